@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * File descriptors: see fd.h. No fstat() here: its symbol is newer than GLIBC_2.28, and the hook
+ * libraries link this file.
+ */
+#include "base/fd.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+int fd_close(int fd)
+{
+	cleanup_close(&fd);
+	return -1;
+}
+
+static int set_flag(int fd, int get, int set, int flag, bool on)
+{
+	int flags = fcntl(fd, get);
+	int want;
+
+	if (flags < 0)
+		return -errno;
+	want = on ? flags | flag : flags & ~flag;
+	return want != flags && fcntl(fd, set, want) < 0 ? -errno : 0;
+}
+
+int fd_set_cloexec(int fd, bool on)
+{
+	return set_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
+}
+
+int fd_set_nonblock(int fd, bool on)
+{
+	return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);
+}
+
+int memfd_new(const char *name, size_t size_bytes)
+{
+	_cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, (off_t)size_bytes) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+int memfd_seal(int fd, unsigned int seals)
+{
+	return fcntl(fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
+}
+
+bool memfd_has_seals(int fd, unsigned int seals)
+{
+	int have = fcntl(fd, F_GET_SEALS);
+
+	return have >= 0 && ((unsigned int)have & seals) == seals;
+}
+
+int64_t fd_size(int fd)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &stx) < 0)
+		return -errno;
+	return stx.stx_size > INT64_MAX ? -EOVERFLOW : (int64_t)stx.stx_size;
+}
+
+int map_fd(int fd, size_t n, int prot, struct map *ret_map)
+{
+	int64_t size = fd_size(fd);
+	void *p;
+
+	if (size < 0)
+		return (int)size;
+	if (!n || (uint64_t)size < n)
+		return -EMSGSIZE;
+	p = mmap(NULL, n, prot, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	*ret_map = (struct map){p, n};
+	return 0;
+}
+
+void map_done(struct map *m)
+{
+	int saved = errno;
+
+	if (m->p)
+		munmap(m->p, m->n);
+	*m = MAP_NONE;
+	errno = saved;
+}
+
+/* send() where the descriptor is a socket, for MSG_NOSIGNAL; write() for everything else. */
+static ssize_t write_quietly(int fd, const void *p, size_t n)
+{
+	ssize_t r = send(fd, p, n, MSG_NOSIGNAL);
+
+	return r < 0 && errno == ENOTSOCK ? write(fd, p, n) : r;
+}
+
+int fd_write_all(int fd, const void *p, size_t n)
+{
+	const char *at = p;
+	ssize_t r;
+
+	while (n) {
+		r = write_quietly(fd, at, n);
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return -errno;
+		at += r;
+		n -= (size_t)r;
+	}
+	return 0;
+}
+
+int fd_read_exact(int fd, void *p, size_t n)
+{
+	char *at = p;
+	ssize_t r;
+
+	while (n) {
+		r = read(fd, at, n);
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return -errno;
+		if (!r)
+			return -EPIPE;
+		at += r;
+		n -= (size_t)r;
+	}
+	return 0;
+}
+
+int fd_read_all(int fd, struct buf *b)
+{
+	char chunk[4096];
+	ssize_t got;
+	int r = buf_error(b);
+
+	while (r == 0) {
+		got = read(fd, chunk, sizeof(chunk));
+		if (got == 0)
+			break;
+		if (got > 0)
+			r = buf_add(b, (struct str){chunk, (size_t)got});
+		else if (errno != EINTR)
+			r = -errno;
+	}
+	return r;
+}
+
+int file_read(const char *path, struct buf *b, struct error *err)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	int r;
+
+	if (fd < 0)
+		return fail_errno(err, errno, "open '%s'", path);
+	r = fd_read_all(fd, b);
+	if (r == -EMSGSIZE)
+		return fail(err, EMSGSIZE, "'%s' is too long: at most %zu bytes", path, b->max);
+	return r < 0 ? fail_errno(err, -r, "read '%s'", path) : 0;
+}
+
+/* The folder of the path, for fsync: what a rename did is lost with the power otherwise. */
+static int sync_folder_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	_cleanup_free_ char *folder = NULL;
+	_cleanup_close_ int fd = -1;
+
+	if (!slash)
+		folder = str_dup(STR("."));
+	else
+		folder = str_dup((struct str){path, slash == path ? 1 : (size_t)(slash - path)});
+	if (!folder)
+		return -ENOMEM;
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* Some file systems have no fsync of folders: then there is nothing to wait for. */
+	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
+}
+
+/* Makes the new file beside the old one; the name is unlinked again by the caller on failure. */
+static int write_beside(const char *temporary, struct str text, mode_t mode)
+{
+	_cleanup_close_ int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = fd_write_all(fd, text.p, text.n);
+	if (r == 0 && (fchmod(fd, mode) < 0 || fsync(fd) < 0))
+		r = -errno;
+	if (r < 0)
+		unlink(temporary);
+	return r;
+}
+
+int file_replace(const char *path, struct str text, mode_t mode, struct error *err)
+{
+	char temporary[PATH_MAX];
+	int r;
+
+	r = snprintf(temporary, sizeof(temporary), "%s.%x-%llx~", path, (unsigned int)getpid(),
+		(unsigned long long)clock_now_ns());
+	if (r < 0 || (size_t)r >= sizeof(temporary))
+		return fail(err, ENAMETOOLONG, "the path '%.64s...' is too long", path);
+	r = write_beside(temporary, text, mode);
+	if (r < 0)
+		return fail_errno(err, -r, "write '%s'", temporary);
+	if (rename(temporary, path) < 0) {
+		r = fail_errno(err, errno, "rename '%s' to '%s'", temporary, path);
+		unlink(temporary);
+		return r;
+	}
+	r = sync_folder_of(path);
+	return r < 0 ? fail_errno(err, -r, "sync the folder of '%s'", path) : 0;
+}
+
+int folder_make(const char *path, mode_t mode, struct error *err)
+{
+	char part[PATH_MAX];
+	size_t i;
+
+	if (!*path || str_copy(part, sizeof(part), str_from(path)) < 0)
+		return fail(err, EINVAL, "'%.64s' is no path of a folder", path);
+	for (i = 1; part[i - 1]; i++) {
+		if (part[i] != '/' && part[i])
+			continue;
+		part[i] = 0;
+		if (mkdir(part, mode) < 0 && errno != EEXIST)
+			return fail_errno(err, errno, "make the folder '%s'", part);
+		part[i] = path[i];
+	}
+	return 0;
+}
+
+union control {
+	char bytes[CMSG_SPACE(sizeof(int) * FD_PASS_MAX)];
+	struct cmsghdr align;
+};
+
+ssize_t fd_send(int sock, const void *p, size_t n, const int *fds, size_t n_fds, int flags)
+{
+	struct iovec iov = {.iov_base = (void *)p, .iov_len = n};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	union control control = {0};
+	struct cmsghdr *c;
+	ssize_t r;
+
+	if (n_fds > FD_PASS_MAX || (n_fds && !n))
+		return -EINVAL;
+	if (n_fds) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * n_fds);
+	}
+	do
+		r = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+static void collect_fds(struct msghdr *msg, struct fd_list *list)
+{
+	struct cmsghdr *c;
+	size_t i, n;
+	int fd;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (list->n < FD_PASS_MAX)
+				list->fd[list->n++] = fd;
+			else
+				fd_close(fd);
+		}
+	}
+}
+
+ssize_t fd_recv(int sock, void *p, size_t n, struct fd_list *ret_fds, int flags)
+{
+	_cleanup_fd_list_ struct fd_list list = {.n = 0};
+	union control control;
+	struct iovec iov = {.iov_base = p, .iov_len = n};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t r;
+
+	do
+		r = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	collect_fds(&msg, &list);
+	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return -EMSGSIZE;
+	if (ret_fds) {
+		*ret_fds = list;
+		list.n = 0;
+	} else if (list.n) {
+		return -EMSGSIZE;
+	}
+	return r;
+}
+
+void fd_list_done(struct fd_list *l)
+{
+	size_t i;
+
+	for (i = 0; i < l->n; i++)
+		fd_close(l->fd[i]);
+	l->n = 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lines on stderr: see log.h. The level is one int, read without order: a late change of it shows
+ * a line more or less, nothing else.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 1024
+
+static const struct {
+	const char *name;
+	const char *journal; /* syslog's priority, as the journal reads it at the start of a line */
+	const char *mark;
+} levels[] = {
+	[LOG_LEVEL_ERROR] = {"error", "<3>", "error: "},
+	[LOG_LEVEL_WARN] = {"warn", "<4>", "warning: "},
+	[LOG_LEVEL_INFO] = {"info", "<6>", ""},
+	[LOG_LEVEL_DEBUG] = {"debug", "<7>", "debug: "},
+};
+
+static const char *program_name = "divvy";
+static atomic_int current_level = LOG_LEVEL_INFO;
+static bool to_journal;
+
+void log_init(const char *program)
+{
+	const char *wish = getenv("DIVVY_LOG");
+	size_t i;
+
+	program_name = program;
+	to_journal = getenv("JOURNAL_STREAM") && !isatty(STDERR_FILENO);
+	for (i = 0; wish && i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (!strcmp(wish, levels[i].name))
+			log_set_level((enum log_level)i);
+}
+
+void log_set_level(enum log_level level)
+{
+	atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+bool log_is_on(enum log_level level)
+{
+	return (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
+/* What a peer or a file name put into the text must not be able to forge a second line. */
+static void blank_controls(char *p, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if ((unsigned char)p[i] < 0x20 || p[i] == 0x7f)
+			p[i] = '?';
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+	int saved = errno;
+	char line[LINE_MAX_BYTES];
+	va_list ap;
+	size_t n;
+	int r;
+
+	r = snprintf(line, sizeof(line) - 1, "%s%s: %s", to_journal ? levels[level].journal : "",
+		program_name, levels[level].mark);
+	n = r < 0 ? 0 : (size_t)r < sizeof(line) - 2 ? (size_t)r : sizeof(line) - 2;
+
+	va_start(ap, fmt);
+	r = vsnprintf(line + n, sizeof(line) - 1 - n, fmt, ap);
+	va_end(ap);
+	if (r > 0)
+		n = (size_t)r < sizeof(line) - 2 - n ? n + (size_t)r : sizeof(line) - 2;
+
+	blank_controls(line, n);
+	line[n++] = '\n';
+	while (write(STDERR_FILENO, line, n) < 0 && errno == EINTR)
+		;
+	errno = saved;
+}
