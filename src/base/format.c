@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values as people read them: see format.h. Integers throughout.
+ */
+#include "base/format.h"
+
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+static const char *const binary_units[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+
+/* "12" or "12.5" and the unit, of a value in tenths. */
+static struct text tenths(uint64_t value, const char *unit)
+{
+	struct text t;
+
+	if (value % 10)
+		snprintf(t.s, sizeof(t.s), "%llu.%llu%s", (unsigned long long)(value / 10),
+			(unsigned long long)(value % 10), unit);
+	else
+		snprintf(t.s, sizeof(t.s), "%llu%s", (unsigned long long)(value / 10), unit);
+	return t;
+}
+
+/* value / unit in tenths, rounded half up, without overflow. */
+static uint64_t in_tenths(uint64_t value, uint64_t unit)
+{
+	return (uint64_t)(((unsigned __int128)value * 10 + unit / 2) / unit);
+}
+
+struct text format_bytes(uint64_t bytes)
+{
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(binary_units) &&
+		in_tenths(bytes, UINT64_C(1) << (10 * i)) >= 10240)
+		i++;
+	return tenths(in_tenths(bytes, UINT64_C(1) << (10 * i)), binary_units[i]);
+}
+
+struct text format_bytes_exact(uint64_t bytes)
+{
+	struct text t;
+	size_t i = 0;
+
+	while (bytes && bytes % 1024 == 0 && i < 5) {
+		bytes /= 1024;
+		i++;
+	}
+	snprintf(t.s, sizeof(t.s), "%llu%s", (unsigned long long)bytes, binary_units[i]);
+	return t;
+}
+
+struct text format_share(uint32_t permille)
+{
+	struct text t;
+	int n;
+
+	n = snprintf(t.s, sizeof(t.s), "%u.%03u", permille / 1000, permille % 1000);
+	while (t.s[n - 1] == '0')
+		t.s[--n] = 0;
+	if (t.s[n - 1] == '.')
+		t.s[--n] = 0;
+	return t;
+}
+
+struct text format_percent(uint32_t permille)
+{
+	return tenths(permille, "%");
+}
+
+static const struct {
+	uint64_t ns;
+	const char *unit;
+} time_scales[] = {
+	{NSEC_PER_SEC, "s"},
+	{NSEC_PER_MSEC, "ms"},
+	{NSEC_PER_USEC, "us"},
+	{1, "ns"},
+};
+
+/* "2m10s": two units of what is a minute or more; the second one is left out when 0. */
+static struct text long_duration(uint64_t seconds)
+{
+	static const struct {
+		uint64_t s;
+		char unit;
+	} scales[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+	struct text t;
+	uint64_t whole, rest;
+	size_t i = 0;
+
+	while (seconds < scales[i].s)
+		i++;
+	whole = seconds / scales[i].s;
+	rest = seconds % scales[i].s / scales[i + 1].s;
+	if (rest)
+		snprintf(t.s, sizeof(t.s), "%llu%c%llu%c", (unsigned long long)whole,
+			scales[i].unit, (unsigned long long)rest, scales[i + 1].unit);
+	else
+		snprintf(t.s, sizeof(t.s), "%llu%c", (unsigned long long)whole, scales[i].unit);
+	return t;
+}
+
+struct text format_duration(uint64_t ns)
+{
+	size_t i = 0;
+
+	if (ns == 0)
+		return (struct text){"0"};
+	if (ns >= 60 * NSEC_PER_SEC)
+		return long_duration(ns / NSEC_PER_SEC);
+	while (ns < time_scales[i].ns)
+		i++;
+	/* 100 and more need no tenths: "740us". */
+	if (ns >= 100 * time_scales[i].ns)
+		return tenths(ns / time_scales[i].ns * 10, time_scales[i].unit);
+	return tenths(in_tenths(ns, time_scales[i].ns), time_scales[i].unit);
+}
+
+struct text format_hex(const uint8_t *bytes, size_t n)
+{
+	struct text t = {""};
+	size_t i;
+
+	for (i = 0; i < n && 2 * i + 2 < sizeof(t.s); i++)
+		snprintf(t.s + 2 * i, 3, "%02x", bytes[i]);
+	return t;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strict parsers: see parse.h. Everything with a fraction goes through one decimal: an integer of
+ * up to 18 digits and how many of them stand behind the point, multiplied and divided in 128 bits,
+ * so that 0.1 stays one tenth.
+ */
+#include "base/parse.h"
+
+#include <errno.h>
+
+#define DIGITS_MAX 18 /* 10^18 fits into 63 bits */
+
+/* value = digits / 10^fraction; no zero at the end of the fraction. */
+struct decimal {
+	uint64_t digits;
+	unsigned int fraction;
+};
+
+struct unit {
+	const char *name;
+	uint64_t factor;
+};
+
+/* A value in a message: all of it, unless somebody sent a novel. */
+#define SHOWN_MAX 40
+#define SHOW_FMT "'%.*s%s'"
+#define SHOW_ARG(s) \
+	(int)MIN((s).n, (size_t)SHOWN_MAX), (s).p ? (s).p : "", (s).n > SHOWN_MAX ? "..." : ""
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+int parse_uint(struct str text, uint64_t min, uint64_t max, uint64_t *ret_value, struct error *err)
+{
+	uint64_t value = 0;
+	bool too_large = false;
+	size_t i;
+
+	for (i = 0; i < text.n; i++) {
+		if (!is_digit(text.p[i]))
+			break;
+		too_large |= __builtin_mul_overflow(value, UINT64_C(10), &value);
+		too_large |= __builtin_add_overflow(value, (uint64_t)(text.p[i] - '0'), &value);
+	}
+	if (!text.n || i < text.n)
+		return fail(err, EINVAL, SHOW_FMT " is not a whole number: write %llu to %llu",
+			SHOW_ARG(text), (unsigned long long)min, (unsigned long long)max);
+	if (too_large || value < min || value > max)
+		return fail(err, ERANGE, SHOW_FMT " is out of range: %llu to %llu is possible",
+			SHOW_ARG(text), (unsigned long long)min, (unsigned long long)max);
+	*ret_value = value;
+	return 0;
+}
+
+/* Takes "12.500" off *rest. -EINVAL when it does not begin so, -ERANGE when it has more digits. */
+static int take_decimal(struct str *rest, struct decimal *ret)
+{
+	struct decimal d = {0};
+	unsigned int zeros = 0; /* at the end of the fraction so far: count only if more follows */
+	bool in_fraction = false;
+	unsigned int digit;
+	size_t i;
+
+	for (i = 0; i < rest->n; i++) {
+		if (rest->p[i] == '.' && !in_fraction && i > 0) {
+			in_fraction = true;
+			continue;
+		}
+		if (!is_digit(rest->p[i]))
+			break;
+		digit = (unsigned int)(rest->p[i] - '0');
+		if (in_fraction && digit == 0) {
+			zeros++;
+			continue;
+		}
+		for (; zeros; zeros--) {
+			if (d.digits > UINT64_C(10000000000000000))
+				return -ERANGE;
+			d.digits *= 10;
+			if (++d.fraction > DIGITS_MAX)
+				return -ERANGE;
+		}
+		if (d.digits > UINT64_C(10000000000000000))
+			return -ERANGE;
+		d.digits = d.digits * 10 + digit;
+		d.fraction += in_fraction;
+		if (d.fraction > DIGITS_MAX)
+			return -ERANGE;
+	}
+	if (i == 0 || rest->p[i - 1] == '.')
+		return -EINVAL;
+	*rest = (struct str){rest->p + i, rest->n - i};
+	*ret = d;
+	return 0;
+}
+
+/* d * factor, exact. -ERANGE when it is beyond max, -EDOM when it is no integer. */
+static int scale(struct decimal d, uint64_t factor, uint64_t max, uint64_t *ret)
+{
+	unsigned __int128 product = (unsigned __int128)d.digits * factor;
+	uint64_t divisor = 1;
+	unsigned int i;
+
+	for (i = 0; i < d.fraction; i++)
+		divisor *= 10;
+	if (product / divisor > max)
+		return -ERANGE;
+	if (product % divisor)
+		return -EDOM;
+	*ret = (uint64_t)(product / divisor);
+	return 0;
+}
+
+int parse_share(struct str text, uint32_t *ret_permille, struct error *err)
+{
+	struct str rest = text;
+	struct decimal d;
+	uint64_t permille = 0;
+	int r = take_decimal(&rest, &d);
+
+	if (r == 0)
+		r = rest.n ? -EINVAL : scale(d, SHARE_ONE, SHARE_MAX, &permille);
+	else if (r == -ERANGE)
+		r = -EDOM;
+	if (r == -EINVAL)
+		return fail(err, EINVAL, SHOW_FMT " is not a share of a GPU: write 0.3, or 1",
+			SHOW_ARG(text));
+	if (r == -EDOM)
+		return fail(err, ERANGE,
+			SHOW_FMT
+			" is too fine or too long: a share is a multiple of 0.001, as 0.125",
+			SHOW_ARG(text));
+	if (r < 0)
+		return fail(err, ERANGE, SHOW_FMT " is too much: at most %d GPUs", SHOW_ARG(text),
+			SHARE_MAX / SHARE_ONE);
+	*ret_permille = (uint32_t)permille;
+	return 0;
+}
+
+int parse_percent(struct str text, uint32_t *ret_permille, struct error *err)
+{
+	struct str rest = text;
+	struct decimal d;
+	uint64_t permille = 0;
+	int r = take_decimal(&rest, &d);
+
+	if (r == 0)
+		r = str_eq(rest, STR("%")) ? scale(d, 10, 1000, &permille) : -EINVAL;
+	if (r == -EINVAL)
+		return fail(
+			err, EINVAL, SHOW_FMT " is not a percentage: write 25%%", SHOW_ARG(text));
+	if (r < 0)
+		return fail(err, ERANGE,
+			SHOW_FMT " is out of range: 0%% to 100%% in steps of 0.1%%",
+			SHOW_ARG(text));
+	*ret_permille = (uint32_t)permille;
+	return 0;
+}
+
+static const struct unit *find_unit(const struct unit *units, struct str name)
+{
+	for (; units->name; units++)
+		if (str_is(name, units->name))
+			return units;
+	return NULL;
+}
+
+static const struct unit byte_units[] = {
+	{"", 1},
+	{"k", UINT64_C(1000)},
+	{"K", UINT64_C(1000)},
+	{"M", UINT64_C(1000000)},
+	{"G", UINT64_C(1000000000)},
+	{"T", UINT64_C(1000000000000)},
+	{"P", UINT64_C(1000000000000000)},
+	{"Ki", UINT64_C(1) << 10},
+	{"Mi", UINT64_C(1) << 20},
+	{"Gi", UINT64_C(1) << 30},
+	{"Ti", UINT64_C(1) << 40},
+	{"Pi", UINT64_C(1) << 50},
+	{NULL, 0},
+};
+
+int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
+{
+	struct str rest = text;
+	const struct unit *unit;
+	struct decimal d;
+	uint64_t bytes = 0;
+	int r = take_decimal(&rest, &d);
+
+	if (r == 0) {
+		str_skip_suffix(&rest, STR("B"));
+		unit = find_unit(byte_units, rest);
+		r = unit ? scale(d, unit->factor, INT64_MAX, &bytes) : -EINVAL;
+	}
+	if (r == -EINVAL)
+		return fail(err, EINVAL,
+			SHOW_FMT
+			" is not an amount of memory: write 4Gi, 500M or a number of bytes",
+			SHOW_ARG(text));
+	if (r == -EDOM)
+		return fail(err, ERANGE, SHOW_FMT " is no whole number of bytes", SHOW_ARG(text));
+	if (r < 0)
+		return fail(err, ERANGE, SHOW_FMT " is out of range: less than 8192Pi, 17 digits",
+			SHOW_ARG(text));
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static const struct unit time_units[] = {
+	{"ns", UINT64_C(1)},
+	{"us", UINT64_C(1000)},
+	{"ms", UINT64_C(1000000)},
+	{"s", UINT64_C(1000000000)},
+	{"m", UINT64_C(60000000000)},
+	{"h", UINT64_C(3600000000000)},
+	{"d", UINT64_C(86400000000000)},
+	{NULL, 0},
+};
+
+int parse_duration(struct str text, uint64_t *ret_ns, struct error *err)
+{
+	struct str rest = text;
+	const struct unit *unit;
+	struct decimal d;
+	uint64_t ns = 0;
+	int r = take_decimal(&rest, &d);
+
+	if (r == 0 && (rest.n || d.digits)) {
+		unit = find_unit(time_units, rest);
+		r = unit ? scale(d, unit->factor, INT64_MAX, &ns) : -EINVAL;
+	}
+	if (r == -EINVAL)
+		return fail(err, EINVAL,
+			SHOW_FMT " is not a duration: write a number and ns, us, ms, s, m, h or d",
+			SHOW_ARG(text));
+	if (r == -EDOM)
+		return fail(
+			err, ERANGE, SHOW_FMT " is no whole number of nanoseconds", SHOW_ARG(text));
+	if (r < 0)
+		return fail(err, ERANGE, SHOW_FMT " is out of range: at most 292 years, 17 digits",
+			SHOW_ARG(text));
+	*ret_ns = ns;
+	return 0;
+}
+
+int parse_bool(struct str text, bool *ret_value, struct error *err)
+{
+	static const char *const yes[] = {"yes", "true", "on", "1"};
+	static const char *const no[] = {"no", "false", "off", "0"};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(yes); i++) {
+		if (str_is(text, yes[i]) || str_is(text, no[i])) {
+			*ret_value = str_is(text, yes[i]);
+			return 0;
+		}
+	}
+	return fail(err, EINVAL, SHOW_FMT " is neither yes nor no", SHOW_ARG(text));
+}
+
+static int hex_digit(char c)
+{
+	if (is_digit(c))
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+int parse_hex(struct str text, uint8_t *ret_bytes, size_t n, struct error *err)
+{
+	size_t i;
+
+	/* The value may be a secret: it is not repeated. */
+	if (text.n != 2 * n)
+		return fail(err, EINVAL, "%zu characters where %zu hexadecimal digits are wanted",
+			text.n, 2 * n);
+	for (i = 0; i < text.n; i++)
+		if (hex_digit(text.p[i]) < 0)
+			return fail(err, EINVAL, "character %zu is no hexadecimal digit", i + 1);
+	for (i = 0; i < n; i++)
+		ret_bytes[i] = (uint8_t)(hex_digit(text.p[2 * i]) << 4 |
+			hex_digit(text.p[2 * i + 1]));
+	return 0;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes: see process.h. System calls newer than GLIBC_2.28 go through syscall().
+ */
+#include "base/process.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+
+#define STAT_MAX_BYTES 4096
+
+/* Fields of proc(5), counted from 1; the state is the first behind the name. */
+enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_START = 22 };
+
+static int parse_number(struct str word, uint64_t max, uint64_t *ret)
+{
+	return parse_uint(word, 0, max, ret, NULL) < 0 ? -EBADMSG : 0;
+}
+
+int process_parse_stat(struct str text, struct process_stat *ret_stat)
+{
+	struct process_stat stat = {.state = 0};
+	uint64_t pid, parent = 0;
+	size_t open = str_find(text, '(');
+	size_t close = text.n;
+	struct str rest, word;
+	int field;
+
+	/* The name may hold anything, a ')' too: it ends at the last one. */
+	while (close > open && text.p[close - 1] != ')')
+		close--;
+	if (open == text.n || close <= open + 1)
+		return -EBADMSG;
+	if (parse_number(str_trim((struct str){text.p, open}), INT32_MAX, &pid) < 0)
+		return -EBADMSG;
+	if (str_copy(stat.name, sizeof(stat.name),
+		    (struct str){text.p + open + 1, MIN(close - open - 2, sizeof(stat.name) - 1)}) <
+		0)
+		return -EBADMSG;
+
+	rest = (struct str){text.p + close, text.n - close};
+	for (field = FIELD_STATE; field <= FIELD_START; field++) {
+		if (!str_word(&rest, &word))
+			return -EBADMSG;
+		if (field == FIELD_STATE)
+			stat.state = word.p[0];
+		if (field == FIELD_PARENT && parse_number(word, INT32_MAX, &parent) < 0)
+			return -EBADMSG;
+		if (field == FIELD_START && parse_number(word, UINT64_MAX, &stat.start_ticks) < 0)
+			return -EBADMSG;
+	}
+	stat.pid = (pid_t)pid;
+	stat.parent = (pid_t)parent;
+	*ret_stat = stat;
+	return 0;
+}
+
+int process_read_stat(pid_t pid, struct process_stat *ret_stat)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STAT_MAX_BYTES);
+	char path[32];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	r = file_read(path, &text, NULL);
+	if (r < 0)
+		return r == -ENOENT ? -ESRCH : r;
+	return process_parse_stat(buf_str(&text), ret_stat);
+}
+
+int process_start_ticks(pid_t pid, uint64_t *ret_ticks)
+{
+	struct process_stat stat;
+	int r = process_read_stat(pid, &stat);
+
+	if (r < 0)
+		return r;
+	*ret_ticks = stat.start_ticks;
+	return 0;
+}
+
+bool process_is_alive(pid_t pid, uint64_t start_ticks)
+{
+	struct process_stat stat;
+
+	return process_read_stat(pid, &stat) == 0 && stat.start_ticks == start_ticks &&
+		stat.state != 'Z' && stat.state != 'X';
+}
+
+int pidfd_new(pid_t pid)
+{
+	long fd = syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+int pidfd_kill(int pidfd, int sig)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+int process_open(pid_t pid, uint64_t start_ticks)
+{
+	_cleanup_close_ int fd = pidfd_new(pid);
+
+	if (fd < 0)
+		return fd;
+	/* In this order: once we hold the pidfd, what /proc says is of the process that we hold. */
+	return process_is_alive(pid, start_ticks) ? TAKE_FD(fd) : -ESRCH;
+}
+
+int process_boot_id(char ret_id[static PROCESS_BOOT_ID_SIZE])
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(64);
+	struct str id;
+	int r = file_read("/proc/sys/kernel/random/boot_id", &text, NULL);
+
+	if (r < 0)
+		return r;
+	id = str_trim(buf_str(&text));
+	if (id.n != PROCESS_BOOT_ID_SIZE - 1)
+		return -EBADMSG;
+	return str_copy(ret_id, PROCESS_BOOT_ID_SIZE, id);
+}
+
+int signal_fd_new(const sigset_t *signals)
+{
+	int fd, r;
+
+	r = pthread_sigmask(SIG_BLOCK, signals, NULL);
+	if (r)
+		return -r;
+	fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
