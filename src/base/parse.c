@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Strict parsers: see parse.h. Everything with a fraction goes through one decimal: an integer of
- * up to 18 digits and how many of them stand behind the point, multiplied and divided in 128 bits,
- * so that 0.1 stays one tenth.
+ * 64 bits and how many of its digits stand behind the point, multiplied and divided in 128 bits, so
+ * that 0.1 stays one tenth.
  */
 #include "base/parse.h"
 
 #include <errno.h>
 
-#define DIGITS_MAX 18 /* 10^18 fits into 63 bits */
+#define FRACTION_MAX 19 /* 10^19 fits into 64 bits */
 
 /* value = digits / 10^fraction; no zero at the end of the fraction. */
 struct decimal {
@@ -54,13 +54,21 @@ int parse_uint(struct str text, uint64_t min, uint64_t max, uint64_t *ret_value,
 	return 0;
 }
 
+/* One digit more; false when it does not fit any more. */
+static bool add_digit(struct decimal *d, unsigned int digit, bool in_fraction)
+{
+	d->fraction += in_fraction;
+	return d->fraction <= FRACTION_MAX &&
+		!__builtin_mul_overflow(d->digits, UINT64_C(10), &d->digits) &&
+		!__builtin_add_overflow(d->digits, (uint64_t)digit, &d->digits);
+}
+
 /* Takes "12.500" off *rest. -EINVAL when it does not begin so, -ERANGE when it has more digits. */
 static int take_decimal(struct str *rest, struct decimal *ret)
 {
 	struct decimal d = {0};
-	unsigned int zeros = 0; /* at the end of the fraction so far: count only if more follows */
-	bool in_fraction = false;
-	unsigned int digit;
+	bool in_fraction = false, fits = true;
+	size_t zeros = 0; /* behind the point and not counted unless another digit follows */
 	size_t i;
 
 	for (i = 0; i < rest->n; i++) {
@@ -70,27 +78,18 @@ static int take_decimal(struct str *rest, struct decimal *ret)
 		}
 		if (!is_digit(rest->p[i]))
 			break;
-		digit = (unsigned int)(rest->p[i] - '0');
-		if (in_fraction && digit == 0) {
+		if (in_fraction && rest->p[i] == '0') {
 			zeros++;
 			continue;
 		}
-		for (; zeros; zeros--) {
-			if (d.digits > UINT64_C(10000000000000000))
-				return -ERANGE;
-			d.digits *= 10;
-			if (++d.fraction > DIGITS_MAX)
-				return -ERANGE;
-		}
-		if (d.digits > UINT64_C(10000000000000000))
-			return -ERANGE;
-		d.digits = d.digits * 10 + digit;
-		d.fraction += in_fraction;
-		if (d.fraction > DIGITS_MAX)
-			return -ERANGE;
+		for (; zeros && fits; zeros--)
+			fits = add_digit(&d, 0, in_fraction);
+		fits = fits && add_digit(&d, (unsigned int)(rest->p[i] - '0'), in_fraction);
 	}
 	if (i == 0 || rest->p[i - 1] == '.')
 		return -EINVAL;
+	if (!fits)
+		return -ERANGE;
 	*rest = (struct str){rest->p + i, rest->n - i};
 	*ret = d;
 	return 0;
@@ -204,7 +203,7 @@ int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
 	if (r == -EDOM)
 		return fail(err, ERANGE, SHOW_FMT " is no whole number of bytes", SHOW_ARG(text));
 	if (r < 0)
-		return fail(err, ERANGE, SHOW_FMT " is out of range: less than 8192Pi, 17 digits",
+		return fail(err, ERANGE, SHOW_FMT " is out of range: it must be less than 8192Pi",
 			SHOW_ARG(text));
 	*ret_bytes = bytes;
 	return 0;
@@ -241,8 +240,8 @@ int parse_duration(struct str text, uint64_t *ret_ns, struct error *err)
 		return fail(
 			err, ERANGE, SHOW_FMT " is no whole number of nanoseconds", SHOW_ARG(text));
 	if (r < 0)
-		return fail(err, ERANGE, SHOW_FMT " is out of range: at most 292 years, 17 digits",
-			SHOW_ARG(text));
+		return fail(
+			err, ERANGE, SHOW_FMT " is out of range: at most 106751d", SHOW_ARG(text));
 	*ret_ns = ns;
 	return 0;
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/process.h"
+#include "base/spawn.h"
+
+#define REST " S 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2 3\n"
+
+static void reads_a_line_of_proc(void **state)
+{
+	struct process_stat stat;
+
+	assert_ok(process_parse_stat(STR("42 (bash)" REST), &stat));
+	assert_int_equal(stat.pid, 42);
+	assert_int_equal(stat.parent, 7);
+	assert_int_equal(stat.state, 'S');
+	assert_string_equal(stat.name, "bash");
+	assert_int_equal(stat.start_ticks, 987654);
+}
+
+static void names_may_hold_anything(void **state)
+{
+	struct process_stat stat;
+
+	assert_ok(process_parse_stat(STR("42 (a) R 1 (b) c)" REST), &stat));
+	assert_string_equal(stat.name, "a) R 1 (b) c");
+	assert_int_equal(stat.start_ticks, 987654);
+	assert_ok(process_parse_stat(STR("42 ())" REST), &stat));
+	assert_string_equal(stat.name, ")");
+	assert_ok(process_parse_stat(STR("42 ()" REST), &stat));
+	assert_string_equal(stat.name, "");
+}
+
+static void refuses_what_is_no_such_line(void **state)
+{
+	static const char *const texts[] = {"", "42", "42 (", "42 (bash", ")(", "x (bash)" REST,
+		"42 (bash)", "42 (bash) S 7 1",
+		"42 (bash) S x 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 9",
+		"42 (bash) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 -9"};
+	struct process_stat stat;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(texts); i++)
+		if (process_parse_stat(str_from(texts[i]), &stat) != -EBADMSG)
+			fail_msg("'%s' was accepted", texts[i]);
+}
+
+static void knows_itself_under_a_strange_name(void **state)
+{
+	struct process_stat stat;
+	uint64_t ticks;
+
+	assert_ok(prctl(PR_SET_NAME, ") Z 1 (x"));
+	assert_ok(process_read_stat(getpid(), &stat));
+	assert_string_equal(stat.name, ") Z 1 (x");
+	assert_int_equal(stat.pid, getpid());
+	assert_int_equal(stat.parent, getppid());
+	assert_int_equal(stat.state, 'R');
+	assert_ok(process_start_ticks(getpid(), &ticks));
+	assert_true(process_is_alive(getpid(), ticks));
+	assert_false(process_is_alive(getpid(), ticks + 1));
+	assert_int_equal(process_open(getpid(), ticks + 1), -ESRCH);
+	assert_int_equal(process_read_stat(-1, &stat), -ESRCH);
+}
+
+static void sees_a_killed_child_as_dead_before_it_is_reaped(void **state)
+{
+	const char *const argv[] = {"sleep", "600", NULL};
+	struct spawn spawn = {.argv = argv};
+	_cleanup_close_ int pidfd = -1;
+	struct pollfd p;
+	uint64_t ticks;
+	int status;
+	pid_t pid;
+
+	assert_ok(spawn_run(&spawn, &pid, NULL));
+	assert_ok(process_start_ticks(pid, &ticks));
+	assert_true(process_is_alive(pid, ticks));
+	pidfd = process_open(pid, ticks);
+	assert_true(pidfd >= 0);
+	assert_true(fcntl(pidfd, F_GETFD) & FD_CLOEXEC);
+	assert_int_equal(spawn_wait(pid, 0, &status), -ETIMEDOUT);
+
+	assert_ok(pidfd_kill(pidfd, SIGKILL));
+	p = (struct pollfd){.fd = pidfd, .events = POLLIN};
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	assert_false(process_is_alive(pid, ticks));
+	assert_ok(spawn_wait(pid, CLOCK_NEVER, &status));
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	assert_int_equal(process_open(pid, ticks), -ESRCH);
+	assert_int_equal(spawn_wait(pid, CLOCK_NEVER, &status), -ECHILD);
+}
+
+static void spawns_with_environment_and_descriptors(void **state)
+{
+	const char *const argv[] = {"sh", "-c", "echo \"$DIVVY_A-$DIVVY_B\"; exit 7", NULL};
+	const char *const env[] = {"DIVVY_A=new", NULL};
+	_cleanup_buf_ struct buf out = BUF_INIT(100);
+	int p[2], stdio[3], status;
+	pid_t pid;
+
+	setenv("DIVVY_A", "old", 1);
+	setenv("DIVVY_B", "kept", 1);
+	assert_ok(pipe2(p, O_CLOEXEC));
+	stdio[0] = stdio[2] = -1;
+	stdio[1] = p[1];
+	assert_ok(spawn_run(
+		&(struct spawn){.argv = argv, .env = env, .stdio_fds = stdio}, &pid, NULL));
+	close(p[1]);
+	assert_ok(fd_read_all(p[0], &out));
+	close(p[0]);
+	assert_string_equal(buf_text(&out), "new-kept\n");
+	assert_ok(spawn_wait(pid, CLOCK_NEVER, &status));
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+static void says_that_a_program_is_missing(void **state)
+{
+	const char *const argv[] = {"/nonexistent/program", NULL};
+	struct error err;
+	pid_t pid = 0;
+
+	assert_int_equal(spawn_run(&(struct spawn){.argv = argv}, &pid, &err), -ENOENT);
+	assert_contains(err.msg, "/nonexistent/program");
+	assert_int_equal(pid, 0);
+}
+
+static void the_boot_has_an_id(void **state)
+{
+	char a[PROCESS_BOOT_ID_SIZE], b[PROCESS_BOOT_ID_SIZE];
+
+	assert_ok(process_boot_id(a));
+	assert_ok(process_boot_id(b));
+	assert_int_equal(strlen(a), PROCESS_BOOT_ID_SIZE - 1);
+	assert_string_equal(a, b);
+}
+
+static void signals_are_read_from_a_descriptor(void **state)
+{
+	struct signalfd_siginfo info;
+	_cleanup_close_ int fd = -1;
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	fd = signal_fd_new(&signals);
+	assert_true(fd >= 0);
+	assert_int_equal(read(fd, &info, sizeof(info)), -1);
+	assert_int_equal(errno, EAGAIN);
+	raise(SIGUSR1);
+	assert_int_equal(read(fd, &info, sizeof(info)), sizeof(info));
+	assert_int_equal(info.ssi_signo, SIGUSR1);
+}
+
+UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything),
+	UNIT(refuses_what_is_no_such_line), UNIT(knows_itself_under_a_strange_name),
+	UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
+	UNIT(spawns_with_environment_and_descriptors), UNIT(says_that_a_program_is_missing),
+	UNIT(the_boot_has_an_id), UNIT(signals_are_read_from_a_descriptor))

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/str.h"
+
+static void compares_pieces(void **state)
+{
+	assert_true(str_eq(STR("ab"), str_from("ab")));
+	assert_false(str_eq(STR("ab"), STR("abc")));
+	assert_true(str_eq(STR_NONE, STR("")));
+	assert_true(str_is(STR("x"), "x"));
+	assert_true(str_compare(STR("a"), STR("b")) < 0);
+	assert_true(str_compare(STR("ab"), STR("a")) > 0);
+	assert_int_equal(str_compare(STR_NONE, STR_NONE), 0);
+}
+
+static void skips_prefix_and_suffix(void **state)
+{
+	struct str s = STR("divvy.gpu/limit");
+
+	assert_false(str_skip_prefix(&s, STR("limit")));
+	assert_true(str_is(s, "divvy.gpu/limit"));
+	assert_true(str_skip_prefix(&s, STR("divvy.gpu/")));
+	assert_true(str_is(s, "limit"));
+	assert_true(str_skip_suffix(&s, STR("it")));
+	assert_true(str_is(s, "lim"));
+	assert_false(str_has_suffix(s, STR("long suffix")));
+	assert_true(str_has_suffix(STR_NONE, STR("")));
+}
+
+static void splits_with_empty_pieces(void **state)
+{
+	struct str rest = STR("a,,b,");
+	struct str piece;
+	const char *want[] = {"a", "", "b", ""};
+	size_t i;
+
+	for (i = 0; i < 4; i++) {
+		assert_true(str_split(&rest, ',', &piece));
+		assert_true(str_is(piece, want[i]));
+	}
+	assert_false(str_split(&rest, ',', &piece));
+	rest = STR("");
+	assert_true(str_split(&rest, ',', &piece));
+	assert_int_equal(piece.n, 0);
+	assert_false(str_split(&rest, ',', &piece));
+}
+
+static void does_not_read_behind_the_piece(void **state)
+{
+	/* The byte behind belongs to somebody else: a separator there changes nothing. */
+	struct str rest = {"a,b", 1};
+	struct str piece;
+
+	assert_true(str_split(&rest, ',', &piece));
+	assert_true(str_is(piece, "a"));
+	assert_false(str_split(&rest, ',', &piece));
+}
+
+static void finds_words(void **state)
+{
+	struct str rest = STR(" \tone  two\n");
+	struct str word;
+
+	assert_true(str_word(&rest, &word));
+	assert_true(str_is(word, "one"));
+	assert_true(str_word(&rest, &word));
+	assert_true(str_is(word, "two"));
+	assert_false(str_word(&rest, &word));
+	rest = STR_NONE;
+	assert_false(str_word(&rest, &word));
+}
+
+static void trims(void **state)
+{
+	assert_true(str_is(str_trim(STR(" \r\n a b\t")), "a b"));
+	assert_int_equal(str_trim(STR(" \n")).n, 0);
+	assert_int_equal(str_find(STR("abc"), 'c'), 2);
+	assert_int_equal(str_find(STR("abc"), 'x'), 3);
+	assert_int_equal(str_find(STR_NONE, 'x'), 0);
+}
+
+static void copies_or_says_that_it_does_not_fit(void **state)
+{
+	char dst[4] = "old";
+	_cleanup_free_ char *heap = str_dup((struct str){"abcdef", 3});
+
+	assert_string_equal(heap, "abc");
+	assert_int_equal(str_copy(dst, sizeof(dst), STR("abc")), 0);
+	assert_string_equal(dst, "abc");
+	assert_int_equal(str_copy(dst, sizeof(dst), STR("abcd")), -ENAMETOOLONG);
+	assert_string_equal(dst, "");
+}
+
+static void hashes_as_published(void **state)
+{
+	/* FNV-1a's own test vectors. */
+	assert_true(str_hash(STR("")) == UINT64_C(0xcbf29ce484222325));
+	assert_true(str_hash(STR("a")) == UINT64_C(0xaf63dc4c8601ec8c));
+	assert_true(str_hash(STR("foobar")) == UINT64_C(0x85944171f73967e8));
+}
+
+static void a_buffer_grows_to_its_maximum_and_no_further(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(200);
+	int i;
+
+	for (i = 0; i < 200; i++)
+		assert_int_equal(buf_add_byte(&b, 'x'), 0);
+	assert_int_equal(buf_add_byte(&b, 'x'), -EMSGSIZE);
+	assert_int_equal(b.n, 200);
+	assert_int_equal(strlen(buf_text(&b)), 200);
+}
+
+static void a_buffer_remembers_its_failure(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(4);
+
+	assert_int_equal(buf_add_text(&b, "abcde"), -EMSGSIZE);
+	assert_int_equal(buf_add_text(&b, "a"), -EMSGSIZE);
+	assert_int_equal(buf_error(&b), -EMSGSIZE);
+	assert_null(buf_take(&b));
+	buf_clear(&b);
+	assert_int_equal(buf_add_text(&b, "abcd"), 0);
+	assert_string_equal(buf_text(&b), "abcd");
+}
+
+static void formats_into_a_buffer(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(1000);
+
+	assert_string_equal(buf_text(&b), "");
+	assert_int_equal(buf_addf(&b, "%d-%s", 7, "x"), 0);
+	assert_int_equal(buf_addf(&b, "%0300d", 1), 0);
+	assert_int_equal(b.n, 303);
+	assert_int_equal(buf_addf(&b, "%0900d", 1), -EMSGSIZE);
+	assert_int_equal(b.n, 303);
+}
+
+static void consumes_from_the_front(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(10);
+
+	buf_consume(&b, 1);
+	buf_add_text(&b, "abcdef");
+	buf_consume(&b, 2);
+	assert_string_equal(buf_text(&b), "cdef");
+	buf_consume(&b, 100);
+	assert_string_equal(buf_text(&b), "");
+}
+
+static void hands_its_memory_over(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT(10);
+	_cleanup_free_ char *empty = buf_take(&b);
+	_cleanup_free_ char *full = NULL;
+
+	assert_string_equal(empty, "");
+	buf_add_text(&b, "abc");
+	full = buf_take(&b);
+	assert_string_equal(full, "abc");
+	assert_int_equal(b.n, 0);
+	assert_int_equal(buf_add_text(&b, "again"), 0);
+}
+
+UNIT_MAIN(UNIT(compares_pieces), UNIT(skips_prefix_and_suffix), UNIT(splits_with_empty_pieces),
+	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(trims),
+	UNIT(copies_or_says_that_it_does_not_fit), UNIT(hashes_as_published),
+	UNIT(a_buffer_grows_to_its_maximum_and_no_further), UNIT(a_buffer_remembers_its_failure),
+	UNIT(formats_into_a_buffer), UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every unit test includes: cmocka with what it needs before it, and a few assertions of ours.
+ * One program tests one concept: `UNIT_MAIN(UNIT(a_test), UNIT(another_test))`.
+ */
+#ifndef UNIT_H
+#define UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* fail() is base/error.h's. */
+#undef fail
+#undef fail_msg
+#define fail_msg(...) \
+	do { \
+		print_error("ERROR: " __VA_ARGS__); \
+		print_error("\n"); \
+		_fail(__FILE__, __LINE__); \
+	} while (0)
+
+#define UNIT(fn) cmocka_unit_test(fn)
+
+#define UNIT_MAIN(...) \
+	int main(void) \
+	{ \
+		const struct CMUnitTest tests[] = {__VA_ARGS__}; \
+\
+		return cmocka_run_group_tests(tests, NULL, NULL); \
+	}
+
+/* The call succeeded; shows -errno otherwise. */
+#define assert_ok(expression) assert_int_equal((expression), 0)
+
+/* The sentence names what it should: a value, what would be right. */
+#define assert_contains(text, part) \
+	do { \
+		const char *_text = (text); \
+\
+		if (!strstr(_text, (part))) \
+			fail_msg("'%s' is not in: %s", (part), _text); \
+	} while (0)
+
+#endif
