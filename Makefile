@@ -1,45 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-# The front door. Everything is built by meson into build/; what runs make goes to out/.
+# The front door. meson builds everything into build/; what runs make goes to out/.
 PREFIX ?= /usr/local
 DESTDIR ?=
 TIME ?= 60
 ONLY ?=
-export DESTDIR PREFIX TIME ONLY
+export DESTDIR TIME ONLY
 
-build: build/build.ninja
+build: build/build.ninja ## build everything (the default)
 	@ninja -C build
 
 build/build.ninja:
-	@meson setup build --prefix='$(PREFIX)' >/dev/null || { cat build/meson-logs/meson-log.txt; exit 1; }
+	@mkdir -p build
+	@meson setup build --prefix='$(PREFIX)' >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
 
-help:
-	@sed 's/^\t//' scripts/help.txt
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile
 
-setup:
+setup: ## install what is missing (Debian packages)
 	@scripts/setup
 
-demo: setup build
+demo: ## three programs share one GPU: see it, and see what each got
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
 	@scripts/demo
 
-check: setup build
-	@scripts/check
+check: ## run all tests
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@scripts/check build
 
-bench: build
+bench: build ## print every number, ONLY=launch,shares for some
 	@scripts/bench
 
-fuzz:
+fuzz: ## every fuzz target for TIME=60 seconds
 	@scripts/fuzz
 
-lint:
+lint: ## format, layers, words, shell, static analysis
 	@scripts/lint
 
-soak: build
+format: ## put the format of all C files right
+	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
+
+soak: build ## what takes long: soaks, storms, long fuzzing
 	@scripts/soak
 
-install: build
-	@meson configure build -Dprefix='$(PREFIX)' && meson install -C build --quiet
+install: build ## into DESTDIR, under PREFIX=/usr/local
+	@meson configure build -Dprefix='$(PREFIX)'
+	@meson install -C build --quiet
 
-clean:
-	rm -rf build build-* out
+clean: ## remove what was built and made
+	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo check bench fuzz lint soak install clean
+.PHONY: build help setup demo check bench fuzz lint format soak install clean

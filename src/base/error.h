@@ -12,7 +12,7 @@
 #define BASE_ERROR_H
 
 struct error {
-	int code; /* positive errno; 0 while there is none */
+	int code;      /* positive errno; 0 while there is none */
 	char msg[256]; /* always terminated; cut with "..." when longer */
 };
 

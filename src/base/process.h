@@ -21,8 +21,8 @@ struct process_stat {
 	pid_t pid;
 	pid_t parent;
 	char name[PROCESS_NAME_SIZE]; /* what the process calls itself: for display only */
-	char state; /* R S D Z T ... as in proc(5) */
-	uint64_t start_ticks; /* since boot, in clock ticks: compare, do not compute */
+	char state;                   /* R S D Z T ... as in proc(5) */
+	uint64_t start_ticks;         /* since boot, in clock ticks: compare, do not compute */
 };
 
 /* The text of /proc/PID/stat; names with spaces and parentheses included. -EBADMSG if it is not. */

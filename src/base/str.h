@@ -83,7 +83,7 @@ struct buf {
 	size_t n;
 	size_t cap;
 	size_t max; /* of n */
-	int error; /* sticky: 0, -ENOMEM or -EMSGSIZE (beyond max) */
+	int error;  /* sticky: 0, -ENOMEM or -EMSGSIZE (beyond max) */
 };
 
 /* For `_cleanup_(buf_done) struct buf b = BUF_INIT(max);` */

@@ -43,7 +43,7 @@ static void names_may_hold_anything(void **state)
 
 static void refuses_what_is_no_such_line(void **state)
 {
-	static const char *const texts[] = {"", "42", "42 (", "42 (bash", ")(", "x (bash)" REST,
+	static const char *const texts[] = {"", "42", "42 (", "42 (bash", ")(", ("x (bash)" REST),
 		"42 (bash)", "42 (bash) S 7 1",
 		"42 (bash) S x 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 9",
 		"42 (bash) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 -9"};
