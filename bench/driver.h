@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver entries by their exported names, for the programs of the benches that use many of them:
+ * DRIVER(cuMemAlloc_v2)(&p, n). Looked up in libcuda.so.1, opened by name, at each use (a hash
+ * look-up: these programs are not timed by the call). Ends the program where an entry is missing.
+ */
+#pragma once
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda/proto.h"
+
+#define DRIVER(name) ((PFN_##name *)driver_entry(#name))
+#define DRIVER_CHECK(call) \
+	do { \
+		CUresult driver_result_ = (call); \
+		if (driver_result_ != CUDA_SUCCESS) { \
+			fprintf(stderr, "%s: error %d\n", #call, (int)driver_result_); \
+			exit(1); \
+		} \
+	} while (0)
+
+static inline void *driver_entry(const char *name)
+{
+	static void *library;
+	void *entry;
+
+	if (!library)
+		library = dlopen("libcuda.so.1", RTLD_NOW);
+	entry = library ? dlsym(library, name) : NULL;
+	if (!entry) {
+		fprintf(stderr, "no %s: %s\n", name, dlerror());
+		exit(1);
+	}
+	return entry;
+}
+
+/* A PTX file as a module of the current context. */
+static inline CUmodule driver_module(const char *path)
+{
+	char *text = calloc(1, 1 << 20);
+	FILE *f = fopen(path, "re");
+	CUmodule module;
+
+	if (!text || !f || fread(text, 1, (1 << 20) - 1, f) == 0) {
+		fprintf(stderr, "cannot read '%s'\n", path);
+		exit(1);
+	}
+	fclose(f);
+	DRIVER_CHECK(DRIVER(cuModuleLoadData)(&module, text));
+	free(text);
+	return module;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A machine for one measurement: folder, simulated GPU, daemon, programs. Everything it starts is
+ * ended by pid and its folder removed, also when the bench is interrupted. One thread.
+ */
+#include "bench/rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/bench.h"
+
+#define RIGS_MAX 4
+#define WORDS_MAX 64
+#define START_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define END_TIMEOUT_NS (2 * NSEC_PER_SEC)
+
+static struct rig *living[RIGS_MAX];
+
+const char *bench_built(const char *path)
+{
+	static char buffer[8][512];
+	static unsigned int next;
+	const char *build = getenv("DIVVY_BUILD");
+	char *b = buffer[next++ % 8];
+
+	snprintf(b, sizeof(buffer[0]), "%s/%s", build ? build : DIVVY_BUILD_ROOT, path);
+	return b;
+}
+
+static size_t split(char *text, char **words, size_t max)
+{
+	size_t n = 0;
+	char *save = NULL;
+
+	for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		if (n + 1 >= max)
+			bench_die("more than %zu words in a command", max);
+		words[n++] = w;
+	}
+	words[n] = NULL;
+	return n;
+}
+
+static void set_environment(const struct rig *rig, bool daemon_or_bare)
+{
+	setenv("DIVVY_RUNTIME_DIR", rig->dir, 1);
+	setenv("DIVVY_SIM", rig->sim, 1);
+	setenv("DIVVY_SIM_DEVICES", rig->devices, 1);
+	if (rig->costs[0])
+		setenv("DIVVY_SIM_COSTS", rig->costs, 1);
+	setenv("DIVVY_SIM_ENGINE", bench_built("src/sim/divvy-sim-engine"), 1);
+	if (daemon_or_bare)
+		setenv("LD_LIBRARY_PATH", bench_built("src/sim"), 1);
+}
+
+/* In the child, before exec: its own output file, and no life beyond ours. */
+static void become(const struct rig *rig, const char *output)
+{
+	int fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+		_exit(127);
+	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		dup2(fd, STDIN_FILENO);
+	set_environment(rig, rig->mode == RIG_BARE || bench_foreign());
+}
+
+static int wait_status(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void end_pid(pid_t pid)
+{
+	uint64_t deadline = clock_now_ns() + END_TIMEOUT_NS;
+
+	if (pid <= 0)
+		return;
+	kill(pid, SIGTERM);
+	kill(pid, SIGCONT);
+	while (waitpid(pid, NULL, WNOHANG) == 0) {
+		if (clock_now_ns() > deadline)
+			kill(pid, SIGKILL);
+		clock_sleep_until_ns(clock_now_ns() + 2 * NSEC_PER_MSEC);
+	}
+}
+
+static void on_signal(int signal_number)
+{
+	(void)signal_number;
+	rig_end_all();
+	_exit(130);
+}
+
+static void start_daemon(struct rig *rig, const char *const *args)
+{
+	const char *argv[WORDS_MAX] = {bench_built("src/agent/divvyd"), "--simulate", rig->devices};
+	char path[128];
+	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
+	size_t n = 3;
+
+	for (; args && *args && n + 1 < WORDS_MAX; args++)
+		argv[n++] = *args;
+	argv[n] = NULL;
+	rig->daemon = fork();
+	if (rig->daemon < 0)
+		bench_die("fork: %s", strerror(errno));
+	if (rig->daemon == 0) {
+		char log[128];
+		int fd;
+
+		set_environment(rig, true);
+		snprintf(log, sizeof(log), "%s/divvyd.log", rig->dir);
+		fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+		if (fd >= 0) {
+			dup2(fd, STDOUT_FILENO);
+			dup2(fd, STDERR_FILENO);
+		}
+		execv(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	snprintf(path, sizeof(path), "%s/divvyd.sock", rig->dir);
+	while (access(path, F_OK) < 0) {
+		if (clock_now_ns() > deadline || waitpid(rig->daemon, NULL, WNOHANG) > 0)
+			bench_die("divvyd did not start: see %s/divvyd.log", rig->dir);
+		clock_sleep_until_ns(clock_now_ns() + 5 * NSEC_PER_MSEC);
+	}
+}
+
+void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
+	const char *const *daemon_args)
+{
+	size_t i = 0;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->mode = mode;
+	snprintf(rig->devices, sizeof(rig->devices), "%s", devices);
+	snprintf(rig->costs, sizeof(rig->costs), "%s", costs);
+	snprintf(rig->dir, sizeof(rig->dir), "/tmp/divvy-bench-XXXXXX");
+	if (!mkdtemp(rig->dir))
+		bench_die("make a temporary folder: %s", strerror(errno));
+	snprintf(rig->sim, sizeof(rig->sim), "%s/sim", rig->dir);
+	while (i < RIGS_MAX && living[i])
+		i++;
+	if (i == RIGS_MAX)
+		bench_die("more than %d rigs at a time", RIGS_MAX);
+	living[i] = rig;
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	if (mode == RIG_SHARED && !bench_foreign())
+		start_daemon(rig, daemon_args);
+}
+
+pid_t rig_start(struct rig *rig, const char *spec, const char *command)
+{
+	char spec_copy[256], command_copy[512], output[128];
+	char *words[WORDS_MAX], *argv[WORDS_MAX * 2];
+	bool divvy = rig->mode == RIG_SHARED && !bench_foreign();
+	size_t n = 0, n_words;
+	pid_t pid;
+
+	if (rig->programs == RIG_PROGRAMS)
+		bench_die("more than %d programs", RIG_PROGRAMS);
+	if (divvy) {
+		argv[n++] = (char *)bench_built("src/cli/divvy");
+		argv[n++] = (char *)"run";
+		snprintf(spec_copy, sizeof(spec_copy), "%s", spec);
+		n += split(spec_copy, argv + n, WORDS_MAX);
+		argv[n++] = (char *)"--";
+	}
+	snprintf(command_copy, sizeof(command_copy), "%s", command);
+	n_words = split(command_copy, words, WORDS_MAX);
+	memcpy(argv + n, words, (n_words + 1) * sizeof(*words));
+	snprintf(output, sizeof(output), "%s/%zu.out", rig->dir, rig->programs);
+	pid = fork();
+	if (pid < 0)
+		bench_die("fork: %s", strerror(errno));
+	if (pid == 0) {
+		become(rig, output);
+		if (rig->mode == RIG_SHARED && bench_foreign()) {
+			setenv("LD_PRELOAD", bench_hook.path, 1);
+			for (size_t i = 0; i < bench_hook.n_env; i++)
+				putenv((char *)bench_hook.env[i]);
+		}
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	rig->program[rig->programs++] = pid;
+	return pid;
+}
+
+static size_t find(const struct rig *rig, pid_t pid)
+{
+	for (size_t i = 0; i < rig->programs; i++)
+		if (rig->program[i] == pid || rig->program[i] == -pid)
+			return i;
+	bench_die("process %d was not started here", (int)pid);
+}
+
+/* Programs that have ended are kept as -pid, so that their output can still be read. */
+int rig_wait(struct rig *rig, pid_t pid)
+{
+	size_t i = find(rig, pid);
+	int status;
+
+	if (rig->program[i] < 0)
+		return -1;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			bench_die("wait for process %d: %s", (int)pid, strerror(errno));
+	rig->program[i] = -pid;
+	return wait_status(status);
+}
+
+void rig_end(struct rig *rig, pid_t pid)
+{
+	size_t i = find(rig, pid);
+
+	if (rig->program[i] < 0)
+		return;
+	end_pid(pid);
+	rig->program[i] = -pid;
+}
+
+static char *slurp(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	char *text = NULL;
+	size_t n = 0;
+
+	if (!f || (getdelim(&text, &n, '\0', f) < 0 && ferror(f)))
+		bench_die("read '%s': %s", path, strerror(errno));
+	fclose(f);
+	return text ? text : strdup("");
+}
+
+char *rig_output(struct rig *rig, pid_t pid)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%zu.out", rig->dir, find(rig, pid));
+	return slurp(path);
+}
+
+struct sim_trace *rig_trace(struct rig *rig)
+{
+	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
+	struct error err = {0};
+
+	while (!rig->trace && sim_trace_open(rig->sim, &rig->trace, &err) < 0) {
+		if (clock_now_ns() > deadline)
+			bench_die("trace of the simulated device: %s", err.msg);
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+	}
+	return rig->trace;
+}
+
+uint64_t rig_first_ns(struct rig *rig, pid_t pid)
+{
+	struct sim_trace *trace = rig_trace(rig);
+	struct sim_trace_record r;
+
+	for (uint64_t n = sim_trace_lost(trace); n < sim_trace_written(trace); n++)
+		if (sim_trace_get(trace, n, &r) == 0 && r.pid == (uint32_t)pid &&
+			r.engine == SIM_ENGINE_COMPUTE && r.kind == SIM_TRACE_KERNEL)
+			return r.start_ns;
+	return 0;
+}
+
+double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1)
+{
+	struct sim_busy busy;
+	double share;
+
+	if (sim_busy_load(rig_trace(rig), pid ? &pid : NULL, 1, device, SIM_ENGINE_COMPUTE, t0, t1,
+		    &busy) < 0)
+		bench_die("read the trace: out of memory");
+	share = (double)sim_busy_ns(&busy, t0, t1) / (double)(t1 - t0);
+	sim_busy_done(&busy);
+	return share;
+}
+
+int rig_divvy(struct rig *rig, const char *args, char **ret_output)
+{
+	char copy[512], output[128];
+	char *argv[WORDS_MAX] = {(char *)bench_built("src/cli/divvy")};
+	int status;
+	pid_t pid;
+
+	snprintf(copy, sizeof(copy), "%s", args);
+	split(copy, argv + 1, WORDS_MAX - 1);
+	snprintf(output, sizeof(output), "%s/divvy.out", rig->dir);
+	pid = fork();
+	if (pid < 0)
+		bench_die("fork: %s", strerror(errno));
+	if (pid == 0) {
+		become(rig, output);
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (ret_output)
+		*ret_output = slurp(output);
+	return wait_status(status);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	remove(path);
+	return 0;
+}
+
+/* The engine leaves by itself once nobody uses it; wait for that, so that nothing is left running. */
+static void end_engine(struct rig *rig)
+{
+	char path[128];
+	uint64_t deadline = clock_now_ns() + END_TIMEOUT_NS;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int fd = open("/dev/null", O_WRONLY);
+
+		dup2(fd, STDOUT_FILENO);
+		dup2(fd, STDERR_FILENO);
+		execl(bench_built("src/sim/divvy-sim"), "divvy-sim", "--dir", rig->sim, "stop",
+			NULL);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	snprintf(path, sizeof(path), "%s/engine.sock", rig->sim);
+	while (access(path, F_OK) == 0 && clock_now_ns() < deadline)
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+}
+
+void rig_done(struct rig *rig)
+{
+	for (size_t i = 0; i < rig->programs; i++)
+		if (rig->program[i] > 0)
+			end_pid(rig->program[i]);
+	rig->programs = 0;
+	end_pid(rig->daemon);
+	rig->daemon = 0;
+	sim_trace_close(rig->trace);
+	rig->trace = NULL;
+	end_engine(rig);
+	nftw(rig->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	for (size_t i = 0; i < RIGS_MAX; i++)
+		if (living[i] == rig)
+			living[i] = NULL;
+}
+
+void rig_end_all(void)
+{
+	for (size_t i = 0; i < RIGS_MAX; i++)
+		if (living[i])
+			rig_done(living[i]);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between result.c and rig.c: which library shared runs preload, and how to end what was started
+ * when the program has to stop.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#define BENCH_HOOK_ENV 32
+
+struct bench_hook {
+	const char *path; /* NULL: divvy */
+	const char *env[BENCH_HOOK_ENV];
+	size_t n_env;
+};
+
+extern struct bench_hook bench_hook;
+
+/* Ends every rig of this program. */
+void rig_end_all(void);
