@@ -132,11 +132,11 @@ int process_boot_id(char ret_id[static PROCESS_BOOT_ID_SIZE])
 
 int signal_fd_new(const sigset_t *signals)
 {
-	int fd, r;
+	int fd;
 
-	r = pthread_sigmask(SIG_BLOCK, signals, NULL);
-	if (r)
-		return -r;
+	/* On Linux this is of the calling thread; pthread_sigmask() is a newer symbol. */
+	if (sigprocmask(SIG_BLOCK, signals, NULL) < 0)
+		return -errno;
 	fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
 }
