@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. meson builds everything into build/; what runs make goes to out/.
+# Variables given (DESTDIR, TIME, ONLY) reach what is run by themselves.
 PREFIX ?= /usr/local
-DESTDIR ?=
-TIME ?= 60
-ONLY ?=
-export DESTDIR TIME ONLY
 
 build: build/build.ninja ## build everything (the default)
 	@ninja -C build
