@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prototypes of every entry of nvml.def, and a function type for each: PFN_<abi_name> is what a
+ * pointer to that entry points to (`PFN_nvmlInit_v2 *real`).
+ */
+#ifndef DIVVY_NVML_PROTO_H
+#define DIVVY_NVML_PROTO_H
+
+#include "cuda/nvml_types.h"
+
+#define NVML(abi, action, device, params, args)                                                    \
+	nvmlReturn_t abi params;                                                                   \
+	typedef nvmlReturn_t PFN_##abi params;
+#define NVML_OTHER(type, abi, action, device, params, args)                                        \
+	type abi params;                                                                           \
+	typedef type PFN_##abi params;
+#include "cuda/nvml.def"
+#undef NVML
+#undef NVML_OTHER
+
+#endif
