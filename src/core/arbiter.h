@@ -103,7 +103,11 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 /* Its token passes at once. Unknown tenants are ignored, in all calls below too. */
 void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now);
 
-/* It has work for the device (a thread blocked at the gate), or has none. */
+/*
+ * It has work for the device (a thread blocked at the gate), or has none. May be repeated. A want is
+ * used up by the first busy look after an opening, so the caller repeats it while page_up.want != 0:
+ * after each CLOSE, and when an opening was taken back unused.
+ */
 void arbiter_want(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now);
 
 /*
@@ -129,7 +133,10 @@ void arbiter_drained(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action *ret_actions, size_t max,
 		    uint64_t *ret_next);
 
-/* Should the caller look at the holder's pages now and then (somebody waits or a drain is on)? */
+/*
+ * Should the caller look at the holder's pages all the time (somebody waits, a drain is on, or a
+ * limit counts)? Otherwise every 100 ms or so, so that idle time is not charged.
+ */
 bool arbiter_watches(const struct arbiter *arbiter, uint32_t device);
 
 /* -ENOENT. */
@@ -145,4 +152,5 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
  * until all are equal or at their limit. n tenants, permille in, permille x 1000 out (so that
  * thirds are exact enough); capacity SPEC_SHARE_ONE x 1000. Requests above capacity are scaled.
  */
+#define ARBITER_FILL_MAX 1024u /* those beyond are not looked at */
 void arbiter_water_fill(const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro);

@@ -83,9 +83,12 @@ struct page_line {
 	uint64_t reserved[6];
 };
 
-/* What this process holds of the tenant's counter; see core/ledger.h for the sequence. */
+/*
+ * What this process holds of the tenant's counter; core/ledger_counter.h has the sequence. `settled`
+ * carries the number of the last change that is in it, so that one store both adds and settles.
+ */
 struct page_memory {
-	_Atomic uint64_t used_pages;  /* settled, units of PAGE_MEM_UNIT */
+	_Atomic uint64_t settled;     /* pages (46 bits) | seq (18); see page_settled_pages */
 	_Atomic int64_t intent_pages; /* being added (or given back if negative); 0: none */
 	_Atomic uint32_t intent_seq;  /* sequence number the counter word carries once it counts */
 	uint32_t reserved[11];
@@ -174,6 +177,21 @@ static inline uint32_t page_word_process(uint64_t word)
 static inline uint32_t page_word_seq(uint64_t word)
 {
 	return (uint32_t)word & PAGE_WORD_SEQ_MASK;
+}
+
+static inline uint64_t page_settled(uint64_t pages, uint32_t seq)
+{
+	return pages << PAGE_WORD_PROCESS_SHIFT | (seq & PAGE_WORD_SEQ_MASK);
+}
+
+static inline uint64_t page_settled_pages(uint64_t settled)
+{
+	return settled >> PAGE_WORD_PROCESS_SHIFT;
+}
+
+static inline uint32_t page_settled_seq(uint64_t settled)
+{
+	return (uint32_t)settled & PAGE_WORD_SEQ_MASK;
 }
 
 _Static_assert(offsetof(struct page_down, gate) == 64, "abi");

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The books of a device: who has used what, and who is due what.
+ *
+ * Lag: whenever somebody is charged dt, every active tenant of the same class is credited dt times
+ * its part of the class's entitlement, and the one charged pays dt. So lags measure the distance to
+ * the fluid ideal (everybody served all the time at its entitlement), they sum to zero among the
+ * active, and time that nobody could use (switches, idling) is nobody's debt. Who leaves takes his
+ * lag with him and gets it back if he returns within the window; while away he earns nothing.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/arbiter-internal.h"
+
+/* A standard tenant that latency tenants keep this far below its request goes before them. */
+#define STARVED_NS (100 * NSEC_PER_MSEC)
+
+/* ---- sliding window ---- */
+
+static void window_advance(struct seat *seat, uint64_t now)
+{
+	uint64_t bucket = now / ARBITER_BUCKET_NS;
+
+	if (bucket <= seat->bucket_now)
+		return;
+	if (bucket - seat->bucket_now >= ARBITER_BUCKETS) {
+		memset(seat->bucket, 0, sizeof(seat->bucket));
+		seat->window_ns = 0;
+		seat->bucket_now = bucket;
+		return;
+	}
+	while (seat->bucket_now < bucket) {
+		int32_t *oldest = &seat->bucket[++seat->bucket_now % ARBITER_BUCKETS];
+
+		seat->window_ns -= *oldest;
+		*oldest = 0;
+	}
+}
+
+/* Adds `ns` used evenly over [from, to]. */
+static void window_add(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
+{
+	uint64_t first = from / ARBITER_BUCKET_NS, last = to / ARBITER_BUCKET_NS;
+	uint64_t n;
+
+	window_advance(seat, to);
+	last = MIN(last, seat->bucket_now);
+	first = MIN(first, last);
+	n = last - first + 1;
+	for (uint64_t i = n > ARBITER_BUCKETS ? n - ARBITER_BUCKETS : 0; i < n; i++) {
+		int64_t part = ns / (int64_t)n + (i == n - 1 ? ns % (int64_t)n : 0);
+
+		seat->bucket[(first + i) % ARBITER_BUCKETS] += (int32_t)part;
+		seat->window_ns += part;
+	}
+}
+
+uint64_t seat_window_ns(const struct seat *seat, uint64_t now)
+{
+	uint64_t bucket = now / ARBITER_BUCKET_NS;
+	int64_t sum = seat->window_ns;
+
+	for (uint64_t i = seat->bucket_now + 1; i <= bucket; i++) {
+		if (i - seat->bucket_now > ARBITER_BUCKETS)
+			return 0;
+		sum -= seat->bucket[i % ARBITER_BUCKETS];
+	}
+	return sum > 0 ? (uint64_t)sum : 0;
+}
+
+/* ---- entitlements ---- */
+
+/* Fills one class from `capacity`, returns what is left of it. */
+static uint32_t entitle_class(struct device *device, enum spec_class class, uint32_t capacity)
+{
+	uint32_t n = 0, used = 0;
+
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		const struct spec *spec = &device->active[i]->member->spec;
+
+		if (spec->class == class)
+			device->fill[n++] = (struct water_share){spec->request, spec->limit, 0};
+	}
+	if (n == 0)
+		return capacity;
+	water_fill(device->fill, n, capacity);
+	n = 0;
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat->member->spec.class != class)
+			continue;
+		seat->micro = device->fill[n++].micro;
+		used += seat->micro;
+	}
+	return capacity - used;
+}
+
+/* Class order, but that latency tenants leave standard ones their requests. */
+void device_entitle(struct device *device)
+{
+	uint32_t kept = 0, left;
+
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		const struct spec *spec = &device->active[i]->member->spec;
+
+		if (spec->class == SPEC_STANDARD)
+			kept += spec->request * (WATER_ONE / SPEC_SHARE_ONE);
+	}
+	kept = MIN(kept, WATER_ONE);
+	left = kept + entitle_class(device, SPEC_LATENCY, WATER_ONE - kept);
+	left = entitle_class(device, SPEC_STANDARD, left);
+	entitle_class(device, SPEC_OPPORTUNISTIC, left);
+	device->arbiter->operations += 6 * device->n_active;
+	device->is_stale = false;
+}
+
+uint64_t class_micro(const struct seat *seat)
+{
+	const struct device *device = seat->device;
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i]->member->spec.class == seat->member->spec.class)
+			sum += device->active[i]->micro;
+	return sum;
+}
+
+/* ---- lag ---- */
+
+static int64_t clamp_lag(int64_t lag)
+{
+	const int64_t most = (int64_t)ARBITER_WINDOW_NS * LAG_ONE;
+
+	return MAX(MIN(lag, most), -most);
+}
+
+/*
+ * Hands `amount` to the active seats of `seat`'s class but `except`, by entitlement (or evenly, where
+ * all are entitled to nothing); what is left by rounding goes to the last, so that sums are exact.
+ */
+static void lag_share_out(
+	struct seat *seat, int64_t amount, bool by_entitlement, const struct seat *except)
+{
+	struct device *device = seat->device;
+	uint64_t whole = by_entitlement ? class_micro(seat) : 0;
+	struct seat *last = NULL;
+	uint64_t n = 0;
+	int64_t left = amount;
+
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i]->member->spec.class == seat->member->spec.class &&
+			device->active[i] != except)
+			n++;
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *other = device->active[i];
+		int64_t part;
+
+		if (other->member->spec.class != seat->member->spec.class || other == except)
+			continue;
+		part = whole ? (int64_t)((__int128)amount * other->micro / (int64_t)whole)
+			     : amount / (int64_t)n;
+		other->lag += part;
+		left -= part;
+		last = other;
+	}
+	if (last)
+		last->lag += left;
+	device->arbiter->operations += 2 * device->n_active;
+}
+
+static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
+{
+	seat->used_ns = (uint64_t)((int64_t)seat->used_ns + ns);
+	window_add(seat, ns, from, to);
+	seat->budget -= ns * MILLI;
+	seat->owed -= ns * MILLI;
+	seat->lag -= ns * LAG_ONE;
+	lag_share_out(seat, ns * LAG_ONE, true, NULL);
+	seat->lag = clamp_lag(seat->lag);
+}
+
+/* Time is charged to whoever holds the device: busy, or idle while others wait; or drains it. */
+static bool is_charged(const struct seat *seat, bool is_drained)
+{
+	switch (seat->state) {
+	case SEAT_OPEN:
+		if (seat->is_overlapped && !is_drained)
+			return false;
+		return seat->idle_since == 0 || seat->device->is_waited;
+	case SEAT_DRAINING:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void refill(struct seat *seat, uint64_t now)
+{
+	uint64_t dt = clock_since_ns(now, seat->budget_at);
+
+	seat->budget_at = now;
+	seat->budget = MIN(seat_burst(seat),
+		seat->budget + (int64_t)(MIN(dt, 10 * ARBITER_WINDOW_NS) * seat->member->spec.limit));
+}
+
+static void accrue_owed(struct seat *seat, uint64_t dt, bool has_latency)
+{
+	const int64_t most = (int64_t)ARBITER_WINDOW_NS * MILLI;
+
+	if (seat->member->spec.class != SPEC_STANDARD || !has_latency) {
+		seat->owed = 0;
+		seat->is_starved = false;
+		return;
+	}
+	seat->owed += (int64_t)(dt * seat->member->spec.request);
+	seat->owed = MAX(MIN(seat->owed, most), INT64_C(0));
+	if (seat->owed >= (int64_t)STARVED_NS * MILLI)
+		seat->is_starved = true;
+	else if (seat->owed <= (int64_t)STARVED_NS * MILLI - seat_burst(seat))
+		seat->is_starved = false;
+}
+
+void device_account(struct device *device, uint64_t now)
+{
+	uint64_t from = device->accounted_at;
+	uint64_t dt = clock_since_ns(now, from);
+	bool is_drained = true, has_latency = false;
+	uint32_t n = 0;
+	uint64_t given = 0;
+
+	if (dt == 0)
+		return;
+	device->accounted_at = now;
+	if (device->is_stale)
+		device_entitle(device);
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		is_drained &= device->active[i]->state != SEAT_DRAINING;
+		has_latency |= device->active[i]->member->spec.class == SPEC_LATENCY;
+	}
+	for (uint32_t i = 0; i < device->n_active; i++)
+		n += is_charged(device->active[i], is_drained);
+	device->n_charged = n;
+	for (uint32_t i = 0, k = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		refill(seat, now);
+		if (seat->state == SEAT_CLOSED && seat_wants(seat))
+			seat->waited_ns += dt;
+		if (is_charged(seat, is_drained)) { /* together they are charged exactly dt */
+			uint64_t until = dt * ++k / n;
+
+			charge(seat, (int64_t)(until - given), from, now);
+			given = until;
+		}
+		accrue_owed(seat, dt, has_latency);
+	}
+	device->arbiter->operations += 3 * device->n_active;
+}
+
+void seat_refund(struct seat *seat, uint64_t end)
+{
+	struct device *device = seat->device;
+	uint64_t to = device->accounted_at;
+	uint64_t from = MAX(end, seat->opened_at);
+	uint64_t over = clock_since_ns(to, from) / MAX(device->n_charged, 1u);
+	uint64_t given = 0;
+	uint32_t n = 0;
+
+	if (over == 0)
+		return;
+	charge(seat, -(int64_t)over, from, to);
+	for (uint32_t i = 0; i < device->n_active; i++)
+		n += device->active[i]->state == SEAT_OPEN;
+	for (uint32_t i = 0, k = 0; i < device->n_active; i++) {
+		uint64_t until;
+
+		if (device->active[i]->state != SEAT_OPEN)
+			continue;
+		until = over * ++k / n;
+		charge(device->active[i], (int64_t)(until - given), from, to);
+		given = until;
+	}
+}
+
+/* ---- coming and going ---- */
+
+void seat_join(struct seat *seat, uint64_t now)
+{
+	struct device *device = seat->device;
+
+	if (seat->is_active)
+		return;
+	device_account(device, now);
+	if (clock_since_ns(now, seat->left_at) > ARBITER_WINDOW_NS)
+		seat->lag = 0;
+	/* They had been given it when it left. */
+	lag_share_out(seat, -seat->lag, false, NULL);
+	seat->is_active = true;
+	seat->active_at = device->n_active;
+	device->active[device->n_active++] = seat;
+	seat->owed = 0;
+	refill(seat, now);
+	device->is_stale = true;
+}
+
+void seat_leave(struct seat *seat, uint64_t now)
+{
+	struct device *device = seat->device;
+	struct seat *last;
+
+	if (!seat->is_active)
+		return;
+	device_account(device, now);
+	last = device->active[--device->n_active];
+	device->active[seat->active_at] = last;
+	last->active_at = seat->active_at;
+	seat->is_active = false;
+	seat->left_at = now;
+	lag_share_out(seat, seat->lag, false, NULL);
+	device->is_stale = true;
+}
+
+/* ---- limits ---- */
+
+/* The most it may use at once after having waited: one turn. */
+int64_t seat_burst(const struct seat *seat)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	uint64_t ns = seat->member->spec.memory_policy == SPEC_MEMORY_SWAP ? config->swap_quantum_ns
+									  : config->quantum_ns;
+
+	return (int64_t)ns * MILLI;
+}
+
+/* What the holder has queued already. */
+static uint64_t queued_rest(const struct seat *seat, uint64_t now)
+{
+	uint64_t rest = clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
+
+	return seat->state == SEAT_OPEN ? rest : 0;
+}
+
+void seat_update_limits(struct seat *seat, uint64_t now)
+{
+	uint64_t limit = seat->member->spec.limit;
+	int64_t resume = seat_burst(seat) / 2;
+	int64_t left;
+
+	if (limit >= SPEC_SHARE_ONE) {
+		seat->is_throttled = false;
+		return;
+	}
+	if (seat->is_throttled) {
+		if (seat->budget < resume) {
+			device_wake(seat->device,
+				now + (uint64_t)(resume - seat->budget) / limit + 1);
+			return;
+		}
+		seat->is_throttled = false;
+	}
+	/* What is queued will be charged whatever happens. */
+	left = seat->budget - (int64_t)queued_rest(seat, now) * (int64_t)(MILLI - limit);
+	if (left <= 0)
+		seat->is_throttled = true;
+	else if (seat->state == SEAT_OPEN)
+		device_wake(seat->device, now + (uint64_t)left / (MILLI - limit) + 1);
+	if (seat->is_throttled)
+		device_wake(seat->device,
+			now + (uint64_t)MAX(resume - seat->budget, INT64_C(0)) / limit + 1);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants on several devices. A gang competes on each device as any tenant does, but in the order of
+ * the devices: for one only while it has reserved all before it. So of several gangs one always gets
+ * on, and a reservation is never waited for in a circle. A device reserved by an incomplete gang
+ * goes on serving single tenants. When the last one is reserved, all are emptied and opened at one
+ * epoch.
+ */
+#include "core/arbiter-internal.h"
+
+bool gang_may_compete(const struct seat *seat)
+{
+	const struct member *member = seat->member;
+	uint64_t below = member->devices & ((UINT64_C(1) << seat->device->index) - 1);
+
+	if (seat->device->reserved && seat->device->reserved != member)
+		return false;
+	return (member->reserved & below) == below;
+}
+
+bool gang_is_complete(const struct member *member)
+{
+	return member->reserved == member->devices;
+}
+
+void gang_unreserve(struct member *member)
+{
+	for (uint32_t i = 0; i < member->n_seats; i++) {
+		struct device *device = member->seat[i].device;
+
+		if (device->reserved == member) {
+			device->reserved = NULL;
+			device->is_dirty = true;
+		}
+	}
+	member->reserved = 0;
+}
+
+/* Idle on all its devices since then. */
+bool gang_is_idle(const struct member *member, uint64_t since)
+{
+	for (uint32_t i = 0; i < member->n_seats; i++)
+		if (member->seat[i].state == SEAT_OPEN &&
+			(member->seat[i].idle_since == 0 || member->seat[i].idle_since > since))
+			return false;
+	return true;
+}
+
+/* It is next on this device. With the last of its devices, the others' turns end on all. */
+void gang_reserve(struct seat *seat, uint64_t now)
+{
+	struct member *member = seat->member;
+
+	if (!(member->reserved >> seat->device->index & 1)) {
+		seat->device->reserved = member;
+		member->reserved |= UINT64_C(1) << seat->device->index;
+		for (uint32_t i = 0; i < member->n_seats; i++)
+			member->seat[i].device->is_dirty = true;
+	}
+	if (!gang_is_complete(member))
+		return;
+	for (uint32_t i = 0; i < member->n_seats; i++) {
+		struct device *device = member->seat[i].device;
+
+		for (uint32_t k = 0; k < device->n_active; k++)
+			if (device->active[k]->state == SEAT_OPEN &&
+				device->active[k]->member != member)
+				member_close(device->active[k]->member, now);
+	}
+}
+
+void gang_try_open(struct member *member, uint64_t now)
+{
+	bool corun = false;
+
+	for (uint32_t i = 0; i < member->n_seats; i++) {
+		struct seat *seat = &member->seat[i];
+		enum clearance clear;
+
+		for (uint32_t k = 0; k < seat->device->n_active; k++)
+			if (seat->device->active[k]->state == SEAT_OPEN)
+				return;
+		clear = device_clearance(seat->device, seat, now);
+		if (clear == CLEAR_NOT)
+			return;
+		corun |= clear >= CLEAR_CORUN;
+	}
+	gang_unreserve(member);
+	for (uint32_t i = 0; corun && i < member->n_seats; i++)
+		device_reopen_stuck(member->seat[i].device, &member->seat[i], now);
+	member_open(member, corun, now);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The orders among tenants of one rank, a table entry each. `share` is the one that keeps requests;
+ * the others are other systems' rules, to be compared with it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/arbiter-internal.h"
+
+/* ---- share: the largest lag behind the fluid ideal first (docs/adr/0003) ---- */
+
+static int64_t share_score(const struct seat *seat, uint64_t now)
+{
+	return seat->lag;
+}
+
+static uint64_t share_passes_ns(
+	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
+{
+	uint64_t whole = MAX(class_micro(holder), UINT64_C(1));
+	/* While the holder runs it falls back by `falls` and the other gains `rises`, of `whole`. */
+	uint64_t falls = whole - MIN((uint64_t)holder->micro, whole);
+	uint64_t rises = MIN((uint64_t)waiting->micro, whole);
+	int64_t ahead = (holder->lag - waiting->lag) / LAG_ONE;
+
+	if (ahead <= 0)
+		return 0;
+	if (falls + rises == 0)
+		return NSEC_PER_MSEC;
+	return clock_since_ns((uint64_t)ahead * whole / (falls + rises), rest_ns);
+}
+
+/* ---- fifo: one quantum each, in the order of asking ---- */
+
+static int64_t fifo_score(const struct seat *seat, uint64_t now)
+{
+	return -(int64_t)seat->wants_since;
+}
+
+static uint64_t passes_at_once(
+	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
+{
+	return 0;
+}
+
+/* ---- bias: KubeGPU's. Whoever is below its request, the furthest first; then the least used ---- */
+
+#define ABOVE_ALL (INT64_C(1) << 40)
+
+static int64_t bias_score(const struct seat *seat, uint64_t now)
+{
+	int64_t one = (int64_t)ARBITER_WINDOW_NS;
+	int64_t used = (int64_t)seat_window_ns(seat, now);
+	int64_t missing = one / SPEC_SHARE_ONE * seat->member->spec.request - used;
+
+	return missing > 0 ? ABOVE_ALL + missing : one - used;
+}
+
+/* ---- gemini: as bias, but the shortfall in relation to the request ---- */
+
+static int64_t gemini_score(const struct seat *seat, uint64_t now)
+{
+	int64_t one = (int64_t)ARBITER_WINDOW_NS;
+	int64_t used = (int64_t)seat_window_ns(seat, now);
+	int64_t due = one / SPEC_SHARE_ONE * seat->member->spec.request;
+
+	return due > used ? ABOVE_ALL + (due - used) * SPEC_SHARE_ONE / (due / SPEC_SHARE_ONE)
+			  : one - used;
+}
+
+static uint64_t scored_passes_ns(
+	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
+{
+	int64_t (*score)(const struct seat *, uint64_t) = holder->device->arbiter->policy->score;
+
+	return score(waiting, now) >= score(holder, now) ? 0 : NSEC_PER_MSEC;
+}
+
+static const struct arbiter_policy policies[] = {
+	{"share", share_score, share_passes_ns},
+	{"fifo", fifo_score, passes_at_once},
+	{"bias", bias_score, scored_passes_ns},
+	{"gemini", gemini_score, scored_passes_ns},
+};
+
+const struct arbiter_policy *arbiter_policy_find(const char *name)
+{
+	if (!name)
+		return &policies[0];
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++)
+		if (!strcmp(policies[i].name, name))
+			return &policies[i];
+	return NULL;
+}
+
+void arbiter_policy_names(char *ret, size_t size)
+{
+	size_t n = 0;
+
+	ret[0] = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(policies) && n < size; i++)
+		n += (size_t)snprintf(
+			ret + n, size - n, "%s%s", i ? ", " : "", policies[i].name);
+}

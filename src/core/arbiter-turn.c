@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns on one device: when the holder gives way, who is next, and when the next may open.
+ *
+ * A turn lasts a quantum at least, and on until somebody who waits has come before the holder in
+ * the policy's order; if nobody has, the holder just goes on. What the holder has queued counts as
+ * part of its turn, so that it ends when the queue does. Better ranks do not wait for that.
+ */
+#include "base/clock.h"
+#include "core/arbiter-internal.h"
+
+/* A turn's part in a round of n tenants: enough switches to be even, few enough to be cheap. */
+#define ROUND_NS (30 * NSEC_PER_MSEC)
+
+/* Class order; a standard tenant that is kept below its request goes before all for a turn. */
+int seat_rank(const struct seat *seat)
+{
+	return seat->is_starved ? -1 : (int)seat->member->spec.class;
+}
+
+/* ---- company: what a holder is told of others ---- */
+
+static void seen(struct device *device, const struct seat *seat, uint64_t now)
+{
+	if (device->recent[0].id != seat->member->id || device->recent[0].at == 0) {
+		device->recent[1] = device->recent[0];
+		device->recent[0].id = seat->member->id;
+	}
+	device->recent[0].at = now;
+	if (seat->member->spec.class == SPEC_LATENCY)
+		device->latency_at = now;
+}
+
+static bool has_company(struct device *device, const struct seat *seat, uint64_t now)
+{
+	uint64_t keep = device->arbiter->config.company_ns;
+
+	if (device->n_active > (seat->is_active ? 1u : 0u))
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(device->recent); i++) {
+		if (device->recent[i].id == seat->member->id || device->recent[i].at == 0)
+			continue;
+		if (clock_since_ns(now, device->recent[i].at) < keep) {
+			device_wake(device, device->recent[i].at + keep);
+			return true;
+		}
+	}
+	return false;
+}
+
+static uint32_t window_us(struct device *device, const struct seat *seat, bool company, uint64_t now)
+{
+	const struct arbiter_config *config = &device->arbiter->config;
+
+	if (!config->gate)
+		return 0;
+	if (seat->member->spec.class == SPEC_OPPORTUNISTIC && device->latency_at &&
+		clock_since_ns(now, device->latency_at) < config->company_ns) {
+		device_wake(device, device->latency_at + config->company_ns);
+		return config->window_latency_us;
+	}
+	return company || seat->member->spec.limit < SPEC_SHARE_ONE ? config->window_us : 0;
+}
+
+/* Fills what goes with OPEN and WINDOW. */
+static void tell(struct seat *seat, struct arbiter_action *action, uint64_t now)
+{
+	struct device *device = seat->device;
+
+	action->tenant = seat->member->id;
+	action->device = device->index;
+	action->company = has_company(device, seat, now);
+	action->waited = device->is_waited;
+	action->window_us = window_us(device, seat, action->company, now);
+	seat->told_company = action->company;
+	seat->told_waited = action->waited;
+	seat->told_window_us = action->window_us;
+}
+
+static void retell(struct seat *seat, uint64_t now)
+{
+	struct arbiter_action action = {.type = ARBITER_WINDOW};
+	uint32_t window = seat->told_window_us;
+	bool company = seat->told_company, waited = seat->told_waited;
+
+	tell(seat, &action, now);
+	if (window != action.window_us || company != action.company || waited != action.waited)
+		arbiter_push(seat->device->arbiter, &action);
+}
+
+/* ---- opening and closing ---- */
+
+static void seat_open(struct seat *seat, bool corun, uint64_t now)
+{
+	struct device *device = seat->device;
+	struct arbiter_action action = {.type = ARBITER_OPEN, .epoch = device->arbiter->epoch};
+	bool is_drained = true;
+
+	device_account(device, now);
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i] != seat && device->active[i]->state == SEAT_DRAINING)
+			is_drained = false;
+	seat->state = SEAT_OPEN;
+	seat->opened_at = now;
+	seat->has_used = false;
+	seat->idle_since = 0;
+	seat->gives_way = false;
+	seat->is_corun = corun;
+	seat->is_overlapped = !corun && !is_drained;
+	seat->has_rest = false;
+	seat->is_unbounded = false;
+	seat->queued_ns = 0;
+	seat_join(seat, now);
+	if (!device->holder)
+		device->holder = seat;
+	device->is_dirty = true;
+	tell(seat, &action, now);
+	arbiter_push(device->arbiter, &action);
+}
+
+void member_open(struct member *member, bool corun, uint64_t now)
+{
+	struct arbiter *arbiter = member->seat[0].device->arbiter;
+
+	arbiter->epoch++;
+	for (uint32_t i = 0; i < member->n_seats; i++)
+		if (member->seat[i].state != SEAT_OPEN)
+			seat_open(&member->seat[i], corun, now);
+}
+
+static void seat_close(struct seat *seat, uint64_t now)
+{
+	struct device *device = seat->device;
+	const struct arbiter_config *config = &device->arbiter->config;
+	uint64_t windows = 4 * NSEC_PER_USEC *
+		(seat->told_window_us ? seat->told_window_us : config->window_us);
+	struct arbiter_action action = {
+		.type = ARBITER_CLOSE, .tenant = seat->member->id, .device = device->index};
+
+	device_account(device, now);
+	seat->state = SEAT_DRAINING;
+	seat->has_rest = false;
+	seat->is_overlapped = false;
+	seat->is_corun = false;
+	seat->is_unbounded = seat->told_window_us == 0;
+	seat->drain_by = now + MIN(MAX(windows, seat->longest_ns), config->drain_max_ns);
+	seen(device, seat, now);
+	if (device->holder == seat) {
+		device->holder = NULL;
+		for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
+			if (device->active[i]->state == SEAT_OPEN)
+				device->holder = device->active[i];
+	}
+	device->is_dirty = true;
+	arbiter_push(device->arbiter, &action);
+}
+
+/* All its devices at once: half a gang is of no use to it. */
+void member_close(struct member *member, uint64_t now)
+{
+	for (uint32_t i = 0; i < member->n_seats; i++)
+		if (member->seat[i].state == SEAT_OPEN)
+			seat_close(&member->seat[i], now);
+}
+
+static void close_all(struct device *device, uint64_t now)
+{
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i]->state == SEAT_OPEN)
+			member_close(device->active[i]->member, now);
+}
+
+/* ---- bonds: pairs whose work waits for each other's ---- */
+
+static struct bond *bond_find(struct device *device, arbiter_id a, arbiter_id b)
+{
+	for (size_t i = 0; i < ARBITER_BONDS; i++) {
+		struct bond *bond = &device->bond[i];
+
+		if (bond->event[0] && ((bond->a == a && bond->b == b) || (bond->a == b && bond->b == a)))
+			return bond;
+	}
+	return NULL;
+}
+
+static bool is_bonded(struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
+{
+	const struct bond *bond = bond_find(device, x->member->id, y->member->id);
+
+	return bond && bond->until > now;
+}
+
+/* The third time within ARBITER_BOND_NS they co-run without waiting, for as long; renewed by one. */
+static void bond_note(struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
+{
+	struct bond *bond = bond_find(device, x->member->id, y->member->id);
+
+	if (!bond) {
+		bond = &device->bond[0];
+		for (size_t i = 1; i < ARBITER_BONDS; i++)
+			if (device->bond[i].event[0] < bond->event[0])
+				bond = &device->bond[i];
+		*bond = (struct bond){.a = x->member->id, .b = y->member->id};
+	}
+	for (size_t i = ARBITER_BOND_EVENTS - 1; i > 0; i--)
+		bond->event[i] = bond->event[i - 1];
+	bond->event[0] = now;
+	if ((bond->until && clock_since_ns(now, bond->until) < ARBITER_BOND_NS / 10) ||
+		(bond->event[ARBITER_BOND_EVENTS - 1] &&
+			clock_since_ns(now, bond->event[ARBITER_BOND_EVENTS - 1]) <= ARBITER_BOND_NS))
+		bond->until = now + ARBITER_BOND_NS;
+}
+
+/* Is it bonded with all that run on the device? Co-runners of one another only together. */
+static bool is_bonded_with_all(struct device *device, const struct seat *seat, uint64_t now)
+{
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		const struct seat *other = device->active[i];
+
+		if (other != seat && other->state != SEAT_CLOSED &&
+			!is_bonded(device, seat, other, now))
+			return false;
+	}
+	return true;
+}
+
+/* ---- may the next one open? ---- */
+
+static enum clearance clearance_beside(
+	struct device *device, const struct seat *seat, const struct seat *drains, uint64_t now)
+{
+	uint64_t overlap = device->arbiter->config.overlap_ns;
+
+	if (seat->member->spec.class == SPEC_LATENCY && seat_rank(drains) > seat_rank(seat))
+		return CLEAR_CORUN;
+	if (drains->is_unbounded)
+		return CLEAR_CORUN;
+	if (is_bonded(device, seat, drains, now) || now >= drains->drain_by)
+		return CLEAR_STUCK;
+	if (drains->has_rest && drains->ends_at <= now + overlap)
+		return CLEAR_OVERLAP;
+	device_wake(device,
+		drains->has_rest ? MIN(drains->ends_at - overlap, drains->drain_by)
+				 : drains->drain_by);
+	return CLEAR_NOT;
+}
+
+enum clearance device_clearance(struct device *device, const struct seat *seat, uint64_t now)
+{
+	enum clearance all = CLEAR_YES;
+
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		const struct seat *other = device->active[i];
+		enum clearance one;
+
+		if (other->state != SEAT_DRAINING || other == seat)
+			continue;
+		one = clearance_beside(device, seat, other, now);
+		if (one == CLEAR_NOT)
+			return CLEAR_NOT;
+		all = MAX(all, one);
+	}
+	return all;
+}
+
+void device_reopen_stuck(struct device *device, const struct seat *next, uint64_t now)
+{
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *other = device->active[i];
+		bool bonded;
+
+		if (other->state != SEAT_DRAINING || other == next)
+			continue;
+		bonded = is_bonded(device, next, other, now);
+		if (!bonded && now < other->drain_by)
+			continue;
+		if (!bonded)
+			bond_note(device, next, other, now);
+		member_open(other->member, true, now);
+	}
+	device->corun_until = now + device->arbiter->config.quantum_ns;
+}
+
+static bool try_open(struct device *device, struct seat *seat, uint64_t now)
+{
+	enum clearance clear;
+
+	if (is_gang(seat->member)) {
+		gang_reserve(seat, now);
+		return false;
+	}
+	clear = device_clearance(device, seat, now);
+	if (clear == CLEAR_NOT)
+		return false;
+	if (clear == CLEAR_STUCK)
+		device_reopen_stuck(device, seat, now);
+	member_open(seat->member, clear >= CLEAR_CORUN, now);
+	return true;
+}
+
+/* ---- who gives way ---- */
+
+static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	const struct device *device = seat->device;
+	uint64_t most = clock_since_ns(config->hold_max_ns, seat->longest_ns);
+	uint64_t n = 0, part;
+
+	if (seat->member->spec.memory_policy == SPEC_MEMORY_SWAP &&
+		next->member->spec.memory_policy == SPEC_MEMORY_SWAP)
+		return config->swap_quantum_ns;
+	for (uint32_t i = 0; i < device->n_active; i++)
+		n += device->active[i]->member->spec.class == seat->member->spec.class;
+	part = (uint64_t)seat->micro * n * ROUND_NS / WATER_ONE;
+	return MAX(MIN(MIN(part, config->quantum_ns), most), config->quantum_min_ns);
+}
+
+static uint64_t queued_rest(const struct seat *seat, uint64_t now)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	uint64_t rest = clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
+
+	/* A client's word: more than its window and one submission cannot be queued. */
+	return MIN(rest, seat->longest_ns + config->window_us * NSEC_PER_USEC);
+}
+
+/* Idle, or never came, or said so itself. */
+static bool must_give_way(struct seat *seat, uint64_t now)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	uint64_t idle = seat->member->spec.class == SPEC_LATENCY ? config->linger_ns : config->idle_ns;
+	uint64_t at;
+
+	if (seat->gives_way)
+		return !is_gang(seat->member) || gang_is_idle(seat->member, now);
+	if (!seat->has_used) {
+		at = seat->opened_at + config->unused_ns;
+		if (now >= at && !is_gang(seat->member)) {
+			seat->member->wants = 0;
+			return true;
+		}
+	} else if (seat->idle_since) {
+		at = seat->idle_since + idle;
+		if (now >= at && (!is_gang(seat->member) || gang_is_idle(seat->member, now - idle)))
+			return true;
+	} else {
+		return false;
+	}
+	if (now < at)
+		device_wake(seat->device, at);
+	return false;
+}
+
+/* The best of those who wait for this device, or NULL. */
+static struct seat *best_waiting(struct device *device, uint64_t now)
+{
+	const struct arbiter_policy *policy = device->arbiter->policy;
+	struct seat *best = NULL;
+
+	device->is_waited = false;
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+		int64_t order;
+
+		seat_update_limits(seat, now);
+		if (!seat_wants(seat) || seat->state == SEAT_OPEN || seat->is_throttled)
+			continue;
+		device->is_waited = true;
+		if (is_gang(seat->member) && !gang_may_compete(seat))
+			continue;
+		if (best) {
+			order = seat_rank(best) - seat_rank(seat);
+			if (order == 0)
+				order = policy->score(seat, now) - policy->score(best, now);
+			if (order == 0)
+				order = best->wants_since > seat->wants_since ? 1 : -1;
+			if (order < 0)
+				continue;
+		}
+		best = seat;
+	}
+	device->arbiter->operations += device->n_active;
+	return best;
+}
+
+/* Is the holder's turn over, now that `next` waits? */
+static bool is_turn_over(struct device *device, struct seat *holder, struct seat *next, uint64_t now)
+{
+	uint64_t rest = queued_rest(holder, now);
+	uint64_t passes, ends;
+
+	if (seat_rank(next) != seat_rank(holder))
+		return seat_rank(next) < seat_rank(holder);
+	if (holder->told_window_us == 0) /* was alone: it has had the device to itself */
+		return true;
+	passes = device->arbiter->policy->passes_ns(holder, next, rest, now);
+	ends = holder->opened_at + hold_ns(holder, next);
+	ends = MAX(clock_since_ns(ends, rest), now + passes);
+	if (now >= ends)
+		return true;
+	device_wake(device, ends);
+	return false;
+}
+
+/* Co-runners that are no pair: one of them goes back to waiting, the others have a turn. */
+static void end_corun(struct device *device, uint64_t now)
+{
+	const struct arbiter_policy *policy = device->arbiter->policy;
+	struct seat *best = device->holder;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat->state != SEAT_OPEN)
+			continue;
+		n++;
+		if (policy->score(seat, now) > policy->score(best, now))
+			best = seat;
+	}
+	if (n < 2 || is_bonded_with_all(device, best, now))
+		return;
+	if (now < device->corun_until) {
+		device_wake(device, device->corun_until);
+		return;
+	}
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat->state == SEAT_OPEN && seat != best && !is_bonded(device, seat, best, now))
+			member_close(seat->member, now);
+	}
+	best->opened_at = now;
+	device->holder = best;
+}
+
+static void close_idle(struct device *device, const struct seat *next, uint64_t now)
+{
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat->state != SEAT_OPEN)
+			continue;
+		if (seat->is_throttled || (device->is_waited && must_give_way(seat, now)))
+			member_close(seat->member, now);
+	}
+}
+
+/* The gate is off: whoever wants gets, at once. */
+static void open_all(struct device *device, uint64_t now)
+{
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (seat_wants(device->active[i]) && device->active[i]->state != SEAT_OPEN)
+			member_open(device->active[i]->member, true, now);
+}
+
+void device_decide(struct device *device, uint64_t now)
+{
+	struct seat *next;
+
+	device->is_dirty = false;
+	device->next_at = UINT64_MAX;
+	device_account(device, now);
+	if (device->is_stale)
+		device_entitle(device);
+	if (!device->arbiter->config.gate) {
+		open_all(device, now);
+		return;
+	}
+	next = best_waiting(device, now);
+	close_idle(device, next, now);
+	if (device->holder)
+		end_corun(device, now);
+	if (next && device->reserved && next->member != device->reserved &&
+		gang_is_complete(device->reserved)) {
+		if (seat_rank(next) < seat_rank(member_seat(device->reserved, device->index)))
+			gang_unreserve(device->reserved);
+		else
+			next = NULL; /* the device is being emptied for the gang */
+	}
+	if (next && !device->holder) {
+		try_open(device, next, now);
+	} else if (next && is_bonded_with_all(device, next, now)) {
+		if (!is_gang(next->member))
+			member_open(next->member, true, now);
+		else
+			gang_reserve(next, now);
+	} else if (next && is_turn_over(device, device->holder, next, now)) {
+		if (is_gang(next->member)) {
+			gang_reserve(next, now);
+		} else {
+			close_all(device, now);
+			try_open(device, next, now);
+		}
+	}
+	if (device->reserved && gang_is_complete(device->reserved))
+		gang_try_open(device->reserved, now);
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat->member->spec.class == SPEC_LATENCY)
+			device->latency_at = now;
+		if (seat->state == SEAT_OPEN)
+			retell(seat, now);
+	}
+}

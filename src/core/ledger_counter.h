@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory counter of one tenant on one device, shared by all its processes: reserve and give back
+ * without a lock among processes, exact though any of them is killed at any instant.
+ *
+ * A change of d pages by process i, with its next sequence number s:
+ *   1. intent_seq = s; intent_pages = d          what is about to happen; does not count yet
+ *   2. w = word
+ *      applied[process(w)] = seq(w)              so that overwriting w forgets nothing
+ *      CAS(word, w -> pages(w) + d | i | s)      now it counts
+ *   3. settled = pages + d | s                   one store moves it from the intent to the total
+ *   4. intent_pages = 0
+ * What process i has in the counter is thus, at each instant, exactly
+ *   pages(settled) + (intent_pages if s is not seq(settled) and (word is of (i, s) or applied[i] == s))
+ * and pages(word) is the sum of that over all processes (ledger_counter_recount).
+ *
+ * A slot is written by its process alone, one thread at a time (the caller's lock); the daemon uses
+ * process index 0 and no slot. Inline, libc-free, no system call: lives in other people's programs.
+ * Pages are PAGE_MEM_UNIT bytes.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/page.h"
+
+/* A test makes each of them a place to die at. */
+#ifndef LEDGER_KILLPOINT
+#define LEDGER_KILLPOINT(n) ((void)0)
+#endif
+
+#define LEDGER_PAGES_MAX ((UINT64_C(1) << (64 - PAGE_WORD_PAGES_SHIFT)) - 1)
+
+/* One process's access; all pointers borrowed. */
+struct ledger_counter {
+	struct page_tenant *tenant;
+	struct page_memory *slot;
+	uint32_t process; /* 1..PAGE_PROCESSES-1 */
+};
+
+static inline uint64_t ledger_pages(uint64_t bytes)
+{
+	return bytes / PAGE_MEM_UNIT + (bytes % PAGE_MEM_UNIT != 0);
+}
+
+/*
+ * A new process takes over index `process`: its numbers go on where the last owner's ended, so that
+ * nothing recorded of that one can be taken for a change of this one. By the daemon, before the
+ * process has the page; not when a process registers again with the page it had.
+ */
+static inline void ledger_slot_init(
+	const struct page_tenant *tenant, struct page_memory *slot, uint32_t process)
+{
+	uint64_t w = atomic_load_explicit(&tenant->word, memory_order_acquire);
+	uint32_t seq = atomic_load_explicit(&tenant->applied[process], memory_order_acquire);
+
+	if (page_word_process(w) == process)
+		seq = page_word_seq(w);
+	atomic_store_explicit(&slot->settled, page_settled(0, seq), memory_order_relaxed);
+	atomic_store_explicit(&slot->intent_pages, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->intent_seq, seq, memory_order_release);
+}
+
+/* Pages that count for the tenant now. */
+static inline uint64_t ledger_counter_pages(const struct page_tenant *tenant)
+{
+	return page_word_pages(atomic_load_explicit(&tenant->word, memory_order_acquire));
+}
+
+/* Pages that the owner of the slot holds; exact for the owner, a hint for others. */
+static inline uint64_t ledger_slot_pages(const struct page_memory *slot)
+{
+	return page_settled_pages(atomic_load_explicit(&slot->settled, memory_order_acquire));
+}
+
+/*
+ * Records that the change in `w` counted, before somebody overwrites w. False: w is no longer the
+ * word, look again. The word is read once more after applied[]: if w still stands, what was read
+ * there is not newer than w, and the CAS then never replaces a later record by an earlier one.
+ */
+static inline bool ledger_counter_note(struct page_tenant *tenant, uint64_t w)
+{
+	_Atomic uint32_t *applied = &tenant->applied[page_word_process(w)];
+	uint32_t noted = atomic_load_explicit(applied, memory_order_acquire);
+
+	if (atomic_load_explicit(&tenant->word, memory_order_acquire) != w)
+		return false;
+	if (noted != page_word_seq(w))
+		atomic_compare_exchange_strong_explicit(applied, &noted, page_word_seq(w),
+			memory_order_acq_rel, memory_order_acquire);
+	return true;
+}
+
+/* Adds `change` unless that exceeds the quota. 0 or -ENOMEM; nothing has changed then. */
+static inline int ledger_counter_change(
+	struct ledger_counter *counter, int64_t change, uint64_t quota_pages)
+{
+	struct page_tenant *tenant = counter->tenant;
+	struct page_memory *slot = counter->slot;
+	uint64_t settled = atomic_load_explicit(&slot->settled, memory_order_relaxed);
+	uint32_t seq = atomic_load_explicit(&slot->intent_seq, memory_order_relaxed);
+	uint64_t held = page_settled_pages(settled);
+	uint64_t w;
+
+	seq = (seq + 1) & PAGE_WORD_SEQ_MASK;
+	/* While intent_pages is 0 the number beside it means nothing. Pairs with the acquire loads of
+	 * ledger_slot_contribution, as do all stores below. */
+	atomic_store_explicit(&slot->intent_seq, seq, memory_order_release);
+	LEDGER_KILLPOINT(1);
+	atomic_store_explicit(&slot->intent_pages, change, memory_order_release);
+	LEDGER_KILLPOINT(2);
+	for (;;) {
+		uint64_t pages;
+
+		w = atomic_load_explicit(&tenant->word, memory_order_acquire);
+		pages = page_word_pages(w);
+		if (change > 0 && (pages > quota_pages || (uint64_t)change > quota_pages - pages)) {
+			atomic_store_explicit(&slot->intent_pages, 0, memory_order_release);
+			LEDGER_KILLPOINT(3);
+			return -ENOMEM;
+		}
+		if (!ledger_counter_note(tenant, w))
+			continue;
+		LEDGER_KILLPOINT(4);
+		/* A tenant's own damage to its page must not carry into the process bits. */
+		pages = change < 0 && pages < (uint64_t)-change ? 0 : pages + (uint64_t)change;
+		if (atomic_compare_exchange_weak_explicit(&tenant->word, &w,
+			    page_word(pages, counter->process, seq), memory_order_acq_rel,
+			    memory_order_acquire))
+			break;
+	}
+	LEDGER_KILLPOINT(5);
+	atomic_store_explicit(
+		&slot->settled, page_settled(held + (uint64_t)change, seq), memory_order_release);
+	LEDGER_KILLPOINT(6);
+	atomic_store_explicit(&slot->intent_pages, 0, memory_order_release);
+	LEDGER_KILLPOINT(7);
+	return 0;
+}
+
+/*
+ * Reserve before the driver is asked, give back when it refused or after it has freed. A process
+ * killed in between has reserved: what is taken away after its death is what it had reserved.
+ */
+static inline int ledger_counter_reserve(
+	struct ledger_counter *counter, uint64_t pages, uint64_t quota_pages)
+{
+	if (quota_pages > LEDGER_PAGES_MAX)
+		quota_pages = LEDGER_PAGES_MAX;
+	if (pages > quota_pages)
+		return -ENOMEM;
+	return pages ? ledger_counter_change(counter, (int64_t)pages, quota_pages) : 0;
+}
+
+/* At most what this process holds. */
+static inline void ledger_counter_release(struct ledger_counter *counter, uint64_t pages)
+{
+	uint64_t held = ledger_slot_pages(counter->slot);
+
+	if (pages > held)
+		pages = held;
+	if (pages)
+		ledger_counter_change(counter, -(int64_t)pages, LEDGER_PAGES_MAX);
+}
+
+/*
+ * What the process has in the counter, as of word `w`. Right whenever the word still is w after the
+ * call: without a CAS of the owner in between, only settling can have happened, and that is seen by
+ * reading `settled` twice. -EAGAIN: it kept changing (a live owner; look again later).
+ */
+static inline int ledger_slot_contribution(const struct page_tenant *tenant,
+	const struct page_memory *slot, uint32_t process, uint64_t w, int64_t *ret_pages)
+{
+	for (int i = 0; i < 64; i++) {
+		uint64_t settled = atomic_load_explicit(&slot->settled, memory_order_acquire);
+		uint32_t seq = atomic_load_explicit(&slot->intent_seq, memory_order_acquire) &
+			PAGE_WORD_SEQ_MASK;
+		int64_t intent = atomic_load_explicit(&slot->intent_pages, memory_order_acquire);
+		bool is_applied = (page_word_process(w) == process && page_word_seq(w) == seq) ||
+			atomic_load_explicit(&tenant->applied[process], memory_order_acquire) == seq;
+
+		if (atomic_load_explicit(&slot->settled, memory_order_acquire) != settled ||
+			(atomic_load_explicit(&slot->intent_seq, memory_order_acquire) &
+				PAGE_WORD_SEQ_MASK) != seq)
+			continue;
+		*ret_pages = (int64_t)page_settled_pages(settled);
+		if (intent && is_applied && seq != page_settled_seq(settled))
+			*ret_pages += intent;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+struct ledger_slot {
+	const struct page_memory *memory;
+	uint32_t process;
+};
+
+/*
+ * The daemon: makes the counter the sum of these slots, so that whoever is left out of them (dead,
+ * and its memory released by the device) no longer counts. Exact beside processes that reserve and
+ * release meanwhile: the sum is taken between two looks at one word, and stored by CAS over that
+ * word. `daemon_seq` is the daemon's own, any start, +1 each time. Returns the pages taken away
+ * (negative: added, when a page had been damaged), or -EAGAIN in *ret_error after `tries` attempts.
+ */
+static inline int64_t ledger_counter_recount(struct page_tenant *tenant,
+	const struct ledger_slot *slots, size_t n, uint32_t *daemon_seq, uint32_t tries, int *ret_error)
+{
+	while (tries--) {
+		uint64_t w = atomic_load_explicit(&tenant->word, memory_order_acquire);
+		uint64_t sum = 0;
+		int64_t pages = 0;
+		size_t i;
+
+		for (i = 0; i < n; i++) {
+			if (ledger_slot_contribution(
+				    tenant, slots[i].memory, slots[i].process, w, &pages) < 0)
+				break;
+			/* Slots are hints: no sum of them may overflow. */
+			if (pages > 0)
+				sum += (uint64_t)pages;
+			if (sum > LEDGER_PAGES_MAX)
+				sum = LEDGER_PAGES_MAX;
+		}
+		if (i < n)
+			continue;
+		if (sum == page_word_pages(w)) {
+			if (atomic_load_explicit(&tenant->word, memory_order_acquire) != w)
+				continue;
+			*ret_error = 0;
+			return 0;
+		}
+		if (!ledger_counter_note(tenant, w))
+			continue;
+		LEDGER_KILLPOINT(8);
+		*daemon_seq = (*daemon_seq + 1) & PAGE_WORD_SEQ_MASK;
+		if (!atomic_compare_exchange_strong_explicit(&tenant->word, &w,
+			    page_word(sum, 0, *daemon_seq), memory_order_acq_rel,
+			    memory_order_acquire))
+			continue;
+		LEDGER_KILLPOINT(9);
+		*ret_error = 0;
+		return (int64_t)page_word_pages(w) - (int64_t)sum;
+	}
+	*ret_error = -EAGAIN;
+	return 0;
+}

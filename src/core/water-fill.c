@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Water-filling: everyone stands on its request, water is poured until the device is full, nobody
+ * rises above its limit. In millionths, exact to one millionth. Pure; any thread.
+ */
+#include "core/water-fill.h"
+
+#include "base/cleanup.h"
+#include "core/arbiter.h"
+
+#define MICRO 1000u /* permille to millionths */
+
+static uint32_t level_of(const struct water_share *share, uint32_t level)
+{
+	uint32_t floor = share->request * MICRO, ceiling = share->limit * MICRO;
+
+	return MIN(MAX(floor, level), MAX(floor, ceiling));
+}
+
+static uint64_t poured(const struct water_share *shares, size_t n, uint32_t level)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += level_of(&shares[i], level);
+	return sum;
+}
+
+/* Requests above what there is: everyone gets the same part of its request. */
+static void scale(struct water_share *shares, size_t n, uint64_t requested, uint32_t capacity)
+{
+	uint64_t sum = 0, given = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t until;
+
+		sum += (uint64_t)shares[i].request * MICRO;
+		until = sum * capacity / requested; /* running totals, so that the sum is exact */
+		shares[i].micro = (uint32_t)(until - given);
+		given = until;
+	}
+}
+
+void water_fill(struct water_share *shares, size_t n, uint32_t capacity)
+{
+	uint32_t low = 0, high = WATER_ONE;
+	uint64_t requested = poured(shares, n, 0);
+	uint64_t left;
+
+	if (requested > capacity) {
+		scale(shares, n, requested, capacity);
+		return;
+	}
+	while (low < high) { /* the highest level that does not spill */
+		uint32_t level = low + (high - low + 1) / 2;
+
+		if (poured(shares, n, level) <= capacity)
+			low = level;
+		else
+			high = level - 1;
+	}
+	left = capacity - poured(shares, n, low);
+	for (size_t i = 0; i < n; i++) {
+		shares[i].micro = level_of(&shares[i], low);
+		if (left && level_of(&shares[i], low + 1) > shares[i].micro) {
+			shares[i].micro++;
+			left--;
+		}
+	}
+}
+
+void arbiter_water_fill(const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro)
+{
+	struct water_share shares[ARBITER_FILL_MAX];
+
+	if (n > ARBITER_FILL_MAX)
+		n = ARBITER_FILL_MAX;
+	for (size_t i = 0; i < n; i++)
+		shares[i] = (struct water_share){.request = request[i], .limit = limit[i]};
+	water_fill(shares, n, WATER_ONE);
+	for (size_t i = 0; i < n; i++)
+		ret_micro[i] = shares[i].micro;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entitlements: who is due how much of a device (see core/arbiter.h, arbiter_water_fill). Pure, no
+ * allocation; time grows with n x 20.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WATER_ONE 1000000u /* the whole device, in millionths */
+
+struct water_share {
+	uint32_t request; /* permille */
+	uint32_t limit;	  /* permille; below request counts as request */
+	uint32_t micro;	  /* result, millionths */
+};
+
+/*
+ * Each gets its request; the rest of `capacity` (millionths) goes to whoever has the least in total
+ * until all are equal or at their limit. Requests that sum to more than the capacity are scaled.
+ */
+void water_fill(struct water_share *shares, size_t n, uint32_t capacity);

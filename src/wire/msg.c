@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks of packets from peers nobody trusts. The table below says for each type how large it is;
+ * what has strings or counts is looked into as well. Total: any bytes, of any size, alignment too.
+ */
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static const struct {
+	const char *name;
+	uint32_t size;
+	bool has_tail; /* text of any length follows */
+} types[MSG_TYPES] = {
+	[MSG_HELLO] = {"HELLO", sizeof(struct msg_hello), false},
+	[MSG_WELCOME] = {"WELCOME", sizeof(struct msg_welcome), false},
+	[MSG_REFUSED] = {"REFUSED", sizeof(struct msg_refused), false},
+	[MSG_WANT] = {"WANT", sizeof(struct msg_device_note), false},
+	[MSG_RELEASE] = {"RELEASE", sizeof(struct msg_device_note), false},
+	[MSG_FLUSH] = {"FLUSH", sizeof(struct msg_device_note), false},
+	[MSG_MEM_RESERVE] = {"MEM_RESERVE", sizeof(struct msg_memory), false},
+	[MSG_MEM_RELEASE] = {"MEM_RELEASE", sizeof(struct msg_memory), false},
+	[MSG_MEM_REPLY] = {"MEM_REPLY", sizeof(struct msg_memory), false},
+	[MSG_MEASURE] = {"MEASURE", sizeof(struct msg_device_note), false},
+	[MSG_MEASURED] = {"MEASURED", sizeof(struct msg_memory), false},
+	[MSG_BYE] = {"BYE", sizeof(struct msg_head), false},
+	[MSG_CONTROL] = {"CONTROL", sizeof(struct msg_control), true},
+	[MSG_CONTROL_REPLY] = {"CONTROL_REPLY", sizeof(struct msg_control), true},
+};
+
+static bool is_known(uint16_t type)
+{
+	return type < MSG_TYPES && types[type].name;
+}
+
+const char *msg_type_name(uint16_t type)
+{
+	return is_known(type) ? types[type].name : "unknown";
+}
+
+void msg_head_init(struct msg_head *head, enum msg_type type, uint32_t size, uint32_t request)
+{
+	*head = (struct msg_head){
+		.size = size,
+		.type = (uint16_t)type,
+		.abi = MSG_ABI,
+		.request = request,
+	};
+}
+
+static bool is_terminated(const char *text, size_t n)
+{
+	return memchr(text, 0, n) != NULL;
+}
+
+static int check_hello(const void *packet, struct error *err)
+{
+	struct msg_hello hello;
+
+	memcpy(&hello, packet, sizeof(hello));
+	if (hello.devices > MSG_DEVICES)
+		return fail(err, EBADMSG, "HELLO names %u devices: at most %u are possible",
+			hello.devices, MSG_DEVICES);
+	if (hello.devices && !(hello.flags & MSG_HELLO_AGAIN))
+		return fail(err, EBADMSG, "HELLO names %u devices but is not a second registration",
+			hello.devices);
+	if (!is_terminated(hello.command, sizeof(hello.command)))
+		return fail(err, EBADMSG, "HELLO has a command name without an end");
+	return 0;
+}
+
+static int check_welcome(const void *packet, struct error *err)
+{
+	struct msg_welcome welcome;
+
+	memcpy(&welcome, packet, sizeof(welcome));
+	if (welcome.devices == 0 || welcome.devices > MSG_DEVICES)
+		return fail(err, EBADMSG, "WELCOME names %u devices: 1 to %u are possible",
+			welcome.devices, MSG_DEVICES);
+	return 0;
+}
+
+static int check_refused(const void *packet, struct error *err)
+{
+	struct msg_refused refused;
+
+	memcpy(&refused, packet, sizeof(refused));
+	if (!is_terminated(refused.reason, sizeof(refused.reason)))
+		return fail(err, EBADMSG, "REFUSED has a reason without an end");
+	return 0;
+}
+
+int msg_check(const void *packet, uint32_t size, struct error *err)
+{
+	struct msg_head head;
+
+	if (size < sizeof(head) || size > MSG_MAX)
+		return fail(err, EBADMSG, "message of %u bytes: %zu to %u are possible", size,
+			sizeof(head), MSG_MAX);
+	memcpy(&head, packet, sizeof(head));
+	if (head.size != size)
+		return fail(err, EBADMSG, "message of %u bytes says that it has %u", size, head.size);
+	if (head.abi != MSG_ABI)
+		return fail(err, EBADMSG, "message of protocol version %u: this is version %u",
+			head.abi, MSG_ABI);
+	if (!is_known(head.type))
+		return fail(err, EBADMSG, "message of unknown type %u", head.type);
+	if (types[head.type].has_tail ? size < types[head.type].size
+				      : size != types[head.type].size)
+		return fail(err, EBADMSG, "%s of %u bytes: %s%u is right", types[head.type].name,
+			size, types[head.type].has_tail ? "at least " : "", types[head.type].size);
+	if (head.status < 0)
+		return fail(err, EBADMSG, "%s has status %d: 0 or a positive errno is right",
+			types[head.type].name, head.status);
+	switch (head.type) {
+	case MSG_HELLO:
+		return check_hello(packet, err);
+	case MSG_WELCOME:
+		return check_welcome(packet, err);
+	case MSG_REFUSED:
+		return check_refused(packet, err);
+	default:
+		return 0;
+	}
+}
