@@ -141,6 +141,7 @@ static void start_daemon(struct rig *rig, const char *const *args)
 void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args)
 {
+	struct sigaction action = {.sa_handler = on_signal};
 	size_t i = 0;
 
 	memset(rig, 0, sizeof(*rig));
@@ -156,8 +157,8 @@ void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const ch
 	if (i == RIGS_MAX)
 		bench_die("more than %d rigs at a time", RIGS_MAX);
 	living[i] = rig;
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 	if (mode == RIG_SHARED && !bench_foreign())
 		start_daemon(rig, daemon_args);
 }
