@@ -128,6 +128,15 @@ void member_open(struct member *member, bool corun, uint64_t now)
 			seat_open(&member->seat[i], corun, now);
 }
 
+static uint64_t queued_rest(const struct seat *seat, uint64_t now)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	uint64_t rest = clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
+
+	/* A client's word: more than its window and one submission cannot be queued. */
+	return MIN(rest, seat->longest_ns + config->window_us * NSEC_PER_USEC);
+}
+
 static void seat_close(struct seat *seat, uint64_t now)
 {
 	struct device *device = seat->device;
@@ -143,7 +152,10 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->is_overlapped = false;
 	seat->is_corun = false;
 	seat->is_unbounded = seat->told_window_us == 0;
-	seat->drain_by = now + MIN(MAX(windows, seat->longest_ns), config->drain_max_ns);
+	/* What is queued may end with one submission that nobody knew of yet. */
+	seat->drain_by = now +
+		MIN(MAX(windows, queued_rest(seat, now) + seat->longest_ns + windows / 4),
+			config->drain_max_ns);
 	seen(device, seat, now);
 	if (device->holder == seat) {
 		device->holder = NULL;
@@ -314,15 +326,6 @@ static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 		n += device->active[i]->member->spec.class == seat->member->spec.class;
 	part = (uint64_t)seat->micro * n * ROUND_NS / WATER_ONE;
 	return MAX(MIN(MIN(part, config->quantum_ns), most), config->quantum_min_ns);
-}
-
-static uint64_t queued_rest(const struct seat *seat, uint64_t now)
-{
-	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t rest = clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
-
-	/* A client's word: more than its window and one submission cannot be queued. */
-	return MIN(rest, seat->longest_ns + config->window_us * NSEC_PER_USEC);
 }
 
 /* Idle, or never came, or said so itself. */
