@@ -8,11 +8,11 @@
 
 #include "cuda/nvml_types.h"
 
-#define NVML(abi, action, device, params, args)                                                    \
-	nvmlReturn_t abi params;                                                                   \
+#define NVML(abi, action, device, params, args) \
+	nvmlReturn_t abi params; \
 	typedef nvmlReturn_t PFN_##abi params;
-#define NVML_OTHER(type, abi, action, device, params, args)                                        \
-	type abi params;                                                                           \
+#define NVML_OTHER(type, abi, action, device, params, args) \
+	type abi params; \
 	typedef type PFN_##abi params;
 #include "cuda/nvml.def"
 #undef NVML

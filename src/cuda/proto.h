@@ -9,8 +9,8 @@
 
 #include "cuda/types.h"
 
-#define CU(abi, since, variant, action, stream, params, args)                                      \
-	CUresult abi params;                                                                       \
+#define CU(abi, since, variant, action, stream, params, args) \
+	CUresult abi params; \
 	typedef CUresult PFN_##abi params;
 #include "cuda/cuda.def"
 #undef CU
