@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/places.h"
+#include "wire/msg.h"
+
+static int try_connect(struct client *c, const char *path, struct error *err)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = -1;
+
+	if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_from(path)) < 0)
+		return fail(err, ENAMETOOLONG, "socket '%.60s...': at most %zu bytes are possible", path,
+			    sizeof(addr.sun_path) - 1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fail_errno(err, errno, "socket");
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return fail_errno(err, errno, "connect to the daemon at '%s'", path);
+	memcpy(c->socket, addr.sun_path, sizeof(c->socket));
+	c->fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* In folders that anybody can make, such as /tmp, only root's daemon and our own are believed. */
+static int check_owner(struct client *c, struct error *err)
+{
+	struct ucred peer = {0};
+	socklen_t n = sizeof(peer);
+
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+		return fail_errno(err, errno, "owner of '%s'", c->socket);
+	if (peer.uid == 0 || peer.uid == geteuid())
+		return 0;
+	client_done(c);
+	return fail(err, EACCES, "the daemon at '%s' is user %u's: only root's and your own are taken "
+				 "unasked (--socket names another)", c->socket, peer.uid);
+}
+
+int client_connect(struct client *c, const char *socket, struct error *err)
+{
+	char path[PLACES_PATH];
+	int worst = -ENOENT;
+
+	*c = CLIENT_NONE;
+	if (socket)
+		return try_connect(c, socket, err);
+	for (size_t i = 0; places_socket(i, path, sizeof(path)); i++) {
+		int r = try_connect(c, path, err);
+
+		if (r == 0)
+			return getenv("DIVVY_SOCKET") ? 0 : check_owner(c, err);
+		/* A daemon that refuses us is not one that is absent. */
+		if (r != -ENOENT && r != -ECONNREFUSED)
+			return r;
+		if (r == -ECONNREFUSED)
+			worst = r;
+	}
+	return fail(err, -worst, "no daemon runs here: `divvy run` starts one, or start divvyd "
+				 "(DIVVY_SOCKET names its socket when that is elsewhere)");
+}
+
+void client_done(struct client *c)
+{
+	c->fd = fd_close(c->fd);
+}
+
+int client_send(struct client *c, json_t *request, struct error *err)
+{
+	_cleanup_json_ json_t *owned = request;
+	_cleanup_free_ char *text = json_dumps(request, JSON_COMPACT);
+	_cleanup_free_ struct msg_control *packet = NULL;
+	const size_t n = text ? strlen(text) : 0, size = sizeof(*packet) + n;
+
+	if (!text)
+		return fail(err, ENOMEM, "request");
+	if (size > MSG_MAX)
+		return fail(err, EMSGSIZE, "a request of %zu bytes: at most %u are possible", size, MSG_MAX);
+	packet = calloc(1, size);
+	if (!packet)
+		return fail(err, ENOMEM, "request");
+	packet->head = (struct msg_head){
+		.size = (uint32_t)size, .type = MSG_CONTROL, .abi = MSG_ABI, .request = ++c->request};
+	memcpy(packet->text, text, n);
+	if (send(c->fd, packet, size, MSG_NOSIGNAL) < 0)
+		return fail_errno(err, errno, "send to the daemon at '%s'", c->socket);
+	return 0;
+}
+
+/* One part into text. 1: another follows, 0: the last. */
+static int receive_part(struct client *c, int timeout_ms, struct buf *text, struct error *err)
+{
+	_cleanup_free_ struct msg_control *packet = malloc(MSG_MAX);
+	struct pollfd poll_fd = {.fd = c->fd, .events = POLLIN};
+	ssize_t n;
+	int r;
+
+	if (!packet)
+		return fail(err, ENOMEM, "answer");
+	r = poll(&poll_fd, 1, timeout_ms);
+	if (r == 0 || (r < 0 && errno == EINTR))
+		return -EAGAIN;
+	n = recv(c->fd, packet, MSG_MAX, 0);
+	if (n < 0)
+		return fail_errno(err, errno, "receive from the daemon at '%s'", c->socket);
+	if (n == 0)
+		return fail(err, ECONNRESET, "the daemon at '%s' has gone in the middle of an answer",
+			    c->socket);
+	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
+	    packet->head.abi != MSG_ABI)
+		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version", c->socket);
+	if (packet->head.request != c->request)
+		return 1; /* the rest of an answer that was given up */
+	buf_add(text, (struct str){packet->text, (size_t)n - sizeof(*packet)});
+	if (buf_error(text) < 0)
+		return fail(err, -buf_error(text), "an answer above %u bytes", CLIENT_ANSWER_MAX);
+	return packet->more != 0;
+}
+
+static int check_answer(const json_t *answer, struct error *err)
+{
+	static const struct {
+		const char *name;
+		int code;
+	} codes[] = {{"EINVAL", EINVAL}, {"ENOSPC", ENOSPC}, {"ENOENT", ENOENT}, {"EPERM", EPERM},
+		     {"EACCES", EACCES}, {"EBUSY", EBUSY},   {"E2BIG", E2BIG},	 {"ENODEV", ENODEV},
+		     {"EEXIST", EEXIST}, {"ERANGE", ERANGE}, {"ETIMEDOUT", ETIMEDOUT}};
+	const char *code = jtext(answer, "code");
+	int number = EIO;
+
+	if (jbool(answer, "ok"))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+		if (!strcmp(codes[i].name, code))
+			number = codes[i].code;
+	return fail(err, number, "%s", jtext(answer, "error"));
+}
+
+int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CLIENT_ANSWER_MAX);
+	_cleanup_json_ json_t *answer = NULL;
+	json_error_t why;
+	int r = receive_part(c, timeout_ms, &text, err);
+
+	while (r == 1) {
+		r = receive_part(c, CLIENT_TIMEOUT_S * 1000, &text, err);
+		if (r == -EAGAIN)
+			return fail(err, ETIMEDOUT, "the daemon at '%s' stopped within an answer",
+				    c->socket);
+	}
+	if (r < 0)
+		return r;
+	answer = json_loadb(buf_text(&text), text.n, JSON_REJECT_DUPLICATES, &why);
+	if (!json_is_object(answer))
+		return fail(err, EPROTO, "an answer of the daemon that is no JSON object: %s", why.text);
+	r = check_answer(answer, err);
+	if (r == 0)
+		*ret_answer = TAKE_PTR(answer);
+	return r;
+}
+
+int client_call(struct client *c, json_t *request, json_t **ret_answer, struct error *err)
+{
+	int r = client_send(c, request, err);
+
+	if (r < 0)
+		return r;
+	r = client_receive(c, CLIENT_TIMEOUT_S * 1000, ret_answer, err);
+	if (r == -EAGAIN)
+		return fail(err, ETIMEDOUT, "the daemon at '%s' has not answered for %d s", c->socket,
+			    CLIENT_TIMEOUT_S);
+	return r;
+}
+
+int client_ask(struct client *c, const char *name, const char *tenant, json_t **ret_answer,
+	       struct error *err)
+{
+	json_t *request = json_pack("{s:s}", "cmd", name);
+
+	if (tenant)
+		json_object_set_new(request, "tenant", json_string(tenant));
+	return client_call(c, request, ret_answer, err);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Speaking to the daemon: docs/control-protocol.md. One connection, one request at a time, blocking.
+ * JSON objects are jansson's; an answer is the caller's (json_decref). One thread.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#define CLIENT_ANSWER_MAX (64u << 20)
+/* A daemon that is alive answers in milliseconds; a stopped one is reported, not waited for. */
+#define CLIENT_TIMEOUT_S 15
+
+struct client {
+	int fd;
+	uint32_t request;
+	char socket[108]; /* as sockaddr_un has it */
+};
+
+#define CLIENT_NONE ((struct client){.fd = -1})
+
+/*
+ * `socket` NULL: $DIVVY_SOCKET, or the first of the usual places with a daemon. -ENOENT or
+ * -ECONNREFUSED when there is none, with a sentence that says how to start one.
+ */
+int client_connect(struct client *c, const char *socket, struct error *err);
+void client_done(struct client *c);
+#define _cleanup_client_ _cleanup_(client_done)
+
+/*
+ * Sends the request (taken) and waits for the answer. "ok": false comes back as the daemon's errno and
+ * sentence. client_send and client_receive are the two halves: receive returns -EAGAIN when nothing has
+ * come within timeout_ms (-1: no end), and may be called again.
+ */
+int client_call(struct client *c, json_t *request, json_t **ret_answer, struct error *err);
+int client_send(struct client *c, json_t *request, struct error *err);
+int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct error *err);
+
+/* client_call of {"cmd": name}, with "tenant": T when tenant is not NULL. */
+int client_ask(struct client *c, const char *name, const char *tenant, json_t **ret_answer,
+	       struct error *err);
+
+static inline void json_decref_p(json_t **j)
+{
+	json_decref(*j);
+}
+#define _cleanup_json_ _cleanup_(json_decref_p)
+
+/* Members of an object that another version may have left out: 0, "", false. */
+static inline int64_t jint(const json_t *object, const char *name)
+{
+	const json_t *v = json_object_get(object, name);
+
+	return json_is_real(v) ? (int64_t)json_real_value(v) : (int64_t)json_integer_value(v);
+}
+
+static inline uint64_t juint(const json_t *object, const char *name)
+{
+	const int64_t v = jint(object, name);
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static inline double jreal(const json_t *object, const char *name)
+{
+	return json_number_value(json_object_get(object, name));
+}
+
+static inline const char *jtext(const json_t *object, const char *name)
+{
+	const char *s = json_string_value(json_object_get(object, name));
+
+	return s ? s : "";
+}
+
+static inline bool jbool(const json_t *object, const char *name)
+{
+	return json_is_true(json_object_get(object, name));
+}

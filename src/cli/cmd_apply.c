@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/start.h"
+
+static const struct cli_option options[] = {
+	{"file", 'f', CLI_VALUE, "FILE", NULL, "the resource configuration"},
+	{"once", 0, CLI_FLAG, NULL, NULL, "read it once and do not follow it"},
+	{"stop", 0, CLI_FLAG, NULL, NULL, "end following it and remove its tenants"},
+	CLI_OUTPUT_OPTION,
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+static int print(const json_t *tenants, struct error *err)
+{
+	static const struct table_column columns[] = {
+		{"ID", true}, {"NAME", false}, {"ACTION", false}, {"SECRET", false}};
+	_cleanup_table_ struct table t;
+	int r, refused = 0;
+
+	table_init(&t, columns, ARRAY_SIZE(columns));
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *tenant = json_array_get(tenants, i);
+
+		table_addf(&t, "%d", (int)jint(tenant, "id"));
+		table_add(&t, jtext(tenant, "name"));
+		table_add(&t, jtext(tenant, "action"));
+		table_add(&t, jtext(tenant, "secret"));
+	}
+	r = output_table(&t, err);
+	for (size_t i = 0; r == 0 && i < json_array_size(tenants); i++) {
+		const json_t *tenant = json_array_get(tenants, i);
+
+		if (!jtext(tenant, "error")[0])
+			continue;
+		fprintf(stderr, "divvy apply: %s: %s\n", jtext(tenant, "name"), jtext(tenant, "error"));
+		refused = CLI_EXIT_FAILED;
+	}
+	return r < 0 ? r : refused;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *request = NULL, *answer = NULL;
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	if (!cli_has(args, "file"))
+		return fail(err, EINVAL, "--file is missing: divvy apply -f resource-config.txt");
+	path = realpath(cli_get(args, "file"), NULL);
+	if (!path)
+		return fail_errno(err, errno, "open '%s'", cli_get(args, "file"));
+	request = json_pack("{s:s, s:s}", "cmd", "apply", "path", path);
+	if (cli_has(args, "once"))
+		json_object_set_new(request, "follow", json_false());
+	if (cli_has(args, "stop"))
+		json_object_set_new(request, "stop", json_true());
+	r = start_daemon(&c, cli_get(args, "socket"), NULL, err);
+	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
+	if (r < 0)
+		return r;
+	r = output_as_table(args, json_object_get(answer, "tenants"), err);
+	return r != 1 ? r : print(json_object_get(answer, "tenants"), err);
+}
+
+const struct cli_command cmd_apply = {
+	.name = "apply",
+	.operands = "",
+	.summary = "Take tenants from a Gemini resource configuration, and follow it",
+	.text = "The file is Gemini's: a line with the number of clients, then for each a line \"ID REQUEST LIMIT "
+		"MEMORY\" with the memory in bytes. Each becomes a tenant of that name. The daemon follows the file: "
+		"lines that change, come or go take effect at once.\n\n"
+		"A program becomes such a tenant's with the secret shown: DIVVY_TENANT=SECRET and the libraries "
+		"preloaded.",
+	.examples = "divvy apply -f resource-config.txt\ndivvy apply -f resource-config.txt --stop",
+	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on bad usage.",
+	.options = options,
+	.run = run,
+};

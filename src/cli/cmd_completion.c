@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/commands.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {{0}};
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	const int r = cli_completion(args->operand[0], &out, err);
+
+	return r < 0 ? r : output_buf(&out, err);
+}
+
+const struct cli_command cmd_completion = {
+	.name = "completion",
+	.operands = "bash|zsh|fish",
+	.summary = "Print a shell's completion of divvy",
+	.text = "Prints the completion script of that shell. Installed packages have it in place already.",
+	.examples = "divvy completion bash >~/.local/share/bash-completion/completions/divvy\n"
+		    "divvy completion fish >~/.config/fish/completions/divvy.fish",
+	.options = options,
+	.operand = CLI_SHELL_NAME,
+	.operands_min = 1,
+	.operands_max = 1,
+	.run = run,
+};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "base/format.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/start.h"
+
+static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
+
+static const struct table_column columns[] = {
+	{"DEVICE", true}, {"MODEL", false},    {"UUID", false}, {"MEMORY", true}, {"USED", true},
+	{"FREE", true},	  {"ASKED", true},     {"LEFT", true},	{"BUSY", true},	  {"TENANTS", true},
+	{"WAITING", true},
+};
+
+static void add_device(struct table *t, const json_t *d)
+{
+	table_addf(t, "%d", (int)jint(d, "index"));
+	table_add(t, jtext(d, "model"));
+	table_add(t, jtext(d, "uuid"));
+	table_addf(t, "%s", format_bytes(juint(d, "memory_bytes")).s);
+	table_addf(t, "%s", format_bytes(juint(d, "memory_used_bytes")).s);
+	table_addf(t, "%s", format_bytes(juint(d, "memory_free_bytes")).s);
+	table_addf(t, "%s", format_percent((uint32_t)juint(d, "request_permille")).s);
+	table_addf(t, "%s", jbool(d, "exclusive") ? "exclusive" :
+			     format_percent((uint32_t)juint(d, "request_free_permille")).s);
+	table_addf(t, "%s", format_percent((uint32_t)juint(d, "busy_permille")).s);
+	table_addf(t, "%zu", json_array_size(json_object_get(d, "tenants")));
+	table_addf(t, "%zu", json_array_size(json_object_get(d, "waiting")));
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *answer = NULL;
+	_cleanup_table_ struct table t;
+	const json_t *devices;
+	int r;
+
+	table_init(&t, columns, ARRAY_SIZE(columns));
+	r = client_connect(&c, cli_get(args, "socket"), err);
+	r = r < 0 ? r : client_ask(&c, "devices", NULL, &answer, err);
+	if (r < 0)
+		return r;
+	devices = json_object_get(answer, "devices");
+	r = output_as_table(args, devices, err);
+	if (r != 1)
+		return r;
+	output_simulated(answer);
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		add_device(&t, json_array_get(devices, i));
+	r = output_table(&t, err);
+	for (size_t i = 0; r == 0 && i < json_array_size(devices); i++) {
+		const json_t *d = json_array_get(devices, i);
+
+		if (jtext(d, "note")[0])
+			printf("device %d: %s\n", (int)jint(d, "index"), jtext(d, "note"));
+	}
+	return r;
+}
+
+const struct cli_command cmd_devices = {
+	.name = "devices",
+	.operands = "",
+	.summary = "List the devices: memory, what is asked for, what is left",
+	.text = "USED is what the device says, FREE the largest memory quota that could still be promised; ASKED is "
+		"the sum of requests and LEFT what can still be asked for; BUSY is how much of the last second the "
+		"device was held.",
+	.examples = "divvy devices\ndivvy devices -o yaml",
+	.options = options,
+	.run = run,
+};

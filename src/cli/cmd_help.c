@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {{0}};
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	const struct cli_command *c;
+
+	if (!args->n_operands) {
+		cli_overview(&out);
+		return output_buf(&out, err);
+	}
+	c = cli_command_find(args->operand[0]);
+	if (!c)
+		return cli_unknown_command(args->operand[0], err);
+	cli_help(c, &out);
+	return output_buf(&out, err);
+}
+
+const struct cli_command cmd_help = {
+	.name = "help",
+	.operands = "[COMMAND]",
+	.summary = "Show the commands, or the options of one",
+	.text = "Without an operand lists the commands, otherwise the options of that one.",
+	.options = options,
+	.operand = CLI_COMMAND_NAME,
+	.operands_max = 1,
+	.run = run,
+};

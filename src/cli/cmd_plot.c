@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/format.h"
+#include "base/parse.h"
+#include "cli/chart.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {
+	{"out", 'o', CLI_VALUE, "FILE", NULL, "where to write it, - for stdout (default out/usage.svg)"},
+	{"last", 0, CLI_VALUE, "TIME", NULL, "the last so long: up to 15m (default 1m)"},
+	{"step", 0, CLI_VALUE, "TIME", NULL, "time between points (default: a 300th of --last)"},
+	{"device", 'd', CLI_VALUE, "N", NULL, "the device, as `divvy devices` counts (default 0)"},
+	{"style", 0, CLI_VALUE, "STYLE", "lines stacked", "lines, or areas on one another (default lines)"},
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+struct plot {
+	struct chart_series series[CHART_SERIES_MAX];
+	double *share[CHART_SERIES_MAX]; /* owned */
+	size_t n_series, n_points;
+};
+
+static void plot_done(struct plot *p)
+{
+	for (size_t i = 0; i < p->n_series; i++)
+		free(p->share[i]);
+}
+
+static uint32_t asked_of(const json_t *tenants, int64_t id)
+{
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *t = json_array_get(tenants, i);
+
+		if (jint(t, "id") == id)
+			return (uint32_t)juint(json_object_get(t, "spec"), "request_permille");
+	}
+	return 0;
+}
+
+/* Points before the first use are times at which it was not there. */
+static int add_series(struct plot *p, const json_t *series, uint32_t asked)
+{
+	const json_t *permille = json_object_get(series, "permille");
+	const size_t n = json_array_size(permille);
+	bool has_begun = false;
+	double *share = calloc(n ? n : 1, sizeof(*share));
+
+	if (!share)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		const double value = json_number_value(json_array_get(permille, i)) / 1000;
+
+		has_begun = has_begun || value > 0;
+		share[i] = has_begun ? value : -1;
+	}
+	p->series[p->n_series] = (struct chart_series){
+		.name = jtext(series, "name"), .asked_permille = asked, .share = share, .got = -1};
+	p->share[p->n_series++] = share;
+	p->n_points = n;
+	return 0;
+}
+
+static int collect(const json_t *usage, const json_t *list, int64_t device, struct plot *p, struct error *err)
+{
+	const json_t *all = json_object_get(usage, "series"), *tenants = json_object_get(list, "tenants");
+
+	for (size_t i = 0; i < json_array_size(all) && p->n_series < CHART_SERIES_MAX; i++) {
+		const json_t *s = json_array_get(all, i);
+
+		if (jint(s, "index") != device)
+			continue;
+		if (add_series(p, s, asked_of(tenants, jint(s, "tenant"))) < 0)
+			return fail(err, ENOMEM, "picture");
+	}
+	if (!p->n_series)
+		return fail(err, ENOENT, "device %d: no tenant has used it in that time", (int)device);
+	return 0;
+}
+
+static int write_picture(const char *path, const struct buf *svg, struct error *err)
+{
+	_cleanup_free_ char *copy = NULL;
+	int r;
+
+	if (!strcmp(path, "-"))
+		return output_buf(svg, err);
+	copy = strdup(path);
+	if (!copy)
+		return fail(err, ENOMEM, "picture");
+	r = folder_make(dirname(copy), 0755, err);
+	r = r < 0 ? r : file_replace(path, buf_str(svg), 0644, err);
+	if (r == 0)
+		printf("%s\n", path);
+	return r;
+}
+
+static int ask_usage(struct client *c, uint64_t last_ns, uint64_t step_ns, json_t **ret_usage,
+		     struct error *err)
+{
+	return client_call(c,
+			   json_pack("{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
+				     (json_int_t)(last_ns / NSEC_PER_MSEC), "step_ms",
+				     (json_int_t)MAX(step_ns / NSEC_PER_MSEC, UINT64_C(10))),
+			   ret_usage, err);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *usage = NULL, *list = NULL, *devices = NULL;
+	_cleanup_(plot_done) struct plot plot = {0};
+	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
+	const char *out = cli_get(args, "out"), *style = cli_get(args, "style"), *text = cli_get(args, "device");
+	uint64_t last = 0, step = 0, device = 0;
+	char subtitle[160];
+	struct chart chart;
+	int r = text ? parse_uint(str_from(text), 0, 1023, &device, err) : 0;
+
+	if (r < 0)
+		return fail_within(err, r, "--device");
+	r = cli_get_duration(args, "last", 60 * NSEC_PER_SEC, &last, err);
+	r = r < 0 ? r : cli_get_duration(args, "step", last / 300, &step, err);
+	r = r < 0 ? r : client_connect(&c, cli_get(args, "socket"), err);
+	r = r < 0 ? r : ask_usage(&c, last, step, &usage, err);
+	r = r < 0 ? r : client_ask(&c, "list", NULL, &list, err);
+	r = r < 0 ? r : client_ask(&c, "devices", NULL, &devices, err);
+	r = r < 0 ? r : collect(usage, list, (int64_t)device, &plot, err);
+	if (r < 0)
+		return r;
+	snprintf(subtitle, sizeof(subtitle), "%s, device %d: charged by the daemon, %s at a time",
+		 jtext(json_array_get(json_object_get(devices, "devices"), device), "model"), (int)device,
+		 format_duration(juint(usage, "step_ms") * NSEC_PER_MSEC).s);
+	chart = (struct chart){
+		.title = "Share of the device over time",
+		.subtitle = subtitle,
+		.simulated = jbool(list, "simulated"),
+		.style = style && !strcmp(style, "stacked") ? CHART_STACKED : CHART_LINES,
+		.start_s = -jreal(usage, "step_ms") / 1000 * (double)(plot.n_points - 1),
+		.step_s = jreal(usage, "step_ms") / 1000,
+		.n_points = plot.n_points,
+		.series = plot.series,
+		.n_series = plot.n_series,
+	};
+	r = chart_svg(&chart, &svg, err);
+	return r < 0 ? r : write_picture(out ? out : "out/usage.svg", &svg, err);
+}
+
+const struct cli_command cmd_plot = {
+	.name = "plot",
+	.operands = "",
+	.summary = "Draw the tenants' shares over time as an SVG picture",
+	.text = "Draws what the daemon has charged each tenant on a device: a line for each, dashed what it asked for. "
+		"The title says so when the device is simulated. Times are before now.",
+	.examples = "divvy plot\ndivvy plot --last 5m --style stacked -o usage.svg",
+	.options = options,
+	.run = run,
+};

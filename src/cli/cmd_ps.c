@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {
+	CLI_OUTPUT_OPTION,
+	{"quiet", 'q', CLI_FLAG, NULL, NULL, "names only, one a line"},
+	{"processes", 'P', CLI_FLAG, NULL, NULL, "a line for each process"},
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+static const struct table_column columns[] = {
+	{"ID", true},	 {"NAME", false},   {"USER", false},   {"CLASS", false}, {"ASKED", true},
+	{"GOT", true},	 {"LIMIT", true},   {"MEMORY", true},  {"QUOTA", true},	 {"DEVICE", true},
+	{"PROCS", true}, {"WAITED", true},  {"STATE", false},
+};
+
+static void add_tenant(struct table *t, const json_t *tenant, const json_t *device)
+{
+	const json_t *spec = json_object_get(tenant, "spec");
+
+	table_addf(t, "%d", (int)jint(tenant, "id"));
+	table_add(t, jtext(tenant, "name"));
+	table_add(t, jtext(tenant, "user"));
+	table_add(t, jtext(spec, "class"));
+	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "request_permille")).s);
+	table_addf(t, "%s", format_percent((uint32_t)juint(device, "got_permille")).s);
+	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "limit_permille")).s);
+	table_addf(t, "%s", format_bytes(juint(device, "memory_used_bytes")).s);
+	table_addf(t, "%s", format_bytes(juint(device, "memory_quota_bytes")).s);
+	table_addf(t, "%d", (int)jint(device, "index"));
+	table_addf(t, "%zu", json_array_size(json_object_get(tenant, "processes")));
+	table_addf(t, "%s", format_duration(juint(device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s);
+	table_add(t, jtext(device, "why"));
+}
+
+static int print_tenants(const json_t *tenants, struct error *err)
+{
+	_cleanup_table_ struct table t;
+
+	table_init(&t, columns, ARRAY_SIZE(columns));
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *tenant = json_array_get(tenants, i);
+		const json_t *devices = json_object_get(tenant, "devices");
+
+		for (size_t j = 0; j < json_array_size(devices); j++)
+			add_tenant(&t, tenant, json_array_get(devices, j));
+	}
+	return output_table(&t, err);
+}
+
+static int print_processes(const json_t *tenants, struct error *err)
+{
+	static const struct table_column of_process[] = {
+		{"PID", true}, {"TENANT", true}, {"NAME", false}, {"COMMAND", false}, {"STATE", false}};
+	_cleanup_table_ struct table t;
+
+	table_init(&t, of_process, ARRAY_SIZE(of_process));
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *tenant = json_array_get(tenants, i);
+		const json_t *processes = json_object_get(tenant, "processes");
+
+		for (size_t j = 0; j < json_array_size(processes); j++) {
+			const json_t *p = json_array_get(processes, j);
+
+			table_addf(&t, "%d", (int)jint(p, "pid"));
+			table_addf(&t, "%d", (int)jint(tenant, "id"));
+			table_add(&t, jtext(tenant, "name"));
+			table_add(&t, jtext(p, "command"));
+			table_add(&t, jbool(p, "orphan") ? "not yet back" : "registered");
+		}
+	}
+	return output_table(&t, err);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *answer = NULL;
+	const json_t *tenants;
+	int r = client_connect(&c, cli_get(args, "socket"), err);
+
+	r = r < 0 ? r : client_ask(&c, "list", NULL, &answer, err);
+	if (r < 0)
+		return r;
+	tenants = json_object_get(answer, "tenants");
+	if (cli_has(args, "quiet")) {
+		for (size_t i = 0; i < json_array_size(tenants); i++)
+			puts(jtext(json_array_get(tenants, i), "name"));
+		return 0;
+	}
+	r = output_as_table(args, tenants, err);
+	if (r != 1)
+		return r;
+	output_simulated(answer);
+	return cli_has(args, "processes") ? print_processes(tenants, err) : print_tenants(tenants, err);
+}
+
+const struct cli_command cmd_ps = {
+	.name = "ps",
+	.operands = "",
+	.summary = "List the tenants: asked, got, memory, state",
+	.text = "One line for each tenant and device. ASKED and LIMIT are the wish, GOT is the share of the last "
+		"second. STATE: holds (the device is its now), turn (others are before it), limit (at its limit), "
+		"class (a latency tenant is active), drain (the last holder's work is ending), reserved (waits for "
+		"all devices of a grant), idle (has no work).",
+	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {
+	{"since", 's', CLI_VALUE, "TIME", NULL, "of the last so long, such as 1h or 7d (default: since ever)"},
+	CLI_OUTPUT_OPTION,
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+static const struct table_column columns[] = {
+	{"ID", true},	       {"NAME", false},	     {"GPU-SECONDS", true}, {"GIB-SECONDS", true},
+	{"WAITED", true},      {"ASKED", true},	     {"LIMIT", true},	    {"FIRST", false},
+	{"LAST", false},
+};
+
+static void add_time(struct table *t, int64_t seconds)
+{
+	const time_t at = (time_t)seconds;
+	struct tm parts;
+	char text[32];
+
+	localtime_r(&at, &parts);
+	strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &parts);
+	table_add(t, text);
+}
+
+static void add_tenant(struct table *t, const json_t *tenant)
+{
+	table_addf(t, "%d", (int)jint(tenant, "id"));
+	table_add(t, jtext(tenant, "name"));
+	table_addf(t, "%.1f", jreal(tenant, "gpu_seconds"));
+	table_addf(t, "%.1f", jreal(tenant, "gib_seconds"));
+	table_addf(t, "%.1f", jreal(tenant, "waited_seconds"));
+	table_addf(t, "%s", format_percent((uint32_t)juint(tenant, "request_permille")).s);
+	table_addf(t, "%s", format_percent((uint32_t)juint(tenant, "limit_permille")).s);
+	add_time(t, jint(tenant, "first_s"));
+	if (jbool(tenant, "alive"))
+		table_add(t, "running");
+	else
+		add_time(t, jint(tenant, "last_s"));
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *request = json_pack("{s:s}", "cmd", "report"), *answer = NULL;
+	_cleanup_table_ struct table t;
+	const json_t *tenants;
+	uint64_t since = 0;
+	int r;
+
+	table_init(&t, columns, ARRAY_SIZE(columns));
+	r = cli_get_duration(args, "since", 0, &since, err);
+	if (r < 0)
+		return r;
+	if (since)
+		json_object_set_new(request, "since_s",
+				    json_integer((json_int_t)((since + NSEC_PER_SEC - 1) / NSEC_PER_SEC)));
+	r = client_connect(&c, cli_get(args, "socket"), err);
+	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
+	if (r < 0)
+		return r;
+	r = output_as_table(args, answer, err);
+	if (r != 1)
+		return r;
+	tenants = json_object_get(answer, "tenants");
+	for (size_t i = 0; i < json_array_size(tenants); i++)
+		add_tenant(&t, json_array_get(tenants, i));
+	return output_table(&t, err);
+}
+
+const struct cli_command cmd_report = {
+	.name = "report",
+	.operands = "",
+	.summary = "Show what each tenant has used: GPU-seconds and memory-seconds",
+	.text = "Tenants that have ended are included, and the numbers are kept over restarts of the daemon. "
+		"GPU-SECONDS is the time for which it was charged on its devices; GIB-SECONDS is memory held times "
+		"how long; WAITED is time in which it had work and did not have the device.",
+	.examples = "divvy report --since 1h\ndivvy report -o json",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvy run: makes a tenant and becomes its program. Same pid, no process in between: signals,
+ * terminal and exit code are the program's own. The tenant lives while that pid, or any process of
+ * it that uses a device, lives.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/commands.h"
+#include "cli/container.h"
+#include "cli/output.h"
+#include "cli/places.h"
+#include "cli/start.h"
+#include "cli/wish.h"
+
+#define NAME_MAX_BYTES 63
+
+static const struct cli_option options[] = {
+	WISH_OPTIONS_LIVE,
+	WISH_OPTIONS_PLACE,
+	{"name", 0, CLI_VALUE, "NAME", NULL, "name shown and used by the other commands (default: the program's)"},
+	{"wait", 'w', CLI_MAYBE, "TIME", NULL,
+	 "when it does not fit now, wait for room, at most so long (such as 10m; default: no end)"},
+	{"simulate", 0, CLI_VALUE, "SPEC", NULL,
+	 "use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi"},
+	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
+	 "the command is this container engine's: mounts, environment and devices are put in"},
+	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
+	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+/* Found as execvp will find it: a program that is not there is no reason to wait for a device. */
+static int check_program(const char *name, struct error *err)
+{
+	const char *path = getenv("PATH");
+	struct str rest = str_from(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
+	char full[PLACES_PATH];
+	struct stat st;
+	int denied = 0;
+
+	if (strchr(name, '/'))
+		return access(name, F_OK) < 0 ? fail_errno(err, errno, "'%s'", name) : 0;
+	while (str_split(&rest, ':', &folder)) {
+		snprintf(full, sizeof(full), "%.*s/%s", STR_ARG(folder.n ? folder : STR(".")), name);
+		if (stat(full, &st) < 0 || !S_ISREG(st.st_mode))
+			continue;
+		if (access(full, X_OK) == 0)
+			return 0;
+		denied = 1;
+	}
+	if (denied)
+		return fail(err, EACCES, "'%s' in PATH: not executable", name);
+	return fail(err, ENOENT, "'%s': no such program in PATH", name);
+}
+
+/* What the daemon takes as a name, out of the program's. */
+static void name_from_program(const char *program, char ret_name[static NAME_MAX_BYTES + 1])
+{
+	const char *slash = strrchr(program, '/');
+	size_t n = 0;
+
+	for (const char *p = slash ? slash + 1 : program; *p && n < NAME_MAX_BYTES; p++) {
+		const bool fine = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+				  (*p >= '0' && *p <= '9') || strchr("._-", *p);
+
+		ret_name[n++] = fine ? *p : '-';
+	}
+	if (!n)
+		ret_name[n++] = 'x';
+	ret_name[n] = '\0';
+}
+
+static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool outlives)
+{
+	char name[NAME_MAX_BYTES + 1];
+	const char *given = cli_get(args, "name");
+
+	name_from_program(args->operand[0], name);
+	return json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec", wish_json(args), "name",
+			 given ? given : name, "pid", (int)getpid(), "lifetime",
+			 outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
+}
+
+/* One line that is written over itself on a terminal, or a line every 10 s. */
+static void show_waiting(const struct cli_args *args, const char *reason, uint64_t since_ns, bool is_tty)
+{
+	static uint64_t said_ns;
+	const uint64_t now = clock_now_ns();
+
+	if (cli_has(args, "quiet") || (!is_tty && said_ns && now - said_ns < 10 * NSEC_PER_SEC))
+		return;
+	fprintf(stderr, "%sdivvy run: waiting %s: %s%s", is_tty ? "\r\033[K" : "",
+		format_duration((now - since_ns) / NSEC_PER_SEC * NSEC_PER_SEC).s, reason,
+		is_tty ? "" : "\n");
+	said_ns = now;
+}
+
+static int await_room(struct client *c, const struct cli_args *args, json_t *request, const char *reason,
+		      json_t **ret_answer, struct error *err)
+{
+	const bool is_tty = isatty(STDERR_FILENO);
+	const uint64_t since = clock_now_ns();
+	int r = client_send(c, request, err);
+
+	if (r < 0)
+		return r;
+	do {
+		show_waiting(args, reason, since, is_tty);
+		r = client_receive(c, 1000, ret_answer, err);
+	} while (r == -EAGAIN);
+	if (is_tty && !cli_has(args, "quiet"))
+		fputs("\r\033[K", stderr);
+	return r;
+}
+
+/* The daemon's refusal of now says why; only "not now" (ENOSPC) is worth waiting for. */
+static int create_tenant(struct client *c, const struct cli_args *args, bool outlives, json_t **ret_answer,
+			 struct error *err)
+{
+	uint64_t wait_ns = 0;
+	struct error now = {0};
+	int r = cli_get_duration(args, "wait", CLOCK_NEVER, &wait_ns, err);
+
+	if (r < 0)
+		return r;
+	r = client_call(c, make_request(args, 0, outlives), ret_answer, &now);
+	if (r == 0)
+		return 0;
+	if (r != -ENOSPC || !cli_has(args, "wait"))
+		return fail(err, -r, "%s", now.msg);
+	return await_room(c, args,
+			  make_request(args, wait_ns == CLOCK_NEVER ? -1 : (int64_t)(wait_ns / NSEC_PER_MSEC),
+				       outlives),
+			  now.msg, ret_answer, err);
+}
+
+struct hooks {
+	char cuda[PLACES_PATH], nvml[PLACES_PATH];
+};
+
+static int set_environment(const json_t *answer, const struct hooks *hooks, bool preload)
+{
+	const char *name, *before = getenv("LD_PRELOAD");
+	char text[3 * PLACES_PATH];
+	json_t *value;
+
+	json_object_foreach(json_object_get(answer, "env"), name, value)
+		if (json_is_string(value) && setenv(name, json_string_value(value), 1) < 0)
+			return -errno;
+	if (!preload)
+		return 0;
+	if (snprintf(text, sizeof(text), "%s:%s%s%s", hooks->cuda, hooks->nvml, before && before[0] ? ":" : "",
+		     before && before[0] ? before : "") >= (int)sizeof(text))
+		return -E2BIG;
+	if (setenv("LD_PRELOAD", text, 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
+		return -errno;
+	return 0;
+}
+
+static int rewrite(const struct cli_args *args, const struct client *c, const json_t *answer,
+		   const struct hooks *hooks, struct container_args *ret, struct error *err)
+{
+	const json_t *env = json_object_get(answer, "env"), *devices = json_object_get(answer, "devices");
+	char folder[sizeof(c->socket)];
+	struct container_plan plan = {
+		.engine = cli_get(args, "container"),
+		.runtime_folder = folder,
+		.hook_cuda = hooks->cuda,
+		.hook_nvml = hooks->nvml,
+		.sim_folder = json_string_value(json_object_get(env, "DIVVY_SIM")),
+		.driver_folder = json_string_value(json_object_get(env, "DIVVY_DRIVER")),
+		.has_cdi = container_has_cdi(),
+	};
+	char *slash;
+
+	memcpy(folder, c->socket, sizeof(folder));
+	slash = strrchr(folder, '/');
+	if (slash)
+		*slash = '\0';
+	for (size_t i = 0; i < json_array_size(devices) && i < CONTAINER_DEVICES_MAX; i++)
+		plan.uuid[plan.n_uuids++] = jtext(json_array_get(devices, i), "uuid");
+	return container_rewrite(&plan, args->operand, ret, err);
+}
+
+static int print_plan(const json_t *answer, char *const *argv, bool is_container, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	const char *name;
+	json_t *value;
+
+	if (!is_container) {
+		json_object_foreach(json_object_get(answer, "env"), name, value)
+			if (json_is_string(value))
+				buf_addf(&out, "%s=%s\n", name, json_string_value(value));
+		buf_addf(&out, "LD_PRELOAD=%s\nDIVVY_ABSENT=%s\n", getenv("LD_PRELOAD"),
+			 getenv("DIVVY_ABSENT"));
+	}
+	container_format(argv, &out);
+	return output_buf(&out, err);
+}
+
+/* Returns only when the program could not be started. */
+static int become(char *const *argv, struct error *err)
+{
+	int failed;
+
+	execvp(argv[0], argv);
+	failed = errno;
+	fail_errno(err, failed, "'%s'", argv[0]);
+	fprintf(stderr, "divvy run: %s\n", err->msg);
+	return failed == ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
+}
+
+static bool asks_detached(char *const *operand)
+{
+	for (; *operand; operand++)
+		if (!strcmp(*operand, "-d") || !strcmp(*operand, "--detach"))
+			return true;
+	return false;
+}
+
+static int launch(const struct cli_args *args, const struct client *c, const json_t *answer,
+		  const struct hooks *hooks, struct error *err)
+{
+	_cleanup_(container_args_done) struct container_args rewritten = {0};
+	char *const *argv = args->operand;
+	const bool is_container = cli_has(args, "container");
+	int r = set_environment(answer, hooks, !is_container);
+
+	if (r < 0)
+		return fail(err, -r, "the environment is too large");
+	if (is_container) {
+		r = rewrite(args, c, answer, hooks, &rewritten, err);
+		if (r < 0)
+			return r;
+		argv = rewritten.argv;
+	}
+	if (cli_has(args, "dry-run"))
+		return print_plan(answer, argv, is_container, err);
+	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
+		fprintf(stderr, "divvy run: simulated device: %s\n",
+			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
+	return become(argv, err);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *answer = NULL;
+	const char *engine = cli_get(args, "container");
+	struct hooks hooks;
+	int r = wish_check(args, err);
+
+	if (r < 0)
+		return r;
+	if (!cli_has(args, "dry-run")) {
+		r = check_program(engine ? engine : args->operand[0], err);
+		if (r < 0) {
+			fprintf(stderr, "divvy run: %s\n", err->msg);
+			return r == -ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
+		}
+	}
+	r = places_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
+	r = r < 0 ? r : places_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
+	r = r < 0 ? r : start_daemon(&c, cli_get(args, "socket"), cli_get(args, "simulate"), err);
+	if (r < 0)
+		return r;
+	r = create_tenant(&c, args, engine && asks_detached(args->operand), &answer, err);
+	return r < 0 ? r : launch(args, &c, answer, &hooks, err);
+}
+
+const struct cli_command cmd_run = {
+	.name = "run",
+	.operands = "[--] COMMAND [ARG...]",
+	.summary = "Run a program with a share of a GPU",
+	.text = "Makes a tenant with the wished share and memory and runs the program as it. The daemon is "
+		"started when none runs. The program replaces divvy: its process id, signals, terminal and "
+		"exit code are its own, and so are its children part of the tenant.\n\n"
+		"A request is guaranteed: requests on a device sum to 1 at most. Time that the others leave "
+		"over goes to whoever wants it, up to its limit. Memory is a quota: above it the program gets "
+		"the driver's out-of-memory error.\n\n"
+		"A wish that cannot be granted is refused before anything starts, with a sentence that says "
+		"which value and what is possible now; with --wait what does not fit now is waited for, in "
+		"order.\n\n"
+		"Without a GPU the daemon offers a simulated one, and says so.\n\n"
+		"With --container the command is that of docker, podman or nerdctl (\"run --rm IMAGE ...\"): the "
+		"daemon's folder is mounted read-only at " CONTAINER_RUNTIME ", the libraries at " CONTAINER_HOOKS
+		", and the devices are named by CDI where the host has it.",
+	.examples = "divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
+		    "divvy run --request 0.5 --class latency --wait=10m -- ./server\n"
+		    "divvy run --request 2 -- python3 whole_devices.py\n"
+		    "divvy run --request 0.5 --container docker -- run --rm my/image python3 train.py\n"
+		    "divvy run --request 0.5 --simulate 2xH200-141Gi -- ./program",
+	.exit_status = "The program's own. 125: divvy itself has failed or refused (the sentence is on stderr); "
+		       "126: the program could not be executed; 127: there is no such program.",
+	.options = options,
+	.operand = CLI_PROGRAM,
+	.operands_min = 1,
+	.operands_max = -1,
+	.is_program = true,
+	.failed = CLI_EXIT_RUN_FAILED,
+	.run = run,
+};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/format.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/wish.h"
+
+static const struct cli_option options[] = {
+	WISH_OPTIONS_LIVE,
+	{"name", 0, CLI_VALUE, "NAME", NULL, "a new name"},
+	CLI_OUTPUT_OPTION,
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *answer = NULL, *request = NULL;
+	json_t *spec = wish_json(args);
+	const json_t *tenant;
+	int r;
+
+	request = json_pack("{s:s, s:s}", "cmd", "set", "tenant", args->operand[0]);
+	if (cli_has(args, "name"))
+		json_object_set_new(request, "name", json_string(cli_get(args, "name")));
+	if (!json_object_size(spec) && !cli_has(args, "name")) {
+		json_decref(spec);
+		return fail(err, EINVAL, "nothing to set: give --limit, --request, --memory, --memory-policy, "
+					 "--class, --priority or --name");
+	}
+	json_object_set_new(request, "spec", spec);
+	r = client_connect(&c, cli_get(args, "socket"), err);
+	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
+	if (r < 0)
+		return r;
+	tenant = json_object_get(answer, "tenant");
+	r = output_as_table(args, tenant, err);
+	if (r != 1)
+		return r;
+	spec = json_object_get(tenant, "spec");
+	printf("%s (%d): request %s, limit %s, class %s, priority %d\n", jtext(tenant, "name"),
+	       (int)jint(tenant, "id"), format_share((uint32_t)juint(spec, "request_permille")).s,
+	       format_share((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
+	       (int)jint(spec, "priority"));
+	return 0;
+}
+
+const struct cli_command cmd_set = {
+	.name = "set",
+	.operands = "TENANT",
+	.summary = "Change a tenant's share, memory or class while it runs",
+	.text = "Only what is named changes, and takes effect at once. A request that does not fit beside the "
+		"others is refused and the old one stays. A quota below what is in use makes new allocations fail "
+		"until it fits.\n\nTENANT is the id or the name that `divvy ps` shows; of several with one name "
+		"the newest is meant.",
+	.examples = "divvy set train --limit 0.5\ndivvy set 12 --class opportunistic",
+	.options = options,
+	.operand = CLI_TENANT,
+	.operands_min = 1,
+	.operands_max = 1,
+	.run = run,
+};

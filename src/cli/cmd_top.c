@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* divvy top: the frame of frame.c on a full screen (ncurses), in place (ANSI), or once. */
+#include <errno.h>
+#include <langinfo.h>
+#include <ncurses.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/frame.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {
+	{"once", '1', CLI_FLAG, NULL, NULL, "print one plain frame and end"},
+	{"json", 'j', CLI_FLAG, NULL, NULL, "print devices, tenants and the last minute once, as JSON"},
+	{"inline", 'i', CLI_FLAG, NULL, NULL, "refresh in place, without taking the whole screen"},
+	{"every", 'e', CLI_VALUE, "TIME", NULL, "time between frames (default 1s)"},
+	{"time", 't', CLI_VALUE, "TIME", NULL, "end after so long"},
+	{"sort", 's', CLI_VALUE, "FIELD", "id got asked memory", "order of the tenants (default id)"},
+	CLI_SOCKET_OPTION,
+	{0},
+};
+
+struct top {
+	struct client client;
+	const char *socket;
+	json_t *ping, *devices, *list, *usage;
+	struct frame frame;
+	uint64_t every_ns, end_ns;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signo)
+{
+	interrupted = signo;
+}
+
+static void forget(struct top *t)
+{
+	json_t **all[] = {&t->ping, &t->devices, &t->list, &t->usage};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		json_decref(*all[i]);
+		*all[i] = NULL;
+	}
+}
+
+static void top_done(struct top *t)
+{
+	forget(t);
+	client_done(&t->client);
+}
+
+/* A daemon that was restarted is asked again: one reconnection for each look. */
+static int look(struct top *t, struct error *err)
+{
+	int r = 0;
+
+	forget(t);
+	if (t->client.fd < 0)
+		r = client_connect(&t->client, t->socket, err);
+	r = r < 0 ? r : client_ask(&t->client, "ping", NULL, &t->ping, err);
+	r = r < 0 ? r : client_ask(&t->client, "devices", NULL, &t->devices, err);
+	r = r < 0 ? r : client_ask(&t->client, "list", NULL, &t->list, err);
+	r = r < 0 ? r :
+		    client_call(&t->client,
+				json_pack("{s:s, s:i, s:i}", "cmd", "usage", "last_ms", 60000, "step_ms", 1000),
+				&t->usage, err);
+	if (r < 0)
+		client_done(&t->client);
+	t->frame.ping = t->ping;
+	t->frame.devices = t->devices;
+	t->frame.list = t->list;
+	t->frame.usage = t->usage;
+	return r;
+}
+
+static int print_json(struct top *t, struct error *err)
+{
+	_cleanup_json_ json_t *all = json_pack(
+		"{s:b, s:O, s:O, s:O, s:O}", "simulated", jbool(t->list, "simulated"), "devices",
+		json_object_get(t->devices, "devices"), "tenants", json_object_get(t->list, "tenants"), "usage",
+		json_object_get(t->usage, "series"), "step_ms", json_object_get(t->usage, "step_ms"));
+
+	if (!all)
+		return fail(err, EPROTO, "the daemon's answer lacks devices, tenants or usage");
+	return output_json(all, err);
+}
+
+static int print_once(struct top *t, struct error *err)
+{
+	_cleanup_buf_ struct buf drawn = BUF_INIT(OUTPUT_MAX), out = BUF_INIT(OUTPUT_MAX);
+
+	frame_draw(&t->frame, &drawn);
+	frame_plain(&drawn, &out);
+	return output_buf(&out, err);
+}
+
+static int terminal_width(void)
+{
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+	uint64_t n;
+
+	if (columns && parse_uint(str_from(columns), 40, 1000, &n, NULL) == 0)
+		return (int)n;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
+		return size.ws_col;
+	return 120;
+}
+
+static bool is_over(const struct top *t)
+{
+	return interrupted || (t->end_ns && clock_now_ns() >= t->end_ns);
+}
+
+/* ANSI, over the last frame: the scroll-back stays the user's. */
+static int run_inline(struct top *t, struct error *err)
+{
+	int lines = 0, r = 0;
+
+	while (r == 0 && !is_over(t)) {
+		_cleanup_buf_ struct buf drawn = BUF_INIT(OUTPUT_MAX), out = BUF_INIT(OUTPUT_MAX);
+		const uint64_t next = clock_now_ns() + t->every_ns;
+
+		if (lines)
+			buf_addf(&out, "\033[%dA\r", lines);
+		t->frame.width = terminal_width();
+		frame_draw(&t->frame, &drawn);
+		frame_ansi(&drawn, &out, &lines);
+		buf_add_text(&out, "\033[J");
+		r = output_buf(&out, err);
+		while (!is_over(t) && clock_now_ns() < next) {
+			const uint64_t left = next - clock_now_ns();
+
+			poll(NULL, 0, (int)(left / NSEC_PER_MSEC) + 1);
+		}
+		r = r < 0 ? r : look(t, err);
+	}
+	return r;
+}
+
+static int style_attribute(int style)
+{
+	switch (style) {
+	case FRAME_NORMAL:
+		return A_NORMAL;
+	case FRAME_BOLD:
+		return A_BOLD;
+	case FRAME_DIM:
+		return A_DIM;
+	case FRAME_WARN:
+		return A_BOLD | COLOR_PAIR(FRAME_COLOURS + 1);
+	default:
+		return COLOR_PAIR(1 + style - FRAME_COLOUR);
+	}
+}
+
+static void screen_open(void)
+{
+	static const short colour[FRAME_COLOURS] = {COLOR_BLUE,	   COLOR_YELLOW, COLOR_GREEN,
+						    COLOR_MAGENTA, COLOR_CYAN,	 COLOR_RED};
+
+	initscr();
+	cbreak();
+	noecho();
+	curs_set(0);
+	keypad(stdscr, TRUE);
+	start_color();
+	use_default_colors();
+	for (short i = 0; i < FRAME_COLOURS; i++)
+		init_pair((short)(i + 1), colour[i], -1);
+	init_pair(FRAME_COLOURS + 1, COLOR_YELLOW, -1);
+}
+
+static void screen_show(const struct buf *drawn)
+{
+	size_t from = 0;
+	int line = 0;
+
+	erase();
+	move(0, 0);
+	for (size_t i = 0; i <= drawn->n; i++) {
+		if (i < drawn->n && drawn->p[i] != FRAME_MARK && drawn->p[i] != '\n')
+			continue;
+		addnstr(drawn->p + from, (int)(i - from));
+		if (i < drawn->n && drawn->p[i] == FRAME_MARK)
+			attrset(style_attribute(drawn->p[++i] - 'A'));
+		else
+			move(++line, 0);
+		from = i + 1;
+	}
+	refresh();
+}
+
+/* False: the user wants to leave. */
+static bool handle_key(struct top *t, int key)
+{
+	switch (key) {
+	case 'q':
+	case 'Q':
+		return false;
+	case 's':
+		t->frame.sort = (enum frame_sort)((t->frame.sort + 1) % FRAME_SORTS);
+		break;
+	case 'p':
+	case ' ':
+		t->frame.paused = !t->frame.paused;
+		break;
+	default: /* KEY_RESIZE among them: the next frame has the new size */
+		break;
+	}
+	return true;
+}
+
+static int run_screen(struct top *t, struct error *err)
+{
+	int r = 0;
+
+	screen_open();
+	t->frame.keys = true;
+	while (r == 0 && !is_over(t)) {
+		_cleanup_buf_ struct buf drawn = BUF_INIT(OUTPUT_MAX);
+		int key;
+
+		getmaxyx(stdscr, t->frame.height, t->frame.width);
+		frame_draw(&t->frame, &drawn);
+		screen_show(&drawn);
+		timeout((int)(t->every_ns / NSEC_PER_MSEC));
+		key = getch();
+		if (key != ERR && !handle_key(t, key))
+			break;
+		if (key == ERR && !t->frame.paused)
+			r = look(t, err);
+	}
+	endwin();
+	return r;
+}
+
+static int read_options(const struct cli_args *args, struct top *t, struct error *err)
+{
+	const char *sort = cli_get(args, "sort");
+	uint64_t time = 0;
+	int r = cli_get_duration(args, "every", NSEC_PER_SEC, &t->every_ns, err);
+
+	r = r < 0 ? r : cli_get_duration(args, "time", 0, &time, err);
+	if (r < 0)
+		return r;
+	if (t->every_ns < 50 * NSEC_PER_MSEC || t->every_ns > 3600 * NSEC_PER_SEC)
+		return fail(err, ERANGE, "--every %s: 50ms to 1h are possible", cli_get(args, "every"));
+	for (int i = 0; sort && i < FRAME_SORTS; i++)
+		if (!strcmp(frame_sort_name((enum frame_sort)i), sort))
+			t->frame.sort = (enum frame_sort)i;
+	t->end_ns = time ? clock_now_ns() + time : 0;
+	t->frame.width = terminal_width();
+	t->frame.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+	t->socket = cli_get(args, "socket");
+	return 0;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_(top_done) struct top t = {.client = CLIENT_NONE};
+	const struct sigaction action = {.sa_handler = on_signal};
+	int r = read_options(args, &t, err);
+
+	r = r < 0 ? r : look(&t, err);
+	if (r < 0)
+		return r;
+	if (cli_has(args, "json"))
+		return print_json(&t, err);
+	if (cli_has(args, "once"))
+		return print_once(&t, err);
+	if (!isatty(STDOUT_FILENO) && !cli_has(args, "inline"))
+		return fail(err, ENOTTY, "stdout is no terminal; --once prints one frame, --json the numbers");
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	return cli_has(args, "inline") ? run_inline(&t, err) : run_screen(&t, err);
+}
+
+const struct cli_command cmd_top = {
+	.name = "top",
+	.operands = "",
+	.summary = "Watch devices and tenants: asked, got, limit, memory, the last minute",
+	.text = "Devices as bars of who used them in the last second, then the tenants: what each asked for and got, its "
+		"limit, memory, how long it has waited, its state, and the last minute as a small curve.\n\n"
+		"Keys: q quits, s changes the order, p pauses.",
+	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
+	.options = options,
+	.run = run,
+};

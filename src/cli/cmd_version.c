@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "wire/msg.h"
+
+static const struct cli_option options[] = {CLI_SOCKET_OPTION, {0}};
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *answer = NULL;
+
+	printf("divvy %s (abi %u)\n", DIVVY_VERSION, MSG_ABI);
+	if (client_connect(&c, cli_get(args, "socket"), NULL) < 0 ||
+	    client_ask(&c, "ping", NULL, &answer, NULL) < 0) {
+		puts("divvyd does not run");
+		return 0;
+	}
+	printf("divvyd %s (abi %d), pid %d, %d device%s%s, at %s\n", jtext(answer, "version"),
+	       (int)jint(answer, "abi"), (int)jint(answer, "pid"), (int)jint(answer, "devices"),
+	       jint(answer, "devices") == 1 ? "" : "s", jbool(answer, "simulated") ? " (simulated)" : "",
+	       c.socket);
+	return 0;
+}
+
+const struct cli_command cmd_version = {
+	.name = "version",
+	.operands = "",
+	.summary = "Show the versions of divvy and of the daemon that runs",
+	.text = "Shows the version of this program and, where a daemon runs, the daemon's version, process "
+		"and devices.",
+	.options = options,
+	.run = run,
+};

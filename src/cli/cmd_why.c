@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
+
+static void print_device(const json_t *tenant, const json_t *w)
+{
+	const json_t *spec = json_object_get(tenant, "spec");
+	const int64_t lag = jint(w, "lag_ns");
+
+	printf("%s (%d) on device %d: %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
+	       (int)jint(w, "index"), jtext(w, "sentence"));
+	printf("  asked %s, limit %s, class %s; entitled to %s now\n",
+	       format_percent((uint32_t)juint(spec, "request_permille")).s,
+	       format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
+	       format_percent((uint32_t)juint(w, "entitlement_permille")).s);
+	printf("  got %s of the last second, %s of the last 10 s; %s in all, %s waited\n",
+	       format_percent((uint32_t)juint(w, "got_permille")).s,
+	       format_percent((uint32_t)juint(w, "got_10s_permille")).s,
+	       format_duration(juint(w, "used_ns")).s, format_duration(juint(w, "waited_ns")).s);
+	printf("  %s %s; memory %s of %s\n", lag < 0 ? "in debt by" : "behind by",
+	       format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,
+	       format_bytes(juint(w, "memory_used_bytes")).s,
+	       format_bytes(juint(w, "memory_quota_bytes")).s);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_client_ struct client c = CLIENT_NONE;
+	_cleanup_json_ json_t *why = NULL, *list = NULL;
+	const json_t *devices, *tenant;
+	int r = client_connect(&c, cli_get(args, "socket"), err);
+
+	r = r < 0 ? r : client_ask(&c, "why", args->operand[0], &why, err);
+	r = r < 0 ? r : client_ask(&c, "list", args->operand[0], &list, err);
+	if (r < 0)
+		return r;
+	devices = json_object_get(why, "why");
+	r = output_as_table(args, devices, err);
+	if (r != 1)
+		return r;
+	output_simulated(list);
+	tenant = json_array_get(json_object_get(list, "tenants"), 0);
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		print_device(tenant, json_array_get(devices, i));
+	return 0;
+}
+
+const struct cli_command cmd_why = {
+	.name = "why",
+	.operands = "TENANT",
+	.summary = "Say what holds a tenant back right now",
+	.text = "One sentence for each device, then the numbers behind it: what it asked for, what it is entitled to "
+		"beside those who have work now, what it got, and how far it is behind (or ahead: in debt).",
+	.examples = "divvy why train",
+	.options = options,
+	.operand = CLI_TENANT,
+	.operands_min = 1,
+	.operands_max = 1,
+	.run = run,
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of commands, in the order of `divvy help`; each has a file cmd_<name>.c. */
+#pragma once
+
+#include "cli/option.h"
+
+#define CLI_COMMANDS(X) \
+	X(run) \
+	X(ps) \
+	X(top) \
+	X(set) \
+	X(why) \
+	X(devices) \
+	X(report) \
+	X(plot) \
+	X(apply) \
+	X(doctor) \
+	X(completion) \
+	X(version) \
+	X(help)
+
+#define X(name) extern const struct cli_command cmd_##name;
+CLI_COMMANDS(X)
+#undef X
+
+/* -EINVAL with the nearest command's name. */
+int cli_unknown_command(const char *name, struct error *err);
+
+/* The whole program but for main(): argv[0] is divvy. Returns the exit code. */
+int cli_main(int argc, char **argv);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions of bash, zsh and fish, made of the tables. Tenants are asked from `divvy ps -q`. */
+#include <errno.h>
+
+#include "cli/option.h"
+
+#define TENANTS "divvy ps -q 2>/dev/null"
+
+static void add_commands(struct buf *out)
+{
+	for (size_t i = 0; cli_commands[i]; i++)
+		buf_addf(out, "%s%s", i ? " " : "", cli_commands[i]->name);
+}
+
+static void bash_command(struct buf *out, const struct cli_command *c)
+{
+	buf_addf(out, "\t%s)\n\t\tcase $prev in\n", c->name);
+	for (const struct cli_option *o = c->options; o->name; o++) {
+		if (o->kind != CLI_VALUE)
+			continue;
+		buf_addf(out, "\t\t--%s", o->name);
+		if (o->letter)
+			buf_addf(out, "|-%c", o->letter);
+		buf_add_text(out, ") ");
+		if (o->choices)
+			buf_addf(out, "COMPREPLY=($(compgen -W '%s' -- \"$cur\")); ", o->choices);
+		else if (!strcmp(o->value, "FILE"))
+			buf_add_text(out, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
+		buf_add_text(out, "return ;;\n");
+	}
+	buf_add_text(out, "\t\tesac\n\t\twords='--help");
+	for (const struct cli_option *o = c->options; o->name; o++)
+		buf_addf(out, " --%s", o->name);
+	buf_add_text(out, "'\n");
+	if (c->operand == CLI_TENANT)
+		buf_add_text(out, "\t\t[[ $cur == -* ]] || words=$(" TENANTS ")\n");
+	else if (c->operand == CLI_COMMAND_NAME)
+		buf_add_text(out, "\t\t[[ $cur == -* ]] || words=$commands\n");
+	else if (c->operand == CLI_SHELL_NAME)
+		buf_add_text(out, "\t\t[[ $cur == -* ]] || words='bash zsh fish'\n");
+	else if (c->operand == CLI_PROGRAM)
+		buf_add_text(out, "\t\t[[ $cur == -* ]] || { COMPREPLY=($(compgen -c -- \"$cur\")); "
+				  "return; }\n");
+	buf_add_text(out, "\t\t;;\n");
+}
+
+static void bash(struct buf *out)
+{
+	buf_add_text(out, "# bash completion of divvy; made by: divvy completion bash\n"
+			  "_divvy()\n{\n"
+			  "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+			  "\tlocal words= commands='");
+	add_commands(out);
+	buf_add_text(out, "'\n\tCOMPREPLY=()\n"
+			  "\tif ((COMP_CWORD == 1)); then\n"
+			  "\t\tCOMPREPLY=($(compgen -W \"$commands\" -- \"$cur\"))\n\t\treturn\n\tfi\n"
+			  "\tcase ${COMP_WORDS[1]} in\n");
+	for (size_t i = 0; cli_commands[i]; i++)
+		bash_command(out, cli_commands[i]);
+	buf_add_text(out, "\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
+			  "complete -o default -F _divvy divvy\n");
+}
+
+/* In single quotes; zsh's _arguments gives '[', ']' and ':' a meaning. */
+static void add_quoted(struct buf *out, const char *text, const char *special)
+{
+	for (; *text; text++) {
+		if (*text == '\'') {
+			buf_add_text(out, "'\\''");
+			continue;
+		}
+		if (strchr(special, *text))
+			buf_add_byte(out, '\\');
+		buf_add_byte(out, *text);
+	}
+}
+
+static void zsh_option(struct buf *out, const struct cli_option *o)
+{
+	buf_addf(out, "\t\t\t'--%s%s[", o->name, o->kind == CLI_FLAG ? "" : o->kind == CLI_MAYBE ? "=-" : "=");
+	add_quoted(out, o->help, "[]:");
+	buf_add_byte(out, ']');
+	if (o->kind != CLI_FLAG) {
+		buf_addf(out, ":%s:", o->value);
+		if (o->choices)
+			buf_addf(out, "(%s)", o->choices);
+		else if (!strcmp(o->value, "FILE"))
+			buf_add_text(out, "_files");
+	}
+	buf_add_text(out, "' \\\n");
+}
+
+static void zsh(struct buf *out)
+{
+	buf_add_text(out, "#compdef divvy\n# zsh completion of divvy; made by: divvy completion zsh\n"
+			  "_divvy_tenants() { compadd ${(f)\"$(" TENANTS ")\"} }\n"
+			  "_divvy()\n{\n\tif ((CURRENT == 2)); then\n\t\tlocal -a commands=(\n");
+	for (size_t i = 0; cli_commands[i]; i++) {
+		buf_addf(out, "\t\t\t'%s:", cli_commands[i]->name);
+		add_quoted(out, cli_commands[i]->summary, ":");
+		buf_add_text(out, "'\n");
+	}
+	buf_add_text(out, "\t\t)\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
+			  "\tlocal command=$words[2]\n\tshift words\n\t((CURRENT--))\n"
+			  "\tcase $command in\n");
+	for (size_t i = 0; cli_commands[i]; i++) {
+		const struct cli_command *c = cli_commands[i];
+
+		buf_addf(out, "\t%s)\n\t\t_arguments \\\n", c->name);
+		for (const struct cli_option *o = c->options; o->name; o++)
+			zsh_option(out, o);
+		if (c->operand == CLI_TENANT)
+			buf_add_text(out, "\t\t\t':tenant:_divvy_tenants' \\\n");
+		else if (c->operand == CLI_PROGRAM)
+			buf_add_text(out, "\t\t\t'(-)1:command:_command_names -e' '*::argument:_normal' \\\n");
+		else if (c->operand == CLI_SHELL_NAME)
+			buf_add_text(out, "\t\t\t':shell:(bash zsh fish)' \\\n");
+		buf_add_text(out, "\t\t\t'--help[show a short description]'\n\t\t;;\n");
+	}
+	buf_add_text(out, "\tesac\n}\n_divvy \"$@\"\n");
+}
+
+static void fish_command(struct buf *out, const struct cli_command *c)
+{
+	for (const struct cli_option *o = c->options; o->name; o++) {
+		buf_addf(out, "complete -c divvy -n '__fish_seen_subcommand_from %s' -l %s", c->name,
+			 o->name);
+		if (o->letter)
+			buf_addf(out, " -s %c", o->letter);
+		if (o->kind == CLI_VALUE)
+			buf_add_text(out, " -r");
+		if (o->choices)
+			buf_addf(out, " -a '%s'", o->choices);
+		buf_add_text(out, " -d '");
+		add_quoted(out, o->help, "");
+		buf_add_text(out, "'\n");
+	}
+	if (c->operand == CLI_TENANT)
+		buf_addf(out, "complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a '(" TENANTS ")'\n",
+			 c->name);
+	else if (c->operand == CLI_PROGRAM)
+		buf_addf(out, "complete -c divvy -n '__fish_seen_subcommand_from %s' "
+			      "-a '(__fish_complete_subcommand)'\n", c->name);
+	else if (c->operand == CLI_SHELL_NAME)
+		buf_addf(out, "complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a 'bash zsh fish'\n",
+			 c->name);
+}
+
+static void fish(struct buf *out)
+{
+	buf_add_text(out, "# fish completion of divvy; made by: divvy completion fish\n"
+			  "complete -c divvy -n __fish_use_subcommand -f\n");
+	for (size_t i = 0; cli_commands[i]; i++) {
+		buf_addf(out, "complete -c divvy -n __fish_use_subcommand -f -a %s -d '",
+			 cli_commands[i]->name);
+		add_quoted(out, cli_commands[i]->summary, "");
+		buf_add_text(out, "'\n");
+	}
+	for (size_t i = 0; cli_commands[i]; i++)
+		fish_command(out, cli_commands[i]);
+}
+
+int cli_completion(const char *shell, struct buf *out, struct error *err)
+{
+	static const struct {
+		const char *name;
+		void (*make)(struct buf *out);
+	} shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+		if (strcmp(shells[i].name, shell) == 0) {
+			shells[i].make(out);
+			return buf_error(out);
+		}
+	}
+	return fail(err, EINVAL, "shell '%s': completions are there for bash, zsh and fish", shell);
+}

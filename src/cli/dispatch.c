@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From argv to a command: the only place that prints errors and chooses exit codes. */
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+const struct cli_command *const cli_commands[] = {
+#define X(name) &cmd_##name,
+	CLI_COMMANDS(X)
+#undef X
+	NULL,
+};
+
+const struct cli_command *cli_command_find(const char *name)
+{
+	for (size_t i = 0; cli_commands[i]; i++)
+		if (!strcmp(cli_commands[i]->name, name))
+			return cli_commands[i];
+	return NULL;
+}
+
+static const char *next_command(const void *names, size_t i)
+{
+	const struct cli_command *const *commands = names;
+
+	return commands[i] ? commands[i]->name : NULL;
+}
+
+int cli_unknown_command(const char *name, struct error *err)
+{
+	const char *near = cli_suggest(name, next_command, cli_commands);
+
+	if (near)
+		return fail(err, EINVAL, "unknown command '%.40s'; did you mean '%s'?", name, near);
+	return fail(err, EINVAL, "unknown command '%.40s'; 'divvy help' lists the known ones", name);
+}
+
+static int show(void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+
+	make(c, &out);
+	return output_buf(&out, NULL) < 0 ? CLI_EXIT_FAILED : 0;
+}
+
+static void make_overview(const struct cli_command *c, struct buf *out)
+{
+	cli_overview(out);
+}
+
+static int run_command(const struct cli_command *c, int argc, char **argv)
+{
+	struct cli_args args;
+	struct error err = {0};
+	int r = cli_parse(c, argc, argv, &args, &err);
+
+	if (r < 0) {
+		fprintf(stderr, "divvy %s: %s\n", c->name, err.msg);
+		return c->failed ? c->failed : CLI_EXIT_USAGE;
+	}
+	if (args.help)
+		return show(cli_help, c);
+	r = c->run(&args, &err);
+	if (r >= 0)
+		return r;
+	fprintf(stderr, "divvy %s: %s\n", c->name, err.msg[0] ? err.msg : strerror(-r));
+	return c->failed ? c->failed : CLI_EXIT_FAILED;
+}
+
+int cli_main(int argc, char **argv)
+{
+	const struct cli_command *c;
+	struct error err = {0};
+
+	setlocale(LC_CTYPE, "");
+	log_init("divvy");
+	if (argc < 2) {
+		show(make_overview, NULL);
+		return CLI_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return show(make_overview, NULL);
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+		return run_command(&cmd_version, 0, argv + argc);
+	/* For the build: makes docs/man. */
+	if (!strcmp(argv[1], "--dump-man") && argc == 3) {
+		if (cli_man_dump(argv[2], &err) == 0)
+			return 0;
+		fprintf(stderr, "divvy: %s\n", err.msg);
+		return CLI_EXIT_FAILED;
+	}
+	c = cli_command_find(argv[1]);
+	if (!c) {
+		cli_unknown_command(argv[1], &err);
+		fprintf(stderr, "divvy: %s\n", err.msg);
+		return CLI_EXIT_USAGE;
+	}
+	return run_command(c, argc - 2, argv + 2);
+}

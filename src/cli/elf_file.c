@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/elf_file.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+
+/* Copies out, since nothing promises alignment. False beyond the end of the file. */
+static bool get(const struct elf_file *f, uint64_t at, void *ret, size_t n)
+{
+	if (at > f->map.n || n > f->map.n - at)
+		return false;
+	memcpy(ret, (const char *)f->map.p + at, n);
+	return true;
+}
+
+static void read_note(struct elf_file *f, uint64_t at, uint64_t size)
+{
+	const uint64_t end = at + size;
+	uint8_t id[15];
+	Elf64_Nhdr note;
+
+	while (at < end && get(f, at, &note, sizeof(note))) {
+		const uint64_t name = at + sizeof(note), text = name + ((note.n_namesz + 3u) & ~3u);
+
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_descsz >= 8 &&
+		    get(f, text, id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id))) {
+			f->build_id = format_hex(id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id));
+			return;
+		}
+		at = text + ((note.n_descsz + 3u) & ~3u);
+	}
+}
+
+static void read_section(struct elf_file *f, const Elf64_Ehdr *head, const Elf64_Shdr *section)
+{
+	Elf64_Shdr strings;
+
+	if (section->sh_type == SHT_NOTE)
+		read_note(f, section->sh_offset, section->sh_size);
+	if (section->sh_type != SHT_DYNSYM || section->sh_link >= head->e_shnum ||
+	    !get(f, head->e_shoff + (uint64_t)section->sh_link * sizeof(strings), &strings, sizeof(strings)))
+		return;
+	if (section->sh_offset > f->map.n || section->sh_size > f->map.n - section->sh_offset ||
+	    strings.sh_offset > f->map.n || strings.sh_size > f->map.n - strings.sh_offset ||
+	    !strings.sh_size)
+		return;
+	f->symbols_at = section->sh_offset;
+	f->n_symbols = section->sh_size / sizeof(Elf64_Sym);
+	f->strings = (const char *)f->map.p + strings.sh_offset;
+	f->strings_size = strings.sh_size;
+	/* So that every name inside ends inside. */
+	if (f->strings[f->strings_size - 1] != '\0')
+		f->n_symbols = 0;
+}
+
+int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(elf_file_done) struct elf_file f = {.map = MAP_NONE};
+	Elf64_Ehdr head;
+	int64_t size;
+	int r;
+
+	if (fd < 0)
+		return fail_errno(err, errno, "open '%s'", path);
+	size = fd_size(fd);
+	if (size <= 0)
+		return fail(err, ENOEXEC, "'%s' is empty", path);
+	r = map_fd(fd, (size_t)size, PROT_READ, &f.map);
+	if (r < 0)
+		return fail_errno(err, -r, "map '%s'", path);
+	if (!get(&f, 0, &head, sizeof(head)) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+	    head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_shentsize != sizeof(Elf64_Shdr))
+		return fail(err, ENOEXEC, "'%s' is no 64-bit ELF library", path);
+	for (uint64_t i = 0; i < head.e_shnum; i++) {
+		Elf64_Shdr section;
+
+		if (!get(&f, head.e_shoff + i * sizeof(section), &section, sizeof(section)))
+			break;
+		read_section(&f, &head, &section);
+	}
+	*ret_file = f;
+	f.map = MAP_NONE;
+	return 0;
+}
+
+void elf_file_done(struct elf_file *f)
+{
+	map_done(&f->map);
+}
+
+const char *elf_file_function(const struct elf_file *f, size_t i)
+{
+	Elf64_Sym symbol;
+
+	if (!get(f, f->symbols_at + i * sizeof(symbol), &symbol, sizeof(symbol)) ||
+	    symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
+	    ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || symbol.st_name >= f->strings_size)
+		return NULL;
+	return f->strings + symbol.st_name;
+}
+
+bool elf_file_exports(const struct elf_file *f, const char *name)
+{
+	for (size_t i = 0; i < f->n_symbols; i++) {
+		const char *function = elf_file_function(f, i);
+
+		if (function && !strcmp(function, name))
+			return true;
+	}
+	return false;
+}

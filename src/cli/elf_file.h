@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What doctor wants to know of a shared library without loading it: its build-id and the functions it
+ * exports. 64-bit little-endian ELF; any file may be given, nothing outside of it is read. One thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/format.h"
+
+struct elf_file {
+	struct map map;
+	const char *strings; /* of the dynamic symbols */
+	size_t strings_size;
+	size_t symbols_at, n_symbols;
+	struct text build_id; /* "" when there is none */
+};
+
+/* -ENOEXEC when it is no such library. */
+int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err);
+void elf_file_done(struct elf_file *file);
+
+/* The i-th dynamic symbol if it is an exported function, else NULL. i < n_symbols. */
+const char *elf_file_function(const struct elf_file *file, size_t i);
+bool elf_file_exports(const struct elf_file *file, const char *name);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/frame.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/client.h"
+
+#define TENANTS_MAX 4096
+#define SPARK_POINTS 60
+
+struct row {
+	const json_t *tenant, *device; /* the tenant's entry for that device */
+	size_t colour;
+};
+
+static void style(struct buf *out, enum frame_style s)
+{
+	buf_add_byte(out, FRAME_MARK);
+	buf_add_byte(out, (char)('A' + s));
+}
+
+static enum frame_style colour_of(size_t i)
+{
+	return (enum frame_style)(FRAME_COLOUR + i % FRAME_COLOURS);
+}
+
+/* Names come from users: cut to `width` characters, control bytes shown as '?'. */
+static void add_cell(struct buf *out, const char *text, int width, bool is_right)
+{
+	int n = 0;
+
+	for (const char *p = text; *p; p++)
+		n += ((unsigned char)*p & 0xc0) != 0x80;
+	if (is_right && n < width)
+		buf_addf(out, "%*s", width - n, "");
+	for (int shown = 0; *text; text++) {
+		const bool begins = ((unsigned char)*text & 0xc0) != 0x80;
+
+		if (begins && shown++ == width)
+			return;
+		buf_add_byte(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+	}
+	if (!is_right && n < width)
+		buf_addf(out, "%*s", width - n, "");
+}
+
+static void repeat(struct buf *out, const char *what, int n)
+{
+	for (int i = 0; i < n; i++)
+		buf_add_text(out, what);
+}
+
+static int64_t sort_key(const struct row *r, enum frame_sort sort)
+{
+	switch (sort) {
+	case FRAME_BY_GOT:
+		return -jint(r->device, "got_permille");
+	case FRAME_BY_ASKED:
+		return -jint(json_object_get(r->tenant, "spec"), "request_permille");
+	case FRAME_BY_MEMORY:
+		return -jint(r->device, "memory_used_bytes");
+	default:
+		return jint(r->tenant, "id");
+	}
+}
+
+const char *frame_sort_name(enum frame_sort sort)
+{
+	static const char *const name[] = {"id", "got", "asked", "memory"};
+
+	return name[sort % FRAME_SORTS];
+}
+
+/* Insertion: keeps the order of equal ones, and there are few. */
+static size_t collect(const struct frame *f, struct row *rows, size_t max)
+{
+	const json_t *tenants = json_object_get(f->list, "tenants");
+	size_t n = 0;
+
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *t = json_array_get(tenants, i), *on = json_object_get(t, "devices");
+
+		for (size_t j = 0; j < json_array_size(on) && n < max; j++) {
+			const struct row row = {t, json_array_get(on, j), i};
+			size_t k = n++;
+
+			for (; k > 0 && sort_key(&rows[k - 1], f->sort) > sort_key(&row, f->sort); k--)
+				rows[k] = rows[k - 1];
+			rows[k] = row;
+		}
+	}
+	return n;
+}
+
+static void draw_title(const struct frame *f, size_t rows, struct buf *out)
+{
+	const size_t devices = json_array_size(json_object_get(f->devices, "devices"));
+
+	style(out, FRAME_BOLD);
+	buf_add_text(out, "divvy");
+	style(out, FRAME_NORMAL);
+	buf_addf(out, " %s  %zu device%s, %zu tenant%s", jtext(f->ping, "version"), devices,
+		 devices == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
+	if (jbool(f->devices, "simulated")) {
+		style(out, FRAME_WARN);
+		buf_add_text(out, "  simulated");
+		style(out, FRAME_NORMAL);
+	}
+	if (json_is_false(json_object_get(f->ping, "gate"))) {
+		style(out, FRAME_WARN);
+		buf_add_text(out, "  gate off: nothing is enforced");
+		style(out, FRAME_NORMAL);
+	}
+	if (f->paused) {
+		style(out, FRAME_WARN);
+		buf_add_text(out, "  paused");
+		style(out, FRAME_NORMAL);
+	}
+	buf_add_byte(out, '\n');
+}
+
+/* The tenants' parts of the last second side by side, each in its colour. */
+static void draw_bar(const struct frame *f, int64_t device, const struct row *rows, size_t n, int width,
+		     struct buf *out)
+{
+	int64_t total = 0;
+	int drawn = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int upto;
+
+		if (jint(rows[i].device, "index") != device)
+			continue;
+		total += jint(rows[i].device, "got_permille");
+		upto = (int)((total * width + 500) / 1000);
+		upto = upto > width ? width : upto;
+		style(out, colour_of(rows[i].colour));
+		repeat(out, f->ascii ? "#" : "\xe2\x96\x88", upto - drawn);
+		drawn = upto > drawn ? upto : drawn;
+	}
+	style(out, FRAME_DIM);
+	repeat(out, f->ascii ? "." : "\xe2\x96\x91", width - drawn);
+	style(out, FRAME_NORMAL);
+}
+
+static void draw_memory_bar(const struct frame *f, uint64_t used, uint64_t all, int width, struct buf *out)
+{
+	const int full = all ? (int)((double)used / (double)all * width + 0.5) : 0;
+	const int shown = full > width ? width : full;
+
+	repeat(out, f->ascii ? "#" : "\xe2\x96\x88", shown);
+	style(out, FRAME_DIM);
+	repeat(out, f->ascii ? "." : "\xe2\x96\x91", width - shown);
+	style(out, FRAME_NORMAL);
+}
+
+static void draw_device(const struct frame *f, const json_t *d, const struct row *rows, size_t n,
+			struct buf *out)
+{
+	const int room = f->width - 60, bar = room < 10 ? 10 : room > 60 ? 60 : room;
+
+	style(out, FRAME_BOLD);
+	buf_addf(out, "%2d ", (int)jint(d, "index"));
+	add_cell(out, jtext(d, "model"), 14, false);
+	style(out, FRAME_NORMAL);
+	buf_add_byte(out, ' ');
+	draw_bar(f, jint(d, "index"), rows, n, bar, out);
+	buf_add_byte(out, ' ');
+	add_cell(out, format_percent((uint32_t)juint(d, "busy_permille")).s, 6, true);
+	buf_add_text(out, " asked ");
+	add_cell(out, format_percent((uint32_t)juint(d, "request_permille")).s, 5, false);
+	buf_add_text(out, " ");
+	draw_memory_bar(f, juint(d, "memory_used_bytes"), juint(d, "memory_bytes"), 8, out);
+	buf_addf(out, " %s/%s\n", format_bytes(juint(d, "memory_used_bytes")).s,
+		 format_bytes(juint(d, "memory_bytes")).s);
+	if (jtext(d, "note")[0]) {
+		style(out, FRAME_WARN);
+		buf_add_text(out, "   ");
+		add_cell(out, jtext(d, "note"), f->width - 3, false);
+		style(out, FRAME_NORMAL);
+		buf_add_byte(out, '\n');
+	}
+}
+
+static const json_t *find_usage(const struct frame *f, const struct row *row)
+{
+	const json_t *all = json_object_get(f->usage, "series");
+
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *s = json_array_get(all, i);
+
+		if (jint(s, "tenant") == jint(row->tenant, "id") &&
+		    jint(s, "index") == jint(row->device, "index"))
+			return json_object_get(s, "permille");
+	}
+	return NULL;
+}
+
+/* The last minute in `width` characters, each the mean of its points. */
+static void draw_spark(const struct frame *f, const struct row *row, int width, struct buf *out)
+{
+	static const char *const block[] = {" ", "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
+					    "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88"};
+	static const char *const plain[] = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
+	const json_t *points = find_usage(f, row);
+	const size_t n = json_array_size(points);
+
+	style(out, colour_of(row->colour));
+	for (int i = 0; i < width && n; i++) {
+		const size_t from = n * (size_t)i / (size_t)width, to = n * (size_t)(i + 1) / (size_t)width;
+		int64_t sum = 0, level;
+
+		for (size_t j = from; j < to; j++)
+			sum += json_integer_value(json_array_get(points, j));
+		level = to > from ? (sum * 8 / (int64_t)(to - from) + 500) / 1000 : 0;
+		if (level == 0 && sum)
+			level = 1;
+		level = level > 8 ? 8 : level;
+		buf_add_text(out, f->ascii ? plain[level] : block[level]);
+	}
+	style(out, FRAME_NORMAL);
+}
+
+static void draw_tenant(const struct frame *f, const struct row *row, struct buf *out)
+{
+	const json_t *spec = json_object_get(row->tenant, "spec");
+	const int spark = f->width - 86 > SPARK_POINTS ? SPARK_POINTS : f->width - 86;
+	const char *why = jtext(row->device, "why");
+	char memory[72];
+
+	buf_addf(out, "%4d ", (int)jint(row->tenant, "id"));
+	style(out, colour_of(row->colour));
+	add_cell(out, jtext(row->tenant, "name"), 14, false);
+	style(out, FRAME_NORMAL);
+	buf_addf(out, "%3d ", (int)jint(row->device, "index"));
+	add_cell(out, jtext(spec, "class"), 8, false);
+	add_cell(out, format_percent((uint32_t)juint(spec, "request_permille")).s, 7, true);
+	style(out, FRAME_BOLD);
+	add_cell(out, format_percent((uint32_t)juint(row->device, "got_permille")).s, 7, true);
+	style(out, FRAME_NORMAL);
+	add_cell(out, format_percent((uint32_t)juint(spec, "limit_permille")).s, 7, true);
+	snprintf(memory, sizeof(memory), "%s/%s", format_bytes(juint(row->device, "memory_used_bytes")).s,
+		 format_bytes(juint(row->device, "memory_quota_bytes")).s);
+	add_cell(out, memory, 16, true);
+	add_cell(out, format_duration(juint(row->device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s, 8,
+		 true);
+	buf_add_text(out, "  ");
+	add_cell(out, why, 8, false);
+	if (spark > 0)
+		draw_spark(f, row, spark, out);
+	buf_add_byte(out, '\n');
+}
+
+void frame_draw(const struct frame *frame, struct buf *out)
+{
+	static struct row rows[TENANTS_MAX];
+	struct frame f = *frame;
+	const json_t *devices = json_object_get(f.devices, "devices");
+	size_t n, lines, shown;
+
+	f.width = f.width < 40 ? 40 : f.width;
+	n = collect(&f, rows, TENANTS_MAX);
+	draw_title(&f, json_array_size(json_object_get(f.list, "tenants")), out);
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		draw_device(&f, json_array_get(devices, i), rows, n, out);
+	style(out, FRAME_DIM);
+	buf_addf(out, "%4s %-14s%3s %-8s%7s%7s%7s%16s%8s  %-8s%s\n", "ID", "NAME", "DEV", "CLASS", "ASKED", "GOT",
+		 "LIMIT", "MEMORY", "WAITED", "STATE", f.width > 98 ? "LAST MINUTE" : "");
+	style(out, FRAME_NORMAL);
+	lines = 2 + json_array_size(devices) + (f.keys ? 1 : 0);
+	shown = f.height && (size_t)f.height < lines + n ? (size_t)f.height > lines ? (size_t)f.height - lines : 0 :
+		n;
+	for (size_t i = 0; i < shown; i++)
+		draw_tenant(&f, &rows[i], out);
+	if (!f.keys)
+		return;
+	style(out, FRAME_DIM);
+	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort), f.paused ? "go on" : "pause");
+	if (shown < n)
+		buf_addf(out, "  %zu more tenants", n - shown);
+	style(out, FRAME_NORMAL);
+	buf_add_byte(out, '\n');
+}
+
+void frame_plain(const struct buf *drawn, struct buf *out)
+{
+	for (size_t i = 0; i < drawn->n; i++) {
+		if (drawn->p[i] == FRAME_MARK)
+			i++;
+		else
+			buf_add_byte(out, drawn->p[i]);
+	}
+}
+
+void frame_ansi(const struct buf *drawn, struct buf *out, int *ret_lines)
+{
+	static const char *const code[] = {"0",	 "1",  "2",  "33;1", "34;1", "33",
+					   "32", "35", "36", "31"};
+
+	*ret_lines = 0;
+	for (size_t i = 0; i < drawn->n; i++) {
+		if (drawn->p[i] == FRAME_MARK) {
+			buf_addf(out, "\033[0;%sm", code[(size_t)(drawn->p[++i] - 'A') % ARRAY_SIZE(code)]);
+			continue;
+		}
+		if (drawn->p[i] == '\n') {
+			buf_add_text(out, "\033[K");
+			(*ret_lines)++;
+		}
+		buf_add_byte(out, drawn->p[i]);
+	}
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The help texts, for the terminal: made of the tables alone. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "cli/option.h"
+
+#define HELP_COLUMN 30
+#define HELP_WIDTH 96
+
+/* "text" in lines of at most HELP_WIDTH, each but the first behind `indent` spaces. */
+static void add_wrapped(struct buf *out, struct str text, int indent, int column)
+{
+	struct str word;
+
+	while (str_word(&text, &word)) {
+		if (column > indent && column + 1 + (int)word.n > HELP_WIDTH) {
+			buf_addf(out, "\n%*s", indent, "");
+			column = indent;
+		} else if (column > indent) {
+			buf_add_byte(out, ' ');
+			column++;
+		}
+		buf_add(out, word);
+		column += (int)word.n;
+	}
+	buf_add_byte(out, '\n');
+}
+
+static void add_option(struct buf *out, const struct cli_option *o)
+{
+	char left[80], letter[8] = "    ";
+	int n;
+
+	if (o->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+	n = snprintf(left, sizeof(left), "  %s--%s%s%s%s", letter, o->name,
+		     o->kind == CLI_MAYBE ? "[=" : o->kind == CLI_VALUE ? "=" : "",
+		     o->kind == CLI_FLAG ? "" : o->value, o->kind == CLI_MAYBE ? "]" : "");
+	buf_add_text(out, left);
+	if (n >= HELP_COLUMN)
+		buf_addf(out, "\n%*s", HELP_COLUMN, "");
+	else
+		buf_addf(out, "%*s", HELP_COLUMN - n, "");
+	add_wrapped(out, str_from(o->help), HELP_COLUMN, HELP_COLUMN);
+}
+
+void cli_help(const struct cli_command *c, struct buf *out)
+{
+	buf_addf(out, "usage: divvy %s%s%s%s\n\n", c->name, c->options[0].name ? " [OPTION...]" : "",
+		 c->operands[0] ? " " : "", c->operands);
+	buf_addf(out, "%s.\n\n", c->summary);
+	for (const struct cli_option *o = c->options; o->name; o++)
+		add_option(out, o);
+	add_option(out, &(struct cli_option){"help", 'h', CLI_FLAG, NULL, NULL, "show this text"});
+	if (c->examples) {
+		struct str rest = str_from(c->examples), line;
+
+		buf_add_text(out, "\nExamples:\n");
+		while (str_split(&rest, '\n', &line))
+			buf_addf(out, "  %.*s\n", STR_ARG(line));
+	}
+	buf_addf(out, "\nMore: man divvy-%s\n", c->name);
+}
+
+void cli_overview(struct buf *out)
+{
+	buf_add_text(out, "usage: divvy COMMAND [OPTION...]\n\n"
+			  "Shares GPUs in fractions: each program is held to its share and its memory.\n\n");
+	for (size_t i = 0; cli_commands[i]; i++)
+		buf_addf(out, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
+	buf_add_text(out, "\nTry:  divvy run --request 0.3 --memory 4Gi -- python3 train.py\n"
+			  "      divvy help run\n");
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Commands and their options, described once: a command is one static table entry, and its option
+ * table makes the parser, --help, the man page and the shell completions (help.c, man.c,
+ * completion.c). Everything is borrowed static text; the parser allocates nothing and keeps
+ * pointers into argv. One thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+#define CLI_OPTIONS_MAX 32
+#define CLI_EXIT_FAILED 1
+#define CLI_EXIT_USAGE 2
+/* What env(1), nohup(1) and docker(1) use, so that the program's own codes stay its own. */
+#define CLI_EXIT_RUN_FAILED 125
+#define CLI_EXIT_RUN_DENIED 126
+#define CLI_EXIT_RUN_MISSING 127
+
+enum cli_option_kind {
+	CLI_FLAG,  /* --json */
+	CLI_VALUE, /* --limit=0.5, --limit 0.5, -o json */
+	CLI_MAYBE, /* --wait, --wait=10s */
+};
+
+struct cli_option {
+	const char *name; /* NULL ends a table */
+	char letter;	  /* 0: none */
+	enum cli_option_kind kind;
+	const char *value;   /* placeholder in the help */
+	const char *choices; /* "table json yaml": the only values; NULL: any */
+	const char *help;
+};
+
+/* What an operand is, for the completions. */
+enum cli_operand { CLI_NOTHING, CLI_TENANT, CLI_PROGRAM, CLI_COMMAND_NAME, CLI_SHELL_NAME };
+
+struct cli_args;
+
+struct cli_command {
+	const char *name;
+	const char *operands; /* "TENANT", "[--] COMMAND [ARG...]" */
+	const char *summary;  /* one line, no full stop */
+	const char *text;     /* paragraphs of the man page, "\n\n" between */
+	const char *examples; /* one command a line; NULL: none */
+	const char *exit_status; /* paragraph; NULL: the usual one */
+	const struct cli_option *options;
+	enum cli_operand operand;
+	int operands_min, operands_max; /* max -1: any number */
+	bool is_program;		/* options end at the first operand: the rest is a command */
+	int failed;			/* exit code of a failure and of bad usage; 0: 1 and 2 */
+	/* Returns the exit code (>= 0), or -errno with a sentence in err. */
+	int (*run)(const struct cli_args *args, struct error *err);
+};
+
+struct cli_args {
+	const struct cli_command *command;
+	const char *value[CLI_OPTIONS_MAX]; /* by place in the table; NULL: not given, "" for flags */
+	char **operand;			    /* NULL-terminated */
+	int n_operands;
+	bool help; /* --help was given: nothing else was checked */
+};
+
+/*
+ * argv is what stands behind the command's name; operands are moved together inside it. -EINVAL with
+ * a sentence for unknown options (with the nearest known one), missing and forbidden values.
+ */
+int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *ret_args,
+	      struct error *err);
+
+/* NULL when not given. Asking for an option that the command's table does not have is our mistake. */
+const char *cli_get(const struct cli_args *args, const char *name);
+static inline bool cli_has(const struct cli_args *args, const char *name)
+{
+	return cli_get(args, name) != NULL;
+}
+
+/* --option as a duration; `fallback_ns` when not given or without a value. -EINVAL */
+int cli_get_duration(const struct cli_args *args, const char *name, uint64_t fallback_ns,
+		     uint64_t *ret_ns, struct error *err);
+
+/*
+ * The name nearest to `word`, when near enough to be a slip of the hand; NULL otherwise. `next` gives
+ * the names one after the other, NULL at the end.
+ */
+const char *cli_suggest(const char *word, const char *(*next)(const void *names, size_t i),
+			const void *names);
+
+/* ---- what the tables make ---- */
+
+void cli_help(const struct cli_command *command, struct buf *out);
+
+/* Every command, NULL-terminated (main.c). */
+extern const struct cli_command *const cli_commands[];
+const struct cli_command *cli_command_find(const char *name);
+/* All commands with their summaries: `divvy help`. */
+void cli_overview(struct buf *out);
+
+/* roff, for man(1); command NULL: divvy.1. */
+void cli_man(const struct cli_command *command, struct buf *out);
+/* Writes divvy.1, divvy-run.1, ... into the folder. */
+int cli_man_dump(const char *folder, struct error *err);
+
+/* shell: bash, zsh or fish; -EINVAL with the list. */
+int cli_completion(const char *shell, struct buf *out, struct error *err);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/output.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/client.h"
+
+static int flush(struct error *err)
+{
+	if (fflush(stdout) == EOF || ferror(stdout))
+		return fail_errno(err, errno ? errno : EIO, "write to stdout");
+	return 0;
+}
+
+int output_buf(const struct buf *text, struct error *err)
+{
+	if (buf_error(text) < 0)
+		return fail(err, -buf_error(text), "output");
+	fwrite(buf_text(text), 1, text->n, stdout);
+	return flush(err);
+}
+
+int output_table(const struct table *table, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	const int r = table_format(table, true, &out);
+
+	return r < 0 ? fail(err, -r, "table") : output_buf(&out, err);
+}
+
+int output_json(const json_t *value, struct error *err)
+{
+	_cleanup_free_ char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
+
+	if (!text)
+		return fail(err, ENOMEM, "output");
+	puts(text);
+	return flush(err);
+}
+
+/* Only texts that nothing could take for a number, a truth value or syntax stay bare. */
+static bool is_plain(const char *s)
+{
+	static const char *const word[] = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+
+	if (!isalpha((unsigned char)s[0]))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(word); i++)
+		if (!strcasecmp(s, word[i]))
+			return false;
+	for (; *s; s++)
+		if (!isalnum((unsigned char)*s) && !strchr("_-./", *s))
+			return false;
+	return true;
+}
+
+static void yaml_scalar(const json_t *value, struct buf *out)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (json_is_string(value) && is_plain(json_string_value(value))) {
+		buf_add_text(out, json_string_value(value));
+		return;
+	}
+	/* A JSON scalar is a YAML one. */
+	text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	buf_add_text(out, text ? text : "null");
+}
+
+static bool is_block(const json_t *value)
+{
+	return (json_is_object(value) && json_object_size(value)) ||
+	       (json_is_array(value) && json_array_size(value));
+}
+
+/* Writes `value` with its lines at `indent`; the cursor stands there already for the first one. */
+static void yaml_block(const json_t *value, int indent, struct buf *out)
+{
+	json_t *object = (json_t *)(uintptr_t)value, *member;
+	const char *name, *sep = "";
+	size_t i;
+
+	if (json_is_object(value)) {
+		json_object_foreach(object, name, member) {
+			const bool block = is_block(member);
+			/* A list under a name may stand at the name's own indent. */
+			const int inner = json_is_array(member) ? indent : indent + 2;
+
+			buf_addf(out, "%s", sep);
+			if (*sep)
+				buf_addf(out, "%*s", indent, "");
+			buf_addf(out, is_plain(name) ? "%s:" : "\"%s\":", name);
+			if (block)
+				buf_addf(out, "\n%*s", inner, "");
+			else
+				buf_add_byte(out, ' ');
+			yaml_block(member, inner, out);
+			sep = "\n";
+		}
+		if (!*sep)
+			buf_add_text(out, "{}");
+		return;
+	}
+	if (json_is_array(value)) {
+		json_array_foreach(object, i, member) {
+			buf_addf(out, "%s", sep);
+			if (*sep)
+				buf_addf(out, "%*s", indent, "");
+			buf_add_text(out, "- ");
+			yaml_block(member, indent + 2, out);
+			sep = "\n";
+		}
+		if (!*sep)
+			buf_add_text(out, "[]");
+		return;
+	}
+	yaml_scalar(value, out);
+}
+
+void output_yaml(const json_t *value, struct buf *out)
+{
+	yaml_block(value, 0, out);
+	buf_add_byte(out, '\n');
+}
+
+int output_as_table(const struct cli_args *args, const json_t *value, struct error *err)
+{
+	const char *format = cli_get(args, "output");
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	int r;
+
+	if (!format || !strcmp(format, "table"))
+		return 1;
+	if (!strcmp(format, "json"))
+		return output_json(value, err);
+	output_yaml(value, &out);
+	r = output_buf(&out, err);
+	return r;
+}
+
+void output_simulated(const json_t *answer)
+{
+	if (jbool(answer, "simulated"))
+		puts("(simulated: these devices are not real)");
+}

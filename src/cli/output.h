@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What commands print: tables for people, JSON and YAML of the daemon's answer for programs. One
+ * thread.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/str.h"
+#include "base/table.h"
+#include "cli/option.h"
+
+#define OUTPUT_MAX (64u << 20)
+
+#define CLI_SOCKET_OPTION \
+	{"socket", 0, CLI_VALUE, "PATH", NULL, "the daemon's socket, instead of looking for it"}
+#define CLI_OUTPUT_OPTION \
+	{"output", 'o', CLI_VALUE, "FORMAT", "table json yaml", \
+	 "what to print: table, json or yaml (default table)"}
+
+/* Whether a table is asked; otherwise the value has been printed. Returns 1, 0 or -errno. */
+int output_as_table(const struct cli_args *args, const json_t *value, struct error *err);
+
+int output_json(const json_t *value, struct error *err);
+/* YAML 1.2 block style; texts that could be read as something else are quoted. */
+void output_yaml(const json_t *value, struct buf *out);
+
+int output_table(const struct table *table, struct error *err);
+int output_buf(const struct buf *text, struct error *err);
+
+/* Says once on stdout that the devices are not real, where the answer says so. */
+void output_simulated(const json_t *answer);

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where things are: the daemon's socket, its program, the hook libraries. Looked for beside the
+ * running divvy first, so that a build folder and an installed tree both work as they are. One thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+#define PLACES_PATH 4096
+
+/* The i-th place to look for a socket; false when there is none further. */
+bool places_socket(size_t i, char *ret_path, size_t size);
+
+/* Where a daemon that this user starts puts its socket and log: see docs/control-protocol.md. */
+int places_runtime(char *ret_path, size_t size, struct error *err);
+
+/* $DIVVYD, beside divvy, the build's, the installed one. -ENOENT with what was looked for. */
+int places_daemon(char *ret_path, size_t size, struct error *err);
+
+/* A hook library ("libdivvy-cuda.so") by absolute path: in $DIVVY_HOOKS, the build's, installed. */
+int places_hook(const char *library, char *ret_path, size_t size, struct error *err);

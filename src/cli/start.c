@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/start.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/process.h"
+#include "cli/places.h"
+
+#define START_TIMEOUT_NS (20 * NSEC_PER_SEC)
+/* Another daemon may have won the race for the socket: it gets this long to answer. */
+#define LOSER_GRACE_NS (2 * NSEC_PER_SEC)
+#define LOG_MAX (1u << 20)
+
+static void exec_daemon(const char *program, const char *simulate, int log)
+{
+	const char *argv[5] = {program, "--exit-idle"};
+	const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	sigset_t none;
+
+	if (simulate) {
+		argv[2] = "--simulate";
+		argv[3] = simulate;
+	}
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0 || chdir("/") < 0)
+		_exit(127);
+	execv(program, (char *const *)(uintptr_t)argv);
+	_exit(127);
+}
+
+/*
+ * The daemon must be no child of ours: our pid becomes the user's program, which would find a child
+ * that it never made. So a child forks it and ends, and tells its pid through a pipe.
+ */
+static int spawn_detached(const char *program, const char *simulate, int log, pid_t *ret_pid,
+			  struct error *err)
+{
+	_cleanup_close_ int in = -1, out = -1;
+	int fds[2], status;
+	pid_t child, daemon = 0;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return fail_errno(err, errno, "pipe");
+	in = fds[0];
+	out = fds[1];
+	child = fork();
+	if (child < 0)
+		return fail_errno(err, errno, "fork");
+	if (child == 0) {
+		setsid();
+		daemon = fork();
+		if (daemon == 0)
+			exec_daemon(program, simulate, log);
+		_exit(daemon > 0 && write(out, &daemon, sizeof(daemon)) == sizeof(daemon) ? 0 : 1);
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (read(in, &daemon, sizeof(daemon)) != sizeof(daemon))
+		return fail(err, EAGAIN, "the daemon could not be started: fork has failed");
+	*ret_pid = daemon;
+	return 0;
+}
+
+/* The last line of what the daemon has said since `from`, as our sentence. */
+static int daemon_failed(const char *log_path, size_t from, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
+	struct str line, last = STR_NONE, rest;
+	char shown[200];
+
+	if (file_read(log_path, &text, NULL) < 0 || text.n <= from)
+		return fail(err, EIO, "divvyd ended at once and said nothing ('%s')", log_path);
+	rest = (struct str){text.p + from, text.n - from};
+	while (str_split(&rest, '\n', &line))
+		if (str_trim(line).n)
+			last = str_trim(line);
+	str_skip_prefix(&last, STR("divvyd: "));
+	snprintf(shown, sizeof(shown), "%.*s", STR_ARG(last));
+	return fail(err, EIO, "divvyd ended at once: %s", shown);
+}
+
+static int await_daemon(struct client *c, const char *socket, pid_t pid, const char *log_path,
+			size_t log_from, struct error *err)
+{
+	_cleanup_close_ int pidfd = pidfd_new(pid);
+	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
+	bool has_died = pidfd < 0;
+
+	while (client_connect(c, socket, NULL) < 0) {
+		struct pollfd end = {.fd = has_died ? -1 : pidfd, .events = POLLIN};
+
+		if (clock_now_ns() > deadline)
+			return has_died ? daemon_failed(log_path, log_from, err) :
+					  fail(err, ETIMEDOUT, "divvyd (pid %d) does not listen yet: '%s'",
+					       (int)pid, log_path);
+		if (poll(&end, 1, 10) > 0) {
+			has_died = true;
+			deadline = MIN(deadline, clock_now_ns() + LOSER_GRACE_NS);
+		}
+	}
+	return 0;
+}
+
+static int start(struct client *c, const char *socket, const char *simulate, struct error *err)
+{
+	char program[PLACES_PATH], folder[PLACES_PATH], log_path[PLACES_PATH + 16];
+	_cleanup_close_ int log = -1;
+	int64_t from;
+	pid_t pid = 0;
+	int r;
+
+	r = places_daemon(program, sizeof(program), err);
+	if (r < 0)
+		return r;
+	r = places_runtime(folder, sizeof(folder), err);
+	if (r < 0)
+		return r;
+	r = folder_make(folder, geteuid() == 0 && !getenv("DIVVY_RUNTIME_DIR") ? 0755 : 0700, err);
+	if (r < 0)
+		return r;
+	snprintf(log_path, sizeof(log_path), "%s/divvyd.log", folder);
+	log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (log < 0)
+		return fail_errno(err, errno, "open '%s'", log_path);
+	from = fd_size(log);
+	r = spawn_detached(program, simulate, log, &pid, err);
+	if (r < 0)
+		return r;
+	return await_daemon(c, socket, pid, log_path, from > 0 ? (size_t)from : 0, err);
+}
+
+/* "2xH200-141Gi": as many devices of that memory as the daemon has. */
+static int check_simulated(struct client *c, const char *simulate, struct error *err)
+{
+	_cleanup_json_ json_t *answer = NULL;
+	const json_t *devices;
+	struct str spec = str_from(simulate), count = spec;
+	uint64_t n = 1, memory = 0;
+	size_t x = str_find(spec, 'x');
+	int r = client_ask(c, "devices", NULL, &answer, err);
+
+	if (r < 0)
+		return r;
+	devices = json_object_get(answer, "devices");
+	if (!jbool(answer, "simulated"))
+		return fail(err, EBUSY, "--simulate %s: the daemon at '%s' has real devices; "
+					"DIVVY_RUNTIME_DIR=/some/folder gives a daemon of your own",
+			    simulate, c->socket);
+	count.n = x;
+	if (x < spec.n)
+		parse_uint(count, 1, 64, &n, NULL);
+	for (const char *dash = strrchr(simulate, '-'); dash; dash = NULL)
+		parse_bytes(str_from(dash + 1), &memory, NULL);
+	if (json_array_size(devices) != n ||
+	    (memory && juint(json_array_get(devices, 0), "memory_bytes") != memory))
+		return fail(err, EBUSY, "--simulate %s: the daemon at '%s' already simulates %zu x %s; "
+					"leave --simulate away, or set DIVVY_RUNTIME_DIR for a daemon of "
+					"your own", simulate, c->socket, json_array_size(devices),
+			    jtext(json_array_get(devices, 0), "model"));
+	return 0;
+}
+
+int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err)
+{
+	int r = client_connect(c, socket, err);
+
+	if (r == 0)
+		return simulate ? check_simulated(c, simulate, err) : 0;
+	if (socket || getenv("DIVVY_SOCKET") || (r != -ENOENT && r != -ECONNREFUSED))
+		return r;
+	return start(c, socket, simulate, err);
+}

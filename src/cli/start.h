@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting the daemon when a command needs one and none runs. One thread. */
+#pragma once
+
+#include "base/error.h"
+#include "cli/client.h"
+
+/*
+ * Connects; with no daemon about starts a detached `divvyd --exit-idle` (its log is divvyd.log in the
+ * runtime folder) and waits until it answers. `simulate` NULL: whatever devices there are; otherwise
+ * the specification of simulated ones, and a daemon that already runs must have the like. On failure
+ * the sentence is the daemon's own last one.
+ */
+int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rewritten command lines of container engines. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/container.h"
+
+static const struct container_plan real = {
+	.engine = "docker", .runtime_folder = "/run/divvy", .hook_cuda = "/lib/c.so", .hook_nvml = "/lib/n.so",
+	.uuid = {"GPU-1", "GPU-2"}, .n_uuids = 2};
+
+static char *rewritten(const struct container_plan *plan, char *const *given, bool *ret_detached)
+{
+	_cleanup_(container_args_done) struct container_args args = {0};
+	struct buf text = BUF_INIT(65536);
+	struct error err = {0};
+
+	if (container_rewrite(plan, given, &args, &err) < 0)
+		return strdup(err.msg);
+	if (ret_detached)
+		*ret_detached = args.is_detached;
+	container_format(args.argv, &text);
+	return buf_take(&text);
+}
+
+static void puts_ours_before_the_users(void **state)
+{
+	bool detached = true;
+	_cleanup_free_ char *text = rewritten(
+		&real, (char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL}, &detached);
+
+	assert_non_null(text);
+	assert_int_equal(strncmp(text, "docker run --mount type=bind,source=/run/divvy,target=/run/divvy,readonly", 73),
+			 0);
+	assert_contains(text, "source=/lib/c.so,target=/opt/divvy/libdivvy-cuda.so,readonly");
+	assert_contains(text, "--env DIVVY_TENANT --env");
+	assert_contains(text, "LD_PRELOAD=/opt/divvy/libdivvy-cuda.so:/opt/divvy/libdivvy-nvml.so");
+	assert_contains(text, "--gpus '\"device=GPU-1,GPU-2\"'");
+	assert_contains(text, " --rm -e 'A=b c' img -d\n");
+}
+
+static void names_devices_by_cdi(void **state)
+{
+	struct container_plan plan = real;
+	_cleanup_free_ char *text = NULL;
+
+	plan.has_cdi = true;
+	text = rewritten(&plan, (char *[]){"run", "img", NULL}, NULL);
+	assert_contains(text, "--device nvidia.com/gpu=GPU-1 --device nvidia.com/gpu=GPU-2");
+	assert_null(strstr(text, "--gpus"));
+}
+
+static void leaves_the_users_devices(void **state)
+{
+	_cleanup_free_ char *text = rewritten(&real, (char *[]){"run", "--gpus", "all", "img", NULL}, NULL);
+
+	assert_contains(text, "--gpus all img");
+	assert_null(strstr(text, "GPU-1"));
+}
+
+static void mounts_the_simulated_driver(void **state)
+{
+	struct container_plan plan = real;
+	_cleanup_free_ char *text = NULL;
+
+	plan.sim_folder = "/dev/shm/sim";
+	plan.driver_folder = "/x/sim";
+	text = rewritten(&plan, (char *[]){"run", "img", NULL}, NULL);
+	assert_contains(text, "source=/dev/shm/sim,target=/run/divvy-sim ");
+	assert_contains(text, "--env DIVVY_DRIVER=/opt/divvy/driver");
+	assert_null(strstr(text, "GPU-1"));
+}
+
+static void knows_what_outlives_the_engine(void **state)
+{
+	bool detached = false;
+	_cleanup_free_ char *text = rewritten(&real, (char *[]){"run", "-d", "img", NULL}, &detached);
+
+	assert_true(detached);
+}
+
+static void refuses_other_commands(void **state)
+{
+	_cleanup_free_ char *text = rewritten(&real, (char *[]){"docker", "exec", "x", NULL}, NULL);
+	_cleanup_free_ char *empty = rewritten(&real, (char *[]){"run", NULL}, NULL);
+	static char *many[CONTAINER_ARGS_MAX + 2];
+	_cleanup_free_ char *too_many = NULL;
+
+	assert_contains(text, "only 'run' and 'create'");
+	assert_contains(empty, "image is missing");
+	for (size_t i = 0; i <= CONTAINER_ARGS_MAX; i++)
+		many[i] = "x";
+	too_many = rewritten(&real, many, NULL);
+	assert_contains(too_many, "more than 512");
+}
+
+UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi), UNIT(leaves_the_users_devices),
+	  UNIT(mounts_the_simulated_driver), UNIT(knows_what_outlives_the_engine), UNIT(refuses_other_commands))

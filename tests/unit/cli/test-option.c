@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option parser, the suggestions, and that every command's table is sound. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "core/spec.h"
+
+static const struct cli_option options[] = {
+	{"limit", 'l', CLI_VALUE, "SHARE", NULL, "a"},	  {"output", 'o', CLI_VALUE, "F", "table json", "b"},
+	{"wait", 'w', CLI_MAYBE, "TIME", NULL, "c"},	  {"quiet", 'q', CLI_FLAG, NULL, NULL, "d"},
+	{"force", 'f', CLI_FLAG, NULL, NULL, "e"},	  {0},
+};
+
+static const struct cli_command command = {
+	.name = "test", .operands = "[A [B]]", .options = options, .operands_max = 2};
+static const struct cli_command program = {
+	.name = "run", .operands = "CMD", .options = options, .operands_min = 1, .operands_max = -1,
+	.is_program = true};
+
+/* argv is changed in place by the parser: these are copies of the test's pointers. */
+#define PARSE(c, ...) \
+	({ \
+		static char *argv_copy[] = {__VA_ARGS__, NULL}; \
+		memset(&args, 0, sizeof(args)); \
+		memset(&err, 0, sizeof(err)); \
+		cli_parse(c, (int)(sizeof(argv_copy) / sizeof(*argv_copy)) - 1, argv_copy, &args, &err); \
+	})
+
+static struct cli_args args;
+static struct error err;
+
+static void takes_values_in_every_spelling(void **state)
+{
+	assert_ok(PARSE(&command, "--limit=0.5", "-o", "json", "-qf", "tenant"));
+	assert_string_equal(cli_get(&args, "limit"), "0.5");
+	assert_string_equal(cli_get(&args, "output"), "json");
+	assert_true(cli_has(&args, "quiet") && cli_has(&args, "force") && !cli_has(&args, "wait"));
+	assert_int_equal(args.n_operands, 1);
+	assert_string_equal(args.operand[0], "tenant");
+	assert_ok(PARSE(&command, "a", "--limit", "1", "-ojson", "b", "--wait"));
+	assert_string_equal(cli_get(&args, "limit"), "1");
+	assert_string_equal(cli_get(&args, "output"), "json");
+	assert_string_equal(cli_get(&args, "wait"), "");
+	assert_string_equal(args.operand[1], "b");
+	assert_null(args.operand[2]);
+}
+
+static void leaves_the_program_alone(void **state)
+{
+	assert_ok(PARSE(&program, "-q", "python3", "--limit", "9", "-x"));
+	assert_null(cli_get(&args, "limit"));
+	assert_int_equal(args.n_operands, 4);
+	assert_string_equal(args.operand[3], "-x");
+	assert_ok(PARSE(&program, "--limit=1", "--", "--odd", "--"));
+	assert_int_equal(args.n_operands, 2);
+	assert_string_equal(args.operand[0], "--odd");
+	assert_string_equal(args.operand[1], "--");
+}
+
+static void refuses_with_a_sentence(void **state)
+{
+	assert_int_equal(PARSE(&command, "--limt=1"), -EINVAL);
+	assert_contains(err.msg, "did you mean '--limit'");
+	assert_int_equal(PARSE(&command, "--elephant"), -EINVAL);
+	assert_contains(err.msg, "--help");
+	assert_int_equal(PARSE(&command, "-z"), -EINVAL);
+	assert_contains(err.msg, "'-z'");
+	assert_int_equal(PARSE(&command, "--limit"), -EINVAL);
+	assert_contains(err.msg, "--limit=SHARE");
+	assert_int_equal(PARSE(&command, "--limit="), -EINVAL);
+	assert_contains(err.msg, "empty");
+	assert_int_equal(PARSE(&command, "--quiet=1"), -EINVAL);
+	assert_contains(err.msg, "no value");
+	assert_int_equal(PARSE(&command, "-o", "xml"), -EINVAL);
+	assert_contains(err.msg, "table json");
+	assert_int_equal(PARSE(&command, "-q", "-q"), -EINVAL);
+	assert_contains(err.msg, "twice");
+	assert_int_equal(PARSE(&command, "a", "b", "c"), -EINVAL);
+	assert_contains(err.msg, "'c' is too much");
+	assert_int_equal(PARSE(&program, "-q"), -EINVAL);
+	assert_contains(err.msg, "missing");
+}
+
+static void asks_for_help_before_all_else(void **state)
+{
+	assert_ok(PARSE(&program, "--help"));
+	assert_true(args.help);
+	assert_ok(PARSE(&command, "a", "b", "c", "-h"));
+	assert_true(args.help);
+}
+
+static void reads_durations(void **state)
+{
+	uint64_t ns = 0;
+
+	assert_ok(PARSE(&command, "--wait=1.5s"));
+	assert_ok(cli_get_duration(&args, "wait", 7, &ns, &err));
+	assert_int_equal(ns, 1500 * NSEC_PER_MSEC);
+	assert_ok(PARSE(&command, "--wait"));
+	assert_ok(cli_get_duration(&args, "wait", 7, &ns, &err));
+	assert_int_equal(ns, 7);
+	assert_ok(PARSE(&command, "--wait=soon"));
+	assert_true(cli_get_duration(&args, "wait", 7, &ns, &err) < 0);
+	assert_contains(err.msg, "--wait");
+	assert_contains(err.msg, "soon");
+}
+
+static void suggests_only_what_is_near(void **state)
+{
+	struct error e = {0};
+
+	cli_unknown_command("reprot", &e);
+	assert_contains(e.msg, "'report'");
+	cli_unknown_command("dev", &e);
+	assert_contains(e.msg, "'devices'");
+	cli_unknown_command("zzzzzzzz", &e);
+	assert_null(strstr(e.msg, "did you mean"));
+}
+
+static void tables_are_sound(void **state)
+{
+	for (size_t i = 0; cli_commands[i]; i++) {
+		const struct cli_command *c = cli_commands[i];
+		size_t n = 0;
+
+		assert_ptr_equal(cli_command_find(c->name), c);
+		assert_non_null(c->run);
+		assert_true(strlen(c->summary) <= 79 && strlen(c->text) > 20);
+		for (; c->options[n].name; n++) {
+			const struct cli_option *o = &c->options[n];
+
+			assert_true(o->kind == CLI_FLAG ? !o->value : o->value != NULL);
+			assert_non_null(o->help);
+			assert_int_not_equal(o->letter, 'h');
+			for (size_t j = 0; j < n; j++) {
+				assert_string_not_equal(o->name, c->options[j].name);
+				assert_true(!o->letter || o->letter != c->options[j].letter);
+			}
+		}
+		assert_true(n <= CLI_OPTIONS_MAX);
+	}
+}
+
+/* What the spec has, `run` can be told. */
+static void run_knows_every_field(void **state)
+{
+	static const char *const field[] = {
+#define X(name, help) #name,
+		SPEC_FIELDS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
+		char spelled[32];
+		bool found = false;
+
+		snprintf(spelled, sizeof(spelled), "%s", field[i]);
+		for (char *p = spelled; *p; p++)
+			*p = *p == '_' ? '-' : *p;
+		for (const struct cli_option *o = cmd_run.options; o->name; o++)
+			found = found || !strcmp(o->name, spelled);
+		if (!found)
+			fail_msg("divvy run has no --%s", spelled);
+	}
+}
+
+UNIT_MAIN(UNIT(takes_values_in_every_spelling), UNIT(leaves_the_program_alone), UNIT(refuses_with_a_sentence),
+	  UNIT(asks_for_help_before_all_else), UNIT(reads_durations), UNIT(suggests_only_what_is_near),
+	  UNIT(tables_are_sound), UNIT(run_knows_every_field))
