@@ -374,6 +374,9 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 			continue;
 		if (best) {
 			order = seat_rank(best) - seat_rank(seat);
+			if (order == 0) /* it has just been closed for the others' sake */
+				order = (best->state == SEAT_DRAINING) -
+					(seat->state == SEAT_DRAINING);
 			if (order == 0)
 				order = policy->score(seat, now) - policy->score(best, now);
 			if (order == 0)
