@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of the API that this file describes: 1000 * major + 10 * minor. */
+/* The version that this file describes, 1000 * major + 10 * minor; what is newer stands last. */
 #define CUDA_VERSION 13000
 #define CUDA_CB
 #define CUDAAPI
@@ -1597,5 +1597,17 @@ typedef struct CUeglFrame_st {
 	CUeglColorFormat eglColorFormat;
 	CUarray_format cuFormat;
 } CUeglFrame_v1, CUeglFrame;
+
+/* ---- newer than CUDA_VERSION ---- */
+typedef struct CUcoredumpCallbackEntry_st *CUcoredumpCallbackHandle;
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+typedef unsigned int CUgraphRecaptureStatus;
+typedef void (*CUcoredumpStatusCallback)(void *userData, int pid, CUdevice dev);
+typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node,
+		const CUgraphNodeParams *originalParams, const CUgraphNodeParams *recaptureParams,
+		CUgraphRecaptureStatus status);
+typedef struct CU_DEV_SM_RESOURCE_GROUP_PARAMS_st {
+	unsigned int smCount, coscheduledSmCount, preferredCoscheduledSmCount, flags, reserved[12];
+} CU_DEV_SM_RESOURCE_GROUP_PARAMS;
 
 #endif
