@@ -31,6 +31,7 @@
 #define SIM_FILE_SOCKET "engine.sock"
 #define SIM_FILE_LOCK "engine.lock" /* flock: held by the engine for its life */
 #define SIM_FILE_CONFIG "config"
+#define SIM_FILE_FAULTS "faults" /* read at the start, and again on SIGHUP */
 #define SIM_FILE_STATE "state"	   /* struct sim_state */
 #define SIM_FILE_TRACE "trace"	   /* trace.h */
 #define SIM_FILE_ACCOUNT "account" /* trace.h */
