@@ -10,7 +10,7 @@
 #include "core/arbiter-internal.h"
 
 /* A turn's part in a round of n tenants: enough switches to be even, few enough to be cheap. */
-#define ROUND_NS (30 * NSEC_PER_MSEC)
+#define ROUND_NS (28 * NSEC_PER_MSEC)
 
 /* Class order; a standard tenant that is kept below its request goes before all for a turn. */
 int seat_rank(const struct seat *seat)
@@ -441,7 +441,29 @@ static void end_corun(struct device *device, uint64_t now)
 	device->holder = best;
 }
 
-static void close_idle(struct device *device, const struct seat *next, uint64_t now)
+/* A drain was to end soon, and does not: who was opened meanwhile co-runs, and is charged. */
+static void end_overlap(struct device *device, uint64_t now)
+{
+	uint64_t by = 0;
+
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i]->state == SEAT_DRAINING)
+			by = MAX(by, device->active[i]->drain_by);
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat->state != SEAT_OPEN || !seat->is_overlapped)
+			continue;
+		if (now < by) {
+			device_wake(device, by);
+			continue;
+		}
+		seat->is_overlapped = false;
+		seat->is_corun = by != 0;
+	}
+}
+
+static void close_idle(struct device *device, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
@@ -475,7 +497,8 @@ void device_decide(struct device *device, uint64_t now)
 		return;
 	}
 	next = best_waiting(device, now);
-	close_idle(device, next, now);
+	close_idle(device, now);
+	end_overlap(device, now);
 	if (device->holder)
 		end_corun(device, now);
 	if (next && device->reserved && next->member != device->reserved &&
