@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the component tests of the command line share: TAP, and a daemon of one's own with a simulated
+GPU in a folder of its own. Everything that a Rig starts it ends, and it waits for the simulated device
+to leave before it removes the folder."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+BUILD = os.environ["DIVVY_BUILD"]
+SOURCE = os.environ["DIVVY_SOURCE"]
+DIVVY = os.path.join(BUILD, "src/cli/divvy")
+DIVVYD = os.path.join(BUILD, "src/agent/divvyd")
+SPIN = os.path.join(BUILD, "tests/programs/spin")
+USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")
+PATIENCE_S = 60  # a bound for what must come, not a measure of how fast
+
+
+class Rig:
+    def __init__(self, daemon=True, simulate="1xH200-141Gi", env=None):
+        self.dir = tempfile.mkdtemp(prefix="divvy-test-")
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("DIVVY_") and k != "LD_PRELOAD"}
+        self.env.update(DIVVY_RUNTIME_DIR=self.dir, LC_ALL="C.UTF-8", COLUMNS="140", **(env or {}))
+        self.simulate = simulate
+        self.children = []
+        self.daemon = None
+        if daemon:
+            self.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for child in self.children:
+            self.end(child)
+        if self.daemon:
+            self.end(self.daemon)
+        self.end_on_demand()
+        self.await_engine()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def start(self, *args):
+        with open(os.path.join(self.dir, "test.log"), "ab") as log:
+            self.daemon = subprocess.Popen([DIVVYD, "--simulate", self.simulate, *args], env=self.env,
+                                           stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_for(lambda: self.daemon.poll() is not None or self.divvy("devices").returncode == 0,
+                 "the daemon serves")
+        assert self.daemon.poll() is None, open(os.path.join(self.dir, "test.log")).read()
+
+    def stop(self, sig=signal.SIGTERM):
+        self.daemon.send_signal(sig)
+        self.daemon.wait(PATIENCE_S)
+        self.daemon = None
+
+    def end_on_demand(self):
+        """A daemon that `divvy run` started is nobody's child: ask it who it is."""
+        words = self.divvy("version").stdout.split()
+        if "pid" in words:
+            pid = int(words[words.index("pid") + 1].rstrip(","))
+            os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: not alive(pid), "the daemon has ended")
+
+    def await_engine(self):
+        path = os.path.join(self.dir, "sim", "engine.lock")
+        if not os.path.exists(path):
+            return
+        with open(path, "rb") as lock:
+            def free():
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                except OSError:
+                    return False
+            wait_for(free, "the simulated device has left")
+
+    @staticmethod
+    def end(child):
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def divvy(self, *args, env=None, timeout=PATIENCE_S):
+        return subprocess.run([DIVVY, *args], env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=timeout, check=False)
+
+    def json(self, *args):
+        done = self.divvy(*args)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def run(self, *args, env=None):
+        """divvy run in the background; the child becomes the program."""
+        child = subprocess.Popen([DIVVY, "run", *args], env={**self.env, **(env or {})},
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True)
+        self.children.append(child)
+        return child
+
+    def spawn(self, *argv):
+        child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        self.children.append(child)
+        return child
+
+    def spin(self, name, *wish, args=("--kernel-us=1000", "--duration=120")):
+        child = self.run("--name", name, *wish, "--", SPIN, *args)
+        wait_for(lambda: child.poll() is not None or self.tenant(name).get("processes"), f"{name} registers")
+        assert child.poll() is None, child.communicate()
+        return child
+
+    def tenant(self, name):
+        for tenant in self.json("ps", "-o", "json"):
+            if tenant["name"] == name:
+                return tenant
+        return {}
+
+    def got(self, name):
+        return self.tenant(name)["devices"][0]["got_permille"]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for(condition, what, patience_s=PATIENCE_S):
+    """Until it is so; fails when it never becomes so."""
+    end = time.monotonic() + patience_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.05)
+
+
+def refused(done, code, *parts):
+    """It failed with that exit code and one sentence that names these."""
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("divvy"), done.stderr
+    for part in parts:
+        assert part in done.stderr, (part, done.stderr)
+
+
+def main(*tests):
+    print(f"1..{len(tests)}", flush=True)
+    failed = 0
+    for number, test in enumerate(tests, 1):
+        name = test.__name__.replace("_", " ")
+        try:
+            test()
+            print(f"ok {number} - {name}", flush=True)
+        except Exception:  # whatever it is, the next test is to run
+            failed += 1
+            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
+            print(f"not ok {number} - {name}", flush=True)
+    sys.exit(1 if failed else 0)

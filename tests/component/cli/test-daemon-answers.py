@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever answers at the socket, divvy ends with a sentence: other versions, parts, garbage, silence at the
+end of a connection, members that are missing."""
+
+import json
+import os
+import socket
+import struct
+import threading
+
+from rig import Rig, main, refused
+
+REPLY = 14
+HEAD = struct.Struct("<IHHIiII")
+
+
+class Fake:
+    """Answers each request with the packets that `reply(number of the request, request)` gives."""
+
+    def __init__(self, rig, reply):
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(os.path.join(rig.dir, "divvyd.sock"))
+        self.listener.listen(8)
+        self.reply = reply
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+    def serve(self):
+        while True:
+            try:
+                peer, _ = self.listener.accept()
+            except OSError:
+                return
+            with peer:
+                while packet := peer.recv(65536):
+                    head = HEAD.unpack_from(packet)
+                    for out in self.reply(head[3], json.loads(packet[HEAD.size:])):
+                        peer.send(out)
+                    if not out:
+                        break
+
+
+def part(request, text, more=0, kind=REPLY, abi=1):
+    data = text.encode()
+    return HEAD.pack(HEAD.size + len(data), kind, abi, request, 0, more, 0) + data
+
+
+def answers_of_several_parts_are_put_together():
+    with Rig(daemon=False) as rig:
+        text = json.dumps({"ok": True, "tenants": [{"id": i, "name": f"t{i}"} for i in range(4000)]})
+
+        def reply(request, _):
+            return [part(request, text[i:i + 30000], i + 30000 < len(text)) for i in range(0, len(text), 30000)]
+        with Fake(rig, reply):
+            assert rig.divvy("ps", "-q").stdout.split()[-1] == "t3999"
+
+
+def refusals_are_shown_as_they_are():
+    with Rig(daemon=False) as rig:
+        def reply(request, _):
+            return [part(request, '{"ok": false, "code": "ENOENT", "error": "tenant x: there is none"}')]
+        with Fake(rig, reply):
+            refused(rig.divvy("why", "x"), 1, "divvy why: tenant x: there is none")
+
+
+def nonsense_ends_in_a_sentence():
+    for text in ("", "{", "[]", "null", '{"ok": 1}', '{"ok": true', "\0\1\2", '{"ok": true, "ok": false}'):
+        with Rig(daemon=False) as rig:
+            with Fake(rig, lambda request, _: [part(request, text)]):
+                done = rig.divvy("devices")
+                assert done.returncode == 1 and done.stderr.startswith("divvy devices: "), (text, done)
+
+
+def what_is_no_divvyd_is_named_so():
+    with Rig(daemon=False) as rig:
+        with Fake(rig, lambda request, _: [part(request, "{}", kind=3)]):
+            refused(rig.divvy("ps"), 1, "no divvyd of this version")
+    with Rig(daemon=False) as rig:
+        with Fake(rig, lambda request, _: [part(request, "{}", abi=99)]):
+            refused(rig.divvy("ps"), 1, "no divvyd of this version")
+    with Rig(daemon=False) as rig:
+        with Fake(rig, lambda request, _: [b""]):
+            refused(rig.divvy("ps"), 1, "gone")
+
+
+def members_may_be_missing_or_of_another_kind():
+    with Rig(daemon=False) as rig:
+        def reply(request, _):
+            return [part(request, '{"ok": true, "tenants": [{}, {"devices": [{}]}, 5, {"spec": 7, "name": 3, '
+                                  '"devices": [{"index": "x"}]}], "devices": [{}, null], "series": [{}], '
+                                  '"why": [{}], "findings": [{}], "step_ms": 1000}')]
+        with Fake(rig, reply):
+            for command in (("ps",), ("ps", "--processes"), ("devices",), ("why", "x"), ("report",),
+                            ("top", "--once"), ("top", "--json"), ("version",)):
+                done = rig.divvy(*command)
+                assert done.returncode in (0, 1), (command, done)
+
+
+def a_socket_that_is_none():
+    with Rig(daemon=False) as rig:
+        path = os.path.join(rig.dir, "divvyd.sock")
+        with open(path, "w", encoding="utf-8"):
+            pass
+        assert rig.divvy("ps").returncode == 1
+        assert rig.divvy("doctor").returncode == 1
+        assert "is no socket" in rig.divvy("doctor").stdout
+        os.unlink(path)
+        refused(rig.divvy("ps", "--socket", "/x" * 80), 1, "at most 107 bytes")
+
+
+main(answers_of_several_parts_are_put_together, refusals_are_shown_as_they_are, nonsense_ends_in_a_sentence,
+     what_is_no_divvyd_is_named_so, members_may_be_missing_or_of_another_kind, a_socket_that_is_none)

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What lists: ps, devices, why, report, top, plot, as tables, JSON and YAML; report over a restart."""
+
+import json
+import os
+import xml.dom.minidom
+
+from rig import Rig, main, wait_for
+
+
+def tables_name_what_is_there():
+    with Rig(simulate="2xH200-141Gi") as rig:
+        rig.spin("train", "--request", "0.5", "--limit", "0.75", "--memory", "20Gi", "--class", "latency")
+        out = rig.divvy("ps").stdout
+        assert "simulated" in out.splitlines()[0]
+        row = next(line.split() for line in out.splitlines() if " train " in line)
+        assert row[3:5] == ["latency", "50%"] and row[6] == "75%" and "20Gi" in row, row
+        out = rig.divvy("devices").stdout
+        assert "simulated" in out and "141Gi" in out and "50%" in out, out
+        assert len(out.splitlines()) == 4, out
+        assert rig.divvy("ps", "-q").stdout == "train\n"
+        pid = str(rig.tenant("train")["pid"])
+        assert any(line.split()[0] == pid for line in rig.divvy("ps", "--processes").stdout.splitlines()[2:])
+
+
+def json_and_yaml_say_the_same():
+    with Rig() as rig:
+        rig.spin("one", "--request", "0.3", "--memory", "4Gi")
+        for command in (("ps",), ("devices",), ("why", "one"), ("report",), ("doctor",)):
+            value = json.loads(rig.divvy(*command, "-o", "json").stdout)
+            text = rig.divvy(*command, "-o", "yaml").stdout
+            assert names(value) == yaml_names(text), (command, text)
+        tenant = rig.json("ps", "-o", "json")[0]
+        assert tenant["spec"]["request_permille"] == 300
+        assert tenant["devices"][0]["memory_quota_bytes"] == 4 << 30
+        assert "  request_permille: 300\n" in rig.divvy("ps", "-o", "yaml").stdout
+
+
+def names(value):
+    """All member names, in order."""
+    if isinstance(value, dict):
+        return [n for k, v in value.items() for n in [k] + names(v)]
+    if isinstance(value, list):
+        return [n for v in value for n in names(v)]
+    return []
+
+
+def yaml_names(text):
+    stripped = (line.lstrip("- ").split(":", 1)[0] for line in text.splitlines() if ":" in line)
+    return [name for name in stripped if name.replace("_", "").isalnum()]
+
+
+def why_says_what_holds_back():
+    with Rig() as rig:
+        rig.spin("capped", "--request", "0.2", "--limit", "0.2", "--memory", "10%")
+        wait_for(lambda: "limit" in rig.divvy("why", "capped").stdout.splitlines()[1], "it is at its limit")
+        rig.spin("other", "--request", "0.2", "--memory", "10%")
+        wait_for(lambda: any(w["why"] == "turn" for n in ("capped", "other")
+                             for w in rig.json("why", n, "-o", "json")), "one waits for its turn")
+        out = rig.divvy("why", "capped").stdout
+        assert "asked 20%, limit 20%" in out and "entitled to 20%" in out, out
+        assert rig.divvy("why", str(rig.tenant("capped")["id"])).returncode == 0
+
+
+def report_survives_a_restart():
+    with Rig() as rig:
+        child = rig.spin("worker", "--request", "0.5", "--memory", "10%", args=("--kernel-us=1000", "--duration=2"))
+        assert child.wait(60) == 0
+        wait_for(lambda: not rig.tenant("worker"), "the tenant has gone")
+
+        def used():
+            return next(t for t in rig.json("report", "-o", "json")["tenants"] if t["name"] == "worker")
+        before = used()
+        assert before["gpu_seconds"] > 0.5 and not before["alive"], before
+        rig.stop()
+        rig.start()
+        assert used()["gpu_seconds"] == before["gpu_seconds"], (used(), before)
+        assert "worker" in rig.divvy("report", "--since", "1h").stdout
+        assert rig.divvy("report").stdout.startswith("ID")
+
+
+def top_prints_a_frame():
+    with Rig() as rig:
+        rig.spin("shown", "--request", "0.4", "--memory", "10%")
+        wait_for(lambda: rig.got("shown") > 300, "it gets the device")
+        out = rig.divvy("top", "--once").stdout
+        assert "simulated" in out and "shown" in out and "\033" not in out and "\x01" not in out, out
+        assert "\u2588" in out, "a bar"
+        assert "#" in rig.divvy("top", "--once", env={"LC_ALL": "C"}).stdout, "a bar without UTF-8"
+        value = rig.json("top", "--json")
+        assert value["simulated"] and value["tenants"][0]["name"] == "shown"
+        assert {"devices", "usage", "step_ms"} <= value.keys()
+        done = rig.divvy("top", "--inline", "--every", "100ms", "--time", "300ms")
+        assert done.returncode == 0 and "\033[" in done.stdout
+        assert rig.divvy("top").returncode == 1, "stdout is no terminal"
+
+
+def plot_writes_a_picture():
+    with Rig() as rig:
+        rig.spin("a-b_c", "--request", "0.4", "--memory", "10%")
+        path = os.path.join(rig.dir, "deep", "usage.svg")
+        wait_for(lambda: rig.divvy("plot", "--last", "5s", "-o", path).returncode == 0, "there is usage")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        assert "(simulated)</title>" in text and "a-b_c" in text
+        xml.dom.minidom.parseString(text)
+        stacked = rig.divvy("plot", "--last", "5s", "--style", "stacked", "-o", "-").stdout
+        xml.dom.minidom.parseString(stacked)
+
+
+def doctor_finds_sharing_works():
+    with Rig() as rig:
+        done = rig.divvy("doctor")
+        assert done.returncode == 0 and "Sharing works here." in done.stdout, done.stdout
+        assert "build-id" in done.stdout and "preload: works" in done.stdout
+        done = rig.divvy("doctor", env={"DIVVY_HOOKS": rig.dir})
+        assert done.returncode == 1 and "problem" in done.stdout and "DIVVY_HOOKS" in done.stdout
+
+
+main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
+     top_prints_a_frame, plot_writes_a_picture, doctor_finds_sharing_works)

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvy run: the program keeps pid, signals and exit code; the daemon comes on demand and goes when idle;
+--wait, --dry-run, --container, --simulate."""
+
+import os
+import shlex
+import signal
+import subprocess
+
+from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for
+
+WISH = ("--request", "0.2", "--memory", "10%", "--quiet")
+
+
+def exit_code_and_pid_are_the_programs():
+    with Rig() as rig:
+        for code in (0, 1, 42, 125):
+            assert rig.divvy("run", *WISH, "--", "sh", "-c", f"exit {code}").returncode == code
+        child = rig.run(*WISH, "--", "sh", "-c", "echo $$; exec cat /proc/self/stat")
+        out, _ = child.communicate()
+        assert int(out.split()[0]) == child.pid, out
+        child = rig.run(*WISH, "--", "sh", "-c", "kill -9 $$")
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL
+
+
+def signals_reach_the_program():
+    with Rig() as rig:
+        child = rig.run(*WISH, "--", "sh", "-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done")
+        assert child.stdout.readline() == "up\n"
+        child.terminate()
+        assert child.wait(60) == 7
+
+
+def options_end_at_the_program():
+    with Rig() as rig:
+        done = rig.divvy("run", *WISH, "printf", "%s|", "--limit", "-x", "--")
+        assert done.stdout == "--limit|-x|--|", done.stdout
+
+
+def environment_of_the_program():
+    with Rig() as rig:
+        done = rig.divvy("run", *WISH, "--", "env", env={"KEPT": "yes"})
+        env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        assert env["KEPT"] == "yes"
+        assert len(env["DIVVY_TENANT"]) == 32 and env["DIVVY_ABSENT"] == "closed"
+        assert env["DIVVY_SOCKET"] == os.path.join(rig.dir, "divvyd.sock")
+        for library in env["LD_PRELOAD"].split(":"):
+            assert library.startswith("/") and os.path.exists(library)
+        # Nothing but the three standard descriptors goes to the program.
+        done = rig.divvy("run", *WISH, "--", "ls", "/proc/self/fd")
+        assert done.stdout.split() == ["0", "1", "2", "3"], done.stdout  # 3 is ls's own
+
+
+def tenant_ends_with_the_program():
+    with Rig() as rig:
+        child = rig.spin("short", "--request", "0.5", "--quiet")
+        tenant = rig.tenant("short")
+        assert tenant["pid"] == child.pid and tenant["spec"]["request_permille"] == 500
+        child.kill()
+        wait_for(lambda: not rig.tenant("short"), "the tenant has gone")
+
+
+def daemon_comes_on_demand_and_says_simulated():
+    with Rig(daemon=False) as rig:
+        done = rig.divvy("run", "--request", "0.5", "--simulate", "2xH200-141Gi", "--", SPIN, "--count=20")
+        assert done.returncode == 0, done.stderr
+        assert "simulated" in done.stderr, done.stderr
+        assert len(rig.json("devices", "-o", "json")) == 2
+        refused(rig.divvy("run", "--request", "0.5", "--simulate", "3xH200-141Gi", "--", "true"), 125,
+                "3xH200-141Gi", "already simulates 2")
+        # Nobody's child: the program that was run had none that it did not make.
+        done = rig.divvy("run", *WISH, "--", "sh", "-c", "cat /proc/$$/task/$$/children")
+        assert done.returncode == 0
+
+
+def many_start_one_daemon():
+    with Rig(daemon=False) as rig:
+        children = [rig.run("--request", "0.1", "--memory", "5%", "--", SPIN, "--count=50") for _ in range(6)]
+        for child in children:
+            _, err = child.communicate(timeout=60)
+            assert child.returncode == 0, err
+
+
+def waits_for_room_in_order():
+    with Rig() as rig:
+        first = rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
+        waiter = rig.run("--request", "0.5", "--memory", "10%", "--wait", "--name", "waiter", "--", "echo", "in")
+        line = waiter.stderr.readline()
+        assert "waiting" in line and "0.2 left" in line, line
+        assert waiter.poll() is None and not rig.tenant("waiter")
+        first.kill()
+        out, _ = waiter.communicate(timeout=60)
+        assert waiter.returncode == 0 and out == "in\n"
+
+
+def waits_no_longer_than_told():
+    with Rig() as rig:
+        rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
+        done = rig.divvy("run", "--request", "0.5", "--memory", "10%", "--quiet", "--wait=300ms", "--", "true")
+        refused(done, 125, "0.5")
+
+
+def wait_can_be_given_up():
+    with Rig() as rig:
+        rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
+        waiter = rig.run("--request", "0.5", "--memory", "10%", "--wait", "--", "true")
+        assert "waiting" in waiter.stderr.readline()
+        waiter.send_signal(signal.SIGINT)
+        assert waiter.wait(60) == -signal.SIGINT
+        assert [t["name"] for t in rig.json("ps", "-o", "json")] == ["first"]
+
+
+def dry_run_prints_and_runs_nothing():
+    with Rig() as rig:
+        done = rig.divvy("run", *WISH, "--dry-run", "--", "python3", "a b.py")
+        assert done.returncode == 0 and done.stdout.endswith("python3 'a b.py'\n"), done.stdout
+        assert "LD_PRELOAD=/" in done.stdout
+        wait_for(lambda: rig.json("ps", "-o", "json") == [], "the tenant has gone")
+
+
+def containers_get_mounts_environment_and_device():
+    with Rig() as rig:
+        for engine in ("docker", "podman", "nerdctl"):
+            done = rig.divvy("run", *WISH, "--container", engine, "--dry-run", "--", "run", "--rm", "img", "cmd")
+            assert done.returncode == 0, done.stderr
+            words = shlex.split(done.stdout)
+            assert words[:2] == [engine, "run"] and words[-3:] == ["--rm", "img", "cmd"]
+            assert f"type=bind,source={rig.dir},target=/run/divvy,readonly" in words
+            assert "DIVVY_TENANT" in words, "the secret goes by name, not by value"
+            assert sum(w.endswith("libdivvy-cuda.so,readonly") for w in words) == 1
+        refused(rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "docker", "exec", "x"), 125,
+                "'run' and 'create'")
+
+
+def a_container_engine_is_run():
+    """With a program of that name that shows what it got: no engine is needed."""
+    with Rig() as rig:
+        path = os.path.join(rig.dir, "bin")
+        os.mkdir(path)
+        with open(os.path.join(path, "podman"), "w", encoding="utf-8") as f:
+            f.write('#!/bin/sh\necho "$DIVVY_TENANT"\necho "${LD_PRELOAD-unset}"\nexit 9\n')
+        os.chmod(f.name, 0o755)
+        done = rig.divvy("run", *WISH, "--container", "podman", "--", "run", "img",
+                         env={"PATH": path + ":" + os.environ["PATH"]})
+        lines = done.stdout.splitlines()
+        assert done.returncode == 9 and len(lines[0]) == 32 and lines[1] == "unset", done
+
+
+def an_idle_daemon_leaves():
+    with Rig(daemon=False, env={"DIVVY_EXIT_IDLE": "300ms"}) as rig:
+        rig.divvy("run", *WISH, "--", "true")
+        words = rig.divvy("version").stdout.split()
+        if "pid" in words:  # it may have gone by now
+            pid = int(words[words.index("pid") + 1].rstrip(","))
+            wait_for(lambda: not alive(pid), "the idle daemon has left")
+        assert subprocess.run([DIVVY, "ps"], env=rig.env, capture_output=True, check=False).returncode == 1
+
+
+main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
+     environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
+     many_start_one_daemon, waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
+     dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
+     an_idle_daemon_leaves)

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What was asked is what the device's own trace shows, and `divvy set` changes it while it runs."""
+
+import json
+import os
+import subprocess
+
+from rig import SPIN, USAGE, Rig, main, wait_for
+
+
+def measured(rig, *tenants):
+    done = subprocess.run([USAGE, "--dir", os.path.join(rig.dir, "sim"), "--json", "--tolerance=1000",
+                           *tenants], env=rig.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {t["name"]: t["got"] for t in json.loads(done.stdout)["tenants"]}
+
+
+def shares_in_the_trace_are_those_asked_for():
+    with Rig() as rig:
+        args = ("--kernel-us=500", "--duration=6")
+        a = rig.spin("a", "--request", "0.7", "--memory", "10%", args=args)
+        b = rig.spin("b", "--request", "0.3", "--memory", "10%", args=args)
+        assert a.wait(60) == 0 and b.wait(60) == 0
+        got = measured(rig, f"a:{a.pid}:0.7", f"b:{b.pid}:0.3")
+        assert abs(got["a"] - 0.7) < 0.02 and abs(got["b"] - 0.3) < 0.02, got
+
+
+def set_changes_a_running_tenant():
+    with Rig() as rig:
+        rig.spin("a", "--request", "0.2", "--memory", "10%")
+        wait_for(lambda: rig.got("a") > 950, "alone it has the device")
+        out = rig.divvy("set", "a", "--limit", "0.5").stdout
+        assert "limit 0.5" in out, out
+        wait_for(lambda: 450 < rig.got("a") < 550, "it is held to the new limit")
+        rig.spin("b", "--request", "0.2", "--memory", "10%")
+        assert rig.json("set", "a", "--request", "0.4", "-o", "json")["spec"]["request_permille"] == 400
+        assert rig.divvy("set", "a", "--limit", "0.4").returncode == 0
+        wait_for(lambda: 350 < rig.got("a") < 450 and rig.got("b") > 550, "the other has the rest")
+        assert rig.divvy("set", "a", "--name", "c").returncode == 0
+        assert rig.tenant("c") and not rig.tenant("a")
+
+
+def memory_is_a_quota():
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--", SPIN, "--count=10",
+                         "--memory=1024")
+        assert done.returncode == 0, done.stderr
+        done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--", SPIN, "--count=10",
+                         "--memory=3072")
+        assert done.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr, done.stderr
+
+
+main(shares_in_the_trace_are_those_asked_for, set_changes_a_running_tenant, memory_is_a_quota)
