@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting, running and ending the daemon: see agent.h.
+ */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/apply.h"
+#include "agent/audit.h"
+#include "agent/client.h"
+#include "agent/conf.h"
+#include "agent/control.h"
+#include "agent/device.h"
+#include "agent/memory.h"
+#include "agent/metrics.h"
+#include "agent/register.h"
+#include "agent/state.h"
+#include "agent/tenant.h"
+#include "agent/token.h"
+#include "agent/usage.h"
+#include "agent/worker.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/rand.h"
+
+#define TICK_NS NSEC_PER_SEC
+#define SILENT_NS (10 * NSEC_PER_SEC) /* a connection that has said nothing is dropped */
+#define TAKE_OVER_NS (10 * NSEC_PER_SEC)
+#define BACKLOG 4096
+
+/* ---- folders and locks ---- */
+
+int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct error *err)
+{
+	const char *set = wished ? wished : getenv("DIVVY_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (set && *set)
+		n = snprintf(ret_dir, size, "%s", set);
+	else if (getuid() == 0)
+		n = snprintf(ret_dir, size, "/run/divvy");
+	else if (xdg && *xdg)
+		n = snprintf(ret_dir, size, "%s/divvy", xdg);
+	else
+		n = snprintf(ret_dir, size, "/tmp/divvy-%u", (unsigned int)getuid());
+	if (n < 0 || (size_t)n >= size)
+		return fail(err, ENAMETOOLONG, "the runtime folder's path is too long");
+	if (ret_dir[0] != '/')
+		return fail(err, EINVAL, "runtime folder '%s': expected an absolute path", ret_dir);
+	return 0;
+}
+
+static int make_runtime(struct agent *agent, struct error *err)
+{
+	struct sockaddr_un address;
+	struct stat st;
+	int r = agent_runtime_dir(agent->options.runtime_dir, agent->runtime_dir, sizeof(agent->runtime_dir),
+				  err);
+
+	if (r >= 0)
+		r = folder_make(agent->runtime_dir, agent->is_system ? 0755 : 0700, err);
+	if (r < 0)
+		return r;
+	if (lstat(agent->runtime_dir, &st) < 0 || !S_ISDIR(st.st_mode) ||
+	    (st.st_uid != getuid() && st.st_uid != 0))
+		return fail(err, EPERM, "runtime folder '%s' belongs to another user", agent->runtime_dir);
+	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/divvyd.sock", agent->runtime_dir);
+	if (strlen(agent->socket_path) >= sizeof(address.sun_path))
+		return fail(err, ENAMETOOLONG, "socket '%s': the path has more than %zu characters",
+			    agent->socket_path, sizeof(address.sun_path) - 1);
+	return 0;
+}
+
+/* Asks the daemon at that socket to save its state and leave. */
+static int ask_to_leave(const char *path)
+{
+	static const char json[] = "{\"cmd\":\"replace\"}";
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	_Alignas(8) char packet[sizeof(struct msg_control) + sizeof(json)];
+	struct msg_control *msg = (struct msg_control *)packet;
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+
+	memset(packet, 0, sizeof(packet));
+	if (fd < 0 || str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
+	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -ECONNREFUSED;
+	msg_head_init(&msg->head, MSG_CONTROL, sizeof(*msg) + sizeof(json) - 1, 1);
+	memcpy(msg->text, json, sizeof(json) - 1);
+	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
+		return -errno;
+	/* Its answer, or its end. */
+	return poll(&pfd, 1, 5000) > 0 ? 0 : -ETIMEDOUT;
+}
+
+static int lock_runtime(struct agent *agent, struct error *err)
+{
+	uint64_t deadline = clock_now_ns() + TAKE_OVER_NS;
+	char path[PATH_MAX], text[64] = "";
+	_cleanup_close_ int fd = -1;
+	bool has_asked = false;
+
+	snprintf(path, sizeof(path), "%s/lock", agent->runtime_dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fail_errno(err, errno, "open %s", path);
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		long pid = 0;
+
+		if (errno != EWOULDBLOCK)
+			return fail_errno(err, errno, "lock %s", path);
+		if (pread(fd, text, sizeof(text) - 1, 0) > 0)
+			pid = strtol(text, NULL, 10);
+		if (!agent->options.replace)
+			return fail(err, EBUSY, "a daemon (pid %ld) serves %s already; --replace takes over from it",
+				    pid, agent->socket_path);
+		if (!has_asked)
+			has_asked = ask_to_leave(agent->socket_path) >= 0;
+		if (clock_now_ns() > deadline)
+			return fail(err, ETIMEDOUT, "the daemon (pid %ld) at %s does not leave", pid,
+				    agent->socket_path);
+		clock_sleep_until_ns(clock_now_ns() + NSEC_PER_MSEC);
+	}
+	snprintf(text, sizeof(text), "%d\n", (int)getpid());
+	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, strlen(text), 0) < 0)
+		return fail_errno(err, errno, "write %s", path);
+	agent->lock_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* The machine's daemon wins over a user's: that one is asked to leave. */
+static int lock_devices(struct agent *agent, struct error *err)
+{
+	uint64_t deadline = clock_now_ns() + TAKE_OVER_NS;
+	bool has_asked = false;
+
+	for (;;) {
+		struct lock_owner owner = {0};
+		int r = device_set_lock(agent->devices, agent->socket_path, &owner, err);
+
+		if (r != -EBUSY || !agent->is_system || owner.uid == 0 || clock_now_ns() > deadline)
+			return r;
+		if (!has_asked) {
+			has_asked = true;
+			log_info("user %u's daemon (pid %d) gives way to the machine's",
+				 (unsigned int)owner.uid, (int)owner.pid);
+			ask_to_leave(owner.socket);
+		}
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+	}
+}
+
+static int start_listening(struct agent *agent, struct error *err)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r;
+
+	if (fd < 0)
+		return fail_errno(err, errno, "socket");
+	str_copy(address.sun_path, sizeof(address.sun_path), str_from(agent->socket_path));
+	/* Ours by the lock: what is there is a dead daemon's. */
+	unlink(agent->socket_path);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chmod(agent->socket_path, agent->is_system ? 0666 : 0600) < 0 || listen(fd, BACKLOG) < 0)
+		return fail_errno(err, errno, "listen on %s", agent->socket_path);
+	agent->listen_io.data = agent;
+	r = loop_add_io(agent->loop, &agent->listen_io, fd, EPOLLIN, client_listen);
+	if (r < 0)
+		return fail_errno(err, -r, "listen on %s", agent->socket_path);
+	agent->listen_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* ---- the passing of time ---- */
+
+static bool is_idle(const struct agent *agent)
+{
+	const struct tenant *t;
+
+	if (agent->n_conns || agent->n_processes)
+		return false;
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (!t->is_ending && t->lifetime != TENANT_PROCESSES)
+			return false;
+	return true;
+}
+
+static void drop_silent(struct agent *agent, uint64_t now)
+{
+	struct conn *c;
+
+	LIST_FOREACH(c, &agent->conns, link)
+		if (!c->is_dead && !c->process && !c->deferred && !c->rate_ns &&
+		    clock_since_ns(now, c->since_ns) > SILENT_NS)
+			conn_close(c);
+}
+
+static void on_tick(struct loop_timer *timer, uint64_t now)
+{
+	struct agent *agent = timer->data;
+
+	now = clock_now_ns();
+	tenant_tick(agent, now);
+	usage_tick(agent, now);
+	audit_tick(agent, now);
+	register_deferred(agent);
+	drop_silent(agent, now);
+	if (!is_idle(agent))
+		agent->idle_since_ns = now;
+	if (agent->options.exit_idle_ns && now >= agent->idle_since_ns + agent->options.exit_idle_ns) {
+		log_info("nothing to do for a while: ending");
+		agent_leave(agent);
+	}
+	if (agent->n_tenants || agent->n_conns || agent->options.exit_idle_ns)
+		loop_set_timer(timer, now + TICK_NS);
+}
+
+void agent_wake_tick(struct agent *agent)
+{
+	if (!loop_timer_is_armed(&agent->tick))
+		loop_set_timer(&agent->tick, clock_now_ns() + TICK_NS);
+}
+
+/* ---- start and end ---- */
+
+static int start_arbiter(struct agent *agent, struct error *err)
+{
+	struct arbiter_config config;
+
+	arbiter_config_init(&config);
+	if (agent->options.policy)
+		config.policy = agent->options.policy;
+	config.gate = !agent->options.is_gate_off;
+	return arbiter_new(&config, agent->devices->n, &agent->arbiter, err);
+}
+
+static int start(struct agent *agent, struct error *err)
+{
+	const struct agent_options *o = &agent->options;
+	json_t *applied = NULL;
+	int r = make_runtime(agent, err);
+
+	if (r >= 0)
+		r = lock_runtime(agent, err);
+	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)
+		fail_errno(err, -r, "event loop");
+	if (r >= 0)
+		r = device_set_open(o->simulate, agent->runtime_dir, o->oversubscribe_permille, &agent->devices,
+				    err);
+	if (r >= 0)
+		r = lock_devices(agent, err);
+	if (r >= 0 && (r = worker_new(agent->loop, &agent->worker)) < 0)
+		fail_errno(err, -r, "worker thread");
+	agent->tick.data = agent;
+	if (r >= 0 && (r = loop_add_timer(agent->loop, &agent->tick, on_tick)) < 0)
+		fail_errno(err, -r, "timer");
+	if (r >= 0)
+		r = start_arbiter(agent, err);
+	if (r >= 0)
+		r = conf_load(o->tenants_conf ? o->tenants_conf : "/etc/divvy/tenants.conf", &agent->conf, err);
+	if (r >= 0)
+		r = token_new(agent, err);
+	if (r >= 0)
+		r = usage_new(agent, err);
+	if (r >= 0)
+		r = memory_new(agent, err);
+	if (r >= 0)
+		r = control_new(agent, err);
+	if (r >= 0)
+		r = audit_new(agent, err);
+	if (r >= 0)
+		r = apply_new(agent, err);
+	if (r >= 0)
+		r = state_load(agent, err);
+	if (r >= 0)
+		r = metrics_new(agent, o->metrics, err);
+	if (r >= 0 && o->apply)
+		r = apply_file(agent, o->apply, true, &applied, err);
+	json_decref(applied);
+	return r < 0 ? r : start_listening(agent, err);
+}
+
+int agent_new(const struct agent_options *options, struct agent **ret_agent, struct error *err)
+{
+	struct agent *agent = calloc(1, sizeof(*agent));
+	int r;
+
+	if (!agent)
+		return fail(err, ENOMEM, "no memory");
+	agent->options = *options;
+	agent->is_system = getuid() == 0;
+	agent->started_ns = agent->idle_since_ns = clock_now_ns();
+	agent->next_tenant = 1;
+	agent->listen_fd = agent->lock_fd = -1;
+	LIST_INIT(&agent->tenants);
+	LIST_INIT(&agent->processes);
+	LIST_INIT(&agent->conns);
+	r = random_bytes(&agent->epoch, sizeof(agent->epoch));
+	agent->epoch &= INT64_MAX;
+	r = r < 0 ? fail_errno(err, -r, "random numbers") : start(agent, err);
+	if (r < 0) {
+		agent_free(agent);
+		return r;
+	}
+	agent_wake_tick(agent);
+	*ret_agent = agent;
+	return 0;
+}
+
+static void reap(struct agent *agent)
+{
+	struct process *p, *next_p;
+	struct tenant *t, *next_t;
+	struct conn *c, *next_c;
+
+	agent->has_dead = false;
+	for (c = LIST_FIRST(&agent->conns); c; c = next_c) {
+		next_c = LIST_NEXT(c, link);
+		if (c->is_dead) {
+			LIST_REMOVE(c, link);
+			conn_free(c);
+		}
+	}
+	/* Before their tenants, which they name. */
+	for (p = LIST_FIRST(&agent->processes); p; p = next_p) {
+		next_p = LIST_NEXT(p, link);
+		if (p->is_buried) {
+			LIST_REMOVE(p, link);
+			process_free(p);
+		}
+	}
+	for (t = LIST_FIRST(&agent->tenants); t; t = next_t) {
+		next_t = LIST_NEXT(t, link);
+		if (t->is_dead) {
+			LIST_REMOVE(t, link);
+			tenant_free(t);
+		}
+	}
+}
+
+void agent_after_batch(struct agent *agent)
+{
+	token_step(agent);
+	if (agent->has_dead)
+		reap(agent);
+}
+
+int agent_run(struct agent *agent)
+{
+	while (!agent->is_leaving) {
+		int r;
+
+		/* Before waiting: what the start has touched is decided first. */
+		agent_after_batch(agent);
+		if (agent->is_leaving)
+			break;
+		r = loop_run_once(agent->loop, CLOCK_NEVER);
+		if (r < 0 && r != -EINTR)
+			return r;
+	}
+	return 0;
+}
+
+void agent_leave(struct agent *agent)
+{
+	agent->is_leaving = true;
+}
+
+void agent_free(struct agent *agent)
+{
+	struct process *p;
+	struct tenant *t;
+	struct conn *c;
+
+	if (!agent)
+		return;
+	agent->is_leaving = true;
+	if (agent->listen_fd >= 0) {
+		loop_remove_io(&agent->listen_io);
+		unlink(agent->socket_path);
+		agent->listen_fd = fd_close(agent->listen_fd);
+	}
+	metrics_free(agent);
+	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
+		state_free(agent);
+	worker_free(agent->worker);
+	apply_free(agent);
+	control_free(agent);
+	while ((c = LIST_FIRST(&agent->conns))) {
+		c->process = NULL;
+		conn_close(c);
+		LIST_REMOVE(c, link);
+		conn_free(c);
+	}
+	while ((p = LIST_FIRST(&agent->processes))) {
+		LIST_REMOVE(p, link);
+		process_free(p);
+	}
+	while ((t = LIST_FIRST(&agent->tenants))) {
+		LIST_REMOVE(t, link);
+		tenant_free(t);
+	}
+	audit_free(agent);
+	memory_free(agent);
+	usage_free(agent);
+	token_free(agent);
+	conf_free(agent->conf);
+	arbiter_free(agent->arbiter);
+	device_set_close(agent->devices);
+	loop_free(agent->loop);
+	if (agent->lock_fd >= 0) {
+		char path[PATH_MAX];
+
+		snprintf(path, sizeof(path), "%s/lock", agent->runtime_dir);
+		/* Emptied, not unlinked: another may hold it open and wait for it. */
+		if (ftruncate(agent->lock_fd, 0) < 0)
+			log_debug("cannot empty %s", path);
+		fd_close(agent->lock_fd);
+	}
+	free(agent);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon as one object: the parts and what they share. One thread (the loop's); the worker
+ * thread (worker.h) sees none of this.
+ *
+ * Objects that a batch of the loop may still name (tenants, processes, connections) are marked dead
+ * and freed by agent_reap() between batches.
+ */
+#ifndef AGENT_AGENT_H
+#define AGENT_AGENT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "core/arbiter.h"
+
+struct tenant;
+struct process;
+struct conn;
+struct device_set;
+struct worker;
+struct state;
+struct memory;
+struct token;
+struct usage;
+struct control;
+struct metrics;
+struct audit;
+struct apply;
+struct conf;
+
+struct agent_options {
+	const char *runtime_dir; /* NULL: by the rules of agent_runtime_dir() */
+	const char *simulate;	 /* "2xH200-141Gi"; NULL: real devices if there are any */
+	const char *metrics;	 /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
+	const char *policy;	 /* of the arbiter; NULL: share */
+	const char *tenants_conf;
+	const char *apply;	/* a Gemini file to follow; NULL: none */
+	const char *police_allow; /* command names, comma-separated */
+	uint64_t exit_idle_ns;	/* 0: never */
+	uint32_t oversubscribe_permille;
+	bool police;
+	bool replace;	/* take over from a running daemon */
+	bool refuse_strangers; /* processes of no tenant are refused, not put in the default tenant */
+	bool is_gate_off;
+};
+
+LIST_HEAD(tenant_list, tenant);
+LIST_HEAD(process_list, process);
+LIST_HEAD(conn_list, conn);
+
+struct agent {
+	struct agent_options options;
+	struct loop *loop;
+	char runtime_dir[PATH_MAX / 2];
+	char socket_path[PATH_MAX];
+	uint64_t epoch;	 /* of this daemon: differs after a restart */
+	uint64_t started_ns;
+	bool is_system;	 /* runs as root */
+	bool is_leaving; /* saves state and ends after this batch */
+
+	struct worker *worker;
+	struct device_set *devices;
+	struct arbiter *arbiter;
+	struct state *state;
+	struct conf *conf;
+	struct memory *memory;
+	struct token *token;
+	struct usage *usage;
+	struct control *control;
+	struct metrics *metrics;
+	struct audit *audit;
+	struct apply *apply;
+
+	struct tenant_list tenants;
+	struct process_list processes;
+	struct conn_list conns;
+	uint32_t n_tenants, n_processes, n_conns;
+	uint32_t next_tenant; /* id */
+	bool has_dead;	      /* agent_reap() has something to do */
+
+	int listen_fd;
+	struct loop_io listen_io;
+	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
+	uint64_t idle_since_ns;
+	int lock_fd; /* of the runtime folder */
+};
+
+/* Where the socket and the state live. DIVVY_RUNTIME_DIR wins. 0 or -errno. */
+int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct error *err);
+
+/*
+ * Starts everything in order: runtime folder, worker, devices and their locks, state, tenants,
+ * socket. When it returns 0 the daemon serves as soon as its loop runs.
+ */
+int agent_new(const struct agent_options *options, struct agent **ret_agent, struct error *err);
+/* Batches until agent_leave(). */
+int agent_run(struct agent *agent);
+/* Saves the state; removes the socket and the locks. */
+void agent_free(struct agent *agent);
+void agent_leave(struct agent *agent);
+
+/* Something lives: the tick runs. */
+void agent_wake_tick(struct agent *agent);
+
+/* Between batches: decides (token), frees what is dead. Called by agent_run; tests that drive the
+ * loop themselves call it after each batch. */
+void agent_after_batch(struct agent *agent);
+
+#endif

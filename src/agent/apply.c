@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Followed files: see apply.h. The folder is watched, not the file, so that an editor's rename is
+ * seen as well as a write; a file that is half written is refused as a whole and the tenants stay.
+ */
+#include "agent/apply.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "agent/tenant.h"
+#include "base/fd.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "agent/gemini.h"
+
+#define FILE_MAX (1u << 20)
+
+struct followed {
+	char path[PATH_MAX];
+	int watch; /* of its folder */
+};
+
+struct apply {
+	struct agent *agent;
+	int fd;
+	struct loop_io io;
+	struct followed files[APPLY_FILES_MAX];
+	uint32_t n;
+};
+
+static void origin_of(const char *path, const char *id, char *ret, size_t size)
+{
+	/* The path's end tells files apart well enough within one line of the state. */
+	size_t n = strlen(path);
+
+	snprintf(ret, size, "%s %s", n > 120 ? path + n - 120 : path, id);
+}
+
+static void note(json_t *list, const struct tenant *t, const char *id, const char *action, const char *error)
+{
+	json_t *json = json_pack("{s:s, s:s}", "name", id, "action", action);
+	char secret[TENANT_SECRET_TEXT];
+
+	if (t) {
+		tenant_secret_format(t, secret);
+		json_object_set_new(json, "id", json_integer(t->id));
+		json_object_set_new(json, "secret", json_string(secret));
+	}
+	if (error)
+		json_object_set_new(json, "error", json_string(error));
+	json_array_append_new(list, json);
+}
+
+static void set_client(struct agent *agent, const char *path, const struct gemini_client *client, json_t *list)
+{
+	struct tenant_wish wish = {
+		.uid = getuid(),
+		.lifetime = TENANT_KEEP,
+		.source = TENANT_APPLY,
+		.name = client->id,
+		.spec = client->spec,
+	};
+	char origin[256];
+	struct error err;
+	struct tenant *t;
+	int r;
+
+	origin_of(path, client->id, origin, sizeof(origin));
+	wish.origin = origin;
+	t = tenant_by_origin(agent, TENANT_APPLY, origin);
+	if (!t) {
+		r = tenant_new(agent, &wish, &t, &err);
+		if (r < 0)
+			log_warn("%s: %s: %s", path, client->id, err.msg);
+		note(list, r < 0 ? NULL : t, client->id, r < 0 ? "refused" : "created", r < 0 ? err.msg : NULL);
+		return;
+	}
+	if (t->spec.request == client->spec.request && t->spec.limit == client->spec.limit &&
+	    t->spec.memory_bytes == client->spec.memory_bytes) {
+		note(list, t, client->id, "same", NULL);
+		return;
+	}
+	r = tenant_change(t, &client->spec, &err);
+	if (r < 0)
+		log_warn("%s: %s: %s", path, client->id, err.msg);
+	note(list, t, client->id, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
+}
+
+/* Before others are changed: what has gone makes room for them. */
+static void remove_missing(struct agent *agent, const char *path, const struct gemini_client *clients, size_t n,
+			   json_t *list)
+{
+	char prefix[256], origin[256];
+	struct tenant *t;
+
+	origin_of(path, "", prefix, sizeof(prefix));
+	LIST_FOREACH(t, &agent->tenants, link) {
+		bool is_there = false;
+
+		if (t->is_ending || t->source != TENANT_APPLY || strncmp(t->origin, prefix, strlen(prefix)))
+			continue;
+		for (size_t i = 0; i < n && !is_there; i++) {
+			origin_of(path, clients[i].id, origin, sizeof(origin));
+			is_there = !strcmp(origin, t->origin);
+		}
+		if (is_there)
+			continue;
+		note(list, t, t->name, "removed", NULL);
+		tenant_kill(t);
+	}
+}
+
+static int read_and_apply(struct agent *agent, const char *path, json_t **ret_list, struct error *err)
+{
+	_cleanup_free_ struct gemini_client *clients = calloc(APPLY_CLIENTS_MAX, sizeof(*clients));
+	_cleanup_buf_ struct buf text = BUF_INIT(FILE_MAX);
+	json_t *list;
+	size_t n = 0;
+	int r;
+
+	if (!clients)
+		return fail(err, ENOMEM, "no memory");
+	r = file_read(path, &text, err);
+	if (r < 0)
+		return r;
+	r = gemini_parse(buf_str(&text), clients, APPLY_CLIENTS_MAX, &n, err);
+	if (r < 0)
+		return fail_within(err, r, "%s", path);
+	list = json_array();
+	remove_missing(agent, path, clients, n, list);
+	for (size_t i = 0; i < n; i++)
+		set_client(agent, path, &clients[i], list);
+	*ret_list = list;
+	return 0;
+}
+
+static struct followed *find(struct apply *apply, const char *path)
+{
+	for (uint32_t i = 0; i < apply->n; i++)
+		if (!strcmp(apply->files[i].path, path))
+			return &apply->files[i];
+	return NULL;
+}
+
+static int follow(struct apply *apply, const char *path, struct error *err)
+{
+	struct followed *f = find(apply, path);
+	char folder[PATH_MAX], *slash;
+
+	if (f)
+		return 0;
+	if (apply->n == APPLY_FILES_MAX)
+		return fail(err, EUSERS, "%u files are followed already", APPLY_FILES_MAX);
+	if (strlen(path) >= sizeof(f->path))
+		return fail(err, ENAMETOOLONG, "%.80s...: the path is too long", path);
+	snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	slash[slash == folder] = '\0';
+	f = &apply->files[apply->n];
+	f->watch = inotify_add_watch(apply->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO);
+	if (f->watch < 0)
+		return fail_errno(err, errno, "follow %s", path);
+	snprintf(f->path, sizeof(f->path), "%s", path);
+	apply->n++;
+	return 0;
+}
+
+static void on_change(struct loop_io *io, uint32_t events)
+{
+	struct apply *apply = io->data;
+	_Alignas(struct inotify_event) char buffer[8192];
+	ssize_t n = read(apply->fd, buffer, sizeof(buffer));
+
+	for (ssize_t at = 0; at < n;) {
+		const struct inotify_event *e = (const struct inotify_event *)(buffer + at);
+
+		at += (ssize_t)(sizeof(*e) + e->len);
+		for (uint32_t i = 0; i < apply->n; i++) {
+			const char *path = apply->files[i].path, *base = strrchr(path, '/') + 1;
+			json_t *list = NULL;
+			struct error err;
+
+			if (apply->files[i].watch != e->wd || !e->len || strcmp(e->name, base))
+				continue;
+			if (read_and_apply(apply->agent, path, &list, &err) < 0)
+				log_warn("%s (its tenants stay as they are)", err.msg);
+			json_decref(list);
+		}
+	}
+}
+
+int apply_file(struct agent *agent, const char *path, bool does_follow, json_t **ret_tenants,
+	       struct error *err)
+{
+	int r = does_follow ? follow(agent->apply, path, err) : 0;
+
+	return r < 0 ? r : read_and_apply(agent, path, ret_tenants, err);
+}
+
+int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, struct error *err)
+{
+	struct followed *f = find(agent->apply, path);
+
+	if (!f)
+		return fail(err, ENOENT, "%s is not followed", path);
+	*f = agent->apply->files[--agent->apply->n];
+	*ret_tenants = json_array();
+	remove_missing(agent, path, NULL, 0, *ret_tenants);
+	return 0;
+}
+
+int apply_new(struct agent *agent, struct error *err)
+{
+	struct apply *apply = calloc(1, sizeof(*apply));
+	int r;
+
+	if (!apply)
+		return fail(err, ENOMEM, "no memory");
+	agent->apply = apply;
+	apply->agent = agent;
+	apply->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (apply->fd < 0)
+		return fail_errno(err, errno, "inotify");
+	apply->io.data = apply;
+	r = loop_add_io(agent->loop, &apply->io, apply->fd, EPOLLIN, on_change);
+	return r < 0 ? fail_errno(err, -r, "inotify") : 0;
+}
+
+void apply_free(struct agent *agent)
+{
+	if (!agent->apply)
+		return;
+	loop_remove_io(&agent->apply->io);
+	fd_close(agent->apply->fd);
+	free(agent->apply);
+	agent->apply = NULL;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections and registered processes. A connection is a socket; a process is a registration: its
+ * pages, its index in the tenant's counter and a pidfd. A process outlives its connection (the
+ * socket breaks, the program runs on) until its pidfd says that it has ended.
+ *
+ * Whatever comes from the other side (packets, descriptors, the up page) is checked or clamped
+ * here and in token.c; nothing in it names another process or tenant.
+ */
+#ifndef AGENT_CLIENT_H
+#define AGENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "agent/agent.h"
+#include "agent/tenant.h"
+#include "base/str.h"
+#include "wire/msg.h"
+#include "wire/page.h"
+
+#define CLIENT_FDS_MAX 48u	    /* three for each of MSG_DEVICES */
+#define CLIENT_CONNS_PER_USER 8192u
+#define CLIENT_RATE 20000u	    /* packets a second of one connection, on average */
+#define CLIENT_OUT_MAX (16u << 20)  /* bytes of answers that wait for a slow reader */
+
+struct process_device {
+	struct page_down *down;
+	struct page_up *up;
+	uint64_t up_inode;
+	/* token.c: what was seen last */
+	uint64_t submitted;
+	uint64_t flush_sum;  /* value of submitted that a flush was asked for */
+	uint64_t flush_at_ns;
+	uint64_t presumed;   /* value of submitted whose tail is taken for ended; 0: none */
+	bool is_flush_asked;
+};
+
+struct process {
+	LIST_ENTRY(process) link;
+	LIST_ENTRY(process) of_tenant;
+	struct agent *agent;
+	struct tenant *tenant;
+	struct conn *conn; /* NULL: the socket broke, or not yet registered again */
+	pid_t pid;
+	uint64_t start;
+	uid_t uid;
+	int pidfd;
+	struct loop_io pid_io;
+	uint32_t index; /* in the tenant's counter */
+	bool is_dead;
+	bool is_awaited; /* known from the state of an earlier daemon: has no pages yet */
+	bool has_membarrier;
+
+	/* memory.c, once dead: what the device has not let go yet */
+	TAILQ_ENTRY(process) grave;
+	bool is_in_grave, is_buried;
+	uint32_t grave_devices; /* bit per device of the tenant */
+	uint64_t grave_until_ns;
+	uint64_t died_after; /* questions to the devices begun by then */
+
+	char command[MSG_COMMAND + 1];
+	struct process_device devices[]; /* as tenant->n */
+};
+
+struct conn {
+	LIST_ENTRY(conn) link;
+	struct agent *agent;
+	int fd; /* -1: closed */
+	struct loop_io io;
+	struct loop_timer pause; /* reads again after too many packets */
+	bool is_dead;
+	pid_t pid;
+	uid_t uid;
+	gid_t gid;
+	int pidfd; /* from the socket, where the kernel has it */
+	uint64_t since_ns;
+	uint64_t rate_ns; /* packets so far, as time: see on_readable */
+	struct process *process;
+	struct buf out; /* packets not sent yet: u32 size, bytes, ... */
+	struct msg_hello *deferred; /* a HELLO that waits for its tenant's page to come back */
+};
+
+void client_listen(struct loop_io *io, uint32_t events);
+
+/* Takes over a connected socket; tests hand in one end of a pair with `uid` given. */
+int client_accept(struct agent *agent, int fd, struct conn **ret_conn);
+
+/* A packet from the peer, with its descriptors (not consumed). Total: any bytes. */
+void client_packet(struct conn *conn, const void *packet, uint32_t size, const int *fds, size_t n_fds);
+
+/* Sends, or queues when the peer is slow. A peer that does not read is dropped. */
+void client_send(struct conn *conn, const void *packet, uint32_t size);
+/* JSON in parts. */
+void client_reply(struct conn *conn, uint32_t request, int status, const char *text, size_t n);
+void client_refuse(struct conn *conn, uint32_t request, int code, const char *reason);
+
+void conn_close(struct conn *conn);
+void conn_free(struct conn *conn);
+
+#endif

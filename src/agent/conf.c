@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tenants.conf: see conf.h. A rule's tenant is known by its origin: kind, key, and what keeps
+ * different users and cgroups apart (they must not share writable pages).
+ */
+#include "agent/conf.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/tenant.h"
+#include "base/fd.h"
+#include "base/parse.h"
+
+#define CONF_MAX (1u << 20)
+#define RULES_MAX 4096u
+
+enum rule_kind { RULE_UID, RULE_GID, RULE_CGROUP };
+
+struct rule {
+	enum rule_kind kind;
+	uint32_t number;  /* uid or gid */
+	char pattern[200];
+	struct spec spec;
+};
+
+struct conf {
+	struct rule *rules;
+	uint32_t n;
+	bool refuses;
+	bool has_default; /* the file says */
+	struct spec default_spec;
+};
+
+static int parse_fields(struct str rest, struct spec *spec, struct error *err)
+{
+	struct str word;
+
+	while (str_word(&rest, &word)) {
+		size_t at = str_find(word, '=');
+		char field[32], value[128];
+		int r;
+
+		if (at == word.n)
+			return fail(err, EINVAL, "'%" STR_FMT "': expected field=value", STR_ARG(word));
+		if (str_copy(field, sizeof(field), (struct str){word.p, at}) < 0 ||
+		    str_copy(value, sizeof(value), (struct str){word.p + at + 1, word.n - at - 1}) < 0)
+			return fail(err, EINVAL, "'%" STR_FMT "': too long", STR_ARG(word));
+		r = spec_set(spec, field, value, err);
+		if (r < 0)
+			return r;
+	}
+	return spec_finish(spec, err);
+}
+
+static int find_user(struct str key, bool is_group, uint32_t *ret, struct error *err)
+{
+	char name[128];
+	uint64_t n;
+
+	if (parse_uint(key, 0, UINT32_MAX, &n, NULL) == 0) {
+		*ret = (uint32_t)n;
+		return 0;
+	}
+	if (str_copy(name, sizeof(name), key) == 0) {
+		struct passwd *pw = is_group ? NULL : getpwnam(name);
+		struct group *gr = is_group ? getgrnam(name) : NULL;
+
+		if (pw || gr) {
+			*ret = pw ? pw->pw_uid : gr->gr_gid;
+			return 0;
+		}
+	}
+	return fail(err, EINVAL, "%s '%" STR_FMT "': there is none of that name", is_group ? "gid" : "uid",
+		    STR_ARG(key));
+}
+
+static int parse_default(struct conf *conf, struct str rest, struct error *err)
+{
+	struct str word;
+
+	if (!str_word(&rest, &word) || (!str_is(word, "allow") && !str_is(word, "refuse")))
+		return fail(err, EINVAL, "default: expected allow or refuse");
+	conf->has_default = true;
+	conf->refuses = str_is(word, "refuse");
+	return parse_fields(rest, &conf->default_spec, err);
+}
+
+static int parse_line(struct conf *conf, struct str line, struct error *err)
+{
+	struct rule *grown, rule = {0};
+	struct str rest = line, kind, key;
+	int r = 0;
+
+	if (!str_word(&rest, &kind) || kind.p[0] == '#')
+		return 0;
+	if (str_is(kind, "default"))
+		return parse_default(conf, rest, err);
+	if (!str_is(kind, "uid") && !str_is(kind, "gid") && !str_is(kind, "cgroup"))
+		return fail(err, EINVAL, "'%" STR_FMT "': expected uid, gid, cgroup or default", STR_ARG(kind));
+	if (!str_word(&rest, &key))
+		return fail(err, EINVAL, "%" STR_FMT ": expected whose", STR_ARG(kind));
+	rule.kind = str_is(kind, "uid") ? RULE_UID : str_is(kind, "gid") ? RULE_GID : RULE_CGROUP;
+	if (rule.kind != RULE_CGROUP)
+		r = find_user(key, rule.kind == RULE_GID, &rule.number, err);
+	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
+		r = fail(err, EINVAL, "cgroup: the pattern is longer than %zu", sizeof(rule.pattern) - 1);
+	if (r < 0)
+		return r;
+	spec_init(&rule.spec);
+	r = parse_fields(rest, &rule.spec, err);
+	if (r < 0)
+		return r;
+	if (conf->n >= RULES_MAX)
+		return fail(err, EINVAL, "more than %u rules", RULES_MAX);
+	grown = reallocarray(conf->rules, conf->n + 1, sizeof(*grown));
+	if (!grown)
+		return fail(err, ENOMEM, "no memory");
+	conf->rules = grown;
+	conf->rules[conf->n++] = rule;
+	return 0;
+}
+
+int conf_parse(struct str text, struct conf **ret_conf, struct error *err)
+{
+	struct conf *conf = calloc(1, sizeof(*conf));
+	struct str rest = text, line;
+	unsigned int number = 0;
+	int r = 0;
+
+	if (!conf)
+		return fail(err, ENOMEM, "no memory");
+	spec_init(&conf->default_spec);
+	r = spec_set(&conf->default_spec, "request", "0.001", err);
+	if (r >= 0)
+		r = spec_set(&conf->default_spec, "class", "opportunistic", err);
+	while (r >= 0 && str_split(&rest, '\n', &line)) {
+		number++;
+		r = parse_line(conf, line, err);
+		if (r < 0)
+			fail_within(err, r, "line %u", number);
+	}
+	if (r >= 0 && !conf->has_default)
+		r = spec_finish(&conf->default_spec, err);
+	if (r < 0) {
+		conf_free(conf);
+		return r;
+	}
+	*ret_conf = conf;
+	return 0;
+}
+
+void conf_free(struct conf *conf)
+{
+	if (!conf)
+		return;
+	free(conf->rules);
+	free(conf);
+}
+
+int conf_load(const char *path, struct conf **ret_conf, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CONF_MAX);
+	int r = file_read(path, &text, err);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = conf_parse(buf_str(&text), ret_conf, err);
+	return r < 0 ? fail_within(err, r, "%s", path) : 0;
+}
+
+/* ---- whose is it ---- */
+
+/* v2's line "0::/path", or with v1 the longest path of any controller. */
+static void read_cgroup(pid_t pid, char *ret, size_t size)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
+	struct str rest, line, best = STR("");
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	if (file_read(path, &text, NULL) < 0) {
+		*ret = '\0';
+		return;
+	}
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line)) {
+		bool is_v2 = str_skip_prefix(&line, STR("0::"));
+		struct str field = line;
+
+		if (!is_v2 && (!str_split(&field, ':', &line) || !str_split(&field, ':', &line)))
+			continue;
+		if (!is_v2)
+			line = field;
+		if (line.n > best.n)
+			best = line;
+	}
+	if (str_copy(ret, size, best) < 0)
+		*ret = '\0';
+}
+
+static bool is_member(uid_t uid, gid_t gid, gid_t wanted)
+{
+	gid_t groups[256];
+	int n = ARRAY_SIZE(groups);
+	struct passwd *pw;
+
+	if (gid == wanted)
+		return true;
+	pw = getpwuid(uid);
+	if (!pw || getgrouplist(pw->pw_name, gid, groups, &n) < 0)
+		return false;
+	while (n-- > 0)
+		if (groups[n] == wanted)
+			return true;
+	return false;
+}
+
+static const struct rule *match(const struct conf *conf, uid_t uid, gid_t gid, const char *cgroup)
+{
+	for (uint32_t i = 0; i < conf->n; i++) {
+		const struct rule *rule = &conf->rules[i];
+
+		if ((rule->kind == RULE_UID && rule->number == uid) ||
+		    (rule->kind == RULE_GID && is_member(uid, gid, rule->number)) ||
+		    (rule->kind == RULE_CGROUP && !fnmatch(rule->pattern, cgroup, 0)))
+			return rule;
+	}
+	return NULL;
+}
+
+static void user_name(uid_t uid, char *ret, size_t size)
+{
+	struct passwd *pw = getpwuid(uid);
+
+	if (!pw || str_copy(ret, size, str_from(pw->pw_name)) < 0)
+		snprintf(ret, size, "%u", (unsigned int)uid);
+}
+
+int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
+		struct error *err)
+{
+	char cgroup[200], user[40], origin[256], name[TENANT_NAME];
+	const struct conf *conf = agent->conf;
+	struct tenant_wish wish = {.uid = uid, .origin = origin, .name = name};
+	const struct rule *rule;
+
+	read_cgroup(pid, cgroup, sizeof(cgroup));
+	rule = match(conf, uid, gid, cgroup);
+	user_name(uid, user, sizeof(user));
+	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_strangers))
+		return fail(err, EACCES, "this process belongs to no tenant (no DIVVY_TENANT, no rule for user "
+					 "%s), and the daemon refuses those: start it with `divvy run`", user);
+	if (!rule) {
+		wish.source = TENANT_DEFAULT;
+		wish.spec = conf->default_spec;
+		snprintf(origin, sizeof(origin), "default %u", (unsigned int)uid);
+		snprintf(name, sizeof(name), "default-%s", user);
+	} else {
+		wish.source = TENANT_CONF;
+		wish.spec = rule->spec;
+		if (rule->kind == RULE_CGROUP)
+			snprintf(origin, sizeof(origin), "cgroup %u %s", (unsigned int)uid, cgroup);
+		else
+			snprintf(origin, sizeof(origin), "%s %u user %u", rule->kind == RULE_UID ? "uid" : "gid",
+				 rule->number, (unsigned int)uid);
+		snprintf(name, sizeof(name), "%s", user);
+	}
+	wish.lifetime = TENANT_PROCESSES;
+	*ret_tenant = tenant_by_origin(agent, wish.source, origin);
+	if (*ret_tenant)
+		return 0;
+	return tenant_new(agent, &wish, ret_tenant, err);
+}

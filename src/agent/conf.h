@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /etc/divvy/tenants.conf: who a process belongs to that shows no secret. One rule a line, the first
+ * that matches counts:
+ *   uid NAME|NUMBER    field=value ...
+ *   gid NAME|NUMBER    field=value ...      (each user of the group has a tenant of its own)
+ *   cgroup PATTERN     field=value ...      (fnmatch on the path; each cgroup has its own)
+ *   default allow|refuse  [field=value ...]
+ * Fields are those of src/core/spec.h. '#' begins a comment.
+ */
+#ifndef AGENT_CONF_H
+#define AGENT_CONF_H
+
+#include "agent/agent.h"
+#include "base/str.h"
+
+struct conf;
+
+/* The text of a file; -EINVAL names the line. */
+int conf_parse(struct str text, struct conf **ret_conf, struct error *err);
+void conf_free(struct conf *conf);
+/* A file that is not there is an empty one. */
+int conf_load(const char *path, struct conf **ret_conf, struct error *err);
+
+/*
+ * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are
+ * refused; -ENOSPC and so on: its tenant does not fit.
+ */
+struct tenant;
+int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
+		struct error *err);
+
+#endif

@@ -1,0 +1,849 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control commands: see control.h and docs/control-protocol.md. Each is a function of one
+ * request: it fills a reply, or returns -errno with a sentence, or (create that waits)
+ * -EINPROGRESS, which is answered later.
+ */
+#include "agent/control.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/apply.h"
+#include "agent/audit.h"
+#include "agent/client.h"
+#include "agent/device.h"
+#include "agent/memory.h"
+#include "agent/register.h"
+#include "agent/spec-json.h"
+#include "agent/tenant.h"
+#include "agent/usage.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/process.h"
+
+#define WISHES_MAX 1024u
+
+struct wish { /* a create that waits */
+	TAILQ_ENTRY(wish) link;
+	struct conn *conn;
+	uint32_t request;
+	uint64_t deadline_ns;
+	json_t *json;
+};
+
+struct control {
+	struct agent *agent;
+	TAILQ_HEAD(, wish) wishes;
+	uint32_t n_wishes;
+	struct loop_timer timer;
+	bool is_trying;
+};
+
+struct call {
+	struct agent *agent;
+	struct conn *conn;
+	uint32_t request;
+	const json_t *json;
+	json_t *reply; /* an object; commands add members */
+};
+
+struct command {
+	const char *name;
+	const char *members; /* that a request may have, separated by spaces */
+	int (*fn)(struct call *call, struct error *err);
+};
+
+static void add(struct call *call, const char *key, json_t *value)
+{
+	json_object_set_new(call->reply, key, value);
+}
+
+static void merge(struct call *call, json_t *object)
+{
+	json_object_update(call->reply, object);
+	json_decref(object);
+}
+
+static json_t *number(uint64_t n)
+{
+	return json_integer((json_int_t)MIN(n, (uint64_t)INT64_MAX));
+}
+
+/* ---- members of requests ---- */
+
+static int get_number(const json_t *json, const char *key, int64_t min, int64_t max, int64_t *ret,
+		      struct error *err)
+{
+	const json_t *value = json_object_get(json, key);
+
+	if (!value)
+		return 0;
+	if (!json_is_integer(value) || json_integer_value(value) < min || json_integer_value(value) > max)
+		return fail(err, EINVAL, "%s: expected a whole number from %lld to %lld", key, (long long)min,
+			    (long long)max);
+	*ret = json_integer_value(value);
+	return 1;
+}
+
+static int get_tenant(struct call *call, struct tenant **ret, struct error *err)
+{
+	const json_t *value = json_object_get(call->json, "tenant");
+	char text[TENANT_NAME + 32] = "";
+
+	if (json_is_integer(value))
+		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
+	else if (json_is_string(value) &&
+		 str_copy(text, sizeof(text), str_from(json_string_value(value))) < 0)
+		return fail(err, EINVAL, "tenant: the name is too long");
+	if (!text[0])
+		return fail(err, EINVAL, "tenant: expected an id or a name");
+	*ret = tenant_by_text(call->agent, text, call->conn->uid);
+	if (!*ret)
+		return fail(err, ENOENT, "tenant %s: there is none of that id or name", text);
+	return 0;
+}
+
+static int check_name(const char *name, struct error *err)
+{
+	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+	if (!n || name[n] || n >= TENANT_NAME)
+		return fail(err, EINVAL, "name '%.80s': expected 1 to %u of A-Z a-z 0-9 . _ -", name,
+			    TENANT_NAME - 1);
+	return 0;
+}
+
+/* ---- ping, devices ---- */
+
+static int do_ping(struct call *call, struct error *err)
+{
+	struct agent *a = call->agent;
+
+	merge(call, json_pack("{s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:I, s:f, s:s, s:s, s:i, s:i, s:i, s:s}",
+			      "version", DIVVY_VERSION, "abi", MSG_ABI, "pid", (int)getpid(), "uid",
+			      (int)getuid(), "system", (int)a->is_system, "simulated",
+			      (int)a->devices->is_simulated, "gate", (int)!a->options.is_gate_off, "epoch",
+			      (json_int_t)a->epoch, "uptime_s",
+			      (double)(clock_now_ns() - a->started_ns) / NSEC_PER_SEC, "socket",
+			      a->socket_path, "runtime_dir", a->runtime_dir, "devices", (int)a->devices->n,
+			      "tenants", (int)a->n_tenants, "clients", (int)a->n_processes, "policy",
+			      a->options.policy ? a->options.policy : "share"));
+	return 0;
+}
+
+static json_t *device_json(struct agent *a, struct device *d)
+{
+	json_t *holders = json_array(), *waiting = json_array(), *tenants = json_array();
+	uint64_t now = clock_now_ns(), promised = 0;
+	uint32_t asked = 0, holder = 0, busy = 0;
+	bool is_exclusive = false;
+	struct tenant *t;
+	json_t *json;
+
+	LIST_FOREACH(t, &a->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
+			struct tenant_device *td = &t->devices[i];
+
+			if (td->device != d)
+				continue;
+			json_array_append_new(tenants, json_integer(t->id));
+			if (t->source != TENANT_DEFAULT) {
+				asked += t->spec.request;
+				promised += td->quota_bytes;
+				is_exclusive |= t->spec.exclusive;
+			}
+			if (td->is_open) {
+				holder = t->id;
+				json_array_append_new(holders, json_integer(t->id));
+			} else if (td->does_want) {
+				json_array_append_new(waiting, json_integer(t->id));
+			}
+			busy += usage_permille(td, NSEC_PER_SEC, now);
+		}
+	json = json_pack("{s:i, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:s, s:s, s:s}", "index", (int)d->index,
+			 "uuid", d->info.uuid, "model", d->info.model, "simulated",
+			 (int)a->devices->is_simulated, "mig", (int)d->info.is_mig, "parent", d->info.parent,
+			 "nvml_index", (int)d->info.nvml_index, "pci", d->info.pci, "driver",
+			 nvml_driver_version(a->devices->nvml), "compute_mode", d->info.compute_mode, "note",
+			 d->note);
+	json_object_set_new(json, "memory_bytes", number(d->info.memory_bytes));
+	json_object_set_new(json, "memory_usable_bytes", number(d->info.usable_bytes));
+	json_object_set_new(json, "memory_used_bytes", number(d->used_bytes));
+	json_object_set_new(json, "memory_promised_bytes", number(promised));
+	json_object_set_new(json, "memory_free_bytes", number(ledger_room(d->ledger, SPEC_MEMORY_FAIL)));
+	json_object_set_new(json, "request_permille", json_integer(asked));
+	json_object_set_new(json, "request_free_permille",
+			    json_integer(is_exclusive || asked > SPEC_SHARE_ONE ? 0 : SPEC_SHARE_ONE - asked));
+	json_object_set_new(json, "exclusive", json_boolean(is_exclusive));
+	json_object_set_new(json, "busy_permille", json_integer(MIN(busy, 1000u)));
+	json_object_set_new(json, "holder", json_integer(holder));
+	json_object_set_new(json, "holders", holders);
+	json_object_set_new(json, "waiting", waiting);
+	json_object_set_new(json, "tenants", tenants);
+	return json;
+}
+
+static int do_devices(struct call *call, struct error *err)
+{
+	json_t *list = json_array();
+
+	memory_refresh(call->agent);
+	for (uint32_t i = 0; i < call->agent->devices->n; i++)
+		json_array_append_new(list, device_json(call->agent, &call->agent->devices->devices[i]));
+	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
+	add(call, "devices", list);
+	return 0;
+}
+
+/* ---- list, why ---- */
+
+static const char *const why_names[] = {
+	[ARBITER_WHY_IDLE] = "idle",	   [ARBITER_WHY_HOLDS] = "holds", [ARBITER_WHY_TURN] = "turn",
+	[ARBITER_WHY_LIMIT] = "limit",	   [ARBITER_WHY_CLASS] = "class", [ARBITER_WHY_DRAIN] = "drain",
+	[ARBITER_WHY_RESERVED] = "reserved",
+};
+
+static uint64_t device_says(struct agent *a, const struct tenant_device *td)
+{
+	uint64_t sum = 0, bytes;
+	const struct process *p;
+
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant) {
+		bytes = memory_device_says(a, td->device, p->pid);
+		sum += bytes == UINT64_MAX ? 0 : bytes;
+	}
+	return sum;
+}
+
+static json_t *tenant_device_json(struct agent *a, struct tenant_device *td, struct arbiter_usage *ret_usage)
+{
+	uint64_t now = clock_now_ns();
+	struct arbiter_usage u = {0};
+	json_t *json;
+
+	arbiter_usage_get(a->arbiter, td->tenant->id, td->device->index, now, &u);
+	*ret_usage = u;
+	json = json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:i}", "index",
+			 (int)td->device->index, "uuid", td->device->info.uuid, "got_permille",
+			 (int)usage_permille(td, NSEC_PER_SEC, now), "got_10s_permille",
+			 (int)usage_permille(td, 10 * NSEC_PER_SEC, now), "entitlement_permille",
+			 (int)u.entitlement, "used_ns", (json_int_t)u.used_ns, "waited_ns",
+			 (json_int_t)u.waited_ns, "lag_ns", (json_int_t)u.lag_ns, "wants",
+			 (int)td->does_want, "holds", (int)td->is_open, "corun", (int)u.corun, "why",
+			 why_names[u.why], "why_tenant", (int)u.why_tenant);
+	json_object_set_new(json, "memory_used_bytes", number(memory_used(td)));
+	json_object_set_new(json, "memory_quota_bytes", number(td->quota_bytes));
+	json_object_set_new(json, "device_memory_used_bytes", number(device_says(a, td)));
+	return json;
+}
+
+static json_t *tenant_json(struct agent *a, struct tenant *t)
+{
+	json_t *devices = json_array(), *processes = json_array(), *json;
+	struct arbiter_usage usage;
+	const struct process *p;
+	struct passwd *pw = getpwuid(t->uid);
+
+	for (uint32_t i = 0; i < t->n; i++)
+		json_array_append_new(devices, tenant_device_json(a, &t->devices[i], &usage));
+	LIST_FOREACH(p, &t->processes, of_tenant) {
+		json_t *indexes = json_array(), *command = json_string(p->command);
+
+		for (uint32_t i = 0; i < t->n; i++)
+			json_array_append_new(indexes, json_integer(t->devices[i].device->index));
+		json_array_append_new(processes,
+				      json_pack("{s:i, s:o, s:o, s:b}", "pid", (int)p->pid, "command",
+						command ? command : json_string("?"), "devices", indexes,
+						"orphan", (int)!p->conn));
+	}
+	json = json_pack("{s:i, s:s, s:i, s:s, s:i, s:s, s:I, s:b, s:s, s:o, s:o, s:o}", "id", (int)t->id,
+			 "name", t->name, "uid", (int)t->uid, "user", pw ? pw->pw_name : "", "pid",
+			 (int)t->owner, "lifetime", tenant_lifetime_name(t->lifetime), "created_s",
+			 (json_int_t)t->created_s, "default", (int)(t->source == TENANT_DEFAULT), "source",
+			 tenant_source_name(t->source), "spec", spec_to_json(&t->spec), "devices", devices,
+			 "processes", processes);
+	return json;
+}
+
+static int do_list(struct call *call, struct error *err)
+{
+	json_t *list;
+	struct tenant *t = NULL, *only = NULL;
+	int r;
+
+	memory_refresh(call->agent);
+	if (json_object_get(call->json, "tenant")) {
+		r = get_tenant(call, &only, err);
+		if (r < 0)
+			return r;
+	}
+	list = json_array();
+	LIST_FOREACH(t, &call->agent->tenants, link)
+		if (!t->is_ending && (!only || t == only) &&
+		    tenant_may_see(call->agent, t, call->conn->uid))
+			json_array_insert_new(list, 0, tenant_json(call->agent, t));
+	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
+	add(call, "now_ns", number(clock_now_ns()));
+	add(call, "tenants", list);
+	return 0;
+}
+
+static void explain(struct agent *a, const struct tenant_device *td, const struct arbiter_usage *u,
+		    char *ret, size_t size)
+{
+	const struct tenant *t = td->tenant, *other = tenant_by_id(a, u->why_tenant);
+	char before[TENANT_NAME + 32] = "another tenant";
+	uint32_t got = (uint32_t)(u->window_used_ns * 1000 / ARBITER_WINDOW_NS);
+
+	if (other)
+		snprintf(before, sizeof(before), "tenant %u (%s)", other->id, other->name);
+	switch (u->why) {
+	case ARBITER_WHY_IDLE:
+		snprintf(ret, size, t->n_processes ? "does not want the device now"
+						   : "no process of it has registered: does the program use CUDA "
+						     "through the preloaded library?");
+		break;
+	case ARBITER_WHY_HOLDS:
+		snprintf(ret, size, "holds the device%s", u->corun ? ", together with another tenant" : "");
+		break;
+	case ARBITER_WHY_TURN:
+		snprintf(ret, size, "waits for its turn: %s is before it (it got %s of the last second, "
+				    "entitled to %s)", before, format_share(got).s,
+			 format_share(u->entitlement).s);
+		break;
+	case ARBITER_WHY_LIMIT:
+		snprintf(ret, size, "at its limit: %s of the last second, limit %s", format_share(got).s,
+			 format_share(t->spec.limit).s);
+		break;
+	case ARBITER_WHY_CLASS:
+		snprintf(ret, size, "%s is of class latency and is active", before);
+		break;
+	case ARBITER_WHY_DRAIN:
+		snprintf(ret, size, "is next: waits for the work of %s on the device to end", before);
+		break;
+	case ARBITER_WHY_RESERVED:
+		snprintf(ret, size, "is on %u devices and waits until all of them are free together", t->n);
+		break;
+	}
+}
+
+static int do_why(struct call *call, struct error *err)
+{
+	json_t *list;
+	struct tenant *t;
+	int r = get_tenant(call, &t, err);
+
+	if (r < 0)
+		return r;
+	list = json_array();
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct arbiter_usage usage;
+		json_t *json = tenant_device_json(call->agent, &t->devices[i], &usage);
+		char sentence[256] = "";
+
+		explain(call->agent, &t->devices[i], &usage, sentence, sizeof(sentence));
+		json_object_set_new(json, "sentence", json_string(sentence));
+		json_array_append_new(list, json);
+	}
+	add(call, "tenant", json_integer(t->id));
+	add(call, "name", json_string(t->name));
+	add(call, "why", list);
+	return 0;
+}
+
+/* ---- create, set, remove ---- */
+
+static json_t *environment(struct agent *a, const struct tenant *t)
+{
+	char secret[TENANT_SECRET_TEXT];
+	json_t *env = json_object();
+
+	tenant_secret_format(t, secret);
+	json_object_set_new(env, "DIVVY_TENANT", json_string(secret));
+	json_object_set_new(env, "DIVVY_SOCKET", json_string(a->socket_path));
+	if (a->devices->is_simulated) {
+		json_object_set_new(env, "DIVVY_SIM", json_string(a->devices->sim_dir));
+		json_object_set_new(env, "DIVVY_DRIVER", json_string(a->devices->sim_libs));
+	}
+	explicit_bzero(secret, sizeof(secret));
+	return env;
+}
+
+static void describe_new(struct call *call, struct tenant *t)
+{
+	json_t *devices = json_array(), *env = environment(call->agent, t);
+
+	for (uint32_t i = 0; i < t->n; i++)
+		json_array_append_new(devices,
+				      json_pack("{s:i, s:s, s:s, s:I}", "index",
+						(int)t->devices[i].device->index, "uuid",
+						t->devices[i].device->info.uuid, "model",
+						t->devices[i].device->info.model, "quota_bytes",
+						(json_int_t)t->devices[i].quota_bytes));
+	add(call, "tenant", json_integer(t->id));
+	add(call, "name", json_string(t->name));
+	add(call, "secret", json_incref(json_object_get(env, "DIVVY_TENANT")));
+	add(call, "socket", json_string(call->agent->socket_path));
+	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
+	add(call, "devices", devices);
+	add(call, "spec", spec_to_json(&t->spec));
+	add(call, "env", env);
+}
+
+/* The pid must be a process of the asker's; root may name any. */
+static int check_owner(const struct conn *c, pid_t pid, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
+	char path[64];
+	struct str rest, line, word;
+	uint64_t uid = UINT64_MAX;
+
+	if (pid == c->pid || c->uid == 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (file_read(path, &text, NULL) < 0)
+		return fail(err, ESRCH, "pid %d: there is no such process", (int)pid);
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (str_skip_prefix(&line, STR("Uid:")) && str_word(&line, &word))
+			parse_uint(word, 0, UINT32_MAX, &uid, NULL);
+	if (uid != c->uid)
+		return fail(err, EPERM, "pid %d: belongs to another user", (int)pid);
+	return 0;
+}
+
+static int create(struct call *call, struct tenant **ret, struct error *err)
+{
+	const json_t *fields = json_object_get(call->json, "spec");
+	const json_t *name = json_object_get(call->json, "name");
+	const json_t *lifetime = json_object_get(call->json, "lifetime");
+	struct conn *c = call->conn;
+	struct tenant_wish wish = {.uid = c->uid, .source = TENANT_RUN};
+	struct process_stat stat;
+	char own_name[PROCESS_NAME_SIZE];
+	int64_t pid = c->pid;
+	int r;
+
+	spec_init(&wish.spec);
+	r = spec_set_json(&wish.spec, fields, err);
+	if (r >= 0)
+		r = spec_finish(&wish.spec, err);
+	if (r >= 0 && name)
+		r = json_is_string(name) ? check_name(json_string_value(name), err)
+					 : fail(err, EINVAL, "name: expected a text");
+	if (r >= 0 && lifetime &&
+	    (!json_is_string(lifetime) ||
+	     tenant_lifetime_parse(json_string_value(lifetime), &wish.lifetime) < 0))
+		r = fail(err, EINVAL, "lifetime: expected process, processes or keep");
+	if (r >= 0)
+		r = get_number(call->json, "pid", 1, INT32_MAX, &pid, err);
+	if (r >= 0)
+		r = check_owner(c, (pid_t)pid, err);
+	if (r < 0)
+		return r;
+	wish.owner = wish.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
+	wish.name = json_string_value(name);
+	if (!wish.name && process_read_stat((pid_t)pid, &stat) == 0) {
+		memcpy(own_name, stat.name, sizeof(own_name));
+		for (char *p = own_name; *p; p++)
+			if (!strchr("._-", *p) && !((*p | 32) >= 'a' && (*p | 32) <= 'z') &&
+			    !(*p >= '0' && *p <= '9'))
+				*p = '_';
+		wish.name = own_name;
+	}
+	return tenant_new(call->agent, &wish, ret, err);
+}
+
+static int do_create(struct call *call, struct error *err)
+{
+	struct control *control = call->agent->control;
+	struct tenant *t = NULL;
+	int64_t wait_ms = 0;
+	struct wish *w;
+	int r;
+
+	r = get_number(call->json, "wait_ms", -1, INT64_C(1) << 40, &wait_ms, err);
+	if (r < 0)
+		return r;
+	/* Those that wait already come first, unless this one would not wait. */
+	if (wait_ms && !TAILQ_EMPTY(&control->wishes) && !control->is_trying)
+		r = fail(err, ENOSPC, "others wait before it");
+	else
+		r = create(call, &t, err);
+	if (r >= 0)
+		describe_new(call, t);
+	if (r != -ENOSPC || !wait_ms || control->is_trying)
+		return r;
+	w = control->n_wishes < WISHES_MAX ? calloc(1, sizeof(*w)) : NULL;
+	if (!w)
+		return fail(err, EUSERS, "%u wishes wait already", control->n_wishes);
+	*w = (struct wish){
+		.conn = call->conn,
+		.request = call->request,
+		.json = json_incref((json_t *)call->json),
+		.deadline_ns = wait_ms < 0 ? CLOCK_NEVER
+					   : clock_add_ns(clock_now_ns(), (uint64_t)wait_ms * NSEC_PER_MSEC),
+	};
+	TAILQ_INSERT_TAIL(&control->wishes, w, link);
+	control->n_wishes++;
+	loop_set_timer(&control->timer, clock_now_ns());
+	return -EINPROGRESS;
+}
+
+static int do_set(struct call *call, struct error *err)
+{
+	const json_t *fields = json_object_get(call->json, "spec");
+	const json_t *name = json_object_get(call->json, "name");
+	struct tenant *t;
+	struct spec spec;
+	int r = get_tenant(call, &t, err);
+
+	if (r >= 0 && name)
+		r = json_is_string(name) ? check_name(json_string_value(name), err)
+					 : fail(err, EINVAL, "name: expected a text");
+	if (r < 0)
+		return r;
+	spec = t->spec;
+	if (fields) {
+		const char *key;
+		json_t *value;
+
+		json_object_foreach((json_t *)fields, key, value)
+			if (strcmp(key, "request") && strcmp(key, "limit") && strcmp(key, "memory") &&
+			    strcmp(key, "class") && strcmp(key, "priority") &&
+			    strcmp(key, "memory-policy") && strcmp(key, "memory_policy"))
+				return fail(err, EINVAL, "%s: cannot change while the tenant runs; request, "
+							 "limit, memory, class and priority can", key);
+		r = spec_set_json(&spec, fields, err);
+		if (r >= 0)
+			r = spec_finish(&spec, err);
+		if (r >= 0)
+			r = tenant_change(t, &spec, err);
+		if (r < 0)
+			return r;
+	}
+	if (name)
+		snprintf(t->name, sizeof(t->name), "%s", json_string_value(name));
+	add(call, "tenant", tenant_json(call->agent, t));
+	return 0;
+}
+
+static int do_remove(struct call *call, struct error *err)
+{
+	struct tenant *t;
+	int r = get_tenant(call, &t, err);
+
+	if (r < 0)
+		return r;
+	tenant_kill(t);
+	return 0;
+}
+
+/* ---- usage, report, apply, doctor, audit, replace ---- */
+
+static int do_usage(struct call *call, struct error *err)
+{
+	int64_t last_ms = 60000, step_ms = 0;
+	struct tenant *only = NULL;
+	json_t *reply;
+	int r = 0;
+
+	if (json_object_get(call->json, "tenant"))
+		r = get_tenant(call, &only, err);
+	if (r >= 0)
+		r = get_number(call->json, "last_ms", 10, INT64_C(1) << 40, &last_ms, err);
+	if (r >= 0)
+		r = get_number(call->json, "step_ms", 1, INT64_C(1) << 40, &step_ms, err);
+	if (r < 0)
+		return r;
+	reply = usage_history(call->agent, only, call->conn->uid, (uint64_t)last_ms, (uint64_t)step_ms);
+	if (!reply)
+		return fail(err, ENOMEM, "no memory");
+	merge(call, reply);
+	return 0;
+}
+
+static int do_report(struct call *call, struct error *err)
+{
+	int64_t since_s = 0;
+	int r = get_number(call->json, "since_s", 0, INT64_C(1) << 40, &since_s, err);
+
+	if (r < 0)
+		return r;
+	merge(call, usage_report(call->agent, call->conn->uid, (uint64_t)since_s));
+	return 0;
+}
+
+static int check_owner_of_daemon(const struct call *call, const char *what, struct error *err)
+{
+	if (call->conn->uid != 0 && call->conn->uid != getuid())
+		return fail(err, EPERM, "%s: only root and the daemon's own user may", what);
+	return 0;
+}
+
+static int do_apply(struct call *call, struct error *err)
+{
+	const json_t *path = json_object_get(call->json, "path");
+	const json_t *follow = json_object_get(call->json, "follow");
+	bool stop = json_is_true(json_object_get(call->json, "stop"));
+	json_t *tenants = NULL;
+	int r = check_owner_of_daemon(call, "apply", err);
+
+	if (r < 0)
+		return r;
+	if (!json_is_string(path) || json_string_value(path)[0] != '/')
+		return fail(err, EINVAL, "path: expected an absolute path");
+	r = stop ? apply_stop(call->agent, json_string_value(path), &tenants, err)
+		 : apply_file(call->agent, json_string_value(path), !json_is_false(follow), &tenants, err);
+	if (r < 0)
+		return r;
+	add(call, "tenants", tenants);
+	return 0;
+}
+
+static int do_doctor(struct call *call, struct error *err)
+{
+	memory_refresh(call->agent);
+	add(call, "findings", audit_findings(call->agent));
+	return 0;
+}
+
+static int do_audit(struct call *call, struct error *err)
+{
+	int r = check_owner_of_daemon(call, "audit", err);
+
+	if (r < 0)
+		return r;
+	memory_refresh(call->agent);
+	merge(call, audit_json(call->agent));
+	return 0;
+}
+
+static int do_replace(struct call *call, struct error *err)
+{
+	int r = check_owner_of_daemon(call, "replace", err);
+
+	if (r < 0)
+		return r;
+	add(call, "pid", json_integer(getpid()));
+	agent_leave(call->agent);
+	return 0;
+}
+
+static const struct command commands[] = {
+	{"ping", "", do_ping},
+	{"devices", "", do_devices},
+	{"create", "spec name pid lifetime wait_ms", do_create},
+	{"list", "tenant", do_list},
+	{"set", "tenant spec name", do_set},
+	{"remove", "tenant", do_remove},
+	{"why", "tenant", do_why},
+	{"report", "since_s", do_report},
+	{"usage", "tenant last_ms step_ms", do_usage},
+	{"apply", "path follow stop", do_apply},
+	{"doctor", "", do_doctor},
+	{"audit", "", do_audit},
+	{"replace", "", do_replace},
+};
+
+/* ---- requests and replies ---- */
+
+static bool is_member_known(const struct command *command, const char *key)
+{
+	struct str rest = str_from(command->members), word;
+
+	if (!strcmp(key, "cmd"))
+		return true;
+	while (str_word(&rest, &word))
+		if (str_is(word, key))
+			return true;
+	return false;
+}
+
+static int find_command(const json_t *json, const struct command **ret, struct error *err)
+{
+	const char *name = json_string_value(json_object_get(json, "cmd")), *key;
+	json_t *value;
+
+	if (!name)
+		return fail(err, EINVAL, "expected an object with a \"cmd\"");
+	*ret = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(commands[i].name, name))
+			*ret = &commands[i];
+	if (!*ret)
+		return fail(err, EOPNOTSUPP, "cmd '%.40s': this daemon (version %s) does not know it", name,
+			    DIVVY_VERSION);
+	json_object_foreach((json_t *)json, key, value)
+		if (!is_member_known(*ret, key))
+			return fail(err, EINVAL, "%.40s: unknown member of %s (known: %s)", key, name,
+				    (*ret)->members[0] ? (*ret)->members : "none");
+	return 0;
+}
+
+static void send_reply(struct conn *c, uint32_t request, int r, json_t *reply, const struct error *err)
+{
+	char *text;
+
+	if (r < 0) {
+		const char *code = strerrorname_np(-r);
+
+		json_object_clear(reply);
+		json_object_set_new(reply, "ok", json_false());
+		json_object_set_new(reply, "code", json_string(code ? code : "EIO"));
+		/* What a user typed may be cut within a character: then there is no text. */
+		if (json_object_set_new(reply, "error", json_string(err->msg)) < 0)
+			json_object_set_new(reply, "error", json_string("the request is not UTF-8"));
+	} else {
+		json_object_set_new(reply, "ok", json_true());
+	}
+	text = json_dumps(reply, JSON_COMPACT);
+	if (text)
+		client_reply(c, request, r < 0 ? -r : 0, text, strlen(text));
+	else
+		conn_close(c);
+	free(text);
+}
+
+static int answer(struct agent *agent, struct conn *c, uint32_t request, const json_t *json)
+{
+	struct call call = {.agent = agent, .conn = c, .request = request, .json = json};
+	const struct command *command = NULL;
+	struct error err = {0};
+	int r;
+
+	call.reply = json_object();
+	r = find_command(json, &command, &err);
+	if (r >= 0)
+		r = command->fn(&call, &err);
+	if (r != -EINPROGRESS && !(agent->control->is_trying && r == -ENOSPC))
+		send_reply(c, request, r, call.reply, &err);
+	json_decref(call.reply);
+	return r;
+}
+
+void control_request(struct conn *c, uint32_t request, const char *text, size_t n)
+{
+	json_error_t why;
+	json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+
+	if (!json) {
+		struct error err;
+		json_t *reply = json_object();
+
+		fail(&err, EINVAL, "the request is not JSON: %s", why.text);
+		send_reply(c, request, -EINVAL, reply, &err);
+		json_decref(reply);
+		return;
+	}
+	answer(c->agent, c, request, json);
+	json_decref(json);
+}
+
+/* ---- wishes that wait ---- */
+
+static void forget(struct control *control, struct wish *w)
+{
+	TAILQ_REMOVE(&control->wishes, w, link);
+	control->n_wishes--;
+	json_decref(w->json);
+	free(w);
+}
+
+void control_conn_gone(struct conn *c)
+{
+	struct control *control = c->agent->control;
+	struct wish *w, *next;
+
+	if (!control)
+		return;
+	for (w = TAILQ_FIRST(&control->wishes); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->conn == c && !control->is_trying)
+			forget(control, w);
+		else if (w->conn == c)
+			w->conn = NULL;
+	}
+}
+
+void control_room(struct agent *agent)
+{
+	struct control *control = agent->control;
+
+	/* Not at once: whoever gives room back is in the middle of something. */
+	if (control && !TAILQ_EMPTY(&control->wishes))
+		loop_set_timer(&control->timer, clock_now_ns());
+}
+
+static void expire(struct wish *w)
+{
+	struct error err;
+	json_t *reply = json_object();
+
+	fail(&err, ETIMEDOUT, "no room in the time given");
+	send_reply(w->conn, w->request, -ETIMEDOUT, reply, &err);
+	json_decref(reply);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct control *control = timer->data;
+	uint64_t next_ns = CLOCK_NEVER;
+	struct wish *w, *next;
+
+	for (w = TAILQ_FIRST(&control->wishes); w; w = next) {
+		int r;
+
+		control->is_trying = true;
+		r = w->conn ? answer(control->agent, w->conn, w->request, w->json) : 0;
+		control->is_trying = false;
+		next = TAILQ_NEXT(w, link);
+		if (r == -ENOSPC && w->conn && now < w->deadline_ns) {
+			next_ns = MIN(next_ns, w->deadline_ns);
+			continue;
+		}
+		if (r == -ENOSPC && w->conn)
+			expire(w);
+		forget(control, w);
+	}
+	if (next_ns != CLOCK_NEVER && !loop_timer_is_armed(timer))
+		loop_set_timer(timer, next_ns);
+}
+
+int control_new(struct agent *agent, struct error *err)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	int r;
+
+	if (!control)
+		return fail(err, ENOMEM, "no memory");
+	agent->control = control;
+	control->agent = agent;
+	control->timer.data = control;
+	TAILQ_INIT(&control->wishes);
+	r = loop_add_timer(agent->loop, &control->timer, on_timer);
+	return r < 0 ? fail_errno(err, -r, "timer") : 0;
+}
+
+void control_free(struct agent *agent)
+{
+	struct control *control = agent->control;
+	struct wish *w;
+
+	if (!control)
+		return;
+	while ((w = TAILQ_FIRST(&control->wishes)))
+		forget(control, w);
+	loop_remove_timer(&control->timer);
+	free(control);
+	agent->control = NULL;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finding devices: see device.h. A simulated machine is the same code with another
+ * libnvidia-ml.so.1: the simulated one starts its engine by itself and keeps it as long as it is open.
+ */
+#include "agent/device.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+
+/* Without a device this one is simulated. */
+#define DEFAULT_SIMULATION "1xH200-141Gi"
+/* Until a context has been measured: about what a CUDA 12 context takes on a large device. */
+#define CONTEXT_GUESS_BYTES (512ull << 20)
+
+void device_parse_uuid(const char *text, uint8_t ret_uuid[static 16])
+{
+	struct str s = str_from(text);
+	uint8_t uuid[16];
+	size_t n = 0;
+	uint64_t h;
+
+	if (!str_skip_prefix(&s, STR("GPU-")))
+		str_skip_prefix(&s, STR("MIG-"));
+	for (size_t i = 0; i < s.n; i++) {
+		int c = tolower((unsigned char)s.p[i]);
+		int v = isdigit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+
+		if (c == '-')
+			continue;
+		if (v < 0 || n >= 32) {
+			n = 0;
+			break;
+		}
+		uuid[n / 2] = (uint8_t)(n % 2 ? uuid[n / 2] | v : v << 4);
+		n++;
+	}
+	if (n != 32) { /* e.g. "MIG-GPU-uuid/7/0" of older drivers */
+		h = str_hash(str_from(text));
+		memcpy(uuid, &h, 8);
+		h = h * 0x9e3779b97f4a7c15u + 1;
+		memcpy(uuid + 8, &h, 8);
+	}
+	memcpy(ret_uuid, uuid, 16);
+}
+
+static bool has_sim_libs(const char *folder)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", folder);
+	return access(path, R_OK) == 0;
+}
+
+/* Beside the program in a build folder, or where they are installed. */
+static int find_sim_libs(char *ret, size_t size, struct error *err)
+{
+	static const char *const beside[] = {
+		"sim", "../sim", "../lib/divvy/sim", "../../lib/divvy/sim", "../libexec/divvy/sim",
+	};
+	const char *set = getenv("DIVVY_SIM_LIBS");
+	char exe[PATH_MAX / 2], path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	_cleanup_free_ char *full = NULL;
+	char *slash;
+
+	if (set && has_sim_libs(set))
+		return str_copy(ret, size, str_from(set));
+	if (n > 0) {
+		exe[n] = '\0';
+		slash = strrchr(exe, '/');
+		if (slash)
+			*slash = '\0';
+		for (size_t i = 0; i < ARRAY_SIZE(beside); i++) {
+			snprintf(path, sizeof(path), "%s/%s", exe, beside[i]);
+			if (!has_sim_libs(path))
+				continue;
+			full = realpath(path, NULL);
+			return str_copy(ret, size, str_from(full ? full : path));
+		}
+	}
+	if (has_sim_libs(DIVVY_SIM_FOLDER))
+		return str_copy(ret, size, str_from(DIVVY_SIM_FOLDER));
+	return fail(err, ENOENT,
+		    "the simulated driver is not installed: no libnvidia-ml.so.1 in %s nor beside divvyd "
+		    "(DIVVY_SIM_LIBS names another folder)", DIVVY_SIM_FOLDER);
+}
+
+static int open_simulated(struct device_set *set, const char *simulate, const char *runtime_dir,
+			  struct error *err)
+{
+	const char *dir = getenv("DIVVY_SIM");
+	int r;
+
+	if (dir && *dir)
+		snprintf(set->sim_dir, sizeof(set->sim_dir), "%s", dir);
+	else
+		snprintf(set->sim_dir, sizeof(set->sim_dir), "%s/sim", runtime_dir);
+	r = find_sim_libs(set->sim_libs, sizeof(set->sim_libs), err);
+	if (r < 0)
+		return r;
+	r = folder_make(set->sim_dir, 0755, err);
+	if (r < 0)
+		return r;
+	if (setenv("DIVVY_SIM", set->sim_dir, 1) || setenv("DIVVY_SIM_DEVICES", simulate, 1))
+		return fail(err, ENOMEM, "no memory");
+	set->is_simulated = true;
+	return nvml_open(set->sim_libs, &set->nvml, err);
+}
+
+static int open_driver(struct device_set *set, const char *simulate, const char *runtime_dir,
+		       struct error *err)
+{
+	const char *driver = getenv("DIVVY_DRIVER");
+	struct error why;
+	int r;
+
+	if (simulate)
+		return open_simulated(set, simulate, runtime_dir, err);
+	r = nvml_open(driver && *driver ? driver : NULL, &set->nvml, &why);
+	if (r != -ENOENT && r != -ENODEV) {
+		if (r < 0)
+			*err = why;
+		return r;
+	}
+	log_info("%s; sharing a simulated GPU (%s)", why.msg, DEFAULT_SIMULATION);
+	return open_simulated(set, DEFAULT_SIMULATION, runtime_dir, err);
+}
+
+static void set_note(struct device *device)
+{
+	const struct nvml_info *info = &device->info;
+
+	if (!strcmp(info->compute_mode, "prohibited"))
+		str_copy(device->note, sizeof(device->note),
+			 STR("compute mode prohibited: no program can use it "
+			     "(nvidia-smi -c DEFAULT allows it)"));
+	else if (!strcmp(info->compute_mode, "exclusive"))
+		str_copy(device->note, sizeof(device->note),
+			 STR("compute mode exclusive: one process at a time, sharing needs "
+			     "nvidia-smi -c DEFAULT"));
+	else if (info->has_mps)
+		str_copy(device->note, sizeof(device->note),
+			 STR("MPS is running: its clients run side by side, shares hold between "
+			     "tenants as far as their work ends in time"));
+	else if (info->is_mig)
+		str_copy(device->note, sizeof(device->note), STR("a MIG instance, shared like a device"));
+}
+
+int device_set_open(const char *simulate, const char *runtime_dir, uint32_t oversubscribe_permille,
+		    struct device_set **ret_set, struct error *err)
+{
+	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
+	struct device_set *set = calloc(1, sizeof(*set));
+	int r, n;
+
+	if (!infos || !set) {
+		free(set);
+		return fail(err, ENOMEM, "no memory");
+	}
+	r = open_driver(set, simulate, runtime_dir, err);
+	if (r < 0)
+		goto out;
+	r = n = nvml_list(set->nvml, infos, ARBITER_DEVICES, err);
+	if (r < 0)
+		goto out;
+	set->devices = calloc((size_t)n, sizeof(*set->devices));
+	if (!set->devices) {
+		r = fail(err, ENOMEM, "no memory");
+		goto out;
+	}
+	for (int i = 0; i < n; i++) {
+		struct device *d = &set->devices[set->n];
+
+		*d = (struct device){.index = set->n, .info = infos[i], .lock = LOCK_NONE};
+		device_parse_uuid(d->info.uuid, d->uuid);
+		d->context_bytes = MIN(CONTEXT_GUESS_BYTES, d->info.usable_bytes / 16);
+		set_note(d);
+		r = ledger_new(d->info.usable_bytes, oversubscribe_permille, &d->ledger);
+		if (r < 0)
+			goto out;
+		set->n++;
+	}
+	*ret_set = set;
+	return 0;
+out:
+	device_set_close(set);
+	return r;
+}
+
+int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
+		    struct error *err)
+{
+	for (uint32_t i = 0; i < set->n; i++) {
+		struct device *d = &set->devices[i];
+		int r = lock_take(set->is_simulated ? set->sim_dir : NULL, d->info.uuid, socket, &d->lock,
+				  ret_owner, err);
+
+		if (r < 0) {
+			while (i--)
+				lock_release(&set->devices[i].lock);
+			return r;
+		}
+	}
+	return 0;
+}
+
+void device_set_close(struct device_set *set)
+{
+	if (!set)
+		return;
+	for (uint32_t i = 0; i < set->n; i++) {
+		lock_release(&set->devices[i].lock);
+		ledger_free(set->devices[i].ledger);
+	}
+	nvml_close(set->nvml);
+	free(set->devices);
+	free(set);
+}
+
+struct device *device_find(const struct device_set *set, const char *uuid)
+{
+	for (uint32_t i = 0; i < set->n; i++)
+		if (!strcmp(set->devices[i].info.uuid, uuid))
+			return &set->devices[i];
+	return NULL;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The devices that this daemon shares out: the machine's, or simulated ones. The list is made once
+ * at the start; a device's index in it is its number in messages, pages and the arbiter.
+ */
+#ifndef AGENT_DEVICE_H
+#define AGENT_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/lock.h"
+#include "agent/nvml.h"
+#include "base/error.h"
+#include "core/arbiter.h"
+#include "core/ledger.h"
+
+#define PATH_SIZE_MAX 1024
+
+struct device {
+	uint32_t index;
+	uint8_t uuid[16];
+	struct nvml_info info;
+	struct ledger *ledger; /* the device's book */
+	struct lock lock;
+	uint64_t context_bytes;	 /* what one context takes: learned from measuring */
+	bool is_context_known;
+	uint64_t used_bytes; /* as the device said last, for display */
+	char note[160];	     /* what limits sharing, in words */
+};
+
+struct device_set {
+	struct nvml *nvml;
+	struct device *devices;
+	uint32_t n;
+	bool is_simulated;
+	char sim_dir[PATH_SIZE_MAX];  /* the simulated machine; "" for real devices */
+	char sim_libs[PATH_SIZE_MAX]; /* the simulated driver's folder */
+};
+
+/*
+ * simulate: NULL for what the machine has, or a simulated machine of that specification in
+ * runtime_dir/sim. Without any device a simulated one is used, and *ret_set says so. Blocks.
+ */
+int device_set_open(const char *simulate, const char *runtime_dir, uint32_t oversubscribe_permille,
+		    struct device_set **ret_set, struct error *err);
+/* Locks all devices. -EBUSY names the owner. */
+int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
+		    struct error *err);
+void device_set_close(struct device_set *set);
+
+/* By "GPU-..." in full; NULL: none. */
+struct device *device_find(const struct device_set *set, const char *uuid);
+
+/* 16 bytes of "GPU-" or "MIG-" and a UUID; other texts are hashed. */
+void device_parse_uuid(const char *text, uint8_t ret_uuid[static 16]);
+
+#endif

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory: see memory.h.
+ *
+ * What the devices say is asked by a job of the worker: one at a time, for all devices. An answer
+ * serves only questions that were put before its job began. A dead process stays in its tenant's
+ * counter ("grave") until an answer no longer lists its pid, or MEMORY_GRACE_NS have passed.
+ */
+#include "agent/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/control.h"
+#include "agent/device.h"
+#include "agent/register.h"
+#include "agent/worker.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/ledger_counter.h"
+
+#define LISTED_MAX 4096u
+#define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)
+#define REFRESH_NS NSEC_PER_SEC
+#define WAITS_MAX 65536u /* requests that wait, on all devices */
+#define WAITS_PER_PROCESS 256u
+#define RECOUNT_TRIES 1000
+
+struct question { /* MEASURE */
+	TAILQ_ENTRY(question) link;
+	struct process *process;
+	uint32_t at, request;
+	uint64_t asked; /* jobs begun by then */
+};
+
+struct wait { /* MEM_RESERVE */
+	TAILQ_ENTRY(wait) link;
+	struct process *process;
+	uint32_t at, request;
+	ledger_request id;
+};
+
+struct query {
+	struct worker_job job;
+	struct agent *agent;
+	struct nvml *nvml;
+	uint32_t n_devices, n_listed;
+	nvml_handle handles[ARBITER_DEVICES];
+	uint64_t used_bytes[ARBITER_DEVICES];
+	bool is_answered[ARBITER_DEVICES];
+	struct memory_stranger *listed;
+	struct nvml_process *scratch;
+};
+
+struct memory {
+	struct agent *agent;
+	TAILQ_HEAD(, question) questions;
+	TAILQ_HEAD(, wait) waits;
+	TAILQ_HEAD(grave_list, process) graves;
+	struct loop_timer timer;
+	struct query query; /* one at a time */
+	bool is_asking, must_ask_again;
+	uint64_t begun, answered_ns;
+	ledger_request next_wait;
+	uint32_t n_waits;
+	uint32_t daemon_seq;
+
+	struct memory_stranger *listed; /* the last answer */
+	uint32_t n_listed;
+	bool is_known[ARBITER_DEVICES];
+	uint64_t generation;
+};
+
+static void ask(struct memory *m);
+
+/* ---- quotas ---- */
+
+void memory_fill_down(struct process *p, uint32_t at)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+	struct page_down *down = p->devices[at].down;
+
+	down->magic = PAGE_MAGIC;
+	down->abi = PAGE_ABI;
+	down->device = (uint16_t)td->device->index;
+	down->size = sizeof(*down);
+	down->process = p->index;
+	memcpy(down->uuid, td->device->uuid, sizeof(down->uuid));
+	down->daemon_epoch = p->agent->epoch;
+	down->device_bytes = td->device->info.memory_bytes;
+	atomic_store_explicit(&down->quota_bytes, td->quota_bytes, memory_order_relaxed);
+	atomic_store_explicit(&down->context_bytes, td->device->context_bytes, memory_order_relaxed);
+}
+
+void memory_set_quota(struct tenant_device *td)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (p->devices[td->at].down)
+			atomic_store_explicit(&p->devices[td->at].down->quota_bytes, td->quota_bytes,
+					      memory_order_relaxed);
+}
+
+static void learn_context(struct agent *agent, struct device *device, uint64_t bytes)
+{
+	struct process *p;
+
+	if (device->is_context_known && bytes <= device->context_bytes)
+		return;
+	device->is_context_known = true;
+	device->context_bytes = bytes;
+	LIST_FOREACH(p, &agent->processes, link)
+		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
+			if (p->tenant->devices[i].device == device && p->devices[i].down)
+				atomic_store_explicit(&p->devices[i].down->context_bytes, bytes,
+						      memory_order_relaxed);
+}
+
+uint64_t memory_used(const struct tenant_device *td)
+{
+	uint64_t pages = td->page ? ledger_counter_pages(td->page) : 0;
+
+	return MIN(pages, LEDGER_PAGES_MAX) * PAGE_MEM_UNIT;
+}
+
+/* ---- waiting for room ---- */
+
+static void answer_memory(struct process *p, uint32_t at, enum msg_type type, uint32_t request, int status,
+			  uint64_t bytes)
+{
+	struct msg_memory reply = {.device = p->tenant->devices[at].device->index, .bytes = bytes};
+
+	if (!p->conn)
+		return;
+	msg_head_init(&reply.head, type, sizeof(reply), request);
+	reply.head.status = status;
+	client_send(p->conn, &reply, sizeof(reply));
+}
+
+static void forget_wait(struct memory *m, struct wait *w)
+{
+	TAILQ_REMOVE(&m->waits, w, link);
+	m->n_waits--;
+	free(w);
+}
+
+static void deliver_verdicts(struct agent *agent, struct device *device)
+{
+	struct memory *m = agent->memory;
+	struct ledger_verdict verdicts[32];
+	size_t n;
+
+	do {
+		n = ledger_verdicts(device->ledger, verdicts, ARRAY_SIZE(verdicts));
+		for (size_t i = 0; i < n; i++) {
+			struct wait *w;
+
+			TAILQ_FOREACH(w, &m->waits, link)
+				if (w->id == verdicts[i].request)
+					break;
+			if (!w)
+				continue;
+			answer_memory(w->process, w->at, MSG_MEM_REPLY, w->request, -verdicts[i].status, 0);
+			forget_wait(m, w);
+		}
+	} while (n == ARRAY_SIZE(verdicts));
+}
+
+static uint32_t waits_of(const struct memory *m, const struct process *p)
+{
+	const struct wait *w;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH(w, &m->waits, link)
+		n += w->process == p;
+	return n;
+}
+
+void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t bytes)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+	struct memory *m = p->agent->memory;
+	struct wait *w;
+	int r;
+
+	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT) {
+		answer_memory(p, at, MSG_MEM_REPLY, request, 0, bytes);
+		return;
+	}
+	w = m->n_waits < WAITS_MAX && waits_of(m, p) < WAITS_PER_PROCESS ? calloc(1, sizeof(*w)) : NULL;
+	if (!w) {
+		answer_memory(p, at, MSG_MEM_REPLY, request, ENOMEM, bytes);
+		return;
+	}
+	*w = (struct wait){.process = p, .at = at, .request = request, .id = ++m->next_wait};
+	r = ledger_reserve(td->device->ledger, p->tenant->id, p->index, bytes, w->id, clock_now_ns());
+	if (r == -EINPROGRESS) {
+		TAILQ_INSERT_TAIL(&m->waits, w, link);
+		m->n_waits++;
+	} else {
+		answer_memory(p, at, MSG_MEM_REPLY, request, -r, bytes);
+		free(w);
+	}
+	deliver_verdicts(p->agent, td->device); /* a cycle may have been broken elsewhere */
+}
+
+void memory_release(struct process *p, uint32_t at, uint64_t bytes)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+
+	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
+		return;
+	ledger_release(td->device->ledger, p->tenant->id, p->index, bytes);
+	deliver_verdicts(p->agent, td->device);
+}
+
+void memory_process_back(struct process *p)
+{
+	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
+		return;
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		uint64_t pages = MIN(ledger_slot_pages(&p->devices[i].up->memory), LEDGER_PAGES_MAX);
+
+		/* It is there already; if the books say otherwise the next ones wait. */
+		if (pages)
+			(void)ledger_reserve(p->tenant->devices[i].device->ledger, p->tenant->id, p->index,
+					     pages * PAGE_MEM_UNIT, ++p->agent->memory->next_wait,
+					     clock_now_ns());
+	}
+}
+
+/* ---- asking the devices ---- */
+
+static void run_query(struct worker_job *job)
+{
+	struct query *q = (struct query *)job;
+
+	q->n_listed = 0;
+	for (uint32_t i = 0; i < q->n_devices; i++) {
+		int n = nvml_processes(q->nvml, q->handles[i], q->scratch, LISTED_MAX);
+
+		q->is_answered[i] = n >= 0;
+		if (nvml_used_bytes(q->nvml, q->handles[i], &q->used_bytes[i]) < 0)
+			q->used_bytes[i] = NVML_UNKNOWN;
+		for (int k = 0; k < n && q->n_listed < LISTED_MAX; k++)
+			q->listed[q->n_listed++] = (struct memory_stranger){
+				.pid = (pid_t)q->scratch[k].pid,
+				.device = i,
+				.bytes = q->scratch[k].used_bytes,
+				.is_graphics = q->scratch[k].is_graphics,
+			};
+	}
+}
+
+static bool is_listed(const struct memory *m, pid_t pid, uint32_t device)
+{
+	if (!m->is_known[device])
+		return true;
+	for (uint32_t i = 0; i < m->n_listed; i++)
+		if (m->listed[i].pid == pid && m->listed[i].device == device)
+			return true;
+	return false;
+}
+
+uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid)
+{
+	const struct memory *m = agent->memory;
+	uint64_t sum = 0;
+	bool is_any = false;
+
+	for (uint32_t i = 0; i < m->n_listed; i++) {
+		const struct memory_stranger *l = &m->listed[i];
+
+		if (l->pid != pid || l->device != device->index || l->bytes == NVML_UNKNOWN)
+			continue;
+		sum += l->bytes;
+		is_any = true;
+	}
+	return is_any ? sum : NVML_UNKNOWN;
+}
+
+static void answer_questions(struct memory *m)
+{
+	struct question *q, *next;
+
+	for (q = TAILQ_FIRST(&m->questions); q; q = next) {
+		struct process *p = q->process;
+		struct device *device = p->tenant->devices[q->at].device;
+		uint64_t bytes;
+
+		next = TAILQ_NEXT(q, link);
+		if (q->asked >= m->begun)
+			continue;
+		bytes = memory_device_says(m->agent, device, p->pid);
+		if (bytes != NVML_UNKNOWN && p->devices[q->at].up &&
+		    ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
+			    device->context_bytes)
+			learn_context(m->agent, device, bytes); /* it holds nothing but its context */
+		answer_memory(p, q->at, MSG_MEASURED, q->request, bytes == NVML_UNKNOWN ? ENODATA : 0,
+			      bytes == NVML_UNKNOWN ? 0 : bytes);
+		TAILQ_REMOVE(&m->questions, q, link);
+		free(q);
+	}
+}
+
+/* ---- the dead ---- */
+
+static bool holds_nothing(const struct process *p, uint32_t at)
+{
+	const struct page_tenant *page = p->tenant->devices[at].page;
+	const struct page_up *up = p->devices[at].up;
+	int64_t pages = 0;
+
+	if (!page || !up)
+		return true;
+	return ledger_slot_contribution(page, &up->memory, p->index,
+					atomic_load_explicit(&page->word, memory_order_acquire),
+					&pages) == 0 && pages == 0;
+}
+
+/* The counter becomes the sum of who lives and who is not yet let go. */
+static void recount_device(struct memory *m, struct tenant_device *td)
+{
+	struct tenant *t = td->tenant;
+	struct ledger_slot *slots;
+	struct process *p;
+	size_t n = 0;
+	int r = 0;
+
+	if (!td->page)
+		return;
+	slots = calloc(PAGE_PROCESSES, sizeof(*slots));
+	if (!slots)
+		return;
+	LIST_FOREACH(p, &t->processes, of_tenant) {
+		if (p->is_awaited)
+			goto out; /* what it holds is not known yet; it is counted as it stands */
+		if (n < PAGE_PROCESSES)
+			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
+	}
+	TAILQ_FOREACH(p, &m->graves, grave)
+		if (p->tenant == t && p->grave_devices & 1u << td->at && n < PAGE_PROCESSES)
+			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
+	ledger_counter_recount(td->page, slots, n, &m->daemon_seq, RECOUNT_TRIES, &r);
+	if (r < 0)
+		log_debug("tenant %u: its counter keeps changing, recounted later", t->id);
+out:
+	free(slots);
+}
+
+void memory_recount(struct tenant *t)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		recount_device(t->agent->memory, &t->devices[i]);
+}
+
+static void bury(struct memory *m, struct process *p)
+{
+	if (p->is_in_grave)
+		TAILQ_REMOVE(&m->graves, p, grave);
+	p->is_in_grave = false;
+	p->is_buried = true;
+	p->agent->has_dead = true;
+	tenant_give_slot(p->tenant, p->index);
+}
+
+static void release_device(struct memory *m, struct process *p, uint32_t at)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+
+	p->grave_devices &= ~(1u << at);
+	recount_device(m, td);
+	ledger_process_gone(td->device->ledger, p->tenant->id, p->index);
+	deliver_verdicts(m->agent, td->device);
+}
+
+static void visit_graves(struct memory *m, bool has_answer)
+{
+	uint64_t now = clock_now_ns();
+	struct process *p, *next;
+
+	for (p = TAILQ_FIRST(&m->graves); p; p = next) {
+		next = TAILQ_NEXT(p, grave);
+		for (uint32_t i = 0; i < p->tenant->n; i++) {
+			if (!(p->grave_devices & 1u << i))
+				continue;
+			if (now >= p->grave_until_ns ||
+			    (has_answer && p->died_after < m->begun &&
+			     !is_listed(m, p->pid, p->tenant->devices[i].device->index)))
+				release_device(m, p, i);
+		}
+		if (!p->grave_devices)
+			bury(m, p);
+	}
+	if (!TAILQ_EMPTY(&m->graves))
+		loop_set_timer(&m->timer, now + ASK_AGAIN_NS);
+}
+
+void memory_process_gone(struct process *p)
+{
+	struct memory *m = p->agent->memory;
+	struct question *q, *next_q;
+	struct wait *w, *next_w;
+
+	for (q = TAILQ_FIRST(&m->questions); q; q = next_q) {
+		next_q = TAILQ_NEXT(q, link);
+		if (q->process == p) {
+			TAILQ_REMOVE(&m->questions, q, link);
+			free(q);
+		}
+	}
+	for (w = TAILQ_FIRST(&m->waits); w; w = next_w) {
+		next_w = TAILQ_NEXT(w, link);
+		if (w->process == p)
+			forget_wait(m, w);
+	}
+	p->is_in_grave = true;
+	p->died_after = m->begun;
+	p->grave_until_ns = clock_now_ns() + MEMORY_GRACE_NS;
+	TAILQ_INSERT_TAIL(&m->graves, p, grave);
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		p->grave_devices |= 1u << i;
+		if (p->tenant->is_ending || holds_nothing(p, i))
+			release_device(m, p, i);
+	}
+	if (!p->grave_devices)
+		bury(m, p);
+	else
+		ask(m);
+}
+
+void memory_tenant_gone(struct tenant *t)
+{
+	struct memory *m = t->agent->memory;
+	struct process *p, *next;
+
+	for (p = TAILQ_FIRST(&m->graves); p; p = next) {
+		next = TAILQ_NEXT(p, grave);
+		if (p->tenant == t)
+			bury(m, p);
+	}
+}
+
+/* ---- the job ---- */
+
+static void query_done(struct worker_job *job)
+{
+	struct query *q = (struct query *)job;
+	struct memory *m = q->agent->memory;
+	struct memory_stranger *swap = m->listed;
+
+	m->listed = q->listed;
+	m->n_listed = q->n_listed;
+	q->listed = swap;
+	m->is_asking = false;
+	m->generation++;
+	m->answered_ns = clock_now_ns();
+	for (uint32_t i = 0; i < q->n_devices; i++) {
+		m->is_known[i] = q->is_answered[i];
+		if (q->used_bytes[i] != NVML_UNKNOWN)
+			m->agent->devices->devices[i].used_bytes = q->used_bytes[i];
+	}
+	if (m->agent->is_leaving)
+		return;
+	answer_questions(m);
+	visit_graves(m, true);
+	if (m->must_ask_again) {
+		m->must_ask_again = false;
+		ask(m);
+	}
+}
+
+static void ask(struct memory *m)
+{
+	if (m->is_asking) {
+		m->must_ask_again = true;
+		return;
+	}
+	if (m->agent->is_leaving)
+		return;
+	m->is_asking = true;
+	m->begun++;
+	m->query.job = (struct worker_job){.run = run_query, .done = query_done};
+	worker_submit(m->agent->worker, &m->query.job);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct memory *m = timer->data;
+
+	visit_graves(m, false);
+	if (!TAILQ_EMPTY(&m->graves))
+		ask(m);
+}
+
+void memory_measure(struct process *p, uint32_t at, uint32_t request)
+{
+	struct memory *m = p->agent->memory;
+	struct question *q;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH(q, &m->questions, link)
+		n += q->process == p;
+	q = n < WAITS_PER_PROCESS ? calloc(1, sizeof(*q)) : NULL;
+	if (!q) {
+		answer_memory(p, at, MSG_MEASURED, request, EAGAIN, 0);
+		return;
+	}
+	*q = (struct question){.process = p, .at = at, .request = request, .asked = m->begun};
+	TAILQ_INSERT_TAIL(&m->questions, q, link);
+	ask(m);
+}
+
+void memory_refresh(struct agent *agent)
+{
+	if (clock_since_ns(clock_now_ns(), agent->memory->answered_ns) >= REFRESH_NS)
+		ask(agent->memory);
+}
+
+size_t memory_listed(struct agent *agent, struct memory_stranger *ret, size_t max)
+{
+	size_t n = MIN((size_t)agent->memory->n_listed, max);
+
+	memcpy(ret, agent->memory->listed, n * sizeof(*ret));
+	return n;
+}
+
+uint64_t memory_generation(const struct agent *agent)
+{
+	return agent->memory->generation;
+}
+
+int memory_new(struct agent *agent, struct error *err)
+{
+	struct memory *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return fail(err, ENOMEM, "no memory");
+	agent->memory = m;
+	m->agent = agent;
+	TAILQ_INIT(&m->questions);
+	TAILQ_INIT(&m->waits);
+	TAILQ_INIT(&m->graves);
+	m->listed = calloc(LISTED_MAX, sizeof(*m->listed));
+	m->query = (struct query){
+		.agent = agent,
+		.nvml = agent->devices->nvml,
+		.n_devices = agent->devices->n,
+		.listed = calloc(LISTED_MAX, sizeof(*m->query.listed)),
+		.scratch = calloc(LISTED_MAX, sizeof(*m->query.scratch)),
+	};
+	if (!m->listed || !m->query.listed || !m->query.scratch)
+		return fail(err, ENOMEM, "no memory");
+	for (uint32_t i = 0; i < agent->devices->n; i++)
+		m->query.handles[i] = agent->devices->devices[i].info.handle;
+	m->timer.data = m;
+	r = loop_add_timer(agent->loop, &m->timer, on_timer);
+	if (r < 0)
+		return fail_errno(err, -r, "timer");
+	ask(m);
+	return 0;
+}
+
+void memory_free(struct agent *agent)
+{
+	struct memory *m = agent->memory;
+	struct question *q;
+	struct wait *w;
+
+	if (!m)
+		return;
+	while ((q = TAILQ_FIRST(&m->questions))) {
+		TAILQ_REMOVE(&m->questions, q, link);
+		free(q);
+	}
+	while ((w = TAILQ_FIRST(&m->waits)))
+		forget_wait(m, w);
+	loop_remove_timer(&m->timer);
+	free(m->listed);
+	free(m->query.listed);
+	free(m->query.scratch);
+	free(m);
+	agent->memory = NULL;
+}

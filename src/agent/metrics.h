@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /metrics in Prometheus' text form and /healthz, over HTTP on a unix socket ("unix:PATH") or a
+ * loopback port ("127.0.0.1:9400", "[::1]:9400", ":9400"). Asks nothing of the devices while a
+ * request is answered.
+ */
+#ifndef AGENT_METRICS_H
+#define AGENT_METRICS_H
+
+#include "agent/agent.h"
+#include "base/str.h"
+
+/* NULL address: none. -EINVAL: an address that others could reach. */
+int metrics_new(struct agent *agent, const char *address, struct error *err);
+void metrics_free(struct agent *agent);
+
+/* The text itself. */
+int metrics_format(struct agent *agent, struct buf *out);
+
+#endif

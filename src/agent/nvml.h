@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver's management library, opened at run time: what the daemon asks of it, with its answers
+ * translated into ours (the one place where nvmlReturn_t is known). Never our own interposed library:
+ * that one would show a tenant's view. All functions may block; any thread.
+ */
+#ifndef AGENT_NVML_H
+#define AGENT_NVML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct nvml;
+typedef void *nvml_handle;
+
+struct nvml_info {
+	char uuid[96];
+	char model[96];
+	char pci[32];
+	uint64_t memory_bytes; /* as the driver counts it */
+	uint64_t usable_bytes; /* less what the driver keeps for itself */
+	const char *compute_mode; /* "default", "exclusive", "prohibited" */
+	bool has_mps;
+	bool is_mig;
+	char parent[96];
+	uint32_t nvml_index;
+	nvml_handle handle;
+};
+
+struct nvml_process {
+	uint32_t pid;
+	bool is_graphics;
+	uint64_t used_bytes; /* NVML_UNKNOWN: the driver does not say */
+};
+#define NVML_UNKNOWN UINT64_MAX
+
+/*
+ * folder: where libnvidia-ml.so.1 is; NULL: where the loader finds it. -ENOENT: there is none, -ENODEV:
+ * it finds no driver or no device.
+ */
+int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err);
+void nvml_close(struct nvml *nvml);
+
+const char *nvml_driver_version(const struct nvml *nvml);
+
+/* All devices that can be shared: MIG instances in place of their parent. Returns how many. */
+int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct error *err);
+
+/* Memory in use on the device, by all. 0 or -EIO. */
+int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes);
+
+/* Compute and graphics processes on the device; returns how many (at most max), or -EIO. */
+int nvml_processes(
+	struct nvml *nvml, nvml_handle handle, struct nvml_process *ret_processes, size_t max);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which devices of this machine a new tenant gets: best fit, so that whole devices stay free. A
+ * function of what it is given; the one-machine version of the placement engine.
+ */
+#ifndef AGENT_PLACE_H
+#define AGENT_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "core/spec.h"
+
+struct place_device {
+	const char *uuid;
+	const char *model;
+	uint64_t memory_bytes;	/* usable */
+	uint64_t room_bytes;	/* largest quota that could be promised, under the wish's policy */
+	uint32_t asked;		/* permille asked for by tenants that are there */
+	uint32_t tenants;	/* that asked for it */
+	bool is_exclusive;	/* one of them has it for itself */
+};
+
+/*
+ * Writes spec->count indexes. -EINVAL: never possible on this machine; -ENOSPC: not now. The sentence
+ * names field, value and what is possible.
+ */
+int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
+	  uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
+
+/* May a tenant on this device change to that request? `asked` is without its own. */
+int place_change(const struct spec *spec, const struct place_device *device, struct error *err);
+
+#endif

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Registration: see register.h. Order for a new process: tenant, index, pages, journal, list, gates,
+ * WELCOME. The journal knows of it before the program does, so that whoever has pages is known to
+ * the next daemon too.
+ */
+#include "agent/register.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/conf.h"
+#include "agent/device.h"
+#include "agent/memory.h"
+#include "agent/state.h"
+#include "agent/token.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "core/ledger_counter.h"
+
+#define UP_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* Descriptors of the pages on their way to the program. */
+struct page_fds {
+	int fd[CLIENT_FDS_MAX];
+	size_t n;
+};
+
+static void page_fds_done(struct page_fds *fds)
+{
+	/* Every third is the tenant's own, which stays. */
+	for (size_t i = 0; i < fds->n; i++)
+		if (i % 3 != 2)
+			fd_close(fds->fd[i]);
+}
+
+static void unmap(void *p, size_t n)
+{
+	struct map map = {p, n};
+
+	map_done(&map);
+}
+
+/* ---- pages ---- */
+
+/* Made, mapped writable by us, then sealed so that nobody else can ever write to it. */
+static int make_down(struct process *p, uint32_t at, int *ret_fd)
+{
+	struct map map = MAP_NONE;
+	_cleanup_close_ int fd = memfd_new("divvy-down", sizeof(struct page_down));
+	int r = fd;
+
+	if (r < 0)
+		return r;
+	r = map_fd(fd, sizeof(struct page_down), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return r;
+	r = memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+	if (r < 0) {
+		map_done(&map);
+		return r;
+	}
+	unmap(p->devices[at].down, sizeof(struct page_down));
+	p->devices[at].down = map.p;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int make_up(struct process *p, uint32_t at, int *ret_fd)
+{
+	_cleanup_close_ int fd = memfd_new("divvy-up", sizeof(struct page_up));
+	struct map map = MAP_NONE;
+	struct stat st;
+	int r = fd;
+
+	if (r < 0)
+		return r;
+	r = map_fd(fd, sizeof(struct page_up), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return r;
+	r = memfd_seal(fd, UP_SEALS | F_SEAL_SEAL);
+	if (r < 0 || fstat(fd, &st) < 0) {
+		map_done(&map);
+		return r < 0 ? r : -errno;
+	}
+	p->devices[at].up = map.p;
+	p->devices[at].up_inode = st.st_ino;
+	ledger_slot_init(p->tenant->devices[at].page, &p->devices[at].up->memory, p->index);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Handed back: must be a memfd of that size that cannot shrink under us, and the recorded one. */
+static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, struct error *err)
+{
+	_cleanup_close_ int fd = -1;
+	struct map map = MAP_NONE;
+	struct stat st;
+	int r;
+
+	if (fstat(handed, &st) < 0 || !memfd_has_seals(handed, UP_SEALS) ||
+	    st.st_size != sizeof(struct page_up))
+		return fail(err, EINVAL, "the page handed back is not one of this daemon's");
+	if (st.st_ino != p->devices[at].up_inode)
+		return fail(err, ESTALE, "the page handed back is not the one recorded for pid %d",
+			    (int)p->pid);
+	fd = fcntl(handed, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return fail_errno(err, errno, "keep the page of pid %d", (int)p->pid);
+	r = map_fd(fd, sizeof(struct page_up), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return fail_errno(err, -r, "map the page of pid %d", (int)p->pid);
+	unmap(p->devices[at].up, sizeof(struct page_up));
+	p->devices[at].up = map.p;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int make_pages(struct process *p, struct page_fds *fds, struct error *err)
+{
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		struct tenant_device *td = &p->tenant->devices[i];
+		int down = -1, up = -1, r;
+
+		r = tenant_page(td, err);
+		if (r < 0)
+			return r;
+		r = make_down(p, i, &down);
+		if (r >= 0)
+			r = make_up(p, i, &up);
+		if (r < 0) {
+			fd_close(down);
+			return fail_errno(err, -r, "pages for pid %d", (int)p->pid);
+		}
+		fds->fd[fds->n++] = down;
+		fds->fd[fds->n++] = up;
+		fds->fd[fds->n++] = td->fd;
+		memory_fill_down(p, i);
+	}
+	return 0;
+}
+
+static int adopt_pages(struct process *p, const int *handed, size_t n_handed, struct page_fds *fds,
+		       struct error *err)
+{
+	if (n_handed != 2 * p->tenant->n)
+		return fail(err, EINVAL, "%zu pages handed back, expected %u", n_handed, 2 * p->tenant->n);
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		struct tenant_device *td = &p->tenant->devices[i];
+		int down = -1, up = -1, r;
+
+		r = adopt_up(p, i, handed[2 * i], &up, err);
+		if (r < 0)
+			return r;
+		r = tenant_page_adopt(td, handed[2 * i + 1], err);
+		if (r >= 0) {
+			r = make_down(p, i, &down);
+			if (r < 0)
+				fail_errno(err, -r, "pages for pid %d", (int)p->pid);
+		}
+		if (r < 0) {
+			fd_close(up);
+			return r;
+		}
+		fds->fd[fds->n++] = down;
+		fds->fd[fds->n++] = up;
+		fds->fd[fds->n++] = td->fd;
+		memory_fill_down(p, i);
+	}
+	return 0;
+}
+
+/* ---- processes ---- */
+
+static void on_process_gone(struct loop_io *io, uint32_t events)
+{
+	process_kill(io->data);
+}
+
+static int process_new(struct tenant *t, pid_t pid, uint64_t start, int pidfd, struct process **ret)
+{
+	struct process *p = calloc(1, sizeof(*p) + t->n * sizeof(p->devices[0]));
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	p->agent = t->agent;
+	p->tenant = t;
+	p->pid = pid;
+	p->start = start;
+	p->pidfd = -1;
+	p->pid_io.data = p;
+	r = loop_add_io(t->agent->loop, &p->pid_io, pidfd, EPOLLIN, on_process_gone);
+	if (r < 0) {
+		free(p);
+		return r;
+	}
+	p->pidfd = pidfd;
+	*ret = p;
+	return 0;
+}
+
+static void process_join(struct process *p)
+{
+	struct tenant *t = p->tenant;
+
+	LIST_INSERT_HEAD(&p->agent->processes, p, link);
+	LIST_INSERT_HEAD(&t->processes, p, of_tenant);
+	p->agent->n_processes++;
+	t->n_processes++;
+	t->alone_ns = 0;
+	if (t->source == TENANT_DEFAULT)
+		tenant_update_defaults(p->agent);
+}
+
+void process_free(struct process *p)
+{
+	if (!p)
+		return;
+	loop_remove_io(&p->pid_io);
+	fd_close(p->pidfd);
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		unmap(p->devices[i].down, sizeof(struct page_down));
+		unmap(p->devices[i].up, sizeof(struct page_up));
+	}
+	free(p);
+}
+
+void process_kill(struct process *p)
+{
+	struct tenant *t = p->tenant;
+
+	if (p->is_dead)
+		return;
+	p->is_dead = true;
+	p->agent->has_dead = true;
+	loop_remove_io(&p->pid_io);
+	LIST_REMOVE(p, of_tenant);
+	p->agent->n_processes--;
+	t->n_processes--;
+	if (!t->n_processes)
+		t->alone_ns = loop_now_ns(p->agent->loop);
+	for (uint32_t i = 0; i < t->n; i++)
+		if (p->devices[i].down)
+			atomic_store_explicit(&p->devices[i].down->gate, GATE_CLOSED,
+					      memory_order_seq_cst);
+	token_process_gone(p);
+	state_process_gone(p);
+	memory_process_gone(p);
+	if (p->conn) {
+		p->conn->process = NULL;
+		conn_close(p->conn);
+		p->conn = NULL;
+	}
+	if (!t->n_processes && t->lifetime == TENANT_PROCESS && t->owner_fd < 0)
+		tenant_kill(t);
+}
+
+int process_restore(struct tenant *t, pid_t pid, uint64_t start, uint32_t index, uint64_t up_inode,
+		    const char *command)
+{
+	int pidfd = process_open(pid, start), r;
+	struct process *p;
+
+	if (pidfd < 0)
+		return pidfd;
+	if (!index || index >= PAGE_PROCESSES || t->slots[index / 64] & 1ull << index % 64) {
+		fd_close(pidfd);
+		return -EINVAL;
+	}
+	r = process_new(t, pid, start, pidfd, &p);
+	if (r < 0) {
+		fd_close(pidfd);
+		return r;
+	}
+	t->slots[index / 64] |= 1ull << index % 64;
+	p->index = index;
+	p->is_awaited = true;
+	p->uid = t->uid;
+	/* Inodes of one registration were given one after the other; the first one is recorded. */
+	p->devices[0].up_inode = up_inode;
+	snprintf(p->command, sizeof(p->command), "%s", command);
+	process_join(p);
+	return 0;
+}
+
+/* ---- HELLO ---- */
+
+static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struct error *err)
+{
+	int r;
+
+	if (c->pid <= 0)
+		return fail(err, EPERM, "the daemon cannot see this process: it needs the host's pid "
+					"namespace (hostPID)");
+	r = process_start_ticks(c->pid, ret_start);
+	if (r < 0)
+		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+	if (c->pidfd >= 0) {
+		/* From the socket itself: it cannot be of another process with the same number. */
+		*ret_pidfd = TAKE_FD(c->pidfd);
+		return 0;
+	}
+	r = process_open(c->pid, *ret_start);
+	if (r < 0)
+		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+	*ret_pidfd = r;
+	return 0;
+}
+
+static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct tenant **ret_tenant,
+			 struct error *err)
+{
+	static const uint8_t none[sizeof(hello->secret)];
+	struct tenant *t;
+
+	if (!memcmp(hello->secret, none, sizeof(none)))
+		return conf_tenant(c->agent, c->pid, c->uid, c->gid, ret_tenant, err);
+	t = tenant_by_secret(c->agent, hello->secret);
+	if (!t)
+		return fail(err, ENOENT, "DIVVY_TENANT names no tenant of this daemon: it has ended or "
+					 "been removed");
+	if (c->uid != t->uid && c->uid != 0)
+		return fail(err, EACCES, "tenant %u belongs to user %u, this process to user %u", t->id,
+			    (unsigned int)t->uid, (unsigned int)c->uid);
+	*ret_tenant = t;
+	return 0;
+}
+
+static bool has_hung_up(const struct conn *c)
+{
+	struct pollfd pfd = {.fd = c->fd, .events = POLLRDHUP};
+
+	return c->fd < 0 || (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP)));
+}
+
+/*
+ * What this very process registered before: a program that has called exec leaves pages behind that
+ * nobody uses any more. A second copy of the library in one program is another registration.
+ * A process stays with its tenant for life.
+ */
+static int settle_former(struct conn *c, uint64_t start, struct tenant *t, struct error *err)
+{
+	struct process *p, *next;
+
+	for (p = LIST_FIRST(&c->agent->processes); p; p = next) {
+		next = LIST_NEXT(p, link);
+		if (p->is_dead || p->pid != c->pid || p->start != start)
+			continue;
+		if (p->tenant != t)
+			return fail(err, EPERM, "pid %d belongs to tenant %u already, for life",
+				    (int)c->pid, p->tenant->id);
+		if (!p->conn || has_hung_up(p->conn))
+			process_kill(p);
+	}
+	return 0;
+}
+
+static void send_welcome(struct conn *c, uint32_t request, const struct process *p,
+			 const struct page_fds *fds)
+{
+	const struct tenant *t = p->tenant;
+	struct msg_welcome welcome = {.tenant = t->id, .devices = t->n};
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * CLIENT_FDS_MAX)];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = &welcome, .iov_len = sizeof(welcome)};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = CMSG_SPACE(sizeof(int) * fds->n),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+
+	msg_head_init(&welcome.head, MSG_WELCOME, sizeof(welcome), request);
+	if (c->agent->devices->is_simulated)
+		welcome.flags |= MSG_WELCOME_SIMULATED;
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct device *d = t->devices[i].device;
+
+		memcpy(welcome.device[i].uuid, d->uuid, sizeof(welcome.device[i].uuid));
+		welcome.device[i].device = d->index;
+		welcome.device[i].quota_bytes = t->devices[i].quota_bytes;
+		welcome.device[i].device_bytes = d->info.memory_bytes;
+	}
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int) * fds->n);
+	memcpy(CMSG_DATA(cmsg), fds->fd, sizeof(int) * fds->n);
+	if (sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		conn_close(c);
+}
+
+static int register_new(struct conn *c, const struct msg_hello *hello, struct tenant *t, struct error *err)
+{
+	_cleanup_(page_fds_done) struct page_fds fds = {.n = 0};
+	struct process *p = NULL;
+	uint64_t start = 0;
+	int pidfd = -1, r;
+
+	r = peer_start(c, &start, &pidfd, err);
+	if (r < 0)
+		return r;
+	r = settle_former(c, start, t, err);
+	if (r >= 0) {
+		r = process_new(t, c->pid, start, pidfd, &p);
+		if (r < 0)
+			fail_errno(err, -r, "register pid %d", (int)c->pid);
+	}
+	if (r < 0) {
+		fd_close(pidfd);
+		return r;
+	}
+	p->uid = c->uid;
+	p->has_membarrier = hello->flags & MSG_HELLO_MEMBARRIER;
+	memcpy(p->command, hello->command, MSG_COMMAND);
+	for (size_t i = 0; p->command[i]; i++)
+		if ((unsigned char)p->command[i] < ' ')
+			p->command[i] = '?';
+	r = tenant_take_slot(t, &p->index);
+	if (r < 0)
+		fail(err, EUSERS, "tenant %u has %u processes, the most there can be", t->id,
+		     PAGE_PROCESSES - 1);
+	if (r >= 0)
+		r = make_pages(p, &fds, err);
+	if (r >= 0) {
+		r = state_process_added(p);
+		if (r < 0)
+			fail_errno(err, -r, "record pid %d in the state", (int)c->pid);
+	}
+	if (r < 0) {
+		tenant_give_slot(t, p->index);
+		process_free(p);
+		return r;
+	}
+	process_join(p);
+	p->conn = c;
+	c->process = p;
+	token_process_added(p);
+	send_welcome(c, hello->head.request, p, &fds);
+	return 0;
+}
+
+static struct process *find_former(struct conn *c, const struct tenant *t, uint64_t start, uint64_t inode)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &t->processes, of_tenant)
+		if (p->pid == c->pid && p->start == start && p->devices[0].up_inode == inode)
+			return p;
+	return NULL;
+}
+
+static void check_recounted(struct tenant *t)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &t->processes, of_tenant)
+		if (p->is_awaited)
+			return;
+	t->hold_ns = 0;
+	memory_recount(t);
+}
+
+static int register_again(struct conn *c, const struct msg_hello *hello, struct tenant *t, const int *handed,
+			  size_t n_handed, struct error *err)
+{
+	_cleanup_(page_fds_done) struct page_fds fds = {.n = 0};
+	struct process *p;
+	struct stat st;
+	uint64_t start = 0;
+	int r;
+
+	r = process_start_ticks(c->pid, &start);
+	if (r < 0)
+		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+	if (!n_handed || fstat(handed[0], &st) < 0)
+		return fail(err, EINVAL, "no pages were handed back");
+	p = find_former(c, t, start, st.st_ino);
+	if (!p)
+		return fail(err, ESTALE, "this daemon knows no pid %d of tenant %u with that page",
+			    (int)c->pid, t->id);
+	if (p->is_awaited) /* of the others only the first inode was recorded: they are cross-checked by seals */
+		for (uint32_t i = 1; i < t->n && 2 * i < n_handed; i++)
+			if (!fstat(handed[2 * i], &st))
+				p->devices[i].up_inode = st.st_ino;
+	r = adopt_pages(p, handed, n_handed, &fds, err);
+	if (r < 0)
+		return r;
+	if (p->conn) {
+		p->conn->process = NULL;
+		conn_close(p->conn);
+	}
+	p->conn = c;
+	c->process = p;
+	p->uid = c->uid;
+	p->has_membarrier = hello->flags & MSG_HELLO_MEMBARRIER;
+	if (p->is_awaited)
+		memory_process_back(p);
+	p->is_awaited = false;
+	token_process_added(p);
+	send_welcome(c, hello->head.request, p, &fds);
+	if (t->hold_ns)
+		check_recounted(t);
+	return 0;
+}
+
+/* After a restart the counter is in the hands of the processes of before: wait for one of them. */
+static bool must_wait(const struct tenant *t)
+{
+	if (!t->hold_ns)
+		return false;
+	for (uint32_t i = 0; i < t->n; i++)
+		if (!t->devices[i].page)
+			return true;
+	return false;
+}
+
+void register_hello(struct conn *c, const struct msg_hello *hello, const int *fds, size_t n_fds)
+{
+	struct tenant *t = NULL;
+	struct error err;
+	int r;
+
+	if (c->process) {
+		client_refuse(c, hello->head.request, EEXIST, "this connection has registered already");
+		return;
+	}
+	if (hello->page_abi != PAGE_ABI) {
+		fail(&err, EPROTO, "page ABI %u: this daemon serves %u; the library and the daemon are of "
+		     "different versions", hello->page_abi, PAGE_ABI);
+		client_refuse(c, hello->head.request, EPROTO, err.msg);
+		return;
+	}
+	r = choose_tenant(c, hello, &t, &err);
+	if (r >= 0 && !(hello->flags & MSG_HELLO_AGAIN) && must_wait(t)) {
+		if (!c->deferred)
+			c->deferred = malloc(sizeof(*hello));
+		if (c->deferred)
+			*c->deferred = *hello;
+		return;
+	}
+	if (r >= 0 && hello->flags & MSG_HELLO_AGAIN) {
+		r = register_again(c, hello, t, fds, n_fds, &err);
+		if (r >= 0)
+			register_deferred(c->agent);
+	} else if (r >= 0) {
+		r = register_new(c, hello, t, &err);
+	}
+	if (r < 0) {
+		log_info("pid %d refused: %s", (int)c->pid, err.msg);
+		client_refuse(c, hello->head.request, -r, err.msg);
+	}
+}
+
+void register_deferred(struct agent *agent)
+{
+	struct conn *c;
+
+	LIST_FOREACH(c, &agent->conns, link) {
+		_cleanup_free_ struct msg_hello *hello = NULL;
+
+		if (c->is_dead || !c->deferred)
+			continue;
+		hello = TAKE_PTR(c->deferred);
+		register_hello(c, hello, NULL, 0);
+	}
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Specs as JSON: see spec-json.h. The textual form goes through spec_set, so that flags, files and
+ * requests are refused with the same sentences.
+ */
+#include "agent/spec-json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+
+json_t *spec_to_json(const struct spec *s)
+{
+	return json_pack("{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
+			 "request_permille", (int)s->request,
+			 "limit_permille", (int)s->limit,
+			 "count", (int)s->count,
+			 "exclusive", (int)s->exclusive,
+			 "memory_bytes", (json_int_t)s->memory_bytes,
+			 "memory_permille", (int)s->memory_permille,
+			 "memory_policy", spec_memory_policy_name(s->memory_policy),
+			 "class", spec_class_name(s->class),
+			 "priority", (int)s->priority,
+			 "mode", spec_mode_name(s->mode),
+			 "model", s->model,
+			 "device", s->device);
+}
+
+int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
+{
+	const char *policy, *class, *mode, *model, *device;
+	int request, limit, count, exclusive, permille, priority;
+	json_int_t bytes;
+	struct spec s;
+	json_error_t why;
+	int r;
+
+	if (json_unpack_ex((json_t *)json, &why, 0,
+			   "{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
+			   "request_permille", &request, "limit_permille", &limit, "count", &count,
+			   "exclusive", &exclusive, "memory_bytes", &bytes, "memory_permille", &permille,
+			   "memory_policy", &policy, "class", &class, "priority", &priority, "mode", &mode,
+			   "model", &model, "device", &device) < 0)
+		return fail(err, EINVAL, "spec: %s", why.text);
+	spec_init(&s);
+	r = spec_set(&s, "memory-policy", policy, err);
+	if (r >= 0)
+		r = spec_set(&s, "class", class, err);
+	if (r >= 0)
+		r = spec_set(&s, "mode", mode, err);
+	if (r >= 0)
+		r = str_copy(s.model, sizeof(s.model), str_from(model));
+	if (r >= 0)
+		r = str_copy(s.device, sizeof(s.device), str_from(device));
+	if (r < 0)
+		return r;
+	if (request < 1 || request > (int)SPEC_SHARE_ONE || limit < request ||
+	    limit > (int)SPEC_SHARE_ONE || count < 1 || count > (int)SPEC_DEVICES_MAX || bytes < 0 ||
+	    permille < 0 || priority < 0 || priority > 100)
+		return fail(err, EINVAL, "spec: a number is out of its range");
+	s.request = (uint32_t)request;
+	s.limit = (uint32_t)limit;
+	s.count = (uint32_t)count;
+	s.exclusive = exclusive;
+	s.memory_bytes = (uint64_t)bytes;
+	s.memory_permille = (uint32_t)permille;
+	s.priority = (uint32_t)priority;
+	*ret_spec = s;
+	return 0;
+}
+
+int spec_set_json(struct spec *spec, const json_t *fields, struct error *err)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(fields))
+		return fail(err, EINVAL, "spec: expected an object of fields");
+	json_object_foreach((json_t *)fields, key, value) {
+		char number[40];
+		const char *text = json_string_value(value);
+		int r;
+
+		if (json_is_integer(value)) {
+			snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(value));
+			text = number;
+		} else if (json_is_real(value)) {
+			/* Enough digits for 1/1000; what is finer is refused by the parser. */
+			snprintf(number, sizeof(number), "%.9g", json_real_value(value));
+			text = number;
+		}
+		if (!text)
+			return fail(err, EINVAL, "%s: expected a text or a number", key);
+		r = spec_set(spec, key, text, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}

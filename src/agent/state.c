@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state file: see state.h. Lines:
+ *   H abi boot-id next-tenant     first line; another boot: the rest is of no use
+ *   T {json}                      a tenant as it is now
+ *   R id                          a tenant has gone
+ *   P {json}                      a process has registered
+ *   X tenant index pid            a process has gone
+ */
+#include "agent/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+#include "agent/register.h"
+#include "agent/spec-json.h"
+#include "agent/usage.h"
+#include "base/fd.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/process.h"
+
+#define STATE_MAX (64u << 20)
+#define APPENDED_MAX (1u << 20)
+#define REWRITE_NS (5 * NSEC_PER_SEC)
+#define HOLD_NS (3 * NSEC_PER_SEC) /* processes come back within a second; those stopped may not */
+
+struct state {
+	struct agent *agent;
+	char path[PATH_MAX], usage_path[PATH_MAX];
+	char boot_id[PROCESS_BOOT_ID_SIZE];
+	int fd;
+	size_t appended;
+	bool is_loading;
+	struct loop_timer timer;
+};
+
+/* ---- writing ---- */
+
+static json_t *tenant_json(const struct tenant *t)
+{
+	json_t *devices = json_array();
+	uint64_t now = clock_now_ns();
+	json_t *spec = spec_to_json(&t->spec);
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct tenant_device *td = &t->devices[i];
+		struct arbiter_usage usage = {0};
+
+		arbiter_usage_get(t->agent->arbiter, t->id, td->device->index, now, &usage);
+		json_array_append_new(
+			devices,
+			json_pack("{s:s, s:I, s:I, s:I, s:I}", "uuid", td->device->info.uuid, "quota",
+				  (json_int_t)td->quota_bytes, "inode", (json_int_t)td->inode, "used_ns",
+				  (json_int_t)usage.used_ns, "lag_ns", (json_int_t)usage.lag_ns));
+	}
+	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id",
+			 (json_int_t)t->id, "name", t->name, "uid", (json_int_t)t->uid, "source",
+			 tenant_source_name(t->source), "origin", t->origin, "lifetime",
+			 tenant_lifetime_name(t->lifetime), "owner", (json_int_t)(t->owner_fd >= 0 ? t->owner : 0),
+			 "owner_start", (json_int_t)t->owner_start, "created_s", (json_int_t)t->created_s,
+			 "spec", spec, "devices", devices);
+}
+
+static void add_json(struct buf *out, const char *tag, json_t *json)
+{
+	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+	if (text)
+		buf_addf(out, "%s ", tag);
+	if (text)
+		buf_add_text(out, text);
+	if (text)
+		buf_add_byte(out, '\n');
+	else
+		out->error = out->error ? out->error : -ENOMEM;
+	free(text);
+	json_decref(json);
+}
+
+static void add_tenant(struct buf *out, const struct tenant *t)
+{
+	json_t *json = tenant_json(t);
+	char secret[TENANT_SECRET_TEXT];
+
+	tenant_secret_format(t, secret);
+	if (json)
+		json_object_set_new(json, "secret", json_string(secret));
+	explicit_bzero(secret, sizeof(secret));
+	add_json(out, "T", json);
+}
+
+static void add_process(struct buf *out, const struct process *p)
+{
+	add_json(out, "P",
+		 json_pack("{s:I, s:I, s:I, s:I, s:I}", "tenant", (json_int_t)p->tenant->id, "pid",
+			   (json_int_t)p->pid, "start", (json_int_t)p->start, "index",
+			   (json_int_t)p->index, "inode", (json_int_t)p->devices[0].up_inode));
+}
+
+static void add_all(struct state *s, struct buf *out)
+{
+	struct agent *agent = s->agent;
+	struct process *p;
+	struct tenant *t;
+
+	buf_addf(out, "H %d %s %u\n", STATE_ABI, s->boot_id, agent->next_tenant);
+	LIST_FOREACH(t, &agent->tenants, link) {
+		if (t->is_ending)
+			continue;
+		add_tenant(out, t);
+		LIST_FOREACH(p, &t->processes, of_tenant)
+			add_process(out, p);
+	}
+}
+
+/* A new file under another name, renamed over the old one. Not synced: see state.h. */
+static int replace(const char *path, struct str text)
+{
+	char temporary[PATH_MAX + 8];
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	snprintf(temporary, sizeof(temporary), "%s.new", path);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	r = fd_write_all(fd, text.p, text.n);
+	if (r >= 0 && rename(temporary, path) < 0)
+		r = -errno;
+	if (r < 0)
+		unlink(temporary);
+	return r;
+}
+
+static int rewrite(struct state *s)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(STATE_MAX);
+	int fd, r;
+
+	add_all(s, &out);
+	r = buf_error(&out);
+	if (r >= 0)
+		r = replace(s->path, buf_str(&out));
+	if (r < 0)
+		return r;
+	fd = open(s->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	fd_close(s->fd);
+	s->fd = fd;
+	s->appended = 0;
+	buf_clear(&out);
+	r = usage_save(s->agent, &out);
+	return r < 0 ? r : replace(s->usage_path, buf_str(&out));
+}
+
+static int append(struct state *s, const struct buf *line)
+{
+	int r = buf_error(line);
+
+	if (s->is_loading)
+		return 0;
+	if (r >= 0)
+		r = fd_write_all(s->fd, line->p, line->n);
+	s->appended += line->n;
+	if (r >= 0 && s->appended > APPENDED_MAX)
+		r = rewrite(s);
+	return r;
+}
+
+int state_tenant(struct tenant *t, struct error *err)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT(STATE_MAX);
+	int r;
+
+	add_tenant(&line, t);
+	r = append(t->agent->state, &line);
+	return r < 0 ? fail_errno(err, -r, "write %s", t->agent->state->path) : 0;
+}
+
+void state_tenant_gone(const struct tenant *t)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT(64);
+
+	buf_addf(&line, "R %u\n", t->id);
+	if (append(t->agent->state, &line) < 0)
+		log_warn("cannot write %s", t->agent->state->path);
+}
+
+int state_process_added(const struct process *p)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT(4096);
+
+	add_process(&line, p);
+	return append(p->agent->state, &line);
+}
+
+void state_process_gone(const struct process *p)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT(128);
+
+	buf_addf(&line, "X %u %u %d\n", p->tenant->id, p->index, (int)p->pid);
+	if (append(p->agent->state, &line) < 0)
+		log_warn("cannot write %s", p->agent->state->path);
+}
+
+void state_touch(struct agent *agent)
+{
+	struct state *s = agent->state;
+
+	if (s && !loop_timer_is_armed(&s->timer))
+		loop_set_timer(&s->timer, clock_now_ns() + REWRITE_NS);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct state *s = timer->data;
+	int r = rewrite(s);
+
+	if (r < 0)
+		log_warn("cannot write %s: %s", s->path, strerror(-r));
+}
+
+/* ---- reading ---- */
+
+/* The last word on each tenant and process, in the order in which they came. */
+struct reading {
+	json_t *tenants;   /* id -> object */
+	json_t *processes; /* "tenant/index" -> object */
+	uint64_t next_tenant;
+};
+
+static void key_of(char *ret, size_t size, json_int_t tenant, json_int_t index)
+{
+	snprintf(ret, size, "%lld/%lld", (long long)tenant, (long long)index);
+}
+
+static void read_line(struct reading *reading, struct str line)
+{
+	struct str rest = line, tag, a, b;
+	json_error_t why;
+	json_t *json;
+	char key[64];
+
+	if (!str_word(&rest, &tag))
+		return;
+	if (str_is(tag, "T") || str_is(tag, "P")) {
+		json = json_loadb(rest.p, rest.n, 0, &why);
+		if (!json)
+			return;
+		if (str_is(tag, "T"))
+			snprintf(key, sizeof(key), "%lld",
+				 (long long)json_integer_value(json_object_get(json, "id")));
+		else
+			key_of(key, sizeof(key), json_integer_value(json_object_get(json, "tenant")),
+			       json_integer_value(json_object_get(json, "index")));
+		json_object_set_new(str_is(tag, "T") ? reading->tenants : reading->processes, key, json);
+	} else if (str_is(tag, "R") && str_word(&rest, &a)) {
+		snprintf(key, sizeof(key), "%" STR_FMT, STR_ARG(a));
+		json_object_del(reading->tenants, key);
+	} else if (str_is(tag, "X") && str_word(&rest, &a) && str_word(&rest, &b)) {
+		snprintf(key, sizeof(key), "%" STR_FMT "/%" STR_FMT, STR_ARG(a), STR_ARG(b));
+		json_object_del(reading->processes, key);
+	}
+}
+
+static bool read_head(struct state *s, struct reading *reading, struct str line)
+{
+	struct str rest = line, tag, abi, boot, next;
+	uint64_t n = 0;
+
+	if (!str_word(&rest, &tag) || !str_is(tag, "H") || !str_word(&rest, &abi) ||
+	    !str_word(&rest, &boot) || !str_word(&rest, &next) ||
+	    parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
+	    parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
+		return false;
+	return str_is(boot, s->boot_id);
+}
+
+static int restore_devices(struct agent *agent, const json_t *devices, struct tenant_saved *saved,
+			   int64_t *ret_used, int64_t *ret_lag, struct error *err)
+{
+	saved->n = (uint32_t)json_array_size(devices);
+	if (!saved->n || saved->n > SPEC_DEVICES_MAX)
+		return fail(err, EINVAL, "%u devices", saved->n);
+	for (uint32_t i = 0; i < saved->n; i++) {
+		json_int_t quota, inode, used, lag;
+		struct device *device;
+		const char *uuid;
+
+		if (json_unpack(json_array_get(devices, i), "{s:s, s:I, s:I, s:I, s:I}", "uuid", &uuid, "quota",
+				&quota, "inode", &inode, "used_ns", &used, "lag_ns", &lag) < 0 || quota < 0)
+			return fail(err, EINVAL, "device %u is not readable", i);
+		device = device_find(agent->devices, uuid);
+		if (!device)
+			return fail(err, ENODEV, "device %s is no longer there", uuid);
+		saved->devices[i] = device->index;
+		saved->quota[i] = (uint64_t)quota;
+		saved->inode[i] = (uint64_t)inode;
+		ret_used[i] = used;
+		ret_lag[i] = lag;
+	}
+	return 0;
+}
+
+static int restore_tenant(struct agent *agent, const json_t *json, struct error *err)
+{
+	int64_t used[SPEC_DEVICES_MAX], lag[SPEC_DEVICES_MAX];
+	const char *name, *secret, *source, *origin, *lifetime;
+	json_int_t id, uid, owner, owner_start, created;
+	struct tenant_saved saved = {0};
+	struct tenant_wish wish = {0};
+	json_t *spec, *devices;
+	struct tenant *t;
+	int r;
+
+	if (json_unpack((json_t *)json, "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id", &id,
+			"name", &name, "secret", &secret, "uid", &uid, "source", &source, "origin", &origin,
+			"lifetime", &lifetime, "owner", &owner, "owner_start", &owner_start, "created_s",
+			&created, "spec", &spec, "devices", &devices) < 0 ||
+	    id < 1 || id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
+	    tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
+	    parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
+		return fail(err, EINVAL, "its line is not readable");
+	r = spec_from_json(spec, &wish.spec, err);
+	if (r >= 0)
+		r = restore_devices(agent, devices, &saved, used, lag, err);
+	if (r < 0)
+		return r;
+	wish.name = name;
+	wish.origin = origin;
+	wish.uid = (uid_t)uid;
+	wish.owner = (pid_t)owner;
+	saved.id = (uint32_t)id;
+	saved.created_s = (uint64_t)created;
+	saved.owner_start = (uint64_t)owner_start;
+	r = tenant_restore(agent, &wish, &saved, &t, err);
+	if (r < 0)
+		return r;
+	agent->next_tenant = MAX(agent->next_tenant, t->id + 1);
+	for (uint32_t i = 0; i < t->n; i++) {
+		arbiter_restore(agent->arbiter, t->id, t->devices[i].device->index,
+				used[i] > 0 ? (uint64_t)used[i] : 0, lag[i]);
+		usage_tenant_restored(&t->devices[i]);
+	}
+	return 0;
+}
+
+static void restore_process(struct agent *agent, const json_t *json)
+{
+	json_int_t tenant, pid, start, index, inode;
+	struct tenant *t;
+
+	if (json_unpack((json_t *)json, "{s:I, s:I, s:I, s:I, s:I}", "tenant", &tenant, "pid", &pid, "start",
+			&start, "index", &index, "inode", &inode) < 0)
+		return;
+	t = tenant_by_id(agent, (uint32_t)tenant);
+	if (t && process_restore(t, (pid_t)pid, (uint64_t)start, (uint32_t)index, (uint64_t)inode, "") >= 0)
+		t->hold_ns = clock_now_ns() + HOLD_NS;
+}
+
+static void restore(struct state *s, const struct reading *reading)
+{
+	struct agent *agent = s->agent;
+	struct tenant *t, *next;
+	struct error err;
+	const char *key;
+	json_t *json;
+
+	json_object_foreach(reading->tenants, key, json)
+		if (restore_tenant(agent, json, &err) < 0)
+			log_warn("tenant %s of the former daemon is not taken over: %s", key, err.msg);
+	json_object_foreach(reading->processes, key, json)
+		restore_process(agent, json);
+	for (t = LIST_FIRST(&agent->tenants); t; t = next) {
+		next = LIST_NEXT(t, link);
+		if (!t->n_processes)
+			for (uint32_t i = 0; i < t->n; i++)
+				if (tenant_page(&t->devices[i], &err) < 0)
+					log_warn("%s", err.msg);
+	}
+}
+
+static void read_usage(struct state *s)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
+	struct str rest, line;
+
+	if (file_read(s->usage_path, &text, NULL) < 0)
+		return;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		usage_load_line(s->agent, line);
+}
+
+int state_load(struct agent *agent, struct error *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
+	struct reading reading = {.tenants = json_object(), .processes = json_object()};
+	struct str rest, line;
+	int r;
+
+	if (!s || !reading.tenants || !reading.processes) {
+		free(s);
+		json_decref(reading.tenants);
+		json_decref(reading.processes);
+		return fail(err, ENOMEM, "no memory");
+	}
+	agent->state = s;
+	s->agent = agent;
+	s->fd = -1;
+	s->is_loading = true;
+	s->timer.data = s;
+	snprintf(s->path, sizeof(s->path), "%s/state", agent->runtime_dir);
+	snprintf(s->usage_path, sizeof(s->usage_path), "%s/usage", agent->runtime_dir);
+	if (process_boot_id(s->boot_id) < 0)
+		snprintf(s->boot_id, sizeof(s->boot_id), "unknown");
+	read_usage(s);
+	r = file_read(s->path, &text, NULL);
+	rest = buf_str(&text);
+	if (r >= 0 && str_split(&rest, '\n', &line) && read_head(s, &reading, line)) {
+		agent->next_tenant = MAX(agent->next_tenant, (uint32_t)reading.next_tenant);
+		/* What stands behind the last end of line is torn. */
+		while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line))
+			read_line(&reading, line);
+		restore(s, &reading);
+	}
+	json_decref(reading.tenants);
+	json_decref(reading.processes);
+	s->is_loading = false;
+	r = loop_add_timer(agent->loop, &s->timer, on_timer);
+	if (r >= 0)
+		r = rewrite(s);
+	return r < 0 ? fail_errno(err, -r, "write %s", s->path) : 0;
+}
+
+void state_free(struct agent *agent)
+{
+	struct state *s = agent->state;
+
+	if (!s)
+		return;
+	if (s->fd >= 0 && rewrite(s) < 0)
+		log_warn("cannot write %s", s->path);
+	loop_remove_timer(&s->timer);
+	fd_close(s->fd);
+	free(s);
+	agent->state = NULL;
+}

@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants: see tenant.h. Making one goes place -> ledger -> arbiter -> pages, and is undone in the
+ * reverse order where a step fails.
+ */
+#include "agent/tenant.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/client.h"
+#include "agent/control.h"
+#include "agent/device.h"
+#include "agent/memory.h"
+#include "agent/place.h"
+#include "agent/register.h"
+#include "agent/state.h"
+#include "agent/token.h"
+#include "agent/usage.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/process.h"
+#include "base/rand.h"
+
+static const char *const lifetimes[] = {
+	[TENANT_PROCESS] = "process", [TENANT_PROCESSES] = "processes", [TENANT_KEEP] = "keep",
+};
+static const char *const sources[] = {
+	[TENANT_RUN] = "run", [TENANT_CONF] = "conf", [TENANT_APPLY] = "apply",
+	[TENANT_DEFAULT] = "default",
+};
+
+const char *tenant_lifetime_name(enum tenant_lifetime lifetime)
+{
+	return lifetimes[lifetime];
+}
+
+const char *tenant_source_name(enum tenant_source source)
+{
+	return sources[source];
+}
+
+static int name_parse(const char *const *names, size_t n, const char *text)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(names[i], text))
+			return (int)i;
+	return -EINVAL;
+}
+
+int tenant_lifetime_parse(const char *text, enum tenant_lifetime *ret)
+{
+	int r = name_parse(lifetimes, ARRAY_SIZE(lifetimes), text);
+
+	if (r >= 0)
+		*ret = (enum tenant_lifetime)r;
+	return r < 0 ? r : 0;
+}
+
+int tenant_source_parse(const char *text, enum tenant_source *ret)
+{
+	int r = name_parse(sources, ARRAY_SIZE(sources), text);
+
+	if (r >= 0)
+		*ret = (enum tenant_source)r;
+	return r < 0 ? r : 0;
+}
+
+void tenant_secret_format(const struct tenant *t, char ret[static TENANT_SECRET_TEXT])
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < TENANT_SECRET; i++) {
+		ret[2 * i] = digits[t->secret[i] >> 4];
+		ret[2 * i + 1] = digits[t->secret[i] & 15];
+	}
+	ret[2 * TENANT_SECRET] = '\0';
+}
+
+/* ---- pages ---- */
+
+#define TENANT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+int tenant_page(struct tenant_device *td, struct error *err)
+{
+	struct map map = MAP_NONE;
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r;
+
+	if (td->page)
+		return 0;
+	fd = memfd_new("divvy-tenant", sizeof(struct page_tenant));
+	if (fd < 0)
+		return fail_errno(err, -fd, "shared page of tenant %u", td->tenant->id);
+	r = map_fd(fd, sizeof(struct page_tenant), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return fail_errno(err, -r, "map the shared page of tenant %u", td->tenant->id);
+	td->page = map.p;
+	td->page->magic = PAGE_MAGIC;
+	td->page->abi = PAGE_ABI;
+	td->page->device = (uint16_t)td->device->index;
+	td->page->size = sizeof(struct page_tenant);
+	r = memfd_seal(fd, TENANT_SEALS | F_SEAL_SEAL);
+	if (r < 0 || fstat(fd, &st) < 0) {
+		map_done(&map);
+		td->page = NULL;
+		return fail(err, EIO, "seal the shared page of tenant %u", td->tenant->id);
+	}
+	td->inode = st.st_ino;
+	td->fd = TAKE_FD(fd);
+	return 0;
+}
+
+int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
+{
+	_cleanup_map_ struct map map = MAP_NONE;
+	struct stat st;
+	int kept, r;
+
+	if (fstat(fd, &st) < 0 || st.st_ino != td->inode ||
+	    !memfd_has_seals(fd, TENANT_SEALS) || st.st_size != sizeof(struct page_tenant))
+		return fail(err, ESTALE, "the shared page handed back is not tenant %u's", td->tenant->id);
+	if (td->page)
+		return 0;
+	r = map_fd(fd, sizeof(struct page_tenant), PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return fail_errno(err, -r, "map the shared page of tenant %u", td->tenant->id);
+	kept = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (kept < 0)
+		return fail_errno(err, errno, "keep the shared page of tenant %u", td->tenant->id);
+	td->fd = kept;
+	td->page = TAKE_PTR(map.p);
+	return 0;
+}
+
+static void page_done(struct tenant_device *td)
+{
+	struct map map = {td->page, sizeof(struct page_tenant)};
+
+	map_done(&map);
+	td->page = NULL;
+	td->fd = fd_close(td->fd);
+}
+
+/* ---- making ---- */
+
+/* The default tenant takes what is left over: it is not promised anything. */
+static bool is_promised(const struct tenant *t)
+{
+	return t->source != TENANT_DEFAULT;
+}
+
+static void describe_devices(struct agent *agent, const struct spec *spec, const struct tenant *without,
+			     struct place_device *ret)
+{
+	const struct device_set *set = agent->devices;
+	struct tenant *t;
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		const struct device *d = &set->devices[i];
+
+		ret[i] = (struct place_device){
+			.uuid = d->info.uuid,
+			.model = d->info.model,
+			.memory_bytes = d->info.usable_bytes,
+			.room_bytes = ledger_room(d->ledger, spec->memory_policy),
+		};
+	}
+	LIST_FOREACH(t, &agent->tenants, link) {
+		if (t->is_dead || t == without)
+			continue;
+		for (uint32_t i = 0; i < t->n; i++) {
+			struct place_device *p = &ret[t->devices[i].device->index];
+
+			if (is_promised(t)) {
+				p->asked += t->spec.request;
+				p->tenants++;
+				p->is_exclusive |= t->spec.exclusive;
+			} else if (spec->exclusive && t->n_processes) {
+				p->tenants++;
+			}
+		}
+	}
+}
+
+static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wish, uint32_t n)
+{
+	struct tenant *t = calloc(1, sizeof(*t) + n * sizeof(t->devices[0]));
+
+	if (!t)
+		return NULL;
+	t->agent = agent;
+	t->spec = wish->spec;
+	t->uid = wish->uid;
+	t->lifetime = wish->lifetime;
+	t->source = wish->source;
+	t->owner_fd = -1;
+	t->slots[0] = 1; /* the daemon's own */
+	t->n = n;
+	t->alone_ns = clock_now_ns();
+	snprintf(t->name, sizeof(t->name), "%s", wish->name ? wish->name : "tenant");
+	snprintf(t->origin, sizeof(t->origin), "%s", wish->origin ? wish->origin : "");
+	for (uint32_t i = 0; i < n; i++)
+		t->devices[i] = (struct tenant_device){
+			.tenant = t, .at = i, .fd = -1, .look_ns = CLOCK_NEVER};
+	return t;
+}
+
+static void on_owner_gone(struct loop_io *io, uint32_t events)
+{
+	struct tenant *t = io->data;
+
+	loop_remove_io(&t->owner_io);
+	t->owner_fd = fd_close(t->owner_fd);
+	t->alone_ns = loop_now_ns(t->agent->loop);
+	if (t->lifetime == TENANT_PROCESS && !t->n_processes)
+		tenant_kill(t);
+}
+
+static int watch_owner(struct tenant *t, pid_t owner, uint64_t start, struct error *err)
+{
+	int r = 0;
+
+	if (!start)
+		r = process_start_ticks(owner, &start);
+	if (r >= 0)
+		r = process_open(owner, start);
+	if (r < 0)
+		return fail(err, ESRCH, "pid %d: there is no such process", (int)owner);
+	t->owner = owner;
+	t->owner_start = start;
+	t->owner_fd = r;
+	t->owner_io.data = t;
+	r = loop_add_io(t->agent->loop, &t->owner_io, t->owner_fd, EPOLLIN, on_owner_gone);
+	if (r < 0)
+		return fail_errno(err, -r, "watch pid %d", (int)owner);
+	return 0;
+}
+
+static void leave_ledger(struct tenant *t, uint32_t n)
+{
+	for (uint32_t i = 0; i < n && is_promised(t); i++)
+		ledger_remove(t->devices[i].device->ledger, t->id);
+}
+
+/* With devices and quotas set: books, arbiter, list. On failure nothing is left. */
+static int join(struct tenant *t, struct error *err)
+{
+	struct agent *agent = t->agent;
+	uint64_t mask = 0, now = clock_now_ns();
+	int r = 0;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct tenant_device *td = &t->devices[i];
+
+		mask |= 1ull << td->device->index;
+		if (is_promised(t))
+			r = ledger_add(td->device->ledger, t->id, td->quota_bytes,
+				       t->spec.memory_policy, err);
+		if (r < 0) {
+			leave_ledger(t, i);
+			return r;
+		}
+	}
+	r = arbiter_add(agent->arbiter, t->id, &t->spec, mask, now, err);
+	if (r < 0) {
+		leave_ledger(t, t->n);
+		return r;
+	}
+	r = usage_tenant_added(t);
+	if (r < 0) {
+		arbiter_remove(agent->arbiter, t->id, now);
+		leave_ledger(t, t->n);
+		return fail(err, -r, "no memory for another tenant");
+	}
+	LIST_INSERT_HEAD(&agent->tenants, t, link);
+	agent->n_tenants++;
+	token_touch(agent);
+	tenant_update_defaults(agent);
+	return 0;
+}
+
+static void leave(struct tenant *t)
+{
+	arbiter_remove(t->agent->arbiter, t->id, clock_now_ns());
+	leave_ledger(t, t->n);
+	token_tenant_gone(t);
+	memory_tenant_gone(t);
+	t->is_ending = t->is_dead = true;
+	t->agent->has_dead = true;
+	t->agent->n_tenants--;
+	token_touch(t->agent);
+}
+
+/* The default tenant sees every device that nobody has for himself. */
+static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t *ret_devices,
+		  uint32_t *ret_n, struct error *err)
+{
+	struct place_device places[ARBITER_DEVICES];
+	uint32_t n = 0;
+	int r;
+
+	describe_devices(agent, &wish->spec, NULL, places);
+	if (wish->source != TENANT_DEFAULT) {
+		r = place(&wish->spec, places, agent->devices->n, ret_devices, err);
+		*ret_n = wish->spec.count;
+		return r;
+	}
+	for (uint32_t i = 0; i < agent->devices->n && n < SPEC_DEVICES_MAX; i++)
+		if (!places[i].is_exclusive)
+			ret_devices[n++] = i;
+	*ret_n = n;
+	return n ? 0 : fail(err, ENOSPC, "every device is held exclusively by a tenant");
+}
+
+int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
+	       struct error *err)
+{
+	uint32_t chosen[SPEC_DEVICES_MAX], n = 0;
+	struct tenant *t;
+	int r;
+
+	if (agent->n_tenants >= TENANTS_MAX)
+		return fail(err, EUSERS, "there are %u tenants already, the most this daemon serves",
+			    TENANTS_MAX);
+	r = choose(agent, wish, chosen, &n, err);
+	if (r < 0)
+		return r;
+	t = allocate(agent, wish, n);
+	if (!t)
+		return fail(err, ENOMEM, "no memory for another tenant");
+	t->id = agent->next_tenant++;
+	t->created_s = clock_real_ns() / NSEC_PER_SEC;
+	r = random_bytes(t->secret, sizeof(t->secret));
+	if (r < 0) {
+		r = fail_errno(err, -r, "no random numbers for a secret");
+		goto broken;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct tenant_device *td = &t->devices[i];
+
+		td->device = &agent->devices->devices[chosen[i]];
+		td->quota_bytes = spec_memory_on(&wish->spec, td->device->info.usable_bytes);
+		r = tenant_page(td, err);
+		if (r < 0)
+			goto broken;
+	}
+	if (wish->owner > 0) {
+		r = watch_owner(t, wish->owner, 0, err);
+		if (r < 0)
+			goto broken;
+	}
+	r = join(t, err);
+	if (r < 0)
+		goto broken;
+	r = state_tenant(t, err);
+	if (r < 0) {
+		leave(t);
+		return r;
+	}
+	*ret_tenant = t;
+	return 0;
+broken:
+	tenant_free(t);
+	return r;
+}
+
+int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
+		   const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err)
+{
+	struct tenant *t = allocate(agent, wish, saved->n);
+	int r;
+
+	if (!t)
+		return fail(err, ENOMEM, "no memory for another tenant");
+	t->id = saved->id;
+	t->created_s = saved->created_s;
+	memcpy(t->secret, saved->secret, sizeof(t->secret));
+	for (uint32_t i = 0; i < saved->n; i++) {
+		struct tenant_device *td = &t->devices[i];
+
+		td->device = &agent->devices->devices[saved->devices[i]];
+		td->quota_bytes = saved->quota[i];
+		td->inode = saved->inode[i];
+	}
+	if (wish->owner > 0 && watch_owner(t, wish->owner, saved->owner_start, NULL) < 0)
+		t->owner = wish->owner; /* gone; its processes may still live */
+	r = join(t, err);
+	if (r < 0) {
+		tenant_free(t);
+		return r;
+	}
+	*ret_tenant = t;
+	return 0;
+}
+
+/* ---- changing and ending ---- */
+
+int tenant_change(struct tenant *t, const struct spec *spec, struct error *err)
+{
+	struct place_device places[ARBITER_DEVICES];
+	uint64_t quota[SPEC_DEVICES_MAX], now = clock_now_ns();
+	int r;
+
+	if (spec->memory_policy != t->spec.memory_policy)
+		return fail(err, EBUSY, "memory-policy %s: can only be chosen when the tenant is made",
+			    spec_memory_policy_name(spec->memory_policy));
+	if (spec->exclusive != t->spec.exclusive || spec->count != t->spec.count)
+		return fail(err, EBUSY, "request: a tenant cannot change between a share and whole devices, "
+					"nor their number, while it runs");
+	describe_devices(t->agent, spec, t, places);
+	for (uint32_t i = 0; i < t->n && is_promised(t); i++) {
+		r = place_change(spec, &places[t->devices[i].device->index], err);
+		if (r < 0)
+			return r;
+	}
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct tenant_device *td = &t->devices[i];
+
+		quota[i] = spec_memory_on(spec, td->device->info.usable_bytes);
+		if (!is_promised(t) || quota[i] == td->quota_bytes)
+			continue;
+		r = ledger_change(td->device->ledger, t->id, quota[i], err);
+		if (r < 0) {
+			while (i--)
+				ledger_change(t->devices[i].device->ledger, t->id,
+					      t->devices[i].quota_bytes, NULL);
+			return r;
+		}
+	}
+	r = arbiter_change(t->agent->arbiter, t->id, spec, now, err);
+	if (r < 0)
+		return r;
+	t->spec = *spec;
+	for (uint32_t i = 0; i < t->n && is_promised(t); i++) {
+		t->devices[i].quota_bytes = quota[i];
+		memory_set_quota(&t->devices[i]);
+	}
+	token_tenant_changed(t);
+	token_touch(t->agent);
+	tenant_update_defaults(t->agent);
+	control_room(t->agent);
+	return state_tenant(t, err);
+}
+
+void tenant_kill(struct tenant *t)
+{
+	struct process *p, *next;
+
+	if (t->is_ending)
+		return;
+	t->is_ending = true; /* the last process's end would end it again */
+	usage_tenant_gone(t);
+	for (p = LIST_FIRST(&t->processes); p; p = next) {
+		next = LIST_NEXT(p, of_tenant);
+		if (p->conn)
+			client_refuse(p->conn, 0, ENOENT, "this tenant has been removed");
+		process_kill(p);
+	}
+	leave(t);
+	state_tenant_gone(t);
+	tenant_update_defaults(t->agent);
+	control_room(t->agent);
+}
+
+void tenant_free(struct tenant *t)
+{
+	if (!t)
+		return;
+	loop_remove_io(&t->owner_io);
+	fd_close(t->owner_fd);
+	for (uint32_t i = 0; i < t->n; i++) {
+		page_done(&t->devices[i]);
+		free(t->devices[i].series);
+	}
+	explicit_bzero(t->secret, sizeof(t->secret));
+	free(t);
+}
+
+/* ---- finding ---- */
+
+struct tenant *tenant_by_id(struct agent *agent, uint32_t id)
+{
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (t->id == id && !t->is_dead)
+			return t;
+	return NULL;
+}
+
+bool tenant_may_see(const struct agent *agent, const struct tenant *t, uid_t uid)
+{
+	return uid == 0 || uid == getuid() || uid == t->uid;
+}
+
+struct tenant *tenant_by_text(struct agent *agent, const char *text, uid_t uid)
+{
+	struct tenant *t, *newest = NULL;
+	uint64_t id = 0;
+
+	if (parse_uint(str_from(text), 1, UINT32_MAX, &id, NULL) == 0) {
+		t = tenant_by_id(agent, (uint32_t)id);
+		if (t && tenant_may_see(agent, t, uid))
+			return t;
+	}
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (!t->is_dead && !strcmp(t->name, text) && tenant_may_see(agent, t, uid) &&
+		    (!newest || t->id > newest->id))
+			newest = t;
+	return newest;
+}
+
+struct tenant *tenant_by_secret(struct agent *agent, const uint8_t secret[static TENANT_SECRET])
+{
+	struct tenant *t, *found = NULL;
+
+	LIST_FOREACH(t, &agent->tenants, link) {
+		uint8_t differs = 0;
+
+		for (size_t i = 0; i < TENANT_SECRET; i++)
+			differs = (uint8_t)(differs | (t->secret[i] ^ secret[i]));
+		if (!differs && !t->is_dead)
+			found = t;
+	}
+	return found;
+}
+
+struct tenant *tenant_by_origin(struct agent *agent, enum tenant_source source, const char *origin)
+{
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (!t->is_dead && t->source == source && !strcmp(t->origin, origin))
+			return t;
+	return NULL;
+}
+
+/* ---- process indexes ---- */
+
+int tenant_take_slot(struct tenant *t, uint32_t *ret_index)
+{
+	for (uint32_t i = 0; i < PAGE_PROCESSES / 64; i++) {
+		int bit;
+
+		if (t->slots[i] == UINT64_MAX)
+			continue;
+		bit = __builtin_ctzll(~t->slots[i]);
+		t->slots[i] |= 1ull << bit;
+		*ret_index = i * 64 + (uint32_t)bit;
+		return 0;
+	}
+	return -EUSERS;
+}
+
+void tenant_give_slot(struct tenant *t, uint32_t index)
+{
+	if (index)
+		t->slots[index / 64] &= ~(1ull << index % 64);
+}
+
+/* ---- the passing of time ---- */
+
+void tenant_update_defaults(struct agent *agent)
+{
+	uint32_t n[ARBITER_DEVICES] = {0};
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && t->source == TENANT_DEFAULT && !t->is_dead; i++)
+			n[t->devices[i].device->index]++;
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && t->source == TENANT_DEFAULT && !t->is_dead; i++) {
+			struct tenant_device *td = &t->devices[i];
+			uint64_t room = ledger_room(td->device->ledger, SPEC_MEMORY_FAIL) /
+					n[td->device->index];
+
+			if (room == td->quota_bytes)
+				continue;
+			td->quota_bytes = room;
+			memory_set_quota(td);
+		}
+}
+
+static bool has_ended(const struct tenant *t, uint64_t now)
+{
+	if (t->n_processes)
+		return false;
+	switch (t->lifetime) {
+	case TENANT_PROCESS:
+		return t->owner_fd < 0;
+	case TENANT_PROCESSES:
+		return clock_since_ns(now, t->alone_ns) > TENANT_LINGER_NS;
+	case TENANT_KEEP:
+		break;
+	}
+	return false;
+}
+
+/* Processes of before the restart that have not come back in time cannot be waited for. */
+static void end_hold(struct tenant *t, uint64_t now)
+{
+	if (!t->hold_ns || now < t->hold_ns)
+		return;
+	t->hold_ns = 0;
+	memory_recount(t);
+}
+
+void tenant_tick(struct agent *agent, uint64_t now)
+{
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link) {
+		if (t->is_dead)
+			continue;
+		end_hold(t, now);
+		if (has_ended(t, now))
+			tenant_kill(t);
+	}
+}

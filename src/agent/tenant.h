@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants: what owns one spec on one or several devices. A tenant is made by `divvy run` (through
+ * control.h), by a line of tenants.conf, by a followed file, or as the default tenant of a user; it
+ * lives as its lifetime says. A tenant that is dead stays in memory until agent_reap().
+ */
+#ifndef AGENT_TENANT_H
+#define AGENT_TENANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "agent/agent.h"
+#include "base/error.h"
+#include "core/arbiter.h"
+#include "core/spec.h"
+#include "wire/page.h"
+
+#define TENANT_NAME 64
+#define TENANT_SECRET 16
+#define TENANTS_MAX 4096u /* on one daemon */
+
+enum tenant_lifetime {
+	TENANT_PROCESS,	  /* while the owner or any registered process of it lives */
+	TENANT_PROCESSES, /* while registered processes live, and TENANT_LINGER_NS longer */
+	TENANT_KEEP,	  /* until removed */
+};
+
+enum tenant_source { TENANT_RUN, TENANT_CONF, TENANT_APPLY, TENANT_DEFAULT };
+
+#define TENANT_LINGER_NS (60ull * 1000000000ull)
+
+struct device;
+struct usage_series;
+
+struct tenant_device {
+	struct tenant *tenant;
+	struct device *device;
+	uint32_t at; /* index in tenant->devices and process->devices */
+	uint64_t quota_bytes;
+
+	/* The page with the counter. After a restart there is none until a process hands it back. */
+	int fd;
+	struct page_tenant *page;
+	uint64_t inode;
+
+	/* the token (token.c) */
+	bool is_open, is_draining;
+	bool does_want; /* as last told to the arbiter */
+	uint32_t window_us, flags;
+	uint64_t closed_ns;
+	uint64_t look_ns; /* when to look again; UINT64_MAX: not watched */
+	TAILQ_ENTRY(tenant_device) active; /* open or draining */
+
+	struct usage_series *series;
+};
+
+struct tenant {
+	LIST_ENTRY(tenant) link;
+	struct agent *agent;
+	arbiter_id id;
+	bool is_ending, is_dead;
+	char name[TENANT_NAME];
+	uint8_t secret[TENANT_SECRET];
+	uid_t uid;
+	struct spec spec;
+	enum tenant_lifetime lifetime;
+	enum tenant_source source;
+	char origin[256]; /* conf: its key; apply: its id */
+	uint64_t created_s; /* since 1970 */
+	uint64_t alone_ns;  /* without processes and owner since; 0: has some */
+	uint64_t hold_ns;   /* after a restart: processes of before are awaited until then */
+
+	pid_t owner;
+	uint64_t owner_start;
+	int owner_fd; /* pidfd; -1: gone or none */
+	struct loop_io owner_io;
+
+	LIST_HEAD(, process) processes;
+	uint32_t n_processes;
+	uint64_t slots[PAGE_PROCESSES / 64]; /* process indexes in use; 0 is the daemon's */
+
+	uint32_t n;
+	struct tenant_device devices[]; /* n of them */
+};
+
+struct tenant_wish {
+	struct spec spec;
+	const char *name;
+	const char *origin;
+	uid_t uid;
+	pid_t owner; /* 0: none */
+	enum tenant_lifetime lifetime;
+	enum tenant_source source;
+};
+
+/* Places it and makes it. -ENOSPC, -EINVAL, ... with a sentence of what is possible now. */
+int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
+	       struct error *err);
+
+/* From the state of an earlier daemon; devices are UUIDs. The arbiter and the ledger learn of it. */
+struct tenant_saved {
+	uint32_t id;
+	uint32_t n;
+	uint32_t devices[SPEC_DEVICES_MAX];
+	uint64_t quota[SPEC_DEVICES_MAX];
+	uint64_t inode[SPEC_DEVICES_MAX];
+	uint8_t secret[TENANT_SECRET];
+	uint64_t created_s;
+	uint64_t owner_start;
+};
+int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
+		   const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
+
+/* A new spec for a running tenant: request, limit, memory, class, priority, memory policy. */
+int tenant_change(struct tenant *tenant, const struct spec *spec, struct error *err);
+
+/* Closes its gates, ends its registrations, gives its share and memory back. */
+void tenant_kill(struct tenant *tenant);
+void tenant_free(struct tenant *tenant);
+
+struct tenant *tenant_by_id(struct agent *agent, uint32_t id);
+/* Id as text or name; a name means the newest that has it. Only those that uid may see. */
+struct tenant *tenant_by_text(struct agent *agent, const char *text, uid_t uid);
+/* Compares all secrets in constant time. */
+struct tenant *tenant_by_secret(struct agent *agent, const uint8_t secret[static TENANT_SECRET]);
+struct tenant *tenant_by_origin(struct agent *agent, enum tenant_source source, const char *origin);
+
+/* 32 hexadecimal digits. */
+#define TENANT_SECRET_TEXT (2 * TENANT_SECRET + 1)
+void tenant_secret_format(const struct tenant *tenant, char ret[static TENANT_SECRET_TEXT]);
+
+/* root and the daemon's user see all, others their own. */
+bool tenant_may_see(const struct agent *agent, const struct tenant *tenant, uid_t uid);
+
+/* A process index of its own, or -EUSERS. */
+int tenant_take_slot(struct tenant *tenant, uint32_t *ret_index);
+void tenant_give_slot(struct tenant *tenant, uint32_t index);
+
+/* The page of the counter, made if there is none. */
+int tenant_page(struct tenant_device *td, struct error *err);
+/* Takes a handed-back memfd if it is the recorded one. Consumes nothing; dups what it keeps. */
+int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err);
+
+/* What is free goes to the default tenants: recomputed when anything has changed. */
+void tenant_update_defaults(struct agent *agent);
+
+/* Once a second: lifetimes. */
+void tenant_tick(struct agent *agent, uint64_t now);
+
+const char *tenant_lifetime_name(enum tenant_lifetime lifetime);
+int tenant_lifetime_parse(const char *text, enum tenant_lifetime *ret);
+const char *tenant_source_name(enum tenant_source source);
+int tenant_source_parse(const char *text, enum tenant_source *ret);
+
+#endif

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The token: see token.h.
+ *
+ * Closing: store CLOSED into every page, one membarrier for all of them, then read in_launch: each
+ * thread either saw the closed gate or is seen here (page.h). Opening: store OPEN, full fence, then
+ * read `want`: a thread that blocks raises it before it looks at the gate for the last time.
+ *
+ * All that is read from an up page is a hint: counts are bounded by the page's size, times by
+ * HINT_MAX_NS, and a lie moves only the liar's own turn.
+ */
+#include "agent/token.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+#include "agent/usage.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#define LOOK_DRAIN_NS (100 * NSEC_PER_USEC)
+#define LOOK_DRAIN_MIN_NS (25 * NSEC_PER_USEC)
+#define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
+#define HINT_MAX_NS (10 * NSEC_PER_SEC)
+#define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
+#define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
+#define ACTIONS 64
+
+TAILQ_HEAD(active_list, tenant_device);
+
+struct token {
+	struct agent *agent;
+	struct loop_timer timer;
+	struct active_list active; /* what is open or drains: all that is ever looked at */
+	uint64_t next_decision_ns;
+	bool is_touched;
+	bool has_membarrier;
+	bool is_open_for_all; /* DIVVY_GATE=off */
+};
+
+/* What one look at a process's page says. */
+struct look {
+	bool is_in_launch, is_unmarked, is_moving;
+	uint64_t unfinished; /* markers issued and not done */
+	uint64_t longest_ns, rest_ns;
+	uint32_t want;
+};
+
+static int membarrier_all(void)
+{
+	return (int)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- looking ---- */
+
+static uint64_t hint_ns(_Atomic uint64_t *p)
+{
+	return MIN(atomic_load_explicit(p, memory_order_relaxed), HINT_MAX_NS);
+}
+
+/* Device time still queued: the client's prediction at its last marker, less what has passed. */
+static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t now)
+{
+	uint64_t queued = hint_ns(&up->queued_ns), segment = hint_ns(&up->segment_ns);
+	uint64_t at = atomic_load_explicit(&up->queued_at_ns, memory_order_relaxed);
+	uint64_t passed = clock_since_ns(now, at), rest = clock_since_ns(queued, passed);
+
+	if (!unfinished)
+		return 0;
+	/* Cross-check: no more than what is unfinished can take; and late is not the same as done. */
+	if (segment && rest > unfinished * segment)
+		rest = unfinished * segment;
+	if (!rest)
+		rest = MAX(segment / 2, LOOK_DRAIN_NS);
+	return MIN(rest, HINT_MAX_NS);
+}
+
+static struct look look_at(struct process_device *pd, uint64_t now)
+{
+	struct page_up *up = pd->up;
+	uint32_t lines = MIN(atomic_load_explicit(&up->lines, memory_order_acquire), PAGE_LINES);
+	uint32_t slots = MIN(atomic_load_explicit(&up->slots, memory_order_acquire), PAGE_SLOTS);
+	struct look look = {.want = atomic_load_explicit(&up->want, memory_order_relaxed)};
+	uint64_t submitted = 0, flushed;
+
+	for (uint32_t i = 0; i < lines; i++) {
+		/* in_launch first: with it 0, what that thread submitted is in `submitted` (its release). */
+		if (atomic_load_explicit(&up->line[i].in_launch, memory_order_acquire))
+			look.is_in_launch = true;
+		submitted += atomic_load_explicit(&up->line[i].submitted, memory_order_acquire);
+	}
+	flushed = atomic_load_explicit(&up->flushed, memory_order_acquire);
+	for (uint32_t i = 0; i < slots; i++) {
+		uint32_t done = atomic_load_explicit(&up->done[i], memory_order_acquire);
+		uint32_t issued = atomic_load_explicit(&up->issued[i], memory_order_acquire);
+
+		/* done is read first: it may have grown meanwhile, never fallen behind. */
+		if (issued != done)
+			look.unfinished += MIN(issued - done, 65536u);
+	}
+	look.is_moving = submitted != pd->submitted;
+	pd->submitted = submitted;
+	look.is_unmarked = submitted != flushed;
+	look.longest_ns = hint_ns(&up->longest_ns);
+	look.rest_ns = rest_of(up, look.unfinished, now);
+	return look;
+}
+
+static void ask_for_flush(struct process *p, struct process_device *pd, uint32_t device, uint64_t now)
+{
+	struct msg_device_note note = {.device = device};
+
+	pd->is_flush_asked = true;
+	pd->flush_sum = pd->submitted;
+	pd->flush_at_ns = now;
+	atomic_fetch_add_explicit(&pd->down->flush, 1, memory_order_release);
+	if (!p->conn)
+		return;
+	msg_head_init(&note.head, MSG_FLUSH, sizeof(note), 0);
+	client_send(p->conn, &note, sizeof(note));
+}
+
+/*
+ * Submissions behind the last marker: the client marks them when asked. A client that does not
+ * (frozen) is given the time its longest submission could take; then they are taken for ended.
+ */
+static bool is_tail_open(struct process *p, struct process_device *pd, struct look *look,
+			 const struct tenant_device *td, uint64_t now)
+{
+	uint64_t bound;
+
+	if (!look->is_unmarked || (pd->presumed && pd->presumed == pd->submitted))
+		return false;
+	if (look->is_moving || look->is_in_launch)
+		return true;
+	if (!pd->is_flush_asked || pd->flush_sum != pd->submitted) {
+		ask_for_flush(p, pd, td->device->index, now);
+		return true;
+	}
+	bound = MAX(4ull * td->window_us * NSEC_PER_USEC, look->longest_ns);
+	bound = MIN(MAX(bound, TAIL_MIN_NS), TAIL_MAX_NS);
+	if (look->unfinished || clock_since_ns(now, pd->flush_at_ns) < bound)
+		return true;
+	pd->presumed = pd->submitted;
+	return false;
+}
+
+struct view {
+	bool is_busy, is_wanting;
+	uint64_t longest_ns, rest_ns;
+};
+
+static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
+{
+	struct view view = {0};
+	struct process *p;
+
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant) {
+		struct process_device *pd = &p->devices[td->at];
+		struct look look;
+		bool is_open;
+
+		if (!pd->up)
+			continue;
+		look = look_at(pd, now);
+		is_open = is_tail_open(p, pd, &look, td, now);
+		if (look.is_in_launch || look.unfinished || is_open || look.is_moving)
+			view.is_busy = true;
+		if (look.want)
+			view.is_wanting = true;
+		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
+		/* Processes are different contexts: their work runs one after the other. */
+		view.rest_ns += look.rest_ns;
+	}
+	view.rest_ns = MIN(view.rest_ns, HINT_MAX_NS);
+	return view;
+}
+
+static void tell_want(struct tenant_device *td, bool does_want, uint64_t now)
+{
+	struct token *token = td->tenant->agent->token;
+
+	if (td->does_want == does_want)
+		return;
+	td->does_want = does_want;
+	arbiter_want(token->agent->arbiter, td->tenant->id, td->device->index, does_want, now);
+	token->is_touched = true;
+}
+
+static void stop_draining(struct tenant_device *td)
+{
+	struct token *token = td->tenant->agent->token;
+
+	if (!td->is_draining)
+		return;
+	td->is_draining = false;
+	if (!td->is_open)
+		TAILQ_REMOVE(&token->active, td, active);
+}
+
+/* Reports one look to the arbiter, and says when to look again. */
+static void look(struct tenant_device *td, uint64_t now)
+{
+	struct token *token = td->tenant->agent->token;
+	struct arbiter *arbiter = token->agent->arbiter;
+	uint32_t device = td->device->index;
+	arbiter_id id = td->tenant->id;
+	struct view view = look_at_tenant(td, now);
+
+	token->is_touched = true;
+	tell_want(td, view.is_wanting, now);
+	if (td->is_draining) {
+		if (view.is_busy) {
+			arbiter_draining(arbiter, id, device, view.rest_ns, now);
+			td->look_ns = now + MAX(MIN(view.rest_ns / 2, LOOK_DRAIN_NS), LOOK_DRAIN_MIN_NS);
+			return;
+		}
+		arbiter_drained(arbiter, id, device, now, now);
+		stop_draining(td);
+	}
+	if (td->is_open)
+		arbiter_observe(arbiter, id, device, view.is_busy, view.longest_ns, view.rest_ns, now);
+	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + LOOK_IDLE_NS : CLOCK_NEVER;
+}
+
+/* ---- acting ---- */
+
+static uint32_t flags_of(const struct tenant_device *td)
+{
+	uint32_t flags = td->flags;
+
+	if (td->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
+		flags |= PAGE_MEM_RPC;
+	if (td->tenant->spec.memory_policy == SPEC_MEMORY_SWAP)
+		flags |= PAGE_MEM_RPC | PAGE_MEM_SWAP;
+	return flags;
+}
+
+static void store_window(const struct tenant_device *td, struct page_down *down)
+{
+	atomic_store_explicit(&down->window_us, td->window_us, memory_order_relaxed);
+	atomic_store_explicit(&down->flags, flags_of(td), memory_order_release);
+}
+
+static void set_window(struct tenant_device *td, const struct arbiter_action *action)
+{
+	struct process *p;
+
+	td->window_us = action->window_us;
+	td->flags = (action->company ? PAGE_COMPANY : 0) | (action->waited ? PAGE_WAITED : 0);
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (p->devices[td->at].down)
+			store_window(td, p->devices[td->at].down);
+}
+
+static void open_page(struct process_device *pd)
+{
+	atomic_fetch_add_explicit(&pd->down->grant, 1, memory_order_relaxed);
+	atomic_store_explicit(&pd->down->gate, GATE_OPEN, memory_order_seq_cst);
+	/* Pairs with the client's increment of want before its last look at the gate. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!pd->up || atomic_load_explicit(&pd->up->want, memory_order_relaxed))
+		wake_all(&pd->down->gate);
+}
+
+static void open_gates(struct tenant_device *td, const struct arbiter_action *action)
+{
+	struct token *token = td->tenant->agent->token;
+	struct process *p;
+
+	set_window(td, action);
+	if (!td->is_open && !td->is_draining)
+		TAILQ_INSERT_TAIL(&token->active, td, active);
+	td->is_open = true;
+	/* Opened again while it drained: then there is nothing more to wait for. */
+	td->is_draining = false;
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (p->devices[td->at].down)
+			open_page(&p->devices[td->at]);
+	td->look_ns = clock_now_ns() + LOOK_IDLE_NS;
+	usage_wake(token->agent);
+}
+
+static void close_gates(struct tenant_device *td, uint64_t now)
+{
+	struct process *p;
+
+	if (!td->is_open)
+		return;
+	td->is_open = false;
+	td->is_draining = true;
+	td->closed_ns = td->look_ns = now;
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (p->devices[td->at].down)
+			atomic_store_explicit(&p->devices[td->at].down->gate, GATE_CLOSED,
+					      memory_order_seq_cst);
+}
+
+static struct tenant_device *find(struct agent *agent, arbiter_id id, uint32_t device)
+{
+	struct tenant *t = tenant_by_id(agent, id);
+
+	for (uint32_t i = 0; t && i < t->n; i++)
+		if (t->devices[i].device->index == device)
+			return &t->devices[i];
+	return NULL;
+}
+
+/* Returns whether a gate was closed. */
+static bool act(struct token *token, const struct arbiter_action *action, uint64_t now)
+{
+	struct tenant_device *td = find(token->agent, action->tenant, action->device);
+
+	if (!td)
+		return false;
+	switch (action->type) {
+	case ARBITER_OPEN:
+		open_gates(td, action);
+		return false;
+	case ARBITER_CLOSE:
+		if (token->is_open_for_all)
+			return false;
+		close_gates(td, now);
+		return true;
+	case ARBITER_WINDOW:
+		set_window(td, action);
+		if (td->is_open && arbiter_watches(token->agent->arbiter, action->device))
+			td->look_ns = MIN(td->look_ns, now + LOOK_IDLE_NS);
+		return false;
+	}
+	return false;
+}
+
+static void arm(struct token *token)
+{
+	uint64_t next = token->next_decision_ns;
+	struct tenant_device *td;
+
+	TAILQ_FOREACH(td, &token->active, active)
+		next = MIN(next, td->look_ns);
+	if (next == CLOCK_NEVER)
+		loop_cancel_timer(&token->timer);
+	else
+		loop_set_timer(&token->timer, next);
+}
+
+static void look_where_due(struct token *token, uint64_t now)
+{
+	struct tenant_device *td, *next;
+
+	for (td = TAILQ_FIRST(&token->active); td; td = next) {
+		next = TAILQ_NEXT(td, active);
+		if (td->look_ns <= now)
+			look(td, now);
+	}
+}
+
+/* Others that hold a device which is waited for now must be looked at from now on. */
+static void watch_holders(struct token *token, uint64_t now)
+{
+	struct tenant_device *td;
+
+	TAILQ_FOREACH(td, &token->active, active)
+		if (td->look_ns == CLOCK_NEVER &&
+		    arbiter_watches(token->agent->arbiter, td->device->index))
+			td->look_ns = now;
+}
+
+void token_step(struct agent *agent)
+{
+	struct token *token = agent->token;
+	struct arbiter_action actions[ACTIONS];
+	/* Each round ends with less to do; the bound is against a fault of our own. */
+	int rounds = 16;
+
+	if (!token->is_touched)
+		return;
+	while (token->is_touched && rounds--) {
+		bool has_closed = false;
+		uint64_t now;
+		size_t n;
+
+		token->is_touched = false;
+		do {
+			now = clock_now_ns();
+			n = arbiter_step(agent->arbiter, now, actions, ACTIONS, &token->next_decision_ns);
+			for (size_t i = 0; i < n; i++)
+				has_closed |= act(token, &actions[i], now);
+		} while (n == ACTIONS);
+		if (has_closed && token->has_membarrier && membarrier_all() < 0)
+			token->has_membarrier = false; /* one slipped launch a thread, then */
+		watch_holders(token, now);
+		look_where_due(token, clock_now_ns());
+	}
+	arm(token);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct token *token = timer->data;
+
+	token->is_touched = true;
+	look_where_due(token, clock_now_ns());
+}
+
+/* ---- events ---- */
+
+void token_touch(struct agent *agent)
+{
+	agent->token->is_touched = true;
+}
+
+void token_want(struct process *p, uint32_t at)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+
+	usage_wake(p->agent);
+	/* Told even when it is no news: its gate may have opened and closed since. */
+	td->does_want = true;
+	arbiter_want(p->agent->arbiter, p->tenant->id, td->device->index, true, clock_now_ns());
+	token_touch(p->agent);
+}
+
+void token_release(struct process *p, uint32_t at)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+	uint64_t now = clock_now_ns();
+	struct view view;
+
+	if (!td->is_open)
+		return;
+	view = look_at_tenant(td, now);
+	if (view.is_busy)
+		view = look_at_tenant(td, now); /* "moving" is since the last look */
+	if (view.is_busy)
+		return;
+	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
+	token_touch(p->agent);
+}
+
+void token_process_added(struct process *p)
+{
+	struct token *token = p->agent->token;
+
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		struct tenant_device *td = &p->tenant->devices[i];
+		struct process_device *pd = &p->devices[i];
+
+		store_window(td, pd->down);
+		if (td->is_open || token->is_open_for_all)
+			open_page(pd);
+		if (atomic_load_explicit(&pd->up->want, memory_order_relaxed))
+			token_want(p, i);
+		/*
+		 * Back after a restart: it may have work on the device, granted by the daemon
+		 * before. Its first look finds out; until then nobody else is held up.
+		 */
+		pd->submitted = 0;
+	}
+	token->is_touched = true;
+}
+
+void token_process_gone(struct process *p)
+{
+	struct token *token = p->agent->token;
+
+	/* Off the list already: the looks below speak of those that are left. */
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		struct tenant_device *td = &p->tenant->devices[i];
+
+		if (td->is_open || td->is_draining) {
+			td->look_ns = 0;
+			if (!p->tenant->n_processes && td->is_open)
+				arbiter_release(token->agent->arbiter, p->tenant->id, td->device->index,
+						clock_now_ns());
+		} else if (td->does_want) {
+			struct view view = look_at_tenant(td, clock_now_ns());
+
+			tell_want(td, view.is_wanting, clock_now_ns());
+		}
+	}
+	look_where_due(token, clock_now_ns());
+	token->is_touched = true;
+}
+
+void token_tenant_gone(struct tenant *t)
+{
+	struct token *token = t->agent->token;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct tenant_device *td = &t->devices[i];
+
+		if (td->is_open || td->is_draining)
+			TAILQ_REMOVE(&token->active, td, active);
+		td->is_open = td->is_draining = false;
+	}
+}
+
+void token_tenant_changed(struct tenant *t)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &t->processes, of_tenant)
+		for (uint32_t i = 0; i < t->n; i++)
+			if (p->devices[i].down)
+				store_window(&t->devices[i], p->devices[i].down);
+}
+
+bool token_sample(struct agent *agent, uint64_t now)
+{
+	struct token *token = agent->token;
+	struct tenant_device *td, *next;
+	bool is_any = false;
+
+	for (td = TAILQ_FIRST(&token->active); td; td = next) {
+		next = TAILQ_NEXT(td, active);
+		is_any = true;
+		if (td->look_ns == CLOCK_NEVER)
+			look(td, now);
+	}
+	return is_any;
+}
+
+int token_new(struct agent *agent, struct error *err)
+{
+	struct token *token = calloc(1, sizeof(*token));
+	int r;
+
+	if (!token)
+		return fail(err, ENOMEM, "no memory");
+	token->agent = agent;
+	token->is_open_for_all = agent->options.is_gate_off;
+	token->next_decision_ns = CLOCK_NEVER;
+	TAILQ_INIT(&token->active);
+	token->timer.data = token;
+	r = loop_add_timer(agent->loop, &token->timer, on_timer);
+	if (r < 0) {
+		free(token);
+		return fail_errno(err, -r, "timer");
+	}
+	token->has_membarrier = membarrier_all() == 0;
+	if (!token->has_membarrier)
+		log_warn("membarrier is refused: closing a gate may let one launch a thread slip");
+	agent->token = token;
+	return 0;
+}
+
+void token_free(struct agent *agent)
+{
+	if (!agent->token)
+		return;
+	loop_remove_timer(&agent->token->timer);
+	free(agent->token);
+	agent->token = NULL;
+}

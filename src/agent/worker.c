@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker thread: see worker.h. Two queues under one mutex; an eventfd tells the loop of what is
+ * done. The thread blocks all signals, so that they reach the loop's signalfd.
+ */
+#include "agent/worker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+struct queue {
+	struct worker_job *first, *last;
+};
+
+struct worker {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct queue todo, finished;
+	bool is_ending;
+	int event_fd;
+	struct loop_io io;
+};
+
+static void queue_add(struct queue *q, struct worker_job *job)
+{
+	job->next = NULL;
+	if (q->last)
+		q->last->next = job;
+	else
+		q->first = job;
+	q->last = job;
+}
+
+static struct worker_job *queue_take(struct queue *q)
+{
+	struct worker_job *job = q->first;
+
+	if (job) {
+		q->first = job->next;
+		if (!q->first)
+			q->last = NULL;
+	}
+	return job;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	const uint64_t one = 1;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct worker_job *job = queue_take(&w->todo);
+
+		if (!job) {
+			if (w->is_ending)
+				break;
+			pthread_cond_wait(&w->wake, &w->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&w->lock);
+		job->run(job);
+		pthread_mutex_lock(&w->lock);
+		queue_add(&w->finished, job);
+		if (write(w->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+			w->is_ending = true;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+static void call_finished(struct worker *w)
+{
+	struct worker_job *job;
+
+	for (;;) {
+		pthread_mutex_lock(&w->lock);
+		job = queue_take(&w->finished);
+		pthread_mutex_unlock(&w->lock);
+		if (!job)
+			return;
+		job->done(job);
+	}
+}
+
+static void on_event(struct loop_io *io, uint32_t events)
+{
+	struct worker *w = io->data;
+	uint64_t n;
+
+	if (read(w->event_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
+		return;
+	call_finished(w);
+}
+
+int worker_new(struct loop *loop, struct worker **ret_worker)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+	sigset_t all, old;
+	pthread_attr_t attr;
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->event_fd < 0) {
+		r = -errno;
+		free(w);
+		return r;
+	}
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	w->io.data = w;
+	r = loop_add_io(loop, &w->io, w->event_fd, EPOLLIN, on_event);
+	if (r < 0) {
+		close(w->event_fd);
+		free(w);
+		return r;
+	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 256u << 10);
+	r = pthread_create(&w->thread, &attr, worker_main, w);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r) {
+		loop_remove_io(&w->io);
+		close(w->event_fd);
+		free(w);
+		return -r;
+	}
+	*ret_worker = w;
+	return 0;
+}
+
+void worker_submit(struct worker *w, struct worker_job *job)
+{
+	pthread_mutex_lock(&w->lock);
+	queue_add(&w->todo, job);
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void worker_free(struct worker *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->is_ending = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	call_finished(w);
+	loop_remove_io(&w->io);
+	fd_close(w->event_fd);
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}

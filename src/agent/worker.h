@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One thread for what may take long (asking the device driver, writing to a disk), so that the loop
+ * never waits. Jobs run one at a time, in order; `done` is called in the loop's thread.
+ */
+#ifndef AGENT_WORKER_H
+#define AGENT_WORKER_H
+
+#include "base/loop.h"
+
+struct worker;
+
+struct worker_job {
+	void (*run)(struct worker_job *job);  /* worker's thread; touches only the job's own memory */
+	void (*done)(struct worker_job *job); /* loop's thread; may free the job */
+	struct worker_job *next;
+};
+
+int worker_new(struct loop *loop, struct worker **ret_worker);
+/* The job stays the caller's and must live until done. */
+void worker_submit(struct worker *worker, struct worker_job *job);
+/* Finishes what was submitted, calls their done, ends the thread. NULL is fine. */
+void worker_free(struct worker *worker);
+
+#endif
