@@ -20,9 +20,11 @@
 #define PALE "#616e7c"
 #define FONT "font-family=\"Inter, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif\""
 
-/* Okabe and Ito's colours, darkened where needed on white: told apart by colour-blind people too. */
-static const char *const palette[] = {"#0072b2", "#d55e00", "#009e73", "#b14a8b",
-				      "#3a9bd9", "#c28a00", "#5b4fa2", "#7a7a7a"};
+/*
+ * Okabe and Ito's colours, darkened where needed on white: told apart by colour-blind people too.
+ */
+static const char *const palette[] = {
+	"#0072b2", "#d55e00", "#009e73", "#b14a8b", "#3a9bd9", "#c28a00", "#5b4fa2", "#7a7a7a"};
 
 const char *chart_colour(size_t i)
 {
@@ -33,18 +35,10 @@ static void add_xml(struct buf *out, const char *text)
 {
 	for (; *text; text++) {
 		switch (*text) {
-		case '&':
-			buf_add_text(out, "&amp;");
-			break;
-		case '<':
-			buf_add_text(out, "&lt;");
-			break;
-		case '>':
-			buf_add_text(out, "&gt;");
-			break;
-		case '"':
-			buf_add_text(out, "&quot;");
-			break;
+		case '&': buf_add_text(out, "&amp;"); break;
+		case '<': buf_add_text(out, "&lt;"); break;
+		case '>': buf_add_text(out, "&gt;"); break;
+		case '"': buf_add_text(out, "&quot;"); break;
 		default:
 			/* XML has no way to write most control characters. */
 			buf_add_byte(out, (unsigned char)*text < 0x20 ? ' ' : *text);
@@ -81,17 +75,24 @@ static double mean(const struct chart *c, const struct chart_series *s)
 static void add_head(const struct chart *c, struct buf *out)
 {
 	buf_addf(out,
-		 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
-		 "height=\"%.0f\" " FONT " font-size=\"13\" role=\"img\">\n<title>",
-		 WIDTH, HEIGHT, WIDTH, HEIGHT);
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+		"width=\"%.0f\" "
+		"height=\"%.0f\" " FONT " font-size=\"13\" role=\"img\">\n<title>",
+		WIDTH, HEIGHT, WIDTH, HEIGHT);
 	add_xml(out, c->title);
 	buf_add_text(out, c->simulated ? " (simulated)</title>\n" : "</title>\n");
-	buf_addf(out, "<rect x=\"0.5\" y=\"0.5\" width=\"%.0f\" height=\"%.0f\" rx=\"10\" fill=\"#ffffff\" "
-		      "stroke=\"#e4e7eb\"/>\n", WIDTH - 1, HEIGHT - 1);
-	buf_addf(out, "<text x=\"%.0f\" y=\"36\" font-size=\"19\" font-weight=\"600\" fill=\"" INK "\">", LEFT);
+	buf_addf(out,
+		"<rect x=\"0.5\" y=\"0.5\" width=\"%.0f\" height=\"%.0f\" rx=\"10\" "
+		"fill=\"#ffffff\" "
+		"stroke=\"#e4e7eb\"/>\n",
+		WIDTH - 1, HEIGHT - 1);
+	buf_addf(out,
+		"<text x=\"%.0f\" y=\"36\" font-size=\"19\" font-weight=\"600\" fill=\"" INK "\">",
+		LEFT);
 	add_xml(out, c->title);
 	if (c->simulated)
-		buf_add_text(out, "<tspan dx=\"7\" fill=\"#b45309\" font-weight=\"400\">(simulated)</tspan>");
+		buf_add_text(out,
+			"<tspan dx=\"7\" fill=\"#b45309\" font-weight=\"400\">(simulated)</tspan>");
 	buf_addf(out, "</text>\n<text x=\"%.0f\" y=\"58\" fill=\"" PALE "\">", LEFT);
 	add_xml(out, c->subtitle ? c->subtitle : "");
 	buf_add_text(out, "</text>\n");
@@ -108,7 +109,10 @@ static double nice_step(double span, double wish)
 		for (size_t i = 0; i < ARRAY_SIZE(minute); i++)
 			if (minute[i] >= raw)
 				return minute[i];
-	return raw <= power ? power : raw <= 2 * power ? 2 * power : raw <= 5 * power ? 5 * power : 10 * power;
+	return raw <= power        ? power
+		: raw <= 2 * power ? 2 * power
+		: raw <= 5 * power ? 5 * power
+				   : 10 * power;
 }
 
 static void add_x_label(double t, double step, struct buf *out)
@@ -131,16 +135,17 @@ static void add_axes(const struct chart *c, struct buf *out)
 	buf_add_text(out, "<g stroke=\"#e4e7eb\">\n");
 	for (int i = 0; i <= 4; i++)
 		buf_addf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"%s/>\n", LEFT,
-			 y_of(i * 0.25), LEFT + PLOT_WIDTH, y_of(i * 0.25),
-			 i ? "" : " stroke=\"#9aa5b1\"");
+			y_of(i * 0.25), LEFT + PLOT_WIDTH, y_of(i * 0.25),
+			i ? "" : " stroke=\"#9aa5b1\"");
 	buf_add_text(out, "</g>\n<g fill=\"" PALE "\" font-size=\"12\">\n");
 	for (int i = 0; i <= 4; i++)
-		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%d%%</text>\n", LEFT - 9,
-			 y_of(i * 0.25) + 4, i * 25);
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%d%%</text>\n",
+			LEFT - 9, y_of(i * 0.25) + 4, i * 25);
 	for (double t = ceil(c->start_s / step - 1e-6) * step; t <= end; t += step) {
 		const double x = LEFT + PLOT_WIDTH * (t - c->start_s) / span;
 
-		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", x, HEIGHT - BOTTOM + 20);
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", x,
+			HEIGHT - BOTTOM + 20);
 		add_x_label(t, step, out);
 		buf_add_text(out, "</text>\n");
 	}
@@ -148,20 +153,21 @@ static void add_axes(const struct chart *c, struct buf *out)
 }
 
 /* Points from i on while the tenant is there; returns where that ends. */
-static size_t add_run(const struct chart *c, const struct chart_series *s, const double *base, size_t i,
-		      struct buf *out)
+static size_t add_run(const struct chart *c, const struct chart_series *s, const double *base,
+	size_t i, struct buf *out)
 {
 	const char *verb = "M";
 
 	for (; i < c->n_points && s->share[i] >= 0; i++) {
-		buf_addf(out, "%s%.1f,%.1f", verb, x_of(c, i), y_of(s->share[i] + (base ? base[i] : 0)));
+		buf_addf(out, "%s%.1f,%.1f", verb, x_of(c, i),
+			y_of(s->share[i] + (base ? base[i] : 0)));
 		verb = " ";
 	}
 	return i;
 }
 
 static void add_area(const struct chart *c, const struct chart_series *s, const double *base,
-		     const char *attributes, struct buf *out)
+	const char *attributes, struct buf *out)
 {
 	for (size_t i = 0; i < c->n_points;) {
 		size_t end;
@@ -179,22 +185,25 @@ static void add_area(const struct chart *c, const struct chart_series *s, const 
 	}
 }
 
-static void add_line(const struct chart *c, const struct chart_series *s, const char *colour, struct buf *out)
+static void add_line(
+	const struct chart *c, const struct chart_series *s, const char *colour, struct buf *out)
 {
 	for (size_t i = 0; i < c->n_points;) {
 		if (s->share[i] < 0) {
 			i++;
 			continue;
 		}
-		buf_addf(out, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\" "
-			      "stroke-linejoin=\"round\" d=\"", colour);
+		buf_addf(out,
+			"<path fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\" "
+			"stroke-linejoin=\"round\" d=\"",
+			colour);
 		i = add_run(c, s, NULL, i, out);
 		buf_add_text(out, "\"/>\n");
 	}
 }
 
-static void add_asked(const struct chart *c, const struct chart_series *s, double share, const char *colour,
-		      struct buf *out)
+static void add_asked(const struct chart *c, const struct chart_series *s, double share,
+	const char *colour, struct buf *out)
 {
 	size_t first = 0, last = c->n_points;
 
@@ -204,15 +213,16 @@ static void add_asked(const struct chart *c, const struct chart_series *s, doubl
 		last--;
 	if (first == last)
 		return;
-	buf_addf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
-		      "stroke-width=\"1.3\" stroke-dasharray=\"6 4\"/>\n", x_of(c, first), y_of(share),
-		 x_of(c, last - 1), y_of(share), colour);
+	buf_addf(out,
+		"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
+		"stroke-width=\"1.3\" stroke-dasharray=\"6 4\"/>\n",
+		x_of(c, first), y_of(share), x_of(c, last - 1), y_of(share), colour);
 }
 
 /* Where the names go: beside each one's end, moved apart where they would overlap. */
 static void place_labels(double *y, size_t n)
 {
-	size_t order[CHART_SERIES_MAX];
+	size_t order[CHART_SERIES_MAX] = {0};
 	double below = HEIGHT - BOTTOM;
 
 	for (size_t i = 0; i < n; i++) {
@@ -241,14 +251,17 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 		const struct chart_series *s = &c->series[i];
 		const double got = s->got >= 0 ? s->got : mean(c, s);
 
-		buf_addf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"4\" height=\"30\" rx=\"2\" fill=\"%s\"/>\n", x,
-			 y[i] - 15, chart_colour(i));
-		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"600\" fill=\"%s\">", x + 12, y[i] - 2,
-			 chart_colour(i));
+		buf_addf(out,
+			"<rect x=\"%.1f\" y=\"%.1f\" width=\"4\" height=\"30\" rx=\"2\" "
+			"fill=\"%s\"/>\n",
+			x, y[i] - 15, chart_colour(i));
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"600\" fill=\"%s\">",
+			x + 12, y[i] - 2, chart_colour(i));
 		add_xml(out, s->name);
-		buf_addf(out, "</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" PALE "\">"
-			      "got %.1f%%, asked %s</text>\n", x + 12, y[i] + 14, got * 100,
-			 format_percent(s->asked_permille).s);
+		buf_addf(out,
+			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" PALE "\">"
+			"got %.1f%%, asked %s</text>\n",
+			x + 12, y[i] + 14, got * 100, format_percent(s->asked_permille).s);
 	}
 }
 
@@ -257,7 +270,8 @@ static void add_lines(const struct chart *c, double *ret_y, struct buf *out)
 	char attributes[80];
 
 	for (size_t i = 0; i < c->n_series; i++) {
-		snprintf(attributes, sizeof(attributes), "fill=\"%s\" fill-opacity=\"0.07\"", chart_colour(i));
+		snprintf(attributes, sizeof(attributes), "fill=\"%s\" fill-opacity=\"0.07\"",
+			chart_colour(i));
 		add_area(c, &c->series[i], NULL, attributes, out);
 	}
 	for (size_t i = 0; i < c->n_series; i++) {
@@ -284,8 +298,8 @@ static void add_stacked(const struct chart *c, double *ret_y, struct buf *out)
 		size_t last = c->n_points - 1;
 
 		snprintf(attributes, sizeof(attributes),
-			 "fill=\"%s\" fill-opacity=\"0.82\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
-			 chart_colour(i));
+			"fill=\"%s\" fill-opacity=\"0.82\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
+			chart_colour(i));
 		add_area(c, s, base, attributes, out);
 		while (last > 0 && s->share[last] < 0)
 			last--;
@@ -304,10 +318,12 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 	double y[CHART_SERIES_MAX] = {0};
 
 	if (!c->n_points || !c->n_series || !(c->step_s > 0))
-		return fail(err, EINVAL, "a picture needs at least one tenant and one point in time");
+		return fail(
+			err, EINVAL, "a picture needs at least one tenant and one point in time");
 	if (c->n_points > CHART_POINTS_MAX || c->n_series > CHART_SERIES_MAX)
-		return fail(err, E2BIG, "a picture of %zu tenants and %zu points: at most %d and %d are possible",
-			    c->n_series, c->n_points, CHART_SERIES_MAX, CHART_POINTS_MAX);
+		return fail(err, E2BIG,
+			"a picture of %zu tenants and %zu points: at most %d and %d are possible",
+			c->n_series, c->n_points, CHART_SERIES_MAX, CHART_POINTS_MAX);
 	add_head(c, out);
 	add_axes(c, out);
 	if (c->style == CHART_STACKED)
@@ -315,8 +331,10 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 	else
 		add_lines(c, y, out);
 	add_labels(c, y, out);
-	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"11.5\" fill=\"" PALE "\">dashed: asked</text>\n",
-		 LEFT + PLOT_WIDTH + 16, HEIGHT - 16);
+	buf_addf(out,
+		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"11.5\" fill=\"" PALE
+		"\">dashed: asked</text>\n",
+		LEFT + PLOT_WIDTH + 16, HEIGHT - 16);
 	buf_add_text(out, "</svg>\n");
 	return buf_error(out) < 0 ? fail(err, -buf_error(out), "picture") : 0;
 }

@@ -25,7 +25,7 @@ struct chart_series {
 	const char *name;
 	uint32_t asked_permille;
 	const double *share; /* n points of 0..1; negative: not there at that time */
-	double got;	     /* over the whole picture, for the legend; negative: the mean of the points */
+	double got; /* over the whole picture, for the legend; negative: the mean of the points */
 };
 
 struct chart {

@@ -21,8 +21,8 @@ static int try_connect(struct client *c, const char *path, struct error *err)
 	_cleanup_close_ int fd = -1;
 
 	if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_from(path)) < 0)
-		return fail(err, ENAMETOOLONG, "socket '%.60s...': at most %zu bytes are possible", path,
-			    sizeof(addr.sun_path) - 1);
+		return fail(err, ENAMETOOLONG, "socket '%.60s...': at most %zu bytes are possible",
+			path, sizeof(addr.sun_path) - 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fail_errno(err, errno, "socket");
@@ -44,8 +44,10 @@ static int check_owner(struct client *c, struct error *err)
 	if (peer.uid == 0 || peer.uid == geteuid())
 		return 0;
 	client_done(c);
-	return fail(err, EACCES, "the daemon at '%s' is user %u's: only root's and your own are taken "
-				 "unasked (--socket names another)", c->socket, peer.uid);
+	return fail(err, EACCES,
+		"the daemon at '%s' is user %u's: only root's and your own are taken "
+		"unasked (--socket names another)",
+		c->socket, peer.uid);
 }
 
 int client_connect(struct client *c, const char *socket, struct error *err)
@@ -67,8 +69,9 @@ int client_connect(struct client *c, const char *socket, struct error *err)
 		if (r == -ECONNREFUSED)
 			worst = r;
 	}
-	return fail(err, -worst, "no daemon runs here: `divvy run` starts one, or start divvyd "
-				 "(DIVVY_SOCKET names its socket when that is elsewhere)");
+	return fail(err, -worst,
+		"no daemon runs here: `divvy run` starts one, or start divvyd "
+		"(DIVVY_SOCKET names its socket when that is elsewhere)");
 }
 
 void client_done(struct client *c)
@@ -86,12 +89,15 @@ int client_send(struct client *c, json_t *request, struct error *err)
 	if (!text)
 		return fail(err, ENOMEM, "request");
 	if (size > MSG_MAX)
-		return fail(err, EMSGSIZE, "a request of %zu bytes: at most %u are possible", size, MSG_MAX);
+		return fail(err, EMSGSIZE, "a request of %zu bytes: at most %u are possible", size,
+			MSG_MAX);
 	packet = calloc(1, size);
 	if (!packet)
 		return fail(err, ENOMEM, "request");
-	packet->head = (struct msg_head){
-		.size = (uint32_t)size, .type = MSG_CONTROL, .abi = MSG_ABI, .request = ++c->request};
+	packet->head = (struct msg_head){.size = (uint32_t)size,
+		.type = MSG_CONTROL,
+		.abi = MSG_ABI,
+		.request = ++c->request};
 	memcpy(packet->text, text, n);
 	if (send(c->fd, packet, size, MSG_NOSIGNAL) < 0)
 		return fail_errno(err, errno, "send to the daemon at '%s'", c->socket);
@@ -115,11 +121,12 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 	if (n < 0)
 		return fail_errno(err, errno, "receive from the daemon at '%s'", c->socket);
 	if (n == 0)
-		return fail(err, ECONNRESET, "the daemon at '%s' has gone in the middle of an answer",
-			    c->socket);
+		return fail(err, ECONNRESET,
+			"the daemon at '%s' has gone in the middle of an answer", c->socket);
 	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
-	    packet->head.abi != MSG_ABI)
-		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version", c->socket);
+		packet->head.abi != MSG_ABI)
+		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version",
+			c->socket);
 	if (packet->head.request != c->request)
 		return 1; /* the rest of an answer that was given up */
 	buf_add(text, (struct str){packet->text, (size_t)n - sizeof(*packet)});
@@ -134,8 +141,8 @@ static int check_answer(const json_t *answer, struct error *err)
 		const char *name;
 		int code;
 	} codes[] = {{"EINVAL", EINVAL}, {"ENOSPC", ENOSPC}, {"ENOENT", ENOENT}, {"EPERM", EPERM},
-		     {"EACCES", EACCES}, {"EBUSY", EBUSY},   {"E2BIG", E2BIG},	 {"ENODEV", ENODEV},
-		     {"EEXIST", EEXIST}, {"ERANGE", ERANGE}, {"ETIMEDOUT", ETIMEDOUT}};
+		{"EACCES", EACCES}, {"EBUSY", EBUSY}, {"E2BIG", E2BIG}, {"ENODEV", ENODEV},
+		{"EEXIST", EEXIST}, {"ERANGE", ERANGE}, {"ETIMEDOUT", ETIMEDOUT}};
 	const char *code = jtext(answer, "code");
 	int number = EIO;
 
@@ -158,13 +165,14 @@ int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct
 		r = receive_part(c, CLIENT_TIMEOUT_S * 1000, &text, err);
 		if (r == -EAGAIN)
 			return fail(err, ETIMEDOUT, "the daemon at '%s' stopped within an answer",
-				    c->socket);
+				c->socket);
 	}
 	if (r < 0)
 		return r;
 	answer = json_loadb(buf_text(&text), text.n, JSON_REJECT_DUPLICATES, &why);
 	if (!json_is_object(answer))
-		return fail(err, EPROTO, "an answer of the daemon that is no JSON object: %s", why.text);
+		return fail(err, EPROTO, "an answer of the daemon that is no JSON object: %s",
+			why.text);
 	r = check_answer(answer, err);
 	if (r == 0)
 		*ret_answer = TAKE_PTR(answer);
@@ -179,13 +187,13 @@ int client_call(struct client *c, json_t *request, json_t **ret_answer, struct e
 		return r;
 	r = client_receive(c, CLIENT_TIMEOUT_S * 1000, ret_answer, err);
 	if (r == -EAGAIN)
-		return fail(err, ETIMEDOUT, "the daemon at '%s' has not answered for %d s", c->socket,
-			    CLIENT_TIMEOUT_S);
+		return fail(err, ETIMEDOUT, "the daemon at '%s' has not answered for %d s",
+			c->socket, CLIENT_TIMEOUT_S);
 	return r;
 }
 
 int client_ask(struct client *c, const char *name, const char *tenant, json_t **ret_answer,
-	       struct error *err)
+	struct error *err)
 {
 	json_t *request = json_pack("{s:s}", "cmd", name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Speaking to the daemon: docs/control-protocol.md. One connection, one request at a time, blocking.
- * JSON objects are jansson's; an answer is the caller's (json_decref). One thread.
+ * Speaking to the daemon: docs/control-protocol.md. One connection, one request at a time,
+ * blocking. JSON objects are jansson's; an answer is the caller's (json_decref). One thread.
  */
 #pragma once
 
@@ -33,9 +33,9 @@ void client_done(struct client *c);
 #define _cleanup_client_ _cleanup_(client_done)
 
 /*
- * Sends the request (taken) and waits for the answer. "ok": false comes back as the daemon's errno and
- * sentence. client_send and client_receive are the two halves: receive returns -EAGAIN when nothing has
- * come within timeout_ms (-1: no end), and may be called again.
+ * Sends the request (taken) and waits for the answer. "ok": false comes back as the daemon's errno
+ * and sentence. client_send and client_receive are the two halves: receive returns -EAGAIN when
+ * nothing has come within timeout_ms (-1: no end), and may be called again.
  */
 int client_call(struct client *c, json_t *request, json_t **ret_answer, struct error *err);
 int client_send(struct client *c, json_t *request, struct error *err);
@@ -43,7 +43,7 @@ int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct
 
 /* client_call of {"cmd": name}, with "tenant": T when tenant is not NULL. */
 int client_ask(struct client *c, const char *name, const char *tenant, json_t **ret_answer,
-	       struct error *err);
+	struct error *err);
 
 static inline void json_decref_p(json_t **j)
 {

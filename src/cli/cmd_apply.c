@@ -38,7 +38,8 @@ static int print(const json_t *tenants, struct error *err)
 
 		if (!jtext(tenant, "error")[0])
 			continue;
-		fprintf(stderr, "divvy apply: %s: %s\n", jtext(tenant, "name"), jtext(tenant, "error"));
+		fprintf(stderr, "divvy apply: %s: %s\n", jtext(tenant, "name"),
+			jtext(tenant, "error"));
 		refused = CLI_EXIT_FAILED;
 	}
 	return r < 0 ? r : refused;
@@ -73,10 +74,13 @@ const struct cli_command cmd_apply = {
 	.name = "apply",
 	.operands = "",
 	.summary = "Take tenants from a Gemini resource configuration, and follow it",
-	.text = "The file is Gemini's: a line with the number of clients, then for each a line \"ID REQUEST LIMIT "
-		"MEMORY\" with the memory in bytes. Each becomes a tenant of that name. The daemon follows the file: "
+	.text = "The file is Gemini's: a line with the number of clients, then for each a line "
+		"\"ID REQUEST LIMIT "
+		"MEMORY\" with the memory in bytes. Each becomes a tenant of that name. The daemon "
+		"follows the file: "
 		"lines that change, come or go take effect at once.\n\n"
-		"A program becomes such a tenant's with the secret shown: DIVVY_TENANT=SECRET and the libraries "
+		"A program becomes such a tenant's with the secret shown: DIVVY_TENANT=SECRET and "
+		"the libraries "
 		"preloaded.",
 	.examples = "divvy apply -f resource-config.txt\ndivvy apply -f resource-config.txt --stop",
 	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on bad usage.",

@@ -16,7 +16,8 @@ const struct cli_command cmd_completion = {
 	.name = "completion",
 	.operands = "bash|zsh|fish",
 	.summary = "Print a shell's completion of divvy",
-	.text = "Prints the completion script of that shell. Installed packages have it in place already.",
+	.text = "Prints the completion script of that shell. Installed packages have it in place "
+		"already.",
 	.examples = "divvy completion bash >~/.local/share/bash-completion/completions/divvy\n"
 		    "divvy completion fish >~/.config/fish/completions/divvy.fish",
 	.options = options,

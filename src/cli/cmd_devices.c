@@ -10,8 +10,16 @@
 static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
 
 static const struct table_column columns[] = {
-	{"DEVICE", true}, {"MODEL", false},    {"UUID", false}, {"MEMORY", true}, {"USED", true},
-	{"FREE", true},	  {"ASKED", true},     {"LEFT", true},	{"BUSY", true},	  {"TENANTS", true},
+	{"DEVICE", true},
+	{"MODEL", false},
+	{"UUID", false},
+	{"MEMORY", true},
+	{"USED", true},
+	{"FREE", true},
+	{"ASKED", true},
+	{"LEFT", true},
+	{"BUSY", true},
+	{"TENANTS", true},
 	{"WAITING", true},
 };
 
@@ -24,8 +32,10 @@ static void add_device(struct table *t, const json_t *d)
 	table_addf(t, "%s", format_bytes(juint(d, "memory_used_bytes")).s);
 	table_addf(t, "%s", format_bytes(juint(d, "memory_free_bytes")).s);
 	table_addf(t, "%s", format_percent((uint32_t)juint(d, "request_permille")).s);
-	table_addf(t, "%s", jbool(d, "exclusive") ? "exclusive" :
-			     format_percent((uint32_t)juint(d, "request_free_permille")).s);
+	table_addf(t, "%s",
+		jbool(d, "exclusive")
+			? "exclusive"
+			: format_percent((uint32_t)juint(d, "request_free_permille")).s);
 	table_addf(t, "%s", format_percent((uint32_t)juint(d, "busy_permille")).s);
 	table_addf(t, "%zu", json_array_size(json_object_get(d, "tenants")));
 	table_addf(t, "%zu", json_array_size(json_object_get(d, "waiting")));
@@ -65,8 +75,10 @@ const struct cli_command cmd_devices = {
 	.name = "devices",
 	.operands = "",
 	.summary = "List the devices: memory, what is asked for, what is left",
-	.text = "USED is what the device says, FREE the largest memory quota that could still be promised; ASKED is "
-		"the sum of requests and LEFT what can still be asked for; BUSY is how much of the last second the "
+	.text = "USED is what the device says, FREE the largest memory quota that could still be "
+		"promised; ASKED is "
+		"the sum of requests and LEFT what can still be asked for; BUSY is how much of the "
+		"last second the "
 		"device was held.",
 	.examples = "divvy devices\ndivvy devices -o yaml",
 	.options = options,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy doctor: what sharing needs, looked at one after the other, with what to do. The checks of this
- * process are a table; the daemon adds what it sees.
+ * divvy doctor: what sharing needs, looked at one after the other, with what to do. The checks of
+ * this process are a table; the daemon adds what it sees.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,8 +44,8 @@ struct doctor {
 
 static void add(struct doctor *d, enum level level, const char *what, const char *todo)
 {
-	json_array_append_new(d->findings, json_pack("{s:s, s:s, s:s}", "level", level_name[level], "what", what,
-						     "do", todo));
+	json_array_append_new(d->findings,
+		json_pack("{s:s, s:s, s:s}", "level", level_name[level], "what", what, "do", todo));
 }
 
 static void addf(struct doctor *d, enum level level, const char *todo, const char *fmt, ...)
@@ -65,13 +65,17 @@ static void addf(struct doctor *d, enum level level, const char *todo, const cha
 static void check_membarrier(struct doctor *d)
 {
 	const long can = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-	const long need = MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
+	const long need = MEMBARRIER_CMD_GLOBAL_EXPEDITED |
+		MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
 
 	if (can >= 0 && (can & need) == need)
 		add(d, OK, "kernel: membarrier, expedited and global", "");
 	else
-		add(d, WARNING, "kernel: no expedited membarrier: one launch per thread may slip through a closing "
-				"gate (it is charged)", "use Linux 4.16 or newer, or allow membarrier in seccomp");
+		add(d, WARNING,
+			"kernel: no expedited membarrier: one launch per thread may slip through a "
+			"closing "
+			"gate (it is charged)",
+			"use Linux 4.16 or newer, or allow membarrier in seccomp");
 }
 
 static void check_memfd(struct doctor *d)
@@ -81,8 +85,10 @@ static void check_memfd(struct doctor *d)
 	if (fd >= 0 && memfd_seal(fd, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0)
 		add(d, OK, "kernel: memfd with F_SEAL_FUTURE_WRITE", "");
 	else
-		add(d, PROBLEM, "kernel: no memfd with F_SEAL_FUTURE_WRITE, which the shared pages are made of",
-		    "use Linux 5.1 or newer, or allow memfd_create and fcntl seals in seccomp");
+		add(d, PROBLEM,
+			"kernel: no memfd with F_SEAL_FUTURE_WRITE, which the shared pages are "
+			"made of",
+			"use Linux 5.1 or newer, or allow memfd_create and fcntl seals in seccomp");
 }
 
 static void check_pidfd(struct doctor *d)
@@ -92,7 +98,8 @@ static void check_pidfd(struct doctor *d)
 	if (fd >= 0)
 		add(d, OK, "kernel: pidfd", "");
 	else
-		add(d, PROBLEM, "kernel: no pidfd: the end of a program would go unseen", "use Linux 5.3 or newer");
+		add(d, PROBLEM, "kernel: no pidfd: the end of a program would go unseen",
+			"use Linux 5.3 or newer");
 }
 
 /* What the loader would give a program, loaded as a program would. */
@@ -105,7 +112,7 @@ static void check_driver(struct doctor *d)
 
 	if (!lib) {
 		add(d, NOTE, "driver: there is no libcuda.so.1: divvy offers a simulated GPU",
-		    "install the NVIDIA driver for real devices");
+			"install the NVIDIA driver for real devices");
 		return;
 	}
 	dlinfo(lib, RTLD_DI_LINKMAP, &map);
@@ -116,10 +123,14 @@ static void check_driver(struct doctor *d)
 		count(&n);
 	d->has_driver = r == 0 && n > 0;
 	if (d->has_driver)
-		addf(d, OK, "", "driver: %s, %d device%s", map ? map->l_name : "libcuda.so.1", n, n == 1 ? "" : "s");
+		addf(d, OK, "", "driver: %s, %d device%s", map ? map->l_name : "libcuda.so.1", n,
+			n == 1 ? "" : "s");
 	else
-		addf(d, WARNING, "look at `nvidia-smi` and the kernel's log; is /dev/nvidia* there and readable?",
-		     "driver: %s finds no device (CUDA error %d)", map ? map->l_name : "libcuda.so.1", r);
+		addf(d, WARNING,
+			"look at `nvidia-smi` and the kernel's log; is /dev/nvidia* there and "
+			"readable?",
+			"driver: %s finds no device (CUDA error %d)",
+			map ? map->l_name : "libcuda.so.1", r);
 }
 
 static void check_device_files(struct doctor *d)
@@ -128,15 +139,20 @@ static void check_device_files(struct doctor *d)
 
 	for (size_t i = 0; i < ARRAY_SIZE(path); i++)
 		if (access(path[i], F_OK) == 0 && access(path[i], R_OK | W_OK) < 0)
-			addf(d, PROBLEM, "let this user read and write it (often: the group 'video')",
-			     "device file %s: %s", path[i], strerror(errno));
+			addf(d, PROBLEM,
+				"let this user read and write it (often: the group 'video')",
+				"device file %s: %s", path[i], strerror(errno));
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY") || access("/tmp/nvidia-mps/control", F_OK) == 0)
-		add(d, WARNING, "MPS runs here: its clients run side by side on the device, and shares are then of "
-				"what divvy lets submit, not of the device", "stop it with `echo quit | nvidia-cuda-mps-control`");
+		add(d, WARNING,
+			"MPS runs here: its clients run side by side on the device, and shares are "
+			"then of "
+			"what divvy lets submit, not of the device",
+			"stop it with `echo quit | nvidia-cuda-mps-control`");
 }
 
 /* Names of the real driver that our library does not export would pass around the gate. */
-static void compare_exports(struct doctor *d, const char *hook, const char *library, const char *prefix)
+static void compare_exports(
+	struct doctor *d, const char *hook, const char *library, const char *prefix)
 {
 	_cleanup_(elf_file_done) struct elf_file ours = {.map = MAP_NONE}, real = {.map = MAP_NONE};
 	void *lib = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -144,20 +160,23 @@ static void compare_exports(struct doctor *d, const char *hook, const char *libr
 	size_t missing = 0;
 	const char *first = NULL;
 
-	if (!lib || dlinfo(lib, RTLD_DI_LINKMAP, &map) < 0 || elf_file_open(map->l_name, &real, NULL) < 0 ||
-	    elf_file_open(hook, &ours, NULL) < 0)
+	if (!lib || dlinfo(lib, RTLD_DI_LINKMAP, &map) < 0 ||
+		elf_file_open(map->l_name, &real, NULL) < 0 || elf_file_open(hook, &ours, NULL) < 0)
 		return;
 	for (size_t i = 0; i < real.n_symbols; i++) {
 		const char *name = elf_file_function(&real, i);
 
-		if (!name || strncmp(name, prefix, strlen(prefix)) != 0 || elf_file_exports(&ours, name))
+		if (!name || strncmp(name, prefix, strlen(prefix)) != 0 ||
+			elf_file_exports(&ours, name))
 			continue;
 		missing++;
 		first = first ? first : name;
 	}
 	if (missing)
-		addf(d, NOTE, "they are passed to the driver as they are; a newer divvy may know them",
-		     "%s: %zu of the driver's functions are not in our list (%s, ...)", library, missing, first);
+		addf(d, NOTE,
+			"they are passed to the driver as they are; a newer divvy may know them",
+			"%s: %zu of the driver's functions are not in our list (%s, ...)", library,
+			missing, first);
 	else
 		addf(d, OK, "", "%s: all of its functions are in our list", library);
 }
@@ -168,11 +187,14 @@ static void check_hook(struct doctor *d, const char *name, char *ret_path)
 	struct error err = {0};
 
 	ret_path[0] = '\0';
-	if (places_hook(name, ret_path, PLACES_PATH, &err) < 0 || elf_file_open(ret_path, &file, &err) < 0) {
-		add(d, PROBLEM, err.msg, "install divvy's libraries, or name their folder with DIVVY_HOOKS");
+	if (places_hook(name, ret_path, PLACES_PATH, &err) < 0 ||
+		elf_file_open(ret_path, &file, &err) < 0) {
+		add(d, PROBLEM, err.msg,
+			"install divvy's libraries, or name their folder with DIVVY_HOOKS");
 		return;
 	}
-	addf(d, OK, "", "library: %s (build-id %.12s)", ret_path, file.build_id.s[0] ? file.build_id.s : "none");
+	addf(d, OK, "", "library: %s (build-id %.12s)", ret_path,
+		file.build_id.s[0] ? file.build_id.s : "none");
 }
 
 /* The loader complains on stderr and goes on when a preload does not work. */
@@ -187,8 +209,10 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	if (!cuda[0] || !nvml[0] || pipe2(out, O_CLOEXEC) < 0)
 		return;
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s:%s", cuda, nvml);
-	if (spawn_run(&(struct spawn){.argv = argv, .env = env, .stdio_fds = (int[]){-1, out[1], out[1]}}, &pid,
-		      NULL) == 0) {
+	if (spawn_run(
+		    &(struct spawn){
+			    .argv = argv, .env = env, .stdio_fds = (int[]){-1, out[1], out[1]}},
+		    &pid, NULL) == 0) {
 		out[1] = fd_close(out[1]);
 		fd_read_all(out[0], &said);
 		spawn_wait(pid, clock_now_ns() + 10 * NSEC_PER_SEC, &status);
@@ -197,7 +221,8 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	fd_close(out[1]);
 	if (said.n || !WIFEXITED(status) || WEXITSTATUS(status))
 		addf(d, PROBLEM, "is it the same architecture, and can everybody read it?",
-		     "preload: the loader says: %.200s", said.n ? buf_text(&said) : "(the program failed)");
+			"preload: the loader says: %.200s",
+			said.n ? buf_text(&said) : "(the program failed)");
 	else
 		add(d, OK, "preload: works", "");
 }
@@ -225,8 +250,7 @@ static void add_daemon_findings(struct doctor *d, struct client *c)
 		return;
 	}
 	all = json_object_get(answer, "findings");
-	json_array_foreach(all, i, one)
-		json_array_append(d->findings, one);
+	json_array_foreach(all, i, one) json_array_append(d->findings, one);
 }
 
 static void check_socket_file(struct doctor *d, const char *path)
@@ -238,8 +262,9 @@ static void check_socket_file(struct doctor *d, const char *path)
 	if (!S_ISSOCK(st.st_mode))
 		addf(d, PROBLEM, "remove it", "socket: '%s' is no socket", path);
 	else if (access(path, W_OK) < 0)
-		addf(d, PROBLEM, "the daemon's socket has mode 0666 as a rule; look at the folder too",
-		     "socket: '%s' cannot be used by this user (%s)", path, strerror(errno));
+		addf(d, PROBLEM,
+			"the daemon's socket has mode 0666 as a rule; look at the folder too",
+			"socket: '%s' cannot be used by this user (%s)", path, strerror(errno));
 }
 
 static void check_daemon(struct doctor *d)
@@ -255,7 +280,8 @@ static void check_daemon(struct doctor *d)
 		if (places_daemon(path, sizeof(path), &err) == 0)
 			addf(d, NOTE, "", "daemon: none runs; `divvy run` starts %s", path);
 		else
-			add(d, PROBLEM, err.msg, "install divvyd beside divvy, or name it with DIVVYD");
+			add(d, PROBLEM, err.msg,
+				"install divvyd beside divvy, or name it with DIVVYD");
 		return;
 	}
 	if (client_ask(&c, "ping", NULL, &ping, &err) < 0) {
@@ -264,14 +290,15 @@ static void check_daemon(struct doctor *d)
 	}
 	d->is_simulated = jbool(ping, "simulated");
 	addf(d, OK, "", "daemon: divvyd %s, pid %d, at %s, %d device%s%s", jtext(ping, "version"),
-	     (int)jint(ping, "pid"), c.socket, (int)jint(ping, "devices"), jint(ping, "devices") == 1 ? "" : "s",
-	     d->is_simulated ? " (simulated)" : "");
+		(int)jint(ping, "pid"), c.socket, (int)jint(ping, "devices"),
+		jint(ping, "devices") == 1 ? "" : "s", d->is_simulated ? " (simulated)" : "");
 	if (jint(ping, "abi") != MSG_ABI)
 		addf(d, WARNING, "restart the daemon: running programs stay",
-		     "daemon: its abi is %d and this divvy's is %u", (int)jint(ping, "abi"), MSG_ABI);
+			"daemon: its abi is %d and this divvy's is %u", (int)jint(ping, "abi"),
+			MSG_ABI);
 	if (json_is_false(json_object_get(ping, "gate")))
 		add(d, WARNING, "daemon: the gate is off (DIVVY_GATE=off): nothing is enforced",
-		    "restart it without DIVVY_GATE");
+			"restart it without DIVVY_GATE");
 	add_daemon_findings(d, &c);
 }
 
@@ -298,12 +325,19 @@ static void check_containers(struct doctor *d)
 		addf(d, OK, "", "containers: %s", buf_text(&found));
 	else
 		addf(d, NOTE, "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-		     "containers: %s, without CDI names of the devices: --gpus is used", buf_text(&found));
+			"containers: %s, without CDI names of the devices: --gpus is used",
+			buf_text(&found));
 }
 
 static void (*const checks[])(struct doctor *d) = {
-	check_membarrier, check_memfd, check_pidfd,	 check_driver,
-	check_device_files, check_hooks, check_daemon, check_containers,
+	check_membarrier,
+	check_memfd,
+	check_pidfd,
+	check_driver,
+	check_device_files,
+	check_hooks,
+	check_daemon,
+	check_containers,
 };
 
 static void print_findings(const json_t *findings, bool todo_only)
@@ -311,7 +345,8 @@ static void print_findings(const json_t *findings, bool todo_only)
 	json_t *all = json_incref((json_t *)(uintptr_t)findings), *one;
 	size_t i;
 
-	json_array_foreach(all, i, one) {
+	json_array_foreach(all, i, one)
+	{
 		const char *todo = jtext(one, "do");
 
 		if (todo_only) {
@@ -344,7 +379,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r == 1) {
 		print_findings(findings, cli_has(args, "fix"));
 		if (!cli_has(args, "fix"))
-			puts(works ? "Sharing works here." : "Sharing does not work here until the problems are solved.");
+			puts(works ? "Sharing works here."
+				   : "Sharing does not work here until the problems are solved.");
 	}
 	return works ? 0 : CLI_EXIT_FAILED;
 }
@@ -353,11 +389,14 @@ const struct cli_command cmd_doctor = {
 	.name = "doctor",
 	.operands = "",
 	.summary = "Check what sharing needs here, and say what to do",
-	.text = "Looks at the kernel, the driver, divvy's libraries, the daemon and what it sees (devices, compute modes, "
-		"MPS, MIG, processes of no tenant), sockets and container engines. Each line is ok, a note, a warning or a "
+	.text = "Looks at the kernel, the driver, divvy's libraries, the daemon and what it sees "
+		"(devices, compute modes, "
+		"MPS, MIG, processes of no tenant), sockets and container engines. Each line is "
+		"ok, a note, a warning or a "
 		"problem, and what to do stands below it.",
 	.examples = "divvy doctor\ndivvy doctor -o json",
-	.exit_status = "0 when sharing works, 1 when there is a problem that keeps it from working, 2 on bad usage.",
+	.exit_status = "0 when sharing works, 1 when there is a problem that keeps it from "
+		       "working, 2 on bad usage.",
 	.options = options,
 	.run = run,
 };

@@ -14,11 +14,13 @@
 #include "cli/output.h"
 
 static const struct cli_option options[] = {
-	{"out", 'o', CLI_VALUE, "FILE", NULL, "where to write it, - for stdout (default out/usage.svg)"},
+	{"out", 'o', CLI_VALUE, "FILE", NULL,
+		"where to write it, - for stdout (default out/usage.svg)"},
 	{"last", 0, CLI_VALUE, "TIME", NULL, "the last so long: up to 15m (default 1m)"},
 	{"step", 0, CLI_VALUE, "TIME", NULL, "time between points (default: a 300th of --last)"},
 	{"device", 'd', CLI_VALUE, "N", NULL, "the device, as `divvy devices` counts (default 0)"},
-	{"style", 0, CLI_VALUE, "STYLE", "lines stacked", "lines, or areas on one another (default lines)"},
+	{"style", 0, CLI_VALUE, "STYLE", "lines stacked",
+		"lines, or areas on one another (default lines)"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -69,9 +71,11 @@ static int add_series(struct plot *p, const json_t *series, uint32_t asked)
 	return 0;
 }
 
-static int collect(const json_t *usage, const json_t *list, int64_t device, struct plot *p, struct error *err)
+static int collect(
+	const json_t *usage, const json_t *list, int64_t device, struct plot *p, struct error *err)
 {
-	const json_t *all = json_object_get(usage, "series"), *tenants = json_object_get(list, "tenants");
+	const json_t *all = json_object_get(usage, "series"),
+		     *tenants = json_object_get(list, "tenants");
 
 	for (size_t i = 0; i < json_array_size(all) && p->n_series < CHART_SERIES_MAX; i++) {
 		const json_t *s = json_array_get(all, i);
@@ -82,7 +86,8 @@ static int collect(const json_t *usage, const json_t *list, int64_t device, stru
 			return fail(err, ENOMEM, "picture");
 	}
 	if (!p->n_series)
-		return fail(err, ENOENT, "device %d: no tenant has used it in that time", (int)device);
+		return fail(
+			err, ENOENT, "device %d: no tenant has used it in that time", (int)device);
 	return 0;
 }
 
@@ -103,14 +108,14 @@ static int write_picture(const char *path, const struct buf *svg, struct error *
 	return r;
 }
 
-static int ask_usage(struct client *c, uint64_t last_ns, uint64_t step_ns, json_t **ret_usage,
-		     struct error *err)
+static int ask_usage(
+	struct client *c, uint64_t last_ns, uint64_t step_ns, json_t **ret_usage, struct error *err)
 {
 	return client_call(c,
-			   json_pack("{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
-				     (json_int_t)(last_ns / NSEC_PER_MSEC), "step_ms",
-				     (json_int_t)MAX(step_ns / NSEC_PER_MSEC, UINT64_C(10))),
-			   ret_usage, err);
+		json_pack("{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
+			(json_int_t)(last_ns / NSEC_PER_MSEC), "step_ms",
+			(json_int_t)MAX(step_ns / NSEC_PER_MSEC, UINT64_C(10))),
+		ret_usage, err);
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -119,7 +124,8 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_json_ json_t *usage = NULL, *list = NULL, *devices = NULL;
 	_cleanup_(plot_done) struct plot plot = {0};
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
-	const char *out = cli_get(args, "out"), *style = cli_get(args, "style"), *text = cli_get(args, "device");
+	const char *out = cli_get(args, "out"), *style = cli_get(args, "style"),
+		   *text = cli_get(args, "device");
 	uint64_t last = 0, step = 0, device = 0;
 	char subtitle[160];
 	struct chart chart;
@@ -137,8 +143,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r < 0)
 		return r;
 	snprintf(subtitle, sizeof(subtitle), "%s, device %d: charged by the daemon, %s at a time",
-		 jtext(json_array_get(json_object_get(devices, "devices"), device), "model"), (int)device,
-		 format_duration(juint(usage, "step_ms") * NSEC_PER_MSEC).s);
+		jtext(json_array_get(json_object_get(devices, "devices"), device), "model"),
+		(int)device, format_duration(juint(usage, "step_ms") * NSEC_PER_MSEC).s);
 	chart = (struct chart){
 		.title = "Share of the device over time",
 		.subtitle = subtitle,
@@ -158,7 +164,8 @@ const struct cli_command cmd_plot = {
 	.name = "plot",
 	.operands = "",
 	.summary = "Draw the tenants' shares over time as an SVG picture",
-	.text = "Draws what the daemon has charged each tenant on a device: a line for each, dashed what it asked for. "
+	.text = "Draws what the daemon has charged each tenant on a device: a line for each, "
+		"dashed what it asked for. "
 		"The title says so when the device is simulated. Times are before now.",
 	.examples = "divvy plot\ndivvy plot --last 5m --style stacked -o usage.svg",
 	.options = options,

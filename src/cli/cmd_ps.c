@@ -17,9 +17,19 @@ static const struct cli_option options[] = {
 };
 
 static const struct table_column columns[] = {
-	{"ID", true},	 {"NAME", false},   {"USER", false},   {"CLASS", false}, {"ASKED", true},
-	{"GOT", true},	 {"LIMIT", true},   {"MEMORY", true},  {"QUOTA", true},	 {"DEVICE", true},
-	{"PROCS", true}, {"WAITED", true},  {"STATE", false},
+	{"ID", true},
+	{"NAME", false},
+	{"USER", false},
+	{"CLASS", false},
+	{"ASKED", true},
+	{"GOT", true},
+	{"LIMIT", true},
+	{"MEMORY", true},
+	{"QUOTA", true},
+	{"DEVICE", true},
+	{"PROCS", true},
+	{"WAITED", true},
+	{"STATE", false},
 };
 
 static void add_tenant(struct table *t, const json_t *tenant, const json_t *device)
@@ -37,7 +47,8 @@ static void add_tenant(struct table *t, const json_t *tenant, const json_t *devi
 	table_addf(t, "%s", format_bytes(juint(device, "memory_quota_bytes")).s);
 	table_addf(t, "%d", (int)jint(device, "index"));
 	table_addf(t, "%zu", json_array_size(json_object_get(tenant, "processes")));
-	table_addf(t, "%s", format_duration(juint(device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s);
+	table_addf(t, "%s",
+		format_duration(juint(device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s);
 	table_add(t, jtext(device, "why"));
 }
 
@@ -58,8 +69,8 @@ static int print_tenants(const json_t *tenants, struct error *err)
 
 static int print_processes(const json_t *tenants, struct error *err)
 {
-	static const struct table_column of_process[] = {
-		{"PID", true}, {"TENANT", true}, {"NAME", false}, {"COMMAND", false}, {"STATE", false}};
+	static const struct table_column of_process[] = {{"PID", true}, {"TENANT", true},
+		{"NAME", false}, {"COMMAND", false}, {"STATE", false}};
 	_cleanup_table_ struct table t;
 
 	table_init(&t, of_process, ARRAY_SIZE(of_process));
@@ -100,16 +111,20 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r != 1)
 		return r;
 	output_simulated(answer);
-	return cli_has(args, "processes") ? print_processes(tenants, err) : print_tenants(tenants, err);
+	return cli_has(args, "processes") ? print_processes(tenants, err)
+					  : print_tenants(tenants, err);
 }
 
 const struct cli_command cmd_ps = {
 	.name = "ps",
 	.operands = "",
 	.summary = "List the tenants: asked, got, memory, state",
-	.text = "One line for each tenant and device. ASKED and LIMIT are the wish, GOT is the share of the last "
-		"second. STATE: holds (the device is its now), turn (others are before it), limit (at its limit), "
-		"class (a latency tenant is active), drain (the last holder's work is ending), reserved (waits for "
+	.text = "One line for each tenant and device. ASKED and LIMIT are the wish, GOT is the "
+		"share of the last "
+		"second. STATE: holds (the device is its now), turn (others are before it), limit "
+		"(at its limit), "
+		"class (a latency tenant is active), drain (the last holder's work is ending), "
+		"reserved (waits for "
 		"all devices of a grant), idle (has no work).",
 	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
 	.options = options,

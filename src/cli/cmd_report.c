@@ -9,15 +9,22 @@
 #include "cli/output.h"
 
 static const struct cli_option options[] = {
-	{"since", 's', CLI_VALUE, "TIME", NULL, "of the last so long, such as 1h or 7d (default: since ever)"},
+	{"since", 's', CLI_VALUE, "TIME", NULL,
+		"of the last so long, such as 1h or 7d (default: since ever)"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
 };
 
 static const struct table_column columns[] = {
-	{"ID", true},	       {"NAME", false},	     {"GPU-SECONDS", true}, {"GIB-SECONDS", true},
-	{"WAITED", true},      {"ASKED", true},	     {"LIMIT", true},	    {"FIRST", false},
+	{"ID", true},
+	{"NAME", false},
+	{"GPU-SECONDS", true},
+	{"GIB-SECONDS", true},
+	{"WAITED", true},
+	{"ASKED", true},
+	{"LIMIT", true},
+	{"FIRST", false},
 	{"LAST", false},
 };
 
@@ -63,7 +70,7 @@ static int run(const struct cli_args *args, struct error *err)
 		return r;
 	if (since)
 		json_object_set_new(request, "since_s",
-				    json_integer((json_int_t)((since + NSEC_PER_SEC - 1) / NSEC_PER_SEC)));
+			json_integer((json_int_t)((since + NSEC_PER_SEC - 1) / NSEC_PER_SEC)));
 	r = client_connect(&c, cli_get(args, "socket"), err);
 	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
 	if (r < 0)
@@ -81,8 +88,10 @@ const struct cli_command cmd_report = {
 	.name = "report",
 	.operands = "",
 	.summary = "Show what each tenant has used: GPU-seconds and memory-seconds",
-	.text = "Tenants that have ended are included, and the numbers are kept over restarts of the daemon. "
-		"GPU-SECONDS is the time for which it was charged on its devices; GIB-SECONDS is memory held times "
+	.text = "Tenants that have ended are included, and the numbers are kept over restarts of "
+		"the daemon. "
+		"GPU-SECONDS is the time for which it was charged on its devices; GIB-SECONDS is "
+		"memory held times "
 		"how long; WAITED is time in which it had work and did not have the device.",
 	.examples = "divvy report --since 1h\ndivvy report -o json",
 	.options = options,

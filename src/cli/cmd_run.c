@@ -24,13 +24,16 @@
 static const struct cli_option options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
-	{"name", 0, CLI_VALUE, "NAME", NULL, "name shown and used by the other commands (default: the program's)"},
+	{"name", 0, CLI_VALUE, "NAME", NULL,
+		"name shown and used by the other commands (default: the program's)"},
 	{"wait", 'w', CLI_MAYBE, "TIME", NULL,
-	 "when it does not fit now, wait for room, at most so long (such as 10m; default: no end)"},
+		"when it does not fit now, wait for room, at most so long (such as 10m; default: "
+		"no end)"},
 	{"simulate", 0, CLI_VALUE, "SPEC", NULL,
-	 "use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi"},
+		"use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi"},
 	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
-	 "the command is this container engine's: mounts, environment and devices are put in"},
+		"the command is this container engine's: mounts, environment and devices are put "
+		"in"},
 	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
 	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
 	CLI_SOCKET_OPTION,
@@ -49,7 +52,8 @@ static int check_program(const char *name, struct error *err)
 	if (strchr(name, '/'))
 		return access(name, F_OK) < 0 ? fail_errno(err, errno, "'%s'", name) : 0;
 	while (str_split(&rest, ':', &folder)) {
-		snprintf(full, sizeof(full), "%.*s/%s", STR_ARG(folder.n ? folder : STR(".")), name);
+		snprintf(
+			full, sizeof(full), "%.*s/%s", STR_ARG(folder.n ? folder : STR(".")), name);
 		if (stat(full, &st) < 0 || !S_ISREG(st.st_mode))
 			continue;
 		if (access(full, X_OK) == 0)
@@ -69,7 +73,7 @@ static void name_from_program(const char *program, char ret_name[static NAME_MAX
 
 	for (const char *p = slash ? slash + 1 : program; *p && n < NAME_MAX_BYTES; p++) {
 		const bool fine = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
-				  (*p >= '0' && *p <= '9') || strchr("._-", *p);
+			(*p >= '0' && *p <= '9') || strchr("._-", *p);
 
 		ret_name[n++] = fine ? *p : '-';
 	}
@@ -84,13 +88,14 @@ static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool o
 	const char *given = cli_get(args, "name");
 
 	name_from_program(args->operand[0], name);
-	return json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec", wish_json(args), "name",
-			 given ? given : name, "pid", (int)getpid(), "lifetime",
-			 outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
+	return json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec", wish_json(args),
+		"name", given ? given : name, "pid", (int)getpid(), "lifetime",
+		outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
 }
 
 /* One line that is written over itself on a terminal, or a line every 10 s. */
-static void show_waiting(const struct cli_args *args, const char *reason, uint64_t since_ns, bool is_tty)
+static void show_waiting(
+	const struct cli_args *args, const char *reason, uint64_t since_ns, bool is_tty)
 {
 	static uint64_t said_ns;
 	const uint64_t now = clock_now_ns();
@@ -103,8 +108,8 @@ static void show_waiting(const struct cli_args *args, const char *reason, uint64
 	said_ns = now;
 }
 
-static int await_room(struct client *c, const struct cli_args *args, json_t *request, const char *reason,
-		      json_t **ret_answer, struct error *err)
+static int await_room(struct client *c, const struct cli_args *args, json_t *request,
+	const char *reason, json_t **ret_answer, struct error *err)
 {
 	const bool is_tty = isatty(STDERR_FILENO);
 	const uint64_t since = clock_now_ns();
@@ -122,8 +127,8 @@ static int await_room(struct client *c, const struct cli_args *args, json_t *req
 }
 
 /* The daemon's refusal of now says why; only "not now" (ENOSPC) is worth waiting for. */
-static int create_tenant(struct client *c, const struct cli_args *args, bool outlives, json_t **ret_answer,
-			 struct error *err)
+static int create_tenant(struct client *c, const struct cli_args *args, bool outlives,
+	json_t **ret_answer, struct error *err)
 {
 	uint64_t wait_ns = 0;
 	struct error now = {0};
@@ -137,9 +142,9 @@ static int create_tenant(struct client *c, const struct cli_args *args, bool out
 	if (r != -ENOSPC || !cli_has(args, "wait"))
 		return fail(err, -r, "%s", now.msg);
 	return await_room(c, args,
-			  make_request(args, wait_ns == CLOCK_NEVER ? -1 : (int64_t)(wait_ns / NSEC_PER_MSEC),
-				       outlives),
-			  now.msg, ret_answer, err);
+		make_request(args, wait_ns == CLOCK_NEVER ? -1 : (int64_t)(wait_ns / NSEC_PER_MSEC),
+			outlives),
+		now.msg, ret_answer, err);
 }
 
 struct hooks {
@@ -152,13 +157,14 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 	char text[3 * PLACES_PATH];
 	json_t *value;
 
-	json_object_foreach(json_object_get(answer, "env"), name, value)
-		if (json_is_string(value) && setenv(name, json_string_value(value), 1) < 0)
-			return -errno;
+	json_object_foreach(
+		json_object_get(answer, "env"), name, value) if (json_is_string(value) &&
+		setenv(name, json_string_value(value), 1) < 0) return -errno;
 	if (!preload)
 		return 0;
-	if (snprintf(text, sizeof(text), "%s:%s%s%s", hooks->cuda, hooks->nvml, before && before[0] ? ":" : "",
-		     before && before[0] ? before : "") >= (int)sizeof(text))
+	if (snprintf(text, sizeof(text), "%s:%s%s%s", hooks->cuda, hooks->nvml,
+		    before && before[0] ? ":" : "",
+		    before && before[0] ? before : "") >= (int)sizeof(text))
 		return -E2BIG;
 	if (setenv("LD_PRELOAD", text, 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
 		return -errno;
@@ -166,9 +172,10 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 }
 
 static int rewrite(const struct cli_args *args, const struct client *c, const json_t *answer,
-		   const struct hooks *hooks, struct container_args *ret, struct error *err)
+	const struct hooks *hooks, struct container_args *ret, struct error *err)
 {
-	const json_t *env = json_object_get(answer, "env"), *devices = json_object_get(answer, "devices");
+	const json_t *env = json_object_get(answer, "env"),
+		     *devices = json_object_get(answer, "devices");
 	char folder[sizeof(c->socket)];
 	struct container_plan plan = {
 		.engine = cli_get(args, "container"),
@@ -197,11 +204,11 @@ static int print_plan(const json_t *answer, char *const *argv, bool is_container
 	json_t *value;
 
 	if (!is_container) {
-		json_object_foreach(json_object_get(answer, "env"), name, value)
-			if (json_is_string(value))
-				buf_addf(&out, "%s=%s\n", name, json_string_value(value));
+		json_object_foreach(
+			json_object_get(answer, "env"), name, value) if (json_is_string(value))
+			buf_addf(&out, "%s=%s\n", name, json_string_value(value));
 		buf_addf(&out, "LD_PRELOAD=%s\nDIVVY_ABSENT=%s\n", getenv("LD_PRELOAD"),
-			 getenv("DIVVY_ABSENT"));
+			getenv("DIVVY_ABSENT"));
 	}
 	container_format(argv, &out);
 	return output_buf(&out, err);
@@ -228,7 +235,7 @@ static bool asks_detached(char *const *operand)
 }
 
 static int launch(const struct cli_args *args, const struct client *c, const json_t *answer,
-		  const struct hooks *hooks, struct error *err)
+	const struct hooks *hooks, struct error *err)
 {
 	_cleanup_(container_args_done) struct container_args rewritten = {0};
 	char *const *argv = args->operand;
@@ -281,25 +288,35 @@ const struct cli_command cmd_run = {
 	.name = "run",
 	.operands = "[--] COMMAND [ARG...]",
 	.summary = "Run a program with a share of a GPU",
-	.text = "Makes a tenant with the wished share and memory and runs the program as it. The daemon is "
-		"started when none runs. The program replaces divvy: its process id, signals, terminal and "
+	.text = "Makes a tenant with the wished share and memory and runs the program as it. The "
+		"daemon is "
+		"started when none runs. The program replaces divvy: its process id, signals, "
+		"terminal and "
 		"exit code are its own, and so are its children part of the tenant.\n\n"
-		"A request is guaranteed: requests on a device sum to 1 at most. Time that the others leave "
-		"over goes to whoever wants it, up to its limit. Memory is a quota: above it the program gets "
+		"A request is guaranteed: requests on a device sum to 1 at most. Time that the "
+		"others leave "
+		"over goes to whoever wants it, up to its limit. Memory is a quota: above it the "
+		"program gets "
 		"the driver's out-of-memory error.\n\n"
-		"A wish that cannot be granted is refused before anything starts, with a sentence that says "
-		"which value and what is possible now; with --wait what does not fit now is waited for, in "
+		"A wish that cannot be granted is refused before anything starts, with a sentence "
+		"that says "
+		"which value and what is possible now; with --wait what does not fit now is waited "
+		"for, in "
 		"order.\n\n"
 		"Without a GPU the daemon offers a simulated one, and says so.\n\n"
-		"With --container the command is that of docker, podman or nerdctl (\"run --rm IMAGE ...\"): the "
-		"daemon's folder is mounted read-only at " CONTAINER_RUNTIME ", the libraries at " CONTAINER_HOOKS
+		"With --container the command is that of docker, podman or nerdctl (\"run --rm "
+		"IMAGE ...\"): the "
+		"daemon's folder is mounted read-only at " CONTAINER_RUNTIME
+		", the libraries at " CONTAINER_HOOKS
 		", and the devices are named by CDI where the host has it.",
-	.examples = "divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
-		    "divvy run --request 0.5 --class latency --wait=10m -- ./server\n"
-		    "divvy run --request 2 -- python3 whole_devices.py\n"
-		    "divvy run --request 0.5 --container docker -- run --rm my/image python3 train.py\n"
-		    "divvy run --request 0.5 --simulate 2xH200-141Gi -- ./program",
-	.exit_status = "The program's own. 125: divvy itself has failed or refused (the sentence is on stderr); "
+	.examples =
+		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
+		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"
+		"divvy run --request 2 -- python3 whole_devices.py\n"
+		"divvy run --request 0.5 --container docker -- run --rm my/image python3 train.py\n"
+		"divvy run --request 0.5 --simulate 2xH200-141Gi -- ./program",
+	.exit_status = "The program's own. 125: divvy itself has failed or refused (the sentence "
+		       "is on stderr); "
 		       "126: the program could not be executed; 127: there is no such program.",
 	.options = options,
 	.operand = CLI_PROGRAM,

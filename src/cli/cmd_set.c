@@ -29,8 +29,9 @@ static int run(const struct cli_args *args, struct error *err)
 		json_object_set_new(request, "name", json_string(cli_get(args, "name")));
 	if (!json_object_size(spec) && !cli_has(args, "name")) {
 		json_decref(spec);
-		return fail(err, EINVAL, "nothing to set: give --limit, --request, --memory, --memory-policy, "
-					 "--class, --priority or --name");
+		return fail(err, EINVAL,
+			"nothing to set: give --limit, --request, --memory, --memory-policy, "
+			"--class, --priority or --name");
 	}
 	json_object_set_new(request, "spec", spec);
 	r = client_connect(&c, cli_get(args, "socket"), err);
@@ -43,9 +44,9 @@ static int run(const struct cli_args *args, struct error *err)
 		return r;
 	spec = json_object_get(tenant, "spec");
 	printf("%s (%d): request %s, limit %s, class %s, priority %d\n", jtext(tenant, "name"),
-	       (int)jint(tenant, "id"), format_share((uint32_t)juint(spec, "request_permille")).s,
-	       format_share((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
-	       (int)jint(spec, "priority"));
+		(int)jint(tenant, "id"), format_share((uint32_t)juint(spec, "request_permille")).s,
+		format_share((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
+		(int)jint(spec, "priority"));
 	return 0;
 }
 
@@ -53,9 +54,12 @@ const struct cli_command cmd_set = {
 	.name = "set",
 	.operands = "TENANT",
 	.summary = "Change a tenant's share, memory or class while it runs",
-	.text = "Only what is named changes, and takes effect at once. A request that does not fit beside the "
-		"others is refused and the old one stays. A quota below what is in use makes new allocations fail "
-		"until it fits.\n\nTENANT is the id or the name that `divvy ps` shows; of several with one name "
+	.text = "Only what is named changes, and takes effect at once. A request that does not fit "
+		"beside the "
+		"others is refused and the old one stays. A quota below what is in use makes new "
+		"allocations fail "
+		"until it fits.\n\nTENANT is the id or the name that `divvy ps` shows; of several "
+		"with one name "
 		"the newest is meant.",
 	.examples = "divvy set train --limit 0.5\ndivvy set 12 --class opportunistic",
 	.options = options,

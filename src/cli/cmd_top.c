@@ -18,11 +18,13 @@
 
 static const struct cli_option options[] = {
 	{"once", '1', CLI_FLAG, NULL, NULL, "print one plain frame and end"},
-	{"json", 'j', CLI_FLAG, NULL, NULL, "print devices, tenants and the last minute once, as JSON"},
+	{"json", 'j', CLI_FLAG, NULL, NULL,
+		"print devices, tenants and the last minute once, as JSON"},
 	{"inline", 'i', CLI_FLAG, NULL, NULL, "refresh in place, without taking the whole screen"},
 	{"every", 'e', CLI_VALUE, "TIME", NULL, "time between frames (default 1s)"},
 	{"time", 't', CLI_VALUE, "TIME", NULL, "end after so long"},
-	{"sort", 's', CLI_VALUE, "FIELD", "id got asked memory", "order of the tenants (default id)"},
+	{"sort", 's', CLI_VALUE, "FIELD", "id got asked memory",
+		"order of the tenants (default id)"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -69,10 +71,11 @@ static int look(struct top *t, struct error *err)
 	r = r < 0 ? r : client_ask(&t->client, "ping", NULL, &t->ping, err);
 	r = r < 0 ? r : client_ask(&t->client, "devices", NULL, &t->devices, err);
 	r = r < 0 ? r : client_ask(&t->client, "list", NULL, &t->list, err);
-	r = r < 0 ? r :
-		    client_call(&t->client,
-				json_pack("{s:s, s:i, s:i}", "cmd", "usage", "last_ms", 60000, "step_ms", 1000),
-				&t->usage, err);
+	r = r < 0 ? r
+		  : client_call(&t->client,
+			    json_pack("{s:s, s:i, s:i}", "cmd", "usage", "last_ms", 60000,
+				    "step_ms", 1000),
+			    &t->usage, err);
 	if (r < 0)
 		client_done(&t->client);
 	t->frame.ping = t->ping;
@@ -84,10 +87,11 @@ static int look(struct top *t, struct error *err)
 
 static int print_json(struct top *t, struct error *err)
 {
-	_cleanup_json_ json_t *all = json_pack(
-		"{s:b, s:O, s:O, s:O, s:O}", "simulated", jbool(t->list, "simulated"), "devices",
-		json_object_get(t->devices, "devices"), "tenants", json_object_get(t->list, "tenants"), "usage",
-		json_object_get(t->usage, "series"), "step_ms", json_object_get(t->usage, "step_ms"));
+	_cleanup_json_ json_t *all = json_pack("{s:b, s:O, s:O, s:O, s:O}", "simulated",
+		jbool(t->list, "simulated"), "devices", json_object_get(t->devices, "devices"),
+		"tenants", json_object_get(t->list, "tenants"), "usage",
+		json_object_get(t->usage, "series"), "step_ms",
+		json_object_get(t->usage, "step_ms"));
 
 	if (!all)
 		return fail(err, EPROTO, "the daemon's answer lacks devices, tenants or usage");
@@ -150,23 +154,18 @@ static int run_inline(struct top *t, struct error *err)
 static int style_attribute(int style)
 {
 	switch (style) {
-	case FRAME_NORMAL:
-		return A_NORMAL;
-	case FRAME_BOLD:
-		return A_BOLD;
-	case FRAME_DIM:
-		return A_DIM;
-	case FRAME_WARN:
-		return A_BOLD | COLOR_PAIR(FRAME_COLOURS + 1);
-	default:
-		return COLOR_PAIR(1 + style - FRAME_COLOUR);
+	case FRAME_NORMAL: return A_NORMAL;
+	case FRAME_BOLD: return A_BOLD;
+	case FRAME_DIM: return A_DIM;
+	case FRAME_WARN: return A_BOLD | COLOR_PAIR(FRAME_COLOURS + 1);
+	default: return COLOR_PAIR(1 + style - FRAME_COLOUR);
 	}
 }
 
 static void screen_open(void)
 {
-	static const short colour[FRAME_COLOURS] = {COLOR_BLUE,	   COLOR_YELLOW, COLOR_GREEN,
-						    COLOR_MAGENTA, COLOR_CYAN,	 COLOR_RED};
+	static const short colour[FRAME_COLOURS] = {
+		COLOR_BLUE, COLOR_YELLOW, COLOR_GREEN, COLOR_MAGENTA, COLOR_CYAN, COLOR_RED};
 
 	initscr();
 	cbreak();
@@ -205,17 +204,11 @@ static bool handle_key(struct top *t, int key)
 {
 	switch (key) {
 	case 'q':
-	case 'Q':
-		return false;
-	case 's':
-		t->frame.sort = (enum frame_sort)((t->frame.sort + 1) % FRAME_SORTS);
-		break;
+	case 'Q': return false;
+	case 's': t->frame.sort = (enum frame_sort)((t->frame.sort + 1) % FRAME_SORTS); break;
 	case 'p':
-	case ' ':
-		t->frame.paused = !t->frame.paused;
-		break;
-	default: /* KEY_RESIZE among them: the next frame has the new size */
-		break;
+	case ' ': t->frame.paused = !t->frame.paused; break;
+	default: /* KEY_RESIZE among them: the next frame has the new size */ break;
 	}
 	return true;
 }
@@ -254,7 +247,8 @@ static int read_options(const struct cli_args *args, struct top *t, struct error
 	if (r < 0)
 		return r;
 	if (t->every_ns < 50 * NSEC_PER_MSEC || t->every_ns > 3600 * NSEC_PER_SEC)
-		return fail(err, ERANGE, "--every %s: 50ms to 1h are possible", cli_get(args, "every"));
+		return fail(
+			err, ERANGE, "--every %s: 50ms to 1h are possible", cli_get(args, "every"));
 	for (int i = 0; sort && i < FRAME_SORTS; i++)
 		if (!strcmp(frame_sort_name((enum frame_sort)i), sort))
 			t->frame.sort = (enum frame_sort)i;
@@ -279,7 +273,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (cli_has(args, "once"))
 		return print_once(&t, err);
 	if (!isatty(STDOUT_FILENO) && !cli_has(args, "inline"))
-		return fail(err, ENOTTY, "stdout is no terminal; --once prints one frame, --json the numbers");
+		return fail(err, ENOTTY,
+			"stdout is no terminal; --once prints one frame, --json the numbers");
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	return cli_has(args, "inline") ? run_inline(&t, err) : run_screen(&t, err);
@@ -289,8 +284,10 @@ const struct cli_command cmd_top = {
 	.name = "top",
 	.operands = "",
 	.summary = "Watch devices and tenants: asked, got, limit, memory, the last minute",
-	.text = "Devices as bars of who used them in the last second, then the tenants: what each asked for and got, its "
-		"limit, memory, how long it has waited, its state, and the last minute as a small curve.\n\n"
+	.text = "Devices as bars of who used them in the last second, then the tenants: what each "
+		"asked for and got, its "
+		"limit, memory, how long it has waited, its state, and the last minute as a small "
+		"curve.\n\n"
 		"Keys: q quits, s changes the order, p pauses.",
 	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
 	.options = options,

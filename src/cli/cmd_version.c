@@ -15,14 +15,14 @@ static int run(const struct cli_args *args, struct error *err)
 
 	printf("divvy %s (abi %u)\n", DIVVY_VERSION, MSG_ABI);
 	if (client_connect(&c, cli_get(args, "socket"), NULL) < 0 ||
-	    client_ask(&c, "ping", NULL, &answer, NULL) < 0) {
+		client_ask(&c, "ping", NULL, &answer, NULL) < 0) {
 		puts("divvyd does not run");
 		return 0;
 	}
 	printf("divvyd %s (abi %d), pid %d, %d device%s%s, at %s\n", jtext(answer, "version"),
-	       (int)jint(answer, "abi"), (int)jint(answer, "pid"), (int)jint(answer, "devices"),
-	       jint(answer, "devices") == 1 ? "" : "s", jbool(answer, "simulated") ? " (simulated)" : "",
-	       c.socket);
+		(int)jint(answer, "abi"), (int)jint(answer, "pid"), (int)jint(answer, "devices"),
+		jint(answer, "devices") == 1 ? "" : "s",
+		jbool(answer, "simulated") ? " (simulated)" : "", c.socket);
 	return 0;
 }
 
@@ -30,7 +30,8 @@ const struct cli_command cmd_version = {
 	.name = "version",
 	.operands = "",
 	.summary = "Show the versions of divvy and of the daemon that runs",
-	.text = "Shows the version of this program and, where a daemon runs, the daemon's version, process "
+	.text = "Shows the version of this program and, where a daemon runs, the daemon's version, "
+		"process "
 		"and devices.",
 	.options = options,
 	.run = run,

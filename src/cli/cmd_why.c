@@ -15,19 +15,19 @@ static void print_device(const json_t *tenant, const json_t *w)
 	const int64_t lag = jint(w, "lag_ns");
 
 	printf("%s (%d) on device %d: %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
-	       (int)jint(w, "index"), jtext(w, "sentence"));
+		(int)jint(w, "index"), jtext(w, "sentence"));
 	printf("  asked %s, limit %s, class %s; entitled to %s now\n",
-	       format_percent((uint32_t)juint(spec, "request_permille")).s,
-	       format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
-	       format_percent((uint32_t)juint(w, "entitlement_permille")).s);
+		format_percent((uint32_t)juint(spec, "request_permille")).s,
+		format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
+		format_percent((uint32_t)juint(w, "entitlement_permille")).s);
 	printf("  got %s of the last second, %s of the last 10 s; %s in all, %s waited\n",
-	       format_percent((uint32_t)juint(w, "got_permille")).s,
-	       format_percent((uint32_t)juint(w, "got_10s_permille")).s,
-	       format_duration(juint(w, "used_ns")).s, format_duration(juint(w, "waited_ns")).s);
+		format_percent((uint32_t)juint(w, "got_permille")).s,
+		format_percent((uint32_t)juint(w, "got_10s_permille")).s,
+		format_duration(juint(w, "used_ns")).s, format_duration(juint(w, "waited_ns")).s);
 	printf("  %s %s; memory %s of %s\n", lag < 0 ? "in debt by" : "behind by",
-	       format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,
-	       format_bytes(juint(w, "memory_used_bytes")).s,
-	       format_bytes(juint(w, "memory_quota_bytes")).s);
+		format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,
+		format_bytes(juint(w, "memory_used_bytes")).s,
+		format_bytes(juint(w, "memory_quota_bytes")).s);
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -56,8 +56,10 @@ const struct cli_command cmd_why = {
 	.name = "why",
 	.operands = "TENANT",
 	.summary = "Say what holds a tenant back right now",
-	.text = "One sentence for each device, then the numbers behind it: what it asked for, what it is entitled to "
-		"beside those who have work now, what it got, and how far it is behind (or ahead: in debt).",
+	.text = "One sentence for each device, then the numbers behind it: what it asked for, what "
+		"it is entitled to "
+		"beside those who have work now, what it got, and how far it is behind (or ahead: "
+		"in debt).",
 	.examples = "divvy why train",
 	.options = options,
 	.operand = CLI_TENANT,

@@ -39,26 +39,30 @@ static void bash_command(struct buf *out, const struct cli_command *c)
 	else if (c->operand == CLI_SHELL_NAME)
 		buf_add_text(out, "\t\t[[ $cur == -* ]] || words='bash zsh fish'\n");
 	else if (c->operand == CLI_PROGRAM)
-		buf_add_text(out, "\t\t[[ $cur == -* ]] || { COMPREPLY=($(compgen -c -- \"$cur\")); "
-				  "return; }\n");
+		buf_add_text(out,
+			"\t\t[[ $cur == -* ]] || { COMPREPLY=($(compgen -c -- \"$cur\")); "
+			"return; }\n");
 	buf_add_text(out, "\t\t;;\n");
 }
 
 static void bash(struct buf *out)
 {
-	buf_add_text(out, "# bash completion of divvy; made by: divvy completion bash\n"
-			  "_divvy()\n{\n"
-			  "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-			  "\tlocal words= commands='");
+	buf_add_text(out,
+		"# bash completion of divvy; made by: divvy completion bash\n"
+		"_divvy()\n{\n"
+		"\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+		"\tlocal words= commands='");
 	add_commands(out);
-	buf_add_text(out, "'\n\tCOMPREPLY=()\n"
-			  "\tif ((COMP_CWORD == 1)); then\n"
-			  "\t\tCOMPREPLY=($(compgen -W \"$commands\" -- \"$cur\"))\n\t\treturn\n\tfi\n"
-			  "\tcase ${COMP_WORDS[1]} in\n");
+	buf_add_text(out,
+		"'\n\tCOMPREPLY=()\n"
+		"\tif ((COMP_CWORD == 1)); then\n"
+		"\t\tCOMPREPLY=($(compgen -W \"$commands\" -- \"$cur\"))\n\t\treturn\n\tfi\n"
+		"\tcase ${COMP_WORDS[1]} in\n");
 	for (size_t i = 0; cli_commands[i]; i++)
 		bash_command(out, cli_commands[i]);
-	buf_add_text(out, "\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
-			  "complete -o default -F _divvy divvy\n");
+	buf_add_text(out,
+		"\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
+		"complete -o default -F _divvy divvy\n");
 }
 
 /* In single quotes; zsh's _arguments gives '[', ']' and ':' a meaning. */
@@ -77,7 +81,10 @@ static void add_quoted(struct buf *out, const char *text, const char *special)
 
 static void zsh_option(struct buf *out, const struct cli_option *o)
 {
-	buf_addf(out, "\t\t\t'--%s%s[", o->name, o->kind == CLI_FLAG ? "" : o->kind == CLI_MAYBE ? "=-" : "=");
+	buf_addf(out, "\t\t\t'--%s%s[", o->name,
+		o->kind == CLI_FLAG            ? ""
+			: o->kind == CLI_MAYBE ? "=-"
+					       : "=");
 	add_quoted(out, o->help, "[]:");
 	buf_add_byte(out, ']');
 	if (o->kind != CLI_FLAG) {
@@ -92,17 +99,19 @@ static void zsh_option(struct buf *out, const struct cli_option *o)
 
 static void zsh(struct buf *out)
 {
-	buf_add_text(out, "#compdef divvy\n# zsh completion of divvy; made by: divvy completion zsh\n"
-			  "_divvy_tenants() { compadd ${(f)\"$(" TENANTS ")\"} }\n"
-			  "_divvy()\n{\n\tif ((CURRENT == 2)); then\n\t\tlocal -a commands=(\n");
+	buf_add_text(out,
+		"#compdef divvy\n# zsh completion of divvy; made by: divvy completion zsh\n"
+		"_divvy_tenants() { compadd ${(f)\"$(" TENANTS ")\"} }\n"
+		"_divvy()\n{\n\tif ((CURRENT == 2)); then\n\t\tlocal -a commands=(\n");
 	for (size_t i = 0; cli_commands[i]; i++) {
 		buf_addf(out, "\t\t\t'%s:", cli_commands[i]->name);
 		add_quoted(out, cli_commands[i]->summary, ":");
 		buf_add_text(out, "'\n");
 	}
-	buf_add_text(out, "\t\t)\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
-			  "\tlocal command=$words[2]\n\tshift words\n\t((CURRENT--))\n"
-			  "\tcase $command in\n");
+	buf_add_text(out,
+		"\t\t)\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
+		"\tlocal command=$words[2]\n\tshift words\n\t((CURRENT--))\n"
+		"\tcase $command in\n");
 	for (size_t i = 0; cli_commands[i]; i++) {
 		const struct cli_command *c = cli_commands[i];
 
@@ -112,7 +121,9 @@ static void zsh(struct buf *out)
 		if (c->operand == CLI_TENANT)
 			buf_add_text(out, "\t\t\t':tenant:_divvy_tenants' \\\n");
 		else if (c->operand == CLI_PROGRAM)
-			buf_add_text(out, "\t\t\t'(-)1:command:_command_names -e' '*::argument:_normal' \\\n");
+			buf_add_text(out,
+				"\t\t\t'(-)1:command:_command_names -e' '*::argument:_normal' "
+				"\\\n");
 		else if (c->operand == CLI_SHELL_NAME)
 			buf_add_text(out, "\t\t\t':shell:(bash zsh fish)' \\\n");
 		buf_add_text(out, "\t\t\t'--help[show a short description]'\n\t\t;;\n");
@@ -123,8 +134,8 @@ static void zsh(struct buf *out)
 static void fish_command(struct buf *out, const struct cli_command *c)
 {
 	for (const struct cli_option *o = c->options; o->name; o++) {
-		buf_addf(out, "complete -c divvy -n '__fish_seen_subcommand_from %s' -l %s", c->name,
-			 o->name);
+		buf_addf(out, "complete -c divvy -n '__fish_seen_subcommand_from %s' -l %s",
+			c->name, o->name);
 		if (o->letter)
 			buf_addf(out, " -s %c", o->letter);
 		if (o->kind == CLI_VALUE)
@@ -136,23 +147,30 @@ static void fish_command(struct buf *out, const struct cli_command *c)
 		buf_add_text(out, "'\n");
 	}
 	if (c->operand == CLI_TENANT)
-		buf_addf(out, "complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a '(" TENANTS ")'\n",
-			 c->name);
+		buf_addf(out,
+			"complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a '(" TENANTS
+			")'\n",
+			c->name);
 	else if (c->operand == CLI_PROGRAM)
-		buf_addf(out, "complete -c divvy -n '__fish_seen_subcommand_from %s' "
-			      "-a '(__fish_complete_subcommand)'\n", c->name);
+		buf_addf(out,
+			"complete -c divvy -n '__fish_seen_subcommand_from %s' "
+			"-a '(__fish_complete_subcommand)'\n",
+			c->name);
 	else if (c->operand == CLI_SHELL_NAME)
-		buf_addf(out, "complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a 'bash zsh fish'\n",
-			 c->name);
+		buf_addf(out,
+			"complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a 'bash zsh "
+			"fish'\n",
+			c->name);
 }
 
 static void fish(struct buf *out)
 {
-	buf_add_text(out, "# fish completion of divvy; made by: divvy completion fish\n"
-			  "complete -c divvy -n __fish_use_subcommand -f\n");
+	buf_add_text(out,
+		"# fish completion of divvy; made by: divvy completion fish\n"
+		"complete -c divvy -n __fish_use_subcommand -f\n");
 	for (size_t i = 0; cli_commands[i]; i++) {
 		buf_addf(out, "complete -c divvy -n __fish_use_subcommand -f -a %s -d '",
-			 cli_commands[i]->name);
+			cli_commands[i]->name);
 		add_quoted(out, cli_commands[i]->summary, "");
 		buf_add_text(out, "'\n");
 	}

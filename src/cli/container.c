@@ -22,7 +22,8 @@ void container_args_done(struct container_args *args)
 	args->n = 0;
 }
 
-static int add(struct container_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int add(struct container_args *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* A failed one leaves n at the maximum, which container_rewrite reports. */
 static int add(struct container_args *a, const char *fmt, ...)
@@ -47,7 +48,9 @@ static int add_mount(struct container_args *a, const char *from, const char *to,
 {
 	int r = add(a, "--mount");
 
-	return r < 0 ? r : add(a, "type=bind,source=%s,target=%s%s", from, to, read_only ? ",readonly" : "");
+	return r < 0
+		? r
+		: add(a, "type=bind,source=%s,target=%s%s", from, to, read_only ? ",readonly" : "");
 }
 
 static int add_env(struct container_args *a, const char *text)
@@ -62,7 +65,7 @@ static bool names_devices(char *const *given)
 {
 	for (; *given; given++)
 		if (!strncmp(*given, "--gpus", 6) || !strncmp(*given, "nvidia.com/gpu", 14) ||
-		    !strncmp(*given, "--device=nvidia", 15))
+			!strncmp(*given, "--device=nvidia", 15))
 			return true;
 	return false;
 }
@@ -83,7 +86,8 @@ static int add_devices(struct container_args *a, const struct container_plan *pl
 		buf_addf(&list, "%s%s", i ? "," : "", plan->uuid[i]);
 	r = add(a, "--gpus");
 	/* The inner quotes are the engine's: its option is read as CSV. */
-	return r < 0 ? r : add(a, plan->n_uuids > 1 ? "\"device=%s\"" : "device=%s", buf_text(&list));
+	return r < 0 ? r
+		     : add(a, plan->n_uuids > 1 ? "\"device=%s\"" : "device=%s", buf_text(&list));
 }
 
 static int add_simulated(struct container_args *a, const struct container_plan *plan)
@@ -104,9 +108,10 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	r = r < 0 ? r : add_env(a, "DIVVY_TENANT");
 	r = r < 0 ? r : add_env(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/divvyd.sock");
 	r = r < 0 ? r : add_env(a, "DIVVY_ABSENT=closed");
-	r = r < 0 ? r :
-		    add_env(a, "LD_PRELOAD=" CONTAINER_HOOKS "/libdivvy-cuda.so:" CONTAINER_HOOKS
-			       "/libdivvy-nvml.so");
+	r = r < 0 ? r
+		  : add_env(a,
+			    "LD_PRELOAD=" CONTAINER_HOOKS "/libdivvy-cuda.so:" CONTAINER_HOOKS
+			    "/libdivvy-nvml.so");
 	if (r < 0)
 		return r;
 	if (plan->sim_folder)
@@ -114,8 +119,8 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	return names_devices(given) ? 0 : add_devices(a, plan);
 }
 
-int container_rewrite(const struct container_plan *plan, char *const *given, struct container_args *ret,
-		      struct error *err)
+int container_rewrite(const struct container_plan *plan, char *const *given,
+	struct container_args *ret, struct error *err)
 {
 	struct container_args a = {0};
 	const char *verb = "run";
@@ -125,10 +130,12 @@ int container_rewrite(const struct container_plan *plan, char *const *given, str
 		given++;
 	if (given[0] && (!strcmp(given[0], "run") || !strcmp(given[0], "create")))
 		verb = *given++;
-	else if (given[0] && (!strcmp(given[0], "exec") || !strcmp(given[0], "start") ||
-			      !strcmp(given[0], "compose")))
-		return fail(err, EINVAL, "%s %s: only 'run' and 'create' make a container that can be a tenant",
-			    plan->engine, given[0]);
+	else if (given[0] &&
+		(!strcmp(given[0], "exec") || !strcmp(given[0], "start") ||
+			!strcmp(given[0], "compose")))
+		return fail(err, EINVAL,
+			"%s %s: only 'run' and 'create' make a container that can be a tenant",
+			plan->engine, given[0]);
 	if (!given[0])
 		return fail(err, EINVAL, "%s %s: an image is missing", plan->engine, verb);
 	r = add(&a, "%s", plan->engine);
@@ -143,7 +150,8 @@ int container_rewrite(const struct container_plan *plan, char *const *given, str
 	a.is_detached = a.is_detached || !strcmp(verb, "create");
 	if (r < 0) {
 		container_args_done(&a);
-		return fail(err, E2BIG, "%s: more than %d arguments", plan->engine, CONTAINER_ARGS_MAX);
+		return fail(
+			err, E2BIG, "%s: more than %d arguments", plan->engine, CONTAINER_ARGS_MAX);
 	}
 	*ret = a;
 	return 0;

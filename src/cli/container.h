@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container engine's command line, rewritten so that what runs inside is a tenant: the daemon's
- * folder and the hook libraries mounted read-only, the environment passed by name (so that the secret
- * stands in no argument list), the devices by CDI name where the engine's host has them. Pure but for
- * container_has_cdi. One thread.
+ * folder and the hook libraries mounted read-only, the environment passed by name (so that the
+ * secret stands in no argument list), the devices by CDI name where the engine's host has them.
+ * Pure but for container_has_cdi. One thread.
  */
 #pragma once
 
@@ -20,9 +20,9 @@
 #define CONTAINER_HOOKS "/opt/divvy"
 
 struct container_plan {
-	const char *engine;	     /* docker, podman, nerdctl */
-	const char *runtime_folder;  /* host folder of the daemon's socket */
-	const char *hook_cuda, *hook_nvml; /* host files */
+	const char *engine;                     /* docker, podman, nerdctl */
+	const char *runtime_folder;             /* host folder of the daemon's socket */
+	const char *hook_cuda, *hook_nvml;      /* host files */
 	const char *sim_folder, *driver_folder; /* simulated devices; NULL: real ones */
 	const char *uuid[CONTAINER_DEVICES_MAX];
 	size_t n_uuids;
@@ -38,11 +38,11 @@ struct container_args {
 void container_args_done(struct container_args *args);
 
 /*
- * `given`: "run ...", "create ...", or the same behind the engine's name, or just options and an image
- * ("run" is then put before). -EINVAL for other commands of the engine, -E2BIG.
+ * `given`: "run ...", "create ...", or the same behind the engine's name, or just options and an
+ * image ("run" is then put before). -EINVAL for other commands of the engine, -E2BIG.
  */
-int container_rewrite(const struct container_plan *plan, char *const *given, struct container_args *ret,
-		      struct error *err);
+int container_rewrite(const struct container_plan *plan, char *const *given,
+	struct container_args *ret, struct error *err);
 
 /* Whether the host has CDI specifications of NVIDIA devices in the usual folders. */
 bool container_has_cdi(void);

@@ -12,7 +12,7 @@ const struct cli_command *const cli_commands[] = {
 #define X(name) &cmd_##name,
 	CLI_COMMANDS(X)
 #undef X
-	NULL,
+		NULL,
 };
 
 const struct cli_command *cli_command_find(const char *name)
@@ -36,7 +36,8 @@ int cli_unknown_command(const char *name, struct error *err)
 
 	if (near)
 		return fail(err, EINVAL, "unknown command '%.40s'; did you mean '%s'?", name, near);
-	return fail(err, EINVAL, "unknown command '%.40s'; 'divvy help' lists the known ones", name);
+	return fail(
+		err, EINVAL, "unknown command '%.40s'; 'divvy help' lists the known ones", name);
 }
 
 static int show(void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)

@@ -24,8 +24,9 @@ static void read_note(struct elf_file *f, uint64_t at, uint64_t size)
 		const uint64_t name = at + sizeof(note), text = name + ((note.n_namesz + 3u) & ~3u);
 
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_descsz >= 8 &&
-		    get(f, text, id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id))) {
-			f->build_id = format_hex(id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id));
+			get(f, text, id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id))) {
+			f->build_id = format_hex(
+				id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id));
 			return;
 		}
 		at = text + ((note.n_descsz + 3u) & ~3u);
@@ -39,11 +40,12 @@ static void read_section(struct elf_file *f, const Elf64_Ehdr *head, const Elf64
 	if (section->sh_type == SHT_NOTE)
 		read_note(f, section->sh_offset, section->sh_size);
 	if (section->sh_type != SHT_DYNSYM || section->sh_link >= head->e_shnum ||
-	    !get(f, head->e_shoff + (uint64_t)section->sh_link * sizeof(strings), &strings, sizeof(strings)))
+		!get(f, head->e_shoff + (uint64_t)section->sh_link * sizeof(strings), &strings,
+			sizeof(strings)))
 		return;
 	if (section->sh_offset > f->map.n || section->sh_size > f->map.n - section->sh_offset ||
-	    strings.sh_offset > f->map.n || strings.sh_size > f->map.n - strings.sh_offset ||
-	    !strings.sh_size)
+		strings.sh_offset > f->map.n || strings.sh_size > f->map.n - strings.sh_offset ||
+		!strings.sh_size)
 		return;
 	f->symbols_at = section->sh_offset;
 	f->n_symbols = section->sh_size / sizeof(Elf64_Sym);
@@ -71,7 +73,7 @@ int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err
 	if (r < 0)
 		return fail_errno(err, -r, "map '%s'", path);
 	if (!get(&f, 0, &head, sizeof(head)) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
-	    head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_shentsize != sizeof(Elf64_Shdr))
+		head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_shentsize != sizeof(Elf64_Shdr))
 		return fail(err, ENOEXEC, "'%s' is no 64-bit ELF library", path);
 	for (uint64_t i = 0; i < head.e_shnum; i++) {
 		Elf64_Shdr section;
@@ -95,8 +97,8 @@ const char *elf_file_function(const struct elf_file *f, size_t i)
 	Elf64_Sym symbol;
 
 	if (!get(f, f->symbols_at + i * sizeof(symbol), &symbol, sizeof(symbol)) ||
-	    symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
-	    ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || symbol.st_name >= f->strings_size)
+		symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
+		ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || symbol.st_name >= f->strings_size)
 		return NULL;
 	return f->strings + symbol.st_name;
 }

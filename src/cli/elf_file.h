@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What doctor wants to know of a shared library without loading it: its build-id and the functions it
- * exports. 64-bit little-endian ELF; any file may be given, nothing outside of it is read. One thread.
+ * What doctor wants to know of a shared library without loading it: its build-id and the functions
+ * it exports. 64-bit little-endian ELF; any file may be given, nothing outside of it is read. One
+ * thread.
  */
 #pragma once
 

@@ -56,14 +56,10 @@ static void repeat(struct buf *out, const char *what, int n)
 static int64_t sort_key(const struct row *r, enum frame_sort sort)
 {
 	switch (sort) {
-	case FRAME_BY_GOT:
-		return -jint(r->device, "got_permille");
-	case FRAME_BY_ASKED:
-		return -jint(json_object_get(r->tenant, "spec"), "request_permille");
-	case FRAME_BY_MEMORY:
-		return -jint(r->device, "memory_used_bytes");
-	default:
-		return jint(r->tenant, "id");
+	case FRAME_BY_GOT: return -jint(r->device, "got_permille");
+	case FRAME_BY_ASKED: return -jint(json_object_get(r->tenant, "spec"), "request_permille");
+	case FRAME_BY_MEMORY: return -jint(r->device, "memory_used_bytes");
+	default: return jint(r->tenant, "id");
 	}
 }
 
@@ -87,7 +83,8 @@ static size_t collect(const struct frame *f, struct row *rows, size_t max)
 			const struct row row = {t, json_array_get(on, j), i};
 			size_t k = n++;
 
-			for (; k > 0 && sort_key(&rows[k - 1], f->sort) > sort_key(&row, f->sort); k--)
+			for (; k > 0 && sort_key(&rows[k - 1], f->sort) > sort_key(&row, f->sort);
+				k--)
 				rows[k] = rows[k - 1];
 			rows[k] = row;
 		}
@@ -103,7 +100,7 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 	buf_add_text(out, "divvy");
 	style(out, FRAME_NORMAL);
 	buf_addf(out, " %s  %zu device%s, %zu tenant%s", jtext(f->ping, "version"), devices,
-		 devices == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
+		devices == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
 	if (jbool(f->devices, "simulated")) {
 		style(out, FRAME_WARN);
 		buf_add_text(out, "  simulated");
@@ -123,8 +120,8 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 }
 
 /* The tenants' parts of the last second side by side, each in its colour. */
-static void draw_bar(const struct frame *f, int64_t device, const struct row *rows, size_t n, int width,
-		     struct buf *out)
+static void draw_bar(const struct frame *f, int64_t device, const struct row *rows, size_t n,
+	int width, struct buf *out)
 {
 	int64_t total = 0;
 	int drawn = 0;
@@ -146,7 +143,8 @@ static void draw_bar(const struct frame *f, int64_t device, const struct row *ro
 	style(out, FRAME_NORMAL);
 }
 
-static void draw_memory_bar(const struct frame *f, uint64_t used, uint64_t all, int width, struct buf *out)
+static void draw_memory_bar(
+	const struct frame *f, uint64_t used, uint64_t all, int width, struct buf *out)
 {
 	const int full = all ? (int)((double)used / (double)all * width + 0.5) : 0;
 	const int shown = full > width ? width : full;
@@ -157,8 +155,8 @@ static void draw_memory_bar(const struct frame *f, uint64_t used, uint64_t all, 
 	style(out, FRAME_NORMAL);
 }
 
-static void draw_device(const struct frame *f, const json_t *d, const struct row *rows, size_t n,
-			struct buf *out)
+static void draw_device(
+	const struct frame *f, const json_t *d, const struct row *rows, size_t n, struct buf *out)
 {
 	const int room = f->width - 60, bar = room < 10 ? 10 : room > 60 ? 60 : room;
 
@@ -175,7 +173,7 @@ static void draw_device(const struct frame *f, const json_t *d, const struct row
 	buf_add_text(out, " ");
 	draw_memory_bar(f, juint(d, "memory_used_bytes"), juint(d, "memory_bytes"), 8, out);
 	buf_addf(out, " %s/%s\n", format_bytes(juint(d, "memory_used_bytes")).s,
-		 format_bytes(juint(d, "memory_bytes")).s);
+		format_bytes(juint(d, "memory_bytes")).s);
 	if (jtext(d, "note")[0]) {
 		style(out, FRAME_WARN);
 		buf_add_text(out, "   ");
@@ -193,7 +191,7 @@ static const json_t *find_usage(const struct frame *f, const struct row *row)
 		const json_t *s = json_array_get(all, i);
 
 		if (jint(s, "tenant") == jint(row->tenant, "id") &&
-		    jint(s, "index") == jint(row->device, "index"))
+			jint(s, "index") == jint(row->device, "index"))
 			return json_object_get(s, "permille");
 	}
 	return NULL;
@@ -202,15 +200,16 @@ static const json_t *find_usage(const struct frame *f, const struct row *row)
 /* The last minute in `width` characters, each the mean of its points. */
 static void draw_spark(const struct frame *f, const struct row *row, int width, struct buf *out)
 {
-	static const char *const block[] = {" ", "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
-					    "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88"};
+	static const char *const block[] = {" ", "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
+		"\xe2\x96\x84", "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88"};
 	static const char *const plain[] = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
 	const json_t *points = find_usage(f, row);
 	const size_t n = json_array_size(points);
 
 	style(out, colour_of(row->colour));
 	for (int i = 0; i < width && n; i++) {
-		const size_t from = n * (size_t)i / (size_t)width, to = n * (size_t)(i + 1) / (size_t)width;
+		const size_t from = n * (size_t)i / (size_t)width,
+			     to = n * (size_t)(i + 1) / (size_t)width;
 		int64_t sum = 0, level;
 
 		for (size_t j = from; j < to; j++)
@@ -242,11 +241,13 @@ static void draw_tenant(const struct frame *f, const struct row *row, struct buf
 	add_cell(out, format_percent((uint32_t)juint(row->device, "got_permille")).s, 7, true);
 	style(out, FRAME_NORMAL);
 	add_cell(out, format_percent((uint32_t)juint(spec, "limit_permille")).s, 7, true);
-	snprintf(memory, sizeof(memory), "%s/%s", format_bytes(juint(row->device, "memory_used_bytes")).s,
-		 format_bytes(juint(row->device, "memory_quota_bytes")).s);
+	snprintf(memory, sizeof(memory), "%s/%s",
+		format_bytes(juint(row->device, "memory_used_bytes")).s,
+		format_bytes(juint(row->device, "memory_quota_bytes")).s);
 	add_cell(out, memory, 16, true);
-	add_cell(out, format_duration(juint(row->device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s, 8,
-		 true);
+	add_cell(out,
+		format_duration(juint(row->device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s,
+		8, true);
 	buf_add_text(out, "  ");
 	add_cell(out, why, 8, false);
 	if (spark > 0)
@@ -267,18 +268,21 @@ void frame_draw(const struct frame *frame, struct buf *out)
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		draw_device(&f, json_array_get(devices, i), rows, n, out);
 	style(out, FRAME_DIM);
-	buf_addf(out, "%4s %-14s%3s %-8s%7s%7s%7s%16s%8s  %-8s%s\n", "ID", "NAME", "DEV", "CLASS", "ASKED", "GOT",
-		 "LIMIT", "MEMORY", "WAITED", "STATE", f.width > 98 ? "LAST MINUTE" : "");
+	buf_addf(out, "%4s %-14s%3s %-8s%7s%7s%7s%16s%8s  %-8s%s\n", "ID", "NAME", "DEV", "CLASS",
+		"ASKED", "GOT", "LIMIT", "MEMORY", "WAITED", "STATE",
+		f.width > 98 ? "LAST MINUTE" : "");
 	style(out, FRAME_NORMAL);
 	lines = 2 + json_array_size(devices) + (f.keys ? 1 : 0);
-	shown = f.height && (size_t)f.height < lines + n ? (size_t)f.height > lines ? (size_t)f.height - lines : 0 :
-		n;
+	shown = f.height && (size_t)f.height < lines + n
+		? (size_t)f.height > lines ? (size_t)f.height - lines : 0
+		: n;
 	for (size_t i = 0; i < shown; i++)
 		draw_tenant(&f, &rows[i], out);
 	if (!f.keys)
 		return;
 	style(out, FRAME_DIM);
-	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort), f.paused ? "go on" : "pause");
+	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort),
+		f.paused ? "go on" : "pause");
 	if (shown < n)
 		buf_addf(out, "  %zu more tenants", n - shown);
 	style(out, FRAME_NORMAL);
@@ -297,13 +301,14 @@ void frame_plain(const struct buf *drawn, struct buf *out)
 
 void frame_ansi(const struct buf *drawn, struct buf *out, int *ret_lines)
 {
-	static const char *const code[] = {"0",	 "1",  "2",  "33;1", "34;1", "33",
-					   "32", "35", "36", "31"};
+	static const char *const code[] = {
+		"0", "1", "2", "33;1", "34;1", "33", "32", "35", "36", "31"};
 
 	*ret_lines = 0;
 	for (size_t i = 0; i < drawn->n; i++) {
 		if (drawn->p[i] == FRAME_MARK) {
-			buf_addf(out, "\033[0;%sm", code[(size_t)(drawn->p[++i] - 'A') % ARRAY_SIZE(code)]);
+			buf_addf(out, "\033[0;%sm",
+				code[(size_t)(drawn->p[++i] - 'A') % ARRAY_SIZE(code)]);
 			continue;
 		}
 		if (drawn->p[i] == '\n') {

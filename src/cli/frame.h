@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One picture of `divvy top`, as text. Pure: the daemon's answers go in; lines with style marks come
- * out, which frame_plain and frame_ansi (and the ncurses of cmd_top.c) show. A mark is the byte
- * FRAME_MARK and 'A' + enum frame_style; names from outside never contain one.
+ * One picture of `divvy top`, as text. Pure: the daemon's answers go in; lines with style marks
+ * come out, which frame_plain and frame_ansi (and the ncurses of cmd_top.c) show. A mark is the
+ * byte FRAME_MARK and 'A' + enum frame_style; names from outside never contain one.
  */
 #pragma once
 
@@ -26,8 +26,8 @@ enum frame_sort { FRAME_BY_ID, FRAME_BY_GOT, FRAME_BY_ASKED, FRAME_BY_MEMORY, FR
 
 struct frame {
 	const json_t *ping, *devices, *list, *usage; /* answers; usage may be NULL */
-	int width;				     /* columns, at least 40 are used */
-	int height;				     /* lines; 0: no bound */
+	int width;                                   /* columns, at least 40 are used */
+	int height;                                  /* lines; 0: no bound */
 	enum frame_sort sort;
 	bool paused;
 	bool keys;  /* show the line of keys */

@@ -35,8 +35,10 @@ static void add_option(struct buf *out, const struct cli_option *o)
 	if (o->letter)
 		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
 	n = snprintf(left, sizeof(left), "  %s--%s%s%s%s", letter, o->name,
-		     o->kind == CLI_MAYBE ? "[=" : o->kind == CLI_VALUE ? "=" : "",
-		     o->kind == CLI_FLAG ? "" : o->value, o->kind == CLI_MAYBE ? "]" : "");
+		o->kind == CLI_MAYBE           ? "[="
+			: o->kind == CLI_VALUE ? "="
+					       : "",
+		o->kind == CLI_FLAG ? "" : o->value, o->kind == CLI_MAYBE ? "]" : "");
 	buf_add_text(out, left);
 	if (n >= HELP_COLUMN)
 		buf_addf(out, "\n%*s", HELP_COLUMN, "");
@@ -47,8 +49,8 @@ static void add_option(struct buf *out, const struct cli_option *o)
 
 void cli_help(const struct cli_command *c, struct buf *out)
 {
-	buf_addf(out, "usage: divvy %s%s%s%s\n\n", c->name, c->options[0].name ? " [OPTION...]" : "",
-		 c->operands[0] ? " " : "", c->operands);
+	buf_addf(out, "usage: divvy %s%s%s%s\n\n", c->name,
+		c->options[0].name ? " [OPTION...]" : "", c->operands[0] ? " " : "", c->operands);
 	buf_addf(out, "%s.\n\n", c->summary);
 	for (const struct cli_option *o = c->options; o->name; o++)
 		add_option(out, o);
@@ -65,10 +67,12 @@ void cli_help(const struct cli_command *c, struct buf *out)
 
 void cli_overview(struct buf *out)
 {
-	buf_add_text(out, "usage: divvy COMMAND [OPTION...]\n\n"
-			  "Shares GPUs in fractions: each program is held to its share and its memory.\n\n");
+	buf_add_text(out,
+		"usage: divvy COMMAND [OPTION...]\n\n"
+		"Shares GPUs in fractions: each program is held to its share and its memory.\n\n");
 	for (size_t i = 0; cli_commands[i]; i++)
 		buf_addf(out, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
-	buf_add_text(out, "\nTry:  divvy run --request 0.3 --memory 4Gi -- python3 train.py\n"
-			  "      divvy help run\n");
+	buf_add_text(out,
+		"\nTry:  divvy run --request 0.3 --memory 4Gi -- python3 train.py\n"
+		"      divvy help run\n");
 }

@@ -8,7 +8,9 @@
 
 #define MAN_MAX (256u << 10)
 
-/* roff's own characters: a backslash, a '-' that is meant as such, and '.' or ' at a line's start. */
+/*
+ * roff's own characters: a backslash, a '-' that is meant as such, and '.' or ' at a line's start.
+ */
 static void add_escaped(struct buf *out, struct str text)
 {
 	bool is_start = true;
@@ -69,12 +71,15 @@ static void add_option(struct buf *out, const struct cli_option *o)
 static void add_environment(struct buf *out)
 {
 	static const char *const variable[][2] = {
-		{"DIVVY_SOCKET", "the daemon's socket; else /run/divvy/divvyd.sock, else "
-				 "$XDG_RUNTIME_DIR/divvy/divvyd.sock, else /tmp/divvy-UID/divvyd.sock"},
-		{"DIVVY_RUNTIME_DIR", "folder of the daemon's socket and state, for a daemon of one's own"},
+		{"DIVVY_SOCKET",
+			"the daemon's socket; else /run/divvy/divvyd.sock, else "
+			"$XDG_RUNTIME_DIR/divvy/divvyd.sock, else /tmp/divvy-UID/divvyd.sock"},
+		{"DIVVY_RUNTIME_DIR",
+			"folder of the daemon's socket and state, for a daemon of one's own"},
 		{"DIVVYD", "the daemon's program, where it is not beside divvy"},
-		{"DIVVY_HOOKS", "the folder of libdivvy-cuda.so and libdivvy-nvml.so, where it is not the "
-				"installed one"},
+		{"DIVVY_HOOKS",
+			"the folder of libdivvy-cuda.so and libdivvy-nvml.so, where it is not the "
+			"installed one"},
 	};
 
 	buf_add_text(out, ".SH ENVIRONMENT\n");
@@ -105,7 +110,8 @@ static void add_see_also(struct buf *out, const struct cli_command *self)
 
 static void add_head(struct buf *out, const char *title, const char *name, const char *summary)
 {
-	buf_add_text(out, ".\\\" Made by divvy --dump-man: change the command's table, not this file.\n");
+	buf_add_text(out,
+		".\\\" Made by divvy --dump-man: change the command's table, not this file.\n");
 	buf_addf(out, ".TH %s 1 \"\" \"divvy " DIVVY_VERSION "\" \"divvy\"\n", title);
 	buf_addf(out, ".SH NAME\n%s \\- ", name);
 	add_text(out, summary);
@@ -117,19 +123,20 @@ static void man_overview(struct buf *out)
 	add_head(out, "DIVVY", "divvy", "share GPUs in fractions");
 	buf_add_text(out, ".B divvy\n\\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n");
 	add_paragraphs(out,
-		       "divvy shares GPUs in fractions. A tenant asks for a share of a GPU's time "
-		       "(request, guaranteed; limit, the most it may take when others leave time over) "
-		       "and an amount of its memory; programs run unchanged.\n\n"
-		       "The daemon divvyd starts on demand. Without a GPU it offers a simulated one, "
-		       "and everything printed about that says so.");
+		"divvy shares GPUs in fractions. A tenant asks for a share of a GPU's time "
+		"(request, guaranteed; limit, the most it may take when others leave time over) "
+		"and an amount of its memory; programs run unchanged.\n\n"
+		"The daemon divvyd starts on demand. Without a GPU it offers a simulated one, "
+		"and everything printed about that says so.");
 	buf_add_text(out, ".SH COMMANDS\n");
 	for (size_t i = 0; cli_commands[i]; i++) {
 		buf_addf(out, ".TP\n\\fBdivvy\\-%s\\fR(1)\n", cli_commands[i]->name);
 		add_text(out, cli_commands[i]->summary);
 		buf_add_text(out, ".\n");
 	}
-	buf_add_text(out, ".SH EXIT STATUS\n0 on success, 1 on failure, 2 on bad usage; "
-			  "\\fBdivvy run\\fR has the program's own.\n");
+	buf_add_text(out,
+		".SH EXIT STATUS\n0 on success, 1 on failure, 2 on bad usage; "
+		"\\fBdivvy run\\fR has the program's own.\n");
 	add_environment(out);
 	add_see_also(out, NULL);
 }
@@ -148,18 +155,20 @@ void cli_man(const struct cli_command *c, struct buf *out)
 			*p = (char)(*p - 'a' + 'A');
 	snprintf(name, sizeof(name), "divvy\\-%s", c->name);
 	add_head(out, title, name, c->summary);
-	buf_addf(out, ".B divvy %s\n%s", c->name, c->options[0].name ? "[\\fIOPTION\\fR...]\n" : "");
+	buf_addf(
+		out, ".B divvy %s\n%s", c->name, c->options[0].name ? "[\\fIOPTION\\fR...]\n" : "");
 	add_text(out, c->operands);
 	buf_add_text(out, "\n.SH DESCRIPTION\n");
 	add_paragraphs(out, c->text);
 	buf_add_text(out, ".SH OPTIONS\n");
 	for (const struct cli_option *o = c->options; o->name; o++)
 		add_option(out, o);
-	add_option(out, &(struct cli_option){"help", 'h', CLI_FLAG, NULL, NULL,
-					     "show a short description and end"});
+	add_option(out,
+		&(struct cli_option){
+			"help", 'h', CLI_FLAG, NULL, NULL, "show a short description and end"});
 	buf_add_text(out, ".SH EXIT STATUS\n");
-	add_paragraphs(out, c->exit_status ? c->exit_status :
-					     "0 on success, 1 on failure, 2 on bad usage.");
+	add_paragraphs(out,
+		c->exit_status ? c->exit_status : "0 on success, 1 on failure, 2 on bad usage.");
 	if (c->examples) {
 		buf_add_text(out, ".SH EXAMPLES\n.nf\n");
 		add_text(out, c->examples);
@@ -175,7 +184,7 @@ static int dump_one(const char *folder, const struct cli_command *c, struct erro
 	char path[4096];
 
 	if (snprintf(path, sizeof(path), "%s/divvy%s%s.1", folder, c ? "-" : "",
-		     c ? c->name : "") >= (int)sizeof(path))
+		    c ? c->name : "") >= (int)sizeof(path))
 		return fail(err, ENAMETOOLONG, "folder '%.60s...'", folder);
 	cli_man(c, &out);
 	if (buf_error(&out) < 0)

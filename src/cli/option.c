@@ -33,8 +33,8 @@ static size_t edit_distance(const char *a, const char *b)
 	return row[m];
 }
 
-const char *cli_suggest(const char *word, const char *(*next)(const void *names, size_t i),
-			const void *names)
+const char *cli_suggest(
+	const char *word, const char *(*next)(const void *names, size_t i), const void *names)
 {
 	const char *best = NULL;
 	size_t best_distance = strlen(word) < 4 ? 2 : 3; /* nearer than that */
@@ -80,9 +80,9 @@ static int unknown_option(const struct cli_command *command, struct str name, st
 		near = cli_suggest(word, next_option, command->options);
 	if (near)
 		return fail(err, EINVAL, "unknown option '--%.*s'; did you mean '--%s'?",
-			    STR_ARG(name), near);
+			STR_ARG(name), near);
 	return fail(err, EINVAL, "unknown option '--%.*s'; 'divvy %s --help' lists the known ones",
-		    STR_ARG(name), command->name);
+		STR_ARG(name), command->name);
 }
 
 static int check_choice(const struct cli_option *option, const char *value, struct error *err)
@@ -93,7 +93,7 @@ static int check_choice(const struct cli_option *option, const char *value, stru
 		if (str_is(word, value))
 			return 0;
 	return fail(err, EINVAL, "--%s '%s': one of these is needed: %s", option->name, value,
-		    option->choices);
+		option->choices);
 }
 
 static int set_option(struct cli_args *args, int i, const char *value, struct error *err)
@@ -131,17 +131,17 @@ static int parse_long(struct cli_args *args, char **argv, int argc, int *at, str
 		return unknown_option(args->command, name, err);
 	option = &args->command->options[i];
 	if (option->kind == CLI_FLAG && value)
-		return fail(err, EINVAL, "--%s takes no value, and '%s' is given", option->name,
-			    value);
+		return fail(
+			err, EINVAL, "--%s takes no value, and '%s' is given", option->name, value);
 	if (option->kind == CLI_VALUE && !value) {
 		if (*at + 1 >= argc)
 			return fail(err, EINVAL, "--%s needs a value: --%s=%s", option->name,
-				    option->name, option->value);
+				option->name, option->value);
 		value = argv[++*at];
 	}
 	if (option->kind == CLI_VALUE && !value[0])
 		return fail(err, EINVAL, "--%s is empty: --%s=%s", option->name, option->name,
-			    option->value);
+			option->value);
 	return set_option(args, i, value ? value : "", err);
 }
 
@@ -162,13 +162,13 @@ static int parse_short(struct cli_args *args, char **argv, int argc, int *at, st
 			i++;
 		if (!options[i].name)
 			return fail(err, EINVAL,
-				    "unknown option '-%c'; 'divvy %s --help' lists the known ones",
-				    *p, args->command->name);
+				"unknown option '-%c'; 'divvy %s --help' lists the known ones", *p,
+				args->command->name);
 		if (options[i].kind == CLI_VALUE) {
 			value = p[1] ? p + 1 : *at + 1 < argc ? argv[++*at] : NULL;
 			if (!value)
 				return fail(err, EINVAL, "-%c needs a value: -%c %s", *p, *p,
-					    options[i].value);
+					options[i].value);
 		}
 		r = set_option(args, i, value, err);
 		if (r < 0 || options[i].kind == CLI_VALUE)
@@ -185,13 +185,13 @@ static int check_operands(const struct cli_args *args, struct error *err)
 		return fail(err, EINVAL, "something is missing: divvy %s %s", c->name, c->operands);
 	if (c->operands_max >= 0 && args->n_operands > c->operands_max)
 		return fail(err, EINVAL, "'%s' is too much: divvy %s%s%s",
-			    args->operand[c->operands_max], c->name, c->operands[0] ? " " : "",
-			    c->operands);
+			args->operand[c->operands_max], c->name, c->operands[0] ? " " : "",
+			c->operands);
 	return 0;
 }
 
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *ret_args,
-	      struct error *err)
+	struct error *err)
 {
 	struct cli_args args = {.command = command, .operand = argv};
 	bool is_over = false;
@@ -235,7 +235,7 @@ const char *cli_get(const struct cli_args *args, const char *name)
 }
 
 int cli_get_duration(const struct cli_args *args, const char *name, uint64_t fallback_ns,
-		     uint64_t *ret_ns, struct error *err)
+	uint64_t *ret_ns, struct error *err)
 {
 	const char *text = cli_get(args, name);
 	int r;

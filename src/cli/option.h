@@ -29,7 +29,7 @@ enum cli_option_kind {
 
 struct cli_option {
 	const char *name; /* NULL ends a table */
-	char letter;	  /* 0: none */
+	char letter;      /* 0: none */
 	enum cli_option_kind kind;
 	const char *value;   /* placeholder in the help */
 	const char *choices; /* "table json yaml": the only values; NULL: any */
@@ -43,36 +43,39 @@ struct cli_args;
 
 struct cli_command {
 	const char *name;
-	const char *operands; /* "TENANT", "[--] COMMAND [ARG...]" */
-	const char *summary;  /* one line, no full stop */
-	const char *text;     /* paragraphs of the man page, "\n\n" between */
-	const char *examples; /* one command a line; NULL: none */
+	const char *operands;    /* "TENANT", "[--] COMMAND [ARG...]" */
+	const char *summary;     /* one line, no full stop */
+	const char *text;        /* paragraphs of the man page, "\n\n" between */
+	const char *examples;    /* one command a line; NULL: none */
 	const char *exit_status; /* paragraph; NULL: the usual one */
 	const struct cli_option *options;
 	enum cli_operand operand;
 	int operands_min, operands_max; /* max -1: any number */
-	bool is_program;		/* options end at the first operand: the rest is a command */
-	int failed;			/* exit code of a failure and of bad usage; 0: 1 and 2 */
+	bool is_program; /* options end at the first operand: the rest is a command */
+	int failed;      /* exit code of a failure and of bad usage; 0: 1 and 2 */
 	/* Returns the exit code (>= 0), or -errno with a sentence in err. */
 	int (*run)(const struct cli_args *args, struct error *err);
 };
 
 struct cli_args {
 	const struct cli_command *command;
-	const char *value[CLI_OPTIONS_MAX]; /* by place in the table; NULL: not given, "" for flags */
-	char **operand;			    /* NULL-terminated */
+	const char
+		*value[CLI_OPTIONS_MAX]; /* by place in the table; NULL: not given, "" for flags */
+	char **operand;                  /* NULL-terminated */
 	int n_operands;
 	bool help; /* --help was given: nothing else was checked */
 };
 
 /*
- * argv is what stands behind the command's name; operands are moved together inside it. -EINVAL with
- * a sentence for unknown options (with the nearest known one), missing and forbidden values.
+ * argv is what stands behind the command's name; operands are moved together inside it. -EINVAL
+ * with a sentence for unknown options (with the nearest known one), missing and forbidden values.
  */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *ret_args,
-	      struct error *err);
+	struct error *err);
 
-/* NULL when not given. Asking for an option that the command's table does not have is our mistake. */
+/*
+ * NULL when not given. Asking for an option that the command's table does not have is our mistake.
+ */
 const char *cli_get(const struct cli_args *args, const char *name);
 static inline bool cli_has(const struct cli_args *args, const char *name)
 {
@@ -81,14 +84,14 @@ static inline bool cli_has(const struct cli_args *args, const char *name)
 
 /* --option as a duration; `fallback_ns` when not given or without a value. -EINVAL */
 int cli_get_duration(const struct cli_args *args, const char *name, uint64_t fallback_ns,
-		     uint64_t *ret_ns, struct error *err);
+	uint64_t *ret_ns, struct error *err);
 
 /*
- * The name nearest to `word`, when near enough to be a slip of the hand; NULL otherwise. `next` gives
- * the names one after the other, NULL at the end.
+ * The name nearest to `word`, when near enough to be a slip of the hand; NULL otherwise. `next`
+ * gives the names one after the other, NULL at the end.
  */
-const char *cli_suggest(const char *word, const char *(*next)(const void *names, size_t i),
-			const void *names);
+const char *cli_suggest(
+	const char *word, const char *(*next)(const void *names, size_t i), const void *names);
 
 /* ---- what the tables make ---- */
 

@@ -44,7 +44,8 @@ int output_json(const json_t *value, struct error *err)
 /* Only texts that nothing could take for a number, a truth value or syntax stay bare. */
 static bool is_plain(const char *s)
 {
-	static const char *const word[] = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+	static const char *const word[] = {
+		"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
 
 	if (!isalpha((unsigned char)s[0]))
 		return false;
@@ -73,7 +74,7 @@ static void yaml_scalar(const json_t *value, struct buf *out)
 static bool is_block(const json_t *value)
 {
 	return (json_is_object(value) && json_object_size(value)) ||
-	       (json_is_array(value) && json_array_size(value));
+		(json_is_array(value) && json_array_size(value));
 }
 
 /* Writes `value` with its lines at `indent`; the cursor stands there already for the first one. */
@@ -84,7 +85,8 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 	size_t i;
 
 	if (json_is_object(value)) {
-		json_object_foreach(object, name, member) {
+		json_object_foreach(object, name, member)
+		{
 			const bool block = is_block(member);
 			/* A list under a name may stand at the name's own indent. */
 			const int inner = json_is_array(member) ? indent : indent + 2;
@@ -105,7 +107,8 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 		return;
 	}
 	if (json_is_array(value)) {
-		json_array_foreach(object, i, member) {
+		json_array_foreach(object, i, member)
+		{
 			buf_addf(out, "%s", sep);
 			if (*sep)
 				buf_addf(out, "%*s", indent, "");

@@ -14,10 +14,15 @@
 #define OUTPUT_MAX (64u << 20)
 
 #define CLI_SOCKET_OPTION \
-	{"socket", 0, CLI_VALUE, "PATH", NULL, "the daemon's socket, instead of looking for it"}
+	{ \
+		"socket", 0, CLI_VALUE, "PATH", NULL, \
+			"the daemon's socket, instead of looking for it" \
+	}
 #define CLI_OUTPUT_OPTION \
-	{"output", 'o', CLI_VALUE, "FORMAT", "table json yaml", \
-	 "what to print: table, json or yaml (default table)"}
+	{ \
+		"output", 'o', CLI_VALUE, "FORMAT", "table json yaml", \
+			"what to print: table, json or yaml (default table)" \
+	}
 
 /* Whether a table is asked; otherwise the value has been printed. Returns 1, 0 or -errno. */
 int output_as_table(const struct cli_args *args, const json_t *value, struct error *err);

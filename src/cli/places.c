@@ -22,14 +22,12 @@ static bool runtime_folder(size_t i, char *ret_path, size_t size)
 	else if (i >= 2 && !(user && user[0]))
 		i++;
 	switch (i) {
-	case 0:
-		return snprintf(ret_path, size, "/run/divvy") < (int)size;
-	case 1:
-		return snprintf(ret_path, size, "%s/divvy", user) < (int)size;
+	case 0: return snprintf(ret_path, size, "/run/divvy") < (int)size;
+	case 1: return snprintf(ret_path, size, "%s/divvy", user) < (int)size;
 	case 2:
-		return snprintf(ret_path, size, "/tmp/divvy-%u", (unsigned int)getuid()) < (int)size;
-	default:
-		return false;
+		return snprintf(ret_path, size, "/tmp/divvy-%u", (unsigned int)getuid()) <
+			(int)size;
+	default: return false;
 	}
 }
 
@@ -83,8 +81,8 @@ static bool beside(const char *relative, char *ret_path, size_t size)
 
 int places_daemon(char *ret_path, size_t size, struct error *err)
 {
-	static const char *const relative[] = {"../agent/divvyd", "divvyd", "../sbin/divvyd",
-					       "../libexec/divvy/divvyd"};
+	static const char *const relative[] = {
+		"../agent/divvyd", "divvyd", "../sbin/divvyd", "../libexec/divvy/divvyd"};
 	const char *set = getenv("DIVVYD");
 
 	if (set && set[0]) {
@@ -100,7 +98,8 @@ int places_daemon(char *ret_path, size_t size, struct error *err)
 
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err)
 {
-	static const char *const folder[] = {"../hook", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy"};
+	static const char *const folder[] = {
+		"../hook", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy"};
 	const char *set = getenv("DIVVY_HOOKS");
 	char path[PLACES_PATH];
 
@@ -115,6 +114,6 @@ int places_hook(const char *library, char *ret_path, size_t size, struct error *
 		if (beside(path, ret_path, size))
 			return 0;
 	}
-	return fail(err, ENOENT, "%s is not where divvy is installed; DIVVY_HOOKS may name its folder",
-		    library);
+	return fail(err, ENOENT,
+		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder", library);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where things are: the daemon's socket, its program, the hook libraries. Looked for beside the
- * running divvy first, so that a build folder and an installed tree both work as they are. One thread.
+ * running divvy first, so that a build folder and an installed tree both work as they are. One
+ * thread.
  */
 #pragma once
 

@@ -34,7 +34,6 @@ static void exec_daemon(const char *program, const char *simulate, int log)
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0 || chdir("/") < 0)
 		_exit(127);
 	execv(program, (char *const *)(uintptr_t)argv);
@@ -45,8 +44,8 @@ static void exec_daemon(const char *program, const char *simulate, int log)
  * The daemon must be no child of ours: our pid becomes the user's program, which would find a child
  * that it never made. So a child forks it and ends, and tells its pid through a pipe.
  */
-static int spawn_detached(const char *program, const char *simulate, int log, pid_t *ret_pid,
-			  struct error *err)
+static int spawn_detached(
+	const char *program, const char *simulate, int log, pid_t *ret_pid, struct error *err)
 {
 	_cleanup_close_ int in = -1, out = -1;
 	int fds[2], status;
@@ -93,7 +92,7 @@ static int daemon_failed(const char *log_path, size_t from, struct error *err)
 }
 
 static int await_daemon(struct client *c, const char *socket, pid_t pid, const char *log_path,
-			size_t log_from, struct error *err)
+	size_t log_from, struct error *err)
 {
 	_cleanup_close_ int pidfd = pidfd_new(pid);
 	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
@@ -103,9 +102,10 @@ static int await_daemon(struct client *c, const char *socket, pid_t pid, const c
 		struct pollfd end = {.fd = has_died ? -1 : pidfd, .events = POLLIN};
 
 		if (clock_now_ns() > deadline)
-			return has_died ? daemon_failed(log_path, log_from, err) :
-					  fail(err, ETIMEDOUT, "divvyd (pid %d) does not listen yet: '%s'",
-					       (int)pid, log_path);
+			return has_died
+				? daemon_failed(log_path, log_from, err)
+				: fail(err, ETIMEDOUT, "divvyd (pid %d) does not listen yet: '%s'",
+					  (int)pid, log_path);
 		if (poll(&end, 1, 10) > 0) {
 			has_died = true;
 			deadline = MIN(deadline, clock_now_ns() + LOSER_GRACE_NS);
@@ -156,20 +156,23 @@ static int check_simulated(struct client *c, const char *simulate, struct error 
 		return r;
 	devices = json_object_get(answer, "devices");
 	if (!jbool(answer, "simulated"))
-		return fail(err, EBUSY, "--simulate %s: the daemon at '%s' has real devices; "
-					"DIVVY_RUNTIME_DIR=/some/folder gives a daemon of your own",
-			    simulate, c->socket);
+		return fail(err, EBUSY,
+			"--simulate %s: the daemon at '%s' has real devices; "
+			"DIVVY_RUNTIME_DIR=/some/folder gives a daemon of your own",
+			simulate, c->socket);
 	count.n = x;
 	if (x < spec.n)
 		parse_uint(count, 1, 64, &n, NULL);
 	for (const char *dash = strrchr(simulate, '-'); dash; dash = NULL)
 		parse_bytes(str_from(dash + 1), &memory, NULL);
 	if (json_array_size(devices) != n ||
-	    (memory && juint(json_array_get(devices, 0), "memory_bytes") != memory))
-		return fail(err, EBUSY, "--simulate %s: the daemon at '%s' already simulates %zu x %s; "
-					"leave --simulate away, or set DIVVY_RUNTIME_DIR for a daemon of "
-					"your own", simulate, c->socket, json_array_size(devices),
-			    jtext(json_array_get(devices, 0), "model"));
+		(memory && juint(json_array_get(devices, 0), "memory_bytes") != memory))
+		return fail(err, EBUSY,
+			"--simulate %s: the daemon at '%s' already simulates %zu x %s; "
+			"leave --simulate away, or set DIVVY_RUNTIME_DIR for a daemon of "
+			"your own",
+			simulate, c->socket, json_array_size(devices),
+			jtext(json_array_get(devices, 0), "model"));
 	return 0;
 }
 

@@ -6,9 +6,9 @@
 #include "cli/client.h"
 
 /*
- * Connects; with no daemon about starts a detached `divvyd --exit-idle` (its log is divvyd.log in the
- * runtime folder) and waits until it answers. `simulate` NULL: whatever devices there are; otherwise
- * the specification of simulated ones, and a daemon that already runs must have the like. On failure
- * the sentence is the daemon's own last one.
+ * Connects; with no daemon about starts a detached `divvyd --exit-idle` (its log is divvyd.log in
+ * the runtime folder) and waits until it answers. `simulate` NULL: whatever devices there are;
+ * otherwise the specification of simulated ones, and a daemon that already runs must have the like.
+ * On failure the sentence is the daemon's own last one.
  */
 int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err);

@@ -10,25 +10,36 @@
 /* The numbers that may change while the tenant runs ... */
 #define WISH_OPTIONS_LIVE \
 	{"request", 'r', CLI_VALUE, "SHARE", NULL, \
-	 "share of a device's time that is guaranteed: 0.001 to 1, or a whole number of exclusive devices"}, \
-	{"limit", 'l', CLI_VALUE, "SHARE", NULL, \
-	 "most of a device's time it may take when others leave time over: request to 1"}, \
-	{"memory", 'm', CLI_VALUE, "BYTES", NULL, \
-	 "device memory: bytes, a quantity such as 4Gi, or a percentage such as 25%"}, \
-	{"memory-policy", 0, CLI_VALUE, "POLICY", "fail wait swap", \
-	 "when memory runs out: fail (out of memory), wait (until it fits) or swap"}, \
-	{"class", 'c', CLI_VALUE, "CLASS", "latency standard opportunistic", \
-	 "latency (goes before others), standard, or opportunistic (in what the others leave)"}, \
-	{"priority", 'p', CLI_VALUE, "N", NULL, "0 to 100; 0 is opportunistic (default 50)"}
+		"share of a device's time that is guaranteed: 0.001 to 1, or a whole number of " \
+		"exclusive devices"}, \
+		{"limit", 'l', CLI_VALUE, "SHARE", NULL, \
+			"most of a device's time it may take when others leave time over: " \
+			"request to 1"}, \
+		{"memory", 'm', CLI_VALUE, "BYTES", NULL, \
+			"device memory: bytes, a quantity such as 4Gi, or a percentage such as " \
+			"25%"}, \
+		{"memory-policy", 0, CLI_VALUE, "POLICY", "fail wait swap", \
+			"when memory runs out: fail (out of memory), wait (until it fits) or " \
+			"swap"}, \
+		{"class", 'c', CLI_VALUE, "CLASS", "latency standard opportunistic", \
+			"latency (goes before others), standard, or opportunistic (in what the " \
+			"others leave)"}, \
+	{ \
+		"priority", 'p', CLI_VALUE, "N", NULL, "0 to 100; 0 is opportunistic (default 50)" \
+	}
 
 /* ... and where it runs, which cannot. */
 #define WISH_OPTIONS_PLACE \
 	{"count", 'n', CLI_VALUE, "N", NULL, \
-	 "number of devices, that share and that memory on each: 1 to 16 (default 1)"}, \
-	{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
-	{"device", 'd', CLI_VALUE, "UUID", NULL, "device UUID, as `divvy devices` shows it"}, \
-	{"mode", 0, CLI_VALUE, "MODE", "auto exclusive local remote", \
-	 "auto, exclusive (a whole device, passed through), local (shared) or remote (default auto)"}
+		"number of devices, that share and that memory on each: 1 to 16 (default 1)"}, \
+		{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
+		{"device", 'd', CLI_VALUE, "UUID", NULL, \
+			"device UUID, as `divvy devices` shows it"}, \
+	{ \
+		"mode", 0, CLI_VALUE, "MODE", "auto exclusive local remote", \
+			"auto, exclusive (a whole device, passed through), local (shared) or " \
+			"remote (default auto)" \
+	}
 
 /* Those that were given, as {"request": "0.3", ...}. The caller's. */
 json_t *wish_json(const struct cli_args *args);

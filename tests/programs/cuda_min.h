@@ -25,34 +25,34 @@ typedef struct cu_handle *cu_handle; /* context, module, function, stream, event
 	X(error_name, "cuGetErrorName", (cu_result result, const char **ret_name)) \
 	X(error_string, "cuGetErrorString", (cu_result result, const char **ret_text)) \
 	X(device_count, "cuDeviceGetCount", (int *ret_count)) \
-	X(device_get, "cuDeviceGet", (cu_device *ret_device, int ordinal)) \
+	X(device_get, "cuDeviceGet", (cu_device * ret_device, int ordinal)) \
 	X(device_name, "cuDeviceGetName", (char *ret_name, int size, cu_device device)) \
 	X(device_attribute, "cuDeviceGetAttribute", (int *ret, int attribute, cu_device device)) \
-	X(ctx_create, "cuCtxCreate_v2", (cu_handle *ret, unsigned int flags, cu_device device)) \
+	X(ctx_create, "cuCtxCreate_v2", (cu_handle * ret, unsigned int flags, cu_device device)) \
 	X(ctx_destroy, "cuCtxDestroy_v2", (cu_handle ctx)) \
 	X(ctx_synchronize, "cuCtxSynchronize", (void)) \
-	X(module_load, "cuModuleLoadData", (cu_handle *ret, const void *image)) \
+	X(module_load, "cuModuleLoadData", (cu_handle * ret, const void *image)) \
 	X(module_function, "cuModuleGetFunction", \
-	  (cu_handle *ret, cu_handle module, const char *name)) \
-	X(mem_alloc, "cuMemAlloc_v2", (cu_pointer *ret, size_t bytes)) \
+		(cu_handle * ret, cu_handle module, const char *name)) \
+	X(mem_alloc, "cuMemAlloc_v2", (cu_pointer * ret, size_t bytes)) \
 	X(mem_free, "cuMemFree_v2", (cu_pointer pointer)) \
-	X(mem_info, "cuMemGetInfo_v2", (size_t *ret_free, size_t *ret_total)) \
+	X(mem_info, "cuMemGetInfo_v2", (size_t * ret_free, size_t * ret_total)) \
 	X(launch, "cuLaunchKernel", \
-	  (cu_handle function, unsigned int gx, unsigned int gy, unsigned int gz, \
-	   unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, \
-	   cu_handle stream, void **params, void **extra)) \
+		(cu_handle function, unsigned int gx, unsigned int gy, unsigned int gz, \
+			unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, \
+			cu_handle stream, void **params, void **extra)) \
 	X(launch_cooperative, "cuLaunchCooperativeKernel", \
-	  (cu_handle function, unsigned int gx, unsigned int gy, unsigned int gz, \
-	   unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, \
-	   cu_handle stream, void **params)) \
-	X(stream_create, "cuStreamCreate", (cu_handle *ret, unsigned int flags)) \
+		(cu_handle function, unsigned int gx, unsigned int gy, unsigned int gz, \
+			unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, \
+			cu_handle stream, void **params)) \
+	X(stream_create, "cuStreamCreate", (cu_handle * ret, unsigned int flags)) \
 	X(stream_synchronize, "cuStreamSynchronize", (cu_handle stream)) \
 	X(stream_begin_capture, "cuStreamBeginCapture_v2", (cu_handle stream, int mode)) \
-	X(stream_end_capture, "cuStreamEndCapture", (cu_handle stream, cu_handle *ret_graph)) \
+	X(stream_end_capture, "cuStreamEndCapture", (cu_handle stream, cu_handle * ret_graph)) \
 	X(graph_instantiate, "cuGraphInstantiateWithFlags", \
-	  (cu_handle *ret_exec, cu_handle graph, unsigned long long flags)) \
+		(cu_handle * ret_exec, cu_handle graph, unsigned long long flags)) \
 	X(graph_launch, "cuGraphLaunch", (cu_handle exec, cu_handle stream)) \
-	X(event_create, "cuEventCreate", (cu_handle *ret, unsigned int flags)) \
+	X(event_create, "cuEventCreate", (cu_handle * ret, unsigned int flags)) \
 	X(event_record, "cuEventRecord", (cu_handle event, cu_handle stream)) \
 	X(event_synchronize, "cuEventSynchronize", (cu_handle event))
 

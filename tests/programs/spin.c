@@ -101,9 +101,10 @@ static uint64_t random_next(uint64_t *state)
 
 static void usage(FILE *f)
 {
-	fputs("usage: spin [OPTION...]\nKeeps a CUDA device busy with kernels of a known length.\n\n"
+	fputs("usage: spin [OPTION...]\nKeeps a CUDA device busy with kernels of a known "
+	      "length.\n\n"
 	      "  --duration=SECONDS     end after this time (default: no end)\n",
-	      f);
+		f);
 #define X(field, name, arg, value, help) \
 	fprintf(f, "  --%-20s %s (default %d)\n", name "=" arg, help, value);
 	OPTIONS(X)
@@ -163,9 +164,9 @@ static void parse(int argc, char **argv, struct settings *set)
 		OPTIONS(X)
 #undef X
 #define X(field, name, help) {name, no_argument, NULL, 2},
-		FLAGS(X)
+			FLAGS(X)
 #undef X
-		{"duration", required_argument, NULL, DURATION},
+				{"duration", required_argument, NULL, DURATION},
 		{"help", no_argument, NULL, HELP},
 		{0},
 	};
@@ -218,8 +219,8 @@ static void launch(struct work *w, cu_handle stream, uint64_t ns)
 	cu_result r;
 
 	if (w->set->cooperative)
-		r = cuda.launch_cooperative(w->function, w->blocks, 1, 1, 32, 1, 1, 0, stream,
-					    params);
+		r = cuda.launch_cooperative(
+			w->function, w->blocks, 1, 1, 32, 1, 1, 0, stream, params);
 	else
 		r = cuda.launch(w->function, w->blocks, 1, 1, 32, 1, 1, 0, stream, params, NULL);
 	cuda_check(r, "launch");
@@ -228,7 +229,8 @@ static void launch(struct work *w, cu_handle stream, uint64_t ns)
 /* Lengths of a mixed program, in 1/1000 of --kernel-us: many short ones, few long ones. */
 static uint64_t next_kernel_ns(struct work *w)
 {
-	static const uint64_t mix[] = {20, 20, 20, 50, 100, 200, 500, 1000, 1000, 2000, 5000, 20000};
+	static const uint64_t mix[] = {
+		20, 20, 20, 50, 100, 200, 500, 1000, 1000, 2000, 5000, 20000};
 	const uint64_t ns = w->set->kernel_us * 1000;
 
 	if (!w->set->mixed)
@@ -240,7 +242,8 @@ static void make_graph(struct work *w)
 {
 	cu_handle graph = NULL;
 
-	cuda_check(cuda.stream_begin_capture(w->stream[0], CU_CAPTURE_MODE_THREAD_LOCAL), "capture");
+	cuda_check(
+		cuda.stream_begin_capture(w->stream[0], CU_CAPTURE_MODE_THREAD_LOCAL), "capture");
 	for (uint64_t i = 0; i < w->set->graphs; i++)
 		launch(w, w->stream[0], w->set->kernel_us * 1000);
 	cuda_check(cuda.stream_end_capture(w->stream[0], &graph), "end of capture");
@@ -297,7 +300,7 @@ static void prepare(struct work *w, const struct settings *set)
 static bool done(const struct work *w, uint64_t end_ns)
 {
 	return stop || (w->set->count && w->submissions >= w->set->count) ||
-	       (end_ns && now_ns() >= end_ns);
+		(end_ns && now_ns() >= end_ns);
 }
 
 /* One batch; waits for the batch before the last, so that the device never runs dry. */
@@ -315,8 +318,8 @@ static void run_batch(struct work *w, uint64_t batch, uint64_t number, uint64_t 
 	if (number >= 2)
 		cuda_check(cuda.event_synchronize(w->event[number % 2]), "event");
 	cuda_check(cuda.event_record(w->event[number % 2],
-				     w->stream[(w->submissions + set->streams - 1) % set->streams]),
-		   "event record");
+			   w->stream[(w->submissions + set->streams - 1) % set->streams]),
+		"event record");
 }
 
 static void pause_between(uint64_t ms, uint64_t end_ns)
@@ -336,8 +339,7 @@ static void print_rate(const struct work *w, uint64_t *at_ns, uint64_t *kernels)
 
 	if (now - *at_ns < NSEC_PER_SEC)
 		return;
-	printf("%.0f kernels/s\n",
-	       (double)(w->kernels - *kernels) * 1e9 / (double)(now - *at_ns));
+	printf("%.0f kernels/s\n", (double)(w->kernels - *kernels) * 1e9 / (double)(now - *at_ns));
 	fflush(stdout);
 	*at_ns = now;
 	*kernels = w->kernels;
@@ -349,7 +351,8 @@ static void run(struct work *w)
 	const uint64_t each_us = set->kernel_us * (set->graphs ? set->graphs : 1);
 	const uint64_t wished = set->batch ? set->batch : each_us ? 10000 / each_us : 256;
 	const uint64_t batch = wished < 1 ? 1 : wished > 512 ? 512 : wished;
-	const uint64_t begin = now_ns(), end = set->duration_ms ? begin + set->duration_ms * 1000000 : 0;
+	const uint64_t begin = now_ns(),
+		       end = set->duration_ms ? begin + set->duration_ms * 1000000 : 0;
 	uint64_t burst = begin, rate_at = begin, rate_kernels = 0;
 
 	if (set->burst_off && set->burst_on)
@@ -367,7 +370,7 @@ static void run(struct work *w)
 	if (!set->quiet)
 		printf("{\"pid\": %d, \"submissions\": %" PRIu64 ", \"kernels\": %" PRIu64
 		       ", \"kernel_ns\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 "}\n",
-		       (int)getpid(), w->submissions, w->kernels, w->kernel_ns, now_ns() - begin);
+			(int)getpid(), w->submissions, w->kernels, w->kernel_ns, now_ns() - begin);
 }
 
 int main(int argc, char **argv)

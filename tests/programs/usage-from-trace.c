@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * usage-from-trace: what share of a simulated device each of some processes got, read from the
- * device's own trace, against what it asked for. Prints a table (or JSON), draws a picture, and exits
- * 1 when a share is further from the wish than the tolerance.
+ * device's own trace, against what it asked for. Prints a table (or JSON), draws a picture, and
+ * exits 1 when a share is further from the wish than the tolerance.
  *
  * The measured time is that in which all of them had work: from the latest first kernel plus a
  * settling time to the earliest last one.
@@ -58,9 +58,10 @@ static int parse_tenant(struct job *job, const char *text, struct error *err)
 
 	if (job->n == TENANTS_MAX)
 		return fail(err, E2BIG, "'%s': at most %d tenants are possible", text, TENANTS_MAX);
-	if (!str_split(&rest, ':', &name) || !str_split(&rest, ':', &pid) || !str_split(&rest, ':', &asked) ||
-	    str_copy(t->name, sizeof(t->name), name) < 0)
-		return fail(err, EINVAL, "'%s': NAME:PID:ASKED is needed, such as train:4711:0.3", text);
+	if (!str_split(&rest, ':', &name) || !str_split(&rest, ':', &pid) ||
+		!str_split(&rest, ':', &asked) || str_copy(t->name, sizeof(t->name), name) < 0)
+		return fail(err, EINVAL, "'%s': NAME:PID:ASKED is needed, such as train:4711:0.3",
+			text);
 	r = parse_uint(pid, 1, INT32_MAX, &number, err);
 	r = r < 0 ? r : parse_share(asked, &t->asked, err);
 	if (r < 0)
@@ -78,27 +79,29 @@ static int load(struct job *job, struct error *err)
 	if (r < 0)
 		return r;
 	if (sim_trace_lost(trace))
-		return fail(err, EOVERFLOW, "%" PRIu64 " records of the trace are overwritten: measure earlier",
-			    sim_trace_lost(trace));
+		return fail(err, EOVERFLOW,
+			"%" PRIu64 " records of the trace are overwritten: measure earlier",
+			sim_trace_lost(trace));
 	job->t1_ns = UINT64_MAX;
 	for (size_t i = 0; i < job->n; i++) {
 		struct tenant *t = &job->tenant[i];
 
-		r = sim_busy_load(trace, &t->pid, 1, (int)job->device, SIM_ENGINE_COMPUTE, 0, UINT64_MAX,
-				  &t->busy);
+		r = sim_busy_load(trace, &t->pid, 1, (int)job->device, SIM_ENGINE_COMPUTE, 0,
+			UINT64_MAX, &t->busy);
 		if (r < 0)
 			return fail_errno(err, -r, "trace of %s", t->name);
 		if (!t->busy.n)
-			return fail(err, ENODATA, "%s (pid %d) has run nothing on device %" PRIu64, t->name,
-				    (int)t->pid, job->device);
+			return fail(err, ENODATA, "%s (pid %d) has run nothing on device %" PRIu64,
+				t->name, (int)t->pid, job->device);
 		t->first_ns = t->busy.v[0].start_ns;
 		t->last_ns = t->busy.v[t->busy.n - 1].end_ns;
 		job->t0_ns = MAX(job->t0_ns, t->first_ns + job->settle_ms * NSEC_PER_MSEC);
 		job->t1_ns = MIN(job->t1_ns, t->last_ns);
 	}
 	if (job->t1_ns <= job->t0_ns)
-		return fail(err, ENODATA, "the processes were never busy together for longer than %" PRIu64 " ms",
-			    job->settle_ms);
+		return fail(err, ENODATA,
+			"the processes were never busy together for longer than %" PRIu64 " ms",
+			job->settle_ms);
 	return 0;
 }
 
@@ -111,9 +114,11 @@ static bool measure(struct job *job)
 		const uint64_t busy = sim_busy_ns(&t->busy, job->t0_ns, job->t1_ns);
 		uint64_t off;
 
-		t->got_millionths = (uint64_t)((double)busy / (double)(job->t1_ns - job->t0_ns) * 1e6 + 0.5);
-		off = t->got_millionths > t->asked * 1000ull ? t->got_millionths - t->asked * 1000ull :
-							       t->asked * 1000ull - t->got_millionths;
+		t->got_millionths =
+			(uint64_t)((double)busy / (double)(job->t1_ns - job->t0_ns) * 1e6 + 0.5);
+		off = t->got_millionths > t->asked * 1000ull
+			? t->got_millionths - t->asked * 1000ull
+			: t->asked * 1000ull - t->got_millionths;
 		is_fine = is_fine && off <= job->tolerance * 1000;
 	}
 	return is_fine;
@@ -139,22 +144,23 @@ static void print_table(const struct job *job)
 	if (table_format(&table, true, &out) == 0)
 		fputs(buf_text(&out), stdout);
 	printf("(simulated; from the device's trace, %.1f s in which all had work)\n",
-	       (double)(job->t1_ns - job->t0_ns) / 1e9);
+		(double)(job->t1_ns - job->t0_ns) / 1e9);
 }
 
 static void print_json(const struct job *job)
 {
 	printf("{\"simulated\": true, \"source\": \"trace\", \"seconds\": %.3f, \"tenants\": [",
-	       (double)(job->t1_ns - job->t0_ns) / 1e9);
+		(double)(job->t1_ns - job->t0_ns) / 1e9);
 	for (size_t i = 0; i < job->n; i++)
 		printf("%s{\"name\": \"%s\", \"asked\": %.3f, \"got\": %.6f}", i ? ", " : "",
-		       job->tenant[i].name, job->tenant[i].asked / 1e3,
-		       (double)job->tenant[i].got_millionths / 1e6);
+			job->tenant[i].name, job->tenant[i].asked / 1e3,
+			(double)job->tenant[i].got_millionths / 1e6);
 	puts("]}");
 }
 
 /* Each point is the share of the window that ends there. */
-static double *make_points(const struct job *job, const struct tenant *t, uint64_t from_ns, size_t n)
+static double *make_points(
+	const struct job *job, const struct tenant *t, uint64_t from_ns, size_t n)
 {
 	double *share = calloc(n, sizeof(*share));
 	const uint64_t window = job->window_ms * NSEC_PER_MSEC;
@@ -167,8 +173,9 @@ static double *make_points(const struct job *job, const struct tenant *t, uint64
 		/* While the window is not full yet its part counts: a tenant does not fade in. */
 		const uint64_t since = MAX(begin, t->first_ns);
 
-		share[i] = !is_there || at <= since + NSEC_PER_MSEC ? -1 :
-			   (double)sim_busy_ns(&t->busy, since, at) / (double)(at - since);
+		share[i] = !is_there || at <= since + NSEC_PER_MSEC
+			? -1
+			: (double)sim_busy_ns(&t->busy, since, at) / (double)(at - since);
 	}
 	return share;
 }
@@ -179,7 +186,10 @@ static int draw(const struct job *job, struct error *err)
 	struct chart_series series[TENANTS_MAX];
 	double *share[TENANTS_MAX] = {0};
 	uint64_t from = UINT64_MAX, to = 0;
-	struct chart chart = {.title = job->title, .subtitle = job->subtitle, .simulated = true, .series = series};
+	struct chart chart = {.title = job->title,
+		.subtitle = job->subtitle,
+		.simulated = true,
+		.series = series};
 	int r;
 
 	for (size_t i = 0; i < job->n; i++) {
@@ -195,8 +205,10 @@ static int draw(const struct job *job, struct error *err)
 		share[i] = make_points(job, t, from, chart.n_points);
 		if (!share[i])
 			return fail(err, ENOMEM, "picture");
-		series[i] = (struct chart_series){.name = t->name, .asked_permille = t->asked, .share = share[i],
-						  .got = (double)t->got_millionths / 1e6};
+		series[i] = (struct chart_series){.name = t->name,
+			.asked_permille = t->asked,
+			.share = share[i],
+			.got = (double)t->got_millionths / 1e6};
 	}
 	r = chart_svg(&chart, &svg, err);
 	for (size_t i = 0; i < job->n; i++)
@@ -215,34 +227,43 @@ static void usage(FILE *f)
 	      "  --window-ms=N     each of its points is the share of so long (250)\n"
 	      "  --step-ms=N       time between its points (50)\n"
 	      "  --title=TEXT --subtitle=TEXT\n"
-	      "  --json\n", f);
+	      "  --json\n",
+		f);
 }
 
 static int parse(int argc, char **argv, struct job *job, struct error *err)
 {
 	static const struct option table[] = {
-		{"dir", 1, NULL, 'd'},	  {"device", 1, NULL, 'n'},    {"settle-ms", 1, NULL, 's'},
-		{"tolerance", 1, NULL, 't'}, {"svg", 1, NULL, 'v'},	   {"window-ms", 1, NULL, 'w'},
-		{"step-ms", 1, NULL, 'p'},   {"title", 1, NULL, 'T'},	   {"subtitle", 1, NULL, 'S'},
-		{"json", 0, NULL, 'j'},	     {0},
+		{"dir", 1, NULL, 'd'},
+		{"device", 1, NULL, 'n'},
+		{"settle-ms", 1, NULL, 's'},
+		{"tolerance", 1, NULL, 't'},
+		{"svg", 1, NULL, 'v'},
+		{"window-ms", 1, NULL, 'w'},
+		{"step-ms", 1, NULL, 'p'},
+		{"title", 1, NULL, 'T'},
+		{"subtitle", 1, NULL, 'S'},
+		{"json", 0, NULL, 'j'},
+		{0},
 	};
 	int c, r = 0;
 
 	while (r == 0 && (c = getopt_long(argc, argv, "", table, NULL)) != -1) {
-		uint64_t *number = c == 'n' ? &job->device :
-				   c == 's' ? &job->settle_ms :
-				   c == 't' ? &job->tolerance :
-				   c == 'w' ? &job->window_ms :
-				   c == 'p' ? &job->step_ms :
-					      NULL;
-		const char **text = c == 'd' ? &job->dir :
-				    c == 'v' ? &job->svg :
-				    c == 'T' ? &job->title :
-				    c == 'S' ? &job->subtitle :
-					       NULL;
+		uint64_t *number = c == 'n' ? &job->device
+			: c == 's'          ? &job->settle_ms
+			: c == 't'          ? &job->tolerance
+			: c == 'w'          ? &job->window_ms
+			: c == 'p'          ? &job->step_ms
+					    : NULL;
+		const char **text = c == 'd' ? &job->dir
+			: c == 'v'           ? &job->svg
+			: c == 'T'           ? &job->title
+			: c == 'S'           ? &job->subtitle
+					     : NULL;
 
 		if (number)
-			r = parse_uint(str_from(optarg), c == 'p' || c == 'w', 1000000, number, err);
+			r = parse_uint(
+				str_from(optarg), c == 'p' || c == 'w', 1000000, number, err);
 		else if (text)
 			*text = optarg;
 		else if (c == 'j')
@@ -259,9 +280,12 @@ static int parse(int argc, char **argv, struct job *job, struct error *err)
 
 int main(int argc, char **argv)
 {
-	static struct job job = {.settle_ms = 1500, .window_ms = 250, .step_ms = 50, .tolerance = 20,
-				 .title = "Share of the device over time",
-				 .subtitle = "from the device's trace"};
+	static struct job job = {.settle_ms = 1500,
+		.window_ms = 250,
+		.step_ms = 50,
+		.tolerance = 20,
+		.title = "Share of the device over time",
+		.subtitle = "from the device's trace"};
 	struct error err = {0};
 	bool is_fine;
 

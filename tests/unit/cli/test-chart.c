@@ -24,8 +24,12 @@ static struct chart example(struct chart_series *series)
 		series[i] = (struct chart_series){
 			.name = name[i], .asked_permille = asked[i], .share = share[i], .got = -1};
 	}
-	return (struct chart){.title = "Shares", .subtitle = "x", .step_s = 0.1, .n_points = POINTS,
-			      .series = series, .n_series = 3};
+	return (struct chart){.title = "Shares",
+		.subtitle = "x",
+		.step_s = 0.1,
+		.n_points = POINTS,
+		.series = series,
+		.n_series = 3};
 }
 
 static size_t count(const char *text, const char *part)
@@ -61,8 +65,8 @@ static void assert_well_formed(const char *svg)
 	}
 	assert_int_equal(depth, 0);
 	for (const char *p = strchr(svg, '&'); p; p = strchr(p + 1, '&'))
-		assert_true(!strncmp(p, "&amp;", 5) || !strncmp(p, "&lt;", 4) || !strncmp(p, "&gt;", 4) ||
-			    !strncmp(p, "&quot;", 6));
+		assert_true(!strncmp(p, "&amp;", 5) || !strncmp(p, "&lt;", 4) ||
+			!strncmp(p, "&gt;", 4) || !strncmp(p, "&quot;", 6));
 	assert_null(strstr(svg, "nan"));
 	assert_null(strstr(svg, "inf"));
 }
@@ -148,4 +152,4 @@ static void refuses_what_it_cannot_draw(void **state)
 }
 
 UNIT_MAIN(UNIT(draws_lines), UNIT(says_simulated_in_the_title), UNIT(leaves_gaps),
-	  UNIT(draws_one_point_and_a_long_time), UNIT(refuses_what_it_cannot_draw))
+	UNIT(draws_one_point_and_a_long_time), UNIT(refuses_what_it_cannot_draw))

@@ -8,9 +8,12 @@
 
 #include "cli/container.h"
 
-static const struct container_plan real = {
-	.engine = "docker", .runtime_folder = "/run/divvy", .hook_cuda = "/lib/c.so", .hook_nvml = "/lib/n.so",
-	.uuid = {"GPU-1", "GPU-2"}, .n_uuids = 2};
+static const struct container_plan real = {.engine = "docker",
+	.runtime_folder = "/run/divvy",
+	.hook_cuda = "/lib/c.so",
+	.hook_nvml = "/lib/n.so",
+	.uuid = {"GPU-1", "GPU-2"},
+	.n_uuids = 2};
 
 static char *rewritten(const struct container_plan *plan, char *const *given, bool *ret_detached)
 {
@@ -29,12 +32,15 @@ static char *rewritten(const struct container_plan *plan, char *const *given, bo
 static void puts_ours_before_the_users(void **state)
 {
 	bool detached = true;
-	_cleanup_free_ char *text = rewritten(
-		&real, (char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL}, &detached);
+	_cleanup_free_ char *text = rewritten(&real,
+		(char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL}, &detached);
 
 	assert_non_null(text);
-	assert_int_equal(strncmp(text, "docker run --mount type=bind,source=/run/divvy,target=/run/divvy,readonly", 73),
-			 0);
+	assert_int_equal(
+		strncmp(text,
+			"docker run --mount type=bind,source=/run/divvy,target=/run/divvy,readonly",
+			73),
+		0);
 	assert_contains(text, "source=/lib/c.so,target=/opt/divvy/libdivvy-cuda.so,readonly");
 	assert_contains(text, "--env DIVVY_TENANT --env");
 	assert_contains(text, "LD_PRELOAD=/opt/divvy/libdivvy-cuda.so:/opt/divvy/libdivvy-nvml.so");
@@ -55,7 +61,8 @@ static void names_devices_by_cdi(void **state)
 
 static void leaves_the_users_devices(void **state)
 {
-	_cleanup_free_ char *text = rewritten(&real, (char *[]){"run", "--gpus", "all", "img", NULL}, NULL);
+	_cleanup_free_ char *text = rewritten(
+		&real, (char *[]){"run", "--gpus", "all", "img", NULL}, NULL);
 
 	assert_contains(text, "--gpus all img");
 	assert_null(strstr(text, "GPU-1"));
@@ -77,7 +84,8 @@ static void mounts_the_simulated_driver(void **state)
 static void knows_what_outlives_the_engine(void **state)
 {
 	bool detached = false;
-	_cleanup_free_ char *text = rewritten(&real, (char *[]){"run", "-d", "img", NULL}, &detached);
+	_cleanup_free_ char *text = rewritten(
+		&real, (char *[]){"run", "-d", "img", NULL}, &detached);
 
 	assert_true(detached);
 }
@@ -97,5 +105,6 @@ static void refuses_other_commands(void **state)
 	assert_contains(too_many, "more than 512");
 }
 
-UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi), UNIT(leaves_the_users_devices),
-	  UNIT(mounts_the_simulated_driver), UNIT(knows_what_outlives_the_engine), UNIT(refuses_other_commands))
+UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi),
+	UNIT(leaves_the_users_devices), UNIT(mounts_the_simulated_driver),
+	UNIT(knows_what_outlives_the_engine), UNIT(refuses_other_commands))

@@ -10,15 +10,21 @@
 #include "core/spec.h"
 
 static const struct cli_option options[] = {
-	{"limit", 'l', CLI_VALUE, "SHARE", NULL, "a"},	  {"output", 'o', CLI_VALUE, "F", "table json", "b"},
-	{"wait", 'w', CLI_MAYBE, "TIME", NULL, "c"},	  {"quiet", 'q', CLI_FLAG, NULL, NULL, "d"},
-	{"force", 'f', CLI_FLAG, NULL, NULL, "e"},	  {0},
+	{"limit", 'l', CLI_VALUE, "SHARE", NULL, "a"},
+	{"output", 'o', CLI_VALUE, "F", "table json", "b"},
+	{"wait", 'w', CLI_MAYBE, "TIME", NULL, "c"},
+	{"quiet", 'q', CLI_FLAG, NULL, NULL, "d"},
+	{"force", 'f', CLI_FLAG, NULL, NULL, "e"},
+	{0},
 };
 
 static const struct cli_command command = {
 	.name = "test", .operands = "[A [B]]", .options = options, .operands_max = 2};
-static const struct cli_command program = {
-	.name = "run", .operands = "CMD", .options = options, .operands_min = 1, .operands_max = -1,
+static const struct cli_command program = {.name = "run",
+	.operands = "CMD",
+	.options = options,
+	.operands_min = 1,
+	.operands_max = -1,
 	.is_program = true};
 
 /* argv is changed in place by the parser: these are copies of the test's pointers. */
@@ -27,7 +33,8 @@ static const struct cli_command program = {
 		static char *argv_copy[] = {__VA_ARGS__, NULL}; \
 		memset(&args, 0, sizeof(args)); \
 		memset(&err, 0, sizeof(err)); \
-		cli_parse(c, (int)(sizeof(argv_copy) / sizeof(*argv_copy)) - 1, argv_copy, &args, &err); \
+		cli_parse(c, (int)(sizeof(argv_copy) / sizeof(*argv_copy)) - 1, argv_copy, &args, \
+			&err); \
 	})
 
 static struct cli_args args;
@@ -168,6 +175,6 @@ static void run_knows_every_field(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(takes_values_in_every_spelling), UNIT(leaves_the_program_alone), UNIT(refuses_with_a_sentence),
-	  UNIT(asks_for_help_before_all_else), UNIT(reads_durations), UNIT(suggests_only_what_is_near),
-	  UNIT(tables_are_sound), UNIT(run_knows_every_field))
+UNIT_MAIN(UNIT(takes_values_in_every_spelling), UNIT(leaves_the_program_alone),
+	UNIT(refuses_with_a_sentence), UNIT(asks_for_help_before_all_else), UNIT(reads_durations),
+	UNIT(suggests_only_what_is_near), UNIT(tables_are_sound), UNIT(run_knows_every_field))

@@ -13,40 +13,49 @@
 static void writes_yaml(void **state)
 {
 	_cleanup_json_ json_t *value = json_loads(
-		"{\"a\": 1, \"list\": [{\"x\": \"yes\", \"z\": \"plain\"}, [], {}], \"s\": \"a: b\\n\","
-		" \"o\": {\"deep\": [1, 2]}, \"e\": null, \"f\": 0.5, \"12\": true}", 0, NULL);
+		"{\"a\": 1, \"list\": [{\"x\": \"yes\", \"z\": \"plain\"}, [], {}], \"s\": \"a: "
+		"b\\n\","
+		" \"o\": {\"deep\": [1, 2]}, \"e\": null, \"f\": 0.5, \"12\": true}",
+		0, NULL);
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
 
 	output_yaml(value, &out);
-	assert_string_equal(buf_text(&out), "a: 1\n"
-					    "list:\n"
-					    "- x: \"yes\"\n"
-					    "  z: plain\n"
-					    "- []\n"
-					    "- {}\n"
-					    "s: \"a: b\\n\"\n"
-					    "o:\n"
-					    "  deep:\n"
-					    "  - 1\n"
-					    "  - 2\n"
-					    "e: null\n"
-					    "f: 0.5\n"
-					    "\"12\": true\n");
+	assert_string_equal(buf_text(&out),
+		"a: 1\n"
+		"list:\n"
+		"- x: \"yes\"\n"
+		"  z: plain\n"
+		"- []\n"
+		"- {}\n"
+		"s: \"a: b\\n\"\n"
+		"o:\n"
+		"  deep:\n"
+		"  - 1\n"
+		"  - 2\n"
+		"e: null\n"
+		"f: 0.5\n"
+		"\"12\": true\n");
 }
 
 static const char devices_text[] =
-	"{\"simulated\": true, \"devices\": [{\"index\": 0, \"model\": \"H200\", \"memory_bytes\": 1000, "
+	"{\"simulated\": true, \"devices\": [{\"index\": 0, \"model\": \"H200\", \"memory_bytes\": "
+	"1000, "
 	"\"memory_used_bytes\": 500, \"busy_permille\": 900, \"request_permille\": 800}]}";
-static const char list_text[] =
-	"{\"tenants\": [{\"id\": 1, \"name\": \"one\", \"spec\": {\"request_permille\": 500, \"limit_permille\": 1000,"
-	" \"class\": \"standard\"}, \"devices\": [{\"index\": 0, \"got_permille\": 300, \"why\": \"turn\"}]},"
-	"{\"id\": 2, \"name\": \"t\\u0001wo\", \"spec\": {\"request_permille\": 300, \"limit_permille\": 1000, "
-	"\"class\": \"latency\"}, \"devices\": [{\"index\": 0, \"got_permille\": 600, \"why\": \"holds\"}]}]}";
-static const char usage_text[] = "{\"series\": [{\"tenant\": 1, \"index\": 0, \"permille\": [0, 0, 1000, 1000]}]}";
+static const char list_text[] = "{\"tenants\": [{\"id\": 1, \"name\": \"one\", \"spec\": "
+				"{\"request_permille\": 500, \"limit_permille\": 1000,"
+				" \"class\": \"standard\"}, \"devices\": [{\"index\": 0, "
+				"\"got_permille\": 300, \"why\": \"turn\"}]},"
+				"{\"id\": 2, \"name\": \"t\\u0001wo\", \"spec\": "
+				"{\"request_permille\": 300, \"limit_permille\": 1000, "
+				"\"class\": \"latency\"}, \"devices\": [{\"index\": 0, "
+				"\"got_permille\": 600, \"why\": \"holds\"}]}]}";
+static const char usage_text[] =
+	"{\"series\": [{\"tenant\": 1, \"index\": 0, \"permille\": [0, 0, 1000, 1000]}]}";
 
 static void draw(struct frame *f, struct buf *plain)
 {
-	_cleanup_json_ json_t *devices = json_loads(devices_text, 0, NULL), *list = json_loads(list_text, 0, NULL),
+	_cleanup_json_ json_t *devices = json_loads(devices_text, 0, NULL),
+			      *list = json_loads(list_text, 0, NULL),
 			      *usage = json_loads(usage_text, 0, NULL);
 	_cleanup_buf_ struct buf drawn = BUF_INIT(1 << 20);
 
@@ -99,7 +108,10 @@ static void makes_ansi_of_whole_lines(void **state)
 	_cleanup_buf_ struct buf drawn = BUF_INIT(100), out = BUF_INIT(1000);
 	int lines = 0;
 
-	buf_add_text(&drawn, "\x01" "Bx\x01" "A\ny\n");
+	buf_add_text(&drawn,
+		"\x01"
+		"Bx\x01"
+		"A\ny\n");
 	frame_ansi(&drawn, &out, &lines);
 	assert_int_equal(lines, 2);
 	assert_string_equal(buf_text(&out), "\033[0;1mx\033[0;0m\033[K\ny\033[K\n");
@@ -144,5 +156,5 @@ static void makes_man_pages_and_completions(void **state)
 	assert_contains(err.msg, "bash, zsh and fish");
 }
 
-UNIT_MAIN(UNIT(writes_yaml), UNIT(draws_a_frame), UNIT(sorts_and_fits), UNIT(makes_ansi_of_whole_lines),
-	  UNIT(makes_man_pages_and_completions))
+UNIT_MAIN(UNIT(writes_yaml), UNIT(draws_a_frame), UNIT(sorts_and_fits),
+	UNIT(makes_ansi_of_whole_lines), UNIT(makes_man_pages_and_completions))
