@@ -9,7 +9,6 @@
 #include "sim/engine.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -199,6 +198,7 @@ static uint32_t plan_kernel(struct eop *op)
 		MAX((uint64_t)k->blocks * TL_FULL / slots, UINT64_C(1)), (uint64_t)TL_FULL);
 	switch (k->kernel) {
 	case SIM_KERNEL_SPIN_NS:
+	case SIM_KERNEL_STAMP_NS:
 		/* Blocks that do not fit at once run in waves, each as long. */
 		ns = param_u64(op, 0) * MAX((k->blocks + slots - 1) / slots, UINT64_C(1));
 		break;
@@ -428,7 +428,7 @@ static int run_saxpy(const struct eop *op)
 		const float *px = x.p;
 
 		for (uint64_t i = 0; i < n; i++)
-			py[i] = fmaf(a, px[i], py[i]);
+			py[i] = a * px[i] + py[i];
 		view_close(&x);
 	}
 	return r < 0 ? (view_close(&y), r) : view_close(&y);
@@ -473,12 +473,20 @@ static int run_matmul(const struct eop *op)
 		for (uint64_t i = 0; i < n; i++)
 			for (uint64_t k = 0; k < n; k++)
 				for (uint64_t j = 0; j < n; j++)
-					pc[i * n + j] = fmaf(
-						pa[i * n + k], pb[k * n + j], pc[i * n + j]);
+					pc[i * n + j] += pa[i * n + k] * pb[k * n + j];
 	}
 	view_close(&b);
 	view_close(&a);
 	return r < 0 ? (view_close(&c), r) : view_close(&c);
+}
+
+/* When it ran, by the device's clock: preempted, from the first piece to the last. */
+static int run_stamp(const struct eop *op)
+{
+	uint64_t out = param_u64(op, 8);
+	int r = write_word(op, out, op->tl.start_ns, 8);
+
+	return r < 0 ? r : write_word(op, out + 8, op->tl.end_ns, 8);
 }
 
 static int run_kernel(const struct eop *op)
@@ -489,6 +497,7 @@ static int run_kernel(const struct eop *op)
 	case SIM_KERNEL_SAXPY_F32: return run_saxpy(op);
 	case SIM_KERNEL_REDUCE_U32: return run_reduce(op);
 	case SIM_KERNEL_MATMUL_F32: return run_matmul(op);
+	case SIM_KERNEL_STAMP_NS: return run_stamp(op);
 	default: return 0;
 	}
 }

@@ -31,14 +31,14 @@
 #define SIM_FILE_SOCKET "engine.sock"
 #define SIM_FILE_LOCK "engine.lock" /* flock: held by the engine for its life */
 #define SIM_FILE_CONFIG "config"
-#define SIM_FILE_FAULTS "faults" /* read at the start, and again on SIGHUP */
-#define SIM_FILE_STATE "state"	   /* struct sim_state */
-#define SIM_FILE_TRACE "trace"	   /* trace.h */
+#define SIM_FILE_FAULTS "faults"   /* read at the start, and again on SIGHUP */
+#define SIM_FILE_STATE "state"     /* struct sim_state */
+#define SIM_FILE_TRACE "trace"     /* trace.h */
 #define SIM_FILE_ACCOUNT "account" /* trace.h */
 #define SIM_FILE_LOG "engine.log"
 #define SIM_ENV_DIR "DIVVY_SIM"
 #define SIM_ENV_DEVICES "DIVVY_SIM_DEVICES" /* device specification, as in config `devices =` */
-#define SIM_ENV_COSTS "DIVVY_SIM_COSTS"	    /* "switch_us=450,slice_us=2000" */
+#define SIM_ENV_COSTS "DIVVY_SIM_COSTS"     /* "switch_us=450,slice_us=2000" */
 #define SIM_ENV_ENGINE "DIVVY_SIM_ENGINE"   /* path of divvy-sim-engine */
 
 /*
@@ -58,12 +58,12 @@
 
 /* Limits. */
 #define SIM_MAX_DEVICES 16
-#define SIM_MAX_CONTEXTS 64    /* per process */
-#define SIM_MAX_STREAMS 8192   /* per process */
-#define SIM_MAX_EVENTS 131072  /* per process */
-#define SIM_MAX_GRAPHS 4096    /* per process, executable graphs alive */
+#define SIM_MAX_CONTEXTS 64   /* per process */
+#define SIM_MAX_STREAMS 8192  /* per process */
+#define SIM_MAX_EVENTS 131072 /* per process */
+#define SIM_MAX_GRAPHS 4096   /* per process, executable graphs alive */
 #define SIM_MAX_GRAPH_NODES 65536
-#define SIM_MAX_CALLBACKS 256  /* host functions handed to one process and not yet done */
+#define SIM_MAX_CALLBACKS 256 /* host functions handed to one process and not yet done */
 #define SIM_MAX_PARAM_BYTES 4096
 #define SIM_MAX_INLINE_BYTES 65536
 #define SIM_MAX_STATE_PROCS 4096
@@ -76,6 +76,7 @@
  * runs for sim_entry.kernel.duration_ns, or the default when that is 0. Parameters are the raw
  * parameter buffer, laid out as the PTX declares them (natural alignment).
  *   spin_ns(u64 ns)                              occupies its blocks for ns
+ *   stamp_ns(u64 ns, u64 out)                    as spin_ns; out[0], out[1] = begin and end, ns
  *   spin_flag(u64 flag, u32 value, u64 timeout)  until *(u32 *)flag >= value, or timeout ns
  *   set_flag(u64 ptr, u32 value)                 *(u32 *)ptr = value
  *   fill_u32(u64 ptr, u32 value, u64 n)
@@ -83,46 +84,47 @@
  *   reduce_u32(u64 out, u64 in, u64 n)           *(u32 *)out = sum of in[i], modulo 2^32
  *   matmul_f32(u64 c, u64 a, u64 b, u32 n)       c = a * b, row-major n x n
  */
-#define SIM_KERNELS(X)                                                                             \
-	X(OTHER, "", 0)                                                                            \
-	X(SPIN_NS, "spin_ns", 8)                                                                   \
-	X(SPIN_FLAG, "spin_flag", 24)                                                              \
-	X(SET_FLAG, "set_flag", 12)                                                                \
-	X(FILL_U32, "fill_u32", 24)                                                                \
-	X(SAXPY_F32, "saxpy_f32", 32)                                                              \
-	X(REDUCE_U32, "reduce_u32", 24)                                                            \
-	X(MATMUL_F32, "matmul_f32", 28)
+#define SIM_KERNELS(X) \
+	X(OTHER, "", 0) \
+	X(SPIN_NS, "spin_ns", 8) \
+	X(SPIN_FLAG, "spin_flag", 24) \
+	X(SET_FLAG, "set_flag", 12) \
+	X(FILL_U32, "fill_u32", 24) \
+	X(SAXPY_F32, "saxpy_f32", 32) \
+	X(REDUCE_U32, "reduce_u32", 24) \
+	X(MATMUL_F32, "matmul_f32", 28) \
+	X(STAMP_NS, "stamp_ns", 16)
 
 enum sim_kernel {
 #define X(id, name, bytes) SIM_KERNEL_##id,
 	SIM_KERNELS(X)
 #undef X
-	SIM_KERNEL_COUNT,
+		SIM_KERNEL_COUNT,
 };
 
 /* ---- submissions ---- */
 
 enum sim_op_kind {
-	SIM_OP_PAD,	      /* skip `units`; fills the end of the ring */
-	SIM_OP_KERNEL,	      /* kernel + param_bytes of parameters behind the entry */
+	SIM_OP_PAD,    /* skip `units`; fills the end of the ring */
+	SIM_OP_KERNEL, /* kernel + param_bytes of parameters behind the entry */
 	SIM_OP_MEMSET,
-	SIM_OP_COPY,	      /* direction follows from the addresses */
-	SIM_OP_WRITE_VALUE,   /* host or device address */
+	SIM_OP_COPY,        /* direction follows from the addresses */
+	SIM_OP_WRITE_VALUE, /* host or device address */
 	SIM_OP_WAIT_VALUE,
 	SIM_OP_EVENT_RECORD,
-	SIM_OP_EVENT_WAIT,    /* waits for the event's latest record that is before it in the ring;
+	SIM_OP_EVENT_WAIT, /* waits for the event's latest record that is before it in the ring;
 				 an event never recorded is no wait */
 	SIM_OP_HOST_FUNC,
-	SIM_OP_FREE_ASYNC,    /* memory from SIM_MSG_POOL_ALLOC or SIM_MSG_MEM_ALLOC */
-	SIM_OP_PREFETCH,      /* managed memory to a device or (device = -1) the host */
-	SIM_OP_EMPTY,	      /* completes in order, does nothing (graph nodes, barriers) */
+	SIM_OP_FREE_ASYNC, /* memory from SIM_MSG_POOL_ALLOC or SIM_MSG_MEM_ALLOC */
+	SIM_OP_PREFETCH,   /* managed memory to a device or (device = -1) the host */
+	SIM_OP_EMPTY,      /* completes in order, does nothing (graph nodes, barriers) */
 	SIM_OP_GRAPH_LAUNCH,
 	/* Not work of a stream: taken at once when the engine reads them, in ring order. */
-	SIM_OP_STREAM_CREATE, /* before the first use of a stream slot */
+	SIM_OP_STREAM_CREATE,  /* before the first use of a stream slot */
 	SIM_OP_STREAM_DESTROY, /* work in the stream still completes; the slot may be reused once
 				 sim_stream.live is 0 */
-	SIM_OP_EVENT_DESTROY, /* the slot may be reused at once */
-	SIM_OP_GRAPH_DESTROY, /* launches under way complete; the slot may be reused at once */
+	SIM_OP_EVENT_DESTROY,  /* the slot may be reused at once */
+	SIM_OP_GRAPH_DESTROY,  /* launches under way complete; the slot may be reused at once */
 	SIM_OP_COUNT,
 };
 
@@ -134,27 +136,27 @@ enum sim_entry_flags {
 	 */
 	SIM_ENTRY_VISIBLE = 1u << 0,
 	SIM_ENTRY_COOPERATIVE = 1u << 1, /* the client has refused grids that cannot be resident */
-	SIM_ENTRY_PAGEABLE = 1u << 2,	 /* copy: the host side is not pinned (slower) */
-	SIM_ENTRY_INLINE = 1u << 3,	 /* copy to the device: the bytes follow the entry */
-	SIM_ENTRY_TIMING = 1u << 4,	 /* event record: unused by the engine, for the trace */
+	SIM_ENTRY_PAGEABLE = 1u << 2,    /* copy: the host side is not pinned (slower) */
+	SIM_ENTRY_INLINE = 1u << 3,      /* copy to the device: the bytes follow the entry */
+	SIM_ENTRY_TIMING = 1u << 4,      /* event record: unused by the engine, for the trace */
 };
 
 enum sim_stream_flags {
 	SIM_STREAM_NON_BLOCKING = 1u << 0, /* no implicit order with the legacy stream */
-	SIM_STREAM_LEGACY = 1u << 1,	   /* the context's NULL stream; at most one a context */
+	SIM_STREAM_LEGACY = 1u << 1,       /* the context's NULL stream; at most one a context */
 };
 
 /* Comparisons of SIM_OP_WAIT_VALUE, numbered as CUstreamWaitValue_flags. */
 enum sim_wait_cmp { SIM_WAIT_GEQ, SIM_WAIT_EQ, SIM_WAIT_AND, SIM_WAIT_NOR };
 
 struct sim_op_kernel {
-	uint32_t kernel;	  /* enum sim_kernel */
-	uint32_t name_id;	  /* client's choice, e.g. a hash of the name; goes to the trace */
-	uint32_t blocks;	  /* grid x*y*z, saturated */
-	uint32_t threads;	  /* per block */
-	uint32_t param_bytes;	  /* <= SIM_MAX_PARAM_BYTES */
-	uint32_t blocks_per_sm;	  /* how many such blocks fit one SM; 0 means 1 */
-	uint64_t duration_ns;	  /* 0: from kernel and parameters, or the default */
+	uint32_t kernel;        /* enum sim_kernel */
+	uint32_t name_id;       /* client's choice, e.g. a hash of the name; goes to the trace */
+	uint32_t blocks;        /* grid x*y*z, saturated */
+	uint32_t threads;       /* per block */
+	uint32_t param_bytes;   /* <= SIM_MAX_PARAM_BYTES */
+	uint32_t blocks_per_sm; /* how many such blocks fit one SM; 0 means 1 */
+	uint64_t duration_ns;   /* 0: from kernel and parameters, or the default */
 };
 
 struct sim_op_memset {
@@ -168,17 +170,17 @@ struct sim_op_memset {
 
 struct sim_op_copy {
 	uint64_t dst, src;
-	uint64_t width; /* bytes */
+	uint64_t width;                /* bytes */
 	uint64_t dst_pitch, src_pitch; /* bytes, any when height and depth are 1 */
 	uint64_t dst_slice, src_slice; /* bytes, any when depth is 1 */
-	uint32_t height, depth;	       /* at least 1 */
+	uint32_t height, depth;        /* at least 1 */
 };
 
 struct sim_op_value {
 	uint64_t ptr;
 	uint64_t value;
 	uint32_t bytes; /* 4, 8 */
-	uint32_t cmp;	/* enum sim_wait_cmp */
+	uint32_t cmp;   /* enum sim_wait_cmp */
 };
 
 struct sim_op_event {
@@ -218,7 +220,7 @@ struct sim_entry {
 	uint16_t flags;
 	uint32_t units;
 	uint64_t submit_ns; /* clock when the client made the call */
-	uint64_t seq;	    /* per stream, from 1, growing by 1 with each work entry */
+	uint64_t seq;       /* per stream, from 1, growing by 1 with each work entry */
 	uint32_t stream;    /* slot */
 	uint32_t context;   /* slot */
 	union {
@@ -241,7 +243,7 @@ _Static_assert(sizeof(struct sim_entry) == SIM_ENTRY_BYTES, "two units");
 
 /* Units of an entry with that many trailing bytes. A kernel with up to 64 bytes of parameters
  * is 3 units. */
-#define SIM_ENTRY_UNITS(trailing)                                                                  \
+#define SIM_ENTRY_UNITS(trailing) \
 	((uint32_t)((SIM_ENTRY_BYTES + (uint64_t)(trailing) + SIM_ENTRY_UNIT - 1) / SIM_ENTRY_UNIT))
 
 /*
@@ -267,22 +269,22 @@ struct sim_graph_node {
 
 /* ---- the shared memory of a client and the engine ---- */
 
-struct sim_shm_engine { /* [engine] */
-	_Atomic uint64_t head;	     /* ring bytes consumed, ever */
+struct sim_shm_engine {              /* [engine] */
+	_Atomic uint64_t head;       /* ring bytes consumed, ever */
 	_Atomic uint64_t wake_at_ns; /* the engine looks again at this time at the latest */
 	_Atomic uint64_t now_ns;     /* the simulated device has advanced to here */
 	_Atomic uint32_t doorbell;   /* enum sim_doorbell: what must ring */
 	_Atomic uint32_t wake_seq;   /* futex: grows whenever something awaited was published */
 	_Atomic uint32_t cb_tail;    /* futex: host functions handed over, ever */
-	_Atomic uint32_t dead;	     /* the engine has dropped this client (shutdown) */
+	_Atomic uint32_t dead;       /* the engine has dropped this client (shutdown) */
 	uint8_t pad[24];
 };
 _Static_assert(sizeof(struct sim_shm_engine) == 64, "one line");
 
-struct sim_shm_client { /* [client] */
-	_Atomic uint64_t tail;		/* ring bytes produced, ever; release after the entry */
-	_Atomic uint32_t ring_waiters;	/* threads that wait for room in the ring (on wake_seq) */
-	_Atomic uint32_t waiters;	/* threads that wait on wake_seq; 0: no futex wake is sent */
+struct sim_shm_client {                /* [client] */
+	_Atomic uint64_t tail;         /* ring bytes produced, ever; release after the entry */
+	_Atomic uint32_t ring_waiters; /* threads that wait for room in the ring (on wake_seq) */
+	_Atomic uint32_t waiters;      /* threads that wait on wake_seq; 0: no futex wake is sent */
 	uint8_t pad[48];
 };
 _Static_assert(sizeof(struct sim_shm_client) == 64, "one line");
@@ -298,9 +300,9 @@ enum sim_doorbell { SIM_BELL_ALL, SIM_BELL_VISIBLE, SIM_BELL_NONE };
 
 struct sim_stream {
 	/* [engine] */
-	_Atomic uint64_t completed;	/* highest seq completed */
+	_Atomic uint64_t completed;     /* highest seq completed */
 	_Atomic uint64_t busy_until_ns; /* what is queued cannot be done before this */
-	_Atomic uint32_t live;		/* created and not yet destroyed and drained */
+	_Atomic uint32_t live;          /* created and not yet destroyed and drained */
 	uint8_t pad0[44];
 	/* [client] */
 	_Atomic uint64_t await_seq; /* publish promptly up to this seq; only ever raised */
@@ -317,15 +319,15 @@ _Static_assert(sizeof(struct sim_stream) == 128, "two lines, one writer each");
  * An event is waited for as the (stream, seq) of its latest record.
  */
 
-struct sim_event { /* [engine] */
+struct sim_event {                /* [engine] */
 	_Atomic uint64_t record;  /* highest record number completed */
 	_Atomic uint64_t time_ns; /* when that was, on the device */
 	_Atomic uint64_t graph_records;
 	uint64_t pad;
 };
 
-struct sim_context { /* [engine] */
-	_Atomic uint32_t error;	 /* CUresult, sticky; then everything queued counts as completed */
+struct sim_context {            /* [engine] */
+	_Atomic uint32_t error; /* CUresult, sticky; then everything queued counts as completed */
 	uint32_t pad[15];
 };
 
@@ -338,7 +340,7 @@ struct sim_callback {
 	/* [engine] */
 	uint64_t cookie;
 	uint32_t context; /* slot */
-	uint32_t error;	  /* the context's error at that time (cuStreamAddCallback's status) */
+	uint32_t error;   /* the context's error at that time (cuStreamAddCallback's status) */
 	uint8_t pad0[48];
 	/* [client] */
 	_Atomic uint64_t done_ns;
@@ -371,14 +373,14 @@ enum sim_role { SIM_ROLE_CUDA, SIM_ROLE_NVML, SIM_ROLE_ADMIN };
 /* Kinds of memory of SIM_MSG_MEM_ALLOC, and in answers. */
 enum sim_mem_kind {
 	SIM_MEM_LINEAR,
-	SIM_MEM_ARRAY,	 /* opaque array or mipmap storage; same rules as LINEAR */
-	SIM_MEM_GLOBAL,	 /* module and library globals */
-	SIM_MEM_GRAPH,	 /* memory of graph allocation nodes */
-	SIM_MEM_MANAGED, /* reply carries a memfd: map it shared at the returned address */
-	SIM_MEM_POOL,	 /* answers only */
-	SIM_MEM_VMM,	 /* answers only: a mapping */
+	SIM_MEM_ARRAY,    /* opaque array or mipmap storage; same rules as LINEAR */
+	SIM_MEM_GLOBAL,   /* module and library globals */
+	SIM_MEM_GRAPH,    /* memory of graph allocation nodes */
+	SIM_MEM_MANAGED,  /* reply carries a memfd: map it shared at the returned address */
+	SIM_MEM_POOL,     /* answers only */
+	SIM_MEM_VMM,      /* answers only: a mapping */
 	SIM_MEM_RESERVED, /* answers only: reserved addresses without a mapping */
-	SIM_MEM_CONTEXT, /* SIM_MSG_CTX_RESERVE: stack, heap, printf buffer: counted, no address */
+	SIM_MEM_CONTEXT,  /* SIM_MSG_CTX_RESERVE: stack, heap, printf buffer: counted, no address */
 };
 
 /* Pool attributes, numbered as CUmemPool_attribute. */
@@ -512,7 +514,7 @@ struct sim_reply {
 
 struct sim_state_device {
 	char name[SIM_NAME_MAX]; /* "NVIDIA H200" */
-	char uuid[48];		 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+	char uuid[48];           /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
 	uint8_t uuid_bytes[16];
 	uint64_t mem_total;
 	uint32_t cc_major, cc_minor;
@@ -525,10 +527,10 @@ struct sim_state_device {
 	uint32_t lost; /* fault: fallen off the bus */
 	/* changing */
 	_Atomic uint64_t mem_used;
-	_Atomic uint64_t busy_ns;	/* compute engine busy, ever */
-	_Atomic uint64_t copy_ns;	/* copy engines busy, ever */
-	_Atomic uint64_t sample_ns;	/* when the permille below were computed (every 100 ms) */
-	_Atomic uint32_t sm_permille;	/* over the last 100 to 200 ms; 0 if sample_ns is old */
+	_Atomic uint64_t busy_ns;     /* compute engine busy, ever */
+	_Atomic uint64_t copy_ns;     /* copy engines busy, ever */
+	_Atomic uint64_t sample_ns;   /* when the permille below were computed (every 100 ms) */
+	_Atomic uint32_t sm_permille; /* over the last 100 to 200 ms; 0 if sample_ns is old */
 	_Atomic uint32_t mem_permille;
 	_Atomic uint64_t ecc_uncorrected;
 };
