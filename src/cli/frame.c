@@ -226,7 +226,7 @@ static void draw_spark(const struct frame *f, const struct row *row, int width, 
 static void draw_tenant(const struct frame *f, const struct row *row, struct buf *out)
 {
 	const json_t *spec = json_object_get(row->tenant, "spec");
-	const int spark = f->width - 86 > SPARK_POINTS ? SPARK_POINTS : f->width - 86;
+	const int spark = f->width - 90 > SPARK_POINTS ? SPARK_POINTS : f->width - 90;
 	const char *why = jtext(row->device, "why");
 	char memory[72];
 
@@ -235,8 +235,8 @@ static void draw_tenant(const struct frame *f, const struct row *row, struct buf
 	add_cell(out, jtext(row->tenant, "name"), 14, false);
 	style(out, FRAME_NORMAL);
 	buf_addf(out, "%3d ", (int)jint(row->device, "index"));
-	add_cell(out, jtext(spec, "class"), 8, false);
-	add_cell(out, format_percent((uint32_t)juint(spec, "request_permille")).s, 7, true);
+	add_cell(out, jtext(spec, "class"), 13, false);
+	add_cell(out, format_percent((uint32_t)juint(spec, "request_permille")).s, 6, true);
 	style(out, FRAME_BOLD);
 	add_cell(out, format_percent((uint32_t)juint(row->device, "got_permille")).s, 7, true);
 	style(out, FRAME_NORMAL);
@@ -268,9 +268,9 @@ void frame_draw(const struct frame *frame, struct buf *out)
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		draw_device(&f, json_array_get(devices, i), rows, n, out);
 	style(out, FRAME_DIM);
-	buf_addf(out, "%4s %-14s%3s %-8s%7s%7s%7s%16s%8s  %-8s%s\n", "ID", "NAME", "DEV", "CLASS",
+	buf_addf(out, "%4s %-14s%3s %-13s%6s%7s%7s%16s%8s  %-8s%s\n", "ID", "NAME", "DEV", "CLASS",
 		"ASKED", "GOT", "LIMIT", "MEMORY", "WAITED", "STATE",
-		f.width > 98 ? "LAST MINUTE" : "");
+		f.width > 102 ? "LAST MINUTE" : "");
 	style(out, FRAME_NORMAL);
 	lines = 2 + json_array_size(devices) + (f.keys ? 1 : 0);
 	shown = f.height && (size_t)f.height < lines + n

@@ -77,6 +77,10 @@ static void add_environment(struct buf *out)
 		{"DIVVY_RUNTIME_DIR",
 			"folder of the daemon's socket and state, for a daemon of one's own"},
 		{"DIVVYD", "the daemon's program, where it is not beside divvy"},
+		{"DIVVY_EXIT_IDLE",
+			"how long a daemon that divvy has started stays when it has nothing to do, "
+			"such as "
+			"5m (default 30s)"},
 		{"DIVVY_HOOKS",
 			"the folder of libdivvy-cuda.so and libdivvy-nvml.so, where it is not the "
 			"installed one"},

@@ -24,10 +24,14 @@
 
 static void exec_daemon(const char *program, const char *simulate, int log)
 {
-	const char *argv[5] = {program, "--exit-idle"};
+	const char *exit_idle = getenv("DIVVY_EXIT_IDLE");
+	char idle[64] = "--exit-idle";
+	const char *argv[5] = {program, idle};
 	const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	sigset_t none;
 
+	if (exit_idle && exit_idle[0])
+		snprintf(idle, sizeof(idle), "--exit-idle=%s", exit_idle);
 	if (simulate) {
 		argv[2] = "--simulate";
 		argv[3] = simulate;

@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What lists: ps, devices, why, report, top, plot, as tables, JSON and YAML; report over a restart."""
 
+import fcntl
 import json
 import os
+import pty
+import struct
+import subprocess
+import termios
 import xml.dom.minidom
 
-from rig import Rig, main, wait_for
+from rig import DIVVY, Rig, main, wait_for
 
 
 def tables_name_what_is_there():
@@ -96,6 +101,61 @@ def top_prints_a_frame():
         assert rig.divvy("top").returncode == 1, "stdout is no terminal"
 
 
+def top_is_a_live_screen():
+    with Rig() as rig:
+        rig.spin("shown", "--request", "0.4", "--memory", "10%")
+        with Screen(rig) as screen:
+            screen.await_text("shown")
+            screen.await_text("q quit")
+            screen.send(b"s")
+            screen.await_text("got)")  # only what changed is drawn anew
+            screen.send(b"p")
+            screen.await_text("paused")
+            screen.send(b"p")
+            screen.resize(60, 6)
+            screen.await_text("q quit")
+            screen.send(b"q")
+            assert screen.child.wait(60) == 0
+
+
+class Screen:
+    """divvy top on a terminal of its own. What has been waited for is forgotten."""
+
+    def __init__(self, rig):
+        self.master, slave = pty.openpty()
+        self.resize(140, 30)
+        env = {k: v for k, v in rig.env.items() if k != "COLUMNS"}
+        self.child = subprocess.Popen([DIVVY, "top", "--every", "100ms"], env={**env, "TERM": "xterm"},
+                                      stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                      preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        os.set_blocking(self.master, False)
+        self.seen = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        Rig.end(self.child)
+        os.close(self.master)
+
+    def resize(self, columns, lines):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def send(self, keys):
+        os.write(self.master, keys)
+
+    def await_text(self, text):
+        def there():
+            try:
+                self.seen += os.read(self.master, 65536).decode(errors="replace")
+            except (BlockingIOError, OSError):
+                pass
+            return text in self.seen
+        wait_for(there, f"'{text}' on the screen")
+        self.seen = self.seen.partition(text)[2]
+
+
 def plot_writes_a_picture():
     with Rig() as rig:
         rig.spin("a-b_c", "--request", "0.4", "--memory", "10%")
@@ -119,4 +179,4 @@ def doctor_finds_sharing_works():
 
 
 main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
-     top_prints_a_frame, plot_writes_a_picture, doctor_finds_sharing_works)
+     top_prints_a_frame, top_is_a_live_screen, plot_writes_a_picture, doctor_finds_sharing_works)
