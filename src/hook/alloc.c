@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory by address: allocated and freed in whatever mixture of ways the driver allows, imports, and
+ * what a tenant is told that it has.
+ */
+#include <string.h>
+
+#include "hook/hook.h"
+#include "hook/memory.h"
+#include "hook/relax.h"
+
+static bool swaps(const struct device *d)
+{
+	return d && atomic_load_explicit(&d->down->flags, memory_order_relaxed) & PAGE_MEM_SWAP;
+}
+
+/* ---- allocate ---- */
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+	struct memory_alloc a;
+	CUresult r;
+
+	if (memory_alloc_begin(&a, bytesize))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* memory that may leave the device again when somebody else needs the room */
+	r = swaps(a.device) ? REAL(cuMemAllocManaged)(dptr, bytesize, CU_MEM_ATTACH_GLOBAL)
+			    : REAL(cuMemAlloc_v2)(dptr, bytesize);
+	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
+}
+
+EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+	struct memory_alloc a;
+	CUresult r;
+
+	if (memory_alloc_begin(&a, bytesize))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuMemAlloc)(dptr, bytesize);
+	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
+}
+
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+	struct memory_alloc a;
+	CUresult r;
+
+	if (memory_alloc_begin(&a, bytesize))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuMemAllocManaged)(dptr, bytesize, flags);
+	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
+}
+
+/* A row takes its pitch: at most the next multiple of 512 bytes on all devices known, checked after. */
+static uint64_t pitched_bytes(uint64_t width, uint64_t height)
+{
+	uint64_t pitch, bytes;
+
+	if (__builtin_add_overflow(width, 511, &pitch) ||
+		__builtin_mul_overflow(pitch & ~UINT64_C(511), height, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
+/* What it really is, now that the driver has said its pitch. */
+static int alloc_correct(struct memory_alloc *a, uint64_t bytes)
+{
+	uint64_t pages = memory_pages(bytes);
+
+	if (a->device && pages != a->pages && memory_recharge(a->device, a->pages, pages))
+		return -1;
+	a->bytes = bytes;
+	a->pages = pages;
+	return 0;
+}
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+	unsigned int ElementSizeBytes)
+{
+	struct memory_alloc a;
+	size_t pitch = (WidthInBytes + 511) & ~(size_t)511;
+	CUresult r;
+
+	if (memory_alloc_begin(&a, pitched_bytes(WidthInBytes, Height)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (swaps(a.device) && dptr && pPitch && WidthInBytes && Height) {
+		r = REAL(cuMemAllocManaged)(dptr, pitch * Height, CU_MEM_ATTACH_GLOBAL);
+		if (r == CUDA_SUCCESS)
+			*pPitch = pitch;
+	} else {
+		r = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+	}
+	if (r == CUDA_SUCCESS && alloc_correct(&a, (uint64_t)*pPitch * Height)) {
+		REAL(cuMemFree_v2)(*dptr);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
+}
+
+EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
+	unsigned int Height, unsigned int ElementSizeBytes)
+{
+	struct memory_alloc a;
+	CUresult r;
+
+	if (memory_alloc_begin(&a, pitched_bytes(WidthInBytes, Height)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+	if (r == CUDA_SUCCESS && alloc_correct(&a, (uint64_t)*pPitch * Height)) {
+		REAL(cuMemFree)(*dptr);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
+}
+
+/* ---- free: what we never saw goes to the driver like the rest ---- */
+
+#define FREES(name, pointer, params, args)                                                         \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		struct memory_free f;                                                              \
+		CUresult r;                                                                        \
+                                                                                                   \
+		memory_free_begin(&f, pointer);                                                    \
+		r = REAL(name) args;                                                               \
+		memory_free_end(&f, r);                                                            \
+		return r;                                                                          \
+	}
+
+FREES(cuMemFree, dptr, (CUdeviceptr_v1 dptr), (dptr))
+FREES(cuMemFree_v2, dptr, (CUdeviceptr dptr), (dptr))
+FREES(cuMemFreeAsync, dptr, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
+FREES(cuMemFreeAsync_ptsz, dptr, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
+
+/* ---- memory of another API: nobody else's tenant has been charged for it ---- */
+
+EXPORT CUresult cuImportExternalMemory(
+	CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+{
+	struct memory_record record = {.kind = MEMORY_EXTERNAL};
+	CUcontext context = NULL;
+	struct device *d = memory_device(&context);
+	CUresult r;
+
+	if (!d || !memHandleDesc)
+		return REAL(cuImportExternalMemory)(extMem_out, memHandleDesc);
+	record.pages = memory_pages(memHandleDesc->size);
+	record.device = (uint8_t)d->index;
+	record.context = context;
+	if (memory_charge(d, record.pages))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuImportExternalMemory)(extMem_out, memHandleDesc);
+	if (r == CUDA_SUCCESS)
+		record.key = (uintptr_t)*extMem_out;
+	if (r != CUDA_SUCCESS || !memory_put(&record))
+		memory_uncharge(d, record.pages);
+	return r;
+}
+
+EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
+{
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	bool known = memory_take(MEMORY_EXTERNAL, (uintptr_t)extMem, &record);
+	CUresult r = REAL(cuDestroyExternalMemory)(extMem);
+
+	if (known && r == CUDA_SUCCESS)
+		memory_uncharge(&h->device[record.device], record.pages);
+	else if (known)
+		memory_put(&record);
+	return r;
+}
+
+/* ---- what a tenant sees ---- */
+
+static void info(const struct device *d, size_t *bytes_free, size_t *bytes_total)
+{
+	uint64_t quota = memory_quota_bytes(d), used = memory_used_bytes(d);
+	uint64_t left = quota > used ? quota - used : 0;
+
+	/* of what the device itself still has, it can have no more */
+	*bytes_free = *bytes_free < left ? *bytes_free : (size_t)left;
+	*bytes_total = *bytes_total < quota ? *bytes_total : (size_t)quota;
+}
+
+EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	CUcontext context;
+	struct device *d;
+	CUresult r = REAL(cuMemGetInfo_v2)(free, total);
+
+	if (r != CUDA_SUCCESS || !free || !total)
+		return r;
+	memory_pools_settle();
+	d = memory_device(&context);
+	if (d)
+		info(d, free, total);
+	return r;
+}
+
+EXPORT CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+	size_t wide_free, wide_total;
+	CUresult r = REAL(cuMemGetInfo)(free, total);
+
+	if (r != CUDA_SUCCESS || !free || !total)
+		return r;
+	r = cuMemGetInfo_v2(&wide_free, &wide_total);
+	if (r == CUDA_SUCCESS) {
+		*free = wide_free > UINT32_MAX ? UINT32_MAX : (unsigned int)wide_free;
+		*total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned int)wide_total;
+	}
+	return r;
+}
+
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+	CUresult r = REAL(cuDeviceTotalMem_v2)(bytes, dev);
+	struct device *d = device_of(dev);
+
+	if (r == CUDA_SUCCESS && bytes && d && memory_quota_bytes(d) < *bytes)
+		*bytes = (size_t)memory_quota_bytes(d);
+	return r;
+}
+
+EXPORT CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+	CUresult r = REAL(cuDeviceTotalMem)(bytes, dev);
+	struct device *d = device_of(dev);
+
+	if (r == CUDA_SUCCESS && bytes && d && memory_quota_bytes(d) < *bytes)
+		*bytes = (unsigned int)memory_quota_bytes(d);
+	return r;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exports that tell us something and change nothing themselves: start, current context, streams,
+ * synchronisation, capture.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "hook/hook.h"
+#include "hook/memory.h"
+#include "hook/relax.h"
+#include "hook/visible.h"
+
+/* ---- cuInit ---- */
+
+/* After the driver's start: which of its ordinals is which of the tenant's devices. */
+static bool devices_match(struct hook *h)
+{
+	int count = 0;
+
+	if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || count < 0)
+		return false;
+	h->shown_count = 0;
+	for (int i = 0; i < count; i++) {
+		struct device *found = NULL;
+		CUdevice ordinal;
+		CUuuid uuid;
+
+		if (i >= (int)MSG_DEVICES || REAL(cuDeviceGet)(&ordinal, i) != CUDA_SUCCESS ||
+			(REAL(cuDeviceGetUuid_v2)(&uuid, ordinal) != CUDA_SUCCESS &&
+				REAL(cuDeviceGetUuid)(&uuid, ordinal) != CUDA_SUCCESS))
+			return false;
+		for (uint32_t k = 0; k < h->devices && !found; k++) {
+			if (!memcmp(h->device[k].uuid, &uuid, sizeof h->device[k].uuid))
+				found = &h->device[k];
+		}
+		if (!found)
+			return false;
+		found->ordinal = ordinal;
+		h->shown[i] = found;
+		h->shown_count = (uint32_t)i + 1;
+	}
+	return true;
+}
+
+static CUresult init_registered(struct hook *h, unsigned int flags)
+{
+	struct visible visible;
+	CUresult r;
+
+	lock_take(&h->init_lock);
+	if (h->driver_ready) {
+		lock_drop(&h->init_lock);
+		return REAL(cuInit)(flags);
+	}
+	if (!visible_begin(&visible, h)) {
+		lock_drop(&h->init_lock);
+		return CUDA_ERROR_NO_DEVICE;
+	}
+	r = REAL(cuInit)(flags);
+	visible_end(&visible);
+	if (r == CUDA_SUCCESS && !devices_match(h)) {
+		hook_complain("no GPU for this program: the driver shows devices that are not its tenant's "
+			      "(was CUDA started before libdivvy-cuda.so came to be loaded?)");
+		atomic_store(&h->mode, HOOK_CLOSED);
+		r = CUDA_ERROR_NO_DEVICE;
+	}
+	h->driver_ready = r == CUDA_SUCCESS;
+	lock_drop(&h->init_lock);
+	return r;
+}
+
+EXPORT CUresult cuInit(unsigned int Flags)
+{
+	struct hook *h = hook_get();
+	int saved = errno;
+	CUresult r;
+
+	if (!h)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!hook_driver_present())
+		return CUDA_ERROR_NO_DEVICE;
+	switch (session_open(h)) {
+	case HOOK_REGISTERED: r = init_registered(h, Flags); break;
+	case HOOK_CLOSED: r = CUDA_ERROR_NO_DEVICE; break;
+	default: r = REAL(cuInit)(Flags); break;
+	}
+	errno = saved;
+	return r;
+}
+
+/* ---- current context ---- */
+
+#define FORGETS(name, params, args)                                                                \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		CUresult r = REAL(name) args;                                                      \
+                                                                                                   \
+		thread_forget_context();                                                           \
+		return r;                                                                          \
+	}
+
+FORGETS(cuCtxPopCurrent, (CUcontext *pctx), (pctx))
+FORGETS(cuCtxPopCurrent_v2, (CUcontext *pctx), (pctx))
+FORGETS(cuCtxPushCurrent, (CUcontext ctx), (ctx))
+FORGETS(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx))
+FORGETS(cuCtxSetCurrent, (CUcontext ctx), (ctx))
+
+/* ---- streams ---- */
+
+EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+	CUresult r = REAL(cuStreamCreate)(phStream, Flags);
+
+	if (r == CUDA_SUCCESS)
+		stream_created(*phStream, Flags);
+	return r;
+}
+
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+	CUresult r = REAL(cuStreamCreateWithPriority)(phStream, flags, priority);
+
+	if (r == CUDA_SUCCESS)
+		stream_created(*phStream, flags);
+	return r;
+}
+
+/* Its context shows at its first submission: it need not be the current one. */
+EXPORT CUresult cuGreenCtxStreamCreate(
+	CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+{
+	return REAL(cuGreenCtxStreamCreate)(phStream, greenCtx, flags, priority);
+}
+
+EXPORT CUresult cuStreamDestroy(CUstream hStream)
+{
+	stream_destroying(hStream);
+	return REAL(cuStreamDestroy)(hStream);
+}
+
+EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+	stream_destroying(hStream);
+	return REAL(cuStreamDestroy_v2)(hStream);
+}
+
+/* ---- synchronisation ---- */
+
+static CUresult synced(CUresult r)
+{
+	struct hook *h = hook_registered();
+
+	if (h && r == CUDA_SUCCESS) {
+		if (unlikely(atomic_load_explicit(&h->pools_freed, memory_order_relaxed)))
+			memory_pools_settle();
+		gate_synced();
+	}
+	return r;
+}
+
+#define SYNCS(name, params, args)                                                                  \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		return synced(REAL(name) args);                                                    \
+	}
+
+SYNCS(cuCtxSynchronize, (void), ())
+SYNCS(cuCtxSynchronize_v2, (CUcontext ctx), (ctx))
+SYNCS(cuEventSynchronize, (CUevent hEvent), (hEvent))
+SYNCS(cuStreamSynchronize, (CUstream hStream), (hStream))
+SYNCS(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream))
+
+/* ---- capture ---- */
+
+bool capture_active(uintptr_t handle)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult r = REAL(cuStreamIsCapturing)((CUstream)handle, &status);
+
+	/* An error (the legacy stream beside a capture, say) is the driver's to report, at the call. */
+	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void capture_count(struct hook *h, int change)
+{
+	uint32_t before = atomic_fetch_add(&h->captures, (uint32_t)change);
+
+	for (uint32_t i = 0; i < h->devices; i++) {
+		struct device *d = &h->device[i];
+
+		atomic_store_explicit(
+			&d->up->captures, before + (uint32_t)change, memory_order_relaxed);
+		if (before + (uint32_t)change)
+			atomic_fetch_or(&d->special, SPECIAL_CAPTURE);
+		else
+			atomic_fetch_and(&d->special, ~(uint32_t)SPECIAL_CAPTURE);
+	}
+}
+
+/* Marks what the stream has before it captures: no marker of ours may be captured later. */
+static void capture_begins(uintptr_t handle)
+{
+	struct hook *h = hook_registered();
+	struct thread *t = h ? thread_get() : NULL;
+	struct stream *s = t ? stream_resolve(t, handle) : NULL;
+	struct device *d = s ? s->context->device : NULL;
+
+	if (!h)
+		return;
+	if (d && atomic_load_explicit(&s->dirty, memory_order_acquire)) {
+		struct relaxed relaxed = relax_begin();
+
+		lock_take(&d->marker_lock);
+		if (!atomic_load(&h->captures) || !capture_active(handle))
+			marker_issue(d, s, 0, 0);
+		lock_drop(&d->marker_lock);
+		relax_end(relaxed);
+	}
+	capture_count(h, 1);
+}
+
+static CUresult capture_began(CUresult r)
+{
+	struct hook *h = hook_registered();
+
+	if (h && r != CUDA_SUCCESS)
+		capture_count(h, -1);
+	return r;
+}
+
+/* However it ends, invalidated too, the capture is over. */
+static CUresult capture_ended(bool was, CUresult r)
+{
+	struct hook *h = hook_registered();
+
+	if (h && was && atomic_load(&h->captures))
+		capture_count(h, -1);
+	return r;
+}
+
+static uintptr_t own(CUstream stream)
+{
+	return stream ? (uintptr_t)stream : STREAM_PER_THREAD;
+}
+
+#define BEGINS(name, handle, params, args)                                                         \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		capture_begins(handle);                                                            \
+		return capture_began(REAL(name) args);                                             \
+	}
+
+BEGINS(cuStreamBeginCapture, (uintptr_t)hStream, (CUstream hStream), (hStream))
+BEGINS(cuStreamBeginCapture_ptsz, own(hStream), (CUstream hStream), (hStream))
+BEGINS(cuStreamBeginCapture_v2, (uintptr_t)hStream, (CUstream hStream, CUstreamCaptureMode mode),
+	(hStream, mode))
+BEGINS(cuStreamBeginCapture_v2_ptsz, own(hStream), (CUstream hStream, CUstreamCaptureMode mode),
+	(hStream, mode))
+BEGINS(cuStreamBeginCaptureToGraph, (uintptr_t)hStream,
+	(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+		const CUgraphEdgeData *dependencyData, size_t numDependencies,
+		CUstreamCaptureMode mode),
+	(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+BEGINS(cuStreamBeginCaptureToGraph_ptsz, own(hStream),
+	(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+		const CUgraphEdgeData *dependencyData, size_t numDependencies,
+		CUstreamCaptureMode mode),
+	(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+
+static bool captures(uintptr_t handle)
+{
+	struct hook *h = hook_registered();
+
+	return h && atomic_load(&h->captures) && capture_active(handle);
+}
+
+EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+{
+	bool was = captures((uintptr_t)hStream);
+
+	return capture_ended(was, REAL(cuStreamEndCapture)(hStream, phGraph));
+}
+
+EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
+{
+	bool was = captures(own(hStream));
+
+	return capture_ended(was, REAL(cuStreamEndCapture_ptsz)(hStream, phGraph));
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts take memory: what the daemon expects of one is charged before it is made, what the device
+ * says afterwards settles it, and with it goes all that was allocated in it. Raised limits count too.
+ */
+#include "hook/hook.h"
+#include "hook/memory.h"
+#include "hook/relax.h"
+
+struct making {
+	struct device *device; /* NULL: not counted */
+	CUdevice ordinal;
+	uint64_t pages;
+};
+
+static int making_begin(struct making *m, CUdevice ordinal)
+{
+	*m = (struct making){.device = device_of(ordinal), .ordinal = ordinal};
+	if (!m->device)
+		return 0;
+	m->pages = (atomic_load_explicit(&m->device->down->context_bytes, memory_order_relaxed) +
+			   PAGE_MEM_UNIT - 1) /
+		   PAGE_MEM_UNIT;
+	return memory_charge(m->device, m->pages);
+}
+
+/* `handle` is current now, unless it is a primary one. */
+static CUresult making_end(struct making *m, CUresult r, CUcontext handle, bool primary)
+{
+	if (m->device && r == CUDA_SUCCESS && handle && !context_lookup(handle))
+		context_created(handle, m->ordinal, primary, m->pages);
+	else if (m->device)
+		memory_uncharge(m->device, m->pages);
+	thread_forget_context();
+	return r;
+}
+
+#define CREATES(name, ordinal, result, params, args)                                               \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		struct making m;                                                                   \
+		CUresult r;                                                                        \
+                                                                                                   \
+		if (making_begin(&m, ordinal))                                                     \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
+		r = REAL(name) args;                                                               \
+		return making_end(&m, r, r == CUDA_SUCCESS ? *(result) : NULL, false);             \
+	}
+
+CREATES(cuCtxCreate, dev, pctx, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATES(cuCtxCreate_v2, dev, pctx, (CUcontext *pctx, unsigned int flags, CUdevice dev),
+	(pctx, flags, dev))
+CREATES(cuCtxCreate_v3, dev, pctx,
+	(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+		CUdevice dev),
+	(pctx, paramsArray, numParams, flags, dev))
+CREATES(cuCtxCreate_v4, dev, pctx,
+	(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+	(pctx, ctxCreateParams, flags, dev))
+
+static bool primary_active(CUdevice dev)
+{
+	unsigned int flags;
+	int active = 0;
+
+	return REAL(cuDevicePrimaryCtxGetState)(dev, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	struct making m;
+	CUresult r;
+
+	if (!device_of(dev) || primary_active(dev)) {
+		r = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+		if (r == CUDA_SUCCESS && device_of(dev))
+			context_find(*pctx); /* made behind our back */
+		return r;
+	}
+	if (making_begin(&m, dev))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+	return making_end(&m, r, r == CUDA_SUCCESS ? *pctx : NULL, true);
+}
+
+/* ---- the end of one ---- */
+
+struct ending {
+	CUcontext handle; /* NULL: not one of ours */
+	struct device *device;
+	uint64_t pages;
+};
+
+static struct ending ending_of(const struct context *c)
+{
+	return c ? (struct ending){c->handle, c->device, c->pages} : (struct ending){0};
+}
+
+static void ended(const struct ending *e)
+{
+	if (!e->handle)
+		return;
+	memory_context_gone(e->handle);
+	memory_uncharge(e->device, e->pages);
+	thread_forget_context();
+}
+
+static struct context *primary_of(const struct device *d)
+{
+	struct hook *h = hook_registered();
+
+	for (uint32_t i = 0; h && d && i < h->contexts; i++) {
+		if (h->context[i].handle && h->context[i].primary && h->context[i].device == d)
+			return &h->context[i];
+	}
+	return NULL;
+}
+
+/* Released by its last holder, or reset, it is inactive; only then has it ended. */
+static CUresult primary_released(CUresult r, CUdevice dev)
+{
+	struct context *c = primary_of(device_of(dev));
+	struct ending e = ending_of(c);
+
+	if (r != CUDA_SUCCESS || !c || primary_active(dev))
+		return r;
+	context_destroying(e.handle);
+	ended(&e);
+	return r;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	return primary_released(REAL(cuDevicePrimaryCtxRelease)(dev), dev);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	return primary_released(REAL(cuDevicePrimaryCtxRelease_v2)(dev), dev);
+}
+
+/* A reset of one that is still held leaves it inactive until it is used again, under its handle. */
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	return primary_released(REAL(cuDevicePrimaryCtxReset)(dev), dev);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	return primary_released(REAL(cuDevicePrimaryCtxReset_v2)(dev), dev);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	struct context *c = context_lookup(ctx);
+	struct ending e = ending_of(c && !c->primary ? c : NULL);
+	CUresult r;
+
+	/* before: nobody of ours may use it meanwhile */
+	if (e.handle)
+		context_destroying(e.handle);
+	r = REAL(cuCtxDestroy_v2)(ctx);
+	ended(&e);
+	return r;
+}
+
+EXPORT CUresult cuCtxDestroy(CUcontext ctx)
+{
+	struct context *c = context_lookup(ctx);
+	struct ending e = ending_of(c && !c->primary ? c : NULL);
+	CUresult r;
+
+	if (e.handle)
+		context_destroying(e.handle);
+	r = REAL(cuCtxDestroy)(ctx);
+	ended(&e);
+	return r;
+}
+
+/* It may have been the last use: a context that the driver no longer knows has ended. */
+EXPORT CUresult cuCtxDetach(CUcontext ctx)
+{
+	struct context *c = context_lookup(ctx);
+	struct ending e = ending_of(c && !c->primary ? c : NULL);
+	CUresult r = REAL(cuCtxDetach)(ctx);
+	unsigned int version;
+
+	if (r == CUDA_SUCCESS && e.handle &&
+		REAL(cuCtxGetApiVersion)(e.handle, &version) != CUDA_SUCCESS) {
+		context_destroying(e.handle);
+		ended(&e);
+	}
+	return r;
+}
+
+EXPORT CUresult cuGreenCtxCreate(
+	CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+{
+	struct making m = {.device = NULL};
+	CUcontext primary = NULL;
+	CUresult r;
+
+	/* it makes the primary context if there is none yet */
+	if (device_of(dev) && !primary_active(dev) && making_begin(&m, dev))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
+	if (!m.device)
+		return r;
+	if (r == CUDA_SUCCESS && primary_active(dev) &&
+		REAL(cuDevicePrimaryCtxRetain)(&primary, dev) == CUDA_SUCCESS)
+		REAL(cuDevicePrimaryCtxRelease_v2)(dev);
+	return making_end(&m, r, primary, true);
+}
+
+/* ---- limits ---- */
+
+/* What a limit of that value takes on the device. */
+static uint64_t limit_bytes(CUlimit limit, size_t value, CUdevice dev)
+{
+	int processors = 0, threads = 0;
+	uint64_t bytes;
+
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+		return value;
+	if (limit != CU_LIMIT_STACK_SIZE)
+		return 0;
+	REAL(cuDeviceGetAttribute)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dev);
+	REAL(cuDeviceGetAttribute)(
+		&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, dev);
+	if (__builtin_mul_overflow((uint64_t)value, (uint64_t)processors * (uint64_t)threads, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
+EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	struct thread *t = thread_get();
+	struct context *c = t ? context_current(t) : NULL;
+	struct device *d = c ? c->device : NULL;
+	uint64_t before, after;
+	size_t now = 0;
+	CUresult r;
+
+	if (!d || REAL(cuCtxGetLimit)(&now, limit) != CUDA_SUCCESS)
+		return REAL(cuCtxSetLimit)(limit, value);
+	before = memory_pages(limit_bytes(limit, now, d->ordinal));
+	after = memory_pages(limit_bytes(limit, value, d->ordinal));
+	if (after > before && memory_charge(d, after - before))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuCtxSetLimit)(limit, value);
+	if (r != CUDA_SUCCESS && after > before) {
+		memory_uncharge(d, after - before);
+	} else if (r == CUDA_SUCCESS && after > before) {
+		c->pages += after - before;
+		c->limit_pages += after - before;
+	} else if (r == CUDA_SUCCESS && before - after <= c->limit_pages) {
+		/* no less than it had before it was raised */
+		memory_uncharge(d, before - after);
+		c->pages -= before - after;
+		c->limit_pages -= before - after;
+	}
+	return r;
+}
+
+/* ---- contexts for graphics ---- */
+
+CREATES(cuGLCtxCreate, device, pCtx, (CUcontext *pCtx, unsigned int Flags, CUdevice device),
+	(pCtx, Flags, device))
+CREATES(cuGLCtxCreate_v2, device, pCtx, (CUcontext *pCtx, unsigned int Flags, CUdevice device),
+	(pCtx, Flags, device))
+CREATES(cuVDPAUCtxCreate, device, pCtx,
+	(CUcontext *pCtx, unsigned int flags, CUdevice device, uint32_t vdpDevice,
+		void *vdpGetProcAddress),
+	(pCtx, flags, device, vdpDevice, vdpGetProcAddress))
+CREATES(cuVDPAUCtxCreate_v2, device, pCtx,
+	(CUcontext *pCtx, unsigned int flags, CUdevice device, uint32_t vdpDevice,
+		void *vdpGetProcAddress),
+	(pCtx, flags, device, vdpDevice, vdpGetProcAddress))

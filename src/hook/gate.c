@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The slow path of a submission: the first of a thread or a stream, a closed gate, a full window, a
+ * capture, the shared line; and what follows a synchronisation. errno is the program's throughout.
+ */
+#include "hook/gate.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define WAIT_NS (50 * NSEC_PER_MSEC) /* a lost wake-up, or a daemon that went, costs this at most */
+#define HOLD_NS (300 * NSEC_PER_USEC) /* a pause shorter than that keeps the token */
+#define LINGER_NS (20 * NSEC_PER_USEC)
+
+static bool is_open(const struct device *d)
+{
+	return atomic_load_explicit(&d->down->gate, memory_order_acquire) == GATE_OPEN;
+}
+
+static void block(struct hook *h, struct thread *t, struct device *d)
+{
+	uint64_t start = clock_now_ns();
+
+	marker_flush(d, t);
+	if (!atomic_fetch_add(&d->up->want, 1))
+		session_note(h, MSG_WANT, d);
+	while (!is_open(d)) {
+		uint64_t before = clock_now_ns();
+
+		futex_wait((const _Atomic uint32_t *)&d->down->gate, GATE_CLOSED, WAIT_NS, true);
+		/* told again, though it can read `want`: a message may have met a full socket */
+		if (!is_open(d) && clock_now_ns() - before >= WAIT_NS / 2)
+			session_note(h, MSG_WANT, d);
+	}
+	atomic_fetch_sub(&d->up->want, 1);
+	atomic_fetch_add_explicit(&d->up->blocked_ns, clock_now_ns() - start, memory_order_relaxed);
+}
+
+/* From a synchronisation's return to here, the program computed: shall it keep the token meanwhile? */
+static void note_gap(struct thread *t, struct device *d)
+{
+	uint64_t gap = clock_since_ns(clock_now_ns(), t->sync_ns);
+	uint64_t average = atomic_load_explicit(&d->gap_ns, memory_order_relaxed);
+
+	t->sync_ns = 0;
+	if (gap > NSEC_PER_SEC)
+		gap = NSEC_PER_SEC;
+	atomic_store_explicit(
+		&d->gap_ns, average ? (3 * average + gap) / 4 : gap + 1, memory_order_relaxed);
+}
+
+static void raise_in_launch(struct pass *pass)
+{
+	struct page_line *line = pass->thread->line;
+
+	if (pass->shared)
+		atomic_fetch_add(&line->in_launch, 1);
+	else
+		atomic_store_explicit(&line->in_launch, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void lower_in_launch(struct pass *pass)
+{
+	struct page_line *line = pass->thread->line;
+
+	if (pass->shared)
+		atomic_fetch_sub(&line->in_launch, 1);
+	else
+		atomic_store_explicit(&line->in_launch, 0, memory_order_release);
+}
+
+static void note_owner(struct stream *s)
+{
+	uint32_t tid, owner;
+
+	if (atomic_load_explicit(&s->handle, memory_order_relaxed) != STREAM_PER_THREAD)
+		return;
+	owner = 0;
+	tid = (uint32_t)syscall(SYS_gettid);
+	if (!atomic_compare_exchange_strong(&s->owner, &owner, tid) && owner != tid)
+		atomic_store(&s->owner, ~0u);
+}
+
+/* The fast path may have raised in_launch before it turned here. */
+static void undo_try(struct thread *t)
+{
+	if (t->line && t->index < THREAD_SHARED)
+		atomic_store_explicit(&t->line->in_launch, 0, memory_order_release);
+}
+
+void gate_enter(struct pass *pass, uintptr_t handle)
+{
+	int saved = errno;
+	struct thread *t = thread_get();
+	struct hook *h = hook_registered();
+	struct device *d;
+	struct stream *s;
+
+	*pass = (struct pass){.thread = t};
+	if (!t || !h)
+		return;
+	undo_try(t);
+	s = stream_resolve(t, handle == STREAM_LEGACY ? 0 : handle);
+	/* A captured submission reaches no device: it neither waits nor counts. */
+	if (!s || (atomic_load(&h->captures) && capture_active(handle))) {
+		errno = saved;
+		return;
+	}
+	d = s->context->device;
+	thread_use(t, d);
+	note_owner(s);
+	pass->shared = t->index == THREAD_SHARED;
+	if (t->sync_ns)
+		note_gap(t, d);
+	for (;;) {
+		if (atomic_load_explicit(&d->special, memory_order_relaxed) & SPECIAL_FULL)
+			marker_wait_window(d);
+		raise_in_launch(pass);
+		if (is_open(d))
+			break;
+		lower_in_launch(pass);
+		block(h, t, d);
+	}
+	pass->stream = s;
+	t->last = pass->shared ? &hook_no_stream : s;
+	/* several threads may not use one line by the fast path */
+	if (pass->shared)
+		t->device = THREAD_NO_DEVICE;
+	errno = saved;
+}
+
+void gate_leave(struct pass *pass)
+{
+	int saved = errno;
+	struct thread *t = pass->thread;
+	struct stream *s = pass->stream;
+	struct device *d;
+	uint64_t count;
+
+	if (!s)
+		return;
+	if (!pass->shared) {
+		t->last = s; /* a call out of the driver's may have changed it */
+		if (gate_done(t))
+			marker_due(t, s);
+		errno = saved;
+		return;
+	}
+	d = s->context->device;
+	atomic_store_explicit(&s->dirty, 1, memory_order_relaxed);
+	count = atomic_fetch_add_explicit(&t->line->submitted, 1, memory_order_release);
+	lower_in_launch(pass);
+	if (!(count % atomic_load_explicit(&d->every, memory_order_relaxed))) {
+		t->device = d;
+		marker_due(t, s);
+		t->device = THREAD_NO_DEVICE;
+	}
+	errno = saved;
+}
+
+CUresult gate_due(CUresult r)
+{
+	struct thread *t = &hook_thread;
+	int saved = errno;
+
+	marker_due(t, t->last);
+	errno = saved;
+	return r;
+}
+
+static bool drains_soon(struct device *d)
+{
+	uint64_t until = clock_now_ns() + LINGER_NS;
+
+	while (!marker_drained(d)) {
+		if (clock_now_ns() > until)
+			return false;
+	}
+	return true;
+}
+
+void gate_synced(void)
+{
+	struct hook *h = hook_registered();
+	struct thread *t = h ? thread_get() : NULL;
+	struct device *d = t ? t->device : THREAD_NO_DEVICE;
+	int saved = errno;
+	uint32_t flags;
+	uint64_t gap;
+
+	if (d == THREAD_NO_DEVICE)
+		return;
+	flags = atomic_load_explicit(&d->down->flags, memory_order_relaxed);
+	if (!(flags & (PAGE_COMPANY | PAGE_WAITED)))
+		return;
+	gap = atomic_load_explicit(&d->gap_ns, memory_order_relaxed);
+	if ((flags & PAGE_WAITED) && is_open(d) && (!gap || gap >= HOLD_NS)) {
+		marker_flush(d, t);
+		if (drains_soon(d))
+			session_note(h, MSG_RELEASE, d);
+	}
+	t->sync_ns = clock_now_ns();
+	t->last = &hook_no_stream; /* so that the next submission comes by and tells the gap */
+	errno = saved;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way of a submission. GATED(...) makes an exported function out of a line of cuda.def: a fast path
+ * of two loads, two stores and a counter around the driver's function, and jumps to the slow ones.
+ * Each part is a function of the same parameters that ends in a jump to the next, so that none saves a
+ * register for them; what goes from one to the other goes through the thread's TLS.
+ *
+ * in_launch and the gate are Dekker's: the thread stores, then loads, with only the compiler held back;
+ * the daemon stores, makes every CPU that runs us pass a barrier (membarrier), then loads.
+ */
+#pragma once
+
+#include "hook/hook.h"
+
+/* PICK(X, y): what X says after a tilde and a comma if it is such a macro, else y. */
+#define PICK(...) PICK_SECOND(__VA_ARGS__, ~)
+#define PICK_SECOND(first, second, ...) second
+
+/* Where the stream's name is not that of a parameter; where the export is not the function made here. */
+#define STREAM_OF_cuLaunchKernelEx ~, (config ? config->hStream : NULL)
+#define STREAM_OF_cuLaunchKernelEx_ptsz STREAM_OF_cuLaunchKernelEx
+#define STREAM_OF_cuLaunchCooperativeKernelMultiDevice                                             \
+	~, (launchParamsList && numDevices ? launchParamsList[0].hStream : NULL)
+#define none ((CUstream)NULL)
+
+/*
+ * The record of a stream for the fast path; hook_no_stream sends to the slow one. Only the place where
+ * the handle belongs and the next one are looked at: the map is a quarter full at most, so that few
+ * handles are elsewhere. Behind the last place is one that stays empty.
+ */
+static inline __attribute__((always_inline)) struct stream *gate_stream(uintptr_t handle)
+{
+	const struct stream_map *m = atomic_load_explicit(&hook_streams, memory_order_acquire);
+	const struct stream_map_entry *e = &m->entry[stream_hash(handle) & m->mask];
+
+	if (atomic_load_explicit(&e->handle, memory_order_acquire) != handle)
+		e++;
+	if (unlikely(atomic_load_explicit(&e->handle, memory_order_acquire) != handle ||
+		     handle <= STREAM_PER_THREAD))
+		return &hook_no_stream;
+	return atomic_load_explicit(&e->stream, memory_order_relaxed);
+}
+
+/* False: take the slow path. True: in_launch is set, and the stream is the thread's last one. */
+static inline __attribute__((always_inline)) bool gate_try(struct thread *t, uintptr_t handle)
+{
+	struct device *d = t->device;
+	struct stream *s = t->last;
+
+	if (atomic_load_explicit(&s->handle, memory_order_relaxed) != handle) {
+		s = gate_stream(handle);
+		t->last = s;
+	}
+	if (unlikely(atomic_load_explicit(&s->device, memory_order_relaxed) != d))
+		return false;
+	atomic_store_explicit(&t->line->in_launch, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst); /* pairs with the daemon's membarrier */
+	return likely(atomic_load_explicit(t->gate, memory_order_relaxed) == GATE_OPEN &&
+		      !atomic_load_explicit(&d->special, memory_order_relaxed));
+}
+
+/* After the driver's function. True: a marker is due. */
+static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
+{
+	struct page_line *line = t->line;
+	struct stream *s = t->last;
+
+	/* read first: threads that share a stream must not fight for its line */
+	if (unlikely(!atomic_load_explicit(&s->dirty, memory_order_relaxed)))
+		atomic_store_explicit(&s->dirty, 1, memory_order_relaxed);
+	/* release: who counts this submission sees the stream dirty (marker_submitted) */
+	atomic_store_explicit(&line->submitted,
+		atomic_load_explicit(&line->submitted, memory_order_relaxed) + 1,
+		memory_order_release);
+	atomic_store_explicit(&line->in_launch, 0, memory_order_release);
+	return unlikely(--t->countdown == 0);
+}
+
+/* What follows a check, either way. */
+#define GATED_PARTS(name, per_thread, target, params, args)                                        \
+	static NOINLINE USED CUresult slow_##name params                                           \
+	{                                                                                          \
+		uintptr_t handle = (uintptr_t)(target);                                            \
+		struct pass pass;                                                                  \
+		CUresult r;                                                                        \
+                                                                                                   \
+		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle);           \
+		r = REAL(name) args;                                                               \
+		gate_leave(&pass);                                                                 \
+		return r;                                                                          \
+	}                                                                                          \
+	static NOINLINE USED CUresult go_##name params                                             \
+	{                                                                                          \
+		CUresult r = REAL(name) args;                                                      \
+                                                                                                   \
+		if (gate_done(&hook_thread))                                                       \
+			return gate_due(r);                                                        \
+		return r;                                                                          \
+	}
+
+/* `scope` is EXPORT or static; `target` the stream; per_thread: the default stream is the thread's. */
+#define GATED_CHECK(scope, function, name, per_thread, target, params, args)                       \
+	scope CUresult function params                                                             \
+	{                                                                                          \
+		uintptr_t handle = (uintptr_t)(target);                                            \
+                                                                                                   \
+		if ((per_thread) && !handle)                                                       \
+			handle = STREAM_PER_THREAD;                                                \
+		if (unlikely(!gate_try(&hook_thread, handle)))                                     \
+			return slow_##name args;                                                   \
+		return go_##name args;                                                             \
+	}
+
+/*
+ * The same check where arguments lie on the stack: there the compiler would move them all into
+ * registers and back around it. Three registers are free; the stream is at 24(%rsp), as the 9th
+ * parameter is. Numbers are offsets in struct thread, stream, device, stream_map (asserted in gated.c).
+ */
+#if defined(__x86_64__)
+/* clang-format off */
+#define GATED_CHECK_STACK(name, own_stream)                                                        \
+	__asm__(                                                                                   \
+		".pushsection .text\n.balign 32\n"                                                 \
+		".globl " #name "\n.type " #name ",@function\n"                                    \
+		#name ":\n"                                                                        \
+		"	movq hook_thread@gottpoff(%rip), %rax\n"                                  \
+		"	movq 24(%rsp), %r11\n"                                                    \
+		own_stream                                                                         \
+		"	movq %fs:0(%rax), %r10\n"	/* last */                                 \
+		"	cmpq %r11, 0(%r10)\n	jne 3f\n"	/* .handle */                      \
+		"1:	movq %fs:8(%rax), %r11\n"	/* device */                               \
+		"	cmpq %r11, 8(%r10)\n	jne 2f\n"	/* .device */                      \
+		"	movq %fs:16(%rax), %r10\n"	/* line */                                 \
+		"	movl $1, 0(%r10)\n"		/* .in_launch */                           \
+		"	movq %fs:24(%rax), %r10\n"	/* gate */                                 \
+		"	cmpl $1, (%r10)\n	jne 2f\n"	/* GATE_OPEN */                    \
+		"	cmpl $0, 16(%r11)\n	jne 2f\n"	/* .special */                     \
+		"	jmp go_" #name "\n"                                                       \
+		"2:	jmp slow_" #name "\n"                                                     \
+		"3:	cmpq $2, %r11\n	jbe 2b\n"                                         \
+		"	movabsq $0x9e3779b97f4a7c15, %r10\n"                                      \
+		"	imulq %r11, %r10\n	shrq $40, %r10\n"                                 \
+		"	movq hook_streams(%rip), %rax\n"                                          \
+		"	andq (%rax), %r10\n	shlq $4, %r10\n"                                  \
+		"	leaq 16(%rax,%r10), %r10\n"                                               \
+		"	cmpq %r11, (%r10)\n	je 5f\n"                                          \
+		"	addq $16, %r10\n"		/* its neighbour */                        \
+		"	cmpq %r11, (%r10)\n	jne 2b\n"                                         \
+		"5:	movq 8(%r10), %r10\n"                                                     \
+		"	movq hook_thread@gottpoff(%rip), %rax\n"                                  \
+		"	movq %r10, %fs:0(%rax)\n"                                                 \
+		"	jmp 1b\n"                                                                 \
+		".size " #name ",.-" #name "\n"                                                    \
+		".popsection\n");
+#define GATED_STACK_NONE(name) GATED_CHECK_STACK(name, "")
+#define GATED_STACK_PTSZ(name)                                                                     \
+	GATED_CHECK_STACK(name, "	testq %r11, %r11\n	jne 4f\n	movl $2, %r11d\n4:\n")
+/* clang-format on */
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every GATE line of cuda.def. Which of them also wait for the device (the copies and fills without a
+ * stream) is a hint that the program has come to rest; see gate_synced.
+ */
+#include "hook/gate.h"
+#include "hook/graph.h"
+
+/* Exports that do something more are made elsewhere or below; what is made here has another name. */
+#define NAME_OF_cuGraphLaunch ~, gated_cuGraphLaunch
+#define NAME_OF_cuGraphLaunch_ptsz ~, gated_cuGraphLaunch_ptsz
+
+#define SCOPE_OF_cuGraphLaunch ~, static
+#define SCOPE_OF_cuGraphLaunch_ptsz ~, static
+
+#if defined(__x86_64__)
+#define CHECK_OF_cuLaunchKernel ~, CHECK_ELSEWHERE
+#define CHECK_OF_cuLaunchKernel_ptsz ~, CHECK_ELSEWHERE
+#define CHECK_OF_cuLaunchCooperativeKernel ~, CHECK_ELSEWHERE
+#define CHECK_OF_cuLaunchCooperativeKernel_ptsz ~, CHECK_ELSEWHERE
+#endif
+#define CHECK_ELSEWHERE(...)
+
+#define IS_NONE 0
+#define IS_PTSZ 1
+#define IS_PTDS 1
+
+#define NAME_OF(name) PICK(NAME_OF_##name, name)
+#define CHECK_OF(name) PICK(CHECK_OF_##name, GATED_CHECK)
+#define SCOPE_OF(name) PICK(SCOPE_OF_##name, EXPORT)
+#define STREAM_OF(name, stream) PICK(STREAM_OF_##name, stream)
+
+#define ACT_GATE(name, variant, stream, params, args)                                              \
+	GATED_PARTS(name, IS_##variant, STREAM_OF(name, stream), params, args)                     \
+	CHECK_OF(name)                                                                             \
+	(SCOPE_OF(name), NAME_OF(name), name, IS_##variant, STREAM_OF(name, stream), params, args)
+#define ACT_PASS(name, variant, stream, params, args)
+#define ACT_COUNT(name, variant, stream, params, args)
+#define ACT_INFO(name, variant, stream, params, args)
+#define ACT_SYNC(name, variant, stream, params, args)
+#define ACT_CAPTURE(name, variant, stream, params, args)
+#define ACT_CTX(name, variant, stream, params, args)
+#define ACT_STREAM(name, variant, stream, params, args)
+#define ACT_SYMBOL(name, variant, stream, params, args)
+#define ACT_INIT(name, variant, stream, params, args)
+
+#define CU(name, since, variant, action, stream, params, args)                                     \
+	ACT_##action(name, variant, stream, params, args)
+#include "cuda/cuda.def"
+#undef CU
+
+#if defined(__x86_64__)
+GATED_STACK_NONE(cuLaunchKernel)
+GATED_STACK_PTSZ(cuLaunchKernel_ptsz)
+GATED_STACK_NONE(cuLaunchCooperativeKernel)
+GATED_STACK_PTSZ(cuLaunchCooperativeKernel_ptsz)
+
+_Static_assert(offsetof(struct thread, last) == 0 && offsetof(struct thread, device) == 8 &&
+		       offsetof(struct thread, line) == 16 && offsetof(struct thread, gate) == 24,
+	"gate.h");
+_Static_assert(offsetof(struct stream, handle) == 0 && offsetof(struct stream, device) == 8, "gate.h");
+_Static_assert(offsetof(struct device, special) == 16, "gate.h");
+_Static_assert(offsetof(struct page_line, in_launch) == 0 && GATE_OPEN == 1, "gate.h");
+_Static_assert(offsetof(struct stream_map, entry) == 16 && sizeof(struct stream_map_entry) == 16 &&
+		       offsetof(struct stream_map_entry, stream) == 8,
+	"gate.h");
+#endif
+
+EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
+{
+	struct graph_launch launch;
+	CUresult r;
+
+	if (likely(!graph_memory_used()))
+		return gated_cuGraphLaunch(hGraph, hStream);
+	r = graph_launch_begin(&launch, hGraph, (uintptr_t)hStream);
+	if (r == CUDA_SUCCESS)
+		r = graph_launch_end(&launch, gated_cuGraphLaunch(hGraph, hStream));
+	return r;
+}
+
+EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+	struct graph_launch launch;
+	CUresult r;
+
+	if (likely(!graph_memory_used()))
+		return gated_cuGraphLaunch_ptsz(hGraphExec, hStream);
+	r = graph_launch_begin(&launch, hGraphExec,
+		hStream ? (uintptr_t)hStream : STREAM_PER_THREAD);
+	if (r == CUDA_SUCCESS)
+		r = graph_launch_end(&launch, gated_cuGraphLaunch_ptsz(hGraphExec, hStream));
+	return r;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that a graph's own nodes allocate: charged before its first launch, as the device reserves it
+ * then, and kept charged for as long as the device keeps it reserved. Any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hook/hook.h"
+
+struct graph_launch {
+	struct device *device; /* NULL: nothing was charged */
+	CUgraphExec exec;
+	uint64_t pages;
+};
+
+extern _Atomic uint32_t graph_memory_execs;
+
+/* Has any executable graph of this process ever allocated? */
+static inline bool graph_memory_used(void)
+{
+	return atomic_load_explicit(&graph_memory_execs, memory_order_relaxed);
+}
+
+/* CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY: then do not launch. */
+CUresult graph_launch_begin(struct graph_launch *launch, CUgraphExec exec, uintptr_t stream);
+CUresult graph_launch_end(struct graph_launch *launch, CUresult r);
+
+/* An executable graph was made from, or updated to, that graph. Returns r. */
+CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats: PTX is documented by NVIDIA's PTX ISA; cubins are ELF with sections of documented names; the
+ * fatbin's heads are known from its public users (magic numbers below). What is not understood is
+ * called opaque, and what the device says afterwards decides (module.c).
+ */
+#include "hook/image.h"
+
+#include <elf.h>
+#include <string.h>
+
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_MAGIC 0xba55ed50u
+#define FATBIN_PTX 1
+#define FATBIN_ELF 2
+#define FATBIN_COMPRESSED (UINT64_C(0x2000) | UINT64_C(0x8000))
+#define PTX_MAX (UINT64_C(1) << 31)
+
+struct wrapper { /* what __cudaRegisterFatBinary and cuModuleLoadFatBinary take */
+	uint32_t magic;
+	uint32_t version;
+	const void *data;
+	const void *unused;
+};
+
+struct fatbin_head {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t head_size;
+	uint64_t size; /* of what follows the head */
+};
+
+struct fatbin_entry {
+	uint16_t kind;
+	uint16_t version;
+	uint32_t head_size;
+	uint64_t size; /* of what follows this head */
+	uint32_t compressed_size;
+	uint32_t options;
+	uint16_t minor, major;
+	uint32_t architecture;
+	uint32_t name_offset, name_size;
+	uint64_t flags;
+	uint64_t reserved;
+	uint64_t plain_size;
+};
+
+/* ---- PTX ---- */
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool is_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '$' || c == '%' || c == '.';
+}
+
+/* One word (directive, name or number) or one other character; comments are no words. */
+static const char *word(const char *p, const char *end, const char **ret_end)
+{
+	for (;;) {
+		while (p < end && is_space(*p))
+			p++;
+		if (end - p >= 2 && p[0] == '/' && p[1] == '/') {
+			while (p < end && *p != '\n')
+				p++;
+		} else if (end - p >= 2 && p[0] == '/' && p[1] == '*') {
+			for (p += 2; end - p >= 2 && !(p[0] == '*' && p[1] == '/'); p++)
+				;
+			p = end - p >= 2 ? p + 2 : end;
+		} else {
+			break;
+		}
+	}
+	*ret_end = p;
+	if (p < end && is_name(*p)) {
+		while (*ret_end < end && is_name(**ret_end))
+			(*ret_end)++;
+	} else if (p < end) {
+		(*ret_end)++;
+	}
+	return p;
+}
+
+static bool is(const char *p, const char *end, const char *text)
+{
+	size_t n = strlen(text);
+
+	return (size_t)(end - p) == n && !memcmp(p, text, n);
+}
+
+/* ".b8", ".f64", ".u32": bytes of the type; 0 for no type. */
+static uint64_t type_bytes(const char *p, const char *end)
+{
+	uint64_t bits = 0;
+
+	if (end - p < 3 || p[0] != '.' || !strchr("bsuf", p[1]))
+		return 0;
+	for (p += 2; p < end; p++) {
+		if (*p < '0' || *p > '9' || bits > 1000)
+			return 0;
+		bits = bits * 10 + (uint64_t)(*p - '0');
+	}
+	return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits / 8 : 0;
+}
+
+static uint64_t number(const char *p, const char *end)
+{
+	uint64_t base = 10, value = 0;
+
+	if (end - p > 2 && p[0] == '0' && (p[1] == 'x' || p[1] == 'X')) {
+		base = 16;
+		p += 2;
+	}
+	for (; p < end; p++) {
+		uint64_t digit = *p >= '0' && *p <= '9' ? (uint64_t)(*p - '0')
+				 : base == 16 && *p >= 'a' && *p <= 'f' ? (uint64_t)(*p - 'a' + 10)
+				 : base == 16 && *p >= 'A' && *p <= 'F' ? (uint64_t)(*p - 'A' + 10)
+									 : 16;
+
+		if (digit >= base)
+			break;
+		value = value * base + digit;
+	}
+	return value;
+}
+
+/* From behind .global to the end of the declaration: type, vector, [dimensions]. */
+static uint64_t variable_bytes(const char **p, const char *end)
+{
+	uint64_t type = 0, count = 1, vector = 1, bytes;
+	const char *next;
+
+	for (;;) {
+		const char *w = word(*p, end, &next);
+
+		*p = next;
+		if (w == next || *w == ';' || *w == '=' || *w == ')' || *w == '{')
+			break;
+		if (type_bytes(w, next)) {
+			type = type_bytes(w, next);
+		} else if (is(w, next, ".align")) {
+			word(*p, end, p);
+		} else if (is(w, next, ".v2") || is(w, next, ".v4")) {
+			vector = (uint64_t)(w[2] - '0');
+		} else if (*w == '[') {
+			w = word(*p, end, &next);
+			*p = next;
+			if (*w != ']' &&
+				__builtin_mul_overflow(count, number(w, next), &count))
+				return UINT64_MAX;
+		}
+	}
+	if (__builtin_mul_overflow(type * vector, count, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
+uint64_t image_ptx_bytes(const char *text, size_t n)
+{
+	const char *p = text, *end = text + n, *next;
+	uint64_t sum = 0, depth = 0;
+	bool param = false;
+
+	end = memchr(text, 0, n) ? memchr(text, 0, n) : end;
+	while (p < end) {
+		const char *w = word(p, end, &next);
+
+		p = next;
+		if (w == next)
+			break;
+		if (*w == '(' || *w == '{')
+			depth++;
+		else if ((*w == ')' || *w == '}') && depth)
+			depth--;
+		/* inside parentheses `.ptr .global` says where a parameter points */
+		if (is(w, next, ".ptr"))
+			param = true;
+		else if ((is(w, next, ".global") || is(w, next, ".const")) && !param) {
+			if (__builtin_add_overflow(sum, variable_bytes(&p, end), &sum))
+				return UINT64_MAX;
+		} else {
+			param = false;
+		}
+	}
+	return sum;
+}
+
+/* ---- cubin ---- */
+
+static uint64_t elf_bytes(const uint8_t *p, uint64_t n, bool *ret_opaque)
+{
+	uint64_t sum = 0;
+	Elf64_Ehdr eh;
+
+	if (n < sizeof eh)
+		return 0;
+	memcpy(&eh, p, sizeof eh);
+	if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_shentsize != sizeof(Elf64_Shdr) ||
+		eh.e_shoff > n || eh.e_shnum > (n - eh.e_shoff) / sizeof(Elf64_Shdr)) {
+		*ret_opaque = true;
+		return 0;
+	}
+	for (unsigned i = 0; i < eh.e_shnum; i++) {
+		Elf64_Shdr sh;
+
+		memcpy(&sh, p + eh.e_shoff + i * sizeof sh, sizeof sh);
+		/* shared and local memory are no device memory of the module's */
+		if ((sh.sh_flags & SHF_ALLOC) && sh.sh_size < UINT64_MAX / 65536)
+			sum += sh.sh_size;
+	}
+	return sum;
+}
+
+/* A cubin's size is where its last section or its tables end. */
+static uint64_t elf_size(const uint8_t *p)
+{
+	uint64_t end;
+	Elf64_Ehdr eh;
+
+	memcpy(&eh, p, sizeof eh);
+	if (eh.e_ident[EI_CLASS] != ELFCLASS64)
+		return sizeof eh;
+	end = eh.e_shoff + (uint64_t)eh.e_shnum * eh.e_shentsize;
+	if (eh.e_phoff + (uint64_t)eh.e_phnum * eh.e_phentsize > end)
+		end = eh.e_phoff + (uint64_t)eh.e_phnum * eh.e_phentsize;
+	return end;
+}
+
+/* ---- fatbin ---- */
+
+static void fatbin(const uint8_t *p, struct image_size *size)
+{
+	struct fatbin_head head;
+	uint64_t at;
+
+	memcpy(&head, p, sizeof head);
+	at = head.head_size;
+	while (at < head.head_size + head.size) {
+		struct fatbin_entry e;
+		uint64_t bytes = 0;
+		const uint8_t *body;
+
+		if (head.head_size + head.size - at < sizeof e)
+			break;
+		memcpy(&e, p + at, sizeof e);
+		if (e.head_size < 48 || e.size > head.size)
+			break;
+		body = p + at + e.head_size;
+		if (e.head_size >= sizeof e && (e.flags & FATBIN_COMPRESSED)) {
+			size->opaque = true;
+			bytes = e.plain_size;
+		} else if (e.kind == FATBIN_ELF) {
+			bytes = elf_bytes(body, e.size, &size->opaque);
+		} else if (e.kind == FATBIN_PTX) {
+			bytes = image_ptx_bytes((const char *)body, e.size);
+		} else {
+			size->opaque = true;
+			bytes = e.size;
+		}
+		if (bytes > size->bytes)
+			size->bytes = bytes;
+		at += e.head_size + e.size;
+	}
+}
+
+void image_measure(const void *image, struct image_size *ret_size)
+{
+	const uint8_t *p = image;
+	uint32_t magic;
+
+	*ret_size = (struct image_size){0};
+	if (!p)
+		return;
+	/* PTX may be shorter than a number: look at the first byte first */
+	if (p[0] != 0xb1 && p[0] != 0x50 && p[0] != 0x7f) {
+		ret_size->bytes = image_ptx_bytes(image, strnlen(image, PTX_MAX));
+		return;
+	}
+	memcpy(&magic, p, sizeof magic);
+	if (magic == WRAPPER_MAGIC) {
+		struct wrapper w;
+
+		memcpy(&w, p, sizeof w);
+		p = w.data;
+		if (!p)
+			return;
+		memcpy(&magic, p, sizeof magic);
+	}
+	if (magic == FATBIN_MAGIC)
+		fatbin(p, ret_size);
+	else if (!memcmp(&magic, ELFMAG, SELFMAG))
+		ret_size->bytes = elf_bytes(p, elf_size(p), &ret_size->opaque);
+	else
+		ret_size->opaque = true;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much device memory a program image will take, as far as it can be read: PTX text, cubin (ELF),
+ * or a fatbin of them. Pure, total on any bytes within the size that the image itself claims.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct image_size {
+	uint64_t bytes; /* code, constants and globals; the largest of a fatbin's alternatives */
+	bool opaque;	/* some of it is compressed or of an unknown kind: more may come */
+};
+
+/* An image as cuModuleLoadData takes it: its size stands in it. */
+void image_measure(const void *image, struct image_size *ret_size);
+
+/* PTX of n bytes (a terminator ends it before); the sum of its .global and .const variables. */
+uint64_t image_ptx_bytes(const char *text, size_t n);

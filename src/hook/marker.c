@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Markers: the device writes a sequence number into up.done behind the work of a stream, where the
+ * daemon and we read it without asking the driver. From their completions comes what a submission
+ * takes, hence how many go between two markers and how much is queued.
+ *
+ * A submission sets its stream's `dirty` after the driver has taken it; a marker clears it first and is
+ * handed to the driver then, so that whatever dirty was cleared lies before the marker in the stream.
+ * Everything here holds the device's marker_lock. The stream lock may be taken inside.
+ */
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "hook/hook.h"
+#include "hook/relax.h"
+
+#define EVERY_FIRST 16u
+#define EVERY_MAX 4096u
+#define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
+#define LEAD_NS (300 * NSEC_PER_USEC)	    /* the next long kernel is let through this early */
+#define SPIN_NS (20 * NSEC_PER_USEC)	    /* waits shorter than that do not sleep */
+#define NAP_NS (500 * NSEC_PER_USEC)	    /* longest sleep: the gate is looked at in between */
+#define WAIT_MAX_NS (250 * NSEC_PER_MSEC) /* a kernel may wait for the one that we hold back */
+#define TIGHT_NS (200 * NSEC_PER_USEC)    /* looks this close together see the time of a completion */
+#define DIRTY_MAX 1024u
+
+uint64_t marker_submitted(const struct device *d)
+{
+	uint32_t lines = atomic_load_explicit(&d->up->lines, memory_order_acquire);
+	uint64_t sum = 0;
+
+	/* acquire: what was submitted has its dirty flag set (release in the submission) */
+	for (uint32_t i = 0; i < lines && i < PAGE_LINES; i++)
+		sum += atomic_load_explicit(&d->up->line[i].submitted, memory_order_acquire);
+	return sum;
+}
+
+static bool reached(const struct device *d, uint32_t slot, uint32_t sequence)
+{
+	uint32_t done = atomic_load_explicit(&d->up->done[slot], memory_order_acquire);
+
+	return (int32_t)(done - sequence) >= 0;
+}
+
+/* ---- what is under way ---- */
+
+static struct segment *segment_at(struct device *d, uint32_t i)
+{
+	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
+}
+
+static void learn(struct device *d, uint64_t sub_ns, bool exact)
+{
+	uint64_t longest = atomic_load_explicit(&d->up->longest_ns, memory_order_relaxed);
+
+	sub_ns = sub_ns ? sub_ns : 1;
+	if (!exact && d->sub_ns && sub_ns >= d->sub_ns)
+		return; /* seen late: an upper bound that tells nothing */
+	if (!d->sub_ns || sub_ns > 4 * d->sub_ns || 4 * sub_ns < d->sub_ns)
+		d->sub_ns = sub_ns;
+	else
+		d->sub_ns = (3 * d->sub_ns + sub_ns) / 4;
+	if (!exact)
+		return;
+	longest -= longest / 64;
+	atomic_store_explicit(&d->up->longest_ns, sub_ns > longest ? sub_ns : longest,
+		memory_order_relaxed);
+}
+
+/* Takes note of completions. */
+static void look(struct device *d, uint64_t now)
+{
+	uint64_t begun = UINT64_MAX;
+	uint32_t subs = 0;
+	bool tight = clock_since_ns(now, d->looked_ns) < TIGHT_NS;
+
+	for (uint32_t i = 0; i < d->segments; i++) {
+		struct segment *g = segment_at(d, i);
+
+		if (!g->used || !reached(d, g->slot, g->sequence))
+			continue;
+		g->used = false;
+		subs += g->count;
+		if (g->issued_ns < begun)
+			begun = g->issued_ns;
+	}
+	while (d->segments && !segment_at(d, 0)->used) {
+		d->segment_first = (d->segment_first + 1) % HOOK_SEGMENTS;
+		d->segments--;
+	}
+	d->looked_ns = now;
+	if (begun == UINT64_MAX)
+		return;
+	if (d->done_ns > begun)
+		begun = d->done_ns;
+	/* with more queued behind it the device was never idle since: the average is right then too */
+	if (subs)
+		learn(d, clock_since_ns(now, begun) / subs, tight || d->segments);
+	d->done_ns = now;
+}
+
+static uint64_t queued(struct device *d, uint64_t now)
+{
+	uint64_t sum = 0, first, begun;
+
+	if (!d->segments)
+		return 0;
+	for (uint32_t i = 1; i < d->segments; i++) {
+		if (segment_at(d, i)->used)
+			sum += segment_at(d, i)->count * d->sub_ns;
+	}
+	first = segment_at(d, 0)->count * d->sub_ns;
+	begun = segment_at(d, 0)->issued_ns > d->done_ns ? segment_at(d, 0)->issued_ns : d->done_ns;
+	return sum + clock_since_ns(first, clock_since_ns(now, begun));
+}
+
+static void publish(struct device *d, uint64_t now)
+{
+	atomic_store_explicit(&d->up->segment_ns,
+		d->sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed),
+		memory_order_relaxed);
+	atomic_store_explicit(&d->up->queued_ns, queued(d, now), memory_order_relaxed);
+	atomic_store_explicit(&d->up->queued_at_ns, now, memory_order_release);
+}
+
+/* ---- slots ---- */
+
+/* Slot 0 is shared: by the streams that find no other, one marker at a time. */
+static uint32_t slot_take(struct device *d)
+{
+	uint32_t slots = atomic_load_explicit(&d->up->slots, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < d->slot_frees; i++) {
+		uint32_t slot = d->slot_free[i];
+
+		if (atomic_load_explicit(&d->up->done[slot], memory_order_acquire) !=
+			atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed))
+			continue;
+		d->slot_free[i] = d->slot_free[--d->slot_frees];
+		return slot;
+	}
+	if (!slots)
+		slots = 1;
+	if (slots >= PAGE_SLOTS)
+		return 0;
+	atomic_store_explicit(&d->up->slots, slots + 1, memory_order_release);
+	return slots;
+}
+
+void marker_slot_release(struct device *d, struct stream *s)
+{
+	if (s->slot && d->slot_frees < PAGE_SLOTS)
+		d->slot_free[d->slot_frees++] = s->slot;
+	s->slot = 0;
+}
+
+void marker_context_dead(struct device *d, const uint32_t *slots, uint32_t n)
+{
+	/* nothing will be written any more on behalf of a context that is gone */
+	for (uint32_t i = 0; i < n; i++)
+		atomic_store_explicit(&d->up->done[slots[i]],
+			atomic_load_explicit(&d->up->issued[slots[i]], memory_order_relaxed),
+			memory_order_release);
+}
+
+/* ---- contexts ---- */
+
+void marker_context(struct context *c)
+{
+	struct device *d = c->device;
+	void *page = (void *)d->up->done;
+	CUresult r;
+
+	lock_take(&d->marker_lock);
+	r = REAL(cuMemHostGetDevicePointer_v2)(&c->done, page, 0);
+	if (r != CUDA_SUCCESS) {
+		r = REAL(cuMemHostRegister_v2)(page, sizeof d->up->done,
+			CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+		c->owns_done = r == CUDA_SUCCESS;
+		if (c->owns_done)
+			r = REAL(cuMemHostGetDevicePointer_v2)(&c->done, page, 0);
+	}
+	if (r != CUDA_SUCCESS)
+		c->done = 0;
+	lock_drop(&d->marker_lock);
+}
+
+/* The registration goes with the context that made it: another one takes it over. */
+void marker_context_gone(struct context *gone)
+{
+	struct hook *h = hook_registered();
+	struct context *heir = NULL;
+	struct relaxed relaxed;
+
+	if (!h || !gone->owns_done)
+		return;
+	relaxed = relax_begin();
+	for (uint32_t i = 0; i < h->contexts; i++) {
+		struct context *c = &h->context[i];
+
+		if (c != gone && c->handle && c->device == gone->device && !heir)
+			heir = c;
+	}
+	if (REAL(cuCtxPushCurrent_v2)(gone->handle) == CUDA_SUCCESS) {
+		CUcontext popped;
+
+		REAL(cuMemHostUnregister)((void *)gone->device->up->done);
+		REAL(cuCtxPopCurrent_v2)(&popped);
+	}
+	gone->owns_done = false;
+	gone->done = 0;
+	if (heir && REAL(cuCtxPushCurrent_v2)(heir->handle) == CUDA_SUCCESS) {
+		CUcontext popped;
+
+		marker_context(heir);
+		REAL(cuCtxPopCurrent_v2)(&popped);
+	}
+	relax_end(relaxed);
+}
+
+/* ---- markers ---- */
+
+static CUstream handle_of(const struct stream *s)
+{
+	uintptr_t handle = atomic_load_explicit(&s->handle, memory_order_relaxed);
+
+	/* 0 would be the calling thread's own choice in programs built for per-thread streams */
+	return (CUstream)(handle ? handle : STREAM_LEGACY);
+}
+
+bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t now)
+{
+	struct context *c = s->context;
+	uint32_t sequence, slot;
+	CUresult r;
+
+	if (!c->done || d->markers_off)
+		return false;
+	if (!s->slot)
+		s->slot = slot_take(d);
+	slot = s->slot;
+	sequence = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed) + 1;
+	/* markers of two streams in one word could end in the wrong order */
+	if (!slot && !reached(d, 0, sequence - 1))
+		return false;
+	if (!slot && !atomic_load_explicit(&d->up->slots, memory_order_relaxed))
+		atomic_store_explicit(&d->up->slots, 1, memory_order_release);
+	atomic_store_explicit(&s->dirty, 0, memory_order_seq_cst);
+	atomic_store_explicit(&d->up->issued[slot], sequence, memory_order_release);
+	r = REAL(cuStreamWriteValue32_v2)(
+		handle_of(s), c->done + 4 * slot, sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
+	if (r != CUDA_SUCCESS) {
+		atomic_store_explicit(&d->up->issued[slot], sequence - 1, memory_order_release);
+		atomic_store_explicit(&s->dirty, 1, memory_order_release);
+		if (r == CUDA_ERROR_NOT_SUPPORTED)
+			d->markers_off = true;
+		return false;
+	}
+	s->sequence = sequence;
+	atomic_fetch_add_explicit(&d->up->markers, 1, memory_order_relaxed);
+	if (count && d->segments < HOOK_SEGMENTS) {
+		d->segments++;
+		*segment_at(d, d->segments - 1) = (struct segment){
+			.slot = slot,
+			.sequence = sequence,
+			.count = count,
+			.used = true,
+			.issued_ns = now ? now : clock_now_ns(),
+		};
+	}
+	return true;
+}
+
+static void adapt(struct device *d, uint64_t segment_ns, uint64_t window_ns)
+{
+	uint32_t every = atomic_load_explicit(&d->every, memory_order_relaxed);
+
+	if (!d->sub_ns)
+		return;
+	if (segment_ns < window_ns / 4 && every < EVERY_MAX)
+		every *= 2;
+	else if (segment_ns > window_ns / 2 && every > 1)
+		every /= 2;
+	atomic_store_explicit(&d->every, every, memory_order_relaxed);
+}
+
+static uint32_t unmarked(struct device *d)
+{
+	uint64_t sum = marker_submitted(d);
+	uint64_t count = sum - d->marked_submitted;
+
+	d->marked_submitted = sum;
+	return count > EVERY_MAX * 64 ? EVERY_MAX * 64 : (uint32_t)count;
+}
+
+void marker_due(struct thread *t, struct stream *s)
+{
+	struct device *d = t->device;
+	uint64_t window = (uint64_t)atomic_load_explicit(&d->down->window_us, memory_order_relaxed) *
+			  NSEC_PER_USEC;
+	struct relaxed relaxed;
+	uint32_t count;
+	uint64_t now;
+
+	if (!lock_try(&d->marker_lock)) {
+		t->countdown = 1 + atomic_load_explicit(&d->every, memory_order_relaxed) / 4;
+		return;
+	}
+	now = clock_now_ns();
+	look(d, now);
+	count = unmarked(d);
+	relaxed = relax_begin();
+	marker_issue(d, s, count, now);
+	relax_end(relaxed);
+	adapt(d, (uint64_t)atomic_load_explicit(&d->every, memory_order_relaxed) * d->sub_ns,
+		window ? window : WINDOW_ALONE_NS);
+	if (window && queued(d, now) > window)
+		atomic_fetch_or(&d->special, SPECIAL_FULL);
+	publish(d, now);
+	t->countdown = atomic_load_explicit(&d->every, memory_order_relaxed);
+	lock_drop(&d->marker_lock);
+}
+
+/* How much may be queued so that the next segment may go in too. */
+static uint64_t room(const struct device *d, uint64_t window)
+{
+	uint64_t next = d->sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed);
+	uint64_t lead = window / 2 < LEAD_NS ? window / 2 : LEAD_NS;
+	uint64_t rest = clock_since_ns(window, next);
+
+	return rest > lead ? rest : lead;
+}
+
+void marker_wait_window(struct device *d)
+{
+	uint64_t start = clock_now_ns(), now = start;
+	uint64_t longest = atomic_load_explicit(&d->up->longest_ns, memory_order_relaxed);
+
+	for (;;) {
+		uint64_t window = (uint64_t)atomic_load_explicit(
+					  &d->down->window_us, memory_order_relaxed) *
+				  NSEC_PER_USEC;
+		uint64_t bound = 4 * window > 2 * longest ? 4 * window : 2 * longest;
+		uint64_t over;
+
+		if (atomic_load_explicit(&d->down->gate, memory_order_relaxed) != GATE_OPEN)
+			return;
+		lock_take(&d->marker_lock);
+		look(d, now);
+		over = clock_since_ns(queued(d, now), room(d, window));
+		if (clock_since_ns(now, start) > (bound < WAIT_MAX_NS ? bound : WAIT_MAX_NS))
+			over = 0;
+		if (!window || !over) {
+			atomic_fetch_and(&d->special, ~(uint32_t)SPECIAL_FULL);
+			lock_drop(&d->marker_lock);
+			return;
+		}
+		lock_drop(&d->marker_lock);
+		if (over > SPIN_NS)
+			clock_sleep_until_ns(now + (over < NAP_NS ? over : NAP_NS));
+		now = clock_now_ns();
+	}
+}
+
+/* ---- flush ---- */
+
+struct dirt {
+	struct stream *stream[DIRTY_MAX];
+	uint32_t n;
+	bool left; /* something could not be marked */
+};
+
+static void collect(struct stream *s, void *arg)
+{
+	struct dirt *dirt = arg;
+
+	if (!atomic_load_explicit(&s->dirty, memory_order_acquire))
+		return;
+	if (dirt->n < DIRTY_MAX)
+		dirt->stream[dirt->n++] = s;
+	else
+		dirt->left = true;
+}
+
+struct flush {
+	struct device *device;
+	struct dirt *dirt;
+	struct context *context;
+	uint32_t tid; /* whose per-thread stream can be named */
+	bool captures;
+	uint64_t now;
+	uint32_t count;
+};
+
+/* May this thread put a marker into that stream by its name? */
+static bool can_name(const struct flush *f, const struct stream *s)
+{
+	return s != f->context->per_thread ||
+	       atomic_load_explicit(&s->owner, memory_order_relaxed) == f->tid;
+}
+
+static void flush_one(struct flush *f, struct stream *s)
+{
+	if (!can_name(f, s) || (f->captures && capture_active((uintptr_t)handle_of(s))) ||
+		!marker_issue(f->device, s, f->count, f->now))
+		f->dirt->left = true;
+	f->count = 0; /* what was submitted counts once */
+}
+
+static void flush_context(struct flush *f)
+{
+	struct context *c = f->context;
+	struct dirt *dirt = f->dirt;
+	uint32_t blocking = 0;
+	bool others = false;
+
+	for (uint32_t i = 0; i < dirt->n; i++) {
+		struct stream *s = dirt->stream[i];
+
+		if (s->context != c || s->nonblocking)
+			continue;
+		blocking++;
+		others |= !can_name(f, s);
+	}
+	/* The legacy stream waits for all blocking ones. Beside a capture it must not be touched. */
+	if (!f->captures && (blocking > 4 || others)) {
+		for (uint32_t i = 0; i < dirt->n; i++) {
+			if (dirt->stream[i]->context == c && !dirt->stream[i]->nonblocking)
+				atomic_store_explicit(
+					&dirt->stream[i]->dirty, 0, memory_order_seq_cst);
+		}
+		if (!marker_issue(f->device, c->legacy, f->count, f->now)) {
+			for (uint32_t i = 0; i < dirt->n; i++) {
+				if (dirt->stream[i]->context == c && !dirt->stream[i]->nonblocking)
+					atomic_store_explicit(
+						&dirt->stream[i]->dirty, 1, memory_order_release);
+			}
+			dirt->left = true;
+		}
+		f->count = 0;
+		blocking = 0;
+	}
+	for (uint32_t i = 0; i < dirt->n; i++) {
+		struct stream *s = dirt->stream[i];
+
+		if (s->context == c && (s->nonblocking || blocking))
+			flush_one(f, s);
+	}
+}
+
+void marker_flush(struct device *d, struct thread *t)
+{
+	struct hook *h = hook_registered();
+	struct dirt *dirt;
+	struct relaxed relaxed;
+	struct flush f;
+	uint32_t seen;
+	uint64_t sum;
+
+	if (!h)
+		return;
+	lock_take(&d->marker_lock);
+	dirt = d->dirt ? d->dirt : (d->dirt = hook_map(sizeof *dirt));
+	seen = atomic_load_explicit(&d->down->flush, memory_order_acquire);
+	sum = marker_submitted(d);
+	if (!dirt || (sum == atomic_load_explicit(&d->up->flushed, memory_order_relaxed) &&
+			     seen == atomic_load_explicit(
+					     &d->up->flush_seen, memory_order_relaxed))) {
+		lock_drop(&d->marker_lock);
+		return;
+	}
+	dirt->n = 0;
+	dirt->left = false;
+	stream_each(d, collect, dirt);
+	f = (struct flush){
+		.device = d,
+		.dirt = dirt,
+		.tid = t ? (uint32_t)syscall(SYS_gettid) : 0,
+		.captures = atomic_load(&h->captures),
+		.now = clock_now_ns(),
+	};
+	look(d, f.now);
+	f.count = unmarked(d);
+	relaxed = relax_begin();
+	for (uint32_t i = 0; i < h->contexts && dirt->n; i++) {
+		CUcontext popped;
+
+		f.context = &h->context[i];
+		if (!f.context->handle || f.context->device != d)
+			continue;
+		if (REAL(cuCtxPushCurrent_v2)(f.context->handle) != CUDA_SUCCESS) {
+			dirt->left = true;
+			continue;
+		}
+		flush_context(&f);
+		REAL(cuCtxPopCurrent_v2)(&popped);
+	}
+	relax_end(relaxed);
+	if (!dirt->left)
+		atomic_store_explicit(&d->up->flushed, sum, memory_order_release);
+	atomic_store_explicit(&d->up->flush_seen, seen, memory_order_release);
+	publish(d, f.now);
+	lock_drop(&d->marker_lock);
+}
+
+bool marker_drained(struct device *d)
+{
+	uint32_t slots = atomic_load_explicit(&d->up->slots, memory_order_acquire);
+
+	if (marker_submitted(d) != atomic_load_explicit(&d->up->flushed, memory_order_acquire))
+		return false;
+	for (uint32_t i = 0; i < slots && i < PAGE_SLOTS; i++) {
+		if (atomic_load_explicit(&d->up->done[i], memory_order_acquire) !=
+			atomic_load_explicit(&d->up->issued[i], memory_order_acquire))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Modules and libraries: what their image says is charged before they are loaded. A large variable
+ * counts in whole blocks, the rest of a context's modules together (the device packs them).
+ * Where the image cannot be read, the device is asked afterwards, and a module too many unloaded.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "core/ledger_counter.h"
+#include "hook/hook.h"
+#include "hook/image.h"
+#include "hook/memory.h"
+#include "hook/system.h"
+
+struct loading {
+	struct device *device; /* NULL: not counted */
+	struct memory_record record;
+	bool opaque;
+};
+
+/* Small images of a context share blocks: how many pages does one more need? */
+static uint64_t share(struct context *c, uint64_t bytes)
+{
+	uint64_t before = memory_pages(c->module_bytes);
+
+	c->module_bytes += bytes;
+	return memory_pages(c->module_bytes) - before;
+}
+
+static int loading_begin(struct loading *l, enum memory_kind kind, const struct image_size *size)
+{
+	struct hook *h = hook_registered();
+	CUcontext handle = NULL;
+	struct context *c;
+
+	*l = (struct loading){.device = memory_device(&handle), .opaque = size->opaque};
+	/* a library needs no context yet: it is charged where it will most likely be used */
+	if (!l->device && kind == MEMORY_LIBRARY && h && h->shown_count)
+		l->device = h->shown[0];
+	if (!l->device)
+		return 0;
+	c = context_lookup(handle);
+	l->record = (struct memory_record){
+		.kind = (uint8_t)kind,
+		.bytes = size->bytes,
+		.device = (uint8_t)l->device->index,
+		.context = kind == MEMORY_MODULE ? handle : NULL,
+	};
+	if (size->bytes >= MEMORY_SMALL || !c) {
+		l->record.pages = memory_pages(size->bytes);
+		return memory_charge(l->device, l->record.pages);
+	}
+	lock_take(&h->module_lock);
+	l->record.aux = share(c, size->bytes);
+	lock_drop(&h->module_lock);
+	if (!memory_charge(l->device, l->record.aux)) {
+		c->pages += l->record.aux; /* stays with the context: blocks are not given back singly */
+		return 0;
+	}
+	lock_take(&h->module_lock);
+	c->module_bytes -= size->bytes;
+	lock_drop(&h->module_lock);
+	return -ENOMEM;
+}
+
+/* False: the device holds more than the quota now, because of what was just loaded. */
+static bool fits(struct device *d)
+{
+	struct hook *h = hook_registered();
+	uint64_t bytes = 0, held = ledger_slot_pages(&d->up->memory), seen;
+
+	if (session_ask(h, MSG_MEASURE, d, 0, &bytes))
+		return true;
+	seen = ledger_pages(bytes);
+	return seen <= held || !memory_charge(d, seen - held);
+}
+
+/* 0, or -ENOMEM: the caller unloads it again. */
+static int loading_end(struct loading *l, CUresult r, const void *handle)
+{
+	if (!l->device)
+		return 0;
+	if (r != CUDA_SUCCESS) {
+		memory_uncharge(l->device, l->record.pages);
+		return 0;
+	}
+	if (l->opaque && !fits(l->device)) {
+		memory_uncharge(l->device, l->record.pages);
+		return -ENOMEM;
+	}
+	l->record.key = (uintptr_t)handle;
+	memory_put(&l->record);
+	return 0;
+}
+
+/* A file is an image with its size; 0 bytes if it cannot be read: the driver will say so. */
+static void file_measure(const char *path, struct image_size *ret_size)
+{
+	int saved = errno;
+	_cleanup_close_ int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	struct stat st;
+	char *p;
+
+	*ret_size = (struct image_size){0};
+	if (fd < 0 || fd_stat(fd, &st) || st.st_size <= 0) {
+		errno = saved;
+		return;
+	}
+	/* a page more than the file, of zeros: text that fills its last page ends there */
+	p = mmap(NULL, (size_t)st.st_size + 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p != MAP_FAILED) {
+		if (mmap(p, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == p)
+			image_measure(p, ret_size);
+		munmap(p, (size_t)st.st_size + 4096);
+	}
+	errno = saved;
+}
+
+#define LOADS(name, kind, measure, unload, result, params, args)                                   \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		struct image_size size;                                                            \
+		struct loading l;                                                                  \
+		CUresult r;                                                                        \
+                                                                                                   \
+		if (!hook_registered())                                                            \
+			return REAL(name) args;                                                    \
+		measure;                                                                           \
+		if (loading_begin(&l, kind, &size))                                                \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
+		r = REAL(name) args;                                                               \
+		if (loading_end(&l, r, r == CUDA_SUCCESS ? *(result) : NULL)) {                    \
+			REAL(unload)(*(result));                                                   \
+			r = CUDA_ERROR_OUT_OF_MEMORY;                                              \
+		}                                                                                  \
+		return r;                                                                          \
+	}
+
+LOADS(cuModuleLoad, MEMORY_MODULE, file_measure(fname, &size), cuModuleUnload, module,
+	(CUmodule *module, const char *fname), (module, fname))
+LOADS(cuModuleLoadData, MEMORY_MODULE, image_measure(image, &size), cuModuleUnload, module,
+	(CUmodule *module, const void *image), (module, image))
+LOADS(cuModuleLoadDataEx, MEMORY_MODULE, image_measure(image, &size), cuModuleUnload, module,
+	(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+		void **optionValues),
+	(module, image, numOptions, options, optionValues))
+LOADS(cuModuleLoadFatBinary, MEMORY_MODULE, image_measure(fatCubin, &size), cuModuleUnload, module,
+	(CUmodule *module, const void *fatCubin), (module, fatCubin))
+LOADS(cuLibraryLoadData, MEMORY_LIBRARY, image_measure(code, &size), cuLibraryUnload, library,
+	(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+		unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+		void **libraryOptionValues, unsigned int numLibraryOptions),
+	(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+		libraryOptionValues, numLibraryOptions))
+LOADS(cuLibraryLoadFromFile, MEMORY_LIBRARY, file_measure(fileName, &size), cuLibraryUnload, library,
+	(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues,
+		unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+		void **libraryOptionValues, unsigned int numLibraryOptions),
+	(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+		libraryOptionValues, numLibraryOptions))
+
+static CUresult unloaded(CUresult r, bool known, const struct memory_record *record)
+{
+	struct hook *h = hook_registered();
+
+	if (known && r == CUDA_SUCCESS)
+		memory_uncharge(&h->device[record->device], record->pages);
+	else if (known)
+		memory_put(record);
+	return r;
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule hmod)
+{
+	struct memory_record record;
+	bool known = memory_take(MEMORY_MODULE, (uintptr_t)hmod, &record);
+
+	return unloaded(REAL(cuModuleUnload)(hmod), known, &record);
+}
+
+EXPORT CUresult cuLibraryUnload(CUlibrary library)
+{
+	struct memory_record record;
+	bool known = memory_take(MEMORY_LIBRARY, (uintptr_t)library, &record);
+
+	return unloaded(REAL(cuLibraryUnload)(library), known, &record);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools count by what they have reserved from the device, since that is what others cannot have.
+ * An allocation is charged as if the pool had to grow for it, then the pool's charge follows what the
+ * driver says that it has reserved now. One thread at a time: pool_lock, never held over a wait.
+ */
+#include "hook/hook.h"
+#include "hook/memory.h"
+#include "hook/relax.h"
+
+#define POOLS_AT_ONCE 64
+
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+	cuuint64_t value = 0;
+
+	return REAL(cuMemPoolGetAttribute)(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+/* The pool's charge becomes what it has reserved; `more` pages are charged beside it. Lock held. */
+static void settle(struct memory_record *pool, struct device *d, uint64_t more)
+{
+	uint64_t reserved = memory_pages(
+		attribute((CUmemoryPool)(uintptr_t)pool->key, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+	uint64_t charged = pool->pages + more;
+	struct memory_record now;
+
+	if (reserved > charged)
+		memory_charge_anyway(d, reserved - charged);
+	memory_change(MEMORY_POOL, pool->key, 0, 0, (int64_t)reserved - (int64_t)pool->pages, &now);
+	if (reserved < charged)
+		memory_uncharge(d, charged - reserved);
+}
+
+struct pools {
+	struct memory_record pool[POOLS_AT_ONCE];
+	uint32_t n;
+};
+
+static void collect(struct memory_record *record, void *arg)
+{
+	struct pools *pools = arg;
+
+	if (pools->n < POOLS_AT_ONCE && !(record->flags & MEMORY_POOL_DESTROYED))
+		pools->pool[pools->n++] = *record;
+}
+
+bool memory_pools_settle(void)
+{
+	struct hook *h = hook_registered();
+	struct relaxed relaxed;
+	struct pools pools;
+	bool given = false;
+
+	if (!h || !atomic_load(&h->pools) || !lock_try(&h->pool_lock))
+		return false;
+	atomic_store(&h->pools_freed, false);
+	pools.n = 0;
+	memory_each(MEMORY_POOL, collect, &pools);
+	relaxed = relax_begin();
+	for (uint32_t i = 0; i < pools.n; i++) {
+		struct memory_record now;
+
+		settle(&pools.pool[i], &h->device[pools.pool[i].device], 0);
+		given |= memory_get(MEMORY_POOL, pools.pool[i].key, &now) &&
+			 now.pages < pools.pool[i].pages;
+	}
+	relax_end(relaxed);
+	lock_drop(&h->pool_lock);
+	return given;
+}
+
+void memory_pools_note_free(void)
+{
+	struct hook *h = hook_registered();
+
+	if (h)
+		atomic_store(&h->pools_freed, true);
+}
+
+/* The record of a pool, made at its first use. Lock held. False: out of memory. */
+static bool pool_get(CUmemoryPool pool, struct device *d, struct memory_record *ret_pool)
+{
+	struct hook *h = hook_registered();
+
+	if (memory_get(MEMORY_POOL, (uintptr_t)pool, ret_pool))
+		return true;
+	*ret_pool = (struct memory_record){
+		.kind = MEMORY_POOL,
+		.key = (uintptr_t)pool,
+		.device = (uint8_t)d->index,
+	};
+	if (!memory_put(ret_pool))
+		return false;
+	atomic_store(&h->pools, true);
+	return true;
+}
+
+struct taking {
+	struct device *device; /* NULL: not counted */
+	CUmemoryPool pool;
+	uint64_t bytes;
+	uint64_t pages; /* charged in case that the pool must grow; 0: it has the room */
+};
+
+static struct device *stream_device(uintptr_t stream)
+{
+	struct thread *t = thread_get();
+	struct stream *s = t ? stream_resolve(t, stream == STREAM_LEGACY ? 0 : stream) : NULL;
+
+	return s ? s->context->device : NULL;
+}
+
+/* `pool` NULL: the one that the stream's device uses now. */
+static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintptr_t stream)
+{
+	struct hook *h = hook_registered();
+	struct memory_record known;
+	int r;
+
+	*t = (struct taking){.pool = pool, .bytes = bytes};
+	if (!h)
+		return 0;
+	/* Captured, it becomes a node of a graph, which is charged when the graph is launched. */
+	if (atomic_load(&h->captures) && capture_active(stream))
+		return 0;
+	if (pool && memory_get(MEMORY_POOL, (uintptr_t)pool, &known))
+		t->device = &h->device[known.device];
+	else
+		t->device = stream_device(stream);
+	if (!t->device)
+		return 0;
+	if (!pool && REAL(cuDeviceGetMemPool)(&t->pool, t->device->ordinal) != CUDA_SUCCESS) {
+		t->device = NULL;
+		return 0;
+	}
+	t->pages = memory_pages(bytes);
+	r = memory_charge(t->device, t->pages);
+	if (!r)
+		return 0;
+	/* No room to grow in: what it has reserved already may do. */
+	t->pages = 0;
+	if (attribute(t->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) + bytes >
+		attribute(t->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
+		return r;
+	return 0;
+}
+
+/* Reserved more than there was room for: the allocation is undone and the pool cut down. */
+static bool overdrawn(const struct taking *t, const struct memory_record *pool)
+{
+	return attribute(t->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >
+		       (pool->pages + t->pages) * PAGE_MEM_UNIT &&
+	       memory_used_bytes(t->device) + 2 * MEMORY_BLOCK > memory_quota_bytes(t->device);
+}
+
+static CUresult taking_end(struct taking *t, CUresult r, CUdeviceptr address, CUstream stream)
+{
+	struct hook *h = hook_registered();
+	struct memory_record pool, pointer = {
+		.kind = MEMORY_POINTER,
+		.key = address,
+		.bytes = t->bytes,
+		.aux = (uintptr_t)t->pool,
+		.flags = MEMORY_OF_POOL,
+	};
+	bool over = false;
+
+	if (!t->device)
+		return r;
+	pointer.device = (uint8_t)t->device->index;
+	lock_take(&h->pool_lock);
+	if (!pool_get(t->pool, t->device, &pool)) {
+		lock_drop(&h->pool_lock);
+		memory_uncharge(t->device, t->pages);
+		return r;
+	}
+	if (r == CUDA_SUCCESS) {
+		over = overdrawn(t, &pool);
+		if (!over && memory_put(&pointer))
+			memory_change(MEMORY_POOL, pool.key, 1, 0, 0, &pool);
+	}
+	if (over) {
+		REAL(cuMemFreeAsync)(address, stream);
+		REAL(cuMemPoolTrimTo)(t->pool, pool.pages * PAGE_MEM_UNIT);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	settle(&pool, t->device, t->pages);
+	lock_drop(&h->pool_lock);
+	return r;
+}
+
+#define TAKES(name, pool, handle, params, args)                                                    \
+	EXPORT CUresult name params                                                                \
+	{                                                                                          \
+		struct taking t;                                                                   \
+		CUresult r;                                                                        \
+                                                                                                   \
+		if (taking_begin(&t, pool, bytesize, handle))                                      \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
+		r = REAL(name) args;                                                               \
+		return taking_end(                                                                 \
+			&t, r, r == CUDA_SUCCESS ? *dptr : 0, (CUstream)(uintptr_t)(handle));      \
+	}
+
+#define OWN(stream) ((stream) ? (uintptr_t)(stream) : STREAM_PER_THREAD)
+
+TAKES(cuMemAllocAsync, NULL, (uintptr_t)hStream, (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
+	(dptr, bytesize, hStream))
+TAKES(cuMemAllocAsync_ptsz, NULL, OWN(hStream), (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
+	(dptr, bytesize, hStream))
+TAKES(cuMemAllocFromPoolAsync, pool, (uintptr_t)hStream,
+	(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+	(dptr, bytesize, pool, hStream))
+TAKES(cuMemAllocFromPoolAsync_ptsz, pool, OWN(hStream),
+	(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+	(dptr, bytesize, pool, hStream))
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+	CUresult r = REAL(cuMemPoolCreate)(pool, poolProps);
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	struct device *d = NULL;
+
+	if (r == CUDA_SUCCESS && h && poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		d = device_of(poolProps->location.id);
+	if (d) {
+		lock_take(&h->pool_lock);
+		memory_take(MEMORY_POOL, (uintptr_t)*pool, &record);
+		pool_get(*pool, d, &record);
+		lock_drop(&h->pool_lock);
+	}
+	return r;
+}
+
+/* What was allocated from it lives on, and with it the pool's memory. */
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	bool known = memory_take(MEMORY_POOL, (uintptr_t)pool, &record);
+	CUresult r = REAL(cuMemPoolDestroy)(pool);
+
+	if (!known)
+		return r;
+	if (r == CUDA_SUCCESS && !record.refs) {
+		memory_uncharge(&h->device[record.device], record.pages);
+		return r;
+	}
+	if (r == CUDA_SUCCESS)
+		record.flags |= MEMORY_POOL_DESTROYED;
+	memory_put(&record);
+	return r;
+}
+
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+	CUresult r = REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+
+	memory_pools_settle();
+	return r;
+}
+
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	CUresult r = REAL(cuMemPoolSetAttribute)(pool, attr, value);
+
+	memory_pools_settle();
+	return r;
+}

@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process and the daemon: registration, the helper thread that listens, what happens when the
+ * daemon goes and comes back. Descriptors are kept high and recognised by inode before each use, since
+ * a program may close what it does not know and get the number again for something else.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "hook/hook.h"
+#include "hook/relax.h"
+#include "hook/system.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+#define FD_HIGH 500
+#define PASSED_MAX (3 * MSG_DEVICES)
+#define ANSWER_MS 5000
+#define GRACE_NS NSEC_PER_SEC		/* gates keep their state this long after the daemon went */
+#define RETRY_NS (200 * NSEC_PER_MSEC)
+#define STACK_BYTES (128u * 1024u)
+#define EVERY_FIRST 16u
+
+/* ---- descriptors ---- */
+
+static uint64_t inode_of(int fd)
+{
+	struct stat st;
+
+	return fd >= 0 && !fd_stat(fd, &st) ? st.st_ino : 0;
+}
+
+static int raise_fd(int fd)
+{
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_HIGH);
+
+	if (high < 0)
+		return fd;
+	close(fd);
+	return high;
+}
+
+struct passed {
+	int fd[PASSED_MAX];
+	size_t n;
+};
+
+static void passed_done(struct passed *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		cleanup_close(&p->fd[i]);
+}
+
+union control {
+	struct cmsghdr head;
+	char bytes[CMSG_SPACE(PASSED_MAX * sizeof(int))];
+};
+
+static int packet_send(int fd, const void *packet, size_t n, const int *fds, size_t n_fds)
+{
+	union control control;
+	struct iovec iov = {(void *)(uintptr_t)packet, n};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (n_fds) {
+		memset(&control, 0, sizeof control);
+		mh.msg_control = &control;
+		mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.head = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+		};
+		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
+	}
+	return sendmsg(fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+/* A whole, checked message; its descriptors are ret_passed's. 0, -EPIPE at the end, -errno. */
+static int packet_receive(int fd, void *packet, size_t max, struct passed *ret_passed)
+{
+	union control control;
+	struct iovec iov = {packet, max};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
+	ssize_t n;
+
+	ret_passed->n = 0;
+	do {
+		mh.msg_controllen = sizeof control;
+		n = recvmsg(fd, &mh, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		ret_passed->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(ret_passed->fd, CMSG_DATA(c), ret_passed->n * sizeof(int));
+	}
+	if (!n)
+		return -EPIPE;
+	if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return -EMSGSIZE;
+	return msg_check(packet, (uint32_t)n, NULL);
+}
+
+/* ---- where, and who we are ---- */
+
+static int connect_path(const char *path)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	size_t n = strlen(path);
+	int fd, r;
+
+	if (!n || n >= sizeof sa.sun_path)
+		return -ENAMETOOLONG;
+	memcpy(sa.sun_path, path, n);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	do
+		r = connect(fd, (struct sockaddr *)&sa, sizeof sa);
+	while (r < 0 && errno == EINTR);
+	if (r < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	return raise_fd(fd);
+}
+
+/* The first that answers; its path is remembered, so that we come back to the same daemon. */
+static int connect_daemon(struct hook *h)
+{
+	const char *set = getenv("DIVVY_SOCKET"), *own = getenv("XDG_RUNTIME_DIR");
+	char path[2][sizeof h->socket_path] = {"/run/divvy/divvyd.sock", ""};
+	int fd = -ENOENT;
+
+	if (h->socket_path[0])
+		return connect_path(h->socket_path);
+	if (set && *set) {
+		snprintf(path[0], sizeof path[0], "%s", set);
+	} else if (own && *own) {
+		if (snprintf(path[1], sizeof path[1], "%s/divvy/divvyd.sock", own) >=
+			(int)sizeof path[1])
+			path[1][0] = '\0';
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(path) && fd < 0; i++) {
+		fd = path[i][0] ? connect_path(path[i]) : fd;
+		if (fd >= 0)
+			memcpy(h->socket_path, path[i], sizeof h->socket_path);
+	}
+	return fd;
+}
+
+static void read_secret(uint8_t secret[static 16])
+{
+	const char *text = getenv("DIVVY_TENANT");
+	uint8_t bytes[16];
+
+	memset(secret, 0, 16);
+	if (!text || strlen(text) != 32)
+		return;
+	for (size_t i = 0; i < 16; i++) {
+		char pair[3] = {text[2 * i], text[2 * i + 1], 0};
+		char *end;
+
+		bytes[i] = (uint8_t)strtoul(pair, &end, 16);
+		if (*end || pair[0] == '-' || pair[0] == '+' || pair[0] == ' ')
+			return;
+	}
+	memcpy(secret, bytes, 16);
+}
+
+/* Field 22 of /proc/self/stat, counted behind the last ')' since a name may hold anything. */
+static uint64_t read_start_time(void)
+{
+	_cleanup_close_ int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	char text[1024];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	char *p;
+
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	p = strrchr(text, ')');
+	for (int field = 2; p && field < 22; field++) {
+		p = strchr(p + 1, ' ');
+	}
+	return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+static void read_command(char command[static MSG_COMMAND])
+{
+	char text[256];
+	_cleanup_close_ int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	const char *name;
+	size_t len;
+
+	memset(command, 0, MSG_COMMAND);
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	name = strrchr(text, '/');
+	name = name ? name + 1 : text;
+	len = strlen(name);
+	memcpy(command, name, len < MSG_COMMAND ? len : MSG_COMMAND - 1);
+}
+
+static int hello(struct hook *h, int fd, bool again)
+{
+	struct msg_hello m = {0};
+	int version = 0, fds[2 * MSG_DEVICES];
+	size_t n = 0;
+
+	msg_head_init(&m.head, MSG_HELLO, sizeof m, 1);
+	m.page_abi = PAGE_ABI;
+	memcpy(m.secret, h->secret, sizeof m.secret);
+	m.start_time = h->start_time;
+	if (REAL(cuDriverGetVersion)(&version) == CUDA_SUCCESS)
+		m.driver_version = version;
+	read_command(m.command);
+	if (!syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0))
+		m.flags |= MSG_HELLO_MEMBARRIER;
+	if (again) {
+		m.flags |= MSG_HELLO_AGAIN;
+		m.devices = h->devices;
+		for (uint32_t i = 0; i < h->devices; i++) {
+			const struct device *d = &h->device[i];
+
+			if (inode_of(d->up_fd) != d->up_inode ||
+				inode_of(d->tenant_fd) != d->tenant_inode)
+				return -EBADF;
+			fds[n++] = d->up_fd;
+			fds[n++] = d->tenant_fd;
+		}
+	}
+	return packet_send(fd, &m, sizeof m, fds, n);
+}
+
+static int answer(int fd, void *packet, size_t max, struct passed *ret_passed)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t until = clock_now_ns() + ANSWER_MS * NSEC_PER_MSEC;
+	int r;
+
+	do
+		r = poll(&p, 1, (int)(clock_since_ns(until, clock_now_ns()) / NSEC_PER_MSEC) + 1);
+	while (r < 0 && errno == EINTR);
+	if (r <= 0)
+		return r ? -errno : -ETIMEDOUT;
+	return packet_receive(fd, packet, max, ret_passed);
+}
+
+/* ---- pages ---- */
+
+static void *map_page(int fd, size_t size, int seals, int prot, void *over)
+{
+	struct stat st;
+	void *p;
+
+	if ((fcntl(fd, F_GET_SEALS) & seals) != seals || fd_stat(fd, &st) || (size_t)st.st_size < size)
+		return NULL;
+	p = mmap(over, size, prot, over ? MAP_SHARED | MAP_FIXED : MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, size, MADV_DONTFORK);
+	return p;
+}
+
+#define SEALS_UP (F_SEAL_SHRINK | F_SEAL_GROW)
+#define SEALS_DOWN (SEALS_UP | F_SEAL_FUTURE_WRITE)
+
+static bool down_fits(const struct page_down *down, const struct msg_device *m)
+{
+	return down->magic == PAGE_MAGIC && down->abi == PAGE_ABI && down->size == sizeof *down &&
+	       !memcmp(down->uuid, m->uuid, sizeof m->uuid) && down->process &&
+	       down->process < PAGE_PROCESSES;
+}
+
+static int take_device(struct hook *h, uint32_t i, const struct msg_device *m, const int fd[static 3])
+{
+	struct device *d = &h->device[i];
+
+	d->index = i;
+	d->daemon = m->device;
+	d->ordinal = -1;
+	memcpy(d->uuid, m->uuid, sizeof d->uuid);
+	d->device_bytes = m->device_bytes;
+	d->down = map_page(fd[0], sizeof *d->down, SEALS_DOWN, PROT_READ, NULL);
+	d->up = map_page(fd[1], sizeof *d->up, SEALS_UP, PROT_READ | PROT_WRITE, NULL);
+	d->tenant = map_page(fd[2], sizeof *d->tenant, SEALS_UP, PROT_READ | PROT_WRITE, NULL);
+	if (!d->down || !d->up || !d->tenant || !down_fits(d->down, m) ||
+		d->tenant->magic != PAGE_MAGIC)
+		return -EBADMSG;
+	d->up_fd = raise_fd(dup(fd[1]));
+	d->tenant_fd = raise_fd(dup(fd[2]));
+	d->up_inode = inode_of(d->up_fd);
+	d->tenant_inode = inode_of(d->tenant_fd);
+	d->up->abi = PAGE_ABI;
+	d->up->size = sizeof *d->up;
+	d->up->pid = h->pid;
+	d->up->start_time = h->start_time;
+	d->up->magic = PAGE_MAGIC;
+	atomic_store_explicit(&d->every, EVERY_FIRST, memory_order_relaxed);
+	return 0;
+}
+
+static void drop_devices(struct hook *h)
+{
+	for (uint32_t i = 0; i < h->devices; i++) {
+		struct device *d = &h->device[i];
+
+		if (d->down)
+			munmap((void *)(uintptr_t)d->down, sizeof *d->down);
+		if (d->up)
+			munmap(d->up, sizeof *d->up);
+		if (d->tenant)
+			munmap(d->tenant, sizeof *d->tenant);
+		memset(d, 0, sizeof *d);
+	}
+	h->devices = 0;
+}
+
+static int welcome(struct hook *h, const struct msg_welcome *m, const struct passed *passed)
+{
+	int r = 0;
+
+	if (!m->devices || m->devices > MSG_DEVICES || passed->n != 3 * (size_t)m->devices)
+		return -EBADMSG;
+	h->tenant = m->tenant;
+	h->simulated = m->flags & MSG_WELCOME_SIMULATED;
+	h->devices = m->devices;
+	for (uint32_t i = 0; i < m->devices && !r; i++)
+		r = take_device(h, i, &m->device[i], &passed->fd[3 * i]);
+	if (r)
+		drop_devices(h);
+	return r;
+}
+
+/* The daemon is back: its new pages take the place of the old ones, under every pointer to them. */
+static int welcome_again(struct hook *h, const struct msg_welcome *m, const struct passed *passed)
+{
+	if (m->devices != h->devices || passed->n != 3 * (size_t)m->devices)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < h->devices; i++) {
+		if (memcmp(h->device[i].uuid, m->device[i].uuid, 16))
+			return -EBADMSG;
+	}
+	for (uint32_t i = 0; i < h->devices; i++) {
+		struct device *d = &h->device[i];
+		void *trial = map_page(passed->fd[3 * i], sizeof *d->down, SEALS_DOWN, PROT_READ, NULL);
+		bool fits = trial && down_fits(trial, &m->device[i]);
+
+		if (trial)
+			munmap(trial, sizeof *d->down);
+		if (!fits || !map_page(passed->fd[3 * i], sizeof *d->down, SEALS_DOWN, PROT_READ,
+				     (void *)(uintptr_t)d->down))
+			return -EBADMSG;
+		d->daemon = m->device[i].device;
+	}
+	return 0;
+}
+
+union packet {
+	struct msg_head head;
+	struct msg_welcome welcome;
+	struct msg_refused refused;
+	struct msg_device_note note;
+	struct msg_memory memory;
+	uint8_t bytes[1024];
+};
+
+static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
+{
+	_cleanup_(passed_done) struct passed passed = {.n = 0};
+	union packet p;
+	int fd = connect_daemon(h), r;
+
+	if (fd < 0)
+		return fd;
+	r = hello(h, fd, again);
+	if (!r)
+		r = answer(fd, &p, sizeof p, &passed);
+	if (!r && p.head.type == MSG_REFUSED) {
+		memcpy(reason, p.refused.reason, MSG_TEXT);
+		r = -EACCES;
+	} else if (!r && p.head.type != MSG_WELCOME) {
+		r = -EBADMSG;
+	} else if (!r) {
+		r = again ? welcome_again(h, &p.welcome, &passed) : welcome(h, &p.welcome, &passed);
+	}
+	if (r) {
+		close(fd);
+		return r;
+	}
+	h->socket_inode = inode_of(fd);
+	atomic_store(&h->socket, fd);
+	return 0;
+}
+
+enum hook_mode session_open(struct hook *h)
+{
+	enum hook_mode mode = atomic_load_explicit(&h->mode, memory_order_acquire);
+	char reason[MSG_TEXT] = "";
+	const char *policy;
+	int r;
+
+	if (mode != HOOK_NEW)
+		return mode;
+	lock_take(&h->init_lock);
+	mode = atomic_load(&h->mode);
+	if (mode == HOOK_NEW) {
+		policy = getenv("DIVVY_ABSENT");
+		h->policy_closed = policy && !strcmp(policy, "closed");
+		h->pid = (uint32_t)getpid();
+		h->start_time = read_start_time();
+		atomic_store(&h->socket, -1);
+		read_secret(h->secret);
+		r = talk(h, false, reason);
+		mode = !r ? HOOK_REGISTERED
+		       : r == -EACCES || h->policy_closed ? HOOK_CLOSED
+							  : HOOK_OPEN;
+		if (r == -EACCES && reason[0])
+			hook_complain("no GPU for this program: %s", reason);
+		else if (mode == HOOK_CLOSED)
+			hook_complain("no GPU for this program: the daemon divvyd does not answer (%s)",
+				strerror(-r));
+		atomic_store_explicit(&h->mode, mode, memory_order_release);
+	}
+	lock_drop(&h->init_lock);
+	return mode;
+}
+
+/* ---- messages ---- */
+
+static int send_now(struct hook *h, const void *packet, size_t n)
+{
+	int fd = atomic_load(&h->socket);
+
+	if (fd < 0 || atomic_load(&h->orphan) || inode_of(fd) != h->socket_inode)
+		return -ENOTCONN;
+	return packet_send(fd, packet, n, NULL, 0);
+}
+
+static int send_note(struct hook *h, enum msg_type type, struct device *d, uint32_t request)
+{
+	struct msg_device_note m = {.device = d->daemon};
+
+	msg_head_init(&m.head, type, sizeof m, request);
+	return send_now(h, &m, sizeof m);
+}
+
+static int send_memory(struct hook *h, enum msg_type type, struct device *d, uint32_t request,
+		       uint64_t bytes)
+{
+	struct msg_memory m = {.device = d->daemon, .bytes = bytes};
+
+	msg_head_init(&m.head, type, sizeof m, request);
+	return send_now(h, &m, sizeof m);
+}
+
+void session_note(struct hook *h, enum msg_type type, struct device *d)
+{
+	int saved = errno;
+
+	send_note(h, type, d, 0);
+	errno = saved;
+}
+
+void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes)
+{
+	int saved = errno;
+
+	send_memory(h, type, d, 0, bytes);
+	errno = saved;
+}
+
+static struct ask *ask_new(struct hook *h)
+{
+	for (uint32_t i = 0; i < HOOK_ASKS; i++) {
+		uint32_t free = 0;
+
+		if (atomic_compare_exchange_strong(&h->ask[i].state, &free, 1)) {
+			do
+				h->ask[i].request = atomic_fetch_add(&h->requests, 1) + 1;
+			while (!h->ask[i].request);
+			return &h->ask[i];
+		}
+	}
+	return NULL;
+}
+
+int session_ask(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes,
+		uint64_t *ret_bytes)
+{
+	int saved = errno, r;
+	struct ask *ask;
+
+	if (!atomic_load(&h->helper))
+		return -ENOTCONN;
+	ask = ask_new(h);
+	if (!ask)
+		return -EAGAIN;
+	r = type == MSG_MEASURE ? send_note(h, type, d, ask->request)
+				: send_memory(h, type, d, ask->request, bytes);
+	/* asked again by nobody: a daemon that goes meanwhile ends it (lose) */
+	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
+		futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
+	if (!r) {
+		r = ask->status > 0 ? -ask->status : 0;
+		if (!r && ret_bytes)
+			*ret_bytes = ask->bytes;
+	}
+	atomic_store_explicit(&ask->state, 0, memory_order_release);
+	errno = saved;
+	return r;
+}
+
+/* ---- the helper ---- */
+
+static void answered(struct ask *ask, int32_t status, uint64_t bytes)
+{
+	ask->status = status;
+	ask->bytes = bytes;
+	atomic_store_explicit(&ask->state, 2, memory_order_release);
+	futex_wake(&ask->state, INT_MAX);
+}
+
+static void handle(struct hook *h, const union packet *p)
+{
+	if (p->head.type == MSG_FLUSH) {
+		for (uint32_t i = 0; i < h->devices; i++) {
+			if (h->device[i].daemon == p->note.device)
+				marker_flush(&h->device[i], NULL);
+		}
+		return;
+	}
+	if (p->head.type != MSG_MEM_REPLY && p->head.type != MSG_MEASURED)
+		return;
+	for (uint32_t i = 0; i < HOOK_ASKS; i++) {
+		struct ask *ask = &h->ask[i];
+
+		if (atomic_load_explicit(&ask->state, memory_order_acquire) == 1 &&
+			ask->request == p->head.request)
+			answered(ask, p->head.status, p->memory.bytes);
+	}
+}
+
+/* Gates nobody will open any more are open, by a page of ours in the place of the daemon's. */
+static void open_gates(struct hook *h)
+{
+	for (uint32_t i = 0; i < h->devices; i++) {
+		struct device *d = &h->device[i];
+		struct page_down *copy = mmap(NULL, sizeof *copy, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (copy == MAP_FAILED)
+			continue;
+		memcpy((void *)copy, (const void *)d->down, sizeof *copy);
+		atomic_store(&copy->gate, GATE_OPEN);
+		atomic_store(&copy->window_us, 0);
+		atomic_store(&copy->flags, 0);
+		madvise(copy, sizeof *copy, MADV_DONTFORK);
+		if (mremap(copy, sizeof *copy, sizeof *copy, MREMAP_MAYMOVE | MREMAP_FIXED,
+			    (void *)(uintptr_t)d->down) == MAP_FAILED)
+			munmap(copy, sizeof *copy);
+	}
+}
+
+/* The daemon has gone: wait for it, with the gates as they are for a moment, then open. */
+static void lose(struct hook *h)
+{
+	uint64_t since = clock_now_ns();
+	char reason[MSG_TEXT];
+	bool opened = false;
+	int fd = atomic_load(&h->socket);
+
+	atomic_store(&h->orphan, true);
+	if (fd >= 0 && inode_of(fd) == h->socket_inode)
+		close(fd);
+	atomic_store(&h->socket, -1);
+	for (uint32_t i = 0; i < HOOK_ASKS; i++) {
+		if (atomic_load(&h->ask[i].state) == 1)
+			answered(&h->ask[i], ENOTCONN, 0);
+	}
+	while (talk(h, true, reason)) {
+		clock_sleep_until_ns(clock_now_ns() + RETRY_NS);
+		if (!opened && !h->policy_closed && clock_now_ns() - since > GRACE_NS) {
+			open_gates(h);
+			opened = true;
+		}
+	}
+	atomic_store(&h->orphan, false);
+	/* who waited at a gate told the old daemon */
+	for (uint32_t i = 0; i < h->devices; i++) {
+		if (atomic_load(&h->device[i].up->want))
+			session_note(h, MSG_WANT, &h->device[i]);
+	}
+}
+
+static void *helper(void *arg)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct hook *h = arg;
+	union packet p;
+
+	/* for good: no call of this thread may invalidate somebody's capture */
+	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	for (;;) {
+		_cleanup_(passed_done) struct passed passed = {.n = 0};
+		int fd = atomic_load(&h->socket), r = -EBADF;
+
+		if (fd >= 0 && inode_of(fd) == h->socket_inode)
+			r = packet_receive(fd, &p, sizeof p, &passed);
+		if (!r)
+			handle(h, &p);
+		else
+			lose(h);
+	}
+	return NULL;
+}
+
+void session_helper_start(struct hook *h)
+{
+	const struct system *s = system_get();
+	bool no = false;
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int saved = errno;
+
+	if (!s->pthread_create || !s->pthread_attr_init || !s->pthread_attr_setstacksize ||
+		!s->pthread_attr_setdetachstate ||
+		!atomic_compare_exchange_strong(&h->helper, &no, true))
+		return;
+	s->pthread_attr_init(&attr);
+	s->pthread_attr_setstacksize(&attr, STACK_BYTES);
+	s->pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	if (s->pthread_create(&thread, &attr, helper, h))
+		atomic_store(&h->helper, false);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	errno = saved;
+}

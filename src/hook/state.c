@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the process's state lives, and the one way in which we speak to the program's user.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "hook/hook.h"
+
+/* linux/mman.h has it from 4.14 on, older headers do not. */
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+struct hook *_Atomic hook_state;
+
+struct stream hook_no_stream = {
+	.handle = ~(uintptr_t)0,
+	.device = (struct device *)~(uintptr_t)63,
+};
+
+__thread struct thread hook_thread __attribute__((tls_model("initial-exec"))) = {
+	.last = &hook_no_stream,
+	.device = THREAD_NO_DEVICE,
+};
+
+void *hook_map(size_t n)
+{
+	int saved = errno;
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		p = NULL;
+	else
+		madvise(p, n, MADV_WIPEONFORK);
+	errno = saved;
+	return p;
+}
+
+struct hook *hook_get(void)
+{
+	struct hook *none = NULL, *h = atomic_load_explicit(&hook_state, memory_order_acquire);
+
+	if (h)
+		return h;
+	h = hook_map(sizeof *h);
+	if (!h)
+		return NULL;
+	if (!atomic_compare_exchange_strong(&hook_state, &none, h)) {
+		munmap(h, sizeof *h);
+		h = none;
+	}
+	return h;
+}
+
+void hook_complain(const char *format, ...)
+{
+	static const char prefix[] = "divvy: ";
+	char line[400];
+	int saved = errno, n;
+	va_list ap;
+
+	memcpy(line, prefix, sizeof prefix - 1);
+	va_start(ap, format);
+	n = vsnprintf(line + sizeof prefix - 1, sizeof line - sizeof prefix, format, ap);
+	va_end(ap);
+	if (n > 0) {
+		size_t len = strlen(line);
+
+		line[len++] = '\n';
+		if (write(STDERR_FILENO, line, len) < 0)
+			errno = saved; /* nobody listens: nothing else to be done */
+	}
+	errno = saved;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whoever asks for a function by name gets ours where we do something about it, and the driver's where
+ * we do not. The driver is always asked first, with the caller's own words: whether there is such a
+ * function for that version and stream flag is for it to say.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cuda/names.h"
+#include "hook/entry.h"
+#include "hook/hook.h"
+#include "hook/link.h"
+#include "hook/memory.h"
+
+/* Our exports, in the order of cuda.def; relative to us, the linker binds them here (-Bsymbolic). */
+static void *const exports[CUDA_ENTRIES] = {
+#define CU(name, since, variant, action, stream, params, args) (void *)name,
+#include "cuda/cuda.def"
+#undef CU
+};
+
+/* The one among the forms of `symbol` that the driver meant by `pfn`; NULL: none that matters to us. */
+static const struct cuda_name *meant(const char *symbol, const void *pfn, int version, cuuint64_t flags)
+{
+	const struct cuda_name *name = cuda_name_find(symbol, version, flags, NULL);
+	size_t n = strlen(symbol);
+
+	if (!name || hook_resolve((uint32_t)(name - cuda_names)) == pfn)
+		return name;
+	/* an older driver may know an older form only */
+	for (uint32_t i = 0; i < CUDA_ENTRIES; i++) {
+		const struct cuda_name *other = &cuda_names[i];
+
+		if (!strncmp(other->abi, symbol, n) && cuda_name_base(other->abi) == n &&
+			hook_resolve(i) == pfn)
+			return other;
+	}
+	return name;
+}
+
+static void give_ours(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+	const struct cuda_name *name;
+
+	if (!symbol || !pfn || !*pfn)
+		return;
+	name = meant(symbol, *pfn, version, flags);
+	if (name && name->action != CUDA_ACTION_PASS)
+		*pfn = exports[name - cuda_names];
+}
+
+EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+	CUresult r = REAL(cuGetProcAddress)(symbol, pfn, cudaVersion, flags);
+	int saved = errno;
+
+	if (r == CUDA_SUCCESS)
+		give_ours(symbol, pfn, cudaVersion, flags);
+	errno = saved;
+	return r;
+}
+
+EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+	CUdriverProcAddressQueryResult *symbolStatus)
+{
+	CUresult r = REAL(cuGetProcAddress_v2)(symbol, pfn, cudaVersion, flags, symbolStatus);
+	int saved = errno;
+
+	if (r == CUDA_SUCCESS)
+		give_ours(symbol, pfn, cudaVersion, flags);
+	errno = saved;
+	return r;
+}
+
+/* ---- libdivvy-nvml.so ---- */
+
+static int link_devices(struct link_device *ret_devices, uint32_t max)
+{
+	struct hook *h = hook_get();
+	enum hook_mode mode = h ? session_open(h) : HOOK_OPEN;
+	uint32_t n = 0;
+
+	if (mode != HOOK_REGISTERED)
+		return mode == HOOK_OPEN ? -1 : 0;
+	for (; n < h->devices && n < max; n++) {
+		const struct device *d = &h->device[n];
+
+		memcpy(ret_devices[n].uuid, d->uuid, sizeof d->uuid);
+		ret_devices[n].quota_bytes = memory_quota_bytes(d);
+		ret_devices[n].used_bytes = memory_used_bytes(d);
+	}
+	return (int)n;
+}
+
+static const struct link_table link_table = {sizeof link_table, link_devices};
+
+EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+	_Static_assert(sizeof LINK_ID >= sizeof *pExportTableId, "an id has 16 bytes");
+
+	if (ppExportTable && pExportTableId &&
+		!memcmp(pExportTableId, LINK_ID, sizeof *pExportTableId)) {
+		*ppExportTable = &link_table;
+		return CUDA_SUCCESS;
+	}
+	return REAL(cuGetExportTable)(ppExportTable, pExportTableId);
+}

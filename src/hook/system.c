@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loader's search, once more: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. Opening by
+ * an absolute path of another inode always gives that file: glibc compares a name with slashes to
+ * file names and device and inode, and to sonames only when the name equals one (_dl_map_object,
+ * the same from 2.28 to 2.36), so that our own SONAME, equal to the driver's, does not stand before it.
+ */
+#include "hook/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "hook/elf.h"
+
+static struct system functions;
+static _Atomic bool ready;
+
+static void *find(const struct elf_object *object, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		void *found = elf_symbol(&object[i], name);
+
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+/* A pointer to a function from one to an object: POSIX says that this works, ISO C does not. */
+#define FIND(field) \
+	do { \
+		void *_found = find(object, n, #field); \
+		if (_found) \
+			memcpy(&s.field, &_found, sizeof _found); \
+	} while (0)
+
+const struct system *system_get(void)
+{
+	static const char *const names[] = {"libc.so.", "libdl.so.", "libpthread.so."};
+	struct elf_object object[3];
+	struct system s = {0};
+	size_t n = 0;
+
+	if (atomic_load_explicit(&ready, memory_order_acquire))
+		return &functions;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (elf_object_find(NULL, names[i], &object[n])) {
+			n++;
+		} else if (n && i) {
+			/* glibc 2.28 to 2.33 only, where this name is fixed and the library apart */
+			void *(*open_private)(const char *, int) = NULL;
+			void *found = elf_symbol(&object[0], "__libc_dlopen_mode");
+			bool apart = !elf_symbol(&object[0], i == 1 ? "dlopen" : "pthread_create");
+
+			if (!found || !apart)
+				continue;
+			memcpy(&open_private, &found, sizeof found);
+			if (open_private(i == 1 ? "libdl.so.2" : "libpthread.so.0",
+				    (int)(RTLD_NOW | 0x80000000u)) &&
+				elf_object_find(NULL, names[i], &object[n]))
+				n++;
+		}
+	}
+	FIND(dlopen);
+	FIND(dlsym);
+	FIND(dlclose);
+	FIND(dlerror);
+	FIND(dladdr1);
+	FIND(pthread_attr_init);
+	FIND(pthread_attr_setstacksize);
+	FIND(pthread_attr_setdetachstate);
+	FIND(pthread_create);
+	/* several threads write the same values */
+	functions = s;
+	atomic_store_explicit(&ready, true, memory_order_release);
+	return &functions;
+}
+
+void *system_handle_of(const void *address)
+{
+	const struct system *s = system_get();
+	struct link_map *map = NULL;
+	Dl_info info;
+
+	if (!s->dladdr1 || !s->dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP))
+		return NULL;
+	return map;
+}
+
+/* ---- where libraries lie ---- */
+
+struct hunt {
+	const char *soname;
+	struct elf_id own;
+	void *handle;
+	char *path; /* SYSTEM_PATH */
+};
+
+static bool try_path(struct hunt *h, const char *folder, size_t n, const char *name)
+{
+	const struct system *s = system_get();
+	struct elf_id id;
+	char *full = h->path;
+	int len;
+
+	if (!n)
+		len = snprintf(full, SYSTEM_PATH, "%s", name);
+	else
+		len = snprintf(full, SYSTEM_PATH, "%.*s/%s", (int)MIN(n, (size_t)INT_MAX), folder, name);
+	if (len <= 0 || (size_t)len >= SYSTEM_PATH || full[0] != '/')
+		return false;
+	int r = elf_file_id(full, &id);
+
+	if (r < 0 && r != -ENODATA)
+		return false;
+	if (r == 0 && elf_id_eq(&id, &h->own))
+		return false;
+	h->handle = s->dlopen ? s->dlopen(full, RTLD_NOW | RTLD_LOCAL) : NULL;
+	if (!h->handle && s->dlerror)
+		(void)s->dlerror();
+	/* a copy of us without build-id, or a link to us, gives our own handle back */
+	if (h->handle && h->handle == system_handle_of((const void *)system_open_real)) {
+		s->dlclose(h->handle);
+		h->handle = NULL;
+	}
+	return h->handle;
+}
+
+/* "a:b;c", an empty piece is the working folder: the loader's rule; relative ones are made absolute. */
+static bool try_list(struct hunt *h, const char *list)
+{
+	while (list && *list) {
+		size_t n = strcspn(list, ":;");
+
+		if (n && list[0] == '/' && try_path(h, list, n, h->soname))
+			return true;
+		if (!n || list[0] != '/') {
+			char here[SYSTEM_PATH / 2], folder[SYSTEM_PATH];
+			int len = -1;
+
+			if (getcwd(here, sizeof here))
+				len = snprintf(folder, sizeof folder, "%s/%.*s", here,
+					(int)MIN(n, (size_t)1024), list);
+			if (len > 0 && (size_t)len < sizeof folder &&
+				try_path(h, folder, (size_t)len, h->soname))
+				return true;
+		}
+		list += n;
+		if (*list)
+			list++;
+	}
+	return false;
+}
+
+/* glibc's own format, "glibc-ld.so.cache1.1", alone or after the old one. */
+struct cache_head {
+	char magic[20];
+	uint32_t libs;
+	uint32_t strings_size;
+	uint32_t rest[5];
+};
+
+struct cache_entry {
+	int32_t flags;
+	uint32_t key;
+	uint32_t value;
+	uint32_t os;
+	uint64_t hwcap;
+};
+
+#if defined(__x86_64__)
+#define CACHE_FLAGS 0x0303 /* ELF_LIBC6 | X8664_LIB64 */
+#elif defined(__aarch64__)
+#define CACHE_FLAGS 0x0a03 /* ELF_LIBC6 | AARCH64_LIB64 */
+#else
+#error "which ld.so.cache flags does this architecture have?"
+#endif
+
+/* `at` starts the new format: offsets of strings count from there. */
+static bool try_cache_at(struct hunt *h, const char *at, size_t n)
+{
+	struct cache_head head;
+
+	memcpy(&head, at, sizeof head);
+	if (head.libs > (n - sizeof head) / sizeof(struct cache_entry))
+		return false;
+	for (uint32_t i = 0; i < head.libs; i++) {
+		struct cache_entry e;
+
+		memcpy(&e, at + sizeof head + i * sizeof e, sizeof e);
+		if (e.flags != CACHE_FLAGS || e.key >= n || e.value >= n ||
+			!memchr(at + e.key, 0, n - e.key) || !memchr(at + e.value, 0, n - e.value))
+			continue;
+		if (!strcmp(at + e.key, h->soname) && try_path(h, "", 0, at + e.value))
+			return true;
+	}
+	return false;
+}
+
+static bool try_cache(struct hunt *h)
+{
+	static const char magic[] = "glibc-ld.so.cache1.1";
+	_cleanup_close_ int fd = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	bool found = false;
+	size_t n;
+	char *p;
+
+	if (fd < 0 || fd_stat(fd, &st) || st.st_size < (off_t)sizeof(struct cache_head))
+		return false;
+	n = (size_t)st.st_size;
+	p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (p == MAP_FAILED)
+		return false;
+	const char *at = memmem(p, n, magic, sizeof magic - 1);
+
+	if (at && n - (size_t)(at - p) >= sizeof(struct cache_head))
+		found = try_cache_at(h, at, n - (size_t)(at - p));
+	munmap(p, n);
+	return found;
+}
+
+static bool try_setting(struct hunt *h, bool *ret_set)
+{
+	const char *folder = secure_getenv("DIVVY_DRIVER");
+	_cleanup_close_ int fd = -1;
+	char text[SYSTEM_PATH];
+	ssize_t n;
+
+	*ret_set = true;
+	if (folder && *folder)
+		return try_path(h, folder, strlen(folder), h->soname);
+	fd = open("/etc/divvy/driver", O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (n > 0) {
+		text[n] = '\0';
+		text[strcspn(text, " \t\r\n")] = '\0';
+		if (text[0] == '/')
+			return try_path(h, text, strlen(text), h->soname);
+	}
+	*ret_set = false;
+	return false;
+}
+
+void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH])
+{
+	static const char defaults[] =
+#if defined(__x86_64__)
+		"/usr/lib/x86_64-linux-gnu:/lib/x86_64-linux-gnu:"
+#else
+		"/usr/lib/aarch64-linux-gnu:/lib/aarch64-linux-gnu:"
+#endif
+		"/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/nvidia/lib64:"
+		"/usr/lib/wsl/lib:/run/opengl-driver/lib";
+	struct hunt h = {.soname = soname, .path = ret_path};
+	struct elf_object own;
+	bool set;
+
+	if (elf_object_find((const void *)system_open_real, NULL, &own))
+		h.own = own.id;
+	if (try_setting(&h, &set) || set)
+		return h.handle;
+	if (try_list(&h, secure_getenv("LD_LIBRARY_PATH")) || try_cache(&h) || try_list(&h, defaults))
+		return h.handle;
+	return NULL;
+}

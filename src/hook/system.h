@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What we need of libdl and libpthread, found at run time: the real functions behind the ones that we
+ * interpose, and no dependency on libraries that a bash would have to open. Resolved on first use;
+ * idempotent, any thread, no lock of ours. errno may change.
+ */
+#pragma once
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "hook/elf.h"
+
+struct link_map;
+
+struct system {
+	void *(*dlopen)(const char *, int);
+	void *(*dlsym)(void *, const char *);
+	int (*dlclose)(void *);
+	char *(*dlerror)(void);
+	int (*dladdr1)(const void *, Dl_info *, void **, int);
+	int (*pthread_attr_init)(pthread_attr_t *);
+	int (*pthread_attr_setstacksize)(pthread_attr_t *, size_t);
+	int (*pthread_attr_setdetachstate)(pthread_attr_t *, int);
+	int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+};
+
+/* Never NULL, but its functions may be: a process without libdl on glibc before 2.34 lacks pthread. */
+const struct system *system_get(void);
+
+/* The handle (as dlopen returns it) of the object that holds `address`; NULL if unknown. */
+void *system_handle_of(const void *address);
+
+#define SYSTEM_PATH 4096u
+
+/*
+ * Finds the library `soname` where the loader would, but one that is not ours (by build-id), and
+ * opens it by its absolute path, RTLD_LOCAL. An administrator's word goes first and alone:
+ * $DIVVY_DRIVER, a folder, or the first line of /etc/divvy/driver, a folder. NULL if there is none.
+ */
+void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH]);
+
+/* fstat, whose name in glibc 2.33 and later older ones do not have. 0 or -1 with errno. */
+static inline int fd_stat(int fd, struct stat *ret_stat)
+{
+	return (int)syscall(SYS_fstat, fd, ret_stat);
+}

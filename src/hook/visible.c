@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See visible.h. The array is swapped, not edited: other threads that read the environment meanwhile
+ * see one or the other, both whole. It is not freed, since one of them may still be reading it.
+ */
+#include "hook/visible.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define NAME "CUDA_VISIBLE_DEVICES="
+#define UUID_TEXT 37
+
+static void format_uuid(const uint8_t u[static 16], char ret[static UUID_TEXT])
+{
+	snprintf(ret, UUID_TEXT, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+		u[14], u[15]);
+}
+
+static bool names(const struct hook *h, uint32_t i, const char *text, size_t n)
+{
+	char uuid[UUID_TEXT];
+
+	if (n > 4 && (!strncasecmp(text, "GPU-", 4) || !strncasecmp(text, "MIG-", 4))) {
+		format_uuid(h->device[i].uuid, uuid);
+		return n - 4 < UUID_TEXT && !strncasecmp(uuid, text + 4, n - 4);
+	}
+	if (n && strspn(text, "0123456789") >= n && n < 4)
+		return (uint32_t)strtoul(text, NULL, 10) == i;
+	return false;
+}
+
+uint32_t visible_select(const struct hook *h, const char *setting, uint32_t ret_index[static MSG_DEVICES])
+{
+	uint32_t count = 0, seen = 0;
+
+	if (!setting) {
+		for (; count < h->devices; count++)
+			ret_index[count] = count;
+		return count;
+	}
+	while (*setting) {
+		size_t n = strcspn(setting, ",");
+		const char *text = setting + strspn(setting, " ");
+		size_t len = n - (size_t)(text - setting);
+		uint32_t i = 0;
+
+		while (len && text[len - 1] == ' ')
+			len--;
+		while (i < h->devices && !names(h, i, text, len))
+			i++;
+		if (i == h->devices)
+			break;
+		if (seen & 1u << i)
+			return 0;
+		seen |= 1u << i;
+		ret_index[count++] = i;
+		setting += n + (setting[n] == ',');
+	}
+	return count;
+}
+
+bool visible_begin(struct visible *ret_visible, struct hook *h)
+{
+	uint32_t index[MSG_DEVICES], n;
+	size_t vars = 0, at = 0, kept = 0;
+	const char *setting = getenv("CUDA_VISIBLE_DEVICES");
+	bool mig = setting && !strncasecmp(setting, "MIG-", 4);
+	char *text, **copy;
+
+	*ret_visible = (struct visible){0};
+	n = visible_select(h, setting, index);
+	if (!n)
+		return false;
+	while (environ && environ[vars])
+		vars++;
+	copy = malloc((vars + 2) * sizeof *copy);
+	text = malloc(sizeof NAME + n * (UUID_TEXT + 5));
+	if (!copy || !text) {
+		free(copy);
+		free(text);
+		return false;
+	}
+	for (size_t i = 0; i < vars; i++) {
+		if (strncmp(environ[i], NAME, sizeof NAME - 1))
+			copy[kept++] = environ[i];
+		else
+			ret_visible->own = environ[i];
+	}
+	at = sizeof NAME - 1;
+	memcpy(text, NAME, at);
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(text + at, mig ? "MIG-" : "GPU-", 4);
+		format_uuid(h->device[index[i]].uuid, text + at + 4);
+		at += 4 + UUID_TEXT - 1;
+		text[at++] = ',';
+	}
+	text[at - 1] = '\0';
+	copy[kept++] = text;
+	copy[kept] = NULL;
+	ret_visible->text = text;
+	ret_visible->before = environ;
+	ret_visible->during = copy;
+	environ = copy;
+	return true;
+}
+
+void visible_end(struct visible *visible)
+{
+	char **p = environ;
+
+	if (p == visible->during) {
+		environ = visible->before;
+		return;
+	}
+	/* another thread's setenv meanwhile made an array of its own out of ours */
+	while (p && *p && *p != visible->text)
+		p++;
+	if (p && *p && visible->own) {
+		*p = visible->own;
+	} else if (p && *p) {
+		for (; *p; p++)
+			*p = p[1];
+	}
+}
