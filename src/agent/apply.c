@@ -16,7 +16,7 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "agent/gemini.h"
+#include "core/gemini.h"
 
 #define FILE_MAX (1u << 20)
 
@@ -62,7 +62,7 @@ static void set_client(struct agent *agent, const char *path, const struct gemin
 		.uid = getuid(),
 		.lifetime = TENANT_KEEP,
 		.source = TENANT_APPLY,
-		.name = client->id,
+		.name = client->name,
 		.spec = client->spec,
 	};
 	char origin[256];
@@ -70,25 +70,25 @@ static void set_client(struct agent *agent, const char *path, const struct gemin
 	struct tenant *t;
 	int r;
 
-	origin_of(path, client->id, origin, sizeof(origin));
+	origin_of(path, client->name, origin, sizeof(origin));
 	wish.origin = origin;
 	t = tenant_by_origin(agent, TENANT_APPLY, origin);
 	if (!t) {
 		r = tenant_new(agent, &wish, &t, &err);
 		if (r < 0)
-			log_warn("%s: %s: %s", path, client->id, err.msg);
-		note(list, r < 0 ? NULL : t, client->id, r < 0 ? "refused" : "created", r < 0 ? err.msg : NULL);
+			log_warn("%s: %s: %s", path, client->name, err.msg);
+		note(list, r < 0 ? NULL : t, client->name, r < 0 ? "refused" : "created", r < 0 ? err.msg : NULL);
 		return;
 	}
 	if (t->spec.request == client->spec.request && t->spec.limit == client->spec.limit &&
 	    t->spec.memory_bytes == client->spec.memory_bytes) {
-		note(list, t, client->id, "same", NULL);
+		note(list, t, client->name, "same", NULL);
 		return;
 	}
 	r = tenant_change(t, &client->spec, &err);
 	if (r < 0)
-		log_warn("%s: %s: %s", path, client->id, err.msg);
-	note(list, t, client->id, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
+		log_warn("%s: %s: %s", path, client->name, err.msg);
+	note(list, t, client->name, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
 }
 
 /* Before others are changed: what has gone makes room for them. */
@@ -105,7 +105,7 @@ static void remove_missing(struct agent *agent, const char *path, const struct g
 		if (t->is_ending || t->source != TENANT_APPLY || strncmp(t->origin, prefix, strlen(prefix)))
 			continue;
 		for (size_t i = 0; i < n && !is_there; i++) {
-			origin_of(path, clients[i].id, origin, sizeof(origin));
+			origin_of(path, clients[i].name, origin, sizeof(origin));
 			is_there = !strcmp(origin, t->origin);
 		}
 		if (is_there)
@@ -117,24 +117,20 @@ static void remove_missing(struct agent *agent, const char *path, const struct g
 
 static int read_and_apply(struct agent *agent, const char *path, json_t **ret_list, struct error *err)
 {
-	_cleanup_free_ struct gemini_client *clients = calloc(APPLY_CLIENTS_MAX, sizeof(*clients));
+	_cleanup_gemini_ struct gemini gemini = {0};
 	_cleanup_buf_ struct buf text = BUF_INIT(FILE_MAX);
 	json_t *list;
-	size_t n = 0;
-	int r;
+	int r = file_read(path, &text, err);
 
-	if (!clients)
-		return fail(err, ENOMEM, "no memory");
-	r = file_read(path, &text, err);
 	if (r < 0)
 		return r;
-	r = gemini_parse(buf_str(&text), clients, APPLY_CLIENTS_MAX, &n, err);
+	r = gemini_parse(buf_str(&text), &gemini, err);
 	if (r < 0)
 		return fail_within(err, r, "%s", path);
 	list = json_array();
-	remove_missing(agent, path, clients, n, list);
-	for (size_t i = 0; i < n; i++)
-		set_client(agent, path, &clients[i], list);
+	remove_missing(agent, path, gemini.client, gemini.n, list);
+	for (size_t i = 0; i < gemini.n; i++)
+		set_client(agent, path, &gemini.client[i], list);
 	*ret_list = list;
 	return 0;
 }

@@ -13,7 +13,6 @@
 #include "agent/agent.h"
 #include "base/str.h"
 
-#define APPLY_CLIENTS_MAX 4096u
 #define APPLY_FILES_MAX 16u
 
 int apply_new(struct agent *agent, struct error *err);
