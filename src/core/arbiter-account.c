@@ -16,6 +16,12 @@
 /* A standard tenant that latency tenants keep this far below its request goes before them. */
 #define STARVED_NS (100 * NSEC_PER_MSEC)
 
+/*
+ * Between the end of a turn and the next want a program only wakes up: it has not left. Longer
+ * absences are, and change what the others are entitled to.
+ */
+#define GRACE_NS (2 * NSEC_PER_MSEC)
+
 /* ---- sliding window ---- */
 
 static void window_advance(struct seat *seat, uint64_t now)
@@ -122,7 +128,8 @@ uint64_t class_micro(const struct seat *seat)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i]->member->spec.class == seat->member->spec.class)
+		if (device->active[i]->member->spec.class == seat->member->spec.class &&
+			device->active[i]->idle_from == 0)
 			sum += device->active[i]->micro;
 	return sum;
 }
@@ -134,6 +141,13 @@ static int64_t clamp_lag(int64_t lag)
 	const int64_t most = (int64_t)ARBITER_WINDOW_NS * LAG_ONE;
 
 	return MAX(MIN(lag, most), -most);
+}
+
+/* Is `other` credited what `seat` is charged? Who has no work for the device now is not. */
+static bool takes_part(const struct seat *other, const struct seat *seat, const struct seat *except)
+{
+	return other->member->spec.class == seat->member->spec.class && other != except &&
+		other->idle_from == 0;
 }
 
 /*
@@ -150,14 +164,12 @@ static void lag_share_out(
 	int64_t left = amount;
 
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i]->member->spec.class == seat->member->spec.class &&
-			device->active[i] != except)
-			n++;
+		n += takes_part(device->active[i], seat, except);
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		struct seat *other = device->active[i];
 		int64_t part;
 
-		if (other->member->spec.class != seat->member->spec.class || other == except)
+		if (!takes_part(other, seat, except))
 			continue;
 		part = whole ? (int64_t)((__int128)amount * other->micro / (int64_t)whole)
 			     : amount / (int64_t)n;
@@ -181,16 +193,20 @@ static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 	seat->lag = clamp_lag(seat->lag);
 }
 
-/* Time is charged to whoever holds the device: busy, or idle while others wait; or drains it. */
-static bool is_charged(const struct seat *seat, bool is_drained)
+/*
+ * Time is charged to whoever holds the device: busy, or idle while others wait; or drains it. Who was
+ * opened for the end of a drain (`overlap`) is not until that was to come; if it does not, the device
+ * has taken up the new one's work in between, and it is the drain that is not.
+ */
+static bool is_charged(const struct seat *seat, const struct seat *overlap, uint64_t at)
 {
 	switch (seat->state) {
 	case SEAT_OPEN:
-		if (seat->is_overlapped && !is_drained)
+		if (seat->is_overlapped && at < seat->device->overlap_until)
 			return false;
 		return seat->idle_since == 0 || seat->device->is_waited;
 	case SEAT_DRAINING:
-		return true;
+		return !overlap || at < seat->device->overlap_until;
 	default:
 		return false;
 	}
@@ -226,7 +242,8 @@ void device_account(struct device *device, uint64_t now)
 {
 	uint64_t from = device->accounted_at;
 	uint64_t dt = clock_since_ns(now, from);
-	bool is_drained = true, has_latency = false;
+	const struct seat *overlap = NULL;
+	bool has_latency = false;
 	uint32_t n = 0;
 	uint64_t given = 0;
 
@@ -236,11 +253,14 @@ void device_account(struct device *device, uint64_t now)
 	if (device->is_stale)
 		device_entitle(device);
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		is_drained &= device->active[i]->state != SEAT_DRAINING;
-		has_latency |= device->active[i]->member->spec.class == SPEC_LATENCY;
+		const struct seat *seat = device->active[i];
+
+		if (seat->state == SEAT_OPEN && seat->is_overlapped)
+			overlap = seat;
+		has_latency |= seat->member->spec.class == SPEC_LATENCY;
 	}
 	for (uint32_t i = 0; i < device->n_active; i++)
-		n += is_charged(device->active[i], is_drained);
+		n += is_charged(device->active[i], overlap, from);
 	device->n_charged = n;
 	for (uint32_t i = 0, k = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
@@ -248,7 +268,7 @@ void device_account(struct device *device, uint64_t now)
 		refill(seat, now);
 		if (seat->state == SEAT_CLOSED && seat_wants(seat))
 			seat->waited_ns += dt;
-		if (is_charged(seat, is_drained)) { /* together they are charged exactly dt */
+		if (is_charged(seat, overlap, from)) { /* together they are charged exactly dt */
 			uint64_t until = dt * ++k / n;
 
 			charge(seat, (int64_t)(until - given), from, now);
@@ -262,7 +282,10 @@ void device_account(struct device *device, uint64_t now)
 void seat_refund(struct seat *seat, uint64_t end)
 {
 	struct device *device = seat->device;
-	uint64_t to = device->accounted_at;
+	const struct seat *holder = device->holder;
+	bool is_overlap = holder && holder != seat && holder->is_overlapped;
+	uint64_t to = is_overlap ? MIN(device->accounted_at, device->overlap_until)
+				 : device->accounted_at;
 	uint64_t from = MAX(end, seat->opened_at);
 	uint64_t over = clock_since_ns(to, from) / MAX(device->n_charged, 1u);
 	uint64_t given = 0;
@@ -317,21 +340,58 @@ void seat_leave(struct seat *seat, uint64_t now)
 	device->active[seat->active_at] = last;
 	last->active_at = seat->active_at;
 	seat->is_active = false;
+	seat->idle_from = 0;
 	seat->left_at = now;
 	lag_share_out(seat, seat->lag, false, NULL);
 	device->is_stale = true;
 }
 
+void seat_update_active(struct seat *seat, uint64_t now)
+{
+	if (seat->state != SEAT_CLOSED || seat_wants(seat)) {
+		device_account(seat->device, now);
+		seat->idle_from = 0;
+		seat_join(seat, now);
+	} else if (seat->is_active && seat->idle_from == 0) {
+		device_account(seat->device, now);
+		seat->idle_from = MAX(now, UINT64_C(1));
+	}
+}
+
+void device_leave_idle(struct device *device, uint64_t now)
+{
+	for (uint32_t i = 0; i < device->n_active;) {
+		struct seat *seat = device->active[i];
+
+		if (seat->idle_from && clock_since_ns(now, seat->idle_from) >= GRACE_NS) {
+			seat_leave(seat, now); /* another takes its place in the list */
+			continue;
+		}
+		if (seat->idle_from)
+			device_wake(device, seat->idle_from + GRACE_NS);
+		i++;
+	}
+}
+
 /* ---- limits ---- */
+
+/* With the kernel that begins just before it ends; and a quarter more, for lengths vary. */
+uint64_t seat_quantum_ns(const struct seat *seat)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	uint64_t most = clock_since_ns(config->hold_max_ns, seat->longest_ns + seat->longest_ns / 4);
+
+	return MAX(MIN(most, config->quantum_ns), config->quantum_min_ns);
+}
 
 /* The most it may use at once after having waited: one turn. */
 int64_t seat_burst(const struct seat *seat)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t ns = seat->member->spec.memory_policy == SPEC_MEMORY_SWAP ? config->swap_quantum_ns
-									  : config->quantum_ns;
 
-	return (int64_t)ns * MILLI;
+	return MILLI *
+		(int64_t)(seat->member->spec.memory_policy == SPEC_MEMORY_SWAP ? config->swap_quantum_ns
+									      : config->quantum_ns);
 }
 
 /* What the holder has queued already. */
@@ -345,7 +405,7 @@ static uint64_t queued_rest(const struct seat *seat, uint64_t now)
 void seat_update_limits(struct seat *seat, uint64_t now)
 {
 	uint64_t limit = seat->member->spec.limit;
-	int64_t resume = seat_burst(seat) / 2;
+	int64_t resume = (int64_t)seat_quantum_ns(seat) * MILLI / 2;
 	int64_t left;
 
 	if (limit >= SPEC_SHARE_ONE) {

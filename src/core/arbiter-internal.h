@@ -39,7 +39,8 @@ struct seat {
 
 	bool is_active;	    /* wants the device, has it, or drains: in device->active */
 	uint32_t active_at; /* index there */
-	uint64_t left_at;   /* when it last was not */
+	uint64_t idle_from; /* active, but neither wants nor has the device, since; 0: it does */
+	uint64_t left_at;   /* when it last stopped to be active */
 
 	uint64_t wants_since;
 	uint64_t opened_at; /* its turn began */
@@ -102,7 +103,8 @@ struct device {
 
 	struct seat *holder; /* whose turn it is; co-runners are OPEN beside it */
 	struct member *reserved;
-	uint64_t corun_until; /* then exclusive turns are tried again */
+	uint64_t overlap_until; /* the drain beside an overlapped seat was to end then */
+	uint64_t corun_until;	/* then exclusive turns are tried again */
 	struct bond bond[ARBITER_BONDS];
 
 	uint64_t accounted_at;
@@ -173,10 +175,14 @@ void device_account(struct device *device, uint64_t now);
 void device_entitle(struct device *device);
 void seat_join(struct seat *seat, uint64_t now);
 void seat_leave(struct seat *seat, uint64_t now);
+/* After its state or its want has changed: joins, or begins to be idle; it leaves a little later. */
+void seat_update_active(struct seat *seat, uint64_t now);
+void device_leave_idle(struct device *device, uint64_t now);
 /* The seat's work ended at `end`, which was before what has been charged. */
 void seat_refund(struct seat *seat, uint64_t end);
 void seat_update_limits(struct seat *seat, uint64_t now);
 uint64_t seat_window_ns(const struct seat *seat, uint64_t now);
+uint64_t seat_quantum_ns(const struct seat *seat); /* longest turn while others wait */
 int64_t seat_burst(const struct seat *seat);
 /* Sum of entitlements of its class. */
 uint64_t class_micro(const struct seat *seat);

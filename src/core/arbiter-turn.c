@@ -9,7 +9,12 @@
 #include "base/clock.h"
 #include "core/arbiter-internal.h"
 
-/* A turn's part in a round of n tenants: enough switches to be even, few enough to be cheap. */
+/*
+ * A round of n tenants lasts n of these, and a turn its tenant's part of it: enough switches to be
+ * even, few enough to be cheap (tests/unit/core/test-arbiter-shares.c). Of three or more, two may
+ * have to wait at once, so that windows of 1 s are less even; two can take longer turns.
+ */
+#define ROUND_OF_TWO_NS (34 * NSEC_PER_MSEC)
 #define ROUND_NS (28 * NSEC_PER_MSEC)
 
 /* Class order; a standard tenant that is kept below its request goes before all for a turn. */
@@ -97,9 +102,16 @@ static void seat_open(struct seat *seat, bool corun, uint64_t now)
 	bool is_drained = true;
 
 	device_account(device, now);
-	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i] != seat && device->active[i]->state == SEAT_DRAINING)
-			is_drained = false;
+	device->overlap_until = now;
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		const struct seat *other = device->active[i];
+
+		if (other == seat || other->state != SEAT_DRAINING)
+			continue;
+		is_drained = false;
+		if (other->has_rest)
+			device->overlap_until = MAX(device->overlap_until, other->ends_at);
+	}
 	seat->state = SEAT_OPEN;
 	seat->opened_at = now;
 	seat->has_used = false;
@@ -110,7 +122,7 @@ static void seat_open(struct seat *seat, bool corun, uint64_t now)
 	seat->has_rest = false;
 	seat->is_unbounded = false;
 	seat->queued_ns = 0;
-	seat_join(seat, now);
+	seat_update_active(seat, now);
 	if (!device->holder)
 		device->holder = seat;
 	device->is_dirty = true;
@@ -316,7 +328,6 @@ static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
 	const struct device *device = seat->device;
-	uint64_t most = clock_since_ns(config->hold_max_ns, seat->longest_ns);
 	uint64_t n = 0, part;
 
 	if (seat->member->spec.memory_policy == SPEC_MEMORY_SWAP &&
@@ -324,8 +335,8 @@ static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 		return config->swap_quantum_ns;
 	for (uint32_t i = 0; i < device->n_active; i++)
 		n += device->active[i]->member->spec.class == seat->member->spec.class;
-	part = (uint64_t)seat->micro * n * ROUND_NS / WATER_ONE;
-	return MAX(MIN(MIN(part, config->quantum_ns), most), config->quantum_min_ns);
+	part = (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
+	return MAX(MIN(part, seat_quantum_ns(seat)), config->quantum_min_ns);
 }
 
 /* Idle, or never came, or said so itself. */
@@ -340,7 +351,7 @@ static bool must_give_way(struct seat *seat, uint64_t now)
 	if (!seat->has_used) {
 		at = seat->opened_at + config->unused_ns;
 		if (now >= at && !is_gang(seat->member)) {
-			seat->member->wants = 0;
+			seat->member->wants = 0; /* active still: it is OPEN */
 			return true;
 		}
 	} else if (seat->idle_since) {
@@ -490,6 +501,7 @@ void device_decide(struct device *device, uint64_t now)
 	device->is_dirty = false;
 	device->next_at = UINT64_MAX;
 	device_account(device, now);
+	device_leave_idle(device, now);
 	if (device->is_stale)
 		device_entitle(device);
 	if (!device->arbiter->config.gate) {

@@ -221,8 +221,7 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 		struct seat *seat = &member->seat[i];
 
 		seat->budget = MIN(seat->budget, seat_burst(seat));
-		if (seat->state != SEAT_CLOSED || seat_wants(seat))
-			seat_join(seat, now);
+		seat_update_active(seat, now);
 		seat->device->is_stale = true;
 		seat->device->is_dirty = true;
 	}
@@ -299,12 +298,9 @@ void arbiter_want(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, b
 	for (uint32_t i = 0; i < member->n_seats; i++) {
 		struct seat *each = &member->seat[i];
 
-		if (want) {
+		if (want)
 			each->wants_since = now;
-			seat_join(each, now);
-		} else if (each->state == SEAT_CLOSED) {
-			seat_leave(each, now);
-		}
+		seat_update_active(each, now);
 		each->device->is_dirty = true;
 	}
 }
@@ -377,8 +373,7 @@ void arbiter_drained(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 			next->opened_at = MAX(next->opened_at, MIN(end, now));
 		}
 	}
-	if (!seat_wants(seat))
-		seat_leave(seat, now);
+	seat_update_active(seat, now);
 	on->is_dirty = true;
 }
 
