@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading of module images: PTX text, ELF cubins and fatbin containers, for their kernels,
+ * parameter layouts and global variables. The code itself is never looked at.
+ *
+ * image_read() copies everything it keeps: the caller's bytes may go afterwards. Pure code, no
+ * globals, any thread. Sizes are bounded: see IMAGE_*_MAX.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	IMAGE_KERNELS_MAX = 1 << 16,
+	IMAGE_PARAMS_MAX = 1024,
+	IMAGE_GLOBALS_MAX = 1 << 16,
+	IMAGE_NAME_MAX = 4096,
+	/* Parameter bytes of one kernel: 32,764 since sm_70 with CUDA 12.1. */
+	IMAGE_PARAM_BYTES_MAX = 32764,
+};
+
+/* Why an image was refused; cu_module.c turns it into a CUresult. */
+enum image_status {
+	IMAGE_OK,
+	IMAGE_BAD_PTX,		/* text that is not PTX */
+	IMAGE_BAD_BINARY,	/* neither PTX, ELF nor fatbin, or a damaged one */
+	IMAGE_NO_BINARY,	/* a container without anything for this device */
+	IMAGE_UNSUPPORTED_PTX,	/* a newer .version than the driver's */
+	IMAGE_NO_MEMORY,
+};
+
+struct image_param {
+	uint32_t offset;
+	uint32_t size;
+};
+
+struct image_kernel {
+	char *name;
+	struct image_param *params;
+	uint32_t n_params;
+	uint32_t param_bytes;
+	uint32_t shared_bytes;	/* static shared memory */
+	uint32_t max_threads;	/* from .maxntid or .reqntid; 0 = the device's */
+};
+
+struct image_global {
+	char *name;
+	uint64_t size;
+	uint64_t align;
+	uint8_t *init;		/* size bytes, or NULL for zeros */
+	int is_const;
+};
+
+struct image {
+	struct image_kernel *kernels;
+	size_t n_kernels;
+	struct image_global *globals;
+	size_t n_globals;
+	int is_ptx;
+	unsigned ptx_version;	/* 64 for .version 6.4; cubins: 0 */
+	unsigned target_sm;	/* 70 for sm_70 */
+};
+
+/*
+ * Parses an image whose length only its own headers tell (as cuModuleLoadData gets it): PTX ends
+ * at its NUL, ELF and fatbin say their size. @device_sm picks among a fatbin's members (90 for
+ * sm_90) and refuses cubins of another major architecture. @ret_image is to be freed by
+ * image_done(); untouched unless IMAGE_OK.
+ */
+enum image_status image_read(const void *bytes, unsigned device_sm, struct image *ret_image);
+
+/* The parsers behind image_read, for images of known size. */
+enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_image);
+enum image_status image_read_elf(const uint8_t *bytes, size_t n, unsigned device_sm,
+				 struct image *ret_image);
+enum image_status image_read_fatbin(const uint8_t *header, unsigned device_sm,
+				    struct image *ret_image);
+
+/* Bytes that an image occupies according to its own headers, 0 if it is of no known kind. */
+size_t image_size(const void *bytes);
+
+/* Helpers shared by the parsers: add a zeroed element, or NULL without memory or at the limit. */
+struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t n);
+struct image_global *image_add_global(struct image *image, const char *name, size_t n);
+int image_add_param(struct image_kernel *kernel, uint32_t offset, uint32_t size);
+
+void image_done(struct image *image);
