@@ -258,6 +258,7 @@ static int cmd_devices(const struct options *o, int argc, char **argv, struct er
 
 /* ---- the engine ---- */
 
+/* One call; ret_reply is set on success. */
 static int talk(int sock, struct sim_request q, int fd, struct sim_reply *ret_reply, struct error *err)
 {
 	struct sim_reply a;
@@ -300,7 +301,7 @@ static int connect_engine(const struct options *o, int *ret_sock, struct error *
 static int cmd_status(const struct options *o, int argc, char **argv, struct error *err)
 {
 	_cleanup_close_ int sock = -1;
-	struct sim_reply a;
+	struct sim_reply a = {0};
 	int r = connect_engine(o, &sock, err);
 
 	if (r >= 0)

@@ -373,6 +373,7 @@ bool exec_ready(struct eop *op)
 {
 	struct engine *e = engine_of(op);
 	bool kernel = op->e.kind == SIM_OP_KERNEL, done;
+	struct mem_info info;
 	uint64_t addr = kernel ? param_u64(op, 0) : op->e.value.ptr, have;
 	uint32_t bytes = kernel ? 4 : op->e.value.bytes;
 
@@ -385,7 +386,9 @@ bool exec_ready(struct eop *op)
 	else
 		done = compare(have, bytes == 8 ? op->e.value.value : (uint32_t)op->e.value.value,
 			bytes, op->e.value.cmp);
-	if (!done && !mem_is_device(addr))
+	/* What a CPU may write has to be looked at. */
+	if (!done && (!mem_is_device(addr) || (mem_query(e->mem, addr, &info) >= 0 &&
+						      info.kind == SIM_MEM_MANAGED)))
 		e->host_wait = true;
 	return done;
 }
@@ -453,6 +456,19 @@ static int run_reduce(const struct eop *op)
 	return r < 0 ? r : write_word(op, out, (uint32_t)old + sum, 4);
 }
 
+typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* y += a * x, for memory that does not overlap; rounded after the product and after the sum. */
+static void add_row(float *y, const float *x, float a, uint64_t n)
+{
+	uint64_t i;
+
+	for (i = 0; i + 8 <= n; i += 8)
+		*(float8 *)(y + i) += a * *(const float8 *)(x + i);
+	for (; i < n; i++)
+		y[i] += a * x[i];
+}
+
 static int run_matmul(const struct eop *op)
 {
 	uint64_t n = param_u32(op, 24), bytes = 4 * n * n;
@@ -472,8 +488,7 @@ static int run_matmul(const struct eop *op)
 		memset(pc, 0, bytes);
 		for (uint64_t i = 0; i < n; i++)
 			for (uint64_t k = 0; k < n; k++)
-				for (uint64_t j = 0; j < n; j++)
-					pc[i * n + j] += pa[i * n + k] * pb[k * n + j];
+				add_row(pc + i * n, pb + k * n, pa[i * n + k], n);
 	}
 	view_close(&b);
 	view_close(&a);

@@ -219,11 +219,15 @@ static void silence_bells(struct engine *e)
 /* Work after the next wake-up needs no doorbell: say until when, per stream and process. */
 static void publish_bounds(struct engine *e, uint64_t wake)
 {
+	bool waiting = tl_is_waiting(e->tl);
+
+	e->turns++;
 	for (struct tl_op *op = tl_visible(e->tl, NULL); op; op = tl_visible(e->tl, op)) {
 		struct eop *o = CONTAINER_OF(op, struct eop, tl);
 
-		if (!o->stream)
+		if (!o->stream || o->stream->turn == e->turns)
 			continue;
+		o->stream->turn = e->turns;
 		__atomic_store_n((uint64_t *)&o->proc->shm->streams[o->stream->slot].busy_until_ns,
 			tl_stream_bound(e->tl, &o->stream->tl), __ATOMIC_RELAXED);
 	}
@@ -232,7 +236,9 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 			continue;
 		__atomic_store_n((uint64_t *)&p->shm->engine.now_ns, tl_now(e->tl), __ATOMIC_RELAXED);
 		__atomic_store_n((uint64_t *)&p->shm->engine.wake_at_ns, wake, __ATOMIC_RELEASE);
-		set_bell(p, tl_is_waiting(e->tl) || !p->pending ? SIM_BELL_ALL : SIM_BELL_VISIBLE);
+		/* Throttled: the device has enough of it and comes back for the rest. */
+		set_bell(p, p->throttled ? SIM_BELL_NONE :
+			    waiting || !p->pending ? SIM_BELL_ALL : SIM_BELL_VISIBLE);
 	}
 }
 
@@ -418,6 +424,7 @@ static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 {
 	char path[4096];
 	_cleanup_close_ int fd = -1;
+	struct stat held, there;
 
 	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -428,6 +435,9 @@ static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 			return 1;
 		return fail_errno(err, errno, "lock '%s'", path);
 	}
+	/* The last holder may have removed it in between: then this is the lock of nothing. */
+	if (fstat(fd, &held) < 0 || stat(path, &there) < 0 || held.st_ino != there.st_ino)
+		return 1;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -547,6 +557,8 @@ static void engine_end(struct engine *e, bool keep)
 	remove_file(e, SIM_FILE_TRACE);
 	remove_file(e, SIM_FILE_ACCOUNT);
 	remove_file(e, SIM_FILE_LOG);
+	remove_file(e, SIM_FILE_LOCK);
+	rmdir(e->dir); /* stays when there is something else in it, a config for example */
 }
 
 static void set_priority(void)

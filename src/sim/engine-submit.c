@@ -635,7 +635,9 @@ bool submit_ingest(struct proc *p)
 		p->head += bytes;
 	}
 	store(&p->shm->engine.head, p->head);
-	if (__atomic_load_n((uint32_t *)&p->shm->client.ring_waiters, __ATOMIC_ACQUIRE))
+	/* Who waits for room gets much of it at once. */
+	if (tail - p->head <= SIM_RING_BYTES / 4 * 3 &&
+		__atomic_load_n((uint32_t *)&p->shm->client.ring_waiters, __ATOMIC_SEQ_CST))
 		p->wake = true;
 	return visible;
 }

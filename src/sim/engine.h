@@ -69,6 +69,7 @@ struct estream {
 	uint32_t id;
 	bool leaving;
 	uint64_t submitted;
+	uint64_t turn; /* the last turn that published its bound */
 	struct estream *next; /* of the process */
 };
 
@@ -155,7 +156,7 @@ struct engine {
 	bool clients_ever, stopping;
 	int epoll, listen;
 	uint64_t start_ns, empty_since_ns;
-	uint64_t next_op, next_id;
+	uint64_t next_op, next_id, turns;
 	uint32_t next_ctx, next_stream, next_proc;
 	struct eevent *ipc_events;
 	/* waiting for host memory */

@@ -19,6 +19,7 @@
 #include "base/fd.h"
 
 #define GRANULES (SIM_VA_SIZE / SIM_GRANULE)
+#define GRANULES_WRAP (UINT64_C(1) << 20) /* 2 TiB */
 
 enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
 
@@ -77,6 +78,8 @@ struct mem_region {
 	uint32_t device, ctx;
 	struct mem_owner *owner;
 	struct mem_region *next, *prev; /* the owner's */
+	struct mem_region *special_next, *special_prev;
+	bool special; /* in the machine's list of those that are looked for */
 	/* blocks, sorted by address; NULL: one allocation */
 	struct mem_heap *heap;
 	struct mem_region *heap_next;
@@ -99,7 +102,8 @@ struct memory {
 	uint64_t total[SIM_MAX_DEVICES], used[SIM_MAX_DEVICES];
 	struct mem_region **table;
 	uint64_t next; /* granule to look at next */
-	uint64_t high; /* granules from here on were never used */
+	uint64_t wrap; /* addresses begin again here; grows when nothing below is free */
+	struct mem_region *special; /* managed, or opened by other processes, or mappings */
 	uint64_t next_id, next_ticket, use, use_begin;
 	struct mem_phys *phys;
 	mem_account_fn *account;
@@ -134,6 +138,7 @@ int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *accou
 	m->account = account;
 	m->user = user;
 	m->next = 1;
+	m->wrap = GRANULES_WRAP;
 	m->next_id = SIM_MAX_DEVICES + 1;
 	*ret_m = m;
 	return 0;
@@ -191,16 +196,10 @@ static struct mem_region *find_victim(const struct memory *m, uint32_t device)
 {
 	struct mem_region *victim = NULL;
 
-	for (uint64_t g = 0; g < m->high; g++) {
-		struct mem_region *r = m->table[g];
-
-		if (!r)
-			continue;
+	for (struct mem_region *r = m->special; r; r = r->special_next)
 		if (r->kind == SIM_MEM_MANAGED && r->resident == (int)device &&
 			r->use <= m->use_begin && (!victim || r->use < victim->use))
 			victim = r;
-		g = (r->base - SIM_VA_BASE + r->bytes) / SIM_GRANULE - 1;
-	}
 	return victim;
 }
 
@@ -260,7 +259,10 @@ static bool range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64
 	return true;
 }
 
-/* Next fit: addresses come again only after the whole arena has been used. */
+/*
+ * Next fit: an address comes again only after many others, so that use after free is seen; but not
+ * after the whole arena, whose table would then all be in memory.
+ */
 static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *ret_g)
 {
 	uint64_t g = m->next;
@@ -270,9 +272,11 @@ static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *re
 		uint64_t next;
 
 		g = round_up(g, align);
-		if (g + n > GRANULES) {
-			if (wrapped)
+		if (g + n > m->wrap) {
+			if (wrapped && m->wrap == GRANULES)
 				return -ENOMEM;
+			if (wrapped)
+				m->wrap = MIN(m->wrap * 2, (uint64_t)GRANULES);
 			wrapped = true;
 			g = align;
 			continue;
@@ -282,7 +286,6 @@ static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *re
 		g = next;
 	}
 	m->next = g + n;
-	m->high = MAX(m->high, m->next);
 	*ret_g = g;
 	return 0;
 }
@@ -371,10 +374,37 @@ static void refs_free(struct mem_ref **refs)
 	}
 }
 
+/* Into the list of those that are looked for by something else than an address. */
+static void special_add(struct memory *m, struct mem_region *r)
+{
+	if (r->special)
+		return;
+	r->special = true;
+	r->special_prev = NULL;
+	r->special_next = m->special;
+	if (r->special_next)
+		r->special_next->special_prev = r;
+	m->special = r;
+}
+
+static void special_del(struct memory *m, struct mem_region *r)
+{
+	if (!r->special)
+		return;
+	if (r->special_prev)
+		r->special_prev->special_next = r->special_next;
+	else
+		m->special = r->special_next;
+	if (r->special_next)
+		r->special_next->special_prev = r->special_prev;
+	r->special = false;
+}
+
 static void region_free(struct memory *m, struct mem_region *r)
 {
 	set_table(m, r, r->within);
 	owner_unlink(r);
+	special_del(m, r);
 	for (uint32_t i = 0; i < r->nblocks; i++)
 		free(r->blocks[i]);
 	free(r->blocks);
@@ -667,6 +697,8 @@ int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t devi
 	r->kind = kind;
 	r->ctx = ctx;
 	r->device = device;
+	if (kind == SIM_MEM_MANAGED)
+		special_add(m, r);
 	*ret_ptr = r->base;
 	return 0;
 }
@@ -878,8 +910,9 @@ int mem_reserve(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t 
 		g + bytes / SIM_GRANULE <= GRANULES &&
 		range_is_free(m, g, bytes / SIM_GRANULE, &next)) {
 		m->next = g;
+		m->wrap = MAX(m->wrap, g + bytes / SIM_GRANULE);
 		ret = region_new(m, o, bytes, 0, &r);
-		m->next = MAX(saved, m->next);
+		m->next = saved;
 	} else {
 		ret = region_new(m, o, bytes, align, &r);
 	}
@@ -1092,6 +1125,7 @@ int mem_map(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes,
 	within->mappings++;
 	p->maps++;
 	owner_link(o, r);
+	special_add(m, r);
 	set_table(m, r, r);
 	return 0;
 }
@@ -1416,6 +1450,7 @@ int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *
 	ret = ref_add(&r->importers, o);
 	if (ret < 0)
 		return ret;
+	special_add(m, r);
 	*ret_ptr = info.base;
 	*ret_bytes = info.bytes;
 	return 0;
@@ -1436,9 +1471,9 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 /* Some process that has it mapped; there is one while p->maps is not 0. */
 static struct mem_owner *find_mapper(const struct memory *m, const struct mem_phys *p)
 {
-	for (uint64_t g = 0; g < m->high; g++)
-		if (m->table[g] && m->table[g]->phys == p)
-			return m->table[g]->owner;
+	for (const struct mem_region *r = m->special; r; r = r->special_next)
+		if (r->phys == p)
+			return r->owner;
 	assert(false);
 	return p->charged;
 }
@@ -1485,14 +1520,9 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 		free(p);
 	}
 	/* What it had opened of others. */
-	for (uint64_t g = 0; g < m->high; g++) {
-		r = m->table[g];
-		if (!r)
-			continue;
+	for (r = m->special; r; r = r->special_next)
 		if (r->importers)
 			ref_drop(&r->importers, o, true);
-		g = MAX(g, (r->base - SIM_VA_BASE + r->bytes) / SIM_GRANULE - 1);
-	}
 	for (uint32_t d = 0; d < m->devices; d++)
 		if (o->used[d])
 			count(m, o, d, -(int64_t)o->used[d], SIM_ACCOUNT_DEATH);

@@ -42,7 +42,7 @@ struct timeline {
 	struct tl_params p;
 	struct tl_hooks hooks;
 	uint64_t now;
-	uint64_t order;
+	uint64_t order, look;
 	bool in_step, recheck;
 	uint64_t live; /* operations */
 	struct device dev[TL_MAX_DEVICES];
@@ -1166,15 +1166,22 @@ static uint64_t done_bound(const struct timeline *tl, const struct tl_op *op, in
 	}
 }
 
-uint64_t tl_next_visible(const struct timeline *tl, bool *ret_exact)
+uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact)
 {
 	uint64_t best = TL_NEVER, next = tl_next_event(tl);
 
 	*ret_exact = false;
+	tl->look++;
 	for (const struct tl_op *op = tl_visible(tl, NULL); op; op = tl_visible(tl, op)) {
 		bool exact = true;
-		uint64_t t = MAX(done_bound(tl, op, 0, &exact), next);
+		uint64_t t;
 
+		/* The first of its stream: those behind it are not done before. */
+		if (op->stream && op->stream->look == tl->look)
+			continue;
+		if (op->stream)
+			op->stream->look = tl->look;
+		t = MAX(done_bound(tl, op, 0, &exact), next);
 		if (t < best || (t == best && exact)) {
 			best = t;
 			*ret_exact = exact && t != TL_NEVER;

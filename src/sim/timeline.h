@@ -94,6 +94,7 @@ struct tl_stream {
 	int32_t priority;
 	struct tl_op *head, *tail;
 	uint64_t cum_ns;
+	uint64_t look; /* the last look ahead that saw it */
 	struct tl_link link;
 	void *user;
 };
@@ -186,7 +187,7 @@ uint64_t tl_next_event(const struct timeline *tl);
  * No visible operation is done before the returned time unless new work or tl_recheck() comes;
  * TL_NEVER: none is under way. *ret_exact: it will be done just then.
  */
-uint64_t tl_next_visible(const struct timeline *tl, bool *ret_exact);
+uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact);
 /* Lower bound for when the stream has done what is in it. */
 uint64_t tl_stream_bound(const struct timeline *tl, const struct tl_stream *stream);
 bool tl_is_idle(const struct timeline *tl);
