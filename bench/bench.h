@@ -9,6 +9,8 @@
  *   --quick         shorter runs, for trying; the results say so
  *   --hook PATH     instead of divvy, preload this library (another project's) in shared runs
  *   --env K=V       set this for it, may be repeated
+ *   --real          the machine's own GPU and driver instead of simulated ones; only benches that
+ *                   need no trace of the device know what to do with it
  * Functions here end the program with a sentence when the rig itself fails: there is nothing to
  * measure then. One thread.
  */
@@ -26,6 +28,8 @@ void bench_init(const char *name, int argc, char **argv);
 bool bench_quick(void);
 /* Another project's hook library is measured: only what does not need divvy's own daemon. */
 bool bench_foreign(void);
+/* The machine's own GPU: rigs simulate nothing, and start their programs without its folder. */
+bool bench_real(void);
 
 /*
  * Writes a result and shows it. goal: "<= 5", ">= 0.98", "= 0", or "" when it is only reported.

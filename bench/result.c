@@ -25,7 +25,7 @@ struct result {
 static struct {
 	const char *name;
 	const char *out;
-	bool quick;
+	bool quick, real;
 	struct result result[RESULTS_MAX];
 	size_t results;
 } bench;
@@ -67,6 +67,10 @@ void bench_init(const char *name, int argc, char **argv)
 			bench.quick = true;
 			continue;
 		}
+		if (strcmp(argv[i], "--real") == 0) {
+			bench.real = true;
+			continue;
+		}
 		if (value && strcmp(argv[i], "--out") == 0)
 			bench.out = value;
 		else if (value && strcmp(argv[i], "--hook") == 0)
@@ -75,8 +79,8 @@ void bench_init(const char *name, int argc, char **argv)
 			bench_hook.n_env < BENCH_HOOK_ENV)
 			bench_hook.env[bench_hook.n_env++] = value;
 		else
-			bench_die("option '%s': known are --quick, --out FILE, --hook PATH, --env "
-				  "K=V",
+			bench_die("option '%s': known are --quick, --real, --out FILE, --hook "
+				  "PATH, --env K=V",
 				argv[i]);
 		i++;
 	}
@@ -92,6 +96,11 @@ bool bench_quick(void)
 bool bench_foreign(void)
 {
 	return bench_hook.path != NULL;
+}
+
+bool bench_real(void)
+{
+	return bench.real;
 }
 
 static bool holds(const char *goal, double value)

@@ -54,6 +54,8 @@ static size_t split(char *text, char **words, size_t max)
 static void set_environment(const struct rig *rig, bool daemon_or_bare)
 {
 	setenv("DIVVY_RUNTIME_DIR", rig->dir, 1);
+	if (bench_real())
+		return;
 	setenv("DIVVY_SIM", rig->sim, 1);
 	setenv("DIVVY_SIM_DEVICES", rig->devices, 1);
 	if (rig->costs[0])
@@ -105,11 +107,15 @@ static void on_signal(int signal_number)
 
 static void start_daemon(struct rig *rig, const char *const *args)
 {
-	const char *argv[WORDS_MAX] = {bench_built("src/agent/divvyd"), "--simulate", rig->devices};
+	const char *argv[WORDS_MAX] = {bench_built("src/agent/divvyd")};
 	char path[128];
 	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
-	size_t n = 3;
+	size_t n = 1;
 
+	if (!bench_real()) {
+		argv[n++] = "--simulate";
+		argv[n++] = rig->devices;
+	}
 	for (; args && *args && n + 1 < WORDS_MAX; args++)
 		argv[n++] = *args;
 	argv[n] = NULL;
@@ -331,8 +337,11 @@ static void end_engine(struct rig *rig)
 {
 	char path[128];
 	uint64_t deadline = clock_now_ns() + END_TIMEOUT_NS;
-	pid_t pid = fork();
+	pid_t pid;
 
+	if (bench_real())
+		return;
+	pid = fork();
 	if (pid == 0) {
 		int fd = open("/dev/null", O_WRONLY);
 
