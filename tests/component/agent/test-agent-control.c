@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control protocol: what is made, listed, changed, refused, and with which sentence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rig.h"
+/* Its fail() is a macro: after ours. */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void refused(struct rig *rig, const char *spec, const char *code, const char *sentence)
+{
+	json_t *answer = rig_ask(rig, "{s:s, s:o}", "cmd", "create", "spec", json_loads(spec, 0, NULL));
+
+	assert_true(json_is_false(rig_get(answer, "ok")));
+	if (!strstr(rig_text(answer, "error"), sentence))
+		fail_msg("'%s' is not in '%s'", sentence, rig_text(answer, "error"));
+	assert_string_equal(rig_text(answer, "code"), code);
+	json_decref(answer);
+}
+
+static void ping_says_who_serves(void **state)
+{
+	struct rig rig;
+	json_t *a;
+
+	rig_start(&rig, "2xTest", NULL);
+	a = rig_do(&rig, "{s:s}", "cmd", "ping");
+	assert_int_equal(rig_number(a, "pid"), rig.daemon);
+	assert_true(json_is_true(rig_get(a, "simulated")));
+	assert_int_equal(rig_number(a, "devices"), 2);
+	assert_string_equal(rig_text(a, "socket"), rig.socket);
+	json_decref(a);
+	rig_stop(&rig);
+}
+
+static void impossible_wishes_are_refused_in_words(void **state)
+{
+	char secret[33];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	refused(&rig, "{\"request\": \"1.5\"}", "EINVAL", "1.5");
+	refused(&rig, "{\"request\": \"0.5\", \"memory\": \"200Gi\"}", "EINVAL",
+		"memory 200Gi: the device has 80Gi");
+	refused(&rig, "{\"request\": \"0.5\", \"count\": \"3\"}", "EINVAL", "count 3: this machine has 1 device");
+	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100\"}", "EINVAL", "model A100");
+	refused(&rig, "{\"request\": \"0.5\", \"device\": \"GPU-nowhere\"}", "EINVAL", "device GPU-nowhere");
+	refused(&rig, "{\"reqest\": \"0.5\"}", "ENOENT", "reqest");
+	rig_tenant(&rig, "{\"request\": \"0.4\"}", secret);
+	rig_tenant(&rig, "{\"request\": \"0.3\"}", secret);
+	refused(&rig, "{\"request\": \"0.5\"}", "ENOSPC", "has 0.3 left (0.7 asked for by 2 tenants)");
+	refused(&rig, "{\"request\": \"1\"}", "ENOSPC", "request 1");
+	refused(&rig, "{\"request\": \"0.1\", \"memory\": \"60Gi\"}", "ENOSPC", "memory 60Gi");
+	rig_stop(&rig);
+}
+
+static void unknown_requests_are_refused_in_words(void **state)
+{
+	struct rig rig;
+	json_t *a;
+
+	rig_start(&rig, "1xTest", NULL);
+	a = rig_ask(&rig, "{s:s}", "cmd", "dance");
+	assert_string_equal(rig_text(a, "code"), "EOPNOTSUPP");
+	json_decref(a);
+	a = rig_ask(&rig, "{s:s, s:i}", "cmd", "list", "tenat", 3);
+	assert_string_equal(rig_text(a, "code"), "EINVAL");
+	assert_non_null(strstr(rig_text(a, "error"), "tenat"));
+	json_decref(a);
+	a = rig_ask(&rig, "[i]", 3);
+	assert_string_equal(rig_text(a, "code"), "EINVAL");
+	json_decref(a);
+	a = rig_ask(&rig, "{s:s, s:s}", "cmd", "why", "tenant", "nobody");
+	assert_string_equal(rig_text(a, "code"), "ENOENT");
+	json_decref(a);
+	rig_stop(&rig);
+}
+
+static void tenants_are_listed_changed_and_removed(void **state)
+{
+	struct rig rig;
+	char secret[33];
+	json_t *a;
+	int id;
+
+	rig_start(&rig, "1xTest", NULL);
+	id = rig_tenant(&rig, "{\"request\": \"0.25\", \"limit\": 0.5, \"memory\": \"4Gi\"}", secret);
+	assert_int_equal(strlen(secret), 32);
+	a = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", id);
+	assert_int_equal(rig_number(a, "tenants.0.id"), id);
+	assert_int_equal(rig_number(a, "tenants.0.spec.request_permille"), 250);
+	assert_int_equal(rig_number(a, "tenants.0.spec.limit_permille"), 500);
+	assert_int_equal(rig_number(a, "tenants.0.devices.0.memory_quota_bytes"), 4ll << 30);
+	assert_int_equal(rig_number(a, "tenants.0.uid"), getuid());
+	json_decref(a);
+	a = rig_do(&rig, "{s:s, s:i, s:{s:s, s:s}, s:s}", "cmd", "set", "tenant", id, "spec", "limit", "0.75",
+		   "memory", "8Gi", "name", "other");
+	assert_int_equal(rig_number(a, "tenant.spec.limit_permille"), 750);
+	assert_int_equal(rig_number(a, "tenant.devices.0.memory_quota_bytes"), 8ll << 30);
+	json_decref(a);
+	a = rig_ask(&rig, "{s:s, s:s, s:{s:s}}", "cmd", "set", "tenant", "other", "spec", "limit", "0.1");
+	assert_string_equal(rig_text(a, "code"), "EINVAL");
+	json_decref(a);
+	a = rig_ask(&rig, "{s:s, s:s, s:{s:s}}", "cmd", "set", "tenant", "other", "spec", "model", "x");
+	assert_string_equal(rig_text(a, "code"), "EINVAL");
+	json_decref(a);
+	a = rig_do(&rig, "{s:s, s:s}", "cmd", "why", "tenant", "other");
+	assert_string_equal(rig_text(a, "why.0.why"), "idle");
+	assert_true(strlen(rig_text(a, "why.0.sentence")) > 10);
+	json_decref(a);
+	a = rig_do(&rig, "{s:s}", "cmd", "devices");
+	assert_int_equal(rig_number(a, "devices.0.request_permille"), 250);
+	assert_int_equal(rig_number(a, "devices.0.memory_promised_bytes"), 8ll << 30);
+	json_decref(a);
+	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", id));
+	a = rig_do(&rig, "{s:s}", "cmd", "list");
+	assert_int_equal(json_array_size(rig_get(a, "tenants")), 0);
+	json_decref(a);
+	a = rig_do(&rig, "{s:s}", "cmd", "report");
+	assert_int_equal(rig_number(a, "tenants.0.id"), id);
+	assert_true(json_is_false(rig_get(a, "tenants.0.alive")));
+	json_decref(a);
+	a = rig_do(&rig, "{s:s, s:i, s:i}", "cmd", "usage", "last_ms", 1000, "step_ms", 100);
+	assert_int_equal(rig_number(a, "step_ms"), 100);
+	json_decref(a);
+	json_decref(rig_do(&rig, "{s:s}", "cmd", "doctor"));
+	json_decref(rig_do(&rig, "{s:s}", "cmd", "audit"));
+	rig_stop(&rig);
+}
+
+static void whole_devices_and_several(void **state)
+{
+	struct rig rig;
+	char secret[33];
+	json_t *a;
+	int id;
+
+	rig_start(&rig, "3xTest", NULL);
+	id = rig_tenant(&rig, "{\"request\": \"2\"}", secret);
+	a = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", id);
+	assert_int_equal(json_array_size(rig_get(a, "tenants.0.devices")), 2);
+	json_decref(a);
+	/* The third is left. */
+	refused(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", "ENOSPC", "count 2: 1 device has room");
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	refused(&rig, "{\"request\": \"1\", \"limit\": \"1\", \"count\": \"1\"}", "ENOSPC", "in use by");
+	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", id));
+	rig_tenant(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", secret);
+	rig_stop(&rig);
+}
+
+static void best_fit_keeps_whole_devices_free(void **state)
+{
+	struct rig rig;
+	char secret[33];
+	json_t *a;
+
+	rig_start(&rig, "2xTest", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	a = rig_do(&rig, "{s:s}", "cmd", "devices");
+	assert_int_equal(rig_number(a, "devices.0.request_permille") *
+				 rig_number(a, "devices.1.request_permille"), 0);
+	json_decref(a);
+	rig_stop(&rig);
+}
+
+static void a_wish_waits_for_room(void **state)
+{
+	struct rig rig;
+	char secret[33];
+	json_t *a;
+	pid_t waiter;
+	int id;
+
+	rig_start(&rig, "1xTest", NULL);
+	id = rig_tenant(&rig, "{\"request\": \"0.8\"}", secret);
+	a = rig_ask(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5", "wait_ms", 30);
+	assert_string_equal(rig_text(a, "code"), "ETIMEDOUT");
+	json_decref(a);
+	waiter = fork();
+	if (!waiter) {
+		a = rig_do(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5", "wait_ms",
+			   20000);
+		_exit(rig_number(a, "tenant") > id ? 0 : 1);
+	}
+	usleep(50000);
+	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", id));
+	assert_int_equal(rig_wait(waiter), 0);
+	rig_stop(&rig);
+}
+
+static void a_second_daemon_is_refused(void **state)
+{
+	struct rig rig, other;
+	pid_t pid;
+
+	rig_start(&rig, "1xTest", NULL);
+	assert_int_equal(rig_another(&rig, "1xTest", NULL, &pid), 1);
+	/* Another folder, the same devices. */
+	other = rig;
+	snprintf(other.folder, sizeof(other.folder), "%.50s/test-b", rig.folder);
+	setenv("DIVVY_TEST_SIM", rig.folder, 1);
+	assert_int_equal(rig_another(&other, "1xTest", NULL, &pid), 1);
+	unsetenv("DIVVY_TEST_SIM");
+	rig_stop(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ping_says_who_serves),
+		cmocka_unit_test(impossible_wishes_are_refused_in_words),
+		cmocka_unit_test(unknown_requests_are_refused_in_words),
+		cmocka_unit_test(tenants_are_listed_changed_and_removed),
+		cmocka_unit_test(whole_devices_and_several),
+		cmocka_unit_test(best_fit_keeps_whole_devices_free),
+		cmocka_unit_test(a_wish_waits_for_room),
+		cmocka_unit_test(a_second_daemon_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("agent-control", tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory, files and figures: measuring, what the dead held, waiting for room, tenants.conf, a followed
+ * resource-config.txt, metrics, ending when idle.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "core/ledger_counter.h"
+#include "fake-client.h"
+#include "rig.h"
+/* Its fail() is a macro: after ours. */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define LONG_MS 10000
+
+static void reserve(struct fake_client *c, uint64_t bytes)
+{
+	struct ledger_counter counter = {
+		.tenant = c->devices[0].tenant,
+		.slot = &c->devices[0].up->memory,
+		.process = c->devices[0].down->process,
+	};
+
+	assert_int_equal(ledger_counter_reserve(&counter, ledger_pages(bytes), UINT64_MAX), 0);
+}
+
+static void write_text(const char *path, const char *text)
+{
+	assert_int_equal(file_replace(path, str_from(text), 0644, NULL), 0);
+}
+
+struct wanted {
+	struct rig *rig;
+	const char *tenant, *member;
+	long long value; /* -1: there is no such tenant */
+};
+
+static bool is_so(void *data)
+{
+	const struct wanted *w = data;
+	json_t *a = rig_ask(w->rig, "{s:s, s:s}", "cmd", "list", "tenant", w->tenant);
+	bool is_ok = json_is_true(rig_get(a, "ok"));
+
+	is_ok = w->value < 0 ? !is_ok : is_ok && rig_number(a, w->member) == w->value;
+	json_decref(a);
+	return is_ok;
+}
+
+static void memory_note(struct fake_client *c, enum msg_type type, uint64_t bytes, uint32_t request)
+{
+	struct msg_memory note = {.bytes = bytes};
+
+	msg_head_init(&note.head, type, sizeof(note), request);
+	fake_send(c, &note, sizeof(note));
+}
+
+static void the_device_is_asked_what_a_process_uses(void **state)
+{
+	struct msg_memory measured;
+	struct fake_client c;
+	char secret[33], text[64];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
+	fake_note(&c, MSG_MEASURE, 0);
+	assert_true(fake_expect(&c, MSG_MEASURED, &measured, sizeof(measured), LONG_MS));
+	assert_int_equal(measured.head.status, ENODATA);
+	snprintf(text, sizeof(text), "%d 0 %d\n", (int)c.pid, 300 << 20);
+	write_text(rig.processes, text);
+	fake_note(&c, MSG_MEASURE, 0);
+	assert_true(fake_expect(&c, MSG_MEASURED, &measured, sizeof(measured), LONG_MS));
+	assert_int_equal(measured.head.status, 0);
+	assert_int_equal(measured.head.request, 9);
+	assert_int_equal(measured.bytes, 300 << 20);
+	/* It held nothing but its context: now it is known what one takes. */
+	assert_int_equal(atomic_load(&c.devices[0].down->context_bytes), 300 << 20);
+	fake_end(&c);
+	rig_stop(&rig);
+}
+
+static void what_a_dead_process_held_returns(void **state)
+{
+	struct wanted wanted = {.tenant = "1", .member = "tenants.0.devices.0.memory_used_bytes"};
+	struct fake_client a, b;
+	char secret[33], text[64];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	wanted.rig = &rig;
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	fake_start(&b);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
+	assert_int_not_equal(a.devices[0].down->process, b.devices[0].down->process);
+	reserve(&a, 6 << 20);
+	reserve(&b, 4 << 20);
+	wanted.value = 10 << 20;
+	assert_true(is_so(&wanted));
+	/* While the device still lists it, it counts. */
+	snprintf(text, sizeof(text), "%d 0 %d\n", (int)a.pid, 6 << 20);
+	write_text(rig.processes, text);
+	fake_end(&a);
+	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
+	assert_true(is_so(&wanted));
+	write_text(rig.processes, "");
+	wanted.value = 4 << 20;
+	assert_true(rig_until(is_so, &wanted, LONG_MS));
+	fake_end(&b);
+	wanted.value = 0;
+	assert_true(rig_until(is_so, &wanted, LONG_MS));
+	rig_stop(&rig);
+}
+
+static void a_quota_changes_while_it_runs(void **state)
+{
+	struct fake_client c;
+	char secret[33];
+	struct rig rig;
+	int id;
+
+	rig_start(&rig, "1xTest", NULL);
+	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"1Gi\"}", secret);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
+	json_decref(rig_do(&rig, "{s:s, s:i, s:{s:s}}", "cmd", "set", "tenant", id, "spec", "memory", "2Gi"));
+	assert_int_equal(atomic_load(&c.devices[0].down->quota_bytes), 2ull << 30);
+	fake_end(&c);
+	rig_stop(&rig);
+}
+
+static void waiting_for_room(void **state)
+{
+	static const char spec[] = "{\"request\": \"0.3\", \"memory\": \"50Gi\", \"memory-policy\": \"wait\"}";
+	struct msg_memory reply;
+	struct fake_client a, b;
+	char secret[33];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	fake_start(&a);
+	fake_start(&b);
+	rig_tenant(&rig, spec, secret);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	rig_tenant(&rig, spec, secret);
+	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
+	assert_true(atomic_load(&a.devices[0].down->flags) & PAGE_MEM_RPC);
+	memory_note(&a, MSG_MEM_RESERVE, 50ull << 30, 21);
+	assert_true(fake_expect(&a, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
+	assert_int_equal(reply.head.status, 0);
+	assert_int_equal(reply.head.request, 21);
+	memory_note(&b, MSG_MEM_RESERVE, 60ull << 30, 22); /* above its own quota */
+	assert_true(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
+	assert_int_equal(reply.head.status, ENOMEM);
+	memory_note(&b, MSG_MEM_RESERVE, 40ull << 30, 23);
+	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
+	memory_note(&a, MSG_MEM_RELEASE, 50ull << 30, 24);
+	assert_true(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
+	assert_int_equal(reply.head.status, 0);
+	assert_int_equal(reply.head.request, 23);
+	/* A death gives room, too. */
+	memory_note(&a, MSG_MEM_RESERVE, 50ull << 30, 25);
+	assert_false(fake_expect(&a, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
+	fake_end(&b);
+	assert_true(fake_expect(&a, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
+	assert_int_equal(reply.head.status, 0);
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
+static void rules_say_whose_a_process_is(void **state)
+{
+	const char *args[] = {"--tenants", NULL, NULL};
+	char conf[96] = "/tmp/divvy-test-conf-XXXXXX", text[256];
+	int fd = mkstemp(conf);
+	struct fake_client c;
+	struct rig rig;
+	json_t *a;
+
+	close(fd);
+	args[1] = conf;
+	snprintf(text, sizeof(text), "# rules\nuid %u request=0.2 limit=0.4 memory=2Gi\ndefault refuse\n",
+		 (unsigned int)getuid());
+	write_text(conf, text);
+	rig_start(&rig, "1xTest", args);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), 0);
+	a = rig_do(&rig, "{s:s}", "cmd", "list");
+	assert_string_equal(rig_text(a, "tenants.0.source"), "conf");
+	assert_int_equal(rig_number(a, "tenants.0.spec.limit_permille"), 400);
+	json_decref(a);
+	fake_end(&c);
+	rig_stop(&rig);
+	write_text(conf, "default refuse\n");
+	rig_start(&rig, "1xTest", args);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), -EACCES);
+	fake_end(&c);
+	rig_stop(&rig);
+	unlink(conf);
+}
+
+static void a_followed_file_becomes_tenants(void **state)
+{
+	char path[128];
+	struct wanted wanted = {.tenant = "one", .member = "tenants.0.spec.limit_permille"};
+	struct rig rig;
+	json_t *a;
+
+	rig_start(&rig, "1xTest", NULL);
+	wanted.rig = &rig;
+	snprintf(path, sizeof(path), "%s/test-resource-config.txt", rig.folder);
+	write_text(path, "2\none 0.3 0.6 1073741824\ntwo 0.5 1.0 1073741824\n");
+	a = rig_do(&rig, "{s:s, s:s}", "cmd", "apply", "path", path);
+	assert_int_equal(json_array_size(rig_get(a, "tenants")), 2);
+	assert_string_equal(rig_text(a, "tenants.0.action"), "created");
+	assert_int_equal(strlen(rig_text(a, "tenants.0.secret")), 32);
+	json_decref(a);
+	wanted.value = 600;
+	assert_true(is_so(&wanted));
+	write_text(path, "1\none 0.3 0.8 1073741824\n");
+	wanted.value = 800;
+	assert_true(rig_until(is_so, &wanted, LONG_MS));
+	wanted.tenant = "two";
+	wanted.value = -1;
+	assert_true(rig_until(is_so, &wanted, LONG_MS));
+	/* Half a file changes nothing. */
+	write_text(path, "2\none 0.3 0.9 1073741824\n");
+	wanted = (struct wanted){.rig = &rig, .tenant = "one", .member = wanted.member, .value = 800};
+	clock_sleep_until_ns(clock_now_ns() + 50 * NSEC_PER_MSEC);
+	assert_true(is_so(&wanted));
+	json_decref(rig_do(&rig, "{s:s, s:s, s:b}", "cmd", "apply", "path", path, "stop", 1));
+	wanted.value = -1;
+	assert_true(is_so(&wanted));
+	rig_stop(&rig);
+}
+
+static void get(const char *socket_path, const char *url, struct buf *out)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char request[128];
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\n\r\n", url);
+	assert_int_equal(fd_write_all(fd, request, strlen(request)), 0);
+	assert_int_equal(fd_read_all(fd, out), 0);
+}
+
+static void metrics_are_served(void **state)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20), health = BUF_INIT(4096);
+	const char *args[] = {"--metrics", NULL, NULL};
+	char address[96] = "unix:/tmp/divvy-test-metrics-XXXXXX";
+	struct fake_client c;
+	char secret[33];
+	struct rig rig;
+
+	assert_non_null(mkdtemp(address + 5));
+	snprintf(address + strlen(address), 16, "/metrics");
+	args[1] = address;
+	rig_start(&rig, "1xTest", args);
+	rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"1Gi\"}", secret);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
+	assert_true(fake_acquire(&c, 0, LONG_MS));
+	fake_submit(&c, 0);
+	reserve(&c, 8 << 20);
+	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
+	get(address + 5, "/metrics", &text);
+	get(address + 5, "/healthz", &health);
+	assert_non_null(strstr(buf_text(&health), "200 OK"));
+	assert_non_null(strstr(buf_text(&text), "200 OK"));
+	assert_non_null(strstr(buf_text(&text), "divvy_tenant_memory_bytes{tenant=\"1\""));
+	assert_non_null(strstr(buf_text(&text), "} 8388608\n"));
+	assert_non_null(strstr(buf_text(&text), "} 0.5\n"));
+	assert_non_null(strstr(buf_text(&text), "divvy_tenant_gpu_seconds_total{tenant=\"1\""));
+	assert_non_null(strstr(buf_text(&text), "divvy_processes 1\n"));
+	fake_end(&c);
+	rig_stop(&rig);
+	/* Its socket went with it. */
+	assert_int_equal(access(address + 5, F_OK), -1);
+	*strrchr(address, '/') = '\0';
+	rmdir(address + 5);
+}
+
+static void it_ends_when_idle(void **state)
+{
+	static const char *const args[] = {"--exit-idle=100ms", NULL};
+	struct rig rig;
+	pid_t pid;
+
+	rig_start(&rig, "1xTest", args);
+	assert_int_equal(rig_wait(rig.daemon), 0);
+	assert_int_equal(access(rig.socket, F_OK), -1);
+	/* And one that serves does not. */
+	assert_int_equal(rig_another(&rig, "1xTest", NULL, &pid), -1);
+	rig.daemon = pid;
+	rig_stop(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_device_is_asked_what_a_process_uses),
+		cmocka_unit_test(what_a_dead_process_held_returns),
+		cmocka_unit_test(a_quota_changes_while_it_runs),
+		cmocka_unit_test(waiting_for_room),
+		cmocka_unit_test(rules_say_whose_a_process_is),
+		cmocka_unit_test(a_followed_file_becomes_tenants),
+		cmocka_unit_test(metrics_are_served),
+		cmocka_unit_test(it_ends_when_idle),
+	};
+
+	return cmocka_run_group_tests_name("agent-memory", tests, NULL, NULL);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon killed, replaced and started again under registered programs: tenants, counters and
+ * pages are the same afterwards, and what died meanwhile no longer counts.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "core/ledger_counter.h"
+#include "fake-client.h"
+#include "rig.h"
+/* Its fail() is a macro: after ours. */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LONG_MS 10000
+#define STATE_MAX (1u << 20)
+
+static void reserve(struct fake_client *c, uint64_t bytes)
+{
+	struct ledger_counter counter = {
+		.tenant = c->devices[0].tenant,
+		.slot = &c->devices[0].up->memory,
+		.process = c->devices[0].down->process,
+	};
+
+	assert_int_equal(ledger_counter_reserve(&counter, ledger_pages(bytes), UINT64_MAX), 0);
+}
+
+static long long used(struct rig *rig, int tenant)
+{
+	json_t *a = rig_do(rig, "{s:s, s:i}", "cmd", "list", "tenant", tenant);
+	long long bytes = rig_number(a, "tenants.0.devices.0.memory_used_bytes");
+
+	json_decref(a);
+	return bytes;
+}
+
+struct wanted {
+	struct rig *rig;
+	int tenant;
+	long long bytes;
+};
+
+static bool is_used(void *data)
+{
+	const struct wanted *w = data;
+
+	return used(w->rig, w->tenant) == w->bytes;
+}
+
+static void a_killed_daemon_comes_back(void **state)
+{
+	struct fake_client a, b, late;
+	char secret[33], other[33];
+	struct rig rig;
+	uint32_t process;
+	json_t *answer;
+	int id, id_other;
+
+	rig_start(&rig, "1xTest", NULL);
+	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"limit\": \"0.75\", \"memory\": \"4Gi\"}", secret);
+	id_other = rig_tenant(&rig, "{\"request\": \"0.25\"}", other);
+	fake_start(&a);
+	fake_start(&b);
+	fake_start(&late);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_int_equal(fake_hello(&b, rig.socket, other, false), 0);
+	assert_true(fake_acquire(&a, 0, LONG_MS));
+	fake_submit(&a, 0);
+	reserve(&a, 64 << 20);
+	process = a.devices[0].down->process;
+	for (int round = 0; round < 5; round++) {
+		rig_kill(&rig);
+		rig_restart(&rig, "1xTest", NULL);
+		/* A new program of that tenant must not get a counter of its own. */
+		if (round == 0)
+			fake_hello_send(&late, rig.socket, secret, false);
+		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
+		assert_int_equal(fake_hello(&b, rig.socket, other, true), 0);
+		if (round == 0) {
+			assert_int_equal(fake_hello_wait(&late), 0);
+			assert_int_equal(atomic_load(&late.devices[0].tenant->word),
+					 atomic_load(&a.devices[0].tenant->word));
+		} else {
+			assert_int_equal(fake_hello(&late, rig.socket, secret, true), 0);
+		}
+		assert_int_equal(a.welcome.tenant, id);
+		assert_int_equal(b.welcome.tenant, id_other);
+		assert_int_equal(a.devices[0].down->process, process);
+		assert_int_equal(used(&rig, id), 64 << 20);
+		fake_complete(&a, 0);
+		assert_true(fake_acquire(&b, 0, LONG_MS));
+		fake_submit(&b, 0);
+		fake_complete(&b, 0);
+		assert_true(fake_acquire(&a, 0, LONG_MS));
+		fake_submit(&a, 0);
+	}
+	answer = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", id);
+	assert_int_equal(rig_number(answer, "tenants.0.spec.limit_permille"), 750);
+	assert_int_equal(rig_number(answer, "tenants.0.devices.0.memory_quota_bytes"), 4ll << 30);
+	json_decref(answer);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&late);
+	rig_stop(&rig);
+}
+
+static void what_died_meanwhile_no_longer_counts(void **state)
+{
+	struct fake_client a, b;
+	struct wanted wanted;
+	struct rig rig;
+	char secret[33];
+
+	rig_start(&rig, "1xTest", NULL);
+	wanted = (struct wanted){.rig = &rig};
+	wanted.tenant = rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	fake_start(&b);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
+	reserve(&a, 6 << 20);
+	reserve(&b, 2 << 20);
+	rig_kill(&rig);
+	fake_end(&a);
+	rig_restart(&rig, "1xTest", NULL);
+	assert_int_equal(fake_hello(&b, rig.socket, secret, true), 0);
+	wanted.bytes = 2 << 20;
+	assert_true(rig_until(is_used, &wanted, LONG_MS));
+	fake_end(&b);
+	wanted.bytes = 0;
+	assert_true(rig_until(is_used, &wanted, LONG_MS));
+	rig_stop(&rig);
+}
+
+static void a_page_that_is_not_the_recorded_one_is_refused(void **state)
+{
+	struct fake_client a, b;
+	struct rig rig;
+	char secret[33], other[33];
+
+	rig_start(&rig, "1xTest", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	rig_tenant(&rig, "{\"request\": \"0.25\"}", other);
+	fake_start(&a);
+	fake_start(&b);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	/* b has the secret of a's tenant, but is not known with a's pages, nor with its own. */
+	assert_int_equal(fake_hello(&b, rig.socket, other, false), 0);
+	assert_true(fake_hello(&b, rig.socket, secret, true) < 0);
+	assert_int_equal(fake_hello(&b, rig.socket, other, true), 0);
+	fake_end(&a);
+	fake_end(&b);
+	rig_stop(&rig);
+}
+
+static void a_daemon_takes_over_from_another(void **state)
+{
+	static const char *const replace[] = {"--replace", NULL};
+	struct fake_client a;
+	struct rig rig;
+	char secret[33];
+	pid_t next;
+	int status, id;
+
+	rig_start(&rig, "1xTest", NULL);
+	id = rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_true(fake_acquire(&a, 0, LONG_MS));
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rig_another(&rig, "1xTest", replace, &next), -1);
+		assert_int_equal(waitpid(rig.daemon, &status, 0), rig.daemon);
+		assert_int_equal(status, 0);
+		rig.daemon = next;
+		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
+		assert_int_equal(a.welcome.tenant, id);
+		assert_true(fake_acquire(&a, 0, LONG_MS));
+	}
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
+/* The daemon may be killed at any byte of its writing: what is whole of the file comes back. */
+static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
+{
+	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);
+	char path[128], secret[3][33], name[64];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	snprintf(path, sizeof(path), "%s/state", rig.folder);
+	for (int i = 0; i < 3; i++) {
+		/* Without a process a tenant would end with its owner: keep. */
+		json_t *a = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.1",
+				   "lifetime", "keep");
+
+		snprintf(secret[i], sizeof(secret[i]), "%s", rig_text(a, "secret"));
+		json_decref(a);
+	}
+	rig_kill(&rig);
+	assert_int_equal(file_read(path, &whole, NULL), 0);
+	for (size_t n = 0; n <= whole.n; n += n + 40 > whole.n && n < whole.n ? whole.n - n : 40) {
+		size_t lines = 0;
+		json_t *a;
+
+		for (size_t i = 0; i < n; i++)
+			lines += whole.p[i] == '\n';
+		assert_int_equal(file_replace(path, (struct str){whole.p, n}, 0600, NULL), 0);
+		rig_restart(&rig, "1xTest", NULL);
+		a = rig_do(&rig, "{s:s}", "cmd", "list");
+		assert_int_equal(json_array_size(rig_get(a, "tenants")), lines > 1 ? lines - 1 : 0);
+		json_decref(a);
+		rig_kill(&rig);
+		if (n == whole.n)
+			break;
+	}
+	rig_restart(&rig, "1xTest", NULL);
+	for (int i = 1; i <= 3; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		json_decref(rig_do(&rig, "{s:s, s:s}", "cmd", "list", "tenant", name));
+	}
+	rig_stop(&rig);
+}
+
+static void what_was_used_is_kept(void **state)
+{
+	struct fake_client a;
+	double before, after;
+	struct rig rig;
+	char secret[33];
+	json_t *answer;
+
+	rig_start(&rig, "1xTest", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_true(fake_acquire(&a, 0, LONG_MS));
+	fake_submit(&a, 0);
+	clock_sleep_until_ns(clock_now_ns() + 200 * NSEC_PER_MSEC);
+	answer = rig_do(&rig, "{s:s}", "cmd", "report");
+	before = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
+	assert_true(before > 0.01);
+	json_decref(answer);
+	/* An orderly end loses nothing. */
+	kill(rig.daemon, SIGTERM);
+	assert_int_equal(rig_wait(rig.daemon), 0);
+	rig_restart(&rig, "1xTest", NULL);
+	answer = rig_do(&rig, "{s:s}", "cmd", "report");
+	after = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
+	assert_true(after >= before - 0.001);
+	json_decref(answer);
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_killed_daemon_comes_back),
+		cmocka_unit_test(what_died_meanwhile_no_longer_counts),
+		cmocka_unit_test(a_page_that_is_not_the_recorded_one_is_refused),
+		cmocka_unit_test(a_daemon_takes_over_from_another),
+		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
+		cmocka_unit_test(what_was_used_is_kept),
+	};
+
+	return cmocka_run_group_tests_name("agent-restart", tests, NULL, NULL);
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The token over real pages: the test plays hook and device of several fake programs. Waits are bounded
+ * by what never happens on a sound daemon (seconds), not by how fast it should be.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/rand.h"
+#include "fake-client.h"
+#include "rig.h"
+/* Its fail() is a macro: after ours. */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LONG_MS 10000
+
+struct pair {
+	struct rig rig;
+	struct fake_client a, b;
+	int id_a, id_b;
+};
+
+static void client(struct rig *rig, const char *spec, struct fake_client *c, int *ret_id)
+{
+	char secret[33];
+
+	*ret_id = rig_tenant(rig, spec, secret);
+	fake_start(c);
+	if (fake_hello(c, rig->socket, secret, false) < 0)
+		fail_msg("refused: %s", c->refused);
+}
+
+static void start(struct pair *p, const char *spec_a, const char *spec_b)
+{
+	rig_start(&p->rig, "1xTest", NULL);
+	client(&p->rig, spec_a, &p->a, &p->id_a);
+	client(&p->rig, spec_b, &p->b, &p->id_b);
+}
+
+static void stop(struct pair *p)
+{
+	fake_end(&p->a);
+	fake_end(&p->b);
+	rig_stop(&p->rig);
+}
+
+static void pages_say_what_was_asked(void **state)
+{
+	struct pair p;
+	const struct page_down *down;
+
+	start(&p, "{\"request\": \"0.5\", \"memory\": \"4Gi\"}", "{\"request\": \"0.5\"}");
+	down = p.a.devices[0].down;
+	assert_int_equal(down->magic, PAGE_MAGIC);
+	assert_int_equal(down->abi, PAGE_ABI);
+	assert_int_equal(down->size, sizeof(*down));
+	assert_int_equal(atomic_load(&down->quota_bytes), 4ull << 30);
+	assert_true(atomic_load(&down->context_bytes) > 0);
+	assert_int_equal(down->device_bytes, 80ull << 30);
+	assert_int_equal(atomic_load(&down->gate), GATE_CLOSED);
+	assert_true(down->process > 0);
+	assert_int_equal(p.a.welcome.tenant, p.id_a);
+	assert_true(p.a.welcome.flags & MSG_WELCOME_SIMULATED);
+	assert_int_equal(p.a.welcome.device[0].quota_bytes, 4ull << 30);
+	stop(&p);
+}
+
+static void a_want_opens_the_gate(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	assert_int_equal(atomic_load(&p.b.devices[0].down->gate), GATE_CLOSED);
+	assert_true(atomic_load(&p.a.devices[0].down->grant) >= 1);
+	stop(&p);
+}
+
+static void an_idle_holder_gives_way(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit(&p.a, 0);
+	fake_complete(&p.a, 0);
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	assert_int_equal(atomic_load(&p.a.devices[0].down->gate), GATE_CLOSED);
+	stop(&p);
+}
+
+static void a_busy_holder_is_closed_and_drained(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit(&p.a, 0);
+	fake_want(&p.b, 0);
+	/* Its quantum ends while its work is still on the device. */
+	assert_true(fake_await_gate(&p.a, 0, GATE_CLOSED, LONG_MS));
+	fake_complete(&p.a, 0);
+	assert_true(fake_await_gate(&p.b, 0, GATE_OPEN, LONG_MS));
+	stop(&p);
+}
+
+static void they_take_turns(void **state)
+{
+	struct pair p;
+	uint32_t grants;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	for (int i = 0; i < 20; i++) {
+		struct fake_client *c = i % 2 ? &p.b : &p.a;
+
+		assert_true(fake_acquire(c, 0, LONG_MS));
+		fake_submit(c, 0);
+		fake_complete(c, 0);
+	}
+	grants = atomic_load(&p.a.devices[0].down->grant);
+	assert_true(grants >= 10);
+	stop(&p);
+}
+
+static void a_frozen_holder_is_passed(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit(&p.a, 0);
+	kill(p.a.pid, SIGSTOP);
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	kill(p.a.pid, SIGCONT);
+	stop(&p);
+}
+
+static void a_thread_that_never_leaves_a_launch_is_passed(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	atomic_store(&p.a.devices[0].up->line[0].in_launch, 1);
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	stop(&p);
+}
+
+static void a_dead_holder_is_passed(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit(&p.a, 0);
+	fake_want(&p.b, 0);
+	fake_end(&p.a);
+	assert_true(fake_await_gate(&p.b, 0, GATE_OPEN, LONG_MS));
+	stop(&p);
+}
+
+static void an_unmarked_tail_is_asked_for(void **state)
+{
+	struct pair p;
+	uint32_t flush;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	flush = atomic_load(&p.a.devices[0].down->flush);
+	fake_submit_unmarked(&p.a, 0);
+	fake_want(&p.b, 0);
+	assert_true(fake_expect(&p.a, MSG_FLUSH, NULL, 0, LONG_MS));
+	assert_int_not_equal(atomic_load(&p.a.devices[0].down->flush), flush);
+	fake_mark(&p.a, 0);
+	fake_complete(&p.a, 0);
+	assert_true(fake_await_gate(&p.b, 0, GATE_OPEN, LONG_MS));
+	stop(&p);
+}
+
+static void an_unmarked_tail_of_a_frozen_program_ends(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit_unmarked(&p.a, 0);
+	kill(p.a.pid, SIGSTOP);
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	/* And the frozen one does not hold it for good: its gate is closed in the end. */
+	assert_true(fake_await_gate(&p.a, 0, GATE_CLOSED, LONG_MS));
+	stop(&p);
+}
+
+static void a_release_gives_way(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit(&p.a, 0);
+	fake_want(&p.b, 0);
+	fake_complete(&p.a, 0);
+	fake_note(&p.a, MSG_RELEASE, 0);
+	assert_true(fake_await_gate(&p.b, 0, GATE_OPEN, LONG_MS));
+	stop(&p);
+}
+
+static void latency_closes_the_others_at_once(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\", \"class\": \"opportunistic\"}",
+	      "{\"request\": \"0.5\", \"class\": \"latency\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	fake_submit(&p.a, 0);
+	/* The other's work has not ended, and it is opened all the same. */
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	assert_int_equal(atomic_load(&p.a.devices[0].down->gate), GATE_CLOSED);
+	stop(&p);
+}
+
+static void a_removed_tenant_loses_its_grant(void **state)
+{
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	json_decref(rig_do(&p.rig, "{s:s, s:i}", "cmd", "remove", "tenant", p.id_a));
+	assert_true(fake_await_gate(&p.a, 0, GATE_CLOSED, LONG_MS));
+	assert_true(fake_is_hung_up(&p.a, LONG_MS));
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	stop(&p);
+}
+
+static void liars_hurt_only_themselves(void **state)
+{
+	struct rand rand = rand_seeded(7);
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	for (int round = 0; round < 300; round++) {
+		uint8_t *up = (uint8_t *)p.a.devices[0].up;
+		uint8_t *tenant = (uint8_t *)p.a.devices[0].tenant;
+
+		for (int i = 0; i < 200; i++) {
+			up[rand_below(&rand, sizeof(struct page_up))] = (uint8_t)rand_u64(&rand);
+			tenant[rand_below(&rand, sizeof(struct page_tenant))] = (uint8_t)rand_u64(&rand);
+		}
+		fake_note(&p.a, round % 2 ? MSG_WANT : MSG_RELEASE, 0);
+		if (round % 50)
+			continue;
+		assert_true(fake_acquire(&p.b, 0, LONG_MS));
+		fake_submit(&p.b, 0);
+		fake_complete(&p.b, 0);
+	}
+	assert_int_equal(atomic_load(&p.b.devices[0].tenant->word), 0);
+	json_decref(rig_do(&p.rig, "{s:s}", "cmd", "list"));
+	stop(&p);
+}
+
+static void nonsense_ends_only_its_connection(void **state)
+{
+	struct rand rand = rand_seeded(11);
+	uint8_t packet[256];
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	for (int round = 0; round < 200; round++) {
+		struct msg_head *head = (struct msg_head *)packet;
+		struct fake_client c;
+		uint32_t n;
+
+		if (round % 20 == 0)
+			fake_start(&c);
+		for (size_t i = 0; i < sizeof(packet); i++)
+			packet[i] = (uint8_t)rand_u64(&rand);
+		n = (uint32_t)(1 + rand_below(&rand, sizeof(packet) - 1));
+		if (round % 2) { /* a plausible head */
+			head->size = n;
+			head->type = (uint16_t)rand_below(&rand, MSG_TYPES + 1);
+			head->abi = MSG_ABI;
+		}
+		fake_hello_send(&c, p.rig.socket, NULL, round % 3 == 0);
+		fake_send(&c, packet, n);
+		if (round % 20 == 19)
+			fake_end(&c);
+	}
+	assert_true(fake_acquire(&p.b, 0, LONG_MS));
+	stop(&p);
+}
+
+static void strangers_get_the_default_tenant(void **state)
+{
+	static const char *const refuse[] = {"--refuse-strangers", NULL};
+	struct fake_client c;
+	struct rig rig;
+	json_t *a;
+
+	rig_start(&rig, "2xTest", NULL);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), 0);
+	assert_int_equal(c.welcome.devices, 2);
+	a = rig_do(&rig, "{s:s}", "cmd", "list");
+	assert_string_equal(rig_text(a, "tenants.0.source"), "default");
+	assert_string_equal(rig_text(a, "tenants.0.spec.class"), "opportunistic");
+	assert_int_equal(rig_number(a, "tenants.0.devices.0.memory_quota_bytes"), 80ll << 30);
+	json_decref(a);
+	assert_true(fake_acquire(&c, 1, LONG_MS));
+	fake_end(&c);
+	rig_stop(&rig);
+
+	rig_start(&rig, "1xTest", refuse);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), -EACCES);
+	assert_non_null(strstr(c.refused, "divvy run"));
+	fake_end(&c);
+	rig_stop(&rig);
+}
+
+static void a_wrong_secret_is_refused(void **state)
+{
+	struct fake_client c;
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, "00112233445566778899aabbccddeeff", false), -ENOENT);
+	fake_end(&c);
+	rig_stop(&rig);
+}
+
+static void a_process_belongs_to_one_tenant_for_life(void **state)
+{
+	char secret[33];
+	struct pair p;
+
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.4\"}");
+	rig_tenant(&p.rig, "{\"request\": \"0.1\"}", secret);
+	assert_int_equal(fake_hello(&p.a, p.rig.socket, secret, false), -EPERM);
+	stop(&p);
+}
+
+static void gate_off_leaves_all_open(void **state)
+{
+	struct pair p;
+
+	setenv("DIVVY_GATE", "off", 1);
+	start(&p, "{\"request\": \"0.5\"}", "{\"request\": \"0.5\"}");
+	unsetenv("DIVVY_GATE");
+	assert_true(fake_await_gate(&p.a, 0, GATE_OPEN, LONG_MS));
+	assert_true(fake_await_gate(&p.b, 0, GATE_OPEN, LONG_MS));
+	stop(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pages_say_what_was_asked),
+		cmocka_unit_test(a_want_opens_the_gate),
+		cmocka_unit_test(an_idle_holder_gives_way),
+		cmocka_unit_test(a_busy_holder_is_closed_and_drained),
+		cmocka_unit_test(they_take_turns),
+		cmocka_unit_test(a_frozen_holder_is_passed),
+		cmocka_unit_test(a_thread_that_never_leaves_a_launch_is_passed),
+		cmocka_unit_test(a_dead_holder_is_passed),
+		cmocka_unit_test(an_unmarked_tail_is_asked_for),
+		cmocka_unit_test(an_unmarked_tail_of_a_frozen_program_ends),
+		cmocka_unit_test(a_release_gives_way),
+		cmocka_unit_test(latency_closes_the_others_at_once),
+		cmocka_unit_test(a_removed_tenant_loses_its_grant),
+		cmocka_unit_test(liars_hurt_only_themselves),
+		cmocka_unit_test(nonsense_ends_only_its_connection),
+		cmocka_unit_test(strangers_get_the_default_tenant),
+		cmocka_unit_test(a_wrong_secret_is_refused),
+		cmocka_unit_test(a_process_belongs_to_one_tenant_for_life),
+		cmocka_unit_test(gate_off_leaves_all_open),
+	};
+
+	return cmocka_run_group_tests_name("agent-token", tests, NULL, NULL);
+}
