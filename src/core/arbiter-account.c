@@ -204,9 +204,12 @@ static bool is_charged(const struct seat *seat, const struct seat *overlap, uint
 	case SEAT_OPEN:
 		if (seat->is_overlapped && at < seat->device->overlap_until)
 			return false;
-		return seat->idle_since == 0 || seat->device->is_waited;
+		return seat->idle_since == 0 || seat->device->n_waiting;
 	case SEAT_DRAINING:
-		return !overlap || at < seat->device->overlap_until;
+		if (overlap)
+			return at < seat->device->overlap_until;
+		/* Past its bound, and another has the device: frozen, as far as anybody can tell. */
+		return !seat->device->holder || at < seat->drain_by;
 	default:
 		return false;
 	}
@@ -265,7 +268,6 @@ void device_account(struct device *device, uint64_t now)
 	for (uint32_t i = 0, k = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
 
-		refill(seat, now);
 		if (seat->state == SEAT_CLOSED && seat_wants(seat))
 			seat->waited_ns += dt;
 		if (is_charged(seat, overlap, from)) { /* together they are charged exactly dt */
@@ -274,6 +276,7 @@ void device_account(struct device *device, uint64_t now)
 			charge(seat, (int64_t)(until - given), from, now);
 			given = until;
 		}
+		refill(seat, now); /* after the charge: what it used was not lost to the burst's cap */
 		accrue_owed(seat, dt, has_latency);
 	}
 	device->arbiter->operations += 3 * device->n_active;
@@ -375,11 +378,11 @@ void device_leave_idle(struct device *device, uint64_t now)
 
 /* ---- limits ---- */
 
-/* With the kernel that begins just before it ends; and a quarter more, for lengths vary. */
+/* With the kernel that begins just before it ends; and an eighth more, for lengths vary. */
 uint64_t seat_quantum_ns(const struct seat *seat)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t most = clock_since_ns(config->hold_max_ns, seat->longest_ns + seat->longest_ns / 4);
+	uint64_t most = clock_since_ns(config->hold_max_ns, seat->longest_ns + seat->longest_ns / 8);
 
 	return MAX(MIN(most, config->quantum_ns), config->quantum_min_ns);
 }

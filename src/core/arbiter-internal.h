@@ -62,6 +62,7 @@ struct seat {
 	int64_t lag;	 /* entitled minus used; LAG_ONE per ns */
 	int64_t budget;	 /* may use this much before it is at its limit; MILLI per ns */
 	uint64_t budget_at;
+	bool is_waiting;   /* counted in device->n_waiting */
 	bool is_throttled; /* at its limit, until the budget is worth a turn */
 	int64_t owed;	 /* short of its request, while latency tenants go first; MILLI per ns */
 	bool is_starved; /* by so much that it goes before them */
@@ -110,7 +111,7 @@ struct device {
 	uint64_t accounted_at;
 	uint32_t n_charged; /* who shared the time accounted last */
 	bool is_stale;	    /* entitlements: somebody came or went */
-	bool is_waited;	    /* somebody eligible waits */
+	uint32_t n_waiting; /* who could be opened now, and is not */
 	bool is_dirty;	    /* decide at the next step */
 	uint64_t next_at;   /* decide then though nothing happens */
 
@@ -131,6 +132,7 @@ struct arbiter_policy {
 	 */
 	uint64_t (*passes_ns)(const struct seat *holder, const struct seat *waiting,
 		uint64_t rest_ns, uint64_t now);
+	bool has_even_turns; /* of one quantum; else in proportion to entitlements */
 };
 
 struct arbiter {

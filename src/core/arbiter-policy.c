@@ -79,10 +79,10 @@ static uint64_t scored_passes_ns(
 }
 
 static const struct arbiter_policy policies[] = {
-	{"share", share_score, share_passes_ns},
-	{"fifo", fifo_score, passes_at_once},
-	{"bias", bias_score, scored_passes_ns},
-	{"gemini", gemini_score, scored_passes_ns},
+	{"share", share_score, share_passes_ns, false},
+	{"fifo", fifo_score, passes_at_once, true},
+	{"bias", bias_score, scored_passes_ns, true},
+	{"gemini", gemini_score, scored_passes_ns, true},
 };
 
 const struct arbiter_policy *arbiter_policy_find(const char *name)

@@ -75,7 +75,7 @@ static void tell(struct seat *seat, struct arbiter_action *action, uint64_t now)
 	action->tenant = seat->member->id;
 	action->device = device->index;
 	action->company = has_company(device, seat, now);
-	action->waited = device->is_waited;
+	action->waited = device->n_waiting != 0;
 	action->window_us = window_us(device, seat, action->company, now);
 	seat->told_company = action->company;
 	seat->told_waited = action->waited;
@@ -112,6 +112,9 @@ static void seat_open(struct seat *seat, bool corun, uint64_t now)
 		if (other->has_rest)
 			device->overlap_until = MAX(device->overlap_until, other->ends_at);
 	}
+	if (seat->is_waiting)
+		device->n_waiting--;
+	seat->is_waiting = false;
 	seat->state = SEAT_OPEN;
 	seat->opened_at = now;
 	seat->has_used = false;
@@ -333,6 +336,8 @@ static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 	if (seat->member->spec.memory_policy == SPEC_MEMORY_SWAP &&
 		next->member->spec.memory_policy == SPEC_MEMORY_SWAP)
 		return config->swap_quantum_ns;
+	if (device->arbiter->policy->has_even_turns)
+		return seat_quantum_ns(seat);
 	for (uint32_t i = 0; i < device->n_active; i++)
 		n += device->active[i]->member->spec.class == seat->member->spec.class;
 	part = (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
@@ -372,15 +377,17 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 	const struct arbiter_policy *policy = device->arbiter->policy;
 	struct seat *best = NULL;
 
-	device->is_waited = false;
+	device->n_waiting = 0;
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
 		int64_t order;
 
 		seat_update_limits(seat, now);
-		if (!seat_wants(seat) || seat->state == SEAT_OPEN || seat->is_throttled)
+		seat->is_waiting =
+			seat_wants(seat) && seat->state != SEAT_OPEN && !seat->is_throttled;
+		if (!seat->is_waiting)
 			continue;
-		device->is_waited = true;
+		device->n_waiting++;
 		if (is_gang(seat->member) && !gang_may_compete(seat))
 			continue;
 		if (best) {
@@ -481,7 +488,7 @@ static void close_idle(struct device *device, uint64_t now)
 
 		if (seat->state != SEAT_OPEN)
 			continue;
-		if (seat->is_throttled || (device->is_waited && must_give_way(seat, now)))
+		if (seat->is_throttled || (device->n_waiting && must_give_way(seat, now)))
 			member_close(seat->member, now);
 	}
 }

@@ -257,6 +257,7 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 
 		device_account(device, now);
 		seat->state = SEAT_CLOSED;
+		device->n_waiting -= seat->is_waiting;
 		seat_leave(seat, now);
 		if (device->holder == seat)
 			device->holder = NULL;
@@ -420,7 +421,7 @@ bool arbiter_watches(const struct arbiter *arbiter, uint32_t device)
 	if (device >= arbiter->n_devices)
 		return false;
 	on = &arbiter->device[device];
-	if (on->is_waited || on->reserved)
+	if (on->n_waiting || on->reserved)
 		return true;
 	for (uint32_t i = 0; i < on->n_active; i++)
 		if (on->active[i]->state == SEAT_DRAINING || seat_wants(on->active[i]) ||
