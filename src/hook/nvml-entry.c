@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exports of libdivvy-nvml.so, and the real library behind them, as entry.c for the driver: opened
+ * at the first call of anything, kept over a fork. Any thread; two that resolve at once store the same.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cuda/nvml_proto.h"
+#include "hook/entry.h"
+#include "hook/system.h"
+
+#define NVML_OTHER(type, name, action, device, params, args) NVML(name, action, device, params, args)
+
+__asm__(ENTRY_HEAD
+#define NVML(name, action, device, params, args) ENTRY(name)
+#include "cuda/nvml.def"
+#undef NVML
+);
+
+struct names {
+#define NVML(name, action, device, params, args) char name[sizeof #name];
+#include "cuda/nvml.def"
+#undef NVML
+};
+
+static const struct names names = {
+#define NVML(name, action, device, params, args) #name,
+#include "cuda/nvml.def"
+#undef NVML
+};
+
+static const uint16_t name_at[] = {
+#define NVML(name, action, device, params, args) offsetof(struct names, name),
+#include "cuda/nvml.def"
+#undef NVML
+};
+_Static_assert(sizeof(struct names) < UINT16_MAX, "offsets are 16 bits");
+
+#undef NVML_OTHER
+
+static void *_Atomic library;
+static _Atomic int library_state; /* 0 not looked for, 1 there, -1 none */
+
+static void *real_library(void)
+{
+	char path[SYSTEM_PATH];
+	void *handle, *nothing = NULL;
+
+	if (atomic_load_explicit(&library_state, memory_order_acquire))
+		return atomic_load(&library);
+	handle = system_open_real("libnvidia-ml.so.1", path);
+	if (handle && !atomic_compare_exchange_strong(&library, &nothing, handle))
+		handle = nothing;
+	atomic_store_explicit(&library_state, handle ? 1 : -1, memory_order_release);
+	return handle;
+}
+
+static nvmlReturn_t missing(void)
+{
+	return NVML_ERROR_FUNCTION_NOT_FOUND;
+}
+
+static nvmlReturn_t no_library(void)
+{
+	return NVML_ERROR_LIBRARY_NOT_FOUND;
+}
+
+static const char *no_text(nvmlReturn_t result)
+{
+	return result == NVML_ERROR_LIBRARY_NOT_FOUND ? "NVML Shared Library couldn't be found or loaded"
+						      : "Unknown Error";
+}
+
+void *hook_resolve(uint32_t index)
+{
+	const char *name = (const char *)&names + name_at[index];
+	int saved = errno;
+	void *handle = real_library();
+	void *target = handle ? system_get()->dlsym(handle, name) : NULL;
+
+	if (!target && !strcmp(name, "nvmlErrorString"))
+		target = (void *)no_text;
+	if (!target)
+		target = handle ? (void *)missing : (void *)no_library;
+	atomic_store_explicit(&hook_slots[index], target, memory_order_release);
+	errno = saved;
+	return target;
+}
