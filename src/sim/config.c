@@ -23,32 +23,35 @@ struct model_entry {
 };
 
 /* key, name, SMs, compute capability, memory, bytes/s, GFLOPS, PCI id, clocks, bus, L2, W, links */
-#define MODEL(key, name, sm, major, minor, gib, gbps, gflops, pci, mhz, mem_mhz, bus, l2, watts, nv) \
+#define MODEL( \
+	key, name, sm, major, minor, gib, gbps, gflops, pci, mhz, mem_mhz, bus, l2, watts, nv) \
 	{ \
 		key, \
 		{ \
-			name, sm, major, minor, gib *GIB, gbps * UINT64_C(1000000000), gflops, \
+			name, sm, major, minor, gib *GIB, gbps *UINT64_C(1000000000), gflops, \
 				((uint32_t)(pci) << 16) | 0x10de, mhz * 1000, mem_mhz * 1000, bus, \
 				l2 * 1024 * 1024, watts * 1000, nv \
 		} \
 	}
 
 static const struct model_entry models[] = {
-	MODEL("H200", "NVIDIA H200", 132, 9, 0, 141, 4800, 66900, 0x2335, 1980, 3201, 6144, 60, 700, 18),
-	MODEL("H100", "NVIDIA H100 80GB HBM3", 132, 9, 0, 80, 3350, 66900, 0x2330, 1980, 2619, 5120, 50,
-		700, 18),
-	MODEL("A100", "NVIDIA A100-SXM4-80GB", 108, 8, 0, 80, 2039, 19500, 0x20b2, 1410, 1593, 5120, 40,
-		400, 12),
-	MODEL("B200", "NVIDIA B200", 148, 10, 0, 180, 8000, 75000, 0x2901, 1965, 3996, 8192, 126, 1000,
+	MODEL("H200", "NVIDIA H200", 132, 9, 0, 141, 4800, 66900, 0x2335, 1980, 3201, 6144, 60, 700,
 		18),
-	MODEL("V100", "Tesla V100-SXM2-32GB", 80, 7, 0, 32, 900, 15700, 0x1db5, 1530, 877, 4096, 6, 300,
-		6),
-	MODEL("L40S", "NVIDIA L40S", 142, 8, 9, 48, 864, 91600, 0x26b9, 2520, 9001, 384, 96, 350, 0),
+	MODEL("H100", "NVIDIA H100 80GB HBM3", 132, 9, 0, 80, 3350, 66900, 0x2330, 1980, 2619, 5120,
+		50, 700, 18),
+	MODEL("A100", "NVIDIA A100-SXM4-80GB", 108, 8, 0, 80, 2039, 19500, 0x20b2, 1410, 1593, 5120,
+		40, 400, 12),
+	MODEL("B200", "NVIDIA B200", 148, 10, 0, 180, 8000, 75000, 0x2901, 1965, 3996, 8192, 126,
+		1000, 18),
+	MODEL("V100", "Tesla V100-SXM2-32GB", 80, 7, 0, 32, 900, 15700, 0x1db5, 1530, 877, 4096, 6,
+		300, 6),
+	MODEL("L40S", "NVIDIA L40S", 142, 8, 9, 48, 864, 91600, 0x26b9, 2520, 9001, 384, 96, 350,
+		0),
 	MODEL("L4", "NVIDIA L4", 58, 8, 9, 24, 300, 30300, 0x27b8, 2040, 6251, 192, 48, 72, 0),
 	MODEL("A10", "NVIDIA A10", 72, 8, 6, 24, 600, 31200, 0x2236, 1695, 6251, 384, 6, 150, 0),
 	MODEL("T4", "Tesla T4", 40, 7, 5, 16, 320, 8100, 0x1eb8, 1590, 5001, 256, 4, 70, 0),
-	MODEL("4090", "NVIDIA GeForce RTX 4090", 128, 8, 9, 24, 1008, 82600, 0x2684, 2520, 10501, 384, 72,
-		450, 0),
+	MODEL("4090", "NVIDIA GeForce RTX 4090", 128, 8, 9, 24, 1008, 82600, 0x2684, 2520, 10501,
+		384, 72, 450, 0),
 };
 
 static const struct sim_model small_model = {
@@ -126,7 +129,8 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 	size_t x = str_find(item, 'x');
 	int r;
 
-	if (x < item.n && parse_uint((struct str){item.p, x}, 1, SIM_MAX_DEVICES, &count, NULL) >= 0)
+	if (x < item.n &&
+		parse_uint((struct str){item.p, x}, 1, SIM_MAX_DEVICES, &count, NULL) >= 0)
 		name = (struct str){item.p + x + 1, item.n - x - 1};
 	for (size_t i = name.n; i-- > 0;) {
 		uint64_t bytes;
@@ -139,8 +143,10 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 		break;
 	}
 	if (!name.n || name.n >= SIM_NAME_MAX)
-		return fail(err, EINVAL, "devices: '%" STR_FMT "' has no model name; write for example "
-			"2xH200-141Gi", STR_ARG(item));
+		return fail(err, EINVAL,
+			"devices: '%" STR_FMT "' has no model name; write for example "
+			"2xH200-141Gi",
+			STR_ARG(item));
 	m = find_model(name);
 	model = m ? m->model : small_model;
 	if (!m)
@@ -210,7 +216,8 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 		if (!item.n)
 			continue;
 		if (!str_split(&item, '=', &key) || !item.p)
-			return fail(err, EINVAL, "cost '%" STR_FMT "': write key=value", STR_ARG(key));
+			return fail(
+				err, EINVAL, "cost '%" STR_FMT "': write key=value", STR_ARG(key));
 		r = set_cost(c, str_trim(key), str_trim(item), err);
 		if (r < 0)
 			return r;
@@ -220,7 +227,8 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 
 static const char *const fault_names[SIM_FAULT_KINDS] = {"oom", "ecc", "lost", "hang", "slow"};
 
-static int parse_fault_field(struct sim_fault *f, struct str key, struct str value, struct error *err)
+static int parse_fault_field(
+	struct sim_fault *f, struct str key, struct str value, struct error *err)
 {
 	uint64_t v;
 	int r;
@@ -311,13 +319,16 @@ static int parse_pair(struct sim_config *c, struct str key, struct str value, st
 		parse_uint(a, 0, c->n - 1, &i, NULL) < 0 ||
 		(b.p ? parse_uint(b, 0, c->n - 1, &j, NULL) < 0 : (j = 0, false)) ||
 		parse_uint(value, 0, 64, &v, NULL) < 0)
-		return fail(err, EINVAL, "%" STR_FMT " = %" STR_FMT ": device numbers below %u and a "
-			"value up to 64", STR_ARG(key), STR_ARG(value), c->n);
+		return fail(err, EINVAL,
+			"%" STR_FMT " = %" STR_FMT ": device numbers below %u and a "
+			"value up to 64",
+			STR_ARG(key), STR_ARG(value), c->n);
 	if (str_has_prefix(key, STR("numa."))) {
 		c->numa[i] = (uint32_t)v;
 	} else {
 		if (i == j || !b.p)
-			return fail(err, EINVAL, "%" STR_FMT ": two different devices", STR_ARG(key));
+			return fail(
+				err, EINVAL, "%" STR_FMT ": two different devices", STR_ARG(key));
 		c->links[i][j] = c->links[j][i] = (uint32_t)v;
 	}
 	return 0;

@@ -60,9 +60,9 @@ enum sim_fault_kind {
 struct sim_fault {
 	enum sim_fault_kind kind;
 	uint32_t device;
-	uint64_t after;	 /* kernels or (oom: nth - 1) allocations still to come before it */
-	uint64_t at_ns;	 /* after the engine's start; 0: not by time */
-	uint64_t count;	 /* oom: allocations that fail; slow: factor */
+	uint64_t after; /* kernels or (oom: nth - 1) allocations still to come before it */
+	uint64_t at_ns; /* after the engine's start; 0: not by time */
+	uint64_t count; /* oom: allocations that fail; slow: factor */
 	bool done;
 };
 

@@ -28,8 +28,8 @@
 struct options {
 	char dir[4096];
 	bool json, summary;
-	pid_t pid; /* 0: all */
-	int device; /* -1: all */
+	pid_t pid;        /* 0: all */
+	int device;       /* -1: all */
 	uint64_t last_ns; /* only what ended in the last so many; 0: all */
 };
 
@@ -61,11 +61,13 @@ static void print_record(const struct options *o, const struct sim_trace_record 
 			r->permille, r->bytes, r->flags);
 		return;
 	}
-	printf("%14.6f ms %12.3f us  dev %u %-7s %-7s pid %-7u ctx %-4u stream %-4u %4u/1000%s%s%s%s\n",
-		(double)(r->start_ns - t0) / 1e6, (double)(r->end_ns - r->start_ns) / 1e3, r->device,
-		NAME(engine_names, r->engine), NAME(kind_names, r->kind), r->pid, r->context,
-		r->stream, r->permille, r->flags & SIM_TRACE_LAST ? "" : " (more)",
-		r->flags & SIM_TRACE_GRAPH ? " graph" : "", r->flags & SIM_TRACE_SPIN ? " spin" : "",
+	printf("%14.6f ms %12.3f us  dev %u %-7s %-7s pid %-7u ctx %-4u stream %-4u "
+	       "%4u/1000%s%s%s%s\n",
+		(double)(r->start_ns - t0) / 1e6, (double)(r->end_ns - r->start_ns) / 1e3,
+		r->device, NAME(engine_names, r->engine), NAME(kind_names, r->kind), r->pid,
+		r->context, r->stream, r->permille, r->flags & SIM_TRACE_LAST ? "" : " (more)",
+		r->flags & SIM_TRACE_GRAPH ? " graph" : "",
+		r->flags & SIM_TRACE_SPIN ? " spin" : "",
 		r->flags & SIM_TRACE_ABORTED ? " aborted" : "");
 }
 
@@ -106,7 +108,8 @@ static int print_summary(const struct options *o, const struct sim_trace *t, uin
 		struct sim_busy busy;
 		uint64_t ns;
 
-		if (sim_busy_load(t, &pid, 1, seen[k].device, SIM_ENGINE_COMPUTE, t0, t1, &busy) < 0)
+		if (sim_busy_load(t, &pid, 1, seen[k].device, SIM_ENGINE_COMPUTE, t0, t1, &busy) <
+			0)
 			return -ENOMEM;
 		ns = sim_busy_ns(&busy, t0, t1);
 		sim_busy_done(&busy);
@@ -119,7 +122,8 @@ static int print_summary(const struct options *o, const struct sim_trace *t, uin
 		table_addf(&table, "%d", pid);
 		table_addf(&table, "%d", seen[k].device);
 		table_add(&table, format_duration(ns).s);
-		table_add(&table, format_percent((uint32_t)(ns * 1000 / MAX(t1 - t0, UINT64_C(1)))).s);
+		table_add(&table,
+			format_percent((uint32_t)(ns * 1000 / MAX(t1 - t0, UINT64_C(1)))).s);
 	}
 	if (o->json || table_format(&table, true, &out) < 0)
 		return 0;
@@ -165,10 +169,12 @@ static int cmd_account(const struct options *o, int argc, char **argv, struct er
 	for (; n < end; n++) {
 		struct sim_account_record a;
 
-		if (sim_account_get(t, n, &a) < 0 || a.t_ns < from || !is_wanted(o, a.pid, a.device))
+		if (sim_account_get(t, n, &a) < 0 || a.t_ns < from ||
+			!is_wanted(o, a.pid, a.device))
 			continue;
 		if (o->json)
-			printf("{\"t_ns\": %" PRIu64 ", \"pid\": %u, \"device\": %u, \"bytes\": %" PRIu64
+			printf("{\"t_ns\": %" PRIu64
+			       ", \"pid\": %u, \"device\": %u, \"bytes\": %" PRIu64
 			       ", \"device_bytes\": %" PRIu64
 			       ", \"reason\": \"%s\", \"simulated\": true}\n",
 				a.t_ns, a.pid, a.device, a.bytes, a.device_bytes,
@@ -193,8 +199,10 @@ static int open_state(const struct options *o, struct map *ret_map, struct error
 	snprintf(path, sizeof(path), "%s/%s", o->dir, SIM_FILE_STATE);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
-		return fail(err, ENOENT, "no simulated device runs in '%s'; one starts with the first "
-			"program that uses it, or with divvy-sim-engine --stay", o->dir);
+		return fail(err, ENOENT,
+			"no simulated device runs in '%s'; one starts with the first "
+			"program that uses it, or with divvy-sim-engine --stay",
+			o->dir);
 	if (fd < 0)
 		return fail_errno(err, errno, "open '%s'", path);
 	r = map_fd(fd, sizeof(struct sim_state), PROT_READ, ret_map);
@@ -234,8 +242,8 @@ static int cmd_devices(const struct options *o, int argc, char **argv, struct er
 		for (uint32_t k = 0; k < MIN(s->proc_slots, (uint32_t)SIM_MAX_STATE_PROCS); k++)
 			procs += s->procs[k].pid && s->procs[k].device == i;
 		if (o->json) {
-			printf("{\"device\": %u, \"name\": \"%s\", \"uuid\": \"%s\", \"memory\": %" PRIu64
-			       ", \"used\": %" PRIu64
+			printf("{\"device\": %u, \"name\": \"%s\", \"uuid\": \"%s\", \"memory\": "
+			       "%" PRIu64 ", \"used\": %" PRIu64
 			       ", \"busy_permille\": %u, \"sm_count\": %u, \"processes\": %u, "
 			       "\"lost\": %s, \"simulated\": true}\n",
 				i, d->name, d->uuid, d->mem_total, (uint64_t)d->mem_used, busy,
@@ -259,7 +267,8 @@ static int cmd_devices(const struct options *o, int argc, char **argv, struct er
 /* ---- the engine ---- */
 
 /* One call; ret_reply is set on success. */
-static int talk(int sock, struct sim_request q, int fd, struct sim_reply *ret_reply, struct error *err)
+static int talk(
+	int sock, struct sim_request q, int fd, struct sim_reply *ret_reply, struct error *err)
 {
 	struct sim_reply a;
 
@@ -267,7 +276,8 @@ static int talk(int sock, struct sim_request q, int fd, struct sim_reply *ret_re
 		fd_recv(sock, &a, sizeof(a), NULL, 0) != sizeof(a))
 		return fail(err, EPIPE, "the engine went away");
 	if (a.status)
-		return fail(err, EINVAL, "the engine refused: %s", a.text[0] ? a.text : "no reason given");
+		return fail(err, EINVAL, "the engine refused: %s",
+			a.text[0] ? a.text : "no reason given");
 	*ret_reply = a;
 	return 0;
 }
@@ -290,8 +300,8 @@ static int connect_engine(const struct options *o, int *ret_sock, struct error *
 		return fail_errno(err, errno, "connect to '%s'", addr.sun_path);
 	}
 	r = talk(sock,
-		(struct sim_request){.type = SIM_MSG_HELLO, .arg = {SIM_ABI, SIM_ROLE_ADMIN}}, -1, &a,
-		err);
+		(struct sim_request){.type = SIM_MSG_HELLO, .arg = {SIM_ABI, SIM_ROLE_ADMIN}}, -1,
+		&a, err);
 	if (r < 0)
 		return r;
 	*ret_sock = TAKE_FD(sock);
@@ -341,7 +351,8 @@ static int cmd_faults(const struct options *o, int argc, char **argv, struct err
 	struct sim_reply a;
 	int r;
 
-	fd = !strcmp(argv[0], "-") ? fcntl(0, F_DUPFD_CLOEXEC, 3) : open(argv[0], O_RDONLY | O_CLOEXEC);
+	fd = !strcmp(argv[0], "-") ? fcntl(0, F_DUPFD_CLOEXEC, 3)
+				   : open(argv[0], O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return fail_errno(err, errno, "open '%s'", argv[0]);
 	r = connect_engine(o, &sock, err);
@@ -370,7 +381,9 @@ static const struct command commands[] = {
 
 static void usage(FILE *f)
 {
-	fprintf(f, "usage: divvy-sim [--dir DIR] COMMAND [--json] [--pid N] [--device N] [--last 2s]\n\n");
+	fprintf(f,
+		"usage: divvy-sim [--dir DIR] COMMAND [--json] [--pid N] [--device N] [--last "
+		"2s]\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(f, "  %s%-*s  %s\n", commands[i].name, 14 - (int)strlen(commands[i].name),
 			commands[i].args, commands[i].help);

@@ -46,8 +46,8 @@ static int host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t byte
 {
 	while (bytes) {
 		struct iovec local = {buf, bytes}, remote = {(void *)addr, bytes};
-		ssize_t n = write ? process_vm_writev(op->proc->pid, &local, 1, &remote, 1, 0) :
-				    process_vm_readv(op->proc->pid, &local, 1, &remote, 1, 0);
+		ssize_t n = write ? process_vm_writev(op->proc->pid, &local, 1, &remote, 1, 0)
+				  : process_vm_readv(op->proc->pid, &local, 1, &remote, 1, 0);
 
 		if (n <= 0)
 			return -EFAULT;
@@ -82,7 +82,8 @@ struct view {
 	bool host, write;
 };
 
-static int view_open(struct view *v, const struct eop *op, uint64_t addr, uint64_t bytes, bool write)
+static int view_open(
+	struct view *v, const struct eop *op, uint64_t addr, uint64_t bytes, bool write)
 {
 	int r;
 
@@ -153,14 +154,14 @@ static uint64_t rate_ns(uint64_t bytes, uint64_t rate)
 
 static uint64_t memory_rate(const struct engine *e, uint32_t device)
 {
-	return e->config.costs.mem_rate ? e->config.costs.mem_rate :
-					  e->config.devices[device].mem_rate;
+	return e->config.costs.mem_rate ? e->config.costs.mem_rate
+					: e->config.devices[device].mem_rate;
 }
 
 static uint64_t compute_ns(const struct engine *e, const struct eop *op)
 {
-	uint64_t gflops = e->config.costs.gflops ? e->config.costs.gflops :
-						   e->config.devices[op->ctx->device].gflops;
+	uint64_t gflops = e->config.costs.gflops ? e->config.costs.gflops
+						 : e->config.devices[op->ctx->device].gflops;
 	uint64_t rate = memory_rate(e, op->ctx->device);
 	uint64_t n;
 
@@ -255,8 +256,9 @@ static uint32_t plan_copy(struct eop *op)
 		b = device_of(e, c->dst, own);
 		op->tl.class = a == b ? TL_COMPUTE : TL_COPY_OUT;
 		op->tl.permille = TL_FULL;
-		rate = a == b ? memory_rate(e, own) / 2 :
-			e->config.links[a][b] ? costs->peer_rate : costs->peer_pci_rate;
+		rate = a == b                   ? memory_rate(e, own) / 2
+			: e->config.links[a][b] ? costs->peer_rate
+						: costs->peer_pci_rate;
 	} else if (to) {
 		rate = costs->h2d_rate;
 	} else {
@@ -291,10 +293,12 @@ uint32_t exec_plan(struct eop *op)
 		return SIM_OK;
 	case SIM_OP_WAIT_VALUE:
 		op->tl.class = TL_WAIT;
-		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIM_OK : SIM_INVALID_VALUE;
+		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIM_OK
+									: SIM_INVALID_VALUE;
 	case SIM_OP_WRITE_VALUE:
 		op->tl.class = TL_INSTANT;
-		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIM_OK : SIM_INVALID_VALUE;
+		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIM_OK
+									: SIM_INVALID_VALUE;
 	case SIM_OP_HOST_FUNC: op->tl.class = TL_EXTERNAL; return SIM_OK;
 	case SIM_OP_PREFETCH:
 		op->tl.class = TL_COPY_IN;
@@ -332,8 +336,8 @@ uint64_t exec_start(struct eop *op)
 		for (uint32_t at = 0; at + 8 <= op->e.kernel.param_bytes; at += 8)
 			moved += touch(op, param_u64(op, at));
 		n = engine_fault_kernel(e, op->ctx->device);
-		op->tl.duration_ns = n > TL_NEVER / 2 / op->tl.duration_ns ? TL_NEVER / 2 :
-									     op->tl.duration_ns * n;
+		op->tl.duration_ns = n > TL_NEVER / 2 / op->tl.duration_ns ? TL_NEVER / 2
+									   : op->tl.duration_ns * n;
 		if (n == UINT64_MAX)
 			op->tl.spin = false;
 		break;
@@ -364,8 +368,8 @@ static bool compare(uint64_t have, uint64_t want, uint32_t bytes, uint32_t cmp)
 	case SIM_WAIT_AND: return (have & want) != 0;
 	case SIM_WAIT_NOR: return (~(have | want) & (bytes == 8 ? UINT64_MAX : UINT32_MAX)) != 0;
 	default:
-		return bytes == 8 ? (int64_t)(have - want) >= 0 :
-				    (int32_t)((uint32_t)have - (uint32_t)want) >= 0;
+		return bytes == 8 ? (int64_t)(have - want) >= 0
+				  : (int32_t)((uint32_t)have - (uint32_t)want) >= 0;
 	}
 }
 
@@ -387,8 +391,9 @@ bool exec_ready(struct eop *op)
 		done = compare(have, bytes == 8 ? op->e.value.value : (uint32_t)op->e.value.value,
 			bytes, op->e.value.cmp);
 	/* What a CPU may write has to be looked at. */
-	if (!done && (!mem_is_device(addr) || (mem_query(e->mem, addr, &info) >= 0 &&
-						      info.kind == SIM_MEM_MANAGED)))
+	if (!done &&
+		(!mem_is_device(addr) ||
+			(mem_query(e->mem, addr, &info) >= 0 && info.kind == SIM_MEM_MANAGED)))
 		e->host_wait = true;
 	return done;
 }
@@ -544,8 +549,8 @@ static int run_memset(const struct eop *op)
 	return 0;
 }
 
-static int copy_row(const struct eop *op, uint64_t dst, uint64_t src, const uint8_t *data,
-		    uint64_t bytes)
+static int copy_row(
+	const struct eop *op, uint64_t dst, uint64_t src, const uint8_t *data, uint64_t bytes)
 {
 	bool to = mem_is_device(dst), from = !data && mem_is_device(src);
 	_cleanup_free_ void *bounce = NULL;

@@ -234,11 +234,14 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 	for (struct proc *p = e->active; p; p = p->active_next) {
 		if (p->dead)
 			continue;
-		__atomic_store_n((uint64_t *)&p->shm->engine.now_ns, tl_now(e->tl), __ATOMIC_RELAXED);
+		__atomic_store_n(
+			(uint64_t *)&p->shm->engine.now_ns, tl_now(e->tl), __ATOMIC_RELAXED);
 		__atomic_store_n((uint64_t *)&p->shm->engine.wake_at_ns, wake, __ATOMIC_RELEASE);
 		/* Throttled: the device has enough of it and comes back for the rest. */
-		set_bell(p, p->throttled ? SIM_BELL_NONE :
-			    waiting || !p->pending ? SIM_BELL_ALL : SIM_BELL_VISIBLE);
+		set_bell(p,
+			p->throttled                     ? SIM_BELL_NONE
+				: waiting || !p->pending ? SIM_BELL_ALL
+							 : SIM_BELL_VISIBLE);
 	}
 }
 
@@ -310,7 +313,8 @@ static uint64_t turn(struct engine *e)
 		/* What came while the bells were silent. */
 		again = ingest_all(e);
 		for (struct proc *p = e->active; p; p = p->active_next)
-			again |= p->pending && *(uint32_t *)&p->shm->engine.doorbell == SIM_BELL_ALL &&
+			again |= p->pending &&
+				*(uint32_t *)&p->shm->engine.doorbell == SIM_BELL_ALL &&
 				!tl_is_waiting(e->tl);
 	} while (again);
 	record_now(e, now);
@@ -362,8 +366,8 @@ static bool is_over(struct engine *e, uint64_t now, uint64_t *wake)
 	if (!e->empty_since_ns)
 		e->empty_since_ns = now;
 	/* The first client may take its time. */
-	end = clock_add_ns(e->empty_since_ns, e->clients_ever ? e->config.linger_ns :
-								MAX(e->config.linger_ns, 5 * NSEC_PER_SEC));
+	end = clock_add_ns(e->empty_since_ns,
+		e->clients_ever ? e->config.linger_ns : MAX(e->config.linger_ns, 5 * NSEC_PER_SEC));
 	*wake = MIN(*wake, end);
 	return now >= end;
 }
@@ -409,8 +413,8 @@ static int make_dir(struct engine *e, const struct options *o, struct error *err
 {
 	char path[sizeof(e->dir)];
 
-	if (o->dir ? snprintf(path, sizeof(path), "%s", o->dir) >= (int)sizeof(path) :
-		     default_dir(path, sizeof(path)) < 0)
+	if (o->dir ? snprintf(path, sizeof(path), "%s", o->dir) >= (int)sizeof(path)
+		   : default_dir(path, sizeof(path)) < 0)
 		return fail(err, ENAMETOOLONG, "the folder's path is too long");
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return fail_errno(err, errno, "create folder '%s'", path);
@@ -448,9 +452,9 @@ static bool can_connect(const struct engine *e)
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	return fd >= 0 &&
-	       snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", e->dir, SIM_FILE_SOCKET) <
-		       (int)sizeof(addr.sun_path) &&
-	       !connect(fd, (struct sockaddr *)&addr, sizeof(addr));
+		snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", e->dir, SIM_FILE_SOCKET) <
+		(int)sizeof(addr.sun_path) &&
+		!connect(fd, (struct sockaddr *)&addr, sizeof(addr));
 }
 
 /* Somebody else holds the lock: it will listen soon, or is leaving and lets the lock go. */
@@ -629,7 +633,7 @@ static int run(const struct options *o, struct error *err)
 	if (r < 0)
 		return r;
 	keep = !(snprintf(chosen, sizeof(chosen), "/dev/shm/divvy-sim-%u", getuid()) > 0 &&
-		 !strcmp(chosen, e.dir));
+		!strcmp(chosen, e.dir));
 	r = take_lock(&e, &lock, err);
 	if (r == 1 && o->daemon)
 		r = wait_for_other(&e, &lock, err);

@@ -37,7 +37,7 @@ static uint64_t get64(const _Atomic uint64_t *p)
 
 /* A fresh file in place of an old one: whoever has the old one mapped keeps it. */
 static int map_new(const struct engine *e, const char *name, size_t bytes, struct map *ret_map,
-		   struct error *err)
+	struct error *err)
 {
 	_cleanup_close_ int fd = -1;
 	char path[4096], tmp[4096];
@@ -60,7 +60,7 @@ static int map_new(const struct engine *e, const char *name, size_t bytes, struc
 }
 
 static void init_ring(struct engine *e, struct sim_ring_head *head, uint64_t magic,
-		      uint32_t record_bytes, uint64_t capacity)
+	uint32_t record_bytes, uint64_t capacity)
 {
 	head->abi = SIM_TRACE_ABI;
 	head->record_bytes = record_bytes;
@@ -86,9 +86,9 @@ static void make_uuid(const struct engine *e, uint32_t i, struct sim_state_devic
 	u[6] = (uint8_t)((u[6] & 0x0f) | 0x40);
 	u[8] = (uint8_t)((u[8] & 0x3f) | 0x80);
 	snprintf(d->uuid, sizeof(d->uuid),
-		"GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-		u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-		u[15]);
+		"GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+		u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+		u[14], u[15]);
 }
 
 static void init_device(struct engine *e, uint32_t i)
@@ -172,8 +172,8 @@ static struct ectx *ctx_of(const struct tl_ctx *ctx)
 static void write_piece(struct engine *e, const struct sim_trace_record *record)
 {
 	uint64_t n = get64(&e->trace->written);
-	struct sim_trace_record *at =
-		(struct sim_trace_record *)((char *)e->trace + 4096) + n % e->trace->capacity;
+	struct sim_trace_record *at = (struct sim_trace_record *)((char *)e->trace + 4096) +
+		n % e->trace->capacity;
 
 	*at = *record;
 	__atomic_store_n((uint64_t *)&e->trace->written, n + 1, __ATOMIC_RELEASE);
@@ -301,8 +301,8 @@ void record_contexts(struct proc *p, uint32_t device, int change)
 
 	if (slot < 0)
 		return;
-	p->engine->state->procs[slot].contexts =
-		(uint16_t)(p->engine->state->procs[slot].contexts + change);
+	p->engine->state->procs[slot].contexts = (uint16_t)(p->engine->state->procs[slot].contexts +
+		change);
 	if (!p->engine->state->procs[slot].contexts && !p->mem.used[device])
 		free_slot(p, device);
 }
@@ -314,13 +314,13 @@ void record_gone(struct proc *p)
 }
 
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
-		    uint64_t device_bytes, enum sim_account_reason reason)
+	uint64_t device_bytes, enum sim_account_reason reason)
 {
 	struct engine *e = user;
 	struct proc *p = o->user;
 	uint64_t n = get64(&e->account->written);
-	struct sim_account_record *at =
-		(struct sim_account_record *)((char *)e->account + 4096) + n % e->account->capacity;
+	struct sim_account_record *at = (struct sim_account_record *)((char *)e->account + 4096) +
+		n % e->account->capacity;
 	int slot = p->dead ? p->state_slot[device] : proc_slot(p, device);
 
 	*at = (struct sim_account_record){

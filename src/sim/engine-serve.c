@@ -28,7 +28,7 @@ struct call {
 	struct proc *p;
 	const struct sim_request *q;
 	struct sim_reply *a;
-	int fd;	      /* came with the request, or -1 */
+	int fd;      /* came with the request, or -1 */
 	int send[2]; /* go with the reply, stay ours unless owned */
 	uint32_t nsend;
 	bool close_sent;
@@ -318,8 +318,8 @@ static uint32_t do_ctx_destroy(struct call *c)
 }
 
 /* Replaces what is counted by another amount; the larger one first, so that it may fail. */
-static uint32_t recharge(struct ectx *ctx, uint64_t *bytes, uint64_t to,
-			 enum sim_account_reason reason)
+static uint32_t recharge(
+	struct ectx *ctx, uint64_t *bytes, uint64_t to, enum sim_account_reason reason)
 {
 	struct engine *e = ctx->proc->engine;
 	uint64_t a = (*bytes + SIM_GRANULE - 1) / SIM_GRANULE * SIM_GRANULE;
@@ -460,14 +460,13 @@ static uint32_t do_mem_advise(struct call *c)
 
 static uint32_t do_va_reserve(struct call *c)
 {
-	return status_of(mem_reserve(c->p->engine->mem, &c->p->mem, c->q->arg[0], c->q->arg[1],
-		c->q->ptr, &c->a->ptr));
+	return status_of(mem_reserve(
+		c->p->engine->mem, &c->p->mem, c->q->arg[0], c->q->arg[1], c->q->ptr, &c->a->ptr));
 }
 
 static uint32_t do_va_free(struct call *c)
 {
-	return status_of(
-		mem_unreserve(c->p->engine->mem, &c->p->mem, c->q->ptr, c->q->arg[0]));
+	return status_of(mem_unreserve(c->p->engine->mem, &c->p->mem, c->q->ptr, c->q->arg[0]));
 }
 
 static uint32_t do_vmm_create(struct call *c)
@@ -489,8 +488,8 @@ static uint32_t do_vmm_release(struct call *c)
 
 static uint32_t do_vmm_map(struct call *c)
 {
-	return status_of(mem_map(c->p->engine->mem, &c->p->mem, c->q->ptr, c->q->arg[0],
-		c->q->arg[1], c->q->id));
+	return status_of(mem_map(
+		c->p->engine->mem, &c->p->mem, c->q->ptr, c->q->arg[0], c->q->arg[1], c->q->id));
 }
 
 static uint32_t do_vmm_unmap(struct call *c)
@@ -579,8 +578,8 @@ static uint32_t do_pool_set(struct call *c)
 
 	if (!pool || c->q->arg[0] > UINT32_MAX)
 		return SIM_INVALID_VALUE;
-	return status_of(mem_pool_set(
-		c->p->engine->mem, pool, (uint32_t)c->q->arg[0], c->q->arg[1]));
+	return status_of(
+		mem_pool_set(c->p->engine->mem, pool, (uint32_t)c->q->arg[0], c->q->arg[1]));
 }
 
 static uint32_t do_pool_get(struct call *c)
@@ -606,8 +605,9 @@ static uint32_t do_pool_alloc(struct call *c)
 {
 	struct engine *e = c->p->engine;
 	struct mem_pool *pool = pool_of(c);
-	struct estream *s =
-		c->q->stream < SIM_MAX_STREAMS && c->p->streams ? c->p->streams[c->q->stream] : NULL;
+	struct estream *s = c->q->stream < SIM_MAX_STREAMS && c->p->streams
+		? c->p->streams[c->q->stream]
+		: NULL;
 
 	if (!pool || !s)
 		return SIM_INVALID_VALUE;
@@ -618,8 +618,7 @@ static uint32_t do_pool_alloc(struct call *c)
 
 static uint32_t do_ipc_get_mem(struct call *c)
 {
-	return status_of(
-		mem_ipc_export(c->p->engine->mem, &c->p->mem, c->q->ptr, &c->a->arg[0]));
+	return status_of(mem_ipc_export(c->p->engine->mem, &c->p->mem, c->q->ptr, &c->a->arg[0]));
 }
 
 static uint32_t do_ipc_open_mem(struct call *c)

@@ -195,8 +195,10 @@ static void give_callback(struct eop *op)
 	cb->context = op->ctx->slot;
 	cb->error = op->ctx->error;
 	store(&cb->done_ns, 0);
-	__atomic_store_n((uint32_t *)&p->shm->engine.cb_tail, (uint32_t)p->cb_given, __ATOMIC_RELEASE);
-	syscall(SYS_futex, (uint32_t *)&p->shm->engine.cb_tail, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	__atomic_store_n(
+		(uint32_t *)&p->shm->engine.cb_tail, (uint32_t)p->cb_given, __ATOMIC_RELEASE);
+	syscall(SYS_futex, (uint32_t *)&p->shm->engine.cb_tail, FUTEX_WAKE, INT32_MAX, NULL, NULL,
+		0);
 	submit_activate(p);
 }
 
@@ -321,8 +323,8 @@ struct tl_hooks submit_make_hooks(struct engine *e)
 
 /* ---- operations ---- */
 
-static struct eop *eop_new(struct proc *p, struct ectx *ctx, const struct sim_entry *entry,
-			   uint32_t trailing)
+static struct eop *eop_new(
+	struct proc *p, struct ectx *ctx, const struct sim_entry *entry, uint32_t trailing)
 {
 	struct eop *op = malloc(sizeof(*op) + trailing);
 
@@ -363,8 +365,9 @@ static uint32_t attach(struct eop *op)
 		last = &p->events[op->e.event.event]->last->tl;
 		return tl_depend(p->engine->tl, &op->tl, last) < 0 ? SIM_OUT_OF_MEMORY : SIM_OK;
 	case SIM_OP_FREE_ASYNC:
-		if (op->stream && mem_free_later(p->engine->mem, &p->mem, op->e.mem.ptr,
-					  op->stream->id, &op->ticket) < 0)
+		if (op->stream &&
+			mem_free_later(p->engine->mem, &p->mem, op->e.mem.ptr, op->stream->id,
+				&op->ticket) < 0)
 			return SIM_INVALID_VALUE;
 		return SIM_OK;
 	default: return SIM_OK;
@@ -588,7 +591,8 @@ bool submit_ring_is_empty(const struct proc *p)
 
 static bool break_ring(struct proc *p, const char *why)
 {
-	log_warn("process %d: its ring is damaged (%s): nothing more is taken from it", p->pid, why);
+	log_warn(
+		"process %d: its ring is damaged (%s): nothing more is taken from it", p->pid, why);
 	p->broken = true;
 	for (int i = 0; i < SIM_MAX_CONTEXTS; i++)
 		if (p->ctx[i])
@@ -627,8 +631,7 @@ bool submit_ingest(struct proc *p)
 			memcpy(copy + SIM_ENTRY_UNIT, p->shm->ring + at + SIM_ENTRY_UNIT,
 				bytes - SIM_ENTRY_UNIT);
 			if (entry->kind < SIM_OP_STREAM_CREATE)
-				visible |= take_work(
-					p, entry, (uint32_t)(bytes - SIM_ENTRY_BYTES));
+				visible |= take_work(p, entry, (uint32_t)(bytes - SIM_ENTRY_BYTES));
 			else
 				take_other(p, entry);
 		}

@@ -69,7 +69,7 @@ struct estream {
 	uint32_t id;
 	bool leaving;
 	uint64_t submitted;
-	uint64_t turn; /* the last turn that published its bound */
+	uint64_t turn;        /* the last turn that published its bound */
 	struct estream *next; /* of the process */
 };
 
@@ -80,7 +80,7 @@ struct event_slot {
 };
 
 struct eevent {
-	uint32_t refs; /* slots and operations */
+	uint32_t refs;    /* slots and operations */
 	struct eop *last; /* latest record that is not done */
 	struct event_slot *slots;
 	uint64_t ipc_key;
@@ -129,10 +129,10 @@ struct proc {
 	bool wake;   /* somebody in it should be woken */
 	int sock, pidfd, bell;
 	struct sim_shm *shm;
-	uint64_t head;	  /* ring bytes taken */
+	uint64_t head;    /* ring bytes taken */
 	uint32_t pending; /* operations in the timeline, graph nodes aside */
-	bool throttled;	  /* left entries in the ring because of pending */
-	bool broken;	  /* its ring held nonsense: nothing more is taken */
+	bool throttled;   /* left entries in the ring because of pending */
+	bool broken;      /* its ring held nonsense: nothing more is taken */
 	struct mem_owner mem;
 	struct ectx *ctx[SIM_MAX_CONTEXTS];
 	struct estream **streams; /* by slot */
@@ -219,7 +219,7 @@ int record_open(struct engine *e, struct error *err);
 void record_close(struct engine *e);
 void record_piece(struct engine *e, const struct tl_piece *piece);
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
-		    uint64_t device_bytes, enum sim_account_reason reason);
+	uint64_t device_bytes, enum sim_account_reason reason);
 /* A process has got (+1) or lost a context on a device. */
 void record_contexts(struct proc *p, uint32_t device, int change);
 void record_gone(struct proc *p);

@@ -91,7 +91,7 @@ struct mem_region {
 	/* VMM mappings */
 	struct mem_phys *phys;
 	struct mem_region *within; /* the reservation */
-	uint32_t mappings;	   /* reservations */
+	uint32_t mappings;         /* reservations */
 	uint8_t access[SIM_MAX_DEVICES];
 	struct mem_ref *importers;
 	uint64_t ipc_key;
@@ -111,7 +111,7 @@ struct memory {
 };
 
 int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *account, void *user,
-	    struct memory **ret_m)
+	struct memory **ret_m)
 {
 	struct memory *m = calloc(1, sizeof(*m));
 	void *arena;
@@ -176,7 +176,7 @@ static struct mem_region *region_at(const struct memory *m, uint64_t addr)
 }
 
 static void count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t change,
-		  enum sim_account_reason reason)
+	enum sim_account_reason reason)
 {
 	m->used[device] += (uint64_t)change;
 	o->used[device] += (uint64_t)change;
@@ -220,7 +220,7 @@ static int make_room(struct memory *m, uint32_t device, uint64_t bytes, uint64_t
 }
 
 int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	       enum sim_account_reason reason)
+	enum sim_account_reason reason)
 {
 	int r;
 
@@ -234,7 +234,7 @@ int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t 
 }
 
 void mem_uncharge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-		  enum sim_account_reason reason)
+	enum sim_account_reason reason)
 {
 	bytes = round_up(bytes, SIM_GRANULE);
 	assert(bytes <= o->used[device] && bytes <= m->used[device]);
@@ -339,7 +339,7 @@ static void owner_unlink(struct mem_region *r)
 
 /* Addresses without memory. */
 static int region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
-		      struct mem_region **ret_r)
+	struct mem_region **ret_r)
 {
 	uint64_t g, n = round_up(bytes, SIM_GRANULE) / SIM_GRANULE;
 	struct mem_region *r;
@@ -414,7 +414,7 @@ static void region_free(struct memory *m, struct mem_region *r)
 
 /* With memory of the device behind it. */
 static int region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-			enum sim_account_reason reason, struct mem_region **ret_r)
+	enum sim_account_reason reason, struct mem_region **ret_r)
 {
 	struct mem_region *r;
 	int ret;
@@ -610,8 +610,8 @@ static void block_free(struct mem_block *b)
 
 /* ---- plain allocations ---- */
 
-static struct mem_heap *heap_get(struct mem_owner *o, uint32_t ctx, uint32_t device,
-				 enum sim_mem_kind kind)
+static struct mem_heap *heap_get(
+	struct mem_owner *o, uint32_t ctx, uint32_t device, enum sim_mem_kind kind)
 {
 	struct mem_heap *h;
 
@@ -651,7 +651,7 @@ static int heap_alloc(struct memory *m, struct mem_heap *h, uint64_t bytes, uint
 }
 
 static int alloc_managed(struct memory *m, struct mem_owner *o, uint64_t bytes,
-			 struct mem_region **ret_r, int *ret_fd)
+	struct mem_region **ret_r, int *ret_fd)
 {
 	_cleanup_close_ int fd = -1;
 	struct mem_region *r;
@@ -674,7 +674,7 @@ static int alloc_managed(struct memory *m, struct mem_owner *o, uint64_t bytes,
 }
 
 int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t device,
-	      enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd)
+	enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd)
 {
 	struct mem_region *r;
 	int ret;
@@ -824,7 +824,7 @@ int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info)
 }
 
 int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
-	      uint64_t bytes, bool write)
+	uint64_t bytes, bool write)
 {
 	uint64_t end = addr + bytes;
 
@@ -898,7 +898,7 @@ void mem_evict(struct memory *m, uint64_t addr, uint64_t *ret_moved)
 /* ---- reservations and handles ---- */
 
 int mem_reserve(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
-		uint64_t wish, uint64_t *ret_ptr)
+	uint64_t wish, uint64_t *ret_ptr)
 {
 	struct mem_region *r;
 	uint64_t next, g = (wish - SIM_VA_BASE) / SIM_GRANULE, saved = m->next;
@@ -997,8 +997,8 @@ static void phys_settle(struct memory *m, struct mem_phys *p)
 	free(p);
 }
 
-int mem_phys_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-		    uint64_t *ret_id)
+int mem_phys_create(
+	struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes, uint64_t *ret_id)
 {
 	struct mem_phys *p;
 	struct stat st;
@@ -1050,7 +1050,7 @@ int mem_phys_release(struct memory *m, struct mem_owner *o, uint64_t id)
 }
 
 int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id,
-		  uint64_t *ret_bytes, uint32_t *ret_device)
+	uint64_t *ret_bytes, uint32_t *ret_device)
 {
 	struct mem_phys *p = phys_of(m, o, id);
 
@@ -1095,7 +1095,7 @@ int mem_phys_retain(struct memory *m, struct mem_owner *o, uint64_t addr, uint64
 }
 
 int mem_map(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes, uint64_t offset,
-	    uint64_t id)
+	uint64_t id)
 {
 	struct mem_region *within = region_at(m, ptr), *r;
 	struct mem_phys *p = phys_of(m, o, id);
@@ -1142,8 +1142,8 @@ static void unmap_region(struct memory *m, struct mem_region *r)
 }
 
 /* Calls for the mappings that make up exactly this range. */
-static int check_mappings(const struct memory *m, const struct mem_owner *o, uint64_t ptr,
-			  uint64_t bytes)
+static int check_mappings(
+	const struct memory *m, const struct mem_owner *o, uint64_t ptr, uint64_t bytes)
 {
 	uint64_t at = ptr;
 
@@ -1176,7 +1176,7 @@ int mem_unmap(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t byte
 }
 
 int mem_set_access(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes,
-		   uint32_t device, uint32_t access)
+	uint32_t device, uint32_t access)
 {
 	int ret = check_mappings(m, o, ptr, bytes);
 	uint64_t end = ptr + bytes;
@@ -1200,7 +1200,7 @@ static struct mem_pool *pool_find(const struct mem_owner *o, uint64_t id)
 }
 
 static int pool_new(struct memory *m, struct mem_owner *o, uint64_t id, uint32_t device,
-		    uint64_t chunk_bytes, struct mem_pool **ret_pool)
+	uint64_t chunk_bytes, struct mem_pool **ret_pool)
 {
 	struct mem_pool *p;
 
@@ -1225,7 +1225,7 @@ static int pool_new(struct memory *m, struct mem_owner *o, uint64_t id, uint32_t
 }
 
 int mem_pool_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t chunk_bytes,
-		    uint64_t max_bytes, uint64_t *ret_id)
+	uint64_t max_bytes, uint64_t *ret_id)
 {
 	struct mem_pool *p;
 	int r = pool_new(m, o, m->next_id, device, chunk_bytes, &p);
@@ -1238,7 +1238,7 @@ int mem_pool_create(struct memory *m, struct mem_owner *o, uint32_t device, uint
 }
 
 int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t chunk_bytes,
-		 struct mem_pool **ret_pool)
+	struct mem_pool **ret_pool)
 {
 	struct mem_pool *p = pool_find(o, id);
 
@@ -1300,11 +1300,8 @@ int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_
 	case SIM_POOL_RESERVED_HIGH:
 		pool->reserved_high = pool->reserved;
 		return value ? -EINVAL : 0;
-	case SIM_POOL_USED_HIGH:
-		pool->used_high = pool->used;
-		return value ? -EINVAL : 0;
-	default:
-		return -EINVAL;
+	case SIM_POOL_USED_HIGH: pool->used_high = pool->used; return value ? -EINVAL : 0;
+	default: return -EINVAL;
 	}
 }
 
@@ -1337,8 +1334,8 @@ static struct mem_block *take_leaving(struct mem_heap *h, uint64_t order, uint64
 	return NULL;
 }
 
-int mem_pool_alloc(struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes,
-		   uint64_t *ret_ptr)
+int mem_pool_alloc(
+	struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes, uint64_t *ret_ptr)
 {
 	struct mem_heap *h = &pool->heap;
 	struct mem_block *b;
@@ -1377,8 +1374,8 @@ int mem_pool_alloc(struct memory *m, struct mem_pool *pool, uint64_t order, uint
 	return 0;
 }
 
-int mem_free_later(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order,
-		   uint64_t *ret_ticket)
+int mem_free_later(
+	struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order, uint64_t *ret_ticket)
 {
 	struct mem_region *r = region_at(m, ptr);
 	struct mem_block *b;
@@ -1435,8 +1432,8 @@ int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t
 	return 0;
 }
 
-int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *ret_ptr,
-		 uint64_t *ret_bytes)
+int mem_ipc_open(
+	struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *ret_ptr, uint64_t *ret_bytes)
 {
 	uint64_t ptr = key & ((UINT64_C(1) << 48) - 1);
 	struct mem_region *r = region_at(m, ptr);

@@ -42,11 +42,10 @@ struct mem_owner {
 };
 
 typedef void mem_account_fn(void *user, struct mem_owner *owner, uint32_t device,
-			    uint64_t owner_bytes, uint64_t device_bytes,
-			    enum sim_account_reason reason);
+	uint64_t owner_bytes, uint64_t device_bytes, enum sim_account_reason reason);
 
 int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *account, void *user,
-	    struct memory **ret_m);
+	struct memory **ret_m);
 void mem_free_all(struct memory *m);
 
 uint64_t mem_total(const struct memory *m, uint32_t device);
@@ -54,14 +53,14 @@ uint64_t mem_used(const struct memory *m, uint32_t device);
 
 /* Counts memory that has no address: contexts, code. Evicts managed memory when it must. */
 int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	       enum sim_account_reason reason);
+	enum sim_account_reason reason);
 void mem_uncharge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-		  enum sim_account_reason reason);
+	enum sim_account_reason reason);
 
 /* kind: LINEAR, ARRAY, GLOBAL, GRAPH or MANAGED (then *ret_fd, else may be NULL, is the caller's).
  * Nothing is counted for managed memory until a device uses it. */
 int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t device,
-	      enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd);
+	enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd);
 /* Anything from mem_alloc or mem_pool_alloc, by its beginning. */
 int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr);
 /* All of a context's allocations; all of a process (it may then be forgotten). */
@@ -73,7 +72,7 @@ struct mem_info {
 	enum sim_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
-	uint64_t id; /* of its pool or VMM handle */
+	uint64_t id;             /* of its pool or VMM handle */
 	uint64_t resident_bytes; /* managed */
 };
 
@@ -82,7 +81,7 @@ int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info);
 
 /* May the process touch these bytes from that device? -EFAULT if not. */
 int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
-	      uint64_t bytes, bool write);
+	uint64_t bytes, bool write);
 
 static inline bool mem_is_device(uint64_t addr)
 {
@@ -100,32 +99,32 @@ void mem_begin_use(struct memory *m);
 /* ---- addresses and physical handles ---- */
 
 int mem_reserve(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
-		uint64_t wish, uint64_t *ret_ptr);
+	uint64_t wish, uint64_t *ret_ptr);
 int mem_unreserve(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes);
-int mem_phys_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-		    uint64_t *ret_id);
+int mem_phys_create(
+	struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes, uint64_t *ret_id);
 int mem_phys_release(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id,
-		  uint64_t *ret_bytes, uint32_t *ret_device);
+	uint64_t *ret_bytes, uint32_t *ret_device);
 /* The returned descriptor stays the handle's: it may be sent, not closed. */
 int mem_phys_fd(const struct memory *m, const struct mem_owner *o, uint64_t id);
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id);
 int mem_phys_retain(struct memory *m, struct mem_owner *o, uint64_t addr, uint64_t *ret_id);
 int mem_map(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes, uint64_t offset,
-	    uint64_t id);
+	uint64_t id);
 int mem_unmap(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes);
 /* access: 0, 1 read, 3 read and write */
 int mem_set_access(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes,
-		   uint32_t device, uint32_t access);
+	uint32_t device, uint32_t access);
 
 /* ---- pools ---- */
 
 /* chunk_bytes: grows by at least this; max_bytes 0: no maximum. */
 int mem_pool_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t chunk_bytes,
-		    uint64_t max_bytes, uint64_t *ret_id);
+	uint64_t max_bytes, uint64_t *ret_id);
 /* With id: the default pool of a device, made at its first use. */
 int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t chunk_bytes,
-		 struct mem_pool **ret_pool);
+	struct mem_pool **ret_pool);
 /* Gone with its last allocation. */
 int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_t value);
@@ -133,12 +132,12 @@ int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_valu
 void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes);
 /* order: names the stream; memory freed in the same one may be given again before the free has
  * been executed. */
-int mem_pool_alloc(struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes,
-		   uint64_t *ret_ptr);
+int mem_pool_alloc(
+	struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes, uint64_t *ret_ptr);
 /* A free has been put into the stream `order`: ticket for mem_free_ticket(), 0 when it is not
  * pool memory (then free it with mem_free). -ENOENT, -EPERM */
-int mem_free_later(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order,
-		   uint64_t *ret_ticket);
+int mem_free_later(
+	struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order, uint64_t *ret_ticket);
 /* The stream has come to the free. Does nothing if the memory has been given again since. */
 void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 
@@ -146,5 +145,5 @@ void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 
 int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t *ret_key);
 int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *ret_ptr,
-		 uint64_t *ret_bytes);
+	uint64_t *ret_bytes);
 int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr);

@@ -176,7 +176,7 @@ static int heap_reserve(struct timeline *tl, uint64_t n)
 /* ---- life ---- */
 
 int tl_new(const struct tl_params *params, const struct tl_hooks *hooks, uint64_t now_ns,
-	   struct timeline **ret_tl)
+	struct timeline **ret_tl)
 {
 	struct timeline *tl;
 
@@ -231,8 +231,8 @@ const struct tl_ctx *tl_resident(const struct timeline *tl, uint16_t device)
 
 /* ---- becoming ready ---- */
 
-static void emit(struct timeline *tl, struct tl_op *op, enum tl_engine engine, uint64_t end_ns,
-		 bool last)
+static void emit(
+	struct timeline *tl, struct tl_op *op, enum tl_engine engine, uint64_t end_ns, bool last)
 {
 	struct tl_piece piece = {
 		.op = op,
@@ -344,9 +344,7 @@ static void make_ready(struct timeline *tl, struct tl_op *op)
 			&tl->dev[op->ctx->device].copy[op->class == TL_COPY_OUT].queue, &op->queue);
 		tl->dev[op->ctx->device].dirty = true;
 		break;
-	case TL_INSTANT:
-		complete(tl, op);
-		break;
+	case TL_INSTANT: complete(tl, op); break;
 	case TL_WAIT:
 		op->state = TL_PENDING;
 		if (tl->hooks.ready(tl->hooks.user, op, tl->now))
@@ -784,9 +782,7 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 
 	op->aborted = true;
 	switch (op->state) {
-	case TL_ARRIVING:
-		heap_remove(tl, op);
-		break;
+	case TL_ARRIVING: heap_remove(tl, op); break;
 	case TL_READY:
 		if (linked(&op->queue)) {
 			list_del(&op->queue);
@@ -811,11 +807,8 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 			dev->dirty = true;
 		}
 		break;
-	case TL_PENDING:
-		list_del(&op->queue);
-		break;
-	default:
-		break;
+	case TL_PENDING: list_del(&op->queue); break;
+	default: break;
 	}
 }
 
@@ -996,12 +989,9 @@ static uint64_t own_ns(const struct tl_op *op)
 	switch (op->class) {
 	case TL_COMPUTE:
 	case TL_COPY_IN:
-	case TL_COPY_OUT:
-		return op->spin ? 1 : MAX(op->duration_ns, UINT64_C(1));
-	case TL_GRAPH:
-		return op->duration_ns;
-	default:
-		return 0;
+	case TL_COPY_OUT: return op->spin ? 1 : MAX(op->duration_ns, UINT64_C(1));
+	case TL_GRAPH: return op->duration_ns;
+	default: return 0;
 	}
 }
 
@@ -1118,8 +1108,8 @@ static uint64_t work_ahead(const struct tl_op *op)
 }
 
 /* A time before which the operation is not done; *exact is cleared unless it will be just then. */
-static uint64_t done_bound(const struct timeline *tl, const struct tl_op *op, int depth,
-			   bool *exact)
+static uint64_t done_bound(
+	const struct timeline *tl, const struct tl_op *op, int depth, bool *exact)
 {
 	const struct tl_op *head;
 	uint64_t t, floor = MAX(op->floor_ns, tl->now);
@@ -1154,8 +1144,8 @@ static uint64_t done_bound(const struct timeline *tl, const struct tl_op *op, in
 		if (head && head != op) {
 			if (head->next != op || own_ns(op))
 				*exact = false;
-			t = MAX(t, done_bound(tl, head, depth + 1, exact) + op->cum_ns -
-					head->cum_ns);
+			t = MAX(t,
+				done_bound(tl, head, depth + 1, exact) + op->cum_ns - head->cum_ns);
 		}
 		if (op->hint && depth < 8)
 			t = MAX(t, done_bound(tl, op->hint, depth + 1, exact) + own_ns(op));

@@ -30,21 +30,21 @@ struct tl_link {
 
 enum tl_class {
 	TL_COMPUTE,
-	TL_COPY_IN,	/* host to device engine */
-	TL_COPY_OUT,	/* device to host engine, and between devices */
-	TL_INSTANT,	/* takes no time: event records, value writes, frees */
-	TL_WAIT,	/* until the ready hook says so; occupies nothing */
-	TL_EXTERNAL,	/* until tl_finish_external(): host functions */
-	TL_GRAPH,	/* done when all its nodes are */
+	TL_COPY_IN,  /* host to device engine */
+	TL_COPY_OUT, /* device to host engine, and between devices */
+	TL_INSTANT,  /* takes no time: event records, value writes, frees */
+	TL_WAIT,     /* until the ready hook says so; occupies nothing */
+	TL_EXTERNAL, /* until tl_finish_external(): host functions */
+	TL_GRAPH,    /* done when all its nodes are */
 };
 
 enum tl_state {
 	TL_NEW,
-	TL_QUEUED,  /* waits for its predecessor or a dependency */
+	TL_QUEUED,   /* waits for its predecessor or a dependency */
 	TL_ARRIVING, /* only its launch latency is missing */
-	TL_READY,   /* waits for its engine */
-	TL_RUNNING, /* has begun (its context need not be resident now) */
-	TL_PENDING, /* WAIT, EXTERNAL, GRAPH: begun, and waits */
+	TL_READY,    /* waits for its engine */
+	TL_RUNNING,  /* has begun (its context need not be resident now) */
+	TL_PENDING,  /* WAIT, EXTERNAL, GRAPH: begun, and waits */
 	TL_DONE,
 };
 
@@ -55,36 +55,36 @@ struct tl_ctx;
 struct tl_op {
 	/* set by the caller */
 	enum tl_class class;
-	bool spin;	   /* COMPUTE: ends early when the ready hook says so */
-	bool visible;	   /* see tl_next_visible(); change with tl_set_visible() */
-	uint8_t kind;	   /* the caller's */
+	bool spin;         /* COMPUTE: ends early when the ready hook says so */
+	bool visible;      /* see tl_next_visible(); change with tl_set_visible() */
+	uint8_t kind;      /* the caller's */
 	uint16_t permille; /* COMPUTE: SMs taken, 1..TL_FULL */
-	uint16_t flags;	   /* the caller's */
+	uint16_t flags;    /* the caller's */
 	uint64_t submit_ns;
 	uint64_t duration_ns; /* GRAPH: of its longest chain of nodes, or less */
 	/* the timeline's */
 	enum tl_state state;
 	uint8_t phase; /* 1: first the extra time that the start hook asked for */
 	bool aborted;
-	bool started;  /* has executed for a while */
+	bool started; /* has executed for a while */
 	int32_t priority;
 	uint32_t blockers;
 	uint32_t nodes_left;
 	uint32_t heap_index;
 	struct tl_stream *stream; /* NULL for graph nodes */
 	struct tl_ctx *ctx;
-	struct tl_op *parent;	  /* graph node: its graph */
-	struct tl_op *next;	  /* in the stream; graph nodes: in the graph */
-	struct tl_op *nodes;	  /* graph: its nodes */
+	struct tl_op *parent; /* graph node: its graph */
+	struct tl_op *next;   /* in the stream; graph nodes: in the graph */
+	struct tl_op *nodes;  /* graph: its nodes */
 	struct tl_op *work_next;
-	struct tl_op *hint;	  /* a dependency not yet done, for bounds */
-	struct tl_link out, in;	  /* edges to who waits for this; from what this waits for */
-	struct tl_link all;	  /* of the context */
-	struct tl_link queue;	  /* ready, running, waiting */
+	struct tl_op *hint;     /* a dependency not yet done, for bounds */
+	struct tl_link out, in; /* edges to who waits for this; from what this waits for */
+	struct tl_link all;     /* of the context */
+	struct tl_link queue;   /* ready, running, waiting */
 	struct tl_link vis;
 	uint64_t order;
 	uint64_t ready_ns, start_ns, piece_ns, end_ns, remaining_ns;
-	uint64_t cum_ns; /* durations of the stream up to and including this */
+	uint64_t cum_ns;   /* durations of the stream up to and including this */
 	uint64_t floor_ns; /* cannot be done before */
 };
 
@@ -104,8 +104,8 @@ struct tl_ctx {
 	struct tl_link streams;
 	struct tl_stream *legacy;
 	struct tl_link ready, running; /* COMPUTE */
-	uint32_t used; /* permille */
-	uint32_t active; /* operations in ready and running */
+	uint32_t used;                 /* permille */
+	uint32_t active;               /* operations in ready and running */
 	bool failing;
 	struct tl_link all;
 	struct tl_link ring; /* among the device's active contexts */
@@ -149,7 +149,7 @@ struct tl_params {
 struct timeline;
 
 int tl_new(const struct tl_params *params, const struct tl_hooks *hooks, uint64_t now_ns,
-	   struct timeline **ret_tl);
+	struct timeline **ret_tl);
 /* Everything in it must have been removed. */
 void tl_free(struct timeline *tl);
 

@@ -23,14 +23,14 @@ struct sim_trace {
 int sim_dir(char *buf, size_t size)
 {
 	const char *dir = getenv(SIM_ENV_DIR);
-	int n = dir && *dir ? snprintf(buf, size, "%s", dir) :
-			      snprintf(buf, size, "/dev/shm/divvy-sim-%u", getuid());
+	int n = dir && *dir ? snprintf(buf, size, "%s", dir)
+			    : snprintf(buf, size, "/dev/shm/divvy-sim-%u", getuid());
 
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
 static int open_ring(const char *dir, const char *name, uint64_t magic, size_t record_bytes,
-		     struct map *ret_map, struct error *err)
+	struct map *ret_map, struct error *err)
 {
 	_cleanup_close_ int fd = -1;
 	_cleanup_map_ struct map map = MAP_NONE;
@@ -219,7 +219,7 @@ static void merge(struct intervals *s)
 }
 
 int sim_busy_load(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
-		  int engine, uint64_t t0_ns, uint64_t t1_ns, struct sim_busy *ret_busy)
+	int engine, uint64_t t0_ns, uint64_t t1_ns, struct sim_busy *ret_busy)
 {
 	struct intervals s = {0};
 	uint64_t end = sim_trace_written(t), *sum;
@@ -280,15 +280,15 @@ uint64_t sim_busy_ns(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns
 }
 
 uint64_t sim_busy_worst_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
-			       uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths,
-			       uint64_t *ret_at_ns)
+	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns)
 {
 	uint64_t worst = 0, at = t0_ns;
 
 	for (uint64_t t = t0_ns; window_ns && step_ns && t + window_ns <= t1_ns; t += step_ns) {
 		uint64_t got = (uint64_t)((unsigned __int128)sim_busy_ns(busy, t, t + window_ns) *
-					  1000000 / window_ns);
-		uint64_t off = got > want_millionths ? got - want_millionths : want_millionths - got;
+			1000000 / window_ns);
+		uint64_t off = got > want_millionths ? got - want_millionths
+						     : want_millionths - got;
 
 		if (off > worst) {
 			worst = off;
@@ -301,7 +301,7 @@ uint64_t sim_busy_worst_window(const struct sim_busy *busy, uint64_t t0_ns, uint
 }
 
 uint64_t sim_busy_max_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
-			     uint64_t window_ns, uint64_t step_ns)
+	uint64_t window_ns, uint64_t step_ns)
 {
 	uint64_t most = 0;
 
@@ -313,7 +313,7 @@ uint64_t sim_busy_max_window(const struct sim_busy *busy, uint64_t t0_ns, uint64
 /* ---- handovers ---- */
 
 int sim_trace_handovers(const struct sim_trace *t, int device, uint64_t t0_ns, uint64_t t1_ns,
-			struct sim_handover **ret_v, size_t *ret_n)
+	struct sim_handover **ret_v, size_t *ret_n)
 {
 	uint64_t end = sim_trace_written(t), last_end = 0, switched = 0;
 	struct sim_handover *v = NULL;
@@ -398,8 +398,8 @@ static int account_add(struct sums *s, const struct sim_account_record *r)
 }
 
 static int account_walk(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
-			uint64_t t0_ns, uint64_t t1_ns, uint64_t quota, uint64_t *ret_max,
-			uint64_t *ret_at, uint64_t *ret_over)
+	uint64_t t0_ns, uint64_t t1_ns, uint64_t quota, uint64_t *ret_max, uint64_t *ret_at,
+	uint64_t *ret_over)
 {
 	uint64_t end = sim_account_written(t), max = 0, at = t0_ns, over = 0;
 	struct sums s = {0};
@@ -435,7 +435,7 @@ static int account_walk(const struct sim_trace *t, const pid_t *pids, size_t npi
 }
 
 int sim_account_max(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
-		    uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns)
+	uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns)
 {
 	uint64_t at, over;
 	int r = account_walk(
@@ -447,7 +447,7 @@ int sim_account_max(const struct sim_trace *t, const pid_t *pids, size_t npids, 
 }
 
 int sim_account_breaches(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
-			 uint64_t quota_bytes, uint64_t *ret_count)
+	uint64_t quota_bytes, uint64_t *ret_count)
 {
 	uint64_t max, at;
 

@@ -22,7 +22,7 @@
 
 struct error;
 
-#define SIM_TRACE_MAGIC 0x4543415254495644ull	/* "DVITRACE" */
+#define SIM_TRACE_MAGIC 0x4543415254495644ull   /* "DVITRACE" */
 #define SIM_ACCOUNT_MAGIC 0x544e434341495644ull /* "DVIACCNT" */
 #define SIM_TRACE_ABI 1u
 
@@ -38,34 +38,34 @@ enum sim_trace_kind {
 };
 
 enum sim_trace_flags {
-	SIM_TRACE_LAST = 1u << 0,  /* last piece of the operation (a preempted one has several) */
-	SIM_TRACE_FIRST = 1u << 1, /* first piece */
-	SIM_TRACE_GRAPH = 1u << 2, /* a node of a graph */
-	SIM_TRACE_SPIN = 1u << 3,  /* spun for a flag */
+	SIM_TRACE_LAST = 1u << 0,    /* last piece of the operation (a preempted one has several) */
+	SIM_TRACE_FIRST = 1u << 1,   /* first piece */
+	SIM_TRACE_GRAPH = 1u << 2,   /* a node of a graph */
+	SIM_TRACE_SPIN = 1u << 3,    /* spun for a flag */
 	SIM_TRACE_ABORTED = 1u << 4, /* ended by an error or the end of its process */
 };
 
 struct sim_trace_record {
 	uint64_t start_ns;
 	uint64_t end_ns;
-	uint64_t op;	   /* the same for all pieces of an operation */
+	uint64_t op;        /* the same for all pieces of an operation */
 	uint64_t submit_ns; /* when the client submitted it */
 	uint32_t pid;
-	uint32_t context;  /* unique on the machine */
-	uint32_t stream;   /* client's slot */
-	uint32_t name_id;  /* kernels: the client's; else 0 */
+	uint32_t context; /* unique on the machine */
+	uint32_t stream;  /* client's slot */
+	uint32_t name_id; /* kernels: the client's; else 0 */
 	uint16_t device;
 	uint8_t engine; /* enum sim_trace_engine */
-	uint8_t kind;	/* enum sim_trace_kind */
+	uint8_t kind;   /* enum sim_trace_kind */
 	uint16_t flags;
 	uint16_t permille; /* of the device's SMs that it occupied */
-	uint64_t bytes;	   /* copies, memsets, migrations */
+	uint64_t bytes;    /* copies, memsets, migrations */
 };
 _Static_assert(sizeof(struct sim_trace_record) == 64, "layout");
 
 struct sim_account_record {
 	uint64_t t_ns;
-	uint64_t bytes; /* held by pid on device from now on */
+	uint64_t bytes;        /* held by pid on device from now on */
 	uint64_t device_bytes; /* held by all on device */
 	uint32_t pid;
 	uint16_t device;
@@ -119,8 +119,8 @@ uint64_t sim_trace_start_ns(const struct sim_trace *trace);
 /* Record number n (0 is the first ever). -ENOENT: not yet written; -ESTALE: overwritten. */
 int sim_trace_get(const struct sim_trace *trace, uint64_t n, struct sim_trace_record *ret_record);
 uint64_t sim_account_written(const struct sim_trace *trace);
-int sim_account_get(const struct sim_trace *trace, uint64_t n,
-		    struct sim_account_record *ret_record);
+int sim_account_get(
+	const struct sim_trace *trace, uint64_t n, struct sim_account_record *ret_record);
 
 /*
  * A loaded extract: the busy intervals of a set of processes on one engine of one device, as a
@@ -138,7 +138,7 @@ struct sim_busy {
 
 /* pids NULL: all processes. device -1: any. engine: enum sim_trace_engine. */
 int sim_busy_load(const struct sim_trace *trace, const pid_t *pids, size_t npids, int device,
-		  int engine, uint64_t t0_ns, uint64_t t1_ns, struct sim_busy *ret_busy);
+	int engine, uint64_t t0_ns, uint64_t t1_ns, struct sim_busy *ret_busy);
 void sim_busy_done(struct sim_busy *busy);
 /* Busy nanoseconds in [t0, t1). */
 uint64_t sim_busy_ns(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns);
@@ -146,11 +146,10 @@ uint64_t sim_busy_ns(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns
 /* Greatest |busy / window - want| over windows of that length in [t0, t1), every step; in
  * permille x 1000 (millionths). ret_at_ns (may be NULL): begin of the worst window. */
 uint64_t sim_busy_worst_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
-			       uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths,
-			       uint64_t *ret_at_ns);
+	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns);
 /* Greatest busy nanoseconds in any such window. */
 uint64_t sim_busy_max_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
-			     uint64_t window_ns, uint64_t step_ns);
+	uint64_t window_ns, uint64_t step_ns);
 
 /*
  * Handovers on the compute engine of a device in [t0, t1): the time from the end of a piece of
@@ -164,15 +163,15 @@ struct sim_handover {
 	pid_t from, to;
 };
 int sim_trace_handovers(const struct sim_trace *trace, int device, uint64_t t0_ns, uint64_t t1_ns,
-			struct sim_handover **ret_v, size_t *ret_n);
+	struct sim_handover **ret_v, size_t *ret_n);
 
 /* Greatest sum of bytes held on device by the set of processes at any instant in [t0, t1).
  * ret_at_ns may be NULL. */
 int sim_account_max(const struct sim_trace *trace, const pid_t *pids, size_t npids, int device,
-		    uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns);
+	uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns);
 /* Number of changes after which the sum exceeded quota. */
 int sim_account_breaches(const struct sim_trace *trace, const pid_t *pids, size_t npids, int device,
-			 uint64_t quota_bytes, uint64_t *ret_count);
+	uint64_t quota_bytes, uint64_t *ret_count);
 
 /* The machine's directory: $DIVVY_SIM, or /dev/shm/divvy-sim-UID. */
 int sim_dir(char *buf, size_t size);

@@ -76,8 +76,8 @@ void client_teardown(void)
 	assert_int_equal(rmdir(dir), 0);
 }
 
-uint32_t client_call(struct client *c, struct sim_request q, int fd, struct sim_reply *ret_reply,
-		     int *ret_fd)
+uint32_t client_call(
+	struct client *c, struct sim_request q, int fd, struct sim_reply *ret_reply, int *ret_fd)
 {
 	struct fd_list fds = {.n = 0};
 	struct sim_reply a;
@@ -111,9 +111,9 @@ void client_connect(struct client *c)
 		assert_true(errno == ENOENT || errno == ECONNREFUSED);
 		start_engine();
 	}
-	assert_int_equal(client_call(c,
-				 CALL(.type = SIM_MSG_HELLO, .arg = {SIM_ABI, SIM_ROLE_CUDA}), -1,
-				 NULL, fds),
+	assert_int_equal(
+		client_call(c, CALL(.type = SIM_MSG_HELLO, .arg = {SIM_ABI, SIM_ROLE_CUDA}), -1,
+			NULL, fds),
 		0);
 	c->bell = fds[1];
 	c->shm = mmap(NULL, sizeof(*c->shm), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
@@ -176,8 +176,9 @@ void client_put(struct client *c, struct sim_entry *e, const void *trailing, siz
 void client_context(struct client *c, uint32_t context, int device, int streams)
 {
 	assert_int_equal(
-		client_call(c, CALL(.type = SIM_MSG_CTX_CREATE, .context = context, .device = device),
-			-1, NULL, NULL),
+		client_call(c,
+			CALL(.type = SIM_MSG_CTX_CREATE, .context = context, .device = device), -1,
+			NULL, NULL),
 		0);
 	for (int i = 0; i <= streams; i++) {
 		struct sim_entry e = {.kind = SIM_OP_STREAM_CREATE,
@@ -190,7 +191,7 @@ void client_context(struct client *c, uint32_t context, int device, int streams)
 }
 
 void client_kernel(struct client *c, uint32_t stream, enum sim_kernel kernel, uint32_t blocks,
-		   const void *params, size_t bytes)
+	const void *params, size_t bytes)
 {
 	struct sim_entry e = {.kind = SIM_OP_KERNEL, .stream = stream};
 
@@ -232,9 +233,10 @@ uint64_t client_alloc(struct client *c, uint64_t bytes)
 {
 	struct sim_reply a;
 
-	assert_int_equal(client_call(c,
-				 CALL(.type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_LINEAR, .arg = {bytes}),
-				 -1, &a, NULL),
+	assert_int_equal(
+		client_call(c,
+			CALL(.type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_LINEAR, .arg = {bytes}), -1,
+			&a, NULL),
 		0);
 	return a.ptr;
 }

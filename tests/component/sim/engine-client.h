@@ -26,13 +26,13 @@ void client_teardown(void);
 void client_connect(struct client *c);
 void client_close(struct client *c);
 /* Returns the status; reply may be NULL; fd is sent when >= 0, one received into *ret_fd. */
-uint32_t client_call(struct client *c, struct sim_request q, int fd, struct sim_reply *ret_reply,
-		     int *ret_fd);
+uint32_t client_call(
+	struct client *c, struct sim_request q, int fd, struct sim_reply *ret_reply, int *ret_fd);
 /* Context 0 on a device, stream 0 legacy, streams 1..n blocking. */
 void client_context(struct client *c, uint32_t context, int device, int streams);
 void client_put(struct client *c, struct sim_entry *e, const void *trailing, size_t bytes);
 void client_kernel(struct client *c, uint32_t stream, enum sim_kernel kernel, uint32_t blocks,
-		   const void *params, size_t bytes);
+	const void *params, size_t bytes);
 void client_spin_ns(struct client *c, uint32_t stream, uint64_t ns);
 uint32_t client_sync(struct client *c, uint32_t stream); /* the context's error */
 uint64_t client_alloc(struct client *c, uint64_t bytes);

@@ -69,8 +69,14 @@ static void test_data(void **state)
 	static float x[N], y[N];
 	struct client c;
 	struct saxpy p = {.a = 2.5f, .n = N};
-	struct { uint64_t out, in, n; } reduce = {.n = N};
-	struct { uint64_t ptr; uint32_t value, pad; uint64_t n; } fill = {.value = 7, .n = N};
+	struct {
+		uint64_t out, in, n;
+	} reduce = {.n = N};
+	struct {
+		uint64_t ptr;
+		uint32_t value, pad;
+		uint64_t n;
+	} fill = {.value = 7, .n = N};
 	uint32_t sum = 0;
 
 	client_connect(&c);
@@ -195,8 +201,8 @@ static void test_memory_account(void **state)
 		client_context(&d, 0, 0, 1);
 		ptr = client_alloc(&d, 100 * MIB);
 		client_alloc(&d, 1000);
-		assert_int_equal(client_call(&d, CALL(.type = SIM_MSG_MEM_FREE, .ptr = ptr), -1,
-					 NULL, NULL),
+		assert_int_equal(
+			client_call(&d, CALL(.type = SIM_MSG_MEM_FREE, .ptr = ptr), -1, NULL, NULL),
 			0);
 		client_alloc(&d, 50 * MIB);
 		raise(SIGKILL);
@@ -233,7 +239,10 @@ static void test_out_of_memory(void **state)
 static void test_bad_address_is_sticky(void **state)
 {
 	struct client c;
-	struct { uint64_t ptr; uint32_t value; } p = {.value = 1};
+	struct {
+		uint64_t ptr;
+		uint32_t value;
+	} p = {.value = 1};
 	struct sim_entry e = {.kind = SIM_OP_WRITE_VALUE, .stream = 1, .flags = SIM_ENTRY_VISIBLE};
 
 	/* freed device memory */
@@ -259,8 +268,15 @@ static void test_bad_address_is_sticky(void **state)
 static void test_spin_between_processes(void **state)
 {
 	static volatile uint32_t *flag;
-	struct { uint64_t ptr; uint32_t value, pad; uint64_t timeout; } spin;
-	struct { uint64_t ptr; uint32_t value; } set;
+	struct {
+		uint64_t ptr;
+		uint32_t value, pad;
+		uint64_t timeout;
+	} spin;
+	struct {
+		uint64_t ptr;
+		uint32_t value;
+	} set;
 	struct client c;
 	pid_t pid;
 	int status;
@@ -311,7 +327,7 @@ static void test_host_function(void **state)
 }
 
 static void put_node(char *blob, size_t *at, struct sim_entry e, const uint32_t *deps, uint32_t n,
-		     uint64_t param)
+	uint64_t param)
 {
 	struct sim_graph_node node = {.ndeps = n, .trailing = 8};
 
@@ -328,7 +344,8 @@ static void put_node(char *blob, size_t *at, struct sim_entry e, const uint32_t 
 static void test_graph(void **state)
 {
 	struct client c;
-	struct sim_entry k = {.kind = SIM_OP_KERNEL}, launch = {.kind = SIM_OP_GRAPH_LAUNCH, .stream = 1};
+	struct sim_entry k = {.kind = SIM_OP_KERNEL},
+			 launch = {.kind = SIM_OP_GRAPH_LAUNCH, .stream = 1};
 	struct sim_graph_head head = {.nodes = 3};
 	static const uint32_t deps[] = {0, 1};
 	char blob[2048] = {0};
@@ -337,7 +354,8 @@ static void test_graph(void **state)
 
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
-	k.kernel = (struct sim_op_kernel){.kernel = SIM_KERNEL_SPIN_NS, .blocks = 1, .param_bytes = 8};
+	k.kernel = (struct sim_op_kernel){
+		.kernel = SIM_KERNEL_SPIN_NS, .blocks = 1, .param_bytes = 8};
 	memcpy(blob, &head, sizeof(head));
 	put_node(blob, &at, k, deps, 0, 100 * US);
 	put_node(blob, &at, k, deps, 1, 200 * US);
@@ -371,8 +389,8 @@ static void test_pool(void **state)
 {
 	struct client c;
 	struct sim_reply a, b;
-	struct sim_request alloc = CALL(
-		.type = SIM_MSG_POOL_ALLOC, .id = SIM_POOL_DEFAULT(0), .stream = 1, .arg = {5 * MIB});
+	struct sim_request alloc = CALL(.type = SIM_MSG_POOL_ALLOC, .id = SIM_POOL_DEFAULT(0),
+		.stream = 1, .arg = {5 * MIB});
 	struct sim_entry e = {.kind = SIM_OP_FREE_ASYNC, .stream = 1};
 	uint64_t before;
 
@@ -397,7 +415,11 @@ static void test_pool(void **state)
 
 static void test_managed_eviction(void **state)
 {
-	struct { uint64_t ptr; uint32_t value, pad; uint64_t n; } p = {.value = 9, .n = 1000};
+	struct {
+		uint64_t ptr;
+		uint32_t value, pad;
+		uint64_t n;
+	} p = {.value = 9, .n = 1000};
 	struct client c;
 	struct sim_reply a[3], info;
 	int fd[3];
@@ -423,7 +445,8 @@ static void test_managed_eviction(void **state)
 		assert_int_equal(info.arg[2], 400 * MIB);
 	}
 	assert_int_equal(
-		client_call(&c, CALL(.type = SIM_MSG_MEM_QUERY, .ptr = a[0].ptr), -1, &info, NULL), 0);
+		client_call(&c, CALL(.type = SIM_MSG_MEM_QUERY, .ptr = a[0].ptr), -1, &info, NULL),
+		0);
 	assert_int_equal(info.arg[2], 0);
 	host = mmap((void *)a[0].ptr, 4096, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd[0], 0);
 	assert_true(host == (void *)a[0].ptr);
@@ -464,8 +487,8 @@ static void test_stopped_client(void **state)
 	while (ns < 100 * MS) {
 		usleep(5000);
 		client_call(&c, CALL(.type = SIM_MSG_SYNC), -1, NULL, NULL);
-		assert_int_equal(sim_busy_load(t, &pid, 1, 0, SIM_ENGINE_COMPUTE, 0, UINT64_MAX, &busy),
-			0);
+		assert_int_equal(
+			sim_busy_load(t, &pid, 1, 0, SIM_ENGINE_COMPUTE, 0, UINT64_MAX, &busy), 0);
 		ns = sim_busy_ns(&busy, 0, UINT64_MAX);
 		sim_busy_done(&busy);
 	}

@@ -99,13 +99,15 @@ static void test_config(void **state)
 
 static void test_faults(void **state)
 {
-	static const char *const bad[] = {"oom nth=0", "oom after=3", "ecc factor=2", "slow factor=0",
-		"hang at=2s", "burn device=0", "oom device=99", "oom device", "slow factor=2000"};
+	static const char *const bad[] = {"oom nth=0", "oom after=3", "ecc factor=2",
+		"slow factor=0", "hang at=2s", "burn device=0", "oom device=99", "oom device",
+		"slow factor=2000"};
 	struct sim_faults f;
 	struct error err = {0};
 
 	assert_ok(sim_config_parse_faults(&f,
-		STR("oom device=0 nth=5 count=2\n# no\necc device=1 at=2s\nlost after=3\nhang\n"), &err));
+		STR("oom device=0 nth=5 count=2\n# no\necc device=1 at=2s\nlost after=3\nhang\n"),
+		&err));
 	assert_int_equal(f.n, 4);
 	assert_int_equal(f.v[0].after, 4);
 	assert_int_equal(f.v[0].count, 2);

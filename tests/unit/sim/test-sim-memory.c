@@ -23,7 +23,7 @@ struct world {
 };
 
 static void on_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
-		       uint64_t device_bytes, enum sim_account_reason reason)
+	uint64_t device_bytes, enum sim_account_reason reason)
 {
 	struct world *w = user;
 
@@ -82,8 +82,8 @@ static void test_granules(void **state)
 	assert_int_equal(info.bytes, 2 * MIB + 1);
 	assert_int_equal(mem_query(w->m, q + 2 * MIB + 1, &info), -ENOENT);
 	memset((void *)q, 7, 2 * MIB + 1);
-	assert_int_equal(mem_alloc(w->m, &w->a, 0, 0, SIM_MEM_LINEAR, TOTAL - 4 * MIB, &r, NULL),
-		-ENOMEM);
+	assert_int_equal(
+		mem_alloc(w->m, &w->a, 0, 0, SIM_MEM_LINEAR, TOTAL - 4 * MIB, &r, NULL), -ENOMEM);
 	assert_int_equal(mem_free(w->m, &w->b, q), -EPERM);
 	assert_int_equal(mem_free(w->m, &w->a, q + 512), -ENOENT);
 	assert_ok(mem_free(w->m, &w->a, q));
@@ -129,7 +129,9 @@ static void test_random(void **state)
 {
 	enum { N = 200 };
 	struct world *w = *state;
-	struct { uint64_t ptr, bytes; } live[N] = {0};
+	struct {
+		uint64_t ptr, bytes;
+	} live[N] = {0};
 	unsigned int seed = 99;
 
 	for (int round = 0; round < 20000; round++) {
@@ -149,7 +151,7 @@ static void test_random(void **state)
 			continue;
 		for (int k = 0; k < N; k++)
 			assert_true(!live[k].ptr || ptr >= live[k].ptr + live[k].bytes ||
-				    ptr + bytes <= live[k].ptr);
+				ptr + bytes <= live[k].ptr);
 		live[i].ptr = ptr;
 		live[i].bytes = bytes;
 	}
@@ -290,8 +292,7 @@ static void test_managed(void **state)
 
 	/* 20 MiB each on 64: three fit. */
 	for (int i = 0; i < 4; i++)
-		assert_ok(mem_alloc(
-			w->m, &w->a, 0, 0, SIM_MEM_MANAGED, 20 * MIB, &p[i], &fd[i]));
+		assert_ok(mem_alloc(w->m, &w->a, 0, 0, SIM_MEM_MANAGED, 20 * MIB, &p[i], &fd[i]));
 	assert_int_equal(mem_used(w->m, 0), 0);
 	for (int i = 0; i < 3; i++) {
 		mem_begin_use(w->m);

@@ -23,9 +23,9 @@ struct op {
 	struct tl_op op;
 	uint64_t started, finished;
 	bool done, aborted, released;
-	unsigned int *flag; /* WAIT, spin: ready when nonzero; others: set at the end */
+	unsigned int *flag;   /* WAIT, spin: ready when nonzero; others: set at the end */
 	struct tl_ctx *fails; /* this context when done */
-	struct op *after; /* must be done when this one starts */
+	struct op *after;     /* must be done when this one starts */
 	uint64_t extra;
 };
 
@@ -134,7 +134,10 @@ static void submit(struct world *w, int stream, struct op *o)
 	assert_int_equal(tl_submit(w->tl, &w->stream[stream], &o->op), 0);
 }
 
-#define KERNEL(ns, ...) {.op = {.class = TL_COMPUTE, .duration_ns = (ns)}, ##__VA_ARGS__}
+#define KERNEL(ns, ...) \
+	{ \
+		.op = {.class = TL_COMPUTE, .duration_ns = (ns)}, ##__VA_ARGS__ \
+	}
 
 static void test_fifo_and_latency(void **state)
 {
