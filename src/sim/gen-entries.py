@@ -55,6 +55,7 @@ def read_defined(paths, result):
         defined |= set(re.findall(r'^\s*(?:CU|NVML)_EXPORT %s (\w+)\(' % result, text, re.M))
         for macro, args in re.findall(r'^(FILL(?:_2D)?)\((\w+),', text, re.M):
             defined |= {'cuMemset%s_v2' % args, 'cuMemset%sAsync' % args}
+        defined |= {'nvmlDevice' + name for name in re.findall(r'^VALUE\((\w+),', text, re.M)}
     return defined
 
 
