@@ -692,10 +692,13 @@ int main(int argc, char **argv)
 		{NULL, 0, NULL, 0},
 	};
 	struct options o = {.daemon = false};
+	sigset_t none;
 	struct error err = {0};
 	int c;
 
 	log_init("divvy-sim-engine");
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
 		switch (c) {
 		case 'd': o.dir = optarg; break;
@@ -711,6 +714,9 @@ int main(int argc, char **argv)
 		usage(stderr);
 		return 2;
 	}
+	/* What the program that started us has open is not for us to keep open. */
+	if (o.daemon)
+		close_range(3, ~0u, 0);
 	if (run(&o, &err) < 0) {
 		log_error("%s", err.msg);
 		return 1;
