@@ -259,7 +259,7 @@ static int start(struct agent *agent, struct error *err)
 		r = lock_runtime(agent, err);
 	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)
 		fail_errno(err, -r, "event loop");
-	if (r >= 0)
+	if (r >= 0 && !o->devices)
 		r = device_set_open(o->simulate, agent->runtime_dir, o->oversubscribe_permille, &agent->devices,
 				    err);
 	if (r >= 0)
@@ -303,6 +303,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	if (!agent)
 		return fail(err, ENOMEM, "no memory");
 	agent->options = *options;
+	agent->devices = options->devices;
 	agent->is_system = getuid() == 0;
 	agent->started_ns = agent->idle_since_ns = clock_now_ns();
 	agent->next_tenant = 1;

@@ -42,6 +42,7 @@ struct agent_options {
 	const char *tenants_conf;
 	const char *apply;	/* a Gemini file to follow; NULL: none */
 	const char *police_allow; /* command names, comma-separated */
+	struct device_set *devices; /* NULL: found; else these, which are taken over (tests) */
 	uint64_t exit_idle_ns;	/* 0: never */
 	uint32_t oversubscribe_permille;
 	bool police;

@@ -166,7 +166,7 @@ void nvml_close(struct nvml *nvml)
 
 const char *nvml_driver_version(const struct nvml *nvml)
 {
-	return nvml->version;
+	return nvml ? nvml->version : "none";
 }
 
 static void read_memory(struct nvml *nvml, struct nvml_info *info)
@@ -254,6 +254,8 @@ int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes)
 	struct nvml_memory_v2 v2 = {.version = NVML_MEMORY_V2};
 	struct nvml_memory_v1 v1 = {0};
 
+	if (!nvml)
+		return -EIO;
 	if (nvml->memory_v2 && nvml->memory_v2(handle, &v2) == NVML_OK) {
 		*ret_bytes = v2.used;
 		return 0;
@@ -286,6 +288,8 @@ int nvml_processes(struct nvml *nvml, nvml_handle handle, struct nvml_process *r
 {
 	int n = -EIO, more;
 
+	if (!nvml)
+		return -EIO;
 	if (nvml->compute)
 		n = add_processes(nvml->compute, handle, false, ret_processes, max);
 	else if (nvml->compute_v2)

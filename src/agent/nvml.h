@@ -2,7 +2,8 @@
 /*
  * The driver's management library, opened at run time: what the daemon asks of it, with its answers
  * translated into ours (the one place where nvmlReturn_t is known). Never our own interposed library:
- * that one would show a tenant's view. All functions may block; any thread.
+ * that one would show a tenant's view. All functions may block; any thread. A
+ * NULL library knows nothing (-EIO).
  */
 #ifndef AGENT_NVML_H
 #define AGENT_NVML_H

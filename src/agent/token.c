@@ -28,6 +28,8 @@
 #define LOOK_DRAIN_NS (100 * NSEC_PER_USEC)
 #define LOOK_DRAIN_MIN_NS (25 * NSEC_PER_USEC)
 #define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
+#define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC) /* nothing in flight: about to be idle */
+#define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with that much queued it cannot be idle sooner */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
@@ -143,7 +145,8 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 
 	if (!look->is_unmarked || (pd->presumed && pd->presumed == pd->submitted))
 		return false;
-	if (look->is_moving || look->is_in_launch)
+	/* With its gate closed nothing more comes: no need to see it rest first. */
+	if ((look->is_moving && td->is_open) || look->is_in_launch)
 		return true;
 	if (!pd->is_flush_asked || pd->flush_sum != pd->submitted) {
 		ask_for_flush(p, pd, td->device->index, now);
@@ -159,6 +162,7 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 
 struct view {
 	bool is_busy, is_wanting;
+	bool has_moved; /* something was submitted since the last look */
 	uint64_t longest_ns, rest_ns;
 };
 
@@ -176,8 +180,10 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 			continue;
 		look = look_at(pd, now);
 		is_open = is_tail_open(p, pd, &look, td, now);
-		if (look.is_in_launch || look.unfinished || is_open || look.is_moving)
+		if (look.is_in_launch || look.unfinished || is_open)
 			view.is_busy = true;
+		if (look.is_moving)
+			view.has_moved = true;
 		if (look.want)
 			view.is_wanting = true;
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
@@ -192,7 +198,8 @@ static void tell_want(struct tenant_device *td, bool does_want, uint64_t now)
 {
 	struct token *token = td->tenant->agent->token;
 
-	if (td->does_want == does_want)
+	/* A closed tenant's want is told again and again: the arbiter forgets it when the gate opens. */
+	if (td->does_want == does_want && (td->is_open || !does_want))
 		return;
 	td->does_want = does_want;
 	arbiter_want(token->agent->arbiter, td->tenant->id, td->device->index, does_want, now);
@@ -208,6 +215,13 @@ static void stop_draining(struct tenant_device *td)
 	td->is_draining = false;
 	if (!td->is_open)
 		TAILQ_REMOVE(&token->active, td, active);
+}
+
+static uint64_t next_look(const struct view *view)
+{
+	if (!view->is_busy)
+		return LOOK_IDLE_MIN_NS;
+	return MIN(MAX(view->rest_ns, LOOK_IDLE_NS), LOOK_BUSY_MAX_NS);
 }
 
 /* Reports one look to the arbiter, and says when to look again. */
@@ -230,9 +244,13 @@ static void look(struct tenant_device *td, uint64_t now)
 		arbiter_drained(arbiter, id, device, now, now);
 		stop_draining(td);
 	}
+	/* Used since the last look, and idle now: both are news. */
+	if (td->is_open && view.has_moved && !view.is_busy)
+		arbiter_observe(arbiter, id, device, true, view.longest_ns, 0, now);
 	if (td->is_open)
 		arbiter_observe(arbiter, id, device, view.is_busy, view.longest_ns, view.rest_ns, now);
-	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + LOOK_IDLE_NS : CLOCK_NEVER;
+	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + next_look(&view)
+								     : CLOCK_NEVER;
 }
 
 /* ---- acting ---- */
@@ -442,8 +460,6 @@ void token_release(struct process *p, uint32_t at)
 	if (!td->is_open)
 		return;
 	view = look_at_tenant(td, now);
-	if (view.is_busy)
-		view = look_at_tenant(td, now); /* "moving" is since the last look */
 	if (view.is_busy)
 		return;
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
