@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See rig.h. Sockets lie in a folder made by mkdtemp and removed by rig_stop.
+ */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/ledger_counter.h"
+
+static char folder[64], path[80];
+
+void rig_options(struct fake_options *ret_options)
+{
+	*ret_options = (struct fake_options){
+		.devices = 1,
+		.quota_bytes = 8 * GiB,
+		.context_bytes = CONTEXT_BYTES,
+	};
+	for (uint32_t i = 0; i < FAKE_DEVICES; i++)
+		fake_stub_uuid(i, ret_options->uuid[i]);
+}
+
+struct fake_daemon *rig_start(const struct fake_options *options)
+{
+	struct fake_daemon *daemon;
+
+	strcpy(folder, "/tmp/divvy-hook-XXXXXX");
+	if (!mkdtemp(folder))
+		return NULL;
+	snprintf(path, sizeof path, "%s/sock", folder);
+	setenv("DIVVY_SOCKET", path, 1);
+	daemon = fake_daemon_new(path, options);
+	return daemon;
+}
+
+void rig_stop(struct fake_daemon *daemon)
+{
+	fake_daemon_free(daemon);
+	unlink(path);
+	rmdir(folder);
+}
+
+CUcontext rig_context(void)
+{
+	CUcontext context = NULL;
+
+	if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS)
+		return NULL;
+	return context;
+}
+
+uint64_t rig_charged(struct fake_daemon *daemon, uint32_t device)
+{
+	return ledger_counter_pages(fake_daemon_tenant(daemon, device)) * PAGE_MEM_UNIT;
+}
+
+void rig_child(int (*fn)(void *), void *arg)
+{
+	int status = 0;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		int r;
+
+		alarm(60);
+		r = fn(arg);
+		fflush(NULL);
+		_exit(r);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFSIGNALED(status))
+		fail_msg("the child ended by signal %d", WTERMSIG(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
