@@ -27,6 +27,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -593,6 +594,8 @@ static int to_background(const struct engine *e, int *ret_ready, struct error *e
 		return fail_errno(err, errno, "fork");
 	if (pid) {
 		close(pipes[1]);
+		/* The one in between, which ends at once: no zombie for an init that reaps none. */
+		waitpid(pid, NULL, 0);
 		if (read(pipes[0], &result, 1) != 1)
 			result = 1;
 		_exit(result);
