@@ -10,7 +10,8 @@
  *               --mixed       the default stream and one created stream in turn
  *               --threads N   each with streams of its own, pinned over the processors (1)
  *               --seconds S   so long, instead of by batches
- *               --leave-out   leave out hooked batches longer than 1 ms: the gate was closed in them
+ *               --leave-out   leave out hooked batches longer than 1 ms in which the thread slept:
+ *                             the gate was closed in them
  *   alloc     batches of 100 cuMemAlloc and as many cuMemFree, each of one among the living ones
  *               --live N      allocations that live meanwhile (0)
  *               --bytes N     of each (2 MiB)
@@ -19,6 +20,8 @@
  *
  * Batches of one thread are timed by CLOCK_MONOTONIC on a pinned processor. Several threads share
  * processors, so that theirs are timed by CLOCK_THREAD_CPUTIME_ID, which stops while another runs.
+ * Batches in which the kernel took the processor away (an involuntary context switch) are left out on
+ * both sides, and counted: what somebody else's work takes is not the library's.
  * Against a real driver the device is let run dry after each batch, outside of the time.
  */
 #include <dlfcn.h>
@@ -30,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -214,7 +218,7 @@ struct lane {
 	uint64_t random;
 	double *mean[2]; /* of each batch: hooked, bare */
 	uint32_t n[2];
-	uint32_t left_out;
+	uint32_t closed, preempted; /* batches left out */
 };
 
 enum { HOOKED, BARE };
@@ -285,16 +289,23 @@ static void run_batches(struct lane *lane, bool is_alloc)
 		if (options.seconds > 0 && clock_now_ns() > end)
 			break;
 		for (int side = HOOKED; side <= BARE; side++) {
-			uint64_t t0 = lane->now(), t1;
+			struct rusage before, after;
+			uint64_t t0, t1;
 
+			getrusage(RUSAGE_THREAD, &before);
+			t0 = lane->now();
 			check(batch(lane, is_alloc, side), "a call");
 			t1 = lane->now();
+			getrusage(RUSAGE_THREAD, &after);
 			if (cuda.drain)
 				check(cuda.drain(), "cuCtxSynchronize");
 			if (i < WARM_BATCHES)
 				continue;
-			if (side == HOOKED && options.leave_out && t1 - t0 > LEAVE_OUT_NS)
-				lane->left_out++;
+			if (side == HOOKED && options.leave_out && t1 - t0 > LEAVE_OUT_NS &&
+				after.ru_nvcsw != before.ru_nvcsw)
+				lane->closed++;
+			else if (after.ru_nivcsw != before.ru_nivcsw)
+				lane->preempted += side == HOOKED;
 			else
 				lane->mean[side][lane->n[side]++] = (double)(t1 - t0) / calls;
 		}
@@ -326,12 +337,13 @@ static void print(struct lane *lanes, uint32_t n, uint64_t calls, uint64_t write
 {
 	double *all, sum = 0, bare = 0;
 	size_t count = 0;
-	uint32_t left_out = 0;
+	uint32_t closed = 0, preempted = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		bare += subtract_bare(&lanes[i]) / n;
 		count += lanes[i].n[HOOKED];
-		left_out += lanes[i].left_out;
+		closed += lanes[i].closed;
+		preempted += lanes[i].preempted;
 	}
 	all = calloc(count, sizeof(*all));
 	if (!all)
@@ -343,7 +355,8 @@ static void print(struct lane *lanes, uint32_t n, uint64_t calls, uint64_t write
 	qsort(all, count, sizeof(*all), compare);
 	printf("bare %.4f\nadded_mean %.4f\nadded_p50 %.4f\nadded_p99 %.4f\nbatches %zu\n", bare,
 		sum / (double)count, all[count / 2], all[count * 99 / 100], count);
-	printf("left_out %u\nmarker_fraction %.8f\n", left_out, (double)writes / (double)calls);
+	printf("closed %u\npreempted %u\nmarker_fraction %.8f\n", closed, preempted,
+		(double)writes / (double)calls);
 	free(all);
 }
 
@@ -388,7 +401,7 @@ static void measure_launches(void)
 	}
 	for (uint32_t i = 0; i < options.threads; i++) {
 		pthread_join(lanes[i].thread, NULL);
-		batches += WARM_BATCHES + lanes[i].n[HOOKED] + lanes[i].left_out;
+		batches += WARM_BATCHES + lanes[i].n[HOOKED] + lanes[i].closed + lanes[i].preempted;
 	}
 	writes = cuda.writes ? cuda.writes() - writes : 0;
 	print(lanes, options.threads, batches * LAUNCHES, writes);

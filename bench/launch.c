@@ -23,7 +23,7 @@
 #define TENANTS 1000
 
 struct numbers {
-	double bare, added_mean, added_p50, added_p99, batches, left_out, marker_fraction;
+	double bare, added_mean, added_p50, added_p99, batches, closed, preempted, marker_fraction;
 };
 
 static void read_numbers(char *text, struct numbers *ret)
@@ -37,7 +37,8 @@ static void read_numbers(char *text, struct numbers *ret)
 		{"added_p50", &ret->added_p50},
 		{"added_p99", &ret->added_p99},
 		{"batches", &ret->batches},
-		{"left_out", &ret->left_out},
+		{"closed", &ret->closed},
+		{"preempted", &ret->preempted},
 		{"marker_fraction", &ret->marker_fraction},
 	};
 	char name[32], *save = NULL;
@@ -126,7 +127,8 @@ static void report_launches(const char *variant, const char *of, const struct nu
 {
 	char name[64], detail[96];
 
-	snprintf(detail, sizeof(detail), "%s%s; bare %.2f ns", of, driver(), v->bare);
+	snprintf(detail, sizeof(detail), "%s%s; bare %.2f ns; %.0f preempted", of, driver(),
+		v->bare, v->preempted);
 	snprintf(name, sizeof(name), "launch.added_ns_p50%s", variant);
 	bench_metric(name, v->added_p50, "ns", goal ? "<= 5" : "", (unsigned int)v->batches, false,
 		detail);
@@ -151,7 +153,7 @@ static void alone(void)
 		{"_default_stream", "--streams 0", "the default stream", true},
 		{"_64streams", "--streams 64", "64 streams round robin", true},
 		{"_1024streams", "--streams 1024", "1,024 streams round robin", true},
-		{"_8threads", "--threads 8", "8 threads, by thread CPU time", true},
+		{"_8threads", "--threads 8", "8 threads, CPU time", true},
 		{"_mixed", "--mixed", "default and another stream in turn", false},
 	};
 
@@ -222,12 +224,12 @@ static void contended(void)
 	measure_beside(&rig, "--request 0.4 --limit 1 --memory 20%",
 		bench_quick() ? "launch --leave-out --seconds 2" : "launch --leave-out --seconds 8",
 		&v);
-	if (has_ended(other) || v.left_out < 1)
+	if (has_ended(other) || v.closed < 1)
 		bench_die("the other tenant did not wait for the device all the time");
 	rig_end(&rig, other);
 	rig_done(&rig);
 	snprintf(detail, sizeof(detail), "mean, %.0f batches left out: gate closed%s; bare %.2f ns",
-		v.left_out, driver(), v.bare);
+		v.closed, driver(), v.bare);
 	bench_metric("launch.contended_added_ns", v.added_mean, "ns", "<= 100",
 		(unsigned int)v.batches, false, detail);
 	if (!bench_real())

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,7 @@ static void become(const struct rig *rig, const char *output)
 {
 	int fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
 		_exit(127);
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -126,6 +128,7 @@ static void start_daemon(struct rig *rig, const char *const *args)
 		char log[128];
 		int fd;
 
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		set_environment(rig, true);
 		snprintf(log, sizeof(log), "%s/divvyd.log", rig->dir);
 		fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -165,6 +168,8 @@ void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const ch
 	living[i] = rig;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	sigaction(SIGPIPE, &action, NULL);
 	if (mode == RIG_SHARED && !bench_foreign())
 		start_daemon(rig, daemon_args);
 }
