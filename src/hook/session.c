@@ -35,6 +35,7 @@
 #define ANSWER_MS 5000
 #define GRACE_NS NSEC_PER_SEC		/* gates keep their state this long after the daemon went */
 #define RETRY_NS (200 * NSEC_PER_MSEC)
+#define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
 #define EVERY_FIRST 16u
 
@@ -392,6 +393,7 @@ union packet {
 static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 {
 	_cleanup_(passed_done) struct passed passed = {.n = 0};
+	const struct timeval look = {LOOK_S, 0};
 	union packet p;
 	int fd = connect_daemon(h), r;
 
@@ -412,6 +414,8 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 		close(fd);
 		return r;
 	}
+	/* a socket whose number the program took lives on in the helper's wait: look now and then */
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
 	h->socket_inode = inode_of(fd);
 	atomic_store(&h->socket, fd);
 	return 0;
@@ -633,7 +637,7 @@ static void *helper(void *arg)
 			r = packet_receive(fd, &p, sizeof p, &passed);
 		if (!r)
 			handle(h, &p);
-		else
+		else if (r != -EAGAIN)
 			lose(h);
 	}
 	return NULL;

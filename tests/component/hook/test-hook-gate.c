@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The token's side of the hook: what stands in the pages after what a program does, what waits, what
+ * does not, and what becomes of a program when it forks, or when its daemon goes.
+ */
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static CUresult launch(CUstream stream)
+{
+	return cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+}
+
+static uint64_t submitted(const struct page_up *up)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < PAGE_LINES; i++)
+		sum += atomic_load(&up->line[i].submitted);
+	return sum;
+}
+
+static struct fake_daemon *start(uint32_t flags, uint32_t window_us)
+{
+	struct fake_options options;
+
+	rig_options(&options);
+	options.flags = flags;
+	options.window_us = window_us;
+	return rig_start(&options);
+}
+
+/* ---- pages ---- */
+
+static int pages(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	struct page_up *up;
+	CUstream stream[3];
+
+	check(d && rig_context());
+	up = fake_daemon_up(d, 0, 0);
+	check(up->magic == PAGE_MAGIC && up->abi == PAGE_ABI && up->size == sizeof *up);
+	check(up->pid == (uint32_t)getpid() && up->start_time);
+	check(atomic_load(&up->contexts) == 1);
+	check(submitted(up) == 0);
+	for (int i = 0; i < 3; i++)
+		check(cuStreamCreate(&stream[i], i == 2 ? CU_STREAM_NON_BLOCKING : 0) == CUDA_SUCCESS);
+	errno = 1234;
+	for (int i = 0; i < 1000; i++)
+		check(launch(i % 4 ? stream[i % 4 - 1] : NULL) == CUDA_SUCCESS);
+	check(errno == 1234);
+	check(submitted(up) == 1000);
+	check(atomic_load(&up->line[0].tid) == (uint32_t)gettid());
+	check(atomic_load(&up->line[0].in_launch) == 0);
+	check(atomic_load(&up->markers) > 0);
+	/* what the periodic markers left is marked when the daemon asks */
+	fake_daemon_flush(d, 0, 0);
+	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+		usleep(1000);
+	check(fake_daemon_drained(d, 0, 0));
+	check(atomic_load(&up->flushed) == 1000);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- blocking ---- */
+
+struct worker {
+	CUcontext context;
+	CUstream stream;
+	_Atomic uint32_t done;
+	uint32_t count;
+	pthread_t thread;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	cuCtxSetCurrent(w->context);
+	for (uint32_t i = 0; i < w->count; i++) {
+		launch(w->stream);
+		atomic_fetch_add(&w->done, 1);
+	}
+	return NULL;
+}
+
+static int blocking(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	struct worker w = {.count = 3};
+	struct page_up *up;
+
+	check(d);
+	w.context = rig_context();
+	check(w.context);
+	check(launch(NULL) == CUDA_SUCCESS);
+	up = fake_daemon_up(d, 0, 0);
+	fake_daemon_gate(d, false);
+	check(!pthread_create(&w.thread, NULL, work, &w));
+	check(fake_daemon_await(d, MSG_WANT, 1));
+	check(atomic_load(&up->want) == 1);
+	/* whoever waits has marked what the process had submitted before */
+	check(atomic_load(&up->flushed) == 1 && fake_daemon_drained(d, 0, 0));
+	check(atomic_load(&w.done) == 0);
+	fake_daemon_gate(d, true);
+	pthread_join(w.thread, NULL);
+	check(atomic_load(&w.done) == 3 && submitted(up) == 4);
+	check(atomic_load(&up->want) == 0 && atomic_load(&up->blocked_ns) > 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* More threads than lines: each submission counts, and all wait at a closed gate. */
+static int many_threads(void *arg)
+{
+	enum { N = 150 };
+	static struct worker w[N];
+	struct fake_daemon *d = start(0, 0);
+	struct page_up *up;
+	CUcontext context;
+
+	check(d);
+	context = rig_context();
+	check(context);
+	up = fake_daemon_up(d, 0, 0);
+	fake_daemon_gate(d, false);
+	for (int i = 0; i < N; i++) {
+		w[i] = (struct worker){.context = context, .count = 100};
+		check(!pthread_create(&w[i].thread, NULL, work, &w[i]));
+	}
+	while (atomic_load(&up->want) < N)
+		sched_yield();
+	check(submitted(up) == 0);
+	fake_daemon_gate(d, true);
+	for (int i = 0; i < N; i++)
+		pthread_join(w[i].thread, NULL);
+	check(submitted(up) == 100 * N);
+	check(atomic_load(&up->lines) == PAGE_LINES);
+	for (uint32_t i = 0; i < PAGE_LINES; i++)
+		check(atomic_load(&up->line[i].in_launch) == 0);
+	/* lines of threads that have ended serve others */
+	check(launch(NULL) == CUDA_SUCCESS && submitted(up) == 100 * N + 1);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- window ---- */
+
+/* Markers that never come back: the program must go on all the same, after a bound. */
+static int stuck_window(void *arg)
+{
+	struct fake_daemon *d = start(PAGE_COMPANY, 1000);
+	struct page_up *up;
+
+	check(d && rig_context());
+	up = fake_daemon_up(d, 0, 0);
+	for (int i = 0; i < 64; i++)
+		check(launch(NULL) == CUDA_SUCCESS);
+	setenv("STUB_HOLD_MARKERS", "1", 1);
+	for (int i = 0; i < 20000; i++)
+		check(launch(NULL) == CUDA_SUCCESS);
+	check(submitted(up) == 20064);
+	unsetenv("STUB_HOLD_MARKERS");
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- capture ---- */
+
+static int capture(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	struct page_up *up;
+	CUstream stream;
+	CUgraph graph;
+
+	check(d && rig_context());
+	up = fake_daemon_up(d, 0, 0);
+	check(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+	check(launch(stream) == CUDA_SUCCESS);
+	check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+	check(atomic_load(&up->captures) == 1);
+	fake_daemon_gate(d, false);
+	/* nothing captured waits, counts, or is marked */
+	for (int i = 0; i < 100; i++)
+		check(launch(stream) == CUDA_SUCCESS);
+	check(submitted(up) == 1);
+	fake_daemon_flush(d, 0, 0);
+	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+		usleep(1000);
+	check(fake_daemon_drained(d, 0, 0));
+	check(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+	check(atomic_load(&up->captures) == 0);
+	fake_daemon_gate(d, true);
+	check(launch(stream) == CUDA_SUCCESS && submitted(up) == 2);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- a program that comes to rest gives way ---- */
+
+static int release(void *arg)
+{
+	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
+
+	check(d && rig_context());
+	check(launch(NULL) == CUDA_SUCCESS);
+	check(cuCtxSynchronize() == CUDA_SUCCESS);
+	check(fake_daemon_await(d, MSG_RELEASE, 1));
+	check(fake_daemon_drained(d, 0, 0));
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- fork ---- */
+
+static int forks(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	int status;
+	pid_t pid;
+
+	check(d && rig_context());
+	check(launch(NULL) == CUDA_SUCCESS);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		/* a stranger to the daemon: nothing of its parent's pages is there to be touched */
+		launch(NULL);
+		launch((CUstream)0x1000);
+		_exit(cuInit(0) == CUDA_SUCCESS && rig_context() && launch(NULL) == CUDA_SUCCESS ? 0
+												 : 1);
+	}
+	check(waitpid(pid, &status, 0) == pid && status == 0);
+	check(fake_daemon_processes(d) == 2);
+	check(submitted(fake_daemon_up(d, 0, 0)) == 1);
+	check(submitted(fake_daemon_up(d, 1, 0)) == 1);
+	check(atomic_load(&fake_daemon_up(d, 1, 0)->pid) == (uint32_t)pid);
+	check(launch(NULL) == CUDA_SUCCESS && submitted(fake_daemon_up(d, 0, 0)) == 2);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- daemon away ---- */
+
+static int absent_open(void *arg)
+{
+	CUcontext context;
+
+	setenv("DIVVY_SOCKET", "/nowhere/at/all", 1);
+	context = rig_context();
+	check(context && launch(NULL) == CUDA_SUCCESS);
+	return 0;
+}
+
+static int absent_closed(void *arg)
+{
+	setenv("DIVVY_SOCKET", "/nowhere/at/all", 1);
+	setenv("DIVVY_ABSENT", "closed", 1);
+	check(cuInit(0) == CUDA_ERROR_NO_DEVICE);
+	check(cuInit(0) == CUDA_ERROR_NO_DEVICE);
+	return 0;
+}
+
+static int refused(void *arg)
+{
+	struct fake_options options;
+	struct fake_daemon *d;
+
+	rig_options(&options);
+	options.refusal = "no tenant has this secret";
+	d = rig_start(&options);
+	check(d && cuInit(0) == CUDA_ERROR_NO_DEVICE);
+	rig_stop(d);
+	return 0;
+}
+
+/* The daemon dies with the gate closed and a thread at it: after a moment the thread goes on. */
+static int orphan(void *arg)
+{
+	struct fake_options options;
+	struct fake_daemon *d;
+	struct worker w = {.count = 1};
+	struct page_up *up;
+	char path[108];
+
+	rig_options(&options);
+	d = rig_start(&options);
+	check(d);
+	w.context = rig_context();
+	check(w.context && launch(NULL) == CUDA_SUCCESS);
+	fake_daemon_gate(d, false);
+	check(!pthread_create(&w.thread, NULL, work, &w));
+	check(fake_daemon_await(d, MSG_WANT, 1));
+	snprintf(path, sizeof path, "%s", getenv("DIVVY_SOCKET"));
+	fake_daemon_free(d);
+	pthread_join(w.thread, NULL);
+	check(atomic_load(&w.done) == 1);
+
+	/* it comes back with closed gates, and is obeyed, with the same pages of ours */
+	options.closed = true;
+	d = fake_daemon_new(path, &options);
+	check(d);
+	up = fake_daemon_up(d, 0, 0);
+	check(up && submitted(up) == 2 && up->pid == (uint32_t)getpid());
+	w.done = 0;
+	check(!pthread_create(&w.thread, NULL, work, &w));
+	check(fake_daemon_await(d, MSG_WANT, 1));
+	check(atomic_load(&w.done) == 0);
+	fake_daemon_gate(d, true);
+	pthread_join(w.thread, NULL);
+	check(submitted(up) == 3);
+	rig_stop(d);
+	return 0;
+}
+
+/* A program that closes every descriptor it does not know, and uses the numbers again. */
+static int closes_all(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	struct worker w = {.count = 1};
+	int sock = -1, file;
+	struct stat st;
+
+	check(d);
+	w.context = rig_context();
+	check(w.context && launch(NULL) == CUDA_SUCCESS);
+	/* ours are the high ones; the fake daemon's lie low */
+	for (int fd = 500; fd < 600; fd++) {
+		if (!fstat(fd, &st) && S_ISSOCK(st.st_mode) && sock < 0)
+			sock = fd;
+	}
+	check(sock >= 0);
+	file = open("/dev/null", O_WRONLY);
+	check(file >= 0 && dup2(file, sock) == sock);
+	/* nothing of ours is written to it, and the daemon is found again */
+	check(fake_daemon_await(d, MSG_HELLO, 2));
+	fake_daemon_gate(d, false);
+	check(!pthread_create(&w.thread, NULL, work, &w));
+	check(fake_daemon_await(d, MSG_WANT, 1));
+	fake_daemon_gate(d, true);
+	pthread_join(w.thread, NULL);
+	check(!fstat(sock, &st) && S_ISCHR(st.st_mode));
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- devices ---- */
+
+static int visible(void *arg)
+{
+	const char *setting = arg;
+	struct fake_options options;
+	struct fake_daemon *d;
+	uint8_t uuid[16], expected[16];
+	CUuuid seen;
+	int count = 0;
+
+	rig_options(&options);
+	setenv("STUB_DEVICES", "4", 1);
+	/* the tenant's are the driver's 3 and 1, in this order */
+	options.devices = 2;
+	fake_stub_uuid(3, options.uuid[0]);
+	fake_stub_uuid(1, options.uuid[1]);
+	if (setting)
+		setenv("CUDA_VISIBLE_DEVICES", setting, 1);
+	d = rig_start(&options);
+	check(d && cuInit(0) == CUDA_SUCCESS);
+	check(cuDeviceGetCount(&count) == CUDA_SUCCESS && count == (setting ? 1 : 2));
+	check(cuDeviceGetUuid_v2(&seen, 0) == CUDA_SUCCESS);
+	memcpy(uuid, &seen, 16);
+	fake_stub_uuid(setting ? 1 : 3, expected);
+	check(!memcmp(uuid, expected, 16));
+	check(setting ? !strcmp(getenv("CUDA_VISIBLE_DEVICES"), setting)
+		      : !getenv("CUDA_VISIBLE_DEVICES"));
+	rig_stop(d);
+	return 0;
+}
+
+/* A gate per device: what goes to one is not held by the other's. */
+static int two_devices(void *arg)
+{
+	struct fake_options options;
+	struct fake_daemon *d;
+	CUcontext context[2];
+
+	rig_options(&options);
+	options.devices = 2;
+	d = rig_start(&options);
+	check(d && cuInit(0) == CUDA_SUCCESS);
+	for (int i = 0; i < 2; i++)
+		check(cuDevicePrimaryCtxRetain(&context[i], i) == CUDA_SUCCESS);
+	for (int i = 0; i < 10; i++) {
+		check(cuCtxSetCurrent(context[i % 2]) == CUDA_SUCCESS);
+		for (int k = 0; k <= i % 2; k++)
+			check(launch(NULL) == CUDA_SUCCESS);
+	}
+	check(submitted(fake_daemon_up(d, 0, 0)) == 5);
+	check(submitted(fake_daemon_up(d, 0, 1)) == 10);
+	check(rig_charged(d, 0) == CONTEXT_BYTES && rig_charged(d, 1) == CONTEXT_BYTES);
+	check(cuDevicePrimaryCtxRelease_v2(1) == CUDA_SUCCESS);
+	check(rig_charged(d, 0) == CONTEXT_BYTES && rig_charged(d, 1) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- streams that come and go ---- */
+
+static int streams(void *arg)
+{
+	enum { N = 3000 };
+	static CUstream stream[N];
+	struct fake_daemon *d = start(0, 0);
+	struct page_up *up;
+
+	check(d && rig_context());
+	up = fake_daemon_up(d, 0, 0);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < N; i++) {
+			check(cuStreamCreate(&stream[i], 0) == CUDA_SUCCESS);
+			check(launch(stream[i]) == CUDA_SUCCESS);
+		}
+		for (int i = 0; i < N; i++)
+			check(launch(stream[i]) == CUDA_SUCCESS);
+		for (int i = 0; i < N; i++)
+			check(cuStreamDestroy_v2(stream[i]) == CUDA_SUCCESS);
+	}
+	check(submitted(up) == 3 * 2 * N);
+	check(atomic_load(&up->slots) <= PAGE_SLOTS);
+	fake_daemon_flush(d, 0, 0);
+	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+		usleep(1000);
+	check(fake_daemon_drained(d, 0, 0));
+	rig_stop(d);
+	return 0;
+}
+
+#define SCENARIO(name, arg)                                                                        \
+	static void test_##name(void **state)                                                      \
+	{                                                                                          \
+		rig_child(name, arg);                                                              \
+	}
+
+SCENARIO(pages, NULL)
+SCENARIO(blocking, NULL)
+SCENARIO(many_threads, NULL)
+SCENARIO(stuck_window, NULL)
+SCENARIO(capture, NULL)
+SCENARIO(release, NULL)
+SCENARIO(forks, NULL)
+SCENARIO(absent_open, NULL)
+SCENARIO(absent_closed, NULL)
+SCENARIO(refused, NULL)
+SCENARIO(orphan, NULL)
+SCENARIO(closes_all, NULL)
+SCENARIO(two_devices, NULL)
+SCENARIO(streams, NULL)
+
+static void test_visible(void **state)
+{
+	static char one[] = "1", by_uuid[] = "GPU-64697676-7973-7475-6200-000000000002";
+
+	rig_child(visible, NULL);
+	rig_child(visible, one);
+	rig_child(visible, by_uuid);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pages),
+		cmocka_unit_test(test_blocking),
+		cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_stuck_window),
+		cmocka_unit_test(test_capture),
+		cmocka_unit_test(test_release),
+		cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_absent_open),
+		cmocka_unit_test(test_absent_closed),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_closes_all),
+		cmocka_unit_test(test_visible),
+		cmocka_unit_test(test_two_devices),
+		cmocka_unit_test(test_streams),
+	};
+
+	return cmocka_run_group_tests_name("hook-gate", tests, NULL, NULL);
+}
