@@ -82,7 +82,7 @@ void client_done(struct client *c)
 int client_send(struct client *c, json_t *request, struct error *err)
 {
 	_cleanup_json_ json_t *owned = request;
-	_cleanup_free_ char *text = json_dumps(request, JSON_COMPACT);
+	_cleanup_free_ char *text = json_dumps(owned, JSON_COMPACT);
 	_cleanup_free_ struct msg_control *packet = NULL;
 	const size_t n = text ? strlen(text) : 0, size = sizeof(*packet) + n;
 

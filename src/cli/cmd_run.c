@@ -123,6 +123,8 @@ static int await_room(struct client *c, const struct cli_args *args, json_t *req
 	} while (r == -EAGAIN);
 	if (is_tty && !cli_has(args, "quiet"))
 		fputs("\r\033[K", stderr);
+	if (r == -ETIMEDOUT)
+		return fail(err, ETIMEDOUT, "no room within %s: %s", cli_get(args, "wait"), reason);
 	return r;
 }
 

@@ -30,6 +30,7 @@ typedef struct cu_handle *cu_handle; /* context, module, function, stream, event
 	X(device_attribute, "cuDeviceGetAttribute", (int *ret, int attribute, cu_device device)) \
 	X(ctx_create, "cuCtxCreate_v2", (cu_handle * ret, unsigned int flags, cu_device device)) \
 	X(ctx_destroy, "cuCtxDestroy_v2", (cu_handle ctx)) \
+	X(ctx_set, "cuCtxSetCurrent", (cu_handle ctx)) \
 	X(ctx_synchronize, "cuCtxSynchronize", (void)) \
 	X(module_load, "cuModuleLoadData", (cu_handle * ret, const void *image)) \
 	X(module_function, "cuModuleGetFunction", \

@@ -170,7 +170,7 @@ static double *make_points(
 		const uint64_t begin = MAX(at - MIN(window, at), from_ns);
 		const bool is_there = at >= t->first_ns && at <= t->last_ns + window;
 
-		/* While the window is not full yet its part counts: a tenant does not fade in. */
+		/* From half a window on its part counts: a tenant neither fades in nor jumps. */
 		const uint64_t since = MAX(begin, t->first_ns);
 
 		share[i] = !is_there || at <= since + NSEC_PER_MSEC
@@ -224,7 +224,7 @@ static void usage(FILE *f)
 	      "  --settle-ms=N     not measured after the last one's begin (1500)\n"
 	      "  --tolerance=N     most that a share may be off, in tenths of a point (20)\n"
 	      "  --svg=FILE        draw a picture\n"
-	      "  --window-ms=N     each of its points is the share of so long (250)\n"
+	      "  --window-ms=N     each of its points is the share of so long (500)\n"
 	      "  --step-ms=N       time between its points (50)\n"
 	      "  --title=TEXT --subtitle=TEXT\n"
 	      "  --json\n",
@@ -281,7 +281,7 @@ static int parse(int argc, char **argv, struct job *job, struct error *err)
 int main(int argc, char **argv)
 {
 	static struct job job = {.settle_ms = 1500,
-		.window_ms = 250,
+		.window_ms = 500,
 		.step_ms = 50,
 		.tolerance = 20,
 		.title = "Share of the device over time",

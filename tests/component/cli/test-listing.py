@@ -80,7 +80,8 @@ def report_survives_a_restart():
         assert before["gpu_seconds"] > 0.5 and not before["alive"], before
         rig.stop()
         rig.start()
-        assert used()["gpu_seconds"] == before["gpu_seconds"], (used(), before)
+        # Whole microseconds are kept.
+        assert abs(used()["gpu_seconds"] - before["gpu_seconds"]) < 2e-6, (used(), before)
         assert "worker" in rig.divvy("report", "--since", "1h").stdout
         assert rig.divvy("report").stdout.startswith("ID")
 

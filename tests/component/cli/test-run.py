@@ -99,7 +99,7 @@ def waits_no_longer_than_told():
     with Rig() as rig:
         rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
         done = rig.divvy("run", "--request", "0.5", "--memory", "10%", "--quiet", "--wait=300ms", "--", "true")
-        refused(done, 125, "0.5")
+        refused(done, 125, "no room within 300ms", "request 0.5", "0.2 left")
 
 
 def wait_can_be_given_up():

@@ -87,6 +87,7 @@ static void knows_what_outlives_the_engine(void **state)
 	_cleanup_free_ char *text = rewritten(
 		&real, (char *[]){"run", "-d", "img", NULL}, &detached);
 
+	assert_non_null(text);
 	assert_true(detached);
 }
 
