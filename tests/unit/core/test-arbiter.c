@@ -1,0 +1,720 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter's behaviour: step by step on hand-made events, and on the machine in virtual time.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "core/arbiter-internal.h"
+#include "virtual.h"
+
+/* ---- by hand ---- */
+
+struct hand {
+	struct arbiter *arbiter;
+	struct arbiter_action action[64];
+	size_t n;
+	uint64_t now, next;
+};
+
+static struct hand hand_new(const struct arbiter_config *config, uint32_t devices)
+{
+	struct arbiter_config plain;
+	struct hand hand = {.now = SEC};
+
+	arbiter_config_init(&plain);
+	assert_ok(arbiter_new(config ? config : &plain, devices, &hand.arbiter, NULL));
+	return hand;
+}
+
+static void add(struct hand *hand, arbiter_id id, const char *request, const char *limit,
+	const char *class, uint64_t devices)
+{
+	struct spec spec;
+
+	spec_init(&spec);
+	assert_ok(spec_set(&spec, "request", request, NULL));
+	if (limit)
+		assert_ok(spec_set(&spec, "limit", limit, NULL));
+	if (class)
+		assert_ok(spec_set(&spec, "class", class, NULL));
+	assert_ok(spec_finish(&spec, NULL));
+	assert_ok(arbiter_add(hand->arbiter, id, &spec, devices, hand->now, NULL));
+}
+
+static void step(struct hand *hand, uint64_t later_ns)
+{
+	hand->now += later_ns;
+	hand->n = arbiter_step(
+		hand->arbiter, hand->now, hand->action, ARRAY_SIZE(hand->action), &hand->next);
+}
+
+static bool did(const struct hand *hand, enum arbiter_action_type type, arbiter_id id)
+{
+	for (size_t i = 0; i < hand->n; i++)
+		if (hand->action[i].type == type && hand->action[i].tenant == id)
+			return true;
+	return false;
+}
+
+static struct arbiter_usage usage(const struct hand *hand, arbiter_id id, uint32_t device)
+{
+	struct arbiter_usage got;
+
+	assert_ok(arbiter_usage_get(hand->arbiter, id, device, hand->now, &got));
+	return got;
+}
+
+static void want(struct hand *hand, arbiter_id id)
+{
+	arbiter_want(hand->arbiter, id, 0, true, hand->now);
+}
+
+static void busy(struct hand *hand, arbiter_id id, uint64_t longest_ns, uint64_t queued_ns)
+{
+	arbiter_observe(hand->arbiter, id, 0, true, longest_ns, queued_ns, hand->now);
+}
+
+static void refusals(void **state)
+{
+	struct hand hand = hand_new(NULL, 2);
+	struct arbiter_config config;
+	struct arbiter *none = NULL;
+	struct error err = {0};
+	struct arbiter_usage got;
+	struct spec spec;
+
+	arbiter_config_init(&config);
+	config.policy = "best";
+	assert_int_equal(arbiter_new(&config, 1, &none, &err), -EINVAL);
+	assert_contains(err.msg, "'best'");
+	assert_contains(err.msg, "share, fifo, bias, gemini");
+	config.policy = "bias";
+	assert_int_equal(arbiter_new(&config, 0, &none, &err), -EINVAL);
+	assert_int_equal(arbiter_new(&config, ARBITER_DEVICES + 1, &none, &err), -EINVAL);
+	assert_null(none);
+
+	add(&hand, 7, "0.5", NULL, NULL, 1);
+	spec_init(&spec);
+	assert_ok(spec_set(&spec, "request", "0.1", NULL));
+	assert_ok(spec_finish(&spec, NULL));
+	assert_int_equal(arbiter_add(hand.arbiter, 7, &spec, 1, 0, &err), -EEXIST);
+	assert_int_equal(arbiter_add(hand.arbiter, 8, &spec, 0, 0, &err), -EINVAL);
+	assert_int_equal(arbiter_add(hand.arbiter, 8, &spec, 4, 0, &err), -EINVAL);
+	assert_int_equal(arbiter_change(hand.arbiter, 8, &spec, 0, &err), -ENOENT);
+	assert_int_equal(arbiter_usage_get(hand.arbiter, 8, 0, 0, &got), -ENOENT);
+	assert_int_equal(arbiter_usage_get(hand.arbiter, 7, 1, 0, &got), -ENOENT);
+	/* Unknown ones are ignored. */
+	arbiter_remove(hand.arbiter, 8, 0);
+	arbiter_want(hand.arbiter, 8, 0, true, 0);
+	arbiter_want(hand.arbiter, 7, 63, true, 0);
+	arbiter_want(hand.arbiter, 7, 64, true, 0);
+	arbiter_observe(hand.arbiter, 8, 0, true, 0, 0, 0);
+	arbiter_release(hand.arbiter, 8, 0, 0);
+	arbiter_draining(hand.arbiter, 8, 0, 0, 0);
+	arbiter_drained(hand.arbiter, 8, 0, 0, 0);
+	arbiter_free(hand.arbiter);
+	arbiter_free(NULL);
+}
+
+static void alone_is_open_and_unbounded(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	add(&hand, 1, "0.3", NULL, NULL, 1);
+	step(&hand, 0);
+	assert_int_equal(hand.n, 0);
+	assert_true(hand.next == UINT64_MAX);
+	want(&hand, 1);
+	step(&hand, 0);
+	assert_int_equal(hand.n, 1);
+	assert_int_equal(hand.action[0].type, ARBITER_OPEN);
+	assert_int_equal(hand.action[0].window_us, 0);
+	assert_false(hand.action[0].company);
+	busy(&hand, 1, MS, 100 * MS);
+	step(&hand, 10 * SEC);
+	assert_int_equal(hand.n, 0);
+	assert_true(usage(&hand, 1, 0).holds);
+	assert_false(arbiter_watches(hand.arbiter, 0));
+	arbiter_free(hand.arbiter);
+}
+
+/* It co-runs while what was queued ends, and its turns are bounded from then on. */
+static void newcomer_opens_beside_who_was_alone(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	add(&hand, 1, "0.5", NULL, NULL, 1);
+	add(&hand, 2, "0.5", NULL, NULL, 1);
+	want(&hand, 1);
+	step(&hand, 0);
+	busy(&hand, 1, MS, 16 * MS);
+	step(&hand, 50 * MS);
+	want(&hand, 2);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	assert_true(did(&hand, ARBITER_OPEN, 2));
+	assert_true(usage(&hand, 2, 0).corun);
+	for (size_t i = 0; i < hand.n; i++)
+		if (hand.action[i].type == ARBITER_OPEN)
+			assert_int_equal(hand.action[i].window_us, 2000);
+	/* Both had the device in these 16 ms. */
+	busy(&hand, 2, MS, 2 * MS);
+	step(&hand, 16 * MS);
+	assert_true(usage(&hand, 2, 0).used_ns == 8 * MS);
+	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
+	assert_true(usage(&hand, 1, 0).used_ns == 50 * MS + 8 * MS);
+	arbiter_free(hand.arbiter);
+}
+
+static void two_tenants(struct hand *hand, const char *class)
+{
+	add(hand, 1, "0.5", NULL, NULL, 1);
+	add(hand, 2, "0.5", NULL, class, 1);
+	want(hand, 1);
+	want(hand, 2);
+	step(hand, 0);
+	assert_true(did(hand, ARBITER_OPEN, 1) || did(hand, ARBITER_OPEN, 2));
+}
+
+static void quantum_then_drain_then_next(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	two_tenants(&hand, NULL);
+	assert_true(did(&hand, ARBITER_OPEN, 1));
+	busy(&hand, 1, MS, 0);
+	step(&hand, 4 * MS);
+	assert_int_equal(hand.n, 0); /* never less than 5 ms */
+	assert_true(arbiter_watches(hand.arbiter, 0));
+	step(&hand, 24 * MS);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	assert_false(did(&hand, ARBITER_OPEN, 2));
+	assert_int_equal(usage(&hand, 2, 0).why, ARBITER_WHY_DRAIN);
+	arbiter_want(hand.arbiter, 1, 0, true, hand.now);
+	arbiter_draining(hand.arbiter, 1, 0, MS, hand.now);
+	step(&hand, 100 * US);
+	assert_int_equal(hand.n, 0);
+	arbiter_draining(hand.arbiter, 1, 0, 100 * US, hand.now);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_OPEN, 2)); /* the end is near */
+	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_TURN);
+	assert_int_equal(usage(&hand, 1, 0).why_tenant, 2);
+	/* The overlap is the drain's. */
+	step(&hand, 80 * US);
+	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
+	assert_true(usage(&hand, 2, 0).used_ns == 0);
+	assert_true(usage(&hand, 1, 0).used_ns == hand.now - SEC);
+	arbiter_free(hand.arbiter);
+}
+
+static void idle_holder_gives_way(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, MS, 0);
+	step(&hand, MS);
+	arbiter_observe(hand.arbiter, 1, 0, false, MS, 0, hand.now);
+	step(&hand, 400 * US);
+	assert_int_equal(hand.n, 0);
+	assert_true(hand.next <= hand.now + 100 * US);
+	step(&hand, 100 * US);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	arbiter_free(hand.arbiter);
+}
+
+static void unused_grant_is_taken_back(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	two_tenants(&hand, NULL);
+	arbiter_observe(hand.arbiter, 1, 0, false, 0, 0, hand.now);
+	step(&hand, 900 * US);
+	assert_int_equal(hand.n, 0);
+	step(&hand, 100 * US);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_OPEN, 2));
+	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_IDLE);
+	arbiter_free(hand.arbiter);
+}
+
+static void release_passes_at_once(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, MS, 0);
+	step(&hand, MS);
+	arbiter_release(hand.arbiter, 1, 0, hand.now);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	arbiter_free(hand.arbiter);
+}
+
+static void latency_closes_and_opens_in_one_step(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+	struct arbiter_usage got;
+
+	add(&hand, 1, "0.5", NULL, "opportunistic", 1);
+	add(&hand, 2, "0.3", NULL, "latency", 1);
+	want(&hand, 1);
+	step(&hand, 0);
+	busy(&hand, 1, MS, MS);
+	step(&hand, 2 * MS);
+	want(&hand, 2);
+	step(&hand, 0);
+	assert_int_equal(hand.action[0].type, ARBITER_CLOSE);
+	assert_int_equal(hand.action[0].tenant, 1);
+	assert_int_equal(hand.action[1].type, ARBITER_OPEN);
+	assert_int_equal(hand.action[1].tenant, 2);
+	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
+	want(&hand, 1);
+	busy(&hand, 2, MS, MS);
+	step(&hand, 200 * MS);
+	assert_false(did(&hand, ARBITER_CLOSE, 2));
+	got = usage(&hand, 1, 0);
+	assert_int_equal(got.why, ARBITER_WHY_CLASS);
+	assert_int_equal(got.why_tenant, 2);
+	assert_int_equal(got.entitlement, 0);
+	/* Idle: the other waits half a millisecond at most, and its window is the small one. */
+	arbiter_observe(hand.arbiter, 2, 0, false, MS, 0, hand.now);
+	step(&hand, 500 * US);
+	assert_true(did(&hand, ARBITER_CLOSE, 2));
+	arbiter_drained(hand.arbiter, 2, 0, hand.now, hand.now);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_OPEN, 1));
+	for (size_t i = 0; i < hand.n; i++)
+		if (hand.action[i].type == ARBITER_OPEN)
+			assert_int_equal(hand.action[i].window_us, 700);
+	arbiter_free(hand.arbiter);
+}
+
+static void dead_holder_is_passed_at_once(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, MS, MS);
+	step(&hand, MS);
+	arbiter_remove(hand.arbiter, 1, hand.now);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_OPEN, 2));
+	arbiter_free(hand.arbiter);
+}
+
+/* A frozen holder never ends its drain: the bound, then both; the third time without waiting. */
+static void frozen_holder_is_passed(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+	uint64_t waited;
+
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, MS, MS);
+	for (int i = 0; i < 3; i++) {
+		uint64_t closed;
+
+		step(&hand, 40 * MS);
+		for (int k = 0; k < 100 && !did(&hand, ARBITER_CLOSE, 1); k++) {
+			busy(&hand, 2, MS, 0);
+			step(&hand, MS);
+		}
+		assert_true(did(&hand, ARBITER_CLOSE, 1));
+		closed = hand.now;
+		want(&hand, 1);
+		if (!usage(&hand, 2, 0).holds)
+			want(&hand, 2);
+		for (int k = 0; k < 1000 && !did(&hand, ARBITER_OPEN, 1); k++)
+			step(&hand, MS);
+		waited = hand.now - closed;
+		assert_true(waited <= 250 * MS);
+		assert_true(usage(&hand, 1, 0).holds && usage(&hand, 2, 0).holds);
+		busy(&hand, 1, MS, MS);
+		busy(&hand, 2, MS, MS);
+	}
+	/* A pair now: neither is closed for the other for seconds. */
+	for (int k = 0; k < 100; k++) {
+		step(&hand, 50 * MS);
+		busy(&hand, 1, MS, MS);
+		busy(&hand, 2, MS, MS);
+		assert_false(did(&hand, ARBITER_CLOSE, 1) || did(&hand, ARBITER_CLOSE, 2));
+	}
+	arbiter_free(hand.arbiter);
+}
+
+static void limit_holds_alone(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	add(&hand, 1, "0.25", "0.5", NULL, 1);
+	want(&hand, 1);
+	step(&hand, 0);
+	assert_int_equal(hand.action[0].window_us, 2000);
+	busy(&hand, 1, MS, 0);
+	assert_true(arbiter_watches(hand.arbiter, 0));
+	step(&hand, 55 * MS); /* burst 28 ms, refilled by half of the time */
+	assert_int_equal(hand.n, 0);
+	step(&hand, MS + US);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
+	want(&hand, 1);
+	step(&hand, MS);
+	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_LIMIT);
+	assert_true(hand.next > hand.now && hand.next < hand.now + 60 * MS);
+	step(&hand, hand.next - hand.now);
+	assert_true(did(&hand, ARBITER_OPEN, 1));
+	arbiter_free(hand.arbiter);
+}
+
+static void change_takes_effect_while_it_runs(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+	struct spec spec;
+
+	two_tenants(&hand, NULL);
+	assert_int_equal(usage(&hand, 1, 0).entitlement, 500);
+	spec_init(&spec);
+	assert_ok(spec_set(&spec, "request", "0.2", NULL));
+	assert_ok(spec_set(&spec, "limit", "0.2", NULL));
+	assert_ok(spec_finish(&spec, NULL));
+	assert_ok(arbiter_change(hand.arbiter, 1, &spec, hand.now, NULL));
+	assert_int_equal(usage(&hand, 1, 0).entitlement, 200);
+	assert_int_equal(usage(&hand, 2, 0).entitlement, 800);
+	assert_ok(spec_set(&spec, "class", "latency", NULL));
+	assert_ok(spec_finish(&spec, NULL));
+	assert_ok(arbiter_change(hand.arbiter, 1, &spec, hand.now, NULL));
+	busy(&hand, 1, MS, 0);
+	step(&hand, MS);
+	assert_true(usage(&hand, 1, 0).holds);
+	arbiter_free(hand.arbiter);
+}
+
+/* What is charged sums to the time that passed, lags sum to nothing, to the nanosecond. */
+static void debts_are_exact(void **state)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct rand rand = rand_seeded(seed);
+		struct hand hand = hand_new(NULL, 1);
+		static const char *const request[] = {"0.333", "0.333", "0.334"};
+		uint64_t from = hand.now, sum = 0;
+		int64_t lag = 0;
+
+		for (arbiter_id id = 1; id <= 3; id++)
+			add(&hand, id, request[id - 1], NULL, NULL, 1);
+		for (arbiter_id id = 1; id <= 3; id++)
+			want(&hand, id);
+		step(&hand, 0);
+		for (int i = 0; i < 2000; i++) {
+			for (arbiter_id id = 1; id <= 3; id++) {
+				want(&hand, id);
+				if (usage(&hand, id, 0).holds)
+					busy(&hand, id, MS, 0);
+				for (size_t k = 0; k < hand.n; k++)
+					if (hand.action[k].type == ARBITER_CLOSE &&
+						hand.action[k].tenant == id)
+						arbiter_drained(
+							hand.arbiter, id, 0, hand.now, hand.now);
+			}
+			step(&hand, 0); /* so that the device is held all the time */
+			if (hand.n == 0)
+				step(&hand, rand_below(&rand, 3) * 333333 + 1);
+		}
+		for (arbiter_id id = 1; id <= 3; id++) {
+			sum += usage(&hand, id, 0).used_ns;
+			lag += hand.arbiter->device[0].active[id - 1]->lag;
+		}
+		assert_int_equal(hand.arbiter->device[0].n_active, 3);
+		assert_int_equal(lag, 0);
+		assert_true(sum == hand.now - from);
+		arbiter_free(hand.arbiter);
+	}
+}
+
+static void usage_survives_a_restart(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	add(&hand, 1, "0.5", NULL, NULL, 1);
+	add(&hand, 2, "0.5", NULL, NULL, 1);
+	arbiter_restore(hand.arbiter, 1, 0, 5 * SEC, -(int64_t)(20 * MS));
+	assert_true(usage(&hand, 1, 0).used_ns == 5 * SEC);
+	assert_int_equal(usage(&hand, 1, 0).lag_ns, -(int64_t)(20 * MS));
+	want(&hand, 1);
+	want(&hand, 2);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_OPEN, 2)); /* the other is in debt */
+	arbiter_free(hand.arbiter);
+}
+
+static void leaving_and_coming_back_gives_no_credit(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, MS, 0);
+	step(&hand, 5 * MS);
+	arbiter_want(hand.arbiter, 2, 0, false, hand.now);
+	step(&hand, 500 * MS);
+	assert_true(usage(&hand, 2, 0).lag_ns < (int64_t)(6 * MS));
+	want(&hand, 2);
+	assert_true(usage(&hand, 2, 0).lag_ns < (int64_t)(6 * MS));
+	arbiter_free(hand.arbiter);
+}
+
+/* No step looks at tenants that do nothing. */
+static void idle_tenants_cost_nothing(void **state)
+{
+	uint64_t operations[2];
+
+	for (int many = 0; many < 2; many++) {
+		struct hand hand = hand_new(NULL, 1);
+
+		for (arbiter_id id = 10; id < (many ? 1010u : 11u); id++)
+			add(&hand, id, "0.001", NULL, NULL, 1);
+		add(&hand, 1, "0.4", NULL, NULL, 1);
+		add(&hand, 2, "0.5", NULL, NULL, 1);
+		for (int i = 0; i < 1000; i++) {
+			want(&hand, 1);
+			want(&hand, 2);
+			for (size_t k = 0; k < hand.n; k++)
+				if (hand.action[k].type == ARBITER_CLOSE)
+					arbiter_drained(hand.arbiter, hand.action[k].tenant, 0,
+						hand.now, hand.now);
+			step(&hand, MS);
+		}
+		operations[many] = hand.arbiter->operations;
+		arbiter_free(hand.arbiter);
+	}
+	assert_true(operations[0] > 1000);
+	assert_true(operations[0] == operations[1]);
+}
+
+static void every_policy_serves_everyone(void **state)
+{
+	static const char *const policies[] = {"share", "fifo", "bias", "gemini"};
+
+	for (size_t p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct vm *vm = vm_new(1, 150 * US, p);
+
+		vm->config.policy = policies[p];
+		vm->n_programs = 3;
+		for (uint32_t i = 0; i < 3; i++) {
+			vm->program[i].request = i == 0 ? "0.5" : "0.2";
+			vm->program[i].kernel_ns = MS;
+		}
+		vm_run(vm, 10 * SEC);
+		assert_true(vm_busy(vm, 0, SEC, 10 * SEC) > 0.98);
+		for (uint32_t i = 0; i < 3; i++)
+			assert_true(vm_share(vm, i, 0, SEC, 10 * SEC) > 0.15);
+		if (p == 1)
+			assert_true(vm_error_pp(vm, 0, 333, 100, 2 * SEC, 10 * SEC) < 5);
+		vm_free(vm);
+	}
+}
+
+static void gate_off_enforces_nothing(void **state)
+{
+	struct vm *vm = vm_new(1, 150 * US, 3);
+
+	vm->config.gate = false;
+	vm->n_programs = 2;
+	vm->program[0].request = "0.1";
+	vm->program[1].request = "0.9";
+	vm->program[0].kernel_ns = vm->program[1].kernel_ns = MS;
+	vm_run(vm, 10 * SEC);
+	assert_true(vm_share(vm, 0, 0, SEC, 10 * SEC) > 0.4);
+	vm_free(vm);
+}
+
+/* ---- in virtual time ---- */
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct latency {
+	double share, left_used;
+	uint64_t p50, p99, requests;
+};
+
+static struct latency run_latency(enum vm_pattern pattern, bool in_company)
+{
+	static uint64_t times[8192];
+	struct vm *vm = vm_new(1, 150 * US, 11);
+	struct latency got;
+
+	vm->n_programs = in_company ? 2 : 1;
+	vm->program[0].request = "0.5";
+	vm->program[0].class = "latency";
+	vm->program[0].pattern = pattern;
+	vm->program[0].kernel_ns = 500 * US;
+	vm->program[0].busy_ns = 5 * MS;
+	vm->program[0].period_ns = 16667 * US;
+	vm->program[0].latency = times;
+	vm->program[0].latency_max = ARRAY_SIZE(times);
+	vm->program[1].request = "0.1";
+	vm->program[1].class = "opportunistic";
+	vm->program[1].kernel_ns = MS;
+	vm_run(vm, 30 * SEC);
+	got.requests = vm->program[0].requests;
+	qsort(times, got.requests, sizeof(times[0]), compare);
+	got.p50 = times[got.requests / 2];
+	got.p99 = times[got.requests * 99 / 100];
+	got.share = vm_share(vm, 0, 0, SEC, 30 * SEC);
+	got.left_used = in_company ? vm_share(vm, 1, 0, SEC, 30 * SEC) : 0;
+	vm_free(vm);
+	return got;
+}
+
+static void latency_beside_opportunistic(void **state)
+{
+	struct latency alone = run_latency(VM_POISSON, false);
+	struct latency both = run_latency(VM_POISSON, true);
+
+	assert_true(alone.requests > 1000);
+	/* The kernel under way, a switch, and waking up twice. */
+	assert_true(both.p50 <= alone.p50 + alone.p50 / 20 + 2 * MS);
+	assert_true(both.left_used >= 0.85 * (1 - alone.share));
+}
+
+static void latency_back_to_back_loses_nothing(void **state)
+{
+	struct latency alone = run_latency(VM_CLOSED, false);
+	struct latency both = run_latency(VM_CLOSED, true);
+
+	assert_true((double)both.requests >= 0.99 * (double)alone.requests);
+}
+
+/* Requests of standard tenants are kept beside a latency tenant that never stops. */
+static void standard_is_not_starved(void **state)
+{
+	struct vm *vm = vm_new(1, 150 * US, 2);
+
+	vm->n_programs = 3;
+	vm->program[0].request = "0.4";
+	vm->program[0].class = "latency";
+	vm->program[1].request = "0.3";
+	vm->program[2].request = "0.1";
+	vm->program[2].class = "opportunistic";
+	for (uint32_t i = 0; i < 3; i++)
+		vm->program[i].kernel_ns = MS;
+	vm_run(vm, 20 * SEC);
+	assert_true(vm_share(vm, 1, 0, 2 * SEC, 20 * SEC) > 0.28);
+	assert_true(vm_share(vm, 0, 0, 2 * SEC, 20 * SEC) > 0.65);
+	vm_free(vm);
+}
+
+static uint64_t bursts(uint32_t n)
+{
+	struct vm *vm = vm_new(1, 150 * US, 9);
+	uint64_t sum = 0;
+
+	vm->n_programs = n;
+	for (uint32_t i = 0; i < n; i++) {
+		vm->program[i].request = "0.2";
+		vm->program[i].pattern = VM_DUTY;
+		vm->program[i].busy_ns = 20 * MS;
+		vm->program[i].period_ns = 80 * MS;
+		vm->program[i].kernel_ns = MS;
+		vm->program[i].from_ns = i * 13 * MS;
+	}
+	vm_run(vm, 20 * SEC);
+	for (uint32_t i = 0; i < n; i++)
+		sum += vm->program[i].requests;
+	vm_free(vm);
+	return sum;
+}
+
+static void bursty_tenants_fill_each_others_gaps(void **state)
+{
+	assert_true(bursts(4) >= 3 * bursts(1));
+}
+
+static uint64_t pair_steps(uint32_t n)
+{
+	struct vm *vm = vm_new(2, 150 * US, 3);
+	uint64_t sum = 0;
+
+	vm->n_programs = n;
+	for (uint32_t i = 0; i < n; i++) {
+		vm->program[i].request = "0.3";
+		vm->program[i].devices = 3;
+		vm->program[i].pattern = VM_PAIR;
+		vm->program[i].kernel_ns = MS;
+		vm->program[i].from_ns = i * 100 * MS;
+	}
+	vm_run(vm, 20 * SEC);
+	for (uint32_t i = 0; i < n; i++) {
+		assert_true(vm->program[i].steps > 0);
+		sum += vm->program[i].steps;
+	}
+	vm_free(vm);
+	return sum;
+}
+
+/* Kernels on two devices that spin for each other: all devices of a tenant, or none. */
+static void gangs_reach_most_of_the_ideal(void **state)
+{
+	uint64_t ideal = pair_steps(1);
+
+	assert_true(pair_steps(2) * 10 >= ideal * 8);
+	assert_true(pair_steps(3) * 10 >= ideal * 8);
+}
+
+static void gang_beside_single_tenants(void **state)
+{
+	struct vm *vm = vm_new(2, 150 * US, 3);
+
+	vm->n_programs = 3;
+	for (uint32_t i = 0; i < 3; i++) {
+		vm->program[i].request = "0.5";
+		vm->program[i].devices = (uint64_t[]){3, 1, 2}[i];
+		vm->program[i].kernel_ns = MS;
+	}
+	vm->program[0].pattern = VM_PAIR;
+	vm_run(vm, 20 * SEC);
+	assert_true(vm_share(vm, 0, 0, 2 * SEC, 20 * SEC) > 0.45);
+	assert_true(vm_share(vm, 1, 0, 2 * SEC, 20 * SEC) > 0.45);
+	assert_true(vm_share(vm, 2, 1, 2 * SEC, 20 * SEC) > 0.45);
+	vm_free(vm);
+}
+
+/* Two tenants on one device whose kernels wait for each other: soon they co-run. */
+static void ranks_of_two_tenants_co_run(void **state)
+{
+	struct vm *vm = vm_new(1, 150 * US, 3);
+
+	vm->n_programs = 2;
+	for (uint32_t i = 0; i < 2; i++) {
+		vm->program[i].request = "0.5";
+		vm->program[i].pattern = VM_RANK;
+		vm->program[i].partner = 1 - i;
+		vm->program[i].kernel_ns = MS;
+	}
+	vm_run(vm, 20 * SEC);
+	assert_true(vm->program[0].on[0].begun > 4000);
+	vm_free(vm);
+}
+
+UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
+	UNIT(newcomer_opens_beside_who_was_alone), UNIT(quantum_then_drain_then_next),
+	UNIT(idle_holder_gives_way), UNIT(unused_grant_is_taken_back), UNIT(release_passes_at_once),
+	UNIT(latency_closes_and_opens_in_one_step), UNIT(dead_holder_is_passed_at_once),
+	UNIT(frozen_holder_is_passed), UNIT(limit_holds_alone),
+	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
+	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
+	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),
+	UNIT(gate_off_enforces_nothing), UNIT(latency_beside_opportunistic),
+	UNIT(latency_back_to_back_loses_nothing), UNIT(standard_is_not_starved),
+	UNIT(bursty_tenants_fill_each_others_gaps), UNIT(gangs_reach_most_of_the_ideal),
+	UNIT(gang_beside_single_tenants), UNIT(ranks_of_two_tenants_co_run))

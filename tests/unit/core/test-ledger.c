@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The book of a device: admission, waiting, deadlocks, and that nothing is ever lost. */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "base/rand.h"
+#include "core/ledger.h"
+
+#define GI (1ull << 30)
+
+static struct ledger *book(uint64_t usable)
+{
+	struct ledger *ledger = NULL;
+
+	assert_ok(ledger_new(usable, 1500, &ledger));
+	return ledger;
+}
+
+static int verdict(struct ledger *ledger, ledger_request *ret_request)
+{
+	struct ledger_verdict got;
+
+	if (ledger_verdicts(ledger, &got, 1) == 0)
+		return 1;
+	*ret_request = got.request;
+	return got.status;
+}
+
+static void fail_tenants_sum_to_what_is_usable(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	struct error err = {0};
+
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 10 * GI);
+	assert_ok(ledger_add(ledger, 1, 6 * GI, SPEC_MEMORY_FAIL, &err));
+	assert_int_equal(ledger_add(ledger, 1, GI, SPEC_MEMORY_FAIL, &err), -EEXIST);
+	assert_int_equal(ledger_add(ledger, 2, 5 * GI, SPEC_MEMORY_FAIL, &err), -ENOSPC);
+	assert_contains(err.msg, "memory 5Gi");
+	assert_contains(err.msg, "at most 4Gi is possible now");
+	assert_ok(ledger_add(ledger, 2, 4 * GI, SPEC_MEMORY_FAIL, &err));
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 0);
+	assert_int_equal(ledger_change(ledger, 2, 5 * GI, &err), -ENOSPC);
+	assert_ok(ledger_change(ledger, 1, 5 * GI, &err));
+	assert_ok(ledger_change(ledger, 2, 5 * GI, &err));
+	assert_int_equal(ledger_change(ledger, 3, 5 * GI, &err), -ENOENT);
+	ledger_remove(ledger, 1);
+	ledger_remove(ledger, 9);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 5 * GI);
+	assert_int_equal(ledger_quota(ledger, 2), 5 * GI);
+	ledger_free(ledger);
+	ledger_free(NULL);
+}
+
+static void wait_and_swap_share_what_is_left(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+
+	assert_ok(ledger_add(ledger, 1, 4 * GI, SPEC_MEMORY_FAIL, NULL));
+	/* 6 left, 9 may be promised, none more than is there. */
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_WAIT), 6 * GI);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_SWAP), 9 * GI);
+	assert_ok(ledger_add(ledger, 2, 6 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_WAIT), 3 * GI);
+	assert_ok(ledger_add(ledger, 3, 3 * GI, SPEC_MEMORY_SWAP, NULL));
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_SWAP), 0);
+	/* A fail tenant may not take what keeps the promises. */
+	assert_true(ledger_room(ledger, SPEC_MEMORY_FAIL) < GI);
+	ledger_free(ledger);
+}
+
+static void waits_until_it_fits(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	ledger_request request = 0;
+
+	assert_ok(ledger_add(ledger, 1, 6 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 6 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 6 * GI, 1, 0));
+	assert_int_equal(ledger_reserve(ledger, 1, 1, 1, 2, 0), -ENOMEM); /* above its quota */
+	assert_ok(ledger_reserve(ledger, 2, 1, 4 * GI, 3, 0));
+	assert_int_equal(ledger_reserve(ledger, 2, 2, 2 * GI, 4, 1), -EINPROGRESS);
+	assert_int_equal(verdict(ledger, &request), 1);
+	ledger_release(ledger, 1, 1, GI);
+	assert_int_equal(verdict(ledger, &request), 1);
+	ledger_release(ledger, 1, 1, GI);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 4);
+	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
+	assert_int_equal(ledger_used(ledger, 2), 6 * GI);
+	ledger_release(ledger, 2, 1, 100 * GI); /* at most what it holds */
+	assert_int_equal(ledger_used(ledger, 2), 2 * GI);
+	ledger_free(ledger);
+}
+
+/* Each holds half and wants more: the younger one is told that there is none. */
+static void deadlock_costs_the_youngest(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	ledger_request request = 0;
+
+	assert_ok(ledger_add(ledger, 1, 7 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 7 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 5 * GI, 1, 10));
+	assert_ok(ledger_reserve(ledger, 2, 1, 5 * GI, 2, 11));
+	assert_int_equal(ledger_reserve(ledger, 1, 1, GI, 3, 12), -EINPROGRESS);
+	assert_int_equal(ledger_reserve(ledger, 2, 1, GI, 4, 13), -EINPROGRESS);
+	assert_int_equal(verdict(ledger, &request), -ENOMEM);
+	assert_int_equal(request, 4);
+	assert_int_equal(verdict(ledger, &request), 1);
+	/* The other gets on when the refused one gives up. */
+	ledger_process_gone(ledger, 2, 1);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 3);
+	ledger_free(ledger);
+}
+
+static void who_is_gone_waits_no_more(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	ledger_request request = 0;
+
+	assert_ok(ledger_add(ledger, 1, 10 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 5 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 10 * GI, 1, 0));
+	assert_int_equal(ledger_reserve(ledger, 2, 7, GI, 2, 1), -EINPROGRESS);
+	assert_int_equal(ledger_reserve(ledger, 2, 8, GI, 3, 2), -EINPROGRESS);
+	ledger_process_gone(ledger, 2, 7);
+	assert_int_equal(verdict(ledger, &request), -ECANCELED);
+	assert_int_equal(request, 2);
+	ledger_remove(ledger, 2);
+	assert_int_equal(verdict(ledger, &request), -ECANCELED);
+	assert_int_equal(request, 3);
+	assert_int_equal(ledger_reserve(ledger, 2, 8, GI, 3, 2), -ENOENT);
+	ledger_free(ledger);
+}
+
+/* A small one of another tenant does not overtake a large one for ever. */
+static void large_ones_do_not_starve(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	ledger_request request = 0;
+
+	assert_ok(ledger_add(ledger, 1, 5 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 8 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 4 * GI, 1, 0));
+	assert_int_equal(ledger_reserve(ledger, 2, 1, 8 * GI, 2, 1), -EINPROGRESS);
+	assert_int_equal(ledger_reserve(ledger, 1, 2, GI, 3, 2), -EINPROGRESS);
+	ledger_release(ledger, 1, 1, 4 * GI);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 2);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 3);
+	ledger_free(ledger);
+}
+
+static void swap_takes_no_room(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+
+	assert_ok(ledger_add(ledger, 1, 8 * GI, SPEC_MEMORY_SWAP, NULL));
+	assert_ok(ledger_add(ledger, 2, 7 * GI, SPEC_MEMORY_SWAP, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 8 * GI, 1, 0));
+	assert_ok(ledger_reserve(ledger, 2, 1, 7 * GI, 2, 0));
+	assert_int_equal(ledger_reserve(ledger, 2, 1, 1, 3, 0), -ENOMEM);
+	ledger_free(ledger);
+}
+
+/* A smaller quota than what is in use: new ones fail until it fits. */
+static void quota_below_use(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+
+	assert_ok(ledger_add(ledger, 1, 8 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 6 * GI, 1, 0));
+	assert_ok(ledger_change(ledger, 1, 4 * GI, NULL));
+	assert_int_equal(ledger_reserve(ledger, 1, 1, 1, 2, 0), -ENOMEM);
+	ledger_release(ledger, 1, 1, 3 * GI);
+	assert_ok(ledger_reserve(ledger, 1, 1, GI, 3, 0));
+	ledger_free(ledger);
+}
+
+static void requests_are_bounded(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	int r = -EINPROGRESS;
+	uint32_t n = 0;
+
+	assert_ok(ledger_add(ledger, 1, 10 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 5 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 10 * GI, 0, 0));
+	for (; r == -EINPROGRESS && n < 100000; n++)
+		r = ledger_reserve(ledger, 2, n, 1, n, n);
+	assert_int_equal(r, -ENOMEM);
+	assert_true(n > 1000);
+	ledger_free(ledger);
+}
+
+/* Any order of events: never more than there is, every request answered, everything given back. */
+static void random_events(void **state)
+{
+	for (uint64_t seed = 0; seed < 200; seed++) {
+		struct rand rand = rand_seeded(seed);
+		struct ledger *ledger = book(100);
+		struct ledger_verdict got[64];
+		uint64_t open = 0;
+		size_t n;
+
+		assert_ok(ledger_add(ledger, 1, 20, SPEC_MEMORY_FAIL, NULL));
+		for (uint32_t t = 2; t < 5; t++)
+			assert_ok(ledger_add(ledger, t, 40, SPEC_MEMORY_WAIT, NULL));
+		for (uint64_t i = 0; i < 500; i++) {
+			uint32_t tenant = 2 + (uint32_t)rand_below(&rand, 3);
+			uint32_t process = (uint32_t)rand_below(&rand, 3);
+			uint64_t sum = 0;
+
+			switch (rand_below(&rand, 3)) {
+			case 0:
+				if (ledger_reserve(ledger, tenant, process,
+					    1 + rand_below(&rand, 20), i, i) == -EINPROGRESS)
+					open++;
+				break;
+			case 1:
+				ledger_release(ledger, tenant, process, rand_below(&rand, 20));
+				break;
+			default:
+				if (rand_below(&rand, 10) == 0)
+					ledger_process_gone(ledger, tenant, process);
+			}
+			open -= ledger_verdicts(ledger, got, ARRAY_SIZE(got));
+			for (uint32_t t = 2; t < 5; t++) {
+				assert_true(ledger_used(ledger, t) <= 40);
+				sum += ledger_used(ledger, t);
+			}
+			assert_true(sum <= 80);
+		}
+		for (uint32_t t = 2; t < 5; t++)
+			ledger_remove(ledger, t);
+		while ((n = ledger_verdicts(ledger, got, ARRAY_SIZE(got))))
+			open -= n;
+		assert_int_equal(open, 0);
+		assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 80);
+		ledger_free(ledger);
+	}
+}
+
+UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(wait_and_swap_share_what_is_left),
+	UNIT(waits_until_it_fits), UNIT(deadlock_costs_the_youngest),
+	UNIT(who_is_gone_waits_no_more), UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room),
+	UNIT(quota_below_use), UNIT(requests_are_bounded), UNIT(random_events))

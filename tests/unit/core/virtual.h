@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A machine in virtual time, to run the arbiter against: devices that slice their time among
+ * contexts, programs that submit kernels behind a gate, and the daemon's loop that reports what it
+ * sees a little late. Deterministic from the seed. What is measured is what the devices executed.
+ *
+ * Devices run kernels of one context in order, switch among contexts with work every 2 ms in the
+ * middle of kernels, at a cost. Programs wake up 30 to 100 us late. The daemon looks every 100 us
+ * (while draining) or 250 us, as late as the programs.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/rand.h"
+#include "core/arbiter.h"
+
+#define VM_DEVICES 2
+#define VM_PROGRAMS 8
+#define VM_QUEUE 1024
+#define VM_BIN_NS 10000000ull /* usage is kept in bins of 10 ms, */
+#define VM_BINS 7000	      /* for 70 s */
+
+#define US 1000ull
+#define MS 1000000ull
+#define SEC 1000000000ull
+
+struct vm_kernel {
+	uint64_t rest_ns;
+	uint64_t step; /* 0, or: ends only after the partner's kernel of that step has begun */
+	bool has_begun;
+};
+
+enum vm_pattern {
+	VM_BACKLOG, /* always has the next kernel */
+	VM_DUTY,    /* bursts of busy_ns of kernels every period_ns, waited for in between */
+	VM_POISSON, /* requests of busy_ns of kernels, exponential gaps of period_ns on average */
+	VM_CLOSED,  /* requests of busy_ns one after the other, each waited for */
+	VM_PAIR,    /* one kernel on each of two devices that spin for each other */
+	VM_RANK,    /* kernels that spin for those of program `partner` */
+};
+
+struct vm_program {
+	const char *request, *limit, *class;
+	uint64_t devices; /* mask; 0: device 0 */
+	enum vm_pattern pattern;
+	uint64_t kernel_ns;	/* 0: mixed, 20 us to 20 ms */
+	uint64_t busy_ns, period_ns;
+	uint32_t partner;
+	uint64_t from_ns, until_ns; /* until 0: to the end */
+
+	/* state */
+	struct {
+		struct vm_kernel queue[VM_QUEUE];
+		uint32_t head, n;
+		uint64_t queued_ns;
+		bool is_open, has_submitted, is_draining;
+		uint32_t window_us;
+		uint64_t last_end;
+		uint64_t begun, longest_ns;
+		bool is_blocked;
+	} on[VM_DEVICES];
+	uint64_t wake_at;
+	uint64_t want_at[VM_DEVICES]; /* the message reaches the daemon then */
+	uint64_t step;
+	uint64_t budget_ns;    /* of the burst or request, still to submit */
+	uint64_t arrived_at;   /* of the request */
+	bool is_waiting;	       /* for the end of what it has submitted */
+	bool has_started;
+
+	/* results */
+	uint64_t bin_ns[VM_DEVICES][VM_BINS];
+	uint64_t total_ns[VM_DEVICES];
+	uint64_t requests, steps;
+	uint64_t *latency; /* per request, if the test gave room */
+	uint64_t latency_max;
+};
+
+struct vm {
+	struct arbiter_config config;
+	uint32_t n_devices, n_programs;
+	uint64_t switch_ns;
+	uint64_t seed;
+	struct vm_program program[VM_PROGRAMS];
+
+	struct arbiter *arbiter;
+	struct rand rand;
+	uint64_t now;
+	uint64_t daemon_at, look_at;
+	struct {
+		int running; /* program, or -1 */
+		int last;
+		uint64_t from;	/* it makes progress from then on (switches end) */
+		uint64_t slice_end;
+		uint64_t switches;
+	} device[VM_DEVICES];
+	uint64_t grants, coruns;
+};
+
+/* A machine with defaults; programs are filled in by the test. */
+struct vm *vm_new(uint32_t devices, uint64_t switch_ns, uint64_t seed);
+void vm_free(struct vm *vm);
+
+/* Runs from 0 until then. */
+void vm_run(struct vm *vm, uint64_t until_ns);
+
+/*
+ * Largest difference, in percentage points, between the part of a device that a program used in a
+ * window (1 s: 100 bins, 10 s: 1000) and `permille`, over all windows in [from, until].
+ */
+double vm_error_pp(const struct vm *vm, uint32_t program, uint32_t permille, uint32_t bins,
+	uint64_t from_ns, uint64_t until_ns);
+/* The most it used in any window of so many bins, in ns. */
+uint64_t vm_window_max_ns(const struct vm *vm, uint32_t program, uint32_t bins, uint64_t from_ns,
+	uint64_t until_ns);
+/* Part of a device that was used at all. */
+double vm_busy(const struct vm *vm, uint32_t device, uint64_t from_ns, uint64_t until_ns);
+double vm_share(const struct vm *vm, uint32_t program, uint32_t device, uint64_t from_ns,
+	uint64_t until_ns);
