@@ -34,6 +34,7 @@
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
 #define ACTIONS 64
+#define REST_UNKNOWN UINT64_MAX
 
 TAILQ_HEAD(active_list, tenant_device);
 
@@ -81,12 +82,11 @@ static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t now)
 
 	if (!unfinished)
 		return 0;
-	/* Cross-check: no more than what is unfinished can take; and late is not the same as done. */
+	/* Cross-check: no more than what is unfinished can take. */
 	if (segment && rest > unfinished * segment)
 		rest = unfinished * segment;
-	if (!rest)
-		rest = MAX(segment / 2, LOOK_DRAIN_NS);
-	return MIN(rest, HINT_MAX_NS);
+	/* A prediction that has passed, or none: no telling. */
+	return rest ? MIN(rest, HINT_MAX_NS) : REST_UNKNOWN;
 }
 
 static struct look look_at(struct process_device *pd, uint64_t now)
@@ -188,9 +188,10 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 			view.is_wanting = true;
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
 		/* Processes are different contexts: their work runs one after the other. */
-		view.rest_ns += look.rest_ns;
+		view.rest_ns = clock_add_ns(view.rest_ns, look.rest_ns);
+		if (look.is_in_launch || (is_open && !look.unfinished))
+			view.rest_ns = REST_UNKNOWN;
 	}
-	view.rest_ns = MIN(view.rest_ns, HINT_MAX_NS);
 	return view;
 }
 
@@ -221,6 +222,8 @@ static uint64_t next_look(const struct view *view)
 {
 	if (!view->is_busy)
 		return LOOK_IDLE_MIN_NS;
+	if (view->rest_ns == REST_UNKNOWN)
+		return LOOK_IDLE_NS;
 	return MIN(MAX(view->rest_ns, LOOK_IDLE_NS), LOOK_BUSY_MAX_NS);
 }
 
@@ -237,7 +240,8 @@ static void look(struct tenant_device *td, uint64_t now)
 	tell_want(td, view.is_wanting, now);
 	if (td->is_draining) {
 		if (view.is_busy) {
-			arbiter_draining(arbiter, id, device, view.rest_ns, now);
+			if (view.rest_ns != REST_UNKNOWN)
+				arbiter_draining(arbiter, id, device, view.rest_ns, now);
 			td->look_ns = now + MAX(MIN(view.rest_ns / 2, LOOK_DRAIN_NS), LOOK_DRAIN_MIN_NS);
 			return;
 		}
@@ -248,7 +252,8 @@ static void look(struct tenant_device *td, uint64_t now)
 	if (td->is_open && view.has_moved && !view.is_busy)
 		arbiter_observe(arbiter, id, device, true, view.longest_ns, 0, now);
 	if (td->is_open)
-		arbiter_observe(arbiter, id, device, view.is_busy, view.longest_ns, view.rest_ns, now);
+		arbiter_observe(arbiter, id, device, view.is_busy, view.longest_ns,
+				view.rest_ns == REST_UNKNOWN ? 0 : view.rest_ns, now);
 	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + next_look(&view)
 								     : CLOCK_NEVER;
 }

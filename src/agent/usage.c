@@ -22,6 +22,8 @@
 #define COARSE 900u  /* x 1 s = 15 min */
 #define SAMPLE_NS (10 * NSEC_PER_MSEC)
 #define SAMPLE_ALONE_NS (50 * NSEC_PER_MSEC)
+#define SAMPLE_QUIET_NS (200 * NSEC_PER_MSEC)
+#define QUIET_SAMPLES 40u /* without use, until it is sampled less often */
 #define POINTS_MAX 600u
 #define MINUTE_S 60u
 #define HOUR_S 3600u
@@ -66,6 +68,7 @@ struct usage {
 	struct record *records;
 	uint32_t n, capacity;
 	uint64_t integrated_ns; /* byte-seconds up to here */
+	uint32_t quiet;		/* samples in a row without use */
 };
 
 /* ---- rings ---- */
@@ -230,6 +233,7 @@ static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
 	for (size_t i = 0; i < ARRAY_SIZE(s->rings); i++)
 		ring_add(&s->rings[i], s->sampled_ns, now, used, memory_mib);
 	s->has_tail = used > 0;
+	u->quiet = used || waited ? 0 : u->quiet;
 	s->sampled_ns = now;
 	s->used_ns = usage.used_ns;
 	s->waited_ns = usage.waited_ns;
@@ -247,9 +251,11 @@ static bool is_active(const struct tenant_device *td)
 static void on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct usage *u = timer->data;
+	uint64_t step_ns = SAMPLE_NS;
 	uint32_t active = 0;
 	struct tenant *t;
 
+	u->quiet++;
 	now = clock_now_ns();
 	token_sample(u->agent, now);
 	LIST_FOREACH(t, &u->agent->tenants, link)
@@ -259,15 +265,20 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 			sample(u, &t->devices[i], now);
 			active++;
 		}
+	if (active == 1)
+		step_ns = SAMPLE_ALONE_NS;
+	if (u->quiet > QUIET_SAMPLES)
+		step_ns = SAMPLE_QUIET_NS;
 	if (active)
-		loop_set_timer(timer, now + (active > 1 ? SAMPLE_NS : SAMPLE_ALONE_NS));
+		loop_set_timer(timer, now + step_ns);
 }
 
 void usage_wake(struct agent *agent)
 {
 	struct usage *u = agent->usage;
 
-	if (!loop_timer_is_armed(&u->timer))
+	u->quiet = 0;
+	if (!loop_timer_is_armed(&u->timer) || u->timer.deadline_ns > clock_now_ns() + SAMPLE_ALONE_NS)
 		loop_set_timer(&u->timer, clock_now_ns() + SAMPLE_NS);
 }
 
