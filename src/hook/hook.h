@@ -61,7 +61,8 @@ struct context {
 	struct stream *per_thread;
 	CUdeviceptr done; /* address of up.done for the device; 0: no markers here */
 	uint64_t pages;	  /* charged for it */
-	uint64_t module_bytes; /* of small images loaded, in shared blocks */
+	uint64_t code_bytes; /* of modules loaded, in shared blocks */
+	uint64_t data_bytes; /* of their small variables, in other shared blocks */
 	uint64_t limit_pages; /* of that, raised by cuCtxSetLimit */
 	bool primary;
 	bool owns_done; /* up.done was registered with this context current */
@@ -159,7 +160,7 @@ struct hook {
 	struct lock stream_lock;
 	struct lock table_lock;
 	struct lock pool_lock;
-	struct lock module_lock; /* module_bytes of contexts */
+	struct lock module_lock; /* code_bytes and data_bytes of contexts */
 	struct memory_table table;
 	_Atomic bool pools;	  /* there has been one */
 	_Atomic bool pools_freed; /* something was freed into a pool since the last settling */

@@ -191,28 +191,28 @@ uint64_t image_ptx_bytes(const char *text, size_t n)
 
 /* ---- cubin ---- */
 
-static uint64_t elf_bytes(const uint8_t *p, uint64_t n, bool *ret_opaque)
+static void elf_measure(const uint8_t *p, uint64_t n, struct image_size *size)
 {
-	uint64_t sum = 0;
 	Elf64_Ehdr eh;
 
 	if (n < sizeof eh)
-		return 0;
+		return;
 	memcpy(&eh, p, sizeof eh);
+	size->code = n;
 	if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_shentsize != sizeof(Elf64_Shdr) ||
 		eh.e_shoff > n || eh.e_shnum > (n - eh.e_shoff) / sizeof(Elf64_Shdr)) {
-		*ret_opaque = true;
-		return 0;
+		size->opaque = true;
+		return;
 	}
 	for (unsigned i = 0; i < eh.e_shnum; i++) {
 		Elf64_Shdr sh;
 
 		memcpy(&sh, p + eh.e_shoff + i * sizeof sh, sizeof sh);
 		/* shared and local memory are no device memory of the module's */
-		if ((sh.sh_flags & SHF_ALLOC) && sh.sh_size < UINT64_MAX / 65536)
-			sum += sh.sh_size;
+		if ((sh.sh_flags & SHF_ALLOC) && (sh.sh_flags & SHF_WRITE) &&
+			sh.sh_size < UINT64_MAX / 65536)
+			size->data += sh.sh_size;
 	}
-	return sum;
 }
 
 /* A cubin's size is where its last section or its tables end. */
@@ -240,8 +240,8 @@ static void fatbin(const uint8_t *p, struct image_size *size)
 	memcpy(&head, p, sizeof head);
 	at = head.head_size;
 	while (at < head.head_size + head.size) {
+		struct image_size one = {0};
 		struct fatbin_entry e;
-		uint64_t bytes = 0;
 		const uint8_t *body;
 
 		if (head.head_size + head.size - at < sizeof e)
@@ -251,18 +251,18 @@ static void fatbin(const uint8_t *p, struct image_size *size)
 			break;
 		body = p + at + e.head_size;
 		if (e.head_size >= sizeof e && (e.flags & FATBIN_COMPRESSED)) {
-			size->opaque = true;
-			bytes = e.plain_size;
+			one = (struct image_size){.code = e.plain_size, .opaque = true};
 		} else if (e.kind == FATBIN_ELF) {
-			bytes = elf_bytes(body, e.size, &size->opaque);
+			elf_measure(body, e.size, &one);
 		} else if (e.kind == FATBIN_PTX) {
-			bytes = image_ptx_bytes((const char *)body, e.size);
+			one.code = e.size;
+			one.data = image_ptx_bytes((const char *)body, e.size);
 		} else {
-			size->opaque = true;
-			bytes = e.size;
+			one = (struct image_size){.code = e.size, .opaque = true};
 		}
-		if (bytes > size->bytes)
-			size->bytes = bytes;
+		size->code = one.code > size->code ? one.code : size->code;
+		size->data = one.data > size->data ? one.data : size->data;
+		size->opaque |= one.opaque;
 		at += e.head_size + e.size;
 	}
 }
@@ -277,7 +277,8 @@ void image_measure(const void *image, struct image_size *ret_size)
 		return;
 	/* PTX may be shorter than a number: look at the first byte first */
 	if (p[0] != 0xb1 && p[0] != 0x50 && p[0] != 0x7f) {
-		ret_size->bytes = image_ptx_bytes(image, strnlen(image, PTX_MAX));
+		ret_size->code = strnlen(image, PTX_MAX);
+		ret_size->data = image_ptx_bytes(image, ret_size->code);
 		return;
 	}
 	memcpy(&magic, p, sizeof magic);
@@ -293,7 +294,7 @@ void image_measure(const void *image, struct image_size *ret_size)
 	if (magic == FATBIN_MAGIC)
 		fatbin(p, ret_size);
 	else if (!memcmp(&magic, ELFMAG, SELFMAG))
-		ret_size->bytes = elf_bytes(p, elf_size(p), &ret_size->opaque);
+		elf_measure(p, elf_size(p), ret_size);
 	else
 		ret_size->opaque = true;
 }

@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 struct image_size {
-	uint64_t bytes; /* code, constants and globals; the largest of a fatbin's alternatives */
+	uint64_t code;	/* with constants; as large as the image, at most */
+	uint64_t data;	/* variables; both of a fatbin's largest alternative */
 	bool opaque;	/* some of it is compressed or of an unknown kind: more may come */
 };
 

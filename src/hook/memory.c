@@ -67,6 +67,7 @@ int memory_charge(struct device *d, uint64_t pages)
 	if (!h || !pages)
 		return 0;
 	if (asks(d)) {
+		session_helper_start(h); /* hears the answer */
 		r = session_ask(h, MSG_MEM_RESERVE, d, pages * PAGE_MEM_UNIT, NULL);
 		/* no daemon to ask: its last word on the quota still holds below */
 		if (r && r != -ENOTCONN)

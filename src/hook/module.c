@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules and libraries: what their image says is charged before they are loaded. A large variable
- * counts in whole blocks, the rest of a context's modules together (the device packs them).
+ * Modules and libraries: what their image says is charged before they are loaded. Large variables
+ * count in whole blocks; the code of a context's modules together, their small variables together
+ * (the device packs them, but not with one another).
  * Where the image cannot be read, the device is asked afterwards, and a module too many unloaded.
  */
 #include <errno.h>
@@ -23,20 +24,22 @@ struct loading {
 	bool opaque;
 };
 
-/* Small images of a context share blocks: how many pages does one more need? */
-static uint64_t share(struct context *c, uint64_t bytes)
+/* Modules of a context share blocks: how many pages does so much more need? Module lock held. */
+static uint64_t share(uint64_t *sum, uint64_t bytes)
 {
-	uint64_t before = memory_pages(c->module_bytes);
+	uint64_t before = memory_pages(*sum);
 
-	c->module_bytes += bytes;
-	return memory_pages(c->module_bytes) - before;
+	*sum += bytes;
+	return memory_pages(*sum) - before;
 }
 
 static int loading_begin(struct loading *l, enum memory_kind kind, const struct image_size *size)
 {
 	struct hook *h = hook_registered();
+	bool small = size->data < MEMORY_SMALL;
 	CUcontext handle = NULL;
 	struct context *c;
+	uint64_t shared;
 
 	*l = (struct loading){.device = memory_device(&handle), .opaque = size->opaque};
 	/* a library needs no context yet: it is charged where it will most likely be used */
@@ -47,23 +50,27 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 	c = context_lookup(handle);
 	l->record = (struct memory_record){
 		.kind = (uint8_t)kind,
-		.bytes = size->bytes,
 		.device = (uint8_t)l->device->index,
 		.context = kind == MEMORY_MODULE ? handle : NULL,
 	};
-	if (size->bytes >= MEMORY_SMALL || !c) {
-		l->record.pages = memory_pages(size->bytes);
+	if (!c) {
+		l->record.pages = memory_pages(size->code) + memory_pages(size->data);
 		return memory_charge(l->device, l->record.pages);
 	}
+	l->record.pages = small ? 0 : memory_pages(size->data);
 	lock_take(&h->module_lock);
-	l->record.aux = share(c, size->bytes);
+	shared = share(&c->code_bytes, size->code);
+	if (small)
+		shared += share(&c->data_bytes, size->data);
 	lock_drop(&h->module_lock);
-	if (!memory_charge(l->device, l->record.aux)) {
-		c->pages += l->record.aux; /* stays with the context: blocks are not given back singly */
+	if (!memory_charge(l->device, shared + l->record.pages)) {
+		c->pages += shared; /* stays with the context: blocks are not given back singly */
 		return 0;
 	}
 	lock_take(&h->module_lock);
-	c->module_bytes -= size->bytes;
+	c->code_bytes -= size->code;
+	if (small)
+		c->data_bytes -= size->data;
 	lock_drop(&h->module_lock);
 	return -ENOMEM;
 }

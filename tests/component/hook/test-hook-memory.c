@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory side: what is charged, by every way to allocate, and that all of it comes back by every way
+ * to free. Amounts are exact: the stub driver packs small allocations as a device does.
+ */
+#include "rig.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct fake_daemon *start(uint32_t flags, uint64_t quota)
+{
+	struct fake_options options;
+
+	rig_options(&options);
+	options.flags = flags;
+	options.quota_bytes = quota;
+	return rig_start(&options);
+}
+
+/* Above the context's. */
+static uint64_t charged(struct fake_daemon *d)
+{
+	return rig_charged(d, 0) - CONTEXT_BYTES;
+}
+
+/* ---- addresses ---- */
+
+static int addresses(void *arg)
+{
+	struct fake_daemon *d = start(0, 8 * GiB);
+	CUdeviceptr p[4], small[3000];
+	size_t pitch;
+
+	check(d && rig_context() && charged(d) == 0);
+	check(cuMemAlloc_v2(&p[0], 1) == CUDA_SUCCESS && charged(d) == 2 * MiB);
+	check(cuMemAlloc_v2(&p[1], MiB) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemAlloc_v2(&p[2], 5 * MiB) == CUDA_SUCCESS && charged(d) == 10 * MiB);
+	check(cuMemAllocPitch_v2(&p[3], &pitch, 1, 4096, 4) == CUDA_SUCCESS && pitch == 512);
+	check(charged(d) == 12 * MiB);
+	for (int i = 0; i < 4; i++)
+		check(cuMemFree_v2(p[i]) == CUDA_SUCCESS);
+	check(charged(d) == 0);
+	/* 3000 of 1 KiB lie in two blocks; each is given back with its last */
+	for (int i = 0; i < 3000; i++)
+		check(cuMemAlloc_v2(&small[i], 1024) == CUDA_SUCCESS);
+	check(charged(d) == 4 * MiB);
+	for (int i = 0; i < 3000; i++)
+		check(cuMemFree_v2(small[i]) == CUDA_SUCCESS);
+	check(charged(d) == 0);
+	/* what we never saw goes to the driver, and changes nothing */
+	check(cuMemFree_v2(0x12345678) == CUDA_SUCCESS && charged(d) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* Legal mixtures: an asynchronous allocation freed at once, and the other way round. */
+static int mixed_frees(void *arg)
+{
+	struct fake_daemon *d = start(0, 8 * GiB);
+	CUdeviceptr p, q;
+	CUmemoryPool pool;
+
+	check(d && rig_context());
+	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS && charged(d) == 0);
+	check(cuMemAllocAsync(&p, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemAllocAsync(&q, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
+	/* freed, it stays with the pool, which is charged until it is trimmed */
+	check(cuMemFree_v2(p) == CUDA_SUCCESS && cuMemFreeAsync(q, NULL) == CUDA_SUCCESS);
+	check(charged(d) == 8 * MiB);
+	/* and can be had again without more */
+	check(cuMemAllocAsync(&p, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
+	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS);
+	check(cuDeviceGetMemPool(&pool, 0) == CUDA_SUCCESS);
+	check(cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS && charged(d) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* A pool that holds the whole quota serves from what it has, and refuses what it would grow for. */
+static int full_pool(void *arg)
+{
+	struct fake_daemon *d = start(0, CONTEXT_BYTES + 8 * MiB);
+	CUdeviceptr p, q;
+
+	check(d && rig_context());
+	check(cuMemAllocAsync(&p, 8 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
+	check(cuMemAllocAsync(&q, 2 * MiB, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
+	check(cuMemAllocAsync(&q, 2 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
+	/* and gives up what it does not use, when something else needs it */
+	check(cuMemFreeAsync(q, NULL) == CUDA_SUCCESS);
+	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_ERROR_OUT_OF_MEMORY);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- physical memory ---- */
+
+static int physical(void *arg)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	};
+	struct fake_daemon *d = start(0, 8 * GiB);
+	CUmemGenericAllocationHandle a, b, again;
+
+	check(d && rig_context());
+	check(cuMemCreate(&a, 4 * MiB, &prop, 0) == CUDA_SUCCESS);
+	check(cuMemCreate(&b, 6 * MiB, &prop, 0) == CUDA_SUCCESS && charged(d) == 10 * MiB);
+	/* released while it is mapped, it is there until it is unmapped */
+	check(cuMemMap(0x100000000, 4 * MiB, 0, a, 0) == CUDA_SUCCESS);
+	check(cuMemMap(0x100400000, 6 * MiB, 0, b, 0) == CUDA_SUCCESS);
+	check(cuMemRelease(a) == CUDA_SUCCESS && charged(d) == 10 * MiB);
+	/* a second reference */
+	check(cuMemRetainAllocationHandle(&again, (void *)0x100400000) == CUDA_SUCCESS && again == b);
+	check(cuMemRelease(b) == CUDA_SUCCESS);
+	/* both mappings in one range */
+	check(cuMemUnmap(0x100000000, 10 * MiB) == CUDA_SUCCESS && charged(d) == 6 * MiB);
+	check(cuMemRelease(again) == CUDA_SUCCESS && charged(d) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- arrays, modules, graphs, contexts ---- */
+
+#define PTX                                                                                        \
+	".version 7.0\n.target sm_70\n.address_size 64\n"                                          \
+	".visible .global .align 4 .b8 big[6291456];\n"
+
+static int others(void *arg)
+{
+	const CUDA_ARRAY_DESCRIPTOR desc = {1024, 1024, CU_AD_FORMAT_FLOAT, 4};
+	const CUDA_ARRAY3D_DESCRIPTOR sparse = {
+		1024, 1024, 1, CU_AD_FORMAT_FLOAT, 4, CUDA_ARRAY3D_SPARSE};
+	struct fake_daemon *d = start(0, 8 * GiB);
+	CUarray array, empty;
+	CUmodule module;
+	CUgraphExec exec;
+	CUdeviceptr p;
+	CUgraph graph;
+	CUcontext context, second;
+
+	check(d);
+	context = rig_context();
+	check(context);
+	check(cuArrayCreate_v2(&array, &desc) == CUDA_SUCCESS && charged(d) == 18 * MiB);
+	check(cuArray3DCreate_v2(&empty, &sparse) == CUDA_SUCCESS && charged(d) == 18 * MiB);
+	check(cuArrayDestroy(array) == CUDA_SUCCESS && charged(d) == 0);
+	check(cuModuleLoadData(&module, PTX) == CUDA_SUCCESS && charged(d) == 6 * MiB);
+	check(cuModuleUnload(module) == CUDA_SUCCESS && charged(d) == 0);
+	check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB) == CUDA_SUCCESS);
+	check(charged(d) == 62 * MiB); /* the stub has 1 KiB before, a block */
+
+	setenv("STUB_GRAPH_BYTES", "10485760", 1);
+	check(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+	check(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+	check(charged(d) == 62 * MiB);
+	for (int i = 0; i < 3; i++)
+		check(cuGraphLaunch(exec, NULL) == CUDA_SUCCESS && charged(d) == 72 * MiB);
+	check(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS && charged(d) == 62 * MiB);
+	check(cuGraphLaunch(exec, NULL) == CUDA_SUCCESS && charged(d) == 72 * MiB);
+	check(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS);
+
+	/* with a context goes what was allocated in it, and nothing else */
+	check(cuMemAlloc_v2(&p, 2 * MiB) == CUDA_SUCCESS && charged(d) == 64 * MiB);
+	check(cuCtxCreate_v2(&second, 0, 0) == CUDA_SUCCESS);
+	check(charged(d) == 64 * MiB + CONTEXT_BYTES);
+	check(cuMemAlloc_v2(&p, 8 * MiB) == CUDA_SUCCESS && cuMemAlloc_v2(&p, 100) == CUDA_SUCCESS);
+	check(charged(d) == 74 * MiB + CONTEXT_BYTES);
+	check(cuCtxDestroy_v2(second) == CUDA_SUCCESS && charged(d) == 64 * MiB);
+	check(cuCtxDestroy_v2(context) == CUDA_SUCCESS && rig_charged(d, 0) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- what a tenant sees ---- */
+
+static int seen(void *arg)
+{
+	struct fake_daemon *d = start(0, GiB);
+	size_t bytes_free, total, device;
+	CUdeviceptr p;
+
+	check(d && rig_context());
+	check(cuDeviceTotalMem_v2(&device, 0) == CUDA_SUCCESS && device == GiB);
+	check(cuMemAlloc_v2(&p, 256 * MiB) == CUDA_SUCCESS);
+	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS);
+	check(total == GiB && bytes_free == GiB - CONTEXT_BYTES - 256 * MiB);
+	/* a quota set below what is in use: nothing is free, and that is no error */
+	fake_daemon_quota(d, 64 * MiB);
+	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS);
+	check(total == 64 * MiB && bytes_free == 0);
+	check(cuMemAlloc_v2(&p, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- races: threads and processes of a tenant take what there is, and never more ---- */
+
+#define RACERS 4
+#define ROUNDS 3000
+
+struct racer {
+	pthread_t thread;
+	CUcontext context;
+	struct fake_daemon *daemon;
+	uint64_t quota;
+	bool bad;
+};
+
+static void *race(void *arg)
+{
+	struct racer *r = arg;
+	CUdeviceptr held[8] = {0};
+
+	cuCtxSetCurrent(r->context);
+	for (int i = 0; i < ROUNDS; i++) {
+		CUdeviceptr *p = &held[i % 8];
+
+		if (*p)
+			r->bad |= cuMemFree_v2(*p) != CUDA_SUCCESS;
+		*p = 0;
+		if (cuMemAlloc_v2(p, (size_t)(1 + i % 7) * MiB) != CUDA_SUCCESS)
+			*p = 0;
+		r->bad |= rig_charged(r->daemon, 0) > r->quota;
+	}
+	for (int i = 0; i < 8; i++)
+		r->bad |= held[i] && cuMemFree_v2(held[i]) != CUDA_SUCCESS;
+	return NULL;
+}
+
+static int races(void *arg)
+{
+	uint64_t quota = CONTEXT_BYTES * 3 + 40 * MiB;
+	struct fake_daemon *d = start(0, quota);
+	struct racer racer[RACERS];
+	int status, bad = 0;
+	CUcontext context;
+	pid_t pid[2];
+
+	check(d);
+	for (int i = 0; i < 2; i++) {
+		pid[i] = fork();
+		if (!pid[i]) {
+			struct racer own = {.context = rig_context(), .daemon = d, .quota = quota};
+
+			race(&own);
+			_exit(own.bad || !own.context);
+		}
+	}
+	context = rig_context();
+	check(context);
+	for (int i = 0; i < RACERS; i++) {
+		racer[i] = (struct racer){.context = context, .daemon = d, .quota = quota};
+		check(!pthread_create(&racer[i].thread, NULL, race, &racer[i]));
+	}
+	for (int i = 0; i < RACERS; i++) {
+		pthread_join(racer[i].thread, NULL);
+		bad += racer[i].bad;
+	}
+	for (int i = 0; i < 2; i++) {
+		waitpid(pid[i], &status, 0);
+		bad += status != 0;
+	}
+	check(!bad);
+	/* all came back; the two children's contexts are the daemon's to take away */
+	check(rig_charged(d, 0) == 3 * CONTEXT_BYTES);
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- wait and swap ---- */
+
+struct waiter {
+	pthread_t thread;
+	CUcontext context;
+	CUresult r;
+	_Atomic bool done;
+};
+
+static void *wait_for_memory(void *arg)
+{
+	struct waiter *w = arg;
+	CUdeviceptr p;
+
+	cuCtxSetCurrent(w->context);
+	w->r = cuMemAlloc_v2(&p, 4 * MiB);
+	atomic_store(&w->done, true);
+	return NULL;
+}
+
+static int waits(void *arg)
+{
+	struct fake_daemon *d = start(PAGE_MEM_RPC, 8 * GiB);
+	struct waiter w = {.done = false};
+	uint32_t asked;
+	CUdeviceptr p;
+
+	check(d);
+	w.context = rig_context();
+	check(w.context);
+	asked = fake_daemon_count(d, MSG_MEM_RESERVE);
+	fake_daemon_reserve(d, -1);
+	check(!pthread_create(&w.thread, NULL, wait_for_memory, &w));
+	check(fake_daemon_await(d, MSG_MEM_RESERVE, asked + 1));
+	check(!atomic_load(&w.done) && charged(d) == 0);
+	fake_daemon_reserve(d, 0);
+	pthread_join(w.thread, NULL);
+	check(w.r == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	/* a no of the daemon is an out-of-memory, never another code */
+	fake_daemon_reserve(d, ENOMEM);
+	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_ERROR_OUT_OF_MEMORY && charged(d) == 4 * MiB);
+	rig_stop(d);
+	return 0;
+}
+
+/* The daemon settles a context by what the device says: 200 MiB rather than the 256 expected. */
+static int settles(void *arg)
+{
+	struct fake_daemon *d = start(0, 8 * GiB);
+
+	check(d);
+	fake_daemon_measure(d, 200 * MiB);
+	check(rig_context() && rig_charged(d, 0) == 200 * MiB);
+	rig_stop(d);
+	return 0;
+}
+
+#define SCENARIO(name)                                                                             \
+	static void test_##name(void **state)                                                      \
+	{                                                                                          \
+		rig_child(name, NULL);                                                             \
+	}
+
+SCENARIO(addresses)
+SCENARIO(mixed_frees)
+SCENARIO(full_pool)
+SCENARIO(physical)
+SCENARIO(others)
+SCENARIO(seen)
+SCENARIO(races)
+SCENARIO(waits)
+SCENARIO(settles)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_mixed_frees),
+		cmocka_unit_test(test_full_pool),
+		cmocka_unit_test(test_physical),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_seen),
+		cmocka_unit_test(test_races),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_settles),
+	};
+
+	return cmocka_run_group_tests_name("hook-memory", tests, NULL, NULL);
+}
