@@ -91,6 +91,7 @@ static int daemon_failed(const char *log_path, size_t from, struct error *err)
 		if (str_trim(line).n)
 			last = str_trim(line);
 	str_skip_prefix(&last, STR("divvyd: "));
+	str_skip_prefix(&last, STR("error: "));
 	snprintf(shown, sizeof(shown), "%.*s", STR_ARG(last));
 	return fail(err, EIO, "divvyd ended at once: %s", shown);
 }
