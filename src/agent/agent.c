@@ -46,7 +46,8 @@
 
 int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct error *err)
 {
-	const char *set = wished ? wished : getenv("DIVVY_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+	const char *set = wished ? wished : getenv("DIVVY_RUNTIME_DIR"),
+		   *xdg = getenv("XDG_RUNTIME_DIR");
 	int n;
 
 	if (set && *set)
@@ -68,20 +69,22 @@ static int make_runtime(struct agent *agent, struct error *err)
 {
 	struct sockaddr_un address;
 	struct stat st;
-	int r = agent_runtime_dir(agent->options.runtime_dir, agent->runtime_dir, sizeof(agent->runtime_dir),
-				  err);
+	int r = agent_runtime_dir(
+		agent->options.runtime_dir, agent->runtime_dir, sizeof(agent->runtime_dir), err);
 
 	if (r >= 0)
 		r = folder_make(agent->runtime_dir, agent->is_system ? 0755 : 0700, err);
 	if (r < 0)
 		return r;
 	if (lstat(agent->runtime_dir, &st) < 0 || !S_ISDIR(st.st_mode) ||
-	    (st.st_uid != getuid() && st.st_uid != 0))
-		return fail(err, EPERM, "runtime folder '%s' belongs to another user", agent->runtime_dir);
-	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/divvyd.sock", agent->runtime_dir);
+		(st.st_uid != getuid() && st.st_uid != 0))
+		return fail(err, EPERM, "runtime folder '%s' belongs to another user",
+			agent->runtime_dir);
+	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/divvyd.sock",
+		agent->runtime_dir);
 	if (strlen(agent->socket_path) >= sizeof(address.sun_path))
 		return fail(err, ENAMETOOLONG, "socket '%s': the path has more than %zu characters",
-			    agent->socket_path, sizeof(address.sun_path) - 1);
+			agent->socket_path, sizeof(address.sun_path) - 1);
 	return 0;
 }
 
@@ -97,7 +100,7 @@ static int ask_to_leave(const char *path)
 
 	memset(packet, 0, sizeof(packet));
 	if (fd < 0 || str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
-	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -ECONNREFUSED;
 	msg_head_init(&msg->head, MSG_CONTROL, sizeof(*msg) + sizeof(json) - 1, 1);
 	memcpy(msg->text, json, sizeof(json) - 1);
@@ -126,13 +129,15 @@ static int lock_runtime(struct agent *agent, struct error *err)
 		if (pread(fd, text, sizeof(text) - 1, 0) > 0)
 			pid = strtol(text, NULL, 10);
 		if (!agent->options.replace)
-			return fail(err, EBUSY, "a daemon (pid %ld) serves %s already; --replace takes over from it",
-				    pid, agent->socket_path);
+			return fail(err, EBUSY,
+				"a daemon (pid %ld) serves %s already; --replace takes over from "
+				"it",
+				pid, agent->socket_path);
 		if (!has_asked)
 			has_asked = ask_to_leave(agent->socket_path) >= 0;
 		if (clock_now_ns() > deadline)
-			return fail(err, ETIMEDOUT, "the daemon (pid %ld) at %s does not leave", pid,
-				    agent->socket_path);
+			return fail(err, ETIMEDOUT, "the daemon (pid %ld) at %s does not leave",
+				pid, agent->socket_path);
 		clock_sleep_until_ns(clock_now_ns() + NSEC_PER_MSEC);
 	}
 	snprintf(text, sizeof(text), "%d\n", (int)getpid());
@@ -157,7 +162,7 @@ static int lock_devices(struct agent *agent, struct error *err)
 		if (!has_asked) {
 			has_asked = true;
 			log_info("user %u's daemon (pid %d) gives way to the machine's",
-				 (unsigned int)owner.uid, (int)owner.pid);
+				(unsigned int)owner.uid, (int)owner.pid);
 			ask_to_leave(owner.socket);
 		}
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
@@ -176,7 +181,8 @@ static int start_listening(struct agent *agent, struct error *err)
 	/* Ours by the lock: what is there is a dead daemon's. */
 	unlink(agent->socket_path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    chmod(agent->socket_path, agent->is_system ? 0666 : 0600) < 0 || listen(fd, BACKLOG) < 0)
+		chmod(agent->socket_path, agent->is_system ? 0666 : 0600) < 0 ||
+		listen(fd, BACKLOG) < 0)
 		return fail_errno(err, errno, "listen on %s", agent->socket_path);
 	agent->listen_io.data = agent;
 	r = loop_add_io(agent->loop, &agent->listen_io, fd, EPOLLIN, client_listen);
@@ -206,7 +212,7 @@ static void drop_silent(struct agent *agent, uint64_t now)
 
 	LIST_FOREACH(c, &agent->conns, link)
 		if (!c->is_dead && !c->process && !c->deferred && !c->rate_ns &&
-		    clock_since_ns(now, c->since_ns) > SILENT_NS)
+			clock_since_ns(now, c->since_ns) > SILENT_NS)
 			conn_close(c);
 }
 
@@ -222,7 +228,8 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 	drop_silent(agent, now);
 	if (!is_idle(agent))
 		agent->idle_since_ns = now;
-	if (agent->options.exit_idle_ns && now >= agent->idle_since_ns + agent->options.exit_idle_ns) {
+	if (agent->options.exit_idle_ns &&
+		now >= agent->idle_since_ns + agent->options.exit_idle_ns) {
 		log_info("nothing to do for a while: ending");
 		agent_leave(agent);
 	}
@@ -260,8 +267,8 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)
 		fail_errno(err, -r, "event loop");
 	if (r >= 0 && !o->devices)
-		r = device_set_open(o->simulate, agent->runtime_dir, o->oversubscribe_permille, &agent->devices,
-				    err);
+		r = device_set_open(o->simulate, agent->runtime_dir, o->oversubscribe_permille,
+			&agent->devices, err);
 	if (r >= 0)
 		r = lock_devices(agent, err);
 	if (r >= 0 && (r = worker_new(agent->loop, &agent->worker)) < 0)
@@ -272,7 +279,8 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = start_arbiter(agent, err);
 	if (r >= 0)
-		r = conf_load(o->tenants_conf ? o->tenants_conf : "/etc/divvy/tenants.conf", &agent->conf, err);
+		r = conf_load(o->tenants_conf ? o->tenants_conf : "/etc/divvy/tenants.conf",
+			&agent->conf, err);
 	if (r >= 0)
 		r = token_new(agent, err);
 	if (r >= 0)

@@ -36,18 +36,18 @@ struct conf;
 
 struct agent_options {
 	const char *runtime_dir; /* NULL: by the rules of agent_runtime_dir() */
-	const char *simulate;	 /* "2xH200-141Gi"; NULL: real devices if there are any */
-	const char *metrics;	 /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
-	const char *policy;	 /* of the arbiter; NULL: share */
+	const char *simulate;    /* "2xH200-141Gi"; NULL: real devices if there are any */
+	const char *metrics;     /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
+	const char *policy;      /* of the arbiter; NULL: share */
 	const char *tenants_conf;
-	const char *apply;	/* a Gemini file to follow; NULL: none */
-	const char *police_allow; /* command names, comma-separated */
+	const char *apply;          /* a Gemini file to follow; NULL: none */
+	const char *police_allow;   /* command names, comma-separated */
 	struct device_set *devices; /* NULL: found; else these, which are taken over (tests) */
-	uint64_t exit_idle_ns;	/* 0: never */
+	uint64_t exit_idle_ns;      /* 0: never */
 	uint32_t oversubscribe_permille;
 	bool police;
-	bool replace;	/* take over from a running daemon */
-	bool refuse_strangers; /* processes of no tenant are refused, not put in the default tenant */
+	bool replace;          /* take over from a running daemon */
+	bool refuse_strangers; /* those of no tenant; else they get the default one */
 	bool is_gate_off;
 };
 
@@ -60,9 +60,9 @@ struct agent {
 	struct loop *loop;
 	char runtime_dir[PATH_MAX / 2];
 	char socket_path[PATH_MAX];
-	uint64_t epoch;	 /* of this daemon: differs after a restart */
+	uint64_t epoch; /* of this daemon: differs after a restart */
 	uint64_t started_ns;
-	bool is_system;	 /* runs as root */
+	bool is_system;  /* runs as root */
 	bool is_leaving; /* saves state and ends after this batch */
 
 	struct worker *worker;
@@ -83,7 +83,7 @@ struct agent {
 	struct conn_list conns;
 	uint32_t n_tenants, n_processes, n_conns;
 	uint32_t next_tenant; /* id */
-	bool has_dead;	      /* agent_reap() has something to do */
+	bool has_dead;        /* agent_reap() has something to do */
 
 	int listen_fd;
 	struct loop_io listen_io;

@@ -41,7 +41,8 @@ static void origin_of(const char *path, const char *id, char *ret, size_t size)
 	snprintf(ret, size, "%s %s", n > 120 ? path + n - 120 : path, id);
 }
 
-static void note(json_t *list, const struct tenant *t, const char *id, const char *action, const char *error)
+static void note(
+	json_t *list, const struct tenant *t, const char *id, const char *action, const char *error)
 {
 	json_t *json = json_pack("{s:s, s:s}", "name", id, "action", action);
 	char secret[TENANT_SECRET_TEXT];
@@ -56,7 +57,8 @@ static void note(json_t *list, const struct tenant *t, const char *id, const cha
 	json_array_append_new(list, json);
 }
 
-static void set_client(struct agent *agent, const char *path, const struct gemini_client *client, json_t *list)
+static void set_client(
+	struct agent *agent, const char *path, const struct gemini_client *client, json_t *list)
 {
 	struct tenant_wish wish = {
 		.uid = getuid(),
@@ -77,11 +79,12 @@ static void set_client(struct agent *agent, const char *path, const struct gemin
 		r = tenant_new(agent, &wish, &t, &err);
 		if (r < 0)
 			log_warn("%s: %s: %s", path, client->name, err.msg);
-		note(list, r < 0 ? NULL : t, client->name, r < 0 ? "refused" : "created", r < 0 ? err.msg : NULL);
+		note(list, r < 0 ? NULL : t, client->name, r < 0 ? "refused" : "created",
+			r < 0 ? err.msg : NULL);
 		return;
 	}
 	if (t->spec.request == client->spec.request && t->spec.limit == client->spec.limit &&
-	    t->spec.memory_bytes == client->spec.memory_bytes) {
+		t->spec.memory_bytes == client->spec.memory_bytes) {
 		note(list, t, client->name, "same", NULL);
 		return;
 	}
@@ -92,8 +95,8 @@ static void set_client(struct agent *agent, const char *path, const struct gemin
 }
 
 /* Before others are changed: what has gone makes room for them. */
-static void remove_missing(struct agent *agent, const char *path, const struct gemini_client *clients, size_t n,
-			   json_t *list)
+static void remove_missing(struct agent *agent, const char *path,
+	const struct gemini_client *clients, size_t n, json_t *list)
 {
 	char prefix[256], origin[256];
 	struct tenant *t;
@@ -102,7 +105,8 @@ static void remove_missing(struct agent *agent, const char *path, const struct g
 	LIST_FOREACH(t, &agent->tenants, link) {
 		bool is_there = false;
 
-		if (t->is_ending || t->source != TENANT_APPLY || strncmp(t->origin, prefix, strlen(prefix)))
+		if (t->is_ending || t->source != TENANT_APPLY ||
+			strncmp(t->origin, prefix, strlen(prefix)))
 			continue;
 		for (size_t i = 0; i < n && !is_there; i++) {
 			origin_of(path, clients[i].name, origin, sizeof(origin));
@@ -115,7 +119,8 @@ static void remove_missing(struct agent *agent, const char *path, const struct g
 	}
 }
 
-static int read_and_apply(struct agent *agent, const char *path, json_t **ret_list, struct error *err)
+static int read_and_apply(
+	struct agent *agent, const char *path, json_t **ret_list, struct error *err)
 {
 	_cleanup_gemini_ struct gemini gemini = {0};
 	_cleanup_buf_ struct buf text = BUF_INIT(FILE_MAX);
@@ -191,7 +196,7 @@ static void on_change(struct loop_io *io, uint32_t events)
 }
 
 int apply_file(struct agent *agent, const char *path, bool does_follow, json_t **ret_tenants,
-	       struct error *err)
+	struct error *err)
 {
 	int r = does_follow ? follow(agent->apply, path, err) : 0;
 

@@ -20,7 +20,7 @@ void apply_free(struct agent *agent);
 
 /* Reads it now, and follows it if asked. ret_tenants: what was done, for the reply. */
 int apply_file(struct agent *agent, const char *path, bool does_follow, json_t **ret_tenants,
-	       struct error *err);
+	struct error *err);
 /* Ends following and removes its tenants. */
 int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, struct error *err);
 

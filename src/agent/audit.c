@@ -54,10 +54,12 @@ static bool is_tenants(struct agent *agent, pid_t pid)
 	return false;
 }
 
-static const struct stranger *find(const struct stranger *list, uint32_t n, const struct stranger *key)
+static const struct stranger *find(
+	const struct stranger *list, uint32_t n, const struct stranger *key)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (list[i].pid == key->pid && list[i].start == key->start && list[i].device == key->device)
+		if (list[i].pid == key->pid && list[i].start == key->start &&
+			list[i].device == key->device)
 			return &list[i];
 	return NULL;
 }
@@ -77,13 +79,13 @@ static void police(struct agent *agent, struct stranger *s)
 	int pidfd;
 
 	if (!agent->options.police || s->seen < AUDIT_CONFIRM || s->is_graphics || s->pid <= 1 ||
-	    s->is_stopped || s->pid == getpid() || is_allowed(agent, s->name))
+		s->is_stopped || s->pid == getpid() || is_allowed(agent, s->name))
 		return;
 	pidfd = process_open(s->pid, s->start);
 	if (pidfd < 0)
 		return;
-	log_warn("pid %d (%s) uses device %u and belongs to no tenant: stopped (--police)", (int)s->pid,
-		 s->name, s->device);
+	log_warn("pid %d (%s) uses device %u and belongs to no tenant: stopped (--police)",
+		(int)s->pid, s->name, s->device);
 	if (pidfd_kill(pidfd, SIGTERM) < 0)
 		log_warn("pid %d could not be stopped", (int)s->pid);
 	s->is_stopped = true;
@@ -118,8 +120,8 @@ static void look(struct agent *agent)
 			s.seen = before->seen + 1;
 			s.is_stopped = before->is_stopped;
 		} else {
-			log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid, s.name,
-				 s.device);
+			log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid,
+				s.name, s.device);
 		}
 		police(agent, &s);
 		now[n++] = s;
@@ -173,10 +175,10 @@ json_t *audit_json(struct agent *agent)
 		const struct stranger *s = &audit->strangers[i];
 
 		json_array_append_new(strangers,
-				      json_pack("{s:i, s:i, s:s, s:I, s:i, s:b}", "pid", (int)s->pid, "index",
-						(int)s->device, "command", s->name, "memory_bytes",
-						(json_int_t)s->bytes, "seen", (int)s->seen, "graphics",
-						(int)s->is_graphics));
+			json_pack("{s:i, s:i, s:s, s:I, s:i, s:b}", "pid", (int)s->pid, "index",
+				(int)s->device, "command", s->name, "memory_bytes",
+				(json_int_t)s->bytes, "seen", (int)s->seen, "graphics",
+				(int)s->is_graphics));
 	}
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
@@ -185,10 +187,10 @@ json_t *audit_json(struct agent *agent)
 
 			if (says > counted + SLACK_BYTES)
 				json_array_append_new(over,
-						      json_pack("{s:i, s:i, s:I, s:I}", "tenant", (int)t->id,
-								"index", (int)t->devices[i].device->index,
-								"device_bytes", (json_int_t)says,
-								"counted_bytes", (json_int_t)counted));
+					json_pack("{s:i, s:i, s:I, s:I}", "tenant", (int)t->id,
+						"index", (int)t->devices[i].device->index,
+						"device_bytes", (json_int_t)says, "counted_bytes",
+						(json_int_t)counted));
 		}
 	return json_pack("{s:o, s:o}", "strangers", strangers, "over", over);
 }
@@ -197,8 +199,9 @@ static void found(json_t *list, const char *level, const char *what, const char 
 {
 	json_t *text = json_string(what);
 
-	json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "level", level, "what",
-					      text ? text : json_string("?"), "do", advice));
+	json_array_append_new(list,
+		json_pack("{s:s, s:o, s:s}", "level", level, "what", text ? text : json_string("?"),
+			"do", advice));
 }
 
 static void find_devices(struct agent *agent, json_t *list)
@@ -210,13 +213,13 @@ static void find_devices(struct agent *agent, json_t *list)
 		const struct device *d = &set->devices[i];
 
 		snprintf(text, sizeof(text), "device %u: %s, %s, %s%s%s%s", i, d->info.model,
-			 format_bytes(d->info.memory_bytes).s, d->info.uuid,
-			 set->is_simulated ? " (simulated)" : "", d->note[0] ? "; " : "", d->note);
+			format_bytes(d->info.memory_bytes).s, d->info.uuid,
+			set->is_simulated ? " (simulated)" : "", d->note[0] ? "; " : "", d->note);
 		found(list, d->note[0] ? "note" : "ok", text, "");
 	}
 	if (set->is_simulated)
 		found(list, "note", "the devices are simulated: nothing here was computed by a GPU",
-		      "on a machine with an NVIDIA driver, start the daemon without --simulate");
+			"on a machine with an NVIDIA driver, start the daemon without --simulate");
 }
 
 json_t *audit_findings(struct agent *agent)
@@ -229,24 +232,25 @@ json_t *audit_findings(struct agent *agent)
 	find_devices(agent, list);
 	if (agent->options.is_gate_off)
 		found(list, "warning", "DIVVY_GATE=off: every gate is open, no share is enforced",
-		      "unset DIVVY_GATE and restart the daemon");
+			"unset DIVVY_GATE and restart the daemon");
 	for (uint32_t i = 0; i < audit->n && i < 16; i++) {
 		const struct stranger *s = &audit->strangers[i];
 
-		snprintf(text, sizeof(text), "pid %d (%s) uses device %u and belongs to no tenant%s", (int)s->pid,
-			 s->name, s->device, s->is_graphics ? " (graphics)" : "");
+		snprintf(text, sizeof(text),
+			"pid %d (%s) uses device %u and belongs to no tenant%s", (int)s->pid,
+			s->name, s->device, s->is_graphics ? " (graphics)" : "");
 		found(list, s->is_graphics ? "note" : "warning", text,
-		      "start it with `divvy run`, or add a rule to tenants.conf");
+			"start it with `divvy run`, or add a rule to tenants.conf");
 	}
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		snprintf(text, sizeof(text), "%llu open files: room for about %llu processes",
-			 (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_cur / 2);
+			(unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_cur / 2);
 		found(list, files.rlim_cur < 4096 ? "warning" : "ok", text,
-		      files.rlim_cur < 4096 ? "raise the daemon's LimitNOFILE" : "");
+			files.rlim_cur < 4096 ? "raise the daemon's LimitNOFILE" : "");
 	}
 	if (!agent->is_system)
 		found(list, "note", "the daemon runs as an ordinary user: it serves this user only",
-		      "run divvyd as root to share among users");
+			"run divvyd as root to share among users");
 	return list;
 }
 

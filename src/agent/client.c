@@ -87,11 +87,14 @@ void client_send(struct conn *c, const void *packet, uint32_t size)
 			return;
 		}
 	}
-	/* A frozen program does not read; notes to it are hints, and it shall not fill our memory. */
+	/*
+	 * A frozen program does not read; notes to it are hints, and it shall not fill our
+	 * memory.
+	 */
 	if (c->process && c->out.n > HOOK_OUT_MAX)
 		return;
 	if (buf_add(&c->out, (struct str){(const char *)&size, sizeof(size)}) < 0 ||
-	    buf_add(&c->out, (struct str){packet, size}) < 0) {
+		buf_add(&c->out, (struct str){packet, size}) < 0) {
 		conn_close(c);
 		return;
 	}
@@ -110,7 +113,8 @@ void client_reply(struct conn *c, uint32_t request, int status, const char *text
 	}
 	do {
 		chunk = MIN(n - at, most);
-		msg_head_init(&part->head, MSG_CONTROL_REPLY, (uint32_t)(sizeof(*part) + chunk), request);
+		msg_head_init(
+			&part->head, MSG_CONTROL_REPLY, (uint32_t)(sizeof(*part) + chunk), request);
 		part->more = at + chunk < n;
 		part->reserved = 0;
 		part->head.status = part->more ? 0 : status;
@@ -154,23 +158,12 @@ static void hook_packet(struct conn *c, const struct msg_head *head, const void 
 	if (!p || p->is_dead || !find_device(p, note->device, &at))
 		return;
 	switch (head->type) {
-	case MSG_WANT:
-		token_want(p, at);
-		break;
-	case MSG_RELEASE:
-		token_release(p, at);
-		break;
-	case MSG_MEM_RESERVE:
-		memory_reserve(p, at, head->request, memory->bytes);
-		break;
-	case MSG_MEM_RELEASE:
-		memory_release(p, at, memory->bytes);
-		break;
-	case MSG_MEASURE:
-		memory_measure(p, at, head->request);
-		break;
-	default:
-		break;
+	case MSG_WANT: token_want(p, at); break;
+	case MSG_RELEASE: token_release(p, at); break;
+	case MSG_MEM_RESERVE: memory_reserve(p, at, head->request, memory->bytes); break;
+	case MSG_MEM_RELEASE: memory_release(p, at, memory->bytes); break;
+	case MSG_MEASURE: memory_measure(p, at, head->request); break;
+	default: break;
 	}
 }
 
@@ -187,20 +180,17 @@ void client_packet(struct conn *c, const void *packet, uint32_t size, const int 
 	}
 	memcpy(&head, packet, sizeof(head));
 	switch (head.type) {
-	case MSG_HELLO:
-		register_hello(c, packet, fds, n_fds);
-		break;
+	case MSG_HELLO: register_hello(c, packet, fds, n_fds); break;
 	case MSG_CONTROL:
 		control_request(c, head.request, (const char *)packet + sizeof(struct msg_control),
-				size - sizeof(struct msg_control));
+			size - sizeof(struct msg_control));
 		break;
 	case MSG_BYE:
 		if (c->process)
 			process_kill(c->process);
 		conn_close(c);
 		break;
-	default:
-		hook_packet(c, &head, packet);
+	default: hook_packet(c, &head, packet);
 	}
 }
 
@@ -355,7 +345,7 @@ void client_listen(struct loop_io *io, uint32_t events)
 		int fd = accept4(agent->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0)
-			break; /* also when descriptors run out: those that wait stay in the queue */
+			break; /* also without descriptors: they stay in the queue */
 		if (client_accept(agent, fd, NULL) < 0)
 			close(fd);
 	}

@@ -21,10 +21,10 @@
 #include "wire/msg.h"
 #include "wire/page.h"
 
-#define CLIENT_FDS_MAX 48u	    /* three for each of MSG_DEVICES */
+#define CLIENT_FDS_MAX 48u /* three for each of MSG_DEVICES */
 #define CLIENT_CONNS_PER_USER 8192u
-#define CLIENT_RATE 20000u	    /* packets a second of one connection, on average */
-#define CLIENT_OUT_MAX (16u << 20)  /* bytes of answers that wait for a slow reader */
+#define CLIENT_RATE 20000u         /* packets a second of one connection, on average */
+#define CLIENT_OUT_MAX (16u << 20) /* bytes of answers that wait for a slow reader */
 
 struct process_device {
 	struct page_down *down;
@@ -32,9 +32,9 @@ struct process_device {
 	uint64_t up_inode;
 	/* token.c: what was seen last */
 	uint64_t submitted;
-	uint64_t flush_sum;  /* value of submitted that a flush was asked for */
+	uint64_t flush_sum; /* value of submitted that a flush was asked for */
 	uint64_t flush_at_ns;
-	uint64_t presumed;   /* value of submitted whose tail is taken for ended; 0: none */
+	uint64_t presumed; /* value of submitted whose tail is taken for ended; 0: none */
 	bool is_flush_asked;
 };
 
@@ -79,7 +79,7 @@ struct conn {
 	uint64_t since_ns;
 	uint64_t rate_ns; /* packets so far, as time: see on_readable */
 	struct process *process;
-	struct buf out; /* packets not sent yet: u32 size, bytes, ... */
+	struct buf out;             /* packets not sent yet: u32 size, bytes, ... */
 	struct msg_hello *deferred; /* a HELLO that waits for its tenant's page to come back */
 };
 
@@ -89,7 +89,8 @@ void client_listen(struct loop_io *io, uint32_t events);
 int client_accept(struct agent *agent, int fd, struct conn **ret_conn);
 
 /* A packet from the peer, with its descriptors (not consumed). Total: any bytes. */
-void client_packet(struct conn *conn, const void *packet, uint32_t size, const int *fds, size_t n_fds);
+void client_packet(
+	struct conn *conn, const void *packet, uint32_t size, const int *fds, size_t n_fds);
 
 /* Sends, or queues when the peer is slow. A peer that does not read is dropped. */
 void client_send(struct conn *conn, const void *packet, uint32_t size);

@@ -25,7 +25,7 @@ enum rule_kind { RULE_UID, RULE_GID, RULE_CGROUP };
 
 struct rule {
 	enum rule_kind kind;
-	uint32_t number;  /* uid or gid */
+	uint32_t number; /* uid or gid */
 	char pattern[200];
 	struct spec spec;
 };
@@ -48,9 +48,11 @@ static int parse_fields(struct str rest, struct spec *spec, struct error *err)
 		int r;
 
 		if (at == word.n)
-			return fail(err, EINVAL, "'%" STR_FMT "': expected field=value", STR_ARG(word));
+			return fail(
+				err, EINVAL, "'%" STR_FMT "': expected field=value", STR_ARG(word));
 		if (str_copy(field, sizeof(field), (struct str){word.p, at}) < 0 ||
-		    str_copy(value, sizeof(value), (struct str){word.p + at + 1, word.n - at - 1}) < 0)
+			str_copy(value, sizeof(value),
+				(struct str){word.p + at + 1, word.n - at - 1}) < 0)
 			return fail(err, EINVAL, "'%" STR_FMT "': too long", STR_ARG(word));
 		r = spec_set(spec, field, value, err);
 		if (r < 0)
@@ -77,8 +79,8 @@ static int find_user(struct str key, bool is_group, uint32_t *ret, struct error 
 			return 0;
 		}
 	}
-	return fail(err, EINVAL, "%s '%" STR_FMT "': there is none of that name", is_group ? "gid" : "uid",
-		    STR_ARG(key));
+	return fail(err, EINVAL, "%s '%" STR_FMT "': there is none of that name",
+		is_group ? "gid" : "uid", STR_ARG(key));
 }
 
 static int parse_default(struct conf *conf, struct str rest, struct error *err)
@@ -103,14 +105,16 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 	if (str_is(kind, "default"))
 		return parse_default(conf, rest, err);
 	if (!str_is(kind, "uid") && !str_is(kind, "gid") && !str_is(kind, "cgroup"))
-		return fail(err, EINVAL, "'%" STR_FMT "': expected uid, gid, cgroup or default", STR_ARG(kind));
+		return fail(err, EINVAL, "'%" STR_FMT "': expected uid, gid, cgroup or default",
+			STR_ARG(kind));
 	if (!str_word(&rest, &key))
 		return fail(err, EINVAL, "%" STR_FMT ": expected whose", STR_ARG(kind));
 	rule.kind = str_is(kind, "uid") ? RULE_UID : str_is(kind, "gid") ? RULE_GID : RULE_CGROUP;
 	if (rule.kind != RULE_CGROUP)
 		r = find_user(key, rule.kind == RULE_GID, &rule.number, err);
 	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
-		r = fail(err, EINVAL, "cgroup: the pattern is longer than %zu", sizeof(rule.pattern) - 1);
+		r = fail(err, EINVAL, "cgroup: the pattern is longer than %zu",
+			sizeof(rule.pattern) - 1);
 	if (r < 0)
 		return r;
 	spec_init(&rule.spec);
@@ -228,8 +232,8 @@ static const struct rule *match(const struct conf *conf, uid_t uid, gid_t gid, c
 		const struct rule *rule = &conf->rules[i];
 
 		if ((rule->kind == RULE_UID && rule->number == uid) ||
-		    (rule->kind == RULE_GID && is_member(uid, gid, rule->number)) ||
-		    (rule->kind == RULE_CGROUP && !fnmatch(rule->pattern, cgroup, 0)))
+			(rule->kind == RULE_GID && is_member(uid, gid, rule->number)) ||
+			(rule->kind == RULE_CGROUP && !fnmatch(rule->pattern, cgroup, 0)))
 			return rule;
 	}
 	return NULL;
@@ -244,7 +248,7 @@ static void user_name(uid_t uid, char *ret, size_t size)
 }
 
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
-		struct error *err)
+	struct error *err)
 {
 	char cgroup[200], user[40], origin[256], name[TENANT_NAME];
 	const struct conf *conf = agent->conf;
@@ -255,8 +259,10 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 	rule = match(conf, uid, gid, cgroup);
 	user_name(uid, user, sizeof(user));
 	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_strangers))
-		return fail(err, EACCES, "this process belongs to no tenant (no DIVVY_TENANT, no rule for user "
-					 "%s), and the daemon refuses those: start it with `divvy run`", user);
+		return fail(err, EACCES,
+			"this process belongs to no tenant (no DIVVY_TENANT, no rule for user "
+			"%s), and the daemon refuses those: start it with `divvy run`",
+			user);
 	if (!rule) {
 		wish.source = TENANT_DEFAULT;
 		wish.spec = conf->default_spec;
@@ -268,8 +274,9 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 		if (rule->kind == RULE_CGROUP)
 			snprintf(origin, sizeof(origin), "cgroup %u %s", (unsigned int)uid, cgroup);
 		else
-			snprintf(origin, sizeof(origin), "%s %u user %u", rule->kind == RULE_UID ? "uid" : "gid",
-				 rule->number, (unsigned int)uid);
+			snprintf(origin, sizeof(origin), "%s %u user %u",
+				rule->kind == RULE_UID ? "uid" : "gid", rule->number,
+				(unsigned int)uid);
 		snprintf(name, sizeof(name), "%s", user);
 	}
 	wish.lifetime = TENANT_PROCESSES;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /etc/divvy/tenants.conf: who a process belongs to that shows no secret. One rule a line, the first
- * that matches counts:
+ * /etc/divvy/tenants.conf: who a process belongs to that shows no secret. One rule a line, the
+ * first that matches counts:
  *   uid NAME|NUMBER    field=value ...
  *   gid NAME|NUMBER    field=value ...      (each user of the group has a tenant of its own)
  *   cgroup PATTERN     field=value ...      (fnmatch on the path; each cgroup has its own)
@@ -28,6 +28,6 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err);
  */
 struct tenant;
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
-		struct error *err);
+	struct error *err);
 
 #endif

@@ -81,15 +81,16 @@ static json_t *number(uint64_t n)
 /* ---- members of requests ---- */
 
 static int get_number(const json_t *json, const char *key, int64_t min, int64_t max, int64_t *ret,
-		      struct error *err)
+	struct error *err)
 {
 	const json_t *value = json_object_get(json, key);
 
 	if (!value)
 		return 0;
-	if (!json_is_integer(value) || json_integer_value(value) < min || json_integer_value(value) > max)
-		return fail(err, EINVAL, "%s: expected a whole number from %lld to %lld", key, (long long)min,
-			    (long long)max);
+	if (!json_is_integer(value) || json_integer_value(value) < min ||
+		json_integer_value(value) > max)
+		return fail(err, EINVAL, "%s: expected a whole number from %lld to %lld", key,
+			(long long)min, (long long)max);
 	*ret = json_integer_value(value);
 	return 1;
 }
@@ -102,7 +103,7 @@ static int get_tenant(struct call *call, struct tenant **ret, struct error *err)
 	if (json_is_integer(value))
 		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
 	else if (json_is_string(value) &&
-		 str_copy(text, sizeof(text), str_from(json_string_value(value))) < 0)
+		str_copy(text, sizeof(text), str_from(json_string_value(value))) < 0)
 		return fail(err, EINVAL, "tenant: the name is too long");
 	if (!text[0])
 		return fail(err, EINVAL, "tenant: expected an id or a name");
@@ -114,11 +115,12 @@ static int get_tenant(struct call *call, struct tenant **ret, struct error *err)
 
 static int check_name(const char *name, struct error *err)
 {
-	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+	size_t n = strspn(
+		name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
 
 	if (!n || name[n] || n >= TENANT_NAME)
-		return fail(err, EINVAL, "name '%.80s': expected 1 to %u of A-Z a-z 0-9 . _ -", name,
-			    TENANT_NAME - 1);
+		return fail(err, EINVAL, "name '%.80s': expected 1 to %u of A-Z a-z 0-9 . _ -",
+			name, TENANT_NAME - 1);
 	return 0;
 }
 
@@ -128,15 +130,18 @@ static int do_ping(struct call *call, struct error *err)
 {
 	struct agent *a = call->agent;
 
-	merge(call, json_pack("{s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:I, s:f, s:s, s:s, s:i, s:i, s:i, s:s}",
-			      "version", DIVVY_VERSION, "abi", MSG_ABI, "pid", (int)getpid(), "uid",
-			      (int)getuid(), "system", (int)a->is_system, "simulated",
-			      (int)a->devices->is_simulated, "gate", (int)!a->options.is_gate_off, "epoch",
-			      (json_int_t)a->epoch, "uptime_s",
-			      (double)(clock_now_ns() - a->started_ns) / NSEC_PER_SEC, "socket",
-			      a->socket_path, "runtime_dir", a->runtime_dir, "devices", (int)a->devices->n,
-			      "tenants", (int)a->n_tenants, "clients", (int)a->n_processes, "policy",
-			      a->options.policy ? a->options.policy : "share"));
+	merge(call,
+		json_pack("{s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:I, s:f, s:s, s:s, s:i, s:i, s:i, "
+			  "s:s}",
+			"version", DIVVY_VERSION, "abi", MSG_ABI, "pid", (int)getpid(), "uid",
+			(int)getuid(), "system", (int)a->is_system, "simulated",
+			(int)a->devices->is_simulated, "gate", (int)!a->options.is_gate_off,
+			"epoch", (json_int_t)a->epoch, "uptime_s",
+			(double)(clock_now_ns() - a->started_ns) / NSEC_PER_SEC, "socket",
+			a->socket_path, "runtime_dir", a->runtime_dir, "devices",
+			(int)a->devices->n, "tenants", (int)a->n_tenants, "clients",
+			(int)a->n_processes, "policy",
+			a->options.policy ? a->options.policy : "share"));
 	return 0;
 }
 
@@ -169,20 +174,21 @@ static json_t *device_json(struct agent *a, struct device *d)
 			}
 			busy += usage_permille(td, NSEC_PER_SEC, now);
 		}
-	json = json_pack("{s:i, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:s, s:s, s:s}", "index", (int)d->index,
-			 "uuid", d->info.uuid, "model", d->info.model, "simulated",
-			 (int)a->devices->is_simulated, "mig", (int)d->info.is_mig, "parent", d->info.parent,
-			 "nvml_index", (int)d->info.nvml_index, "pci", d->info.pci, "driver",
-			 nvml_driver_version(a->devices->nvml), "compute_mode", d->info.compute_mode, "note",
-			 d->note);
+	json = json_pack("{s:i, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:s, s:s, s:s}", "index",
+		(int)d->index, "uuid", d->info.uuid, "model", d->info.model, "simulated",
+		(int)a->devices->is_simulated, "mig", (int)d->info.is_mig, "parent", d->info.parent,
+		"nvml_index", (int)d->info.nvml_index, "pci", d->info.pci, "driver",
+		nvml_driver_version(a->devices->nvml), "compute_mode", d->info.compute_mode, "note",
+		d->note);
 	json_object_set_new(json, "memory_bytes", number(d->info.memory_bytes));
 	json_object_set_new(json, "memory_usable_bytes", number(d->info.usable_bytes));
 	json_object_set_new(json, "memory_used_bytes", number(d->used_bytes));
 	json_object_set_new(json, "memory_promised_bytes", number(promised));
-	json_object_set_new(json, "memory_free_bytes", number(ledger_room(d->ledger, SPEC_MEMORY_FAIL)));
+	json_object_set_new(
+		json, "memory_free_bytes", number(ledger_room(d->ledger, SPEC_MEMORY_FAIL)));
 	json_object_set_new(json, "request_permille", json_integer(asked));
 	json_object_set_new(json, "request_free_permille",
-			    json_integer(is_exclusive || asked > SPEC_SHARE_ONE ? 0 : SPEC_SHARE_ONE - asked));
+		json_integer(is_exclusive || asked > SPEC_SHARE_ONE ? 0 : SPEC_SHARE_ONE - asked));
 	json_object_set_new(json, "exclusive", json_boolean(is_exclusive));
 	json_object_set_new(json, "busy_permille", json_integer(MIN(busy, 1000u)));
 	json_object_set_new(json, "holder", json_integer(holder));
@@ -198,7 +204,8 @@ static int do_devices(struct call *call, struct error *err)
 
 	memory_refresh(call->agent);
 	for (uint32_t i = 0; i < call->agent->devices->n; i++)
-		json_array_append_new(list, device_json(call->agent, &call->agent->devices->devices[i]));
+		json_array_append_new(
+			list, device_json(call->agent, &call->agent->devices->devices[i]));
 	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
 	add(call, "devices", list);
 	return 0;
@@ -207,8 +214,12 @@ static int do_devices(struct call *call, struct error *err)
 /* ---- list, why ---- */
 
 static const char *const why_names[] = {
-	[ARBITER_WHY_IDLE] = "idle",	   [ARBITER_WHY_HOLDS] = "holds", [ARBITER_WHY_TURN] = "turn",
-	[ARBITER_WHY_LIMIT] = "limit",	   [ARBITER_WHY_CLASS] = "class", [ARBITER_WHY_DRAIN] = "drain",
+	[ARBITER_WHY_IDLE] = "idle",
+	[ARBITER_WHY_HOLDS] = "holds",
+	[ARBITER_WHY_TURN] = "turn",
+	[ARBITER_WHY_LIMIT] = "limit",
+	[ARBITER_WHY_CLASS] = "class",
+	[ARBITER_WHY_DRAIN] = "drain",
 	[ARBITER_WHY_RESERVED] = "reserved",
 };
 
@@ -224,7 +235,8 @@ static uint64_t device_says(struct agent *a, const struct tenant_device *td)
 	return sum;
 }
 
-static json_t *tenant_device_json(struct agent *a, struct tenant_device *td, struct arbiter_usage *ret_usage)
+static json_t *tenant_device_json(
+	struct agent *a, struct tenant_device *td, struct arbiter_usage *ret_usage)
 {
 	uint64_t now = clock_now_ns();
 	struct arbiter_usage u = {0};
@@ -232,14 +244,14 @@ static json_t *tenant_device_json(struct agent *a, struct tenant_device *td, str
 
 	arbiter_usage_get(a->arbiter, td->tenant->id, td->device->index, now, &u);
 	*ret_usage = u;
-	json = json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:i}", "index",
-			 (int)td->device->index, "uuid", td->device->info.uuid, "got_permille",
-			 (int)usage_permille(td, NSEC_PER_SEC, now), "got_10s_permille",
-			 (int)usage_permille(td, 10 * NSEC_PER_SEC, now), "entitlement_permille",
-			 (int)u.entitlement, "used_ns", (json_int_t)u.used_ns, "waited_ns",
-			 (json_int_t)u.waited_ns, "lag_ns", (json_int_t)u.lag_ns, "wants",
-			 (int)td->does_want, "holds", (int)td->is_open, "corun", (int)u.corun, "why",
-			 why_names[u.why], "why_tenant", (int)u.why_tenant);
+	json = json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:i}",
+		"index", (int)td->device->index, "uuid", td->device->info.uuid, "got_permille",
+		(int)usage_permille(td, NSEC_PER_SEC, now), "got_10s_permille",
+		(int)usage_permille(td, 10 * NSEC_PER_SEC, now), "entitlement_permille",
+		(int)u.entitlement, "used_ns", (json_int_t)u.used_ns, "waited_ns",
+		(json_int_t)u.waited_ns, "lag_ns", (json_int_t)u.lag_ns, "wants",
+		(int)td->does_want, "holds", (int)td->is_open, "corun", (int)u.corun, "why",
+		why_names[u.why], "why_tenant", (int)u.why_tenant);
 	json_object_set_new(json, "memory_used_bytes", number(memory_used(td)));
 	json_object_set_new(json, "memory_quota_bytes", number(td->quota_bytes));
 	json_object_set_new(json, "device_memory_used_bytes", number(device_says(a, td)));
@@ -261,16 +273,16 @@ static json_t *tenant_json(struct agent *a, struct tenant *t)
 		for (uint32_t i = 0; i < t->n; i++)
 			json_array_append_new(indexes, json_integer(t->devices[i].device->index));
 		json_array_append_new(processes,
-				      json_pack("{s:i, s:o, s:o, s:b}", "pid", (int)p->pid, "command",
-						command ? command : json_string("?"), "devices", indexes,
-						"orphan", (int)!p->conn));
+			json_pack("{s:i, s:o, s:o, s:b}", "pid", (int)p->pid, "command",
+				command ? command : json_string("?"), "devices", indexes, "orphan",
+				(int)!p->conn));
 	}
-	json = json_pack("{s:i, s:s, s:i, s:s, s:i, s:s, s:I, s:b, s:s, s:o, s:o, s:o}", "id", (int)t->id,
-			 "name", t->name, "uid", (int)t->uid, "user", pw ? pw->pw_name : "", "pid",
-			 (int)t->owner, "lifetime", tenant_lifetime_name(t->lifetime), "created_s",
-			 (json_int_t)t->created_s, "default", (int)(t->source == TENANT_DEFAULT), "source",
-			 tenant_source_name(t->source), "spec", spec_to_json(&t->spec), "devices", devices,
-			 "processes", processes);
+	json = json_pack("{s:i, s:s, s:i, s:s, s:i, s:s, s:I, s:b, s:s, s:o, s:o, s:o}", "id",
+		(int)t->id, "name", t->name, "uid", (int)t->uid, "user", pw ? pw->pw_name : "",
+		"pid", (int)t->owner, "lifetime", tenant_lifetime_name(t->lifetime), "created_s",
+		(json_int_t)t->created_s, "default", (int)(t->source == TENANT_DEFAULT), "source",
+		tenant_source_name(t->source), "spec", spec_to_json(&t->spec), "devices", devices,
+		"processes", processes);
 	return json;
 }
 
@@ -289,7 +301,7 @@ static int do_list(struct call *call, struct error *err)
 	list = json_array();
 	LIST_FOREACH(t, &call->agent->tenants, link)
 		if (!t->is_ending && (!only || t == only) &&
-		    tenant_may_see(call->agent, t, call->conn->uid))
+			tenant_may_see(call->agent, t, call->conn->uid))
 			json_array_insert_new(list, 0, tenant_json(call->agent, t));
 	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
 	add(call, "now_ns", number(clock_now_ns()));
@@ -298,7 +310,7 @@ static int do_list(struct call *call, struct error *err)
 }
 
 static void explain(struct agent *a, const struct tenant_device *td, const struct arbiter_usage *u,
-		    char *ret, size_t size)
+	char *ret, size_t size)
 {
 	const struct tenant *t = td->tenant, *other = tenant_by_id(a, u->why_tenant);
 	char before[TENANT_NAME + 32] = "another tenant";
@@ -308,30 +320,36 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 		snprintf(before, sizeof(before), "tenant %u (%s)", other->id, other->name);
 	switch (u->why) {
 	case ARBITER_WHY_IDLE:
-		snprintf(ret, size, t->n_processes ? "does not want the device now"
-						   : "no process of it has registered: does the program use CUDA "
-						     "through the preloaded library?");
+		snprintf(ret, size,
+			t->n_processes
+				? "does not want the device now"
+				: "no process of it has registered: does the program use CUDA "
+				  "through the preloaded library?");
 		break;
 	case ARBITER_WHY_HOLDS:
-		snprintf(ret, size, "holds the device%s", u->corun ? ", together with another tenant" : "");
+		snprintf(ret, size, "holds the device%s",
+			u->corun ? ", together with another tenant" : "");
 		break;
 	case ARBITER_WHY_TURN:
-		snprintf(ret, size, "waits for its turn: %s is before it (it got %s of the last second, "
-				    "entitled to %s)", before, format_share(got).s,
-			 format_share(u->entitlement).s);
+		snprintf(ret, size,
+			"waits for its turn: %s is before it (it got %s of the last second, "
+			"entitled to %s)",
+			before, format_share(got).s, format_share(u->entitlement).s);
 		break;
 	case ARBITER_WHY_LIMIT:
-		snprintf(ret, size, "at its limit: %s of the last second, limit %s", format_share(got).s,
-			 format_share(t->spec.limit).s);
+		snprintf(ret, size, "at its limit: %s of the last second, limit %s",
+			format_share(got).s, format_share(t->spec.limit).s);
 		break;
 	case ARBITER_WHY_CLASS:
 		snprintf(ret, size, "%s is of class latency and is active", before);
 		break;
 	case ARBITER_WHY_DRAIN:
-		snprintf(ret, size, "is next: waits for the work of %s on the device to end", before);
+		snprintf(ret, size, "is next: waits for the work of %s on the device to end",
+			before);
 		break;
 	case ARBITER_WHY_RESERVED:
-		snprintf(ret, size, "is on %u devices and waits until all of them are free together", t->n);
+		snprintf(ret, size,
+			"is on %u devices and waits until all of them are free together", t->n);
 		break;
 	}
 }
@@ -384,11 +402,10 @@ static void describe_new(struct call *call, struct tenant *t)
 
 	for (uint32_t i = 0; i < t->n; i++)
 		json_array_append_new(devices,
-				      json_pack("{s:i, s:s, s:s, s:I}", "index",
-						(int)t->devices[i].device->index, "uuid",
-						t->devices[i].device->info.uuid, "model",
-						t->devices[i].device->info.model, "quota_bytes",
-						(json_int_t)t->devices[i].quota_bytes));
+			json_pack("{s:i, s:s, s:s, s:I}", "index", (int)t->devices[i].device->index,
+				"uuid", t->devices[i].device->info.uuid, "model",
+				t->devices[i].device->info.model, "quota_bytes",
+				(json_int_t)t->devices[i].quota_bytes));
 	add(call, "tenant", json_integer(t->id));
 	add(call, "name", json_string(t->name));
 	add(call, "secret", json_incref(json_object_get(env, "DIVVY_TENANT")));
@@ -441,8 +458,8 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 		r = json_is_string(name) ? check_name(json_string_value(name), err)
 					 : fail(err, EINVAL, "name: expected a text");
 	if (r >= 0 && lifetime &&
-	    (!json_is_string(lifetime) ||
-	     tenant_lifetime_parse(json_string_value(lifetime), &wish.lifetime) < 0))
+		(!json_is_string(lifetime) ||
+			tenant_lifetime_parse(json_string_value(lifetime), &wish.lifetime) < 0))
 		r = fail(err, EINVAL, "lifetime: expected process, processes or keep");
 	if (r >= 0)
 		r = get_number(call->json, "pid", 1, INT32_MAX, &pid, err);
@@ -456,7 +473,7 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 		memcpy(own_name, stat.name, sizeof(own_name));
 		for (char *p = own_name; *p; p++)
 			if (!strchr("._-", *p) && !((*p | 32) >= 'a' && (*p | 32) <= 'z') &&
-			    !(*p >= '0' && *p <= '9'))
+				!(*p >= '0' && *p <= '9'))
 				*p = '_';
 		wish.name = own_name;
 	}
@@ -490,8 +507,9 @@ static int do_create(struct call *call, struct error *err)
 		.conn = call->conn,
 		.request = call->request,
 		.json = json_incref((json_t *)call->json),
-		.deadline_ns = wait_ms < 0 ? CLOCK_NEVER
-					   : clock_add_ns(clock_now_ns(), (uint64_t)wait_ms * NSEC_PER_MSEC),
+		.deadline_ns = wait_ms < 0
+			? CLOCK_NEVER
+			: clock_add_ns(clock_now_ns(), (uint64_t)wait_ms * NSEC_PER_MSEC),
 	};
 	TAILQ_INSERT_TAIL(&control->wishes, w, link);
 	control->n_wishes++;
@@ -518,11 +536,14 @@ static int do_set(struct call *call, struct error *err)
 		json_t *value;
 
 		json_object_foreach((json_t *)fields, key, value)
-			if (strcmp(key, "request") && strcmp(key, "limit") && strcmp(key, "memory") &&
-			    strcmp(key, "class") && strcmp(key, "priority") &&
-			    strcmp(key, "memory-policy") && strcmp(key, "memory_policy"))
-				return fail(err, EINVAL, "%s: cannot change while the tenant runs; request, "
-							 "limit, memory, class and priority can", key);
+			if (strcmp(key, "request") && strcmp(key, "limit") &&
+				strcmp(key, "memory") && strcmp(key, "class") &&
+				strcmp(key, "priority") && strcmp(key, "memory-policy") &&
+				strcmp(key, "memory_policy"))
+				return fail(err, EINVAL,
+					"%s: cannot change while the tenant runs; request, "
+					"limit, memory, class and priority can",
+					key);
 		r = spec_set_json(&spec, fields, err);
 		if (r >= 0)
 			r = spec_finish(&spec, err);
@@ -565,7 +586,8 @@ static int do_usage(struct call *call, struct error *err)
 		r = get_number(call->json, "step_ms", 1, INT64_C(1) << 40, &step_ms, err);
 	if (r < 0)
 		return r;
-	reply = usage_history(call->agent, only, call->conn->uid, (uint64_t)last_ms, (uint64_t)step_ms);
+	reply = usage_history(
+		call->agent, only, call->conn->uid, (uint64_t)last_ms, (uint64_t)step_ms);
 	if (!reply)
 		return fail(err, ENOMEM, "no memory");
 	merge(call, reply);
@@ -603,7 +625,8 @@ static int do_apply(struct call *call, struct error *err)
 	if (!json_is_string(path) || json_string_value(path)[0] != '/')
 		return fail(err, EINVAL, "path: expected an absolute path");
 	r = stop ? apply_stop(call->agent, json_string_value(path), &tenants, err)
-		 : apply_file(call->agent, json_string_value(path), !json_is_false(follow), &tenants, err);
+		 : apply_file(call->agent, json_string_value(path), !json_is_false(follow),
+			   &tenants, err);
 	if (r < 0)
 		return r;
 	add(call, "tenants", tenants);
@@ -681,16 +704,18 @@ static int find_command(const json_t *json, const struct command **ret, struct e
 		if (!strcmp(commands[i].name, name))
 			*ret = &commands[i];
 	if (!*ret)
-		return fail(err, EOPNOTSUPP, "cmd '%.40s': this daemon (version %s) does not know it", name,
-			    DIVVY_VERSION);
+		return fail(err, EOPNOTSUPP,
+			"cmd '%.40s': this daemon (version %s) does not know it", name,
+			DIVVY_VERSION);
 	json_object_foreach((json_t *)json, key, value)
 		if (!is_member_known(*ret, key))
-			return fail(err, EINVAL, "%.40s: unknown member of %s (known: %s)", key, name,
-				    (*ret)->members[0] ? (*ret)->members : "none");
+			return fail(err, EINVAL, "%.40s: unknown member of %s (known: %s)", key,
+				name, (*ret)->members[0] ? (*ret)->members : "none");
 	return 0;
 }
 
-static void send_reply(struct conn *c, uint32_t request, int r, json_t *reply, const struct error *err)
+static void send_reply(
+	struct conn *c, uint32_t request, int r, json_t *reply, const struct error *err)
 {
 	char *text;
 
@@ -702,7 +727,8 @@ static void send_reply(struct conn *c, uint32_t request, int r, json_t *reply, c
 		json_object_set_new(reply, "code", json_string(code ? code : "EIO"));
 		/* What a user typed may be cut within a character: then there is no text. */
 		if (json_object_set_new(reply, "error", json_string(err->msg)) < 0)
-			json_object_set_new(reply, "error", json_string("the request is not UTF-8"));
+			json_object_set_new(
+				reply, "error", json_string("the request is not UTF-8"));
 	} else {
 		json_object_set_new(reply, "ok", json_true());
 	}

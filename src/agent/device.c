@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finding devices: see device.h. A simulated machine is the same code with another
- * libnvidia-ml.so.1: the simulated one starts its engine by itself and keeps it as long as it is open.
+ * libnvidia-ml.so.1: the simulated one starts its engine by itself and keeps it as long as it is
+ * open.
  */
 #include "agent/device.h"
 
@@ -66,7 +67,11 @@ static bool has_sim_libs(const char *folder)
 static int find_sim_libs(char *ret, size_t size, struct error *err)
 {
 	static const char *const beside[] = {
-		"sim", "../sim", "../lib/divvy/sim", "../../lib/divvy/sim", "../libexec/divvy/sim",
+		"sim",
+		"../sim",
+		"../lib/divvy/sim",
+		"../../lib/divvy/sim",
+		"../libexec/divvy/sim",
 	};
 	const char *set = getenv("DIVVY_SIM_LIBS");
 	char exe[PATH_MAX / 2], path[PATH_MAX];
@@ -92,12 +97,14 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 	if (has_sim_libs(DIVVY_SIM_FOLDER))
 		return str_copy(ret, size, str_from(DIVVY_SIM_FOLDER));
 	return fail(err, ENOENT,
-		    "the simulated driver is not installed: no libnvidia-ml.so.1 in %s nor beside divvyd "
-		    "(DIVVY_SIM_LIBS names another folder)", DIVVY_SIM_FOLDER);
+		"the simulated driver is not installed: no libnvidia-ml.so.1 in %s nor beside "
+		"divvyd "
+		"(DIVVY_SIM_LIBS names another folder)",
+		DIVVY_SIM_FOLDER);
 }
 
-static int open_simulated(struct device_set *set, const char *simulate, const char *runtime_dir,
-			  struct error *err)
+static int open_simulated(
+	struct device_set *set, const char *simulate, const char *runtime_dir, struct error *err)
 {
 	const char *dir = getenv("DIVVY_SIM");
 	int r;
@@ -118,8 +125,8 @@ static int open_simulated(struct device_set *set, const char *simulate, const ch
 	return nvml_open(set->sim_libs, &set->nvml, err);
 }
 
-static int open_driver(struct device_set *set, const char *simulate, const char *runtime_dir,
-		       struct error *err)
+static int open_driver(
+	struct device_set *set, const char *simulate, const char *runtime_dir, struct error *err)
 {
 	const char *driver = getenv("DIVVY_DRIVER");
 	struct error why;
@@ -143,22 +150,23 @@ static void set_note(struct device *device)
 
 	if (!strcmp(info->compute_mode, "prohibited"))
 		str_copy(device->note, sizeof(device->note),
-			 STR("compute mode prohibited: no program can use it "
-			     "(nvidia-smi -c DEFAULT allows it)"));
+			STR("compute mode prohibited: no program can use it "
+			    "(nvidia-smi -c DEFAULT allows it)"));
 	else if (!strcmp(info->compute_mode, "exclusive"))
 		str_copy(device->note, sizeof(device->note),
-			 STR("compute mode exclusive: one process at a time, sharing needs "
-			     "nvidia-smi -c DEFAULT"));
+			STR("compute mode exclusive: one process at a time, sharing needs "
+			    "nvidia-smi -c DEFAULT"));
 	else if (info->has_mps)
 		str_copy(device->note, sizeof(device->note),
-			 STR("MPS is running: its clients run side by side, shares hold between "
-			     "tenants as far as their work ends in time"));
+			STR("MPS is running: its clients run side by side, shares hold between "
+			    "tenants as far as their work ends in time"));
 	else if (info->is_mig)
-		str_copy(device->note, sizeof(device->note), STR("a MIG instance, shared like a device"));
+		str_copy(device->note, sizeof(device->note),
+			STR("a MIG instance, shared like a device"));
 }
 
 int device_set_open(const char *simulate, const char *runtime_dir, uint32_t oversubscribe_permille,
-		    struct device_set **ret_set, struct error *err)
+	struct device_set **ret_set, struct error *err)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
 	struct device_set *set = calloc(1, sizeof(*set));
@@ -198,13 +206,13 @@ out:
 	return r;
 }
 
-int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
-		    struct error *err)
+int device_set_lock(
+	struct device_set *set, const char *socket, struct lock_owner *ret_owner, struct error *err)
 {
 	for (uint32_t i = 0; i < set->n; i++) {
 		struct device *d = &set->devices[i];
-		int r = lock_take(set->is_simulated ? set->sim_dir : NULL, d->info.uuid, socket, &d->lock,
-				  ret_owner, err);
+		int r = lock_take(set->is_simulated ? set->sim_dir : NULL, d->info.uuid, socket,
+			&d->lock, ret_owner, err);
 
 		if (r < 0) {
 			while (i--)

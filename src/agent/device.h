@@ -24,10 +24,10 @@ struct device {
 	struct nvml_info info;
 	struct ledger *ledger; /* the device's book */
 	struct lock lock;
-	uint64_t context_bytes;	 /* what one context takes: learned from measuring */
+	uint64_t context_bytes; /* what one context takes: learned from measuring */
 	bool is_context_known;
 	uint64_t used_bytes; /* as the device said last, for display */
-	char note[160];	     /* what limits sharing, in words */
+	char note[160];      /* what limits sharing, in words */
 };
 
 struct device_set {
@@ -44,10 +44,10 @@ struct device_set {
  * runtime_dir/sim. Without any device a simulated one is used, and *ret_set says so. Blocks.
  */
 int device_set_open(const char *simulate, const char *runtime_dir, uint32_t oversubscribe_permille,
-		    struct device_set **ret_set, struct error *err);
+	struct device_set **ret_set, struct error *err);
 /* Locks all devices. -EBUSY names the owner. */
 int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
-		    struct error *err);
+	struct error *err);
 void device_set_close(struct device_set *set);
 
 /* By "GPU-..." in full; NULL: none. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lock files: see lock.h. A file may belong to another user (protected_regular refuses to create over
- * it), so it is opened without O_CREAT first and read-only if need be: flock asks for no more.
+ * Lock files: see lock.h. A file may belong to another user (protected_regular refuses to create
+ * over it), so it is opened without O_CREAT first and read-only if need be: flock asks for no more.
  * Releasing unlinks under the lock; taking checks that what it locked is still what the path names.
  */
 #include "agent/lock.h"
@@ -53,7 +53,7 @@ static void read_owner(int fd, struct lock_owner *owner)
 }
 
 int lock_take(const char *folder, const char *uuid, const char *socket, struct lock *ret_lock,
-	      struct lock_owner *ret_owner, struct error *err)
+	struct lock_owner *ret_owner, struct error *err)
 {
 	struct lock lock = LOCK_NONE;
 	struct lock_owner owner;
@@ -72,20 +72,22 @@ int lock_take(const char *folder, const char *uuid, const char *socket, struct l
 			return fail_errno(err, -fd, "device %s: lock file %s", uuid, lock.path);
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			if (errno != EWOULDBLOCK)
-				return fail_errno(err, errno, "device %s: lock %s", uuid, lock.path);
+				return fail_errno(
+					err, errno, "device %s: lock %s", uuid, lock.path);
 			read_owner(fd, &owner);
 			if (ret_owner)
 				*ret_owner = owner;
 			return fail(err, EBUSY,
-				    "device %s: shared out by another daemon already: pid %d of user %u, "
-				    "socket %s",
-				    uuid, (int)owner.pid, (unsigned int)owner.uid,
-				    owner.socket[0] ? owner.socket : "unknown");
+				"device %s: shared out by another daemon already: pid %d of user "
+				"%u, "
+				"socket %s",
+				uuid, (int)owner.pid, (unsigned int)owner.uid,
+				owner.socket[0] ? owner.socket : "unknown");
 		}
 		if (!is_still_named(fd, lock.path))
 			continue;
-		n = snprintf(text, sizeof(text), "%d %u %s\n", (int)getpid(), (unsigned int)getuid(),
-			     socket);
+		n = snprintf(text, sizeof(text), "%d %u %s\n", (int)getpid(),
+			(unsigned int)getuid(), socket);
 		if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0)
 			return fail_errno(err, errno, "write %s", lock.path);
 		lock.fd = TAKE_FD(fd);

@@ -26,11 +26,12 @@ struct lock_owner {
 };
 
 /*
- * `folder`: NULL for real devices (/run/lock, or /tmp where that is not to be written). -EBUSY, with
- * the owner's name in the sentence and in *ret_owner (if not NULL), when another process holds it.
+ * `folder`: NULL for real devices (/run/lock, or /tmp where that is not to be written). -EBUSY,
+ * with the owner's name in the sentence and in *ret_owner (if not NULL), when another process holds
+ * it.
  */
 int lock_take(const char *folder, const char *uuid, const char *socket, struct lock *ret_lock,
-	      struct lock_owner *ret_owner, struct error *err);
+	struct lock_owner *ret_owner, struct error *err);
 /* Removes the file and gives the lock back. */
 void lock_release(struct lock *lock);
 

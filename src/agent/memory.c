@@ -90,7 +90,8 @@ void memory_fill_down(struct process *p, uint32_t at)
 	down->daemon_epoch = p->agent->epoch;
 	down->device_bytes = td->device->info.memory_bytes;
 	atomic_store_explicit(&down->quota_bytes, td->quota_bytes, memory_order_relaxed);
-	atomic_store_explicit(&down->context_bytes, td->device->context_bytes, memory_order_relaxed);
+	atomic_store_explicit(
+		&down->context_bytes, td->device->context_bytes, memory_order_relaxed);
 }
 
 void memory_set_quota(struct tenant_device *td)
@@ -99,8 +100,8 @@ void memory_set_quota(struct tenant_device *td)
 
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)
-			atomic_store_explicit(&p->devices[td->at].down->quota_bytes, td->quota_bytes,
-					      memory_order_relaxed);
+			atomic_store_explicit(&p->devices[td->at].down->quota_bytes,
+				td->quota_bytes, memory_order_relaxed);
 }
 
 static void learn_context(struct agent *agent, struct device *device, uint64_t bytes)
@@ -115,7 +116,7 @@ static void learn_context(struct agent *agent, struct device *device, uint64_t b
 		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
 			if (p->tenant->devices[i].device == device && p->devices[i].down)
 				atomic_store_explicit(&p->devices[i].down->context_bytes, bytes,
-						      memory_order_relaxed);
+					memory_order_relaxed);
 }
 
 uint64_t memory_used(const struct tenant_device *td)
@@ -127,8 +128,8 @@ uint64_t memory_used(const struct tenant_device *td)
 
 /* ---- waiting for room ---- */
 
-static void answer_memory(struct process *p, uint32_t at, enum msg_type type, uint32_t request, int status,
-			  uint64_t bytes)
+static void answer_memory(struct process *p, uint32_t at, enum msg_type type, uint32_t request,
+	int status, uint64_t bytes)
 {
 	struct msg_memory reply = {.device = p->tenant->devices[at].device->index, .bytes = bytes};
 
@@ -162,7 +163,8 @@ static void deliver_verdicts(struct agent *agent, struct device *device)
 					break;
 			if (!w)
 				continue;
-			answer_memory(w->process, w->at, MSG_MEM_REPLY, w->request, -verdicts[i].status, 0);
+			answer_memory(w->process, w->at, MSG_MEM_REPLY, w->request,
+				-verdicts[i].status, 0);
 			forget_wait(m, w);
 		}
 	} while (n == ARRAY_SIZE(verdicts));
@@ -189,13 +191,15 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 		answer_memory(p, at, MSG_MEM_REPLY, request, 0, bytes);
 		return;
 	}
-	w = m->n_waits < WAITS_MAX && waits_of(m, p) < WAITS_PER_PROCESS ? calloc(1, sizeof(*w)) : NULL;
+	w = m->n_waits < WAITS_MAX && waits_of(m, p) < WAITS_PER_PROCESS ? calloc(1, sizeof(*w))
+									 : NULL;
 	if (!w) {
 		answer_memory(p, at, MSG_MEM_REPLY, request, ENOMEM, bytes);
 		return;
 	}
 	*w = (struct wait){.process = p, .at = at, .request = request, .id = ++m->next_wait};
-	r = ledger_reserve(td->device->ledger, p->tenant->id, p->index, bytes, w->id, clock_now_ns());
+	r = ledger_reserve(
+		td->device->ledger, p->tenant->id, p->index, bytes, w->id, clock_now_ns());
 	if (r == -EINPROGRESS) {
 		TAILQ_INSERT_TAIL(&m->waits, w, link);
 		m->n_waits++;
@@ -221,13 +225,14 @@ void memory_process_back(struct process *p)
 	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
 		return;
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
-		uint64_t pages = MIN(ledger_slot_pages(&p->devices[i].up->memory), LEDGER_PAGES_MAX);
+		uint64_t pages = MIN(
+			ledger_slot_pages(&p->devices[i].up->memory), LEDGER_PAGES_MAX);
 
 		/* It is there already; if the books say otherwise the next ones wait. */
 		if (pages)
-			(void)ledger_reserve(p->tenant->devices[i].device->ledger, p->tenant->id, p->index,
-					     pages * PAGE_MEM_UNIT, ++p->agent->memory->next_wait,
-					     clock_now_ns());
+			(void)ledger_reserve(p->tenant->devices[i].device->ledger, p->tenant->id,
+				p->index, pages * PAGE_MEM_UNIT, ++p->agent->memory->next_wait,
+				clock_now_ns());
 	}
 }
 
@@ -295,11 +300,12 @@ static void answer_questions(struct memory *m)
 			continue;
 		bytes = memory_device_says(m->agent, device, p->pid);
 		if (bytes != NVML_UNKNOWN && p->devices[q->at].up &&
-		    ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
-			    device->context_bytes)
-			learn_context(m->agent, device, bytes); /* it holds nothing but its context */
-		answer_memory(p, q->at, MSG_MEASURED, q->request, bytes == NVML_UNKNOWN ? ENODATA : 0,
-			      bytes == NVML_UNKNOWN ? 0 : bytes);
+			ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
+				device->context_bytes)
+			learn_context(
+				m->agent, device, bytes); /* it holds nothing but its context */
+		answer_memory(p, q->at, MSG_MEASURED, q->request,
+			bytes == NVML_UNKNOWN ? ENODATA : 0, bytes == NVML_UNKNOWN ? 0 : bytes);
 		TAILQ_REMOVE(&m->questions, q, link);
 		free(q);
 	}
@@ -316,8 +322,8 @@ static bool holds_nothing(const struct process *p, uint32_t at)
 	if (!page || !up)
 		return true;
 	return ledger_slot_contribution(page, &up->memory, p->index,
-					atomic_load_explicit(&page->word, memory_order_acquire),
-					&pages) == 0 && pages == 0;
+		       atomic_load_explicit(&page->word, memory_order_acquire), &pages) == 0 &&
+		pages == 0;
 }
 
 /* The counter becomes the sum of who lives and who is not yet let go. */
@@ -387,8 +393,8 @@ static void visit_graves(struct memory *m, bool has_answer)
 			if (!(p->grave_devices & 1u << i))
 				continue;
 			if (now >= p->grave_until_ns ||
-			    (has_answer && p->died_after < m->begun &&
-			     !is_listed(m, p->pid, p->tenant->devices[i].device->index)))
+				(has_answer && p->died_after < m->begun &&
+					!is_listed(m, p->pid, p->tenant->devices[i].device->index)))
 				release_device(m, p, i);
 		}
 		if (!p->grave_devices)

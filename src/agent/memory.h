@@ -35,7 +35,10 @@ void memory_process_back(struct process *process);
 void memory_process_gone(struct process *process);
 /* Its counters need no more repair. */
 void memory_tenant_gone(struct tenant *tenant);
-/* After a restart, once the processes of before have come back or ended: counter := what they hold. */
+/*
+ * After a restart, once the processes of before have come back or ended: counter := what they
+ * hold.
+ */
 void memory_recount(struct tenant *tenant);
 
 /* What the counter says, clamped to the device. */

@@ -86,8 +86,8 @@ static const struct tenant_metric {
 	double (*get)(const struct value *v);
 } tenant_metrics[] = {
 	{"divvy_tenant_gpu_seconds_total", "counter", "Device time charged.", used_seconds},
-	{"divvy_tenant_waited_seconds_total", "counter", "Time it wanted the device and did not hold it.",
-	 waited_seconds},
+	{"divvy_tenant_waited_seconds_total", "counter",
+		"Time it wanted the device and did not hold it.", waited_seconds},
 	{"divvy_tenant_share", "gauge", "Share of the device in the last second.", share},
 	{"divvy_tenant_request", "gauge", "Share that is guaranteed.", request},
 	{"divvy_tenant_limit", "gauge", "Most it may take.", limit},
@@ -135,10 +135,15 @@ static void add_tenants(struct agent *agent, struct buf *out, const struct tenan
 			struct arbiter_usage usage = {0};
 			struct value v = {&t->devices[i], &usage, now};
 
-			arbiter_usage_get(agent->arbiter, t->id, t->devices[i].device->index, now, &usage);
-			buf_addf(out, "%s{tenant=\"%u\",name=\"%s\",class=\"%s\",device=\"%s\",simulated=\"%d\"} "
-				 "%.9g\n", metric->name, t->id, t->name, spec_class_name(t->spec.class),
-				 t->devices[i].device->info.uuid, agent->devices->is_simulated, metric->get(&v));
+			arbiter_usage_get(
+				agent->arbiter, t->id, t->devices[i].device->index, now, &usage);
+			buf_addf(out,
+				"%s{tenant=\"%u\",name=\"%s\",class=\"%s\",device=\"%s\",simulated="
+				"\"%d\"} "
+				"%.9g\n",
+				metric->name, t->id, t->name, spec_class_name(t->spec.class),
+				t->devices[i].device->info.uuid, agent->devices->is_simulated,
+				metric->get(&v));
 		}
 }
 
@@ -152,8 +157,8 @@ int metrics_format(struct agent *agent, struct buf *out)
 			const struct device *d = &agent->devices->devices[k];
 
 			buf_addf(out, "%s{device=\"%s\",model=\"%s\",simulated=\"%d\"} %.12g\n",
-				 device_metrics[i].name, d->info.uuid, d->info.model,
-				 agent->devices->is_simulated, device_metrics[i].get(d));
+				device_metrics[i].name, d->info.uuid, d->info.model,
+				agent->devices->is_simulated, device_metrics[i].get(d));
 		}
 	}
 	add_head(out, "divvy_tenants", "gauge", "Tenants.");
@@ -164,14 +169,14 @@ int metrics_format(struct agent *agent, struct buf *out)
 	buf_addf(out, "divvy_strangers %u\n", audit_strangers(agent));
 	add_head(out, "divvy_uptime_seconds", "gauge", "Since the daemon has started.");
 	buf_addf(out, "divvy_uptime_seconds %.3f\n",
-		 (double)clock_since_ns(clock_now_ns(), agent->started_ns) / NSEC_PER_SEC);
+		(double)clock_since_ns(clock_now_ns(), agent->started_ns) / NSEC_PER_SEC);
 	return buf_error(out);
 }
 
 /* ---- HTTP ---- */
 
-static enum MHD_Result answer(struct MHD_Connection *connection, unsigned int status, const char *type,
-			      struct buf *body)
+static enum MHD_Result answer(
+	struct MHD_Connection *connection, unsigned int status, const char *type, struct buf *body)
 {
 	size_t n = body->n;
 	char *text = buf_take(body);
@@ -192,8 +197,8 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned int st
 }
 
 static enum MHD_Result on_request(void *data, struct MHD_Connection *connection, const char *url,
-				  const char *method, const char *version, const char *upload,
-				  size_t *upload_size, void **state)
+	const char *method, const char *version, const char *upload, size_t *upload_size,
+	void **state)
 {
 	struct metrics *m = data;
 	_cleanup_buf_ struct buf body = BUF_INIT(TEXT_MAX);
@@ -207,7 +212,8 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
 		return answer(connection, MHD_HTTP_OK, "text/plain", &body);
 	}
 	if (!strcmp(url, "/metrics") && metrics_format(m->agent, &body) >= 0)
-		return answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
+		return answer(
+			connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
 	buf_clear(&body);
 	buf_add_text(&body, "/metrics or /healthz\n");
 	return answer(connection, MHD_HTTP_NOT_FOUND, "text/plain", &body);
@@ -242,7 +248,8 @@ static int listen_unix(struct metrics *m, const char *path, struct error *err)
 	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
 		return fail(err, EINVAL, "metrics address unix:%s: the path is too long", path);
 	unlink(path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 16) < 0)
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		listen(fd, 16) < 0)
 		return fail_errno(err, errno, "metrics address unix:%s", path);
 	snprintf(m->path, sizeof(m->path), "%s", path);
 	return TAKE_FD(fd);
@@ -260,16 +267,20 @@ static int listen_loopback(const char *text, struct error *err)
 	int r;
 
 	if (!is_v6 && !str_skip_prefix(&port, STR("127.0.0.1:")) &&
-	    !str_skip_prefix(&port, STR("localhost:")) && !str_skip_prefix(&port, STR(":")))
-		return fail(err, EINVAL, "metrics address '%s': expected unix:PATH or a loopback port such as "
-					 "127.0.0.1:9400 (they are not protected, so no other is served)", text);
+		!str_skip_prefix(&port, STR("localhost:")) && !str_skip_prefix(&port, STR(":")))
+		return fail(err, EINVAL,
+			"metrics address '%s': expected unix:PATH or a loopback port such as "
+			"127.0.0.1:9400 (they are not protected, so no other is served)",
+			text);
 	if (parse_uint(port, 1, 65535, &number, NULL) < 0)
-		return fail(err, EINVAL, "metrics address '%s': expected a port from 1 to 65535", text);
+		return fail(
+			err, EINVAL, "metrics address '%s': expected a port from 1 to 65535", text);
 	v4.sin_port = v6.sin6_port = htons((uint16_t)number);
 	fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
 		return fail_errno(err, errno, "metrics address %s", text);
-	r = is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof(v6)) : bind(fd, (struct sockaddr *)&v4, sizeof(v4));
+	r = is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof(v6))
+		  : bind(fd, (struct sockaddr *)&v4, sizeof(v4));
 	if (r < 0 || listen(fd, 16) < 0)
 		return fail_errno(err, errno, "metrics address %s", text);
 	return TAKE_FD(fd);
@@ -288,12 +299,13 @@ int metrics_new(struct agent *agent, const char *address, struct error *err)
 		return fail(err, ENOMEM, "no memory");
 	agent->metrics = m;
 	m->agent = agent;
-	fd = !strncmp(address, "unix:", 5) ? listen_unix(m, address + 5, err) : listen_loopback(address, err);
+	fd = !strncmp(address, "unix:", 5) ? listen_unix(m, address + 5, err)
+					   : listen_loopback(address, err);
 	if (fd < 0)
 		return fd;
-	m->http = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, m, MHD_OPTION_LISTEN_SOCKET, fd,
-				   MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS_MAX,
-				   MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
+	m->http = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, m,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
 	if (!m->http) {
 		fd_close(fd);
 		return fail(err, EIO, "metrics address %s: the HTTP server did not start", address);

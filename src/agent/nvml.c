@@ -41,30 +41,30 @@ struct nvml_pci_info {
 #define PROCESSES_MAX 4096
 
 /* name in the library, required, our member, parameters */
-#define NVML_FUNCTIONS(X)                                                                          \
-	X("nvmlInit_v2", true, init, (void))                                                       \
-	X("nvmlShutdown", true, shutdown, (void))                                                  \
-	X("nvmlSystemGetDriverVersion", false, driver_version, (char *, unsigned int))             \
-	X("nvmlDeviceGetCount_v2", true, count, (unsigned int *))                                  \
-	X("nvmlDeviceGetHandleByIndex_v2", true, handle, (unsigned int, nvml_handle *))            \
-	X("nvmlDeviceGetName", true, name, (nvml_handle, char *, unsigned int))                    \
-	X("nvmlDeviceGetUUID", true, uuid, (nvml_handle, char *, unsigned int))                    \
-	X("nvmlDeviceGetMemoryInfo", true, memory, (nvml_handle, struct nvml_memory_v1 *))         \
-	X("nvmlDeviceGetMemoryInfo_v2", false, memory_v2, (nvml_handle, struct nvml_memory_v2 *))  \
-	X("nvmlDeviceGetPciInfo_v3", false, pci, (nvml_handle, struct nvml_pci_info *))            \
-	X("nvmlDeviceGetComputeMode", false, compute_mode, (nvml_handle, unsigned int *))          \
-	X("nvmlDeviceGetMigMode", false, mig_mode, (nvml_handle, unsigned int *, unsigned int *))  \
-	X("nvmlDeviceGetMaxMigDeviceCount", false, mig_count, (nvml_handle, unsigned int *))       \
-	X("nvmlDeviceGetMigDeviceHandleByIndex", false, mig_handle,                                \
-	  (nvml_handle, unsigned int, nvml_handle *))                                              \
-	X("nvmlDeviceGetComputeRunningProcesses_v3", false, compute,                               \
-	  (nvml_handle, unsigned int *, struct nvml_process_info *))                               \
-	X("nvmlDeviceGetComputeRunningProcesses_v2", false, compute_v2,                            \
-	  (nvml_handle, unsigned int *, struct nvml_process_info *))                               \
-	X("nvmlDeviceGetGraphicsRunningProcesses_v3", false, graphics,                             \
-	  (nvml_handle, unsigned int *, struct nvml_process_info *))                               \
-	X("nvmlDeviceGetMPSComputeRunningProcesses_v3", false, mps,                                \
-	  (nvml_handle, unsigned int *, struct nvml_process_info *))
+#define NVML_FUNCTIONS(X) \
+	X("nvmlInit_v2", true, init, (void)) \
+	X("nvmlShutdown", true, shutdown, (void)) \
+	X("nvmlSystemGetDriverVersion", false, driver_version, (char *, unsigned int)) \
+	X("nvmlDeviceGetCount_v2", true, count, (unsigned int *)) \
+	X("nvmlDeviceGetHandleByIndex_v2", true, handle, (unsigned int, nvml_handle *)) \
+	X("nvmlDeviceGetName", true, name, (nvml_handle, char *, unsigned int)) \
+	X("nvmlDeviceGetUUID", true, uuid, (nvml_handle, char *, unsigned int)) \
+	X("nvmlDeviceGetMemoryInfo", true, memory, (nvml_handle, struct nvml_memory_v1 *)) \
+	X("nvmlDeviceGetMemoryInfo_v2", false, memory_v2, (nvml_handle, struct nvml_memory_v2 *)) \
+	X("nvmlDeviceGetPciInfo_v3", false, pci, (nvml_handle, struct nvml_pci_info *)) \
+	X("nvmlDeviceGetComputeMode", false, compute_mode, (nvml_handle, unsigned int *)) \
+	X("nvmlDeviceGetMigMode", false, mig_mode, (nvml_handle, unsigned int *, unsigned int *)) \
+	X("nvmlDeviceGetMaxMigDeviceCount", false, mig_count, (nvml_handle, unsigned int *)) \
+	X("nvmlDeviceGetMigDeviceHandleByIndex", false, mig_handle, \
+		(nvml_handle, unsigned int, nvml_handle *)) \
+	X("nvmlDeviceGetComputeRunningProcesses_v3", false, compute, \
+		(nvml_handle, unsigned int *, struct nvml_process_info *)) \
+	X("nvmlDeviceGetComputeRunningProcesses_v2", false, compute_v2, \
+		(nvml_handle, unsigned int *, struct nvml_process_info *)) \
+	X("nvmlDeviceGetGraphicsRunningProcesses_v3", false, graphics, \
+		(nvml_handle, unsigned int *, struct nvml_process_info *)) \
+	X("nvmlDeviceGetMPSComputeRunningProcesses_v3", false, mps, \
+		(nvml_handle, unsigned int *, struct nvml_process_info *))
 
 struct nvml {
 	void *library;
@@ -93,8 +93,12 @@ static bool is_ours(void *library)
 static void *open_library(const char *folder)
 {
 	static const char *const folders[] = {
-		"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/aarch64-linux-gnu",
-		"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
+		"/usr/lib/x86_64-linux-gnu",
+		"/usr/lib64",
+		"/usr/lib",
+		"/usr/lib/aarch64-linux-gnu",
+		"/usr/local/nvidia/lib64",
+		"/usr/lib/wsl/lib",
 	};
 	char path[PATH_MAX];
 	void *library;
@@ -122,10 +126,11 @@ static void *open_library(const char *folder)
 
 static int find_functions(struct nvml *nvml, struct error *err)
 {
-#define X(symbol, required, member, params)                                                        \
-	*(void **)&nvml->member = dlsym(nvml->library, symbol);                                    \
-	if (required && !nvml->member)                                                             \
-		return fail(err, ENOENT, "libnvidia-ml.so.1 has no %s: the driver is too old", symbol);
+#define X(symbol, required, member, params) \
+	*(void **)&nvml->member = dlsym(nvml->library, symbol); \
+	if (required && !nvml->member) \
+		return fail(err, ENOENT, "libnvidia-ml.so.1 has no %s: the driver is too old", \
+			symbol);
 	NVML_FUNCTIONS(X)
 #undef X
 	return 0;
@@ -141,7 +146,7 @@ int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err)
 	nvml->library = open_library(folder);
 	if (!nvml->library)
 		return fail(err, ENOENT, "no libnvidia-ml.so.1%s%s: no NVIDIA driver is installed",
-			    folder ? " in " : "", folder ? folder : "");
+			folder ? " in " : "", folder ? folder : "");
 	r = find_functions(nvml, err);
 	if (r >= 0 && (r = nvml->init()) != NVML_OK)
 		r = fail(err, ENODEV, "nvmlInit_v2 failed with %d: the driver finds no device", r);
@@ -187,7 +192,8 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 	struct nvml_pci_info pci = {0};
 	unsigned int mode = 0, n = 0;
 
-	*info = (struct nvml_info){.handle = handle, .nvml_index = index, .compute_mode = "default"};
+	*info = (struct nvml_info){
+		.handle = handle, .nvml_index = index, .compute_mode = "default"};
 	if (nvml->uuid(handle, info->uuid, sizeof(info->uuid)) != NVML_OK)
 		return false;
 	if (nvml->name(handle, info->model, sizeof(info->model)) != NVML_OK)
@@ -197,24 +203,28 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 		snprintf(info->pci, sizeof(info->pci), "%.31s", pci.bus_id);
 	if (nvml->compute_mode && nvml->compute_mode(handle, &mode) == NVML_OK)
 		info->compute_mode = mode == 0 ? "default" : mode == 2 ? "prohibited" : "exclusive";
-	/* Asked without room: an answer that there is more than none means the control daemon runs. */
+	/*
+	 * Asked without room: an answer that there is more than none means the control daemon
+	 * runs.
+	 */
 	info->has_mps = nvml->mps && nvml->mps(handle, &n, NULL) == NVML_INSUFFICIENT_SIZE && n > 0;
 	return info->memory_bytes > 0;
 }
 
-static size_t list_mig(struct nvml *nvml, const struct nvml_info *parent, struct nvml_info *ret, size_t max)
+static size_t list_mig(
+	struct nvml *nvml, const struct nvml_info *parent, struct nvml_info *ret, size_t max)
 {
 	unsigned int current = 0, pending = 0, n = 0, i;
 	size_t found = 0;
 	nvml_handle handle;
 
 	if (!nvml->mig_mode || !nvml->mig_count || !nvml->mig_handle ||
-	    nvml->mig_mode(parent->handle, &current, &pending) != NVML_OK || !current ||
-	    nvml->mig_count(parent->handle, &n) != NVML_OK)
+		nvml->mig_mode(parent->handle, &current, &pending) != NVML_OK || !current ||
+		nvml->mig_count(parent->handle, &n) != NVML_OK)
 		return 0;
 	for (i = 0; i < n && found < max; i++) {
 		if (nvml->mig_handle(parent->handle, i, &handle) != NVML_OK ||
-		    !read_info(nvml, handle, parent->nvml_index, &ret[found]))
+			!read_info(nvml, handle, parent->nvml_index, &ret[found]))
 			continue;
 		ret[found].is_mig = true;
 		str_copy(ret[found].parent, sizeof(ret[found].parent), str_from(parent->uuid));
@@ -267,7 +277,7 @@ int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes)
 }
 
 static int add_processes(int (*list)(nvml_handle, unsigned int *, struct nvml_process_info *),
-			 nvml_handle handle, bool is_graphics, struct nvml_process *ret, size_t max)
+	nvml_handle handle, bool is_graphics, struct nvml_process *ret, size_t max)
 {
 	_cleanup_free_ struct nvml_process_info *infos = calloc(PROCESSES_MAX, sizeof(*infos));
 	unsigned int n = PROCESSES_MAX;
@@ -284,7 +294,8 @@ static int add_processes(int (*list)(nvml_handle, unsigned int *, struct nvml_pr
 	return (int)i;
 }
 
-int nvml_processes(struct nvml *nvml, nvml_handle handle, struct nvml_process *ret_processes, size_t max)
+int nvml_processes(
+	struct nvml *nvml, nvml_handle handle, struct nvml_process *ret_processes, size_t max)
 {
 	int n = -EIO, more;
 

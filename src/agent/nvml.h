@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver's management library, opened at run time: what the daemon asks of it, with its answers
- * translated into ours (the one place where nvmlReturn_t is known). Never our own interposed library:
- * that one would show a tenant's view. All functions may block; any thread. A
+ * translated into ours (the one place where nvmlReturn_t is known). Never our own interposed
+ * library: that one would show a tenant's view. All functions may block; any thread. A
  * NULL library knows nothing (-EIO).
  */
 #ifndef AGENT_NVML_H
@@ -21,8 +21,8 @@ struct nvml_info {
 	char uuid[96];
 	char model[96];
 	char pci[32];
-	uint64_t memory_bytes; /* as the driver counts it */
-	uint64_t usable_bytes; /* less what the driver keeps for itself */
+	uint64_t memory_bytes;    /* as the driver counts it */
+	uint64_t usable_bytes;    /* less what the driver keeps for itself */
 	const char *compute_mode; /* "default", "exclusive", "prohibited" */
 	bool has_mps;
 	bool is_mig;
@@ -39,8 +39,8 @@ struct nvml_process {
 #define NVML_UNKNOWN UINT64_MAX
 
 /*
- * folder: where libnvidia-ml.so.1 is; NULL: where the loader finds it. -ENOENT: there is none, -ENODEV:
- * it finds no driver or no device.
+ * folder: where libnvidia-ml.so.1 is; NULL: where the loader finds it. -ENOENT: there is none,
+ * -ENODEV: it finds no driver or no device.
  */
 int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err);
 void nvml_close(struct nvml *nvml);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Best fit: see place.h. Among devices that fit, the one with the least share left after, then the
- * least memory left, then the lowest index. The sentence of a refusal speaks of the device that came
- * nearest, since that is what the asker can act on.
+ * least memory left, then the lowest index. The sentence of a refusal speaks of the device that
+ * came nearest, since that is what the asker can act on.
  */
 #include "agent/place.h"
 
@@ -29,7 +29,7 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 	if (spec->device[0] && strcasecmp(spec->device, d->uuid))
 		return WRONG_DEVICE;
 	if (spec->model[0] && strcasecmp(spec->model, d->model) &&
-	    !strcasestr(d->model, spec->model))
+		!strcasestr(d->model, spec->model))
 		return WRONG_MODEL;
 	if (memory > d->memory_bytes && spec->memory_policy == SPEC_MEMORY_FAIL)
 		return TOO_SMALL;
@@ -45,35 +45,36 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 static int refuse_share(const struct spec *spec, const struct place_device *d, struct error *err)
 {
 	return fail(err, ENOSPC, "request %s: %s has %s left (%s asked for by %u tenant%s)",
-		    format_share(spec->request).s, d->uuid, format_share(left(d)).s,
-		    format_share(d->asked).s, d->tenants, d->tenants == 1 ? "" : "s");
+		format_share(spec->request).s, d->uuid, format_share(left(d)).s,
+		format_share(d->asked).s, d->tenants, d->tenants == 1 ? "" : "s");
 }
 
-static int refuse(const struct spec *spec, const struct place_device *d, enum verdict why, struct error *err)
+static int refuse(
+	const struct spec *spec, const struct place_device *d, enum verdict why, struct error *err)
 {
 	uint64_t memory = spec_memory_on(spec, d->memory_bytes);
 
 	switch (why) {
 	case WRONG_DEVICE:
 		return fail(err, EINVAL, "device %s: this machine has no such device, it has %s",
-			    spec->device, d->uuid);
+			spec->device, d->uuid);
 	case WRONG_MODEL:
 		return fail(err, EINVAL, "model %s: %s is a %s", spec->model, d->uuid, d->model);
 	case TOO_SMALL:
-		return fail(err, EINVAL, "memory %s: the device has %s", format_bytes_exact(memory).s,
-			    format_bytes(d->memory_bytes).s);
+		return fail(err, EINVAL, "memory %s: the device has %s",
+			format_bytes_exact(memory).s, format_bytes(d->memory_bytes).s);
 	case IN_USE:
 		if (spec->exclusive)
-			return fail(err, ENOSPC, "request 1 (exclusive): %s is in use by %u tenant%s",
-				    d->uuid, d->tenants, d->tenants == 1 ? "" : "s");
+			return fail(err, ENOSPC,
+				"request 1 (exclusive): %s is in use by %u tenant%s", d->uuid,
+				d->tenants, d->tenants == 1 ? "" : "s");
 		return fail(err, ENOSPC, "request %s: %s is held exclusively by another tenant",
-			    format_share(spec->request).s, d->uuid);
-	case NO_SHARE:
-		return refuse_share(spec, d, err);
+			format_share(spec->request).s, d->uuid);
+	case NO_SHARE: return refuse_share(spec, d, err);
 	default:
 		return fail(err, ENOSPC, "memory %s: %s has %s left to promise of %s",
-			    format_bytes_exact(memory).s, d->uuid, format_bytes(d->room_bytes).s,
-			    format_bytes(d->memory_bytes).s);
+			format_bytes_exact(memory).s, d->uuid, format_bytes(d->room_bytes).s,
+			format_bytes(d->memory_bytes).s);
 	}
 }
 
@@ -85,21 +86,22 @@ static bool is_better(const struct place_device *a, const struct place_device *b
 }
 
 int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
-	  uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err)
+	uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err)
 {
 	uint64_t taken = 0;
 	uint32_t nearest = 0, chosen[SPEC_DEVICES_MAX], found;
 	enum verdict nearest_why = WRONG_DEVICE;
 
 	if (spec->mode == SPEC_MODE_REMOTE)
-		return fail(err, EINVAL, "mode remote: this machine shares its own devices only; auto, "
-					 "exclusive or local would do");
+		return fail(err, EINVAL,
+			"mode remote: this machine shares its own devices only; auto, "
+			"exclusive or local would do");
 	if (spec->count > n || spec->count > SPEC_DEVICES_MAX)
 		return fail(err, EINVAL, "count %u: this machine has %u device%s", spec->count, n,
-			    n == 1 ? "" : "s");
+			n == 1 ? "" : "s");
 	if (spec->device[0] && spec->count > 1)
 		return fail(err, EINVAL, "count %u: one device is named, so count can only be 1",
-			    spec->count);
+			spec->count);
 	for (found = 0; found < spec->count; found++) {
 		uint32_t best = n;
 
@@ -111,7 +113,8 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 			if (why == FITS && (best == n || is_better(&devices[i], &devices[best])))
 				best = i;
 			if (why > nearest_why ||
-			    (why == nearest_why && left(&devices[i]) > left(&devices[nearest]))) {
+				(why == nearest_why &&
+					left(&devices[i]) > left(&devices[nearest]))) {
 				nearest = i;
 				nearest_why = why;
 			}
@@ -127,9 +130,10 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 		return 0;
 	}
 	if (found > 0)
-		return fail(err, ENOSPC, "count %u: %u device%s room for request %s and that memory now",
-			    spec->count, found, found == 1 ? " has" : "s have",
-			    format_share(spec->request).s);
+		return fail(err, ENOSPC,
+			"count %u: %u device%s room for request %s and that memory now",
+			spec->count, found, found == 1 ? " has" : "s have",
+			format_share(spec->request).s);
 	return refuse(spec, &devices[nearest], nearest_why, err);
 }
 

@@ -15,19 +15,19 @@
 struct place_device {
 	const char *uuid;
 	const char *model;
-	uint64_t memory_bytes;	/* usable */
-	uint64_t room_bytes;	/* largest quota that could be promised, under the wish's policy */
-	uint32_t asked;		/* permille asked for by tenants that are there */
-	uint32_t tenants;	/* that asked for it */
-	bool is_exclusive;	/* one of them has it for itself */
+	uint64_t memory_bytes; /* usable */
+	uint64_t room_bytes;   /* largest quota that could be promised, under the wish's policy */
+	uint32_t asked;        /* permille asked for by tenants that are there */
+	uint32_t tenants;      /* that asked for it */
+	bool is_exclusive;     /* one of them has it for itself */
 };
 
 /*
- * Writes spec->count indexes. -EINVAL: never possible on this machine; -ENOSPC: not now. The sentence
- * names field, value and what is possible.
+ * Writes spec->count indexes. -EINVAL: never possible on this machine; -ENOSPC: not now. The
+ * sentence names field, value and what is possible.
  */
 int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
-	  uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
+	uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
 
 /* May a tenant on this device change to that request? `asked` is without its own. */
 int place_change(const struct spec *spec, const struct place_device *device, struct error *err);

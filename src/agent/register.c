@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registration: see register.h. Order for a new process: tenant, index, pages, journal, list, gates,
- * WELCOME. The journal knows of it before the program does, so that whoever has pages is known to
- * the next daemon too.
+ * Registration: see register.h. Order for a new process: tenant, index, pages, journal, list,
+ * gates, WELCOME. The journal knows of it before the program does, so that whoever has pages is
+ * known to the next daemon too.
  */
 #include "agent/register.h"
 
@@ -106,11 +106,11 @@ static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, str
 	int r;
 
 	if (fstat(handed, &st) < 0 || !memfd_has_seals(handed, UP_SEALS) ||
-	    st.st_size != sizeof(struct page_up))
+		st.st_size != sizeof(struct page_up))
 		return fail(err, EINVAL, "the page handed back is not one of this daemon's");
 	if (st.st_ino != p->devices[at].up_inode)
 		return fail(err, ESTALE, "the page handed back is not the one recorded for pid %d",
-			    (int)p->pid);
+			(int)p->pid);
 	fd = fcntl(handed, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return fail_errno(err, errno, "keep the page of pid %d", (int)p->pid);
@@ -148,10 +148,11 @@ static int make_pages(struct process *p, struct page_fds *fds, struct error *err
 }
 
 static int adopt_pages(struct process *p, const int *handed, size_t n_handed, struct page_fds *fds,
-		       struct error *err)
+	struct error *err)
 {
 	if (n_handed != 2 * p->tenant->n)
-		return fail(err, EINVAL, "%zu pages handed back, expected %u", n_handed, 2 * p->tenant->n);
+		return fail(err, EINVAL, "%zu pages handed back, expected %u", n_handed,
+			2 * p->tenant->n);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
 		int down = -1, up = -1, r;
@@ -249,8 +250,8 @@ void process_kill(struct process *p)
 		t->alone_ns = loop_now_ns(p->agent->loop);
 	for (uint32_t i = 0; i < t->n; i++)
 		if (p->devices[i].down)
-			atomic_store_explicit(&p->devices[i].down->gate, GATE_CLOSED,
-					      memory_order_seq_cst);
+			atomic_store_explicit(
+				&p->devices[i].down->gate, GATE_CLOSED, memory_order_seq_cst);
 	token_process_gone(p);
 	state_process_gone(p);
 	memory_process_gone(p);
@@ -264,7 +265,7 @@ void process_kill(struct process *p)
 }
 
 int process_restore(struct tenant *t, pid_t pid, uint64_t start, uint32_t index, uint64_t up_inode,
-		    const char *command)
+	const char *command)
 {
 	int pidfd = process_open(pid, start), r;
 	struct process *p;
@@ -298,8 +299,9 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 	int r;
 
 	if (c->pid <= 0)
-		return fail(err, EPERM, "the daemon cannot see this process: it needs the host's pid "
-					"namespace (hostPID)");
+		return fail(err, EPERM,
+			"the daemon cannot see this process: it needs the host's pid "
+			"namespace (hostPID)");
 	r = process_start_ticks(c->pid, ret_start);
 	if (r < 0)
 		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
@@ -316,7 +318,7 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 }
 
 static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct tenant **ret_tenant,
-			 struct error *err)
+	struct error *err)
 {
 	static const uint8_t none[sizeof(hello->secret)];
 	struct tenant *t;
@@ -325,11 +327,12 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 		return conf_tenant(c->agent, c->pid, c->uid, c->gid, ret_tenant, err);
 	t = tenant_by_secret(c->agent, hello->secret);
 	if (!t)
-		return fail(err, ENOENT, "DIVVY_TENANT names no tenant of this daemon: it has ended or "
-					 "been removed");
+		return fail(err, ENOENT,
+			"DIVVY_TENANT names no tenant of this daemon: it has ended or "
+			"been removed");
 	if (c->uid != t->uid && c->uid != 0)
-		return fail(err, EACCES, "tenant %u belongs to user %u, this process to user %u", t->id,
-			    (unsigned int)t->uid, (unsigned int)c->uid);
+		return fail(err, EACCES, "tenant %u belongs to user %u, this process to user %u",
+			t->id, (unsigned int)t->uid, (unsigned int)c->uid);
 	*ret_tenant = t;
 	return 0;
 }
@@ -356,15 +359,15 @@ static int settle_former(struct conn *c, uint64_t start, struct tenant *t, struc
 			continue;
 		if (p->tenant != t)
 			return fail(err, EPERM, "pid %d belongs to tenant %u already, for life",
-				    (int)c->pid, p->tenant->id);
+				(int)c->pid, p->tenant->id);
 		if (!p->conn || has_hung_up(p->conn))
 			process_kill(p);
 	}
 	return 0;
 }
 
-static void send_welcome(struct conn *c, uint32_t request, const struct process *p,
-			 const struct page_fds *fds)
+static void send_welcome(
+	struct conn *c, uint32_t request, const struct process *p, const struct page_fds *fds)
 {
 	const struct tenant *t = p->tenant;
 	struct msg_welcome welcome = {.tenant = t->id, .devices = t->n};
@@ -400,7 +403,8 @@ static void send_welcome(struct conn *c, uint32_t request, const struct process 
 		conn_close(c);
 }
 
-static int register_new(struct conn *c, const struct msg_hello *hello, struct tenant *t, struct error *err)
+static int register_new(
+	struct conn *c, const struct msg_hello *hello, struct tenant *t, struct error *err)
 {
 	_cleanup_(page_fds_done) struct page_fds fds = {.n = 0};
 	struct process *p = NULL;
@@ -429,7 +433,7 @@ static int register_new(struct conn *c, const struct msg_hello *hello, struct te
 	r = tenant_take_slot(t, &p->index);
 	if (r < 0)
 		fail(err, EUSERS, "tenant %u has %u processes, the most there can be", t->id,
-		     PAGE_PROCESSES - 1);
+			PAGE_PROCESSES - 1);
 	if (r >= 0)
 		r = make_pages(p, &fds, err);
 	if (r >= 0) {
@@ -450,7 +454,8 @@ static int register_new(struct conn *c, const struct msg_hello *hello, struct te
 	return 0;
 }
 
-static struct process *find_former(struct conn *c, const struct tenant *t, uint64_t start, uint64_t inode)
+static struct process *find_former(
+	struct conn *c, const struct tenant *t, uint64_t start, uint64_t inode)
 {
 	struct process *p;
 
@@ -471,8 +476,8 @@ static void check_recounted(struct tenant *t)
 	memory_recount(t);
 }
 
-static int register_again(struct conn *c, const struct msg_hello *hello, struct tenant *t, const int *handed,
-			  size_t n_handed, struct error *err)
+static int register_again(struct conn *c, const struct msg_hello *hello, struct tenant *t,
+	const int *handed, size_t n_handed, struct error *err)
 {
 	_cleanup_(page_fds_done) struct page_fds fds = {.n = 0};
 	struct process *p;
@@ -488,8 +493,8 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	p = find_former(c, t, start, st.st_ino);
 	if (!p)
 		return fail(err, ESTALE, "this daemon knows no pid %d of tenant %u with that page",
-			    (int)c->pid, t->id);
-	if (p->is_awaited) /* of the others only the first inode was recorded: they are cross-checked by seals */
+			(int)c->pid, t->id);
+	if (p->is_awaited) /* only the first inode is recorded; the seals cross-check the others */
 		for (uint32_t i = 1; i < t->n && 2 * i < n_handed; i++)
 			if (!fstat(handed[2 * i], &st))
 				p->devices[i].up_inode = st.st_ino;
@@ -532,12 +537,15 @@ void register_hello(struct conn *c, const struct msg_hello *hello, const int *fd
 	int r;
 
 	if (c->process) {
-		client_refuse(c, hello->head.request, EEXIST, "this connection has registered already");
+		client_refuse(
+			c, hello->head.request, EEXIST, "this connection has registered already");
 		return;
 	}
 	if (hello->page_abi != PAGE_ABI) {
-		fail(&err, EPROTO, "page ABI %u: this daemon serves %u; the library and the daemon are of "
-		     "different versions", hello->page_abi, PAGE_ABI);
+		fail(&err, EPROTO,
+			"page ABI %u: this daemon serves %u; the library and the daemon are of "
+			"different versions",
+			hello->page_abi, PAGE_ABI);
 		client_refuse(c, hello->head.request, EPROTO, err.msg);
 		return;
 	}

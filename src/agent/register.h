@@ -15,7 +15,7 @@ void register_deferred(struct agent *agent);
 
 /* Known from the state of an earlier daemon and alive: waits for its HELLO AGAIN. */
 int process_restore(struct tenant *tenant, pid_t pid, uint64_t start, uint32_t index,
-		    uint64_t up_inode, const char *command);
+	uint64_t up_inode, const char *command);
 /*
  * It has ended, or is no longer its tenant's: its gates stay closed, its memory is given back once
  * the device has let it go.

@@ -15,18 +15,12 @@
 json_t *spec_to_json(const struct spec *s)
 {
 	return json_pack("{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
-			 "request_permille", (int)s->request,
-			 "limit_permille", (int)s->limit,
-			 "count", (int)s->count,
-			 "exclusive", (int)s->exclusive,
-			 "memory_bytes", (json_int_t)s->memory_bytes,
-			 "memory_permille", (int)s->memory_permille,
-			 "memory_policy", spec_memory_policy_name(s->memory_policy),
-			 "class", spec_class_name(s->class),
-			 "priority", (int)s->priority,
-			 "mode", spec_mode_name(s->mode),
-			 "model", s->model,
-			 "device", s->device);
+		"request_permille", (int)s->request, "limit_permille", (int)s->limit, "count",
+		(int)s->count, "exclusive", (int)s->exclusive, "memory_bytes",
+		(json_int_t)s->memory_bytes, "memory_permille", (int)s->memory_permille,
+		"memory_policy", spec_memory_policy_name(s->memory_policy), "class",
+		spec_class_name(s->class), "priority", (int)s->priority, "mode",
+		spec_mode_name(s->mode), "model", s->model, "device", s->device);
 }
 
 int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
@@ -39,11 +33,11 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 	int r;
 
 	if (json_unpack_ex((json_t *)json, &why, 0,
-			   "{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
-			   "request_permille", &request, "limit_permille", &limit, "count", &count,
-			   "exclusive", &exclusive, "memory_bytes", &bytes, "memory_permille", &permille,
-			   "memory_policy", &policy, "class", &class, "priority", &priority, "mode", &mode,
-			   "model", &model, "device", &device) < 0)
+		    "{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
+		    "request_permille", &request, "limit_permille", &limit, "count", &count,
+		    "exclusive", &exclusive, "memory_bytes", &bytes, "memory_permille", &permille,
+		    "memory_policy", &policy, "class", &class, "priority", &priority, "mode", &mode,
+		    "model", &model, "device", &device) < 0)
 		return fail(err, EINVAL, "spec: %s", why.text);
 	spec_init(&s);
 	r = spec_set(&s, "memory-policy", policy, err);
@@ -58,8 +52,8 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 	if (r < 0)
 		return r;
 	if (request < 1 || request > (int)SPEC_SHARE_ONE || limit < request ||
-	    limit > (int)SPEC_SHARE_ONE || count < 1 || count > (int)SPEC_DEVICES_MAX || bytes < 0 ||
-	    permille < 0 || priority < 0 || priority > 100)
+		limit > (int)SPEC_SHARE_ONE || count < 1 || count > (int)SPEC_DEVICES_MAX ||
+		bytes < 0 || permille < 0 || priority < 0 || priority > 100)
 		return fail(err, EINVAL, "spec: a number is out of its range");
 	s.request = (uint32_t)request;
 	s.limit = (uint32_t)limit;
@@ -85,7 +79,8 @@ int spec_set_json(struct spec *spec, const json_t *fields, struct error *err)
 		int r;
 
 		if (json_is_integer(value)) {
-			snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(value));
+			snprintf(number, sizeof(number), "%lld",
+				(long long)json_integer_value(value));
 			text = number;
 		} else if (json_is_real(value)) {
 			/* Enough digits for 1/1000; what is finer is refused by the parser. */

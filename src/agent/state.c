@@ -56,18 +56,19 @@ static json_t *tenant_json(const struct tenant *t)
 		struct arbiter_usage usage = {0};
 
 		arbiter_usage_get(t->agent->arbiter, t->id, td->device->index, now, &usage);
-		json_array_append_new(
-			devices,
-			json_pack("{s:s, s:I, s:I, s:I, s:I}", "uuid", td->device->info.uuid, "quota",
-				  (json_int_t)td->quota_bytes, "inode", (json_int_t)td->inode, "used_ns",
-				  (json_int_t)usage.used_ns, "lag_ns", (json_int_t)usage.lag_ns));
+		json_array_append_new(devices,
+			json_pack("{s:s, s:I, s:I, s:I, s:I}", "uuid", td->device->info.uuid,
+				"quota", (json_int_t)td->quota_bytes, "inode",
+				(json_int_t)td->inode, "used_ns", (json_int_t)usage.used_ns,
+				"lag_ns", (json_int_t)usage.lag_ns));
 	}
 	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id",
-			 (json_int_t)t->id, "name", t->name, "uid", (json_int_t)t->uid, "source",
-			 tenant_source_name(t->source), "origin", t->origin, "lifetime",
-			 tenant_lifetime_name(t->lifetime), "owner", (json_int_t)(t->owner_fd >= 0 ? t->owner : 0),
-			 "owner_start", (json_int_t)t->owner_start, "created_s", (json_int_t)t->created_s,
-			 "spec", spec, "devices", devices);
+		(json_int_t)t->id, "name", t->name, "uid", (json_int_t)t->uid, "source",
+		tenant_source_name(t->source), "origin", t->origin, "lifetime",
+		tenant_lifetime_name(t->lifetime), "owner",
+		(json_int_t)(t->owner_fd >= 0 ? t->owner : 0), "owner_start",
+		(json_int_t)t->owner_start, "created_s", (json_int_t)t->created_s, "spec", spec,
+		"devices", devices);
 }
 
 static void add_json(struct buf *out, const char *tag, json_t *json)
@@ -101,9 +102,9 @@ static void add_tenant(struct buf *out, const struct tenant *t)
 static void add_process(struct buf *out, const struct process *p)
 {
 	add_json(out, "P",
-		 json_pack("{s:I, s:I, s:I, s:I, s:I}", "tenant", (json_int_t)p->tenant->id, "pid",
-			   (json_int_t)p->pid, "start", (json_int_t)p->start, "index",
-			   (json_int_t)p->index, "inode", (json_int_t)p->devices[0].up_inode));
+		json_pack("{s:I, s:I, s:I, s:I, s:I}", "tenant", (json_int_t)p->tenant->id, "pid",
+			(json_int_t)p->pid, "start", (json_int_t)p->start, "index",
+			(json_int_t)p->index, "inode", (json_int_t)p->devices[0].up_inode));
 }
 
 static void add_all(struct state *s, struct buf *out)
@@ -259,11 +260,13 @@ static void read_line(struct reading *reading, struct str line)
 			return;
 		if (str_is(tag, "T"))
 			snprintf(key, sizeof(key), "%lld",
-				 (long long)json_integer_value(json_object_get(json, "id")));
+				(long long)json_integer_value(json_object_get(json, "id")));
 		else
-			key_of(key, sizeof(key), json_integer_value(json_object_get(json, "tenant")),
-			       json_integer_value(json_object_get(json, "index")));
-		json_object_set_new(str_is(tag, "T") ? reading->tenants : reading->processes, key, json);
+			key_of(key, sizeof(key),
+				json_integer_value(json_object_get(json, "tenant")),
+				json_integer_value(json_object_get(json, "index")));
+		json_object_set_new(
+			str_is(tag, "T") ? reading->tenants : reading->processes, key, json);
 	} else if (str_is(tag, "R") && str_word(&rest, &a)) {
 		snprintf(key, sizeof(key), "%" STR_FMT, STR_ARG(a));
 		json_object_del(reading->tenants, key);
@@ -279,15 +282,15 @@ static bool read_head(struct state *s, struct reading *reading, struct str line)
 	uint64_t n = 0;
 
 	if (!str_word(&rest, &tag) || !str_is(tag, "H") || !str_word(&rest, &abi) ||
-	    !str_word(&rest, &boot) || !str_word(&rest, &next) ||
-	    parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
-	    parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
+		!str_word(&rest, &boot) || !str_word(&rest, &next) ||
+		parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
+		parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
 		return false;
 	return str_is(boot, s->boot_id);
 }
 
 static int restore_devices(struct agent *agent, const json_t *devices, struct tenant_saved *saved,
-			   int64_t *ret_used, int64_t *ret_lag, struct error *err)
+	int64_t *ret_used, int64_t *ret_lag, struct error *err)
 {
 	saved->n = (uint32_t)json_array_size(devices);
 	if (!saved->n || saved->n > SPEC_DEVICES_MAX)
@@ -297,8 +300,10 @@ static int restore_devices(struct agent *agent, const json_t *devices, struct te
 		struct device *device;
 		const char *uuid;
 
-		if (json_unpack(json_array_get(devices, i), "{s:s, s:I, s:I, s:I, s:I}", "uuid", &uuid, "quota",
-				&quota, "inode", &inode, "used_ns", &used, "lag_ns", &lag) < 0 || quota < 0)
+		if (json_unpack(json_array_get(devices, i), "{s:s, s:I, s:I, s:I, s:I}", "uuid",
+			    &uuid, "quota", &quota, "inode", &inode, "used_ns", &used, "lag_ns",
+			    &lag) < 0 ||
+			quota < 0)
 			return fail(err, EINVAL, "device %u is not readable", i);
 		device = device_find(agent->devices, uuid);
 		if (!device)
@@ -323,13 +328,14 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	struct tenant *t;
 	int r;
 
-	if (json_unpack((json_t *)json, "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id", &id,
-			"name", &name, "secret", &secret, "uid", &uid, "source", &source, "origin", &origin,
-			"lifetime", &lifetime, "owner", &owner, "owner_start", &owner_start, "created_s",
-			&created, "spec", &spec, "devices", &devices) < 0 ||
-	    id < 1 || id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
-	    tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
-	    parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
+	if (json_unpack((json_t *)json,
+		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id", &id,
+		    "name", &name, "secret", &secret, "uid", &uid, "source", &source, "origin",
+		    &origin, "lifetime", &lifetime, "owner", &owner, "owner_start", &owner_start,
+		    "created_s", &created, "spec", &spec, "devices", &devices) < 0 ||
+		id < 1 || id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
+		tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
+		parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
 		return fail(err, EINVAL, "its line is not readable");
 	r = spec_from_json(spec, &wish.spec, err);
 	if (r >= 0)
@@ -349,7 +355,7 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	agent->next_tenant = MAX(agent->next_tenant, t->id + 1);
 	for (uint32_t i = 0; i < t->n; i++) {
 		arbiter_restore(agent->arbiter, t->id, t->devices[i].device->index,
-				used[i] > 0 ? (uint64_t)used[i] : 0, lag[i]);
+			used[i] > 0 ? (uint64_t)used[i] : 0, lag[i]);
 		usage_tenant_restored(&t->devices[i]);
 	}
 	return 0;
@@ -360,11 +366,13 @@ static void restore_process(struct agent *agent, const json_t *json)
 	json_int_t tenant, pid, start, index, inode;
 	struct tenant *t;
 
-	if (json_unpack((json_t *)json, "{s:I, s:I, s:I, s:I, s:I}", "tenant", &tenant, "pid", &pid, "start",
-			&start, "index", &index, "inode", &inode) < 0)
+	if (json_unpack((json_t *)json, "{s:I, s:I, s:I, s:I, s:I}", "tenant", &tenant, "pid", &pid,
+		    "start", &start, "index", &index, "inode", &inode) < 0)
 		return;
 	t = tenant_by_id(agent, (uint32_t)tenant);
-	if (t && process_restore(t, (pid_t)pid, (uint64_t)start, (uint32_t)index, (uint64_t)inode, "") >= 0)
+	if (t &&
+		process_restore(
+			t, (pid_t)pid, (uint64_t)start, (uint32_t)index, (uint64_t)inode, "") >= 0)
 		t->hold_ns = clock_now_ns() + HOLD_NS;
 }
 
@@ -378,7 +386,8 @@ static void restore(struct state *s, const struct reading *reading)
 
 	json_object_foreach(reading->tenants, key, json)
 		if (restore_tenant(agent, json, &err) < 0)
-			log_warn("tenant %s of the former daemon is not taken over: %s", key, err.msg);
+			log_warn("tenant %s of the former daemon is not taken over: %s", key,
+				err.msg);
 	json_object_foreach(reading->processes, key, json)
 		restore_process(agent, json);
 	for (t = LIST_FIRST(&agent->tenants); t; t = next) {

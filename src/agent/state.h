@@ -17,7 +17,10 @@
 /* ABI of the file: this one and the one before (there is none yet) are read. */
 #define STATE_ABI 1
 
-/* Reads what is there; tenants and processes that still live come back. A broken line is skipped. */
+/*
+ * Reads what is there; tenants and processes that still live come back. A broken line is skipped.
+ * 
+ */
 int state_load(struct agent *agent, struct error *err);
 /* Writes all of it a last time. */
 void state_free(struct agent *agent);

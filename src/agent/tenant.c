@@ -29,10 +29,14 @@
 #include "base/rand.h"
 
 static const char *const lifetimes[] = {
-	[TENANT_PROCESS] = "process", [TENANT_PROCESSES] = "processes", [TENANT_KEEP] = "keep",
+	[TENANT_PROCESS] = "process",
+	[TENANT_PROCESSES] = "processes",
+	[TENANT_KEEP] = "keep",
 };
 static const char *const sources[] = {
-	[TENANT_RUN] = "run", [TENANT_CONF] = "conf", [TENANT_APPLY] = "apply",
+	[TENANT_RUN] = "run",
+	[TENANT_CONF] = "conf",
+	[TENANT_APPLY] = "apply",
 	[TENANT_DEFAULT] = "default",
 };
 
@@ -124,9 +128,10 @@ int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
 	struct stat st;
 	int kept, r;
 
-	if (fstat(fd, &st) < 0 || st.st_ino != td->inode ||
-	    !memfd_has_seals(fd, TENANT_SEALS) || st.st_size != sizeof(struct page_tenant))
-		return fail(err, ESTALE, "the shared page handed back is not tenant %u's", td->tenant->id);
+	if (fstat(fd, &st) < 0 || st.st_ino != td->inode || !memfd_has_seals(fd, TENANT_SEALS) ||
+		st.st_size != sizeof(struct page_tenant))
+		return fail(err, ESTALE, "the shared page handed back is not tenant %u's",
+			td->tenant->id);
 	if (td->page)
 		return 0;
 	r = map_fd(fd, sizeof(struct page_tenant), PROT_READ | PROT_WRITE, &map);
@@ -157,8 +162,8 @@ static bool is_promised(const struct tenant *t)
 	return t->source != TENANT_DEFAULT;
 }
 
-static void describe_devices(struct agent *agent, const struct spec *spec, const struct tenant *without,
-			     struct place_device *ret)
+static void describe_devices(struct agent *agent, const struct spec *spec,
+	const struct tenant *without, struct place_device *ret)
 {
 	const struct device_set *set = agent->devices;
 	struct tenant *t;
@@ -263,7 +268,7 @@ static int join(struct tenant *t, struct error *err)
 		mask |= 1ull << td->device->index;
 		if (is_promised(t))
 			r = ledger_add(td->device->ledger, t->id, td->quota_bytes,
-				       t->spec.memory_policy, err);
+				t->spec.memory_policy, err);
 		if (r < 0) {
 			leave_ledger(t, i);
 			return r;
@@ -301,7 +306,7 @@ static void leave(struct tenant *t)
 
 /* The default tenant sees every device that nobody has for himself. */
 static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t *ret_devices,
-		  uint32_t *ret_n, struct error *err)
+	uint32_t *ret_n, struct error *err)
 {
 	struct place_device places[ARBITER_DEVICES];
 	uint32_t n = 0;
@@ -321,15 +326,15 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 }
 
 int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
-	       struct error *err)
+	struct error *err)
 {
 	uint32_t chosen[SPEC_DEVICES_MAX], n = 0;
 	struct tenant *t;
 	int r;
 
 	if (agent->n_tenants >= TENANTS_MAX)
-		return fail(err, EUSERS, "there are %u tenants already, the most this daemon serves",
-			    TENANTS_MAX);
+		return fail(err, EUSERS,
+			"there are %u tenants already, the most this daemon serves", TENANTS_MAX);
 	r = choose(agent, wish, chosen, &n, err);
 	if (r < 0)
 		return r;
@@ -373,7 +378,7 @@ broken:
 }
 
 int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
-		   const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err)
+	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err)
 {
 	struct tenant *t = allocate(agent, wish, saved->n);
 	int r;
@@ -410,11 +415,13 @@ int tenant_change(struct tenant *t, const struct spec *spec, struct error *err)
 	int r;
 
 	if (spec->memory_policy != t->spec.memory_policy)
-		return fail(err, EBUSY, "memory-policy %s: can only be chosen when the tenant is made",
-			    spec_memory_policy_name(spec->memory_policy));
+		return fail(err, EBUSY,
+			"memory-policy %s: can only be chosen when the tenant is made",
+			spec_memory_policy_name(spec->memory_policy));
 	if (spec->exclusive != t->spec.exclusive || spec->count != t->spec.count)
-		return fail(err, EBUSY, "request: a tenant cannot change between a share and whole devices, "
-					"nor their number, while it runs");
+		return fail(err, EBUSY,
+			"request: a tenant cannot change between a share and whole devices, "
+			"nor their number, while it runs");
 	describe_devices(t->agent, spec, t, places);
 	for (uint32_t i = 0; i < t->n && is_promised(t); i++) {
 		r = place_change(spec, &places[t->devices[i].device->index], err);
@@ -431,7 +438,7 @@ int tenant_change(struct tenant *t, const struct spec *spec, struct error *err)
 		if (r < 0) {
 			while (i--)
 				ledger_change(t->devices[i].device->ledger, t->id,
-					      t->devices[i].quota_bytes, NULL);
+					t->devices[i].quota_bytes, NULL);
 			return r;
 		}
 	}
@@ -513,7 +520,7 @@ struct tenant *tenant_by_text(struct agent *agent, const char *text, uid_t uid)
 	}
 	LIST_FOREACH(t, &agent->tenants, link)
 		if (!t->is_dead && !strcmp(t->name, text) && tenant_may_see(agent, t, uid) &&
-		    (!newest || t->id > newest->id))
+			(!newest || t->id > newest->id))
 			newest = t;
 	return newest;
 }
@@ -580,7 +587,7 @@ void tenant_update_defaults(struct agent *agent)
 		for (uint32_t i = 0; i < t->n && t->source == TENANT_DEFAULT && !t->is_dead; i++) {
 			struct tenant_device *td = &t->devices[i];
 			uint64_t room = ledger_room(td->device->ledger, SPEC_MEMORY_FAIL) /
-					n[td->device->index];
+				n[td->device->index];
 
 			if (room == td->quota_bytes)
 				continue;
@@ -594,12 +601,9 @@ static bool has_ended(const struct tenant *t, uint64_t now)
 	if (t->n_processes)
 		return false;
 	switch (t->lifetime) {
-	case TENANT_PROCESS:
-		return t->owner_fd < 0;
-	case TENANT_PROCESSES:
-		return clock_since_ns(now, t->alone_ns) > TENANT_LINGER_NS;
-	case TENANT_KEEP:
-		break;
+	case TENANT_PROCESS: return t->owner_fd < 0;
+	case TENANT_PROCESSES: return clock_since_ns(now, t->alone_ns) > TENANT_LINGER_NS;
+	case TENANT_KEEP: break;
 	}
 	return false;
 }

@@ -23,9 +23,9 @@
 #define TENANTS_MAX 4096u /* on one daemon */
 
 enum tenant_lifetime {
-	TENANT_PROCESS,	  /* while the owner or any registered process of it lives */
+	TENANT_PROCESS,   /* while the owner or any registered process of it lives */
 	TENANT_PROCESSES, /* while registered processes live, and TENANT_LINGER_NS longer */
-	TENANT_KEEP,	  /* until removed */
+	TENANT_KEEP,      /* until removed */
 };
 
 enum tenant_source { TENANT_RUN, TENANT_CONF, TENANT_APPLY, TENANT_DEFAULT };
@@ -41,7 +41,10 @@ struct tenant_device {
 	uint32_t at; /* index in tenant->devices and process->devices */
 	uint64_t quota_bytes;
 
-	/* The page with the counter. After a restart there is none until a process hands it back. */
+	/*
+	 * The page with the counter. After a restart there is none until a process hands it back.
+	 * 
+	 */
 	int fd;
 	struct page_tenant *page;
 	uint64_t inode;
@@ -51,7 +54,7 @@ struct tenant_device {
 	bool does_want; /* as last told to the arbiter */
 	uint32_t window_us, flags;
 	uint64_t closed_ns;
-	uint64_t look_ns; /* when to look again; UINT64_MAX: not watched */
+	uint64_t look_ns;                  /* when to look again; UINT64_MAX: not watched */
 	TAILQ_ENTRY(tenant_device) active; /* open or draining */
 
 	struct usage_series *series;
@@ -68,7 +71,7 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[256]; /* conf: its key; apply: its id */
+	char origin[256];   /* conf: its key; apply: its id */
 	uint64_t created_s; /* since 1970 */
 	uint64_t alone_ns;  /* without processes and owner since; 0: has some */
 	uint64_t hold_ns;   /* after a restart: processes of before are awaited until then */
@@ -98,9 +101,12 @@ struct tenant_wish {
 
 /* Places it and makes it. -ENOSPC, -EINVAL, ... with a sentence of what is possible now. */
 int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
-	       struct error *err);
+	struct error *err);
 
-/* From the state of an earlier daemon; devices are UUIDs. The arbiter and the ledger learn of it. */
+/*
+ * From the state of an earlier daemon; devices are UUIDs. The arbiter and the ledger learn of it.
+ * 
+ */
 struct tenant_saved {
 	uint32_t id;
 	uint32_t n;
@@ -112,7 +118,7 @@ struct tenant_saved {
 	uint64_t owner_start;
 };
 int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
-		   const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
+	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
 
 /* A new spec for a running tenant: request, limit, memory, class, priority, memory policy. */
 int tenant_change(struct tenant *tenant, const struct spec *spec, struct error *err);

@@ -98,7 +98,10 @@ static struct look look_at(struct process_device *pd, uint64_t now)
 	uint64_t submitted = 0, flushed;
 
 	for (uint32_t i = 0; i < lines; i++) {
-		/* in_launch first: with it 0, what that thread submitted is in `submitted` (its release). */
+		/*
+		 * in_launch first: with it 0, what that thread submitted is in `submitted` (its
+		 * release).
+		 */
 		if (atomic_load_explicit(&up->line[i].in_launch, memory_order_acquire))
 			look.is_in_launch = true;
 		submitted += atomic_load_explicit(&up->line[i].submitted, memory_order_acquire);
@@ -120,7 +123,8 @@ static struct look look_at(struct process_device *pd, uint64_t now)
 	return look;
 }
 
-static void ask_for_flush(struct process *p, struct process_device *pd, uint32_t device, uint64_t now)
+static void ask_for_flush(
+	struct process *p, struct process_device *pd, uint32_t device, uint64_t now)
 {
 	struct msg_device_note note = {.device = device};
 
@@ -139,7 +143,7 @@ static void ask_for_flush(struct process *p, struct process_device *pd, uint32_t
  * (frozen) is given the time its longest submission could take; then they are taken for ended.
  */
 static bool is_tail_open(struct process *p, struct process_device *pd, struct look *look,
-			 const struct tenant_device *td, uint64_t now)
+	const struct tenant_device *td, uint64_t now)
 {
 	uint64_t bound;
 
@@ -199,7 +203,10 @@ static void tell_want(struct tenant_device *td, bool does_want, uint64_t now)
 {
 	struct token *token = td->tenant->agent->token;
 
-	/* A closed tenant's want is told again and again: the arbiter forgets it when the gate opens. */
+	/*
+	 * A closed tenant's want is told again and again: the arbiter forgets it when the gate
+	 * opens.
+	 */
 	if (td->does_want == does_want && (td->is_open || !does_want))
 		return;
 	td->does_want = does_want;
@@ -242,7 +249,8 @@ static void look(struct tenant_device *td, uint64_t now)
 		if (view.is_busy) {
 			if (view.rest_ns != REST_UNKNOWN)
 				arbiter_draining(arbiter, id, device, view.rest_ns, now);
-			td->look_ns = now + MAX(MIN(view.rest_ns / 2, LOOK_DRAIN_NS), LOOK_DRAIN_MIN_NS);
+			td->look_ns = now +
+				MAX(MIN(view.rest_ns / 2, LOOK_DRAIN_NS), LOOK_DRAIN_MIN_NS);
 			return;
 		}
 		arbiter_drained(arbiter, id, device, now, now);
@@ -253,9 +261,9 @@ static void look(struct tenant_device *td, uint64_t now)
 		arbiter_observe(arbiter, id, device, true, view.longest_ns, 0, now);
 	if (td->is_open)
 		arbiter_observe(arbiter, id, device, view.is_busy, view.longest_ns,
-				view.rest_ns == REST_UNKNOWN ? 0 : view.rest_ns, now);
+			view.rest_ns == REST_UNKNOWN ? 0 : view.rest_ns, now);
 	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + next_look(&view)
-								     : CLOCK_NEVER;
+								      : CLOCK_NEVER;
 }
 
 /* ---- acting ---- */
@@ -327,8 +335,8 @@ static void close_gates(struct tenant_device *td, uint64_t now)
 	td->closed_ns = td->look_ns = now;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)
-			atomic_store_explicit(&p->devices[td->at].down->gate, GATE_CLOSED,
-					      memory_order_seq_cst);
+			atomic_store_explicit(
+				&p->devices[td->at].down->gate, GATE_CLOSED, memory_order_seq_cst);
 }
 
 static struct tenant_device *find(struct agent *agent, arbiter_id id, uint32_t device)
@@ -349,9 +357,7 @@ static bool act(struct token *token, const struct arbiter_action *action, uint64
 	if (!td)
 		return false;
 	switch (action->type) {
-	case ARBITER_OPEN:
-		open_gates(td, action);
-		return false;
+	case ARBITER_OPEN: open_gates(td, action); return false;
 	case ARBITER_CLOSE:
 		if (token->is_open_for_all)
 			return false;
@@ -397,7 +403,7 @@ static void watch_holders(struct token *token, uint64_t now)
 
 	TAILQ_FOREACH(td, &token->active, active)
 		if (td->look_ns == CLOCK_NEVER &&
-		    arbiter_watches(token->agent->arbiter, td->device->index))
+			arbiter_watches(token->agent->arbiter, td->device->index))
 			td->look_ns = now;
 }
 
@@ -418,7 +424,8 @@ void token_step(struct agent *agent)
 		token->is_touched = false;
 		do {
 			now = clock_now_ns();
-			n = arbiter_step(agent->arbiter, now, actions, ACTIONS, &token->next_decision_ns);
+			n = arbiter_step(
+				agent->arbiter, now, actions, ACTIONS, &token->next_decision_ns);
 			for (size_t i = 0; i < n; i++)
 				has_closed |= act(token, &actions[i], now);
 		} while (n == ACTIONS);
@@ -504,8 +511,8 @@ void token_process_gone(struct process *p)
 		if (td->is_open || td->is_draining) {
 			td->look_ns = 0;
 			if (!p->tenant->n_processes && td->is_open)
-				arbiter_release(token->agent->arbiter, p->tenant->id, td->device->index,
-						clock_now_ns());
+				arbiter_release(token->agent->arbiter, p->tenant->id,
+					td->device->index, clock_now_ns());
 		} else if (td->does_want) {
 			struct view view = look_at_tenant(td, clock_now_ns());
 

@@ -27,8 +27,8 @@
 #define POINTS_MAX 600u
 #define MINUTE_S 60u
 #define HOUR_S 3600u
-#define BUCKETS_MAX 1024u  /* of one tenant: two hours in minutes, the rest in hours */
-#define RECORDS_MAX 4096u  /* tenants in reports; the oldest of those gone is dropped */
+#define BUCKETS_MAX 1024u /* of one tenant: two hours in minutes, the rest in hours */
+#define RECORDS_MAX 4096u /* tenants in reports; the oldest of those gone is dropped */
 
 struct ring {
 	uint64_t step_ns, end;
@@ -68,7 +68,7 @@ struct usage {
 	struct record *records;
 	uint32_t n, capacity;
 	uint64_t integrated_ns; /* byte-seconds up to here */
-	uint32_t quiet;		/* samples in a row without use */
+	uint32_t quiet;         /* samples in a row without use */
 };
 
 /* ---- rings ---- */
@@ -86,7 +86,8 @@ static void ring_advance(struct ring *ring, uint64_t slot)
 	}
 }
 
-static void ring_add(struct ring *ring, uint64_t from, uint64_t to, uint64_t used, uint32_t memory_mib)
+static void ring_add(
+	struct ring *ring, uint64_t from, uint64_t to, uint64_t used, uint32_t memory_mib)
 {
 	uint64_t first = from / ring->step_ns, last = to / ring->step_ns, span = to - from;
 
@@ -94,12 +95,14 @@ static void ring_add(struct ring *ring, uint64_t from, uint64_t to, uint64_t use
 	if (last - first >= ring->n)
 		first = last - ring->n + 1;
 	for (uint64_t slot = first; slot <= last; slot++) {
-		uint64_t a = MAX(from, slot * ring->step_ns), b = MIN(to, (slot + 1) * ring->step_ns);
+		uint64_t a = MAX(from, slot * ring->step_ns),
+			 b = MIN(to, (slot + 1) * ring->step_ns);
 		uint64_t part;
 
 		if (slot + ring->n < ring->end)
 			continue;
-		part = span && b > a ? (uint64_t)((double)used * (double)(b - a) / (double)span) : 0;
+		part = span && b > a ? (uint64_t)((double)used * (double)(b - a) / (double)span)
+				     : 0;
 		part += ring->used_ns[slot % ring->n];
 		ring->used_ns[slot % ring->n] = (uint32_t)MIN(part, ring->step_ns);
 		if (ring->memory_mib)
@@ -123,7 +126,7 @@ static void drop_oldest(struct usage *u)
 
 	for (uint32_t i = 0; i < u->n; i++)
 		if (!u->records[i].is_alive &&
-		    (oldest == u->n || u->records[i].last_s < u->records[oldest].last_s))
+			(oldest == u->n || u->records[i].last_s < u->records[oldest].last_s))
 			oldest = i;
 	if (oldest == u->n)
 		return;
@@ -160,7 +163,8 @@ static void compact(struct record *r, uint64_t now_s)
 			b.start_s -= b.start_s % HOUR_S;
 			b.length_s = HOUR_S;
 		}
-		if (n && r->buckets[n - 1].start_s == b.start_s && r->buckets[n - 1].length_s == b.length_s) {
+		if (n && r->buckets[n - 1].start_s == b.start_s &&
+			r->buckets[n - 1].length_s == b.length_s) {
 			r->buckets[n - 1].gpu_s += b.gpu_s;
 			r->buckets[n - 1].byte_s += b.byte_s;
 			r->buckets[n - 1].waited_s += b.waited_s;
@@ -226,7 +230,8 @@ static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
 	uint64_t used, waited;
 
 	if (now <= s->sampled_ns ||
-	    arbiter_usage_get(u->agent->arbiter, td->tenant->id, td->device->index, now, &usage) < 0)
+		arbiter_usage_get(
+			u->agent->arbiter, td->tenant->id, td->device->index, now, &usage) < 0)
 		return;
 	used = clock_since_ns(usage.used_ns, s->used_ns);
 	waited = clock_since_ns(usage.waited_ns, s->waited_ns);
@@ -238,7 +243,8 @@ static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
 	s->used_ns = usage.used_ns;
 	s->waited_ns = usage.waited_ns;
 	if (used || waited) {
-		record_add(u, td->tenant->id, (double)used / NSEC_PER_SEC, 0, (double)waited / NSEC_PER_SEC);
+		record_add(u, td->tenant->id, (double)used / NSEC_PER_SEC, 0,
+			(double)waited / NSEC_PER_SEC);
 		state_touch(u->agent);
 	}
 }
@@ -278,7 +284,8 @@ void usage_wake(struct agent *agent)
 	struct usage *u = agent->usage;
 
 	u->quiet = 0;
-	if (!loop_timer_is_armed(&u->timer) || u->timer.deadline_ns > clock_now_ns() + SAMPLE_ALONE_NS)
+	if (!loop_timer_is_armed(&u->timer) ||
+		u->timer.deadline_ns > clock_now_ns() + SAMPLE_ALONE_NS)
 		loop_set_timer(&u->timer, clock_now_ns() + SAMPLE_NS);
 }
 
@@ -313,8 +320,10 @@ static struct usage_series *series_new(uint64_t now)
 	s->sampled_ns = now;
 	s->rings[0] = (struct ring){.step_ns = 10 * NSEC_PER_MSEC, .n = FINE, .used_ns = at};
 	at += FINE;
-	s->rings[1] = (struct ring){
-		.step_ns = 100 * NSEC_PER_MSEC, .n = MIDDLE, .used_ns = at, .memory_mib = at + MIDDLE};
+	s->rings[1] = (struct ring){.step_ns = 100 * NSEC_PER_MSEC,
+		.n = MIDDLE,
+		.used_ns = at,
+		.memory_mib = at + MIDDLE};
 	at += 2 * MIDDLE;
 	s->rings[2] = (struct ring){
 		.step_ns = NSEC_PER_SEC, .n = COARSE, .used_ns = at, .memory_mib = at + COARSE};
@@ -353,7 +362,7 @@ void usage_tenant_restored(struct tenant_device *td)
 	struct arbiter_usage usage;
 
 	if (arbiter_usage_get(td->tenant->agent->arbiter, td->tenant->id, td->device->index,
-			      clock_now_ns(), &usage) < 0)
+		    clock_now_ns(), &usage) < 0)
 		return;
 	/* What was used before is in the records already. */
 	td->series->used_ns = usage.used_ns;
@@ -390,7 +399,9 @@ uint32_t usage_permille(const struct tenant_device *td, uint64_t span_ns, uint64
 	const struct usage_series *s = td->series;
 	const struct ring *ring = &s->rings[span_ns > FINE * SAMPLE_NS ? 1 : 0];
 	/* Up to the last sample where there is one just now, so that the end is not half empty. */
-	uint64_t end = clock_since_ns(now, s->sampled_ns) < SAMPLE_ALONE_NS + SAMPLE_NS ? s->sampled_ns : now;
+	uint64_t end = clock_since_ns(now, s->sampled_ns) < SAMPLE_ALONE_NS + SAMPLE_NS
+		? s->sampled_ns
+		: now;
 	uint64_t to = end / ring->step_ns, n = span_ns / ring->step_ns;
 	uint64_t used = ring_sum(ring, to > n ? to - n : 0, to);
 
@@ -427,8 +438,8 @@ static uint32_t memory_at(const struct usage_series *s, uint64_t at_ns)
 	return slot + ring->n >= ring->end ? ring->memory_mib[slot % ring->n] : 0;
 }
 
-static json_t *series_json(const struct tenant_device *td, uint64_t end_slot, uint64_t slots_a_point,
-			   uint64_t points, const struct ring *ring)
+static json_t *series_json(const struct tenant_device *td, uint64_t end_slot,
+	uint64_t slots_a_point, uint64_t points, const struct ring *ring)
 {
 	json_t *permille = json_array(), *memory = json_array();
 
@@ -437,18 +448,19 @@ static json_t *series_json(const struct tenant_device *td, uint64_t end_slot, ui
 		uint64_t from = to > slots_a_point ? to - slots_a_point : 0;
 		uint64_t used = ring_sum(ring, from, to);
 
-		json_array_append_new(permille, json_integer((json_int_t)MIN(
-							used * 1000 / (slots_a_point * ring->step_ns),
-							UINT64_C(1000))));
-		json_array_append_new(memory, json_integer((json_int_t)memory_at(td->series, to * ring->step_ns)
-							   << 20));
+		json_array_append_new(permille,
+			json_integer((json_int_t)MIN(
+				used * 1000 / (slots_a_point * ring->step_ns), UINT64_C(1000))));
+		json_array_append_new(memory,
+			json_integer((json_int_t)memory_at(td->series, to * ring->step_ns) << 20));
 	}
-	return json_pack("{s:i, s:s, s:i, s:o, s:o}", "tenant", (int)td->tenant->id, "name", td->tenant->name,
-			 "index", (int)td->device->index, "permille", permille, "memory_bytes", memory);
+	return json_pack("{s:i, s:s, s:i, s:o, s:o}", "tenant", (int)td->tenant->id, "name",
+		td->tenant->name, "index", (int)td->device->index, "permille", permille,
+		"memory_bytes", memory);
 }
 
 json_t *usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
-		      uint64_t step_ms)
+	uint64_t step_ms)
 {
 	uint64_t now = clock_now_ns(), ring_ms, slots, points, end_slot;
 	json_t *series = json_array();
@@ -473,12 +485,12 @@ json_t *usage_history(struct agent *agent, const struct tenant *only, uid_t uid,
 			if (t->is_ending || (only && t != only) || !tenant_may_see(agent, t, uid))
 				continue;
 			json_array_append_new(series,
-					      series_json(&t->devices[i], end_slot, slots, points,
-							  &t->devices[i].series->rings[shape - model->rings]));
+				series_json(&t->devices[i], end_slot, slots, points,
+					&t->devices[i].series->rings[shape - model->rings]));
 		}
 	reply = json_pack("{s:I, s:I, s:I, s:o}", "now_ns", (json_int_t)now, "end_ns",
-			  (json_int_t)(end_slot * shape->step_ns), "step_ms", (json_int_t)(slots * ring_ms),
-			  "series", series);
+		(json_int_t)(end_slot * shape->step_ns), "step_ms", (json_int_t)(slots * ring_ms),
+		"series", series);
 	free(model);
 	return reply;
 }
@@ -494,7 +506,8 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s)
 		const struct record *r = &u->records[i];
 		double gpu_s = 0, byte_s = 0, waited_s = 0;
 
-		if ((uid != 0 && uid != getuid() && uid != r->uid) || (!r->is_alive && r->last_s < start_s))
+		if ((uid != 0 && uid != getuid() && uid != r->uid) ||
+			(!r->is_alive && r->last_s < start_s))
 			continue;
 		for (uint32_t k = 0; k < r->n; k++) {
 			if (r->buckets[k].start_s + r->buckets[k].length_s <= start_s)
@@ -509,17 +522,17 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s)
 			waited_s = r->waited_s;
 		}
 		from_s = MIN(from_s, r->first_s);
-		json_array_append_new(
-			tenants,
-			json_pack("{s:i, s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:i, s:i, s:I, s:I}", "id", (int)r->id,
-				  "name", r->name, "uid", (int)r->uid, "alive", (int)r->is_alive, "gpu_seconds",
-				  gpu_s, "byte_seconds", byte_s, "gib_seconds", byte_s / (1 << 30),
-				  "waited_seconds", waited_s, "request_permille", (int)r->request,
-				  "limit_permille", (int)r->limit, "first_s", (json_int_t)r->first_s, "last_s",
-				  (json_int_t)r->last_s));
+		json_array_append_new(tenants,
+			json_pack("{s:i, s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:i, s:i, s:I, s:I}",
+				"id", (int)r->id, "name", r->name, "uid", (int)r->uid, "alive",
+				(int)r->is_alive, "gpu_seconds", gpu_s, "byte_seconds", byte_s,
+				"gib_seconds", byte_s / (1 << 30), "waited_seconds", waited_s,
+				"request_permille", (int)r->request, "limit_permille",
+				(int)r->limit, "first_s", (json_int_t)r->first_s, "last_s",
+				(json_int_t)r->last_s));
 	}
 	return json_pack("{s:I, s:I, s:o}", "from_s", (json_int_t)MAX(start_s, from_s), "to_s",
-			 (json_int_t)now_s, "tenants", tenants);
+		(json_int_t)now_s, "tenants", tenants);
 }
 
 /* ---- kept over restarts ---- */
@@ -531,13 +544,13 @@ int usage_save(struct agent *agent, struct buf *out)
 	for (uint32_t i = 0; i < u->n; i++) {
 		const struct record *r = &u->records[i];
 
-		buf_addf(out, "R %u %u %u %u %llu %llu %.6f %.0f %.6f %s\n", r->id, (unsigned int)r->uid,
-			 r->request, r->limit, (unsigned long long)r->first_s, (unsigned long long)r->last_s,
-			 r->gpu_s, r->byte_s, r->waited_s, r->name);
+		buf_addf(out, "R %u %u %u %u %llu %llu %.6f %.0f %.6f %s\n", r->id,
+			(unsigned int)r->uid, r->request, r->limit, (unsigned long long)r->first_s,
+			(unsigned long long)r->last_s, r->gpu_s, r->byte_s, r->waited_s, r->name);
 		for (uint32_t k = 0; k < r->n; k++)
-			buf_addf(out, "B %llu %u %.6f %.0f %.6f\n", (unsigned long long)r->buckets[k].start_s,
-				 r->buckets[k].length_s, r->buckets[k].gpu_s, r->buckets[k].byte_s,
-				 r->buckets[k].waited_s);
+			buf_addf(out, "B %llu %u %.6f %.0f %.6f\n",
+				(unsigned long long)r->buckets[k].start_s, r->buckets[k].length_s,
+				r->buckets[k].gpu_s, r->buckets[k].byte_s, r->buckets[k].waited_s);
 	}
 	return buf_error(out);
 }
@@ -553,8 +566,8 @@ void usage_load_line(struct agent *agent, struct str line)
 
 	if (str_copy(text, sizeof(text), line) < 0)
 		return;
-	if (sscanf(text, "R %u %u %u %u %llu %llu %lf %lf %lf %63s", &r.id, &uid, &r.request, &r.limit, &first,
-		   &last, &r.gpu_s, &r.byte_s, &r.waited_s, r.name) == 10) {
+	if (sscanf(text, "R %u %u %u %u %llu %llu %lf %lf %lf %63s", &r.id, &uid, &r.request,
+		    &r.limit, &first, &last, &r.gpu_s, &r.byte_s, &r.waited_s, r.name) == 10) {
 		kept = record_new(u, r.id);
 		if (!kept)
 			return;
@@ -563,8 +576,9 @@ void usage_load_line(struct agent *agent, struct str line)
 		r.last_s = last;
 		*kept = r;
 		agent->next_tenant = MAX(agent->next_tenant, r.id + 1);
-	} else if (u->n && sscanf(text, "B %llu %u %lf %lf %lf", &first, &b.length_s, &b.gpu_s, &b.byte_s,
-				  &b.waited_s) == 5) {
+	} else if (u->n &&
+		sscanf(text, "B %llu %u %lf %lf %lf", &first, &b.length_s, &b.gpu_s, &b.byte_s,
+			&b.waited_s) == 5) {
 		kept = &u->records[u->n - 1];
 		if (kept->n >= BUCKETS_MAX)
 			return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was used: per tenant and device a history for plots (rings of 10 ms, 100 ms and 1 s) and sums
- * for reports, which are kept in the state over restarts and after the tenant has gone.
+ * What was used: per tenant and device a history for plots (rings of 10 ms, 100 ms and 1 s) and
+ * sums for reports, which are kept in the state over restarts and after the tenant has gone.
  */
 #ifndef AGENT_USAGE_H
 #define AGENT_USAGE_H
@@ -32,7 +32,7 @@ uint64_t usage_used_ns(const struct tenant_device *td);
 
 /* The replies of the control protocol; the caller owns them. NULL: out of memory. */
 json_t *usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
-		      uint64_t step_ms);
+	uint64_t step_ms);
 json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
 
 /* For the state: sums of all tenants, and their return. */

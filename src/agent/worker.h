@@ -11,7 +11,8 @@
 struct worker;
 
 struct worker_job {
-	void (*run)(struct worker_job *job);  /* worker's thread; touches only the job's own memory */
+	void (*run)(
+		struct worker_job *job); /* worker's thread; touches only the job's own memory */
 	void (*done)(struct worker_job *job); /* loop's thread; may free the job */
 	struct worker_job *next;
 };

@@ -30,7 +30,8 @@ static void at_end(void)
 	char path[64];
 
 	agent_free(agent);
-	for (const char *const *name = (const char *const[]){"state", "usage", "lock", NULL}; *name; name++) {
+	for (const char *const *name = (const char *const[]){"state", "usage", "lock", NULL}; *name;
+		name++) {
 		snprintf(path, sizeof(path), "%s/%s", folder, *name);
 		unlink(path);
 	}
@@ -49,10 +50,12 @@ static struct device_set *make_devices(void)
 		d->index = set->n;
 		d->lock = LOCK_NONE;
 		d->context_bytes = 512ull << 20;
-		d->info = (struct nvml_info){.memory_bytes = MEMORY_BYTES, .usable_bytes = MEMORY_BYTES,
-					     .compute_mode = "default", .model = "Fuzz"};
-		snprintf(d->info.uuid, sizeof(d->info.uuid), "GPU-00000000-0000-0000-0000-00000000000%u",
-			 set->n);
+		d->info = (struct nvml_info){.memory_bytes = MEMORY_BYTES,
+			.usable_bytes = MEMORY_BYTES,
+			.compute_mode = "default",
+			.model = "Fuzz"};
+		snprintf(d->info.uuid, sizeof(d->info.uuid),
+			"GPU-00000000-0000-0000-0000-00000000000%u", set->n);
 		device_parse_uuid(d->info.uuid, d->uuid);
 		if (ledger_new(MEMORY_BYTES, 1500, &d->ledger) < 0)
 			abort();

@@ -23,11 +23,11 @@
 #include "base/parse.h"
 #include "base/process.h"
 
-#define DIE(...)                                                                                   \
-	do {                                                                                       \
-		fprintf(stderr, "fake-client: " __VA_ARGS__);                                      \
-		fputc('\n', stderr);                                                               \
-		abort();                                                                           \
+#define DIE(...) \
+	do { \
+		fprintf(stderr, "fake-client: " __VA_ARGS__); \
+		fputc('\n', stderr); \
+		abort(); \
 	} while (0)
 
 /* ---- the child ---- */
@@ -97,7 +97,8 @@ static void child_main(int link)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;) {
-		struct pollfd fds[2] = {{.fd = link, .events = POLLIN}, {.fd = c.sock, .events = POLLIN}};
+		struct pollfd fds[2] = {
+			{.fd = link, .events = POLLIN}, {.fd = c.sock, .events = POLLIN}};
 
 		if (poll(fds, 2, -1) < 0)
 			continue;
@@ -140,8 +141,8 @@ static void forget_pages(struct fake_client *c)
 {
 	for (size_t i = 0; i < MSG_DEVICES; i++) {
 		struct map maps[] = {{c->devices[i].down, sizeof(struct page_down)},
-				     {c->devices[i].up, sizeof(struct page_up)},
-				     {c->devices[i].tenant, sizeof(struct page_tenant)}};
+			{c->devices[i].up, sizeof(struct page_up)},
+			{c->devices[i].tenant, sizeof(struct page_tenant)}};
 
 		for (size_t k = 0; k < 3; k++)
 			map_done(&maps[k]);
@@ -177,13 +178,15 @@ static void take_pages(struct fake_client *c, const struct fd_list *fds)
 	for (uint32_t i = 0; i < c->welcome.devices; i++) {
 		struct fake_device *d = &c->devices[i];
 
-		if (!memfd_has_seals(fds->fd[3 * i], F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) ||
-		    !memfd_has_seals(fds->fd[3 * i + 1], F_SEAL_SHRINK | F_SEAL_GROW) ||
-		    !memfd_has_seals(fds->fd[3 * i + 2], F_SEAL_SHRINK | F_SEAL_GROW))
+		if (!memfd_has_seals(
+			    fds->fd[3 * i], F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) ||
+			!memfd_has_seals(fds->fd[3 * i + 1], F_SEAL_SHRINK | F_SEAL_GROW) ||
+			!memfd_has_seals(fds->fd[3 * i + 2], F_SEAL_SHRINK | F_SEAL_GROW))
 			DIE("a page is not sealed");
 		d->down = map_page(fds->fd[3 * i], sizeof(*d->down), PROT_READ);
 		d->up = map_page(fds->fd[3 * i + 1], sizeof(*d->up), PROT_READ | PROT_WRITE);
-		d->tenant = map_page(fds->fd[3 * i + 2], sizeof(*d->tenant), PROT_READ | PROT_WRITE);
+		d->tenant = map_page(
+			fds->fd[3 * i + 2], sizeof(*d->tenant), PROT_READ | PROT_WRITE);
 		d->up->magic = PAGE_MAGIC;
 		d->up->abi = PAGE_ABI;
 		d->up->size = sizeof(*d->up);
@@ -225,7 +228,8 @@ int fake_hello_wait(struct fake_client *c)
 		if (n < (ssize_t)sizeof(*head))
 			DIE("no answer to HELLO");
 		if (head->type == MSG_REFUSED) {
-			memcpy(c->refused, ((struct msg_refused *)packet)->reason, sizeof(c->refused));
+			memcpy(c->refused, ((struct msg_refused *)packet)->reason,
+				sizeof(c->refused));
 			return -head->status;
 		}
 		if (head->type != MSG_WELCOME)
@@ -259,7 +263,8 @@ void fake_note(struct fake_client *c, enum msg_type type, uint32_t at)
 	fake_send(c, &note, sizeof(note));
 }
 
-bool fake_expect(struct fake_client *c, enum msg_type type, void *ret_packet, uint32_t size, int timeout_ms)
+bool fake_expect(
+	struct fake_client *c, enum msg_type type, void *ret_packet, uint32_t size, int timeout_ms)
 {
 	static _Alignas(8) char packet[MSG_MAX];
 	uint64_t deadline = clock_now_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
@@ -271,7 +276,8 @@ bool fake_expect(struct fake_client *c, enum msg_type type, void *ret_packet, ui
 		if (poll(&pfd, 1, 10) <= 0)
 			continue;
 		n = recv(c->link, packet, sizeof(packet), MSG_DONTWAIT);
-		if (n < (ssize_t)sizeof(struct msg_head) || ((struct msg_head *)packet)->type != type)
+		if (n < (ssize_t)sizeof(struct msg_head) ||
+			((struct msg_head *)packet)->type != type)
 			continue;
 		if (ret_packet)
 			memcpy(ret_packet, packet, size);
@@ -288,7 +294,8 @@ bool fake_is_hung_up(struct fake_client *c, int timeout_ms)
 	while (clock_now_ns() < deadline) {
 		struct pollfd pfd = {.fd = c->link, .events = POLLIN};
 
-		if (poll(&pfd, 1, 10) > 0 && recv(c->link, packet, sizeof(packet), MSG_DONTWAIT) == 1)
+		if (poll(&pfd, 1, 10) > 0 &&
+			recv(c->link, packet, sizeof(packet), MSG_DONTWAIT) == 1)
 			return true;
 	}
 	return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program with the hook library, without either: a child process that registers with the daemon
- * (a process is known by its pid) and hands its pages to the test, which plays hook and device on them.
- * Killing or stopping the child is killing or stopping the program.
+ * (a process is known by its pid) and hands its pages to the test, which plays hook and device on
+ * them. Killing or stopping the child is killing or stopping the program.
  */
 #ifndef FAKE_CLIENT_H
 #define FAKE_CLIENT_H
@@ -45,8 +45,12 @@ int fake_hello_wait(struct fake_client *c);
 /* Sends a packet as it is. */
 void fake_send(struct fake_client *c, const void *packet, uint32_t size);
 void fake_note(struct fake_client *c, enum msg_type type, uint32_t at);
-/* The next packet of the daemon's of that type; others are dropped. False: none within that time. */
-bool fake_expect(struct fake_client *c, enum msg_type type, void *ret_packet, uint32_t size, int timeout_ms);
+/*
+ * The next packet of the daemon's of that type; others are dropped. False: none within that time.
+ * 
+ */
+bool fake_expect(
+	struct fake_client *c, enum msg_type type, void *ret_packet, uint32_t size, int timeout_ms);
 /* True once the daemon has closed the connection. */
 bool fake_is_hung_up(struct fake_client *c, int timeout_ms);
 

@@ -21,17 +21,18 @@
 #include "base/fd.h"
 #include "wire/msg.h"
 
-#define DIE(...)                                                                                   \
-	do {                                                                                       \
-		fprintf(stderr, "rig: " __VA_ARGS__);                                              \
-		fputc('\n', stderr);                                                               \
-		abort();                                                                           \
+#define DIE(...) \
+	do { \
+		fprintf(stderr, "rig: " __VA_ARGS__); \
+		fputc('\n', stderr); \
+		abort(); \
 	} while (0)
 #define ARGS_MAX 16
 
 static pid_t spawn_daemon(struct rig *rig, const char *simulate, const char *const *args, int ready)
 {
-	const char *argv[ARGS_MAX + 8] = {DIVVYD, "--simulate", simulate, "--runtime-dir", rig->folder};
+	const char *argv[ARGS_MAX + 8] = {
+		DIVVYD, "--simulate", simulate, "--runtime-dir", rig->folder};
 	char fd[16];
 	pid_t pid;
 	int n = 5;
@@ -121,7 +122,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static void check_leftovers(const struct rig *rig)
 {
-	static const char *const allowed[] = {".", "..", "state", "usage", "lock", "sim", "processes"};
+	static const char *const allowed[] = {
+		".", "..", "state", "usage", "lock", "sim", "processes"};
 	DIR *dir = opendir(rig->folder);
 	struct dirent *e;
 
@@ -238,7 +240,8 @@ const json_t *rig_get(const json_t *json, const char *path)
 		char key[64];
 
 		str_copy(key, sizeof(key), piece);
-		at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10)) : json_object_get(at, key);
+		at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10))
+				       : json_object_get(at, key);
 	}
 	if (!at) {
 		char *text = json_dumps(json, JSON_COMPACT);

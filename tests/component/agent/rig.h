@@ -21,7 +21,10 @@ struct rig {
 void rig_start(struct rig *rig, const char *simulate, const char *const *args);
 /* Again in the same folder. */
 void rig_restart(struct rig *rig, const char *simulate, const char *const *args);
-/* Another daemon in the same folder (--replace, or one too many); its exit status, -1 if it serves. */
+/*
+ * Another daemon in the same folder (--replace, or one too many); its exit status, -1 if it
+ * serves.
+ */
 int rig_another(struct rig *rig, const char *simulate, const char *const *args, pid_t *ret_pid);
 /* SIGKILL, reaped. */
 void rig_kill(struct rig *rig);

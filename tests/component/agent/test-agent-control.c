@@ -17,7 +17,8 @@
 
 static void refused(struct rig *rig, const char *spec, const char *code, const char *sentence)
 {
-	json_t *answer = rig_ask(rig, "{s:s, s:o}", "cmd", "create", "spec", json_loads(spec, 0, NULL));
+	json_t *answer = rig_ask(
+		rig, "{s:s, s:o}", "cmd", "create", "spec", json_loads(spec, 0, NULL));
 
 	assert_true(json_is_false(rig_get(answer, "ok")));
 	if (!strstr(rig_text(answer, "error"), sentence))
@@ -50,13 +51,16 @@ static void impossible_wishes_are_refused_in_words(void **state)
 	refused(&rig, "{\"request\": \"1.5\"}", "EINVAL", "1.5");
 	refused(&rig, "{\"request\": \"0.5\", \"memory\": \"200Gi\"}", "EINVAL",
 		"memory 200Gi: the device has 80Gi");
-	refused(&rig, "{\"request\": \"0.5\", \"count\": \"3\"}", "EINVAL", "count 3: this machine has 1 device");
+	refused(&rig, "{\"request\": \"0.5\", \"count\": \"3\"}", "EINVAL",
+		"count 3: this machine has 1 device");
 	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100\"}", "EINVAL", "model A100");
-	refused(&rig, "{\"request\": \"0.5\", \"device\": \"GPU-nowhere\"}", "EINVAL", "device GPU-nowhere");
+	refused(&rig, "{\"request\": \"0.5\", \"device\": \"GPU-nowhere\"}", "EINVAL",
+		"device GPU-nowhere");
 	refused(&rig, "{\"reqest\": \"0.5\"}", "ENOENT", "reqest");
 	rig_tenant(&rig, "{\"request\": \"0.4\"}", secret);
 	rig_tenant(&rig, "{\"request\": \"0.3\"}", secret);
-	refused(&rig, "{\"request\": \"0.5\"}", "ENOSPC", "has 0.3 left (0.7 asked for by 2 tenants)");
+	refused(&rig, "{\"request\": \"0.5\"}", "ENOSPC",
+		"has 0.3 left (0.7 asked for by 2 tenants)");
 	refused(&rig, "{\"request\": \"1\"}", "ENOSPC", "request 1");
 	refused(&rig, "{\"request\": \"0.1\", \"memory\": \"60Gi\"}", "ENOSPC", "memory 60Gi");
 	rig_stop(&rig);
@@ -92,7 +96,8 @@ static void tenants_are_listed_changed_and_removed(void **state)
 	int id;
 
 	rig_start(&rig, "1xTest", NULL);
-	id = rig_tenant(&rig, "{\"request\": \"0.25\", \"limit\": 0.5, \"memory\": \"4Gi\"}", secret);
+	id = rig_tenant(
+		&rig, "{\"request\": \"0.25\", \"limit\": 0.5, \"memory\": \"4Gi\"}", secret);
 	assert_int_equal(strlen(secret), 32);
 	a = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", id);
 	assert_int_equal(rig_number(a, "tenants.0.id"), id);
@@ -101,15 +106,17 @@ static void tenants_are_listed_changed_and_removed(void **state)
 	assert_int_equal(rig_number(a, "tenants.0.devices.0.memory_quota_bytes"), 4ll << 30);
 	assert_int_equal(rig_number(a, "tenants.0.uid"), getuid());
 	json_decref(a);
-	a = rig_do(&rig, "{s:s, s:i, s:{s:s, s:s}, s:s}", "cmd", "set", "tenant", id, "spec", "limit", "0.75",
-		   "memory", "8Gi", "name", "other");
+	a = rig_do(&rig, "{s:s, s:i, s:{s:s, s:s}, s:s}", "cmd", "set", "tenant", id, "spec",
+		"limit", "0.75", "memory", "8Gi", "name", "other");
 	assert_int_equal(rig_number(a, "tenant.spec.limit_permille"), 750);
 	assert_int_equal(rig_number(a, "tenant.devices.0.memory_quota_bytes"), 8ll << 30);
 	json_decref(a);
-	a = rig_ask(&rig, "{s:s, s:s, s:{s:s}}", "cmd", "set", "tenant", "other", "spec", "limit", "0.1");
+	a = rig_ask(&rig, "{s:s, s:s, s:{s:s}}", "cmd", "set", "tenant", "other", "spec", "limit",
+		"0.1");
 	assert_string_equal(rig_text(a, "code"), "EINVAL");
 	json_decref(a);
-	a = rig_ask(&rig, "{s:s, s:s, s:{s:s}}", "cmd", "set", "tenant", "other", "spec", "model", "x");
+	a = rig_ask(
+		&rig, "{s:s, s:s, s:{s:s}}", "cmd", "set", "tenant", "other", "spec", "model", "x");
 	assert_string_equal(rig_text(a, "code"), "EINVAL");
 	json_decref(a);
 	a = rig_do(&rig, "{s:s, s:s}", "cmd", "why", "tenant", "other");
@@ -149,9 +156,11 @@ static void whole_devices_and_several(void **state)
 	assert_int_equal(json_array_size(rig_get(a, "tenants.0.devices")), 2);
 	json_decref(a);
 	/* The third is left. */
-	refused(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", "ENOSPC", "count 2: 1 device has room");
+	refused(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", "ENOSPC",
+		"count 2: 1 device has room");
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
-	refused(&rig, "{\"request\": \"1\", \"limit\": \"1\", \"count\": \"1\"}", "ENOSPC", "in use by");
+	refused(&rig, "{\"request\": \"1\", \"limit\": \"1\", \"count\": \"1\"}", "ENOSPC",
+		"in use by");
 	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", id));
 	rig_tenant(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", secret);
 	rig_stop(&rig);
@@ -168,7 +177,8 @@ static void best_fit_keeps_whole_devices_free(void **state)
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	a = rig_do(&rig, "{s:s}", "cmd", "devices");
 	assert_int_equal(rig_number(a, "devices.0.request_permille") *
-				 rig_number(a, "devices.1.request_permille"), 0);
+			rig_number(a, "devices.1.request_permille"),
+		0);
 	json_decref(a);
 	rig_stop(&rig);
 }
@@ -183,13 +193,14 @@ static void a_wish_waits_for_room(void **state)
 
 	rig_start(&rig, "1xTest", NULL);
 	id = rig_tenant(&rig, "{\"request\": \"0.8\"}", secret);
-	a = rig_ask(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5", "wait_ms", 30);
+	a = rig_ask(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5",
+		"wait_ms", 30);
 	assert_string_equal(rig_text(a, "code"), "ETIMEDOUT");
 	json_decref(a);
 	waiter = fork();
 	if (!waiter) {
-		a = rig_do(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5", "wait_ms",
-			   20000);
+		a = rig_do(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5",
+			"wait_ms", 20000);
 		_exit(rig_number(a, "tenant") > id ? 0 : 1);
 	}
 	usleep(50000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory, files and figures: measuring, what the dead held, waiting for room, tenants.conf, a followed
- * resource-config.txt, metrics, ending when idle.
+ * Memory, files and figures: measuring, what the dead held, waiting for room, tenants.conf, a
+ * followed resource-config.txt, metrics, ending when idle.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -139,7 +139,8 @@ static void a_quota_changes_while_it_runs(void **state)
 	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"1Gi\"}", secret);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
-	json_decref(rig_do(&rig, "{s:s, s:i, s:{s:s}}", "cmd", "set", "tenant", id, "spec", "memory", "2Gi"));
+	json_decref(rig_do(
+		&rig, "{s:s, s:i, s:{s:s}}", "cmd", "set", "tenant", id, "spec", "memory", "2Gi"));
 	assert_int_equal(atomic_load(&c.devices[0].down->quota_bytes), 2ull << 30);
 	fake_end(&c);
 	rig_stop(&rig);
@@ -147,7 +148,8 @@ static void a_quota_changes_while_it_runs(void **state)
 
 static void waiting_for_room(void **state)
 {
-	static const char spec[] = "{\"request\": \"0.3\", \"memory\": \"50Gi\", \"memory-policy\": \"wait\"}";
+	static const char spec[] =
+		"{\"request\": \"0.3\", \"memory\": \"50Gi\", \"memory-policy\": \"wait\"}";
 	struct msg_memory reply;
 	struct fake_client a, b;
 	char secret[33];
@@ -195,8 +197,9 @@ static void rules_say_whose_a_process_is(void **state)
 
 	close(fd);
 	args[1] = conf;
-	snprintf(text, sizeof(text), "# rules\nuid %u request=0.2 limit=0.4 memory=2Gi\ndefault refuse\n",
-		 (unsigned int)getuid());
+	snprintf(text, sizeof(text),
+		"# rules\nuid %u request=0.2 limit=0.4 memory=2Gi\ndefault refuse\n",
+		(unsigned int)getuid());
 	write_text(conf, text);
 	rig_start(&rig, "1xTest", args);
 	fake_start(&c);
@@ -242,7 +245,8 @@ static void a_followed_file_becomes_tenants(void **state)
 	assert_true(rig_until(is_so, &wanted, LONG_MS));
 	/* Half a file changes nothing. */
 	write_text(path, "2\none 0.3 0.9 1073741824\n");
-	wanted = (struct wanted){.rig = &rig, .tenant = "one", .member = wanted.member, .value = 800};
+	wanted = (struct wanted){
+		.rig = &rig, .tenant = "one", .member = wanted.member, .value = 800};
 	clock_sleep_until_ns(clock_now_ns() + 50 * NSEC_PER_MSEC);
 	assert_true(is_so(&wanted));
 	json_decref(rig_do(&rig, "{s:s, s:s, s:b}", "cmd", "apply", "path", path, "stop", 1));

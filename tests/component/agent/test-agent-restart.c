@@ -71,7 +71,8 @@ static void a_killed_daemon_comes_back(void **state)
 	int id, id_other;
 
 	rig_start(&rig, "1xTest", NULL);
-	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"limit\": \"0.75\", \"memory\": \"4Gi\"}", secret);
+	id = rig_tenant(
+		&rig, "{\"request\": \"0.5\", \"limit\": \"0.75\", \"memory\": \"4Gi\"}", secret);
 	id_other = rig_tenant(&rig, "{\"request\": \"0.25\"}", other);
 	fake_start(&a);
 	fake_start(&b);
@@ -93,7 +94,7 @@ static void a_killed_daemon_comes_back(void **state)
 		if (round == 0) {
 			assert_int_equal(fake_hello_wait(&late), 0);
 			assert_int_equal(atomic_load(&late.devices[0].tenant->word),
-					 atomic_load(&a.devices[0].tenant->word));
+				atomic_load(&a.devices[0].tenant->word));
 		} else {
 			assert_int_equal(fake_hello(&late, rig.socket, secret, true), 0);
 		}
@@ -205,8 +206,8 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	for (int i = 0; i < 3; i++) {
 		/* Without a process a tenant would end with its owner: keep. */
-		json_t *a = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.1",
-				   "lifetime", "keep");
+		json_t *a = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request",
+			"0.1", "lifetime", "keep");
 
 		snprintf(secret[i], sizeof(secret[i]), "%s", rig_text(a, "secret"));
 		json_decref(a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token over real pages: the test plays hook and device of several fake programs. Waits are bounded
- * by what never happens on a sound daemon (seconds), not by how fast it should be.
+ * The token over real pages: the test plays hook and device of several fake programs. Waits are
+ * bounded by what never happens on a sound daemon (seconds), not by how fast it should be.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -220,7 +220,7 @@ static void latency_closes_the_others_at_once(void **state)
 	struct pair p;
 
 	start(&p, "{\"request\": \"0.5\", \"class\": \"opportunistic\"}",
-	      "{\"request\": \"0.5\", \"class\": \"latency\"}");
+		"{\"request\": \"0.5\", \"class\": \"latency\"}");
 	assert_true(fake_acquire(&p.a, 0, LONG_MS));
 	fake_submit(&p.a, 0);
 	/* The other's work has not ended, and it is opened all the same. */
@@ -254,7 +254,8 @@ static void liars_hurt_only_themselves(void **state)
 
 		for (int i = 0; i < 200; i++) {
 			up[rand_below(&rand, sizeof(struct page_up))] = (uint8_t)rand_u64(&rand);
-			tenant[rand_below(&rand, sizeof(struct page_tenant))] = (uint8_t)rand_u64(&rand);
+			tenant[rand_below(&rand, sizeof(struct page_tenant))] = (uint8_t)rand_u64(
+				&rand);
 		}
 		fake_note(&p.a, round % 2 ? MSG_WANT : MSG_RELEASE, 0);
 		if (round % 50)
@@ -334,7 +335,8 @@ static void a_wrong_secret_is_refused(void **state)
 
 	rig_start(&rig, "1xTest", NULL);
 	fake_start(&c);
-	assert_int_equal(fake_hello(&c, rig.socket, "00112233445566778899aabbccddeeff", false), -ENOENT);
+	assert_int_equal(
+		fake_hello(&c, rig.socket, "00112233445566778899aabbccddeeff", false), -ENOENT);
 	fake_end(&c);
 	rig_stop(&rig);
 }
