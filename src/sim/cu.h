@@ -258,10 +258,11 @@ struct cu_pool {
 	CUmemoryPool handle;
 	uint32_t engine_id;
 	int device;
-	bool is_default, destroyed;
+	struct cu_list link;
+	bool is_default;
+	bool freed;			/* something since it was last trimmed */
+	uint64_t threshold;		/* what it may keep at a synchronisation */
 	size_t live;
-	uint64_t max_size;
-	unsigned handle_types;
 	uint64_t reuse[3];
 	uint8_t access[SIM_MAX_DEVICES];
 };
@@ -313,6 +314,7 @@ struct cu_process {
 	struct cu_tree host_memory;
 	struct cu_tree reserved;	/* VMM address ranges */
 	struct cu_list libraries;
+	struct cu_list pools;
 	struct cu_list captures;
 	uint64_t next_id;
 	uint64_t unsafe_captures;	/* captures in global mode, under way */
@@ -459,6 +461,12 @@ CUresult cu_memory_alloc(struct cu_context *context, enum sim_mem_kind kind, uin
 			 uint64_t *ret_address);
 void cu_memory_forget_context(struct cu_context *context);
 void cu_pool_free(struct cu_pool *pool);
+/*
+ * What pools hold above their thresholds goes back at the next synchronisation of a stream, event
+ * or context, as documented; @all: whatever they do not use, because an allocation needs it. True
+ * if there was anything to give back.
+ */
+bool cu_pools_trim(bool all);
 CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool);
 CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range);
 void cu_array_free(struct cu_array *array);

@@ -305,7 +305,9 @@ CU_EXPORT CUresult cuCtxSynchronize(void)
 	if (ctx->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CU_TRY(cu_capture_check_unsafe());
-	return cu_wait_context(ctx);
+	CU_TRY(cu_wait_context(ctx));
+	cu_pools_trim(false);
+	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -318,7 +320,9 @@ CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	if (context->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CU_TRY(cu_capture_check_unsafe());
-	return cu_wait_context(context);
+	CU_TRY(cu_wait_context(context));
+	cu_pools_trim(false);
+	return CUDA_SUCCESS;
 }
 
 /* Memory that limits above their initial values take on the device. */

@@ -252,7 +252,9 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
 	CU_TRY(event_for_host(hEvent, &event));
 	if (event->imported || event->exported)
 		return shared_event(event, true);
-	return cu_wait_event(event);
+	CU_TRY(cu_wait_event(event));
+	cu_pools_trim(false);
+	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)

@@ -135,6 +135,7 @@ static CUresult initialise(void)
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	cu_list_init(&cu.libraries);
+	cu_list_init(&cu.pools);
 	cu_list_init(&cu.captures);
 	if (!hooked)
 		pthread_atfork(before_fork, after_fork_parent, after_fork_child);

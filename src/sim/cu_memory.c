@@ -30,8 +30,11 @@ CUresult cu_memory_alloc(struct cu_context *context, enum sim_mem_kind kind, uin
 		.arg = { bytes },
 	};
 	struct sim_reply reply;
+	CUresult r = cu_call(&request, &reply);
 
-	CU_TRY(cu_call(&request, &reply));
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && cu_pools_trim(true))
+		r = cu_call(&request, &reply);
+	CU_TRY(r);
 	*ret_address = reply.ptr;
 	return CUDA_SUCCESS;
 }
@@ -150,8 +153,10 @@ static void drop_range(struct cu_range *range)
 {
 	if (range->kind == CU_MEM_MANAGED)
 		munmap((void *)(uintptr_t)range->base, page_round(range->size));
-	if (range->pool)
+	if (range->pool) {
 		range->pool->live--;
+		range->pool->freed = true;
+	}
 	cu_range_remove(&cu.device_memory, range);
 }
 

@@ -11,6 +11,34 @@
 
 #include "sim/cu_graph.h"
 
+/* The engine keeps everything; when it goes back is decided here. */
+static void keep_everything(const struct cu_pool *pool)
+{
+	struct sim_request request = { .type = SIM_MSG_POOL_SET, .id = pool->engine_id,
+				       .arg = { SIM_POOL_RELEASE_THRESHOLD, UINT64_MAX } };
+	struct sim_reply reply;
+
+	cu_call(&request, &reply);
+}
+
+bool cu_pools_trim(bool all)
+{
+	bool trimmed = false;
+
+	CU_LIST_EACH(struct cu_pool, link, &cu.pools, pool) {
+		struct sim_request request = { .type = SIM_MSG_POOL_TRIM, .id = pool->engine_id,
+					       .arg = { all ? 0 : pool->threshold } };
+		struct sim_reply reply;
+
+		if (!all && !pool->freed)
+			continue;
+		pool->freed = false;
+		cu_call(&request, &reply);
+		trimmed = true;
+	}
+	return trimmed;
+}
+
 static CUresult new_pool(uint32_t engine_id, int device, struct cu_pool **ret)
 {
 	struct cu_pool *pool = calloc(1, sizeof(*pool));
@@ -26,6 +54,8 @@ static CUresult new_pool(uint32_t engine_id, int device, struct cu_pool **ret)
 	pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	for (size_t i = 0; i < ARRAY_SIZE(pool->reuse); i++)
 		pool->reuse[i] = 1;
+	cu_list_add(&cu.pools, &pool->link);
+	keep_everything(pool);
 	*ret = pool;
 	return CUDA_SUCCESS;
 }
@@ -63,6 +93,7 @@ void cu_pool_free(struct cu_pool *pool)
 		if (cu.devices[i].pool == pool)
 			cu.devices[i].pool = cu.devices[i].default_pool;
 	cu_handle_free(pool->handle);
+	cu_list_remove(&pool->link);
 	free(pool);
 }
 
@@ -90,7 +121,6 @@ CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poo
 	request.arg[0] = poolProps->maxSize;
 	CU_TRY(cu_call(&request, &reply));
 	CU_TRY(new_pool((uint32_t)reply.id, device->engine, &p));
-	p->max_size = poolProps->maxSize;
 	*pool = p->handle;
 	return CUDA_SUCCESS;
 }
@@ -203,8 +233,9 @@ CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 		p->reuse[attr - 1] = *(int *)value != 0;
 		return CUDA_SUCCESS;
 	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-		request.arg[1] = *(cuuint64_t *)value;
-		return cu_call(&request, &reply);
+		p->threshold = *(cuuint64_t *)value;
+		p->freed = true;
+		return CUDA_SUCCESS;
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
 		CU_CHECK(*(cuuint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
@@ -230,6 +261,10 @@ CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 	}
 	CU_CHECK(attr >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attr <= CU_MEMPOOL_ATTR_USED_MEM_HIGH,
 		 CUDA_ERROR_INVALID_VALUE);
+	if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+		*(cuuint64_t *)value = p->threshold;
+		return CUDA_SUCCESS;
+	}
 	request.id = p->engine_id;
 	request.arg[0] = attr;
 	CU_TRY(cu_call(&request, &reply));
@@ -310,12 +345,16 @@ static CUresult alloc_from(struct cu_stream *stream, struct cu_pool *pool, size_
 				       .arg = { bytes } };
 	struct sim_reply reply;
 	struct cu_range *range;
+	CUresult r;
 
 	if (stream->capture)
 		return capture_alloc(stream, pool, bytes, dptr);
 	if (stream->legacy)
 		CU_TRY(cu_capture_check_legacy(stream->context));
-	CU_TRY(cu_call(&request, &reply));
+	r = cu_call(&request, &reply);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && cu_pools_trim(true))
+		r = cu_call(&request, &reply);
+	CU_TRY(r);
 	range = cu_range_add(&cu.device_memory, reply.ptr, bytes);
 	CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
 	range->kind = CU_MEM_ASYNC;
@@ -385,8 +424,10 @@ CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range)
 	op.entry.mem.bytes = range->size;
 	op.entry.mem.device = range->device;
 	CU_TRY(cu_stream_do(stream, &op));
-	if (range->pool)
+	if (range->pool) {
 		range->pool->live--;
+		range->pool->freed = true;
+	}
 	cu_range_remove(&cu.device_memory, range);
 	return CUDA_SUCCESS;
 }

@@ -287,7 +287,9 @@ CU_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 		CU_TRY(cu_submit(stream, &op));
 	}
 	CU_TRY(cu_capture_check_unsafe());
-	return cu_wait_stream(stream, stream->seq);
+	CU_TRY(cu_wait_stream(stream, stream->seq));
+	cu_pools_trim(false);
+	return CUDA_SUCCESS;
 }
 
 static CUresult wait_for_depth(struct cu_stream *stream)
