@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests that use libcuda.so.1 as programs do: opened by name at run time, every entry of
+ * cuda.def in a table. Each part of a test runs in a process of its own (a sticky error, a fork
+ * or a crash then stays in it) and reports through one shared TAP counter. The simulated machine
+ * lies in a folder of the test's own and is gone at the end.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cuda/proto.h"
+
+struct driver {
+#define CU(abi, since, variant, action, stream, params, args) PFN_##abi *abi;
+#include "cuda/cuda.def"
+#undef CU
+};
+extern struct driver drv;
+
+/* Fills the table from libcuda.so.1, found as the loader finds it. False without one. */
+bool driver_open(void);
+
+/* A machine of the test's own; devices and costs as in $DIVVY_SIM_DEVICES, $DIVVY_SIM_COSTS. */
+void machine_begin(const char *devices, const char *costs);
+const char *machine_dir(void);
+void machine_end(void);
+
+/* TAP lines, numbered across processes. */
+void tap_begin(void);
+bool tap_ok(bool ok, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+unsigned tap_failures(void);
+void tap_end(void);
+
+/* Runs a part in a child and waits; a part that dies is a failure of its own. */
+void part_run(const char *name, void (*part)(void));
+/* The same without waiting; part_wait returns whether it exited with 0. */
+pid_t part_start(void (*part)(void *), void *argument);
+bool part_wait(pid_t pid);
+
+/* Compares with CUDA_SUCCESS, prints both names otherwise. */
+#define OK(expression) expect_result(CUDA_SUCCESS, expression, #expression, __LINE__)
+#define EXPECT(code, expression) expect_result(code, expression, #expression, __LINE__)
+bool expect_result(CUresult expected, CUresult got, const char *text, int line);
+/* For steps that are not the subject: silent unless they fail, which ends the part. */
+#define NEED(expression) need_result(expression, #expression, __LINE__)
+void need_result(CUresult got, const char *text, int line);
+
+/* With --real: disagreements are listed and do not fail. */
+extern bool driver_is_real;
+
+/* What most parts begin with: cuInit, a context on device 0, the test kernels. */
+CUcontext begin_context(void);
+CUmodule load_kernels(void);
+const char *kernels_text(void);
+CUfunction kernel_get(CUmodule module, const char *name);
