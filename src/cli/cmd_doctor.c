@@ -250,7 +250,8 @@ static void add_daemon_findings(struct doctor *d, struct client *c)
 		return;
 	}
 	all = json_object_get(answer, "findings");
-	json_array_foreach(all, i, one) json_array_append(d->findings, one);
+	json_array_foreach(all, i, one)
+		json_array_append(d->findings, one);
 }
 
 static void check_socket_file(struct doctor *d, const char *path)
@@ -345,8 +346,7 @@ static void print_findings(const json_t *findings, bool todo_only)
 	json_t *all = json_incref((json_t *)(uintptr_t)findings), *one;
 	size_t i;
 
-	json_array_foreach(all, i, one)
-	{
+	json_array_foreach(all, i, one) {
 		const char *todo = jtext(one, "do");
 
 		if (todo_only) {

@@ -159,9 +159,9 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 	char text[3 * PLACES_PATH];
 	json_t *value;
 
-	json_object_foreach(
-		json_object_get(answer, "env"), name, value) if (json_is_string(value) &&
-		setenv(name, json_string_value(value), 1) < 0) return -errno;
+	json_object_foreach(json_object_get(answer, "env"), name, value)
+		if (json_is_string(value) && setenv(name, json_string_value(value), 1) < 0)
+			return -errno;
 	if (!preload)
 		return 0;
 	if (snprintf(text, sizeof(text), "%s:%s%s%s", hooks->cuda, hooks->nvml,
@@ -206,9 +206,9 @@ static int print_plan(const json_t *answer, char *const *argv, bool is_container
 	json_t *value;
 
 	if (!is_container) {
-		json_object_foreach(
-			json_object_get(answer, "env"), name, value) if (json_is_string(value))
-			buf_addf(&out, "%s=%s\n", name, json_string_value(value));
+		json_object_foreach(json_object_get(answer, "env"), name, value)
+			if (json_is_string(value))
+				buf_addf(&out, "%s=%s\n", name, json_string_value(value));
 		buf_addf(&out, "LD_PRELOAD=%s\nDIVVY_ABSENT=%s\n", getenv("LD_PRELOAD"),
 			getenv("DIVVY_ABSENT"));
 	}

@@ -85,8 +85,7 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 	size_t i;
 
 	if (json_is_object(value)) {
-		json_object_foreach(object, name, member)
-		{
+		json_object_foreach(object, name, member) {
 			const bool block = is_block(member);
 			/* A list under a name may stand at the name's own indent. */
 			const int inner = json_is_array(member) ? indent : indent + 2;
@@ -107,8 +106,7 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 		return;
 	}
 	if (json_is_array(value)) {
-		json_array_foreach(object, i, member)
-		{
+		json_array_foreach(object, i, member) {
 			buf_addf(out, "%s", sep);
 			if (*sep)
 				buf_addf(out, "%*s", indent, "");
