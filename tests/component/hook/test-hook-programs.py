@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The hook in programs that know nothing of it: a shell that never calls CUDA, a JVM, a Python whose
+workers are forked before and after its own first call. Needs the stub driver (DIVVY_DRIVER)."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PRELOAD = os.environ.pop("LD_PRELOAD")
+number = 0
+failed = False
+
+
+def tell(ok, name, why="", skip=""):
+    global number, failed
+    number += 1
+    failed = failed or not ok
+    print(f"{'ok' if ok else 'not ok'} {number} - {name}" + (f" # SKIP {skip}" if skip else ""))
+    for line in why.splitlines():
+        print(f"# {line}")
+
+
+def run(command, preload=True, text=None, **more):
+    env = dict(os.environ, DIVVY_SOCKET="/nowhere/at/all", **more)
+    if preload:
+        env["LD_PRELOAD"] = PRELOAD
+    return subprocess.run(command, input=text, capture_output=True, text=True, env=env, timeout=120)
+
+
+def same(name, command, **more):
+    bare, hooked = run(command, False, **more), run(command, **more)
+    ok = (bare.returncode, bare.stdout, bare.stderr) == (
+        hooked.returncode, hooked.stdout, hooked.stderr)
+    tell(ok, name, "" if ok else f"without: {bare}\nwith: {hooked}")
+
+
+# fds and threads, after a pipeline, a subshell and a here-document
+SHELL = r"""
+umask 027; umask; trap 'echo usr1' USR1; kill -USR1 $$
+echo a | tr a b; (exit 3); echo $?; cat <<END
+text
+END
+fds=(/proc/$$/fd/*); echo ${fds[*]##*/}
+grep -E '^(Threads|SigIgn|SigCgt|SigBlk)' /proc/$$/status
+"""
+
+UNTOUCHED = r"""
+grep -c stub-cuda /proc/self/maps; grep -c -E 'libcuda.so.1|divvy-(up|down)' /proc/$$/maps
+"""
+
+PYTHON = r"""
+import ctypes, multiprocessing, os, sys
+
+def work(n):
+    cuda = ctypes.CDLL("libcuda.so.1")
+    if not os.path.basename(where(cuda.cuInit)) == "libdivvy-cuda.so":
+        return "another library: " + where(cuda.cuInit)
+    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    for r in (cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
+              cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 22)),
+              cuda.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, None, None, None),
+              cuda.cuCtxSynchronize(), cuda.cuMemFree_v2(pointer)):
+        if r:
+            return f"result {r}"
+    return "fine"
+
+class Info(ctypes.Structure):
+    _fields_ = [("fname", ctypes.c_char_p), ("fbase", ctypes.c_void_p),
+                ("sname", ctypes.c_char_p), ("saddr", ctypes.c_void_p)]
+
+def where(function):
+    info = Info()
+    address = ctypes.cast(function, ctypes.c_void_p)
+    ctypes.CDLL(None).dladdr(address, ctypes.byref(info))
+    return info.fname.decode()
+
+if __name__ == "__main__":
+    fork = multiprocessing.get_context("fork")
+    environment = dict(os.environ)
+    with fork.Pool(4) as pool:
+        before = pool.map(work, range(16))
+    own = work(0)
+    with fork.Pool(4) as pool:
+        after = pool.map(work, range(16))
+    assert dict(os.environ) == environment
+    print(sorted(set(before)), own, sorted(set(after)))
+"""
+
+JAVA = """
+import java.nio.file.*;
+public class Hello {
+    public static void main(String[] args) throws Exception {
+        Thread[] threads = new Thread[8];
+        for (int i = 0; i < threads.length; i++) {
+            threads[i] = new Thread(() -> { byte[][] b = new byte[64][]; for (int k = 0; k < 20000; k++)
+                b[k % 64] = new byte[4096]; });
+            threads[i].start();
+        }
+        for (Thread t : threads) t.join();
+        System.gc();
+        Process p = new ProcessBuilder("echo", "from a child").redirectErrorStream(true).start();
+        System.out.print(new String(p.getInputStream().readAllBytes()));
+        System.out.println("done " + p.waitFor());
+    }
+}
+"""
+
+
+def main():
+    print("TAP version 13")
+    same("bash is as without", ["bash", "-c", SHELL])
+    r = run(["bash", "-c", UNTOUCHED])
+    tell(r.stdout.split() == ["0", "0"], "a bash that calls no CUDA opens no driver",
+         f"{r.stdout}{r.stderr}")
+    same("programs of every kind start", ["sh", "-c", "env -i ls / && sort --version && awk 'BEGIN {print 1}'"])
+    r = run([sys.executable, "-c", PYTHON])
+    tell(r.stdout == "['fine'] fine ['fine']\n", "python with workers forked before and after",
+         f"{r.stdout}{r.stderr}")
+    if shutil.which("java"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "Hello.java")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(JAVA)
+            same("a JVM is as without", ["java", "-XX:+UseSerialGC", path])
+    else:
+        tell(True, "a JVM is as without", skip="no java here")
+    print(f"1..{number}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
