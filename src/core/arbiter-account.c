@@ -44,20 +44,23 @@ static void window_advance(struct seat *seat, uint64_t now)
 	}
 }
 
-/* Adds `ns` used evenly over [from, to]. */
+/* Adds `ns` used evenly over [from, to]; what is older than the window is not kept. */
 static void window_add(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 {
-	uint64_t first = from / ARBITER_BUCKET_NS, last = to / ARBITER_BUCKET_NS;
-	uint64_t n;
+	uint64_t first = from / ARBITER_BUCKET_NS;
 
 	window_advance(seat, to);
-	last = MIN(last, seat->bucket_now);
-	first = MIN(first, last);
-	n = last - first + 1;
-	for (uint64_t i = n > ARBITER_BUCKETS ? n - ARBITER_BUCKETS : 0; i < n; i++) {
-		int64_t part = ns / (int64_t)n + (i == n - 1 ? ns % (int64_t)n : 0);
+	if (seat->bucket_now - first >= ARBITER_BUCKETS)
+		first = seat->bucket_now - ARBITER_BUCKETS + 1;
+	for (uint64_t i = first; i <= seat->bucket_now; i++) {
+		uint64_t begin = MAX(from, i * ARBITER_BUCKET_NS);
+		uint64_t end = MIN(to, (i + 1) * ARBITER_BUCKET_NS);
+		int64_t part;
 
-		seat->bucket[(first + i) % ARBITER_BUCKETS] += (int32_t)part;
+		if (begin >= end)
+			continue;
+		part = (int64_t)((__int128)ns * (int64_t)(end - begin) / (int64_t)(to - from));
+		seat->bucket[i % ARBITER_BUCKETS] += (int32_t)part;
 		seat->window_ns += part;
 	}
 }
@@ -103,18 +106,24 @@ static uint32_t entitle_class(struct device *device, enum spec_class class, uint
 	return capacity - used;
 }
 
-/* Class order, but that latency tenants leave standard ones their requests. */
+/*
+ * Class order, but that latency tenants leave standard ones their requests; were these together more
+ * than the device, in proportion.
+ */
 void device_entitle(struct device *device)
 {
-	uint32_t kept = 0, left;
+	uint64_t standard = 0, latency = 0;
+	uint32_t kept, left;
 
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		const struct spec *spec = &device->active[i]->member->spec;
 
 		if (spec->class == SPEC_STANDARD)
-			kept += spec->request * (WATER_ONE / SPEC_SHARE_ONE);
+			standard += spec->request;
+		else if (spec->class == SPEC_LATENCY)
+			latency += spec->request;
 	}
-	kept = MIN(kept, WATER_ONE);
+	kept = (uint32_t)(standard * WATER_ONE / MAX(standard + latency, (uint64_t)SPEC_SHARE_ONE));
 	left = kept + entitle_class(device, SPEC_LATENCY, WATER_ONE - kept);
 	left = entitle_class(device, SPEC_STANDARD, left);
 	entitle_class(device, SPEC_OPPORTUNISTIC, left);
@@ -173,12 +182,12 @@ static void lag_share_out(
 			continue;
 		part = whole ? (int64_t)((__int128)amount * other->micro / (int64_t)whole)
 			     : amount / (int64_t)n;
-		other->lag += part;
+		other->lag = clamp_lag(other->lag + part);
 		left -= part;
 		last = other;
 	}
 	if (last)
-		last->lag += left;
+		last->lag = clamp_lag(last->lag + left);
 	device->arbiter->operations += 2 * device->n_active;
 }
 
@@ -188,9 +197,8 @@ static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 	window_add(seat, ns, from, to);
 	seat->budget -= ns * MILLI;
 	seat->owed -= ns * MILLI;
-	seat->lag -= ns * LAG_ONE;
+	seat->lag = clamp_lag(seat->lag - ns * LAG_ONE);
 	lag_share_out(seat, ns * LAG_ONE, true, NULL);
-	seat->lag = clamp_lag(seat->lag);
 }
 
 /*
@@ -227,13 +235,15 @@ static void refill(struct seat *seat, uint64_t now)
 static void accrue_owed(struct seat *seat, uint64_t dt, bool has_latency)
 {
 	const int64_t most = (int64_t)ARBITER_WINDOW_NS * MILLI;
+	uint64_t due;
 
 	if (seat->member->spec.class != SPEC_STANDARD || !has_latency) {
 		seat->owed = 0;
 		seat->is_starved = false;
 		return;
 	}
-	seat->owed += (int64_t)(dt * seat->member->spec.request);
+	due = MIN(seat->member->spec.request * (WATER_ONE / SPEC_SHARE_ONE), seat->micro);
+	seat->owed += (int64_t)(dt * due / (WATER_ONE / MILLI));
 	seat->owed = MAX(MIN(seat->owed, most), INT64_C(0));
 	if (seat->owed >= (int64_t)STARVED_NS * MILLI)
 		seat->is_starved = true;

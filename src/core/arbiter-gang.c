@@ -2,9 +2,9 @@
 /*
  * Tenants on several devices. A gang competes on each device as any tenant does, but in the order of
  * the devices: for one only while it has reserved all before it. So of several gangs one always gets
- * on, and a reservation is never waited for in a circle. A device reserved by an incomplete gang
- * goes on serving single tenants. When the last one is reserved, all are emptied and opened at one
- * epoch.
+ * on, and a reservation is never waited for in a circle; one of a better rank takes over what an
+ * incomplete one has. A device reserved by an incomplete gang goes on serving single tenants. When
+ * the last one is reserved, all are emptied and opened at one epoch.
  */
 #include "core/arbiter-internal.h"
 
@@ -12,8 +12,12 @@ bool gang_may_compete(const struct seat *seat)
 {
 	const struct member *member = seat->member;
 	uint64_t below = member->devices & ((UINT64_C(1) << seat->device->index) - 1);
+	struct member *other = seat->device->reserved;
 
-	if (seat->device->reserved && seat->device->reserved != member)
+	if (other == member) /* it has won here already, and waits for the rest */
+		return gang_is_complete(member);
+	if (other && (gang_is_complete(other) ||
+			     seat_rank(member_seat(other, seat->device->index)) <= seat_rank(seat)))
 		return false;
 	return (member->reserved & below) == below;
 }
@@ -52,6 +56,8 @@ void gang_reserve(struct seat *seat, uint64_t now)
 	struct member *member = seat->member;
 
 	if (!(member->reserved >> seat->device->index & 1)) {
+		if (seat->device->reserved) /* incomplete, and of a worse rank */
+			gang_unreserve(seat->device->reserved);
 		seat->device->reserved = member;
 		member->reserved |= UINT64_C(1) << seat->device->index;
 		for (uint32_t i = 0; i < member->n_seats; i++)

@@ -54,6 +54,7 @@ struct seat {
 	bool has_rest;	   /* DRAINING: the caller has predicted the end, */
 	uint64_t ends_at;  /* this */
 	uint64_t drain_by; /* others co-run from then on */
+	uint64_t closed_at, drain_bound_ns;
 
 	uint64_t longest_ns;
 	uint64_t queued_ns, queued_at;

@@ -168,9 +168,11 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->is_corun = false;
 	seat->is_unbounded = seat->told_window_us == 0;
 	/* What is queued may end with one submission that nobody knew of yet. */
-	seat->drain_by = now +
+	seat->closed_at = now;
+	seat->drain_bound_ns =
 		MIN(MAX(windows, queued_rest(seat, now) + seat->longest_ns + windows / 4),
 			config->drain_max_ns);
+	seat->drain_by = now + seat->drain_bound_ns;
 	seen(device, seat, now);
 	if (device->holder == seat) {
 		device->holder = NULL;

@@ -354,6 +354,17 @@ void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t devic
 	seat->device->is_dirty = true;
 }
 
+void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,
+	bool is_known, uint64_t now)
+{
+	struct seat *seat = seat_find(arbiter, tenant, device);
+
+	if (!seat || seat->state != SEAT_DRAINING || (!is_moving && is_known))
+		return;
+	seat->drain_by = MAX(seat->drain_by,
+		MIN(now + seat->drain_bound_ns, seat->closed_at + arbiter->config.drain_max_ns));
+}
+
 void arbiter_drained(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end,
 	uint64_t now)
 {

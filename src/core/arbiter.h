@@ -123,6 +123,14 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 /* After CLOSE: predicted rest of the drain; then, once, that the device has finished at `end`. */
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
 		      uint64_t now);
+/*
+ * After CLOSE, whether or not an end can be predicted: `is_moving`: work has ended since the last
+ * look; `is_known`: all that is in flight is marked, so that no end means that it runs. A drain that
+ * moves, or of which nothing is known yet (a program that was not scheduled), is no reason to co-run:
+ * its bound is counted anew, up to drain_max_ns in all. Never told: known and at rest.
+ */
+void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,
+			bool is_known, uint64_t now);
 void arbiter_drained(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end,
 		     uint64_t now);
 
