@@ -128,7 +128,11 @@ struct cu_range {
 	uint64_t vmm_offset;
 	uint8_t access[SIM_MAX_DEVICES];	/* MAPPED: CUmemAccess_flags */
 	uint64_t vmm_id;		/* GRAPH: backing */
-	unsigned opens;			/* IPC: times opened */
+	unsigned opens;			/* IPC: times opened; GRAPH: allocated now */
+	bool read_mostly;		/* MANAGED: advice and where it was sent last */
+	bool has_preferred, has_prefetched;
+	CUmemLocation preferred, prefetched;
+	uint32_t accessed_by;		/* bit per engine device; bit 31 the host */
 };
 
 struct cu_tree {
@@ -421,6 +425,9 @@ struct cu_host {
 	unsigned running;		/* handed to the engine and not yet run */
 };
 
+/* A graph that holds it was launched; its graph lets it go (freed when it does not run). */
+void cu_host_launched(struct cu_host *host);
+void cu_host_drop(struct cu_host *host);
 CUresult cu_host_start(void);		/* makes sure that the thread runs */
 CUresult cu_build_host(struct cu_context *context, struct cu_host *host, struct cu_op *op);
 

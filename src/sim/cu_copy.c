@@ -558,6 +558,20 @@ CU_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP
 	return copy_3d_batch(numOps, opList, NULL, flags, hStream);
 }
 
+CU_EXPORT CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
+					       CUmemcpyAttributes *attr, CUstream hStream)
+{
+	CU_CHECK(attr, CUDA_ERROR_INVALID_VALUE);
+	return linear(dst, ANY, src, ANY, size, hStream, true);
+}
+
+CU_EXPORT CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op,
+						 unsigned long long flags, CUstream hStream)
+{
+	CU_CHECK(op && flags == 0, CUDA_ERROR_INVALID_VALUE);
+	return copy_3d_operand(op, hStream);
+}
+
 /* ---- memset ---- */
 
 CUresult cu_build_memset(struct cu_context *context, const CUDA_MEMSET_NODE_PARAMS *m,

@@ -28,6 +28,7 @@ struct cu_graph *cu_graph_new(void)
 	if (!graph)
 		return NULL;
 	cu_list_init(&graph->nodes);
+	graph->id = (uint32_t)++cu.next_id;
 	graph->handle = cu_handle_new(CU_KIND_GRAPH, graph);
 	if (!graph->handle) {
 		free(graph);
@@ -84,6 +85,7 @@ CUresult cu_graph_add(struct cu_graph *graph, struct cu_node *node, struct cu_no
 	for (size_t i = 0; i < n_deps; i++)
 		CU_TRY(add_dep(node, deps[i]));
 	node->graph = graph;
+	node->local_id = graph->next_node++;
 	graph->n_nodes++;
 	cu_list_add(&graph->nodes, &node->link);
 	return CUDA_SUCCESS;
@@ -212,6 +214,50 @@ CU_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOrig
 		}
 	}
 	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CU_EXPORT CUresult cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
+{
+	struct cu_graph *graph;
+
+	CU_ENTER();
+	graph = cu_graph_get(hGraph);
+	CU_CHECK(graph && graphId, CUDA_ERROR_INVALID_VALUE);
+	*graphId = graph->id;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+	struct cu_node *node;
+
+	CU_ENTER();
+	node = node_get(hNode);
+	CU_CHECK(node && phGraph, CUDA_ERROR_INVALID_VALUE);
+	*phGraph = node->graph->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
+{
+	struct cu_node *node;
+
+	CU_ENTER();
+	node = node_get(hNode);
+	CU_CHECK(node && nodeId, CUDA_ERROR_INVALID_VALUE);
+	*nodeId = node->local_id;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
+{
+	struct cu_node *node;
+
+	CU_ENTER();
+	node = node_get(hNode);
+	CU_CHECK(node && toolsNodeId, CUDA_ERROR_INVALID_VALUE);
+	*toolsNodeId = (unsigned long long)node->graph->id << 32 | node->local_id;
+	return CUDA_SUCCESS;
 }
 
 /* Lists are given the documented way: NULL asks for the count; what is left over is NULL. */

@@ -30,6 +30,7 @@ struct cu_node {
 	CUgraphNode origin;		/* the node this one was copied from */
 	bool disabled;
 	struct cu_host *host;		/* executable graphs: what the engine calls back */
+	uint32_t local_id;
 	uint32_t index;			/* scratch: position in an order */
 	uint32_t mark;			/* scratch: visited in walk number mark */
 };
@@ -51,6 +52,8 @@ struct cu_graph {
 	CUgraph handle;			/* NULL for the private copy of an executable graph */
 	struct cu_list nodes;
 	size_t n_nodes;
+	uint32_t id;
+	uint32_t next_node;		/* local numbers of nodes */
 	struct cu_capture *capture;	/* being captured into, or NULL */
 	struct cu_node *parent;		/* child graph node that owns it, or NULL */
 	CUgraph origin;

@@ -613,6 +613,18 @@ CU_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags
 	return CUDA_SUCCESS;
 }
 
+/* Unique in the process: the slot of an executable graph is of no meaning to others. */
+CU_EXPORT CUresult cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
+{
+	struct cu_exec *exec;
+
+	CU_ENTER();
+	exec = exec_get(hGraphExec);
+	CU_CHECK(exec && graphId, CUDA_ERROR_INVALID_VALUE);
+	*graphId = exec->graph->id;
+	return CUDA_SUCCESS;
+}
+
 /* ---- launch ---- */
 
 static CUresult take_memory(struct cu_exec *exec)
@@ -652,7 +664,7 @@ static void after_launch(struct cu_graph *graph, struct cu_stream *stream)
 		if (node->disabled)
 			continue;
 		if (node->host)
-			node->host->running++;
+			cu_host_launched(node->host);
 		if (node->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
 			range = cu_range_find(&cu.device_memory, node->params.free.dptr);
 			if (range)

@@ -36,12 +36,8 @@ void cu_node_free(struct cu_node *node)
 		node->child->parent = NULL;
 		cu_graph_free(node->child);
 	}
-	if (node->host) {
-		/* The engine may still hold it; then the callback thread frees it. */
-		node->host->keep = false;
-		if (node->host->running == 0)
-			free(node->host);
-	}
+	if (node->host)
+		cu_host_drop(node->host);
 	cu_handle_free(node->handle);
 	cu_list_remove(&node->link);
 	free(node->args);
@@ -361,9 +357,6 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 		cu_node_free(node);
 		return r;
 	}
-	/* The node has its own; executable graphs make theirs from it. */
-	if (op->entry.kind == SIM_OP_HOST_FUNC)
-		free((struct cu_host *)(uintptr_t)op->entry.host.cookie);
 	*ret = node;
 	return CUDA_SUCCESS;
 }
@@ -868,5 +861,16 @@ CU_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode 
 	for (int id = 0; id < CU_LAUNCH_ATTRIBUTE_MAX; id++)
 		if (from->attributes_set & 1u << id)
 			CU_TRY(set_attribute(to, (CUlaunchAttributeID)id, &from->attributes[id]));
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+	struct cu_node *node;
+
+	CU_ENTER();
+	node = cu_handle_get(hNode, CU_KIND_NODE);
+	CU_CHECK(node && nodeParams, CUDA_ERROR_INVALID_VALUE);
+	cu_node_get(node, nodeParams);
 	return CUDA_SUCCESS;
 }

@@ -395,6 +395,32 @@ static CUresult location_device(CUmemLocation location, int *ret_engine)
 	}
 }
 
+/* What cuMemRangeGetAttribute gives back; kept for the allocation as a whole. */
+static void note_advice(struct cu_range *range, CUmem_advise advice, CUmemLocation location,
+			int engine)
+{
+	uint32_t bit = 1u << (engine < 0 ? 31 : engine);
+
+	switch ((int)advice) {
+	case CU_MEM_ADVISE_SET_READ_MOSTLY:
+	case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+		range->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
+		return;
+	case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+		range->has_preferred = true;
+		range->preferred = location;
+		return;
+	case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+		range->has_preferred = false;
+		return;
+	case CU_MEM_ADVISE_SET_ACCESSED_BY:
+		range->accessed_by |= bit;
+		return;
+	default:
+		range->accessed_by &= ~bit;
+	}
+}
+
 static CUresult advise(CUdeviceptr at, size_t count, CUmem_advise advice, CUmemLocation location)
 {
 	struct sim_request request = { .type = SIM_MSG_MEM_ADVISE, .ptr = at };
@@ -413,7 +439,9 @@ static CUresult advise(CUdeviceptr at, size_t count, CUmem_advise advice, CUmemL
 	request.device = engine;
 	request.arg[0] = count;
 	request.arg[1] = advice;
-	return cu_call(&request, &reply);
+	CU_TRY(cu_call(&request, &reply));
+	note_advice(cu_range_find(&cu.device_memory, at), advice, location, engine);
+	return CUDA_SUCCESS;
 }
 
 static CUmemLocation location_of(CUdevice device)
@@ -440,6 +468,7 @@ CU_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise
 static CUresult prefetch(CUdeviceptr at, size_t count, CUmemLocation location, CUstream hStream)
 {
 	struct cu_stream *stream;
+	struct cu_range *range;
 	struct cu_op op;
 	int engine;
 
@@ -453,6 +482,9 @@ static CUresult prefetch(CUdeviceptr at, size_t count, CUmemLocation location, C
 	op.entry.mem.ptr = at;
 	op.entry.mem.bytes = count;
 	op.entry.mem.device = engine;
+	range = cu_range_find(&cu.device_memory, at);
+	range->has_prefetched = true;
+	range->prefetched = location;
 	return cu_stream_do(stream, &op);
 }
 
@@ -467,6 +499,96 @@ CU_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmem
 {
 	CU_CHECK(flags == 0, CUDA_ERROR_INVALID_VALUE);
 	return prefetch(devPtr, count, location, hStream);
+}
+
+CU_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+					   CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+					   size_t numPrefetchLocs, unsigned long long flags,
+					   CUstream hStream)
+{
+	size_t at = 0;
+
+	CU_CHECK(dptrs && sizes && count != 0 && prefetchLocs && prefetchLocIdxs && flags == 0 &&
+		 numPrefetchLocs != 0 && numPrefetchLocs <= count && prefetchLocIdxs[0] == 0,
+		 CUDA_ERROR_INVALID_VALUE);
+	/* Location i is for the ranges from its index up to the next one's. */
+	for (size_t i = 0; i < count; i++) {
+		while (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] <= i)
+			at++;
+		CU_TRY(prefetch(dptrs[i], sizes[i], prefetchLocs[at], hStream));
+	}
+	return CUDA_SUCCESS;
+}
+
+static int location_number(bool known, CUmemLocation location)
+{
+	if (!known)
+		return CU_DEVICE_INVALID;
+	return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
+}
+
+static CUresult range_attribute(int *data, size_t size, CUmem_range_attribute attribute,
+				const struct cu_range *range)
+{
+	size_t n = 0;
+
+	CU_CHECK(data && size >= 4 && size % 4 == 0, CUDA_ERROR_INVALID_VALUE);
+	switch ((int)attribute) {
+	case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+		*data = range->read_mostly;
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+		*data = location_number(range->has_preferred, range->preferred);
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+		*data = location_number(range->has_prefetched, range->prefetched);
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+		for (int i = 0; i < cu.n_devices && n < size / 4; i++)
+			if (range->accessed_by & 1u << cu.devices[i].engine)
+				data[n++] = i;
+		if ((range->accessed_by & 1u << 31) && n < size / 4)
+			data[n++] = CU_DEVICE_CPU;
+		while (n < size / 4)
+			data[n++] = CU_DEVICE_INVALID;
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+		*data = (int)(range->has_preferred ? range->preferred.type
+						   : CU_MEM_LOCATION_TYPE_INVALID);
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+		*data = range->preferred.id;
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+		*data = (int)(range->has_prefetched ? range->prefetched.type
+						    : CU_MEM_LOCATION_TYPE_INVALID);
+		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+		*data = range->prefetched.id;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CU_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes,
+					   CUmem_range_attribute *attributes, size_t numAttributes,
+					   CUdeviceptr devPtr, size_t count)
+{
+	CU_ENTER();
+	CU_CHECK(data && dataSizes && attributes && numAttributes != 0, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(managed_range(devPtr, count));
+	for (size_t i = 0; i < numAttributes; i++)
+		CU_TRY(range_attribute(data[i], dataSizes[i], attributes[i],
+				       cu_range_find(&cu.device_memory, devPtr)));
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize,
+					  CUmem_range_attribute attribute, CUdeviceptr devPtr,
+					  size_t count)
+{
+	return cuMemRangeGetAttributes(&data, &dataSize, &attribute, 1, devPtr, count);
 }
 
 /* ---- questions about addresses ---- */

@@ -942,6 +942,29 @@ CU_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size
 			  paramSize);
 }
 
+CU_EXPORT CUresult cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(paramCount, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(func, ctx, &f));
+	*paramCount = f->kernel->n_params;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+{
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_CHECK(paramCount, CUDA_ERROR_INVALID_VALUE);
+	k = cu_handle_get(kernel, CU_KIND_KERNEL);
+	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
+	*paramCount = k->library->image->image.kernels[k->index].n_params;
+	return CUDA_SUCCESS;
+}
+
 CU_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
 	struct cu_kernel *k;

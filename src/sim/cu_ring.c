@@ -39,48 +39,55 @@ static void ring_bell(void)
 	(void)r;	/* only EAGAIN is possible: rung already, more often than it can count */
 }
 
-/* Blocks until that many bytes are free; under the lock, which nobody needs to make room. */
-static bool wait_for_room(uint64_t bytes)
+static bool has_room(uint64_t bytes)
+{
+	uint64_t head = atomic_load_explicit(&cu.link.shm->engine.head, memory_order_acquire);
+
+	return SIM_RING_BYTES - (ring_tail - head) >= bytes;
+}
+
+/* Sleeps once for room, without the lock: what makes room may need it (another thread's write to
+ * what the device waits for). The ring's end may be another afterwards. */
+static bool sleep_for_room(uint64_t bytes)
 {
 	struct sim_shm *shm = cu.link.shm;
 	uint32_t seq;
 
-	for (;;) {
-		uint64_t head = atomic_load_explicit(&shm->engine.head, memory_order_acquire);
-
-		if (SIM_RING_BYTES - (ring_tail - head) >= bytes)
-			return true;
-		atomic_fetch_add(&shm->client.ring_waiters, 1);
-		atomic_fetch_add(&shm->client.waiters, 1);
-		seq = atomic_load(&shm->engine.wake_seq);
-		ring_bell();
-		head = atomic_load(&shm->engine.head);
-		if (SIM_RING_BYTES - (ring_tail - head) < bytes)
-			futex_wait(&shm->engine.wake_seq, seq);
-		atomic_fetch_sub(&shm->client.waiters, 1);
-		atomic_fetch_sub(&shm->client.ring_waiters, 1);
-		if (link_is_dead(&cu.link))
-			return false;
+	atomic_fetch_add(&shm->client.ring_waiters, 1);
+	atomic_fetch_add(&shm->client.waiters, 1);
+	seq = atomic_load(&shm->engine.wake_seq);
+	ring_bell();
+	if (!has_room(bytes)) {
+		pthread_mutex_unlock(&cu.lock);
+		futex_wait(&shm->engine.wake_seq, seq);
+		pthread_mutex_lock(&cu.lock);
 	}
+	atomic_fetch_sub(&shm->client.waiters, 1);
+	atomic_fetch_sub(&shm->client.ring_waiters, 1);
+	return !link_is_dead(&cu.link);
 }
 
 struct sim_entry *cu_ring_begin(uint32_t kind, uint32_t trailing)
 {
 	struct sim_shm *shm = cu.link.shm;
 	uint32_t bytes = SIM_ENTRY_UNITS(trailing) * SIM_ENTRY_UNIT;
-	uint32_t left = SIM_RING_BYTES - (uint32_t)(ring_tail % SIM_RING_BYTES);
 	struct sim_entry *entry;
+	uint32_t left, need;
 
-	if (left < bytes) {
-		if (!wait_for_room(left))
+	for (;;) {
+		left = SIM_RING_BYTES - (uint32_t)(ring_tail % SIM_RING_BYTES);
+		need = left < bytes ? left + bytes : bytes;
+		if (has_room(need))
+			break;
+		if (!sleep_for_room(need))
 			return NULL;
+	}
+	if (left < bytes) {
 		entry = (struct sim_entry *)(shm->ring + ring_tail % SIM_RING_BYTES);
 		entry->kind = SIM_OP_PAD;
 		entry->units = left / SIM_ENTRY_UNIT;
 		ring_tail += left;
 	}
-	if (!wait_for_room(bytes))
-		return NULL;
 	entry = (struct sim_entry *)(shm->ring + ring_tail % SIM_RING_BYTES);
 	entry->kind = (uint16_t)kind;
 	entry->flags = 0;
@@ -489,26 +496,48 @@ CUresult cu_wait_event(struct cu_event *event)
 
 /* ---- host functions ---- */
 
+/* Not the client's lock: who holds that may be waiting for a host function to be done. */
+static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void cu_host_launched(struct cu_host *host)
+{
+	pthread_mutex_lock(&host_lock);
+	host->running++;
+	pthread_mutex_unlock(&host_lock);
+}
+
+void cu_host_drop(struct cu_host *host)
+{
+	bool gone;
+
+	pthread_mutex_lock(&host_lock);
+	host->keep = false;
+	gone = host->running == 0;
+	pthread_mutex_unlock(&host_lock);
+	if (gone)
+		free(host);
+}
+
 static void run_callback(struct sim_callback *slot)
 {
 	struct cu_host *host = (struct cu_host *)(uintptr_t)slot->cookie;
 	struct cu_host copy;
 	bool gone;
 
-	pthread_mutex_lock(&cu.lock);
+	pthread_mutex_lock(&host_lock);
 	copy = *host;
-	pthread_mutex_unlock(&cu.lock);
+	pthread_mutex_unlock(&host_lock);
 	cu_thread.in_callback = 1;
 	if (copy.fn && slot->error == 0)
 		copy.fn(copy.user_data);
 	if (copy.callback)
 		copy.callback(copy.stream, (CUresult)slot->error, copy.user_data);
 	cu_thread.in_callback = 0;
-	pthread_mutex_lock(&cu.lock);
+	pthread_mutex_lock(&host_lock);
 	if (host->running != 0)
 		host->running--;
 	gone = !host->keep && host->running == 0;
-	pthread_mutex_unlock(&cu.lock);
+	pthread_mutex_unlock(&host_lock);
 	if (gone)
 		free(host);
 }

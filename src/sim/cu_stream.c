@@ -264,6 +264,7 @@ CU_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, si
 
 static CUresult submit_host(struct cu_stream *stream, struct cu_host *host)
 {
+	bool captured = stream->capture != NULL;
 	struct cu_op op;
 	CUresult r;
 
@@ -271,9 +272,8 @@ static CUresult submit_host(struct cu_stream *stream, struct cu_host *host)
 	r = cu_build_host(stream->context, host, &op);
 	if (r == CUDA_SUCCESS)
 		r = cu_stream_do(stream, &op);
-	if (r != CUDA_SUCCESS || stream->capture)
-		host->running = 0;
-	if (r != CUDA_SUCCESS)
+	/* A graph's node keeps a copy; else the callback thread frees it after the call. */
+	if (r != CUDA_SUCCESS || captured)
 		free(host);
 	return r;
 }
@@ -291,6 +291,14 @@ CU_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userDat
 	host->fn = fn;
 	host->user_data = userData;
 	return submit_host(stream, host);
+}
+
+CU_EXPORT CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData,
+				       unsigned int syncMode)
+{
+	/* How the device waits for the host: the simulated one has one way. */
+	CU_CHECK(syncMode <= 1, CUDA_ERROR_INVALID_VALUE);
+	return cuLaunchHostFunc(hStream, fn, userData);
 }
 
 CU_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
