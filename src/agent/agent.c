@@ -88,26 +88,36 @@ static int make_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
-/* Asks the daemon at that socket to save its state and leave. */
-static int ask_to_leave(const char *path)
+/*
+ * Asks the daemon at that socket to save its state and leave. ret_listen: not NULL to be handed its
+ * listening socket, so that nobody who connects meanwhile is refused; -1 when it has not.
+ */
+static int ask_to_leave(const char *path, int *ret_listen)
 {
-	static const char json[] = "{\"cmd\":\"replace\"}";
+	const char *json = ret_listen ? "{\"cmd\":\"replace\",\"hand_over\":true}"
+				      : "{\"cmd\":\"replace\"}";
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	_Alignas(8) char packet[sizeof(struct msg_control) + sizeof(json)];
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	_Alignas(8) char packet[1024] = "";
 	struct msg_control *msg = (struct msg_control *)packet;
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	ssize_t n;
 
-	memset(packet, 0, sizeof(packet));
 	if (fd < 0 || str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
 		connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -ECONNREFUSED;
-	msg_head_init(&msg->head, MSG_CONTROL, sizeof(*msg) + sizeof(json) - 1, 1);
-	memcpy(msg->text, json, sizeof(json) - 1);
+	msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + strlen(json)), 1);
+	memcpy(msg->text, json, strlen(json));
 	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
 		return -errno;
 	/* Its answer, or its end. */
-	return poll(&pfd, 1, 5000) > 0 ? 0 : -ETIMEDOUT;
+	if (poll(&pfd, 1, 5000) <= 0)
+		return -ETIMEDOUT;
+	n = fd_recv(fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
+	if (ret_listen && n > 0 && fds.n == 1)
+		*ret_listen = TAKE_FD(fds.fd[0]);
+	return 0;
 }
 
 static int lock_runtime(struct agent *agent, struct error *err)
@@ -134,7 +144,7 @@ static int lock_runtime(struct agent *agent, struct error *err)
 				"it",
 				pid, agent->socket_path);
 		if (!has_asked)
-			has_asked = ask_to_leave(agent->socket_path) >= 0;
+			has_asked = ask_to_leave(agent->socket_path, &agent->listen_fd) >= 0;
 		if (clock_now_ns() > deadline)
 			return fail(err, ETIMEDOUT, "the daemon (pid %ld) at %s does not leave",
 				pid, agent->socket_path);
@@ -163,7 +173,7 @@ static int lock_devices(struct agent *agent, struct error *err)
 			has_asked = true;
 			log_info("user %u's daemon (pid %d) gives way to the machine's",
 				(unsigned int)owner.uid, (int)owner.pid);
-			ask_to_leave(owner.socket);
+			ask_to_leave(owner.socket, NULL);
 		}
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 	}
@@ -172,9 +182,16 @@ static int lock_devices(struct agent *agent, struct error *err)
 static int start_listening(struct agent *agent, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	_cleanup_close_ int fd = -1;
 	int r;
 
+	agent->listen_io.data = agent;
+	if (agent->listen_fd >= 0) { /* handed over, with those in it who have connected already */
+		r = loop_add_io(
+			agent->loop, &agent->listen_io, agent->listen_fd, EPOLLIN, client_listen);
+		return r < 0 ? fail_errno(err, -r, "listen on %s", agent->socket_path) : 0;
+	}
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fail_errno(err, errno, "socket");
 	str_copy(address.sun_path, sizeof(address.sun_path), str_from(agent->socket_path));
@@ -184,7 +201,6 @@ static int start_listening(struct agent *agent, struct error *err)
 		chmod(agent->socket_path, agent->is_system ? 0666 : 0600) < 0 ||
 		listen(fd, BACKLOG) < 0)
 		return fail_errno(err, errno, "listen on %s", agent->socket_path);
-	agent->listen_io.data = agent;
 	r = loop_add_io(agent->loop, &agent->listen_io, fd, EPOLLIN, client_listen);
 	if (r < 0)
 		return fail_errno(err, -r, "listen on %s", agent->socket_path);
@@ -401,9 +417,14 @@ void agent_free(struct agent *agent)
 	agent->is_leaving = true;
 	if (agent->listen_fd >= 0) {
 		loop_remove_io(&agent->listen_io);
-		unlink(agent->socket_path);
+		if (!agent->is_replaced)
+			unlink(agent->socket_path);
 		agent->listen_fd = fd_close(agent->listen_fd);
 	}
+	/* Nobody will decide any more: programs run as they would without us. */
+	LIST_FOREACH(p, &agent->processes, link)
+		if (!agent->is_replaced && !p->is_dead)
+			process_let_run(p);
 	metrics_free(agent);
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);

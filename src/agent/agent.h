@@ -64,6 +64,7 @@ struct agent {
 	uint64_t started_ns;
 	bool is_system;  /* runs as root */
 	bool is_leaving; /* saves state and ends after this batch */
+	bool is_replaced; /* and another has the listening socket already */
 
 	struct worker *worker;
 	struct device_set *devices;

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/apply.h"
@@ -657,9 +659,27 @@ static int do_replace(struct call *call, struct error *err)
 
 	if (r < 0)
 		return r;
-	add(call, "pid", json_integer(getpid()));
 	agent_leave(call->agent);
-	return 0;
+	if (!json_is_true(json_object_get(call->json, "hand_over"))) {
+		add(call, "pid", json_integer(getpid()));
+		return 0;
+	}
+	call->agent->is_replaced = true;
+	control_hand_over(call->conn, call->request);
+	return -EINPROGRESS;
+}
+
+void control_hand_over(struct conn *c, uint32_t request)
+{
+	_Alignas(8) char packet[sizeof(struct msg_control) + 64];
+	struct msg_control *msg = (struct msg_control *)packet;
+	int n;
+
+	memset(packet, 0, sizeof(packet));
+	n = snprintf(msg->text, 64, "{\"ok\":true,\"pid\":%d}", (int)getpid());
+	msg_head_init(&msg->head, MSG_CONTROL_REPLY, (uint32_t)(sizeof(*msg) + (size_t)n), request);
+	if (fd_send(c->fd, packet, msg->head.size, &c->agent->listen_fd, 1, MSG_DONTWAIT) < 0)
+		conn_close(c);
 }
 
 static const struct command commands[] = {
@@ -675,7 +695,7 @@ static const struct command commands[] = {
 	{"apply", "path follow stop", do_apply},
 	{"doctor", "", do_doctor},
 	{"audit", "", do_audit},
-	{"replace", "", do_replace},
+	{"replace", "hand_over", do_replace},
 };
 
 /* ---- requests and replies ---- */

@@ -7,12 +7,15 @@
 #include "agent/register.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/conf.h"
@@ -232,6 +235,18 @@ void process_free(struct process *p)
 		unmap(p->devices[i].up, sizeof(struct page_up));
 	}
 	free(p);
+}
+
+void process_let_run(struct process *p)
+{
+	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		struct page_down *down = p->devices[i].down;
+
+		if (!down)
+			continue;
+		atomic_store_explicit(&down->gate, GATE_OPEN, memory_order_seq_cst);
+		syscall(SYS_futex, &down->gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
 }
 
 void process_kill(struct process *p)

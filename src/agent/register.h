@@ -21,6 +21,8 @@ int process_restore(struct tenant *tenant, pid_t pid, uint64_t start, uint32_t i
  * the device has let it go.
  */
 void process_kill(struct process *process);
+/* The daemon ends for good: its gates open. */
+void process_let_run(struct process *process);
 void process_free(struct process *process);
 
 #endif

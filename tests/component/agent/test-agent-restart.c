@@ -237,6 +237,28 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 	rig_stop(&rig);
 }
 
+static void an_end_for_good_leaves_the_gates_open(void **state)
+{
+	struct fake_client a;
+	struct rig rig;
+	char secret[33];
+
+	rig_start(&rig, "1xTest", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_int_equal(atomic_load(&a.devices[0].down->gate), GATE_CLOSED);
+	kill(rig.daemon, SIGTERM);
+	assert_int_equal(rig_wait(rig.daemon), 0);
+	assert_true(fake_await_gate(&a, 0, GATE_OPEN, LONG_MS));
+	/* The next one closes it again, in its own page. */
+	rig_restart(&rig, "1xTest", NULL);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
+	assert_int_equal(atomic_load(&a.devices[0].down->gate), GATE_CLOSED);
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
 static void what_was_used_is_kept(void **state)
 {
 	struct fake_client a;
@@ -276,6 +298,7 @@ int main(void)
 		cmocka_unit_test(a_page_that_is_not_the_recorded_one_is_refused),
 		cmocka_unit_test(a_daemon_takes_over_from_another),
 		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
+		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
 		cmocka_unit_test(what_was_used_is_kept),
 	};
 
