@@ -31,14 +31,14 @@
 #define CU_DRIVER_VERSION 13000
 
 enum {
-	CU_MAX_DEPTH = 64,		/* contexts on a thread's stack */
-	CU_STREAM_DEPTH = 1024,		/* submissions a stream holds before a launch blocks, as on
+	CU_MAX_DEPTH = 64,      /* contexts on a thread's stack */
+	CU_STREAM_DEPTH = 1024, /* submissions a stream holds before a launch blocks, as on
 					 * hardware (about 1,020 measured by users) */
 	CU_INLINE_COPY_MAX = SIM_MAX_INLINE_BYTES,
-	CU_SPIN_NS = 20000,		/* waits spin this long before they sleep */
+	CU_SPIN_NS = 20000, /* waits spin this long before they sleep */
 	CU_PITCH_ALIGN = 512,
 	CU_TEXTURE_ALIGN = 512,
-	CU_SMALL_ALIGN = 512,		/* alignment of arrays inside a mipmap */
+	CU_SMALL_ALIGN = 512, /* alignment of arrays inside a mipmap */
 };
 
 /* ---- handles ---- */
@@ -81,26 +81,26 @@ struct cu_list {
 void cu_list_init(struct cu_list *list);
 void cu_list_add(struct cu_list *list, struct cu_list *item);
 void cu_list_remove(struct cu_list *item);
-#define CU_LIST_EACH(type, member, list, it)                                                      \
-	for (type *it = CONTAINER_OF((list)->next, type, member), *it##_next_;                     \
-	     &it->member != (list) &&                                                              \
-	     (it##_next_ = CONTAINER_OF(it->member.next, type, member), true);                     \
-	     it = it##_next_)
+#define CU_LIST_EACH(type, member, list, it) \
+	for (type *it = CONTAINER_OF((list)->next, type, member), *it##_next_; \
+		&it->member != (list) && \
+		(it##_next_ = CONTAINER_OF(it->member.next, type, member), true); \
+		it = it##_next_)
 
 /* ---- memory ranges ---- */
 
 enum cu_mem_kind {
 	CU_MEM_DEVICE,
 	CU_MEM_MANAGED,
-	CU_MEM_HOST,		/* cuMemHostAlloc: ours */
-	CU_MEM_REGISTERED,	/* cuMemHostRegister: the program's */
-	CU_MEM_ASYNC,		/* from a pool */
-	CU_MEM_IPC,		/* opened from another process */
-	CU_MEM_RESERVED,	/* address range without a mapping */
-	CU_MEM_MAPPED,		/* VMM mapping inside a reserved range */
-	CU_MEM_GRAPH,		/* of a graph's allocation node */
-	CU_MEM_GLOBAL,		/* module variables */
-	CU_MEM_ARRAY,		/* not addressable by programs */
+	CU_MEM_HOST,       /* cuMemHostAlloc: ours */
+	CU_MEM_REGISTERED, /* cuMemHostRegister: the program's */
+	CU_MEM_ASYNC,      /* from a pool */
+	CU_MEM_IPC,        /* opened from another process */
+	CU_MEM_RESERVED,   /* address range without a mapping */
+	CU_MEM_MAPPED,     /* VMM mapping inside a reserved range */
+	CU_MEM_GRAPH,      /* of a graph's allocation node */
+	CU_MEM_GLOBAL,     /* module variables */
+	CU_MEM_ARRAY,      /* not addressable by programs */
 };
 
 struct cu_context;
@@ -117,22 +117,22 @@ struct cu_range {
 	enum cu_mem_kind kind;
 	uint64_t base, size;
 	uint64_t buffer_id;
-	struct cu_context *context;	/* NULL: of none (pools, VMM) or of a destroyed one */
+	struct cu_context *context; /* NULL: of none (pools, VMM) or of a destroyed one */
 	int device;
-	unsigned flags;			/* host flags, managed flags */
+	unsigned flags; /* host flags, managed flags */
 	bool sync_memops;
-	bool freed;			/* GRAPH, ASYNC: freed in stream order */
-	bool in_graph;			/* GRAPH: backing present */
+	bool freed;    /* GRAPH, ASYNC: freed in stream order */
+	bool in_graph; /* GRAPH: backing present */
 	struct cu_pool *pool;
 	struct cu_vmm *vmm;
 	uint64_t vmm_offset;
-	uint8_t access[SIM_MAX_DEVICES];	/* MAPPED: CUmemAccess_flags */
-	uint64_t vmm_id;		/* GRAPH: backing */
-	unsigned opens;			/* IPC: times opened; GRAPH: allocated now */
-	bool read_mostly;		/* MANAGED: advice and where it was sent last */
+	uint8_t access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
+	uint64_t vmm_id;                 /* GRAPH: backing */
+	unsigned opens;                  /* IPC: times opened; GRAPH: allocated now */
+	bool read_mostly;                /* MANAGED: advice and where it was sent last */
 	bool has_preferred, has_prefetched;
 	CUmemLocation preferred, prefetched;
-	uint32_t accessed_by;		/* bit per engine device; bit 31 the host */
+	uint32_t accessed_by; /* bit per engine device; bit 31 the host */
 };
 
 struct cu_tree {
@@ -154,9 +154,9 @@ void cu_range_remove(struct cu_tree *tree, struct cu_range *range);
 struct cu_op {
 	struct sim_entry entry;
 	uint32_t trailing;
-	const uint8_t *bytes;		/* trailing bytes; may point to .small */
+	const uint8_t *bytes; /* trailing bytes; may point to .small */
 	uint8_t small[256];
-	bool waits;			/* the call returns only when it is done (pageable copies) */
+	bool waits; /* the call returns only when it is done (pageable copies) */
 };
 
 /* ---- objects ---- */
@@ -164,19 +164,19 @@ struct cu_op {
 struct cu_context {
 	CUcontext handle;
 	uint64_t id;
-	int device;			/* engine's number */
+	int device; /* engine's number */
 	uint32_t slot;
 	bool primary;
 	unsigned flags;
 	unsigned api_version;
-	uint32_t current;		/* threads' stack entries that name it */
+	uint32_t current; /* threads' stack entries that name it */
 	struct cu_list streams, events, modules, arrays;
-	struct cu_stream *legacy;	/* made on first use */
+	struct cu_stream *legacy; /* made on first use */
 	uint64_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
-	uint32_t peers;			/* bit per device: enabled peer access */
-	unsigned captures;		/* streams capturing in it */
+	uint32_t peers;    /* bit per device: enabled peer access */
+	unsigned captures; /* streams capturing in it */
 };
 
 struct cu_stream {
@@ -184,15 +184,15 @@ struct cu_stream {
 	struct cu_list link;
 	struct cu_context *context;
 	uint32_t slot;
-	unsigned flags;			/* CUstream_flags */
+	unsigned flags; /* CUstream_flags */
 	int priority;
 	bool legacy, per_thread;
-	uint64_t seq;			/* last submitted */
-	uint64_t waited;		/* completed at least up to here, when last looked */
+	uint64_t seq;    /* last submitted */
+	uint64_t waited; /* completed at least up to here, when last looked */
 	uint64_t id;
 	CUsynchronizationPolicy sync_policy;
 	struct cu_capture *capture;
-	struct cu_node **deps;		/* what the next captured node depends on */
+	struct cu_node **deps; /* what the next captured node depends on */
 	size_t n_deps;
 };
 
@@ -202,14 +202,14 @@ struct cu_event {
 	struct cu_context *context;
 	uint32_t slot;
 	unsigned flags;
-	uint64_t records;		/* of this process, ever */
-	bool recorded;			/* at least once, or imported */
-	bool by_graph;			/* the latest record is a graph's */
-	uint64_t graph_target;		/* graph_records that complete it */
-	struct cu_stream *stream;	/* of the latest record, NULL when destroyed since */
-	uint64_t seq;			/* in that stream */
+	uint64_t records;         /* of this process, ever */
+	bool recorded;            /* at least once, or imported */
+	bool by_graph;            /* the latest record is a graph's */
+	uint64_t graph_target;    /* graph_records that complete it */
+	struct cu_stream *stream; /* of the latest record, NULL when destroyed since */
+	uint64_t seq;             /* in that stream */
 	bool imported, exported;
-	struct cu_capture *capture;	/* recorded in a capture that is still going on */
+	struct cu_capture *capture; /* recorded in a capture that is still going on */
 	struct cu_node **deps;
 	size_t n_deps;
 };
@@ -220,7 +220,7 @@ struct cu_function {
 	const struct image_kernel *kernel;
 	uint32_t sim_kernel;
 	uint32_t name_id;
-	int attributes[16];		/* CUfunction_attribute that may be set; -1: as built */
+	int attributes[16]; /* CUfunction_attribute that may be set; -1: as built */
 	CUfunc_cache cache_config;
 };
 
@@ -228,12 +228,12 @@ struct cu_module {
 	CUmodule handle;
 	struct cu_list link;
 	struct cu_context *context;
-	struct cu_library *library;	/* loaded for one, or NULL */
+	struct cu_library *library; /* loaded for one, or NULL */
 	struct cu_image *image;
 	uint64_t engine_id;
-	uint64_t globals;		/* address of the first, 0 if there are none */
-	uint64_t *offsets;		/* of each global */
-	struct cu_function *functions;	/* one per kernel of the image */
+	uint64_t globals;              /* address of the first, 0 if there are none */
+	uint64_t *offsets;             /* of each global */
+	struct cu_function *functions; /* one per kernel of the image */
 };
 
 /* A parsed image, shared by the modules made from it. */
@@ -264,8 +264,8 @@ struct cu_pool {
 	int device;
 	struct cu_list link;
 	bool is_default;
-	bool freed;			/* something since it was last trimmed */
-	uint64_t threshold;		/* what it may keep at a synchronisation */
+	bool freed;         /* something since it was last trimmed */
+	uint64_t threshold; /* what it may keep at a synchronisation */
 	size_t live;
 	uint64_t reuse[3];
 	uint8_t access[SIM_MAX_DEVICES];
@@ -278,10 +278,10 @@ struct cu_array {
 	CUDA_ARRAY3D_DESCRIPTOR desc;
 	uint64_t base;
 	uint64_t bytes;
-	uint64_t pitch;			/* bytes of a row */
-	uint64_t slice;			/* bytes of a plane */
-	unsigned element;		/* bytes */
-	struct cu_mipmap *mipmap;	/* part of one, or NULL */
+	uint64_t pitch;           /* bytes of a row */
+	uint64_t slice;           /* bytes of a plane */
+	unsigned element;         /* bytes */
+	struct cu_mipmap *mipmap; /* part of one, or NULL */
 };
 
 /* ---- process and thread ---- */
@@ -289,15 +289,15 @@ struct cu_array {
 struct cu_thread {
 	CUcontext stack[CU_MAX_DEPTH];
 	unsigned depth;
-	unsigned per_thread;		/* inside a _ptsz or _ptds entry point */
+	unsigned per_thread; /* inside a _ptsz or _ptds entry point */
 	CUstreamCaptureMode capture_mode;
-	uint64_t serial;		/* of the thread, for per-thread streams and captures */
-	unsigned in_callback;		/* running a host function */
-	uint64_t capture_thread;	/* names the thread that began a capture */
+	uint64_t serial;         /* of the thread, for per-thread streams and captures */
+	unsigned in_callback;    /* running a host function */
+	uint64_t capture_thread; /* names the thread that began a capture */
 };
 
 struct cu_device {
-	int engine;			/* the engine's number */
+	int engine; /* the engine's number */
 	struct cu_context *primary;
 	unsigned retained;
 	unsigned primary_flags;
@@ -308,20 +308,20 @@ struct cu_device {
 struct cu_process {
 	pthread_mutex_t lock;
 	bool initialised;
-	bool forked;			/* in a child of a process that had initialised */
-	struct link link;		/* to the engine */
+	bool forked;      /* in a child of a process that had initialised */
+	struct link link; /* to the engine */
 	const struct sim_state *state;
-	int n_devices;			/* visible */
+	int n_devices; /* visible */
 	struct cu_device devices[SIM_MAX_DEVICES];
 	struct cu_context *contexts[SIM_MAX_CONTEXTS];
 	struct cu_tree device_memory;
 	struct cu_tree host_memory;
-	struct cu_tree reserved;	/* VMM address ranges */
+	struct cu_tree reserved; /* VMM address ranges */
 	struct cu_list libraries;
 	struct cu_list pools;
 	struct cu_list captures;
 	uint64_t next_id;
-	uint64_t unsafe_captures;	/* captures in global mode, under way */
+	uint64_t unsafe_captures; /* captures in global mode, under way */
 };
 
 extern struct cu_process cu;
@@ -332,31 +332,31 @@ void cu_unlock(const int *locked);
 CUresult cu_enter(int *ret_locked);
 
 /* At the beginning of an entry point: holds the lock until it returns. */
-#define CU_ENTER()                                                                                \
-	_cleanup_(cu_unlock) int cu_locked_ = 0;                                                   \
-	do {                                                                                       \
-		CUresult cu_r_ = cu_enter(&cu_locked_);                                            \
-		if (cu_r_ != CUDA_SUCCESS)                                                         \
-			return cu_r_;                                                              \
+#define CU_ENTER() \
+	_cleanup_(cu_unlock) int cu_locked_ = 0; \
+	do { \
+		CUresult cu_r_ = cu_enter(&cu_locked_); \
+		if (cu_r_ != CUDA_SUCCESS) \
+			return cu_r_; \
 	} while (0)
 
 /* And one that needs a live, healthy current context. */
-#define CU_ENTER_CONTEXT(ctx)                                                                     \
-	struct cu_context *ctx;                                                                    \
-	CU_ENTER();                                                                                \
+#define CU_ENTER_CONTEXT(ctx) \
+	struct cu_context *ctx; \
+	CU_ENTER(); \
 	CU_TRY(cu_current(&ctx))
 
-#define CU_TRY(expression)                                                                        \
-	do {                                                                                       \
-		CUresult cu_try_ = (expression);                                                   \
-		if (cu_try_ != CUDA_SUCCESS)                                                       \
-			return cu_try_;                                                            \
+#define CU_TRY(expression) \
+	do { \
+		CUresult cu_try_ = (expression); \
+		if (cu_try_ != CUDA_SUCCESS) \
+			return cu_try_; \
 	} while (0)
 
-#define CU_CHECK(condition, code)                                                                 \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			return code;                                                               \
+#define CU_CHECK(condition, code) \
+	do { \
+		if (!(condition)) \
+			return code; \
 	} while (0)
 
 /* The calling thread's context: INVALID_CONTEXT, CONTEXT_IS_DESTROYED or its sticky error. */
@@ -372,8 +372,8 @@ CUresult cu_device_get(CUdevice device, struct cu_device **ret_device);
 int cu_device_number(int engine);
 const struct sim_state_device *cu_device_state(int engine);
 CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context);
-CUresult cu_context_create(int engine, unsigned flags, bool primary,
-			   struct cu_context **ret_context);
+CUresult cu_context_create(
+	int engine, unsigned flags, bool primary, struct cu_context **ret_context);
 CUresult cu_context_destroy(struct cu_context *context);
 uint64_t cu_sleep_begin(void);
 
@@ -390,7 +390,7 @@ CUresult cu_stream_get(CUstream handle, struct cu_context *context, struct cu_st
 /* The same, and the stream must be of the context: INVALID_HANDLE (launches, events). */
 CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct cu_stream **ret);
 CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority, bool legacy,
-		       struct cu_stream **ret);
+	struct cu_stream **ret);
 void cu_stream_free(struct cu_stream *stream);
 /* Puts an operation into the ring; blocks while the stream is CU_STREAM_DEPTH deep. */
 CUresult cu_submit(struct cu_stream *stream, struct cu_op *op);
@@ -418,17 +418,17 @@ typedef void (*cu_host_fn)(void *user_data);
 
 struct cu_host {
 	CUhostFn fn;
-	CUstreamCallback callback;	/* the old kind, with stream and status */
+	CUstreamCallback callback; /* the old kind, with stream and status */
 	CUstream stream;
 	void *user_data;
-	bool keep;			/* owned by a graph: not freed after the call */
-	unsigned running;		/* handed to the engine and not yet run */
+	bool keep;        /* owned by a graph: not freed after the call */
+	unsigned running; /* handed to the engine and not yet run */
 };
 
 /* A graph that holds it was launched; its graph lets it go (freed when it does not run). */
 void cu_host_launched(struct cu_host *host);
 void cu_host_drop(struct cu_host *host);
-CUresult cu_host_start(void);		/* makes sure that the thread runs */
+CUresult cu_host_start(void); /* makes sure that the thread runs */
 CUresult cu_build_host(struct cu_context *context, struct cu_host *host, struct cu_op *op);
 
 /* ---- builders ---- */
@@ -444,15 +444,15 @@ struct cu_launch {
 CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct cu_function **ret);
 /* @ret_bytes: the parameter buffer, op->small or malloc'ed when larger (then *ret_owned). */
 CUresult cu_build_kernel(struct cu_context *context, struct cu_function *function,
-			 const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned);
+	const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned);
 /* The parameter buffer, param_bytes long, from what a program passed. */
 CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launch *l, uint8_t *to,
-			uint32_t *ret_bytes);
+	uint32_t *ret_bytes);
 CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *copy, struct cu_op *op);
-CUresult cu_build_memset(struct cu_context *context, const CUDA_MEMSET_NODE_PARAMS *params,
-			 struct cu_op *op);
-CUresult cu_build_value(struct cu_context *context, const CUstreamBatchMemOpParams *params,
-			struct cu_op *op);
+CUresult cu_build_memset(
+	struct cu_context *context, const CUDA_MEMSET_NODE_PARAMS *params, struct cu_op *op);
+CUresult cu_build_value(
+	struct cu_context *context, const CUstreamBatchMemOpParams *params, struct cu_op *op);
 void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *context);
 
 /* Whether [address, +bytes) is memory that the device may use; host memory counts as such. */
@@ -464,8 +464,8 @@ static inline bool cu_is_device_address(uint64_t address)
 
 /* ---- memory ---- */
 
-CUresult cu_memory_alloc(struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes,
-			 uint64_t *ret_address);
+CUresult cu_memory_alloc(
+	struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_address);
 void cu_memory_forget_context(struct cu_context *context);
 void cu_pool_free(struct cu_pool *pool);
 /*
@@ -479,10 +479,9 @@ CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range);
 void cu_array_free(struct cu_array *array);
 void cu_module_free(struct cu_module *module);
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
-		       struct cu_library *library, struct cu_module **ret_module);
+	struct cu_library *library, struct cu_module **ret_module);
 /* Writes initial data to the device, at once. */
-CUresult cu_write_memory(struct cu_context *context, uint64_t address, const void *bytes,
-			 size_t n);
+CUresult cu_write_memory(struct cu_context *context, uint64_t address, const void *bytes, size_t n);
 unsigned cu_array_element_bytes(CUarray_format format, unsigned channels);
 
 /* ---- capture ---- */
@@ -492,10 +491,9 @@ CUresult cu_capture_check_unsafe(void);
 /* For a stream that captures: the operation becomes a node of the graph. */
 CUresult cu_capture_op(struct cu_stream *stream, struct cu_op *op);
 CUresult cu_capture_node(struct cu_stream *stream, struct cu_node *node);
-CUresult cu_capture_launch(struct cu_stream *stream, CUfunction function,
-			   const struct cu_launch *launch);
-CUresult cu_capture_event_record(struct cu_stream *stream, struct cu_event *event,
-				 unsigned flags);
+CUresult cu_capture_launch(
+	struct cu_stream *stream, CUfunction function, const struct cu_launch *launch);
+CUresult cu_capture_event_record(struct cu_stream *stream, struct cu_event *event, unsigned flags);
 CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event, unsigned flags);
 CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code);
 /* A call that names the legacy stream while a blocking stream of the context captures. */

@@ -27,21 +27,14 @@ unsigned cu_array_element_bytes(CUarray_format format, unsigned channels)
 
 	switch ((int)format) {
 	case CU_AD_FORMAT_UNSIGNED_INT8:
-	case CU_AD_FORMAT_SIGNED_INT8:
-		bytes = 1;
-		break;
+	case CU_AD_FORMAT_SIGNED_INT8: bytes = 1; break;
 	case CU_AD_FORMAT_UNSIGNED_INT16:
 	case CU_AD_FORMAT_SIGNED_INT16:
-	case CU_AD_FORMAT_HALF:
-		bytes = 2;
-		break;
+	case CU_AD_FORMAT_HALF: bytes = 2; break;
 	case CU_AD_FORMAT_UNSIGNED_INT32:
 	case CU_AD_FORMAT_SIGNED_INT32:
-	case CU_AD_FORMAT_FLOAT:
-		bytes = 4;
-		break;
-	default:
-		return 0;
+	case CU_AD_FORMAT_FLOAT: bytes = 4; break;
+	default: return 0;
 	}
 	return channels == 1 || channels == 2 || channels == 4 ? bytes * channels : 0;
 }
@@ -54,19 +47,19 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 static CUresult check_desc(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	unsigned known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
-			 CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
-			 CUDA_ARRAY3D_COLOR_ATTACHMENT;
+		CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
+		CUDA_ARRAY3D_COLOR_ATTACHMENT;
 
 	CU_CHECK(cu_array_element_bytes(d->Format, d->NumChannels) != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(d->Width != 0 && (d->Flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
 	/* Depth without height is only a layered 1D array. */
 	CU_CHECK(d->Depth == 0 || d->Height != 0 || (d->Flags & CUDA_ARRAY3D_LAYERED) != 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(d->Width <= 131072 && d->Height <= 131072 && d->Depth <= 16384,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((d->Flags & CUDA_ARRAY3D_CUBEMAP) == 0 ||
-		 (d->Width == d->Height && d->Depth != 0 && d->Depth % 6 == 0),
-		 CUDA_ERROR_INVALID_VALUE);
+			(d->Width == d->Height && d->Depth != 0 && d->Depth % 6 == 0),
+		CUDA_ERROR_INVALID_VALUE);
 	return CUDA_SUCCESS;
 }
 
@@ -82,7 +75,7 @@ static void shape_array(struct cu_array *array)
 
 static CUresult add_storage(struct cu_context *context, uint64_t bytes, uint64_t *ret_base)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_FREE };
+	struct sim_request request = {.type = SIM_MSG_MEM_FREE};
 	struct sim_reply reply;
 	struct cu_range *range;
 
@@ -101,7 +94,7 @@ static CUresult add_storage(struct cu_context *context, uint64_t bytes, uint64_t
 
 static void drop_storage(uint64_t base)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_FREE, .ptr = base };
+	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = base};
 	struct cu_range *range = cu_range_find(&cu.device_memory, base);
 	struct sim_reply reply;
 
@@ -144,8 +137,8 @@ void cu_array_free(struct cu_array *array)
 	free(array);
 }
 
-CU_EXPORT CUresult cuArray3DCreate_v2(CUarray *pHandle,
-				      const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+CU_EXPORT CUresult cuArray3DCreate_v2(
+	CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
 	CU_CHECK(pAllocateArray, CUDA_ERROR_INVALID_VALUE);
 	return create_array(pHandle, pAllocateArray);
@@ -201,8 +194,8 @@ CU_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescript
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor,
-					     CUarray hArray)
+CU_EXPORT CUresult cuArray3DGetDescriptor_v2(
+	CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
 	struct cu_array *array;
 
@@ -213,8 +206,8 @@ CU_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDesc
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements,
-						CUarray array, CUdevice device)
+CU_EXPORT CUresult cuArrayGetMemoryRequirements(
+	CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 {
 	struct cu_device *d;
 	struct cu_array *a;
@@ -246,8 +239,7 @@ static size_t at_level(size_t n, unsigned level)
 }
 
 CU_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
-					  const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
-					  unsigned int numMipmapLevels)
+	const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
 	struct cu_mipmap *mipmap;
 	size_t largest;
@@ -261,7 +253,7 @@ CU_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 	if (pMipmappedArrayDesc->Height > largest)
 		largest = pMipmappedArrayDesc->Height;
 	if (pMipmappedArrayDesc->Depth > largest &&
-	    (pMipmappedArrayDesc->Flags & CUDA_ARRAY3D_LAYERED) == 0)
+		(pMipmappedArrayDesc->Flags & CUDA_ARRAY3D_LAYERED) == 0)
 		largest = pMipmappedArrayDesc->Depth;
 	mipmap = calloc(1, sizeof(*mipmap));
 	CU_CHECK(mipmap, CUDA_ERROR_OUT_OF_MEMORY);
@@ -312,8 +304,8 @@ static CUresult mipmap_get(CUmipmappedArray handle, struct cu_mipmap **ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray,
-					    unsigned int level)
+CU_EXPORT CUresult cuMipmappedArrayGetLevel(
+	CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
 	struct cu_mipmap *mipmap;
 
@@ -340,7 +332,8 @@ CU_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 }
 
 CU_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(
-	CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+	CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap,
+	CUdevice device)
 {
 	struct cu_mipmap *m;
 	struct cu_device *d;
@@ -370,28 +363,28 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *d, bool surface)
 	switch ((int)d->resType) {
 	case CU_RESOURCE_TYPE_ARRAY:
 		CU_CHECK(cu_handle_get(d->res.array.hArray, CU_KIND_ARRAY),
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		return CUDA_SUCCESS;
 	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
 		CU_CHECK(!surface && cu_handle_get(d->res.mipmap.hMipmappedArray, CU_KIND_MIPMAP),
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		return CUDA_SUCCESS;
 	case CU_RESOURCE_TYPE_LINEAR:
 		CU_CHECK(!surface && d->res.linear.sizeInBytes != 0, CUDA_ERROR_INVALID_VALUE);
 		return cu_check_device_range(d->res.linear.devPtr, d->res.linear.sizeInBytes);
 	case CU_RESOURCE_TYPE_PITCH2D:
 		CU_CHECK(!surface && d->res.pitch2D.height != 0 &&
-			 d->res.pitch2D.pitchInBytes % 32 == 0, CUDA_ERROR_INVALID_VALUE);
-		return cu_check_device_range(d->res.pitch2D.devPtr, d->res.pitch2D.pitchInBytes *
-					     (d->res.pitch2D.height - 1) + 1);
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+				d->res.pitch2D.pitchInBytes % 32 == 0,
+			CUDA_ERROR_INVALID_VALUE);
+		return cu_check_device_range(d->res.pitch2D.devPtr,
+			d->res.pitch2D.pitchInBytes * (d->res.pitch2D.height - 1) + 1);
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
 static CUresult new_object(enum cu_kind kind, const CUDA_RESOURCE_DESC *resource,
-			   const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view,
-			   unsigned long long *ret)
+	const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view,
+	unsigned long long *ret)
 {
 	struct object *object;
 
@@ -429,8 +422,7 @@ static CUresult destroy_object(unsigned long long handle, enum cu_kind kind)
 }
 
 CU_EXPORT CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-				     const CUDA_TEXTURE_DESC *pTexDesc,
-				     const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+	const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
 	return new_object(CU_KIND_TEXTURE, pResDesc, pTexDesc, pResViewDesc, pTexObject);
 }
@@ -462,8 +454,8 @@ CU_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexO
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc,
-						  CUtexObject texObject)
+CU_EXPORT CUresult cuTexObjectGetResourceViewDesc(
+	CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
 	struct object *object;
 
@@ -485,8 +477,8 @@ CU_EXPORT CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 	return destroy_object(surfObject, CU_KIND_SURFACE);
 }
 
-CU_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc,
-					       CUsurfObject surfObject)
+CU_EXPORT CUresult cuSurfObjectGetResourceDesc(
+	CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
 	struct object *object;
 

@@ -15,7 +15,7 @@
 struct cu_capture {
 	struct cu_list link;
 	struct cu_graph *graph;
-	bool owns_graph;		/* made by cuStreamBeginCapture, not given */
+	bool owns_graph; /* made by cuStreamBeginCapture, not given */
 	struct cu_stream *origin;
 	CUstreamCaptureMode mode;
 	uint64_t id;
@@ -51,9 +51,8 @@ CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code)
 	/* A call about the whole context: every capture that this thread can see is hit. */
 	if (code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 		CU_LIST_EACH(struct cu_capture, link, &cu.captures, capture)
-			if (capture->thread == this_thread() ||
-			    capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
-				capture->invalid = true;
+	if (capture->thread == this_thread() || capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
+		capture->invalid = true;
 	return code;
 }
 
@@ -62,13 +61,14 @@ CUresult cu_capture_check_unsafe(void)
 	bool hit = false;
 
 	if (__builtin_expect(cu.captures.next == &cu.captures, 1) ||
-	    cu_thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+		cu_thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
-	CU_LIST_EACH(struct cu_capture, link, &cu.captures, capture) {
+	CU_LIST_EACH(struct cu_capture, link, &cu.captures, capture)
+	{
 		bool own = capture->thread == this_thread() &&
-			   capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+			capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool other = cu_thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-			     capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+			capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 		if (own || other) {
 			capture->invalid = true;
@@ -85,7 +85,8 @@ CUresult cu_capture_check_legacy(struct cu_context *context)
 	if (__builtin_expect(context->captures == 0, 1))
 		return CUDA_SUCCESS;
 	/* The legacy stream would wait for the capturing blocking streams. */
-	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream) {
+	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
+	{
 		if (!stream->capture || (stream->flags & CU_STREAM_NON_BLOCKING) != 0)
 			continue;
 		stream->capture->invalid = true;
@@ -110,8 +111,8 @@ static CUresult set_deps(struct cu_stream *stream, struct cu_node *const *deps, 
 /* Adds those that are not yet there. */
 static CUresult join_deps(struct cu_stream *stream, struct cu_node *const *deps, size_t n)
 {
-	struct cu_node **bigger = realloc(stream->deps,
-					  (stream->n_deps + n + 1) * sizeof(struct cu_node *));
+	struct cu_node **bigger = realloc(
+		stream->deps, (stream->n_deps + n + 1) * sizeof(struct cu_node *));
 
 	CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);
 	stream->deps = bigger;
@@ -217,7 +218,8 @@ static void finish(struct cu_capture *capture)
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
 		if (!cu.contexts[i])
 			continue;
-		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream) {
+		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
+		{
 			if (stream->capture != capture)
 				continue;
 			stream->capture = NULL;
@@ -225,8 +227,8 @@ static void finish(struct cu_capture *capture)
 			stream->context->captures--;
 		}
 		CU_LIST_EACH(struct cu_event, link, &cu.contexts[i]->events, event)
-			if (event->capture == capture)
-				event->capture = NULL;
+		if (event->capture == capture)
+			event->capture = NULL;
 	}
 	if (capture->graph) {
 		capture->graph->capture = NULL;
@@ -251,7 +253,7 @@ void cu_capture_forget_stream(struct cu_stream *stream)
 }
 
 static CUresult begin(struct cu_stream *stream, CUstreamCaptureMode mode, struct cu_graph *graph,
-		      struct cu_node **deps, size_t n_deps)
+	struct cu_node **deps, size_t n_deps)
 {
 	struct cu_capture *capture;
 
@@ -291,9 +293,8 @@ CU_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
 }
 
 CU_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-					       const CUgraphNode *dependencies,
-					       const CUgraphEdgeData *dependencyData,
-					       size_t numDependencies, CUstreamCaptureMode mode)
+	const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+	size_t numDependencies, CUstreamCaptureMode mode)
 {
 	_cleanup_free_ struct cu_node **deps = NULL;
 	struct cu_stream *stream;
@@ -314,12 +315,13 @@ static bool is_joined(const struct cu_capture *capture)
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
 		if (!cu.contexts[i])
 			continue;
-		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream) {
+		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
+		{
 			if (stream->capture != capture || stream == capture->origin)
 				continue;
 			for (size_t j = 0; j < stream->n_deps; j++)
 				if (!cu_node_reaches(stream->deps[j], capture->origin->deps,
-						     capture->origin->n_deps))
+					    capture->origin->n_deps))
 					return false;
 		}
 	}
@@ -374,16 +376,15 @@ CU_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *
 		/* The question about the legacy stream is itself an implicit use of it, but one
 		 * that does not invalidate. */
 		CU_LIST_EACH(struct cu_stream, link, &stream->context->streams, other)
-			if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
-				return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+		if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
+			return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	*captureStatus = status_of(stream);
 	return CUDA_SUCCESS;
 }
 
 static CUresult capture_info(CUstream hStream, CUstreamCaptureStatus *status, cuuint64_t *id,
-			     CUgraph *graph, const CUgraphNode **deps,
-			     const CUgraphEdgeData **edges, size_t *n)
+	CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n)
 {
 	static _Thread_local CUgraphNode *handles;
 	struct cu_stream *stream;
@@ -393,8 +394,8 @@ static CUresult capture_info(CUstream hStream, CUstreamCaptureStatus *status, cu
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->legacy)
 		CU_LIST_EACH(struct cu_stream, link, &stream->context->streams, other)
-			if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
-				return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	*status = status_of(stream);
 	if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
 		return CUDA_SUCCESS;
@@ -419,31 +420,27 @@ static CUresult capture_info(CUstream hStream, CUstreamCaptureStatus *status, cu
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus,
-					  cuuint64_t *id)
+CU_EXPORT CUresult cuStreamGetCaptureInfo(
+	CUstream hStream, CUstreamCaptureStatus *captureStatus, cuuint64_t *id)
 {
 	return capture_info(hStream, captureStatus, id, NULL, NULL, NULL, NULL);
 }
 
 CU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
-					     CUstreamCaptureStatus *captureStatus_out,
-					     cuuint64_t *id_out, CUgraph *graph_out,
-					     const CUgraphNode **dependencies_out,
-					     size_t *numDependencies_out)
+	CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
+	const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
 	return capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL,
-			    numDependencies_out);
+		numDependencies_out);
 }
 
 CU_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
-					     CUstreamCaptureStatus *captureStatus_out,
-					     cuuint64_t *id_out, CUgraph *graph_out,
-					     const CUgraphNode **dependencies_out,
-					     const CUgraphEdgeData **edgeData_out,
-					     size_t *numDependencies_out)
+	CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
+	const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
+	size_t *numDependencies_out)
 {
 	return capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
-			    edgeData_out, numDependencies_out);
+		edgeData_out, numDependencies_out);
 }
 
 static CUresult update_deps(CUstream hStream, CUgraphNode *dependencies, size_t n, unsigned flags)
@@ -462,15 +459,14 @@ static CUresult update_deps(CUstream hStream, CUgraphNode *dependencies, size_t 
 	return join_deps(stream, deps, n);
 }
 
-CU_EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
-						     size_t numDependencies, unsigned int flags)
+CU_EXPORT CUresult cuStreamUpdateCaptureDependencies(
+	CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
 	return update_deps(hStream, dependencies, numDependencies, flags);
 }
 
 CU_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
-							const CUgraphEdgeData *dependencyData,
-							size_t numDependencies, unsigned int flags)
+	const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	return update_deps(hStream, dependencies, numDependencies, flags);
 }
@@ -481,7 +477,7 @@ CU_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 
 	CU_ENTER();
 	CU_CHECK(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	before = cu_thread.capture_mode;
 	cu_thread.capture_mode = *mode;
 	*mode = before;

@@ -14,17 +14,19 @@ static const struct {
 	uint64_t initial;
 	uint64_t greatest;
 } limits[] = {
-	[CU_LIMIT_STACK_SIZE] = { 1024, 512 * 1024 },
-	[CU_LIMIT_PRINTF_FIFO_SIZE] = { 7 << 20, 1ull << 40 },
-	[CU_LIMIT_MALLOC_HEAP_SIZE] = { 8 << 20, 1ull << 42 },
-	[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = { 2, 24 },
-	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = { 2048, 1u << 24 },
-	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = { 64, 128 },
-	[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = { 0, 1u << 30 },
+	[CU_LIMIT_STACK_SIZE] = {1024, 512 * 1024},
+	[CU_LIMIT_PRINTF_FIFO_SIZE] = {7 << 20, 1ull << 40},
+	[CU_LIMIT_MALLOC_HEAP_SIZE] = {8 << 20, 1ull << 42},
+	[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = {2, 24},
+	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = {2048, 1u << 24},
+	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = {64, 128},
+	[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = {0, 1u << 30},
 };
 
-enum { FLAGS_KNOWN = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
-		     CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS };
+enum {
+	FLAGS_KNOWN = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
+		CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS
+};
 
 static bool flags_are_valid(unsigned flags)
 {
@@ -45,10 +47,10 @@ static void spend(uint64_t ns)
 	pthread_mutex_lock(&cu.lock);
 }
 
-CUresult cu_context_create(int engine, unsigned flags, bool primary,
-			   struct cu_context **ret_context)
+CUresult cu_context_create(
+	int engine, unsigned flags, bool primary, struct cu_context **ret_context)
 {
-	struct sim_request request = { .type = SIM_MSG_CTX_CREATE, .device = engine };
+	struct sim_request request = {.type = SIM_MSG_CTX_CREATE, .device = engine};
 	struct cu_context *context;
 	struct sim_reply reply;
 	uint32_t slot = 0;
@@ -89,7 +91,7 @@ CUresult cu_context_create(int engine, unsigned flags, bool primary,
 
 CUresult cu_context_destroy(struct cu_context *context)
 {
-	struct sim_request request = { .type = SIM_MSG_CTX_DESTROY, .context = context->slot };
+	struct sim_request request = {.type = SIM_MSG_CTX_DESTROY, .context = context->slot};
 	CUcontext handle = context->handle;
 	struct sim_reply reply;
 
@@ -98,13 +100,13 @@ CUresult cu_context_destroy(struct cu_context *context)
 	/* Another thread may have destroyed it while this one waited. */
 	CU_CHECK(cu_context_get(handle) == context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
-		cu_stream_free(stream);
+	cu_stream_free(stream);
 	CU_LIST_EACH(struct cu_event, link, &context->events, event)
-		cu_event_free(event);
+	cu_event_free(event);
 	CU_LIST_EACH(struct cu_module, link, &context->modules, module)
-		cu_module_free(module);
+	cu_module_free(module);
 	CU_LIST_EACH(struct cu_array, link, &context->arrays, array)
-		cu_array_free(array);
+	cu_array_free(array);
 	cu_memory_forget_context(context);
 	cu_call(&request, &reply);
 	cu_handle_free(handle);
@@ -141,7 +143,7 @@ CU_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice 
 }
 
 CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-				  unsigned int flags, CUdevice dev)
+	unsigned int flags, CUdevice dev)
 {
 	/* Execution affinity needs MPS. */
 	if (numParams != 0 || paramsArray)
@@ -149,11 +151,12 @@ CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
 	return create(pctx, flags, dev);
 }
 
-CU_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
-				  unsigned int flags, CUdevice dev)
+CU_EXPORT CUresult cuCtxCreate_v4(
+	CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
-	if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams != 0 ||
-				ctxCreateParams->execAffinityParams))
+	if (ctxCreateParams &&
+		(ctxCreateParams->numExecAffinityParams != 0 ||
+			ctxCreateParams->execAffinityParams))
 		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 	return create(pctx, flags, dev);
 }
@@ -345,7 +348,7 @@ static uint64_t limit_bytes(const struct cu_context *context)
 
 CU_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-	struct sim_request request = { .type = SIM_MSG_CTX_RESERVE };
+	struct sim_request request = {.type = SIM_MSG_CTX_RESERVE};
 	struct sim_reply reply;
 	uint64_t before;
 	CUresult r;
@@ -355,7 +358,8 @@ CU_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	/* Removed with compute capability 9.0. */
 	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
-		 cu_device_state(ctx->device)->cc_major < 9, CUDA_ERROR_UNSUPPORTED_LIMIT);
+			cu_device_state(ctx->device)->cc_major < 9,
+		CUDA_ERROR_UNSUPPORTED_LIMIT);
 	CU_CHECK(value <= limits[limit].greatest, CUDA_ERROR_INVALID_VALUE);
 	before = ctx->limits[limit];
 	ctx->limits[limit] = value;
@@ -375,7 +379,8 @@ CU_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 	CU_CHECK(pvalue && (size_t)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
-		 cu_device_state(ctx->device)->cc_major < 9, CUDA_ERROR_UNSUPPORTED_LIMIT);
+			cu_device_state(ctx->device)->cc_major < 9,
+		CUDA_ERROR_UNSUPPORTED_LIMIT);
 	*pvalue = ctx->limits[limit];
 	return CUDA_SUCCESS;
 }
@@ -430,12 +435,10 @@ CU_EXPORT CUresult cuCtxResetPersistingL2Cache(void)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity,
-					CUexecAffinityType type)
+CU_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
 {
 	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pExecAffinity && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT,
-		 CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(pExecAffinity && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
 	pExecAffinity->type = type;
 	pExecAffinity->param.smCount.val = cu_device_state(ctx->device)->sm_count;
 	return CUDA_SUCCESS;
@@ -446,8 +449,8 @@ CU_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity,
 CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context)
 {
 	if (!device->primary)
-		CU_TRY(cu_context_create(device->engine, device->primary_flags, true,
-					 &device->primary));
+		CU_TRY(cu_context_create(
+			device->engine, device->primary_flags, true, &device->primary));
 	*ret_context = device->primary;
 	return CUDA_SUCCESS;
 }

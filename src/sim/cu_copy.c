@@ -12,7 +12,7 @@
 
 /* One end of a copy. */
 struct side {
-	uint64_t address;	/* of the first byte */
+	uint64_t address; /* of the first byte */
 	uint64_t pitch, slice;
 	bool host, pinned;
 };
@@ -40,7 +40,7 @@ static CUresult check_side(struct side *side, uint64_t width, uint64_t height, u
 }
 
 static void fill_copy(struct cu_op *op, const struct cu_context *context, const struct side *dst,
-		      const struct side *src, const uint64_t extent[3])
+	const struct side *src, const uint64_t extent[3])
 {
 	const struct cu_range *range;
 
@@ -78,42 +78,39 @@ static CUresult find_side(const struct place *p, const uint64_t extent[3], struc
 	const struct cu_array *array;
 	uint64_t base, rows;
 
-	*side = (struct side){ 0 };
+	*side = (struct side){0};
 	switch ((int)p->type) {
 	case CU_MEMORYTYPE_HOST:
 		base = (uintptr_t)p->host;
-		CU_CHECK(!cu_is_device_address(base) ||
-			 cu_range_find(&cu.device_memory, base), CUDA_ERROR_INVALID_VALUE);
+		CU_CHECK(!cu_is_device_address(base) || cu_range_find(&cu.device_memory, base),
+			CUDA_ERROR_INVALID_VALUE);
 		break;
 	case CU_MEMORYTYPE_DEVICE:
 		base = p->device;
-		CU_CHECK(cu_is_device_address(base) || is_pinned(base, 1),
-			 CUDA_ERROR_INVALID_VALUE);
+		CU_CHECK(
+			cu_is_device_address(base) || is_pinned(base, 1), CUDA_ERROR_INVALID_VALUE);
 		break;
-	case CU_MEMORYTYPE_UNIFIED:
-		base = p->device;
-		break;
+	case CU_MEMORYTYPE_UNIFIED: base = p->device; break;
 	case CU_MEMORYTYPE_ARRAY:
 		array = cu_handle_get(p->array, CU_KIND_ARRAY);
 		CU_CHECK(array, CUDA_ERROR_INVALID_HANDLE);
 		rows = array->desc.Height ? array->desc.Height : 1;
 		CU_CHECK(p->x + extent[0] <= array->desc.Width * array->element &&
-			 p->y + extent[1] <= rows &&
-			 p->z + extent[2] <= (array->desc.Depth ? array->desc.Depth : 1),
-			 CUDA_ERROR_INVALID_VALUE);
+				p->y + extent[1] <= rows &&
+				p->z + extent[2] <= (array->desc.Depth ? array->desc.Depth : 1),
+			CUDA_ERROR_INVALID_VALUE);
 		side->pitch = array->pitch;
 		side->slice = array->slice;
 		side->address = array->base + p->z * array->slice + p->y * array->pitch + p->x;
 		side->pinned = true;
 		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 	CU_CHECK(base != 0, CUDA_ERROR_INVALID_VALUE);
 	side->pitch = p->pitch ? p->pitch : p->x + extent[0];
 	rows = p->height ? p->height : p->y + extent[1];
 	CU_CHECK((extent[1] == 1 && extent[2] == 1) || side->pitch >= p->x + extent[0],
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(extent[2] == 1 || rows >= p->y + extent[1], CUDA_ERROR_INVALID_VALUE);
 	side->slice = side->pitch * rows;
 	side->address = base + p->z * side->slice + p->y * side->pitch + p->x;
@@ -122,21 +119,33 @@ static CUresult find_side(const struct place *p, const uint64_t extent[3], struc
 
 CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *c, struct cu_op *op)
 {
-	const uint64_t extent[3] = { c->WidthInBytes, c->Height, c->Depth };
+	const uint64_t extent[3] = {c->WidthInBytes, c->Height, c->Depth};
 	struct place to = {
-		.type = c->dstMemoryType, .host = c->dstHost, .device = c->dstDevice,
-		.array = c->dstArray, .x = c->dstXInBytes, .y = c->dstY, .z = c->dstZ,
-		.pitch = c->dstPitch, .height = c->dstHeight,
+		.type = c->dstMemoryType,
+		.host = c->dstHost,
+		.device = c->dstDevice,
+		.array = c->dstArray,
+		.x = c->dstXInBytes,
+		.y = c->dstY,
+		.z = c->dstZ,
+		.pitch = c->dstPitch,
+		.height = c->dstHeight,
 	};
 	struct place from = {
-		.type = c->srcMemoryType, .host = c->srcHost, .device = c->srcDevice,
-		.array = c->srcArray, .x = c->srcXInBytes, .y = c->srcY, .z = c->srcZ,
-		.pitch = c->srcPitch, .height = c->srcHeight,
+		.type = c->srcMemoryType,
+		.host = c->srcHost,
+		.device = c->srcDevice,
+		.array = c->srcArray,
+		.x = c->srcXInBytes,
+		.y = c->srcY,
+		.z = c->srcZ,
+		.pitch = c->srcPitch,
+		.height = c->srcHeight,
 	};
 	struct side dst, src;
 
 	CU_CHECK(extent[0] < 1ull << 46 && extent[1] <= UINT32_MAX && extent[2] <= UINT32_MAX,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	if (extent[0] == 0 || extent[1] == 0 || extent[2] == 0) {
 		cu_op_init(op, SIM_OP_EMPTY, context);
 		return CUDA_SUCCESS;
@@ -165,7 +174,7 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 	/* Device to device does not wait even when the call is a synchronous one. */
 	op->waits = (!is_async && (to_host || from_host)) || pageable;
 	if (pageable && from_host && !to_host && !stream->capture && c->height == 1 &&
-	    c->depth == 1 && c->width <= CU_INLINE_COPY_MAX) {
+		c->depth == 1 && c->width <= CU_INLINE_COPY_MAX) {
 		op->entry.flags |= SIM_ENTRY_INLINE;
 		op->bytes = (const uint8_t *)(uintptr_t)c->src;
 		op->trailing = (uint32_t)c->width;
@@ -191,10 +200,10 @@ static CUresult check_kind(uint64_t address, int kind)
 }
 
 static CUresult linear(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
-		       CUstream hStream, bool is_async)
+	CUstream hStream, bool is_async)
 {
-	const uint64_t extent[3] = { n, 1, 1 };
-	struct side dst = { .address = to }, src = { .address = from };
+	const uint64_t extent[3] = {n, 1, 1};
+	struct side dst = {.address = to}, src = {.address = from};
 	struct cu_op op;
 
 	CU_ENTER_CONTEXT(ctx);
@@ -217,8 +226,8 @@ CU_EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 	return linear(dst, ANY, src, ANY, ByteCount, NULL, false);
 }
 
-CU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
-				 CUstream hStream)
+CU_EXPORT CUresult cuMemcpyAsync(
+	CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
 	return linear(dst, ANY, src, ANY, ByteCount, hStream, true);
 }
@@ -238,44 +247,43 @@ CU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
 	return linear(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, NULL, false);
 }
 
-CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost,
-					size_t ByteCount, CUstream hStream)
+CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(
+	CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
 	return linear(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream, true);
 }
 
-CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-					CUstream hStream)
+CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(
+	void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
 	return linear((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, hStream, true);
 }
 
-CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
-					size_t ByteCount, CUstream hStream)
+CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(
+	CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
 	return linear(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream, true);
 }
 
 static CUresult peer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext,
-		     size_t n, CUstream hStream, bool is_async)
+	size_t n, CUstream hStream, bool is_async)
 {
 	{
 		CU_ENTER();
 		CU_CHECK(cu_context_get(dstContext) && cu_context_get(srcContext),
-			 CUDA_ERROR_INVALID_CONTEXT);
+			CUDA_ERROR_INVALID_CONTEXT);
 	}
 	return linear(dst, DEVICE, src, DEVICE, n, hStream, is_async);
 }
 
 CU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
-				CUcontext srcContext, size_t ByteCount)
+	CUcontext srcContext, size_t ByteCount)
 {
 	return peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, false);
 }
 
 CU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
-				     CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
-				     CUstream hStream)
+	CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
 	return peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
 }
@@ -293,76 +301,87 @@ static CUresult array_copy(CUDA_MEMCPY3D *c, size_t n, CUstream hStream, bool is
 	return do_copy(hStream, ctx, &op, is_async);
 }
 
-CU_EXPORT CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
-				   size_t ByteCount)
+CU_EXPORT CUresult cuMemcpyDtoA_v2(
+	CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
-	CUDA_MEMCPY3D c = { .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
-			    .dstXInBytes = dstOffset, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-			    .srcDevice = srcDevice };
+	CUDA_MEMCPY3D c = {.dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstArray = dstArray,
+		.dstXInBytes = dstOffset,
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = srcDevice};
 
 	return array_copy(&c, ByteCount, NULL, false);
 }
 
-CU_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
-				   size_t ByteCount)
+CU_EXPORT CUresult cuMemcpyAtoD_v2(
+	CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-	CUDA_MEMCPY3D c = { .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = srcArray,
-			    .srcXInBytes = srcOffset, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-			    .dstDevice = dstDevice };
+	CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+		.srcArray = srcArray,
+		.srcXInBytes = srcOffset,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = dstDevice};
 
 	return array_copy(&c, ByteCount, NULL, false);
 }
 
-static CUresult host_to_array(CUarray array, size_t offset, const void *host, size_t n,
-			      CUstream hStream, bool is_async)
+static CUresult host_to_array(
+	CUarray array, size_t offset, const void *host, size_t n, CUstream hStream, bool is_async)
 {
-	CUDA_MEMCPY3D c = { .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = array,
-			    .dstXInBytes = offset, .srcMemoryType = CU_MEMORYTYPE_HOST,
-			    .srcHost = host };
+	CUDA_MEMCPY3D c = {.dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstArray = array,
+		.dstXInBytes = offset,
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = host};
 
 	return array_copy(&c, n, hStream, is_async);
 }
 
-static CUresult array_to_host(void *host, CUarray array, size_t offset, size_t n, CUstream hStream,
-			      bool is_async)
+static CUresult array_to_host(
+	void *host, CUarray array, size_t offset, size_t n, CUstream hStream, bool is_async)
 {
-	CUDA_MEMCPY3D c = { .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = array,
-			    .srcXInBytes = offset, .dstMemoryType = CU_MEMORYTYPE_HOST,
-			    .dstHost = host };
+	CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+		.srcArray = array,
+		.srcXInBytes = offset,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = host};
 
 	return array_copy(&c, n, hStream, is_async);
 }
 
-CU_EXPORT CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-				   size_t ByteCount)
+CU_EXPORT CUresult cuMemcpyHtoA_v2(
+	CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
 	return host_to_array(dstArray, dstOffset, srcHost, ByteCount, NULL, false);
 }
 
-CU_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-					size_t ByteCount, CUstream hStream)
+CU_EXPORT CUresult cuMemcpyHtoAAsync_v2(
+	CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
 	return host_to_array(dstArray, dstOffset, srcHost, ByteCount, hStream, true);
 }
 
-CU_EXPORT CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset,
-				   size_t ByteCount)
+CU_EXPORT CUresult cuMemcpyAtoH_v2(
+	void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
 	return array_to_host(dstHost, srcArray, srcOffset, ByteCount, NULL, false);
 }
 
-CU_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset,
-					size_t ByteCount, CUstream hStream)
+CU_EXPORT CUresult cuMemcpyAtoHAsync_v2(
+	void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
 	return array_to_host(dstHost, srcArray, srcOffset, ByteCount, hStream, true);
 }
 
-CU_EXPORT CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray,
-				   size_t srcOffset, size_t ByteCount)
+CU_EXPORT CUresult cuMemcpyAtoA_v2(
+	CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-	CUDA_MEMCPY3D c = { .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dstArray,
-			    .dstXInBytes = dstOffset, .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-			    .srcArray = srcArray, .srcXInBytes = srcOffset };
+	CUDA_MEMCPY3D c = {.dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstArray = dstArray,
+		.dstXInBytes = dstOffset,
+		.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+		.srcArray = srcArray,
+		.srcXInBytes = srcOffset};
 
 	return array_copy(&c, ByteCount, NULL, false);
 }
@@ -386,12 +405,23 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream hStream, bool is_async)
 
 	CU_CHECK(c, CUDA_ERROR_INVALID_VALUE);
 	wide = (CUDA_MEMCPY3D){
-		.srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcMemoryType = c->srcMemoryType,
-		.srcHost = c->srcHost, .srcDevice = c->srcDevice, .srcArray = c->srcArray,
-		.srcPitch = c->srcPitch, .dstXInBytes = c->dstXInBytes, .dstY = c->dstY,
-		.dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost,
-		.dstDevice = c->dstDevice, .dstArray = c->dstArray, .dstPitch = c->dstPitch,
-		.WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = 1,
+		.srcXInBytes = c->srcXInBytes,
+		.srcY = c->srcY,
+		.srcMemoryType = c->srcMemoryType,
+		.srcHost = c->srcHost,
+		.srcDevice = c->srcDevice,
+		.srcArray = c->srcArray,
+		.srcPitch = c->srcPitch,
+		.dstXInBytes = c->dstXInBytes,
+		.dstY = c->dstY,
+		.dstMemoryType = c->dstMemoryType,
+		.dstHost = c->dstHost,
+		.dstDevice = c->dstDevice,
+		.dstArray = c->dstArray,
+		.dstPitch = c->dstPitch,
+		.WidthInBytes = c->WidthInBytes,
+		.Height = c->Height,
+		.Depth = 1,
 	};
 	return copy_3d(&wide, hStream, is_async);
 }
@@ -427,14 +457,29 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream hStream, bool
 
 	CU_CHECK(c, CUDA_ERROR_INVALID_VALUE);
 	plain = (CUDA_MEMCPY3D){
-		.srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcZ = c->srcZ,
-		.srcLOD = c->srcLOD, .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost,
-		.srcDevice = c->srcDevice, .srcArray = c->srcArray, .srcPitch = c->srcPitch,
-		.srcHeight = c->srcHeight, .dstXInBytes = c->dstXInBytes, .dstY = c->dstY,
-		.dstZ = c->dstZ, .dstLOD = c->dstLOD, .dstMemoryType = c->dstMemoryType,
-		.dstHost = c->dstHost, .dstDevice = c->dstDevice, .dstArray = c->dstArray,
-		.dstPitch = c->dstPitch, .dstHeight = c->dstHeight,
-		.WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = c->Depth,
+		.srcXInBytes = c->srcXInBytes,
+		.srcY = c->srcY,
+		.srcZ = c->srcZ,
+		.srcLOD = c->srcLOD,
+		.srcMemoryType = c->srcMemoryType,
+		.srcHost = c->srcHost,
+		.srcDevice = c->srcDevice,
+		.srcArray = c->srcArray,
+		.srcPitch = c->srcPitch,
+		.srcHeight = c->srcHeight,
+		.dstXInBytes = c->dstXInBytes,
+		.dstY = c->dstY,
+		.dstZ = c->dstZ,
+		.dstLOD = c->dstLOD,
+		.dstMemoryType = c->dstMemoryType,
+		.dstHost = c->dstHost,
+		.dstDevice = c->dstDevice,
+		.dstArray = c->dstArray,
+		.dstPitch = c->dstPitch,
+		.dstHeight = c->dstHeight,
+		.WidthInBytes = c->WidthInBytes,
+		.Height = c->Height,
+		.Depth = c->Depth,
 	};
 	return copy_3d(&plain, hStream, is_async);
 }
@@ -452,13 +497,14 @@ CU_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream
 /* ---- batches ---- */
 
 static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-			   CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
-			   size_t *failIdx, CUstream hStream)
+	CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
+	CUstream hStream)
 {
 	if (failIdx)
 		*failIdx = SIZE_MAX;
 	CU_CHECK(dsts && srcs && sizes && count != 0 && attrs && attrsIdxs && numAttrs != 0 &&
-		 numAttrs <= count && attrsIdxs[0] == 0, CUDA_ERROR_INVALID_VALUE);
+			numAttrs <= count && attrsIdxs[0] == 0,
+		CUDA_ERROR_INVALID_VALUE);
 	/* The order of batches within themselves is free, but the default streams are not. */
 	CU_CHECK((uintptr_t)hStream > 2, CUDA_ERROR_INVALID_VALUE);
 	for (size_t i = 0; i < count; i++) {
@@ -472,15 +518,15 @@ static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 }
 
 CU_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
-				      size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
-				      size_t numAttrs, size_t *failIdx, CUstream hStream)
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+	size_t *failIdx, CUstream hStream)
 {
 	return copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
 }
 
 CU_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
-					 size_t count, CUmemcpyAttributes *attrs,
-					 size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+	CUstream hStream)
 {
 	return copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, NULL, hStream);
 }
@@ -489,16 +535,17 @@ static CUresult copy_3d_operand(const CUDA_MEMCPY3D_BATCH_OP *b, CUstream hStrea
 {
 	const CUmemcpy3DOperand *d = &b->dst, *s = &b->src;
 	unsigned element = 1;
-	CUDA_MEMCPY3D c = { .Height = b->extent.height, .Depth = b->extent.depth };
+	CUDA_MEMCPY3D c = {.Height = b->extent.height, .Depth = b->extent.depth};
 
 	{
 		const struct cu_array *array;
 
 		CU_ENTER();
 		array = d->type == CU_MEMCPY_OPERAND_TYPE_ARRAY
-		      ? cu_handle_get(d->op.array.array, CU_KIND_ARRAY)
-		      : s->type == CU_MEMCPY_OPERAND_TYPE_ARRAY
-		      ? cu_handle_get(s->op.array.array, CU_KIND_ARRAY) : NULL;
+			? cu_handle_get(d->op.array.array, CU_KIND_ARRAY)
+			: s->type == CU_MEMCPY_OPERAND_TYPE_ARRAY
+			? cu_handle_get(s->op.array.array, CU_KIND_ARRAY)
+			: NULL;
 		if (array)
 			element = array->element;
 	}
@@ -530,12 +577,12 @@ static CUresult copy_3d_operand(const CUDA_MEMCPY3D_BATCH_OP *b, CUstream hStrea
 }
 
 static CUresult copy_3d_batch(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
-			      unsigned long long flags, CUstream hStream)
+	unsigned long long flags, CUstream hStream)
 {
 	if (failIdx)
 		*failIdx = SIZE_MAX;
 	CU_CHECK(numOps != 0 && opList && flags == 0 && (uintptr_t)hStream > 2,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	for (size_t i = 0; i < numOps; i++) {
 		CUresult r = copy_3d_operand(&opList[i], hStream);
 
@@ -547,26 +594,26 @@ static CUresult copy_3d_batch(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, siz
 }
 
 CU_EXPORT CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
-					size_t *failIdx, unsigned long long flags, CUstream hStream)
+	size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
 	return copy_3d_batch(numOps, opList, failIdx, flags, hStream);
 }
 
-CU_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
-					   unsigned long long flags, CUstream hStream)
+CU_EXPORT CUresult cuMemcpy3DBatchAsync_v2(
+	size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
 	return copy_3d_batch(numOps, opList, NULL, flags, hStream);
 }
 
-CU_EXPORT CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
-					       CUmemcpyAttributes *attr, CUstream hStream)
+CU_EXPORT CUresult cuMemcpyWithAttributesAsync(
+	CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 {
 	CU_CHECK(attr, CUDA_ERROR_INVALID_VALUE);
 	return linear(dst, ANY, src, ANY, size, hStream, true);
 }
 
-CU_EXPORT CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op,
-						 unsigned long long flags, CUstream hStream)
+CU_EXPORT CUresult cuMemcpy3DWithAttributesAsync(
+	CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 {
 	CU_CHECK(op && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	return copy_3d_operand(op, hStream);
@@ -574,13 +621,13 @@ CU_EXPORT CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op,
 
 /* ---- memset ---- */
 
-CUresult cu_build_memset(struct cu_context *context, const CUDA_MEMSET_NODE_PARAMS *m,
-			 struct cu_op *op)
+CUresult cu_build_memset(
+	struct cu_context *context, const CUDA_MEMSET_NODE_PARAMS *m, struct cu_op *op)
 {
 	uint64_t width = m->width * (uint64_t)m->elementSize, bytes;
 
 	CU_CHECK(m->elementSize == 1 || m->elementSize == 2 || m->elementSize == 4,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(m->width < 1ull << 46 && m->height < 1ull << 32, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(m->dst % m->elementSize == 0, CUDA_ERROR_INVALID_VALUE);
 	if (m->width == 0 || m->height == 0) {
@@ -589,7 +636,7 @@ CUresult cu_build_memset(struct cu_context *context, const CUDA_MEMSET_NODE_PARA
 	}
 	if (m->height > 1)
 		CU_CHECK(m->pitch >= width && m->pitch % m->elementSize == 0,
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 	bytes = width + (m->height - 1) * (m->height > 1 ? m->pitch : 0);
 	if (cu_is_device_address(m->dst))
 		CU_TRY(cu_check_device_range(m->dst, bytes));
@@ -610,11 +657,15 @@ CUresult cu_build_memset(struct cu_context *context, const CUDA_MEMSET_NODE_PARA
 }
 
 static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width,
-		     size_t height, CUstream hStream, bool is_async)
+	size_t height, CUstream hStream, bool is_async)
 {
 	CUDA_MEMSET_NODE_PARAMS m = {
-		.dst = dst, .pitch = pitch, .value = value, .elementSize = element,
-		.width = width, .height = height,
+		.dst = dst,
+		.pitch = pitch,
+		.value = value,
+		.elementSize = element,
+		.width = width,
+		.height = height,
 	};
 	struct cu_stream *stream;
 	struct cu_op op;
@@ -629,27 +680,27 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned ele
 	return cu_stream_do(stream, &op);
 }
 
-#define FILL(name, type, bytes)                                                                   \
-	CU_EXPORT CUresult cuMemset##name##_v2(CUdeviceptr dstDevice, type v, size_t N)            \
-	{                                                                                          \
-		return fill(dstDevice, 0, v, bytes, N, 1, NULL, false);                            \
-	}                                                                                          \
-	CU_EXPORT CUresult cuMemset##name##Async(CUdeviceptr dstDevice, type v, size_t N,          \
-						 CUstream hStream)                                 \
-	{                                                                                          \
-		return fill(dstDevice, 0, v, bytes, N, 1, hStream, true);                          \
+#define FILL(name, type, bytes) \
+	CU_EXPORT CUresult cuMemset##name##_v2(CUdeviceptr dstDevice, type v, size_t N) \
+	{ \
+		return fill(dstDevice, 0, v, bytes, N, 1, NULL, false); \
+	} \
+	CU_EXPORT CUresult cuMemset##name##Async( \
+		CUdeviceptr dstDevice, type v, size_t N, CUstream hStream) \
+	{ \
+		return fill(dstDevice, 0, v, bytes, N, 1, hStream, true); \
 	}
 
-#define FILL_2D(name, type, bytes)                                                                \
-	CU_EXPORT CUresult cuMemset##name##_v2(CUdeviceptr dstDevice, size_t dstPitch, type v,     \
-					       size_t Width, size_t Height)                        \
-	{                                                                                          \
-		return fill(dstDevice, dstPitch, v, bytes, Width, Height, NULL, false);            \
-	}                                                                                          \
-	CU_EXPORT CUresult cuMemset##name##Async(CUdeviceptr dstDevice, size_t dstPitch, type v,   \
-						 size_t Width, size_t Height, CUstream hStream)    \
-	{                                                                                          \
-		return fill(dstDevice, dstPitch, v, bytes, Width, Height, hStream, true);          \
+#define FILL_2D(name, type, bytes) \
+	CU_EXPORT CUresult cuMemset##name##_v2( \
+		CUdeviceptr dstDevice, size_t dstPitch, type v, size_t Width, size_t Height) \
+	{ \
+		return fill(dstDevice, dstPitch, v, bytes, Width, Height, NULL, false); \
+	} \
+	CU_EXPORT CUresult cuMemset##name##Async(CUdeviceptr dstDevice, size_t dstPitch, type v, \
+		size_t Width, size_t Height, CUstream hStream) \
+	{ \
+		return fill(dstDevice, dstPitch, v, bytes, Width, Height, hStream, true); \
 	}
 
 FILL(D8, unsigned char, 1)

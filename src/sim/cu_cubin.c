@@ -89,8 +89,8 @@ static int read_info(const uint8_t *p, size_t n, struct image_kernel *kernel)
 	return 0;
 }
 
-static int read_kernel_sections(const struct elf *elf, const Elf64_Shdr *names,
-				struct image_kernel *kernel)
+static int read_kernel_sections(
+	const struct elf *elf, const Elf64_Shdr *names, struct image_kernel *kernel)
 {
 	for (size_t i = 0; i < elf->header.e_shnum; i++) {
 		Elf64_Shdr section;
@@ -102,11 +102,11 @@ static int read_kernel_sections(const struct elf *elf, const Elf64_Shdr *names,
 		if (!name)
 			continue;
 		if (strncmp(name, ".nv.info.", 9) == 0 && strcmp(name + 9, kernel->name) == 0 &&
-		    section.sh_type != SHT_NOBITS) {
+			section.sh_type != SHT_NOBITS) {
 			if (read_info(elf->bytes + section.sh_offset, section.sh_size, kernel) < 0)
 				return -1;
 		} else if (strncmp(name, ".nv.shared.", 11) == 0 &&
-			   strcmp(name + 11, kernel->name) == 0) {
+			strcmp(name + 11, kernel->name) == 0) {
 			kernel->shared_bytes = (uint32_t)section.sh_size;
 		}
 	}
@@ -114,7 +114,7 @@ static int read_kernel_sections(const struct elf *elf, const Elf64_Shdr *names,
 }
 
 static int read_symbol(const struct elf *elf, const Elf64_Shdr *names, const char *name,
-		       const Elf64_Sym *symbol, struct image *image)
+	const Elf64_Sym *symbol, struct image *image)
 {
 	Elf64_Shdr section;
 	const char *section_name;
@@ -125,15 +125,15 @@ static int read_symbol(const struct elf *elf, const Elf64_Shdr *names, const cha
 	if (!section_name || name[0] == '\0')
 		return 0;
 	if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
-	    ELF64_ST_BIND(symbol->st_info) != STB_LOCAL &&
-	    strncmp(section_name, ".text.", 6) == 0 && strcmp(section_name + 6, name) == 0) {
+		ELF64_ST_BIND(symbol->st_info) != STB_LOCAL &&
+		strncmp(section_name, ".text.", 6) == 0 && strcmp(section_name + 6, name) == 0) {
 		struct image_kernel *kernel = image_add_kernel(image, name, strlen(name));
 
 		return kernel ? read_kernel_sections(elf, names, kernel) : -1;
 	}
 	if (ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && symbol->st_size != 0 &&
-	    (strncmp(section_name, ".nv.global", 10) == 0 ||
-	     strncmp(section_name, ".nv.constant3", 13) == 0)) {
+		(strncmp(section_name, ".nv.global", 10) == 0 ||
+			strncmp(section_name, ".nv.constant3", 13) == 0)) {
 		struct image_global *global = image_add_global(image, name, strlen(name));
 
 		if (!global)
@@ -144,13 +144,13 @@ static int read_symbol(const struct elf *elf, const Elf64_Shdr *names, const cha
 		if (section.sh_type == SHT_NOBITS)
 			return 0;
 		if (symbol->st_value > section.sh_size ||
-		    symbol->st_size > section.sh_size - symbol->st_value)
+			symbol->st_size > section.sh_size - symbol->st_value)
 			return -1;
 		global->init = malloc(symbol->st_size);
 		if (!global->init)
 			return -1;
 		memcpy(global->init, elf->bytes + section.sh_offset + symbol->st_value,
-		       symbol->st_size);
+			symbol->st_size);
 	}
 	return 0;
 }
@@ -173,7 +173,7 @@ static int read_symbols(const struct elf *elf, struct image *image)
 			const char *name;
 
 			memcpy(&symbol, elf->bytes + table.sh_offset + j * sizeof(symbol),
-			       sizeof(symbol));
+				sizeof(symbol));
 			name = take_string(elf, &strings, symbol.st_name);
 			if (!name || read_symbol(elf, &names, name, &symbol, image) < 0)
 				return -1;
@@ -190,18 +190,18 @@ static unsigned elf_sm(const Elf64_Ehdr *header)
 	return header->e_flags & 0xff;
 }
 
-enum image_status image_read_elf(const uint8_t *bytes, size_t n, unsigned device_sm,
-				 struct image *ret_image)
+enum image_status image_read_elf(
+	const uint8_t *bytes, size_t n, unsigned device_sm, struct image *ret_image)
 {
-	struct elf elf = { .bytes = bytes, .n = n };
-	struct image image = { 0 };
+	struct elf elf = {.bytes = bytes, .n = n};
+	struct image image = {0};
 
 	if (n < sizeof(elf.header))
 		return IMAGE_BAD_BINARY;
 	memcpy(&elf.header, bytes, sizeof(elf.header));
-	if (elf.header.e_machine != MACHINE_CUDA ||
-	    elf.header.e_shentsize != sizeof(Elf64_Shdr) || elf.header.e_shoff > n ||
-	    elf.header.e_shnum > (n - elf.header.e_shoff) / sizeof(Elf64_Shdr))
+	if (elf.header.e_machine != MACHINE_CUDA || elf.header.e_shentsize != sizeof(Elf64_Shdr) ||
+		elf.header.e_shoff > n ||
+		elf.header.e_shnum > (n - elf.header.e_shoff) / sizeof(Elf64_Shdr))
 		return IMAGE_BAD_BINARY;
 	image.target_sm = elf_sm(&elf.header);
 	if (image.target_sm / 10 != device_sm / 10 || image.target_sm > device_sm)
@@ -269,7 +269,7 @@ struct member {
 };
 
 static enum image_status read_member(const struct member *member, const uint8_t *payload,
-				     unsigned device_sm, struct image *ret_image)
+	unsigned device_sm, struct image *ret_image)
 {
 	uint8_t *unpacked = NULL;
 	size_t n = member->size;
@@ -281,13 +281,12 @@ static enum image_status read_member(const struct member *member, const uint8_t 
 		ptrdiff_t got;
 
 		if (member->unpacked_size > FATBIN_MEMBER_MAX ||
-		    member->compressed_size > member->size)
+			member->compressed_size > member->size)
 			return IMAGE_BAD_BINARY;
 		unpacked = malloc(member->unpacked_size + 1);
 		if (!unpacked)
 			return IMAGE_NO_MEMORY;
-		got = unpack_lz4(payload, member->compressed_size, unpacked,
-				 member->unpacked_size);
+		got = unpack_lz4(payload, member->compressed_size, unpacked, member->unpacked_size);
 		if (got < 0) {
 			free(unpacked);
 			return IMAGE_BAD_BINARY;
@@ -306,10 +305,10 @@ static enum image_status read_member(const struct member *member, const uint8_t 
 	return status;
 }
 
-enum image_status image_read_fatbin(const uint8_t *header, unsigned device_sm,
-				    struct image *ret_image)
+enum image_status image_read_fatbin(
+	const uint8_t *header, unsigned device_sm, struct image *ret_image)
 {
-	struct member best = { 0 };
+	struct member best = {0};
 	const uint8_t *best_payload = NULL, *p, *end;
 	uint32_t magic;
 	uint16_t header_size;
@@ -317,7 +316,10 @@ enum image_status image_read_fatbin(const uint8_t *header, unsigned device_sm,
 
 	memcpy(&magic, header, sizeof(magic));
 	if (magic == 0x466243b1) {
-		memcpy(&header, header + 8, sizeof(header));
+		const uint8_t *data;
+
+		memcpy(&data, header + 8, sizeof(const uint8_t *));
+		header = data;
 		if (!header)
 			return IMAGE_BAD_BINARY;
 		memcpy(&magic, header, sizeof(magic));
@@ -333,15 +335,15 @@ enum image_status image_read_fatbin(const uint8_t *header, unsigned device_sm,
 		bool usable;
 
 		memcpy(&member, p, sizeof(member));
-		if (member.header_size < sizeof(member) ||
-		    member.header_size > (size_t)(end - p) ||
-		    member.size > (size_t)(end - p) - member.header_size)
+		if (member.header_size < sizeof(member) || member.header_size > (size_t)(end - p) ||
+			member.size > (size_t)(end - p) - member.header_size)
 			return IMAGE_BAD_BINARY;
 		usable = member.arch <= device_sm &&
-			 (member.kind == FATBIN_PTX ||
-			  (member.kind == FATBIN_ELF && member.arch / 10 == device_sm / 10));
-		if (usable && (!best_payload || member.kind > best.kind ||
-			       (member.kind == best.kind && member.arch > best.arch))) {
+			(member.kind == FATBIN_PTX ||
+				(member.kind == FATBIN_ELF && member.arch / 10 == device_sm / 10));
+		if (usable &&
+			(!best_payload || member.kind > best.kind ||
+				(member.kind == best.kind && member.arch > best.arch))) {
 			best = member;
 			best_payload = p + member.header_size;
 		}

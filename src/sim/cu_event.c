@@ -67,7 +67,7 @@ CU_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(phEvent && (Flags & ~(unsigned)FLAGS_KNOWN) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((Flags & CU_EVENT_INTERPROCESS) == 0 || (Flags & CU_EVENT_DISABLE_TIMING) != 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(new_event(ctx, Flags, &event));
 	*phEvent = event->handle;
 	return CUDA_SUCCESS;
@@ -169,7 +169,8 @@ CU_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	/* All activities of the context: a legacy stream that waits for every other one. */
 	CU_TRY(cu_stream_get(CU_STREAM_LEGACY, context, &stream));
-	CU_LIST_EACH(struct cu_stream, link, &context->streams, other) {
+	CU_LIST_EACH(struct cu_stream, link, &context->streams, other)
+	{
 		struct cu_event *mark;
 
 		if ((other->flags & CU_STREAM_NON_BLOCKING) == 0 || other == stream)
@@ -195,7 +196,7 @@ CU_EXPORT CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 	if (context->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
-		CU_TRY(cu_event_wait_on(stream, event));
+	CU_TRY(cu_event_wait_on(stream, event));
 	return CUDA_SUCCESS;
 }
 
@@ -268,7 +269,7 @@ CU_EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUev
 	end = cu_event_get(hEnd);
 	CU_CHECK(start && end && start->recorded && end->recorded, CUDA_ERROR_INVALID_HANDLE);
 	CU_CHECK(((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) == 0,
-		 CUDA_ERROR_INVALID_HANDLE);
+		CUDA_ERROR_INVALID_HANDLE);
 	CU_CHECK(start->context == end->context, CUDA_ERROR_INVALID_HANDLE);
 	CU_CHECK(!start->capture && !end->capture, CUDA_ERROR_CAPTURED_EVENT);
 	CU_TRY(cu_event_query(start));
@@ -283,7 +284,7 @@ CU_EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUev
 
 CU_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
-	struct sim_request request = { .type = SIM_MSG_IPC_GET_EVENT };
+	struct sim_request request = {.type = SIM_MSG_IPC_GET_EVENT};
 	struct sim_reply reply;
 	struct cu_event *e;
 
@@ -303,7 +304,7 @@ CU_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 
 CU_EXPORT CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
-	struct sim_request request = { .type = SIM_MSG_IPC_OPEN_EVENT };
+	struct sim_request request = {.type = SIM_MSG_IPC_OPEN_EVENT};
 	struct sim_reply reply;
 	struct cu_event *event;
 	CUresult r;

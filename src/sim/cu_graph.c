@@ -42,7 +42,7 @@ void cu_graph_free(struct cu_graph *graph)
 	if (!graph)
 		return;
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-		cu_node_free(node);
+	cu_node_free(node);
 	for (size_t i = 0; i < graph->n_objects; i++)
 		cu_user_object_unref(graph->objects[i].object, graph->objects[i].count);
 	free(graph->objects);
@@ -50,8 +50,8 @@ void cu_graph_free(struct cu_graph *graph)
 	free(graph);
 }
 
-CUresult cu_graph_nodes_from(struct cu_graph *graph, const CUgraphNode *handles, size_t n,
-			     struct cu_node ***ret_nodes)
+CUresult cu_graph_nodes_from(
+	struct cu_graph *graph, const CUgraphNode *handles, size_t n, struct cu_node ***ret_nodes)
 {
 	_cleanup_free_ struct cu_node **nodes = calloc(n + 1, sizeof(struct cu_node *));
 
@@ -61,7 +61,7 @@ CUresult cu_graph_nodes_from(struct cu_graph *graph, const CUgraphNode *handles,
 	for (size_t i = 0; i < n; i++) {
 		nodes[i] = node_get(handles[i]);
 		CU_CHECK(nodes[i] && nodes[i]->graph == graph && nodes[i]->mark != walk,
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		nodes[i]->mark = walk;
 	}
 	*ret_nodes = TAKE_PTR(nodes);
@@ -78,8 +78,8 @@ static CUresult add_dep(struct cu_node *node, struct cu_node *dep)
 	return CUDA_SUCCESS;
 }
 
-CUresult cu_graph_add(struct cu_graph *graph, struct cu_node *node, struct cu_node *const *deps,
-		      size_t n_deps)
+CUresult cu_graph_add(
+	struct cu_graph *graph, struct cu_node *node, struct cu_node *const *deps, size_t n_deps)
 {
 	CU_CHECK(graph->n_nodes < SIM_MAX_GRAPH_NODES, CUDA_ERROR_OUT_OF_MEMORY);
 	for (size_t i = 0; i < n_deps; i++)
@@ -94,9 +94,8 @@ CUresult cu_graph_add(struct cu_graph *graph, struct cu_node *node, struct cu_no
 bool cu_graph_has_allocations(const struct cu_graph *graph)
 {
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-		if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		    node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-			return true;
+	if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		return true;
 	return false;
 }
 
@@ -132,15 +131,16 @@ bool cu_node_reaches(struct cu_node *node, struct cu_node *const *to, size_t n)
 CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret)
 {
 	struct cu_graph *clone = cu_graph_new();
-	_cleanup_free_ struct cu_node **copies = calloc(graph->n_nodes + 1,
-							sizeof(struct cu_node *));
+	_cleanup_free_ struct cu_node **copies = calloc(
+		graph->n_nodes + 1, sizeof(struct cu_node *));
 	CUresult r = clone && copies ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	uint32_t n = 0;
 
 	/* First the nodes, then their dependencies: these may point to later nodes. */
 	if (r == CUDA_SUCCESS) {
 		clone->origin = graph->handle;
-		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+		{
 			r = cu_node_copy(node, &copies[n]);
 			if (r != CUDA_SUCCESS)
 				break;
@@ -150,8 +150,8 @@ CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret)
 	}
 	if (r == CUDA_SUCCESS)
 		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-			for (size_t i = 0; i < node->n_deps && r == CUDA_SUCCESS; i++)
-				r = add_dep(copies[node->index], copies[node->deps[i]->index]);
+	for (size_t i = 0; i < node->n_deps && r == CUDA_SUCCESS; i++)
+		r = add_dep(copies[node->index], copies[node->deps[i]->index]);
 	if (r != CUDA_SUCCESS) {
 		cu_graph_free(clone);
 		return r;
@@ -198,16 +198,17 @@ CU_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
-					  CUgraph hClonedGraph)
+CU_EXPORT CUresult cuGraphNodeFindInClone(
+	CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
 	struct cu_graph *graph;
 
 	CU_ENTER();
 	graph = cu_graph_get(hClonedGraph);
 	CU_CHECK(phNode && node_get(hOriginalNode) && graph && graph->origin,
-		 CUDA_ERROR_INVALID_VALUE);
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+		CUDA_ERROR_INVALID_VALUE);
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+	{
 		if (node->origin == hOriginalNode) {
 			*phNode = node->handle;
 			return CUDA_SUCCESS;
@@ -286,8 +287,8 @@ static CUresult graph_nodes(CUgraph hGraph, bool roots, CUgraphNode *to, size_t 
 	nodes = calloc(graph->n_nodes + 1, sizeof(struct cu_node *));
 	CU_CHECK(nodes, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-		if (!roots || node->n_deps == 0)
-			nodes[n++] = node;
+	if (!roots || node->n_deps == 0)
+		nodes[n++] = node;
 	return give_list(nodes, n, to, room);
 }
 
@@ -301,8 +302,8 @@ CU_EXPORT CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, s
 	return graph_nodes(hGraph, true, rootNodes, numRootNodes);
 }
 
-static CUresult graph_edges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
-			    CUgraphEdgeData *data, size_t *room)
+static CUresult graph_edges(
+	CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
 {
 	struct cu_graph *graph;
 	size_t n = 0;
@@ -310,14 +311,15 @@ static CUresult graph_edges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
 	CU_ENTER();
 	graph = cu_graph_get(hGraph);
 	CU_CHECK(graph && room && !from == !to, CUDA_ERROR_INVALID_VALUE);
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+	{
 		for (size_t i = 0; i < node->n_deps; i++, n++) {
 			if (!from || n >= *room)
 				continue;
 			from[n] = node->deps[i]->handle;
 			to[n] = node->handle;
 			if (data)
-				data[n] = (CUgraphEdgeData){ 0 };
+				data[n] = (CUgraphEdgeData){0};
 		}
 	}
 	for (size_t i = n; from && i < *room; i++)
@@ -327,20 +329,20 @@ static CUresult graph_edges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
-				   size_t *numEdges)
+CU_EXPORT CUresult cuGraphGetEdges(
+	CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
 	return graph_edges(hGraph, from, to, NULL, numEdges);
 }
 
 CU_EXPORT CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
-				      CUgraphEdgeData *edgeData, size_t *numEdges)
+	CUgraphEdgeData *edgeData, size_t *numEdges)
 {
 	return graph_edges(hGraph, from, to, edgeData, numEdges);
 }
 
-static CUresult neighbours(CUgraphNode hNode, bool after, CUgraphNode *to, CUgraphEdgeData *data,
-			   size_t *room)
+static CUresult neighbours(
+	CUgraphNode hNode, bool after, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
 {
 	_cleanup_free_ struct cu_node **nodes = NULL;
 	struct cu_node *node;
@@ -356,33 +358,32 @@ static CUresult neighbours(CUgraphNode hNode, bool after, CUgraphNode *to, CUgra
 	nodes = calloc(node->graph->n_nodes + 1, sizeof(struct cu_node *));
 	CU_CHECK(nodes, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_LIST_EACH(struct cu_node, link, &node->graph->nodes, other)
-		for (size_t i = 0; i < other->n_deps; i++)
-			if (other->deps[i] == node)
-				nodes[n++] = other;
+	for (size_t i = 0; i < other->n_deps; i++)
+		if (other->deps[i] == node)
+			nodes[n++] = other;
 	return give_list(nodes, n, to, room);
 }
 
-CU_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
-					      size_t *numDependencies)
+CU_EXPORT CUresult cuGraphNodeGetDependencies(
+	CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 {
 	return neighbours(hNode, false, dependencies, NULL, numDependencies);
 }
 
 CU_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
-						 CUgraphEdgeData *edgeData, size_t *numDependencies)
+	CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
 	return neighbours(hNode, false, dependencies, edgeData, numDependencies);
 }
 
-CU_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
-						size_t *numDependentNodes)
+CU_EXPORT CUresult cuGraphNodeGetDependentNodes(
+	CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
 	return neighbours(hNode, true, dependentNodes, NULL, numDependentNodes);
 }
 
 CU_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
-						   CUgraphEdgeData *edgeData,
-						   size_t *numDependentNodes)
+	CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
 	return neighbours(hNode, true, dependentNodes, edgeData, numDependentNodes);
 }
@@ -396,8 +397,8 @@ static size_t find_dep(const struct cu_node *node, const struct cu_node *dep)
 	return i;
 }
 
-static CUresult change_edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-			     size_t n, bool add)
+static CUresult change_edges(
+	CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool add)
 {
 	struct cu_graph *graph;
 
@@ -408,7 +409,7 @@ static CUresult change_edges(CUgraph hGraph, const CUgraphNode *from, const CUgr
 		struct cu_node *dep = node_get(from[i]), *node = node_get(to[i]);
 
 		CU_CHECK(dep && node && dep != node && dep->graph == graph && node->graph == graph,
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK((find_dep(node, dep) == node->n_deps) == add, CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(add || !cu_graph_has_allocations(graph), CUDA_ERROR_NOT_SUPPORTED);
 	}
@@ -425,29 +426,26 @@ static CUresult change_edges(CUgraph hGraph, const CUgraphNode *from, const CUgr
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
-					  const CUgraphNode *to, size_t numDependencies)
+CU_EXPORT CUresult cuGraphAddDependencies(
+	CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
 	return change_edges(hGraph, from, to, numDependencies, true);
 }
 
 CU_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
-					     const CUgraphNode *to, const CUgraphEdgeData *edgeData,
-					     size_t numDependencies)
+	const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
 	return change_edges(hGraph, from, to, numDependencies, true);
 }
 
-CU_EXPORT CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from,
-					     const CUgraphNode *to, size_t numDependencies)
+CU_EXPORT CUresult cuGraphRemoveDependencies(
+	CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
 	return change_edges(hGraph, from, to, numDependencies, false);
 }
 
 CU_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
-						const CUgraphNode *to,
-						const CUgraphEdgeData *edgeData,
-						size_t numDependencies)
+	const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
 	return change_edges(hGraph, from, to, numDependencies, false);
 }
@@ -462,7 +460,8 @@ CU_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode)
 	CU_CHECK(node && node->graph && !node->graph->capture, CUDA_ERROR_INVALID_VALUE);
 	graph = node->graph;
 	CU_CHECK(!cu_graph_has_allocations(graph), CUDA_ERROR_NOT_SUPPORTED);
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, other) {
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, other)
+	{
 		size_t at = find_dep(other, node);
 
 		if (at < other->n_deps)
@@ -487,8 +486,19 @@ CU_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 CU_EXPORT CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 {
 	static const char *const names[] = {
-		"kernel", "memcpy", "memset", "host", "graph", "empty", "event wait",
-		"event record", "semaphore signal", "semaphore wait", "alloc", "free", "mem op",
+		"kernel",
+		"memcpy",
+		"memset",
+		"host",
+		"graph",
+		"empty",
+		"event wait",
+		"event record",
+		"semaphore signal",
+		"semaphore wait",
+		"alloc",
+		"free",
+		"mem op",
 		"conditional",
 	};
 	_cleanup_fclose_ FILE *f = NULL;
@@ -501,21 +511,22 @@ CU_EXPORT CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsign
 	f = fopen(path, "we");
 	CU_CHECK(f, CUDA_ERROR_OPERATING_SYSTEM);
 	fprintf(f, "digraph simulated {\n");
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+	{
 		node->index = n++;
 		fprintf(f, "\tnode_%u [label=\"%u %s\"];\n", node->index, node->index,
 			names[node->type]);
 	}
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-		for (size_t i = 0; i < node->n_deps; i++)
-			fprintf(f, "\tnode_%u -> node_%u;\n", node->deps[i]->index, node->index);
+	for (size_t i = 0; i < node->n_deps; i++)
+		fprintf(f, "\tnode_%u -> node_%u;\n", node->deps[i]->index, node->index);
 	fprintf(f, "}\n");
 	return ferror(f) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 /* ---- user objects ---- */
 
-static struct cu_list due = { &due, &due };
+static struct cu_list due = {&due, &due};
 static _Atomic unsigned n_due;
 
 void cu_user_object_unref(struct cu_user_object *object, unsigned count)
@@ -550,13 +561,14 @@ void cu_user_objects_reap(void)
 }
 
 CU_EXPORT CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
-				      unsigned int initialRefcount, unsigned int flags)
+	unsigned int initialRefcount, unsigned int flags)
 {
 	struct cu_user_object *object;
 
 	CU_ENTER();
 	CU_CHECK(object_out && destroy && initialRefcount != 0 && initialRefcount <= INT32_MAX &&
-		 flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, CUDA_ERROR_INVALID_VALUE);
+			flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC,
+		CUDA_ERROR_INVALID_VALUE);
 	object = calloc(1, sizeof(*object));
 	CU_CHECK(object, CUDA_ERROR_OUT_OF_MEMORY);
 	object->ptr = ptr;
@@ -595,8 +607,8 @@ CU_EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
-					   unsigned int flags)
+CU_EXPORT CUresult cuGraphRetainUserObject(
+	CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
 	struct cu_user_object *o;
 	struct cu_user_ref *bigger;
@@ -604,15 +616,15 @@ CU_EXPORT CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, u
 
 	CU_ENTER();
 	g = cu_graph_get(graph);
-	CU_CHECK(g && (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(
+		g && (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(user_object_get(object, count, &o));
 	bigger = realloc(g->objects, (g->n_objects + 1) * sizeof(*bigger));
 	CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);
 	g->objects = bigger;
 	if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0)
 		o->refs += count;
-	bigger[g->n_objects++] = (struct cu_user_ref){ o, count };
+	bigger[g->n_objects++] = (struct cu_user_ref){o, count};
 	return CUDA_SUCCESS;
 }
 

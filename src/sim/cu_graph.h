@@ -12,27 +12,27 @@
 
 struct cu_node {
 	CUgraphNode handle;
-	struct cu_list link;		/* in the graph, in order of creation */
+	struct cu_list link; /* in the graph, in order of creation */
 	struct cu_graph *graph;
 	CUgraphNodeType type;
 	struct cu_context *context;
-	CUcontext context_handle;	/* to notice that the context has gone */
-	CUgraphNodeParams params;	/* kernelParams point into args */
+	CUcontext context_handle; /* to notice that the context has gone */
+	CUgraphNodeParams params; /* kernelParams point into args */
 	uint8_t *args;
 	void **arg_pointers;
 	struct cu_graph *child;
 	CUstreamBatchMemOpParams *mem_ops;
 	CUmemAccessDesc *access;
-	CUlaunchAttributeValue *attributes;	/* by id, NULL while none is set */
+	CUlaunchAttributeValue *attributes; /* by id, NULL while none is set */
 	uint32_t attributes_set;
 	struct cu_node **deps;
 	size_t n_deps;
-	CUgraphNode origin;		/* the node this one was copied from */
+	CUgraphNode origin; /* the node this one was copied from */
 	bool disabled;
-	struct cu_host *host;		/* executable graphs: what the engine calls back */
+	struct cu_host *host; /* executable graphs: what the engine calls back */
 	uint32_t local_id;
-	uint32_t index;			/* scratch: position in an order */
-	uint32_t mark;			/* scratch: visited in walk number mark */
+	uint32_t index; /* scratch: position in an order */
+	uint32_t mark;  /* scratch: visited in walk number mark */
 };
 
 struct cu_user_object {
@@ -40,7 +40,7 @@ struct cu_user_object {
 	void *ptr;
 	CUhostFn destroy;
 	unsigned refs;
-	struct cu_list link;		/* while its destroy is due */
+	struct cu_list link; /* while its destroy is due */
 };
 
 struct cu_user_ref {
@@ -49,15 +49,15 @@ struct cu_user_ref {
 };
 
 struct cu_graph {
-	CUgraph handle;			/* NULL for the private copy of an executable graph */
+	CUgraph handle; /* NULL for the private copy of an executable graph */
 	struct cu_list nodes;
 	size_t n_nodes;
 	uint32_t id;
-	uint32_t next_node;		/* local numbers of nodes */
-	struct cu_capture *capture;	/* being captured into, or NULL */
-	struct cu_node *parent;		/* child graph node that owns it, or NULL */
+	uint32_t next_node;         /* local numbers of nodes */
+	struct cu_capture *capture; /* being captured into, or NULL */
+	struct cu_node *parent;     /* child graph node that owns it, or NULL */
 	CUgraph origin;
-	unsigned instances;		/* executable graphs alive (matters with allocations) */
+	unsigned instances; /* executable graphs alive (matters with allocations) */
 	struct cu_user_ref *objects;
 	size_t n_objects;
 };
@@ -65,15 +65,15 @@ struct cu_graph {
 struct cu_exec {
 	CUgraphExec handle;
 	struct cu_graph *graph;
-	struct cu_graph *source;	/* graph with allocations that counts this instance */
+	struct cu_graph *source; /* graph with allocations that counts this instance */
 	CUgraph source_handle;
 	struct cu_context *context;
 	CUcontext context_handle;
 	uint64_t flags;
 	uint32_t slot;
-	bool created;			/* the engine has it */
-	bool dirty;			/* changed since */
-	bool visible;			/* the host may notice what it does */
+	bool created; /* the engine has it */
+	bool dirty;   /* changed since */
+	bool visible; /* the host may notice what it does */
 	bool launched;
 };
 
@@ -82,11 +82,11 @@ void cu_graph_free(struct cu_graph *graph);
 CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret);
 struct cu_graph *cu_graph_get(CUgraph handle);
 /* Handles to nodes of that graph: INVALID_VALUE for anything else or for doubles. */
-CUresult cu_graph_nodes_from(struct cu_graph *graph, const CUgraphNode *handles, size_t n,
-			     struct cu_node ***ret_nodes);
+CUresult cu_graph_nodes_from(
+	struct cu_graph *graph, const CUgraphNode *handles, size_t n, struct cu_node ***ret_nodes);
 /* Gives the node to the graph; on failure it stays the caller's. */
-CUresult cu_graph_add(struct cu_graph *graph, struct cu_node *node, struct cu_node *const *deps,
-		      size_t n_deps);
+CUresult cu_graph_add(
+	struct cu_graph *graph, struct cu_node *node, struct cu_node *const *deps, size_t n_deps);
 bool cu_graph_has_allocations(const struct cu_graph *graph);
 
 CUresult cu_node_new(CUgraphNodeType type, struct cu_context *context, struct cu_node **ret);

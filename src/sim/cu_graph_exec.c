@@ -36,7 +36,7 @@ static struct cu_device *device_of(const struct cu_range *range)
 
 CUresult cu_graph_memory_reserve(struct cu_context *context, uint64_t bytes, uint64_t *ret)
 {
-	struct sim_request request = { .type = SIM_MSG_VA_RESERVE, .arg = { granules(bytes) } };
+	struct sim_request request = {.type = SIM_MSG_VA_RESERVE, .arg = {granules(bytes)}};
 	struct sim_reply reply;
 	struct cu_range *range;
 
@@ -53,8 +53,8 @@ CUresult cu_graph_memory_reserve(struct cu_context *context, uint64_t bytes, uin
 CUresult cu_graph_memory_back(struct cu_range *range)
 {
 	uint64_t bytes = granules(range->size);
-	struct sim_request request = { .type = SIM_MSG_VMM_CREATE, .device = range->device,
-				       .arg = { bytes } };
+	struct sim_request request = {
+		.type = SIM_MSG_VMM_CREATE, .device = range->device, .arg = {bytes}};
 	struct cu_device *device = device_of(range);
 	struct sim_reply reply;
 	CUresult r;
@@ -62,15 +62,19 @@ CUresult cu_graph_memory_back(struct cu_range *range)
 	if (!range->in_graph) {
 		CU_TRY(cu_call(&request, &reply));
 		range->vmm_id = reply.id;
-		request = (struct sim_request){ .type = SIM_MSG_VMM_MAP, .ptr = range->base,
-						.id = range->vmm_id, .arg = { bytes } };
+		request = (struct sim_request){.type = SIM_MSG_VMM_MAP,
+			.ptr = range->base,
+			.id = range->vmm_id,
+			.arg = {bytes}};
 		r = cu_call(&request, &reply);
 		/* The mapping keeps the memory; the reference is no longer needed. */
-		request = (struct sim_request){ .type = SIM_MSG_VMM_RELEASE, .id = range->vmm_id };
+		request = (struct sim_request){.type = SIM_MSG_VMM_RELEASE, .id = range->vmm_id};
 		cu_call(&request, &reply);
 		CU_TRY(r);
-		request = (struct sim_request){ .type = SIM_MSG_VMM_ACCESS, .ptr = range->base,
-						.device = range->device, .arg = { bytes, 3 } };
+		request = (struct sim_request){.type = SIM_MSG_VMM_ACCESS,
+			.ptr = range->base,
+			.device = range->device,
+			.arg = {bytes, 3}};
 		CU_TRY(cu_call(&request, &reply));
 		range->in_graph = true;
 		device->graph_reserved += bytes;
@@ -96,8 +100,8 @@ void cu_graph_memory_freed(struct cu_range *range)
 static void unback(struct cu_range *range)
 {
 	uint64_t bytes = granules(range->size);
-	struct sim_request request = { .type = SIM_MSG_VMM_UNMAP, .ptr = range->base,
-				       .arg = { bytes } };
+	struct sim_request request = {
+		.type = SIM_MSG_VMM_UNMAP, .ptr = range->base, .arg = {bytes}};
 	struct sim_reply reply;
 
 	if (!range->in_graph)
@@ -122,8 +126,8 @@ CU_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
-						void *value)
+CU_EXPORT CUresult cuDeviceGetGraphMemAttribute(
+	CUdevice device, CUgraphMem_attribute attr, void *value)
 {
 	struct cu_device *d;
 
@@ -143,13 +147,12 @@ CU_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attr
 	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
 		*(cuuint64_t *)value = d->graph_reserved_high;
 		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-CU_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
-						void *value)
+CU_EXPORT CUresult cuDeviceSetGraphMemAttribute(
+	CUdevice device, CUgraphMem_attribute attr, void *value)
 {
 	struct cu_device *d;
 
@@ -171,17 +174,18 @@ CU_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attr
 /* Nodes such that each follows its dependencies; INVALID_VALUE when they go round in circles. */
 static CUresult sort(struct cu_graph *graph, struct cu_node ***ret, CUgraphNode *ret_error)
 {
-	_cleanup_free_ struct cu_node **order = calloc(graph->n_nodes + 1,
-						       sizeof(struct cu_node *));
+	_cleanup_free_ struct cu_node **order = calloc(
+		graph->n_nodes + 1, sizeof(struct cu_node *));
 	size_t n = 0, before;
 
 	CU_CHECK(order, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-		node->index = UINT32_MAX;
+	node->index = UINT32_MAX;
 	/* Nodes are mostly made in order already, so that one round does it. */
 	do {
 		before = n;
-		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+		{
 			bool ready = node->index == UINT32_MAX;
 
 			for (size_t i = 0; i < node->n_deps && ready; i++)
@@ -194,8 +198,8 @@ static CUresult sort(struct cu_graph *graph, struct cu_node ***ret, CUgraphNode 
 	} while (n != before && n != graph->n_nodes);
 	if (n != graph->n_nodes) {
 		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
-			if (node->index == UINT32_MAX && ret_error)
-				*ret_error = node->origin ? node->origin : node->handle;
+		if (node->index == UINT32_MAX && ret_error)
+			*ret_error = node->origin ? node->origin : node->handle;
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = TAKE_PTR(order);
@@ -216,12 +220,12 @@ struct writer {
 
 static void put_bytes(struct writer *w, const void *p, size_t n)
 {
-	buf_add(&w->blob, (struct str){ p, n });
+	buf_add(&w->blob, (struct str){p, n});
 }
 
 static CUresult put(struct writer *w, const struct cu_op *op, const struct numbers *deps)
 {
-	struct sim_graph_node head = { .ndeps = (uint32_t)deps->n, .trailing = op->trailing };
+	struct sim_graph_node head = {.ndeps = (uint32_t)deps->n, .trailing = op->trailing};
 	static const uint8_t zeros[8];
 
 	CU_CHECK(w->nodes < SIM_MAX_GRAPH_NODES, CUDA_ERROR_OUT_OF_MEMORY);
@@ -247,8 +251,8 @@ static CUresult put_kernel(struct writer *w, struct cu_node *node, const struct 
 	const CUDA_KERNEL_NODE_PARAMS_v3 *k = &node->params.kernel;
 	_cleanup_free_ uint8_t *owned = NULL;
 	struct cu_launch l = {
-		.grid = { k->gridDimX, k->gridDimY, k->gridDimZ },
-		.block = { k->blockDimX, k->blockDimY, k->blockDimZ },
+		.grid = {k->gridDimX, k->gridDimY, k->gridDimZ},
+		.block = {k->blockDimX, k->blockDimY, k->blockDimZ},
 		.shared_bytes = k->sharedMemBytes,
 		.params = k->kernelParams,
 	};
@@ -287,7 +291,7 @@ static CUresult put_mem_ops(struct writer *w, struct cu_node *node, const struct
 		CU_TRY(cu_build_value(node->context, &node->mem_ops[i], &op));
 		CU_TRY(put(w, &op, &last));
 		number = w->nodes - 1;
-		last = (struct numbers){ &number, 1 };
+		last = (struct numbers){&number, 1};
 	}
 	return CUDA_SUCCESS;
 }
@@ -301,8 +305,7 @@ static CUresult put_node(struct writer *w, struct cu_node *node, const struct nu
 	if (node->disabled)
 		return put(w, &op, deps);
 	switch ((int)node->type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return put_kernel(w, node, deps);
+	case CU_GRAPH_NODE_TYPE_KERNEL: return put_kernel(w, node, deps);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		CU_TRY(cu_build_copy(node->context, &node->params.memcpy.copyParams, &op));
 		return put(w, &op, deps);
@@ -313,10 +316,8 @@ static CUresult put_node(struct writer *w, struct cu_node *node, const struct nu
 		CU_TRY(cu_build_memset(node->context, &m, &op));
 		return put(w, &op, deps);
 	}
-	case CU_GRAPH_NODE_TYPE_HOST:
-		return put_host(w, node, deps);
-	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		return put_mem_ops(w, node, deps);
+	case CU_GRAPH_NODE_TYPE_HOST: return put_host(w, node, deps);
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return put_mem_ops(w, node, deps);
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		event = cu_event_get(node->params.eventRecord.event);
 		CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
@@ -359,13 +360,14 @@ static CUresult add_numbers(struct numbers *to, const struct numbers *from)
 /* Children inherit the context in which they are launched where a node has none of its own. */
 static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *context)
 {
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+	{
 		if (!node->context) {
 			node->context = context;
 			node->context_handle = context->handle;
 		}
 		CU_CHECK(cu_context_get(node->context_handle) == node->context,
-			 CUDA_ERROR_CONTEXT_IS_DESTROYED);
+			CUDA_ERROR_CONTEXT_IS_DESTROYED);
 		if (node->child)
 			CU_TRY(settle_contexts(node->child, context));
 	}
@@ -377,7 +379,7 @@ static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *conte
  * which nothing else in it depends: what follows the graph depends on these.
  */
 static CUresult flatten(struct writer *w, struct cu_graph *graph, const struct numbers *base,
-			struct numbers *ret_ends)
+	struct numbers *ret_ends)
 {
 	_cleanup_free_ struct cu_node **order = NULL;
 	_cleanup_free_ bool *used = calloc(graph->n_nodes + 1, sizeof(*used));
@@ -386,7 +388,7 @@ static CUresult flatten(struct writer *w, struct cu_graph *graph, const struct n
 
 	for (size_t i = 0; r == CUDA_SUCCESS && i < graph->n_nodes; i++) {
 		struct cu_node *node = order[i];
-		struct numbers deps = { 0 };
+		struct numbers deps = {0};
 
 		if (node->n_deps == 0)
 			r = add_numbers(&deps, base);
@@ -430,10 +432,10 @@ static void destroy_in_engine(struct cu_exec *exec)
 
 static CUresult upload(struct cu_exec *exec)
 {
-	struct sim_request request = { .type = SIM_MSG_GRAPH_CREATE, .arg = { exec->slot } };
-	struct writer w = { .blob = BUF_INIT(SIZE_MAX / 2) };
-	struct numbers none = { 0 }, ends = { 0 };
-	struct sim_graph_head head = { 0 };
+	struct sim_request request = {.type = SIM_MSG_GRAPH_CREATE, .arg = {exec->slot}};
+	struct writer w = {.blob = BUF_INIT(SIZE_MAX / 2)};
+	struct numbers none = {0}, ends = {0};
+	struct sim_graph_head head = {0};
 	_cleanup_close_ int fd = -1;
 	struct sim_reply reply;
 	CUresult r;
@@ -471,7 +473,7 @@ static struct cu_exec *exec_get(CUgraphExec handle)
 }
 
 static CUresult new_exec(struct cu_graph *graph, struct cu_context *context, uint64_t flags,
-			 CUgraphNode *ret_error, struct cu_exec **ret)
+	CUgraphNode *ret_error, struct cu_exec **ret)
 {
 	_cleanup_free_ struct cu_node **order = NULL;
 	bool counts = cu_graph_has_allocations(graph);
@@ -495,8 +497,8 @@ static CUresult new_exec(struct cu_graph *graph, struct cu_context *context, uin
 	}
 	/* The graph's user objects live as long as what was made from it. */
 	for (size_t i = 0; i < graph->n_objects; i++) {
-		struct cu_user_ref *bigger = realloc(exec->graph->objects,
-						     (i + 1) * sizeof(*bigger));
+		struct cu_user_ref *bigger = realloc(
+			exec->graph->objects, (i + 1) * sizeof(*bigger));
 
 		if (!bigger)
 			break;
@@ -531,7 +533,7 @@ static void free_exec(struct cu_exec *exec)
 }
 
 static CUresult instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags, CUstream upload_to,
-			    CUgraphNode *ret_error)
+	CUgraphNode *ret_error)
 {
 	struct cu_graph *graph;
 	struct cu_exec *exec;
@@ -540,9 +542,9 @@ static CUresult instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags,
 	CU_ENTER_CONTEXT(ctx);
 	graph = cu_graph_get(hGraph);
 	CU_CHECK(phExec && graph && !graph->capture && (flags & ~15ull) == 0,
-		 CUDA_ERROR_INVALID_VALUE);
-	CU_CHECK((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0,
-		 CUDA_ERROR_NOT_SUPPORTED);
+		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(
+		(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0, CUDA_ERROR_NOT_SUPPORTED);
 	CU_TRY(new_exec(graph, ctx, flags, ret_error, &exec));
 	r = settle_contexts(exec->graph, ctx);
 	if (r == CUDA_SUCCESS)
@@ -555,15 +557,14 @@ static CUresult instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
-					       unsigned long long flags)
+CU_EXPORT CUresult cuGraphInstantiateWithFlags(
+	CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
 	return instantiate(phGraphExec, hGraph, flags, NULL, NULL);
 }
 
 CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
-					 CUgraphNode *phErrorNode, char *logBuffer,
-					 size_t bufferSize)
+	CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
 	if (phErrorNode)
 		*phErrorNode = NULL;
@@ -572,8 +573,8 @@ CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGrap
 	return instantiate(phGraphExec, hGraph, 0, NULL, phErrorNode);
 }
 
-CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-						CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+CU_EXPORT CUresult cuGraphInstantiateWithParams(
+	CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS *p = instantiateParams;
 	CUresult r;
@@ -631,7 +632,8 @@ static CUresult take_memory(struct cu_exec *exec)
 {
 	bool auto_free = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
 
-	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
+	{
 		struct cu_range *range;
 
 		if (node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
@@ -641,7 +643,8 @@ static CUresult take_memory(struct cu_exec *exec)
 		/* What the last launch allocated and nobody freed is in the way. */
 		CU_CHECK(range->opens == 0 || auto_free, CUDA_ERROR_INVALID_VALUE);
 	}
-	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
+	{
 		struct cu_range *range;
 
 		if (node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
@@ -655,7 +658,8 @@ static CUresult take_memory(struct cu_exec *exec)
 
 static void after_launch(struct cu_graph *graph, struct cu_stream *stream)
 {
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+	{
 		struct cu_event *event;
 		struct cu_range *range;
 
@@ -671,7 +675,8 @@ static void after_launch(struct cu_graph *graph, struct cu_stream *stream)
 				cu_graph_memory_freed(range);
 		}
 		event = node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD
-		      ? cu_event_get(node->params.eventRecord.event) : NULL;
+			? cu_event_get(node->params.eventRecord.event)
+			: NULL;
 		if (!event)
 			continue;
 		event->recorded = true;
@@ -688,7 +693,7 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 	struct cu_op op;
 
 	CU_CHECK(cu_context_get(exec->context_handle) == exec->context,
-		 CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	CU_TRY(take_memory(exec));
 	CU_TRY(upload(exec));
 	cu_op_init(&op, SIM_OP_GRAPH_LAUNCH, stream->context);
@@ -714,7 +719,7 @@ CU_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture) {
 		struct cu_node *node;
-		CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+		CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
 		CUresult r;
 
 		/* A launch while capturing becomes a child of what is captured. */
@@ -741,10 +746,11 @@ CU_EXPORT CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture)
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
+	{
 		struct cu_range *range = node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
-				       ? cu_range_find(&cu.device_memory, node->params.alloc.dptr)
-				       : NULL;
+			? cu_range_find(&cu.device_memory, node->params.alloc.dptr)
+			: NULL;
 
 		/* The memory comes now instead of with the first launch. */
 		if (range && !range->in_graph) {
@@ -757,13 +763,14 @@ CU_EXPORT CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 
 /* ---- changing executable graphs ---- */
 
-static CUresult exec_node(CUgraphExec hExec, CUgraphNode hNode, struct cu_exec **ret_exec,
-			  struct cu_node **ret_node)
+static CUresult exec_node(
+	CUgraphExec hExec, CUgraphNode hNode, struct cu_exec **ret_exec, struct cu_node **ret_node)
 {
 	struct cu_exec *exec = exec_get(hExec);
 
 	CU_CHECK(exec && cu_handle_get(hNode, CU_KIND_NODE), CUDA_ERROR_INVALID_VALUE);
-	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
+	{
 		if (node->origin == hNode) {
 			*ret_exec = exec;
 			*ret_node = node;
@@ -783,7 +790,8 @@ static CUresult change(CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodePa
 	CU_TRY(exec_node(hExec, hNode, &exec, &node));
 	CU_CHECK(p && p->type == node->type, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-		 node->type != CU_GRAPH_NODE_TYPE_MEM_FREE, CUDA_ERROR_NOT_SUPPORTED);
+			node->type != CU_GRAPH_NODE_TYPE_MEM_FREE,
+		CUDA_ERROR_NOT_SUPPORTED);
 	before = node->context;
 	CU_TRY(cu_node_set(node, p));
 	exec->dirty = true;
@@ -791,36 +799,36 @@ static CUresult change(CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodePa
 	return node->context == before ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CU_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-					    CUgraphNodeParams *nodeParams)
+CU_EXPORT CUresult cuGraphExecNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
 	return change(hGraphExec, hNode, nodeParams);
 }
 
-CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-						     const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.kernel, nodeParams, sizeof(*nodeParams));
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.kernel, nodeParams, sizeof(*nodeParams));
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						  const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
 
 	CU_CHECK(copyParams, CUDA_ERROR_INVALID_VALUE);
 	p.memcpy.copyCtx = ctx;
@@ -829,10 +837,9 @@ CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgrap
 }
 
 CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						  const CUDA_MEMSET_NODE_PARAMS *memsetParams,
-						  CUcontext ctx)
+	const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
 
 	CU_CHECK(memsetParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.memset, memsetParams, sizeof(*memsetParams));
@@ -840,47 +847,47 @@ CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgrap
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						const CUDA_HOST_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphExecHostNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_HOST };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_HOST};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.host, nodeParams, sizeof(*nodeParams));
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						      CUgraph childGraph)
+CU_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
 
 	p.graph.graph = childGraph;
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
-						      CUevent event)
+CU_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(
+	CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_EVENT_RECORD };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
 
 	p.eventRecord.event = event;
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
-						    CUevent event)
+CU_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(
+	CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_WAIT_EVENT };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 
 	p.eventWait.event = event;
 	return change(hGraphExec, hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						      const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.memOp, nodeParams, sizeof(*nodeParams));
@@ -890,11 +897,11 @@ CU_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CU
 static bool can_disable(const struct cu_node *node)
 {
 	return node->type == CU_GRAPH_NODE_TYPE_KERNEL || node->type == CU_GRAPH_NODE_TYPE_MEMSET ||
-	       node->type == CU_GRAPH_NODE_TYPE_MEMCPY;
+		node->type == CU_GRAPH_NODE_TYPE_MEMCPY;
 }
 
-CU_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
-					 unsigned int isEnabled)
+CU_EXPORT CUresult cuGraphNodeSetEnabled(
+	CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
 	struct cu_exec *exec;
 	struct cu_node *node;
@@ -907,8 +914,8 @@ CU_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNo
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
-					 unsigned int *isEnabled)
+CU_EXPORT CUresult cuGraphNodeGetEnabled(
+	CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
 	struct cu_exec *exec;
 	struct cu_node *node;
@@ -923,8 +930,8 @@ CU_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNo
 
 /* ---- update by another graph ---- */
 
-static CUgraphExecUpdateResult compare(struct cu_graph *have, struct cu_graph *want,
-				       CUgraphNode *ret_error)
+static CUgraphExecUpdateResult compare(
+	struct cu_graph *have, struct cu_graph *want, CUgraphNode *ret_error)
 {
 	struct cu_list *at = have->nodes.next;
 	uint32_t n = 0;
@@ -932,11 +939,12 @@ static CUgraphExecUpdateResult compare(struct cu_graph *have, struct cu_graph *w
 	if (have->n_nodes != want->n_nodes)
 		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 	CU_LIST_EACH(struct cu_node, link, &want->nodes, node)
-		node->index = n++;
+	node->index = n++;
 	n = 0;
 	CU_LIST_EACH(struct cu_node, link, &have->nodes, node)
-		node->index = n++;
-	CU_LIST_EACH(struct cu_node, link, &want->nodes, node) {
+	node->index = n++;
+	CU_LIST_EACH(struct cu_node, link, &want->nodes, node)
+	{
 		const struct cu_node *old = CONTAINER_OF(at, struct cu_node, link);
 
 		*ret_error = node->handle;
@@ -949,12 +957,12 @@ static CUgraphExecUpdateResult compare(struct cu_graph *have, struct cu_graph *w
 			if (old->deps[i]->index != node->deps[i]->index)
 				return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 		if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		    node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+			node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 			return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 		if (node->context && old->context && node->context != old->context)
 			return node->type == CU_GRAPH_NODE_TYPE_KERNEL
-			       ? CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
-			       : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+				? CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
+				: CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 		if (node->child) {
 			CUgraphExecUpdateResult r = compare(old->child, node->child, ret_error);
 
@@ -967,7 +975,7 @@ static CUgraphExecUpdateResult compare(struct cu_graph *have, struct cu_graph *w
 }
 
 static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error,
-		       CUgraphExecUpdateResult *ret_result)
+	CUgraphExecUpdateResult *ret_result)
 {
 	struct cu_graph *graph;
 	struct cu_exec *exec;
@@ -978,10 +986,10 @@ static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error
 	graph = cu_graph_get(hGraph);
 	CU_CHECK(exec && graph, CUDA_ERROR_INVALID_VALUE);
 	*ret_result = compare(exec->graph, graph, ret_error);
-	CU_CHECK(*ret_result == CU_GRAPH_EXEC_UPDATE_SUCCESS,
-		 CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	CU_CHECK(*ret_result == CU_GRAPH_EXEC_UPDATE_SUCCESS, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
 	at = exec->graph->nodes.next;
-	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node) {
+	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
+	{
 		struct cu_node *mine = CONTAINER_OF(at, struct cu_node, link);
 
 		at = at->next;
@@ -992,8 +1000,7 @@ static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error
 }
 
 CU_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
-				     CUgraphNode *hErrorNode_out,
-				     CUgraphExecUpdateResult *updateResult_out)
+	CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 {
 	CU_CHECK(updateResult_out && hErrorNode_out, CUDA_ERROR_INVALID_VALUE);
 	*hErrorNode_out = NULL;
@@ -1001,10 +1008,10 @@ CU_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 	return update(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
 }
 
-CU_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-					CUgraphExecUpdateResultInfo *resultInfo)
+CU_EXPORT CUresult cuGraphExecUpdate_v2(
+	CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
 	CU_CHECK(resultInfo, CUDA_ERROR_INVALID_VALUE);
-	*resultInfo = (CUgraphExecUpdateResultInfo){ .result = CU_GRAPH_EXEC_UPDATE_ERROR };
+	*resultInfo = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
 	return update(hGraphExec, hGraph, &resultInfo->errorNode, &resultInfo->result);
 }

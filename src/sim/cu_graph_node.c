@@ -78,8 +78,8 @@ static CUresult set_kernel(struct cu_node *node, const CUDA_KERNEL_NODE_PARAMS_v
 		context = function->module->context;
 	CU_TRY(cu_function_get(handle, context, &function));
 	l = (struct cu_launch){
-		.grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
-		.block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+		.grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+		.block = {p->blockDimX, p->blockDimY, p->blockDimZ},
 		.shared_bytes = p->sharedMemBytes,
 		.params = p->kernelParams,
 		.extra = p->extra,
@@ -113,7 +113,7 @@ static CUresult set_mem_ops(struct cu_node *node, const CUDA_BATCH_MEM_OP_NODE_P
 	struct cu_op op;
 
 	CU_CHECK(p->count != 0 && p->count <= 256 && p->paramArray && p->flags == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	if (p->ctx || !context)
 		CU_TRY(context_of(p->ctx, &context));
 	for (unsigned i = 0; i < p->count; i++)
@@ -140,8 +140,9 @@ static CUresult set_alloc(struct cu_node *node, const CUDA_MEM_ALLOC_NODE_PARAMS
 	/* An allocation keeps its address: its parameters are set once. */
 	CU_CHECK(node->params.alloc.dptr == 0, CUDA_ERROR_NOT_SUPPORTED);
 	CU_CHECK(p->bytesize != 0 && p->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-		 p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-		 (p->accessDescCount == 0 || p->accessDescs), CUDA_ERROR_INVALID_VALUE);
+			p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+			(p->accessDescCount == 0 || p->accessDescs),
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(p->poolProps.handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(p->poolProps.location.id, &device));
 	context = node->context;
@@ -162,7 +163,7 @@ static CUresult set_free(struct cu_node *node, CUdeviceptr dptr)
 	const struct cu_range *range = cu_range_find(&cu.device_memory, dptr);
 
 	CU_CHECK(range && range->base == dptr && range->kind == CU_MEM_GRAPH,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	node->params.free.dptr = dptr;
 	return CUDA_SUCCESS;
 }
@@ -191,8 +192,7 @@ CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *p)
 
 	CU_CHECK(p->type == node->type, CUDA_ERROR_INVALID_VALUE);
 	switch ((int)p->type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return set_kernel(node, &p->kernel);
+	case CU_GRAPH_NODE_TYPE_KERNEL: return set_kernel(node, &p->kernel);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		CU_CHECK(p->memcpy.flags == 0, CUDA_ERROR_INVALID_VALUE);
 		if (p->memcpy.copyCtx || !context)
@@ -203,8 +203,11 @@ CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *p)
 		break;
 	case CU_GRAPH_NODE_TYPE_MEMSET: {
 		CUDA_MEMSET_NODE_PARAMS m = {
-			.dst = p->memset.dst, .pitch = p->memset.pitch, .value = p->memset.value,
-			.elementSize = p->memset.elementSize, .width = p->memset.width,
+			.dst = p->memset.dst,
+			.pitch = p->memset.pitch,
+			.value = p->memset.value,
+			.elementSize = p->memset.elementSize,
+			.width = p->memset.width,
 			.height = p->memset.height,
 		};
 
@@ -219,10 +222,8 @@ CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *p)
 		CU_CHECK(p->host.fn, CUDA_ERROR_INVALID_VALUE);
 		node->params.host = p->host;
 		return CUDA_SUCCESS;
-	case CU_GRAPH_NODE_TYPE_GRAPH:
-		return set_child(node, p->graph.graph);
-	case CU_GRAPH_NODE_TYPE_EMPTY:
-		return CUDA_SUCCESS;
+	case CU_GRAPH_NODE_TYPE_GRAPH: return set_child(node, p->graph.graph);
+	case CU_GRAPH_NODE_TYPE_EMPTY: return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		CU_CHECK(cu_event_get(p->eventWait.event), CUDA_ERROR_INVALID_VALUE);
 		node->params.eventWait = p->eventWait;
@@ -231,14 +232,10 @@ CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *p)
 		CU_CHECK(cu_event_get(p->eventRecord.event), CUDA_ERROR_INVALID_VALUE);
 		node->params.eventRecord = p->eventRecord;
 		return CUDA_SUCCESS;
-	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		return set_alloc(node, &p->alloc);
-	case CU_GRAPH_NODE_TYPE_MEM_FREE:
-		return set_free(node, p->free.dptr);
-	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		return set_mem_ops(node, &p->memOp);
-	default:
-		return CUDA_ERROR_NOT_SUPPORTED;
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return set_alloc(node, &p->alloc);
+	case CU_GRAPH_NODE_TYPE_MEM_FREE: return set_free(node, p->free.dptr);
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return set_mem_ops(node, &p->memOp);
+	default: return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	node->context = context;
 	node->context_handle = context->handle;
@@ -269,7 +266,7 @@ CUresult cu_node_copy(const struct cu_node *node, struct cu_node **ret)
 		copy->attributes = malloc(CU_LAUNCH_ATTRIBUTE_MAX * sizeof(*copy->attributes));
 		if (copy->attributes)
 			memcpy(copy->attributes, node->attributes,
-			       CU_LAUNCH_ATTRIBUTE_MAX * sizeof(*copy->attributes));
+				CU_LAUNCH_ATTRIBUTE_MAX * sizeof(*copy->attributes));
 		copy->attributes_set = copy->attributes ? node->attributes_set : 0;
 	}
 	if (r != CUDA_SUCCESS) {
@@ -285,13 +282,17 @@ CUresult cu_node_copy(const struct cu_node *node, struct cu_node **ret)
 static void copy_from_op(const struct sim_op_copy *c, CUDA_MEMCPY3D *ret)
 {
 	*ret = (CUDA_MEMCPY3D){
-		.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = c->src,
+		.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.srcDevice = c->src,
 		.srcPitch = c->src_pitch,
 		.srcHeight = c->src_pitch ? c->src_slice / c->src_pitch : 0,
-		.dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = c->dst,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.dstDevice = c->dst,
 		.dstPitch = c->dst_pitch,
 		.dstHeight = c->dst_pitch ? c->dst_slice / c->dst_pitch : 0,
-		.WidthInBytes = c->width, .Height = c->height, .Depth = c->depth,
+		.WidthInBytes = c->width,
+		.Height = c->height,
+		.Depth = c->depth,
 	};
 	if (!cu_is_device_address(c->src)) {
 		ret->srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -304,14 +305,14 @@ static void copy_from_op(const struct sim_op_copy *c, CUDA_MEMCPY3D *ret)
 }
 
 static const CUstreamBatchMemOpType value_ops[2][2] = {
-	{ CU_STREAM_MEM_OP_WRITE_VALUE_32, CU_STREAM_MEM_OP_WRITE_VALUE_64 },
-	{ CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_MEM_OP_WAIT_VALUE_64 },
+	{CU_STREAM_MEM_OP_WRITE_VALUE_32, CU_STREAM_MEM_OP_WRITE_VALUE_64},
+	{CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_MEM_OP_WAIT_VALUE_64},
 };
 
 CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, struct cu_node **ret)
 {
-	CUstreamBatchMemOpParams mem_op = { 0 };
-	CUgraphNodeParams p = { 0 };
+	CUstreamBatchMemOpParams mem_op = {0};
+	CUgraphNodeParams p = {0};
 	struct cu_node *node;
 	struct cu_host *host;
 	CUresult r;
@@ -333,8 +334,8 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 	case SIM_OP_WRITE_VALUE:
 	case SIM_OP_WAIT_VALUE:
 		p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-		mem_op.writeValue.operation = value_ops[op->entry.kind == SIM_OP_WAIT_VALUE]
-						       [op->entry.value.bytes == 8];
+		mem_op.writeValue.operation =
+			value_ops[op->entry.kind == SIM_OP_WAIT_VALUE][op->entry.value.bytes == 8];
 		mem_op.writeValue.address = op->entry.value.ptr;
 		mem_op.writeValue.value64 = op->entry.value.value;
 		mem_op.writeValue.flags = op->entry.value.cmp;
@@ -347,9 +348,7 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 		p.host.fn = host->fn;
 		p.host.userData = host->user_data;
 		break;
-	default:
-		p.type = CU_GRAPH_NODE_TYPE_EMPTY;
-		break;
+	default: p.type = CU_GRAPH_NODE_TYPE_EMPTY; break;
 	}
 	CU_TRY(cu_node_new(p.type, context, &node));
 	r = cu_node_set(node, &p);
@@ -361,8 +360,8 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 	return CUDA_SUCCESS;
 }
 
-static CUresult set_attribute(struct cu_node *node, CUlaunchAttributeID id,
-			      const CUlaunchAttributeValue *value)
+static CUresult set_attribute(
+	struct cu_node *node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
 {
 	if (!node->attributes)
 		node->attributes = calloc(CU_LAUNCH_ATTRIBUTE_MAX, sizeof(*node->attributes));
@@ -372,21 +371,25 @@ static CUresult set_attribute(struct cu_node *node, CUlaunchAttributeID id,
 	return CUDA_SUCCESS;
 }
 
-CUresult cu_capture_launch(struct cu_stream *stream, CUfunction function,
-			   const struct cu_launch *launch)
+CUresult cu_capture_launch(
+	struct cu_stream *stream, CUfunction function, const struct cu_launch *launch)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
-	CUlaunchAttributeValue cooperative = { .cooperative = 1 };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	CUlaunchAttributeValue cooperative = {.cooperative = 1};
 	struct cu_node *node;
 	CUresult r;
 
 	p.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){
 		.func = function,
-		.gridDimX = launch->grid[0], .gridDimY = launch->grid[1],
-		.gridDimZ = launch->grid[2], .blockDimX = launch->block[0],
-		.blockDimY = launch->block[1], .blockDimZ = launch->block[2],
+		.gridDimX = launch->grid[0],
+		.gridDimY = launch->grid[1],
+		.gridDimZ = launch->grid[2],
+		.blockDimX = launch->block[0],
+		.blockDimY = launch->block[1],
+		.blockDimZ = launch->block[2],
 		.sharedMemBytes = launch->shared_bytes,
-		.kernelParams = launch->params, .extra = launch->extra,
+		.kernelParams = launch->params,
+		.extra = launch->extra,
 	};
 	CU_TRY(cu_node_new(p.type, stream->context, &node));
 	r = cu_node_set(node, &p);
@@ -402,7 +405,7 @@ CUresult cu_capture_launch(struct cu_stream *stream, CUfunction function,
 /* ---- adding ---- */
 
 static CUresult add_node(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-			 size_t n, CUgraphNodeParams *p)
+	size_t n, CUgraphNodeParams *p)
 {
 	_cleanup_free_ struct cu_node **deps = NULL;
 	struct cu_graph *graph;
@@ -413,7 +416,7 @@ static CUresult add_node(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode 
 	graph = cu_graph_get(hGraph);
 	CU_CHECK(phNode && graph && p, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(p->type != CU_GRAPH_NODE_TYPE_GRAPH || p->graph.graph != hGraph,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_graph_nodes_from(graph, dependencies, n, &deps));
 	CU_TRY(cu_node_new(p->type, NULL, &node));
 	r = cu_node_set(node, p);
@@ -430,16 +433,14 @@ static CUresult add_node(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode 
 }
 
 CU_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-				  const CUgraphNode *dependencies, size_t numDependencies,
-				  CUgraphNodeParams *nodeParams)
+	const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-				     const CUgraphNode *dependencies,
-				     const CUgraphEdgeData *dependencyData, size_t numDependencies,
-				     CUgraphNodeParams *nodeParams)
+	const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+	size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
@@ -447,10 +448,16 @@ CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 static void kernel_from_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *v1, CUDA_KERNEL_NODE_PARAMS_v3 *ret)
 {
 	*ret = (CUDA_KERNEL_NODE_PARAMS_v3){
-		.func = v1->func, .gridDimX = v1->gridDimX, .gridDimY = v1->gridDimY,
-		.gridDimZ = v1->gridDimZ, .blockDimX = v1->blockDimX, .blockDimY = v1->blockDimY,
-		.blockDimZ = v1->blockDimZ, .sharedMemBytes = v1->sharedMemBytes,
-		.kernelParams = v1->kernelParams, .extra = v1->extra,
+		.func = v1->func,
+		.gridDimX = v1->gridDimX,
+		.gridDimY = v1->gridDimY,
+		.gridDimZ = v1->gridDimZ,
+		.blockDimX = v1->blockDimX,
+		.blockDimY = v1->blockDimY,
+		.blockDimZ = v1->blockDimZ,
+		.sharedMemBytes = v1->sharedMemBytes,
+		.kernelParams = v1->kernelParams,
+		.extra = v1->extra,
 	};
 }
 
@@ -461,21 +468,25 @@ static void kernel_from_v2(const CUDA_KERNEL_NODE_PARAMS *v2, CUDA_KERNEL_NODE_P
 	ret->ctx = v2->ctx;
 }
 
-static void memset_from_v1(const CUDA_MEMSET_NODE_PARAMS *v1, CUcontext ctx,
-			   CUDA_MEMSET_NODE_PARAMS_v2 *ret)
+static void memset_from_v1(
+	const CUDA_MEMSET_NODE_PARAMS *v1, CUcontext ctx, CUDA_MEMSET_NODE_PARAMS_v2 *ret)
 {
 	*ret = (CUDA_MEMSET_NODE_PARAMS_v2){
-		.dst = v1->dst, .pitch = v1->pitch, .value = v1->value,
-		.elementSize = v1->elementSize, .width = v1->width, .height = v1->height,
+		.dst = v1->dst,
+		.pitch = v1->pitch,
+		.value = v1->value,
+		.elementSize = v1->elementSize,
+		.width = v1->width,
+		.height = v1->height,
 		.ctx = ctx,
 	};
 }
 
 CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					const CUgraphNode *dependencies, size_t numDependencies,
-					const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	kernel_from_v1(nodeParams, &p.kernel);
@@ -483,10 +494,10 @@ CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph
 }
 
 CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-					   const CUgraphNode *dependencies, size_t numDependencies,
-					   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	kernel_from_v2(nodeParams, &p.kernel);
@@ -494,10 +505,10 @@ CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGr
 }
 
 CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					const CUgraphNode *dependencies, size_t numDependencies,
-					const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+	const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams,
+	CUcontext ctx)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
 
 	CU_CHECK(copyParams, CUDA_ERROR_INVALID_VALUE);
 	p.memcpy.copyCtx = ctx;
@@ -506,10 +517,10 @@ CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph
 }
 
 CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					const CUgraphNode *dependencies, size_t numDependencies,
-					const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
 
 	CU_CHECK(memsetParams, CUDA_ERROR_INVALID_VALUE);
 	memset_from_v1(memsetParams, ctx, &p.memset);
@@ -517,10 +528,10 @@ CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph
 }
 
 CU_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-				      const CUgraphNode *dependencies, size_t numDependencies,
-				      const CUDA_HOST_NODE_PARAMS *nodeParams)
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_HOST };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_HOST};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	p.host.fn = nodeParams->fn;
@@ -529,48 +540,45 @@ CU_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 }
 
 CU_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					    const CUgraphNode *dependencies, size_t numDependencies,
-					    CUgraph childGraph)
+	const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
 
 	p.graph.graph = childGraph;
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-				       const CUgraphNode *dependencies, size_t numDependencies)
+	const CUgraphNode *dependencies, size_t numDependencies)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_EMPTY };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
 
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					     const CUgraphNode *dependencies,
-					     size_t numDependencies, CUevent event)
+	const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_EVENT_RECORD };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
 
 	p.eventRecord.event = event;
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					   const CUgraphNode *dependencies, size_t numDependencies,
-					   CUevent event)
+	const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_WAIT_EVENT };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 
 	p.eventWait.event = event;
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					    const CUgraphNode *dependencies, size_t numDependencies,
-					    const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.memOp, nodeParams, sizeof(*nodeParams));
@@ -578,10 +586,10 @@ CU_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hG
 }
 
 CU_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					  const CUgraphNode *dependencies, size_t numDependencies,
-					  CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+	const CUgraphNode *dependencies, size_t numDependencies,
+	CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.alloc, nodeParams, sizeof(*nodeParams));
@@ -592,10 +600,9 @@ CU_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
 }
 
 CU_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-					 const CUgraphNode *dependencies, size_t numDependencies,
-					 CUdeviceptr dptr)
+	const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
 
 	p.free.dptr = dptr;
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
@@ -629,8 +636,8 @@ CU_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *no
 	return change_node(hNode, nodeParams);
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
-						 CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
+	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
 	CUgraphNodeParams p;
 
@@ -640,8 +647,8 @@ CU_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode,
-					      CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+CU_EXPORT CUresult cuGraphKernelNodeGetParams(
+	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
 	CUgraphNodeParams p;
 
@@ -651,20 +658,20 @@ CU_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
-						 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphKernelNodeSetParams_v2(
+	CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	kernel_from_v2(nodeParams, &p.kernel);
 	return change_node(hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
-					      const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+CU_EXPORT CUresult cuGraphKernelNodeSetParams(
+	CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	kernel_from_v1(nodeParams, &p.kernel);
@@ -683,15 +690,15 @@ CU_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *
 
 CU_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	p.memcpy.copyParams = *nodeParams;
 	return change_node(hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode,
-					      CUDA_MEMSET_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphMemsetNodeGetParams(
+	CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
 	CUgraphNodeParams p;
 
@@ -701,10 +708,10 @@ CU_EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode,
-					      const CUDA_MEMSET_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphMemsetNodeSetParams(
+	CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memset_from_v1(nodeParams, NULL, &p.memset);
@@ -721,10 +728,10 @@ CU_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PA
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode hNode,
-					    const CUDA_HOST_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphHostNodeSetParams(
+	CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_HOST };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_HOST};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.host, nodeParams, sizeof(*nodeParams));
@@ -753,7 +760,7 @@ CU_EXPORT CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *ev
 
 CU_EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_EVENT_RECORD };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
 
 	p.eventRecord.event = event;
 	return change_node(hNode, &p);
@@ -771,14 +778,14 @@ CU_EXPORT CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *even
 
 CU_EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_WAIT_EVENT };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 
 	p.eventWait.event = event;
 	return change_node(hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
-						  CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+CU_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(
+	CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
 	CUgraphNodeParams p;
 
@@ -788,18 +795,18 @@ CU_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
-						  const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CU_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(
+	CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.memOp, nodeParams, sizeof(*nodeParams));
 	return change_node(hNode, &p);
 }
 
-CU_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
-						CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+CU_EXPORT CUresult cuGraphMemAllocNodeGetParams(
+	CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
 	CUgraphNodeParams p;
 
@@ -826,8 +833,8 @@ static CUresult kernel_node(CUgraphNode handle, struct cu_node **ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-						 CUkernelNodeAttrValue *value_out)
+CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(
+	CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 {
 	struct cu_node *node;
 
@@ -840,8 +847,8 @@ CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNode
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-						 const CUkernelNodeAttrValue *value)
+CU_EXPORT CUresult cuGraphKernelNodeSetAttribute(
+	CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 {
 	struct cu_node *node;
 

@@ -16,7 +16,7 @@ enum {
 
 struct slot {
 	void *object;
-	uint32_t next;		/* in the queue of free slots */
+	uint32_t next; /* in the queue of free slots */
 	uint16_t generation;
 	uint8_t kind;
 };

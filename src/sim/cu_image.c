@@ -28,15 +28,15 @@ static char *copy_name(const char *name, size_t n)
 
 struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t n)
 {
-	struct image_kernel *kernels = grow(image->kernels, image->n_kernels,
-					    sizeof(*kernels), IMAGE_KERNELS_MAX);
+	struct image_kernel *kernels = grow(
+		image->kernels, image->n_kernels, sizeof(*kernels), IMAGE_KERNELS_MAX);
 	struct image_kernel *kernel;
 
 	if (!kernels)
 		return NULL;
 	image->kernels = kernels;
 	kernel = &kernels[image->n_kernels];
-	*kernel = (struct image_kernel){ .name = copy_name(name, n) };
+	*kernel = (struct image_kernel){.name = copy_name(name, n)};
 	if (!kernel->name)
 		return NULL;
 	image->n_kernels++;
@@ -45,15 +45,15 @@ struct image_kernel *image_add_kernel(struct image *image, const char *name, siz
 
 struct image_global *image_add_global(struct image *image, const char *name, size_t n)
 {
-	struct image_global *globals = grow(image->globals, image->n_globals,
-					    sizeof(*globals), IMAGE_GLOBALS_MAX);
+	struct image_global *globals = grow(
+		image->globals, image->n_globals, sizeof(*globals), IMAGE_GLOBALS_MAX);
 	struct image_global *global;
 
 	if (!globals)
 		return NULL;
 	image->globals = globals;
 	global = &globals[image->n_globals];
-	*global = (struct image_global){ .name = copy_name(name, n), .align = 1 };
+	*global = (struct image_global){.name = copy_name(name, n), .align = 1};
 	if (!global->name)
 		return NULL;
 	image->n_globals++;
@@ -62,15 +62,15 @@ struct image_global *image_add_global(struct image *image, const char *name, siz
 
 int image_add_param(struct image_kernel *kernel, uint32_t offset, uint32_t size)
 {
-	struct image_param *params = grow(kernel->params, kernel->n_params,
-					  sizeof(*params), IMAGE_PARAMS_MAX);
+	struct image_param *params = grow(
+		kernel->params, kernel->n_params, sizeof(*params), IMAGE_PARAMS_MAX);
 
 	if (!params)
 		return -1;
 	kernel->params = params;
 	if (size > IMAGE_PARAM_BYTES_MAX || offset > IMAGE_PARAM_BYTES_MAX - size)
 		return -1;
-	params[kernel->n_params++] = (struct image_param){ offset, size };
+	params[kernel->n_params++] = (struct image_param){offset, size};
 	if (offset + size > kernel->param_bytes)
 		kernel->param_bytes = offset + size;
 	return 0;
@@ -88,7 +88,7 @@ void image_done(struct image *image)
 	}
 	free(image->kernels);
 	free(image->globals);
-	*image = (struct image){ 0 };
+	*image = (struct image){0};
 }
 
 static size_t elf_size(const uint8_t *bytes)
@@ -110,7 +110,7 @@ size_t image_size(const void *bytes)
 	uint32_t magic;
 
 	memcpy(&magic, bytes, sizeof(magic));
-	if (magic == 0x466243b1)	/* the wrapper that nvcc puts around a fatbin */
+	if (magic == 0x466243b1) /* the wrapper that nvcc puts around a fatbin */
 		return 24;
 	if (magic == 0xba55ed50) {
 		uint16_t header_size;

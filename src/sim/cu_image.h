@@ -23,10 +23,10 @@ enum {
 /* Why an image was refused; cu_module.c turns it into a CUresult. */
 enum image_status {
 	IMAGE_OK,
-	IMAGE_BAD_PTX,		/* text that is not PTX */
-	IMAGE_BAD_BINARY,	/* neither PTX, ELF nor fatbin, or a damaged one */
-	IMAGE_NO_BINARY,	/* a container without anything for this device */
-	IMAGE_UNSUPPORTED_PTX,	/* a newer .version than the driver's */
+	IMAGE_BAD_PTX,         /* text that is not PTX */
+	IMAGE_BAD_BINARY,      /* neither PTX, ELF nor fatbin, or a damaged one */
+	IMAGE_NO_BINARY,       /* a container without anything for this device */
+	IMAGE_UNSUPPORTED_PTX, /* a newer .version than the driver's */
 	IMAGE_NO_MEMORY,
 };
 
@@ -40,15 +40,15 @@ struct image_kernel {
 	struct image_param *params;
 	uint32_t n_params;
 	uint32_t param_bytes;
-	uint32_t shared_bytes;	/* static shared memory */
-	uint32_t max_threads;	/* from .maxntid or .reqntid; 0 = the device's */
+	uint32_t shared_bytes; /* static shared memory */
+	uint32_t max_threads;  /* from .maxntid or .reqntid; 0 = the device's */
 };
 
 struct image_global {
 	char *name;
 	uint64_t size;
 	uint64_t align;
-	uint8_t *init;		/* size bytes, or NULL for zeros */
+	uint8_t *init; /* size bytes, or NULL for zeros */
 	int is_const;
 };
 
@@ -58,8 +58,8 @@ struct image {
 	struct image_global *globals;
 	size_t n_globals;
 	int is_ptx;
-	unsigned ptx_version;	/* 64 for .version 6.4; cubins: 0 */
-	unsigned target_sm;	/* 70 for sm_70 */
+	unsigned ptx_version; /* 64 for .version 6.4; cubins: 0 */
+	unsigned target_sm;   /* 70 for sm_70 */
 };
 
 /*
@@ -72,10 +72,10 @@ enum image_status image_read(const void *bytes, unsigned device_sm, struct image
 
 /* The parsers behind image_read, for images of known size. */
 enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_image);
-enum image_status image_read_elf(const uint8_t *bytes, size_t n, unsigned device_sm,
-				 struct image *ret_image);
-enum image_status image_read_fatbin(const uint8_t *header, unsigned device_sm,
-				    struct image *ret_image);
+enum image_status image_read_elf(
+	const uint8_t *bytes, size_t n, unsigned device_sm, struct image *ret_image);
+enum image_status image_read_fatbin(
+	const uint8_t *header, unsigned device_sm, struct image *ret_image);
 
 /* Bytes that an image occupies according to its own headers, 0 if it is of no known kind. */
 size_t image_size(const void *bytes);

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-struct cu_process cu = { .lock = PTHREAD_MUTEX_INITIALIZER, .link = { .sock = -1, .doorbell = -1 } };
+struct cu_process cu = {.lock = PTHREAD_MUTEX_INITIALIZER, .link = {.sock = -1, .doorbell = -1}};
 _Thread_local struct cu_thread cu_thread;
 
 void cu_unlock(const int *locked)
@@ -54,7 +54,7 @@ static void after_fork_child(void)
 		cu.forked = true;
 		link_forget(&cu.link);
 	}
-	cu_thread = (struct cu_thread){ 0 };
+	cu_thread = (struct cu_thread){0};
 	pthread_mutex_init(&cu.lock, NULL);
 }
 
@@ -70,7 +70,7 @@ static int visible_by_uuid(const char *text, size_t n)
 		if (strncasecmp(uuid, text, n) != 0)
 			continue;
 		if (found >= 0)
-			return -1;	/* a prefix that two devices have */
+			return -1; /* a prefix that two devices have */
 		found = (int)i;
 	}
 	return found;
@@ -88,7 +88,7 @@ static void choose_devices(void)
 	cu.n_devices = 0;
 	if (!list) {
 		for (uint32_t i = 0; i < cu.state->device_count; i++)
-			cu.devices[cu.n_devices++] = (struct cu_device){ .engine = (int)i };
+			cu.devices[cu.n_devices++] = (struct cu_device){.engine = (int)i};
 		return;
 	}
 	for (;;) {
@@ -113,7 +113,7 @@ static void choose_devices(void)
 			return;
 		}
 		seen |= 1u << index;
-		cu.devices[cu.n_devices++] = (struct cu_device){ .engine = (int)index };
+		cu.devices[cu.n_devices++] = (struct cu_device){.engine = (int)index};
 		if (list[n] == '\0')
 			return;
 		list += n + 1;
@@ -183,8 +183,8 @@ CUresult cu_call(struct sim_request *request, struct sim_reply *ret_reply)
 
 CUresult cu_context_error(const struct cu_context *context)
 {
-	return (CUresult)atomic_load_explicit(&cu.link.shm->contexts[context->slot].error,
-					      memory_order_acquire);
+	return (CUresult)atomic_load_explicit(
+		&cu.link.shm->contexts[context->slot].error, memory_order_acquire);
 }
 
 CUresult cu_current_any(struct cu_context **ret_context)
@@ -192,7 +192,7 @@ CUresult cu_current_any(struct cu_context **ret_context)
 	struct cu_context *context;
 
 	CU_CHECK(cu_thread.depth != 0 && cu_thread.stack[cu_thread.depth - 1],
-		 CUDA_ERROR_INVALID_CONTEXT);
+		CUDA_ERROR_INVALID_CONTEXT);
 	context = cu_handle_get(cu_thread.stack[cu_thread.depth - 1], CU_KIND_CONTEXT);
 	CU_CHECK(context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	*ret_context = context;

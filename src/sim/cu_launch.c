@@ -20,7 +20,7 @@ static unsigned sm_shared_bytes(const struct sim_state_device *d)
 
 /* How many blocks of that shape an SM holds: threads, block slots, shared memory. */
 static unsigned blocks_per_sm(const struct sim_state_device *d, const struct cu_function *function,
-			      unsigned threads, uint64_t dynamic_bytes)
+	unsigned threads, uint64_t dynamic_bytes)
 {
 	unsigned warps = (threads + 31) / 32, n = SM_BLOCKS_MAX;
 	/* Each block also takes 1 KiB that the driver reserves. */
@@ -36,21 +36,22 @@ static unsigned blocks_per_sm(const struct sim_state_device *d, const struct cu_
 }
 
 static CUresult check_shape(const struct sim_state_device *d, const struct cu_function *function,
-			    const struct cu_launch *l, unsigned *ret_per_sm)
+	const struct cu_launch *l, unsigned *ret_per_sm)
 {
 	uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
 	uint64_t max_threads = function->kernel->max_threads ? function->kernel->max_threads : 1024;
 	int dynamic = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
-	uint64_t room = dynamic >= 0 ? (uint64_t)dynamic
-		      : function->kernel->shared_bytes < 49152
-		      ? 49152 - function->kernel->shared_bytes : 0;
+	uint64_t room = dynamic >= 0                     ? (uint64_t)dynamic
+		: function->kernel->shared_bytes < 49152 ? 49152 - function->kernel->shared_bytes
+							 : 0;
 
 	CU_CHECK(threads != 0 && l->grid[0] != 0 && l->grid[1] != 0 && l->grid[2] != 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(l->block[0] <= 1024 && l->block[1] <= 1024 && l->block[2] <= 64 &&
-		 threads <= max_threads, CUDA_ERROR_INVALID_VALUE);
+			threads <= max_threads,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(l->grid[0] <= 2147483647u && l->grid[1] <= 65535 && l->grid[2] <= 65535,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(l->shared_bytes <= room, CUDA_ERROR_INVALID_VALUE);
 	*ret_per_sm = blocks_per_sm(d, function, (unsigned)threads, l->shared_bytes);
 	CU_CHECK(*ret_per_sm != 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
@@ -72,7 +73,7 @@ static CUresult check_cluster(const struct sim_state_device *d, const struct cu_
 
 /* Parameters from an array of pointers, or from a buffer given in `extra`. */
 CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launch *l, uint8_t *to,
-			uint32_t *ret_bytes)
+	uint32_t *ret_bytes)
 {
 	const void *buffer = NULL;
 	size_t size = 0;
@@ -111,7 +112,8 @@ static bool is_visible(const struct cu_function *function, const uint8_t *params
 		return true;
 	if (function->sim_kernel == SIM_KERNEL_OTHER || function->sim_kernel == SIM_KERNEL_SPIN_NS)
 		return false;
-	memcpy(&target, params + (function->sim_kernel == SIM_KERNEL_STAMP_NS ? 8 : 0), sizeof(target));
+	memcpy(&target, params + (function->sim_kernel == SIM_KERNEL_STAMP_NS ? 8 : 0),
+		sizeof(target));
 	if (!cu_is_device_address(target))
 		return true;
 	/* Managed memory is the host's too. */
@@ -121,7 +123,7 @@ static bool is_visible(const struct cu_function *function, const uint8_t *params
 }
 
 CUresult cu_build_kernel(struct cu_context *context, struct cu_function *function,
-			 const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned)
+	const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned)
 {
 	const struct sim_state_device *d = cu_device_state(context->device);
 	uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1];
@@ -140,7 +142,7 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	if (function->kernel->param_bytes > sizeof(op->small)) {
 		CU_CHECK(function->kernel->param_bytes <= SIM_MAX_PARAM_BYTES,
-			 CUDA_ERROR_NOT_SUPPORTED);
+			CUDA_ERROR_NOT_SUPPORTED);
 		params = malloc(function->kernel->param_bytes);
 		CU_CHECK(params, CUDA_ERROR_OUT_OF_MEMORY);
 		*ret_owned = params;
@@ -169,8 +171,8 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch_in(struct cu_context *ctx, CUfunction f, CUstream hStream,
-			  const struct cu_launch *l)
+static CUresult launch_in(
+	struct cu_context *ctx, CUfunction f, CUstream hStream, const struct cu_launch *l)
 {
 	_cleanup_free_ uint8_t *owned = NULL;
 	struct cu_function *function;
@@ -186,14 +188,13 @@ static CUresult launch_in(struct cu_context *ctx, CUfunction f, CUstream hStream
 }
 
 CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-				  unsigned int gridDimZ, unsigned int blockDimX,
-				  unsigned int blockDimY, unsigned int blockDimZ,
-				  unsigned int sharedMemBytes, CUstream hStream,
-				  void **kernelParams, void **extra)
+	unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+	unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
+	void **extra)
 {
 	struct cu_launch l = {
-		.grid = { gridDimX, gridDimY, gridDimZ },
-		.block = { blockDimX, blockDimY, blockDimZ },
+		.grid = {gridDimX, gridDimY, gridDimZ},
+		.block = {blockDimX, blockDimY, blockDimZ},
 		.shared_bytes = sharedMemBytes,
 		.params = kernelParams,
 		.extra = extra,
@@ -204,14 +205,13 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned 
 }
 
 CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
-					     unsigned int gridDimY, unsigned int gridDimZ,
-					     unsigned int blockDimX, unsigned int blockDimY,
-					     unsigned int blockDimZ, unsigned int sharedMemBytes,
-					     CUstream hStream, void **kernelParams)
+	unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+	unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+	CUstream hStream, void **kernelParams)
 {
 	struct cu_launch l = {
-		.grid = { gridDimX, gridDimY, gridDimZ },
-		.block = { blockDimX, blockDimY, blockDimZ },
+		.grid = {gridDimX, gridDimY, gridDimZ},
+		.block = {blockDimX, blockDimY, blockDimZ},
 		.shared_bytes = sharedMemBytes,
 		.params = kernelParams,
 		.cooperative = true,
@@ -221,16 +221,16 @@ CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX
 	return launch_in(ctx, f, hStream, &l);
 }
 
-CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
-				    void **extra)
+CU_EXPORT CUresult cuLaunchKernelEx(
+	const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
 	struct cu_launch l;
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(config && (config->numAttrs == 0 || config->attrs), CUDA_ERROR_INVALID_VALUE);
 	l = (struct cu_launch){
-		.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
-		.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
+		.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+		.block = {config->blockDimX, config->blockDimY, config->blockDimZ},
 		.shared_bytes = config->sharedMemBytes,
 		.params = kernelParams,
 		.extra = extra,
@@ -246,18 +246,19 @@ CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, 
 			l.cluster[1] = a->value.clusterDim.y;
 			l.cluster[2] = a->value.clusterDim.z;
 			CU_CHECK(l.cluster[0] != 0 && l.cluster[1] != 0 && l.cluster[2] != 0,
-				 CUDA_ERROR_INVALID_VALUE);
+				CUDA_ERROR_INVALID_VALUE);
 		}
 	}
 	return launch_in(ctx, f, config->hStream, &l);
 }
 
-CU_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList,
-							unsigned int numDevices, unsigned int flags)
+CU_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(
+	CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
 {
 	CU_ENTER();
 	CU_CHECK(launchParamsList && numDevices != 0 && numDevices <= (unsigned)cu.n_devices &&
-		 (flags & ~3u) == 0, CUDA_ERROR_INVALID_VALUE);
+			(flags & ~3u) == 0,
+		CUDA_ERROR_INVALID_VALUE);
 	for (unsigned i = 0; i < numDevices; i++) {
 		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
 		struct cu_stream *stream = cu_handle_get(p->hStream, CU_KIND_STREAM);
@@ -265,22 +266,23 @@ CU_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *laun
 		/* One stream per device, none of them a default stream. */
 		CU_CHECK(stream, CUDA_ERROR_INVALID_HANDLE);
 		for (unsigned j = 0; j < i; j++) {
-			struct cu_stream *other = cu_handle_get(launchParamsList[j].hStream,
-								CU_KIND_STREAM);
+			struct cu_stream *other = cu_handle_get(
+				launchParamsList[j].hStream, CU_KIND_STREAM);
 
 			CU_CHECK(other->context->device != stream->context->device,
-				 CUDA_ERROR_INVALID_DEVICE);
+				CUDA_ERROR_INVALID_DEVICE);
 		}
 		CU_CHECK(p->gridDimX == launchParamsList[0].gridDimX &&
-			 p->gridDimY == launchParamsList[0].gridDimY &&
-			 p->gridDimZ == launchParamsList[0].gridDimZ, CUDA_ERROR_INVALID_VALUE);
+				p->gridDimY == launchParamsList[0].gridDimY &&
+				p->gridDimZ == launchParamsList[0].gridDimZ,
+			CUDA_ERROR_INVALID_VALUE);
 	}
 	for (unsigned i = 0; i < numDevices; i++) {
 		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
 		struct cu_stream *stream = cu_handle_get(p->hStream, CU_KIND_STREAM);
 		struct cu_launch l = {
-			.grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
-			.block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+			.grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+			.block = {p->blockDimX, p->blockDimY, p->blockDimZ},
 			.shared_bytes = p->sharedMemBytes,
 			.params = p->kernelParams,
 			.cooperative = true,
@@ -339,7 +341,8 @@ CU_EXPORT CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 	CU_ENTER();
 	CU_TRY(old_get(hfunc, &old, &ctx));
 	CU_CHECK(x > 0 && y > 0 && z > 0 && x <= 1024 && y <= 1024 && z <= 64 &&
-		 (int64_t)x * y * z <= 1024, CUDA_ERROR_INVALID_VALUE);
+			(int64_t)x * y * z <= 1024,
+		CUDA_ERROR_INVALID_VALUE);
 	old->block[0] = (unsigned)x;
 	old->block[1] = (unsigned)y;
 	old->block[2] = (unsigned)z;
@@ -377,7 +380,8 @@ static CUresult old_param(CUfunction f, int offset, const void *from, size_t n)
 	CU_ENTER();
 	CU_TRY(old_get(f, &old, &ctx));
 	CU_CHECK(from && offset >= 0 && n <= sizeof(old->params) &&
-		 (size_t)offset <= sizeof(old->params) - n, CUDA_ERROR_INVALID_VALUE);
+			(size_t)offset <= sizeof(old->params) - n,
+		CUDA_ERROR_INVALID_VALUE);
 	memcpy(old->params + offset, from, n);
 	return CUDA_SUCCESS;
 }
@@ -406,13 +410,15 @@ static CUresult old_run(CUfunction f, int width, int height, CUstream hStream)
 	CU_TRY(old_get(f, &old, &ctx));
 	CU_CHECK(width > 0 && height > 0, CUDA_ERROR_INVALID_VALUE);
 	void *extra[] = {
-		CU_LAUNCH_PARAM_BUFFER_POINTER, old->params,
-		CU_LAUNCH_PARAM_BUFFER_SIZE, &old->param_bytes,
+		CU_LAUNCH_PARAM_BUFFER_POINTER,
+		old->params,
+		CU_LAUNCH_PARAM_BUFFER_SIZE,
+		&old->param_bytes,
 		CU_LAUNCH_PARAM_END,
 	};
 	struct cu_launch l = {
-		.grid = { (unsigned)width, (unsigned)height, 1 },
-		.block = { old->block[0], old->block[1], old->block[2] },
+		.grid = {(unsigned)width, (unsigned)height, 1},
+		.block = {old->block[0], old->block[1], old->block[2]},
 		.shared_bytes = old->shared_bytes,
 		.extra = extra,
 	};
@@ -430,7 +436,8 @@ CU_EXPORT CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 	return old_run(f, grid_width, grid_height, NULL);
 }
 
-CU_EXPORT CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+CU_EXPORT CUresult cuLaunchGridAsync(
+	CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
 	return old_run(f, grid_width, grid_height, hStream);
 }
@@ -446,23 +453,21 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 	CU_CHECK(numBlocks && blockSize > 0 && (flags & ~1u) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(func, ctx, &f));
 	*numBlocks = blockSize > 1024 ? 0
-		   : (int)blocks_per_sm(cu_device_state(ctx->device), f, (unsigned)blockSize,
-					dynamicSMemSize);
+				      : (int)blocks_per_sm(cu_device_state(ctx->device), f,
+						(unsigned)blockSize, dynamicSMemSize);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func,
-							       int blockSize,
-							       size_t dynamicSMemSize)
+CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
 {
-	return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
-								    dynamicSMemSize, 0);
+	return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+		numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(
-	int *minGridSize, int *blockSize, CUfunction func,
-	CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
-	unsigned int flags)
+CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+	CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+	int blockSizeLimit, unsigned int flags)
 {
 	const struct sim_state_device *d;
 	struct cu_function *f;
@@ -470,15 +475,15 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(minGridSize && blockSize && blockSizeLimit >= 0 && (flags & ~1u) == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(func, ctx, &f));
 	d = cu_device_state(ctx->device);
 	limit = f->kernel->max_threads ? f->kernel->max_threads : 1024;
 	if (blockSizeLimit != 0 && (unsigned)blockSizeLimit < limit)
 		limit = (unsigned)blockSizeLimit;
 	for (unsigned size = limit / 32 * 32; size >= 32; size -= 32) {
-		size_t dynamic = blockSizeToDynamicSMemSize
-			       ? blockSizeToDynamicSMemSize((int)size) : dynamicSMemSize;
+		size_t dynamic = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize((int)size)
+							    : dynamicSMemSize;
 		unsigned n = blocks_per_sm(d, f, size, dynamic);
 
 		if (n * size > best) {
@@ -492,27 +497,26 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(
 }
 
 CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize,
-						    CUfunction func,
-						    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-						    size_t dynamicSMemSize, int blockSizeLimit)
+	CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+	int blockSizeLimit)
 {
 	return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
-							 blockSizeToDynamicSMemSize,
-							 dynamicSMemSize, blockSizeLimit, 0);
+		blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
-CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
-							   int numBlocks, int blockSize)
+CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(
+	size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
 {
 	struct cu_function *f;
 	unsigned per_block, fixed;
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(dynamicSmemSize && numBlocks > 0 && blockSize > 0 && blockSize <= 1024,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(func, ctx, &f));
 	CU_CHECK((int)blocks_per_sm(cu_device_state(ctx->device), f, (unsigned)blockSize, 0) >=
-		 numBlocks, CUDA_ERROR_INVALID_VALUE);
+			numBlocks,
+		CUDA_ERROR_INVALID_VALUE);
 	per_block = sm_shared_bytes(cu_device_state(ctx->device)) / (unsigned)numBlocks;
 	fixed = f->kernel->shared_bytes + 1024;
 	*dynamicSmemSize = per_block > fixed ? per_block - fixed : 0;
@@ -524,8 +528,8 @@ static unsigned gpc_sms(const struct sim_state_device *d)
 	return d->sm_count >= 16 ? 16 : d->sm_count;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
-						      const CUlaunchConfig *config)
+CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(
+	int *clusterSize, CUfunction func, const CUlaunchConfig *config)
 {
 	struct cu_function *f;
 
@@ -534,12 +538,13 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfuncti
 	CU_TRY(cu_function_get(func, ctx, &f));
 	CU_CHECK(cu_device_state(ctx->device)->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);
 	*clusterSize = f->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] > 0
-		     ? CLUSTER_MAX : PORTABLE_CLUSTER_MAX;
+		? CLUSTER_MAX
+		: PORTABLE_CLUSTER_MAX;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
-						const CUlaunchConfig *config)
+CU_EXPORT CUresult cuOccupancyMaxActiveClusters(
+	int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
 	const struct sim_state_device *d;
 	unsigned size = 1, per_sm;
@@ -547,18 +552,18 @@ CU_EXPORT CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction fun
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(numClusters && config && (config->numAttrs == 0 || config->attrs),
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(func, ctx, &f));
 	d = cu_device_state(ctx->device);
 	CU_CHECK(d->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);
 	for (unsigned i = 0; i < config->numAttrs; i++)
 		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
 			size = config->attrs[i].value.clusterDim.x *
-			       config->attrs[i].value.clusterDim.y *
-			       config->attrs[i].value.clusterDim.z;
+				config->attrs[i].value.clusterDim.y *
+				config->attrs[i].value.clusterDim.z;
 	CU_CHECK(size != 0 && size <= CLUSTER_MAX, CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	per_sm = blocks_per_sm(d, f, config->blockDimX * config->blockDimY * config->blockDimZ,
-			       config->sharedMemBytes);
+		config->sharedMemBytes);
 	*numClusters = (int)(d->sm_count / gpc_sms(d) * (gpc_sms(d) * per_sm / size));
 	return CUDA_SUCCESS;
 }

@@ -20,14 +20,14 @@ static uint64_t page_round(uint64_t n)
 	return (n + 4095) & ~(uint64_t)4095;
 }
 
-CUresult cu_memory_alloc(struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes,
-			 uint64_t *ret_address)
+CUresult cu_memory_alloc(
+	struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_address)
 {
 	struct sim_request request = {
 		.type = SIM_MSG_MEM_ALLOC,
 		.context = context->slot,
 		.kind = kind,
-		.arg = { bytes },
+		.arg = {bytes},
 	};
 	struct sim_reply reply;
 	CUresult r = cu_call(&request, &reply);
@@ -41,14 +41,14 @@ CUresult cu_memory_alloc(struct cu_context *context, enum sim_mem_kind kind, uin
 
 static CUresult free_address(uint64_t address)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_FREE, .ptr = address };
+	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = address};
 	struct sim_reply reply;
 
 	return cu_call(&request, &reply);
 }
 
 static CUresult add_range(struct cu_context *context, enum cu_mem_kind kind, uint64_t address,
-			  uint64_t bytes, struct cu_range **ret)
+	uint64_t bytes, struct cu_range **ret)
 {
 	*ret = cu_range_add(&cu.device_memory, address, bytes);
 	if (!*ret) {
@@ -99,7 +99,7 @@ CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 }
 
 CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
-				      size_t Height, unsigned int ElementSizeBytes)
+	size_t Height, unsigned int ElementSizeBytes)
 {
 	size_t pitch = (WidthInBytes + CU_PITCH_ALIGN - 1) & ~(size_t)(CU_PITCH_ALIGN - 1);
 
@@ -107,9 +107,9 @@ CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t 
 		CU_ENTER_CONTEXT(ctx);
 		(void)ctx;
 		CU_CHECK(dptr && pPitch && WidthInBytes != 0 && Height != 0,
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16,
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(WidthInBytes <= 2147483647u, CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(Height <= SIZE_MAX / pitch, CUDA_ERROR_OUT_OF_MEMORY);
 	}
@@ -120,7 +120,7 @@ CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t 
 
 CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_MANAGED };
+	struct sim_request request = {.type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_MANAGED};
 	_cleanup_close_ int fd = -1;
 	struct sim_reply reply;
 	struct cu_range *range;
@@ -129,13 +129,13 @@ CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigne
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(dptr && bytesize != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_capture_check_unsafe());
 	request.context = ctx->slot;
 	request.arg[0] = bytesize;
 	CU_TRY(cu_call_fd(&request, -1, &reply, &fd));
 	at = mmap((void *)(uintptr_t)reply.ptr, page_round(bytesize), PROT_READ | PROT_WRITE,
-		  MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+		MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	if (at != (void *)(uintptr_t)reply.ptr) {
 		/* Something of the program's lies there. */
 		if (at != MAP_FAILED)
@@ -171,8 +171,8 @@ CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->base == dptr && !range->freed, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(range->kind == CU_MEM_DEVICE || range->kind == CU_MEM_MANAGED ||
-		 range->kind == CU_MEM_ASYNC || range->kind == CU_MEM_GRAPH,
-		 CUDA_ERROR_INVALID_VALUE);
+			range->kind == CU_MEM_ASYNC || range->kind == CU_MEM_GRAPH,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_capture_check_unsafe());
 	/* Freeing waits for the work that may use it. */
 	CU_TRY(cu_wait_context(range->context ? range->context : ctx));
@@ -192,7 +192,7 @@ CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 CU_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_INFO };
+	struct sim_request request = {.type = SIM_MSG_MEM_INFO};
 	struct sim_reply reply;
 
 	CU_ENTER_CONTEXT(ctx);
@@ -231,7 +231,7 @@ void cu_memory_forget_context(struct cu_context *context)
 		if (range->context != context)
 			continue;
 		if (range->kind == CU_MEM_ASYNC || range->kind == CU_MEM_GRAPH ||
-		    range->kind == CU_MEM_MAPPED)
+			range->kind == CU_MEM_MAPPED)
 			range->context = NULL;
 		else
 			drop_range(range);
@@ -258,7 +258,7 @@ CU_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags
 	CU_CHECK(bytesize < 1ull << 46, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_TRY(cu_capture_check_unsafe());
 	p = mmap(NULL, page_round(bytesize), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		 -1, 0);
+		-1, 0);
 	CU_CHECK(p != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
 	range = cu_range_add(&cu.host_memory, (uintptr_t)p, bytesize);
 	if (!range) {
@@ -278,8 +278,8 @@ CU_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 	return cuMemHostAlloc(pp, bytesize, 0);
 }
 
-static CUresult host_range(const void *p, enum cu_mem_kind kind, CUresult missing,
-			   struct cu_range **ret)
+static CUresult host_range(
+	const void *p, enum cu_mem_kind kind, CUresult missing, struct cu_range **ret)
 {
 	struct cu_range *range = cu_range_find(&cu.host_memory, (uintptr_t)p);
 
@@ -317,7 +317,7 @@ CU_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int F
 	CU_CHECK(!cu_range_find(&cu.host_memory, base), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	range = cu_range_next(&cu.host_memory, base);
 	CU_CHECK(!range || range->base >= base + bytesize,
-		 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+		CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	range = cu_range_add(&cu.host_memory, base, bytesize);
 	CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
 	range->kind = CU_MEM_REGISTERED;
@@ -372,7 +372,8 @@ static CUresult managed_range(CUdeviceptr at, size_t count)
 	const struct cu_range *range = cu_range_find(&cu.device_memory, at);
 
 	CU_CHECK(range && range->kind == CU_MEM_MANAGED && count != 0 &&
-		 count <= range->base + range->size - at, CUDA_ERROR_INVALID_VALUE);
+			count <= range->base + range->size - at,
+		CUDA_ERROR_INVALID_VALUE);
 	return CUDA_SUCCESS;
 }
 
@@ -388,16 +389,14 @@ static CUresult location_device(CUmemLocation location, int *ret_engine)
 		return CUDA_SUCCESS;
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: return CUDA_SUCCESS;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
 /* What cuMemRangeGetAttribute gives back; kept for the allocation as a whole. */
-static void note_advice(struct cu_range *range, CUmem_advise advice, CUmemLocation location,
-			int engine)
+static void note_advice(
+	struct cu_range *range, CUmem_advise advice, CUmemLocation location, int engine)
 {
 	uint32_t bit = 1u << (engine < 0 ? 31 : engine);
 
@@ -410,30 +409,26 @@ static void note_advice(struct cu_range *range, CUmem_advise advice, CUmemLocati
 		range->has_preferred = true;
 		range->preferred = location;
 		return;
-	case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-		range->has_preferred = false;
-		return;
-	case CU_MEM_ADVISE_SET_ACCESSED_BY:
-		range->accessed_by |= bit;
-		return;
-	default:
-		range->accessed_by &= ~bit;
+	case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: range->has_preferred = false; return;
+	case CU_MEM_ADVISE_SET_ACCESSED_BY: range->accessed_by |= bit; return;
+	default: range->accessed_by &= ~bit;
 	}
 }
 
 static CUresult advise(CUdeviceptr at, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_ADVISE, .ptr = at };
+	struct sim_request request = {.type = SIM_MSG_MEM_ADVISE, .ptr = at};
 	struct sim_reply reply;
 	int engine = -1;
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK((unsigned)advice >= CU_MEM_ADVISE_SET_READ_MOSTLY &&
-		 (unsigned)advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY, CUDA_ERROR_INVALID_VALUE);
+			(unsigned)advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(managed_range(at, count));
 	/* Read-mostly has no location, and unsetting the preferred one ignores it. */
 	if (advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY &&
-	    advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+		advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
 		CU_TRY(location_device(location, &engine));
 	request.context = ctx->slot;
 	request.device = engine;
@@ -446,21 +441,21 @@ static CUresult advise(CUdeviceptr at, size_t count, CUmem_advise advice, CUmemL
 
 static CUmemLocation location_of(CUdevice device)
 {
-	CUmemLocation location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device };
+	CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
 
 	if (device == CU_DEVICE_CPU)
-		location = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST };
+		location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST};
 	return location;
 }
 
-CU_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-			       CUdevice device)
+CU_EXPORT CUresult cuMemAdvise(
+	CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
 	return advise(devPtr, count, advice, location_of(device));
 }
 
-CU_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-				  CUmemLocation location)
+CU_EXPORT CUresult cuMemAdvise_v2(
+	CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
 	return advise(devPtr, count, advice, location);
 }
@@ -488,29 +483,28 @@ static CUresult prefetch(CUdeviceptr at, size_t count, CUmemLocation location, C
 	return cu_stream_do(stream, &op);
 }
 
-CU_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
-				      CUstream hStream)
+CU_EXPORT CUresult cuMemPrefetchAsync(
+	CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
 	return prefetch(devPtr, count, location_of(dstDevice), hStream);
 }
 
 CU_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
-					 unsigned int flags, CUstream hStream)
+	unsigned int flags, CUstream hStream)
 {
 	CU_CHECK(flags == 0, CUDA_ERROR_INVALID_VALUE);
 	return prefetch(devPtr, count, location, hStream);
 }
 
 CU_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-					   CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-					   size_t numPrefetchLocs, unsigned long long flags,
-					   CUstream hStream)
+	CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs,
+	unsigned long long flags, CUstream hStream)
 {
 	size_t at = 0;
 
 	CU_CHECK(dptrs && sizes && count != 0 && prefetchLocs && prefetchLocIdxs && flags == 0 &&
-		 numPrefetchLocs != 0 && numPrefetchLocs <= count && prefetchLocIdxs[0] == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+			numPrefetchLocs != 0 && numPrefetchLocs <= count && prefetchLocIdxs[0] == 0,
+		CUDA_ERROR_INVALID_VALUE);
 	/* Location i is for the ranges from its index up to the next one's. */
 	for (size_t i = 0; i < count; i++) {
 		while (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] <= i)
@@ -527,16 +521,14 @@ static int location_number(bool known, CUmemLocation location)
 	return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
 }
 
-static CUresult range_attribute(int *data, size_t size, CUmem_range_attribute attribute,
-				const struct cu_range *range)
+static CUresult range_attribute(
+	int *data, size_t size, CUmem_range_attribute attribute, const struct cu_range *range)
 {
 	size_t n = 0;
 
 	CU_CHECK(data && size >= 4 && size % 4 == 0, CUDA_ERROR_INVALID_VALUE);
 	switch ((int)attribute) {
-	case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-		*data = range->read_mostly;
-		return CUDA_SUCCESS;
+	case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY: *data = range->read_mostly; return CUDA_SUCCESS;
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
 		*data = location_number(range->has_preferred, range->preferred);
 		return CUDA_SUCCESS;
@@ -566,35 +558,32 @@ static CUresult range_attribute(int *data, size_t size, CUmem_range_attribute at
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
 		*data = range->prefetched.id;
 		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
 CU_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes,
-					   CUmem_range_attribute *attributes, size_t numAttributes,
-					   CUdeviceptr devPtr, size_t count)
+	CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
 	CU_ENTER();
 	CU_CHECK(data && dataSizes && attributes && numAttributes != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(managed_range(devPtr, count));
 	for (size_t i = 0; i < numAttributes; i++)
 		CU_TRY(range_attribute(data[i], dataSizes[i], attributes[i],
-				       cu_range_find(&cu.device_memory, devPtr)));
+			cu_range_find(&cu.device_memory, devPtr)));
 	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize,
-					  CUmem_range_attribute attribute, CUdeviceptr devPtr,
-					  size_t count)
+	CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
 {
 	return cuMemRangeGetAttributes(&data, &dataSize, &attribute, 1, devPtr, count);
 }
 
 /* ---- questions about addresses ---- */
 
-static CUresult pointer_attribute(void *data, CUpointer_attribute attribute,
-				  const struct cu_range *range, uint64_t address)
+static CUresult pointer_attribute(
+	void *data, CUpointer_attribute attribute, const struct cu_range *range, uint64_t address)
 {
 	bool host = range->kind == CU_MEM_HOST || range->kind == CU_MEM_REGISTERED;
 
@@ -631,15 +620,12 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute,
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)data = range->base;
 		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*(size_t *)data = range->size;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*(unsigned *)data = 1;
-		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = range->size; return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPED: *(unsigned *)data = 1; return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		*(unsigned long long *)data = range->kind == CU_MEM_MAPPED
-					    ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+			? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+			: 0;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		*(unsigned *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
@@ -647,9 +633,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute,
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*(CUmemoryPool *)data = range->pool ? range->pool->handle : NULL;
 		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-		*(size_t *)data = range->size;
-		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *(size_t *)data = range->size; return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 		*(void **)data = (void *)(uintptr_t)range->base;
 		return CUDA_SUCCESS;
@@ -660,8 +644,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute,
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*(unsigned *)data = 0;
 		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
@@ -697,18 +680,14 @@ static size_t attribute_size(CUpointer_attribute attribute)
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-		return 4;
-	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
-	default:
-		return 8;
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return 4;
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
+	default: return 8;
 	}
 }
 
-CU_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
-					  CUpointer_attribute *attributes, void **data,
-					  CUdeviceptr ptr)
+CU_EXPORT CUresult cuPointerGetAttributes(
+	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
 	const struct cu_range *range;
 
@@ -717,8 +696,9 @@ CU_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
 	range = known_range(ptr);
 	for (unsigned i = 0; i < numAttributes; i++) {
 		CU_CHECK(attributes[i] >= CU_POINTER_ATTRIBUTE_CONTEXT &&
-			 attributes[i] <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE && data[i],
-			 CUDA_ERROR_INVALID_VALUE);
+				attributes[i] <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
+				data[i],
+			CUDA_ERROR_INVALID_VALUE);
 		/* Failing on one attribute is no error here: it reads as nothing. */
 		memset(data[i], 0, attribute_size(attributes[i]));
 		if (range)
@@ -729,8 +709,8 @@ CU_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-					 CUdeviceptr ptr)
+CU_EXPORT CUresult cuPointerSetAttribute(
+	const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct cu_range *range;
 
@@ -746,7 +726,7 @@ CU_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
 
 CU_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-	struct sim_request request = { .type = SIM_MSG_IPC_GET_MEM, .ptr = dptr };
+	struct sim_request request = {.type = SIM_MSG_IPC_GET_MEM, .ptr = dptr};
 	struct sim_reply reply;
 	struct cu_range *range;
 
@@ -762,10 +742,10 @@ CU_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
-					 unsigned int Flags)
+CU_EXPORT CUresult cuIpcOpenMemHandle_v2(
+	CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	struct sim_request request = { .type = SIM_MSG_IPC_OPEN_MEM };
+	struct sim_request request = {.type = SIM_MSG_IPC_OPEN_MEM};
 	struct sim_reply reply;
 	struct cu_range *range;
 
@@ -791,14 +771,14 @@ CU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle hand
 
 CU_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-	struct sim_request request = { .type = SIM_MSG_IPC_CLOSE_MEM, .ptr = dptr };
+	struct sim_request request = {.type = SIM_MSG_IPC_CLOSE_MEM, .ptr = dptr};
 	struct sim_reply reply;
 	struct cu_range *range;
 
 	CU_ENTER_CONTEXT(ctx);
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->base == dptr && range->kind == CU_MEM_IPC,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_wait_context(ctx));
 	CU_TRY(cu_call(&request, &reply));
 	range = cu_range_find(&cu.device_memory, dptr);

@@ -21,18 +21,12 @@ enum { IMAGE_FILE_MAX = 1 << 30, PTX_NEWEST = 90 };
 static CUresult image_result(enum image_status status)
 {
 	switch (status) {
-	case IMAGE_OK:
-		return CUDA_SUCCESS;
-	case IMAGE_BAD_PTX:
-		return CUDA_ERROR_INVALID_PTX;
-	case IMAGE_BAD_BINARY:
-		return CUDA_ERROR_INVALID_IMAGE;
-	case IMAGE_NO_BINARY:
-		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	case IMAGE_UNSUPPORTED_PTX:
-		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-	case IMAGE_NO_MEMORY:
-		break;
+	case IMAGE_OK: return CUDA_SUCCESS;
+	case IMAGE_BAD_PTX: return CUDA_ERROR_INVALID_PTX;
+	case IMAGE_BAD_BINARY: return CUDA_ERROR_INVALID_IMAGE;
+	case IMAGE_NO_BINARY: return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	case IMAGE_UNSUPPORTED_PTX: return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	case IMAGE_NO_MEMORY: break;
 	}
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -157,7 +151,7 @@ static CUresult make_globals(struct cu_module *module)
 		if (image->globals[i].size == 0)
 			continue;
 		range = cu_range_add(&cu.device_memory, module->globals + module->offsets[i],
-				     image->globals[i].size);
+			image->globals[i].size);
 		CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
 		range->kind = CU_MEM_GLOBAL;
 		range->context = module->context;
@@ -170,20 +164,20 @@ static CUresult make_globals(struct cu_module *module)
 	for (size_t i = 0; i < image->n_globals; i++)
 		if (image->globals[i].init)
 			memcpy(block + module->offsets[i], image->globals[i].init,
-			       image->globals[i].size);
+				image->globals[i].size);
 	return cu_write_memory(module->context, module->globals, block, bytes);
 }
 
 static void free_globals(struct cu_module *module)
 {
-	struct sim_request request = { .type = SIM_MSG_MEM_FREE, .ptr = module->globals };
+	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = module->globals};
 	struct sim_reply reply;
 
 	if (module->globals == 0)
 		return;
 	for (size_t i = 0; i < module->image->image.n_globals; i++) {
-		struct cu_range *range = cu_range_find(&cu.device_memory,
-						       module->globals + module->offsets[i]);
+		struct cu_range *range = cu_range_find(
+			&cu.device_memory, module->globals + module->offsets[i]);
 
 		if (range && range->kind == CU_MEM_GLOBAL)
 			cu_range_remove(&cu.device_memory, range);
@@ -199,14 +193,14 @@ static uint32_t sim_kernel_of(const struct image_kernel *kernel)
 		const char *name;
 		uint32_t bytes;
 	} known[] = {
-#define X(id, kernel_name, param_bytes) { kernel_name, param_bytes },
+#define X(id, kernel_name, param_bytes) {kernel_name, param_bytes},
 		SIM_KERNELS(X)
 #undef X
 	};
 
 	for (uint32_t i = 1; i < ARRAY_SIZE(known); i++)
 		if (strcmp(known[i].name, kernel->name) == 0 &&
-		    known[i].bytes == kernel->param_bytes)
+			known[i].bytes == kernel->param_bytes)
 			return i;
 	return SIM_KERNEL_OTHER;
 }
@@ -222,7 +216,7 @@ static uint32_t name_hash(const char *name)
 
 void cu_module_free(struct cu_module *module)
 {
-	struct sim_request request = { .type = SIM_MSG_MODULE_UNLOAD };
+	struct sim_request request = {.type = SIM_MSG_MODULE_UNLOAD};
 	struct sim_reply reply;
 
 	free_globals(module);
@@ -243,9 +237,9 @@ void cu_module_free(struct cu_module *module)
 }
 
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
-		       struct cu_library *library, struct cu_module **ret_module)
+	struct cu_library *library, struct cu_module **ret_module)
 {
-	struct sim_request request = { .type = SIM_MSG_MODULE_LOAD, .context = context->slot };
+	struct sim_request request = {.type = SIM_MSG_MODULE_LOAD, .context = context->slot};
 	struct cu_module *module = calloc(1, sizeof(*module));
 	struct sim_reply reply;
 	CUresult r;
@@ -294,7 +288,7 @@ static CUresult take_options(unsigned n, const CUjit_option *options, void **val
 	for (unsigned i = 0; i < n; i++) {
 		CU_CHECK((unsigned)options[i] < CU_JIT_NUM_OPTIONS, CUDA_ERROR_INVALID_VALUE);
 		if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
-		    options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+			options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
 			values[i] = NULL;
 	}
 	return CUDA_SUCCESS;
@@ -329,7 +323,7 @@ CU_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 }
 
 CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
-				      CUjit_option *options, void **optionValues)
+	CUjit_option *options, void **optionValues)
 {
 	CU_TRY(take_options(numOptions, options, optionValues));
 	return load_module(module, image);
@@ -415,8 +409,8 @@ CU_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
-					      CUmodule mod)
+CU_EXPORT CUresult cuModuleEnumerateFunctions(
+	CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
 	struct cu_module *module;
 
@@ -429,8 +423,8 @@ CU_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned in
 	return CUDA_SUCCESS;
 }
 
-static CUresult find_global(const struct cu_module *module, const char *name, CUdeviceptr *dptr,
-			    size_t *bytes)
+static CUresult find_global(
+	const struct cu_module *module, const char *name, CUdeviceptr *dptr, size_t *bytes)
 {
 	const struct image *image = &module->image->image;
 
@@ -446,8 +440,8 @@ static CUresult find_global(const struct cu_module *module, const char *name, CU
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod,
-					const char *name)
+CU_EXPORT CUresult cuModuleGetGlobal_v2(
+	CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
 	struct cu_module *module;
 
@@ -511,9 +505,8 @@ static CUresult load_library(CUlibrary *ret, const void *code)
 }
 
 CU_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
-				     void **jitOptionsValues, unsigned int numJitOptions,
-				     CUlibraryOption *libraryOptions, void **libraryOptionValues,
-				     unsigned int numLibraryOptions)
+	void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+	void **libraryOptionValues, unsigned int numLibraryOptions)
 {
 	CU_TRY(take_options(numJitOptions, jitOptions, jitOptionsValues));
 	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
@@ -521,10 +514,8 @@ CU_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit
 }
 
 CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
-					 CUjit_option *jitOptions, void **jitOptionsValues,
-					 unsigned int numJitOptions,
-					 CUlibraryOption *libraryOptions,
-					 void **libraryOptionValues, unsigned int numLibraryOptions)
+	CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
+	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
 	_cleanup_free_ char *bytes = NULL;
 
@@ -552,17 +543,18 @@ CU_EXPORT CUresult cuLibraryUnload(CUlibrary library)
 		if (!context)
 			continue;
 		CU_LIST_EACH(struct cu_module, link, &context->modules, module)
-			if (module->library == l)
-				cu_module_free(module);
+		if (module->library == l)
+			cu_module_free(module);
 	}
 	free_library(l);
 	return CUDA_SUCCESS;
 }
 
-static CUresult library_module(struct cu_library *library, struct cu_context *context,
-			       struct cu_module **ret)
+static CUresult library_module(
+	struct cu_library *library, struct cu_context *context, struct cu_module **ret)
 {
-	CU_LIST_EACH(struct cu_module, link, &context->modules, module) {
+	CU_LIST_EACH(struct cu_module, link, &context->modules, module)
+	{
 		if (module->library == library) {
 			*ret = module;
 			return CUDA_SUCCESS;
@@ -606,8 +598,8 @@ CU_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
-					     CUlibrary lib)
+CU_EXPORT CUresult cuLibraryEnumerateKernels(
+	CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
 	struct cu_library *l;
 
@@ -634,8 +626,8 @@ CU_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-				      const char *name)
+CU_EXPORT CUresult cuLibraryGetGlobal(
+	CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
 	struct cu_module *module;
 	struct cu_library *l;
@@ -648,8 +640,8 @@ CU_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrar
 	return find_global(module, name, dptr, bytes);
 }
 
-CU_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-				       const char *name)
+CU_EXPORT CUresult cuLibraryGetManaged(
+	CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
 	CU_ENTER();
 	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
@@ -715,8 +707,7 @@ CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct c
 /* ---- attributes ---- */
 
 static CUresult kernel_attribute(const struct image_kernel *kernel, const struct image *image,
-				 const int *set, CUfunction_attribute attribute, unsigned sm,
-				 int *ret)
+	const int *set, CUfunction_attribute attribute, unsigned sm, int *ret)
 {
 	int optin = (int)((sm >= 90 ? 227u : sm == 80 ? 163u : 99u) * 1024);
 
@@ -729,41 +720,32 @@ static CUresult kernel_attribute(const struct image_kernel *kernel, const struct
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
 		*ret = kernel->max_threads ? (int)kernel->max_threads : 1024;
 		break;
-	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-		*ret = (int)kernel->shared_bytes;
-		break;
-	case CU_FUNC_ATTRIBUTE_NUM_REGS:
-		*ret = 32;
-		break;
+	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *ret = (int)kernel->shared_bytes; break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS: *ret = 32; break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 		*ret = (int)(image->is_ptx ? image->target_sm : sm);
 		break;
-	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		*ret = (int)sm;
-		break;
+	case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *ret = (int)sm; break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*ret = 49152 - (int)kernel->shared_bytes;
 		if (*ret < 0)
 			*ret = optin - (int)kernel->shared_bytes;
 		break;
-	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-		*ret = -1;
-		break;
-	default:
-		*ret = 0;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *ret = -1; break;
+	default: *ret = 0;
 	}
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_attribute(const struct image_kernel *kernel, unsigned sm,
-				CUfunction_attribute attribute, int value)
+static CUresult check_attribute(
+	const struct image_kernel *kernel, unsigned sm, CUfunction_attribute attribute, int value)
 {
 	int optin = (int)((sm >= 90 ? 227u : sm == 80 ? 163u : 99u) * 1024);
 
 	switch ((int)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		CU_CHECK(value >= 0 && value + (int)kernel->shared_bytes <= optin,
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		CU_CHECK(value >= -1 && value <= 100, CUDA_ERROR_INVALID_VALUE);
@@ -776,8 +758,7 @@ static CUresult check_attribute(const struct image_kernel *kernel, unsigned sm,
 		CU_CHECK(sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
 		CU_CHECK(value >= 0 && value <= 16, CUDA_ERROR_INVALID_VALUE);
 		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
@@ -789,7 +770,7 @@ CU_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfu
 	CU_CHECK(pi, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(hfunc, ctx, &f));
 	return kernel_attribute(f->kernel, &f->module->image->image, f->attributes, attrib,
-				device_sm(ctx->device), pi);
+		device_sm(ctx->device), pi);
 }
 
 CU_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
@@ -803,16 +784,16 @@ CU_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute att
 	return CUDA_SUCCESS;
 }
 
-static CUresult kernel_on_device(CUkernel handle, CUdevice dev, struct cu_kernel **ret,
-				 struct cu_device **ret_device)
+static CUresult kernel_on_device(
+	CUkernel handle, CUdevice dev, struct cu_kernel **ret, struct cu_device **ret_device)
 {
 	*ret = cu_handle_get(handle, CU_KIND_KERNEL);
 	CU_CHECK(*ret, CUDA_ERROR_INVALID_HANDLE);
 	return cu_device_get(dev, ret_device);
 }
 
-CU_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel,
-					CUdevice dev)
+CU_EXPORT CUresult cuKernelGetAttribute(
+	int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
 	struct cu_device *device;
 	struct cu_kernel *k;
@@ -821,12 +802,12 @@ CU_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CU
 	CU_CHECK(pi, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(kernel_on_device(kernel, dev, &k, &device));
 	return kernel_attribute(&k->library->image->image.kernels[k->index],
-				&k->library->image->image, k->attributes[device->engine], attrib,
-				device_sm(device->engine), pi);
+		&k->library->image->image, k->attributes[device->engine], attrib,
+		device_sm(device->engine), pi);
 }
 
-CU_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
-					CUdevice dev)
+CU_EXPORT CUresult cuKernelSetAttribute(
+	CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
 	struct cu_device *device;
 	struct cu_kernel *k;
@@ -834,7 +815,7 @@ CU_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CU
 	CU_ENTER();
 	CU_TRY(kernel_on_device(kernel, dev, &k, &device));
 	CU_TRY(check_attribute(&k->library->image->image.kernels[k->index],
-			       device_sm(device->engine), attrib, val));
+		device_sm(device->engine), attrib, val));
 	k->attributes[device->engine][attrib] = val;
 	return CUDA_SUCCESS;
 }
@@ -910,8 +891,8 @@ CU_EXPORT CUresult cuFuncLoad(CUfunction function)
 	return cu_function_get(function, ctx, &f);
 }
 
-static CUresult param_info(const struct image_kernel *kernel, size_t index, size_t *offset,
-			   size_t *size)
+static CUresult param_info(
+	const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size)
 {
 	CU_CHECK(offset && index < kernel->n_params, CUDA_ERROR_INVALID_VALUE);
 	*offset = kernel->params[index].offset;
@@ -920,8 +901,8 @@ static CUresult param_info(const struct image_kernel *kernel, size_t index, size
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
-				      size_t *paramSize)
+CU_EXPORT CUresult cuFuncGetParamInfo(
+	CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
 	struct cu_function *f;
 
@@ -930,16 +911,16 @@ CU_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t
 	return param_info(f->kernel, paramIndex, paramOffset, paramSize);
 }
 
-CU_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
-					size_t *paramSize)
+CU_EXPORT CUresult cuKernelGetParamInfo(
+	CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
 	struct cu_kernel *k;
 
 	CU_ENTER();
 	k = cu_handle_get(kernel, CU_KIND_KERNEL);
 	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
-	return param_info(&k->library->image->image.kernels[k->index], paramIndex, paramOffset,
-			  paramSize);
+	return param_info(
+		&k->library->image->image.kernels[k->index], paramIndex, paramOffset, paramSize);
 }
 
 CU_EXPORT CUresult cuFuncGetParamCount(CUfunction func, size_t *paramCount)
@@ -986,8 +967,8 @@ struct linker {
 	size_t n;
 };
 
-CU_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
-				   void **optionValues, CUlinkState *stateOut)
+CU_EXPORT CUresult cuLinkCreate_v2(
+	unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
 	struct linker *linker;
 
@@ -1008,7 +989,7 @@ CU_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *option
 
 static size_t header_length(const char *text, size_t n)
 {
-	static const char *const headers[] = { ".version", ".target", ".address_size" };
+	static const char *const headers[] = {".version", ".target", ".address_size"};
 	size_t end = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
@@ -1041,8 +1022,7 @@ static CUresult link_text(struct linker *linker, const char *data, size_t size)
 }
 
 CU_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
-				    const char *name, unsigned int numOptions,
-				    CUjit_option *options, void **optionValues)
+	const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
 	struct linker *linker;
 
@@ -1058,15 +1038,14 @@ CU_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void
 }
 
 CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
-				    unsigned int numOptions, CUjit_option *options,
-				    void **optionValues)
+	unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
 	_cleanup_free_ char *bytes = NULL;
 
 	CU_CHECK(path, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(read_file(path, &bytes));
-	return cuLinkAddData_v2(state, type, bytes, strlen(bytes) + 1, path, numOptions, options,
-				optionValues);
+	return cuLinkAddData_v2(
+		state, type, bytes, strlen(bytes) + 1, path, numOptions, options, optionValues);
 }
 
 CU_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)

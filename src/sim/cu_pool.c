@@ -14,8 +14,9 @@
 /* The engine keeps everything; when it goes back is decided here. */
 static void keep_everything(const struct cu_pool *pool)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_SET, .id = pool->engine_id,
-				       .arg = { SIM_POOL_RELEASE_THRESHOLD, UINT64_MAX } };
+	struct sim_request request = {.type = SIM_MSG_POOL_SET,
+		.id = pool->engine_id,
+		.arg = {SIM_POOL_RELEASE_THRESHOLD, UINT64_MAX}};
 	struct sim_reply reply;
 
 	cu_call(&request, &reply);
@@ -25,9 +26,11 @@ bool cu_pools_trim(bool all)
 {
 	bool trimmed = false;
 
-	CU_LIST_EACH(struct cu_pool, link, &cu.pools, pool) {
-		struct sim_request request = { .type = SIM_MSG_POOL_TRIM, .id = pool->engine_id,
-					       .arg = { all ? 0 : pool->threshold } };
+	CU_LIST_EACH(struct cu_pool, link, &cu.pools, pool)
+	{
+		struct sim_request request = {.type = SIM_MSG_POOL_TRIM,
+			.id = pool->engine_id,
+			.arg = {all ? 0 : pool->threshold}};
 		struct sim_reply reply;
 
 		if (!all && !pool->freed)
@@ -63,8 +66,8 @@ static CUresult new_pool(uint32_t engine_id, int device, struct cu_pool **ret)
 CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool)
 {
 	if (!device->default_pool) {
-		CU_TRY(new_pool(SIM_POOL_DEFAULT(device->engine), device->engine,
-				&device->default_pool));
+		CU_TRY(new_pool(
+			SIM_POOL_DEFAULT(device->engine), device->engine, &device->default_pool));
 		device->default_pool->is_default = true;
 	}
 	if (!device->pool)
@@ -100,21 +103,21 @@ void cu_pool_free(struct cu_pool *pool)
 static CUresult location_device(const CUmemLocation *location, struct cu_device **ret)
 {
 	CU_CHECK(location && location->type == CU_MEM_LOCATION_TYPE_DEVICE,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(cu_device_get(location->id, ret) == CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);
 	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_CREATE };
+	struct sim_request request = {.type = SIM_MSG_POOL_CREATE};
 	struct cu_device *device;
 	struct sim_reply reply;
 	struct cu_pool *p;
 
 	CU_ENTER();
 	CU_CHECK(pool && poolProps && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(location_device(&poolProps->location, &device));
 	CU_CHECK(poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
 	request.device = device->engine;
@@ -127,7 +130,7 @@ CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poo
 
 CU_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_DESTROY };
+	struct sim_request request = {.type = SIM_MSG_POOL_DESTROY};
 	struct sim_reply reply;
 	struct cu_pool *p;
 
@@ -179,24 +182,24 @@ CU_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
-					  CUmemAllocationType type)
+CU_EXPORT CUresult cuMemGetDefaultMemPool(
+	CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
 	CU_CHECK(location && type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(location->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
 	return cuDeviceGetDefaultMemPool(pool_out, location->id);
 }
 
-CU_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
-				   CUmemAllocationType type)
+CU_EXPORT CUresult cuMemGetMemPool(
+	CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
 	CU_CHECK(location && type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(location->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
 	return cuDeviceGetMemPool(pool, location->id);
 }
 
-CU_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
-				   CUmemoryPool pool)
+CU_EXPORT CUresult cuMemSetMemPool(
+	CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
 	CU_CHECK(location && type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(location->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
@@ -205,7 +208,7 @@ CU_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
 
 CU_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_TRIM, .arg = { minBytesToKeep } };
+	struct sim_request request = {.type = SIM_MSG_POOL_TRIM, .arg = {minBytesToKeep}};
 	struct sim_reply reply;
 	struct cu_pool *p;
 
@@ -217,7 +220,7 @@ CU_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 
 CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_SET };
+	struct sim_request request = {.type = SIM_MSG_POOL_SET};
 	struct sim_reply reply;
 	struct cu_pool *p;
 
@@ -240,14 +243,13 @@ CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
 		CU_CHECK(*(cuuint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
 		return cu_call(&request, &reply);
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
 CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_GET };
+	struct sim_request request = {.type = SIM_MSG_POOL_GET};
 	struct sim_reply reply;
 	struct cu_pool *p;
 
@@ -255,12 +257,12 @@ CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(pool_get(pool, &p));
 	if (attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
-	    attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
+		attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
 		*(int *)value = (int)p->reuse[attr - 1];
 		return CUDA_SUCCESS;
 	}
 	CU_CHECK(attr >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attr <= CU_MEMPOOL_ATTR_USED_MEM_HIGH,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
 		*(cuuint64_t *)value = p->threshold;
 		return CUDA_SUCCESS;
@@ -284,11 +286,11 @@ CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *
 		CU_TRY(location_device(&map[i].location, &device));
 		/* The device that owns the memory cannot lose access to it. */
 		CU_CHECK(device->engine != p->device ||
-			 map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-			 CUDA_ERROR_INVALID_VALUE);
+				map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+			CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
-			 map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-			 CUDA_ERROR_INVALID_VALUE);
+				map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+			CUDA_ERROR_INVALID_VALUE);
 	}
 	for (size_t i = 0; i < count; i++) {
 		location_device(&map[i].location, &device);
@@ -297,8 +299,8 @@ CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
-				      CUmemLocation *location)
+CU_EXPORT CUresult cuMemPoolGetAccess(
+	CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
 	struct cu_device *device;
 	struct cu_pool *p;
@@ -313,10 +315,10 @@ CU_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool mem
 
 /* ---- allocation in stream order ---- */
 
-static CUresult capture_alloc(struct cu_stream *stream, struct cu_pool *pool, size_t bytes,
-			      CUdeviceptr *dptr)
+static CUresult capture_alloc(
+	struct cu_stream *stream, struct cu_pool *pool, size_t bytes, CUdeviceptr *dptr)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
 	struct cu_node *node;
 	CUdeviceptr address;
 	CUresult r;
@@ -337,12 +339,14 @@ static CUresult capture_alloc(struct cu_stream *stream, struct cu_pool *pool, si
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_from(struct cu_stream *stream, struct cu_pool *pool, size_t bytes,
-			   CUdeviceptr *dptr)
+static CUresult alloc_from(
+	struct cu_stream *stream, struct cu_pool *pool, size_t bytes, CUdeviceptr *dptr)
 {
-	struct sim_request request = { .type = SIM_MSG_POOL_ALLOC, .id = pool->engine_id,
-				       .context = stream->context->slot, .stream = stream->slot,
-				       .arg = { bytes } };
+	struct sim_request request = {.type = SIM_MSG_POOL_ALLOC,
+		.id = pool->engine_id,
+		.context = stream->context->slot,
+		.stream = stream->slot,
+		.arg = {bytes}};
 	struct sim_reply reply;
 	struct cu_range *range;
 	CUresult r;
@@ -380,8 +384,8 @@ CU_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream 
 	return alloc_from(stream, device->pool, bytesize, dptr);
 }
 
-CU_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-					   CUstream hStream)
+CU_EXPORT CUresult cuMemAllocFromPoolAsync(
+	CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
 	struct cu_stream *stream;
 	struct cu_pool *p;
@@ -395,7 +399,7 @@ CU_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, C
 
 static CUresult capture_free(struct cu_stream *stream, CUdeviceptr dptr)
 {
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
 	struct cu_node *node;
 	CUresult r;
 
@@ -442,7 +446,8 @@ CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->base == dptr && !range->freed, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(range->kind == CU_MEM_ASYNC || range->kind == CU_MEM_DEVICE ||
-		 range->kind == CU_MEM_GRAPH, CUDA_ERROR_INVALID_VALUE);
+			range->kind == CU_MEM_GRAPH,
+		CUDA_ERROR_INVALID_VALUE);
 	if (stream->capture)
 		return capture_free(stream, dptr);
 	return cu_free_async(stream, range);

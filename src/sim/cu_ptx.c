@@ -62,14 +62,14 @@ static void next(struct reader *r)
 	skip_blank(r);
 	start = r->p;
 	if (r->p == r->end) {
-		r->token = (struct token){ TOKEN_END, start, 0 };
+		r->token = (struct token){TOKEN_END, start, 0};
 		return;
 	}
 	c = (unsigned char)*r->p++;
 	if (c == '"') {
 		while (r->p < r->end && *r->p != '"' && *r->p != '\n')
 			r->p++;
-		r->token = (struct token){ TOKEN_STRING, start + 1, (size_t)(r->p - start - 1) };
+		r->token = (struct token){TOKEN_STRING, start + 1, (size_t)(r->p - start - 1)};
 		if (r->p == r->end || *r->p != '"')
 			r->token.kind = TOKEN_BAD;
 		else
@@ -79,17 +79,17 @@ static void next(struct reader *r)
 	if (is_word(c)) {
 		while (r->p < r->end && is_word((unsigned char)*r->p))
 			r->p++;
-		r->token = (struct token){ isdigit(c) ? TOKEN_NUMBER : TOKEN_WORD, start,
-					   (size_t)(r->p - start) };
+		r->token = (struct token){
+			isdigit(c) ? TOKEN_NUMBER : TOKEN_WORD, start, (size_t)(r->p - start)};
 		return;
 	}
-	r->token = (struct token){ c >= 0x80 || c < 0x20 ? TOKEN_BAD : TOKEN_PUNCT, start, 1 };
+	r->token = (struct token){c >= 0x80 || c < 0x20 ? TOKEN_BAD : TOKEN_PUNCT, start, 1};
 }
 
 static bool is(const struct reader *r, const char *text)
 {
 	return r->token.kind != TOKEN_END && r->token.n == strlen(text) &&
-	       memcmp(r->token.p, text, r->token.n) == 0 && r->token.kind != TOKEN_STRING;
+		memcmp(r->token.p, text, r->token.n) == 0 && r->token.kind != TOKEN_STRING;
 }
 
 static bool accept(struct reader *r, const char *text)
@@ -135,12 +135,32 @@ static uint64_t take_number(struct reader *r)
 /* Bytes of a fundamental type such as ".u32", 0 if it is none. */
 static unsigned type_size(const struct token *t)
 {
-	static const struct { const char *name; unsigned size; } types[] = {
-		{ ".b8", 1 }, { ".u8", 1 }, { ".s8", 1 }, { ".pred", 1 },
-		{ ".b16", 2 }, { ".u16", 2 }, { ".s16", 2 }, { ".f16", 2 }, { ".bf16", 2 },
-		{ ".b32", 4 }, { ".u32", 4 }, { ".s32", 4 }, { ".f32", 4 }, { ".f16x2", 4 },
-		{ ".b64", 8 }, { ".u64", 8 }, { ".s64", 8 }, { ".f64", 8 },
-		{ ".b128", 16 }, { ".texref", 8 }, { ".samplerref", 8 }, { ".surfref", 8 },
+	static const struct {
+		const char *name;
+		unsigned size;
+	} types[] = {
+		{".b8", 1},
+		{".u8", 1},
+		{".s8", 1},
+		{".pred", 1},
+		{".b16", 2},
+		{".u16", 2},
+		{".s16", 2},
+		{".f16", 2},
+		{".bf16", 2},
+		{".b32", 4},
+		{".u32", 4},
+		{".s32", 4},
+		{".f32", 4},
+		{".f16x2", 4},
+		{".b64", 8},
+		{".u64", 8},
+		{".s64", 8},
+		{".f64", 8},
+		{".b128", 16},
+		{".texref", 8},
+		{".samplerref", 8},
+		{".surfref", 8},
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -150,9 +170,9 @@ static unsigned type_size(const struct token *t)
 }
 
 struct declaration {
-	unsigned element;	/* bytes of the type */
+	unsigned element; /* bytes of the type */
 	unsigned align;
-	uint64_t count;		/* elements; 0 for an unsized array */
+	uint64_t count; /* elements; 0 for an unsized array */
 	bool is_float;
 	struct token name;
 };
@@ -162,7 +182,7 @@ static void take_declaration(struct reader *r, struct declaration *ret)
 {
 	unsigned vector = 1;
 
-	*ret = (struct declaration){ .count = 1 };
+	*ret = (struct declaration){.count = 1};
 	while (!r->failed && r->token.kind == TOKEN_WORD && r->token.p[0] == '.') {
 		unsigned size = type_size(&r->token);
 
@@ -224,7 +244,7 @@ static void take_params(struct reader *r, size_t kernel)
 		}
 		offset = (offset + d.align - 1) & ~(uint32_t)(d.align - 1);
 		if (image_add_param(&r->image->kernels[kernel], offset,
-				    (uint32_t)(d.count * d.element)) < 0) {
+			    (uint32_t)(d.count * d.element)) < 0) {
 			r->failed = true;
 			return;
 		}
@@ -331,13 +351,13 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 		return;
 	}
 	if (t.kind == TOKEN_NUMBER && t.n > 2 && t.p[0] == '0' && strchr("fFdD", t.p[1])) {
-		char text[24] = { 0 };
+		char text[24] = {0};
 
 		memcpy(text, t.p + 2, t.n - 2 < sizeof(text) - 1 ? t.n - 2 : sizeof(text) - 1);
 		bits = strtoull(text, NULL, 16);
 		next(r);
 	} else if (d->is_float && t.kind == TOKEN_NUMBER) {
-		char text[48] = { 0 };
+		char text[48] = {0};
 		double value;
 
 		memcpy(text, t.p, t.n < sizeof(text) - 1 ? t.n : sizeof(text) - 1);
@@ -483,7 +503,7 @@ static void take_directive(struct reader *r)
 	else if (accept(r, ".const"))
 		take_variable(r, true, is_extern);
 	else if (is(r, ".shared") || is(r, ".tex") || is(r, ".alias") || is(r, ".pragma") ||
-		 is(r, ".calltargets"))
+		is(r, ".calltargets"))
 		skip_statement(r);
 	else if (is(r, ".file") || is(r, ".loc"))
 		skip_line(r);
@@ -499,8 +519,8 @@ static void take_directive(struct reader *r)
 
 enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_image)
 {
-	struct image image = { .is_ptx = 1 };
-	struct reader r = { .p = text, .end = text + n, .image = &image, .address_size = 32 };
+	struct image image = {.is_ptx = 1};
+	struct reader r = {.p = text, .end = text + n, .image = &image, .address_size = 32};
 
 	next(&r);
 	if (!accept(&r, ".version"))

@@ -28,8 +28,8 @@ static struct cu_range *join(struct cu_range *low, struct cu_range *high)
 	return high;
 }
 
-static void split(struct cu_range *root, uint64_t base, struct cu_range **low,
-		  struct cu_range **high)
+static void split(
+	struct cu_range *root, uint64_t base, struct cu_range **low, struct cu_range **high)
 {
 	if (!root) {
 		*low = *high = NULL;

@@ -21,12 +21,12 @@
 
 #include "base/clock.h"
 
-static uint64_t ring_tail;	/* what is in the ring, published or about to be */
+static uint64_t ring_tail; /* what is in the ring, published or about to be */
 static uint32_t pins[SIM_MAX_STREAMS];
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
-	struct timespec bound = { .tv_sec = 1 };
+	struct timespec bound = {.tv_sec = 1};
 
 	syscall(SYS_futex, word, FUTEX_WAIT, value, &bound, NULL, 0);
 }
@@ -36,7 +36,7 @@ static void ring_bell(void)
 	uint64_t one = 1;
 	ssize_t r = write(cu.link.doorbell, &one, sizeof(one));
 
-	(void)r;	/* only EAGAIN is possible: rung already, more often than it can count */
+	(void)r; /* only EAGAIN is possible: rung already, more often than it can count */
 }
 
 static bool has_room(uint64_t bytes)
@@ -110,14 +110,15 @@ void cu_ring_commit(struct sim_entry *entry, uint32_t trailing, const struct cu_
 	bell = atomic_load_explicit(&shm->engine.doorbell, memory_order_relaxed);
 	if (bell == SIM_BELL_VISIBLE && visible && stream) {
 		uint64_t wake = atomic_load_explicit(&shm->engine.wake_at_ns, memory_order_relaxed);
-		uint64_t busy = atomic_load_explicit(&shm->streams[stream->slot].busy_until_ns,
-						     memory_order_relaxed);
+		uint64_t busy = atomic_load_explicit(
+			&shm->streams[stream->slot].busy_until_ns, memory_order_relaxed);
 
 		if (wake > busy)
 			bell = SIM_BELL_ALL;
 	}
 	head = atomic_load_explicit(&shm->engine.head, memory_order_relaxed);
-	if (bell == SIM_BELL_ALL || (bell != SIM_BELL_NONE && ring_tail - head > SIM_RING_BYTES / 2))
+	if (bell == SIM_BELL_ALL ||
+		(bell != SIM_BELL_NONE && ring_tail - head > SIM_RING_BYTES / 2))
 		ring_bell();
 }
 
@@ -212,7 +213,8 @@ CUresult cu_wait_context(struct cu_context *context)
 	 * submitted meanwhile by others is not waited for twice, only once more. */
 	for (bool again = true; again;) {
 		again = false;
-		CU_LIST_EACH(struct cu_stream, link, &context->streams, stream) {
+		CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
+		{
 			uint64_t seq = stream->seq;
 
 			if (stream->id <= done_before || cu_stream_done(stream, seq))
@@ -230,8 +232,8 @@ CUresult cu_wait_context(struct cu_context *context)
 
 bool cu_stream_done(struct cu_stream *stream, uint64_t seq)
 {
-	uint64_t completed = atomic_load_explicit(&cu.link.shm->streams[stream->slot].completed,
-						  memory_order_acquire);
+	uint64_t completed = atomic_load_explicit(
+		&cu.link.shm->streams[stream->slot].completed, memory_order_acquire);
 
 	if (completed > stream->waited)
 		stream->waited = completed;
@@ -240,7 +242,7 @@ bool cu_stream_done(struct cu_stream *stream, uint64_t seq)
 
 void cu_sync_engine(void)
 {
-	struct sim_request request = { .type = SIM_MSG_SYNC };
+	struct sim_request request = {.type = SIM_MSG_SYNC};
 	struct sim_reply reply;
 
 	cu_call(&request, &reply);
@@ -345,7 +347,7 @@ CUresult cu_stream_do(struct cu_stream *stream, struct cu_op *op)
 
 void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *context)
 {
-	op->entry = (struct sim_entry){ .kind = (uint16_t)kind, .context = context->slot };
+	op->entry = (struct sim_entry){.kind = (uint16_t)kind, .context = context->slot};
 	op->trailing = 0;
 	op->bytes = NULL;
 	op->waits = false;
@@ -381,14 +383,13 @@ static bool take_slot(uint32_t *ret_slot)
 }
 
 CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority, bool legacy,
-		       struct cu_stream **ret)
+	struct cu_stream **ret)
 {
 	struct cu_stream *stream = calloc(1, sizeof(*stream));
 	struct sim_entry *entry;
 
 	CU_CHECK(stream, CUDA_ERROR_OUT_OF_MEMORY);
-	if (!take_slot(&stream->slot) && (cu_sync_engine(), true) &&
-	    !take_slot(&stream->slot)) {
+	if (!take_slot(&stream->slot) && (cu_sync_engine(), true) && !take_slot(&stream->slot)) {
 		free(stream);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -410,7 +411,7 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	entry->context = context->slot;
 	entry->seq = 0;
 	entry->stream_new.flags = (flags & CU_STREAM_NON_BLOCKING ? SIM_STREAM_NON_BLOCKING : 0u) |
-				  (legacy ? SIM_STREAM_LEGACY : 0u);
+		(legacy ? SIM_STREAM_LEGACY : 0u);
 	entry->stream_new.priority = priority;
 	cu_ring_commit(entry, 0, NULL);
 	cu_list_add(&context->streams, &stream->link);
@@ -434,8 +435,8 @@ void cu_stream_free(struct cu_stream *stream)
 	}
 	freed_slots[(freed_head + freed_count++) % SIM_MAX_STREAMS] = stream->slot;
 	CU_LIST_EACH(struct cu_event, link, &stream->context->events, event)
-		if (event->stream == stream)
-			event->stream = NULL;
+	if (event->stream == stream)
+		event->stream = NULL;
 	cu_capture_forget_stream(stream);
 	cu_handle_free(stream->handle);
 	cu_list_remove(&stream->link);
@@ -455,7 +456,7 @@ CUresult cu_event_query(struct cu_event *event)
 		if (event->by_graph && atomic_load(&e->graph_records) >= event->graph_target)
 			return CUDA_SUCCESS;
 		if (!event->by_graph && !event->imported &&
-		    atomic_load_explicit(&e->record, memory_order_acquire) >= event->records)
+			atomic_load_explicit(&e->record, memory_order_acquire) >= event->records)
 			return CUDA_SUCCESS;
 		if (event->stream && !event->imported) {
 			if (i == 0 && !stream_poll(event->stream, event->seq))

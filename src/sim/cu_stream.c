@@ -20,8 +20,8 @@ static void thread_ends(void *serial)
 		if (!cu.contexts[i])
 			continue;
 		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
-			if (stream->per_thread && stream->id == (uint64_t)(uintptr_t)serial)
-				cu_stream_free(stream);
+		if (stream->per_thread && stream->id == (uint64_t)(uintptr_t)serial)
+			cu_stream_free(stream);
 	}
 	pthread_mutex_unlock(&cu.lock);
 }
@@ -41,7 +41,8 @@ static CUresult per_thread_stream(struct cu_context *context, struct cu_stream *
 		pthread_once(&thread_once, make_thread_key);
 		pthread_setspecific(thread_key, (void *)(uintptr_t)cu_thread.serial);
 	}
-	CU_LIST_EACH(struct cu_stream, link, &context->streams, other) {
+	CU_LIST_EACH(struct cu_stream, link, &context->streams, other)
+	{
 		if (other->per_thread && other->id == cu_thread.serial) {
 			*ret = other;
 			return CUDA_SUCCESS;
@@ -82,7 +83,7 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority)
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(phStream && (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	/* Outside the range a priority is clamped, as documented. */
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
 	CU_TRY(cu_stream_new(ctx, flags, priority, false, &stream));
@@ -187,8 +188,8 @@ CU_EXPORT CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
-					CUstreamAttrValue *value_out)
+CU_EXPORT CUresult cuStreamGetAttribute(
+	CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
 	struct cu_stream *stream;
 
@@ -206,15 +207,13 @@ CU_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
 		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-CU_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
-					const CUstreamAttrValue *value)
+CU_EXPORT CUresult cuStreamSetAttribute(
+	CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
 	struct cu_stream *stream;
 
@@ -224,25 +223,24 @@ CU_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
 	switch ((int)attr) {
 	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
 		CU_CHECK((unsigned)value->syncPolicy >= CU_SYNC_POLICY_AUTO &&
-			 (unsigned)value->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC,
-			 CUDA_ERROR_INVALID_VALUE);
+				(unsigned)value->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC,
+			CUDA_ERROR_INVALID_VALUE);
 		stream->sync_policy = value->syncPolicy;
 		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
 		stream->priority = value->priority > 0 ? 0
-				 : value->priority < -5 ? -5 : value->priority;
+			: value->priority < -5         ? -5
+						       : value->priority;
 		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
+	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-CU_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
-					  unsigned int flags)
+CU_EXPORT CUresult cuStreamAttachMemAsync(
+	CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
 	struct cu_stream *stream;
 	struct cu_range *range;
@@ -250,12 +248,14 @@ CU_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, si
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
-		 flags == CU_MEM_ATTACH_SINGLE, CUDA_ERROR_INVALID_VALUE);
+			flags == CU_MEM_ATTACH_SINGLE,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	CU_CHECK(flags != CU_MEM_ATTACH_SINGLE || !stream->legacy, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->kind == CU_MEM_MANAGED && range->base == dptr &&
-		 (length == 0 || length == range->size), CUDA_ERROR_INVALID_VALUE);
+			(length == 0 || length == range->size),
+		CUDA_ERROR_INVALID_VALUE);
 	cu_op_init(&op, SIM_OP_EMPTY, stream->context);
 	return cu_stream_do(stream, &op);
 }
@@ -293,16 +293,16 @@ CU_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userDat
 	return submit_host(stream, host);
 }
 
-CU_EXPORT CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData,
-				       unsigned int syncMode)
+CU_EXPORT CUresult cuLaunchHostFunc_v2(
+	CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 {
 	/* How the device waits for the host: the simulated one has one way. */
 	CU_CHECK(syncMode <= 1, CUDA_ERROR_INVALID_VALUE);
 	return cuLaunchHostFunc(hStream, fn, userData);
 }
 
-CU_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
-				       unsigned int flags)
+CU_EXPORT CUresult cuStreamAddCallback(
+	CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
 	struct cu_stream *stream;
 	struct cu_host *host;
@@ -331,9 +331,9 @@ static CUresult do_value(struct cu_stream *stream, const CUstreamBatchMemOpParam
 }
 
 static CUresult single_value(CUstream hStream, CUstreamBatchMemOpType type, CUdeviceptr addr,
-			     uint64_t value, unsigned flags)
+	uint64_t value, unsigned flags)
 {
-	CUstreamBatchMemOpParams params = { .operation = type };
+	CUstreamBatchMemOpParams params = {.operation = type};
 	struct cu_stream *stream;
 
 	CU_ENTER_CONTEXT(ctx);
@@ -346,39 +346,38 @@ static CUresult single_value(CUstream hStream, CUstreamBatchMemOpType type, CUde
 	return do_value(stream, &params);
 }
 
-CU_EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-					   unsigned int flags)
+CU_EXPORT CUresult cuStreamWriteValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-					   unsigned int flags)
+CU_EXPORT CUresult cuStreamWriteValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-					  unsigned int flags)
+CU_EXPORT CUresult cuStreamWaitValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-					  unsigned int flags)
+CU_EXPORT CUresult cuStreamWaitValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags);
 }
 
 CU_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream hStream, unsigned int count,
-					 CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+	CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
 	struct cu_stream *stream;
 	struct cu_op op;
 
 	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(paramArray && count != 0 && count <= 256 && flags == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(paramArray && count != 0 && count <= 256 && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	for (unsigned i = 0; i < count; i++)
 		CU_TRY(cu_build_value(stream->context, &paramArray[i], &op));
@@ -387,13 +386,15 @@ CU_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream hStream, unsigned int count,
 	return CUDA_SUCCESS;
 }
 
-CUresult cu_build_value(struct cu_context *context, const CUstreamBatchMemOpParams *params,
-			struct cu_op *op)
+CUresult cu_build_value(
+	struct cu_context *context, const CUstreamBatchMemOpParams *params, struct cu_op *op)
 {
 	bool is_wait = params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-		       params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+		params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 	uint32_t bytes = params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
-			 params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4;
+			params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64
+		? 8
+		: 4;
 	uint64_t address = params->writeValue.address;
 	unsigned flags = params->writeValue.flags;
 
@@ -404,11 +405,13 @@ CUresult cu_build_value(struct cu_context *context, const CUstreamBatchMemOpPara
 		return CUDA_SUCCESS;
 	}
 	CU_CHECK(is_wait || params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
-		 params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64, CUDA_ERROR_INVALID_VALUE);
+			params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(address != 0 && address % bytes == 0, CUDA_ERROR_INVALID_VALUE);
 	if (is_wait)
-		CU_CHECK((flags & ~3u) == 0, (flags & ~3u) == CU_STREAM_WAIT_VALUE_FLUSH
-			 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+		CU_CHECK((flags & ~3u) == 0,
+			(flags & ~3u) == CU_STREAM_WAIT_VALUE_FLUSH ? CUDA_ERROR_NOT_SUPPORTED
+								    : CUDA_ERROR_INVALID_VALUE);
 	else
 		CU_CHECK((flags & ~1u) == 0, CUDA_ERROR_INVALID_VALUE);
 	if (!cu_is_device_address(address))

@@ -17,8 +17,7 @@ static void *const entries[] = {
 };
 
 CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-				       cuuint64_t flags,
-				       CUdriverProcAddressQueryResult *symbolStatus)
+	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
 	CUdriverProcAddressQueryResult status;
 	const struct cuda_name *name;
@@ -34,8 +33,8 @@ CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
 	return symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
-				    cuuint64_t flags)
+CU_EXPORT CUresult cuGetProcAddress(
+	const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
 	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
 }
@@ -76,8 +75,8 @@ CU_EXPORT CUresult cuProfilerStop(void)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuProfilerInitialize(const char *configFile, const char *outputFile,
-					CUoutput_mode outputMode)
+CU_EXPORT CUresult cuProfilerInitialize(
+	const char *configFile, const char *outputFile, CUoutput_mode outputMode)
 {
 	CU_ENTER();
 	return CUDA_ERROR_NOT_SUPPORTED;

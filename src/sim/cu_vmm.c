@@ -27,7 +27,7 @@ static CUresult vmm_get(CUmemGenericAllocationHandle handle, struct cu_vmm **ret
 }
 
 static CUresult new_vmm(uint64_t engine_id, uint64_t size, int device, bool shareable,
-			CUmemGenericAllocationHandle *ret)
+	CUmemGenericAllocationHandle *ret)
 {
 	struct cu_vmm *vmm = calloc(1, sizeof(*vmm));
 
@@ -47,36 +47,36 @@ static CUresult check_prop(const CUmemAllocationProp *prop, struct cu_device **r
 	CU_CHECK(prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
 	CU_CHECK((prop->requestedHandleTypes &
-		  ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0,
-		 CUDA_ERROR_NOT_SUPPORTED);
+			 ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0,
+		CUDA_ERROR_NOT_SUPPORTED);
 	return cu_device_get(prop->location.id, ret);
 }
 
 CU_EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity,
-						 const CUmemAllocationProp *prop,
-						 CUmemAllocationGranularity_flags option)
+	const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
 	struct cu_device *device;
 
 	CU_ENTER();
 	CU_CHECK(granularity && (unsigned)option <= CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(check_prop(prop, &device));
 	*granularity = SIM_GRANULE;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
-				       CUdeviceptr addr, unsigned long long flags)
+CU_EXPORT CUresult cuMemAddressReserve(
+	CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-	struct sim_request request = { .type = SIM_MSG_VA_RESERVE, .ptr = addr,
-				       .arg = { size, alignment } };
+	struct sim_request request = {
+		.type = SIM_MSG_VA_RESERVE, .ptr = addr, .arg = {size, alignment}};
 	struct sim_reply reply;
 	struct cu_range *range;
 
 	CU_ENTER();
 	CU_CHECK(ptr && size != 0 && size % SIM_GRANULE == 0 && flags == 0 &&
-		 (alignment & (alignment - 1)) == 0, CUDA_ERROR_INVALID_VALUE);
+			(alignment & (alignment - 1)) == 0,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_call(&request, &reply));
 	range = cu_range_add(&cu.reserved, reply.ptr, size);
 	CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
@@ -87,7 +87,7 @@ CU_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t ali
 
 CU_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-	struct sim_request request = { .type = SIM_MSG_VA_FREE, .ptr = ptr, .arg = { size } };
+	struct sim_request request = {.type = SIM_MSG_VA_FREE, .ptr = ptr, .arg = {size}};
 	struct cu_range *range, *mapped;
 	struct sim_reply reply;
 
@@ -102,9 +102,9 @@ CU_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 }
 
 CU_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-			       const CUmemAllocationProp *prop, unsigned long long flags)
+	const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_CREATE, .arg = { size } };
+	struct sim_request request = {.type = SIM_MSG_VMM_CREATE, .arg = {size}};
 	struct cu_device *device;
 	struct sim_reply reply;
 
@@ -116,14 +116,13 @@ CU_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
 	request.device = device->engine;
 	CU_TRY(cu_call(&request, &reply));
 	return new_vmm(reply.id, size, device->engine,
-		       prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		       handle);
+		prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, handle);
 }
 
 /* The handle is the program's; the engine's reference is given back with the last one. */
 CU_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_RELEASE };
+	struct sim_request request = {.type = SIM_MSG_VMM_RELEASE};
 	struct sim_reply reply;
 	struct cu_range *range;
 	struct cu_vmm *vmm;
@@ -146,24 +145,24 @@ CU_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 }
 
 CU_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
-			    CUmemGenericAllocationHandle handle, unsigned long long flags)
+	CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_MAP, .ptr = ptr,
-				       .arg = { size, offset } };
+	struct sim_request request = {.type = SIM_MSG_VMM_MAP, .ptr = ptr, .arg = {size, offset}};
 	struct cu_range *range, *other;
 	struct sim_reply reply;
 	struct cu_vmm *vmm;
 
 	CU_ENTER();
 	CU_CHECK(flags == 0 && size != 0 && size % SIM_GRANULE == 0 && ptr % SIM_GRANULE == 0 &&
-		 offset % SIM_GRANULE == 0, CUDA_ERROR_INVALID_VALUE);
+			offset % SIM_GRANULE == 0,
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(vmm_get(handle, &vmm));
 	CU_CHECK(offset <= vmm->size && size <= vmm->size - offset, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.reserved, ptr);
 	CU_CHECK(range && size <= range->base + range->size - ptr, CUDA_ERROR_INVALID_VALUE);
 	other = cu_range_next(&cu.device_memory, ptr);
 	CU_CHECK(!cu_range_find(&cu.device_memory, ptr) && (!other || other->base >= ptr + size),
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	request.id = vmm->engine_id;
 	CU_TRY(cu_call(&request, &reply));
 	range = cu_range_add(&cu.device_memory, ptr, size);
@@ -182,13 +181,13 @@ static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 	uint64_t at = ptr, end = ptr + size;
 
 	CU_CHECK(size != 0 && size % SIM_GRANULE == 0 && ptr % SIM_GRANULE == 0,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	while (at < end) {
 		struct cu_range *range = cu_range_find(&cu.device_memory, at);
 
 		CU_CHECK(range && range->kind == CU_MEM_MAPPED, CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(!exactly || (range->base == at && range->base + range->size <= end),
-			 CUDA_ERROR_INVALID_VALUE);
+			CUDA_ERROR_INVALID_VALUE);
 		at = range->base + range->size;
 	}
 	return CUDA_SUCCESS;
@@ -196,7 +195,7 @@ static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 
 CU_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_UNMAP, .ptr = ptr, .arg = { size } };
+	struct sim_request request = {.type = SIM_MSG_VMM_UNMAP, .ptr = ptr, .arg = {size}};
 	struct sim_reply reply;
 
 	CU_ENTER();
@@ -217,24 +216,24 @@ CU_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-				  size_t count)
+CU_EXPORT CUresult cuMemSetAccess(
+	CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	CU_ENTER();
 	CU_CHECK(desc && count != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(whole_mappings(ptr, size, false));
 	for (size_t i = 0; i < count; i++) {
-		struct sim_request request = { .type = SIM_MSG_VMM_ACCESS, .ptr = ptr,
-					       .arg = { size, desc[i].flags } };
+		struct sim_request request = {
+			.type = SIM_MSG_VMM_ACCESS, .ptr = ptr, .arg = {size, desc[i].flags}};
 		struct cu_device *device;
 		struct sim_reply reply;
 
 		CU_CHECK(desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
-			 desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
-			 desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-			 CUDA_ERROR_INVALID_VALUE);
+				desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+				desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+			CUDA_ERROR_INVALID_VALUE);
 		CU_CHECK(desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE,
-			 CUDA_ERROR_NOT_SUPPORTED);
+			CUDA_ERROR_NOT_SUPPORTED);
 		CU_TRY(cu_device_get(desc[i].location.id, &device));
 		request.device = device->engine;
 		CU_TRY(cu_call(&request, &reply));
@@ -248,15 +247,15 @@ CU_EXPORT CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAcces
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-				  CUdeviceptr ptr)
+CU_EXPORT CUresult cuMemGetAccess(
+	unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
 	const struct cu_range *range;
 	struct cu_device *device;
 
 	CU_ENTER();
 	CU_CHECK(flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE,
-		 CUDA_ERROR_INVALID_VALUE);
+		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(location->id, &device));
 	range = cu_range_find(&cu.device_memory, ptr);
 	CU_CHECK(range && range->kind == CU_MEM_MAPPED, CUDA_ERROR_INVALID_VALUE);
@@ -265,11 +264,10 @@ CU_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation
 }
 
 CU_EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
-						CUmemGenericAllocationHandle handle,
-						CUmemAllocationHandleType handleType,
-						unsigned long long flags)
+	CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+	unsigned long long flags)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_EXPORT };
+	struct sim_request request = {.type = SIM_MSG_VMM_EXPORT};
 	struct sim_reply reply;
 	struct cu_vmm *vmm;
 	int fd;
@@ -287,16 +285,15 @@ CU_EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 }
 
 CU_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
-						  void *osHandle,
-						  CUmemAllocationHandleType shHandleType)
+	void *osHandle, CUmemAllocationHandleType shHandleType)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_IMPORT };
+	struct sim_request request = {.type = SIM_MSG_VMM_IMPORT};
 	struct sim_reply reply;
 
 	CU_ENTER();
 	CU_CHECK(handle, CUDA_ERROR_INVALID_VALUE);
-	CU_CHECK(shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		 CUDA_ERROR_NOT_SUPPORTED);
+	CU_CHECK(
+		shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
 	/* The descriptor itself travels in the pointer, as documented. */
 	CU_CHECK(fcntl((int)(intptr_t)osHandle, F_GETFD) >= 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_call_fd(&request, (int)(intptr_t)osHandle, &reply, NULL));
@@ -305,7 +302,7 @@ CU_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
 
 CU_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-	struct sim_request request = { .type = SIM_MSG_VMM_RETAIN, .ptr = (uintptr_t)addr };
+	struct sim_request request = {.type = SIM_MSG_VMM_RETAIN, .ptr = (uintptr_t)addr};
 	struct sim_reply reply;
 	struct cu_range *range;
 
@@ -323,8 +320,8 @@ CU_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *han
 	return vmm_get(*handle, &range->vmm);
 }
 
-CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
-							  CUmemGenericAllocationHandle handle)
+CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
+	CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
 	struct cu_vmm *vmm;
 

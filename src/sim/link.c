@@ -68,8 +68,8 @@ static int find_engine(char *ret_path, size_t n, struct error *err)
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		char folder[PATH_MAX];
 
-		snprintf(folder, sizeof(folder), "%.*s",
-			 slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".");
+		snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - info.dli_fname) : 1,
+			slash ? info.dli_fname : ".");
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 		snprintf(ret_path, n, places[i], (int)strlen(folder), folder);
@@ -78,7 +78,7 @@ static int find_engine(char *ret_path, size_t n, struct error *err)
 			return 0;
 	}
 	return fail(err, ENOENT, "no divvy-sim-engine beside %s: set %s to its path",
-		    info.dli_fname, SIM_ENV_ENGINE);
+		info.dli_fname, SIM_ENV_ENGINE);
 }
 
 /* The program's environment without what would load libraries into the engine. */
@@ -96,7 +96,7 @@ static int start_engine(const char *dir, struct error *err)
 {
 	_cleanup_free_ char **env = calloc(ENVIRONMENT_MAX, sizeof(*env));
 	char path[PATH_MAX];
-	const char *args[] = { path, "--daemon", "--dir", dir, NULL };
+	const char *args[] = {path, "--daemon", "--dir", dir, NULL};
 	int status, r;
 	long pid;
 
@@ -125,15 +125,16 @@ static int start_engine(const char *dir, struct error *err)
 	if (r < 0)
 		return fail_errno(err, errno, "wait for %s", path);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return fail(err, ECHILD, "%s --dir %s did not start (status %d): see %s/" SIM_FILE_LOG,
-			    path, dir, status, dir);
+		return fail(err, ECHILD,
+			"%s --dir %s did not start (status %d): see %s/" SIM_FILE_LOG, path, dir,
+			status, dir);
 	return 0;
 }
 
 static int try_connect(const char *dir)
 {
 	_cleanup_close_ int sock = -1;
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int folder = -1;
 
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -144,7 +145,7 @@ static int try_connect(const char *dir)
 	if (folder < 0)
 		return -errno;
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/" SIM_FILE_SOCKET,
-		 folder);
+		folder);
 	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
 	return TAKE_FD(sock);
@@ -170,7 +171,7 @@ static int map_state(struct link *link, const char *dir)
 }
 
 static int call_fds(struct link *link, struct sim_request *request, int fd,
-		    struct sim_reply *ret_reply, struct fd_list *ret_fds)
+	struct sim_reply *ret_reply, struct fd_list *ret_fds)
 {
 	struct sim_reply reply;
 	ssize_t n;
@@ -196,8 +197,8 @@ static int call_fds(struct link *link, struct sim_request *request, int fd,
 
 static int say_hello(struct link *link, enum sim_role role)
 {
-	struct sim_request request = { .type = SIM_MSG_HELLO, .arg = { SIM_ABI, role } };
-	_cleanup_fd_list_ struct fd_list fds = { .n = 0 };
+	struct sim_request request = {.type = SIM_MSG_HELLO, .arg = {SIM_ABI, role}};
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	struct sim_reply reply;
 	void *p;
 	int r = call_fds(link, &request, -1, &reply, &fds);
@@ -229,7 +230,7 @@ int link_open(struct link *link, enum sim_role role, struct error *err)
 	char dir[PATH_MAX];
 	int r = link_directory(dir, sizeof(dir));
 
-	*link = (struct link){ .sock = -1, .doorbell = -1 };
+	*link = (struct link){.sock = -1, .doorbell = -1};
 	if (r < 0)
 		return fail(err, -r, "%s is longer than a path may be", SIM_ENV_DIR);
 	for (int i = 0; i < CONNECT_TRIES; i++) {
@@ -243,7 +244,8 @@ int link_open(struct link *link, enum sim_role role, struct error *err)
 				return 0;
 			link_close(link);
 			if (r == -EPROTO)
-				return fail(err, EPROTO, "the engine in %s is of another version", dir);
+				return fail(
+					err, EPROTO, "the engine in %s is of another version", dir);
 		} else if (r == -ENOENT || r == -ECONNREFUSED) {
 			r = start_engine(dir, err);
 			if (r < 0)
@@ -251,15 +253,15 @@ int link_open(struct link *link, enum sim_role role, struct error *err)
 			continue;
 		}
 		/* The engine was just leaving, or another process is starting one. */
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = 2000000 }, NULL);
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 2000000}, NULL);
 	}
 	return fail_errno(err, -r, "connect to the simulated device in %s", dir);
 }
 
 int link_call(struct link *link, struct sim_request *request, int fd, struct sim_reply *ret_reply,
-	      int *ret_fd)
+	int *ret_fd)
 {
-	_cleanup_fd_list_ struct fd_list fds = { .n = 0 };
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	int r;
 
 	if (link->sock < 0)
@@ -272,7 +274,7 @@ int link_call(struct link *link, struct sim_request *request, int fd, struct sim
 
 int link_is_dead(const struct link *link)
 {
-	struct pollfd p = { .fd = link->sock, .events = POLLRDHUP };
+	struct pollfd p = {.fd = link->sock, .events = POLLRDHUP};
 
 	if (link->sock < 0)
 		return 1;

@@ -15,9 +15,9 @@
 #include "sim/proto.h"
 
 struct link {
-	int sock;		/* -1 when not connected */
-	int doorbell;		/* CUDA only, else -1 */
-	struct sim_shm *shm;	/* CUDA only, else NULL */
+	int sock;            /* -1 when not connected */
+	int doorbell;        /* CUDA only, else -1 */
+	struct sim_shm *shm; /* CUDA only, else NULL */
 	const struct sim_state *state;
 	uint32_t seq;
 	int engine_pid;
@@ -35,7 +35,7 @@ int link_open(struct link *link, enum sim_role role, struct error *err);
  * engine is gone: the link is then of no further use.
  */
 int link_call(struct link *link, struct sim_request *request, int fd, struct sim_reply *ret_reply,
-	      int *ret_fd);
+	int *ret_fd);
 
 /* Whether the engine has closed the connection. */
 int link_is_dead(const struct link *link);

@@ -19,7 +19,7 @@
 #define PCI_CLASS_3D 3u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct link the_link = { .sock = -1, .doorbell = -1 };
+static struct link the_link = {.sock = -1, .doorbell = -1};
 static unsigned users;
 
 const struct sim_state *nvml_state(void)
@@ -32,8 +32,8 @@ nvmlDevice_t nvml_handle(unsigned index)
 	return (nvmlDevice_t)(uintptr_t)(HANDLE_BASE + index + 1);
 }
 
-nvmlReturn_t nvml_device(nvmlDevice_t handle, const struct sim_state_device **ret_device,
-			 unsigned *ret_index)
+nvmlReturn_t nvml_device(
+	nvmlDevice_t handle, const struct sim_state_device **ret_device, unsigned *ret_index)
 {
 	const struct sim_state *state = nvml_state();
 	uintptr_t number = (uintptr_t)handle - HANDLE_BASE - 1;
@@ -91,20 +91,20 @@ static const struct {
 	nvmlReturn_t code;
 	const char *text;
 } errors[] = {
-	{ NVML_SUCCESS, "Success" },
-	{ NVML_ERROR_UNINITIALIZED, "Not initialized" },
-	{ NVML_ERROR_INVALID_ARGUMENT, "Invalid argument" },
-	{ NVML_ERROR_NOT_SUPPORTED, "Not supported" },
-	{ NVML_ERROR_NO_PERMISSION, "No permission" },
-	{ NVML_ERROR_ALREADY_INITIALIZED, "Already initialized" },
-	{ NVML_ERROR_NOT_FOUND, "Not found" },
-	{ NVML_ERROR_INSUFFICIENT_SIZE, "Too little room" },
-	{ NVML_ERROR_DRIVER_NOT_LOADED, "Driver not loaded" },
-	{ NVML_ERROR_TIMEOUT, "Timeout" },
-	{ NVML_ERROR_GPU_IS_LOST, "Device is lost" },
-	{ NVML_ERROR_MEMORY, "Out of memory" },
-	{ NVML_ERROR_NO_DATA, "No data" },
-	{ NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "Version of an argument is unknown" },
+	{NVML_SUCCESS, "Success"},
+	{NVML_ERROR_UNINITIALIZED, "Not initialized"},
+	{NVML_ERROR_INVALID_ARGUMENT, "Invalid argument"},
+	{NVML_ERROR_NOT_SUPPORTED, "Not supported"},
+	{NVML_ERROR_NO_PERMISSION, "No permission"},
+	{NVML_ERROR_ALREADY_INITIALIZED, "Already initialized"},
+	{NVML_ERROR_NOT_FOUND, "Not found"},
+	{NVML_ERROR_INSUFFICIENT_SIZE, "Too little room"},
+	{NVML_ERROR_DRIVER_NOT_LOADED, "Driver not loaded"},
+	{NVML_ERROR_TIMEOUT, "Timeout"},
+	{NVML_ERROR_GPU_IS_LOST, "Device is lost"},
+	{NVML_ERROR_MEMORY, "Out of memory"},
+	{NVML_ERROR_NO_DATA, "No data"},
+	{NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "Version of an argument is unknown"},
 };
 
 NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
@@ -173,8 +173,8 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, 
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount,
-						 nvmlHwbcEntry_t *hwbcEntries)
+NVML_EXPORT nvmlReturn_t nvmlSystemGetHicVersion(
+	unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
 {
 	NVML_TRY(started());
 	NVML_CHECK(hwbcCount, NVML_ERROR_INVALID_ARGUMENT);
@@ -226,7 +226,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvml
 	NVML_TRY(started());
 	NVML_CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(uuid->version == NVML_STRUCT_VERSION(UUID, 1),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	if (uuid->type == 1)
 		return nvmlDeviceGetHandleByUUID(uuid->value.str, device);
 	for (unsigned i = 0; i < nvml_state()->device_count; i++)
@@ -235,8 +235,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvml
 	return NVML_ERROR_NOT_FOUND;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId,
-							  nvmlDevice_t *device)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
+	const char *pciBusId, nvmlDevice_t *device)
 {
 	unsigned domain, bus, slot;
 
@@ -244,8 +244,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId,
 	NVML_CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
 	if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
 		domain = 0;
-		NVML_CHECK(sscanf(pciBusId, "%x:%x", &bus, &slot) == 2,
-			   NVML_ERROR_INVALID_ARGUMENT);
+		NVML_CHECK(
+			sscanf(pciBusId, "%x:%x", &bus, &slot) == 2, NVML_ERROR_INVALID_ARGUMENT);
 	}
 	for (unsigned i = 0; i < nvml_state()->device_count; i++) {
 		const struct sim_state_device *d = &nvml_state()->devices[i];
@@ -286,16 +286,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDev
 /* ---- what a device is ---- */
 
 /* Entry points that answer with one value: NAME(device, TYPE *out) { *out = VALUE; } */
-#define VALUE(name, type, value)                                                                  \
-	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out)                  \
-	{                                                                                          \
-		const struct sim_state_device *d;                                                  \
-		unsigned index;                                                                    \
-                                                                                                   \
-		NVML_TRY(nvml_device(device, &d, &index));                                         \
-		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT);                                      \
-		*out = value;                                                                      \
-		return NVML_SUCCESS;                                                               \
+#define VALUE(name, type, value) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
+	{ \
+		const struct sim_state_device *d; \
+		unsigned index; \
+\
+		NVML_TRY(nvml_device(device, &d, &index)); \
+		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT); \
+		*out = value; \
+		return NVML_SUCCESS; \
 	}
 
 VALUE(GetIndex, unsigned int, index)
@@ -309,9 +309,10 @@ VALUE(GetNumaNodeId, unsigned int, d->numa)
 VALUE(GetMemoryBusWidth, unsigned int, d->mem_bus_bits)
 VALUE(GetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
 VALUE(GetArchitecture, nvmlDeviceArchitecture_t,
-      d->cc_major >= 9 ? NVML_DEVICE_ARCH_HOPPER
-      : d->cc_major == 8 && d->cc_minor == 9 ? NVML_DEVICE_ARCH_ADA
-      : d->cc_major == 8 ? NVML_DEVICE_ARCH_AMPERE : NVML_DEVICE_ARCH_TURING)
+	d->cc_major >= 9                               ? NVML_DEVICE_ARCH_HOPPER
+		: d->cc_major == 8 && d->cc_minor == 9 ? NVML_DEVICE_ARCH_ADA
+		: d->cc_major == 8                     ? NVML_DEVICE_ARCH_AMPERE
+						       : NVML_DEVICE_ARCH_TURING)
 VALUE(GetMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
 VALUE(GetCurrPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
 VALUE(GetMaxPcieLinkWidth, unsigned int, 16)
@@ -352,8 +353,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, 
 	return give_text(serial, length, text);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version,
-						   unsigned int length)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(
+	nvmlDevice_t device, char *version, unsigned int length)
 {
 	const struct sim_state_device *d;
 
@@ -361,8 +362,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *ve
 	return give_text(version, length, "simulated");
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *partNumber,
-						      unsigned int length)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(
+	nvmlDevice_t device, char *partNumber, unsigned int length)
 {
 	const struct sim_state_device *d;
 
@@ -370,8 +371,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char 
 	return give_text(partNumber, length, "simulated");
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *version,
-							  unsigned int length)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(
+	nvmlDevice_t device, char *version, unsigned int length)
 {
 	const struct sim_state_device *d;
 
@@ -379,8 +380,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, c
 	return give_text(version, length, "simulated");
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
-							    int *minor)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
+	nvmlDevice_t device, int *major, int *minor)
 {
 	const struct sim_state_device *d;
 
@@ -391,8 +392,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device,
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode,
-					      unsigned int *pendingMode)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(
+	nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
 {
 	const struct sim_state_device *d;
 
@@ -402,9 +403,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int 
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device,
-							     unsigned int index,
-							     nvmlDevice_t *migDevice)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
+	nvmlDevice_t device, unsigned int index, nvmlDevice_t *migDevice)
 {
 	const struct sim_state_device *d;
 
@@ -413,8 +413,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device
 	return NVML_ERROR_NOT_FOUND;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device,
-						    nvmlDeviceAttributes_t *attributes)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(
+	nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
 	const struct sim_state_device *d;
 
@@ -427,7 +427,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device,
 static void legacy_bus_id(const struct sim_state_device *d, char text[16])
 {
 	snprintf(text, 16, "%04X:%02X:%02X.0", d->pci_domain & 0xffff, d->pci_bus & 0xff,
-		 d->pci_device & 0xff);
+		d->pci_device & 0xff);
 }
 
 static void bus_id(const struct sim_state_device *d, char text[32])
@@ -493,7 +493,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInf
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(pci->version == NVML_STRUCT_VERSION(PciInfoExt, 1),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	pci->domain = d->pci_domain;
 	pci->bus = d->pci_bus;
 	pci->device = d->pci_device;
@@ -507,7 +507,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInf
 /* ---- links and neighbours ---- */
 
 static nvmlReturn_t two_devices(nvmlDevice_t device1, nvmlDevice_t device2,
-				const struct sim_state_device **ret1, unsigned *ret_index2)
+	const struct sim_state_device **ret1, unsigned *ret_index2)
 {
 	const struct sim_state_device *other;
 
@@ -515,8 +515,8 @@ static nvmlReturn_t two_devices(nvmlDevice_t device1, nvmlDevice_t device2,
 	return nvml_device(device2, &other, ret_index2);
 }
 
-static nvmlGpuTopologyLevel_t level_between(const struct sim_state_device *a,
-					    const struct sim_state_device *b)
+static nvmlGpuTopologyLevel_t level_between(
+	const struct sim_state_device *a, const struct sim_state_device *b)
 {
 	if (a == b)
 		return NVML_TOPOLOGY_INTERNAL;
@@ -525,9 +525,8 @@ static nvmlGpuTopologyLevel_t level_between(const struct sim_state_device *a,
 	return a->numa == b->numa ? NVML_TOPOLOGY_NODE : NVML_TOPOLOGY_SYSTEM;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1,
-							     nvmlDevice_t device2,
-							     nvmlGpuTopologyLevel_t *pathInfo)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(
+	nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuTopologyLevel_t *pathInfo)
 {
 	const struct sim_state_device *d;
 	unsigned other;
@@ -539,9 +538,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
-							  nvmlGpuTopologyLevel_t level,
-							  unsigned int *count,
-							  nvmlDevice_t *deviceArray)
+	nvmlGpuTopologyLevel_t level, unsigned int *count, nvmlDevice_t *deviceArray)
 {
 	const struct sim_state_device *d;
 	unsigned n = 0;
@@ -562,8 +559,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
-						nvmlGpuP2PCapsIndex_t p2pIndex,
-						nvmlGpuP2PStatus_t *p2pStatus)
+	nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
 	const struct sim_state_device *d;
 	unsigned other;
@@ -571,17 +567,17 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice
 
 	NVML_TRY(two_devices(device1, device2, &d, &other));
 	NVML_CHECK(p2pStatus && (unsigned)p2pIndex < NVML_P2P_CAPS_INDEX_UNKNOWN,
-		   NVML_ERROR_INVALID_ARGUMENT);
+		NVML_ERROR_INVALID_ARGUMENT);
 	linked = d->nvlinks[other] != 0;
 	*p2pStatus = NVML_P2P_STATUS_OK;
 	if ((p2pIndex == NVML_P2P_CAPS_INDEX_NVLINK || p2pIndex == NVML_P2P_CAPS_INDEX_ATOMICS) &&
-	    !linked)
+		!linked)
 		*p2pStatus = NVML_P2P_STATUS_NOT_SUPPORTED;
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2,
-					       int *onSameBoard)
+NVML_EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(
+	nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
 {
 	const struct sim_state_device *d;
 	unsigned other;
@@ -609,8 +605,8 @@ static nvmlReturn_t link_of(nvmlDevice_t device, unsigned link, unsigned *ret_ot
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
-						  nvmlEnableState_t *isActive)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(
+	nvmlDevice_t device, unsigned int link, nvmlEnableState_t *isActive)
 {
 	unsigned other;
 
@@ -620,8 +616,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned 
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link,
-						    unsigned int *version)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(
+	nvmlDevice_t device, unsigned int link, unsigned int *version)
 {
 	unsigned other;
 
@@ -632,22 +628,20 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigne
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link,
-						       nvmlNvLinkCapability_t capability,
-						       unsigned int *capResult)
+	nvmlNvLinkCapability_t capability, unsigned int *capResult)
 {
 	unsigned other;
 
 	NVML_CHECK(capResult && (unsigned)capability < NVML_NVLINK_CAP_COUNT,
-		   NVML_ERROR_INVALID_ARGUMENT);
+		NVML_ERROR_INVALID_ARGUMENT);
 	NVML_TRY(link_of(device, link, &other));
 	*capResult = capability == NVML_NVLINK_CAP_P2P_SUPPORTED ||
-		     capability == NVML_NVLINK_CAP_P2P_ATOMICS ||
-		     capability == NVML_NVLINK_CAP_VALID;
+		capability == NVML_NVLINK_CAP_P2P_ATOMICS || capability == NVML_NVLINK_CAP_VALID;
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
-							     nvmlPciInfo_t *pci)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(
+	nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
 {
 	unsigned other;
 
@@ -656,8 +650,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device
 	return nvmlDeviceGetPciInfo_v3(nvml_handle(other), pci);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
-							     nvmlIntNvLinkDeviceType_t *type)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(
+	nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *type)
 {
 	unsigned other;
 
@@ -668,20 +662,19 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link,
-							 nvmlNvLinkErrorCounter_t counter,
-							 unsigned long long *counterValue)
+	nvmlNvLinkErrorCounter_t counter, unsigned long long *counterValue)
 {
 	unsigned other;
 
 	NVML_CHECK(counterValue && (unsigned)counter < NVML_NVLINK_ERROR_COUNT,
-		   NVML_ERROR_INVALID_ARGUMENT);
+		NVML_ERROR_INVALID_ARGUMENT);
 	NVML_TRY(link_of(device, link, &other));
 	*counterValue = 0;
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize,
-						  unsigned long *cpuSet)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(
+	nvmlDevice_t device, unsigned int cpuSetSize, unsigned long *cpuSet)
 {
 	const struct sim_state_device *d;
 
@@ -693,8 +686,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned 
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize,
-						     unsigned long *nodeSet,
-						     nvmlAffinityScope_t scope)
+	unsigned long *nodeSet, nvmlAffinityScope_t scope)
 {
 	const struct sim_state_device *d;
 

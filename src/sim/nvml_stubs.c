@@ -5,10 +5,10 @@
  */
 #include "sim/nvml.h"
 
-#define NVML(abi, action, device, params, args)                                                   \
-	__attribute__((weak)) NVML_EXPORT nvmlReturn_t abi params                                  \
-	{                                                                                          \
-		return nvml_state() ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED;         \
+#define NVML(abi, action, device, params, args) \
+	__attribute__((weak)) NVML_EXPORT nvmlReturn_t abi params \
+	{ \
+		return nvml_state() ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED; \
 	}
 #define NVML_OTHER(type, abi, action, device, params, args)
 #include "cuda/nvml.def"

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 
 enum {
-	FRESH_NS = 1000000000,		/* utilisation older than this reads as nothing */
+	FRESH_NS = 1000000000, /* utilisation older than this reads as nothing */
 	TEMPERATURE = 40,
 	MEMORY_TEMPERATURE = 45,
 	SETS_MAX = 64,
@@ -48,7 +48,7 @@ unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room
 			const struct sim_state_proc *p = &state->procs[i];
 
 			if (atomic_load_explicit(&p->pid, memory_order_acquire) == 0 ||
-			    p->device != index || p->contexts == 0)
+				p->device != index || p->contexts == 0)
 				continue;
 			if (n < room)
 				memcpy(&to[n], p, sizeof(*p));
@@ -56,7 +56,8 @@ unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room
 		}
 		atomic_thread_fence(memory_order_acquire);
 		if (generation % 2 == 0 &&
-		    generation == atomic_load_explicit(&state->generation, memory_order_relaxed))
+			generation ==
+				atomic_load_explicit(&state->generation, memory_order_relaxed))
 			break;
 	}
 	return n;
@@ -82,7 +83,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 
 	NVML_CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(memory->version == (sizeof(nvmlMemory_v2_t) | 2u << 24),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
 	memory->total = plain.total;
 	memory->used = plain.used;
@@ -91,14 +92,14 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device,
-						     nvmlBAR1Memory_t *bar1Memory)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(
+	nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
 {
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(bar1Memory, NVML_ERROR_INVALID_ARGUMENT);
-	*bar1Memory = (nvmlBAR1Memory_t){ d->mem_total, d->mem_total - (1 << 20), 1 << 20 };
+	*bar1Memory = (nvmlBAR1Memory_t){d->mem_total, d->mem_total - (1 << 20), 1 << 20};
 	return NVML_SUCCESS;
 }
 
@@ -146,65 +147,56 @@ static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned *count)
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
-							      unsigned int *infoCount,
-							      nvmlProcessInfo_v1_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
 	return list_processes(device, infoCount, infos, sizeof(*infos));
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
-								 unsigned int *infoCount,
-								 nvmlProcessInfo_v2_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
 	return list_processes(device, infoCount, infos, sizeof(*infos));
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
-								 unsigned int *infoCount,
-								 nvmlProcessInfo_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
 	return list_processes(device, infoCount, infos, sizeof(*infos));
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device,
-							       unsigned int *infoCount,
-							       nvmlProcessInfo_v1_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device,
-								  unsigned int *infoCount,
-								  nvmlProcessInfo_v2_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
-								  unsigned int *infoCount,
-								  nvmlProcessInfo_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device,
-								 unsigned int *infoCount,
-								 nvmlProcessInfo_v1_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device,
-								    unsigned int *infoCount,
-								    nvmlProcessInfo_v2_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
-								    unsigned int *infoCount,
-								    nvmlProcessInfo_t *infos)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
@@ -216,8 +208,8 @@ static unsigned percent(const struct sim_state_device *d, uint32_t permille)
 	return nvml_is_fresh(d) ? (permille + 5) / 10 : 0;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
-						       nvmlUtilization_t *utilization)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
+	nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
 	const struct sim_state_device *d;
 
@@ -236,9 +228,8 @@ static uint64_t sample_us(const struct sim_state_device *d)
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-							 nvmlProcessUtilizationSample_t *utilization,
-							 unsigned int *processSamplesCount,
-							 unsigned long long lastSeenTimeStamp)
+	nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
+	unsigned long long lastSeenTimeStamp)
 {
 	const struct sim_state_device *d;
 	struct sim_state_proc *procs;
@@ -276,13 +267,13 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 
 	NVML_CHECK(info, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(info->version == NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	room = info->procUtilArray ? info->processSamplesCount : 0;
 	if (room != 0)
 		samples = calloc(room, sizeof(*samples));
 	info->processSamplesCount = room;
-	r = nvmlDeviceGetProcessUtilization(device, samples, &info->processSamplesCount,
-					    info->lastSeenTimeStamp);
+	r = nvmlDeviceGetProcessUtilization(
+		device, samples, &info->processSamplesCount, info->lastSeenTimeStamp);
 	for (unsigned i = 0; samples && r == NVML_SUCCESS && i < info->processSamplesCount; i++)
 		info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
 			.timeStamp = samples[i].timeStamp,
@@ -304,24 +295,21 @@ static nvmlReturn_t codec(nvmlDevice_t device, unsigned *utilization, unsigned *
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device,
-							 unsigned int *utilization,
-							 unsigned int *samplingPeriodUs)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(
+	nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
 	return codec(device, utilization, samplingPeriodUs);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device,
-							 unsigned int *utilization,
-							 unsigned int *samplingPeriodUs)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(
+	nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
 	return codec(device, utilization, samplingPeriodUs);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
-					      unsigned long long lastSeenTimeStamp,
-					      nvmlValueType_t *sampleValType,
-					      unsigned int *sampleCount, nvmlSample_t *samples)
+	unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType,
+	unsigned int *sampleCount, nvmlSample_t *samples)
 {
 	const struct sim_state_device *d;
 	uint64_t at;
@@ -329,7 +317,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingT
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(sampleValType && sampleCount, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(type == NVML_GPU_UTILIZATION_SAMPLES || type == NVML_MEMORY_UTILIZATION_SAMPLES,
-		   NVML_ERROR_NOT_SUPPORTED);
+		NVML_ERROR_NOT_SUPPORTED);
 	*sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
 	at = sample_us(d);
 	if (!samples) {
@@ -340,23 +328,23 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingT
 	NVML_CHECK(at > lastSeenTimeStamp, NVML_ERROR_NOT_FOUND);
 	*sampleCount = 1;
 	samples[0].timeStamp = at;
-	samples[0].sampleValue.uiVal = percent(d, type == NVML_GPU_UTILIZATION_SAMPLES
-					       ? atomic_load(&d->sm_permille)
-					       : atomic_load(&d->mem_permille));
+	samples[0].sampleValue.uiVal = percent(d,
+		type == NVML_GPU_UTILIZATION_SAMPLES ? atomic_load(&d->sm_permille)
+						     : atomic_load(&d->mem_permille));
 	return NVML_SUCCESS;
 }
 
 /* ---- power, temperature, clocks ---- */
 
-#define VALUE(name, type, value)                                                                  \
-	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out)                  \
-	{                                                                                          \
-		const struct sim_state_device *d;                                                  \
-                                                                                                   \
-		NVML_TRY(nvml_device(device, &d, NULL));                                           \
-		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT);                                      \
-		*out = value;                                                                      \
-		return NVML_SUCCESS;                                                               \
+#define VALUE(name, type, value) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
+	{ \
+		const struct sim_state_device *d; \
+\
+		NVML_TRY(nvml_device(device, &d, NULL)); \
+		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT); \
+		*out = value; \
+		return NVML_SUCCESS; \
 	}
 
 /* A device that does nothing draws about a sixth of its limit. */
@@ -376,13 +364,12 @@ VALUE(GetCurrentClocksEventReasons, unsigned long long, 0)
 VALUE(GetSupportedClocksThrottleReasons, unsigned long long, 0)
 VALUE(GetSupportedClocksEventReasons, unsigned long long, 0)
 VALUE(GetSupportedEventTypes, unsigned long long,
-      nvmlEventTypeDoubleBitEccError | nvmlEventTypeXidCriticalError)
+	nvmlEventTypeDoubleBitEccError | nvmlEventTypeXidCriticalError)
 VALUE(GetTotalEnergyConsumption, unsigned long long,
-      clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000)
+	clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000)
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device,
-								      unsigned int *minLimit,
-								      unsigned int *maxLimit)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(
+	nvmlDevice_t device, unsigned int *minLimit, unsigned int *maxLimit)
 {
 	const struct sim_state_device *d;
 
@@ -393,9 +380,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device,
-						  nvmlTemperatureSensors_t sensorType,
-						  unsigned int *temp)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(
+	nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
 {
 	const struct sim_state_device *d;
 
@@ -405,22 +391,21 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device,
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device,
-						   nvmlTemperature_t *temperature)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(
+	nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(temperature, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(temperature->version == NVML_STRUCT_VERSION(Temperature, 1),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	temperature->temperature = TEMPERATURE;
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device,
-							   nvmlTemperatureThresholds_t thresholdType,
-							   unsigned int *temp)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(
+	nvmlDevice_t device, nvmlTemperatureThresholds_t thresholdType, unsigned int *temp)
 {
 	static const unsigned thresholds[] = {
 		[NVML_TEMPERATURE_THRESHOLD_SHUTDOWN] = 92,
@@ -433,7 +418,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device,
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(temp, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK((unsigned)thresholdType < sizeof(thresholds) / sizeof(thresholds[0]),
-		   NVML_ERROR_NOT_SUPPORTED);
+		NVML_ERROR_NOT_SUPPORTED);
 	*temp = thresholds[thresholdType];
 	return NVML_SUCCESS;
 }
@@ -448,41 +433,38 @@ static nvmlReturn_t clock_of(nvmlDevice_t device, nvmlClockType_t type, unsigned
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type,
-						unsigned int *clock)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(
+	nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
 {
 	return clock_of(device, type, clock);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type,
-						   unsigned int *clock)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(
+	nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
 {
 	return clock_of(device, type, clock);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType,
-					    nvmlClockId_t clockId, unsigned int *clockMHz)
+	nvmlClockId_t clockId, unsigned int *clockMHz)
 {
 	return clock_of(device, clockType, clockMHz);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device,
-							nvmlClockType_t clockType,
-							unsigned int *clockMHz)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(
+	nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
 	return clock_of(device, clockType, clockMHz);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device,
-							       nvmlClockType_t clockType,
-							       unsigned int *clockMHz)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(
+	nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
 	return clock_of(device, clockType, clockMHz);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device,
-						     nvmlPcieUtilCounter_t counter,
-						     unsigned int *value)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(
+	nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *value)
 {
 	const struct sim_state_device *d;
 
@@ -508,8 +490,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int 
 
 /* ---- errors ---- */
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current,
-					      nvmlEnableState_t *pending)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetEccMode(
+	nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
 {
 	const struct sim_state_device *d;
 
@@ -525,9 +507,8 @@ static unsigned long long ecc_count(const struct sim_state_device *d, nvmlMemory
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device,
-						     nvmlMemoryErrorType_t errorType,
-						     nvmlEccCounterType_t counterType,
-						     unsigned long long *eccCounts)
+	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
+	unsigned long long *eccCounts)
 {
 	const struct sim_state_device *d;
 
@@ -538,23 +519,20 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device,
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device,
-							nvmlMemoryErrorType_t errorType,
-							nvmlEccCounterType_t counterType,
-							nvmlEccErrorCounts_t *eccCounts)
+	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
+	nvmlEccErrorCounts_t *eccCounts)
 {
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(eccCounts, NVML_ERROR_INVALID_ARGUMENT);
-	*eccCounts = (nvmlEccErrorCounts_t){ .deviceMemory = ecc_count(d, errorType) };
+	*eccCounts = (nvmlEccErrorCounts_t){.deviceMemory = ecc_count(d, errorType)};
 	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
-							 nvmlMemoryErrorType_t errorType,
-							 nvmlEccCounterType_t counterType,
-							 nvmlMemoryLocation_t locationType,
-							 unsigned long long *count)
+	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
+	nvmlMemoryLocation_t locationType, unsigned long long *count)
 {
 	const struct sim_state_device *d;
 
@@ -565,36 +543,32 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows,
-						   unsigned int *uncRows, unsigned int *isPending,
-						   unsigned int *failureOccurred)
+	unsigned int *uncRows, unsigned int *isPending, unsigned int *failureOccurred)
 {
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(corrRows && uncRows && isPending && failureOccurred,
-		   NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(
+		corrRows && uncRows && isPending && failureOccurred, NVML_ERROR_INVALID_ARGUMENT);
 	*corrRows = *isPending = *failureOccurred = 0;
 	*uncRows = (unsigned)atomic_load(&d->ecc_uncorrected);
 	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device,
-						   nvmlPageRetirementCause_t cause,
-						   unsigned int *pageCount,
-						   unsigned long long *addresses)
+	nvmlPageRetirementCause_t cause, unsigned int *pageCount, unsigned long long *addresses)
 {
 	return list_nothing(device, pageCount);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device,
-						      nvmlPerfPolicyType_t perfPolicyType,
-						      nvmlViolationTime_t *violTime)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetViolationStatus(
+	nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
 {
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(violTime, NVML_ERROR_INVALID_ARGUMENT);
-	*violTime = (nvmlViolationTime_t){ .referenceTime = clock_real_ns() / NSEC_PER_USEC };
+	*violTime = (nvmlViolationTime_t){.referenceTime = clock_real_ns() / NSEC_PER_USEC};
 	return NVML_SUCCESS;
 }
 
@@ -610,9 +584,7 @@ static void field(const struct sim_state_device *d, nvmlFieldValue_t *f)
 	f->value.ullVal = 0;
 	switch (f->fieldId) {
 	case NVML_FI_DEV_ECC_CURRENT:
-	case NVML_FI_DEV_ECC_PENDING:
-		f->value.uiVal = 1;
-		return;
+	case NVML_FI_DEV_ECC_PENDING: f->value.uiVal = 1; return;
 	case NVML_FI_DEV_ECC_DBE_VOL_TOTAL:
 	case NVML_FI_DEV_ECC_DBE_AGG_TOTAL:
 	case NVML_FI_DEV_ECC_DBE_VOL_DEV:
@@ -630,25 +602,19 @@ static void field(const struct sim_state_device *d, nvmlFieldValue_t *f)
 		return;
 	case NVML_FI_DEV_RETIRED_SBE:
 	case NVML_FI_DEV_RETIRED_DBE:
-	case NVML_FI_DEV_RETIRED_PENDING:
-		return;
-	case NVML_FI_DEV_MEMORY_TEMP:
-		f->value.uiVal = MEMORY_TEMPERATURE;
-		return;
+	case NVML_FI_DEV_RETIRED_PENDING: return;
+	case NVML_FI_DEV_MEMORY_TEMP: f->value.uiVal = MEMORY_TEMPERATURE; return;
 	case NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION:
 		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
 		f->value.ullVal = clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000;
 		return;
-	case NVML_FI_DEV_NVLINK_LINK_COUNT:
-		f->value.uiVal = links;
-		return;
-	default:
-		f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+	case NVML_FI_DEV_NVLINK_LINK_COUNT: f->value.uiVal = links; return;
+	default: f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
 	}
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
-						  nvmlFieldValue_t *values)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(
+	nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
 {
 	const struct sim_state_device *d;
 
@@ -668,7 +634,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int value
 struct event_set {
 	bool used;
 	unsigned long long types[SIM_MAX_DEVICES];
-	uint64_t ecc[SIM_MAX_DEVICES];		/* as last reported */
+	uint64_t ecc[SIM_MAX_DEVICES]; /* as last reported */
 	bool lost[SIM_MAX_DEVICES];
 };
 
@@ -692,7 +658,7 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 	for (uintptr_t i = 0; i < SETS_MAX && r != NVML_SUCCESS; i++) {
 		if (sets[i].used)
 			continue;
-		sets[i] = (struct event_set){ .used = true };
+		sets[i] = (struct event_set){.used = true};
 		*set = (nvmlEventSet_t)(i + 1);
 		r = NVML_SUCCESS;
 	}
@@ -713,11 +679,11 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 	return s ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device,
-						  unsigned long long eventTypes, nvmlEventSet_t set)
+NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(
+	nvmlDevice_t device, unsigned long long eventTypes, nvmlEventSet_t set)
 {
 	unsigned long long supported = nvmlEventTypeDoubleBitEccError |
-				       nvmlEventTypeXidCriticalError;
+		nvmlEventTypeXidCriticalError;
 	const struct sim_state_device *d;
 	struct event_set *s;
 	unsigned index;
@@ -744,9 +710,9 @@ static bool next_event(struct event_set *s, nvmlEventData_t *data)
 		const struct sim_state_device *d = &state->devices[i];
 		uint64_t ecc = atomic_load(&d->ecc_uncorrected);
 
-		*data = (nvmlEventData_t){ .device = nvml_handle(i),
-					   .gpuInstanceId = 0xffffffff,
-					   .computeInstanceId = 0xffffffff };
+		*data = (nvmlEventData_t){.device = nvml_handle(i),
+			.gpuInstanceId = 0xffffffff,
+			.computeInstanceId = 0xffffffff};
 		if (d->lost && !s->lost[i] && (s->types[i] & nvmlEventTypeXidCriticalError)) {
 			s->lost[i] = true;
 			data->eventType = nvmlEventTypeXidCriticalError;
@@ -756,8 +722,8 @@ static bool next_event(struct event_set *s, nvmlEventData_t *data)
 		if (ecc > s->ecc[i] && s->types[i] != 0) {
 			s->ecc[i] = ecc;
 			data->eventType = s->types[i] & nvmlEventTypeDoubleBitEccError
-					? nvmlEventTypeDoubleBitEccError
-					: nvmlEventTypeXidCriticalError;
+				? nvmlEventTypeDoubleBitEccError
+				: nvmlEventTypeXidCriticalError;
 			data->eventData = XID_DOUBLE_BIT_ERROR;
 			return true;
 		}
@@ -765,8 +731,8 @@ static bool next_event(struct event_set *s, nvmlEventData_t *data)
 	return false;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
-					     unsigned int timeoutms)
+NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(
+	nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
 	uint64_t deadline = clock_add_ns(clock_now_ns(), timeoutms * NSEC_PER_MSEC);
 
@@ -787,12 +753,13 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t
 		if (now >= deadline)
 			return NVML_ERROR_TIMEOUT;
 		clock_sleep_until_ns(now + POLL_MS * NSEC_PER_MSEC < deadline
-				     ? now + POLL_MS * NSEC_PER_MSEC : deadline);
+				? now + POLL_MS * NSEC_PER_MSEC
+				: deadline);
 	}
 }
 
-NVML_EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data,
-					  unsigned int timeoutms)
+NVML_EXPORT nvmlReturn_t nvmlEventSetWait(
+	nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
 	return nvmlEventSetWait_v2(set, data, timeoutms);
 }

@@ -23,7 +23,7 @@ bool driver_is_real;
 
 static struct {
 	_Atomic unsigned n, failed;
-} *tap;
+} * tap;
 static char dir[64];
 
 bool driver_open(void)
@@ -34,7 +34,7 @@ bool driver_open(void)
 		tap_note("%s", dlerror());
 		return false;
 	}
-#define CU(abi, since, variant, action, stream, params, args)                                     \
+#define CU(abi, since, variant, action, stream, params, args) \
 	drv.abi = (PFN_##abi *)dlsym(library, #abi);
 #include "cuda/cuda.def"
 #undef CU
@@ -80,7 +80,7 @@ static void remove_folder(const char *path)
 
 void machine_end(void)
 {
-	struct sim_request stop = { .type = SIM_MSG_STOP };
+	struct sim_request stop = {.type = SIM_MSG_STOP};
 	struct sim_reply reply;
 	struct link link;
 	char byte;
@@ -119,8 +119,11 @@ bool tap_ok(bool ok, const char *format, ...)
 	/* "#" would begin a directive. */
 	for (char *c = text; *c; c++)
 		*c = *c == '#' || *c == '\n' ? ' ' : *c;
-	printf("%sok %u - %s%s\n", ok || driver_is_real ? "" : "not ", n, text,
-	       ok ? "" : driver_is_real ? " # TODO the driver disagrees" : "");
+	printf("%sok %u - %s%s\n", ok || driver_is_real ? "" : "not ", n,
+		ok                       ? ""
+			: driver_is_real ? "the driver disagrees: "
+					 : "",
+		text);
 	return ok;
 }
 
@@ -197,7 +200,7 @@ bool expect_result(CUresult expected, CUresult got, const char *text, int line)
 	if (got == expected)
 		return tap_ok(true, "%s: %s", text, result_name(got));
 	return tap_ok(false, "line %d: %s: %s (%d) instead of %s (%d)", line, text,
-		      result_name(got), got, result_name(expected), expected);
+		result_name(got), got, result_name(expected), expected);
 }
 
 void need_result(CUresult got, const char *text, int line)
@@ -205,7 +208,7 @@ void need_result(CUresult got, const char *text, int line)
 	if (got == CUDA_SUCCESS)
 		return;
 	tap_ok(false, "line %d: %s: %s (%d), the rest of this part is left out", line, text,
-	       result_name(got), got);
+		result_name(got), got);
 	fflush(stdout);
 	_exit(0);
 }

@@ -48,9 +48,9 @@ static void devices(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuDeviceGetName(NULL, sizeof(name), 0));
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, drv.cuDeviceGetUuid(&uuid, n));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuDeviceGetAttribute(&value, (CUdevice_attribute)100000, 0));
+		drv.cuDeviceGetAttribute(&value, (CUdevice_attribute)100000, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+		drv.cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
 	OK(drv.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
 	tap_ok(value == 32, "a warp has 32 threads");
 }
@@ -164,8 +164,8 @@ static void memory(void)
 	OK(drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
 	tap_ok(type == CU_MEMORYTYPE_DEVICE, "it is device memory");
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-					 (CUdeviceptr)(uintptr_t)host));
+		drv.cuPointerGetAttribute(
+			&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)host));
 	OK(drv.cuMemcpyHtoD_v2(p, host, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyHtoD_v2(p + (1 << 20) - 32, host, 64));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyDtoH_v2(host, p + (1 << 20), 64));
@@ -206,10 +206,11 @@ static void modules(void)
 	EXPECT(CUDA_ERROR_FILE_NOT_FOUND, drv.cuModuleLoad(&module, "/nowhere/at/all.ptx"));
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, drv.cuModuleLoadData(&module, no_ptx));
 	EXPECT(CUDA_ERROR_INVALID_PTX,
-	       drv.cuModuleLoadData(&module, ".version 6.4\n.target sm_70\n.address_size 64\n"
-					     ".entry f(.param .u65 x) { ret; }\n"));
+		drv.cuModuleLoadData(&module,
+			".version 6.4\n.target sm_70\n.address_size 64\n"
+			".entry f(.param .u65 x) { ret; }\n"));
 	EXPECT(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
-	       drv.cuModuleLoadData(&module, ".version 99.0\n.target sm_70\n.address_size 64\n"));
+		drv.cuModuleLoadData(&module, ".version 99.0\n.target sm_70\n.address_size 64\n"));
 	module = load_kernels();
 	EXPECT(CUDA_ERROR_NOT_FOUND, drv.cuModuleGetFunction(&function, module, "no such kernel"));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuModuleGetFunction(&function, bad, "fill_u32"));
@@ -221,9 +222,9 @@ static void modules(void)
 	tap_ok(offset == 8 && n == 4, "parameter 1 of fill_u32 has 4 bytes at 8");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuFuncGetParamInfo(function, 3, &offset, &n));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuFuncGetAttribute(&value, (CUfunction_attribute)1000, function));
+		drv.cuFuncGetAttribute(&value, (CUfunction_attribute)1000, function));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 1));
+		drv.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 1));
 	OK(drv.cuModuleUnload(module));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuModuleUnload(module));
 	OK(drv.cuCtxDestroy_v2(context));
@@ -237,43 +238,43 @@ static void launches(void)
 	unsigned value = 7;
 	CUdeviceptr p;
 	CUstream stream, foreign;
-	void *params[] = { &p, &value, &n };
+	void *params[] = {&p, &value, &n};
 	size_t small = 8;
-	void *too_small[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &p, CU_LAUNCH_PARAM_BUFFER_SIZE,
-			      &small, CU_LAUNCH_PARAM_END };
-	void *time[] = { &ns };
+	void *too_small[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &p, CU_LAUNCH_PARAM_BUFFER_SIZE,
+		&small, CU_LAUNCH_PARAM_END};
+	void *time[] = {&ns};
 
 	NEED(drv.cuMemAlloc_v2(&p, 4096));
 	NEED(drv.cuStreamCreate(&stream, 0));
 	OK(drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 0, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+		drv.cuLaunchKernel(fill, 0, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 1, 65536, 1, 32, 1, 1, 0, stream, params, NULL));
+		drv.cuLaunchKernel(fill, 1, 65536, 1, 32, 1, 1, 0, stream, params, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 1, 1, 1, 2048, 1, 1, 0, stream, params, NULL));
+		drv.cuLaunchKernel(fill, 1, 1, 1, 2048, 1, 1, 0, stream, params, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 1, 1, 1, 1, 1, 65, 0, stream, params, NULL));
+		drv.cuLaunchKernel(fill, 1, 1, 1, 1, 1, 65, 0, stream, params, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 1 << 20, stream, params, NULL));
+		drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 1 << 20, stream, params, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, params, too_small));
+		drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, params, too_small));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
-	       drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, NULL, too_small));
+		drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, NULL, too_small));
 	EXPECT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
-	       drv.cuLaunchCooperativeKernel(fill, 100000, 1, 1, 1024, 1, 1, 0, stream, params));
+		drv.cuLaunchCooperativeKernel(fill, 100000, 1, 1, 1024, 1, 1, 0, stream, params));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE,
-	       drv.cuLaunchKernel(bad, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+		drv.cuLaunchKernel(bad, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 	NEED(drv.cuCtxCreate_v2(&other, 0, 0));
 	NEED(drv.cuStreamCreate(&foreign, 0));
 	spin = kernel_get(load_kernels(), "spin_ns");
 	EXPECT(CUDA_ERROR_INVALID_HANDLE,
-	       drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, time, NULL));
+		drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, time, NULL));
 	OK(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, foreign, time, NULL));
 	OK(drv.cuCtxDestroy_v2(other));
 	OK(drv.cuStreamDestroy_v2(stream));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE,
-	       drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+		drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -322,7 +323,7 @@ static void not_ready(void)
 	CUcontext context = begin_context();
 	CUfunction spin = kernel_get(load_kernels(), "spin_ns");
 	unsigned long long ns = 200000000;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 	CUevent event, late;
 	CUstream stream;
 	float ms;
@@ -438,7 +439,7 @@ static void captures(void)
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, drv.cuStreamEndCapture(a, &graph));
 
 	OK(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	pthread_create(&thread, NULL, capture_elsewhere, &(struct elsewhere){ context, a });
+	pthread_create(&thread, NULL, capture_elsewhere, &(struct elsewhere){context, a});
 	pthread_join(thread, NULL);
 	drv.cuStreamEndCapture(a, &graph);
 	OK(drv.cuCtxDestroy_v2(context));
@@ -488,8 +489,8 @@ static void graphs(void)
 static void virtual_memory(void)
 {
 	CUcontext context = begin_context();
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED };
-	CUmemAccessDesc access = { .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+	CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
 	size_t granule;
 	CUdeviceptr p;
@@ -521,7 +522,7 @@ static void virtual_memory(void)
 static void pools(void)
 {
 	CUcontext context = begin_context();
-	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED };
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
 	CUmemoryPool pool, first;
 	CUstream stream;
 	CUdeviceptr p;
@@ -573,7 +574,7 @@ static void illegal_address(void)
 	unsigned long long n = 16;
 	unsigned value = 1;
 	CUdeviceptr wild = 0x2fffffff0000, p;
-	void *params[] = { &wild, &value, &n };
+	void *params[] = {&wild, &value, &n};
 
 	OK(drv.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, drv.cuCtxSynchronize());
@@ -630,15 +631,15 @@ static void symbols(void)
 
 	OK(drv.cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, &status));
 	tap_ok(p == (void *)drv.cuMemAlloc_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS,
-	       "cuMemAlloc is cuMemAlloc_v2 for CUDA 12");
+		"cuMemAlloc is cuMemAlloc_v2 for CUDA 12");
 	OK(drv.cuGetProcAddress_v2("cuGraphAddNode", &p, 11000, 0, &status));
 	tap_ok(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
-	       "cuGraphAddNode is too new for CUDA 11.0");
+		"cuGraphAddNode is too new for CUDA 11.0");
 	OK(drv.cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, &status));
 	tap_ok(!p && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "and this is not there");
 	EXPECT(CUDA_ERROR_NOT_FOUND, drv.cuGetProcAddress("cuNoSuchThing", &p, 11030, 0));
 	OK(drv.cuGetProcAddress_v2("cuLaunchKernel", &p, 12000,
-				   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
 	tap_ok(p == (void *)drv.cuLaunchKernel_ptsz, "the per-thread form where it is asked for");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetProcAddress_v2(NULL, &p, 12000, 0, &status));
 }
@@ -663,27 +664,27 @@ static const struct {
 	const char *name;
 	void (*part)(void);
 } parts[] = {
-	{ "before cuInit", before_init },
-	{ "devices", devices },
-	{ "error names", errors },
-	{ "contexts", contexts },
-	{ "a destroyed context on a stack", destroyed_elsewhere },
-	{ "memory", memory },
-	{ "modules", modules },
-	{ "launches", launches },
-	{ "streams and events", streams_and_events },
-	{ "not ready", not_ready },
-	{ "capture", captures },
-	{ "graphs", graphs },
-	{ "virtual memory", virtual_memory },
-	{ "pools", pools },
-	{ "value operations", values },
-	{ "illegal address", illegal_address },
-	{ "after fork", after_fork },
-	{ "host functions", host_functions },
-	{ "symbols", symbols },
-	{ "CUDA_VISIBLE_DEVICES", one_visible },
-	{ "CUDA_VISIBLE_DEVICES without devices", none_visible },
+	{"before cuInit", before_init},
+	{"devices", devices},
+	{"error names", errors},
+	{"contexts", contexts},
+	{"a destroyed context on a stack", destroyed_elsewhere},
+	{"memory", memory},
+	{"modules", modules},
+	{"launches", launches},
+	{"streams and events", streams_and_events},
+	{"not ready", not_ready},
+	{"capture", captures},
+	{"graphs", graphs},
+	{"virtual memory", virtual_memory},
+	{"pools", pools},
+	{"value operations", values},
+	{"illegal address", illegal_address},
+	{"after fork", after_fork},
+	{"host functions", host_functions},
+	{"symbols", symbols},
+	{"CUDA_VISIBLE_DEVICES", one_visible},
+	{"CUDA_VISIBLE_DEVICES without devices", none_visible},
 };
 
 int main(int argc, char **argv)

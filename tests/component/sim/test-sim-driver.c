@@ -66,8 +66,8 @@ static void compute(void)
 	unsigned long long n = N;
 	unsigned value = 3, side = 8, got = 0;
 	float factor = 0.1f;
-	void *fill[] = { &dx, &value, &n }, *reduce[] = { &sum, &dx, &n };
-	void *saxpy[] = { &dy, &dx, &factor, &n }, *matmul[] = { &dc, &da, &db, &side };
+	void *fill[] = {&dx, &value, &n}, *reduce[] = {&sum, &dx, &n};
+	void *saxpy[] = {&dy, &dx, &factor, &n}, *matmul[] = {&dc, &da, &db, &side};
 	bool right = true;
 
 	launch(kernel_get(module, "fill_u32"), 16, NULL, fill);
@@ -115,16 +115,28 @@ static void copies(void)
 {
 	CUcontext context = begin_context();
 	static uint8_t from[64 * 100], to[64 * 100];
-	CUDA_MEMCPY2D c = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = 100,
-			    .dstMemoryType = CU_MEMORYTYPE_DEVICE, .WidthInBytes = 80,
-			    .Height = 64, .srcXInBytes = 7 };
-	CUDA_ARRAY_DESCRIPTOR desc = { .Width = 25, .Height = 64, .NumChannels = 1,
-				       .Format = CU_AD_FORMAT_UNSIGNED_INT32 };
-	CUDA_ARRAY3D_DESCRIPTOR deep = { .Width = 16, .Height = 8, .Depth = 4, .NumChannels = 4,
-					 .Format = CU_AD_FORMAT_UNSIGNED_INT8 };
-	CUDA_MEMCPY3D d = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = 64,
-			    .srcHeight = 8, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-			    .WidthInBytes = 64, .Height = 8, .Depth = 4 };
+	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = from,
+		.srcPitch = 100,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.WidthInBytes = 80,
+		.Height = 64,
+		.srcXInBytes = 7};
+	CUDA_ARRAY_DESCRIPTOR desc = {
+		.Width = 25, .Height = 64, .NumChannels = 1, .Format = CU_AD_FORMAT_UNSIGNED_INT32};
+	CUDA_ARRAY3D_DESCRIPTOR deep = {.Width = 16,
+		.Height = 8,
+		.Depth = 4,
+		.NumChannels = 4,
+		.Format = CU_AD_FORMAT_UNSIGNED_INT8};
+	CUDA_MEMCPY3D d = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = from,
+		.srcPitch = 64,
+		.srcHeight = 8,
+		.dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.WidthInBytes = 64,
+		.Height = 8,
+		.Depth = 4};
 	CUmipmappedArray mipmap;
 	size_t pitch, before, after, total;
 	CUarray array, level;
@@ -137,23 +149,36 @@ static void copies(void)
 	c.dstDevice = p;
 	c.dstPitch = pitch;
 	NEED(drv.cuMemcpy2D_v2(&c));
-	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p,
-			     .srcPitch = pitch, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to,
-			     .dstPitch = 80, .WidthInBytes = 80, .Height = 64 };
+	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = p,
+		.srcPitch = pitch,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = to,
+		.dstPitch = 80,
+		.WidthInBytes = 80,
+		.Height = 64};
 	NEED(drv.cuMemcpy2D_v2(&c));
 	for (size_t i = 0; i < 64; i++)
 		right = right && memcmp(to + i * 80, from + i * 100 + 7, 80) == 0;
 	tap_ok(right, "two dimensions, to pitched memory and back");
 
 	NEED(drv.cuArrayCreate_v2(&array, &desc));
-	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = 100,
-			     .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = array,
-			     .WidthInBytes = 100, .Height = 64 };
+	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = from,
+		.srcPitch = 100,
+		.dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstArray = array,
+		.WidthInBytes = 100,
+		.Height = 64};
 	NEED(drv.cuMemcpy2D_v2(&c));
 	memset(to, 0, sizeof(to));
-	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = array,
-			     .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to, .dstPitch = 100,
-			     .WidthInBytes = 100, .Height = 64 };
+	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+		.srcArray = array,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = to,
+		.dstPitch = 100,
+		.WidthInBytes = 100,
+		.Height = 64};
 	NEED(drv.cuMemcpy2D_v2(&c));
 	tap_ok(memcmp(to, from, sizeof(to)) == 0, "an array keeps what was put into it");
 	OK(drv.cuArrayDestroy(array));
@@ -163,22 +188,29 @@ static void copies(void)
 	d.dstArray = array;
 	NEED(drv.cuMemcpy3D_v2(&d));
 	memset(to, 0, sizeof(to));
-	d = (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = array, .srcY = 2,
-			     .srcZ = 1, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to,
-			     .dstPitch = 64, .dstHeight = 3, .WidthInBytes = 64, .Height = 3,
-			     .Depth = 2 };
+	d = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+		.srcArray = array,
+		.srcY = 2,
+		.srcZ = 1,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = to,
+		.dstPitch = 64,
+		.dstHeight = 3,
+		.WidthInBytes = 64,
+		.Height = 3,
+		.Depth = 2};
 	NEED(drv.cuMemcpy3D_v2(&d));
 	right = memcmp(to, from + (8 + 2) * 64, 3 * 64) == 0 &&
 		memcmp(to + 3 * 64, from + (16 + 2) * 64, 3 * 64) == 0;
 	tap_ok(right, "a box out of three dimensions");
 
-	deep = (CUDA_ARRAY3D_DESCRIPTOR){ .Width = 4096, .Height = 4096, .NumChannels = 4,
-					  .Format = CU_AD_FORMAT_FLOAT };
+	deep = (CUDA_ARRAY3D_DESCRIPTOR){
+		.Width = 4096, .Height = 4096, .NumChannels = 4, .Format = CU_AD_FORMAT_FLOAT};
 	NEED(drv.cuMemGetInfo_v2(&before, &total));
 	NEED(drv.cuMipmappedArrayCreate(&mipmap, &deep, 100));
 	NEED(drv.cuMemGetInfo_v2(&after, &total));
 	tap_ok(before - after >= 4096ul * 4096 * 16 * 4 / 3, "a mipmap takes its memory: %zu",
-	       before - after);
+		before - after);
 	OK(drv.cuMipmappedArrayGetLevel(&level, mipmap, 12));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMipmappedArrayGetLevel(&level, mipmap, 13));
 	OK(drv.cuMipmappedArrayDestroy(mipmap));
@@ -228,7 +260,7 @@ static void capture(void)
 	CUdeviceptr p = device_memory(4 * N), q = device_memory(4 * N), memory;
 	unsigned long long n = N;
 	unsigned value = 5;
-	void *params[] = { &p, &value, &n };
+	void *params[] = {&p, &value, &n};
 	CUevent fork_point, join_point;
 	CUgraphExecUpdateResultInfo info;
 	CUgraphNode nodes[16];
@@ -262,7 +294,7 @@ static void capture(void)
 
 	OK(drv.cuGraphKernelNodeGetParams_v2(nodes[0], &k));
 	tap_ok(k.gridDimX == 4 && k.blockDimX == 256 && *(unsigned *)k.kernelParams[1] == 5,
-	       "a captured kernel's parameters can be read");
+		"a captured kernel's parameters can be read");
 	value = 6;
 	k.kernelParams = params;
 	OK(drv.cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &k));
@@ -309,15 +341,24 @@ static void built_graph(void)
 	CUstream stream = new_stream();
 	unsigned long long n = N;
 	unsigned value = 21;
-	void *params[] = { &p, &value, &n };
-	CUDA_KERNEL_NODE_PARAMS k = { .func = fill, .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1,
-				      .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1,
-				      .kernelParams = params };
-	CUDA_MEMSET_NODE_PARAMS m = { .dst = q, .value = 1, .elementSize = 4, .width = N,
-				      .height = 1 };
-	CUDA_MEMCPY3D c = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p,
-			    .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = q,
-			    .WidthInBytes = 4 * N / 2, .Height = 1, .Depth = 1 };
+	void *params[] = {&p, &value, &n};
+	CUDA_KERNEL_NODE_PARAMS k = {.func = fill,
+		.gridDimX = 2,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 64,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = params};
+	CUDA_MEMSET_NODE_PARAMS m = {
+		.dst = q, .value = 1, .elementSize = 4, .width = N, .height = 1};
+	CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = p,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = q,
+		.WidthInBytes = 4 * N / 2,
+		.Height = 1,
+		.Depth = 1};
 	CUgraph inner, outer;
 	CUgraphNode first, child, last, record;
 	CUgraphExec exec;
@@ -339,14 +380,14 @@ static void built_graph(void)
 	NEED(drv.cuGraphLaunch(exec, stream));
 	OK(drv.cuEventSynchronize(event));
 	tap_ok(all_are(q, 21, N / 2) && all_are(q + 2 * N, 1, N / 2),
-	       "memset, child graph, copy, event");
+		"memset, child graph, copy, event");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
 static void pools(void)
 {
 	CUcontext context = begin_context();
-	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED };
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
 	CUstream stream = new_stream();
 	CUmemoryPool pool;
 	cuuint64_t reserved, used;
@@ -360,7 +401,7 @@ static void pools(void)
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
 	tap_ok(used >= 10 << 20 && reserved >= used, "used %llu of %llu reserved",
-	       (unsigned long long)used, (unsigned long long)reserved);
+		(unsigned long long)used, (unsigned long long)reserved);
 	tap_ok(all_are(a, 77, N), "pool memory is memory");
 	NEED(drv.cuMemFreeAsync(a, stream));
 	NEED(drv.cuMemAllocFromPoolAsync(&b, 10 << 20, pool, stream));
@@ -393,7 +434,7 @@ static void managed(void)
 	unsigned long long n = N;
 	unsigned value = 123;
 	CUdeviceptr p;
-	void *params[] = { &p, &value, &n };
+	void *params[] = {&p, &value, &n};
 	bool right = true;
 	uint32_t *host;
 
@@ -427,7 +468,7 @@ static void ordered(void)
 	CUfunction spin = kernel_get(load_kernels(), "spin_ns");
 	CUstream stream = new_stream();
 	unsigned long long ns = 100000;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 	CUevent events[17];
 	float ms, total;
 	bool right = true;
@@ -451,7 +492,7 @@ static void ordered(void)
 	}
 	NEED(drv.cuEventElapsedTime(&total, events[0], events[16]));
 	tap_ok(right && total >= 1.6f, "events say at least what the kernels took: %.3f ms",
-	       (double)total);
+		(double)total);
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -464,7 +505,7 @@ static void host_releases(void)
 	unsigned one = 1;
 	CUdeviceptr flag, mapped;
 	_Atomic uint32_t *host;
-	void *wait[] = { &flag, &one, &timeout }, *set[] = { &flag, &one };
+	void *wait[] = {&flag, &one, &timeout}, *set[] = {&flag, &one};
 
 	NEED(drv.cuMemHostAlloc((void **)&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
 	NEED(drv.cuMemHostGetDevicePointer_v2(&mapped, (void *)host, 0));
@@ -480,10 +521,10 @@ static void host_releases(void)
 	flag = device_memory(4);
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
 	NEED(drv.cuCtxSynchronize());
-	NEED(drv.cuLaunchKernel(kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, stream, wait,
-				NULL));
-	NEED(drv.cuLaunchKernel(kernel_get(module, "set_flag"), 1, 1, 1, 1, 1, 1, 0, other, set,
-				NULL));
+	NEED(drv.cuLaunchKernel(
+		kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, stream, wait, NULL));
+	NEED(drv.cuLaunchKernel(
+		kernel_get(module, "set_flag"), 1, 1, 1, 1, 1, 1, 0, other, set, NULL));
 	OK(drv.cuStreamSynchronize(stream));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -493,7 +534,7 @@ static void many_streams(void)
 	CUcontext context = begin_context();
 	CUfunction spin = kernel_get(load_kernels(), "spin_ns");
 	unsigned long long ns = 2000;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 	CUstream streams[64];
 	CUevent event;
 	bool right = true;
@@ -504,8 +545,8 @@ static void many_streams(void)
 		for (int i = 0; i < 8; i++) {
 			streams[i] = new_stream();
 			for (int j = 0; j < 3; j++)
-				NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams[i],
-							params, NULL));
+				NEED(drv.cuLaunchKernel(
+					spin, 1, 1, 1, 1, 1, 1, 0, streams[i], params, NULL));
 		}
 		NEED(drv.cuEventRecord(event, streams[7]));
 		for (int i = 0; i < 8; i++)
@@ -517,8 +558,8 @@ static void many_streams(void)
 	for (int i = 0; i < 64; i++)
 		streams[i] = new_stream();
 	for (int i = 0; i < 20000; i++)
-		NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams[i % 4 * 16], params,
-					NULL));
+		NEED(drv.cuLaunchKernel(
+			spin, 1, 1, 1, 1, 1, 1, 0, streams[i % 4 * 16], params, NULL));
 	OK(drv.cuCtxSynchronize());
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -535,7 +576,7 @@ static void *work(void *argument)
 	struct worker *w = argument;
 	unsigned long long n = 256;
 	CUdeviceptr p;
-	void *params[] = { &p, &w->value, &n };
+	void *params[] = {&p, &w->value, &n};
 	uint32_t host[256];
 	CUstream stream;
 	CUevent event;
@@ -589,7 +630,7 @@ static void per_thread(void)
 	unsigned long long n = N, first, second;
 	unsigned value = 8;
 	CUdeviceptr p = device_memory(4 * N);
-	void *params[] = { &p, &value, &n };
+	void *params[] = {&p, &value, &n};
 	uint32_t host[16];
 
 	OK(drv.cuLaunchKernel_ptsz(fill, 4, 1, 1, 64, 1, 1, 0, NULL, params, NULL));
@@ -610,7 +651,7 @@ static void libraries(void)
 	unsigned long long n = N;
 	unsigned value = 31, count;
 	CUdeviceptr p = device_memory(4 * N), table;
-	void *params[] = { &p, &value, &n };
+	void *params[] = {&p, &value, &n};
 	const char *name = NULL;
 	CUlibrary library;
 	CUkernel kernel;
@@ -724,10 +765,9 @@ static void ipc(void)
 static void vmm_exporter(void *unused)
 {
 	CUcontext context = begin_context();
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes =
-					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
-	CUmemAccessDesc access = { .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+	CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handles[2];
 	size_t granule;
 	CUdeviceptr p;
@@ -745,8 +785,8 @@ static void vmm_exporter(void *unused)
 	NEED(drv.cuMemSetAccess(p, 2 * granule, &access, 1));
 	NEED(drv.cuMemsetD32_v2(p, 42, 2 * granule / 4));
 	tap_ok(all_are(p + granule - 4096, 42, 2048), "one range across two allocations");
-	OK(drv.cuMemExportToShareableHandle(&fd, handles[1],
-					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	OK(drv.cuMemExportToShareableHandle(
+		&fd, handles[1], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	if (fd_send(channel[1], "", 1, &fd, 1, 0) != 1)
 		_exit(1);
 	close(fd);
@@ -761,7 +801,7 @@ static void vmm_exporter(void *unused)
 static void vmm_importer(void *unused)
 {
 	CUcontext context = begin_context();
-	CUmemAccessDesc access = { .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle, again;
 	CUmemAllocationProp prop;
 	struct fd_list fds;
@@ -772,8 +812,8 @@ static void vmm_importer(void *unused)
 	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	if (fd_recv(channel[0], &byte, 1, &fds, 0) != 1 || fds.n != 1)
 		_exit(1);
-	OK(drv.cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fds.fd[0],
-					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	OK(drv.cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fds.fd[0], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	fd_list_done(&fds);
 	OK(drv.cuMemGetAllocationPropertiesFromHandle(&prop, handle));
 	NEED(drv.cuMemAddressReserve(&p, 2 << 20, 0, 0, 0));
@@ -857,7 +897,7 @@ static void busy(void *unused)
 	CUfunction spin = kernel_get(load_kernels(), "spin_ns");
 	CUstream stream = new_stream();
 	unsigned long long ns = 1000000;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 
 	(void)unused;
 	/* Both queue all their work before either's is done: then only the device decides. */
@@ -872,7 +912,7 @@ static void busy(void *unused)
 
 static void slices(void)
 {
-	uint64_t first[2] = { UINT64_MAX, UINT64_MAX }, last[2] = { 0 }, ran[2] = { 0 }, from, to;
+	uint64_t first[2] = {UINT64_MAX, UINT64_MAX}, last[2] = {0}, ran[2] = {0}, from, to;
 	struct sim_trace *trace = NULL;
 	struct sim_trace_record r;
 	pid_t pids[2];
@@ -903,26 +943,27 @@ static void slices(void)
 	sim_trace_close(trace);
 	tap_note("%.1f ms and %.1f ms", (double)ran[0] / 1e6, (double)ran[1] / 1e6);
 	tap_ok(ran[0] + ran[1] > 0 && ran[0] * 100 / (ran[0] + ran[1]) >= 45 &&
-	       ran[0] * 100 / (ran[0] + ran[1]) <= 55, "about half each");
+			ran[0] * 100 / (ran[0] + ran[1]) <= 55,
+		"about half each");
 }
 
 static const struct {
 	const char *name;
 	void (*part)(void);
 } parts[] = {
-	{ "kernels compute", compute },
-	{ "copies and arrays", copies },
-	{ "large copies", large_copies },
-	{ "capture", capture },
-	{ "graphs", built_graph },
-	{ "pools", pools },
-	{ "managed memory", managed },
-	{ "order", ordered },
-	{ "the host releases the device", host_releases },
-	{ "many streams", many_streams },
-	{ "threads", threads },
-	{ "default streams of threads", per_thread },
-	{ "libraries", libraries },
+	{"kernels compute", compute},
+	{"copies and arrays", copies},
+	{"large copies", large_copies},
+	{"capture", capture},
+	{"graphs", built_graph},
+	{"pools", pools},
+	{"managed memory", managed},
+	{"order", ordered},
+	{"the host releases the device", host_releases},
+	{"many streams", many_streams},
+	{"threads", threads},
+	{"default streams of threads", per_thread},
+	{"libraries", libraries},
 };
 
 int main(void)

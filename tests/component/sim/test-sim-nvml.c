@@ -25,10 +25,10 @@ static struct {
 
 static int channel[2];
 
-#define NV(code, expression)                                                                      \
-	do {                                                                                       \
-		nvmlReturn_t got_ = expression;                                                    \
-		tap_ok(got_ == (code), "line %d: %s: %d", __LINE__, #expression, (int)got_);       \
+#define NV(code, expression) \
+	do { \
+		nvmlReturn_t got_ = expression; \
+		tap_ok(got_ == (code), "line %d: %s: %d", __LINE__, #expression, (int)got_); \
 	} while (0)
 
 static bool open_nvml(void)
@@ -38,7 +38,7 @@ static bool open_nvml(void)
 	if (!library)
 		return false;
 #define NVML(abi, action, device, params, args) ml.abi = (PFN_##abi *)dlsym(library, #abi);
-#define NVML_OTHER(type, abi, action, device, params, args)                                        \
+#define NVML_OTHER(type, abi, action, device, params, args) \
 	ml.abi = (PFN_##abi *)dlsym(library, #abi);
 #include "cuda/nvml.def"
 #undef NVML
@@ -64,7 +64,7 @@ static void strict(void)
 	NV(NVML_ERROR_INSUFFICIENT_SIZE, ml.nvmlDeviceGetName(device, name, 3));
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetName(device, name, sizeof(name)));
 	NV(NVML_ERROR_INVALID_ARGUMENT,
-	   ml.nvmlDeviceGetName((nvmlDevice_t)(uintptr_t)0x1234, name, sizeof(name)));
+		ml.nvmlDeviceGetName((nvmlDevice_t)(uintptr_t)0x1234, name, sizeof(name)));
 	NV(NVML_ERROR_NOT_FOUND, ml.nvmlDeviceGetHandleByUUID("GPU-none", &device));
 	NV(NVML_ERROR_NOT_SUPPORTED, ml.nvmlDeviceGetFanSpeed(device, &n));
 	NV(NVML_SUCCESS, ml.nvmlShutdown());
@@ -77,7 +77,7 @@ static void agrees(void)
 {
 	char uuid[96], text[96], serial[32];
 	nvmlDevice_t device, again;
-	nvmlMemory_v2_t memory = { .version = NVML_STRUCT_VERSION(Memory, 2) };
+	nvmlMemory_v2_t memory = {.version = NVML_STRUCT_VERSION(Memory, 2)};
 	nvmlGpuTopologyLevel_t level;
 	nvmlPciInfo_t pci;
 	CUuuid cuda_uuid;
@@ -91,8 +91,8 @@ static void agrees(void)
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetUUID(device, uuid, sizeof(uuid)));
 		NEED(drv.cuDeviceGetUuid_v2(&cuda_uuid, i));
 		snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x", (uint8_t)cuda_uuid.bytes[0],
-			 (uint8_t)cuda_uuid.bytes[1], (uint8_t)cuda_uuid.bytes[2],
-			 (uint8_t)cuda_uuid.bytes[3]);
+			(uint8_t)cuda_uuid.bytes[1], (uint8_t)cuda_uuid.bytes[2],
+			(uint8_t)cuda_uuid.bytes[3]);
 		tap_ok(strncmp(uuid, text, 12) == 0, "device %d: %s is %s", i, uuid, text);
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByUUID(uuid, &again));
 		tap_ok(again == device, "found by UUID");
@@ -148,18 +148,19 @@ static void processes(void)
 	NV(NVML_SUCCESS, ml.nvmlInit_v2());
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByIndex_v2(1, &device));
 	NV(NVML_ERROR_INSUFFICIENT_SIZE,
-	   ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, NULL));
+		ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, NULL));
 	tap_ok(n == 1, "one process");
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos));
 	tap_ok(n == 1 && infos[0].pid == (unsigned)pid, "it is the child");
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetMemoryInfo(device, &memory));
 	tap_ok(infos[0].usedGpuMemory > 512u << 20 && memory.used >= infos[0].usedGpuMemory,
-	       "its memory, with the context's: %llu", infos[0].usedGpuMemory);
+		"its memory, with the context's: %llu", infos[0].usedGpuMemory);
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses(device, &n, old));
 	tap_ok(n == 1 && old[0].pid == (unsigned)pid &&
-	       old[0].usedGpuMemory == infos[0].usedGpuMemory, "the old form says the same");
+			old[0].usedGpuMemory == infos[0].usedGpuMemory,
+		"the old form says the same");
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByIndex_v2(0, &device));
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos));
@@ -190,6 +191,88 @@ static void events(void)
 	NV(NVML_ERROR_INVALID_ARGUMENT, ml.nvmlEventSetWait_v2(set, &data, 10));
 }
 
+/* ---- faults ---- */
+
+/* The context is the first allocation that the device counts. */
+static void out_of_memory(void)
+{
+	CUdeviceptr p;
+
+	begin_context();
+	OK(drv.cuMemAlloc_v2(&p, 4096));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, drv.cuMemAlloc_v2(&p, 4096));
+	OK(drv.cuMemAlloc_v2(&p, 4096));
+	OK(drv.cuCtxSynchronize());
+}
+
+/* Launches until the device fails; the error then stays. */
+static CUresult run_until_error(int device)
+{
+	unsigned long long ns = 1000;
+	void *params[] = {&ns};
+	CUcontext context;
+	CUfunction spin;
+	CUdeviceptr p;
+	CUresult r = CUDA_SUCCESS;
+
+	NEED(drv.cuInit(0));
+	NEED(drv.cuCtxCreate_v2(&context, 0, device));
+	spin = kernel_get(load_kernels(), "spin_ns");
+	for (int i = 0; i < 20 && r == CUDA_SUCCESS; i++) {
+		NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+		r = drv.cuCtxSynchronize();
+	}
+	tap_ok(r != CUDA_SUCCESS && drv.cuMemAlloc_v2(&p, 4096) == r && drv.cuCtxSynchronize() == r,
+		"the error stays: %d", r);
+	OK(drv.cuCtxDestroy_v2(context));
+	return r;
+}
+
+static void device_fails(void)
+{
+	unsigned long long before, after;
+	nvmlEventData_t data;
+	nvmlEventSet_t set;
+	nvmlDevice_t healthy, lost;
+	nvmlMemory_t memory;
+
+	NV(NVML_SUCCESS, ml.nvmlInit_v2());
+	NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByIndex_v2(0, &healthy));
+	NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByIndex_v2(1, &lost));
+	NV(NVML_SUCCESS, ml.nvmlEventSetCreate(&set));
+	NV(NVML_SUCCESS, ml.nvmlDeviceRegisterEvents(lost, nvmlEventTypeXidCriticalError, set));
+	NV(NVML_SUCCESS, ml.nvmlDeviceRegisterEvents(healthy, nvmlEventTypeDoubleBitEccError, set));
+	NV(NVML_SUCCESS,
+		ml.nvmlDeviceGetTotalEccErrors(
+			healthy, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &before));
+	run_until_error(1);
+	NV(NVML_SUCCESS, ml.nvmlEventSetWait_v2(set, &data, 10000));
+	tap_ok(data.device == lost && data.eventType == nvmlEventTypeXidCriticalError &&
+			data.eventData == 79,
+		"an event says that it fell off the bus");
+	NV(NVML_ERROR_GPU_IS_LOST, ml.nvmlDeviceGetMemoryInfo(lost, &memory));
+	NV(NVML_SUCCESS, ml.nvmlDeviceGetMemoryInfo(healthy, &memory));
+	EXPECT(CUDA_ERROR_ECC_UNCORRECTABLE, run_until_error(0));
+	NV(NVML_SUCCESS,
+		ml.nvmlDeviceGetTotalEccErrors(
+			healthy, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &after));
+	tap_ok(after > before, "the error is counted");
+	NV(NVML_SUCCESS, ml.nvmlEventSetWait_v2(set, &data, 10000));
+	tap_ok(data.device == healthy && data.eventType == nvmlEventTypeDoubleBitEccError,
+		"and an event says so");
+}
+
+static void put_faults(const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/faults", machine_dir());
+	f = fopen(path, "we");
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		exit(99);
+}
+
 int main(void)
 {
 	tap_begin();
@@ -200,6 +283,14 @@ int main(void)
 	part_run("the same devices", agrees);
 	part_run("processes", processes);
 	part_run("events", events);
+	machine_end();
+	machine_begin("2xH200-8Gi", "context_create_us=0");
+	put_faults("oom device=0 nth=3\n");
+	part_run("an allocation fails", out_of_memory);
+	machine_end();
+	machine_begin("2xH200-8Gi", "context_create_us=0");
+	put_faults("lost device=1 after=3\necc device=0 after=3\n");
+	part_run("devices fail", device_fails);
 	machine_end();
 	tap_end();
 	return tap_failures() != 0;
