@@ -316,10 +316,10 @@ enum image_status image_read_fatbin(
 
 	memcpy(&magic, header, sizeof(magic));
 	if (magic == 0x466243b1) {
-		const uint8_t *data;
+		uint64_t address;
 
-		memcpy(&data, header + 8, sizeof(const uint8_t *));
-		header = data;
+		memcpy(&address, header + 8, sizeof(address));
+		header = (const uint8_t *)(uintptr_t)address;
 		if (!header)
 			return IMAGE_BAD_BINARY;
 		memcpy(&magic, header, sizeof(magic));

@@ -169,44 +169,69 @@ static unsigned type_size(const struct token *t)
 	return 0;
 }
 
+enum { DIMENSIONS_MAX = 8 };
+
 struct declaration {
 	unsigned element; /* bytes of the type */
 	unsigned align;
 	uint64_t count; /* elements; 0 for an unsized array */
 	bool is_float;
+	uint64_t dims[DIMENSIONS_MAX];
+	unsigned n_dims;
 	struct token name;
 };
 
-/* ".align 8 .v2 .b8 name[16][2]": everything between the state space and "=" or ";". */
-static void take_declaration(struct reader *r, struct declaration *ret)
+/* What stands before the name. The alignment after .ptr is that of what is pointed to. */
+static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vector)
 {
-	unsigned vector = 1;
+	bool pointer = false;
 
-	*ret = (struct declaration){.count = 1};
 	while (!r->failed && r->token.kind == TOKEN_WORD && r->token.p[0] == '.') {
 		unsigned size = type_size(&r->token);
 
 		if (accept(r, ".align")) {
-			ret->align = (unsigned)take_number(r);
-			if (ret->align == 0 || (ret->align & (ret->align - 1)) != 0)
+			unsigned align = (unsigned)take_number(r);
+
+			if (align == 0 || (align & (align - 1)) != 0)
 				r->failed = true;
+			if (!pointer)
+				d->align = align;
 			continue;
 		}
+		pointer = pointer || is(r, ".ptr");
 		if (is(r, ".v2"))
-			vector = 2;
+			*ret_vector = 2;
 		else if (is(r, ".v4"))
-			vector = 4;
+			*ret_vector = 4;
 		else if (size != 0) {
-			ret->element = size;
-			ret->is_float = r->token.p[1] == 'f';
+			d->element = size;
+			d->is_float = r->token.p[1] == 'f';
 		}
-		/* .ptr, .global, .attribute and the like say nothing about the layout. */
+		/* State spaces, .attribute and the like say nothing about the layout. */
 		next(r);
 		if (is(r, "(")) {
 			while (!is(r, ")") && r->token.kind != TOKEN_END)
 				next(r);
 			expect(r, ")");
 		}
+	}
+	if (d->align == 0)
+		d->align = d->element * *ret_vector;
+}
+
+/* ".align 8 .v2 .b8 name[16][2]": everything between the state space and "=", "," or ";". After a
+ * comma the type may be left out: it is then that of @last. */
+static void take_declaration(
+	struct reader *r, const struct declaration *last, struct declaration *ret)
+{
+	unsigned vector = 1;
+
+	*ret = (struct declaration){.count = 1};
+	take_type(r, ret, &vector);
+	if (last && ret->element == 0) {
+		ret->element = last->element;
+		ret->align = last->align;
+		ret->is_float = last->is_float;
 	}
 	if (r->token.kind != TOKEN_WORD || ret->element == 0) {
 		r->failed = true;
@@ -218,13 +243,15 @@ static void take_declaration(struct reader *r, struct declaration *ret)
 		uint64_t n = is(r, "]") ? 0 : take_number(r);
 
 		expect(r, "]");
-		if (n != 0 && ret->count > ((uint64_t)1 << 40) / n)
+		if (ret->n_dims == DIMENSIONS_MAX ||
+			(n != 0 && ret->count > ((uint64_t)1 << 40) / n)) {
 			r->failed = true;
+			return;
+		}
+		ret->dims[ret->n_dims++] = n;
 		ret->count *= n;
 	}
 	ret->count *= vector;
-	if (ret->align == 0)
-		ret->align = ret->element * vector;
 }
 
 static void take_params(struct reader *r, size_t kernel)
@@ -237,7 +264,7 @@ static void take_params(struct reader *r, size_t kernel)
 		struct declaration d;
 
 		expect(r, ".param");
-		take_declaration(r, &d);
+		take_declaration(r, NULL, &d);
 		if (r->failed || d.count * d.element > IMAGE_PARAM_BYTES_MAX) {
 			r->failed = true;
 			return;
@@ -272,7 +299,7 @@ static uint32_t skip_body(struct reader *r)
 			struct declaration d;
 
 			next(r);
-			take_declaration(r, &d);
+			take_declaration(r, NULL, &d);
 			shared = (shared + d.align - 1) & ~(uint64_t)(d.align - 1);
 			shared += d.count * d.element;
 			continue;
@@ -379,9 +406,20 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 		memcpy(to, &bits, d->element < sizeof(bits) ? d->element : sizeof(bits));
 }
 
+/* Elements that a list at that depth stands for, the outermost at depth 0. */
+static uint64_t list_elements(const struct declaration *d, unsigned depth)
+{
+	uint64_t n = d->count;
+
+	for (unsigned i = 0; i < depth && i < d->n_dims; i++)
+		n = d->dims[i] ? n / d->dims[i] : 0;
+	return depth < d->n_dims ? n : 1;
+}
+
+/* Lists may be shorter than what they are for: the rest is zero, as in C. */
 static void take_values(struct reader *r, const struct declaration *d, struct image_global *global)
 {
-	uint64_t i = 0;
+	uint64_t start[DIMENSIONS_MAX], i = 0;
 	unsigned depth = 0;
 
 	global->init = global->size ? calloc(1, global->size) : NULL;
@@ -391,27 +429,39 @@ static void take_values(struct reader *r, const struct declaration *d, struct im
 	}
 	do {
 		if (accept(r, "{")) {
-			depth++;
-		} else if (accept(r, "}")) {
-			if (depth-- == 0)
+			if (depth == DIMENSIONS_MAX) {
 				r->failed = true;
-			accept(r, ",");
+				return;
+			}
+			start[depth++] = i;
+		} else if (depth != 0 && accept(r, "}")) {
+			depth--;
+			if (i - start[depth] > list_elements(d, depth))
+				r->failed = true;
+			i = start[depth] + list_elements(d, depth);
+			if (depth != 0)
+				accept(r, ",");
 		} else if (i >= d->count) {
 			r->failed = true;
 		} else {
 			take_value(r, d, global->init + i++ * d->element);
-			accept(r, ",");
+			if (depth != 0)
+				accept(r, ",");
 		}
 	} while (depth != 0 && !r->failed);
 }
 
 static void take_variable(struct reader *r, bool is_const, bool is_extern)
 {
+	struct declaration d, last;
+	bool first = true;
+
 	do {
 		struct image_global *global;
-		struct declaration d;
 
-		take_declaration(r, &d);
+		take_declaration(r, first ? NULL : &last, &d);
+		last = d;
+		first = false;
 		if (r->failed)
 			return;
 		if (is_extern)
