@@ -35,6 +35,7 @@
 #define ANSWER_MS 5000
 #define GRACE_NS NSEC_PER_SEC		/* gates keep their state this long after the daemon went */
 #define RETRY_NS (200 * NSEC_PER_MSEC)
+#define RESTART_NS (3 * NSEC_PER_SEC)	/* a daemon that is being replaced is waited for */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
 #define EVERY_FIRST 16u
@@ -421,6 +422,26 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 	return 0;
 }
 
+/*
+ * The first registration. A daemon may end in the middle of it, or be away for a moment: whoever has a
+ * tenant's secret knows that there is one and waits, instead of going its life without.
+ */
+static int talk_first(struct hook *h, char reason[static MSG_TEXT])
+{
+	static const uint8_t none[sizeof h->secret];
+	bool expects = memcmp(h->secret, none, sizeof none);
+	uint64_t until = clock_now_ns() + RESTART_NS;
+
+	for (;;) {
+		int r = talk(h, false, reason);
+		bool absent = r == -ENOENT || r == -ECONNREFUSED;
+
+		if (!r || r == -EACCES || (absent && !expects) || clock_now_ns() >= until)
+			return r;
+		clock_sleep_until_ns(clock_now_ns() + RETRY_NS / 4);
+	}
+}
+
 enum hook_mode session_open(struct hook *h)
 {
 	enum hook_mode mode = atomic_load_explicit(&h->mode, memory_order_acquire);
@@ -439,7 +460,7 @@ enum hook_mode session_open(struct hook *h)
 		h->start_time = read_start_time();
 		atomic_store(&h->socket, -1);
 		read_secret(h->secret);
-		r = talk(h, false, reason);
+		r = talk_first(h, reason);
 		mode = !r ? HOOK_REGISTERED
 		       : r == -EACCES || h->policy_closed ? HOOK_CLOSED
 							  : HOOK_OPEN;
