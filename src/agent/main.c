@@ -246,7 +246,7 @@ static void on_signal(struct loop_io *io, uint32_t events)
 			reload_conf(s->agent);
 			continue;
 		}
-		log_info("signal %u: ending", info.ssi_signo);
+		log_info("signal %u of pid %u: ending", info.ssi_signo, info.ssi_pid);
 		agent_leave(s->agent);
 	}
 }
