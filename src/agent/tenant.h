@@ -55,6 +55,7 @@ struct tenant_device {
 	uint32_t window_us, flags;
 	uint64_t closed_ns;
 	uint64_t look_ns;                  /* when to look again; UINT64_MAX: not watched */
+	uint64_t done;			  /* sum of done markers at the last look of a drain */
 	TAILQ_ENTRY(tenant_device) active; /* open or draining */
 
 	struct usage_series *series;

@@ -52,6 +52,7 @@ struct token {
 struct look {
 	bool is_in_launch, is_unmarked, is_moving;
 	uint64_t unfinished; /* markers issued and not done */
+	uint64_t done;	     /* sum of all done ones: changes when work ends */
 	uint64_t longest_ns, rest_ns;
 	uint32_t want;
 };
@@ -114,6 +115,7 @@ static struct look look_at(struct process_device *pd, uint64_t now)
 		/* done is read first: it may have grown meanwhile, never fallen behind. */
 		if (issued != done)
 			look.unfinished += MIN(issued - done, 65536u);
+		look.done += done;
 	}
 	look.is_moving = submitted != pd->submitted;
 	pd->submitted = submitted;
@@ -167,12 +169,14 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 struct view {
 	bool is_busy, is_wanting;
 	bool has_moved; /* something was submitted since the last look */
+	bool is_known;	/* all that is in flight has a marker behind it */
+	uint64_t done;
 	uint64_t longest_ns, rest_ns;
 };
 
 static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 {
-	struct view view = {0};
+	struct view view = {.is_known = true};
 	struct process *p;
 
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant) {
@@ -188,6 +192,9 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 			view.is_busy = true;
 		if (look.is_moving)
 			view.has_moved = true;
+		if (look.is_in_launch || is_open)
+			view.is_known = false;
+		view.done += look.done;
 		if (look.want)
 			view.is_wanting = true;
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
@@ -249,6 +256,9 @@ static void look(struct tenant_device *td, uint64_t now)
 		if (view.is_busy) {
 			if (view.rest_ns != REST_UNKNOWN)
 				arbiter_draining(arbiter, id, device, view.rest_ns, now);
+			arbiter_drain_seen(
+				arbiter, id, device, view.done != td->done, view.is_known, now);
+			td->done = view.done;
 			td->look_ns = now +
 				MAX(MIN(view.rest_ns / 2, LOOK_DRAIN_NS), LOOK_DRAIN_MIN_NS);
 			return;

@@ -53,7 +53,8 @@ static bool has_company(struct device *device, const struct seat *seat, uint64_t
 	return false;
 }
 
-static uint32_t window_us(struct device *device, const struct seat *seat, bool company, uint64_t now)
+static uint32_t window_us(
+	struct device *device, const struct seat *seat, bool company, uint64_t now)
 {
 	const struct arbiter_config *config = &device->arbiter->config;
 
@@ -143,10 +144,15 @@ void member_open(struct member *member, bool corun, uint64_t now)
 			seat_open(&member->seat[i], corun, now);
 }
 
+static uint64_t said_rest(const struct seat *seat, uint64_t now)
+{
+	return clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
+}
+
 static uint64_t queued_rest(const struct seat *seat, uint64_t now)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t rest = clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
+	uint64_t rest = said_rest(seat, now);
 
 	/* A client's word: more than its window and one submission cannot be queued. */
 	return MIN(rest, seat->longest_ns + config->window_us * NSEC_PER_USEC);
@@ -167,11 +173,14 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->is_overlapped = false;
 	seat->is_corun = false;
 	seat->is_unbounded = seat->told_window_us == 0;
-	/* What is queued may end with one submission that nobody knew of yet. */
+	/*
+	 * What is queued may end with one submission that nobody knew of yet. Here the client's word
+	 * counts in full: it was alone a moment ago, perhaps, and is charged for what it runs.
+	 */
 	seat->closed_at = now;
-	seat->drain_bound_ns =
-		MIN(MAX(windows, queued_rest(seat, now) + seat->longest_ns + windows / 4),
-			config->drain_max_ns);
+	seat->drain_bound_ns = MIN(
+		MAX(windows, said_rest(seat, now) + seat->longest_ns + windows / 4),
+		config->drain_max_ns);
 	seat->drain_by = now + seat->drain_bound_ns;
 	seen(device, seat, now);
 	if (device->holder == seat) {
@@ -206,13 +215,15 @@ static struct bond *bond_find(struct device *device, arbiter_id a, arbiter_id b)
 	for (size_t i = 0; i < ARBITER_BONDS; i++) {
 		struct bond *bond = &device->bond[i];
 
-		if (bond->event[0] && ((bond->a == a && bond->b == b) || (bond->a == b && bond->b == a)))
+		if (bond->event[0] &&
+			((bond->a == a && bond->b == b) || (bond->a == b && bond->b == a)))
 			return bond;
 	}
 	return NULL;
 }
 
-static bool is_bonded(struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
+static bool is_bonded(
+	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
 {
 	const struct bond *bond = bond_find(device, x->member->id, y->member->id);
 
@@ -220,7 +231,8 @@ static bool is_bonded(struct device *device, const struct seat *x, const struct 
 }
 
 /* The third time within ARBITER_BOND_NS they co-run without waiting, for as long; renewed by one. */
-static void bond_note(struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
+static void bond_note(
+	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
 {
 	struct bond *bond = bond_find(device, x->member->id, y->member->id);
 
@@ -236,7 +248,8 @@ static void bond_note(struct device *device, const struct seat *x, const struct 
 	bond->event[0] = now;
 	if ((bond->until && clock_since_ns(now, bond->until) < ARBITER_BOND_NS / 10) ||
 		(bond->event[ARBITER_BOND_EVENTS - 1] &&
-			clock_since_ns(now, bond->event[ARBITER_BOND_EVENTS - 1]) <= ARBITER_BOND_NS))
+			clock_since_ns(now, bond->event[ARBITER_BOND_EVENTS - 1]) <=
+				ARBITER_BOND_NS))
 		bond->until = now + ARBITER_BOND_NS;
 }
 
@@ -350,7 +363,8 @@ static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 static bool must_give_way(struct seat *seat, uint64_t now)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t idle = seat->member->spec.class == SPEC_LATENCY ? config->linger_ns : config->idle_ns;
+	uint64_t idle = seat->member->spec.class == SPEC_LATENCY ? config->linger_ns
+								 : config->idle_ns;
 	uint64_t at;
 
 	if (seat->gives_way)
@@ -385,8 +399,8 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 		int64_t order;
 
 		seat_update_limits(seat, now);
-		seat->is_waiting =
-			seat_wants(seat) && seat->state != SEAT_OPEN && !seat->is_throttled;
+		seat->is_waiting = seat_wants(seat) && seat->state != SEAT_OPEN &&
+			!seat->is_throttled;
 		if (!seat->is_waiting)
 			continue;
 		device->n_waiting++;
@@ -411,7 +425,8 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 }
 
 /* Is the holder's turn over, now that `next` waits? */
-static bool is_turn_over(struct device *device, struct seat *holder, struct seat *next, uint64_t now)
+static bool is_turn_over(
+	struct device *device, struct seat *holder, struct seat *next, uint64_t now)
 {
 	uint64_t rest = queued_rest(holder, now);
 	uint64_t passes, ends;

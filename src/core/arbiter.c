@@ -50,8 +50,8 @@ int arbiter_new(const struct arbiter_config *config, uint32_t devices, struct ar
 		return fail(err, EINVAL, "policy '%.48s': there are %s", config->policy, names);
 	}
 	if (devices == 0 || devices > ARBITER_DEVICES)
-		return fail(err, EINVAL, "%u devices: 1 to %u are possible", devices,
-			ARBITER_DEVICES);
+		return fail(
+			err, EINVAL, "%u devices: 1 to %u are possible", devices, ARBITER_DEVICES);
 	arbiter = calloc(1, sizeof(*arbiter) + devices * sizeof(arbiter->device[0]));
 	if (!arbiter)
 		return fail(err, ENOMEM, "out of memory for %u devices", devices);
@@ -161,8 +161,8 @@ queue:
 	return 0;
 }
 
-int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec, uint64_t devices,
-	uint64_t now, struct error *err)
+int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
+	uint64_t devices, uint64_t now, struct error *err)
 {
 	uint64_t known = arbiter->n_devices == 64 ? UINT64_MAX
 						  : (UINT64_C(1) << arbiter->n_devices) - 1;
@@ -199,8 +199,8 @@ int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *s
 	return 0;
 }
 
-int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec, uint64_t now,
-	struct error *err)
+int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
+	uint64_t now, struct error *err)
 {
 	struct member *member = member_find(arbiter, tenant);
 
@@ -238,7 +238,8 @@ static void queue_forget(struct arbiter *arbiter, arbiter_id tenant)
 			arbiter->queue[(arbiter->queue_head + i) % arbiter->queue_size];
 
 		if (action.tenant != tenant)
-			arbiter->queue[(arbiter->queue_head + kept++) % arbiter->queue_size] = action;
+			arbiter->queue[(arbiter->queue_head + kept++) % arbiter->queue_size] =
+				action;
 	}
 	arbiter->queue_n = kept;
 }
@@ -278,7 +279,8 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 
 /* ---- what the caller has seen ---- */
 
-void arbiter_want(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now)
+void arbiter_want(
+	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now)
 {
 	struct seat *seat = seat_find(arbiter, tenant, device);
 	struct member *member;
@@ -342,8 +344,16 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	seat->device->is_dirty = true;
 }
 
-void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
-	uint64_t now)
+/* There is a reason to wait until then: the bound is counted from there, up to drain_max_ns in all. */
+static void seat_drain_until(struct seat *seat, uint64_t at)
+{
+	uint64_t last = seat->closed_at + seat->device->arbiter->config.drain_max_ns;
+
+	seat->drain_by = MAX(seat->drain_by, MIN(clock_add_ns(at, seat->drain_bound_ns), last));
+}
+
+void arbiter_draining(
+	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns, uint64_t now)
 {
 	struct seat *seat = seat_find(arbiter, tenant, device);
 
@@ -351,6 +361,7 @@ void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t devic
 		return;
 	seat->has_rest = true;
 	seat->ends_at = clock_add_ns(now, rest_ns);
+	seat_drain_until(seat, seat->ends_at);
 	seat->device->is_dirty = true;
 }
 
@@ -361,12 +372,11 @@ void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t dev
 
 	if (!seat || seat->state != SEAT_DRAINING || (!is_moving && is_known))
 		return;
-	seat->drain_by = MAX(seat->drain_by,
-		MIN(now + seat->drain_bound_ns, seat->closed_at + arbiter->config.drain_max_ns));
+	seat_drain_until(seat, now);
 }
 
-void arbiter_drained(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end,
-	uint64_t now)
+void arbiter_drained(
+	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end, uint64_t now)
 {
 	struct seat *seat = seat_find(arbiter, tenant, device);
 	struct device *on;
@@ -420,8 +430,8 @@ size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action
 	}
 	*ret_next = UINT64_MAX;
 	for (uint32_t i = 0; i < arbiter->n_devices; i++)
-		*ret_next = MIN(*ret_next,
-			arbiter->device[i].is_dirty ? now : arbiter->device[i].next_at);
+		*ret_next = MIN(
+			*ret_next, arbiter->device[i].is_dirty ? now : arbiter->device[i].next_at);
 	return n;
 }
 
@@ -473,8 +483,8 @@ static enum arbiter_why why(struct seat *seat, arbiter_id *ret_other)
 	return ARBITER_WHY_TURN;
 }
 
-int arbiter_usage_get(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now,
-	struct arbiter_usage *ret_usage)
+int arbiter_usage_get(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device,
+	uint64_t now, struct arbiter_usage *ret_usage)
 {
 	struct seat *seat = seat_find(arbiter, tenant, device);
 	arbiter_id other;

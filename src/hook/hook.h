@@ -107,7 +107,9 @@ struct device {
 	uint32_t segments;     /* in use, from segment_first */
 	uint32_t segment_first;
 	uint64_t sub_ns;       /* device time of one submission, moving average; 0 unknown */
-	uint64_t done_ns;      /* when the last completion was seen */
+	uint64_t sum_ns;       /* of which sub_ns is the quotient */
+	uint64_t sum_subs;     /* in 1/256 */
+	uint64_t done_ns;      /* when the last completion was, as far as could be seen */
 	uint64_t looked_ns;    /* when somebody last looked for completions */
 	uint64_t marked_submitted; /* sum of submitted at the last marker */
 

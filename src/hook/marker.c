@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "hook/hook.h"
 #include "hook/relax.h"
@@ -19,12 +20,15 @@
 #define EVERY_FIRST 16u
 #define EVERY_MAX 4096u
 #define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
-#define LEAD_NS (300 * NSEC_PER_USEC)	    /* the next long kernel is let through this early */
-#define SPIN_NS (20 * NSEC_PER_USEC)	    /* waits shorter than that do not sleep */
-#define NAP_NS (500 * NSEC_PER_USEC)	    /* longest sleep: the gate is looked at in between */
+#define LEAD_NS (300 * NSEC_PER_USEC)     /* the next long kernel is let through this early */
+#define SPIN_NS (20 * NSEC_PER_USEC)      /* waits shorter than that do not sleep */
+#define NAP_NS (500 * NSEC_PER_USEC)      /* longest sleep: the gate is looked at in between */
 #define WAIT_MAX_NS (250 * NSEC_PER_MSEC) /* a kernel may wait for the one that we hold back */
-#define TIGHT_NS (200 * NSEC_PER_USEC)    /* looks this close together see the time of a completion */
+#define TIGHT_NS (200 * NSEC_PER_USEC) /* looks this close together see the time of a completion */
 #define DIRTY_MAX 1024u
+#define SUBS_ONE 256u                /* submissions are summed in 1/256 */
+#define LEARN_SUBS 16u               /* the estimate remembers as many, */
+#define LEARN_NS (4 * NSEC_PER_MSEC) /* or those of that time */
 
 uint64_t marker_submitted(const struct device *d)
 {
@@ -51,22 +55,32 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
 }
 
-static void learn(struct device *d, uint64_t sub_ns, bool exact)
+/*
+ * What one submission takes: the quotient of two sums that forget, so that a completion seen late,
+ * which lengthens one sample and shortens the next, cancels. Longer ones are believed at once.
+ */
+static void learn(struct device *d, uint64_t ns, uint32_t subs, bool exact)
 {
 	uint64_t longest = atomic_load_explicit(&d->up->longest_ns, memory_order_relaxed);
+	uint64_t sub_ns = ns / subs ? ns / subs : 1;
 
-	sub_ns = sub_ns ? sub_ns : 1;
 	if (!exact && d->sub_ns && sub_ns >= d->sub_ns)
 		return; /* seen late: an upper bound that tells nothing */
-	if (!d->sub_ns || sub_ns > 4 * d->sub_ns || 4 * sub_ns < d->sub_ns)
-		d->sub_ns = sub_ns;
-	else
-		d->sub_ns = (3 * d->sub_ns + sub_ns) / 4;
+	if (!d->sub_ns || sub_ns > 4 * d->sub_ns)
+		d->sum_ns = d->sum_subs = 0;
+	d->sum_ns += ns;
+	d->sum_subs += (uint64_t)subs * SUBS_ONE;
+	d->sub_ns = d->sum_ns * SUBS_ONE / d->sum_subs;
+	d->sub_ns = d->sub_ns ? d->sub_ns : 1;
+	while (d->sum_subs > LEARN_SUBS * SUBS_ONE && d->sum_ns > LEARN_NS) {
+		d->sum_ns /= 2;
+		d->sum_subs /= 2;
+	}
 	if (!exact)
 		return;
 	longest -= longest / 64;
-	atomic_store_explicit(&d->up->longest_ns, sub_ns > longest ? sub_ns : longest,
-		memory_order_relaxed);
+	atomic_store_explicit(
+		&d->up->longest_ns, sub_ns > longest ? sub_ns : longest, memory_order_relaxed);
 }
 
 /* Takes note of completions. */
@@ -95,10 +109,14 @@ static void look(struct device *d, uint64_t now)
 		return;
 	if (d->done_ns > begun)
 		begun = d->done_ns;
+	if (!subs) {
+		d->done_ns = now;
+		return;
+	}
 	/* with more queued behind it the device was never idle since: the average is right then too */
-	if (subs)
-		learn(d, clock_since_ns(now, begun) / subs, tight || d->segments);
-	d->done_ns = now;
+	learn(d, clock_since_ns(now, begun), subs, tight || d->segments);
+	/* seen late: what comes next began when this should have ended */
+	d->done_ns = tight ? now : MIN(now, begun + subs * d->sub_ns);
 }
 
 static uint64_t queued(struct device *d, uint64_t now)
@@ -298,8 +316,9 @@ static uint32_t unmarked(struct device *d)
 void marker_due(struct thread *t, struct stream *s)
 {
 	struct device *d = t->device;
-	uint64_t window = (uint64_t)atomic_load_explicit(&d->down->window_us, memory_order_relaxed) *
-			  NSEC_PER_USEC;
+	uint64_t window = (uint64_t)atomic_load_explicit(
+				  &d->down->window_us, memory_order_relaxed) *
+		NSEC_PER_USEC;
 	struct relaxed relaxed;
 	uint32_t count;
 	uint64_t now;
@@ -341,7 +360,7 @@ void marker_wait_window(struct device *d)
 	for (;;) {
 		uint64_t window = (uint64_t)atomic_load_explicit(
 					  &d->down->window_us, memory_order_relaxed) *
-				  NSEC_PER_USEC;
+			NSEC_PER_USEC;
 		uint64_t bound = 4 * window > 2 * longest ? 4 * window : 2 * longest;
 		uint64_t over;
 
@@ -398,7 +417,7 @@ struct flush {
 static bool can_name(const struct flush *f, const struct stream *s)
 {
 	return s != f->context->per_thread ||
-	       atomic_load_explicit(&s->owner, memory_order_relaxed) == f->tid;
+		atomic_load_explicit(&s->owner, memory_order_relaxed) == f->tid;
 }
 
 static void flush_one(struct flush *f, struct stream *s)
@@ -465,9 +484,9 @@ void marker_flush(struct device *d, struct thread *t)
 	dirt = d->dirt ? d->dirt : (d->dirt = hook_map(sizeof *dirt));
 	seen = atomic_load_explicit(&d->down->flush, memory_order_acquire);
 	sum = marker_submitted(d);
-	if (!dirt || (sum == atomic_load_explicit(&d->up->flushed, memory_order_relaxed) &&
-			     seen == atomic_load_explicit(
-					     &d->up->flush_seen, memory_order_relaxed))) {
+	if (!dirt ||
+		(sum == atomic_load_explicit(&d->up->flushed, memory_order_relaxed) &&
+			seen == atomic_load_explicit(&d->up->flush_seen, memory_order_relaxed))) {
 		lock_drop(&d->marker_lock);
 		return;
 	}
