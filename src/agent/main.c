@@ -3,6 +3,7 @@
  * divvyd: options, signals, readiness. Everything else is the agent's.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <malloc.h>
 #include <sched.h>
@@ -236,17 +237,32 @@ static void reload_conf(struct agent *agent)
 	agent->conf = conf;
 }
 
+/* "4711 (systemd)", for who wonders why it ended. */
+static void name_sender(uint32_t pid, char *ret, size_t size)
+{
+	char path[32], name[32];
+	_cleanup_close_ int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, name, sizeof(name));
+	snprintf(ret, size, "%u (%.*s)", pid, n > 1 ? (int)n - 1 : 1, n > 1 ? name : "?");
+}
+
 static void on_signal(struct loop_io *io, uint32_t events)
 {
 	struct signals *s = io->data;
 	struct signalfd_siginfo info;
+	char sender[64];
 
 	while (read(s->fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGHUP) {
 			reload_conf(s->agent);
 			continue;
 		}
-		log_info("signal %u of pid %u: ending", info.ssi_signo, info.ssi_pid);
+		name_sender(info.ssi_pid, sender, sizeof(sender));
+		log_info("signal %u of pid %s: ending", info.ssi_signo, sender);
 		agent_leave(s->agent);
 	}
 }

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What victim goes through, and the system call by which it says so. */
+#pragma once
+
+#define PHASE_CALL 0x64697676 /* no option of prctl: EINVAL */
+#define PHASES(X) \
+	X(register) \
+	X(context) \
+	X(reserve) \
+	X(small) \
+	X(free) \
+	X(launch) \
+	X(synchronise) \
+	X(destroy)

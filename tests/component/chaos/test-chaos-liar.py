@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A client that lies, in its pages and on the socket: the daemon neither ends nor stands still, and the
+others keep their shares, quotas and accounts."""
+
+import os
+import time
+
+from machine import CHAOS, Machine, run, seed_of, soaking, survived, wait_for
+
+LIAR = os.path.join(CHAOS, "liar")
+SECONDS = 60 if soaking() else 5
+OFF = 50  # 1/1000 of the device that a liar may change somebody else's share by
+
+rng = seed_of("liar")
+
+
+def honest(m):
+    a = m.create("a", request="0.5", limit="0.5", memory="4Gi")
+    b = m.create("b", request="0.3", limit="0.3", memory="2Gi")
+    spins = [a.spin("--memory=100", kernel_us=1000), b.spin("--memory=50", "--sync-every=8", kernel_us=500)]
+    m.goes_on(*[s.pid for s in spins])
+    return [a, b], spins
+
+
+def untouched(m, tenants, spins, before):
+    now = [t.now() for t in tenants]
+    for t, b in zip(now, before):
+        assert t["spec"] == b["spec"] and t["id"] == b["id"], (t, b)
+        assert [d["memory_quota_bytes"] for d in t["devices"]] == [d["memory_quota_bytes"] for d in b["devices"]]
+    m.goes_on(*[s.pid for s in spins])
+    m.books_are_right(but=("liar",))
+
+
+def beside(*ways):
+    with Machine() as m:
+        tenants, spins = honest(m)
+        before = [t.now() for t in tenants]
+        pid = m.daemon.pid
+        lying = m.create("liar", request="0.2", limit="0.2", memory="1Gi")
+        liars = [lying.start(LIAR, way, m.socket_path, lying.secret, str(rng.randrange(1 << 31)), str(SECONDS),
+                             registered=False) for way in ways]
+        time.sleep(0.5)
+        got = m.shares([[s.pid] for s in spins], SECONDS - 1.5)
+        for asked in (m.ask(cmd="ping"), m.ask(cmd="list"), m.ask(cmd="devices")):
+            assert asked["ok"]
+        for liar in liars:
+            print("# " + (survived(liar).strip() or "lied"))
+        assert m.daemon.poll() is None and m.daemon.pid == pid, "the daemon has ended"
+        untouched(m, tenants, spins, before)
+        for share, want in zip(got, (500, 300)):
+            # More than its limit it has when it co-runs with who holds the device and does nothing.
+            assert share >= want - OFF, f"beside {ways}: {share:.0f}/1000 instead of {want}"
+        lying.remove()
+        comer = m.create("comer", request="0.2").spin(kernel_us=300)
+        m.goes_on(comer.pid, *[s.pid for s in spins])
+
+
+def lies_on_the_socket():
+    beside("socket", "socket")
+
+
+def lies_in_the_pages():
+    beside("pages")
+
+
+def is_never_done():
+    beside("greedy")
+
+
+def all_lies_at_once():
+    beside("socket", "pages", "greedy")
+
+
+def lies_of_a_stranger():
+    """Of no tenant: without a secret, and with somebody's who is not there."""
+    with Machine() as m:
+        tenants, spins = honest(m)
+        before = [t.now() for t in tenants]
+        liars = [tenants[0].start(LIAR, "socket", m.socket_path, secret, str(rng.randrange(1 << 31)), "2",
+                                  registered=False) for secret in ("0" * 32, "5a" * 16)]
+        for liar in liars:
+            survived(liar)
+        untouched(m, tenants, spins, before)
+
+
+def a_lying_user_of_the_device():
+    """It has a device, works, and its pages are nonsense: written over while it runs, by its own kind."""
+    with Machine() as m:
+        tenants, spins = honest(m)
+        before = [t.now() for t in tenants]
+        lying = m.create("liar", request="0.2", limit="0.2", memory="1Gi")
+        worker = lying.spin("--memory=20", kernel_us=300)
+        liar = lying.start(LIAR, "pages", m.socket_path, lying.secret, str(rng.randrange(1 << 31)), str(SECONDS),
+                           registered=False)
+        survived(liar)
+        worker.kill()
+        worker.wait()
+        untouched(m, tenants, spins, before)
+        wait_for(lambda: lying.used() == 0, "its own account is recounted too")
+
+
+def other_versions_are_refused_in_a_sentence():
+    with Machine() as m:
+        tenant = m.create("old", request="0.5")
+        with m.peer() as peer:
+            peer.hello(tenant.secret, page_abi=2)
+            kind, status, body, fds = peer.receive()
+            assert kind == "REFUSED" and status and not fds
+            sentence = body.split(b"\0")[0].decode()
+            assert "2" in sentence and "serves 1" in sentence, sentence
+            # refused, not broken: the same connection may ask again
+            peer.hello(tenant.secret)
+            kind, _, _, fds = peer.receive()
+            assert kind == "WELCOME" and len(fds) == 3
+            for fd in fds:
+                os.close(fd)
+        with m.peer() as peer:
+            peer.hello(tenant.secret, abi=2)
+            kind, _, body, _ = peer.receive()
+            assert kind == "REFUSED" and b"version 2" in body, body
+        wait_for(lambda: tenant.used() == 0, "nothing stays")
+
+
+tests = [lies_on_the_socket, lies_in_the_pages, is_never_done, all_lies_at_once, lies_of_a_stranger,
+         a_lying_user_of_the_device, other_versions_are_refused_in_a_sentence]
+run(*tests)

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""SIGSTOP: of who waits, of who holds the device and does nothing, of who holds it and is in the middle
+of submitting; and a holder that gets a tenth of a processor. The device passes to the others; SIGCONT
+goes on as if nothing had been."""
+
+import contextlib
+import os
+import signal
+import time
+
+from machine import Machine, run, seed_of, soaking, wait_for
+
+TIMES = 60 if soaking() else 6
+
+rng = seed_of("stop")
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
+def freeze(child):
+    child.send_signal(signal.SIGSTOP)
+    wait_for(lambda: state(child.pid) == "T", "it is stopped")
+
+
+def thaw(child):
+    child.send_signal(signal.SIGCONT)
+    wait_for(lambda: state(child.pid) != "T", "it goes on")
+
+
+def frozen(name, child, m, *others):
+    """Frozen: the others go on; thawed: all go on."""
+    freeze(child)
+    m.goes_on(*[o.pid for o in others])
+    m.books_are_right()
+    thaw(child)
+    m.goes_on(child.pid, *[o.pid for o in others])
+    m.books_are_right()
+
+
+def a_waiter_is_stopped():
+    with Machine() as m:
+        first = m.create("first", request="0.5", limit="0.6").spin(kernel_us=1000)
+        second = m.create("second", request="0.1", limit="0.2")
+        waiter = second.spin(kernel_us=1000)
+        m.goes_on(first.pid, waiter.pid, more=3)
+        for _ in range(TIMES):
+            wait_for(lambda: second.now()["devices"][0]["wants"], "it waits at its limit")
+            frozen("waiter", waiter, m, first)
+
+
+def an_idle_holder_is_stopped():
+    """It has synchronised and computes; then somebody comes."""
+    with Machine() as m:
+        holder = m.create("holder", request="0.5").spin("--burst-on=20", "--burst-off=40", kernel_us=1000)
+        other = m.create("other", request="0.5")
+        for _ in range(max(2, TIMES // 2)):
+            m.goes_on(holder.pid, more=2)
+            wait_for(lambda: not busy(m, holder.pid), "it pauses")
+            freeze(holder)
+            comer = other.spin(kernel_us=300)
+            m.goes_on(comer.pid)
+            m.books_are_right()
+            thaw(holder)
+            m.goes_on(comer.pid, holder.pid)
+            comer.kill()
+            comer.wait()
+            m.books_are_right()
+
+
+def busy(m, pid):
+    before = m.kernels_of(pid)
+    time.sleep(0.01)
+    return m.kernels_of(pid) != before
+
+
+def a_busy_holder_is_stopped():
+    with Machine() as m:
+        holder = m.create("holder", request="0.5").spin("--streams=3", kernel_us=50)
+        other = m.create("other", request="0.4").spin(kernel_us=300)
+        m.goes_on(holder.pid, other.pid)
+        for _ in range(TIMES):
+            time.sleep(rng.random() * 0.03)
+            frozen("holder", holder, m, other)
+
+
+def everybody_is_stopped_now_and_then():
+    with Machine() as m:
+        spins = [m.create(f"t{i}", request="0.2").spin(f"--streams={1 + i}", kernel_us=[50, 300, 2000, 9000][i])
+                 for i in range(4)]
+        for _ in range(TIMES):
+            who = rng.sample(spins, rng.randrange(1, 4))
+            for child in who:
+                child.send_signal(signal.SIGSTOP)
+            m.goes_on(*[c.pid for c in spins if c not in who], more=5)
+            for child in who:
+                child.send_signal(signal.SIGCONT)
+        m.goes_on(*[c.pid for c in spins])
+        m.books_are_right()
+
+
+@contextlib.contextmanager
+def a_tenth_of_a_processor(child):
+    """A cgroup with 10 ms of each 100 ms; where there is none, stopped and continued as often."""
+    name = f"divvy-test-{os.getpid()}"
+    for root, quota, value in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000"),
+                               ("/sys/fs/cgroup", "cpu.max", "10000 100000")):
+        group = os.path.join(root, name)
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(group, quota), "w", encoding="utf-8") as f:
+                f.write(value)
+            with open(os.path.join(group, "cgroup.procs"), "w", encoding="utf-8") as f:
+                f.write(str(child.pid))
+        except OSError:
+            os.rmdir(group)
+            continue
+        try:
+            yield "cgroup"
+        finally:
+            child.kill()
+            child.wait()
+            wait_for(lambda: not open(os.path.join(group, "cgroup.procs"), encoding="utf-8").read(), "it is empty")
+            os.rmdir(group)
+        return
+    yield "signals"
+
+
+def a_holder_with_a_tenth_of_a_processor():
+    with Machine() as m:
+        other = m.create("other", request="0.5").spin(kernel_us=500)
+        holder = m.create("holder", request="0.5").spin("--streams=4", kernel_us=20)
+        m.goes_on(other.pid, holder.pid)
+        with a_tenth_of_a_processor(holder) as how:
+            print(f"# by {how}")
+            end = time.monotonic() + (20 if soaking() else 4)
+            while time.monotonic() < end:
+                if how == "signals":
+                    holder.send_signal(signal.SIGSTOP)
+                    time.sleep(0.09)
+                    holder.send_signal(signal.SIGCONT)
+                    time.sleep(0.01)
+                m.goes_on(other.pid, more=3)
+            m.goes_on(holder.pid, more=3)
+            # It cannot even use its half: what it leaves is the other's, and never less than its own half.
+            got, = m.shares([[other.pid]], 2)
+            assert got >= 450, f"the other got {got:.0f}/1000 beside a holder that is hardly ever there"
+            m.books_are_right()
+
+
+tests = [a_waiter_is_stopped, an_idle_holder_is_stopped, a_busy_holder_is_stopped,
+         everybody_is_stopped_now_and_then, a_holder_with_a_tenth_of_a_processor]
+run(*tests)
