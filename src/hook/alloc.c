@@ -74,8 +74,8 @@ static int alloc_correct(struct memory_alloc *a, uint64_t bytes)
 	return 0;
 }
 
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
-	unsigned int ElementSizeBytes)
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+	size_t Height, unsigned int ElementSizeBytes)
 {
 	struct memory_alloc a;
 	size_t pitch = (WidthInBytes + 511) & ~(size_t)511;
@@ -97,8 +97,8 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
 
-EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
-	unsigned int Height, unsigned int ElementSizeBytes)
+EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
+	unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 {
 	struct memory_alloc a;
 	CUresult r;
@@ -115,22 +115,24 @@ EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsi
 
 /* ---- free: what we never saw goes to the driver like the rest ---- */
 
-#define FREES(name, pointer, params, args)                                                         \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		struct memory_free f;                                                              \
-		CUresult r;                                                                        \
-                                                                                                   \
-		memory_free_begin(&f, pointer);                                                    \
-		r = REAL(name) args;                                                               \
-		memory_free_end(&f, r);                                                            \
-		return r;                                                                          \
+#define FREES(name, pointer, order, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		struct memory_free f; \
+		CUresult r; \
+\
+		memory_free_begin(&f, pointer); \
+		r = REAL(name) args; \
+		memory_free_end(&f, r, order); \
+		return r; \
 	}
 
-FREES(cuMemFree, dptr, (CUdeviceptr_v1 dptr), (dptr))
-FREES(cuMemFree_v2, dptr, (CUdeviceptr dptr), (dptr))
-FREES(cuMemFreeAsync, dptr, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
-FREES(cuMemFreeAsync_ptsz, dptr, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
+FREES(cuMemFree, dptr, MEMORY_NOW, (CUdeviceptr_v1 dptr), (dptr))
+FREES(cuMemFree_v2, dptr, MEMORY_NOW, (CUdeviceptr dptr), (dptr))
+FREES(cuMemFreeAsync, dptr, (uintptr_t)hStream, (CUdeviceptr dptr, CUstream hStream),
+	(dptr, hStream))
+FREES(cuMemFreeAsync_ptsz, dptr, hStream ? (uintptr_t)hStream : STREAM_PER_THREAD,
+	(CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
 
 /* ---- memory of another API: nobody else's tenant has been charged for it ---- */
 
@@ -191,6 +193,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 
 	if (r != CUDA_SUCCESS || !free || !total)
 		return r;
+	deferred_settle(false);
 	memory_pools_settle();
 	d = memory_device(&context);
 	if (d)

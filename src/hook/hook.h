@@ -162,6 +162,8 @@ struct hook {
 	struct lock stream_lock;
 	struct lock table_lock;
 	struct lock pool_lock;
+	struct lock deferred_lock;
+	struct deferred *deferred; /* deferred.c; NULL: nothing was ever freed that way */
 	struct lock module_lock; /* code_bytes and data_bytes of contexts */
 	struct memory_table table;
 	_Atomic bool pools;	  /* there has been one */

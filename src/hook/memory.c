@@ -74,7 +74,9 @@ int memory_charge(struct device *d, uint64_t pages)
 			return -ENOMEM;
 	}
 	r = reserve(h, d, pages);
-	if (r && memory_pools_settle())
+	if (r && memory_make_room(d, MEMORY_ENDED))
+		r = reserve(h, d, pages);
+	if (r && memory_make_room(d, MEMORY_WAIT))
 		r = reserve(h, d, pages);
 	if (r && asks(d))
 		session_tell(h, MSG_MEM_RELEASE, d, pages * PAGE_MEM_UNIT);
@@ -249,7 +251,7 @@ bool memory_get(enum memory_kind kind, uint64_t key, struct memory_record *ret_r
 }
 
 bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, int64_t pages,
-		   struct memory_record *ret_record)
+	struct memory_record *ret_record)
 {
 	struct hook *h = hook_registered();
 	struct memory_record *r;
@@ -269,7 +271,7 @@ bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, i
 }
 
 bool memory_take_if(bool (*match)(const struct memory_record *, const void *), const void *arg,
-		    struct memory_record *ret_record)
+	struct memory_record *ret_record)
 {
 	struct hook *h = hook_registered();
 	bool found = false;
@@ -316,13 +318,14 @@ static uint64_t block_key(const struct device *d, CUdeviceptr address)
 static bool block_hold(struct device *d, CUcontext context, CUdeviceptr address)
 {
 	struct hook *h = hook_registered();
-	struct memory_record *r, fresh = {
-		.kind = MEMORY_BLOCKS,
-		.key = block_key(d, address),
-		.device = (uint8_t)d->index,
-		.pages = MEMORY_BLOCK_PAGES,
-		.refs = 1,
-	};
+	struct memory_record *r,
+		fresh = {
+			.kind = MEMORY_BLOCKS,
+			.key = block_key(d, address),
+			.device = (uint8_t)d->index,
+			.pages = MEMORY_BLOCK_PAGES,
+			.refs = 1,
+		};
 	bool known = false, ok = true;
 
 	lock_take(&h->table_lock);
@@ -392,7 +395,7 @@ CUresult memory_alloc_end(struct memory_alloc *a, CUresult r, CUdeviceptr addres
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void record_uncharge(const struct memory_record *r)
+void memory_record_uncharge(const struct memory_record *r)
 {
 	struct hook *h = hook_registered();
 	struct device *d = h ? &h->device[r->device] : NULL;
@@ -410,7 +413,7 @@ void memory_free_begin(struct memory_free *f, CUdeviceptr address)
 	f->known = memory_take(MEMORY_POINTER, address, &f->record);
 }
 
-void memory_free_end(struct memory_free *f, CUresult r)
+void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream)
 {
 	struct memory_record pool;
 
@@ -421,14 +424,17 @@ void memory_free_end(struct memory_free *f, CUresult r)
 		return;
 	}
 	if (!(f->record.flags & MEMORY_OF_POOL)) {
-		record_uncharge(&f->record);
+		if (stream == MEMORY_NOW)
+			memory_record_uncharge(&f->record);
+		else
+			deferred_free(&f->record, stream);
 		return;
 	}
 	/* the pool keeps what is freed into it, until it gives it back to the device */
 	if (memory_change(MEMORY_POOL, f->record.aux, -1, 0, 0, &pool) && !pool.refs &&
 		(pool.flags & MEMORY_POOL_DESTROYED) &&
 		memory_take(MEMORY_POOL, f->record.aux, &pool))
-		record_uncharge(&pool);
+		memory_record_uncharge(&pool);
 	else
 		memory_pools_note_free();
 }
@@ -444,8 +450,9 @@ void memory_context_gone(CUcontext context)
 {
 	struct memory_record r;
 
+	deferred_settle(false);
 	while (context && memory_take_if(ends_with, context, &r))
-		record_uncharge(&r);
+		memory_record_uncharge(&r);
 	memory_pools_settle();
 }
 
@@ -482,7 +489,8 @@ void memory_context_adopted(struct context *c)
 {
 	struct device *d = c->device;
 
-	c->pages = ledger_pages(atomic_load_explicit(&d->down->context_bytes, memory_order_relaxed));
+	c->pages = ledger_pages(
+		atomic_load_explicit(&d->down->context_bytes, memory_order_relaxed));
 	memory_charge_anyway(d, c->pages);
 	memory_context_settle(c);
 }

@@ -99,13 +99,15 @@ struct memory_alloc {
 int memory_alloc_begin(struct memory_alloc *a, uint64_t bytes);
 /* The driver has answered; on success the address is recorded. Returns what the program gets. */
 CUresult memory_alloc_end(struct memory_alloc *a, CUresult r, CUdeviceptr address);
-/* A free, by any of the driver's ways: `stream` NULL is not a stream but none. */
+/* A free, by any of the driver's ways. */
 struct memory_free {
 	struct memory_record record;
 	bool known;
 };
 void memory_free_begin(struct memory_free *f, CUdeviceptr address);
-void memory_free_end(struct memory_free *f, CUresult r);
+/* `stream`: in whose order it was freed; MEMORY_NOW: at once. */
+#define MEMORY_NOW UINTPTR_MAX
+void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream);
 
 /* ---- contexts ---- */
 
@@ -119,3 +121,17 @@ void memory_context_gone(CUcontext context);
 /* Charges follow what pools have reserved now. Returns whether anything was given back. */
 bool memory_pools_settle(void);
 void memory_pools_note_free(void);
+/* The device's pools give back all that is not in use. */
+void memory_pools_trim(const struct device *d);
+
+/* ---- what is freed in the order of a stream (deferred.c) ---- */
+
+/* Stays charged until the stream (0: the legacy one) has come to the free just handed to it. */
+void deferred_free(const struct memory_record *record, uintptr_t stream);
+/* Gives back what has ended, or waits for all of it. Returns whether anything was given back. */
+bool deferred_settle(bool wait);
+
+enum memory_effort { MEMORY_ENDED, MEMORY_WAIT };
+/* A charge did not fit: makes frees and pools give back. Returns whether it may fit now. */
+bool memory_make_room(struct device *d, enum memory_effort effort);
+void memory_record_uncharge(const struct memory_record *record);

@@ -9,6 +9,7 @@
 #include "hook/relax.h"
 
 #define POOLS_AT_ONCE 64
+#define POOL_CHUNK (UINT64_C(32) << 20) /* pools grow by whole ones of these */
 
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
@@ -20,8 +21,8 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 /* The pool's charge becomes what it has reserved; `more` pages are charged beside it. Lock held. */
 static void settle(struct memory_record *pool, struct device *d, uint64_t more)
 {
-	uint64_t reserved = memory_pages(
-		attribute((CUmemoryPool)(uintptr_t)pool->key, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+	uint64_t reserved = memory_pages(attribute(
+		(CUmemoryPool)(uintptr_t)pool->key, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
 	uint64_t charged = pool->pages + more;
 	struct memory_record now;
 
@@ -63,11 +64,29 @@ bool memory_pools_settle(void)
 
 		settle(&pools.pool[i], &h->device[pools.pool[i].device], 0);
 		given |= memory_get(MEMORY_POOL, pools.pool[i].key, &now) &&
-			 now.pages < pools.pool[i].pages;
+			now.pages < pools.pool[i].pages;
 	}
 	relax_end(relaxed);
 	lock_drop(&h->pool_lock);
 	return given;
+}
+
+void memory_pools_trim(const struct device *d)
+{
+	struct hook *h = hook_registered();
+	struct relaxed relaxed;
+	struct pools pools = {0};
+
+	if (!h || !lock_try(&h->pool_lock))
+		return;
+	memory_each(MEMORY_POOL, collect, &pools);
+	relaxed = relax_begin();
+	for (uint32_t i = 0; i < pools.n; i++) {
+		if (&h->device[pools.pool[i].device] == d)
+			REAL(cuMemPoolTrimTo)((CUmemoryPool)(uintptr_t)pools.pool[i].key, 0);
+	}
+	relax_end(relaxed);
+	lock_drop(&h->pool_lock);
 }
 
 void memory_pools_note_free(void)
@@ -100,7 +119,7 @@ struct taking {
 	struct device *device; /* NULL: not counted */
 	CUmemoryPool pool;
 	uint64_t bytes;
-	uint64_t pages; /* charged in case that the pool must grow; 0: it has the room */
+	uint64_t pages; /* charged in case that the pool must grow */
 };
 
 static struct device *stream_device(uintptr_t stream)
@@ -116,7 +135,6 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 {
 	struct hook *h = hook_registered();
 	struct memory_record known;
-	int r;
 
 	*t = (struct taking){.pool = pool, .bytes = bytes};
 	if (!h)
@@ -134,37 +152,24 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 		t->device = NULL;
 		return 0;
 	}
-	t->pages = memory_pages(bytes);
-	r = memory_charge(t->device, t->pages);
-	if (!r)
-		return 0;
-	/* No room to grow in: what it has reserved already may do. */
-	t->pages = 0;
-	if (attribute(t->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) + bytes >
-		attribute(t->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT))
-		return r;
-	return 0;
+	/* Whether what it has reserved will do, only the driver knows: it may grow by all of that. */
+	t->pages = memory_pages(bytes > UINT64_MAX / 4
+			? bytes
+			: (bytes + POOL_CHUNK - 1) / POOL_CHUNK * POOL_CHUNK);
+	return memory_charge(t->device, t->pages);
 }
 
-/* Reserved more than there was room for: the allocation is undone and the pool cut down. */
-static bool overdrawn(const struct taking *t, const struct memory_record *pool)
-{
-	return attribute(t->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >
-		       (pool->pages + t->pages) * PAGE_MEM_UNIT &&
-	       memory_used_bytes(t->device) + 2 * MEMORY_BLOCK > memory_quota_bytes(t->device);
-}
-
-static CUresult taking_end(struct taking *t, CUresult r, CUdeviceptr address, CUstream stream)
+static CUresult taking_end(struct taking *t, CUresult r, CUdeviceptr address)
 {
 	struct hook *h = hook_registered();
-	struct memory_record pool, pointer = {
-		.kind = MEMORY_POINTER,
-		.key = address,
-		.bytes = t->bytes,
-		.aux = (uintptr_t)t->pool,
-		.flags = MEMORY_OF_POOL,
-	};
-	bool over = false;
+	struct memory_record pool,
+		pointer = {
+			.kind = MEMORY_POINTER,
+			.key = address,
+			.bytes = t->bytes,
+			.aux = (uintptr_t)t->pool,
+			.flags = MEMORY_OF_POOL,
+		};
 
 	if (!t->device)
 		return r;
@@ -175,45 +180,36 @@ static CUresult taking_end(struct taking *t, CUresult r, CUdeviceptr address, CU
 		memory_uncharge(t->device, t->pages);
 		return r;
 	}
-	if (r == CUDA_SUCCESS) {
-		over = overdrawn(t, &pool);
-		if (!over && memory_put(&pointer))
-			memory_change(MEMORY_POOL, pool.key, 1, 0, 0, &pool);
-	}
-	if (over) {
-		REAL(cuMemFreeAsync)(address, stream);
-		REAL(cuMemPoolTrimTo)(t->pool, pool.pages * PAGE_MEM_UNIT);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	if (r == CUDA_SUCCESS && memory_put(&pointer))
+		memory_change(MEMORY_POOL, pool.key, 1, 0, 0, &pool);
 	settle(&pool, t->device, t->pages);
 	lock_drop(&h->pool_lock);
 	return r;
 }
 
-#define TAKES(name, pool, handle, params, args)                                                    \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		struct taking t;                                                                   \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (taking_begin(&t, pool, bytesize, handle))                                      \
-			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
-		r = REAL(name) args;                                                               \
-		return taking_end(                                                                 \
-			&t, r, r == CUDA_SUCCESS ? *dptr : 0, (CUstream)(uintptr_t)(handle));      \
+#define TAKES(name, pool, handle, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		struct taking t; \
+		CUresult r; \
+\
+		if (taking_begin(&t, pool, bytesize, handle)) \
+			return CUDA_ERROR_OUT_OF_MEMORY; \
+		r = REAL(name) args; \
+		return taking_end(&t, r, r == CUDA_SUCCESS ? *dptr : 0); \
 	}
 
 #define OWN(stream) ((stream) ? (uintptr_t)(stream) : STREAM_PER_THREAD)
 
-TAKES(cuMemAllocAsync, NULL, (uintptr_t)hStream, (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
-	(dptr, bytesize, hStream))
-TAKES(cuMemAllocAsync_ptsz, NULL, OWN(hStream), (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
-	(dptr, bytesize, hStream))
+TAKES(cuMemAllocAsync, NULL, (uintptr_t)hStream,
+	(CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream))
+TAKES(cuMemAllocAsync_ptsz, NULL, OWN(hStream),
+	(CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream))
 TAKES(cuMemAllocFromPoolAsync, pool, (uintptr_t)hStream,
-	(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+	(CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
 	(dptr, bytesize, pool, hStream))
 TAKES(cuMemAllocFromPoolAsync_ptsz, pool, OWN(hStream),
-	(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+	(CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
 	(dptr, bytesize, pool, hStream))
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
