@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * allocator: takes device memory in every way the driver has, for the memory bench.
- *   allocator WORKERS SECONDS SEED   keeps that many processes allocating and freeing at random, and
+ *   allocator WORKERS SECONDS SEED [WAY]
+ *                                    keeps that many processes allocating and freeing at random, and
  *                                    kills one every now and then; prints "pid <pid>" for each it
- *                                    started, and at the end "operations <n>" and "refused <n>"
+ *                                    started, and at the end "operations <n>" and "refused <n>"; WAY,
+ *                                    a number of enum way, is the only one used
  *   allocator keep MIB SEED          fills MIB of memory with a pattern, works on it for a while,
  *                                    checks every word; exit status 1 when one is wrong
  * Out of memory is an answer here, not an error; any other code ends the program with a sentence.
@@ -101,6 +103,7 @@ struct held {
 };
 
 static CUcontext main_context;
+static enum way only_way = WAYS; /* WAYS: all */
 
 static bool take_vmm(struct held *h, size_t size)
 {
@@ -176,7 +179,7 @@ static bool take(struct held *h)
 {
 	size_t size = random_size(), pitch;
 
-	h->way = (enum way)random_below(WAYS);
+	h->way = only_way < WAYS ? only_way : (enum way)random_below(WAYS);
 	switch (h->way) {
 	case SYNC: return got(DRIVER(cuMemAlloc_v2)(&h->p, size), "cuMemAlloc_v2");
 	case PITCH:
@@ -325,13 +328,13 @@ static int storm(int workers, uint64_t seconds, uint64_t seed)
 	return failed ? 1 : 0;
 }
 
-/* A block of `chunk` bytes at a time: filled by a kernel, later read back and compared. */
+/* One allocation, a chunk of it at a time: filled by a kernel, later read back and compared. */
 static int keep(size_t mib, uint32_t seed)
 {
-	const size_t chunk = 64, chunks = mib / chunk, words = chunk * MIB / 4;
-	CUdeviceptr *p = calloc(chunks, sizeof(*p));
-	uint32_t *back = malloc(chunk * MIB);
+	const size_t chunk = 64ull * MIB, chunks = mib / 64, words = chunk / 4;
+	uint32_t *back = malloc(chunk);
 	CUcontext context;
+	CUdeviceptr p;
 	CUfunction fill, spin;
 	CUmodule module;
 	uint64_t n = words, ns = 20 * NSEC_PER_MSEC;
@@ -341,14 +344,13 @@ static int keep(size_t mib, uint32_t seed)
 	module = driver_module(KERNELS_PTX);
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&fill, module, "fill_u32"));
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&spin, module, "spin_ns"));
-	for (size_t i = 0; i < chunks; i++)
-		DRIVER_CHECK(DRIVER(cuMemAlloc_v2)(&p[i], chunk * MIB));
+	DRIVER_CHECK(DRIVER(cuMemAlloc_v2)(&p, chunks * chunk));
 	for (size_t i = 0; i < chunks; i++) {
 		uint32_t value = seed * 1000003u + (uint32_t)i;
-		void *params[] = {&p[i], &value, &n};
+		CUdeviceptr at = p + i * chunk;
 
-		DRIVER_CHECK(
-			DRIVER(cuLaunchKernel)(fill, 64, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
+		DRIVER_CHECK(DRIVER(cuLaunchKernel)(
+			fill, 64, 1, 1, 256, 1, 1, 0, NULL, (void *[]){&at, &value, &n}, NULL));
 		DRIVER_CHECK(DRIVER(cuLaunchKernel)(
 			spin, 64, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
 	}
@@ -356,7 +358,7 @@ static int keep(size_t mib, uint32_t seed)
 	for (size_t i = 0; i < chunks; i++) {
 		const uint32_t value = seed * 1000003u + (uint32_t)i;
 
-		DRIVER_CHECK(DRIVER(cuMemcpyDtoH_v2)(back, p[i], chunk * MIB));
+		DRIVER_CHECK(DRIVER(cuMemcpyDtoH_v2)(back, p + i * chunk, chunk));
 		for (size_t w = 0; w < words; w++) {
 			if (back[w] == value)
 				continue;
@@ -365,23 +367,23 @@ static int keep(size_t mib, uint32_t seed)
 			return 1;
 		}
 	}
-	for (size_t i = 0; i < chunks; i++)
-		DRIVER_CHECK(DRIVER(cuMemFree_v2)(p[i]));
+	DRIVER_CHECK(DRIVER(cuMemFree_v2)(p));
 	DRIVER_CHECK(DRIVER(cuCtxDestroy_v2)(context));
 	free(back);
-	free(p);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	long workers = argc == 4 ? strtol(argv[1], NULL, 10) : 0;
+	long workers = argc == 4 || argc == 5 ? strtol(argv[1], NULL, 10) : 0;
 
 	if (argc == 4 && strcmp(argv[1], "keep") == 0)
 		return keep(strtoull(argv[2], NULL, 10), (uint32_t)strtoul(argv[3], NULL, 10));
+	if (argc == 5)
+		only_way = (enum way)strtoul(argv[4], NULL, 10);
 	if (workers > 0 && workers <= WORKERS_MAX)
 		return storm(
 			(int)workers, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
-	fputs("usage: allocator WORKERS SECONDS SEED | keep MIB SEED\n", stderr);
+	fputs("usage: allocator WORKERS SECONDS SEED [WAY] | keep MIB SEED\n", stderr);
 	return 2;
 }

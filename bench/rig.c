@@ -195,6 +195,8 @@ pid_t rig_start(struct rig *rig, const char *spec, const char *command)
 	n_words = split(command_copy, words, WORDS_MAX);
 	memcpy(argv + n, words, (n_words + 1) * sizeof(*words));
 	snprintf(output, sizeof(output), "%s/%zu.out", rig->dir, rig->programs);
+	/* There from now on, so that it can be read before the program has come so far. */
+	close(open(output, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
 	pid = fork();
 	if (pid < 0)
 		bench_die("fork: %s", strerror(errno));
