@@ -37,36 +37,41 @@ struct seat {
 	struct device *device;
 	enum seat_state state;
 
-	bool is_active;	    /* wants the device, has it, or drains: in device->active */
+	bool is_active;     /* wants the device, has it, or drains: in device->active */
 	uint32_t active_at; /* index there */
 	uint64_t idle_from; /* active, but neither wants nor has the device, since; 0: it does */
 	uint64_t left_at;   /* when it last stopped to be active */
 
 	uint64_t wants_since;
-	uint64_t opened_at; /* its turn began */
-	bool has_used;	    /* was busy in this turn */
+	uint64_t opened_at;  /* its turn began */
+	bool has_used;       /* was busy in this turn */
 	uint64_t idle_since; /* seen without work; 0: busy */
-	bool gives_way;	    /* arbiter_release */
-	bool is_overlapped; /* opened while the last one ended: not charged until then */
+	bool gives_way;      /* arbiter_release */
+	bool is_overlapped;  /* opened while the last one ended: not charged until then */
 	bool is_corun;
 
 	bool is_unbounded; /* DRAINING: was closed with no bound on what was queued */
-	bool has_rest;	   /* DRAINING: the caller has predicted the end, */
+	bool has_rest;     /* DRAINING: the caller has predicted the end, */
 	uint64_t ends_at;  /* this */
 	uint64_t drain_by; /* others co-run from then on */
 	uint64_t closed_at, drain_bound_ns;
 
+	/* Drains of it that passed their bound, newest first, and who waited: see stuck_note. */
+	uint64_t stuck_at[ARBITER_BOND_EVENTS];
+	arbiter_id stuck_for[ARBITER_BOND_EVENTS];
+	uint64_t stuck_until; /* nobody waits for its drains */
+
 	uint64_t longest_ns;
 	uint64_t queued_ns, queued_at;
 
-	uint32_t micro;	 /* entitlement among those active now, millionths */
-	int64_t lag;	 /* entitled minus used; LAG_ONE per ns */
-	int64_t budget;	 /* may use this much before it is at its limit; MILLI per ns */
+	uint32_t micro; /* entitlement among those active now, millionths */
+	int64_t lag;    /* entitled minus used; LAG_ONE per ns */
+	int64_t budget; /* may use this much before it is at its limit; MILLI per ns */
 	uint64_t budget_at;
 	bool is_waiting;   /* counted in device->n_waiting */
 	bool is_throttled; /* at its limit, until the budget is worth a turn */
-	int64_t owed;	 /* short of its request, while latency tenants go first; MILLI per ns */
-	bool is_starved; /* by so much that it goes before them */
+	int64_t owed;      /* short of its request, while latency tenants go first; MILLI per ns */
+	bool is_starved;   /* by so much that it goes before them */
 
 	uint64_t used_ns, waited_ns;
 	int32_t bucket[ARBITER_BUCKETS];
@@ -83,7 +88,7 @@ struct member {
 	arbiter_id id;
 	struct spec spec;
 	uint64_t devices;  /* mask */
-	uint64_t wants;	   /* mask: where threads are blocked */
+	uint64_t wants;    /* mask: where threads are blocked */
 	uint64_t reserved; /* mask: where it is next, see arbiter-gang.c */
 	uint32_t n_seats;
 	struct seat seat[]; /* in the order of the devices */
@@ -93,7 +98,7 @@ struct member {
 struct bond {
 	arbiter_id a, b;
 	uint64_t event[ARBITER_BOND_EVENTS]; /* drains that passed their bound, newest first */
-	uint64_t until;			     /* co-run without waiting */
+	uint64_t until;                      /* co-run without waiting */
 };
 
 struct device {
@@ -106,20 +111,20 @@ struct device {
 	struct seat *holder; /* whose turn it is; co-runners are OPEN beside it */
 	struct member *reserved;
 	uint64_t overlap_until; /* the drain beside an overlapped seat was to end then */
-	uint64_t corun_until;	/* then exclusive turns are tried again */
+	uint64_t corun_until;   /* then exclusive turns are tried again */
 	struct bond bond[ARBITER_BONDS];
 
 	uint64_t accounted_at;
 	uint32_t n_charged; /* who shared the time accounted last */
-	bool is_stale;	    /* entitlements: somebody came or went */
+	bool is_stale;      /* entitlements: somebody came or went */
 	uint32_t n_waiting; /* who could be opened now, and is not */
-	bool is_dirty;	    /* decide at the next step */
+	bool is_dirty;      /* decide at the next step */
 	uint64_t next_at;   /* decide then though nothing happens */
 
 	struct {
 		arbiter_id id;
 		uint64_t at;
-	} recent[2]; /* last two tenants about: who has company? */
+	} recent[2];         /* last two tenants about: who has company? */
 	uint64_t latency_at; /* a latency tenant was about */
 };
 
