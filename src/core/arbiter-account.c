@@ -218,8 +218,7 @@ static bool is_charged(const struct seat *seat, const struct seat *overlap, uint
 			return at < seat->device->overlap_until;
 		/* Past its bound, and another has the device: frozen, as far as anybody can tell. */
 		return !seat->device->holder || at < seat->drain_by;
-	default:
-		return false;
+	default: return false;
 	}
 }
 
@@ -229,7 +228,8 @@ static void refill(struct seat *seat, uint64_t now)
 
 	seat->budget_at = now;
 	seat->budget = MIN(seat_burst(seat),
-		seat->budget + (int64_t)(MIN(dt, 10 * ARBITER_WINDOW_NS) * seat->member->spec.limit));
+		seat->budget +
+			(int64_t)(MIN(dt, 10 * ARBITER_WINDOW_NS) * seat->member->spec.limit));
 }
 
 static void accrue_owed(struct seat *seat, uint64_t dt, bool has_latency)
@@ -286,7 +286,8 @@ void device_account(struct device *device, uint64_t now)
 			charge(seat, (int64_t)(until - given), from, now);
 			given = until;
 		}
-		refill(seat, now); /* after the charge: what it used was not lost to the burst's cap */
+		refill(seat,
+			now); /* after the charge: what it used was not lost to the burst's cap */
 		accrue_owed(seat, dt, has_latency);
 	}
 	device->arbiter->operations += 3 * device->n_active;
@@ -392,7 +393,8 @@ void device_leave_idle(struct device *device, uint64_t now)
 uint64_t seat_quantum_ns(const struct seat *seat)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t most = clock_since_ns(config->hold_max_ns, seat->longest_ns + seat->longest_ns / 8);
+	uint64_t most = clock_since_ns(
+		config->hold_max_ns, seat->longest_ns + seat->longest_ns / 8);
 
 	return MAX(MIN(most, config->quantum_ns), config->quantum_min_ns);
 }
@@ -403,8 +405,9 @@ int64_t seat_burst(const struct seat *seat)
 	const struct arbiter_config *config = &seat->device->arbiter->config;
 
 	return MILLI *
-		(int64_t)(seat->member->spec.memory_policy == SPEC_MEMORY_SWAP ? config->swap_quantum_ns
-									      : config->quantum_ns);
+		(int64_t)(seat->member->spec.memory_policy == SPEC_MEMORY_SWAP
+				? config->swap_quantum_ns
+				: config->quantum_ns);
 }
 
 /* What the holder has queued already. */
@@ -427,8 +430,8 @@ void seat_update_limits(struct seat *seat, uint64_t now)
 	}
 	if (seat->is_throttled) {
 		if (seat->budget < resume) {
-			device_wake(seat->device,
-				now + (uint64_t)(resume - seat->budget) / limit + 1);
+			device_wake(
+				seat->device, now + (uint64_t)(resume - seat->budget) / limit + 1);
 			return;
 		}
 		seat->is_throttled = false;

@@ -16,8 +16,9 @@ bool gang_may_compete(const struct seat *seat)
 
 	if (other == member) /* it has won here already, and waits for the rest */
 		return gang_is_complete(member);
-	if (other && (gang_is_complete(other) ||
-			     seat_rank(member_seat(other, seat->device->index)) <= seat_rank(seat)))
+	if (other &&
+		(gang_is_complete(other) ||
+			seat_rank(member_seat(other, seat->device->index)) <= seat_rank(seat)))
 		return false;
 	return (member->reserved & below) == below;
 }
@@ -75,6 +76,21 @@ void gang_reserve(struct seat *seat, uint64_t now)
 	}
 }
 
+/* Somebody of a better rank has come for one of its devices meanwhile. */
+static bool is_outranked(const struct seat *seat)
+{
+	const struct device *device = seat->device;
+
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		const struct seat *other = device->active[i];
+
+		if (other->state != SEAT_OPEN && seat_wants(other) && !other->is_throttled &&
+			seat_rank(other) < seat_rank(seat) && !is_gang(other->member))
+			return true;
+	}
+	return false;
+}
+
 void gang_try_open(struct member *member, uint64_t now)
 {
 	bool corun = false;
@@ -86,6 +102,10 @@ void gang_try_open(struct member *member, uint64_t now)
 		for (uint32_t k = 0; k < seat->device->n_active; k++)
 			if (seat->device->active[k]->state == SEAT_OPEN)
 				return;
+		if (is_outranked(seat)) {
+			gang_unreserve(member);
+			return;
+		}
 		clear = device_clearance(seat->device, seat, now);
 		if (clear == CLEAR_NOT)
 			return;

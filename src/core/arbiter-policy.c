@@ -101,6 +101,5 @@ void arbiter_policy_names(char *ret, size_t size)
 
 	ret[0] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(policies) && n < size; i++)
-		n += (size_t)snprintf(
-			ret + n, size - n, "%s%s", i ? ", " : "", policies[i].name);
+		n += (size_t)snprintf(ret + n, size - n, "%s%s", i ? ", " : "", policies[i].name);
 }

@@ -574,7 +574,8 @@ void device_decide(struct device *device, uint64_t now)
 	}
 	if (next && !device->holder) {
 		try_open(device, next, now);
-	} else if (next && is_bonded_with_all(device, next, now)) {
+	} else if (next && seat_rank(next) <= seat_rank(device->holder) &&
+		is_bonded_with_all(device, next, now)) {
 		if (!is_gang(next->member))
 			member_open(next->member, true, now);
 		else

@@ -14,8 +14,12 @@
 #include "base/clock.h"
 #include "core/arbiter-internal.h"
 
-/* More decisions on one device at one instant than this, and the rest waits for the next step. */
+/*
+ * A decision may mark another device: a gang's. More rounds at one instant than this never decide
+ * anything sensible; whatever it is then waits a moment, so that no caller spins.
+ */
 #define ROUNDS_MAX 8
+#define ROUNDS_PAUSE_NS (100 * NSEC_PER_USEC)
 
 void arbiter_config_init(struct arbiter_config *ret_config)
 {
@@ -408,9 +412,20 @@ void arbiter_push(struct arbiter *arbiter, const struct arbiter_action *action)
 	arbiter->queue[(arbiter->queue_head + arbiter->queue_n++) % arbiter->queue_size] = *action;
 }
 
-static bool is_due(const struct device *device, uint64_t now)
+static void decide_if_due(struct device *device, uint64_t now)
 {
-	return device->is_dirty || device->next_at <= now;
+	if (!device->is_dirty && device->next_at > now)
+		return;
+	if (device->decided_at != now) {
+		device->decided_at = now;
+		device->n_decided = 0;
+	}
+	if (device->n_decided++ < 4 * ROUNDS_MAX) {
+		device_decide(device, now);
+	} else {
+		device->is_dirty = false;
+		device->next_at = now + ROUNDS_PAUSE_NS;
+	}
 }
 
 size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action *ret_actions,
@@ -418,11 +433,9 @@ size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action
 {
 	size_t n = 0;
 
-	/* A device's decision may mark another: a gang's. */
 	for (int round = 0; round < ROUNDS_MAX && arbiter->queue_n == 0; round++)
 		for (uint32_t i = 0; i < arbiter->n_devices; i++)
-			if (is_due(&arbiter->device[i], now))
-				device_decide(&arbiter->device[i], now);
+			decide_if_due(&arbiter->device[i], now);
 	for (; n < max && arbiter->queue_n; n++) {
 		ret_actions[n] = arbiter->queue[arbiter->queue_head];
 		arbiter->queue_head = (arbiter->queue_head + 1) % arbiter->queue_size;

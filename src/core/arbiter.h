@@ -32,8 +32,8 @@ struct arbiter;
 typedef uint32_t arbiter_id; /* a tenant, chosen by the caller, unique among the living */
 
 enum arbiter_action_type {
-	ARBITER_OPEN,	/* open the tenant's gates on `device` */
-	ARBITER_CLOSE,	/* close them and start watching the drain */
+	ARBITER_OPEN,   /* open the tenant's gates on `device` */
+	ARBITER_CLOSE,  /* close them and start watching the drain */
 	ARBITER_WINDOW, /* set the tenant's window_us and flags (company, waited) on `device` */
 };
 
@@ -42,14 +42,14 @@ struct arbiter_action {
 	arbiter_id tenant;
 	uint32_t device;
 	uint32_t window_us; /* WINDOW and OPEN: 0 is no bound */
-	bool company;	    /* WINDOW and OPEN */
-	bool waited;	    /* WINDOW and OPEN */
-	uint64_t epoch;	    /* OPEN: same for all devices of one grant */
+	bool company;       /* WINDOW and OPEN */
+	bool waited;        /* WINDOW and OPEN */
+	uint64_t epoch;     /* OPEN: same for all devices of one grant */
 };
 
 /* What throttles a tenant on a device, for `divvy why`. */
 enum arbiter_why {
-	ARBITER_WHY_IDLE,     /* does not want the device */
+	ARBITER_WHY_IDLE, /* does not want the device */
 	ARBITER_WHY_HOLDS,
 	ARBITER_WHY_TURN,     /* others are before it */
 	ARBITER_WHY_LIMIT,    /* at its limit */
@@ -59,11 +59,11 @@ enum arbiter_why {
 };
 
 struct arbiter_usage {
-	uint64_t used_ns;	  /* charged since it was added, exact */
-	uint64_t window_used_ns;  /* of the last ARBITER_WINDOW_NS */
-	uint64_t waited_ns;	  /* wanted and did not hold */
-	uint32_t entitlement;	  /* permille, water-filled over those with backlog now */
-	int64_t lag_ns;		  /* entitled minus used; negative: debt */
+	uint64_t used_ns;        /* charged since it was added, exact */
+	uint64_t window_used_ns; /* of the last ARBITER_WINDOW_NS */
+	uint64_t waited_ns;      /* wanted and did not hold */
+	uint32_t entitlement;    /* permille, water-filled over those with backlog now */
+	int64_t lag_ns;          /* entitled minus used; negative: debt */
 	enum arbiter_why why;
 	arbiter_id why_tenant; /* who holds or is before it; 0: none */
 	bool holds;
@@ -71,35 +71,35 @@ struct arbiter_usage {
 };
 
 struct arbiter_config {
-	const char *policy;	  /* "share" (default when NULL), "fifo", "bias", "gemini" */
-	uint64_t quantum_min_ns;  /* 5 ms */
-	uint64_t quantum_ns;	  /* aimed at when someone waits; quantum + longest kernel <= 30 ms */
-	uint64_t hold_max_ns;	  /* 30 ms */
-	uint64_t idle_ns;	  /* idle token revoked after: 0.5 ms */
-	uint64_t unused_ns;	  /* unused grant revoked after: 1 ms */
-	uint64_t linger_ns;	  /* after a latency tenant idles the others wait at most: 0.5 ms */
-	uint64_t overlap_ns;	  /* open the next when the drain is about to end in less */
-	uint64_t drain_max_ns;	  /* 250 ms */
-	uint64_t swap_quantum_ns; /* quantum among tenants with memory policy swap: 2 s */
-	uint32_t window_us;	  /* with company: 2000 */
+	const char *policy;      /* "share" (default when NULL), "fifo", "bias", "gemini" */
+	uint64_t quantum_min_ns; /* 5 ms */
+	uint64_t quantum_ns;   /* aimed at when someone waits; quantum + longest kernel <= 30 ms */
+	uint64_t hold_max_ns;  /* 30 ms */
+	uint64_t idle_ns;      /* idle token revoked after: 0.5 ms */
+	uint64_t unused_ns;    /* unused grant revoked after: 1 ms */
+	uint64_t linger_ns;    /* after a latency tenant idles the others wait at most: 0.5 ms */
+	uint64_t overlap_ns;   /* open the next when the drain is about to end in less */
+	uint64_t drain_max_ns; /* 250 ms */
+	uint64_t swap_quantum_ns;   /* quantum among tenants with memory policy swap: 2 s */
+	uint32_t window_us;         /* with company: 2000 */
 	uint32_t window_latency_us; /* opportunistic while a latency tenant is about: 700 */
-	uint64_t company_ns;	  /* a tenant that wanted the device within this is company: 1 s */
-	bool gate;		  /* false: every gate stays open, nothing is enforced */
+	uint64_t company_ns; /* a tenant that wanted the device within this is company: 1 s */
+	bool gate;           /* false: every gate stays open, nothing is enforced */
 };
 
 void arbiter_config_init(struct arbiter_config *ret_config);
 
 /* -EINVAL for an unknown policy (the sentence lists the known ones), -ENOMEM. */
 int arbiter_new(const struct arbiter_config *config, uint32_t devices, struct arbiter **ret_arbiter,
-		struct error *err);
+	struct error *err);
 void arbiter_free(struct arbiter *arbiter);
 
 /* `devices` is a bit mask. A tenant on several devices is granted all of them together. -EEXIST. */
-int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec, uint64_t devices,
-		uint64_t now, struct error *err);
+int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
+	uint64_t devices, uint64_t now, struct error *err);
 /* New request, limit, class or priority while it runs. -ENOENT. */
-int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec, uint64_t now,
-		   struct error *err);
+int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
+	uint64_t now, struct error *err);
 /* Its token passes at once. Unknown tenants are ignored, in all calls below too. */
 void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now);
 
@@ -108,21 +108,22 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now);
  * used up by the first busy look after an opening, so the caller repeats it while page_up.want != 0:
  * after each CLOSE, and when an opening was taken back unused.
  */
-void arbiter_want(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now);
+void arbiter_want(
+	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now);
 
 /*
  * What the caller saw of a holder: `busy`: something is in flight or was submitted since the last
  * look; longest_ns: the longest submission seen lately; queued_ns: predicted device time queued.
  */
 void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool busy,
-		     uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
+	uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
 
 /* The program synchronised with nothing in flight: give way now if somebody waits. */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 
 /* After CLOSE: predicted rest of the drain; then, once, that the device has finished at `end`. */
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
-		      uint64_t now);
+	uint64_t now);
 /*
  * After CLOSE, whether or not an end can be predicted: `is_moving`: work has ended since the last
  * look; `is_known`: all that is in flight is marked, so that no end means that it runs. A drain that
@@ -130,16 +131,16 @@ void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t devic
  * its bound is counted anew, up to drain_max_ns in all. Never told: known and at rest.
  */
 void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,
-			bool is_known, uint64_t now);
-void arbiter_drained(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end,
-		     uint64_t now);
+	bool is_known, uint64_t now);
+void arbiter_drained(
+	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end, uint64_t now);
 
 /*
  * Decides. Writes at most `max` actions and returns how many; call again while it returns max.
  * ret_next: when to call again though nothing happened (UINT64_MAX: never).
  */
-size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action *ret_actions, size_t max,
-		    uint64_t *ret_next);
+size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action *ret_actions,
+	size_t max, uint64_t *ret_next);
 
 /*
  * Should the caller look at the holder's pages all the time (somebody waits, a drain is on, or a
@@ -148,12 +149,12 @@ size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action
 bool arbiter_watches(const struct arbiter *arbiter, uint32_t device);
 
 /* -ENOENT. */
-int arbiter_usage_get(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now,
-		      struct arbiter_usage *ret_usage);
+int arbiter_usage_get(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device,
+	uint64_t now, struct arbiter_usage *ret_usage);
 
 /* Usage carried over a restart of the daemon: adds to used_ns and sets the debt. */
 void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t used_ns,
-		     int64_t lag_ns);
+	int64_t lag_ns);
 
 /*
  * Entitlements (4.3): every tenant gets its request; the rest goes to whoever has the least in total
@@ -161,4 +162,5 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
  * thirds are exact enough); capacity SPEC_SHARE_ONE x 1000. Requests above capacity are scaled.
  */
 #define ARBITER_FILL_MAX 1024u /* those beyond are not looked at */
-void arbiter_water_fill(const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro);
+void arbiter_water_fill(
+	const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro);

@@ -30,8 +30,8 @@ void gemini_done(struct gemini *gemini)
 
 static int wrong(struct draft *draft, const char *what, struct str value, const char *right)
 {
-	return fail(draft->err, EINVAL, "line %zu: %s '" SHOW "': %s", draft->line, what, SHOWN(value),
-		right);
+	return fail(draft->err, EINVAL, "line %zu: %s '" SHOW "': %s", draft->line, what,
+		SHOWN(value), right);
 }
 
 static int add_client(struct draft *draft, struct str name)
@@ -41,7 +41,8 @@ static int add_client(struct draft *draft, struct str name)
 
 	for (size_t i = 0; i < name.n; i++)
 		if (!isgraph((unsigned char)name.p[i]))
-			return wrong(draft, "name", STR("?"), "printable characters without blanks are allowed");
+			return wrong(draft, "name", STR("?"),
+				"printable characters without blanks are allowed");
 	if (name.n == 0 || name.n >= GEMINI_NAME)
 		return wrong(draft, "name", name, "1 to 63 characters are allowed");
 	for (size_t i = 0; i < gemini->n; i++)
@@ -104,7 +105,8 @@ static int set_memory(struct draft *draft, struct str text)
 	struct spec *spec = &draft->gemini.client[draft->gemini.n - 1].spec;
 
 	if (parse_bytes(text, &spec->memory_bytes, NULL) < 0 || spec->memory_bytes == 0)
-		return wrong(draft, "memory", text, "bytes, or a quantity such as 4GiB, are allowed");
+		return wrong(
+			draft, "memory", text, "bytes, or a quantity such as 4GiB, are allowed");
 	draft->has_memory = true;
 	return 0;
 }
@@ -127,7 +129,8 @@ static int finish_client(struct draft *draft)
 		spec->limit = SPEC_SHARE_ONE;
 	if (spec->limit < spec->request)
 		return wrong(draft, "client", str_from(client->name),
-			"its limit is below its request; request, then limit, then memory is right");
+			"its limit is below its request; request, then limit, then memory is "
+			"right");
 	if (!draft->has_memory)
 		return wrong(draft, "client", str_from(client->name), "its memory is missing");
 	spec->priority = spec->class == SPEC_OPPORTUNISTIC ? 0 : 50;
@@ -143,7 +146,8 @@ static int parse_row(struct draft *draft, struct str line)
 	for (size_t i = 0; i < ARRAY_SIZE(word); i++)
 		if (!str_word(&line, &word[i]))
 			return fail(draft->err, EINVAL,
-				"line %zu: has %zu words: name, request, limit and bytes of memory are right",
+				"line %zu: has %zu words: name, request, limit and bytes of memory "
+				"are right",
 				draft->line, i);
 	if (str_word(&line, &more))
 		return wrong(draft, "word", more, "nothing may follow the memory");
@@ -208,7 +212,8 @@ static int parse_rows(struct draft *draft, struct str first, struct str text)
 	int r;
 
 	if (parse_uint(first, 0, GEMINI_CLIENTS, &n, NULL) < 0)
-		return wrong(draft, "first line", first, "the number of clients is right, 0 to 1024");
+		return wrong(
+			draft, "first line", first, "the number of clients is right, 0 to 1024");
 	while (next_line(draft, &text, &line)) {
 		if (draft->gemini.n == n)
 			return wrong(draft, "client", line,
@@ -218,8 +223,9 @@ static int parse_rows(struct draft *draft, struct str first, struct str text)
 			return r;
 	}
 	if (draft->gemini.n < n)
-		return fail(draft->err, EINVAL, "line %zu: ends after %zu clients, the first line says %llu",
-			draft->line, draft->gemini.n, (unsigned long long)n);
+		return fail(draft->err, EINVAL,
+			"line %zu: ends after %zu clients, the first line says %llu", draft->line,
+			draft->gemini.n, (unsigned long long)n);
 	return 0;
 }
 

@@ -164,7 +164,8 @@ static uint64_t room_without(
 	if (policy == SPEC_MEMORY_SWAP)
 		return less(times_permille(left, ledger->oversubscribe_permille), shared);
 	if (policy == SPEC_MEMORY_WAIT) /* alone on the device it must fit */
-		return MIN(left, less(times_permille(left, ledger->oversubscribe_permille), shared));
+		return MIN(
+			left, less(times_permille(left, ledger->oversubscribe_permille), shared));
 	/* What the others need at least, so that theirs stays within the oversubscription; and what
 	 * wait tenants have taken already cannot be given away. */
 	needed = times_permille(shared, 1000u * 1000u / ledger->oversubscribe_permille);
@@ -180,11 +181,13 @@ static int refuse(const struct ledger *ledger, uint64_t quota, enum spec_memory_
 	uint64_t room, struct error *err)
 {
 	return fail(err, ENOSPC,
-		"memory %s: at most %s is possible now with memory-policy %s on this device (%s usable, "
+		"memory %s: at most %s is possible now with memory-policy %s on this device (%s "
+		"usable, "
 		"%s promised)",
 		format_bytes_exact(quota).s, format_bytes_exact(room).s,
 		spec_memory_policy_name(policy), format_bytes(ledger->usable).s,
-		format_bytes(add_clamped(quotas(ledger, true, NULL), quotas(ledger, false, NULL))).s);
+		format_bytes(add_clamped(quotas(ledger, true, NULL), quotas(ledger, false, NULL)))
+			.s);
 }
 
 int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
@@ -261,7 +264,8 @@ static bool is_deadlock(const struct ledger *ledger)
 	for (const struct book *book = ledger->books; book; book = book->next) {
 		if (book->policy != SPEC_MEMORY_WAIT)
 			continue;
-		for (const struct holding *holding = book->holdings; holding; holding = holding->next)
+		for (const struct holding *holding = book->holdings; holding;
+			holding = holding->next)
 			if (holding->bytes && !is_waiting(ledger, book, holding->process))
 				return false;
 	}

@@ -35,7 +35,7 @@ void ledger_free(struct ledger *ledger);
 
 /* Admission: -ENOSPC with a sentence of what is possible now; nothing is changed then. */
 int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
-	       enum spec_memory_policy policy, struct error *err);
+	enum spec_memory_policy policy, struct error *err);
 /* A quota below what is in use is accepted: new allocations fail until it fits. */
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
 void ledger_remove(struct ledger *ledger, uint32_t tenant);
@@ -49,7 +49,7 @@ uint64_t ledger_room(const struct ledger *ledger, enum spec_memory_policy policy
  * `process` groups what is given back together when a process dies.
  */
 int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes,
-		   ledger_request request, uint64_t now);
+	ledger_request request, uint64_t now);
 void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t process);
 size_t ledger_verdicts(struct ledger *ledger, struct ledger_verdict *ret_verdicts, size_t max);

@@ -181,7 +181,8 @@ static inline int ledger_slot_contribution(const struct page_tenant *tenant,
 			PAGE_WORD_SEQ_MASK;
 		int64_t intent = atomic_load_explicit(&slot->intent_pages, memory_order_acquire);
 		bool is_applied = (page_word_process(w) == process && page_word_seq(w) == seq) ||
-			atomic_load_explicit(&tenant->applied[process], memory_order_acquire) == seq;
+			atomic_load_explicit(&tenant->applied[process], memory_order_acquire) ==
+				seq;
 
 		if (atomic_load_explicit(&slot->settled, memory_order_acquire) != settled ||
 			(atomic_load_explicit(&slot->intent_seq, memory_order_acquire) &
@@ -208,7 +209,8 @@ struct ledger_slot {
  * (negative: added, when a page had been damaged), or -EAGAIN in *ret_error after `tries` attempts.
  */
 static inline int64_t ledger_counter_recount(struct page_tenant *tenant,
-	const struct ledger_slot *slots, size_t n, uint32_t *daemon_seq, uint32_t tries, int *ret_error)
+	const struct ledger_slot *slots, size_t n, uint32_t *daemon_seq, uint32_t tries,
+	int *ret_error)
 {
 	while (tries--) {
 		uint64_t w = atomic_load_explicit(&tenant->word, memory_order_acquire);

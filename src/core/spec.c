@@ -115,7 +115,8 @@ static int set_memory(struct spec *spec, const char *value, struct error *err)
 					   : parse_bytes(text, &bytes, NULL);
 	if (r < 0 || (bytes == 0 && permille == 0))
 		return fail(err, EINVAL,
-			"memory " SHOW ": allowed is a number of bytes, a quantity such as 4Gi, or a "
+			"memory " SHOW
+			": allowed is a number of bytes, a quantity such as 4Gi, or a "
 			"percentage of the device from 0.1%% to 100%%",
 			value);
 	spec->memory_bytes = bytes;
@@ -144,7 +145,7 @@ static int set_class(struct spec *spec, const char *value, struct error *err)
 	/* A priority of 0 said "opportunistic" too; what is said last holds. */
 	if (spec->class == SPEC_OPPORTUNISTIC && class != SPEC_OPPORTUNISTIC && spec->priority == 0)
 		spec->priority = PRIORITY_UNSET;
-	spec->class = (enum spec_class)class;
+	spec->class = (enum spec_class) class;
 	return 0;
 }
 
@@ -238,7 +239,8 @@ static int finish_exclusive(struct spec *spec, struct error *err)
 
 	if (spec->count > 1)
 		return fail(err, EINVAL,
-			"count %u: gpu request %u already says how many devices; leave count out, or "
+			"count %u: gpu request %u already says how many devices; leave count out, "
+			"or "
 			"request less than 1 of each",
 			spec->count, devices);
 	if (spec->limit != UNSET && spec->limit != spec->request)
@@ -295,13 +297,15 @@ int spec_finish(struct spec *spec, struct error *err)
 		done.priority = done.class == SPEC_OPPORTUNISTIC ? 0 : PRIORITY_DEFAULT;
 	if (done.priority == 0 && done.class == SPEC_LATENCY)
 		return fail(err, EINVAL,
-			"priority 0: means opportunistic, which class latency is not; allowed is 1 to %u",
+			"priority 0: means opportunistic, which class latency is not; allowed is 1 "
+			"to %u",
 			PRIORITY_MAX);
 	if (done.priority == 0)
 		done.class = SPEC_OPPORTUNISTIC;
 	if (done.mode == SPEC_MODE_EXCLUSIVE && !done.exclusive)
 		return fail(err, EINVAL,
-			"mode exclusive: gpu request %s is part of a GPU; request a whole number of GPUs",
+			"mode exclusive: gpu request %s is part of a GPU; request a whole number "
+			"of GPUs",
 			format_share(done.request).s);
 	*spec = done;
 	return 0;
@@ -320,13 +324,13 @@ uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes)
 
 const char *spec_class_name(enum spec_class class)
 {
-	return (size_t)class < ARRAY_SIZE(class_names) ? class_names[class] : "unknown";
+	return (size_t) class < ARRAY_SIZE(class_names) ? class_names[class] : "unknown";
 }
 
 const char *spec_memory_policy_name(enum spec_memory_policy policy)
 {
 	return (size_t)policy < ARRAY_SIZE(memory_policy_names) ? memory_policy_names[policy]
-								 : "unknown";
+								: "unknown";
 }
 
 const char *spec_mode_name(enum spec_mode mode)

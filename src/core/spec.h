@@ -11,12 +11,12 @@
 
 #include "base/error.h"
 
-#define SPEC_SHARE_ONE 1000u	/* one device */
+#define SPEC_SHARE_ONE 1000u /* one device */
 #define SPEC_DEVICES_MAX 16u
 #define SPEC_LABEL 64u
 
 enum spec_class {
-	SPEC_LATENCY,	    /* preempts others as soon as it wants the device */
+	SPEC_LATENCY, /* preempts others as soon as it wants the device */
 	SPEC_STANDARD,
 	SPEC_OPPORTUNISTIC, /* runs in what the others leave */
 };
@@ -30,32 +30,33 @@ enum spec_memory_policy {
 enum spec_mode { SPEC_MODE_AUTO, SPEC_MODE_EXCLUSIVE, SPEC_MODE_LOCAL, SPEC_MODE_REMOTE };
 
 struct spec {
-	uint32_t request; /* permille of each device, 1..1000 */
-	uint32_t limit;	  /* permille, request..1000 */
-	uint32_t count;	  /* devices, 1..SPEC_DEVICES_MAX */
-	bool exclusive;	  /* request was a whole number: whole devices, shared with nobody */
-	uint64_t memory_bytes;	 /* on each device; 0: request x device memory */
+	uint32_t request;      /* permille of each device, 1..1000 */
+	uint32_t limit;        /* permille, request..1000 */
+	uint32_t count;        /* devices, 1..SPEC_DEVICES_MAX */
+	bool exclusive;        /* request was a whole number: whole devices, shared with nobody */
+	uint64_t memory_bytes; /* on each device; 0: request x device memory */
 	uint32_t memory_permille; /* a percentage was asked instead of bytes; 0: none */
 	enum spec_memory_policy memory_policy;
 	enum spec_class class;
 	uint32_t priority; /* 0..100 */
 	enum spec_mode mode;
-	char model[SPEC_LABEL];	 /* "": any */
+	char model[SPEC_LABEL];  /* "": any */
 	char device[SPEC_LABEL]; /* UUID; "": any */
 };
 
 /* The fields, by name, as flags (`--memory-policy`), annotations and file keys use them. */
-#define SPEC_FIELDS(X)                                                                             \
-	X(request, "share of a device's time that is guaranteed: 0.001 to 1, or a whole number of "    \
-		   "exclusive devices")                                                                \
-	X(limit, "most of a device's time it may take when others leave time over: request to 1")      \
-	X(count, "number of devices, that share and that memory on each: 1 to 16")                     \
-	X(memory, "device memory: bytes, a quantity such as 4Gi, or a percentage such as 25%")         \
-	X(memory_policy, "when memory runs out: fail, wait or swap")                                   \
-	X(class, "latency, standard or opportunistic")                                                 \
-	X(priority, "0 to 100, 0 is opportunistic")                                                    \
-	X(mode, "auto, exclusive, local or remote")                                                    \
-	X(model, "device model")                                                                       \
+#define SPEC_FIELDS(X) \
+	X(request, \
+		"share of a device's time that is guaranteed: 0.001 to 1, or a whole number of " \
+		"exclusive devices") \
+	X(limit, "most of a device's time it may take when others leave time over: request to 1") \
+	X(count, "number of devices, that share and that memory on each: 1 to 16") \
+	X(memory, "device memory: bytes, a quantity such as 4Gi, or a percentage such as 25%") \
+	X(memory_policy, "when memory runs out: fail, wait or swap") \
+	X(class, "latency, standard or opportunistic") \
+	X(priority, "0 to 100, 0 is opportunistic") \
+	X(mode, "auto, exclusive, local or remote") \
+	X(model, "device model") \
 	X(device, "device UUID")
 
 /* A builder: fields in any order, then spec_finish applies defaults and checks them together. */

@@ -69,7 +69,8 @@ void water_fill(struct water_share *shares, size_t n, uint32_t capacity)
 	}
 }
 
-void arbiter_water_fill(const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro)
+void arbiter_water_fill(
+	const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro)
 {
 	struct water_share shares[ARBITER_FILL_MAX];
 

@@ -12,8 +12,8 @@
 
 struct water_share {
 	uint32_t request; /* permille */
-	uint32_t limit;	  /* permille; below request counts as request */
-	uint32_t micro;	  /* result, millionths */
+	uint32_t limit;   /* permille; below request counts as request */
+	uint32_t micro;   /* result, millionths */
 };
 
 /*

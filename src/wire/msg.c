@@ -104,7 +104,8 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 			sizeof(head), MSG_MAX);
 	memcpy(&head, packet, sizeof(head));
 	if (head.size != size)
-		return fail(err, EBADMSG, "message of %u bytes says that it has %u", size, head.size);
+		return fail(
+			err, EBADMSG, "message of %u bytes says that it has %u", size, head.size);
 	if (head.abi != MSG_ABI)
 		return fail(err, EBADMSG, "message of protocol version %u: this is version %u",
 			head.abi, MSG_ABI);
@@ -118,13 +119,9 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 		return fail(err, EBADMSG, "%s has status %d: 0 or a positive errno is right",
 			types[head.type].name, head.status);
 	switch (head.type) {
-	case MSG_HELLO:
-		return check_hello(packet, err);
-	case MSG_WELCOME:
-		return check_welcome(packet, err);
-	case MSG_REFUSED:
-		return check_refused(packet, err);
-	default:
-		return 0;
+	case MSG_HELLO: return check_hello(packet, err);
+	case MSG_WELCOME: return check_welcome(packet, err);
+	case MSG_REFUSED: return check_refused(packet, err);
+	default: return 0;
 	}
 }

@@ -18,24 +18,24 @@
 
 #define MSG_ABI 1u
 #define MSG_MAX (64u * 1024u)
-#define MSG_DEVICES 16u	    /* devices of one tenant */
-#define MSG_TEXT 240u	    /* reason sent with a refusal */
+#define MSG_DEVICES 16u /* devices of one tenant */
+#define MSG_TEXT 240u   /* reason sent with a refusal */
 #define MSG_COMMAND 32u
 
 enum msg_type {
 	MSG_HELLO = 1,
 	MSG_WELCOME,
 	MSG_REFUSED,
-	MSG_WANT,	   /* device: a thread is blocked at the gate (up.want is set) */
-	MSG_RELEASE,	   /* device: nothing in flight and the program has just synchronised */
-	MSG_FLUSH,	   /* device, daemon -> hook: mark what is unmarked (down.flush was raised) */
-	MSG_MEM_RESERVE,   /* device, bytes: policy wait or swap; answered by MEM_REPLY, perhaps late */
-	MSG_MEM_RELEASE,   /* device, bytes: no answer */
-	MSG_MEM_REPLY,	   /* request, status 0 or errno */
-	MSG_MEASURE,	   /* device: what does the device say this process uses? */
-	MSG_MEASURED,	   /* request, bytes; status ENODATA if the device does not say */
+	MSG_WANT,        /* device: a thread is blocked at the gate (up.want is set) */
+	MSG_RELEASE,     /* device: nothing in flight and the program has just synchronised */
+	MSG_FLUSH,       /* device, daemon -> hook: mark what is unmarked (down.flush was raised) */
+	MSG_MEM_RESERVE, /* device, bytes: policy wait or swap; answered by MEM_REPLY, perhaps late */
+	MSG_MEM_RELEASE, /* device, bytes: no answer */
+	MSG_MEM_REPLY,   /* request, status 0 or errno */
+	MSG_MEASURE,     /* device: what does the device say this process uses? */
+	MSG_MEASURED,    /* request, bytes; status ENODATA if the device does not say */
 	MSG_BYE,
-	MSG_CONTROL,	   /* JSON request of the command line */
+	MSG_CONTROL,       /* JSON request of the command line */
 	MSG_CONTROL_REPLY, /* status 0 or errno; more != 0: another part follows */
 	MSG_TYPES,
 };
@@ -45,7 +45,7 @@ struct msg_head {
 	uint16_t type; /* enum msg_type */
 	uint16_t abi;
 	uint32_t request; /* chosen by the asker, returned in the answer */
-	int32_t status;	  /* 0 or a positive errno */
+	int32_t status;   /* 0 or a positive errno */
 };
 
 enum msg_hello_flags {
@@ -57,10 +57,10 @@ struct msg_hello {
 	struct msg_head head;
 	uint32_t flags; /* enum msg_hello_flags */
 	uint32_t page_abi;
-	uint8_t secret[16]; /* tenant secret from `divvy run`; zeros: none */
-	uint64_t start_time; /* of the process, cross-checked */
-	int32_t driver_version; /* of the real driver, 0 unknown */
-	uint32_t devices;	/* on AGAIN: how many pairs of fds follow */
+	uint8_t secret[16];        /* tenant secret from `divvy run`; zeros: none */
+	uint64_t start_time;       /* of the process, cross-checked */
+	int32_t driver_version;    /* of the real driver, 0 unknown */
+	uint32_t devices;          /* on AGAIN: how many pairs of fds follow */
 	char command[MSG_COMMAND]; /* argv[0]'s last part, NUL-padded, for display only */
 };
 
@@ -78,8 +78,8 @@ enum msg_welcome_flags {
 
 struct msg_welcome {
 	struct msg_head head;
-	uint64_t tenant; /* id, for display */
-	uint32_t flags;	 /* enum msg_welcome_flags */
+	uint64_t tenant;  /* id, for display */
+	uint32_t flags;   /* enum msg_welcome_flags */
 	uint32_t devices; /* 1..MSG_DEVICES, exactly these are shown to the program, as 0..n-1 */
 	struct msg_device device[MSG_DEVICES];
 };

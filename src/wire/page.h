@@ -20,11 +20,11 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x79767664u /* "dvvy" */
-#define PAGE_ABI 1u		/* served: this one and, once there is one, the one before */
+#define PAGE_ABI 1u            /* served: this one and, once there is one, the one before */
 #define PAGE_LINE 64u
-#define PAGE_SLOTS 1024u	/* streams with a marker word; further ones share slot 0 */
-#define PAGE_LINES 128u		/* threads with a line of their own */
-#define PAGE_PROCESSES 1024u	/* processes of one tenant on one device */
+#define PAGE_SLOTS 1024u     /* streams with a marker word; further ones share slot 0 */
+#define PAGE_LINES 128u      /* threads with a line of their own */
+#define PAGE_PROCESSES 1024u /* processes of one tenant on one device */
 
 /* ---- down: written by the daemon alone ---- */
 
@@ -35,9 +35,11 @@ enum page_gate {
 };
 
 enum page_flags {
-	PAGE_COMPANY = 1u << 0, /* another tenant has used or wanted the device lately: keep the window */
-	PAGE_WAITED = 1u << 1,	/* somebody waits for the token now: release it when nothing is in flight */
-	PAGE_MEM_RPC = 1u << 2, /* memory policy wait/swap: ask the daemon before the driver */
+	PAGE_COMPANY =
+		1u << 0, /* another tenant has used or wanted the device lately: keep the window */
+	PAGE_WAITED = 1u
+		<< 1, /* somebody waits for the token now: release it when nothing is in flight */
+	PAGE_MEM_RPC = 1u << 2,  /* memory policy wait/swap: ask the daemon before the driver */
 	PAGE_MEM_SWAP = 1u << 3, /* allocate managed memory */
 };
 
@@ -45,19 +47,19 @@ struct page_down {
 	/* line 0: constant after registration */
 	uint32_t magic;
 	uint16_t abi;
-	uint16_t device;	 /* index of the device in the daemon */
-	uint32_t size;		 /* sizeof(struct page_down) */
-	uint32_t process;	 /* this process's index in the tenant page */
+	uint16_t device;  /* index of the device in the daemon */
+	uint32_t size;    /* sizeof(struct page_down) */
+	uint32_t process; /* this process's index in the tenant page */
 	uint8_t uuid[16];
-	uint64_t daemon_epoch;	 /* boot of this daemon: differs after a restart */
+	uint64_t daemon_epoch; /* boot of this daemon: differs after a restart */
 	uint64_t reserved0[3];
 
 	/* line 1: the token. `gate` pairs with page_line.in_launch: see page_line. */
 	_Alignas(64) _Atomic uint32_t gate; /* enum page_gate */
-	_Atomic uint32_t flags;		    /* enum page_flags */
-	_Atomic uint32_t window_us;	    /* most that may be queued on the device; 0: no bound */
-	_Atomic uint32_t grant;		    /* +1 at each opening of the gate */
-	_Atomic uint32_t flush;		    /* +1 when the daemon wants the unmarked tail marked */
+	_Atomic uint32_t flags;             /* enum page_flags */
+	_Atomic uint32_t window_us;         /* most that may be queued on the device; 0: no bound */
+	_Atomic uint32_t grant;             /* +1 at each opening of the gate */
+	_Atomic uint32_t flush;             /* +1 when the daemon wants the unmarked tail marked */
 	uint32_t reserved1[11];
 
 	/* line 2: memory */
@@ -78,8 +80,8 @@ struct page_down {
  */
 struct page_line {
 	_Alignas(64) _Atomic uint32_t in_launch;
-	_Atomic uint32_t tid;	     /* 0: the line is free */
-	_Atomic uint64_t submitted;  /* submissions handed to the driver by this thread, release */
+	_Atomic uint32_t tid;       /* 0: the line is free */
+	_Atomic uint64_t submitted; /* submissions handed to the driver by this thread, release */
 	uint64_t reserved[6];
 };
 
@@ -106,16 +108,17 @@ struct page_up {
 
 	/* line 1: state of the token in this process, any thread under the client's marker lock */
 	_Alignas(64) _Atomic uint32_t want; /* threads blocked at the gate */
-	_Atomic uint32_t slots;		    /* marker slots ever used: bound of the scans below */
-	_Atomic uint32_t lines;		    /* lines ever used */
-	_Atomic uint32_t flush_seen;	    /* last page_down.flush honoured */
-	_Atomic uint64_t flushed;	    /* sum of submitted that is covered by issued markers */
-	_Atomic uint64_t segment_ns;	    /* device time between two markers, moving average */
-	_Atomic uint64_t longest_ns;	    /* longest single submission seen, decaying */
-	_Atomic uint64_t queued_ns;	    /* predicted device time of what was queued at the last marker */
-	_Atomic uint64_t queued_at_ns;	    /* CLOCK_MONOTONIC of that prediction */
-	_Atomic uint32_t contexts;	    /* contexts alive on the device */
-	_Atomic uint32_t captures;	    /* stream captures under way */
+	_Atomic uint32_t slots;             /* marker slots ever used: bound of the scans below */
+	_Atomic uint32_t lines;             /* lines ever used */
+	_Atomic uint32_t flush_seen;        /* last page_down.flush honoured */
+	_Atomic uint64_t flushed;           /* sum of submitted that is covered by issued markers */
+	_Atomic uint64_t segment_ns;        /* device time between two markers, moving average */
+	_Atomic uint64_t longest_ns;        /* longest single submission seen, decaying */
+	_Atomic uint64_t
+		queued_ns; /* predicted device time of what was queued at the last marker */
+	_Atomic uint64_t queued_at_ns; /* CLOCK_MONOTONIC of that prediction */
+	_Atomic uint32_t contexts;     /* contexts alive on the device */
+	_Atomic uint32_t captures;     /* stream captures under way */
 
 	/* line 2 */
 	_Alignas(64) struct page_memory memory;
@@ -160,8 +163,8 @@ struct page_tenant {
 static inline uint64_t page_word(uint64_t pages, uint32_t process, uint32_t seq)
 {
 	return pages << PAGE_WORD_PAGES_SHIFT |
-	       (uint64_t)(process & PAGE_WORD_PROCESS_MASK) << PAGE_WORD_PROCESS_SHIFT |
-	       (seq & PAGE_WORD_SEQ_MASK);
+		(uint64_t)(process & PAGE_WORD_PROCESS_MASK) << PAGE_WORD_PROCESS_SHIFT |
+		(seq & PAGE_WORD_SEQ_MASK);
 }
 
 static inline uint64_t page_word_pages(uint64_t word)

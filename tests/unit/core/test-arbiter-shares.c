@@ -76,12 +76,14 @@ static void check_mix(const struct mix *mix, uint64_t kernel_ns, uint64_t switch
 		uint64_t most = vm_window_max_ns(vm, i, 100, 0, RUN_NS);
 
 		if (e1 > bound_1s(kernel_ns) || e10 > 1)
-			fail_msg("%s, kernels of %g ms, switch %g us, program %u: %.2f points in 1 s, "
+			fail_msg("%s, kernels of %g ms, switch %g us, program %u: %.2f points in 1 "
+				 "s, "
 				 "%.2f in 10 s",
-				mix->name, (double)kernel_ns / 1e6, (double)switch_ns / 1e3, i, e1, e10);
+				mix->name, (double)kernel_ns / 1e6, (double)switch_ns / 1e3, i, e1,
+				e10);
 		if (most > limit_ns + vm->config.quantum_ns + longest(kernel_ns))
-			fail_msg("%s, kernels of %g ms, program %u: %g ms within a second", mix->name,
-				(double)kernel_ns / 1e6, i, (double)most / 1e6);
+			fail_msg("%s, kernels of %g ms, program %u: %g ms within a second",
+				mix->name, (double)kernel_ns / 1e6, i, (double)most / 1e6);
 	}
 	vm_free(vm);
 }
@@ -135,8 +137,12 @@ static void arrivals_and_departures(void **state)
 		uint32_t program, entitled;
 		uint64_t from, until;
 	} expected[] = {
-		{0, 600, 2, 20}, {0, 500, 22, 40}, {1, 500, 22, 40}, {0, 300, 42, 58},
-		{1, 400, 42, 58}, {2, 300, 42, 58},
+		{0, 600, 2, 20},
+		{0, 500, 22, 40},
+		{1, 500, 22, 40},
+		{0, 300, 42, 58},
+		{1, 400, 42, 58},
+		{2, 300, 42, 58},
 	};
 	struct vm *vm = vm_new(1, 150 * US, 5);
 
@@ -175,7 +181,8 @@ static void random_mixes(void **state)
 
 		vm->n_programs = 2 + (uint32_t)rand_below(&rand, 2);
 		for (uint32_t i = 0; i < vm->n_programs; i++) {
-			permille[i] = 50 + (uint32_t)rand_below(&rand, left / (vm->n_programs - i) - 50);
+			permille[i] = 50 +
+				(uint32_t)rand_below(&rand, left / (vm->n_programs - i) - 50);
 			left -= permille[i];
 			full[i] = 1000;
 			snprintf(request[i], sizeof(request[i]), "0.%03u", permille[i]);
@@ -191,7 +198,8 @@ static void random_mixes(void **state)
 
 			if (e1 > 3 || e10 > 1)
 				fail_msg("seed %u, program %u of %u at %u: %.2f and %.2f points",
-					(unsigned int)seed, i, vm->n_programs, micro[i] / 1000, e1, e10);
+					(unsigned int)seed, i, vm->n_programs, micro[i] / 1000, e1,
+					e10);
 		}
 		vm_free(vm);
 	}

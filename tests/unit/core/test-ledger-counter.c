@@ -19,7 +19,7 @@ static void at_point(int n);
 #define LEDGER_KILLPOINT(n) at_point(n)
 #include "core/ledger_counter.h"
 
-#define POINTS 7	/* of a change; 8 and 9 are the recount's */
+#define POINTS 7 /* of a change; 8 and 9 are the recount's */
 #define PROCESSES 4u
 #define QUOTA 1000u
 
@@ -34,7 +34,8 @@ static struct shared *shared;
 
 static void *shared_new(void)
 {
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	for (uint32_t i = 1; i <= PROCESSES; i++)
 		ledger_slot_init(&shared->tenant, &shared->slot[i], i);
@@ -57,7 +58,8 @@ static uint64_t sum_of_slots(uint64_t w)
 	int64_t sum = 0, pages = 0;
 
 	for (uint32_t i = 1; i <= PROCESSES; i++) {
-		assert_ok(ledger_slot_contribution(&shared->tenant, &shared->slot[i], i, w, &pages));
+		assert_ok(
+			ledger_slot_contribution(&shared->tenant, &shared->slot[i], i, w, &pages));
 		sum += pages;
 	}
 	assert_true(sum >= 0);
@@ -111,8 +113,8 @@ static void check_and_interfere(int n)
 	}
 	for (uint32_t i = 0; i < PROCESSES; i++)
 		slots[i] = (struct ledger_slot){&shared->slot[i + 1], i + 1};
-	assert_int_equal(ledger_counter_recount(
-				 &shared->tenant, slots, PROCESSES, &points.seq, 3, &r),
+	assert_int_equal(
+		ledger_counter_recount(&shared->tenant, slots, PROCESSES, &points.seq, 3, &r),
 		0); /* nothing to correct, ever */
 	assert_ok(r);
 }

@@ -188,8 +188,9 @@ static void a_refusal_changes_nothing(void **state)
 /* Order of fields does not matter, and finishing twice is finishing once. */
 static void any_order(void **state)
 {
-	static const char *const fields[][2] = {{"request", "0.25"}, {"limit", "0.75"}, {"count", "3"},
-		{"memory", "10%"}, {"class", "latency"}, {"priority", "7"}, {"device", "GPU-1"}};
+	static const char *const fields[][2] = {{"request", "0.25"}, {"limit", "0.75"},
+		{"count", "3"}, {"memory", "10%"}, {"class", "latency"}, {"priority", "7"},
+		{"device", "GPU-1"}};
 	struct spec expected;
 	struct rand rand = rand_seeded(1);
 

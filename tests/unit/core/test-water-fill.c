@@ -59,7 +59,8 @@ static void properties(void **state)
 			sum += share[i].micro;
 			if (requests > capacity)
 				continue;
-			assert_in_range(share[i].micro, share[i].request * 1000, share[i].limit * 1000);
+			assert_in_range(
+				share[i].micro, share[i].request * 1000, share[i].limit * 1000);
 			if (share[i].micro > share[i].request * 1000)
 				level = MAX(level, share[i].micro);
 		}

@@ -114,15 +114,15 @@ static void device_pass(struct vm *vm, uint32_t device, uint64_t to)
 	vm->device[device].from = to;
 	if (kernel->has_begun && !is_spinning(vm, device, running)) {
 		kernel->rest_ns -= MIN(kernel->rest_ns, to - from);
-		vm->program[running].on[device].queued_ns -=
-			MIN(vm->program[running].on[device].queued_ns, to - from);
+		vm->program[running].on[device].queued_ns -= MIN(
+			vm->program[running].on[device].queued_ns, to - from);
 	}
 }
 
 static void device_switch(struct vm *vm, uint32_t device)
 {
 	int first = vm->device[device].running >= 0 ? vm->device[device].running
-						     : vm->device[device].last;
+						    : vm->device[device].last;
 
 	vm->device[device].running = -1;
 	for (uint32_t k = 1; k <= vm->n_programs; k++) {
@@ -355,8 +355,7 @@ static void observe(struct vm *vm, uint32_t program, uint32_t device)
 		arbiter_want(vm->arbiter, id, device, true, vm->now);
 	if (p->on[device].is_draining) {
 		if (p->on[device].n) {
-			arbiter_draining(
-				vm->arbiter, id, device, p->on[device].queued_ns, vm->now);
+			arbiter_draining(vm->arbiter, id, device, p->on[device].queued_ns, vm->now);
 		} else {
 			p->on[device].is_draining = false;
 			arbiter_drained(vm->arbiter, id, device, p->on[device].last_end, vm->now);
@@ -389,9 +388,7 @@ static void perform(struct vm *vm, const struct arbiter_action *action)
 		p->on[device].is_open = false;
 		p->on[device].is_draining = true;
 		break;
-	case ARBITER_WINDOW:
-		p->on[device].window_us = action->window_us;
-		break;
+	case ARBITER_WINDOW: p->on[device].window_us = action->window_us; break;
 	}
 }
 
@@ -527,8 +524,8 @@ double vm_error_pp(const struct vm *vm, uint32_t program, uint32_t permille, uin
 	return worst;
 }
 
-uint64_t vm_window_max_ns(const struct vm *vm, uint32_t program, uint32_t bins, uint64_t from_ns,
-	uint64_t until_ns)
+uint64_t vm_window_max_ns(
+	const struct vm *vm, uint32_t program, uint32_t bins, uint64_t from_ns, uint64_t until_ns)
 {
 	uint64_t most = 0;
 
@@ -538,8 +535,8 @@ uint64_t vm_window_max_ns(const struct vm *vm, uint32_t program, uint32_t bins, 
 	return most;
 }
 
-double vm_share(const struct vm *vm, uint32_t program, uint32_t device, uint64_t from_ns,
-	uint64_t until_ns)
+double vm_share(
+	const struct vm *vm, uint32_t program, uint32_t device, uint64_t from_ns, uint64_t until_ns)
 {
 	uint64_t sum = 0;
 

@@ -20,7 +20,7 @@
 #define VM_PROGRAMS 8
 #define VM_QUEUE 1024
 #define VM_BIN_NS 10000000ull /* usage is kept in bins of 10 ms, */
-#define VM_BINS 7000	      /* for 70 s */
+#define VM_BINS 7000          /* for 70 s */
 
 #define US 1000ull
 #define MS 1000000ull
@@ -45,7 +45,7 @@ struct vm_program {
 	const char *request, *limit, *class;
 	uint64_t devices; /* mask; 0: device 0 */
 	enum vm_pattern pattern;
-	uint64_t kernel_ns;	/* 0: mixed, 20 us to 20 ms */
+	uint64_t kernel_ns; /* 0: mixed, 20 us to 20 ms */
 	uint64_t busy_ns, period_ns;
 	uint32_t partner;
 	uint64_t from_ns, until_ns; /* until 0: to the end */
@@ -64,9 +64,9 @@ struct vm_program {
 	uint64_t wake_at;
 	uint64_t want_at[VM_DEVICES]; /* the message reaches the daemon then */
 	uint64_t step;
-	uint64_t budget_ns;    /* of the burst or request, still to submit */
-	uint64_t arrived_at;   /* of the request */
-	bool is_waiting;	       /* for the end of what it has submitted */
+	uint64_t budget_ns;  /* of the burst or request, still to submit */
+	uint64_t arrived_at; /* of the request */
+	bool is_waiting;     /* for the end of what it has submitted */
 	bool has_started;
 
 	/* results */
@@ -91,7 +91,7 @@ struct vm {
 	struct {
 		int running; /* program, or -1 */
 		int last;
-		uint64_t from;	/* it makes progress from then on (switches end) */
+		uint64_t from; /* it makes progress from then on (switches end) */
 		uint64_t slice_end;
 		uint64_t switches;
 	} device[VM_DEVICES];
@@ -112,8 +112,8 @@ void vm_run(struct vm *vm, uint64_t until_ns);
 double vm_error_pp(const struct vm *vm, uint32_t program, uint32_t permille, uint32_t bins,
 	uint64_t from_ns, uint64_t until_ns);
 /* The most it used in any window of so many bins, in ns. */
-uint64_t vm_window_max_ns(const struct vm *vm, uint32_t program, uint32_t bins, uint64_t from_ns,
-	uint64_t until_ns);
+uint64_t vm_window_max_ns(
+	const struct vm *vm, uint32_t program, uint32_t bins, uint64_t from_ns, uint64_t until_ns);
 /* Part of a device that was used at all. */
 double vm_busy(const struct vm *vm, uint32_t device, uint64_t from_ns, uint64_t until_ns);
 double vm_share(const struct vm *vm, uint32_t program, uint32_t device, uint64_t from_ns,

@@ -13,27 +13,58 @@
 #include "base/rand.h"
 #include "wire/page.h"
 
-#define PLACE(type, member) {#type "." #member, offsetof(struct type, member)}
+#define PLACE(type, member) \
+	{ \
+#type "." #member, offsetof(struct type, member) \
+	}
 
 static const struct {
 	const char *name;
 	size_t offset;
 } places[] = {
-	PLACE(page_down, magic), PLACE(page_down, abi), PLACE(page_down, device),
-	PLACE(page_down, size), PLACE(page_down, process), PLACE(page_down, uuid),
-	PLACE(page_down, daemon_epoch), PLACE(page_down, gate), PLACE(page_down, flags),
-	PLACE(page_down, window_us), PLACE(page_down, grant), PLACE(page_down, flush),
-	PLACE(page_down, quota_bytes), PLACE(page_down, context_bytes),
-	PLACE(page_down, device_bytes), PLACE(page_up, magic), PLACE(page_up, pid),
-	PLACE(page_up, start_time), PLACE(page_up, want), PLACE(page_up, slots),
-	PLACE(page_up, lines), PLACE(page_up, flush_seen), PLACE(page_up, flushed),
-	PLACE(page_up, segment_ns), PLACE(page_up, longest_ns), PLACE(page_up, queued_ns),
-	PLACE(page_up, queued_at_ns), PLACE(page_up, contexts), PLACE(page_up, captures),
-	PLACE(page_up, memory), PLACE(page_up, markers), PLACE(page_up, blocked_ns),
-	PLACE(page_up, done), PLACE(page_up, issued), PLACE(page_up, line),
-	PLACE(page_line, in_launch), PLACE(page_line, tid), PLACE(page_line, submitted),
-	PLACE(page_memory, settled), PLACE(page_memory, intent_pages),
-	PLACE(page_memory, intent_seq), PLACE(page_tenant, magic), PLACE(page_tenant, word),
+	PLACE(page_down, magic),
+	PLACE(page_down, abi),
+	PLACE(page_down, device),
+	PLACE(page_down, size),
+	PLACE(page_down, process),
+	PLACE(page_down, uuid),
+	PLACE(page_down, daemon_epoch),
+	PLACE(page_down, gate),
+	PLACE(page_down, flags),
+	PLACE(page_down, window_us),
+	PLACE(page_down, grant),
+	PLACE(page_down, flush),
+	PLACE(page_down, quota_bytes),
+	PLACE(page_down, context_bytes),
+	PLACE(page_down, device_bytes),
+	PLACE(page_up, magic),
+	PLACE(page_up, pid),
+	PLACE(page_up, start_time),
+	PLACE(page_up, want),
+	PLACE(page_up, slots),
+	PLACE(page_up, lines),
+	PLACE(page_up, flush_seen),
+	PLACE(page_up, flushed),
+	PLACE(page_up, segment_ns),
+	PLACE(page_up, longest_ns),
+	PLACE(page_up, queued_ns),
+	PLACE(page_up, queued_at_ns),
+	PLACE(page_up, contexts),
+	PLACE(page_up, captures),
+	PLACE(page_up, memory),
+	PLACE(page_up, markers),
+	PLACE(page_up, blocked_ns),
+	PLACE(page_up, done),
+	PLACE(page_up, issued),
+	PLACE(page_up, line),
+	PLACE(page_line, in_launch),
+	PLACE(page_line, tid),
+	PLACE(page_line, submitted),
+	PLACE(page_memory, settled),
+	PLACE(page_memory, intent_pages),
+	PLACE(page_memory, intent_seq),
+	PLACE(page_tenant, magic),
+	PLACE(page_tenant, word),
 	PLACE(page_tenant, applied),
 };
 
@@ -65,7 +96,8 @@ static void docs_tell_the_truth(void **state)
 			if (strcmp(name, places[i].name))
 				continue;
 			if (offset != places[i].offset)
-				fail_msg("%s is at %zu, docs say %zu", name, places[i].offset, offset);
+				fail_msg("%s is at %zu, docs say %zu", name, places[i].offset,
+					offset);
 			found[i] = true;
 		}
 	}
