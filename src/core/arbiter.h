@@ -94,7 +94,11 @@ int arbiter_new(const struct arbiter_config *config, uint32_t devices, struct ar
 	struct error *err);
 void arbiter_free(struct arbiter *arbiter);
 
-/* `devices` is a bit mask. A tenant on several devices is granted all of them together. -EEXIST. */
+/*
+ * `devices` is a bit mask. A tenant on several devices is granted all of them together. Requests on a
+ * device are to sum to one device at most (the caller's admission); more are scaled, and then nobody
+ * is promised a turn. -EEXIST, -EINVAL, -ENOMEM.
+ */
 int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
 	uint64_t devices, uint64_t now, struct error *err);
 /* New request, limit, class or priority while it runs. -ENOENT. */
