@@ -153,18 +153,16 @@ static int64_t clamp_lag(int64_t lag)
 }
 
 /* Is `other` credited what `seat` is charged? Who has no work for the device now is not. */
-static bool takes_part(const struct seat *other, const struct seat *seat, const struct seat *except)
+static bool takes_part(const struct seat *other, const struct seat *seat)
 {
-	return other->member->spec.class == seat->member->spec.class && other != except &&
-		other->idle_from == 0;
+	return other->member->spec.class == seat->member->spec.class && other->idle_from == 0;
 }
 
 /*
- * Hands `amount` to the active seats of `seat`'s class but `except`, by entitlement (or evenly, where
+ * Hands `amount` to the active seats of `seat`'s class, by entitlement (or evenly, where
  * all are entitled to nothing); what is left by rounding goes to the last, so that sums are exact.
  */
-static void lag_share_out(
-	struct seat *seat, int64_t amount, bool by_entitlement, const struct seat *except)
+static void lag_share_out(struct seat *seat, int64_t amount, bool by_entitlement)
 {
 	struct device *device = seat->device;
 	uint64_t whole = by_entitlement ? class_micro(seat) : 0;
@@ -173,12 +171,12 @@ static void lag_share_out(
 	int64_t left = amount;
 
 	for (uint32_t i = 0; i < device->n_active; i++)
-		n += takes_part(device->active[i], seat, except);
+		n += takes_part(device->active[i], seat);
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		struct seat *other = device->active[i];
 		int64_t part;
 
-		if (!takes_part(other, seat, except))
+		if (!takes_part(other, seat))
 			continue;
 		part = whole ? (int64_t)((__int128)amount * other->micro / (int64_t)whole)
 			     : amount / (int64_t)n;
@@ -198,7 +196,7 @@ static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 	seat->budget -= ns * MILLI;
 	seat->owed -= ns * MILLI;
 	seat->lag = clamp_lag(seat->lag - ns * LAG_ONE);
-	lag_share_out(seat, ns * LAG_ONE, true, NULL);
+	lag_share_out(seat, ns * LAG_ONE, true);
 }
 
 /*
@@ -333,7 +331,7 @@ void seat_join(struct seat *seat, uint64_t now)
 	if (clock_since_ns(now, seat->left_at) > ARBITER_WINDOW_NS)
 		seat->lag = 0;
 	/* They had been given it when it left. */
-	lag_share_out(seat, -seat->lag, false, NULL);
+	lag_share_out(seat, -seat->lag, false);
 	seat->is_active = true;
 	seat->active_at = device->n_active;
 	device->active[device->n_active++] = seat;
@@ -356,7 +354,7 @@ void seat_leave(struct seat *seat, uint64_t now)
 	seat->is_active = false;
 	seat->idle_from = 0;
 	seat->left_at = now;
-	lag_share_out(seat, seat->lag, false, NULL);
+	lag_share_out(seat, seat->lag, false);
 	device->is_stale = true;
 }
 
