@@ -62,8 +62,8 @@ struct agent {
 	char socket_path[PATH_MAX];
 	uint64_t epoch; /* of this daemon: differs after a restart */
 	uint64_t started_ns;
-	bool is_system;  /* runs as root */
-	bool is_leaving; /* saves state and ends after this batch */
+	bool is_system;   /* runs as root */
+	bool is_leaving;  /* saves state and ends after this batch */
 	bool is_replaced; /* and another has the listening socket already */
 
 	struct worker *worker;

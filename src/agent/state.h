@@ -19,7 +19,7 @@
 
 /*
  * Reads what is there; tenants and processes that still live come back. A broken line is skipped.
- * 
+ *
  */
 int state_load(struct agent *agent, struct error *err);
 /* Writes all of it a last time. */

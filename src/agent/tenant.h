@@ -43,7 +43,7 @@ struct tenant_device {
 
 	/*
 	 * The page with the counter. After a restart there is none until a process hands it back.
-	 * 
+	 *
 	 */
 	int fd;
 	struct page_tenant *page;
@@ -55,7 +55,7 @@ struct tenant_device {
 	uint32_t window_us, flags;
 	uint64_t closed_ns;
 	uint64_t look_ns;                  /* when to look again; UINT64_MAX: not watched */
-	uint64_t done;			  /* sum of done markers at the last look of a drain */
+	uint64_t done;                     /* sum of done markers at the last look of a drain */
 	TAILQ_ENTRY(tenant_device) active; /* open or draining */
 
 	struct usage_series *series;
@@ -106,7 +106,7 @@ int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenan
 
 /*
  * From the state of an earlier daemon; devices are UUIDs. The arbiter and the ledger learn of it.
- * 
+ *
  */
 struct tenant_saved {
 	uint32_t id;

@@ -52,7 +52,7 @@ struct token {
 struct look {
 	bool is_in_launch, is_unmarked, is_moving;
 	uint64_t unfinished; /* markers issued and not done */
-	uint64_t done;	     /* sum of all done ones: changes when work ends */
+	uint64_t done;       /* sum of all done ones: changes when work ends */
 	uint64_t longest_ns, rest_ns;
 	uint32_t want;
 };
@@ -169,7 +169,7 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 struct view {
 	bool is_busy, is_wanting;
 	bool has_moved; /* something was submitted since the last look */
-	bool is_known;	/* all that is in flight has a marker behind it */
+	bool is_known;  /* all that is in flight has a marker behind it */
 	uint64_t done;
 	uint64_t longest_ns, rest_ns;
 };

@@ -52,7 +52,7 @@ static bool is_whole_element(CUarray_format format)
 {
 	/* block-compressed and normalised formats name all their channels */
 	return (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB) ||
-	       (format >= CU_AD_FORMAT_UNORM_INT8X1 && format <= CU_AD_FORMAT_SNORM_INT16X4);
+		(format >= CU_AD_FORMAT_UNORM_INT8X1 && format <= CU_AD_FORMAT_SNORM_INT16X4);
 }
 
 /* UINT64_MAX when it does not fit 64 bits: then the driver would not either. */
@@ -133,36 +133,39 @@ static CUresult array_destroyed(CUresult r, bool known, const struct memory_reco
 	return r;
 }
 
-#define MAKES(name, kind, bytes, params, args)                                                     \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		struct making m;                                                                   \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (making_begin(&m, kind, bytes))                                                 \
-			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
-		r = REAL(name) args;                                                               \
-		return making_end(&m, r, r == CUDA_SUCCESS ? *pHandle : NULL);                     \
+#define MAKES(name, kind, bytes, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		struct making m; \
+		CUresult r; \
+\
+		if (making_begin(&m, kind, bytes)) \
+			return CUDA_ERROR_OUT_OF_MEMORY; \
+		r = REAL(name) args; \
+		return making_end(&m, r, r == CUDA_SUCCESS ? *pHandle : NULL); \
 	}
 
-#define WIDE(desc, depth, flags)                                                                   \
-	((desc) ? array_bytes(&(CUDA_ARRAY3D_DESCRIPTOR){(desc)->Width, (desc)->Height, (depth),   \
-				      (desc)->Format, (desc)->NumChannels, (flags)},               \
-			  1)                                                                       \
+#define WIDE(desc, depth, flags) \
+	((desc) ? array_bytes(&(CUDA_ARRAY3D_DESCRIPTOR){(desc)->Width, (desc)->Height, (depth), \
+				      (desc)->Format, (desc)->NumChannels, (flags)}, \
+			  1) \
 		: 0)
 
 MAKES(cuArrayCreate, MEMORY_ARRAY, WIDE(pAllocateArray, 0, 0),
-	(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray), (pHandle, pAllocateArray))
+	(CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray),
+	(pHandle, pAllocateArray))
 MAKES(cuArrayCreate_v2, MEMORY_ARRAY, WIDE(pAllocateArray, 0, 0),
-	(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray), (pHandle, pAllocateArray))
-MAKES(cuArray3DCreate, MEMORY_ARRAY, WIDE(pAllocateArray, pAllocateArray->Depth, pAllocateArray->Flags),
-	(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray),
+	(CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray), (pHandle, pAllocateArray))
+MAKES(cuArray3DCreate, MEMORY_ARRAY,
+	WIDE(pAllocateArray, pAllocateArray->Depth, pAllocateArray->Flags),
+	(CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray),
 	(pHandle, pAllocateArray))
 MAKES(cuArray3DCreate_v2, MEMORY_ARRAY, pAllocateArray ? array_bytes(pAllocateArray, 1) : 0,
-	(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray), (pHandle, pAllocateArray))
+	(CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray),
+	(pHandle, pAllocateArray))
 MAKES(cuMipmappedArrayCreate, MEMORY_MIPMAP,
 	pMipmappedArrayDesc ? array_bytes(pMipmappedArrayDesc, numMipmapLevels) : 0,
-	(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+	(CUmipmappedArray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
 		unsigned int numMipmapLevels),
 	(pHandle, pMipmappedArrayDesc, numMipmapLevels))
 

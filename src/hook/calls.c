@@ -64,7 +64,8 @@ static CUresult init_registered(struct hook *h, unsigned int flags)
 	r = REAL(cuInit)(flags);
 	visible_end(&visible);
 	if (r == CUDA_SUCCESS && !devices_match(h)) {
-		hook_complain("no GPU for this program: the driver shows devices that are not its tenant's "
+		hook_complain("no GPU for this program: the driver shows devices that are not its "
+			      "tenant's "
 			      "(was CUDA started before libdivvy-cuda.so came to be loaded?)");
 		atomic_store(&h->mode, HOOK_CLOSED);
 		r = CUDA_ERROR_NO_DEVICE;
@@ -95,17 +96,17 @@ EXPORT CUresult cuInit(unsigned int Flags)
 
 /* ---- current context ---- */
 
-#define FORGETS(name, params, args)                                                                \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		CUresult r = REAL(name) args;                                                      \
-                                                                                                   \
-		thread_forget_context();                                                           \
-		return r;                                                                          \
+#define FORGETS(name, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		CUresult r = REAL(name) args; \
+\
+		thread_forget_context(); \
+		return r; \
 	}
 
-FORGETS(cuCtxPopCurrent, (CUcontext *pctx), (pctx))
-FORGETS(cuCtxPopCurrent_v2, (CUcontext *pctx), (pctx))
+FORGETS(cuCtxPopCurrent, (CUcontext * pctx), (pctx))
+FORGETS(cuCtxPopCurrent_v2, (CUcontext * pctx), (pctx))
 FORGETS(cuCtxPushCurrent, (CUcontext ctx), (ctx))
 FORGETS(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx))
 FORGETS(cuCtxSetCurrent, (CUcontext ctx), (ctx))
@@ -163,10 +164,10 @@ static CUresult synced(CUresult r)
 	return r;
 }
 
-#define SYNCS(name, params, args)                                                                  \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		return synced(REAL(name) args);                                                    \
+#define SYNCS(name, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		return synced(REAL(name) args); \
 	}
 
 SYNCS(cuCtxSynchronize, (void), ())
@@ -248,11 +249,11 @@ static uintptr_t own(CUstream stream)
 	return stream ? (uintptr_t)stream : STREAM_PER_THREAD;
 }
 
-#define BEGINS(name, handle, params, args)                                                         \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		capture_begins(handle);                                                            \
-		return capture_began(REAL(name) args);                                             \
+#define BEGINS(name, handle, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		capture_begins(handle); \
+		return capture_began(REAL(name) args); \
 	}
 
 BEGINS(cuStreamBeginCapture, (uintptr_t)hStream, (CUstream hStream), (hStream))

@@ -20,7 +20,7 @@ static int making_begin(struct making *m, CUdevice ordinal)
 		return 0;
 	m->pages = (atomic_load_explicit(&m->device->down->context_bytes, memory_order_relaxed) +
 			   PAGE_MEM_UNIT - 1) /
-		   PAGE_MEM_UNIT;
+		PAGE_MEM_UNIT;
 	return memory_charge(m->device, m->pages);
 }
 
@@ -35,27 +35,28 @@ static CUresult making_end(struct making *m, CUresult r, CUcontext handle, bool 
 	return r;
 }
 
-#define CREATES(name, ordinal, result, params, args)                                               \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		struct making m;                                                                   \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (making_begin(&m, ordinal))                                                     \
-			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
-		r = REAL(name) args;                                                               \
-		return making_end(&m, r, r == CUDA_SUCCESS ? *(result) : NULL, false);             \
+#define CREATES(name, ordinal, result, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		struct making m; \
+		CUresult r; \
+\
+		if (making_begin(&m, ordinal)) \
+			return CUDA_ERROR_OUT_OF_MEMORY; \
+		r = REAL(name) args; \
+		return making_end(&m, r, r == CUDA_SUCCESS ? *(result) : NULL, false); \
 	}
 
-CREATES(cuCtxCreate, dev, pctx, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
-CREATES(cuCtxCreate_v2, dev, pctx, (CUcontext *pctx, unsigned int flags, CUdevice dev),
+CREATES(cuCtxCreate, dev, pctx, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+	(pctx, flags, dev))
+CREATES(cuCtxCreate_v2, dev, pctx, (CUcontext * pctx, unsigned int flags, CUdevice dev),
 	(pctx, flags, dev))
 CREATES(cuCtxCreate_v3, dev, pctx,
-	(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+	(CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
 		CUdevice dev),
 	(pctx, paramsArray, numParams, flags, dev))
 CREATES(cuCtxCreate_v4, dev, pctx,
-	(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+	(CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
 	(pctx, ctxCreateParams, flags, dev))
 
 static bool primary_active(CUdevice dev)
@@ -225,9 +226,10 @@ static uint64_t limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 	if (limit != CU_LIMIT_STACK_SIZE)
 		return 0;
 	REAL(cuDeviceGetAttribute)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dev);
-	REAL(cuDeviceGetAttribute)(
-		&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, dev);
-	if (__builtin_mul_overflow((uint64_t)value, (uint64_t)processors * (uint64_t)threads, &bytes))
+	REAL(cuDeviceGetAttribute)
+	(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, dev);
+	if (__builtin_mul_overflow(
+		    (uint64_t)value, (uint64_t)processors * (uint64_t)threads, &bytes))
 		return UINT64_MAX;
 	return bytes;
 }
@@ -264,15 +266,15 @@ EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 
 /* ---- contexts for graphics ---- */
 
-CREATES(cuGLCtxCreate, device, pCtx, (CUcontext *pCtx, unsigned int Flags, CUdevice device),
+CREATES(cuGLCtxCreate, device, pCtx, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
 	(pCtx, Flags, device))
-CREATES(cuGLCtxCreate_v2, device, pCtx, (CUcontext *pCtx, unsigned int Flags, CUdevice device),
+CREATES(cuGLCtxCreate_v2, device, pCtx, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
 	(pCtx, Flags, device))
 CREATES(cuVDPAUCtxCreate, device, pCtx,
-	(CUcontext *pCtx, unsigned int flags, CUdevice device, uint32_t vdpDevice,
+	(CUcontext * pCtx, unsigned int flags, CUdevice device, uint32_t vdpDevice,
 		void *vdpGetProcAddress),
 	(pCtx, flags, device, vdpDevice, vdpGetProcAddress))
 CREATES(cuVDPAUCtxCreate_v2, device, pCtx,
-	(CUcontext *pCtx, unsigned int flags, CUdevice device, uint32_t vdpDevice,
+	(CUcontext * pCtx, unsigned int flags, CUdevice device, uint32_t vdpDevice,
 		void *vdpGetProcAddress),
 	(pCtx, flags, device, vdpDevice, vdpGetProcAddress))

@@ -58,7 +58,8 @@ static bool holds(const struct dl_phdr_info *info, uintptr_t address)
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
 
-		if (ph->p_type == PT_LOAD && address - (info->dlpi_addr + ph->p_vaddr) < ph->p_memsz)
+		if (ph->p_type == PT_LOAD &&
+			address - (info->dlpi_addr + ph->p_vaddr) < ph->p_memsz)
 			return true;
 	}
 	return false;
@@ -69,8 +70,9 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	struct search *search = arg;
 	struct elf_object *object = search->object;
 
-	if (search->address ? !holds(info, (uintptr_t)search->address)
-			    : strncmp(base_name(info->dlpi_name), search->name, strlen(search->name)))
+	if (search->address
+			? !holds(info, (uintptr_t)search->address)
+			: strncmp(base_name(info->dlpi_name), search->name, strlen(search->name)))
 		return 0;
 	*object = (struct elf_object){.base = info->dlpi_addr, .path = info->dlpi_name};
 	for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -97,7 +99,7 @@ bool elf_object_find(const void *address, const char *name, struct elf_object *r
 }
 
 struct tables {
-	const ElfW(Sym) *sym;
+	const ElfW(Sym) * sym;
 	const char *str;
 	const uint32_t *gnu;
 	const uint32_t *sysv;
@@ -108,7 +110,8 @@ static void tables_read(const struct elf_object *object, struct tables *ret)
 	*ret = (struct tables){0};
 	for (const ElfW(Dyn) *d = object->dynamic; d->d_tag != DT_NULL; d++) {
 		/* glibc relocates these in place, other loaders and the vdso do not */
-		uintptr_t p = d->d_un.d_ptr < object->base ? object->base + d->d_un.d_ptr : d->d_un.d_ptr;
+		uintptr_t p = d->d_un.d_ptr < object->base ? object->base + d->d_un.d_ptr
+							   : d->d_un.d_ptr;
 
 		if (d->d_tag == DT_SYMTAB)
 			ret->sym = (const ElfW(Sym) *)p;
@@ -121,8 +124,8 @@ static void tables_read(const struct elf_object *object, struct tables *ret)
 	}
 }
 
-static void *symbol_at(const struct elf_object *object, const struct tables *t, uint32_t i,
-		       const char *name)
+static void *symbol_at(
+	const struct elf_object *object, const struct tables *t, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *sym = &t->sym[i];
 

@@ -19,7 +19,7 @@
 /* Where the stream's name is not that of a parameter; where the export is not the function made here. */
 #define STREAM_OF_cuLaunchKernelEx ~, (config ? config->hStream : NULL)
 #define STREAM_OF_cuLaunchKernelEx_ptsz STREAM_OF_cuLaunchKernelEx
-#define STREAM_OF_cuLaunchCooperativeKernelMultiDevice                                             \
+#define STREAM_OF_cuLaunchCooperativeKernelMultiDevice \
 	~, (launchParamsList && numDevices ? launchParamsList[0].hStream : NULL)
 #define none ((CUstream)NULL)
 
@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) struct stream *gate_stream(uintptr_
 	if (atomic_load_explicit(&e->handle, memory_order_acquire) != handle)
 		e++;
 	if (unlikely(atomic_load_explicit(&e->handle, memory_order_acquire) != handle ||
-		     handle <= STREAM_PER_THREAD))
+		    handle <= STREAM_PER_THREAD))
 		return &hook_no_stream;
 	return atomic_load_explicit(&e->stream, memory_order_relaxed);
 }
@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) bool gate_try(struct thread *t, uin
 	atomic_store_explicit(&t->line->in_launch, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst); /* pairs with the daemon's membarrier */
 	return likely(atomic_load_explicit(t->gate, memory_order_relaxed) == GATE_OPEN &&
-		      !atomic_load_explicit(&d->special, memory_order_relaxed));
+		!atomic_load_explicit(&d->special, memory_order_relaxed));
 }
 
 /* After the driver's function. True: a marker is due. */
@@ -77,38 +77,38 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 }
 
 /* What follows a check, either way. */
-#define GATED_PARTS(name, per_thread, target, params, args)                                        \
-	static NOINLINE USED CUresult slow_##name params                                           \
-	{                                                                                          \
-		uintptr_t handle = (uintptr_t)(target);                                            \
-		struct pass pass;                                                                  \
-		CUresult r;                                                                        \
-                                                                                                   \
-		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle);           \
-		r = REAL(name) args;                                                               \
-		gate_leave(&pass);                                                                 \
-		return r;                                                                          \
-	}                                                                                          \
-	static NOINLINE USED CUresult go_##name params                                             \
-	{                                                                                          \
-		CUresult r = REAL(name) args;                                                      \
-                                                                                                   \
-		if (gate_done(&hook_thread))                                                       \
-			return gate_due(r);                                                        \
-		return r;                                                                          \
+#define GATED_PARTS(name, per_thread, target, params, args) \
+	static NOINLINE USED CUresult slow_##name params \
+	{ \
+		uintptr_t handle = (uintptr_t)(target); \
+		struct pass pass; \
+		CUresult r; \
+\
+		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle); \
+		r = REAL(name) args; \
+		gate_leave(&pass); \
+		return r; \
+	} \
+	static NOINLINE USED CUresult go_##name params \
+	{ \
+		CUresult r = REAL(name) args; \
+\
+		if (gate_done(&hook_thread)) \
+			return gate_due(r); \
+		return r; \
 	}
 
 /* `scope` is EXPORT or static; `target` the stream; per_thread: the default stream is the thread's. */
-#define GATED_CHECK(scope, function, name, per_thread, target, params, args)                       \
-	scope CUresult function params                                                             \
-	{                                                                                          \
-		uintptr_t handle = (uintptr_t)(target);                                            \
-                                                                                                   \
-		if ((per_thread) && !handle)                                                       \
-			handle = STREAM_PER_THREAD;                                                \
-		if (unlikely(!gate_try(&hook_thread, handle)))                                     \
-			return slow_##name args;                                                   \
-		return go_##name args;                                                             \
+#define GATED_CHECK(scope, function, name, per_thread, target, params, args) \
+	scope CUresult function params \
+	{ \
+		uintptr_t handle = (uintptr_t)(target); \
+\
+		if ((per_thread) && !handle) \
+			handle = STREAM_PER_THREAD; \
+		if (unlikely(!gate_try(&hook_thread, handle))) \
+			return slow_##name args; \
+		return go_##name args; \
 	}
 
 /*

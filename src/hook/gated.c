@@ -30,9 +30,9 @@
 #define SCOPE_OF(name) PICK(SCOPE_OF_##name, EXPORT)
 #define STREAM_OF(name, stream) PICK(STREAM_OF_##name, stream)
 
-#define ACT_GATE(name, variant, stream, params, args)                                              \
-	GATED_PARTS(name, IS_##variant, STREAM_OF(name, stream), params, args)                     \
-	CHECK_OF(name)                                                                             \
+#define ACT_GATE(name, variant, stream, params, args) \
+	GATED_PARTS(name, IS_##variant, STREAM_OF(name, stream), params, args) \
+	CHECK_OF(name) \
 	(SCOPE_OF(name), NAME_OF(name), name, IS_##variant, STREAM_OF(name, stream), params, args)
 #define ACT_PASS(name, variant, stream, params, args)
 #define ACT_COUNT(name, variant, stream, params, args)
@@ -44,7 +44,7 @@
 #define ACT_SYMBOL(name, variant, stream, params, args)
 #define ACT_INIT(name, variant, stream, params, args)
 
-#define CU(name, since, variant, action, stream, params, args)                                     \
+#define CU(name, since, variant, action, stream, params, args) \
 	ACT_##action(name, variant, stream, params, args)
 #include "cuda/cuda.def"
 #undef CU
@@ -56,13 +56,14 @@ GATED_STACK_NONE(cuLaunchCooperativeKernel)
 GATED_STACK_PTSZ(cuLaunchCooperativeKernel_ptsz)
 
 _Static_assert(offsetof(struct thread, last) == 0 && offsetof(struct thread, device) == 8 &&
-		       offsetof(struct thread, line) == 16 && offsetof(struct thread, gate) == 24,
+		offsetof(struct thread, line) == 16 && offsetof(struct thread, gate) == 24,
 	"gate.h");
-_Static_assert(offsetof(struct stream, handle) == 0 && offsetof(struct stream, device) == 8, "gate.h");
+_Static_assert(
+	offsetof(struct stream, handle) == 0 && offsetof(struct stream, device) == 8, "gate.h");
 _Static_assert(offsetof(struct device, special) == 16, "gate.h");
 _Static_assert(offsetof(struct page_line, in_launch) == 0 && GATE_OPEN == 1, "gate.h");
 _Static_assert(offsetof(struct stream_map, entry) == 16 && sizeof(struct stream_map_entry) == 16 &&
-		       offsetof(struct stream_map_entry, stream) == 8,
+		offsetof(struct stream_map_entry, stream) == 8,
 	"gate.h");
 #endif
 
@@ -86,8 +87,8 @@ EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 
 	if (likely(!graph_memory_used()))
 		return gated_cuGraphLaunch_ptsz(hGraphExec, hStream);
-	r = graph_launch_begin(&launch, hGraphExec,
-		hStream ? (uintptr_t)hStream : STREAM_PER_THREAD);
+	r = graph_launch_begin(
+		&launch, hGraphExec, hStream ? (uintptr_t)hStream : STREAM_PER_THREAD);
 	if (r == CUDA_SUCCESS)
 		r = graph_launch_end(&launch, gated_cuGraphLaunch_ptsz(hGraphExec, hStream));
 	return r;

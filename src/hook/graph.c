@@ -79,8 +79,8 @@ static void settle(struct device *d, uint64_t more)
 	uint64_t charged = d->graph_pages + more;
 	cuuint64_t reserved = 0;
 
-	if (REAL(cuDeviceGetGraphMemAttribute)(
-		    d->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS) {
+	if (REAL(cuDeviceGetGraphMemAttribute)(d->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+		    &reserved) != CUDA_SUCCESS) {
 		d->graph_pages = charged;
 		return;
 	}
@@ -129,10 +129,11 @@ CUresult graph_launch_end(struct graph_launch *launch, CUresult r)
 
 /* ---- exports ---- */
 
-EXPORT CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-	char *logBuffer, size_t bufferSize)
+EXPORT CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
+	CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-	CUresult r = REAL(cuGraphInstantiate)(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+	CUresult r = REAL(cuGraphInstantiate)(
+		phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 
 	return graph_instantiated(r, phGraphExec, hGraph);
 }
@@ -140,8 +141,8 @@ EXPORT CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUg
 EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
 	CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-	CUresult r =
-		REAL(cuGraphInstantiate_v2)(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+	CUresult r = REAL(cuGraphInstantiate_v2)(
+		phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 
 	return graph_instantiated(r, phGraphExec, hGraph);
 }
@@ -165,13 +166,14 @@ EXPORT CUresult cuGraphInstantiateWithParams(
 EXPORT CUresult cuGraphInstantiateWithParams_ptsz(
 	CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-	CUresult r = REAL(cuGraphInstantiateWithParams_ptsz)(phGraphExec, hGraph, instantiateParams);
+	CUresult r = REAL(cuGraphInstantiateWithParams_ptsz)(
+		phGraphExec, hGraph, instantiateParams);
 
 	return graph_instantiated(r, phGraphExec, hGraph);
 }
 
-EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
-	CUgraphExecUpdateResult *updateResult_out)
+EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
+	CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 {
 	CUresult r = REAL(cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
 
@@ -205,7 +207,8 @@ EXPORT CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 	if (!graph_memory_used())
 		return REAL(cuGraphUpload)(hGraph, hStream);
 	r = graph_launch_begin(&launch, hGraph, (uintptr_t)hStream);
-	return r == CUDA_SUCCESS ? graph_launch_end(&launch, REAL(cuGraphUpload)(hGraph, hStream)) : r;
+	return r == CUDA_SUCCESS ? graph_launch_end(&launch, REAL(cuGraphUpload)(hGraph, hStream))
+				 : r;
 }
 
 EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
@@ -217,8 +220,8 @@ EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 		return REAL(cuGraphUpload_ptsz)(hGraphExec, hStream);
 	r = graph_launch_begin(&launch, hGraphExec, (uintptr_t)hStream);
 	return r == CUDA_SUCCESS
-		       ? graph_launch_end(&launch, REAL(cuGraphUpload_ptsz)(hGraphExec, hStream))
-		       : r;
+		? graph_launch_end(&launch, REAL(cuGraphUpload_ptsz)(hGraphExec, hStream))
+		: r;
 }
 
 EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)

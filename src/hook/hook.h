@@ -30,7 +30,7 @@
 
 #define HOOK_CONTEXTS 256u
 #define HOOK_SEGMENTS 64u /* markers under way that are watched for timing */
-#define HOOK_ASKS 64u	  /* questions to the daemon under way */
+#define HOOK_ASKS 64u     /* questions to the daemon under way */
 
 /* Handles that name a default stream of the current context. */
 #define STREAM_LEGACY ((uintptr_t)1)
@@ -42,13 +42,14 @@ struct dirt;
 
 /* A stream that has been used. Never freed; reused under the same or another handle. One cache line. */
 struct stream {
-	_Alignas(64) _Atomic uintptr_t handle; /* as the program names it, 0 the legacy default one */
-	struct device *_Atomic device;	       /* fast path goes on only if it is the thread's */
-	_Atomic uint32_t dirty;		       /* submissions that no marker covers; see marker.c */
-	uint32_t slot;			       /* word in up.done; 0: none yet, or the shared one */
+	_Alignas(64) _Atomic uintptr_t
+		handle;                /* as the program names it, 0 the legacy default one */
+	struct device *_Atomic device; /* fast path goes on only if it is the thread's */
+	_Atomic uint32_t dirty;        /* submissions that no marker covers; see marker.c */
+	uint32_t slot;                 /* word in up.done; 0: none yet, or the shared one */
 	struct context *context;
-	_Atomic uint32_t owner;	 /* per-thread default streams: tid of the only user, or ~0 */
-	uint32_t sequence;	 /* of its last marker */
+	_Atomic uint32_t owner; /* per-thread default streams: tid of the only user, or ~0 */
+	uint32_t sequence;      /* of its last marker */
 	struct stream *next_free;
 	bool nonblocking;
 	bool alive;
@@ -59,10 +60,10 @@ struct context {
 	struct device *device;
 	struct stream *legacy;
 	struct stream *per_thread;
-	CUdeviceptr done; /* address of up.done for the device; 0: no markers here */
-	uint64_t pages;	  /* charged for it */
-	uint64_t code_bytes; /* of modules loaded, in shared blocks */
-	uint64_t data_bytes; /* of their small variables, in other shared blocks */
+	CUdeviceptr done;     /* address of up.done for the device; 0: no markers here */
+	uint64_t pages;       /* charged for it */
+	uint64_t code_bytes;  /* of modules loaded, in shared blocks */
+	uint64_t data_bytes;  /* of their small variables, in other shared blocks */
 	uint64_t limit_pages; /* of that, raised by cuCtxSetLimit */
 	bool primary;
 	bool owns_done; /* up.done was registered with this context current */
@@ -87,9 +88,9 @@ struct device {
 	_Alignas(64) const struct page_down *down;
 	struct page_up *up;
 	_Atomic uint32_t special; /* enum device_special */
-	_Atomic uint32_t every;	  /* submissions of a thread between markers */
+	_Atomic uint32_t every;   /* submissions of a thread between markers */
 	struct page_tenant *tenant;
-	uint32_t index;	 /* in hook.device */
+	uint32_t index;  /* in hook.device */
 	uint32_t daemon; /* in messages */
 	uint8_t uuid[16];
 	uint64_t device_bytes;
@@ -99,18 +100,19 @@ struct device {
 
 	/* markers, under marker_lock */
 	_Alignas(64) struct lock marker_lock;
-	bool markers_off;	 /* the driver refused a value write */
-	uint32_t slot_free[PAGE_SLOTS]; /* slots of destroyed streams, reusable once done == issued */
+	bool markers_off; /* the driver refused a value write */
+	uint32_t slot_free
+		[PAGE_SLOTS]; /* slots of destroyed streams, reusable once done == issued */
 	uint32_t slot_frees;
 	struct dirt *dirt; /* scratch of a flush */
 	struct segment segment[HOOK_SEGMENTS];
-	uint32_t segments;     /* in use, from segment_first */
+	uint32_t segments; /* in use, from segment_first */
 	uint32_t segment_first;
-	uint64_t sub_ns;       /* device time of one submission, moving average; 0 unknown */
-	uint64_t sum_ns;       /* of which sub_ns is the quotient */
-	uint64_t sum_subs;     /* in 1/256 */
-	uint64_t done_ns;      /* when the last completion was, as far as could be seen */
-	uint64_t looked_ns;    /* when somebody last looked for completions */
+	uint64_t sub_ns;           /* device time of one submission, moving average; 0 unknown */
+	uint64_t sum_ns;           /* of which sub_ns is the quotient */
+	uint64_t sum_subs;         /* in 1/256 */
+	uint64_t done_ns;          /* when the last completion was, as far as could be seen */
+	uint64_t looked_ns;        /* when somebody last looked for completions */
 	uint64_t marked_submitted; /* sum of submitted at the last marker */
 
 	/* memory of graphs, under graph_lock */
@@ -129,7 +131,7 @@ enum hook_mode {
 	HOOK_CLOSED, /* no daemon and policy closed, or refused */
 };
 
-struct ask { /* a question to the daemon */
+struct ask {                    /* a question to the daemon */
 	_Atomic uint32_t state; /* 0 free, 1 asked, 2 answered */
 	uint32_t request;
 	int32_t status;
@@ -164,14 +166,14 @@ struct hook {
 	struct lock pool_lock;
 	struct lock deferred_lock;
 	struct deferred *deferred; /* deferred.c; NULL: nothing was ever freed that way */
-	struct lock module_lock; /* code_bytes and data_bytes of contexts */
+	struct lock module_lock;   /* code_bytes and data_bytes of contexts */
 	struct memory_table table;
-	_Atomic bool pools;	  /* there has been one */
+	_Atomic bool pools;       /* there has been one */
 	_Atomic bool pools_freed; /* something was freed into a pool since the last settling */
 	bool policy_closed;
 	bool simulated;
-	bool driver_ready; /* cuInit has succeeded */
-	bool quiet;	   /* the line on stderr has been written */
+	bool driver_ready;   /* cuInit has succeeded */
+	bool quiet;          /* the line on stderr has been written */
 	_Atomic bool helper; /* the helper thread runs */
 	_Atomic bool orphan; /* the daemon is gone */
 	_Atomic int socket;
@@ -203,20 +205,20 @@ struct stream_chunk { /* records are made in arrays, which stay */
 
 /* Per thread, at most 64 bytes of initial-exec TLS together. */
 struct thread {
-	struct stream *last; /* never NULL */
+	struct stream *last;   /* never NULL */
 	struct device *device; /* whose line and gate follow */
 	struct page_line *line;
 	const _Atomic uint32_t *gate;
 	struct context *context; /* current one, NULL: ask the driver */
-	uint64_t sync_ns;	 /* when it last returned from a synchronisation; 0: no matter */
-	uint32_t countdown;	 /* submissions until the next marker */
-	uint32_t index;		 /* line + 1; 0: none yet; THREAD_SHARED: the last line, with others */
-	uint32_t pid;		 /* that this was set up in: a fork copies TLS */
+	uint64_t sync_ns;        /* when it last returned from a synchronisation; 0: no matter */
+	uint32_t countdown;      /* submissions until the next marker */
+	uint32_t index; /* line + 1; 0: none yet; THREAD_SHARED: the last line, with others */
+	uint32_t pid;   /* that this was set up in: a fork copies TLS */
 	uint32_t registered_exit;
 };
 _Static_assert(sizeof(struct thread) <= 64, "more would not fit the loader's reserve");
 
-#define THREAD_SHARED PAGE_LINES /* index of the shared line */
+#define THREAD_SHARED PAGE_LINES              /* index of the shared line */
 #define THREAD_NO_DEVICE ((struct device *)1) /* differs from what any record has */
 
 extern __thread struct thread hook_thread __attribute__((tls_model("initial-exec")));
@@ -236,7 +238,8 @@ static inline struct hook *hook_registered(void)
 {
 	struct hook *h = atomic_load_explicit(&hook_state, memory_order_acquire);
 
-	return h && atomic_load_explicit(&h->mode, memory_order_acquire) == HOOK_REGISTERED ? h : NULL;
+	return h && atomic_load_explicit(&h->mode, memory_order_acquire) == HOOK_REGISTERED ? h
+											    : NULL;
 }
 
 /* Anonymous zeroed memory that a fork wipes; NULL when out of memory. Not accounted by malloc. */
@@ -249,7 +252,7 @@ void hook_complain(const char *format, ...) __attribute__((format(printf, 1, 2))
 
 /* REAL(cuInit)(0): the driver's function, or one that answers that there is none. */
 #define REAL(name) (hook_slot_##name)
-#define CU(name, since, variant, action, stream, params, args)                                     \
+#define CU(name, since, variant, action, stream, params, args) \
 	extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
 #include "cuda/cuda.def"
 #undef CU
@@ -268,8 +271,8 @@ enum hook_mode session_open(struct hook *h);
 void session_helper_start(struct hook *h);
 void session_note(struct hook *h, enum msg_type type, struct device *d);
 /* Asks and waits: 0, -errno as answered; -ENOTCONN when the daemon goes away. ret_bytes may be NULL. */
-int session_ask(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes,
-		uint64_t *ret_bytes);
+int session_ask(
+	struct hook *h, enum msg_type type, struct device *d, uint64_t bytes, uint64_t *ret_bytes);
 void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes);
 
 /* ---- thread.c ---- */
@@ -307,7 +310,7 @@ struct device *device_of(CUdevice ordinal);
 struct pass {
 	struct thread *thread;
 	struct stream *stream; /* NULL: nothing is counted */
-	bool shared;	       /* line is shared by several threads */
+	bool shared;           /* line is shared by several threads */
 };
 
 /* Waits for the gate and the window; afterwards the submission may go to the driver. */

@@ -55,7 +55,7 @@ static bool is_space(char c)
 static bool is_name(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c == '$' || c == '%' || c == '.';
+		c == '_' || c == '$' || c == '%' || c == '.';
 }
 
 /* One word (directive, name or number) or one other character; comments are no words. */
@@ -116,10 +116,10 @@ static uint64_t number(const char *p, const char *end)
 		p += 2;
 	}
 	for (; p < end; p++) {
-		uint64_t digit = *p >= '0' && *p <= '9' ? (uint64_t)(*p - '0')
-				 : base == 16 && *p >= 'a' && *p <= 'f' ? (uint64_t)(*p - 'a' + 10)
-				 : base == 16 && *p >= 'A' && *p <= 'F' ? (uint64_t)(*p - 'A' + 10)
-									 : 16;
+		uint64_t digit = *p >= '0' && *p <= '9'        ? (uint64_t)(*p - '0')
+			: base == 16 && *p >= 'a' && *p <= 'f' ? (uint64_t)(*p - 'a' + 10)
+			: base == 16 && *p >= 'A' && *p <= 'F' ? (uint64_t)(*p - 'A' + 10)
+							       : 16;
 
 		if (digit >= base)
 			break;
@@ -149,8 +149,7 @@ static uint64_t variable_bytes(const char **p, const char *end)
 		} else if (*w == '[') {
 			w = word(*p, end, &next);
 			*p = next;
-			if (*w != ']' &&
-				__builtin_mul_overflow(count, number(w, next), &count))
+			if (*w != ']' && __builtin_mul_overflow(count, number(w, next), &count))
 				return UINT64_MAX;
 		}
 	}

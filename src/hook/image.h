@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 struct image_size {
-	uint64_t code;	/* with constants; as large as the image, at most */
-	uint64_t data;	/* variables; both of a fatbin's largest alternative */
-	bool opaque;	/* some of it is compressed or of an unknown kind: more may come */
+	uint64_t code; /* with constants; as large as the image, at most */
+	uint64_t data; /* variables; both of a fatbin's largest alternative */
+	bool opaque;   /* some of it is compressed or of an unknown kind: more may come */
 };
 
 /* An image as cuModuleLoadData takes it: its size stands in it. */

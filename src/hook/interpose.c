@@ -39,8 +39,8 @@ static int know_own(void)
 
 	if (known)
 		return known;
-	if (!elf_object_find((const void *)know_own, NULL, &own) || !own.path || own.path[0] != '/' ||
-		strlen(own.path) >= sizeof path) {
+	if (!elf_object_find((const void *)know_own, NULL, &own) || !own.path ||
+		own.path[0] != '/' || strlen(own.path) >= sizeof path) {
 		atomic_store(&own_known, -1);
 		return -1;
 	}
@@ -48,7 +48,8 @@ static int know_own(void)
 	known = 1;
 	slash = strrchr(path, '/');
 	for (size_t i = 0; i < sizeof beside / sizeof beside[0] && known == 1; i++) {
-		int n = snprintf(nvml, sizeof nvml, "%.*s/%s", (int)(slash - path), path, beside[i]);
+		int n = snprintf(
+			nvml, sizeof nvml, "%.*s/%s", (int)(slash - path), path, beside[i]);
 
 		/* under the driver's own name it is ours only where we have that name too (mounted) */
 		if (n > 0 && (size_t)n < sizeof nvml && !access(nvml, R_OK) &&
@@ -70,8 +71,9 @@ static bool is_library(const char *name, const char *stem)
 	if (strncmp(name, stem, n))
 		return false;
 	name += n;
-	return !*name || (name[0] == '.' && name[1] >= '0' && name[1] <= '9' &&
-				 strspn(name + 1, "0123456789.") == strlen(name + 1));
+	return !*name ||
+		(name[0] == '.' && name[1] >= '0' && name[1] <= '9' &&
+			strspn(name + 1, "0123456789.") == strlen(name + 1));
 }
 
 const char *interpose_name(const char *file)

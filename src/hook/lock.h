@@ -20,8 +20,8 @@ struct lock {
 };
 
 /* Waits while *word == expected, at most timeout_ns (0: no bound). Spurious returns are allowed. */
-static inline void futex_wait(const _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns,
-			      bool shared)
+static inline void futex_wait(
+	const _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns, bool shared)
 {
 	int saved = errno;
 	struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};

@@ -43,22 +43,22 @@ struct device *memory_device(CUcontext *ret_context);
 enum memory_kind {
 	MEMORY_NONE = 0,
 	MEMORY_POINTER, /* device address */
-	MEMORY_BLOCKS,	/* number of a 2 MiB block with small allocations; refs of them */
-	MEMORY_HANDLE,	/* cuMemCreate; refs to the handle, aux mappings */
+	MEMORY_BLOCKS,  /* number of a 2 MiB block with small allocations; refs of them */
+	MEMORY_HANDLE,  /* cuMemCreate; refs to the handle, aux mappings */
 	MEMORY_MAPPING, /* address of cuMemMap; aux handle, bytes its size */
 	MEMORY_ARRAY,
 	MEMORY_MIPMAP,
 	MEMORY_MODULE,
 	MEMORY_LIBRARY,
 	MEMORY_EXTERNAL,
-	MEMORY_POOL,	/* refs: pointers out of it; pages: charged */
-	MEMORY_GRAPH,	/* executable graph; pages: what its nodes allocate */
+	MEMORY_POOL,  /* refs: pointers out of it; pages: charged */
+	MEMORY_GRAPH, /* executable graph; pages: what its nodes allocate */
 };
 
 enum memory_flags {
-	MEMORY_OF_POOL = 1u << 0,	 /* pointer: aux is its pool */
+	MEMORY_OF_POOL = 1u << 0,        /* pointer: aux is its pool */
 	MEMORY_POOL_DESTROYED = 1u << 1, /* lives on until its last pointer is freed */
-	MEMORY_LAUNCHED = 1u << 2,	 /* graph: its memory is charged */
+	MEMORY_LAUNCHED = 1u << 2,       /* graph: its memory is charged */
 };
 
 struct memory_record {
@@ -80,10 +80,10 @@ bool memory_take(enum memory_kind kind, uint64_t key, struct memory_record *ret_
 bool memory_get(enum memory_kind kind, uint64_t key, struct memory_record *ret_record);
 /* Adds to refs and aux of a record in one step; false if there is none. ret_record: as it is then. */
 bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, int64_t pages,
-		   struct memory_record *ret_record);
+	struct memory_record *ret_record);
 /* As memory_take for the first record of that kind for which `match` says so; false: no more. */
 bool memory_take_if(bool (*match)(const struct memory_record *, const void *), const void *arg,
-		    struct memory_record *ret_record);
+	struct memory_record *ret_record);
 void memory_each(enum memory_kind kind, void (*fn)(struct memory_record *, void *), void *arg);
 
 /* ---- allocations by address ---- */

@@ -128,46 +128,48 @@ static void file_measure(const char *path, struct image_size *ret_size)
 	errno = saved;
 }
 
-#define LOADS(name, kind, measure, unload, result, params, args)                                   \
-	EXPORT CUresult name params                                                                \
-	{                                                                                          \
-		struct image_size size;                                                            \
-		struct loading l;                                                                  \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (!hook_registered())                                                            \
-			return REAL(name) args;                                                    \
-		measure;                                                                           \
-		if (loading_begin(&l, kind, &size))                                                \
-			return CUDA_ERROR_OUT_OF_MEMORY;                                           \
-		r = REAL(name) args;                                                               \
-		if (loading_end(&l, r, r == CUDA_SUCCESS ? *(result) : NULL)) {                    \
-			REAL(unload)(*(result));                                                   \
-			r = CUDA_ERROR_OUT_OF_MEMORY;                                              \
-		}                                                                                  \
-		return r;                                                                          \
+#define LOADS(name, kind, measure, unload, result, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		struct image_size size; \
+		struct loading l; \
+		CUresult r; \
+\
+		if (!hook_registered()) \
+			return REAL(name) args; \
+		measure; \
+		if (loading_begin(&l, kind, &size)) \
+			return CUDA_ERROR_OUT_OF_MEMORY; \
+		r = REAL(name) args; \
+		if (loading_end(&l, r, r == CUDA_SUCCESS ? *(result) : NULL)) { \
+			REAL(unload)(*(result)); \
+			r = CUDA_ERROR_OUT_OF_MEMORY; \
+		} \
+		return r; \
 	}
 
 LOADS(cuModuleLoad, MEMORY_MODULE, file_measure(fname, &size), cuModuleUnload, module,
-	(CUmodule *module, const char *fname), (module, fname))
+	(CUmodule * module, const char *fname), (module, fname))
 LOADS(cuModuleLoadData, MEMORY_MODULE, image_measure(image, &size), cuModuleUnload, module,
-	(CUmodule *module, const void *image), (module, image))
+	(CUmodule * module, const void *image), (module, image))
 LOADS(cuModuleLoadDataEx, MEMORY_MODULE, image_measure(image, &size), cuModuleUnload, module,
-	(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+	(CUmodule * module, const void *image, unsigned int numOptions, CUjit_option *options,
 		void **optionValues),
 	(module, image, numOptions, options, optionValues))
 LOADS(cuModuleLoadFatBinary, MEMORY_MODULE, image_measure(fatCubin, &size), cuModuleUnload, module,
-	(CUmodule *module, const void *fatCubin), (module, fatCubin))
+	(CUmodule * module, const void *fatCubin), (module, fatCubin))
 LOADS(cuLibraryLoadData, MEMORY_LIBRARY, image_measure(code, &size), cuLibraryUnload, library,
-	(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+	(CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
 		unsigned int numJitOptions, CUlibraryOption *libraryOptions,
 		void **libraryOptionValues, unsigned int numLibraryOptions),
 	(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
 		libraryOptionValues, numLibraryOptions))
-LOADS(cuLibraryLoadFromFile, MEMORY_LIBRARY, file_measure(fileName, &size), cuLibraryUnload, library,
-	(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues,
-		unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-		void **libraryOptionValues, unsigned int numLibraryOptions),
+LOADS(cuLibraryLoadFromFile, MEMORY_LIBRARY, file_measure(fileName, &size), cuLibraryUnload,
+	library,
+	(CUlibrary * library, const char *fileName, CUjit_option *jitOptions,
+		void **jitOptionsValues, unsigned int numJitOptions,
+		CUlibraryOption *libraryOptions, void **libraryOptionValues,
+		unsigned int numLibraryOptions),
 	(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
 		libraryOptionValues, numLibraryOptions))
 

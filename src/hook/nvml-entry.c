@@ -13,7 +13,8 @@
 #include "hook/entry.h"
 #include "hook/system.h"
 
-#define NVML_OTHER(type, name, action, device, params, args) NVML(name, action, device, params, args)
+#define NVML_OTHER(type, name, action, device, params, args) \
+	NVML(name, action, device, params, args)
 
 __asm__(ENTRY_HEAD
 #define NVML(name, action, device, params, args) ENTRY(name)
@@ -71,8 +72,9 @@ static nvmlReturn_t no_library(void)
 
 static const char *no_text(nvmlReturn_t result)
 {
-	return result == NVML_ERROR_LIBRARY_NOT_FOUND ? "NVML Shared Library couldn't be found or loaded"
-						      : "Unknown Error";
+	return result == NVML_ERROR_LIBRARY_NOT_FOUND
+		? "NVML Shared Library couldn't be found or loaded"
+		: "Unknown Error";
 }
 
 void *hook_resolve(uint32_t index)

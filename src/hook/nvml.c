@@ -22,8 +22,9 @@
 #define DEVICES_MAX 16u
 #define UUID_TEXT 96u
 
-#define NVML_OTHER(type, name, action, device, params, args) NVML(name, action, device, params, args)
-#define NVML(name, action, device, params, args)                                                   \
+#define NVML_OTHER(type, name, action, device, params, args) \
+	NVML(name, action, device, params, args)
+#define NVML(name, action, device, params, args) \
 	extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
 #include "cuda/nvml.def"
 #undef NVML
@@ -121,35 +122,35 @@ static int index_of(nvmlDevice_t device, const struct link_device *devices, int 
 
 /* ---- counting and finding ---- */
 
-#define COUNTS(name)                                                                               \
-	EXPORT nvmlReturn_t name(unsigned int *deviceCount)                                        \
-	{                                                                                          \
-		struct link_device devices[DEVICES_MAX];                                           \
-		nvmlReturn_t r = REAL(name)(deviceCount);                                          \
-		int n;                                                                             \
-                                                                                                   \
-		if (r != NVML_SUCCESS)                                                             \
-			return r;                                                                  \
-		n = tenant_devices(devices);                                                       \
-		if (n >= 0)                                                                        \
-			*deviceCount = (unsigned int)n;                                            \
-		return r;                                                                          \
+#define COUNTS(name) \
+	EXPORT nvmlReturn_t name(unsigned int *deviceCount) \
+	{ \
+		struct link_device devices[DEVICES_MAX]; \
+		nvmlReturn_t r = REAL(name)(deviceCount); \
+		int n; \
+\
+		if (r != NVML_SUCCESS) \
+			return r; \
+		n = tenant_devices(devices); \
+		if (n >= 0) \
+			*deviceCount = (unsigned int)n; \
+		return r; \
 	}
 
 COUNTS(nvmlDeviceGetCount)
 COUNTS(nvmlDeviceGetCount_v2)
 
-#define BY_INDEX(name)                                                                             \
-	EXPORT nvmlReturn_t name(unsigned int index, nvmlDevice_t *device)                         \
-	{                                                                                          \
-		struct link_device devices[DEVICES_MAX];                                           \
-		int n = tenant_devices(devices);                                                   \
-                                                                                                   \
-		if (n < 0)                                                                         \
-			return REAL(name)(index, device);                                          \
-		if (index >= (unsigned int)n || !device)                                           \
-			return NVML_ERROR_INVALID_ARGUMENT;                                        \
-		return handle_of(&devices[index], device);                                         \
+#define BY_INDEX(name) \
+	EXPORT nvmlReturn_t name(unsigned int index, nvmlDevice_t *device) \
+	{ \
+		struct link_device devices[DEVICES_MAX]; \
+		int n = tenant_devices(devices); \
+\
+		if (n < 0) \
+			return REAL(name)(index, device); \
+		if (index >= (unsigned int)n || !device) \
+			return NVML_ERROR_INVALID_ARGUMENT; \
+		return handle_of(&devices[index], device); \
 	}
 
 BY_INDEX(nvmlDeviceGetHandleByIndex)
@@ -169,17 +170,18 @@ static nvmlReturn_t only_own(nvmlReturn_t r, nvmlDevice_t *device)
 	return NVML_ERROR_NOT_FOUND;
 }
 
-#define BY(name, params, args)                                                                     \
-	EXPORT nvmlReturn_t name params                                                            \
-	{                                                                                          \
-		return only_own(REAL(name) args, device);                                          \
+#define BY(name, params, args) \
+	EXPORT nvmlReturn_t name params \
+	{ \
+		return only_own(REAL(name) args, device); \
 	}
 
 BY(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), (uuid, device))
 BY(nvmlDeviceGetHandleByUUIDV, (const nvmlUUID_t *uuid, nvmlDevice_t *device), (uuid, device))
 BY(nvmlDeviceGetHandleBySerial, (const char *serial, nvmlDevice_t *device), (serial, device))
 BY(nvmlDeviceGetHandleByPciBusId, (const char *pciBusId, nvmlDevice_t *device), (pciBusId, device))
-BY(nvmlDeviceGetHandleByPciBusId_v2, (const char *pciBusId, nvmlDevice_t *device), (pciBusId, device))
+BY(nvmlDeviceGetHandleByPciBusId_v2, (const char *pciBusId, nvmlDevice_t *device),
+	(pciBusId, device))
 
 EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {

@@ -33,9 +33,9 @@
 #define FD_HIGH 500
 #define PASSED_MAX (3 * MSG_DEVICES)
 #define ANSWER_MS 5000
-#define GRACE_NS NSEC_PER_SEC		/* gates keep their state this long after the daemon went */
+#define GRACE_NS NSEC_PER_SEC /* gates keep their state this long after the daemon went */
 #define RETRY_NS (200 * NSEC_PER_MSEC)
-#define RESTART_NS (3 * NSEC_PER_SEC)	/* a daemon that is being replaced is waited for */
+#define RESTART_NS (3 * NSEC_PER_SEC) /* a daemon that is being replaced is waited for */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
 #define EVERY_FIRST 16u
@@ -279,7 +279,8 @@ static void *map_page(int fd, size_t size, int seals, int prot, void *over)
 	struct stat st;
 	void *p;
 
-	if ((fcntl(fd, F_GET_SEALS) & seals) != seals || fd_stat(fd, &st) || (size_t)st.st_size < size)
+	if ((fcntl(fd, F_GET_SEALS) & seals) != seals || fd_stat(fd, &st) ||
+		(size_t)st.st_size < size)
 		return NULL;
 	p = mmap(over, size, prot, over ? MAP_SHARED | MAP_FIXED : MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
@@ -294,11 +295,12 @@ static void *map_page(int fd, size_t size, int seals, int prot, void *over)
 static bool down_fits(const struct page_down *down, const struct msg_device *m)
 {
 	return down->magic == PAGE_MAGIC && down->abi == PAGE_ABI && down->size == sizeof *down &&
-	       !memcmp(down->uuid, m->uuid, sizeof m->uuid) && down->process &&
-	       down->process < PAGE_PROCESSES;
+		!memcmp(down->uuid, m->uuid, sizeof m->uuid) && down->process &&
+		down->process < PAGE_PROCESSES;
 }
 
-static int take_device(struct hook *h, uint32_t i, const struct msg_device *m, const int fd[static 3])
+static int take_device(
+	struct hook *h, uint32_t i, const struct msg_device *m, const int fd[static 3])
 {
 	struct device *d = &h->device[i];
 
@@ -369,13 +371,15 @@ static int welcome_again(struct hook *h, const struct msg_welcome *m, const stru
 	}
 	for (uint32_t i = 0; i < h->devices; i++) {
 		struct device *d = &h->device[i];
-		void *trial = map_page(passed->fd[3 * i], sizeof *d->down, SEALS_DOWN, PROT_READ, NULL);
+		void *trial = map_page(
+			passed->fd[3 * i], sizeof *d->down, SEALS_DOWN, PROT_READ, NULL);
 		bool fits = trial && down_fits(trial, &m->device[i]);
 
 		if (trial)
 			munmap(trial, sizeof *d->down);
-		if (!fits || !map_page(passed->fd[3 * i], sizeof *d->down, SEALS_DOWN, PROT_READ,
-				     (void *)(uintptr_t)d->down))
+		if (!fits ||
+			!map_page(passed->fd[3 * i], sizeof *d->down, SEALS_DOWN, PROT_READ,
+				(void *)(uintptr_t)d->down))
 			return -EBADMSG;
 		d->daemon = m->device[i].device;
 	}
@@ -461,13 +465,14 @@ enum hook_mode session_open(struct hook *h)
 		atomic_store(&h->socket, -1);
 		read_secret(h->secret);
 		r = talk_first(h, reason);
-		mode = !r ? HOOK_REGISTERED
-		       : r == -EACCES || h->policy_closed ? HOOK_CLOSED
-							  : HOOK_OPEN;
+		mode = !r                                  ? HOOK_REGISTERED
+			: r == -EACCES || h->policy_closed ? HOOK_CLOSED
+							   : HOOK_OPEN;
 		if (r == -EACCES && reason[0])
 			hook_complain("no GPU for this program: %s", reason);
 		else if (mode == HOOK_CLOSED)
-			hook_complain("no GPU for this program: the daemon divvyd does not answer (%s)",
+			hook_complain(
+				"no GPU for this program: the daemon divvyd does not answer (%s)",
 				strerror(-r));
 		atomic_store_explicit(&h->mode, mode, memory_order_release);
 	}
@@ -494,8 +499,8 @@ static int send_note(struct hook *h, enum msg_type type, struct device *d, uint3
 	return send_now(h, &m, sizeof m);
 }
 
-static int send_memory(struct hook *h, enum msg_type type, struct device *d, uint32_t request,
-		       uint64_t bytes)
+static int send_memory(
+	struct hook *h, enum msg_type type, struct device *d, uint32_t request, uint64_t bytes)
 {
 	struct msg_memory m = {.device = d->daemon, .bytes = bytes};
 
@@ -534,8 +539,8 @@ static struct ask *ask_new(struct hook *h)
 	return NULL;
 }
 
-int session_ask(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes,
-		uint64_t *ret_bytes)
+int session_ask(
+	struct hook *h, enum msg_type type, struct device *d, uint64_t bytes, uint64_t *ret_bytes)
 {
 	int saved = errno, r;
 	struct ask *ask;

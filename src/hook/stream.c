@@ -107,7 +107,8 @@ static struct stream_map *map_grow(struct hook *h, struct stream_map *old)
 	struct stream_map *m;
 
 	for (uint64_t i = 0; i <= old->mask; i++) {
-		struct stream *s = atomic_load_explicit(&old->entry[i].stream, memory_order_relaxed);
+		struct stream *s = atomic_load_explicit(
+			&old->entry[i].stream, memory_order_relaxed);
 
 		living += s && s->alive;
 	}
@@ -118,7 +119,8 @@ static struct stream_map *map_grow(struct hook *h, struct stream_map *old)
 		return NULL;
 	m->mask = n - 1;
 	for (uint64_t i = 0; i <= old->mask; i++) {
-		struct stream *s = atomic_load_explicit(&old->entry[i].stream, memory_order_relaxed);
+		struct stream *s = atomic_load_explicit(
+			&old->entry[i].stream, memory_order_relaxed);
 
 		if (!s)
 			continue;
@@ -133,7 +135,8 @@ static struct stream_map *map_grow(struct hook *h, struct stream_map *old)
 	return m;
 }
 
-static struct stream *stream_add(struct hook *h, uintptr_t handle, struct context *c, bool nonblocking)
+static struct stream *stream_add(
+	struct hook *h, uintptr_t handle, struct context *c, bool nonblocking)
 {
 	struct stream_map *m;
 	struct stream *s;
@@ -167,8 +170,7 @@ void stream_each(struct device *d, void (*fn)(struct stream *, void *), void *ar
 		for (size_t i = 0; i < sizeof c->stream / sizeof c->stream[0]; i++) {
 			struct stream *s = &c->stream[i];
 
-			if (s->alive &&
-				atomic_load_explicit(&s->device, memory_order_relaxed) == d)
+			if (s->alive && atomic_load_explicit(&s->device, memory_order_relaxed) == d)
 				fn(s, arg);
 		}
 	}
@@ -213,7 +215,8 @@ static struct context *context_add(struct hook *h, CUcontext handle, struct devi
 		struct stream *legacy = c->legacy ? c->legacy : record_new(h);
 		struct stream *own = c->per_thread ? c->per_thread : record_new(h);
 
-		*c = (struct context){.handle = handle, .device = d, .legacy = legacy, .per_thread = own};
+		*c = (struct context){
+			.handle = handle, .device = d, .legacy = legacy, .per_thread = own};
 		if (legacy && own) {
 			record_set(legacy, 0, c, false);
 			record_set(own, STREAM_PER_THREAD, c, false);

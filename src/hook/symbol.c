@@ -21,7 +21,8 @@ static void *const exports[CUDA_ENTRIES] = {
 };
 
 /* The one among the forms of `symbol` that the driver meant by `pfn`; NULL: none that matters to us. */
-static const struct cuda_name *meant(const char *symbol, const void *pfn, int version, cuuint64_t flags)
+static const struct cuda_name *meant(
+	const char *symbol, const void *pfn, int version, cuuint64_t flags)
 {
 	const struct cuda_name *name = cuda_name_find(symbol, version, flags, NULL);
 	size_t n = strlen(symbol);
@@ -61,8 +62,8 @@ EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion
 	return r;
 }
 
-EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
-	CUdriverProcAddressQueryResult *symbolStatus)
+EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
+	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
 	CUresult r = REAL(cuGetProcAddress_v2)(symbol, pfn, cudaVersion, flags, symbolStatus);
 	int saved = errno;

@@ -118,7 +118,8 @@ static bool try_path(struct hunt *h, const char *folder, size_t n, const char *n
 	if (!n)
 		len = snprintf(full, SYSTEM_PATH, "%s", name);
 	else
-		len = snprintf(full, SYSTEM_PATH, "%.*s/%s", (int)MIN(n, (size_t)INT_MAX), folder, name);
+		len = snprintf(
+			full, SYSTEM_PATH, "%.*s/%s", (int)MIN(n, (size_t)INT_MAX), folder, name);
 	if (len <= 0 || (size_t)len >= SYSTEM_PATH || full[0] != '/')
 		return false;
 	int r = elf_file_id(full, &id);
@@ -272,7 +273,8 @@ void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH])
 		h.own = own.id;
 	if (try_setting(&h, &set) || set)
 		return h.handle;
-	if (try_list(&h, secure_getenv("LD_LIBRARY_PATH")) || try_cache(&h) || try_list(&h, defaults))
+	if (try_list(&h, secure_getenv("LD_LIBRARY_PATH")) || try_cache(&h) ||
+		try_list(&h, defaults))
 		return h.handle;
 	return NULL;
 }

@@ -23,7 +23,8 @@ static void line_claim(struct hook *h, uint32_t index, uint32_t tid)
 
 		atomic_store_explicit(&up->line[index].tid, tid, memory_order_relaxed);
 		/* the daemon scans up to `lines`: it must see the line before the first submission */
-		while (lines <= index && !atomic_compare_exchange_weak(&up->lines, &lines, index + 1))
+		while (lines <= index &&
+			!atomic_compare_exchange_weak(&up->lines, &lines, index + 1))
 			;
 	}
 }
@@ -56,7 +57,8 @@ static uint32_t line_take(struct hook *h)
 
 			if (w * 64 + bit == PAGE_LINES - 1)
 				break;
-			if (atomic_compare_exchange_weak(&h->lines[w], &used, used | UINT64_C(1) << bit))
+			if (atomic_compare_exchange_weak(
+				    &h->lines[w], &used, used | UINT64_C(1) << bit))
 				return w * 64 + bit + 1;
 		}
 	}
@@ -74,8 +76,7 @@ struct thread *thread_get(void)
 	if (likely(t->index && t->pid == h->pid))
 		return t;
 	at_exit = t->registered_exit;
-	*t = (struct thread){
-		.last = &hook_no_stream, .device = THREAD_NO_DEVICE, .pid = h->pid};
+	*t = (struct thread){.last = &hook_no_stream, .device = THREAD_NO_DEVICE, .pid = h->pid};
 	t->index = line_take(h);
 	line_claim(h, t->index - 1, (uint32_t)syscall(SYS_gettid));
 	if (!at_exit)

@@ -18,9 +18,10 @@
 
 static void format_uuid(const uint8_t u[static 16], char ret[static UUID_TEXT])
 {
-	snprintf(ret, UUID_TEXT, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
-		u[14], u[15]);
+	snprintf(ret, UUID_TEXT,
+		"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+		u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+		u[15]);
 }
 
 static bool names(const struct hook *h, uint32_t i, const char *text, size_t n)
@@ -36,7 +37,8 @@ static bool names(const struct hook *h, uint32_t i, const char *text, size_t n)
 	return false;
 }
 
-uint32_t visible_select(const struct hook *h, const char *setting, uint32_t ret_index[static MSG_DEVICES])
+uint32_t visible_select(
+	const struct hook *h, const char *setting, uint32_t ret_index[static MSG_DEVICES])
 {
 	uint32_t count = 0, seen = 0;
 

@@ -25,4 +25,5 @@ void visible_end(struct visible *visible);
  * As the driver reads it: numbers count the tenant's devices from 0, or (beginnings of) UUIDs; the
  * list ends at the first entry that names none; an entry named twice empties it. Returns how many.
  */
-uint32_t visible_select(const struct hook *h, const char *setting, uint32_t ret_index[static MSG_DEVICES]);
+uint32_t visible_select(
+	const struct hook *h, const char *setting, uint32_t ret_index[static MSG_DEVICES]);

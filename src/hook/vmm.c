@@ -49,7 +49,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	bool known = memory_get(MEMORY_HANDLE, handle, &record);
 	/* before the driver may give the same handle to another thread */
 	bool last = known && record.refs == 1 && !record.aux &&
-		    memory_take(MEMORY_HANDLE, handle, &record);
+		memory_take(MEMORY_HANDLE, handle, &record);
 	CUresult r = REAL(cuMemRelease)(handle);
 
 	if (last && r == CUDA_SUCCESS)
@@ -57,7 +57,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	else if (last)
 		memory_put(&record);
 	else if (known && r == CUDA_SUCCESS &&
-		 memory_change(MEMORY_HANDLE, handle, -1, 0, 0, &record))
+		memory_change(MEMORY_HANDLE, handle, -1, 0, 0, &record))
 		give_back_unused(handle);
 	return r;
 }
@@ -72,8 +72,8 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 	return r;
 }
 
-EXPORT CUresult cuMemImportFromShareableHandle(
-	CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+	CUmemAllocationHandleType shHandleType)
 {
 	CUresult r = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
 	struct memory_record record;
@@ -84,8 +84,8 @@ EXPORT CUresult cuMemImportFromShareableHandle(
 	return r;
 }
 
-EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-	unsigned long long flags)
+EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+	CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct memory_record mapping = {
 		.kind = MEMORY_MAPPING,
@@ -108,8 +108,8 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	struct memory_record mapping, record;
 	uint64_t at = ptr;
 
-	while (r == CUDA_SUCCESS && at - ptr < size &&
-		memory_take(MEMORY_MAPPING, at, &mapping) && mapping.bytes) {
+	while (r == CUDA_SUCCESS && at - ptr < size && memory_take(MEMORY_MAPPING, at, &mapping) &&
+		mapping.bytes) {
 		if (memory_change(MEMORY_HANDLE, mapping.aux, 0, -1, 0, &record))
 			give_back_unused(mapping.aux);
 		at += mapping.bytes;

@@ -71,18 +71,18 @@ static CUresult read_file(const char *path, char **ret_bytes)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ char *bytes = NULL;
-	struct stat st;
+	struct statx st; /* fstat's symbol is newer than old systems: see old_glibc.h */
 
 	if (fd < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &st) < 0 || !S_ISREG(st.stx_mode))
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	if (st.st_size > IMAGE_FILE_MAX)
+	if (st.stx_size > IMAGE_FILE_MAX)
 		return CUDA_ERROR_INVALID_IMAGE;
 	/* Ends with zeros, so that readers that look for a magic number may look. */
-	bytes = calloc(1, (size_t)st.st_size + 64);
+	bytes = calloc(1, (size_t)st.stx_size + 64);
 	CU_CHECK(bytes, CUDA_ERROR_OUT_OF_MEMORY);
-	if (fd_read_exact(fd, bytes, (size_t)st.st_size) < 0)
+	if (fd_read_exact(fd, bytes, (size_t)st.stx_size) < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	*ret_bytes = TAKE_PTR(bytes);
 	return CUDA_SUCCESS;

@@ -47,7 +47,7 @@ void fake_send(struct fake_client *c, const void *packet, uint32_t size);
 void fake_note(struct fake_client *c, enum msg_type type, uint32_t at);
 /*
  * The next packet of the daemon's of that type; others are dropped. False: none within that time.
- * 
+ *
  */
 bool fake_expect(
 	struct fake_client *c, enum msg_type type, void *ret_packet, uint32_t size, int timeout_ms);

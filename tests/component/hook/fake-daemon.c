@@ -153,7 +153,8 @@ static void answer(struct fake_daemon *d, int socket, const struct msg_memory *a
 	send(socket, &m, sizeof m, MSG_NOSIGNAL);
 }
 
-static void handle(struct fake_daemon *d, uint32_t at, const void *packet, const struct fd_list *fds)
+static void handle(
+	struct fake_daemon *d, uint32_t at, const void *packet, const struct fd_list *fds)
 {
 	const struct msg_head *head = packet;
 	int socket = d->process[at].socket;
@@ -373,8 +374,8 @@ bool fake_daemon_await(struct fake_daemon *d, enum msg_type type, uint32_t count
 			return true;
 		nap();
 	}
-	fprintf(stderr, "fake daemon: %u of %u messages %s came\n", fake_daemon_count(d, type), count,
-		msg_type_name((uint16_t)type));
+	fprintf(stderr, "fake daemon: %u of %u messages %s came\n", fake_daemon_count(d, type),
+		count, msg_type_name((uint16_t)type));
 	return false;
 }
 

@@ -25,8 +25,8 @@ struct fake_options {
 	uint64_t context_bytes;
 	uint32_t flags; /* enum page_flags of every new page */
 	uint32_t window_us;
-	bool closed;	      /* gates of new pages */
-	const char *refusal;  /* every HELLO is refused so; NULL: none is */
+	bool closed;         /* gates of new pages */
+	const char *refusal; /* every HELLO is refused so; NULL: none is */
 };
 
 /* Listens at the path. NULL with a line on stderr. */

@@ -29,7 +29,7 @@ struct fake_daemon *rig_start(const struct fake_options *options)
 {
 	struct fake_daemon *daemon;
 
-	strcpy(folder, "/tmp/divvy-hook-XXXXXX");
+	snprintf(folder, sizeof folder, "/tmp/divvy-hook-XXXXXX");
 	if (!mkdtemp(folder))
 		return NULL;
 	snprintf(path, sizeof path, "%s/sock", folder);

@@ -39,10 +39,10 @@ uint64_t rig_charged(struct fake_daemon *daemon, uint32_t device);
 void rig_child(int (*fn)(void *), void *arg);
 
 /* For a scenario: says what was not so, and returns 1. */
-#define check(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);    \
-			return 1;                                                                  \
-		}                                                                                  \
+#define check(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			return 1; \
+		} \
 	} while (0)

@@ -59,19 +59,20 @@ static void uuid_of(int device, CUuuid *ret_uuid)
 static void uuid_text(int device, char text[static 41])
 {
 	CUuuid u;
-	int at = 0;
+	int at = 4;
 
 	uuid_of(device, &u);
-	at += sprintf(text, "GPU-");
+	memcpy(text, "GPU-", 5);
 	for (int i = 0; i < 16; i++)
-		at += sprintf(text + at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+		at += snprintf(text + at, 4, "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
 			(unsigned char)u.bytes[i]);
 }
 
 API CUresult cuInit(unsigned int Flags)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES"), *set = getenv("STUB_DEVICES");
-	int n = set ? atoi(set) : 2;
+	int n = set ? (int)strtol(set, NULL, 10) : 2;
 
 	devices_n = 0;
 	for (int i = 0; !list && i < n; i++)
@@ -84,7 +85,7 @@ API CUresult cuInit(unsigned int Flags)
 			char text[41], number[12];
 
 			uuid_text(i, text);
-			sprintf(number, "%d", i);
+			snprintf(number, sizeof(number), "%d", i);
 			if ((len == strlen(number) && !strncmp(list, number, len)) ||
 				(len > 4 && !strncasecmp(list, text, len)))
 				found = i;
@@ -138,9 +139,9 @@ API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
 API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
-	*pi = attrib == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT	     ? 100
-	      : attrib == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR ? 2048
-									     : 1;
+	*pi = attrib == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT               ? 100
+		: attrib == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR ? 2048
+									       : 1;
 	return CUDA_SUCCESS;
 }
 
@@ -174,16 +175,17 @@ API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-#define CREATES(name, params)                                                                      \
-	API CUresult name params                                                                   \
-	{                                                                                          \
-		return cuCtxCreate_v2(pctx, flags, dev);                                           \
+#define CREATES(name, params) \
+	API CUresult name params \
+	{ \
+		return cuCtxCreate_v2(pctx, flags, dev); \
 	}
-CREATES(cuCtxCreate, (CUcontext *pctx, unsigned int flags, CUdevice dev))
-CREATES(cuCtxCreate_v3, (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-				unsigned int flags, CUdevice dev))
+CREATES(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev))
+CREATES(cuCtxCreate_v3,
+	(CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+		CUdevice dev))
 CREATES(cuCtxCreate_v4,
-	(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
+	(CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
 
 API CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
@@ -335,15 +337,16 @@ API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *status
 
 /* ---- memory ---- */
 
-#define ALLOCATES(name, bytes, result, params)                                                     \
-	API CUresult name params                                                                   \
-	{                                                                                          \
-		*(result) = take(bytes);                                                           \
-		return CUDA_SUCCESS;                                                               \
+#define ALLOCATES(name, bytes, result, params) \
+	API CUresult name params \
+	{ \
+		*(result) = take(bytes); \
+		return CUDA_SUCCESS; \
 	}
 
-ALLOCATES(cuMemAlloc_v2, bytesize, dptr, (CUdeviceptr *dptr, size_t bytesize))
-ALLOCATES(cuMemAllocManaged, bytesize, dptr, (CUdeviceptr *dptr, size_t bytesize, unsigned int flags))
+ALLOCATES(cuMemAlloc_v2, bytesize, dptr, (CUdeviceptr * dptr, size_t bytesize))
+ALLOCATES(cuMemAllocManaged, bytesize, dptr,
+	(CUdeviceptr * dptr, size_t bytesize, unsigned int flags))
 
 API CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
@@ -359,8 +362,8 @@ API CUresult cuMemAllocPitch_v2(
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAllocationProp *prop,
-	unsigned long long flags)
+API CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size,
+	const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	*h = (uintptr_t)handle();
 	return CUDA_SUCCESS;
@@ -382,22 +385,23 @@ API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *
 	return CUDA_SUCCESS;
 }
 
-#define MAKES(name, result, params)                                                                \
-	API CUresult name params                                                                   \
-	{                                                                                          \
-		*(result) = handle();                                                              \
-		return CUDA_SUCCESS;                                                               \
+#define MAKES(name, result, params) \
+	API CUresult name params \
+	{ \
+		*(result) = handle(); \
+		return CUDA_SUCCESS; \
 	}
 
-MAKES(cuArrayCreate_v2, pHandle, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray))
-MAKES(cuArray3DCreate_v2, pHandle, (CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray))
+MAKES(cuArrayCreate_v2, pHandle, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray))
+MAKES(cuArray3DCreate_v2, pHandle,
+	(CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray))
 MAKES(cuMipmappedArrayCreate, pHandle,
-	(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+	(CUmipmappedArray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
 		unsigned int numMipmapLevels))
-MAKES(cuModuleLoad, module, (CUmodule *module, const char *fname))
-MAKES(cuModuleLoadData, module, (CUmodule *module, const void *image))
+MAKES(cuModuleLoad, module, (CUmodule * module, const char *fname))
+MAKES(cuModuleLoadData, module, (CUmodule * module, const void *image))
 MAKES(cuImportExternalMemory, extMem_out,
-	(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc))
+	(CUexternalMemory * extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc))
 
 /* ---- one pool a device: reserves 2 MiB at a time and keeps until it is trimmed ---- */
 
@@ -521,9 +525,9 @@ API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute 
 	return CUDA_SUCCESS;
 }
 
-MAKES(cuGraphCreate, phGraph, (CUgraph *phGraph, unsigned int flags))
+MAKES(cuGraphCreate, phGraph, (CUgraph * phGraph, unsigned int flags))
 MAKES(cuGraphInstantiateWithFlags, phGraphExec,
-	(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags))
+	(CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags))
 
 /* ---- symbols ---- */
 

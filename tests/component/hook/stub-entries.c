@@ -5,10 +5,10 @@
  */
 #include "cuda/proto.h"
 
-#define CU(name, since, variant, action, stream, params, args)                                     \
-	__attribute__((weak, visibility("default"))) CUresult name params                          \
-	{                                                                                          \
-		return CUDA_SUCCESS;                                                               \
+#define CU(name, since, variant, action, stream, params, args) \
+	__attribute__((weak, visibility("default"))) CUresult name params \
+	{ \
+		return CUDA_SUCCESS; \
 	}
 #include "cuda/cuda.def"
 #undef CU

@@ -56,7 +56,8 @@ static int pages(void *arg)
 	check(atomic_load(&up->contexts) == 1);
 	check(submitted(up) == 0);
 	for (int i = 0; i < 3; i++)
-		check(cuStreamCreate(&stream[i], i == 2 ? CU_STREAM_NON_BLOCKING : 0) == CUDA_SUCCESS);
+		check(cuStreamCreate(&stream[i], i == 2 ? CU_STREAM_NON_BLOCKING : 0) ==
+			CUDA_SUCCESS);
 	errno = 1234;
 	for (int i = 0; i < 1000; i++)
 		check(launch(i % 4 ? stream[i % 4 - 1] : NULL) == CUDA_SUCCESS);
@@ -241,8 +242,9 @@ static int forks(void *arg)
 		/* a stranger to the daemon: nothing of its parent's pages is there to be touched */
 		launch(NULL);
 		launch((CUstream)0x1000);
-		_exit(cuInit(0) == CUDA_SUCCESS && rig_context() && launch(NULL) == CUDA_SUCCESS ? 0
-												 : 1);
+		_exit(cuInit(0) == CUDA_SUCCESS && rig_context() && launch(NULL) == CUDA_SUCCESS
+				? 0
+				: 1);
 	}
 	check(waitpid(pid, &status, 0) == pid && status == 0);
 	check(fake_daemon_processes(d) == 2);
@@ -448,10 +450,10 @@ static int streams(void *arg)
 	return 0;
 }
 
-#define SCENARIO(name, arg)                                                                        \
-	static void test_##name(void **state)                                                      \
-	{                                                                                          \
-		rig_child(name, arg);                                                              \
+#define SCENARIO(name, arg) \
+	static void test_##name(void **state) \
+	{ \
+		rig_child(name, arg); \
 	}
 
 SCENARIO(pages, NULL)

@@ -28,7 +28,8 @@ static bool is_in(const void *address, const char *library)
 {
 	Dl_info info;
 
-	return address && dladdr(address, &info) && info.dli_fname && strstr(info.dli_fname, library);
+	return address && dladdr(address, &info) && info.dli_fname &&
+		strstr(info.dli_fname, library);
 }
 
 static void *library_path(char *path, size_t size, const char *name)
@@ -97,7 +98,8 @@ static void test_other_names(void **state)
 static void test_dlmopen(void **state)
 {
 	char path[4096];
-	void *handle = dlmopen(LM_ID_NEWLM, library_path(path, sizeof path, "libcuda.so.1"), RTLD_NOW);
+	void *handle = dlmopen(
+		LM_ID_NEWLM, library_path(path, sizeof path, "libcuda.so.1"), RTLD_NOW);
 
 	assert_non_null(handle);
 	assert_false(is_in(dlsym(handle, "cuInit"), "libdivvy"));
@@ -122,7 +124,8 @@ static void test_caller(void **state)
 	handle = open_there("libdivvy-test-private.so", RTLD_NOW);
 	assert_non_null(handle);
 	assert_non_null(dlsym(handle, "private_answer"));
-	assert_true(is_in(dlsym(open_there("libcuda.so.1", RTLD_NOW), "cuInit"), "libdivvy-cuda.so"));
+	assert_true(
+		is_in(dlsym(open_there("libcuda.so.1", RTLD_NOW), "cuInit"), "libdivvy-cuda.so"));
 	/* "next" of the plugin is not next of us: twice the same, as it was the first time */
 	assert_ptr_equal(next_there("getpid"), next_there("getpid"));
 	assert_non_null(next_there("getpid"));
@@ -131,8 +134,8 @@ static void test_caller(void **state)
 static void test_unknown_names(void **state)
 {
 	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
-	CUresult (*newer)(int *) =
-		(CUresult(*)(int *))(uintptr_t)dlsym(handle, "cuStubNewerThanTheList");
+	CUresult (*newer)(int *) = (CUresult(*)(int *))(uintptr_t)dlsym(
+		handle, "cuStubNewerThanTheList");
 	PFN_cuGetProcAddress_v2 *ask;
 	void *found = NULL;
 	int value = 0;
@@ -194,11 +197,12 @@ static int use_everything(void)
 {
 	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
 	PFN_cuInit *init = (PFN_cuInit *)(uintptr_t)dlsym(handle, "cuInit");
-	PFN_cuCtxCreate_v2 *create = (PFN_cuCtxCreate_v2 *)(uintptr_t)dlsym(handle, "cuCtxCreate_v2");
+	PFN_cuCtxCreate_v2 *create = (PFN_cuCtxCreate_v2 *)(uintptr_t)dlsym(
+		handle, "cuCtxCreate_v2");
 	PFN_cuMemAlloc_v2 *alloc = (PFN_cuMemAlloc_v2 *)(uintptr_t)dlsym(handle, "cuMemAlloc_v2");
 	PFN_cuMemFree_v2 *release = (PFN_cuMemFree_v2 *)(uintptr_t)dlsym(handle, "cuMemFree_v2");
-	PFN_cuCtxSynchronize *sync =
-		(PFN_cuCtxSynchronize *)(uintptr_t)dlsym(handle, "cuCtxSynchronize");
+	PFN_cuCtxSynchronize *sync = (PFN_cuCtxSynchronize *)(uintptr_t)dlsym(
+		handle, "cuCtxSynchronize");
 	CUcontext context;
 	CUdeviceptr p;
 

@@ -291,7 +291,8 @@ static int quota_one(struct fake_daemon *d, uint32_t i, enum route route, uint64
 	fake_daemon_quota(d, 0);
 	r = take(fn, taker);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY) {
-		fprintf(stderr, "%s: route %d: %d instead of out of memory\n", taker->name, route, r);
+		fprintf(stderr, "%s: route %d: %d instead of out of memory\n", taker->name, route,
+			r);
 		return 1;
 	}
 	if (rig_charged(d, 0) != held) {
@@ -317,7 +318,7 @@ static int quotas(void *arg)
 	setenv("STUB_GRAPH_BYTES", "4194304", 1);
 	check(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
 	check(cuGraphInstantiateWithFlags(&graph_exec, graph, 0) == CUDA_SUCCESS);
-	strcpy(ptx_path, "/tmp/divvy-ptx-XXXXXX");
+	snprintf(ptx_path, sizeof ptx_path, "/tmp/divvy-ptx-XXXXXX");
 	f = fdopen(mkstemp(ptx_path), "w");
 	check(f && fputs(PTX, f) >= 0 && !fclose(f));
 	held = rig_charged(d, 0);
