@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The libraries in a Debian 11 root, with glibc 2.31: loaded into its shell, and into a user of the device.
+The root is made once, by debootstrap out of the archive that this machine's apt uses, and kept in the
+user's cache; where it cannot be made or entered, the test is skipped."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+
+from machine import CHAOS, HOOKS, Machine, run, skip_all, wait_for
+
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "divvy")
+ROOT = os.path.join(CACHE, "debian-11")
+SUITE = "bullseye"
+OLD = os.path.join(CHAOS, "old")
+SIM = os.path.join(os.environ["DIVVY_BUILD"], "src/sim")
+MAKE_S = 170
+
+
+def mirrors():
+    """The archives that apt knows, without those of updates."""
+    with contextlib.suppress(OSError):
+        done = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE)", "Created-By: Packages"],
+                              capture_output=True, text=True, check=False, timeout=60)
+        return list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines() if "security" not in line))
+    return []
+
+
+def make_root():
+    """Only what debootstrap unpacks first: a libc and a shell that run, nothing configured."""
+    os.makedirs(CACHE, exist_ok=True)
+    with open(os.path.join(CACHE, "lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(ROOT):
+            return ""
+        new = ROOT + ".new"
+        why = "apt knows no archive"
+        for mirror in mirrors():
+            shutil.rmtree(new, ignore_errors=True)
+            try:
+                done = subprocess.run(["debootstrap", "--foreign", "--variant=minbase", SUITE, new, mirror],
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                                      timeout=MAKE_S)
+            except subprocess.TimeoutExpired:
+                why = "debootstrap takes too long"
+                continue
+            if done.returncode == 0:
+                for folder in ("mnt", "proc", "dev"):
+                    # Made by packages that are not configured; or links to the host's, inside containers.
+                    path = os.path.join(new, folder)
+                    if os.path.islink(path):
+                        os.unlink(path)
+                    os.makedirs(path, exist_ok=True)
+                os.rename(new, ROOT)
+                return ""
+            why = "debootstrap cannot make a root: " + (done.stdout + done.stderr).strip().rpartition("\n")[2]
+        shutil.rmtree(new, ignore_errors=True)
+        return why
+
+
+def enter(folder, *argv, env=None):
+    """Runs in the root, with `folder` as its /mnt; the mounts are the program's own and go with it."""
+    script = ('mount --bind "$1" "$2/mnt" && mount -t proc none "$2/proc" && mount --bind /dev "$2/dev" &&'
+              ' root=$2 && shift 2 && exec chroot "$root" "$@"')
+    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **(env or {})}
+    inside = [f"{k}={v}" for k, v in clean.items() if k != "PATH"]
+    return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", folder, ROOT,
+                           "/usr/bin/env", *inside, *argv],
+                          env={"PATH": clean["PATH"]}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def furnish(m):
+    """The libraries as they were built, in the folder that the root sees; and the environment for them."""
+    for folder in ("lib", "sim"):
+        os.makedirs(os.path.join(m.dir, "old", folder))
+    for hook in HOOKS:
+        shutil.copy(hook, os.path.join(m.dir, "old/lib"))
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        shutil.copy(os.path.join(SIM, name), os.path.join(m.dir, "old/sim"))
+    shutil.copy(OLD, os.path.join(m.dir, "old"))
+    return {"LD_PRELOAD": ":".join("/mnt/old/lib/" + os.path.basename(h) for h in HOOKS)}
+
+
+def the_old_shell_does_not_notice():
+    with Machine() as m:
+        preload = furnish(m)
+        script = "umask; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; ls /mnt/old; for i in 1 2 3; do true & done; wait"
+        bare = enter(m.dir, "/bin/bash", "-c", script)
+        assert bare.returncode == 0 and "42" in bare.stdout, bare
+        got = enter(m.dir, "/bin/bash", "-c", script, env=preload)
+        assert (got.returncode, got.stdout, got.stderr) == (0, bare.stdout, bare.stderr), got
+        assert "GLIBC 2.31" in enter(m.dir, "/usr/bin/ldd", "--version").stdout
+
+
+def a_user_of_the_device_works():
+    with Machine() as m:
+        preload = furnish(m)
+        tenant = m.create("old", request="0.5", memory="1Gi")
+        other = m.create("other", request="0.4").spin(kernel_us=400)
+        env = {**preload, "DIVVY_TENANT": tenant.env["DIVVY_TENANT"], "DIVVY_SOCKET": "/mnt/divvyd.sock",
+               "DIVVY_SIM": "/mnt/sim", "DIVVY_DRIVER": "/mnt/old/sim", "DIVVY_ABSENT": "closed"}
+        for _ in range(3):
+            done = enter(m.dir, "/mnt/old/old", env=env)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", ""), done
+        m.goes_on(other.pid)
+        wait_for(lambda: not tenant.pids() and tenant.used() == 0, "all is given back")
+        m.books_are_right()
+        assert tenant.now()["devices"][0]["used_ns"] > 0, "what it used was charged"
+        # Without a driver it says what a driver would.
+        done = enter(m.dir, "/mnt/old/old", env={**env, "DIVVY_DRIVER": "/nowhere"})
+        assert done.returncode == 1 and "error 0100 of cuInit" in done.stderr, done
+
+
+if not os.access(OLD, os.X_OK):
+    skip_all("not written for this processor")
+if not shutil.which("debootstrap") or not shutil.which("unshare"):
+    skip_all("debootstrap or unshare is not installed")
+if os.geteuid() != 0:
+    skip_all("another root can be entered by root only")
+reason = make_root()
+if reason:
+    skip_all(reason)
+if enter("/", "/bin/true").returncode:
+    skip_all("the root cannot be entered here: " + enter("/", "/bin/true").stderr.strip())
+run(the_old_shell_does_not_notice, a_user_of_the_device_works)
