@@ -17,12 +17,11 @@
 
 #define MAP_FIRST 1024u
 
-static struct {
-	struct stream_map map;
-	struct stream_map_entry entry[2];
-} map_empty;
+/* Room for a map and its two entries; all zero, it finds nothing. */
+static _Alignas(struct stream_map) char map_empty[sizeof(struct stream_map) +
+	2 * sizeof(struct stream_map_entry)];
 
-struct stream_map *_Atomic hook_streams = &map_empty.map;
+struct stream_map *_Atomic hook_streams = (struct stream_map *)map_empty;
 
 struct device *device_of(CUdevice ordinal)
 {

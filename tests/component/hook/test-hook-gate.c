@@ -250,7 +250,7 @@ static int forks(void *arg)
 	check(fake_daemon_processes(d) == 2);
 	check(submitted(fake_daemon_up(d, 0, 0)) == 1);
 	check(submitted(fake_daemon_up(d, 1, 0)) == 1);
-	check(atomic_load(&fake_daemon_up(d, 1, 0)->pid) == (uint32_t)pid);
+	check(fake_daemon_up(d, 1, 0)->pid == (uint32_t)pid);
 	check(launch(NULL) == CUDA_SUCCESS && submitted(fake_daemon_up(d, 0, 0)) == 2);
 	rig_stop(d);
 	return 0;

@@ -109,7 +109,7 @@ static int gates(void *arg)
 		if (cuda_names[i].action != CUDA_ACTION_GATE)
 			continue;
 		for (int route = 0; route < ROUTES; route++) {
-			if (gate_one(d, context, i, route))
+			if (gate_one(d, context, i, (enum route)route))
 				return 1;
 		}
 		n++;
@@ -327,7 +327,7 @@ static int quotas(void *arg)
 		if (cuda_names[i].action != CUDA_ACTION_COUNT || !taker_of(cuda_names[i].abi))
 			continue;
 		for (int route = 0; route < ROUTES; route++) {
-			if (quota_one(d, i, route, held))
+			if (quota_one(d, i, (enum route)route, held))
 				return 1;
 		}
 	}
