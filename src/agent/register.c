@@ -418,6 +418,15 @@ static void send_welcome(
 		conn_close(c);
 }
 
+/* For display only: what could disturb a terminal is not kept. */
+static void take_command(struct process *p, const struct msg_hello *hello)
+{
+	memcpy(p->command, hello->command, MSG_COMMAND);
+	for (size_t i = 0; p->command[i]; i++)
+		if ((unsigned char)p->command[i] < ' ')
+			p->command[i] = '?';
+}
+
 static int register_new(
 	struct conn *c, const struct msg_hello *hello, struct tenant *t, struct error *err)
 {
@@ -441,10 +450,7 @@ static int register_new(
 	}
 	p->uid = c->uid;
 	p->has_membarrier = hello->flags & MSG_HELLO_MEMBARRIER;
-	memcpy(p->command, hello->command, MSG_COMMAND);
-	for (size_t i = 0; p->command[i]; i++)
-		if ((unsigned char)p->command[i] < ' ')
-			p->command[i] = '?';
+	take_command(p, hello);
 	r = tenant_take_slot(t, &p->index);
 	if (r < 0)
 		fail(err, EUSERS, "tenant %u has %u processes, the most there can be", t->id,
@@ -524,6 +530,7 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	c->process = p;
 	p->uid = c->uid;
 	p->has_membarrier = hello->flags & MSG_HELLO_MEMBARRIER;
+	take_command(p, hello);
 	if (p->is_awaited)
 		memory_process_back(p);
 	p->is_awaited = false;
