@@ -47,6 +47,7 @@ def skip_all(why):
 def run(*tests):
     """All of them, or those whose names have one of the words of the command line in them."""
     words = sys.argv[1:] or [""]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that what was started is ended
     main(*[t for t in tests if any(w in t.__name__ for w in words)])
 
 
