@@ -207,3 +207,13 @@ void gate_synced(void)
 	t->last = &hook_no_stream; /* so that the next submission comes by and tells the gap */
 	errno = saved;
 }
+
+CUresult gate_copied(CUresult r)
+{
+	struct device *d = hook_thread.device;
+
+	if (r == CUDA_SUCCESS && d != THREAD_NO_DEVICE && hook_registered() &&
+		atomic_load_explicit(&d->down->flags, memory_order_relaxed) & PAGE_WAITED)
+		gate_synced();
+	return r;
+}

@@ -76,8 +76,8 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	return unlikely(--t->countdown == 0);
 }
 
-/* What follows a check, either way. */
-#define GATED_PARTS(name, per_thread, target, params, args) \
+/* What follows a check, either way. rests: the host has waited for the device when it returns. */
+#define GATED_PARTS(name, rests, per_thread, target, params, args) \
 	static NOINLINE USED CUresult slow_##name params \
 	{ \
 		uintptr_t handle = (uintptr_t)(target); \
@@ -87,15 +87,15 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle); \
 		r = REAL(name) args; \
 		gate_leave(&pass); \
-		return r; \
+		return (rests) ? gate_copied(r) : r; \
 	} \
 	static NOINLINE USED CUresult go_##name params \
 	{ \
 		CUresult r = REAL(name) args; \
 \
 		if (gate_done(&hook_thread)) \
-			return gate_due(r); \
-		return r; \
+			r = gate_due(r); \
+		return (rests) ? gate_copied(r) : r; \
 	}
 
 /* `scope` is EXPORT or static; `target` the stream; per_thread: the default stream is the thread's. */

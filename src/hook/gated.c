@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every GATE line of cuda.def. Which of them also wait for the device (the copies and fills without a
- * stream) is a hint that the program has come to rest; see gate_synced.
+ * Every GATE line of cuda.def. Copies to the host without a stream also wait for the device: a hint that
+ * the program has come to rest.
  */
 #include "hook/gate.h"
 #include "hook/graph.h"
@@ -21,17 +21,27 @@
 #endif
 #define CHECK_ELSEWHERE(...)
 
+#define RESTS_cuMemcpy ~, true
+#define RESTS_cuMemcpy_ptds ~, true
+#define RESTS_cuMemcpyDtoH ~, true
+#define RESTS_cuMemcpyDtoH_v2 ~, true
+#define RESTS_cuMemcpyDtoH_v2_ptds ~, true
+#define RESTS_cuMemcpyAtoH ~, true
+#define RESTS_cuMemcpyAtoH_v2 ~, true
+#define RESTS_cuMemcpyAtoH_v2_ptds ~, true
+
 #define IS_NONE 0
 #define IS_PTSZ 1
 #define IS_PTDS 1
 
 #define NAME_OF(name) PICK(NAME_OF_##name, name)
 #define CHECK_OF(name) PICK(CHECK_OF_##name, GATED_CHECK)
+#define RESTS(name) PICK(RESTS_##name, false)
 #define SCOPE_OF(name) PICK(SCOPE_OF_##name, EXPORT)
 #define STREAM_OF(name, stream) PICK(STREAM_OF_##name, stream)
 
 #define ACT_GATE(name, variant, stream, params, args) \
-	GATED_PARTS(name, IS_##variant, STREAM_OF(name, stream), params, args) \
+	GATED_PARTS(name, RESTS(name), IS_##variant, STREAM_OF(name, stream), params, args) \
 	CHECK_OF(name) \
 	(SCOPE_OF(name), NAME_OF(name), name, IS_##variant, STREAM_OF(name, stream), params, args)
 #define ACT_PASS(name, variant, stream, params, args)

@@ -100,7 +100,7 @@ struct device {
 
 	/* markers, under marker_lock */
 	_Alignas(64) struct lock marker_lock;
-	bool markers_off; /* the driver refused a value write */
+	bool no_values; /* the driver refused a value write: host functions mark */
 	uint32_t slot_free
 		[PAGE_SLOTS]; /* slots of destroyed streams, reusable once done == issued */
 	uint32_t slot_frees;
@@ -318,8 +318,10 @@ void gate_enter(struct pass *pass, uintptr_t handle);
 void gate_leave(struct pass *pass);
 /* The thread's countdown has run out after a submission to its last stream; returns r. */
 CUresult gate_due(CUresult r);
-/* Around a synchronising call. */
+/* After a call that waited for the device. */
 void gate_synced(void);
+/* As that, but for somebody waiting only: after a copy that the host waited for. Returns r. */
+CUresult gate_copied(CUresult r);
 
 /* ---- marker.c ---- */
 

@@ -248,14 +248,39 @@ static CUstream handle_of(const struct stream *s)
 	return (CUstream)(handle ? handle : STREAM_LEGACY);
 }
 
+/* A thread of the driver's runs it behind the stream's work; it may call nothing of CUDA. */
+static void CUDA_CB host_marker(void *packed)
+{
+	struct hook *h = hook_registered();
+	uint64_t word = (uintptr_t)packed;
+	uint32_t device = (uint32_t)(word >> 48), slot = (uint32_t)(word >> 32) & 0xffff;
+
+	if (h && device < h->devices && slot < PAGE_SLOTS)
+		atomic_store_explicit(
+			&h->device[device].up->done[slot], (uint32_t)word, memory_order_release);
+}
+
+static CUresult write_behind(
+	struct device *d, const struct stream *s, uint32_t slot, uint32_t sequence)
+{
+	uint64_t word = (uint64_t)d->index << 48 | (uint64_t)slot << 32 | sequence;
+	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (s->context->done && !d->no_values)
+		r = REAL(cuStreamWriteValue32_v2)(handle_of(s), s->context->done + 4 * slot,
+			sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
+	if (r != CUDA_ERROR_NOT_SUPPORTED)
+		return r;
+	/* dearer, and always there */
+	d->no_values = true;
+	return REAL(cuLaunchHostFunc)(handle_of(s), host_marker, (void *)(uintptr_t)word);
+}
+
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t now)
 {
-	struct context *c = s->context;
 	uint32_t sequence, slot;
 	CUresult r;
 
-	if (!c->done || d->markers_off)
-		return false;
 	if (!s->slot)
 		s->slot = slot_take(d);
 	slot = s->slot;
@@ -267,13 +292,10 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t n
 		atomic_store_explicit(&d->up->slots, 1, memory_order_release);
 	atomic_store_explicit(&s->dirty, 0, memory_order_seq_cst);
 	atomic_store_explicit(&d->up->issued[slot], sequence, memory_order_release);
-	r = REAL(cuStreamWriteValue32_v2)(
-		handle_of(s), c->done + 4 * slot, sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
+	r = write_behind(d, s, slot, sequence);
 	if (r != CUDA_SUCCESS) {
 		atomic_store_explicit(&d->up->issued[slot], sequence - 1, memory_order_release);
 		atomic_store_explicit(&s->dirty, 1, memory_order_release);
-		if (r == CUDA_ERROR_NOT_SUPPORTED)
-			d->markers_off = true;
 		return false;
 	}
 	s->sequence = sequence;

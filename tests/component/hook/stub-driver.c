@@ -2,8 +2,8 @@
 /*
  * A driver without a device, for tests of what stands before it: two devices, contexts, addresses that
  * are never dereferenced, value writes and pools that take effect at once. STUB_DEVICES gives their
- * number, STUB_HOLD_MARKERS keeps value writes from happening, STUB_GRAPH_BYTES: what graphs allocate.
- * Nothing here knows of interception.
+ * number, STUB_HOLD_MARKERS keeps value writes from happening, STUB_NO_VALUES refuses them,
+ * STUB_GRAPH_BYTES is what graphs allocate. Nothing here knows of interception.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -301,8 +301,16 @@ API CUresult cuStreamWriteValue32_v2(
 
 	if (capturing && capturing == stream)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (getenv("STUB_NO_VALUES"))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!held)
 		atomic_store((_Atomic uint32_t *)(uintptr_t)addr, value);
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+	fn(userData);
 	return CUDA_SUCCESS;
 }
 

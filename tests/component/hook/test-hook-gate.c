@@ -76,6 +76,13 @@ static int pages(void *arg)
 	return 0;
 }
 
+/* A driver that does not write values: the same, by host functions. */
+static int no_values(void *arg)
+{
+	setenv("STUB_NO_VALUES", "1", 1);
+	return pages(NULL);
+}
+
 /* ---- blocking ---- */
 
 struct worker {
@@ -222,6 +229,24 @@ static int release(void *arg)
 	check(cuCtxSynchronize() == CUDA_SUCCESS);
 	check(fake_daemon_await(d, MSG_RELEASE, 1));
 	check(fake_daemon_drained(d, 0, 0));
+	rig_stop(d);
+	return 0;
+}
+
+/* A copy that the host has waited for is as good; one that it has not is not. */
+static int release_after_copy(void *arg)
+{
+	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
+	char byte;
+
+	check(d && rig_context());
+	check(cuMemcpyHtoD_v2(0x1000, &byte, 1) == CUDA_SUCCESS);
+	check(cuMemcpyDtoHAsync_v2(&byte, 0x1000, 1, NULL) == CUDA_SUCCESS);
+	check(cuMemcpyDtoH_v2(&byte, 0x1000, 1) == CUDA_SUCCESS);
+	check(fake_daemon_await(d, MSG_RELEASE, 1));
+	check(cuMemcpyHtoD_v2(0x1000, &byte, 1) == CUDA_SUCCESS);
+	check(fake_daemon_count(d, MSG_RELEASE) == 1);
+	check(submitted(fake_daemon_up(d, 0, 0)) == 4);
 	rig_stop(d);
 	return 0;
 }
@@ -462,6 +487,8 @@ SCENARIO(many_threads, NULL)
 SCENARIO(stuck_window, NULL)
 SCENARIO(capture, NULL)
 SCENARIO(release, NULL)
+SCENARIO(release_after_copy, NULL)
+SCENARIO(no_values, NULL)
 SCENARIO(forks, NULL)
 SCENARIO(absent_open, NULL)
 SCENARIO(absent_closed, NULL)
@@ -489,6 +516,8 @@ int main(void)
 		cmocka_unit_test(test_stuck_window),
 		cmocka_unit_test(test_capture),
 		cmocka_unit_test(test_release),
+		cmocka_unit_test(test_release_after_copy),
+		cmocka_unit_test(test_no_values),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_absent_open),
 		cmocka_unit_test(test_absent_closed),
