@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every entry of NVML, doing nothing and saying so. Those that stub-nvml.c defines win at link time.
+ */
+#include "cuda/nvml_proto.h"
+
+#define NVML(name, action, device, params, args) \
+	__attribute__((weak, visibility("default"))) nvmlReturn_t name params \
+	{ \
+		return NVML_SUCCESS; \
+	}
+#define NVML_OTHER(type, name, action, device, params, args) \
+	__attribute__((weak, visibility("default"))) type name params \
+	{ \
+		return "a sentence"; \
+	}
+#include "cuda/nvml.def"
+#undef NVML
+#undef NVML_OTHER
