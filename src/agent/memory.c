@@ -39,6 +39,8 @@ struct wait { /* MEM_RESERVE */
 	struct process *process;
 	uint32_t at, request;
 	ledger_request id;
+	uint64_t bytes;
+	bool is_held; /* not in the device's book yet: see is_held_up */
 };
 
 struct query {
@@ -180,6 +182,57 @@ static uint32_t waits_of(const struct memory *m, const struct process *p)
 	return n;
 }
 
+/*
+ * After a restart the book of a device is complete only once its processes of before are back: until
+ * then what they hold would be given out a second time.
+ */
+static bool is_held_up(struct agent *agent, const struct device *device)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &agent->processes, link) {
+		if (p->is_dead || !p->is_awaited || !p->tenant->hold_ns ||
+			p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
+			continue;
+		for (uint32_t i = 0; i < p->tenant->n; i++)
+			if (p->tenant->devices[i].device == device)
+				return true;
+	}
+	return false;
+}
+
+/* 0, or a status for the answer; -EINPROGRESS: it waits in the book. */
+static int enter_wait(struct wait *w)
+{
+	struct tenant_device *td = &w->process->tenant->devices[w->at];
+
+	return ledger_reserve(td->device->ledger, td->tenant->id, w->process->index, w->bytes, w->id,
+		clock_now_ns());
+}
+
+void memory_look_at_held(struct agent *agent)
+{
+	struct memory *m = agent->memory;
+	struct wait *w, *next;
+
+	for (w = TAILQ_FIRST(&m->waits); w; w = next) {
+		struct device *device = w->process->tenant->devices[w->at].device;
+		int r;
+
+		next = TAILQ_NEXT(w, link);
+		if (!w->is_held || is_held_up(agent, device))
+			continue;
+		w->is_held = false;
+		r = enter_wait(w);
+		if (r == -EINPROGRESS)
+			continue;
+		answer_memory(w->process, w->at, MSG_MEM_REPLY, w->request, -r, w->bytes);
+		forget_wait(m, w);
+	}
+	for (uint32_t i = 0; i < agent->devices->n; i++)
+		deliver_verdicts(agent, &agent->devices->devices[i]);
+}
+
 void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t bytes)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
@@ -197,9 +250,10 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 		answer_memory(p, at, MSG_MEM_REPLY, request, ENOMEM, bytes);
 		return;
 	}
-	*w = (struct wait){.process = p, .at = at, .request = request, .id = ++m->next_wait};
-	r = ledger_reserve(
-		td->device->ledger, p->tenant->id, p->index, bytes, w->id, clock_now_ns());
+	*w = (struct wait){
+		.process = p, .at = at, .request = request, .id = ++m->next_wait, .bytes = bytes};
+	w->is_held = is_held_up(p->agent, td->device);
+	r = w->is_held ? -EINPROGRESS : enter_wait(w);
 	if (r == -EINPROGRESS) {
 		TAILQ_INSERT_TAIL(&m->waits, w, link);
 		m->n_waits++;
@@ -435,6 +489,7 @@ void memory_process_gone(struct process *p)
 		bury(m, p);
 	else
 		ask(m);
+	memory_look_at_held(p->agent);
 }
 
 void memory_tenant_gone(struct tenant *t)

@@ -27,6 +27,8 @@ void memory_measure(struct process *process, uint32_t at, uint32_t request);
 
 /* Registered again: what it holds stands in the device's book. */
 void memory_process_back(struct process *process);
+/* Somebody of before a restart is back, dead, or no longer awaited: what was held up for it may go on. */
+void memory_look_at_held(struct agent *agent);
 
 /*
  * Takes over the process's pages and its index: both are given up when the device no longer lists

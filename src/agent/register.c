@@ -538,6 +538,7 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	send_welcome(c, hello->head.request, p, &fds);
 	if (t->hold_ns)
 		check_recounted(t);
+	memory_look_at_held(c->agent);
 	return 0;
 }
 

@@ -615,6 +615,7 @@ static void end_hold(struct tenant *t, uint64_t now)
 		return;
 	t->hold_ns = 0;
 	memory_recount(t);
+	memory_look_at_held(t->agent);
 }
 
 void tenant_tick(struct agent *agent, uint64_t now)

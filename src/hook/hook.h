@@ -175,7 +175,8 @@ struct hook {
 	bool driver_ready;   /* cuInit has succeeded */
 	bool quiet;          /* the line on stderr has been written */
 	_Atomic bool helper; /* the helper thread runs */
-	_Atomic bool orphan; /* the daemon is gone */
+	_Atomic bool orphan; /* the daemon is gone, */
+	_Atomic uint64_t orphan_since_ns; /* since then */
 	_Atomic int socket;
 	uint64_t socket_inode;
 	uint64_t start_time;
@@ -273,6 +274,8 @@ void session_note(struct hook *h, enum msg_type type, struct device *d);
 /* Asks and waits: 0, -errno as answered; -ENOTCONN when the daemon goes away. ret_bytes may be NULL. */
 int session_ask(
 	struct hook *h, enum msg_type type, struct device *d, uint64_t bytes, uint64_t *ret_bytes);
+/* After -ENOTCONN: is another daemon to be expected, so that asking again is right? Sleeps a little. */
+bool session_comes_back(struct hook *h);
 void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes);
 
 /* ---- thread.c ---- */

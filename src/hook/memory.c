@@ -68,7 +68,9 @@ int memory_charge(struct device *d, uint64_t pages)
 		return 0;
 	if (asks(d)) {
 		session_helper_start(h); /* hears the answer */
-		r = session_ask(h, MSG_MEM_RESERVE, d, pages * PAGE_MEM_UNIT, NULL);
+		do
+			r = session_ask(h, MSG_MEM_RESERVE, d, pages * PAGE_MEM_UNIT, NULL);
+		while (r == -ENOTCONN && session_comes_back(h));
 		/* no daemon to ask: its last word on the quota still holds below */
 		if (r && r != -ENOTCONN)
 			return -ENOMEM;

@@ -552,6 +552,8 @@ int session_ask(
 		return -EAGAIN;
 	r = type == MSG_MEASURE ? send_note(h, type, d, ask->request)
 				: send_memory(h, type, d, ask->request, bytes);
+	if (r)
+		r = -ENOTCONN;
 	/* asked again by nobody: a daemon that goes meanwhile ends it (lose) */
 	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
 		futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
@@ -563,6 +565,20 @@ int session_ask(
 	atomic_store_explicit(&ask->state, 0, memory_order_release);
 	errno = saved;
 	return r;
+}
+
+bool session_comes_back(struct hook *h)
+{
+	uint64_t now = clock_now_ns();
+
+	if (!atomic_load(&h->helper))
+		return false;
+	/* with the open policy as long as the gates are kept as they were; the helper may not know yet */
+	if (atomic_load(&h->orphan) && !h->policy_closed &&
+		clock_since_ns(now, atomic_load(&h->orphan_since_ns)) > GRACE_NS)
+		return false;
+	clock_sleep_until_ns(now + RETRY_NS / 4);
+	return true;
 }
 
 /* ---- the helper ---- */
@@ -624,6 +640,7 @@ static void lose(struct hook *h)
 	bool opened = false;
 	int fd = atomic_load(&h->socket);
 
+	atomic_store(&h->orphan_since_ns, since);
 	atomic_store(&h->orphan, true);
 	if (fd >= 0 && inode_of(fd) == h->socket_inode)
 		close(fd);
