@@ -136,7 +136,7 @@ static void *submit(void *arg)
 
 static void run_true(void)
 {
-	char *argv[] = {(char *)(uintptr_t)"true", NULL};
+	char *argv[] = {(char *)(uintptr_t) "true", NULL};
 	pid_t pid = -1;
 
 	if (posix_spawn(&pid, "/bin/true", NULL, NULL, argv, environ))
@@ -168,11 +168,8 @@ static void *fork_often(void *arg)
 				_exit(3);
 			await(pid, 3);
 			break;
-		case 2:
-			run_true();
-			break;
-		default:
-			become_another();
+		case 2: run_true(); break;
+		default: become_another();
 		}
 	}
 	return NULL;

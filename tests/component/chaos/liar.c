@@ -123,8 +123,7 @@ static size_t invent(struct liar *l, uint8_t *p)
 	size_t n;
 
 	switch (type) {
-	case MSG_HELLO:
-		return hello(l, (uint32_t)(next(l) % 4), (uint32_t)(next(l) % 4), p);
+	case MSG_HELLO: return hello(l, (uint32_t)(next(l) % 4), (uint32_t)(next(l) % 4), p);
 	case MSG_CONTROL:
 	case MSG_CONTROL_REPLY:
 		n = sizeof(control) + strlen(text);
@@ -135,9 +134,7 @@ static size_t invent(struct liar *l, uint8_t *p)
 	case MSG_MEM_RESERVE:
 	case MSG_MEM_RELEASE:
 	case MSG_MEM_REPLY:
-	case MSG_MEASURED:
-		n = sizeof(memory);
-		break;
+	case MSG_MEASURED: n = sizeof(memory); break;
 	case MSG_WELCOME:
 		memset(p, 0, n = sizeof(struct msg_welcome));
 		msg_head_init((struct msg_head *)(void *)p, type, (uint32_t)n, 1);
@@ -146,11 +143,8 @@ static size_t invent(struct liar *l, uint8_t *p)
 		memset(p, 0, n = sizeof(struct msg_refused));
 		msg_head_init((struct msg_head *)(void *)p, type, (uint32_t)n, 1);
 		return n;
-	case MSG_BYE:
-		n = sizeof(struct msg_head);
-		break;
-	default:
-		n = sizeof(struct msg_device_note);
+	case MSG_BYE: n = sizeof(struct msg_head); break;
+	default: n = sizeof(struct msg_device_note);
 	}
 	msg_head_init(&memory.head, type, (uint32_t)n, (uint32_t)next(l));
 	memcpy(p, &memory, n);
@@ -164,20 +158,15 @@ static size_t mutate(struct liar *l, uint8_t *p, size_t n)
 		for (size_t i = 0, k = 1 + next(l) % 8; i < k; i++)
 			p[next(l) % n] ^= (uint8_t)(1u << next(l) % 8);
 		return n;
-	case 1:
-		return 1 + next(l) % n;
-	case 2:
-		return n + next(l) % 64;
+	case 1: return 1 + next(l) % n;
+	case 2: return n + next(l) % 64;
 	case 3:
 		n = 1 + next(l) % 512;
 		for (size_t i = 0; i < n; i++)
 			p[i] = (uint8_t)next(l);
 		return n;
-	case 4: /* the size fits, the type does not */
-		p[4] = (uint8_t)next(l);
-		return n;
-	default:
-		return n;
+	case 4: /* the size fits, the type does not */ p[4] = (uint8_t)next(l); return n;
+	default: return n;
 	}
 }
 
@@ -188,20 +177,17 @@ static size_t gather(struct liar *l, int connection, int *fds)
 
 	for (size_t i = 0; i < n; i++) {
 		switch (next(l) % 4) {
-		case 0:
-			fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
-			break;
+		case 0: fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC); break;
 		case 1:
 			fds[i] = memfd_create("divvy-up", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-			if (fds[i] >= 0 && ftruncate(fds[i], (off_t)(next(l) % 2 ? sizeof(struct page_up) : 1)) == 0 &&
+			if (fds[i] >= 0 &&
+				ftruncate(fds[i],
+					(off_t)(next(l) % 2 ? sizeof(struct page_up) : 1)) == 0 &&
 				next(l) % 2)
 				fcntl(fds[i], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 			break;
-		case 2:
-			fds[i] = dup(connection);
-			break;
-		default:
-			fds[i] = open("/", O_PATH | O_CLOEXEC);
+		case 2: fds[i] = dup(connection); break;
+		default: fds[i] = open("/", O_PATH | O_CLOEXEC);
 		}
 	}
 	return n;
@@ -316,7 +302,8 @@ static int lie_in_pages(struct liar *l)
 	tenant = (uint32_t *)p.tenant;
 	while (is_time_left(l)) {
 		for (int i = 0; i < 256; i++) {
-			uint32_t value = next(l) % 3 ? (uint32_t)next(l) : (uint32_t)(next(l) % 3) - 1;
+			uint32_t value = next(l) % 3 ? (uint32_t)next(l)
+						     : (uint32_t)(next(l) % 3) - 1;
 
 			/* the head lines more often: that is where the state of the token is */
 			if (next(l) % 2)

@@ -55,7 +55,8 @@ static void work(void)
 	check(cuModuleLoadData(&module, kernel), "cuModuleLoadData");
 	check(cuModuleGetFunction(&function, module, "spin_ns"), "cuModuleGetFunction");
 	for (int i = 0; i < 300; i++)
-		check(cuLaunchKernel(function, 64, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
+		check(cuLaunchKernel(function, 64, 1, 1, 32, 1, 1, 0, NULL, params, NULL),
+			"cuLaunchKernel");
 	check(cuMemsetD8_v2(p, 42, sizeof(bytes)), "cuMemsetD8");
 	check(cuMemcpyDtoH_v2(bytes, p, sizeof(bytes)), "cuMemcpyDtoH");
 	for (size_t i = 0; i < sizeof(bytes); i++)

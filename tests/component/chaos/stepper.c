@@ -185,11 +185,13 @@ static bool stands_at_syscall(struct run *r, const struct user_regs_struct *regs
 
 	if (at + 1 >= PAGE) {
 		errno = 0;
-		return (ptrace(PTRACE_PEEKTEXT, r->pid, (void *)(uintptr_t)regs->rip, 0) & 0xffff) ==
-			0x050f && !errno;
+		return (ptrace(PTRACE_PEEKTEXT, r->pid, (void *)(uintptr_t)regs->rip, 0) &
+			       0xffff) == 0x050f &&
+			!errno;
 	}
 	if (r->text[i].address != page + 1) {
-		struct iovec here = {r->text[i].bytes, PAGE}, there = {(void *)(uintptr_t)page, PAGE};
+		struct iovec here = {r->text[i].bytes, PAGE},
+			     there = {(void *)(uintptr_t)page, PAGE};
 
 		r->text[i].address = page + 1;
 		if (process_vm_readv(r->pid, &here, 1, &there, 1, 0) != PAGE)
@@ -332,7 +334,8 @@ int main(int argc, char **argv)
 	static struct run r;
 
 	if (argc < 4) {
-		fprintf(stderr, "usage: stepper PHASE POINT COMMAND... | stepper attach POINT PID\n");
+		fprintf(stderr,
+			"usage: stepper PHASE POINT COMMAND... | stepper attach POINT PID\n");
 		return 2;
 	}
 	r.point = strtoull(argv[2], NULL, 10);

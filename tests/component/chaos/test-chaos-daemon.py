@@ -134,6 +134,28 @@ def clients_die_while_it_is_gone():
             all_is_well(m, tenants, spins)
 
 
+def killed_while_one_waits_for_memory():
+    """It goes on waiting, and gets the memory from the next daemon."""
+    with Machine() as m:
+        a, b = [m.create(name, request="0.3", memory="9Gi", memory_policy="wait") for name in "ab"]
+        for _ in range(max(2, TIMES // 3)):
+            has = a.spin("--memory=8400", kernel_us=300)
+            m.goes_on(has.pid, more=3)
+            waits = b.spin("--memory=8400", kernel_us=300)
+            time.sleep(rng.random() * 0.1)
+            m.kill_daemon()
+            time.sleep(rng.choice([0, 0.3]))
+            m.start()
+            wait_for(lambda: len(b.pids()) == 1 and len(a.pids()) == 1, "both have registered again")
+            m.goes_on(has.pid, more=3)
+            time.sleep(rng.random() * 0.3)
+            assert waits.poll() is None, waits.communicate()
+            kill(has)
+            m.goes_on(waits.pid, more=3)
+            kill(waits)
+            m.books_are_right()
+
+
 def replaced_under_load():
     with Machine() as m:
         tenants, spins = load(m)
@@ -157,5 +179,6 @@ def a_graceful_end_is_survived_too():
 
 
 tests = [killed_at_random_under_load, killed_at_its_system_calls, programs_come_and_go_meanwhile,
-         clients_die_while_it_is_gone, replaced_under_load, a_graceful_end_is_survived_too]
+         clients_die_while_it_is_gone,
+         killed_while_one_waits_for_memory, replaced_under_load, a_graceful_end_is_survived_too]
 run(*tests)

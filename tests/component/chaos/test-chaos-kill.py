@@ -5,8 +5,9 @@ process of its tenant and another tenant go on, and the books are those of the l
 
 import os
 import subprocess
+import time
 
-from machine import CHAOS, Machine, SKIP, kill, run, reap, seed_of, skip_all, soaking, wait_for
+from machine import CHAOS, Machine, SKIP, SPIN, kill, run, reap, seed_of, skip_all, soaking, wait_for
 
 PHASES = "register context reserve small free launch synchronise destroy".split()
 STEPPER = os.path.join(CHAOS, "stepper")
@@ -90,6 +91,23 @@ def holders_are_killed():
             m.books_are_right()
 
 
+def who_waits_for_memory():
+    """Three want more than half of the device: the one that has it, or one that waits, is killed."""
+    with Machine() as m:
+        tenants = [m.create(f"t{i}", request="0.3", memory="9Gi", memory_policy="wait") for i in range(2)]
+        for _ in range(KILLS // 8):
+            has = tenants[0].spin("--memory=8400", kernel_us=300)
+            m.goes_on(has.pid, more=3)
+            waits = [tenants[1].start(SPIN, "--memory=8400", "--kernel-us=300", "--duration=300") for _ in range(2)]
+            first = waits.pop(0)
+            time.sleep(rng.random() * 0.05)
+            kill(first)  # it waits, or is about to: its place is not kept for it
+            kill(has)
+            m.goes_on(waits[0].pid, more=3)
+            kill(waits[0])
+            m.books_are_right()
+
+
 def many_are_killed_at_random():
     with Machine() as m:
         tenants = [m.create(f"t{i}", request="0.25", memory="2Gi") for i in range(3)]
@@ -121,5 +139,5 @@ if not os.access(STEPPER, os.X_OK):
     skip_all("stepper is not built")
 if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
     skip_all("tracing is not allowed here")
-tests = [killed_in(p) for p in PHASES] + [waiters_are_killed, holders_are_killed, many_are_killed_at_random]
+tests = [killed_in(p) for p in PHASES] + [waiters_are_killed, holders_are_killed, who_waits_for_memory, many_are_killed_at_random]
 run(*tests)

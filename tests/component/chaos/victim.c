@@ -84,7 +84,8 @@ static void phase_launch(void)
 	void *params[] = {&ns};
 
 	for (int i = 0; i < LAUNCHES; i++)
-		cuda_check(cuda.launch(function, 16, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "launch");
+		cuda_check(
+			cuda.launch(function, 16, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "launch");
 }
 
 static void phase_synchronise(void)
