@@ -206,8 +206,8 @@ static int enter_wait(struct wait *w)
 {
 	struct tenant_device *td = &w->process->tenant->devices[w->at];
 
-	return ledger_reserve(td->device->ledger, td->tenant->id, w->process->index, w->bytes, w->id,
-		clock_now_ns());
+	return ledger_reserve(td->device->ledger, td->tenant->id, w->process->index, w->bytes,
+		w->id, clock_now_ns());
 }
 
 void memory_look_at_held(struct agent *agent)
