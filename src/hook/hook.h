@@ -172,10 +172,10 @@ struct hook {
 	_Atomic bool pools_freed; /* something was freed into a pool since the last settling */
 	bool policy_closed;
 	bool simulated;
-	bool driver_ready;   /* cuInit has succeeded */
-	bool quiet;          /* the line on stderr has been written */
-	_Atomic bool helper; /* the helper thread runs */
-	_Atomic bool orphan; /* the daemon is gone, */
+	bool driver_ready;                /* cuInit has succeeded */
+	bool quiet;                       /* the line on stderr has been written */
+	_Atomic bool helper;              /* the helper thread runs */
+	_Atomic bool orphan;              /* the daemon is gone, */
 	_Atomic uint64_t orphan_since_ns; /* since then */
 	_Atomic int socket;
 	uint64_t socket_inode;
