@@ -9,6 +9,7 @@
  *   requests alloc ROUNDS              allocations and frees between kernels, as inference does
  *   requests streams ROUNDS            short kernels round robin over 8 streams, events between
  *   requests graph ROUNDS              graphs of short kernels, a wait each
+ *   requests burst ROUNDS ON OFF       ON ms of kernels and the wait for them, then OFF ms of nothing
  * All but poisson print "elapsed <ns>" of the rounds alone. One thread.
  */
 #include <inttypes.h>
@@ -182,6 +183,17 @@ static void graph(uint64_t rounds)
 	}
 }
 
+/* The same work in every burst, however long it takes. */
+static void burst(uint64_t rounds, uint64_t on_ms, uint64_t off_ms)
+{
+	for (uint64_t i = 0; i < rounds; i++) {
+		for (uint64_t k = 0; k < on_ms; k++)
+			kernel(NSEC_PER_MSEC, stream[0]);
+		cuda_check(cuda.stream_synchronize(stream[0]), "synchronise");
+		clock_sleep_until_ns(clock_now_ns() + off_ms * NSEC_PER_MSEC);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*run)(uint64_t rounds);
@@ -208,6 +220,14 @@ int main(int argc, char **argv)
 		closed(strtod(argv[2], NULL));
 		return 0;
 	}
+	if (argc == 5 && strcmp(argv[1], "burst") == 0) {
+		prepare();
+		begin = clock_now_ns();
+		burst(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10),
+			strtoull(argv[4], NULL, 10));
+		printf("elapsed %" PRIu64 "\n", clock_now_ns() - begin);
+		return 0;
+	}
 	for (size_t i = 0; argc == 3 && i < sizeof(programs) / sizeof(*programs); i++) {
 		if (strcmp(argv[1], programs[i].name) != 0)
 			continue;
@@ -217,7 +237,7 @@ int main(int argc, char **argv)
 		printf("elapsed %" PRIu64 "\n", clock_now_ns() - begin);
 		return 0;
 	}
-	fputs("usage: requests poisson COUNT LOAD SEED | closed SECONDS | "
+	fputs("usage: requests poisson COUNT LOAD SEED | closed SECONDS | burst ROUNDS ON OFF | "
 	      "enqueue|train|alloc|streams|graph ROUNDS\n",
 		stderr);
 	return 2;

@@ -107,45 +107,38 @@ static void blocked_enqueue(void)
 	rig_done(&rig);
 }
 
-/* Time for `n` bursty programs to do the same work, together on one device. */
+/* Mean time for each of `n` bursty programs to do the same work, together on one device. */
 static double bursty_run(
-	enum rig_mode mode, size_t n, unsigned int on_ms, unsigned int off_ms, unsigned int kernels)
+	enum rig_mode mode, size_t n, unsigned int on_ms, unsigned int off_ms, unsigned int rounds)
 {
 	struct rig rig;
 	char command[256], spec[64];
 	pid_t pid[4];
-	uint64_t begin = 0, end;
+	double sum = 0;
 
 	rig_init(&rig, mode, "1xH200-141Gi", "", NULL);
 	snprintf(spec, sizeof(spec), "--request 0.%03u", (unsigned int)(1000 / n - (n == 1)));
-	for (size_t i = 0; i < n; i++) {
-		snprintf(command, sizeof(command),
-			"%s --kernel-us 1000 --count %u --burst-on %u --burst-off %u --seed %zu "
-			"--quiet",
-			bench_built("tests/programs/spin"), kernels, on_ms, off_ms, i + 1);
-		pid[i] = rig_start(&rig, spec, command);
-	}
+	snprintf(command, sizeof(command), "%s burst %u %u %u", bench_built("bench/requests"),
+		rounds, on_ms, off_ms);
 	for (size_t i = 0; i < n; i++)
+		pid[i] = rig_start(&rig, spec, command);
+	for (size_t i = 0; i < n; i++) {
 		if (rig_wait(&rig, pid[i]) != 0)
 			bench_die("a bursty program failed");
-	end = clock_now_ns();
-	for (size_t i = 0; i < n; i++) {
-		uint64_t first = rig_first_ns(&rig, pid[i]);
-
-		begin = !begin || first < begin ? first : begin;
+		sum += elapsed_of(&rig, pid[i]);
 	}
 	rig_done(&rig);
-	return (double)(end - begin);
+	return sum / (double)n;
 }
 
 static void bursty(void)
 {
-	const unsigned int kernels = bench_quick() ? 300 : 1000;
-	double one = bursty_run(RIG_BARE, 1, 20, 80, kernels),
-	       half = bursty_run(RIG_BARE, 1, 40, 40, kernels);
-	double four = bursty_run(RIG_SHARED, 4, 20, 80, kernels);
-	double two = bursty_run(RIG_SHARED, 2, 40, 40, kernels);
-	double unshared = bursty_run(RIG_BARE, 4, 20, 80, kernels);
+	const unsigned int rounds = bench_quick() ? 25 : 80;
+	double one = bursty_run(RIG_BARE, 1, 20, 80, rounds),
+	       half = bursty_run(RIG_BARE, 1, 40, 40, rounds);
+	double four = bursty_run(RIG_SHARED, 4, 20, 80, rounds);
+	double two = bursty_run(RIG_SHARED, 2, 40, 40, rounds);
+	double unshared = bursty_run(RIG_BARE, 4, 20, 80, rounds);
 	char detail[96];
 
 	snprintf(detail, sizeof(detail),

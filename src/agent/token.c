@@ -30,6 +30,8 @@
 #define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
 #define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC) /* nothing in flight: about to be idle */
 #define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with that much queued it cannot be idle sooner */
+/* Until an opened program's work is on the device: our wake-up, its wake-up, a launch (measured). */
+#define OPEN_LEAD_NS (350 * NSEC_PER_USEC)
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
@@ -255,7 +257,8 @@ static void look(struct tenant_device *td, uint64_t now)
 	if (td->is_draining) {
 		if (view.is_busy) {
 			if (view.rest_ns != REST_UNKNOWN)
-				arbiter_draining(arbiter, id, device, view.rest_ns, now);
+				arbiter_draining(arbiter, id, device,
+					clock_since_ns(view.rest_ns, OPEN_LEAD_NS), now);
 			arbiter_drain_seen(
 				arbiter, id, device, view.done != td->done, view.is_known, now);
 			td->done = view.done;
