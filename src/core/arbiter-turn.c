@@ -178,8 +178,8 @@ static void seat_close(struct seat *seat, uint64_t now)
 	 * counts in full: it was alone a moment ago, perhaps, and is charged for what it runs.
 	 */
 	seat->closed_at = now;
-	seat->drain_bound_ns = MIN(
-		MAX(windows, said_rest(seat, now) + seat->longest_ns + windows / 4),
+	seat->drain_bound_ns = MIN(MAX(MAX(windows, config->hold_max_ns),
+					   said_rest(seat, now) + seat->longest_ns + windows / 4),
 		config->drain_max_ns);
 	seat->drain_by = now + seat->drain_bound_ns;
 	seen(device, seat, now);
