@@ -7,6 +7,7 @@
  * A bench is a program that measures one family of metrics. Options of all of them:
  *   --out FILE      append results there (default out/bench.jsonl)
  *   --quick         shorter runs, for trying; the results say so
+ *   --only TEXT     only the cases whose name contains it; shown, not written (shares, busy)
  *   --hook PATH     instead of divvy, preload this library (another project's) in shared runs
  *   --env K=V       set this for it, may be repeated
  *   --real          the machine's own GPU and driver instead of simulated ones; only benches that
@@ -26,6 +27,8 @@
 /* Reads the options; unknown ones end the program. `name` is the family, used in messages. */
 void bench_init(const char *name, int argc, char **argv);
 bool bench_quick(void);
+/* Is the case of this name asked for? See --only. */
+bool bench_wants(const char *name);
 /* Another project's hook library is measured: only what does not need divvy's own daemon. */
 bool bench_foreign(void);
 /* The machine's own GPU: rigs simulate nothing, and start their programs without its folder. */

@@ -87,9 +87,15 @@ int main(int argc, char **argv)
 		for (size_t f = 0; f < ARRAY_SIZE(factor); f++) {
 			int us = factor[f] * SWITCH_US;
 			struct gaps here = {0};
-			double alone = run(RIG_BARE, 1, us, loads[l], NULL);
-			double unshared = run(RIG_BARE, TENANTS, us, loads[l], NULL) / alone;
-			double shared = run(RIG_SHARED, TENANTS, us, loads[l], &here) / alone;
+			double alone, unshared, shared;
+			char name[96];
+
+			snprintf(name, sizeof(name), "%s, switch %d us", load_name[l], us);
+			if (!bench_wants(name))
+				continue;
+			alone = run(RIG_BARE, 1, us, loads[l], NULL);
+			unshared = run(RIG_BARE, TENANTS, us, loads[l], NULL) / alone;
+			shared = run(RIG_SHARED, TENANTS, us, loads[l], &here) / alone;
 
 			bench_note("%s, switch %d us: shared %.4f, unshared %.4f of alone (%.4f)",
 				load_name[l], us, shared, unshared, alone);

@@ -25,6 +25,7 @@ struct result {
 static struct {
 	const char *name;
 	const char *out;
+	const char *only;
 	bool quick, real;
 	struct result result[RESULTS_MAX];
 	size_t results;
@@ -73,14 +74,16 @@ void bench_init(const char *name, int argc, char **argv)
 		}
 		if (value && strcmp(argv[i], "--out") == 0)
 			bench.out = value;
+		else if (value && strcmp(argv[i], "--only") == 0)
+			bench.only = value;
 		else if (value && strcmp(argv[i], "--hook") == 0)
 			bench_hook.path = value;
 		else if (value && strcmp(argv[i], "--env") == 0 && strchr(value, '=') &&
 			bench_hook.n_env < BENCH_HOOK_ENV)
 			bench_hook.env[bench_hook.n_env++] = value;
 		else
-			bench_die("option '%s': known are --quick, --real, --out FILE, --hook "
-				  "PATH, --env K=V",
+			bench_die("option '%s': known are --quick, --real, --out FILE, --only "
+				  "TEXT, --hook PATH, --env K=V",
 				argv[i]);
 		i++;
 	}
@@ -91,6 +94,11 @@ void bench_init(const char *name, int argc, char **argv)
 bool bench_quick(void)
 {
 	return bench.quick;
+}
+
+bool bench_wants(const char *name)
+{
+	return !bench.only || strstr(name, bench.only);
 }
 
 bool bench_foreign(void)
@@ -130,7 +138,7 @@ bool bench_metric(const char *metric, double value, const char *unit, const char
 	unsigned int n, bool simulated, const char *detail)
 {
 	struct result *r = &bench.result[bench.results];
-	FILE *f = fopen(bench.out, "a");
+	FILE *f = fopen(bench.only ? "/dev/null" : bench.out, "a");
 
 	if (!f)
 		bench_die("open '%s': %s", bench.out, strerror(errno));

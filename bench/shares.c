@@ -168,6 +168,14 @@ static void staggered(void)
 	rig_done(&rig);
 }
 
+static bool is_wanted(const struct mix *mix, const struct load *load)
+{
+	char name[96];
+
+	snprintf(name, sizeof(name), "%s, %s kernels", mix->name, load->name);
+	return bench_wants(name);
+}
+
 int main(int argc, char **argv)
 {
 	struct worst w1 = {-1, ""}, w10 = {-1, ""}, over = {-1e9, ""};
@@ -175,13 +183,15 @@ int main(int argc, char **argv)
 	bench_init("shares", argc, argv);
 	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++)
 		for (size_t l = 0; l < ARRAY_SIZE(loads); l++)
-			measure(&mixes[m], &loads[l], &w1, &w10, &over);
+			if (is_wanted(&mixes[m], &loads[l]))
+				measure(&mixes[m], &loads[l], &w1, &w10, &over);
 	bench_metric("shares.error_pp_10s", w10.pp, "pp", "<= 1",
 		ARRAY_SIZE(mixes) * ARRAY_SIZE(loads), true, w10.where);
 	bench_metric("shares.error_pp_1s", w1.pp, "pp", "<= 3",
 		ARRAY_SIZE(mixes) * ARRAY_SIZE(loads), true, w1.where);
 	bench_metric("shares.over_limit_ms", over.pp, "ms", "<= 30",
 		ARRAY_SIZE(mixes) * ARRAY_SIZE(loads), true, over.where);
-	staggered();
+	if (bench_wants("staggered"))
+		staggered();
 	return bench_done();
 }
