@@ -31,7 +31,7 @@
 #define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC) /* nothing in flight: about to be idle */
 #define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with that much queued it cannot be idle sooner */
 /* Until an opened program's work is on the device: our wake-up, its wake-up, a launch (measured). */
-#define OPEN_LEAD_NS (350 * NSEC_PER_USEC)
+#define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
@@ -55,7 +55,7 @@ struct look {
 	bool is_in_launch, is_unmarked, is_moving;
 	uint64_t unfinished; /* markers issued and not done */
 	uint64_t done;       /* sum of all done ones: changes when work ends */
-	uint64_t longest_ns, rest_ns;
+	uint64_t longest_ns, rest_ns, spread_ns;
 	uint32_t want;
 };
 
@@ -123,6 +123,7 @@ static struct look look_at(struct process_device *pd, uint64_t now)
 	pd->submitted = submitted;
 	look.is_unmarked = submitted != flushed;
 	look.longest_ns = hint_ns(&up->longest_ns);
+	look.spread_ns = hint_ns(&up->spread_ns);
 	look.rest_ns = rest_of(up, look.unfinished, now);
 	return look;
 }
@@ -173,7 +174,7 @@ struct view {
 	bool has_moved; /* something was submitted since the last look */
 	bool is_known;  /* all that is in flight has a marker behind it */
 	uint64_t done;
-	uint64_t longest_ns, rest_ns;
+	uint64_t longest_ns, rest_ns, spread_ns;
 };
 
 static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
@@ -200,6 +201,7 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 		if (look.want)
 			view.is_wanting = true;
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
+		view.spread_ns = MAX(view.spread_ns, look.spread_ns);
 		/* Processes are different contexts: their work runs one after the other. */
 		view.rest_ns = clock_add_ns(view.rest_ns, look.rest_ns);
 		if (look.is_in_launch || (is_open && !look.unfinished))
@@ -256,7 +258,8 @@ static void look(struct tenant_device *td, uint64_t now)
 	tell_want(td, view.is_wanting, now);
 	if (td->is_draining) {
 		if (view.is_busy) {
-			if (view.rest_ns != REST_UNKNOWN)
+			/* The next may only be opened for an end that is known better than so. */
+			if (view.rest_ns != REST_UNKNOWN && view.spread_ns <= OPEN_LEAD_NS)
 				arbiter_draining(arbiter, id, device,
 					clock_since_ns(view.rest_ns, OPEN_LEAD_NS), now);
 			arbiter_drain_seen(

@@ -197,6 +197,7 @@ void gate_synced(void)
 	flags = atomic_load_explicit(&d->down->flags, memory_order_relaxed);
 	if (!(flags & (PAGE_COMPANY | PAGE_WAITED)))
 		return;
+	marker_look(d); /* something has just ended */
 	gap = atomic_load_explicit(&d->gap_ns, memory_order_relaxed);
 	if ((flags & PAGE_WAITED) && is_open(d) && (!gap || gap >= HOLD_NS)) {
 		marker_flush(d, t);

@@ -18,6 +18,7 @@
 
 #include "cuda/proto.h"
 #include "cuda/types.h"
+#include "hook/estimate.h"
 #include "hook/lock.h"
 #include "wire/msg.h"
 #include "wire/page.h"
@@ -74,7 +75,6 @@ struct segment { /* a marker under way */
 	uint32_t count; /* submissions it covers */
 	bool used;
 	uint64_t issued_ns;
-	uint64_t expected_ns;
 };
 
 enum device_special { /* bits of device.special: submissions take the slow path while set */
@@ -108,11 +108,7 @@ struct device {
 	struct segment segment[HOOK_SEGMENTS];
 	uint32_t segments; /* in use, from segment_first */
 	uint32_t segment_first;
-	uint64_t sub_ns;           /* device time of one submission, moving average; 0 unknown */
-	uint64_t sum_ns;           /* of which sub_ns is the quotient */
-	uint64_t sum_subs;         /* in 1/256 */
-	uint64_t done_ns;          /* when the last completion was, as far as could be seen */
-	uint64_t looked_ns;        /* when somebody last looked for completions */
+	struct estimate estimate;
 	uint64_t marked_submitted; /* sum of submitted at the last marker */
 
 	/* memory of graphs, under graph_lock */
@@ -335,6 +331,8 @@ void marker_context_gone(struct context *c);
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t now);
 /* A marker behind this thread's latest submission, unless somebody else is at it. */
 void marker_due(struct thread *t, struct stream *s);
+/* Looks for completions, unless somebody else does: a synchronisation has returned. */
+void marker_look(struct device *d);
 /* Marks every dirty stream of the device. `t` is the calling thread's TLS, NULL for the helper. */
 void marker_flush(struct device *d, struct thread *t);
 /* Nothing unmarked and nothing under way? */

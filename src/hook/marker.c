@@ -17,18 +17,11 @@
 #include "hook/hook.h"
 #include "hook/relax.h"
 
-#define EVERY_FIRST 16u
 #define EVERY_MAX 4096u
 #define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
-#define LEAD_NS (300 * NSEC_PER_USEC)     /* the next long kernel is let through this early */
 #define SPIN_NS (20 * NSEC_PER_USEC)      /* waits shorter than that do not sleep */
-#define NAP_NS (500 * NSEC_PER_USEC)      /* longest sleep: the gate is looked at in between */
 #define WAIT_MAX_NS (250 * NSEC_PER_MSEC) /* a kernel may wait for the one that we hold back */
-#define TIGHT_NS (200 * NSEC_PER_USEC) /* looks this close together see the time of a completion */
 #define DIRTY_MAX 1024u
-#define SUBS_ONE 256u                /* submissions are summed in 1/256 */
-#define LEARN_SUBS 16u               /* the estimate remembers as many, */
-#define LEARN_NS (4 * NSEC_PER_MSEC) /* or those of that time */
 
 uint64_t marker_submitted(const struct device *d)
 {
@@ -55,40 +48,11 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
 }
 
-/*
- * What one submission takes: the quotient of two sums that forget, so that a completion seen late,
- * which lengthens one sample and shortens the next, cancels. Longer ones are believed at once.
- */
-static void learn(struct device *d, uint64_t ns, uint32_t subs, bool exact)
-{
-	uint64_t longest = atomic_load_explicit(&d->up->longest_ns, memory_order_relaxed);
-	uint64_t sub_ns = ns / subs ? ns / subs : 1;
-
-	if (!exact && d->sub_ns && sub_ns >= d->sub_ns)
-		return; /* seen late: an upper bound that tells nothing */
-	if (!d->sub_ns || sub_ns > 4 * d->sub_ns)
-		d->sum_ns = d->sum_subs = 0;
-	d->sum_ns += ns;
-	d->sum_subs += (uint64_t)subs * SUBS_ONE;
-	d->sub_ns = d->sum_ns * SUBS_ONE / d->sum_subs;
-	d->sub_ns = d->sub_ns ? d->sub_ns : 1;
-	while (d->sum_subs > LEARN_SUBS * SUBS_ONE && d->sum_ns > LEARN_NS) {
-		d->sum_ns /= 2;
-		d->sum_subs /= 2;
-	}
-	if (!exact)
-		return;
-	longest -= longest / 64;
-	atomic_store_explicit(
-		&d->up->longest_ns, sub_ns > longest ? sub_ns : longest, memory_order_relaxed);
-}
-
 /* Takes note of completions. */
 static void look(struct device *d, uint64_t now)
 {
-	uint64_t begun = UINT64_MAX;
+	uint64_t issued = UINT64_MAX;
 	uint32_t subs = 0;
-	bool tight = clock_since_ns(now, d->looked_ns) < TIGHT_NS;
 
 	for (uint32_t i = 0; i < d->segments; i++) {
 		struct segment *g = segment_at(d, i);
@@ -97,26 +61,18 @@ static void look(struct device *d, uint64_t now)
 			continue;
 		g->used = false;
 		subs += g->count;
-		if (g->issued_ns < begun)
-			begun = g->issued_ns;
+		issued = MIN(issued, g->issued_ns);
 	}
 	while (d->segments && !segment_at(d, 0)->used) {
 		d->segment_first = (d->segment_first + 1) % HOOK_SEGMENTS;
 		d->segments--;
 	}
-	d->looked_ns = now;
-	if (begun == UINT64_MAX)
-		return;
-	if (d->done_ns > begun)
-		begun = d->done_ns;
 	if (!subs) {
-		d->done_ns = now;
+		estimate_look(&d->estimate, now);
 		return;
 	}
-	/* with more queued behind it the device was never idle since: the average is right then too */
-	learn(d, clock_since_ns(now, begun), subs, tight || d->segments);
-	/* seen late: what comes next began when this should have ended */
-	d->done_ns = tight ? now : MIN(now, begun + subs * d->sub_ns);
+	estimate_ended(&d->estimate, issued, subs, d->segments != 0, now);
+	atomic_store_explicit(&d->up->longest_ns, d->estimate.longest_ns, memory_order_relaxed);
 }
 
 static uint64_t queued(struct device *d, uint64_t now)
@@ -127,20 +83,29 @@ static uint64_t queued(struct device *d, uint64_t now)
 		return 0;
 	for (uint32_t i = 1; i < d->segments; i++) {
 		if (segment_at(d, i)->used)
-			sum += segment_at(d, i)->count * d->sub_ns;
+			sum += segment_at(d, i)->count * d->estimate.sub_ns;
 	}
-	first = segment_at(d, 0)->count * d->sub_ns;
-	begun = segment_at(d, 0)->issued_ns > d->done_ns ? segment_at(d, 0)->issued_ns : d->done_ns;
+	first = segment_at(d, 0)->count * d->estimate.sub_ns;
+	begun = MAX(segment_at(d, 0)->issued_ns, d->estimate.done_ns);
 	return sum + clock_since_ns(first, clock_since_ns(now, begun));
 }
 
 static void publish(struct device *d, uint64_t now)
 {
 	atomic_store_explicit(&d->up->segment_ns,
-		d->sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed),
+		d->estimate.sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed),
 		memory_order_relaxed);
+	atomic_store_explicit(&d->up->spread_ns, d->estimate.spread_ns, memory_order_relaxed);
 	atomic_store_explicit(&d->up->queued_ns, queued(d, now), memory_order_relaxed);
 	atomic_store_explicit(&d->up->queued_at_ns, now, memory_order_release);
+}
+
+void marker_look(struct device *d)
+{
+	if (!lock_try(&d->marker_lock))
+		return;
+	look(d, clock_now_ns());
+	lock_drop(&d->marker_lock);
 }
 
 /* ---- slots ---- */
@@ -313,19 +278,6 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t n
 	return true;
 }
 
-static void adapt(struct device *d, uint64_t segment_ns, uint64_t window_ns)
-{
-	uint32_t every = atomic_load_explicit(&d->every, memory_order_relaxed);
-
-	if (!d->sub_ns)
-		return;
-	if (segment_ns < window_ns / 4 && every < EVERY_MAX)
-		every *= 2;
-	else if (segment_ns > window_ns / 2 && every > 1)
-		every /= 2;
-	atomic_store_explicit(&d->every, every, memory_order_relaxed);
-}
-
 static uint32_t unmarked(struct device *d)
 {
 	uint64_t sum = marker_submitted(d);
@@ -342,11 +294,14 @@ void marker_due(struct thread *t, struct stream *s)
 				  &d->down->window_us, memory_order_relaxed) *
 		NSEC_PER_USEC;
 	struct relaxed relaxed;
-	uint32_t count;
+	uint32_t count, every;
 	uint64_t now;
 
 	if (!lock_try(&d->marker_lock)) {
 		t->countdown = 1 + atomic_load_explicit(&d->every, memory_order_relaxed) / 4;
+		/* Somebody marks: the next one waits for him, rather than pass uncounted. */
+		if (window)
+			atomic_fetch_or(&d->special, SPECIAL_FULL);
 		return;
 	}
 	now = clock_now_ns();
@@ -355,23 +310,14 @@ void marker_due(struct thread *t, struct stream *s)
 	relaxed = relax_begin();
 	marker_issue(d, s, count, now);
 	relax_end(relaxed);
-	adapt(d, (uint64_t)atomic_load_explicit(&d->every, memory_order_relaxed) * d->sub_ns,
+	every = estimate_every(&d->estimate, atomic_load_explicit(&d->every, memory_order_relaxed),
 		window ? window : WINDOW_ALONE_NS);
-	if (window && queued(d, now) > window)
+	atomic_store_explicit(&d->every, every, memory_order_relaxed);
+	if (window && estimate_is_full(&d->estimate, queued(d, now), d->segments, window))
 		atomic_fetch_or(&d->special, SPECIAL_FULL);
 	publish(d, now);
-	t->countdown = atomic_load_explicit(&d->every, memory_order_relaxed);
+	t->countdown = every;
 	lock_drop(&d->marker_lock);
-}
-
-/* How much may be queued so that the next segment may go in too. */
-static uint64_t room(const struct device *d, uint64_t window)
-{
-	uint64_t next = d->sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed);
-	uint64_t lead = window / 2 < LEAD_NS ? window / 2 : LEAD_NS;
-	uint64_t rest = clock_since_ns(window, next);
-
-	return rest > lead ? rest : lead;
 }
 
 void marker_wait_window(struct device *d)
@@ -384,23 +330,25 @@ void marker_wait_window(struct device *d)
 					  &d->down->window_us, memory_order_relaxed) *
 			NSEC_PER_USEC;
 		uint64_t bound = 4 * window > 2 * longest ? 4 * window : 2 * longest;
-		uint64_t over;
+		uint64_t nap;
 
 		if (atomic_load_explicit(&d->down->gate, memory_order_relaxed) != GATE_OPEN)
 			return;
 		lock_take(&d->marker_lock);
 		look(d, now);
-		over = clock_since_ns(queued(d, now), room(d, window));
-		if (clock_since_ns(now, start) > (bound < WAIT_MAX_NS ? bound : WAIT_MAX_NS))
-			over = 0;
-		if (!window || !over) {
+		nap = estimate_wait(&d->estimate, queued(d, now), d->segments,
+			atomic_load_explicit(&d->every, memory_order_relaxed), window);
+		/* Nothing ends: what runs may wait for what we hold back. */
+		if (clock_since_ns(now, MAX(start, d->estimate.done_ns)) > MIN(bound, WAIT_MAX_NS))
+			nap = 0;
+		if (!window || !nap) {
 			atomic_fetch_and(&d->special, ~(uint32_t)SPECIAL_FULL);
 			lock_drop(&d->marker_lock);
 			return;
 		}
 		lock_drop(&d->marker_lock);
-		if (over > SPIN_NS)
-			clock_sleep_until_ns(now + (over < NAP_NS ? over : NAP_NS));
+		if (nap > SPIN_NS)
+			clock_sleep_until_ns(now + nap);
 		now = clock_now_ns();
 	}
 }

@@ -38,7 +38,7 @@
 #define RESTART_NS (3 * NSEC_PER_SEC) /* a daemon that is being replaced is waited for */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
-#define EVERY_FIRST 16u
+#define EVERY_FIRST 1u /* until it is known how long they are */
 
 /* ---- descriptors ---- */
 

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is told of a program's submissions, in virtual time: a device that runs them in order, a program
+ * that hands over the next when the estimate lets it, and looks that come late or early.
+ */
+#include "hook/estimate.h"
+
+#include <stdbool.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "unit.h"
+
+#define US NSEC_PER_USEC
+#define MS NSEC_PER_MSEC
+#define WINDOW (2 * MS)
+
+struct flight {
+	uint64_t issued, ends;
+};
+
+/* One marker behind each submission. */
+struct device {
+	struct estimate estimate;
+	struct flight flight[256];
+	uint32_t n;
+	uint64_t now, free_at, busy, begun;
+	uint64_t random;
+};
+
+static uint64_t random_below(struct device *d, uint64_t n)
+{
+	d->random = d->random * 6364136223846793005u + 1442695040888963407u;
+	return (d->random >> 33) % n;
+}
+
+static void look(struct device *d)
+{
+	uint32_t ended = 0;
+
+	while (ended < d->n && d->flight[ended].ends <= d->now)
+		ended++;
+	if (!ended) {
+		estimate_look(&d->estimate, d->now);
+		return;
+	}
+	estimate_ended(&d->estimate, d->flight[0].issued, ended, ended < d->n, d->now);
+	d->n -= ended;
+	memmove(d->flight, d->flight + ended, d->n * sizeof(*d->flight));
+}
+
+static uint64_t queued(const struct device *d)
+{
+	const struct estimate *e = &d->estimate;
+	uint64_t begun;
+
+	if (!d->n)
+		return 0;
+	begun = MAX(d->flight[0].issued, e->done_ns);
+	return clock_since_ns(e->sub_ns, clock_since_ns(d->now, begun)) + (d->n - 1) * e->sub_ns;
+}
+
+static void submit(struct device *d, uint64_t ns)
+{
+	assert_true(d->n < ARRAY_SIZE(d->flight));
+	d->free_at = MAX(d->free_at, d->now + 10 * US) + ns;
+	d->flight[d->n++] = (struct flight){d->now, d->free_at};
+	d->busy += ns;
+}
+
+/* The program is held back as in marker.c: sleeps are up to 80 us too long. */
+static void hold_back(struct device *d)
+{
+	for (;;) {
+		uint64_t nap;
+
+		look(d);
+		nap = estimate_wait(&d->estimate, queued(d), d->n, 1, WINDOW);
+		if (!nap)
+			return;
+		d->now += nap + random_below(d, 80 * US);
+	}
+}
+
+/* Of those after the first 100, one in 20 at most finds `deepest` or more not ended yet. */
+static double busy_fraction(
+	struct device *d, const uint64_t *lengths, uint64_t n, int submissions, uint32_t deepest)
+{
+	int deep = 0;
+
+	for (int i = 0; i < submissions; i++) {
+		look(d);
+		if (estimate_is_full(&d->estimate, queued(d), d->n, WINDOW))
+			hold_back(d);
+		deep += i >= 100 && d->n >= deepest;
+		submit(d, lengths[random_below(d, n)]);
+		d->now += 5 * US;
+	}
+	assert_true(deep <= submissions / 20);
+	return (double)d->busy / (double)(d->free_at - d->begun);
+}
+
+static struct device device_new(uint64_t seed)
+{
+	return (struct device){.now = NSEC_PER_SEC, .begun = NSEC_PER_SEC, .random = seed};
+}
+
+static void even_lengths_are_found(void **state)
+{
+	static const uint64_t each[] = {600 * US, MS, 2 * MS, 5 * MS, 20 * MS, 40 * MS};
+
+	for (size_t i = 0; i < ARRAY_SIZE(each); i++) {
+		struct device d = device_new(i + 1);
+		double busy = busy_fraction(&d, &each[i], 1, 400, 2 + (uint32_t)(WINDOW / each[i]));
+
+		if (busy < 0.99)
+			fail_msg("%d us: busy %.4f", (int)(each[i] / US), busy);
+		assert_true(d.estimate.sub_ns > each[i] * 95 / 100);
+		assert_true(d.estimate.sub_ns < each[i] * 105 / 100);
+		assert_true(d.estimate.longest_ns >= each[i] * 95 / 100);
+		assert_true(d.estimate.spread_ns < 300 * US);
+	}
+}
+
+static void mixed_lengths_keep_the_device_busy(void **state)
+{
+	static const uint64_t mix[] = {20 * US, 20 * US, 20 * US, 50 * US, 100 * US, 200 * US,
+		500 * US, MS, MS, 2 * MS, 5 * MS, 20 * MS};
+
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct device d = device_new(seed);
+		double busy = busy_fraction(&d, mix, ARRAY_SIZE(mix), 1000, 2);
+
+		if (busy < 0.97)
+			fail_msg("seed %d: busy %.4f", (int)seed, busy);
+		assert_true(d.estimate.longest_ns > 10 * MS);
+		assert_true(
+			d.estimate.spread_ns > MS); /* and nobody takes the mean for the truth */
+	}
+}
+
+static void late_looks_do_not_lengthen(void **state)
+{
+	struct estimate e = {0};
+	uint64_t now = NSEC_PER_SEC;
+
+	/* 1 ms each, back to back, two always queued, looked at every 0.7 ms */
+	for (uint64_t i = 1, k = 0; i < 2000; i++) {
+		uint64_t at = now + i * 700 * US;
+		uint64_t ended = (at - now) / MS;
+
+		if (ended == k) {
+			estimate_look(&e, at);
+			continue;
+		}
+		estimate_ended(&e, now + (k ? k - 1 : 0) * MS, (uint32_t)(ended - k), true, at);
+		k = ended;
+	}
+	assert_true(e.sub_ns > 980 * US && e.sub_ns < 1020 * US);
+}
+
+/* One kernel, then the program computes: when it was over nobody saw. */
+static void nobody_looked(void **state)
+{
+	struct estimate e = {0};
+	uint64_t now = NSEC_PER_SEC;
+
+	estimate_look(&e, now);
+	estimate_ended(&e, now, 1, false, now + 80 * MS);
+	assert_true(e.is_guess && e.sub_ns == 80 * MS);
+	now += NSEC_PER_SEC;
+	estimate_ended(&e, now, 1, false, now + 5 * MS);
+	assert_true(e.is_guess && e.sub_ns == 5 * MS && e.longest_ns == 5 * MS);
+	/* at last something is queued behind: the device has not idled */
+	now += NSEC_PER_SEC;
+	estimate_ended(&e, now, 2, true, now + 12 * MS);
+	assert_true(!e.is_guess && e.sub_ns == 6 * MS);
+	/* from then on a late look tells only what was possible */
+	now += NSEC_PER_SEC;
+	estimate_ended(&e, now, 1, false, now + 80 * MS);
+	assert_true(e.sub_ns == 6 * MS && e.longest_ns < 7 * MS);
+}
+
+static void markers_follow_the_lengths(void **state)
+{
+	struct estimate e = {.sub_ns = 20 * US};
+	uint32_t every = 1;
+
+	assert_int_equal(estimate_every(&(struct estimate){0}, 7, WINDOW), 7);
+	for (int i = 0; i < 20; i++)
+		every = estimate_every(&e, every, WINDOW);
+	assert_true(every * 20 * US >= WINDOW / 4 && every * 20 * US <= WINDOW / 2);
+	e.sub_ns = 5 * MS;
+	for (int i = 0; i < 20; i++)
+		every = estimate_every(&e, every, WINDOW);
+	assert_int_equal(every, 1);
+	/* short on the whole, but not to be relied on */
+	e = (struct estimate){.sub_ns = 20 * US, .spread_ns = 3 * MS};
+	assert_int_equal(estimate_every(&e, 64, WINDOW), 32);
+	e = (struct estimate){.sub_ns = 1};
+	for (int i = 0; i < 20; i++)
+		every = estimate_every(&e, every, WINDOW);
+	assert_int_equal(every, 4096);
+}
+
+UNIT_MAIN(UNIT(even_lengths_are_found), UNIT(mixed_lengths_keep_the_device_busy),
+	UNIT(late_looks_do_not_lengthen), UNIT(nobody_looked), UNIT(markers_follow_the_lengths))
