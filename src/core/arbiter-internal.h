@@ -55,6 +55,7 @@ struct seat {
 	uint64_t ends_at;  /* this */
 	uint64_t drain_by; /* others co-run from then on */
 	uint64_t closed_at, drain_bound_ns;
+	bool is_noted; /* DRAINING: others have co-run with it, and that is in the books */
 
 	/* Drains of it that passed their bound, newest first, and who waited: see stuck_note. */
 	uint64_t stuck_at[ARBITER_BOND_EVENTS];

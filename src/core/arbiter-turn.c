@@ -164,6 +164,7 @@ static void seat_close(struct seat *seat, uint64_t now)
 	const struct arbiter_config *config = &device->arbiter->config;
 	uint64_t windows = 4 * NSEC_PER_USEC *
 		(seat->told_window_us ? seat->told_window_us : config->window_us);
+	uint64_t beside = 0;
 	struct arbiter_action action = {
 		.type = ARBITER_CLOSE, .tenant = seat->member->id, .device = device->index};
 
@@ -178,9 +179,16 @@ static void seat_close(struct seat *seat, uint64_t now)
 	 * counts in full: it was alone a moment ago, perhaps, and is charged for what it runs.
 	 */
 	seat->closed_at = now;
-	seat->drain_bound_ns = MIN(MAX(MAX(windows, config->hold_max_ns),
-					   said_rest(seat, now) + seat->longest_ns + windows / 4),
-		config->drain_max_ns);
+	for (uint32_t i = 0; i < device->n_active; i++)
+		beside += device->active[i]->state !=
+			SEAT_CLOSED; /* they share the device's time */
+	seat->drain_bound_ns = config->drain_max_ns;
+	if (seat->longest_ns) /* else nobody knows how long its work takes */
+		seat->drain_bound_ns = MIN(beside *
+				MAX(MAX(windows, config->hold_max_ns),
+					said_rest(seat, now) + seat->longest_ns + windows / 4),
+			config->drain_max_ns);
+	seat->is_noted = false;
 	seat->drain_by = now + seat->drain_bound_ns;
 	seen(device, seat, now);
 	if (device->holder == seat) {
@@ -340,9 +348,10 @@ void device_reopen_stuck(struct device *device, const struct seat *next, uint64_
 		bonded = is_bonded(device, next, other, now);
 		if (!bonded && now < other->drain_by)
 			continue;
-		if (!bonded) {
+		if (!bonded && !other->is_noted) {
 			bond_note(device, next, other, now);
 			stuck_note(other, next, now);
+			other->is_noted = true;
 		}
 		/* At its limit it goes on draining beside the others. */
 		if (!other->is_throttled)

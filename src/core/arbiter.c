@@ -26,7 +26,7 @@ void arbiter_config_init(struct arbiter_config *ret_config)
 	*ret_config = (struct arbiter_config){
 		.policy = NULL,
 		.quantum_min_ns = 5 * NSEC_PER_MSEC,
-		.quantum_ns = 28 * NSEC_PER_MSEC,
+		.quantum_ns = 29 * NSEC_PER_MSEC,
 		.hold_max_ns = 30 * NSEC_PER_MSEC,
 		.idle_ns = 500 * NSEC_PER_USEC,
 		.unused_ns = NSEC_PER_MSEC,

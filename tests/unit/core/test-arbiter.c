@@ -191,7 +191,7 @@ static void quantum_then_drain_then_next(void **state)
 	step(&hand, 4 * MS);
 	assert_int_equal(hand.n, 0); /* never less than 5 ms */
 	assert_true(arbiter_watches(hand.arbiter, 0));
-	step(&hand, 24 * MS);
+	step(&hand, 25 * MS);
 	assert_true(did(&hand, ARBITER_CLOSE, 1));
 	assert_false(did(&hand, ARBITER_OPEN, 2));
 	assert_int_equal(usage(&hand, 2, 0).why, ARBITER_WHY_DRAIN);
@@ -359,7 +359,7 @@ static void limit_holds_alone(void **state)
 	assert_int_equal(hand.action[0].window_us, 2000);
 	busy(&hand, 1, MS, 0);
 	assert_true(arbiter_watches(hand.arbiter, 0));
-	step(&hand, 55 * MS); /* burst 28 ms, refilled by half of the time */
+	step(&hand, 57 * MS); /* burst 29 ms, refilled by half of the time */
 	assert_int_equal(hand.n, 0);
 	step(&hand, MS + US);
 	assert_true(did(&hand, ARBITER_CLOSE, 1));
