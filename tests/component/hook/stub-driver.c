@@ -22,6 +22,7 @@
 
 #define API __attribute__((visibility("default")))
 #define DEVICES_MAX 16
+#define CURRENT_MAX 64 /* one worker of a pool may get all of its work */
 #define TOTAL_BYTES (UINT64_C(64) << 30)
 
 static int devices_visible[DEVICES_MAX];
@@ -29,7 +30,7 @@ static int devices_n;
 static _Atomic uint64_t next_address = UINT64_C(0x7f0000000000);
 static _Atomic uint64_t next_handle = 0x1000;
 static _Atomic uint32_t primary_refs[DEVICES_MAX];
-static _Thread_local CUcontext current[16];
+static _Thread_local CUcontext current[CURRENT_MAX];
 static _Thread_local int current_n;
 static _Thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 static CUstream _Atomic capturing;
@@ -168,7 +169,7 @@ static CUdevice device_of(CUcontext context)
 
 API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-	if (dev < 0 || dev >= devices_n || current_n == 16)
+	if (dev < 0 || dev >= devices_n || current_n == CURRENT_MAX)
 		return CUDA_ERROR_INVALID_DEVICE;
 	*pctx = context_new(dev, false);
 	current[current_n++] = *pctx;
@@ -204,7 +205,7 @@ API CUresult cuCtxSetCurrent(CUcontext ctx)
 
 API CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-	if (!ctx || current_n == 16)
+	if (!ctx || current_n == CURRENT_MAX)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	current[current_n++] = ctx;
 	return CUDA_SUCCESS;
