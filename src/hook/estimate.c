@@ -16,11 +16,6 @@
 #define SPREAD_OVER 8                     /* samples */
 #define LONGEST_OVER 512
 
-static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
-{
-	return MIN(MAX(value, least), most);
-}
-
 void estimate_look(struct estimate *e, uint64_t now)
 {
 	e->looked_ns = now;
@@ -44,20 +39,36 @@ static void learn(struct estimate *e, uint64_t ns, uint32_t subs)
 	e->longest_ns = MAX(e->longest_ns - e->longest_ns / LONGEST_OVER, each);
 }
 
-void estimate_ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more, uint64_t now)
+/* The end that lies in [from, to], where `predicted` was. */
+static uint64_t believe(uint64_t predicted, uint64_t from, uint64_t to)
+{
+	uint64_t middle = from + (to - from) / 2;
+
+	if (predicted <= from)
+		return from;
+	if (predicted >= to)
+		return to;
+	return to - from > 2 * NAP_NS ? predicted : predicted / 2 + middle / 2;
+}
+
+void estimate_ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more,
+	bool is_beside, uint64_t now)
 {
 	uint64_t last = e->looked_ns;
 	uint64_t begun = MIN(MAX(issued, e->done_ns), now);
-	bool is_exact = clock_since_ns(now, last) < TIGHT_NS || has_more;
+	uint64_t predicted = begun + subs * e->sub_ns;
+	bool is_exact = !is_beside && (clock_since_ns(now, last) < TIGHT_NS || has_more);
 
 	e->looked_ns = now;
+	e->done_ns = now;
 	if (e->is_guess && (is_exact || (now - begun) / subs < e->sub_ns))
-		e->sub_ns = e->sum_ns = e->sum_subs = e->longest_ns = 0;
+		e->sub_ns = e->sum_ns = e->sum_subs = e->longest_ns = e->spread_ns = 0;
 	if (!e->sub_ns)
 		e->is_guess = !is_exact;
-	e->done_ns = now;
-	if (e->sub_ns)
-		e->done_ns = clamp(begun + subs * e->sub_ns, MAX(last, begun), now);
+	else if (!is_beside)
+		e->done_ns = believe(predicted, MAX(last, begun), now);
+	else if (predicted < now)
+		return; /* nothing new */
 	learn(e, e->done_ns - begun, subs);
 }
 

@@ -3,9 +3,9 @@
  * What a submission takes on the device, told from when markers were seen to be reached.
  *
  * Nobody tells when the device reached a marker; it is only known to lie between the last look that did
- * not see it and the first that did. An end that was predicted to lie there is taken as predicted, else
- * as the nearer bound. What is taken for the end of one is the beginning of the next, so that the
- * samples add up to the time that has passed, and errors cancel in the mean.
+ * not see it and the first that did. Where the prediction lies in between it is believed, and if these
+ * are two of many looks the middle by as much; else the nearer bound is. What is taken for the end of one is the beginning
+ * of the next, so that the samples add up to the time that has passed, and errors cancel in the mean.
  *
  * Pure: no clock, no memory of its own. Times in ns. The caller locks.
  */
@@ -29,10 +29,11 @@ void estimate_look(struct estimate *e, uint64_t now);
 
 /*
  * A look that found `subs` >= 1 submissions ended, the first of them handed to the driver at `issued`.
- * has_more: others are queued behind them, so that the device has not idled since.
+ * has_more: others are queued behind them, so that the device has not idled since. is_beside: others'
+ * work may have been on the device meanwhile; then they took so long at most.
  */
-void estimate_ended(
-	struct estimate *e, uint64_t issued, uint32_t subs, bool has_more, uint64_t now);
+void estimate_ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more,
+	bool is_beside, uint64_t now);
 
 /* Submissions between two markers, after `every`, when `window` may be queued: 1..4096. */
 uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t window);

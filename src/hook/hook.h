@@ -74,6 +74,7 @@ struct segment { /* a marker under way */
 	uint32_t slot, sequence;
 	uint32_t count; /* submissions it covers */
 	bool used;
+	bool is_beside; /* the first of a turn: others' work may have been before it */
 	uint64_t issued_ns;
 };
 
@@ -109,7 +110,8 @@ struct device {
 	uint32_t segments; /* in use, from segment_first */
 	uint32_t segment_first;
 	struct estimate estimate;
-	uint64_t marked_submitted; /* sum of submitted at the last marker */
+	uint64_t marked_submitted; /* sum of submitted at the last marker, */
+	uint32_t marked_grant;     /* and down.grant */
 
 	/* memory of graphs, under graph_lock */
 	struct lock graph_lock;
@@ -293,6 +295,8 @@ void stream_created(CUstream handle, unsigned int flags);
 void stream_destroying(CUstream handle);
 /* Runs fn on every living record of the device. Takes the stream lock. */
 void stream_each(struct device *d, void (*fn)(struct stream *, void *), void *arg);
+/* Few enough to look at, and everything submitted to them before has a marker behind it? */
+bool stream_few_clean(struct device *d);
 
 /* The record of a context, made if need be (then current or pushed for a moment); NULL: none. */
 struct context *context_find(CUcontext handle);

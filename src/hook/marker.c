@@ -18,9 +18,10 @@
 #include "hook/relax.h"
 
 #define EVERY_MAX 4096u
-#define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
-#define SPIN_NS (20 * NSEC_PER_USEC)      /* waits shorter than that do not sleep */
-#define WAIT_MAX_NS (250 * NSEC_PER_MSEC) /* a kernel may wait for the one that we hold back */
+#define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC) /* no bound: markers as if it were this, */
+#define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)  /* or before others who wait in any case, this */
+#define SPIN_NS (20 * NSEC_PER_USEC)         /* waits shorter than that do not sleep */
+#define WAIT_MAX_NS (250 * NSEC_PER_MSEC)    /* a kernel may wait for the one that we hold back */
 #define DIRTY_MAX 1024u
 
 uint64_t marker_submitted(const struct device *d)
@@ -53,6 +54,7 @@ static void look(struct device *d, uint64_t now)
 {
 	uint64_t issued = UINT64_MAX;
 	uint32_t subs = 0;
+	bool is_beside = false;
 
 	for (uint32_t i = 0; i < d->segments; i++) {
 		struct segment *g = segment_at(d, i);
@@ -62,6 +64,7 @@ static void look(struct device *d, uint64_t now)
 		g->used = false;
 		subs += g->count;
 		issued = MIN(issued, g->issued_ns);
+		is_beside |= g->is_beside;
 	}
 	while (d->segments && !segment_at(d, 0)->used) {
 		d->segment_first = (d->segment_first + 1) % HOOK_SEGMENTS;
@@ -71,7 +74,7 @@ static void look(struct device *d, uint64_t now)
 		estimate_look(&d->estimate, now);
 		return;
 	}
-	estimate_ended(&d->estimate, issued, subs, d->segments != 0, now);
+	estimate_ended(&d->estimate, issued, subs, d->segments != 0, is_beside, now);
 	atomic_store_explicit(&d->up->longest_ns, d->estimate.longest_ns, memory_order_relaxed);
 }
 
@@ -266,14 +269,18 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t n
 	s->sequence = sequence;
 	atomic_fetch_add_explicit(&d->up->markers, 1, memory_order_relaxed);
 	if (count && d->segments < HOOK_SEGMENTS) {
+		uint32_t grant = atomic_load_explicit(&d->down->grant, memory_order_relaxed);
+
 		d->segments++;
 		*segment_at(d, d->segments - 1) = (struct segment){
 			.slot = slot,
 			.sequence = sequence,
 			.count = count,
 			.used = true,
+			.is_beside = grant != d->marked_grant,
 			.issued_ns = now ? now : clock_now_ns(),
 		};
+		d->marked_grant = grant;
 	}
 	return true;
 }
@@ -295,7 +302,8 @@ void marker_due(struct thread *t, struct stream *s)
 		NSEC_PER_USEC;
 	struct relaxed relaxed;
 	uint32_t count, every;
-	uint64_t now;
+	uint64_t now, window_alone = 0;
+	bool is_marked;
 
 	if (!lock_try(&d->marker_lock)) {
 		t->countdown = 1 + atomic_load_explicit(&d->every, memory_order_relaxed) / 4;
@@ -308,10 +316,18 @@ void marker_due(struct thread *t, struct stream *s)
 	look(d, now);
 	count = unmarked(d);
 	relaxed = relax_begin();
-	marker_issue(d, s, count, now);
+	is_marked = marker_issue(d, s, count, now);
 	relax_end(relaxed);
+	/* With one stream at work, as mostly, nobody need be asked to mark the tail. */
+	if (is_marked && stream_few_clean(d))
+		atomic_store_explicit(&d->up->flushed, d->marked_submitted, memory_order_release);
+	if (!window)
+		window_alone = atomic_load_explicit(&d->down->flags, memory_order_relaxed) &
+				PAGE_COMPANY
+			? WINDOW_FIRST_NS
+			: WINDOW_ALONE_NS;
 	every = estimate_every(&d->estimate, atomic_load_explicit(&d->every, memory_order_relaxed),
-		window ? window : WINDOW_ALONE_NS);
+		window ? window : window_alone);
 	atomic_store_explicit(&d->every, every, memory_order_relaxed);
 	if (window && estimate_is_full(&d->estimate, queued(d, now), d->segments, window))
 		atomic_fetch_or(&d->special, SPECIAL_FULL);

@@ -15,6 +15,8 @@
 #include "hook/memory.h"
 #include "hook/relax.h"
 
+#define FEW_STREAMS 16u /* looked through at each marker */
+
 #define MAP_FIRST 1024u
 
 /* Room for a map and its two entries; all zero, it finds nothing. */
@@ -174,6 +176,29 @@ void stream_each(struct device *d, void (*fn)(struct stream *, void *), void *ar
 		}
 	}
 	lock_drop(&h->stream_lock);
+}
+
+bool stream_few_clean(struct device *d)
+{
+	struct hook *h = hook_registered();
+	bool is_clean = h && h->chunks && !h->chunks->next;
+	size_t n = 0;
+
+	if (!is_clean)
+		return false;
+	lock_take(&h->stream_lock);
+	if (h->chunks && !h->chunks->next)
+		n = sizeof h->chunks->stream / sizeof h->chunks->stream[0] - h->spares;
+	is_clean = n > 0 && n <= FEW_STREAMS;
+	for (size_t i = 0; i < n && is_clean; i++) {
+		const struct stream *s = &h->chunks->stream[i];
+
+		is_clean = !s->alive ||
+			atomic_load_explicit(&s->device, memory_order_relaxed) != d ||
+			!atomic_load_explicit(&s->dirty, memory_order_acquire);
+	}
+	lock_drop(&h->stream_lock);
+	return is_clean;
 }
 
 /* ---- contexts ---- */

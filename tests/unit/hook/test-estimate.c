@@ -44,7 +44,7 @@ static void look(struct device *d)
 		estimate_look(&d->estimate, d->now);
 		return;
 	}
-	estimate_ended(&d->estimate, d->flight[0].issued, ended, ended < d->n, d->now);
+	estimate_ended(&d->estimate, d->flight[0].issued, ended, ended < d->n, false, d->now);
 	d->n -= ended;
 	memmove(d->flight, d->flight + ended, d->n * sizeof(*d->flight));
 }
@@ -153,7 +153,8 @@ static void late_looks_do_not_lengthen(void **state)
 			estimate_look(&e, at);
 			continue;
 		}
-		estimate_ended(&e, now + (k ? k - 1 : 0) * MS, (uint32_t)(ended - k), true, at);
+		estimate_ended(
+			&e, now + (k ? k - 1 : 0) * MS, (uint32_t)(ended - k), true, false, at);
 		k = ended;
 	}
 	assert_true(e.sub_ns > 980 * US && e.sub_ns < 1020 * US);
@@ -166,19 +167,36 @@ static void nobody_looked(void **state)
 	uint64_t now = NSEC_PER_SEC;
 
 	estimate_look(&e, now);
-	estimate_ended(&e, now, 1, false, now + 80 * MS);
+	estimate_ended(&e, now, 1, false, false, now + 80 * MS);
 	assert_true(e.is_guess && e.sub_ns == 80 * MS);
 	now += NSEC_PER_SEC;
-	estimate_ended(&e, now, 1, false, now + 5 * MS);
+	estimate_ended(&e, now, 1, false, false, now + 5 * MS);
 	assert_true(e.is_guess && e.sub_ns == 5 * MS && e.longest_ns == 5 * MS);
 	/* at last something is queued behind: the device has not idled */
 	now += NSEC_PER_SEC;
-	estimate_ended(&e, now, 2, true, now + 12 * MS);
+	estimate_ended(&e, now, 2, true, false, now + 12 * MS);
 	assert_true(!e.is_guess && e.sub_ns == 6 * MS);
 	/* from then on a late look tells only what was possible */
 	now += NSEC_PER_SEC;
-	estimate_ended(&e, now, 1, false, now + 80 * MS);
+	estimate_ended(&e, now, 1, false, false, now + 80 * MS);
 	assert_true(e.sub_ns == 6 * MS && e.longest_ns < 7 * MS);
+}
+
+/* The first of a turn waits for the end of the last one's. */
+static void others_work_is_not_ours(void **state)
+{
+	struct estimate e = {0};
+	uint64_t now = NSEC_PER_SEC;
+
+	estimate_ended(&e, now, 1, true, true, now + 30 * MS);
+	assert_true(e.is_guess && e.sub_ns == 30 * MS);
+	estimate_ended(&e, now, 1, true, false, now + 31 * MS);
+	assert_true(!e.is_guess && e.sub_ns == MS);
+	for (int i = 0; i < 100; i++) {
+		now += NSEC_PER_SEC;
+		estimate_ended(&e, now, 1, true, true, now + 4 * MS);
+	}
+	assert_true(e.sub_ns == MS && e.longest_ns <= MS && e.spread_ns < 50 * US);
 }
 
 static void markers_follow_the_lengths(void **state)
@@ -204,4 +222,5 @@ static void markers_follow_the_lengths(void **state)
 }
 
 UNIT_MAIN(UNIT(even_lengths_are_found), UNIT(mixed_lengths_keep_the_device_busy),
-	UNIT(late_looks_do_not_lengthen), UNIT(nobody_looked), UNIT(markers_follow_the_lengths))
+	UNIT(late_looks_do_not_lengthen), UNIT(nobody_looked), UNIT(others_work_is_not_ours),
+	UNIT(markers_follow_the_lengths))
