@@ -491,6 +491,8 @@ void token_release(struct process *p, uint32_t at)
 	if (view.is_busy)
 		return;
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
+	/* One of class latency lingers: it may go on, and that must be seen before its time is up. */
+	td->look_ns = MIN(td->look_ns, now + LOOK_IDLE_MIN_NS);
 	token_touch(p->agent);
 }
 

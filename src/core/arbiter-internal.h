@@ -127,6 +127,7 @@ struct device {
 	struct {
 		arbiter_id id;
 		uint64_t at;
+		enum spec_class class;
 	} recent[2];         /* last two tenants about: who has company? */
 	uint64_t latency_at; /* a latency tenant was about */
 };

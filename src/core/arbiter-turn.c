@@ -32,6 +32,7 @@ static void seen(struct device *device, const struct seat *seat, uint64_t now)
 		device->recent[0].id = seat->member->id;
 	}
 	device->recent[0].at = now;
+	device->recent[0].class = seat->member->spec.class;
 	if (seat->member->spec.class == SPEC_LATENCY)
 		device->latency_at = now;
 }
@@ -53,6 +54,25 @@ static bool has_company(struct device *device, const struct seat *seat, uint64_t
 	return false;
 }
 
+/* Only such company as has to wait for it in any case. */
+static bool goes_before_all(struct device *device, const struct seat *seat, uint64_t now)
+{
+	uint64_t keep = device->arbiter->config.company_ns;
+
+	if (seat->member->spec.class != SPEC_LATENCY)
+		return false;
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i] != seat &&
+			device->active[i]->member->spec.class != SPEC_OPPORTUNISTIC)
+			return false;
+	for (size_t i = 0; i < ARRAY_SIZE(device->recent); i++)
+		if (device->recent[i].at && device->recent[i].id != seat->member->id &&
+			device->recent[i].class != SPEC_OPPORTUNISTIC &&
+			clock_since_ns(now, device->recent[i].at) < keep)
+			return false;
+	return true;
+}
+
 static uint32_t window_us(
 	struct device *device, const struct seat *seat, bool company, uint64_t now)
 {
@@ -65,7 +85,9 @@ static uint32_t window_us(
 		device_wake(device, device->latency_at + config->company_ns);
 		return config->window_latency_us;
 	}
-	return company || seat->member->spec.limit < SPEC_SHARE_ONE ? config->window_us : 0;
+	if (seat->member->spec.limit < SPEC_SHARE_ONE)
+		return config->window_us;
+	return company && !goes_before_all(device, seat, now) ? config->window_us : 0;
 }
 
 /* Fills what goes with OPEN and WINDOW. */

@@ -342,7 +342,8 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	if (!seat || seat->state != SEAT_OPEN)
 		return;
 	device_account(seat->device, now);
-	seat->gives_way = true;
+	/* The next request may be there already: others wait a little, see linger_ns. */
+	seat->gives_way = seat->member->spec.class != SPEC_LATENCY;
 	if (seat->idle_since == 0)
 		seat->idle_since = now;
 	seat->device->is_dirty = true;

@@ -122,7 +122,10 @@ void arbiter_want(
 void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool busy,
 	uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
 
-/* The program synchronised with nothing in flight: give way now if somebody waits. */
+/*
+ * The program synchronised with nothing in flight: give way now if somebody waits; one of class latency
+ * after linger_ns.
+ */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 
 /* After CLOSE: predicted rest of the drain; then, once, that the device has finished at `end`. */
