@@ -8,7 +8,7 @@
 #define EVERY_MAX 4096u
 #define LEAD_NS (300 * NSEC_PER_USEC)     /* the next long kernel is let through this early */
 #define NAP_NS (500 * NSEC_PER_USEC)      /* longest sleep: the gate is looked at in between */
-#define NAP_SHORT_NS (60 * NSEC_PER_USEC) /* where any end may be the last but one */
+#define NAP_SHORT_NS (30 * NSEC_PER_USEC) /* where any end may be the last but one */
 #define TIGHT_NS (200 * NSEC_PER_USEC)    /* looks this close together see the time of an end */
 #define SUBS_ONE 256u                     /* submissions are summed in 1/256 */
 #define LEARN_SUBS 48u                    /* the mean remembers as many, */
@@ -39,16 +39,19 @@ static void learn(struct estimate *e, uint64_t ns, uint32_t subs)
 	e->longest_ns = MAX(e->longest_ns - e->longest_ns / LONGEST_OVER, each);
 }
 
-/* The end that lies in [from, to], where `predicted` was. */
+/*
+ * The end that lies in [from, to], where `predicted` was. Rather too early than too late: who hands over
+ * the next one too late lets the device idle.
+ */
 static uint64_t believe(uint64_t predicted, uint64_t from, uint64_t to)
 {
-	uint64_t middle = from + (to - from) / 2;
+	uint64_t early = from + (to - from) / 4;
 
 	if (predicted <= from)
 		return from;
 	if (predicted >= to)
 		return to;
-	return to - from > 2 * NAP_NS ? predicted : predicted / 2 + middle / 2;
+	return to - from > 2 * NAP_NS ? predicted : predicted / 2 + early / 2;
 }
 
 void estimate_ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more,
@@ -65,11 +68,10 @@ void estimate_ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has
 		e->sub_ns = e->sum_ns = e->sum_subs = e->longest_ns = e->spread_ns = 0;
 	if (!e->sub_ns)
 		e->is_guess = !is_exact;
-	else if (!is_beside)
+	else
 		e->done_ns = believe(predicted, MAX(last, begun), now);
-	else if (predicted < now)
-		return; /* nothing new */
-	learn(e, e->done_ns - begun, subs);
+	if (!is_beside || e->is_guess || predicted >= now)
+		learn(e, e->done_ns - begun, subs);
 }
 
 /* The first segment's end may be that far from what is predicted. */
@@ -108,5 +110,5 @@ uint64_t estimate_wait(const struct estimate *e, uint64_t queued_ns, uint32_t se
 
 	if (is_erratic(e, window))
 		return segments > 1 ? NAP_SHORT_NS : 0;
-	return MIN(clock_since_ns(queued_ns, MAX(room, MIN(window / 2, LEAD_NS))), NAP_NS);
+	return MIN(clock_since_ns(queued_ns, MAX(room, MIN(window / 8, LEAD_NS))), NAP_NS);
 }

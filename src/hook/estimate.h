@@ -3,9 +3,9 @@
  * What a submission takes on the device, told from when markers were seen to be reached.
  *
  * Nobody tells when the device reached a marker; it is only known to lie between the last look that did
- * not see it and the first that did. Where the prediction lies in between it is believed, and if these
- * are two of many looks the middle by as much; else the nearer bound is. What is taken for the end of one is the beginning
- * of the next, so that the samples add up to the time that has passed, and errors cancel in the mean.
+ * not see it and the first that did. Where the prediction lies in between it is believed, but a little
+ * earlier if these are two of many looks; else the nearer bound is. What is taken for the end of one is
+ * the beginning of the next, so that the samples add up to the time that has passed, and errors cancel.
  *
  * Pure: no clock, no memory of its own. Times in ns. The caller locks.
  */
