@@ -181,8 +181,8 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err)
 
 /* ---- whose is it ---- */
 
-/* v2's line "0::/path", or with v1 the longest path of any controller. */
-static void read_cgroup(pid_t pid, char *ret, size_t size)
+/* v2's line is "0::/path". */
+void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP])
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
 	struct str rest, line, best = STR("");
@@ -205,7 +205,7 @@ static void read_cgroup(pid_t pid, char *ret, size_t size)
 		if (line.n > best.n)
 			best = line;
 	}
-	if (str_copy(ret, size, best) < 0)
+	if (str_copy(ret, CONF_CGROUP, best) < 0)
 		*ret = '\0';
 }
 
@@ -250,12 +250,12 @@ static void user_name(uid_t uid, char *ret, size_t size)
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
 	struct error *err)
 {
-	char cgroup[200], user[40], origin[256], name[TENANT_NAME];
+	char cgroup[CONF_CGROUP], user[40], origin[256], name[TENANT_NAME];
 	const struct conf *conf = agent->conf;
 	struct tenant_wish wish = {.uid = uid, .origin = origin, .name = name};
 	const struct rule *rule;
 
-	read_cgroup(pid, cgroup, sizeof(cgroup));
+	conf_cgroup(pid, cgroup);
 	rule = match(conf, uid, gid, cgroup);
 	user_name(uid, user, sizeof(user));
 	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_strangers))

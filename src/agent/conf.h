@@ -22,6 +22,14 @@ void conf_free(struct conf *conf);
 /* A file that is not there is an empty one. */
 int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
+#define CONF_CGROUP 200
+
+/*
+ * The path of its cgroup, v2's or the longest of v1's; "" when it cannot be read or is longer than
+ * CONF_CGROUP.
+ */
+void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP]);
+
 /*
  * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are
  * refused; -ENOSPC and so on: its tenant does not fit.

@@ -19,6 +19,7 @@
 #include "agent/apply.h"
 #include "agent/audit.h"
 #include "agent/client.h"
+#include "agent/conf.h"
 #include "agent/device.h"
 #include "agent/memory.h"
 #include "agent/register.h"
@@ -445,6 +446,8 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	const json_t *fields = json_object_get(call->json, "spec");
 	const json_t *name = json_object_get(call->json, "name");
 	const json_t *lifetime = json_object_get(call->json, "lifetime");
+	const json_t *container = json_object_get(call->json, "container");
+	char cgroup[CONF_CGROUP];
 	struct conn *c = call->conn;
 	struct tenant_wish wish = {.uid = c->uid, .source = TENANT_RUN};
 	struct process_stat stat;
@@ -463,6 +466,8 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 		(!json_is_string(lifetime) ||
 			tenant_lifetime_parse(json_string_value(lifetime), &wish.lifetime) < 0))
 		r = fail(err, EINVAL, "lifetime: expected process, processes or keep");
+	if (r >= 0 && container && !json_is_boolean(container))
+		r = fail(err, EINVAL, "container: expected true or false");
 	if (r >= 0)
 		r = get_number(call->json, "pid", 1, INT32_MAX, &pid, err);
 	if (r >= 0)
@@ -470,6 +475,11 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	if (r < 0)
 		return r;
 	wish.owner = wish.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
+	if (json_is_true(container)) {
+		conf_cgroup((pid_t)pid, cgroup);
+		wish.container = TENANT_CONTAINER_AWAITED;
+		wish.cgroup = cgroup;
+	}
 	wish.name = json_string_value(name);
 	if (!wish.name && process_read_stat((pid_t)pid, &stat) == 0) {
 		memcpy(own_name, stat.name, sizeof(own_name));
@@ -685,7 +695,7 @@ void control_hand_over(struct conn *c, uint32_t request)
 static const struct command commands[] = {
 	{"ping", "", do_ping},
 	{"devices", "", do_devices},
-	{"create", "spec name pid lifetime wait_ms", do_create},
+	{"create", "spec name pid lifetime wait_ms container", do_create},
 	{"list", "tenant", do_list},
 	{"set", "tenant spec name", do_set},
 	{"remove", "tenant", do_remove},

@@ -332,11 +332,50 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 	return 0;
 }
 
+/* Is it at `top` or below? */
+static bool is_within(const char *cgroup, const char *top)
+{
+	size_t n = strlen(top);
+
+	return !strncmp(cgroup, top, n) && (cgroup[n] == '\0' || cgroup[n] == '/');
+}
+
+/*
+ * A container's users are its own. Whoever shows the secret of one first, from another cgroup than that
+ * in which the container was asked for, is it; from then on its processes are known by that cgroup.
+ */
+static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
+{
+	char cgroup[CONF_CGROUP];
+
+	*ret_is_it = false;
+	if (t->container == TENANT_NO_CONTAINER)
+		return 0;
+	conf_cgroup(c->pid, cgroup);
+	if (t->container == TENANT_CONTAINER_BOUND) {
+		*ret_is_it = cgroup[0] && is_within(cgroup, t->cgroup);
+		return *ret_is_it
+			? 0
+			: fail(err, EACCES,
+				  "tenant %u is the container in cgroup '%s', this process "
+				  "is in '%s'",
+				  t->id, t->cgroup, cgroup);
+	}
+	if (!cgroup[0] || !cgroup[1] || !t->cgroup[0] || is_within(t->cgroup, cgroup))
+		return 0; /* no container around it: as any other program */
+	t->container = TENANT_CONTAINER_BOUND;
+	memcpy(t->cgroup, cgroup, sizeof(t->cgroup));
+	*ret_is_it = true;
+	return state_tenant(t, err);
+}
+
 static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct tenant **ret_tenant,
 	struct error *err)
 {
 	static const uint8_t none[sizeof(hello->secret)];
 	struct tenant *t;
+	bool is_it;
+	int r;
 
 	if (!memcmp(hello->secret, none, sizeof(none)))
 		return conf_tenant(c->agent, c->pid, c->uid, c->gid, ret_tenant, err);
@@ -345,7 +384,10 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 		return fail(err, ENOENT,
 			"DIVVY_TENANT names no tenant of this daemon: it has ended or "
 			"been removed");
-	if (c->uid != t->uid && c->uid != 0)
+	r = check_container(c, t, &is_it, err);
+	if (r < 0)
+		return r;
+	if (!is_it && c->uid != t->uid && c->uid != 0)
 		return fail(err, EACCES, "tenant %u belongs to user %u, this process to user %u",
 			t->id, (unsigned int)t->uid, (unsigned int)c->uid);
 	*ret_tenant = t;

@@ -62,13 +62,13 @@ static json_t *tenant_json(const struct tenant *t)
 				(json_int_t)td->inode, "used_ns", (json_int_t)usage.used_ns,
 				"lag_ns", (json_int_t)usage.lag_ns));
 	}
-	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id",
+	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:s, s:o, s:o}", "id",
 		(json_int_t)t->id, "name", t->name, "uid", (json_int_t)t->uid, "source",
 		tenant_source_name(t->source), "origin", t->origin, "lifetime",
 		tenant_lifetime_name(t->lifetime), "owner",
 		(json_int_t)(t->owner_fd >= 0 ? t->owner : 0), "owner_start",
-		(json_int_t)t->owner_start, "created_s", (json_int_t)t->created_s, "spec", spec,
-		"devices", devices);
+		(json_int_t)t->owner_start, "created_s", (json_int_t)t->created_s, "container",
+		(int)t->container, "cgroup", t->cgroup, "spec", spec, "devices", devices);
 }
 
 static void add_json(struct buf *out, const char *tag, json_t *json)
@@ -320,7 +320,8 @@ static int restore_devices(struct agent *agent, const json_t *devices, struct te
 static int restore_tenant(struct agent *agent, const json_t *json, struct error *err)
 {
 	int64_t used[SPEC_DEVICES_MAX], lag[SPEC_DEVICES_MAX];
-	const char *name, *secret, *source, *origin, *lifetime;
+	const char *name, *secret, *source, *origin, *lifetime, *cgroup = "";
+	int container = TENANT_NO_CONTAINER; /* so in an older daemon's */
 	json_int_t id, uid, owner, owner_start, created;
 	struct tenant_saved saved = {0};
 	struct tenant_wish wish = {0};
@@ -329,11 +330,13 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	int r;
 
 	if (json_unpack((json_t *)json,
-		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "id", &id,
-		    "name", &name, "secret", &secret, "uid", &uid, "source", &source, "origin",
+		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s?i, s?s, s:o, s:o}", "id",
+		    &id, "name", &name, "secret", &secret, "uid", &uid, "source", &source, "origin",
 		    &origin, "lifetime", &lifetime, "owner", &owner, "owner_start", &owner_start,
-		    "created_s", &created, "spec", &spec, "devices", &devices) < 0 ||
-		id < 1 || id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
+		    "created_s", &created, "container", &container, "cgroup", &cgroup, "spec",
+		    &spec, "devices", &devices) < 0 ||
+		container < TENANT_NO_CONTAINER || container > TENANT_CONTAINER_BOUND || id < 1 ||
+		id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
 		tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
 		parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
 		return fail(err, EINVAL, "its line is not readable");
@@ -344,6 +347,8 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 		return r;
 	wish.name = name;
 	wish.origin = origin;
+	wish.container = (enum tenant_container)container;
+	wish.cgroup = cgroup;
 	wish.uid = (uid_t)uid;
 	wish.owner = (pid_t)owner;
 	saved.id = (uint32_t)id;

@@ -212,6 +212,8 @@ static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wi
 	t->alone_ns = clock_now_ns();
 	snprintf(t->name, sizeof(t->name), "%s", wish->name ? wish->name : "tenant");
 	snprintf(t->origin, sizeof(t->origin), "%s", wish->origin ? wish->origin : "");
+	t->container = wish->container;
+	snprintf(t->cgroup, sizeof(t->cgroup), "%s", wish->cgroup ? wish->cgroup : "");
 	for (uint32_t i = 0; i < n; i++)
 		t->devices[i] = (struct tenant_device){
 			.tenant = t, .at = i, .fd = -1, .look_ns = CLOCK_NEVER};

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "agent/agent.h"
+#include "agent/conf.h"
 #include "base/error.h"
 #include "core/arbiter.h"
 #include "core/spec.h"
@@ -61,6 +62,13 @@ struct tenant_device {
 	struct usage_series *series;
 };
 
+/* Whose processes may be of any user, if they are where its first one was. */
+enum tenant_container {
+	TENANT_NO_CONTAINER,
+	TENANT_CONTAINER_AWAITED, /* cgroup: of who asked for it */
+	TENANT_CONTAINER_BOUND,   /* cgroup: the container's */
+};
+
 struct tenant {
 	LIST_ENTRY(tenant) link;
 	struct agent *agent;
@@ -72,7 +80,9 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[256];   /* conf: its key; apply: its id */
+	char origin[256]; /* conf: its key; apply: its id */
+	enum tenant_container container;
+	char cgroup[CONF_CGROUP];
 	uint64_t created_s; /* since 1970 */
 	uint64_t alone_ns;  /* without processes and owner since; 0: has some */
 	uint64_t hold_ns;   /* after a restart: processes of before are awaited until then */
@@ -96,6 +106,8 @@ struct tenant_wish {
 	const char *origin;
 	uid_t uid;
 	pid_t owner; /* 0: none */
+	enum tenant_container container;
+	const char *cgroup; /* of that; NULL: none */
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
 };

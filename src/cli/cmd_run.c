@@ -86,11 +86,15 @@ static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool o
 {
 	char name[NAME_MAX_BYTES + 1];
 	const char *given = cli_get(args, "name");
+	json_t *request;
 
 	name_from_program(args->operand[0], name);
-	return json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec", wish_json(args),
-		"name", given ? given : name, "pid", (int)getpid(), "lifetime",
+	request = json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec",
+		wish_json(args), "name", given ? given : name, "pid", (int)getpid(), "lifetime",
 		outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
+	if (cli_has(args, "container"))
+		json_object_set_new(request, "container", json_true());
+	return request;
 }
 
 /* One line that is written over itself on a terminal, or a line every 10 s. */

@@ -38,6 +38,7 @@ struct order {
 	bool has_secret;
 	uint8_t secret[16];
 	char socket[108];
+	uid_t uid;
 };
 
 struct child {
@@ -90,6 +91,14 @@ static void child_forward(struct child *c)
 	c->pages = fds;
 }
 
+static void child_become(const struct order *order)
+{
+	if (setresgid(order->uid, order->uid, order->uid) < 0 ||
+		setresuid(order->uid, order->uid, order->uid) < 0)
+		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change took it away */
+}
+
 static void child_main(int link)
 {
 	static _Alignas(8) char packet[MSG_MAX];
@@ -109,6 +118,8 @@ static void child_main(int link)
 				_exit(0);
 			if (packet[0] == 'C')
 				child_register(&c, (const struct order *)packet);
+			else if (packet[0] == 'U')
+				child_become((const struct order *)packet);
 			else if (c.sock >= 0)
 				send(c.sock, packet + 8, (size_t)n - 8, MSG_NOSIGNAL);
 		} else if (fds[1].revents) {
@@ -195,6 +206,14 @@ static void take_pages(struct fake_client *c, const struct fd_list *fds)
 		atomic_store(&d->up->slots, 1);
 		atomic_store(&d->up->line[0].tid, (uint32_t)c->pid);
 	}
+}
+
+void fake_become(struct fake_client *c, uid_t uid)
+{
+	struct order order = {.what = 'U', .uid = uid};
+
+	if (send(c->link, &order, sizeof(order), 0) < 0)
+		DIE("the child is gone");
 }
 
 void fake_hello_send(struct fake_client *c, const char *socket, const char *secret, bool again)

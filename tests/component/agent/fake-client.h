@@ -30,6 +30,8 @@ struct fake_client {
 
 /* Starts the child; it does nothing yet. */
 void fake_start(struct fake_client *c);
+/* The child becomes that user (the test is root). */
+void fake_become(struct fake_client *c, uid_t uid);
 /* Kills it and forgets the pages. */
 void fake_end(struct fake_client *c);
 

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LONG_MS 10000
@@ -352,6 +353,90 @@ static void a_process_belongs_to_one_tenant_for_life(void **state)
 	stop(&p);
 }
 
+/* A folder below our own cgroup, in the hierarchy where ours is the deepest. False: not possible here. */
+static bool cgroup_make(char *ret, size_t size)
+{
+	char line[512], path[256], name[64], best[256] = "", where[64] = "";
+	FILE *f = fopen("/proc/self/cgroup", "re");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		name[0] = '\0';
+		if (sscanf(line, "0::%255s", path) != 1 &&
+			sscanf(line, "%*d:%63[^:]:%255s", name, path) != 2)
+			continue;
+		if (strlen(path) <= strlen(best) || strchr(name, '='))
+			continue;
+		memcpy(best, path, sizeof(best));
+		memcpy(where, name, sizeof(where));
+	}
+	if (f)
+		fclose(f);
+	snprintf(ret, size, "/sys/fs/cgroup/%s%s/divvy-test-%d", where, best, (int)getpid());
+	return best[0] && best[1] && mkdir(ret, 0755) == 0;
+}
+
+static bool cgroup_enter(const char *folder, pid_t pid)
+{
+	char path[600];
+	FILE *f;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+	f = fopen(path, "we");
+	if (!f)
+		return false;
+	r = fprintf(f, "%d\n", (int)pid);
+	return fclose(f) == 0 && r > 0;
+}
+
+static void let_all_in(struct rig *rig)
+{
+	assert_int_equal(chmod(rig->folder, 0755), 0);
+	assert_int_equal(chmod(rig->socket, 0666), 0);
+}
+
+static void a_container_is_known_by_its_cgroup(void **state)
+{
+	const uid_t nobody = 65534;
+	struct fake_client c, other;
+	char folder[512], secret[33];
+	struct rig rig;
+	json_t *a;
+
+	if (getuid() != 0 || !cgroup_make(folder, sizeof(folder)))
+		skip(); /* needs root and a cgroup of its own */
+	rig_start(&rig, "1xTest", NULL);
+	let_all_in(&rig);
+	a = rig_do(&rig, "{s:s, s:{s:s}, s:b}", "cmd", "create", "spec", "request", "0.5",
+		"container", 1);
+	snprintf(secret, sizeof(secret), "%s", rig_text(a, "secret"));
+	json_decref(a);
+	/* where it was asked for, others' users are strangers as ever */
+	fake_start(&other);
+	fake_become(&other, nobody);
+	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
+	fake_start(&c);
+	assert_true(cgroup_enter(folder, c.pid));
+	fake_become(&c, nobody);
+	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
+	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
+	assert_non_null(strstr(other.refused, "divvy-test-"));
+	fake_end(&other);
+	/* nor is root, elsewhere; and a restart changes nothing */
+	fake_start(&other);
+	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
+	rig_kill(&rig);
+	rig_restart(&rig, "1xTest", NULL);
+	let_all_in(&rig);
+	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
+	assert_int_equal(fake_hello(&c, rig.socket, secret, true), 0);
+	fake_end(&other);
+	fake_end(&c);
+	rig_stop(&rig);
+	while (rmdir(folder) < 0 && errno == EBUSY)
+		usleep(1000);
+}
+
 static void gate_off_leaves_all_open(void **state)
 {
 	struct pair p;
@@ -385,6 +470,7 @@ int main(void)
 		cmocka_unit_test(strangers_get_the_default_tenant),
 		cmocka_unit_test(a_wrong_secret_is_refused),
 		cmocka_unit_test(a_process_belongs_to_one_tenant_for_life),
+		cmocka_unit_test(a_container_is_known_by_its_cgroup),
 		cmocka_unit_test(gate_off_leaves_all_open),
 	};
 
