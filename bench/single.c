@@ -49,7 +49,7 @@ static void single(void)
 	static const struct {
 		const char *name;
 		unsigned int rounds;
-	} programs[] = {{"enqueue", 15}, {"train", 700}, {"alloc", 1500}, {"streams", 1000},
+	} programs[] = {{"enqueue", 15}, {"train", 700}, {"alloc", 5000}, {"streams", 6000},
 		{"graph", 1500}};
 	const size_t pairs = bench_quick() ? 3 : 9;
 	double worst = -1;
