@@ -113,6 +113,8 @@ struct device {
 	uint64_t marked_submitted; /* sum of submitted at the last marker, */
 	uint32_t marked_grant;     /* and down.grant */
 
+	uint32_t countdown[PAGE_LINES]; /* of threads that are at another device, each its own */
+
 	/* memory of graphs, under graph_lock */
 	struct lock graph_lock;
 	uint64_t graph_pages; /* charged for what the device has reserved for graphs */

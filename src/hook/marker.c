@@ -246,6 +246,9 @@ static CUresult write_behind(
 
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t now)
 {
+	/* Several threads' own default streams: a marker in one says nothing of the others. */
+	bool is_several = s == s->context->per_thread &&
+		atomic_load_explicit(&s->owner, memory_order_relaxed) == ~0u;
 	uint32_t sequence, slot;
 	CUresult r;
 
@@ -254,11 +257,12 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t n
 	slot = s->slot;
 	sequence = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed) + 1;
 	/* markers of two streams in one word could end in the wrong order */
-	if (!slot && !reached(d, 0, sequence - 1))
+	if ((!slot || is_several) && !reached(d, slot, sequence - 1))
 		return false;
 	if (!slot && !atomic_load_explicit(&d->up->slots, memory_order_relaxed))
 		atomic_store_explicit(&d->up->slots, 1, memory_order_release);
-	atomic_store_explicit(&s->dirty, 0, memory_order_seq_cst);
+	if (!is_several)
+		atomic_store_explicit(&s->dirty, 0, memory_order_seq_cst);
 	atomic_store_explicit(&d->up->issued[slot], sequence, memory_order_release);
 	r = write_behind(d, s, slot, sequence);
 	if (r != CUDA_SUCCESS) {
@@ -338,7 +342,7 @@ void marker_due(struct thread *t, struct stream *s)
 
 void marker_wait_window(struct device *d)
 {
-	uint64_t start = clock_now_ns(), now = start;
+	uint64_t start = clock_now_ns(), now;
 	uint64_t longest = atomic_load_explicit(&d->up->longest_ns, memory_order_relaxed);
 
 	for (;;) {
@@ -351,6 +355,7 @@ void marker_wait_window(struct device *d)
 		if (atomic_load_explicit(&d->down->gate, memory_order_relaxed) != GATE_OPEN)
 			return;
 		lock_take(&d->marker_lock);
+		now = clock_now_ns();
 		look(d, now);
 		nap = estimate_wait(&d->estimate, queued(d, now), d->segments,
 			atomic_load_explicit(&d->every, memory_order_relaxed), window);
@@ -365,7 +370,6 @@ void marker_wait_window(struct device *d)
 		lock_drop(&d->marker_lock);
 		if (nap > SPIN_NS)
 			clock_sleep_until_ns(now + nap);
-		now = clock_now_ns();
 	}
 }
 

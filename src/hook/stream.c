@@ -181,10 +181,10 @@ void stream_each(struct device *d, void (*fn)(struct stream *, void *), void *ar
 bool stream_few_clean(struct device *d)
 {
 	struct hook *h = hook_registered();
-	bool is_clean = h && h->chunks && !h->chunks->next;
+	bool is_clean;
 	size_t n = 0;
 
-	if (!is_clean)
+	if (!h)
 		return false;
 	lock_take(&h->stream_lock);
 	if (h->chunks && !h->chunks->next)

@@ -87,12 +87,19 @@ struct thread *thread_get(void)
 
 void thread_use(struct thread *t, struct device *d)
 {
+	uint32_t every, left;
+
 	if (t->device == d)
 		return;
+	/* Each device's own goes on when the thread comes back: they may take turns at every call. */
+	if (t->device != THREAD_NO_DEVICE)
+		t->device->countdown[t->index - 1] = t->countdown;
+	every = atomic_load_explicit(&d->every, memory_order_relaxed);
+	left = d->countdown[t->index - 1];
 	t->device = d;
 	t->line = &d->up->line[t->index - 1];
 	t->gate = (const _Atomic uint32_t *)&d->down->gate;
-	t->countdown = atomic_load_explicit(&d->every, memory_order_relaxed);
+	t->countdown = left && left < every ? left : every;
 }
 
 void thread_forget_context(void)
