@@ -204,7 +204,7 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 		view.spread_ns = MAX(view.spread_ns, look.spread_ns);
 		/* Processes are different contexts: their work runs one after the other. */
 		view.rest_ns = clock_add_ns(view.rest_ns, look.rest_ns);
-		if (look.is_in_launch || (is_open && !look.unfinished))
+		if (look.is_in_launch || is_open)
 			view.rest_ns = REST_UNKNOWN;
 	}
 	return view;
@@ -262,6 +262,8 @@ static void look(struct tenant_device *td, uint64_t now)
 			if (view.rest_ns != REST_UNKNOWN && view.spread_ns <= OPEN_LEAD_NS)
 				arbiter_draining(arbiter, id, device,
 					clock_since_ns(view.rest_ns, OPEN_LEAD_NS), now);
+			else
+				arbiter_draining(arbiter, id, device, UINT64_MAX, now);
 			arbiter_drain_seen(
 				arbiter, id, device, view.done != td->done, view.is_known, now);
 			td->done = view.done;
@@ -490,6 +492,9 @@ void token_release(struct process *p, uint32_t at)
 	view = look_at_tenant(td, now);
 	if (view.is_busy)
 		return;
+	if (view.has_moved) /* and has ended since */
+		arbiter_observe(p->agent->arbiter, p->tenant->id, td->device->index, true,
+			view.longest_ns, 0, now);
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
 	/* One of class latency lingers: it may go on, and that must be seen before its time is up. */
 	td->look_ns = MIN(td->look_ns, now + LOOK_IDLE_MIN_NS);

@@ -57,11 +57,6 @@ struct seat {
 	uint64_t closed_at, drain_bound_ns;
 	bool is_noted; /* DRAINING: others have co-run with it, and that is in the books */
 
-	/* Drains of it that passed their bound, newest first, and who waited: see stuck_note. */
-	uint64_t stuck_at[ARBITER_BOND_EVENTS];
-	arbiter_id stuck_for[ARBITER_BOND_EVENTS];
-	uint64_t stuck_until; /* nobody waits for its drains */
-
 	uint64_t longest_ns;
 	uint64_t queued_ns, queued_at;
 

@@ -283,30 +283,6 @@ static void bond_note(
 		bond->until = now + ARBITER_BOND_NS;
 }
 
-/*
- * One whose drains pass their bound for several others has work that ends for nobody (or says so, and
- * lies): the third time all of them co-run with it without waiting, instead of each learning it anew.
- */
-static void stuck_note(struct seat *seat, const struct seat *next, uint64_t now)
-{
-	bool is_again = seat->stuck_until &&
-		clock_since_ns(now, seat->stuck_until) < ARBITER_BOND_NS / 10;
-	bool has_others = false;
-
-	for (size_t i = ARBITER_BOND_EVENTS - 1; i > 0; i--) {
-		seat->stuck_at[i] = seat->stuck_at[i - 1];
-		seat->stuck_for[i] = seat->stuck_for[i - 1];
-		has_others |= seat->stuck_for[i] != next->member->id;
-	}
-	seat->stuck_at[0] = now;
-	seat->stuck_for[0] = next->member->id;
-	if (is_again ||
-		(has_others && seat->stuck_at[ARBITER_BOND_EVENTS - 1] &&
-			clock_since_ns(now, seat->stuck_at[ARBITER_BOND_EVENTS - 1]) <=
-				ARBITER_BOND_NS))
-		seat->stuck_until = now + ARBITER_BOND_NS;
-}
-
 /* Is it bonded with all that run on the device? Co-runners of one another only together. */
 static bool is_bonded_with_all(struct device *device, const struct seat *seat, uint64_t now)
 {
@@ -329,7 +305,7 @@ static enum clearance clearance_beside(
 
 	if (seat->member->spec.class == SPEC_LATENCY && seat_rank(drains) > seat_rank(seat))
 		return CLEAR_CORUN;
-	if (drains->is_unbounded)
+	if (drains->is_unbounded && seat_rank(drains) >= seat_rank(seat))
 		return CLEAR_CORUN;
 	if (is_bonded(device, seat, drains, now) || now >= drains->drain_by)
 		return CLEAR_STUCK;
@@ -372,7 +348,6 @@ void device_reopen_stuck(struct device *device, const struct seat *next, uint64_
 			continue;
 		if (!bonded && !other->is_noted) {
 			bond_note(device, next, other, now);
-			stuck_note(other, next, now);
 			other->is_noted = true;
 		}
 		/* At its limit it goes on draining beside the others. */

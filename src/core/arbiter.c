@@ -364,10 +364,12 @@ void arbiter_draining(
 
 	if (!seat || seat->state != SEAT_DRAINING)
 		return;
-	seat->has_rest = true;
+	seat->device->is_dirty = true;
+	seat->has_rest = rest_ns != UINT64_MAX;
+	if (!seat->has_rest)
+		return;
 	seat->ends_at = clock_add_ns(now, rest_ns);
 	seat_drain_until(seat, seat->ends_at);
-	seat->device->is_dirty = true;
 }
 
 void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,

@@ -128,7 +128,7 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
  */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 
-/* After CLOSE: predicted rest of the drain; then, once, that the device has finished at `end`. */
+/* After CLOSE: predicted rest of the drain, UINT64_MAX: cannot be told any more; then, once, that the device has finished at `end`. */
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
 	uint64_t now);
 /*

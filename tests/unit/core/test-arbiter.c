@@ -296,6 +296,10 @@ static void latency_closes_and_opens_in_one_step(void **state)
 	arbiter_observe(hand.arbiter, 2, 0, false, MS, 0, hand.now);
 	step(&hand, 500 * US);
 	assert_true(did(&hand, ARBITER_CLOSE, 2));
+	/* No bound was told it, and yet nobody opens beside what it may have begun just now. */
+	assert_false(did(&hand, ARBITER_OPEN, 1));
+	arbiter_drained(hand.arbiter, 2, 0, hand.now, hand.now);
+	step(&hand, 0);
 	assert_true(did(&hand, ARBITER_OPEN, 1));
 	for (size_t i = 0; i < hand.n; i++)
 		if (hand.action[i].type == ARBITER_OPEN)
