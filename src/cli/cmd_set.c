@@ -30,8 +30,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!json_object_size(spec) && !cli_has(args, "name")) {
 		json_decref(spec);
 		return fail(err, EINVAL,
-			"nothing to set: give --limit, --request, --memory, --memory-policy, "
-			"--class, --priority or --name");
+			"nothing to set: give --limit, --request, --memory, --class,"
+			" --priority or --name");
 	}
 	json_object_set_new(request, "spec", spec);
 	r = client_connect(&c, cli_get(args, "socket"), err);

@@ -138,8 +138,10 @@ static int run_inline(struct top *t, struct error *err)
 			buf_addf(&out, "\033[%dA\r", lines);
 		t->frame.width = terminal_width();
 		frame_draw(&t->frame, &drawn);
+		/* A row wider than the terminal must stay one row: the next frame counts them. */
+		buf_add_text(&out, "\033[?7l");
 		frame_ansi(&drawn, &out, &lines);
-		buf_add_text(&out, "\033[J");
+		buf_add_text(&out, "\033[J\033[?7h");
 		r = output_buf(&out, err);
 		while (!is_over(t) && clock_now_ns() < next) {
 			const uint64_t left = next - clock_now_ns();

@@ -18,9 +18,6 @@
 		{"memory", 'm', CLI_VALUE, "BYTES", NULL, \
 			"device memory: bytes, a quantity such as 4Gi, or a percentage such as " \
 			"25%"}, \
-		{"memory-policy", 0, CLI_VALUE, "POLICY", "fail wait swap", \
-			"when memory runs out: fail (out of memory), wait (until it fits) or " \
-			"swap"}, \
 		{"class", 'c', CLI_VALUE, "CLASS", "latency standard opportunistic", \
 			"latency (goes before others), standard, or opportunistic (in what the " \
 			"others leave)"}, \
@@ -30,8 +27,11 @@
 
 /* ... and where it runs, which cannot. */
 #define WISH_OPTIONS_PLACE \
-	{"count", 'n', CLI_VALUE, "N", NULL, \
-		"number of devices, that share and that memory on each: 1 to 16 (default 1)"}, \
+	{"memory-policy", 0, CLI_VALUE, "POLICY", "fail wait swap", \
+		"when memory runs out: fail (out of memory), wait (until it fits) or swap"}, \
+		{"count", 'n', CLI_VALUE, "N", NULL, \
+			"number of devices, that share and that memory on each: 1 to 16 (default " \
+			"1)"}, \
 		{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
 		{"device", 'd', CLI_VALUE, "UUID", NULL, \
 			"device UUID, as `divvy devices` shows it"}, \
