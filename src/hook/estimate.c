@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define EVERY_MAX 4096u
 #define LEAD_NS (300 * NSEC_PER_USEC)     /* the next long kernel is let through this early */
 #define NAP_NS (500 * NSEC_PER_USEC)      /* longest sleep: the gate is looked at in between */
 #define NAP_SHORT_NS (30 * NSEC_PER_USEC) /* where any end may be the last but one */
@@ -84,7 +83,7 @@ uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t windo
 {
 	if (!e->sub_ns)
 		return every;
-	if (pessimist(e, every) < window / 4 && every < EVERY_MAX)
+	if (pessimist(e, every) < window / 4 && every < ESTIMATE_EVERY_MAX)
 		return every * 2;
 	if (pessimist(e, every) > window / 2 && every > 1)
 		return every / 2;

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define ESTIMATE_EVERY_MAX 4096u /* submissions between two markers */
+
 struct estimate {
 	uint64_t sub_ns;           /* mean time of one submission; 0: unknown */
 	uint64_t spread_ns;        /* mean distance of a segment's time from what was predicted */

@@ -17,7 +17,6 @@
 #include "hook/hook.h"
 #include "hook/relax.h"
 
-#define EVERY_MAX 4096u
 #define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC) /* no bound: markers as if it were this, */
 #define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)  /* or before others who wait in any case, this */
 #define SPIN_NS (20 * NSEC_PER_USEC)         /* waits shorter than that do not sleep */
@@ -295,7 +294,7 @@ static uint32_t unmarked(struct device *d)
 	uint64_t count = sum - d->marked_submitted;
 
 	d->marked_submitted = sum;
-	return count > EVERY_MAX * 64 ? EVERY_MAX * 64 : (uint32_t)count;
+	return (uint32_t)MIN(count, UINT64_C(64) * ESTIMATE_EVERY_MAX);
 }
 
 void marker_due(struct thread *t, struct stream *s)
@@ -349,7 +348,7 @@ void marker_wait_window(struct device *d)
 		uint64_t window = (uint64_t)atomic_load_explicit(
 					  &d->down->window_us, memory_order_relaxed) *
 			NSEC_PER_USEC;
-		uint64_t bound = 4 * window > 2 * longest ? 4 * window : 2 * longest;
+		uint64_t bound = MAX(4 * window, 2 * longest);
 		uint64_t nap;
 
 		if (atomic_load_explicit(&d->down->gate, memory_order_relaxed) != GATE_OPEN)
