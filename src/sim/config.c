@@ -129,9 +129,14 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 	size_t x = str_find(item, 'x');
 	int r;
 
-	if (x < item.n &&
-		parse_uint((struct str){item.p, x}, 1, SIM_MAX_DEVICES, &count, NULL) >= 0)
+	if (x < item.n && parse_uint((struct str){item.p, x}, 0, UINT64_MAX, &count, NULL) >= 0) {
 		name = (struct str){item.p + x + 1, item.n - x - 1};
+		if (!count || count > SIM_MAX_DEVICES)
+			return fail(err, EINVAL,
+				"devices: '%" STR_FMT "': %" PRIu64 " devices, 1 to %d are "
+				"possible",
+				STR_ARG(item), count, SIM_MAX_DEVICES);
+	}
 	for (size_t i = name.n; i-- > 0;) {
 		uint64_t bytes;
 		struct str tail = {name.p + i + 1, name.n - i - 1};

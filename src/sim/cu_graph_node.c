@@ -445,51 +445,23 @@ CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-static void kernel_from_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *v1, CUDA_KERNEL_NODE_PARAMS_v3 *ret)
+/* The forms that older entry points take are all beginnings of those in CUgraphNodeParams. */
+static CUresult params_from(
+	CUgraphNodeType type, const void *form, size_t size, CUgraphNodeParams *ret)
 {
-	*ret = (CUDA_KERNEL_NODE_PARAMS_v3){
-		.func = v1->func,
-		.gridDimX = v1->gridDimX,
-		.gridDimY = v1->gridDimY,
-		.gridDimZ = v1->gridDimZ,
-		.blockDimX = v1->blockDimX,
-		.blockDimY = v1->blockDimY,
-		.blockDimZ = v1->blockDimZ,
-		.sharedMemBytes = v1->sharedMemBytes,
-		.kernelParams = v1->kernelParams,
-		.extra = v1->extra,
-	};
-}
-
-static void kernel_from_v2(const CUDA_KERNEL_NODE_PARAMS *v2, CUDA_KERNEL_NODE_PARAMS_v3 *ret)
-{
-	kernel_from_v1((const CUDA_KERNEL_NODE_PARAMS_v1 *)(const void *)v2, ret);
-	ret->kern = v2->kern;
-	ret->ctx = v2->ctx;
-}
-
-static void memset_from_v1(
-	const CUDA_MEMSET_NODE_PARAMS *v1, CUcontext ctx, CUDA_MEMSET_NODE_PARAMS_v2 *ret)
-{
-	*ret = (CUDA_MEMSET_NODE_PARAMS_v2){
-		.dst = v1->dst,
-		.pitch = v1->pitch,
-		.value = v1->value,
-		.elementSize = v1->elementSize,
-		.width = v1->width,
-		.height = v1->height,
-		.ctx = ctx,
-	};
+	CU_CHECK(form, CUDA_ERROR_INVALID_VALUE);
+	*ret = (CUgraphNodeParams){.type = type};
+	memcpy(ret->reserved1, form, size);
+	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	const CUgraphNode *dependencies, size_t numDependencies,
 	const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	CUgraphNodeParams p;
 
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	kernel_from_v1(nodeParams, &p.kernel);
+	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams), &p));
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
@@ -497,10 +469,9 @@ CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGr
 	const CUgraphNode *dependencies, size_t numDependencies,
 	const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	CUgraphNodeParams p;
 
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	kernel_from_v2(nodeParams, &p.kernel);
+	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams), &p));
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
@@ -520,10 +491,10 @@ CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph
 	const CUgraphNode *dependencies, size_t numDependencies,
 	const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+	CUgraphNodeParams p;
 
-	CU_CHECK(memsetParams, CUDA_ERROR_INVALID_VALUE);
-	memset_from_v1(memsetParams, ctx, &p.memset);
+	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof(*memsetParams), &p));
+	p.memset.ctx = ctx;
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
@@ -531,11 +502,9 @@ CU_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	const CUgraphNode *dependencies, size_t numDependencies,
 	const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_HOST};
+	CUgraphNodeParams p;
 
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	p.host.fn = nodeParams->fn;
-	p.host.userData = nodeParams->userData;
+	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof(*nodeParams), &p));
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
@@ -578,10 +547,9 @@ CU_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hG
 	const CUgraphNode *dependencies, size_t numDependencies,
 	const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+	CUgraphNodeParams p;
 
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	memcpy(&p.memOp, nodeParams, sizeof(*nodeParams));
+	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams, sizeof(*nodeParams), &p));
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
@@ -589,10 +557,9 @@ CU_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
 	const CUgraphNode *dependencies, size_t numDependencies,
 	CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+	CUgraphNodeParams p;
 
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	memcpy(&p.alloc, nodeParams, sizeof(*nodeParams));
+	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_MEM_ALLOC, nodeParams, sizeof(*nodeParams), &p));
 	p.alloc.dptr = 0;
 	CU_TRY(add_node(phGraphNode, hGraph, dependencies, numDependencies, &p));
 	nodeParams->dptr = p.alloc.dptr;
@@ -631,6 +598,25 @@ static CUresult change_node(CUgraphNode hNode, const CUgraphNodeParams *p)
 	return cu_node_set(node, p);
 }
 
+/* In a form of an older entry point, as above. */
+static CUresult get_form(CUgraphNode hNode, CUgraphNodeType type, void *ret, size_t size)
+{
+	CUgraphNodeParams p;
+
+	CU_CHECK(ret, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(node_params(hNode, type, &p));
+	memcpy(ret, p.reserved1, size);
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_form(CUgraphNode hNode, CUgraphNodeType type, const void *form, size_t size)
+{
+	CUgraphNodeParams p;
+
+	CU_TRY(params_from(type, form, size, &p));
+	return change_node(hNode, &p);
+}
+
 CU_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
 	return change_node(hNode, nodeParams);
@@ -639,43 +625,25 @@ CU_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *no
 CU_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &p));
-	memcpy(nodeParams, &p.kernel, sizeof(*nodeParams));
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphKernelNodeGetParams(
 	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &p));
-	memcpy(nodeParams, &p.kernel, sizeof(*nodeParams));
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphKernelNodeSetParams_v2(
 	CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	kernel_from_v2(nodeParams, &p.kernel);
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphKernelNodeSetParams(
 	CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	kernel_from_v1(nodeParams, &p.kernel);
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
@@ -700,130 +668,73 @@ CU_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMC
 CU_EXPORT CUresult cuGraphMemsetNodeGetParams(
 	CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_MEMSET, &p));
-	memcpy(nodeParams, &p.memset, sizeof(*nodeParams));
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphMemsetNodeSetParams(
 	CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	memset_from_v1(nodeParams, NULL, &p.memset);
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_HOST, &p));
-	memcpy(nodeParams, &p.host, sizeof(*nodeParams));
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphHostNodeSetParams(
 	CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_HOST};
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	memcpy(&p.host, nodeParams, sizeof(*nodeParams));
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(phGraph, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_GRAPH, &p));
-	*phGraph = p.graph.graph;
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_GRAPH, phGraph, sizeof(*phGraph));
 }
 
 CU_EXPORT CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(event_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &p));
-	*event_out = p.eventRecord.event;
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out, sizeof(*event_out));
 }
 
 CU_EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
-
-	p.eventRecord.event = event;
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &event, sizeof(event));
 }
 
 CU_EXPORT CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(event_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &p));
-	*event_out = p.eventWait.event;
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out, sizeof(*event_out));
 }
 
 CU_EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
-
-	p.eventWait.event = event;
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &event, sizeof(event));
 }
 
 CU_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(
 	CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(nodeParams_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &p));
-	memcpy(nodeParams_out, &p.memOp, sizeof(*nodeParams_out));
-	return CUDA_SUCCESS;
+	return get_form(
+		hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams_out, sizeof(*nodeParams_out));
 }
 
 CU_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(
 	CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
-
-	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
-	memcpy(&p.memOp, nodeParams, sizeof(*nodeParams));
-	return change_node(hNode, &p);
+	return set_form(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams, sizeof(*nodeParams));
 }
 
 CU_EXPORT CUresult cuGraphMemAllocNodeGetParams(
 	CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(params_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &p));
-	memcpy(params_out, &p.alloc, sizeof(*params_out));
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out, sizeof(*params_out));
 }
 
 CU_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
-	CUgraphNodeParams p;
-
-	CU_CHECK(dptr_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(node_params(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, &p));
-	*dptr_out = p.free.dptr;
-	return CUDA_SUCCESS;
+	return get_form(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, sizeof(*dptr_out));
 }
 
 static CUresult kernel_node(CUgraphNode handle, struct cu_node **ret)

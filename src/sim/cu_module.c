@@ -95,7 +95,9 @@ CUresult cu_write_memory(struct cu_context *context, uint64_t address, const voi
 	struct cu_stream *stream;
 	CUresult r = CUDA_SUCCESS;
 
-	/* A stream of its own: a capture of others, or the legacy stream's order, is not touched. */
+	/*
+	 * A stream of its own: a capture of others, or the legacy stream's order, is not touched.
+	 */
 	CU_TRY(cu_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false, &stream));
 	for (size_t done = 0; r == CUDA_SUCCESS && done < n;) {
 		size_t step = n - done < CU_INLINE_COPY_MAX ? n - done : CU_INLINE_COPY_MAX;

@@ -246,6 +246,20 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 	}
 }
 
+/*
+ * Whoever is not looked at any more rings for whatever it submits: it is told before its ring is
+ * read.
+ */
+static bool may_be_dropped(struct proc *p)
+{
+	if (p->dead)
+		return true;
+	if (!is_quiet(p) || !submit_ring_is_empty(p))
+		return false;
+	set_bell(p, SIM_BELL_ALL);
+	return submit_ring_is_empty(p);
+}
+
 static void drop_inactive(struct engine *e)
 {
 	struct proc **at = &e->active;
@@ -253,7 +267,7 @@ static void drop_inactive(struct engine *e)
 	while (*at) {
 		struct proc *p = *at;
 
-		if (!p->dead && !(is_quiet(p) && submit_ring_is_empty(p))) {
+		if (!may_be_dropped(p)) {
 			at = &p->active_next;
 			continue;
 		}

@@ -293,8 +293,8 @@ _Static_assert(sizeof(struct sim_shm_client) == 64, "one line");
  * Doorbell: after publishing tail, with a seq_cst fence between, read `doorbell`; write 1 to the
  * doorbell eventfd if it is ALL, or if it is VISIBLE and the entry is SIM_ENTRY_VISIBLE and not
  * (wake_at_ns <= sim_stream.busy_until_ns of its stream), or if the ring is more than half full
- * and doorbell is not NONE. Always ring after raising await_seq, after finishing a host function, and before sleeping for
- * room in the ring.
+ * and doorbell is not NONE. Always ring after raising await_seq, after finishing a host function,
+ * and before sleeping for room in the ring.
  */
 enum sim_doorbell { SIM_BELL_ALL, SIM_BELL_VISIBLE, SIM_BELL_NONE };
 

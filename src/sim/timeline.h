@@ -157,7 +157,9 @@ void tl_ctx_add(struct timeline *tl, struct tl_ctx *ctx, uint16_t device);
 /* All its operations are aborted now (finish hook with op->aborted), dependents elsewhere go on;
  * from inside a hook it happens at the end of the step. */
 void tl_ctx_fail(struct timeline *tl, struct tl_ctx *ctx);
-/* Aborts and forgets it; its streams must be removed before or are forgotten too. Not from hooks. */
+/*
+ * Aborts and forgets it; its streams must be removed before or are forgotten too. Not from hooks.
+ */
 void tl_ctx_remove(struct timeline *tl, struct tl_ctx *ctx);
 
 void tl_stream_add(struct timeline *tl, struct tl_stream *stream, struct tl_ctx *ctx);

@@ -154,6 +154,11 @@ uint64_t sim_account_written(const struct sim_trace *t)
 	return written(&t->account);
 }
 
+uint64_t sim_account_lost(const struct sim_trace *t)
+{
+	return oldest(&t->account);
+}
+
 int sim_account_get(const struct sim_trace *t, uint64_t n, struct sim_account_record *ret_record)
 {
 	return get(&t->account, n, sizeof(*ret_record), ret_record);

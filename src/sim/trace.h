@@ -119,6 +119,8 @@ uint64_t sim_trace_start_ns(const struct sim_trace *trace);
 /* Record number n (0 is the first ever). -ENOENT: not yet written; -ESTALE: overwritten. */
 int sim_trace_get(const struct sim_trace *trace, uint64_t n, struct sim_trace_record *ret_record);
 uint64_t sim_account_written(const struct sim_trace *trace);
+/* Changes that are no longer there. What follows of maxima and breaches is right only when 0. */
+uint64_t sim_account_lost(const struct sim_trace *trace);
 int sim_account_get(
 	const struct sim_trace *trace, uint64_t n, struct sim_account_record *ret_record);
 

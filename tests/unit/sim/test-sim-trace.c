@@ -229,6 +229,27 @@ static void test_lost_records(void **state)
 	sim_trace_close(t);
 }
 
+static void test_lost_changes(void **state)
+{
+	struct files *f = *state;
+	struct sim_trace *t = open_trace(f);
+	pid_t one = 1;
+	uint64_t n;
+
+	for (uint64_t i = 0; i < CAPACITY - 1; i++)
+		account(f, 1, i, i == 0 ? 1000 : 10);
+	assert_int_equal(sim_account_lost(t), 0);
+	assert_ok(sim_account_breaches(t, &one, 1, 0, 100, &n));
+	assert_int_equal(n, 1);
+	/* The breach is overwritten: that nobody finds it any more can be known. */
+	for (uint64_t i = CAPACITY; i < CAPACITY + 5; i++)
+		account(f, 1, i, 10);
+	assert_int_equal(sim_account_lost(t), 5);
+	assert_ok(sim_account_breaches(t, &one, 1, 0, 100, &n));
+	assert_int_equal(n, 0);
+	sim_trace_close(t);
+}
+
 static void test_no_trace(void **state)
 {
 	struct files *f = *state;
@@ -255,6 +276,7 @@ int main(void)
 		TEST(test_handovers),
 		TEST(test_account),
 		TEST(test_lost_records),
+		TEST(test_lost_changes),
 		TEST(test_no_trace),
 	};
 
