@@ -55,7 +55,9 @@ int map_fd(int fd, size_t n, int prot, struct map *ret_map);
 void map_done(struct map *m);
 #define _cleanup_map_ _cleanup_(map_done)
 
-/* All n bytes, or an error; goes on after EINTR and short writes. Never raises SIGPIPE on sockets. */
+/*
+ * All n bytes, or an error; goes on after EINTR and short writes. Never raises SIGPIPE on sockets.
+ */
 int fd_write_all(int fd, const void *p, size_t n);
 
 /* Exactly n bytes; -EPIPE when the end comes before. */
@@ -76,8 +78,8 @@ int file_replace(const char *path, struct str text, mode_t mode, struct error *e
 /* mkdir -p: makes what is missing of the path with that mode; a folder that exists is fine. */
 int folder_make(const char *path, mode_t mode, struct error *err);
 
-/* At most this many descriptors go with one message. */
-#define FD_PASS_MAX 16
+/* At most this many descriptors go with one message: three pages for each of 16 devices. */
+#define FD_PASS_MAX 48
 
 /*
  * One message with descriptors on a unix socket; they stay the caller's. Returns the bytes sent.
@@ -86,8 +88,8 @@ int folder_make(const char *path, mode_t mode, struct error *err);
 ssize_t fd_send(int sock, const void *p, size_t n, const int *fds, size_t n_fds, int flags);
 
 /*
- * One message with up to FD_PASS_MAX descriptors, which become the caller's. Returns its bytes, 0 at
- * the end. A message or a list of descriptors that does not fit is -EMSGSIZE and its descriptors
+ * One message with up to FD_PASS_MAX descriptors, which become the caller's. Returns its bytes, 0
+ * at the end. A message or a list of descriptors that does not fit is -EMSGSIZE and its descriptors
  * are closed; so are descriptors nobody wants (ret_fds NULL). flags: MSG_DONTWAIT or 0.
  */
 struct fd_list {

@@ -6,8 +6,8 @@
  * Sources and timers are the caller's memory, usually inside the object they serve. A callback may
  * add, change and remove any of them, its own included, and free their memory right after: a
  * removed source is blotted out of the batch under way, and the loop touches nothing of a source
- * once its callback has been called. No callback comes after a removal. The one thing a callback may
- * not do is to run the loop.
+ * once its callback has been called. No callback comes after a removal. The one thing a callback
+ * may not do is to run the loop.
  *
  * In a batch, descriptors come first, then the timers that were due when the batch began, by
  * deadline and, where equal, by the order of their arming; each timer once.

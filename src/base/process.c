@@ -4,7 +4,9 @@
  */
 #include "base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -15,6 +17,8 @@
 #include "base/parse.h"
 
 #define STAT_MAX_BYTES 4096
+#define STATUS_MAX_BYTES 65536       /* with the list of groups */
+#define ENVIRON_MAX_BYTES (1u << 20) /* what is behind that is not looked at */
 
 /* Fields of proc(5), counted from 1; the state is the first behind the name. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_START = 22 };
@@ -114,6 +118,89 @@ int process_open(pid_t pid, uint64_t start_ticks)
 		return fd;
 	/* In this order: once we hold the pidfd, what /proc says is of the process that we hold. */
 	return process_is_alive(pid, start_ticks) ? TAKE_FD(fd) : -ESRCH;
+}
+
+/* 1, 0, or -EACCES. */
+static int has_environ(pid_t pid, struct str entry)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(ENVIRON_MAX_BYTES);
+	struct str rest, one;
+	char path[32];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	r = file_read(path, &text, NULL);
+	if (r == -EACCES || r == -EPERM)
+		return -EACCES;
+	rest = (struct str){text.p, text.n};
+	while (rest.n && str_split(&rest, '\0', &one))
+		if (str_eq(one, entry))
+			return 1;
+	return 0;
+}
+
+/* It has a pid of its own there: "NSpid:" lists one for each namespace. */
+static bool is_in_pid_namespace(pid_t pid)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STATUS_MAX_BYTES);
+	struct str rest, line, word;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (file_read(path, &text, NULL) < 0)
+		return false;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (str_skip_prefix(&line, STR("NSpid:")))
+			return str_word(&line, &word) && str_word(&line, &word);
+	return false;
+}
+
+int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks)
+{
+	DIR *proc = opendir("/proc");
+	bool is_unknown = false;
+	uint64_t pid, start;
+	struct dirent *e;
+	int r = 0;
+
+	if (!proc)
+		return -errno;
+	while (r <= 0 && (e = readdir(proc))) {
+		if (parse_uint(str_from(e->d_name), 1, INT32_MAX, &pid, NULL) < 0)
+			continue;
+		r = has_environ((pid_t)pid, entry);
+		if (r < 0 && !is_unknown && process_start_ticks((pid_t)pid, &start) == 0 &&
+			start >= since_ticks && start <= until_ticks)
+			is_unknown = is_in_pid_namespace((pid_t)pid);
+	}
+	closedir(proc);
+	return r > 0 ? 1 : is_unknown ? -EACCES : 0;
+}
+
+int cgroup_is_populated(const char *root, const char *path)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STAT_MAX_BYTES);
+	struct str rest, line;
+	char file[PATH_MAX];
+	int r;
+
+	snprintf(file, sizeof(file), "%s/cgroup.controllers", root);
+	/* "/..": outside of what a namespace of our own shows. */
+	if (access(file, F_OK) < 0 || strstr(path, "/.."))
+		return -ENOTSUP;
+	if (snprintf(file, sizeof(file), "%s%s/cgroup.events", root, path) >= (int)sizeof(file))
+		return -ENAMETOOLONG;
+	r = file_read(file, &text, NULL);
+	if (r == -ENOENT || r == -ENODEV) /* it is removed, or is being so */
+		return 0;
+	if (r < 0)
+		return r;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (str_skip_prefix(&line, STR("populated ")))
+			return !str_eq(line, STR("0"));
+	return -EBADMSG;
 }
 
 int process_boot_id(char ret_id[static PROCESS_BOOT_ID_SIZE])

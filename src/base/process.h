@@ -46,6 +46,21 @@ int process_open(pid_t pid, uint64_t start_ticks);
 int pidfd_new(pid_t pid);
 int pidfd_kill(int pidfd, int sig);
 
+/*
+ * Whether any process was started with that entry ("NAME=value") in its environment: 1 or 0, or
+ * -errno; -EACCES when it may be one of which the environment cannot be read: one in a pid
+ * namespace below ours that was started in that time (as process_start_ticks() says). One within
+ * execve(2) is missed: it has no environment then. Reads all of /proc: it may take milliseconds,
+ * and without end where a process is stuck.
+ */
+int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks);
+
+/*
+ * Whether any process is in that cgroup ("/a/b") or below it, by the v2 hierarchy mounted at root:
+ * 1, or 0, also when there is no such cgroup. -ENOTSUP where root is none or does not show it.
+ */
+int cgroup_is_populated(const char *root, const char *path);
+
 /* The kernel's random id of this boot, as text. */
 int process_boot_id(char ret_id[static PROCESS_BOOT_ID_SIZE]);
 

@@ -13,7 +13,9 @@
 struct spawn {
 	const char *const *argv; /* argv[0] is looked up in PATH unless it has a slash */
 	const char *const *env;  /* "NAME=value", ..., NULL, put over ours; NULL: ours */
-	/* They stay the caller's; NULL: the child has ours. Otherwise three, where -1 means ours. */
+	/*
+	 * They stay the caller's; NULL: the child has ours. Otherwise three, where -1 means ours.
+	 */
 	const int *stdio_fds;
 };
 

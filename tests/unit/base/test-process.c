@@ -73,17 +73,40 @@ static void knows_itself_under_a_strange_name(void **state)
 	assert_int_equal(process_read_stat(-1, &stat), -ESRCH);
 }
 
+/*
+ * A child that runs until it is killed, or at the latest until we end: it reads what never comes.
+ * It has answered once, so it is behind its exec: in there the kernel shows no environment yet.
+ */
+static pid_t start_cat(const char *const *env)
+{
+	const char *const argv[] = {"cat", NULL};
+	int in[2], out[2], stdio[3];
+	pid_t pid = 0;
+	char c;
+
+	assert_ok(pipe2(in, O_CLOEXEC));
+	assert_ok(pipe2(out, O_CLOEXEC));
+	stdio[0] = in[0];
+	stdio[1] = out[1];
+	stdio[2] = -1;
+	assert_ok(spawn_run(
+		&(struct spawn){.argv = argv, .env = env, .stdio_fds = stdio}, &pid, NULL));
+	close(in[0]);
+	close(out[1]);
+	assert_int_equal(write(in[1], "x", 1), 1);
+	assert_int_equal(read(out[0], &c, 1), 1);
+	close(out[0]);
+	return pid; /* in[1] stays open */
+}
+
 static void sees_a_killed_child_as_dead_before_it_is_reaped(void **state)
 {
-	const char *const argv[] = {"sleep", "600", NULL};
-	struct spawn spawn = {.argv = argv};
+	const pid_t pid = start_cat(NULL);
 	_cleanup_close_ int pidfd = -1;
 	struct pollfd p;
 	uint64_t ticks;
 	int status;
-	pid_t pid;
 
-	assert_ok(spawn_run(&spawn, &pid, NULL));
 	assert_ok(process_start_ticks(pid, &ticks));
 	assert_true(process_is_alive(pid, ticks));
 	pidfd = process_open(pid, ticks);
@@ -162,8 +185,54 @@ static void signals_are_read_from_a_descriptor(void **state)
 	assert_int_equal(info.ssi_signo, SIGUSR1);
 }
 
+static void finds_who_was_started_with_an_entry(void **state)
+{
+	const char *const env[] = {"A=1", "TEST_ENTRY=x y", NULL};
+	const pid_t pid = start_cat(env);
+	int status;
+
+	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x y"), 0, UINT64_MAX), 1);
+	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x"), 0, UINT64_MAX), 0);
+	assert_int_equal(process_find_environ(STR("EST_ENTRY=x y"), 0, UINT64_MAX), 0);
+	kill(pid, SIGKILL);
+	assert_ok(spawn_wait(pid, CLOCK_NEVER, &status));
+	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x y"), 0, UINT64_MAX), 0);
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	assert_ok(file_replace(path, str_from(text), 0644, NULL));
+}
+
+static void a_cgroup_says_whether_it_is_populated(void **state)
+{
+	static const char *const made[] = {
+		"/a/b/cgroup.events", "/a/b", "/a", "/cgroup.controllers", ""};
+	char root[] = "/tmp/test-cgroup-XXXXXX", path[128];
+
+	assert_non_null(mkdtemp(root));
+	assert_int_equal(cgroup_is_populated(root, "/a/b"), -ENOTSUP);
+	put(root, "cgroup.controllers", "cpu\n");
+	snprintf(path, sizeof(path), "%s/a/b", root);
+	assert_ok(folder_make(path, 0755, NULL));
+	put(path, "cgroup.events", "populated 1\nfrozen 0\n");
+	assert_int_equal(cgroup_is_populated(root, "/a/b"), 1);
+	put(path, "cgroup.events", "populated 0\nfrozen 0\n");
+	assert_int_equal(cgroup_is_populated(root, "/a/b"), 0);
+	assert_int_equal(cgroup_is_populated(root, "/a/gone"), 0);
+	assert_int_equal(cgroup_is_populated(root, "/../a/b"), -ENOTSUP);
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++) {
+		snprintf(path, sizeof(path), "%s%s", root, made[i]);
+		assert_int_equal(remove(path), 0);
+	}
+}
+
 UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything),
 	UNIT(refuses_what_is_no_such_line), UNIT(knows_itself_under_a_strange_name),
 	UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
 	UNIT(spawns_with_environment_and_descriptors), UNIT(says_that_a_program_is_missing),
-	UNIT(the_boot_has_an_id), UNIT(signals_are_read_from_a_descriptor))
+	UNIT(the_boot_has_an_id), UNIT(finds_who_was_started_with_an_entry),
+	UNIT(a_cgroup_says_whether_it_is_populated), UNIT(signals_are_read_from_a_descriptor))
