@@ -2,10 +2,12 @@
 /*
  * allocator: takes device memory in every way the driver has, for the memory bench.
  *   allocator WORKERS SECONDS SEED [WAY]
- *                                    keeps that many processes allocating and freeing at random, and
- *                                    kills one every now and then; prints "pid <pid>" for each it
- *                                    started, and at the end "operations <n>" and "refused <n>"; WAY,
- *                                    a number of enum way, is the only one used
+ *                                    keeps that many processes allocating and freeing at random,
+ *                                    and kills one every now and then; prints "pid <pid>" for
+ *                                    each it started, and when all have ended "operations <n>"
+ *                                    and "refused <n>", and goes on SIGTERM, until when the
+ *                                    tenant exists; WAY, a number of enum way, is the only one
+ *                                    used
  *   allocator keep MIB SEED          fills MIB of memory with a pattern, works on it for a while,
  *                                    checks every word; exit status 1 when one is wrong
  * Out of memory is an answer here, not an error; any other code ends the program with a sentence.
@@ -19,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -288,8 +291,10 @@ static pid_t start(uint64_t seed, uint64_t end)
 {
 	pid_t pid = fork();
 
-	if (pid == 0)
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(worker(seed, end));
+	}
 	if (pid > 0) {
 		printf("pid %d\n", (int)pid);
 		fflush(stdout);
@@ -302,7 +307,11 @@ static int storm(int workers, uint64_t seconds, uint64_t seed)
 	const uint64_t end = clock_now_ns() + seconds * NSEC_PER_SEC;
 	pid_t pid[WORKERS_MAX];
 	int status, failed = 0;
+	sigset_t told;
 
+	sigemptyset(&told);
+	sigaddset(&told, SIGTERM);
+	sigprocmask(SIG_BLOCK, &told, NULL);
 	state = seed * 7919;
 	tally = mmap(
 		NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -325,6 +334,8 @@ static int storm(int workers, uint64_t seconds, uint64_t seed)
 	}
 	printf("operations %" PRIu64 "\nrefused %" PRIu64 "\n", (uint64_t)tally->operations,
 		(uint64_t)tally->refused);
+	fflush(stdout);
+	sigwaitinfo(&told, NULL);
 	return failed ? 1 : 0;
 }
 
@@ -341,7 +352,7 @@ static int keep(size_t mib, uint32_t seed)
 
 	DRIVER_CHECK(DRIVER(cuInit)(0));
 	DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&context, 0, 0));
-	module = driver_module(KERNELS_PTX);
+	module = driver_module();
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&fill, module, "fill_u32"));
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&spin, module, "spin_ns"));
 	DRIVER_CHECK(DRIVER(cuMemAlloc_v2)(&p, chunks * chunk));

@@ -8,8 +8,10 @@
  *   --out FILE      append results there (default out/bench.jsonl)
  *   --quick         shorter runs, for trying; the results say so
  *   --only TEXT     only the cases whose name contains it; shown, not written (shares, busy)
+ *   --strict        exit status 1 when a goal was missed, which else is a result like any other
  *   --hook PATH     instead of divvy, preload this library (another project's) in shared runs
- *   --env K=V       set this for it, may be repeated
+ *   --env K=V       set this for it, may be repeated; in V, {request} and {limit} are the program's
+ *                   in percent, {memory} is its quota in MiB (0: none that is said in Gi)
  *   --real          the machine's own GPU and driver instead of simulated ones; only benches that
  *                   need no trace of the device know what to do with it
  * Functions here end the program with a sentence when the rig itself fails: there is nothing to
@@ -40,7 +42,7 @@ bool bench_real(void);
  */
 bool bench_metric(const char *metric, double value, const char *unit, const char *goal,
 	unsigned int n, bool simulated, const char *detail);
-/* The table of what was written; returns main's exit status: 0 (a missed goal is a result). */
+/* The table of what was written; returns main's exit status. */
 int bench_done(void);
 /* One line of progress on stderr. */
 void bench_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -73,7 +75,10 @@ struct rig {
 	struct sim_trace *trace;
 };
 
-/* costs: "switch_us=450,..." or "". daemon_args: further options of divvyd, NULL-terminated, or NULL. */
+/*
+ * costs: "switch_us=450,..." or "". daemon_args: further options of divvyd, NULL-terminated, or
+ * NULL.
+ */
 void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args);
 /*
@@ -97,5 +102,8 @@ int rig_divvy(struct rig *rig, const char *args, char **ret_output);
 /* Ends all programs, the daemon and the engine; removes the folder. */
 void rig_done(struct rig *rig);
 
-/* Busy share of the compute engine in [t0, t1) of a process, or all (pid 0). */
+/* When the compute engine was busy in [t0, t1) with a process, or all (pid 0); sim_busy_done(). */
+void rig_busy(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1,
+	struct sim_busy *ret_busy);
+/* The share of [t0, t1) that this is. */
 double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls KIND [OPTION...]: what a driver call costs in this process with the hook library in front of
- * the driver, beside the same call straight to the driver. Hooked and bare batches take turns in the
- * same thread, through the same loop, each by a pointer looked up in its library; what the hook adds is
- * a hooked batch's mean less the median of the bare batches' means. Prints lines "name value".
+ * calls KIND [OPTION...]: what a driver call costs in this process with the hook library in front
+ * of the driver, beside the same call straight to the driver. Hooked and bare batches take turns in
+ * the same thread, through the same loop, each by a pointer looked up in its library; what the hook
+ * adds is a hooked batch's mean less the median of the bare batches' means. Prints lines "name
+ * value".
  *
  *   launch    batches of 1,000 cuLaunchKernel
  *               --streams N   round robin over N created streams (1); 0: the default stream
@@ -20,9 +21,9 @@
  *
  * Batches of one thread are timed by CLOCK_MONOTONIC on a pinned processor. Several threads share
  * processors, so that theirs are timed by CLOCK_THREAD_CPUTIME_ID, which stops while another runs.
- * Batches in which the kernel took the processor away (an involuntary context switch) are left out on
- * both sides, and counted: what somebody else's work takes is not the library's.
- * Against a real driver the device is let run dry after each batch, outside of the time.
+ * Batches in which the kernel took the processor away (an involuntary context switch) are left out
+ * on both sides, and counted: what somebody else's work takes is not the library's. Against a real
+ * driver the device is let run dry after each batch, outside of the time.
  */
 #include <dlfcn.h>
 #include <getopt.h>
@@ -38,6 +39,7 @@
 
 #include "base/clock.h"
 #include "bench/stub/stub.h"
+#include "tests/programs/kernels.h"
 
 #define LAUNCHES 1000
 #define PAIRS 100
@@ -130,14 +132,10 @@ static CUfunction load_kernel(void *library)
 	PFN_cuModuleLoadData *load = (PFN_cuModuleLoadData *)must(library, "cuModuleLoadData");
 	PFN_cuModuleGetFunction *get = (PFN_cuModuleGetFunction *)must(
 		library, "cuModuleGetFunction");
-	char *text = calloc(1, 1 << 20);
-	FILE *f = fopen(KERNELS_PTX, "re");
+	char *text = kernels_read();
 	CUfunction function;
 	CUmodule module;
 
-	if (!text || !f || fread(text, 1, (1 << 20) - 1, f) == 0)
-		die(KERNELS_PTX, "cannot be read");
-	fclose(f);
 	check(load(&module, text), "cuModuleLoadData");
 	free(text);
 	check(get(&function, module, "spin_ns"), "cuModuleGetFunction");

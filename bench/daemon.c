@@ -61,20 +61,22 @@ static void residence(void)
 	struct rig rig;
 	char command[256];
 	double cpu;
-	pid_t last = 0;
+	int contexts = 0;
 
 	rig_init(&rig, RIG_SHARED, "1xH200-141Gi", "", NULL);
 	snprintf(command, sizeof(command),
 		"%s --count 2 --batch 1 --burst-on 1 --burst-off 600000 --seed 1 --quiet",
 		bench_built("tests/programs/spin"));
-	/* --burst-off also pauses before the first burst, at random: what matters here is the context. */
+	/*
+	 * --burst-off also pauses before the first burst, at random: what matters here is the
+	 * context.
+	 */
 	for (int i = 0; i < TENANTS; i++)
-		last = rig_start(&rig, "--request 0.01", command);
-	(void)last;
+		rig_start(&rig, "--request 0.01", command);
 	for (uint64_t end = clock_now_ns() + 30 * NSEC_PER_SEC; clock_now_ns() < end;) {
 		char *text = NULL, *p;
-		int contexts = 0;
 
+		contexts = 0;
 		clock_sleep_until_ns(clock_now_ns() + 500 * NSEC_PER_MSEC);
 		if (rig_divvy(&rig, "ps -o json", &text) != 0)
 			bench_die("divvy ps failed: %s", text);
@@ -84,6 +86,8 @@ static void residence(void)
 		if (contexts >= TENANTS)
 			break;
 	}
+	if (contexts < TENANTS)
+		bench_die("only %d of %d tenants came up", contexts, TENANTS);
 	cpu = cpu_seconds(rig.daemon);
 	clock_sleep_until_ns(clock_now_ns() + 5 * NSEC_PER_SEC);
 	cpu = cpu_seconds(rig.daemon) - cpu;
@@ -132,18 +136,6 @@ static void registration(void)
 	rig_done(&rig);
 }
 
-static pid_t last_to_run(struct rig *rig, uint64_t before)
-{
-	struct sim_trace *trace = rig_trace(rig);
-	struct sim_trace_record r;
-
-	for (uint64_t n = sim_trace_written(trace); n > sim_trace_lost(trace); n--)
-		if (sim_trace_get(trace, n - 1, &r) == 0 && r.engine == SIM_ENGINE_COMPUTE &&
-			r.kind == SIM_TRACE_KERNEL && r.start_ns < before)
-			return (pid_t)r.pid;
-	return 0;
-}
-
 static uint64_t next_start(struct rig *rig, pid_t pid, uint64_t after)
 {
 	struct sim_trace *trace = rig_trace(rig);
@@ -157,42 +149,81 @@ static uint64_t next_start(struct rig *rig, pid_t pid, uint64_t after)
 	return 0;
 }
 
+/* Whom the device worked for, or had switched to, at an instant that is over. */
+static pid_t holder_at(struct rig *rig, uint64_t instant)
+{
+	struct sim_trace *trace = rig_trace(rig);
+	struct sim_trace_record r;
+	uint64_t last = 0;
+	pid_t holder = 0;
+
+	for (uint64_t n = sim_trace_lost(trace); n < sim_trace_written(trace); n++) {
+		if (sim_trace_get(trace, n, &r) < 0 || r.engine != SIM_ENGINE_COMPUTE ||
+			r.start_ns > instant || r.start_ns < last)
+			continue;
+		last = r.start_ns;
+		holder = (pid_t)r.pid;
+	}
+	return holder;
+}
+
+/*
+ * Kills one of two tenants some time after their start. Whether it held the device then is asked of
+ * the device. Returns the milliseconds until the other's next kernel began, or -1: it did not.
+ */
+static double kill_one(int victim, uint64_t delay_ns)
+{
+	struct rig rig;
+	char command[256];
+	uint64_t at, next, first = 0;
+	bool held;
+	pid_t pid[2];
+
+	rig_init(&rig, RIG_SHARED, "1xH200-141Gi", "", NULL);
+	snprintf(command, sizeof(command), "%s --kernel-us 1000 --quiet",
+		bench_built("tests/programs/spin"));
+	for (int k = 0; k < 2; k++)
+		pid[k] = rig_start(&rig, "--request 0.5", command);
+	for (int k = 0; k < 2; k++)
+		while (!(first = rig_first_ns(&rig, pid[k])))
+			clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
+	clock_sleep_until_ns(first + 200 * NSEC_PER_MSEC + delay_ns);
+	at = clock_now_ns();
+	kill(pid[victim], SIGKILL);
+	rig_wait(&rig, pid[victim]);
+	clock_sleep_until_ns(at + 500 * NSEC_PER_MSEC);
+	held = holder_at(&rig, at) == pid[victim];
+	next = next_start(&rig, pid[!victim], at);
+	if (!next)
+		bench_die("the other tenant did not run within 0.5 s");
+	rig_done(&rig);
+	return held ? (double)(next - at) / 1e6 : -1;
+}
+
 static void recovery(void)
 {
 	const int kills = bench_quick() ? 5 : KILLS;
 	double ms[KILLS];
-	int n = 0;
+	char detail[96];
+	int n = 0, tries = 0;
 
-	for (int i = 0; i < kills; i++) {
-		struct rig rig;
-		char command[256];
-		uint64_t at, next, first;
-		pid_t pid[2], victim, other;
+	while (n < kills) {
+		double took = kill_one(tries % 2, (uint64_t)tries * 3 * NSEC_PER_MSEC);
 
-		rig_init(&rig, RIG_SHARED, "1xH200-141Gi", "", NULL);
-		snprintf(command, sizeof(command), "%s --kernel-us 1000 --quiet",
-			bench_built("tests/programs/spin"));
-		for (int k = 0; k < 2; k++)
-			pid[k] = rig_start(&rig, "--request 0.5", command);
-		for (int k = 0; k < 2; k++)
-			while (!(first = rig_first_ns(&rig, pid[k])))
-				clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
-		clock_sleep_until_ns(first + 200 * NSEC_PER_MSEC + (uint64_t)i * 3 * NSEC_PER_MSEC);
-		victim = last_to_run(&rig, clock_now_ns());
-		other = victim == pid[0] ? pid[1] : pid[0];
-		at = clock_now_ns();
-		kill(victim, SIGKILL);
-		rig_wait(&rig, victim);
-		clock_sleep_until_ns(at + 500 * NSEC_PER_MSEC);
-		next = next_start(&rig, other, at);
-		if (!next)
-			bench_die("the other tenant did not run within 0.5 s");
-		ms[n++] = (double)(next - at) / 1e6;
-		rig_done(&rig);
+		tries++;
+		if (took >= 0)
+			ms[n++] = took;
+		else if (tries >= 10 * kills)
+			bench_die(
+				"the killed one held the device in only %d of %d times", n, tries);
 	}
 	bench_sort(ms, (size_t)n);
+	snprintf(detail, sizeof(detail),
+		"kill to the next tenant's first kernel, the worst; %d kills of one that waited "
+		"left out",
+		tries - n);
 	bench_metric("recovery.holder_killed_ms", ms[n - 1], "ms", "<= 5", (unsigned int)n, true,
-		"kill to the next tenant's first kernel, the worst");
+		detail);
 	bench_metric("recovery.holder_killed_ms_p50", ms[n / 2], "ms", "", (unsigned int)n, true,
 		"median");
 }
@@ -200,6 +231,10 @@ static void recovery(void)
 int main(int argc, char **argv)
 {
 	bench_init("daemon", argc, argv);
+	if (bench_foreign()) {
+		bench_note("is of divvy's own daemon: nothing to measure of another library");
+		return bench_done();
+	}
 	residence();
 	registration();
 	recovery();

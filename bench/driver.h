@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "cuda/proto.h"
+#include "tests/programs/kernels.h"
 
 #define DRIVER(name) ((PFN_##name *)driver_entry(#name))
 #define DRIVER_CHECK(call) \
@@ -37,18 +38,12 @@ static inline void *driver_entry(const char *name)
 	return entry;
 }
 
-/* A PTX file as a module of the current context. */
-static inline CUmodule driver_module(const char *path)
+/* The kernels as a module of the current context. */
+static inline CUmodule driver_module(void)
 {
-	char *text = calloc(1, 1 << 20);
-	FILE *f = fopen(path, "re");
+	char *text = kernels_read();
 	CUmodule module;
 
-	if (!text || !f || fread(text, 1, (1 << 20) - 1, f) == 0) {
-		fprintf(stderr, "cannot read '%s'\n", path);
-		exit(1);
-	}
-	fclose(f);
 	DRIVER_CHECK(DRIVER(cuModuleLoadData)(&module, text));
 	free(text);
 	return module;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.*, alloc.*: what the hook library adds to a driver call. The program that measures is calls.c,
- * started as a tenant; the driver behind the hook is a stub whose calls return at once (stub/), or with
- * --real the machine's own. The tenant is registered with a daemon that offers a simulated device,
- * whose UUID the stub takes on; the device itself has no part in the numbers.
+ * launch.*, alloc.*: what the hook library adds to a driver call. The program that measures is
+ * calls.c, started as a tenant; the driver behind the hook is a stub whose calls return at once
+ * (stub/), or with --real the machine's own. The tenant is registered with a daemon that offers a
+ * simulated device, whose UUID the stub takes on; the device itself has no part in the numbers.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pair: kernels that wait for one another, as collectives do.
- *   pair devices SECONDS          one process on two devices: each round, a kernel on each says that
- *                                 it is there, spins until the other is, then works 1 ms
+ *   pair devices SECONDS          one process on two devices: each round, a kernel on each says
+ *                                 that it is there, spins until the other is, then works 1 ms
  *   pair rank SECONDS RANK FILE   one of two processes on one device; FILE carries the IPC handles
  * Prints "rounds <n>". A spin gives up after 10 s, which the program reports as a hang.
  */
@@ -37,7 +37,7 @@ static void side_init(struct side *s, int ordinal)
 	DRIVER_CHECK(DRIVER(cuDeviceGetAttribute)(
 		&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
 	DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&s->context, 0, device));
-	module = driver_module(KERNELS_PTX);
+	module = driver_module();
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&s->set, module, "set_flag"));
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&s->spin, module, "spin_flag"));
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&s->work, module, "spin_ns"));
@@ -131,7 +131,7 @@ static CUdeviceptr peer_flag(struct side *s, const char *base, int rank)
 	return p;
 }
 
-/* Both ranks run the same number of rounds: agreed on by the number that fits the time, in steps. */
+/* Rounds until the time is over, in step with the partner: each spins for the other's flag. */
 static uint32_t rank(uint64_t seconds, int number, const char *base)
 {
 	struct side s;

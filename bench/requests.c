@@ -9,7 +9,7 @@
  *   requests alloc ROUNDS              allocations and frees between kernels, as inference does
  *   requests streams ROUNDS            short kernels round robin over 8 streams, events between
  *   requests graph ROUNDS              graphs of short kernels, a wait each
- *   requests burst ROUNDS ON OFF       ON ms of kernels and the wait for them, then OFF ms of nothing
+ *   requests burst ROUNDS ON OFF       ON ms of kernels and the wait for them, OFF ms of nothing
  * All but poisson print "elapsed <ns>" of the rounds alone. One thread.
  */
 #include <inttypes.h>
@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "tests/programs/cuda_min.h"
+#include "tests/programs/kernels.h"
 
 #define KERNEL_NS 1000000u
 #define KERNELS 5
@@ -46,15 +47,9 @@ static void prepare(void)
 {
 	cu_handle context, module;
 	cu_device device;
-	char *text = calloc(1, 1 << 20);
-	FILE *f = fopen(KERNELS_PTX, "re");
+	char *text = kernels_read();
 	int sms;
 
-	if (!text || !f || fread(text, 1, (1 << 20) - 1, f) == 0) {
-		fprintf(stderr, "requests: cannot read '%s'\n", KERNELS_PTX);
-		exit(1);
-	}
-	fclose(f);
 	cuda_open("requests");
 	cuda_check(cuda.init(0), "cuInit");
 	cuda_check(cuda.device_get(&device, 0), "device");
@@ -69,7 +64,9 @@ static void prepare(void)
 	request(); /* what is lazy is done now */
 }
 
-/* splitmix64 and the inverse of the exponential distribution: the same arrivals for the same seed. */
+/*
+ * splitmix64 and the inverse of the exponential distribution: the same arrivals for the same seed.
+ */
 static double exponential(uint64_t *state)
 {
 	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);

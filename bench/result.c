@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench/rig.h"
 
@@ -26,7 +27,7 @@ static struct {
 	const char *name;
 	const char *out;
 	const char *only;
-	bool quick, real;
+	bool quick, real, strict;
 	struct result result[RESULTS_MAX];
 	size_t results;
 } bench;
@@ -72,6 +73,10 @@ void bench_init(const char *name, int argc, char **argv)
 			bench.real = true;
 			continue;
 		}
+		if (strcmp(argv[i], "--strict") == 0) {
+			bench.strict = true;
+			continue;
+		}
 		if (value && strcmp(argv[i], "--out") == 0)
 			bench.out = value;
 		else if (value && strcmp(argv[i], "--only") == 0)
@@ -82,11 +87,14 @@ void bench_init(const char *name, int argc, char **argv)
 			bench_hook.n_env < BENCH_HOOK_ENV)
 			bench_hook.env[bench_hook.n_env++] = value;
 		else
-			bench_die("option '%s': known are --quick, --real, --out FILE, --only "
-				  "TEXT, --hook PATH, --env K=V",
+			bench_die("option '%s': known are --quick, --real, --strict, --out FILE, "
+				  "--only TEXT, --hook PATH, --env K=V",
 				argv[i]);
 		i++;
 	}
+	/* The loader would say that it is not there, and go on without it. */
+	if (bench_hook.path && (!strchr(bench_hook.path, '/') || access(bench_hook.path, R_OK) < 0))
+		bench_die("--hook '%s': the path of a library is needed", bench_hook.path);
 	if (mkdir("out", 0755) < 0 && errno != EEXIST)
 		bench_die("make folder 'out': %s", strerror(errno));
 }
@@ -173,10 +181,14 @@ bool bench_metric(const char *metric, double value, const char *unit, const char
 
 int bench_done(void)
 {
+	bool all_hold = true;
+
 	printf("%s\n", bench.name);
-	for (size_t i = 0; i < bench.results; i++)
+	for (size_t i = 0; i < bench.results; i++) {
 		show(stdout, &bench.result[i]);
-	return 0;
+		all_hold &= bench.result[i].holds;
+	}
+	return bench.strict && !all_hold;
 }
 
 static int compare(const void *a, const void *b)

@@ -13,14 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/bench.h"
 
 #define RIGS_MAX 4
+/* Five minutes of the memory bench write 3 million changes. What is not written takes no space. */
+#define ACCOUNT_RECORDS "8388608"
 #define WORDS_MAX 64
 #define START_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define END_TIMEOUT_NS (2 * NSEC_PER_SEC)
@@ -147,6 +151,19 @@ static void start_daemon(struct rig *rig, const char *const *args)
 	}
 }
 
+/* Larger than a machine has by default: a change that was overwritten is one not looked at. */
+static void write_config(const struct rig *rig)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/config", rig->sim);
+	if (mkdir(rig->sim, 0700) < 0 || !(f = fopen(path, "we")))
+		bench_die("create '%s': %s", path, strerror(errno));
+	fputs("account.records = " ACCOUNT_RECORDS "\n", f);
+	fclose(f);
+}
+
 void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args)
 {
@@ -170,8 +187,63 @@ void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const ch
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
 	sigaction(SIGPIPE, &action, NULL);
+	if (!bench_real())
+		write_config(rig);
 	if (mode == RIG_SHARED && !bench_foreign())
 		start_daemon(rig, daemon_args);
+}
+
+static double spec_value(const char *spec, const char *option, double missing)
+{
+	const char *p = strstr(spec, option);
+
+	return p ? strtod(p + strlen(option), NULL) : missing;
+}
+
+/* A value of --env with what stands in it for a number of the tenant. */
+static void expand(const char *text, const char *spec, char *ret, size_t size)
+{
+	const char *memory = strstr(spec, "--memory ");
+	bool in_gib = memory && strncmp(memory + strcspn(memory, "%GM"), "Gi", 2) == 0;
+	const struct {
+		const char *name;
+		double value;
+	} known[] = {
+		{"{request}", 100 * spec_value(spec, "--request ", 1)},
+		{"{limit}", 100 * spec_value(spec, "--limit ", 1)},
+		{"{memory}", in_gib ? 1024 * spec_value(spec, "--memory ", 0) : 0},
+	};
+	size_t n = 0;
+
+	while (*text && n + 24 < size) {
+		size_t k = 0;
+
+		while (k < ARRAY_SIZE(known) &&
+			strncmp(text, known[k].name, strlen(known[k].name)) != 0)
+			k++;
+		if (k == ARRAY_SIZE(known)) {
+			ret[n++] = *text++;
+			continue;
+		}
+		n += (size_t)snprintf(ret + n, size - n, "%.0f", known[k].value);
+		text += strlen(known[k].name);
+	}
+	ret[n] = '\0';
+}
+
+/* In the child: another project's library, and what it is told of the tenant. */
+static void set_hook(const char *spec)
+{
+	setenv("LD_PRELOAD", bench_hook.path, 1);
+	for (size_t i = 0; i < bench_hook.n_env; i++) {
+		const char *equals = strchr(bench_hook.env[i], '=');
+		char name[256], value[512];
+
+		snprintf(name, sizeof(name), "%.*s", (int)(equals - bench_hook.env[i]),
+			bench_hook.env[i]);
+		expand(equals + 1, spec, value, sizeof(value));
+		setenv(name, value, 1);
+	}
 }
 
 pid_t rig_start(struct rig *rig, const char *spec, const char *command)
@@ -202,11 +274,8 @@ pid_t rig_start(struct rig *rig, const char *spec, const char *command)
 		bench_die("fork: %s", strerror(errno));
 	if (pid == 0) {
 		become(rig, output);
-		if (rig->mode == RIG_SHARED && bench_foreign()) {
-			setenv("LD_PRELOAD", bench_hook.path, 1);
-			for (size_t i = 0; i < bench_hook.n_env; i++)
-				putenv((char *)bench_hook.env[i]);
-		}
+		if (rig->mode == RIG_SHARED && bench_foreign())
+			set_hook(spec);
 		execvp(argv[0], argv);
 		_exit(127);
 	}
@@ -292,14 +361,33 @@ uint64_t rig_first_ns(struct rig *rig, pid_t pid)
 	return 0;
 }
 
+/* What was overwritten would read as a device that did nothing. */
+static void check_kept(struct sim_trace *trace, uint64_t t0)
+{
+	uint64_t lost = sim_trace_lost(trace);
+	struct sim_trace_record r;
+
+	if (lost && (sim_trace_get(trace, lost, &r) < 0 || r.end_ns > t0))
+		bench_die("the trace of the device has lost its first %llu records, which reach "
+			  "into the time that is measured: measure less of it",
+			(unsigned long long)lost);
+}
+
+void rig_busy(
+	struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1, struct sim_busy *ret_busy)
+{
+	if (sim_busy_load(rig_trace(rig), pid ? &pid : NULL, 1, device, SIM_ENGINE_COMPUTE, t0, t1,
+		    ret_busy) < 0)
+		bench_die("read the trace: out of memory");
+	check_kept(rig_trace(rig), t0);
+}
+
 double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1)
 {
 	struct sim_busy busy;
 	double share;
 
-	if (sim_busy_load(rig_trace(rig), pid ? &pid : NULL, 1, device, SIM_ENGINE_COMPUTE, t0, t1,
-		    &busy) < 0)
-		bench_die("read the trace: out of memory");
+	rig_busy(rig, pid, device, t0, t1, &busy);
 	share = (double)sim_busy_ns(&busy, t0, t1) / (double)(t1 - t0);
 	sim_busy_done(&busy);
 	return share;
@@ -339,7 +427,9 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 	return 0;
 }
 
-/* The engine leaves by itself once nobody uses it; wait for that, so that nothing is left running. */
+/*
+ * The engine leaves by itself once nobody uses it; wait for that, so that nothing is left running.
+ */
 static void end_engine(struct rig *rig)
 {
 	char path[128];

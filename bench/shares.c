@@ -3,6 +3,7 @@
  * shares.*: how far each tenant's share of the device is from what it is entitled to, over every
  * sliding window of 1 s and 10 s (step 10 ms, from 2 s after the last one started), worst over the
  * mixes of tenants and of kernels below. Share is kernel time in the device's trace / wall time.
+ * For comparison some of the programs by themselves, and side by side without divvy.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,22 +42,35 @@ static const struct mix mixes[] = {
 struct load {
 	const char *name;
 	const char *options;
-	bool in_1s; /* kernels above 25 ms count in the 10 s figure only */
+	bool in_1s;    /* kernels above 25 ms count in the 10 s figure only */
+	bool unshared; /* also measured without divvy, which would take as long again for all */
 };
 
 static const struct load loads[] = {
-	{"20us", "--kernel-us 20", true},
-	{"1ms", "--kernel-us 1000", true},
-	{"20ms", "--kernel-us 20000", true},
-	{"graphs", "--kernel-us 50 --graphs 40", true},
-	{"cooperative", "--kernel-us 500 --cooperative", true},
-	{"mixed", "--kernel-us 1000 --mixed", true},
-	{"40ms", "--kernel-us 40000", false},
+	{"20us", "--kernel-us 20", true, false},
+	{"1ms", "--kernel-us 1000", true, true},
+	{"20ms", "--kernel-us 20000", true, false},
+	{"graphs", "--kernel-us 50 --graphs 40", true, false},
+	{"cooperative", "--kernel-us 500 --cooperative", true, false},
+	{"mixed", "--kernel-us 1000 --mixed", true, true},
+	{"40ms", "--kernel-us 40000", false, false},
 };
+
+/*
+ * As mixed, but one kernel launched alike, whose length is its argument: nobody can tell it
+ * before.
+ */
+static const struct load alike = {"alike", "--kernel-us 1000 --mixed --alike", true, false};
 
 struct worst {
 	double pp;
 	char where[96];
+};
+
+/* Over n runs. */
+struct worsts {
+	struct worst pp_1s, pp_10s, over_ms;
+	unsigned int n;
 };
 
 static void keep(
@@ -69,41 +83,57 @@ static void keep(
 		tenant + 1);
 }
 
-static void measure(const struct mix *mix, const struct load *load, struct worst *w1,
-	struct worst *w10, struct worst *over)
-{
+/* The programs of n tenants, and the time in which all ran, from 2 s after the last one started. */
+struct crowd {
 	struct rig rig;
 	pid_t pid[TENANTS_MAX];
-	char command[256];
-	uint64_t t0 = 0, t1;
-	double here1 = 0, here10 = 0;
+	uint64_t t0, t1;
+};
 
-	rig_init(&rig, RIG_SHARED, "1xH200-141Gi", "", NULL);
+/* Runs n programs to their end; spec: of their tenants. What they left is there until rig_done. */
+static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *spec, size_t n,
+	const struct load *load)
+{
+	const int seconds = bench_quick() ? 6 : 15;
+	char command[256];
+
+	c->t0 = 0;
+	rig_init(&c->rig, mode, "1xH200-141Gi", "", NULL);
 	snprintf(command, sizeof(command), "%s %s --duration %d --quiet",
-		bench_built("tests/programs/spin"), load->options, bench_quick() ? 6 : 15);
-	for (size_t i = 0; i < mix->n; i++)
-		pid[i] = rig_start(&rig, mix->spec[i], command);
-	for (size_t i = 0; i < mix->n; i++)
-		if (rig_wait(&rig, pid[i]) != 0)
-			bench_die("%s, %s: a tenant failed", mix->name, load->name);
-	for (size_t i = 0; i < mix->n; i++) {
-		uint64_t first = rig_first_ns(&rig, pid[i]);
+		bench_built("tests/programs/spin"), load->options, seconds);
+	for (size_t i = 0; i < n; i++)
+		c->pid[i] = rig_start(&c->rig, spec[i], command);
+	for (size_t i = 0; i < n; i++)
+		if (rig_wait(&c->rig, c->pid[i]) != 0)
+			bench_die("%s kernels: tenant %zu of %zu failed", load->name, i + 1, n);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t first = rig_first_ns(&c->rig, c->pid[i]);
 
 		if (!first)
-			bench_die("%s, %s: tenant %zu ran no kernel", mix->name, load->name, i + 1);
-		t0 = first > t0 ? first : t0;
+			bench_die("%s kernels: tenant %zu of %zu ran none", load->name, i + 1, n);
+		c->t0 = MAX(c->t0, first);
 	}
 	/* The first to start is the first to end. */
-	t1 = rig_first_ns(&rig, pid[0]) + (bench_quick() ? 6 : 15) * NSEC_PER_SEC -
+	c->t1 = rig_first_ns(&c->rig, c->pid[0]) + (uint64_t)seconds * NSEC_PER_SEC -
 		200 * NSEC_PER_MSEC;
-	t0 += WARM_UP_NS;
+	c->t0 += WARM_UP_NS;
+	if (c->t1 < c->t0 + (bench_quick() ? 2 : 10) * NSEC_PER_SEC)
+		bench_die(
+			"%s kernels: %zu tenants ran together for too short a time", load->name, n);
+}
+
+/* How far the crowd was from what this mix of tenants would be entitled to. */
+static void judge(
+	struct crowd *c, const struct mix *mix, const struct load *load, struct worsts *ret)
+{
+	const uint64_t t0 = c->t0, t1 = c->t1;
+	double here1 = 0, here10 = 0;
+
 	for (size_t i = 0; i < mix->n; i++) {
 		struct sim_busy busy;
 		double pp1, pp10, over_ms;
 
-		if (sim_busy_load(
-			    rig_trace(&rig), &pid[i], 1, 0, SIM_ENGINE_COMPUTE, t0, t1, &busy) < 0)
-			bench_die("read the trace: out of memory");
+		rig_busy(&c->rig, c->pid[i], 0, t0, t1, &busy);
 		pp1 = (double)sim_busy_worst_window(
 			      &busy, t0, t1, NSEC_PER_SEC, STEP_NS, mix->entitled[i], NULL) /
 			MILLION * 100;
@@ -114,16 +144,110 @@ static void measure(const struct mix *mix, const struct load *load, struct worst
 		over_ms = (double)sim_busy_max_window(&busy, t0, t1, NSEC_PER_SEC, STEP_NS) / 1e6 -
 			(double)mix->limit[i];
 		if (load->in_1s)
-			keep(w1, pp1, mix, load, i);
-		keep(w10, pp10, mix, load, i);
-		keep(over, over_ms, mix, load, i);
+			keep(&ret->pp_1s, pp1, mix, load, i);
+		keep(&ret->pp_10s, pp10, mix, load, i);
+		keep(&ret->over_ms, over_ms, mix, load, i);
 		here1 = pp1 > here1 ? pp1 : here1;
 		here10 = pp10 > here10 ? pp10 : here10;
 		sim_busy_done(&busy);
 	}
-	bench_note("%s, %s kernels: %.2f pp over 1 s, %.2f pp over 10 s, device busy %.4f",
-		mix->name, load->name, here1, here10, rig_share(&rig, 0, 0, t0, t1));
-	rig_done(&rig);
+	ret->n++;
+	bench_note("%s, %s kernels%s: %.2f pp over 1 s, %.2f pp over 10 s, device busy %.4f",
+		mix->name, load->name, c->rig.mode == RIG_BARE ? ", unshared" : "", here1, here10,
+		rig_share(&c->rig, 0, 0, t0, t1));
+}
+
+static bool is_wanted(const struct mix *mix, const struct load *load)
+{
+	char name[96];
+
+	snprintf(name, sizeof(name), "%s, %s kernels", mix->name, load->name);
+	return bench_wants(name);
+}
+
+static void shared(const struct load *load, struct worsts *ret)
+{
+	struct crowd c;
+
+	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
+		if (!is_wanted(&mixes[m], load))
+			continue;
+		crowd_run(&c, RIG_SHARED, mixes[m].spec, mixes[m].n, load);
+		judge(&c, &mixes[m], load, ret);
+		rig_done(&c.rig);
+	}
+}
+
+/* Without divvy nobody knows of a mix: mixes of as many tenants are judged by the same run. */
+static void unshared(const struct load *load, struct worsts *ret)
+{
+	struct crowd c;
+
+	for (size_t n = 2; n <= TENANTS_MAX; n++) {
+		bool is_run = false;
+
+		for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
+			if (mixes[m].n != n || !is_wanted(&mixes[m], load))
+				continue;
+			if (!is_run)
+				crowd_run(&c, RIG_BARE, mixes[m].spec, n, load);
+			is_run = true;
+			judge(&c, &mixes[m], load, ret);
+		}
+		if (is_run)
+			rig_done(&c.rig);
+	}
+}
+
+/* How much of the device the program uses when it has it for itself. */
+static double alone(const struct load *load)
+{
+	struct crowd c;
+	double share;
+
+	crowd_run(&c, RIG_BARE, mixes[0].spec, 1, load);
+	share = rig_share(&c.rig, c.pid[0], 0, c.t0, c.t1);
+	bench_note("alone, %s kernels: device busy %.4f", load->name, share);
+	rig_done(&c.rig);
+	return share;
+}
+
+static void compare(void)
+{
+	struct worsts w = {{-1, ""}, {-1, ""}, {-1e9, ""}, 0}, untold = w;
+	char where[96] = "";
+	double least = 2;
+	unsigned int n = 0;
+
+	for (size_t l = 0; l < ARRAY_SIZE(loads); l++) {
+		double share;
+
+		if (!loads[l].unshared)
+			continue;
+		unshared(&loads[l], &w);
+		if (!bench_wants("alone"))
+			continue;
+		share = alone(&loads[l]);
+		n++;
+		if (share < least)
+			snprintf(where, sizeof(where), "%s kernels", loads[l].name);
+		least = share < least ? share : least;
+	}
+	if (w.n > 0) {
+		bench_metric("shares.unshared_error_pp_10s", w.pp_10s.pp, "pp", "", w.n, true,
+			w.pp_10s.where);
+		bench_metric("shares.unshared_error_pp_1s", w.pp_1s.pp, "pp", "", w.n, true,
+			w.pp_1s.where);
+	}
+	if (n > 0)
+		bench_metric("shares.alone_busy", least, "", "", n, true, where);
+	shared(&alike, &untold);
+	if (untold.n > 0) {
+		bench_metric("shares.alike_error_pp_10s", untold.pp_10s.pp, "pp", "", untold.n,
+			true, untold.pp_10s.where);
+		bench_metric("shares.alike_error_pp_1s", untold.pp_1s.pp, "pp", "", untold.n, true,
+			untold.pp_1s.where);
+	}
 }
 
 /* Arrivals at 0, 20 and 40 s; the entitlements of those present, by water-filling. */
@@ -168,29 +292,22 @@ static void staggered(void)
 	rig_done(&rig);
 }
 
-static bool is_wanted(const struct mix *mix, const struct load *load)
-{
-	char name[96];
-
-	snprintf(name, sizeof(name), "%s, %s kernels", mix->name, load->name);
-	return bench_wants(name);
-}
-
 int main(int argc, char **argv)
 {
-	struct worst w1 = {-1, ""}, w10 = {-1, ""}, over = {-1e9, ""};
+	struct worsts w = {{-1, ""}, {-1, ""}, {-1e9, ""}, 0};
 
 	bench_init("shares", argc, argv);
-	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++)
-		for (size_t l = 0; l < ARRAY_SIZE(loads); l++)
-			if (is_wanted(&mixes[m], &loads[l]))
-				measure(&mixes[m], &loads[l], &w1, &w10, &over);
-	bench_metric("shares.error_pp_10s", w10.pp, "pp", "<= 1",
-		ARRAY_SIZE(mixes) * ARRAY_SIZE(loads), true, w10.where);
-	bench_metric("shares.error_pp_1s", w1.pp, "pp", "<= 3",
-		ARRAY_SIZE(mixes) * ARRAY_SIZE(loads), true, w1.where);
-	bench_metric("shares.over_limit_ms", over.pp, "ms", "<= 30",
-		ARRAY_SIZE(mixes) * ARRAY_SIZE(loads), true, over.where);
+	for (size_t l = 0; l < ARRAY_SIZE(loads); l++)
+		shared(&loads[l], &w);
+	if (w.n > 0) {
+		bench_metric("shares.error_pp_10s", w.pp_10s.pp, "pp", "<= 1", w.n, true,
+			w.pp_10s.where);
+		bench_metric(
+			"shares.error_pp_1s", w.pp_1s.pp, "pp", "<= 3", w.n, true, w.pp_1s.where);
+		bench_metric("shares.over_limit_ms", w.over_ms.pp, "ms", "<= 30", w.n, true,
+			w.over_ms.where);
+	}
+	compare();
 	if (bench_wants("staggered"))
 		staggered();
 	return bench_done();

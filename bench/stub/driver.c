@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entries of the stub that answer something. Device addresses lie in a range of their own, apart
- * from the host's, so that a value write knows whether there is memory behind its address.
+ * The entries of the stub that answer something. Device addresses lie in a range of their own,
+ * apart from the host's, so that a value write knows whether there is memory behind its address.
  *
- * Allocations: up to 64 KiB from blocks of 2 MiB, as devices do; up to 2 MiB a block each; larger ones
- * as many blocks. The first two are used again, last freed first.
+ * Allocations: up to 64 KiB from blocks of 2 MiB, as devices do; up to 2 MiB a block each; larger
+ * ones as many blocks. The first two are used again, last freed first.
  */
 #include <ctype.h>
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver stub, a libcuda.so.1 whose calls return at once: what is measured in front of it is the
- * cost of whoever stands in front. A launch does nothing, a value write stores, an allocation hands
- * out an address. It has one device, with the UUID that STUB_UUID names ("GPU-..." or without).
- * Any thread, except that one thread at a time allocates and frees.
+ * The driver stub, a libcuda.so.1 whose calls return at once: what is measured in front of it is
+ * the cost of whoever stands in front. A launch does nothing, a value write stores, an allocation
+ * hands out an address. It has one device, with the UUID that STUB_UUID names ("GPU-..." or
+ * without). Any thread, except that one thread at a time allocates and frees.
  */
 #pragma once
 

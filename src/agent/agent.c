@@ -210,6 +210,13 @@ static int start_listening(struct agent *agent, struct error *err)
 
 /* ---- the passing of time ---- */
 
+/* A tenant that only lingers keeps no daemon; one whose programs are still to come does. */
+static bool is_waited_for(const struct tenant *t)
+{
+	return t->lifetime != TENANT_PROCESSES || t->owner_fd >= 0 ||
+		t->container != TENANT_NO_CONTAINER;
+}
+
 static bool is_idle(const struct agent *agent)
 {
 	const struct tenant *t;
@@ -217,7 +224,7 @@ static bool is_idle(const struct agent *agent)
 	if (agent->n_conns || agent->n_processes)
 		return false;
 	LIST_FOREACH(t, &agent->tenants, link)
-		if (!t->is_ending && t->lifetime != TENANT_PROCESSES)
+		if (!t->is_ending && is_waited_for(t))
 			return false;
 	return true;
 }
@@ -272,10 +279,36 @@ static int start_arbiter(struct agent *agent, struct error *err)
 	return arbiter_new(&config, agent->devices->n, &agent->arbiter, err);
 }
 
+/* Whatever is wrong with it stays so until somebody changes it: EINVAL, for the exit status. */
+static int load_conf(struct agent *agent, struct error *err)
+{
+	const char *path = agent->options.tenants_conf;
+	int r = conf_load(path ? path : "/etc/divvy/tenants.conf", &agent->conf, err);
+
+	if (r >= 0 || r == -ENOMEM)
+		return r;
+	if (err)
+		err->code = EINVAL;
+	return -EINVAL;
+}
+
+/* By the path that `divvy apply` would name: --stop must find it. */
+static int apply_at_start(struct agent *agent, struct error *err)
+{
+	_cleanup_free_ char *path = realpath(agent->options.apply, NULL);
+	json_t *applied = NULL;
+	int r;
+
+	if (!path)
+		return fail_errno(err, errno, "--apply %s", agent->options.apply);
+	r = apply_file(agent, path, true, &applied, err);
+	json_decref(applied);
+	return r;
+}
+
 static int start(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
-	json_t *applied = NULL;
 	int r = make_runtime(agent, err);
 
 	if (r >= 0)
@@ -295,8 +328,7 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = start_arbiter(agent, err);
 	if (r >= 0)
-		r = conf_load(o->tenants_conf ? o->tenants_conf : "/etc/divvy/tenants.conf",
-			&agent->conf, err);
+		r = load_conf(agent, err);
 	if (r >= 0)
 		r = token_new(agent, err);
 	if (r >= 0)
@@ -314,8 +346,7 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = metrics_new(agent, o->metrics, err);
 	if (r >= 0 && o->apply)
-		r = apply_file(agent, o->apply, true, &applied, err);
-	json_decref(applied);
+		r = apply_at_start(agent, err);
 	return r < 0 ? r : start_listening(agent, err);
 }
 
@@ -429,6 +460,7 @@ void agent_free(struct agent *agent)
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
 	worker_free(agent->worker);
+	worker_leave(agent->seeker);
 	apply_free(agent);
 	control_free(agent);
 	while ((c = LIST_FIRST(&agent->conns))) {

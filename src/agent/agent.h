@@ -67,6 +67,7 @@ struct agent {
 	bool is_replaced; /* and another has the listening socket already */
 
 	struct worker *worker;
+	struct worker *seeker; /* for what may never end; NULL until there is such */
 	struct device_set *devices;
 	struct arbiter *arbiter;
 	struct state *state;

@@ -57,6 +57,14 @@ static void note(
 	json_array_append_new(list, json);
 }
 
+/* In what a line can say; a request of 0 is the class opportunistic. */
+static bool is_same(const struct spec *a, const struct spec *b)
+{
+	return a->request == b->request && a->limit == b->limit &&
+		a->memory_bytes == b->memory_bytes && a->memory_permille == b->memory_permille &&
+		a->class == b->class && a->priority == b->priority;
+}
+
 static void set_client(
 	struct agent *agent, const char *path, const struct gemini_client *client, json_t *list)
 {
@@ -83,8 +91,7 @@ static void set_client(
 			r < 0 ? err.msg : NULL);
 		return;
 	}
-	if (t->spec.request == client->spec.request && t->spec.limit == client->spec.limit &&
-		t->spec.memory_bytes == client->spec.memory_bytes) {
+	if (is_same(&t->spec, &client->spec)) {
 		note(list, t, client->name, "same", NULL);
 		return;
 	}
@@ -198,9 +205,15 @@ static void on_change(struct loop_io *io, uint32_t events)
 int apply_file(struct agent *agent, const char *path, bool does_follow, json_t **ret_tenants,
 	struct error *err)
 {
-	int r = does_follow ? follow(agent->apply, path, err) : 0;
+	const bool is_new = does_follow && !find(agent->apply, path);
+	int r = is_new ? follow(agent->apply, path, err) : 0;
 
-	return r < 0 ? r : read_and_apply(agent, path, ret_tenants, err);
+	if (r < 0)
+		return r;
+	r = read_and_apply(agent, path, ret_tenants, err);
+	if (r < 0 && is_new)
+		agent->apply->n--; /* nobody was told that it is followed */
+	return r;
 }
 
 int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, struct error *err)

@@ -160,6 +160,7 @@ static void hook_packet(struct conn *c, const struct msg_head *head, const void 
 	switch (head->type) {
 	case MSG_WANT: token_want(p, at); break;
 	case MSG_RELEASE: token_release(p, at); break;
+	case MSG_YIELD: token_yield(p, at); break;
 	case MSG_MEM_RESERVE: memory_reserve(p, at, head->request, memory->bytes); break;
 	case MSG_MEM_RELEASE: memory_release(p, at, memory->bytes); break;
 	case MSG_MEASURE: memory_measure(p, at, head->request); break;
@@ -194,40 +195,6 @@ void client_packet(struct conn *c, const void *packet, uint32_t size, const int 
 	}
 }
 
-/* One packet with its descriptors; 0: the end, -EAGAIN: nothing there. */
-static ssize_t receive(int fd, void *p, size_t n, int *ret_fds, size_t *ret_n_fds)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * CLIENT_FDS_MAX)];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = {.iov_base = p, .iov_len = n};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	struct cmsghdr *cmsg;
-	ssize_t got = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	*ret_n_fds = 0;
-	if (got < 0)
-		return -errno;
-	for (cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg)) {
-		size_t count;
-
-		if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
-			continue;
-		count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(ret_fds + *ret_n_fds, CMSG_DATA(cmsg), count * sizeof(int));
-		*ret_n_fds += count;
-	}
-	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		return -EMSGSIZE;
-	return got;
-}
-
 static bool is_too_fast(struct conn *c)
 {
 	uint64_t now = loop_now_ns(c->agent->loop);
@@ -252,19 +219,16 @@ static void on_conn(struct loop_io *io, uint32_t events)
 	/* One thread, and nothing below comes back here. */
 	static _Alignas(8) char packet[MSG_MAX];
 	struct conn *c = io->data;
-	int fds[CLIENT_FDS_MAX];
 
 	if (events & EPOLLOUT)
 		flush_out(c);
 	for (int i = 0; i < PACKETS_A_TURN && !c->is_dead && (events & (EPOLLIN | EPOLLHUP)); i++) {
-		size_t n_fds = 0;
-		ssize_t got = receive(c->fd, packet, sizeof(packet), fds, &n_fds);
+		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+		ssize_t got = fd_recv(c->fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
 
 		if (got > 0)
-			client_packet(c, packet, (uint32_t)got, fds, n_fds);
-		while (n_fds)
-			close(fds[--n_fds]);
-		if (got == -EAGAIN || got == -EINTR)
+			client_packet(c, packet, (uint32_t)got, fds.fd, fds.n);
+		if (got == -EAGAIN)
 			break;
 		if (got <= 0) {
 			conn_close(c);

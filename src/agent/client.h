@@ -21,7 +21,6 @@
 #include "wire/msg.h"
 #include "wire/page.h"
 
-#define CLIENT_FDS_MAX 48u /* three for each of MSG_DEVICES */
 #define CLIENT_CONNS_PER_USER 8192u
 #define CLIENT_RATE 20000u         /* packets a second of one connection, on average */
 #define CLIENT_OUT_MAX (16u << 20) /* bytes of answers that wait for a slow reader */
@@ -32,7 +31,8 @@ struct process_device {
 	uint64_t up_inode;
 	/* token.c: what was seen last */
 	uint64_t submitted;
-	uint64_t flush_sum; /* value of submitted that a flush was asked for */
+	uint64_t unfinished_ns; /* when that was, if something was unfinished; else 0 */
+	uint64_t flush_sum;     /* value of submitted that a flush was asked for */
 	uint64_t flush_at_ns;
 	uint64_t presumed; /* value of submitted whose tail is taken for ended; 0: none */
 	bool is_flush_asked;

@@ -85,10 +85,11 @@ static int find_user(struct str key, bool is_group, uint32_t *ret, struct error 
 
 static int parse_default(struct conf *conf, struct str rest, struct error *err)
 {
-	struct str word;
+	struct str word = STR_NONE;
 
 	if (!str_word(&rest, &word) || (!str_is(word, "allow") && !str_is(word, "refuse")))
-		return fail(err, EINVAL, "default: expected allow or refuse");
+		return fail(err, EINVAL, "default '%" STR_FMT "': expected allow or refuse",
+			STR_ARG(word));
 	conf->has_default = true;
 	conf->refuses = str_is(word, "refuse");
 	return parse_fields(rest, &conf->default_spec, err);
@@ -108,13 +109,15 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 		return fail(err, EINVAL, "'%" STR_FMT "': expected uid, gid, cgroup or default",
 			STR_ARG(kind));
 	if (!str_word(&rest, &key))
-		return fail(err, EINVAL, "%" STR_FMT ": expected whose", STR_ARG(kind));
+		return fail(err, EINVAL, "%" STR_FMT " is alone: expected %s behind it",
+			STR_ARG(kind),
+			str_is(kind, "cgroup") ? "a pattern of cgroups" : "a name or a number");
 	rule.kind = str_is(kind, "uid") ? RULE_UID : str_is(kind, "gid") ? RULE_GID : RULE_CGROUP;
 	if (rule.kind != RULE_CGROUP)
 		r = find_user(key, rule.kind == RULE_GID, &rule.number, err);
 	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
-		r = fail(err, EINVAL, "cgroup: the pattern is longer than %zu",
-			sizeof(rule.pattern) - 1);
+		r = fail(err, EINVAL, "cgroup '%.40s...': %zu characters, expected at most %zu",
+			key.p, key.n, sizeof(rule.pattern) - 1);
 	if (r < 0)
 		return r;
 	spec_init(&rule.spec);

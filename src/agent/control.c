@@ -87,43 +87,47 @@ static int get_number(const json_t *json, const char *key, int64_t min, int64_t 
 	struct error *err)
 {
 	const json_t *value = json_object_get(json, key);
+	char shown[SPEC_JSON_SHOWN];
 
 	if (!value)
 		return 0;
 	if (!json_is_integer(value) || json_integer_value(value) < min ||
 		json_integer_value(value) > max)
-		return fail(err, EINVAL, "%s: expected a whole number from %lld to %lld", key,
-			(long long)min, (long long)max);
+		return fail(err, EINVAL, "%s %s: expected a whole number from %lld to %lld", key,
+			spec_json_show(value, shown), (long long)min, (long long)max);
 	*ret = json_integer_value(value);
 	return 1;
+}
+
+/* NULL when there is none of that name. */
+static int get_name(const json_t *json, const char **ret, struct error *err)
+{
+	const json_t *value = json_object_get(json, "name");
+	char shown[SPEC_JSON_SHOWN];
+
+	*ret = json_string_value(value);
+	if (value && !*ret)
+		return fail(err, EINVAL, "name %s: expected a text", spec_json_show(value, shown));
+	return value ? spec_name_check(*ret, err) : 0;
 }
 
 static int get_tenant(struct call *call, struct tenant **ret, struct error *err)
 {
 	const json_t *value = json_object_get(call->json, "tenant");
-	char text[TENANT_NAME + 32] = "";
+	char text[TENANT_NAME + 32] = "", shown[SPEC_JSON_SHOWN];
 
 	if (json_is_integer(value))
 		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
 	else if (json_is_string(value) &&
 		str_copy(text, sizeof(text), str_from(json_string_value(value))) < 0)
-		return fail(err, EINVAL, "tenant: the name is too long");
+		return fail(err, EINVAL, "tenant %s: a name has at most %u characters",
+			spec_json_show(value, shown), TENANT_NAME - 1);
 	if (!text[0])
-		return fail(err, EINVAL, "tenant: expected an id or a name");
+		return fail(err, EINVAL, "tenant %s: expected an id or a name",
+			value ? spec_json_show(value, shown) : "is missing");
 	*ret = tenant_by_text(call->agent, text, call->conn->uid);
 	if (!*ret)
 		return fail(err, ENOENT, "tenant %s: there is none of that id or name", text);
-	return 0;
-}
-
-static int check_name(const char *name, struct error *err)
-{
-	size_t n = strspn(
-		name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
-
-	if (!n || name[n] || n >= TENANT_NAME)
-		return fail(err, EINVAL, "name '%.80s': expected 1 to %u of A-Z a-z 0-9 . _ -",
-			name, TENANT_NAME - 1);
 	return 0;
 }
 
@@ -441,17 +445,39 @@ static int check_owner(const struct conn *c, pid_t pid, struct error *err)
 	return 0;
 }
 
+static int get_lifetime(const json_t *json, enum tenant_lifetime *ret_lifetime, struct error *err)
+{
+	const json_t *value = json_object_get(json, "lifetime");
+	const char *text = json_string_value(value);
+	char shown[SPEC_JSON_SHOWN];
+
+	if (value && (!text || tenant_lifetime_parse(text, ret_lifetime) < 0))
+		return fail(err, EINVAL, "lifetime %s: expected process, processes or keep",
+			spec_json_show(value, shown));
+	return 0;
+}
+
+static int get_container(const json_t *json, bool *ret_is_container, struct error *err)
+{
+	const json_t *value = json_object_get(json, "container");
+	char shown[SPEC_JSON_SHOWN];
+
+	if (value && !json_is_boolean(value))
+		return fail(err, EINVAL, "container %s: expected true or false",
+			spec_json_show(value, shown));
+	*ret_is_container = json_is_true(value);
+	return 0;
+}
+
 static int create(struct call *call, struct tenant **ret, struct error *err)
 {
 	const json_t *fields = json_object_get(call->json, "spec");
-	const json_t *name = json_object_get(call->json, "name");
-	const json_t *lifetime = json_object_get(call->json, "lifetime");
-	const json_t *container = json_object_get(call->json, "container");
 	char cgroup[CONF_CGROUP];
 	struct conn *c = call->conn;
 	struct tenant_wish wish = {.uid = c->uid, .source = TENANT_RUN};
 	struct process_stat stat;
 	char own_name[PROCESS_NAME_SIZE];
+	bool is_container = false;
 	int64_t pid = c->pid;
 	int r;
 
@@ -459,15 +485,12 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	r = spec_set_json(&wish.spec, fields, err);
 	if (r >= 0)
 		r = spec_finish(&wish.spec, err);
-	if (r >= 0 && name)
-		r = json_is_string(name) ? check_name(json_string_value(name), err)
-					 : fail(err, EINVAL, "name: expected a text");
-	if (r >= 0 && lifetime &&
-		(!json_is_string(lifetime) ||
-			tenant_lifetime_parse(json_string_value(lifetime), &wish.lifetime) < 0))
-		r = fail(err, EINVAL, "lifetime: expected process, processes or keep");
-	if (r >= 0 && container && !json_is_boolean(container))
-		r = fail(err, EINVAL, "container: expected true or false");
+	if (r >= 0)
+		r = get_name(call->json, &wish.name, err);
+	if (r >= 0)
+		r = get_lifetime(call->json, &wish.lifetime, err);
+	if (r >= 0)
+		r = get_container(call->json, &is_container, err);
 	if (r >= 0)
 		r = get_number(call->json, "pid", 1, INT32_MAX, &pid, err);
 	if (r >= 0)
@@ -475,12 +498,13 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	if (r < 0)
 		return r;
 	wish.owner = wish.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
-	if (json_is_true(container)) {
+	if (is_container) {
+		/* The engine's command, which may have to fetch an image first. */
+		wish.owner = wish.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		conf_cgroup((pid_t)pid, cgroup);
 		wish.container = TENANT_CONTAINER_AWAITED;
 		wish.cgroup = cgroup;
 	}
-	wish.name = json_string_value(name);
 	if (!wish.name && process_read_stat((pid_t)pid, &stat) == 0) {
 		memcpy(own_name, stat.name, sizeof(own_name));
 		for (char *p = own_name; *p; p++)
@@ -529,17 +553,26 @@ static int do_create(struct call *call, struct error *err)
 	return -EINPROGRESS;
 }
 
+/* Before the rules between fields speak of a limit or a count that nobody has named. */
+static int check_kind(const struct tenant *t, struct spec spec, struct error *err)
+{
+	if (spec.exclusive)
+		return 0; /* the request is the old one */
+	spec.exclusive = spec.request % SPEC_SHARE_ONE == 0;
+	spec.count = MAX(spec.exclusive ? spec.request / SPEC_SHARE_ONE : spec.count, 1u);
+	return tenant_check_change(t, &spec, err);
+}
+
 static int do_set(struct call *call, struct error *err)
 {
 	const json_t *fields = json_object_get(call->json, "spec");
-	const json_t *name = json_object_get(call->json, "name");
+	const char *name = NULL;
 	struct tenant *t;
 	struct spec spec;
 	int r = get_tenant(call, &t, err);
 
-	if (r >= 0 && name)
-		r = json_is_string(name) ? check_name(json_string_value(name), err)
-					 : fail(err, EINVAL, "name: expected a text");
+	if (r >= 0)
+		r = get_name(call->json, &name, err);
 	if (r < 0)
 		return r;
 	spec = t->spec;
@@ -558,6 +591,8 @@ static int do_set(struct call *call, struct error *err)
 					key);
 		r = spec_set_json(&spec, fields, err);
 		if (r >= 0)
+			r = check_kind(t, spec, err);
+		if (r >= 0)
 			r = spec_finish(&spec, err);
 		if (r >= 0)
 			r = tenant_change(t, &spec, err);
@@ -565,7 +600,7 @@ static int do_set(struct call *call, struct error *err)
 			return r;
 	}
 	if (name)
-		snprintf(t->name, sizeof(t->name), "%s", json_string_value(name));
+		snprintf(t->name, sizeof(t->name), "%s", name);
 	add(call, "tenant", tenant_json(call->agent, t));
 	return 0;
 }
@@ -629,13 +664,15 @@ static int do_apply(struct call *call, struct error *err)
 	const json_t *path = json_object_get(call->json, "path");
 	const json_t *follow = json_object_get(call->json, "follow");
 	bool stop = json_is_true(json_object_get(call->json, "stop"));
+	char shown[SPEC_JSON_SHOWN];
 	json_t *tenants = NULL;
 	int r = check_owner_of_daemon(call, "apply", err);
 
 	if (r < 0)
 		return r;
 	if (!json_is_string(path) || json_string_value(path)[0] != '/')
-		return fail(err, EINVAL, "path: expected an absolute path");
+		return fail(err, EINVAL, "path %s: expected an absolute path",
+			path ? spec_json_show(path, shown) : "is missing");
 	r = stop ? apply_stop(call->agent, json_string_value(path), &tenants, err)
 		 : apply_file(call->agent, json_string_value(path), !json_is_false(follow),
 			   &tenants, err);
@@ -725,10 +762,12 @@ static bool is_member_known(const struct command *command, const char *key)
 static int find_command(const json_t *json, const struct command **ret, struct error *err)
 {
 	const char *name = json_string_value(json_object_get(json, "cmd")), *key;
+	char shown[SPEC_JSON_SHOWN];
 	json_t *value;
 
 	if (!name)
-		return fail(err, EINVAL, "expected an object with a \"cmd\"");
+		return fail(err, EINVAL, "%s: expected an object with a \"cmd\"",
+			spec_json_show(json, shown));
 	*ret = NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(commands[i].name, name))
@@ -744,6 +783,17 @@ static int find_command(const json_t *json, const struct command **ret, struct e
 	return 0;
 }
 
+/* What a user typed, or a file holds, may be no UTF-8 or be cut within a character. */
+static json_t *ascii_string(const char *text)
+{
+	char ascii[sizeof(((struct error *)NULL)->msg)];
+	size_t n = 0;
+
+	for (; text[n] && n < sizeof(ascii) - 1; n++)
+		ascii[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
+	return json_stringn(ascii, n);
+}
+
 static void send_reply(
 	struct conn *c, uint32_t request, int r, json_t *reply, const struct error *err)
 {
@@ -755,10 +805,8 @@ static void send_reply(
 		json_object_clear(reply);
 		json_object_set_new(reply, "ok", json_false());
 		json_object_set_new(reply, "code", json_string(code ? code : "EIO"));
-		/* What a user typed may be cut within a character: then there is no text. */
 		if (json_object_set_new(reply, "error", json_string(err->msg)) < 0)
-			json_object_set_new(
-				reply, "error", json_string("the request is not UTF-8"));
+			json_object_set_new(reply, "error", ascii_string(err->msg));
 	} else {
 		json_object_set_new(reply, "ok", json_true());
 	}

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "sim/config.h"
 
 /* Without a device this one is simulated. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
@@ -63,12 +64,13 @@ static bool has_sim_libs(const char *folder)
 	return access(path, R_OK) == 0;
 }
 
-/* Beside the program in a build folder, or where they are installed. */
+/* Beside the program in a build folder or an installed tree, wherever that is; or the prefix's. */
 static int find_sim_libs(char *ret, size_t size, struct error *err)
 {
 	static const char *const beside[] = {
 		"sim",
 		"../sim",
+		"../" DIVVY_LIBDIR "/divvy/sim",
 		"../lib/divvy/sim",
 		"../../lib/divvy/sim",
 		"../libexec/divvy/sim",
@@ -107,7 +109,9 @@ static int open_simulated(
 	struct device_set *set, const char *simulate, const char *runtime_dir, struct error *err)
 {
 	const char *dir = getenv("DIVVY_SIM");
-	int r;
+	struct sim_config config;
+	struct error why;
+	int r, wrong;
 
 	if (dir && *dir)
 		snprintf(set->sim_dir, sizeof(set->sim_dir), "%s", dir);
@@ -122,7 +126,13 @@ static int open_simulated(
 	if (setenv("DIVVY_SIM", set->sim_dir, 1) || setenv("DIVVY_SIM_DEVICES", simulate, 1))
 		return fail(err, ENOMEM, "no memory");
 	set->is_simulated = true;
-	return nvml_open(set->sim_libs, &set->nvml, err);
+	r = nvml_open(set->sim_libs, &set->nvml, err);
+	if (r == 0)
+		return 0;
+	/* The library can only say that there is no device. */
+	sim_config_init(&config);
+	wrong = sim_config_parse_devices(&config, str_from(simulate), &why);
+	return wrong < 0 ? fail(err, -wrong, "--simulate %s: %s", simulate, why.msg) : r;
 }
 
 static int open_driver(

@@ -52,28 +52,26 @@ static void read_owner(int fd, struct lock_owner *owner)
 	owner->uid = uid;
 }
 
-int lock_take(const char *folder, const char *uuid, const char *socket, struct lock *ret_lock,
-	struct lock_owner *ret_owner, struct error *err)
+static int take_file(const char *folder, const char *uuid, const char *socket,
+	struct lock_file *ret_file, struct lock_owner *ret_owner, struct error *err)
 {
-	struct lock lock = LOCK_NONE;
+	struct lock_file file = {.fd = -1};
 	struct lock_owner owner;
 	char text[400];
 	int n, tries;
 
-	if (!folder)
-		folder = access("/run/lock", W_OK) == 0 ? "/run/lock" : "/tmp";
-	snprintf(lock.path, sizeof(lock.path), "%s/divvy-%s.lock", folder, uuid);
+	snprintf(file.path, sizeof(file.path), "%s/divvy-%s.lock", folder, uuid);
 	for (tries = 0; tries < 16; tries++) {
-		_cleanup_close_ int fd = open_lock(lock.path);
+		_cleanup_close_ int fd = open_lock(file.path);
 
 		if (fd == -EEXIST || fd == -ENOENT)
 			continue;
 		if (fd < 0)
-			return fail_errno(err, -fd, "device %s: lock file %s", uuid, lock.path);
+			return fail_errno(err, -fd, "device %s: lock file %s", uuid, file.path);
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			if (errno != EWOULDBLOCK)
 				return fail_errno(
-					err, errno, "device %s: lock %s", uuid, lock.path);
+					err, errno, "device %s: lock %s", uuid, file.path);
 			read_owner(fd, &owner);
 			if (ret_owner)
 				*ret_owner = owner;
@@ -84,23 +82,62 @@ int lock_take(const char *folder, const char *uuid, const char *socket, struct l
 				uuid, (int)owner.pid, (unsigned int)owner.uid,
 				owner.socket[0] ? owner.socket : "unknown");
 		}
-		if (!is_still_named(fd, lock.path))
+		if (!is_still_named(fd, file.path))
 			continue;
 		n = snprintf(text, sizeof(text), "%d %u %s\n", (int)getpid(),
 			(unsigned int)getuid(), socket);
 		if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0)
-			return fail_errno(err, errno, "write %s", lock.path);
-		lock.fd = TAKE_FD(fd);
-		*ret_lock = lock;
+			return fail_errno(err, errno, "write %s", file.path);
+		file.fd = TAKE_FD(fd);
+		*ret_file = file;
 		return 0;
 	}
-	return fail(err, EAGAIN, "device %s: lock file %s changes hands too fast", uuid, lock.path);
+	return fail(err, EAGAIN, "device %s: lock file %s changes hands too fast", uuid, file.path);
+}
+
+/*
+ * Users lock in /tmp where /run/lock is root's alone, and all do where there is none: to meet
+ * whoever may be there root takes both.
+ */
+static size_t real_folders(const char *ret_folder[static LOCK_FILES])
+{
+	const bool has_run = access("/run/lock", W_OK) == 0;
+	size_t n = 0;
+
+	if (has_run)
+		ret_folder[n++] = "/run/lock";
+	if (!has_run || (geteuid() == 0 && access("/tmp", W_OK) == 0))
+		ret_folder[n++] = "/tmp";
+	return n;
+}
+
+int lock_take(const char *folder, const char *uuid, const char *socket, struct lock *ret_lock,
+	struct lock_owner *ret_owner, struct error *err)
+{
+	const char *folders[LOCK_FILES] = {folder};
+	size_t n = folder ? 1 : real_folders(folders);
+	struct lock lock = LOCK_NONE;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = take_file(folders[i], uuid, socket, &lock.files[i], ret_owner, err);
+
+		if (r < 0) {
+			lock_release(&lock);
+			return r;
+		}
+	}
+	*ret_lock = lock;
+	return 0;
 }
 
 void lock_release(struct lock *lock)
 {
-	if (lock->fd < 0)
-		return;
-	unlink(lock->path);
-	lock->fd = fd_close(lock->fd);
+	for (size_t i = 0; i < LOCK_FILES; i++) {
+		struct lock_file *file = &lock->files[i];
+
+		if (file->fd < 0)
+			continue;
+		unlink(file->path);
+		file->fd = fd_close(file->fd);
+	}
 }

@@ -13,11 +13,17 @@
 
 #define LOCK_PATH 512
 
-struct lock {
+#define LOCK_FILES 2
+
+struct lock_file {
 	int fd;
 	char path[LOCK_PATH];
 };
-#define LOCK_NONE ((struct lock){.fd = -1})
+
+struct lock {
+	struct lock_file files[LOCK_FILES];
+};
+#define LOCK_NONE ((struct lock){.files = {{.fd = -1}, {.fd = -1}}})
 
 struct lock_owner {
 	pid_t pid; /* 0: not known */
@@ -26,9 +32,9 @@ struct lock_owner {
 };
 
 /*
- * `folder`: NULL for real devices (/run/lock, or /tmp where that is not to be written). -EBUSY,
- * with the owner's name in the sentence and in *ret_owner (if not NULL), when another process holds
- * it.
+ * `folder`: NULL for real devices (/run/lock, or /tmp where that is not to be written; root: both).
+ * -EBUSY, with the owner's name in the sentence and in *ret_owner (if not NULL), when another
+ * process holds it.
  */
 int lock_take(const char *folder, const char *uuid, const char *socket, struct lock *ret_lock,
 	struct lock_owner *ret_owner, struct error *err);

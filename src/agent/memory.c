@@ -183,8 +183,8 @@ static uint32_t waits_of(const struct memory *m, const struct process *p)
 }
 
 /*
- * After a restart the book of a device is complete only once its processes of before are back: until
- * then what they hold would be given out a second time.
+ * After a restart the book of a device is complete only once its processes of before are back:
+ * until then what they hold would be given out a second time.
  */
 static bool is_held_up(struct agent *agent, const struct device *device)
 {

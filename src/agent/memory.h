@@ -27,7 +27,10 @@ void memory_measure(struct process *process, uint32_t at, uint32_t request);
 
 /* Registered again: what it holds stands in the device's book. */
 void memory_process_back(struct process *process);
-/* Somebody of before a restart is back, dead, or no longer awaited: what was held up for it may go on. */
+/*
+ * Somebody of before a restart is back, dead, or no longer awaited: what was held up for it may go
+ * on.
+ */
 void memory_look_at_held(struct agent *agent);
 
 /*

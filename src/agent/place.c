@@ -97,11 +97,13 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 			"mode remote: this machine shares its own devices only; auto, "
 			"exclusive or local would do");
 	if (spec->count > n || spec->count > SPEC_DEVICES_MAX)
-		return fail(err, EINVAL, "count %u: this machine has %u device%s", spec->count, n,
+		return fail(err, EINVAL, "%s %u: this machine has %u device%s",
+			spec->exclusive ? "gpu request" : "count", spec->count, n,
 			n == 1 ? "" : "s");
 	if (spec->device[0] && spec->count > 1)
-		return fail(err, EINVAL, "count %u: one device is named, so count can only be 1",
-			spec->count);
+		return fail(err, EINVAL, "%s %u: one device is named, so it can only be %s",
+			spec->exclusive ? "gpu request" : "count", spec->count,
+			spec->exclusive ? "1 or a part" : "1");
 	for (found = 0; found < spec->count; found++) {
 		uint32_t best = n;
 

@@ -32,9 +32,10 @@
 
 /* Descriptors of the pages on their way to the program. */
 struct page_fds {
-	int fd[CLIENT_FDS_MAX];
+	int fd[FD_PASS_MAX];
 	size_t n;
 };
+_Static_assert(FD_PASS_MAX >= 3 * MSG_DEVICES, "a WELCOME takes all pages along");
 
 static void page_fds_done(struct page_fds *fds)
 {
@@ -244,6 +245,7 @@ void process_let_run(struct process *p)
 
 		if (!down)
 			continue;
+		atomic_store_explicit(&down->turn_ends_ns, 0, memory_order_relaxed);
 		atomic_store_explicit(&down->gate, GATE_OPEN, memory_order_seq_cst);
 		syscall(SYS_futex, &down->gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	}
@@ -276,7 +278,7 @@ void process_kill(struct process *p)
 		p->conn = NULL;
 	}
 	if (!t->n_processes && t->lifetime == TENANT_PROCESS && t->owner_fd < 0)
-		tenant_kill(t);
+		tenant_end(t);
 }
 
 int process_restore(struct tenant *t, pid_t pid, uint64_t start, uint32_t index, uint64_t up_inode,
@@ -341,8 +343,9 @@ static bool is_within(const char *cgroup, const char *top)
 }
 
 /*
- * A container's users are its own. Whoever shows the secret of one first, from another cgroup than that
- * in which the container was asked for, is it; from then on its processes are known by that cgroup.
+ * A container's users are its own. Whoever shows the secret of one first, from another cgroup than
+ * that in which the container was asked for, is it; from then on its processes are known by that
+ * cgroup.
  */
 static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
 {
@@ -428,18 +431,6 @@ static void send_welcome(
 {
 	const struct tenant *t = p->tenant;
 	struct msg_welcome welcome = {.tenant = t->id, .devices = t->n};
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * CLIENT_FDS_MAX)];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {.iov_base = &welcome, .iov_len = sizeof(welcome)};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = CMSG_SPACE(sizeof(int) * fds->n),
-	};
-	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
 
 	msg_head_init(&welcome.head, MSG_WELCOME, sizeof(welcome), request);
 	if (c->agent->devices->is_simulated)
@@ -452,11 +443,7 @@ static void send_welcome(
 		welcome.device[i].quota_bytes = t->devices[i].quota_bytes;
 		welcome.device[i].device_bytes = d->info.memory_bytes;
 	}
-	cmsg->cmsg_level = SOL_SOCKET;
-	cmsg->cmsg_type = SCM_RIGHTS;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(int) * fds->n);
-	memcpy(CMSG_DATA(cmsg), fds->fd, sizeof(int) * fds->n);
-	if (sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (fd_send(c->fd, &welcome, sizeof(welcome), fds->fd, fds->n, MSG_DONTWAIT) < 0)
 		conn_close(c);
 }
 

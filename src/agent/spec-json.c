@@ -66,13 +66,27 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 	return 0;
 }
 
+const char *spec_json_show(const json_t *value, char ret[static SPEC_JSON_SHOWN])
+{
+	_cleanup_free_ char *text = json_dumps(
+		value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+	const size_t n = text ? strlen(text) : 0;
+
+	snprintf(ret, SPEC_JSON_SHOWN, "%s", text ? text : "?");
+	if (n >= SPEC_JSON_SHOWN)
+		memcpy(ret + SPEC_JSON_SHOWN - sizeof("..."), "...", sizeof("..."));
+	return ret;
+}
+
 int spec_set_json(struct spec *spec, const json_t *fields, struct error *err)
 {
+	char shown[SPEC_JSON_SHOWN];
 	const char *key;
 	json_t *value;
 
 	if (!json_is_object(fields))
-		return fail(err, EINVAL, "spec: expected an object of fields");
+		return fail(err, EINVAL, "spec %s: expected an object of fields",
+			spec_json_show(fields, shown));
 	json_object_foreach((json_t *)fields, key, value) {
 		char number[40];
 		const char *text = json_string_value(value);
@@ -88,7 +102,8 @@ int spec_set_json(struct spec *spec, const json_t *fields, struct error *err)
 			text = number;
 		}
 		if (!text)
-			return fail(err, EINVAL, "%s: expected a text or a number", key);
+			return fail(err, EINVAL, "%.40s %s: expected a text or a number", key,
+				spec_json_show(value, shown));
 		r = spec_set(spec, key, text, err);
 		if (r < 0)
 			return r;

@@ -17,6 +17,10 @@ json_t *spec_to_json(const struct spec *spec);
 /* The numeric form, as written by spec_to_json. -EINVAL. */
 int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err);
 
+/* A value of any kind as a sentence shows it, cut where it is long. Returns ret. */
+#define SPEC_JSON_SHOWN 52u
+const char *spec_json_show(const json_t *value, char ret[static SPEC_JSON_SHOWN]);
+
 /* {"request": "0.3", ...}: sets each field named; texts or numbers. Does not finish the spec. */
 int spec_set_json(struct spec *spec, const json_t *fields, struct error *err);
 

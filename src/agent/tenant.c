@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/carrier.h"
 #include "agent/client.h"
 #include "agent/control.h"
 #include "agent/device.h"
@@ -23,6 +24,7 @@
 #include "agent/token.h"
 #include "agent/usage.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/process.h"
@@ -227,8 +229,9 @@ static void on_owner_gone(struct loop_io *io, uint32_t events)
 	loop_remove_io(&t->owner_io);
 	t->owner_fd = fd_close(t->owner_fd);
 	t->alone_ns = loop_now_ns(t->agent->loop);
+	t->owner_end = clock_boot_ns() / (NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
 	if (t->lifetime == TENANT_PROCESS && !t->n_processes)
-		tenant_kill(t);
+		tenant_end(t);
 }
 
 static int watch_owner(struct tenant *t, pid_t owner, uint64_t start, struct error *err)
@@ -410,20 +413,45 @@ int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 
 /* ---- changing and ending ---- */
 
+/* "0.5 on 2 devices", "2 whole devices" */
+static void describe_share(const struct spec *spec, char *ret, size_t size)
+{
+	const char *s = spec->count == 1 ? "" : "s";
+
+	if (spec->exclusive)
+		snprintf(ret, size, "%u whole device%s", spec->count, s);
+	else
+		snprintf(ret, size, "%s on %u device%s", format_share(spec->request).s, spec->count,
+			s);
+}
+
+int tenant_check_change(const struct tenant *t, const struct spec *spec, struct error *err)
+{
+	char wanted[48], now[48];
+
+	if (spec->memory_policy != t->spec.memory_policy)
+		return fail(err, EBUSY,
+			"memory-policy %s: is %s, and can only be chosen when the tenant is made",
+			spec_memory_policy_name(spec->memory_policy),
+			spec_memory_policy_name(t->spec.memory_policy));
+	if (spec->exclusive == t->spec.exclusive && spec->count == t->spec.count)
+		return 0;
+	describe_share(spec, wanted, sizeof(wanted));
+	describe_share(&t->spec, now, sizeof(now));
+	return fail(err, EBUSY,
+		"request %s: the tenant has %s, and cannot change between a share and whole "
+		"devices, nor their number, while it runs",
+		wanted, now);
+}
+
 int tenant_change(struct tenant *t, const struct spec *spec, struct error *err)
 {
 	struct place_device places[ARBITER_DEVICES];
 	uint64_t quota[SPEC_DEVICES_MAX], now = clock_now_ns();
-	int r;
+	int r = tenant_check_change(t, spec, err);
 
-	if (spec->memory_policy != t->spec.memory_policy)
-		return fail(err, EBUSY,
-			"memory-policy %s: can only be chosen when the tenant is made",
-			spec_memory_policy_name(spec->memory_policy));
-	if (spec->exclusive != t->spec.exclusive || spec->count != t->spec.count)
-		return fail(err, EBUSY,
-			"request: a tenant cannot change between a share and whole devices, "
-			"nor their number, while it runs");
+	if (r < 0)
+		return r;
 	describe_devices(t->agent, spec, t, places);
 	for (uint32_t i = 0; i < t->n && is_promised(t); i++) {
 		r = place_change(spec, &places[t->devices[i].device->index], err);
@@ -598,16 +626,24 @@ void tenant_update_defaults(struct agent *agent)
 		}
 }
 
-static bool has_ended(const struct tenant *t, uint64_t now)
+bool tenant_has_ended(const struct tenant *t, uint64_t now)
 {
-	if (t->n_processes)
+	if (t->n_processes || t->owner_fd >= 0)
 		return false;
 	switch (t->lifetime) {
-	case TENANT_PROCESS: return t->owner_fd < 0;
+	case TENANT_PROCESS: return true;
 	case TENANT_PROCESSES: return clock_since_ns(now, t->alone_ns) > TENANT_LINGER_NS;
 	case TENANT_KEEP: break;
 	}
 	return false;
+}
+
+void tenant_end(struct tenant *t)
+{
+	if (t->container == TENANT_NO_CONTAINER)
+		tenant_kill(t);
+	else
+		carrier_seek(t);
 }
 
 /* Processes of before the restart that have not come back in time cannot be waited for. */
@@ -628,7 +664,7 @@ void tenant_tick(struct agent *agent, uint64_t now)
 		if (t->is_dead)
 			continue;
 		end_hold(t, now);
-		if (has_ended(t, now))
-			tenant_kill(t);
+		if (!t->is_ending && tenant_has_ended(t, now))
+			tenant_end(t);
 	}
 }

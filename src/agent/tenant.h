@@ -19,14 +19,15 @@
 #include "core/spec.h"
 #include "wire/page.h"
 
-#define TENANT_NAME 64
+#define TENANT_NAME SPEC_NAME
 #define TENANT_SECRET 16
 #define TENANTS_MAX 4096u /* on one daemon */
 
 enum tenant_lifetime {
-	TENANT_PROCESS,   /* while the owner or any registered process of it lives */
-	TENANT_PROCESSES, /* while registered processes live, and TENANT_LINGER_NS longer */
-	TENANT_KEEP,      /* until removed */
+	TENANT_PROCESS, /* while the owner or any registered process of it lives */
+	/* while the owner or registered processes live, and TENANT_LINGER_NS longer */
+	TENANT_PROCESSES,
+	TENANT_KEEP, /* until removed */
 };
 
 enum tenant_source { TENANT_RUN, TENANT_CONF, TENANT_APPLY, TENANT_DEFAULT };
@@ -54,6 +55,7 @@ struct tenant_device {
 	bool is_open, is_draining;
 	bool does_want; /* as last told to the arbiter */
 	uint32_t window_us, flags;
+	uint64_t turn_ends_ns, began_ns; /* as its pages say */
 	uint64_t closed_ns;
 	uint64_t look_ns;                  /* when to look again; UINT64_MAX: not watched */
 	uint64_t done;                     /* sum of done markers at the last look of a drain */
@@ -83,13 +85,17 @@ struct tenant {
 	char origin[256]; /* conf: its key; apply: its id */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
+	bool is_sought;     /* carrier.c looks for its container */
+	uint64_t seek_ns;   /* not before */
+	uint64_t missed_ns; /* not found then; of no meaning when it was in use since */
 	uint64_t created_s; /* since 1970 */
 	uint64_t alone_ns;  /* without processes and owner since; 0: has some */
 	uint64_t hold_ns;   /* after a restart: processes of before are awaited until then */
 
 	pid_t owner;
 	uint64_t owner_start;
-	int owner_fd; /* pidfd; -1: gone or none */
+	uint64_t owner_end; /* in clock ticks, as the start; 0: not known */
+	int owner_fd;       /* pidfd; -1: gone or none */
 	struct loop_io owner_io;
 
 	LIST_HEAD(, process) processes;
@@ -133,8 +139,15 @@ struct tenant_saved {
 int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
 
+/* -EBUSY where the spec differs in what must stay while the tenant runs. */
+int tenant_check_change(const struct tenant *tenant, const struct spec *spec, struct error *err);
 /* A new spec for a running tenant: request, limit, memory, class, priority, memory policy. */
 int tenant_change(struct tenant *tenant, const struct spec *spec, struct error *err);
+
+/* Whether its lifetime is over, by what has registered. */
+bool tenant_has_ended(const struct tenant *tenant, uint64_t now);
+/* It has ended: kills it, or if it is a container's, when no process of that is left. */
+void tenant_end(struct tenant *tenant);
 
 /* Closes its gates, ends its registrations, gives its share and memory back. */
 void tenant_kill(struct tenant *tenant);

@@ -30,7 +30,9 @@
 #define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
 #define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC) /* nothing in flight: about to be idle */
 #define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with that much queued it cannot be idle sooner */
-/* Until an opened program's work is on the device: our wake-up, its wake-up, a launch (measured). */
+/*
+ * Until an opened program's work is on the device: our wake-up, its wake-up, a launch (measured).
+ */
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
@@ -77,11 +79,14 @@ static uint64_t hint_ns(_Atomic uint64_t *p)
 }
 
 /* Device time still queued: the client's prediction at its last marker, less what has passed. */
-static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t now)
+static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t began, uint64_t now)
 {
-	uint64_t queued = hint_ns(&up->queued_ns), segment = hint_ns(&up->segment_ns);
+	uint64_t queued = hint_ns(&up->queued_ns);
+	uint64_t segment = MAX(hint_ns(&up->segment_ns), hint_ns(&up->longest_ns));
 	uint64_t at = atomic_load_explicit(&up->queued_at_ns, memory_order_relaxed);
-	uint64_t passed = clock_since_ns(now, at), rest = clock_since_ns(queued, passed);
+	/* It has not run before the others' work had ended. */
+	uint64_t passed = clock_since_ns(now, MAX(at, began));
+	uint64_t rest = clock_since_ns(queued, passed);
 
 	if (!unfinished)
 		return 0;
@@ -92,7 +97,7 @@ static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t now)
 	return rest ? MIN(rest, HINT_MAX_NS) : REST_UNKNOWN;
 }
 
-static struct look look_at(struct process_device *pd, uint64_t now)
+static struct look look_at(struct process_device *pd, uint64_t began, uint64_t now)
 {
 	struct page_up *up = pd->up;
 	uint32_t lines = MIN(atomic_load_explicit(&up->lines, memory_order_acquire), PAGE_LINES);
@@ -122,9 +127,13 @@ static struct look look_at(struct process_device *pd, uint64_t now)
 	look.is_moving = submitted != pd->submitted;
 	pd->submitted = submitted;
 	look.is_unmarked = submitted != flushed;
+	if (!look.unfinished && !look.is_unmarked && !look.is_in_launch &&
+		clock_since_ns(now, pd->unfinished_ns) <= PAGE_DRAINED_NS)
+		atomic_store_explicit(&pd->down->drained_ns, now, memory_order_relaxed);
+	pd->unfinished_ns = look.unfinished ? now : 0;
 	look.longest_ns = hint_ns(&up->longest_ns);
 	look.spread_ns = hint_ns(&up->spread_ns);
-	look.rest_ns = rest_of(up, look.unfinished, now);
+	look.rest_ns = rest_of(up, look.unfinished, began, now);
 	return look;
 }
 
@@ -180,6 +189,7 @@ struct view {
 static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 {
 	struct view view = {.is_known = true};
+	uint64_t sum_ns = 0;
 	struct process *p;
 
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant) {
@@ -189,7 +199,7 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 
 		if (!pd->up)
 			continue;
-		look = look_at(pd, now);
+		look = look_at(pd, td->began_ns, now);
 		is_open = is_tail_open(p, pd, &look, td, now);
 		if (look.is_in_launch || look.unfinished || is_open)
 			view.is_busy = true;
@@ -202,11 +212,17 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 			view.is_wanting = true;
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
 		view.spread_ns = MAX(view.spread_ns, look.spread_ns);
-		/* Processes are different contexts: their work runs one after the other. */
-		view.rest_ns = clock_add_ns(view.rest_ns, look.rest_ns);
+		/*
+		 * Processes are different contexts: they share the device's time, and each
+		 * expects its work to take what it took beside the others'. The sum is where it
+		 * ends at the latest.
+		 */
+		sum_ns = clock_add_ns(sum_ns, look.rest_ns);
+		view.rest_ns = MAX(view.rest_ns, look.rest_ns);
 		if (look.is_in_launch || is_open)
 			view.rest_ns = REST_UNKNOWN;
 	}
+	view.spread_ns = clock_add_ns(view.spread_ns, clock_since_ns(sum_ns, view.rest_ns));
 	return view;
 }
 
@@ -225,15 +241,64 @@ static void tell_want(struct tenant_device *td, bool does_want, uint64_t now)
 	token->is_touched = true;
 }
 
-static void stop_draining(struct tenant_device *td)
+static uint32_t flags_of(const struct tenant_device *td)
+{
+	uint32_t flags = td->flags;
+
+	if (td->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
+		flags |= PAGE_MEM_RPC;
+	if (td->tenant->spec.memory_policy == SPEC_MEMORY_SWAP)
+		flags |= PAGE_MEM_RPC | PAGE_MEM_SWAP;
+	return flags;
+}
+
+/* What a page says of the turn, the gate aside. */
+static void store_turn(const struct tenant_device *td, struct page_down *down)
+{
+	atomic_store_explicit(&down->window_us, td->window_us, memory_order_relaxed);
+	atomic_store_explicit(&down->turn_ends_ns, td->turn_ends_ns, memory_order_relaxed);
+	atomic_store_explicit(&down->began_ns, td->began_ns, memory_order_relaxed);
+	atomic_store_explicit(&down->flags, flags_of(td), memory_order_release);
+}
+
+static void store_all(const struct tenant_device *td)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (p->devices[td->at].down)
+			store_turn(td, p->devices[td->at].down);
+}
+
+/* One has left the device: if only one is there now, it has it since `now`. */
+static void device_left(struct token *token, const struct device *device, uint64_t now)
+{
+	struct tenant_device *td, *only = NULL;
+
+	TAILQ_FOREACH(td, &token->active, active) {
+		if (td->device != device)
+			continue;
+		if (only)
+			return;
+		only = td;
+	}
+	if (!only || only->began_ns)
+		return;
+	only->began_ns = now;
+	store_all(only);
+}
+
+static void stop_draining(struct tenant_device *td, uint64_t now)
 {
 	struct token *token = td->tenant->agent->token;
 
 	if (!td->is_draining)
 		return;
 	td->is_draining = false;
-	if (!td->is_open)
-		TAILQ_REMOVE(&token->active, td, active);
+	if (td->is_open)
+		return;
+	TAILQ_REMOVE(&token->active, td, active);
+	device_left(token, td->device, now);
 }
 
 static uint64_t next_look(const struct view *view)
@@ -272,7 +337,7 @@ static void look(struct tenant_device *td, uint64_t now)
 			return;
 		}
 		arbiter_drained(arbiter, id, device, now, now);
-		stop_draining(td);
+		stop_draining(td, now);
 	}
 	/* Used since the last look, and idle now: both are news. */
 	if (td->is_open && view.has_moved && !view.is_busy)
@@ -286,32 +351,22 @@ static void look(struct tenant_device *td, uint64_t now)
 
 /* ---- acting ---- */
 
-static uint32_t flags_of(const struct tenant_device *td)
-{
-	uint32_t flags = td->flags;
-
-	if (td->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
-		flags |= PAGE_MEM_RPC;
-	if (td->tenant->spec.memory_policy == SPEC_MEMORY_SWAP)
-		flags |= PAGE_MEM_RPC | PAGE_MEM_SWAP;
-	return flags;
-}
-
-static void store_window(const struct tenant_device *td, struct page_down *down)
-{
-	atomic_store_explicit(&down->window_us, td->window_us, memory_order_relaxed);
-	atomic_store_explicit(&down->flags, flags_of(td), memory_order_release);
-}
-
 static void set_window(struct tenant_device *td, const struct arbiter_action *action)
 {
-	struct process *p;
-
 	td->window_us = action->window_us;
 	td->flags = (action->company ? PAGE_COMPANY : 0) | (action->waited ? PAGE_WAITED : 0);
-	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
-		if (p->devices[td->at].down)
-			store_window(td, p->devices[td->at].down);
+	store_all(td);
+}
+
+static void tell_turn_ends(struct tenant_device *td)
+{
+	uint64_t at = arbiter_turn_ends(
+		td->tenant->agent->arbiter, td->tenant->id, td->device->index);
+
+	if (at == td->turn_ends_ns)
+		return;
+	td->turn_ends_ns = at;
+	store_all(td);
 }
 
 static void open_page(struct process_device *pd)
@@ -324,11 +379,23 @@ static void open_page(struct process_device *pd)
 		wake_all(&pd->down->gate);
 }
 
+/* Does the device run somebody else's work, or may it? */
+static bool has_others(struct token *token, const struct tenant_device *td)
+{
+	const struct tenant_device *other;
+
+	TAILQ_FOREACH(other, &token->active, active)
+		if (other != td && other->device == td->device)
+			return true;
+	return false;
+}
+
 static void open_gates(struct tenant_device *td, const struct arbiter_action *action)
 {
 	struct token *token = td->tenant->agent->token;
 	struct process *p;
 
+	td->began_ns = has_others(token, td) ? 0 : clock_now_ns();
 	set_window(td, action);
 	if (!td->is_open && !td->is_draining)
 		TAILQ_INSERT_TAIL(&token->active, td, active);
@@ -350,6 +417,7 @@ static void close_gates(struct tenant_device *td, uint64_t now)
 		return;
 	td->is_open = false;
 	td->is_draining = true;
+	td->turn_ends_ns = 0;
 	td->closed_ns = td->look_ns = now;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)
@@ -429,6 +497,7 @@ void token_step(struct agent *agent)
 {
 	struct token *token = agent->token;
 	struct arbiter_action actions[ACTIONS];
+	struct tenant_device *td;
 	/* Each round ends with less to do; the bound is against a fault of our own. */
 	int rounds = 16;
 
@@ -452,6 +521,8 @@ void token_step(struct agent *agent)
 		watch_holders(token, now);
 		look_where_due(token, clock_now_ns());
 	}
+	TAILQ_FOREACH(td, &token->active, active)
+		tell_turn_ends(td);
 	arm(token);
 }
 
@@ -496,8 +567,18 @@ void token_release(struct process *p, uint32_t at)
 		arbiter_observe(p->agent->arbiter, p->tenant->id, td->device->index, true,
 			view.longest_ns, 0, now);
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
-	/* One of class latency lingers: it may go on, and that must be seen before its time is up. */
+	/*
+	 * One of class latency lingers: it may go on, and that must be seen before its time is up.
+	 */
 	td->look_ns = MIN(td->look_ns, now + LOOK_IDLE_MIN_NS);
+	token_touch(p->agent);
+}
+
+void token_yield(struct process *p, uint32_t at)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+
+	arbiter_yield(p->agent->arbiter, p->tenant->id, td->device->index);
 	token_touch(p->agent);
 }
 
@@ -509,7 +590,7 @@ void token_process_added(struct process *p)
 		struct tenant_device *td = &p->tenant->devices[i];
 		struct process_device *pd = &p->devices[i];
 
-		store_window(td, pd->down);
+		store_turn(td, pd->down);
 		if (td->is_open || token->is_open_for_all)
 			open_page(pd);
 		if (atomic_load_explicit(&pd->up->want, memory_order_relaxed))
@@ -561,12 +642,8 @@ void token_tenant_gone(struct tenant *t)
 
 void token_tenant_changed(struct tenant *t)
 {
-	struct process *p;
-
-	LIST_FOREACH(p, &t->processes, of_tenant)
-		for (uint32_t i = 0; i < t->n; i++)
-			if (p->devices[i].down)
-				store_window(&t->devices[i], p->devices[i].down);
+	for (uint32_t i = 0; i < t->n; i++)
+		store_all(&t->devices[i]);
 }
 
 bool token_sample(struct agent *agent, uint64_t now)

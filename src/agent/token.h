@@ -26,6 +26,7 @@ void token_tenant_changed(struct tenant *tenant);
 /* Messages of a hook, device already checked. */
 void token_want(struct process *process, uint32_t at);
 void token_release(struct process *process, uint32_t at);
+void token_yield(struct process *process, uint32_t at);
 
 /* The arbiter has been told something: decide after this batch. */
 void token_touch(struct agent *agent);

@@ -11,10 +11,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+
+#define LEAVE_S 1 /* for a job that is merely long */
 
 struct queue {
 	struct worker_job *first, *last;
@@ -151,19 +154,46 @@ void worker_submit(struct worker *w, struct worker_job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void worker_free(struct worker *w)
+static void tell_to_end(struct worker *w)
 {
-	if (!w)
-		return;
 	pthread_mutex_lock(&w->lock);
 	w->is_ending = true;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
-	pthread_join(w->thread, NULL);
+}
+
+static void free_joined(struct worker *w)
+{
 	call_finished(w);
 	loop_remove_io(&w->io);
 	fd_close(w->event_fd);
 	pthread_cond_destroy(&w->wake);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
+}
+
+void worker_free(struct worker *w)
+{
+	if (!w)
+		return;
+	tell_to_end(w);
+	pthread_join(w->thread, NULL);
+	free_joined(w);
+}
+
+void worker_leave(struct worker *w)
+{
+	struct timespec until;
+
+	if (!w)
+		return;
+	tell_to_end(w);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LEAVE_S;
+	if (pthread_timedjoin_np(w->thread, NULL, &until) == 0) {
+		free_joined(w);
+		return;
+	}
+	loop_remove_io(&w->io);
+	pthread_detach(w->thread);
 }

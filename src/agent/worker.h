@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread for what may take long (asking the device driver, writing to a disk), so that the loop
+ * A thread for what may take long (asking the device driver, writing to a disk), so that the loop
  * never waits. Jobs run one at a time, in order; `done` is called in the loop's thread.
  */
 #ifndef AGENT_WORKER_H
@@ -22,5 +22,7 @@ int worker_new(struct loop *loop, struct worker **ret_worker);
 void worker_submit(struct worker *worker, struct worker_job *job);
 /* Finishes what was submitted, calls their done, ends the thread. NULL is fine. */
 void worker_free(struct worker *worker);
+/* The same, but a job that is stuck is left behind, with its thread and memory. */
+void worker_leave(struct worker *worker);
 
 #endif

@@ -62,7 +62,9 @@ int client_connect(struct client *c, const char *socket, struct error *err)
 		int r = try_connect(c, path, err);
 
 		if (r == 0)
-			return getenv("DIVVY_SOCKET") ? 0 : check_owner(c, err);
+			return places_socket_named() ? 0 : check_owner(c, err);
+		if (places_socket_named())
+			return fail_within(err, r, "DIVVY_SOCKET");
 		/* A daemon that refuses us is not one that is absent. */
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			return r;

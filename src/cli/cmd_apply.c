@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/cleanup.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/places.h"
 #include "cli/start.h"
 
 static const struct cli_option options[] = {
@@ -45,6 +49,31 @@ static int print(const json_t *tenants, struct error *err)
 	return r < 0 ? r : refused;
 }
 
+/* The caller's. What is followed may have been removed: then its folder is enough. */
+static char *absolute(const char *path, bool may_be_gone)
+{
+	char *full = realpath(path, NULL), copy[PLACES_PATH], *joined = NULL;
+	_cleanup_free_ char *folder = NULL;
+	const char *slash = strrchr(path, '/');
+
+	if (full || errno != ENOENT || !may_be_gone ||
+		str_copy(copy, sizeof(copy), str_from(path)) < 0)
+		return full;
+	folder = realpath(dirname(copy), NULL);
+	if (!folder || asprintf(&joined, "%s/%s", folder, slash ? slash + 1 : path) < 0)
+		return NULL;
+	return joined;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	if (!cli_has(args, "file"))
+		return fail(err, EINVAL, "--file is missing: divvy apply -f resource-config.txt");
+	if (cli_has(args, "once") && cli_has(args, "stop"))
+		return fail(err, EINVAL, "--once and --stop: only one of them is possible");
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
@@ -52,9 +81,7 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_free_ char *path = NULL;
 	int r;
 
-	if (!cli_has(args, "file"))
-		return fail(err, EINVAL, "--file is missing: divvy apply -f resource-config.txt");
-	path = realpath(cli_get(args, "file"), NULL);
+	path = absolute(cli_get(args, "file"), cli_has(args, "stop"));
 	if (!path)
 		return fail_errno(err, errno, "open '%s'", cli_get(args, "file"));
 	request = json_pack("{s:s, s:s}", "cmd", "apply", "path", path);
@@ -62,7 +89,8 @@ static int run(const struct cli_args *args, struct error *err)
 		json_object_set_new(request, "follow", json_false());
 	if (cli_has(args, "stop"))
 		json_object_set_new(request, "stop", json_true());
-	r = start_daemon(&c, cli_get(args, "socket"), NULL, err);
+	r = cli_has(args, "stop") ? client_connect(&c, cli_get(args, "socket"), err)
+				  : start_daemon(&c, cli_get(args, "socket"), NULL, err);
 	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
 	if (r < 0)
 		return r;
@@ -72,11 +100,12 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_command cmd_apply = {
 	.name = "apply",
-	.operands = "",
+	.operands = "-f FILE",
 	.summary = "Take tenants from a Gemini resource configuration, and follow it",
 	.text = "The file is Gemini's: a line with the number of clients, then for each a line "
 		"\"ID REQUEST LIMIT "
-		"MEMORY\" with the memory in bytes. Each becomes a tenant of that name. The daemon "
+		"MEMORY\" with the memory in bytes; a request of 0 is the class opportunistic. "
+		"Each becomes a tenant of that name. The daemon "
 		"follows the file: "
 		"lines that change, come or go take effect at once.\n\n"
 		"A program becomes such a tenant's with the secret shown: DIVVY_TENANT=SECRET and "
@@ -85,5 +114,6 @@ const struct cli_command cmd_apply = {
 	.examples = "divvy apply -f resource-config.txt\ndivvy apply -f resource-config.txt --stop",
 	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on bad usage.",
 	.options = options,
+	.check = check,
 	.run = run,
 };

@@ -4,6 +4,13 @@
 
 static const struct cli_option options[] = {{0}};
 
+static int check(const struct cli_args *args, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+
+	return cli_completion(args->operand[0], &out, err);
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
@@ -24,5 +31,6 @@ const struct cli_command cmd_completion = {
 	.operand = CLI_SHELL_NAME,
 	.operands_min = 1,
 	.operands_max = 1,
+	.check = check,
 	.run = run,
 };

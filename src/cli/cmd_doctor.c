@@ -268,6 +268,19 @@ static void check_socket_file(struct doctor *d, const char *path)
 			"socket: '%s' cannot be used by this user (%s)", path, strerror(errno));
 }
 
+/* Where systemd is told of the daemon: what to do so that it starts with the machine. */
+static const char *start_with_machine(void)
+{
+	static const char *const unit[] = {"/usr/lib/systemd/system/divvyd.service",
+		"/usr/local/lib/systemd/system/divvyd.service",
+		"/etc/systemd/system/divvyd.service"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(unit); i++)
+		if (access(unit[i], F_OK) == 0)
+			return "systemctl enable --now divvyd: one for all users, see divvyd(8)";
+	return "";
+}
+
 static void check_daemon(struct doctor *d)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
@@ -279,7 +292,8 @@ static void check_daemon(struct doctor *d)
 		check_socket_file(d, path);
 	if (client_connect(&c, d->socket, &err) < 0) {
 		if (places_daemon(path, sizeof(path), &err) == 0)
-			addf(d, NOTE, "", "daemon: none runs; `divvy run` starts %s", path);
+			addf(d, NOTE, start_with_machine(),
+				"daemon: none runs; `divvy run` starts %s", path);
 		else
 			add(d, PROBLEM, err.msg,
 				"install divvyd beside divvy, or name it with DIVVYD");

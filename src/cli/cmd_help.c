@@ -6,19 +6,21 @@
 
 static const struct cli_option options[] = {{0}};
 
+static int check(const struct cli_args *args, struct error *err)
+{
+	if (args->n_operands && !cli_command_find(args->operand[0]))
+		return cli_unknown_command(args->operand[0], err);
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
-	const struct cli_command *c;
 
-	if (!args->n_operands) {
+	if (args->n_operands)
+		cli_help(cli_command_find(args->operand[0]), &out);
+	else
 		cli_overview(&out);
-		return output_buf(&out, err);
-	}
-	c = cli_command_find(args->operand[0]);
-	if (!c)
-		return cli_unknown_command(args->operand[0], err);
-	cli_help(c, &out);
 	return output_buf(&out, err);
 }
 
@@ -30,5 +32,6 @@ const struct cli_command cmd_help = {
 	.options = options,
 	.operand = CLI_COMMAND_NAME,
 	.operands_max = 1,
+	.check = check,
 	.run = run,
 };

@@ -16,8 +16,11 @@
 static const struct cli_option options[] = {
 	{"out", 'o', CLI_VALUE, "FILE", NULL,
 		"where to write it, - for stdout (default out/usage.svg)"},
-	{"last", 0, CLI_VALUE, "TIME", NULL, "the last so long: up to 15m (default 1m)"},
-	{"step", 0, CLI_VALUE, "TIME", NULL, "time between points (default: a 300th of --last)"},
+	{"last", 0, CLI_VALUE, "TIME", NULL, "the last so long: 100ms to 15m (default 1m)"},
+	{"step", 0, CLI_VALUE, "TIME", NULL,
+		"time between points: from 10ms on; the daemon keeps 100ms for times above 20s, 1s "
+		"for "
+		"those above 3m (default: a 300th of --last)"},
 	{"device", 'd', CLI_VALUE, "N", NULL, "the device, as `divvy devices` counts (default 0)"},
 	{"style", 0, CLI_VALUE, "STYLE", "lines stacked",
 		"lines, or areas on one another (default lines)"},
@@ -91,6 +94,19 @@ static int collect(
 	return 0;
 }
 
+static int check_device(const json_t *devices, uint64_t device, struct error *err)
+{
+	const size_t n = json_array_size(devices);
+
+	if (device < n)
+		return 0;
+	if (n == 1)
+		return fail(err, ENOENT, "--device %u: there is one device here, 0",
+			(unsigned int)device);
+	return fail(err, ENOENT, "--device %u: there are %zu devices here, from 0 on",
+		(unsigned int)device, n);
+}
+
 static int write_picture(const char *path, const struct buf *svg, struct error *err)
 {
 	_cleanup_free_ char *copy = NULL;
@@ -114,8 +130,41 @@ static int ask_usage(
 	return client_call(c,
 		json_pack("{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
 			(json_int_t)(last_ns / NSEC_PER_MSEC), "step_ms",
-			(json_int_t)MAX(step_ns / NSEC_PER_MSEC, UINT64_C(10))),
+			(json_int_t)(step_ns / NSEC_PER_MSEC)),
 		ret_usage, err);
+}
+
+/* What the daemon keeps: docs/control-protocol.md. */
+#define LAST_MAX_NS (15 * 60 * NSEC_PER_SEC)
+#define STEP_MIN_NS (10 * NSEC_PER_MSEC)
+
+struct wanted {
+	uint64_t device, last_ns, step_ns;
+};
+
+static int read_options(const struct cli_args *args, struct wanted *ret_wanted, struct error *err)
+{
+	const char *device = cli_get(args, "device");
+	struct wanted w = {0};
+	int r = device ? parse_uint(str_from(device), 0, 1023, &w.device, err) : 0;
+
+	if (r < 0)
+		return fail_within(err, r, "--device");
+	r = cli_get_duration_within(args, "last", 60 * NSEC_PER_SEC,
+		(uint64_t[]){10 * STEP_MIN_NS, LAST_MAX_NS}, &w.last_ns, err);
+	r = r < 0 ? r
+		  : cli_get_duration_within(args, "step", MAX(w.last_ns / 300, STEP_MIN_NS),
+			    (uint64_t[]){STEP_MIN_NS, w.last_ns / 2}, &w.step_ns, err);
+	if (r >= 0)
+		*ret_wanted = w;
+	return r;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	struct wanted wanted;
+
+	return read_options(args, &wanted, err);
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -124,27 +173,23 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_json_ json_t *usage = NULL, *list = NULL, *devices = NULL;
 	_cleanup_(plot_done) struct plot plot = {0};
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
-	const char *out = cli_get(args, "out"), *style = cli_get(args, "style"),
-		   *text = cli_get(args, "device");
-	uint64_t last = 0, step = 0, device = 0;
+	const char *out = cli_get(args, "out"), *style = cli_get(args, "style");
+	struct wanted wanted = {0};
 	char subtitle[160];
 	struct chart chart;
-	int r = text ? parse_uint(str_from(text), 0, 1023, &device, err) : 0;
+	int r = read_options(args, &wanted, err);
 
-	if (r < 0)
-		return fail_within(err, r, "--device");
-	r = cli_get_duration(args, "last", 60 * NSEC_PER_SEC, &last, err);
-	r = r < 0 ? r : cli_get_duration(args, "step", last / 300, &step, err);
 	r = r < 0 ? r : client_connect(&c, cli_get(args, "socket"), err);
-	r = r < 0 ? r : ask_usage(&c, last, step, &usage, err);
-	r = r < 0 ? r : client_ask(&c, "list", NULL, &list, err);
 	r = r < 0 ? r : client_ask(&c, "devices", NULL, &devices, err);
-	r = r < 0 ? r : collect(usage, list, (int64_t)device, &plot, err);
+	r = r < 0 ? r : check_device(json_object_get(devices, "devices"), wanted.device, err);
+	r = r < 0 ? r : ask_usage(&c, wanted.last_ns, wanted.step_ns, &usage, err);
+	r = r < 0 ? r : client_ask(&c, "list", NULL, &list, err);
+	r = r < 0 ? r : collect(usage, list, (int64_t)wanted.device, &plot, err);
 	if (r < 0)
 		return r;
 	snprintf(subtitle, sizeof(subtitle), "%s, device %d: charged by the daemon, %s at a time",
-		jtext(json_array_get(json_object_get(devices, "devices"), device), "model"),
-		(int)device, format_duration(juint(usage, "step_ms") * NSEC_PER_MSEC).s);
+		jtext(json_array_get(json_object_get(devices, "devices"), wanted.device), "model"),
+		(int)wanted.device, format_duration(juint(usage, "step_ms") * NSEC_PER_MSEC).s);
 	chart = (struct chart){
 		.title = "Share of the device over time",
 		.subtitle = subtitle,
@@ -169,5 +214,6 @@ const struct cli_command cmd_plot = {
 		"The title says so when the device is simulated. Times are before now.",
 	.examples = "divvy plot\ndivvy plot --last 5m --style stacked -o usage.svg",
 	.options = options,
+	.check = check,
 	.run = run,
 };

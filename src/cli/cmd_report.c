@@ -55,6 +55,13 @@ static void add_tenant(struct table *t, const json_t *tenant)
 		add_time(t, jint(tenant, "last_s"));
 }
 
+static int check(const struct cli_args *args, struct error *err)
+{
+	uint64_t since;
+
+	return cli_get_duration(args, "since", 0, &since, err);
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
@@ -95,5 +102,6 @@ const struct cli_command cmd_report = {
 		"how long; WAITED is time in which it had work and did not have the device.",
 	.examples = "divvy report --since 1h\ndivvy report -o json",
 	.options = options,
+	.check = check,
 	.run = run,
 };

@@ -5,13 +5,17 @@
  * it that uses a device, lives.
  */
 #include <errno.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cleanup.h"
 #include "base/format.h"
+#include "base/parse.h"
 #include "cli/commands.h"
 #include "cli/container.h"
 #include "cli/output.h"
@@ -19,18 +23,18 @@
 #include "cli/start.h"
 #include "cli/wish.h"
 
-#define NAME_MAX_BYTES 63
-
 static const struct cli_option options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
 	{"name", 0, CLI_VALUE, "NAME", NULL,
-		"name shown and used by the other commands (default: the program's)"},
+		"name shown and used by the other commands (default: the program's or the "
+		"image's)"},
 	{"wait", 'w', CLI_MAYBE, "TIME", NULL,
 		"when it does not fit now, wait for room, at most so long (such as 10m; default: "
 		"no end)"},
 	{"simulate", 0, CLI_VALUE, "SPEC", NULL,
-		"use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi"},
+		"use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi; a file of faults "
+		"makes them fail, see divvyd(8)"},
 	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
 		"the command is this container engine's: mounts, environment and devices are put "
 		"in"},
@@ -65,13 +69,13 @@ static int check_program(const char *name, struct error *err)
 	return fail(err, ENOENT, "'%s': no such program in PATH", name);
 }
 
-/* What the daemon takes as a name, out of the program's. */
-static void name_from_program(const char *program, char ret_name[static NAME_MAX_BYTES + 1])
+/* What the daemon takes as a name, out of the program's or the image's. */
+static void name_from_program(const char *program, char ret_name[static SPEC_NAME])
 {
-	const char *slash = strrchr(program, '/');
+	const char *slash = program ? strrchr(program, '/') : NULL;
 	size_t n = 0;
 
-	for (const char *p = slash ? slash + 1 : program; *p && n < NAME_MAX_BYTES; p++) {
+	for (const char *p = slash ? slash + 1 : program; p && *p && n < SPEC_NAME - 1; p++) {
 		const bool fine = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
 			(*p >= '0' && *p <= '9') || strchr("._-", *p);
 
@@ -84,15 +88,15 @@ static void name_from_program(const char *program, char ret_name[static NAME_MAX
 
 static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool outlives)
 {
-	char name[NAME_MAX_BYTES + 1];
-	const char *given = cli_get(args, "name");
+	char name[SPEC_NAME];
+	const char *given = cli_get(args, "name"), *engine = cli_get(args, "container");
 	json_t *request;
 
-	name_from_program(args->operand[0], name);
+	name_from_program(engine ? container_image(engine, args->operand) : args->operand[0], name);
 	request = json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec",
 		wish_json(args), "name", given ? given : name, "pid", (int)getpid(), "lifetime",
 		outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
-	if (cli_has(args, "container"))
+	if (engine)
 		json_object_set_new(request, "container", json_true());
 	return request;
 }
@@ -177,27 +181,36 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 	return 0;
 }
 
+/* Absolute, as an engine wants it; the caller's. */
+static char *folder_of(const char *path)
+{
+	char folder[PLACES_PATH];
+
+	if (str_copy(folder, sizeof(folder), str_from(path)) < 0)
+		return NULL;
+	return realpath(dirname(folder), NULL);
+}
+
 static int rewrite(const struct cli_args *args, const struct client *c, const json_t *answer,
 	const struct hooks *hooks, struct container_args *ret, struct error *err)
 {
 	const json_t *env = json_object_get(answer, "env"),
 		     *devices = json_object_get(answer, "devices");
-	char folder[sizeof(c->socket)];
+	const char *slash = strrchr(c->socket, '/');
+	_cleanup_free_ char *folder = folder_of(c->socket);
 	struct container_plan plan = {
 		.engine = cli_get(args, "container"),
 		.runtime_folder = folder,
+		.socket_name = slash ? slash + 1 : c->socket,
 		.hook_cuda = hooks->cuda,
 		.hook_nvml = hooks->nvml,
 		.sim_folder = json_string_value(json_object_get(env, "DIVVY_SIM")),
 		.driver_folder = json_string_value(json_object_get(env, "DIVVY_DRIVER")),
 		.has_cdi = container_has_cdi(),
 	};
-	char *slash;
 
-	memcpy(folder, c->socket, sizeof(folder));
-	slash = strrchr(folder, '/');
-	if (slash)
-		*slash = '\0';
+	if (!folder)
+		return fail_errno(err, errno, "folder of '%s'", c->socket);
 	for (size_t i = 0; i < json_array_size(devices) && i < CONTAINER_DEVICES_MAX; i++)
 		plan.uuid[plan.n_uuids++] = jtext(json_array_get(devices, i), "uuid");
 	return container_rewrite(&plan, args->operand, ret, err);
@@ -232,14 +245,6 @@ static int become(char *const *argv, struct error *err)
 	return failed == ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 }
 
-static bool asks_detached(char *const *operand)
-{
-	for (; *operand; operand++)
-		if (!strcmp(*operand, "-d") || !strcmp(*operand, "--detach"))
-			return true;
-	return false;
-}
-
 static int launch(const struct cli_args *args, const struct client *c, const json_t *answer,
 	const struct hooks *hooks, struct error *err)
 {
@@ -264,16 +269,40 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	return become(argv, err);
 }
 
+/* --wait may stand alone, so a time behind it is taken for the program. */
+static int check_wait(const struct cli_args *args, struct error *err)
+{
+	const char *wait = cli_get(args, "wait"), *program = args->operand[0];
+	uint64_t ns;
+
+	if (wait && !wait[0] && parse_duration(str_from(program), &ns, NULL) == 0 &&
+		check_program(program, NULL) < 0)
+		return fail(err, EINVAL, "--wait %s: write --wait=%s; '%s' is no program", program,
+			program, program);
+	return cli_get_duration(args, "wait", 0, &ns, err);
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	const char *simulate = cli_get(args, "simulate"), *engine = cli_get(args, "container");
+	struct sim_config config;
+	int r = wish_check(args, err);
+
+	r = r < 0 ? r : check_wait(args, err);
+	if (r >= 0 && engine)
+		r = container_check(engine, args->operand, err);
+	return r < 0 || !simulate ? r : start_check_simulated(simulate, &config, err);
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
 	const char *engine = cli_get(args, "container");
 	struct hooks hooks;
-	int r = wish_check(args, err);
+	bool outlives;
+	int r;
 
-	if (r < 0)
-		return r;
 	if (!cli_has(args, "dry-run")) {
 		r = check_program(engine ? engine : args->operand[0], err);
 		if (r < 0) {
@@ -286,7 +315,8 @@ static int run(const struct cli_args *args, struct error *err)
 	r = r < 0 ? r : start_daemon(&c, cli_get(args, "socket"), cli_get(args, "simulate"), err);
 	if (r < 0)
 		return r;
-	r = create_tenant(&c, args, engine && asks_detached(args->operand), &answer, err);
+	outlives = engine && !cli_has(args, "dry-run") && container_outlives(engine, args->operand);
+	r = create_tenant(&c, args, outlives, &answer, err);
 	return r < 0 ? r : launch(args, &c, answer, &hooks, err);
 }
 
@@ -299,6 +329,9 @@ const struct cli_command cmd_run = {
 		"started when none runs. The program replaces divvy: its process id, signals, "
 		"terminal and "
 		"exit code are its own, and so are its children part of the tenant.\n\n"
+		"Only --request is needed. Without the others the limit is 1, the memory that "
+		"share "
+		"of the device's, the class standard, the memory policy fail.\n\n"
 		"A request is guaranteed: requests on a device sum to 1 at most. Time that the "
 		"others leave "
 		"over goes to whoever wants it, up to its limit. Memory is a quota: above it the "
@@ -314,7 +347,11 @@ const struct cli_command cmd_run = {
 		"IMAGE ...\"): the "
 		"daemon's folder is mounted read-only at " CONTAINER_RUNTIME
 		", the libraries at " CONTAINER_HOOKS
-		", and the devices are named by CDI where the host has it.",
+		", and the devices are named by CDI where the host has it. The tenant lives as "
+		"long as the "
+		"container, from the start of the engine's command on; one that was only created "
+		"must "
+		"be started within a minute.",
 	.examples =
 		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
 		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"
@@ -330,5 +367,6 @@ const struct cli_command cmd_run = {
 	.operands_max = -1,
 	.is_program = true,
 	.failed = CLI_EXIT_RUN_FAILED,
+	.check = check,
 	.run = run,
 };

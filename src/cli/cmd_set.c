@@ -16,23 +16,30 @@ static const struct cli_option options[] = {
 	{0},
 };
 
+static int check(const struct cli_args *args, struct error *err)
+{
+	json_t *spec = wish_json(args);
+	const bool is_empty = !json_object_size(spec) && !cli_has(args, "name");
+
+	json_decref(spec);
+	if (is_empty)
+		return fail(err, EINVAL,
+			"nothing to set: give --limit, --request, --memory, --class,"
+			" --priority or --name");
+	return wish_check_change(args, err);
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL, *request = NULL;
 	json_t *spec = wish_json(args);
-	const json_t *tenant;
+	const json_t *tenant, *device;
 	int r;
 
 	request = json_pack("{s:s, s:s}", "cmd", "set", "tenant", args->operand[0]);
 	if (cli_has(args, "name"))
 		json_object_set_new(request, "name", json_string(cli_get(args, "name")));
-	if (!json_object_size(spec) && !cli_has(args, "name")) {
-		json_decref(spec);
-		return fail(err, EINVAL,
-			"nothing to set: give --limit, --request, --memory, --class,"
-			" --priority or --name");
-	}
 	json_object_set_new(request, "spec", spec);
 	r = client_connect(&c, cli_get(args, "socket"), err);
 	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
@@ -43,9 +50,12 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r != 1)
 		return r;
 	spec = json_object_get(tenant, "spec");
-	printf("%s (%d): request %s, limit %s, class %s, priority %d\n", jtext(tenant, "name"),
-		(int)jint(tenant, "id"), format_share((uint32_t)juint(spec, "request_permille")).s,
-		format_share((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
+	device = json_array_get(json_object_get(tenant, "devices"), 0);
+	printf("%s (%d): request %s, limit %s, memory %s, class %s, priority %d\n",
+		jtext(tenant, "name"), (int)jint(tenant, "id"),
+		format_share((uint32_t)juint(spec, "request_permille")).s,
+		format_share((uint32_t)juint(spec, "limit_permille")).s,
+		format_bytes(juint(device, "memory_quota_bytes")).s, jtext(spec, "class"),
 		(int)jint(spec, "priority"));
 	return 0;
 }
@@ -66,5 +76,6 @@ const struct cli_command cmd_set = {
 	.operand = CLI_TENANT,
 	.operands_min = 1,
 	.operands_max = 1,
+	.check = check,
 	.run = run,
 };

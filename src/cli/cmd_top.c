@@ -241,16 +241,14 @@ static int run_screen(struct top *t, struct error *err)
 
 static int read_options(const struct cli_args *args, struct top *t, struct error *err)
 {
+	static const uint64_t every[2] = {50 * NSEC_PER_MSEC, 3600 * NSEC_PER_SEC};
 	const char *sort = cli_get(args, "sort");
 	uint64_t time = 0;
-	int r = cli_get_duration(args, "every", NSEC_PER_SEC, &t->every_ns, err);
+	int r = cli_get_duration_within(args, "every", NSEC_PER_SEC, every, &t->every_ns, err);
 
 	r = r < 0 ? r : cli_get_duration(args, "time", 0, &time, err);
 	if (r < 0)
 		return r;
-	if (t->every_ns < 50 * NSEC_PER_MSEC || t->every_ns > 3600 * NSEC_PER_SEC)
-		return fail(
-			err, ERANGE, "--every %s: 50ms to 1h are possible", cli_get(args, "every"));
 	for (int i = 0; sort && i < FRAME_SORTS; i++)
 		if (!strcmp(frame_sort_name((enum frame_sort)i), sort))
 			t->frame.sort = (enum frame_sort)i;
@@ -259,6 +257,13 @@ static int read_options(const struct cli_args *args, struct top *t, struct error
 	t->frame.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
 	t->socket = cli_get(args, "socket");
 	return 0;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	struct top t = {0};
+
+	return read_options(args, &t, err);
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -293,5 +298,6 @@ const struct cli_command cmd_top = {
 		"Keys: q quits, s changes the order, p pauses.",
 	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
 	.options = options,
+	.check = check,
 	.run = run,
 };

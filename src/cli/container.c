@@ -106,7 +106,8 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	r = r < 0 ? r : add_mount(a, plan->hook_cuda, CONTAINER_HOOKS "/libdivvy-cuda.so", true);
 	r = r < 0 ? r : add_mount(a, plan->hook_nvml, CONTAINER_HOOKS "/libdivvy-nvml.so", true);
 	r = r < 0 ? r : add_env(a, "DIVVY_TENANT");
-	r = r < 0 ? r : add_env(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/divvyd.sock");
+	r = r < 0 ? r : add(a, "--env");
+	r = r < 0 ? r : add(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/%s", plan->socket_name);
 	r = r < 0 ? r : add_env(a, "DIVVY_ABSENT=closed");
 	r = r < 0 ? r
 		  : add_env(a,
@@ -119,35 +120,51 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	return names_devices(given) ? 0 : add_devices(a, plan);
 }
 
+/* Moves over the engine's name and the verb, which is "run" when there is none. */
+static const char *take_verb(const char *engine, char *const **given)
+{
+	if (**given && !strcmp(**given, engine))
+		++*given;
+	if (**given && (!strcmp(**given, "run") || !strcmp(**given, "create")))
+		return *(*given)++;
+	return "run";
+}
+
+int container_check(const char *engine, char *const *given, struct error *err)
+{
+	static const char *const other[] = {"attach", "build", "compose", "exec", "images",
+		"inspect", "logs", "ps", "pull", "restart", "rm", "start", "stop"};
+	char *const *first = given + (given[0] && !strcmp(given[0], engine));
+	const char *verb = take_verb(engine, &given);
+
+	if (!given[0])
+		return fail(err, EINVAL, "%s %s: an image is missing", engine, verb);
+	if (given > first)
+		return 0; /* what is behind a verb may be an image of that name */
+	for (size_t i = 0; i < ARRAY_SIZE(other); i++)
+		if (!strcmp(given[0], other[i]))
+			return fail(err, EINVAL,
+				"%s %s: only 'run' and 'create' make a container that can be a "
+				"tenant",
+				engine, given[0]);
+	return 0;
+}
+
 int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args *ret, struct error *err)
 {
 	struct container_args a = {0};
-	const char *verb = "run";
-	int r;
+	const char *verb;
+	int r = container_check(plan->engine, given, err);
 
-	if (given[0] && !strcmp(given[0], plan->engine))
-		given++;
-	if (given[0] && (!strcmp(given[0], "run") || !strcmp(given[0], "create")))
-		verb = *given++;
-	else if (given[0] &&
-		(!strcmp(given[0], "exec") || !strcmp(given[0], "start") ||
-			!strcmp(given[0], "compose")))
-		return fail(err, EINVAL,
-			"%s %s: only 'run' and 'create' make a container that can be a tenant",
-			plan->engine, given[0]);
-	if (!given[0])
-		return fail(err, EINVAL, "%s %s: an image is missing", plan->engine, verb);
+	if (r < 0)
+		return r;
+	verb = take_verb(plan->engine, &given);
 	r = add(&a, "%s", plan->engine);
 	r = r < 0 ? r : add(&a, "%s", verb);
 	r = r < 0 ? r : add_ours(&a, plan, given);
-	for (bool options = true; r >= 0 && *given; given++) {
-		options = options && (*given)[0] == '-';
-		if (options && (!strcmp(*given, "-d") || !strcmp(*given, "--detach")))
-			a.is_detached = true;
+	for (; r >= 0 && *given; given++)
 		r = add(&a, "%s", *given);
-	}
-	a.is_detached = a.is_detached || !strcmp(verb, "create");
 	if (r < 0) {
 		container_args_done(&a);
 		return fail(
@@ -155,6 +172,75 @@ int container_rewrite(const struct container_plan *plan, char *const *given,
 	}
 	*ret = a;
 	return 0;
+}
+
+/* Options of `run` that take no value, of all engines; any other has the next word as its value. */
+static bool is_flag(const char *option)
+{
+	static const char *const flag[] = {"--disable-content-trust", "--env-host", "--help",
+		"--http-proxy", "--init", "--interactive", "--no-healthcheck", "--no-hostname",
+		"--no-hosts", "--oom-kill-disable", "--passwd", "--privileged", "--publish-all",
+		"--quiet", "--read-only", "--read-only-tmpfs", "--replace", "--rm", "--rmi",
+		"--rootfs", "--sig-proxy", "--tls-verify", "--tty", "--unsetenv-all",
+		"--use-api-socket"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(flag); i++)
+		if (!strcmp(flag[i], option))
+			return true;
+	return false;
+}
+
+/* "-it", "-itd", "-p80:80", "-p": is a d among the flags, and is the next word a value? */
+static bool has_letter_d(const char *word, bool *ret_takes_next)
+{
+	bool has_d = false;
+
+	*ret_takes_next = false;
+	for (const char *p = word + 1; *p; p++) {
+		if (*p == 'd') {
+			has_d = p[1] != '=' || !strcmp(p + 1, "=true");
+			if (p[1] == '=')
+				break;
+		} else if (!strchr("itPq", *p)) {
+			*ret_takes_next = !p[1];
+			break;
+		}
+	}
+	return has_d;
+}
+
+/* Moves over the options, up to the image, and says whether -d is among them. */
+static bool skip_options(char *const **given)
+{
+	bool is_detached = false, takes_next;
+
+	for (; **given && (**given)[0] == '-' && (**given)[1]; ++*given) {
+		const char *option = **given;
+
+		if (!strcmp(option, "--detach") || !strcmp(option, "--detach=true")) {
+			is_detached = true;
+			continue;
+		}
+		if (option[1] == '-')
+			takes_next = !strchr(option, '=') && !is_flag(option);
+		else
+			is_detached = has_letter_d(option, &takes_next) || is_detached;
+		if (takes_next && (*given)[1])
+			++*given;
+	}
+	return is_detached;
+}
+
+bool container_outlives(const char *engine, char *const *given)
+{
+	return !strcmp(take_verb(engine, &given), "create") || skip_options(&given);
+}
+
+const char *container_image(const char *engine, char *const *given)
+{
+	take_verb(engine, &given);
+	skip_options(&given);
+	return *given;
 }
 
 bool container_has_cdi(void)

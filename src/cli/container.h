@@ -22,6 +22,7 @@
 struct container_plan {
 	const char *engine;                     /* docker, podman, nerdctl */
 	const char *runtime_folder;             /* host folder of the daemon's socket */
+	const char *socket_name;                /* in that folder */
 	const char *hook_cuda, *hook_nvml;      /* host files */
 	const char *sim_folder, *driver_folder; /* simulated devices; NULL: real ones */
 	const char *uuid[CONTAINER_DEVICES_MAX];
@@ -32,17 +33,28 @@ struct container_plan {
 struct container_args {
 	char *argv[CONTAINER_ARGS_MAX + 1]; /* NULL-terminated, each on the heap */
 	size_t n;
-	bool is_detached; /* -d: the engine's process ends before the container */
 };
 
 void container_args_done(struct container_args *args);
 
+/* -EINVAL for commands of the engine that make no container, and when there is none at all. */
+int container_check(const char *engine, char *const *given, struct error *err);
+
+/* The image of "run" or "create", as far as the options before it are known; NULL: none. */
+const char *container_image(const char *engine, char *const *given);
+
 /*
  * `given`: "run ...", "create ...", or the same behind the engine's name, or just options and an
- * image ("run" is then put before). -EINVAL for other commands of the engine, -E2BIG.
+ * image ("run" is then put before). As container_check, and -E2BIG.
  */
 int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args *ret, struct error *err);
+
+/*
+ * Whether the engine's command ends before the container does: "create", or "run" with -d among its
+ * options, alone or with other letters.
+ */
+bool container_outlives(const char *engine, char *const *given);
 
 /* Whether the host has CDI specifications of NVIDIA devices in the usual folders. */
 bool container_has_cdi(void);

@@ -59,6 +59,8 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	struct error err = {0};
 	int r = cli_parse(c, argc, argv, &args, &err);
 
+	if (r >= 0 && !args.help && c->check)
+		r = c->check(&args, &err);
 	if (r < 0) {
 		fprintf(stderr, "divvy %s: %s\n", c->name, err.msg);
 		return c->failed ? c->failed : CLI_EXIT_USAGE;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/format.h"
 #include "base/parse.h"
 
 #define WORD_MAX 40u
@@ -139,7 +140,7 @@ static int parse_long(struct cli_args *args, char **argv, int argc, int *at, str
 				option->name, option->value);
 		value = argv[++*at];
 	}
-	if (option->kind == CLI_VALUE && !value[0])
+	if (value && !value[0])
 		return fail(err, EINVAL, "--%s is empty: --%s=%s", option->name, option->name,
 			option->value);
 	return set_option(args, i, value ? value : "", err);
@@ -168,6 +169,9 @@ static int parse_short(struct cli_args *args, char **argv, int argc, int *at, st
 			value = p[1] ? p + 1 : *at + 1 < argc ? argv[++*at] : NULL;
 			if (!value)
 				return fail(err, EINVAL, "-%c needs a value: -%c %s", *p, *p,
+					options[i].value);
+			if (!value[0])
+				return fail(err, EINVAL, "-%c is empty: -%c %s", *p, *p,
 					options[i].value);
 		}
 		r = set_option(args, i, value, err);
@@ -245,4 +249,20 @@ int cli_get_duration(const struct cli_args *args, const char *name, uint64_t fal
 		return 0;
 	r = parse_duration(str_from(text), ret_ns, err);
 	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
+}
+
+int cli_get_duration_within(const struct cli_args *args, const char *name, uint64_t fallback_ns,
+	const uint64_t bounds_ns[static 2], uint64_t *ret_ns, struct error *err)
+{
+	uint64_t ns = fallback_ns;
+	int r = cli_get_duration(args, name, fallback_ns, &ns, err);
+
+	if (r < 0)
+		return r;
+	if (cli_has(args, name) && (ns < bounds_ns[0] || ns > bounds_ns[1]))
+		return fail(err, ERANGE, "--%s %s: %s to %s are possible", name,
+			cli_get(args, name), format_duration(bounds_ns[0]).s,
+			format_duration(bounds_ns[1]).s);
+	*ret_ns = ns;
+	return 0;
 }

@@ -53,6 +53,11 @@ struct cli_command {
 	int operands_min, operands_max; /* max -1: any number */
 	bool is_program; /* options end at the first operand: the rest is a command */
 	int failed;      /* exit code of a failure and of bad usage; 0: 1 and 2 */
+	/*
+	 * What can be told from the words alone: a sentence about the value that is bad usage.
+	 * NULL: nothing more than the table says.
+	 */
+	int (*check)(const struct cli_args *args, struct error *err);
 	/* Returns the exit code (>= 0), or -errno with a sentence in err. */
 	int (*run)(const struct cli_args *args, struct error *err);
 };
@@ -82,9 +87,13 @@ static inline bool cli_has(const struct cli_args *args, const char *name)
 	return cli_get(args, name) != NULL;
 }
 
-/* --option as a duration; `fallback_ns` when not given or without a value. -EINVAL */
+/* --option as a duration; `fallback_ns` when not given or without a value. -EINVAL, -ERANGE */
 int cli_get_duration(const struct cli_args *args, const char *name, uint64_t fallback_ns,
 	uint64_t *ret_ns, struct error *err);
+
+/* The same within bounds: "--every 1ms: 50ms to 1h are possible". */
+int cli_get_duration_within(const struct cli_args *args, const char *name, uint64_t fallback_ns,
+	const uint64_t bounds_ns[static 2], uint64_t *ret_ns, struct error *err);
 
 /*
  * The name nearest to `word`, when near enough to be a slip of the hand; NULL otherwise. `next`

@@ -31,12 +31,19 @@ static bool runtime_folder(size_t i, char *ret_path, size_t size)
 	}
 }
 
-bool places_socket(size_t i, char *ret_path, size_t size)
+const char *places_socket_named(void)
 {
 	const char *set = getenv("DIVVY_SOCKET");
+
+	return set && set[0] ? set : NULL;
+}
+
+bool places_socket(size_t i, char *ret_path, size_t size)
+{
+	const char *set = places_socket_named();
 	size_t n;
 
-	if (set && set[0])
+	if (set)
 		return i == 0 && snprintf(ret_path, size, "%s", set) < (int)size;
 	if (!runtime_folder(i, ret_path, size))
 		return false;
@@ -51,6 +58,9 @@ int places_runtime(char *ret_path, size_t size, struct error *err)
 
 	if (!runtime_folder(mine, ret_path, size))
 		return fail(err, ENAMETOOLONG, "the runtime folder's name is too long");
+	if (ret_path[0] != '/')
+		return fail(
+			err, EINVAL, "runtime folder '%s': expected an absolute path", ret_path);
 	return 0;
 }
 

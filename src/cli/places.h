@@ -13,6 +13,9 @@
 
 #define PLACES_PATH 4096
 
+/* $DIVVY_SOCKET; NULL where it is not set, or empty. */
+const char *places_socket_named(void);
+
 /* The i-th place to look for a socket; false when there is none further. */
 bool places_socket(size_t i, char *ret_path, size_t size);
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/parse.h"
+#include "base/format.h"
 #include "base/process.h"
 #include "cli/places.h"
 
@@ -147,16 +147,29 @@ static int start(struct client *c, const char *socket, const char *simulate, str
 	return await_daemon(c, socket, pid, log_path, from > 0 ? (size_t)from : 0, err);
 }
 
-/* "2xH200-141Gi": as many devices of that memory as the daemon has. */
+/* Are the daemon's devices those of the specification? */
+static bool is_like(const json_t *devices, const struct sim_config *wanted)
+{
+	if (json_array_size(devices) != wanted->n)
+		return false;
+	for (size_t i = 0; i < wanted->n; i++) {
+		const json_t *d = json_array_get(devices, i);
+
+		if (strcmp(jtext(d, "model"), wanted->devices[i].name) != 0 ||
+			juint(d, "memory_bytes") != wanted->devices[i].mem_bytes)
+			return false;
+	}
+	return true;
+}
+
 static int check_simulated(struct client *c, const char *simulate, struct error *err)
 {
 	_cleanup_json_ json_t *answer = NULL;
+	struct sim_config wanted;
 	const json_t *devices;
-	struct str spec = str_from(simulate), count = spec;
-	uint64_t n = 1, memory = 0;
-	size_t x = str_find(spec, 'x');
-	int r = client_ask(c, "devices", NULL, &answer, err);
+	int r = start_check_simulated(simulate, &wanted, err);
 
+	r = r < 0 ? r : client_ask(c, "devices", NULL, &answer, err);
 	if (r < 0)
 		return r;
 	devices = json_object_get(answer, "devices");
@@ -165,20 +178,24 @@ static int check_simulated(struct client *c, const char *simulate, struct error 
 			"--simulate %s: the daemon at '%s' has real devices; "
 			"DIVVY_RUNTIME_DIR=/some/folder gives a daemon of your own",
 			simulate, c->socket);
-	count.n = x;
-	if (x < spec.n)
-		parse_uint(count, 1, 64, &n, NULL);
-	for (const char *dash = strrchr(simulate, '-'); dash; dash = NULL)
-		parse_bytes(str_from(dash + 1), &memory, NULL);
-	if (json_array_size(devices) != n ||
-		(memory && juint(json_array_get(devices, 0), "memory_bytes") != memory))
+	if (!is_like(devices, &wanted))
 		return fail(err, EBUSY,
-			"--simulate %s: the daemon at '%s' already simulates %zu x %s; "
+			"--simulate %s: the daemon at '%s' already simulates %zu x %s-%s; "
 			"leave --simulate away, or set DIVVY_RUNTIME_DIR for a daemon of "
 			"your own",
 			simulate, c->socket, json_array_size(devices),
-			jtext(json_array_get(devices, 0), "model"));
+			jtext(json_array_get(devices, 0), "model"),
+			format_bytes(juint(json_array_get(devices, 0), "memory_bytes")).s);
 	return 0;
+}
+
+int start_check_simulated(const char *simulate, struct sim_config *ret_config, struct error *err)
+{
+	int r;
+
+	sim_config_init(ret_config);
+	r = sim_config_parse_devices(ret_config, str_from(simulate), err);
+	return r < 0 ? fail_within(err, r, "--simulate %s", simulate) : 0;
 }
 
 int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err)
@@ -187,7 +204,7 @@ int start_daemon(struct client *c, const char *socket, const char *simulate, str
 
 	if (r == 0)
 		return simulate ? check_simulated(c, simulate, err) : 0;
-	if (socket || getenv("DIVVY_SOCKET") || (r != -ENOENT && r != -ECONNREFUSED))
+	if (socket || places_socket_named() || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
 	return start(c, socket, simulate, err);
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/client.h"
+#include "sim/config.h"
 
 /*
  * Connects; with no daemon about starts a detached `divvyd --exit-idle` (its log is divvyd.log in
@@ -12,3 +13,6 @@
  * On failure the sentence is the daemon's own last one.
  */
 int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err);
+
+/* The specification alone, without a daemon: -EINVAL with what is wrong with it. */
+int start_check_simulated(const char *simulate, struct sim_config *ret_config, struct error *err);

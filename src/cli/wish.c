@@ -39,18 +39,34 @@ json_t *wish_json(const struct cli_args *args)
 	return spec;
 }
 
-int wish_check(const struct cli_args *args, struct error *err)
+static int read_fields(const struct cli_args *args, struct spec *spec, struct error *err)
 {
-	struct spec spec;
+	const char *name = cli_get(args, "name");
 	char spelled[32];
 
-	spec_init(&spec);
+	spec_init(spec);
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
 		const char *value = given(args, field[i], spelled);
-		int r = value ? spec_set(&spec, spelled, value, err) : 0;
+		int r = value ? spec_set(spec, spelled, value, err) : 0;
 
 		if (r < 0)
 			return r;
 	}
-	return spec_finish(&spec, err);
+	return name ? spec_name_check(name, err) : 0;
+}
+
+int wish_check(const struct cli_args *args, struct error *err)
+{
+	struct spec spec;
+	int r = read_fields(args, &spec, err);
+
+	return r < 0 ? r : spec_finish(&spec, err);
+}
+
+int wish_check_change(const struct cli_args *args, struct error *err)
+{
+	struct spec spec;
+	int r = read_fields(args, &spec, err);
+
+	return r < 0 || !spec.request ? r : spec_finish(&spec, err);
 }

@@ -46,3 +46,5 @@ json_t *wish_json(const struct cli_args *args);
 
 /* Checks them as a new tenant's, without a daemon: the sentence names field, value and range. */
 int wish_check(const struct cli_args *args, struct error *err);
+/* The same for a tenant that there is: what is not given stays, and is not known here. */
+int wish_check_change(const struct cli_args *args, struct error *err);

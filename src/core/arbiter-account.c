@@ -107,8 +107,8 @@ static uint32_t entitle_class(struct device *device, enum spec_class class, uint
 }
 
 /*
- * Class order, but that latency tenants leave standard ones their requests; were these together more
- * than the device, in proportion.
+ * Class order, but that latency tenants leave standard ones their requests; were these together
+ * more than the device, in proportion.
  */
 void device_entitle(struct device *device)
 {
@@ -200,9 +200,9 @@ static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 }
 
 /*
- * Time is charged to whoever holds the device: busy, or idle while others wait; or drains it. Who was
- * opened for the end of a drain (`overlap`) is not until that was to come; if it does not, the device
- * has taken up the new one's work in between, and it is the drain that is not.
+ * Time is charged to whoever holds the device: busy, or idle while others wait; or drains it. Who
+ * was opened for the end of a drain (`overlap`) is not until that was to come; if it does not, the
+ * device has taken up the new one's work in between, and it is the drain that is not.
  */
 static bool is_charged(const struct seat *seat, const struct seat *overlap, uint64_t at)
 {
@@ -214,7 +214,9 @@ static bool is_charged(const struct seat *seat, const struct seat *overlap, uint
 	case SEAT_DRAINING:
 		if (overlap)
 			return at < seat->device->overlap_until;
-		/* Past its bound, and another has the device: frozen, as far as anybody can tell. */
+		/*
+		 * Past its bound, and another has the device: frozen, as far as anybody can tell.
+		 */
 		return !seat->device->holder || at < seat->drain_by;
 	default: return false;
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants on several devices. A gang competes on each device as any tenant does, but in the order of
- * the devices: for one only while it has reserved all before it. So of several gangs one always gets
- * on, and a reservation is never waited for in a circle; one of a better rank takes over what an
- * incomplete one has. A device reserved by an incomplete gang goes on serving single tenants. When
- * the last one is reserved, all are emptied and opened at one epoch.
+ * Tenants on several devices. A gang competes on each device as any tenant does, but in the order
+ * of the devices: for one only while it has reserved all before it. So of several gangs one always
+ * gets on, and a reservation is never waited for in a circle; one of a better rank takes over what
+ * an incomplete one has. A device reserved by an incomplete gang goes on serving single tenants.
+ * When the last one is reserved, all are emptied and opened at one epoch.
  */
 #include "core/arbiter-internal.h"
 

@@ -43,11 +43,13 @@ struct seat {
 	uint64_t left_at;   /* when it last stopped to be active */
 
 	uint64_t wants_since;
-	uint64_t opened_at;  /* its turn began */
-	bool has_used;       /* was busy in this turn */
-	uint64_t idle_since; /* seen without work; 0: busy */
-	bool gives_way;      /* arbiter_release */
-	bool is_overlapped;  /* opened while the last one ended: not charged until then */
+	uint64_t opened_at;    /* its turn began */
+	bool has_used;         /* was busy in this turn */
+	uint64_t idle_since;   /* seen without work; 0: busy */
+	bool gives_way;        /* arbiter_release */
+	bool yields;           /* arbiter_yield */
+	uint64_t turn_ends_at; /* OPEN while others wait: its work is to end then; 0: not known */
+	bool is_overlapped;    /* opened while the last one ended: not charged until then */
 	bool is_corun;
 
 	bool is_unbounded; /* DRAINING: was closed with no bound on what was queued */
@@ -182,7 +184,9 @@ void device_account(struct device *device, uint64_t now);
 void device_entitle(struct device *device);
 void seat_join(struct seat *seat, uint64_t now);
 void seat_leave(struct seat *seat, uint64_t now);
-/* After its state or its want has changed: joins, or begins to be idle; it leaves a little later. */
+/*
+ * After its state or its want has changed: joins, or begins to be idle; it leaves a little later.
+ */
 void seat_update_active(struct seat *seat, uint64_t now);
 void device_leave_idle(struct device *device, uint64_t now);
 /* The seat's work ended at `end`, which was before what has been charged. */

@@ -20,7 +20,9 @@ static uint64_t share_passes_ns(
 	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
 {
 	uint64_t whole = MAX(class_micro(holder), UINT64_C(1));
-	/* While the holder runs it falls back by `falls` and the other gains `rises`, of `whole`. */
+	/*
+	 * While the holder runs it falls back by `falls` and the other gains `rises`, of `whole`.
+	 */
 	uint64_t falls = whole - MIN((uint64_t)holder->micro, whole);
 	uint64_t rises = MIN((uint64_t)waiting->micro, whole);
 	int64_t ahead = (holder->lag - waiting->lag) / LAG_ONE;
@@ -45,7 +47,9 @@ static uint64_t passes_at_once(
 	return 0;
 }
 
-/* ---- bias: KubeGPU's. Whoever is below its request, the furthest first; then the least used ---- */
+/*
+ * ---- bias: KubeGPU's. Whoever is below its request, the furthest first; then the least used ----
+ */
 
 #define ABOVE_ALL (INT64_C(1) << 40)
 

@@ -143,6 +143,8 @@ static void seat_open(struct seat *seat, bool corun, uint64_t now)
 	seat->has_used = false;
 	seat->idle_since = 0;
 	seat->gives_way = false;
+	seat->yields = false;
+	seat->turn_ends_at = 0;
 	seat->is_corun = corun;
 	seat->is_overlapped = !corun && !is_drained;
 	seat->has_rest = false;
@@ -197,8 +199,8 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->is_corun = false;
 	seat->is_unbounded = seat->told_window_us == 0;
 	/*
-	 * What is queued may end with one submission that nobody knew of yet. Here the client's word
-	 * counts in full: it was alone a moment ago, perhaps, and is charged for what it runs.
+	 * What is queued may end with one submission that nobody knew of yet. Here the client's
+	 * word counts in full: it was alone a moment ago, perhaps, and is charged for what it runs.
 	 */
 	seat->closed_at = now;
 	for (uint32_t i = 0; i < device->n_active; i++)
@@ -260,7 +262,9 @@ static bool is_bonded(
 	return bond && bond->until > now;
 }
 
-/* The third time within ARBITER_BOND_NS they co-run without waiting, for as long; renewed by one. */
+/*
+ * The third time within ARBITER_BOND_NS they co-run without waiting, for as long; renewed by one.
+ */
 static void bond_note(
 	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
 {
@@ -467,11 +471,14 @@ static bool is_turn_over(
 
 	if (seat_rank(next) != seat_rank(holder))
 		return seat_rank(next) < seat_rank(holder);
-	if (holder->told_window_us == 0) /* was alone: it has had the device to itself */
+	/* It says so itself, or was alone: it has had the device to itself. */
+	if (holder->yields || holder->told_window_us == 0)
 		return true;
 	passes = device->arbiter->policy->passes_ns(holder, next, rest, now);
 	ends = holder->opened_at + hold_ns(holder, next);
 	ends = MAX(clock_since_ns(ends, rest), now + passes);
+	if (!is_gang(holder->member)) /* half of it cannot give way */
+		holder->turn_ends_at = ends + rest;
 	if (now >= ends)
 		return true;
 	device_wake(device, ends);
@@ -567,6 +574,10 @@ void device_decide(struct device *device, uint64_t now)
 		return;
 	}
 	next = best_waiting(device, now);
+	if (device->holder)
+		device->holder->turn_ends_at = 0;
+	if (device->holder && !next)
+		device->holder->yields = false;
 	close_idle(device, now);
 	end_overlap(device, now);
 	if (device->holder)

@@ -349,7 +349,27 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	seat->device->is_dirty = true;
 }
 
-/* There is a reason to wait until then: the bound is counted from there, up to drain_max_ns in all. */
+uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
+{
+	const struct seat *seat = seat_find(arbiter, tenant, device);
+
+	return seat && seat->state == SEAT_OPEN ? seat->turn_ends_at : 0;
+}
+
+void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
+{
+	struct seat *seat = seat_find(arbiter, tenant, device);
+
+	if (!seat || seat->state != SEAT_OPEN || !seat->turn_ends_at)
+		return;
+	seat->yields = true;
+	seat->device->is_dirty = true;
+}
+
+/*
+ * There is a reason to wait until then: the bound is counted from there, up to drain_max_ns in
+ * all.
+ */
 static void seat_drain_until(struct seat *seat, uint64_t at)
 {
 	uint64_t last = seat->closed_at + seat->device->arbiter->config.drain_max_ns;

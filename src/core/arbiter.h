@@ -11,8 +11,8 @@
  *   want --> OPEN(tenant) ... quantum over / idle / somebody better --> CLOSE(tenant)
  *        --> caller waits until the device has drained it --> arbiter_drained --> OPEN(next)
  *
- * and for an early handover arbiter_draining reports how long the drain will still take; the next one
- * is opened when that is below `overlap_ns`. A drain that passes its bound makes both co-run.
+ * and for an early handover arbiter_draining reports how long the drain will still take; the next
+ * one is opened when that is below `overlap_ns`. A drain that passes its bound makes both co-run.
  */
 #pragma once
 
@@ -95,9 +95,9 @@ int arbiter_new(const struct arbiter_config *config, uint32_t devices, struct ar
 void arbiter_free(struct arbiter *arbiter);
 
 /*
- * `devices` is a bit mask. A tenant on several devices is granted all of them together. Requests on a
- * device are to sum to one device at most (the caller's admission); more are scaled, and then nobody
- * is promised a turn. -EEXIST, -EINVAL, -ENOMEM.
+ * `devices` is a bit mask. A tenant on several devices is granted all of them together. Requests
+ * on a device are to sum to one device at most (the caller's admission); more are scaled, and
+ * then nobody is promised a turn. -EEXIST, -EINVAL, -ENOMEM.
  */
 int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
 	uint64_t devices, uint64_t now, struct error *err);
@@ -108,9 +108,9 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now);
 
 /*
- * It has work for the device (a thread blocked at the gate), or has none. May be repeated. A want is
- * used up by the first busy look after an opening, so the caller repeats it while page_up.want != 0:
- * after each CLOSE, and when an opening was taken back unused.
+ * It has work for the device (a thread blocked at the gate), or has none. May be repeated. A want
+ * is used up by the first busy look after an opening, so the caller repeats it while page_up.want
+ * != 0: after each CLOSE, and when an opening was taken back unused.
  */
 void arbiter_want(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now);
@@ -123,19 +123,30 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
 
 /*
- * The program synchronised with nothing in flight: give way now if somebody waits; one of class latency
- * after linger_ns.
+ * The program synchronised with nothing in flight: give way now if somebody waits; one of class
+ * latency after linger_ns.
  */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 
-/* After CLOSE: predicted rest of the drain, UINT64_MAX: cannot be told any more; then, once, that the device has finished at `end`. */
+/*
+ * When the work of the holder's turn had best be done, since somebody waits; 0: nobody does. Told
+ * beforehand, a program need not start what would overrun that by more than it would fall short
+ * of it: then it yields, and the others come now.
+ */
+uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
+void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
+
+/*
+ * After CLOSE: predicted rest of the drain, UINT64_MAX: cannot be told any more; then, once, that
+ * the device has finished at `end`.
+ */
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
 	uint64_t now);
 /*
  * After CLOSE, whether or not an end can be predicted: `is_moving`: work has ended since the last
- * look; `is_known`: all that is in flight is marked, so that no end means that it runs. A drain that
- * moves, or of which nothing is known yet (a program that was not scheduled), is no reason to co-run:
- * its bound is counted anew, up to drain_max_ns in all. Never told: known and at rest.
+ * look; `is_known`: all that is in flight is marked, so that no end means that it runs. A drain
+ * that moves, or of which nothing is known yet (a program that was not scheduled), is no reason
+ * to co-run: its bound is counted anew, up to drain_max_ns in all. Never told: known and at rest.
  */
 void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,
 	bool is_known, uint64_t now);
@@ -164,9 +175,10 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	int64_t lag_ns);
 
 /*
- * Entitlements (4.3): every tenant gets its request; the rest goes to whoever has the least in total
- * until all are equal or at their limit. n tenants, permille in, permille x 1000 out (so that
- * thirds are exact enough); capacity SPEC_SHARE_ONE x 1000. Requests above capacity are scaled.
+ * Entitlements (4.3): every tenant gets its request; the rest goes to whoever has the least in
+ * total until all are equal or at their limit. n tenants, permille in, permille x 1000 out (so
+ * that thirds are exact enough); capacity SPEC_SHARE_ONE x 1000. Requests above capacity are
+ * scaled.
  */
 #define ARBITER_FILL_MAX 1024u /* those beyond are not looked at */
 void arbiter_water_fill(

@@ -3,10 +3,11 @@
  * Who may take how much device memory. Two halves, both pure:
  *
  * 1. The counter of a tenant on a device (struct page_tenant.word): a lock-free reserve that any
- *    process of the tenant makes by itself, exact under SIGKILL at every instant. Header-only so that
- *    the hook library has no more than this of core (ledger_counter.h).
+ *    process of the tenant makes by itself, exact under SIGKILL at every instant. Header-only so
+ *    that the hook library has no more than this of core (ledger_counter.h).
  * 2. The device's book (this file), in the daemon: quotas of fail tenants sum to what is usable at
- *    most; wait and swap tenants share the rest, with a queue, deadlock detection and oversubscription.
+ *    most; wait and swap tenants share the rest, with a queue, deadlock detection and
+ *    oversubscription.
  */
 #pragma once
 
@@ -27,8 +28,8 @@ struct ledger_verdict { /* of a request that waited */
 };
 
 /*
- * usable_bytes: device memory less the driver's own; oversubscribe_permille: 1500 lets wait and swap
- * tenants' quotas sum to 1.5 x what fail tenants leave.
+ * usable_bytes: device memory less the driver's own; oversubscribe_permille: 1500 lets wait and
+ * swap tenants' quotas sum to 1.5 x what fail tenants leave.
  */
 int ledger_new(uint64_t usable_bytes, uint32_t oversubscribe_permille, struct ledger **ret_ledger);
 void ledger_free(struct ledger *ledger);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory counter of one tenant on one device, shared by all its processes: reserve and give back
- * without a lock among processes, exact though any of them is killed at any instant.
+ * The memory counter of one tenant on one device, shared by all its processes: reserve and give
+ * back without a lock among processes, exact though any of them is killed at any instant.
  *
  * A change of d pages by process i, with its next sequence number s:
  *   1. intent_seq = s; intent_pages = d          what is about to happen; does not count yet
@@ -11,7 +11,8 @@
  *   3. settled = pages + d | s                   one store moves it from the intent to the total
  *   4. intent_pages = 0
  * What process i has in the counter is thus, at each instant, exactly
- *   pages(settled) + (intent_pages if s is not seq(settled) and (word is of (i, s) or applied[i] == s))
+ *   pages(settled) +
+ *      (intent_pages if s is not seq(settled) and (word is of (i, s) or applied[i] == s))
  * and pages(word) is the sum of that over all processes (ledger_counter_recount).
  *
  * A slot is written by its process alone, one thread at a time (the caller's lock); the daemon uses
@@ -107,8 +108,10 @@ static inline int ledger_counter_change(
 	uint64_t w;
 
 	seq = (seq + 1) & PAGE_WORD_SEQ_MASK;
-	/* While intent_pages is 0 the number beside it means nothing. Pairs with the acquire loads of
-	 * ledger_slot_contribution, as do all stores below. */
+	/*
+	 * While intent_pages is 0 the number beside it means nothing. Pairs with the acquire loads
+	 * of ledger_slot_contribution, as do all stores below.
+	 */
 	atomic_store_explicit(&slot->intent_seq, seq, memory_order_release);
 	LEDGER_KILLPOINT(1);
 	atomic_store_explicit(&slot->intent_pages, change, memory_order_release);

@@ -311,6 +311,17 @@ int spec_finish(struct spec *spec, struct error *err)
 	return 0;
 }
 
+int spec_name_check(const char *name, struct error *err)
+{
+	size_t n = strspn(
+		name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+	if (!n || name[n] || n >= SPEC_NAME)
+		return fail(err, EINVAL, "name '%.80s': expected 1 to %u of A-Z a-z 0-9 . _ -",
+			name, SPEC_NAME - 1);
+	return 0;
+}
+
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes)
 {
 	uint64_t permille = spec->memory_permille ? spec->memory_permille : spec->request;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tenant asks for: the one internal form that every dialect, flag and file is translated into.
- * Shares are integers in 1/1000 of a device, memory is bytes; nothing here is a float.
- * Pure: no I/O, no clock, no allocation. Any thread.
+ * What a tenant asks for: the one internal form that every dialect, flag and file is translated
+ * into. Shares are integers in 1/1000 of a device, memory is bytes; nothing here is a float. Pure:
+ * no I/O, no clock, no allocation. Any thread.
  */
 #pragma once
 
@@ -14,6 +14,7 @@
 #define SPEC_SHARE_ONE 1000u /* one device */
 #define SPEC_DEVICES_MAX 16u
 #define SPEC_LABEL 64u
+#define SPEC_NAME 64u /* of a tenant, and the byte behind it */
 
 enum spec_class {
 	SPEC_LATENCY, /* preempts others as soon as it wants the device */
@@ -70,6 +71,9 @@ int spec_set(struct spec *spec, const char *field, const char *value, struct err
 
 /* Defaults (limit 1, count 1, priority 50, ...) and the rules between fields. 0 or -EINVAL. */
 int spec_finish(struct spec *spec, struct error *err);
+
+/* The name of a tenant: 1 to SPEC_NAME - 1 of A-Z a-z 0-9 . _ -, or -EINVAL. */
+int spec_name_check(const char *name, struct error *err);
 
 /* Bytes on a device of that size: memory_bytes, or the percentage, or request x device. */
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes);

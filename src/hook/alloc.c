@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory by address: allocated and freed in whatever mixture of ways the driver allows, imports, and
- * what a tenant is told that it has.
+ * Memory by address: allocated and freed in whatever mixture of ways the driver allows, imports,
+ * and what a tenant is told that it has.
  */
 #include <string.h>
 
@@ -51,7 +51,10 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
 
-/* A row takes its pitch: at most the next multiple of 512 bytes on all devices known, checked after. */
+/*
+ * A row takes its pitch: at most the next multiple of 512 bytes on all devices known, checked
+ * after.
+ */
 static uint64_t pitched_bytes(uint64_t width, uint64_t height)
 {
 	uint64_t pitch, bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays and mipmapped arrays. Their address is not to be had, so that each counts in whole blocks of
- * its own; sparse and deferred ones take memory when it is mapped into them (vmm.c).
+ * Arrays and mipmapped arrays. Their address is not to be had, so that each counts in whole blocks
+ * of its own; sparse and deferred ones take memory when it is mapped into them (vmm.c).
  */
 #include "hook/hook.h"
 #include "hook/memory.h"

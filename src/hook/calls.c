@@ -183,7 +183,10 @@ bool capture_active(uintptr_t handle)
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUresult r = REAL(cuStreamIsCapturing)((CUstream)handle, &status);
 
-	/* An error (the legacy stream beside a capture, say) is the driver's to report, at the call. */
+	/*
+	 * An error (the legacy stream beside a capture, say) is the driver's to report, at the
+	 * call.
+	 */
 	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -218,7 +221,7 @@ static void capture_begins(uintptr_t handle)
 
 		lock_take(&d->marker_lock);
 		if (!atomic_load(&h->captures) || !capture_active(handle))
-			marker_issue(d, s, 0, 0);
+			marker_issue(d, s, 0, 0, 0);
 		lock_drop(&d->marker_lock);
 		relax_end(relaxed);
 	}

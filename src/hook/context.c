@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts take memory: what the daemon expects of one is charged before it is made, what the device
- * says afterwards settles it, and with it goes all that was allocated in it. Raised limits count too.
+ * Contexts take memory: what the daemon expects of one is charged before it is made, what the
+ * device says afterwards settles it, and with it goes all that was allocated in it. Raised limits
+ * count too.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"

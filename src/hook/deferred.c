@@ -2,8 +2,9 @@
 /*
  * Memory that is given back in the order of a stream: the program has freed it, the device has it
  * until the stream gets there, and so it stays charged until then. An event behind each free tells.
- * Pools give back in their own time; when a charge does not fit, both are made to give what they can:
- * first what has ended, then by waiting, as the driver itself does before it says out of memory.
+ * Pools give back in their own time; when a charge does not fit, both are made to give what they
+ * can: first what has ended, then by waiting, as the driver itself does before it says out of
+ * memory.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Walks the loader's list of objects (dl_iterate_phdr, in libc for ever) and reads their symbol
- * tables; reads build-ids from files without mapping them. Total on malformed files: every offset is
- * checked against what was read.
+ * tables; reads build-ids from files without mapping them. Total on malformed files: every offset
+ * is checked against what was read.
  */
 #include "hook/elf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exports of libdivvy-cuda.so, and the driver behind them: opened at the first call of anything,
- * kept over a fork. Any thread; two that resolve at once store the same value.
+ * The exports of libdivvy-cuda.so, and the driver behind them: opened at the first call of
+ * anything, kept over a fork. Any thread; two that resolve at once store the same value.
  */
 #include "hook/entry.h"
 
@@ -58,7 +58,9 @@ static CUresult missing(void)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* What stands in for all of them where there is no driver. cuInit comes first and says NO_DEVICE. */
+/*
+ * What stands in for all of them where there is no driver. cuInit comes first and says NO_DEVICE.
+ */
 static CUresult no_driver(void)
 {
 	return CUDA_ERROR_NOT_INITIALIZED;

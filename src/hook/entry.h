@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exports of an interception library, out of its .def list: for each name a slot (a pointer to what
- * a call of it runs), and a weak definition that is one jump through the slot. A slot starts at code
- * that saves every argument register, asks hook_resolve() and goes on there, so that any function may
- * be the first one called. A strong definition in C, of a name that we do something about, wins over
- * the weak one at link time, and calls the driver through the same slot.
+ * The exports of an interception library, out of its .def list: for each name a slot (a pointer to
+ * what a call of it runs), and a weak definition that is one jump through the slot. A slot starts
+ * at code that saves every argument register, asks hook_resolve() and goes on there, so that any
+ * function may be the first one called. A strong definition in C, of a name that we do something
+ * about, wins over the weak one at link time, and calls the driver through the same slot.
  */
 #pragma once
 

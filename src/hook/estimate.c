@@ -2,6 +2,8 @@
 /* See estimate.h. */
 #include "hook/estimate.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -13,6 +15,9 @@
 #define LEARN_SUBS 48u                    /* the mean remembers as many, */
 #define LEARN_NS (4 * NSEC_PER_MSEC)      /* or those of that time */
 #define SPREAD_OVER 8                     /* samples */
+#define KIND_OVER 4                       /* samples */
+#define KIND_WAYS 4u
+#define KIND_SHIFT 58
 #define LONGEST_OVER 512
 
 void estimate_look(struct estimate *e, uint64_t now)
@@ -20,14 +25,68 @@ void estimate_look(struct estimate *e, uint64_t now)
 	e->looked_ns = now;
 }
 
-static void learn(struct estimate *e, uint64_t ns, uint32_t subs)
+_Static_assert(KIND_WAYS << (64 - KIND_SHIFT) == ESTIMATE_KINDS, "one place for each");
+
+/* Its place among the kinds, of which it may be any of the next KIND_WAYS. */
+static uint64_t kind_at(uint64_t key)
 {
-	uint64_t predicted = e->sub_ns * subs;
+	return (key * UINT64_C(0x9e3779b97f4a7c15) >> KIND_SHIFT) * KIND_WAYS;
+}
+
+uint64_t estimate_kind(const struct estimate *e, uint64_t key)
+{
+	const struct estimate_kind *kind = &e->kind[kind_at(key)];
+
+	for (size_t i = 0; key && i < KIND_WAYS; i++)
+		if (kind[i].key == key)
+			return kind[i].ns;
+	return 0;
+}
+
+uint64_t estimate_time(const struct estimate *e, uint64_t key, uint32_t subs)
+{
+	uint64_t ns = estimate_kind(e, key);
+
+	return ns ? ns : e->sub_ns * subs;
+}
+
+void estimate_began(struct estimate *e, uint64_t at)
+{
+	e->done_ns = MAX(e->done_ns, at);
+}
+
+/* A new one takes the place of that which came first. */
+static void learn_kind(struct estimate *e, uint64_t key, uint64_t ns, bool is_exact)
+{
+	struct estimate_kind *kind = &e->kind[kind_at(key)];
+
+	for (size_t i = 0; i < KIND_WAYS; i++) {
+		if (kind[i].key != key)
+			continue;
+		kind[i].ns = MAX(kind[i].ns + ns / KIND_OVER - kind[i].ns / KIND_OVER, UINT64_C(1));
+		return;
+	}
+	if (!is_exact)
+		return;
+	memmove(kind + 1, kind, (KIND_WAYS - 1) * sizeof(*kind));
+	kind[0] = (struct estimate_kind){.key = key, .ns = MAX(ns, UINT64_C(1))};
+}
+
+static void approach(uint64_t *mean, uint64_t ns, uint64_t predicted)
+{
 	uint64_t off = ns > predicted ? ns - predicted : predicted - ns;
+
+	*mean += (off + SPREAD_OVER - 1) / SPREAD_OVER - *mean / SPREAD_OVER;
+}
+
+static void learn(struct estimate *e, uint64_t ns, uint32_t subs, uint64_t predicted)
+{
 	uint64_t each = ns / subs;
 
-	if (e->sub_ns)
-		e->spread_ns += (off + SPREAD_OVER - 1) / SPREAD_OVER - e->spread_ns / SPREAD_OVER;
+	if (e->sub_ns) {
+		approach(&e->spread_ns, ns, predicted);
+		approach(&e->rough_ns, ns, e->sub_ns * subs);
+	}
 	e->sum_ns += ns;
 	e->sum_subs += (uint64_t)subs * SUBS_ONE;
 	e->sub_ns = MAX(e->sum_ns * SUBS_ONE / e->sum_subs, UINT64_C(1));
@@ -38,9 +97,27 @@ static void learn(struct estimate *e, uint64_t ns, uint32_t subs)
 	e->longest_ns = MAX(e->longest_ns - e->longest_ns / LONGEST_OVER, each);
 }
 
+void estimate_add(const struct estimate *e, struct estimate_end *end, uint64_t issued, uint64_t key,
+	uint32_t subs)
+{
+	uint64_t ns = estimate_time(e, key, subs);
+
+	if (!estimate_kind(e, key)) {
+		end->key = end->unknowns++ ? 0 : key;
+		end->others_ns = end->predicted_ns;
+	} else if (end->unknowns) {
+		end->others_ns += ns;
+	} else {
+		end->key = end->subs ? 0 : key;
+	}
+	end->issued = end->subs ? MIN(end->issued, issued) : issued;
+	end->predicted_ns += ns;
+	end->subs += subs;
+}
+
 /*
- * The end that lies in [from, to], where `predicted` was. Rather too early than too late: who hands over
- * the next one too late lets the device idle.
+ * The end that lies in [from, to], where `predicted` was. Rather too early than too late: who hands
+ * over the next one too late lets the device idle.
  */
 static uint64_t believe(uint64_t predicted, uint64_t from, uint64_t to)
 {
@@ -53,30 +130,32 @@ static uint64_t believe(uint64_t predicted, uint64_t from, uint64_t to)
 	return to - from > 2 * NAP_NS ? predicted : predicted / 2 + early / 2;
 }
 
-void estimate_ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more,
-	bool is_beside, uint64_t now)
+void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t now)
 {
 	uint64_t last = e->looked_ns;
-	uint64_t begun = MIN(MAX(issued, e->done_ns), now);
-	uint64_t predicted = begun + subs * e->sub_ns;
-	bool is_exact = !is_beside && (clock_since_ns(now, last) < TIGHT_NS || has_more);
+	uint64_t begun = MIN(MAX(end->issued, e->done_ns), now);
+	bool is_exact = !end->is_beside && (clock_since_ns(now, last) < TIGHT_NS || end->has_more);
 
 	e->looked_ns = now;
 	e->done_ns = now;
-	if (e->is_guess && (is_exact || (now - begun) / subs < e->sub_ns))
-		e->sub_ns = e->sum_ns = e->sum_subs = e->longest_ns = e->spread_ns = 0;
+	if (e->is_guess && (is_exact || (now - begun) / end->subs < e->sub_ns))
+		e->sub_ns = e->sum_ns = e->sum_subs = e->longest_ns = e->spread_ns = e->rough_ns =
+			0;
 	if (!e->sub_ns)
 		e->is_guess = !is_exact;
 	else
-		e->done_ns = believe(predicted, MAX(last, begun), now);
-	if (!is_beside || e->is_guess || predicted >= now)
-		learn(e, e->done_ns - begun, subs);
+		e->done_ns = believe(begun + end->predicted_ns, MAX(last, begun), now);
+	if (!end->is_beside || e->is_guess || begun + end->predicted_ns >= now)
+		learn(e, e->done_ns - begun, end->subs, end->predicted_ns);
+	if (end->key && !end->is_beside)
+		learn_kind(
+			e, end->key, clock_since_ns(e->done_ns - begun, end->others_ns), is_exact);
 }
 
 /* The first segment's end may be that far from what is predicted. */
 static uint64_t pessimist(const struct estimate *e, uint32_t every)
 {
-	return e->sub_ns * every + e->spread_ns;
+	return e->sub_ns * every + e->rough_ns;
 }
 
 uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t window)
@@ -90,24 +169,36 @@ uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t windo
 	return every;
 }
 
+void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint64_t issued,
+	uint64_t key, uint32_t subs, uint64_t now)
+{
+	uint64_t ns = estimate_time(e, key, subs);
+	bool is_told = estimate_kind(e, key) != 0;
+
+	if (queue->segments++ == 0)
+		ns = clock_since_ns(ns, clock_since_ns(now, MAX(issued, e->done_ns)));
+	queue->ns += ns;
+	queue->spread_ns = MAX(queue->spread_ns, MAX(e->spread_ns, is_told ? 0 : e->rough_ns));
+}
+
 /* Where ends are not known (to half a window), one more than runs is queued, whatever it takes. */
-static bool is_erratic(const struct estimate *e, uint64_t window)
+static bool is_erratic(
+	const struct estimate *e, const struct estimate_queue *queue, uint64_t window)
 {
-	return !e->sub_ns || e->spread_ns > window / 2;
+	return !e->sub_ns || queue->spread_ns > window / 2;
 }
 
-bool estimate_is_full(
-	const struct estimate *e, uint64_t queued_ns, uint32_t segments, uint64_t window)
+bool estimate_is_full(const struct estimate *e, const struct estimate_queue *queue, uint64_t window)
 {
-	return queued_ns > window || (is_erratic(e, window) && segments > 1);
+	return queue->ns > window || (is_erratic(e, queue, window) && queue->segments > 1);
 }
 
-uint64_t estimate_wait(const struct estimate *e, uint64_t queued_ns, uint32_t segments,
-	uint32_t every, uint64_t window)
+uint64_t estimate_wait(const struct estimate *e, const struct estimate_queue *queue, uint32_t every,
+	uint64_t window)
 {
 	uint64_t room = clock_since_ns(window, e->sub_ns * every);
 
-	if (is_erratic(e, window))
-		return segments > 1 ? NAP_SHORT_NS : 0;
-	return MIN(clock_since_ns(queued_ns, MAX(room, MIN(window / 8, LEAD_NS))), NAP_NS);
+	if (is_erratic(e, queue, window))
+		return queue->segments > 1 ? NAP_SHORT_NS : 0;
+	return MIN(clock_since_ns(queue->ns, MAX(room, MIN(window / 8, LEAD_NS))), NAP_NS);
 }

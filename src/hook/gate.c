@@ -14,6 +14,8 @@
 #define WAIT_NS (50 * NSEC_PER_MSEC) /* a lost wake-up, or a daemon that went, costs this at most */
 #define HOLD_NS (300 * NSEC_PER_USEC) /* a pause shorter than that keeps the token */
 #define LINGER_NS (20 * NSEC_PER_USEC)
+#define YIELD_NS (1 * NSEC_PER_MSEC) /* the daemon answers within, or not at all */
+#define YIELD_LOOK_NS (20 * NSEC_PER_USEC)
 
 static bool is_open(const struct device *d)
 {
@@ -39,7 +41,20 @@ static void block(struct hook *h, struct thread *t, struct device *d)
 	atomic_fetch_add_explicit(&d->up->blocked_ns, clock_now_ns() - start, memory_order_relaxed);
 }
 
-/* From a synchronisation's return to here, the program computed: shall it keep the token meanwhile? */
+/* Others are to go first; if nobody wants to any more, it goes on. */
+static void yield(struct hook *h, struct device *d)
+{
+	uint64_t until = clock_now_ns() + YIELD_NS, now;
+
+	session_note(h, MSG_YIELD, d);
+	while (is_open(d) && (now = clock_now_ns()) < until)
+		clock_sleep_until_ns(now + YIELD_LOOK_NS);
+}
+
+/*
+ * From a synchronisation's return to here, the program computed: shall it keep the token
+ * meanwhile?
+ */
 static void note_gap(struct thread *t, struct device *d)
 {
 	uint64_t gap = clock_since_ns(clock_now_ns(), t->sync_ns);
@@ -92,7 +107,7 @@ static void undo_try(struct thread *t)
 		atomic_store_explicit(&t->line->in_launch, 0, memory_order_release);
 }
 
-void gate_enter(struct pass *pass, uintptr_t handle)
+void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 {
 	int saved = errno;
 	struct thread *t = thread_get();
@@ -100,7 +115,7 @@ void gate_enter(struct pass *pass, uintptr_t handle)
 	struct device *d;
 	struct stream *s;
 
-	*pass = (struct pass){.thread = t};
+	*pass = (struct pass){.thread = t, .key = key};
 	if (!t || !h)
 		return;
 	undo_try(t);
@@ -117,8 +132,12 @@ void gate_enter(struct pass *pass, uintptr_t handle)
 	if (t->sync_ns)
 		note_gap(t, d);
 	for (;;) {
-		if (atomic_load_explicit(&d->special, memory_order_relaxed) & SPECIAL_FULL)
+		uint32_t special = atomic_load_explicit(&d->special, memory_order_relaxed);
+
+		if (special & SPECIAL_FULL)
 			marker_wait_window(d);
+		if (special & SPECIAL_EACH && is_open(d) && marker_overruns(d, key))
+			yield(h, d);
 		raise_in_launch(pass);
 		if (is_open(d))
 			break;
@@ -146,7 +165,7 @@ void gate_leave(struct pass *pass)
 	if (!pass->shared) {
 		t->last = s; /* a call out of the driver's may have changed it */
 		if (gate_done(t))
-			marker_due(t, s);
+			marker_due(t, s, pass->key);
 		errno = saved;
 		return;
 	}
@@ -156,7 +175,7 @@ void gate_leave(struct pass *pass)
 	lower_in_launch(pass);
 	if (!(count % atomic_load_explicit(&d->every, memory_order_relaxed))) {
 		t->device = d;
-		marker_due(t, s);
+		marker_due(t, s, pass->key);
 		t->device = THREAD_NO_DEVICE;
 	}
 	errno = saved;
@@ -167,7 +186,7 @@ CUresult gate_due(CUresult r)
 	struct thread *t = &hook_thread;
 	int saved = errno;
 
-	marker_due(t, t->last);
+	marker_due(t, t->last, 0);
 	errno = saved;
 	return r;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way of a submission. GATED(...) makes an exported function out of a line of cuda.def: a fast path
- * of two loads, two stores and a counter around the driver's function, and jumps to the slow ones.
- * Each part is a function of the same parameters that ends in a jump to the next, so that none saves a
- * register for them; what goes from one to the other goes through the thread's TLS.
+ * The way of a submission. GATED(...) makes an exported function out of a line of cuda.def: a fast
+ * path of two loads, two stores and a counter around the driver's function, and jumps to the slow
+ * ones. Each part is a function of the same parameters that ends in a jump to the next, so that
+ * none saves a register for them; what goes from one to the other goes through the thread's TLS.
  *
- * in_launch and the gate are Dekker's: the thread stores, then loads, with only the compiler held back;
- * the daemon stores, makes every CPU that runs us pass a barrier (membarrier), then loads.
+ * in_launch and the gate are Dekker's: the thread stores, then loads, with only the compiler held
+ * back; the daemon stores, makes every CPU that runs us pass a barrier (membarrier), then loads.
  */
 #pragma once
 
@@ -16,7 +16,10 @@
 #define PICK(...) PICK_SECOND(__VA_ARGS__, ~)
 #define PICK_SECOND(first, second, ...) second
 
-/* Where the stream's name is not that of a parameter; where the export is not the function made here. */
+/*
+ * Where the stream's name is not that of a parameter; where the export is not the function made
+ * here.
+ */
 #define STREAM_OF_cuLaunchKernelEx ~, (config ? config->hStream : NULL)
 #define STREAM_OF_cuLaunchKernelEx_ptsz STREAM_OF_cuLaunchKernelEx
 #define STREAM_OF_cuLaunchCooperativeKernelMultiDevice \
@@ -24,9 +27,9 @@
 #define none ((CUstream)NULL)
 
 /*
- * The record of a stream for the fast path; hook_no_stream sends to the slow one. Only the place where
- * the handle belongs and the next one are looked at: the map is a quarter full at most, so that few
- * handles are elsewhere. Behind the last place is one that stays empty.
+ * The record of a stream for the fast path; hook_no_stream sends to the slow one. Only the place
+ * where the handle belongs and the next one are looked at: the map is a quarter full at most, so
+ * that few handles are elsewhere. Behind the last place is one that stays empty.
  */
 static inline __attribute__((always_inline)) struct stream *gate_stream(uintptr_t handle)
 {
@@ -76,15 +79,18 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	return unlikely(--t->countdown == 0);
 }
 
-/* What follows a check, either way. rests: the host has waited for the device when it returns. */
-#define GATED_PARTS(name, rests, per_thread, target, params, args) \
+/*
+ * What follows a check, either way. rests: the host has waited for the device when it returns.
+ * `key` tells kinds of submissions apart (estimate.h).
+ */
+#define GATED_PARTS(name, rests, per_thread, target, key, params, args) \
 	static NOINLINE USED CUresult slow_##name params \
 	{ \
 		uintptr_t handle = (uintptr_t)(target); \
 		struct pass pass; \
 		CUresult r; \
 \
-		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle); \
+		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle, (key)); \
 		r = REAL(name) args; \
 		gate_leave(&pass); \
 		return (rests) ? gate_copied(r) : r; \
@@ -98,7 +104,9 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 		return (rests) ? gate_copied(r) : r; \
 	}
 
-/* `scope` is EXPORT or static; `target` the stream; per_thread: the default stream is the thread's. */
+/*
+ * `scope` is EXPORT or static; `target` the stream; per_thread: the default stream is the thread's.
+ */
 #define GATED_CHECK(scope, function, name, per_thread, target, params, args) \
 	scope CUresult function params \
 	{ \
@@ -114,7 +122,8 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 /*
  * The same check where arguments lie on the stack: there the compiler would move them all into
  * registers and back around it. Three registers are free; the stream is at 24(%rsp), as the 9th
- * parameter is. Numbers are offsets in struct thread, stream, device, stream_map (asserted in gated.c).
+ * parameter is. Numbers are offsets in struct thread, stream, device, stream_map (asserted in
+ * gated.c).
  */
 #if defined(__x86_64__)
 /* clang-format off */

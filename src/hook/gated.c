@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every GATE line of cuda.def. Copies to the host without a stream also wait for the device: a hint that
- * the program has come to rest.
+ * Every GATE line of cuda.def. Copies to the host without a stream also wait for the device: a hint
+ * that the program has come to rest.
  */
 #include "hook/gate.h"
 #include "hook/graph.h"
 
-/* Exports that do something more are made elsewhere or below; what is made here has another name. */
+/*
+ * Exports that do something more are made elsewhere or below; what is made here has another name.
+ */
 #define NAME_OF_cuGraphLaunch ~, gated_cuGraphLaunch
 #define NAME_OF_cuGraphLaunch_ptsz ~, gated_cuGraphLaunch_ptsz
 
@@ -30,6 +32,22 @@
 #define RESTS_cuMemcpyAtoH_v2 ~, true
 #define RESTS_cuMemcpyAtoH_v2_ptds ~, true
 
+/* Kernels are told apart by function and shape, graphs by themselves, all else by name. */
+#define DIM3(x, y, z) ((uint64_t)(x) << 42 ^ (uint64_t)(y) << 21 ^ (z))
+#define KEY_KERNEL \
+	~, \
+		key_of((uintptr_t)f, DIM3(gridDimX, gridDimY, gridDimZ), \
+			DIM3(blockDimX, blockDimY, blockDimZ))
+#define KEY_CONFIG ~, config ? key_of_config((uintptr_t)f, config) : 0
+#define KEY_OF_cuLaunchKernel KEY_KERNEL
+#define KEY_OF_cuLaunchKernel_ptsz KEY_KERNEL
+#define KEY_OF_cuLaunchCooperativeKernel KEY_KERNEL
+#define KEY_OF_cuLaunchCooperativeKernel_ptsz KEY_KERNEL
+#define KEY_OF_cuLaunchKernelEx KEY_CONFIG
+#define KEY_OF_cuLaunchKernelEx_ptsz KEY_CONFIG
+#define KEY_OF_cuGraphLaunch ~, key_of((uintptr_t)hGraph, 0, 0)
+#define KEY_OF_cuGraphLaunch_ptsz ~, key_of((uintptr_t)hGraphExec, 0, 0)
+
 #define IS_NONE 0
 #define IS_PTSZ 1
 #define IS_PTDS 1
@@ -38,10 +56,28 @@
 #define CHECK_OF(name) PICK(CHECK_OF_##name, GATED_CHECK)
 #define RESTS(name) PICK(RESTS_##name, false)
 #define SCOPE_OF(name) PICK(SCOPE_OF_##name, EXPORT)
+#define KEY_OF(name) PICK(KEY_OF_##name, key_of((uintptr_t)slow_##name, 0, 0))
 #define STREAM_OF(name, stream) PICK(STREAM_OF_##name, stream)
 
+/* Never 0. */
+static uint64_t key_of(uintptr_t what, uint64_t grid, uint64_t block)
+{
+	uint64_t key = what;
+
+	key = (key ^ grid) * UINT64_C(0x9e3779b97f4a7c15);
+	key = (key ^ key >> 32 ^ block) * UINT64_C(0x9e3779b97f4a7c15);
+	return key ? key : 1;
+}
+
+static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
+{
+	return key_of(what, DIM3(c->gridDimX, c->gridDimY, c->gridDimZ),
+		DIM3(c->blockDimX, c->blockDimY, c->blockDimZ));
+}
+
 #define ACT_GATE(name, variant, stream, params, args) \
-	GATED_PARTS(name, RESTS(name), IS_##variant, STREAM_OF(name, stream), params, args) \
+	GATED_PARTS(name, RESTS(name), IS_##variant, STREAM_OF(name, stream), KEY_OF(name), \
+		params, args) \
 	CHECK_OF(name) \
 	(SCOPE_OF(name), NAME_OF(name), name, IS_##variant, STREAM_OF(name, stream), params, args)
 #define ACT_PASS(name, variant, stream, params, args)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a graph allocates is the sum of its allocation nodes: the device reserves at most that for it,
- * and tells how much it has reserved for all graphs after a launch. The difference is given back.
+ * What a graph allocates is the sum of its allocation nodes: the device reserves at most that for
+ * it, and tells how much it has reserved for all graphs after a launch. The difference is given
+ * back.
  */
 #include "hook/graph.h"
 

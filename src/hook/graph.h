@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that a graph's own nodes allocate: charged before its first launch, as the device reserves it
- * then, and kept charged for as long as the device keeps it reserved. Any thread.
+ * Memory that a graph's own nodes allocate: charged before its first launch, as the device reserves
+ * it then, and kept charged for as long as the device keeps it reserved. Any thread.
  */
 #pragma once
 

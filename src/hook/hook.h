@@ -2,12 +2,14 @@
 /*
  * The state of the interception library in one process, and what its files offer each other.
  *
- * Everything that must not survive a fork (fds, locks, shared pages, records) lies in `struct hook`, in
- * memory that the kernel wipes in the child (MADV_WIPEONFORK): a child finds mode HOOK_NEW and starts
- * afresh at its first CUDA call. The shared pages themselves are not inherited at all.
+ * Everything that must not survive a fork (fds, locks, shared pages, records) lies in `struct
+ * hook`, in memory that the kernel wipes in the child (MADV_WIPEONFORK): a child finds mode
+ * HOOK_NEW and starts afresh at its first CUDA call. The shared pages themselves are not inherited
+ * at all.
  *
- * Threads: a submission touches its thread's TLS, its stream's record and its own line; everything else
- * is slow path under the locks named here. Lock order: init, pool, table, memory; marker, stream.
+ * Threads: a submission touches its thread's TLS, its stream's record and its own line; everything
+ * else is slow path under the locks named here. Lock order: init, pool, table, memory; marker,
+ * stream.
  */
 #pragma once
 
@@ -41,7 +43,10 @@ struct context;
 struct device;
 struct dirt;
 
-/* A stream that has been used. Never freed; reused under the same or another handle. One cache line. */
+/*
+ * A stream that has been used. Never freed; reused under the same or another handle. One cache
+ * line.
+ */
 struct stream {
 	_Alignas(64) _Atomic uintptr_t
 		handle;                /* as the program names it, 0 the legacy default one */
@@ -73,6 +78,7 @@ struct context {
 struct segment { /* a marker under way */
 	uint32_t slot, sequence;
 	uint32_t count; /* submissions it covers */
+	uint64_t key;   /* of the only one, for the estimate; 0: of several, or unknown */
 	bool used;
 	bool is_beside; /* the first of a turn: others' work may have been before it */
 	uint64_t issued_ns;
@@ -81,6 +87,7 @@ struct segment { /* a marker under way */
 enum device_special { /* bits of device.special: submissions take the slow path while set */
 	SPECIAL_CAPTURE = 1u << 0,
 	SPECIAL_FULL = 1u << 1, /* predicted queue is above the window */
+	SPECIAL_EACH = 1u << 2, /* each gets its marker: it is worth knowing what it is */
 };
 
 /* One of the tenant's devices. */
@@ -112,6 +119,8 @@ struct device {
 	struct estimate estimate;
 	uint64_t marked_submitted; /* sum of submitted at the last marker, */
 	uint32_t marked_grant;     /* and down.grant */
+	uint32_t used_grant;       /* the last in which something was submitted, */
+	uint32_t yielded_grant;    /* and in which MSG_YIELD was sent */
 
 	uint32_t countdown[PAGE_LINES]; /* of threads that are at another device, each its own */
 
@@ -138,7 +147,10 @@ struct ask {                    /* a question to the daemon */
 	uint64_t bytes;
 };
 
-/* Handle to record, open addressing. Read without a lock; wiped by a fork to one that finds nothing. */
+/*
+ * Handle to record, open addressing. Read without a lock; wiped by a fork to one that finds
+ * nothing.
+ */
 struct stream_map {
 	uint64_t mask;
 	uint64_t used;
@@ -271,10 +283,16 @@ enum hook_mode session_open(struct hook *h);
 /* Starts the helper thread once there are contexts. */
 void session_helper_start(struct hook *h);
 void session_note(struct hook *h, enum msg_type type, struct device *d);
-/* Asks and waits: 0, -errno as answered; -ENOTCONN when the daemon goes away. ret_bytes may be NULL. */
+/*
+ * Asks and waits: 0, -errno as answered; -ENOTCONN when the daemon goes away. ret_bytes may be
+ * NULL.
+ */
 int session_ask(
 	struct hook *h, enum msg_type type, struct device *d, uint64_t bytes, uint64_t *ret_bytes);
-/* After -ENOTCONN: is another daemon to be expected, so that asking again is right? Sleeps a little. */
+/*
+ * After -ENOTCONN: is another daemon to be expected, so that asking again is right? Sleeps a
+ * little.
+ */
 bool session_comes_back(struct hook *h);
 void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes);
 
@@ -315,11 +333,12 @@ struct device *device_of(CUdevice ordinal);
 struct pass {
 	struct thread *thread;
 	struct stream *stream; /* NULL: nothing is counted */
+	uint64_t key;          /* equal for submissions that take as long, more or less */
 	bool shared;           /* line is shared by several threads */
 };
 
 /* Waits for the gate and the window; afterwards the submission may go to the driver. */
-void gate_enter(struct pass *pass, uintptr_t handle);
+void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key);
 void gate_leave(struct pass *pass);
 /* The thread's countdown has run out after a submission to its last stream; returns r. */
 CUresult gate_due(CUresult r);
@@ -334,9 +353,11 @@ CUresult gate_copied(CUresult r);
 void marker_context(struct context *c);
 void marker_context_gone(struct context *c);
 /* Marks one stream; `count` submissions. Returns whether it was covered. Marker lock held. */
-bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t now);
-/* A marker behind this thread's latest submission, unless somebody else is at it. */
-void marker_due(struct thread *t, struct stream *s);
+bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t key, uint64_t now);
+/*
+ * A marker behind this thread's latest submission, unless somebody else is at it. 0: key unknown.
+ */
+void marker_due(struct thread *t, struct stream *s, uint64_t key);
 /* Looks for completions, unless somebody else does: a synchronisation has returned. */
 void marker_look(struct device *d);
 /* Marks every dirty stream of the device. `t` is the calling thread's TLS, NULL for the helper. */
@@ -345,6 +366,8 @@ void marker_flush(struct device *d, struct thread *t);
 bool marker_drained(struct device *d);
 /* Waits while the predicted queue is above the window, or until the gate closes. */
 void marker_wait_window(struct device *d);
+/* Had the turn better end before a submission of that kind? Said once a turn. */
+bool marker_overruns(struct device *d, uint64_t key);
 /* The stream has ended: its slot can be used again once what is under way is done. Lock held. */
 void marker_slot_release(struct device *d, struct stream *s);
 /* The context of these slots is gone: what was under way counts as done. Lock held. */
@@ -353,5 +376,7 @@ uint64_t marker_submitted(const struct device *d);
 
 /* ---- capture.c ---- */
 
-/* Does the driver say that this stream captures, or that it must not be asked because another does? */
+/*
+ * Does the driver say that this stream captures, or that it must not be asked because another does?
+ */
 bool capture_active(uintptr_t handle);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats: PTX is documented by NVIDIA's PTX ISA; cubins are ELF with sections of documented names; the
- * fatbin's heads are known from its public users (magic numbers below). What is not understood is
- * called opaque, and what the device says afterwards decides (module.c).
+ * Formats: PTX is documented by NVIDIA's PTX ISA; cubins are ELF with sections of documented names;
+ * the fatbin's heads are known from its public users (magic numbers below). What is not understood
+ * is called opaque, and what the device says afterwards decides (module.c).
  */
 #include "hook/image.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much device memory a program image will take, as far as it can be read: PTX text, cubin (ELF),
- * or a fatbin of them. Pure, total on any bytes within the size that the image itself claims.
+ * How much device memory a program image will take, as far as it can be read: PTX text, cubin
+ * (ELF), or a fatbin of them. Pure, total on any bytes within the size that the image itself
+ * claims.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlopen and dlsym, interposed. Both end in a jump to the real one with the caller's return address in
- * place, since that is how the loader knows whose RUNPATH, namespace and RTLD_NEXT are meant.
+ * dlopen and dlsym, interposed. Both end in a jump to the real one with the caller's return address
+ * in place, since that is how the loader knows whose RUNPATH, namespace and RTLD_NEXT are meant.
  *   dlopen   a name or a path of the driver or of NVML becomes the path of our library
  *   dlsym    on our own handle, a name that we do not export is looked up in the driver
  */
@@ -51,7 +51,9 @@ static int know_own(void)
 		int n = snprintf(
 			nvml, sizeof nvml, "%.*s/%s", (int)(slash - path), path, beside[i]);
 
-		/* under the driver's own name it is ours only where we have that name too (mounted) */
+		/*
+		 * under the driver's own name it is ours only where we have that name too (mounted)
+		 */
 		if (n > 0 && (size_t)n < sizeof nvml && !access(nvml, R_OK) &&
 			(i == 0 || !strcmp(slash, "/libcuda.so.1")))
 			known = 2;

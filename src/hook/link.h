@@ -18,8 +18,8 @@ struct link_device {
 struct link_table {
 	uint32_t size;
 	/*
-	 * Registers if need be. The tenant's devices in its order, or -1 when everything shows as it is
-	 * (no daemon, policy open), or 0 when there are none for this program.
+	 * Registers if need be. The tenant's devices in its order, or -1 when everything shows as
+	 * it is (no daemon, policy open), or 0 when there are none for this program.
 	 */
 	int (*devices)(struct link_device *ret_devices, uint32_t max);
 };

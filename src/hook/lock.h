@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lock of one futex word, zero when free: it lives in memory that a fork wipes, so that a child never
- * inherits a held one, and it needs no libpthread. Short sections only. Preserves errno.
+ * A lock of one futex word, zero when free: it lives in memory that a fork wipes, so that a child
+ * never inherits a held one, and it needs no libpthread. Short sections only. Preserves errno.
  */
 #pragma once
 

@@ -4,9 +4,9 @@
  * daemon and we read it without asking the driver. From their completions comes what a submission
  * takes, hence how many go between two markers and how much is queued.
  *
- * A submission sets its stream's `dirty` after the driver has taken it; a marker clears it first and is
- * handed to the driver then, so that whatever dirty was cleared lies before the marker in the stream.
- * Everything here holds the device's marker_lock. The stream lock may be taken inside.
+ * A submission sets its stream's `dirty` after the driver has taken it; a marker clears it first
+ * and is handed to the driver then, so that whatever dirty was cleared lies before the marker in
+ * the stream. Everything here holds the device's marker_lock. The stream lock may be taken inside.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -21,6 +21,7 @@
 #define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)  /* or before others who wait in any case, this */
 #define SPIN_NS (20 * NSEC_PER_USEC)         /* waits shorter than that do not sleep */
 #define WAIT_MAX_NS (250 * NSEC_PER_MSEC)    /* a kernel may wait for the one that we hold back */
+#define YIELD_MIN_NS (1 * NSEC_PER_MSEC)     /* what is shorter does not overrun by much */
 #define DIRTY_MAX 1024u
 
 uint64_t marker_submitted(const struct device *d)
@@ -48,57 +49,70 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
 }
 
-/* Takes note of completions. */
-static void look(struct device *d, uint64_t now)
+/* Takes note of completions, as they were at `at`. */
+static void look_as_at(struct device *d, uint64_t at)
 {
-	uint64_t issued = UINT64_MAX;
-	uint32_t subs = 0;
-	bool is_beside = false;
+	bool is_known = atomic_load_explicit(&d->down->began_ns, memory_order_relaxed) != 0;
+	struct estimate_end end = {0};
 
 	for (uint32_t i = 0; i < d->segments; i++) {
 		struct segment *g = segment_at(d, i);
 
-		if (!g->used || !reached(d, g->slot, g->sequence))
+		if (!g->used || g->issued_ns > at || !reached(d, g->slot, g->sequence))
 			continue;
 		g->used = false;
-		subs += g->count;
-		issued = MIN(issued, g->issued_ns);
-		is_beside |= g->is_beside;
+		estimate_add(&d->estimate, &end, g->issued_ns, g->key, g->count);
+		end.is_beside |= g->is_beside && !is_known;
 	}
 	while (d->segments && !segment_at(d, 0)->used) {
 		d->segment_first = (d->segment_first + 1) % HOOK_SEGMENTS;
 		d->segments--;
 	}
-	if (!subs) {
-		estimate_look(&d->estimate, now);
+	if (!end.subs) {
+		estimate_look(&d->estimate, at);
 		return;
 	}
-	estimate_ended(&d->estimate, issued, subs, d->segments != 0, is_beside, now);
+	end.has_more = d->segments != 0;
+	estimate_ended(&d->estimate, &end, at);
 	atomic_store_explicit(&d->up->longest_ns, d->estimate.longest_ns, memory_order_relaxed);
 }
 
-static uint64_t queued(struct device *d, uint64_t now)
+static void look(struct device *d, uint64_t now)
 {
-	uint64_t sum = 0, first, begun;
+	uint64_t drained = atomic_load_explicit(&d->down->drained_ns, memory_order_relaxed);
+	uint64_t began = atomic_load_explicit(&d->down->began_ns, memory_order_relaxed);
 
-	if (!d->segments)
-		return 0;
-	for (uint32_t i = 1; i < d->segments; i++) {
-		if (segment_at(d, i)->used)
-			sum += segment_at(d, i)->count * d->estimate.sub_ns;
+	/* While we waited at the gate the daemon looked. */
+	if (drained > d->estimate.looked_ns && drained < now) {
+		estimate_look(&d->estimate, MAX(d->estimate.looked_ns, drained - PAGE_DRAINED_NS));
+		look_as_at(d, drained);
 	}
-	first = segment_at(d, 0)->count * d->estimate.sub_ns;
-	begun = MAX(segment_at(d, 0)->issued_ns, d->estimate.done_ns);
-	return sum + clock_since_ns(first, clock_since_ns(now, begun));
+	if (began <= now)
+		estimate_began(&d->estimate, began);
+	look_as_at(d, now);
 }
 
-static void publish(struct device *d, uint64_t now)
+static struct estimate_queue queued(struct device *d, uint64_t now)
+{
+	struct estimate_queue queue = {0};
+
+	for (uint32_t i = 0; i < d->segments; i++) {
+		const struct segment *g = segment_at(d, i);
+
+		if (g->used)
+			estimate_queue(&d->estimate, &queue, g->issued_ns, g->key, g->count, now);
+	}
+	return queue;
+}
+
+/* queue: as it is at `now`. */
+static void publish(struct device *d, const struct estimate_queue *queue, uint64_t now)
 {
 	atomic_store_explicit(&d->up->segment_ns,
 		d->estimate.sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed),
 		memory_order_relaxed);
-	atomic_store_explicit(&d->up->spread_ns, d->estimate.spread_ns, memory_order_relaxed);
-	atomic_store_explicit(&d->up->queued_ns, queued(d, now), memory_order_relaxed);
+	atomic_store_explicit(&d->up->spread_ns, queue->spread_ns, memory_order_relaxed);
+	atomic_store_explicit(&d->up->queued_ns, queue->ns, memory_order_relaxed);
 	atomic_store_explicit(&d->up->queued_at_ns, now, memory_order_release);
 }
 
@@ -243,7 +257,7 @@ static CUresult write_behind(
 	return REAL(cuLaunchHostFunc)(handle_of(s), host_marker, (void *)(uintptr_t)word);
 }
 
-bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t now)
+bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t key, uint64_t now)
 {
 	/* Several threads' own default streams: a marker in one says nothing of the others. */
 	bool is_several = s == s->context->per_thread &&
@@ -279,6 +293,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t n
 			.slot = slot,
 			.sequence = sequence,
 			.count = count,
+			.key = count == 1 ? key : 0,
 			.used = true,
 			.is_beside = grant != d->marked_grant,
 			.issued_ns = now ? now : clock_now_ns(),
@@ -297,12 +312,22 @@ static uint32_t unmarked(struct device *d)
 	return (uint32_t)MIN(count, UINT64_C(64) * ESTIMATE_EVERY_MAX);
 }
 
-void marker_due(struct thread *t, struct stream *s)
+/* Written when it is news: every submission reads its line. */
+static void mark_each(struct device *d, bool is_each)
+{
+	uint32_t special = atomic_load_explicit(&d->special, memory_order_relaxed);
+
+	if (is_each != ((special & SPECIAL_EACH) != 0))
+		atomic_fetch_xor(&d->special, SPECIAL_EACH);
+}
+
+void marker_due(struct thread *t, struct stream *s, uint64_t key)
 {
 	struct device *d = t->device;
 	uint64_t window = (uint64_t)atomic_load_explicit(
 				  &d->down->window_us, memory_order_relaxed) *
 		NSEC_PER_USEC;
+	struct estimate_queue queue;
 	struct relaxed relaxed;
 	uint32_t count, every;
 	uint64_t now, window_alone = 0;
@@ -318,8 +343,9 @@ void marker_due(struct thread *t, struct stream *s)
 	now = clock_now_ns();
 	look(d, now);
 	count = unmarked(d);
+	d->used_grant = atomic_load_explicit(&d->down->grant, memory_order_relaxed);
 	relaxed = relax_begin();
-	is_marked = marker_issue(d, s, count, now);
+	is_marked = marker_issue(d, s, count, key, now);
 	relax_end(relaxed);
 	/* With one stream at work, as mostly, nobody need be asked to mark the tail. */
 	if (is_marked && stream_few_clean(d))
@@ -332,9 +358,11 @@ void marker_due(struct thread *t, struct stream *s)
 	every = estimate_every(&d->estimate, atomic_load_explicit(&d->every, memory_order_relaxed),
 		window ? window : window_alone);
 	atomic_store_explicit(&d->every, every, memory_order_relaxed);
-	if (window && estimate_is_full(&d->estimate, queued(d, now), d->segments, window))
+	mark_each(d, every == 1);
+	queue = queued(d, now);
+	if (window && estimate_is_full(&d->estimate, &queue, window))
 		atomic_fetch_or(&d->special, SPECIAL_FULL);
-	publish(d, now);
+	publish(d, &queue, now);
 	t->countdown = every;
 	lock_drop(&d->marker_lock);
 }
@@ -343,6 +371,7 @@ void marker_wait_window(struct device *d)
 {
 	uint64_t start = clock_now_ns(), now;
 	uint64_t longest = atomic_load_explicit(&d->up->longest_ns, memory_order_relaxed);
+	struct estimate_queue queue;
 
 	for (;;) {
 		uint64_t window = (uint64_t)atomic_load_explicit(
@@ -356,7 +385,8 @@ void marker_wait_window(struct device *d)
 		lock_take(&d->marker_lock);
 		now = clock_now_ns();
 		look(d, now);
-		nap = estimate_wait(&d->estimate, queued(d, now), d->segments,
+		queue = queued(d, now);
+		nap = estimate_wait(&d->estimate, &queue,
 			atomic_load_explicit(&d->every, memory_order_relaxed), window);
 		/* Nothing ends: what runs may wait for what we hold back. */
 		if (clock_since_ns(now, MAX(start, d->estimate.done_ns)) > MIN(bound, WAIT_MAX_NS))
@@ -370,6 +400,32 @@ void marker_wait_window(struct device *d)
 		if (nap > SPIN_NS)
 			clock_sleep_until_ns(now + nap);
 	}
+}
+
+bool marker_overruns(struct device *d, uint64_t key)
+{
+	uint32_t grant = atomic_load_explicit(&d->down->grant, memory_order_relaxed);
+	uint64_t ends = atomic_load_explicit(&d->down->turn_ends_ns, memory_order_relaxed);
+	struct estimate_queue queue;
+	bool overruns = false;
+	uint64_t next, now;
+
+	if (!ends || !lock_try(&d->marker_lock))
+		return false;
+	next = estimate_kind(&d->estimate, key);
+	/* A turn has one submission at least. */
+	if (next > YIELD_MIN_NS && d->used_grant == grant && d->yielded_grant != grant) {
+		now = clock_now_ns();
+		look(d, now);
+		queue = queued(d, now);
+		overruns = now + queue.ns + next / 2 > ends;
+	}
+	if (overruns) {
+		d->yielded_grant = grant;
+		publish(d, &queue, now);
+	}
+	lock_drop(&d->marker_lock);
+	return overruns;
 }
 
 /* ---- flush ---- */
@@ -412,7 +468,7 @@ static bool can_name(const struct flush *f, const struct stream *s)
 static void flush_one(struct flush *f, struct stream *s)
 {
 	if (!can_name(f, s) || (f->captures && capture_active((uintptr_t)handle_of(s))) ||
-		!marker_issue(f->device, s, f->count, f->now))
+		!marker_issue(f->device, s, f->count, 0, f->now))
 		f->dirt->left = true;
 	f->count = 0; /* what was submitted counts once */
 }
@@ -432,14 +488,16 @@ static void flush_context(struct flush *f)
 		blocking++;
 		others |= !can_name(f, s);
 	}
-	/* The legacy stream waits for all blocking ones. Beside a capture it must not be touched. */
+	/*
+	 * The legacy stream waits for all blocking ones. Beside a capture it must not be touched.
+	 */
 	if (!f->captures && (blocking > 4 || others)) {
 		for (uint32_t i = 0; i < dirt->n; i++) {
 			if (dirt->stream[i]->context == c && !dirt->stream[i]->nonblocking)
 				atomic_store_explicit(
 					&dirt->stream[i]->dirty, 0, memory_order_seq_cst);
 		}
-		if (!marker_issue(f->device, c->legacy, f->count, f->now)) {
+		if (!marker_issue(f->device, c->legacy, f->count, 0, f->now)) {
 			for (uint32_t i = 0; i < dirt->n; i++) {
 				if (dirt->stream[i]->context == c && !dirt->stream[i]->nonblocking)
 					atomic_store_explicit(
@@ -462,6 +520,7 @@ void marker_flush(struct device *d, struct thread *t)
 {
 	struct hook *h = hook_registered();
 	struct dirt *dirt;
+	struct estimate_queue queue;
 	struct relaxed relaxed;
 	struct flush f;
 	uint32_t seen;
@@ -509,7 +568,8 @@ void marker_flush(struct device *d, struct thread *t)
 	if (!dirt->left)
 		atomic_store_explicit(&d->up->flushed, sum, memory_order_release);
 	atomic_store_explicit(&d->up->flush_seen, seen, memory_order_release);
-	publish(d, f.now);
+	queue = queued(d, f.now);
+	publish(d, &queue, f.now);
 	lock_drop(&d->marker_lock);
 }
 

@@ -310,9 +310,9 @@ void memory_each(enum memory_kind kind, void (*fn)(struct memory_record *, void 
 
 /* ---- small allocations ---- */
 
-static uint64_t block_key(const struct device *d, CUdeviceptr address)
+/* Addresses of all devices lie in one space. */
+static uint64_t block_key(CUdeviceptr address)
 {
-	/* addresses of all devices lie in one space */
 	return address / MEMORY_BLOCK;
 }
 
@@ -323,7 +323,7 @@ static bool block_hold(struct device *d, CUcontext context, CUdeviceptr address)
 	struct memory_record *r,
 		fresh = {
 			.kind = MEMORY_BLOCKS,
-			.key = block_key(d, address),
+			.key = block_key(address),
 			.device = (uint8_t)d->index,
 			.pages = MEMORY_BLOCK_PAGES,
 			.refs = 1,
@@ -387,10 +387,12 @@ CUresult memory_alloc_end(struct memory_alloc *a, CUresult r, CUdeviceptr addres
 	}
 	record.device = (uint8_t)a->device->index;
 	record.pages = small ? 0 : a->pages;
-	record.aux = small ? block_key(a->device, address) : 0;
+	record.aux = small ? block_key(address) : 0;
 	if (memory_put(&record) && (!small || block_hold(a->device, a->context, address)))
 		return CUDA_SUCCESS;
-	/* our own table could not grow: the program's allocation fails as it would without us soon */
+	/*
+	 * our own table could not grow: the program's allocation fails as it would without us soon
+	 */
 	memory_take(MEMORY_POINTER, address, &record);
 	REAL(cuMemFree_v2)(address);
 	memory_uncharge(a->device, a->pages);
@@ -468,7 +470,9 @@ static uint64_t measured_pages(struct device *d)
 	return ledger_pages(bytes);
 }
 
-/* What the device says that this process holds, against what is charged: the context is the rest. */
+/*
+ * What the device says that this process holds, against what is charged: the context is the rest.
+ */
 void memory_context_settle(struct context *c)
 {
 	struct hook *h = hook_registered();
@@ -481,7 +485,9 @@ void memory_context_settle(struct context *c)
 		memory_charge_anyway(d, seen - held);
 		c->pages += seen - held;
 	} else if (c == h->context && h->contexts == 1 && held - seen < c->pages) {
-		/* the first of the process: no other thread's reservation can be among what is held */
+		/*
+		 * the first of the process: no other thread's reservation can be among what is held
+		 */
 		memory_uncharge(d, held - seen);
 		c->pages -= held - seen;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this process holds of its tenants' memory: the charge on the shared counter, made before the
- * driver is asked, and a table of what each charge was for. Any thread. Bytes of the device are taken
- * in blocks of 2 MiB, as it gives them out: a large allocation in whole ones, small ones (below 1 MiB)
- * together by the blocks that their addresses lie in.
+ * driver is asked, and a table of what each charge was for. Any thread. Bytes of the device are
+ * taken in blocks of 2 MiB, as it gives them out: a large allocation in whole ones, small ones
+ * (below 1 MiB) together by the blocks that their addresses lie in.
  */
 #pragma once
 
@@ -78,7 +78,9 @@ bool memory_put(const struct memory_record *record);
 /* Removes it. */
 bool memory_take(enum memory_kind kind, uint64_t key, struct memory_record *ret_record);
 bool memory_get(enum memory_kind kind, uint64_t key, struct memory_record *ret_record);
-/* Adds to refs and aux of a record in one step; false if there is none. ret_record: as it is then. */
+/*
+ * Adds to refs and aux of a record in one step; false if there is none. ret_record: as it is then.
+ */
 bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, int64_t pages,
 	struct memory_record *ret_record);
 /* As memory_take for the first record of that kind for which `match` says so; false: no more. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exports of libdivvy-nvml.so, and the real library behind them, as entry.c for the driver: opened
- * at the first call of anything, kept over a fork. Any thread; two that resolve at once store the same.
+ * The exports of libdivvy-nvml.so, and the real library behind them, as entry.c for the driver:
+ * opened at the first call of anything, kept over a fork. Any thread; two that resolve at once
+ * store the same.
  */
 #include <errno.h>
 #include <stdatomic.h>

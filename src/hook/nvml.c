@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libdivvy-nvml.so: the exports of NVML, of which those that count, find and measure devices show the
- * tenant's: as 0..n-1 in its own order, with its own memory. Who the tenant is, libdivvy-cuda.so knows
- * (link.h); this library registers nothing itself. Process lists and utilisation are the device's.
- * Any thread.
+ * libdivvy-nvml.so: the exports of NVML, of which those that count, find and measure devices show
+ * the tenant's: as 0..n-1 in its own order, with its own memory. Who the tenant is,
+ * libdivvy-cuda.so knows (link.h); this library registers nothing itself. Process lists and
+ * utilisation are the device's. Any thread.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pools count by what they have reserved from the device, since that is what others cannot have.
- * An allocation is charged as if the pool had to grow for it, then the pool's charge follows what the
- * driver says that it has reserved now. One thread at a time: pool_lock, never held over a wait.
+ * An allocation is charged as if the pool had to grow for it, then the pool's charge follows what
+ * the driver says that it has reserved now. One thread at a time: pool_lock, never held over a
+ * wait.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
@@ -152,7 +153,9 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 		t->device = NULL;
 		return 0;
 	}
-	/* Whether what it has reserved will do, only the driver knows: it may grow by all of that. */
+	/*
+	 * Whether what it has reserved will do, only the driver knows: it may grow by all of that.
+	 */
 	t->pages = memory_pages(bytes > UINT64_MAX / 4
 			? bytes
 			: (bytes + POOL_CHUNK - 1) / POOL_CHUNK * POOL_CHUNK);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The process and the daemon: registration, the helper thread that listens, what happens when the
- * daemon goes and comes back. Descriptors are kept high and recognised by inode before each use, since
- * a program may close what it does not know and get the number again for something else.
+ * daemon goes and comes back. Descriptors are kept high and recognised by inode before each use,
+ * since a program may close what it does not know and get the number again for something else.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "hook/hook.h"
 #include "hook/relax.h"
 #include "hook/system.h"
@@ -31,7 +32,6 @@
 #endif
 
 #define FD_HIGH 500
-#define PASSED_MAX (3 * MSG_DEVICES)
 #define ANSWER_MS 5000
 #define GRACE_NS NSEC_PER_SEC /* gates keep their state this long after the daemon went */
 #define RETRY_NS (200 * NSEC_PER_MSEC)
@@ -59,67 +59,22 @@ static int raise_fd(int fd)
 	return high;
 }
 
-struct passed {
-	int fd[PASSED_MAX];
-	size_t n;
-};
-
-static void passed_done(struct passed *p)
-{
-	for (size_t i = 0; i < p->n; i++)
-		cleanup_close(&p->fd[i]);
-}
-
-union control {
-	struct cmsghdr head;
-	char bytes[CMSG_SPACE(PASSED_MAX * sizeof(int))];
-};
-
 static int packet_send(int fd, const void *packet, size_t n, const int *fds, size_t n_fds)
 {
-	union control control;
-	struct iovec iov = {(void *)(uintptr_t)packet, n};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t sent = fd_send(fd, packet, n, fds, n_fds, MSG_DONTWAIT);
 
-	if (n_fds) {
-		memset(&control, 0, sizeof control);
-		mh.msg_control = &control;
-		mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		control.head = (struct cmsghdr){
-			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
-			.cmsg_level = SOL_SOCKET,
-			.cmsg_type = SCM_RIGHTS,
-		};
-		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
-	}
-	return sendmsg(fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	return sent < 0 ? (int)sent : 0;
 }
 
 /* A whole, checked message; its descriptors are ret_passed's. 0, -EPIPE at the end, -errno. */
-static int packet_receive(int fd, void *packet, size_t max, struct passed *ret_passed)
+static int packet_receive(int fd, void *packet, size_t max, struct fd_list *ret_passed)
 {
-	union control control;
-	struct iovec iov = {packet, max};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
 	ssize_t n;
 
 	ret_passed->n = 0;
-	do {
-		mh.msg_controllen = sizeof control;
-		n = recvmsg(fd, &mh, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		ret_passed->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(ret_passed->fd, CMSG_DATA(c), ret_passed->n * sizeof(int));
-	}
-	if (!n)
-		return -EPIPE;
-	if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		return -EMSGSIZE;
+	n = fd_recv(fd, packet, max, ret_passed, 0);
+	if (n <= 0)
+		return n ? (int)n : -EPIPE;
 	return msg_check(packet, (uint32_t)n, NULL);
 }
 
@@ -258,7 +213,7 @@ static int hello(struct hook *h, int fd, bool again)
 	return packet_send(fd, &m, sizeof m, fds, n);
 }
 
-static int answer(int fd, void *packet, size_t max, struct passed *ret_passed)
+static int answer(int fd, void *packet, size_t max, struct fd_list *ret_passed)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	uint64_t until = clock_now_ns() + ANSWER_MS * NSEC_PER_MSEC;
@@ -344,7 +299,7 @@ static void drop_devices(struct hook *h)
 	h->devices = 0;
 }
 
-static int welcome(struct hook *h, const struct msg_welcome *m, const struct passed *passed)
+static int welcome(struct hook *h, const struct msg_welcome *m, const struct fd_list *passed)
 {
 	int r = 0;
 
@@ -361,7 +316,7 @@ static int welcome(struct hook *h, const struct msg_welcome *m, const struct pas
 }
 
 /* The daemon is back: its new pages take the place of the old ones, under every pointer to them. */
-static int welcome_again(struct hook *h, const struct msg_welcome *m, const struct passed *passed)
+static int welcome_again(struct hook *h, const struct msg_welcome *m, const struct fd_list *passed)
 {
 	if (m->devices != h->devices || passed->n != 3 * (size_t)m->devices)
 		return -EBADMSG;
@@ -397,7 +352,7 @@ union packet {
 
 static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 {
-	_cleanup_(passed_done) struct passed passed = {.n = 0};
+	_cleanup_fd_list_ struct fd_list passed = {.n = 0};
 	const struct timeval look = {LOOK_S, 0};
 	union packet p;
 	int fd = connect_daemon(h), r;
@@ -419,7 +374,9 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 		close(fd);
 		return r;
 	}
-	/* a socket whose number the program took lives on in the helper's wait: look now and then */
+	/*
+	 * a socket whose number the program took lives on in the helper's wait: look now and then
+	 */
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
 	h->socket_inode = inode_of(fd);
 	atomic_store(&h->socket, fd);
@@ -427,8 +384,8 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 }
 
 /*
- * The first registration. A daemon may end in the middle of it, or be away for a moment: whoever has a
- * tenant's secret knows that there is one and waits, instead of going its life without.
+ * The first registration. A daemon may end in the middle of it, or be away for a moment: whoever
+ * has a tenant's secret knows that there is one and waits, instead of going its life without.
  */
 static int talk_first(struct hook *h, char reason[static MSG_TEXT])
 {
@@ -573,7 +530,10 @@ bool session_comes_back(struct hook *h)
 
 	if (!atomic_load(&h->helper))
 		return false;
-	/* with the open policy as long as the gates are kept as they were; the helper may not know yet */
+	/*
+	 * with the open policy as long as the gates are kept as they were; the helper may not know
+	 * yet
+	 */
 	if (atomic_load(&h->orphan) && !h->policy_closed &&
 		clock_since_ns(now, atomic_load(&h->orphan_since_ns)) > GRACE_NS)
 		return false;
@@ -622,6 +582,7 @@ static void open_gates(struct hook *h)
 		if (copy == MAP_FAILED)
 			continue;
 		memcpy((void *)copy, (const void *)d->down, sizeof *copy);
+		atomic_store(&copy->turn_ends_ns, 0);
 		atomic_store(&copy->gate, GATE_OPEN);
 		atomic_store(&copy->window_us, 0);
 		atomic_store(&copy->flags, 0);
@@ -673,7 +634,7 @@ static void *helper(void *arg)
 	/* for good: no call of this thread may invalidate somebody's capture */
 	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 	for (;;) {
-		_cleanup_(passed_done) struct passed passed = {.n = 0};
+		_cleanup_fd_list_ struct fd_list passed = {.n = 0};
 		int fd = atomic_load(&h->socket), r = -EBADF;
 
 		if (fd >= 0 && inode_of(fd) == h->socket_inode)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of streams and contexts. A handle that a program uses without us having seen it made (by a
- * runtime through an export table, say) gets its record at its first submission.
+ * Records of streams and contexts. A handle that a program uses without us having seen it made (by
+ * a runtime through an export table, say) gets its record at its first submission.
  *
- * Default streams have records per context, found through the thread's current context; all others lie
- * in one map. A record is never freed and keeps its handle after the stream's end, so that what a
- * thread has cached is either right or leads to the slow path. Writers hold stream_lock.
+ * Default streams have records per context, found through the thread's current context; all others
+ * lie in one map. A record is never freed and keeps its handle after the stream's end, so that what
+ * a thread has cached is either right or leads to the slow path. Writers hold stream_lock.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -101,7 +101,9 @@ static void map_put(struct stream_map *m, uintptr_t handle, struct stream *s)
 	m->used++;
 }
 
-/* At most a quarter full, so that a probe ends soon. The old map stays: threads may be reading it. */
+/*
+ * At most a quarter full, so that a probe ends soon. The old map stays: threads may be reading it.
+ */
 static struct stream_map *map_grow(struct hook *h, struct stream_map *old)
 {
 	uint64_t living = 0, n = MAP_FIRST;
@@ -296,7 +298,10 @@ struct context *context_find(CUcontext handle)
 	relax_end(relaxed);
 	if (!device_of(ordinal))
 		return NULL;
-	/* made behind our back: it is there already, so that its memory counts whatever the quota is */
+	/*
+	 * made behind our back: it is there already, so that its memory counts whatever the quota
+	 * is
+	 */
 	c = context_made(handle, device_of(ordinal));
 	if (c)
 		memory_context_adopted(c);
@@ -435,7 +440,7 @@ void stream_destroying(CUstream handle)
 	if (atomic_load_explicit(&s->dirty, memory_order_acquire)) {
 		struct relaxed relaxed = relax_begin();
 
-		marker_issue(d, s, 0, 0);
+		marker_issue(d, s, 0, 0, 0);
 		relax_end(relaxed);
 	}
 	lock_take(&h->stream_lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whoever asks for a function by name gets ours where we do something about it, and the driver's where
- * we do not. The driver is always asked first, with the caller's own words: whether there is such a
- * function for that version and stream flag is for it to say.
+ * Whoever asks for a function by name gets ours where we do something about it, and the driver's
+ * where we do not. The driver is always asked first, with the caller's own words: whether there is
+ * such a function for that version and stream flag is for it to say.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,14 +13,19 @@
 #include "hook/link.h"
 #include "hook/memory.h"
 
-/* Our exports, in the order of cuda.def; relative to us, the linker binds them here (-Bsymbolic). */
+/*
+ * Our exports, in the order of cuda.def; relative to us, the linker binds them here (-Bsymbolic).
+ */
 static void *const exports[CUDA_ENTRIES] = {
 #define CU(name, since, variant, action, stream, params, args) (void *)name,
 #include "cuda/cuda.def"
 #undef CU
 };
 
-/* The one among the forms of `symbol` that the driver meant by `pfn`; NULL: none that matters to us. */
+/*
+ * The one among the forms of `symbol` that the driver meant by `pfn`; NULL: none that matters to
+ * us.
+ */
 static const struct cuda_name *meant(
 	const char *symbol, const void *pfn, int version, cuuint64_t flags)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loader's search, once more: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. Opening by
- * an absolute path of another inode always gives that file: glibc compares a name with slashes to
- * file names and device and inode, and to sonames only when the name equals one (_dl_map_object,
- * the same from 2.28 to 2.36), so that our own SONAME, equal to the driver's, does not stand before it.
+ * The loader's search, once more: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. Opening
+ * by an absolute path of another inode always gives that file: glibc compares a name with slashes
+ * to file names and device and inode, and to sonames only when the name equals one (_dl_map_object,
+ * the same from 2.28 to 2.36), so that our own SONAME, equal to the driver's, does not stand before
+ * it.
  */
 #include "hook/system.h"
 
@@ -59,7 +60,9 @@ const struct system *system_get(void)
 		if (elf_object_find(NULL, names[i], &object[n])) {
 			n++;
 		} else if (n && i) {
-			/* glibc 2.28 to 2.33 only, where this name is fixed and the library apart */
+			/*
+			 * glibc 2.28 to 2.33 only, where this name is fixed and the library apart
+			 */
 			void *(*open_private)(const char *, int) = NULL;
 			void *found = elf_symbol(&object[0], "__libc_dlopen_mode");
 			bool apart = !elf_symbol(&object[0], i == 1 ? "dlopen" : "pthread_create");
@@ -139,7 +142,10 @@ static bool try_path(struct hunt *h, const char *folder, size_t n, const char *n
 	return h->handle;
 }
 
-/* "a:b;c", an empty piece is the working folder: the loader's rule; relative ones are made absolute. */
+/*
+ * "a:b;c", an empty piece is the working folder: the loader's rule; relative ones are made
+ * absolute.
+ */
 static bool try_list(struct hunt *h, const char *list)
 {
 	while (list && *list) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What we need of libdl and libpthread, found at run time: the real functions behind the ones that we
- * interpose, and no dependency on libraries that a bash would have to open. Resolved on first use;
- * idempotent, any thread, no lock of ours. errno may change.
+ * What we need of libdl and libpthread, found at run time: the real functions behind the ones that
+ * we interpose, and no dependency on libraries that a bash would have to open. Resolved on first
+ * use; idempotent, any thread, no lock of ours. errno may change.
  */
 #pragma once
 
@@ -30,7 +30,9 @@ struct system {
 	int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 };
 
-/* Never NULL, but its functions may be: a process without libdl on glibc before 2.34 lacks pthread. */
+/*
+ * Never NULL, but its functions may be: a process without libdl on glibc before 2.34 lacks pthread.
+ */
 const struct system *system_get(void);
 
 /* The handle (as dlopen returns it) of the object that holds `address`; NULL if unknown. */

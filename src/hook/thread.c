@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread's line in the shared pages: taken at its first submission, given back when it ends. It has
- * the same line on all devices of the process. The 128th thread and all after it share the last line
- * (atomic counts, always by the slow path).
+ * A thread's line in the shared pages: taken at its first submission, given back when it ends. It
+ * has the same line on all devices of the process. The 128th thread and all after it share the last
+ * line (atomic counts, always by the slow path).
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +22,9 @@ static void line_claim(struct hook *h, uint32_t index, uint32_t tid)
 		uint32_t lines = atomic_load_explicit(&up->lines, memory_order_relaxed);
 
 		atomic_store_explicit(&up->line[index].tid, tid, memory_order_relaxed);
-		/* the daemon scans up to `lines`: it must see the line before the first submission */
+		/*
+		 * the daemon scans up to `lines`: it must see the line before the first submission
+		 */
 		while (lines <= index &&
 			!atomic_compare_exchange_weak(&up->lines, &lines, index + 1))
 			;
@@ -91,7 +93,9 @@ void thread_use(struct thread *t, struct device *d)
 
 	if (t->device == d)
 		return;
-	/* Each device's own goes on when the thread comes back: they may take turns at every call. */
+	/*
+	 * Each device's own goes on when the thread comes back: they may take turns at every call.
+	 */
 	if (t->device != THREAD_NO_DEVICE)
 		t->device->countdown[t->index - 1] = t->countdown;
 	every = atomic_load_explicit(&d->every, memory_order_relaxed);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See visible.h. The array is swapped, not edited: other threads that read the environment meanwhile
- * see one or the other, both whole. It is not freed, since one of them may still be reading it.
+ * See visible.h. The array is swapped, not edited: other threads that read the environment
+ * meanwhile see one or the other, both whole. It is not freed, since one of them may still be
+ * reading it.
  */
 #include "hook/visible.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver numbers the devices that CUDA_VISIBLE_DEVICES names, once, in its cuInit. For that one
- * call it reads an environment of ours in which the variable names the tenant's devices by UUID, those
- * that the program's own CUDA_VISIBLE_DEVICES leaves; then the program's environment is back,
+ * call it reads an environment of ours in which the variable names the tenant's devices by UUID,
+ * those that the program's own CUDA_VISIBLE_DEVICES leaves; then the program's environment is back,
  * untouched. Ordinals are then the tenant's everywhere in the API, in structs and attributes too.
  */
 #pragma once

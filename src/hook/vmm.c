@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical memory by handle: charged at cuMemCreate, given back when the last reference to the handle
- * and the last mapping of it are gone, in whichever order. Imports are not charged here: who exported
- * the memory, in this tenant or another, has been charged for it.
+ * Physical memory by handle: charged at cuMemCreate, given back when the last reference to the
+ * handle and the last mapping of it are gone, in whichever order. Imports are not charged here: who
+ * exported the memory, in this tenant or another, has been charged for it.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"

@@ -22,6 +22,7 @@ static const struct {
 	[MSG_REFUSED] = {"REFUSED", sizeof(struct msg_refused), false},
 	[MSG_WANT] = {"WANT", sizeof(struct msg_device_note), false},
 	[MSG_RELEASE] = {"RELEASE", sizeof(struct msg_device_note), false},
+	[MSG_YIELD] = {"YIELD", sizeof(struct msg_device_note), false},
 	[MSG_FLUSH] = {"FLUSH", sizeof(struct msg_device_note), false},
 	[MSG_MEM_RESERVE] = {"MEM_RESERVE", sizeof(struct msg_memory), false},
 	[MSG_MEM_RELEASE] = {"MEM_RELEASE", sizeof(struct msg_memory), false},

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages on the daemon's socket (AF_UNIX, SOCK_SEQPACKET: one message a packet, so that any thread
- * may send). Little-endian, fixed-width, no padding that is not named; a header, then the body of its
- * type. Decoders are total functions (wire/msg.c, fuzzed): they accept exactly the sizes below.
- * Every peer is checked with SO_PEERCRED by the daemon; nothing in a message names a pid it acts on.
+ * Messages on the daemon's socket (AF_UNIX, SOCK_SEQPACKET: one message a packet, so that any
+ * thread may send). Little-endian, fixed-width, no padding that is not named; a header, then the
+ * body of its type. Decoders are total functions (wire/msg.c, fuzzed): they accept exactly the
+ * sizes below. Every peer is checked with SO_PEERCRED by the daemon; nothing in a message names a
+ * pid it acts on.
  *
  *   hook    HELLO -> WELCOME (+3 fds per device, in the order of the devices) | REFUSED
- *           WANT, RELEASE, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED
+ *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED
  *   divvy   CONTROL (JSON text) -> CONTROL_REPLY (JSON text, in parts)
  */
 #pragma once
@@ -29,7 +30,7 @@ enum msg_type {
 	MSG_WANT,        /* device: a thread is blocked at the gate (up.want is set) */
 	MSG_RELEASE,     /* device: nothing in flight and the program has just synchronised */
 	MSG_FLUSH,       /* device, daemon -> hook: mark what is unmarked (down.flush was raised) */
-	MSG_MEM_RESERVE, /* device, bytes: policy wait or swap; answered by MEM_REPLY, perhaps late */
+	MSG_MEM_RESERVE, /* device, bytes: policy wait or swap; MEM_REPLY answers, perhaps late */
 	MSG_MEM_RELEASE, /* device, bytes: no answer */
 	MSG_MEM_REPLY,   /* request, status 0 or errno */
 	MSG_MEASURE,     /* device: what does the device say this process uses? */
@@ -37,6 +38,7 @@ enum msg_type {
 	MSG_BYE,
 	MSG_CONTROL,       /* JSON request of the command line */
 	MSG_CONTROL_REPLY, /* status 0 or errno; more != 0: another part follows */
+	MSG_YIELD,         /* device: what comes next would overrun the turn by more than is left */
 	MSG_TYPES,
 };
 
@@ -119,9 +121,10 @@ _Static_assert(sizeof(struct msg_memory) == 32, "abi");
 _Static_assert(sizeof(struct msg_control) == 24, "abi");
 
 /*
- * Checks that the `size` bytes at `packet` are one well-formed message: head.size, a known type, the
- * exact size of that type (controls: at least the head), strings terminated, counts within bounds.
- * Returns 0; -EBADMSG with what was wrong. Total: any bytes, any size. Reads nothing beyond size.
+ * Checks that the `size` bytes at `packet` are one well-formed message: head.size, a known type,
+ * the exact size of that type (controls: at least the head), strings terminated, counts within
+ * bounds. Returns 0; -EBADMSG with what was wrong. Total: any bytes, any size. Reads nothing beyond
+ * size.
  */
 int msg_check(const void *packet, uint32_t size, struct error *err);
 

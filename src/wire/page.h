@@ -3,14 +3,16 @@
  * Shared memory between the node daemon and one process on one device.
  *
  * Three mappings, all memfds made by the daemon and passed over the registration socket:
- *   down    daemon -> client: gate, window, quota. Sealed F_SEAL_FUTURE_WRITE, read-only to the client.
+ *   down    daemon -> client: gate, window, quota. Sealed F_SEAL_FUTURE_WRITE, read-only to the
+ *           client.
  *   up      client -> daemon: thread lines, markers, memory intents. Sealed against resizing only:
  *           everything in it is a hint that the daemon clamps and cross-checks.
  *   tenant  shared by all processes of one tenant on one device: the memory counter, the one place
  *           with many writers.
  * No pointers, fixed-width types, offsets asserted below; docs/shared-memory.md draws the bytes.
  * A client that re-registers after a restart of the daemon hands its up and tenant memfds back (the
- * device goes on writing markers into the old up page) and gets a new down page, mapped over the old.
+ * device goes on writing markers into the old up page) and gets a new down page, mapped over the
+ * old.
  */
 #pragma once
 
@@ -22,9 +24,10 @@
 #define PAGE_MAGIC 0x79767664u /* "dvvy" */
 #define PAGE_ABI 1u            /* served: this one and, once there is one, the one before */
 #define PAGE_LINE 64u
-#define PAGE_SLOTS 1024u     /* streams with a marker word; further ones share slot 0 */
-#define PAGE_LINES 128u      /* threads with a line of their own */
-#define PAGE_PROCESSES 1024u /* processes of one tenant on one device */
+#define PAGE_SLOTS 1024u        /* streams with a marker word; further ones share slot 0 */
+#define PAGE_LINES 128u         /* threads with a line of their own */
+#define PAGE_DRAINED_NS 150000u /* page_down.drained_ns is at most so late */
+#define PAGE_PROCESSES 1024u    /* processes of one tenant on one device */
 
 /* ---- down: written by the daemon alone ---- */
 
@@ -60,23 +63,39 @@ struct page_down {
 	_Atomic uint32_t window_us;         /* most that may be queued on the device; 0: no bound */
 	_Atomic uint32_t grant;             /* +1 at each opening of the gate */
 	_Atomic uint32_t flush;             /* +1 when the daemon wants the unmarked tail marked */
-	uint32_t reserved1[11];
+	uint32_t reserved1;
+	/*
+	 * CLOCK_MONOTONIC when this turn's work had best be done, for somebody waits; 0: not
+	 * known
+	 */
+	_Atomic uint64_t turn_ends_ns;
+	/*
+	 * when the daemon last saw work end behind which there was no more, PAGE_DRAINED_NS late
+	 * or less
+	 */
+	_Atomic uint64_t drained_ns;
+	/* since when the device has run nobody else's work in this turn; 0: it may still do so */
+	_Atomic uint64_t began_ns;
+	uint64_t reserved2[2];
 
 	/* line 2: memory */
 	_Alignas(64) _Atomic uint64_t quota_bytes;
 	_Atomic uint64_t context_bytes; /* what one context is expected to take on this device */
 	uint64_t device_bytes;
-	uint64_t reserved2[5];
+	uint64_t reserved3[5];
 };
 
 /* ---- up: written by the client, markers by the device ---- */
 
 /*
  * One per thread, one writer. A submission does
- *   in_launch = 1; compiler barrier; if (gate == OPEN) { driver call; dirty(stream); submitted++; } in_launch = 0
+ *   in_launch = 1; compiler barrier;
+ *   if (gate == OPEN) { driver call; dirty(stream); submitted++; }
+ *   in_launch = 0
  * and the daemon closes with
  *   gate = CLOSED; membarrier(GLOBAL_EXPEDITED); read in_launch of every line
- * so that either the thread saw the closed gate or the daemon sees in_launch (Dekker by membarrier).
+ * so that either the thread saw the closed gate or the daemon sees in_launch (Dekker by
+ * membarrier).
  */
 struct page_line {
 	_Alignas(64) _Atomic uint32_t in_launch;
@@ -86,8 +105,9 @@ struct page_line {
 };
 
 /*
- * What this process holds of the tenant's counter; core/ledger_counter.h has the sequence. `settled`
- * carries the number of the last change that is in it, so that one store both adds and settles.
+ * What this process holds of the tenant's counter; core/ledger_counter.h has the sequence.
+ * `settled` carries the number of the last change that is in it, so that one store both adds and
+ * settles.
  */
 struct page_memory {
 	_Atomic uint64_t settled;     /* pages (46 bits) | seq (18); see page_settled_pages */
@@ -143,7 +163,8 @@ struct page_up {
 /*
  * word = pages (36 bits: up to 256 TiB) | process (10) | seq (18).
  * Each change also names who made it; whoever overwrites the word first copies that (process, seq)
- * into applied[process], so that after a kill it is exact whether the dead one's intent had counted.
+ * into applied[process], so that after a kill it is exact whether the dead one's intent had
+ * counted.
  */
 struct page_tenant {
 	uint32_t magic;
@@ -203,6 +224,9 @@ _Static_assert(offsetof(struct page_down, flags) == 68, "abi");
 _Static_assert(offsetof(struct page_down, window_us) == 72, "abi");
 _Static_assert(offsetof(struct page_down, grant) == 76, "abi");
 _Static_assert(offsetof(struct page_down, flush) == 80, "abi");
+_Static_assert(offsetof(struct page_down, turn_ends_ns) == 88, "abi");
+_Static_assert(offsetof(struct page_down, drained_ns) == 96, "abi");
+_Static_assert(offsetof(struct page_down, began_ns) == 104, "abi");
 _Static_assert(offsetof(struct page_down, quota_bytes) == 128, "abi");
 _Static_assert(sizeof(struct page_down) == 192, "abi");
 _Static_assert(sizeof(struct page_line) == 64, "abi");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arbiter under any sequence of events on two devices, true ones and lies: whoever is told to
- * open was closed and the other way round; never two open on a device but as co-runners or while one
- * drains; what is charged never exceeds the time that passed; and once everybody tells the truth
- * again, everyone who waits is opened.
+ * open was closed and the other way round; never two open on a device but as co-runners or while
+ * one drains; what is charged never exceeds the time that passed; and once everybody tells the
+ * truth again, everyone who waits is opened.
  */
 #include <string.h>
 

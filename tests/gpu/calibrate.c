@@ -159,7 +159,7 @@ int main(void)
 	DRIVER_CHECK(DRIVER(cuDriverGetVersion)(&version));
 	DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&context, 0, device));
 	DRIVER_CHECK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
-	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&kernel, driver_module(KERNELS_PTX), "spin_ns"));
+	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&kernel, driver_module(), "spin_ns"));
 	printf("{");
 	launches(stream, kernel);
 	copies();

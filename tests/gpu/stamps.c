@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 	DRIVER_CHECK(DRIVER(cuDeviceGetAttribute)(
 		&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
 	DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&context, 0, device));
-	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&kernel, driver_module(KERNELS_PTX), "stamp_ns"));
+	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&kernel, driver_module(), "stamp_ns"));
 	DRIVER_CHECK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
 	DRIVER_CHECK(DRIVER(cuMemAlloc_v2)(&stamps, 16ull * STAMPS_MAX));
 	DRIVER_CHECK(DRIVER(cuMemsetD32_v2)(stamps, 0, 4ull * STAMPS_MAX));

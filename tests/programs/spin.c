@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cuda_min.h"
+#include "kernels.h"
 
 #define STREAMS_MAX 1024u
 #define NSEC_PER_SEC UINT64_C(1000000000)
@@ -42,6 +43,7 @@
 #define FLAGS(X) \
 	X(cooperative, "cooperative", "launch cooperatively") \
 	X(mixed, "mixed", "lengths from a fiftieth to twenty times --kernel-us, same mean order") \
+	X(alike, "alike", "with --mixed: nothing but the length tells kernels apart") \
 	X(print_rate, "print-rate", "print kernels per second once a second") \
 	X(quiet, "quiet", "no summary at the end")
 
@@ -194,48 +196,39 @@ static void parse(int argc, char **argv, struct settings *set)
 	}
 }
 
-/* The PTX text: $SPIN_PTX, else where the build left it. */
-static char *read_kernels(void)
-{
-	const char *path = getenv("SPIN_PTX");
-	FILE *f = fopen(path ? path : SPIN_PTX, "re");
-	char *text = calloc(1, 1 << 20);
-	size_t n;
-
-	if (!f || !text) {
-		fprintf(stderr, "spin: open '%s': %s; SPIN_PTX names the kernels' text\n",
-			path ? path : SPIN_PTX, strerror(errno));
-		exit(1);
-	}
-	n = fread(text, 1, (1 << 20) - 1, f);
-	text[n] = '\0';
-	fclose(f);
-	return text;
-}
-
-static void launch(struct work *w, cu_handle stream, uint64_t ns)
+static void launch(struct work *w, cu_handle stream, uint64_t ns, unsigned int threads)
 {
 	void *params[] = {&ns};
 	cu_result r;
 
 	if (w->set->cooperative)
 		r = cuda.launch_cooperative(
-			w->function, w->blocks, 1, 1, 32, 1, 1, 0, stream, params);
+			w->function, w->blocks, 1, 1, threads, 1, 1, 0, stream, params);
 	else
-		r = cuda.launch(w->function, w->blocks, 1, 1, 32, 1, 1, 0, stream, params, NULL);
+		r = cuda.launch(
+			w->function, w->blocks, 1, 1, threads, 1, 1, 0, stream, params, NULL);
 	cuda_check(r, "launch");
 }
 
-/* Lengths of a mixed program, in 1/1000 of --kernel-us: many short ones, few long ones. */
-static uint64_t next_kernel_ns(struct work *w)
+/*
+ * Lengths of a mixed program, in 1/1000 of --kernel-us: many short ones, few long ones. Each
+ * length has a shape of its own, as in a program whose kernels differ, unless all are to look
+ * alike.
+ */
+static uint64_t next_kernel_ns(struct work *w, unsigned int *ret_threads)
 {
 	static const uint64_t mix[] = {
 		20, 20, 20, 50, 100, 200, 500, 1000, 1000, 2000, 5000, 20000};
 	const uint64_t ns = w->set->kernel_us * 1000;
+	uint64_t i;
 
+	*ret_threads = 32;
 	if (!w->set->mixed)
 		return ns;
-	return ns * mix[random_next(&w->random) % (sizeof(mix) / sizeof(mix[0]))] / 1000;
+	i = random_next(&w->random) % (sizeof(mix) / sizeof(mix[0]));
+	if (!w->set->alike)
+		*ret_threads += 32 * (unsigned int)i;
+	return ns * mix[i] / 1000;
 }
 
 static void make_graph(struct work *w)
@@ -245,7 +238,7 @@ static void make_graph(struct work *w)
 	cuda_check(
 		cuda.stream_begin_capture(w->stream[0], CU_CAPTURE_MODE_THREAD_LOCAL), "capture");
 	for (uint64_t i = 0; i < w->set->graphs; i++)
-		launch(w, w->stream[0], w->set->kernel_us * 1000);
+		launch(w, w->stream[0], w->set->kernel_us * 1000, 32);
 	cuda_check(cuda.stream_end_capture(w->stream[0], &graph), "end of capture");
 	cuda_check(cuda.graph_instantiate(&w->graph, graph, 0), "graph");
 }
@@ -259,9 +252,10 @@ static void submit(struct work *w)
 		w->kernels += w->set->graphs;
 		w->kernel_ns += w->set->graphs * w->set->kernel_us * 1000;
 	} else {
-		uint64_t ns = next_kernel_ns(w);
+		unsigned int threads;
+		uint64_t ns = next_kernel_ns(w, &threads);
 
-		launch(w, stream, ns);
+		launch(w, stream, ns, threads);
 		w->kernels++;
 		w->kernel_ns += ns;
 	}
@@ -274,7 +268,7 @@ static void prepare(struct work *w, const struct settings *set)
 	cu_device device = 0;
 	cu_pointer held = 0;
 	int sms = 1;
-	char *text = read_kernels();
+	char *text = kernels_read();
 
 	cuda_open("spin");
 	cuda_check(cuda.init(0), "cuInit");

@@ -158,7 +158,10 @@ static void print_json(const struct job *job)
 	puts("]}");
 }
 
-/* Each point is the share of the window that ends there. */
+/*
+ * Each point is the share of the window that ends there. The first is that of the first whole
+ * window: a part of one may be a single turn, of which a tenant has all.
+ */
 static double *make_points(
 	const struct job *job, const struct tenant *t, uint64_t from_ns, size_t n)
 {
@@ -167,15 +170,11 @@ static double *make_points(
 
 	for (size_t i = 0; share && i < n; i++) {
 		const uint64_t at = from_ns + i * job->step_ms * NSEC_PER_MSEC;
-		const uint64_t begin = MAX(at - MIN(window, at), from_ns);
-		const bool is_there = at >= t->first_ns && at <= t->last_ns + window;
+		const bool is_there = at >= t->first_ns + window && at <= t->last_ns + window;
 
-		/* From half a window on its part counts: a tenant neither fades in nor jumps. */
-		const uint64_t since = MAX(begin, t->first_ns);
-
-		share[i] = !is_there || at <= since + NSEC_PER_MSEC
-			? -1
-			: (double)sim_busy_ns(&t->busy, since, at) / (double)(at - since);
+		share[i] = is_there
+			? (double)sim_busy_ns(&t->busy, at - window, at) / (double)window
+			: -1;
 	}
 	return share;
 }

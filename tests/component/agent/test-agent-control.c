@@ -81,10 +81,48 @@ static void unknown_requests_are_refused_in_words(void **state)
 	json_decref(a);
 	a = rig_ask(&rig, "[i]", 3);
 	assert_string_equal(rig_text(a, "code"), "EINVAL");
+	assert_non_null(strstr(rig_text(a, "error"), "[3]: expected an object"));
 	json_decref(a);
 	a = rig_ask(&rig, "{s:s, s:s}", "cmd", "why", "tenant", "nobody");
 	assert_string_equal(rig_text(a, "code"), "ENOENT");
 	json_decref(a);
+	rig_stop(&rig);
+}
+
+static void values_of_no_use_are_named(void **state)
+{
+	static const char *const bad[][2] = {
+		{"{\"cmd\": \"usage\", \"last_ms\": \"soon\"}",
+			"last_ms \"soon\": expected a whole"},
+		{"{\"cmd\": \"usage\", \"last_ms\": 3}",
+			"last_ms 3: expected a whole number from 10"},
+		{"{\"cmd\": \"create\", \"spec\": {\"request\": \"0.1\"}, \"lifetime\": \"long\"}",
+			"lifetime \"long\": expected process, processes or keep"},
+		{"{\"cmd\": \"create\", \"spec\": {\"request\": \"0.1\"}, \"container\": 1}",
+			"container 1: expected true or false"},
+		{"{\"cmd\": \"create\", \"spec\": {\"request\": \"0.1\"}, \"name\": [1]}",
+			"name [1]: expected a text"},
+		{"{\"cmd\": \"create\", \"spec\": {\"request\": {}}}",
+			"request {}: expected a text"},
+		{"{\"cmd\": \"create\", \"spec\": 7}", "spec 7: expected an object"},
+		{"{\"cmd\": \"apply\", \"path\": \"here\"}", "path \"here\": expected an absolute"},
+		{"{\"cmd\": \"apply\"}", "path is missing"},
+		{"{\"cmd\": \"why\", \"tenant\": "
+		 "[\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"]}",
+			"aaa...: expected an id or a name"},
+		{"{\"cmd\": \"why\"}", "tenant is missing: expected an id"},
+	};
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		json_t *a = rig_ask(&rig, "o", json_loads(bad[i][0], 0, NULL));
+
+		assert_string_equal(rig_text(a, "code"), "EINVAL");
+		if (!strstr(rig_text(a, "error"), bad[i][1]))
+			fail_msg("'%s' is not in '%s'", bad[i][1], rig_text(a, "error"));
+		json_decref(a);
+	}
 	rig_stop(&rig);
 }
 
@@ -231,6 +269,7 @@ int main(void)
 		cmocka_unit_test(ping_says_who_serves),
 		cmocka_unit_test(impossible_wishes_are_refused_in_words),
 		cmocka_unit_test(unknown_requests_are_refused_in_words),
+		cmocka_unit_test(values_of_no_use_are_named),
 		cmocka_unit_test(tenants_are_listed_changed_and_removed),
 		cmocka_unit_test(whole_devices_and_several),
 		cmocka_unit_test(best_fit_keeps_whole_devices_free),

@@ -237,6 +237,88 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 	rig_stop(&rig);
 }
 
+/* The tenants of a state file as the first version wrote them: those fields and no more. */
+static struct str aged(struct str line, struct buf *out)
+{
+	static const char *const first[] = {"id", "name", "uid", "source", "origin", "lifetime",
+		"owner", "owner_start", "created_s", "spec", "devices", "secret"};
+	json_t *now = json_loadb((const char *)line.p + 2, line.n - 2, 0, NULL),
+	       *then = json_object();
+	char *text;
+
+	assert_non_null(now);
+	for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
+		assert_non_null(json_object_get(now, first[i]));
+		json_object_set(then, first[i], json_object_get(now, first[i]));
+	}
+	text = json_dumps(then, JSON_COMPACT);
+	buf_clear(out);
+	buf_addf(out, "T %s", text);
+	free(text);
+	json_decref(now);
+	json_decref(then);
+	return buf_str(out);
+}
+
+/* And as a later one may: with a field more, and lines of another kind. */
+static struct str advanced(struct str line, struct buf *out)
+{
+	buf_clear(out);
+	buf_add(out, (struct str){line.p, line.n - 1});
+	buf_add_text(out, ",\"later\":[1,2]}\nZ what is this");
+	return buf_str(out);
+}
+
+static void rewritten(const char *path, struct str (*change)(struct str, struct buf *))
+{
+	_cleanup_buf_ struct buf before = BUF_INIT(STATE_MAX), after = BUF_INIT(STATE_MAX),
+				 line = BUF_INIT(STATE_MAX);
+	size_t start = 0;
+
+	assert_int_equal(file_read(path, &before, NULL), 0);
+	for (size_t i = 0; i < before.n; i++) {
+		struct str one = {before.p + start, i - start};
+
+		if (before.p[i] != '\n')
+			continue;
+		if (one.n > 2 && one.p[0] == 'T')
+			one = change(one, &line);
+		buf_add(&after, one);
+		buf_add_byte(&after, '\n');
+		start = i + 1;
+	}
+	assert_int_equal(file_replace(path, buf_str(&after), 0600, NULL), 0);
+}
+
+static void a_state_of_another_version_is_read(void **state)
+{
+	static struct str (*const change[])(struct str, struct buf *) = {aged, advanced};
+	struct fake_client a;
+	char path[128], secret[33];
+	struct rig rig;
+	int id;
+
+	rig_start(&rig, "1xTest", NULL);
+	snprintf(path, sizeof(path), "%s/state", rig.folder);
+	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"4Gi\"}", secret);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_true(fake_acquire(&a, 0, LONG_MS));
+	fake_submit(&a, 0);
+	reserve(&a, 64 << 20);
+	for (size_t i = 0; i < ARRAY_SIZE(change); i++) {
+		rig_kill(&rig);
+		rewritten(path, change[i]);
+		rig_restart(&rig, "1xTest", NULL);
+		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
+		assert_int_equal(a.welcome.tenant, id);
+		assert_int_equal(used(&rig, id), 64 << 20);
+		assert_true(fake_acquire(&a, 0, LONG_MS));
+	}
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
 static void an_end_for_good_leaves_the_gates_open(void **state)
 {
 	struct fake_client a;
@@ -298,6 +380,7 @@ int main(void)
 		cmocka_unit_test(a_page_that_is_not_the_recorded_one_is_refused),
 		cmocka_unit_test(a_daemon_takes_over_from_another),
 		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
+		cmocka_unit_test(a_state_of_another_version_is_read),
 		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
 		cmocka_unit_test(what_was_used_is_kept),
 	};

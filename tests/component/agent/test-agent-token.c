@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,50 @@ static void a_release_gives_way(void **state)
 	stop(&p);
 }
 
+/* `from` runs, `to` waits: did a yield open its gate well before the 2 s of a turn were over? */
+static bool yields(struct fake_client *from, struct fake_client *to)
+{
+	uint64_t said;
+	bool was_open;
+
+	assert_true(fake_acquire(from, 0, LONG_MS));
+	fake_submit(from, 0);
+	fake_want(to, 0);
+	while (!atomic_load(&from->devices[0].down->turn_ends_ns) &&
+		atomic_load(&from->devices[0].down->gate) == GATE_OPEN)
+		sched_yield();
+	was_open = atomic_load(&from->devices[0].down->gate) == GATE_OPEN;
+	said = clock_now_ns();
+	fake_note(from, MSG_YIELD, 0);
+	assert_true(fake_await_gate(from, 0, GATE_CLOSED, LONG_MS));
+	was_open &= clock_now_ns() - said < NSEC_PER_SEC;
+	fake_complete(from, 0);
+	assert_true(fake_await_gate(to, 0, GATE_OPEN, LONG_MS));
+	return was_open;
+}
+
+static void a_yield_gives_way(void **state)
+{
+	static const char spec[] = "{\"request\": \"0.5\", \"memory_policy\": \"swap\"}";
+	struct pair p;
+	bool has_yielded = false;
+
+	start(&p, spec, spec);
+	assert_true(fake_acquire(&p.a, 0, LONG_MS));
+	/*
+	 * The first was alone and is closed in any case; a round may meet a stall of this
+	 * machine.
+	 */
+	for (int round = 0; round < 5 && !has_yielded; round++) {
+		yields(&p.a, &p.b);
+		has_yielded = yields(&p.b, &p.a);
+	}
+	assert_true(has_yielded);
+	/* what ended in a closed turn is said to have, for whoever slept through it */
+	assert_true(atomic_load(&p.b.devices[0].down->drained_ns) != 0);
+	stop(&p);
+}
+
 static void latency_closes_the_others_at_once(void **state)
 {
 	struct pair p;
@@ -353,7 +398,10 @@ static void a_process_belongs_to_one_tenant_for_life(void **state)
 	stop(&p);
 }
 
-/* A folder below our own cgroup, in the hierarchy where ours is the deepest. False: not possible here. */
+/*
+ * A folder below our own cgroup, in the hierarchy where ours is the deepest. False: not possible
+ * here.
+ */
 static bool cgroup_make(char *ret, size_t size)
 {
 	char line[512], path[256], name[64], best[256] = "", where[64] = "";
@@ -463,6 +511,7 @@ int main(void)
 		cmocka_unit_test(an_unmarked_tail_is_asked_for),
 		cmocka_unit_test(an_unmarked_tail_of_a_frozen_program_ends),
 		cmocka_unit_test(a_release_gives_way),
+		cmocka_unit_test(a_yield_gives_way),
 		cmocka_unit_test(latency_closes_the_others_at_once),
 		cmocka_unit_test(a_removed_tenant_loses_its_grant),
 		cmocka_unit_test(liars_hurt_only_themselves),

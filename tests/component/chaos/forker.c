@@ -3,8 +3,8 @@
  * forker: a program that forks in every way while it uses a device.
  * usage: forker before        the parent forks before it has used CUDA: both use it
  *        forker after         children of a user of CUDA ask for it themselves: the driver refuses
- *        forker threads N     two threads keep submitting while two others fork N times: children end
- *                             at once, run a program, or become another user of CUDA by exec
+ *        forker threads N     two threads keep submitting while two others fork N times: children
+ *                             end at once, run a program, or become another user of CUDA by exec
  *        forker twice N       a chain of N programs, each by exec in the place of the one before
  *        forker work          uses a device once
  * Prints what it saw, one line each; any call of the driver that fails where it must not ends it.
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cuda_min.h"
+#include "kernels.h"
 
 #define KERNEL_NS UINT64_C(100000)
 
@@ -31,18 +32,13 @@ static _Atomic int launches;
 
 static void prepare(void)
 {
-	static char text[1 << 20];
+	char *text = kernels_read();
 	cu_handle module = NULL;
-	FILE *f = fopen(KERNELS_PTX, "re");
 
 	cuda_check(cuda.init(0), "cuInit");
 	cuda_check(cuda.ctx_create(&context, 0, 0), "context");
-	if (!f || fread(text, 1, sizeof(text) - 1, f) == 0) {
-		fprintf(stderr, "forker: cannot read '%s'\n", KERNELS_PTX);
-		exit(1);
-	}
-	fclose(f);
 	cuda_check(cuda.module_load(&module, text), "module");
+	free(text);
 	cuda_check(cuda.module_function(&function, module, "spin_ns"), "function");
 }
 

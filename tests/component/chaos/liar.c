@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liar: a client that does everything wrong, as fast as it can: random packets, valid ones with bits
- * turned over, descriptors of all sorts, and nonsense in every word of the pages that it may write.
+ * liar: a client that does everything wrong, as fast as it can: random packets, valid ones with
+ * bits turned over, descriptors of all sorts, and nonsense in every word of the pages that it may
+ * write.
  * usage: liar socket PATH SECRET SEED SECONDS    packets, over ever new connections
  *        liar pages PATH SECRET SEED SECONDS     registers, then writes nonsense into its pages
  *        liar greedy PATH SECRET SEED SECONDS    registers, then always wants and is never done
@@ -170,7 +171,10 @@ static size_t mutate(struct liar *l, uint8_t *p, size_t n)
 	}
 }
 
-/* Descriptors as somebody might hand back: of files, unsealed or small memory, the connection itself. */
+/*
+ * Descriptors as somebody might hand back: of files, unsealed or small memory, the connection
+ * itself.
+ */
 static size_t gather(struct liar *l, int connection, int *fds)
 {
 	size_t n = next(l) % 4 ? 0 : 1 + next(l) % 6;
@@ -314,7 +318,8 @@ static int lie_in_pages(struct liar *l)
 				(uint32_t)next(l);
 		}
 		if (next(l) % 4 == 0)
-			note(l, &p, next(l) % 2 ? MSG_WANT : MSG_RELEASE);
+			note(l, &p,
+				(enum msg_type[]){MSG_WANT, MSG_RELEASE, MSG_YIELD}[next(l) % 3]);
 		pause_us(50);
 	}
 	return 0;

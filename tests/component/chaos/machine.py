@@ -163,7 +163,7 @@ class Machine(Rig):
         reap()
         if not (exc and exc[0]):
             wait_for(lambda: not ours(path), f"no process is left over: {ours(path)}")
-            for folder in ("/dev/shm", "/run", "/run/lock", "/tmp"):
+            for folder in filter(os.path.isdir, ("/dev/shm", "/run", "/run/lock", "/tmp")):
                 left = [n for n in os.listdir(folder) if os.path.basename(path) in n]
                 assert not left, f"left over in {folder}: {left}"
 
@@ -315,7 +315,7 @@ class Tenant:
         return child
 
     def spin(self, *args, kernel_us=500, **kw):
-        return self.start(SPIN, f"--kernel-us={kernel_us}", "--duration=300", *args, **kw)
+        return self.start(SPIN, f"--kernel-us={kernel_us}", "--duration=7000", *args, **kw)
 
     def run(self, *argv, env=None, timeout=PATIENCE_S, **kw):
         return subprocess.run(argv, env=self.environment(env), stdin=subprocess.DEVNULL, capture_output=True,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * old: a user of the device that runs on old systems: linked against libcuda.so.1 directly, it needs
- * of libc what GLIBC_2.2.5 has, and brings its own beginning (the usual one is newer). Goes through
- * context, memory, module, kernels, a thread of the library's own, and says "worked".
+ * old: a user of the device that runs on old systems: linked against libcuda.so.1 directly, it
+ * needs of libc what GLIBC_2.2.5 has, and brings its own beginning (the usual one is newer). Goes
+ * through context, memory, module, kernels, a thread of the library's own, and says "worked".
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stepper: runs a program and kills it at a chosen point of a chosen phase, so that a test can go
- * through all of them. A point is what others can have seen: after each system call of the program's
- * main thread, and after each instruction that has changed what it shares with the daemon (the head
- * and the thread lines of its up page, the tenant's counter). What only the process itself can see
- * makes no difference to a kill.
+ * through all of them. A point is what others can have seen: after each system call of the
+ * program's main thread, and after each instruction that has changed what it shares with the daemon
+ * (the head and the thread lines of its up page, the tenant's counter). What only the process
+ * itself can see makes no difference to a kill.
  *
  * usage: stepper PHASE POINT COMMAND...      POINT 0: kill nowhere, count
  *        stepper attach POINT PID            kills PID after so many of its system calls
@@ -170,7 +170,9 @@ static bool go_on(struct run *r, enum __ptrace_request how, int *status)
 	return !is_end(r, *status);
 }
 
-/* The number of the phase that begins with the system call the program stands at; 0: another call. */
+/*
+ * The number of the phase that begins with the system call the program stands at; 0: another call.
+ */
 static unsigned long phase_at(const struct user_regs_struct *regs, unsigned long long number)
 {
 	if (number != SYS_prctl || regs->rdi != PHASE_CALL)

@@ -11,6 +11,7 @@ import time
 from machine import CHAOS, DIVVYD, Machine, SKIP, SPIN, kill, run, seed_of, soaking, survived, wait_for
 
 TIMES = 100 if soaking() else 10
+ALIVE_MAX = 24
 STEPPER = os.path.join(CHAOS, "stepper")
 
 rng = seed_of("daemon")
@@ -104,11 +105,13 @@ def killed_at_its_system_calls():
 
 def programs_come_and_go_meanwhile():
     """Registered just before, during and after the daemon's death: each gets through all its work."""
-    with Machine(simulate="1xH200-141Gi") as m:  # with room for all that may be alive together
+    with Machine(simulate="1xH200-141Gi") as m:  # with room for ALIVE_MAX programs
         tenants, spins = load(m, "40Gi")
         running = []
         for _ in range(TIMES):
             for _ in range(3):
+                while len([child for child in running if child.poll() is None]) >= ALIVE_MAX:
+                    survived(running.pop(0))
                 running.append(rng.choice(tenants).start(SPIN, f"--count={rng.randrange(1, 60)}", "--kernel-us=200",
                                                          f"--memory={rng.randrange(1, 200)}", registered=False))
                 time.sleep(rng.random() * 0.01)

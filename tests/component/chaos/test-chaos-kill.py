@@ -105,7 +105,7 @@ def who_waits_for_memory():
         for _ in range(KILLS // 8):
             has = tenants[0].spin("--memory=8400", kernel_us=300)
             m.goes_on(has.pid, more=3)
-            waits = [tenants[1].start(SPIN, "--memory=8400", "--kernel-us=300", "--duration=300") for _ in range(2)]
+            waits = [tenants[1].start(SPIN, "--memory=8400", "--kernel-us=300", "--duration=7000") for _ in range(2)]
             first = waits.pop(0)
             time.sleep(rng.random() * 0.05)
             kill(first)  # it waits, or is about to: its place is not kept for it

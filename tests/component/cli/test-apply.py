@@ -29,6 +29,32 @@ def clients_become_tenants_and_the_file_is_followed():
         wait_for(lambda: not rig.tenant("ns/a"), "its tenants are removed")
 
 
+def the_daemon_takes_a_file_of_the_current_folder():
+    with Rig(daemon=False) as rig:
+        path = write(rig, "a 0.5 0.8 1073741824")
+        rig.start("--apply", os.path.relpath(path))
+        write(rig, "b 0.3 0.6 1073741824")
+        wait_for(lambda: rig.tenant("b") and not rig.tenant("a"), "the file is followed")
+        assert rig.divvy("apply", "-f", path, "--stop").returncode == 0
+        wait_for(lambda: not rig.tenant("b"), "its tenants are removed")
+
+
+def a_line_changes_the_class_too():
+    """A request of 0 is opportunistic: what it is counted as, 0.001, may have been there before."""
+    with Rig() as rig:
+        path = write(rig, "a 0.001 0.8 1073741824")
+        assert rig.divvy("apply", "-f", path, "--once").returncode == 0
+        assert rig.tenant("a")["spec"]["class"] == "standard"
+        write(rig, "a 0 0.8 1073741824")
+        assert "changed" in rig.divvy("apply", "-f", path, "--once").stdout
+        spec = rig.tenant("a")["spec"]
+        assert (spec["class"], spec["priority"], spec["request_permille"]) == ("opportunistic", 0, 1), spec
+        assert "same" in rig.divvy("apply", "-f", path, "--once").stdout
+        write(rig, "a 0.001 0.8 1073741824")
+        assert "changed" in rig.divvy("apply", "-f", path, "--once").stdout
+        assert rig.tenant("a")["spec"]["class"] == "standard"
+
+
 def a_program_becomes_such_a_tenants():
     with Rig() as rig:
         path = write(rig, "a 0.5 0.8 4294967296")
@@ -42,13 +68,31 @@ def a_program_becomes_such_a_tenants():
         rig.env.pop("LD_PRELOAD")
 
 
+def a_file_that_is_none_is_not_followed():
+    with Rig() as rig:
+        path = write(rig, "a half")
+        assert rig.divvy("apply", "-f", path).returncode == 1
+        done = rig.divvy("apply", "-f", path, "--stop")
+        assert done.returncode == 1 and "not followed" in done.stderr, done
+        write(rig, "a 0.5 0.8 1073741824")
+        assert rig.divvy("apply", "-f", path).returncode == 0
+        os.unlink(path)
+        assert rig.divvy("apply", "-f", path, "--stop").returncode == 0, "it may have been removed"
+        wait_for(lambda: not rig.tenant("a"), "its tenants are removed")
+
+
 def a_bad_line_is_refused_by_name():
     with Rig() as rig:
         path = write(rig, "fine 0.5 0.8 1073741824", "greedy 0.9 1.0 1073741824")
         done = rig.divvy("apply", "-f", path)
         assert done.returncode == 1 and "greedy" in done.stderr and "0.9" in done.stderr, done
+        with open(path, "wb") as f:
+            f.write(b"\xff\xfe clients\n")
+        done = rig.divvy("apply", "-f", path)
+        assert done.returncode == 1 and "line 1" in done.stderr and "number of clients" in done.stderr, done
         assert rig.tenant("fine") and not rig.tenant("greedy")
 
 
-main(clients_become_tenants_and_the_file_is_followed, a_program_becomes_such_a_tenants,
+main(clients_become_tenants_and_the_file_is_followed, the_daemon_takes_a_file_of_the_current_folder,
+     a_line_changes_the_class_too, a_program_becomes_such_a_tenants, a_file_that_is_none_is_not_followed,
      a_bad_line_is_refused_by_name)

@@ -4,6 +4,7 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import tempfile
@@ -52,6 +53,9 @@ def each_gets_what_it_asked_for():
             text = f.read()
         xml.dom.minidom.parseString(text)
         assert "(simulated)</title>" in text and text.count("stroke-dasharray") == 3
+        # Who comes last has about its share from the first point on, not all of a window's part. 100% is at 84.
+        last = re.findall(r'fill="none" stroke="#\w+" stroke-width="[\d.]+" [^>]*d="M[\d.]+,([\d.]+)', text)[-1]
+        assert float(last) > 200, last
 
 
 def with_the_gate_off_it_fails():

@@ -5,8 +5,9 @@ exit codes."""
 
 import os
 import stat
+import subprocess
 
-from rig import SPIN, Rig, main, refused
+from rig import DIVVYD, SPIN, Rig, main, refused
 
 
 def wishes_that_no_machine_can_grant():
@@ -33,7 +34,7 @@ def wishes_that_this_machine_cannot_grant():
             (("--request", "0.5", "--count", "3"), ("count", "3", "2 devices")),
             (("--request", "0.5", "--model", "H900"), ("model", "H900", "A100")),
             (("--request", "0.5", "--device", "GPU-nowhere"), ("device", "GPU-nowhere")),
-            (("--request", "3"), ("3",)),
+            (("--request", "3"), ("request 3", "2 devices")),
         ]:
             refused(rig.divvy("run", *args, "--", SPIN), 125, *parts)
             # Waiting would not help, so it is not waited for.
@@ -72,11 +73,50 @@ def slips_of_the_hand():
         refused(rig.divvy("ps", "extra"), 2, "extra")
         refused(rig.divvy("set"), 2, "TENANT")
         refused(rig.divvy("run", "--request", "0.1"), 125, "COMMAND")
-        refused(rig.divvy("report", "--since", "yesterday"), 1, "--since", "yesterday")
-        refused(rig.divvy("completion", "csh"), 1, "bash, zsh and fish")
         assert rig.divvy().returncode == 2
         assert rig.divvy("--help").returncode == 0
         assert rig.divvy("top", "--help").stdout.startswith("usage: divvy top")
+
+
+def values_that_no_machine_would_take():
+    """Bad usage, told before a daemon is looked for."""
+    with Rig(daemon=False) as rig:
+        for args, parts in [
+            (("top", "--every", "x"), ("--every", "'x'")),
+            (("top", "--every", "1ms"), ("--every 1ms", "50ms to 1h")),
+            (("top", "--time", "-1s"), ("--time", "-1s")),
+            (("top", "--sort", "size"), ("--sort", "size", "memory")),
+            (("report", "--since", "yesterday"), ("--since", "yesterday")),
+            (("plot", "--last", "soon"), ("--last", "soon")),
+            (("plot", "--last", "1h"), ("--last 1h", "100ms to 15m")),
+            (("plot", "--step", "1"), ("--step", "'1'")),
+            (("plot", "--step", "1ms"), ("--step 1ms", "10ms to 30s")),
+            (("plot", "--last", "10s", "--step", "1m"), ("--step 1m", "10ms to 5s")),
+            (("plot", "--device", "GPU-0"), ("--device", "GPU-0")),
+            (("set", "x", "--request", "1.5"), ("request 1.5", "whole number")),
+            (("set", "x", "--request", "0.5", "--limit", "0.3"), ("limit 0.3", "0.5 to 1")),
+            (("set", "x", "--memory", "lots"), ("memory lots", "4Gi")),
+            (("set", "x", "--priority", "high"), ("priority high", "100")),
+            (("set", "x", "--name", "a b"), ("name 'a b'", "A-Z")),
+            (("set", "4711"), ("nothing to set",)),
+            (("completion", "csh"), ("csh", "bash, zsh and fish")),
+            (("help", "reprot"), ("reprot", "did you mean 'report'")),
+            (("apply",), ("--file", "-f")),
+            (("apply", "-f", "x", "--once", "--stop"), ("--once", "--stop")),
+        ]:
+            refused(rig.divvy(*args), 2, *parts)
+        refused(rig.divvy("run", "--request", "0.1", "--name", "a b", "--", "true"), 125, "name 'a b'")
+        refused(rig.divvy("run", "--request", "0.1", "--wait=soon", "--", "true"), 125, "--wait", "soon")
+        for spec, part in [("nonsense", "memory must be"), ("0xH200", "0 devices, 1 to 16"), ("99xH200", "1 to 16"),
+                           ("1xTest-9Ti", "32Mi to 1Ti"), ("1xH200,x", "'x'")]:
+            refused(rig.divvy("run", "--request", "0.1", "--simulate", spec, "--", "true"), 125,
+                    f"--simulate {spec}", part)
+            done = subprocess.run([DIVVYD, "--simulate", spec], env=rig.env, capture_output=True, text=True,
+                                  timeout=60, check=False)
+            # The simulated device has said so too, in a line of its own.
+            last = done.stderr.splitlines()[-1]
+            assert done.returncode == 2 and f"--simulate {spec}: " in last and part in last, done
+        refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
 
 def commands_without_a_daemon():
@@ -85,18 +125,64 @@ def commands_without_a_daemon():
                         ("set", "x", "--limit", "1")):
             refused(rig.divvy(*command), 1, "no daemon runs", "divvy run")
         assert "divvyd does not run" in rig.divvy("version").stdout
+        for args in (("ps",), ("run", "--request", "0.1", "--", "true")):
+            refused(rig.divvy(*args, env={"DIVVY_SOCKET": "/no/such.sock"}), 125 if args[0] == "run" else 1,
+                    "DIVVY_SOCKET", "/no/such.sock")
+        refused(rig.divvy("ps", env={"DIVVY_SOCKET": ""}), 1, "no daemon runs", "divvy run")
+        refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_RUNTIME_DIR": "here"}), 125,
+                "'here'", "absolute path")
+        assert not os.path.exists("here")
+        refused(rig.divvy("apply", "-f", "gone", "--stop"), 1, "no daemon runs")
+
+
+def changes_that_a_running_tenant_cannot_have():
+    with Rig(simulate="2xH200-141Gi") as rig:
+        rig.spin("first", "--request", "0.5", "--memory", "10%")
+        done = rig.divvy("set", "first", "--memory", "8Gi")
+        assert done.returncode == 0 and "request 0.5, limit 1, memory 8Gi, class" in done.stdout, done
+        refused(rig.divvy("set", "first", "--request", "2"), 1, "request 2 whole devices",
+                "has 0.5 on 1 device")
+
+
+def lines_of_tenants_conf():
+    with Rig(daemon=False) as rig:
+        for line, parts in [
+            ("default maybe", ("line 2", "default 'maybe'", "allow or refuse")),
+            ("default", ("default ''", "allow or refuse")),
+            ("uid", ("uid is alone", "name or a number")),
+            ("uid nobody-here request=0.5", ("uid 'nobody-here'",)),
+            ("cgroup /" + 200 * "x" + " request=0.5", ("cgroup '/xxx", "201 characters", "at most 199")),
+            ("cgroup /a request", ("'request'", "field=value")),
+            ("user 0 request=0.5", ("'user'", "uid, gid, cgroup or default")),
+            ("uid 0 request=1.5", ("request 1.5",)),
+        ]:
+            path = os.path.join(rig.dir, "tenants.conf")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("# rules\n" + line + "\n")
+            done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            refused(done, 2, path, *parts)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#" * (2 << 20))
+        field = os.path.join(rig.dir, "field.conf")
+        with open(field, "w", encoding="utf-8") as f:
+            f.write("uid 0 requests=0.5\n")
+        for path, part in ((path, "too long"), (rig.dir, "Is a directory"), (field, "requests")):
+            done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            refused(done, 2, path, part)
 
 
 def tenants_that_are_not_there():
     with Rig() as rig:
         refused(rig.divvy("why", "nobody"), 1, "nobody")
         refused(rig.divvy("set", "nobody", "--limit", "0.5"), 1, "nobody")
-        refused(rig.divvy("set", "4711"), 1, "nothing to set")
         refused(rig.divvy("plot"), 1, "no tenant has used it")
+        refused(rig.divvy("plot", "-d", "7"), 1, "--device 7", "one device")
         refused(rig.divvy("apply", "-f", os.path.join(rig.dir, "none")), 1, "none")
-        refused(rig.divvy("apply"), 1, "--file")
 
 
 main(wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, requests_that_sum_above_one,
-     exit_codes_of_programs_that_are_not_there, slips_of_the_hand, commands_without_a_daemon,
+     exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
+     commands_without_a_daemon, changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf,
      tenants_that_are_not_there)

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 
 from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for
 
@@ -70,6 +71,9 @@ def daemon_comes_on_demand_and_says_simulated():
         assert len(rig.json("devices", "-o", "json")) == 2
         refused(rig.divvy("run", "--request", "0.5", "--simulate", "3xH200-141Gi", "--", "true"), 125,
                 "3xH200-141Gi", "already simulates 2")
+        for spec in ("2xA100-141Gi", "2xH200-80Gi", "1xH200-141Gi,1xTest-1Gi"):
+            refused(rig.divvy("run", "--request", "0.5", "--simulate", spec, "--", "true"), 125, spec, "already")
+        assert rig.divvy("run", "--request", "0.5", "--simulate", "2xH200", "-q", "--", "true").returncode == 0
         # Nobody's child: the program that was run had none that it did not make.
         done = rig.divvy("run", *WISH, "--", "sh", "-c", "cat /proc/$$/task/$$/children")
         assert done.returncode == 0
@@ -130,6 +134,13 @@ def containers_get_mounts_environment_and_device():
             assert f"type=bind,source={rig.dir},target=/run/divvy,readonly" in words
             assert "DIVVY_TENANT" in words, "the secret goes by name, not by value"
             assert sum(w.endswith("libdivvy-cuda.so,readonly") for w in words) == 1
+        os.symlink("divvyd.sock", os.path.join(rig.dir, "other.sock"))
+        done = subprocess.run([DIVVY, "run", *WISH, "--socket", "other.sock", "--container", "docker", "--dry-run",
+                               "--", "img"], env=rig.env, cwd=rig.dir, capture_output=True, text=True, check=True)
+        assert f"source={rig.dir},target=/run/divvy,readonly" in done.stdout, done.stdout
+        assert "DIVVY_SOCKET=/run/divvy/other.sock" in done.stdout, done.stdout
+        rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "run", "-d", "img")
+        wait_for(lambda: rig.json("ps", "-o", "json") == [], "nothing was run, so no tenant is left")
         refused(rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "docker", "exec", "x"), 125,
                 "'run' and 'create'")
 
@@ -148,6 +159,44 @@ def a_container_engine_is_run():
         assert done.returncode == 9 and len(lines[0]) == 32 and lines[1] == "unset", done
 
 
+def fake_engine(rig, script):
+    path = os.path.join(rig.dir, "bin")
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "docker"), "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\n" + script)
+    os.chmod(f.name, 0o755)
+    return {"PATH": path + ":" + os.environ["PATH"]}
+
+
+def a_tenant_lives_as_long_as_its_container():
+    """Also when no program of it has used a device yet, and the engine's command has ended."""
+    with Rig() as rig:
+        env = fake_engine(rig, 'setsid sleep 600 >/dev/null 2>&1 & echo $!\n')
+        done = rig.divvy("run", *WISH, "--name", "box", "--container", "docker", "--", "run", "img", env=env)
+        container = int(done.stdout)
+        try:
+            assert rig.tenant("box")["lifetime"] == "process"
+            assert not alive(rig.tenant("box")["pid"])
+            rig.divvy("ps")
+            assert rig.tenant("box"), "the container carries its secret"
+        finally:
+            os.kill(container, signal.SIGKILL)
+        wait_for(lambda: not rig.tenant("box"), "the tenant has gone with its container")
+
+
+def a_detached_containers_engine_is_waited_for():
+    """Its command may fetch an image for longer than a tenant without programs lives."""
+    with Rig(daemon=False) as rig:
+        rig.start("--exit-idle=2s")
+        child = rig.run(*WISH, "--container", "docker", "--", "run", "--name", "x", "-dit", "me/box:1",
+                        env=fake_engine(rig, "exec sleep 600\n"))
+        wait_for(lambda: rig.tenant("box-1"), "the tenant is there, called as the image")
+        tenant = rig.tenant("box-1")
+        assert (tenant["lifetime"], tenant["pid"]) == ("processes", child.pid), tenant
+        time.sleep(4)  # longer than a daemon with nothing to do stays
+        assert rig.tenant("box-1"), "the daemon did not leave under it"
+
+
 def an_idle_daemon_leaves():
     with Rig(daemon=False, env={"DIVVY_EXIT_IDLE": "300ms"}) as rig:
         rig.divvy("run", *WISH, "--", "true")
@@ -162,4 +211,5 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
      many_start_one_daemon, waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
+     a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 
-from rig import DIVVY, SOURCE, main
+from rig import DIVVY, DIVVYD, SOURCE, main
 
 COMMANDS = [line.split()[0] for line in subprocess.run([DIVVY, "help"], capture_output=True, text=True,
             check=True).stdout.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
@@ -16,32 +16,49 @@ COMMANDS = [line.split()[0] for line in subprocess.run([DIVVY, "help"], capture_
 
 def man_pages_are_current():
     with tempfile.TemporaryDirectory() as made:
-        subprocess.run([DIVVY, "--dump-man", made], check=True)
+        makers = [DIVVY] + ([DIVVYD] if os.path.exists(DIVVYD) else [])
+        for maker in makers:
+            subprocess.run([maker, "--dump-man", made], check=True)
         kept = os.path.join(SOURCE, "docs/man")
-        names = sorted(n for n in os.listdir(kept) if n.startswith("divvy") and not n.startswith("divvyd"))
-        assert sorted(os.listdir(made)) == names, "divvy --dump-man docs/man makes them"
+        names = sorted(n for n in os.listdir(kept) if DIVVYD in makers or n.endswith(".1"))
+        assert sorted(os.listdir(made)) == names, "divvy and divvyd --dump-man docs/man make them"
         same, different, odd = filecmp.cmpfiles(made, kept, names, shallow=False)
-        assert not different and not odd, (different, "divvy --dump-man docs/man makes them anew")
-        assert len(same) == len(COMMANDS) + 1
+        assert not different and not odd, (different, "divvy and divvyd --dump-man docs/man make them anew")
+        assert len(same) == len(COMMANDS) + 1 + 2 * (DIVVYD in makers)
 
 
 def man_accepts_them():
     if not shutil.which("man"):
         return
-    for command in COMMANDS:
-        page = os.path.join(SOURCE, f"docs/man/divvy-{command}.1")
+    for name in sorted(os.listdir(os.path.join(SOURCE, "docs/man"))):
+        page = os.path.join(SOURCE, "docs/man", name)
         done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=False,
                               env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "100", "MANPAGER": "cat"})
         assert done.returncode == 0 and not done.stderr, done.stderr
-        assert f"divvy-{command}" in done.stdout
+        assert name.rpartition(".")[0] in done.stdout
 
 
 def help_fits():
+    assert "faults" in subprocess.run([DIVVY, "run", "--help"], capture_output=True, text=True, check=True).stdout
     for command in COMMANDS:
         done = subprocess.run([DIVVY, command, "--help"], capture_output=True, text=True, check=True)
         assert all(len(line) <= 100 for line in done.stdout.splitlines()), command
         assert subprocess.run([DIVVY, "help", command], capture_output=True, text=True,
                               check=True).stdout == done.stdout
+
+
+def pages_name_every_option_of_divvyd():
+    if not os.path.exists(DIVVYD):
+        return
+    listed = subprocess.run([DIVVYD, "--help"], capture_output=True, text=True, check=True).stdout
+    with open(os.path.join(SOURCE, "docs/man/divvyd.8"), encoding="utf-8") as f:
+        page = f.read().replace("\\-", "-")
+    options = [line.split()[0].split("[")[0] for line in listed.splitlines() if line.startswith("  --")]
+    assert len(options) > 10 and all(option in page for option in options)
+    assert "faults" in listed and all(kind in page for kind in ("oom", "ecc", "lost", "hang", "slow"))
+    with open(os.path.join(SOURCE, "docs/man/tenants.conf.5"), encoding="utf-8") as f:
+        page = f.read()
+    assert all(word in page for word in ("uid", "gid", "cgroup", "default", "request", "memory", "class"))
 
 
 def complete(*words):
@@ -72,4 +89,4 @@ def zsh_and_fish_name_everything():
             subprocess.run([shell, "-n"], input=text, text=True, check=True)
 
 
-main(man_pages_are_current, man_accepts_them, help_fits, bash_completes, zsh_and_fish_name_everything)
+main(man_pages_are_current, man_accepts_them, pages_name_every_option_of_divvyd, help_fits, bash_completes, zsh_and_fish_name_everything)

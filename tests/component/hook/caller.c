@@ -11,7 +11,9 @@ __attribute__((visibility("default"))) void *caller_dlopen(const char *name, int
 {
 	void *handle = dlopen(name, flags);
 
-	/* keeps the call above from becoming a jump: its return address is what the loader looks at */
+	/*
+	 * keeps the call above from becoming a jump: its return address is what the loader looks at
+	 */
 	__asm__ volatile("" : "+r"(handle));
 	return handle;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See fake-daemon.h. One lock for everything; the serving thread polls its sockets every 2 ms so that
- * it ends soon after it is told to.
+ * See fake-daemon.h. One lock for everything; the serving thread polls its sockets every 2 ms so
+ * that it ends soon after it is told to.
  */
 #include "fake-daemon.h"
 

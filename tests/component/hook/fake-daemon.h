@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A daemon that decides nothing: makes the pages, answers on the socket, and lets a test open and close
- * gates, set quotas and look. One process of one tenant after another, up to FAKE_PROCESSES at a time.
- * A thread serves; the functions are for the test's thread. Every wait has a bound, after which the
- * test fails.
+ * A daemon that decides nothing: makes the pages, answers on the socket, and lets a test open and
+ * close gates, set quotas and look. One process of one tenant after another, up to FAKE_PROCESSES
+ * at a time. A thread serves; the functions are for the test's thread. Every wait has a bound,
+ * after which the test fails.
  */
 #pragma once
 
@@ -59,5 +59,7 @@ bool fake_daemon_drained(struct fake_daemon *daemon, uint32_t process, uint32_t 
 
 /* MEASURE is answered with this many bytes; 0: with ENODATA. Later questions only. */
 void fake_daemon_measure(struct fake_daemon *daemon, uint64_t bytes);
-/* MEM_RESERVE is answered at once with this status (positive errno), or, -1, not until it is set. */
+/*
+ * MEM_RESERVE is answered at once with this status (positive errno), or, -1, not until it is set.
+ */
 void fake_daemon_reserve(struct fake_daemon *daemon, int status);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the tests of the hook share. They are linked with the stub driver and run with the hook
- * preloaded, so that every cu* symbol is the hook's. A scenario runs in a process of its own, together
- * with its daemon, which is a thread there.
+ * preloaded, so that every cu* symbol is the hook's. A scenario runs in a process of its own,
+ * together with its daemon, which is a thread there.
  */
 #pragma once
 
@@ -25,7 +25,9 @@
 /* Options as most tests want them: one device, gates open, 8 GiB. */
 void rig_options(struct fake_options *ret_options);
 
-/* A daemon at a path of this test's own, which DIVVY_SOCKET then names. NULL with a line on stderr. */
+/*
+ * A daemon at a path of this test's own, which DIVVY_SOCKET then names. NULL with a line on stderr.
+ */
 struct fake_daemon *rig_start(const struct fake_options *options);
 void rig_stop(struct fake_daemon *daemon);
 
@@ -35,7 +37,10 @@ CUcontext rig_context(void);
 /* What the tenant is charged on the device, in bytes. */
 uint64_t rig_charged(struct fake_daemon *daemon, uint32_t device);
 
-/* Runs fn in a child that has not touched CUDA; the test fails unless it returns 0 there within 60 s. */
+/*
+ * Runs fn in a child that has not touched CUDA; the test fails unless it returns 0 there within 60
+ * s.
+ */
 void rig_child(int (*fn)(void *), void *arg);
 
 /* For a scenario: says what was not so, and returns 1. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver without a device, for tests of what stands before it: two devices, contexts, addresses that
- * are never dereferenced, value writes and pools that take effect at once. STUB_DEVICES gives their
- * number, STUB_HOLD_MARKERS keeps value writes from happening, STUB_NO_VALUES refuses them,
+ * A driver without a device, for tests of what stands before it: two devices, contexts, addresses
+ * that are never dereferenced, value writes and pools that take effect at once. STUB_DEVICES gives
+ * their number, STUB_HOLD_MARKERS keeps value writes from happening, STUB_NO_VALUES refuses them,
  * STUB_GRAPH_BYTES is what graphs allocate. Nothing here knows of interception.
  */
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every entry of NVML, doing nothing and saying so. Those that stub-nvml.c defines win at link time.
+ * Every entry of NVML, doing nothing and saying so. Those that stub-nvml.c defines win at link
+ * time.
  */
 #include "cuda/nvml_proto.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token's side of the hook: what stands in the pages after what a program does, what waits, what
- * does not, and what becomes of a program when it forks, or when its daemon goes.
+ * The token's side of the hook: what stands in the pages after what a program does, what waits,
+ * what does not, and what becomes of a program when it forks, or when its daemon goes.
  */
 #include "rig.h"
 
@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 static CUresult launch(CUstream stream)
 {
@@ -251,6 +253,56 @@ static int release_after_copy(void *arg)
 	return 0;
 }
 
+/* ---- a program that would overrun its turn ---- */
+
+/* One launch, and what it takes on the device, as the daemon sees it. */
+static CUresult launch_for(struct fake_daemon *d, uint64_t ns)
+{
+	struct page_up *up = fake_daemon_up(d, 0, 0);
+	CUresult r = launch(NULL);
+
+	clock_sleep_until_ns(clock_now_ns() + ns);
+	for (uint32_t i = 0; i < PAGE_SLOTS; i++)
+		atomic_store(&up->done[i], atomic_load(&up->issued[i]));
+	atomic_store(&fake_daemon_down(d, 0, 0)->drained_ns, clock_now_ns());
+	return r;
+}
+
+static int yield(void *arg)
+{
+	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
+	struct page_down *down;
+
+	check(d && rig_context());
+	down = fake_daemon_down(d, 0, 0);
+	atomic_store(&down->grant, 1);
+	setenv("STUB_HOLD_MARKERS", "1", 1);
+	for (int i = 0; i < 3; i++)
+		check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	check(fake_daemon_count(d, MSG_YIELD) == 0); /* nobody says when the turn ends */
+	atomic_store(&down->turn_ends_ns, clock_now_ns() + 60 * NSEC_PER_SEC);
+	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	check(fake_daemon_count(d, MSG_YIELD) == 0);
+	/* more of it would be too long by then than is left */
+	atomic_store(&down->turn_ends_ns, clock_now_ns() + 2 * NSEC_PER_MSEC);
+	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	check(fake_daemon_await(d, MSG_YIELD, 1));
+	/* once a turn, and never before its first */
+	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	atomic_fetch_add(&down->grant, 1);
+	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	check(fake_daemon_count(d, MSG_YIELD) == 1);
+	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	check(fake_daemon_await(d, MSG_YIELD, 2));
+	/* another kernel may be short */
+	atomic_fetch_add(&down->grant, 1);
+	check(launch_for(d, 0) == CUDA_SUCCESS);
+	check(cuLaunchKernel(NULL, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
+	check(fake_daemon_count(d, MSG_YIELD) == 2);
+	rig_stop(d);
+	return 0;
+}
+
 /* ---- fork ---- */
 
 static int forks(void *arg)
@@ -417,19 +469,30 @@ static int visible(void *arg)
 	return 0;
 }
 
-/* A gate per device: what goes to one is not held by the other's. */
-static int two_devices(void *arg)
+/* Two devices with a context on each; NULL: not so. */
+static struct fake_daemon *start_two(CUcontext ret_context[static 2])
 {
 	struct fake_options options;
 	struct fake_daemon *d;
-	CUcontext context[2];
 
 	rig_options(&options);
 	options.devices = 2;
 	d = rig_start(&options);
-	check(d && cuInit(0) == CUDA_SUCCESS);
+	if (!d || cuInit(0) != CUDA_SUCCESS)
+		return NULL;
 	for (int i = 0; i < 2; i++)
-		check(cuDevicePrimaryCtxRetain(&context[i], i) == CUDA_SUCCESS);
+		if (cuDevicePrimaryCtxRetain(&ret_context[i], i) != CUDA_SUCCESS)
+			return NULL;
+	return d;
+}
+
+/* A gate per device: what goes to one is not held by the other's. */
+static int two_devices(void *arg)
+{
+	CUcontext context[2];
+	struct fake_daemon *d = start_two(context);
+
+	check(d);
 	for (int i = 0; i < 10; i++) {
 		check(cuCtxSetCurrent(context[i % 2]) == CUDA_SUCCESS);
 		for (int k = 0; k <= i % 2; k++)
@@ -440,6 +503,65 @@ static int two_devices(void *arg)
 	check(rig_charged(d, 0) == CONTEXT_BYTES && rig_charged(d, 1) == CONTEXT_BYTES);
 	check(cuDevicePrimaryCtxRelease_v2(1) == CUDA_SUCCESS);
 	check(rig_charged(d, 0) == CONTEXT_BYTES && rig_charged(d, 1) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* One thread that changes devices at each launch: markers come on both all the same. */
+static int alternating(void *arg)
+{
+	CUcontext context[2];
+	struct fake_daemon *d = start_two(context);
+
+	check(d);
+	for (int i = 0; i < 40000; i++) {
+		check(cuCtxSetCurrent(context[i % 2]) == CUDA_SUCCESS);
+		check(launch(NULL) == CUDA_SUCCESS);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		struct page_up *up = fake_daemon_up(d, 0, i);
+
+		check(submitted(up) == 20000);
+		check(atomic_load(&up->markers) > 2 && atomic_load(&up->flushed) > 10000);
+	}
+	rig_stop(d);
+	return 0;
+}
+
+/* ---- threads' own default streams ---- */
+
+#define OWN_STREAM ((CUstream)2)
+
+static void *launch_own(void *context)
+{
+	cuCtxSetCurrent(context);
+	launch(OWN_STREAM);
+	return NULL;
+}
+
+/* They go by one name: a marker in one thread's says nothing of the other's. */
+static int own_streams(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	struct page_up *up;
+	CUcontext context;
+	pthread_t thread;
+
+	check(d);
+	context = rig_context();
+	check(context && launch(OWN_STREAM) == CUDA_SUCCESS);
+	up = fake_daemon_up(d, 0, 0);
+	check(atomic_load(&up->flushed) == 1);
+	check(!pthread_create(&thread, NULL, launch_own, context));
+	pthread_join(thread, NULL);
+	check(submitted(up) == 2 && atomic_load(&up->flushed) == 1);
+	for (int i = 0; i < 5000; i++)
+		check(launch(OWN_STREAM) == CUDA_SUCCESS);
+	check(submitted(up) == 5002 && atomic_load(&up->flushed) == 1);
+	fake_daemon_flush(d, 0, 0);
+	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+		usleep(1000);
+	check(fake_daemon_drained(d, 0, 0) && atomic_load(&up->flushed) == 5002);
 	rig_stop(d);
 	return 0;
 }
@@ -488,6 +610,7 @@ SCENARIO(stuck_window, NULL)
 SCENARIO(capture, NULL)
 SCENARIO(release, NULL)
 SCENARIO(release_after_copy, NULL)
+SCENARIO(yield, NULL)
 SCENARIO(no_values, NULL)
 SCENARIO(forks, NULL)
 SCENARIO(absent_open, NULL)
@@ -496,6 +619,8 @@ SCENARIO(refused, NULL)
 SCENARIO(orphan, NULL)
 SCENARIO(closes_all, NULL)
 SCENARIO(two_devices, NULL)
+SCENARIO(alternating, NULL)
+SCENARIO(own_streams, NULL)
 SCENARIO(streams, NULL)
 
 static void test_visible(void **state)
@@ -517,6 +642,7 @@ int main(void)
 		cmocka_unit_test(test_capture),
 		cmocka_unit_test(test_release),
 		cmocka_unit_test(test_release_after_copy),
+		cmocka_unit_test(test_yield),
 		cmocka_unit_test(test_no_values),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_absent_open),
@@ -526,6 +652,8 @@ int main(void)
 		cmocka_unit_test(test_closes_all),
 		cmocka_unit_test(test_visible),
 		cmocka_unit_test(test_two_devices),
+		cmocka_unit_test(test_alternating),
+		cmocka_unit_test(test_own_streams),
 		cmocka_unit_test(test_streams),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory side: what is charged, by every way to allocate, and that all of it comes back by every way
- * to free. Amounts are exact: the stub driver packs small allocations as a device does.
+ * The memory side: what is charged, by every way to allocate, and that all of it comes back by
+ * every way to free. Amounts are exact: the stub driver packs small allocations as a device does.
  */
 #include "rig.h"
 
@@ -88,8 +88,9 @@ static int mixed_frees(void *arg)
 }
 
 /*
- * Pools grow by 32 MiB at least, and whether they must only the driver knows: one that holds the whole
- * quota is refused more, and is made to give back what it does not use when anything needs it.
+ * Pools grow by 32 MiB at least, and whether they must only the driver knows: one that holds the
+ * whole quota is refused more, and is made to give back what it does not use when anything needs
+ * it.
  */
 static int full_pool(void *arg)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every name: a closed gate blocks each GATE line of cuda.def and a quota of nothing refuses each COUNT
- * line that takes memory, by whatever way a program came by the function: the ELF symbol, dlsym,
- * cuGetProcAddress; legacy and per-thread streams. A new line in cuda.def is in here at once; one that
- * takes memory must be added to `takers`, or to `others`, which the last test insists on.
+ * Every name: a closed gate blocks each GATE line of cuda.def and a quota of nothing refuses each
+ * COUNT line that takes memory, by whatever way a program came by the function: the ELF symbol,
+ * dlsym, cuGetProcAddress; legacy and per-thread streams. A new line in cuda.def is in here at
+ * once; one that takes memory must be added to `takers`, or to `others`, which the last test
+ * insists on.
  */
 #include "rig.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML shows what CUDA shows: the tenant's devices, in its order, with its memory, though the real NVML
- * numbers them the other way round; and both together are one process to the daemon.
+ * NVML shows what CUDA shows: the tenant's devices, in its order, with its memory, though the real
+ * NVML numbers them the other way round; and both together are one process to the daemon.
  */
 #include "rig.h"
 

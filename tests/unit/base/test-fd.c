@@ -222,10 +222,27 @@ static void descriptors_nobody_wants_are_closed(void **state)
 	close(s[1]);
 }
 
+static void as_many_as_may_be_arrive(void **state)
+{
+	int s[2], fds[FD_PASS_MAX];
+	struct fd_list got = {.n = 0};
+	char text[4];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s));
+	for (size_t i = 0; i < FD_PASS_MAX; i++)
+		fds[i] = s[0];
+	assert_int_equal(fd_send(s[0], "x", 1, fds, FD_PASS_MAX, 0), 1);
+	assert_int_equal(fd_recv(s[1], text, sizeof(text), &got, 0), 1);
+	assert_int_equal(got.n, FD_PASS_MAX);
+	fd_list_done(&got);
+	close(s[0]);
+	close(s[1]);
+}
+
 /* More than FD_PASS_MAX at once, as a hostile peer might: the kernel cuts them, none leaks. */
 static void too_many_descriptors_are_refused(void **state)
 {
-	enum { MANY = 40 };
+	enum { MANY = FD_PASS_MAX + 24 };
 	union {
 		char bytes[CMSG_SPACE(sizeof(int) * MANY)];
 		struct cmsghdr align;
@@ -263,4 +280,5 @@ UNIT_MAIN(UNIT(closing_preserves_errno_and_accepts_none),
 	UNIT(a_closed_socket_is_an_error_and_no_signal),
 	UNIT(reading_more_than_the_maximum_is_refused), UNIT(replaces_a_file_in_one_step),
 	UNIT(a_folder_in_a_file_is_refused), UNIT(passes_descriptors),
-	UNIT(descriptors_nobody_wants_are_closed), UNIT(too_many_descriptors_are_refused))
+	UNIT(descriptors_nobody_wants_are_closed), UNIT(as_many_as_may_be_arrive),
+	UNIT(too_many_descriptors_are_refused))

@@ -10,12 +10,13 @@
 
 static const struct container_plan real = {.engine = "docker",
 	.runtime_folder = "/run/divvy",
+	.socket_name = "divvyd.sock",
 	.hook_cuda = "/lib/c.so",
 	.hook_nvml = "/lib/n.so",
 	.uuid = {"GPU-1", "GPU-2"},
 	.n_uuids = 2};
 
-static char *rewritten(const struct container_plan *plan, char *const *given, bool *ret_detached)
+static char *rewritten(const struct container_plan *plan, char *const *given)
 {
 	_cleanup_(container_args_done) struct container_args args = {0};
 	struct buf text = BUF_INIT(65536);
@@ -23,17 +24,14 @@ static char *rewritten(const struct container_plan *plan, char *const *given, bo
 
 	if (container_rewrite(plan, given, &args, &err) < 0)
 		return strdup(err.msg);
-	if (ret_detached)
-		*ret_detached = args.is_detached;
 	container_format(args.argv, &text);
 	return buf_take(&text);
 }
 
 static void puts_ours_before_the_users(void **state)
 {
-	bool detached = true;
-	_cleanup_free_ char *text = rewritten(&real,
-		(char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL}, &detached);
+	_cleanup_free_ char *text = rewritten(
+		&real, (char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL});
 
 	assert_non_null(text);
 	assert_int_equal(
@@ -54,7 +52,7 @@ static void names_devices_by_cdi(void **state)
 	_cleanup_free_ char *text = NULL;
 
 	plan.has_cdi = true;
-	text = rewritten(&plan, (char *[]){"run", "img", NULL}, NULL);
+	text = rewritten(&plan, (char *[]){"run", "img", NULL});
 	assert_contains(text, "--device nvidia.com/gpu=GPU-1 --device nvidia.com/gpu=GPU-2");
 	assert_null(strstr(text, "--gpus"));
 }
@@ -62,7 +60,7 @@ static void names_devices_by_cdi(void **state)
 static void leaves_the_users_devices(void **state)
 {
 	_cleanup_free_ char *text = rewritten(
-		&real, (char *[]){"run", "--gpus", "all", "img", NULL}, NULL);
+		&real, (char *[]){"run", "--gpus", "all", "img", NULL});
 
 	assert_contains(text, "--gpus all img");
 	assert_null(strstr(text, "GPU-1"));
@@ -75,7 +73,7 @@ static void mounts_the_simulated_driver(void **state)
 
 	plan.sim_folder = "/dev/shm/sim";
 	plan.driver_folder = "/x/sim";
-	text = rewritten(&plan, (char *[]){"run", "img", NULL}, NULL);
+	text = rewritten(&plan, (char *[]){"run", "img", NULL});
 	assert_contains(text, "source=/dev/shm/sim,target=/run/divvy-sim ");
 	assert_contains(text, "--env DIVVY_DRIVER=/opt/divvy/driver");
 	assert_null(strstr(text, "GPU-1"));
@@ -83,29 +81,66 @@ static void mounts_the_simulated_driver(void **state)
 
 static void knows_what_outlives_the_engine(void **state)
 {
-	bool detached = false;
-	_cleanup_free_ char *text = rewritten(
-		&real, (char *[]){"run", "-d", "img", NULL}, &detached);
+#define OUTLIVES(...) container_outlives("docker", (char *[]){__VA_ARGS__, NULL})
+	assert_true(OUTLIVES("run", "-d", "img"));
+	assert_true(OUTLIVES("docker", "run", "-dit", "img"));
+	assert_true(OUTLIVES("-itd", "img"));
+	assert_true(OUTLIVES("run", "--name", "x", "--rm", "-p", "80:80", "--detach", "img"));
+	assert_true(OUTLIVES("run", "-e", "-d", "--detach=true", "img"));
+	assert_true(OUTLIVES("run", "-it", "-d=true", "img"));
+	assert_true(OUTLIVES("docker", "create", "img"));
+	assert_false(OUTLIVES("run", "img", "-d"));
+	assert_false(OUTLIVES("run", "-it", "--rm", "img", "sh", "-d"));
+	assert_false(OUTLIVES("run", "-e", "-d", "img"));
+	assert_false(OUTLIVES("run", "--name=d", "-ed", "-d=false", "img"));
+	assert_false(OUTLIVES("run"));
+	assert_false(OUTLIVES("run", "-e"));
+	assert_true(OUTLIVES("run", "-d", "-it", "img"));
+#undef OUTLIVES
+}
 
-	assert_non_null(text);
-	assert_true(detached);
+static void finds_the_image(void **state)
+{
+#define IMAGE(...) container_image("podman", (char *[]){__VA_ARGS__, NULL})
+	assert_string_equal(IMAGE("podman", "run", "--rm", "-it", "a/b:1", "sh"), "a/b:1");
+	assert_string_equal(IMAGE("-v", "/x:/y", "--name=n", "-d", "--env", "A", "img"), "img");
+	assert_string_equal(IMAGE("create", "img", "-d"), "img");
+	assert_null(IMAGE("run", "--rm"));
+#undef IMAGE
+}
+
+static void names_the_socket_that_is_mounted(void **state)
+{
+	struct container_plan plan = real;
+	_cleanup_free_ char *text = NULL;
+
+	plan.runtime_folder = "/srv/gpu";
+	plan.socket_name = "other.sock";
+	text = rewritten(&plan, (char *[]){"run", "img", NULL});
+	assert_contains(text, "type=bind,source=/srv/gpu,target=/run/divvy,readonly");
+	assert_contains(text, "--env DIVVY_SOCKET=/run/divvy/other.sock");
 }
 
 static void refuses_other_commands(void **state)
 {
-	_cleanup_free_ char *text = rewritten(&real, (char *[]){"docker", "exec", "x", NULL}, NULL);
-	_cleanup_free_ char *empty = rewritten(&real, (char *[]){"run", NULL}, NULL);
+	_cleanup_free_ char *text = rewritten(&real, (char *[]){"docker", "exec", "x", NULL});
+	_cleanup_free_ char *list = rewritten(&real, (char *[]){"ps", NULL});
+	_cleanup_free_ char *empty = rewritten(&real, (char *[]){"run", NULL});
+	_cleanup_free_ char *image = rewritten(&real, (char *[]){"run", "build", NULL});
 	static char *many[CONTAINER_ARGS_MAX + 2];
 	_cleanup_free_ char *too_many = NULL;
 
 	assert_contains(text, "only 'run' and 'create'");
+	assert_contains(list, "docker ps: only 'run' and 'create'");
 	assert_contains(empty, "image is missing");
+	assert_null(strstr(image, "only 'run' and 'create'"));
 	for (size_t i = 0; i <= CONTAINER_ARGS_MAX; i++)
 		many[i] = "x";
-	too_many = rewritten(&real, many, NULL);
+	too_many = rewritten(&real, many);
 	assert_contains(too_many, "more than 512");
 }
 
 UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi),
 	UNIT(leaves_the_users_devices), UNIT(mounts_the_simulated_driver),
-	UNIT(knows_what_outlives_the_engine), UNIT(refuses_other_commands))
+	UNIT(knows_what_outlives_the_engine), UNIT(finds_the_image),
+	UNIT(names_the_socket_that_is_mounted), UNIT(refuses_other_commands))

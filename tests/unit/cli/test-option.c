@@ -80,6 +80,10 @@ static void refuses_with_a_sentence(void **state)
 	assert_contains(err.msg, "--limit=SHARE");
 	assert_int_equal(PARSE(&command, "--limit="), -EINVAL);
 	assert_contains(err.msg, "empty");
+	assert_int_equal(PARSE(&command, "--wait="), -EINVAL);
+	assert_contains(err.msg, "--wait is empty: --wait=TIME");
+	assert_int_equal(PARSE(&command, "-l", ""), -EINVAL);
+	assert_contains(err.msg, "-l is empty");
 	assert_int_equal(PARSE(&command, "--quiet=1"), -EINVAL);
 	assert_contains(err.msg, "no value");
 	assert_int_equal(PARSE(&command, "-o", "xml"), -EINVAL);
@@ -114,6 +118,11 @@ static void reads_durations(void **state)
 	assert_true(cli_get_duration(&args, "wait", 7, &ns, &err) < 0);
 	assert_contains(err.msg, "--wait");
 	assert_contains(err.msg, "soon");
+	assert_ok(PARSE(&command, "--wait=5ms"));
+	assert_int_equal(cli_get_duration_within(&args, "wait", 7,
+				 (uint64_t[]){10 * NSEC_PER_MSEC, NSEC_PER_SEC}, &ns, &err),
+		-ERANGE);
+	assert_contains(err.msg, "--wait 5ms: 10ms to 1s are possible");
 }
 
 static void suggests_only_what_is_near(void **state)

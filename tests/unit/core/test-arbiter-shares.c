@@ -56,8 +56,8 @@ static uint64_t longest(uint64_t kernel_ns)
 }
 
 /*
- * Points in a window of 1 s. Mixed lengths are random here, a twelfth of them of 20 ms, and everybody
- * wakes up later than on a real machine: a little more there.
+ * Points in a window of 1 s. Mixed lengths are random here, a twelfth of them of 20 ms, and
+ * everybody wakes up later than on a real machine: a little more there.
  */
 static double bound_1s(uint64_t kernel_ns)
 {

@@ -258,6 +258,37 @@ static void release_passes_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
+static void yield_passes_at_once(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	/* Nobody waits: the turn has no end, and whoever yields goes on. */
+	add(&hand, 3, "0.1", NULL, NULL, 1);
+	want(&hand, 3);
+	step(&hand, 0);
+	busy(&hand, 3, 20 * MS, MS);
+	arbiter_yield(hand.arbiter, 3, 0);
+	step(&hand, MS);
+	assert_int_equal(arbiter_turn_ends(hand.arbiter, 3, 0), 0);
+	assert_false(did(&hand, ARBITER_CLOSE, 3));
+	arbiter_free(hand.arbiter);
+
+	hand = hand_new(NULL, 1);
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, 20 * MS, 3 * MS);
+	step(&hand, MS);
+	assert_false(did(&hand, ARBITER_CLOSE, 1));
+	assert_true(arbiter_turn_ends(hand.arbiter, 1, 0) > hand.now + 2 * MS);
+	assert_int_equal(arbiter_turn_ends(hand.arbiter, 2, 0), 0);
+	arbiter_yield(hand.arbiter, 1, 0);
+	arbiter_yield(hand.arbiter, 9, 0);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	assert_int_equal(arbiter_turn_ends(hand.arbiter, 1, 0), 0);
+	assert_int_equal(arbiter_turn_ends(hand.arbiter, 9, 0), 0);
+	arbiter_free(hand.arbiter);
+}
+
 static void latency_closes_and_opens_in_one_step(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -285,7 +316,9 @@ static void latency_closes_and_opens_in_one_step(void **state)
 	assert_int_equal(got.why, ARBITER_WHY_CLASS);
 	assert_int_equal(got.why_tenant, 2);
 	assert_int_equal(got.entitlement, 0);
-	/* Between two requests it lingers; who waits in any case sets no bound to what it queues. */
+	/*
+	 * Between two requests it lingers; who waits in any case sets no bound to what it queues.
+	 */
 	arbiter_release(hand.arbiter, 2, 0, hand.now);
 	step(&hand, 400 * US);
 	assert_false(did(&hand, ARBITER_CLOSE, 2));
@@ -719,8 +752,8 @@ static void ranks_of_two_tenants_co_run(void **state)
 UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
 	UNIT(newcomer_opens_beside_who_was_alone), UNIT(quantum_then_drain_then_next),
 	UNIT(idle_holder_gives_way), UNIT(unused_grant_is_taken_back), UNIT(release_passes_at_once),
-	UNIT(latency_closes_and_opens_in_one_step), UNIT(dead_holder_is_passed_at_once),
-	UNIT(frozen_holder_is_passed), UNIT(limit_holds_alone),
+	UNIT(yield_passes_at_once), UNIT(latency_closes_and_opens_in_one_step),
+	UNIT(dead_holder_is_passed_at_once), UNIT(frozen_holder_is_passed), UNIT(limit_holds_alone),
 	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
 	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
 	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),

@@ -222,7 +222,22 @@ static void names(void **state)
 	assert_string_equal(spec_class_name((enum spec_class)77), "unknown");
 }
 
+static void names_of_tenants(void **state)
+{
+	char name[SPEC_NAME + 1] = "";
+	struct error err;
+
+	memset(name, 'x', SPEC_NAME - 1);
+	assert_ok(spec_name_check(name, NULL));
+	assert_ok(spec_name_check("Train-1.b_c", NULL));
+	name[SPEC_NAME - 1] = 'x';
+	assert_int_equal(spec_name_check(name, &err), -EINVAL);
+	assert_int_equal(spec_name_check("", &err), -EINVAL);
+	assert_int_equal(spec_name_check("a b", &err), -EINVAL);
+	assert_contains(err.msg, "'a b': expected 1 to 63 of A-Z");
+}
+
 UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_comes_back),
 	UNIT(whole_devices_are_exclusive), UNIT(opportunistic_by_priority),
 	UNIT(memory_in_three_forms), UNIT(refusals_name_field_value_and_what_is_right),
-	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(names))
+	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(names), UNIT(names_of_tenants))

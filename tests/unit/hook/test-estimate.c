@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is told of a program's submissions, in virtual time: a device that runs them in order, a program
- * that hands over the next when the estimate lets it, and looks that come late or early.
+ * What is told of a program's submissions, in virtual time: a device that runs them in order, a
+ * program that hands over the next when the estimate lets it, and looks that come late or early.
  */
 #include "hook/estimate.h"
 
@@ -16,7 +16,7 @@
 #define WINDOW (2 * MS)
 
 struct flight {
-	uint64_t issued, ends;
+	uint64_t issued, ends, key;
 };
 
 /* One marker behind each submission. */
@@ -25,7 +25,9 @@ struct device {
 	struct flight flight[256];
 	uint32_t n;
 	uint64_t now, free_at, busy, begun;
+	int long_drains; /* submissions behind more than two windows */
 	uint64_t random;
+	bool is_keyed; /* lengths are told apart */
 };
 
 static uint64_t random_below(struct device *d, uint64_t n)
@@ -36,35 +38,41 @@ static uint64_t random_below(struct device *d, uint64_t n)
 
 static void look(struct device *d)
 {
-	uint32_t ended = 0;
+	struct estimate_end end = {0};
+	struct flight *f;
 
-	while (ended < d->n && d->flight[ended].ends <= d->now)
-		ended++;
-	if (!ended) {
+	while (end.subs < d->n && (f = &d->flight[end.subs])->ends <= d->now)
+		estimate_add(&d->estimate, &end, f->issued, f->key, 1);
+	if (!end.subs) {
 		estimate_look(&d->estimate, d->now);
 		return;
 	}
-	estimate_ended(&d->estimate, d->flight[0].issued, ended, ended < d->n, false, d->now);
-	d->n -= ended;
-	memmove(d->flight, d->flight + ended, d->n * sizeof(*d->flight));
+	end.has_more = end.subs < d->n;
+	estimate_ended(&d->estimate, &end, d->now);
+	d->n -= end.subs;
+	memmove(d->flight, d->flight + end.subs, d->n * sizeof(*d->flight));
 }
 
-static uint64_t queued(const struct device *d)
+static struct estimate_queue queued(const struct device *d)
 {
-	const struct estimate *e = &d->estimate;
-	uint64_t begun;
+	struct estimate_queue queue = {0};
 
-	if (!d->n)
-		return 0;
-	begun = MAX(d->flight[0].issued, e->done_ns);
-	return clock_since_ns(e->sub_ns, clock_since_ns(d->now, begun)) + (d->n - 1) * e->sub_ns;
+	for (const struct flight *f = d->flight; f < d->flight + d->n; f++)
+		estimate_queue(&d->estimate, &queue, f->issued, f->key, 1, d->now);
+	return queue;
+}
+
+static uint64_t key_of(uint64_t ns)
+{
+	return ns << 40 | 1; /* alike in all but few bits */
 }
 
 static void submit(struct device *d, uint64_t ns)
 {
 	assert_true(d->n < ARRAY_SIZE(d->flight));
+	d->long_drains += clock_since_ns(d->free_at, d->now) > 2 * WINDOW;
 	d->free_at = MAX(d->free_at, d->now + 10 * US) + ns;
-	d->flight[d->n++] = (struct flight){d->now, d->free_at};
+	d->flight[d->n++] = (struct flight){d->now, d->free_at, d->is_keyed ? key_of(ns) : 0};
 	d->busy += ns;
 }
 
@@ -72,10 +80,12 @@ static void submit(struct device *d, uint64_t ns)
 static void hold_back(struct device *d)
 {
 	for (;;) {
+		struct estimate_queue queue;
 		uint64_t nap;
 
 		look(d);
-		nap = estimate_wait(&d->estimate, queued(d), d->n, 1, WINDOW);
+		queue = queued(d);
+		nap = estimate_wait(&d->estimate, &queue, 1, WINDOW);
 		if (!nap)
 			return;
 		d->now += nap + random_below(d, 80 * US);
@@ -86,11 +96,13 @@ static void hold_back(struct device *d)
 static double busy_fraction(
 	struct device *d, const uint64_t *lengths, uint64_t n, int submissions, uint32_t deepest)
 {
+	struct estimate_queue queue;
 	int deep = 0;
 
 	for (int i = 0; i < submissions; i++) {
 		look(d);
-		if (estimate_is_full(&d->estimate, queued(d), d->n, WINDOW))
+		queue = queued(d);
+		if (estimate_is_full(&d->estimate, &queue, WINDOW))
 			hold_back(d);
 		deep += i >= 100 && d->n >= deepest;
 		submit(d, lengths[random_below(d, n)]);
@@ -122,11 +134,11 @@ static void even_lengths_are_found(void **state)
 	}
 }
 
+static const uint64_t mix[] = {20 * US, 20 * US, 20 * US, 50 * US, 100 * US, 200 * US, 500 * US, MS,
+	MS, 2 * MS, 5 * MS, 20 * MS};
+
 static void mixed_lengths_keep_the_device_busy(void **state)
 {
-	static const uint64_t mix[] = {20 * US, 20 * US, 20 * US, 50 * US, 100 * US, 200 * US,
-		500 * US, MS, MS, 2 * MS, 5 * MS, 20 * MS};
-
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		struct device d = device_new(seed);
 		double busy = busy_fraction(&d, mix, ARRAY_SIZE(mix), 1000, 2);
@@ -139,6 +151,41 @@ static void mixed_lengths_keep_the_device_busy(void **state)
 	}
 }
 
+/* As those, but each length is that of another kernel: what is queued stays below the window. */
+static void kinds_are_told_apart(void **state)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct device alike = device_new(seed), keyed = device_new(seed);
+		double busy;
+
+		keyed.is_keyed = true;
+		busy_fraction(&alike, mix, ARRAY_SIZE(mix), 1000, 2);
+		busy = busy_fraction(&keyed, mix, ARRAY_SIZE(mix), 1000, UINT32_MAX);
+		if (busy < 0.98)
+			fail_msg("seed %d: busy %.4f", (int)seed, busy);
+		for (size_t i = 0; i < ARRAY_SIZE(mix); i++) {
+			uint64_t ns = estimate_time(&keyed.estimate, key_of(mix[i]), 1);
+			uint64_t off = ns > mix[i] ? ns - mix[i] : mix[i] - ns;
+
+			if (off > mix[i] / 8 + 800 * US)
+				fail_msg("seed %d: %d us for %d", (int)seed, (int)(ns / US),
+					(int)(mix[i] / US));
+		}
+		assert_true(keyed.estimate.spread_ns < WINDOW / 2);
+		assert_true(alike.long_drains > 100);
+		assert_true(keyed.long_drains < alike.long_drains / 2);
+	}
+}
+
+static void ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more, bool is_beside,
+	uint64_t now)
+{
+	struct estimate_end end = {.has_more = has_more, .is_beside = is_beside};
+
+	estimate_add(e, &end, issued, 0, subs);
+	estimate_ended(e, &end, now);
+}
+
 static void late_looks_do_not_lengthen(void **state)
 {
 	struct estimate e = {0};
@@ -147,15 +194,14 @@ static void late_looks_do_not_lengthen(void **state)
 	/* 1 ms each, back to back, two always queued, looked at every 0.7 ms */
 	for (uint64_t i = 1, k = 0; i < 2000; i++) {
 		uint64_t at = now + i * 700 * US;
-		uint64_t ended = (at - now) / MS;
+		uint64_t n = (at - now) / MS;
 
-		if (ended == k) {
+		if (n == k) {
 			estimate_look(&e, at);
 			continue;
 		}
-		estimate_ended(
-			&e, now + (k ? k - 1 : 0) * MS, (uint32_t)(ended - k), true, false, at);
-		k = ended;
+		ended(&e, now + (k ? k - 1 : 0) * MS, (uint32_t)(n - k), true, false, at);
+		k = n;
 	}
 	assert_true(e.sub_ns > 980 * US && e.sub_ns < 1020 * US);
 }
@@ -167,18 +213,18 @@ static void nobody_looked(void **state)
 	uint64_t now = NSEC_PER_SEC;
 
 	estimate_look(&e, now);
-	estimate_ended(&e, now, 1, false, false, now + 80 * MS);
+	ended(&e, now, 1, false, false, now + 80 * MS);
 	assert_true(e.is_guess && e.sub_ns == 80 * MS);
 	now += NSEC_PER_SEC;
-	estimate_ended(&e, now, 1, false, false, now + 5 * MS);
+	ended(&e, now, 1, false, false, now + 5 * MS);
 	assert_true(e.is_guess && e.sub_ns == 5 * MS && e.longest_ns == 5 * MS);
 	/* at last something is queued behind: the device has not idled */
 	now += NSEC_PER_SEC;
-	estimate_ended(&e, now, 2, true, false, now + 12 * MS);
+	ended(&e, now, 2, true, false, now + 12 * MS);
 	assert_true(!e.is_guess && e.sub_ns == 6 * MS);
 	/* from then on a late look tells only what was possible */
 	now += NSEC_PER_SEC;
-	estimate_ended(&e, now, 1, false, false, now + 80 * MS);
+	ended(&e, now, 1, false, false, now + 80 * MS);
 	assert_true(e.sub_ns == 6 * MS && e.longest_ns < 7 * MS);
 }
 
@@ -188,15 +234,37 @@ static void others_work_is_not_ours(void **state)
 	struct estimate e = {0};
 	uint64_t now = NSEC_PER_SEC;
 
-	estimate_ended(&e, now, 1, true, true, now + 30 * MS);
+	ended(&e, now, 1, true, true, now + 30 * MS);
 	assert_true(e.is_guess && e.sub_ns == 30 * MS);
-	estimate_ended(&e, now, 1, true, false, now + 31 * MS);
+	ended(&e, now, 1, true, false, now + 31 * MS);
 	assert_true(!e.is_guess && e.sub_ns == MS);
 	for (int i = 0; i < 100; i++) {
 		now += NSEC_PER_SEC;
-		estimate_ended(&e, now, 1, true, true, now + 4 * MS);
+		ended(&e, now, 1, true, true, now + 4 * MS);
 	}
 	assert_true(e.sub_ns == MS && e.longest_ns <= MS && e.spread_ns < 50 * US);
+}
+
+/* Opened before the others' work had ended, turn after turn of one kernel: nothing adds up. */
+static void a_turn_begins_when_the_others_have_ended(void **state)
+{
+	struct estimate e = {0};
+	uint64_t now = NSEC_PER_SEC;
+
+	ended(&e, now, 1, true, false, now + 20 * MS);
+	for (int turn = 0; turn < 100; turn++) {
+		struct estimate_queue queue = {0};
+		uint64_t issued = now + 40 * MS, began = issued + 400 * US;
+
+		now = began + 20 * MS;
+		estimate_began(&e, began);
+		estimate_began(&e, 0);
+		estimate_queue(&e, &queue, issued, 0, 1, began + 5 * MS);
+		assert_true(queue.ns > 14900 * US && queue.ns < 15100 * US);
+		estimate_look(&e, now - 50 * US);
+		ended(&e, issued, 1, false, false, now);
+	}
+	assert_true(e.sub_ns > 19900 * US && e.sub_ns < 20100 * US && e.spread_ns < 100 * US);
 }
 
 static void markers_follow_the_lengths(void **state)
@@ -213,7 +281,7 @@ static void markers_follow_the_lengths(void **state)
 		every = estimate_every(&e, every, WINDOW);
 	assert_int_equal(every, 1);
 	/* short on the whole, but not to be relied on */
-	e = (struct estimate){.sub_ns = 20 * US, .spread_ns = 3 * MS};
+	e = (struct estimate){.sub_ns = 20 * US, .rough_ns = 3 * MS};
 	assert_int_equal(estimate_every(&e, 64, WINDOW), 32);
 	e = (struct estimate){.sub_ns = 1};
 	for (int i = 0; i < 20; i++)
@@ -222,5 +290,6 @@ static void markers_follow_the_lengths(void **state)
 }
 
 UNIT_MAIN(UNIT(even_lengths_are_found), UNIT(mixed_lengths_keep_the_device_busy),
-	UNIT(late_looks_do_not_lengthen), UNIT(nobody_looked), UNIT(others_work_is_not_ours),
+	UNIT(kinds_are_told_apart), UNIT(late_looks_do_not_lengthen), UNIT(nobody_looked),
+	UNIT(others_work_is_not_ours), UNIT(a_turn_begins_when_the_others_have_ended),
 	UNIT(markers_follow_the_lengths))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of the shared pages. Offsets are asserted where they are defined; here: that writers do
- * not share lines, that the packed words come back, and that the drawing in docs tells the truth.
+ * The layout of the shared pages. Offsets are asserted where they are defined; here: that writers
+ * do not share lines, that the packed words come back, and that the drawing in docs tells the
+ * truth.
  */
 #include "unit.h"
 
@@ -69,7 +70,9 @@ static const struct {
 	PLACE(page_tenant, applied),
 };
 
-/* Each place is in docs/shared-memory.md as "| 72 | window_us |" under the heading of its struct. */
+/*
+ * Each place is in docs/shared-memory.md as "| 72 | window_us |" under the heading of its struct.
+ */
 static void docs_tell_the_truth(void **state)
 {
 	const char *source = getenv("DIVVY_SOURCE");

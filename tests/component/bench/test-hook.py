@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""--hook and --env of the benches: another project's library is what the shared runs are measured with."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+from rig import BUILD, main  # noqa: E402
+
+LIBRARY = os.path.join(BUILD, "tests/component/bench/libtrivial.so")
+
+
+def bench(name, *args):
+    with tempfile.TemporaryDirectory() as folder:  # it makes a folder out where it is
+        return subprocess.run([os.path.join(BUILD, "bench/bench-" + name), "--quick", *args], cwd=folder,
+                              check=False, capture_output=True, text=True, timeout=150)
+
+
+def shared_runs_preload_it():
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        done = bench("busy", "--only", "1 ms kernels, switch 0 us", "--hook", LIBRARY, "--env",
+                     f"TRIVIAL_LOG={log}", "--env", "TRIVIAL_TOLD=share {request} of {limit}, {memory} MiB")
+        assert done.returncode == 0 and "busy.fraction" in done.stdout, done
+        told = sorted(pathlib.Path(log).read_text().splitlines())
+        # not in what it is compared with: alone, and side by side without
+        assert told == [f"share {share} of 100, 0 MiB" for share in (20, 30, 50)], told
+
+
+def what_is_not_there_is_refused():
+    done = bench("busy", "--hook", "/nonexistent.so")
+    assert done.returncode == 2 and "/nonexistent.so" in done.stderr, done
+
+
+def what_is_of_our_daemon_is_left_out():
+    done = bench("daemon", "--hook", LIBRARY)
+    assert done.returncode == 0 and "nothing to measure" in done.stderr and "daemon." not in done.stdout, done
+
+
+main(what_is_not_there_is_refused, what_is_of_our_daemon_is_left_out, shared_runs_preload_it)

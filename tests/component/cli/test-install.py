@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""An installed tree works where it lies: under DESTDIR as well as in its place, with no variable that names
+its parts."""
+
+import atexit
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+
+import rig
+from rig import BUILD, SPIN, Rig, main
+
+STAGE = tempfile.mkdtemp(prefix="divvy-test-stage-")
+atexit.register(shutil.rmtree, STAGE)
+
+
+def installed(pattern):
+    found = glob.glob(os.path.join(STAGE, "**", pattern), recursive=True)
+    assert len(found) == 1, (pattern, found)
+    return found[0]
+
+
+def everything_is_installed():
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", STAGE], check=True,
+                   capture_output=True)
+    for pattern in ("bin/divvy", "sbin/divvyd", "man1/divvy-run.1", "man5/tenants.conf.5", "man8/divvyd.8"):
+        installed(pattern)
+
+
+def unit_file_starts_the_daemon_of_the_prefix():
+    with open(installed("lib/systemd/system/divvyd.service"), encoding="utf-8") as f:
+        unit = f.read()
+    program = [line.partition("=")[2] for line in unit.splitlines() if line.startswith("ExecStart=")]
+    assert [STAGE + path for path in program] == [installed("sbin/divvyd")], program
+    assert "Type=notify" in unit and "RuntimeDirectory=divvy" in unit
+
+
+def a_program_runs_from_the_tree():
+    rig.DIVVY = installed("bin/divvy")
+    with Rig(daemon=False) as r:
+        done = r.divvy("run", "--simulate", "1xTest-1Gi", "--request", "0.5", "--", SPIN, "--count=5")
+        assert done.returncode == 0, done.stderr
+        env = r.divvy("run", "--request", "0.5", "--quiet", "--dry-run", "--", "true").stdout
+        assert env.count(STAGE + "/") == 3, env  # the simulated driver and the two libraries
+
+
+main(everything_is_installed, unit_file_starts_the_daemon_of_the_prefix, a_program_runs_from_the_tree)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The text of the kernels that the small programs run, src/sim/kernels.ptx: $KERNELS_PTX, else
+ * where the build found it, which it says as the macro of that name.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KERNELS_MAX_BYTES (1u << 20)
+
+/* To be freed. Ends the program with a sentence where it cannot be read. */
+static inline char *kernels_read(void)
+{
+	const char *given = getenv("KERNELS_PTX"), *path = given ? given : KERNELS_PTX;
+	char *text = calloc(1, KERNELS_MAX_BYTES);
+	FILE *f = fopen(path, "re");
+
+	if (!text || !f || fread(text, 1, KERNELS_MAX_BYTES - 1, f) == 0) {
+		fprintf(stderr, "%s: read '%s': %s; KERNELS_PTX names the kernels' text\n",
+			program_invocation_short_name, path, strerror(errno));
+		exit(1);
+	}
+	fclose(f);
+	return text;
+}
