@@ -425,6 +425,15 @@ static bool must_give_way(struct seat *seat, uint64_t now)
 	return false;
 }
 
+/* Which of the two was, and last: < 0: b, > 0: a. */
+static int64_t closed_for_others(const struct seat *a, const struct seat *b)
+{
+	const uint64_t at_a = a->state == SEAT_DRAINING ? a->closed_at : 0;
+	const uint64_t at_b = b->state == SEAT_DRAINING ? b->closed_at : 0;
+
+	return (at_a > at_b) - (at_a < at_b);
+}
+
 /* The best of those who wait for this device, or NULL. */
 static struct seat *best_waiting(struct device *device, uint64_t now)
 {
@@ -447,8 +456,7 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 		if (best) {
 			order = seat_rank(best) - seat_rank(seat);
 			if (order == 0) /* it has just been closed for the others' sake */
-				order = (best->state == SEAT_DRAINING) -
-					(seat->state == SEAT_DRAINING);
+				order = closed_for_others(best, seat);
 			if (order == 0)
 				order = policy->score(seat, now) - policy->score(best, now);
 			if (order == 0)
