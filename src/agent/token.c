@@ -128,8 +128,11 @@ static struct look look_at(struct process_device *pd, uint64_t began, uint64_t n
 	pd->submitted = submitted;
 	look.is_unmarked = submitted != flushed;
 	if (!look.unfinished && !look.is_unmarked && !look.is_in_launch &&
-		clock_since_ns(now, pd->unfinished_ns) <= PAGE_DRAINED_NS)
-		atomic_store_explicit(&pd->down->drained_ns, now, memory_order_relaxed);
+		clock_since_ns(now, pd->unfinished_ns) <= PAGE_DRAINED_NS) {
+		atomic_store_explicit(&pd->down->drained_began_ns, began, memory_order_relaxed);
+		/* Pairs with the client's acquire: it finds the began that goes with it. */
+		atomic_store_explicit(&pd->down->drained_ns, now, memory_order_release);
+	}
 	pd->unfinished_ns = look.unfinished ? now : 0;
 	look.longest_ns = hint_ns(&up->longest_ns);
 	look.spread_ns = hint_ns(&up->spread_ns);

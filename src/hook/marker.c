@@ -49,12 +49,13 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
 }
 
-/* Takes note of completions, as they were at `at`. */
-static void look_as_at(struct device *d, uint64_t at)
+/* Takes note of completions, as they were at `at`, in a turn that began as page_down.began_ns. */
+static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 {
-	bool is_known = atomic_load_explicit(&d->down->began_ns, memory_order_relaxed) != 0;
 	struct estimate_end end = {0};
 
+	if (began <= at)
+		estimate_began(&d->estimate, began);
 	for (uint32_t i = 0; i < d->segments; i++) {
 		struct segment *g = segment_at(d, i);
 
@@ -62,7 +63,7 @@ static void look_as_at(struct device *d, uint64_t at)
 			continue;
 		g->used = false;
 		estimate_add(&d->estimate, &end, g->issued_ns, g->key, g->count);
-		end.is_beside |= g->is_beside && !is_known;
+		end.is_beside |= g->is_beside && !began;
 	}
 	while (d->segments && !segment_at(d, 0)->used) {
 		d->segment_first = (d->segment_first + 1) % HOOK_SEGMENTS;
@@ -79,17 +80,16 @@ static void look_as_at(struct device *d, uint64_t at)
 
 static void look(struct device *d, uint64_t now)
 {
-	uint64_t drained = atomic_load_explicit(&d->down->drained_ns, memory_order_relaxed);
-	uint64_t began = atomic_load_explicit(&d->down->began_ns, memory_order_relaxed);
+	uint64_t drained = atomic_load_explicit(&d->down->drained_ns, memory_order_acquire);
 
-	/* While we waited at the gate the daemon looked. */
+	/* While we waited at the gate the daemon looked; by now the next turn may have begun. */
 	if (drained > d->estimate.looked_ns && drained < now) {
 		estimate_look(&d->estimate, MAX(d->estimate.looked_ns, drained - PAGE_DRAINED_NS));
-		look_as_at(d, drained);
+		look_as_at(d,
+			atomic_load_explicit(&d->down->drained_began_ns, memory_order_relaxed),
+			drained);
 	}
-	if (began <= now)
-		estimate_began(&d->estimate, began);
-	look_as_at(d, now);
+	look_as_at(d, atomic_load_explicit(&d->down->began_ns, memory_order_relaxed), now);
 }
 
 static struct estimate_queue queued(struct device *d, uint64_t now)

@@ -76,7 +76,8 @@ struct page_down {
 	_Atomic uint64_t drained_ns;
 	/* since when the device has run nobody else's work in this turn; 0: it may still do so */
 	_Atomic uint64_t began_ns;
-	uint64_t reserved2[2];
+	_Atomic uint64_t drained_began_ns; /* began_ns of the turn of drained_ns */
+	uint64_t reserved2[1];
 
 	/* line 2: memory */
 	_Alignas(64) _Atomic uint64_t quota_bytes;
@@ -227,6 +228,7 @@ _Static_assert(offsetof(struct page_down, flush) == 80, "abi");
 _Static_assert(offsetof(struct page_down, turn_ends_ns) == 88, "abi");
 _Static_assert(offsetof(struct page_down, drained_ns) == 96, "abi");
 _Static_assert(offsetof(struct page_down, began_ns) == 104, "abi");
+_Static_assert(offsetof(struct page_down, drained_began_ns) == 112, "abi");
 _Static_assert(offsetof(struct page_down, quota_bytes) == 128, "abi");
 _Static_assert(sizeof(struct page_down) == 192, "abi");
 _Static_assert(sizeof(struct page_line) == 64, "abi");

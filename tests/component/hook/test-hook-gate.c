@@ -259,12 +259,15 @@ static int release_after_copy(void *arg)
 static CUresult launch_for(struct fake_daemon *d, uint64_t ns)
 {
 	struct page_up *up = fake_daemon_up(d, 0, 0);
+	struct page_down *down = fake_daemon_down(d, 0, 0);
+	uint64_t began = clock_now_ns();
 	CUresult r = launch(NULL);
 
-	clock_sleep_until_ns(clock_now_ns() + ns);
+	clock_sleep_until_ns(began + ns);
 	for (uint32_t i = 0; i < PAGE_SLOTS; i++)
 		atomic_store(&up->done[i], atomic_load(&up->issued[i]));
-	atomic_store(&fake_daemon_down(d, 0, 0)->drained_ns, clock_now_ns());
+	atomic_store(&down->drained_began_ns, began);
+	atomic_store(&down->drained_ns, clock_now_ns());
 	return r;
 }
 
@@ -299,6 +302,32 @@ static int yield(void *arg)
 	check(launch_for(d, 0) == CUDA_SUCCESS);
 	check(cuLaunchKernel(NULL, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
 	check(fake_daemon_count(d, MSG_YIELD) == 2);
+	rig_stop(d);
+	return 0;
+}
+
+/*
+ * Turns of one submission, which it sleeps through at the gate: what it took is known from the
+ * turn in which it ran, though the next, in which others may still be on the device, has begun.
+ */
+static int yield_after_turns_of_one(void *arg)
+{
+	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
+	struct page_down *down;
+
+	check(d && rig_context());
+	down = fake_daemon_down(d, 0, 0);
+	setenv("STUB_HOLD_MARKERS", "1", 1);
+	for (int i = 0; i < 4; i++) {
+		atomic_fetch_add(&down->grant, 1);
+		check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
+	}
+	atomic_fetch_add(&down->grant, 1);
+	atomic_store(&down->turn_ends_ns, clock_now_ns() + 2 * NSEC_PER_MSEC);
+	check(launch_for(d, 0) == CUDA_SUCCESS);
+	check(fake_daemon_count(d, MSG_YIELD) == 0);
+	check(launch_for(d, 0) == CUDA_SUCCESS);
+	check(fake_daemon_await(d, MSG_YIELD, 1));
 	rig_stop(d);
 	return 0;
 }
@@ -611,6 +640,7 @@ SCENARIO(capture, NULL)
 SCENARIO(release, NULL)
 SCENARIO(release_after_copy, NULL)
 SCENARIO(yield, NULL)
+SCENARIO(yield_after_turns_of_one, NULL)
 SCENARIO(no_values, NULL)
 SCENARIO(forks, NULL)
 SCENARIO(absent_open, NULL)
@@ -643,6 +673,7 @@ int main(void)
 		cmocka_unit_test(test_release),
 		cmocka_unit_test(test_release_after_copy),
 		cmocka_unit_test(test_yield),
+		cmocka_unit_test(test_yield_after_turns_of_one),
 		cmocka_unit_test(test_no_values),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_absent_open),
