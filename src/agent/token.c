@@ -34,6 +34,7 @@
  * Until an opened program's work is on the device: our wake-up, its wake-up, a launch (measured).
  */
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
+#define LATE_SPREADS 4 /* an error of a prediction is seldom as many times the mean one */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
@@ -342,6 +343,8 @@ static void look(struct tenant_device *td, uint64_t now)
 		arbiter_drained(arbiter, id, device, now, now);
 		stop_draining(td, now);
 	}
+	/* It yields before one of which more than half would be late, as far as it can tell. */
+	arbiter_late(arbiter, id, device, view.longest_ns / 2 + LATE_SPREADS * view.spread_ns);
 	/* Used since the last look, and idle now: both are news. */
 	if (td->is_open && view.has_moved && !view.is_busy)
 		arbiter_observe(arbiter, id, device, true, view.longest_ns, 0, now);

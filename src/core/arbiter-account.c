@@ -389,12 +389,12 @@ void device_leave_idle(struct device *device, uint64_t now)
 
 /* ---- limits ---- */
 
-/* With the kernel that begins just before it ends; and an eighth more, for lengths vary. */
+/* With what it may be late by; and an eighth of the longest more, for lengths vary. */
 uint64_t seat_quantum_ns(const struct seat *seat)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t most = clock_since_ns(
-		config->hold_max_ns, seat->longest_ns + seat->longest_ns / 8);
+	uint64_t late = seat->late_ns ? MIN(seat->late_ns, seat->longest_ns) : seat->longest_ns;
+	uint64_t most = clock_since_ns(config->hold_max_ns, late + seat->longest_ns / 8);
 
 	return MAX(MIN(most, config->quantum_ns), config->quantum_min_ns);
 }

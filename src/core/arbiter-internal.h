@@ -60,6 +60,7 @@ struct seat {
 	bool is_noted; /* DRAINING: others have co-run with it, and that is in the books */
 
 	uint64_t longest_ns;
+	uint64_t late_ns; /* arbiter_late */
 	uint64_t queued_ns, queued_at;
 
 	uint32_t micro; /* entitlement among those active now, millionths */

@@ -471,6 +471,14 @@ size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action
 	return n;
 }
 
+void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t late_ns)
+{
+	struct seat *seat = seat_find(arbiter, tenant, device);
+
+	if (seat)
+		seat->late_ns = late_ns;
+}
+
 bool arbiter_watches(const struct arbiter *arbiter, uint32_t device)
 {
 	const struct device *on;

@@ -123,6 +123,12 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
 
 /*
+ * How late a turn may end for its last submission; 0, as from the beginning: by the longest. It is
+ * less if the program knows what its submissions take, and yields; then its turns are longer.
+ */
+void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t late_ns);
+
+/*
  * The program synchronised with nothing in flight: give way now if somebody waits; one of class
  * latency after linger_ns.
  */

@@ -289,6 +289,30 @@ static void yield_passes_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
+/* Where a turn ends is known, but for its last submission; by less if its owner can tell. */
+static void known_ends_make_longer_turns(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+	uint64_t ends;
+
+	two_tenants(&hand, NULL);
+	busy(&hand, 1, 20 * MS, 0);
+	step(&hand, MS);
+	ends = arbiter_turn_ends(hand.arbiter, 1, 0);
+	assert_true(ends > hand.now);
+	arbiter_late(hand.arbiter, 1, 0, 12 * MS);
+	arbiter_late(hand.arbiter, 9, 0, 12 * MS);
+	busy(&hand, 1, 20 * MS, 0);
+	step(&hand, 0);
+	assert_int_equal(arbiter_turn_ends(hand.arbiter, 1, 0), ends + 8 * MS);
+	/* never by more than the longest */
+	arbiter_late(hand.arbiter, 1, 0, 90 * MS);
+	busy(&hand, 1, 20 * MS, 0);
+	step(&hand, 0);
+	assert_int_equal(arbiter_turn_ends(hand.arbiter, 1, 0), ends);
+	arbiter_free(hand.arbiter);
+}
+
 static void latency_closes_and_opens_in_one_step(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -751,9 +775,10 @@ static void ranks_of_two_tenants_co_run(void **state)
 
 UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
 	UNIT(newcomer_opens_beside_who_was_alone), UNIT(quantum_then_drain_then_next),
-	UNIT(idle_holder_gives_way), UNIT(unused_grant_is_taken_back), UNIT(release_passes_at_once),
-	UNIT(yield_passes_at_once), UNIT(latency_closes_and_opens_in_one_step),
-	UNIT(dead_holder_is_passed_at_once), UNIT(frozen_holder_is_passed), UNIT(limit_holds_alone),
+	UNIT(known_ends_make_longer_turns), UNIT(idle_holder_gives_way),
+	UNIT(unused_grant_is_taken_back), UNIT(release_passes_at_once), UNIT(yield_passes_at_once),
+	UNIT(latency_closes_and_opens_in_one_step), UNIT(dead_holder_is_passed_at_once),
+	UNIT(frozen_holder_is_passed), UNIT(limit_holds_alone),
 	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
 	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
 	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),
