@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fragmentation gradient descent (Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
+ * Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): the place that raises least
+ * what typical tenants cannot use.
+ *
+ * For typical tenant m with weight w, node n with free shares r of its devices, R their sum:
+ *
+ *   F_n(m) = R                        where m cannot run on n or asks for no device
+ *          = sum of r smaller than m's  else
+ *   F_n    = sum over m of w F_n(m)
+ *
+ * Which m have the CPU and the model is a matter of the model and of how many of their CPU
+ * thresholds the node passes. For each of these, tables give the weight of those whose share is
+ * above r, and of those who need more than k whole devices: F_n costs a look-up for each device.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "core/place-internal.h"
+#include "core/place-mix.h"
+#include "core/place-policy.h"
+
+#define WHOLE SPEC_SHARE_ONE
+
+struct fgd {
+	uint32_t n_cpus, cpus[MIX_MAX]; /* thresholds, ascending */
+	uint32_t n_shares;
+	uint16_t rank[WHOLE + 1]; /* by free share: how many of the typical shares are <= it */
+	uint32_t row;             /* of one model and number of CPU thresholds passed */
+	int32_t *above;           /* [model][cpu][rank]: weight of those with a larger share */
+	int32_t *able;            /* [model][cpu]: weight of those with model and CPU */
+	int32_t *more; /* [model][cpu][k]: of those, who need more than k whole devices */
+	int32_t weights;
+	int32_t steps[101]; /* the least difference for a grade */
+};
+
+/* ---- tables ---- */
+
+static int fgd_start(struct place *place)
+{
+	place->policy_state = calloc(1, sizeof(struct fgd));
+	return place->policy_state ? 0 : -ENOMEM;
+}
+
+static void fgd_stop(struct place *place)
+{
+	struct fgd *f = place->policy_state;
+
+	if (!f)
+		return;
+	free(f->above);
+	free(f->able);
+	free(f->more);
+	free(f);
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static uint32_t sort_unique(uint32_t *values, uint32_t n)
+{
+	uint32_t kept = 0;
+
+	qsort(values, n, sizeof(*values), compare_u32);
+	for (uint32_t i = 0; i < n; i++)
+		if (!kept || values[i] != values[kept - 1])
+			values[kept++] = values[i];
+	return kept;
+}
+
+/* How many thresholds are not above it. */
+static uint32_t cpu_rank(const struct fgd *f, uint32_t cpu)
+{
+	uint32_t low = 0, high = f->n_cpus;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (f->cpus[middle] <= cpu)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * A grade is floor(100 sigmoid(d / 1000)), d in permille of a device, as the authors' simulator
+ * has it: 1000 ln(g / (100 - g)), times 1000, rounded up, for g of 51 to 99. Those below are their
+ * mirror image.
+ */
+static const int32_t logits[49] = {40006, 80043, 120145, 160343, 200671, 241163, 281852, 322774,
+	363966, 405466, 447313, 489549, 532217, 575365, 619040, 663295, 708186, 753772, 800120,
+	847298, 895385, 944462, 994623, 1045969, 1098613, 1152680, 1208312, 1265667, 1324926,
+	1386295, 1450011, 1516348, 1585628, 1658229, 1734602, 1815290, 1900959, 1992431, 2090742,
+	2197225, 2313635, 2442348, 2586690, 2751536, 2944439, 3178054, 3476099, 3891821, 4595120};
+
+static void set_steps(struct fgd *f)
+{
+	f->steps[0] = -INT32_MAX;
+	for (int g = 1; g <= 99; g++) {
+		int64_t logit = g == 50 ? 0 : g > 50 ? logits[g - 51] : -logits[49 - g] + 1;
+		int64_t step = logit * f->weights;
+
+		/* towards the greater: a grade needs at least that */
+		step = step >= 0 ? (step + 999) / 1000 : -(-step / 1000);
+		f->steps[g] = (int32_t)MIN(MAX(step, -INT32_MAX), INT32_MAX);
+	}
+	f->steps[100] = INT32_MAX;
+}
+
+static void fill(struct fgd *f, const struct place_mix *mix, uint32_t model, uint32_t cpu)
+{
+	const uint32_t row = model * (f->n_cpus + 1) + cpu;
+	int32_t *above = &f->above[row * f->row];
+	int32_t *more = &f->more[row * (PLACE_NODE_DEVICES_MAX + 1)];
+
+	for (uint32_t i = 0; i < mix->n_common; i++) {
+		const struct typical *t = &mix->typical[i];
+
+		if (!t->count || (t->models && !(t->models >> model & 1)))
+			continue;
+		if (cpu == 0 || t->cpu_milli > f->cpus[cpu - 1])
+			continue;
+		f->able[row] += t->weight;
+		for (uint32_t r = 0; r < f->rank[t->share]; r++)
+			above[r] += t->weight;
+		if (t->share == WHOLE)
+			for (uint32_t k = 0; k < t->count; k++)
+				more[k] += t->weight;
+	}
+}
+
+static int fgd_learn(struct place *place)
+{
+	const struct place_mix *mix = place->mix;
+	struct fgd *f = place->policy_state;
+	uint32_t shares[MIX_MAX] = {0}, n = 0;
+	size_t rows;
+
+	f->n_cpus = 0;
+	for (uint32_t i = 0; i < mix->n_common; i++) {
+		f->cpus[f->n_cpus++] = mix->typical[i].cpu_milli;
+		if (mix->typical[i].count)
+			shares[n++] = mix->typical[i].share;
+	}
+	f->n_cpus = sort_unique(f->cpus, f->n_cpus);
+	f->n_shares = sort_unique(shares, n);
+	f->row = f->n_shares + 1;
+	n = 0;
+	for (uint32_t r = 0; r <= WHOLE; r++) {
+		while (n < f->n_shares && shares[n] <= r)
+			n++;
+		f->rank[r] = (uint16_t)n;
+	}
+	rows = (size_t)MAX(place->n_models, 1u) * (f->n_cpus + 1);
+	free(f->above);
+	free(f->able);
+	free(f->more);
+	f->above = calloc(rows * f->row, sizeof(*f->above));
+	f->able = calloc(rows, sizeof(*f->able));
+	f->more = calloc(rows * (PLACE_NODE_DEVICES_MAX + 1), sizeof(*f->more));
+	if (!f->above || !f->able || !f->more)
+		return -ENOMEM;
+	f->weights = MAX(mix->weights, 1);
+	for (uint32_t model = 0; model < place->n_models; model++)
+		for (uint32_t cpu = 0; cpu <= f->n_cpus; cpu++)
+			fill(f, mix, model, cpu);
+	set_steps(f);
+	return 0;
+}
+
+/* ---- a node ---- */
+
+/* Its free shares for one row of the tables, and what they add up to. */
+struct sums {
+	const int32_t *above, *more;
+	int64_t split; /* sum of r above[r] */
+	int64_t whole; /* sum of the r that are whole devices or more */
+	int64_t rest;  /* sum of r */
+	int32_t n_whole, unable;
+};
+
+static uint32_t row_of(const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu)
+{
+	const struct node *n = &place->nodes[node];
+	/* Of a node with several models all count as the first one's. */
+	uint32_t model = n->n_devices ? place->devices[n->first_device].model : 0;
+
+	return model * (f->n_cpus + 1) + cpu_rank(f, cpu);
+}
+
+static int64_t split(const struct fgd *f, const struct sums *s, uint32_t r)
+{
+	return (int64_t)r * s->above[f->rank[MIN(r, WHOLE)]];
+}
+
+static void sum_up(const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu,
+	struct sums *ret)
+{
+	const struct node *n = &place->nodes[node];
+	const uint32_t row = row_of(place, f, node, cpu);
+	struct sums s = {.above = &f->above[row * f->row],
+		.more = &f->more[row * (PLACE_NODE_DEVICES_MAX + 1)],
+		.unable = f->weights - f->able[row]};
+
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
+		uint32_t r = place->share_open[i];
+
+		s.split += split(f, &s, r);
+		s.rest += r;
+		if (r >= WHOLE) {
+			s.whole += r;
+			s.n_whole++;
+		}
+	}
+	*ret = s;
+}
+
+static int64_t fragmented(const struct sums *s)
+{
+	return s->split + s->whole * s->more[s->n_whole] + s->rest * s->unable;
+}
+
+/* A device of r gives `share` away. */
+static void take(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share)
+{
+	uint32_t left = r > share ? r - share : 0;
+
+	s->split += split(f, s, left) - split(f, s, r);
+	s->rest -= r - left;
+	if (r < WHOLE)
+		return;
+	s->whole -= r;
+	if (left >= WHOLE)
+		s->whole += left;
+	else
+		s->n_whole--;
+}
+
+static int32_t clamp(int64_t v)
+{
+	return (int32_t)MIN(MAX(v, -(int64_t)INT32_MAX), INT32_MAX);
+}
+
+/*
+ * A device of r gives one of the class's shares away, which one is not known: what is left is taken
+ * to be the least that it can be, and who finds that too small those who find the most too small.
+ */
+static void take_any(
+	const struct fgd *f, struct sums *s, const struct place_class *class, uint32_t r)
+{
+	const uint32_t least = r > class->share_most ? r - class->share_most : 0;
+	const uint32_t most = r - class->share;
+
+	s->split += (int64_t)least * s->above[f->rank[MIN(most, WHOLE)]] - split(f, s, r);
+	s->rest -= r - least;
+	if (r < WHOLE)
+		return;
+	s->whole -= r;
+	if (least >= WHOLE)
+		s->whole += least;
+	else if (most < WHOLE)
+		s->n_whole--;
+}
+
+/*
+ * Of several devices each may be the best one, and each number of whole ones may be left: more than
+ * any choice of them can reach.
+ */
+static int64_t bound_of_several(const struct place *place, const struct fgd *f,
+	const struct place_class *class, uint32_t node, const struct sums *s)
+{
+	const struct node *n = &place->nodes[node];
+	int64_t gains[PLACE_NODE_DEVICES_MAX], gain = 0, least = INT64_MAX;
+	uint32_t n_gains = 0;
+
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
+		uint32_t r = place->share_open[i];
+		struct sums after = *s;
+
+		if (r < class->share)
+			continue;
+		take_any(f, &after, class, r);
+		gains[n_gains++] = s->split - after.split + (int64_t) class->share_most * s->unable;
+	}
+	for (uint32_t k = 0; k < class->count; k++) {
+		uint32_t best = k;
+
+		for (uint32_t i = k + 1; i < n_gains; i++)
+			if (gains[i] > gains[best])
+				best = i;
+		gain += gains[best];
+		gains[best] = gains[k];
+	}
+	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
+		least = MIN(least,
+			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
+				s->more[s->n_whole - (int32_t)k]);
+	return gain + s->whole * s->more[s->n_whole] - least;
+}
+
+static int32_t fgd_bound(struct place *place, const struct place_class *class, uint32_t node)
+{
+	const struct fgd *f = place->policy_state;
+	const struct node *n = &place->nodes[node];
+	int64_t before, best = -INT32_MAX;
+	uint32_t tried = UINT32_MAX;
+	struct sums s;
+
+	if (!place_has_devices(place, class, node))
+		return PLACE_NEVER;
+	if (!class->count)
+		return 0;
+	sum_up(place, f, node, place->cpu_free[node], &s);
+	if (class->count > 1 && class->share < WHOLE)
+		return clamp(bound_of_several(place, f, class, node, &s));
+	before = fragmented(&s);
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
+		uint32_t r = place->share_open[i];
+		struct sums after = s;
+
+		if (r < class->share || r == tried)
+			continue;
+		tried = r;
+		for (uint32_t k = 0; k < class->count; k++)
+			take_any(f, &after, class, r);
+		best = MAX(best, before - fragmented(&after));
+	}
+	return clamp(best);
+}
+
+static int32_t grade(const struct fgd *f, int32_t score)
+{
+	int32_t low = 0, high = 100;
+
+	while (low < high) {
+		int32_t middle = (low + high + 1) / 2;
+
+		if (f->steps[middle] <= score)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+static int32_t fgd_grade(const struct place *place, const struct place_spec *spec, int32_t score)
+{
+	return grade(place->policy_state, score);
+}
+
+static int32_t fgd_score(struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice)
+{
+	const struct fgd *f = place->policy_state;
+	const uint32_t first = place->nodes[node].first_device;
+	int32_t best = PLACE_NEVER, best_grade = -1;
+	uint32_t tried = UINT32_MAX;
+	struct sums s, rest;
+	int64_t before;
+
+	sum_up(place, f, node, place->cpu_free[node], &s);
+	before = fragmented(&s);
+	sum_up(place, f, node, place->cpu_free[node] - spec->cpu_milli, &rest);
+	if (spec->count != 1 || spec->share == WHOLE) {
+		if (spec->share == WHOLE)
+			place_take_near(place, spec, node, mask, choice);
+		else
+			place_take_least(place, spec, node, mask, choice);
+		for (uint32_t k = 0; k < choice->n; k++)
+			take(f, &rest, place->share_open[choice->device[k]], spec->share);
+		return clamp(before - fragmented(&rest));
+	}
+	for (; mask; mask &= mask - 1) {
+		uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
+		struct sums after = rest;
+		int32_t score, g;
+
+		if (place->share_open[at] == tried)
+			continue;
+		tried = place->share_open[at];
+		take(f, &after, tried, spec->share);
+		score = clamp(before - fragmented(&after));
+		g = grade(f, score);
+		if (g <= best_grade)
+			continue;
+		best_grade = g;
+		best = score;
+		choice->device[0] = at;
+	}
+	return best;
+}
+
+const struct place_policy place_fgd = {
+	.name = "fgd",
+	.about = "the place that raises least what typical tenants cannot use",
+	.start = fgd_start,
+	.stop = fgd_stop,
+	.learn = fgd_learn,
+	.spans_shares = true,
+	.bound = fgd_bound,
+	.score = fgd_score,
+	.grade = fgd_grade,
+};

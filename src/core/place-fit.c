@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a tenant may go at all, and why not: see place.h. The labels' rules are those of KubeShare
+ * (Yeh et al., HPDC 2020, algorithm 1): who shares a label of affinity shares the device, and where
+ * that has no room goes nowhere else; the first of a label takes an idle device; anti-affinity
+ * keeps the same label off; exclusion lets only the same label in, and none is a label too.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/place-internal.h"
+
+uint64_t place_device_bytes(
+	const struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	uint64_t size = place->devices[device].memory_size;
+	uint64_t part = spec->device_permille ? spec->device_permille : spec->share;
+
+	if (spec->device_bytes)
+		return spec->device_bytes;
+	return size / 1000 * part + size % 1000 * part / 1000;
+}
+
+static bool is_near(const struct node *node, uint32_t label)
+{
+	for (uint32_t i = 0; i < node->n_labels; i++)
+		if (node->labels[i] == label)
+			return true;
+	return false;
+}
+
+enum place_reason place_node_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct node *node = &place->nodes[at];
+
+	if (!node->is_used || node->is_closed)
+		return PLACE_CLOSED;
+	if (spec->node != PLACE_NONE && spec->node != at)
+		return PLACE_OTHER_NODE;
+	if (node->taints & ~spec->tolerations)
+		return PLACE_TAINTED;
+	if (spec->near && !is_near(node, spec->near))
+		return PLACE_NOT_NEAR;
+	if (node->n_tenants_max && node->n_tenants >= node->n_tenants_max)
+		return PLACE_FULL_OF_TENANTS;
+	if (place->cpu_free[at] < spec->cpu_milli)
+		return PLACE_NO_CPU;
+	if (place->memory_free[at] < spec->memory_bytes)
+		return PLACE_NO_MEMORY;
+	return PLACE_FITS;
+}
+
+/* The first reason why the device is none for it. */
+static enum place_reason device_reason(const struct place *place, const struct place_spec *spec,
+	uint32_t at, const struct label *together)
+{
+	const struct device *d = &place->devices[at];
+
+	if (d->is_closed)
+		return PLACE_CLOSED;
+	if (spec->models && !(spec->models >> d->model & 1))
+		return PLACE_OTHER_MODEL;
+	if (spec->device != PLACE_NONE && spec->device != at)
+		return PLACE_OTHER_DEVICE;
+	if (d->n_tenants) {
+		if (d->exclusion != spec->exclusion)
+			return PLACE_LABELS;
+		if (spec->anti_affinity &&
+			place_is_tagged(place, at, spec->anti_affinity, ROLE_ANTI_AFFINITY))
+			return PLACE_LABELS;
+	}
+	if (together) {
+		bool is_first = together->n_devices[ROLE_AFFINITY] == 0;
+
+		if (is_first ? d->n_tenants != 0
+			     : !place_is_tagged(place, at, spec->affinity, ROLE_AFFINITY))
+			return PLACE_LABELS;
+	}
+	if (spec->is_exclusive ? d->n_tenants != 0 : place->share_free[at] < spec->share)
+		return PLACE_NO_SHARE;
+	if (d->memory_free < place_device_bytes(place, spec, at))
+		return PLACE_NO_DEVICE_MEMORY;
+	return PLACE_FITS;
+}
+
+uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct label *together = place_label_at(place, spec->affinity);
+	const struct node *node = &place->nodes[at];
+	uint64_t mask = 0;
+
+	if (!spec->count)
+		return 0;
+	for (uint32_t i = 0; i < node->n_devices; i++)
+		if (place->share_free[node->first_device + i] >= spec->share &&
+			device_reason(place, spec, node->first_device + i, together) == PLACE_FITS)
+			mask |= 1ull << i;
+	return mask;
+}
+
+/* The reason of the most devices that are lacking; of equal ones the last, which is the nearest. */
+static enum place_reason devices_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct label *together = place_label_at(place, spec->affinity);
+	const struct node *node = &place->nodes[at];
+	uint32_t n[PLACE_N_REASONS] = {0};
+	int most = PLACE_NO_DEVICES;
+
+	if (node->n_devices < spec->count)
+		return PLACE_NO_DEVICES;
+	for (uint32_t i = 0; i < node->n_devices; i++)
+		n[device_reason(place, spec, node->first_device + i, together)]++;
+	if (n[PLACE_FITS] >= spec->count)
+		return PLACE_FITS;
+	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS; r++)
+		if (n[r] && n[r] >= n[most])
+			most = r;
+	return (enum place_reason)most;
+}
+
+enum place_reason place_reason_of(
+	const struct place *place, const struct place_spec *spec, uint32_t node)
+{
+	enum place_reason reason = place_node_reason(place, spec, node);
+
+	if (reason != PLACE_FITS || !spec->count)
+		return reason;
+	return devices_reason(place, spec, node);
+}
+
+void place_explain(
+	const struct place *place, const struct place_spec *spec, struct place_why *ret_why)
+{
+	*ret_why = (struct place_why){0};
+	for (uint32_t at = 0; at < place->n_nodes; at++) {
+		const struct node *node = &place->nodes[at];
+		enum place_reason reason;
+
+		if (!node->is_used)
+			continue;
+		reason = place_reason_of(place, spec, at);
+		ret_why->nodes[reason]++;
+		if (reason != PLACE_NO_SHARE)
+			continue;
+		for (uint32_t i = 0; i < node->n_devices; i++)
+			if (place->share_free[node->first_device + i] > ret_why->most_share)
+				ret_why->most_share = place->share_free[node->first_device + i];
+	}
+}
+
+static const char *const reason_texts[PLACE_N_REASONS] = {
+	[PLACE_FITS] = "have room",
+	[PLACE_CLOSED] = "are closed or have closed devices",
+	[PLACE_OTHER_NODE] = "are not the node asked for",
+	[PLACE_TAINTED] = "have a taint that is not tolerated",
+	[PLACE_NOT_NEAR] = "lack the node label",
+	[PLACE_FULL_OF_TENANTS] = "have as many tenants as they may",
+	[PLACE_NO_CPU] = "have too little CPU",
+	[PLACE_NO_MEMORY] = "have too little memory",
+	[PLACE_NO_DEVICES] = "have too few devices",
+	[PLACE_OTHER_MODEL] = "have other models",
+	[PLACE_OTHER_DEVICE] = "have not the device asked for",
+	[PLACE_LABELS] = "are kept off by labels of affinity or exclusion",
+	[PLACE_NO_DEVICE_MEMORY] = "have too little device memory",
+	[PLACE_NO_SHARE] = "have too little of their devices left",
+};
+
+char *place_why_format(
+	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY])
+{
+	char asked[8], most[8];
+	uint32_t all = 0;
+	size_t n;
+
+	for (int r = 0; r < PLACE_N_REASONS; r++)
+		all += why->nodes[r];
+	n = (size_t)snprintf(ret, PLACE_WHY, "%" PRIu32 " of %" PRIu32 " nodes have room",
+		why->nodes[PLACE_FITS], all);
+	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS && n < PLACE_WHY; r++)
+		if (why->nodes[r])
+			n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
+				strchr(ret, ':') ? "," : ":", why->nodes[r], reason_texts[r]);
+	if (why->nodes[PLACE_NO_SHARE] && n < PLACE_WHY && why->most_share <= 9999)
+		snprintf(ret + n, PLACE_WHY - n, " (%s of %" PRIu32 " asked, %s free at most)",
+			spec_share_format(spec->share, asked), spec->count,
+			spec_share_format(why->most_share, most));
+	return ret;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of a `struct place`, for its own files and for policies. See place.h. */
+#ifndef CORE_PLACE_INTERNAL_H
+#define CORE_PLACE_INTERNAL_H
+
+#include <stddef.h>
+
+/* The usual one falls through cases, as only gcc can see from comments. */
+#define HASH_FUNCTION HASH_FNV
+#include <uthash.h>
+
+#include "core/place.h"
+
+struct place_mix;
+struct place_networks;
+struct place_queues;
+struct place_search;
+
+#define N_CLASSES (SPEC_OPPORTUNISTIC + 1)
+
+/* A label's devices, by what it is to the tenants on them. */
+enum role { ROLE_AFFINITY, ROLE_ANTI_AFFINITY, ROLE_EXCLUSION, N_ROLES };
+
+struct label {
+	UT_hash_handle hh;
+	uint32_t id;
+	uint32_t n_devices[N_ROLES], size[N_ROLES];
+	uint32_t *devices[N_ROLES]; /* no order; those that hold such a tenant */
+	char *name;                 /* behind the namespace */
+	size_t n;
+	char text[]; /* namespace '\0' name */
+};
+
+/* The devices of the tenants of a group: each as often as it has one of them, no order. */
+struct group {
+	UT_hash_handle hh;
+	struct group *prev, *next; /* while idle */
+	uint32_t id, n, size;
+	uint32_t *devices;
+};
+
+/* A tenant's labels on a device, counted. */
+struct tag {
+	uint32_t label, n;
+	enum role role;
+};
+
+struct device {
+	uint32_t node, n_tenants;
+	uint32_t share_all;
+	uint32_t exclusion; /* valid with tenants */
+	uint32_t n_of[N_CLASSES];
+	uint32_t cell; /* of the configuration's; PLACE_NONE: it names none */
+	uint64_t memory_free, memory_all, memory_taken;
+	uint64_t memory_size; /* memory_all without the factor */
+	uint32_t model;
+	uint8_t numa, link;
+	bool is_closed, is_used; /* is_used: the slot holds a device */
+	struct tag *tags;
+	uint32_t n_tags, tags_size;
+	char uuid[SPEC_LABEL];
+};
+
+struct node_name {
+	UT_hash_handle hh;
+	uint32_t node;
+	char text[];
+};
+
+struct node {
+	struct node_name *name;
+	char *rack;
+	uint32_t first_device, n_devices;
+	uint32_t n_tenants, n_tenants_max;
+	uint32_t cpu_all, cpu_taken;
+	uint64_t memory_all, memory_taken;
+	uint64_t models; /* bits of its devices */
+	uint64_t taints;
+	uint32_t *labels;
+	uint32_t n_labels;
+	bool is_closed, is_used;
+};
+
+struct undo {
+	enum { UNDO_ADD, UNDO_REMOVE, UNDO_RESIZE } type;
+	uint32_t tenant;
+	struct place_tenant was;
+};
+
+struct place {
+	struct place_config config;
+
+	/* By node. What search and policies read is apart from the rest, in arrays of its own. */
+	struct node *nodes;
+	uint32_t *cpu_free;
+	uint64_t *memory_free;
+	uint64_t *versions; /* +1 at each change */
+	struct held *held;  /* who is there (place-held.h) */
+	uint32_t n_nodes, nodes_size;
+	uint32_t used_nodes;
+	struct node_name *by_name;
+
+	/* By device; a node's are next to each other. */
+	struct device *devices;
+	uint16_t *share_free; /* of any device */
+	uint16_t *share_open; /* for who has no exclusion label: 0 where those are not let in */
+	uint32_t n_devices, devices_size;
+
+	struct place_tenant
+		*tenants; /* node == PLACE_NONE: the slot is free, spec.group the next */
+	uint32_t n_tenants, tenants_size, n_placed, tenant_free;
+
+	struct label *labels; /* by text */
+	struct label **label_of;
+	uint32_t n_labels, labels_size;
+	char models[PLACE_MODELS_MAX][SPEC_LABEL];
+	uint32_t n_models;
+	char taints[PLACE_TAINTS_MAX][SPEC_LABEL];
+	uint32_t n_taints;
+
+	struct group *groups;
+	struct group *idle_groups; /* a list; those without a tenant, while one may come back */
+
+	struct undo *undo;
+	uint32_t n_undo, undo_size, n_marks;
+
+	struct place_mix *mix;
+	struct place_search *search;
+	uint64_t capacity[PLACE_MODELS_MAX]; /* permille of devices that are open */
+	struct place_queues *queues;         /* NULL: none */
+	struct place_networks *networks;     /* NULL: none */
+	void *policy_state;                  /* the policy's own */
+};
+
+/* The node's devices that the tenant may have, share and memory included: bit i is its i-th. */
+uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t node);
+
+/* All about the node but its devices. */
+enum place_reason place_node_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t node);
+
+/* What the tenant would take of the device's memory. */
+uint64_t place_device_bytes(
+	const struct place *place, const struct place_spec *spec, uint32_t device);
+
+/* Whether all that it names by number is known: 0, or -EINVAL with the number. */
+int place_spec_known(const struct place *place, const struct place_spec *spec, struct error *err);
+
+/* After each change of what is free on the device, or of who may come. */
+void place_device_changed(struct place *place, uint32_t device);
+
+/* What is free of a node, after what it has or what is taken of it has changed. */
+void place_node_count(struct place *place, uint32_t node);
+
+/* A device that nobody is on. */
+static inline bool device_is_idle(const struct place *place, uint32_t device)
+{
+	return place->devices[device].n_tenants == 0;
+}
+
+/* NULL where none of the group is placed on a device. */
+const struct group *place_group(const struct place *place, uint32_t id);
+void place_groups_free(struct place *place);
+
+bool place_is_tagged(const struct place *place, uint32_t device, uint32_t label, enum role role);
+
+/* NULL for none. */
+static inline const struct label *place_label_at(const struct place *place, uint32_t label)
+{
+	return label && label <= place->n_labels ? place->label_of[label] : NULL;
+}
+
+/* Grows *array to hold n of that size; -ENOMEM leaves it. New room is zero. */
+int place_grow(void *array, uint32_t *size, size_t n, size_t item);
+
+#endif

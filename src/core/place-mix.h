@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is typical: the tenants that come most, and how often. Learnt from the arrivals so far, or
+ * given; policies that look ahead weigh what a decision leaves over by it. See place.h.
+ */
+#ifndef CORE_PLACE_MIX_H
+#define CORE_PLACE_MIX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct place;
+struct place_spec;
+
+#define MIX_MAX 256u
+#define MIX_WEIGHTS (1 << 14) /* the sum of all is at most this */
+
+struct typical {
+	uint32_t cpu_milli, share, count;
+	uint64_t models; /* 0: any */
+	uint64_t n;      /* how many came */
+	int32_t weight;
+};
+
+struct place_mix {
+	struct typical typical[MIX_MAX]; /* most first, up to 98 % of all that came */
+	uint32_t n;
+	uint32_t n_common; /* of those, up to 95 %, as Weng et al. have it */
+	int32_t weights;   /* the sum of n_common */
+	uint64_t version;  /* +1 at each change */
+
+	struct typical *seen; /* a hash table with open addresses; n == 0 is free */
+	uint32_t n_seen;
+	struct typical *sorted; /* scratch, for half of it */
+	uint64_t arrivals, learnt_at;
+	uint32_t n_models, n_nodes; /* as the policy has seen it; nodes: the room for them */
+	bool is_given;
+};
+
+int place_mix_new(struct place_mix **ret_mix);
+void place_mix_free(struct place_mix *mix);
+
+/* Before a decision: learns when enough has come, and tells the policy. -ENOMEM. */
+int place_mix_update(struct place *place);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/place-mode.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "core/place-internal.h"
+#include "core/place-network.h"
+
+static const char *const kind_names[PLACE_NETWORK_KINDS] = {
+	[PLACE_NETWORK_DIRECT] = "RDMA or SR-IOV",
+	[PLACE_NETWORK_HOST] = "the host's network",
+	[PLACE_NETWORK_OVERLAY] = "an overlay network",
+};
+
+#define SAY(decision, ...) snprintf((decision)->why, sizeof((decision)->why), __VA_ARGS__)
+
+static const char *node_name(const struct place *place, uint32_t node)
+{
+	return place->nodes[node].name->text;
+}
+
+/* ---- pairs of nodes ---- */
+
+/* One end of a way over the network. */
+struct end {
+	const char *rack;
+	uint32_t network, node, latency_us;
+	uint32_t load; /* permille of the bandwidth, with the tenant */
+};
+
+struct way {
+	uint32_t hops, load;
+	struct end server, client;
+	bool is_found;
+};
+
+static int compare_ends(const void *pa, const void *pb)
+{
+	const struct end *a = pa, *b = pb;
+
+	if (a->load != b->load)
+		return a->load < b->load ? -1 : 1;
+	if (a->node != b->node)
+		return a->node < b->node ? -1 : 1;
+	return a->network < b->network ? -1 : a->network > b->network;
+}
+
+static int compare_by_rack(const void *pa, const void *pb)
+{
+	const struct end *a = pa, *b = pb;
+	int order = strcmp(a->rack, b->rack);
+
+	return order ? order : compare_ends(pa, pb);
+}
+
+/* By hops, load, then the numbers of the nodes and of the devices. */
+static bool is_better(const struct way *a, const struct way *b)
+{
+	if (!b->is_found)
+		return true;
+#define BY(field) \
+	if (a->field != b->field) \
+	return a->field < b->field
+	BY(hops);
+	BY(load);
+	BY(server.node);
+	BY(client.node);
+	BY(server.network);
+	BY(client.network);
+#undef BY
+	return false;
+}
+
+static bool is_way(
+	const struct end *server, const struct end *client, const struct place_wish *wish)
+{
+	if (server->node == client->node)
+		return false;
+	return !wish->most_latency_us ||
+		server->latency_us + client->latency_us <= wish->most_latency_us;
+}
+
+/* Both lists are in order: the first client of a server is its best. */
+static void try_pairs(const struct end *servers, uint32_t n_servers, const struct end *clients,
+	uint32_t n_clients, const struct place_wish *wish, uint32_t hops, struct way *best)
+{
+	for (uint32_t s = 0; s < n_servers; s++)
+		for (uint32_t c = 0; c < n_clients; c++) {
+			const struct way way = {.hops = hops,
+				.load = servers[s].load + clients[c].load,
+				.server = servers[s],
+				.client = clients[c],
+				.is_found = true};
+
+			if (best->is_found && !is_better(&way, best))
+				break;
+			if (is_way(&servers[s], &clients[c], wish)) {
+				*best = way;
+				break;
+			}
+		}
+}
+
+/* Rack by rack; a node without a rack is near nobody. */
+static void try_racks(struct end *servers, uint32_t n_servers, struct end *clients,
+	uint32_t n_clients, const struct place_wish *wish, struct way *best)
+{
+	uint32_t s = 0, c = 0;
+
+	qsort(servers, n_servers, sizeof(*servers), compare_by_rack);
+	qsort(clients, n_clients, sizeof(*clients), compare_by_rack);
+	while (s < n_servers && c < n_clients) {
+		uint32_t s_end = s, c_end = c;
+		int order = strcmp(servers[s].rack, clients[c].rack);
+
+		while (s_end < n_servers && !strcmp(servers[s_end].rack, servers[s].rack))
+			s_end++;
+		while (c_end < n_clients && !strcmp(clients[c_end].rack, clients[c].rack))
+			c_end++;
+		if (order == 0 && servers[s].rack[0])
+			try_pairs(&servers[s], s_end - s, &clients[c], c_end - c, wish, 1, best);
+		if (order <= 0)
+			s = s_end;
+		if (order >= 0)
+			c = c_end;
+	}
+}
+
+/* Those of the kind with the bandwidth, on nodes where that part of the tenant fits. */
+static uint32_t list_ends(const struct place *place, const struct place_wish *wish,
+	const struct place_spec *part, enum place_network_kind kind, struct end *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < place_network_n(place); i++) {
+		const struct network *net = &place->networks->list[i];
+
+		if (!net->is_used || net->kind != kind ||
+			net->mbit - net->mbit_taken < wish->least_mbit)
+			continue;
+		if (wish->most_latency_us && net->latency_us > wish->most_latency_us)
+			continue;
+		if (place_reason_of(place, part, net->node) != PLACE_FITS)
+			continue;
+		ret[n++] = (struct end){
+			.rack = place->nodes[net->node].rack,
+			.network = i + 1,
+			.node = net->node,
+			.latency_us = net->latency_us,
+			.load = (uint32_t)(((uint64_t)net->mbit_taken + wish->least_mbit) * 1000 /
+				net->mbit),
+		};
+	}
+	return n;
+}
+
+static int find_way(const struct place *place, const struct place_wish *wish,
+	const struct place_decision *parts, struct way *ret, enum place_network_kind *ret_kind)
+{
+	const uint32_t n = place_network_n(place);
+	_cleanup_free_ struct end *servers = calloc(n + 1ull, sizeof(*servers));
+	_cleanup_free_ struct end *clients = calloc(n + 1ull, sizeof(*clients));
+	struct way best = {.is_found = false};
+
+	if (!servers || !clients)
+		return -ENOMEM;
+	for (int kind = 0; kind < PLACE_NETWORK_KINDS && !best.is_found; kind++) {
+		uint32_t n_servers = list_ends(
+			place, wish, &parts->spec, (enum place_network_kind)kind, servers);
+		uint32_t n_clients = list_ends(
+			place, wish, &parts->client_spec, (enum place_network_kind)kind, clients);
+
+		try_racks(servers, n_servers, clients, n_clients, wish, &best);
+		qsort(servers, n_servers, sizeof(*servers), compare_ends);
+		qsort(clients, n_clients, sizeof(*clients), compare_ends);
+		if (!best.is_found)
+			try_pairs(servers, n_servers, clients, n_clients, wish, 2, &best);
+		*ret_kind = (enum place_network_kind)kind;
+	}
+	*ret = best;
+	return best.is_found ? 0 : -ENOSPC;
+}
+
+/* ---- remote ---- */
+
+/* What stays with the tenant, and what is with the devices. */
+static void split(const struct place_spec *spec, struct place_decision *ret)
+{
+	ret->spec = *spec;
+	ret->spec.cpu_milli = 0;
+	ret->spec.memory_bytes = 0;
+	ret->spec.near = 0;
+	ret->spec.node = PLACE_NONE;
+	ret->client_spec = *spec;
+	ret->client_spec.count = 0;
+	ret->client_spec.share = 0;
+	ret->client_spec.is_exclusive = false;
+	ret->client_spec.device_bytes = 0;
+	ret->client_spec.device_permille = 0;
+	ret->client_spec.models = 0;
+	ret->client_spec.device = PLACE_NONE;
+	ret->client_spec.affinity = ret->client_spec.anti_affinity = ret->client_spec.exclusion = 0;
+}
+
+static int over_network(struct place *place, const struct place_wish *wish,
+	struct place_decision *ret, struct error *err)
+{
+	struct place_decision d = {.outcome = PLACE_REMOTE, .has_client = true};
+	struct place_spec pinned;
+	struct way way;
+	int r;
+
+	split(&wish->spec, &d);
+	r = find_way(place, wish, &d, &way, &d.kind);
+	if (r < 0)
+		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory for a decision") : r;
+	pinned = d.spec;
+	pinned.node = way.server.node;
+	r = place_find(place, &pinned, &d.choice, err);
+	if (r < 0)
+		return r;
+	d.spec.network[0] = way.server.network;
+	d.spec.network[1] = way.client.network;
+	d.spec.network_mbit = wish->least_mbit;
+	d.client = (struct place_choice){.node = way.client.node};
+	d.hops = way.hops;
+	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s, %u us, load %u permille",
+		node_name(place, way.client.node), node_name(place, way.server.node),
+		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s",
+		way.server.latency_us + way.client.latency_us, way.load);
+	*ret = d;
+	return 0;
+}
+
+/* ---- the choice ---- */
+
+static int check(const struct place *place, const struct place_wish *wish, struct error *err)
+{
+	int r = place_spec_check(&wish->spec, err);
+
+	if (r == 0)
+		r = place_spec_known(place, &wish->spec, err);
+	if (r < 0)
+		return r;
+	switch (wish->mode) {
+	case SPEC_MODE_AUTO:
+	case SPEC_MODE_LOCAL: break;
+	case SPEC_MODE_EXCLUSIVE:
+		if (wish->spec.count && !wish->spec.is_exclusive)
+			return fail(err, EINVAL,
+				"mode exclusive: share %u permille, whole devices are needed",
+				wish->spec.share);
+		break;
+	case SPEC_MODE_REMOTE:
+		if (!wish->spec.count)
+			return fail(err, EINVAL, "mode remote: it asks for no device");
+		break;
+	default: return fail(err, EINVAL, "mode %u: 0 to 3 are possible", wish->mode);
+	}
+	if (wish->least_mbit > PLACE_MBIT_MAX)
+		return fail(err, EINVAL, "network %u Mbit/s: up to %u are possible",
+			wish->least_mbit, PLACE_MBIT_MAX);
+	if (wish->spec.network[0] || wish->spec.network[1])
+		return fail(err, EINVAL, "network device %u: it is chosen here",
+			wish->spec.network[wish->spec.network[0] == 0]);
+	return 0;
+}
+
+static void say_here(
+	const struct place *place, const struct place_wish *wish, struct place_decision *d)
+{
+	const char *node = node_name(place, d->choice.node);
+	char share[8];
+
+	spec_share_format(wish->spec.share, share);
+	if (d->outcome == PLACE_REMOTE)
+		SAY(d, "remote, as asked: devices and tenant are on %s, through shared memory",
+			node);
+	else if (d->outcome == PLACE_EXCLUSIVE)
+		SAY(d, "exclusive: %u whole device%s on %s", wish->spec.count,
+			wish->spec.count == 1 ? "" : "s", node);
+	else if (wish->spec.count)
+		SAY(d, "local: %s of %u device%s on %s%s", share, wish->spec.count,
+			wish->spec.count == 1 ? "" : "s", node,
+			wish->mode == SPEC_MODE_LOCAL ? ", as asked" : "");
+	else
+		SAY(d, "local: no device is asked, on %s", node);
+}
+
+static void say_queued(
+	const struct place *place, const struct place_wish *wish, struct place_decision *d)
+{
+	static const char *const tried[] = {
+		[SPEC_MODE_AUTO] = "neither together nor over the network",
+		[SPEC_MODE_EXCLUSIVE] = "exclusive was asked",
+		[SPEC_MODE_LOCAL] = "local was asked",
+		[SPEC_MODE_REMOTE] = "remote was asked",
+	};
+	char why[PLACE_WHY];
+	struct place_why reasons;
+
+	place_explain(place, &wish->spec, &reasons);
+	SAY(d, "queued, %s: %.200s", tried[wish->mode],
+		place_why_format(&reasons, &wish->spec, why));
+}
+
+int place_mode_choose(struct place *place, const struct place_wish *wish,
+	struct place_decision *ret, struct error *err)
+{
+	struct place_decision d = {.spec = wish->spec};
+	int r = check(place, wish, err);
+
+	if (r < 0)
+		return r;
+	r = place_find(place, &wish->spec, &d.choice, err);
+	if (r == 0) {
+		d.outcome = wish->mode == SPEC_MODE_REMOTE                         ? PLACE_REMOTE
+			: wish->spec.is_exclusive && wish->mode != SPEC_MODE_LOCAL ? PLACE_EXCLUSIVE
+										   : PLACE_LOCAL;
+		say_here(place, wish, &d);
+	} else if (r == -ENOSPC && wish->spec.count &&
+		(wish->mode == SPEC_MODE_AUTO || wish->mode == SPEC_MODE_REMOTE)) {
+		r = over_network(place, wish, &d, err);
+	}
+	if (r == -ENOSPC) {
+		d.outcome = PLACE_QUEUED;
+		say_queued(place, wish, &d);
+		r = 0;
+	}
+	if (r == 0)
+		*ret = d;
+	return r;
+}
+
+int place_mode_add(struct place *place, const struct place_decision *decision,
+	uint32_t ret_tenants[static 2], struct error *err)
+{
+	uint32_t mark, tenants[2] = {PLACE_NONE, PLACE_NONE};
+	int r;
+
+	if (decision->outcome == PLACE_QUEUED)
+		return fail(err, EINVAL, "it is queued: there is nothing to take");
+	mark = place_mark(place);
+	r = place_add(place, &decision->spec, &decision->choice, &tenants[0], err);
+	if (r == 0 && decision->has_client)
+		r = place_add(place, &decision->client_spec, &decision->client, &tenants[1], err);
+	if (r < 0)
+		place_rollback(place, mark);
+	place_release(place);
+	if (r < 0)
+		return r;
+	ret_tenants[0] = tenants[0];
+	ret_tenants[1] = tenants[1];
+	return 0;
+}

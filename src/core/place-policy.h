@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How one place is better than another: a policy is one table entry in one file (place-policies.c
+ * lists them). The search (place-search.h) asks it for
+ *
+ *   bound   an upper bound of the score on that node for any tenant of the class, whatever CPU,
+ *           memory and labels it has; it is kept until the node changes or the policy says so;
+ *   score   of one tenant on that node with the devices that it may have, and which to take;
+ *   grade   what counts of a score for that tenant: never falls where the score rises. Of equal
+ *           grades the first node is taken.
+ *
+ * All are functions of the state alone: integers, no libm, so that every machine decides alike.
+ * Threads: as place.h.
+ */
+#ifndef CORE_PLACE_POLICY_H
+#define CORE_PLACE_POLICY_H
+
+#include "core/place.h"
+
+#define PLACE_NEVER INT32_MIN /* it does not go there */
+
+/* A class is of one share, or of up to that many that follow each other. */
+#define PLACE_CLASS_SHARES 10u
+
+/* What of a spec a bound may look at. */
+struct place_class {
+	uint64_t models;            /* 0: any */
+	uint32_t share, share_most; /* of each device: any from the one to the other */
+	uint32_t count;
+	bool is_idle;  /* only devices that nobody is on */
+	uint32_t kind; /* what the policy tells tenants apart by, or 0 */
+};
+
+struct place_policy {
+	const char *name;                  /* as --policy takes it */
+	const char *about;                 /* one line */
+	int (*start)(struct place *place); /* may be NULL, as stop; -ENOMEM */
+	void (*stop)(struct place *place);
+	/*
+	 * What else of a spec decides its bounds: one of a few numbers, each has bounds of its own.
+	 * NULL: nothing.
+	 */
+	uint32_t (*kind)(const struct place_spec *spec);
+	/* Its bounds hold for classes of several shares; else each share is a class. */
+	bool spans_shares;
+	/*
+	 * What is typical has changed, or the first decision is to be made; NULL where that does
+	 * not matter. All bounds are asked for anew after it. -ENOMEM.
+	 */
+	int (*learn)(struct place *place);
+	int32_t (*bound)(struct place *place, const struct place_class *class, uint32_t node);
+	/*
+	 * mask: bit i is the node's i-th device; at least spec->count of them are set. Fills in
+	 * device[] of the choice.
+	 */
+	int32_t (*score)(struct place *place, const struct place_spec *spec, uint32_t node,
+		uint64_t mask, struct place_choice *choice);
+	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
+};
+
+extern const struct place_policy place_first_fit, place_best_fit, place_worst_fit,
+	place_dot_product, place_fgd, place_scarcity, place_kubeshare, place_kubeshare_code,
+	place_kubeshare2, place_kubeshare2_guarantee, place_kubeshare2_opportunistic,
+	place_gpushare, place_gaiagpu, place_wang;
+
+/* All there are, in the order in which they are shown; NULL at the end. */
+extern const struct place_policy *const place_policies[];
+const struct place_policy *place_policy_find(const char *name); /* or NULL */
+
+/* ---- for policies ---- */
+
+struct place_class place_class_of(const struct place *place, const struct place_spec *spec);
+
+/* Whether the node has the devices for the class, as far as shares tell. */
+bool place_has_devices(const struct place *place, const struct place_class *class, uint32_t node);
+
+/* Those that such a node has, as far as shares tell: bit i is its i-th device. */
+uint64_t place_open_devices(
+	const struct place *place, const struct place_class *class, uint32_t node);
+
+/* Those of the mask with the least (or the most) free, the first of equal ones. */
+void place_take_least(const struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice);
+void place_take_most(const struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice);
+/* Those whose pairs are nearest to each other by the tree of cells, the first of equal ones. */
+void place_take_near(const struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice);
+
+/*
+ * Those of the mask with the most value, the first of equal ones; value[i] is of the node's i-th
+ * device. node and n of the choice are set already. Returns whether there are n.
+ */
+bool place_take_best(const struct place *place, const int64_t *value, uint64_t mask,
+	struct place_choice *choice, int64_t *ret_sum);
+
+/*
+ * For policies that judge each device by itself: which of the mask one of the class would take, and
+ * what they are worth, up to PLACE_VALUE_MAX either way. The node's score is the sum of the best.
+ */
+#define PLACE_VALUE_MAX (INT32_MAX / (int32_t)SPEC_DEVICES_MAX)
+typedef uint64_t place_judge_fn(const struct place *place, const struct place_class *class,
+	uint32_t node, uint64_t mask, int64_t *ret_value);
+
+int32_t place_bound_by(const struct place *place, const struct place_class *class, uint32_t node,
+	place_judge_fn *judge);
+int32_t place_score_by(const struct place *place, const struct place_spec *spec, uint64_t mask,
+	place_judge_fn *judge, struct place_choice *choice);
+
+#endif

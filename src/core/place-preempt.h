@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who has to leave so that a tenant fits: the cheapest set of tenants of one node, all of lower
+ * priority. Cheaper is, in this order:
+ *
+ *   fewer disruption budgets exceeded (none at all, unless forced);
+ *   the lower priority of the highest victim;
+ *   fewer victims, then less share lost (permille, over all devices);
+ *   where told, the later start of the victim that started first;
+ *   the first node.
+ *
+ * Nobody leaves in vain: without any one of the victims it does not fit. Of priority 0 nobody
+ * preempts. The choice is exact up to PLACE_PREEMPT_STEPS sets tried on a node, and as many as
+ * PLACE_PREEMPT_ALL_STEPS in all; beyond that it is the best found by then.
+ *
+ * The search reads who is on each node (place-held.h) for a bound of the cost, O(nodes + tenants of
+ * low priority), and looks at nodes from the lowest bound on until no other can be better. Nothing
+ * is changed. Threads: as place.h.
+ */
+#ifndef CORE_PLACE_PREEMPT_H
+#define CORE_PLACE_PREEMPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/place.h"
+
+#define PLACE_BUDGETS_MAX (1u << 16)
+#define PLACE_PREEMPT_STEPS 1024u
+#define PLACE_PREEMPT_ALL_STEPS 4096u
+
+struct holder;
+
+/* How many of the tenants with that `budget` label may still go; without an entry: all. */
+struct place_budget {
+	uint32_t label, may_go;
+};
+
+/*
+ * Other rules than priorities, for place-queue.h. rank: who has less goes first; negative:
+ * it stays. While sets are tried, leave says whether it may go after those that have left so far,
+ * and counts it if so; stay takes that back, in any order.
+ */
+struct place_preempt_order {
+	int (*rank)(void *arg, const struct holder *h);
+	bool (*leave)(void *arg, const struct holder *h);
+	void (*stay)(void *arg, const struct holder *h);
+	void *arg;
+};
+
+struct place_preempt {
+	const struct place_budget *budgets; /* labels rising */
+	uint32_t n_budgets;
+	bool is_forced;                          /* budgets may be exceeded */
+	bool is_latest_first;                    /* by `started` of the spec */
+	const struct place_preempt_order *order; /* NULL: by priority */
+};
+
+struct place_plan {
+	struct place_choice choice;
+	uint32_t *victims, n_victims; /* tenants, rising */
+	uint32_t violations;          /* victims beyond their budgets */
+	uint32_t highest;             /* priority (or rank) of a victim */
+	uint64_t share_lost;
+	uint64_t seen; /* of the node: the plan is void once something has changed there */
+};
+
+/*
+ * Where it fits without that, nobody is a victim. -ENOSPC: nobody's leaving helps, the sentence
+ * says why; -EINVAL, -ENOMEM. The plan is done with by place_plan_done; untouched on failure.
+ */
+int place_preempt_find(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
+
+/* Victims go and it comes, or nothing changes: -ESTALE where the node is not as it was planned. */
+int place_preempt_apply(struct place *place, const struct place_spec *spec,
+	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err);
+
+/* The budgets' labels rise and are known; 0 or -EINVAL. */
+int place_preempt_check(
+	const struct place *place, const struct place_preempt *rules, struct error *err);
+
+void place_plan_done(struct place_plan *plan);
+
+#endif

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/place-queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "core/place-held.h"
+#include "core/place-internal.h"
+
+#define AMOUNT_MAX (1ull << 40) /* more permille than a cluster has */
+#define TEXT 24u
+
+/* [PLACE_MODELS_MAX]: of all models together. */
+#define ALL PLACE_MODELS_MAX
+
+struct queue {
+	char name[SPEC_LABEL];
+	uint32_t parent; /* index, or PLACE_NONE */
+	uint32_t weight, n_children;
+	uint64_t quota[ALL + 1], limit[ALL + 1], used[ALL + 1];
+};
+
+struct place_queues {
+	uint32_t n;
+	uint64_t used[ALL + 1]; /* by all tenants, with or without a queue */
+	struct queue queue[];
+};
+
+void place_queue_free(struct place_queues *queues)
+{
+	free(queues);
+}
+
+DEFINE_CLEANUP(struct place_queues *, place_queue_free)
+
+/* "1.5" for 1500. */
+static const char *devices(uint64_t permille, char ret[static TEXT])
+{
+	int n = snprintf(
+		ret, TEXT, "%" PRIu64 ".%03u", permille / 1000, (unsigned int)(permille % 1000));
+
+	while (ret[n - 1] == '0')
+		ret[--n] = '\0';
+	if (ret[n - 1] == '.')
+		ret[--n] = '\0';
+	return ret;
+}
+
+/* ---- counting ---- */
+
+static void count(struct place_queues *queues, const struct place *place,
+	const struct place_tenant *t, int sign)
+{
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)t->spec.share);
+	uint32_t at = t->spec.queue ? t->spec.queue - 1 : PLACE_NONE;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		queues->used[ALL] += share;
+		queues->used[place->devices[t->device[i]].model] += share;
+	}
+	for (; at != PLACE_NONE; at = queues->queue[at].parent)
+		for (uint32_t i = 0; i < t->n; i++) {
+			queues->queue[at].used[ALL] += share;
+			queues->queue[at].used[place->devices[t->device[i]].model] += share;
+		}
+}
+
+void place_queue_count(struct place *place, const struct place_tenant *t, int sign)
+{
+	if (place->queues)
+		count(place->queues, place, t, sign);
+}
+
+/* ---- setting up ---- */
+
+static uint32_t index_of(const struct place_queues *queues, uint32_t n, const char *name)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(queues->queue[i].name, name))
+			return i;
+	return PLACE_NONE;
+}
+
+static int bounds_set(struct queue *q, uint32_t at, const char *of, uint64_t quota, uint64_t limit,
+	struct error *err)
+{
+	char a[TEXT], b[TEXT];
+
+	if (quota > AMOUNT_MAX)
+		return fail(err, EINVAL, "queue %s%s: quota %" PRIu64 ": more than any cluster has",
+			q->name, of, quota);
+	if (quota > limit)
+		return fail(err, EINVAL, "queue %s%s: quota %s is above the limit, %s", q->name, of,
+			devices(quota, a), devices(limit, b));
+	q->quota[at] = quota;
+	q->limit[at] = limit;
+	return 0;
+}
+
+static int models_set(struct place *place, struct queue *q, const struct place_queue_info *info,
+	struct error *err)
+{
+	uint64_t bit = 0, seen = 0;
+	int r;
+
+	for (uint32_t m = 0; m < PLACE_MODELS_MAX; m++) {
+		q->quota[m] = PLACE_UNLIMITED; /* the quota of all is what counts */
+		q->limit[m] = PLACE_UNLIMITED;
+	}
+	for (uint32_t i = 0; i < info->n_models; i++) {
+		const struct place_queue_model *m = &info->models[i];
+		char of[SPEC_LABEL + 16];
+
+		r = place_model(place, m->model, &bit, err);
+		if (r < 0)
+			return r;
+		if (seen & bit)
+			return fail(err, EINVAL, "queue %s: model %s is named twice", q->name,
+				m->model);
+		seen |= bit;
+		snprintf(of, sizeof(of), ", model %s", m->model);
+		r = bounds_set(q, (uint32_t)__builtin_ctzll(bit), of, m->quota, m->limit, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int queue_set(struct place *place, struct place_queues *queues, uint32_t i,
+	const struct place_queue_info *info, struct error *err)
+{
+	struct queue *q = &queues->queue[i];
+	size_t n = strlen(info->name);
+	int r;
+
+	if (n == 0 || n >= SPEC_LABEL)
+		return fail(err, EINVAL, "queue '%.70s': 1 to %u characters are possible",
+			info->name, SPEC_LABEL - 1);
+	if (index_of(queues, i, info->name) != PLACE_NONE)
+		return fail(err, EINVAL, "queue %s is named twice", info->name);
+	memcpy(q->name, info->name, n + 1);
+	if (info->weight == 0 || info->weight > PLACE_QUEUE_WEIGHT_MAX)
+		return fail(err, EINVAL, "queue %s: weight %u: 1 to %u are possible", q->name,
+			info->weight, PLACE_QUEUE_WEIGHT_MAX);
+	q->weight = info->weight;
+	r = bounds_set(q, ALL, "", info->quota, info->limit, err);
+	return r < 0 ? r : models_set(place, q, info, err);
+}
+
+static int parents_set(
+	struct place_queues *queues, const struct place_queue_info *infos, struct error *err)
+{
+	for (uint32_t i = 0; i < queues->n; i++) {
+		struct queue *q = &queues->queue[i];
+
+		q->parent = PLACE_NONE;
+		if (!infos[i].parent || !infos[i].parent[0])
+			continue;
+		q->parent = index_of(queues, queues->n, infos[i].parent);
+		if (q->parent == PLACE_NONE)
+			return fail(err, EINVAL, "queue %s: its parent '%.70s' is unknown", q->name,
+				infos[i].parent);
+		queues->queue[q->parent].n_children++;
+	}
+	for (uint32_t i = 0; i < queues->n; i++) {
+		uint32_t depth = 0, up = i;
+
+		while ((up = queues->queue[up].parent) != PLACE_NONE) {
+			if (up == i)
+				return fail(err, EINVAL, "queue %s: its parents lead back to it",
+					queues->queue[i].name);
+			if (++depth == PLACE_QUEUE_DEPTH)
+				return fail(err, EINVAL,
+					"queue %s: %u or more are above it, or in a circle; up to "
+					"%u are possible",
+					queues->queue[i].name, PLACE_QUEUE_DEPTH,
+					PLACE_QUEUE_DEPTH - 1);
+		}
+	}
+	return 0;
+}
+
+/* What is guaranteed below is guaranteed above. */
+static int sums_check(
+	const struct place *place, const struct place_queues *queues, struct error *err)
+{
+	_cleanup_free_ uint64_t(*sum)[ALL + 1] = calloc(queues->n + 1ull, sizeof(*sum));
+	char a[TEXT], b[TEXT];
+
+	if (!sum)
+		return fail(err, ENOMEM, "out of memory for queues");
+	for (uint32_t i = 0; i < queues->n; i++)
+		for (uint32_t m = 0; m <= ALL && queues->queue[i].parent != PLACE_NONE; m++)
+			if (queues->queue[i].quota[m] != PLACE_UNLIMITED)
+				sum[queues->queue[i].parent][m] += queues->queue[i].quota[m];
+	for (uint32_t i = 0; i < queues->n; i++)
+		for (uint32_t m = 0; m <= ALL; m++)
+			if (sum[i][m] > queues->queue[i].quota[m])
+				return fail(err, EINVAL,
+					"queue %s: the quotas below it are %s together%s%s, its "
+					"own is %s",
+					queues->queue[i].name, devices(sum[i][m], a),
+					m == ALL ? "" : " of model ",
+					m == ALL ? "" : place->models[m],
+					devices(queues->queue[i].quota[m], b));
+	return 0;
+}
+
+static int tenants_set(const struct place *place, struct place_queues *queues, struct error *err)
+{
+	const struct place_queues *old = place->queues;
+
+	for (uint32_t i = 0; i < place->n_tenants; i++) {
+		const struct place_tenant *t = &place->tenants[i];
+		uint32_t at = t->spec.queue - 1;
+
+		if (t->node == PLACE_NONE)
+			continue;
+		if (t->spec.queue) {
+			if (at >= queues->n || strcmp(queues->queue[at].name, old->queue[at].name))
+				return fail(err, EBUSY,
+					"queue %s has tenants: it keeps its place in the list",
+					old->queue[at].name);
+			if (queues->queue[at].n_children)
+				return fail(err, EBUSY,
+					"queue %s has tenants: there cannot be queues below it",
+					old->queue[at].name);
+		}
+		count(queues, place, t, 1);
+	}
+	return 0;
+}
+
+int place_queue_set(
+	struct place *place, const struct place_queue_info *infos, uint32_t n, struct error *err)
+{
+	_cleanup_(place_queue_free_p) struct place_queues *queues = NULL;
+	int r = 0;
+
+	if (n > PLACE_QUEUES_MAX)
+		return fail(err, EINVAL, "%u queues: up to %u are possible", n, PLACE_QUEUES_MAX);
+	if (place->n_marks)
+		return fail(err, EBUSY, "queues cannot change: a decision is under way");
+	queues = calloc(1, sizeof(*queues) + n * sizeof(queues->queue[0]));
+	if (!queues)
+		return fail(err, ENOMEM, "out of memory for queues");
+	queues->n = n;
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = queue_set(place, queues, i, &infos[i], err);
+	if (r == 0)
+		r = parents_set(queues, infos, err);
+	if (r == 0)
+		r = sums_check(place, queues, err);
+	if (r == 0)
+		r = tenants_set(place, queues, err);
+	if (r < 0)
+		return r;
+	place_queue_free(place->queues);
+	place->queues = TAKE_PTR(queues);
+	return 0;
+}
+
+uint32_t place_queue_n(const struct place *place)
+{
+	return place->queues ? place->queues->n : 0;
+}
+
+uint32_t place_queue_find(const struct place *place, const char *name)
+{
+	return place->queues ? index_of(place->queues, place->queues->n, name) + 1 : 0;
+}
+
+uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model)
+{
+	if (!queue || queue > place_queue_n(place) || (model != PLACE_NONE && model >= ALL))
+		return 0;
+	return place->queues->queue[queue - 1].used[model == PLACE_NONE ? ALL : model];
+}
+
+/* ---- admission ---- */
+
+/* " of model X"; "" where the bound is that of all. */
+struct bound_text {
+	char text[SPEC_LABEL + 16];
+};
+
+static struct bound_text text_of(const struct place *place, uint32_t model)
+{
+	struct bound_text t = {""};
+
+	if (model != ALL)
+		snprintf(t.text, sizeof(t.text), " of model %s", place->models[model]);
+	return t;
+}
+
+#define SAY(verdict, what, ...) \
+	do { \
+		(verdict)->admission = (what); \
+		snprintf((verdict)->why, sizeof((verdict)->why), __VA_ARGS__); \
+	} while (0)
+
+/* false: some queue's limit stands against it, the verdict says which. */
+static bool is_within_limits(const struct place *place, const struct place_spec *spec,
+	uint32_t model, struct place_verdict *ret)
+{
+	const struct place_queues *queues = place->queues;
+	const uint64_t asked = (uint64_t)spec->share * spec->count;
+	const uint32_t bounds[] = {ALL, model};
+	char a[TEXT], b[TEXT], c[TEXT];
+	bool is_within = true;
+
+	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
+		for (int i = 0; i < 2; i++) {
+			const struct queue *q = &queues->queue[at];
+			const uint32_t m = bounds[i];
+
+			if (asked > q->limit[m]) {
+				SAY(ret, PLACE_ADMIT_NEVER,
+					"queue %s may have %s devices%s at most, %s asked", q->name,
+					devices(q->limit[m], a), text_of(place, m).text,
+					devices(asked, b));
+				return false;
+			}
+			if (is_within && q->limit[m] - asked < q->used[m]) {
+				SAY(ret, PLACE_ADMIT_WAIT,
+					"queue %s has %s of the %s devices%s that it may have, %s "
+					"asked",
+					q->name, devices(q->used[m], a), devices(q->limit[m], b),
+					text_of(place, m).text, devices(asked, c));
+				is_within = false;
+			}
+		}
+	return is_within;
+}
+
+static bool is_within_quota(const struct queue *q, uint32_t m, uint64_t asked)
+{
+	return q->quota[m] == PLACE_UNLIMITED || q->used[m] + asked <= q->quota[m];
+}
+
+static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
+	struct place_verdict *ret)
+{
+	const struct queue *q = &place->queues->queue[spec->queue - 1];
+	const uint64_t asked = (uint64_t)spec->share * spec->count;
+	const uint64_t all = place->capacity[model], used = place->queues->used[model];
+	const uint64_t idle = all > used ? all - used : 0;
+	char a[TEXT], b[TEXT], c[TEXT];
+	uint32_t m = ALL;
+
+	if (!is_within_limits(place, spec, model, ret))
+		return;
+	if (is_within_quota(q, ALL, asked))
+		m = model;
+	if (m == model && is_within_quota(q, model, asked)) {
+		SAY(ret, PLACE_ADMIT_NOW, "queue %s has %s of its guaranteed %s devices, %s asked",
+			q->name, devices(q->used[ALL], a), devices(q->quota[ALL], b),
+			devices(asked, c));
+		return;
+	}
+	if (idle >= asked)
+		SAY(ret, PLACE_ADMIT_BORROW,
+			"queue %s has %s of its guaranteed %s devices%s and borrows: %s are idle",
+			q->name, devices(q->used[m], a), devices(q->quota[m], b),
+			text_of(place, m).text, devices(idle, c));
+	else
+		SAY(ret, PLACE_ADMIT_WAIT,
+			"queue %s has %s of its guaranteed %s devices%s, and %s are idle to borrow",
+			q->name, devices(q->used[m], a), devices(q->quota[m], b),
+			text_of(place, m).text, devices(idle, c));
+}
+
+int place_queue_admit(const struct place *place, const struct place_spec *spec,
+	struct place_verdict *ret, struct error *err)
+{
+	struct place_verdict best, one;
+	int r = place_spec_check(spec, err);
+
+	if (r == 0)
+		r = place_spec_known(place, spec, err);
+	if (r < 0)
+		return r;
+	if (!spec->queue)
+		return fail(err, EINVAL, "queue 0: it belongs to no queue");
+	if (place->queues->queue[spec->queue - 1].n_children)
+		return fail(err, EINVAL, "queue %s has queues below it: tenants belong to those",
+			place->queues->queue[spec->queue - 1].name);
+	SAY(&best, PLACE_ADMIT_WAIT, "no node has a device of a model that is asked");
+	if (!spec->count)
+		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
+	for (uint32_t m = 0, n = 0; m < place->n_models && spec->count; m++) {
+		if ((spec->models && !(spec->models >> m & 1)) || !place->capacity[m])
+			continue;
+		admit_model(place, spec, m, &one);
+		if (n++ == 0 || one.admission < best.admission)
+			best = one;
+	}
+	*ret = best;
+	return 0;
+}
+
+/* ---- reclaim ---- */
+
+/* Beyond its quota, of all or of the model, if what has left is not counted. */
+static int64_t beyond(const struct queue *q, const uint64_t *gone, uint32_t model)
+{
+	int64_t most = (int64_t)(q->used[ALL] - gone[ALL]) - (int64_t)q->quota[ALL];
+
+	if (model != ALL && q->quota[model] != PLACE_UNLIMITED)
+		most = MAX(
+			most, (int64_t)(q->used[model] - gone[model]) - (int64_t)q->quota[model]);
+	return most;
+}
+
+struct reclaim {
+	const struct place *place;
+	bool *is_above; /* the asker, or above it; by queue */
+	uint32_t *rank; /* by queue */
+	uint64_t (*gone)[ALL + 1];
+};
+
+static void reclaim_done(struct reclaim *r)
+{
+	free(r->is_above);
+	free(r->rank);
+	free(r->gone);
+}
+
+static uint32_t model_of(const struct reclaim *r, const struct holder *h)
+{
+	const struct place_tenant *t = &r->place->tenants[h->tenant];
+
+	return t->n ? r->place->devices[t->device[0]].model : ALL;
+}
+
+/* All on its way up have too much, and there is one that is not the asker's. */
+static bool may_leave(const struct reclaim *r, const struct holder *h)
+{
+	const struct queue *queue = r->place->queues->queue;
+	const uint32_t model = model_of(r, h);
+	uint32_t at = h->queue - 1;
+
+	if (!h->queue || !h->devices || r->is_above[at])
+		return false;
+	for (; at != PLACE_NONE && !r->is_above[at]; at = queue[at].parent)
+		if (beyond(&queue[at], r->gone[at], model) <= 0)
+			return false;
+	return true;
+}
+
+static int reclaim_rank(void *arg, const struct holder *h)
+{
+	const struct reclaim *r = arg;
+
+	return may_leave(r, h) ? (int)(r->rank[h->queue - 1] * 101 + h->priority) : -1;
+}
+
+static void reclaim_count(struct reclaim *r, const struct holder *h, int sign)
+{
+	const struct queue *queue = r->place->queues->queue;
+	const struct place_tenant *t = &r->place->tenants[h->tenant];
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)t->spec.share);
+
+	for (uint32_t at = h->queue - 1; at != PLACE_NONE; at = queue[at].parent)
+		for (uint32_t i = 0; i < t->n; i++) {
+			r->gone[at][ALL] += share;
+			r->gone[at][r->place->devices[t->device[i]].model] += share;
+		}
+}
+
+static bool reclaim_leave(void *arg, const struct holder *h)
+{
+	if (!may_leave(arg, h))
+		return false;
+	reclaim_count(arg, h, 1);
+	return true;
+}
+
+static void reclaim_stay(void *arg, const struct holder *h)
+{
+	reclaim_count(arg, h, -1);
+}
+
+static const uint64_t nothing[ALL + 1];
+
+/* The most that any model, or all, have beyond. */
+static int64_t most_beyond(const struct place *place, const struct queue *q)
+{
+	int64_t most = beyond(q, nothing, ALL);
+
+	for (uint32_t m = 0; m < place->n_models; m++)
+		most = MAX(most, beyond(q, nothing, m));
+	return most;
+}
+
+struct ranked {
+	int64_t beyond;
+	uint32_t weight, queue;
+};
+
+/* By weight; most first. */
+static int compare_ranked(const void *pa, const void *pb)
+{
+	const struct ranked *a = pa, *b = pb;
+	int64_t left = a->beyond * (int64_t)b->weight, right = b->beyond * (int64_t)a->weight;
+
+	if (left != right)
+		return left > right ? -1 : 1;
+	return a->queue < b->queue ? -1 : a->queue > b->queue;
+}
+
+static int reclaim_init(struct reclaim *r, uint32_t queue)
+{
+	const struct place_queues *queues = r->place->queues;
+	_cleanup_free_ struct ranked *ranked = calloc(queues->n, sizeof(*ranked));
+
+	r->is_above = calloc(queues->n, sizeof(*r->is_above));
+	r->rank = calloc(queues->n, sizeof(*r->rank));
+	r->gone = calloc(queues->n, sizeof(*r->gone));
+	if (!ranked || !r->is_above || !r->rank || !r->gone)
+		return -ENOMEM;
+	for (uint32_t at = queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
+		r->is_above[at] = true;
+	for (uint32_t i = 0; i < queues->n; i++)
+		ranked[i] = (struct ranked){
+			most_beyond(r->place, &queues->queue[i]), queues->queue[i].weight, i};
+	qsort(ranked, queues->n, sizeof(*ranked), compare_ranked);
+	for (uint32_t i = 0; i < queues->n; i++)
+		r->rank[ranked[i].queue] = i;
+	return 0;
+}
+
+int place_queue_reclaim(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err)
+{
+	_cleanup_(reclaim_done) struct reclaim reclaim = {.place = place};
+	const struct place_preempt_order order = {
+		.rank = reclaim_rank,
+		.leave = reclaim_leave,
+		.stay = reclaim_stay,
+		.arg = &reclaim,
+	};
+	struct place_preempt by_queue = *rules;
+	struct place_verdict verdict;
+	int r;
+
+	r = place_queue_admit(place, spec, &verdict, err);
+	if (r < 0)
+		return r;
+	if (verdict.admission != PLACE_ADMIT_NOW)
+		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
+	r = reclaim_init(&reclaim, spec->queue);
+	if (r < 0)
+		return fail(err, -r, "out of memory for a plan");
+	by_queue.order = &order;
+	return place_preempt_find(place, spec, &by_queue, ret_plan, err);
+}
+
+bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b)
+{
+	const struct queue *queue = place->queues->queue;
+	const struct ranked one = {beyond(&queue[a - 1], nothing, ALL), queue[a - 1].weight, a},
+			    other = {beyond(&queue[b - 1], nothing, ALL), queue[b - 1].weight, b};
+	int64_t left = one.beyond * (int64_t)other.weight,
+		right = other.beyond * (int64_t)one.weight;
+
+	return left != right ? left < right : a < b;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queues: who is guaranteed how much of the devices, and who may borrow what others leave idle. A
+ * tree; tenants belong to its leaves, and what they have counts for all queues above. Used by
+ * place_add and place_remove through the spec's `queue`, so taking back is right by itself.
+ *
+ * Amounts are permille of devices, summed over all devices of a tenant. Queues have numbers from 1
+ * in the order in which they are given. Threads: as place.h.
+ */
+#ifndef CORE_PLACE_QUEUE_H
+#define CORE_PLACE_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/place-preempt.h"
+
+#define PLACE_QUEUES_MAX 4096u
+#define PLACE_QUEUE_DEPTH 16u
+#define PLACE_QUEUE_WEIGHT_MAX 1000000u
+#define PLACE_UNLIMITED UINT64_MAX
+
+struct place_queue_model {
+	const char *model;
+	uint64_t quota, limit; /* of devices of this model */
+};
+
+struct place_queue_info {
+	const char *name, *parent; /* parent: "" is none */
+	uint64_t quota;            /* guaranteed */
+	uint64_t limit;            /* with what is borrowed; or PLACE_UNLIMITED */
+	uint32_t weight; /* of two that borrow, twice the weight may borrow twice as much; 1.. */
+	const struct place_queue_model *models; /* others are bounded by quota and limit alone */
+	uint32_t n_models;
+};
+
+/*
+ * These are the queues from now on; tenants that are there are counted. Refused in words, nothing
+ * changed: parents that are unknown or lead back, quotas of children that together are above their
+ * parent's, quotas above limits, names given twice (-EINVAL); a queue with tenants that would get
+ * another number or children (-EBUSY). O(queues + tenants).
+ */
+int place_queue_set(
+	struct place *place, const struct place_queue_info *queues, uint32_t n, struct error *err);
+uint32_t place_queue_n(const struct place *place);
+uint32_t place_queue_find(const struct place *place, const char *name); /* or 0 */
+/* What the tenants of the queue and below have; model PLACE_NONE: of all. */
+uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model);
+
+enum place_admission {
+	PLACE_ADMIT_NOW,    /* it is guaranteed: what others have borrowed may be reclaimed */
+	PLACE_ADMIT_BORROW, /* it is idle */
+	PLACE_ADMIT_WAIT,
+	PLACE_ADMIT_NEVER, /* more than the queue may ever have */
+};
+
+struct place_verdict {
+	enum place_admission admission;
+	char why[256];
+};
+
+/*
+ * Whether a tenant of spec->queue may be placed. Of several models the one that is most willing
+ * decides. -EINVAL: no such queue, one that is no leaf, a bad spec. O(models x depth).
+ */
+int place_queue_admit(const struct place *place, const struct place_spec *spec,
+	struct place_verdict *ret_verdict, struct error *err);
+
+/*
+ * Who is to go so that a tenant that is guaranteed its place gets it: tenants of other queues that
+ * have more than their quota, as have all above them up to the queue that both are below. Those of
+ * the queue that has most beyond its quota, by its weight, go first, then those of low priority,
+ * then of little share; in this order each goes only while its queues still have too much.
+ * Priorities between queues do not matter; otherwise as place_preempt_find. -EDQUOT where the
+ * tenant is not guaranteed its place.
+ */
+int place_queue_reclaim(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
+
+/*
+ * Whose turn it is: a's before b's where a has less beyond its quota by its weight (below the quota
+ * counts as less), the first of equals.
+ */
+bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
+
+/* ---- for place-tenant.c and place.c ---- */
+
+struct place_queues;
+
+void place_queue_free(struct place_queues *queues);
+/* sign 1: the tenant has come; -1: it goes. */
+void place_queue_count(struct place *place, const struct place_tenant *t, int sign);
+
+#endif

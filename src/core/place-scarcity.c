@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The default policy: keeps what typical tenants can still use, and weighs most what is scarce.
+ *
+ * For typical tenant m and node n with free shares r of its devices:
+ *
+ *   U_n(m) = what copies of m would use of n at once, within its devices and CPU;
+ *   G_n(m) = sum of the r that are not smaller than m's, of no more devices than its CPU has copies
+ *            for: what is left of the node but its fragments;
+ *   W(r)   = what is likely to be left over of r in the end: the least, over all ways to fill it
+ *            with typical shares, of what stays free and a price for each share that is waited for,
+ *            which is higher the more seldom it comes;
+ *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
+ *   lambda_m ~ p_m^1.5 / (S_m + 20 devices)^4,  S_m = sum over n of U_n(m), sum of lambda_m = 1.
+ *
+ * The place that loses least of V_n is taken. All of it is refreshed whenever what is typical is
+ * learnt again, so it follows what has become scarce. The numbers were found by trying on a few
+ * orders of arrival of the OpenB traces; it is judged by others (bench/openb.c).
+ *
+ * What a free share r is to each m is in a table, a row for each r; a node's sums are kept until it
+ * changes. So one candidate costs one pass over m, which the compiler turns into vectors.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "core/place-internal.h"
+#include "core/place-mix.h"
+#include "core/place-policy.h"
+
+#define WHOLE SPEC_SHARE_ONE
+#define LAMBDAS (1 << 30) /* the sum of all */
+#define SPARE_MILLI 20000.0
+#define SCORE_BITS 15 /* of a V_n that a score leaves out */
+#define USABLE_PART 3
+#define USED_PART 2
+#define WASTE_PART 25
+#define WASTE_ONE 64     /* units of a permille of a device */
+#define PRICE_PERCENT 60 /* of a permille of a device: of a share that always comes */
+#define LANES 8u
+#define TYPICAL_MAX 128u
+
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+#define VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#else
+#define VECTORS
+#endif
+
+/* One number for each typical tenant. */
+typedef int32_t row[TYPICAL_MAX];
+
+struct sums {
+	uint64_t version; /* of the node, +1; 0: not summed up */
+	int64_t value;
+	int32_t *slots, *usable, *cpu; /* n each */
+};
+
+struct scarcity {
+	uint32_t n; /* typical tenants with devices, filled up to LANES with those of no weight */
+	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: none is asked for */
+	row able[PLACE_MODELS_MAX];    /* by model: all bits, or 0 */
+	row share, lambda, take;       /* take: share x count */
+	row per_count;                 /* 65536 / count, rounded up */
+	row most;                      /* that one copy keeps from being a fragment */
+	/* What W(r) takes from V_n; and the least of it for r - PLACE_CLASS_SHARES + 1 to r. */
+	int64_t waste[WHOLE + 1], least_waste[WHOLE + 1];
+	int16_t *fits; /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
+	struct sums *node;
+	uint32_t n_nodes;
+	int32_t *room; /* of the nodes' rows */
+};
+
+static int scarcity_start(struct place *place)
+{
+	place->policy_state = calloc(1, sizeof(struct scarcity));
+	return place->policy_state ? 0 : -ENOMEM;
+}
+
+static void scarcity_stop(struct place *place)
+{
+	struct scarcity *s = place->policy_state;
+
+	if (!s)
+		return;
+	free(s->fits);
+	free(s->node);
+	free(s->room);
+	free(s);
+}
+
+/* ---- one pass over the typical tenants ---- */
+
+/* So many devices go from r to left each: what the node is worth then, but for what is wasted. */
+VECTORS static int64_t value_with(const struct scarcity *s, const struct sums *n,
+	const int32_t *cpu, uint32_t r, uint32_t left, int32_t devices)
+{
+	const int16_t *old = &s->fits[MIN(r, WHOLE) * s->n],
+		      *new = &s->fits[MIN(left, WHOLE) * s->n];
+	const int32_t lost = devices * (int32_t)r, kept = devices * (int32_t)left;
+	const uint32_t n_typical = s->n;
+	int64_t v = 0;
+
+	for (uint32_t m = 0; m < n_typical; m++) {
+		int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
+		int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
+		int32_t k = (int32_t)((uint32_t)(slots * s->per_count[m]) >> 16);
+
+		k = k < cpu[m] ? k : cpu[m];
+		usable = usable < cpu[m] * s->most[m] ? usable : cpu[m] * s->most[m];
+		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
+		v += (int64_t)s->lambda[m] * (k ? usable : 0);
+	}
+	return v;
+}
+
+VECTORS static void add_device(
+	const struct scarcity *s, uint32_t r, int32_t sign, int32_t *slots, int32_t *usable)
+{
+	const int16_t *fits = &s->fits[MIN(r, WHOLE) * s->n];
+	const int32_t ri = sign * (int32_t)r;
+	const uint32_t n_typical = s->n;
+
+	for (uint32_t m = 0; m < n_typical; m++) {
+		slots[m] += sign * fits[m];
+		usable[m] += fits[m] ? ri : 0;
+	}
+}
+
+/* How many copies the CPU is enough for; 0 where the model is another. */
+VECTORS static void cpu_slots(const struct place *place, const struct scarcity *s, uint32_t node,
+	uint32_t cpu, int32_t *restrict ret)
+{
+	const struct node *n = &place->nodes[node];
+	/* Of a node with several models all count as the first one's. */
+	const int32_t *able = s->able[n->n_devices ? place->devices[n->first_device].model : 0];
+	const uint32_t n_typical = s->n;
+
+	for (uint32_t m = 0; m < n_typical; m++) {
+		uint64_t k = (uint64_t)cpu * s->per_cpu[m] >> 32;
+
+		k = k < INT16_MAX && s->per_cpu[m] ? k : INT16_MAX;
+		ret[m] = (int32_t)k & able[m];
+	}
+}
+
+static const struct sums *node_sums(const struct place *place, uint32_t node)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct node *n = &place->nodes[node];
+	struct sums *sums = &s->node[node];
+
+	if (sums->version == place->versions[node] + 1ull)
+		return sums;
+	memset(sums->slots, 0, s->n * sizeof(*sums->slots));
+	memset(sums->usable, 0, s->n * sizeof(*sums->usable));
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
+		add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
+	cpu_slots(place, s, node, place->cpu_free[node], sums->cpu);
+	sums->value = value_with(s, sums, sums->cpu, 0, 0, 0);
+	sums->version = place->versions[node] + 1ull;
+	return sums;
+}
+
+/* ---- learning ---- */
+
+static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
+{
+	for (uint32_t model = 0; model < PLACE_MODELS_MAX; model++)
+		s->able[model][m] = !t->models || (t->models >> model & 1) ? -1 : 0;
+	s->per_cpu[m] = t->cpu_milli < 2
+		? t->cpu_milli * UINT32_MAX
+		: (uint32_t)(((1ull << 32) + t->cpu_milli - 1) / t->cpu_milli);
+	s->share[m] = (int32_t)t->share;
+	s->take[m] = (int32_t)(t->share * t->count);
+	s->per_count[m] = (int32_t)((65536 + t->count - 1) / t->count);
+	s->most[m] = (int32_t)(WHOLE * t->count);
+	s->lambda[m] = t->weight;
+}
+
+/* W(r), by r: one share and the best of the rest. */
+static void set_waste(struct scarcity *s, const struct place_mix *mix)
+{
+	uint64_t n[WHOLE + 1] = {0}, all = 0;
+	int64_t price[WHOLE + 1];
+
+	for (uint32_t i = 0; i < mix->n; i++)
+		if (mix->typical[i].count) {
+			n[mix->typical[i].share] += mix->typical[i].n;
+			all += mix->typical[i].n;
+		}
+	for (uint32_t q = 1; q <= WHOLE; q++)
+		price[q] = n[q] ? (int64_t)(all * WASTE_ONE * PRICE_PERCENT / 100 / n[q]) : -1;
+	s->waste[0] = 0;
+	for (uint32_t r = 1; r <= WHOLE; r++) {
+		s->waste[r] = (int64_t)r * WASTE_ONE;
+		for (uint32_t q = 1; q <= r; q++)
+			if (price[q] >= 0)
+				s->waste[r] = MIN(s->waste[r], price[q] + s->waste[r - q]);
+	}
+	for (uint32_t r = 0; r <= WHOLE; r++) {
+		s->waste[r] *= (int64_t)WASTE_PART * (LAMBDAS / WASTE_ONE);
+		s->least_waste[r] = s->waste[r];
+		for (uint32_t less = 1; less < PLACE_CLASS_SHARES && less <= r; less++)
+			s->least_waste[r] = MIN(s->least_waste[r], s->waste[r - less]);
+	}
+}
+
+static void set_typical(struct scarcity *s, const struct place_mix *mix)
+{
+	static const struct typical none = {.share = WHOLE, .count = 1};
+
+	s->n = 0;
+	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX; i++)
+		if (mix->typical[i].count)
+			set_one(s, s->n++, &mix->typical[i]);
+	while (s->n % LANES)
+		set_one(s, s->n++, &none);
+}
+
+static int set_tables(struct place *place, struct scarcity *s)
+{
+	int32_t *room;
+
+	free(s->fits);
+	free(s->node);
+	free(s->room);
+	s->fits = calloc((size_t)(WHOLE + 1) * MAX(s->n, 1u), sizeof(*s->fits));
+	s->node = calloc(place->nodes_size, sizeof(*s->node));
+	s->room = calloc((size_t)place->nodes_size * MAX(s->n, 1u) * 3, sizeof(*s->room));
+	s->n_nodes = place->nodes_size;
+	if (!s->fits || !s->node || !s->room)
+		return -ENOMEM;
+	for (uint32_t r = 0; r <= WHOLE; r++)
+		for (uint32_t m = 0; m < s->n; m++)
+			s->fits[r * s->n + m] = (int16_t)(r / (uint32_t)s->share[m]);
+	room = s->room;
+	for (uint32_t node = 0; node < s->n_nodes; node++, room += 3 * (size_t)s->n)
+		s->node[node] = (struct sums){
+			.slots = room, .usable = room + s->n, .cpu = room + 2 * (size_t)s->n};
+	return 0;
+}
+
+static int scarcity_learn(struct place *place)
+{
+	struct scarcity *s = place->policy_state;
+	double part[TYPICAL_MAX], use[TYPICAL_MAX] = {0}, sum = 0;
+	int r;
+
+	set_typical(s, place->mix);
+	set_waste(s, place->mix);
+	r = set_tables(place, s);
+	if (r < 0)
+		return r;
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		const struct sums *n = node_sums(place, node);
+
+		for (uint32_t m = 0; place->nodes[node].is_used && m < s->n; m++) {
+			int32_t k = (int32_t)((uint32_t)(n->slots[m] * s->per_count[m]) >> 16);
+
+			use[m] += MIN(k, n->cpu[m]) * s->take[m];
+		}
+	}
+	for (uint32_t m = 0; m < s->n; m++) {
+		double scarce = use[m] + SPARE_MILLI, p = s->lambda[m];
+
+		scarce *= scarce;
+		part[m] = p * sqrt(p) / (scarce * scarce);
+		sum += part[m];
+	}
+	for (uint32_t m = 0; m < s->n; m++)
+		s->lambda[m] = sum > 0 ? (int32_t)(part[m] / sum * LAMBDAS) : 0;
+	for (uint32_t node = 0; node < s->n_nodes; node++)
+		s->node[node].version = 0;
+	return 0;
+}
+
+/* ---- decisions ---- */
+
+static int64_t waste_of(const struct scarcity *s, uint32_t r, uint32_t left)
+{
+	return s->waste[MIN(r, WHOLE)] - s->waste[MIN(left, WHOLE)];
+}
+
+static int32_t score_of(int64_t lost)
+{
+	lost >>= SCORE_BITS;
+	return (int32_t)MIN(MAX(lost, -(int64_t)INT32_MAX), INT32_MAX);
+}
+
+/* With devices of it given away, each in the same part. */
+static int64_t value_without(const struct place *place, const struct sums *n, const int32_t *cpu,
+	uint32_t share, const struct place_choice *choice)
+{
+	const struct scarcity *s = place->policy_state;
+	const uint32_t r0 = place->share_open[choice->device[0]];
+	row slots, usable;
+	struct sums after = {.slots = slots, .usable = usable};
+	int64_t saved = 0;
+	bool is_same = true;
+
+	for (uint32_t k = 0; k < choice->n; k++) {
+		uint32_t r = place->share_open[choice->device[k]];
+
+		is_same &= r == r0;
+		saved += waste_of(s, r, r > share ? r - share : 0);
+	}
+	if (is_same)
+		return saved +
+			value_with(s, n, cpu, r0, r0 > share ? r0 - share : 0, (int32_t)choice->n);
+	memcpy(slots, n->slots, s->n * sizeof(*slots));
+	memcpy(usable, n->usable, s->n * sizeof(*usable));
+	for (uint32_t k = 0; k < choice->n; k++) {
+		uint32_t r = place->share_open[choice->device[k]];
+
+		add_device(s, r, -1, slots, usable);
+		add_device(s, r > share ? r - share : 0, 1, slots, usable);
+	}
+	return saved + value_with(s, &after, cpu, 0, 0, 0);
+}
+
+/* With any of the class's shares. */
+static int64_t most_saved(const struct scarcity *s, const struct place_class *class, uint32_t r)
+{
+	const uint32_t left = r - class->share;
+
+	if (class->share == class->share_most)
+		return waste_of(s, r, left);
+	return s->waste[MIN(r, WHOLE)] - s->least_waste[MIN(left, WHOLE)];
+}
+
+/* The sum of the greatest `count` of them. */
+static int64_t sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
+{
+	int64_t sum = 0;
+
+	for (uint32_t k = 0; k < count && k < n; k++) {
+		uint32_t best = k;
+
+		for (uint32_t i = k + 1; i < n; i++)
+			if (values[i] > values[best])
+				best = i;
+		sum += values[best];
+		values[best] = values[k];
+	}
+	return sum;
+}
+
+/*
+ * Of several devices only the one counts that costs least, and all if they are alike:
+ * what else is given away makes a node worth no more. What they save of waste adds up.
+ */
+static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct node *n = &place->nodes[node];
+	int64_t best = INT64_MIN, saved[PLACE_NODE_DEVICES_MAX];
+	uint32_t tried = UINT32_MAX, n_saved = 0, first = 0;
+	bool is_same = true;
+	const struct sums *sums;
+
+	if (!place_has_devices(place, class, node))
+		return PLACE_NEVER;
+	if (!class->count)
+		return 0;
+	sums = node_sums(place, node);
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
+		if (place->share_open[i] < class->share)
+			continue;
+		is_same &= !first || place->share_open[i] == first;
+		first = place->share_open[i];
+	}
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
+		uint32_t r = place->share_open[i];
+		int64_t v;
+
+		if (r < class->share)
+			continue;
+		saved[n_saved++] = most_saved(s, class, r);
+		if (r == tried)
+			continue;
+		tried = r;
+		v = value_with(s, sums, sums->cpu, r, r - class->share,
+			is_same ? (int32_t) class->count : 1);
+		if (class->count == 1)
+			v += saved[n_saved - 1];
+		best = MAX(best, v);
+	}
+	if (class->count > 1)
+		best += sum_of_greatest(saved, n_saved, class->count);
+	return score_of(best - sums->value);
+}
+
+static int32_t scarcity_score(struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice)
+{
+	const struct scarcity *s = place->policy_state;
+	const uint32_t first = place->nodes[node].first_device;
+	const struct sums *n = node_sums(place, node);
+	uint32_t tried = UINT32_MAX;
+	int64_t best = INT64_MIN;
+	row cpu;
+
+	cpu_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli, cpu);
+	if (spec->count != 1 || spec->share == WHOLE) {
+		if (spec->share == WHOLE)
+			place_take_near(place, spec, node, mask, choice);
+		else
+			place_take_least(place, spec, node, mask, choice);
+		return score_of(value_without(place, n, cpu, spec->share, choice) - n->value);
+	}
+	for (; mask; mask &= mask - 1) {
+		uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
+		uint32_t r = place->share_open[at], left;
+		int64_t v;
+
+		if (r == tried)
+			continue;
+		tried = r;
+		left = r > spec->share ? r - spec->share : 0;
+		v = value_with(s, n, cpu, r, left, 1) + waste_of(s, r, left);
+		if (v <= best)
+			continue;
+		best = v;
+		choice->device[0] = at;
+	}
+	return score_of(best - n->value);
+}
+
+const struct place_policy place_scarcity = {
+	.name = "scarcity",
+	.about = "keeps what typical tenants can use, most of all what is scarce (the default)",
+	.start = scarcity_start,
+	.stop = scarcity_stop,
+	.learn = scarcity_learn,
+	.spans_shares = true,
+	.bound = scarcity_bound,
+	.score = scarcity_score,
+};

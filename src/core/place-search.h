@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the best node without looking at each: best first, by bounds.
+ *
+ * Nodes with devices of the same model are a pool; tenants of the same kind, count and share, or of
+ * neighbouring shares once there are many, are a class. For each class and pool the policy's bound
+ * of every node is kept, and the greatest of each 16 nodes, and of each 16 of those, up to one: a
+ * tree in arrays. What all classes share, the most free CPU, memory and device memory, is kept
+ * likewise. A decision takes the most promising part of its trees apart until a node's own score is
+ * no less than what anything else promises. A changed node is noted once; each tree looks at it
+ * when it is asked for next. Trees that were not used for longest are forgotten.
+ */
+#ifndef CORE_PLACE_SEARCH_H
+#define CORE_PLACE_SEARCH_H
+
+#include <stdint.h>
+
+struct place;
+struct place_search;
+
+int place_search_new(struct place *place, struct place_search **ret_search); /* -ENOMEM */
+void place_search_free(struct place_search *search);
+
+/* Room for that many nodes, and for one more with such devices; -ENOMEM. */
+int place_search_reserve(
+	struct place_search *search, uint32_t n_nodes, uint64_t models, uint32_t n_devices);
+
+/* The node is new, or its devices are others: after place_search_reserve(). */
+void place_search_enter(struct place_search *search, uint32_t node);
+
+/* Anything about the node is different now. */
+void place_search_changed(struct place_search *search, uint32_t node);
+
+/* All bounds are different now. */
+void place_search_forget(struct place_search *search);
+
+#endif

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants come, go and change: see place.h. What is taken is counted here, in one place for both
+ * directions, and remembered while a mark is open so that it can be taken back.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/cleanup.h"
+#include "core/place-held.h"
+#include "core/place-internal.h"
+#include "core/place-mode.h"
+#include "core/place-queue.h"
+#include "core/place-search.h"
+
+int place_spec_check(const struct place_spec *spec, struct error *err)
+{
+	if (spec->count > SPEC_DEVICES_MAX)
+		return fail(err, EINVAL, "count %u: up to %u devices are possible", spec->count,
+			SPEC_DEVICES_MAX);
+	if (spec->count && (spec->share == 0 || spec->share > SPEC_SHARE_ONE))
+		return fail(err, EINVAL, "share %u: 1 to %u permille are possible", spec->share,
+			SPEC_SHARE_ONE);
+	if (!spec->count && spec->share)
+		return fail(err, EINVAL, "share %u of no device", spec->share);
+	if (spec->is_exclusive && spec->share != SPEC_SHARE_ONE)
+		return fail(err, EINVAL, "share %u: who has a device alone takes all of it",
+			spec->share);
+	if (spec->device_permille > SPEC_SHARE_ONE)
+		return fail(err, EINVAL, "device memory %u: up to %u permille are possible",
+			spec->device_permille, SPEC_SHARE_ONE);
+	if (spec->device_bytes > UINT64_MAX / 2 || spec->memory_bytes > UINT64_MAX / 2)
+		return fail(err, EINVAL, "memory %" PRIu64 ": more than any machine has",
+			spec->device_bytes > UINT64_MAX / 2 ? spec->device_bytes
+							    : spec->memory_bytes);
+	if (spec->cpu_milli > INT32_MAX)
+		return fail(err, EINVAL, "cpu %u: more than any machine has", spec->cpu_milli);
+	if ((unsigned int)spec->class >= N_CLASSES)
+		return fail(err, EINVAL, "class %u: there are %d", (unsigned int)spec->class,
+			N_CLASSES);
+	if (spec->priority > 100)
+		return fail(err, EINVAL, "priority %u: 0 to 100 are possible", spec->priority);
+	return 0;
+}
+
+int place_spec_known(const struct place *place, const struct place_spec *spec, struct error *err)
+{
+	const uint32_t labels[] = {
+		spec->affinity, spec->anti_affinity, spec->exclusion, spec->near, spec->budget};
+
+	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
+		if (labels[i] && !place_label_at(place, labels[i]))
+			return fail(
+				err, EINVAL, "label %u: %u are known", labels[i], place->n_labels);
+	if (spec->queue && spec->queue > place_queue_n(place))
+		return fail(
+			err, EINVAL, "queue %u: %u are known", spec->queue, place_queue_n(place));
+	for (int i = 0; i < 2; i++)
+		if (spec->network[i] > place_network_n(place))
+			return fail(err, EINVAL, "network device %u: %u are known",
+				spec->network[i], place_network_n(place));
+	return 0;
+}
+
+/* ---- labels on devices ---- */
+
+static struct tag *tag_find(const struct device *d, uint32_t label, enum role role)
+{
+	for (uint32_t i = 0; i < d->n_tags; i++)
+		if (d->tags[i].label == label && d->tags[i].role == role)
+			return &d->tags[i];
+	return NULL;
+}
+
+bool place_is_tagged(const struct place *place, uint32_t device, uint32_t label, enum role role)
+{
+	return tag_find(&place->devices[device], label, role) != NULL;
+}
+
+static uint32_t label_in(const struct place_spec *spec, enum role role)
+{
+	switch (role) {
+	case ROLE_AFFINITY: return spec->affinity;
+	case ROLE_ANTI_AFFINITY: return spec->anti_affinity;
+	default: return spec->exclusion;
+	}
+}
+
+/* Room for the labels of one more tenant, on each of its devices: after this nothing can fail. */
+static int tag_reserve(struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	struct device *d = &place->devices[device];
+	int r = place_grow(&d->tags, &d->tags_size, d->n_tags + N_ROLES, sizeof(*d->tags));
+
+	for (int role = 0; r == 0 && role < N_ROLES; role++) {
+		uint32_t id = label_in(spec, (enum role)role);
+		struct label *label = id ? place->label_of[id] : NULL;
+
+		if (label)
+			r = place_grow(&label->devices[role], &label->size[role],
+				label->n_devices[role] + spec->count, sizeof(**label->devices));
+	}
+	return r;
+}
+
+static void tag_add(struct place *place, uint32_t id, enum role role, uint32_t device)
+{
+	struct device *d = &place->devices[device];
+	struct tag *tag = tag_find(d, id, role);
+	struct label *label = place->label_of[id];
+
+	if (tag) {
+		tag->n++;
+		return;
+	}
+	d->tags[d->n_tags++] = (struct tag){.label = id, .n = 1, .role = role};
+	label->devices[role][label->n_devices[role]++] = device;
+}
+
+static void tag_remove(struct place *place, uint32_t id, enum role role, uint32_t device)
+{
+	struct device *d = &place->devices[device];
+	struct tag *tag = tag_find(d, id, role);
+	struct label *label = place->label_of[id];
+	uint32_t at = 0;
+
+	assert(tag);
+	if (--tag->n)
+		return;
+	*tag = d->tags[--d->n_tags];
+	while (label->devices[role][at] != device)
+		at++;
+	label->devices[role][at] = label->devices[role][--label->n_devices[role]];
+}
+
+/* ---- groups ---- */
+
+static struct group *group_find(const struct place *place, uint32_t id)
+{
+	struct group *group;
+
+	HASH_FIND(hh, place->groups, &id, sizeof(id), group);
+	return group;
+}
+
+const struct group *place_group(const struct place *place, uint32_t id)
+{
+	const struct group *group = id ? group_find(place, id) : NULL;
+
+	return group && group->n ? group : NULL;
+}
+
+static void group_free(struct place *place, struct group *group)
+{
+	HASH_DEL(place->groups, group);
+	free(group->devices);
+	free(group);
+}
+
+void place_groups_free(struct place *place)
+{
+	struct group *group, *next;
+
+	HASH_ITER(hh, place->groups, group, next)
+		group_free(place, group);
+}
+
+/* Nobody can come back to those any more who have no tenant left. */
+static void free_idle_groups(struct place *place)
+{
+	while (place->idle_groups) {
+		struct group *group = place->idle_groups;
+
+		DL_DELETE(place->idle_groups, group);
+		group_free(place, group);
+	}
+}
+
+/* Room for one more tenant of it: after this nothing can fail. */
+static int group_reserve(struct place *place, const struct place_spec *spec)
+{
+	struct group *group;
+
+	if (!spec->group || !spec->count)
+		return 0;
+	group = group_find(place, spec->group);
+	if (!group) {
+		group = calloc(1, sizeof(*group));
+		if (!group)
+			return -ENOMEM;
+		group->id = spec->group;
+		HASH_ADD(hh, place->groups, id, sizeof(group->id), group);
+		DL_APPEND(place->idle_groups, group);
+	}
+	return place_grow(
+		&group->devices, &group->size, group->n + spec->count, sizeof(*group->devices));
+}
+
+static void group_join(struct place *place, uint32_t id, uint32_t device)
+{
+	struct group *group = group_find(place, id);
+
+	assert(group && group->n < group->size);
+	if (group->n == 0)
+		DL_DELETE(place->idle_groups, group);
+	group->devices[group->n++] = device;
+}
+
+static void group_leave(struct place *place, uint32_t id, uint32_t device)
+{
+	struct group *group = group_find(place, id);
+	uint32_t at = 0;
+
+	while (group->devices[at] != device)
+		at++;
+	group->devices[at] = group->devices[--group->n];
+	if (group->n == 0)
+		DL_APPEND(place->idle_groups, group);
+}
+
+/* ---- counting ---- */
+
+/* A device may have become smaller than what is taken of it. */
+static void count_memory(struct device *d)
+{
+	d->memory_free = d->memory_all > d->memory_taken ? d->memory_all - d->memory_taken : 0;
+}
+
+static void device_take(struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	struct device *d = &place->devices[at];
+	uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
+
+	place->share_free[at] = (uint16_t)(place->share_free[at] - share);
+	d->memory_taken += spec->device_bytes;
+	count_memory(d);
+	d->exclusion = spec->exclusion;
+	d->n_tenants++;
+	d->n_of[spec->class]++;
+	if (spec->group)
+		group_join(place, spec->group, at);
+	for (int role = 0; role < N_ROLES; role++)
+		if (label_in(spec, (enum role)role))
+			tag_add(place, label_in(spec, (enum role)role), (enum role)role, at);
+	place_device_changed(place, at);
+}
+
+static void device_give(struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	struct device *d = &place->devices[at];
+	uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
+
+	place->share_free[at] = (uint16_t)(place->share_free[at] + share);
+	d->memory_taken -= spec->device_bytes;
+	count_memory(d);
+	d->n_tenants--;
+	d->n_of[spec->class]--;
+	if (spec->group)
+		group_leave(place, spec->group, at);
+	for (int role = 0; role < N_ROLES; role++)
+		if (label_in(spec, (enum role)role))
+			tag_remove(place, label_in(spec, (enum role)role), (enum role)role, at);
+	place_device_changed(place, at);
+}
+
+/* t is in the list of tenants, here and below. */
+static void take(struct place *place, const struct place_tenant *t)
+{
+	struct node *node = &place->nodes[t->node];
+
+	node->cpu_taken += t->spec.cpu_milli;
+	node->memory_taken += t->spec.memory_bytes;
+	node->n_tenants++;
+	place_node_count(place, t->node);
+	for (uint32_t i = 0; i < t->n; i++)
+		device_take(place, &t->spec, t->device[i]);
+	place_held_add(place, (uint32_t)(t - place->tenants));
+	place_queue_count(place, t, 1);
+	place_network_count(place, t, 1);
+	place_search_changed(place->search, t->node);
+	place->n_placed++;
+}
+
+static void give(struct place *place, const struct place_tenant *t)
+{
+	struct node *node = &place->nodes[t->node];
+
+	node->cpu_taken -= t->spec.cpu_milli;
+	node->memory_taken -= t->spec.memory_bytes;
+	node->n_tenants--;
+	place_node_count(place, t->node);
+	for (uint32_t i = 0; i < t->n; i++)
+		device_give(place, &t->spec, t->device[i]);
+	place_held_remove(place, (uint32_t)(t - place->tenants));
+	place_queue_count(place, t, -1);
+	place_network_count(place, t, -1);
+	place_search_changed(place->search, t->node);
+	place->n_placed--;
+}
+
+/* ---- tenants ---- */
+
+static bool is_placed(const struct place *place, uint32_t tenant)
+{
+	return tenant < place->n_tenants && place->tenants[tenant].node != PLACE_NONE;
+}
+
+const struct place_tenant *place_tenant(const struct place *place, uint32_t tenant)
+{
+	return is_placed(place, tenant) ? &place->tenants[tenant] : NULL;
+}
+
+static int choice_check(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, struct error *err)
+{
+	const struct node *node;
+
+	if (choice->node >= place->n_nodes || !place->nodes[choice->node].is_used)
+		return fail(err, EINVAL, "there is no node %u", choice->node);
+	node = &place->nodes[choice->node];
+	if (choice->n != spec->count)
+		return fail(err, EINVAL, "%u devices for a tenant of %u", choice->n, spec->count);
+	for (uint32_t i = 0; i < choice->n; i++) {
+		if (choice->device[i] - node->first_device >= node->n_devices)
+			return fail(err, EINVAL, "device %u is not on node %s", choice->device[i],
+				node->name->text);
+		for (uint32_t j = 0; j < i; j++)
+			if (choice->device[i] == choice->device[j])
+				return fail(
+					err, EINVAL, "device %u is named twice", choice->device[i]);
+	}
+	return 0;
+}
+
+static int fits(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, struct error *err)
+{
+	uint64_t mask = place_eligible(place, spec, choice->node);
+	uint32_t first = place->nodes[choice->node].first_device;
+
+	if (place_node_reason(place, spec, choice->node) != PLACE_FITS)
+		return fail(err, ENOSPC, "node %s has no room for it",
+			place->nodes[choice->node].name->text);
+	for (uint32_t i = 0; i < choice->n; i++)
+		if (!(mask >> (choice->device[i] - first) & 1))
+			return fail(err, ENOSPC, "device %s has no room for it",
+				place->devices[choice->device[i]].uuid);
+	return place_network_fits(place, spec, err);
+}
+
+/* Remembers it if a mark is open. */
+static int remember(struct place *place, int type, uint32_t tenant)
+{
+	int r;
+
+	if (!place->n_marks)
+		return 0;
+	r = place_grow(&place->undo, &place->undo_size, place->n_undo + 1, sizeof(*place->undo));
+	if (r < 0)
+		return r;
+	place->undo[place->n_undo].tenant = tenant;
+	place->undo[place->n_undo].type = (__typeof__(place->undo->type))type;
+	if (type != UNDO_ADD)
+		place->undo[place->n_undo].was = place->tenants[tenant];
+	place->n_undo++;
+	return 0;
+}
+
+static int reserve_slot(struct place *place)
+{
+	if (place->tenant_free != PLACE_NONE)
+		return 0;
+	return place_grow(&place->tenants, &place->tenants_size, place->n_tenants + 1,
+		sizeof(*place->tenants));
+}
+
+static uint32_t take_slot(struct place *place)
+{
+	uint32_t slot = place->tenant_free;
+
+	if (slot == PLACE_NONE)
+		return place->n_tenants++;
+	place->tenant_free = place->tenants[slot].spec.group;
+	return slot;
+}
+
+static void free_slot(struct place *place, uint32_t slot)
+{
+	place->tenants[slot].node = PLACE_NONE;
+	place->tenants[slot].spec.group = place->tenant_free;
+	place->tenant_free = slot;
+}
+
+int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
+	uint32_t *ret_tenant, struct error *err)
+{
+	struct place_tenant t = {.spec = *spec, .node = choice->node, .n = choice->n};
+	uint32_t slot;
+	int r;
+
+	r = place_spec_check(spec, err);
+	if (r == 0)
+		r = place_spec_known(place, spec, err);
+	if (r == 0)
+		r = choice_check(place, spec, choice, err);
+	if (r == 0)
+		r = fits(place, spec, choice, err);
+	if (r < 0)
+		return r;
+	/* Of different devices on one node it has the smallest one's part on each. */
+	for (uint32_t i = 0; i < t.n; i++) {
+		uint64_t bytes = place_device_bytes(place, spec, choice->device[i]);
+
+		t.device[i] = choice->device[i];
+		if (i == 0 || bytes < t.spec.device_bytes)
+			t.spec.device_bytes = bytes;
+		r = tag_reserve(place, spec, choice->device[i]);
+		if (r < 0)
+			return fail(err, -r, "out of memory for a tenant");
+	}
+	r = place_held_reserve(place, t.node);
+	if (r == 0)
+		r = reserve_slot(place);
+	if (r == 0)
+		r = group_reserve(place, spec);
+	slot = place->tenant_free == PLACE_NONE ? place->n_tenants : place->tenant_free;
+	if (r == 0)
+		r = remember(place, UNDO_ADD, slot);
+	if (r < 0)
+		return fail(err, -r, "out of memory for a tenant");
+	slot = take_slot(place);
+	place->tenants[slot] = t;
+	take(place, &place->tenants[slot]);
+	*ret_tenant = slot;
+	return 0;
+}
+
+int place_remove(struct place *place, uint32_t tenant)
+{
+	struct place_tenant *t;
+	int r;
+
+	if (!is_placed(place, tenant))
+		return -ENOENT;
+	t = &place->tenants[tenant];
+	r = remember(place, UNDO_REMOVE, tenant);
+	if (r < 0)
+		return r;
+	give(place, t);
+	if (place->n_marks) {
+		t->node = PLACE_NONE; /* its slot and its group are kept: it may come back */
+		return 0;
+	}
+	free_slot(place, tenant);
+	free_idle_groups(place);
+	return 0;
+}
+
+int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
+	struct error *err)
+{
+	struct place_tenant *t;
+	struct place_spec spec;
+	int r;
+
+	if (!is_placed(place, tenant))
+		return fail(err, EINVAL, "there is no tenant %u", tenant);
+	t = &place->tenants[tenant];
+	spec = t->spec;
+	spec.share = share;
+	spec.device_bytes = device_bytes;
+	r = place_spec_check(&spec, err);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct device *d = &place->devices[t->device[i]];
+		uint32_t free = place->share_free[t->device[i]] + t->spec.share;
+
+		if (!spec.is_exclusive && share > free)
+			return fail(err, ENOSPC, "share %u: %u permille are free on %s", share,
+				free, d->uuid);
+		if (device_bytes > t->spec.device_bytes &&
+			device_bytes - t->spec.device_bytes > d->memory_free)
+			return fail(err, ENOSPC,
+				"device memory %" PRIu64 ": %" PRIu64 " bytes are free on %s",
+				device_bytes, d->memory_free + t->spec.device_bytes, d->uuid);
+	}
+	r = remember(place, UNDO_RESIZE, tenant);
+	if (r < 0)
+		return fail(err, -r, "out of memory for a tenant");
+	give(place, t);
+	t->spec = spec;
+	take(place, t);
+	return 0;
+}
+
+/* ---- taking back ---- */
+
+uint32_t place_mark(struct place *place)
+{
+	place->n_marks++;
+	return place->n_undo;
+}
+
+void place_rollback(struct place *place, uint32_t mark)
+{
+	while (place->n_undo > mark) {
+		struct undo *undo = &place->undo[--place->n_undo];
+		struct place_tenant *t = &place->tenants[undo->tenant];
+
+		if (undo->type != UNDO_REMOVE)
+			give(place, t);
+		if (undo->type == UNDO_ADD) {
+			free_slot(place, undo->tenant);
+			continue;
+		}
+		*t = undo->was;
+		take(place, t);
+	}
+}
+
+void place_release(struct place *place)
+{
+	if (--place->n_marks)
+		return;
+	/* Nobody can ask for those back any more who left. */
+	for (uint32_t i = 0; i < place->n_undo; i++)
+		if (place->undo[i].type == UNDO_REMOVE)
+			free_slot(place, place->undo[i].tenant);
+	place->n_undo = 0;
+	free_idle_groups(place);
+}

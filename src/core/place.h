@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Placement: which node and which devices a tenant goes to. Nodes, devices and tenants as a
+ * scheduler or a simulation sees them; pure: no I/O, no clock, no thread, the same input gives the
+ * same output on every machine. One thread at a time per `struct place`.
+ *
+ * Units: shares are permille of a device, memory is bytes, CPU is 1/1000 of a core. Nodes, devices
+ * and tenants are small integers that this engine gives out and uses again once they are removed;
+ * the order of nodes is the order in which ties are decided, lowest first.
+ *
+ * A decision costs about the same on a hundred nodes as on a hundred thousand (place-search.h).
+ */
+#ifndef CORE_PLACE_H
+#define CORE_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "core/spec.h"
+
+#define PLACE_NONE UINT32_MAX
+#define PLACE_NODES_MAX (1u << 20)
+#define PLACE_NODE_DEVICES_MAX 64u /* with MIG instances */
+#define PLACE_MODELS_MAX 64u
+#define PLACE_TAINTS_MAX 64u
+#define PLACE_LABELS_MAX (1u << 20) /* distinct ones that are known at a time */
+
+struct place;
+struct place_cells; /* place-cell.h */
+struct place_policy;
+
+struct place_config {
+	const struct place_policy *policy;
+	/* Borrowed, and outlives the place; NULL: what is near is found from what nodes say. */
+	const struct place_cells *cells;
+	/* What may be given away of a device, permille of what it has; 0: 1000. */
+	uint32_t share_factor, memory_factor;
+};
+
+/* -ENOMEM, or -EINVAL for a factor below 1000 or above 60,000. */
+int place_new(const struct place_config *config, struct place **ret_place, struct error *err);
+void place_free(struct place *place);
+
+/* ---- names: interned once, then compared as numbers ---- */
+
+/* The bit of a device model. -ENOSPC: more than PLACE_MODELS_MAX. */
+int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
+/* "A|B": the bits of any of them, known or not yet; "": 0, which is any. */
+int place_models(struct place *place, const char *names, uint64_t *ret_bits, struct error *err);
+const char *place_model_name(const struct place *place, uint32_t model);
+
+/*
+ * A label, a node label ("key=value") or a taint, in a namespace ("" where there is none). The same
+ * text always has the same number, from 1.
+ */
+int place_label(struct place *place, const char *ns, const char *name, uint32_t *ret_label,
+	struct error *err);
+/* "" where there is no such label. */
+const char *place_label_name(const struct place *place, uint32_t label);
+int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
+
+/* ---- nodes and devices ---- */
+
+struct place_device_info {
+	char uuid[SPEC_LABEL]; /* "": made from the node's name and the index */
+	uint32_t model;        /* index of its bit */
+	uint64_t memory_bytes;
+	uint8_t numa, link; /* devices with the same are near each other; link: NVLink or switch */
+	bool is_closed;     /* cordoned or unhealthy: who is there stays, nobody comes */
+};
+
+struct place_node_info {
+	const char *name, *rack;           /* rack: "" */
+	uint32_t cpu_milli, n_tenants_max; /* n_tenants_max: 0 is without limit */
+	uint64_t memory_bytes;
+	uint64_t taints;        /* bits */
+	const uint32_t *labels; /* n_labels of them, any order */
+	uint32_t n_labels;
+	bool is_closed;
+	uint32_t n_devices; /* up to PLACE_NODE_DEVICES_MAX */
+	const struct place_device_info *devices;
+};
+
+/* Everything is copied. -EEXIST for a name that there is, -EINVAL, -ENOSPC, -ENOMEM. */
+int place_node_add(struct place *place, const struct place_node_info *info, uint32_t *ret_node,
+	struct error *err);
+/*
+ * New capacities, taints, labels and states for a node that stays. Devices keep their place in the
+ * list; one that tenants are on cannot go or change its model: -EBUSY, nothing is changed. Less
+ * than what is given away is taken: it counts as nothing free.
+ */
+int place_node_update(
+	struct place *place, uint32_t node, const struct place_node_info *info, struct error *err);
+/* -EBUSY while tenants are on it. */
+int place_node_remove(struct place *place, uint32_t node, struct error *err);
+uint32_t place_node_find(const struct place *place, const char *name); /* or PLACE_NONE */
+
+/* ---- what is to be placed ---- */
+
+struct place_spec {
+	uint32_t share;        /* permille of each device; 0: none is asked for */
+	uint32_t count;        /* devices; 0: none */
+	bool is_exclusive;     /* whole devices, shared with nobody */
+	uint64_t device_bytes; /* on each device; 0: device_permille of it, or share of it */
+	uint32_t device_permille;
+	uint32_t cpu_milli;
+	uint64_t memory_bytes; /* of the node */
+	uint64_t models;       /* bits; 0: any */
+	uint32_t device;       /* this one; PLACE_NONE: any */
+	uint32_t node;         /* this one; PLACE_NONE: any */
+	/* Labels, 0: none. For devices, an exclusion that is not given is a label too. */
+	uint32_t affinity, anti_affinity, exclusion;
+	uint32_t near;        /* a node label that the node must have; 0: any */
+	uint64_t tolerations; /* taints it may live with */
+	enum spec_class class;
+	uint32_t priority; /* 0..100; 0 is opportunistic */
+	uint32_t group;    /* tenants that belong together; 0: none */
+	uint64_t started;  /* any number that grows: who came later has more */
+	uint32_t budget;   /* the label whose disruption budget counts it; 0: none */
+	uint32_t queue;    /* place-queue.h; 0: none */
+	bool is_movable;   /* may be moved to other devices of its kind (place-defrag.h) */
+	/* What it takes of the network devices at both ends (place-mode.h), by number; 0: none. */
+	uint32_t network[2], network_mbit;
+};
+
+/* One device of any node, nothing else. */
+#define PLACE_SPEC_INIT \
+	(struct place_spec) \
+	{ \
+		.count = 1, .device = PLACE_NONE, .node = PLACE_NONE, .class = SPEC_STANDARD, \
+		.priority = 50 \
+	}
+
+/* 0, or -EINVAL with the field, the value and what is possible. */
+int place_spec_check(const struct place_spec *spec, struct error *err);
+
+/* ---- decisions ---- */
+
+struct place_choice {
+	uint32_t node;
+	uint32_t n; /* devices */
+	uint32_t device[SPEC_DEVICES_MAX];
+	int32_t score; /* of the policy: more is better */
+};
+
+/*
+ * The best place by the policy, or -ENOSPC; nothing is given away. -EINVAL, -ENOMEM: `err` says.
+ */
+int place_find(struct place *place, const struct place_spec *spec, struct place_choice *ret_choice,
+	struct error *err);
+
+/* Counts into what is typical, for policies that look ahead. Once per arrival, placed or not. */
+void place_note_arrival(struct place *place, const struct place_spec *spec);
+
+/* These are typical from now on, and arrivals are not counted any more. */
+void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n);
+
+/* Why a node is no place for it; the first reason that applies. */
+enum place_reason {
+	PLACE_FITS,
+	PLACE_CLOSED,
+	PLACE_OTHER_NODE,
+	PLACE_TAINTED,
+	PLACE_NOT_NEAR,
+	PLACE_FULL_OF_TENANTS,
+	PLACE_NO_CPU,
+	PLACE_NO_MEMORY,
+	PLACE_NO_DEVICES,
+	PLACE_OTHER_MODEL,
+	PLACE_OTHER_DEVICE,
+	PLACE_LABELS,
+	PLACE_NO_DEVICE_MEMORY,
+	PLACE_NO_SHARE,
+	PLACE_N_REASONS
+};
+
+struct place_why {
+	uint32_t nodes[PLACE_N_REASONS];
+	uint32_t most_share; /* free on one device of a node that has all else */
+};
+
+/* Looks at every node. */
+void place_explain(
+	const struct place *place, const struct place_spec *spec, struct place_why *ret_why);
+/* "0 of 3 nodes: 2 have another model, 1 too little share (0.3 free, 0.5 asked)". Returns ret. */
+#define PLACE_WHY 1024
+char *place_why_format(
+	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY]);
+enum place_reason place_reason_of(
+	const struct place *place, const struct place_spec *spec, uint32_t node);
+
+/* ---- tenants ---- */
+
+/*
+ * Takes what the choice names: any choice that fits, ours or found elsewhere (state that is read
+ * back after a restart). -EINVAL for what cannot be, -ENOSPC where it does not fit: unchanged.
+ */
+int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
+	uint32_t *ret_tenant, struct error *err);
+/* -ENOENT, or -ENOMEM, which is only possible with a mark. */
+int place_remove(struct place *place, uint32_t tenant);
+/* Where it is: -ENOSPC leaves it as it was. */
+int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
+	struct error *err);
+
+struct place_tenant {
+	struct place_spec spec; /* device_bytes: as fixed when it came */
+	uint32_t node;
+	uint32_t n;
+	uint32_t device[SPEC_DEVICES_MAX];
+};
+
+/* Borrowed until the next change; NULL where there is none. */
+const struct place_tenant *place_tenant(const struct place *place, uint32_t tenant);
+
+/*
+ * All changes of tenants since the mark are taken back, latest first. Marks are taken and released
+ * like a stack; with none open nothing is remembered.
+ */
+uint32_t place_mark(struct place *place);
+void place_rollback(struct place *place, uint32_t mark);
+void place_release(struct place *place);
+
+/* ---- what there is ---- */
+
+struct place_device_view {
+	const char *uuid;
+	uint32_t node, model, n_tenants;
+	uint32_t share_free, share_all;
+	uint64_t memory_free, memory_all;
+	uint32_t exclusion; /* label; valid with tenants */
+	uint8_t numa, link;
+	bool is_closed;
+};
+
+struct place_node_view {
+	const char *name, *rack;
+	uint32_t first_device, n_devices, n_tenants;
+	uint32_t cpu_free, cpu_all;
+	uint64_t memory_free, memory_all;
+	bool is_closed;
+};
+
+uint32_t place_n_nodes(const struct place *place);   /* slots: some may be empty */
+uint32_t place_n_devices(const struct place *place); /* slots */
+uint32_t place_n_tenants(const struct place *place); /* placed now */
+/* false: there is none in that slot. */
+bool place_node_get(const struct place *place, uint32_t node, struct place_node_view *ret_view);
+bool place_device_get(
+	const struct place *place, uint32_t device, struct place_device_view *ret_view);
+
+/*
+ * Permille of devices that are free and that the typical tenant cannot use, over all nodes; the sum
+ * over tenants typical by the arrivals so far, weighted by how many came (Weng et al., USENIX ATC
+ * 2023, equation 1 with the amendment for devices that are shared).
+ */
+uint64_t place_fragmentation(struct place *place);
+
+#endif

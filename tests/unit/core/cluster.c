@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "cluster.h"
+#include "core/place-held.h"
+#include "core/place-internal.h"
+#include "core/place-mode.h"
+#include "core/place-queue.h"
+
+static uint32_t below(struct rand *rand, uint32_t n)
+{
+	return (uint32_t)rand_below(rand, n);
+}
+
+struct place *cluster_new(
+	struct rand *rand, const struct place_policy *policy, uint32_t n, uint32_t n_devices_max)
+{
+	const struct place_config config = {.policy = policy};
+	static const char *const racks[] = {"r0", "r1", "r2", ""};
+	struct place *place = NULL;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_model(place, "B", &bit, NULL));
+	for (uint32_t i = 0; i < n; i++) {
+		struct place_device_info devices[PLACE_NODE_DEVICES_MAX] = {0};
+		char name[16];
+		struct place_node_info info = {.name = name,
+			.rack = racks[below(rand, 4)],
+			.cpu_milli = 4000 + 4000 * below(rand, 4),
+			.memory_bytes = (16 + 16 * below(rand, 4)) * GIB,
+			.n_tenants_max = below(rand, 4) ? 0 : 4 + below(rand, 6),
+			.n_devices = 1 + below(rand, n_devices_max),
+			.devices = devices};
+		uint32_t model = below(rand, 2), node;
+
+		for (uint32_t d = 0; d < info.n_devices; d++)
+			devices[d] = (struct place_device_info){
+				.model = model, .memory_bytes = 16 * GIB, .numa = (uint8_t)(d / 2)};
+		snprintf(name, sizeof(name), "n%u", i);
+		assert_ok(place_node_add(place, &info, &node, NULL));
+	}
+	return place;
+}
+
+struct place_spec cluster_spec(struct rand *rand, struct place *place)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+	uint32_t label[3] = {0};
+
+	assert_ok(place_label(place, "", "a", &label[1], NULL));
+	assert_ok(place_label(place, "", "b", &label[2], NULL));
+	spec.share = 100 * (1 + below(rand, 10));
+	spec.count = below(rand, 4) ? 1 : below(rand, 4);
+	if (!spec.count)
+		spec.share = 0;
+	spec.is_exclusive = spec.share == 1000 && below(rand, 2);
+	spec.device_bytes = spec.count && below(rand, 2) ? (1 + below(rand, 8)) * GIB : 0;
+	spec.cpu_milli = 500 * below(rand, 5);
+	spec.memory_bytes = below(rand, 4) * GIB;
+	spec.models = below(rand, 3) ? 0 : 1 + below(rand, 2);
+	if (spec.count) {
+		spec.affinity = label[below(rand, 8) ? 0 : 1 + below(rand, 2)];
+		spec.anti_affinity = label[below(rand, 8) ? 0 : 1 + below(rand, 2)];
+		spec.exclusion = label[below(rand, 8) ? 0 : 1 + below(rand, 2)];
+	}
+	spec.priority = 10 * below(rand, 6);
+	spec.started = below(rand, 1000);
+	spec.is_movable = below(rand, 4) != 0;
+	return spec;
+}
+
+void cluster_fill(struct rand *rand, struct place *place, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct place_spec spec = cluster_spec(rand, place);
+		struct place_choice choice;
+		uint32_t tenant;
+
+		if (place_find(place, &spec, &choice, NULL) == 0)
+			assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	}
+}
+
+static uint64_t mix(uint64_t digest, const void *p, size_t n)
+{
+	const unsigned char *bytes = p;
+
+	for (size_t i = 0; i < n; i++)
+		digest = (digest ^ bytes[i]) * 0x100000001b3u;
+	return digest;
+}
+
+#define MIX(value) (digest = mix(digest, &(value), sizeof(value)))
+
+uint64_t cluster_digest(const struct place *place)
+{
+	uint64_t digest = 0xcbf29ce484222325u;
+
+	MIX(place->n_placed);
+	for (uint32_t at = 0; at < place->n_nodes; at++) {
+		MIX(place->cpu_free[at]);
+		MIX(place->memory_free[at]);
+		MIX(place->nodes[at].n_tenants);
+		for (uint32_t i = 0; i < place->held[at].n; i++) {
+			MIX(place->held[at].list[i].tenant);
+			MIX(place->held[at].list[i].devices);
+			MIX(place->held[at].list[i].share);
+		}
+	}
+	for (uint32_t at = 0; at < place->n_devices; at++) {
+		const struct device *d = &place->devices[at];
+		uint64_t tags = 0;
+
+		MIX(place->share_free[at]);
+		MIX(place->share_open[at]);
+		MIX(d->memory_free);
+		MIX(d->n_tenants);
+		for (uint32_t i = 0; i < d->n_tags; i++) /* in any order */
+			tags += mix(7, &d->tags[i], sizeof(d->tags[i]));
+		MIX(tags);
+	}
+	for (uint32_t i = 0; i < place->n_tenants; i++) {
+		const struct place_tenant *t = &place->tenants[i];
+
+		if (t->node == PLACE_NONE)
+			continue; /* there may be more of these than before */
+		MIX(i);
+		MIX(t->node);
+		MIX(t->device);
+		MIX(t->spec.share);
+		MIX(t->spec.device_bytes);
+		MIX(t->spec.cpu_milli);
+		MIX(t->spec.memory_bytes);
+		MIX(t->spec.priority);
+		MIX(t->spec.budget);
+		MIX(t->spec.queue);
+		MIX(t->spec.network);
+	}
+	for (uint32_t q = 1; q <= place_queue_n(place); q++) {
+		uint64_t used = place_queue_used(place, q, PLACE_NONE);
+
+		MIX(used);
+	}
+	for (uint32_t i = 1; i <= place_network_n(place); i++) {
+		uint32_t mbit = place_network_free_mbit(place, i);
+
+		MIX(mbit);
+	}
+	return digest;
+}
+
+void cluster_check(const struct place *place)
+{
+	for (uint32_t at = 0; at < place->n_nodes; at++) {
+		const struct node *node = &place->nodes[at];
+		uint32_t share[PLACE_NODE_DEVICES_MAX] = {0}, n = 0, cpu = 0;
+		uint64_t memory[PLACE_NODE_DEVICES_MAX] = {0}, host = 0;
+
+		for (uint32_t i = 0; i < place->n_tenants; i++) {
+			const struct place_tenant *t = &place->tenants[i];
+
+			if (t->node != at)
+				continue;
+			for (uint32_t k = 0; k < t->n; k++) {
+				share[t->device[k] - node->first_device] += t->spec.share;
+				memory[t->device[k] - node->first_device] += t->spec.device_bytes;
+			}
+			n++;
+			cpu += t->spec.cpu_milli;
+			host += t->spec.memory_bytes;
+		}
+		assert_int_equal(n, place->held[at].n);
+		assert_int_equal(cpu, node->cpu_taken);
+		assert_int_equal(host, node->memory_taken);
+		assert_true(cpu <= node->cpu_all && host <= node->memory_all);
+		for (uint32_t d = 0; d < node->n_devices; d++) {
+			assert_true(share[d] <= 1000);
+			assert_int_equal(
+				1000 - share[d], place->share_free[node->first_device + d]);
+			assert_int_equal(
+				place->devices[node->first_device + d].memory_all - memory[d],
+				place->devices[node->first_device + d].memory_free);
+		}
+	}
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans of moves: done one after the other they give what was promised, and nothing else moves. */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "cluster.h"
+#include "core/place-defrag.h"
+#include "core/place-internal.h"
+
+DEFINE_CLEANUP(struct place *, place_free)
+
+static uint32_t whole(const struct place *place)
+{
+	uint32_t n = 0;
+
+	for (uint32_t at = 0; at < place_n_devices(place); at++) {
+		struct place_device_view view;
+
+		n += place_device_get(place, at, &view) && !view.n_tenants && !view.is_closed;
+	}
+	return n;
+}
+
+static void replay(struct place *place, const struct place_defrag *plan)
+{
+	for (uint32_t i = 0; i < plan->n_moves; i++) {
+		const struct place_move *move = &plan->moves[i];
+		const struct place_tenant was = *place_tenant(place, move->tenant);
+		const struct place_tenant *is;
+		uint32_t tenant;
+
+		assert_true(was.spec.is_movable);
+		assert_int_equal(was.n, 1);
+		assert_true(place->devices[move->to.device[0]].n_tenants > 0);
+		for (uint32_t k = 0; k < i; k++) /* nothing moves twice, or to where others left */
+			assert_int_not_equal(plan->moves[k].from.device[0], move->to.device[0]);
+		assert_ok(place_defrag_move(place, move, &tenant, NULL));
+		is = place_tenant(place, tenant);
+		assert_int_equal(is->device[0], move->to.device[0]);
+		assert_int_equal(is->spec.share, was.spec.share);
+		assert_int_equal(is->spec.device_bytes, was.spec.device_bytes);
+	}
+}
+
+static void plans_keep_their_word(void **state)
+{
+	uint32_t n_moves = 0, n_gained = 0;
+
+	for (uint64_t seed = 0; seed < 1000; seed++) {
+		struct rand rand = rand_seeded(seed);
+		_cleanup_(place_free_p) struct place *place = cluster_new(
+			&rand, &place_worst_fit, 1 + (uint32_t)rand_below(&rand, 8), 4);
+		_cleanup_(place_defrag_done) struct place_defrag plan = {0};
+		uint32_t most = (uint32_t)rand_below(&rand, 12), moved[16], n = 0;
+		struct place_spec typical[3];
+		uint64_t digest;
+
+		for (int i = 0; i < 3; i++)
+			typical[i] = cluster_spec(&rand, place);
+		place_set_typical(place, typical, 3);
+		cluster_fill(&rand, place, (uint32_t)rand_below(&rand, 30));
+		for (uint32_t i = 0; i < place->n_tenants; i++)
+			if (rand_below(&rand, 2) && place_tenant(place, i))
+				assert_ok(place_remove(place, i));
+		digest = cluster_digest(place);
+		assert_ok(place_defrag_find(place, most, &plan, NULL));
+		assert_int_equal(cluster_digest(place), digest);
+		assert_true(plan.n_moves <= most);
+		assert_int_equal(plan.whole_before, whole(place));
+		assert_int_equal(plan.fragmented_before, place_fragmentation(place));
+		for (uint32_t i = 0; i < plan.n_moves; i++) {
+			for (uint32_t k = 0; k < n; k++)
+				assert_int_not_equal(moved[k], plan.moves[i].tenant);
+			moved[n++] = plan.moves[i].tenant;
+		}
+		/* As a whole, and taken back. */
+		place_mark(place);
+		replay(place, &plan);
+		cluster_check(place);
+		assert_int_equal(plan.whole_after, whole(place));
+		assert_int_equal(plan.fragmented_after, place_fragmentation(place));
+		place_rollback(place, 0);
+		place_release(place);
+		assert_int_equal(cluster_digest(place), digest);
+		assert_true(plan.whole_after >= plan.whole_before);
+		assert_int_equal(plan.whole_after == plan.whole_before, plan.n_moves == 0);
+		n_moves += plan.n_moves;
+		n_gained += plan.whole_after - plan.whole_before;
+	}
+	assert_true(n_moves > 500 && n_gained > 300);
+}
+
+static void add(struct place *place, uint32_t device, uint32_t share, bool is_movable)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice choice = {
+		.node = place->devices[device].node, .n = 1, .device = {device}};
+	uint32_t tenant;
+
+	spec.share = share;
+	spec.is_movable = is_movable;
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+}
+
+static void an_example(void **state)
+{
+	const struct place_config config = {.policy = &place_first_fit};
+	const struct place_device_info devices[4] = {{.memory_bytes = GIB}, {.memory_bytes = GIB},
+		{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	const struct place_node_info info = {.name = "n", .n_devices = 4, .devices = devices};
+	struct place *place = NULL;
+	_cleanup_(place_defrag_done) struct place_defrag plan = {0};
+	struct error err = {0};
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	add(place, 0, 300, true);
+	add(place, 0, 200, true);
+	add(place, 1, 600, true);
+	add(place, 2, 700, true);
+	add(place, 3, 100, false); /* has to stay: the others come to it */
+	/* Two to the tightest that have room: 300 to where 300 are free, 200 to where 400 are. */
+	assert_ok(place_defrag_find(place, 2, &plan, &err));
+	assert_int_equal(plan.n_moves, 2);
+	assert_int_equal(plan.moves[0].tenant, 0);
+	assert_int_equal(plan.moves[0].to.device[0], 2);
+	assert_int_equal(plan.moves[1].tenant, 1);
+	assert_int_equal(plan.moves[1].to.device[0], 1);
+	assert_int_equal(plan.whole_before, 0);
+	assert_int_equal(plan.whole_after, 1);
+	assert_ok(place_remove(place, 0));
+	assert_int_equal(place_defrag_move(place, &plan.moves[0], &tenant, &err), -ENOENT);
+	add(place, 3, 300, true);
+	assert_int_equal(place_defrag_move(place, &plan.moves[0], &tenant, &err), -ESTALE);
+	assert_int_equal(place_defrag_find(place, PLACE_MOVES_MAX + 1, &plan, &err), -EINVAL);
+	assert_contains(err.msg, "65537 moves");
+	place_free(place);
+}
+
+UNIT_MAIN(UNIT(plans_keep_their_word), UNIT(an_example))

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modes: what is chosen, over which network, against every pair of devices; and its bandwidth. */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "cluster.h"
+#include "core/place-internal.h"
+#include "core/place-mode.h"
+#include "core/place-network.h"
+#include "core/place-search.h"
+
+DEFINE_CLEANUP(struct place *, place_free)
+
+static void add_networks(struct rand *rand, struct place *place)
+{
+	for (uint32_t i = 0; i < 2 * place->n_nodes; i++) {
+		const struct place_network_info info = {
+			.node = (uint32_t)rand_below(rand, place->n_nodes),
+			.kind = (enum place_network_kind)rand_below(rand, PLACE_NETWORK_KINDS),
+			.mbit = 1000 * (1 + (uint32_t)rand_below(rand, 4)),
+			.latency_us = 5 * (uint32_t)rand_below(rand, 4),
+		};
+		uint32_t network;
+
+		assert_ok(place_network_add(place, &info, &network, NULL));
+		assert_int_equal(network, i + 1);
+	}
+}
+
+struct rank {
+	uint64_t value[7]; /* kind, hops, load, nodes, devices */
+};
+
+static bool is_less(const struct rank *a, const struct rank *b)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(a->value); i++)
+		if (a->value[i] != b->value[i])
+			return a->value[i] < b->value[i];
+	return false;
+}
+
+static struct rank rank_of(
+	const struct place *place, uint32_t server, uint32_t client, uint32_t mbit)
+{
+	const struct network *s = &place->networks->list[server - 1],
+			     *c = &place->networks->list[client - 1];
+	const char *racks[] = {place->nodes[s->node].rack, place->nodes[c->node].rack};
+	uint64_t hops = *racks[0] && !strcmp(racks[0], racks[1]) ? 1 : 2;
+	uint64_t load = (s->mbit_taken + mbit) * 1000ull / s->mbit +
+		(c->mbit_taken + mbit) * 1000ull / c->mbit;
+
+	return (struct rank){{s->kind, hops, load, s->node, c->node, server, client}};
+}
+
+/* Every pair. false: none. */
+static bool best_pair(const struct place *place, const struct place_wish *wish, struct rank *ret)
+{
+	struct place_spec devices = wish->spec, own = wish->spec;
+	bool is_found = false;
+
+	devices.cpu_milli = 0;
+	devices.memory_bytes = 0;
+	devices.node = PLACE_NONE;
+	own.count = own.share = 0;
+	for (uint32_t s = 1; s <= place_network_n(place); s++)
+		for (uint32_t c = 1; c <= place_network_n(place); c++) {
+			const struct network *a = &place->networks->list[s - 1],
+					     *b = &place->networks->list[c - 1];
+			struct rank rank;
+
+			if (a->kind != b->kind || a->node == b->node ||
+				a->mbit - a->mbit_taken < wish->least_mbit ||
+				b->mbit - b->mbit_taken < wish->least_mbit ||
+				(wish->most_latency_us &&
+					a->latency_us + b->latency_us > wish->most_latency_us) ||
+				place_reason_of(place, &devices, a->node) != PLACE_FITS ||
+				place_reason_of(place, &own, b->node) != PLACE_FITS)
+				continue;
+			rank = rank_of(place, s, c, wish->least_mbit);
+			if (is_found && !is_less(&rank, ret))
+				continue;
+			*ret = rank;
+			is_found = true;
+		}
+	return is_found;
+}
+
+static void check_networks(const struct place *place)
+{
+	for (uint32_t i = 1; i <= place_network_n(place); i++) {
+		const struct network *net = &place->networks->list[i - 1];
+		uint32_t mbit = 0;
+
+		for (uint32_t k = 0; k < place->n_tenants; k++)
+			if (place_tenant(place, k))
+				for (int e = 0; e < 2; e++)
+					if (place->tenants[k].spec.network[e] == i)
+						mbit += place->tenants[k].spec.network_mbit;
+		assert_int_equal(mbit, net->mbit_taken);
+		assert_int_equal(place_network_free_mbit(place, i), net->mbit - mbit);
+	}
+}
+
+static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
+{
+	struct place_wish wish = {.spec = cluster_spec(rand, place),
+		.mode = (enum spec_mode)rand_below(rand, 4),
+		.least_mbit = 100 * (uint32_t)rand_below(rand, 10),
+		.most_latency_us = rand_below(rand, 2) ? 0 : 10 + (uint32_t)rand_below(rand, 20)};
+	struct place_decision d;
+	struct place_choice here;
+	struct rank best = {{0}}, rank;
+	uint64_t digest = cluster_digest(place);
+	uint32_t tenants[2], mark;
+	bool fits, is_refused;
+
+	if (rand_below(rand, 4) == 0)
+		wish.spec.node = (uint32_t)rand_below(rand, place->n_nodes);
+	is_refused = wish.mode == SPEC_MODE_EXCLUSIVE
+		? wish.spec.count && !wish.spec.is_exclusive
+		: wish.mode == SPEC_MODE_REMOTE && !wish.spec.count;
+	if (is_refused) {
+		assert_int_equal(place_mode_choose(place, &wish, &d, NULL), -EINVAL);
+		return;
+	}
+	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_int_equal(cluster_digest(place), digest);
+	assert_true(d.why[0]);
+	fits = place_find(place, &wish.spec, &here, NULL) == 0;
+	if (fits) {
+		assert_false(d.has_client);
+		assert_int_equal(d.outcome,
+			wish.mode == SPEC_MODE_REMOTE ? PLACE_REMOTE
+				: wish.mode == SPEC_MODE_LOCAL || !wish.spec.is_exclusive
+				? PLACE_LOCAL
+				: PLACE_EXCLUSIVE);
+	} else if ((wish.mode == SPEC_MODE_AUTO || wish.mode == SPEC_MODE_REMOTE) &&
+		wish.spec.count && best_pair(place, &wish, &best)) {
+		assert_int_equal(d.outcome, PLACE_REMOTE);
+		rank = rank_of(place, d.spec.network[0], d.spec.network[1], wish.least_mbit);
+		assert_memory_equal(&rank, &best, sizeof(rank));
+		assert_int_equal(d.hops, best.value[1]);
+		(*n_remote)++;
+	} else {
+		assert_int_equal(d.outcome, PLACE_QUEUED);
+		assert_contains(d.why, "queued");
+		assert_int_equal(place_mode_add(place, &d, tenants, NULL), -EINVAL);
+		return;
+	}
+	mark = place_mark(place);
+	assert_ok(place_mode_add(place, &d, tenants, NULL));
+	check_networks(place);
+	place_rollback(place, mark);
+	place_release(place);
+	assert_int_equal(cluster_digest(place), digest);
+	check_networks(place);
+	assert_ok(place_mode_add(place, &d, tenants, NULL));
+	assert_int_equal(tenants[1] != PLACE_NONE, d.has_client);
+	cluster_check(place);
+}
+
+static void against_all_pairs(void **state)
+{
+	uint32_t n_remote = 0;
+
+	for (uint64_t seed = 0; seed < 300; seed++) {
+		struct rand rand = rand_seeded(seed);
+		_cleanup_(place_free_p) struct place *place = cluster_new(
+			&rand, &place_best_fit, 2 + (uint32_t)rand_below(&rand, 8), 2);
+
+		/* Some with much CPU and no free device, others with the contrary. */
+		for (uint32_t at = 0; at < place->n_nodes; at++)
+			if (rand_below(&rand, 2)) {
+				place->nodes[at].cpu_all = 500;
+				place_node_count(place, at);
+				place_search_changed(place->search, at);
+			}
+		add_networks(&rand, place);
+		for (int step = 0; step < 40; step++) {
+			uint32_t tenant = (uint32_t)rand_below(&rand, place->n_tenants + 1);
+
+			one_step(&rand, place, &n_remote);
+			if (rand_below(&rand, 3) == 0 && place_tenant(place, tenant))
+				assert_ok(place_remove(place, tenant));
+			check_networks(place);
+		}
+	}
+	assert_true(n_remote > 300);
+}
+
+static void refusals(void **state)
+{
+	struct rand rand = rand_seeded(1);
+	_cleanup_(place_free_p) struct place *place = cluster_new(&rand, &place_best_fit, 2, 1);
+	struct place_network_info info = {.node = 2, .mbit = 100};
+	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
+	struct place_decision d;
+	struct place_choice choice = {.n = 1};
+	struct error err = {0};
+	uint32_t network, other, tenant;
+
+	assert_int_equal(place_network_add(place, &info, &network, &err), -EINVAL);
+	assert_contains(err.msg, "no node 2");
+	info.node = 0;
+	info.mbit = 0;
+	assert_int_equal(place_network_add(place, &info, &network, &err), -EINVAL);
+	assert_contains(err.msg, "bandwidth 0");
+	info.mbit = 100;
+	info.kind = PLACE_NETWORK_KINDS;
+	assert_int_equal(place_network_add(place, &info, &network, &err), -EINVAL);
+	assert_contains(err.msg, "kind 3");
+	info.kind = PLACE_NETWORK_HOST;
+	info.latency_us = PLACE_LATENCY_MAX + 1;
+	assert_int_equal(place_network_add(place, &info, &network, &err), -EINVAL);
+	assert_contains(err.msg, "latency 1000000001");
+	info.latency_us = 10;
+	assert_ok(place_network_add(place, &info, &network, &err));
+	info.node = 1;
+	assert_ok(place_network_add(place, &info, &other, &err));
+	wish.spec.share = 300;
+	wish.mode = SPEC_MODE_EXCLUSIVE;
+	assert_int_equal(place_mode_choose(place, &wish, &d, &err), -EINVAL);
+	assert_contains(err.msg, "share 300");
+	wish.mode = (enum spec_mode)9;
+	assert_int_equal(place_mode_choose(place, &wish, &d, &err), -EINVAL);
+	assert_contains(err.msg, "mode 9");
+	wish.spec.network[0] = network;
+	wish.spec.network[1] = other;
+	wish.spec.network_mbit = 101;
+	assert_int_equal(place_add(place, &wish.spec, &choice, &tenant, &err), -ENOSPC);
+	assert_contains(err.msg, "100 Mbit/s are free, 101 are asked");
+	wish.spec.network_mbit = 60;
+	assert_ok(place_add(place, &wish.spec, &choice, &tenant, &err));
+	assert_int_equal(place_network_free_mbit(place, other), 40);
+	assert_int_equal(place_network_remove(place, other, &err), -EBUSY);
+	assert_int_equal(place_node_remove(place, 1, &err), -EBUSY);
+	assert_contains(err.msg, "use its network");
+	assert_ok(place_remove(place, tenant));
+	assert_ok(place_node_remove(place, 1, &err));
+	assert_int_equal(place_network_remove(place, other, &err), -EINVAL);
+	wish.spec.network[1] = 7;
+	assert_int_equal(place_add(place, &wish.spec, &choice, &tenant, &err), -EINVAL);
+	assert_contains(err.msg, "network device 7");
+}
+
+UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals))

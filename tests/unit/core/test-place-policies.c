@@ -1,0 +1,722 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What each policy chooses, by the rules of the systems that they are from; and that the search,
+ * which looks at few nodes, chooses what looking at all of them would, whatever came before.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/rand.h"
+#include "core/place-cell.h"
+#include "core/place-internal.h"
+#include "core/place-policy.h"
+
+DEFINE_CLEANUP(struct place_cells *, place_cells_free)
+DEFINE_CLEANUP(struct place *, place_free)
+#define _cleanup_cells_ _cleanup_(place_cells_free_p)
+#define _cleanup_place_ _cleanup_(place_free_p)
+
+#define GIB (1ull << 30)
+
+static struct place *place_of(const struct place_policy *policy)
+{
+	struct place_config config = {.policy = policy};
+	struct place *place;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "V100", &bit, NULL));
+	return place;
+}
+
+/* With devices of 16 GiB; numa and link: a digit for each device. */
+static uint32_t add_node(struct place *place, const char *name, const char *numa, const char *link)
+{
+	struct place_device_info devices[8] = {0};
+	struct place_node_info info = {.name = name,
+		.cpu_milli = 32000,
+		.memory_bytes = 64 * GIB,
+		.n_devices = (uint32_t)strlen(numa),
+		.devices = devices};
+	uint32_t node;
+
+	for (uint32_t i = 0; i < info.n_devices; i++)
+		devices[i] = (struct place_device_info){.memory_bytes = 16 * GIB,
+			.numa = (uint8_t)(numa[i] - '0'),
+			.link = (uint8_t)(link[i] - '0')};
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	return node;
+}
+
+static struct place_spec spec_of(uint32_t share)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+
+	spec.share = share;
+	return spec;
+}
+
+static uint32_t label(struct place *place, const char *name)
+{
+	uint32_t id;
+
+	assert_ok(place_label(place, "ns", name, &id, NULL));
+	return id;
+}
+
+/* Someone of that spec is on that device. */
+static uint32_t put(struct place *place, struct place_spec spec, uint32_t device)
+{
+	struct place_choice choice = {
+		.node = place->devices[device].node, .n = 1, .device = {device}};
+	uint32_t tenant;
+
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	return tenant;
+}
+
+/* The first device it is given, or PLACE_NONE. */
+static uint32_t device_for(struct place *place, struct place_spec spec)
+{
+	struct place_choice choice;
+	int r = place_find(place, &spec, &choice, NULL);
+
+	if (r == -ENOSPC)
+		return PLACE_NONE;
+	assert_ok(r);
+	return choice.device[0];
+}
+
+static uint32_t node_for(struct place *place, struct place_spec spec)
+{
+	struct place_choice choice;
+
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	return choice.node;
+}
+
+/* ---- KubeShare 1.0 ---- */
+
+static void kubeshare_fits_best(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare);
+	struct place_spec red = spec_of(300);
+
+	add_node(place, "a", "00", "00");
+	add_node(place, "b", "00", "00");
+	/* No device is in use: the first. */
+	assert_int_equal(device_for(place, spec_of(500)), 0);
+	put(place, spec_of(300), 0);
+	put(place, spec_of(500), 2);
+	assert_int_equal(device_for(place, spec_of(400)), 2);
+	assert_int_equal(device_for(place, spec_of(600)), 0);
+	assert_int_equal(device_for(place, spec_of(800)), 1);
+
+	/* The label's device is the last of those in use, and that with most left over first. */
+	red.affinity = label(place, "red");
+	put(place, red, 1);
+	assert_int_equal(device_for(place, spec_of(600)), 0);
+	assert_int_equal(device_for(place, spec_of(701)), 3);
+	put(place, spec_of(600), 0);
+	put(place, spec_of(400), 2);
+	red.affinity = label(place, "blue");
+	red.share = 100;
+	put(place, red, 3);
+	assert_int_equal(device_for(place, spec_of(200)), 3);
+}
+
+static void kubeshare_keeps_labels_together(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare);
+	struct place_spec red = spec_of(600);
+
+	add_node(place, "a", "00", "00");
+	put(place, spec_of(100), 0);
+	red.affinity = label(place, "red");
+	assert_int_equal(device_for(place, red), 1);
+	put(place, red, 1);
+	/* It does not fit there: nowhere. */
+	assert_int_equal(device_for(place, red), PLACE_NONE);
+	red.share = 400;
+	assert_int_equal(device_for(place, red), 1);
+}
+
+static void kubeshare_code_looks_at_what_is_free(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare_code);
+	struct place_spec red = spec_of(500);
+
+	add_node(place, "a", "00", "00");
+	add_node(place, "b", "00", "00");
+	put(place, spec_of(300), 0);
+	red.affinity = label(place, "red");
+	put(place, red, 2);
+	/* The label makes no difference here. */
+	assert_int_equal(device_for(place, spec_of(400)), 2);
+	assert_int_equal(device_for(place, spec_of(600)), 0);
+	assert_int_equal(device_for(place, spec_of(800)), 1);
+}
+
+/* ---- KubeShare 2.0 ---- */
+
+static const char priorities[] = "cellTypes:\n"
+				 "  SLOW: {childCellType: V100, childCellNumber: 2,\n"
+				 "    childCellPriority: 10, isNodeLevel: true}\n"
+				 "  FAST: {childCellType: H100, childCellNumber: 2,\n"
+				 "    childCellPriority: 100, isNodeLevel: true}\n"
+				 "cells:\n"
+				 "- {cellType: SLOW, cellId: a}\n"
+				 "- {cellType: FAST, cellId: b}\n";
+
+static void kubeshare2_packs_and_spreads(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare2);
+	struct place_spec spec = spec_of(200);
+	struct place_choice choice;
+
+	add_node(place, "a", "00", "00");
+	add_node(place, "b", "00", "00");
+	put(place, spec_of(500), 3);
+	spec.priority = 0;
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.device[0], 3);
+	/* ([0 + 0] + [0 + 50] - 100 / 2) / 2 */
+	assert_int_equal(choice.score, 0);
+	spec.priority = 1;
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.device[0], 0);
+	assert_int_equal(choice.score, 0);
+	put(place, spec_of(200), 0);
+	put(place, spec_of(400), 1);
+	/* a: -(20 + 40) / 2, b: -(0 + 50) / 2; the emptier one of b */
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.device[0], 2);
+	assert_int_equal(choice.score, -25000);
+}
+
+static void kubeshare2_prefers_a_model(void **state)
+{
+	_cleanup_cells_ struct place_cells *cells = NULL;
+	struct place_config config = {.policy = &place_kubeshare2_guarantee};
+	struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	struct place_node_info info = {.n_devices = 2, .devices = devices};
+	_cleanup_place_ struct place *place = NULL;
+	uint64_t bit;
+	uint32_t node;
+
+	assert_ok(place_cells_parse(str_from(priorities), &cells, NULL));
+	config.cells = cells;
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "V100", &bit, NULL));
+	assert_ok(place_model(place, "H100", &bit, NULL));
+	info.name = "a";
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	info.name = "b";
+	devices[0].model = devices[1].model = 1;
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	assert_int_equal(device_for(place, spec_of(500)), 2);
+	/* Until it is used: 100 - (100 + 90) / 2 is less than 10 */
+	put(place, spec_of(1000), 2);
+	put(place, spec_of(900), 3);
+	assert_int_equal(device_for(place, spec_of(100)), 0);
+}
+
+static void kubeshare2_is_near_its_group(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare2_guarantee);
+	struct place_spec spec = spec_of(100);
+	uint32_t tenant;
+
+	add_node(place, "a", "0000", "0000");
+	add_node(place, "b", "0000", "0000");
+	spec.group = 7;
+	tenant = put(place, spec, 6);
+	assert_int_equal(place_group(place, 7)->n, 1);
+	/* b, and there itself is the nearest: -10 against -100 */
+	assert_int_equal(device_for(place, spec), 6);
+	spec.share = 1000;
+	assert_int_equal(device_for(place, spec), 5);
+	assert_ok(place_remove(place, tenant));
+	assert_null(place_group(place, 7));
+	assert_int_equal(device_for(place, spec), 0);
+}
+
+static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare2);
+	struct place_spec none = PLACE_SPEC_INIT;
+
+	none.count = 0;
+	add_node(place, "a", "0", "0");
+	add_node(place, "b", "", "");
+	assert_int_equal(node_for(place, none), 1);
+}
+
+/* ---- gpushare ---- */
+
+static void gpushare_fills_memory(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gpushare);
+	struct place_spec spec = spec_of(100), cpu = spec_of(100);
+
+	add_node(place, "a", "000", "000");
+	add_node(place, "b", "000", "000");
+	spec.device_bytes = 4 * GIB;
+	put(place, spec, 1);
+	put(place, spec, 4);
+	/* The least free memory that is enough. */
+	assert_int_equal(device_for(place, spec), 1);
+	spec.device_bytes = 13 * GIB;
+	assert_int_equal(device_for(place, spec), 0);
+	/* The node with more CPU left, whatever its devices. */
+	cpu.cpu_milli = 8000;
+	cpu.device_bytes = GIB;
+	put(place, cpu, 0);
+	spec.device_bytes = 4 * GIB;
+	assert_int_equal(device_for(place, spec), 4);
+}
+
+/* ---- GaiaGPU ---- */
+
+static void gaiagpu_takes_the_fullest_node(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gaiagpu);
+
+	add_node(place, "a", "00", "00");
+	add_node(place, "b", "00", "00");
+	put(place, spec_of(300), 0);
+	put(place, spec_of(500), 3);
+	assert_int_equal(device_for(place, spec_of(100)), 3);
+	assert_int_equal(device_for(place, spec_of(600)), 2);
+	put(place, spec_of(1000), 2);
+	assert_int_equal(device_for(place, spec_of(600)), 0);
+}
+
+static void gaiagpu_leaves_groups_whole(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gaiagpu);
+	struct place_spec two = spec_of(1000);
+	struct place_choice choice;
+
+	/* NUMA 0: links 0 and 1 of two each; NUMA 1 likewise */
+	add_node(place, "a", "00001111", "00110011");
+	put(place, spec_of(1000), 0);
+	assert_int_equal(device_for(place, spec_of(1000)), 1);
+	put(place, spec_of(1000), 4);
+	put(place, spec_of(1000), 5);
+	/* NUMA 1 has two left, NUMA 0 three: of the fewest the cell with the fewest. */
+	assert_int_equal(device_for(place, spec_of(1000)), 6);
+	two.count = 2;
+	assert_ok(place_find(place, &two, &choice, NULL));
+	assert_int_equal(choice.device[0], 2);
+	assert_int_equal(choice.device[1], 3);
+	two.count = 3;
+	assert_ok(place_find(place, &two, &choice, NULL));
+	assert_int_equal(choice.device[0], 1);
+	assert_int_equal(choice.device[1], 2);
+	assert_int_equal(choice.device[2], 3);
+}
+
+/* ---- Wang ---- */
+
+/* Beside whom each class goes: one device, one tenant of 0.3 of each digit's class on it. */
+static const struct {
+	const char *there;
+	bool takes[3];
+} wang_rules[] = {
+	{"", {true, true, true}},
+	{"0", {false, false, true}},
+	{"1", {false, true, true}},
+	{"2", {true, true, true}},
+	{"02", {false, false, false}},
+	{"11", {false, true, true}},
+	{"12", {false, true, true}},
+	{"22", {true, true, false}},
+	{"112", {false, true, false}},
+};
+
+static void wang_keeps_classes_apart(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(wang_rules); i++) {
+		_cleanup_place_ struct place *place = place_of(&place_wang);
+		struct place_spec spec = spec_of(300);
+
+		add_node(place, "a", "0", "0");
+		for (const char *c = wang_rules[i].there; *c; c++) {
+			spec.class = (enum spec_class)(*c - '0');
+			put(place, spec, 0);
+		}
+		for (int class = 0; class < 3; class ++) {
+			spec = spec_of(100);
+			spec.class = (enum spec_class) class;
+			if ((device_for(place, spec) == 0) != wang_rules[i].takes[class])
+				fail_msg("class %d beside %s", class, wang_rules[i].there);
+		}
+	}
+}
+
+static void wang_scores(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_wang);
+	struct place_spec spec = spec_of(300);
+	struct place_choice choice;
+
+	add_node(place, "a", "0000", "0000");
+	spec.class = SPEC_LATENCY;
+	put(place, spec, 1);
+	spec.class = SPEC_STANDARD;
+	put(place, spec, 2);
+	spec.class = SPEC_OPPORTUNISTIC;
+	put(place, spec, 3);
+	spec.share = 100;
+	/* Beside 0: 1100; beside 1: 100 + 1000 - 700; beside 2: 200. */
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.device[0], 3);
+	assert_int_equal(choice.score, -200);
+	put(place, spec, 3);
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.device[0], 2);
+	assert_int_equal(choice.score, -400);
+	/* Beside 1: 100 + 600 left over; beside two of 2: 300 + 500. */
+	spec.class = SPEC_STANDARD;
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.device[0], 2);
+	assert_int_equal(choice.score, -700);
+	/* Where only an idle one is left that is taken. */
+	spec.class = SPEC_LATENCY;
+	spec.share = 700;
+	assert_int_equal(device_for(place, spec), 0);
+}
+
+/* ---- the search against looking at all ---- */
+
+#define TENANTS 400u
+
+struct world {
+	struct place *place;
+	struct rand rand;
+	uint32_t tenants[TENANTS], n;
+	uint32_t labels[4];
+};
+
+static uint32_t dice(struct world *w, uint32_t n)
+{
+	return (uint32_t)rand_below(&w->rand, n);
+}
+
+static void random_node(struct world *w, uint32_t i)
+{
+	struct place_device_info devices[8] = {0};
+	char name[16];
+	const char *const racks[] = {"", "r1", "r2"};
+	uint32_t labels[1] = {w->labels[dice(w, 4)]}, node, model = dice(w, 3);
+	bool is_mixed = dice(w, 5) == 0;
+	struct place_node_info info = {.name = name,
+		.rack = racks[dice(w, 3)],
+		.cpu_milli = 4000 * (1 + dice(w, 8)),
+		.memory_bytes = (1 + dice(w, 8)) * 16 * GIB,
+		.n_tenants_max = dice(w, 4) ? 0 : 6,
+		.taints = dice(w, 8) == 0,
+		.labels = labels,
+		.n_labels = dice(w, 2),
+		.is_closed = dice(w, 12) == 0,
+		.n_devices = dice(w, 9),
+		.devices = devices};
+
+	snprintf(name, sizeof(name), "n%u", i);
+	for (uint32_t k = 0; k < info.n_devices; k++)
+		devices[k] = (struct place_device_info){.model = is_mixed ? dice(w, 3) : model,
+			.memory_bytes = (1 + dice(w, 3)) * 8 * GIB,
+			.numa = k >= 4,
+			.link = (uint8_t)(k / 2),
+			.is_closed = dice(w, 20) == 0};
+	assert_ok(place_node_add(w->place, &info, &node, NULL));
+}
+
+static struct place_spec random_spec(struct world *w)
+{
+	static const uint32_t shares[] = {1, 100, 250, 333, 500, 800, 1000, 1000};
+	static const uint32_t counts[] = {1, 1, 1, 1, 1, 2, 2, 3, 4, 0};
+	struct place_spec spec = PLACE_SPEC_INIT;
+
+	spec.count = counts[dice(w, ARRAY_SIZE(counts))];
+	spec.share = spec.count ? shares[dice(w, ARRAY_SIZE(shares))] : 0;
+	spec.is_exclusive = spec.share == 1000 && dice(w, 2);
+	if (spec.count && dice(w, 3) == 0)
+		spec.device_bytes = (1 + dice(w, 12)) * GIB;
+	else if (spec.count && dice(w, 3) == 0)
+		spec.device_permille = dice(w, 1001);
+	spec.cpu_milli = dice(w, 3) ? dice(w, 6) * 500 : 0;
+	spec.memory_bytes = dice(w, 3) ? dice(w, 6) * GIB : 0;
+	spec.models = dice(w, 3) ? 0 : 1 + dice(w, 7);
+	spec.class = (enum spec_class)dice(w, 3);
+	spec.priority = dice(w, 2) ? dice(w, 101) : 0;
+	spec.group = dice(w, 2) ? 0 : 1 + dice(w, 5);
+	spec.tolerations = dice(w, 2);
+	if (dice(w, 8) == 0)
+		spec.affinity = w->labels[dice(w, 4)];
+	if (dice(w, 8) == 0)
+		spec.anti_affinity = w->labels[dice(w, 4)];
+	if (dice(w, 8) == 0)
+		spec.exclusion = w->labels[dice(w, 4)];
+	if (dice(w, 16) == 0)
+		spec.near = w->labels[dice(w, 4)];
+	if (dice(w, 16) == 0)
+		spec.node = dice(w, place_n_nodes(w->place));
+	if (spec.count == 1 && place_n_devices(w->place) && dice(w, 16) == 0)
+		spec.device = dice(w, place_n_devices(w->place));
+	return spec;
+}
+
+/* The greatest grade, then the lowest node. */
+static bool look_at_all(
+	struct place *place, const struct place_spec *spec, struct place_choice *ret)
+{
+	const struct place_policy *policy = place->config.policy;
+	bool is_found = false;
+	int32_t best = 0;
+
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		struct place_choice choice = {.node = node, .n = spec->count};
+		uint64_t mask;
+		int32_t grade;
+
+		if (place_node_reason(place, spec, node) != PLACE_FITS)
+			continue;
+		mask = place_eligible(place, spec, node);
+		if ((uint32_t)__builtin_popcountll(mask) < spec->count)
+			continue;
+		choice.score = policy->score(place, spec, node, mask, &choice);
+		if (choice.score == PLACE_NEVER)
+			continue;
+		grade = policy->grade ? policy->grade(place, spec, choice.score) : choice.score;
+		if (is_found && grade <= best)
+			continue;
+		is_found = true;
+		best = grade;
+		*ret = choice;
+	}
+	return is_found;
+}
+
+static void decide(struct world *w)
+{
+	const struct place_spec spec = random_spec(w);
+	struct place_choice choice = {0}, other = {0};
+	struct error err = {0};
+	int r;
+
+	place_note_arrival(w->place, &spec);
+	r = place_find(w->place, &spec, &choice, &err);
+	if (r < 0 && r != -ENOSPC)
+		fail_msg("%s", err.msg);
+	if (look_at_all(w->place, &spec, &other) != (r == 0))
+		fail_msg("%s: %s", w->place->config.policy->name,
+			r ? "nothing was found where there is a place" : "found where none is");
+	if (r < 0)
+		return;
+	if (choice.node != other.node || choice.score != other.score)
+		fail_msg("%s: node %u with %d instead of %u with %d (share %u, %u devices)",
+			w->place->config.policy->name, choice.node, choice.score, other.node,
+			other.score, spec.share, spec.count);
+	assert_memory_equal(choice.device, other.device, choice.n * sizeof(*choice.device));
+	if (w->n < TENANTS)
+		assert_ok(place_add(w->place, &spec, &choice, &w->tenants[w->n++], NULL));
+}
+
+static void leave(struct world *w)
+{
+	uint32_t at = dice(w, w->n ? w->n : 1);
+
+	if (!w->n)
+		return;
+	assert_ok(place_remove(w->place, w->tenants[at]));
+	w->tenants[at] = w->tenants[--w->n];
+}
+
+/* What is counted is what the tenants come to. */
+static void check_counts(const struct world *w)
+{
+	const struct place *place = w->place;
+	uint32_t in_group[6] = {0};
+
+	for (uint32_t d = 0; d < place->n_devices; d++) {
+		uint32_t n_of[N_CLASSES] = {0}, share = place->devices[d].share_all;
+
+		for (uint32_t i = 0; i < w->n; i++) {
+			const struct place_tenant *t = place_tenant(place, w->tenants[i]);
+
+			for (uint32_t k = 0; k < t->n; k++)
+				if (t->device[k] == d) {
+					n_of[t->spec.class]++;
+					in_group[t->spec.group]++;
+					share -= t->spec.is_exclusive ? share : t->spec.share;
+				}
+		}
+		assert_memory_equal(n_of, place->devices[d].n_of, sizeof(n_of));
+		assert_int_equal(share, place->share_free[d]);
+	}
+	for (uint32_t group = 1; group < ARRAY_SIZE(in_group); group++) {
+		const struct group *found = place_group(place, group);
+
+		assert_int_equal(found ? found->n : 0, in_group[group]);
+	}
+}
+
+/* Something is tried, and taken back or kept. */
+static void try_things(struct world *w)
+{
+	uint32_t before[TENANTS], n = w->n, mark = place_mark(w->place);
+	bool is_kept = dice(w, 3) == 0;
+
+	memcpy(before, w->tenants, sizeof(before));
+	for (uint32_t i = dice(w, 8); i > 0; i--) {
+		uint32_t what = dice(w, 3), share = 1 + dice(w, 1000);
+
+		if (what == 0)
+			leave(w);
+		else if (what == 1)
+			decide(w);
+		else if (w->n && !place_tenant(w->place, w->tenants[0])->spec.is_exclusive &&
+			place_tenant(w->place, w->tenants[0])->n)
+			place_resize(w->place, w->tenants[0], share, dice(w, 8) * GIB, NULL);
+	}
+	if (!is_kept) {
+		place_rollback(w->place, mark);
+		memcpy(w->tenants, before, sizeof(before));
+		w->n = n;
+	}
+	place_release(w->place);
+	check_counts(w);
+}
+
+static const char halves[] =
+	"cellTypes:\n"
+	"  HALF: {childCellType: m1, childCellNumber: 4, childCellPriority: 7}\n"
+	"  NODE: {childCellType: HALF, childCellNumber: 2, isNodeLevel: true}\n"
+	"  RACK: {childCellType: NODE, childCellNumber: 3}\n"
+	"cells:\n"
+	"- {cellType: RACK, cellChildren: [{cellId: n1}, {cellId: n2}, {cellId: n3}]}\n"
+	"- {cellType: NODE, cellId: hall/n7}\n";
+
+static void live(const struct place_policy *policy, uint64_t seed, const struct place_cells *cells)
+{
+	static const uint32_t factors[] = {0, 1500, 0, 3000};
+	struct place_config config = {.policy = policy,
+		.share_factor = factors[seed / 2 % ARRAY_SIZE(factors)],
+		.cells = cells};
+	struct world w = {.rand = rand_seeded(seed)};
+	char name[] = "l0";
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &w.place, NULL));
+	for (uint32_t i = 0; i < 3; i++) {
+		const char *const models[] = {"m0", "m1", "m2"};
+
+		assert_ok(place_model(w.place, models[i], &bit, NULL));
+	}
+	assert_ok(place_taint(w.place, "t", &bit, NULL));
+	for (uint32_t i = 0; i < 4; i++) {
+		name[1] = (char)('0' + i);
+		w.labels[i] = label(w.place, name);
+	}
+	for (uint32_t i = 0, n = 1 + dice(&w, 80); i < n; i++)
+		random_node(&w, i);
+	for (uint32_t i = 0; i < 300; i++) {
+		uint32_t what = dice(&w, 10);
+
+		if (what < 6)
+			decide(&w);
+		else if (what < 9)
+			leave(&w);
+		else
+			try_things(&w);
+	}
+	check_counts(&w);
+	while (w.n)
+		leave(&w);
+	check_counts(&w);
+	assert_int_equal(place_n_tenants(w.place), 0);
+	place_free(w.place);
+}
+
+static void search_finds_what_looking_at_all_finds(void **state)
+{
+	_cleanup_cells_ struct place_cells *cells = NULL;
+
+	assert_ok(place_cells_parse(str_from(halves), &cells, NULL));
+	for (size_t i = 0; place_policies[i]; i++)
+		for (uint64_t seed = 1; seed <= 12; seed++)
+			live(place_policies[i], seed, seed % 2 ? NULL : cells);
+}
+
+/* ---- labels of tenants with several devices ---- */
+
+static void a_label_has_room_for_all_devices(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_first_fit);
+	struct place_spec spec = spec_of(500);
+	char name[8];
+
+	/* One of 1, then of 4 each: the list would be full in the middle of one. */
+	for (uint32_t i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		add_node(place, name, "0000", "0000");
+	}
+	spec.anti_affinity = label(place, "apart");
+	put(place, spec, 0);
+	spec.count = 4;
+	for (uint32_t i = 1; i < 12; i++) {
+		struct place_choice choice;
+		uint32_t tenant;
+
+		assert_ok(place_find(place, &spec, &choice, NULL));
+		assert_int_equal(choice.node, i);
+		assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	}
+	assert_int_equal(
+		place_label_at(place, spec.anti_affinity)->n_devices[ROLE_ANTI_AFFINITY], 45);
+}
+
+/* Who is on it stays, and what is free is nothing: not less. */
+static void a_device_may_become_too_small(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_first_fit);
+	struct place_device_info small = {.memory_bytes = 8 * GIB};
+	struct place_node_info info = {
+		.name = "a", .cpu_milli = 1000, .n_devices = 1, .devices = &small};
+	struct place_spec spec = spec_of(300);
+	uint32_t node = add_node(place, "a", "0", "0"), tenant;
+	struct place_device_view view;
+
+	spec.device_bytes = 10 * GIB;
+	tenant = put(place, spec, 0);
+	assert_ok(place_node_update(place, node, &info, NULL));
+	assert_ok(place_resize(place, tenant, 200, 10 * GIB, NULL));
+	assert_true(place_device_get(place, 0, &view));
+	assert_int_equal(view.memory_free, 0);
+	spec.device_bytes = 1;
+	assert_int_equal(device_for(place, spec), PLACE_NONE);
+}
+
+static void policies_have_names(void **state)
+{
+	for (size_t i = 0; place_policies[i]; i++) {
+		assert_ptr_equal(place_policy_find(place_policies[i]->name), place_policies[i]);
+		assert_true(place_policies[i]->about[0]);
+	}
+	assert_null(place_policy_find("none such"));
+}
+
+UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
+	UNIT(kubeshare_code_looks_at_what_is_free), UNIT(kubeshare2_packs_and_spreads),
+	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
+	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(gpushare_fills_memory),
+	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_leaves_groups_whole),
+	UNIT(wang_keeps_classes_apart), UNIT(wang_scores),
+	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
+	UNIT(a_device_may_become_too_small), UNIT(policies_have_names))

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues: counted, admitted and reclaimed by rules that are written down here once more. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "cluster.h"
+#include "core/place-internal.h"
+#include "core/place-queue.h"
+
+DEFINE_CLEANUP(struct place *, place_free)
+
+/*
+ *       a (6000)          b (3000)     c (0), no more than 2000
+ *    a1 (2000)  a2 (3000, 1000 of A)
+ */
+static const struct place_queue_model a2_models[] = {{"A", 1000, 3000}};
+static const struct place_queue_info tree[] = {
+	{"a", "", 6000, 9000, 1, NULL, 0},
+	{"a1", "a", 2000, PLACE_UNLIMITED, 1, NULL, 0},
+	{"a2", "a", 3000, 7000, 2, a2_models, 1},
+	{"b", "", 3000, PLACE_UNLIMITED, 1, NULL, 0},
+	{"c", "", 0, 2000, 1, NULL, 0},
+};
+enum { A = 1, A1, A2, B, C };
+static const uint32_t leaves[] = {A1, A2, B, C};
+static const uint32_t parent[] = {0, 0, A, A, 0, 0};
+
+static bool is_below(uint32_t queue, uint32_t above)
+{
+	for (; queue; queue = parent[queue])
+		if (queue == above)
+			return true;
+	return false;
+}
+
+/* By all tenants of the queue and below; queue 0: by everybody. */
+static uint64_t used_by(const struct place *place, uint32_t queue, uint32_t model)
+{
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < place->n_tenants; i++) {
+		const struct place_tenant *t = place_tenant(place, i);
+
+		if (!t || (queue && !is_below(t->spec.queue, queue)))
+			continue;
+		for (uint32_t k = 0; k < t->n; k++)
+			if (model == PLACE_NONE || place->devices[t->device[k]].model == model)
+				used += t->spec.share;
+	}
+	return used;
+}
+
+static void check_used(const struct place *place)
+{
+	for (uint32_t q = A; q <= C; q++) {
+		assert_int_equal(
+			place_queue_used(place, q, PLACE_NONE), used_by(place, q, PLACE_NONE));
+		assert_int_equal(place_queue_used(place, q, 0), used_by(place, q, 0));
+		assert_int_equal(place_queue_used(place, q, 1), used_by(place, q, 1));
+	}
+}
+
+static enum place_admission admission_on(
+	const struct place *place, const struct place_spec *spec, uint32_t model)
+{
+	const uint64_t asked = (uint64_t)spec->share * spec->count;
+	const uint64_t used = used_by(place, spec->queue, PLACE_NONE);
+	uint64_t idle = 0;
+	bool must_wait = false;
+
+	for (uint32_t q = spec->queue; q; q = parent[q]) {
+		if (asked > tree[q - 1].limit || (q == A2 && model == 0 && asked > 3000))
+			return PLACE_ADMIT_NEVER;
+		must_wait = must_wait ||
+			(tree[q - 1].limit != PLACE_UNLIMITED &&
+				used_by(place, q, PLACE_NONE) + asked > tree[q - 1].limit) ||
+			(q == A2 && model == 0 && used_by(place, q, 0) + asked > 3000);
+	}
+	if (must_wait)
+		return PLACE_ADMIT_WAIT;
+	if (used + asked <= tree[spec->queue - 1].quota &&
+		!(spec->queue == A2 && model == 0 && used_by(place, A2, 0) + asked > 1000))
+		return PLACE_ADMIT_NOW;
+	for (uint32_t at = 0; at < place->n_devices; at++)
+		idle += place->devices[at].model == model ? 1000 : 0;
+	return idle >= used_by(place, 0, model) + asked ? PLACE_ADMIT_BORROW : PLACE_ADMIT_WAIT;
+}
+
+static enum place_admission admission(const struct place *place, const struct place_spec *spec)
+{
+	enum place_admission best = PLACE_ADMIT_NEVER;
+	bool has_any = false;
+
+	if (!spec->count)
+		return PLACE_ADMIT_NOW;
+	for (uint32_t m = 0; m < 2; m++) {
+		bool is_there = false;
+
+		for (uint32_t at = 0; at < place->n_devices; at++)
+			is_there = is_there || place->devices[at].model == m;
+		if (!is_there || (spec->models && !(spec->models >> m & 1)))
+			continue;
+		has_any = true;
+		best = MIN(best, admission_on(place, spec, m));
+	}
+	return has_any ? best : PLACE_ADMIT_WAIT;
+}
+
+static int64_t beyond(const struct place *place, uint32_t queue, uint32_t model)
+{
+	int64_t most = (int64_t)used_by(place, queue, PLACE_NONE) - (int64_t)tree[queue - 1].quota;
+
+	if (queue == A2 && model == 0)
+		most = MAX(most, (int64_t)used_by(place, A2, 0) - 1000);
+	return most;
+}
+
+static bool may_go(const struct place *place, const struct place_spec *spec, uint32_t tenant)
+{
+	const struct place_tenant *t = place_tenant(place, tenant);
+
+	assert_true(t->spec.queue && t->spec.queue != spec->queue);
+	for (uint32_t q = t->spec.queue; q && !is_below(spec->queue, q); q = parent[q])
+		if (beyond(place, q, place->devices[t->device[0]].model) <= 0)
+			return false;
+	return true;
+}
+
+/* The queue that has most beyond its quota by its weight first, low priority, little share. */
+static bool goes_before(const struct place *place, uint32_t one, uint32_t other)
+{
+	const struct place_tenant *a = place_tenant(place, one), *b = place_tenant(place, other);
+	const uint32_t p = a->spec.queue, q = b->spec.queue;
+	int64_t x = MAX(beyond(place, p, 0), beyond(place, p, 1)) * tree[q - 1].weight;
+	int64_t y = MAX(beyond(place, q, 0), beyond(place, q, 1)) * tree[p - 1].weight;
+
+	if (x != y)
+		return x > y;
+	if (p != q)
+		return p < q;
+	if (a->spec.priority != b->spec.priority)
+		return a->spec.priority < b->spec.priority;
+	if (a->spec.share * a->n != b->spec.share * b->n)
+		return a->spec.share * a->n < b->spec.share * b->n;
+	return one < other;
+}
+
+/* Whether each goes, in that order, while all its queues have too much. */
+static bool may_all_go(
+	struct place *place, const struct place_spec *spec, const uint32_t *victims, uint32_t n)
+{
+	uint32_t sorted[64], mark;
+	bool may = true;
+
+	assert_true(n <= ARRAY_SIZE(sorted));
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = i;
+
+		for (; at && goes_before(place, victims[i], sorted[at - 1]); at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = victims[i];
+	}
+	mark = place_mark(place);
+	for (uint32_t i = 0; i < n && may; i++) {
+		may = may_go(place, spec, sorted[i]);
+		assert_ok(place_remove(place, sorted[i]));
+	}
+	place_rollback(place, mark);
+	place_release(place);
+	return may;
+}
+
+static void check_victims(
+	struct place *place, const struct place_spec *spec, const struct place_plan *plan)
+{
+	uint32_t mark;
+
+	assert_true(may_all_go(place, spec, plan->victims, plan->n_victims));
+	mark = place_mark(place);
+	for (uint32_t i = 0; i < plan->n_victims; i++)
+		assert_ok(place_remove(place, plan->victims[i]));
+	assert_int_equal(place_reason_of(place, spec, plan->choice.node), PLACE_FITS);
+	place_rollback(place, mark);
+	place_release(place);
+	for (uint32_t out = 0; out < plan->n_victims; out++) {
+		mark = place_mark(place);
+		for (uint32_t i = 0; i < plan->n_victims; i++)
+			if (i != out)
+				assert_ok(place_remove(place, plan->victims[i]));
+		assert_int_not_equal(place_reason_of(place, spec, plan->choice.node), PLACE_FITS);
+		place_rollback(place, mark);
+		place_release(place);
+	}
+}
+
+/* Whether any set of one node's tenants would do; too many to try count as none. */
+static bool has_victims(struct place *place, const struct place_spec *spec)
+{
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		uint32_t list[8], n = 0;
+
+		for (uint32_t i = 0; i < place->n_tenants; i++) {
+			const struct place_tenant *t = place_tenant(place, i);
+
+			if (t && t->node == node && t->n && t->spec.queue != spec->queue &&
+				n < ARRAY_SIZE(list))
+				list[n++] = i;
+		}
+		for (uint32_t set = 1; set < 1u << n; set++) {
+			uint32_t victims[8], k = 0, mark = place_mark(place);
+			bool fits;
+
+			for (uint32_t i = 0; i < n; i++)
+				if (set >> i & 1)
+					victims[k++] = list[i];
+			for (uint32_t i = 0; i < k; i++)
+				assert_ok(place_remove(place, victims[i]));
+			fits = place_reason_of(place, spec, node) == PLACE_FITS;
+			place_rollback(place, mark);
+			place_release(place);
+			if (fits && may_all_go(place, spec, victims, k))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void one_step(struct rand *rand, struct place *place, uint32_t *n_reclaimed)
+{
+	struct place_spec spec = cluster_spec(rand, place);
+	const struct place_preempt rules = {0};
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	struct place_verdict verdict;
+	struct place_choice choice;
+	uint64_t digest = cluster_digest(place);
+	uint32_t tenant, mark;
+	int r;
+
+	spec.queue = leaves[rand_below(rand, ARRAY_SIZE(leaves))];
+	spec.affinity = 0;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, admission(place, &spec));
+	assert_true(verdict.why[0]);
+	if (verdict.admission > PLACE_ADMIT_BORROW)
+		return;
+	if (place_find(place, &spec, &choice, NULL) == 0) {
+		mark = place_mark(place);
+		assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+		check_used(place);
+		if (rand_below(rand, 2))
+			place_rollback(place, mark);
+		place_release(place);
+		check_used(place);
+		return;
+	}
+	r = place_queue_reclaim(place, &spec, &rules, &plan, NULL);
+	assert_int_equal(cluster_digest(place), digest);
+	if (verdict.admission == PLACE_ADMIT_BORROW) {
+		assert_int_equal(r, -EDQUOT);
+		return;
+	}
+	if (r < 0) {
+		assert_int_equal(r, -ENOSPC);
+		assert_false(has_victims(place, &spec));
+		return;
+	}
+	assert_true(plan.n_victims > 0);
+	check_victims(place, &spec, &plan);
+	assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, NULL));
+	check_used(place);
+	(*n_reclaimed)++;
+}
+
+static void rules_once_more(void **state)
+{
+	uint32_t n_reclaimed = 0;
+
+	for (uint64_t seed = 0; seed < 600; seed++) {
+		struct rand rand = rand_seeded(seed);
+		_cleanup_(place_free_p) struct place *place = cluster_new(
+			&rand, &place_best_fit, 3 + (uint32_t)rand_below(&rand, 3), 4);
+
+		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL));
+		for (int step = 0; step < 80; step++) {
+			uint32_t gone = (uint32_t)rand_below(&rand, place->n_tenants + 1);
+
+			one_step(&rand, place, &n_reclaimed);
+			if (rand_below(&rand, 6) == 0 && place_tenant(place, gone))
+				assert_ok(place_remove(place, gone));
+			check_used(place);
+		}
+		/* Counted anew it is the same. */
+		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL));
+		check_used(place);
+	}
+	assert_true(n_reclaimed > 50);
+}
+
+static struct place *four_devices(void)
+{
+	const struct place_config config = {.policy = &place_first_fit};
+	const struct place_device_info devices[4] = {{.memory_bytes = GIB}, {.memory_bytes = GIB},
+		{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	const struct place_node_info info = {.name = "n", .n_devices = 4, .devices = devices};
+	struct place *place = NULL;
+	uint64_t bit;
+	uint32_t node;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	return place;
+}
+
+static uint32_t add(struct place *place, uint32_t queue, uint32_t share)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice choice;
+	uint32_t tenant;
+
+	spec.queue = queue;
+	spec.share = share;
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	return tenant;
+}
+
+/* x and y have both borrowed from z; y may borrow twice as much before it counts as more. */
+static void most_beyond_first(void **state)
+{
+	const struct place_queue_info queues[] = {
+		{"x", "", 1000, PLACE_UNLIMITED, 1, NULL, 0},
+		{"y", "", 1000, 3000, 2, NULL, 0},
+		{"z", "", 2000, 4000, 1, NULL, 0},
+	};
+	_cleanup_(place_free_p) struct place *place = four_devices();
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	const struct place_preempt rules = {0};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_verdict verdict;
+	struct error err = {0};
+	uint32_t x;
+
+	assert_ok(place_queue_set(place, queues, 3, NULL));
+	add(place, 1, 1000);
+	add(place, 2, 1000);
+	add(place, 2, 600);
+	add(place, 2, 400);
+	x = add(place, 1, 1000);
+	assert_true(place_queue_is_before(place, 3, 2));
+	assert_true(place_queue_is_before(place, 2, 1));
+	spec.queue = 2;
+	spec.share = 100;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
+	assert_contains(verdict.why, "queue y has 2 of its guaranteed 1 devices, and 0 are idle");
+	assert_int_equal(place_queue_reclaim(place, &spec, &rules, &plan, &err), -EDQUOT);
+	assert_contains(err.msg, "nothing to reclaim");
+	spec.share = 1000;
+	spec.count = 4;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NEVER);
+	assert_contains(verdict.why, "queue y may have 3 devices at most, 4 asked");
+	spec.queue = 3;
+	spec.count = 1;
+	spec.priority = 0; /* a guarantee is one for it too */
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
+	assert_contains(verdict.why, "queue z has 0 of its guaranteed 2 devices, 1 asked");
+	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, NULL));
+	assert_int_equal(plan.n_victims, 1);
+	assert_true(plan.victims[0] == x || plan.victims[0] == 0);
+}
+
+static const struct {
+	struct place_queue_info queues[2];
+	const char *says;
+} wrong[] = {
+	{{{"a", "b", 1, 1, 1, NULL, 0}, {"b", "a", 1, 1, 1, NULL, 0}}, "lead back"},
+	{{{"a", "a", 1, 1, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}}, "queue a: its parents lead"},
+	{{{"a", "", 1, 1, 1, NULL, 0}, {"a", "", 1, 1, 1, NULL, 0}}, "a is named twice"},
+	{{{"a", "x", 1, 1, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}}, "parent 'x' is unknown"},
+	{{{"a", "", 1500, 1000, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}}, "quota 1.5 is above"},
+	{{{"a", "", 1500, 2000, 1, NULL, 0}, {"b", "a", 1501, 1600, 1, NULL, 0}},
+		"quotas below it are 1.501 together, its own is 1.5"},
+	{{{"a", "", 1, 1, 0, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}}, "weight 0"},
+	{{{"", "", 1, 1, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}}, "queue ''"},
+	{{{"a", "", 1ull << 41, PLACE_UNLIMITED, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}},
+		"more than any cluster"},
+	{{{"a", "", 1, 1, 1, NULL, 0}, {"b", "a", 1, 5000, 1, a2_models, 1}}, NULL},
+	{{{"a", "", 1, 1, 1, a2_models, 1},
+		 {"b", "a", 1, 1, 1, (const struct place_queue_model[]){{"A", 1001, 1001}}, 1}},
+		"1.001 together of model A, its own is 1"},
+};
+
+static void refusals(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		_cleanup_(place_free_p) struct place *place = four_devices();
+		struct error err = {0};
+		int r = place_queue_set(place, wrong[i].queues, 2, &err);
+
+		if (!wrong[i].says) {
+			assert_ok(r);
+			continue;
+		}
+		assert_int_equal(r, -EINVAL);
+		assert_contains(err.msg, wrong[i].says);
+		assert_int_equal(place_queue_n(place), 0);
+	}
+}
+
+static void tenants_keep_their_queue(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = four_devices();
+	struct place_queue_info queues[17] = {
+		{"a", "", 0, 0, 1, NULL, 0}, {"b", "", 0, 0, 1, NULL, 0}};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_verdict verdict;
+	struct error err = {0};
+	char names[17][4];
+
+	queues[1].limit = PLACE_UNLIMITED;
+	assert_int_equal(place_queue_set(place, queues, PLACE_QUEUES_MAX + 1, &err), -EINVAL);
+	assert_contains(err.msg, "4097 queues");
+	assert_ok(place_queue_set(place, queues, 2, NULL));
+	assert_int_equal(place_queue_find(place, "b"), 2);
+	assert_int_equal(place_queue_find(place, "x"), 0);
+	add(place, 2, 300);
+	assert_int_equal(place_queue_set(place, queues, 1, &err), -EBUSY);
+	assert_contains(err.msg, "queue b has tenants");
+	queues[0].parent = "b";
+	assert_int_equal(place_queue_set(place, queues, 2, &err), -EBUSY);
+	assert_contains(err.msg, "queues below it");
+	assert_int_equal(place_queue_used(place, 2, PLACE_NONE), 300);
+	spec.share = 1;
+	assert_int_equal(place_queue_admit(place, &spec, &verdict, &err), -EINVAL);
+	assert_contains(err.msg, "no queue");
+	spec.queue = 3;
+	assert_int_equal(place_queue_admit(place, &spec, &verdict, &err), -EINVAL);
+	assert_contains(err.msg, "queue 3: 2 are known");
+	assert_ok(place_remove(place, 0));
+	assert_ok(place_queue_set(place, queues, 2, NULL));
+	spec.queue = 2;
+	assert_int_equal(place_queue_admit(place, &spec, &verdict, &err), -EINVAL);
+	assert_contains(err.msg, "belong to those");
+	for (uint32_t i = 0; i < 17; i++) {
+		snprintf(names[i], sizeof(names[i]), "%u", i);
+		queues[i] = (struct place_queue_info){
+			names[i], i ? names[i - 1] : "", 0, 0, 1, NULL, 0};
+	}
+	assert_int_equal(place_queue_set(place, queues, 17, &err), -EINVAL);
+	assert_contains(err.msg, "up to 15 are possible");
+	assert_ok(place_queue_set(place, queues, 16, &err));
+}
+
+UNIT_MAIN(UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
+	UNIT(tenants_keep_their_queue))

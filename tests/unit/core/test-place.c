@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Placement: the rules by hand, and a walk of random steps in which every figure is compared with a
+ * model that counts anew from the list of tenants.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/rand.h"
+#include "core/place-policy.h"
+#include "core/place.h"
+
+#define GIB (1ull << 30)
+
+static struct place *new_place(const struct place_policy *policy)
+{
+	struct place *place;
+
+	assert_ok(place_new(&(struct place_config){.policy = policy}, &place, NULL));
+	return place;
+}
+
+static uint32_t add_node(struct place *place, const char *name, const char *model, uint32_t devices)
+{
+	struct place_device_info device[PLACE_NODE_DEVICES_MAX] = {0};
+	uint64_t bit;
+	uint32_t node;
+
+	assert_ok(place_model(place, model, &bit, NULL));
+	for (uint32_t i = 0; i < devices; i++)
+		device[i] = (struct place_device_info){.model = (uint32_t)__builtin_ctzll(bit),
+			.memory_bytes = 16 * GIB,
+			.link = (uint8_t)(i / 2),
+			.numa = (uint8_t)(i / 4)};
+	assert_ok(place_node_add(place,
+		&(struct place_node_info){.name = name,
+			.cpu_milli = 8000,
+			.memory_bytes = 64 * GIB,
+			.n_devices = devices,
+			.devices = device},
+		&node, NULL));
+	return node;
+}
+
+static uint32_t label(struct place *place, const char *name)
+{
+	uint32_t id;
+
+	assert_ok(place_label(place, "ns", name, &id, NULL));
+	return id;
+}
+
+static struct place_spec share(uint32_t permille)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+
+	spec.share = permille;
+	return spec;
+}
+
+static int put(struct place *place, const struct place_spec *spec, uint32_t *ret_tenant)
+{
+	struct place_choice choice;
+	int r = place_find(place, spec, &choice, NULL);
+
+	return r < 0 ? r : place_add(place, spec, &choice, ret_tenant, NULL);
+}
+
+static uint32_t device_of(const struct place *place, uint32_t tenant)
+{
+	return place_tenant(place, tenant)->device[0];
+}
+
+static void shares_add_up_to_a_device(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	const struct place_spec a = share(100), b = share(200), c = share(700);
+	uint32_t t[3], more;
+
+	add_node(place, "a", "T4", 1);
+	assert_ok(put(place, &a, &t[0]));
+	assert_ok(put(place, &b, &t[1]));
+	assert_ok(put(place, &c, &t[2]));
+	assert_int_equal(
+		put(place,
+			&(struct place_spec){
+				.share = 1, .count = 1, .device = PLACE_NONE, .node = PLACE_NONE},
+			&more),
+		-ENOSPC);
+	assert_ok(place_remove(place, t[1]));
+	assert_int_equal(place_remove(place, t[1]), -ENOENT);
+	assert_ok(put(place, &b, &t[1]));
+	place_free(place);
+}
+
+static void affinity_is_the_same_device_or_none(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(400), other = share(100);
+	uint32_t a, b, c;
+
+	add_node(place, "a", "T4", 2);
+	assert_ok(put(place, &other, &c));
+	spec.affinity = label(place, "together");
+	/* The first of a label takes an idle device, though there is room beside the other. */
+	assert_ok(put(place, &spec, &a));
+	assert_int_not_equal(device_of(place, a), device_of(place, c));
+	assert_ok(put(place, &spec, &b));
+	assert_int_equal(device_of(place, a), device_of(place, b));
+	/* Full: another device is no answer. */
+	assert_int_equal(put(place, &spec, &c), -ENOSPC);
+	place_free(place);
+}
+
+static void anti_affinity_is_another_device(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(100);
+	uint32_t a, b, c;
+
+	add_node(place, "a", "T4", 2);
+	spec.anti_affinity = label(place, "apart");
+	assert_ok(put(place, &spec, &a));
+	assert_ok(put(place, &spec, &b));
+	assert_int_not_equal(device_of(place, a), device_of(place, b));
+	assert_int_equal(put(place, &spec, &c), -ENOSPC);
+	place_free(place);
+}
+
+static void no_exclusion_is_a_label_too(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec mine = share(100), theirs = share(100), none = share(100);
+	uint32_t a, b, c, d;
+
+	add_node(place, "a", "T4", 2);
+	mine.exclusion = label(place, "mine");
+	theirs.exclusion = label(place, "theirs");
+	assert_ok(put(place, &mine, &a));
+	assert_ok(put(place, &none, &b));
+	assert_int_not_equal(device_of(place, a), device_of(place, b));
+	assert_int_equal(put(place, &theirs, &c), -ENOSPC);
+	assert_ok(put(place, &mine, &d));
+	assert_int_equal(device_of(place, a), device_of(place, d));
+	/* Once it is idle, anybody's. */
+	assert_ok(place_remove(place, b));
+	assert_ok(put(place, &theirs, &c));
+	place_free(place);
+}
+
+static void memory_counts_on_each_device(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(100);
+	uint32_t a, b;
+
+	add_node(place, "a", "T4", 2);
+	spec.device_bytes = 10 * GIB;
+	spec.count = 2;
+	assert_ok(put(place, &spec, &a));
+	assert_int_equal(put(place, &spec, &b), -ENOSPC);
+	spec.device_bytes = 0;
+	spec.device_permille = 375; /* 6 GiB: what is left */
+	assert_ok(put(place, &spec, &b));
+	assert_int_equal(place_tenant(place, b)->spec.device_bytes, 6 * GIB);
+	place_free(place);
+}
+
+static void whole_devices_are_near_each_other(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec one = share(1000), two = share(1000);
+	uint32_t a, b;
+
+	add_node(place, "a", "T4", 8);
+	two.count = 2;
+	assert_ok(put(place, &one, &a));
+	assert_int_equal(device_of(place, a), 0);
+	assert_ok(put(place, &two, &b));
+	/* 1 is alone of its link: 2 and 3 are the first pair. */
+	assert_int_equal(place_tenant(place, b)->device[0], 2);
+	assert_int_equal(place_tenant(place, b)->device[1], 3);
+	place_free(place);
+}
+
+static void refusals_say_why(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(500);
+	char text[PLACE_WHY];
+	struct place_why why;
+	uint32_t a;
+
+	add_node(place, "a", "T4", 1);
+	add_node(place, "b", "H100", 1);
+	spec.models = 1;
+	assert_ok(put(place, &spec, &a));
+	spec.share = 600;
+	place_explain(place, &spec, &why);
+	assert_int_equal(why.nodes[PLACE_OTHER_MODEL], 1);
+	assert_int_equal(why.nodes[PLACE_NO_SHARE], 1);
+	assert_int_equal(why.most_share, 500);
+	place_why_format(&why, &spec, text);
+	assert_contains(text, "0 of 2 nodes");
+	assert_contains(text, "1 have other models");
+	assert_contains(text, "0.5 free at most");
+	assert_contains(text, "0.6 of 1 asked");
+	place_free(place);
+}
+
+static void bad_input_changes_nothing(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(500);
+	struct place_choice choice = {.node = 0, .n = 1};
+	struct error err;
+	uint32_t node, tenant;
+
+	add_node(place, "a", "T4", 2);
+	assert_int_equal(place_node_add(place, &(struct place_node_info){.name = "a"}, &node, &err),
+		-EEXIST);
+	assert_contains(err.msg, "node a");
+	assert_int_equal(
+		place_node_add(place, &(struct place_node_info){.name = ""}, &node, &err), -EINVAL);
+	assert_int_equal(
+		place_node_add(place, &(struct place_node_info){.name = "b", .n_devices = 65},
+			&node, &err),
+		-EINVAL);
+	assert_contains(err.msg, "65 devices");
+	spec.share = 1001;
+	assert_int_equal(place_add(place, &spec, &choice, &tenant, &err), -EINVAL);
+	assert_contains(err.msg, "share 1001");
+	spec.share = 500;
+	choice.device[0] = 7;
+	assert_int_equal(place_add(place, &spec, &choice, &tenant, &err), -EINVAL);
+	choice.device[0] = 1;
+	assert_ok(place_add(place, &spec, &choice, &tenant, &err));
+	assert_int_equal(
+		place_add(place, &spec, &(struct place_choice){.node = 9, .n = 1}, &tenant, &err),
+		-EINVAL);
+	assert_int_equal(place_node_remove(place, 0, &err), -EBUSY);
+	assert_contains(err.msg, "1 tenants");
+	/* Another device where a tenant is. */
+	assert_int_equal(place_node_update(place, 0,
+				 &(struct place_node_info){.name = "a",
+					 .n_devices = 2,
+					 .devices = (struct place_device_info[]){{.uuid = "x"},
+						 {.uuid = "y"}}},
+				 &err),
+		-EBUSY);
+	assert_int_equal(place_n_tenants(place), 1);
+	assert_int_equal(
+		place_new(&(struct place_config){.policy = &place_fgd, .share_factor = 900}, &place,
+			&err),
+		-EINVAL);
+	assert_contains(err.msg, "900");
+	place_free(place);
+}
+
+static void a_node_with_less_keeps_its_tenants(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_device_info device = {.memory_bytes = 16 * GIB};
+	struct place_node_info info = {
+		.name = "a", .cpu_milli = 1000, .n_devices = 1, .devices = &device};
+	struct place_spec spec = share(100);
+	struct place_node_view view;
+	uint32_t a, b;
+
+	add_node(place, "a", "T4", 1);
+	spec.cpu_milli = 4000;
+	assert_ok(put(place, &spec, &a));
+	assert_ok(place_node_update(place, 0, &info, NULL));
+	assert_true(place_node_get(place, 0, &view));
+	assert_int_equal(view.cpu_free, 0);
+	assert_int_equal(put(place, &spec, &b), -ENOSPC);
+	assert_ok(place_remove(place, a));
+	assert_true(place_node_get(place, 0, &view));
+	assert_int_equal(view.cpu_free, 1000);
+	device.is_closed = true;
+	assert_ok(place_node_update(place, 0, &info, NULL));
+	spec.cpu_milli = 0;
+	assert_int_equal(put(place, &spec, &b), -ENOSPC);
+	place_free(place);
+}
+
+/* ---- against a model ---- */
+
+#define WALK_NODES 24u
+#define WALK_TENANTS 512u
+#define WALK_STEPS 300000u
+
+struct walk {
+	struct place *place;
+	struct rand rand;
+	uint32_t tenant[WALK_TENANTS];
+	struct place_tenant model[WALK_TENANTS];
+	uint32_t n;
+	uint32_t label[3][4];
+};
+
+static bool is_with(const struct place_tenant *t, uint32_t device)
+{
+	for (uint32_t k = 0; k < t->n; k++)
+		if (t->device[k] == device)
+			return true;
+	return false;
+}
+
+/* Every figure of a device, counted anew; and no rule of labels is broken. */
+static void compare_device(const struct walk *w, uint32_t at)
+{
+	uint32_t taken = 0, n = 0, first = WALK_TENANTS;
+	uint64_t memory = 0;
+	struct place_device_view view;
+
+	assert_true(place_device_get(w->place, at, &view));
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct place_tenant *t = &w->model[i];
+
+		if (!is_with(t, at))
+			continue;
+		taken += t->spec.share;
+		memory += t->spec.device_bytes;
+		n++;
+		if (first == WALK_TENANTS)
+			first = i;
+		assert_int_equal(t->spec.exclusion, w->model[first].spec.exclusion);
+		assert_true(!t->spec.is_exclusive || n == 1);
+		for (uint32_t j = 0; t->spec.anti_affinity && j < i; j++)
+			assert_false(is_with(&w->model[j], at) &&
+				w->model[j].spec.anti_affinity == t->spec.anti_affinity);
+	}
+	assert_true(taken <= view.share_all && memory <= view.memory_all);
+	assert_int_equal(view.share_free, view.share_all - taken);
+	assert_int_equal(view.memory_free, view.memory_all - memory);
+	assert_int_equal(view.n_tenants, n);
+}
+
+static void compare_node(const struct walk *w, uint32_t at)
+{
+	struct place_node_view view;
+	uint64_t memory = 0, cpu = 0;
+	uint32_t n = 0;
+
+	assert_true(place_node_get(w->place, at, &view));
+	for (uint32_t i = 0; i < w->n; i++) {
+		if (w->model[i].node != at)
+			continue;
+		cpu += w->model[i].spec.cpu_milli;
+		memory += w->model[i].spec.memory_bytes;
+		n++;
+	}
+	assert_int_equal(view.cpu_free, view.cpu_all - cpu);
+	assert_int_equal(view.memory_free, view.memory_all - memory);
+	assert_int_equal(view.n_tenants, n);
+	for (uint32_t d = 0; d < view.n_devices; d++)
+		compare_device(w, view.first_device + d);
+}
+
+static void compare(const struct walk *w)
+{
+	assert_int_equal(place_n_tenants(w->place), w->n);
+	for (uint32_t at = 0; at < WALK_NODES; at++)
+		compare_node(w, at);
+}
+
+static struct place_spec walk_spec(struct walk *w)
+{
+	struct place_spec s = share(1 + (uint32_t)rand_below(&w->rand, 1000));
+
+	s.count = (uint32_t)rand_below(&w->rand, 5);
+	if (!s.count)
+		s.share = 0;
+	if (s.count && rand_below(&w->rand, 4) == 0) {
+		s.share = 1000;
+		s.is_exclusive = rand_below(&w->rand, 2);
+	}
+	s.cpu_milli = (uint32_t)rand_below(&w->rand, 2000);
+	s.memory_bytes = rand_below(&w->rand, 8) * GIB;
+	if (rand_below(&w->rand, 2))
+		s.device_bytes = rand_below(&w->rand, 8) * GIB + 1;
+	if (rand_below(&w->rand, 3) == 0)
+		s.models = 1 + rand_below(&w->rand, 3);
+	if (rand_below(&w->rand, 6) == 0)
+		s.affinity = w->label[0][rand_below(&w->rand, 4)];
+	if (rand_below(&w->rand, 6) == 0)
+		s.anti_affinity = w->label[1][rand_below(&w->rand, 4)];
+	if (rand_below(&w->rand, 6) == 0)
+		s.exclusion = w->label[2][rand_below(&w->rand, 4)];
+	return s;
+}
+
+static void walk_add(struct walk *w)
+{
+	struct place_spec spec = walk_spec(w);
+	uint32_t tenant;
+	int r;
+
+	if (w->n == WALK_TENANTS)
+		return;
+	place_note_arrival(w->place, &spec);
+	r = put(w->place, &spec, &tenant);
+	if (r == -ENOSPC) {
+		/* Then no node has room for it. */
+		for (uint32_t at = 0; at < WALK_NODES; at++)
+			assert_int_not_equal(place_reason_of(w->place, &spec, at), PLACE_FITS);
+		return;
+	}
+	assert_ok(r);
+	w->model[w->n] = *place_tenant(w->place, tenant);
+	w->tenant[w->n++] = tenant;
+}
+
+static void walk_remove(struct walk *w)
+{
+	uint32_t at = (uint32_t)rand_below(&w->rand, w->n);
+
+	if (!w->n)
+		return;
+	assert_ok(place_remove(w->place, w->tenant[at]));
+	w->tenant[at] = w->tenant[--w->n];
+	w->model[at] = w->model[w->n];
+}
+
+static void walk_resize(struct walk *w)
+{
+	uint32_t at = (uint32_t)rand_below(&w->rand, w->n), to;
+	struct place_spec *s = &w->model[at].spec;
+	uint64_t bytes;
+
+	if (!w->n || !s->count || s->is_exclusive)
+		return;
+	to = 1 + (uint32_t)rand_below(&w->rand, 1000);
+	bytes = rand_below(&w->rand, 8) * GIB;
+	if (place_resize(w->place, w->tenant[at], to, bytes, NULL) < 0)
+		return;
+	s->share = to;
+	s->device_bytes = bytes;
+}
+
+static void walk_step(struct walk *w)
+{
+	switch (rand_below(&w->rand, 8)) {
+	case 0:
+	case 1:
+	case 2: walk_remove(w); break;
+	case 3: walk_resize(w); break;
+	default: walk_add(w);
+	}
+}
+
+static void walk(const struct place_policy *policy, uint64_t seed, uint32_t steps)
+{
+	static const char *const models[] = {"T4", "A10", "H100"};
+	struct walk w = {.place = new_place(policy), .rand = rand_seeded(seed)}, before;
+	char name[16];
+
+	for (uint32_t i = 0; i < WALK_NODES; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		add_node(w.place, name, models[i % 3], i % 9);
+	}
+	for (uint32_t i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "l%u", i);
+		w.label[i / 4][i % 4] = label(w.place, name);
+	}
+	for (uint32_t i = 0; i < steps; i++) {
+		walk_step(&w);
+		if (i % 64 == 0)
+			compare(&w);
+		if (i % 1000)
+			continue;
+		/* Some steps that are taken back: all is as before. */
+		before = w;
+		place_mark(w.place);
+		for (uint32_t k = rand_below(&w.rand, 20) & 31; k; k--)
+			walk_step(&w);
+		compare(&w);
+		place_rollback(w.place, 0);
+		place_release(w.place);
+		before.rand = w.rand;
+		w = before;
+		compare(&w);
+	}
+	place_free(w.place);
+}
+
+static void every_figure_is_exact(void **state)
+{
+	for (size_t i = 0; place_policies[i]; i++)
+		walk(place_policies[i], i + 1, WALK_STEPS / 8);
+}
+
+UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
+	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
+	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
+	UNIT(refusals_say_why), UNIT(bad_input_changes_nothing),
+	UNIT(a_node_with_less_keeps_its_tenants), UNIT(every_figure_is_exact))
