@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
+#include "cli/svg.h"
 
 #define WIDTH 960.0
 #define HEIGHT 440.0
@@ -16,35 +17,6 @@
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)
 #define PLOT_HEIGHT (HEIGHT - TOP - BOTTOM)
 #define LABEL_HEIGHT 38.0
-#define INK "#1f2933"
-#define PALE "#616e7c"
-#define FONT "font-family=\"Inter, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif\""
-
-/*
- * Okabe and Ito's colours, darkened where needed on white: told apart by colour-blind people too.
- */
-static const char *const palette[] = {
-	"#0072b2", "#d55e00", "#009e73", "#b14a8b", "#3a9bd9", "#c28a00", "#5b4fa2", "#7a7a7a"};
-
-const char *chart_colour(size_t i)
-{
-	return palette[i % ARRAY_SIZE(palette)];
-}
-
-static void add_xml(struct buf *out, const char *text)
-{
-	for (; *text; text++) {
-		switch (*text) {
-		case '&': buf_add_text(out, "&amp;"); break;
-		case '<': buf_add_text(out, "&lt;"); break;
-		case '>': buf_add_text(out, "&gt;"); break;
-		case '"': buf_add_text(out, "&quot;"); break;
-		default:
-			/* XML has no way to write most control characters. */
-			buf_add_byte(out, (unsigned char)*text < 0x20 ? ' ' : *text);
-		}
-	}
-}
 
 static double x_of(const struct chart *c, size_t i)
 {
@@ -70,32 +42,6 @@ static double mean(const struct chart *c, const struct chart_series *s)
 		n++;
 	}
 	return n ? sum / (double)n : 0;
-}
-
-static void add_head(const struct chart *c, struct buf *out)
-{
-	buf_addf(out,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
-		"width=\"%.0f\" "
-		"height=\"%.0f\" " FONT " font-size=\"13\" role=\"img\">\n<title>",
-		WIDTH, HEIGHT, WIDTH, HEIGHT);
-	add_xml(out, c->title);
-	buf_add_text(out, c->simulated ? " (simulated)</title>\n" : "</title>\n");
-	buf_addf(out,
-		"<rect x=\"0.5\" y=\"0.5\" width=\"%.0f\" height=\"%.0f\" rx=\"10\" "
-		"fill=\"#ffffff\" "
-		"stroke=\"#e4e7eb\"/>\n",
-		WIDTH - 1, HEIGHT - 1);
-	buf_addf(out,
-		"<text x=\"%.0f\" y=\"36\" font-size=\"19\" font-weight=\"600\" fill=\"" INK "\">",
-		LEFT);
-	add_xml(out, c->title);
-	if (c->simulated)
-		buf_add_text(out,
-			"<tspan dx=\"7\" fill=\"#b45309\" font-weight=\"400\">(simulated)</tspan>");
-	buf_addf(out, "</text>\n<text x=\"%.0f\" y=\"58\" fill=\"" PALE "\">", LEFT);
-	add_xml(out, c->subtitle ? c->subtitle : "");
-	buf_add_text(out, "</text>\n");
 }
 
 /* 1, 2 or 5 times a power of ten, for about `wish` ticks; minutes get 15, 30, 60. */
@@ -132,12 +78,12 @@ static void add_axes(const struct chart *c, struct buf *out)
 	const double step = nice_step(span, 8);
 	const double end = c->start_s + span + step * 1e-6;
 
-	buf_add_text(out, "<g stroke=\"#e4e7eb\">\n");
+	buf_add_text(out, "<g stroke=\"" SVG_GRID "\">\n");
 	for (int i = 0; i <= 4; i++)
 		buf_addf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"%s/>\n", LEFT,
 			y_of(i * 0.25), LEFT + PLOT_WIDTH, y_of(i * 0.25),
 			i ? "" : " stroke=\"#9aa5b1\"");
-	buf_add_text(out, "</g>\n<g fill=\"" PALE "\" font-size=\"12\">\n");
+	buf_add_text(out, "</g>\n<g fill=\"" SVG_PALE "\" font-size=\"12\">\n");
 	for (int i = 0; i <= 4; i++)
 		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%d%%</text>\n",
 			LEFT - 9, y_of(i * 0.25) + 4, i * 25);
@@ -219,34 +165,11 @@ static void add_asked(const struct chart *c, const struct chart_series *s, doubl
 		x_of(c, first), y_of(share), x_of(c, last - 1), y_of(share), colour);
 }
 
-/* Where the names go: beside each one's end, moved apart where they would overlap. */
-static void place_labels(double *y, size_t n)
-{
-	size_t order[CHART_SERIES_MAX] = {0};
-	double below = HEIGHT - BOTTOM;
-
-	for (size_t i = 0; i < n; i++) {
-		size_t j = i;
-
-		for (; j > 0 && y[order[j - 1]] > y[i]; j--)
-			order[j] = order[j - 1];
-		order[j] = i;
-	}
-	for (size_t i = 1; i < n; i++)
-		if (y[order[i]] < y[order[i - 1]] + LABEL_HEIGHT)
-			y[order[i]] = y[order[i - 1]] + LABEL_HEIGHT;
-	for (size_t i = n; i-- > 0;) {
-		if (y[order[i]] > below)
-			y[order[i]] = below;
-		below = y[order[i]] - LABEL_HEIGHT;
-	}
-}
-
 static void add_labels(const struct chart *c, double *y, struct buf *out)
 {
 	const double x = LEFT + PLOT_WIDTH + 16;
 
-	place_labels(y, c->n_series);
+	svg_place_labels(y, c->n_series, LABEL_HEIGHT, HEIGHT - BOTTOM);
 	for (size_t i = 0; i < c->n_series; i++) {
 		const struct chart_series *s = &c->series[i];
 		const double got = s->got >= 0 ? s->got : mean(c, s);
@@ -254,12 +177,13 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 		buf_addf(out,
 			"<rect x=\"%.1f\" y=\"%.1f\" width=\"4\" height=\"30\" rx=\"2\" "
 			"fill=\"%s\"/>\n",
-			x, y[i] - 15, chart_colour(i));
+			x, y[i] - 15, svg_colour(i));
 		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"600\" fill=\"%s\">",
-			x + 12, y[i] - 2, chart_colour(i));
-		add_xml(out, s->name);
+			x + 12, y[i] - 2, svg_colour(i));
+		svg_add_text(out, s->name);
 		buf_addf(out,
-			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" PALE "\">"
+			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" SVG_PALE
+			"\">"
 			"got %.1f%%, asked %s</text>\n",
 			x + 12, y[i] + 14, got * 100, format_percent(s->asked_permille).s);
 	}
@@ -271,15 +195,15 @@ static void add_lines(const struct chart *c, double *ret_y, struct buf *out)
 
 	for (size_t i = 0; i < c->n_series; i++) {
 		snprintf(attributes, sizeof(attributes), "fill=\"%s\" fill-opacity=\"0.07\"",
-			chart_colour(i));
+			svg_colour(i));
 		add_area(c, &c->series[i], NULL, attributes, out);
 	}
 	for (size_t i = 0; i < c->n_series; i++) {
 		const struct chart_series *s = &c->series[i];
 		size_t last = c->n_points - 1;
 
-		add_asked(c, s, s->asked_permille / 1000.0, chart_colour(i), out);
-		add_line(c, s, chart_colour(i), out);
+		add_asked(c, s, s->asked_permille / 1000.0, svg_colour(i), out);
+		add_line(c, s, svg_colour(i), out);
 		while (last > 0 && s->share[last] < 0)
 			last--;
 		ret_y[i] = y_of(s->share[last]);
@@ -299,7 +223,7 @@ static void add_stacked(const struct chart *c, double *ret_y, struct buf *out)
 
 		snprintf(attributes, sizeof(attributes),
 			"fill=\"%s\" fill-opacity=\"0.82\" stroke=\"#ffffff\" stroke-width=\"0.8\"",
-			chart_colour(i));
+			svg_colour(i));
 		add_area(c, s, base, attributes, out);
 		while (last > 0 && s->share[last] < 0)
 			last--;
@@ -309,7 +233,7 @@ static void add_stacked(const struct chart *c, double *ret_y, struct buf *out)
 	}
 	for (size_t i = 0; i + 1 < c->n_series; i++) {
 		asked += c->series[i].asked_permille;
-		add_asked(c, &c->series[i], asked / 1000.0, INK, out);
+		add_asked(c, &c->series[i], asked / 1000.0, SVG_INK, out);
 	}
 }
 
@@ -324,7 +248,13 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 		return fail(err, E2BIG,
 			"a picture of %zu tenants and %zu points: at most %d and %d are possible",
 			c->n_series, c->n_points, CHART_SERIES_MAX, CHART_POINTS_MAX);
-	add_head(c, out);
+	svg_begin(&(struct svg_frame){.title = c->title,
+			  .subtitle = c->subtitle,
+			  .simulated = c->simulated,
+			  .width = WIDTH,
+			  .height = HEIGHT,
+			  .left = LEFT},
+		out);
 	add_axes(c, out);
 	if (c->style == CHART_STACKED)
 		add_stacked(c, y, out);
@@ -332,7 +262,7 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 		add_lines(c, y, out);
 	add_labels(c, y, out);
 	buf_addf(out,
-		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"11.5\" fill=\"" PALE
+		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"11.5\" fill=\"" SVG_PALE
 		"\">dashed: asked</text>\n",
 		LEFT + PLOT_WIDTH + 16, HEIGHT - 16);
 	buf_add_text(out, "</svg>\n");

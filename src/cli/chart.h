@@ -11,8 +11,9 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "cli/svg.h"
 
-#define CHART_SERIES_MAX 32
+#define CHART_SERIES_MAX SVG_LABELS_MAX
 #define CHART_POINTS_MAX 20000
 #define CHART_MAX_BYTES (16u << 20)
 
@@ -41,6 +42,3 @@ struct chart {
 
 /* -EINVAL without points or with a step that is not above 0; -E2BIG above the maxima. */
 int chart_svg(const struct chart *chart, struct buf *out, struct error *err);
-
-/* The colour of the i-th tenant, "#rrggbb", the same in all pictures. */
-const char *chart_colour(size_t i);

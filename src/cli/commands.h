@@ -13,6 +13,7 @@
 	X(devices) \
 	X(report) \
 	X(plot) \
+	X(sim) \
 	X(apply) \
 	X(doctor) \
 	X(completion) \

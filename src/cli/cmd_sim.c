@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/sim.h"
+
+static const struct cli_option options[] = {
+	{"nodes", 'n', CLI_VALUE, "FILE", NULL,
+		"nodes, as CSV in the OpenB trace's format: sn, cpu_milli, memory_mib, gpu, model"},
+	{"pods", 'p', CLI_VALUE, "FILE", NULL,
+		"tasks, as CSV in the OpenB trace's format: name, cpu_milli, memory_mib, num_gpu, "
+		"gpu_milli, gpu_spec"},
+	{"spec", 'f', CLI_VALUE, "FILE", NULL, "nodes and tasks, as YAML"},
+	{"generate", 'g', CLI_VALUE, "SHAPE", "kubeshare trace-like wang",
+		"tasks of that shape, made from the seeds"},
+	{"policy", 0, CLI_VALUE, "NAMES", NULL,
+		"what to compare, with commas between: default, fgd, best-fit, first-fit, "
+		"worst-fit, dot-product, whole, replicas, memory-only (default "
+		"default,fgd,best-fit)"},
+	{"seeds", 's', CLI_VALUE, "N", NULL,
+		"so many runs of each, from seed 42 on; or a range such as 1-5 (default 5)"},
+	{"orders", 0, CLI_VALUE, "FILE", NULL,
+		"arrivals of --pods: a row's index a line, SEED in the name is the seed; beside "
+		"it .perm for .txt, the nodes' ranks"},
+	{"mode", 0, CLI_VALUE, "MODE", "drop queue",
+		"drop: none leaves, who does not fit is gone; queue: with times (default drop for "
+		"--pods, else queue)"},
+	{"queue", 0, CLI_VALUE, "ORDER", "priority fifo",
+		"who is tried first when there is room (default priority, then as they came)"},
+	{"faster", 0, CLI_VALUE, "N", NULL,
+		"let the tasks of a file arrive N times as fast as it says, each as long as it is"},
+	{"json", 0, CLI_VALUE, "FILE", NULL, "every figure and curve; - for stdout, and no table"},
+	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
+	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
+		"N nodes of D devices for --generate (default the shape's)"},
+	{"tasks", 0, CLI_VALUE, "N", NULL, "generate so many tasks"},
+	{"hours", 0, CLI_VALUE, "N", NULL, "generate arrivals of so long, however many those are"},
+	{"rate", 0, CLI_VALUE, "N", NULL, "arrivals per hour, by Poisson"},
+	{"demand", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
+		"share of a device, normal within 0.05 to 1; or uniform"},
+	{"limit", 0, CLI_VALUE, "SHARE", NULL,
+		"what a task can make use of, where that is above its demand"},
+	{"memory", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
+		"part of a device's memory, likewise (default as the demand)"},
+	{"duration", 0, CLI_VALUE, "TIME", NULL,
+		"mean of exponential durations such as 51m; or shortest,longest of uniform ones"},
+	{"whole", 0, CLI_VALUE, "LIST", NULL,
+		"whole devices by weight such as 0:8,1:2; 0 is a share of one, as --demand says"},
+	{"gangs", 0, CLI_VALUE, "LIST", NULL,
+		"tasks that start together by weight, such as 1:9,4:1"},
+	{"priorities", 0, CLI_VALUE, "LIST", NULL, "priorities by weight, such as 50:9,90:1"},
+	{0},
+};
+
+static void show_progress(const struct sim *sim, uint32_t done, const char *policy)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (policy)
+		fprintf(stderr, "\r\033[Ksimulating: run %u of %u, %s", done + 1,
+			sim->n_schemes * sim->n_seeds, policy);
+	else
+		fputs("\r\033[K", stderr);
+	fflush(stderr);
+}
+
+static int run_all(const struct cli_args *args, struct sim *sim, struct error *err)
+{
+	const uint32_t n = sim->n_schemes * sim->n_seeds;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		const uint32_t scheme = i / sim->n_seeds;
+
+		show_progress(sim, i, sim->schemes[scheme].name);
+		r = sim_run(args, sim, scheme, sim->first_seed + i % sim->n_seeds, &sim->results[i],
+			err);
+	}
+	show_progress(sim, 0, NULL);
+	return r;
+}
+
+static int write_json(const struct sim *sim, const char *path, struct error *err)
+{
+	_cleanup_json_ json_t *all = sim_json(sim);
+	_cleanup_free_ char *text = NULL;
+
+	if (!all)
+		return fail(err, ENOMEM, "--json");
+	if (!strcmp(path, "-"))
+		return output_json(all, err);
+	text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	if (!text)
+		return fail(err, ENOMEM, "--json");
+	return file_replace(path, str_from(text), 0644, err);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	const char *json = cli_get(args, "json"), *svg = cli_get(args, "svg");
+	_cleanup_sim_ struct sim sim = {0};
+	int r = sim_read(args, &sim, err);
+
+	/* What cannot be written is better known before minutes of work. */
+	if (r == 0 && svg)
+		r = folder_make(svg, 0755, err);
+	r = r < 0 ? r : run_all(args, &sim, err);
+	if (r == 0 && json)
+		r = write_json(&sim, json, err);
+	if (r == 0 && svg)
+		r = sim_draw(&sim, svg, err);
+	if (r < 0 || (json && !strcmp(json, "-")))
+		return r;
+	return sim_print(&sim, err);
+}
+
+const struct cli_command cmd_sim = {
+	.name = "sim",
+	.operands = "",
+	.summary = "Replay a trace or a workload against placement policies, in virtual time",
+	.text = "Everything it prints and draws is simulated: tasks are placed by the real engine, "
+		"and make progress by their share of the devices and nothing else. With times, "
+		"rates, "
+		"means over time and curves end when 99 % of the tasks have.\n\n"
+		"With --pods, by the protocol of the OpenB benchmark: tasks arrive one by one, "
+		"none "
+		"leaves, and one that does not fit is dropped. The table shows how much of the "
+		"devices is allocated where tasks have asked for 90 % to 130 % of them. Without "
+		"--orders tasks are drawn with replacement up to 130 %, and the nodes' ranks "
+		"shuffled. With --mode queue tasks come and go at the trace's own times, or "
+		"--faster.\n\n"
+		"With --spec, nodes and tasks are as a YAML file says: a list `nodes` with name, "
+		"copies, devices, model, memory (of a device), cpu and host-memory, and a list "
+		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
+		"priority, "
+		"model), copies, at, every, duration, cpu, host-memory and gang. A duration is "
+		"that "
+		"of a task that has its limit.\n\n"
+		"With --generate, tasks are made: kubeshare, jobs that use part of a device, at "
+		"three times what whole devices can take; trace-like, a day of jobs with whole "
+		"devices and shares; wang, twenty small trainings of two priorities on one node. "
+		"The "
+		"other options change the shape.\n\n"
+		"Beside the engine's policies: whole gives each task whole devices, as Kubernetes "
+		"does; replicas counts a device a hundred times and gives those in turn, without "
+		"limits; memory-only packs by device memory, without limits on time. Comparisons "
+		"with the first policy are paired by seed. fgd knows the whole workload's mix, as "
+		"published, the others what has come so far.",
+	.examples =
+		"divvy sim --nodes nodes.csv --pods pods.csv --policy fgd,best-fit,default "
+		"--seeds 10\n"
+		"divvy sim --nodes nodes.csv --pods pods.csv --orders arrivals/default.SEED.txt\n"
+		"divvy sim --generate kubeshare --policy whole,replicas,memory-only,default --svg "
+		"out\n"
+		"divvy sim --generate wang --nodes-like 2x2 --limit 1 --json -\n"
+		"divvy sim --spec cluster.yaml --policy default,whole",
+	.options = options,
+	.check = sim_check,
+	.run = run,
+};

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/rand.h"
+#include "cli/sim.h"
+#include "core/openb.h"
+
+#define PATH_MAX_BYTES 4096
+#define SEED_WORD "SEED"
+
+void sim_done(struct sim *sim)
+{
+	for (uint32_t i = 0; sim->results && i < sim->n_schemes * sim->n_seeds; i++)
+		replay_free(sim->results[i]);
+	free(sim->results);
+	cluster_done(&sim->cluster);
+	workload_done(&sim->workload);
+	*sim = (struct sim){0};
+}
+
+/* ---- options ---- */
+
+static int read_schemes(const struct cli_args *args, struct sim *sim, struct error *err)
+{
+	/* Names are borrowed: of argv, or of the list of schemes. */
+	const char *text = cli_get(args, "policy");
+	struct str rest = str_from(text ? text : "default,fgd,best-fit"), name;
+
+	while (str_split(&rest, ',', &name)) {
+		struct replay_scheme *scheme = &sim->schemes[sim->n_schemes];
+		char word[40];
+		int r;
+
+		if (sim->n_schemes == SIM_SCHEMES_MAX)
+			return fail(err, EINVAL, "--policy: more than %d", SIM_SCHEMES_MAX);
+		if (str_copy(word, sizeof(word), name) < 0)
+			return fail(err, EINVAL, "--policy '%.40s...': there is none of that name",
+				name.p);
+		r = replay_scheme_find(word, scheme, err);
+		if (r < 0)
+			return fail_within(err, r, "--policy");
+		if (scheme->name == word)
+			scheme->name = !strcmp(word, "default") ? "default" : scheme->policy->name;
+		for (uint32_t i = 0; i < sim->n_schemes; i++)
+			if (!strcmp(sim->schemes[i].name, scheme->name))
+				return fail(err, EINVAL, "--policy: %s is there twice", word);
+		sim->n_schemes++;
+	}
+	return 0;
+}
+
+/* "10": so many from 42 on; "42-46": those. */
+static int read_seeds(const struct cli_args *args, struct sim *sim, struct error *err)
+{
+	const char *text = cli_get(args, "seeds");
+	struct str from = str_from(text);
+	const size_t at = str_find(from, '-');
+	uint64_t first = SIM_FIRST_SEED, last = SIM_FIRST_SEED + SIM_SEEDS - 1, n;
+
+	sim->has_seeds = text != NULL;
+	if (text && at == from.n) {
+		if (parse_uint(from, 1, SIM_SEEDS_MAX, &n, NULL) < 0)
+			goto bad;
+		last = first + n - 1;
+	} else if (text) {
+		if (parse_uint((struct str){from.p, at}, 0, UINT32_MAX, &first, NULL) < 0 ||
+			parse_uint((struct str){from.p + at + 1, from.n - at - 1}, first,
+				first + SIM_SEEDS_MAX - 1, &last, NULL) < 0)
+			goto bad;
+	}
+	sim->first_seed = first;
+	sim->n_seeds = (uint32_t)(last - first + 1);
+	return 0;
+bad:
+	return fail(err, EINVAL,
+		"--seeds '%s': a number such as 10, which is %d-%d, or a range such as 1-5 is "
+		"expected, up to %d seeds",
+		text, SIM_FIRST_SEED, SIM_FIRST_SEED + 9, SIM_SEEDS_MAX);
+}
+
+/* "0.3", "0.3,0.1", or "uniform": permille; 0 is uniform. */
+static int read_part(const struct cli_args *args, const char *name, uint32_t *mean, uint32_t *sigma,
+	struct error *err)
+{
+	struct str text = str_from(cli_get(args, name)), first;
+	uint32_t m = 0, s = 0;
+	int r = 0;
+
+	if (!text.p)
+		return 0;
+	if (!str_is(text, "uniform")) {
+		str_split(&text, ',', &first);
+		r = parse_share(first, &m, err);
+		if (r == 0 && text.p)
+			r = parse_share(text, &s, err);
+		if (r == 0 && !m)
+			r = fail(err, EINVAL, "a mean of 0: 0.05 to 1, or 'uniform', is possible");
+	}
+	*mean = m;
+	*sigma = s;
+	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
+}
+
+/* "1m,5m": uniform; "51m": exponential with that mean. */
+static int read_duration(
+	const struct cli_args *args, struct workload_shape *shape, struct error *err)
+{
+	struct str text = str_from(cli_get(args, "duration")), first;
+	uint64_t min = 0, max = 0;
+	int r;
+
+	if (!text.p)
+		return 0;
+	str_split(&text, ',', &first);
+	r = parse_duration(first, &max, err);
+	if (r == 0 && text.p) {
+		min = max;
+		r = parse_duration(text, &max, err);
+		if (r == 0 && (!min || min > max))
+			r = fail(err, EINVAL, "'%s': SHORTEST,LONGEST above 0 is expected",
+				cli_get(args, "duration"));
+	}
+	shape->work_min_ns = min;
+	shape->work_max_ns = max;
+	return r < 0 ? fail_within(err, r, "--duration") : 0;
+}
+
+static int read_count(const struct cli_args *args, const char *name, uint64_t max, uint64_t *value,
+	struct error *err)
+{
+	const char *text = cli_get(args, name);
+	int r = text ? parse_uint(str_from(text), 1, max, value, err) : 0;
+
+	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
+}
+
+static int read_choices(const struct cli_args *args, const char *name, uint32_t max,
+	struct workload_choices *choices, struct error *err)
+{
+	const char *text = cli_get(args, name);
+	int r = text ? workload_choices_parse(str_from(text), max, choices, err) : 0;
+
+	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
+}
+
+static int find_shape(const char *name, struct workload_shape *ret_shape, struct error *err)
+{
+	const struct workload_shape *shape = workload_shape_find(name);
+	_cleanup_buf_ struct buf known = BUF_INIT(256);
+
+	for (size_t i = 0; workload_shape_at(i); i++)
+		buf_addf(&known, " %s", workload_shape_at(i)->name);
+	if (!shape)
+		return fail(err, EINVAL, "--generate '%s': one of these is needed:%s", name,
+			buf_text(&known));
+	*ret_shape = *shape;
+	return 0;
+}
+
+static int read_shape(const struct cli_args *args, struct sim *sim, struct error *err)
+{
+	struct workload_shape *shape = &sim->shape;
+	uint64_t rate = 0, n = 0, hours = 0;
+	uint32_t limit = 0;
+	int r = find_shape(cli_get(args, "generate"), shape, err);
+
+	sim->is_generated = true;
+	if (cli_has(args, "nodes-like"))
+		shape->nodes = cli_get(args, "nodes-like");
+	r = r < 0 ? r : read_count(args, "rate", 3600000000, &rate, err);
+	r = r < 0 ? r : read_count(args, "tasks", WORKLOAD_TASKS_MAX, &n, err);
+	r = r < 0 ? r : read_count(args, "hours", 4800, &hours, err);
+	r = r < 0 ? r : read_part(args, "demand", &shape->demand, &shape->demand_sigma, err);
+	r = r < 0 ? r : read_part(args, "memory", &shape->memory, &shape->memory_sigma, err);
+	r = r < 0 ? r : read_duration(args, shape, err);
+	r = r < 0 ? r : read_choices(args, "whole", SPEC_DEVICES_MAX, &shape->whole, err);
+	r = r < 0 ? r : read_choices(args, "gangs", WORKLOAD_GANG_MAX, &shape->gangs, err);
+	r = r < 0 ? r : read_choices(args, "priorities", 100, &shape->priorities, err);
+	if (r == 0 && cli_has(args, "limit")) {
+		r = parse_share(str_from(cli_get(args, "limit")), &limit, err);
+		r = r < 0 ? fail_within(err, r, "--limit") : 0;
+		shape->limit = limit;
+	}
+	if (rate)
+		shape->gap_ns = 3600 * NSEC_PER_SEC / rate;
+	if (hours) {
+		shape->span_ns = hours * 3600 * NSEC_PER_SEC;
+		shape->n_tasks = WORKLOAD_TASKS_MAX;
+	}
+	if (n)
+		shape->n_tasks = (uint32_t)n;
+	return r < 0 ? r : workload_shape_check(shape, err);
+}
+
+/* Which options belong to which of the three. */
+static int check_together(const struct cli_args *args, struct error *err)
+{
+	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
+		"memory", "limit", "duration", "whole", "gangs", "priorities"};
+	const bool pods = cli_has(args, "pods"), spec = cli_has(args, "spec"),
+		   shape = cli_has(args, "generate"),
+		   is_queue = cli_has(args, "mode") && !strcmp(cli_get(args, "mode"), "queue");
+
+	if (pods + spec + shape != 1)
+		return fail(err, EINVAL,
+			"one of these is needed: --pods FILE with --nodes FILE, --spec FILE, "
+			"--generate SHAPE");
+	if (pods && !cli_has(args, "nodes"))
+		return fail(err, EINVAL, "--pods needs --nodes FILE");
+	if (spec && cli_has(args, "nodes"))
+		return fail(err, EINVAL, "--nodes: the file of --spec has its own");
+	if (cli_has(args, "nodes") && cli_has(args, "nodes-like"))
+		return fail(err, EINVAL, "--nodes and --nodes-like: only one of them is possible");
+	if (cli_has(args, "faster") && (shape || (pods && !is_queue)))
+		return fail(
+			err, EINVAL, "--faster is for --spec, and for --pods with --mode queue");
+	if (cli_has(args, "orders") && (!pods || cli_get(args, "mode")))
+		return fail(err, EINVAL, "--orders is for --pods without --mode");
+	for (size_t i = 0; i < ARRAY_SIZE(generated) && !shape; i++)
+		if (cli_has(args, generated[i]))
+			return fail(err, EINVAL, "--%s is for --generate", generated[i]);
+	return 0;
+}
+
+static int read_options(const struct cli_args *args, struct sim *sim, struct error *err)
+{
+	const char *mode = cli_get(args, "mode"), *queue = cli_get(args, "queue");
+	int r = check_together(args, err);
+
+	r = r < 0 ? r : read_schemes(args, sim, err);
+	r = r < 0 ? r : read_seeds(args, sim, err);
+	if (r == 0 && cli_has(args, "generate"))
+		r = read_shape(args, sim, err);
+	if (mode)
+		sim->mode = !strcmp(mode, "queue") ? REPLAY_QUEUE : REPLAY_DROP;
+	else
+		sim->mode = cli_has(args, "pods") ? REPLAY_DROP : REPLAY_QUEUE;
+	sim->queue = queue && !strcmp(queue, "fifo") ? REPLAY_FIFO : REPLAY_PRIORITY;
+	sim->faster = 1;
+	return r < 0 ? r : read_count(args, "faster", 1000000, &sim->faster, err);
+}
+
+int sim_check(const struct cli_args *args, struct error *err)
+{
+	_cleanup_sim_ struct sim sim = {0};
+	_cleanup_cluster_ struct cluster cluster = {0};
+	int r = read_options(args, &sim, err);
+
+	if (r < 0 || !cli_has(args, "nodes-like"))
+		return r;
+	r = cluster_like(&cluster, str_from(cli_get(args, "nodes-like")), err);
+	return r < 0 ? fail_within(err, r, "--nodes-like") : 0;
+}
+
+/* ---- files ---- */
+
+static int read_nodes(struct sim *sim, const char *path, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
+	int r = file_read(path, &text, err);
+
+	if (r < 0)
+		return r;
+	r = cluster_read_openb(&sim->cluster, buf_str(&text), err);
+	return r < 0 ? fail_within(err, r, "%s", path) : 0;
+}
+
+static int read_pods(struct sim *sim, const char *path, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
+	int r = file_read(path, &text, err);
+
+	if (r < 0)
+		return r;
+	r = workload_read_openb(&sim->workload, &sim->cluster, buf_str(&text), err);
+	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->workload.has_times)
+		r = fail(err, EINVAL,
+			"--mode queue needs the columns creation_time and deletion_time");
+	return r < 0 ? fail_within(err, r, "%s", path) : 0;
+}
+
+static int read_spec(struct sim *sim, const char *path, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
+	int r = file_read(path, &text, err);
+
+	if (r < 0)
+		return r;
+	r = sim_yaml(buf_str(&text), &sim->cluster, &sim->workload, err);
+	return r < 0 ? fail_within(err, r, "%s", path) : 0;
+}
+
+static const char *file_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err)
+{
+	_cleanup_sim_ struct sim sim = {0};
+	const char *what = cli_get(args, "generate");
+	int r = read_options(args, &sim, err);
+
+	if (r == 0 && cli_has(args, "nodes"))
+		r = read_nodes(&sim, cli_get(args, "nodes"), err);
+	else if (r == 0 && sim.is_generated)
+		r = cluster_like(&sim.cluster, str_from(sim.shape.nodes), err);
+	if (r == 0 && cli_has(args, "pods"))
+		r = read_pods(&sim, what = cli_get(args, "pods"), err);
+	if (r == 0 && cli_has(args, "spec")) {
+		r = read_spec(&sim, what = cli_get(args, "spec"), err);
+		/* Nothing is random but what is asked to be. */
+		sim.n_seeds = sim.has_seeds ? sim.n_seeds : 1;
+	}
+	if (r < 0)
+		return r;
+	if (!sim.cluster.n_devices)
+		return fail(err, EINVAL, "no node has a device");
+	for (uint32_t i = 0; i < sim.workload.n; i++)
+		sim.workload.tasks[i].arrives_ns /= sim.faster;
+	snprintf(sim.title, sizeof(sim.title), "%.60s: %u node%s, %u device%s", file_of(what),
+		sim.cluster.n, sim.cluster.n == 1 ? "" : "s", sim.cluster.n_devices,
+		sim.cluster.n_devices == 1 ? "" : "s");
+	sim.results = calloc((size_t)sim.n_schemes * sim.n_seeds, sizeof(*sim.results));
+	if (!sim.results)
+		return fail(err, ENOMEM, "out of memory for %u runs", sim.n_schemes * sim.n_seeds);
+	*ret_sim = sim;
+	sim = (struct sim){0};
+	return 0;
+}
+
+/* ---- one run ---- */
+
+/* The file of a seed: SEED in the pattern is the seed. */
+static int order_path(
+	const char *pattern, uint64_t seed, char ret[static PATH_MAX_BYTES], struct error *err)
+{
+	const char *at = strstr(pattern, SEED_WORD);
+	const int n = at ? (int)(at - pattern) : (int)strlen(pattern);
+	char number[24] = "";
+
+	if (at)
+		snprintf(number, sizeof(number), "%" PRIu64, seed);
+	if (snprintf(ret, PATH_MAX_BYTES, "%.*s%s%s", n, pattern, number,
+		    at ? at + strlen(SEED_WORD) : "") >= PATH_MAX_BYTES)
+		return fail(err, ENAMETOOLONG, "--orders '%.40s...'", pattern);
+	return 0;
+}
+
+static int read_order(const char *path, uint32_t n_rows, uint32_t **ret, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
+	int r = file_read(path, &text, err);
+
+	if (r < 0)
+		return r;
+	r = openb_order(buf_str(&text), n_rows, ret, err);
+	if (r == 0)
+		r = fail(err, EINVAL, "there is no row");
+	return r < 0 ? fail_within(err, r, "%s", path) : r;
+}
+
+/* The ranks beside the order: NAME.perm for NAME.txt, each once; without, *ret stays. */
+static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, struct error *err)
+{
+	const uint32_t n_nodes = sim->cluster.n;
+	_cleanup_free_ uint32_t *ranks = NULL;
+	_cleanup_free_ bool *seen = calloc(n_nodes, sizeof(*seen));
+	char path[PATH_MAX_BYTES + 8];
+	struct str stem = str_from(order);
+	int n;
+
+	str_skip_suffix(&stem, STR(".txt"));
+	snprintf(path, sizeof(path), "%.*s.perm", (int)stem.n, order);
+	if (access(path, F_OK) < 0)
+		return 0;
+	n = read_order(path, n_nodes, &ranks, err);
+	if (n < 0)
+		return n;
+	if (!seen)
+		return fail(err, ENOMEM, "out of memory for ranks");
+	if ((uint32_t)n != n_nodes)
+		return fail(err, EINVAL, "%s: %d ranks, and there are %u nodes", path, n, n_nodes);
+	for (uint32_t i = 0; i < n_nodes; i++) {
+		if (seen[ranks[i]])
+			return fail(err, EINVAL, "%s: rank %u is there twice", path, ranks[i]);
+		seen[ranks[i]] = true;
+	}
+	*ret = TAKE_PTR(ranks);
+	return 0;
+}
+
+static int shuffled(uint32_t n, uint64_t seed, uint32_t **ret, struct error *err)
+{
+	struct rand rand = rand_seeded(seed);
+	uint32_t *items = calloc(n, sizeof(*items));
+
+	if (!items)
+		return fail(err, ENOMEM, "out of memory for %u nodes", n);
+	workload_shuffle(items, n, &rand);
+	*ret = items;
+	return 0;
+}
+
+int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme, uint64_t seed,
+	struct replay_result **ret_result, struct error *err)
+{
+	_cleanup_workload_ struct workload made = {0};
+	_cleanup_free_ uint32_t *order = NULL, *ranks = NULL;
+	struct replay_input input = {.cluster = &sim->cluster,
+		.workload = sim->is_generated ? &made : &sim->workload,
+		.scheme = &sim->schemes[scheme],
+		.mode = sim->mode,
+		.queue = sim->queue};
+	struct rand rand = rand_seeded(seed);
+	char path[PATH_MAX_BYTES];
+	int r = 0;
+
+	if (sim->is_generated)
+		r = workload_generate(&made, &sim->shape, seed, err);
+	if (r == 0 && cli_has(args, "orders")) {
+		r = order_path(cli_get(args, "orders"), seed, path, err);
+		r = r < 0 ? r : read_order(path, sim->workload.n, &order, err);
+		input.n_order = r < 0 ? 0 : (uint32_t)r;
+		r = r < 0 ? r : read_ranks(sim, path, &ranks, err);
+	} else if (r == 0 && cli_has(args, "pods")) {
+		if (sim->mode == REPLAY_DROP)
+			r = workload_draw(&sim->workload, sim->cluster.n_devices,
+				SIM_ARRIVED_PERMILLE, &rand, &order, err);
+		input.n_order = (uint32_t)MAX(r, 0);
+		r = r < 0 ? r : shuffled(sim->cluster.n, rand_u64(&rand), &ranks, err);
+	} else if (r == 0 && sim->has_seeds) {
+		r = shuffled(sim->cluster.n, rand_u64(&rand), &ranks, err);
+	}
+	input.order = order;
+	input.ranks = ranks;
+	return r < 0 ? r : replay_run(&input, ret_result, err);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures of the runs: one list for the table and for JSON. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/output.h"
+#include "cli/sim.h"
+#include "replay/stats.h"
+
+enum unit { PERCENT, SECONDS, NUMBER };
+
+struct figure {
+	const char *name, *title; /* title NULL: in JSON only */
+	enum unit unit;
+	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
+	double at;
+	bool is_main; /* others are compared with the first by it */
+};
+
+static double allocated_at(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return 100 * metrics_at(&result->curves, METRICS_ALLOCATED, (uint32_t)at);
+}
+
+static double in_use_at(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return metrics_at(&result->curves, METRICS_IN_USE, (uint32_t)at) * sim->cluster.n_devices;
+}
+
+static double fragmentation_at(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return 100 * metrics_at(&result->curves, METRICS_FRAGMENTED, (uint32_t)at);
+}
+
+static double placed(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return 100.0 * result->n_placed / result->n_tasks;
+}
+
+static double throughput(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->throughput_per_h;
+}
+
+static double completion_mean(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return stats_mean(result->completion_s, result->n_placed);
+}
+
+static double completion_at(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return stats_quantile(result->completion_s, result->n_placed, at);
+}
+
+static double queued_mean(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return stats_mean(result->queued_s, result->n_placed);
+}
+
+static double queued_at(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return stats_quantile(result->queued_s, result->n_placed, at);
+}
+
+static double in_use(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->in_use * sim->cluster.n_devices;
+}
+
+static double used(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return 100 * result->used;
+}
+
+static double allocated(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return 100 * result->allocated;
+}
+
+static double end(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->end_s;
+}
+
+static double busy(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->busy_s;
+}
+
+static const struct figure of_drop[] = {
+	{"allocated_at_90", "AT 90%", PERCENT, allocated_at, 90, false},
+	{"allocated_at_95", "AT 95%", PERCENT, allocated_at, 95, false},
+	{"allocated_at_100", "AT 100%", PERCENT, allocated_at, 100, true},
+	{"allocated_at_110", "AT 110%", PERCENT, allocated_at, 110, false},
+	{"allocated_at_130", "AT 130%", PERCENT, allocated_at, 130, false},
+	{"fragmentation_at_100", NULL, PERCENT, fragmentation_at, 100, false},
+	{"devices_in_use_at_100", NULL, NUMBER, in_use_at, 100, false},
+	{"placed_percent", "PLACED", PERCENT, placed, 0, false},
+	{0},
+};
+
+static const struct figure of_queue[] = {
+	{"throughput_per_h", "TASKS/H", NUMBER, throughput, 0, true},
+	{"completion_mean_s", "COMPLETION", SECONDS, completion_mean, 0, false},
+	{"completion_p50_s", "P50", SECONDS, completion_at, 0.5, false},
+	{"completion_p99_s", "P99", SECONDS, completion_at, 0.99, false},
+	{"queued_mean_s", "QUEUED", SECONDS, queued_mean, 0, false},
+	{"queued_p50_s", NULL, SECONDS, queued_at, 0.5, false},
+	{"queued_p99_s", "P99", SECONDS, queued_at, 0.99, false},
+	{"devices_in_use", "IN USE", NUMBER, in_use, 0, false},
+	{"used", "USED", PERCENT, used, 0, false},
+	{"allocated", NULL, PERCENT, allocated, 0, false},
+	{"busy_s", NULL, SECONDS, busy, 0, false},
+	{"end_s", "ALL DONE", SECONDS, end, 0, false},
+	{"placed_percent", NULL, PERCENT, placed, 0, false},
+	{0},
+};
+
+static const struct figure *figures_of(const struct sim *sim)
+{
+	return sim->mode == REPLAY_DROP ? of_drop : of_queue;
+}
+
+/* The figure in each run of a scheme. */
+static void figure_get(
+	const struct sim *sim, const struct figure *f, uint32_t scheme, double ret[SIM_SEEDS_MAX])
+{
+	for (uint32_t i = 0; i < sim->n_seeds; i++)
+		ret[i] = f->get(sim, sim_result(sim, scheme, i), f->at);
+}
+
+/* Against the first scheme, seed by seed: points of a percentage, parts of anything else. */
+static void figure_compare(
+	const struct sim *sim, const struct figure *f, uint32_t scheme, double ret[SIM_SEEDS_MAX])
+{
+	for (uint32_t i = 0; i < sim->n_seeds; i++) {
+		const double first = f->get(sim, sim_result(sim, 0, i), f->at);
+		const double here = f->get(sim, sim_result(sim, scheme, i), f->at);
+
+		ret[i] = f->unit == PERCENT ? here - first : first > 0 ? here / first : 0;
+	}
+}
+
+/* ---- table ---- */
+
+static void add_figure(struct table *t, enum unit unit, double mean, double interval)
+{
+	const double big = mean + interval;
+	const int digits = unit == PERCENT ? 2 : big < 10 ? 2 : big < 1000 ? 1 : 0;
+	char text[64];
+
+	if (unit == SECONDS)
+		snprintf(text, sizeof(text), "%s",
+			format_duration((uint64_t)(mean * (double)NSEC_PER_SEC)).s);
+	else
+		snprintf(text, sizeof(text), "%.*f", digits, mean);
+	if (interval <= 0)
+		table_add(t, text);
+	else if (unit == SECONDS)
+		table_addf(t, "%s \302\261%s", text,
+			format_duration((uint64_t)(interval * (double)NSEC_PER_SEC)).s);
+	else
+		table_addf(t, "%s \302\261%.*f", text, digits, interval);
+}
+
+static void add_comparison(
+	struct table *t, const struct sim *sim, const struct figure *f, uint32_t scheme)
+{
+	double x[SIM_SEEDS_MAX], mean, interval;
+
+	if (!scheme) {
+		table_add(t, "");
+		return;
+	}
+	figure_compare(sim, f, scheme, x);
+	mean = stats_mean(x, sim->n_seeds);
+	interval = stats_interval(x, sim->n_seeds);
+	if (f->unit == PERCENT)
+		table_addf(t, interval > 0 ? "%+.2f \302\261%.2f" : "%+.2f", mean, interval);
+	else
+		table_addf(t, interval > 0 ? "x%.2f \302\261%.2f" : "x%.2f", mean, interval);
+}
+
+int sim_print(const struct sim *sim, struct error *err)
+{
+	const struct figure *figures = figures_of(sim);
+	struct table_column columns[TABLE_COLUMNS_MAX] = {{"POLICY", false}};
+	_cleanup_table_ struct table t;
+	char against[48];
+	size_t n = 1;
+
+	for (const struct figure *f = figures; f->name; f++) {
+		if (f->title)
+			columns[n++] = (struct table_column){f->title, true};
+		if (f->is_main && sim->n_schemes > 1) {
+			snprintf(against, sizeof(against), "AGAINST %s", sim->schemes[0].name);
+			columns[n++] = (struct table_column){against, true};
+		}
+	}
+	table_init(&t, columns, n);
+	for (uint32_t s = 0; s < sim->n_schemes; s++) {
+		table_add(&t, sim->schemes[s].name);
+		for (const struct figure *f = figures; f->name; f++) {
+			double x[SIM_SEEDS_MAX];
+
+			figure_get(sim, f, s, x);
+			if (f->title)
+				add_figure(&t, f->unit, stats_mean(x, sim->n_seeds),
+					stats_interval(x, sim->n_seeds));
+			if (f->is_main && sim->n_schemes > 1)
+				add_comparison(&t, sim, f, s);
+		}
+	}
+	printf("simulated: %s, %u %s%s; %s\n", sim->title, sim->n_seeds,
+		sim->n_seeds == 1 ? "run" : "runs of each",
+		sim->n_seeds == 1 ? "" : ", means with 95% intervals",
+		sim->mode == REPLAY_DROP
+			? "allocated devices in % where tasks have asked for so much"
+			: "times are virtual");
+	return output_table(&t, err);
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_sample(const double *x, size_t n)
+{
+	return json_pack("{s:f, s:f}", "mean", stats_mean(x, n), "interval", stats_interval(x, n));
+}
+
+static json_t *json_figures(const struct sim *sim, uint32_t scheme)
+{
+	json_t *all = json_object();
+
+	for (const struct figure *f = figures_of(sim); f->name; f++) {
+		double x[SIM_SEEDS_MAX];
+		json_t *one;
+
+		figure_get(sim, f, scheme, x);
+		one = json_sample(x, sim->n_seeds);
+		if (scheme) {
+			figure_compare(sim, f, scheme, x);
+			json_object_set_new(one,
+				f->unit == PERCENT ? "points_against_first" : "ratio_to_first",
+				json_sample(x, sim->n_seeds));
+		}
+		json_object_set_new(all, f->name, one);
+	}
+	return all;
+}
+
+static json_t *json_curves(const struct metrics *m)
+{
+	json_t *all = json_pack("{s:f}", "step", m->step);
+
+	for (int series = 0; series < METRICS_N; series++) {
+		json_t *values = json_array();
+
+		for (uint32_t i = 0; i < m->n; i++)
+			json_array_append_new(values,
+				m->weight[i] > 0
+					? json_real(metrics_at(m, (enum metrics_series)series, i))
+					: json_null());
+		json_object_set_new(all, metrics_names[series], values);
+	}
+	return all;
+}
+
+/* In hundredths: the least, ..., the greatest. */
+static json_t *json_quantiles(const double *sorted, size_t n)
+{
+	json_t *all = json_array();
+
+	for (int i = 0; i <= 100; i++)
+		json_array_append_new(all, json_real(stats_quantile(sorted, n, i / 100.0)));
+	return all;
+}
+
+static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
+{
+	const struct replay_result *result = sim_result(sim, scheme, i);
+	json_t *run = json_pack("{s:I, s:I, s:I, s:o}", "seed", (json_int_t)(sim->first_seed + i),
+		"tasks", (json_int_t)result->n_tasks, "placed", (json_int_t)result->n_placed,
+		"curves", json_curves(&result->curves));
+
+	for (const struct figure *f = figures_of(sim); f->name; f++)
+		json_object_set_new(run, f->name, json_real(f->get(sim, result, f->at)));
+	if (sim->mode == REPLAY_QUEUE) {
+		json_object_set_new(run, "queued_s_hundredths",
+			json_quantiles(result->queued_s, result->n_placed));
+		json_object_set_new(run, "completion_s_hundredths",
+			json_quantiles(result->completion_s, result->n_placed));
+	}
+	return run;
+}
+
+json_t *sim_json(const struct sim *sim)
+{
+	json_t *schemes = json_array();
+
+	for (uint32_t s = 0; s < sim->n_schemes; s++) {
+		json_t *runs = json_array();
+
+		for (uint32_t i = 0; i < sim->n_seeds; i++)
+			json_array_append_new(runs, json_run(sim, s, i));
+		json_array_append_new(schemes,
+			json_pack("{s:s, s:s, s:o, s:o}", "policy", sim->schemes[s].name, "about",
+				sim->schemes[s].about, "figures", json_figures(sim, s), "runs",
+				runs));
+	}
+	return json_pack("{s:b, s:s, s:s, s:s, s:I, s:I, s:o}", "simulated", 1, "workload",
+		sim->title, "mode", sim->mode == REPLAY_DROP ? "drop" : "queue", "queue",
+		sim->queue == REPLAY_FIFO ? "fifo" : "priority", "nodes",
+		(json_int_t)sim->cluster.n, "devices", (json_int_t)sim->cluster.n_devices,
+		"policies", schemes);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nodes:
+ *   - {name: a, copies: 8, devices: 4, model: V100, memory: 16Gi, cpu: 36, host-memory: 244Gi}
+ * tasks:
+ *   - {request: 0.4, limit: 0.5, memory: 4Gi, copies: 10, every: 30s, duration: 10m}
+ *
+ * A task's fields are those of a spec (core/spec.h), and when it comes, how long it takes when it
+ * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
+ * refused, so that a short text cannot stand for a huge one.
+ */
+#include <errno.h>
+#include <libfyaml.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/sim.h"
+
+#define VALUE_MAX 128
+#define COPIES_MAX 100000u
+
+DEFINE_CLEANUP(struct fy_document *, fy_document_destroy)
+DEFINE_CLEANUP(struct fy_diag *, fy_diag_destroy)
+
+struct reader {
+	struct cluster *cluster;
+	struct workload *workload;
+	uint32_t gangs;
+};
+
+/* One entry of a list while its fields are read. */
+struct node_entry {
+	struct cluster_node node;
+	uint64_t copies;
+	bool has_model;
+};
+
+struct task_entry {
+	struct spec spec;
+	uint64_t copies, at_ns, every_ns, duration_ns;
+	uint32_t cpu_milli;
+	uint64_t memory_bytes;
+	bool is_gang;
+};
+
+static int line_of(struct fy_node *node)
+{
+	const struct fy_mark *mark = NULL;
+
+	if (fy_node_is_scalar(node) && fy_node_get_scalar_token(node))
+		mark = fy_token_start_mark(fy_node_get_scalar_token(node));
+	return mark ? mark->line + 1 : 0;
+}
+
+/* Of a list or a mapping: the first scalar in it. */
+static int first_line_of(struct fy_node *node)
+{
+	for (int depth = 0; node && depth < 8; depth++) {
+		void *at = NULL;
+
+		if (fy_node_is_scalar(node))
+			return line_of(node);
+		if (fy_node_is_sequence(node))
+			node = fy_node_sequence_iterate(node, &at);
+		else
+			node = fy_node_pair_key(fy_node_mapping_iterate(node, &at));
+	}
+	return 0;
+}
+
+/* The text of a plain value, terminated. */
+static int scalar(
+	struct fy_node *node, const char *what, char ret[static VALUE_MAX], struct error *err)
+{
+	size_t n = 0;
+	const char *text;
+
+	if (!node || !fy_node_is_scalar(node) || fy_node_is_alias(node) ||
+		fy_node_get_tag(node, &n))
+		return fail(err, EINVAL, "%s: a plain value is expected", what);
+	text = fy_node_get_scalar(node, &n);
+	if (!text || memchr(text, 0, n) || str_copy(ret, VALUE_MAX, (struct str){text, n}) < 0)
+		return fail(err, EINVAL, "%s: a text of up to %d characters is expected", what,
+			VALUE_MAX - 1);
+	return 0;
+}
+
+/* "36" or "0.5" cores. */
+static int parse_cores(const char *value, uint32_t *ret_milli, struct error *err)
+{
+	return parse_share(str_from(value), ret_milli, err);
+}
+
+static int set_node(
+	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+{
+	struct node_entry *e = entry;
+	struct str text = str_from(value);
+	uint64_t n;
+	int r;
+
+	if (!strcmp(field, "name")) {
+		if (!text.n || str_copy(e->node.name, SPEC_LABEL / 2, text) < 0)
+			return fail(err, EINVAL, "'%s': 1 to %u characters are expected", value,
+				SPEC_LABEL / 2 - 1);
+		return 0;
+	}
+	if (!strcmp(field, "model")) {
+		e->has_model = true;
+		return cluster_model(reader->cluster, text, &e->node.model, err);
+	}
+	if (!strcmp(field, "memory"))
+		return parse_bytes(text, &e->node.device_bytes, err);
+	if (!strcmp(field, "host-memory"))
+		return parse_bytes(text, &e->node.memory_bytes, err);
+	if (!strcmp(field, "cpu"))
+		return parse_cores(value, &e->node.cpu_milli, err);
+	if (!strcmp(field, "copies"))
+		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
+	if (strcmp(field, "devices"))
+		return fail(err, ENOENT,
+			"there are name, copies, devices, model, memory, cpu and host-memory");
+	r = parse_uint(text, 0, PLACE_NODE_DEVICES_MAX, &n, err);
+	e->node.n_devices = r < 0 ? 0 : (uint32_t)n;
+	return r;
+}
+
+static int set_task(
+	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+{
+	struct task_entry *e = entry;
+	struct str text = str_from(value);
+	struct error inner = {0};
+	int r;
+
+	if (!strcmp(field, "copies"))
+		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
+	if (!strcmp(field, "at"))
+		return parse_duration(text, &e->at_ns, err);
+	if (!strcmp(field, "every"))
+		return parse_duration(text, &e->every_ns, err);
+	if (!strcmp(field, "duration"))
+		return parse_duration(text, &e->duration_ns, err);
+	if (!strcmp(field, "cpu"))
+		return parse_cores(value, &e->cpu_milli, err);
+	if (!strcmp(field, "host-memory"))
+		return parse_bytes(text, &e->memory_bytes, err);
+	if (!strcmp(field, "gang"))
+		return parse_bool(text, &e->is_gang, err);
+	r = spec_set(&e->spec, field, value, &inner);
+	if (r == -ENOENT)
+		return fail(err, ENOENT,
+			"there are copies, at, every, duration, cpu, host-memory, gang, and the "
+			"fields of a spec such as request and limit");
+	return r < 0 ? fail(err, -r, "%s", inner.msg) : 0;
+}
+
+static int add_nodes(struct reader *reader, const struct node_entry *e, struct error *err)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; r == 0 && i < e->copies; i++) {
+		struct cluster_node node = e->node;
+
+		if (e->copies > 1)
+			snprintf(node.name, sizeof(node.name), "%.40s-%u", e->node.name,
+				(uint32_t)i);
+		for (uint32_t k = 0; k < reader->cluster->n && e->copies == 1; k++)
+			if (!strcmp(reader->cluster->nodes[k].name, node.name))
+				return fail(err, EEXIST, "there are two nodes '%s'", node.name);
+		r = cluster_add(reader->cluster, &node, err);
+	}
+	return r;
+}
+
+static int read_node(struct reader *reader, void *entry, struct error *err)
+{
+	struct node_entry *e = entry;
+
+	if (!e->node.name[0])
+		snprintf(e->node.name, sizeof(e->node.name), "node%u", reader->cluster->n);
+	if (!e->has_model && cluster_model(reader->cluster, STR("any"), &e->node.model, err) < 0)
+		return -ENOSPC;
+	return add_nodes(reader, e, err);
+}
+
+static int read_task(struct reader *reader, void *entry, struct error *err)
+{
+	struct task_entry *e = entry;
+	struct task task = {.spec = PLACE_SPEC_INIT};
+	int r = spec_finish(&e->spec, err);
+
+	if (r < 0)
+		return r;
+	if (!e->duration_ns || e->duration_ns > WORKLOAD_TIME_MAX_NS)
+		return fail(err, EINVAL, "a duration is needed, above 0 and up to 200d");
+	if (e->every_ns > WORKLOAD_TIME_MAX_NS / e->copies || e->at_ns > WORKLOAD_TIME_MAX_NS)
+		return fail(err, EINVAL, "the last of them comes after more than 200d");
+	if (e->spec.device[0])
+		return fail(err, EINVAL, "device '%s': devices have no names here", e->spec.device);
+	task.spec.share = e->spec.request;
+	task.spec.count = e->spec.count;
+	task.spec.is_exclusive = e->spec.exclusive;
+	task.spec.device_bytes = e->spec.memory_bytes;
+	task.spec.device_permille = e->spec.memory_permille;
+	task.spec.class = e->spec.class;
+	task.spec.priority = e->spec.priority;
+	task.spec.cpu_milli = e->cpu_milli;
+	task.spec.memory_bytes = e->memory_bytes;
+	task.limit = e->spec.limit;
+	task.work_ns = e->duration_ns;
+	task.gang = e->is_gang ? ++reader->gangs : 0;
+	r = cluster_models(reader->cluster, str_from(e->spec.model), &task.spec.models, err);
+	for (uint64_t i = 0; r == 0 && i < e->copies; i++) {
+		task.arrives_ns = e->at_ns + (e->is_gang ? 0 : i * e->every_ns);
+		r = workload_add(reader->workload, &task, err);
+	}
+	return r;
+}
+
+typedef int (*set_fn)(struct reader *, void *, const char *, const char *, struct error *);
+
+static int read_fields(
+	struct reader *reader, struct fy_node *item, void *entry, set_fn set, struct error *err)
+{
+	struct fy_node_pair *pair;
+	void *at = NULL;
+
+	if (!fy_node_is_mapping(item))
+		return fail(err, EINVAL, "line %d: fields are expected, such as {copies: 2}",
+			first_line_of(item));
+	while ((pair = fy_node_mapping_iterate(item, &at))) {
+		char field[VALUE_MAX], value[VALUE_MAX];
+		int r = scalar(fy_node_pair_key(pair), "a field's name", field, err);
+
+		if (r == 0)
+			r = scalar(fy_node_pair_value(pair), field, value, err);
+		if (r < 0)
+			return fail_within(err, r, "line %d", first_line_of(item));
+		r = set(reader, entry, field, value, err);
+		if (r < 0)
+			return fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d: %s",
+				line_of(fy_node_pair_key(pair)), field);
+	}
+	return 0;
+}
+
+static int read_entry(struct reader *reader, struct fy_node *item, bool is_node, struct error *err)
+{
+	struct node_entry node = {.copies = 1};
+	struct task_entry task = {.copies = 1};
+	int r;
+
+	spec_init(&task.spec);
+	r = is_node ? read_fields(reader, item, &node, set_node, err)
+		    : read_fields(reader, item, &task, set_task, err);
+	if (r < 0)
+		return r;
+	r = is_node ? read_node(reader, &node, err) : read_task(reader, &task, err);
+	return r < 0 ? fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d", first_line_of(item))
+		     : 0;
+}
+
+static int read_list(struct reader *reader, struct fy_node *list, bool is_node, struct error *err)
+{
+	struct fy_node *item;
+	void *at = NULL;
+	int r = 0;
+
+	if (!list || !fy_node_is_sequence(list))
+		return fail(err, EINVAL, "a list of %s is expected: '%s:' and entries with '-'",
+			is_node ? "nodes" : "tasks", is_node ? "nodes" : "tasks");
+	while (r == 0 && (item = fy_node_sequence_iterate(list, &at)))
+		r = read_entry(reader, item, is_node, err);
+	return r;
+}
+
+static int read_root(struct reader *reader, struct fy_node *root, struct error *err)
+{
+	struct fy_node *nodes = NULL, *tasks = NULL;
+	struct fy_node_pair *pair;
+	void *at = NULL;
+	int r;
+
+	if (!root || !fy_node_is_mapping(root))
+		return fail(err, EINVAL, "'nodes:' and 'tasks:' are expected");
+	while ((pair = fy_node_mapping_iterate(root, &at))) {
+		char key[VALUE_MAX];
+
+		r = scalar(fy_node_pair_key(pair), "a list's name", key, err);
+		if (r < 0)
+			return r;
+		if (!strcmp(key, "nodes"))
+			nodes = fy_node_pair_value(pair);
+		else if (!strcmp(key, "tasks"))
+			tasks = fy_node_pair_value(pair);
+		else
+			return fail(err, EINVAL, "line %d: '%s': there are nodes and tasks",
+				line_of(fy_node_pair_key(pair)), key);
+	}
+	r = read_list(reader, nodes, true, err);
+	return r < 0 ? r : read_list(reader, tasks, false, err);
+}
+
+static int no_yaml(struct fy_diag *diag, struct error *err)
+{
+	void *at = NULL;
+	const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &at);
+
+	if (!first)
+		return fail(err, EINVAL, "this is no YAML");
+	return fail(err, EINVAL, "line %d: %s", first->line, first->msg);
+}
+
+/*
+ * A directive, "%..." at the beginning of a line, has no use here, and libfyaml 0.7.12 never comes
+ * back from some that end where the text ends. Bytes above 0x7f may be other ends of a line.
+ */
+static int refuse_directives(struct str text, struct error *err)
+{
+	unsigned int line = 1;
+
+	for (size_t i = 0; i < text.n; i++) {
+		const unsigned char before = i ? (unsigned char)text.p[i - 1] : '\n';
+
+		line += i && before == '\n';
+		if (text.p[i] == '%' && (before == '\n' || before == '\r' || before >= 0x80))
+			return fail(
+				err, EINVAL, "line %u: directives ('%%') are not known here", line);
+	}
+	return 0;
+}
+
+int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload, struct error *err)
+{
+	struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
+	_cleanup_(fy_diag_destroy_p) struct fy_diag *diag = fy_diag_create(&diag_config);
+	struct fy_parse_cfg config = {.flags = FYPCF_QUIET, .diag = diag};
+	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
+	struct reader reader = {.cluster = cluster, .workload = workload};
+
+	if (!diag)
+		return fail(err, ENOMEM, "out of memory for YAML");
+	if (refuse_directives(text, err) < 0)
+		return -EINVAL;
+	fy_diag_set_collect_errors(diag, true);
+	document = fy_document_build_from_string(&config, text.n ? text.p : "", text.n);
+	if (!document)
+		return no_yaml(diag, err);
+	workload->has_times = true;
+	return read_root(&reader, fy_document_root(document), err);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy sim`: what is replayed (sim-input.c, sim-yaml.c), what came of it as a table and as JSON
+ * (sim-report.c), and pictures of it (sim-pictures.c). One thread.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "cli/option.h"
+#include "replay/replay.h"
+#include "replay/workload.h"
+
+#define SIM_SCHEMES_MAX 12
+#define SIM_SEEDS_MAX 1000
+#define SIM_FILE_MAX (256u << 20)
+/* The OpenB benchmark: seeds 42 to 51, arrivals up to 130 % of the cluster. */
+#define SIM_FIRST_SEED 42
+#define SIM_SEEDS 5
+#define SIM_ARRIVED_PERMILLE 1300
+
+struct sim {
+	struct cluster cluster;
+	struct workload workload; /* of the files; a generated one is made for each seed */
+	struct workload_shape shape;
+	bool is_generated;
+	struct replay_scheme schemes[SIM_SCHEMES_MAX];
+	uint32_t n_schemes;
+	uint64_t first_seed;
+	uint32_t n_seeds;
+	bool has_seeds; /* they were asked for */
+	enum replay_mode mode;
+	enum replay_queue queue;
+	uint64_t faster;                /* tasks of files arrive so many times as fast */
+	char title[128];                /* what it is, in a few words */
+	struct replay_result **results; /* by scheme, then by seed; owned */
+};
+
+void sim_done(struct sim *sim);
+#define _cleanup_sim_ _cleanup_(sim_done)
+
+static inline struct replay_result *sim_result(
+	const struct sim *sim, uint32_t scheme, uint32_t seed)
+{
+	return sim->results[scheme * sim->n_seeds + seed];
+}
+
+/* ---- sim-input.c ---- */
+
+/* What can be told from the words alone: a sentence about bad usage. */
+int sim_check(const struct cli_args *args, struct error *err);
+/* Reads all that there is to read. */
+int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err);
+/* Runs the scheme with the seed. */
+int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme, uint64_t seed,
+	struct replay_result **ret_result, struct error *err);
+
+/* ---- sim-yaml.c ---- */
+
+/*
+ * Nodes and tasks out of YAML, added to both; docs: the man page. Pure. -EINVAL with line, field
+ * and value, -ENOMEM.
+ */
+int sim_yaml(
+	struct str text, struct cluster *cluster, struct workload *workload, struct error *err);
+
+/* ---- sim-report.c ---- */
+
+int sim_print(const struct sim *sim, struct error *err);
+/* The caller's; NULL when out of memory. */
+json_t *sim_json(const struct sim *sim);
+
+/* ---- sim-pictures.c ---- */
+
+/* Into the folder, which is there. */
+int sim_draw(const struct sim *sim, const char *folder, struct error *err);

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/cluster.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/parse.h"
+#include "core/openb.h"
+
+#define LIKE_CPU_MILLI 16000u /* a device */
+#define LIKE_MEMORY_BYTES (64ull << 30)
+#define LIKE_DEVICE_BYTES (16ull << 30)
+
+void cluster_done(struct cluster *c)
+{
+	free(c->nodes);
+	*c = (struct cluster){0};
+}
+
+int cluster_add(struct cluster *c, const struct cluster_node *node, struct error *err)
+{
+	if (node->n_devices > PLACE_NODE_DEVICES_MAX)
+		return fail(err, EINVAL, "node '%s' with %u devices: up to %u are possible",
+			node->name, node->n_devices, PLACE_NODE_DEVICES_MAX);
+	if (c->n == PLACE_NODES_MAX)
+		return fail(err, ENOSPC, "more than %u nodes", PLACE_NODES_MAX);
+	if (c->n == c->room) {
+		const uint32_t room = c->room ? 2 * c->room : 64;
+		void *more = realloc(c->nodes, room * sizeof(*c->nodes));
+
+		if (!more)
+			return fail(err, ENOMEM, "out of memory for %u nodes", room);
+		c->nodes = more;
+		c->room = room;
+	}
+	c->nodes[c->n++] = *node;
+	c->n_devices += node->n_devices;
+	return 0;
+}
+
+int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struct error *err)
+{
+	for (uint32_t i = 0; i < c->n_models; i++)
+		if (str_is(name, c->models[i])) {
+			*ret_model = i;
+			return 0;
+		}
+	if (c->n_models == PLACE_MODELS_MAX)
+		return fail(err, ENOSPC, "model '%" STR_FMT "' is one more than %u", STR_ARG(name),
+			PLACE_MODELS_MAX);
+	if (str_copy(c->models[c->n_models], SPEC_LABEL, name) < 0)
+		return fail(err, EINVAL,
+			"model '%.*s...': names of up to %u characters are possible", 32, name.p,
+			SPEC_LABEL - 1);
+	*ret_model = c->n_models++;
+	return 0;
+}
+
+int cluster_models(struct cluster *c, struct str names, uint64_t *ret_bits, struct error *err)
+{
+	struct str name;
+	uint64_t bits = 0;
+
+	while (names.n && str_split(&names, '|', &name)) {
+		uint32_t model;
+		int r = cluster_model(c, str_trim(name), &model, err);
+
+		if (r < 0)
+			return r;
+		bits |= 1ull << model;
+	}
+	*ret_bits = bits;
+	return 0;
+}
+
+int cluster_read_openb(struct cluster *c, struct str text, struct error *err)
+{
+	_cleanup_free_ struct openb_node *rows = NULL;
+	int n = openb_nodes(text, &rows, err), r = 0;
+
+	for (int i = 0; r == 0 && i < n; i++) {
+		struct cluster_node node = {.n_devices = rows[i].n_devices,
+			.cpu_milli = rows[i].cpu_milli,
+			.memory_bytes = rows[i].memory_bytes};
+
+		r = str_copy(node.name, sizeof(node.name), rows[i].name);
+		if (node.n_devices)
+			r = r < 0 ? r : cluster_model(c, rows[i].model, &node.model, err);
+		r = r < 0 ? r : cluster_add(c, &node, err);
+	}
+	return n < 0 ? n : r;
+}
+
+int cluster_like(struct cluster *c, struct str text, struct error *err)
+{
+	const size_t at = str_find(text, 'x');
+	const struct str behind = {text.p + at + 1, at < text.n ? text.n - at - 1 : 0};
+	struct cluster_node node = {0};
+	uint64_t nodes, devices;
+	int r;
+
+	if (parse_uint((struct str){text.p, at}, 1, PLACE_NODES_MAX, &nodes, NULL) < 0 ||
+		parse_uint(behind, 1, PLACE_NODE_DEVICES_MAX, &devices, NULL) < 0)
+		return fail(err, EINVAL,
+			"'%" STR_FMT "': NODESxDEVICES such as 8x4 is expected, up to %ux%u",
+			STR_ARG(text), PLACE_NODES_MAX, PLACE_NODE_DEVICES_MAX);
+	r = cluster_model(c, STR("any"), &node.model, err);
+	node.n_devices = (uint32_t)devices;
+	node.cpu_milli = LIKE_CPU_MILLI * node.n_devices;
+	node.memory_bytes = LIKE_MEMORY_BYTES * devices;
+	node.device_bytes = LIKE_DEVICE_BYTES;
+	for (uint64_t i = 0; r == 0 && i < nodes; i++) {
+		snprintf(node.name, sizeof(node.name), "node-%04u", (unsigned int)i);
+		r = cluster_add(c, &node, err);
+	}
+	return r;
+}
+
+static int add_node(struct place *place, const struct cluster_node *node, struct error *err)
+{
+	struct place_device_info devices[PLACE_NODE_DEVICES_MAX] = {0};
+	struct place_node_info info = {.name = node->name,
+		.cpu_milli = node->cpu_milli,
+		.memory_bytes = node->memory_bytes,
+		.n_devices = node->n_devices,
+		.devices = devices};
+	uint32_t id;
+
+	for (uint32_t i = 0; i < node->n_devices; i++) {
+		devices[i].model = node->model;
+		devices[i].memory_bytes = node->device_bytes;
+	}
+	return place_node_add(place, &info, &id, err);
+}
+
+int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct place_policy *policy,
+	struct place **ret_place, uint32_t *ret_index, struct error *err)
+{
+	const struct place_config config = {.policy = policy};
+	struct place *place;
+	uint64_t bit;
+	int r = place_new(&config, &place, err);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < c->n; i++)
+		ret_index[ranks ? ranks[i] : i] = i;
+	for (uint32_t i = 0; r == 0 && i < c->n_models; i++)
+		r = place_model(place, c->models[i], &bit, err);
+	for (uint32_t i = 0; r == 0 && i < c->n; i++)
+		r = add_node(place, &c->nodes[ret_index[i]], err);
+	if (r < 0) {
+		place_free(place);
+		return r;
+	}
+	*ret_place = place;
+	return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The nodes of a replay: read or made once, put into a fresh `struct place` for each run. Models
+ * are numbered in the order in which they are first named, in each run. One thread at a time.
+ */
+#ifndef REPLAY_CLUSTER_H
+#define REPLAY_CLUSTER_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "core/place.h"
+
+struct cluster_node {
+	char name[SPEC_LABEL];
+	uint32_t model, n_devices, cpu_milli;
+	uint64_t memory_bytes, device_bytes; /* of the node; of each device, 0: not counted */
+};
+
+struct cluster {
+	struct cluster_node *nodes; /* owned */
+	uint32_t n, room;
+	uint32_t n_devices; /* of all */
+	char models[PLACE_MODELS_MAX][SPEC_LABEL];
+	uint32_t n_models;
+};
+
+void cluster_done(struct cluster *c);
+#define _cleanup_cluster_ _cleanup_(cluster_done)
+
+/* A copy. -ENOSPC above PLACE_NODES_MAX, -EINVAL for too many devices, -ENOMEM. */
+int cluster_add(struct cluster *c, const struct cluster_node *node, struct error *err);
+
+/* The model's number, and the bits of any of "A|B"; "" is 0, any. -EINVAL, -ENOSPC. */
+int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struct error *err);
+int cluster_models(struct cluster *c, struct str names, uint64_t *ret_bits, struct error *err);
+
+/* The text of a file of nodes in the OpenB trace's format (core/openb.h). */
+int cluster_read_openb(struct cluster *c, struct str text, struct error *err);
+/*
+ * "8x4": eight nodes of four devices each, with so much CPU and memory that devices are what is
+ * short: 16 cores and 64 GiB for each device, which has 16 GiB.
+ */
+int cluster_like(struct cluster *c, struct str text, struct error *err);
+
+/*
+ * A new engine with these nodes, the caller's. ranks[i] is the rank of node i among equals, a
+ * permutation; NULL: as they come. ret_index: by the engine's node its index here, n of them.
+ */
+int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct place_policy *policy,
+	struct place **ret_place, uint32_t *ret_index, struct error *err);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/metrics.h"
+
+#include "base/cleanup.h"
+
+#define X(id, name, about) name,
+const char *const metrics_names[METRICS_N] = {METRICS_SERIES(X)};
+#undef X
+
+void metrics_add(struct metrics *m, const struct metrics_now *now, uint32_t at, double weight)
+{
+	m->n = MAX(m->n, at + 1);
+	m->weight[at] += weight;
+	for (int i = 0; i < METRICS_N; i++)
+		m->sum[i][at] += now->value[i] * weight;
+	for (uint32_t i = 0; i < m->n_rows; i++)
+		m->row[i][at] += now->row[i] * weight;
+}
+
+static void halve(double *x)
+{
+	for (uint32_t i = 0; i < METRICS_POINTS_MAX / 2; i++)
+		x[i] = x[2 * i] + x[2 * i + 1];
+	for (uint32_t i = METRICS_POINTS_MAX / 2; i < METRICS_POINTS_MAX; i++)
+		x[i] = 0;
+}
+
+void metrics_halve(struct metrics *m)
+{
+	halve(m->weight);
+	for (int i = 0; i < METRICS_N; i++)
+		halve(m->sum[i]);
+	for (uint32_t i = 0; i < m->n_rows; i++)
+		halve(m->row[i]);
+	m->n = (m->n + 1) / 2;
+	m->step *= 2;
+}
+
+static double at_point(const struct metrics *m, const double *sum, uint32_t at)
+{
+	at = MIN(at, METRICS_POINTS_MAX - 1);
+	while (at && m->weight[at] <= 0)
+		at--;
+	return m->weight[at] > 0 ? sum[at] / m->weight[at] : 0;
+}
+
+double metrics_at(const struct metrics *m, enum metrics_series series, uint32_t at)
+{
+	return at_point(m, m->sum[series], at);
+}
+
+double metrics_row_at(const struct metrics *m, uint32_t row, uint32_t at)
+{
+	return at_point(m, m->row[row], at);
+}
+
+double metrics_mean(const struct metrics *m, enum metrics_series series)
+{
+	double sum = 0, weight = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		sum += m->sum[series][i];
+		weight += m->weight[i];
+	}
+	return weight > 0 ? sum / weight : 0;
+}

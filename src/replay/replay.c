@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/replay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "replay/replay-internal.h"
+
+void replay_free(struct replay_result *result)
+{
+	if (!result)
+		return;
+	free(result->queued_s);
+	free(result->completion_s);
+	free(result);
+}
+
+static uint64_t asked(const struct task *task)
+{
+	return (uint64_t)task->spec.share * task->spec.count;
+}
+
+/* ---- what the run keeps count of ---- */
+
+void run_load(struct run *run, uint32_t device, int32_t more)
+{
+	struct run_device *d = &run->devices[device];
+
+	run->used -= MIN(d->load, SPEC_SHARE_ONE);
+	d->load += (uint32_t)more;
+	run->used += MIN(d->load, SPEC_SHARE_ONE);
+}
+
+void run_enter(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n)
+{
+	run->allocated += asked(&run->in->workload->tasks[task]);
+	for (uint32_t i = 0; i < n; i++)
+		run->in_use += run->devices[devices[i]].n_tasks++ == 0;
+}
+
+void run_leave(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n)
+{
+	run->allocated -= asked(&run->in->workload->tasks[task]);
+	for (uint32_t i = 0; i < n; i++)
+		run->in_use -= --run->devices[devices[i]].n_tasks == 0;
+}
+
+void run_update(struct run *run)
+{
+	run->now.value[METRICS_ALLOCATED] = (double)run->allocated / run->all;
+	run->now.value[METRICS_USED] = (double)run->used / run->all;
+	run->now.value[METRICS_IN_USE] = run->in_use * (double)SPEC_SHARE_ONE / run->all;
+	run->now.value[METRICS_WAITING] = run->waiting;
+}
+
+/* Why the free devices of a node are of no use to that task; adds permille to *sum. */
+static void ask_node(const struct run *run, const struct place_node_view *node, uint32_t at,
+	const struct place_spec *spec, uint64_t sum[static METRICS_N])
+{
+	const enum place_reason reason = place_reason_of(run->place, spec, at);
+
+	for (uint32_t i = 0; i < node->n_devices; i++) {
+		struct place_device_view d;
+		enum metrics_series series = METRICS_OTHER;
+
+		if (!place_device_get(run->place, node->first_device + i, &d))
+			continue;
+		if (reason == PLACE_NO_CPU || reason == PLACE_NO_MEMORY)
+			series = METRICS_NO_CPU;
+		else if (reason == PLACE_FITS && d.share_free >= spec->share)
+			series = METRICS_OPEN;
+		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE)
+			series = METRICS_TOO_SMALL;
+		sum[series] += d.share_free;
+	}
+}
+
+void run_sample(struct run *run)
+{
+	uint64_t sum[METRICS_N] = {0};
+	double *value = run->now.value;
+
+	for (uint32_t at = 0; at < place_n_nodes(run->place); at++) {
+		struct place_node_view node;
+
+		if (!place_node_get(run->place, at, &node))
+			continue;
+		for (uint32_t k = 0; k < run->n_kinds; k++)
+			ask_node(run, &node, at, &run->specs[run->kinds[k]], sum);
+	}
+	for (int i = METRICS_NO_CPU; i <= METRICS_OPEN; i++)
+		value[i] = run->n_kinds ? (double)sum[i] / run->n_kinds / run->all : 0;
+	value[METRICS_FRAGMENTED] = (double)place_fragmentation(run->place) / run->all;
+
+	for (uint32_t i = 0; i < METRICS_ROWS_MAX; i++)
+		run->now.row[i] = 0;
+	for (uint32_t i = 0; i < place_n_devices(run->place); i++)
+		run->now.row[run->devices[i].row] += MIN(run->devices[i].load, SPEC_SHARE_ONE) /
+			(double)SPEC_SHARE_ONE / run->row_size[run->devices[i].row];
+}
+
+/* ---- begin ---- */
+
+/* Rows of the picture are as many devices each, in the cluster's order, not in that of ranks. */
+static void lay_out(struct run *run, const uint32_t *index)
+{
+	const struct cluster *c = run->in->cluster;
+	uint32_t before = 0;
+	_cleanup_free_ uint32_t *first = calloc(c->n, sizeof(*first));
+
+	run->result->curves.n_rows = MIN(c->n_devices, METRICS_ROWS_MAX);
+	if (!first)
+		return; /* one row then */
+	for (uint32_t i = 0; i < c->n; i++) {
+		first[i] = before;
+		before += c->nodes[i].n_devices;
+	}
+	for (uint32_t at = 0; at < place_n_nodes(run->place); at++) {
+		struct place_node_view node;
+
+		if (!place_node_get(run->place, at, &node))
+			continue;
+		for (uint32_t i = 0; i < node.n_devices; i++)
+			run->devices[node.first_device + i].row =
+				(uint32_t)((uint64_t)(first[index[at]] + i) *
+					run->result->curves.n_rows / c->n_devices);
+	}
+	for (uint32_t i = 0; i < place_n_devices(run->place); i++)
+		run->row_size[run->devices[i].row]++;
+}
+
+/* Some of the tasks that want devices, at even distances. */
+static void choose_kinds(struct run *run)
+{
+	const struct workload *w = run->in->workload;
+	uint32_t n = 0, seen = 0;
+
+	for (uint32_t i = 0; i < w->n; i++)
+		n += w->tasks[i].spec.count > 0;
+	for (uint32_t i = 0; i < w->n && n; i++) {
+		if (!w->tasks[i].spec.count)
+			continue;
+		if (seen++ * (uint64_t)MIN(n, RUN_KINDS) / n >= run->n_kinds)
+			run->kinds[run->n_kinds++] = i;
+	}
+}
+
+static int start(struct run *run, struct error *err)
+{
+	const struct replay_input *in = run->in;
+	_cleanup_free_ uint32_t *index = calloc(in->cluster->n, sizeof(*index));
+	int r;
+
+	run->result = calloc(1, sizeof(*run->result));
+	run->specs = calloc(in->workload->n, sizeof(*run->specs));
+	if (!index || !run->result || !run->specs)
+		return fail(err, ENOMEM, "out of memory for a run");
+	r = cluster_place(in->cluster, in->ranks, in->scheme->policy, &run->place, index, err);
+	if (r < 0)
+		return r;
+	run->devices = calloc(place_n_devices(run->place), sizeof(*run->devices));
+	if (!run->devices)
+		return fail(err, ENOMEM, "out of memory for a run");
+	for (uint32_t i = 0; i < in->workload->n; i++) {
+		run->specs[i] = in->workload->tasks[i].spec;
+		if (in->scheme->adapt && run->specs[i].count)
+			in->scheme->adapt(in->cluster, &run->specs[i]);
+	}
+	if (in->scheme->knows_mix)
+		place_set_typical(run->place, run->specs, in->workload->n);
+	run->all = in->cluster->n_devices * (double)SPEC_SHARE_ONE;
+	lay_out(run, index);
+	choose_kinds(run);
+	return 0;
+}
+
+/* ---- none leaves ---- */
+
+static int arrive(struct run *run, uint32_t task, struct error *err)
+{
+	const struct place_spec *spec = &run->specs[task];
+	struct place_choice choice;
+	uint32_t tenant;
+	int r;
+
+	place_note_arrival(run->place, spec);
+	r = place_find(run->place, spec, &choice, err);
+	if (r == -ENOSPC) {
+		run->waiting++;
+		return 0;
+	}
+	r = r < 0 ? r : place_add(run->place, spec, &choice, &tenant, err);
+	if (r < 0)
+		return r;
+	run->result->n_placed++;
+	run_enter(run, task, choice.device, choice.n);
+	for (uint32_t i = 0; i < choice.n; i++)
+		run_load(run, choice.device[i], (int32_t)run->in->workload->tasks[task].spec.share);
+	return 0;
+}
+
+static int run_drop(struct run *run, struct error *err)
+{
+	const struct replay_input *in = run->in;
+	const uint64_t all = (uint64_t)in->cluster->n_devices * SPEC_SHARE_ONE;
+	const uint32_t n = in->order ? in->n_order : in->workload->n;
+	uint32_t last = METRICS_POINTS_MAX;
+	uint64_t arrived = 0;
+
+	run->result->curves.step = 1;
+	run->result->n_tasks = n;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t task = in->order ? in->order[i] : i;
+		uint64_t at;
+		int r = arrive(run, task, err);
+
+		if (r < 0)
+			return r;
+		arrived += asked(&in->workload->tasks[task]);
+		at = (200 * arrived + all) / (2 * all);
+		if (at >= METRICS_POINTS_MAX)
+			continue;
+		if (at != last)
+			run_sample(run);
+		last = (uint32_t)at;
+		run_update(run);
+		metrics_add(&run->result->curves, &run->now, last, 1);
+	}
+	return 0;
+}
+
+int replay_run(
+	const struct replay_input *input, struct replay_result **ret_result, struct error *err)
+{
+	struct run run = {.in = input};
+	int r;
+
+	if (!input->cluster->n_devices || !input->workload->n)
+		return fail(err, EINVAL, "a replay needs at least one device and one task");
+	if (input->mode == REPLAY_QUEUE && !input->workload->has_times)
+		return fail(err, EINVAL, "the tasks do not say when they come and end");
+	r = start(&run, err);
+	if (r == 0)
+		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
+	place_free(run.place);
+	free(run.specs);
+	free(run.devices);
+	if (r < 0) {
+		replay_free(run.result);
+		return r;
+	}
+	run.result->allocated = metrics_mean(&run.result->curves, METRICS_ALLOCATED);
+	run.result->used = metrics_mean(&run.result->curves, METRICS_USED);
+	run.result->in_use = metrics_mean(&run.result->curves, METRICS_IN_USE);
+	*ret_result = run.result;
+	return 0;
+}

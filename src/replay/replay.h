@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A workload against a cluster, in virtual time: one call, one run, on a placement engine of its
+ * own. Pure; the same input gives the same result. What it shows is a simulation: a task makes
+ * progress by its share of the devices, and nothing else slows it down.
+ *
+ * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
+ * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage
+ * of the cluster that arrived tasks asked for, rounded to the nearest whole one.
+ *
+ * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
+ * each departure those that wait are tried in order, and one that does not fit does not hold up
+ * those behind it. A gang starts together or waits together. A device's time is divided as its
+ * scheme says: requests are met, what is left over goes to whoever has least, up to the limits; or
+ * without limits to all alike. A task on several devices goes at the pace of the slowest.
+ */
+#ifndef REPLAY_REPLAY_H
+#define REPLAY_REPLAY_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "replay/cluster.h"
+#include "replay/metrics.h"
+#include "replay/scheme.h"
+#include "replay/workload.h"
+
+enum replay_mode { REPLAY_DROP, REPLAY_QUEUE };
+enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY }; /* within a priority: as they came */
+
+struct replay_input {
+	const struct cluster *cluster;
+	const struct workload *workload;
+	const uint32_t *ranks; /* as cluster_place() takes them */
+	const uint32_t *order; /* REPLAY_DROP: the tasks that arrive; NULL: each once */
+	uint32_t n_order;
+	const struct replay_scheme *scheme;
+	enum replay_mode mode;
+	enum replay_queue queue;
+};
+
+struct replay_result {
+	struct metrics curves;
+	uint32_t n_tasks, n_placed; /* the others were dropped, or never had room */
+	/* REPLAY_QUEUE: in seconds of virtual time, each sorted, n_placed of them; owned. */
+	double *queued_s, *completion_s;
+	double end_s;  /* the last departure, since the first arrival */
+	double busy_s; /* when 99 % of the tasks had ended: curves and means are up to there */
+	double throughput_per_h;        /* tasks that ended by busy_s */
+	double allocated, used, in_use; /* means over time, as parts of all devices */
+};
+
+/* -EINVAL: no device, or no time where it is needed; -ENOMEM. free with replay_free(). */
+int replay_run(
+	const struct replay_input *input, struct replay_result **ret_result, struct error *err);
+void replay_free(struct replay_result *result);
+
+#endif

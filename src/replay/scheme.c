@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/scheme.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+
+/* DP_NUMBER_CONTAINERS_PER_GPU, as Deepomatic's plugin has it. */
+#define REPLICAS 100u
+
+static void as_whole(const struct cluster *cluster, struct place_spec *spec)
+{
+	spec->share = SPEC_SHARE_ONE;
+	spec->is_exclusive = true;
+	spec->device_bytes = 0;
+	spec->device_permille = 0;
+}
+
+/* A replica is nothing but a hundredth: neither time nor memory is counted. */
+static void as_replica(const struct cluster *cluster, struct place_spec *spec)
+{
+	spec->share = SPEC_SHARE_ONE / REPLICAS;
+	spec->is_exclusive = false;
+	spec->device_bytes = 0;
+	spec->device_permille = 0;
+}
+
+/* Best fit by memory: so memory is put in the place of the share. */
+static void as_memory(const struct cluster *cluster, struct place_spec *spec)
+{
+	uint64_t part = spec->device_permille ? spec->device_permille : spec->share;
+
+	if (spec->device_bytes)
+		for (uint32_t i = 0; i < cluster->n; i++) {
+			const uint64_t size = cluster->nodes[i].device_bytes;
+
+			if (size < spec->device_bytes)
+				continue;
+			part = (spec->device_bytes - 1) / (size / SPEC_SHARE_ONE + 1) + 1;
+			break;
+		}
+	spec->share = (uint32_t)MIN(part, (uint64_t)SPEC_SHARE_ONE);
+	spec->is_exclusive = false;
+	spec->device_bytes = 0;
+	spec->device_permille = 0;
+}
+
+static const struct replay_scheme schemes[] = {
+	{"whole", "whole devices, shared with nobody, as Kubernetes gives them", &place_best_fit,
+		as_whole, true, false},
+	{"replicas", "a device counted a hundred times, in turn and without limits",
+		&place_worst_fit, as_replica, false, false},
+	{"memory-only", "best fit by device memory, time without limits", &place_best_fit,
+		as_memory, false, false},
+};
+
+const char *replay_scheme_name(size_t i)
+{
+	size_t n = 0;
+
+	for (; place_policies[n]; n++)
+		if (n == i)
+			return place_policies[n]->name;
+	return i - n < ARRAY_SIZE(schemes) ? schemes[i - n].name : NULL;
+}
+
+int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err)
+{
+	const struct place_policy *policy = place_policy_find(name);
+	_cleanup_buf_ struct buf known = BUF_INIT(256);
+
+	if (policy) {
+		*ret_scheme = (struct replay_scheme){.name = name,
+			.about = policy->about,
+			.policy = policy,
+			.has_limits = true,
+			.knows_mix = policy == &place_fgd};
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (!strcmp(schemes[i].name, name)) {
+			*ret_scheme = schemes[i];
+			return 0;
+		}
+	for (size_t i = 0; replay_scheme_name(i); i++)
+		buf_addf(&known, " %s", replay_scheme_name(i));
+	return fail(err, EINVAL, "'%s': one of these is needed: default%s", name, buf_text(&known));
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/workload.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "core/openb.h"
+
+void workload_done(struct workload *w)
+{
+	free(w->tasks);
+	*w = (struct workload){0};
+}
+
+int workload_add(struct workload *w, const struct task *task, struct error *err)
+{
+	int r = place_spec_check(&task->spec, err);
+
+	if (r < 0)
+		return r;
+	if (task->arrives_ns > WORKLOAD_TIME_MAX_NS || task->work_ns > WORKLOAD_TIME_MAX_NS)
+		return fail(err, EINVAL, "a task of more than %u days",
+			(unsigned int)(WORKLOAD_TIME_MAX_NS / (86400 * NSEC_PER_SEC)));
+	if (w->n == WORKLOAD_TASKS_MAX)
+		return fail(err, EINVAL, "more than %u tasks", WORKLOAD_TASKS_MAX);
+	if (w->n == w->room) {
+		const uint32_t room = w->room ? 2 * w->room : 256;
+		void *more = realloc(w->tasks, room * sizeof(*w->tasks));
+
+		if (!more)
+			return fail(err, ENOMEM, "out of memory for %u tasks", room);
+		w->tasks = more;
+		w->room = room;
+	}
+	w->tasks[w->n++] = *task;
+	return 0;
+}
+
+int workload_read_openb(
+	struct workload *w, struct cluster *cluster, struct str text, struct error *err)
+{
+	_cleanup_free_ struct openb_pod *rows = NULL;
+	int n = openb_pods(text, &rows, err), r = 0;
+
+	for (int i = 0; r == 0 && i < n; i++) {
+		const struct openb_pod *pod = &rows[i];
+		struct task task = {.spec = PLACE_SPEC_INIT, .limit = pod->share};
+
+		task.spec.share = pod->share;
+		task.spec.count = pod->count;
+		task.spec.cpu_milli = pod->cpu_milli;
+		task.spec.memory_bytes = pod->memory_bytes;
+		task.arrives_ns = pod->created_s * NSEC_PER_SEC;
+		/* The trace's seconds are whole: what ends within one has run. */
+		task.work_ns = MAX(clock_since_ns(pod->deleted_s, pod->created_s), UINT64_C(1)) *
+			NSEC_PER_SEC;
+		w->has_times = w->has_times || pod->deleted_s;
+		r = cluster_models(cluster, pod->models, &task.spec.models, err);
+		r = r < 0 ? r : workload_add(w, &task, err);
+		if (r < 0)
+			return fail_within(err, r, "pod '%" STR_FMT "'", STR_ARG(pod->name));
+	}
+	return n < 0 ? n : r;
+}
+
+int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permille,
+	struct rand *rand, uint32_t **ret_order, struct error *err)
+{
+	const uint64_t wanted = (uint64_t)n_devices * permille;
+	uint64_t arrived = 0, sum = 0;
+	uint32_t *order = NULL, n = 0, room = 0;
+
+	for (uint32_t i = 0; i < w->n; i++)
+		sum += (uint64_t)w->tasks[i].spec.share * w->tasks[i].spec.count;
+	if (!sum)
+		return fail(err, EINVAL, "no task asks for a device");
+	while (arrived < wanted) {
+		const uint32_t i = (uint32_t)rand_below(rand, w->n);
+
+		if (n == room) {
+			uint32_t *more = n < OPENB_ROWS_MAX
+				? realloc(order, (room ? 2 * room : 1024) * sizeof(*order))
+				: NULL;
+
+			if (!more) {
+				free(order);
+				return fail(
+					err, ENOMEM, "too many tasks fill %u devices", n_devices);
+			}
+			order = more;
+			room = room ? 2 * room : 1024;
+		}
+		order[n++] = i;
+		arrived += (uint64_t)w->tasks[i].spec.share * w->tasks[i].spec.count;
+	}
+	*ret_order = order;
+	return (int)n;
+}
+
+void workload_shuffle(uint32_t *items, uint32_t n, struct rand *rand)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t j = (uint32_t)rand_below(rand, i + 1ull);
+
+		items[i] = items[j];
+		items[j] = i;
+	}
+}
+
+/* ---- generated ---- */
+
+#define ONE(value) \
+	{ \
+		{{value, 1}}, 1 \
+	}
+#define SHARE_MIN 50u /* of a normal demand */
+
+static const struct workload_shape shapes[] = {
+	{
+		.name = "kubeshare",
+		.about = "jobs that use part of a device, three times what whole devices can take",
+		.nodes = "8x4",
+		.gap_ns = 1875 * NSEC_PER_MSEC, /* 3 x 32 devices / 180 s */
+		.n_tasks = 1000,
+		.whole = ONE(0),
+		.demand = 300,
+		.demand_sigma = 100,
+		.memory = 300,
+		.memory_sigma = 150,
+		.work_min_ns = 60 * NSEC_PER_SEC,
+		.work_max_ns = 300 * NSEC_PER_SEC,
+		.gangs = ONE(1),
+		.priorities = ONE(50),
+	},
+	{
+		/* KubeShare 2.0's trace: 989 jobs in 86,217 s, 51 minutes in the mean. */
+		.name = "trace-like",
+		.about = "a day of jobs as KubeShare 2.0 replays: whole devices, a third shares",
+		.nodes = "8x4",
+		.gap_ns = 87176 * NSEC_PER_MSEC,
+		.n_tasks = 989,
+		.whole = {{{1, 671}, {2, 22}, {0, 296}}, 3},
+		.work_max_ns = 51 * 60 * NSEC_PER_SEC,
+		.gangs = ONE(1),
+		.priorities = ONE(50),
+	},
+	{
+		/* Request 0.4 and limit 0.5, of high and of low priority. */
+		.name = "wang",
+		.about = "twenty small trainings of two priorities on one node",
+		.nodes = "1x2",
+		.gap_ns = 10 * NSEC_PER_SEC,
+		.n_tasks = 20,
+		.whole = ONE(0),
+		.demand = 400,
+		.limit = 500,
+		.work_min_ns = 300 * NSEC_PER_SEC,
+		.work_max_ns = 1200 * NSEC_PER_SEC,
+		.gangs = ONE(1),
+		.priorities = {{{90, 1}, {10, 1}}, 2},
+	},
+};
+
+const struct workload_shape *workload_shape_at(size_t i)
+{
+	return i < ARRAY_SIZE(shapes) ? &shapes[i] : NULL;
+}
+
+const struct workload_shape *workload_shape_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
+		if (!strcmp(shapes[i].name, name))
+			return &shapes[i];
+	return NULL;
+}
+
+int workload_choices_parse(
+	struct str text, uint32_t max, struct workload_choices *ret_choices, struct error *err)
+{
+	struct workload_choices c = {0};
+	const struct str whole = text;
+	struct str piece;
+
+	while (str_split(&text, ',', &piece)) {
+		const size_t at = str_find(piece, ':');
+		uint64_t value, weight = 1;
+
+		if (c.n == WORKLOAD_CHOICES_MAX)
+			return fail(err, EINVAL, "'%" STR_FMT "': up to %u values are possible",
+				STR_ARG(whole), WORKLOAD_CHOICES_MAX);
+		if (parse_uint((struct str){piece.p, at}, 0, max, &value, NULL) < 0 ||
+			(at < piece.n &&
+				parse_uint((struct str){piece.p + at + 1, piece.n - at - 1}, 1,
+					1000000, &weight, NULL) < 0))
+			return fail(err, EINVAL,
+				"'%" STR_FMT "': VALUE:WEIGHT with values up to %u and weights "
+				"from 1 to 1000000 is expected, such as 1:9,4:1",
+				STR_ARG(piece), max);
+		c.of[c.n++] = (struct workload_choice){(uint32_t)value, (uint32_t)weight};
+	}
+	*ret_choices = c;
+	return 0;
+}
+
+static uint32_t choose(const struct workload_choices *c, struct rand *rand)
+{
+	uint64_t sum = 0, at;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		sum += c->of[i].weight;
+	at = rand_below(rand, sum);
+	for (uint32_t i = 0; i < c->n; i++) {
+		if (at < c->of[i].weight)
+			return c->of[i].value;
+		at -= c->of[i].weight;
+	}
+	return c->of[0].value;
+}
+
+/*
+ * Exponential with that mean by von Neumann's comparisons (1951), which need no logarithm: draw
+ * until a number is not below the one before it; where that took an odd count the first is the
+ * fraction, else another whole mean is added and all begins again.
+ */
+static uint64_t exponential(uint64_t mean, struct rand *rand)
+{
+	for (uint64_t whole = 0;; whole += mean) {
+		const uint64_t first = rand_below(rand, mean);
+		uint64_t before = first, next;
+		bool is_odd = true;
+
+		while ((next = rand_below(rand, mean)) < before) {
+			before = next;
+			is_odd = !is_odd;
+		}
+		if (is_odd)
+			return whole + first;
+	}
+}
+
+/* Near to normal: the sum of twelve uniform numbers has the variance 1. Within low..1000. */
+static uint32_t normal(uint32_t mean, uint32_t sigma, struct rand *rand)
+{
+	/* A mean within the bounds is within reach of most draws; sigma is bounded too. */
+	for (;;) {
+		int64_t sum = -(INT64_C(6) << 32), value;
+
+		for (int i = 0; i < 12; i++)
+			sum += (int64_t)rand_below(rand, UINT64_C(1) << 32);
+		value = mean + sum * (int64_t)sigma / (INT64_C(1) << 32);
+		if (value >= SHARE_MIN && value <= SPEC_SHARE_ONE)
+			return (uint32_t)value;
+	}
+}
+
+static uint32_t part_of_device(uint32_t mean, uint32_t sigma, struct rand *rand)
+{
+	return mean ? normal(mean, sigma, rand) : 1 + (uint32_t)rand_below(rand, SPEC_SHARE_ONE);
+}
+
+static int check_choices(const struct workload_choices *c, const char *name, uint32_t min,
+	uint32_t max, struct error *err)
+{
+	if (!c->n)
+		return fail(err, EINVAL, "%s: at least one is needed", name);
+	for (uint32_t i = 0; i < c->n; i++)
+		if (c->of[i].value < min || c->of[i].value > max || !c->of[i].weight)
+			return fail(err, EINVAL, "%s %u: %u to %u is possible", name,
+				c->of[i].value, min, max);
+	return 0;
+}
+
+static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct error *err)
+{
+	if ((mean && mean < SHARE_MIN) || mean > SPEC_SHARE_ONE || sigma > SPEC_SHARE_ONE)
+		return fail(err, EINVAL,
+			"%s with mean %u and deviation %u permille: a mean from %u to %u and a "
+			"deviation up to %u are possible",
+			name, mean, sigma, SHARE_MIN, SPEC_SHARE_ONE, SPEC_SHARE_ONE);
+	return 0;
+}
+
+int workload_shape_check(const struct workload_shape *s, struct error *err)
+{
+	int r;
+
+	if (!s->gap_ns || s->gap_ns > WORKLOAD_TIME_MAX_NS / 64)
+		return fail(err, EINVAL, "time between arrivals: 1ns to %" PRIu64 "h is possible",
+			WORKLOAD_TIME_MAX_NS / 64 / (3600 * NSEC_PER_SEC));
+	if (!s->n_tasks || s->n_tasks > WORKLOAD_TASKS_MAX)
+		return fail(err, EINVAL, "%u tasks: 1 to %u are possible", s->n_tasks,
+			WORKLOAD_TASKS_MAX);
+	if (!s->work_max_ns || s->work_min_ns > s->work_max_ns ||
+		s->work_max_ns > WORKLOAD_TIME_MAX_NS / 64)
+		return fail(err, EINVAL,
+			"duration: from at most its end, and up to %" PRIu64 "h, is possible",
+			WORKLOAD_TIME_MAX_NS / 64 / (3600 * NSEC_PER_SEC));
+	if (s->limit > SPEC_SHARE_ONE)
+		return fail(err, EINVAL, "limit %u permille: up to %u is possible", s->limit,
+			SPEC_SHARE_ONE);
+	r = check_part("demand", s->demand, s->demand_sigma, err);
+	r = r < 0 ? r : check_part("memory", s->memory, s->memory_sigma, err);
+	r = r < 0 ? r : check_choices(&s->whole, "whole devices", 0, SPEC_DEVICES_MAX, err);
+	r = r < 0 ? r : check_choices(&s->gangs, "gang", 1, WORKLOAD_GANG_MAX, err);
+	return r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
+}
+
+/* One stream of numbers for each question: to change one leaves the others' answers as they are. */
+struct streams {
+	struct rand gap, gang, whole, demand, memory, work, priority;
+};
+
+static struct task make_task(const struct workload_shape *s, struct streams *streams)
+{
+	const uint32_t whole = choose(&s->whole, &streams->whole);
+	struct task task = {.spec = PLACE_SPEC_INIT};
+
+	task.spec.count = whole ? whole : 1;
+	task.spec.is_exclusive = whole > 0;
+	task.spec.share = whole ? SPEC_SHARE_ONE
+				: part_of_device(s->demand, s->demand_sigma, &streams->demand);
+	task.limit = MAX(task.spec.share, s->limit);
+	if (s->memory && !whole)
+		task.spec.device_permille = part_of_device(
+			s->memory, s->memory_sigma, &streams->memory);
+	task.spec.priority = choose(&s->priorities, &streams->priority);
+	if (!task.spec.priority)
+		task.spec.class = SPEC_OPPORTUNISTIC;
+	task.work_ns = s->work_min_ns
+		? s->work_min_ns + rand_below(&streams->work, s->work_max_ns - s->work_min_ns + 1)
+		: 1 + exponential(s->work_max_ns, &streams->work);
+	return task;
+}
+
+int workload_generate(
+	struct workload *w, const struct workload_shape *shape, uint64_t seed, struct error *err)
+{
+	struct rand all = rand_seeded(seed);
+	struct streams streams = {rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
+		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
+		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
+		rand_seeded(rand_u64(&all))};
+	uint64_t now = 0;
+	uint32_t gang = 0;
+	int r = workload_shape_check(shape, err);
+
+	while (r == 0 && w->n < shape->n_tasks) {
+		uint32_t size = choose(&shape->gangs, &streams.gang);
+
+		now += exponential(shape->gap_ns, &streams.gap);
+		if (shape->span_ns && now > shape->span_ns)
+			break;
+		size = MIN(size, shape->n_tasks - w->n);
+		gang += size > 1;
+		for (uint32_t i = 0; r == 0 && i < size; i++) {
+			struct task task = make_task(shape, &streams);
+
+			task.arrives_ns = now;
+			task.gang = size > 1 ? gang : 0;
+			r = workload_add(w, &task, err);
+		}
+	}
+	w->has_times = true;
+	return r < 0 || w->n ? r : fail(err, EINVAL, "no task arrives in that time");
+}

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvy sim: traces, YAML and generated workloads through the real engine; bad input in words."""
+
+import json
+import os
+import subprocess
+import tempfile
+import xml.etree.ElementTree
+
+from rig import DIVVY, PATIENCE_S, main, refused
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
+    f"n{i},{32000 if i else 4000},65536,{4},{'T4' if i % 2 else 'V100'}\n" for i in range(4))
+PODS = ("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
+        "a,2000,1024,1,500,,0,600\nb,2000,1024,1,300,T4,10,100\nc,4000,1024,2,1000,,20,500\n"
+        "d,1000,1024,0,0,,30,40\n")
+SPEC = """nodes:
+  - {name: a, copies: 2, devices: 1, memory: 16Gi, cpu: 8, host-memory: 32Gi}
+tasks:
+  - {request: 0.5, limit: 0.5, copies: 4, duration: 10s}
+  - {request: 1, duration: 5s, at: 1s, priority: 90}
+"""
+
+
+def sim(*args, folder="."):
+    return subprocess.run([DIVVY, "sim", *args], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=PATIENCE_S, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"})
+
+
+def sim_json(*args, folder="."):
+    done = sim(*args, "--json", "-", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def figures(answer, policy):
+    return next(p for p in answer["policies"] if p["policy"] == policy)["figures"]
+
+
+class Files:
+    """A folder with those files."""
+    def __init__(self, **files):
+        self.files = files
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="divvy-test-")
+        for name, text in self.files.items():
+            self.write(name.replace("_", "."), text)
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def sim(self, *args):
+        return sim(*args, folder=self.folder.name)
+
+
+TRACE = ("--nodes", "nodes.csv", "--pods", "pods.csv")
+
+
+def replays_a_trace():
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        done = f.sim(*TRACE, "--policy", "best-fit,default,whole", "--seeds", "3", "--json", "out.json")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        lines = done.stdout.splitlines()
+        assert lines[0].startswith("simulated: pods.csv: 4 nodes, 16 devices, 3 runs of each"), lines
+        assert lines[1].split()[:3] == ["POLICY", "AT", "90%"] and "AGAINST best-fit" in lines[1], lines
+        assert [line.split()[0] for line in lines[2:]] == ["best-fit", "default", "whole"], lines
+        with open(os.path.join(f.folder.name, "out.json"), encoding="utf-8") as made:
+            answer = json.load(made)
+        assert answer["simulated"] is True and answer["devices"] == 16 and answer["mode"] == "drop"
+        for policy in answer["policies"]:
+            assert [run["seed"] for run in policy["runs"]] == [42, 43, 44]
+            for run in policy["runs"]:
+                seen = [v for v in run["curves"]["allocated"] if v is not None]
+                assert all(0 <= v <= 1 for v in seen) and seen == sorted(seen)
+        assert figures(answer, "whole")["allocated_at_130"]["mean"] < \
+            figures(answer, "best-fit")["allocated_at_130"]["mean"]
+        again = f.sim(*TRACE, "--policy", "best-fit,default,whole", "--seeds", "3")
+        assert again.stdout == done.stdout
+
+
+def takes_orders_and_ranks():
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        for seed in (1, 2):
+            f.write(f"o.{seed}.txt", "2\n2\n0\n1\n3\n")
+            f.write(f"o.{seed}.perm", "3\n2\n1\n0\n")
+        answer = sim_json(*TRACE, "--orders", "o.SEED.txt", "--seeds", "1-2", "--policy", "first-fit",
+                          folder=f.folder.name)
+        runs = answer["policies"][0]["runs"]
+        assert len(runs) == 2 and runs[0]["tasks"] == 5 and runs[0]["placed"] == 5, runs
+        assert runs[0]["curves"] == runs[1]["curves"]
+        refused(f.sim(*TRACE, "--orders", "o.SEED.txt", "--seeds", "1-3"), 1, "o.3.txt", "No such file")
+        f.write("o.1.txt", "0\n4\n")
+        refused(f.sim(*TRACE, "--orders", "o.SEED.txt", "--seeds", "1-2"), 1, "o.1.txt", "line 2", "'4'", "4 rows")
+        f.write("o.1.txt", "\n")
+        refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.txt", "no row")
+        f.write("o.1.txt", "0\n")
+        f.write("o.1.perm", "0\n1\n1\n2\n")
+        refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.perm", "rank 1", "twice")
+        f.write("o.1.perm", "0\n")
+        refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.perm", "1 ranks", "4 nodes")
+
+
+def follows_a_trace_in_time():
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        answer = sim_json(*TRACE, "--mode", "queue", "--policy", "best-fit", "--seeds", "1",
+                          folder=f.folder.name)
+        run = answer["policies"][0]["runs"][0]
+        assert run["placed"] == 4 and run["end_s"] == 600 and run["queued_mean_s"] == 0, run
+        assert abs(run["completion_mean_s"] - (600 + 90 + 480 + 10) / 4) < 1e-6
+        answer = sim_json(*TRACE, "--mode", "queue", "--faster", "10", "--policy", "best-fit", "--seeds", "1",
+                          folder=f.folder.name)
+        assert answer["policies"][0]["runs"][0]["end_s"] == 600 and answer["policies"][0]["runs"][0][
+            "completion_mean_s"] == run["completion_mean_s"]
+        f.write("pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,1,500\n")
+        refused(f.sim(*TRACE, "--mode", "queue"), 1, "pods.csv", "deletion_time")
+
+
+def reads_yaml():
+    with Files(c_yaml=SPEC) as f:
+        answer = sim_json("--spec", "c.yaml", "--policy", "best-fit,whole", folder=f.folder.name)
+        runs = {p["policy"]: p["runs"][0] for p in answer["policies"]}
+        assert runs["best-fit"]["end_s"] == 15 and runs["whole"]["end_s"] == 25, runs
+        assert runs["best-fit"]["completion_mean_s"] == (4 * 10 + 14) / 5
+        for text, words in {
+            "nodes: 5\ntasks: []\n": ("nodes",),
+            "nodes: [\n": ("line",),
+            "%YAML 1.2\n---\n" + SPEC: ("line 1", "directives"),
+            "nodes:\n- {devices: 99}\ntasks: []\n": ("line 2", "devices", "99", "64"),
+            "nodes:\n- {devices: 1, colour: red}\ntasks: []\n": ("line 2", "colour", "host-memory"),
+            "nodes:\n- {devices: 1}\ntasks:\n- {request: 1.5, duration: 1s}\n": ("line 4", "1.5"),
+            "nodes:\n- {devices: 1}\ntasks:\n- {request: 1}\n": ("line 4", "duration"),
+            "nodes:\n- &a {devices: 1}\n- *a\ntasks:\n- {request: 1, duration: 1s}\n": (),
+            "nodes:\n- {name: x, devices: 1}\n- {name: x}\ntasks: []\n": ("line 3", "two nodes 'x'"),
+            "nodes:\n- {name: x, devices: 0}\ntasks:\n- {request: 1, duration: 1s}\n": ("no node",),
+            "other: 1\n": ("line 1", "other"),
+        }.items():
+            f.write("c.yaml", text)
+            refused(f.sim("--spec", "c.yaml"), 1, "device" if "no node" in words else "c.yaml", *words)
+
+
+def generates_the_named_shapes():
+    for shape in ("kubeshare", "trace-like", "wang"):
+        answer = sim_json("--generate", shape, "--policy", "whole,default,replicas,memory-only", "--seeds", "2")
+        assert all(run["placed"] == run["tasks"] for p in answer["policies"] for run in p["runs"])
+        assert figures(answer, "default")["throughput_per_h"]["ratio_to_first"]["mean"] > 1
+    answer = sim_json("--generate", "kubeshare", "--policy", "default", "--seeds", "1", "--tasks", "60",
+                      "--nodes-like", "2x2", "--rate", "3600", "--demand", "uniform", "--limit", "1",
+                      "--memory", "0.2,0.1", "--duration", "30s", "--whole", "0:9,2:1", "--gangs", "1:3,2:1",
+                      "--priorities", "0:1,90:1", "--queue", "fifo")
+    assert answer["devices"] == 4 and answer["policies"][0]["runs"][0]["tasks"] == 60
+    assert answer["queue"] == "fifo"
+    hours = sim_json("--generate", "kubeshare", "--hours", "1", "--rate", "200", "--policy", "default",
+                     "--seeds", "1")
+    assert 120 < hours["policies"][0]["runs"][0]["tasks"] < 280
+
+
+def draws_pictures():
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        drop, queue = (os.path.join(f.folder.name, name) for name in ("made/drop", "queue"))
+        assert f.sim(*TRACE, "--svg", drop, "--policy", "fgd,best-fit").returncode == 0
+        assert f.sim("--generate", "wang", "--svg", queue, "--policy", "default").returncode == 0
+        assert sorted(os.listdir(drop)) == ["allocated.svg", "cluster-best-fit.svg", "cluster-fgd.svg",
+                                            "fragmentation.svg", "idle-best-fit.svg", "idle-fgd.svg"]
+        assert sorted(os.listdir(queue)) == [
+            "allocated.svg", "cluster-default.svg", "completion-time.svg", "fragmentation.svg",
+            "idle-default.svg", "in-use.svg", "queueing-time.svg", "utilisation.svg", "waiting.svg"]
+        for folder in (drop, queue):
+            for name in os.listdir(folder):
+                with open(os.path.join(folder, name), encoding="utf-8") as svg:
+                    text = svg.read()
+                xml.etree.ElementTree.fromstring(text)
+                assert "(simulated)</title>" in text and "nan" not in text and "inf" not in text, name
+
+
+def bad_usage_is_said():
+    for args, words in {
+        (): ("--pods", "--spec", "--generate"),
+        ("--pods", "p"): ("--nodes",),
+        ("--spec", "s", "--nodes", "n"): ("--nodes",),
+        ("--generate", "star"): ("star", "kubeshare"),
+        ("--spec", "s", "--rate", "5"): ("--rate", "--generate"),
+        ("--generate", "wang", "--policy", "nearest"): ("nearest", "memory-only"),
+        ("--generate", "wang", "--policy", "fgd,fgd"): ("fgd", "twice"),
+        ("--generate", "wang", "--seeds", "5-1"): ("5-1",),
+        ("--generate", "wang", "--seeds", "0"): ("0", "range"),
+        ("--generate", "wang", "--seeds", "9999"): ("9999", "1000"),
+        ("--generate", "wang", "--demand", "0.01"): ("demand", "50"),
+        ("--generate", "wang", "--demand", "x"): ("demand", "x"),
+        ("--generate", "wang", "--duration", "5m,1m"): ("duration", "5m,1m"),
+        ("--generate", "wang", "--gangs", "4:0"): ("gangs", "4:0"),
+        ("--generate", "wang", "--nodes-like", "8"): ("nodes-like", "8x4"),
+        ("--generate", "wang", "--whole", "17"): ("whole", "17"),
+        ("--generate", "wang", "--orders", "o"): ("--orders",),
+        ("--generate", "wang", "--faster", "2"): ("--faster",),
+        ("--spec", "s", "--faster", "0"): ("--faster", "0"),
+    }.items():
+        refused(sim(*args), 2, *words)
+
+
+def bad_files_are_said_and_nothing_is_written():
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        outputs = ("--json", "out.json")
+        refused(f.sim("--nodes", "none.csv", "--pods", "pods.csv", *outputs), 1, "none.csv")
+        f.write("bad.csv", PODS + "e,1000,1024,1,-5,,0,1\n")
+        refused(f.sim("--nodes", "nodes.csv", "--pods", "bad.csv", *outputs), 1, "bad.csv", "line 6", "'-5'")
+        f.write("bad.csv", "name,cpu\n1,2\n")
+        refused(f.sim("--nodes", "nodes.csv", "--pods", "bad.csv", *outputs), 1, "bad.csv", "cpu_milli")
+        assert not os.path.exists(os.path.join(f.folder.name, "out.json"))
+        f.write("out.json", "old")
+        refused(f.sim("--nodes", "bad.csv", "--pods", "pods.csv", *outputs), 1, "bad.csv")
+        with open(os.path.join(f.folder.name, "out.json"), encoding="utf-8") as kept:
+            assert kept.read() == "old"
+        refused(f.sim(*TRACE, "--json", "none/out.json"), 1, "none/out.json")
+        refused(f.sim(*TRACE, "--svg", "nodes.csv"), 1, "nodes.csv")
+
+
+main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time, reads_yaml, generates_the_named_shapes,
+     draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file of `divvy sim --spec`: any text is refused with a sentence, or gives nodes and tasks
+ * that the engine takes and a replay can run.
+ */
+#include <errno.h>
+
+#include "cli/sim.h"
+#include "fuzz.h"
+
+#define RUN_MAX 64u /* of those that are run as well */
+
+static void run(const struct cluster *cluster, const struct workload *workload)
+{
+	struct replay_result *result = NULL;
+	struct replay_scheme scheme;
+	struct error err = {0};
+	int r = replay_scheme_find("best-fit", &scheme, &err);
+
+	FUZZ_CHECK(r == 0);
+	r = replay_run(&(struct replay_input){.cluster = cluster,
+			       .workload = workload,
+			       .scheme = &scheme,
+			       .mode = REPLAY_QUEUE},
+		&result, &err);
+	FUZZ_CHECK(r == 0 || err.msg[0]);
+	FUZZ_CHECK(r < 0 || result->n_placed <= workload->n);
+	replay_free(result);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	_cleanup_cluster_ struct cluster cluster = {0};
+	_cleanup_workload_ struct workload workload = {0};
+	struct error err = {0};
+	const struct str text = {(const char *)data, n};
+	const int r = sim_yaml(text, &cluster, &workload, &err);
+
+	FUZZ_CHECK(r == 0 || ((r == -EINVAL || r == -ENOSPC) && err.msg[0]));
+	if (r < 0)
+		return 0;
+	for (uint32_t i = 0; i < workload.n; i++) {
+		FUZZ_CHECK(place_spec_check(&workload.tasks[i].spec, NULL) == 0);
+		FUZZ_CHECK(workload.tasks[i].limit >= workload.tasks[i].spec.share);
+		FUZZ_CHECK(workload.tasks[i].work_ns > 0);
+	}
+	if (cluster.n <= RUN_MAX && workload.n <= RUN_MAX)
+		run(&cluster, &workload);
+	return 0;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs against results worked out by hand; what must be equal is equal. */
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "replay/replay.h"
+
+#define S NSEC_PER_SEC
+
+struct scene {
+	struct cluster cluster;
+	struct workload workload;
+	struct replay_scheme scheme;
+	struct replay_input input;
+	struct replay_result *result;
+};
+
+static void scene_done(struct scene *s)
+{
+	replay_free(s->result);
+	workload_done(&s->workload);
+	cluster_done(&s->cluster);
+}
+#define _cleanup_scene_ _cleanup_(scene_done)
+
+static void add(struct scene *s, uint32_t share, uint32_t limit, uint64_t at_ns, uint64_t work_ns)
+{
+	struct task task = {
+		.spec = PLACE_SPEC_INIT, .limit = limit, .arrives_ns = at_ns, .work_ns = work_ns};
+
+	task.spec.share = share;
+	assert_ok(workload_add(&s->workload, &task, NULL));
+}
+
+static void run(struct scene *s, const char *nodes, const char *scheme, enum replay_mode mode)
+{
+	struct error err = {0};
+
+	replay_free(s->result);
+	s->result = NULL;
+	if (!s->cluster.n)
+		assert_ok(cluster_like(&s->cluster, str_from(nodes), NULL));
+	s->workload.has_times = true;
+	assert_ok(replay_scheme_find(scheme, &s->scheme, NULL));
+	s->input.cluster = &s->cluster;
+	s->input.workload = &s->workload;
+	s->input.scheme = &s->scheme;
+	s->input.mode = mode;
+	if (replay_run(&s->input, &s->result, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static void assert_times(const double *times, size_t n, const double *expected)
+{
+	for (size_t i = 0; i < n; i++)
+		assert_true(times[i] > expected[i] - 1e-6 && times[i] < expected[i] + 1e-6);
+}
+
+/* Two that could use all of a device have half each: both end after twice the time. */
+static void divides_a_device(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 500, 1000, 0, 10 * S);
+	add(&s, 500, 1000, 0, 10 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_placed, 2);
+	assert_times(s.result->completion_s, 2, (const double[]){20, 20});
+	assert_times(s.result->queued_s, 2, (const double[]){0, 0});
+	assert_times(&s.result->used, 1, (const double[]){1});
+	assert_times(&s.result->throughput_per_h, 1, (const double[]){360});
+	run(&s, "1x1", "whole", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 20});
+	assert_times(s.result->queued_s, 2, (const double[]){0, 10});
+}
+
+/* Alone it has its limit 0.8; from 5 s on 0.5: 4 of 8 device-seconds are left, 8 s more. */
+static void gives_what_is_left_over_up_to_the_limit(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 300, 800, 0, 10 * S);
+	add(&s, 500, 500, 5 * S, 100 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){13, 100});
+}
+
+/* Without limits both get the same, whatever they asked for; with them one waits. */
+static void goes_without_limits(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 900, 900, 0, 10 * S);
+	add(&s, 600, 600, 0, 10 * S);
+	run(&s, "1x1", "replicas", REPLAY_QUEUE);
+	/* 0.5 each: the second needs 6 / 0.5 s, the first then 9 - 6 at 0.9. */
+	assert_times(s.result->completion_s, 2, (const double[]){12, 12 + 3 / 0.9});
+	assert_times(s.result->queued_s, 2, (const double[]){0, 0});
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 20});
+}
+
+static void packs_by_memory_alone(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	for (int i = 0; i < 2; i++) {
+		add(&s, 800, 800, 0, 10 * S);
+		s.workload.tasks[i].spec.device_permille = 500;
+	}
+	run(&s, "1x2", "memory-only", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){16, 16});
+	assert_times(&s.result->in_use, 1, (const double[]){0.5});
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 10});
+}
+
+/* A task on two devices is as fast as on the one that it shares. */
+static void goes_at_the_pace_of_the_slowest(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 500, 1000, 0, 10 * S);
+	s.workload.tasks[0].spec.count = 2;
+	add(&s, 500, 500, 0, 100 * S);
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){20, 100});
+}
+
+static void queues_by_priority_or_as_they_came(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 1 * S, 10 * S);
+	add(&s, 1000, 1000, 2 * S, 40 * S);
+	s.workload.tasks[2].spec.priority = 90;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 3, (const double[]){10, 19, 58});
+	s.input.queue = REPLAY_PRIORITY;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 3, (const double[]){10, 48, 59});
+}
+
+/* The large one in front does not hold up the small one behind it. */
+static void passes_over_what_does_not_fit(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 600, 600, 0, 10 * S);
+	add(&s, 500, 500, 1 * S, 10 * S);
+	add(&s, 400, 400, 2 * S, 5 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 9});
+}
+
+static void starts_gangs_together(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	for (int i = 0; i < 2; i++) {
+		add(&s, 1000, 1000, 1 * S, 5 * S);
+		s.workload.tasks[1 + i].gang = 1;
+	}
+	add(&s, 1000, 1000, 2 * S, 3 * S);
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	/* One device is free, the gang needs both; the last one fits in before it. */
+	assert_times(s.result->queued_s, 4, (const double[]){0, 0, 9, 9});
+	assert_times(&s.result->end_s, 1, (const double[]){15});
+}
+
+static void counts_what_never_fits(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 0, 10 * S);
+	s.workload.tasks[1].spec.count = 3;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_tasks, 2);
+	assert_int_equal(s.result->n_placed, 1);
+}
+
+static void drops_what_does_not_fit(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	const uint32_t order[] = {0, 1, 0, 0};
+	const struct metrics *m;
+
+	add(&s, 400, 400, 0, 1);
+	add(&s, 700, 700, 0, 1);
+	s.input.order = order;
+	s.input.n_order = 4;
+	run(&s, "1x1", "first-fit", REPLAY_DROP);
+	m = &s.result->curves;
+	assert_int_equal(s.result->n_placed, 2);
+	assert_int_equal(m->n, 191); /* 190 % have arrived */
+	assert_times(&m->sum[METRICS_ALLOCATED][40], 1, (const double[]){0.4});
+	assert_times(&m->sum[METRICS_ALLOCATED][110], 1, (const double[]){0.4});
+	assert_times(&m->sum[METRICS_ALLOCATED][150], 1, (const double[]){0.8});
+	assert_true(m->weight[100] <= 0);
+	assert_true(metrics_at(m, METRICS_ALLOCATED, 100) < 0.5);
+	/* What is left, 0.2, is too little for either; before, 0.6 was for the one. */
+	assert_times(&m->sum[METRICS_TOO_SMALL][150], 1, (const double[]){0.2});
+	assert_times(&m->sum[METRICS_TOO_SMALL][40], 1, (const double[]){0.3});
+	assert_times(&m->sum[METRICS_OPEN][40], 1, (const double[]){0.3});
+}
+
+static void knows_why_devices_are_idle(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	const struct metrics *m;
+
+	add(&s, 500, 500, 0, 1);
+	s.workload.tasks[0].spec.cpu_milli = 10000; /* of 16000 on the node */
+	run(&s, "1x1", "best-fit", REPLAY_DROP);
+	m = &s.result->curves;
+	assert_times(&m->sum[METRICS_NO_CPU][50], 1, (const double[]){0.5});
+	assert_times(&m->sum[METRICS_OPEN][50], 1, (const double[]){0});
+}
+
+static void ranks_decide_among_equals(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	const uint32_t ranks[] = {1, 0};
+
+	add(&s, 1000, 1000, 0, 1);
+	run(&s, "2x1", "first-fit", REPLAY_DROP);
+	assert_times(&s.result->curves.row[0][50], 1, (const double[]){1});
+	s.input.ranks = ranks;
+	run(&s, "2x1", "first-fit", REPLAY_DROP);
+	assert_times(&s.result->curves.row[0][50], 1, (const double[]){0});
+	assert_times(&s.result->curves.row[1][50], 1, (const double[]){1});
+}
+
+/* Time that outgrows the points: the curves' means stay what they are. */
+static void long_runs_keep_their_means(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 500, 500, 0, 1 * S);
+	add(&s, 500, 500, 0, 100000 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_true(s.result->curves.n <= METRICS_POINTS_MAX);
+	assert_times(&s.result->used, 1, (const double[]){0.500005});
+	assert_times(&s.result->in_use, 1, (const double[]){1});
+}
+
+/* One of a hundred goes on for days: rates and means are of the time in which there was work. */
+static void few_that_go_on_do_not_count(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	for (int i = 0; i < 99; i++)
+		add(&s, 10, 10, 0, 36 * S);
+	add(&s, 10, 10, 0, 1000000 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->busy_s, 1, (const double[]){36});
+	assert_times(&s.result->end_s, 1, (const double[]){1000000});
+	assert_times(&s.result->throughput_per_h, 1, (const double[]){9900});
+	assert_times(&s.result->used, 1, (const double[]){1});
+	assert_true(s.result->curves.n <= 36);
+}
+
+static void the_same_again(void **state)
+{
+	static const char *const schemes[] = {"default", "fgd", "whole", "replicas", "memory-only"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		_cleanup_scene_ struct scene s = {0};
+		struct metrics first;
+
+		assert_ok(
+			workload_generate(&s.workload, workload_shape_find("kubeshare"), 3, NULL));
+		run(&s, "8x4", schemes[i], REPLAY_QUEUE);
+		assert_int_equal(s.result->n_placed, s.workload.n);
+		first = s.result->curves;
+		run(&s, "8x4", schemes[i], REPLAY_QUEUE);
+		assert_memory_equal(&first, &s.result->curves, sizeof(first));
+	}
+}
+
+static void refuses_what_cannot_be_run(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	struct error err = {0};
+
+	assert_int_equal(replay_scheme_find("nearest", &s.scheme, &err), -EINVAL);
+	assert_contains(err.msg, "memory-only");
+	assert_ok(replay_scheme_find("default", &s.scheme, &err));
+	s.input = (struct replay_input){.cluster = &s.cluster,
+		.workload = &s.workload,
+		.scheme = &s.scheme,
+		.mode = REPLAY_QUEUE};
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
+	assert_contains(err.msg, "at least one device");
+	assert_ok(cluster_like(&s.cluster, STR("1x1"), NULL));
+	add(&s, 500, 500, 0, S);
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
+	assert_contains(err.msg, "when they come");
+	assert_null(s.result);
+}
+
+UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
+	UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
+	UNIT(goes_at_the_pace_of_the_slowest), UNIT(queues_by_priority_or_as_they_came),
+	UNIT(passes_over_what_does_not_fit), UNIT(starts_gangs_together),
+	UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
+	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
+	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count), UNIT(the_same_again),
+	UNIT(refuses_what_cannot_be_run))

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clusters and tasks: read, drawn, generated. A seed gives the same tasks, in the shape asked. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "replay/workload.h"
+
+#define NODES "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,T4\nb,8000,4096,1,A10\n"
+#define PODS \
+	"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n" \
+	"p,1000,1024,1,500,T4|V100,10,30\nq,2000,1024,2,1000,,20,20\nr,500,0,0,0,,0,5\n"
+
+static struct workload_shape shape(void)
+{
+	return *workload_shape_find("kubeshare");
+}
+
+static void reads_a_trace(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	_cleanup_workload_ struct workload w = {0};
+
+	assert_ok(cluster_read_openb(&c, STR(NODES), NULL));
+	assert_int_equal(c.n, 2);
+	assert_int_equal(c.n_devices, 3);
+	assert_int_equal(c.nodes[1].model, 1);
+	assert_ok(workload_read_openb(&w, &c, STR(PODS), NULL));
+	assert_int_equal(w.n, 3);
+	assert_true(w.has_times);
+	assert_int_equal(w.tasks[0].spec.models, 1 | 4); /* V100 is a new one */
+	assert_int_equal(w.tasks[0].spec.share, 500);
+	assert_int_equal(w.tasks[0].limit, 500);
+	assert_int_equal(w.tasks[0].work_ns, 20 * NSEC_PER_SEC);
+	assert_int_equal(w.tasks[1].work_ns, NSEC_PER_SEC); /* within a second */
+	assert_int_equal(w.tasks[1].spec.models, 0);
+	assert_int_equal(w.tasks[2].spec.count, 0);
+}
+
+static void makes_nodes_by_a_word(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	struct error err = {0};
+
+	assert_ok(cluster_like(&c, STR("8x4"), &err));
+	assert_int_equal(c.n, 8);
+	assert_int_equal(c.n_devices, 32);
+	assert_int_equal(cluster_like(&c, STR("8"), &err), -EINVAL);
+	assert_contains(err.msg, "8x4");
+	assert_int_equal(cluster_like(&c, STR("0x4"), &err), -EINVAL);
+	assert_int_equal(cluster_like(&c, STR("1x65"), &err), -EINVAL);
+	assert_int_equal(cluster_like(&c, STR("x"), &err), -EINVAL);
+	assert_int_equal(c.n, 8);
+}
+
+static void draws_until_enough_has_arrived(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	_cleanup_workload_ struct workload w = {0};
+	_cleanup_free_ uint32_t *first = NULL, *again = NULL;
+	struct rand rand = rand_seeded(7), same = rand_seeded(7);
+	uint64_t sum = 0;
+	struct error err = {0};
+	int n;
+
+	assert_ok(workload_read_openb(&w, &c, STR(PODS), NULL));
+	n = workload_draw(&w, 100, 1300, &rand, &first, NULL);
+	assert_int_equal(workload_draw(&w, 100, 1300, &same, &again, NULL), n);
+	assert_memory_equal(first, again, (size_t)n * sizeof(*first));
+	for (int i = 0; i < n; i++) {
+		assert_true(sum < 130000);
+		sum += (uint64_t)w.tasks[first[i]].spec.share * w.tasks[first[i]].spec.count;
+	}
+	assert_true(sum >= 130000);
+	w.n = 1;
+	w.tasks[0].spec.share = 0;
+	assert_int_equal(workload_draw(&w, 100, 1300, &rand, &again, &err), -EINVAL);
+	assert_contains(err.msg, "no task");
+}
+
+static void shuffles_all_of_them(void **state)
+{
+	uint32_t items[100], seen[100] = {0}, moved = 0;
+	struct rand rand = rand_seeded(1);
+
+	workload_shuffle(items, 100, &rand);
+	for (uint32_t i = 0; i < 100; i++) {
+		seen[items[i]]++;
+		moved += items[i] != i;
+	}
+	for (uint32_t i = 0; i < 100; i++)
+		assert_int_equal(seen[i], 1);
+	assert_true(moved > 80);
+}
+
+static void a_seed_gives_the_same_tasks(void **state)
+{
+	_cleanup_workload_ struct workload a = {0}, b = {0}, other = {0};
+	struct workload_shape s = shape();
+
+	assert_ok(workload_generate(&a, &s, 42, NULL));
+	assert_ok(workload_generate(&b, &s, 42, NULL));
+	assert_ok(workload_generate(&other, &s, 43, NULL));
+	assert_int_equal(a.n, s.n_tasks);
+	assert_int_equal(a.n, b.n);
+	assert_memory_equal(a.tasks, b.tasks, a.n * sizeof(*a.tasks));
+	assert_memory_not_equal(a.tasks, other.tasks, a.n * sizeof(*a.tasks));
+	/* On every machine, and in every version: figures that were published depend on it. */
+	assert_int_equal(a.tasks[0].spec.share, 283);
+	assert_int_equal(a.tasks[1].spec.device_permille, 226);
+	assert_int_equal(a.tasks[2].arrives_ns, 4428081097);
+	assert_int_equal(a.tasks[2].work_ns, 158416388104);
+}
+
+/* Poisson's gaps, the normal's mean, uniform durations: within five standard errors. */
+static void keeps_the_shape(void **state)
+{
+	_cleanup_workload_ struct workload w = {0};
+	struct workload_shape s = shape();
+	uint64_t share = 0, work = 0, short_gaps = 0;
+
+	s.n_tasks = 20000;
+	assert_ok(workload_generate(&w, &s, 1, NULL));
+	for (uint32_t i = 0; i < w.n; i++) {
+		const struct task *t = &w.tasks[i];
+
+		assert_in_range(t->spec.share, 50, 1000);
+		assert_in_range(t->work_ns, s.work_min_ns, s.work_max_ns);
+		assert_int_equal(t->limit, t->spec.share);
+		share += t->spec.share;
+		work += t->work_ns / NSEC_PER_MSEC;
+		short_gaps += i && t->arrives_ns - w.tasks[i - 1].arrives_ns < s.gap_ns;
+	}
+	assert_in_range(share / w.n, 296, 306); /* cut at 0.05: a little above 0.3 */
+	assert_in_range(work / w.n, 177500, 182500);
+	assert_in_range(
+		w.tasks[w.n - 1].arrives_ns / w.n, s.gap_ns / 100 * 96, s.gap_ns / 100 * 104);
+	assert_in_range(short_gaps * 1000 / w.n, 615, 649); /* 1 - 1/e is 0.632 */
+}
+
+static void changes_nothing_else(void **state)
+{
+	_cleanup_workload_ struct workload a = {0}, b = {0};
+	struct workload_shape s = shape();
+
+	assert_ok(workload_generate(&a, &s, 5, NULL));
+	s.gap_ns *= 2;
+	assert_ok(workload_generate(&b, &s, 5, NULL));
+	for (uint32_t i = 0; i < a.n; i++) {
+		assert_int_equal(a.tasks[i].spec.share, b.tasks[i].spec.share);
+		assert_int_equal(a.tasks[i].work_ns, b.tasks[i].work_ns);
+	}
+}
+
+static void makes_gangs_and_whole_devices(void **state)
+{
+	_cleanup_workload_ struct workload w = {0};
+	struct workload_shape s = shape();
+	uint32_t members = 0, whole = 0;
+
+	s.span_ns = 2 * 3600 * NSEC_PER_SEC;
+	s.n_tasks = WORKLOAD_TASKS_MAX;
+	assert_ok(workload_choices_parse(STR("1:1,4:1"), 100, &s.gangs, NULL));
+	assert_ok(workload_choices_parse(STR("0,2"), 16, &s.whole, NULL));
+	assert_ok(workload_generate(&w, &s, 1, NULL));
+	assert_true(w.n > 5000);
+	for (uint32_t i = 0; i < w.n; i++) {
+		members += w.tasks[i].gang > 0;
+		whole += w.tasks[i].spec.count == 2 && w.tasks[i].spec.is_exclusive;
+		assert_true(w.tasks[i].arrives_ns <= s.span_ns);
+		if (i && w.tasks[i].gang && w.tasks[i].gang == w.tasks[i - 1].gang)
+			assert_int_equal(w.tasks[i].arrives_ns, w.tasks[i - 1].arrives_ns);
+	}
+	assert_in_range(members * 100 / w.n, 77, 83);
+	assert_in_range(whole * 100 / w.n, 47, 53);
+}
+
+static void refuses_shapes_that_cannot_be(void **state)
+{
+	_cleanup_workload_ struct workload w = {0};
+	struct workload_choices choices;
+	struct workload_shape s = shape();
+	struct error err = {0};
+
+	s.demand = 49;
+	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
+	assert_contains(err.msg, "mean 49");
+	s = shape();
+	s.gap_ns = 0;
+	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
+	s = shape();
+	s.work_min_ns = s.work_max_ns + 1;
+	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
+	assert_int_equal(workload_choices_parse(STR("1:0"), 9, &choices, &err), -EINVAL);
+	assert_contains(err.msg, "1:0");
+	assert_int_equal(workload_choices_parse(STR("10"), 9, &choices, &err), -EINVAL);
+	assert_int_equal(workload_choices_parse(STR(""), 9, &choices, &err), -EINVAL);
+	assert_int_equal(
+		workload_choices_parse(STR("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"), 9, &choices, &err),
+		-EINVAL);
+	assert_int_equal(w.n, 0);
+}
+
+static void every_named_shape_is_possible(void **state)
+{
+	for (size_t i = 0; workload_shape_at(i); i++) {
+		_cleanup_workload_ struct workload w = {0};
+		_cleanup_cluster_ struct cluster c = {0};
+
+		assert_ok(workload_generate(&w, workload_shape_at(i), 1, NULL));
+		assert_ok(cluster_like(&c, str_from(workload_shape_at(i)->nodes), NULL));
+	}
+}
+
+UNIT_MAIN(UNIT(reads_a_trace), UNIT(makes_nodes_by_a_word), UNIT(draws_until_enough_has_arrived),
+	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
+	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
+	UNIT(refuses_shapes_that_cannot_be), UNIT(every_named_shape_is_possible))
