@@ -15,7 +15,9 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "bench/bench.h"
+#include "core/place-gang.h"
 #include "core/place-policy.h"
+#include "core/place-preempt.h"
 #include "core/place.h"
 
 #define DEVICES 8u
@@ -343,9 +345,123 @@ static void rebuild(void)
 	cluster_done(&c);
 }
 
+/* ---- groups and victims ---- */
+
+static double median_ms(double *ms, size_t n, double *ret_most)
+{
+	bench_sort(ms, n);
+	*ret_most = ms[n - 1];
+	return bench_median(ms, n);
+}
+
+/* A gang of 1,024 on the cluster as it is; taken back each time. */
+static void gangs(struct cluster *c)
+{
+	enum { SIZE = 1024, TIMES = 9 };
+	struct place_spec *members = calloc(SIZE, sizeof(*members));
+	double ms[TIMES], most;
+	char detail[96];
+
+	if (!members)
+		bench_die("out of memory for a gang");
+	for (uint32_t i = 0; i < SIZE; i++) {
+		members[i] = PLACE_SPEC_INIT;
+		members[i].share = 300;
+		members[i].cpu_milli = 1000;
+		members[i].memory_bytes = GIB;
+		members[i].tolerations = c->taint;
+	}
+	for (uint32_t k = 0; k < TIMES; k++) {
+		const struct place_gang gang = {.members = members, .n = SIZE, .threshold = 1000};
+		uint32_t mark = place_mark(c->place);
+		struct place_group group;
+		struct error err;
+		uint64_t began = clock_now_ns();
+
+		check(place_gang_add(c->place, &gang, &group, &err), &err);
+		ms[k] = (double)(clock_now_ns() - began) / 1e6;
+		place_group_done(&group);
+		place_rollback(c->place, mark);
+		place_release(c->place);
+	}
+	free(members);
+	ms[0] = median_ms(ms, TIMES, &most);
+	snprintf(detail, sizeof(detail), "%u members of 0.3, most %.1f ms", SIZE, most);
+	bench_metric("place.gang1024_ms", ms[0], "ms", "<= 50", TIMES, false, detail);
+}
+
+/* Whole devices that only come free when others leave. */
+static void victims(struct cluster *c)
+{
+	enum { TIMES = 101 };
+	const struct place_preempt rules = {0};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	double ms[TIMES], most;
+	uint32_t found = 0;
+	char detail[96];
+
+	spec.share = 1000;
+	spec.priority = 100;
+	spec.cpu_milli = 8000;
+	spec.tolerations = c->taint;
+	for (uint32_t k = 0; k < TIMES; k++) {
+		struct place_plan plan;
+		uint64_t began;
+
+		spec.count = 1u << k % 4;
+		spec.models = k % 3 ? 0 : 1ull << k % 6;
+		spec.is_exclusive = k % 2;
+		began = clock_now_ns();
+		if (place_preempt_find(c->place, &spec, &rules, &plan, NULL) == 0) {
+			found += plan.n_victims != 0;
+			place_plan_done(&plan);
+		}
+		ms[k] = (double)(clock_now_ns() - began) / 1e6;
+	}
+	ms[0] = median_ms(ms, TIMES, &most);
+	snprintf(detail, sizeof(detail), "%u tenants, %u of %u with victims, most %.1f ms", c->n,
+		found, TIMES, most);
+	bench_metric("place.preempt_ms", ms[0], "ms", "<= 5", TIMES, false, detail);
+}
+
+/* Somebody on each device, and 200,000 tenants in all. */
+static void occupy(struct cluster *c)
+{
+	struct place_spec small = PLACE_SPEC_INIT;
+
+	small.share = 90;
+	small.tolerations = c->taint;
+	for (uint32_t d = 0; c->n < 200000; d = (d + 1) % (NODES * DEVICES)) {
+		struct place_choice choice = {.node = d / DEVICES, .n = 1, .device = {d}};
+		uint32_t tenant;
+
+		small.priority = c->n % 100;
+		if (place_add(c->place, &small, &choice, &tenant, NULL) == 0)
+			c->n++; /* nobody leaves at random from here on */
+	}
+}
+
+static void groups(void)
+{
+	struct place_spec *specs;
+	struct cluster c;
+
+	bench_note("gangs and victims");
+	cluster_init(&c, place_policy_find("default"), NODES);
+	specs = draw_many(&c, SPECS, SOME, 1);
+	fill(&c, specs, SPECS);
+	gangs(&c);
+	occupy(&c);
+	victims(&c);
+	cluster_done(&c);
+	free(specs);
+}
+
 int main(int argc, char **argv)
 {
 	bench_init("place", argc, argv);
+	if (bench_wants("gangs and victims"))
+		groups();
 	rebuild();
 	speeds();
 	bench_metric("place.rss_mib", rss_mib(), "MiB", "<= 400", 1, false,

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * openb.*: how much of a cluster can be given away, on the OpenB trace (Alibaba
+ * cluster-trace-gpu-v2023) as Weng et al. have it (USENIX ATC 2023). Runs `divvy sim` on the traces
+ * in the folder that DIVVY_OPENB names: openb_node_list_gpu_node.csv, openb_pod_list_<trace>.csv,
+ * arrivals/<trace>.<seed>.txt and .perm for seeds 42 to 46, published.csv. Without the folder
+ * nothing is measured. Policies meet the same orders, so differences are taken order by order.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/cleanup.h"
+#include "bench/bench.h"
+#include "replay/stats.h"
+
+#define POLICIES 4u
+#define GIVEN 5u  /* orders that come with the data */
+#define DRAWN 20u /* that are drawn, from seed 1000 on */
+#define RUNS (GIVEN + DRAWN)
+
+enum { FGD, BEST_FIT, DEFAULT, FIRST_FIT };
+static const char *const policies[POLICIES] = {"fgd", "best-fit", "default", "first-fit"};
+static const char *const traces[] = {
+	"default", "gpuspec33", "gpuspec25", "cpu250", "gpushare40", "gpushare100", "multigpu50"};
+#define GPUSPEC33 1u /* of those; judged by itself */
+
+/* Allocated percent at 100 and at 130 % arrived. */
+struct runs {
+	double at[2][POLICIES][RUNS];
+	size_t n;
+};
+static const char *const points[] = {"allocated_at_100", "allocated_at_130"};
+static const char *const point_names[] = {"alloc100", "alloc130"};
+
+static const char *folder;
+
+/* ---- running ---- */
+
+static json_t *sim(const char *trace, const char *options)
+{
+	char command[4096];
+	json_error_t error;
+	json_t *result;
+	FILE *out;
+
+	snprintf(command, sizeof(command),
+		"%s sim --nodes '%s/openb_node_list_gpu_node.csv' --pods "
+		"'%s/openb_pod_list_%s.csv' --policy fgd,best-fit,default,first-fit %s --json -",
+		bench_built("src/cli/divvy"), folder, folder, trace, options);
+	out = popen(command, "r");
+	if (!out)
+		bench_die("cannot start divvy sim");
+	result = json_loadf(out, 0, &error);
+	if (pclose(out) != 0 || !result)
+		bench_die("divvy sim failed: %s", command);
+	return result;
+}
+
+static void collect(json_t *result, struct runs *to)
+{
+	json_t *list = json_object_get(result, "policies"), *one, *run;
+	size_t p, i, n = 0;
+
+	json_array_foreach(list, p, one) {
+		json_array_foreach(json_object_get(one, "runs"), i, run) {
+			if (to->n + i >= RUNS || p >= POLICIES)
+				bench_die("divvy sim answered more than was asked");
+			for (size_t point = 0; point < ARRAY_SIZE(points); point++)
+				to->at[point][p][to->n + i] = json_real_value(
+					json_object_get(run, points[point]));
+		}
+		n = i;
+	}
+	to->n += n;
+	json_decref(result);
+}
+
+static void run_trace(const char *trace, struct runs *ret)
+{
+	char options[1024];
+
+	*ret = (struct runs){.n = 0};
+	bench_note("%s, the orders that are given", trace);
+	snprintf(options, sizeof(options), "--orders '%s/arrivals/%s.SEED.txt' --seeds 42-46",
+		folder, trace);
+	collect(sim(trace, options), ret);
+	if (bench_quick())
+		return;
+	bench_note("%s, %u orders that are drawn", trace, DRAWN);
+	snprintf(options, sizeof(options), "--seeds 1000-%u", 1000 + DRAWN - 1);
+	collect(sim(trace, options), ret);
+}
+
+/* ---- what was published ---- */
+
+static double published(const char *trace, const char *policy, size_t point)
+{
+	char path[1024], line[256], name[64], as[64];
+	double at[5], found = NAN;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/published.csv", folder);
+	file = fopen(path, "re");
+	if (!file)
+		bench_die("cannot open %s", path);
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%63[^,],%63[^,],%*[^,],%lf,%lf,%lf,%lf,%lf", name, as, &at[0],
+			    &at[1], &at[2], &at[3], &at[4]) == 7 &&
+			!strcmp(name, trace) && strlen(as) > 3 && !strcmp(as + 3, policy))
+			found = at[point == 0 ? 2 : 4];
+	}
+	fclose(file);
+	if (isnan(found))
+		bench_die("%s has no line for %s, %s", path, trace, policy);
+	return found;
+}
+
+/* The largest difference from it, over FGD and best fit, of the orders that are given. */
+static double compare(const char *trace, const struct runs *runs, double most)
+{
+	static const struct {
+		size_t policy;
+		const char *name;
+	} of[] = {{FGD, "FGD"}, {BEST_FIT, "BestFit"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++)
+		for (size_t point = 0; point < ARRAY_SIZE(points); point++) {
+			double off = stats_mean(runs->at[point][of[i].policy], GIVEN) -
+				published(trace, of[i].name, point);
+
+			most = fabs(off) > most ? fabs(off) : most;
+		}
+	return most;
+}
+
+/* ---- results ---- */
+
+static void report(const char *trace, const struct runs *runs)
+{
+	char name[64], detail[96];
+
+	for (size_t p = 0; p < POLICIES; p++)
+		for (size_t point = 0; point < ARRAY_SIZE(points); point++) {
+			const double *x = runs->at[point][p];
+
+			snprintf(name, sizeof(name), "openb.%s.%s.%s", trace, policies[p],
+				point_names[point]);
+			snprintf(detail, sizeof(detail), "+-%.2f (95 %%)",
+				stats_interval(x, runs->n));
+			bench_metric(name, stats_mean(x, runs->n), "%", "", (unsigned int)runs->n,
+				true, detail);
+		}
+}
+
+/* Ours less FGD's, order by order. */
+static double gain(const char *trace, const struct runs *runs, size_t point)
+{
+	double d[RUNS], mean;
+	char name[64], detail[96];
+
+	for (size_t i = 0; i < runs->n; i++)
+		d[i] = runs->at[point][DEFAULT][i] - runs->at[point][FGD][i];
+	mean = stats_mean(d, runs->n);
+	snprintf(name, sizeof(name), "openb.%s.gain%s", trace, point ? "130" : "100");
+	snprintf(detail, sizeof(detail), "default less fgd, +-%.2f (95 %%), paired",
+		stats_interval(d, runs->n));
+	bench_metric(
+		name, mean, "pp", point ? ">= -0.1" : ">= 0", (unsigned int)runs->n, true, detail);
+	return mean;
+}
+
+int main(int argc, char **argv)
+{
+	double sum = 0, off = 0;
+	struct runs runs;
+
+	bench_init("openb", argc, argv);
+	folder = getenv("DIVVY_OPENB");
+	if (!folder) {
+		bench_note(
+			"DIVVY_OPENB names no folder with the OpenB traces: nothing is measured");
+		return 0;
+	}
+	for (size_t t = 0; t < ARRAY_SIZE(traces); t++) {
+		double at_100;
+
+		run_trace(traces[t], &runs);
+		report(traces[t], &runs);
+		off = compare(traces[t], &runs, off);
+		at_100 = gain(traces[t], &runs, 0);
+		gain(traces[t], &runs, 1);
+		if (t != GPUSPEC33)
+			sum += at_100;
+		else
+			bench_metric("openb.gpuspec33.alloc100",
+				stats_mean(runs.at[0][DEFAULT], runs.n), "%", ">= 94",
+				(unsigned int)runs.n, true, "default");
+	}
+	bench_metric("openb.mean_gain100", sum / (double)(ARRAY_SIZE(traces) - 1), "pp", ">= 0.5",
+		(unsigned int)runs.n, true, "default less fgd, the six without gpuspec33");
+	bench_metric("openb.published_off", off, "pp", "<= 0.2", GIVEN, true,
+		"fgd and best-fit, the most over traces at 100 and 130");
+	return bench_done();
+}
