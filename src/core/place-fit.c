@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "core/place-internal.h"
+#include "core/place-policy.h"
 
 uint64_t place_device_bytes(
 	const struct place *place, const struct place_spec *spec, uint32_t device)
@@ -188,5 +190,29 @@ char *place_why_format(
 		snprintf(ret + n, PLACE_WHY - n, " (%s of %" PRIu32 " asked, %s free at most)",
 			spec_share_format(spec->share, asked), spec->count,
 			spec_share_format(why->most_share, most));
+	return ret;
+}
+
+char *place_choice_format(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, char ret[static PLACE_WHY])
+{
+	struct place_why why;
+	char free[8], left[8];
+	size_t n;
+
+	place_explain(place, spec, &why);
+	n = (size_t)snprintf(ret, PLACE_WHY, "node %s", place->nodes[choice->node].name->text);
+	for (uint32_t k = 0; k < choice->n && n < PLACE_WHY; k++) {
+		const uint32_t at = choice->device[k], share = place->share_free[at];
+		const uint32_t took = spec->is_exclusive ? share : spec->share;
+
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n,
+			", %s (%s of it free, %s when it has come)", place->devices[at].uuid,
+			spec_share_format(MIN(share, 9999u), free),
+			spec_share_format(MIN(share - MIN(took, share), 9999u), left));
+	}
+	if (n < PLACE_WHY)
+		snprintf(ret + n, PLACE_WHY - n, ": best of %" PRIu32 " nodes with room by %s",
+			why.nodes[PLACE_FITS], place->config.policy->name);
 	return ret;
 }

@@ -211,6 +211,24 @@ static void refusals_say_why(void **state)
 	place_free(place);
 }
 
+static void choices_say_why(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(300);
+	struct place_choice choice;
+	char text[PLACE_WHY];
+	uint32_t a;
+
+	add_node(place, "a", "T4", 1);
+	add_node(place, "b", "T4", 1);
+	assert_ok(put(place, &spec, &a));
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_string_equal(place_choice_format(place, &spec, &choice, text),
+		"node a, a-gpu0 (0.7 of it free, 0.4 when it has come): best of 2 nodes with room "
+		"by first-fit");
+	place_free(place);
+}
+
 static void bad_input_changes_nothing(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -497,5 +515,5 @@ static void every_figure_is_exact(void **state)
 UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
-	UNIT(refusals_say_why), UNIT(bad_input_changes_nothing),
+	UNIT(refusals_say_why), UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
 	UNIT(a_node_with_less_keeps_its_tenants), UNIT(every_figure_is_exact))
