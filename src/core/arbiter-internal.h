@@ -19,7 +19,6 @@
 #define ARBITER_BONDS 32u
 #define ARBITER_BOND_EVENTS 3u
 #define ARBITER_BOND_NS 10000000000ull
-#define ARBITER_BOND_FIRST_NS 1000000000ull
 
 /* A lag in 1/1024 ns: shares of a nanosecond must not get lost thousands of times a second. */
 #define LAG_ONE 1024
@@ -98,7 +97,7 @@ struct member {
 struct bond {
 	arbiter_id a, b;
 	uint64_t event[ARBITER_BOND_EVENTS]; /* drains that passed their bound, newest first */
-	uint64_t until, span_ns;             /* co-run without waiting; for how long */
+	uint64_t until;                      /* co-run without waiting */
 };
 
 struct device {

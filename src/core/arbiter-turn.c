@@ -263,8 +263,7 @@ static bool is_bonded(
 }
 
 /*
- * The third time within ARBITER_BOND_NS they co-run without waiting; not for long, since a machine
- * that stood still looks the same. If it comes again soon after, for twice as long each time.
+ * The third time within ARBITER_BOND_NS they co-run without waiting, for as long; renewed by one.
  */
 static void bond_note(
 	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
@@ -281,17 +280,11 @@ static void bond_note(
 	for (size_t i = ARBITER_BOND_EVENTS - 1; i > 0; i--)
 		bond->event[i] = bond->event[i - 1];
 	bond->event[0] = now;
-	if (bond->until && clock_since_ns(now, bond->until) < bond->span_ns)
-		bond->span_ns = MIN(2 * bond->span_ns, ARBITER_BOND_NS);
-	else if (bond->event[ARBITER_BOND_EVENTS - 1] &&
-		clock_since_ns(now, bond->event[ARBITER_BOND_EVENTS - 1]) <= ARBITER_BOND_NS)
-		bond->span_ns = ARBITER_BOND_FIRST_NS;
-	else
-		return;
-	bond->until = now + bond->span_ns;
-	/* Those have had their effect. */
-	for (size_t i = 1; i < ARBITER_BOND_EVENTS; i++)
-		bond->event[i] = 0;
+	if ((bond->until && clock_since_ns(now, bond->until) < ARBITER_BOND_NS / 10) ||
+		(bond->event[ARBITER_BOND_EVENTS - 1] &&
+			clock_since_ns(now, bond->event[ARBITER_BOND_EVENTS - 1]) <=
+				ARBITER_BOND_NS))
+		bond->until = now + ARBITER_BOND_NS;
 }
 
 /* Is it bonded with all that run on the device? Co-runners of one another only together. */
