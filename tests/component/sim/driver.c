@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -23,6 +25,7 @@ bool driver_is_real;
 
 static struct {
 	_Atomic unsigned n, failed;
+	pthread_mutex_t lock; /* of a line and its number */
 } * tap;
 static char dir[64];
 
@@ -99,15 +102,21 @@ void machine_end(void)
 
 void tap_begin(void)
 {
+	pthread_mutexattr_t attr;
+
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	tap = mmap(NULL, sizeof(*tap), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (tap == MAP_FAILED)
 		exit(99);
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&tap->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
 }
 
 bool tap_ok(bool ok, const char *format, ...)
 {
-	unsigned n = atomic_fetch_add(&tap->n, 1) + 1;
 	char text[1024];
 	va_list ap;
 
@@ -119,11 +128,16 @@ bool tap_ok(bool ok, const char *format, ...)
 	/* "#" would begin a directive. */
 	for (char *c = text; *c; c++)
 		*c = *c == '#' || *c == '\n' ? ' ' : *c;
-	printf("%sok %u - %s%s\n", ok || driver_is_real ? "" : "not ", n,
+	/* Numbers have to come in their order, from whatever thread or process. */
+	if (pthread_mutex_lock(&tap->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&tap->lock);
+	printf("%sok %u - %s%s\n", ok || driver_is_real ? "" : "not ",
+		atomic_fetch_add(&tap->n, 1) + 1,
 		ok                       ? ""
 			: driver_is_real ? "the driver disagrees: "
 					 : "",
 		text);
+	pthread_mutex_unlock(&tap->lock);
 	return ok;
 }
 
