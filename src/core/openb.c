@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/parse.h"
 #include "base/cleanup.h"
 #include "core/spec.h"
@@ -105,15 +106,9 @@ static int read_rows(struct str text, struct titles *t, size_t size,
 			r = fail(err, EINVAL, "line %u: more than %u rows", line_number, n);
 			break;
 		}
-		if (n == room) {
-			void *more = realloc(items, (room ? 2 * room : 1024) * size);
-
-			if (!more) {
-				r = fail(err, ENOMEM, "out of memory for %u rows", n);
-				break;
-			}
-			items = more;
-			room = room ? 2 * room : 1024;
+		if (array_grow(&items, &room, n + 1, size) < 0) {
+			r = fail(err, ENOMEM, "out of memory for %u rows", n);
+			break;
 		}
 		if (row.n != t->n)
 			r = fail(err, EINVAL, "line %u: %u columns, the first line has %u",
@@ -217,13 +212,12 @@ int openb_pods(struct str text, struct openb_pod **ret, struct error *err)
 
 int openb_order(struct str text, uint32_t n_rows, uint32_t **ret, struct error *err)
 {
-	uint32_t n = 0, room = 1024, line_number = 0, *items;
+	uint32_t n = 0, room = 0, line_number = 0, *items = NULL;
 	struct str line;
 	uint64_t row;
 
-	items = malloc(room * sizeof(*items));
-	if (!items)
-		return fail(err, ENOMEM, "out of memory for %u rows", room);
+	if (array_grow(&items, &room, 1, sizeof(*items)) < 0)
+		return fail(err, ENOMEM, "out of memory for an order");
 	while (str_split(&text, '\n', &line)) {
 		line_number++;
 		line = str_trim(line);
@@ -236,15 +230,9 @@ int openb_order(struct str text, uint32_t n_rows, uint32_t **ret, struct error *
 				"line %u: '%.*s': the index of one of %u rows is expected",
 				line_number, (int)MIN(line.n, 32u), line.p, n_rows);
 		}
-		if (n == room) {
-			uint32_t *more = realloc(items, 2 * room * sizeof(*items));
-
-			if (!more) {
-				free(items);
-				return fail(err, ENOMEM, "out of memory for %u rows", n);
-			}
-			items = more;
-			room *= 2;
+		if (array_grow(&items, &room, n + 1, sizeof(*items)) < 0) {
+			free(items);
+			return fail(err, ENOMEM, "out of memory for %u rows", n);
 		}
 		items[n++] = (uint32_t)row;
 	}

@@ -347,9 +347,9 @@ static int cell_new(struct reader *r, const struct cell_type *type, uint32_t par
 	if (cells->n == CELLS_MAX)
 		return fail(r->err, E2BIG, "line %zu: cell of type '%s': up to %u are possible",
 			line, type->name, CELLS_MAX);
-	e = place_grow(&cells->cells, &cells->size, cells->n + 1, sizeof(*cells->cells));
+	e = array_grow(&cells->cells, &cells->size, cells->n + 1, sizeof(*cells->cells));
 	if (e == 0)
-		e = place_grow(&r->spec, &r->spec_size, cells->n + 1, sizeof(*r->spec));
+		e = array_grow(&r->spec, &r->spec_size, cells->n + 1, sizeof(*r->spec));
 	if (e < 0)
 		return fail(r->err, -e, "out of memory for %u cells", cells->n + 1);
 	r->spec[cells->n] = spec;

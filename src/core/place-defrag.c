@@ -195,7 +195,7 @@ static int move_one(struct defrag *d, uint32_t tenant)
 	uint32_t target, ignored;
 	int r;
 
-	r = place_grow(&d->moves, &d->moves_size, d->n_moves + 1, sizeof(*d->moves));
+	r = array_grow(&d->moves, &d->moves_size, d->n_moves + 1, sizeof(*d->moves));
 	if (r == 0)
 		r = place_remove(d->place, tenant);
 	if (r < 0)

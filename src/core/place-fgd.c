@@ -111,7 +111,7 @@ static void set_steps(struct fgd *f)
 
 		/* towards the greater: a grade needs at least that */
 		step = step >= 0 ? (step + 999) / 1000 : -(-step / 1000);
-		f->steps[g] = (int32_t)MIN(MAX(step, -INT32_MAX), INT32_MAX);
+		f->steps[g] = place_score_of(step);
 	}
 	f->steps[100] = INT32_MAX;
 }
@@ -245,11 +245,6 @@ static void take(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share
 		s->n_whole--;
 }
 
-static int32_t clamp(int64_t v)
-{
-	return (int32_t)MIN(MAX(v, -(int64_t)INT32_MAX), INT32_MAX);
-}
-
 /*
  * A device of r gives one of the class's shares away, which one is not known: what is left is taken
  * to be the least that it can be, and who finds that too small those who find the most too small.
@@ -279,7 +274,7 @@ static int64_t bound_of_several(const struct place *place, const struct fgd *f,
 	const struct place_class *class, uint32_t node, const struct sums *s)
 {
 	const struct node *n = &place->nodes[node];
-	int64_t gains[PLACE_NODE_DEVICES_MAX], gain = 0, least = INT64_MAX;
+	int64_t gains[PLACE_NODE_DEVICES_MAX], gain, least = INT64_MAX;
 	uint32_t n_gains = 0;
 
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
@@ -291,15 +286,7 @@ static int64_t bound_of_several(const struct place *place, const struct fgd *f,
 		take_any(f, &after, class, r);
 		gains[n_gains++] = s->split - after.split + (int64_t) class->share_most * s->unable;
 	}
-	for (uint32_t k = 0; k < class->count; k++) {
-		uint32_t best = k;
-
-		for (uint32_t i = k + 1; i < n_gains; i++)
-			if (gains[i] > gains[best])
-				best = i;
-		gain += gains[best];
-		gains[best] = gains[k];
-	}
+	gain = place_sum_of_greatest(gains, n_gains, class->count);
 	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
 		least = MIN(least,
 			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
@@ -321,7 +308,7 @@ static int32_t fgd_bound(struct place *place, const struct place_class *class, u
 		return 0;
 	sum_up(place, f, node, place->cpu_free[node], &s);
 	if (class->count > 1 && class->share < WHOLE)
-		return clamp(bound_of_several(place, f, class, node, &s));
+		return place_score_of(bound_of_several(place, f, class, node, &s));
 	before = fragmented(&s);
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
 		uint32_t r = place->share_open[i];
@@ -334,7 +321,7 @@ static int32_t fgd_bound(struct place *place, const struct place_class *class, u
 			take_any(f, &after, class, r);
 		best = MAX(best, before - fragmented(&after));
 	}
-	return clamp(best);
+	return place_score_of(best);
 }
 
 static int32_t grade(const struct fgd *f, int32_t score)
@@ -371,13 +358,10 @@ static int32_t fgd_score(struct place *place, const struct place_spec *spec, uin
 	before = fragmented(&s);
 	sum_up(place, f, node, place->cpu_free[node] - spec->cpu_milli, &rest);
 	if (spec->count != 1 || spec->share == WHOLE) {
-		if (spec->share == WHOLE)
-			place_take_near(place, spec, node, mask, choice);
-		else
-			place_take_least(place, spec, node, mask, choice);
+		place_take_fitting(place, spec, node, mask, choice);
 		for (uint32_t k = 0; k < choice->n; k++)
 			take(f, &rest, place->share_open[choice->device[k]], spec->share);
-		return clamp(before - fragmented(&rest));
+		return place_score_of(before - fragmented(&rest));
 	}
 	for (; mask; mask &= mask - 1) {
 		uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
@@ -388,7 +372,7 @@ static int32_t fgd_score(struct place *place, const struct place_spec *spec, uin
 			continue;
 		tried = place->share_open[at];
 		take(f, &after, tried, spec->share);
-		score = clamp(before - fragmented(&after));
+		score = place_score_of(before - fragmented(&after));
 		g = grade(f, score);
 		if (g <= best_grade)
 			continue;

@@ -308,7 +308,7 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret)
 	rules.budgets = budgets;
 	r = place_preempt_find(g->place, &g->gang->members[i], &rules, &plan, NULL);
 	if (r == 0)
-		r = place_grow(&g->victims, &g->victims_size, g->n_victims + plan.n_victims,
+		r = array_grow(&g->victims, &g->victims_size, g->n_victims + plan.n_victims,
 			sizeof(*g->victims));
 	for (uint32_t v = 0; v < plan.n_victims && r == 0; v++) {
 		g->victims[g->n_victims].tenant = plan.victims[v];

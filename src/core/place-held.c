@@ -10,7 +10,7 @@ int place_held_reserve(struct place *place, uint32_t node)
 {
 	struct held *held = &place->held[node];
 
-	return place_grow(&held->list, &held->size, held->n + 1, sizeof(*held->list));
+	return array_grow(&held->list, &held->size, held->n + 1, sizeof(*held->list));
 }
 
 /* The first that is not before it. */

@@ -9,6 +9,7 @@
 #define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
+#include "base/array.h"
 #include "core/place.h"
 
 struct place_mix;
@@ -169,8 +170,5 @@ static inline const struct label *place_label_at(const struct place *place, uint
 {
 	return label && label <= place->n_labels ? place->label_of[label] : NULL;
 }
-
-/* Grows *array to hold n of that size; -ENOMEM leaves it. New room is zero. */
-int place_grow(void *array, uint32_t *size, size_t n, size_t item);
 
 #endif

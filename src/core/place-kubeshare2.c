@@ -84,7 +84,7 @@ static int32_t node_score(
 	}
 	if (kind == OPPORTUNISTIC)
 		sum -= 100000 * n_free / n;
-	return (int32_t)MIN(MAX(sum / n, -(int64_t)INT32_MAX), (int64_t)INT32_MAX);
+	return place_score_of(sum / n);
 }
 
 static int32_t without_device(const struct place *place, uint32_t node)

@@ -160,7 +160,7 @@ int place_mix_update(struct place *place)
 {
 	struct place_mix *mix = place->mix;
 	uint64_t fresh = mix->arrivals - mix->learnt_at;
-	bool is_due = !mix->version || mix->n_models != place->n_models ||
+	bool is_due = !mix->is_learnt || mix->n_models != place->n_models ||
 		mix->n_nodes != place->nodes_size ||
 		(!mix->is_given && mix->arrivals >= FIRST_ARRIVALS &&
 			fresh >= MIN(MAX(mix->learnt_at / LEARN_PART, FIRST_ARRIVALS), LEARN_MOST));
@@ -169,7 +169,7 @@ int place_mix_update(struct place *place)
 		return 0;
 	if (!mix->is_given)
 		learn(mix);
-	mix->version++;
+	mix->is_learnt = true;
 	mix->learnt_at = mix->arrivals;
 	mix->n_models = place->n_models;
 	mix->n_nodes = place->nodes_size;
@@ -194,7 +194,7 @@ void place_set_typical(struct place *place, const struct place_spec *specs, uint
 		count(mix, &specs[i]);
 	learn(mix);
 	mix->is_given = true;
-	mix->version = 0; /* the policy has yet to see it */
+	mix->is_learnt = false; /* the policy has yet to hear of it */
 }
 
 /* ---- what typical tenants cannot use ---- */

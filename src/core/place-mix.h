@@ -27,7 +27,7 @@ struct place_mix {
 	uint32_t n;
 	uint32_t n_common; /* of those, up to 95 %, as Weng et al. have it */
 	int32_t weights;   /* the sum of n_common */
-	uint64_t version;  /* +1 at each change */
+	bool is_learnt;    /* and the policy has heard of it */
 
 	struct typical *seen; /* a hash table with open addresses; n == 0 is free */
 	uint32_t n_seen;

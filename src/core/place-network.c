@@ -42,7 +42,7 @@ static int slot(struct place *place, uint32_t *ret)
 			*ret = i;
 			return 0;
 		}
-	r = place_grow(&place->networks->list, &place->networks->size, place->networks->n + 1,
+	r = array_grow(&place->networks->list, &place->networks->size, place->networks->n + 1,
 		sizeof(*place->networks->list));
 	if (r == 0)
 		*ret = place->networks->n++;

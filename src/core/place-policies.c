@@ -197,13 +197,34 @@ int32_t place_score_by(const struct place *place, const struct place_spec *spec,
 	return judged(place, &class, mask, judge, choice);
 }
 
-static void take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,
+void place_take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
 	if (spec->share == SPEC_SHARE_ONE)
 		place_take_near(place, spec, node, mask, choice);
 	else
 		place_take_least(place, spec, node, mask, choice);
+}
+
+int32_t place_score_of(int64_t value)
+{
+	return (int32_t)MIN(MAX(value, -(int64_t)INT32_MAX), INT32_MAX);
+}
+
+int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
+{
+	int64_t sum = 0;
+
+	for (uint32_t k = 0; k < count && k < n; k++) {
+		uint32_t best = k;
+
+		for (uint32_t i = k + 1; i < n; i++)
+			if (values[i] > values[best])
+				best = i;
+		sum += values[best];
+		values[best] = values[k];
+	}
+	return sum;
 }
 
 /* ---- first fit ---- */
@@ -216,7 +237,7 @@ static int32_t first_fit_bound(struct place *place, const struct place_class *cl
 static int32_t first_fit_score(struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
-	take_fitting(place, spec, node, mask, choice);
+	place_take_fitting(place, spec, node, mask, choice);
 	return 0;
 }
 
@@ -264,7 +285,7 @@ static int32_t best_fit_bound(struct place *place, const struct place_class *cla
 static int32_t best_fit_score(struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
-	take_fitting(place, spec, node, mask, choice);
+	place_take_fitting(place, spec, node, mask, choice);
 	return -left_over(place, node);
 }
 
@@ -336,7 +357,7 @@ static int32_t dot_product_bound(
 {
 	if (!place_has_devices(place, class, node))
 		return PLACE_NEVER;
-	return (int32_t)MAX(-devices_dot(place, class->share, class->count, node), -INT32_MAX);
+	return place_score_of(-devices_dot(place, class->share, class->count, node));
 }
 
 static int32_t dot_product_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -345,8 +366,8 @@ static int32_t dot_product_score(struct place *place, const struct place_spec *s
 	int64_t cpu = (int64_t)place->cpu_free[node] / CPU_PER_DEVICE * spec->cpu_milli /
 		CPU_PER_DEVICE / (LARGE_DEVICES / 100);
 
-	take_fitting(place, spec, node, mask, choice);
-	return (int32_t)MAX(-devices_dot(place, spec->share, spec->count, node) - cpu, -INT32_MAX);
+	place_take_fitting(place, spec, node, mask, choice);
+	return place_score_of(-devices_dot(place, spec->share, spec->count, node) - cpu);
 }
 
 const struct place_policy place_dot_product = {

@@ -83,6 +83,9 @@ void place_take_least(const struct place *place, const struct place_spec *spec, 
 	uint64_t mask, struct place_choice *choice);
 void place_take_most(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
+/* Near ones of whole devices, of others those with the least free. */
+void place_take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice);
 /* Those whose pairs are nearest to each other by the tree of cells, the first of equal ones. */
 void place_take_near(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
@@ -93,6 +96,11 @@ void place_take_near(const struct place *place, const struct place_spec *spec, u
  */
 bool place_take_best(const struct place *place, const int64_t *value, uint64_t mask,
 	struct place_choice *choice, int64_t *ret_sum);
+
+/* What a score may be of what is only reckoned wider: the nearest, and never PLACE_NEVER. */
+int32_t place_score_of(int64_t value);
+/* The sum of the greatest `count` of them, or of all if they are fewer; their order is lost. */
+int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count);
 
 /*
  * For policies that judge each device by itself: which of the mask one of the class would take, and

@@ -121,7 +121,7 @@ static bool is_candidate(const struct search *s, const struct holder *h, struct 
 static int list_candidates(struct search *s, uint32_t node)
 {
 	const struct held *held = &s->place->held[node];
-	int r = place_grow(&s->list, &s->size, held->n, sizeof(*s->list));
+	int r = array_grow(&s->list, &s->size, held->n, sizeof(*s->list));
 
 	if (r < 0)
 		return r;
@@ -392,7 +392,7 @@ static int keep_if_best(struct search *s)
 
 	if (compare(&cost, &s->best) >= 0)
 		return 0;
-	r = place_grow(&s->victims, &s->victims_size, cost.n, sizeof(*s->victims));
+	r = array_grow(&s->victims, &s->victims_size, cost.n, sizeof(*s->victims));
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < s->n; i++)
@@ -515,7 +515,7 @@ static int heap_fill(struct search *s)
 	int r;
 
 	s->heap_n = 0;
-	r = place_grow(&s->heap, &s->heap_size, s->place->n_nodes, sizeof(*s->heap));
+	r = array_grow(&s->heap, &s->heap_size, s->place->n_nodes, sizeof(*s->heap));
 	for (uint32_t node = 0; r == 0 && node < s->place->n_nodes; node++) {
 		const struct held *held = &s->place->held[node];
 

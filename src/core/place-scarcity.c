@@ -286,8 +286,7 @@ static int64_t waste_of(const struct scarcity *s, uint32_t r, uint32_t left)
 
 static int32_t score_of(int64_t lost)
 {
-	lost >>= SCORE_BITS;
-	return (int32_t)MIN(MAX(lost, -(int64_t)INT32_MAX), INT32_MAX);
+	return place_score_of(lost >> SCORE_BITS);
 }
 
 /* With devices of it given away, each in the same part. */
@@ -331,23 +330,6 @@ static int64_t most_saved(const struct scarcity *s, const struct place_class *cl
 	return s->waste[MIN(r, WHOLE)] - s->least_waste[MIN(left, WHOLE)];
 }
 
-/* The sum of the greatest `count` of them. */
-static int64_t sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
-{
-	int64_t sum = 0;
-
-	for (uint32_t k = 0; k < count && k < n; k++) {
-		uint32_t best = k;
-
-		for (uint32_t i = k + 1; i < n; i++)
-			if (values[i] > values[best])
-				best = i;
-		sum += values[best];
-		values[best] = values[k];
-	}
-	return sum;
-}
-
 /*
  * Of several devices only the one counts that costs least, and all if they are alike:
  * what else is given away makes a node worth no more. What they save of waste adds up.
@@ -389,7 +371,7 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
 		best = MAX(best, v);
 	}
 	if (class->count > 1)
-		best += sum_of_greatest(saved, n_saved, class->count);
+		best += place_sum_of_greatest(saved, n_saved, class->count);
 	return score_of(best - sums->value);
 }
 
@@ -405,10 +387,7 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 
 	cpu_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli, cpu);
 	if (spec->count != 1 || spec->share == WHOLE) {
-		if (spec->share == WHOLE)
-			place_take_near(place, spec, node, mask, choice);
-		else
-			place_take_least(place, spec, node, mask, choice);
+		place_take_fitting(place, spec, node, mask, choice);
 		return score_of(value_without(place, n, cpu, spec->share, choice) - n->value);
 	}
 	for (; mask; mask &= mask - 1) {

@@ -41,7 +41,7 @@ struct pool {
 	size_t tree_items;
 
 	/* The most that is free: of one node at level 0. Bytes are in MiB, rounded up. */
-	uint32_t *cpu[LEVELS], *memory[LEVELS], *device_memory[LEVELS];
+	int32_t *cpu[LEVELS], *memory[LEVELS], *device_memory[LEVELS];
 	uint64_t free_seen;
 
 	uint32_t *log; /* places that have changed, a ring of `size` or LOG_MIN */
@@ -66,7 +66,7 @@ struct place_search {
 	uint32_t n_shares;
 
 	uint64_t *heap;
-	size_t heap_n, heap_size;
+	uint32_t heap_n, heap_size;
 };
 
 int place_search_new(struct place *place, struct place_search **ret)
@@ -161,6 +161,14 @@ static void forget_old(struct place_search *s)
 	drop_trees(s, N_POOLS, least + (s->decision - least) / 2 + 1);
 }
 
+static void lay_out(const struct pool *g, int32_t *items, int32_t **ret_level)
+{
+	for (uint32_t l = 0; l < g->n_levels; l++) {
+		ret_level[l] = items;
+		items += g->n_at[l];
+	}
+}
+
 static struct tree *tree_get(struct place_search *s, const struct place_class *class, uint32_t pool)
 {
 	const struct pool *g = &s->pool[pool];
@@ -179,26 +187,31 @@ static struct tree *tree_get(struct place_search *s, const struct place_class *c
 	s->slot[h] = (uint16_t)(s->n_trees + 1);
 	t = &s->trees[s->n_trees++];
 	*t = (struct tree){.class = *class, .pool = pool, .used = s->decision};
-	for (uint32_t l = 0; l < g->n_levels; l++) {
-		t->level[l] = items;
-		items += g->n_at[l];
-	}
+	lay_out(g, items, t->level);
 	return t;
 }
 
 /* ---- pools ---- */
 
-static int free_new(struct pool *g, uint32_t **level)
+/* Nothing that was seen of it holds any more: all is looked at anew. */
+static void pool_forget(struct place_search *s, uint32_t pool)
 {
-	uint32_t *items = calloc(g->tree_items, sizeof(*items));
+	struct pool *g = &s->pool[pool];
+
+	drop_trees(s, pool, 0);
+	g->free_seen = 0;
+	g->log_n += g->log_size + 1ull;
+	g->log_read = g->log_n;
+}
+
+static int free_new(struct pool *g, int32_t **level)
+{
+	int32_t *items = calloc(g->tree_items, sizeof(*items));
 
 	if (!items)
 		return -ENOMEM;
 	free(level[0]);
-	for (uint32_t l = 0; l < g->n_levels; l++) {
-		level[l] = items;
-		items += g->n_at[l];
-	}
+	lay_out(g, items, level);
 	return 0;
 }
 
@@ -226,10 +239,7 @@ static int pool_grow(struct place_search *s, uint32_t pool)
 		if (n <= FAN)
 			break;
 	}
-	/* The past is not known any more. */
-	g->free_seen = 0;
-	g->log_n = g->log_read = g->log_size + 1ull;
-	drop_trees(s, pool, 0);
+	pool_forget(s, pool);
 	if (free_new(g, g->cpu) < 0 || free_new(g, g->memory) < 0 ||
 		free_new(g, g->device_memory) < 0)
 		return -ENOMEM;
@@ -257,10 +267,10 @@ int place_search_reserve(
 		r = pool_grow(s, pool);
 	if (r < 0 || n_nodes <= s->n_nodes)
 		return r;
-	r = place_grow(&s->at_of, &size, n_nodes, sizeof(*s->at_of));
+	r = array_grow(&s->at_of, &size, n_nodes, sizeof(*s->at_of));
 	size = s->n_nodes;
 	if (r == 0)
-		r = place_grow(&s->stamp, &size, n_nodes, sizeof(*s->stamp));
+		r = array_grow(&s->stamp, &size, n_nodes, sizeof(*s->stamp));
 	if (r < 0)
 		return r;
 	pools = realloc(s->pool_of, size);
@@ -281,9 +291,7 @@ static void pool_leave(struct place_search *s, uint32_t node)
 		g->node[at] = g->node[at + 1];
 		s->at_of[g->node[at]] = at;
 	}
-	drop_trees(s, s->pool_of[node], 0);
-	g->free_seen = 0;
-	g->log_n += g->log_size + 1ull;
+	pool_forget(s, s->pool_of[node]);
 	s->pool_of[node] = N_POOLS;
 }
 
@@ -305,11 +313,8 @@ void place_search_enter(struct place_search *s, uint32_t node)
 	g->node[at] = node;
 	s->at_of[node] = at;
 	s->pool_of[node] = (uint8_t)pool;
-	if (at + 1 < g->n) {
-		drop_trees(s, pool, 0);
-		g->free_seen = 0;
-		g->log_n += g->log_size + 1ull;
-	}
+	if (at + 1 < g->n)
+		pool_forget(s, pool);
 }
 
 /* ---- what has changed ---- */
@@ -334,23 +339,18 @@ void place_search_forget(struct place_search *s)
 		s->trees[i].is_built = false;
 }
 
-static uint32_t mib(uint64_t bytes)
+/* What is more than fits counts as the most that does. */
+static int32_t at_most(uint64_t n)
 {
-	uint64_t n = (bytes >> 20) + ((bytes & ((1u << 20) - 1)) != 0);
-
-	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+	return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }
 
-static uint32_t max_u32(const uint32_t *p)
+static int32_t mib(uint64_t bytes)
 {
-	uint32_t most = p[0];
-
-	for (uint32_t i = 1; i < FAN; i++)
-		most = p[i] > most ? p[i] : most;
-	return most;
+	return at_most((bytes >> 20) + ((bytes & ((1u << 20) - 1)) != 0));
 }
 
-static int32_t max_i32(const int32_t *p)
+static int32_t most(const int32_t *p)
 {
 	int32_t most = p[0];
 
@@ -359,28 +359,14 @@ static int32_t max_i32(const int32_t *p)
 	return most;
 }
 
-static void set_free(const struct pool *g, uint32_t **level, uint32_t at, uint32_t value)
+static void set_level(const struct pool *g, int32_t **level, uint32_t at, int32_t value)
 {
 	if (level[0][at] == value)
 		return;
 	level[0][at] = value;
 	for (uint32_t l = 1; l < g->n_levels; l++) {
 		at >>= FAN_BITS;
-		value = max_u32(&level[l - 1][at << FAN_BITS]);
-		if (level[l][at] == value)
-			return;
-		level[l][at] = value;
-	}
-}
-
-static void set_bound(const struct pool *g, int32_t **level, uint32_t at, int32_t value)
-{
-	if (level[0][at] == value)
-		return;
-	level[0][at] = value;
-	for (uint32_t l = 1; l < g->n_levels; l++) {
-		at >>= FAN_BITS;
-		value = max_i32(&level[l - 1][at << FAN_BITS]);
+		value = most(&level[l - 1][at << FAN_BITS]);
 		if (level[l][at] == value)
 			return;
 		level[l][at] = value;
@@ -390,14 +376,13 @@ static void set_bound(const struct pool *g, int32_t **level, uint32_t at, int32_
 static void look_at_node(const struct place *place, struct pool *g, uint32_t at)
 {
 	const struct node *node = &place->nodes[g->node[at]];
-	uint64_t most = 0;
+	uint64_t memory = 0;
 
 	for (uint32_t i = 0; i < node->n_devices; i++)
-		if (place->devices[node->first_device + i].memory_free > most)
-			most = place->devices[node->first_device + i].memory_free;
-	set_free(g, g->cpu, at, place->cpu_free[g->node[at]]);
-	set_free(g, g->memory, at, mib(place->memory_free[g->node[at]]));
-	set_free(g, g->device_memory, at, mib(most));
+		memory = MAX(memory, place->devices[node->first_device + i].memory_free);
+	set_level(g, g->cpu, at, at_most(place->cpu_free[g->node[at]]));
+	set_level(g, g->memory, at, mib(place->memory_free[g->node[at]]));
+	set_level(g, g->device_memory, at, mib(memory));
 }
 
 static void look_at_free(const struct place *place, struct pool *g)
@@ -430,7 +415,7 @@ static void build(struct place *place, const struct pool *g, struct tree *t)
 	for (uint32_t l = 1; l < g->n_levels; l++)
 		for (uint32_t at = 0; at < g->n_at[l]; at++)
 			t->level[l][at] = at * FAN < g->n_at[l - 1]
-				? max_i32(&t->level[l - 1][at * FAN])
+				? most(&t->level[l - 1][at * FAN])
 				: PLACE_NEVER;
 	t->is_built = true;
 }
@@ -453,7 +438,7 @@ static void catch_up(struct place_search *s, struct tree *t)
 			if (s->stamp[at] == s->run)
 				continue;
 			s->stamp[at] = s->run;
-			set_bound(g, t->level, at, bound(s->place, t, g->node[at]));
+			set_level(g, t->level, at, bound(s->place, t, g->node[at]));
 		}
 	}
 	t->seen = g->log_n;
@@ -470,17 +455,10 @@ static uint64_t key_of(int32_t grade, uint32_t first, uint32_t level)
 
 static int push(struct place_search *s, uint64_t key)
 {
-	size_t i = s->heap_n, up;
+	uint32_t i = s->heap_n, up;
 
-	if (i == s->heap_size) {
-		size_t size = s->heap_size ? 2 * s->heap_size : 1024;
-		uint64_t *heap = realloc(s->heap, size * sizeof(*heap));
-
-		if (!heap)
-			return -ENOMEM;
-		s->heap = heap;
-		s->heap_size = size;
-	}
+	if (array_grow(&s->heap, &s->heap_size, i + 1ul, sizeof(*s->heap)) < 0)
+		return -ENOMEM;
 	for (s->heap_n++; i; i = up) {
 		up = (i - 1) / 2;
 		if (s->heap[up] >= key)
@@ -494,7 +472,7 @@ static int push(struct place_search *s, uint64_t key)
 static uint64_t pop(struct place_search *s)
 {
 	uint64_t top = s->heap[0], last = s->heap[--s->heap_n];
-	size_t i = 0, down;
+	uint32_t i = 0, down;
 
 	while ((down = 2 * i + 1) < s->heap_n) {
 		down += down + 1 < s->heap_n && s->heap[down + 1] > s->heap[down];
@@ -510,8 +488,8 @@ static uint64_t pop(struct place_search *s)
 /* What is looked for, and the best that was found. */
 struct quest {
 	const struct place_spec *spec;
-	uint32_t memory, device_memory; /* MiB, rounded down */
-	uint64_t best;                  /* its key, or 0 */
+	int32_t cpu, memory, device_memory; /* MiB, rounded down */
+	uint64_t best;                      /* its key, or 0 */
 	struct place_choice choice;
 };
 
@@ -554,7 +532,7 @@ static int expand(
 	for (uint32_t i = first; i < first + n && r == 0; i++) {
 		uint64_t key;
 
-		if (t->level[level][i] == PLACE_NEVER || g->cpu[level][i] < q->spec->cpu_milli ||
+		if (t->level[level][i] == PLACE_NEVER || g->cpu[level][i] < q->cpu ||
 			g->memory[level][i] < q->memory ||
 			g->device_memory[level][i] < q->device_memory)
 			continue;
@@ -688,8 +666,9 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 {
 	struct place_search *s = place->search;
 	struct quest q = {.spec = spec,
-		.memory = (uint32_t)(spec->memory_bytes >> 20),
-		.device_memory = (uint32_t)(spec->device_bytes >> 20)};
+		.cpu = at_most(spec->cpu_milli),
+		.memory = at_most(spec->memory_bytes >> 20),
+		.device_memory = at_most(spec->device_bytes >> 20)};
 	int r;
 
 	r = check(place, spec, err);

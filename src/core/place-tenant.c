@@ -96,14 +96,14 @@ static uint32_t label_in(const struct place_spec *spec, enum role role)
 static int tag_reserve(struct place *place, const struct place_spec *spec, uint32_t device)
 {
 	struct device *d = &place->devices[device];
-	int r = place_grow(&d->tags, &d->tags_size, d->n_tags + N_ROLES, sizeof(*d->tags));
+	int r = array_grow(&d->tags, &d->tags_size, d->n_tags + N_ROLES, sizeof(*d->tags));
 
 	for (int role = 0; r == 0 && role < N_ROLES; role++) {
 		uint32_t id = label_in(spec, (enum role)role);
 		struct label *label = id ? place->label_of[id] : NULL;
 
 		if (label)
-			r = place_grow(&label->devices[role], &label->size[role],
+			r = array_grow(&label->devices[role], &label->size[role],
 				label->n_devices[role] + spec->count, sizeof(**label->devices));
 	}
 	return r;
@@ -198,7 +198,7 @@ static int group_reserve(struct place *place, const struct place_spec *spec)
 		HASH_ADD(hh, place->groups, id, sizeof(group->id), group);
 		DL_APPEND(place->idle_groups, group);
 	}
-	return place_grow(
+	return array_grow(
 		&group->devices, &group->size, group->n + spec->count, sizeof(*group->devices));
 }
 
@@ -361,7 +361,7 @@ static int remember(struct place *place, int type, uint32_t tenant)
 
 	if (!place->n_marks)
 		return 0;
-	r = place_grow(&place->undo, &place->undo_size, place->n_undo + 1, sizeof(*place->undo));
+	r = array_grow(&place->undo, &place->undo_size, place->n_undo + 1, sizeof(*place->undo));
 	if (r < 0)
 		return r;
 	place->undo[place->n_undo].tenant = tenant;
@@ -376,7 +376,7 @@ static int reserve_slot(struct place *place)
 {
 	if (place->tenant_free != PLACE_NONE)
 		return 0;
-	return place_grow(&place->tenants, &place->tenants_size, place->n_tenants + 1,
+	return array_grow(&place->tenants, &place->tenants_size, place->n_tenants + 1,
 		sizeof(*place->tenants));
 }
 

@@ -24,25 +24,6 @@
 #define FACTOR_MIN 1000u
 #define FACTOR_MAX 60000u /* a share is 16 bits wide */
 
-int place_grow(void *array, uint32_t *size, size_t n, size_t item)
-{
-	void **p = array;
-	uint32_t want = *size ? *size : 16;
-	void *q;
-
-	if (n <= *size)
-		return 0;
-	while (want < n)
-		want *= 2;
-	q = realloc(*p, want * item);
-	if (!q)
-		return -ENOMEM;
-	memset((char *)q + *size * item, 0, (want - *size) * item);
-	*p = q;
-	*size = want;
-	return 0;
-}
-
 int place_new(const struct place_config *config, struct place **ret_place, struct error *err)
 {
 	struct place *place;
@@ -150,38 +131,17 @@ static int name_check(struct str name, const char *what, struct error *err)
 	return 0;
 }
 
-static int model_bit(struct place *place, struct str name, uint64_t *ret_bit, struct error *err)
+int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct error *err)
 {
-	int r = name_check(name, "model", err);
+	int r = name_check(str_from(name), "model", err);
 
 	if (r < 0)
 		return r;
-	r = intern(place->models, &place->n_models, PLACE_MODELS_MAX, name);
+	r = intern(place->models, &place->n_models, PLACE_MODELS_MAX, str_from(name));
 	if (r < 0)
-		return fail(err, ENOSPC, "model '%" STR_FMT "': %u models are known already",
-			STR_ARG(name), PLACE_MODELS_MAX);
+		return fail(err, ENOSPC, "model '%s': %u models are known already", name,
+			PLACE_MODELS_MAX);
 	*ret_bit = 1ull << r;
-	return 0;
-}
-
-int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct error *err)
-{
-	return model_bit(place, str_from(name), ret_bit, err);
-}
-
-int place_models(struct place *place, const char *names, uint64_t *ret_bits, struct error *err)
-{
-	struct str rest = str_from(names), one;
-	uint64_t bits = 0, bit = 0;
-	int r;
-
-	while (rest.n && str_split(&rest, '|', &one)) {
-		r = model_bit(place, one, &bit, err);
-		if (r < 0)
-			return r;
-		bits |= bit;
-	}
-	*ret_bits = bits;
 	return 0;
 }
 
@@ -209,7 +169,7 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 	struct label *label;
 	int r;
 
-	r = place_grow(&place->label_of, &place->labels_size, place->n_labels + 2,
+	r = array_grow(&place->label_of, &place->labels_size, place->n_labels + 2,
 		sizeof(*place->label_of));
 	if (r < 0)
 		return r;
@@ -294,18 +254,18 @@ static int grow_nodes(struct place *place, uint32_t n)
 	uint32_t size = place->nodes_size;
 	int r;
 
-	r = place_grow(&place->cpu_free, &size, n, sizeof(*place->cpu_free));
+	r = array_grow(&place->cpu_free, &size, n, sizeof(*place->cpu_free));
 	size = place->nodes_size;
 	if (r == 0)
-		r = place_grow(&place->memory_free, &size, n, sizeof(*place->memory_free));
+		r = array_grow(&place->memory_free, &size, n, sizeof(*place->memory_free));
 	size = place->nodes_size;
 	if (r == 0)
-		r = place_grow(&place->held, &size, n, sizeof(*place->held));
+		r = array_grow(&place->held, &size, n, sizeof(*place->held));
 	size = place->nodes_size;
 	if (r == 0)
-		r = place_grow(&place->versions, &size, n, sizeof(*place->versions));
+		r = array_grow(&place->versions, &size, n, sizeof(*place->versions));
 	if (r == 0)
-		r = place_grow(&place->nodes, &place->nodes_size, n, sizeof(*place->nodes));
+		r = array_grow(&place->nodes, &place->nodes_size, n, sizeof(*place->nodes));
 	return r;
 }
 
@@ -314,12 +274,12 @@ static int grow_devices(struct place *place, uint32_t n)
 	uint32_t size = place->devices_size;
 	int r;
 
-	r = place_grow(&place->share_free, &size, n, sizeof(*place->share_free));
+	r = array_grow(&place->share_free, &size, n, sizeof(*place->share_free));
 	size = place->devices_size;
 	if (r == 0)
-		r = place_grow(&place->share_open, &size, n, sizeof(*place->share_open));
+		r = array_grow(&place->share_open, &size, n, sizeof(*place->share_open));
 	if (r == 0)
-		r = place_grow(&place->devices, &place->devices_size, n, sizeof(*place->devices));
+		r = array_grow(&place->devices, &place->devices_size, n, sizeof(*place->devices));
 	return r;
 }
 

@@ -46,8 +46,6 @@ void place_free(struct place *place);
 
 /* The bit of a device model. -ENOSPC: more than PLACE_MODELS_MAX. */
 int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
-/* "A|B": the bits of any of them, known or not yet; "": 0, which is any. */
-int place_models(struct place *place, const char *names, uint64_t *ret_bits, struct error *err);
 const char *place_model_name(const struct place *place, uint32_t model);
 
 /*

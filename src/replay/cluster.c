@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/parse.h"
 #include "core/openb.h"
 
@@ -25,15 +26,8 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 			node->name, node->n_devices, PLACE_NODE_DEVICES_MAX);
 	if (c->n == PLACE_NODES_MAX)
 		return fail(err, ENOSPC, "more than %u nodes", PLACE_NODES_MAX);
-	if (c->n == c->room) {
-		const uint32_t room = c->room ? 2 * c->room : 64;
-		void *more = realloc(c->nodes, room * sizeof(*c->nodes));
-
-		if (!more)
-			return fail(err, ENOMEM, "out of memory for %u nodes", room);
-		c->nodes = more;
-		c->room = room;
-	}
+	if (array_grow(&c->nodes, &c->room, c->n + 1, sizeof(*c->nodes)) < 0)
+		return fail(err, ENOMEM, "out of memory for %u nodes", c->n + 1);
 	c->nodes[c->n++] = *node;
 	c->n_devices += node->n_devices;
 	return 0;

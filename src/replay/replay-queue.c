@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "core/water-fill.h"
 #include "replay/replay-internal.h"
@@ -71,23 +72,6 @@ struct queue {
 	uint32_t room; /* the most that is free of one of their devices */
 };
 
-static int grow(void *array, uint32_t *room, uint32_t n, size_t size)
-{
-	void **items = array, *more;
-	uint32_t wanted = *room ? *room : 16;
-
-	if (n <= *room)
-		return 0;
-	while (wanted < n)
-		wanted *= 2;
-	more = realloc(*items, wanted * size);
-	if (!more)
-		return -ENOMEM;
-	*items = more;
-	*room = wanted;
-	return 0;
-}
-
 /* ---- departures to come: a binary heap, with entries that nobody minds any more ---- */
 
 static bool is_before(const struct event *a, const struct event *b)
@@ -99,7 +83,7 @@ static int push(struct queue *q, struct event event)
 {
 	uint32_t i = q->n_heap;
 
-	if (grow(&q->heap, &q->heap_room, i + 1, sizeof(*q->heap)) < 0)
+	if (array_grow(&q->heap, &q->heap_room, i + 1, sizeof(*q->heap)) < 0)
 		return -ENOMEM;
 	q->n_heap++;
 	for (; i && is_before(&event, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
@@ -158,7 +142,7 @@ static int set_pace(struct queue *q, uint32_t slot)
 static int divide(struct queue *q, uint32_t device)
 {
 	const struct crowd *crowd = &q->crowds[device];
-	int r = grow(&q->water, &q->water_room, crowd->n, sizeof(*q->water));
+	int r = array_grow(&q->water, &q->water_room, crowd->n, sizeof(*q->water));
 
 	for (uint32_t i = 0; r == 0 && i < crowd->n; i++) {
 		const struct task *task =
@@ -201,8 +185,8 @@ static int start_task(
 		slot = q->free_slots[--q->n_free];
 	} else {
 		slot = q->n_slots;
-		if (grow(&q->slots, &q->slots_room, slot + 1, sizeof(*q->slots)) < 0 ||
-			grow(&q->free_slots, &q->free_room, slot + 1, sizeof(slot)) < 0)
+		if (array_grow(&q->slots, &q->slots_room, slot + 1, sizeof(*q->slots)) < 0 ||
+			array_grow(&q->free_slots, &q->free_room, slot + 1, sizeof(slot)) < 0)
 			return -ENOMEM;
 		q->slots[q->n_slots++] = (struct running){0};
 	}
@@ -219,7 +203,7 @@ static int start_task(
 
 		running->device[i] = choice->device[i];
 		running->due[i] = SPEC_SHARE_ONE;
-		r = grow(&crowd->slot, &crowd->room, crowd->n + 1, sizeof(*crowd->slot));
+		r = array_grow(&crowd->slot, &crowd->room, crowd->n + 1, sizeof(*crowd->slot));
 		if (r == 0)
 			crowd->slot[crowd->n++] = slot;
 	}
@@ -344,7 +328,7 @@ static int wait(struct queue *q, struct unit unit)
 	const uint32_t priority = tasks[q->arrivals[unit.first]].spec.priority;
 	uint32_t at = q->n_waiting;
 
-	if (grow(&q->waiting, &q->waiting_room, at + 1, sizeof(*q->waiting)) < 0)
+	if (array_grow(&q->waiting, &q->waiting_room, at + 1, sizeof(*q->waiting)) < 0)
 		return -ENOMEM;
 	if (q->run->in->queue == REPLAY_PRIORITY)
 		while (at && tasks[q->arrivals[q->waiting[at - 1].first]].spec.priority < priority)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "core/openb.h"
@@ -26,15 +27,8 @@ int workload_add(struct workload *w, const struct task *task, struct error *err)
 			(unsigned int)(WORKLOAD_TIME_MAX_NS / (86400 * NSEC_PER_SEC)));
 	if (w->n == WORKLOAD_TASKS_MAX)
 		return fail(err, EINVAL, "more than %u tasks", WORKLOAD_TASKS_MAX);
-	if (w->n == w->room) {
-		const uint32_t room = w->room ? 2 * w->room : 256;
-		void *more = realloc(w->tasks, room * sizeof(*w->tasks));
-
-		if (!more)
-			return fail(err, ENOMEM, "out of memory for %u tasks", room);
-		w->tasks = more;
-		w->room = room;
-	}
+	if (array_grow(&w->tasks, &w->room, w->n + 1, sizeof(*w->tasks)) < 0)
+		return fail(err, ENOMEM, "out of memory for %u tasks", w->n + 1);
 	w->tasks[w->n++] = *task;
 	return 0;
 }
@@ -80,18 +74,9 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
 	while (arrived < wanted) {
 		const uint32_t i = (uint32_t)rand_below(rand, w->n);
 
-		if (n == room) {
-			uint32_t *more = n < OPENB_ROWS_MAX
-				? realloc(order, (room ? 2 * room : 1024) * sizeof(*order))
-				: NULL;
-
-			if (!more) {
-				free(order);
-				return fail(
-					err, ENOMEM, "too many tasks fill %u devices", n_devices);
-			}
-			order = more;
-			room = room ? 2 * room : 1024;
+		if (n == OPENB_ROWS_MAX || array_grow(&order, &room, n + 1, sizeof(*order)) < 0) {
+			free(order);
+			return fail(err, ENOMEM, "too many tasks fill %u devices", n_devices);
 		}
 		order[n++] = i;
 		arrived += (uint64_t)w->tasks[i].spec.share * w->tasks[i].spec.count;

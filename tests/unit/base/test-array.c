@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+
+static void grows_and_keeps_what_is_there(void **state)
+{
+	uint32_t *items = NULL, room = 0;
+
+	for (uint32_t n = 0; n < 1000; n++) {
+		assert_ok(array_grow(&items, &room, n + 1, sizeof(*items)));
+		assert_true(room > n);
+		assert_int_equal(items[room - 1], 0);
+		items[n] = n + 1;
+	}
+	for (uint32_t n = 0; n < 1000; n++)
+		assert_int_equal(items[n], n + 1);
+	free(items);
+}
+
+static void what_is_too_much_changes_nothing(void **state)
+{
+	uint64_t *items = NULL, *before;
+	uint32_t room = 0;
+
+	assert_ok(array_grow(&items, &room, 1, sizeof(*items)));
+	before = items;
+	assert_int_equal(array_grow(&items, &room, SIZE_MAX, sizeof(*items)), -ENOMEM);
+	assert_ptr_equal(items, before);
+	assert_int_equal(room, 16);
+	free(items);
+}
+
+UNIT_MAIN(UNIT(grows_and_keeps_what_is_there), UNIT(what_is_too_much_changes_nothing))
