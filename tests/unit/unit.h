@@ -46,4 +46,14 @@
 			fail_msg("'%s' is not in: %s", (part), _text); \
 	} while (0)
 
+/* How often the part is in the text. */
+static inline size_t unit_count(const char *text, const char *part)
+{
+	size_t n = 0;
+
+	for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
+		n++;
+	return n;
+}
+
 #endif

@@ -32,15 +32,6 @@ static struct chart example(struct chart_series *series)
 		.n_series = 3};
 }
 
-static size_t count(const char *text, const char *part)
-{
-	size_t n = 0;
-
-	for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
-		n++;
-	return n;
-}
-
 /* Every '<name' has its '/>' or '</name>', and no '<' or '&' stands bare. */
 static void assert_well_formed(const char *svg)
 {
@@ -79,8 +70,8 @@ static void draws_lines(void **state)
 
 	assert_ok(chart_svg(&c, &svg, NULL));
 	assert_well_formed(buf_text(&svg));
-	assert_int_equal(count(buf_text(&svg), "stroke-dasharray"), 3);
-	assert_int_equal(count(buf_text(&svg), "fill=\"none\" stroke="), 3);
+	assert_int_equal(unit_count(buf_text(&svg), "stroke-dasharray"), 3);
+	assert_int_equal(unit_count(buf_text(&svg), "fill=\"none\" stroke="), 3);
 	assert_contains(buf_text(&svg), "got 50.0%, asked 50%");
 	assert_contains(buf_text(&svg), "&lt;b&amp;&quot;");
 	assert_null(strstr(buf_text(&svg), "simulated"));
@@ -112,7 +103,7 @@ static void leaves_gaps(void **state)
 		share[2][j] = -1;
 	assert_ok(chart_svg(&c, &svg, NULL));
 	assert_well_formed(buf_text(&svg));
-	assert_int_equal(count(buf_text(&svg), "fill=\"none\" stroke="), 3);
+	assert_int_equal(unit_count(buf_text(&svg), "fill=\"none\" stroke="), 3);
 	assert_contains(buf_text(&svg), "got 50.0%, asked 50%");
 }
 

@@ -30,15 +30,6 @@ static struct plot example(struct plot_series *series)
 		.n_series = 2};
 }
 
-static size_t count(const char *text, const char *part)
-{
-	size_t n = 0;
-
-	for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
-		n++;
-	return n;
-}
-
 static void draws_curves_with_intervals(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
@@ -53,11 +44,11 @@ static void draws_curves_with_intervals(void **state)
 	assert_contains(text, ">arrived</text>");
 	assert_contains(text, ">allocated</text>");
 	assert_contains(text, ">100%</text>");
-	assert_int_equal(count(text, "fill=\"none\" stroke="), 2);
-	assert_int_equal(count(text, "fill-opacity=\"0.16\""), 1);
+	assert_int_equal(unit_count(text, "fill=\"none\" stroke="), 2);
+	assert_int_equal(unit_count(text, "fill-opacity=\"0.16\""), 1);
 	assert_null(strstr(text, "nan"));
 	assert_null(strstr(text, ">-0"));
-	assert_int_equal(count(text, "<svg"), count(text, "</svg>"));
+	assert_int_equal(unit_count(text, "<svg"), unit_count(text, "</svg>"));
 }
 
 /* What lies beyond the axis is not drawn. */
@@ -72,8 +63,8 @@ static void shows_a_part(void **state)
 	p.x.min = 80;
 	assert_ok(plot_svg(&p, &part, NULL));
 	assert_true(part.n < whole.n);
-	assert_int_equal(count(buf_text(&whole), ">60%<"), 2);
-	assert_int_equal(count(buf_text(&part), ">60%<"), 1);
+	assert_int_equal(unit_count(buf_text(&whole), ">60%<"), 2);
+	assert_int_equal(unit_count(buf_text(&part), ">60%<"), 1);
 }
 
 static void names_times_as_people_do(void **state)
@@ -107,7 +98,7 @@ static void draws_a_heat_map(void **state)
 
 	assert_ok(plot_heat_svg(&h, &svg, NULL));
 	/* Five cells, as two are one; the scale's 32; the frame. */
-	assert_int_equal(count(buf_text(&svg), "<rect"), 5 + 32 + 1);
+	assert_int_equal(unit_count(buf_text(&svg), "<rect"), 5 + 32 + 1);
 	assert_contains(buf_text(&svg), "#440154");
 	assert_contains(buf_text(&svg), "#fde725");
 	h.n_rows = 0;
