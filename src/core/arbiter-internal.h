@@ -17,7 +17,6 @@
 #define ARBITER_BUCKETS ((uint32_t)(ARBITER_WINDOW_NS / ARBITER_BUCKET_NS))
 #define ARBITER_HASH 1024u
 #define ARBITER_BONDS 32u
-#define ARBITER_BOND_EVENTS 3u
 #define ARBITER_BOND_NS 10000000000ull
 
 /* A lag in 1/1024 ns: shares of a nanosecond must not get lost thousands of times a second. */
@@ -96,8 +95,9 @@ struct member {
 /* Two tenants that could not be told apart in time, because one's work waits for the other's. */
 struct bond {
 	arbiter_id a, b;
-	uint64_t event[ARBITER_BOND_EVENTS]; /* drains that passed their bound, newest first */
-	uint64_t until;                      /* co-run without waiting */
+	uint32_t level;    /* by drains that passed their bound and such that did not */
+	uint64_t event_at; /* the last that did */
+	uint64_t until;    /* co-run without waiting */
 };
 
 struct device {
@@ -111,6 +111,7 @@ struct device {
 	struct member *reserved;
 	uint64_t overlap_until; /* the drain beside an overlapped seat was to end then */
 	uint64_t corun_until;   /* then exclusive turns are tried again */
+	uint64_t drained_at;    /* somebody's work ended within its bound */
 	struct bond bond[ARBITER_BONDS];
 
 	uint64_t accounted_at;
@@ -216,6 +217,10 @@ enum clearance {
 enum clearance device_clearance(struct device *device, const struct seat *seat, uint64_t now);
 /* Opens the gates of those whose drain has passed its bound, and remembers. */
 void device_reopen_stuck(struct device *device, const struct seat *next, uint64_t now);
+/* The seat's drain has ended: within its bound, unless that is in the books already. */
+void bonds_relax(const struct seat *seat, uint64_t now);
+/* The member has gone. */
+void bonds_forget(struct device *device, const struct member *member);
 
 /* arbiter-gang.c */
 bool gang_may_compete(const struct seat *seat);

@@ -242,15 +242,25 @@ static void close_all(struct device *device, uint64_t now)
 
 /* ---- bonds: pairs whose work waits for each other's ---- */
 
+/*
+ * A drain that passes its bound counts as much as BOND_EVENT that do not; a pair is one from
+ * BOND_LEVEL on: three in a row, or more than one in eight for a while. Work that waits for the
+ * other's passes its bound nearly each time; a program that the machine keeps from running does now
+ * and then, and nothing may be given to it for that.
+ */
+#define BOND_EVENT 7u
+#define BOND_LEVEL (2 * BOND_EVENT + 1)
+
+static bool bond_is_of(const struct bond *bond, arbiter_id id)
+{
+	return bond->event_at && (bond->a == id || bond->b == id);
+}
+
 static struct bond *bond_find(struct device *device, arbiter_id a, arbiter_id b)
 {
-	for (size_t i = 0; i < ARBITER_BONDS; i++) {
-		struct bond *bond = &device->bond[i];
-
-		if (bond->event[0] &&
-			((bond->a == a && bond->b == b) || (bond->a == b && bond->b == a)))
-			return bond;
-	}
+	for (size_t i = 0; i < ARBITER_BONDS; i++)
+		if (bond_is_of(&device->bond[i], a) && bond_is_of(&device->bond[i], b))
+			return &device->bond[i];
 	return NULL;
 }
 
@@ -262,28 +272,62 @@ static bool is_bonded(
 	return bond && bond->until > now;
 }
 
+void bonds_relax(const struct seat *seat, uint64_t now)
+{
+	struct device *device = seat->device;
+
+	if (seat->is_noted)
+		return;
+	device->drained_at = now;
+	for (size_t i = 0; i < ARBITER_BONDS; i++) {
+		struct bond *bond = &device->bond[i];
+
+		if (bond_is_of(bond, seat->member->id) && bond->level)
+			bond->level--;
+	}
+}
+
+void bonds_forget(struct device *device, const struct member *member)
+{
+	for (size_t i = 0; i < ARBITER_BONDS; i++)
+		if (bond_is_of(&device->bond[i], member->id))
+			device->bond[i] = (struct bond){0};
+}
+
+static struct bond *bond_get(struct device *device, arbiter_id a, arbiter_id b)
+{
+	struct bond *bond = bond_find(device, a, b);
+
+	if (bond)
+		return bond;
+	bond = &device->bond[0];
+	for (size_t i = 1; i < ARBITER_BONDS; i++)
+		if (device->bond[i].event_at < bond->event_at)
+			bond = &device->bond[i];
+	*bond = (struct bond){.a = a, .b = b};
+	return bond;
+}
+
 /*
- * The third time within ARBITER_BOND_NS they co-run without waiting, for as long; renewed by one.
+ * A drain has passed its bound. Of a pair, both co-run without waiting for ARBITER_BOND_NS; one
+ * more right after that renews it.
  */
 static void bond_note(
 	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
 {
-	struct bond *bond = bond_find(device, x->member->id, y->member->id);
+	struct bond *bond = bond_get(device, x->member->id, y->member->id);
+	uint64_t since = clock_since_ns(now, bond->event_at);
 
-	if (!bond) {
-		bond = &device->bond[0];
-		for (size_t i = 1; i < ARBITER_BONDS; i++)
-			if (device->bond[i].event[0] < bond->event[0])
-				bond = &device->bond[i];
-		*bond = (struct bond){.a = x->member->id, .b = y->member->id};
-	}
-	for (size_t i = ARBITER_BOND_EVENTS - 1; i > 0; i--)
-		bond->event[i] = bond->event[i - 1];
-	bond->event[0] = now;
-	if ((bond->until && clock_since_ns(now, bond->until) < ARBITER_BOND_NS / 10) ||
-		(bond->event[ARBITER_BOND_EVENTS - 1] &&
-			clock_since_ns(now, bond->event[ARBITER_BOND_EVENTS - 1]) <=
-				ARBITER_BOND_NS))
+	/* The device itself may stand still: that is no news about them. */
+	if (bond->event_at && device->drained_at <= bond->event_at && since < ARBITER_BOND_NS / 10)
+		return;
+	if (since > ARBITER_BOND_NS)
+		bond->level = 0;
+	if (bond->until && clock_since_ns(now, bond->until) < ARBITER_BOND_NS / 10)
+		bond->level = BOND_LEVEL;
+	bond->level = MIN(bond->level + BOND_EVENT, 2 * BOND_LEVEL);
+	bond->event_at = now;
+	if (bond->level >= BOND_LEVEL)
 		bond->until = now + ARBITER_BOND_NS;
 }
 

@@ -269,9 +269,7 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 		for (uint32_t k = 0; k < device->n_active && !device->holder; k++)
 			if (device->active[k]->state == SEAT_OPEN)
 				device->holder = device->active[k];
-		for (size_t k = 0; k < ARBITER_BONDS; k++)
-			if (device->bond[k].a == tenant || device->bond[k].b == tenant)
-				device->bond[k] = (struct bond){0};
+		bonds_forget(device, member);
 		device->is_dirty = true;
 	}
 	queue_forget(arbiter, tenant);
@@ -413,6 +411,7 @@ void arbiter_drained(
 	on = seat->device;
 	device_account(on, now);
 	seat_refund(seat, MIN(end, now));
+	bonds_relax(seat, now);
 	seat->state = SEAT_CLOSED;
 	for (uint32_t i = 0; i < on->n_active; i++) {
 		struct seat *next = on->active[i];

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "core/arbiter-internal.h"
 #include "virtual.h"
 
@@ -377,43 +378,95 @@ static void dead_holder_is_passed_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* A frozen holder never ends its drain: the bound, then both; the third time without waiting. */
+/* Two tenants with backlog; what is queued when one is closed ends drain_ns[id] later. */
+struct both {
+	struct hand hand;
+	uint64_t drain_ns[3], ends[3];
+	uint32_t drains, together; /* how many ms both have it, without a break */
+};
+
+static bool holds(const struct both *both, arbiter_id id)
+{
+	return usage(&both->hand, id, 0).holds;
+}
+
+static void both_ms(struct both *both)
+{
+	struct hand *hand = &both->hand;
+
+	step(hand, MS);
+	for (arbiter_id id = 1; id <= 2; id++) {
+		if (did(hand, ARBITER_CLOSE, id)) {
+			want(hand, id);
+			both->ends[id] = clock_add_ns(hand->now, both->drain_ns[id]);
+			both->drains++;
+		}
+		if (holds(both, id))
+			busy(hand, id, MS, MS);
+		else if (hand->now >= both->ends[id])
+			arbiter_drained(hand->arbiter, id, 0, hand->now, hand->now);
+	}
+	both->together = holds(both, 1) && holds(both, 2) ? both->together + 1 : 0;
+}
+
+static struct both both_new(void)
+{
+	struct both both = {.hand = hand_new(NULL, 1)};
+
+	two_tenants(&both.hand, NULL);
+	busy(&both.hand, 1, MS, MS);
+	return both;
+}
+
+/* A frozen holder never ends its drain: the bound, then both; soon without waiting. */
 static void frozen_holder_is_passed(void **state)
 {
-	struct hand hand = hand_new(NULL, 1);
-	uint64_t waited;
+	struct both both = both_new();
+	uint32_t waited = 0;
 
-	two_tenants(&hand, NULL);
-	busy(&hand, 1, MS, MS);
-	for (int i = 0; i < 3; i++) {
-		uint64_t closed;
+	both.drain_ns[1] = UINT64_MAX;
+	for (int i = 0; i < 6000; i++) {
+		both_ms(&both);
+		waited = holds(&both, 2) ? 0 : waited + 1;
+		assert_true(waited <= 250 + 34);
+	}
+	assert_true(both.together >= 5000);
+	arbiter_free(both.hand.arbiter);
+}
 
-		step(&hand, 40 * MS);
-		for (int k = 0; k < 100 && !did(&hand, ARBITER_CLOSE, 1); k++) {
-			busy(&hand, 2, MS, 0);
-			step(&hand, MS);
-		}
-		assert_true(did(&hand, ARBITER_CLOSE, 1));
-		closed = hand.now;
-		want(&hand, 1);
-		if (!usage(&hand, 2, 0).holds)
-			want(&hand, 2);
-		for (int k = 0; k < 1000 && !did(&hand, ARBITER_OPEN, 1); k++)
-			step(&hand, MS);
-		waited = hand.now - closed;
-		assert_true(waited <= 250 * MS);
-		assert_true(usage(&hand, 1, 0).holds && usage(&hand, 2, 0).holds);
-		busy(&hand, 1, MS, MS);
-		busy(&hand, 2, MS, MS);
+/* A device that stands still for most of a second shows nothing about those who use it. */
+static void standstill_makes_no_pair(void **state)
+{
+	struct both both = both_new();
+
+	both.drain_ns[1] = both.drain_ns[2] = UINT64_MAX;
+	for (int i = 0; i < 900; i++)
+		both_ms(&both);
+	both = (struct both){.hand = both.hand};
+	for (int i = 0; i < 1000; i++) {
+		both_ms(&both);
+		assert_true(i < 100 || !both.together);
 	}
-	/* A pair now: neither is closed for the other for seconds. */
-	for (int k = 0; k < 100; k++) {
-		step(&hand, 50 * MS);
-		busy(&hand, 1, MS, MS);
-		busy(&hand, 2, MS, MS);
-		assert_false(did(&hand, ARBITER_CLOSE, 1) || did(&hand, ARBITER_CLOSE, 2));
+	arbiter_free(both.hand.arbiter);
+}
+
+/* One drain in eight may pass its bound, for whatever reason: they are no pair. */
+static void slow_drains_make_no_pair(void **state)
+{
+	struct both both = both_new();
+	uint32_t together = 0, n[3] = {0};
+
+	for (int i = 0; i < 60000; i++) {
+		both.drain_ns[1] = both.drain_ns[2] = both.drains % 8 == 7 ? 270 * MS : 0;
+		both_ms(&both);
+		together += both.together > 0;
+		n[1] += holds(&both, 1);
+		n[2] += holds(&both, 2);
 	}
-	arbiter_free(hand.arbiter);
+	assert_true(both.drains > 500);
+	assert_true(together < 60000 / 8);
+	assert_true(n[1] * 10 > n[2] * 9 && n[2] * 10 > n[1] * 9);
+	arbiter_free(both.hand.arbiter);
 }
 
 static void limit_holds_alone(void **state)
@@ -778,7 +831,8 @@ UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
 	UNIT(known_ends_make_longer_turns), UNIT(idle_holder_gives_way),
 	UNIT(unused_grant_is_taken_back), UNIT(release_passes_at_once), UNIT(yield_passes_at_once),
 	UNIT(latency_closes_and_opens_in_one_step), UNIT(dead_holder_is_passed_at_once),
-	UNIT(frozen_holder_is_passed), UNIT(limit_holds_alone),
+	UNIT(frozen_holder_is_passed), UNIT(standstill_makes_no_pair),
+	UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
 	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
 	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
 	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),
