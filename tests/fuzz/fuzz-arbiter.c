@@ -109,20 +109,28 @@ static uint32_t requested(const struct world *world, uint32_t device)
 	return sum;
 }
 
-static void add_tenant(struct world *world, arbiter_id id, uint8_t how)
+static struct spec spec_of(uint8_t how)
 {
 	static const char *const requests[] = {"0.1", "0.3", "0.5", "0.9"};
 	static const char *const classes[] = {"standard", "latency", "opportunistic", "standard"};
 	struct spec spec;
 
-	if (world->is_there[id])
-		return;
 	spec_init(&spec);
 	spec_set(&spec, "request", requests[how & 3], NULL);
 	spec_set(&spec, "class", classes[how >> 2 & 3], NULL);
 	if (how & 16)
 		spec_set(&spec, "limit", requests[how & 3], NULL);
 	FUZZ_CHECK(spec_finish(&spec, NULL) == 0);
+	return spec;
+}
+
+static void add_tenant(struct world *world, arbiter_id id, uint8_t how)
+{
+	struct spec spec;
+
+	if (world->is_there[id])
+		return;
+	spec = spec_of(how);
 	for (uint32_t d = 0; d < DEVICES; d++) /* admission refuses more than one device */
 		if ((1 + (how >> 5) % 3) >> d & 1 &&
 			requested(world, d) + spec.request > SPEC_SHARE_ONE)
@@ -148,6 +156,19 @@ static void remove_tenant(struct world *world, arbiter_id id)
 	world->is_there[id] = false;
 }
 
+/* Another class, with or without a limit; it asks for what it asked for. */
+static void change_tenant(struct world *world, arbiter_id id, uint8_t how)
+{
+	struct spec spec = spec_of(how);
+
+	if (!world->is_there[id])
+		return;
+	spec.request = world->request[id];
+	spec.limit = MAX(spec.limit, spec.request);
+	FUZZ_CHECK(arbiter_change(world->arbiter, id, &spec, world->now, NULL) == 0);
+	world->may_starve[id] = spec.class == SPEC_OPPORTUNISTIC || spec.limit < SPEC_SHARE_ONE;
+}
+
 static void event(struct world *world, uint8_t what, uint8_t value)
 {
 	arbiter_id id = 1 + (what >> 4) % TENANTS;
@@ -159,8 +180,20 @@ static void event(struct world *world, uint8_t what, uint8_t value)
 		arbiter_observe(world->arbiter, id, d, value & 1, (value >> 1) * 300 * US,
 			(value & 0xf) * 500 * US, world->now);
 		break;
-	case 2: arbiter_release(world->arbiter, id, d, world->now); break;
-	case 3: arbiter_draining(world->arbiter, id, d, value * 50 * US, world->now); break;
+	case 2:
+		if (value < 128)
+			arbiter_release(world->arbiter, id, d, world->now);
+		else if (value < 192)
+			arbiter_yield(world->arbiter, id, d);
+		else
+			arbiter_late(world->arbiter, id, d, (value & 63) * 50 * US);
+		break;
+	case 3:
+		if (value < 224)
+			arbiter_draining(world->arbiter, id, d, value * 50 * US, world->now);
+		else
+			arbiter_drain_seen(world->arbiter, id, d, value & 1, value & 2, world->now);
+		break;
 	case 4:
 		arbiter_drained(world->arbiter, id, d, world->now - value * 10 * US, world->now);
 		world->drains[id][d] = false;
@@ -169,6 +202,8 @@ static void event(struct world *world, uint8_t what, uint8_t value)
 	case 6:
 		if (value < 32)
 			remove_tenant(world, id);
+		else if (value < 64)
+			change_tenant(world, id, value);
 		break;
 	default: world->now += (uint64_t)value * value * 10 * US;
 	}
