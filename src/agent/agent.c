@@ -88,6 +88,24 @@ static int make_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
+/* A folder that outlives a reboot, if there is one. */
+static int make_usage(struct agent *agent, struct error *err)
+{
+	const char *dir = agent->options.usage_dir ? agent->options.usage_dir
+						   : getenv("STATE_DIRECTORY");
+	int r;
+
+	if (!dir || !*dir)
+		dir = agent->runtime_dir;
+	if (dir[0] != '/')
+		return fail(err, EINVAL, "usage folder '%s': expected an absolute path", dir);
+	if (strlen(dir) >= sizeof(agent->usage_dir))
+		return fail(err, ENAMETOOLONG, "the usage folder's path is too long");
+	memcpy(agent->usage_dir, dir, strlen(dir) + 1);
+	r = folder_make(dir, agent->is_system ? 0755 : 0700, err);
+	return r < 0 ? fail_within(err, r, "usage folder") : 0;
+}
+
 /*
  * Asks the daemon at that socket to save its state and leave. ret_listen: not NULL to be handed its
  * listening socket, so that nobody who connects meanwhile is refused; -1 when it has not.
@@ -311,6 +329,8 @@ static int start(struct agent *agent, struct error *err)
 	const struct agent_options *o = &agent->options;
 	int r = make_runtime(agent, err);
 
+	if (r >= 0)
+		r = make_usage(agent, err);
 	if (r >= 0)
 		r = lock_runtime(agent, err);
 	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)

@@ -36,6 +36,7 @@ struct conf;
 
 struct agent_options {
 	const char *runtime_dir; /* NULL: by the rules of agent_runtime_dir() */
+	const char *usage_dir;   /* NULL: $STATE_DIRECTORY, or the runtime folder */
 	const char *simulate;    /* "2xH200-141Gi"; NULL: real devices if there are any */
 	const char *metrics;     /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
 	const char *policy;      /* of the arbiter; NULL: share */
@@ -58,7 +59,7 @@ LIST_HEAD(conn_list, conn);
 struct agent {
 	struct agent_options options;
 	struct loop *loop;
-	char runtime_dir[PATH_MAX / 2];
+	char runtime_dir[PATH_MAX / 2], usage_dir[PATH_MAX / 2];
 	char socket_path[PATH_MAX];
 	uint64_t epoch; /* of this daemon: differs after a restart */
 	uint64_t started_ns;

@@ -27,6 +27,7 @@ static const char *const environment[][2] = {
 	{"DIVVY_LOG", "error, warn, info or debug, where --log says nothing"},
 	{"DIVVY_DRIVER",
 		"folder of the driver's libnvidia-ml.so.1, where the loader does not find it"},
+	{"STATE_DIRECTORY", "see --usage-dir"},
 	{"DIVVY_SIM", "folder of the simulated machine (default: sim in the runtime folder)"},
 	{"DIVVY_SIM_COSTS", "what things cost there, such as switch_us=450,slice_us=1000"},
 	{"DIVVY_SIM_LIBS",
@@ -42,6 +43,9 @@ static const char *const files[][2] = {
 	{"/run/divvy/state",
 		"tenants and processes, beside the socket: with it the next daemon goes on where "
 		"this one has ended"},
+	{"/var/lib/divvy/usage",
+		"sums for reports, where systemd runs it; else in the folder of --usage-dir, or "
+		"beside the state"},
 	{"/run/lock/divvy-UUID.lock",
 		"names the one daemon that shares out that device; in /tmp where that folder is "
 		"not to be written, and root's in both"},

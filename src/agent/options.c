@@ -18,6 +18,7 @@ enum option_id {
 	OPT_METRICS,
 	OPT_POLICY,
 	OPT_RUNTIME_DIR,
+	OPT_USAGE_DIR,
 	OPT_TENANTS,
 	OPT_APPLY,
 	OPT_EXIT_IDLE,
@@ -67,6 +68,9 @@ static const struct described {
 		"take over from the running daemon; its clients stay"},
 	{"runtime-dir", required_argument, OPT_RUNTIME_DIR, "FOLDER",
 		"socket and state; default $DIVVY_RUNTIME_DIR, /run/divvy, $XDG_RUNTIME_DIR/divvy"},
+	{"usage-dir", required_argument, OPT_USAGE_DIR, "FOLDER",
+		"what reports are made of; default $STATE_DIRECTORY, as systemd sets it, or the "
+		"runtime folder, which is empty after a reboot"},
 	{"ready-fd", required_argument, OPT_READY_FD, "N",
 		"write a line to this descriptor when serving"},
 	{"log", required_argument, OPT_LOG, "LEVEL", "error, warn, info (default) or debug"},
@@ -115,6 +119,7 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_METRICS: o->metrics = value; break;
 	case OPT_POLICY: o->policy = value; break;
 	case OPT_RUNTIME_DIR: o->runtime_dir = value; break;
+	case OPT_USAGE_DIR: o->usage_dir = value; break;
 	case OPT_TENANTS: o->tenants_conf = value; break;
 	case OPT_REFUSE: o->refuse_strangers = true; break;
 	case OPT_APPLY: o->apply = value; break;

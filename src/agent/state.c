@@ -436,7 +436,7 @@ int state_load(struct agent *agent, struct error *err)
 	s->is_loading = true;
 	s->timer.data = s;
 	snprintf(s->path, sizeof(s->path), "%s/state", agent->runtime_dir);
-	snprintf(s->usage_path, sizeof(s->usage_path), "%s/usage", agent->runtime_dir);
+	snprintf(s->usage_path, sizeof(s->usage_path), "%s/usage", agent->usage_dir);
 	if (process_boot_id(s->boot_id) < 0)
 		snprintf(s->boot_id, sizeof(s->boot_id), "unknown");
 	read_usage(s);

@@ -8,10 +8,11 @@ import os
 import pty
 import struct
 import subprocess
+import tempfile
 import termios
 import xml.dom.minidom
 
-from rig import DIVVY, Rig, main, wait_for
+from rig import DIVVY, DIVVYD, Rig, main, wait_for
 
 
 def tables_name_what_is_there():
@@ -84,6 +85,23 @@ def report_survives_a_restart():
         assert abs(used()["gpu_seconds"] - before["gpu_seconds"]) < 2e-6, (used(), before)
         assert "worker" in rig.divvy("report", "--since", "1h").stdout
         assert rig.divvy("report").stdout.startswith("ID")
+
+
+def report_survives_a_reboot():
+    """After which the runtime folder is empty."""
+    with tempfile.TemporaryDirectory(prefix="divvy-test-usage-") as kept:
+        for round_ in range(2):
+            with Rig(daemon=False) as rig:
+                rig.start("--usage-dir", kept)
+                assert rig.spin(f"boot{round_}", "--request", "0.5", args=("--duration=1",)).wait(60) == 0
+                wait_for(lambda: not rig.tenant(f"boot{round_}"), "the tenant has gone")
+                report = rig.json("report", "-o", "json")["tenants"]
+                rig.stop()
+        assert sorted(t["name"] for t in report) == ["boot0", "boot1"], report
+        assert len({t["id"] for t in report}) == 2 and all(t["gpu_seconds"] > 0.1 for t in report), report
+    with Rig(daemon=False) as rig:
+        done = subprocess.run([DIVVYD, "--usage-dir", "here"], env=rig.env, capture_output=True, text=True, check=False)
+        assert done.returncode != 0 and "'here': expected an absolute path" in done.stderr, done
 
 
 def top_prints_a_frame():
@@ -180,4 +198,4 @@ def doctor_finds_sharing_works():
 
 
 main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
-     top_prints_a_frame, top_is_a_live_screen, plot_writes_a_picture, doctor_finds_sharing_works)
+     report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_writes_a_picture, doctor_finds_sharing_works)
