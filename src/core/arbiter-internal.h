@@ -56,7 +56,10 @@ struct seat {
 	uint64_t ends_at;  /* this */
 	uint64_t drain_by; /* others co-run from then on */
 	uint64_t closed_at, drain_bound_ns;
-	bool is_noted; /* DRAINING: others have co-run with it, and that is in the books */
+	bool is_noted;       /* DRAINING: others have co-run with it, and that is in the books */
+	uint64_t overdue_at; /* a drain last passed its bound */
+	uint32_t n_overdue;  /* and so many since the last that did not */
+	uint64_t drained_ns; /* the longest that did not, decaying */
 
 	uint64_t longest_ns;
 	uint64_t late_ns; /* arbiter_late */
@@ -217,8 +220,10 @@ enum clearance {
 enum clearance device_clearance(struct device *device, const struct seat *seat, uint64_t now);
 /* Opens the gates of those whose drain has passed its bound, and remembers. */
 void device_reopen_stuck(struct device *device, const struct seat *next, uint64_t now);
-/* The seat's drain has ended: within its bound, unless that is in the books already. */
-void bonds_relax(const struct seat *seat, uint64_t now);
+/* The longest that its drain may take in all. */
+uint64_t seat_drain_max_ns(const struct seat *seat);
+/* Its drain has ended: within its bound, unless that is in the books already. */
+void seat_drained(struct seat *seat, uint64_t now);
 /* The member has gone. */
 void bonds_forget(struct device *device, const struct member *member);
 

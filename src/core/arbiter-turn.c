@@ -182,6 +182,21 @@ static uint64_t queued_rest(const struct seat *seat, uint64_t now)
 	return MIN(rest, seat->longest_ns + config->window_us * NSEC_PER_USEC);
 }
 
+/*
+ * Who has passed its bound of late is waited for no longer than what it is seen to take; each time
+ * that this is too short, twice as long, for its work may have become longer.
+ */
+uint64_t seat_drain_max_ns(const struct seat *seat)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	uint64_t most = MAX(3 * seat->drained_ns / 2, config->hold_max_ns);
+
+	if (!seat->overdue_at ||
+		clock_since_ns(seat->closed_at, seat->overdue_at) > ARBITER_BOND_NS)
+		return config->drain_max_ns;
+	return MIN(most << MIN(seat->n_overdue, 4u), config->drain_max_ns);
+}
+
 static void seat_close(struct seat *seat, uint64_t now)
 {
 	struct device *device = seat->device;
@@ -206,12 +221,12 @@ static void seat_close(struct seat *seat, uint64_t now)
 	for (uint32_t i = 0; i < device->n_active; i++)
 		beside += device->active[i]->state !=
 			SEAT_CLOSED; /* they share the device's time */
-	seat->drain_bound_ns = config->drain_max_ns;
+	seat->drain_bound_ns = seat_drain_max_ns(seat);
 	if (seat->longest_ns) /* else nobody knows how long its work takes */
 		seat->drain_bound_ns = MIN(beside *
 				MAX(MAX(windows, config->hold_max_ns),
 					said_rest(seat, now) + seat->longest_ns + windows / 4),
-			config->drain_max_ns);
+			seat->drain_bound_ns);
 	seat->is_noted = false;
 	seat->drain_by = now + seat->drain_bound_ns;
 	seen(device, seat, now);
@@ -272,12 +287,15 @@ static bool is_bonded(
 	return bond && bond->until > now;
 }
 
-void bonds_relax(const struct seat *seat, uint64_t now)
+void seat_drained(struct seat *seat, uint64_t now)
 {
 	struct device *device = seat->device;
 
 	if (seat->is_noted)
 		return;
+	seat->n_overdue = 0;
+	seat->drained_ns = MAX(
+		clock_since_ns(now, seat->closed_at), seat->drained_ns - seat->drained_ns / 64);
 	device->drained_at = now;
 	for (size_t i = 0; i < ARBITER_BONDS; i++) {
 		struct bond *bond = &device->bond[i];
@@ -397,6 +415,8 @@ void device_reopen_stuck(struct device *device, const struct seat *next, uint64_
 		if (!bonded && !other->is_noted) {
 			bond_note(device, next, other, now);
 			other->is_noted = true;
+			other->overdue_at = now;
+			other->n_overdue++;
 		}
 		/* At its limit it goes on draining beside the others. */
 		if (!other->is_throttled)

@@ -365,12 +365,11 @@ void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
 }
 
 /*
- * There is a reason to wait until then: the bound is counted from there, up to drain_max_ns in
- * all.
+ * There is a reason to wait until then: the bound is counted from there, up to so much in all.
  */
 static void seat_drain_until(struct seat *seat, uint64_t at)
 {
-	uint64_t last = seat->closed_at + seat->device->arbiter->config.drain_max_ns;
+	uint64_t last = seat->closed_at + seat_drain_max_ns(seat);
 
 	seat->drain_by = MAX(seat->drain_by, MIN(clock_add_ns(at, seat->drain_bound_ns), last));
 }
@@ -411,7 +410,7 @@ void arbiter_drained(
 	on = seat->device;
 	device_account(on, now);
 	seat_refund(seat, MIN(end, now));
-	bonds_relax(seat, now);
+	seat_drained(seat, now);
 	seat->state = SEAT_CLOSED;
 	for (uint32_t i = 0; i < on->n_active; i++) {
 		struct seat *next = on->active[i];
