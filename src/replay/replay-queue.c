@@ -1,41 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The mode with time. Work left is counted in permille of a device times nanoseconds, so that all
- * is exact but the rounding of shares to permille.
- */
+/* The mode with time: who comes, who waits for room, who ends when. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "core/water-fill.h"
-#include "replay/replay-internal.h"
+#include "replay/replay-tasks.h"
 #include "replay/stats.h"
 
 #define POINTS_WISHED 160u /* the width begins so that all arrivals make as many */
 #define FREED_MAX 64u
 #define BUSY_PERCENT 99u /* of the tasks: a few that go on and on would flatten all curves */
-
-struct running {
-	uint64_t left; /* permille x ns */
-	uint64_t since_ns;
-	uint32_t task, tenant, node, n;
-	uint32_t got;     /* permille of each of its devices */
-	uint32_t version; /* of its entry in the heap */
-	uint32_t device[SPEC_DEVICES_MAX];
-	uint32_t due[SPEC_DEVICES_MAX]; /* what each device would give */
-};
-
-struct event {
-	uint64_t at_ns;
-	uint32_t slot, version;
-};
-
-/* Those on a device: slots. */
-struct crowd {
-	uint32_t *slot;
-	uint32_t n, room;
-};
 
 /* Tasks that start together: next to one another in `arrivals`. */
 struct unit {
@@ -45,23 +20,15 @@ struct unit {
 
 struct queue {
 	struct run *run;
+	struct tasks tasks;
 	uint32_t *arrivals;       /* tasks by time of arrival */
 	uint32_t next;            /* of them */
 	uint32_t n_ended, n_busy; /* n_busy: by busy_ns */
-	struct running *slots;
-	uint32_t n_slots, slots_room;
-	uint32_t *free_slots;
-	uint32_t n_free, free_room;
-	struct event *heap;
-	uint32_t n_heap, heap_room;
-	struct crowd *crowds; /* by device */
-	struct water_share *water;
-	uint32_t water_room;
 	struct unit *waiting;
 	uint32_t n_waiting, waiting_room;
-	uint64_t first_ns;                 /* the first arrival: where curves begin */
-	uint64_t busy_ns;                  /* when it was no longer busy */
-	uint64_t now_ns, step_ns, sampled; /* sampled: the point of the last sample, +1 */
+	uint64_t first_ns;         /* the first arrival: where curves begin */
+	uint64_t busy_ns;          /* when it was no longer busy */
+	uint64_t step_ns, sampled; /* sampled: the point of the last sample, +1 */
 	bool has_changed;
 	/*
 	 * Who waits had no room before: it has some now only where somebody has left. Nodes since
@@ -71,100 +38,6 @@ struct queue {
 	uint32_t n_freed;
 	uint32_t room; /* the most that is free of one of their devices */
 };
-
-/* ---- departures to come: a binary heap, with entries that nobody minds any more ---- */
-
-static bool is_before(const struct event *a, const struct event *b)
-{
-	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->slot < b->slot;
-}
-
-static int push(struct queue *q, struct event event)
-{
-	uint32_t i = q->n_heap;
-
-	if (array_grow(&q->heap, &q->heap_room, i + 1, sizeof(*q->heap)) < 0)
-		return -ENOMEM;
-	q->n_heap++;
-	for (; i && is_before(&event, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		q->heap[i] = q->heap[(i - 1) / 2];
-	q->heap[i] = event;
-	return 0;
-}
-
-static void pop(struct queue *q)
-{
-	const struct event last = q->heap[--q->n_heap];
-	uint32_t i = 0, child;
-
-	while ((child = 2 * i + 1) < q->n_heap) {
-		child += child + 1 < q->n_heap && is_before(&q->heap[child + 1], &q->heap[child]);
-		if (!is_before(&q->heap[child], &last))
-			break;
-		q->heap[i] = q->heap[child];
-		i = child;
-	}
-	q->heap[i] = last;
-}
-
-/* The next departure, or NULL. */
-static const struct event *peek(struct queue *q)
-{
-	while (q->n_heap && q->slots[q->heap[0].slot].version != q->heap[0].version)
-		pop(q);
-	return q->n_heap ? &q->heap[0] : NULL;
-}
-
-/* ---- shares ---- */
-
-/* What it has done until now counts at its old pace; from now on it has the least it is due. */
-static int set_pace(struct queue *q, uint32_t slot)
-{
-	struct running *r = &q->slots[slot];
-	const uint64_t done = (q->now_ns - r->since_ns) * r->got;
-	uint32_t got = q->run->in->workload->tasks[r->task].limit;
-
-	r->left -= MIN(done, r->left);
-	r->since_ns = q->now_ns;
-	for (uint32_t i = 0; i < r->n; i++)
-		got = MIN(got, r->due[i]);
-	/* A task without a device has all it wants. */
-	got = r->n ? got : SPEC_SHARE_ONE;
-	if (got == r->got)
-		return 0;
-	for (uint32_t i = 0; i < r->n; i++)
-		run_load(q->run, r->device[i], (int32_t)got - (int32_t)r->got);
-	r->got = got;
-	r->version++;
-	return push(q, (struct event){q->now_ns + (r->left + got - 1) / got, slot, r->version});
-}
-
-static int divide(struct queue *q, uint32_t device)
-{
-	const struct crowd *crowd = &q->crowds[device];
-	int r = array_grow(&q->water, &q->water_room, crowd->n, sizeof(*q->water));
-
-	for (uint32_t i = 0; r == 0 && i < crowd->n; i++) {
-		const struct task *task =
-			&q->run->in->workload->tasks[q->slots[crowd->slot[i]].task];
-
-		q->water[i] = (struct water_share){
-			.request = q->run->in->scheme->has_limits ? task->spec.share : 0,
-			.limit = task->limit};
-	}
-	if (r == 0)
-		water_fill(q->water, crowd->n, WATER_ONE);
-	for (uint32_t i = 0; r == 0 && i < crowd->n; i++) {
-		struct running *running = &q->slots[crowd->slot[i]];
-
-		for (uint32_t k = 0; k < running->n; k++)
-			if (running->device[k] == device)
-				running->due[k] = MAX(
-					q->water[i].micro / (WATER_ONE / SPEC_SHARE_ONE), 1u);
-		r = set_pace(q, crowd->slot[i]);
-	}
-	return r;
-}
 
 /* ---- start and end ---- */
 
@@ -177,85 +50,40 @@ static int start_task(
 	struct queue *q, uint32_t task, const struct place_choice *choice, uint32_t tenant)
 {
 	const struct task *t = &q->run->in->workload->tasks[task];
-	struct running *running;
-	uint32_t slot;
-	int r = 0;
+	struct replay_result *result = q->run->result;
 
-	if (q->n_free) {
-		slot = q->free_slots[--q->n_free];
-	} else {
-		slot = q->n_slots;
-		if (array_grow(&q->slots, &q->slots_room, slot + 1, sizeof(*q->slots)) < 0 ||
-			array_grow(&q->free_slots, &q->free_room, slot + 1, sizeof(slot)) < 0)
-			return -ENOMEM;
-		q->slots[q->n_slots++] = (struct running){0};
-	}
-	running = &q->slots[slot];
-	*running = (struct running){.left = t->work_ns * (choice->n ? t->limit : SPEC_SHARE_ONE),
-		.since_ns = q->now_ns,
-		.task = task,
-		.tenant = tenant,
-		.node = choice->node,
-		.n = choice->n,
-		.version = running->version + 1};
-	for (uint32_t i = 0; r == 0 && i < choice->n; i++) {
-		struct crowd *crowd = &q->crowds[choice->device[i]];
-
-		running->device[i] = choice->device[i];
-		running->due[i] = SPEC_SHARE_ONE;
-		r = array_grow(&crowd->slot, &crowd->room, crowd->n + 1, sizeof(*crowd->slot));
-		if (r == 0)
-			crowd->slot[crowd->n++] = slot;
-	}
-	run_enter(q->run, task, choice->device, choice->n);
-	for (uint32_t i = 0; r == 0 && i < choice->n; i++)
-		r = divide(q, choice->device[i]);
-	if (r == 0 && !choice->n)
-		r = set_pace(q, slot);
-	q->run->result->queued_s[q->run->result->n_placed] = (double)(q->now_ns - t->arrives_ns) /
+	result->queued_s[result->n_placed++] = (double)(q->tasks.now_ns - t->arrives_ns) /
 		(double)NSEC_PER_SEC;
-	q->run->result->n_placed++;
 	q->has_changed = true;
-	return r;
+	return tasks_start(&q->tasks, task, tasks_work(&q->tasks, task), choice, tenant);
+}
+
+static void note_freed(struct queue *q, uint32_t node)
+{
+	if (q->n_freed < FREED_MAX)
+		q->freed[q->n_freed] = node;
+	q->n_freed++;
 }
 
 static int end_task(struct queue *q, uint32_t slot, struct error *err)
 {
-	struct running *running = &q->slots[slot];
-	const struct task *t = &q->run->in->workload->tasks[running->task];
-	int r;
+	const struct task *tasks = q->run->in->workload->tasks;
+	const uint64_t now_ns = q->tasks.now_ns;
+	struct running was;
+	int r = tasks_stop(&q->tasks, slot, &was);
 
-	for (uint32_t i = 0; i < running->n; i++) {
-		struct crowd *crowd = &q->crowds[running->device[i]];
-		uint32_t k = 0;
-
-		while (crowd->slot[k] != slot)
-			k++;
-		/* The order stays: it decides how shares are rounded. */
-		crowd->n--;
-		memmove(&crowd->slot[k], &crowd->slot[k + 1],
-			(crowd->n - k) * sizeof(*crowd->slot));
-		run_load(q->run, running->device[i], -(int32_t)running->got);
-	}
-	run_leave(q->run, running->task, running->device, running->n);
-	r = place_remove(q->run->place, running->tenant);
+	r = r < 0 ? r : place_remove(q->run->place, was.tenant);
 	if (r < 0)
-		return fail(err, -r, "take a task away");
-	for (uint32_t i = 0; r == 0 && i < running->n; i++)
-		r = divide(q, running->device[i]);
-	q->run->result->completion_s[q->n_ended++] = (double)(q->now_ns - t->arrives_ns) /
+		return fail(err, -r, "out of memory for a run");
+	q->run->result->completion_s[q->n_ended++] = (double)(now_ns - tasks[was.task].arrives_ns) /
 		(double)NSEC_PER_SEC;
 	if (!is_busy(q) && q->busy_ns == CLOCK_NEVER)
-		q->busy_ns = q->now_ns;
-	if (q->busy_ns >= q->now_ns)
+		q->busy_ns = now_ns;
+	if (q->busy_ns >= now_ns)
 		q->n_busy = q->n_ended;
-	running->version++;
-	q->free_slots[q->n_free++] = slot;
 	q->has_changed = true;
-	if (q->n_freed < FREED_MAX)
-		q->freed[q->n_freed] = running->node;
-	q->n_freed++;
-	return r < 0 ? fail(err, -r, "out of memory for a run") : 0;
+	note_freed(q, was.node);
+	return 0;
 }
 
 /* ---- who waits ---- */
@@ -392,17 +220,17 @@ static void advance(struct queue *q, uint64_t to_ns)
 	struct run *run = q->run;
 
 	if (!is_busy(q)) {
-		q->now_ns = to_ns;
+		q->tasks.now_ns = to_ns;
 		return;
 	}
 	run_update(run);
-	while (q->now_ns < to_ns) {
-		uint64_t at = (q->now_ns - q->first_ns) / q->step_ns, end;
+	while (q->tasks.now_ns < to_ns) {
+		uint64_t at = (q->tasks.now_ns - q->first_ns) / q->step_ns, end;
 
 		while (at >= METRICS_POINTS_MAX) {
 			metrics_halve(&run->result->curves);
 			q->step_ns *= 2;
-			at = (q->now_ns - q->first_ns) / q->step_ns;
+			at = (q->tasks.now_ns - q->first_ns) / q->step_ns;
 		}
 		if (q->has_changed && q->sampled != at + 1) {
 			run_sample(run);
@@ -411,8 +239,8 @@ static void advance(struct queue *q, uint64_t to_ns)
 		}
 		end = MIN(to_ns, q->first_ns + (at + 1) * q->step_ns);
 		metrics_add(&run->result->curves, &run->now, (uint32_t)at,
-			(double)(end - q->now_ns) / (double)NSEC_PER_SEC);
-		q->now_ns = end;
+			(double)(end - q->tasks.now_ns) / (double)NSEC_PER_SEC);
+		q->tasks.now_ns = end;
 	}
 }
 
@@ -432,15 +260,15 @@ static int prepare(struct queue *q, struct error *err)
 	struct replay_result *result = q->run->result;
 
 	q->arrivals = calloc(w->n, sizeof(*q->arrivals));
-	q->crowds = calloc(place_n_devices(q->run->place), sizeof(*q->crowds));
 	result->queued_s = calloc(w->n, sizeof(double));
 	result->completion_s = calloc(w->n, sizeof(double));
-	if (!q->arrivals || !q->crowds || !result->queued_s || !result->completion_s)
+	if (tasks_init(&q->tasks, q->run) < 0 || !q->arrivals || !result->queued_s ||
+		!result->completion_s)
 		return fail(err, ENOMEM, "out of memory for a run");
 	for (uint32_t i = 0; i < w->n; i++)
 		q->arrivals[i] = i;
 	qsort_r(q->arrivals, w->n, sizeof(*q->arrivals), by_arrival, w->tasks);
-	q->first_ns = q->now_ns = w->tasks[q->arrivals[0]].arrives_ns;
+	q->first_ns = q->tasks.now_ns = w->tasks[q->arrivals[0]].arrives_ns;
 	q->step_ns = MAX((w->tasks[q->arrivals[w->n - 1]].arrives_ns - q->first_ns) / POINTS_WISHED,
 		NSEC_PER_SEC);
 	result->curves.step = (double)q->step_ns / (double)NSEC_PER_SEC;
@@ -452,14 +280,8 @@ static int prepare(struct queue *q, struct error *err)
 
 static void queue_done(struct queue *q)
 {
-	for (uint32_t i = 0; q->crowds && i < place_n_devices(q->run->place); i++)
-		free(q->crowds[i].slot);
-	free(q->crowds);
+	tasks_done(&q->tasks);
 	free(q->arrivals);
-	free(q->slots);
-	free(q->free_slots);
-	free(q->heap);
-	free(q->water);
 	free(q->waiting);
 }
 
@@ -474,7 +296,7 @@ int run_queue(struct run *run, struct error *err)
 	if (r < 0)
 		return r;
 	while (r == 0) {
-		const struct event *end = peek(&q);
+		const struct event *end = tasks_next(&q.tasks);
 		const uint64_t end_ns = end ? end->at_ns : CLOCK_NEVER;
 		const uint64_t arrival_ns = q.next < w->n ? w->tasks[q.arrivals[q.next]].arrives_ns
 							  : CLOCK_NEVER;
@@ -486,14 +308,14 @@ int run_queue(struct run *run, struct error *err)
 			r = arrive_unit(&q, err);
 			continue;
 		}
-		while (r == 0 && (end = peek(&q)) && end->at_ns == q.now_ns)
+		while (r == 0 && (end = tasks_next(&q.tasks)) && end->at_ns == q.tasks.now_ns)
 			r = end_task(&q, end->slot, err);
 		r = r < 0 ? r : retry(&q, err);
 	}
 	stats_sort(result->queued_s, result->n_placed);
 	stats_sort(result->completion_s, q.n_ended);
-	result->end_s = (double)clock_since_ns(q.now_ns, q.first_ns) / (double)NSEC_PER_SEC;
-	busy_ns = clock_since_ns(MIN(q.busy_ns, q.now_ns), q.first_ns);
+	result->end_s = (double)clock_since_ns(q.tasks.now_ns, q.first_ns) / (double)NSEC_PER_SEC;
+	busy_ns = clock_since_ns(MIN(q.busy_ns, q.tasks.now_ns), q.first_ns);
 	result->busy_s = (double)busy_ns / (double)NSEC_PER_SEC;
 	if (busy_ns)
 		result->throughput_per_h = 3600.0 * q.n_busy / result->busy_s;

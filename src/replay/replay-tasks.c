@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/replay-tasks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "core/water-fill.h"
+
+/* ---- departures to come: a binary heap, with entries that nobody minds any more ---- */
+
+static bool is_before(const struct event *a, const struct event *b)
+{
+	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->slot < b->slot;
+}
+
+static int push(struct tasks *t, struct event event)
+{
+	uint32_t i = t->n_heap;
+
+	if (array_grow(&t->heap, &t->heap_room, i + 1, sizeof(*t->heap)) < 0)
+		return -ENOMEM;
+	t->n_heap++;
+	for (; i && is_before(&event, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		t->heap[i] = t->heap[(i - 1) / 2];
+	t->heap[i] = event;
+	return 0;
+}
+
+static void pop(struct tasks *t)
+{
+	const struct event last = t->heap[--t->n_heap];
+	uint32_t i = 0, child;
+
+	while ((child = 2 * i + 1) < t->n_heap) {
+		child += child + 1 < t->n_heap && is_before(&t->heap[child + 1], &t->heap[child]);
+		if (!is_before(&t->heap[child], &last))
+			break;
+		t->heap[i] = t->heap[child];
+		i = child;
+	}
+	t->heap[i] = last;
+}
+
+const struct event *tasks_next(struct tasks *t)
+{
+	while (t->n_heap && t->slots[t->heap[0].slot].version != t->heap[0].version)
+		pop(t);
+	return t->n_heap ? &t->heap[0] : NULL;
+}
+
+/* ---- shares ---- */
+
+/* What it has done until now counts at its old pace; from now on it has the least it is due. */
+static int set_pace(struct tasks *t, uint32_t slot)
+{
+	struct running *r = &t->slots[slot];
+	const uint64_t done = (t->now_ns - r->since_ns) * r->got;
+	uint32_t got = t->run->in->workload->tasks[r->task].limit;
+
+	r->left -= MIN(done, r->left);
+	r->since_ns = t->now_ns;
+	for (uint32_t i = 0; i < r->n; i++)
+		got = MIN(got, r->due[i]);
+	/* A task without a device has all it wants. */
+	got = r->n ? got : SPEC_SHARE_ONE;
+	if (got == r->got)
+		return 0;
+	for (uint32_t i = 0; i < r->n; i++)
+		run_load(t->run, r->device[i], (int32_t)got - (int32_t)r->got);
+	r->got = got;
+	r->version++;
+	return push(t, (struct event){t->now_ns + (r->left + got - 1) / got, slot, r->version});
+}
+
+static int divide(struct tasks *t, uint32_t device)
+{
+	const struct crowd *crowd = &t->crowds[device];
+	int r = array_grow(&t->water, &t->water_room, crowd->n, sizeof(*t->water));
+
+	for (uint32_t i = 0; r == 0 && i < crowd->n; i++) {
+		const struct task *task =
+			&t->run->in->workload->tasks[t->slots[crowd->slot[i]].task];
+
+		t->water[i] = (struct water_share){
+			.request = t->run->in->scheme->has_limits ? task->spec.share : 0,
+			.limit = task->limit};
+	}
+	if (r == 0)
+		water_fill(t->water, crowd->n, WATER_ONE);
+	for (uint32_t i = 0; r == 0 && i < crowd->n; i++) {
+		struct running *running = &t->slots[crowd->slot[i]];
+
+		for (uint32_t k = 0; k < running->n; k++)
+			if (running->device[k] == device)
+				running->due[k] = MAX(
+					t->water[i].micro / (WATER_ONE / SPEC_SHARE_ONE), 1u);
+		r = set_pace(t, crowd->slot[i]);
+	}
+	return r;
+}
+
+/* ---- start and stop ---- */
+
+int tasks_init(struct tasks *t, struct run *run)
+{
+	*t = (struct tasks){.run = run};
+	t->crowds = calloc(place_n_devices(run->place), sizeof(*t->crowds));
+	return t->crowds ? 0 : -ENOMEM;
+}
+
+void tasks_done(struct tasks *t)
+{
+	for (uint32_t i = 0; t->crowds && i < place_n_devices(t->run->place); i++)
+		free(t->crowds[i].slot);
+	free(t->crowds);
+	free(t->slots);
+	free(t->free_slots);
+	free(t->slot_of);
+	free(t->heap);
+	free(t->water);
+}
+
+uint64_t tasks_work(const struct tasks *t, uint32_t task)
+{
+	const struct task *of = &t->run->in->workload->tasks[task];
+
+	return of->work_ns * (of->spec.count ? of->limit : SPEC_SHARE_ONE);
+}
+
+static int take_slot(struct tasks *t, uint32_t *ret_slot)
+{
+	if (t->n_free) {
+		*ret_slot = t->free_slots[--t->n_free];
+		return 0;
+	}
+	if (array_grow(&t->slots, &t->slots_room, t->n_slots + 1, sizeof(*t->slots)) < 0 ||
+		array_grow(&t->free_slots, &t->free_room, t->n_slots + 1, sizeof(uint32_t)) < 0)
+		return -ENOMEM;
+	t->slots[t->n_slots] = (struct running){0};
+	*ret_slot = t->n_slots++;
+	return 0;
+}
+
+static int join(struct tasks *t, uint32_t device, uint32_t slot)
+{
+	struct crowd *crowd = &t->crowds[device];
+	int r = array_grow(&crowd->slot, &crowd->room, crowd->n + 1, sizeof(*crowd->slot));
+
+	if (r == 0)
+		crowd->slot[crowd->n++] = slot;
+	return r;
+}
+
+int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct place_choice *choice,
+	uint32_t tenant)
+{
+	struct running *running;
+	uint32_t slot;
+	int r = array_grow(&t->slot_of, &t->slot_of_room, tenant + 1ull, sizeof(*t->slot_of));
+
+	r = r < 0 ? r : take_slot(t, &slot);
+	if (r < 0)
+		return r;
+	t->slot_of[tenant] = slot;
+	running = &t->slots[slot];
+	*running = (struct running){.left = left,
+		.since_ns = t->now_ns,
+		.task = task,
+		.tenant = tenant,
+		.node = choice->node,
+		.n = choice->n,
+		.version = running->version + 1};
+	for (uint32_t i = 0; r == 0 && i < choice->n; i++) {
+		running->device[i] = choice->device[i];
+		running->due[i] = SPEC_SHARE_ONE;
+		r = join(t, choice->device[i], slot);
+	}
+	run_enter(t->run, task, choice->device, choice->n);
+	for (uint32_t i = 0; r == 0 && i < choice->n; i++)
+		r = divide(t, choice->device[i]);
+	return r == 0 && !choice->n ? set_pace(t, slot) : r;
+}
+
+/* The order of the others stays: it decides how shares are rounded. */
+static void leave(struct crowd *crowd, uint32_t slot)
+{
+	uint32_t k = 0;
+
+	while (crowd->slot[k] != slot)
+		k++;
+	crowd->n--;
+	memmove(&crowd->slot[k], &crowd->slot[k + 1], (crowd->n - k) * sizeof(*crowd->slot));
+}
+
+int tasks_stop(struct tasks *t, uint32_t slot, struct running *ret)
+{
+	struct running *running = &t->slots[slot];
+	const uint64_t done = (t->now_ns - running->since_ns) * running->got;
+	int r = 0;
+
+	running->left -= MIN(done, running->left);
+	for (uint32_t i = 0; i < running->n; i++) {
+		leave(&t->crowds[running->device[i]], slot);
+		run_load(t->run, running->device[i], -(int32_t)running->got);
+	}
+	run_leave(t->run, running->task, running->device, running->n);
+	for (uint32_t i = 0; r == 0 && i < running->n; i++)
+		r = divide(t, running->device[i]);
+	running->version++;
+	t->free_slots[t->n_free++] = slot;
+	*ret = *running;
+	return r;
+}
