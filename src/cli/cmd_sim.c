@@ -36,6 +36,15 @@ static const struct cli_option options[] = {
 		"who is tried first when there is room (default priority, then as they came)"},
 	{"faster", 0, CLI_VALUE, "N", NULL,
 		"let the tasks of a file arrive N times as fast as it says, each as long as it is"},
+	{"draw", 0, CLI_VALUE, "N", NULL,
+		"N times as many tasks as --pods has, drawn from those at random: they come by "
+		"Poisson, take as long as --duration says, and leave"},
+	{"load", 0, CLI_VALUE, "SHARE", NULL,
+		"how much of all devices the tasks of --draw ask for together (default 1)"},
+	{"defrag", 0, CLI_VALUE, "EVERY,MOVES,COST", NULL,
+		"with times: so often, while somebody waits for a whole device, move up to MOVES "
+		"tasks together so that devices become free; each loses COST of its work (default "
+		"100 moves of 30s)"},
 	{"json", 0, CLI_VALUE, "FILE", NULL, "every figure and curve; - for stdout, and no table"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
@@ -50,7 +59,8 @@ static const struct cli_option options[] = {
 	{"memory", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
 		"part of a device's memory, likewise (default as the demand)"},
 	{"duration", 0, CLI_VALUE, "TIME", NULL,
-		"mean of exponential durations such as 51m; or shortest,longest of uniform ones"},
+		"mean of exponential durations such as 51m; or shortest,longest of uniform ones "
+		"(default the shape's; 1h for --draw)"},
 	{"whole", 0, CLI_VALUE, "LIST", NULL,
 		"whole devices by weight such as 0:8,1:2; 0 is a share of one, as --demand says"},
 	{"gangs", 0, CLI_VALUE, "LIST", NULL,
@@ -135,7 +145,8 @@ const struct cli_command cmd_sim = {
 		"devices is allocated where tasks have asked for 90 % to 130 % of them. Without "
 		"--orders tasks are drawn with replacement up to 130 %, and the nodes' ranks "
 		"shuffled. With --mode queue tasks come and go at the trace's own times, or "
-		"--faster.\n\n"
+		"--faster. With --draw they come and go without end, whatever the trace says of "
+		"times.\n\n"
 		"With --spec, nodes and tasks are as a YAML file says: a list `nodes` with name, "
 		"copies, devices, model, memory (of a device), cpu and host-memory, and a list "
 		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
@@ -157,6 +168,7 @@ const struct cli_command cmd_sim = {
 		"divvy sim --nodes nodes.csv --pods pods.csv --policy fgd,best-fit,default "
 		"--seeds 10\n"
 		"divvy sim --nodes nodes.csv --pods pods.csv --orders arrivals/default.SEED.txt\n"
+		"divvy sim --nodes nodes.csv --pods pods.csv --draw 10 --load 1 --defrag 10m,200\n"
 		"divvy sim --generate kubeshare --policy whole,replicas,memory-only,default --svg "
 		"out\n"
 		"divvy sim --generate wang --nodes-like 2x2 --limit 1 --json -\n"

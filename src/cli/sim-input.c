@@ -14,6 +14,10 @@
 
 #define PATH_MAX_BYTES 4096
 #define SEED_WORD "SEED"
+#define DEFRAG_MOVES 100u
+#define DEFRAG_COST_NS (30 * NSEC_PER_SEC)
+#define DRAW_WORK_NS (3600 * NSEC_PER_SEC)
+#define DRAW_LOAD_MAX 100000u /* permille */
 
 void sim_done(struct sim *sim)
 {
@@ -199,14 +203,75 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	return r < 0 ? r : workload_shape_check(shape, err);
 }
 
+static enum replay_mode mode_of(const struct cli_args *args)
+{
+	const char *mode = cli_get(args, "mode");
+
+	if (mode)
+		return !strcmp(mode, "queue") ? REPLAY_QUEUE : REPLAY_DROP;
+	return cli_has(args, "pods") && !cli_has(args, "draw") ? REPLAY_DROP : REPLAY_QUEUE;
+}
+
+/* "10m", "10m,200" or "10m,200,1m". */
+static int read_defrag(
+	const struct cli_args *args, struct replay_defrag *ret_defrag, struct error *err)
+{
+	struct str text = str_from(cli_get(args, "defrag")), part;
+	struct replay_defrag defrag = {.n_moves = DEFRAG_MOVES, .cost_ns = DEFRAG_COST_NS};
+	uint64_t n_moves = defrag.n_moves;
+	int r;
+
+	if (!text.p)
+		return 0;
+	str_split(&text, ',', &part);
+	r = parse_duration(part, &defrag.period_ns, err);
+	if (r == 0 && text.p) {
+		str_split(&text, ',', &part);
+		r = parse_uint(part, 1, PLACE_MOVES_MAX, &n_moves, err);
+	}
+	if (r == 0 && text.p)
+		r = parse_duration(text, &defrag.cost_ns, err);
+	defrag.n_moves = (uint32_t)n_moves;
+	if (r == 0 && !defrag.period_ns)
+		r = fail(err, EINVAL, "every 0: a time above 0 such as 10m is expected");
+	r = r < 0 ? r : replay_defrag_check(&defrag, err);
+	if (r < 0)
+		return fail_within(err, r, "--defrag");
+	*ret_defrag = defrag;
+	return 0;
+}
+
+/* What a trace's tasks are when they are drawn from. */
+static int read_draw(const struct cli_args *args, struct sim *sim, struct error *err)
+{
+	uint64_t draws = 0;
+	int r = read_count(args, "draw", WORKLOAD_TASKS_MAX, &draws, err);
+
+	sim->draws = (uint32_t)draws;
+	sim->load = SPEC_SHARE_ONE;
+	if (r < 0 || !draws)
+		return r;
+	sim->shape.work_max_ns = DRAW_WORK_NS;
+	r = read_duration(args, &sim->shape, err);
+	if (r == 0 && cli_has(args, "load")) {
+		r = parse_share(str_from(cli_get(args, "load")), &sim->load, err);
+		if (r == 0 && (!sim->load || sim->load > DRAW_LOAD_MAX))
+			r = fail(err, EINVAL, "'%s': above 0 and up to %u is possible",
+				cli_get(args, "load"), DRAW_LOAD_MAX / SPEC_SHARE_ONE);
+		r = r < 0 ? fail_within(err, r, "--load") : 0;
+	}
+	return r;
+}
+
 /* Which options belong to which of the three. */
 static int check_together(const struct cli_args *args, struct error *err)
 {
 	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
-		"memory", "limit", "duration", "whole", "gangs", "priorities"};
+		"memory", "limit", "whole", "gangs", "priorities"};
+	const char *mode = cli_get(args, "mode");
 	const bool pods = cli_has(args, "pods"), spec = cli_has(args, "spec"),
-		   shape = cli_has(args, "generate"),
-		   is_queue = cli_has(args, "mode") && !strcmp(cli_get(args, "mode"), "queue");
+		   shape = cli_has(args, "generate"), is_drawn = cli_has(args, "draw"),
+		   is_queue = mode && !strcmp(mode, "queue");
 
 	if (pods + spec + shape != 1)
 		return fail(err, EINVAL,
@@ -218,30 +283,39 @@ static int check_together(const struct cli_args *args, struct error *err)
 		return fail(err, EINVAL, "--nodes: the file of --spec has its own");
 	if (cli_has(args, "nodes") && cli_has(args, "nodes-like"))
 		return fail(err, EINVAL, "--nodes and --nodes-like: only one of them is possible");
+	if (is_drawn && (!pods || (mode && !is_queue) || cli_has(args, "faster")))
+		return fail(err, EINVAL,
+			"--draw is for --pods, without --mode drop and without --faster");
+	if (cli_has(args, "load") && !is_drawn)
+		return fail(err, EINVAL, "--load is for --draw");
+	if (cli_has(args, "defrag") && mode_of(args) == REPLAY_DROP)
+		return fail(
+			err, EINVAL, "--defrag is for tasks with times, which --mode drop has not");
 	if (cli_has(args, "faster") && (shape || (pods && !is_queue)))
 		return fail(
 			err, EINVAL, "--faster is for --spec, and for --pods with --mode queue");
-	if (cli_has(args, "orders") && (!pods || cli_get(args, "mode")))
-		return fail(err, EINVAL, "--orders is for --pods without --mode");
+	if (cli_has(args, "orders") && (!pods || mode || is_drawn))
+		return fail(err, EINVAL, "--orders is for --pods without --mode and --draw");
 	for (size_t i = 0; i < ARRAY_SIZE(generated) && !shape; i++)
 		if (cli_has(args, generated[i]))
 			return fail(err, EINVAL, "--%s is for --generate", generated[i]);
+	if (cli_has(args, "duration") && !shape && !is_drawn)
+		return fail(err, EINVAL, "--duration is for --generate and --draw");
 	return 0;
 }
 
 static int read_options(const struct cli_args *args, struct sim *sim, struct error *err)
 {
-	const char *mode = cli_get(args, "mode"), *queue = cli_get(args, "queue");
+	const char *queue = cli_get(args, "queue");
 	int r = check_together(args, err);
 
 	r = r < 0 ? r : read_schemes(args, sim, err);
 	r = r < 0 ? r : read_seeds(args, sim, err);
 	if (r == 0 && cli_has(args, "generate"))
 		r = read_shape(args, sim, err);
-	if (mode)
-		sim->mode = !strcmp(mode, "queue") ? REPLAY_QUEUE : REPLAY_DROP;
-	else
-		sim->mode = cli_has(args, "pods") ? REPLAY_DROP : REPLAY_QUEUE;
+	r = r < 0 ? r : read_draw(args, sim, err);
+	r = r < 0 ? r : read_defrag(args, &sim->defrag, err);
+	sim->mode = mode_of(args);
 	sim->queue = queue && !strcmp(queue, "fifo") ? REPLAY_FIFO : REPLAY_PRIORITY;
 	sim->faster = 1;
 	return r < 0 ? r : read_count(args, "faster", 1000000, &sim->faster, err);
@@ -280,7 +354,7 @@ static int read_pods(struct sim *sim, const char *path, struct error *err)
 	if (r < 0)
 		return r;
 	r = workload_read_openb(&sim->workload, &sim->cluster, buf_str(&text), err);
-	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->workload.has_times)
+	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->draws && !sim->workload.has_times)
 		r = fail(err, EINVAL,
 			"--mode queue needs the columns creation_time and deletion_time");
 	return r < 0 ? fail_within(err, r, "%s", path) : 0;
@@ -411,22 +485,41 @@ static int shuffled(uint32_t n, uint64_t seed, uint32_t **ret, struct error *err
 	return 0;
 }
 
+/* The tasks that are made for the seed; none where they are the file's. */
+static int make_tasks(
+	const struct sim *sim, uint64_t seed, struct workload *made, struct error *err)
+{
+	const struct workload_redraw how = {.n = sim->workload.n * sim->draws,
+		.n_devices = sim->cluster.n_devices,
+		.load = sim->load,
+		.work_min_ns = sim->shape.work_min_ns,
+		.work_max_ns = sim->shape.work_max_ns};
+
+	if (sim->is_generated)
+		return workload_generate(made, &sim->shape, seed, err);
+	if (!sim->draws)
+		return 0;
+	if (sim->draws > WORKLOAD_TASKS_MAX / sim->workload.n)
+		return fail(err, EINVAL, "--draw %u: up to %u times the %u tasks are possible",
+			sim->draws, WORKLOAD_TASKS_MAX / sim->workload.n, sim->workload.n);
+	return workload_redraw(made, &sim->workload, &how, seed, err);
+}
+
 int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme, uint64_t seed,
 	struct replay_result **ret_result, struct error *err)
 {
 	_cleanup_workload_ struct workload made = {0};
 	_cleanup_free_ uint32_t *order = NULL, *ranks = NULL;
 	struct replay_input input = {.cluster = &sim->cluster,
-		.workload = sim->is_generated ? &made : &sim->workload,
+		.workload = sim->is_generated || sim->draws ? &made : &sim->workload,
 		.scheme = &sim->schemes[scheme],
 		.mode = sim->mode,
-		.queue = sim->queue};
+		.queue = sim->queue,
+		.defrag = sim->defrag};
 	struct rand rand = rand_seeded(seed);
 	char path[PATH_MAX_BYTES];
-	int r = 0;
+	int r = make_tasks(sim, seed, &made, err);
 
-	if (sim->is_generated)
-		r = workload_generate(&made, &sim->shape, seed, err);
 	if (r == 0 && cli_has(args, "orders")) {
 		r = order_path(cli_get(args, "orders"), seed, path, err);
 		r = r < 0 ? r : read_order(path, sim->workload.n, &order, err);

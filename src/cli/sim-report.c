@@ -16,7 +16,8 @@ struct figure {
 	enum unit unit;
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
-	bool is_main; /* others are compared with the first by it */
+	bool is_main;                            /* others are compared with the first by it */
+	bool (*is_shown)(const struct sim *sim); /* NULL: always */
 };
 
 static double allocated_at(const struct sim *sim, const struct replay_result *result, double at)
@@ -89,6 +90,29 @@ static double busy(const struct sim *sim, const struct replay_result *result, do
 	return result->busy_s;
 }
 
+static double allocated_arriving(
+	const struct sim *sim, const struct replay_result *result, double at)
+{
+	return 100 *
+		metrics_mean_between(&result->curves, METRICS_ALLOCATED, at * result->arrivals_s,
+			result->arrivals_s);
+}
+
+static double moves(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->n_moves;
+}
+
+static bool is_drawn(const struct sim *sim)
+{
+	return sim->draws > 0;
+}
+
+static bool is_defragmented(const struct sim *sim)
+{
+	return sim->defrag.period_ns > 0;
+}
+
 static const struct figure of_drop[] = {
 	{"allocated_at_90", "AT 90%", PERCENT, allocated_at, 90, false},
 	{"allocated_at_95", "AT 95%", PERCENT, allocated_at, 95, false},
@@ -115,6 +139,9 @@ static const struct figure of_queue[] = {
 	{"busy_s", NULL, SECONDS, busy, 0, false},
 	{"end_s", "ALL DONE", SECONDS, end, 0, false},
 	{"placed_percent", NULL, PERCENT, placed, 0, false},
+	/* The first third is not of the steady state: the cluster fills. */
+	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, false, is_drawn},
+	{"moves", "MOVES", NUMBER, moves, 0, false, is_defragmented},
 	{0},
 };
 
@@ -122,6 +149,17 @@ static const struct figure *figures_of(const struct sim *sim)
 {
 	return sim->mode == REPLAY_DROP ? of_drop : of_queue;
 }
+
+/* From f on, the first that is shown, or NULL. */
+static const struct figure *shown(const struct sim *sim, const struct figure *f)
+{
+	while (f->name && f->is_shown && !f->is_shown(sim))
+		f++;
+	return f->name ? f : NULL;
+}
+
+#define FOR_EACH_FIGURE(f, sim) \
+	for (const struct figure *f = shown(sim, figures_of(sim)); f; f = shown(sim, f + 1))
 
 /* The figure in each run of a scheme. */
 static void figure_get(
@@ -185,13 +223,12 @@ static void add_comparison(
 
 int sim_print(const struct sim *sim, struct error *err)
 {
-	const struct figure *figures = figures_of(sim);
 	struct table_column columns[TABLE_COLUMNS_MAX] = {{"POLICY", false}};
 	_cleanup_table_ struct table t;
 	char against[48];
 	size_t n = 1;
 
-	for (const struct figure *f = figures; f->name; f++) {
+	FOR_EACH_FIGURE(f, sim) {
 		if (f->title)
 			columns[n++] = (struct table_column){f->title, true};
 		if (f->is_main && sim->n_schemes > 1) {
@@ -202,7 +239,7 @@ int sim_print(const struct sim *sim, struct error *err)
 	table_init(&t, columns, n);
 	for (uint32_t s = 0; s < sim->n_schemes; s++) {
 		table_add(&t, sim->schemes[s].name);
-		for (const struct figure *f = figures; f->name; f++) {
+		FOR_EACH_FIGURE(f, sim) {
 			double x[SIM_SEEDS_MAX];
 
 			figure_get(sim, f, s, x);
@@ -233,7 +270,7 @@ static json_t *json_figures(const struct sim *sim, uint32_t scheme)
 {
 	json_t *all = json_object();
 
-	for (const struct figure *f = figures_of(sim); f->name; f++) {
+	FOR_EACH_FIGURE(f, sim) {
 		double x[SIM_SEEDS_MAX];
 		json_t *one;
 
@@ -284,7 +321,7 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"tasks", (json_int_t)result->n_tasks, "placed", (json_int_t)result->n_placed,
 		"curves", json_curves(&result->curves));
 
-	for (const struct figure *f = figures_of(sim); f->name; f++)
+	FOR_EACH_FIGURE(f, sim)
 		json_object_set_new(run, f->name, json_real(f->get(sim, result, f->at)));
 	if (sim->mode == REPLAY_QUEUE) {
 		json_object_set_new(run, "queued_s_hundredths",

@@ -24,6 +24,9 @@ struct sim {
 	struct workload workload; /* of the files; a generated one is made for each seed */
 	struct workload_shape shape;
 	bool is_generated;
+	uint32_t draws; /* so many times the tasks of the file, drawn for each seed; 0: as it is */
+	uint32_t load;  /* permille of the devices that those ask for */
+	struct replay_defrag defrag;
 	struct replay_scheme schemes[SIM_SCHEMES_MAX];
 	uint32_t n_schemes;
 	uint64_t first_seed;

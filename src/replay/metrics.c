@@ -54,13 +54,31 @@ double metrics_row_at(const struct metrics *m, uint32_t row, uint32_t at)
 	return at_point(m, m->row[row], at);
 }
 
-double metrics_mean(const struct metrics *m, enum metrics_series series)
+static double mean_of(
+	const struct metrics *m, enum metrics_series series, uint32_t first, uint32_t end)
 {
 	double sum = 0, weight = 0;
 
-	for (uint32_t i = 0; i < m->n; i++) {
+	for (uint32_t i = first; i < MIN(end, m->n); i++) {
 		sum += m->sum[series][i];
 		weight += m->weight[i];
 	}
 	return weight > 0 ? sum / weight : 0;
+}
+
+double metrics_mean_between(
+	const struct metrics *m, enum metrics_series series, double from, double to)
+{
+	uint32_t first = 0, end;
+
+	while (first < m->n && first * m->step < from)
+		first++;
+	for (end = first; end < m->n && (end + 1) * m->step <= to;)
+		end++;
+	return mean_of(m, series, first, end);
+}
+
+double metrics_mean(const struct metrics *m, enum metrics_series series)
+{
+	return mean_of(m, series, 0, m->n);
 }

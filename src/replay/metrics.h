@@ -52,6 +52,9 @@ void metrics_halve(struct metrics *m);
 /* The mean at a point; where nothing was seen that of the nearest before it, or 0. */
 double metrics_at(const struct metrics *m, enum metrics_series series, uint32_t at);
 double metrics_row_at(const struct metrics *m, uint32_t row, uint32_t at);
+/* Over the points that are altogether between the two, in units of the step. */
+double metrics_mean_between(
+	const struct metrics *m, enum metrics_series series, double from, double to);
 /* Over all points. */
 double metrics_mean(const struct metrics *m, enum metrics_series series);
 

@@ -15,7 +15,8 @@
 /* Tasks that start together: next to one another in `arrivals`. */
 struct unit {
 	uint32_t first, n;
-	uint32_t share; /* the least that one of them asks of a device */
+	uint32_t share;  /* the least that one of them asks of a device */
+	uint64_t models; /* on which any of them can be */
 };
 
 struct queue {
@@ -36,7 +37,10 @@ struct queue {
 	 */
 	uint32_t freed[FREED_MAX];
 	uint32_t n_freed;
-	uint32_t room; /* the most that is free of one of their devices */
+	uint32_t room;        /* the most that is free of one of their devices */
+	uint64_t room_models; /* of those with something free */
+	uint64_t defrag_ns;   /* when the next plan is due */
+	bool may_defrag;      /* something has changed since the last plan */
 };
 
 /* ---- start and end ---- */
@@ -54,7 +58,7 @@ static int start_task(
 
 	result->queued_s[result->n_placed++] = (double)(q->tasks.now_ns - t->arrives_ns) /
 		(double)NSEC_PER_SEC;
-	q->has_changed = true;
+	q->has_changed = q->may_defrag = true;
 	return tasks_start(&q->tasks, task, tasks_work(&q->tasks, task), choice, tenant);
 }
 
@@ -81,35 +85,37 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 		q->busy_ns = now_ns;
 	if (q->busy_ns >= now_ns)
 		q->n_busy = q->n_ended;
-	q->has_changed = true;
+	q->has_changed = q->may_defrag = true;
 	note_freed(q, was.node);
 	return 0;
 }
 
 /* ---- who waits ---- */
 
-static uint32_t room_of(const struct queue *q)
+static void measure_room(struct queue *q)
 {
-	uint32_t room = 0;
-
-	if (q->n_freed > FREED_MAX)
-		return SPEC_SHARE_ONE;
-	for (uint32_t i = 0; i < q->n_freed; i++) {
+	q->room = q->n_freed > FREED_MAX ? SPEC_SHARE_ONE : 0;
+	q->room_models = q->n_freed > FREED_MAX ? UINT64_MAX : 0;
+	for (uint32_t i = 0; i < q->n_freed && q->n_freed <= FREED_MAX; i++) {
 		struct place_device_view d;
 		struct place_node_view node;
 
 		if (!place_node_get(q->run->place, q->freed[i], &node))
 			continue;
 		for (uint32_t k = 0; k < node.n_devices; k++)
-			if (place_device_get(q->run->place, node.first_device + k, &d))
-				room = MAX(room, d.share_free);
+			if (place_device_get(q->run->place, node.first_device + k, &d) &&
+				d.share_free) {
+				q->room = MAX(q->room, d.share_free);
+				q->room_models |= 1ull << d.model;
+			}
 	}
-	return room;
 }
 
 /* Whether any of it has room where somebody has left. */
 static bool may_fit(const struct queue *q, struct unit unit)
 {
+	if (unit.share > q->room || (unit.share && !(unit.models & q->room_models)))
+		return false;
 	if (q->n_freed > FREED_MAX)
 		return true;
 	for (uint32_t i = 0; i < unit.n; i++) {
@@ -173,15 +179,15 @@ static int retry(struct queue *q, struct error *err)
 	uint32_t kept = 0;
 	int r = 0;
 
-	q->room = room_of(q);
+	measure_room(q);
 	for (uint32_t i = 0; i < q->n_waiting; i++) {
 		const struct unit unit = q->waiting[i];
 
-		if (r >= 0 && unit.share <= q->room && may_fit(q, unit)) {
+		if (r >= 0 && may_fit(q, unit)) {
 			r = try_unit(q, unit, err);
 			if (r == 1) {
 				q->run->waiting -= unit.n;
-				q->room = room_of(q);
+				measure_room(q);
 				continue;
 			}
 		}
@@ -195,7 +201,7 @@ static int retry(struct queue *q, struct error *err)
 static int arrive_unit(struct queue *q, struct error *err)
 {
 	const struct task *tasks = q->run->in->workload->tasks;
-	struct unit unit = {q->next, 0, SPEC_SHARE_ONE};
+	struct unit unit = {.first = q->next, .share = SPEC_SHARE_ONE};
 	int r;
 
 	do {
@@ -203,6 +209,7 @@ static int arrive_unit(struct queue *q, struct error *err)
 
 		place_note_arrival(q->run->place, spec);
 		unit.share = MIN(unit.share, spec->share);
+		unit.models |= spec->models ? spec->models : UINT64_MAX;
 		unit.n++;
 	} while (q->next < q->run->in->workload->n && tasks[q->arrivals[unit.first]].gang &&
 		tasks[q->arrivals[q->next]].gang == tasks[q->arrivals[unit.first]].gang);
@@ -211,6 +218,48 @@ static int arrive_unit(struct queue *q, struct error *err)
 		return fail(err, ENOMEM, "out of memory for a run");
 	q->has_changed = true;
 	return MIN(r, 0);
+}
+
+/* ---- defragmentation ---- */
+
+static bool waits_for_whole(const struct queue *q)
+{
+	for (uint32_t i = 0; i < q->n_waiting; i++)
+		for (uint32_t k = 0; k < q->waiting[i].n; k++)
+			if (q->run->specs[q->arrivals[q->waiting[i].first + k]].share ==
+				SPEC_SHARE_ONE)
+				return true;
+	return false;
+}
+
+static int defragment(struct queue *q, struct error *err)
+{
+	struct place_defrag done;
+	int r = run_defrag(&q->tasks, &done, err);
+
+	q->may_defrag = false;
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < done.n_moves; i++)
+		note_freed(q, done.moves[i].from.node);
+	q->has_changed |= done.n_moves > 0;
+	r = done.n_moves ? retry(q, err) : 0;
+	place_defrag_done(&done);
+	return r;
+}
+
+/* Whether a plan is due before that; if so all before it is done. */
+static bool defrag_is_due(struct queue *q, uint64_t before_ns)
+{
+	const uint64_t period_ns = q->run->in->defrag.period_ns;
+
+	if (!period_ns || q->defrag_ns > before_ns)
+		return false;
+	if (q->may_defrag && waits_for_whole(q))
+		return true;
+	/* Until something happens it would be the same each time. */
+	q->defrag_ns += ((before_ns - q->defrag_ns) / period_ns + 1) * period_ns;
+	return false;
 }
 
 /* ---- time ---- */
@@ -274,6 +323,7 @@ static int prepare(struct queue *q, struct error *err)
 	result->curves.step = (double)q->step_ns / (double)NSEC_PER_SEC;
 	result->n_tasks = w->n;
 	q->busy_ns = CLOCK_NEVER;
+	q->defrag_ns = q->first_ns + q->run->in->defrag.period_ns;
 	q->has_changed = true;
 	return 0;
 }
@@ -285,39 +335,57 @@ static void queue_done(struct queue *q)
 	free(q->waiting);
 }
 
+/* What happens at that time, the earliest of all; 1: nothing more will. */
+static int step(struct queue *q, struct error *err)
+{
+	const struct workload *w = q->run->in->workload;
+	const struct event *end = tasks_next(&q->tasks);
+	const uint64_t end_ns = end ? end->at_ns : CLOCK_NEVER;
+	const uint64_t arrival_ns = q->next < w->n ? w->tasks[q->arrivals[q->next]].arrives_ns
+						   : CLOCK_NEVER;
+	int r = 0;
+
+	if (end_ns == CLOCK_NEVER && arrival_ns == CLOCK_NEVER)
+		return 1;
+	if (defrag_is_due(q, MIN(end_ns, arrival_ns))) {
+		advance(q, q->defrag_ns);
+		q->defrag_ns += q->run->in->defrag.period_ns;
+		return defragment(q, err);
+	}
+	advance(q, MIN(end_ns, arrival_ns));
+	if (arrival_ns < end_ns)
+		return arrive_unit(q, err);
+	while (r == 0 && (end = tasks_next(&q->tasks)) && end->at_ns == q->tasks.now_ns)
+		r = end_task(q, end->slot, err);
+	return r < 0 ? r : retry(q, err);
+}
+
+static void summarise(const struct queue *q)
+{
+	const struct workload *w = q->run->in->workload;
+	struct replay_result *result = q->run->result;
+	const uint64_t now_ns = q->tasks.now_ns, second = NSEC_PER_SEC;
+	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, now_ns), q->first_ns);
+	const uint64_t last_ns = w->tasks[q->arrivals[w->n - 1]].arrives_ns;
+
+	stats_sort(result->queued_s, result->n_placed);
+	stats_sort(result->completion_s, q->n_ended);
+	result->arrivals_s = (double)clock_since_ns(last_ns, q->first_ns) / (double)second;
+	result->end_s = (double)clock_since_ns(now_ns, q->first_ns) / (double)second;
+	result->busy_s = (double)busy_ns / (double)second;
+	if (busy_ns)
+		result->throughput_per_h = 3600.0 * q->n_busy / result->busy_s;
+}
+
 int run_queue(struct run *run, struct error *err)
 {
 	_cleanup_(queue_done) struct queue q = {.run = run};
-	const struct workload *w = run->in->workload;
-	struct replay_result *result = run->result;
-	uint64_t busy_ns;
 	int r = prepare(&q, err);
 
+	while (r == 0)
+		r = step(&q, err);
 	if (r < 0)
 		return r;
-	while (r == 0) {
-		const struct event *end = tasks_next(&q.tasks);
-		const uint64_t end_ns = end ? end->at_ns : CLOCK_NEVER;
-		const uint64_t arrival_ns = q.next < w->n ? w->tasks[q.arrivals[q.next]].arrives_ns
-							  : CLOCK_NEVER;
-
-		if (end_ns == CLOCK_NEVER && arrival_ns == CLOCK_NEVER)
-			break;
-		advance(&q, MIN(end_ns, arrival_ns));
-		if (arrival_ns < end_ns) {
-			r = arrive_unit(&q, err);
-			continue;
-		}
-		while (r == 0 && (end = tasks_next(&q.tasks)) && end->at_ns == q.tasks.now_ns)
-			r = end_task(&q, end->slot, err);
-		r = r < 0 ? r : retry(&q, err);
-	}
-	stats_sort(result->queued_s, result->n_placed);
-	stats_sort(result->completion_s, q.n_ended);
-	result->end_s = (double)clock_since_ns(q.tasks.now_ns, q.first_ns) / (double)NSEC_PER_SEC;
-	busy_ns = clock_since_ns(MIN(q.busy_ns, q.tasks.now_ns), q.first_ns);
-	result->busy_s = (double)busy_ns / (double)NSEC_PER_SEC;
-	if (busy_ns)
-		result->throughput_per_h = 3600.0 * q.n_busy / result->busy_s;
-	return r;
+	summarise(&q);
+	return 0;
 }

@@ -2,8 +2,10 @@
 #include "replay/replay.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "replay/replay-internal.h"
 
 void replay_free(struct replay_result *result)
@@ -165,6 +167,7 @@ static int start(struct run *run, struct error *err)
 		run->specs[i] = in->workload->tasks[i].spec;
 		if (in->scheme->adapt && run->specs[i].count)
 			in->scheme->adapt(in->cluster, &run->specs[i]);
+		run->specs[i].is_movable = in->defrag.period_ns > 0;
 	}
 	if (in->scheme->knows_mix)
 		place_set_typical(run->place, run->specs, in->workload->n);
@@ -229,6 +232,20 @@ static int run_drop(struct run *run, struct error *err)
 	return 0;
 }
 
+int replay_defrag_check(const struct replay_defrag *defrag, struct error *err)
+{
+	if (defrag->period_ns > WORKLOAD_TIME_MAX_NS || defrag->cost_ns > REPLAY_COST_MAX_NS)
+		return fail(err, EINVAL,
+			"every %" PRIu64 "s at a cost of %" PRIu64 "s: up to %" PRIu64
+			"s and %" PRIu64 "s are possible",
+			defrag->period_ns / NSEC_PER_SEC, defrag->cost_ns / NSEC_PER_SEC,
+			WORKLOAD_TIME_MAX_NS / NSEC_PER_SEC, REPLAY_COST_MAX_NS / NSEC_PER_SEC);
+	if (defrag->n_moves > PLACE_MOVES_MAX)
+		return fail(err, EINVAL, "%u moves: up to %u are possible", defrag->n_moves,
+			PLACE_MOVES_MAX);
+	return 0;
+}
+
 int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err)
 {
@@ -239,7 +256,8 @@ int replay_run(
 		return fail(err, EINVAL, "a replay needs at least one device and one task");
 	if (input->mode == REPLAY_QUEUE && !input->workload->has_times)
 		return fail(err, EINVAL, "the tasks do not say when they come and end");
-	r = start(&run, err);
+	r = replay_defrag_check(&input->defrag, err);
+	r = r < 0 ? r : start(&run, err);
 	if (r == 0)
 		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
 	place_free(run.place);

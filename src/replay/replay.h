@@ -13,6 +13,10 @@
  * those behind it. A gang starts together or waits together. A device's time is divided as its
  * scheme says: requests are met, what is left over goes to whoever has least, up to the limits; or
  * without limits to all alike. A task on several devices goes at the pace of the slowest.
+ *
+ * With defragmentation (core/place-defrag.h), whenever a period is over and somebody waits for a
+ * whole device, tasks of one device are moved together so that devices become free. A move is done
+ * at once and costs the task some of its work.
  */
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
@@ -20,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "core/place-defrag.h"
 #include "replay/cluster.h"
 #include "replay/metrics.h"
 #include "replay/scheme.h"
@@ -27,6 +32,16 @@
 
 enum replay_mode { REPLAY_DROP, REPLAY_QUEUE };
 enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY }; /* within a priority: as they came */
+
+struct replay_defrag {
+	uint64_t period_ns; /* 0: never */
+	uint32_t n_moves;   /* each time, at most; up to PLACE_MOVES_MAX */
+	uint64_t cost_ns;   /* what a task that has its limit does in that is lost by a move */
+};
+
+#define REPLAY_COST_MAX_NS (WORKLOAD_TIME_MAX_NS / 64)
+
+int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 
 struct replay_input {
 	const struct cluster *cluster;
@@ -37,6 +52,7 @@ struct replay_input {
 	const struct replay_scheme *scheme;
 	enum replay_mode mode;
 	enum replay_queue queue;
+	struct replay_defrag defrag; /* REPLAY_QUEUE */
 };
 
 struct replay_result {
@@ -44,8 +60,10 @@ struct replay_result {
 	uint32_t n_tasks, n_placed; /* the others were dropped, or never had room */
 	/* REPLAY_QUEUE: in seconds of virtual time, each sorted, n_placed of them; owned. */
 	double *queued_s, *completion_s;
-	double end_s;  /* the last departure, since the first arrival */
-	double busy_s; /* when 99 % of the tasks had ended: curves and means are up to there */
+	uint32_t n_moves;  /* by defragmentation */
+	double arrivals_s; /* the last arrival, since the first */
+	double end_s;      /* the last departure, since the first arrival */
+	double busy_s;     /* when 99 % of the tasks had ended: curves and means are up to there */
 	double throughput_per_h;        /* tasks that ended by busy_s */
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };

@@ -60,17 +60,33 @@ int workload_read_openb(
 	return n < 0 ? n : r;
 }
 
+static uint64_t asked_by(const struct task *task)
+{
+	return (uint64_t)task->spec.share * task->spec.count;
+}
+
+static int asked_by_all(const struct workload *w, uint64_t *ret_sum, struct error *err)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < w->n; i++)
+		sum += asked_by(&w->tasks[i]);
+	if (!sum)
+		return fail(err, EINVAL, "no task asks for a device");
+	*ret_sum = sum;
+	return 0;
+}
+
 int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permille,
 	struct rand *rand, uint32_t **ret_order, struct error *err)
 {
 	const uint64_t wanted = (uint64_t)n_devices * permille;
 	uint64_t arrived = 0, sum = 0;
 	uint32_t *order = NULL, n = 0, room = 0;
+	int r = asked_by_all(w, &sum, err);
 
-	for (uint32_t i = 0; i < w->n; i++)
-		sum += (uint64_t)w->tasks[i].spec.share * w->tasks[i].spec.count;
-	if (!sum)
-		return fail(err, EINVAL, "no task asks for a device");
+	if (r < 0)
+		return r;
 	while (arrived < wanted) {
 		const uint32_t i = (uint32_t)rand_below(rand, w->n);
 
@@ -79,7 +95,7 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
 			return fail(err, ENOMEM, "too many tasks fill %u devices", n_devices);
 		}
 		order[n++] = i;
-		arrived += (uint64_t)w->tasks[i].spec.share * w->tasks[i].spec.count;
+		arrived += asked_by(&w->tasks[i]);
 	}
 	*ret_order = order;
 	return (int)n;
@@ -226,6 +242,13 @@ static uint64_t exponential(uint64_t mean, struct rand *rand)
 	}
 }
 
+/* Uniform; or, with min 0, exponential with the mean max. */
+static uint64_t work(uint64_t min_ns, uint64_t max_ns, struct rand *rand)
+{
+	return min_ns ? min_ns + rand_below(rand, max_ns - min_ns + 1)
+		      : 1 + exponential(max_ns, rand);
+}
+
 /* Near to normal: the sum of twelve uniform numbers has the variance 1. Within low..1000. */
 static uint32_t normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 {
@@ -268,6 +291,15 @@ static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct er
 	return 0;
 }
 
+static int check_work(uint64_t min_ns, uint64_t max_ns, struct error *err)
+{
+	if (!max_ns || min_ns > max_ns || max_ns > WORKLOAD_TIME_MAX_NS / 64)
+		return fail(err, EINVAL,
+			"duration: from at most its end, and up to %" PRIu64 "h, is possible",
+			WORKLOAD_TIME_MAX_NS / 64 / (3600 * NSEC_PER_SEC));
+	return 0;
+}
+
 int workload_shape_check(const struct workload_shape *s, struct error *err)
 {
 	int r;
@@ -278,15 +310,11 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	if (!s->n_tasks || s->n_tasks > WORKLOAD_TASKS_MAX)
 		return fail(err, EINVAL, "%u tasks: 1 to %u are possible", s->n_tasks,
 			WORKLOAD_TASKS_MAX);
-	if (!s->work_max_ns || s->work_min_ns > s->work_max_ns ||
-		s->work_max_ns > WORKLOAD_TIME_MAX_NS / 64)
-		return fail(err, EINVAL,
-			"duration: from at most its end, and up to %" PRIu64 "h, is possible",
-			WORKLOAD_TIME_MAX_NS / 64 / (3600 * NSEC_PER_SEC));
 	if (s->limit > SPEC_SHARE_ONE)
 		return fail(err, EINVAL, "limit %u permille: up to %u is possible", s->limit,
 			SPEC_SHARE_ONE);
-	r = check_part("demand", s->demand, s->demand_sigma, err);
+	r = check_work(s->work_min_ns, s->work_max_ns, err);
+	r = r < 0 ? r : check_part("demand", s->demand, s->demand_sigma, err);
 	r = r < 0 ? r : check_part("memory", s->memory, s->memory_sigma, err);
 	r = r < 0 ? r : check_choices(&s->whole, "whole devices", 0, SPEC_DEVICES_MAX, err);
 	r = r < 0 ? r : check_choices(&s->gangs, "gang", 1, WORKLOAD_GANG_MAX, err);
@@ -314,9 +342,7 @@ static struct task make_task(const struct workload_shape *s, struct streams *str
 	task.spec.priority = choose(&s->priorities, &streams->priority);
 	if (!task.spec.priority)
 		task.spec.class = SPEC_OPPORTUNISTIC;
-	task.work_ns = s->work_min_ns
-		? s->work_min_ns + rand_below(&streams->work, s->work_max_ns - s->work_min_ns + 1)
-		: 1 + exponential(s->work_max_ns, &streams->work);
+	task.work_ns = work(s->work_min_ns, s->work_max_ns, &streams->work);
 	return task;
 }
 
@@ -350,4 +376,40 @@ int workload_generate(
 	}
 	w->has_times = true;
 	return r < 0 || w->n ? r : fail(err, EINVAL, "no task arrives in that time");
+}
+
+/* The mean time between arrivals, at least 1 ns. */
+static uint64_t gap_of(const struct workload *from, const struct workload_redraw *how, uint64_t sum)
+{
+	const uint64_t mean_ns = how->work_min_ns ? (how->work_min_ns + how->work_max_ns) / 2
+						  : how->work_max_ns;
+	const uint64_t of = (uint64_t)from->n * how->n_devices * how->load;
+
+	return (uint64_t)MAX((unsigned __int128)mean_ns * sum / of, (unsigned __int128)1);
+}
+
+int workload_redraw(struct workload *w, const struct workload *from,
+	const struct workload_redraw *how, uint64_t seed, struct error *err)
+{
+	struct rand all = rand_seeded(seed), which = rand_seeded(rand_u64(&all)),
+		    gaps = rand_seeded(rand_u64(&all)), works = rand_seeded(rand_u64(&all));
+	uint64_t now = 0, gap_ns, sum = 0;
+	int r = asked_by_all(from, &sum, err);
+
+	r = r < 0 ? r : check_work(how->work_min_ns, how->work_max_ns, err);
+	if (r < 0)
+		return r;
+	if (!how->n_devices || !how->load)
+		return fail(err, EINVAL, "a load above 0 of at least one device is needed");
+	gap_ns = gap_of(from, how, sum);
+	for (uint32_t i = 0; r == 0 && i < how->n; i++) {
+		struct task task = from->tasks[rand_below(&which, from->n)];
+
+		now += exponential(gap_ns, &gaps);
+		task.arrives_ns = now;
+		task.work_ns = work(how->work_min_ns, how->work_max_ns, &works);
+		r = workload_add(w, &task, err);
+	}
+	w->has_times = true;
+	return r;
 }

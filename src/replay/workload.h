@@ -51,6 +51,20 @@ int workload_read_openb(
 int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permille,
 	struct rand *rand, uint32_t **ret_order, struct error *err);
 
+/* How a trace's tasks come without end: Poisson arrivals, durations that are not the trace's. */
+struct workload_redraw {
+	uint32_t n;                        /* tasks */
+	uint32_t n_devices, load;          /* so that they ask for that permille of the devices */
+	uint64_t work_min_ns, work_max_ns; /* as those of a shape */
+};
+
+/*
+ * Tasks drawn from another workload with replacement, added. -EINVAL where no task asks for any
+ * device or a bound is passed, -ENOMEM.
+ */
+int workload_redraw(struct workload *w, const struct workload *from,
+	const struct workload_redraw *how, uint64_t seed, struct error *err);
+
 /* 0..n-1 in random order, each equally likely. */
 void workload_shuffle(uint32_t *items, uint32_t n, struct rand *rand);
 

@@ -122,6 +122,21 @@ def follows_a_trace_in_time():
         refused(f.sim(*TRACE, "--mode", "queue"), 1, "pods.csv", "deletion_time")
 
 
+def draws_tasks_that_come_and_go():
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        answer = sim_json(*TRACE, "--draw", "500", "--load", "1.5", "--duration", "10m", "--policy",
+                          "best-fit,worst-fit", "--seeds", "2", folder=f.folder.name)
+        assert answer["mode"] == "queue"
+        for policy in answer["policies"]:
+            assert [run["tasks"] for run in policy["runs"]] == [2000, 2000]
+            for run in policy["runs"]:
+                assert 60 < run["allocated_steady"] <= 100 and "moves" not in run, run
+        moved = sim_json(*TRACE, "--draw", "500", "--load", "1.5", "--duration", "10m", "--defrag", "1m,2,5s",
+                         "--policy", "worst-fit", "--seeds", "2", folder=f.folder.name)
+        assert figures(moved, "worst-fit")["moves"]["mean"] > 0
+        refused(f.sim(*TRACE, "--draw", "1000000"), 1, "--draw 1000000", "4 tasks")
+
+
 def reads_yaml():
     with Files(c_yaml=SPEC) as f:
         answer = sim_json("--spec", "c.yaml", "--policy", "best-fit,whole", folder=f.folder.name)
@@ -200,6 +215,17 @@ def bad_usage_is_said():
         ("--generate", "wang", "--orders", "o"): ("--orders",),
         ("--generate", "wang", "--faster", "2"): ("--faster",),
         ("--spec", "s", "--faster", "0"): ("--faster", "0"),
+        ("--spec", "s", "--draw", "2"): ("--draw", "--pods"),
+        ("--nodes", "n", "--pods", "p", "--draw", "0"): ("--draw", "0"),
+        ("--nodes", "n", "--pods", "p", "--draw", "2", "--mode", "drop"): ("--draw", "--mode drop"),
+        ("--nodes", "n", "--pods", "p", "--draw", "2", "--load", "0"): ("--load", "above 0"),
+        ("--nodes", "n", "--pods", "p", "--load", "1"): ("--load", "--draw"),
+        ("--nodes", "n", "--pods", "p", "--duration", "1h"): ("--duration", "--draw"),
+        ("--nodes", "n", "--pods", "p", "--defrag", "1m"): ("--defrag", "--mode drop"),
+        ("--generate", "wang", "--defrag", "0"): ("--defrag", "above 0"),
+        ("--generate", "wang", "--defrag", "ten"): ("--defrag", "ten"),
+        ("--generate", "wang", "--defrag", "1m,0"): ("--defrag", "0", "65536"),
+        ("--generate", "wang", "--defrag", "1m,5,900d"): ("--defrag", "cost"),
     }.items():
         refused(sim(*args), 2, *words)
 
@@ -221,5 +247,6 @@ def bad_files_are_said_and_nothing_is_written():
         refused(f.sim(*TRACE, "--svg", "nodes.csv"), 1, "nodes.csv")
 
 
-main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time, reads_yaml, generates_the_named_shapes,
+main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
+     draws_tasks_that_come_and_go, reads_yaml, generates_the_named_shapes,
      draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)

@@ -265,6 +265,63 @@ static void few_that_go_on_do_not_count(void **state)
 	assert_true(s.result->curves.n <= 36);
 }
 
+/* Two have a part of a device each, and one waits for a whole one. */
+static void add_two_apart_and_one_whole(struct scene *s)
+{
+	add(s, 400, 400, 0, 100 * S);
+	add(s, 400, 400, 0, 100 * S);
+	add(s, 1000, 1000, 1 * S, 10 * S);
+}
+
+static void moves_tasks_together(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add_two_apart_and_one_whole(&s);
+	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 99});
+	s.input.defrag = (struct replay_defrag){10 * S, 5, 3 * S};
+	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_moves, 1);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 9});
+	/* The one that was moved has 3 s more to do. */
+	assert_times(s.result->completion_s, 3, (const double[]){19, 100, 103});
+	s.workload.tasks[2].spec.share = 700;
+	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_moves, 0); /* nobody waits for a whole device */
+}
+
+static void plans_again_only_when_something_has_changed(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add_two_apart_and_one_whole(&s);
+	s.workload.tasks[0].spec.share = s.workload.tasks[0].limit = 700;
+	s.workload.tasks[0].work_ns = 4000000 * S;
+	s.input.defrag = (struct replay_defrag){1, 5, 3 * S}; /* every nanosecond */
+	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_moves, 0);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 99});
+	assert_times(&s.result->end_s, 1, (const double[]){4000000});
+}
+
+static void means_between_two_times(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 500, 500, 0, 10 * S);
+	add(&s, 200, 200, 10 * S, 10 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->arrivals_s, 1, (const double[]){10});
+	const double before = metrics_mean_between(&s.result->curves, METRICS_ALLOCATED, 0, 10);
+	const double both = metrics_mean_between(&s.result->curves, METRICS_ALLOCATED, 5, 15);
+	const double none = metrics_mean_between(&s.result->curves, METRICS_ALLOCATED, 5.5, 6.1);
+
+	assert_times(&before, 1, (const double[]){0.5});
+	assert_times(&both, 1, (const double[]){0.35});
+	assert_times(&none, 1, (const double[]){0});
+}
+
 static void the_same_again(void **state)
 {
 	static const char *const schemes[] = {"default", "fgd", "whole", "replicas", "memory-only"};
@@ -301,6 +358,13 @@ static void refuses_what_cannot_be_run(void **state)
 	add(&s, 500, 500, 0, S);
 	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
 	assert_contains(err.msg, "when they come");
+	s.workload.has_times = true;
+	s.input.defrag = (struct replay_defrag){1, PLACE_MOVES_MAX + 1, 0};
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
+	assert_contains(err.msg, "65537 moves");
+	s.input.defrag = (struct replay_defrag){1, 1, REPLAY_COST_MAX_NS + 1};
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
+	assert_contains(err.msg, "cost");
 	assert_null(s.result);
 }
 
@@ -310,5 +374,6 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(passes_over_what_does_not_fit), UNIT(starts_gangs_together),
 	UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
 	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
-	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count), UNIT(the_same_again),
-	UNIT(refuses_what_cannot_be_run))
+	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
+	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
+	UNIT(means_between_two_times), UNIT(the_same_again), UNIT(refuses_what_cannot_be_run))

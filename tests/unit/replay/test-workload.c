@@ -177,6 +177,43 @@ static void makes_gangs_and_whole_devices(void **state)
 	assert_in_range(whole * 100 / w.n, 47, 53);
 }
 
+/* A trace's tasks, as often as they are drawn, ask for so much of the devices as time goes on. */
+static void draws_tasks_that_come_and_go(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	_cleanup_workload_ struct workload from = {0}, w = {0}, again = {0};
+	struct workload_redraw how = {
+		.n = 30000, .n_devices = 100, .load = 800, .work_max_ns = 3600 * NSEC_PER_SEC};
+	uint64_t asked = 0, first = 0, work_s = 0, gone = 0;
+	struct error err = {0};
+
+	assert_ok(workload_read_openb(&from, &c, STR(PODS), NULL));
+	assert_ok(workload_redraw(&w, &from, &how, 7, NULL));
+	assert_int_equal(w.n, how.n);
+	assert_true(w.has_times);
+	for (uint32_t i = 0; i < w.n; i++) {
+		const struct task *t = &w.tasks[i];
+
+		first += t->spec.share == 500;
+		work_s += t->work_ns / NSEC_PER_SEC;
+		asked += (uint64_t)t->spec.share * t->spec.count * (t->work_ns / NSEC_PER_SEC);
+		assert_true(!i || t->arrives_ns >= w.tasks[i - 1].arrives_ns);
+	}
+	gone = w.tasks[w.n - 1].arrives_ns / NSEC_PER_SEC;
+	assert_in_range(first * 100 / w.n, 32, 34);
+	assert_in_range(work_s / w.n, 3500, 3700);
+	assert_in_range(asked / gone / how.n_devices, 780, 820);
+	assert_ok(workload_redraw(&again, &from, &how, 7, NULL));
+	assert_memory_equal(w.tasks, again.tasks, w.n * sizeof(*w.tasks));
+	how.load = 0;
+	assert_int_equal(workload_redraw(&w, &from, &how, 7, &err), -EINVAL);
+	assert_contains(err.msg, "load above 0");
+	how.load = 800;
+	how.work_min_ns = how.work_max_ns + 1;
+	assert_int_equal(workload_redraw(&w, &from, &how, 7, &err), -EINVAL);
+	assert_contains(err.msg, "duration");
+}
+
 static void refuses_shapes_that_cannot_be(void **state)
 {
 	_cleanup_workload_ struct workload w = {0};
@@ -217,4 +254,5 @@ static void every_named_shape_is_possible(void **state)
 UNIT_MAIN(UNIT(reads_a_trace), UNIT(makes_nodes_by_a_word), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
-	UNIT(refuses_shapes_that_cannot_be), UNIT(every_named_shape_is_possible))
+	UNIT(draws_tasks_that_come_and_go), UNIT(refuses_shapes_that_cannot_be),
+	UNIT(every_named_shape_is_possible))
