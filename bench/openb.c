@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/cleanup.h"
 #include "bench/bench.h"
+#include "bench/traces.h"
 #include "replay/stats.h"
 
 #define POLICIES 4u
@@ -24,9 +23,8 @@
 
 enum { FGD, BEST_FIT, DEFAULT, FIRST_FIT };
 static const char *const policies[POLICIES] = {"fgd", "best-fit", "default", "first-fit"};
-static const char *const traces[] = {
-	"default", "gpuspec33", "gpuspec25", "cpu250", "gpushare40", "gpushare100", "multigpu50"};
-#define GPUSPEC33 1u /* of those; judged by itself */
+#define SIM_POLICIES "--policy fgd,best-fit,default,first-fit "
+#define GPUSPEC33 1u /* of the traces; judged by itself */
 
 /* Allocated percent at 100 and at 130 % arrived. */
 struct runs {
@@ -42,22 +40,9 @@ static const char *folder;
 
 static json_t *sim(const char *trace, const char *options)
 {
-	char command[4096];
-	json_error_t error;
-	json_t *result;
-	FILE *out;
+	struct traces_run run = traces_start(trace, options);
 
-	snprintf(command, sizeof(command),
-		"%s sim --nodes '%s/openb_node_list_gpu_node.csv' --pods "
-		"'%s/openb_pod_list_%s.csv' --policy fgd,best-fit,default,first-fit %s --json -",
-		bench_built("src/cli/divvy"), folder, folder, trace, options);
-	out = popen(command, "r");
-	if (!out)
-		bench_die("cannot start divvy sim");
-	result = json_loadf(out, 0, &error);
-	if (pclose(out) != 0 || !result)
-		bench_die("divvy sim failed: %s", command);
-	return result;
+	return traces_finish(&run);
 }
 
 static void collect(json_t *result, struct runs *to)
@@ -85,13 +70,13 @@ static void run_trace(const char *trace, struct runs *ret)
 
 	*ret = (struct runs){.n = 0};
 	bench_note("%s, the orders that are given", trace);
-	snprintf(options, sizeof(options), "--orders '%s/arrivals/%s.SEED.txt' --seeds 42-46",
-		folder, trace);
+	snprintf(options, sizeof(options),
+		SIM_POLICIES "--orders '%s/arrivals/%s.SEED.txt' --seeds 42-46", folder, trace);
 	collect(sim(trace, options), ret);
 	if (bench_quick())
 		return;
 	bench_note("%s, %u orders that are drawn", trace, DRAWN);
-	snprintf(options, sizeof(options), "--seeds 1000-%u", 1000 + DRAWN - 1);
+	snprintf(options, sizeof(options), SIM_POLICIES "--seeds 1000-%u", 1000 + DRAWN - 1);
 	collect(sim(trace, options), ret);
 }
 
@@ -179,13 +164,10 @@ int main(int argc, char **argv)
 	struct runs runs;
 
 	bench_init("openb", argc, argv);
-	folder = getenv("DIVVY_OPENB");
-	if (!folder) {
-		bench_note(
-			"DIVVY_OPENB names no folder with the OpenB traces: nothing is measured");
+	folder = traces_folder();
+	if (!folder)
 		return 0;
-	}
-	for (size_t t = 0; t < ARRAY_SIZE(traces); t++) {
+	for (size_t t = 0; t < TRACES; t++) {
 		double at_100;
 
 		run_trace(traces[t], &runs);
@@ -200,8 +182,8 @@ int main(int argc, char **argv)
 				stats_mean(runs.at[0][DEFAULT], runs.n), "%", ">= 94",
 				(unsigned int)runs.n, true, "default");
 	}
-	bench_metric("openb.mean_gain100", sum / (double)(ARRAY_SIZE(traces) - 1), "pp", ">= 0.5",
-		(unsigned int)runs.n, true, "default less fgd, the six without gpuspec33");
+	bench_metric("openb.mean_gain100", sum / (TRACES - 1), "pp", ">= 0.5", (unsigned int)runs.n,
+		true, "default less fgd, the six without gpuspec33");
 	bench_metric("openb.published_off", off, "pp", "<= 0.2", GIVEN, true,
 		"fgd and best-fit, the most over traces at 100 and 130");
 	return bench_done();
