@@ -45,6 +45,13 @@ static const struct cli_option options[] = {
 		"with times: so often, while somebody waits for a whole device, move up to MOVES "
 		"tasks together so that devices become free; each loses COST of its work (default "
 		"100 moves of 30s)"},
+	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
+		"with times: tasks have to go for one of higher priority that has no room, wait "
+		"again, and then begin anew or go on where they were (default: nobody has to go)"},
+	{"cells", 0, CLI_VALUE, "FILE", NULL,
+		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
+		"is "
+		"on one node"},
 	{"json", 0, CLI_VALUE, "FILE", NULL, "every figure and curve; - for stdout, and no table"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
@@ -65,7 +72,17 @@ static const struct cli_option options[] = {
 		"whole devices by weight such as 0:8,1:2; 0 is a share of one, as --demand says"},
 	{"gangs", 0, CLI_VALUE, "LIST", NULL,
 		"tasks that start together by weight, such as 1:9,4:1"},
+	{"threshold", 0, CLI_VALUE, "SHARE", NULL,
+		"how much of a gang has to start together; each of the others starts when it has "
+		"room (default 1)"},
 	{"priorities", 0, CLI_VALUE, "LIST", NULL, "priorities by weight, such as 50:9,90:1"},
+	{"affinity", 0, CLI_VALUE, "LIST", NULL,
+		"labels by weight, such as 0:8,1:1,2:1: tasks with the same share a device; 0 is "
+		"none"},
+	{"anti-affinity", 0, CLI_VALUE, "LIST", NULL,
+		"labels likewise: tasks with the same never share a device"},
+	{"exclusion", 0, CLI_VALUE, "LIST", NULL,
+		"labels likewise: only tasks with the same, or all without, share a device"},
 	{0},
 };
 
@@ -150,10 +167,13 @@ const struct cli_command cmd_sim = {
 		"With --spec, nodes and tasks are as a YAML file says: a list `nodes` with name, "
 		"copies, devices, model, memory (of a device), cpu and host-memory, and a list "
 		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
-		"priority, "
-		"model), copies, at, every, duration, cpu, host-memory and gang. A duration is "
-		"that "
-		"of a task that has its limit.\n\n"
+		"priority, model), copies, at, every, duration, cpu, host-memory, gang, threshold "
+		"(how much of the gang has to start together), labels (affinity, anti-affinity, "
+		"exclusion) and queue. A duration is that of a task that has its limit. A list "
+		"`queues` has name, parent, quota and limit (in devices) and weight: up to their "
+		"quotas tasks are guaranteed their place, up to the limit they borrow what is "
+		"idle, the queue that has least beyond its quota by its weight first; what is "
+		"borrowed is reclaimed, from tasks that then wait again.\n\n"
 		"With --generate, tasks are made: kubeshare, jobs that use part of a device, at "
 		"three times what whole devices can take; trace-like, a day of jobs with whole "
 		"devices and shares; wang, twenty small trainings of two priorities on one node. "
@@ -172,6 +192,7 @@ const struct cli_command cmd_sim = {
 		"divvy sim --generate kubeshare --policy whole,replicas,memory-only,default --svg "
 		"out\n"
 		"divvy sim --generate wang --nodes-like 2x2 --limit 1 --json -\n"
+		"divvy sim --generate kubeshare --priorities 10:4,90:1 --preempt resume\n"
 		"divvy sim --spec cluster.yaml --policy default,whole",
 	.options = options,
 	.check = sim_check,

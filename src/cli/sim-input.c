@@ -154,6 +154,32 @@ static int read_choices(const struct cli_args *args, const char *name, uint32_t 
 	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
 }
 
+/* "0.3": permille, above 0. */
+static int read_share(const struct cli_args *args, const char *name, uint32_t max, uint32_t *share,
+	struct error *err)
+{
+	const char *text = cli_get(args, name);
+	uint32_t value = 0;
+	int r = text ? parse_share(str_from(text), &value, err) : 0;
+
+	if (r == 0 && text && (!value || value > max))
+		r = fail(err, EINVAL, "'%s': above 0 and up to %u is possible", text,
+			max / SPEC_SHARE_ONE);
+	if (r < 0)
+		return fail_within(err, r, "--%s", name);
+	*share = text ? value : *share;
+	return 0;
+}
+
+static int read_labels(const struct cli_args *args, struct workload_shape *shape, struct error *err)
+{
+	const uint32_t max = WORKLOAD_LABELS_MAX;
+	int r = read_choices(args, "affinity", max, &shape->affinity, err);
+
+	r = r < 0 ? r : read_choices(args, "anti-affinity", max, &shape->anti_affinity, err);
+	return r < 0 ? r : read_choices(args, "exclusion", max, &shape->exclusion, err);
+}
+
 static int find_shape(const char *name, struct workload_shape *ret_shape, struct error *err)
 {
 	const struct workload_shape *shape = workload_shape_find(name);
@@ -172,7 +198,6 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 {
 	struct workload_shape *shape = &sim->shape;
 	uint64_t rate = 0, n = 0, hours = 0;
-	uint32_t limit = 0;
 	int r = find_shape(cli_get(args, "generate"), shape, err);
 
 	sim->is_generated = true;
@@ -187,11 +212,9 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	r = r < 0 ? r : read_choices(args, "whole", SPEC_DEVICES_MAX, &shape->whole, err);
 	r = r < 0 ? r : read_choices(args, "gangs", WORKLOAD_GANG_MAX, &shape->gangs, err);
 	r = r < 0 ? r : read_choices(args, "priorities", 100, &shape->priorities, err);
-	if (r == 0 && cli_has(args, "limit")) {
-		r = parse_share(str_from(cli_get(args, "limit")), &limit, err);
-		r = r < 0 ? fail_within(err, r, "--limit") : 0;
-		shape->limit = limit;
-	}
+	r = r < 0 ? r : read_labels(args, shape, err);
+	r = r < 0 ? r : read_share(args, "limit", SPEC_SHARE_ONE, &shape->limit, err);
+	r = r < 0 ? r : read_share(args, "threshold", SPEC_SHARE_ONE, &shape->threshold, err);
 	if (rate)
 		shape->gap_ns = 3600 * NSEC_PER_SEC / rate;
 	if (hours) {
@@ -253,21 +276,16 @@ static int read_draw(const struct cli_args *args, struct sim *sim, struct error 
 		return r;
 	sim->shape.work_max_ns = DRAW_WORK_NS;
 	r = read_duration(args, &sim->shape, err);
-	if (r == 0 && cli_has(args, "load")) {
-		r = parse_share(str_from(cli_get(args, "load")), &sim->load, err);
-		if (r == 0 && (!sim->load || sim->load > DRAW_LOAD_MAX))
-			r = fail(err, EINVAL, "'%s': above 0 and up to %u is possible",
-				cli_get(args, "load"), DRAW_LOAD_MAX / SPEC_SHARE_ONE);
-		r = r < 0 ? fail_within(err, r, "--load") : 0;
-	}
-	return r;
+	return r < 0 ? r : read_share(args, "load", DRAW_LOAD_MAX, &sim->load, err);
 }
 
 /* Which options belong to which of the three. */
 static int check_together(const struct cli_args *args, struct error *err)
 {
 	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
-		"memory", "limit", "whole", "gangs", "priorities"};
+		"memory", "limit", "whole", "gangs", "threshold", "priorities", "affinity",
+		"anti-affinity", "exclusion"};
+	static const char *const timed[] = {"defrag", "preempt"};
 	const char *mode = cli_get(args, "mode");
 	const bool pods = cli_has(args, "pods"), spec = cli_has(args, "spec"),
 		   shape = cli_has(args, "generate"), is_drawn = cli_has(args, "draw"),
@@ -288,9 +306,11 @@ static int check_together(const struct cli_args *args, struct error *err)
 			"--draw is for --pods, without --mode drop and without --faster");
 	if (cli_has(args, "load") && !is_drawn)
 		return fail(err, EINVAL, "--load is for --draw");
-	if (cli_has(args, "defrag") && mode_of(args) == REPLAY_DROP)
-		return fail(
-			err, EINVAL, "--defrag is for tasks with times, which --mode drop has not");
+	for (size_t i = 0; i < ARRAY_SIZE(timed) && mode_of(args) == REPLAY_DROP; i++)
+		if (cli_has(args, timed[i]))
+			return fail(err, EINVAL,
+				"--%s is for tasks with times, which --mode drop has not",
+				timed[i]);
 	if (cli_has(args, "faster") && (shape || (pods && !is_queue)))
 		return fail(
 			err, EINVAL, "--faster is for --spec, and for --pods with --mode queue");
@@ -306,7 +326,7 @@ static int check_together(const struct cli_args *args, struct error *err)
 
 static int read_options(const struct cli_args *args, struct sim *sim, struct error *err)
 {
-	const char *queue = cli_get(args, "queue");
+	const char *queue = cli_get(args, "queue"), *preempt = cli_get(args, "preempt");
 	int r = check_together(args, err);
 
 	r = r < 0 ? r : read_schemes(args, sim, err);
@@ -316,6 +336,8 @@ static int read_options(const struct cli_args *args, struct sim *sim, struct err
 	r = r < 0 ? r : read_draw(args, sim, err);
 	r = r < 0 ? r : read_defrag(args, &sim->defrag, err);
 	sim->mode = mode_of(args);
+	if (preempt)
+		sim->preempt = !strcmp(preempt, "resume") ? REPLAY_RESUME : REPLAY_RESTART;
 	sim->queue = queue && !strcmp(queue, "fifo") ? REPLAY_FIFO : REPLAY_PRIORITY;
 	sim->faster = 1;
 	return r < 0 ? r : read_count(args, "faster", 1000000, &sim->faster, err);
@@ -335,40 +357,43 @@ int sim_check(const struct cli_args *args, struct error *err)
 
 /* ---- files ---- */
 
-static int read_nodes(struct sim *sim, const char *path, struct error *err)
+/* What is read out of the text of a file. */
+typedef int (*take_fn)(struct sim *sim, struct str text, struct error *err);
+
+static int read_with(struct sim *sim, const char *path, take_fn take, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
 	int r = file_read(path, &text, err);
 
 	if (r < 0)
 		return r;
-	r = cluster_read_openb(&sim->cluster, buf_str(&text), err);
+	r = take(sim, buf_str(&text), err);
 	return r < 0 ? fail_within(err, r, "%s", path) : 0;
 }
 
-static int read_pods(struct sim *sim, const char *path, struct error *err)
+static int take_nodes(struct sim *sim, struct str text, struct error *err)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
-	int r = file_read(path, &text, err);
+	return cluster_read_openb(&sim->cluster, text, err);
+}
 
-	if (r < 0)
-		return r;
-	r = workload_read_openb(&sim->workload, &sim->cluster, buf_str(&text), err);
+static int take_pods(struct sim *sim, struct str text, struct error *err)
+{
+	int r = workload_read_openb(&sim->workload, &sim->cluster, text, err);
+
 	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->draws && !sim->workload.has_times)
 		r = fail(err, EINVAL,
 			"--mode queue needs the columns creation_time and deletion_time");
-	return r < 0 ? fail_within(err, r, "%s", path) : 0;
+	return r;
 }
 
-static int read_spec(struct sim *sim, const char *path, struct error *err)
+static int take_spec(struct sim *sim, struct str text, struct error *err)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
-	int r = file_read(path, &text, err);
+	return sim_yaml(text, &sim->cluster, &sim->workload, err);
+}
 
-	if (r < 0)
-		return r;
-	r = sim_yaml(buf_str(&text), &sim->cluster, &sim->workload, err);
-	return r < 0 ? fail_within(err, r, "%s", path) : 0;
+static int take_cells(struct sim *sim, struct str text, struct error *err)
+{
+	return cluster_read_cells(&sim->cluster, text, err);
 }
 
 static const char *file_of(const char *path)
@@ -385,16 +410,18 @@ int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err
 	int r = read_options(args, &sim, err);
 
 	if (r == 0 && cli_has(args, "nodes"))
-		r = read_nodes(&sim, cli_get(args, "nodes"), err);
+		r = read_with(&sim, cli_get(args, "nodes"), take_nodes, err);
 	else if (r == 0 && sim.is_generated)
 		r = cluster_like(&sim.cluster, str_from(sim.shape.nodes), err);
 	if (r == 0 && cli_has(args, "pods"))
-		r = read_pods(&sim, what = cli_get(args, "pods"), err);
+		r = read_with(&sim, what = cli_get(args, "pods"), take_pods, err);
 	if (r == 0 && cli_has(args, "spec")) {
-		r = read_spec(&sim, what = cli_get(args, "spec"), err);
+		r = read_with(&sim, what = cli_get(args, "spec"), take_spec, err);
 		/* Nothing is random but what is asked to be. */
 		sim.n_seeds = sim.has_seeds ? sim.n_seeds : 1;
 	}
+	if (r == 0 && cli_has(args, "cells"))
+		r = read_with(&sim, cli_get(args, "cells"), take_cells, err);
 	if (r < 0)
 		return r;
 	if (!sim.cluster.n_devices)
@@ -515,7 +542,8 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 		.scheme = &sim->schemes[scheme],
 		.mode = sim->mode,
 		.queue = sim->queue,
-		.defrag = sim->defrag};
+		.defrag = sim->defrag,
+		.preempt = sim->preempt};
 	struct rand rand = rand_seeded(seed);
 	char path[PATH_MAX_BYTES];
 	int r = make_tasks(sim, seed, &made, err);

@@ -103,6 +103,17 @@ static double moves(const struct sim *sim, const struct replay_result *result, d
 	return result->n_moves;
 }
 
+static double evicted(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->n_evicted;
+}
+
+/* Somebody may have to go. */
+static bool may_evict(const struct sim *sim)
+{
+	return sim->preempt != REPLAY_KEEP || sim->cluster.n_queues;
+}
+
 static bool is_drawn(const struct sim *sim)
 {
 	return sim->draws > 0;
@@ -141,6 +152,7 @@ static const struct figure of_queue[] = {
 	{"placed_percent", NULL, PERCENT, placed, 0, false},
 	/* The first third is not of the steady state: the cluster fills. */
 	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, false, is_drawn},
+	{"evicted", "EVICTED", NUMBER, evicted, 0, false, may_evict},
 	{"moves", "MOVES", NUMBER, moves, 0, false, is_defragmented},
 	{0},
 };

@@ -4,6 +4,8 @@
  *   - {name: a, copies: 8, devices: 4, model: V100, memory: 16Gi, cpu: 36, host-memory: 244Gi}
  * tasks:
  *   - {request: 0.4, limit: 0.5, memory: 4Gi, copies: 10, every: 30s, duration: 10m}
+ * queues:
+ *   - {name: team, quota: 4, limit: 8, weight: 2}
  *
  * A task's fields are those of a spec (core/spec.h), and when it comes, how long it takes when it
  * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
@@ -11,10 +13,13 @@
  */
 #include <errno.h>
 #include <libfyaml.h>
+#include <stdlib.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/sim.h"
+#include "core/place-queue.h"
 
 #define VALUE_MAX 128
 #define COPIES_MAX 100000u
@@ -26,7 +31,11 @@ struct reader {
 	struct cluster *cluster;
 	struct workload *workload;
 	uint32_t gangs;
+	char (*labels)[SPEC_LABEL]; /* by number, from 1; owned */
+	uint32_t n_labels, labels_room;
 };
+
+enum list { NODES, QUEUES, TASKS, LISTS };
 
 /* One entry of a list while its fields are read. */
 struct node_entry {
@@ -41,6 +50,7 @@ struct task_entry {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_gang;
+	uint32_t threshold, queue, affinity, anti_affinity, exclusion;
 };
 
 static int line_of(struct fy_node *node)
@@ -125,6 +135,118 @@ static int set_node(
 	return r;
 }
 
+/* "4" or "1.5" devices. */
+static int parse_devices(struct str text, uint64_t *ret_permille, struct error *err)
+{
+	uint32_t permille = 0;
+	uint64_t whole;
+	int r;
+
+	if (parse_uint(text, 0, UINT32_MAX, &whole, NULL) == 0) {
+		*ret_permille = whole * SPEC_SHARE_ONE;
+		return 0;
+	}
+	r = parse_share(text, &permille, err);
+	if (r == 0)
+		*ret_permille = permille;
+	return r;
+}
+
+static int parse_name(const char *value, char ret[static SPEC_LABEL], struct error *err)
+{
+	if (!value[0] || str_copy(ret, SPEC_LABEL, str_from(value)) < 0)
+		return fail(err, EINVAL, "'%s': 1 to %u characters are expected", value,
+			SPEC_LABEL - 1);
+	return 0;
+}
+
+static int set_queue(
+	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+{
+	struct cluster_queue *q = entry;
+	struct str text = str_from(value);
+	uint64_t weight;
+	int r;
+
+	if (!strcmp(field, "name"))
+		return parse_name(value, q->name, err);
+	if (!strcmp(field, "parent"))
+		return parse_name(value, q->parent, err);
+	if (!strcmp(field, "quota"))
+		return parse_devices(text, &q->quota, err);
+	if (!strcmp(field, "limit"))
+		return parse_devices(text, &q->limit, err);
+	if (strcmp(field, "weight"))
+		return fail(err, ENOENT, "there are name, parent, quota, limit and weight");
+	r = parse_uint(text, 1, PLACE_QUEUE_WEIGHT_MAX, &weight, err);
+	q->weight = r < 0 ? 0 : (uint32_t)weight;
+	return r;
+}
+
+/* The label's number; the same text has the same. */
+static int label_of(
+	struct reader *reader, const char *value, uint32_t *ret_label, struct error *err)
+{
+	char name[SPEC_LABEL];
+	int r = parse_name(value, name, err);
+
+	for (uint32_t i = 0; r == 0 && i < reader->n_labels; i++)
+		if (!strcmp(reader->labels[i], name)) {
+			*ret_label = i + 1;
+			return 0;
+		}
+	if (r < 0)
+		return r;
+	if (reader->n_labels == WORKLOAD_LABELS_MAX)
+		return fail(
+			err, ENOSPC, "'%s' is one label more than %u", value, WORKLOAD_LABELS_MAX);
+	if (array_grow(&reader->labels, &reader->labels_room, reader->n_labels + 1ull,
+		    sizeof(*reader->labels)) < 0)
+		return fail(err, ENOMEM, "out of memory for labels");
+	memcpy(reader->labels[reader->n_labels], name, sizeof(name));
+	*ret_label = ++reader->n_labels;
+	return 0;
+}
+
+static int set_task_queue(
+	struct reader *reader, const char *value, uint32_t *ret_queue, struct error *err)
+{
+	*ret_queue = cluster_queue_find(reader->cluster, str_from(value));
+	if (!*ret_queue)
+		return fail(
+			err, EINVAL, "'%s': there is no queue of that name under 'queues:'", value);
+	return 0;
+}
+
+static int set_threshold(const char *value, uint32_t *ret_permille, struct error *err)
+{
+	uint32_t permille = 0;
+	int r = parse_share(str_from(value), &permille, err);
+
+	if (r == 0 && (!permille || permille > 1000))
+		r = fail(
+			err, EINVAL, "'%s': a part of the gang from 0.001 to 1 is expected", value);
+	*ret_permille = permille;
+	return r;
+}
+
+/* What a task says of others; -ENOENT: it is no such field. */
+static int set_relation(struct reader *reader, struct task_entry *e, const char *field,
+	const char *value, struct error *err)
+{
+	if (!strcmp(field, "affinity"))
+		return label_of(reader, value, &e->affinity, err);
+	if (!strcmp(field, "anti-affinity"))
+		return label_of(reader, value, &e->anti_affinity, err);
+	if (!strcmp(field, "exclusion"))
+		return label_of(reader, value, &e->exclusion, err);
+	if (!strcmp(field, "queue"))
+		return set_task_queue(reader, value, &e->queue, err);
+	if (!strcmp(field, "threshold"))
+		return set_threshold(value, &e->threshold, err);
+	return -ENOENT;
+}
+
 static int set_task(
 	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
 {
@@ -147,11 +269,15 @@ static int set_task(
 		return parse_bytes(text, &e->memory_bytes, err);
 	if (!strcmp(field, "gang"))
 		return parse_bool(text, &e->is_gang, err);
+	r = set_relation(reader, e, field, value, err);
+	if (r != -ENOENT)
+		return r;
 	r = spec_set(&e->spec, field, value, &inner);
 	if (r == -ENOENT)
 		return fail(err, ENOENT,
-			"there are copies, at, every, duration, cpu, host-memory, gang, and the "
-			"fields of a spec such as request and limit");
+			"there are copies, at, every, duration, cpu, host-memory, gang, "
+			"threshold, affinity, anti-affinity, exclusion, queue, and the fields of "
+			"a spec such as request and limit");
 	return r < 0 ? fail(err, -r, "%s", inner.msg) : 0;
 }
 
@@ -184,6 +310,13 @@ static int read_node(struct reader *reader, void *entry, struct error *err)
 	return add_nodes(reader, e, err);
 }
 
+static int read_queue(struct reader *reader, const struct cluster_queue *queue, struct error *err)
+{
+	if (!queue->name[0])
+		return fail(err, EINVAL, "a queue needs a name");
+	return cluster_queue_add(reader->cluster, queue, err);
+}
+
 static int read_task(struct reader *reader, void *entry, struct error *err)
 {
 	struct task_entry *e = entry;
@@ -198,6 +331,8 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 		return fail(err, EINVAL, "the last of them comes after more than 200d");
 	if (e->spec.device[0])
 		return fail(err, EINVAL, "device '%s': devices have no names here", e->spec.device);
+	if (e->threshold && !e->is_gang)
+		return fail(err, EINVAL, "threshold: it is for a gang, with 'gang: yes'");
 	task.spec.share = e->spec.request;
 	task.spec.count = e->spec.count;
 	task.spec.is_exclusive = e->spec.exclusive;
@@ -210,6 +345,11 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	task.limit = e->spec.limit;
 	task.work_ns = e->duration_ns;
 	task.gang = e->is_gang ? ++reader->gangs : 0;
+	task.threshold = e->threshold;
+	task.spec.affinity = e->affinity;
+	task.spec.anti_affinity = e->anti_affinity;
+	task.spec.exclusion = e->exclusion;
+	task.spec.queue = e->queue;
 	r = cluster_models(reader->cluster, str_from(e->spec.model), &task.spec.models, err);
 	for (uint64_t i = 0; r == 0 && i < e->copies; i++) {
 		task.arrives_ns = e->at_ns + (e->is_gang ? 0 : i * e->every_ns);
@@ -245,61 +385,80 @@ static int read_fields(
 	return 0;
 }
 
-static int read_entry(struct reader *reader, struct fy_node *item, bool is_node, struct error *err)
+static int read_entry(
+	struct reader *reader, struct fy_node *item, enum list list, struct error *err)
 {
 	struct node_entry node = {.copies = 1};
 	struct task_entry task = {.copies = 1};
+	struct cluster_queue queue = {.limit = PLACE_UNLIMITED, .weight = 1};
+	void *const entries[LISTS] = {[NODES] = &node, [QUEUES] = &queue, [TASKS] = &task};
+	static const set_fn setters[LISTS] = {
+		[NODES] = set_node, [QUEUES] = set_queue, [TASKS] = set_task};
 	int r;
 
 	spec_init(&task.spec);
-	r = is_node ? read_fields(reader, item, &node, set_node, err)
-		    : read_fields(reader, item, &task, set_task, err);
+	r = read_fields(reader, item, entries[list], setters[list], err);
 	if (r < 0)
 		return r;
-	r = is_node ? read_node(reader, &node, err) : read_task(reader, &task, err);
+	r = list == NODES        ? read_node(reader, &node, err)
+		: list == QUEUES ? read_queue(reader, &queue, err)
+				 : read_task(reader, &task, err);
 	return r < 0 ? fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d", first_line_of(item))
 		     : 0;
 }
 
-static int read_list(struct reader *reader, struct fy_node *list, bool is_node, struct error *err)
+static const char *const list_names[LISTS] = {
+	[NODES] = "nodes", [QUEUES] = "queues", [TASKS] = "tasks"};
+
+static int read_list(struct reader *reader, struct fy_node *node, enum list list, struct error *err)
 {
 	struct fy_node *item;
 	void *at = NULL;
 	int r = 0;
 
-	if (!list || !fy_node_is_sequence(list))
+	if (!node && list == QUEUES)
+		return 0;
+	if (!node || !fy_node_is_sequence(node))
 		return fail(err, EINVAL, "a list of %s is expected: '%s:' and entries with '-'",
-			is_node ? "nodes" : "tasks", is_node ? "nodes" : "tasks");
-	while (r == 0 && (item = fy_node_sequence_iterate(list, &at)))
-		r = read_entry(reader, item, is_node, err);
+			list_names[list], list_names[list]);
+	while (r == 0 && (item = fy_node_sequence_iterate(node, &at)))
+		r = read_entry(reader, item, list, err);
 	return r;
 }
 
-static int read_root(struct reader *reader, struct fy_node *root, struct error *err)
+static int find_lists(
+	struct fy_node *root, struct fy_node *ret_lists[static LISTS], struct error *err)
 {
-	struct fy_node *nodes = NULL, *tasks = NULL;
 	struct fy_node_pair *pair;
 	void *at = NULL;
-	int r;
 
 	if (!root || !fy_node_is_mapping(root))
 		return fail(err, EINVAL, "'nodes:' and 'tasks:' are expected");
 	while ((pair = fy_node_mapping_iterate(root, &at))) {
 		char key[VALUE_MAX];
+		int list = 0, r = scalar(fy_node_pair_key(pair), "a list's name", key, err);
 
-		r = scalar(fy_node_pair_key(pair), "a list's name", key, err);
 		if (r < 0)
 			return r;
-		if (!strcmp(key, "nodes"))
-			nodes = fy_node_pair_value(pair);
-		else if (!strcmp(key, "tasks"))
-			tasks = fy_node_pair_value(pair);
-		else
-			return fail(err, EINVAL, "line %d: '%s': there are nodes and tasks",
+		while (list < LISTS && strcmp(key, list_names[list]) != 0)
+			list++;
+		if (list == LISTS)
+			return fail(err, EINVAL, "line %d: '%s': there are nodes, queues and tasks",
 				line_of(fy_node_pair_key(pair)), key);
+		ret_lists[list] = fy_node_pair_value(pair);
 	}
-	r = read_list(reader, nodes, true, err);
-	return r < 0 ? r : read_list(reader, tasks, false, err);
+	return 0;
+}
+
+/* Tasks name queues, which are read before them wherever they stand. */
+static int read_root(struct reader *reader, struct fy_node *root, struct error *err)
+{
+	struct fy_node *lists[LISTS] = {NULL};
+	int r = find_lists(root, lists, err);
+
+	for (int list = 0; r == 0 && list < LISTS; list++)
+		r = read_list(reader, lists[list], (enum list)list, err);
+	return r < 0 ? r : cluster_queues_check(reader->cluster, err);
 }
 
 static int no_yaml(struct fy_diag *diag, struct error *err)
@@ -338,6 +497,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 	struct fy_parse_cfg config = {.flags = FYPCF_QUIET, .diag = diag};
 	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
 	struct reader reader = {.cluster = cluster, .workload = workload};
+	int r;
 
 	if (!diag)
 		return fail(err, ENOMEM, "out of memory for YAML");
@@ -348,5 +508,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 	if (!document)
 		return no_yaml(diag, err);
 	workload->has_times = true;
-	return read_root(&reader, fy_document_root(document), err);
+	r = read_root(&reader, fy_document_root(document), err);
+	free(reader.labels);
+	return r;
 }

@@ -27,6 +27,7 @@ struct sim {
 	uint32_t draws; /* so many times the tasks of the file, drawn for each seed; 0: as it is */
 	uint32_t load;  /* permille of the devices that those ask for */
 	struct replay_defrag defrag;
+	enum replay_preempt preempt;
 	struct replay_scheme schemes[SIM_SCHEMES_MAX];
 	uint32_t n_schemes;
 	uint64_t first_seed;

@@ -8,6 +8,9 @@
 #include "base/array.h"
 #include "base/parse.h"
 #include "core/openb.h"
+#include "core/place-cell.h"
+#include "core/place-policy.h"
+#include "core/place-queue.h"
 
 #define LIKE_CPU_MILLI 16000u /* a device */
 #define LIKE_MEMORY_BYTES (64ull << 30)
@@ -16,6 +19,8 @@
 void cluster_done(struct cluster *c)
 {
 	free(c->nodes);
+	free(c->queues);
+	place_cells_free(c->cells);
 	*c = (struct cluster){0};
 }
 
@@ -111,6 +116,94 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 	return r;
 }
 
+/* ---- queues and cells ---- */
+
+int cluster_queue_add(struct cluster *c, const struct cluster_queue *queue, struct error *err)
+{
+	if (cluster_queue_find(c, str_from(queue->name)))
+		return fail(err, EEXIST, "there are two queues '%s'", queue->name);
+	if (c->n_queues == PLACE_QUEUES_MAX)
+		return fail(err, ENOSPC, "more than %u queues", PLACE_QUEUES_MAX);
+	if (array_grow(&c->queues, &c->queues_room, c->n_queues + 1ull, sizeof(*queue)) < 0)
+		return fail(err, ENOMEM, "out of memory for %u queues", c->n_queues + 1);
+	c->queues[c->n_queues++] = *queue;
+	return 0;
+}
+
+uint32_t cluster_queue_find(const struct cluster *c, struct str name)
+{
+	for (uint32_t i = 0; i < c->n_queues; i++)
+		if (str_is(name, c->queues[i].name))
+			return i + 1;
+	return 0;
+}
+
+static bool has_node_of(const struct cluster *c, const struct place_cells *cells)
+{
+	for (uint32_t at = 0; at < place_cells_n(cells); at++) {
+		struct place_cell_view cell;
+
+		place_cell_get(cells, at, &cell);
+		for (uint32_t i = 0; cell.node[0] && !cell.n_children && i < c->n; i++)
+			if (!strcmp(cell.node, c->nodes[i].name))
+				return true;
+	}
+	return false;
+}
+
+int cluster_read_cells(struct cluster *c, struct str text, struct error *err)
+{
+	struct place_cells *cells;
+	int r = place_cells_parse(text, &cells, err);
+
+	if (r < 0)
+		return r;
+	if (!has_node_of(c, cells)) {
+		place_cells_free(cells);
+		return fail(err, EINVAL,
+			"no cell is a node of the cluster: the id of one has to end in a node's "
+			"name, "
+			"such as '%s'",
+			c->n ? c->nodes[0].name : "");
+	}
+	place_cells_free(c->cells);
+	c->cells = cells;
+	return 0;
+}
+
+static int set_queues(const struct cluster *c, struct place *place, struct error *err)
+{
+	_cleanup_free_ struct place_queue_info *infos = calloc(c->n_queues + 1ull, sizeof(*infos));
+
+	if (!infos)
+		return fail(err, ENOMEM, "out of memory for queues");
+	for (uint32_t i = 0; i < c->n_queues; i++) {
+		const struct cluster_queue *q = &c->queues[i];
+
+		infos[i] = (struct place_queue_info){.name = q->name,
+			.parent = q->parent,
+			.quota = q->quota,
+			.limit = q->limit,
+			.weight = q->weight};
+	}
+	return place_queue_set(place, infos, c->n_queues, err);
+}
+
+int cluster_queues_check(const struct cluster *c, struct error *err)
+{
+	const struct place_config config = {.policy = &place_first_fit};
+	struct place *place;
+	int r = place_new(&config, &place, err);
+
+	if (r < 0)
+		return r;
+	r = set_queues(c, place, err);
+	place_free(place);
+	return r;
+}
+
+/* ---- the engine's ---- */
+
 static int add_node(struct place *place, const struct cluster_node *node, struct error *err)
 {
 	struct place_device_info devices[PLACE_NODE_DEVICES_MAX] = {0};
@@ -131,7 +224,7 @@ static int add_node(struct place *place, const struct cluster_node *node, struct
 int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct place_policy *policy,
 	struct place **ret_place, uint32_t *ret_index, struct error *err)
 {
-	const struct place_config config = {.policy = policy};
+	const struct place_config config = {.policy = policy, .cells = c->cells};
 	struct place *place;
 	uint64_t bit;
 	int r = place_new(&config, &place, err);
@@ -144,6 +237,8 @@ int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct p
 		r = place_model(place, c->models[i], &bit, err);
 	for (uint32_t i = 0; r == 0 && i < c->n; i++)
 		r = add_node(place, &c->nodes[ret_index[i]], err);
+	if (r == 0 && c->n_queues)
+		r = set_queues(c, place, err);
 	if (r < 0) {
 		place_free(place);
 		return r;

@@ -18,12 +18,21 @@ struct cluster_node {
 	uint64_t memory_bytes, device_bytes; /* of the node; of each device, 0: not counted */
 };
 
+struct cluster_queue { /* place-queue.h */
+	char name[SPEC_LABEL], parent[SPEC_LABEL];
+	uint64_t quota, limit;
+	uint32_t weight;
+};
+
 struct cluster {
 	struct cluster_node *nodes; /* owned */
 	uint32_t n, room;
 	uint32_t n_devices; /* of all */
 	char models[PLACE_MODELS_MAX][SPEC_LABEL];
 	uint32_t n_models;
+	struct cluster_queue *queues; /* owned; from 1 on */
+	uint32_t n_queues, queues_room;
+	struct place_cells *cells; /* owned; NULL: what is near is found */
 };
 
 void cluster_done(struct cluster *c);
@@ -35,6 +44,18 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 /* The model's number, and the bits of any of "A|B"; "" is 0, any. -EINVAL, -ENOSPC. */
 int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struct error *err);
 int cluster_models(struct cluster *c, struct str names, uint64_t *ret_bits, struct error *err);
+
+/* A copy. -EEXIST for a name that there is, -ENOSPC above PLACE_QUEUES_MAX, -ENOMEM. */
+int cluster_queue_add(struct cluster *c, const struct cluster_queue *queue, struct error *err);
+uint32_t cluster_queue_find(const struct cluster *c, struct str name); /* its number, or 0 */
+/* Parents, quotas and limits together, as place_queue_set() has it: -EINVAL, -ENOMEM. */
+int cluster_queues_check(const struct cluster *c, struct error *err);
+
+/*
+ * KubeShare 2.0's file of cells (core/place-cell.h), which says what is near to what. -EINVAL also
+ * where none of its nodes is one of the cluster.
+ */
+int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
 
 /* The text of a file of nodes in the OpenB trace's format (core/openb.h). */
 int cluster_read_openb(struct cluster *c, struct str text, struct error *err);

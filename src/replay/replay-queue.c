@@ -5,43 +5,12 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "replay/replay-tasks.h"
+#include "core/place-queue.h"
+#include "replay/replay-queue.h"
 #include "replay/stats.h"
 
 #define POINTS_WISHED 160u /* the width begins so that all arrivals make as many */
-#define FREED_MAX 64u
-#define BUSY_PERCENT 99u /* of the tasks: a few that go on and on would flatten all curves */
-
-/* Tasks that start together: next to one another in `arrivals`. */
-struct unit {
-	uint32_t first, n;
-	uint32_t share;  /* the least that one of them asks of a device */
-	uint64_t models; /* on which any of them can be */
-};
-
-struct queue {
-	struct run *run;
-	struct tasks tasks;
-	uint32_t *arrivals;       /* tasks by time of arrival */
-	uint32_t next;            /* of them */
-	uint32_t n_ended, n_busy; /* n_busy: by busy_ns */
-	struct unit *waiting;
-	uint32_t n_waiting, waiting_room;
-	uint64_t first_ns;         /* the first arrival: where curves begin */
-	uint64_t busy_ns;          /* when it was no longer busy */
-	uint64_t step_ns, sampled; /* sampled: the point of the last sample, +1 */
-	bool has_changed;
-	/*
-	 * Who waits had no room before: it has some now only where somebody has left. Nodes since
-	 * the last retry; more than FREED_MAX: anywhere.
-	 */
-	uint32_t freed[FREED_MAX];
-	uint32_t n_freed;
-	uint32_t room;        /* the most that is free of one of their devices */
-	uint64_t room_models; /* of those with something free */
-	uint64_t defrag_ns;   /* when the next plan is due */
-	bool may_defrag;      /* something has changed since the last plan */
-};
+#define BUSY_PERCENT 99u   /* of the tasks: a few that go on and on would flatten all curves */
 
 /* ---- start and end ---- */
 
@@ -50,23 +19,66 @@ static bool is_busy(const struct queue *q)
 	return q->n_ended * 100ull < q->run->result->n_tasks * (uint64_t)BUSY_PERCENT;
 }
 
+static double seconds(uint64_t ns)
+{
+	return (double)ns / (double)NSEC_PER_SEC;
+}
+
 static int start_task(
 	struct queue *q, uint32_t task, const struct place_choice *choice, uint32_t tenant)
 {
-	const struct task *t = &q->run->in->workload->tasks[task];
 	struct replay_result *result = q->run->result;
+	struct progress *p = &q->progress[task];
+	const double queued_s = seconds(q->tasks.now_ns - p->since_ns);
 
-	result->queued_s[result->n_placed++] = (double)(q->tasks.now_ns - t->arrives_ns) /
-		(double)NSEC_PER_SEC;
+	if (p->queued == PLACE_NONE) {
+		p->queued = result->n_placed++;
+		result->queued_s[p->queued] = queued_s;
+	} else {
+		result->queued_s[p->queued] += queued_s;
+	}
 	q->has_changed = q->may_defrag = true;
-	return tasks_start(&q->tasks, task, tasks_work(&q->tasks, task), choice, tenant);
+	return tasks_start(&q->tasks, task, p->left, choice, tenant);
 }
 
-static void note_freed(struct queue *q, uint32_t node)
+/* The engine has let it go already. */
+static int evict(struct queue *q, uint32_t tenant)
 {
-	if (q->n_freed < FREED_MAX)
-		q->freed[q->n_freed] = node;
-	q->n_freed++;
+	struct running was;
+	struct progress *p;
+	int r = tasks_stop(&q->tasks, q->tasks.slot_of[tenant], &was);
+
+	if (r < 0)
+		return r;
+	p = &q->progress[was.task];
+	p->since_ns = q->tasks.now_ns;
+	if (q->run->in->preempt != REPLAY_RESTART)
+		p->left = was.left;
+	q->run->result->n_evicted++;
+	note_freed(q, was.node);
+	return wait_again(q, p->at);
+}
+
+int try_unit(struct queue *q, struct unit unit, struct error *err)
+{
+	struct place_group group;
+	int r = gather(q, &unit, &group, err);
+
+	if (r < 0)
+		return r == -ENOSPC ? 0 : r;
+	/* Those who come may have the numbers of those who go. */
+	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
+		r = evict(q, group.victims[i]);
+	for (uint32_t i = 0; r == 0 && i < unit.n; i++) {
+		const struct place_member *m = &group.members[i];
+
+		if (m->tenant == PLACE_NONE)
+			r = wait_again(q, unit.first + i);
+		else
+			r = start_task(q, q->arrivals[unit.first + i], &m->choice, m->tenant);
+	}
+	place_group_done(&group);
+	return r < 0 ? fail(err, -r, "out of memory for a run") : 1;
 }
 
 static int end_task(struct queue *q, uint32_t slot, struct error *err)
@@ -79,8 +91,7 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 	r = r < 0 ? r : place_remove(q->run->place, was.tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a run");
-	q->run->result->completion_s[q->n_ended++] = (double)(now_ns - tasks[was.task].arrives_ns) /
-		(double)NSEC_PER_SEC;
+	q->run->result->completion_s[q->n_ended++] = seconds(now_ns - tasks[was.task].arrives_ns);
 	if (!is_busy(q) && q->busy_ns == CLOCK_NEVER)
 		q->busy_ns = now_ns;
 	if (q->busy_ns >= now_ns)
@@ -90,147 +101,27 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 	return 0;
 }
 
-/* ---- who waits ---- */
-
-static void measure_room(struct queue *q)
-{
-	q->room = q->n_freed > FREED_MAX ? SPEC_SHARE_ONE : 0;
-	q->room_models = q->n_freed > FREED_MAX ? UINT64_MAX : 0;
-	for (uint32_t i = 0; i < q->n_freed && q->n_freed <= FREED_MAX; i++) {
-		struct place_device_view d;
-		struct place_node_view node;
-
-		if (!place_node_get(q->run->place, q->freed[i], &node))
-			continue;
-		for (uint32_t k = 0; k < node.n_devices; k++)
-			if (place_device_get(q->run->place, node.first_device + k, &d) &&
-				d.share_free) {
-				q->room = MAX(q->room, d.share_free);
-				q->room_models |= 1ull << d.model;
-			}
-	}
-}
-
-/* Whether any of it has room where somebody has left. */
-static bool may_fit(const struct queue *q, struct unit unit)
-{
-	if (unit.share > q->room || (unit.share && !(unit.models & q->room_models)))
-		return false;
-	if (q->n_freed > FREED_MAX)
-		return true;
-	for (uint32_t i = 0; i < unit.n; i++) {
-		const struct place_spec *spec = &q->run->specs[q->arrivals[unit.first + i]];
-
-		for (uint32_t k = 0; k < q->n_freed; k++)
-			if (place_reason_of(q->run->place, spec, q->freed[k]) == PLACE_FITS)
-				return true;
-	}
-	return false;
-}
-
-/* 1: it runs; 0: there is no room for all of it. */
-static int try_unit(struct queue *q, struct unit unit, struct error *err)
-{
-	struct run *run = q->run;
-	_cleanup_free_ struct place_choice *choices = calloc(unit.n, sizeof(*choices));
-	_cleanup_free_ uint32_t *tenants = calloc(unit.n, sizeof(*tenants));
-	uint32_t mark, i;
-	int r = 0;
-
-	if (!choices || !tenants)
-		return fail(err, ENOMEM, "out of memory for a run");
-	mark = place_mark(run->place);
-	for (i = 0; r == 0 && i < unit.n; i++) {
-		const struct place_spec *spec = &run->specs[q->arrivals[unit.first + i]];
-
-		r = place_find(run->place, spec, &choices[i], err);
-		r = r < 0 ? r : place_add(run->place, spec, &choices[i], &tenants[i], err);
-	}
-	if (r < 0)
-		place_rollback(run->place, mark);
-	place_release(run->place);
-	if (r < 0)
-		return r == -ENOSPC ? 0 : r;
-	for (i = 0; r == 0 && i < unit.n; i++)
-		r = start_task(q, q->arrivals[unit.first + i], &choices[i], tenants[i]);
-	return r < 0 ? fail(err, -r, "out of memory for a run") : 1;
-}
-
-static int wait(struct queue *q, struct unit unit)
-{
-	const struct task *tasks = q->run->in->workload->tasks;
-	const uint32_t priority = tasks[q->arrivals[unit.first]].spec.priority;
-	uint32_t at = q->n_waiting;
-
-	if (array_grow(&q->waiting, &q->waiting_room, at + 1, sizeof(*q->waiting)) < 0)
-		return -ENOMEM;
-	if (q->run->in->queue == REPLAY_PRIORITY)
-		while (at && tasks[q->arrivals[q->waiting[at - 1].first]].spec.priority < priority)
-			at--;
-	memmove(&q->waiting[at + 1], &q->waiting[at], (q->n_waiting - at) * sizeof(*q->waiting));
-	q->waiting[at] = unit;
-	q->n_waiting++;
-	q->run->waiting += unit.n;
-	return 0;
-}
-
-static int retry(struct queue *q, struct error *err)
-{
-	uint32_t kept = 0;
-	int r = 0;
-
-	measure_room(q);
-	for (uint32_t i = 0; i < q->n_waiting; i++) {
-		const struct unit unit = q->waiting[i];
-
-		if (r >= 0 && may_fit(q, unit)) {
-			r = try_unit(q, unit, err);
-			if (r == 1) {
-				q->run->waiting -= unit.n;
-				measure_room(q);
-				continue;
-			}
-		}
-		q->waiting[kept++] = unit;
-	}
-	q->n_waiting = kept;
-	q->n_freed = 0;
-	return MIN(r, 0);
-}
-
 static int arrive_unit(struct queue *q, struct error *err)
 {
-	const struct task *tasks = q->run->in->workload->tasks;
-	struct unit unit = {.first = q->next, .share = SPEC_SHARE_ONE};
+	const uint32_t first = q->next;
+	struct unit unit;
 	int r;
 
-	do {
-		const struct place_spec *spec = &q->run->specs[q->arrivals[q->next++]];
-
-		place_note_arrival(q->run->place, spec);
-		unit.share = MIN(unit.share, spec->share);
-		unit.models |= spec->models ? spec->models : UINT64_MAX;
-		unit.n++;
-	} while (q->next < q->run->in->workload->n && tasks[q->arrivals[unit.first]].gang &&
-		tasks[q->arrivals[q->next]].gang == tasks[q->arrivals[unit.first]].gang);
+	do
+		place_note_arrival(q->run->place, spec_at(q, q->next++));
+	while (q->next < q->run->in->workload->n && task_at(q, first)->gang &&
+		task_at(q, q->next)->gang == task_at(q, first)->gang);
+	unit = unit_of(q, first, q->next - first);
+	q->may_preempt = true;
 	r = try_unit(q, unit, err);
-	if (r == 0 && wait(q, unit) < 0)
+	if (r == 0 && wait_in_line(q, unit) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	q->has_changed = true;
-	return MIN(r, 0);
+	/* It has started: some have gone for it, or are drawn to it. */
+	return r == 1 && (q->n_back || unit.is_drawn) ? retry(q, err) : MIN(r, 0);
 }
 
 /* ---- defragmentation ---- */
-
-static bool waits_for_whole(const struct queue *q)
-{
-	for (uint32_t i = 0; i < q->n_waiting; i++)
-		for (uint32_t k = 0; k < q->waiting[i].n; k++)
-			if (q->run->specs[q->arrivals[q->waiting[i].first + k]].share ==
-				SPEC_SHARE_ONE)
-				return true;
-	return false;
-}
 
 static int defragment(struct queue *q, struct error *err)
 {
@@ -309,14 +200,25 @@ static int prepare(struct queue *q, struct error *err)
 	struct replay_result *result = q->run->result;
 
 	q->arrivals = calloc(w->n, sizeof(*q->arrivals));
+	q->progress = calloc(w->n, sizeof(*q->progress));
+	q->n_lines = place_queue_n(q->run->place) + 1;
+	q->lines = calloc(q->n_lines, sizeof(*q->lines));
 	result->queued_s = calloc(w->n, sizeof(double));
 	result->completion_s = calloc(w->n, sizeof(double));
-	if (tasks_init(&q->tasks, q->run) < 0 || !q->arrivals || !result->queued_s ||
-		!result->completion_s)
+	if (tasks_init(&q->tasks, q->run) < 0 || !q->arrivals || !q->progress || !q->lines ||
+		!result->queued_s || !result->completion_s)
 		return fail(err, ENOMEM, "out of memory for a run");
 	for (uint32_t i = 0; i < w->n; i++)
 		q->arrivals[i] = i;
 	qsort_r(q->arrivals, w->n, sizeof(*q->arrivals), by_arrival, w->tasks);
+	for (uint32_t i = 0; i < w->n; i++) {
+		const uint32_t task = q->arrivals[i];
+
+		q->progress[task] = (struct progress){.left = tasks_work(&q->tasks, task),
+			.since_ns = w->tasks[task].arrives_ns,
+			.at = i,
+			.queued = PLACE_NONE};
+	}
 	q->first_ns = q->tasks.now_ns = w->tasks[q->arrivals[0]].arrives_ns;
 	q->step_ns = MAX((w->tasks[q->arrivals[w->n - 1]].arrives_ns - q->first_ns) / POINTS_WISHED,
 		NSEC_PER_SEC);
@@ -332,7 +234,11 @@ static void queue_done(struct queue *q)
 {
 	tasks_done(&q->tasks);
 	free(q->arrivals);
-	free(q->waiting);
+	free(q->progress);
+	for (uint32_t l = 0; q->lines && l < q->n_lines; l++)
+		free(q->lines[l].units);
+	free(q->lines);
+	free(q->back);
 }
 
 /* What happens at that time, the earliest of all; 1: nothing more will. */
@@ -364,15 +270,15 @@ static void summarise(const struct queue *q)
 {
 	const struct workload *w = q->run->in->workload;
 	struct replay_result *result = q->run->result;
-	const uint64_t now_ns = q->tasks.now_ns, second = NSEC_PER_SEC;
+	const uint64_t now_ns = q->tasks.now_ns;
 	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, now_ns), q->first_ns);
 	const uint64_t last_ns = w->tasks[q->arrivals[w->n - 1]].arrives_ns;
 
 	stats_sort(result->queued_s, result->n_placed);
 	stats_sort(result->completion_s, q->n_ended);
-	result->arrivals_s = (double)clock_since_ns(last_ns, q->first_ns) / (double)second;
-	result->end_s = (double)clock_since_ns(now_ns, q->first_ns) / (double)second;
-	result->busy_s = (double)busy_ns / (double)second;
+	result->arrivals_s = seconds(clock_since_ns(last_ns, q->first_ns));
+	result->end_s = seconds(clock_since_ns(now_ns, q->first_ns));
+	result->busy_s = seconds(busy_ns);
 	if (busy_ns)
 		result->throughput_per_h = 3600.0 * q->n_busy / result->busy_s;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -147,8 +148,44 @@ static void choose_kinds(struct run *run)
 	}
 }
 
+/* Labels are numbers here, and names to the engine; by number, from 1. */
+static int name_labels(
+	struct run *run, uint32_t labels[static WORKLOAD_LABELS_MAX + 1], struct error *err)
+{
+	uint32_t most = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < run->in->workload->n; i++) {
+		const struct place_spec *spec = &run->in->workload->tasks[i].spec;
+
+		most = MAX(most, MAX(spec->affinity, MAX(spec->anti_affinity, spec->exclusion)));
+	}
+	for (uint32_t i = 1; r == 0 && i <= most; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "%u", i);
+		r = place_label(run->place, "", name, &labels[i], err);
+	}
+	return r;
+}
+
+static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
+{
+	const struct replay_input *in = run->in;
+	struct place_spec *spec = &run->specs[task];
+
+	*spec = in->workload->tasks[task].spec;
+	if (in->scheme->adapt && spec->count)
+		in->scheme->adapt(in->cluster, spec);
+	spec->is_movable = in->defrag.period_ns > 0;
+	spec->affinity = labels[spec->affinity];
+	spec->anti_affinity = labels[spec->anti_affinity];
+	spec->exclusion = labels[spec->exclusion];
+}
+
 static int start(struct run *run, struct error *err)
 {
+	uint32_t labels[WORKLOAD_LABELS_MAX + 1] = {0};
 	const struct replay_input *in = run->in;
 	_cleanup_free_ uint32_t *index = calloc(in->cluster->n, sizeof(*index));
 	int r;
@@ -163,12 +200,11 @@ static int start(struct run *run, struct error *err)
 	run->devices = calloc(place_n_devices(run->place), sizeof(*run->devices));
 	if (!run->devices)
 		return fail(err, ENOMEM, "out of memory for a run");
-	for (uint32_t i = 0; i < in->workload->n; i++) {
-		run->specs[i] = in->workload->tasks[i].spec;
-		if (in->scheme->adapt && run->specs[i].count)
-			in->scheme->adapt(in->cluster, &run->specs[i]);
-		run->specs[i].is_movable = in->defrag.period_ns > 0;
-	}
+	r = name_labels(run, labels, err);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < in->workload->n; i++)
+		set_spec(run, i, labels);
 	if (in->scheme->knows_mix)
 		place_set_typical(run->place, run->specs, in->workload->n);
 	run->all = in->cluster->n_devices * (double)SPEC_SHARE_ONE;

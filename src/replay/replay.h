@@ -10,13 +10,20 @@
  *
  * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
  * each departure those that wait are tried in order, and one that does not fit does not hold up
- * those behind it. A gang starts together or waits together. A device's time is divided as its
+ * those behind it. A gang starts together or waits together; with a threshold, enough of it start
+ * together, and each of the others when there is room. A device's time is divided as its
  * scheme says: requests are met, what is left over goes to whoever has least, up to the limits; or
  * without limits to all alike. A task on several devices goes at the pace of the slowest.
  *
  * With defragmentation (core/place-defrag.h), whenever a period is over and somebody waits for a
  * whole device, tasks of one device are moved together so that devices become free. A move is done
  * at once and costs the task some of its work.
+ *
+ * With preemption (core/place-preempt.h), for who comes, and for the first in line that has no room
+ * whenever somebody leaves, tasks of lower priority have to go and wait again. With queues
+ * (core/place-queue.h) a task of a queue starts as that admits it, the queue that has least beyond
+ * its quota first; what others have borrowed is reclaimed from tasks, which wait again and go on
+ * where they were, unless preemption says otherwise.
  */
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
@@ -32,6 +39,13 @@
 
 enum replay_mode { REPLAY_DROP, REPLAY_QUEUE };
 enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY }; /* within a priority: as they came */
+
+/* What becomes of a task that has to go for one of higher priority: it waits again. */
+enum replay_preempt {
+	REPLAY_KEEP,    /* nobody has to go */
+	REPLAY_RESTART, /* it begins anew */
+	REPLAY_RESUME,  /* it goes on where it was */
+};
 
 struct replay_defrag {
 	uint64_t period_ns; /* 0: never */
@@ -52,18 +66,23 @@ struct replay_input {
 	const struct replay_scheme *scheme;
 	enum replay_mode mode;
 	enum replay_queue queue;
-	struct replay_defrag defrag; /* REPLAY_QUEUE */
+	struct replay_defrag defrag; /* these two: REPLAY_QUEUE */
+	enum replay_preempt preempt;
 };
 
 struct replay_result {
 	struct metrics curves;
 	uint32_t n_tasks, n_placed; /* the others were dropped, or never had room */
-	/* REPLAY_QUEUE: in seconds of virtual time, each sorted, n_placed of them; owned. */
+	/*
+	 * REPLAY_QUEUE: in seconds of virtual time, each sorted, n_placed of them; owned. Queued:
+	 * in all, also after it had to go.
+	 */
 	double *queued_s, *completion_s;
-	uint32_t n_moves;  /* by defragmentation */
-	double arrivals_s; /* the last arrival, since the first */
-	double end_s;      /* the last departure, since the first arrival */
-	double busy_s;     /* when 99 % of the tasks had ended: curves and means are up to there */
+	uint32_t n_evicted; /* so often a task had to go */
+	uint32_t n_moves;   /* by defragmentation */
+	double arrivals_s;  /* the last arrival, since the first */
+	double end_s;       /* the last departure, since the first arrival */
+	double busy_s;      /* when 99 % of the tasks had ended: curves and means are up to there */
 	double throughput_per_h;        /* tasks that ended by busy_s */
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };

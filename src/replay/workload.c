@@ -22,6 +22,14 @@ int workload_add(struct workload *w, const struct task *task, struct error *err)
 
 	if (r < 0)
 		return r;
+	if (task->spec.affinity > WORKLOAD_LABELS_MAX ||
+		task->spec.anti_affinity > WORKLOAD_LABELS_MAX ||
+		task->spec.exclusion > WORKLOAD_LABELS_MAX)
+		return fail(err, EINVAL, "more than %u labels", WORKLOAD_LABELS_MAX);
+	if (task->threshold > 1000)
+		return fail(err, EINVAL,
+			"threshold %u permille: 1 to 1000, or 0 for all, is possible",
+			task->threshold);
 	if (task->arrives_ns > WORKLOAD_TIME_MAX_NS || task->work_ns > WORKLOAD_TIME_MAX_NS)
 		return fail(err, EINVAL, "a task of more than %u days",
 			(unsigned int)(WORKLOAD_TIME_MAX_NS / (86400 * NSEC_PER_SEC)));
@@ -210,6 +218,8 @@ static uint32_t choose(const struct workload_choices *c, struct rand *rand)
 {
 	uint64_t sum = 0, at;
 
+	if (!c->n)
+		return 0;
 	for (uint32_t i = 0; i < c->n; i++)
 		sum += c->of[i].weight;
 	at = rand_below(rand, sum);
@@ -281,6 +291,11 @@ static int check_choices(const struct workload_choices *c, const char *name, uin
 	return 0;
 }
 
+static int check_labels(const struct workload_choices *c, const char *name, struct error *err)
+{
+	return c->n ? check_choices(c, name, 0, WORKLOAD_LABELS_MAX, err) : 0;
+}
+
 static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct error *err)
 {
 	if ((mean && mean < SHARE_MIN) || mean > SPEC_SHARE_ONE || sigma > SPEC_SHARE_ONE)
@@ -318,12 +333,16 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	r = r < 0 ? r : check_part("memory", s->memory, s->memory_sigma, err);
 	r = r < 0 ? r : check_choices(&s->whole, "whole devices", 0, SPEC_DEVICES_MAX, err);
 	r = r < 0 ? r : check_choices(&s->gangs, "gang", 1, WORKLOAD_GANG_MAX, err);
-	return r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
+	r = r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
+	r = r < 0 ? r : check_labels(&s->affinity, "affinity", err);
+	r = r < 0 ? r : check_labels(&s->anti_affinity, "anti-affinity", err);
+	return r < 0 ? r : check_labels(&s->exclusion, "exclusion", err);
 }
 
 /* One stream of numbers for each question: to change one leaves the others' answers as they are. */
 struct streams {
 	struct rand gap, gang, whole, demand, memory, work, priority;
+	struct rand affinity, anti_affinity, exclusion;
 };
 
 static struct task make_task(const struct workload_shape *s, struct streams *streams)
@@ -342,6 +361,9 @@ static struct task make_task(const struct workload_shape *s, struct streams *str
 	task.spec.priority = choose(&s->priorities, &streams->priority);
 	if (!task.spec.priority)
 		task.spec.class = SPEC_OPPORTUNISTIC;
+	task.spec.affinity = choose(&s->affinity, &streams->affinity);
+	task.spec.anti_affinity = choose(&s->anti_affinity, &streams->anti_affinity);
+	task.spec.exclusion = choose(&s->exclusion, &streams->exclusion);
 	task.work_ns = work(s->work_min_ns, s->work_max_ns, &streams->work);
 	return task;
 }
@@ -353,7 +375,8 @@ int workload_generate(
 	struct streams streams = {rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
-		rand_seeded(rand_u64(&all))};
+		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
+		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all))};
 	uint64_t now = 0;
 	uint32_t gang = 0;
 	int r = workload_shape_check(shape, err);
@@ -371,6 +394,7 @@ int workload_generate(
 
 			task.arrives_ns = now;
 			task.gang = size > 1 ? gang : 0;
+			task.threshold = shape->threshold;
 			r = workload_add(w, &task, err);
 		}
 	}

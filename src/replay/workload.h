@@ -17,14 +17,17 @@
 #define WORKLOAD_TASKS_MAX (1u << 20)
 #define WORKLOAD_CHOICES_MAX 16u
 #define WORKLOAD_GANG_MAX 1024u
+#define WORKLOAD_LABELS_MAX 4096u
 /* Of arrivals and of work each: 200 days. Times a share in permille it still is a uint64_t. */
 #define WORKLOAD_TIME_MAX_NS UINT64_C(17280000000000000)
 
 struct task {
-	struct place_spec spec; /* models: as the cluster numbers them */
+	/* Models and queues as the cluster numbers them; labels: any to WORKLOAD_LABELS_MAX. */
+	struct place_spec spec;
 	/* Permille of each device that it can make use of and may have; at least the request. */
 	uint32_t limit;
-	uint32_t gang; /* those of the same, one behind the other, start together; 0: none */
+	uint32_t gang;      /* those of the same, one behind the other, start together; 0: none */
+	uint32_t threshold; /* permille of the gang that has to start together; 0: all */
 	uint64_t arrives_ns, work_ns; /* work: how long it takes when it has its limit */
 };
 
@@ -92,6 +95,9 @@ struct workload_shape {
 	uint32_t limit;                /* permille, where above the demand; 0: the demand */
 	uint64_t work_min_ns, work_max_ns; /* uniform; min 0: exponential with the mean max */
 	struct workload_choices gangs, priorities;
+	uint32_t threshold; /* of gangs, permille; 0: all */
+	/* Labels by number; 0, or none of them: without. */
+	struct workload_choices affinity, anti_affinity, exclusion;
 };
 
 /* The named shapes; NULL behind the last. */

@@ -10,7 +10,8 @@
 
 #define RUN_MAX 64u /* of those that are run as well */
 
-static void run(const struct cluster *cluster, const struct workload *workload)
+static void run(
+	const struct cluster *cluster, const struct workload *workload, enum replay_preempt preempt)
 {
 	struct replay_result *result = NULL;
 	struct replay_scheme scheme;
@@ -21,7 +22,10 @@ static void run(const struct cluster *cluster, const struct workload *workload)
 	r = replay_run(&(struct replay_input){.cluster = cluster,
 			       .workload = workload,
 			       .scheme = &scheme,
-			       .mode = REPLAY_QUEUE},
+			       .mode = REPLAY_QUEUE,
+			       .preempt = preempt,
+			       .defrag = {.period_ns = preempt == REPLAY_KEEP ? 0 : 1000000000,
+				       .n_moves = 3}},
 		&result, &err);
 	FUZZ_CHECK(r == 0 || err.msg[0]);
 	FUZZ_CHECK(r < 0 || result->n_placed <= workload->n);
@@ -44,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		FUZZ_CHECK(workload.tasks[i].limit >= workload.tasks[i].spec.share);
 		FUZZ_CHECK(workload.tasks[i].work_ns > 0);
 	}
-	if (cluster.n <= RUN_MAX && workload.n <= RUN_MAX)
-		run(&cluster, &workload);
+	for (int i = REPLAY_KEEP; i <= REPLAY_RESUME; i++)
+		if (cluster.n <= RUN_MAX && workload.n <= RUN_MAX)
+			run(&cluster, &workload, (enum replay_preempt)i);
 	return 0;
 }

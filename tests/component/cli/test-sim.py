@@ -160,6 +160,102 @@ def reads_yaml():
             refused(f.sim("--spec", "c.yaml"), 1, "device" if "no node" in words else "c.yaml", *words)
 
 
+SHARED = """queues:
+  - {name: all, quota: 2}
+  - {name: a, parent: all, quota: 1, limit: 2}
+  - {name: b, parent: all, quota: 0.5, limit: 2, weight: 3}
+nodes:
+  - {name: n, devices: 2, memory: 16Gi}
+tasks:
+  - {request: 1, copies: 2, duration: 100s, queue: b}
+  - {request: 1, duration: 10s, at: 1s, queue: a}
+"""
+LABELLED = """nodes:
+  - {name: n, devices: 2}
+tasks:
+  - {request: 0.3, limit: 0.3, duration: 10s, exclusion: x}
+  - {request: 0.3, limit: 0.3, duration: 10s, exclusion: LABEL}
+"""
+GANG = """nodes:
+  - {name: n, devices: 2}
+tasks:
+  - {request: 1, duration: 10s}
+  - {request: 1, duration: 5s, at: 1s, copies: 2, gang: yes, threshold: 0.5}
+"""
+
+
+def shares_by_queues_labels_and_thresholds():
+    def run(text):
+        f.write("c.yaml", text)
+        answer = sim_json("--spec", "c.yaml", "--policy", "best-fit", folder=f.folder.name)
+        return answer["policies"][0]["runs"][0]
+    with Files() as f:
+        shared = run(SHARED)
+        assert shared["evicted"] == 1 and shared["end_s"] == 110, shared
+        assert run(LABELLED.replace("LABEL", "x"))["devices_in_use"] == 1
+        assert run(LABELLED.replace("LABEL", "y"))["devices_in_use"] == 2
+        gang = run(GANG)
+        assert gang["queued_mean_s"] == 5 / 3 and "evicted" not in gang, gang
+        for was, now, words in (
+                ("quota: 2}", "quota: 1}", ("c.yaml", "queue all", "1.5")),
+                ("limit: 2}", "limit: 0.5}", ("c.yaml", "queue a", "above the limit")),
+                ("parent: all, quota: 1", "parent: some, quota: 1", ("c.yaml", "'some' is unknown")),
+                ("name: all, quota", "name: all, parent: a, quota", ("c.yaml", "lead back")),
+                ("name: b", "name: a", ("line 4", "two queues 'a'")),
+                ("name: b, ", "", ("line 4", "needs a name")),
+                ("weight: 3", "weight: 0", ("line 4", "weight", "0")),
+                ("quota: 0.5", "quota: much", ("line 4", "quota", "much")),
+                ("quota: 0.5", "colour: red", ("line 4", "colour", "name, parent, quota")),
+                ("queue: a", "queue: c", ("line 9", "'c'", "no queue")),
+                ("queue: a", "queue: all", ("queue all has queues below it",)),
+                ("queue: a", "threshold: 0.5", ("line 9", "threshold", "gang")),
+                ("queue: a", "gang: yes, threshold: 2", ("line 9", "threshold", "'2'")),
+                ("queue: a", "affinity: ''", ("line 9", "affinity", "1 to 63"))):
+            f.write("c.yaml", SHARED.replace(was, now))
+            refused(f.sim("--spec", "c.yaml"), 1, *words)
+        f.write("c.yaml", "nodes:\n- {devices: 1}\ntasks:\n" + "".join(
+            f"- {{request: 0.1, duration: 1s, exclusion: l{i}}}\n" for i in range(4097)))
+        refused(f.sim("--spec", "c.yaml"), 1, "line 4100", "exclusion", "'l4096'", "4096")
+
+
+CELLS = """cellTypes:
+  2-any:
+    childCellType: any
+    childCellNumber: 2
+    childCellPriority: 50
+    isNodeLevel: true
+  rack:
+    childCellType: 2-any
+    childCellNumber: 2
+cells:
+- cellType: rack
+  cellChildren:
+  - cellId: node-0000
+  - cellId: node-0001
+"""
+
+
+def reads_cells():
+    with Files(cells_yaml=CELLS, nodes_csv=NODES, pods_csv=PODS) as f:
+        args = ("--generate", "wang", "--nodes-like", "2x2", "--policy", "kubeshare2", "--seeds", "1")
+        assert f.sim(*args, "--cells", "cells.yaml").returncode == 0
+        refused(f.sim(*TRACE, "--cells", "cells.yaml"), 1, "cells.yaml", "no cell is a node", "'n0'")
+        refused(f.sim(*args, "--cells", "none.yaml"), 1, "none.yaml")
+        f.write("cells.yaml", CELLS.replace("childCellNumber: 2\ncells", "childCellNumber: two\ncells"))
+        refused(f.sim(*args, "--cells", "cells.yaml"), 1, "cells.yaml", "line", "two")
+
+
+def makes_room_for_who_matters_more():
+    args = ("--generate", "kubeshare", "--priorities", "10:4,90:1", "--policy", "default", "--seeds", "2")
+    kept, resumed, restarted = (sim_json(*args, *more)["policies"][0]["figures"] for more in (
+        (), ("--preempt", "resume"), ("--preempt", "restart")))
+    assert "evicted" not in kept and resumed["evicted"]["mean"] > 0 and restarted["evicted"]["mean"] > 0
+    assert kept["end_s"]["mean"] <= restarted["end_s"]["mean"]
+    labelled = sim_json(*args, "--affinity", "0:8,1:1,2:1", "--anti-affinity", "0:1,7:1", "--exclusion", "0:9,3:1",
+                        "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "resume")
+    assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
+
+
 def generates_the_named_shapes():
     for shape in ("kubeshare", "trace-like", "wang"):
         answer = sim_json("--generate", shape, "--policy", "whole,default,replicas,memory-only", "--seeds", "2")
@@ -222,6 +318,12 @@ def bad_usage_is_said():
         ("--nodes", "n", "--pods", "p", "--load", "1"): ("--load", "--draw"),
         ("--nodes", "n", "--pods", "p", "--duration", "1h"): ("--duration", "--draw"),
         ("--nodes", "n", "--pods", "p", "--defrag", "1m"): ("--defrag", "--mode drop"),
+        ("--nodes", "n", "--pods", "p", "--preempt", "resume"): ("--preempt", "--mode drop"),
+        ("--generate", "wang", "--preempt", "kill"): ("kill", "restart"),
+        ("--generate", "wang", "--threshold", "0"): ("--threshold", "above 0"),
+        ("--generate", "wang", "--threshold", "1.5"): ("--threshold", "1.5", "up to 1"),
+        ("--generate", "wang", "--affinity", "5000"): ("--affinity", "5000", "4096"),
+        ("--spec", "s", "--exclusion", "1"): ("--exclusion", "--generate"),
         ("--generate", "wang", "--defrag", "0"): ("--defrag", "above 0"),
         ("--generate", "wang", "--defrag", "ten"): ("--defrag", "ten"),
         ("--generate", "wang", "--defrag", "1m,0"): ("--defrag", "0", "65536"),
@@ -248,5 +350,6 @@ def bad_files_are_said_and_nothing_is_written():
 
 
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
-     draws_tasks_that_come_and_go, reads_yaml, generates_the_named_shapes,
+     draws_tasks_that_come_and_go, reads_yaml, shares_by_queues_labels_and_thresholds, reads_cells,
+     makes_room_for_who_matters_more, generates_the_named_shapes,
      draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)

@@ -305,6 +305,158 @@ static void plans_again_only_when_something_has_changed(void **state)
 	assert_times(&s.result->end_s, 1, (const double[]){4000000});
 }
 
+static void who_has_to_go_waits_again(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 4 * S, 5 * S);
+	s.workload.tasks[0].spec.priority = 10;
+	s.workload.tasks[1].spec.priority = 90;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 0);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 11});
+	s.input.preempt = REPLAY_RESTART;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_int_equal(s.result->n_placed, 2);
+	assert_times(s.result->completion_s, 2, (const double[]){5, 19});
+	assert_times(s.result->queued_s, 2, (const double[]){0, 5});
+	s.input.preempt = REPLAY_RESUME;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){5, 15});
+	s.workload.tasks[0].spec.priority = 90;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 0);
+}
+
+/* It had no room when it came; when somebody leaves, what is free and who is below are enough. */
+static void the_first_in_line_may_preempt_later(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 700, 700, 0, 10 * S);
+	add(&s, 300, 300, 0, 100 * S);
+	add(&s, 1000, 1000, 1 * S, 5 * S);
+	s.workload.tasks[0].spec.priority = 90;
+	s.workload.tasks[1].spec.priority = 10;
+	s.input.preempt = REPLAY_RESUME;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 5, 9});
+	assert_times(&s.result->end_s, 1, (const double[]){105});
+}
+
+static void a_part_of_a_gang_may_start(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	for (int i = 0; i < 2; i++) {
+		add(&s, 1000, 1000, 1 * S, 5 * S);
+		s.workload.tasks[1 + i].gang = 1;
+		s.workload.tasks[1 + i].threshold = 500;
+	}
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 5});
+	assert_int_equal(s.result->n_placed, 3);
+	for (int i = 0; i < 2; i++)
+		s.workload.tasks[1 + i].threshold = 501; /* of two it is still one */
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 5});
+	for (int i = 0; i < 2; i++)
+		s.workload.tasks[1 + i].threshold = 750;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 3, (const double[]){0, 9, 9});
+}
+
+static void labels_keep_apart_and_together(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 300, 300, 0, 10 * S);
+	add(&s, 300, 300, 0, 10 * S);
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->in_use, 1, (const double[]){0.5});
+	s.workload.tasks[0].spec.exclusion = 7;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->in_use, 1, (const double[]){1});
+	s.workload.tasks[1].spec.exclusion = 7;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->in_use, 1, (const double[]){0.5});
+	for (int i = 0; i < 2; i++)
+		s.workload.tasks[i].spec.anti_affinity = 3;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->in_use, 1, (const double[]){1});
+}
+
+/* It has to go to the device of its fellow, which has no room; another device is idle. */
+static void waits_for_the_fellow_to_leave(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 400, 400, 0, 100 * S);
+	add(&s, 700, 700, 1 * S, 10 * S);
+	for (int i = 0; i < 2; i++)
+		s.workload.tasks[i].spec.affinity = 2;
+	run(&s, "2x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 2, (const double[]){0, 99});
+}
+
+static void add_queue(struct scene *s, const char *name, uint64_t quota, uint64_t limit)
+{
+	struct cluster_queue queue = {.quota = quota, .limit = limit, .weight = 1};
+
+	assert_ok(str_copy(queue.name, sizeof(queue.name), str_from(name)));
+	assert_ok(cluster_queue_add(&s->cluster, &queue, NULL));
+}
+
+/* Two of b have all; a is guaranteed one device and gets it, and b goes on when a has gone. */
+static void what_is_borrowed_is_given_back(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	assert_ok(cluster_like(&s.cluster, STR("1x2"), NULL));
+	add_queue(&s, "a", 1000, 2000);
+	add_queue(&s, "b", 1000, 2000);
+	add(&s, 1000, 1000, 0, 100 * S);
+	add(&s, 1000, 1000, 0, 100 * S);
+	add(&s, 1000, 1000, 1 * S, 10 * S);
+	for (uint32_t i = 0; i < 3; i++)
+		s.workload.tasks[i].spec.queue = i < 2 ? 2 : 1;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_times(s.result->completion_s, 3, (const double[]){10, 100, 110});
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 10});
+}
+
+static void queues_keep_to_their_limits_and_turns(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	assert_ok(cluster_like(&s.cluster, STR("1x2"), NULL));
+	add_queue(&s, "a", 0, 1000);
+	add_queue(&s, "b", 0, 2000);
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 0, 10 * S);
+	for (int i = 0; i < 2; i++)
+		s.workload.tasks[i].spec.queue = 1;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 2, (const double[]){0, 10}); /* the other one is idle */
+	/* Both have one; on two devices that become free each gets one, whoever came first. */
+	s.cluster.queues[0].limit = 2000;
+	add(&s, 1000, 1000, 1 * S, 30 * S);
+	add(&s, 1000, 1000, 2 * S, 30 * S);
+	add(&s, 1000, 1000, 3 * S, 40 * S);
+	s.workload.tasks[2].spec.queue = s.workload.tasks[3].spec.queue = 1;
+	s.workload.tasks[4].spec.queue = 2;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->queued_s, 5, (const double[]){0, 0, 7, 9, 38});
+	s.cluster.queues[0].quota = 3000;
+	s.input.workload = &s.workload;
+	assert_int_equal(cluster_queues_check(&s.cluster, NULL), -EINVAL);
+}
+
 static void means_between_two_times(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -376,4 +528,8 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
 	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
 	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
-	UNIT(means_between_two_times), UNIT(the_same_again), UNIT(refuses_what_cannot_be_run))
+	UNIT(who_has_to_go_waits_again), UNIT(the_first_in_line_may_preempt_later),
+	UNIT(a_part_of_a_gang_may_start), UNIT(labels_keep_apart_and_together),
+	UNIT(waits_for_the_fellow_to_leave), UNIT(what_is_borrowed_is_given_back),
+	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
+	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run))

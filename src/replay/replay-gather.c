@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "core/place-queue.h"
+#include "replay/replay-queue.h"
+
+/* Of those that could go, who has come last. */
+static const struct place_preempt rules = {.is_latest_first = true};
+
+static struct place_spec spec_now(const struct queue *q, uint32_t at)
+{
+	struct place_spec spec = *spec_at(q, at);
+
+	spec.started = q->tasks.now_ns;
+	return spec;
+}
+
+/* ---- with the engine's gangs: thresholds, and preemption by priority ---- */
+
+static int gather_gang(
+	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
+{
+	_cleanup_free_ struct place_spec *members = calloc(unit->n, sizeof(*members));
+	const bool may_preempt = q->run->in->preempt != REPLAY_KEEP && q->may_preempt;
+	struct place_gang gang = {.members = members,
+		.n = unit->n,
+		.threshold = unit->threshold,
+		.preempt = may_preempt ? &rules : NULL};
+	int r;
+
+	if (!members)
+		return fail(err, ENOMEM, "out of memory for a run");
+	for (uint32_t i = 0; i < unit->n; i++) {
+		members[i] = spec_now(q, unit->first + i);
+		members[i].priority = members[0].priority;
+	}
+	r = place_gang_add(q->run->place, &gang, ret, err);
+	if (r == -ENOSPC && may_preempt)
+		q->may_preempt = false;
+	return r;
+}
+
+/* ---- one by one, as the queues say ---- */
+
+/* Who has borrowed gives it back. */
+static int reclaim(struct queue *q, const struct place_spec *spec, struct place_member *member,
+	struct place_group *group, struct error *err)
+{
+	struct place_plan plan;
+	_cleanup_free_ uint32_t *victims = NULL;
+	int r = place_queue_reclaim(q->run->place, spec, &rules, &plan, err);
+
+	if (r < 0)
+		return r;
+	victims = realloc(
+		group->victims, (group->n_victims + plan.n_victims + 1ull) * sizeof(*victims));
+	r = victims ? 0 : fail(err, ENOMEM, "out of memory for a run");
+	if (r == 0) {
+		group->victims = TAKE_PTR(victims);
+		r = place_preempt_apply(q->run->place, spec, &plan, &member->tenant, err);
+	}
+	for (uint32_t i = 0; r == 0 && i < plan.n_victims; i++)
+		group->victims[group->n_victims++] = plan.victims[i];
+	member->choice = plan.choice;
+	place_plan_done(&plan);
+	return r;
+}
+
+static int gather_member(struct queue *q, const struct place_spec *spec,
+	struct place_member *member, struct place_group *group, struct error *err)
+{
+	struct place_verdict verdict = {.admission = PLACE_ADMIT_BORROW};
+	int r = spec->queue ? place_queue_admit(q->run->place, spec, &verdict, err) : 0;
+
+	if (r < 0)
+		return r;
+	if (verdict.admission > PLACE_ADMIT_BORROW)
+		return -ENOSPC;
+	r = place_find(q->run->place, spec, &member->choice, err);
+	r = r < 0 ? r : place_add(q->run->place, spec, &member->choice, &member->tenant, err);
+	if (r == -ENOSPC && verdict.admission == PLACE_ADMIT_NOW)
+		r = reclaim(q, spec, member, group, err);
+	if (r < 0)
+		member->tenant = PLACE_NONE;
+	return r;
+}
+
+static int gather_each(
+	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
+{
+	struct place_group group = {
+		.members = calloc(unit->n, sizeof(*group.members)), .n = unit->n};
+	const uint32_t least = place_gang_least(unit->n, unit->threshold);
+	uint32_t mark, refused = 0;
+	int r = 0;
+
+	if (!group.members)
+		return fail(err, ENOMEM, "out of memory for a run");
+	mark = place_mark(q->run->place);
+	for (uint32_t i = 0; r == 0 && i < unit->n; i++) {
+		const struct place_spec spec = spec_now(q, unit->first + i);
+
+		r = gather_member(q, &spec, &group.members[i], &group, err);
+		if (r == -ENOSPC && unit->n - ++refused >= least)
+			r = 0;
+	}
+	if (r < 0)
+		place_rollback(q->run->place, mark);
+	place_release(q->run->place);
+	if (r < 0) {
+		place_group_done(&group);
+		return r;
+	}
+	group.n_placed = unit->n - refused;
+	*ret = group;
+	return 0;
+}
+
+int gather(struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
+{
+	const bool is_gang = unit->n > 1 && unit->threshold < 1000;
+
+	if (!unit->queue && (is_gang || q->run->in->preempt != REPLAY_KEEP))
+		return gather_gang(q, unit, ret, err);
+	return gather_each(q, unit, ret, err);
+}

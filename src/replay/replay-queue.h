@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mode with time, in three parts: what happens when (replay-queue.c), who waits and who may
+ * have room now (replay-wait.c), and how those that start together get their places
+ * (replay-gather.c).
+ */
+#ifndef REPLAY_REPLAY_QUEUE_H
+#define REPLAY_REPLAY_QUEUE_H
+
+#include "core/place-gang.h"
+#include "replay/replay-tasks.h"
+
+#define FREED_MAX 64u
+
+/* Tasks that start together: next to one another in `arrivals`. */
+struct unit {
+	uint32_t first, n;
+	uint32_t share;     /* the least that one of them asks of a device */
+	uint64_t models;    /* on which any of them can be */
+	uint32_t threshold; /* permille of them that have to start */
+	uint32_t queue;     /* place-queue.h */
+	bool is_drawn;      /* by affinity: others that start may make room for it */
+};
+
+/* Who waits, in order; with queues (place-queue.h) one for each, behind that of all others. */
+struct line {
+	struct unit *units;
+	uint32_t n, room;
+	uint32_t at, kept; /* of those that are tried: the next one, how many go on waiting */
+};
+
+/* What becomes of a task, by task. */
+struct progress {
+	uint64_t left;     /* permille x ns */
+	uint64_t since_ns; /* it waits */
+	uint32_t at;       /* in `arrivals` */
+	uint32_t queued;   /* its place in the result's queued_s; PLACE_NONE: never had one */
+};
+
+struct queue {
+	struct run *run;
+	struct tasks tasks;
+	uint32_t *arrivals; /* tasks by time of arrival */
+	struct progress *progress;
+	uint32_t next;            /* of the arrivals */
+	uint32_t n_ended, n_busy; /* n_busy: by busy_ns */
+	struct line *lines;
+	uint32_t n_lines;
+	struct unit *back; /* those that wait again, or still, once all have been tried */
+	uint32_t n_back, back_room;
+	uint64_t first_ns;         /* the first arrival: where curves begin */
+	uint64_t busy_ns;          /* when it was no longer busy */
+	uint64_t step_ns, sampled; /* sampled: the point of the last sample, +1 */
+	bool has_changed;
+	/*
+	 * Who waits had no room before: it has some now only where somebody has left. Nodes since
+	 * the last retry; more than FREED_MAX: anywhere.
+	 */
+	uint32_t freed[FREED_MAX];
+	uint32_t n_freed;
+	uint32_t room;        /* the most that is free of one of their devices */
+	uint64_t room_models; /* of those with something free */
+	bool may_preempt;     /* until a search has found nobody */
+	uint64_t defrag_ns;   /* when the next plan is due */
+	bool may_defrag;      /* something has changed since the last plan */
+};
+
+static inline const struct task *task_at(const struct queue *q, uint32_t at)
+{
+	return &q->run->in->workload->tasks[q->arrivals[at]];
+}
+
+static inline const struct place_spec *spec_at(const struct queue *q, uint32_t at)
+{
+	return &q->run->specs[q->arrivals[at]];
+}
+
+/* ---- replay-wait.c: -ENOMEM ---- */
+
+struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n);
+int wait_in_line(struct queue *q, struct unit unit);
+/* It waits from when all have been tried. */
+int wait_again(struct queue *q, uint32_t at);
+void note_freed(struct queue *q, uint32_t node);
+/* Tries all that wait where there may be room now, until nothing more comes of it. */
+int retry(struct queue *q, struct error *err);
+bool waits_for_whole(const struct queue *q);
+
+/* ---- replay-gather.c ---- */
+
+/*
+ * Places for as many of the unit as have to start, and for others of it that fit, all taken; or
+ * -ENOSPC, and nothing has changed. Its victims are out of the engine, and still in q->tasks.
+ */
+int gather(struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err);
+
+/* ---- replay-queue.c ---- */
+
+/* 1: it runs, and who had to go waits again; 0: there is no room. */
+int try_unit(struct queue *q, struct unit unit, struct error *err);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "core/place-queue.h"
+#include "replay/replay-queue.h"
+
+struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n)
+{
+	struct unit unit = {.first = first,
+		.n = n,
+		.share = SPEC_SHARE_ONE,
+		.threshold = task_at(q, first)->threshold,
+		.queue = spec_at(q, first)->queue};
+
+	if (!unit.threshold)
+		unit.threshold = 1000;
+	for (uint32_t i = first; i < first + n; i++) {
+		const struct place_spec *spec = spec_at(q, i);
+
+		unit.share = MIN(unit.share, spec->share);
+		unit.models |= spec->models ? spec->models : UINT64_MAX;
+		unit.is_drawn |= spec->affinity > 0;
+	}
+	return unit;
+}
+
+/* ---- lines ---- */
+
+static bool comes_before(const struct queue *q, const struct unit *a, const struct unit *b)
+{
+	const uint32_t x = task_at(q, a->first)->spec.priority;
+	const uint32_t y = task_at(q, b->first)->spec.priority;
+
+	if (q->run->in->queue == REPLAY_PRIORITY && x != y)
+		return x > y;
+	return a->first < b->first;
+}
+
+int wait_in_line(struct queue *q, struct unit unit)
+{
+	struct line *line = &q->lines[unit.queue];
+	uint32_t at = line->n;
+
+	if (array_grow(&line->units, &line->room, at + 1ull, sizeof(*line->units)) < 0)
+		return -ENOMEM;
+	while (at && comes_before(q, &unit, &line->units[at - 1]))
+		at--;
+	memmove(&line->units[at + 1], &line->units[at], (line->n - at) * sizeof(*line->units));
+	line->units[at] = unit;
+	line->n++;
+	q->run->waiting += unit.n;
+	return 0;
+}
+
+int wait_again(struct queue *q, uint32_t at)
+{
+	if (array_grow(&q->back, &q->back_room, q->n_back + 1ull, sizeof(*q->back)) < 0)
+		return -ENOMEM;
+	q->back[q->n_back++] = unit_of(q, at, 1);
+	return 0;
+}
+
+bool waits_for_whole(const struct queue *q)
+{
+	for (uint32_t l = 0; l < q->n_lines; l++)
+		for (uint32_t i = 0; i < q->lines[l].n; i++) {
+			const struct unit *unit = &q->lines[l].units[i];
+
+			for (uint32_t k = 0; k < unit->n; k++)
+				if (spec_at(q, unit->first + k)->share == SPEC_SHARE_ONE)
+					return true;
+		}
+	return false;
+}
+
+/* ---- room ---- */
+
+void note_freed(struct queue *q, uint32_t node)
+{
+	if (q->n_freed < FREED_MAX)
+		q->freed[q->n_freed] = node;
+	q->n_freed++;
+}
+
+static void measure_room(struct queue *q)
+{
+	q->room = q->n_freed > FREED_MAX ? SPEC_SHARE_ONE : 0;
+	q->room_models = q->n_freed > FREED_MAX ? UINT64_MAX : 0;
+	for (uint32_t i = 0; i < q->n_freed && q->n_freed <= FREED_MAX; i++) {
+		struct place_device_view d;
+		struct place_node_view node;
+
+		if (!place_node_get(q->run->place, q->freed[i], &node))
+			continue;
+		for (uint32_t k = 0; k < node.n_devices; k++)
+			if (place_device_get(q->run->place, node.first_device + k, &d) &&
+				d.share_free) {
+				q->room = MAX(q->room, d.share_free);
+				q->room_models |= 1ull << d.model;
+			}
+	}
+}
+
+/* Whether any of it may have room now. */
+static bool may_fit(const struct queue *q, const struct unit *unit)
+{
+	/* Quotas and labels may have stood against it elsewhere. */
+	if (unit->queue || unit->is_drawn)
+		return true;
+	if (unit->share > q->room || (unit->share && !(unit->models & q->room_models)))
+		return false;
+	if (q->n_freed > FREED_MAX)
+		return true;
+	for (uint32_t i = unit->first; i < unit->first + unit->n; i++)
+		for (uint32_t k = 0; k < q->n_freed; k++)
+			if (place_reason_of(q->run->place, spec_at(q, i), q->freed[k]) ==
+				PLACE_FITS)
+				return true;
+	return false;
+}
+
+/* ---- trying all ---- */
+
+/* Whose turn it is, or NULL: all have been tried. */
+static struct line *next_line(struct queue *q)
+{
+	struct line *best = NULL;
+
+	for (uint32_t l = 0; l < q->n_lines; l++) {
+		struct line *line = &q->lines[l];
+
+		if (line->at == line->n)
+			continue;
+		if (!best ||
+			(best != q->lines &&
+				place_queue_is_before(
+					q->run->place, l, (uint32_t)(best - q->lines))))
+			best = line;
+	}
+	return best;
+}
+
+/* 1: others may have room because of what has started. */
+static int try_all(struct queue *q, struct error *err)
+{
+	struct line *line;
+	bool is_more = false;
+	int r = 0;
+
+	measure_room(q);
+	q->may_preempt = q->run->in->preempt != REPLAY_KEEP;
+	for (uint32_t l = 0; l < q->n_lines; l++)
+		q->lines[l].at = q->lines[l].kept = 0;
+	while ((line = next_line(q))) {
+		const struct unit unit = line->units[line->at++];
+
+		r = r < 0 || !(q->may_preempt || may_fit(q, &unit)) ? MIN(r, 0)
+								    : try_unit(q, unit, err);
+		if (r == 1) {
+			q->run->waiting -= unit.n;
+			is_more |= unit.is_drawn;
+			measure_room(q);
+		} else {
+			line->units[line->kept++] = unit;
+		}
+	}
+	for (uint32_t l = 0; l < q->n_lines; l++)
+		q->lines[l].n = q->lines[l].kept;
+	q->n_freed = 0;
+	return r < 0 ? r : is_more;
+}
+
+int retry(struct queue *q, struct error *err)
+{
+	int r;
+
+	do {
+		for (uint32_t i = 0; i < q->n_back; i++)
+			if (wait_in_line(q, q->back[i]) < 0)
+				return fail(err, ENOMEM, "out of memory for a run");
+		q->n_back = 0;
+		r = try_all(q, err);
+	} while (r == 1 || (r == 0 && q->n_back));
+	return r;
+}
