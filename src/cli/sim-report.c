@@ -108,10 +108,20 @@ static double evicted(const struct sim *sim, const struct replay_result *result,
 	return result->n_evicted;
 }
 
+static double queued_urgent(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return result->queued_urgent_s;
+}
+
+static bool has_preemption(const struct sim *sim)
+{
+	return sim->preempt != REPLAY_KEEP;
+}
+
 /* Somebody may have to go. */
 static bool may_evict(const struct sim *sim)
 {
-	return sim->preempt != REPLAY_KEEP || sim->cluster.n_queues;
+	return has_preemption(sim) || sim->cluster.n_queues;
 }
 
 static bool is_drawn(const struct sim *sim)
@@ -152,6 +162,7 @@ static const struct figure of_queue[] = {
 	{"placed_percent", NULL, PERCENT, placed, 0, false},
 	/* The first third is not of the steady state: the cluster fills. */
 	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, false, is_drawn},
+	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, false, has_preemption},
 	{"evicted", "EVICTED", NUMBER, evicted, 0, false, may_evict},
 	{"moves", "MOVES", NUMBER, moves, 0, false, is_defragmented},
 	{0},

@@ -117,7 +117,7 @@ static int arrive_unit(struct queue *q, struct error *err)
 	if (r == 0 && wait_in_line(q, unit) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	q->has_changed = true;
-	/* It has started: some have gone for it, or are drawn to it. */
+	/* Some may wait again because of it, or have room beside it. */
 	return r == 1 && (q->n_back || unit.is_drawn) ? retry(q, err) : MIN(r, 0);
 }
 
@@ -266,6 +266,23 @@ static int step(struct queue *q, struct error *err)
 	return r < 0 ? r : retry(q, err);
 }
 
+/* The mean of those of the highest priority; the result is not sorted yet. */
+static double urgent_queued(const struct queue *q)
+{
+	const struct workload *w = q->run->in->workload;
+	uint32_t highest = 0, n = 0;
+	double sum = 0;
+
+	for (uint32_t i = 0; i < w->n; i++)
+		highest = MAX(highest, w->tasks[i].spec.priority);
+	for (uint32_t i = 0; i < w->n; i++)
+		if (w->tasks[i].spec.priority == highest && q->progress[i].queued != PLACE_NONE) {
+			sum += q->run->result->queued_s[q->progress[i].queued];
+			n++;
+		}
+	return n ? sum / n : 0;
+}
+
 static void summarise(const struct queue *q)
 {
 	const struct workload *w = q->run->in->workload;
@@ -274,6 +291,7 @@ static void summarise(const struct queue *q)
 	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, now_ns), q->first_ns);
 	const uint64_t last_ns = w->tasks[q->arrivals[w->n - 1]].arrives_ns;
 
+	result->queued_urgent_s = urgent_queued(q);
 	stats_sort(result->queued_s, result->n_placed);
 	stats_sort(result->completion_s, q->n_ended);
 	result->arrivals_s = seconds(clock_since_ns(last_ns, q->first_ns));

@@ -156,8 +156,8 @@ static int try_all(struct queue *q, struct error *err)
 	while ((line = next_line(q))) {
 		const struct unit unit = line->units[line->at++];
 
-		r = r < 0 || !(q->may_preempt || may_fit(q, &unit)) ? MIN(r, 0)
-								    : try_unit(q, unit, err);
+		if (r >= 0)
+			r = q->may_preempt || may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
 		if (r == 1) {
 			q->run->waiting -= unit.n;
 			is_more |= unit.is_drawn;

@@ -78,11 +78,12 @@ struct replay_result {
 	 * in all, also after it had to go.
 	 */
 	double *queued_s, *completion_s;
-	uint32_t n_evicted; /* so often a task had to go */
-	uint32_t n_moves;   /* by defragmentation */
-	double arrivals_s;  /* the last arrival, since the first */
-	double end_s;       /* the last departure, since the first arrival */
-	double busy_s;      /* when 99 % of the tasks had ended: curves and means are up to there */
+	double queued_urgent_s; /* the mean of those of the highest priority that there is */
+	uint32_t n_evicted;     /* so often a task had to go */
+	uint32_t n_moves;       /* by defragmentation */
+	double arrivals_s;      /* the last arrival, since the first */
+	double end_s;           /* the last departure, since the first arrival */
+	double busy_s; /* when 99 % of the tasks had ended: curves and means are up to there */
 	double throughput_per_h;        /* tasks that ended by busy_s */
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };

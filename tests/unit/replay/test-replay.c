@@ -316,12 +316,14 @@ static void who_has_to_go_waits_again(void **state)
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 0);
 	assert_times(s.result->completion_s, 2, (const double[]){10, 11});
+	assert_times(&s.result->queued_urgent_s, 1, (const double[]){6});
 	s.input.preempt = REPLAY_RESTART;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 1);
 	assert_int_equal(s.result->n_placed, 2);
 	assert_times(s.result->completion_s, 2, (const double[]){5, 19});
 	assert_times(s.result->queued_s, 2, (const double[]){0, 5});
+	assert_times(&s.result->queued_urgent_s, 1, (const double[]){0});
 	s.input.preempt = REPLAY_RESUME;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_times(s.result->completion_s, 2, (const double[]){5, 15});

@@ -3,9 +3,13 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "core/place-cell.h"
+#include "core/place-policy.h"
+#include "core/place-queue.h"
 #include "replay/workload.h"
 
 #define NODES "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,T4\nb,8000,4096,1,A10\n"
@@ -53,6 +57,59 @@ static void makes_nodes_by_a_word(void **state)
 	assert_int_equal(cluster_like(&c, STR("1x65"), &err), -EINVAL);
 	assert_int_equal(cluster_like(&c, STR("x"), &err), -EINVAL);
 	assert_int_equal(c.n, 8);
+}
+
+#define CELLS \
+	"cellTypes:\n" \
+	"  2-any: {childCellType: any, childCellNumber: 2, isNodeLevel: true}\n" \
+	"  hall: {childCellType: 2-any, childCellNumber: 2}\n" \
+	"cells:\n" \
+	"- cellType: hall\n" \
+	"  cellChildren:\n" \
+	"  - cellId: node-0000\n" \
+	"  - cellId: node-0001\n"
+
+/* Devices of two nodes are in one rack, by four steps; by the file in one hall, by two. */
+static void takes_cells_for_its_nodes(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0}, other = {0};
+	uint32_t index[2];
+	struct error err = {0};
+
+	assert_ok(cluster_like(&c, STR("2x2"), NULL));
+	for (int i = 0; i < 2; i++) {
+		struct place *place;
+
+		assert_ok(cluster_place(&c, NULL, &place_best_fit, &place, index, NULL));
+		assert_int_equal(place_distance(place, 0, 2), i == 0 ? 4 : 2);
+		place_free(place);
+		assert_ok(cluster_read_cells(&c, STR(CELLS), &err));
+	}
+	assert_ok(cluster_read_openb(&other, STR(NODES), NULL));
+	assert_int_equal(cluster_read_cells(&other, STR(CELLS), &err), -EINVAL);
+	assert_contains(err.msg, "such as 'a'");
+	assert_null(other.cells);
+}
+
+static void takes_queues_up_to_a_limit(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	struct cluster_queue queue = {.name = "0", .limit = PLACE_UNLIMITED, .weight = 1};
+	struct error err = {0};
+
+	assert_ok(cluster_queue_add(&c, &queue, NULL));
+	assert_int_equal(cluster_queue_add(&c, &queue, &err), -EEXIST);
+	assert_contains(err.msg, "two queues '0'");
+	for (uint32_t i = 1; i < PLACE_QUEUES_MAX; i++) {
+		snprintf(queue.name, sizeof(queue.name), "%u", i);
+		assert_ok(cluster_queue_add(&c, &queue, NULL));
+	}
+	assert_int_equal(cluster_queue_find(&c, STR("17")), 18);
+	assert_int_equal(cluster_queue_find(&c, STR("none")), 0);
+	assert_ok(cluster_queues_check(&c, &err));
+	snprintf(queue.name, sizeof(queue.name), "more");
+	assert_int_equal(cluster_queue_add(&c, &queue, &err), -ENOSPC);
+	assert_contains(err.msg, "4096");
 }
 
 static void draws_until_enough_has_arrived(void **state)
@@ -251,7 +308,8 @@ static void every_named_shape_is_possible(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(reads_a_trace), UNIT(makes_nodes_by_a_word), UNIT(draws_until_enough_has_arrived),
+UNIT_MAIN(UNIT(reads_a_trace), UNIT(makes_nodes_by_a_word), UNIT(takes_cells_for_its_nodes),
+	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
 	UNIT(draws_tasks_that_come_and_go), UNIT(refuses_shapes_that_cannot_be),
