@@ -160,6 +160,37 @@ static int parse_name(const char *value, char ret[static SPEC_LABEL], struct err
 	return 0;
 }
 
+/* "V100:1.5:4|T4:2": of that model, quota and limit; without a limit there is none. */
+static int set_queue_models(
+	struct reader *reader, struct cluster_queue *q, struct str text, struct error *err)
+{
+	struct str one;
+
+	for (q->n_models = 0; text.p && str_split(&text, '|', &one); q->n_models++) {
+		struct str name, quota;
+		uint32_t at = q->n_models;
+		int r;
+
+		if (at == CLUSTER_QUEUE_MODELS)
+			return fail(
+				err, ENOSPC, "up to %u models are possible", CLUSTER_QUEUE_MODELS);
+		str_split(&one, ':', &name);
+		if (!name.n || !one.p)
+			return fail(err, EINVAL,
+				"MODEL:QUOTA:LIMIT is expected, such as V100:1.5:4, with '|' "
+				"between several");
+		str_split(&one, ':', &quota);
+		q->models[at].limit = PLACE_UNLIMITED;
+		r = cluster_model(reader->cluster, name, &q->models[at].model, err);
+		r = r < 0 ? r : parse_devices(quota, &q->models[at].quota, err);
+		if (r == 0 && one.p)
+			r = parse_devices(one, &q->models[at].limit, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 static int set_queue(
 	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
 {
@@ -176,8 +207,10 @@ static int set_queue(
 		return parse_devices(text, &q->quota, err);
 	if (!strcmp(field, "limit"))
 		return parse_devices(text, &q->limit, err);
+	if (!strcmp(field, "models"))
+		return set_queue_models(reader, q, text, err);
 	if (strcmp(field, "weight"))
-		return fail(err, ENOENT, "there are name, parent, quota, limit and weight");
+		return fail(err, ENOENT, "there are name, parent, quota, limit, models and weight");
 	r = parse_uint(text, 1, PLACE_QUEUE_WEIGHT_MAX, &weight, err);
 	q->weight = r < 0 ? 0 : (uint32_t)weight;
 	return r;

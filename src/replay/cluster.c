@@ -171,11 +171,16 @@ int cluster_read_cells(struct cluster *c, struct str text, struct error *err)
 	return 0;
 }
 
+struct queue_models {
+	struct place_queue_model of[CLUSTER_QUEUE_MODELS];
+};
+
 static int set_queues(const struct cluster *c, struct place *place, struct error *err)
 {
 	_cleanup_free_ struct place_queue_info *infos = calloc(c->n_queues + 1ull, sizeof(*infos));
+	_cleanup_free_ struct queue_models *models = calloc(c->n_queues + 1ull, sizeof(*models));
 
-	if (!infos)
+	if (!infos || !models)
 		return fail(err, ENOMEM, "out of memory for queues");
 	for (uint32_t i = 0; i < c->n_queues; i++) {
 		const struct cluster_queue *q = &c->queues[i];
@@ -184,7 +189,12 @@ static int set_queues(const struct cluster *c, struct place *place, struct error
 			.parent = q->parent,
 			.quota = q->quota,
 			.limit = q->limit,
-			.weight = q->weight};
+			.weight = q->weight,
+			.models = models[i].of,
+			.n_models = q->n_models};
+		for (uint32_t m = 0; m < q->n_models; m++)
+			models[i].of[m] = (struct place_queue_model){c->models[q->models[m].model],
+				q->models[m].quota, q->models[m].limit};
 	}
 	return place_queue_set(place, infos, c->n_queues, err);
 }

@@ -18,10 +18,17 @@ struct cluster_node {
 	uint64_t memory_bytes, device_bytes; /* of the node; of each device, 0: not counted */
 };
 
+#define CLUSTER_QUEUE_MODELS 8u
+
 struct cluster_queue { /* place-queue.h */
 	char name[SPEC_LABEL], parent[SPEC_LABEL];
 	uint64_t quota, limit;
 	uint32_t weight;
+	uint32_t n_models;
+	struct {
+		uint32_t model;
+		uint64_t quota, limit;
+	} models[CLUSTER_QUEUE_MODELS];
 };
 
 struct cluster {

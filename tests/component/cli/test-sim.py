@@ -192,6 +192,8 @@ def shares_by_queues_labels_and_thresholds():
     with Files() as f:
         shared = run(SHARED)
         assert shared["evicted"] == 1 and shared["end_s"] == 110, shared
+        bounded = run(SHARED.replace("weight: 3", "models: other:0|any:0.5:1"))
+        assert bounded["evicted"] == 0 and bounded["end_s"] == 200, bounded
         assert run(LABELLED.replace("LABEL", "x"))["devices_in_use"] == 1
         assert run(LABELLED.replace("LABEL", "y"))["devices_in_use"] == 2
         gang = run(GANG)
@@ -206,6 +208,12 @@ def shares_by_queues_labels_and_thresholds():
                 ("weight: 3", "weight: 0", ("line 4", "weight", "0")),
                 ("quota: 0.5", "quota: much", ("line 4", "quota", "much")),
                 ("quota: 0.5", "colour: red", ("line 4", "colour", "name, parent, quota")),
+                ("weight: 3", "models: any", ("line 4", "models", "MODEL:QUOTA:LIMIT")),
+                ("weight: 3", "models: any:x", ("line 4", "models", "x")),
+                ("weight: 3", "models: any:1:2:3", ("line 4", "models", "2:3")),
+                ("weight: 3", "models: any:0.5:0.2", ("c.yaml", "queue b, model any", "above the limit")),
+                ("weight: 3", "models: any:1|any:1", ("c.yaml", "model any is named twice")),
+                ("weight: 3", "models: " + "|".join(f"m{i}:1" for i in range(9)), ("line 4", "models", "8 models")),
                 ("queue: a", "queue: c", ("line 9", "'c'", "no queue")),
                 ("queue: a", "queue: all", ("queue all has queues below it",)),
                 ("queue: a", "threshold: 0.5", ("line 9", "threshold", "gang")),
