@@ -302,8 +302,6 @@ static int32_t fgd_bound(struct place *place, const struct place_class *class, u
 	uint32_t tried = UINT32_MAX;
 	struct sums s;
 
-	if (!place_has_devices(place, class, node))
-		return PLACE_NEVER;
 	if (!class->count)
 		return 0;
 	sum_up(place, f, node, place->cpu_free[node], &s);

@@ -37,7 +37,7 @@ static int32_t node_score(const struct place *place, uint32_t at)
 
 static int32_t gaiagpu_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return place_has_devices(place, class, node) ? node_score(place, node) : PLACE_NEVER;
+	return node_score(place, node);
 }
 
 static bool take_share(const struct place *place, uint64_t mask, struct place_choice *choice)
@@ -154,6 +154,7 @@ static int32_t gaiagpu_score(struct place *place, const struct place_spec *spec,
 const struct place_policy place_gaiagpu = {
 	.name = "gaiagpu",
 	.about = "GaiaGPU: the fullest node, on it what leaves large groups of devices whole",
+	.is_by_node = true,
 	.bound = gaiagpu_bound,
 	.score = gaiagpu_score,
 };

@@ -28,8 +28,7 @@ static int32_t least_allocated(
 /* CPU and memory are not the class's: as if nothing of them were asked. */
 static int32_t gpushare_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return place_has_devices(place, class, node) ? least_allocated(place, node, 0, 0)
-						     : PLACE_NEVER;
+	return least_allocated(place, node, 0, 0);
 }
 
 static int32_t gpushare_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -51,6 +50,7 @@ static int32_t gpushare_score(struct place *place, const struct place_spec *spec
 const struct place_policy place_gpushare = {
 	.name = "gpushare",
 	.about = "gpushare: the emptiest node, on it the device with the least memory that fits",
+	.is_by_node = true,
 	.bound = gpushare_bound,
 	.score = gpushare_score,
 };

@@ -97,8 +97,6 @@ static int32_t bound_of(
 {
 	if (!class->count)
 		return without_device(place, node);
-	if (!place_has_devices(place, class, node))
-		return PLACE_NEVER;
 	return node_score(place, node, devices_of(place, class->models, node), kind, NULL);
 }
 

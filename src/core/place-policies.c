@@ -59,6 +59,25 @@ bool place_has_devices(const struct place *place, const struct place_class *clas
 	return n >= class->count;
 }
 
+uint32_t place_open_shares(const struct place *place, uint32_t at, bool is_idle,
+	uint16_t ret_shares[static PLACE_NODE_DEVICES_MAX])
+{
+	const struct node *node = &place->nodes[at];
+	uint32_t n = 0;
+
+	for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
+		uint16_t share = place->share_open[i];
+		uint32_t k;
+
+		if (is_idle && !device_is_idle(place, i))
+			continue;
+		for (k = n++; k && ret_shares[k - 1] < share; k--)
+			ret_shares[k] = ret_shares[k - 1];
+		ret_shares[k] = share;
+	}
+	return n;
+}
+
 uint64_t place_open_devices(const struct place *place, const struct place_class *class, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
@@ -231,7 +250,7 @@ int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
 
 static int32_t first_fit_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return place_has_devices(place, class, node) ? 0 : PLACE_NEVER;
+	return 0;
 }
 
 static int32_t first_fit_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -245,6 +264,7 @@ const struct place_policy place_first_fit = {
 	.name = "first-fit",
 	.about = "the first node with room",
 	.spans_shares = true,
+	.is_by_node = true,
 	.bound = first_fit_bound,
 	.score = first_fit_score,
 };
@@ -279,7 +299,7 @@ static int32_t percent(const struct place_spec *spec, int32_t left)
 
 static int32_t best_fit_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return place_has_devices(place, class, node) ? -left_over(place, node) : PLACE_NEVER;
+	return -left_over(place, node);
 }
 
 static int32_t best_fit_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -299,6 +319,7 @@ const struct place_policy place_best_fit = {
 	.name = "best-fit",
 	.about = "the node with the least left over, CPU and devices alike",
 	.spans_shares = true,
+	.is_by_node = true,
 	.bound = best_fit_bound,
 	.score = best_fit_score,
 	.grade = best_fit_grade,
@@ -306,7 +327,7 @@ const struct place_policy place_best_fit = {
 
 static int32_t worst_fit_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return place_has_devices(place, class, node) ? left_over(place, node) : PLACE_NEVER;
+	return left_over(place, node);
 }
 
 static int32_t worst_fit_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -329,6 +350,7 @@ const struct place_policy place_worst_fit = {
 	.name = "worst-fit",
 	.about = "the node with the most left over",
 	.spans_shares = true,
+	.is_by_node = true,
 	.bound = worst_fit_bound,
 	.score = worst_fit_score,
 	.grade = worst_fit_grade,
@@ -355,8 +377,6 @@ static int64_t devices_dot(const struct place *place, uint32_t share, uint32_t c
 static int32_t dot_product_bound(
 	struct place *place, const struct place_class *class, uint32_t node)
 {
-	if (!place_has_devices(place, class, node))
-		return PLACE_NEVER;
 	return place_score_of(-devices_dot(place, class->share, class->count, node));
 }
 

@@ -4,7 +4,8 @@
  * lists them). The search (place-search.h) asks it for
  *
  *   bound   an upper bound of the score on that node for any tenant of the class, whatever CPU,
- *           memory and labels it has; it is kept until the node changes or the policy says so;
+ *           memory and labels it has; it is kept until the node changes or the policy says so, and
+ *           asked for all classes one after the other, if the node has devices for them at all;
  *   score   of one tenant on that node with the devices that it may have, and which to take;
  *   grade   what counts of a score for that tenant: never falls where the score rises. Of equal
  *           grades the first node is taken.
@@ -43,6 +44,8 @@ struct place_policy {
 	uint32_t (*kind)(const struct place_spec *spec);
 	/* Its bounds hold for classes of several shares; else each share is a class. */
 	bool spans_shares;
+	/* They are the node's: the same for all classes. */
+	bool is_by_node;
 	/*
 	 * What is typical has changed, or the first decision is to be made; NULL where that does
 	 * not matter. All bounds are asked for anew after it. -ENOMEM.
@@ -73,6 +76,10 @@ struct place_class place_class_of(const struct place *place, const struct place_
 
 /* Whether the node has the devices for the class, as far as shares tell. */
 bool place_has_devices(const struct place *place, const struct place_class *class, uint32_t node);
+
+/* The open shares of its devices, or of those that nobody is on, greatest first; how many. */
+uint32_t place_open_shares(const struct place *place, uint32_t node, bool is_idle,
+	uint16_t ret_shares[static PLACE_NODE_DEVICES_MAX]);
 
 /* Those that such a node has, as far as shares tell: bit i is its i-th device. */
 uint64_t place_open_devices(

@@ -343,8 +343,6 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
 	bool is_same = true;
 	const struct sums *sums;
 
-	if (!place_has_devices(place, class, node))
-		return PLACE_NEVER;
 	if (!class->count)
 		return 0;
 	sums = node_sums(place, node);

@@ -13,23 +13,30 @@
 #define FAN 16u
 #define FAN_BITS 4u
 #define LEVELS 6u /* 16^5 nodes are PLACE_NODES_MAX */
-#define TREES 4096u
-#define SLOTS (2 * TREES) /* of the hash table; a power of two */
-#define LOG_MIN 1024u
+#define COLUMNS_MIN 16u
+#define COLUMNS_MAX 1024u
+#define SLOTS (2 * COLUMNS_MAX) /* of the hash table; a power of two */
+/* A column is given up when it was not asked for while that many times its nodes have changed. */
+#define IDLE_ROUNDS 4u
 #define EXACT 15u /* in the place of a level */
-/* Distinct shares with trees of their own; if there are more, neighbours have one together. */
+/* Distinct shares with columns of their own; if there are more, neighbours have one together. */
 #define SHARES_MOST 128u
+#define FITTING_SHARES 50u
 
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
-/* One array a level, each a sixteenth of the one before; level 0 is by place in the pool. */
-struct tree {
+/* What all classes share is in the first columns: the most that is free. Bytes are in MiB. */
+enum { COLUMN_CPU, COLUMN_MEMORY, COLUMN_DEVICE_MEMORY, COLUMN_CLASSES };
+
+struct column {
 	struct place_class class;
-	uint32_t pool;
-	int32_t *level[LEVELS];
-	uint64_t seen; /* entries of the log that it knows */
-	uint64_t used; /* the decision for which it was last used */
+	uint64_t used; /* the pool's n_changes then */
 	bool is_built;
+};
+
+/* What a node has for classes: more than which share is not open on so many of its devices. */
+struct open {
+	uint16_t above[2][SPEC_DEVICES_MAX + 1]; /* of any devices, of those that nobody is on */
 };
 
 /* The nodes with devices of one model, or with several, or with none: in the order of nodes. */
@@ -38,15 +45,17 @@ struct pool {
 	uint32_t n, size; /* size: a multiple of FAN */
 	uint32_t n_levels;
 	uint32_t n_at[LEVELS]; /* with padding */
-	size_t tree_items;
 
-	/* The most that is free: of one node at level 0. Bytes are in MiB, rounded up. */
-	int32_t *cpu[LEVELS], *memory[LEVELS], *device_memory[LEVELS];
-	uint64_t free_seen;
+	/* level[l]: for each FAN of its n_at[l], a line of FAN for each column. */
+	int32_t *level[LEVELS];
+	struct column *column;
+	uint32_t n_columns, columns_size;
+	uint16_t *slot; /* of a hash table: column, or 0 */
 
-	uint32_t *log; /* places that have changed, a ring of `size` or LOG_MIN */
-	uint64_t log_n, log_read;
-	uint32_t log_size;
+	uint32_t *changed; /* places; each once */
+	uint32_t n_changed;
+	uint64_t n_changes; /* that were looked at */
+	uint64_t given_up;  /* n_changes when idle columns were given up */
 };
 
 struct place_search {
@@ -54,14 +63,10 @@ struct place_search {
 	struct pool pool[N_POOLS];
 	uint8_t *pool_of; /* by node; N_POOLS: in none yet */
 	uint32_t *at_of;
+	bool *is_changed;  /* by node, as the next */
+	struct open *open; /* as its columns have it */
 	uint32_t n_nodes;
-	uint32_t *stamp; /* by node: the run that has looked at it */
-	uint32_t run;
 
-	struct tree *trees;
-	uint32_t n_trees;
-	uint16_t slot[SLOTS]; /* tree + 1, or 0 */
-	uint64_t decision;
 	uint64_t shares[16]; /* bits: those that were asked for */
 	uint32_t n_shares;
 
@@ -76,11 +81,6 @@ int place_search_new(struct place *place, struct place_search **ret)
 	if (!s)
 		return -ENOMEM;
 	s->place = place;
-	s->trees = calloc(TREES, sizeof(*s->trees));
-	if (!s->trees) {
-		free(s);
-		return -ENOMEM;
-	}
 	*ret = s;
 	return 0;
 }
@@ -89,30 +89,59 @@ void place_search_free(struct place_search *s)
 {
 	if (!s)
 		return;
-	for (uint32_t i = 0; i < s->n_trees; i++)
-		free(s->trees[i].level[0]);
 	for (uint32_t g = 0; g < N_POOLS; g++) {
 		free(s->pool[g].node);
-		free(s->pool[g].cpu[0]);
-		free(s->pool[g].memory[0]);
-		free(s->pool[g].device_memory[0]);
-		free(s->pool[g].log);
+		free(s->pool[g].level[0]);
+		free(s->pool[g].column);
+		free(s->pool[g].slot);
+		free(s->pool[g].changed);
 	}
-	free(s->trees);
 	free(s->pool_of);
 	free(s->at_of);
-	free(s->stamp);
+	free(s->is_changed);
+	free(s->open);
 	free(s->heap);
 	free(s);
 }
 
-/* ---- trees by class ---- */
+/* ---- columns ---- */
 
-static uint32_t hash(const struct place_class *c, uint32_t pool)
+static int32_t *line(const struct pool *g, uint32_t level, uint32_t up, uint32_t column)
+{
+	return &g->level[level][((size_t)up * g->columns_size + column) * FAN];
+}
+
+/* Room for that many columns: those that there are keep what they hold, others hold nothing. */
+static int pool_lay_out(struct pool *g, uint32_t columns_size)
+{
+	struct pool was = *g;
+	size_t n = 0;
+	int32_t *items;
+
+	for (uint32_t l = 0; l < g->n_levels; l++)
+		n += (size_t)g->n_at[l] * columns_size;
+	items = malloc(n * sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		items[i] = PLACE_NEVER;
+	g->columns_size = columns_size;
+	for (uint32_t l = 0; l < g->n_levels; l++) {
+		g->level[l] = items;
+		items += (size_t)g->n_at[l] * columns_size;
+		for (uint32_t up = 0; was.level[0] && up < g->n_at[l] / FAN; up++)
+			memcpy(line(g, l, up, 0), line(&was, l, up, 0),
+				g->n_columns * FAN * sizeof(*items));
+	}
+	free(was.level[0]);
+	return 0;
+}
+
+static uint32_t hash(const struct place_class *c)
 {
 	uint64_t h = (uint64_t)c->share << 32 ^ (uint64_t)c->share_most << 18 ^
-		(uint64_t)c->count << 8 ^ (uint64_t)c->is_idle << 7 ^ pool ^
-		(uint64_t)c->kind << 44 ^ c->models * 0x9e3779b97f4a7c15u;
+		(uint64_t)c->count << 8 ^ (uint64_t)c->is_idle << 7 ^ (uint64_t)c->kind << 44 ^
+		c->models * 0x9e3779b97f4a7c15u;
 
 	h *= 0xff51afd7ed558ccdu;
 	return (uint32_t)(h >> 40) & (SLOTS - 1);
@@ -124,125 +153,125 @@ static bool is_same(const struct place_class *a, const struct place_class *b)
 		a->count == b->count && a->is_idle == b->is_idle && a->kind == b->kind;
 }
 
-static void link_trees(struct place_search *s)
+/* Where the class's column is noted, or is to be. */
+static uint16_t *slot_of(const struct pool *g, const struct place_class *class)
 {
-	memset(s->slot, 0, sizeof(s->slot));
-	for (uint32_t i = 0; i < s->n_trees; i++) {
-		uint32_t h = hash(&s->trees[i].class, s->trees[i].pool);
+	uint32_t h = hash(class);
 
-		while (s->slot[h])
-			h = (h + 1) & (SLOTS - 1);
-		s->slot[h] = (uint16_t)(i + 1);
-	}
+	while (g->slot[h] && !is_same(&g->column[g->slot[h]].class, class))
+		h = (h + 1) & (SLOTS - 1);
+	return &g->slot[h];
 }
 
-/* Those of the pool, or those that were last used before. */
-static void drop_trees(struct place_search *s, uint32_t pool, uint64_t before)
+/* Those that are not kept up to date, and of the others those that were not used since. */
+static void drop_columns(struct pool *g, uint64_t since)
 {
-	uint32_t kept = 0;
+	uint32_t n = COLUMN_CLASSES;
 
-	for (uint32_t i = 0; i < s->n_trees; i++) {
-		if (s->trees[i].pool == pool || s->trees[i].used < before)
-			free(s->trees[i].level[0]);
-		else
-			s->trees[kept++] = s->trees[i];
+	memset(g->slot, 0, SLOTS * sizeof(*g->slot));
+	for (uint32_t c = n; c < g->n_columns; c++) {
+		if (!g->column[c].is_built || g->column[c].used < since)
+			continue;
+		for (uint32_t l = 0; l < g->n_levels && c != n; l++)
+			for (uint32_t up = 0; up < g->n_at[l] / FAN; up++)
+				memcpy(line(g, l, up, n), line(g, l, up, c), FAN * sizeof(int32_t));
+		g->column[n] = g->column[c];
+		*slot_of(g, &g->column[n].class) = (uint16_t)n;
+		n++;
 	}
-	s->n_trees = kept;
-	link_trees(s);
+	g->n_columns = n;
 }
 
-/* Half of the time since: so that this is rare. */
-static void forget_old(struct place_search *s)
+/* Room for one more. */
+static int reserve_column(struct pool *g)
 {
+	uint32_t size = MIN(2 * g->columns_size, COLUMNS_MAX);
 	uint64_t least = UINT64_MAX;
+	struct column *columns;
 
-	for (uint32_t i = 0; i < s->n_trees; i++)
-		least = MIN(least, s->trees[i].used);
-	drop_trees(s, N_POOLS, least + (s->decision - least) / 2 + 1);
-}
-
-static void lay_out(const struct pool *g, int32_t *items, int32_t **ret_level)
-{
-	for (uint32_t l = 0; l < g->n_levels; l++) {
-		ret_level[l] = items;
-		items += g->n_at[l];
+	if (g->n_columns < g->columns_size)
+		return 0;
+	drop_columns(g, 0);
+	if (g->n_columns <= g->columns_size / 4 * 3)
+		return 0;
+	if (size > g->columns_size) {
+		columns = realloc(g->column, size * sizeof(*columns));
+		if (!columns)
+			return -ENOMEM;
+		g->column = columns;
+		return pool_lay_out(g, size);
 	}
-}
-
-static struct tree *tree_get(struct place_search *s, const struct place_class *class, uint32_t pool)
-{
-	const struct pool *g = &s->pool[pool];
-	uint32_t h = hash(class, pool);
-	struct tree *t;
-	int32_t *items;
-
-	for (; s->slot[h]; h = (h + 1) & (SLOTS - 1)) {
-		t = &s->trees[s->slot[h] - 1];
-		if (t->pool == pool && is_same(&t->class, class))
-			return t;
-	}
-	items = malloc(g->tree_items * sizeof(*items));
-	if (!items)
-		return NULL;
-	s->slot[h] = (uint16_t)(s->n_trees + 1);
-	t = &s->trees[s->n_trees++];
-	*t = (struct tree){.class = *class, .pool = pool, .used = s->decision};
-	lay_out(g, items, t->level);
-	return t;
+	/* Half of the time since: so that this is rare. */
+	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++)
+		least = MIN(least, g->column[c].used);
+	drop_columns(g, least + (g->n_changes - least) / 2 + 1);
+	return 0;
 }
 
 /* ---- pools ---- */
 
-/* Nothing that was seen of it holds any more: all is looked at anew. */
-static void pool_forget(struct place_search *s, uint32_t pool)
+static void note_change(struct place_search *s, struct pool *g, uint32_t at)
 {
-	struct pool *g = &s->pool[pool];
-
-	drop_trees(s, pool, 0);
-	g->free_seen = 0;
-	g->log_n += g->log_size + 1ull;
-	g->log_read = g->log_n;
+	if (s->is_changed[g->node[at]])
+		return;
+	s->is_changed[g->node[at]] = true;
+	g->changed[g->n_changed++] = at;
 }
 
-static int free_new(struct pool *g, int32_t **level)
+static void note_all(struct place_search *s, struct pool *g)
 {
-	int32_t *items = calloc(g->tree_items, sizeof(*items));
+	for (uint32_t at = 0; at < g->n; at++)
+		note_change(s, g, at);
+}
 
-	if (!items)
-		return -ENOMEM;
-	free(level[0]);
-	lay_out(g, items, level);
-	return 0;
+/* Nodes have other places: nothing that was seen of it holds any more. */
+static void pool_forget(struct place_search *s, struct pool *g)
+{
+	for (uint32_t l = 0; l < g->n_levels; l++)
+		for (size_t i = 0; i < (size_t)g->n_at[l] * g->columns_size; i++)
+			g->level[l][i] = PLACE_NEVER;
+	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++)
+		g->column[c].is_built = false;
+	for (uint32_t at = 0; at < g->n; at++)
+		s->is_changed[g->node[at]] = false;
+	g->n_changed = 0;
+	note_all(s, g);
 }
 
 static int pool_grow(struct place_search *s, uint32_t pool)
 {
-	struct pool *g = &s->pool[pool];
-	uint32_t size = g->size ? 2 * g->size : FAN, n = size, *node, *log;
+	struct pool *g = &s->pool[pool], next;
+	uint32_t n = g->size ? 2 * g->size : FAN, *node, *changed;
 
-	node = realloc(g->node, size * sizeof(*node));
+	if (!g->size) {
+		free(g->column);
+		free(g->slot);
+		g->column = calloc(COLUMNS_MIN, sizeof(*g->column));
+		g->slot = calloc(SLOTS, sizeof(*g->slot));
+		g->columns_size = COLUMNS_MIN;
+		g->n_columns = COLUMN_CLASSES;
+	}
+	node = realloc(g->node, n * sizeof(*node));
 	if (node)
 		g->node = node;
-	log = malloc(MAX(size, LOG_MIN) * sizeof(*log));
-	if (!node || !log) {
-		free(log);
+	changed = realloc(g->changed, n * sizeof(*changed));
+	if (changed)
+		g->changed = changed;
+	if (!node || !changed || !g->column || !g->slot)
 		return -ENOMEM;
-	}
-	free(g->log);
-	g->log = log;
-	g->log_size = MAX(size, LOG_MIN);
-	g->size = size;
-	g->tree_items = 0;
-	for (g->n_levels = 0;; n = (n + FAN - 1) / FAN) {
-		g->n_at[g->n_levels] = (n + FAN - 1) / FAN * FAN;
-		g->tree_items += g->n_at[g->n_levels++];
+	next = *g;
+	next.size = n;
+	for (next.n_levels = 0;; n = (n + FAN - 1) / FAN) {
+		next.n_at[next.n_levels++] = (n + FAN - 1) / FAN * FAN;
 		if (n <= FAN)
 			break;
 	}
-	pool_forget(s, pool);
-	if (free_new(g, g->cpu) < 0 || free_new(g, g->memory) < 0 ||
-		free_new(g, g->device_memory) < 0)
+	next.level[0] = NULL;
+	if (pool_lay_out(&next, g->columns_size) < 0)
 		return -ENOMEM;
+	free(g->level[0]);
+	*g = next;
+	pool_forget(s, g);
 	return 0;
 }
 
@@ -270,7 +299,10 @@ int place_search_reserve(
 	r = array_grow(&s->at_of, &size, n_nodes, sizeof(*s->at_of));
 	size = s->n_nodes;
 	if (r == 0)
-		r = array_grow(&s->stamp, &size, n_nodes, sizeof(*s->stamp));
+		r = array_grow(&s->is_changed, &size, n_nodes, sizeof(*s->is_changed));
+	size = s->n_nodes;
+	if (r == 0)
+		r = array_grow(&s->open, &size, n_nodes, sizeof(*s->open));
 	if (r < 0)
 		return r;
 	pools = realloc(s->pool_of, size);
@@ -286,12 +318,13 @@ static void pool_leave(struct place_search *s, uint32_t node)
 {
 	struct pool *g = &s->pool[s->pool_of[node]];
 
+	s->is_changed[node] = false;
 	g->n--;
 	for (uint32_t at = s->at_of[node]; at < g->n; at++) {
 		g->node[at] = g->node[at + 1];
 		s->at_of[g->node[at]] = at;
 	}
-	pool_forget(s, s->pool_of[node]);
+	pool_forget(s, g);
 	s->pool_of[node] = N_POOLS;
 }
 
@@ -314,29 +347,22 @@ void place_search_enter(struct place_search *s, uint32_t node)
 	s->at_of[node] = at;
 	s->pool_of[node] = (uint8_t)pool;
 	if (at + 1 < g->n)
-		pool_forget(s, pool);
+		pool_forget(s, g);
 }
 
 /* ---- what has changed ---- */
 
 void place_search_changed(struct place_search *s, uint32_t node)
 {
-	struct pool *g;
-
 	s->place->versions[node]++;
-	if (s->pool_of[node] == N_POOLS)
-		return;
-	g = &s->pool[s->pool_of[node]];
-	/* Once is enough until somebody has read it. */
-	if (g->log_read < g->log_n && g->log[(g->log_n - 1) & (g->log_size - 1)] == s->at_of[node])
-		return;
-	g->log[g->log_n++ & (g->log_size - 1)] = s->at_of[node];
+	if (s->pool_of[node] != N_POOLS)
+		note_change(s, &s->pool[s->pool_of[node]], s->at_of[node]);
 }
 
 void place_search_forget(struct place_search *s)
 {
-	for (uint32_t i = 0; i < s->n_trees; i++)
-		s->trees[i].is_built = false;
+	for (uint32_t g = 0; g < N_POOLS; g++)
+		note_all(s, &s->pool[g]);
 }
 
 /* What is more than fits counts as the most that does. */
@@ -359,89 +385,145 @@ static int32_t most(const int32_t *p)
 	return most;
 }
 
-static void set_level(const struct pool *g, int32_t **level, uint32_t at, int32_t value)
+static void set(const struct pool *g, uint32_t at, uint32_t column, int32_t value)
 {
-	if (level[0][at] == value)
-		return;
-	level[0][at] = value;
-	for (uint32_t l = 1; l < g->n_levels; l++) {
-		at >>= FAN_BITS;
-		value = most(&level[l - 1][at << FAN_BITS]);
-		if (level[l][at] == value)
+	int32_t *p = &line(g, 0, at / FAN, column)[at % FAN], was = *p;
+
+	for (uint32_t l = 1; was != value; l++) {
+		int32_t *up;
+
+		*p = value;
+		if (l == g->n_levels)
 			return;
-		level[l][at] = value;
+		at /= FAN;
+		up = &line(g, l, at / FAN, column)[at % FAN];
+		if (value < *up) {
+			if (was < *up)
+				return;
+			value = most(line(g, l - 1, at, column));
+		}
+		was = *up;
+		p = up;
 	}
 }
 
-static void look_at_node(const struct place *place, struct pool *g, uint32_t at)
+static void set_free(const struct place *place, const struct pool *g, uint32_t at)
 {
 	const struct node *node = &place->nodes[g->node[at]];
 	uint64_t memory = 0;
 
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		memory = MAX(memory, place->devices[node->first_device + i].memory_free);
-	set_level(g, g->cpu, at, at_most(place->cpu_free[g->node[at]]));
-	set_level(g, g->memory, at, mib(place->memory_free[g->node[at]]));
-	set_level(g, g->device_memory, at, mib(memory));
+	set(g, at, COLUMN_CPU, at_most(place->cpu_free[g->node[at]]));
+	set(g, at, COLUMN_MEMORY, mib(place->memory_free[g->node[at]]));
+	set(g, at, COLUMN_DEVICE_MEMORY, mib(memory));
 }
 
-static void look_at_free(const struct place *place, struct pool *g)
+static void count_open(const struct place *place, uint32_t node, struct open *ret)
 {
-	if (g->log_n - g->free_seen > g->log_size)
-		for (uint32_t at = 0; at < g->n; at++)
-			look_at_node(place, g, at);
-	else
-		for (uint64_t i = g->free_seen; i < g->log_n; i++)
-			look_at_node(place, g, g->log[i & (g->log_size - 1)]);
-	g->free_seen = g->log_n;
-	g->log_read = g->log_n;
-}
+	*ret = (struct open){0};
+	if (!place->nodes[node].is_used || place->nodes[node].is_closed)
+		return;
+	for (int is_idle = 0; is_idle < 2; is_idle++) {
+		uint16_t shares[PLACE_NODE_DEVICES_MAX], *above = ret->above[is_idle];
+		uint32_t n = place_open_shares(place, node, is_idle, shares);
 
-/* ---- a class's bounds ---- */
-
-static int32_t bound(struct place *place, const struct tree *t, uint32_t at)
-{
-	const struct node *node = &place->nodes[at];
-
-	if (!node->is_used || node->is_closed)
-		return PLACE_NEVER;
-	return place->config.policy->bound(place, &t->class, at);
-}
-
-static void build(struct place *place, const struct pool *g, struct tree *t)
-{
-	for (uint32_t at = 0; at < g->n_at[0]; at++)
-		t->level[0][at] = at < g->n ? bound(place, t, g->node[at]) : PLACE_NEVER;
-	for (uint32_t l = 1; l < g->n_levels; l++)
-		for (uint32_t at = 0; at < g->n_at[l]; at++)
-			t->level[l][at] = at * FAN < g->n_at[l - 1]
-				? most(&t->level[l - 1][at * FAN])
-				: PLACE_NEVER;
-	t->is_built = true;
-}
-
-static void catch_up(struct place_search *s, struct tree *t)
-{
-	const struct pool *g = &s->pool[t->pool];
-	uint64_t n = g->log_n - t->seen;
-
-	if (!t->is_built || n > g->log_size || n > 2ull * g->n) {
-		build(s->place, g, t);
-	} else if (n) {
-		if (++s->run == 0) {
-			memset(s->stamp, 0, s->n_nodes * sizeof(*s->stamp));
-			s->run = 1;
-		}
-		for (uint64_t i = t->seen; i < g->log_n; i++) {
-			uint32_t at = g->log[i & (g->log_size - 1)];
-
-			if (s->stamp[at] == s->run)
-				continue;
-			s->stamp[at] = s->run;
-			set_level(g, t->level, at, bound(s->place, t, g->node[at]));
-		}
+		above[0] = UINT16_MAX;
+		for (uint32_t k = 0; k < n && k < SPEC_DEVICES_MAX; k++)
+			above[k + 1] = (uint16_t)(shares[k] + 1);
 	}
-	t->seen = g->log_n;
+}
+
+static bool is_open(const struct open *open, const struct place_class *class)
+{
+	return class->share < open->above[class->is_idle][class->count];
+}
+
+static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at)
+{
+	const struct place_policy *policy = s->place->config.policy;
+	const uint32_t node = g->node[at];
+	const struct open was = s->open[node];
+	struct open *open = &s->open[node];
+	int32_t of_node = PLACE_NEVER;
+
+	count_open(s->place, node, open);
+	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++) {
+		const struct place_class *class = &g->column[c].class;
+		const bool is_room = is_open(open, class);
+		int32_t value = PLACE_NEVER;
+
+		if (!g->column[c].is_built || !(is_room || is_open(&was, class)))
+			continue;
+		if (is_room && (!class->models || place_has_devices(s->place, class, node))) {
+			value = of_node;
+			if (value == PLACE_NEVER)
+				value = policy->bound(s->place, class, node);
+			if (policy->is_by_node)
+				of_node = value;
+		}
+		set(g, at, c, value);
+	}
+}
+
+static void build(struct place *place, const struct pool *g, uint32_t c)
+{
+	const struct place_class *class = &g->column[c].class;
+
+	for (uint32_t at = 0; at < g->n; at++) {
+		const struct node *node = &place->nodes[g->node[at]];
+		int32_t value = PLACE_NEVER;
+
+		if (node->is_used && !node->is_closed &&
+			place_has_devices(place, class, g->node[at]))
+			value = place->config.policy->bound(place, class, g->node[at]);
+		line(g, 0, at / FAN, c)[at % FAN] = value;
+	}
+	for (uint32_t l = 1; l < g->n_levels; l++)
+		for (uint32_t at = 0; at < g->n_at[l - 1] / FAN; at++)
+			line(g, l, at / FAN, c)[at % FAN] = most(line(g, l - 1, at, c));
+	g->column[c].is_built = true;
+}
+
+/* That were not asked for in a long time. */
+static void give_up_idle(struct pool *g)
+{
+	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++)
+		if (g->n_changes - g->column[c].used > (uint64_t)IDLE_ROUNDS * g->n)
+			g->column[c].is_built = false;
+	g->given_up = g->n_changes;
+}
+
+static void look_at_changed(struct place_search *s, struct pool *g)
+{
+	g->n_changes += g->n_changed;
+	if (g->n_changes - g->given_up > g->n)
+		give_up_idle(g);
+	while (g->n_changed) {
+		const uint32_t at = g->changed[--g->n_changed];
+
+		set_free(s->place, g, at);
+		set_bounds(s, g, at);
+		s->is_changed[g->node[at]] = false;
+	}
+}
+
+/* The class's column, of nodes as they are now; 0: out of memory. */
+static uint32_t column_get(struct place_search *s, struct pool *g, const struct place_class *class)
+{
+	uint32_t c = *slot_of(g, class);
+
+	if (!c) {
+		if (reserve_column(g) < 0)
+			return 0;
+		c = g->n_columns++;
+		g->column[c] = (struct column){.class = *class};
+		*slot_of(g, class) = (uint16_t)c;
+	}
+	g->column[c].used = g->n_changes;
+	if (!g->column[c].is_built)
+		build(s->place, g, c);
+	return c;
 }
 
 /* ---- best first ---- */
@@ -488,6 +570,7 @@ static uint64_t pop(struct place_search *s)
 /* What is looked for, and the best that was found. */
 struct quest {
 	const struct place_spec *spec;
+	struct place_class class;
 	int32_t cpu, memory, device_memory; /* MiB, rounded down */
 	uint64_t best;                      /* its key, or 0 */
 	struct place_choice choice;
@@ -522,62 +605,88 @@ static void visit(struct place_search *s, struct quest *q, uint32_t node)
 	q->choice = choice;
 }
 
-static int expand(
-	struct place_search *s, const struct tree *t, struct quest *q, uint32_t level, uint32_t up)
+static int expand(struct place_search *s, const struct pool *g, uint32_t column, struct quest *q,
+	uint32_t level, uint32_t up)
 {
-	const struct pool *g = &s->pool[t->pool];
-	const uint32_t first = up * FAN, n = MIN(FAN, g->n_at[level] - first);
+	const int32_t *bounds = line(g, level, up, column), *cpu = line(g, level, up, COLUMN_CPU),
+		      *memory = line(g, level, up, COLUMN_MEMORY),
+		      *device_memory = line(g, level, up, COLUMN_DEVICE_MEMORY);
 	int r = 0;
 
-	for (uint32_t i = first; i < first + n && r == 0; i++) {
+	for (uint32_t i = 0; i < FAN && r == 0; i++) {
+		uint32_t node;
 		uint64_t key;
 
-		if (t->level[level][i] == PLACE_NEVER || g->cpu[level][i] < q->cpu ||
-			g->memory[level][i] < q->memory ||
-			g->device_memory[level][i] < q->device_memory)
+		if (bounds[i] == PLACE_NEVER || cpu[i] < q->cpu || memory[i] < q->memory ||
+			device_memory[i] < q->device_memory)
 			continue;
-		key = key_of(
-			grade(s, q, t->level[level][i]), g->node[i << (FAN_BITS * level)], level);
-		if (key > q->best)
+		node = g->node[(up * FAN + i) << FAN_BITS * level];
+		key = key_of(grade(s, q, bounds[i]), node, level);
+		if (key > q->best && (level || is_open(&s->open[node], &q->class)))
 			r = push(s, key);
 	}
 	return r;
 }
 
-/* The trees of all pools that may have a place are searched as one. */
-static int search_class(struct place_search *s, struct quest *q, const struct place_class *class)
+/*
+ * Its share alone, as long as there are few; then with its neighbours. Where the share makes no
+ * difference but whether it fits always with many.
+ */
+static void set_shares(struct place_search *s, struct place_class *class)
 {
-	struct place_class of = *class;
-	struct tree *tree[N_POOLS] = {0};
+	const struct place_policy *policy = s->place->config.policy;
+	const uint32_t share = class->share;
+	uint32_t n = policy->is_by_node ? FITTING_SHARES : PLACE_CLASS_SHARES;
+	uint64_t bit = 1ull << share % 64;
+
+	if (!(s->shares[share / 64] & bit)) {
+		s->shares[share / 64] |= bit;
+		if (s->n_shares++ == SHARES_MOST && !policy->is_by_node)
+			for (uint32_t g = 0; g < N_POOLS; g++)
+				if (s->pool[g].n)
+					drop_columns(&s->pool[g], UINT64_MAX);
+	}
+	if (!share || share == SPEC_SHARE_ONE ||
+		!(policy->is_by_node || (policy->spans_shares && s->n_shares > SHARES_MOST)))
+		return;
+	class->share = MAX(share - share % n, 1u);
+	class->share_most = MIN(share - share % n + n, SPEC_SHARE_ONE) - 1;
+}
+
+/* The trees of all pools that may have a place are searched as one. */
+static int search_class(struct place_search *s, struct quest *q)
+{
+	struct place_class of = q->class;
+	uint32_t column[N_POOLS] = {0};
 	int r = 0;
 
+	set_shares(s, &of);
 	s->heap_n = 0;
-	if (s->n_trees + N_POOLS > TREES)
-		forget_old(s);
-	for (uint32_t g = 0; g < N_POOLS && r == 0; g++) {
-		if (!s->pool[g].n || (g == POOL_NONE && class->count))
+	for (uint32_t i = 0; i < N_POOLS && r == 0; i++) {
+		struct pool *g = &s->pool[i];
+
+		if (!g->n || (i == POOL_NONE && of.count))
 			continue;
-		if (g < POOL_MIXED && class->models && !(class->models >> g & 1))
+		if (i < POOL_MIXED && q->class.models && !(q->class.models >> i & 1))
 			continue;
-		look_at_free(s->place, &s->pool[g]);
+		look_at_changed(s, g);
 		/* Within a pool of one model all of its nodes have what is asked for. */
-		of.models = g == POOL_MIXED ? class->models : 0;
-		tree[g] = tree_get(s, &of, g);
-		if (!tree[g])
+		of.models = i == POOL_MIXED ? q->class.models : 0;
+		column[i] = column_get(s, g, &of);
+		if (!column[i])
 			return -ENOMEM;
-		tree[g]->used = s->decision;
-		catch_up(s, tree[g]);
-		r = expand(s, tree[g], q, s->pool[g].n_levels - 1, 0);
+		r = expand(s, g, column[i], q, g->n_levels - 1, 0);
 	}
 	while (r == 0 && s->heap_n && s->heap[0] > q->best) {
 		uint64_t key = pop(s);
 		uint32_t node = 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
-		uint32_t level = key & 15, g = s->pool_of[node];
+		uint32_t level = key & 15, i = s->pool_of[node];
 
 		if (level == 0)
 			visit(s, q, node);
 		else
-			r = expand(s, tree[g], q, level - 1, s->at_of[node] >> (FAN_BITS * level));
+			r = expand(s, &s->pool[i], column[i], q, level - 1,
+				s->at_of[node] >> (FAN_BITS * level));
 	}
 	return r;
 }
@@ -602,31 +711,11 @@ static void visit_label(struct place_search *s, struct quest *q, uint32_t id, en
 		visit(s, q, s->place->devices[label->devices[role][i]].node);
 }
 
-/* Its share alone, as long as there are few; then with its neighbours. */
-static void set_shares(struct place_search *s, struct place_class *class)
-{
-	const uint32_t share = class->share;
-	uint64_t bit = 1ull << share % 64;
-
-	if (!(s->shares[share / 64] & bit)) {
-		s->shares[share / 64] |= bit;
-		if (s->n_shares++ == SHARES_MOST)
-			drop_trees(s, N_POOLS, UINT64_MAX);
-	}
-	if (!s->place->config.policy->spans_shares || s->n_shares <= SHARES_MOST || !share ||
-		share == SPEC_SHARE_ONE)
-		return;
-	class->share = MAX(share - share % PLACE_CLASS_SHARES, 1u);
-	class->share_most =
-		MIN(share - share % PLACE_CLASS_SHARES + PLACE_CLASS_SHARES, SPEC_SHARE_ONE) - 1;
-}
-
 static int search(struct place_search *s, struct quest *q)
 {
 	const struct place_spec *spec = q->spec;
-	struct place_class class = place_class_of(s->place, spec);
 
-	set_shares(s, &class);
+	q->class = place_class_of(s->place, spec);
 	if (spec->device != PLACE_NONE || spec->node != PLACE_NONE) {
 		visit(s, q,
 			spec->node != PLACE_NONE ? spec->node
@@ -634,7 +723,7 @@ static int search(struct place_search *s, struct quest *q)
 		return 0;
 	}
 	if (spec->count && spec->affinity) {
-		class.is_idle = true;
+		q->class.is_idle = true;
 		if (place_label_at(s->place, spec->affinity)->n_devices[ROLE_AFFINITY]) {
 			visit_label(s, q, spec->affinity, ROLE_AFFINITY);
 			return 0;
@@ -642,10 +731,10 @@ static int search(struct place_search *s, struct quest *q)
 	}
 	if (spec->count && spec->exclusion) {
 		/* On devices of that label, or on one that nobody is on. */
-		class.is_idle = true;
+		q->class.is_idle = true;
 		visit_label(s, q, spec->exclusion, ROLE_EXCLUSION);
 	}
-	return search_class(s, q, &class);
+	return search_class(s, q);
 }
 
 static int check(const struct place *place, const struct place_spec *spec, struct error *err)
@@ -675,10 +764,8 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 	if (r < 0)
 		return r;
 	r = place_mix_update(place);
-	if (r == 0) {
-		s->decision++;
-		r = place->n_nodes ? search(s, &q) : 0;
-	}
+	if (r == 0 && place->n_nodes)
+		r = search(s, &q);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a decision");
 	if (!q.best)

@@ -3,12 +3,15 @@
  * Finds the best node without looking at each: best first, by bounds.
  *
  * Nodes with devices of the same model are a pool; tenants of the same kind, count and share, or of
- * neighbouring shares once there are many, are a class. For each class and pool the policy's bound
- * of every node is kept, and the greatest of each 16 nodes, and of each 16 of those, up to one: a
- * tree in arrays. What all classes share, the most free CPU, memory and device memory, is kept
- * likewise. A decision takes the most promising part of its trees apart until a node's own score is
- * no less than what anything else promises. A changed node is noted once; each tree looks at it
- * when it is asked for next. Trees that were not used for longest are forgotten.
+ * neighbouring shares, are a class. Of every node of a pool and every class the policy's bound is
+ * kept, and the greatest of each 16 nodes, and of each 16 of those, up to one: a class is a column,
+ * and each 16 have their lines of all columns next to each other, with what all classes share in
+ * the first ones: the most free CPU, memory and device memory. A decision takes the most promising
+ * part of its columns apart until a node's own score is no less than what anything else promises.
+ *
+ * A changed node is noted once, and looked at for all classes at the pool's next decision:
+ * the policy has what it is asked at hand then, and classes that the node has no devices for, before
+ * and after, cost nothing. Columns that are not asked for any more are given up.
  */
 #ifndef CORE_PLACE_SEARCH_H
 #define CORE_PLACE_SEARCH_H
