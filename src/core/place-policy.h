@@ -44,7 +44,7 @@ struct place_policy {
 	uint32_t (*kind)(const struct place_spec *spec);
 	/* Its bounds hold for classes of several shares; else each share is a class. */
 	bool spans_shares;
-	/* They are the node's: the same for all classes. */
+	/* They are the node's, the same for all classes; those span many more shares then. */
 	bool is_by_node;
 	/*
 	 * What is typical has changed, or the first decision is to be made; NULL where that does

@@ -21,7 +21,7 @@
 #define EXACT 15u /* in the place of a level */
 /* Distinct shares with columns of their own; if there are more, neighbours have one together. */
 #define SHARES_MOST 128u
-#define FITTING_SHARES 50u
+#define FITTING_SHARES 50u /* if what they differ in is only whether they fit */
 
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
@@ -385,7 +385,8 @@ static int32_t most(const int32_t *p)
 	return most;
 }
 
-static void set(const struct pool *g, uint32_t at, uint32_t column, int32_t value)
+/* Up to that level. */
+static void set(const struct pool *g, uint32_t at, uint32_t column, int32_t value, uint32_t levels)
 {
 	int32_t *p = &line(g, 0, at / FAN, column)[at % FAN], was = *p;
 
@@ -393,7 +394,7 @@ static void set(const struct pool *g, uint32_t at, uint32_t column, int32_t valu
 		int32_t *up;
 
 		*p = value;
-		if (l == g->n_levels)
+		if (l == levels)
 			return;
 		at /= FAN;
 		up = &line(g, l, at / FAN, column)[at % FAN];
@@ -407,16 +408,24 @@ static void set(const struct pool *g, uint32_t at, uint32_t column, int32_t valu
 	}
 }
 
-static void set_free(const struct place *place, const struct pool *g, uint32_t at)
+/* From the first level up. */
+static void set_levels(const struct pool *g, uint32_t column)
+{
+	for (uint32_t l = 1; l < g->n_levels; l++)
+		for (uint32_t at = 0; at < g->n_at[l - 1] / FAN; at++)
+			line(g, l, at / FAN, column)[at % FAN] = most(line(g, l - 1, at, column));
+}
+
+static void set_free(const struct place *place, const struct pool *g, uint32_t at, uint32_t levels)
 {
 	const struct node *node = &place->nodes[g->node[at]];
 	uint64_t memory = 0;
 
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		memory = MAX(memory, place->devices[node->first_device + i].memory_free);
-	set(g, at, COLUMN_CPU, at_most(place->cpu_free[g->node[at]]));
-	set(g, at, COLUMN_MEMORY, mib(place->memory_free[g->node[at]]));
-	set(g, at, COLUMN_DEVICE_MEMORY, mib(memory));
+	set(g, at, COLUMN_CPU, at_most(place->cpu_free[g->node[at]]), levels);
+	set(g, at, COLUMN_MEMORY, mib(place->memory_free[g->node[at]]), levels);
+	set(g, at, COLUMN_DEVICE_MEMORY, mib(memory), levels);
 }
 
 static void count_open(const struct place *place, uint32_t node, struct open *ret)
@@ -439,7 +448,7 @@ static bool is_open(const struct open *open, const struct place_class *class)
 	return class->share < open->above[class->is_idle][class->count];
 }
 
-static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at)
+static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at, uint32_t levels)
 {
 	const struct place_policy *policy = s->place->config.policy;
 	const uint32_t node = g->node[at];
@@ -462,7 +471,7 @@ static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at
 			if (policy->is_by_node)
 				of_node = value;
 		}
-		set(g, at, c, value);
+		set(g, at, c, value, levels);
 	}
 }
 
@@ -479,9 +488,7 @@ static void build(struct place *place, const struct pool *g, uint32_t c)
 			value = place->config.policy->bound(place, class, g->node[at]);
 		line(g, 0, at / FAN, c)[at % FAN] = value;
 	}
-	for (uint32_t l = 1; l < g->n_levels; l++)
-		for (uint32_t at = 0; at < g->n_at[l - 1] / FAN; at++)
-			line(g, l, at / FAN, c)[at % FAN] = most(line(g, l - 1, at, c));
+	set_levels(g, c);
 	g->column[c].is_built = true;
 }
 
@@ -496,16 +503,21 @@ static void give_up_idle(struct pool *g)
 
 static void look_at_changed(struct place_search *s, struct pool *g)
 {
+	/* If all have changed it is cheaper to look at each level once. */
+	const uint32_t levels = g->n_changed < g->n / 2 ? g->n_levels : 1;
+
 	g->n_changes += g->n_changed;
 	if (g->n_changes - g->given_up > g->n)
 		give_up_idle(g);
 	while (g->n_changed) {
 		const uint32_t at = g->changed[--g->n_changed];
 
-		set_free(s->place, g, at);
-		set_bounds(s, g, at);
+		set_free(s->place, g, at, levels);
+		set_bounds(s, g, at, levels);
 		s->is_changed[g->node[at]] = false;
 	}
+	for (uint32_t c = 0; levels == 1 && c < g->n_columns; c++)
+		set_levels(g, c);
 }
 
 /* The class's column, of nodes as they are now; 0: out of memory. */

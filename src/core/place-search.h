@@ -9,8 +9,8 @@
  * the first ones: the most free CPU, memory and device memory. A decision takes the most promising
  * part of its columns apart until a node's own score is no less than what anything else promises.
  *
- * A changed node is noted once, and looked at for all classes at the pool's next decision:
- * the policy has what it is asked at hand then, and classes that the node has no devices for, before
+ * A changed node is noted once, and looked at for all classes when its pool is next asked: the
+ * policy has what it is asked at hand then, and classes that the node has no devices for, before
  * and after, cost nothing. Columns that are not asked for any more are given up.
  */
 #ifndef CORE_PLACE_SEARCH_H
