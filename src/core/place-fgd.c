@@ -25,6 +25,24 @@
 
 #define WHOLE SPEC_SHARE_ONE
 
+/* Its free shares for one row of the tables, and what they add up to. */
+struct sums {
+	const int32_t *above, *more;
+	int64_t split; /* sum of r above[r] */
+	int64_t whole; /* sum of the r that are whole devices or more */
+	int64_t rest;  /* sum of r */
+	int32_t n_whole, unable;
+};
+
+/* A node as the bounds of all classes have it: those follow each other. */
+struct seen {
+	uint32_t node;
+	uint64_t version; /* of the node, +1; 0: none was looked at */
+	struct sums sums;
+	uint32_t n_shares;
+	uint16_t shares[PLACE_NODE_DEVICES_MAX]; /* open ones, greatest first */
+};
+
 struct fgd {
 	uint32_t n_cpus, cpus[MIX_MAX]; /* thresholds, ascending */
 	uint32_t n_shares;
@@ -35,6 +53,7 @@ struct fgd {
 	int32_t *more; /* [model][cpu][k]: of those, who need more than k whole devices */
 	int32_t weights;
 	int32_t steps[101]; /* the least difference for a grade */
+	struct seen seen;
 };
 
 /* ---- tables ---- */
@@ -146,6 +165,7 @@ static int fgd_learn(struct place *place)
 	size_t rows;
 
 	f->n_cpus = 0;
+	f->seen.version = 0;
 	for (uint32_t i = 0; i < mix->n_common; i++) {
 		f->cpus[f->n_cpus++] = mix->typical[i].cpu_milli;
 		if (mix->typical[i].count)
@@ -178,15 +198,6 @@ static int fgd_learn(struct place *place)
 }
 
 /* ---- a node ---- */
-
-/* Its free shares for one row of the tables, and what they add up to. */
-struct sums {
-	const int32_t *above, *more;
-	int64_t split; /* sum of r above[r] */
-	int64_t whole; /* sum of the r that are whole devices or more */
-	int64_t rest;  /* sum of r */
-	int32_t n_whole, unable;
-};
 
 static uint32_t row_of(const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu)
 {
@@ -249,13 +260,25 @@ static void take(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share
  * A device of r gives one of the class's shares away, which one is not known: what is left is taken
  * to be the least that it can be, and who finds that too small those who find the most too small.
  */
+static uint32_t least_left(const struct place_class *class, uint32_t r)
+{
+	return r > class->share_most ? r - class->share_most : 0;
+}
+
+static int64_t split_less(
+	const struct fgd *f, const struct sums *s, const struct place_class *class, uint32_t r)
+{
+	const uint32_t most = r - class->share;
+
+	return split(f, s, r) - (int64_t)least_left(class, r) * s->above[f->rank[MIN(most, WHOLE)]];
+}
+
 static void take_any(
 	const struct fgd *f, struct sums *s, const struct place_class *class, uint32_t r)
 {
-	const uint32_t least = r > class->share_most ? r - class->share_most : 0;
-	const uint32_t most = r - class->share;
+	const uint32_t least = least_left(class, r), most = r - class->share;
 
-	s->split += (int64_t)least * s->above[f->rank[MIN(most, WHOLE)]] - split(f, s, r);
+	s->split -= split_less(f, s, class, r);
 	s->rest -= r - least;
 	if (r < WHOLE)
 		return;
@@ -266,27 +289,34 @@ static void take_any(
 		s->n_whole--;
 }
 
+static const struct seen *look_at(const struct place *place, struct fgd *f, uint32_t node)
+{
+	struct seen *seen = &f->seen;
+
+	if (seen->node == node && seen->version == place->versions[node] + 1)
+		return seen;
+	sum_up(place, f, node, place->cpu_free[node], &seen->sums);
+	seen->n_shares = place_open_shares(place, node, false, seen->shares);
+	seen->node = node;
+	seen->version = place->versions[node] + 1;
+	return seen;
+}
+
 /*
  * Of several devices each may be the best one, and each number of whole ones may be left: more than
  * any choice of them can reach.
  */
-static int64_t bound_of_several(const struct place *place, const struct fgd *f,
-	const struct place_class *class, uint32_t node, const struct sums *s)
+static int64_t bound_of_several(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
-	const struct node *n = &place->nodes[node];
+	const struct sums *s = &seen->sums;
 	int64_t gains[PLACE_NODE_DEVICES_MAX], gain, least = INT64_MAX;
-	uint32_t n_gains = 0;
+	uint32_t n = 0;
 
-	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
-		uint32_t r = place->share_open[i];
-		struct sums after = *s;
-
-		if (r < class->share)
-			continue;
-		take_any(f, &after, class, r);
-		gains[n_gains++] = s->split - after.split + (int64_t) class->share_most * s->unable;
-	}
-	gain = place_sum_of_greatest(gains, n_gains, class->count);
+	for (; n < seen->n_shares && seen->shares[n] >= class->share; n++)
+		gains[n] = split_less(f, s, class, seen->shares[n]) +
+			(int64_t) class->share_most * s->unable;
+	gain = place_sum_of_greatest(gains, n, class->count);
 	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
 		least = MIN(least,
 			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
@@ -294,31 +324,34 @@ static int64_t bound_of_several(const struct place *place, const struct fgd *f,
 	return gain + s->whole * s->more[s->n_whole] - least;
 }
 
+/* Of `count` devices that have r open, or of one. */
+static int64_t gain_of(
+	const struct fgd *f, const struct place_class *class, const struct sums *s, uint32_t r)
+{
+	struct sums after = *s;
+
+	/* Whole devices are as many as before: what take_any() and fragmented() come to then. */
+	if (r < WHOLE)
+		return split_less(f, s, class, r) + (int64_t)(r - least_left(class, r)) * s->unable;
+	for (uint32_t k = 0; k < class->count; k++)
+		take_any(f, &after, class, r);
+	return fragmented(s) - fragmented(&after);
+}
+
 static int32_t fgd_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	const struct fgd *f = place->policy_state;
-	const struct node *n = &place->nodes[node];
-	int64_t before, best = -INT32_MAX;
-	uint32_t tried = UINT32_MAX;
-	struct sums s;
+	struct fgd *f = place->policy_state;
+	const struct seen *seen;
+	int64_t best = -INT32_MAX;
 
 	if (!class->count)
 		return 0;
-	sum_up(place, f, node, place->cpu_free[node], &s);
+	seen = look_at(place, f, node);
 	if (class->count > 1 && class->share < WHOLE)
-		return place_score_of(bound_of_several(place, f, class, node, &s));
-	before = fragmented(&s);
-	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
-		uint32_t r = place->share_open[i];
-		struct sums after = s;
-
-		if (r < class->share || r == tried)
-			continue;
-		tried = r;
-		for (uint32_t k = 0; k < class->count; k++)
-			take_any(f, &after, class, r);
-		best = MAX(best, before - fragmented(&after));
-	}
+		return place_score_of(bound_of_several(f, class, seen));
+	for (uint32_t i = 0; i < seen->n_shares && seen->shares[i] >= class->share; i++)
+		if (!i || seen->shares[i] != seen->shares[i - 1])
+			best = MAX(best, gain_of(f, class, &seen->sums, seen->shares[i]));
 	return place_score_of(best);
 }
 
