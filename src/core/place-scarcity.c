@@ -18,7 +18,8 @@
  * orders of arrival of the OpenB traces; it is judged by others (bench/openb.c).
  *
  * What a free share r is to each m is in a table, a row for each r; a node's sums are kept until it
- * changes. So one candidate costs one pass over m, which the compiler turns into vectors.
+ * changes. So one candidate costs one pass over m, which the compiler turns into vectors; and only
+ * over those whose share is at most r, which come first: to others the device was nothing before.
  */
 #include <errno.h>
 #include <math.h>
@@ -53,9 +54,9 @@
 typedef int32_t row[TYPICAL_MAX];
 
 struct sums {
-	uint64_t version; /* of the node, +1; 0: not summed up */
-	int64_t value;
-	int32_t *slots, *usable, *cpu; /* n each */
+	uint64_t version;                      /* of the node, +1; 0: not summed up */
+	int64_t rest[TYPICAL_MAX / LANES + 1]; /* what it is worth to m from LANES i on */
+	int32_t *slots, *usable, *cpu;         /* n each */
 };
 
 struct scarcity {
@@ -65,6 +66,8 @@ struct scarcity {
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
 	row most;                      /* that one copy keeps from being a fragment */
+	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
+	uint32_t n_up_to[WHOLE + 1];   /* that have at most that share, filled up to LANES */
 	/* What W(r) takes from V_n; and the least of it for r - PLACE_CLASS_SHARES + 1 to r. */
 	int64_t waste[WHOLE + 1], least_waste[WHOLE + 1];
 	int16_t *fits; /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
@@ -93,15 +96,19 @@ static void scarcity_stop(struct place *place)
 
 /* ---- one pass over the typical tenants ---- */
 
-/* So many devices go from r to left each: what the node is worth then, but for what is wasted. */
-VECTORS static int64_t value_with(const struct scarcity *s, const struct sums *n,
-	const int32_t *cpu, uint32_t r, uint32_t left, int32_t devices)
+/*
+ * So many devices go from r to left each: what the node is worth then, but for what is wasted.
+ * Those with a share above r are in what is summed up already.
+ */
+VECTORS static int64_t value_with(
+	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
 {
+	const int32_t *cpu = n->cpu;
 	const int16_t *old = &s->fits[MIN(r, WHOLE) * s->n],
 		      *new = &s->fits[MIN(left, WHOLE) * s->n];
 	const int32_t lost = devices * (int32_t)r, kept = devices * (int32_t)left;
-	const uint32_t n_typical = s->n;
-	int64_t v = 0;
+	const uint32_t n_typical = s->n_up_to[MIN(r, WHOLE)];
+	int64_t v = n->rest[n_typical / LANES];
 
 	for (uint32_t m = 0; m < n_typical; m++) {
 		int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
@@ -114,6 +121,29 @@ VECTORS static int64_t value_with(const struct scarcity *s, const struct sums *n
 		v += (int64_t)s->lambda[m] * (k ? usable : 0);
 	}
 	return v;
+}
+
+/* As it is: what the node is worth to each m, summed up from the last on. */
+VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
+{
+	const uint32_t n_typical = s->n;
+	int64_t v[TYPICAL_MAX];
+
+	for (uint32_t m = 0; m < n_typical; m++) {
+		const int32_t cpu = n->cpu[m];
+		int32_t k = (int32_t)((uint32_t)(n->slots[m] * s->per_count[m]) >> 16);
+		int32_t usable = n->usable[m] < cpu * s->most[m] ? n->usable[m] : cpu * s->most[m];
+
+		k = k < cpu ? k : cpu;
+		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
+		v[m] = (int64_t)s->lambda[m] * (k ? usable : 0);
+	}
+	n->rest[n_typical / LANES] = 0;
+	for (uint32_t i = n_typical / LANES; i-- > 0;) {
+		n->rest[i] = n->rest[i + 1];
+		for (uint32_t m = 0; m < LANES; m++)
+			n->rest[i] += v[i * LANES + m];
+	}
 }
 
 VECTORS static void add_device(
@@ -159,7 +189,7 @@ static const struct sums *node_sums(const struct place *place, uint32_t node)
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
 		add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
 	cpu_slots(place, s, node, place->cpu_free[node], sums->cpu);
-	sums->value = value_with(s, sums, sums->cpu, 0, 0, 0);
+	sum_rest(s, sums);
 	sums->version = place->versions[node] + 1ull;
 	return sums;
 }
@@ -211,13 +241,26 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 static void set_typical(struct scarcity *s, const struct place_mix *mix)
 {
 	static const struct typical none = {.share = WHOLE, .count = 1};
+	const struct typical *with[TYPICAL_MAX];
 
 	s->n = 0;
 	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX; i++)
 		if (mix->typical[i].count)
-			set_one(s, s->n++, &mix->typical[i]);
+			with[s->n++] = &mix->typical[i];
 	while (s->n % LANES)
-		set_one(s, s->n++, &none);
+		with[s->n++] = &none;
+	memset(s->n_up_to, 0, sizeof(s->n_up_to));
+	for (uint32_t i = 0; i < s->n; i++)
+		s->n_up_to[with[i]->share]++;
+	for (uint32_t r = 1; r <= WHOLE; r++)
+		s->n_up_to[r] += s->n_up_to[r - 1];
+	for (uint32_t i = s->n; i-- > 0;) {
+		s->at[i] = --s->n_up_to[with[i]->share];
+		set_one(s, s->at[i], with[i]);
+	}
+	for (uint32_t r = 0; r < WHOLE; r++)
+		s->n_up_to[r] = (s->n_up_to[r + 1] + LANES - 1) / LANES * LANES;
+	s->n_up_to[WHOLE] = s->n;
 }
 
 static int set_tables(struct place *place, struct scarcity *s)
@@ -263,7 +306,9 @@ static int scarcity_learn(struct place *place)
 			use[m] += MIN(k, n->cpu[m]) * s->take[m];
 		}
 	}
-	for (uint32_t m = 0; m < s->n; m++) {
+	/* In the mix's order: what is rounded is the same whatever the order of share. */
+	for (uint32_t i = 0; i < s->n; i++) {
+		const uint32_t m = s->at[i];
 		double scarce = use[m] + SPARE_MILLI, p = s->lambda[m];
 
 		scarce *= scarce;
@@ -290,13 +335,13 @@ static int32_t score_of(int64_t lost)
 }
 
 /* With devices of it given away, each in the same part. */
-static int64_t value_without(const struct place *place, const struct sums *n, const int32_t *cpu,
-	uint32_t share, const struct place_choice *choice)
+static int64_t value_without(const struct place *place, const struct sums *n, uint32_t share,
+	const struct place_choice *choice)
 {
 	const struct scarcity *s = place->policy_state;
 	const uint32_t r0 = place->share_open[choice->device[0]];
 	row slots, usable;
-	struct sums after = {.slots = slots, .usable = usable};
+	struct sums after = {.slots = slots, .usable = usable, .cpu = n->cpu};
 	int64_t saved = 0;
 	bool is_same = true;
 
@@ -308,7 +353,7 @@ static int64_t value_without(const struct place *place, const struct sums *n, co
 	}
 	if (is_same)
 		return saved +
-			value_with(s, n, cpu, r0, r0 > share ? r0 - share : 0, (int32_t)choice->n);
+			value_with(s, n, r0, r0 > share ? r0 - share : 0, (int32_t)choice->n);
 	memcpy(slots, n->slots, s->n * sizeof(*slots));
 	memcpy(usable, n->usable, s->n * sizeof(*usable));
 	for (uint32_t k = 0; k < choice->n; k++) {
@@ -317,7 +362,8 @@ static int64_t value_without(const struct place *place, const struct sums *n, co
 		add_device(s, r, -1, slots, usable);
 		add_device(s, r > share ? r - share : 0, 1, slots, usable);
 	}
-	return saved + value_with(s, &after, cpu, 0, 0, 0);
+	sum_rest(s, &after);
+	return saved + after.rest[0];
 }
 
 /* With any of the class's shares. */
@@ -330,47 +376,86 @@ static int64_t most_saved(const struct scarcity *s, const struct place_class *cl
 	return s->waste[MIN(r, WHOLE)] - s->least_waste[MIN(left, WHOLE)];
 }
 
+/* Different open shares of the node, from the class's on, and what one such device saves. */
+struct offer {
+	uint32_t n, n_devices;
+	uint32_t r[PLACE_NODE_DEVICES_MAX];
+	int64_t saved[PLACE_NODE_DEVICES_MAX];
+	int64_t all_saved[PLACE_NODE_DEVICES_MAX]; /* of each device */
+};
+
+/*
+ * One device. A node is worth no more when something is taken: so who saves least of waste is not
+ * looked at where another does better even if it costs what it may cost.
+ */
+static int64_t bound_of_one(const struct scarcity *s, const struct sums *n,
+	const struct place_class *class, struct offer *o)
+{
+	int64_t best = INT64_MIN;
+
+	while (o->n) {
+		uint32_t most = 0;
+
+		for (uint32_t i = 1; i < o->n; i++)
+			if (o->saved[i] > o->saved[most])
+				most = i;
+		if (best != INT64_MIN && n->rest[0] + o->saved[most] <= best)
+			break;
+		best = MAX(best,
+			o->saved[most] +
+				value_with(s, n, o->r[most], o->r[most] - class->share, 1));
+		o->n--;
+		o->saved[most] = o->saved[o->n];
+		o->r[most] = o->r[o->n];
+	}
+	return best;
+}
+
 /*
  * Of several devices only the one counts that costs least, and all if they are alike:
  * what else is given away makes a node worth no more. What they save of waste adds up.
  */
+static int64_t bound_of_several(const struct scarcity *s, const struct sums *n,
+	const struct place_class *class, struct offer *o)
+{
+	const int32_t devices = o->n == 1 ? (int32_t) class->count : 1;
+	int64_t best = INT64_MIN;
+
+	for (uint32_t i = 0; i < o->n; i++)
+		best = MAX(best, value_with(s, n, o->r[i], o->r[i] - class->share, devices));
+	return best + place_sum_of_greatest(o->all_saved, o->n_devices, class->count);
+}
+
 static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	const struct scarcity *s = place->policy_state;
 	const struct node *n = &place->nodes[node];
-	int64_t best = INT64_MIN, saved[PLACE_NODE_DEVICES_MAX];
-	uint32_t tried = UINT32_MAX, n_saved = 0, first = 0;
-	bool is_same = true;
 	const struct sums *sums;
+	struct offer o;
+	int64_t v;
 
 	if (!class->count)
 		return 0;
 	sums = node_sums(place, node);
+	o.n = o.n_devices = 0;
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
-		if (place->share_open[i] < class->share)
-			continue;
-		is_same &= !first || place->share_open[i] == first;
-		first = place->share_open[i];
-	}
-	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
-		uint32_t r = place->share_open[i];
-		int64_t v;
+		const uint32_t r = place->share_open[i];
+		const int64_t saved = r < class->share ? 0 : most_saved(s, class, r);
+		uint32_t k;
 
 		if (r < class->share)
 			continue;
-		saved[n_saved++] = most_saved(s, class, r);
-		if (r == tried)
+		o.all_saved[o.n_devices++] = saved;
+		for (k = 0; k < o.n && o.r[k] != r; k++)
+			;
+		if (k < o.n)
 			continue;
-		tried = r;
-		v = value_with(s, sums, sums->cpu, r, r - class->share,
-			is_same ? (int32_t) class->count : 1);
-		if (class->count == 1)
-			v += saved[n_saved - 1];
-		best = MAX(best, v);
+		o.r[o.n] = r;
+		o.saved[o.n++] = saved;
 	}
-	if (class->count > 1)
-		best += place_sum_of_greatest(saved, n_saved, class->count);
-	return score_of(best - sums->value);
+	v = class->count == 1 ? bound_of_one(s, sums, class, &o)
+			      : bound_of_several(s, sums, class, &o);
+	return score_of(v - sums->rest[0]);
 }
 
 static int32_t scarcity_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -378,15 +463,17 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 {
 	const struct scarcity *s = place->policy_state;
 	const uint32_t first = place->nodes[node].first_device;
-	const struct sums *n = node_sums(place, node);
+	const struct sums *now = node_sums(place, node);
 	uint32_t tried = UINT32_MAX;
 	int64_t best = INT64_MIN;
 	row cpu;
+	struct sums n = {.slots = now->slots, .usable = now->usable, .cpu = cpu};
 
 	cpu_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli, cpu);
+	sum_rest(s, &n);
 	if (spec->count != 1 || spec->share == WHOLE) {
 		place_take_fitting(place, spec, node, mask, choice);
-		return score_of(value_without(place, n, cpu, spec->share, choice) - n->value);
+		return score_of(value_without(place, &n, spec->share, choice) - now->rest[0]);
 	}
 	for (; mask; mask &= mask - 1) {
 		uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
@@ -397,13 +484,13 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 			continue;
 		tried = r;
 		left = r > spec->share ? r - spec->share : 0;
-		v = value_with(s, n, cpu, r, left, 1) + waste_of(s, r, left);
+		v = value_with(s, &n, r, left, 1) + waste_of(s, r, left);
 		if (v <= best)
 			continue;
 		best = v;
 		choice->device[0] = at;
 	}
-	return score_of(best - n->value);
+	return score_of(best - now->rest[0]);
 }
 
 const struct place_policy place_scarcity = {
