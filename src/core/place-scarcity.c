@@ -142,6 +142,7 @@ VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 	for (uint32_t i = n_typical / LANES; i-- > 0;) {
 		n->rest[i] = n->rest[i + 1];
 		for (uint32_t m = 0; m < LANES; m++)
+			/* cppcheck-suppress uninitvar ; n is a multiple of LANES */
 			n->rest[i] += v[i * LANES + m];
 	}
 }
@@ -241,7 +242,7 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 static void set_typical(struct scarcity *s, const struct place_mix *mix)
 {
 	static const struct typical none = {.share = WHOLE, .count = 1};
-	const struct typical *with[TYPICAL_MAX];
+	const struct typical *with[TYPICAL_MAX] = {NULL};
 
 	s->n = 0;
 	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX; i++)
