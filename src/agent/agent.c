@@ -129,10 +129,12 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	memcpy(msg->text, json, strlen(json));
 	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
 		return -errno;
-	/* Its answer, or its end. */
+	/* Its answer, or its end; nothing can come any more once this end is shut. */
 	if (poll(&pfd, 1, 5000) <= 0)
-		return -ETIMEDOUT;
+		shutdown(fd, SHUT_RDWR);
 	n = fd_recv(fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
+	if (n < 0)
+		return -ETIMEDOUT;
 	if (ret_listen && n > 0 && fds.n == 1)
 		*ret_listen = TAKE_FD(fds.fd[0]);
 	return 0;

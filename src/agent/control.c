@@ -700,23 +700,12 @@ static int do_audit(struct call *call, struct error *err)
 	return 0;
 }
 
-static int do_replace(struct call *call, struct error *err)
-{
-	int r = check_owner_of_daemon(call, "replace", err);
-
-	if (r < 0)
-		return r;
-	agent_leave(call->agent);
-	if (!json_is_true(json_object_get(call->json, "hand_over"))) {
-		add(call, "pid", json_integer(getpid()));
-		return 0;
-	}
-	call->agent->is_replaced = true;
-	control_hand_over(call->conn, call->request);
-	return -EINPROGRESS;
-}
-
-void control_hand_over(struct conn *c, uint32_t request)
+/*
+ * Answers `replace`, with the listening socket if the next daemon goes on with it. False: nobody is
+ * there any more to take over. Whoever gives up waiting shuts its end first (ask_to_leave), so that
+ * the answer either reaches it or fails here.
+ */
+static bool answer_replace(struct conn *c, uint32_t request, bool does_hand_over)
 {
 	_Alignas(8) char packet[sizeof(struct msg_control) + 64];
 	struct msg_control *msg = (struct msg_control *)packet;
@@ -725,8 +714,29 @@ void control_hand_over(struct conn *c, uint32_t request)
 	memset(packet, 0, sizeof(packet));
 	n = snprintf(msg->text, 64, "{\"ok\":true,\"pid\":%d}", (int)getpid());
 	msg_head_init(&msg->head, MSG_CONTROL_REPLY, (uint32_t)(sizeof(*msg) + (size_t)n), request);
-	if (fd_send(c->fd, packet, msg->head.size, &c->agent->listen_fd, 1, MSG_DONTWAIT) < 0)
-		conn_close(c);
+	if (fd_send(c->fd, packet, msg->head.size, &c->agent->listen_fd, does_hand_over,
+		    MSG_DONTWAIT) >= 0)
+		return true;
+	conn_close(c);
+	return false;
+}
+
+static int do_replace(struct call *call, struct error *err)
+{
+	bool does_hand_over = json_is_true(json_object_get(call->json, "hand_over"));
+	struct conn *c = call->conn;
+	int r = check_owner_of_daemon(call, "replace", err);
+
+	if (r < 0)
+		return r;
+	if (!answer_replace(c, call->request, does_hand_over)) {
+		log_info("pid %d wanted to take over and is gone: going on", (int)c->pid);
+		return -EINPROGRESS;
+	}
+	log_info("pid %d takes over: ending", (int)c->pid);
+	call->agent->is_replaced = does_hand_over;
+	agent_leave(call->agent);
+	return -EINPROGRESS;
 }
 
 static const struct command commands[] = {

@@ -15,8 +15,6 @@ void control_free(struct agent *agent);
 
 /* A request's text; answers over the connection, now or later. */
 void control_request(struct conn *conn, uint32_t request, const char *text, size_t n);
-/* Answers `replace` with the listening socket, which the next daemon goes on with. */
-void control_hand_over(struct conn *conn, uint32_t request);
 /* The connection is going: its waiting request is given up. */
 void control_conn_gone(struct conn *conn);
 /* Share or memory has become free: wishes that wait are tried again, in order. */

@@ -21,7 +21,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,6 +194,40 @@ static void a_daemon_takes_over_from_another(void **state)
 		assert_true(fake_acquire(&a, 0, LONG_MS));
 	}
 	fake_end(&a);
+	rig_stop(&rig);
+}
+
+/* It was stopped while somebody asked it to leave, and asked too long. */
+static void who_has_gone_does_not_take_over(void **state)
+{
+	static const char *const requests[] = {
+		"{\"cmd\":\"replace\"}", "{\"cmd\":\"replace\",\"hand_over\":true}"};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_Alignas(8) char packet[1024] = "";
+	struct msg_control *msg = (struct msg_control *)packet;
+	struct rig rig;
+	int status;
+
+	rig_start(&rig, "1xTest", NULL);
+	memcpy(address.sun_path, rig.socket, sizeof(address.sun_path));
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		size_t n = strlen(requests[i]);
+		json_t *answer;
+
+		kill(rig.daemon, SIGSTOP);
+		assert_int_equal(waitpid(rig.daemon, &status, WUNTRACED), rig.daemon);
+		assert_return_code(
+			connect(fd, (struct sockaddr *)&address, sizeof(address)), errno);
+		msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + n), 1);
+		memcpy(msg->text, requests[i], n);
+		assert_int_equal(send(fd, packet, msg->head.size, 0), msg->head.size);
+		fd = fd_close(fd);
+		kill(rig.daemon, SIGCONT);
+		answer = rig_do(&rig, "{s:s}", "cmd", "ping");
+		assert_int_equal(rig_number(answer, "pid"), rig.daemon);
+		json_decref(answer);
+	}
 	rig_stop(&rig);
 }
 
@@ -379,6 +415,7 @@ int main(void)
 		cmocka_unit_test(what_died_meanwhile_no_longer_counts),
 		cmocka_unit_test(a_page_that_is_not_the_recorded_one_is_refused),
 		cmocka_unit_test(a_daemon_takes_over_from_another),
+		cmocka_unit_test(who_has_gone_does_not_take_over),
 		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
 		cmocka_unit_test(a_state_of_another_version_is_read),
 		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
