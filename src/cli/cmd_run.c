@@ -343,6 +343,11 @@ const struct cli_command cmd_run = {
 		"for, in "
 		"order.\n\n"
 		"Without a GPU the daemon offers a simulated one, and says so.\n\n"
+		"When the daemon is killed, its programs keep what they hold and wait for another: "
+		"the next "
+		"divvy run starts one, and systemd restarts its own. After 10 seconds without one "
+		"they "
+		"say so and go on unshared.\n\n"
 		"With --container the command is that of docker, podman or nerdctl (\"run --rm "
 		"IMAGE ...\"): the "
 		"daemon's folder is mounted read-only at " CONTAINER_RUNTIME

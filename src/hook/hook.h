@@ -183,6 +183,7 @@ struct hook {
 	_Atomic bool pools;       /* there has been one */
 	_Atomic bool pools_freed; /* something was freed into a pool since the last settling */
 	bool policy_closed;
+	bool removed; /* the helper's: the daemon has taken the tenant away, for good */
 	bool simulated;
 	bool driver_ready;                /* cuInit has succeeded */
 	bool quiet;                       /* the line on stderr has been written */

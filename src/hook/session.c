@@ -33,7 +33,9 @@
 
 #define FD_HIGH 500
 #define ANSWER_MS 5000
-#define GRACE_NS NSEC_PER_SEC /* gates keep their state this long after the daemon went */
+/* Gates keep their state this long after the daemon went; longer where a device is to be shared. */
+#define GRACE_NS NSEC_PER_SEC
+#define GRACE_CLOSED_NS (10 * NSEC_PER_SEC)
 #define RETRY_NS (200 * NSEC_PER_MSEC)
 #define RESTART_NS (3 * NSEC_PER_SEC) /* a daemon that is being replaced is waited for */
 #define LOOK_S 1
@@ -524,18 +526,20 @@ int session_ask(
 	return r;
 }
 
+static uint64_t grace_ns(const struct hook *h)
+{
+	return h->policy_closed ? GRACE_CLOSED_NS : GRACE_NS;
+}
+
 bool session_comes_back(struct hook *h)
 {
 	uint64_t now = clock_now_ns();
 
 	if (!atomic_load(&h->helper))
 		return false;
-	/*
-	 * with the open policy as long as the gates are kept as they were; the helper may not know
-	 * yet
-	 */
-	if (atomic_load(&h->orphan) && !h->policy_closed &&
-		clock_since_ns(now, atomic_load(&h->orphan_since_ns)) > GRACE_NS)
+	/* as long as the gates are kept as they were; the helper may not know yet */
+	if (atomic_load(&h->orphan) &&
+		clock_since_ns(now, atomic_load(&h->orphan_since_ns)) > grace_ns(h))
 		return false;
 	clock_sleep_until_ns(now + RETRY_NS / 4);
 	return true;
@@ -553,6 +557,12 @@ static void answered(struct ask *ask, int32_t status, uint64_t bytes)
 
 static void handle(struct hook *h, const union packet *p)
 {
+	if (p->head.type == MSG_REFUSED && p->head.status == ENOENT && !h->removed) {
+		h->removed = true;
+		hook_complain("no GPU for this program any more: %.*s", (int)MSG_TEXT - 1,
+			p->refused.reason);
+		return;
+	}
 	if (p->head.type == MSG_FLUSH) {
 		for (uint32_t i = 0; i < h->devices; i++) {
 			if (h->device[i].daemon == p->note.device)
@@ -593,7 +603,22 @@ static void open_gates(struct hook *h)
 	}
 }
 
-/* The daemon has gone: wait for it, with the gates as they are for a moment, then open. */
+/* Once, whoever goes how often: the helper alone calls it. */
+static void complain_of_loss(void)
+{
+	static bool has_said;
+
+	if (!has_said)
+		hook_complain("the daemon divvyd has gone: unless one is back within %u s, this "
+			      "program goes on without sharing its GPU",
+			(unsigned int)(GRACE_CLOSED_NS / NSEC_PER_SEC));
+	has_said = true;
+}
+
+/*
+ * The daemon has gone: wait for it, with the gates as they are for a while, then open. They stay
+ * closed for a tenant that has been removed: no daemon will have it back.
+ */
 static void lose(struct hook *h)
 {
 	uint64_t since = clock_now_ns();
@@ -612,7 +637,9 @@ static void lose(struct hook *h)
 	}
 	while (talk(h, true, reason)) {
 		clock_sleep_until_ns(clock_now_ns() + RETRY_NS);
-		if (!opened && !h->policy_closed && clock_now_ns() - since > GRACE_NS) {
+		if (h->policy_closed && !h->removed && clock_now_ns() - since > GRACE_NS)
+			complain_of_loss();
+		if (!opened && !h->removed && clock_now_ns() - since > grace_ns(h)) {
 			open_gates(h);
 			opened = true;
 		}

@@ -87,6 +87,40 @@ def many_start_one_daemon():
             assert child.returncode == 0, err
 
 
+def on_demand(rig):
+    """The pid of the daemon that divvy run has started, now at the latest."""
+    assert rig.divvy("run", *WISH, "--", "true").returncode == 0
+    return int(rig.divvy("version").stdout.split("pid ")[1].split(",")[0].split()[0])
+
+
+def who_waits_for_a_killed_daemon_goes_on():
+    with Rig(daemon=False) as rig:
+        daemon = on_demand(rig)
+        wish = ("--memory", "10%", "--quiet")
+        args = ("--kernel-us=1000", "--count=4000")
+        children = [rig.spin(name, "--request", request, *wish, args=args)
+                    for name, request in (("a", "0.5"), ("b", "0.3"))]
+        os.kill(daemon, signal.SIGKILL)
+        said = 0
+        for child in children:
+            _, err = child.communicate(timeout=120)
+            assert child.returncode == 0, err
+            assert err.count("divvyd has gone") <= 1, err
+            said += "divvyd has gone" in err
+        assert said, "nobody has said why it waited"
+
+
+def the_next_run_brings_a_killed_daemon_back():
+    with Rig(daemon=False) as rig:
+        killed = on_demand(rig)
+        child = rig.spin("a", "--request", "0.5", "--memory", "10%", "--quiet")
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: not alive(killed), "the daemon is dead")
+        assert on_demand(rig) != killed
+        wait_for(lambda: [p["orphan"] for p in rig.tenant("a").get("processes", [])] == [False], "it is back")
+        assert child.poll() is None
+
+
 def waits_for_room_in_order():
     with Rig() as rig:
         first = rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
@@ -209,7 +243,8 @@ def an_idle_daemon_leaves():
 
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
      environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
-     many_start_one_daemon, waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
+     many_start_one_daemon, who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
+     waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves)
