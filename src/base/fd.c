@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -209,7 +210,14 @@ static int write_beside(const char *temporary, struct str text, mode_t mode)
 	return r;
 }
 
-int file_replace(const char *path, struct str text, mode_t mode, struct error *err)
+static int write_through(const char *path, struct str text, int flags, mode_t mode)
+{
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, mode);
+
+	return fd < 0 ? -errno : fd_write_all(fd, text.p, text.n);
+}
+
+static int replace_regular(const char *path, struct str text, mode_t mode)
 {
 	char temporary[PATH_MAX];
 	int r;
@@ -217,17 +225,38 @@ int file_replace(const char *path, struct str text, mode_t mode, struct error *e
 	r = snprintf(temporary, sizeof(temporary), "%s.%x-%llx~", path, (unsigned int)getpid(),
 		(unsigned long long)clock_now_ns());
 	if (r < 0 || (size_t)r >= sizeof(temporary))
-		return fail(err, ENAMETOOLONG, "the path '%.64s...' is too long", path);
+		return -ENAMETOOLONG;
 	r = write_beside(temporary, text, mode);
 	if (r < 0)
-		return fail_errno(err, -r, "write '%s'", temporary);
+		return r;
 	if (rename(temporary, path) < 0) {
-		r = fail_errno(err, errno, "rename '%s' to '%s'", temporary, path);
+		r = -errno;
 		unlink(temporary);
 		return r;
 	}
-	r = sync_folder_of(path);
-	return r < 0 ? fail_errno(err, -r, "sync the folder of '%s'", path) : 0;
+	return sync_folder_of(path);
+}
+
+int file_replace(const char *path, struct str text, mode_t mode, struct error *err)
+{
+	_cleanup_free_ char *target = realpath(path, NULL); /* behind all links */
+	struct statx stx;
+	int r;
+
+	if (!target && errno != ENOENT)
+		r = -errno;
+	else if (!target) /* a link to nothing makes what it names; it stays a link */
+		r = readlink(path, (char[1]){0}, 1) < 0 ? replace_regular(path, text, mode)
+							: write_through(path, text, O_CREAT, mode);
+	else if (statx(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)
+		r = -errno;
+	else if (S_ISREG(stx.stx_mode))
+		r = replace_regular(target, text, stx.stx_mode & 07777);
+	else
+		r = write_through(target, text, 0, mode);
+	if (r == -ENOENT)
+		return fail(err, ENOENT, "write '%s': its folder does not exist", path);
+	return r < 0 ? fail_errno(err, -r, "write '%s'", path) : 0;
 }
 
 int folder_make(const char *path, mode_t mode, struct error *err)

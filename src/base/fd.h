@@ -70,8 +70,9 @@ int fd_read_all(int fd, struct buf *b);
 int file_read(const char *path, struct buf *b, struct error *err);
 
 /*
- * Replaces the file in one step: readers see the old or the new text, also after a crash. Made with
- * that mode in the same folder under a temporary name, synced, renamed.
+ * Replaces the file in one step: readers see the old or the new text, also after a crash. Made in
+ * the same folder under a temporary name, synced, renamed. A new file gets that mode, an old one
+ * keeps its own. Links are followed; what is no regular file (a terminal, a pipe) is written to.
  */
 int file_replace(const char *path, struct str text, mode_t mode, struct error *err);
 

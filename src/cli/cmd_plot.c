@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -107,17 +106,15 @@ static int check_device(const json_t *devices, uint64_t device, struct error *er
 		(unsigned int)device, n);
 }
 
+/* path: NULL for the usual place, whose folder is made. */
 static int write_picture(const char *path, const struct buf *svg, struct error *err)
 {
-	_cleanup_free_ char *copy = NULL;
 	int r;
 
-	if (!strcmp(path, "-"))
+	if (path && !strcmp(path, "-"))
 		return output_buf(svg, err);
-	copy = strdup(path);
-	if (!copy)
-		return fail(err, ENOMEM, "picture");
-	r = folder_make(dirname(copy), 0755, err);
+	r = path ? 0 : folder_make("out", 0755, err);
+	path = path ? path : "out/usage.svg";
 	r = r < 0 ? r : file_replace(path, buf_str(svg), 0644, err);
 	if (r == 0)
 		printf("%s\n", path);
@@ -202,7 +199,7 @@ static int run(const struct cli_args *args, struct error *err)
 		.n_series = plot.n_series,
 	};
 	r = chart_svg(&chart, &svg, err);
-	return r < 0 ? r : write_picture(out ? out : "out/usage.svg", &svg, err);
+	return r < 0 ? r : write_picture(out, &svg, err);
 }
 
 const struct cli_command cmd_plot = {

@@ -6,13 +6,14 @@ import fcntl
 import json
 import os
 import pty
+import stat
 import struct
 import subprocess
 import tempfile
 import termios
 import xml.dom.minidom
 
-from rig import DIVVY, DIVVYD, Rig, main, wait_for
+from rig import DIVVY, DIVVYD, Rig, main, refused, wait_for
 
 
 def tables_name_what_is_there():
@@ -178,7 +179,7 @@ class Screen:
 def plot_writes_a_picture():
     with Rig() as rig:
         rig.spin("a-b_c", "--request", "0.4", "--memory", "10%")
-        path = os.path.join(rig.dir, "deep", "usage.svg")
+        path = os.path.join(rig.dir, "usage.svg")
         wait_for(lambda: rig.divvy("plot", "--last", "5s", "-o", path).returncode == 0, "there is usage")
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -186,6 +187,15 @@ def plot_writes_a_picture():
         xml.dom.minidom.parseString(text)
         stacked = rig.divvy("plot", "--last", "5s", "--style", "stacked", "-o", "-").stdout
         xml.dom.minidom.parseString(stacked)
+        # Folders are not made wherever a name leads, and what is no file stays what it is.
+        deep = os.path.join(rig.dir, "deep", "usage.svg")
+        refused(rig.divvy("plot", "-o", deep), 1, deep, "folder")
+        fifo = os.path.join(rig.dir, "fifo")
+        os.mkfifo(fifo)
+        reader = rig.spawn("cat", fifo)
+        assert rig.divvy("plot", "-o", fifo).returncode == 0
+        xml.dom.minidom.parseString(reader.communicate(timeout=60)[0])
+        assert stat.S_ISFIFO(os.lstat(fifo).st_mode)
 
 
 def doctor_finds_sharing_works():

@@ -3,7 +3,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -147,7 +149,7 @@ static void replaces_a_file_in_one_step(void **state)
 	assert_ok(file_read(path, &b, &err));
 	assert_string_equal(buf_text(&b), "new");
 	assert_ok(stat(path, &st));
-	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(st.st_mode & 07777, 0640);
 	assert_int_equal(file_replace(missing, STR("x"), 0600, &err), -ENOENT);
 
 	/* Nothing is left beside it: only ".", ".." and the file. */
@@ -159,6 +161,46 @@ static void replaces_a_file_in_one_step(void **state)
 	assert_ok(rmdir(path));
 	path[strlen(path) - 2] = 0;
 	assert_ok(rmdir(path));
+	assert_ok(rmdir(folder));
+}
+
+/* A device of the machine's is such a name too: one "-o /dev/full" must not be its end. */
+static void what_is_no_file_is_written_to_and_stays(void **state)
+{
+	char folder[] = "/tmp/divvy-test-fd-XXXXXX", link[64], fifo[64], target[64], text[8] = "";
+	_cleanup_buf_ struct buf b = BUF_INIT(100);
+	_cleanup_close_ int reader = -1;
+	struct error err;
+	struct stat st;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(fifo, sizeof(fifo), "%s/fifo", folder);
+	snprintf(link, sizeof(link), "%s/link", folder);
+	snprintf(target, sizeof(target), "%s/target", folder);
+	assert_ok(mkfifo(fifo, 0600));
+	reader = open(fifo, O_RDWR | O_CLOEXEC);
+	assert_ok(file_replace(fifo, STR("through"), 0644, &err));
+	assert_int_equal(read(reader, text, sizeof(text)), 7);
+	assert_string_equal(text, "through");
+	assert_ok(lstat(fifo, &st));
+	assert_true(S_ISFIFO(st.st_mode));
+
+	/* The first makes what the link names, the second replaces it. */
+	assert_ok(symlink("target", link));
+	for (int i = 0; i < 2; i++) {
+		assert_ok(file_replace(link, i ? STR("second") : STR("first"), 0644, &err));
+		buf_clear(&b);
+		assert_ok(file_read(target, &b, &err));
+		assert_string_equal(buf_text(&b), i ? "second" : "first");
+		assert_ok(lstat(link, &st));
+		assert_true(S_ISLNK(st.st_mode));
+	}
+	assert_int_equal(file_replace(folder, STR("x"), 0644, &err), -EISDIR);
+	assert_contains(err.msg, folder);
+	assert_int_equal(count_entries(folder), 5);
+	assert_ok(unlink(link));
+	assert_ok(unlink(target));
+	assert_ok(unlink(fifo));
 	assert_ok(rmdir(folder));
 }
 
@@ -279,6 +321,6 @@ UNIT_MAIN(UNIT(closing_preserves_errno_and_accepts_none),
 	UNIT(a_map_longer_than_the_file_is_refused), UNIT(reads_what_was_written),
 	UNIT(a_closed_socket_is_an_error_and_no_signal),
 	UNIT(reading_more_than_the_maximum_is_refused), UNIT(replaces_a_file_in_one_step),
-	UNIT(a_folder_in_a_file_is_refused), UNIT(passes_descriptors),
-	UNIT(descriptors_nobody_wants_are_closed), UNIT(as_many_as_may_be_arrive),
-	UNIT(too_many_descriptors_are_refused))
+	UNIT(what_is_no_file_is_written_to_and_stays), UNIT(a_folder_in_a_file_is_refused),
+	UNIT(passes_descriptors), UNIT(descriptors_nobody_wants_are_closed),
+	UNIT(as_many_as_may_be_arrive), UNIT(too_many_descriptors_are_refused))
