@@ -3,6 +3,7 @@
 """divvy run: the program keeps pid, signals and exit code; the daemon comes on demand and goes when idle;
 --wait, --dry-run, --container, --simulate."""
 
+import fcntl
 import os
 import shlex
 import signal
@@ -77,6 +78,19 @@ def daemon_comes_on_demand_and_says_simulated():
         # Nobody's child: the program that was run had none that it did not make.
         done = rig.divvy("run", *WISH, "--", "sh", "-c", "cat /proc/$$/task/$$/children")
         assert done.returncode == 0
+
+
+def a_daemon_on_demand_keeps_nothing_of_the_callers():
+    with Rig(daemon=False) as rig:
+        path = os.path.join(rig.dir, "callers")
+        with open(path, "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = subprocess.run([DIVVY, "run", *WISH, "--", "true"], env=rig.env, pass_fds=[lock.fileno()],
+                                  timeout=60, check=False)
+            assert done.returncode == 0
+        with open(path, "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert "divvyd does not run" not in rig.divvy("version").stdout
 
 
 def many_start_one_daemon():
@@ -243,7 +257,8 @@ def an_idle_daemon_leaves():
 
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
      environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
-     many_start_one_daemon, who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
+     a_daemon_on_demand_keeps_nothing_of_the_callers, many_start_one_daemon,
+     who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
