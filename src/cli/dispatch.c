@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From argv to a command: the only place that prints errors and chooses exit codes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/commands.h"
@@ -43,9 +45,13 @@ int cli_unknown_command(const char *name, struct error *err)
 static int show(void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	struct error err;
 
 	make(c, &out);
-	return output_buf(&out, NULL) < 0 ? CLI_EXIT_FAILED : 0;
+	if (output_buf(&out, &err) == 0)
+		return 0;
+	fprintf(stderr, "divvy: %s\n", err.msg);
+	return CLI_EXIT_FAILED;
 }
 
 static void make_overview(const struct cli_command *c, struct buf *out)
@@ -68,10 +74,22 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	if (args.help)
 		return show(cli_help, c);
 	r = c->run(&args, &err);
-	if (r >= 0)
+	if (r >= 0 && output_end(&err) == 0)
 		return r;
 	fprintf(stderr, "divvy %s: %s\n", c->name, err.msg[0] ? err.msg : strerror(-r));
 	return c->failed ? c->failed : CLI_EXIT_FAILED;
+}
+
+/*
+ * A standard descriptor that is closed would be taken by the next file or socket, which then got
+ * what is printed. Opened against its direction, its use fails, as that of a closed one does; the
+ * program of divvy run finds it closed as before.
+ */
+static void hold_standard_fds(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
 }
 
 int cli_main(int argc, char **argv)
@@ -79,6 +97,7 @@ int cli_main(int argc, char **argv)
 	const struct cli_command *c;
 	struct error err = {0};
 
+	hold_standard_fds();
 	setlocale(LC_CTYPE, "");
 	log_init("divvy");
 	if (argc < 2) {

@@ -8,7 +8,7 @@
 
 #include "cli/client.h"
 
-static int flush(struct error *err)
+int output_end(struct error *err)
 {
 	if (fflush(stdout) == EOF || ferror(stdout))
 		return fail_errno(err, errno ? errno : EIO, "write to stdout");
@@ -20,7 +20,7 @@ int output_buf(const struct buf *text, struct error *err)
 	if (buf_error(text) < 0)
 		return fail(err, -buf_error(text), "output");
 	fwrite(buf_text(text), 1, text->n, stdout);
-	return flush(err);
+	return output_end(err);
 }
 
 int output_table(const struct table *table, struct error *err)
@@ -38,7 +38,7 @@ int output_json(const json_t *value, struct error *err)
 	if (!text)
 		return fail(err, ENOMEM, "output");
 	puts(text);
-	return flush(err);
+	return output_end(err);
 }
 
 /* Only texts that nothing could take for a number, a truth value or syntax stay bare. */

@@ -33,6 +33,8 @@ void output_yaml(const json_t *value, struct buf *out);
 
 int output_table(const struct table *table, struct error *err);
 int output_buf(const struct buf *text, struct error *err);
+/* Whether all that has been printed is out. */
+int output_end(struct error *err);
 
 /* Says once on stdout that the devices are not real, where the answer says so. */
 void output_simulated(const json_t *answer);

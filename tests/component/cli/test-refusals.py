@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 
-from rig import DIVVYD, SPIN, Rig, main, refused
+from rig import DIVVY, DIVVYD, SPIN, Rig, main, refused
 
 
 def wishes_that_no_machine_can_grant():
@@ -119,6 +119,21 @@ def values_that_no_machine_would_take():
         refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
 
+def what_cannot_be_printed_is_said():
+    with Rig() as rig:
+        rig.spin("first", "--request", "0.5", "--memory", "10%")
+        for command in ("ps -o json", "ps -q", "devices", "why first", "doctor", "version", "set first --limit 1",
+                        "report -o yaml", "help", "--help", "ps --help"):
+            for where, why in (("&-", "Bad file descriptor"), ("/dev/full", "No space left")):
+                done = subprocess.run(["sh", "-c", f"{DIVVY} {command} >{where}"], env=rig.env, text=True,
+                                      capture_output=True, timeout=60, check=False)
+                refused(done, 1, "write to stdout", why)
+        # Nor does the program of divvy run get what the user has closed.
+        done = subprocess.run(["sh", "-c", f"{DIVVY} run -q --request 0.1 -- sh -c 'echo x' >&- 2>&-"],
+                              env=rig.env, timeout=60, check=False)
+        assert done.returncode not in (0, 125), done
+
+
 def commands_without_a_daemon():
     with Rig(daemon=False) as rig:
         for command in (("ps",), ("devices",), ("top", "--once"), ("why", "x"), ("report",), ("plot",),
@@ -184,5 +199,5 @@ def tenants_that_are_not_there():
 
 main(wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, requests_that_sum_above_one,
      exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
-     commands_without_a_daemon, changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf,
+     what_cannot_be_printed_is_said, commands_without_a_daemon, changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf,
      tenants_that_are_not_there)
