@@ -42,7 +42,7 @@ static const char *const files[][2] = {
 		"/tmp/divvy-UID"},
 	{"/run/divvy/state",
 		"tenants and processes, beside the socket: with it the next daemon goes on where "
-		"this one has ended"},
+		"this one has ended; one that cannot be read is kept as state.bad"},
 	{"/var/lib/divvy/usage",
 		"sums for reports, where systemd runs it; else in the folder of --usage-dir, or "
 		"beside the state"},

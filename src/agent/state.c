@@ -238,6 +238,7 @@ struct reading {
 	json_t *tenants;   /* id -> object */
 	json_t *processes; /* "tenant/index" -> object */
 	uint64_t next_tenant;
+	uint32_t n_broken; /* lines */
 };
 
 static void key_of(char *ret, size_t size, json_int_t tenant, json_int_t index)
@@ -256,8 +257,10 @@ static void read_line(struct reading *reading, struct str line)
 		return;
 	if (str_is(tag, "T") || str_is(tag, "P")) {
 		json = json_loadb(rest.p, rest.n, 0, &why);
-		if (!json)
+		if (!json) {
+			reading->n_broken++;
 			return;
+		}
 		if (str_is(tag, "T"))
 			snprintf(key, sizeof(key), "%lld",
 				(long long)json_integer_value(json_object_get(json, "id")));
@@ -276,7 +279,8 @@ static void read_line(struct reading *reading, struct str line)
 	}
 }
 
-static bool read_head(struct state *s, struct reading *reading, struct str line)
+/* 1: of this boot, 0: of another, -EBADMSG: no head that this version knows. */
+static int read_head(struct state *s, struct reading *reading, struct str line)
 {
 	struct str rest = line, tag, abi, boot, next;
 	uint64_t n = 0;
@@ -285,7 +289,7 @@ static bool read_head(struct state *s, struct reading *reading, struct str line)
 		!str_word(&rest, &boot) || !str_word(&rest, &next) ||
 		parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
 		parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
-		return false;
+		return -EBADMSG;
 	return str_is(boot, s->boot_id);
 }
 
@@ -404,6 +408,46 @@ static void restore(struct state *s, const struct reading *reading)
 	}
 }
 
+/* Programs that run belong to tenants that are lost now: what there was may be wanted for that. */
+static void set_aside(const struct state *s, const char *why)
+{
+	char aside[PATH_MAX + 8];
+
+	snprintf(aside, sizeof(aside), "%s.bad", s->path);
+	unlink(aside);
+	if (link(s->path, aside) < 0)
+		log_warn("%s: %s; it cannot be kept as %s: %s", s->path, why, aside,
+			strerror(errno));
+	else
+		log_warn("%s: %s; it is kept as %s", s->path, why, aside);
+}
+
+static void read_state(struct state *s, struct reading *reading)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
+	struct str rest, line;
+	struct error err;
+	int r = file_read(s->path, &text, &err);
+
+	if (r == -ENOENT || (r >= 0 && !text.n))
+		return;
+	rest = buf_str(&text);
+	if (r < 0)
+		set_aside(s, err.msg);
+	else if (!str_split(&rest, '\n', &line) || (r = read_head(s, reading, line)) < 0)
+		set_aside(
+			s, "its first line is not readable: the former daemon's tenants are lost");
+	if (r <= 0)
+		return;
+	s->agent->next_tenant = MAX(s->agent->next_tenant, (uint32_t)reading->next_tenant);
+	/* What stands behind the last end of line is torn. */
+	while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line))
+		read_line(reading, line);
+	if (reading->n_broken)
+		set_aside(s, "some of its lines are not readable, the others are taken over");
+	restore(s, reading);
+}
+
 static void read_usage(struct state *s)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
@@ -419,9 +463,7 @@ static void read_usage(struct state *s)
 int state_load(struct agent *agent, struct error *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
-	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
 	struct reading reading = {.tenants = json_object(), .processes = json_object()};
-	struct str rest, line;
 	int r;
 
 	if (!s || !reading.tenants || !reading.processes) {
@@ -440,15 +482,7 @@ int state_load(struct agent *agent, struct error *err)
 	if (process_boot_id(s->boot_id) < 0)
 		snprintf(s->boot_id, sizeof(s->boot_id), "unknown");
 	read_usage(s);
-	r = file_read(s->path, &text, NULL);
-	rest = buf_str(&text);
-	if (r >= 0 && str_split(&rest, '\n', &line) && read_head(s, &reading, line)) {
-		agent->next_tenant = MAX(agent->next_tenant, (uint32_t)reading.next_tenant);
-		/* What stands behind the last end of line is torn. */
-		while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line))
-			read_line(&reading, line);
-		restore(s, &reading);
-	}
+	read_state(s, &reading);
 	json_decref(reading.tenants);
 	json_decref(reading.processes);
 	s->is_loading = false;

@@ -18,8 +18,8 @@
 #define STATE_ABI 1
 
 /*
- * Reads what is there; tenants and processes that still live come back. A broken line is skipped.
- *
+ * Reads what is there; tenants and processes that still live come back. A broken line is skipped,
+ * a file with one is kept as state.bad, with a line in the log.
  */
 int state_load(struct agent *agent, struct error *err);
 /* Writes all of it a last time. */

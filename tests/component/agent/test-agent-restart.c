@@ -235,7 +235,7 @@ static void who_has_gone_does_not_take_over(void **state)
 static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);
-	char path[128], secret[3][33], name[64];
+	char path[128], bad[136], secret[3][33], name[64];
 	struct rig rig;
 
 	rig_start(&rig, "1xTest", NULL);
@@ -269,6 +269,46 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 	for (int i = 1; i <= 3; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		json_decref(rig_do(&rig, "{s:s, s:s}", "cmd", "list", "tenant", name));
+	}
+	/* Of a head that is torn there is nothing to be read. */
+	snprintf(bad, sizeof(bad), "%s.bad", path);
+	assert_return_code(unlink(bad), errno);
+	rig_stop(&rig);
+}
+
+/* No crash of the daemon's does that: who repairs or reports it wants to see it. */
+static void a_damaged_state_is_kept_aside(void **state)
+{
+	_cleanup_buf_ struct buf damaged = BUF_INIT(STATE_MAX), kept = BUF_INIT(STATE_MAX);
+	/* The last character of each becomes another; so many tenants are left. */
+	static const char *const changes[] = {"H", "T {"};
+	char path[128], bad[136];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest", NULL);
+	snprintf(path, sizeof(path), "%s/state", rig.folder);
+	snprintf(bad, sizeof(bad), "%s.bad", path);
+	for (size_t i = ARRAY_SIZE(changes); i--;) {
+		json_t *a;
+		size_t at;
+
+		for (int k = 0; k < 2; k++)
+			json_decref(rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec",
+				"request", "0.1", "lifetime", "keep"));
+		rig_kill(&rig);
+		buf_clear(&damaged);
+		assert_int_equal(file_read(path, &damaged, NULL), 0);
+		at = (size_t)(strstr(buf_text(&damaged), changes[i]) - buf_text(&damaged));
+		damaged.p[at + strlen(changes[i]) - 1] = '?';
+		assert_int_equal(file_replace(path, buf_str(&damaged), 0600, NULL), 0);
+		rig_restart(&rig, "1xTest", NULL);
+		buf_clear(&kept);
+		assert_int_equal(file_read(bad, &kept, NULL), 0);
+		assert_string_equal(buf_text(&kept), buf_text(&damaged));
+		assert_return_code(unlink(bad), errno);
+		a = rig_do(&rig, "{s:s}", "cmd", "list");
+		assert_int_equal(json_array_size(rig_get(a, "tenants")), i);
+		json_decref(a);
 	}
 	rig_stop(&rig);
 }
@@ -417,6 +457,7 @@ int main(void)
 		cmocka_unit_test(a_daemon_takes_over_from_another),
 		cmocka_unit_test(who_has_gone_does_not_take_over),
 		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
+		cmocka_unit_test(a_damaged_state_is_kept_aside),
 		cmocka_unit_test(a_state_of_another_version_is_read),
 		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
 		cmocka_unit_test(what_was_used_is_kept),
