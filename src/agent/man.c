@@ -46,6 +46,9 @@ static const char *const files[][2] = {
 	{"/var/lib/divvy/usage",
 		"sums for reports, where systemd runs it; else in the folder of --usage-dir, or "
 		"beside the state"},
+	{"/run/divvy/tally",
+		"what reports do not have in their file yet, so that a daemon that is killed loses "
+		"at most the last 50 ms; time in which none runs is charged to nobody"},
 	{"/run/lock/divvy-UUID.lock",
 		"names the one daemon that shares out that device; in /tmp where that folder is "
 		"not to be written, and root's in both"},

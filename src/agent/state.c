@@ -161,7 +161,11 @@ static int rewrite(struct state *s)
 	s->appended = 0;
 	buf_clear(&out);
 	r = usage_save(s->agent, &out);
-	return r < 0 ? r : replace(s->usage_path, buf_str(&out));
+	if (r >= 0)
+		r = replace(s->usage_path, buf_str(&out));
+	if (r >= 0)
+		usage_saved(s->agent);
+	return r;
 }
 
 static int append(struct state *s, const struct buf *line)
@@ -364,7 +368,8 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	agent->next_tenant = MAX(agent->next_tenant, t->id + 1);
 	for (uint32_t i = 0; i < t->n; i++) {
 		arbiter_restore(agent->arbiter, t->id, t->devices[i].device->index,
-			used[i] > 0 ? (uint64_t)used[i] : 0, lag[i]);
+			MAX(used[i] > 0 ? (uint64_t)used[i] : 0, usage_used_before(&t->devices[i])),
+			lag[i]);
 		usage_tenant_restored(&t->devices[i]);
 	}
 	return 0;
@@ -453,11 +458,12 @@ static void read_usage(struct state *s)
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
 	struct str rest, line;
 
-	if (file_read(s->usage_path, &text, NULL) < 0)
-		return;
-	rest = buf_str(&text);
-	while (str_split(&rest, '\n', &line))
-		usage_load_line(s->agent, line);
+	if (file_read(s->usage_path, &text, NULL) >= 0) {
+		rest = buf_str(&text);
+		while (str_split(&rest, '\n', &line))
+			usage_load_line(s->agent, line);
+	}
+	usage_loaded(s->agent);
 }
 
 int state_load(struct agent *agent, struct error *err)

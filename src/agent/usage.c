@@ -13,8 +13,10 @@
 #include "agent/device.h"
 #include "agent/memory.h"
 #include "agent/state.h"
+#include "agent/tally.h"
 #include "agent/token.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/parse.h"
 
 #define FINE 2000u   /* x 10 ms = 20 s */
@@ -60,6 +62,7 @@ struct record {
 	double gpu_s, byte_s, waited_s;
 	struct bucket *buckets;
 	uint32_t n, capacity;
+	struct tally_slot *slot; /* NULL: there was no room, or all of it is in the file */
 };
 
 struct usage {
@@ -69,6 +72,7 @@ struct usage {
 	uint32_t n, capacity;
 	uint64_t integrated_ns; /* byte-seconds up to here */
 	uint32_t quiet;         /* samples in a row without use */
+	struct tally *tally;
 };
 
 /* ---- rings ---- */
@@ -130,6 +134,7 @@ static void drop_oldest(struct usage *u)
 			oldest = i;
 	if (oldest == u->n)
 		return;
+	tally_give(u->records[oldest].slot);
 	free(u->records[oldest].buckets);
 	u->records[oldest] = u->records[--u->n];
 }
@@ -200,10 +205,22 @@ static struct bucket *bucket_at(struct record *r, uint64_t now_s)
 	return &r->buckets[r->n++];
 }
 
-static void record_add(struct usage *u, uint32_t id, double gpu_s, double byte_s, double waited_s)
+/* What the next daemon goes on from, whenever this one is killed. */
+static void record_tally(const struct record *r)
+{
+	struct tally_slot *slot = r->slot;
+
+	if (!slot)
+		return;
+	slot->gpu_ns = (uint64_t)(r->gpu_s * NSEC_PER_SEC);
+	slot->waited_ns = (uint64_t)(r->waited_s * NSEC_PER_SEC);
+	slot->byte_s = (uint64_t)r->byte_s;
+	slot->last_s = r->last_s;
+}
+
+static void record_add(struct record *r, double gpu_s, double byte_s, double waited_s)
 {
 	uint64_t now_s = clock_real_ns() / NSEC_PER_SEC;
-	struct record *r = record_of(u, id);
 	struct bucket *b;
 
 	if (!r || (gpu_s <= 0 && byte_s <= 0 && waited_s <= 0))
@@ -212,6 +229,7 @@ static void record_add(struct usage *u, uint32_t id, double gpu_s, double byte_s
 	r->gpu_s += gpu_s;
 	r->byte_s += byte_s;
 	r->waited_s += waited_s;
+	record_tally(r);
 	b = bucket_at(r, now_s);
 	if (!b)
 		return;
@@ -225,6 +243,7 @@ static void record_add(struct usage *u, uint32_t id, double gpu_s, double byte_s
 static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
 {
 	struct usage_series *s = td->series;
+	struct record *r = record_of(u, td->tenant->id);
 	struct arbiter_usage usage;
 	uint32_t memory_mib = (uint32_t)MIN(memory_used(td) >> 20, (uint64_t)UINT32_MAX);
 	uint64_t used, waited;
@@ -242,9 +261,10 @@ static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
 	s->sampled_ns = now;
 	s->used_ns = usage.used_ns;
 	s->waited_ns = usage.waited_ns;
+	if (r && r->slot)
+		r->slot->used_ns[td->at] = usage.used_ns;
 	if (used || waited) {
-		record_add(u, td->tenant->id, (double)used / NSEC_PER_SEC, 0,
-			(double)waited / NSEC_PER_SEC);
+		record_add(r, (double)used / NSEC_PER_SEC, 0, (double)waited / NSEC_PER_SEC);
 		state_touch(u->agent);
 	}
 }
@@ -302,7 +322,7 @@ void usage_tick(struct agent *agent, uint64_t now)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
 			bytes += (double)memory_used(&t->devices[i]);
 		if (bytes > 0) {
-			record_add(u, t->id, 0, bytes * passed, 0);
+			record_add(record_of(u, t->id), 0, bytes * passed, 0);
 			state_touch(agent);
 		}
 	}
@@ -354,7 +374,25 @@ int usage_tenant_added(struct tenant *t)
 	r->first_s = r->first_s ? r->first_s : t->created_s;
 	r->last_s = MAX(r->last_s, t->created_s);
 	memcpy(r->name, t->name, sizeof(r->name));
+	if (!r->slot)
+		r->slot = tally_take(u->tally);
+	if (!r->slot)
+		return 0;
+	r->slot->uid = r->uid;
+	r->slot->request = r->request;
+	r->slot->limit = r->limit;
+	r->slot->first_s = r->first_s;
+	memcpy(r->slot->name, r->name, sizeof(r->slot->name));
+	record_tally(r);
+	r->slot->id = r->id;
 	return 0;
+}
+
+uint64_t usage_used_before(const struct tenant_device *td)
+{
+	const struct record *r = record_of(td->tenant->agent->usage, td->tenant->id);
+
+	return r && r->slot ? r->slot->used_ns[td->at] : 0;
 }
 
 void usage_tenant_restored(struct tenant_device *td)
@@ -594,9 +632,55 @@ void usage_load_line(struct agent *agent, struct str line)
 	}
 }
 
+/* A slot that the file of reports is behind. */
+static void take_up(struct usage *u, struct tally_slot *slot)
+{
+	struct record *r = record_of(u, slot->id);
+
+	if (!r) {
+		r = record_new(u, slot->id);
+		if (!r)
+			return;
+		r->uid = slot->uid;
+		r->request = slot->request;
+		r->limit = slot->limit;
+		r->first_s = slot->first_s;
+		r->last_s = slot->last_s;
+		memcpy(r->name, slot->name, sizeof(r->name));
+		r->name[sizeof(r->name) - 1] = '\0';
+		u->agent->next_tenant = MAX(u->agent->next_tenant, r->id + 1);
+	}
+	record_add(r, MAX((double)slot->gpu_ns / NSEC_PER_SEC - r->gpu_s, 0),
+		MAX((double)slot->byte_s - r->byte_s, 0),
+		MAX((double)slot->waited_ns / NSEC_PER_SEC - r->waited_s, 0));
+	r->last_s = slot->last_s;
+	r->slot = slot;
+}
+
+void usage_loaded(struct agent *agent)
+{
+	struct usage *u = agent->usage;
+	struct tally_slot *slot = NULL;
+
+	while ((slot = tally_next(u->tally, slot)))
+		take_up(u, slot);
+}
+
+void usage_saved(struct agent *agent)
+{
+	struct usage *u = agent->usage;
+
+	for (uint32_t i = 0; i < u->n; i++)
+		if (!u->records[i].is_alive && u->records[i].slot) {
+			tally_give(u->records[i].slot);
+			u->records[i].slot = NULL;
+		}
+}
+
 int usage_new(struct agent *agent, struct error *err)
 {
 	struct usage *u = calloc(1, sizeof(*u));
+	struct error why;
 	int r;
 
 	if (!u)
@@ -605,6 +689,9 @@ int usage_new(struct agent *agent, struct error *err)
 	u->agent = agent;
 	u->integrated_ns = clock_now_ns();
 	u->timer.data = u;
+	if (tally_open(agent->runtime_dir, &u->tally, &why) < 0)
+		log_warn("%s: a daemon that is killed loses the last seconds of its reports",
+			why.msg);
 	r = loop_add_timer(agent->loop, &u->timer, on_timer);
 	return r < 0 ? fail_errno(err, -r, "timer") : 0;
 }
@@ -619,6 +706,7 @@ void usage_free(struct agent *agent)
 	for (uint32_t i = 0; i < u->n; i++)
 		free(u->records[i].buckets);
 	free(u->records);
+	tally_close(u->tally);
 	free(u);
 	agent->usage = NULL;
 }

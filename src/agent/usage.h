@@ -17,6 +17,8 @@ void usage_free(struct agent *agent);
 
 int usage_tenant_added(struct tenant *tenant);
 void usage_tenant_gone(struct tenant *tenant);
+/* On this device before the restart, as far as is known at once: see tally.h. */
+uint64_t usage_used_before(const struct tenant_device *td);
 /* The arbiter has been told what was used before the restart. */
 void usage_tenant_restored(struct tenant_device *td);
 /* Once a second: byte-seconds. */
@@ -38,5 +40,8 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
 /* For the state: sums of all tenants, and their return. */
 int usage_save(struct agent *agent, struct buf *out);
 void usage_load_line(struct agent *agent, struct str line);
+/* All lines are read; tenants come next. And: what usage_save gave is in the file. */
+void usage_loaded(struct agent *agent);
+void usage_saved(struct agent *agent);
 
 #endif

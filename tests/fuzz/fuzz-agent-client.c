@@ -30,8 +30,9 @@ static void at_end(void)
 	char path[64];
 
 	agent_free(agent);
-	for (const char *const *name = (const char *const[]){"state", "usage", "lock", NULL}; *name;
-		name++) {
+	for (const char *const *name =
+			(const char *const[]){"state", "usage", "tally", "lock", NULL};
+		*name; name++) {
 		snprintf(path, sizeof(path), "%s/%s", folder, *name);
 		unlink(path);
 	}

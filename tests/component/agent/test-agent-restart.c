@@ -448,6 +448,59 @@ static void what_was_used_is_kept(void **state)
 	rig_stop(&rig);
 }
 
+struct charged {
+	struct rig *rig;
+	double least_s, gpu_s;
+};
+
+static bool is_charged(void *data)
+{
+	struct charged *c = data;
+	json_t *answer = rig_do(c->rig, "{s:s}", "cmd", "report");
+
+	c->gpu_s = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
+	json_decref(answer);
+	return c->gpu_s > c->least_s;
+}
+
+/* What has been reported stays so, of who lives and of who has gone, though no file is written. */
+static void what_a_killed_daemon_has_charged_is_kept(void **state)
+{
+	struct fake_client a;
+	struct charged charged;
+	struct rig rig;
+	char secret[33];
+	double before;
+	json_t *answer;
+
+	rig_start(&rig, "1xTest", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	for (int round = 1; round <= 3; round++) {
+		assert_true(fake_acquire(&a, 0, LONG_MS));
+		fake_submit(&a, 0);
+		charged = (struct charged){.rig = &rig, .least_s = round * 0.2};
+		assert_true(rig_until(is_charged, &charged, LONG_MS));
+		if (round == 3)
+			fake_end(&a);
+		rig_kill(&rig);
+		before = charged.gpu_s;
+		rig_restart(&rig, "1xTest", NULL);
+		charged.least_s = before - 1e-6;
+		assert_true(is_charged(&charged));
+		if (round == 3)
+			break;
+		answer = rig_do(&rig, "{s:s}", "cmd", "list");
+		assert_true((double)rig_number(answer, "tenants.0.devices.0.used_ns") >
+			(before - 1e-6) * NSEC_PER_SEC);
+		json_decref(answer);
+		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
+		fake_complete(&a, 0);
+	}
+	rig_stop(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +514,7 @@ int main(void)
 		cmocka_unit_test(a_state_of_another_version_is_read),
 		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
 		cmocka_unit_test(what_was_used_is_kept),
+		cmocka_unit_test(what_a_killed_daemon_has_charged_is_kept),
 	};
 
 	return cmocka_run_group_tests_name("agent-restart", tests, NULL, NULL);
