@@ -40,6 +40,7 @@
 #define TICK_NS NSEC_PER_SEC
 #define SILENT_NS (10 * NSEC_PER_SEC) /* a connection that has said nothing is dropped */
 #define TAKE_OVER_NS (10 * NSEC_PER_SEC)
+#define NO_SOCKET_NS NSEC_PER_SEC
 #define BACKLOG 4096
 
 /* ---- folders and locks ---- */
@@ -140,9 +141,22 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	return 0;
 }
 
+/* Where its socket is gone (somebody cleaned /tmp), it still hears a signal. */
+static bool tell_to_leave(pid_t pid)
+{
+	_cleanup_close_ int pidfd = pid > 0 ? pidfd_new(pid) : -1;
+	struct process_stat stat;
+
+	if (pidfd < 0 || process_read_stat(pid, &stat) < 0 || strcmp(stat.name, "divvyd") != 0 ||
+		pidfd_kill(pidfd, SIGTERM) < 0)
+		return false;
+	log_info("pid %d, which holds the lock, has no socket: told to end", (int)pid);
+	return true;
+}
+
 static int lock_runtime(struct agent *agent, struct error *err)
 {
-	uint64_t deadline = clock_now_ns() + TAKE_OVER_NS;
+	uint64_t began = clock_now_ns(), deadline = began + TAKE_OVER_NS;
 	char path[PATH_MAX], text[64] = "";
 	_cleanup_close_ int fd = -1;
 	bool has_asked = false;
@@ -165,6 +179,10 @@ static int lock_runtime(struct agent *agent, struct error *err)
 				pid, agent->socket_path);
 		if (!has_asked)
 			has_asked = ask_to_leave(agent->socket_path, &agent->listen_fd) >= 0;
+		/* One that has just begun makes its socket later. */
+		if (!has_asked && access(agent->socket_path, F_OK) < 0 &&
+			clock_now_ns() > began + NO_SOCKET_NS)
+			has_asked = tell_to_leave((pid_t)pid);
 		if (clock_now_ns() > deadline)
 			return fail(err, ETIMEDOUT, "the daemon (pid %ld) at %s does not leave",
 				pid, agent->socket_path);

@@ -184,7 +184,10 @@ static void a_daemon_takes_over_from_another(void **state)
 	fake_start(&a);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
 	assert_true(fake_acquire(&a, 0, LONG_MS));
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
+		/* And from one whose socket somebody has removed. */
+		if (i == 3)
+			assert_return_code(unlink(rig.socket), errno);
 		assert_int_equal(rig_another(&rig, "1xTest", replace, &next), -1);
 		assert_int_equal(waitpid(rig.daemon, &status, 0), rig.daemon);
 		assert_int_equal(status, 0);
