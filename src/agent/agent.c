@@ -320,8 +320,7 @@ static int start_arbiter(struct agent *agent, struct error *err)
 /* Whatever is wrong with it stays so until somebody changes it: EINVAL, for the exit status. */
 static int load_conf(struct agent *agent, struct error *err)
 {
-	const char *path = agent->options.tenants_conf;
-	int r = conf_load(path ? path : "/etc/divvy/tenants.conf", &agent->conf, err);
+	int r = conf_load(agent->options.tenants_conf, &agent->conf, err);
 
 	if (r >= 0 || r == -ENOMEM)
 		return r;

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 
+#define CONF_USUAL "/etc/divvy/tenants.conf"
 #define CONF_MAX (1u << 20)
 #define RULES_MAX 4096u
 
@@ -38,9 +39,29 @@ struct conf {
 	struct spec default_spec;
 };
 
-static int parse_fields(struct str rest, struct spec *spec, struct error *err)
+static bool is_same_field(struct str a, struct str b)
+{
+	bool is_same = a.n == b.n;
+
+	for (size_t i = 0; i < a.n && is_same; i++)
+		is_same = a.p[i] == b.p[i] || (strchr("-_", a.p[i]) && strchr("-_", b.p[i]));
+	return is_same;
+}
+
+/* Is there a word of that field before `end`? */
+static bool is_set_before(struct str words, const char *end, struct str field)
 {
 	struct str word;
+
+	while (str_word(&words, &word) && word.p < end)
+		if (is_same_field((struct str){word.p, str_find(word, '=')}, field))
+			return true;
+	return false;
+}
+
+static int parse_fields(struct str words, struct spec *spec, struct error *err)
+{
+	struct str rest = words, word;
 
 	while (str_word(&rest, &word)) {
 		size_t at = str_find(word, '=');
@@ -54,6 +75,8 @@ static int parse_fields(struct str rest, struct spec *spec, struct error *err)
 			str_copy(value, sizeof(value),
 				(struct str){word.p + at + 1, word.n - at - 1}) < 0)
 			return fail(err, EINVAL, "'%" STR_FMT "': too long", STR_ARG(word));
+		if (is_set_before(words, word.p, (struct str){word.p, at}))
+			return fail(err, EINVAL, "%s: is given twice", field);
 		r = spec_set(spec, field, value, err);
 		if (r < 0)
 			return r;
@@ -89,6 +112,9 @@ static int parse_default(struct conf *conf, struct str rest, struct error *err)
 
 	if (!str_word(&rest, &word) || (!str_is(word, "allow") && !str_is(word, "refuse")))
 		return fail(err, EINVAL, "default '%" STR_FMT "': expected allow or refuse",
+			STR_ARG(word));
+	if (conf->has_default)
+		return fail(err, EINVAL, "default %" STR_FMT ": there is another default above it",
 			STR_ARG(word));
 	conf->has_default = true;
 	conf->refuses = str_is(word, "refuse");
@@ -174,9 +200,12 @@ void conf_free(struct conf *conf)
 int conf_load(const char *path, struct conf **ret_conf, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CONF_MAX);
-	int r = file_read(path, &text, err);
+	const bool may_miss = !path;
+	int r;
 
-	if (r < 0 && r != -ENOENT)
+	path = path ? path : CONF_USUAL;
+	r = file_read(path, &text, err);
+	if (r < 0 && (r != -ENOENT || !may_miss))
 		return r;
 	r = conf_parse(buf_str(&text), ret_conf, err);
 	return r < 0 ? fail_within(err, r, "%s", path) : 0;

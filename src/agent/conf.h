@@ -19,7 +19,7 @@ struct conf;
 /* The text of a file; -EINVAL names the line. */
 int conf_parse(struct str text, struct conf **ret_conf, struct error *err);
 void conf_free(struct conf *conf);
-/* A file that is not there is an empty one. */
+/* path: NULL for the usual one, which is empty when it is not there. */
 int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
 #define CONF_CGROUP 200

@@ -52,11 +52,10 @@ struct signals {
 
 static void reload_conf(struct agent *agent)
 {
-	const char *path = agent->options.tenants_conf;
 	struct conf *conf = NULL;
 	struct error err;
 
-	if (conf_load(path ? path : "/etc/divvy/tenants.conf", &conf, &err) < 0) {
+	if (conf_load(agent->options.tenants_conf, &conf, &err) < 0) {
 		log_warn("%s (the rules stay as they are)", err.msg);
 		return;
 	}

@@ -48,8 +48,8 @@ static const struct described {
 	{"policy", required_argument, OPT_POLICY, "NAME",
 		"of the arbiter: share (default), fifo, bias, gemini"},
 	{"tenants", required_argument, OPT_TENANTS, "FILE",
-		"rules for processes without a tenant; default /etc/divvy/tenants.conf, read again "
-		"on SIGHUP"},
+		"rules for processes without a tenant; default /etc/divvy/tenants.conf, which need "
+		"not exist; read again on SIGHUP"},
 	{"refuse-strangers", no_argument, OPT_REFUSE, NULL,
 		"refuse processes of no tenant; otherwise they get the default tenant "
 		"(opportunistic, what is free)"},

@@ -170,6 +170,9 @@ def lines_of_tenants_conf():
             ("cgroup /a request", ("'request'", "field=value")),
             ("user 0 request=0.5", ("'user'", "uid, gid, cgroup or default")),
             ("uid 0 request=1.5", ("request 1.5",)),
+            ("uid 0 request=0.5 memory-policy=wait request=0.6", ("request", "twice")),
+            ("uid 0 request=0.5 memory-policy=wait memory_policy=wait", ("memory_policy", "twice")),
+            ("default allow\ndefault refuse", ("line 3", "default refuse", "another default")),
         ]:
             path = os.path.join(rig.dir, "tenants.conf")
             with open(path, "w", encoding="utf-8") as f:
@@ -182,7 +185,8 @@ def lines_of_tenants_conf():
         field = os.path.join(rig.dir, "field.conf")
         with open(field, "w", encoding="utf-8") as f:
             f.write("uid 0 requests=0.5\n")
-        for path, part in ((path, "too long"), (rig.dir, "Is a directory"), (field, "requests")):
+        for path, part in ((path, "too long"), (rig.dir, "Is a directory"), (field, "requests"),
+                           (os.path.join(rig.dir, "gone.conf"), "No such file")):
             done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
                                   capture_output=True, text=True, timeout=60, check=False)
             refused(done, 2, path, part)
