@@ -96,7 +96,8 @@ static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool o
 	request = json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec",
 		wish_json(args), "name", given ? given : name, "pid", (int)getpid(), "lifetime",
 		outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
-	if (engine)
+	/* That of a dry run is no longer than we are. */
+	if (engine && !cli_has(args, "dry-run"))
 		json_object_set_new(request, "container", json_true());
 	return request;
 }

@@ -117,5 +117,21 @@ def a_socket_that_is_none():
         refused(rig.divvy("ps", "--socket", "/x" * 80), 1, "at most 107 bytes")
 
 
+def a_dry_run_lives_no_longer_than_its_command():
+    """Nobody looks for processes of a container that is never made."""
+    with Rig(daemon=False) as rig:
+        asked = []
+
+        def reply(request, json_request):
+            asked.append(json_request)
+            return [part(request, '{"ok": true, "env": {}, "devices": [{"uuid": "GPU-1"}]}')]
+        with Fake(rig, reply):
+            for args in ((), ("-d",)):
+                done = rig.divvy("run", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", *args, "x")
+                assert done.returncode == 0, done
+        assert [(r.get("container"), r["lifetime"]) for r in asked] == 2 * [(None, "process")], asked
+
+
 main(answers_of_several_parts_are_put_together, refusals_are_shown_as_they_are, nonsense_ends_in_a_sentence,
-     what_is_no_divvyd_is_named_so, members_may_be_missing_or_of_another_kind, a_socket_that_is_none)
+     what_is_no_divvyd_is_named_so, members_may_be_missing_or_of_another_kind, a_socket_that_is_none,
+     a_dry_run_lives_no_longer_than_its_command)
