@@ -219,12 +219,17 @@ int apply_file(struct agent *agent, const char *path, bool does_follow, json_t *
 int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, struct error *err)
 {
 	struct followed *f = find(agent->apply, path);
+	json_t *removed = json_array();
 
-	if (!f)
-		return fail(err, ENOENT, "%s is not followed", path);
-	*f = agent->apply->files[--agent->apply->n];
-	*ret_tenants = json_array();
-	remove_missing(agent, path, NULL, 0, *ret_tenants);
+	if (f)
+		*f = agent->apply->files[--agent->apply->n];
+	/* Those of a file that was read once, or that an earlier daemon followed, as well. */
+	remove_missing(agent, path, NULL, 0, removed);
+	if (!f && !json_array_size(removed)) {
+		json_decref(removed);
+		return fail(err, ENOENT, "%s is not followed, and no tenant is of it", path);
+	}
+	*ret_tenants = removed;
 	return 0;
 }
 

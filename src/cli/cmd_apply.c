@@ -14,7 +14,7 @@
 static const struct cli_option options[] = {
 	{"file", 'f', CLI_VALUE, "FILE", NULL, "the resource configuration"},
 	{"once", 0, CLI_FLAG, NULL, NULL, "read it once and do not follow it"},
-	{"stop", 0, CLI_FLAG, NULL, NULL, "end following it and remove its tenants"},
+	{"stop", 0, CLI_FLAG, NULL, NULL, "remove its tenants, and follow it no longer"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
@@ -107,7 +107,9 @@ const struct cli_command cmd_apply = {
 		"MEMORY\" with the memory in bytes; a request of 0 is the class opportunistic. "
 		"Each becomes a tenant of that name. The daemon "
 		"follows the file: "
-		"lines that change, come or go take effect at once.\n\n"
+		"lines that change, come or go take effect at once. Its tenants stay, also with "
+		"--once, until "
+		"--stop or divvy-remove(1) removes them.\n\n"
 		"A program becomes such a tenant's with the secret shown: DIVVY_TENANT=SECRET and "
 		"the libraries "
 		"preloaded.",

@@ -9,6 +9,7 @@
 	X(ps) \
 	X(top) \
 	X(set) \
+	X(remove) \
 	X(why) \
 	X(devices) \
 	X(report) \

@@ -4,7 +4,7 @@
 
 import os
 
-from rig import SPIN, Rig, main, wait_for
+from rig import SPIN, Rig, main, refused, wait_for
 
 
 def write(rig, *lines):
@@ -55,6 +55,32 @@ def a_line_changes_the_class_too():
         assert rig.tenant("a")["spec"]["class"] == "standard"
 
 
+def what_was_read_once_can_be_removed():
+    with Rig() as rig:
+        path = write(rig, "a 0.5 0.8 1073741824", "b 0.5 0.8 1073741824")
+        assert rig.divvy("apply", "-f", path, "--once").returncode == 0
+        assert rig.divvy("remove", "a").returncode == 0
+        assert not rig.tenant("a") and rig.tenant("b")
+        refused(rig.divvy("remove", "a"), 1, "tenant a: there is none")
+        assert "removed" in rig.divvy("apply", "-f", path, "--stop").stdout
+        assert rig.json("ps", "-o", "json") == []
+        # What followed it has gone.
+        assert rig.divvy("apply", "-f", path).returncode == 0
+        rig.stop()
+        rig.start()
+        assert rig.divvy("apply", "-f", path, "--stop").returncode == 0
+        assert rig.json("ps", "-o", "json") == []
+
+
+def a_removed_program_is_told():
+    with Rig() as rig:
+        child = rig.spin("a", "--request", "0.5", "--memory", "10%", "--quiet")
+        assert rig.divvy("remove", "a").returncode == 0
+        line = child.stderr.readline()
+        assert "no GPU for this program any more" in line and "removed" in line, line
+        assert child.poll() is None
+
+
 def a_program_becomes_such_a_tenants():
     with Rig() as rig:
         path = write(rig, "a 0.5 0.8 4294967296")
@@ -94,5 +120,6 @@ def a_bad_line_is_refused_by_name():
 
 
 main(clients_become_tenants_and_the_file_is_followed, the_daemon_takes_a_file_of_the_current_folder,
-     a_line_changes_the_class_too, a_program_becomes_such_a_tenants, a_file_that_is_none_is_not_followed,
+     a_line_changes_the_class_too, what_was_read_once_can_be_removed,
+     a_removed_program_is_told, a_program_becomes_such_a_tenants, a_file_that_is_none_is_not_followed,
      a_bad_line_is_refused_by_name)
