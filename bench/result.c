@@ -61,7 +61,6 @@ void bench_die(const char *fmt, ...)
 void bench_init(const char *name, int argc, char **argv)
 {
 	bench.name = name;
-	bench.out = "out/bench.jsonl";
 	for (int i = 1; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 
@@ -92,6 +91,9 @@ void bench_init(const char *name, int argc, char **argv)
 				argv[i]);
 		i++;
 	}
+	/* Some results are not to stand among all. */
+	if (!bench.out)
+		bench.out = bench.only ? "/dev/null" : "out/bench.jsonl";
 	/* The loader would say that it is not there, and go on without it. */
 	if (bench_hook.path && (!strchr(bench_hook.path, '/') || access(bench_hook.path, R_OK) < 0))
 		bench_die("--hook '%s': the path of a library is needed", bench_hook.path);
@@ -146,7 +148,7 @@ bool bench_metric(const char *metric, double value, const char *unit, const char
 	unsigned int n, bool simulated, const char *detail)
 {
 	struct result *r = &bench.result[bench.results];
-	FILE *f = fopen(bench.only ? "/dev/null" : bench.out, "a");
+	FILE *f = fopen(bench.out, "a");
 
 	if (!f)
 		bench_die("open '%s': %s", bench.out, strerror(errno));

@@ -24,8 +24,9 @@ def shared_runs_preload_it():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         done = bench("busy", "--only", "1 ms kernels, switch 0 us", "--hook", LIBRARY, "--env",
-                     f"TRIVIAL_LOG={log}", "--env", "TRIVIAL_TOLD=share {request} of {limit}, {memory} MiB")
+                     f"TRIVIAL_LOG={log}", "--out", os.path.join(folder, "some"), "--env", "TRIVIAL_TOLD=share {request} of {limit}, {memory} MiB")
         assert done.returncode == 0 and "busy.fraction" in done.stdout, done
+        assert "busy.fraction" in pathlib.Path(folder, "some").read_text(), "--only leaves --out alone"
         told = sorted(pathlib.Path(log).read_text().splitlines())
         # not in what it is compared with: alone, and side by side without
         assert told == [f"share {share} of 100, 0 MiB" for share in (20, 30, 50)], told
