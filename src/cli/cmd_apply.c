@@ -104,7 +104,8 @@ const struct cli_command cmd_apply = {
 	.summary = "Take tenants from a Gemini resource configuration, and follow it",
 	.text = "The file is Gemini's: a line with the number of clients, then for each a line "
 		"\"ID REQUEST LIMIT "
-		"MEMORY\" with the memory in bytes; a request of 0 is the class opportunistic. "
+		"MEMORY\" with the memory in bytes; a request of 0 is the class opportunistic and "
+		"counts as 0.001. "
 		"Each becomes a tenant of that name. The daemon "
 		"follows the file: "
 		"lines that change, come or go take effect at once. Its tenants stay, also with "

@@ -20,7 +20,7 @@
 			"25%"}, \
 		{"class", 'c', CLI_VALUE, "CLASS", "latency standard opportunistic", \
 			"latency (goes before others), standard, or opportunistic (in what the " \
-			"others leave)"}, \
+			"others leave; its request is part of the sum of requests all the same)"}, \
 	{ \
 		"priority", 'p', CLI_VALUE, "N", NULL, "0 to 100; 0 is opportunistic (default 50)" \
 	}
