@@ -24,6 +24,7 @@
 #include "cli/elf_file.h"
 #include "cli/output.h"
 #include "cli/places.h"
+#include "cli/start.h"
 #include "wire/msg.h"
 
 static const struct cli_option options[] = {
@@ -307,6 +308,8 @@ static void check_daemon(struct doctor *d)
 	addf(d, OK, "", "daemon: divvyd %s, pid %d, at %s, %d device%s%s", jtext(ping, "version"),
 		(int)jint(ping, "pid"), c.socket, (int)jint(ping, "devices"),
 		jint(ping, "devices") == 1 ? "" : "s", d->is_simulated ? " (simulated)" : "");
+	if (start_check_owner(&c, ping, &err) < 0)
+		add(d, PROBLEM, err.msg, "");
 	if (jint(ping, "abi") != MSG_ABI)
 		addf(d, WARNING, "restart the daemon: running programs stay",
 			"daemon: its abi is %d and this divvy's is %u", (int)jint(ping, "abi"),

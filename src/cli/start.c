@@ -164,6 +164,19 @@ static int start(struct client *c, const char *socket, const char *simulate, str
 	return await_daemon(c, socket, pid, log_path, from > 0 ? (size_t)from : 0, err);
 }
 
+/* A simulated GPU reads and writes its programs' memory, as one of another user may not. */
+int start_check_owner(const struct client *c, const json_t *ping, struct error *err)
+{
+	const uid_t user = (uid_t)jint(ping, "uid");
+
+	if (!jbool(ping, "simulated") || user == geteuid())
+		return 0;
+	return fail(err, EPERM,
+		"the daemon at '%s' is user %u's and simulates its GPU for that user alone; "
+		"DIVVY_RUNTIME_DIR=/some/folder gives a daemon, and a simulated GPU, of your own",
+		c->socket, (unsigned int)user);
+}
+
 /* Are the daemon's devices those of the specification? */
 static bool is_like(const json_t *devices, const struct sim_config *wanted)
 {
@@ -206,6 +219,15 @@ static int check_simulated(struct client *c, const char *simulate, struct error 
 	return 0;
 }
 
+static int check_serves_us(struct client *c, const char *simulate, struct error *err)
+{
+	_cleanup_json_ json_t *ping = NULL;
+	int r = client_ask(c, "ping", NULL, &ping, err);
+
+	r = r < 0 ? r : start_check_owner(c, ping, err);
+	return r < 0 || !simulate ? r : check_simulated(c, simulate, err);
+}
+
 int start_check_simulated(const char *simulate, struct sim_config *ret_config, struct error *err)
 {
 	int r;
@@ -220,7 +242,7 @@ int start_daemon(struct client *c, const char *socket, const char *simulate, str
 	int r = client_connect(c, socket, err);
 
 	if (r == 0)
-		return simulate ? check_simulated(c, simulate, err) : 0;
+		return check_serves_us(c, simulate, err);
 	if (socket || places_socket_named() || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
 	return start(c, socket, simulate, err);

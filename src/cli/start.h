@@ -16,3 +16,8 @@ int start_daemon(struct client *c, const char *socket, const char *simulate, str
 
 /* The specification alone, without a daemon: -EINVAL with what is wrong with it. */
 int start_check_simulated(const char *simulate, struct sim_config *ret_config, struct error *err);
+
+/*
+ * -EPERM with a sentence where the daemon, by its answer to `ping`, simulates another user's GPU.
+ */
+int start_check_owner(const struct client *c, const json_t *ping, struct error *err);

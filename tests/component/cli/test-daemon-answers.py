@@ -123,7 +123,8 @@ def a_dry_run_lives_no_longer_than_its_command():
         asked = []
 
         def reply(request, json_request):
-            asked.append(json_request)
+            if json_request["cmd"] == "create":
+                asked.append(json_request)
             return [part(request, '{"ok": true, "env": {}, "devices": [{"uuid": "GPU-1"}]}')]
         with Fake(rig, reply):
             for args in ((), ("-d",)):

@@ -192,6 +192,25 @@ def lines_of_tenants_conf():
             refused(done, 2, path, part)
 
 
+def a_gpu_that_is_simulated_for_somebody_else():
+    """Root's daemon serves everybody, but its simulated GPU reads and writes the memory of programs."""
+    other = 65534
+    if os.getuid() != 0 or subprocess.run([DIVVY, "version"], user=other, capture_output=True, check=False).returncode:
+        print("# needs root, and a build folder that others may read")
+        return
+    with Rig(daemon=False) as rig:
+        os.chmod(rig.dir, 0o755)
+        rig.start()
+        rig.env["DIVVY_SOCKET"] = os.path.join(rig.dir, "divvyd.sock")
+
+        def divvy(*args):
+            return subprocess.run([DIVVY, *args], user=other, env=rig.env, capture_output=True, text=True, cwd="/",
+                                  timeout=60, check=False)
+        refused(divvy("run", "--request", "0.2", "--", "true"), 125, "user 0's", "simulates", "DIVVY_RUNTIME_DIR")
+        assert "simulates its GPU for that user alone" in divvy("doctor").stdout
+        assert rig.divvy("run", "--request", "0.2", "--memory", "10%", "-q", "--", "true").returncode == 0
+
+
 def tenants_that_are_not_there():
     with Rig() as rig:
         refused(rig.divvy("why", "nobody"), 1, "nobody")
@@ -204,4 +223,5 @@ def tenants_that_are_not_there():
 main(wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, requests_that_sum_above_one,
      exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
      what_cannot_be_printed_is_said, commands_without_a_daemon, changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf,
+     a_gpu_that_is_simulated_for_somebody_else,
      tenants_that_are_not_there)
