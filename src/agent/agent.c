@@ -346,8 +346,13 @@ static int apply_at_start(struct agent *agent, struct error *err)
 static int start(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
-	int r = make_runtime(agent, err);
+	/* Before another daemon is told to leave. */
+	int r = load_conf(agent, err);
 
+	if (r >= 0 && o->apply && access(o->apply, R_OK) < 0)
+		r = fail_errno(err, errno, "--apply %s", o->apply);
+	if (r >= 0)
+		r = make_runtime(agent, err);
 	if (r >= 0)
 		r = make_usage(agent, err);
 	if (r >= 0)
@@ -366,8 +371,6 @@ static int start(struct agent *agent, struct error *err)
 		fail_errno(err, -r, "timer");
 	if (r >= 0)
 		r = start_arbiter(agent, err);
-	if (r >= 0)
-		r = load_conf(agent, err);
 	if (r >= 0)
 		r = token_new(agent, err);
 	if (r >= 0)

@@ -245,8 +245,7 @@ static int listen_unix(struct metrics *m, const char *path, struct error *err)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
-		return fail(err, EINVAL, "metrics address unix:%s: the path is too long", path);
+	str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)); /* metrics_check */
 	unlink(path);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		listen(fd, 16) < 0)
@@ -255,16 +254,12 @@ static int listen_unix(struct metrics *m, const char *path, struct error *err)
 	return TAKE_FD(fd);
 }
 
-static int listen_loopback(const char *text, struct error *err)
+/* Of "127.0.0.1:9400" and its like. */
+static int parse_loopback(const char *text, bool *ret_is_v6, uint16_t *ret_port, struct error *err)
 {
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
 	struct str port = str_from(text);
 	bool is_v6 = str_skip_prefix(&port, STR("[::1]:"));
-	_cleanup_close_ int fd = -1;
-	const int one = 1;
 	uint64_t number;
-	int r;
 
 	if (!is_v6 && !str_skip_prefix(&port, STR("127.0.0.1:")) &&
 		!str_skip_prefix(&port, STR("localhost:")) && !str_skip_prefix(&port, STR(":")))
@@ -275,7 +270,39 @@ static int listen_loopback(const char *text, struct error *err)
 	if (parse_uint(port, 1, 65535, &number, NULL) < 0)
 		return fail(
 			err, EINVAL, "metrics address '%s': expected a port from 1 to 65535", text);
-	v4.sin_port = v6.sin6_port = htons((uint16_t)number);
+	*ret_is_v6 = is_v6;
+	*ret_port = (uint16_t)number;
+	return 0;
+}
+
+int metrics_check(const char *address, struct error *err)
+{
+	struct sockaddr_un un;
+	struct str path = str_from(address);
+	uint16_t port;
+	bool is_v6;
+
+	if (!str_skip_prefix(&path, STR("unix:")))
+		return parse_loopback(address, &is_v6, &port, err);
+	if (path.n && path.n < sizeof(un.sun_path))
+		return 0;
+	return fail(err, EINVAL, "metrics address '%s': expected a path of 1 to %zu characters",
+		address, sizeof(un.sun_path) - 1);
+}
+
+static int listen_loopback(const char *text, struct error *err)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	_cleanup_close_ int fd = -1;
+	const int one = 1;
+	uint16_t port;
+	bool is_v6;
+	int r = parse_loopback(text, &is_v6, &port, err);
+
+	if (r < 0)
+		return r;
+	v4.sin_port = v6.sin6_port = htons(port);
 	fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
 		return fail_errno(err, errno, "metrics address %s", text);

@@ -10,7 +10,9 @@
 #include "agent/agent.h"
 #include "base/str.h"
 
-/* NULL address: none. -EINVAL: an address that others could reach. */
+/* -EINVAL: an address that others could reach, or none at all. */
+int metrics_check(const char *address, struct error *err);
+/* NULL: none; else one that metrics_check() has let pass. */
 int metrics_new(struct agent *agent, const char *address, struct error *err);
 void metrics_free(struct agent *agent);
 

@@ -6,9 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/metrics.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "core/arbiter.h"
+#include "sim/config.h"
 
 #define EXIT_IDLE_DEFAULT_NS (30 * NSEC_PER_SEC)
 #define OVERSUBSCRIBE_DEFAULT 1500u
@@ -108,16 +111,55 @@ static int set_log(const char *text, struct error *err)
 	return fail(err, EINVAL, "--log %s: expected error, warn, info or debug", text);
 }
 
+/*
+ * Values are checked here, before anything is touched: a daemon that runs is not to be told to
+ * leave for one that cannot start.
+ */
+
+static const char *name_of(int id)
+{
+	size_t i = 0;
+
+	while (table[i].id != id)
+		i++;
+	return table[i].name;
+}
+
+static int check_simulate(const char *text, struct error *err)
+{
+	struct sim_config config;
+	int r;
+
+	sim_config_init(&config);
+	r = sim_config_parse_devices(&config, str_from(text), err);
+	return r < 0 ? fail_within(err, -EINVAL, "--simulate %s", text) : 0;
+}
+
+static int check_policy(const char *name, struct error *err)
+{
+	struct arbiter_config config;
+	struct arbiter *trial = NULL;
+	int r;
+
+	arbiter_config_init(&config);
+	config.policy = name;
+	r = arbiter_new(&config, 1, &trial, err);
+	arbiter_free(trial);
+	return r;
+}
+
 static int set_option(struct options *s, int id, const char *value, struct error *err)
 {
 	struct agent_options *o = &s->agent;
 	uint64_t n;
 	int r = 0;
 
+	if (value && !value[0])
+		return fail(err, EINVAL, "--%s is empty (--help lists all)", name_of(id));
 	switch (id) {
-	case OPT_SIMULATE: o->simulate = value; break;
-	case OPT_METRICS: o->metrics = value; break;
-	case OPT_POLICY: o->policy = value; break;
+	case OPT_SIMULATE: o->simulate = value; return check_simulate(value, err);
+	case OPT_METRICS: o->metrics = value; return metrics_check(value, err);
+	case OPT_POLICY: o->policy = value; return check_policy(value, err);
 	case OPT_RUNTIME_DIR: o->runtime_dir = value; break;
 	case OPT_USAGE_DIR: o->usage_dir = value; break;
 	case OPT_TENANTS: o->tenants_conf = value; break;

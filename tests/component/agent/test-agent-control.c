@@ -32,7 +32,7 @@ static void ping_says_who_serves(void **state)
 	struct rig rig;
 	json_t *a;
 
-	rig_start(&rig, "2xTest", NULL);
+	rig_start(&rig, "2xTest-80Gi", NULL);
 	a = rig_do(&rig, "{s:s}", "cmd", "ping");
 	assert_int_equal(rig_number(a, "pid"), rig.daemon);
 	assert_true(json_is_true(rig_get(a, "simulated")));
@@ -47,7 +47,7 @@ static void impossible_wishes_are_refused_in_words(void **state)
 	char secret[33];
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	refused(&rig, "{\"request\": \"1.5\"}", "EINVAL", "1.5");
 	refused(&rig, "{\"request\": \"0.5\", \"memory\": \"200Gi\"}", "EINVAL",
 		"memory 200Gi: the device has 80Gi");
@@ -71,7 +71,7 @@ static void unknown_requests_are_refused_in_words(void **state)
 	struct rig rig;
 	json_t *a;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	a = rig_ask(&rig, "{s:s}", "cmd", "dance");
 	assert_string_equal(rig_text(a, "code"), "EOPNOTSUPP");
 	json_decref(a);
@@ -114,7 +114,7 @@ static void values_of_no_use_are_named(void **state)
 	};
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		json_t *a = rig_ask(&rig, "o", json_loads(bad[i][0], 0, NULL));
 
@@ -133,7 +133,7 @@ static void tenants_are_listed_changed_and_removed(void **state)
 	json_t *a;
 	int id;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	id = rig_tenant(
 		&rig, "{\"request\": \"0.25\", \"limit\": 0.5, \"memory\": \"4Gi\"}", secret);
 	assert_int_equal(strlen(secret), 32);
@@ -188,7 +188,7 @@ static void whole_devices_and_several(void **state)
 	json_t *a;
 	int id;
 
-	rig_start(&rig, "3xTest", NULL);
+	rig_start(&rig, "3xTest-80Gi", NULL);
 	id = rig_tenant(&rig, "{\"request\": \"2\"}", secret);
 	a = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", id);
 	assert_int_equal(json_array_size(rig_get(a, "tenants.0.devices")), 2);
@@ -210,7 +210,7 @@ static void best_fit_keeps_whole_devices_free(void **state)
 	char secret[33];
 	json_t *a;
 
-	rig_start(&rig, "2xTest", NULL);
+	rig_start(&rig, "2xTest-80Gi", NULL);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	a = rig_do(&rig, "{s:s}", "cmd", "devices");
@@ -229,7 +229,7 @@ static void a_wish_waits_for_room(void **state)
 	pid_t waiter;
 	int id;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	id = rig_tenant(&rig, "{\"request\": \"0.8\"}", secret);
 	a = rig_ask(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5",
 		"wait_ms", 30);
@@ -252,13 +252,13 @@ static void a_second_daemon_is_refused(void **state)
 	struct rig rig, other;
 	pid_t pid;
 
-	rig_start(&rig, "1xTest", NULL);
-	assert_int_equal(rig_another(&rig, "1xTest", NULL, &pid), 1);
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	assert_int_equal(rig_another(&rig, "1xTest-80Gi", NULL, &pid), 1);
 	/* Another folder, the same devices. */
 	other = rig;
 	snprintf(other.folder, sizeof(other.folder), "%.50s/test-b", rig.folder);
 	setenv("DIVVY_TEST_SIM", rig.folder, 1);
-	assert_int_equal(rig_another(&other, "1xTest", NULL, &pid), 1);
+	assert_int_equal(rig_another(&other, "1xTest-80Gi", NULL, &pid), 1);
 	unsetenv("DIVVY_TEST_SIM");
 	rig_stop(&rig);
 }

@@ -74,7 +74,7 @@ static void the_device_is_asked_what_a_process_uses(void **state)
 	char secret[33], text[64];
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
@@ -101,7 +101,7 @@ static void what_a_dead_process_held_returns(void **state)
 	char secret[33], text[64];
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	wanted.rig = &rig;
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&a);
@@ -135,7 +135,7 @@ static void a_quota_changes_while_it_runs(void **state)
 	struct rig rig;
 	int id;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"1Gi\"}", secret);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
@@ -155,7 +155,7 @@ static void waiting_for_room(void **state)
 	char secret[33];
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	fake_start(&a);
 	fake_start(&b);
 	rig_tenant(&rig, spec, secret);
@@ -201,7 +201,7 @@ static void rules_say_whose_a_process_is(void **state)
 		"# rules\nuid %u request=0.2 limit=0.4 memory=2Gi\ndefault refuse\n",
 		(unsigned int)getuid());
 	write_text(conf, text);
-	rig_start(&rig, "1xTest", args);
+	rig_start(&rig, "1xTest-80Gi", args);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), 0);
 	a = rig_do(&rig, "{s:s}", "cmd", "list");
@@ -211,7 +211,7 @@ static void rules_say_whose_a_process_is(void **state)
 	fake_end(&c);
 	rig_stop(&rig);
 	write_text(conf, "default refuse\n");
-	rig_start(&rig, "1xTest", args);
+	rig_start(&rig, "1xTest-80Gi", args);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), -EACCES);
 	fake_end(&c);
@@ -226,7 +226,7 @@ static void a_followed_file_becomes_tenants(void **state)
 	struct rig rig;
 	json_t *a;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	wanted.rig = &rig;
 	snprintf(path, sizeof(path), "%s/test-resource-config.txt", rig.folder);
 	write_text(path, "2\none 0.3 0.6 1073741824\ntwo 0.5 1.0 1073741824\n");
@@ -280,7 +280,7 @@ static void metrics_are_served(void **state)
 	assert_non_null(mkdtemp(address + 5));
 	snprintf(address + strlen(address), 16, "/metrics");
 	args[1] = address;
-	rig_start(&rig, "1xTest", args);
+	rig_start(&rig, "1xTest-80Gi", args);
 	rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"1Gi\"}", secret);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
@@ -311,11 +311,11 @@ static void it_ends_when_idle(void **state)
 	struct rig rig;
 	pid_t pid;
 
-	rig_start(&rig, "1xTest", args);
+	rig_start(&rig, "1xTest-80Gi", args);
 	assert_int_equal(rig_wait(rig.daemon), 0);
 	assert_int_equal(access(rig.socket, F_OK), -1);
 	/* And one that serves does not. */
-	assert_int_equal(rig_another(&rig, "1xTest", NULL, &pid), -1);
+	assert_int_equal(rig_another(&rig, "1xTest-80Gi", NULL, &pid), -1);
 	rig.daemon = pid;
 	rig_stop(&rig);
 }

@@ -72,7 +72,7 @@ static void a_killed_daemon_comes_back(void **state)
 	json_t *answer;
 	int id, id_other;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	id = rig_tenant(
 		&rig, "{\"request\": \"0.5\", \"limit\": \"0.75\", \"memory\": \"4Gi\"}", secret);
 	id_other = rig_tenant(&rig, "{\"request\": \"0.25\"}", other);
@@ -87,7 +87,7 @@ static void a_killed_daemon_comes_back(void **state)
 	process = a.devices[0].down->process;
 	for (int round = 0; round < 5; round++) {
 		rig_kill(&rig);
-		rig_restart(&rig, "1xTest", NULL);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
 		/* A new program of that tenant must not get a counter of its own. */
 		if (round == 0)
 			fake_hello_send(&late, rig.socket, secret, false);
@@ -128,7 +128,7 @@ static void what_died_meanwhile_no_longer_counts(void **state)
 	struct rig rig;
 	char secret[33];
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	wanted = (struct wanted){.rig = &rig};
 	wanted.tenant = rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&a);
@@ -139,7 +139,7 @@ static void what_died_meanwhile_no_longer_counts(void **state)
 	reserve(&b, 2 << 20);
 	rig_kill(&rig);
 	fake_end(&a);
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	assert_int_equal(fake_hello(&b, rig.socket, secret, true), 0);
 	wanted.bytes = 2 << 20;
 	assert_true(rig_until(is_used, &wanted, LONG_MS));
@@ -155,7 +155,7 @@ static void a_page_that_is_not_the_recorded_one_is_refused(void **state)
 	struct rig rig;
 	char secret[33], other[33];
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	rig_tenant(&rig, "{\"request\": \"0.25\"}", other);
 	fake_start(&a);
@@ -179,7 +179,7 @@ static void a_daemon_takes_over_from_another(void **state)
 	pid_t next;
 	int status, id;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	id = rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&a);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
@@ -188,7 +188,7 @@ static void a_daemon_takes_over_from_another(void **state)
 		/* And from one whose socket somebody has removed. */
 		if (i == 3)
 			assert_return_code(unlink(rig.socket), errno);
-		assert_int_equal(rig_another(&rig, "1xTest", replace, &next), -1);
+		assert_int_equal(rig_another(&rig, "1xTest-80Gi", replace, &next), -1);
 		assert_int_equal(waitpid(rig.daemon, &status, 0), rig.daemon);
 		assert_int_equal(status, 0);
 		rig.daemon = next;
@@ -211,7 +211,7 @@ static void who_has_gone_does_not_take_over(void **state)
 	struct rig rig;
 	int status;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	memcpy(address.sun_path, rig.socket, sizeof(address.sun_path));
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
 		_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -241,7 +241,7 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 	char path[128], bad[136], secret[3][33], name[64];
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	for (int i = 0; i < 3; i++) {
 		/* Without a process a tenant would end with its owner: keep. */
@@ -260,7 +260,7 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 		for (size_t i = 0; i < n; i++)
 			lines += whole.p[i] == '\n';
 		assert_int_equal(file_replace(path, (struct str){whole.p, n}, 0600, NULL), 0);
-		rig_restart(&rig, "1xTest", NULL);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
 		a = rig_do(&rig, "{s:s}", "cmd", "list");
 		assert_int_equal(json_array_size(rig_get(a, "tenants")), lines > 1 ? lines - 1 : 0);
 		json_decref(a);
@@ -268,7 +268,7 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 		if (n == whole.n)
 			break;
 	}
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	for (int i = 1; i <= 3; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		json_decref(rig_do(&rig, "{s:s, s:s}", "cmd", "list", "tenant", name));
@@ -288,7 +288,7 @@ static void a_damaged_state_is_kept_aside(void **state)
 	char path[128], bad[136];
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	snprintf(bad, sizeof(bad), "%s.bad", path);
 	for (size_t i = ARRAY_SIZE(changes); i--;) {
@@ -304,7 +304,7 @@ static void a_damaged_state_is_kept_aside(void **state)
 		at = (size_t)(strstr(buf_text(&damaged), changes[i]) - buf_text(&damaged));
 		damaged.p[at + strlen(changes[i]) - 1] = '?';
 		assert_int_equal(file_replace(path, buf_str(&damaged), 0600, NULL), 0);
-		rig_restart(&rig, "1xTest", NULL);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
 		buf_clear(&kept);
 		assert_int_equal(file_read(bad, &kept, NULL), 0);
 		assert_string_equal(buf_text(&kept), buf_text(&damaged));
@@ -377,7 +377,7 @@ static void a_state_of_another_version_is_read(void **state)
 	struct rig rig;
 	int id;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	id = rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"4Gi\"}", secret);
 	fake_start(&a);
@@ -388,7 +388,7 @@ static void a_state_of_another_version_is_read(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(change); i++) {
 		rig_kill(&rig);
 		rewritten(path, change[i]);
-		rig_restart(&rig, "1xTest", NULL);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
 		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
 		assert_int_equal(a.welcome.tenant, id);
 		assert_int_equal(used(&rig, id), 64 << 20);
@@ -404,7 +404,7 @@ static void an_end_for_good_leaves_the_gates_open(void **state)
 	struct rig rig;
 	char secret[33];
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&a);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
@@ -413,7 +413,7 @@ static void an_end_for_good_leaves_the_gates_open(void **state)
 	assert_int_equal(rig_wait(rig.daemon), 0);
 	assert_true(fake_await_gate(&a, 0, GATE_OPEN, LONG_MS));
 	/* The next one closes it again, in its own page. */
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
 	assert_int_equal(atomic_load(&a.devices[0].down->gate), GATE_CLOSED);
 	fake_end(&a);
@@ -428,7 +428,7 @@ static void what_was_used_is_kept(void **state)
 	char secret[33];
 	json_t *answer;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&a);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
@@ -442,7 +442,7 @@ static void what_was_used_is_kept(void **state)
 	/* An orderly end loses nothing. */
 	kill(rig.daemon, SIGTERM);
 	assert_int_equal(rig_wait(rig.daemon), 0);
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	answer = rig_do(&rig, "{s:s}", "cmd", "report");
 	after = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
 	assert_true(after >= before - 0.001);
@@ -476,7 +476,7 @@ static void what_a_killed_daemon_has_charged_is_kept(void **state)
 	double before;
 	json_t *answer;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&a);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
@@ -489,7 +489,7 @@ static void what_a_killed_daemon_has_charged_is_kept(void **state)
 			fake_end(&a);
 		rig_kill(&rig);
 		before = charged.gpu_s;
-		rig_restart(&rig, "1xTest", NULL);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
 		charged.least_s = before - 1e-6;
 		assert_true(is_charged(&charged));
 		if (round == 3)

@@ -44,7 +44,7 @@ static void client(struct rig *rig, const char *spec, struct fake_client *c, int
 
 static void start(struct pair *p, const char *spec_a, const char *spec_b)
 {
-	rig_start(&p->rig, "1xTest", NULL);
+	rig_start(&p->rig, "1xTest-80Gi", NULL);
 	client(&p->rig, spec_a, &p->a, &p->id_a);
 	client(&p->rig, spec_b, &p->b, &p->id_b);
 }
@@ -358,7 +358,7 @@ static void strangers_get_the_default_tenant(void **state)
 	struct rig rig;
 	json_t *a;
 
-	rig_start(&rig, "2xTest", NULL);
+	rig_start(&rig, "2xTest-80Gi", NULL);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), 0);
 	assert_int_equal(c.welcome.devices, 2);
@@ -371,7 +371,7 @@ static void strangers_get_the_default_tenant(void **state)
 	fake_end(&c);
 	rig_stop(&rig);
 
-	rig_start(&rig, "1xTest", refuse);
+	rig_start(&rig, "1xTest-80Gi", refuse);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, rig.socket, NULL, false), -EACCES);
 	assert_non_null(strstr(c.refused, "divvy run"));
@@ -384,7 +384,7 @@ static void a_wrong_secret_is_refused(void **state)
 	struct fake_client c;
 	struct rig rig;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	fake_start(&c);
 	assert_int_equal(
 		fake_hello(&c, rig.socket, "00112233445566778899aabbccddeeff", false), -ENOENT);
@@ -458,7 +458,7 @@ static void a_container_is_known_by_its_cgroup(void **state)
 
 	if (getuid() != 0 || !cgroup_make(folder, sizeof(folder)))
 		skip(); /* needs root and a cgroup of its own */
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	let_all_in(&rig);
 	a = rig_do(&rig, "{s:s, s:{s:s}, s:b}", "cmd", "create", "spec", "request", "0.5",
 		"container", 1);
@@ -479,7 +479,7 @@ static void a_container_is_known_by_its_cgroup(void **state)
 	fake_start(&other);
 	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
 	rig_kill(&rig);
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	let_all_in(&rig);
 	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
 	assert_int_equal(fake_hello(&c, rig.socket, secret, true), 0);

@@ -113,9 +113,7 @@ def values_that_no_machine_would_take():
                     f"--simulate {spec}", part)
             done = subprocess.run([DIVVYD, "--simulate", spec], env=rig.env, capture_output=True, text=True,
                                   timeout=60, check=False)
-            # The simulated device has said so too, in a line of its own.
-            last = done.stderr.splitlines()[-1]
-            assert done.returncode == 2 and f"--simulate {spec}: " in last and part in last, done
+            refused(done, 2, f"--simulate {spec}: ", part)
         refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
 
@@ -211,6 +209,27 @@ def a_gpu_that_is_simulated_for_somebody_else():
         assert rig.divvy("run", "--request", "0.2", "--memory", "10%", "-q", "--", "true").returncode == 0
 
 
+def values_of_a_daemon_that_is_to_take_over():
+    """Known before the daemon that runs is told to leave; and not that there is one."""
+    with Rig() as rig:
+        bad = os.path.join(rig.dir, "bad.conf")
+        with open(bad, "w", encoding="utf-8") as f:
+            f.write("nonsense\n")
+        for option, code, *parts in [
+            ("--policy=foo", 2, "foo", "share"), ("--metrics=unix:", 2, "unix:", "1 to 107"),
+            ("--metrics=0.0.0.0:80", 2, "loopback"), ("--metrics=:0", 2, "1 to 65535"),
+            ("--simulate=", 2, "--simulate is empty"), ("--runtime-dir=", 2, "--runtime-dir is empty"),
+            ("--usage-dir=", 2, "--usage-dir is empty"), ("--simulate=3xNothing", 2, "3xNothing"),
+            ("--tenants=" + bad, 2, "nonsense"), ("--tenants=" + bad + "2", 2, "bad.conf2"),
+            ("--apply=" + bad + "2", 1, "bad.conf2"),
+        ]:
+            for also in ((), ("--replace",)):
+                done = subprocess.run([DIVVYD, option, *also], env=rig.env, capture_output=True, text=True,
+                                      timeout=60, check=False)
+                refused(done, code, *parts)
+        assert rig.daemon.poll() is None and rig.divvy("ps").returncode == 0
+
+
 def tenants_that_are_not_there():
     with Rig() as rig:
         refused(rig.divvy("why", "nobody"), 1, "nobody")
@@ -224,4 +243,4 @@ main(wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, re
      exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
      what_cannot_be_printed_is_said, commands_without_a_daemon, changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf,
      a_gpu_that_is_simulated_for_somebody_else,
-     tenants_that_are_not_there)
+     values_of_a_daemon_that_is_to_take_over, tenants_that_are_not_there)
