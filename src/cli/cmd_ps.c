@@ -91,6 +91,14 @@ static int print_processes(const json_t *tenants, struct error *err)
 	return output_table(&t, err);
 }
 
+static int check(const struct cli_args *args, struct error *err)
+{
+	if (cli_has(args, "quiet") && (cli_has(args, "output") || cli_has(args, "processes")))
+		return fail(err, EINVAL, "--quiet and --%s: only one of them is possible",
+			cli_has(args, "output") ? "output" : "processes");
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
@@ -128,5 +136,6 @@ const struct cli_command cmd_ps = {
 		"all devices of a grant), idle (has no work).",
 	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
 	.options = options,
+	.check = check,
 	.run = run,
 };

@@ -5,6 +5,7 @@
 #include <ncurses.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -164,12 +165,16 @@ static int style_attribute(int style)
 	}
 }
 
-static void screen_open(void)
+static int screen_open(struct error *err)
 {
 	static const short colour[FRAME_COLOURS] = {
 		COLOR_BLUE, COLOR_YELLOW, COLOR_GREEN, COLOR_MAGENTA, COLOR_CYAN, COLOR_RED};
 
-	initscr();
+	/* Not initscr(): that one ends the program by itself. */
+	if (!newterm(NULL, stdout, stdin))
+		return fail(err, ENOTTY,
+			"TERM '%s': this terminal is not known here; --inline and --once need none",
+			getenv("TERM") ? getenv("TERM") : "");
 	cbreak();
 	noecho();
 	curs_set(0);
@@ -179,6 +184,7 @@ static void screen_open(void)
 	for (short i = 0; i < FRAME_COLOURS; i++)
 		init_pair((short)(i + 1), colour[i], -1);
 	init_pair(FRAME_COLOURS + 1, COLOR_YELLOW, -1);
+	return 0;
 }
 
 static void screen_show(const struct buf *drawn)
@@ -217,9 +223,10 @@ static bool handle_key(struct top *t, int key)
 
 static int run_screen(struct top *t, struct error *err)
 {
-	int r = 0;
+	int r = screen_open(err);
 
-	screen_open();
+	if (r < 0)
+		return r;
 	t->frame.keys = true;
 	while (r == 0 && !is_over(t)) {
 		_cleanup_buf_ struct buf drawn = BUF_INIT(OUTPUT_MAX);

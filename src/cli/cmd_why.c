@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/format.h"
@@ -12,10 +13,11 @@ static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION
 static void print_device(const json_t *tenant, const json_t *w)
 {
 	const json_t *spec = json_object_get(tenant, "spec");
+	const char *sentence = jtext(w, "sentence"), *end = strrchr(sentence, '?');
 	const int64_t lag = jint(w, "lag_ns");
 
-	printf("%s (%d) on device %d: %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
-		(int)jint(w, "index"), jtext(w, "sentence"));
+	printf("%s (%d) on device %d: %s%s\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
+		(int)jint(w, "index"), sentence, end && !end[1] ? "" : ".");
 	printf("  asked %s, limit %s, class %s; entitled to %s now\n",
 		format_percent((uint32_t)juint(spec, "request_permille")).s,
 		format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),

@@ -62,6 +62,7 @@ def what_was_read_once_can_be_removed():
         assert rig.divvy("remove", "a").returncode == 0
         assert not rig.tenant("a") and rig.tenant("b")
         refused(rig.divvy("remove", "a"), 1, "tenant a: there is none")
+        assert rig.divvy("why", "b").stdout.splitlines()[1].endswith("library?")
         assert "removed" in rig.divvy("apply", "-f", path, "--stop").stdout
         assert rig.json("ps", "-o", "json") == []
         # What followed it has gone.

@@ -136,16 +136,19 @@ def top_is_a_live_screen():
             screen.await_text("q quit")
             screen.send(b"q")
             assert screen.child.wait(60) == 0
+        with Screen(rig, "no-such-terminal") as screen:
+            screen.await_text("TERM 'no-such-terminal'")
+            assert screen.child.wait(60) == 1
 
 
 class Screen:
     """divvy top on a terminal of its own. What has been waited for is forgotten."""
 
-    def __init__(self, rig):
+    def __init__(self, rig, term="xterm"):
         self.master, slave = pty.openpty()
         self.resize(140, 30)
         env = {k: v for k, v in rig.env.items() if k != "COLUMNS"}
-        self.child = subprocess.Popen([DIVVY, "top", "--every", "100ms"], env={**env, "TERM": "xterm"},
+        self.child = subprocess.Popen([DIVVY, "top", "--every", "100ms"], env={**env, "TERM": term},
                                       stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
                                       preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)

@@ -101,6 +101,8 @@ def values_that_no_machine_would_take():
             (("set", "4711"), ("nothing to set",)),
             (("completion", "csh"), ("csh", "bash, zsh and fish")),
             (("help", "reprot"), ("reprot", "did you mean 'report'")),
+            (("ps", "-q", "-o", "json"), ("--quiet and --output",)),
+            (("ps", "-q", "-P"), ("--quiet and --processes",)),
             (("apply",), ("--file", "-f")),
             (("apply", "-f", "x", "--once", "--stop"), ("--once", "--stop")),
         ]:
