@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/format.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/places.h"
 
 static const struct cli_option options[] = {
 	{"since", 's', CLI_VALUE, "TIME", NULL,
@@ -62,6 +65,24 @@ static int check(const struct cli_args *args, struct error *err)
 	return cli_get_duration(args, "since", 0, &since, err);
 }
 
+/* What was used is not lost with a daemon that has left because it was idle. */
+static int connect_daemon(struct client *c, const char *socket, struct error *err)
+{
+	char folder[PLACES_PATH], path[PLACES_PATH + 8];
+	int r = client_connect(c, socket, err);
+
+	if ((r != -ENOENT && r != -ECONNREFUSED) || socket || places_socket_named() ||
+		places_runtime(folder, sizeof(folder), NULL) < 0)
+		return r;
+	snprintf(path, sizeof(path), "%s/usage", folder);
+	if (access(path, F_OK) == 0)
+		return fail(err, -r,
+			"no daemon runs here to tell of what '%s' has kept: `divvy run` starts "
+			"one, or start divvyd",
+			path);
+	return r;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
@@ -78,7 +99,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (since)
 		json_object_set_new(request, "since_s",
 			json_integer((json_int_t)((since + NSEC_PER_SEC - 1) / NSEC_PER_SEC)));
-	r = client_connect(&c, cli_get(args, "socket"), err);
+	r = connect_daemon(&c, cli_get(args, "socket"), err);
 	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
 	if (r < 0)
 		return r;

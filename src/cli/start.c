@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,23 +95,43 @@ static int spawn_detached(
 	return 0;
 }
 
-/* The last line of what the daemon has said since `from`, as our sentence. */
+/* What comes first is the cause: of a simulated device that cannot start, the device's own word. */
+static struct str find_cause(struct str said)
+{
+	static const char mark[] = ": error: ";
+	struct str line, last = STR_NONE;
+
+	while (str_split(&said, '\n', &line)) {
+		const char *error = memmem(line.p, line.n, mark, sizeof(mark) - 1);
+
+		if (str_trim(line).n)
+			last = str_trim(line);
+		if (error) {
+			error += sizeof(mark) - 1;
+			return (struct str){error, (size_t)(line.p + line.n - error)};
+		}
+	}
+	str_skip_prefix(&last, STR("divvyd: "));
+	return last;
+}
+
+/* The cause in what the daemon has said since `from`, as our sentence. */
 static int daemon_failed(const char *log_path, size_t from, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
-	struct str line, last = STR_NONE, rest;
-	char shown[200];
+	struct statvfs fs;
+	struct str cause;
 
-	if (file_read(log_path, &text, NULL) < 0 || text.n <= from)
+	if (file_read(log_path, &text, NULL) < 0 || text.n <= from) {
+		if (statvfs(log_path, &fs) == 0 && fs.f_bavail == 0)
+			return fail(err, ENOSPC,
+				"divvyd ended at once: there is no space left where '%s' is",
+				log_path);
 		return fail(err, EIO, "divvyd ended at once and said nothing ('%s')", log_path);
-	rest = (struct str){text.p + from, text.n - from};
-	while (str_split(&rest, '\n', &line))
-		if (str_trim(line).n)
-			last = str_trim(line);
-	str_skip_prefix(&last, STR("divvyd: "));
-	str_skip_prefix(&last, STR("error: "));
-	snprintf(shown, sizeof(shown), "%.*s", STR_ARG(last));
-	return fail(err, EIO, "divvyd ended at once: %s", shown);
+	}
+	cause = find_cause((struct str){text.p + from, text.n - from});
+	return fail(
+		err, EIO, "divvyd ended at once: %.*s", (int)MIN(cause.n, (size_t)200), cause.p);
 }
 
 static int await_daemon(struct client *c, const char *socket, pid_t pid, const char *log_path,

@@ -253,6 +253,18 @@ def an_idle_daemon_leaves():
             pid = int(words[words.index("pid") + 1].rstrip(","))
             wait_for(lambda: not alive(pid), "the idle daemon has left")
         assert subprocess.run([DIVVY, "ps"], env=rig.env, capture_output=True, check=False).returncode == 1
+        wait_for(lambda: rig.divvy("report").returncode == 1, "nobody is there to report")
+        refused(rig.divvy("report"), 1, "no daemon runs", os.path.join(rig.dir, "usage"), "divvy run")
+
+
+def a_daemon_that_cannot_start_says_why():
+    with Rig(daemon=False) as rig:
+        refused(rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
+                "divvyd ended at once: DIVVY_SIM_COSTS", "garbage")
+        os.makedirs(os.path.join(rig.dir, "sim"), exist_ok=True)
+        with open(os.path.join(rig.dir, "sim", "faults"), "w", encoding="utf-8") as f:
+            f.write("nonsense\n")
+        refused(rig.divvy("run", *WISH, "--", "true"), 125, "sim/faults: line 1", "nonsense")
 
 
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
@@ -262,4 +274,4 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
-     an_idle_daemon_leaves)
+     an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why)
