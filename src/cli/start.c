@@ -258,13 +258,29 @@ int start_check_simulated(const char *simulate, struct sim_config *ret_config, s
 	return r < 0 ? fail_within(err, r, "--simulate %s", simulate) : 0;
 }
 
+/* A daemon that is being killed, or leaves, still lets us connect: it counts once it answers. */
+static int connect_living(
+	struct client *c, const char *socket, const char *simulate, struct error *err)
+{
+	const uint64_t deadline = clock_now_ns() + LOSER_GRACE_NS;
+
+	for (;;) {
+		int r = client_connect(c, socket, err);
+
+		if (r == 0)
+			r = check_serves_us(c, simulate, err);
+		if ((r != -ECONNRESET && r != -EPIPE) || clock_now_ns() > deadline)
+			return r;
+		client_done(c);
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+	}
+}
+
 int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err)
 {
-	int r = client_connect(c, socket, err);
+	int r = connect_living(c, socket, simulate, err);
 
-	if (r == 0)
-		return check_serves_us(c, simulate, err);
-	if (socket || places_socket_named() || (r != -ENOENT && r != -ECONNREFUSED))
+	if (r == 0 || socket || places_socket_named() || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
 	return start(c, socket, simulate, err);
 }

@@ -103,7 +103,8 @@ def many_start_one_daemon():
 
 def on_demand(rig):
     """The pid of the daemon that divvy run has started, now at the latest."""
-    assert rig.divvy("run", *WISH, "--", "true").returncode == 0
+    done = rig.divvy("run", *WISH, "--", "true")
+    assert done.returncode == 0, done
     return int(rig.divvy("version").stdout.split("pid ")[1].split(",")[0].split()[0])
 
 
