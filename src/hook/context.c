@@ -235,33 +235,42 @@ static uint64_t limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 	return bytes;
 }
 
+/* What raised limits are charged: lowered ones give back no more than raising had taken. */
+static uint64_t limits_charged(int64_t pages)
+{
+	return pages > 0 ? (uint64_t)pages : 0;
+}
+
 EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	struct thread *t = thread_get();
 	struct context *c = t ? context_current(t) : NULL;
 	struct device *d = c ? c->device : NULL;
 	uint64_t before, after;
+	int64_t pages;
 	size_t now = 0;
 	CUresult r;
 
 	if (!d || REAL(cuCtxGetLimit)(&now, limit) != CUDA_SUCCESS)
 		return REAL(cuCtxSetLimit)(limit, value);
-	before = memory_pages(limit_bytes(limit, now, d->ordinal));
-	after = memory_pages(limit_bytes(limit, value, d->ordinal));
+	pages = (int64_t)memory_pages(limit_bytes(limit, value, d->ordinal)) -
+		(int64_t)memory_pages(limit_bytes(limit, now, d->ordinal));
+	if (__builtin_add_overflow(pages, c->limit_pages, &pages))
+		pages = INT64_MAX; /* more than any device has: refused below */
+	before = limits_charged(c->limit_pages);
+	after = limits_charged(pages);
 	if (after > before && memory_charge(d, after - before))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = REAL(cuCtxSetLimit)(limit, value);
-	if (r != CUDA_SUCCESS && after > before) {
-		memory_uncharge(d, after - before);
-	} else if (r == CUDA_SUCCESS && after > before) {
-		c->pages += after - before;
-		c->limit_pages += after - before;
-	} else if (r == CUDA_SUCCESS && before - after <= c->limit_pages) {
-		/* no less than it had before it was raised */
-		memory_uncharge(d, before - after);
-		c->pages -= before - after;
-		c->limit_pages -= before - after;
+	if (r != CUDA_SUCCESS) {
+		if (after > before)
+			memory_uncharge(d, after - before);
+		return r;
 	}
+	if (after < before)
+		memory_uncharge(d, before - after);
+	c->pages += after - before;
+	c->limit_pages = pages;
 	return r;
 }
 

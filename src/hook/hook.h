@@ -66,11 +66,11 @@ struct context {
 	struct device *device;
 	struct stream *legacy;
 	struct stream *per_thread;
-	CUdeviceptr done;     /* address of up.done for the device; 0: no markers here */
-	uint64_t pages;       /* charged for it */
-	uint64_t code_bytes;  /* of modules loaded, in shared blocks */
-	uint64_t data_bytes;  /* of their small variables, in other shared blocks */
-	uint64_t limit_pages; /* of that, raised by cuCtxSetLimit */
+	CUdeviceptr done;    /* address of up.done for the device; 0: no markers here */
+	uint64_t pages;      /* charged for it */
+	uint64_t code_bytes; /* of modules loaded, in shared blocks */
+	uint64_t data_bytes; /* of their small variables, in other shared blocks */
+	int64_t limit_pages; /* by which cuCtxSetLimit has raised its limits; below 0: lowered */
 	bool primary;
 	bool owns_done; /* up.done was registered with this context current */
 };

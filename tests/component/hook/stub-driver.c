@@ -258,9 +258,17 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *
 	return CUDA_SUCCESS;
 }
 
+static size_t limits[CU_LIMIT_MAX]; /* above 1 KiB, which each has before */
+
 API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
-	*pvalue = 1024;
+	*pvalue = limits[limit] + 1024;
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	limits[limit] = value - 1024;
 	return CUDA_SUCCESS;
 }
 

@@ -345,6 +345,24 @@ static int settles(void *arg)
 	return 0;
 }
 
+/* A limit below what it was at first gives back all that raising it had taken, and no more. */
+static int limits(void *arg)
+{
+	struct fake_daemon *d = start(0, 8 * GiB);
+
+	check(d && rig_context() && charged(d) == 0);
+	for (int i = 0; i < 2; i++) {
+		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB) == CUDA_SUCCESS);
+		check(charged(d) == 62 * MiB); /* of the block that 1 KiB takes the context has */
+		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 32 * MiB) == CUDA_SUCCESS);
+		check(charged(d) == 30 * MiB);
+		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 0) == CUDA_SUCCESS);
+		check(charged(d) == 0);
+	}
+	rig_stop(d);
+	return 0;
+}
+
 #define SCENARIO(name) \
 	static void test_##name(void **state) \
 	{ \
@@ -360,6 +378,7 @@ SCENARIO(seen)
 SCENARIO(races)
 SCENARIO(waits)
 SCENARIO(settles)
+SCENARIO(limits)
 
 int main(void)
 {
@@ -373,6 +392,7 @@ int main(void)
 		cmocka_unit_test(test_races),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_settles),
+		cmocka_unit_test(test_limits),
 	};
 
 	return cmocka_run_group_tests_name("hook-memory", tests, NULL, NULL);
