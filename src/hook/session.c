@@ -129,23 +129,37 @@ static int connect_daemon(struct hook *h)
 	return fd;
 }
 
-static void read_secret(uint8_t secret[static 16])
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -EINVAL;
+}
+
+/* All zeros without a tenant. -EINVAL: there is a secret, but it can be none of a daemon's. */
+static int read_secret(uint8_t secret[static 16])
 {
 	const char *text = getenv("DIVVY_TENANT");
-	uint8_t bytes[16];
+	uint8_t bytes[16], any = 0;
 
 	memset(secret, 0, 16);
-	if (!text || strlen(text) != 32)
-		return;
-	for (size_t i = 0; i < 16; i++) {
-		char pair[3] = {text[2 * i], text[2 * i + 1], 0};
-		char *end;
+	if (!text || !*text)
+		return 0;
+	if (strlen(text) != 2 * sizeof bytes)
+		return -EINVAL;
+	for (size_t i = 0; i < sizeof bytes; i++) {
+		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
 
-		bytes[i] = (uint8_t)strtoul(pair, &end, 16);
-		if (*end || pair[0] == '-' || pair[0] == '+' || pair[0] == ' ')
-			return;
+		if (high < 0 || low < 0)
+			return -EINVAL;
+		bytes[i] = (uint8_t)(high << 4 | low);
+		any |= bytes[i];
 	}
-	memcpy(secret, bytes, 16);
+	if (!any)
+		return -EINVAL;
+	memcpy(secret, bytes, sizeof bytes);
+	return 0;
 }
 
 /* Field 22 of /proc/self/stat, counted behind the last ')' since a name may hold anything. */
@@ -405,34 +419,43 @@ static int talk_first(struct hook *h, char reason[static MSG_TEXT])
 	}
 }
 
+static enum hook_mode open_first(struct hook *h)
+{
+	const char *policy = getenv("DIVVY_ABSENT");
+	char reason[MSG_TEXT] = "";
+	int r;
+
+	h->policy_closed = policy && !strcmp(policy, "closed");
+	h->pid = (uint32_t)getpid();
+	h->start_time = read_start_time();
+	atomic_store(&h->socket, -1);
+	if (read_secret(h->secret)) {
+		/* whoever set it wanted a tenant's part, not what a program without one gets */
+		hook_complain("no GPU for this program: DIVVY_TENANT is no tenant's secret "
+			      "(expected 32 hexadecimal digits)");
+		return HOOK_CLOSED;
+	}
+	r = talk_first(h, reason);
+	if (!r)
+		return HOOK_REGISTERED;
+	if (r == -EACCES && reason[0])
+		hook_complain("no GPU for this program: %s", reason);
+	else if (r == -EACCES || h->policy_closed)
+		hook_complain("no GPU for this program: the daemon divvyd does not answer (%s)",
+			strerror(-r));
+	return r == -EACCES || h->policy_closed ? HOOK_CLOSED : HOOK_OPEN;
+}
+
 enum hook_mode session_open(struct hook *h)
 {
 	enum hook_mode mode = atomic_load_explicit(&h->mode, memory_order_acquire);
-	char reason[MSG_TEXT] = "";
-	const char *policy;
-	int r;
 
 	if (mode != HOOK_NEW)
 		return mode;
 	lock_take(&h->init_lock);
 	mode = atomic_load(&h->mode);
 	if (mode == HOOK_NEW) {
-		policy = getenv("DIVVY_ABSENT");
-		h->policy_closed = policy && !strcmp(policy, "closed");
-		h->pid = (uint32_t)getpid();
-		h->start_time = read_start_time();
-		atomic_store(&h->socket, -1);
-		read_secret(h->secret);
-		r = talk_first(h, reason);
-		mode = !r                                  ? HOOK_REGISTERED
-			: r == -EACCES || h->policy_closed ? HOOK_CLOSED
-							   : HOOK_OPEN;
-		if (r == -EACCES && reason[0])
-			hook_complain("no GPU for this program: %s", reason);
-		else if (mode == HOOK_CLOSED)
-			hook_complain(
-				"no GPU for this program: the daemon divvyd does not answer (%s)",
-				strerror(-r));
+		mode = open_first(h);
 		atomic_store_explicit(&h->mode, mode, memory_order_release);
 	}
 	lock_drop(&h->init_lock);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 static CUresult launch(CUstream stream)
@@ -383,6 +384,34 @@ static int absent_closed(void *arg)
 	return 0;
 }
 
+/* A secret that can be none is no reason to run as a program without one. */
+static int malformed_secret(void *arg)
+{
+	static const char *const wrong[] = {"0123456789abcdef0123456789abcde",
+		"0123456789abcdef0123456789abcdef0", "0123456789abcdef0123456789abcdeg",
+		"0123456789abcdef0123456789abc\t\tf", "00000000000000000000000000000000"};
+	struct fake_options options;
+	struct fake_daemon *d;
+	pid_t pid;
+	int status;
+
+	rig_options(&options);
+	d = rig_start(&options);
+	check(d);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		setenv("DIVVY_TENANT", wrong[i], 1);
+		pid = fork();
+		if (!pid)
+			_exit(cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 1);
+		check(waitpid(pid, &status, 0) == pid && !status);
+	}
+	check(fake_daemon_count(d, MSG_HELLO) == 0);
+	setenv("DIVVY_TENANT", "0123456789abcdef0123456789ABCDEF", 1);
+	check(cuInit(0) == CUDA_SUCCESS && fake_daemon_count(d, MSG_HELLO) == 1);
+	rig_stop(d);
+	return 0;
+}
+
 static int refused(void *arg)
 {
 	struct fake_options options;
@@ -663,6 +692,7 @@ SCENARIO(no_values, NULL)
 SCENARIO(forks, NULL)
 SCENARIO(absent_open, NULL)
 SCENARIO(absent_closed, NULL)
+SCENARIO(malformed_secret, NULL)
 SCENARIO(refused, NULL)
 SCENARIO(orphan, NULL)
 SCENARIO(closes_all, NULL)
@@ -696,6 +726,7 @@ int main(void)
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_absent_open),
 		cmocka_unit_test(test_absent_closed),
+		cmocka_unit_test(test_malformed_secret),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_orphan),
 		cmocka_unit_test(test_closes_all),
