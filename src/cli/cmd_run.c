@@ -359,7 +359,8 @@ const struct cli_command cmd_run = {
 		"long as the "
 		"container, from the start of the engine's command on; one that was only created "
 		"must "
-		"be started within a minute.",
+		"be started within a minute. The engine's own options stand before its run or "
+		"create. An LD_PRELOAD of --env is put behind the libraries.",
 	.examples =
 		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
 		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"

@@ -9,6 +9,9 @@
 
 #include "base/cleanup.h"
 
+#define PRELOAD \
+	"LD_PRELOAD=" CONTAINER_HOOKS "/libdivvy-cuda.so:" CONTAINER_HOOKS "/libdivvy-nvml.so"
+
 static void closedir_p(DIR **d)
 {
 	if (*d)
@@ -109,10 +112,7 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	r = r < 0 ? r : add(a, "--env");
 	r = r < 0 ? r : add(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/%s", plan->socket_name);
 	r = r < 0 ? r : add_env(a, "DIVVY_ABSENT=closed");
-	r = r < 0 ? r
-		  : add_env(a,
-			    "LD_PRELOAD=" CONTAINER_HOOKS "/libdivvy-cuda.so:" CONTAINER_HOOKS
-			    "/libdivvy-nvml.so");
+	r = r < 0 ? r : add_env(a, PRELOAD);
 	if (r < 0)
 		return r;
 	if (plan->sim_folder)
@@ -120,74 +120,79 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	return names_devices(given) ? 0 : add_devices(a, plan);
 }
 
-/* Moves over the engine's name and the verb, which is "run" when there is none. */
-static const char *take_verb(const char *engine, char *const **given)
+/* ---- the command line given ---- */
+
+static bool is_in(const char *option, const char *const *list, size_t n)
 {
-	if (**given && !strcmp(**given, engine))
-		++*given;
-	if (**given && (!strcmp(**given, "run") || !strcmp(**given, "create")))
-		return *(*given)++;
-	return "run";
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(list[i], option))
+			return true;
+	return false;
+}
+
+/* Options before the verb that take no value, of all engines; others have it as the next word. */
+static bool is_global_flag(const char *option)
+{
+	static const char *const flag[] = {"--debug", "--debug-full", "--experimental", "--help",
+		"--insecure-registry", "--kube-hide-dupe", "--noout", "--remote", "--syslog",
+		"--tls", "--tlsverify", "--transient-store", "--version", "-D", "-h", "-r", "-v"};
+
+	return is_in(option, flag, ARRAY_SIZE(flag));
+}
+
+/* What stands before the options of the container. */
+struct opening {
+	char *const *global; /* the engine's own options */
+	size_t n_global;
+	char *const *verb; /* NULL: none that makes a container */
+	char *const *rest; /* options of the container, or the word that is no such verb */
+};
+
+static struct opening opening_of(const char *engine, char *const *given)
+{
+	struct opening o = {0};
+
+	given += given[0] && !strcmp(given[0], engine);
+	o.global = given;
+	for (; *given && **given == '-'; given++)
+		if (!strchr(*given, '=') && !is_global_flag(*given) && given[1] &&
+			((*given)[1] == '-' || !(*given)[1] || !(*given)[2]))
+			given++;
+	o.n_global = (size_t)(given - o.global);
+	o.rest = given;
+	given += given[0] && !strcmp(given[0], "container");
+	if (!given[0] || (strcmp(given[0], "run") != 0 && strcmp(given[0], "create") != 0))
+		return o;
+	o.verb = given;
+	o.rest = given + 1;
+	return o;
 }
 
 int container_check(const char *engine, char *const *given, struct error *err)
 {
-	static const char *const other[] = {"attach", "build", "compose", "exec", "images",
-		"inspect", "logs", "ps", "pull", "restart", "rm", "start", "stop"};
-	char *const *first = given + (given[0] && !strcmp(given[0], engine));
-	const char *verb = take_verb(engine, &given);
+	const struct opening o = opening_of(engine, given);
 
-	if (!given[0])
-		return fail(err, EINVAL, "%s %s: an image is missing", engine, verb);
-	if (given > first)
-		return 0; /* what is behind a verb may be an image of that name */
-	for (size_t i = 0; i < ARRAY_SIZE(other); i++)
-		if (!strcmp(given[0], other[i]))
-			return fail(err, EINVAL,
-				"%s %s: only 'run' and 'create' make a container that can be a "
-				"tenant",
-				engine, given[0]);
-	return 0;
-}
-
-int container_rewrite(const struct container_plan *plan, char *const *given,
-	struct container_args *ret, struct error *err)
-{
-	struct container_args a = {0};
-	const char *verb;
-	int r = container_check(plan->engine, given, err);
-
-	if (r < 0)
-		return r;
-	verb = take_verb(plan->engine, &given);
-	r = add(&a, "%s", plan->engine);
-	r = r < 0 ? r : add(&a, "%s", verb);
-	r = r < 0 ? r : add_ours(&a, plan, given);
-	for (; r >= 0 && *given; given++)
-		r = add(&a, "%s", *given);
-	if (r < 0) {
-		container_args_done(&a);
-		return fail(
-			err, E2BIG, "%s: more than %d arguments", plan->engine, CONTAINER_ARGS_MAX);
-	}
-	*ret = a;
+	if (!o.verb)
+		return fail(err, EINVAL,
+			"%s %s: expected 'run' or 'create': only they make a container that can "
+			"be a tenant (run --container %s -- run IMAGE)",
+			engine, o.rest[0] ? o.rest[0] : "without a command", engine);
+	if (!o.rest[0])
+		return fail(err, EINVAL, "%s %s: an image is missing", engine, *o.verb);
 	return 0;
 }
 
 /* Options of `run` that take no value, of all engines; any other has the next word as its value. */
 static bool is_flag(const char *option)
 {
-	static const char *const flag[] = {"--disable-content-trust", "--env-host", "--help",
-		"--http-proxy", "--init", "--interactive", "--no-healthcheck", "--no-hostname",
-		"--no-hosts", "--oom-kill-disable", "--passwd", "--privileged", "--publish-all",
-		"--quiet", "--read-only", "--read-only-tmpfs", "--replace", "--rm", "--rmi",
-		"--rootfs", "--sig-proxy", "--tls-verify", "--tty", "--unsetenv-all",
+	static const char *const flag[] = {"--detach", "--disable-content-trust", "--env-host",
+		"--help", "--http-proxy", "--init", "--interactive", "--no-healthcheck",
+		"--no-hostname", "--no-hosts", "--oom-kill-disable", "--passwd", "--privileged",
+		"--publish-all", "--quiet", "--read-only", "--read-only-tmpfs", "--replace", "--rm",
+		"--rmi", "--rootfs", "--sig-proxy", "--tls-verify", "--tty", "--unsetenv-all",
 		"--use-api-socket"};
 
-	for (size_t i = 0; i < ARRAY_SIZE(flag); i++)
-		if (!strcmp(flag[i], option))
-			return true;
-	return false;
+	return is_in(option, flag, ARRAY_SIZE(flag));
 }
 
 /* "-it", "-itd", "-p80:80", "-p": is a d among the flags, and is the next word a value? */
@@ -209,38 +214,132 @@ static bool has_letter_d(const char *word, bool *ret_takes_next)
 	return has_d;
 }
 
+/* Words of the option at given, with its value: 1 or 2; 0 when it is none but the image. */
+static size_t option_words(char *const *given, bool *ret_is_detach)
+{
+	const char *option = given[0];
+	bool takes_next;
+
+	*ret_is_detach = false;
+	if (!option || option[0] != '-' || !option[1])
+		return 0;
+	if (option[1] == '-') {
+		*ret_is_detach = !strcmp(option, "--detach") || !strcmp(option, "--detach=true");
+		takes_next = !strchr(option, '=') && !is_flag(option);
+	} else {
+		*ret_is_detach = has_letter_d(option, &takes_next);
+	}
+	return takes_next && given[1] ? 2 : 1;
+}
+
 /* Moves over the options, up to the image, and says whether -d is among them. */
 static bool skip_options(char *const **given)
 {
-	bool is_detached = false, takes_next;
+	bool is_detached = false, is_detach;
+	size_t n;
 
-	for (; **given && (**given)[0] == '-' && (**given)[1]; ++*given) {
-		const char *option = **given;
-
-		if (!strcmp(option, "--detach") || !strcmp(option, "--detach=true")) {
-			is_detached = true;
-			continue;
-		}
-		if (option[1] == '-')
-			takes_next = !strchr(option, '=') && !is_flag(option);
-		else
-			is_detached = has_letter_d(option, &takes_next) || is_detached;
-		if (takes_next && (*given)[1])
-			++*given;
+	while ((n = option_words(*given, &is_detach))) {
+		is_detached |= is_detach;
+		*given += n;
 	}
 	return is_detached;
 }
 
 bool container_outlives(const char *engine, char *const *given)
 {
-	return !strcmp(take_verb(engine, &given), "create") || skip_options(&given);
+	struct opening o = opening_of(engine, given);
+
+	return (o.verb && !strcmp(*o.verb, "create")) || skip_options(&o.rest);
 }
 
 const char *container_image(const char *engine, char *const *given)
 {
-	take_verb(engine, &given);
-	skip_options(&given);
-	return *given;
+	struct opening o = opening_of(engine, given);
+
+	skip_options(&o.rest);
+	return *o.rest;
+}
+
+/* What the option sets in the container's environment: "NAME=VALUE" or "NAME"; NULL: nothing. */
+static const char *env_of(char *const *given)
+{
+	const char *p = given[0];
+
+	if (p[1] == '-') {
+		if (!strcmp(p, "--env"))
+			return given[1];
+		return strncmp(p, "--env=", 6) != 0 ? NULL : p + 6;
+	}
+	p += 1 + strspn(p + 1, "ditPq");
+	if (*p != 'e')
+		return NULL;
+	if (!p[1])
+		return given[1];
+	return p + (p[1] == '=' ? 2 : 1);
+}
+
+/* A preload of the user's stands behind ours in the list, instead of in place of it. */
+static int add_option(struct container_args *a, char *const *given, size_t n, struct error *err)
+{
+	static const char name[] = "LD_PRELOAD";
+	const char *env = env_of(given);
+	const size_t at = sizeof(name) - 1, n_flags = strspn(given[0] + 1, "ditPq");
+	int r = 0;
+
+	if (env && (strncmp(env, name, at) != 0 || (env[at] && env[at] != '=')))
+		env = NULL;
+	if (env && !env[at])
+		return fail(err, EINVAL,
+			"--env %s: give its value, which is put behind divvy's own libraries: "
+			"--env %s=FILE",
+			name, name);
+	if (!env) {
+		for (size_t i = 0; r == 0 && i < n; i++)
+			r = add(a, "%s", given[i]);
+		return r;
+	}
+	if (n_flags) /* "-ite" */
+		r = add(a, "%.*s", (int)n_flags + 1, given[0]);
+	r = r < 0 ? r : add(a, "--env");
+	return r < 0 ? r : add(a, PRELOAD "%s%s", env[at + 1] ? ":" : "", env + at + 1);
+}
+
+static int add_given(struct container_args *a, char *const *given, struct error *err)
+{
+	bool is_detach;
+	size_t n;
+	int r = 0;
+
+	for (; r == 0 && (n = option_words(given, &is_detach)); given += n)
+		r = add_option(a, given, n, err);
+	for (; r == 0 && *given; given++)
+		r = add(a, "%s", *given);
+	return r;
+}
+
+int container_rewrite(const struct container_plan *plan, char *const *given,
+	struct container_args *ret, struct error *err)
+{
+	const struct opening o = opening_of(plan->engine, given);
+	struct container_args a = {0};
+	int r = container_check(plan->engine, given, err);
+
+	if (r < 0)
+		return r;
+	r = add(&a, "%s", plan->engine);
+	for (size_t i = 0; r == 0 && i < o.n_global; i++)
+		r = add(&a, "%s", o.global[i]);
+	r = r < 0 ? r : add(&a, "%s", *o.verb);
+	r = r < 0 ? r : add_ours(&a, plan, o.rest);
+	r = r < 0 ? r : add_given(&a, o.rest, err);
+	if (r == -E2BIG)
+		fail(err, E2BIG, "%s: more than %d arguments", plan->engine, CONTAINER_ARGS_MAX);
+	if (r < 0) {
+		container_args_done(&a);
+		return r;
+	}
+	*ret = a;
+	return 0;
 }
 
 bool container_has_cdi(void)

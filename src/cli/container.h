@@ -37,15 +37,19 @@ struct container_args {
 
 void container_args_done(struct container_args *args);
 
-/* -EINVAL for commands of the engine that make no container, and when there is none at all. */
+/*
+ * `given`, of all functions: "run ...", "container run ..." or "create ...", behind options of the
+ * engine itself and behind its name, if they are there. -EINVAL: a command that makes no container,
+ * or no image.
+ */
 int container_check(const char *engine, char *const *given, struct error *err);
 
 /* The image of "run" or "create", as far as the options before it are known; NULL: none. */
 const char *container_image(const char *engine, char *const *given);
 
 /*
- * `given`: "run ...", "create ...", or the same behind the engine's name, or just options and an
- * image ("run" is then put before). As container_check, and -E2BIG.
+ * What is ours comes first behind the verb, so that options of the user's win; but for a preload,
+ * which is put behind ours. As container_check, and -E2BIG.
  */
 int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args *ret, struct error *err);

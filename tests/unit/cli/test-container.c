@@ -84,7 +84,7 @@ static void knows_what_outlives_the_engine(void **state)
 #define OUTLIVES(...) container_outlives("docker", (char *[]){__VA_ARGS__, NULL})
 	assert_true(OUTLIVES("run", "-d", "img"));
 	assert_true(OUTLIVES("docker", "run", "-dit", "img"));
-	assert_true(OUTLIVES("-itd", "img"));
+	assert_true(OUTLIVES("container", "run", "-itd", "img"));
 	assert_true(OUTLIVES("run", "--name", "x", "--rm", "-p", "80:80", "--detach", "img"));
 	assert_true(OUTLIVES("run", "-e", "-d", "--detach=true", "img"));
 	assert_true(OUTLIVES("run", "-it", "-d=true", "img"));
@@ -103,7 +103,9 @@ static void finds_the_image(void **state)
 {
 #define IMAGE(...) container_image("podman", (char *[]){__VA_ARGS__, NULL})
 	assert_string_equal(IMAGE("podman", "run", "--rm", "-it", "a/b:1", "sh"), "a/b:1");
-	assert_string_equal(IMAGE("-v", "/x:/y", "--name=n", "-d", "--env", "A", "img"), "img");
+	assert_string_equal(
+		IMAGE("run", "-v", "/x:/y", "--name=n", "-d", "--env", "A", "img"), "img");
+	assert_string_equal(IMAGE("--url", "u", "container", "run", "img"), "img");
 	assert_string_equal(IMAGE("create", "img", "-d"), "img");
 	assert_null(IMAGE("run", "--rm"));
 #undef IMAGE
@@ -121,8 +123,53 @@ static void names_the_socket_that_is_mounted(void **state)
 	assert_contains(text, "--env DIVVY_SOCKET=/run/divvy/other.sock");
 }
 
+/* Before the verb, where the engine reads them. */
+static void keeps_the_engines_own_options(void **state)
+{
+	_cleanup_free_ char *text = rewritten(&real,
+		(char *[]){"--context", "run", "-D", "-Hx", "--tls", "-c", "foo", "container",
+			"create", "img", NULL});
+	_cleanup_free_ char *long_verb = rewritten(
+		&real, (char *[]){"docker", "container", "run", "--rm", "img", NULL});
+
+	assert_int_equal(
+		strncmp(text, "docker --context run -D -Hx --tls -c foo create --mount ", 56), 0);
+	assert_contains(text, " img\n");
+	assert_int_equal(strncmp(long_verb, "docker run --mount ", 19), 0);
+	assert_contains(long_verb, " --rm img\n");
+}
+
+/* Of the same variable the last word counts, and what is preloaded first is in force. */
+static void keeps_the_users_preload_behind_ours(void **state)
+{
+#define OURS "LD_PRELOAD=/opt/divvy/libdivvy-cuda.so:/opt/divvy/libdivvy-nvml.so"
+	_cleanup_free_ char *word = rewritten(&real,
+		(char *[]){"run", "-e", "LD_PRELOAD=/a.so", "img", "-e", "LD_PRELOAD=c", NULL});
+	_cleanup_free_ char *equal = rewritten(
+		&real, (char *[]){"run", "--env=LD_PRELOAD=/a.so:/b.so", "img", NULL});
+	_cleanup_free_ char *cluster = rewritten(
+		&real, (char *[]){"run", "-iteLD_PRELOAD=/a.so", "--rm", "img", NULL});
+	_cleanup_free_ char *empty = rewritten(
+		&real, (char *[]){"run", "--env", "LD_PRELOAD=", "img", NULL});
+	_cleanup_free_ char *other = rewritten(
+		&real, (char *[]){"run", "-e", "LD_PRELOADS=x", "-l", "LD_PRELOAD=x", "img", NULL});
+	_cleanup_free_ char *bare = rewritten(
+		&real, (char *[]){"run", "-e", "LD_PRELOAD", "img", NULL});
+
+	assert_contains(word, " --env " OURS ":/a.so img -e LD_PRELOAD=c\n");
+	assert_contains(equal, " --env " OURS ":/a.so:/b.so img\n");
+	assert_contains(cluster, " -it --env " OURS ":/a.so --rm img\n");
+	assert_contains(empty, " --env " OURS " img\n");
+	assert_contains(other, " -e LD_PRELOADS=x -l LD_PRELOAD=x img\n");
+	assert_contains(bare, "--env LD_PRELOAD: give its value");
+}
+
 static void refuses_other_commands(void **state)
 {
+	static char *const none[][5] = {{"img"}, {"--rm", "img"}, {"container", "exec", "x"},
+		{"container"}, {"--context", "foo", "build", "."}, {"compose", "run", "x"},
+		{"docker"}, {"--context"}};
+
 	_cleanup_free_ char *text = rewritten(&real, (char *[]){"docker", "exec", "x", NULL});
 	_cleanup_free_ char *list = rewritten(&real, (char *[]){"ps", NULL});
 	_cleanup_free_ char *empty = rewritten(&real, (char *[]){"run", NULL});
@@ -130,12 +177,17 @@ static void refuses_other_commands(void **state)
 	static char *many[CONTAINER_ARGS_MAX + 2];
 	_cleanup_free_ char *too_many = NULL;
 
-	assert_contains(text, "only 'run' and 'create'");
-	assert_contains(list, "docker ps: only 'run' and 'create'");
+	assert_contains(text, "docker exec: expected 'run' or 'create'");
+	assert_contains(list, "docker ps: expected 'run' or 'create'");
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
+		_cleanup_free_ char *no = rewritten(&real, none[i]);
+
+		assert_contains(no, "expected 'run' or 'create'");
+	}
 	assert_contains(empty, "image is missing");
-	assert_null(strstr(image, "only 'run' and 'create'"));
+	assert_null(strstr(image, "expected"));
 	for (size_t i = 0; i <= CONTAINER_ARGS_MAX; i++)
-		many[i] = "x";
+		many[i] = i ? "x" : "run";
 	too_many = rewritten(&real, many);
 	assert_contains(too_many, "more than 512");
 }
@@ -143,4 +195,5 @@ static void refuses_other_commands(void **state)
 UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi),
 	UNIT(leaves_the_users_devices), UNIT(mounts_the_simulated_driver),
 	UNIT(knows_what_outlives_the_engine), UNIT(finds_the_image),
-	UNIT(names_the_socket_that_is_mounted), UNIT(refuses_other_commands))
+	UNIT(names_the_socket_that_is_mounted), UNIT(keeps_the_engines_own_options),
+	UNIT(keeps_the_users_preload_behind_ours), UNIT(refuses_other_commands))
