@@ -42,6 +42,7 @@
 #define TAKE_OVER_NS (10 * NSEC_PER_SEC)
 #define NO_SOCKET_NS NSEC_PER_SEC
 #define BACKLOG 4096
+#define SOCKET_NAME "/divvyd.sock"
 
 /* ---- folders and locks ---- */
 
@@ -81,11 +82,14 @@ static int make_runtime(struct agent *agent, struct error *err)
 		(st.st_uid != getuid() && st.st_uid != 0))
 		return fail(err, EPERM, "runtime folder '%s' belongs to another user",
 			agent->runtime_dir);
-	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/divvyd.sock",
+	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s" SOCKET_NAME,
 		agent->runtime_dir);
-	if (strlen(agent->socket_path) >= sizeof(address.sun_path))
-		return fail(err, ENAMETOOLONG, "socket '%s': the path has more than %zu characters",
-			agent->socket_path, sizeof(address.sun_path) - 1);
+	snprintf(agent->programs_dir, sizeof(agent->programs_dir), "%s/programs",
+		agent->runtime_dir);
+	if (strlen(agent->programs_dir) + strlen(SOCKET_NAME) >= sizeof(address.sun_path))
+		return fail(err, ENAMETOOLONG,
+			"socket '%s" SOCKET_NAME "': the path has more than %zu characters",
+			agent->programs_dir, sizeof(address.sun_path) - 1);
 	return 0;
 }
 
@@ -217,33 +221,70 @@ static int lock_devices(struct agent *agent, struct error *err)
 	}
 }
 
-static int start_listening(struct agent *agent, struct error *err)
+static int bind_at(const struct agent *agent, const char *path, int *ret_fd)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int fd = -1;
-	int r;
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	agent->listen_io.data = agent;
-	if (agent->listen_fd >= 0) { /* handed over, with those in it who have connected already */
-		r = loop_add_io(
-			agent->loop, &agent->listen_io, agent->listen_fd, EPOLLIN, client_listen);
-		return r < 0 ? fail_errno(err, -r, "listen on %s", agent->socket_path) : 0;
-	}
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return fail_errno(err, errno, "socket");
-	str_copy(address.sun_path, sizeof(address.sun_path), str_from(agent->socket_path));
+		return -errno;
+	str_copy(address.sun_path, sizeof(address.sun_path), str_from(path));
 	/* Ours by the lock: what is there is a dead daemon's. */
-	unlink(agent->socket_path);
+	unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-		chmod(agent->socket_path, agent->is_system ? 0666 : 0600) < 0 ||
-		listen(fd, BACKLOG) < 0)
-		return fail_errno(err, errno, "listen on %s", agent->socket_path);
-	r = loop_add_io(agent->loop, &agent->listen_io, fd, EPOLLIN, client_listen);
-	if (r < 0)
-		return fail_errno(err, -r, "listen on %s", agent->socket_path);
-	agent->listen_fd = TAKE_FD(fd);
+		chmod(path, agent->is_system ? 0666 : 0600) < 0 || listen(fd, BACKLOG) < 0)
+		return -errno;
+	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+/* fd: bound already if it is one. */
+static int listen_at(struct agent *agent, const char *path, int *fd, struct loop_io *io)
+{
+	int r = *fd < 0 ? bind_at(agent, path, fd) : 0;
+
+	io->data = agent;
+	return r < 0 ? r : loop_add_io(agent->loop, io, *fd, EPOLLIN, client_listen);
+}
+
+static void programs_path(const struct agent *agent, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s" SOCKET_NAME, agent->programs_dir);
+}
+
+/* The socket of old may be handed over, with those in it who have connected already. */
+static int start_listening(struct agent *agent, struct error *err)
+{
+	char path[PATH_MAX + sizeof(SOCKET_NAME)];
+	int r = folder_make(agent->programs_dir, agent->is_system ? 0755 : 0700, err);
+
+	if (r < 0)
+		return r;
+	programs_path(agent, path, sizeof(path));
+	r = listen_at(agent, path, &agent->programs_fd, &agent->programs_io);
+	if (r < 0)
+		return fail_errno(err, -r, "listen on %s", path);
+	r = listen_at(agent, agent->socket_path, &agent->listen_fd, &agent->listen_io);
+	return r < 0 ? fail_errno(err, -r, "listen on %s", agent->socket_path) : 0;
+}
+
+/* The folder stays: containers that run have it, and find the next daemon there. */
+static void stop_listening(struct agent *agent)
+{
+	char path[PATH_MAX + sizeof(SOCKET_NAME)];
+
+	if (agent->programs_fd >= 0) {
+		loop_remove_io(&agent->programs_io);
+		programs_path(agent, path, sizeof(path));
+		unlink(path);
+		agent->programs_fd = fd_close(agent->programs_fd);
+	}
+	if (agent->listen_fd >= 0) {
+		loop_remove_io(&agent->listen_io);
+		if (!agent->is_replaced)
+			unlink(agent->socket_path);
+		agent->listen_fd = fd_close(agent->listen_fd);
+	}
 }
 
 /* ---- the passing of time ---- */
@@ -404,7 +445,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	agent->is_system = getuid() == 0;
 	agent->started_ns = agent->idle_since_ns = clock_now_ns();
 	agent->next_tenant = 1;
-	agent->listen_fd = agent->lock_fd = -1;
+	agent->listen_fd = agent->programs_fd = agent->lock_fd = -1;
 	LIST_INIT(&agent->tenants);
 	LIST_INIT(&agent->processes);
 	LIST_INIT(&agent->conns);
@@ -488,12 +529,7 @@ void agent_free(struct agent *agent)
 	if (!agent)
 		return;
 	agent->is_leaving = true;
-	if (agent->listen_fd >= 0) {
-		loop_remove_io(&agent->listen_io);
-		if (!agent->is_replaced)
-			unlink(agent->socket_path);
-		agent->listen_fd = fd_close(agent->listen_fd);
-	}
+	stop_listening(agent);
 	/* Nobody will decide any more: programs run as they would without us. */
 	LIST_FOREACH(p, &agent->processes, link)
 		if (!agent->is_replaced && !p->is_dead)

@@ -61,7 +61,8 @@ struct agent {
 	struct loop *loop;
 	char runtime_dir[PATH_MAX / 2], usage_dir[PATH_MAX / 2];
 	char socket_path[PATH_MAX];
-	uint64_t epoch; /* of this daemon: differs after a restart */
+	char programs_dir[PATH_MAX]; /* of the socket that answers programs alone: for containers */
+	uint64_t epoch;              /* of this daemon: differs after a restart */
 	uint64_t started_ns;
 	bool is_system;   /* runs as root */
 	bool is_leaving;  /* saves state and ends after this batch */
@@ -88,8 +89,8 @@ struct agent {
 	uint32_t next_tenant; /* id */
 	bool has_dead;        /* agent_reap() has something to do */
 
-	int listen_fd;
-	struct loop_io listen_io;
+	int listen_fd, programs_fd;
+	struct loop_io listen_io, programs_io;
 	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
 	uint64_t idle_since_ns;
 	int lock_fd; /* of the runtime folder */

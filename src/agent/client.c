@@ -304,13 +304,18 @@ int client_accept(struct agent *agent, int fd, struct conn **ret_conn)
 void client_listen(struct loop_io *io, uint32_t events)
 {
 	struct agent *agent = io->data;
+	const bool is_program = io == &agent->programs_io;
+	const int from = is_program ? agent->programs_fd : agent->listen_fd;
 
 	for (int i = 0; i < 64; i++) {
-		int fd = accept4(agent->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(from, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct conn *c;
 
 		if (fd < 0)
 			break; /* also without descriptors: they stay in the queue */
-		if (client_accept(agent, fd, NULL) < 0)
+		if (client_accept(agent, fd, &c) < 0)
 			close(fd);
+		else
+			c->is_program = is_program;
 	}
 }

@@ -72,6 +72,7 @@ struct conn {
 	struct loop_io io;
 	struct loop_timer pause; /* reads again after too many packets */
 	bool is_dead;
+	bool is_program; /* came by the programs' socket: requests of control are refused */
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;

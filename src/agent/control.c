@@ -417,6 +417,7 @@ static void describe_new(struct call *call, struct tenant *t)
 	add(call, "name", json_string(t->name));
 	add(call, "secret", json_incref(json_object_get(env, "DIVVY_TENANT")));
 	add(call, "socket", json_string(call->agent->socket_path));
+	add(call, "programs", json_string(call->agent->programs_dir));
 	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
 	add(call, "devices", devices);
 	add(call, "spec", spec_to_json(&t->spec));
@@ -769,6 +770,17 @@ static bool is_member_known(const struct command *command, const char *key)
 	return false;
 }
 
+/* Users of a container are its own, also its root: who may do what goes by the socket first. */
+static int check_socket(const struct conn *c, struct error *err)
+{
+	if (!c->is_program)
+		return 0;
+	return fail(err, EPERM,
+		"this is the socket of programs in containers: divvy's commands are answered "
+		"outside, at %s",
+		c->agent->socket_path);
+}
+
 static int find_command(const json_t *json, const struct command **ret, struct error *err)
 {
 	const char *name = json_string_value(json_object_get(json, "cmd")), *key;
@@ -836,7 +848,9 @@ static int answer(struct agent *agent, struct conn *c, uint32_t request, const j
 	int r;
 
 	call.reply = json_object();
-	r = find_command(json, &command, &err);
+	r = check_socket(c, &err);
+	if (r >= 0)
+		r = find_command(json, &command, &err);
 	if (r >= 0)
 		r = command->fn(&call, &err);
 	if (r != -EINPROGRESS && !(agent->control->is_trying && r == -ENOSPC))

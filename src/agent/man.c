@@ -40,6 +40,9 @@ static const char *const files[][2] = {
 	{"/run/divvy/divvyd.sock",
 		"the socket of root's daemon; another user's is in $XDG_RUNTIME_DIR/divvy, or in "
 		"/tmp/divvy-UID"},
+	{"/run/divvy/programs",
+		"the folder with the socket of programs in containers, which answers no "
+		"commands: to be mounted read-only there, and nothing else of /run/divvy"},
 	{"/run/divvy/state",
 		"tenants and processes, beside the socket: with it the next daemon goes on where "
 		"this one has ended; one that cannot be read is kept as state.bad"},

@@ -5,7 +5,6 @@
  * it that uses a device, lives.
  */
 #include <errno.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,27 +181,14 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 	return 0;
 }
 
-/* Absolute, as an engine wants it; the caller's. */
-static char *folder_of(const char *path)
-{
-	char folder[PLACES_PATH];
-
-	if (str_copy(folder, sizeof(folder), str_from(path)) < 0)
-		return NULL;
-	return realpath(dirname(folder), NULL);
-}
-
 static int rewrite(const struct cli_args *args, const struct client *c, const json_t *answer,
 	const struct hooks *hooks, struct container_args *ret, struct error *err)
 {
 	const json_t *env = json_object_get(answer, "env"),
 		     *devices = json_object_get(answer, "devices");
-	const char *slash = strrchr(c->socket, '/');
-	_cleanup_free_ char *folder = folder_of(c->socket);
 	struct container_plan plan = {
 		.engine = cli_get(args, "container"),
-		.runtime_folder = folder,
-		.socket_name = slash ? slash + 1 : c->socket,
+		.programs_folder = json_string_value(json_object_get(answer, "programs")),
 		.hook_cuda = hooks->cuda,
 		.hook_nvml = hooks->nvml,
 		.sim_folder = json_string_value(json_object_get(env, "DIVVY_SIM")),
@@ -210,8 +196,10 @@ static int rewrite(const struct cli_args *args, const struct client *c, const js
 		.has_cdi = container_has_cdi(),
 	};
 
-	if (!folder)
-		return fail_errno(err, errno, "folder of '%s'", c->socket);
+	if (!plan.programs_folder)
+		return fail(err, EPROTO,
+			"the daemon at '%s' is an older one, without a socket for containers",
+			c->socket);
 	for (size_t i = 0; i < json_array_size(devices) && i < CONTAINER_DEVICES_MAX; i++)
 		plan.uuid[plan.n_uuids++] = jtext(json_array_get(devices, i), "uuid");
 	return container_rewrite(&plan, args->operand, ret, err);
@@ -353,7 +341,7 @@ const struct cli_command cmd_run = {
 		"say so and go on unshared.\n\n"
 		"With --container the command is that of docker, podman or nerdctl (\"run --rm "
 		"IMAGE ...\"): the "
-		"daemon's folder is mounted read-only at " CONTAINER_RUNTIME
+		"daemon's socket for programs is mounted read-only at " CONTAINER_RUNTIME
 		", the libraries at " CONTAINER_HOOKS
 		", and the devices are named by CDI where the host has it. The tenant lives as "
 		"long as the "

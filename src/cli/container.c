@@ -95,7 +95,7 @@ static int add_devices(struct container_args *a, const struct container_plan *pl
 
 static int add_simulated(struct container_args *a, const struct container_plan *plan)
 {
-	int r = add_mount(a, plan->sim_folder, CONTAINER_RUNTIME "-sim", false);
+	int r = add_mount(a, plan->sim_folder, CONTAINER_RUNTIME "-sim", true);
 
 	r = r < 0 ? r : add_mount(a, plan->driver_folder, CONTAINER_HOOKS "/driver", true);
 	r = r < 0 ? r : add_env(a, "DIVVY_SIM=" CONTAINER_RUNTIME "-sim");
@@ -104,13 +104,12 @@ static int add_simulated(struct container_args *a, const struct container_plan *
 
 static int add_ours(struct container_args *a, const struct container_plan *plan, char *const *given)
 {
-	int r = add_mount(a, plan->runtime_folder, CONTAINER_RUNTIME, true);
+	int r = add_mount(a, plan->programs_folder, CONTAINER_RUNTIME, true);
 
 	r = r < 0 ? r : add_mount(a, plan->hook_cuda, CONTAINER_HOOKS "/libdivvy-cuda.so", true);
 	r = r < 0 ? r : add_mount(a, plan->hook_nvml, CONTAINER_HOOKS "/libdivvy-nvml.so", true);
 	r = r < 0 ? r : add_env(a, "DIVVY_TENANT");
-	r = r < 0 ? r : add(a, "--env");
-	r = r < 0 ? r : add(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/%s", plan->socket_name);
+	r = r < 0 ? r : add_env(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/divvyd.sock");
 	r = r < 0 ? r : add_env(a, "DIVVY_ABSENT=closed");
 	r = r < 0 ? r : add_env(a, PRELOAD);
 	if (r < 0)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container engine's command line, rewritten so that what runs inside is a tenant: the daemon's
- * folder and the hook libraries mounted read-only, the environment passed by name (so that the
- * secret stands in no argument list), the devices by CDI name where the engine's host has them.
+ * A container engine's command line, rewritten so that what runs inside is a tenant: the
+ * programs' socket (by its folder, so that the next daemon's is found there; never the daemon's own
+ * folder, which has everybody's secrets) and the hook libraries mounted read-only, the environment
+ * passed by name (so that the secret stands in no argument list), the devices by CDI name where the
+ * engine's host has them.
  * Pure but for container_has_cdi. One thread.
  */
 #pragma once
@@ -21,8 +23,7 @@
 
 struct container_plan {
 	const char *engine;                     /* docker, podman, nerdctl */
-	const char *runtime_folder;             /* host folder of the daemon's socket */
-	const char *socket_name;                /* in that folder */
+	const char *programs_folder;            /* host folder with no more than their socket */
 	const char *hook_cuda, *hook_nvml;      /* host files */
 	const char *sim_folder, *driver_folder; /* simulated devices; NULL: real ones */
 	const char *uuid[CONTAINER_DEVICES_MAX];

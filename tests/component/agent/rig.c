@@ -123,7 +123,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void check_leftovers(const struct rig *rig)
 {
 	static const char *const allowed[] = {
-		".", "..", "state", "usage", "tally", "lock", "sim", "processes"};
+		".", "..", "state", "usage", "tally", "lock", "sim", "programs", "processes"};
 	DIR *dir = opendir(rig->folder);
 	struct dirent *e;
 

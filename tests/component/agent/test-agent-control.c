@@ -5,14 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fake-client.h"
 #include "rig.h"
 /* Its fail() is a macro: after ours. */
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void refused(struct rig *rig, const char *spec, const char *code, const char *sentence)
@@ -263,6 +267,73 @@ static void a_second_daemon_is_refused(void **state)
 	rig_stop(&rig);
 }
 
+static void refused_inside(struct rig *inside, json_t *answer)
+{
+	assert_true(json_is_false(rig_get(answer, "ok")));
+	assert_string_equal(rig_text(answer, "code"), "EPERM");
+	assert_non_null(strstr(rig_text(answer, "error"), "commands are answered outside"));
+	json_decref(answer);
+}
+
+/*
+ * What a container is given is a folder with one socket. Programs register there, and nobody, be it
+ * the root that a container's root is outside too, learns or changes anything by it.
+ */
+static void a_containers_socket_serves_programs_alone(void **state)
+{
+	struct rig rig, inside;
+	struct fake_client c;
+	struct stat before, after;
+	struct dirent *e;
+	char secret[33], folder[96];
+	json_t *a;
+	DIR *dir;
+	int id;
+
+	rig_start(&rig, "1xTest", NULL);
+	inside = rig;
+	snprintf(folder, sizeof(folder), "%s/programs", rig.folder);
+	snprintf(inside.socket, sizeof(inside.socket), "%s/divvyd.sock", folder);
+	id = rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	a = rig_do(&rig, "{s:s, s:{s:s}}", "cmd", "create", "spec", "request", "0.1");
+	assert_string_equal(rig_text(a, "programs"), folder);
+	json_decref(a);
+	refused_inside(&inside, rig_ask(&inside, "{s:s}", "cmd", "ping"));
+	refused_inside(&inside, rig_ask(&inside, "{s:s}", "cmd", "list"));
+	refused_inside(&inside, rig_ask(&inside, "{s:s}", "cmd", "replace"));
+	refused_inside(&inside, rig_ask(&inside, "{s:s, s:i}", "cmd", "remove", "tenant", id));
+	refused_inside(&inside,
+		rig_ask(&inside, "{s:s, s:i, s:{s:s}}", "cmd", "set", "tenant", id, "spec", "limit",
+			"1"));
+	refused_inside(
+		&inside, rig_ask(&inside, "{s:s, s:s}", "cmd", "apply", "path", "/etc/passwd"));
+	refused_inside(&inside, rig_ask(&inside, "{s:s}", "cmd", "no such"));
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, inside.socket, secret, false), 0);
+	fake_end(&c);
+	dir = opendir(folder);
+	assert_non_null(dir);
+	while ((e = readdir(dir)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			assert_string_equal(e->d_name, "divvyd.sock");
+	closedir(dir);
+	/* It is mounted where containers run: the next daemon must be found in the very folder. */
+	assert_int_equal(stat(folder, &before), 0);
+	rig_kill(&rig);
+	rig_restart(&rig, "1xTest", NULL);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, inside.socket, secret, false), 0);
+	fake_end(&c);
+	kill(rig.daemon, SIGTERM);
+	assert_int_equal(rig_wait(rig.daemon), 0);
+	assert_int_not_equal(access(inside.socket, F_OK), 0);
+	rig_restart(&rig, "1xTest", NULL);
+	assert_int_equal(stat(folder, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	refused_inside(&inside, rig_ask(&inside, "{s:s}", "cmd", "ping"));
+	rig_stop(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +346,7 @@ int main(void)
 		cmocka_unit_test(best_fit_keeps_whole_devices_free),
 		cmocka_unit_test(a_wish_waits_for_room),
 		cmocka_unit_test(a_second_daemon_is_refused),
+		cmocka_unit_test(a_containers_socket_serves_programs_alone),
 	};
 
 	return cmocka_run_group_tests_name("agent-control", tests, NULL, NULL);

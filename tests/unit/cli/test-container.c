@@ -9,8 +9,7 @@
 #include "cli/container.h"
 
 static const struct container_plan real = {.engine = "docker",
-	.runtime_folder = "/run/divvy",
-	.socket_name = "divvyd.sock",
+	.programs_folder = "/run/divvy/programs",
 	.hook_cuda = "/lib/c.so",
 	.hook_nvml = "/lib/n.so",
 	.uuid = {"GPU-1", "GPU-2"},
@@ -34,13 +33,13 @@ static void puts_ours_before_the_users(void **state)
 		&real, (char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL});
 
 	assert_non_null(text);
-	assert_int_equal(
-		strncmp(text,
-			"docker run --mount type=bind,source=/run/divvy,target=/run/divvy,readonly",
-			73),
+	assert_int_equal(strncmp(text,
+				 "docker run --mount "
+				 "type=bind,source=/run/divvy/programs,target=/run/divvy,readonly ",
+				 83),
 		0);
 	assert_contains(text, "source=/lib/c.so,target=/opt/divvy/libdivvy-cuda.so,readonly");
-	assert_contains(text, "--env DIVVY_TENANT --env");
+	assert_contains(text, "--env DIVVY_TENANT --env DIVVY_SOCKET=/run/divvy/divvyd.sock ");
 	assert_contains(text, "LD_PRELOAD=/opt/divvy/libdivvy-cuda.so:/opt/divvy/libdivvy-nvml.so");
 	assert_contains(text, "--gpus '\"device=GPU-1,GPU-2\"'");
 	assert_contains(text, " --rm -e 'A=b c' img -d\n");
@@ -74,7 +73,7 @@ static void mounts_the_simulated_driver(void **state)
 	plan.sim_folder = "/dev/shm/sim";
 	plan.driver_folder = "/x/sim";
 	text = rewritten(&plan, (char *[]){"run", "img", NULL});
-	assert_contains(text, "source=/dev/shm/sim,target=/run/divvy-sim ");
+	assert_contains(text, "source=/dev/shm/sim,target=/run/divvy-sim,readonly ");
 	assert_contains(text, "--env DIVVY_DRIVER=/opt/divvy/driver");
 	assert_null(strstr(text, "GPU-1"));
 }
@@ -109,18 +108,6 @@ static void finds_the_image(void **state)
 	assert_string_equal(IMAGE("create", "img", "-d"), "img");
 	assert_null(IMAGE("run", "--rm"));
 #undef IMAGE
-}
-
-static void names_the_socket_that_is_mounted(void **state)
-{
-	struct container_plan plan = real;
-	_cleanup_free_ char *text = NULL;
-
-	plan.runtime_folder = "/srv/gpu";
-	plan.socket_name = "other.sock";
-	text = rewritten(&plan, (char *[]){"run", "img", NULL});
-	assert_contains(text, "type=bind,source=/srv/gpu,target=/run/divvy,readonly");
-	assert_contains(text, "--env DIVVY_SOCKET=/run/divvy/other.sock");
 }
 
 /* Before the verb, where the engine reads them. */
@@ -195,5 +182,5 @@ static void refuses_other_commands(void **state)
 UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi),
 	UNIT(leaves_the_users_devices), UNIT(mounts_the_simulated_driver),
 	UNIT(knows_what_outlives_the_engine), UNIT(finds_the_image),
-	UNIT(names_the_socket_that_is_mounted), UNIT(keeps_the_engines_own_options),
-	UNIT(keeps_the_users_preload_behind_ours), UNIT(refuses_other_commands))
+	UNIT(keeps_the_engines_own_options), UNIT(keeps_the_users_preload_behind_ours),
+	UNIT(refuses_other_commands))
