@@ -15,13 +15,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "sim/config.h"
+#include "sim/proto.h"
 
 /* Without a device this one is simulated. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
+/* An engine that nobody uses leaves after its linger=; a longer one is not waited for. */
+#define LINGER_MAX_NS (5 * NSEC_PER_SEC)
 /* Until a context has been measured: about what a CUDA 12 context takes on a large device. */
 #define CONTEXT_GUESS_BYTES (512ull << 20)
 
@@ -105,13 +109,73 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 		DIVVY_SIM_FOLDER);
 }
 
-static int open_simulated(
-	struct device_set *set, const char *simulate, const char *runtime_dir, struct error *err)
+/* Everything that the engine will read: what is wrong in it is said by us, in one sentence. */
+static int load_config(const struct device_set *set, const char *simulate,
+	struct sim_config *ret_config, struct error *err)
+{
+	int r;
+
+	sim_config_init(ret_config);
+	r = sim_config_parse_devices(ret_config, str_from(simulate), err);
+	if (r < 0)
+		return fail_within(err, r, "--simulate %s", simulate);
+	r = sim_config_load(ret_config, set->sim_dir, simulate, err);
+	return r < 0 ? fail_within(err, r, "simulated device") : 0;
+}
+
+/* An engine of before serves as long as it has users, and a little longer, whatever is wished. */
+static bool is_as_wished(struct nvml *nvml, const struct sim_config *config)
+{
+	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
+	int n = infos ? nvml_list(nvml, infos, ARBITER_DEVICES, NULL) : -ENOMEM;
+
+	if (n != (int)config->n)
+		return false;
+	for (int i = 0; i < n; i++)
+		if (strcmp(infos[i].model, config->devices[i].name) != 0 ||
+			infos[i].memory_bytes != config->devices[i].mem_bytes)
+			return false;
+	return true;
+}
+
+/* Its socket goes first when it leaves. */
+static void await_end_of_engine(const struct device_set *set, const struct sim_config *config)
+{
+	uint64_t wait = MIN(config->linger_ns + NSEC_PER_SEC, LINGER_MAX_NS);
+	uint64_t deadline = clock_now_ns() + wait;
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/" SIM_FILE_SOCKET, set->sim_dir);
+	while (access(path, F_OK) == 0 && clock_now_ns() < deadline)
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+}
+
+static int open_engine(
+	struct device_set *set, const char *simulate, bool is_wish, struct error *err)
+{
+	struct sim_config config;
+	int r = load_config(set, simulate, &config, err);
+
+	r = r < 0 ? r : nvml_open(set->sim_libs, &set->nvml, err);
+	if (r < 0 || !is_wish || is_as_wished(set->nvml, &config))
+		return r;
+	nvml_close(TAKE_PTR(set->nvml));
+	await_end_of_engine(set, &config);
+	r = nvml_open(set->sim_libs, &set->nvml, err);
+	if (r < 0 || is_as_wished(set->nvml, &config))
+		return r;
+	return fail(err, EBUSY,
+		"--simulate %s: programs still use the other devices that '%s' has simulated "
+		"before: end them, or take another folder (DIVVY_SIM)",
+		simulate, set->sim_dir);
+}
+
+/* is_wish: these very devices, rather than whatever is there. */
+static int open_simulated(struct device_set *set, const char *simulate, bool is_wish,
+	const char *runtime_dir, struct error *err)
 {
 	const char *dir = getenv("DIVVY_SIM");
-	struct sim_config config;
-	struct error why;
-	int r, wrong;
+	int r;
 
 	if (dir && *dir)
 		snprintf(set->sim_dir, sizeof(set->sim_dir), "%s", dir);
@@ -126,13 +190,7 @@ static int open_simulated(
 	if (setenv("DIVVY_SIM", set->sim_dir, 1) || setenv("DIVVY_SIM_DEVICES", simulate, 1))
 		return fail(err, ENOMEM, "no memory");
 	set->is_simulated = true;
-	r = nvml_open(set->sim_libs, &set->nvml, err);
-	if (r == 0)
-		return 0;
-	/* The library can only say that there is no device. */
-	sim_config_init(&config);
-	wrong = sim_config_parse_devices(&config, str_from(simulate), &why);
-	return wrong < 0 ? fail(err, -wrong, "--simulate %s: %s", simulate, why.msg) : r;
+	return open_engine(set, simulate, is_wish, err);
 }
 
 static int open_driver(
@@ -143,7 +201,7 @@ static int open_driver(
 	int r;
 
 	if (simulate)
-		return open_simulated(set, simulate, runtime_dir, err);
+		return open_simulated(set, simulate, true, runtime_dir, err);
 	r = nvml_open(driver && *driver ? driver : NULL, &set->nvml, &why);
 	if (r != -ENOENT && r != -ENODEV) {
 		if (r < 0)
@@ -151,7 +209,7 @@ static int open_driver(
 		return r;
 	}
 	log_info("%s; sharing a simulated GPU (%s)", why.msg, DEFAULT_SIMULATION);
-	return open_simulated(set, DEFAULT_SIMULATION, runtime_dir, err);
+	return open_simulated(set, DEFAULT_SIMULATION, false, runtime_dir, err);
 }
 
 static void set_note(struct device *device)

@@ -438,12 +438,22 @@ static int make_dir(struct engine *e, const struct options *o, struct error *err
 	return 0;
 }
 
+/* A lock file that was removed, by its last holder or with the folder, is the lock of nothing. */
+static bool is_there(const struct engine *e, int lock)
+{
+	char path[4096];
+	struct stat held, there;
+
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
+	return !fstat(lock, &held) && !stat(path, &there) && held.st_dev == there.st_dev &&
+		held.st_ino == there.st_ino;
+}
+
 /* 1: another engine has it. Children inherit the lock with the descriptor. */
 static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 {
 	char path[4096];
 	_cleanup_close_ int fd = -1;
-	struct stat held, there;
 
 	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -454,8 +464,7 @@ static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 			return 1;
 		return fail_errno(err, errno, "lock '%s'", path);
 	}
-	/* The last holder may have removed it in between: then this is the lock of nothing. */
-	if (fstat(fd, &held) < 0 || stat(path, &there) < 0 || held.st_ino != there.st_ino)
+	if (!is_there(e, fd))
 		return 1;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -548,10 +557,14 @@ static void remove_file(const struct engine *e, const char *name)
 }
 
 /* The trace of a folder that somebody chose stays; that of the default folder goes with it. The
- * socket goes first and the lock last, so that a newcomer either connects or can take the lock. */
-static void engine_end(struct engine *e, bool keep)
+ * socket goes first and the lock last, so that a newcomer either connects or can take the lock. In
+ * a folder that was emptied under us, and may be another engine's by now, nothing is ours. */
+static void engine_end(struct engine *e, int lock, bool keep)
 {
-	remove_file(e, SIM_FILE_SOCKET);
+	const bool is_ours = is_there(e, lock);
+
+	if (is_ours)
+		remove_file(e, SIM_FILE_SOCKET);
 	for (struct proc *p = e->procs; p; p = p->next) {
 		if (p->shm) {
 			__atomic_store_n((uint32_t *)&p->shm->engine.dead, 1, __ATOMIC_SEQ_CST);
@@ -570,6 +583,8 @@ static void engine_end(struct engine *e, bool keep)
 	tl_free(e->tl);
 	record_close(e);
 	mem_free_all(e->mem);
+	if (!is_ours)
+		return;
 	remove_file(e, SIM_FILE_STATE);
 	if (keep)
 		return;
@@ -683,7 +698,7 @@ static int run(const struct options *o, struct error *err)
 	ready = fd_close(ready);
 	log_info("simulating %u device(s) in %s", e.config.n, e.dir);
 	r = loop(&e, signals);
-	engine_end(&e, keep);
+	engine_end(&e, lock, keep);
 	return r < 0 ? fail(err, -r, "loop") : 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A libnvidia-ml.so.1 for tests of the daemon: as many devices as $DIVVY_SIM_DEVICES begins with,
- * each of 80 GiB, and the processes that the file $DIVVY_FAKE_NVML names, one "pid device bytes" a
- * line, read at each question. Nothing else.
+ * each a "Test-80Gi", and the processes that the file $DIVVY_FAKE_NVML names, one
+ * "pid device bytes" a line, read at each question. Nothing else.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int i, void **ret)
 
 int nvmlDeviceGetName(void *h, char *s, unsigned int n)
 {
-	snprintf(s, n, "Fake GPU");
+	snprintf(s, n, "Test");
 	return 0;
 }
 

@@ -17,7 +17,7 @@ struct rig {
 	pid_t daemon;
 };
 
-/* args: up to a NULL, after `--simulate SPEC`. */
+/* args: up to a NULL, after `--simulate SPEC-80Gi`. */
 void rig_start(struct rig *rig, const char *simulate, const char *const *args);
 /* Again in the same folder. */
 void rig_restart(struct rig *rig, const char *simulate, const char *const *args);

@@ -6,11 +6,13 @@
 import fcntl
 import os
 import shlex
+import shutil
 import signal
+import struct
 import subprocess
 import time
 
-from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for
+from rig import BUILD, DIVVY, DIVVYD, SPIN, Rig, alive, main, refused, wait_for
 
 WISH = ("--request", "0.2", "--memory", "10%", "--quiet")
 
@@ -267,6 +269,41 @@ def a_daemon_that_cannot_start_says_why():
         refused(rig.divvy("run", *WISH, "--", "true"), 125, "sim/faults: line 1", "nonsense")
 
 
+def other_simulated_devices_are_served_or_refused():
+    """The engine of before stays a moment after its last user, and as long as it has one."""
+    with Rig() as rig:
+        rig.stop()
+        rig.simulate = "2xA100-80Gi"
+        rig.start()
+        devices = rig.json("devices", "-o", "json")
+        assert [d["model"] for d in devices] == ["NVIDIA A100-SXM4-80GB"] * 2, devices
+        sim = {"DIVVY_SIM": os.path.join(rig.dir, "sim"), "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim")}
+        user = subprocess.Popen([SPIN, "--duration=60"], env={**rig.env, **sim}, stdout=subprocess.DEVNULL)
+        rig.children.append(user)
+        state = os.path.join(rig.dir, "sim", "state")
+        wait_for(lambda: struct.pack("=i", user.pid) in open(state, "rb").read(), "the program uses the device")
+        rig.stop()
+        done = subprocess.run([DIVVYD, "--simulate", "1xT4"], env=rig.env, capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 1 and "--simulate 1xT4: programs still use the other devices" in done.stderr, done
+        done = subprocess.run([DIVVYD, "--simulate", "1x"], env=rig.env, capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert "--simulate 1x: devices: '1x' has no model name" in done.stderr, done
+        rig.start()  # the same as before
+
+
+def an_engine_without_its_folder_leaves_another_ones_alone():
+    with Rig() as rig, open(os.path.join(rig.dir, "sim", "engine.lock"), "rb") as lock:
+        shutil.rmtree(os.path.join(rig.dir, "sim"))
+        first = rig.daemon
+        first.kill()
+        first.wait()
+        rig.start()
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the first engine's end
+        assert os.path.exists(os.path.join(rig.dir, "sim", "engine.sock"))
+        assert rig.divvy("run", *WISH, "--", SPIN, "--duration=0.1").returncode == 0
+
+
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
      environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
      a_daemon_on_demand_keeps_nothing_of_the_callers, many_start_one_daemon,
@@ -274,4 +311,5 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
-     an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why)
+     an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
+     an_engine_without_its_folder_leaves_another_ones_alone)
