@@ -444,8 +444,8 @@ static void end_engine(struct rig *rig)
 
 		dup2(fd, STDOUT_FILENO);
 		dup2(fd, STDERR_FILENO);
-		execl(bench_built("src/sim/divvy-sim"), "divvy-sim", "--dir", rig->sim, "stop",
-			NULL);
+		execl(bench_built("src/sim/divvy-simctl"), "divvy-simctl", "--dir", rig->sim,
+			"stop", NULL);
 		_exit(127);
 	}
 	if (pid > 0)

@@ -116,7 +116,8 @@ static void man_daemon(struct buf *out)
 		"L4, T4) have their own speed and memory; any other is a small device, of which "
 		"the "
 		"memory must be said.\n\n"
-		"They fail as the file faults in the simulated machine's folder says; `divvy-sim "
+		"They fail as the file faults in the simulated machine's folder says; "
+		"`divvy-simctl "
 		"--dir FOLDER faults FILE` sets it while they run, an empty one ends all faults. "
 		"One a line:");
 	add_terms(out, faults, ARRAY_SIZE(faults));
@@ -130,7 +131,9 @@ static void man_daemon(struct buf *out)
 	add_terms(out, environment, ARRAY_SIZE(environment));
 	buf_add_text(out, ".SH FILES\n");
 	add_terms(out, files, ARRAY_SIZE(files));
-	buf_add_text(out, ".SH SEE ALSO\n\\fBdivvy\\fR(1),\n\\fBtenants.conf\\fR(5)\n");
+	buf_add_text(out,
+		".SH SEE "
+		"ALSO\n\\fBdivvy\\fR(1),\n\\fBdivvy\\-simctl\\fR(1),\n\\fBtenants.conf\\fR(5)\n");
 }
 
 static void add_fields(struct buf *out)

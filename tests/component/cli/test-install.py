@@ -28,6 +28,14 @@ def everything_is_installed():
                    capture_output=True)
     for pattern in ("bin/divvy", "sbin/divvyd", "man1/divvy-run.1", "man5/tenants.conf.5", "man8/divvyd.8"):
         installed(pattern)
+    # man PROGRAM is about that program; and man divvy-COMMAND about a command, not about a program of that name
+    pages = {os.path.basename(path)[:-2] for path in glob.glob(os.path.join(STAGE, "**/man?/*.?"), recursive=True)}
+    programs = {os.path.basename(path) for path in glob.glob(os.path.join(STAGE, "**/*bin/*"), recursive=True)}
+    commands = {"divvy-" + line.split()[0] for line in subprocess.run(
+        [installed("bin/divvy"), "help"], capture_output=True, text=True, check=True).stdout.splitlines()
+        if line[:2] == "  " and line[2:3].isalpha()}
+    assert programs == {"divvy", "divvyd", "divvy-simctl"} and programs <= pages, (programs, pages)
+    assert not programs & commands and commands <= pages, (programs, commands)
 
 
 def unit_file_starts_the_daemon_of_the_prefix():

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-sim: looks at a simulated machine and orders it about. One table entry per command; what
+ * divvy-simctl: looks at a simulated machine and orders it about. One table entry per command; what
  * lists takes --json. All that it prints comes from the machine's own files or its engine.
  */
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/man.h"
 #include "base/parse.h"
 #include "base/table.h"
 #include "sim/proto.h"
@@ -379,16 +380,76 @@ static const struct command commands[] = {
 	{"stop", "", "ends the engine; its clients see a lost device", 0, cmd_stop},
 };
 
+static const struct man_option option_list[] = {
+	{"dir", 0, "DIR", false,
+		"the machine's folder (default: $DIVVY_SIM, or /dev/shm/divvy-sim-UID)"},
+	{"json", 0, NULL, false, "one JSON object a line"},
+	{"summary", 0, NULL, false, "of trace: busy time per process and device"},
+	{"pid", 0, "N", false, "of trace and account: this process's"},
+	{"device", 0, "N", false, "of trace and account: this device's"},
+	{"last", 0, "TIME", false, "of trace and account: what ended in the last so long, as 2s"},
+	{"help", 'h', NULL, false, "says what there is"},
+};
+
 static void usage(FILE *f)
 {
-	fprintf(f,
-		"usage: divvy-sim [--dir DIR] COMMAND [--json] [--pid N] [--device N] [--last "
-		"2s]\n\n");
+	fprintf(f, "usage: divvy-simctl [OPTION...] COMMAND\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(f, "  %s%-*s  %s\n", commands[i].name, 14 - (int)strlen(commands[i].name),
 			commands[i].args, commands[i].help);
-	fprintf(f, "\nDIR is the machine's folder (default: $%s, or /dev/shm/divvy-sim-UID).\n",
-		SIM_ENV_DIR);
+	fputc('\n', f);
+	for (size_t i = 0; i < ARRAY_SIZE(option_list); i++) {
+		const struct man_option *o = &option_list[i];
+		char text[32];
+
+		snprintf(text, sizeof(text), "--%s%s%s", o->name, o->value ? "=" : "",
+			o->value ? o->value : "");
+		fprintf(f, "  %-14s  %s\n", text, o->help);
+	}
+}
+
+static int dump_man(const char *folder, struct error *err)
+{
+	static const struct man_page page = {
+		.name = "divvy-simctl",
+		.section = 1,
+		.summary = "look at simulated GPUs, and make them fail",
+		.made_by = "divvy-simctl",
+	};
+	_cleanup_buf_ struct buf out = BUF_INIT(MAN_MAX);
+
+	man_add_head(&out, &page);
+	buf_add_text(
+		&out, ".B divvy\\-simctl\n[\\fIOPTION\\fR...] \\fICOMMAND\\fR\n.SH DESCRIPTION\n");
+	man_add_paragraphs(&out,
+		"Where there is no GPU, divvyd(8) and the simulated driver's libraries offer "
+		"simulated "
+		"ones. One process, their engine, plays the devices of a folder; it starts with "
+		"the "
+		"first program that uses them and leaves a moment after the last. The folder is "
+		"sim "
+		"in a daemon's runtime folder. divvy-simctl reads what the engine has written down "
+		"there, and gives it orders.");
+	buf_add_text(&out, ".SH COMMANDS\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		char term[64];
+
+		snprintf(term, sizeof(term), "%s%s", commands[i].name, commands[i].args);
+		man_add_term(&out, term, commands[i].help);
+	}
+	buf_add_text(&out, ".SH OPTIONS\n");
+	for (size_t i = 0; i < ARRAY_SIZE(option_list); i++)
+		man_add_option(&out, &option_list[i]);
+	buf_add_text(&out, ".SH FAULTS\n");
+	man_add_paragraphs(&out,
+		"The lines of a faults file are described in divvyd(8). A file named faults in the "
+		"folder is in force from the engine's start on; FILE of the command takes its "
+		"place "
+		"while the engine runs, and - is the standard input.");
+	buf_add_text(&out, ".SH EXIT STATUS\n");
+	man_add_paragraphs(&out, "0; 1 when it failed; 2 when the command line is not right.");
+	buf_add_text(&out, ".SH SEE ALSO\n\\fBdivvyd\\fR(8),\n\\fBdivvy\\fR(1)\n");
+	return man_write(folder, &page, &out, err);
 }
 
 static int parse_options(struct options *o, int argc, char **argv, struct error *err)
@@ -423,7 +484,7 @@ static int parse_options(struct options *o, int argc, char **argv, struct error 
 			break;
 		case 'l': r = parse_duration(str_from(optarg), &o->last_ns, err); break;
 		case 'h': usage(stdout); exit(0);
-		default: return fail(err, EINVAL, "see divvy-sim --help");
+		default: return fail(err, EINVAL, "see divvy-simctl --help");
 		}
 	}
 	return r;
@@ -435,10 +496,12 @@ int main(int argc, char **argv)
 	struct error err = {0};
 	int r;
 
-	log_init("divvy-sim");
+	log_init("divvy-simctl");
 	r = sim_dir(o.dir, sizeof(o.dir));
 	if (r < 0)
 		r = fail(&err, ENAMETOOLONG, "$%s is too long", SIM_ENV_DIR);
+	else if (argc == 3 && !strcmp(argv[1], "--dump-man"))
+		return dump_man(argv[2], &err) < 0 ? log_error("%s", err.msg), 1 : 0;
 	else
 		r = parse_options(&o, argc, argv, &err);
 	if (r < 0) {
