@@ -119,7 +119,8 @@ static void man_daemon(struct buf *out)
 		"They fail as the file faults in the simulated machine's folder says; "
 		"`divvy-simctl "
 		"--dir FOLDER faults FILE` sets it while they run, an empty one ends all faults. "
-		"One a line:");
+		"One a line, of device 0 where none is named; without at= or after= the next "
+		"kernel has it:");
 	add_terms(out, faults, ARRAY_SIZE(faults));
 	buf_add_text(out, ".SH SIGNALS\n");
 	add_terms(out, signals, ARRAY_SIZE(signals));

@@ -265,9 +265,58 @@ static int parse_fault_field(
 	return 0;
 }
 
+enum fault_key { KEY_AT, KEY_DEVICE, KEY_AFTER, KEY_NTH, KEY_COUNT, KEY_FACTOR, KEYS };
+
+static const char *const fault_keys[KEYS] = {
+	[KEY_AT] = "at",
+	[KEY_DEVICE] = "device",
+	[KEY_AFTER] = "after",
+	[KEY_NTH] = "nth",
+	[KEY_COUNT] = "count",
+	[KEY_FACTOR] = "factor",
+};
+
+/* Each key once. One that is unknown is parse_fault_field's to refuse. */
+static int note_fault_key(
+	const struct sim_fault *f, struct str key, uint32_t *seen, struct error *err)
+{
+	for (int i = 0; i < KEYS; i++) {
+		if (!str_is(key, fault_keys[i]))
+			continue;
+		if (*seen & 1u << i)
+			return fail(err, EINVAL, "fault %s: %s= is there twice",
+				fault_names[f->kind], fault_keys[i]);
+		*seen |= 1u << i;
+	}
+	return 0;
+}
+
+static int check_fault_keys(const struct sim_fault *f, uint32_t seen, struct error *err)
+{
+	if (f->kind == SIM_FAULT_OOM && !(seen & 1u << KEY_NTH))
+		return fail(err, EINVAL,
+			"fault oom: nth= is missing: which allocation from now on fails first");
+	if (f->kind == SIM_FAULT_SLOW && !(seen & 1u << KEY_FACTOR))
+		return fail(err, EINVAL, "fault slow: factor= is missing: how many times as long");
+	if (seen & 1u << KEY_AT && seen & 1u << KEY_AFTER)
+		return fail(
+			err, EINVAL, "fault %s: at= and after=: one of them", fault_names[f->kind]);
+	return 0;
+}
+
+int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error *err)
+{
+	for (uint32_t i = 0; i < f->n; i++)
+		if (f->v[i].device >= devices)
+			return fail(err, ERANGE, "fault %s: device=%u: the devices are 0 to %u",
+				fault_names[f->v[i].kind], f->v[i].device, devices - 1);
+	return 0;
+}
+
 static int parse_fault(struct sim_faults *faults, struct str line, struct error *err)
 {
 	struct sim_fault f = {.kind = SIM_FAULT_KINDS, .count = 1};
+	uint32_t seen = 0;
 	struct str word, key;
 	int r;
 
@@ -283,10 +332,14 @@ static int parse_fault(struct sim_faults *faults, struct str line, struct error 
 		if (!str_split(&word, '=', &key) || !word.p)
 			return fail(err, EINVAL, "fault %s: '%" STR_FMT "': write key=value",
 				fault_names[f.kind], STR_ARG(key));
-		r = parse_fault_field(&f, key, word, err);
+		r = note_fault_key(&f, key, &seen, err);
+		r = r < 0 ? r : parse_fault_field(&f, key, word, err);
 		if (r < 0)
 			return r;
 	}
+	r = check_fault_keys(&f, seen, err);
+	if (r < 0)
+		return r;
 	if (faults->n >= SIM_MAX_FAULTS)
 		return fail(err, E2BIG, "more than %d faults", SIM_MAX_FAULTS);
 	faults->v[faults->n++] = f;
@@ -430,5 +483,6 @@ int sim_config_load(struct sim_config *c, const char *dir, const char *devices, 
 		if (r < 0)
 			return fail_within(err, r, "%s", SIM_ENV_COSTS);
 	}
-	return 0;
+	r = sim_faults_check(&c->faults, c->n, err);
+	return r < 0 ? fail_within(err, r, "%s", dir) : 0;
 }

@@ -89,6 +89,8 @@ int sim_config_parse_devices(struct sim_config *c, struct str spec, struct error
 /* "switch_us=450,slice_us=1000" */
 int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *err);
 int sim_config_parse_faults(struct sim_faults *f, struct str text, struct error *err);
+/* That they are of devices there are. */
+int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error *err);
 int sim_config_parse(struct sim_config *c, struct str text, struct error *err);
 /* DIR/config and DIR/faults where they exist, then the environment (SIM_ENV_*), then `devices`
  * (may be NULL). */

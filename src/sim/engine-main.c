@@ -48,6 +48,7 @@ int engine_set_faults(struct engine *e, struct str text, struct error *err)
 	struct sim_faults faults;
 	int r = sim_config_parse_faults(&faults, text, err);
 
+	r = r < 0 ? r : sim_faults_check(&faults, e->config.n, err);
 	if (r < 0)
 		return r;
 	e->faults = faults;
@@ -354,7 +355,7 @@ static void dispatch(struct engine *e, const struct epoll_event *ev, int signals
 				e->stopping = true;
 				continue;
 			}
-			if (sim_config_load(&c, e->dir, NULL, &err) < 0) {
+			if (sim_config_load(&c, e->dir, e->devices, &err) < 0) {
 				log_warn("faults stay as they are: %s", err.msg);
 				continue;
 			}
@@ -673,7 +674,8 @@ static int run(const struct options *o, struct error *err)
 		return o->daemon ? 0 : fail(err, EBUSY, "an engine already serves '%s'", e.dir);
 	if (r < 0)
 		return r;
-	r = sim_config_load(&e.config, e.dir, o->devices, err);
+	e.devices = o->devices;
+	r = sim_config_load(&e.config, e.dir, e.devices, err);
 	if (r < 0)
 		return r;
 	if (o->daemon) {

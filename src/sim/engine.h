@@ -148,6 +148,7 @@ struct proc {
 
 struct engine {
 	char dir[3072];
+	const char *devices; /* what the command line says of them; NULL: nothing */
 	struct sim_config config;
 	struct memory *mem;
 	struct timeline *tl;

@@ -134,6 +134,21 @@ def what_cannot_be_printed_is_said():
         assert done.returncode not in (0, 125), done
 
 
+def what_the_simulated_device_cannot_read():
+    """Its own sentence reaches the user, rather than that there is no device."""
+    with Rig(daemon=False) as rig:
+        os.mkdir(os.path.join(rig.dir, "sim"))
+        faults = os.path.join(rig.dir, "sim", "faults")
+        for text, part in [("oom\n", "line 1: fault oom: nth= is missing"), ("# no\nlost at=x\n", "line 2: "),
+                           ("ecc device=9\n", "fault ecc: device=9: the devices are 0 to 0")]:
+            with open(faults, "w", encoding="utf-8") as f:
+                f.write(text)
+            refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd ended at once", part)
+        os.unlink(faults)
+        refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
+                "DIVVY_SIM_COSTS: cost 'garbage': write key=value")
+
+
 def commands_without_a_daemon():
     with Rig(daemon=False) as rig:
         for command in (("ps",), ("devices",), ("top", "--once"), ("why", "x"), ("report",), ("plot",),
@@ -241,8 +256,8 @@ def tenants_that_are_not_there():
         refused(rig.divvy("apply", "-f", os.path.join(rig.dir, "none")), 1, "none")
 
 
-main(wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, requests_that_sum_above_one,
+main(what_the_simulated_device_cannot_read, wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, requests_that_sum_above_one,
      exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
-     what_cannot_be_printed_is_said, commands_without_a_daemon, changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf,
-     a_gpu_that_is_simulated_for_somebody_else,
+     what_cannot_be_printed_is_said, commands_without_a_daemon,
+     changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf, a_gpu_that_is_simulated_for_somebody_else,
      values_of_a_daemon_that_is_to_take_over, tenants_that_are_not_there)

@@ -531,6 +531,7 @@ static void test_faults(void **state)
 	assert_int_equal(client_call(&c, q, -1, NULL, NULL), 2);
 	assert_int_equal(client_call(&c, q, -1, NULL, NULL), 0);
 	set_faults(&d, "oom device=0 nth=two\n", 1);
+	set_faults(&d, "ecc device=15\n", 1);
 	set_faults(&d, "ecc device=0 after=3 # comment\n", 0);
 	for (int i = 0; i < 5; i++)
 		client_spin_ns(&c, 1, 10 * US);

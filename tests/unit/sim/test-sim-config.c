@@ -101,7 +101,9 @@ static void test_faults(void **state)
 {
 	static const char *const bad[] = {"oom nth=0", "oom after=3", "ecc factor=2",
 		"slow factor=0", "hang at=2s", "burn device=0", "oom device=99", "oom device",
-		"slow factor=2000"};
+		"slow factor=2000", "oom", "oom count=2", "slow", "slow device=0",
+		"slow factor=3 factor=4", "oom nth=1 nth=1", "ecc device=0 at=1s device=0",
+		"lost at=1s after=2"};
 	struct sim_faults f;
 	struct error err = {0};
 
@@ -117,6 +119,14 @@ static void test_faults(void **state)
 		assert_non_null(strstr(err.msg, "line 1"));
 		assert_int_equal(f.n, 4);
 	}
+	assert_non_null(strstr(err.msg, "at= and after="));
+	assert_true(sim_config_parse_faults(&f, STR("oom"), &err) < 0);
+	assert_non_null(strstr(err.msg, "nth= is missing"));
+	assert_true(sim_config_parse_faults(&f, STR("slow factor=3 factor=4"), &err) < 0);
+	assert_non_null(strstr(err.msg, "factor= is there twice"));
+	assert_ok(sim_faults_check(&f, 2, &err));
+	assert_true(sim_faults_check(&f, 1, &err) < 0);
+	assert_non_null(strstr(err.msg, "fault ecc: device=1: the devices are 0 to 0"));
 }
 
 UNIT_MAIN(UNIT(test_devices), UNIT(test_devices_refused), UNIT(test_costs), UNIT(test_config),
