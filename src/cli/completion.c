@@ -12,9 +12,50 @@ static void add_commands(struct buf *out)
 		buf_addf(out, "%s%s", i ? " " : "", cli_commands[i]->name);
 }
 
+/* Options that have their value as the next word, with something between them and behind. */
+static void add_valued(struct buf *out, const struct cli_command *c, const char *between)
+{
+	size_t n = 0;
+
+	for (const struct cli_option *o = c->options; o->name; o++) {
+		if (o->kind != CLI_VALUE)
+			continue;
+		buf_addf(out, "%s--%s", n++ ? between : "", o->name);
+		if (o->letter)
+			buf_addf(out, "%s-%c", between, o->letter);
+	}
+}
+
+/*
+ * Where does the program stand? It, and its own words, are completed as any command line is. A "="
+ * is a word of its own there.
+ */
+static void bash_program(struct buf *out, const struct cli_command *c)
+{
+	buf_add_text(out,
+		"\t\tlocal i=2\n\t\twhile ((i < COMP_CWORD)); do\n"
+		"\t\t\tcase ${COMP_WORDS[i]} in\n"
+		"\t\t\t--) ((i++)); break ;;\n\t\t\t");
+	add_valued(out, c, "|");
+	buf_add_text(out,
+		") [[ ${COMP_WORDS[i+1]} == = ]] && ((i++)); ((i += 2)) ;;\n"
+		"\t\t\t-*) [[ ${COMP_WORDS[i+1]} == = ]] && ((i += 2)); ((i++)) ;;\n"
+		"\t\t\t*) break ;;\n"
+		"\t\t\tesac\n\t\tdone\n"
+		"\t\tif ((i == COMP_CWORD)) && [[ $prev == -- || $cur != -* ]]; then\n"
+		"\t\t\tCOMPREPLY=($(compgen -c -- \"$cur\"))\n\t\t\treturn\n"
+		"\t\telif ((i < COMP_CWORD)); then\n"
+		"\t\t\tif declare -F _command_offset >/dev/null; then _command_offset $i\n"
+		"\t\t\telse COMPREPLY=($(compgen -f -- \"$cur\")); fi\n"
+		"\t\t\treturn\n\t\tfi\n");
+}
+
 static void bash_command(struct buf *out, const struct cli_command *c)
 {
-	buf_addf(out, "\t%s)\n\t\tcase $prev in\n", c->name);
+	buf_addf(out, "\t%s)\n", c->name);
+	if (c->operand == CLI_PROGRAM)
+		bash_program(out, c);
+	buf_add_text(out, "\t\tcase $prev in\n");
 	for (const struct cli_option *o = c->options; o->name; o++) {
 		if (o->kind != CLI_VALUE)
 			continue;
@@ -38,10 +79,6 @@ static void bash_command(struct buf *out, const struct cli_command *c)
 		buf_add_text(out, "\t\t[[ $cur == -* ]] || words=$commands\n");
 	else if (c->operand == CLI_SHELL_NAME)
 		buf_add_text(out, "\t\t[[ $cur == -* ]] || words='bash zsh fish'\n");
-	else if (c->operand == CLI_PROGRAM)
-		buf_add_text(out,
-			"\t\t[[ $cur == -* ]] || { COMPREPLY=($(compgen -c -- \"$cur\")); "
-			"return; }\n");
 	buf_add_text(out, "\t\t;;\n");
 }
 
@@ -55,6 +92,8 @@ static void bash(struct buf *out)
 	add_commands(out);
 	buf_add_text(out,
 		"'\n\tCOMPREPLY=()\n"
+		"\t[[ $cur == = ]] && cur=\n"
+		"\t[[ $prev == = ]] && prev=${COMP_WORDS[COMP_CWORD-2]}\n"
 		"\tif ((COMP_CWORD == 1)); then\n"
 		"\t\tCOMPREPLY=($(compgen -W \"$commands\" -- \"$cur\"))\n\t\treturn\n\tfi\n"
 		"\tcase ${COMP_WORDS[1]} in\n");
@@ -115,7 +154,7 @@ static void zsh(struct buf *out)
 	for (size_t i = 0; cli_commands[i]; i++) {
 		const struct cli_command *c = cli_commands[i];
 
-		buf_addf(out, "\t%s)\n\t\t_arguments \\\n", c->name);
+		buf_addf(out, "\t%s)\n\t\t_arguments -S \\\n", c->name);
 		for (const struct cli_option *o = c->options; o->name; o++)
 			zsh_option(out, o);
 		if (c->operand == CLI_TENANT)
@@ -129,6 +168,17 @@ static void zsh(struct buf *out)
 		buf_add_text(out, "\t\t\t'--help[show a short description]'\n\t\t;;\n");
 	}
 	buf_add_text(out, "\tesac\n}\n_divvy \"$@\"\n");
+}
+
+/* The words are those behind `divvy run`; named are the options that take the next word along. */
+static void fish_program(struct buf *out, const struct cli_command *c)
+{
+	buf_addf(out,
+		"complete -c divvy -n '__fish_seen_subcommand_from %s' "
+		"-a '(__fish_complete_subcommand --fcs-skip=2 ",
+		c->name);
+	add_valued(out, c, " ");
+	buf_add_text(out, ")'\n");
 }
 
 static void fish_command(struct buf *out, const struct cli_command *c)
@@ -152,10 +202,7 @@ static void fish_command(struct buf *out, const struct cli_command *c)
 			")'\n",
 			c->name);
 	else if (c->operand == CLI_PROGRAM)
-		buf_addf(out,
-			"complete -c divvy -n '__fish_seen_subcommand_from %s' "
-			"-a '(__fish_complete_subcommand)'\n",
-			c->name);
+		fish_program(out, c);
 	else if (c->operand == CLI_SHELL_NAME)
 		buf_addf(out,
 			"complete -c divvy -f -n '__fish_seen_subcommand_from %s' -a 'bash zsh "

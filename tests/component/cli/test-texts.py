@@ -66,8 +66,14 @@ def pages_name_every_option_of_divvyd():
 def complete(*words):
     script = ('eval "$("$DIVVY" completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _divvy; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
-    done = subprocess.run(["bash", "-c", script, "bash", *words], env={**os.environ, "DIVVY": DIVVY},
-                          capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("divvy-pro", "divvy-file"):
+            with open(os.path.join(folder, name), "w", encoding="utf-8"):
+                pass
+        os.chmod(os.path.join(folder, "divvy-pro"), 0o755)
+        env = {**os.environ, "DIVVY": DIVVY, "PATH": folder + ":" + os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", script, "bash", *words], env=env, cwd=folder, capture_output=True,
+                              text=True, check=True)
     assert not done.stderr, done.stderr
     return done.stdout.split()
 
@@ -77,6 +83,17 @@ def bash_completes():
     assert set(COMMANDS) == set(complete("divvy", ""))
     assert complete("divvy", "run", "--mem") == ["--memory", "--memory-policy"]
     assert complete("divvy", "run", "--class", "la") == ["latency"]
+    # bash takes a = for a word of its own
+    assert complete("divvy", "run", "--class", "=") == ["latency", "standard", "opportunistic"]
+    assert complete("divvy", "run", "--class", "=", "la") == ["latency"]
+    # the program, whatever options are before it, and then its own words
+    for before in ((), ("--",), ("-q", "--request", "0.5", "--class", "=", "latency", "--wait", "=", "1m", "--")):
+        assert "divvy-pro" in complete("divvy", "run", *before, "divvy-p")
+        assert complete("divvy", "run", *before, "divvy-pro", "--m") == []
+        assert complete("divvy", "run", *before, "divvy-pro", "divvy-f") == ["divvy-file"]
+        assert complete("divvy", "run", *before, "divvy-pro", "--class", "=", "divvy-f") == ["divvy-file"]
+    assert "divvy-pro" in complete("divvy", "run", "--", "")
+    assert complete("divvy", "run", "--request", "0.5", "--mem") == ["--memory", "--memory-policy"]
     assert complete("divvy", "ps", "-o", "j") == ["json"]
     assert complete("divvy", "completion", "z") == ["zsh"]
     assert "report" in complete("divvy", "help", "rep")
