@@ -22,6 +22,8 @@
 #include "cli/start.h"
 #include "cli/wish.h"
 
+#define PRELOAD_MAX (3u * PLACES_PATH)
+
 static const struct cli_option options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
@@ -161,10 +163,37 @@ struct hooks {
 	char cuda[PLACES_PATH], nvml[PLACES_PATH];
 };
 
+static bool is_hook(struct str path)
+{
+	struct str rest = path, name = path;
+
+	while (str_split(&rest, '/', &name))
+		;
+	return str_is(name, "libdivvy-cuda.so") || str_is(name, "libdivvy-nvml.so");
+}
+
+/*
+ * Ours, then what was there: without ours, which is from a divvy run around this one. ld.so takes
+ * spaces for colons.
+ */
+static void make_preload(const struct hooks *hooks, struct buf *out)
+{
+	const char *before = getenv("LD_PRELOAD");
+	struct str rest = str_from(before ? before : ""), part, path;
+
+	buf_addf(out, "%s:%s", hooks->cuda, hooks->nvml);
+	while (str_split(&rest, ':', &part))
+		while (str_split(&part, ' ', &path))
+			if (path.n && !is_hook(path)) {
+				buf_add_byte(out, ':');
+				buf_add(out, path);
+			}
+}
+
 static int set_environment(const json_t *answer, const struct hooks *hooks, bool preload)
 {
-	const char *name, *before = getenv("LD_PRELOAD");
-	char text[3 * PLACES_PATH];
+	_cleanup_buf_ struct buf text = BUF_INIT(PRELOAD_MAX);
+	const char *name;
 	json_t *value;
 
 	json_object_foreach(json_object_get(answer, "env"), name, value)
@@ -172,11 +201,10 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 			return -errno;
 	if (!preload)
 		return 0;
-	if (snprintf(text, sizeof(text), "%s:%s%s%s", hooks->cuda, hooks->nvml,
-		    before && before[0] ? ":" : "",
-		    before && before[0] ? before : "") >= (int)sizeof(text))
+	make_preload(hooks, &text);
+	if (buf_error(&text) < 0)
 		return -E2BIG;
-	if (setenv("LD_PRELOAD", text, 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
+	if (setenv("LD_PRELOAD", buf_text(&text), 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
 		return -errno;
 	return 0;
 }

@@ -52,6 +52,11 @@ def environment_of_the_program():
         assert env["DIVVY_SOCKET"] == os.path.join(rig.dir, "divvyd.sock")
         for library in env["LD_PRELOAD"].split(":"):
             assert library.startswith("/") and os.path.exists(library)
+        # Within another divvy run: each library once, and the user's own behind them.
+        own = os.path.join(BUILD, "src/sim/libnvidia-ml.so.1")
+        for before in (own, env["LD_PRELOAD"] + " " + own, f"/x/libdivvy-nvml.so::{own}:/x/libdivvy-cuda.so"):
+            done = rig.divvy("run", *WISH, "--dry-run", "--", "true", env={"LD_PRELOAD": before})
+            assert f"LD_PRELOAD={env['LD_PRELOAD']}:{own}\n" in done.stdout, done.stdout
         # Nothing but the three standard descriptors goes to the program.
         done = rig.divvy("run", *WISH, "--", "ls", "/proc/self/fd")
         assert done.stdout.split() == ["0", "1", "2", "3"], done.stdout  # 3 is ls's own
