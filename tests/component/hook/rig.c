@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See rig.h. Sockets lie in a folder made by mkdtemp and removed by rig_stop.
+ * See rig.h. What a scenario makes lies in a folder of its own, which is the parent's: however the
+ * child ends, nothing is left.
  */
 #include "rig.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +32,6 @@ struct fake_daemon *rig_start(const struct fake_options *options)
 {
 	struct fake_daemon *daemon;
 
-	snprintf(folder, sizeof folder, "/tmp/divvy-hook-XXXXXX");
-	if (!mkdtemp(folder))
-		return NULL;
 	snprintf(path, sizeof path, "%s/sock", folder);
 	setenv("DIVVY_SOCKET", path, 1);
 	daemon = fake_daemon_new(path, options);
@@ -42,7 +42,6 @@ void rig_stop(struct fake_daemon *daemon)
 {
 	fake_daemon_free(daemon);
 	unlink(path);
-	rmdir(folder);
 }
 
 CUcontext rig_context(void)
@@ -59,11 +58,32 @@ uint64_t rig_charged(struct fake_daemon *daemon, uint32_t device)
 	return ledger_counter_pages(fake_daemon_tenant(daemon, device)) * PAGE_MEM_UNIT;
 }
 
+const char *rig_folder(void)
+{
+	return folder;
+}
+
+static void remove_folder(void)
+{
+	DIR *dir = opendir(folder);
+	char file[sizeof folder + NAME_MAX + 1];
+
+	for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+		snprintf(file, sizeof file, "%s/%s", folder, e->d_name);
+		unlink(file); /* not . and .. */
+	}
+	if (dir)
+		closedir(dir);
+	rmdir(folder);
+}
+
 void rig_child(int (*fn)(void *), void *arg)
 {
 	int status = 0;
 	pid_t pid;
 
+	snprintf(folder, sizeof folder, "/tmp/divvy-hook-XXXXXX");
+	assert_non_null(mkdtemp(folder));
 	fflush(NULL);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -75,7 +95,9 @@ void rig_child(int (*fn)(void *), void *arg)
 		fflush(NULL);
 		_exit(r);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (waitpid(pid, &status, 0) != pid)
+		status = -1;
+	remove_folder();
 	if (WIFSIGNALED(status))
 		fail_msg("the child ended by signal %d", WTERMSIG(status));
 	assert_int_equal(WEXITSTATUS(status), 0);

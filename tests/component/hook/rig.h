@@ -30,6 +30,8 @@ void rig_options(struct fake_options *ret_options);
  */
 struct fake_daemon *rig_start(const struct fake_options *options);
 void rig_stop(struct fake_daemon *daemon);
+/* The scenario's own, removed with the files in it when it has ended. */
+const char *rig_folder(void);
 
 /* cuInit and a context on device 0. */
 CUcontext rig_context(void);
