@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@
 #define DEFAULT_SIMULATION "1xH200-141Gi"
 /* An engine that nobody uses leaves after its linger=; a longer one is not waited for. */
 #define LINGER_MAX_NS (5 * NSEC_PER_SEC)
+#define SAID_MAX (64u << 10)
 /* Until a context has been measured: about what a CUDA 12 context takes on a large device. */
 #define CONTEXT_GUESS_BYTES (512ull << 20)
 
@@ -150,18 +152,58 @@ static void await_end_of_engine(const struct device_set *set, const struct sim_c
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 }
 
+/* The last line said, without the engine's name: false when there is none. */
+static bool last_line(struct str said, struct str *ret_line)
+{
+	struct str line, last = STR_NONE;
+
+	while (str_split(&said, '\n', &line))
+		if (str_trim(line).n)
+			last = str_trim(line);
+	str_skip_prefix(&last, STR("divvy-sim-engine: "));
+	str_skip_prefix(&last, STR("error: "));
+	*ret_line = last;
+	return last.n > 0;
+}
+
+/*
+ * NVML can only say that there is no device; why the engine does not start it says itself, on the
+ * stderr that it has from us. Nothing of it is lost: what was no reason is passed on.
+ */
+static int open_nvml(struct device_set *set, struct error *err)
+{
+	_cleanup_close_ int said = memfd_new("divvyd-engine-says", 0);
+	_cleanup_close_ int kept = said < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	_cleanup_buf_ struct buf text = BUF_INIT(SAID_MAX);
+	struct str line;
+	int r;
+
+	if (kept >= 0)
+		dup2(said, STDERR_FILENO);
+	r = nvml_open(set->sim_libs, &set->nvml, err);
+	if (kept < 0)
+		return r;
+	dup2(kept, STDERR_FILENO);
+	if (lseek(said, 0, SEEK_SET) < 0 || fd_read_all(said, &text) < 0)
+		return r;
+	if (r < 0 && last_line(buf_str(&text), &line))
+		return fail(err, -r, "simulated device: %.*s", STR_ARG(line));
+	fd_write_all(STDERR_FILENO, text.p, text.n);
+	return r;
+}
+
 static int open_engine(
 	struct device_set *set, const char *simulate, bool is_wish, struct error *err)
 {
 	struct sim_config config;
 	int r = load_config(set, simulate, &config, err);
 
-	r = r < 0 ? r : nvml_open(set->sim_libs, &set->nvml, err);
+	r = r < 0 ? r : open_nvml(set, err);
 	if (r < 0 || !is_wish || is_as_wished(set->nvml, &config))
 		return r;
 	nvml_close(TAKE_PTR(set->nvml));
 	await_end_of_engine(set, &config);
-	r = nvml_open(set->sim_libs, &set->nvml, err);
+	r = open_nvml(set, err);
 	if (r < 0 || is_as_wished(set->nvml, &config))
 		return r;
 	return fail(err, EBUSY,

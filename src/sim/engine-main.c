@@ -613,7 +613,7 @@ static void set_priority(void)
 /* In the background: the parent leaves when the child says that it listens (or that it failed). */
 static int to_background(const struct engine *e, int *ret_ready, struct error *err)
 {
-	char path[4096], result = 1;
+	char path[4096], said[1 + sizeof(err->msg)] = {1};
 	int pipes[2], status = 0;
 	pid_t pid;
 
@@ -626,9 +626,9 @@ static int to_background(const struct engine *e, int *ret_ready, struct error *e
 		close(pipes[1]);
 		/* The one in between, which ends at once: no zombie for an init that reaps none. */
 		waitpid(pid, NULL, 0);
-		if (read(pipes[0], &result, 1) != 1)
-			result = 1;
-		_exit(result);
+		if (read(pipes[0], said, sizeof(said) - 1) > 1)
+			log_error("%s", said + 1);
+		_exit(said[0]);
 	}
 	close(pipes[0]);
 	setsid();
@@ -653,9 +653,20 @@ static int to_background(const struct engine *e, int *ret_ready, struct error *e
 	return 0;
 }
 
+/* To whoever started us: the log is in a folder that may be full, and nobody looks there first. */
+static void tell_failure(int ready, const struct error *err)
+{
+	char said[1 + sizeof(err->msg)] = {1};
+
+	snprintf(said + 1, sizeof(said) - 1, "%s", err->msg);
+	if (ready >= 0 && write(ready, said, 1 + strlen(said + 1)) < 0)
+		log_debug("whoever started this engine has gone");
+}
+
 static int run(const struct options *o, struct error *err)
 {
-	static struct engine e = {.epoll = -1, .listen = -1};
+	static struct engine e = {
+		.epoll = -1, .listen = -1, .trace_file.fd = -1, .account_file.fd = -1};
 	_cleanup_close_ int lock = -1, signals = -1, ready = -1;
 	char chosen[sizeof(e.dir)], ok = 0;
 	bool keep;
@@ -693,8 +704,10 @@ static int run(const struct options *o, struct error *err)
 	if (signals < 0)
 		return fail_errno(err, -signals, "signals");
 	r = engine_start(&e, o, signals, err);
-	if (r < 0)
+	if (r < 0) {
+		tell_failure(ready, err);
 		return r;
+	}
 	if (ready >= 0 && write(ready, &ok, 1) != 1)
 		log_debug("whoever started this engine has gone");
 	ready = fd_close(ready);

@@ -7,6 +7,7 @@
 #include "sim/engine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,9 +15,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
 #include "base/str.h"
 
 #define SAMPLE_NS (100 * NSEC_PER_MSEC)
+#define ROOM_STEP (256u << 10) /* asked of the file system at a time: some 4000 records */
 
 static void add64(_Atomic uint64_t *p, uint64_t v)
 {
@@ -35,12 +39,24 @@ static uint64_t get64(const _Atomic uint64_t *p)
 	return __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
 }
 
+/* -EOPNOTSUPP of file systems that cannot say: they are believed to have room. */
+static int take_room(int fd, uint64_t from, uint64_t n)
+{
+	int r;
+
+	do
+		r = fallocate(fd, 0, (off_t)from, (off_t)n);
+	while (r < 0 && errno == EINTR);
+	return r < 0 && errno != EOPNOTSUPP ? -errno : 0;
+}
+
 /* A fresh file in place of an old one: whoever has the old one mapped keeps it. */
-static int map_new(const struct engine *e, const char *name, size_t bytes, struct map *ret_map,
-	struct error *err)
+static int map_new(const struct engine *e, const char *name, size_t bytes, size_t room,
+	struct record_file *ret_file, struct error *err)
 {
 	_cleanup_close_ int fd = -1;
 	char path[4096], tmp[4096];
+	struct map map = MAP_NONE;
 	int r;
 
 	snprintf(path, sizeof(path), "%s/%s", e->dir, name);
@@ -49,14 +65,41 @@ static int map_new(const struct engine *e, const char *name, size_t bytes, struc
 	fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return fail_errno(err, errno, "create '%s'", tmp);
-	if (ftruncate(fd, (off_t)bytes) < 0)
-		return fail_errno(err, errno, "size '%s'", tmp);
-	r = map_fd(fd, bytes, PROT_READ | PROT_WRITE, ret_map);
+	r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : take_room(fd, 0, room);
+	if (r < 0) {
+		unlink(tmp);
+		return fail_errno(err, -r, "room for '%s'", path);
+	}
+	r = map_fd(fd, bytes, PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
 		return fail_errno(err, -r, "map '%s'", tmp);
-	if (rename(tmp, path) < 0)
+	if (rename(tmp, path) < 0) {
+		map_done(&map);
 		return fail_errno(err, errno, "rename '%s'", tmp);
+	}
+	*ret_file = (struct record_file){.map = map, .fd = TAKE_FD(fd), .room = room};
 	return 0;
+}
+
+/* May it be written up to there? Once there is no room the file ends, with what is in it. */
+static bool has_room(const struct engine *e, struct record_file *file, uint64_t end)
+{
+	uint64_t next = MIN(file->room + ROOM_STEP, file->map.n);
+	int r;
+
+	if (end <= file->room)
+		return true;
+	if (file->fd < 0)
+		return false;
+	r = take_room(file->fd, file->room, next - file->room);
+	if (r >= 0)
+		file->room = next;
+	if (r < 0 || next == file->map.n)
+		file->fd = fd_close(file->fd);
+	if (r < 0)
+		log_warn("no room in '%s': from now on nothing is recorded (%s)", e->dir,
+			strerror(-r));
+	return r >= 0;
 }
 
 static void init_ring(struct engine *e, struct sim_ring_head *head, uint64_t magic,
@@ -133,20 +176,25 @@ int record_open(struct engine *e, struct error *err)
 {
 	size_t trace = 4096 + e->config.trace_records * sizeof(struct sim_trace_record);
 	size_t account = 4096 + e->config.account_records * sizeof(struct sim_account_record);
+	struct record_file state;
 	int r;
 
 	e->sampled_proc = calloc(SIM_MAX_STATE_PROCS, sizeof(*e->sampled_proc));
 	if (!e->sampled_proc)
 		return fail(err, ENOMEM, "state");
-	r = map_new(e, SIM_FILE_TRACE, trace, &e->trace_map, err);
+	r = map_new(e, SIM_FILE_TRACE, trace, MIN(trace, ROOM_STEP), &e->trace_file, err);
 	if (r >= 0)
-		r = map_new(e, SIM_FILE_ACCOUNT, account, &e->account_map, err);
+		r = map_new(e, SIM_FILE_ACCOUNT, account, MIN(account, ROOM_STEP), &e->account_file,
+			err);
 	if (r >= 0)
-		r = map_new(e, SIM_FILE_STATE, sizeof(struct sim_state), &e->state_map, err);
+		r = map_new(e, SIM_FILE_STATE, sizeof(struct sim_state), sizeof(struct sim_state),
+			&state, err);
 	if (r < 0)
 		return r;
-	e->trace = e->trace_map.p;
-	e->account = e->account_map.p;
+	fd_close(state.fd);
+	e->state_map = state.map;
+	e->trace = e->trace_file.map.p;
+	e->account = e->account_file.map.p;
 	e->state = e->state_map.p;
 	init_ring(e, e->trace, SIM_TRACE_MAGIC, sizeof(struct sim_trace_record),
 		e->config.trace_records);
@@ -158,8 +206,10 @@ int record_open(struct engine *e, struct error *err)
 
 void record_close(struct engine *e)
 {
-	map_done(&e->trace_map);
-	map_done(&e->account_map);
+	map_done(&e->trace_file.map);
+	map_done(&e->account_file.map);
+	fd_close(e->trace_file.fd);
+	fd_close(e->account_file.fd);
 	map_done(&e->state_map);
 	free(e->sampled_proc);
 }
@@ -171,10 +221,11 @@ static struct ectx *ctx_of(const struct tl_ctx *ctx)
 
 static void write_piece(struct engine *e, const struct sim_trace_record *record)
 {
-	uint64_t n = get64(&e->trace->written);
-	struct sim_trace_record *at = (struct sim_trace_record *)((char *)e->trace + 4096) +
-		n % e->trace->capacity;
+	uint64_t n = get64(&e->trace->written), i = n % e->trace->capacity;
+	struct sim_trace_record *at = (struct sim_trace_record *)((char *)e->trace + 4096) + i;
 
+	if (!has_room(e, &e->trace_file, 4096 + (i + 1) * sizeof(*at)))
+		return;
 	*at = *record;
 	__atomic_store_n((uint64_t *)&e->trace->written, n + 1, __ATOMIC_RELEASE);
 }
@@ -313,17 +364,24 @@ void record_gone(struct proc *p)
 		free_slot(p, i);
 }
 
+static void write_account(struct engine *e, const struct sim_account_record *record)
+{
+	uint64_t n = get64(&e->account->written), i = n % e->account->capacity;
+	struct sim_account_record *at = (struct sim_account_record *)((char *)e->account + 4096) +
+		i;
+
+	if (!has_room(e, &e->account_file, 4096 + (i + 1) * sizeof(*at)))
+		return;
+	*at = *record;
+	__atomic_store_n((uint64_t *)&e->account->written, n + 1, __ATOMIC_RELEASE);
+}
+
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
 	uint64_t device_bytes, enum sim_account_reason reason)
 {
 	struct engine *e = user;
 	struct proc *p = o->user;
-	uint64_t n = get64(&e->account->written);
-	struct sim_account_record *at = (struct sim_account_record *)((char *)e->account + 4096) +
-		n % e->account->capacity;
-	int slot = p->dead ? p->state_slot[device] : proc_slot(p, device);
-
-	*at = (struct sim_account_record){
+	struct sim_account_record record = {
 		.t_ns = clock_now_ns(),
 		.bytes = owner_bytes,
 		.device_bytes = device_bytes,
@@ -331,7 +389,9 @@ void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t o
 		.device = (uint16_t)device,
 		.reason = (uint16_t)reason,
 	};
-	__atomic_store_n((uint64_t *)&e->account->written, n + 1, __ATOMIC_RELEASE);
+	int slot = p->dead ? p->state_slot[device] : proc_slot(p, device);
+
+	write_account(e, &record);
 	set64(&e->state->devices[device].mem_used, device_bytes);
 	if (slot < 0)
 		return;

@@ -146,6 +146,13 @@ struct proc {
 	struct proc *next, *active_next;
 };
 
+/* Written through a map, which where the file system is full would end us (SIGBUS). */
+struct record_file {
+	struct map map;
+	int fd;        /* -1: the file system has no more room, or all is there */
+	uint64_t room; /* bytes that the file system has given for good */
+};
+
 struct engine {
 	char dir[3072];
 	const char *devices; /* what the command line says of them; NULL: nothing */
@@ -168,7 +175,8 @@ struct engine {
 	struct sim_faults faults;
 	uint64_t faults_since_ns;
 	/* files */
-	struct map state_map, trace_map, account_map;
+	struct map state_map;
+	struct record_file trace_file, account_file;
 	struct sim_state *state;
 	struct sim_ring_head *trace, *account;
 	uint64_t sample_ns;

@@ -145,6 +145,11 @@ def what_the_simulated_device_cannot_read():
                 f.write(text)
             refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd ended at once", part)
         os.unlink(faults)
+        obstacle = os.path.join(rig.dir, "sim", ".trace.new")
+        os.mkdir(obstacle)
+        refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd ended at once",
+                f"simulated device: create '{obstacle}'")
+        os.rmdir(obstacle)
         refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
                 "DIVVY_SIM_COSTS: cost 'garbage': write key=value")
 

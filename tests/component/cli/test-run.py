@@ -309,6 +309,27 @@ def an_engine_without_its_folder_leaves_another_ones_alone():
         assert rig.divvy("run", *WISH, "--", SPIN, "--duration=0.1").returncode == 0
 
 
+def a_full_file_system_ends_the_trace_and_not_the_device():
+    """Nor does it start without room, and says so. In a mount namespace, where one may be made."""
+    def spin_in(size):
+        script = ('mount -t tmpfs -o "size=$1" none "$2" || exit 77; '
+                  'env "DIVVY_SIM=$2/sim" "LD_LIBRARY_PATH=$3" "$4" --kernel-us=1 --count=80000 || exit; '
+                  'cat "$2/sim/engine.log" >&2')
+        return subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", size, rig.dir,
+                               os.path.join(BUILD, "src/sim"), SPIN], env=rig.env, capture_output=True, text=True,
+                              timeout=60, check=False)
+
+    with Rig(daemon=False) as rig:
+        if not shutil.which("unshare") or subprocess.run(
+                ["unshare", "-rm", "mount", "-t", "tmpfs", "none", rig.dir], capture_output=True,
+                check=False).returncode:
+            return
+        done = spin_in("3m")  # a trace of 80000 kernels takes 5
+        assert done.returncode == 0 and "from now on nothing is recorded" in done.stderr, done
+        done = spin_in("64k")
+        assert done.returncode > 0 and "error: room for" in done.stderr, done
+
+
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
      environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
      a_daemon_on_demand_keeps_nothing_of_the_callers, many_start_one_daemon,
@@ -317,4 +338,4 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
-     an_engine_without_its_folder_leaves_another_ones_alone)
+     an_engine_without_its_folder_leaves_another_ones_alone, a_full_file_system_ends_the_trace_and_not_the_device)
