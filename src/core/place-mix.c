@@ -96,14 +96,12 @@ static void count(struct place_mix *mix, const struct place_spec *spec)
 
 	slot = seen_slot(mix, &t);
 	if (!slot->n) {
-		if (mix->n_seen == SEEN_SIZE / 2) {
+		/* Once is not enough where all have come more than once. */
+		while (mix->n_seen >= SEEN_SIZE / 2)
 			halve(mix);
-			slot = seen_slot(mix, &t);
-		}
-		if (!slot->n) {
-			*slot = t;
-			mix->n_seen++;
-		}
+		slot = seen_slot(mix, &t);
+		*slot = t;
+		mix->n_seen++;
 	}
 	slot->n++;
 	mix->arrivals++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placement: the rules by hand, and a walk of random steps in which every figure is compared with a
- * model that counts anew from the list of tenants.
+ * Placement: the rules by hand, and a walk of random steps in which every
+ * figure is compared with a model that counts anew from the list of tenants.
  */
 #include "unit.h"
 
@@ -105,7 +105,8 @@ static void affinity_is_the_same_device_or_none(void **state)
 	add_node(place, "a", "T4", 2);
 	assert_ok(put(place, &other, &c));
 	spec.affinity = label(place, "together");
-	/* The first of a label takes an idle device, though there is room beside the other. */
+	/* The first of a label takes an idle device, though there is room beside the
+   * other. */
 	assert_ok(put(place, &spec, &a));
 	assert_int_not_equal(device_of(place, a), device_of(place, c));
 	assert_ok(put(place, &spec, &b));
@@ -224,7 +225,8 @@ static void choices_say_why(void **state)
 	assert_ok(put(place, &spec, &a));
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_string_equal(place_choice_format(place, &spec, &choice, text),
-		"node a, a-gpu0 (0.7 of it free, 0.4 when it has come): best of 2 nodes with room "
+		"node a, a-gpu0 (0.7 of it free, 0.4 when it has come): "
+		"best of 2 nodes with room "
 		"by first-fit");
 	place_free(place);
 }
@@ -302,6 +304,29 @@ static void a_node_with_less_keeps_its_tenants(void **state)
 	assert_ok(place_node_update(place, 0, &info, NULL));
 	spec.cpu_milli = 0;
 	assert_int_equal(put(place, &spec, &b), -ENOSPC);
+	place_free(place);
+}
+
+/* More kinds than are remembered, each of which comes more often than once. */
+static void any_number_of_kinds_may_come(void **state)
+{
+	struct place *place = new_place(&place_scarcity);
+	struct place_choice choice;
+	struct place_spec spec = share(500);
+
+	add_node(place, "a", "T4", 1);
+	for (uint32_t round = 0; round < 3; round++)
+		for (uint32_t i = 0; i < 4096; i++) {
+			spec.cpu_milli = i;
+			place_note_arrival(place, &spec);
+		}
+	for (uint32_t i = 4096; i < 20000; i++) {
+		spec.cpu_milli = i;
+		place_note_arrival(place, &spec);
+	}
+	spec.cpu_milli = 0;
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	place_fragmentation(place);
 	place_free(place);
 }
 
@@ -516,4 +541,5 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
 	UNIT(refusals_say_why), UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
-	UNIT(a_node_with_less_keeps_its_tenants), UNIT(every_figure_is_exact))
+	UNIT(a_node_with_less_keeps_its_tenants), UNIT(any_number_of_kinds_may_come),
+	UNIT(every_figure_is_exact))
