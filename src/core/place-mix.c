@@ -177,7 +177,7 @@ int place_mix_update(struct place *place)
 
 void place_note_arrival(struct place *place, const struct place_spec *spec)
 {
-	if (!place->mix->is_given)
+	if (!place->mix->is_given && place_spec_check(spec, NULL) == 0)
 		count(place->mix, spec);
 }
 
@@ -189,7 +189,8 @@ void place_set_typical(struct place *place, const struct place_spec *specs, uint
 	mix->n_seen = 0;
 	mix->arrivals = 0;
 	for (uint32_t i = 0; i < n; i++)
-		count(mix, &specs[i]);
+		if (place_spec_check(&specs[i], NULL) == 0)
+			count(mix, &specs[i]);
 	learn(mix);
 	mix->is_given = true;
 	mix->is_learnt = false; /* the policy has yet to hear of it */

@@ -340,7 +340,7 @@ static int64_t value_without(const struct place *place, const struct sums *n, ui
 	const struct place_choice *choice)
 {
 	const struct scarcity *s = place->policy_state;
-	const uint32_t r0 = place->share_open[choice->device[0]];
+	const uint32_t r0 = choice->n ? place->share_open[choice->device[0]] : 0;
 	row slots, usable;
 	struct sums after = {.slots = slots, .usable = usable, .cpu = n->cpu};
 	int64_t saved = 0;

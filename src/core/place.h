@@ -148,10 +148,13 @@ struct place_choice {
 int place_find(struct place *place, const struct place_spec *spec, struct place_choice *ret_choice,
 	struct error *err);
 
-/* Counts into what is typical, for policies that look ahead. Once per arrival, placed or not. */
+/*
+ * Counts into what is typical, for policies that look ahead. Once per arrival, placed or not; what
+ * place_spec_check refuses is no arrival.
+ */
 void place_note_arrival(struct place *place, const struct place_spec *spec);
 
-/* These are typical from now on, and arrivals are not counted any more. */
+/* These are typical from now on, likewise, and arrivals are not counted any more. */
 void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n);
 
 /* Why a node is no place for it; the first reason that applies. */

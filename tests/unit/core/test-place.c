@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placement: the rules by hand, and a walk of random steps in which every
- * figure is compared with a model that counts anew from the list of tenants.
+ * Placement: the rules by hand, and a walk of random steps in which every figure is compared with a
+ * model that counts anew from the list of tenants.
  */
 #include "unit.h"
 
@@ -105,8 +105,7 @@ static void affinity_is_the_same_device_or_none(void **state)
 	add_node(place, "a", "T4", 2);
 	assert_ok(put(place, &other, &c));
 	spec.affinity = label(place, "together");
-	/* The first of a label takes an idle device, though there is room beside the
-   * other. */
+	/* The first of a label takes an idle device, though there is room beside the other. */
 	assert_ok(put(place, &spec, &a));
 	assert_int_not_equal(device_of(place, a), device_of(place, c));
 	assert_ok(put(place, &spec, &b));
@@ -225,8 +224,7 @@ static void choices_say_why(void **state)
 	assert_ok(put(place, &spec, &a));
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_string_equal(place_choice_format(place, &spec, &choice, text),
-		"node a, a-gpu0 (0.7 of it free, 0.4 when it has come): "
-		"best of 2 nodes with room "
+		"node a, a-gpu0 (0.7 of it free, 0.4 when it has come): best of 2 nodes with room "
 		"by first-fit");
 	place_free(place);
 }
@@ -328,6 +326,32 @@ static void any_number_of_kinds_may_come(void **state)
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	place_fragmentation(place);
 	place_free(place);
+}
+
+/* With every policy; what cannot be is no arrival either. */
+static void nodes_without_devices_do(void **state)
+{
+	for (size_t i = 0; place_policies[i]; i++) {
+		struct place *place = new_place(place_policies[i]);
+		struct place_spec none = share(0), one = share(500), bad = share(5000);
+		uint32_t tenant;
+
+		add_node(place, "a", "T4", 0);
+		none.count = 0;
+		none.cpu_milli = 1000;
+		place_note_arrival(place, &PLACE_SPEC_INIT);
+		place_note_arrival(place, &bad);
+		place_note_arrival(place, &none);
+		place_note_arrival(place, &one);
+		assert_ok(put(place, &none, &tenant));
+		assert_int_equal(put(place, &one, &tenant), -ENOSPC);
+		place_set_typical(place, (struct place_spec[]){bad, PLACE_SPEC_INIT, one}, 3);
+		assert_ok(put(place, &none, &tenant));
+		add_node(place, "b", "T4", 1);
+		assert_ok(put(place, &one, &tenant));
+		place_fragmentation(place);
+		place_free(place);
+	}
 }
 
 /* ---- against a model ---- */
@@ -542,4 +566,4 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
 	UNIT(refusals_say_why), UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
 	UNIT(a_node_with_less_keeps_its_tenants), UNIT(any_number_of_kinds_may_come),
-	UNIT(every_figure_is_exact))
+	UNIT(nodes_without_devices_do), UNIT(every_figure_is_exact))
