@@ -372,6 +372,16 @@ static int remember(struct place *place, int type, uint32_t tenant)
 	return 0;
 }
 
+/* Room for all that is counted of it where it is: after this taking it cannot fail. */
+static int reserve(struct place *place, const struct place_tenant *t)
+{
+	int r = place_held_reserve(place, t->node);
+
+	for (uint32_t i = 0; i < t->n && r == 0; i++)
+		r = tag_reserve(place, &t->spec, t->device[i]);
+	return r < 0 ? r : group_reserve(place, &t->spec);
+}
+
 static int reserve_slot(struct place *place)
 {
 	if (place->tenant_free != PLACE_NONE)
@@ -397,22 +407,52 @@ static void free_slot(struct place *place, uint32_t slot)
 	place->tenant_free = slot;
 }
 
-int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
-	uint32_t *ret_tenant, struct error *err)
+/* It can be counted where it is, whatever keeps newcomers off: see place.h. */
+static int was_there(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, struct error *err)
+{
+	const struct node *node = &place->nodes[choice->node];
+
+	if (spec->cpu_milli > UINT32_MAX - node->cpu_taken ||
+		spec->memory_bytes > UINT64_MAX - node->memory_taken)
+		return fail(err, ENOSPC, "node %s: with it more is taken than any machine has",
+			node->name->text);
+	for (uint32_t i = 0; i < choice->n; i++) {
+		const uint32_t at = choice->device[i];
+		const struct device *d = &place->devices[at];
+		const uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
+
+		if (place->share_free[at] < share)
+			return fail(err, ENOSPC, "device %s: %u permille are free, it was given %u",
+				d->uuid, place->share_free[at], share);
+		if (d->n_tenants && d->exclusion != spec->exclusion)
+			return fail(err, ENOSPC, "device %s: who is there has another exclusion",
+				d->uuid);
+		if (place_device_bytes(place, spec, at) > UINT64_MAX - d->memory_taken)
+			return fail(err, ENOSPC,
+				"device %s: with it more is taken than any device has", d->uuid);
+	}
+	return place_network_fits(place, spec, err);
+}
+
+static int check_tenant(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, struct error *err)
+{
+	int r = place_spec_check(spec, err);
+
+	if (r == 0)
+		r = place_spec_known(place, spec, err);
+	return r < 0 ? r : choice_check(place, spec, choice, err);
+}
+
+/* It may be there: all that can fail is room for what is remembered of it. */
+static int add(struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, uint32_t *ret_tenant)
 {
 	struct place_tenant t = {.spec = *spec, .node = choice->node, .n = choice->n};
 	uint32_t slot;
 	int r;
 
-	r = place_spec_check(spec, err);
-	if (r == 0)
-		r = place_spec_known(place, spec, err);
-	if (r == 0)
-		r = choice_check(place, spec, choice, err);
-	if (r == 0)
-		r = fits(place, spec, choice, err);
-	if (r < 0)
-		return r;
 	/* Of different devices on one node it has the smallest one's part on each. */
 	for (uint32_t i = 0; i < t.n; i++) {
 		uint64_t bytes = place_device_bytes(place, spec, choice->device[i]);
@@ -420,25 +460,46 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 		t.device[i] = choice->device[i];
 		if (i == 0 || bytes < t.spec.device_bytes)
 			t.spec.device_bytes = bytes;
-		r = tag_reserve(place, spec, choice->device[i]);
-		if (r < 0)
-			return fail(err, -r, "out of memory for a tenant");
 	}
-	r = place_held_reserve(place, t.node);
+	r = reserve(place, &t);
 	if (r == 0)
 		r = reserve_slot(place);
-	if (r == 0)
-		r = group_reserve(place, spec);
 	slot = place->tenant_free == PLACE_NONE ? place->n_tenants : place->tenant_free;
 	if (r == 0)
 		r = remember(place, UNDO_ADD, slot);
 	if (r < 0)
-		return fail(err, -r, "out of memory for a tenant");
+		return r;
 	slot = take_slot(place);
 	place->tenants[slot] = t;
 	take(place, &place->tenants[slot]);
 	*ret_tenant = slot;
 	return 0;
+}
+
+int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
+	uint32_t *ret_tenant, struct error *err)
+{
+	int r = check_tenant(place, spec, choice, err);
+
+	if (r == 0)
+		r = fits(place, spec, choice, err);
+	if (r < 0)
+		return r;
+	r = add(place, spec, choice, ret_tenant);
+	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
+}
+
+int place_restore(struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err)
+{
+	int r = check_tenant(place, spec, choice, err);
+
+	if (r == 0)
+		r = was_there(place, spec, choice, err);
+	if (r < 0)
+		return r;
+	r = add(place, spec, choice, ret_tenant);
+	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
 }
 
 int place_remove(struct place *place, uint32_t tenant)

@@ -200,11 +200,20 @@ enum place_reason place_reason_of(
 /* ---- tenants ---- */
 
 /*
- * Takes what the choice names: any choice that fits, ours or found elsewhere (state that is read
- * back after a restart). -EINVAL for what cannot be, -ENOSPC where it does not fit: unchanged.
+ * Takes what the choice names: any choice that fits, ours or found elsewhere. -EINVAL for what
+ * cannot be, -ENOSPC where it does not fit: unchanged.
  */
 int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
 	uint32_t *ret_tenant, struct error *err);
+/*
+ * Who runs there already: state that is read back after a restart, in any order. The rules for
+ * newcomers are not asked: not what is closed, taints, node labels, the highest number of tenants,
+ * affinity and anti-affinity, nor whether node and devices still have the CPU and the memory (what
+ * is beyond counts as nothing free, as by place_node_update). -EINVAL as place_add, -ENOSPC where
+ * shares, exclusion labels or the network's bandwidth cannot be so: unchanged.
+ */
+int place_restore(struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err);
 /* -ENOENT, or -ENOMEM, which is only possible with a mark. */
 int place_remove(struct place *place, uint32_t tenant);
 /* Where it is: -ENOSPC leaves it as it was. */
