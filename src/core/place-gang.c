@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two rounds. The first, under a mark that is always taken back, finds where everybody goes and who
- * has to leave for it. The second does just that: so nobody who stays has left in between, and
- * tenants keep their numbers.
+ * Members come and victims leave one after the other, under a mark: who came first may be what
+ * makes the next one fit, by its label or in the place of a victim. In the end victims that need
+ * not leave come back, under their numbers; where too few have come, all is taken back.
  */
 #include "core/place-gang.h"
 
@@ -273,12 +273,13 @@ static void prefer_fellows(struct gathering *g, uint32_t i, struct place_choice 
 	}
 }
 
-static int put(struct gathering *g, uint32_t i, const struct place_choice *choice)
+static int put(
+	struct gathering *g, uint32_t i, const struct place_choice *choice, struct error *err)
 {
 	struct place_member *member = &g->members[i];
 	int r;
 
-	r = place_add(g->place, &g->gang->members[i], choice, &member->tenant, NULL);
+	r = place_add(g->place, &g->gang->members[i], choice, &member->tenant, err);
 	if (r < 0)
 		return r;
 	member->choice = *choice;
@@ -288,7 +289,7 @@ static int put(struct gathering *g, uint32_t i, const struct place_choice *choic
 }
 
 /* Somebody leaves for it. */
-static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret)
+static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, struct error *err)
 {
 	struct place_preempt rules = *g->gang->preempt;
 	_cleanup_free_ struct place_budget *budgets = NULL;
@@ -298,7 +299,7 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret)
 	/* Who has gone for others counts. */
 	budgets = calloc(rules.n_budgets + 1ull, sizeof(*budgets));
 	if (!budgets)
-		return -ENOMEM;
+		return fail(err, ENOMEM, "out of memory for a group");
 	for (uint32_t k = 0; k < rules.n_budgets; k++) {
 		budgets[k] = rules.budgets[k];
 		for (uint32_t v = 0; v < g->n_victims; v++)
@@ -306,10 +307,11 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret)
 				budgets[k].may_go--;
 	}
 	rules.budgets = budgets;
-	r = place_preempt_find(g->place, &g->gang->members[i], &rules, &plan, NULL);
-	if (r == 0)
-		r = array_grow(&g->victims, &g->victims_size, g->n_victims + plan.n_victims,
-			sizeof(*g->victims));
+	r = place_preempt_find(g->place, &g->gang->members[i], &rules, &plan, err);
+	if (r < 0)
+		return r;
+	r = array_grow(
+		&g->victims, &g->victims_size, g->n_victims + plan.n_victims, sizeof(*g->victims));
 	for (uint32_t v = 0; v < plan.n_victims && r == 0; v++) {
 		g->victims[g->n_victims].tenant = plan.victims[v];
 		g->victims[g->n_victims].was = *place_tenant(g->place, plan.victims[v]);
@@ -317,11 +319,11 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret)
 		g->n_victims += r == 0;
 	}
 	*ret = plan.choice;
-	return r;
+	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
 }
 
 /* 0 also where it has no place: then it is not put. */
-static int place_one(struct gathering *g, uint32_t i)
+static int place_one(struct gathering *g, uint32_t i, struct error *err)
 {
 	const struct place_spec *spec = &g->gang->members[i];
 	struct place_choice choice;
@@ -330,20 +332,20 @@ static int place_one(struct gathering *g, uint32_t i)
 	/* As little room as for the one like it before. */
 	if (g->refused != PLACE_NONE && !memcmp(spec, &g->gang->members[g->refused], sizeof(*spec)))
 		return 0;
-	r = place_find(g->place, spec, &choice, NULL);
+	r = place_find(g->place, spec, &choice, err);
 	if (r == 0 && g->gang->near == PLACE_NEAR_ANY)
 		prefer_fellows(g, i, &choice);
 	if (r == -ENOSPC && g->gang->preempt)
-		r = make_room(g, i, &choice);
+		r = make_room(g, i, &choice, err);
 	if (r == 0)
-		r = put(g, i, &choice);
+		r = put(g, i, &choice, err);
 	if (r == -ENOSPC)
 		g->refused = i;
 	return r == -ENOSPC ? 0 : r;
 }
 
 /* Fills the node with members that are not placed yet, from *at on. */
-static int fill_node(struct gathering *g, uint32_t node, uint32_t *at)
+static int fill_node(struct gathering *g, uint32_t node, uint32_t *at, struct error *err)
 {
 	int r = 0;
 
@@ -353,19 +355,21 @@ static int fill_node(struct gathering *g, uint32_t node, uint32_t *at)
 
 		if (pinned.node == PLACE_NONE)
 			pinned.node = node;
-		r = place_find(g->place, &pinned, &choice, NULL);
+		r = place_find(g->place, &pinned, &choice, err);
 		if (r == 0)
-			r = put(g, *at, &choice);
+			r = put(g, *at, &choice, err);
 		*at += r == 0;
 	}
 	return r == -ENOSPC ? 0 : r;
 }
 
-static int fill_spaces(struct gathering *g)
+static int fill_spaces(struct gathering *g, struct error *err)
 {
 	uint32_t at = 0, rack = 0;
 	int r = list_spaces(g);
 
+	if (r < 0)
+		return fail(err, -r, "out of memory for a group");
 	for (; r == 0 && at < g->gang->n && rack < g->n_racks; rack++) {
 		uint32_t chosen = next_space(g->racks, g->n_racks, rack, g->gang->n - at);
 		const struct space here = g->racks[chosen];
@@ -381,7 +385,7 @@ static int fill_spaces(struct gathering *g)
 
 			memmove(&g->nodes[node + 1], &g->nodes[node],
 				(best - node) * sizeof(*g->nodes));
-			r = fill_node(g, taken, &at);
+			r = fill_node(g, taken, &at, err);
 		}
 	}
 	return r;
@@ -397,22 +401,17 @@ static int compare_victims(const void *pa, const void *pb)
 	return a->tenant < b->tenant ? -1 : a->tenant > b->tenant;
 }
 
-static int spare_victims(struct gathering *g)
+static int spare_victims(struct gathering *g, struct error *err)
 {
 	uint32_t n = 0;
 
 	if (g->n_victims)
 		qsort(g->victims, g->n_victims, sizeof(*g->victims), compare_victims);
 	for (uint32_t v = 0; v < g->n_victims; v++) {
-		const struct place_tenant *was = &g->victims[v].was;
-		struct place_choice choice = {.node = was->node, .n = was->n};
-		uint32_t tenant;
-		int r;
+		int r = place_return(g->place, g->victims[v].tenant, &g->victims[v].was);
 
-		memcpy(choice.device, was->device, sizeof(choice.device));
-		r = place_add(g->place, &was->spec, &choice, &tenant, NULL);
 		if (r == -ENOMEM)
-			return r;
+			return fail(err, ENOMEM, "out of memory for a group");
 		if (r < 0)
 			g->victims[n++] = g->victims[v];
 	}
@@ -422,14 +421,21 @@ static int spare_victims(struct gathering *g)
 
 /* ---- the whole ---- */
 
-static int gather(struct gathering *g)
+static int gather(struct gathering *g, struct error *err)
 {
-	int r = g->gang->near == PLACE_NEAR_ANY ? 0 : fill_spaces(g);
+	struct error why = {0};
+	int r = g->gang->near == PLACE_NEAR_ANY ? 0 : fill_spaces(g, &why);
 
-	for (uint32_t i = 0; i < g->gang->n && r == 0; i++)
-		if (g->members[i].tenant == PLACE_NONE)
-			r = place_one(g, i);
-	return r < 0 ? r : spare_victims(g);
+	if (r < 0)
+		return fail(err, -r, "%s", why.msg);
+	for (uint32_t i = 0; i < g->gang->n; i++) {
+		if (g->members[i].tenant != PLACE_NONE)
+			continue;
+		r = place_one(g, i, &why);
+		if (r < 0)
+			return fail(err, -r, "member %u: %s", i, why.msg);
+	}
+	return spare_victims(g, err);
 }
 
 static int compare_tenants(const void *pa, const void *pb)
@@ -439,31 +445,25 @@ static int compare_tenants(const void *pa, const void *pb)
 	return a < b ? -1 : a > b;
 }
 
-static int commit(struct gathering *g, struct place_group *ret)
+static int finish(struct gathering *g, struct place_group *ret, struct error *err)
 {
-	_cleanup_free_ uint32_t *victims = calloc(g->n_victims + 1ull, sizeof(*victims));
-	uint32_t mark = place_mark(g->place);
-	int r = victims ? 0 : -ENOMEM;
+	const uint32_t least = place_gang_least(g->gang->n, g->gang->threshold);
+	uint32_t *victims;
 
-	for (uint32_t v = 0; v < g->n_victims && r == 0; v++) {
+	if (g->n_placed < least)
+		return fail(err, ENOSPC, "%u of %u fit, %u of them are needed", g->n_placed,
+			g->gang->n, least);
+	victims = calloc(g->n_victims + 1ull, sizeof(*victims));
+	if (!victims)
+		return fail(err, ENOMEM, "out of memory for a group");
+	for (uint32_t v = 0; v < g->n_victims; v++)
 		victims[v] = g->victims[v].tenant;
-		r = place_remove(g->place, victims[v]);
-	}
-	for (uint32_t i = 0; i < g->gang->n && r == 0; i++)
-		if (g->members[i].tenant != PLACE_NONE)
-			r = place_add(g->place, &g->gang->members[i], &g->members[i].choice,
-				&g->members[i].tenant, NULL);
-	if (r < 0)
-		place_rollback(g->place, mark);
-	place_release(g->place);
-	if (r < 0)
-		return r;
 	qsort(victims, g->n_victims, sizeof(*victims), compare_tenants);
 	*ret = (struct place_group){
 		.members = TAKE_PTR(g->members),
 		.n = g->gang->n,
 		.n_placed = g->n_placed,
-		.victims = TAKE_PTR(victims),
+		.victims = victims,
 		.n_victims = g->n_victims,
 	};
 	return 0;
@@ -474,7 +474,7 @@ int place_gang_add(struct place *place, const struct place_gang *gang, struct pl
 {
 	_cleanup_(gathering_done) struct gathering g = {
 		.place = place, .gang = gang, .refused = PLACE_NONE};
-	uint32_t least, mark;
+	uint32_t mark;
 	int r = check(place, gang, err);
 
 	if (r < 0)
@@ -485,16 +485,13 @@ int place_gang_add(struct place *place, const struct place_gang *gang, struct pl
 	for (uint32_t i = 0; i < gang->n; i++)
 		g.members[i].tenant = PLACE_NONE;
 	mark = place_mark(place);
-	r = gather(&g);
-	place_rollback(place, mark);
-	place_release(place);
-	least = place_gang_least(gang->n, gang->threshold);
-	if (r == 0 && g.n_placed < least)
-		return fail(err, ENOSPC, "%u of %u fit, %u of them are needed", g.n_placed, gang->n,
-			least);
+	r = gather(&g, err);
 	if (r == 0)
-		r = commit(&g, ret);
-	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
+		r = finish(&g, ret, err);
+	if (r < 0)
+		place_rollback(place, mark);
+	place_release(place);
+	return r;
 }
 
 void place_group_done(struct place_group *group)

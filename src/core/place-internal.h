@@ -83,7 +83,7 @@ struct node {
 };
 
 struct undo {
-	enum { UNDO_ADD, UNDO_REMOVE, UNDO_RESIZE } type;
+	enum { UNDO_ADD, UNDO_REMOVE, UNDO_RETURN, UNDO_RESIZE } type;
 	uint32_t tenant;
 	struct place_tenant was;
 };
@@ -146,6 +146,12 @@ uint64_t place_device_bytes(
 
 /* Whether all that it names by number is known: 0, or -EINVAL with the number. */
 int place_spec_known(const struct place *place, const struct place_spec *spec, struct error *err);
+
+/*
+ * Who has left since a mark that is still open comes back as it was, under its number: 0, -ENOSPC
+ * where it does not fit any more, -ENOMEM.
+ */
+int place_return(struct place *place, uint32_t tenant, const struct place_tenant *was);
 
 /* After each change of what is free on the device, or of who may come. */
 void place_device_changed(struct place *place, uint32_t device);

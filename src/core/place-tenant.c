@@ -366,7 +366,7 @@ static int remember(struct place *place, int type, uint32_t tenant)
 		return r;
 	place->undo[place->n_undo].tenant = tenant;
 	place->undo[place->n_undo].type = (__typeof__(place->undo->type))type;
-	if (type != UNDO_ADD)
+	if (type == UNDO_REMOVE || type == UNDO_RESIZE)
 		place->undo[place->n_undo].was = place->tenants[tenant];
 	place->n_undo++;
 	return 0;
@@ -400,9 +400,12 @@ static uint32_t take_slot(struct place *place)
 	return slot;
 }
 
+#define SLOT_FREE UINT32_MAX /* in the place of n: nobody can come back to the slot */
+
 static void free_slot(struct place *place, uint32_t slot)
 {
 	place->tenants[slot].node = PLACE_NONE;
+	place->tenants[slot].n = SLOT_FREE;
 	place->tenants[slot].spec.group = place->tenant_free;
 	place->tenant_free = slot;
 }
@@ -523,6 +526,25 @@ int place_remove(struct place *place, uint32_t tenant)
 	return 0;
 }
 
+int place_return(struct place *place, uint32_t tenant, const struct place_tenant *was)
+{
+	struct place_choice choice = {.node = was->node, .n = was->n};
+	int r;
+
+	assert(place->n_marks && !is_placed(place, tenant));
+	memcpy(choice.device, was->device, sizeof(choice.device));
+	r = fits(place, &was->spec, &choice, NULL);
+	if (r == 0)
+		r = reserve(place, was);
+	if (r == 0)
+		r = remember(place, UNDO_RETURN, tenant);
+	if (r < 0)
+		return r;
+	place->tenants[tenant] = *was;
+	take(place, &place->tenants[tenant]);
+	return 0;
+}
+
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err)
 {
@@ -577,12 +599,11 @@ void place_rollback(struct place *place, uint32_t mark)
 
 		if (undo->type != UNDO_REMOVE)
 			give(place, t);
-		if (undo->type == UNDO_ADD) {
-			free_slot(place, undo->tenant);
-			continue;
+		switch (undo->type) {
+		case UNDO_ADD: free_slot(place, undo->tenant); break;
+		case UNDO_RETURN: t->node = PLACE_NONE; break;
+		default: *t = undo->was; take(place, t);
 		}
-		*t = undo->was;
-		take(place, t);
 	}
 }
 
@@ -590,10 +611,14 @@ void place_release(struct place *place)
 {
 	if (--place->n_marks)
 		return;
-	/* Nobody can ask for those back any more who left. */
-	for (uint32_t i = 0; i < place->n_undo; i++)
-		if (place->undo[i].type == UNDO_REMOVE)
+	/* Nobody can ask for those back any more who left, be it more than once. */
+	for (uint32_t i = 0; i < place->n_undo; i++) {
+		const struct place_tenant *t = &place->tenants[place->undo[i].tenant];
+
+		if (place->undo[i].type == UNDO_REMOVE && t->node == PLACE_NONE &&
+			t->n != SLOT_FREE)
 			free_slot(place, place->undo[i].tenant);
+	}
 	place->n_undo = 0;
 	free_idle_groups(place);
 }

@@ -202,6 +202,107 @@ static const struct {
 	{11, PLACE_NEAR_RACK, {"a0", "a1", "b0"}},
 };
 
+static void add_tenant(struct place *place, uint32_t share, uint32_t priority, uint32_t affinity)
+{
+	const struct place_choice choice = {.n = 1};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	uint32_t tenant;
+
+	spec.share = share;
+	spec.priority = priority;
+	spec.affinity = affinity;
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+}
+
+/* The first comes to its label's device, which keeps the label when its first tenant leaves. */
+static void one_makes_room_for_the_next(void **state)
+{
+	const struct place_config config = {.policy = &place_first_fit};
+	const struct place_preempt rules = {0};
+	struct place *place = NULL;
+	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
+	struct place_gang gang = {.members = members, .n = 2, .threshold = 1000, .preempt = &rules};
+	_cleanup_(place_group_done) struct place_group group = {0};
+	struct error err = {0};
+	uint32_t label;
+	uint64_t bit, digest;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_label(place, "", "x", &label, NULL));
+	add_node(place, "n", "", 1);
+	add_tenant(place, 300, 10, label);
+	add_tenant(place, 300, 90, 0);
+	members[0].share = members[1].share = 300;
+	members[0].affinity = label;
+	digest = cluster_digest(place);
+	members[1].node = 7;
+	assert_int_equal(place_gang_add(place, &gang, &group, &err), -EINVAL);
+	assert_string_equal(err.msg, "member 1: there is no node 7");
+	assert_int_equal(cluster_digest(place), digest);
+	members[1].node = PLACE_NONE;
+	assert_ok(place_gang_add(place, &gang, &group, &err));
+	assert_int_equal(group.n_placed, 2);
+	assert_int_equal(group.n_victims, 1);
+	assert_int_equal(group.victims[0], 0);
+	place_free(place);
+}
+
+/* Members that differ, victims that may stay after all: the numbers of those stay theirs. */
+static void groups_of_any_kind(void **state)
+{
+	uint32_t n_placed = 0;
+
+	for (uint64_t seed = 0; seed < 2400; seed++) {
+		struct rand rand = rand_seeded(seed);
+		_cleanup_(place_free_p) struct place *place = cluster_new(
+			&rand, policies[seed % 4], 1 + (uint32_t)rand_below(&rand, 4), 3);
+		const struct place_preempt rules = {0};
+		struct place_spec members[8];
+		struct place_gang gang = {.members = members,
+			.n = 1 + (uint32_t)rand_below(&rand, 8),
+			.threshold = 1 + (uint32_t)rand_below(&rand, 1000),
+			.near = (enum place_near)rand_below(&rand, 3),
+			.preempt = &rules};
+		_cleanup_(place_group_done) struct place_group group = {0};
+		uint32_t mark, v = 0, before[64], n_before = 0;
+		uint64_t digest;
+		int r;
+
+		cluster_fill(&rand, place, 30);
+		for (uint32_t i = 0; i < gang.n; i++) {
+			members[i] = cluster_spec(&rand, place);
+			members[i].priority = 45;
+		}
+		for (uint32_t i = 0; i < place->n_tenants; i++)
+			before[n_before++] = place->tenants[i].spec.share;
+		digest = cluster_digest(place);
+		mark = place_mark(place);
+		r = place_gang_add(place, &gang, &group, NULL);
+		assert_true(r == 0 || r == -ENOSPC);
+		cluster_check(place);
+		if (r == 0) {
+			check_group(place, &gang, &group);
+			for (uint32_t i = 0; i < n_before; i++) {
+				bool is_gone = v < group.n_victims && group.victims[v] == i;
+
+				v += is_gone;
+				assert_int_equal(!place_tenant(place, i), is_gone);
+				assert_true(
+					is_gone || place_tenant(place, i)->spec.share == before[i]);
+			}
+			n_placed++;
+		}
+		place_rollback(place, mark);
+		place_release(place);
+		assert_int_equal(cluster_digest(place), digest);
+		/* Slots are given out once, however often somebody left. */
+		cluster_fill(&rand, place, 30);
+		cluster_check(place);
+	}
+	assert_true(n_placed > 500);
+}
+
 static void near_each_other(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(nears); i++) {
@@ -281,5 +382,5 @@ static void thresholds(void **state)
 	assert_int_equal(place_gang_least(65536, 1000), 65536);
 }
 
-UNIT_MAIN(UNIT(all_or_nothing), UNIT(victims_are_needed), UNIT(near_each_other), UNIT(refusals),
-	UNIT(thresholds))
+UNIT_MAIN(UNIT(all_or_nothing), UNIT(victims_are_needed), UNIT(one_makes_room_for_the_next),
+	UNIT(groups_of_any_kind), UNIT(near_each_other), UNIT(refusals), UNIT(thresholds))
