@@ -249,6 +249,41 @@ static int node_check(
 	return 0;
 }
 
+/* As told; else the one that it has, if it is no other device; else a name. slot: or PLACE_NONE. */
+static void uuid_of(const struct place *place, uint32_t slot, const struct place_node_info *info,
+	uint32_t i, char ret[static SPEC_LABEL])
+{
+	const struct place_device_info *is = &info->devices[i];
+	const struct device *was = slot == PLACE_NONE ? NULL : &place->devices[slot + i];
+
+	if (is->uuid[0])
+		memmove(ret, is->uuid, strlen(is->uuid) + 1);
+	else if (was && was->uuid[0] && was->model == is->model)
+		memmove(ret, was->uuid, sizeof(was->uuid));
+	else
+		snprintf(ret, SPEC_LABEL, "%.*s-gpu%u", SPEC_LABEL - 16, info->name, i);
+}
+
+/* first: the device that is the first one now, or PLACE_NONE. */
+static int uuids_check(const struct place *place, uint32_t first,
+	const struct place_node_info *info, struct error *err)
+{
+	char uuid[PLACE_NODE_DEVICES_MAX][SPEC_LABEL];
+
+	for (uint32_t i = 0; i < info->n_devices; i++) {
+		if (strnlen(info->devices[i].uuid, SPEC_LABEL) == SPEC_LABEL)
+			return fail(err, EINVAL,
+				"node %s, device %u: a UUID has up to %u characters", info->name, i,
+				SPEC_LABEL - 1);
+		uuid_of(place, first, info, i, uuid[i]);
+		for (uint32_t k = 0; k < i; k++)
+			if (!strcmp(uuid[k], uuid[i]))
+				return fail(err, EINVAL, "node %s: devices %u and %u are both %s",
+					info->name, k, i, uuid[i]);
+	}
+	return 0;
+}
+
 static int grow_nodes(struct place *place, uint32_t n)
 {
 	uint32_t size = place->nodes_size;
@@ -301,12 +336,14 @@ void place_device_changed(struct place *place, uint32_t at)
 	place_search_changed(place->search, d->node);
 }
 
-static void set_device(struct place *place, uint32_t at, const struct place_device_info *info,
-	const char *node, uint32_t index)
+static void set_device(
+	struct place *place, uint32_t first, const struct place_node_info *node, uint32_t i)
 {
-	struct device *d = &place->devices[at];
+	const struct place_device_info *info = &node->devices[i];
+	struct device *d = &place->devices[first + i];
 	uint64_t memory = info->memory_bytes / 1000 * place->config.memory_factor;
 
+	uuid_of(place, first, node, i, d->uuid);
 	d->model = info->model;
 	d->numa = info->numa;
 	d->link = info->link;
@@ -316,10 +353,6 @@ static void set_device(struct place *place, uint32_t at, const struct place_devi
 	d->memory_all = memory;
 	d->memory_size = info->memory_bytes;
 	d->memory_free = memory > d->memory_taken ? memory - d->memory_taken : 0;
-	if (info->uuid[0])
-		snprintf(d->uuid, sizeof(d->uuid), "%s", info->uuid);
-	else
-		snprintf(d->uuid, sizeof(d->uuid), "%.*s-gpu%u", SPEC_LABEL - 16, node, index);
 }
 
 void place_node_count(struct place *place, uint32_t at)
@@ -378,7 +411,7 @@ static void set_node(struct place *place, uint32_t at, const struct place_node_i
 	place_node_count(place, at);
 	node->models = models_of(info);
 	for (uint32_t i = 0; i < node->n_devices; i++) {
-		set_device(place, node->first_device + i, &info->devices[i], node->name->text, i);
+		set_device(place, node->first_device, info, i);
 		set_cell(place, node, i);
 	}
 	count_capacity(place, at, 1);
@@ -410,6 +443,8 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	int r;
 
 	r = node_check(place, info, err);
+	if (r == 0)
+		r = uuids_check(place, PLACE_NONE, info, err);
 	if (r < 0)
 		return r;
 	if (place_node_find(place, info->name) != PLACE_NONE)
@@ -495,6 +530,8 @@ int place_node_update(
 	if (strcmp(info->name, node->name->text))
 		return fail(err, EINVAL, "node %s cannot become %s", node->name->text, info->name);
 	r = keeps_devices(place, at, info, err);
+	if (r == 0)
+		r = uuids_check(place, node->first_device, info, err);
 	if (r < 0)
 		return r;
 	r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);

@@ -61,8 +61,12 @@ int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct
 /* ---- nodes and devices ---- */
 
 struct place_device_info {
-	char uuid[SPEC_LABEL]; /* "": made from the node's name and the index */
-	uint32_t model;        /* index of its bit */
+	/*
+	 * No two of a node have the same. "": that of the device that is there, if it has this
+	 * model; else one is made from the node's name and the index.
+	 */
+	char uuid[SPEC_LABEL];
+	uint32_t model; /* index of its bit */
 	uint64_t memory_bytes;
 	uint8_t numa, link; /* devices with the same are near each other; link: NVLink or switch */
 	bool is_closed;     /* cordoned or unhealthy: who is there stays, nobody comes */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/rand.h"
@@ -305,6 +306,49 @@ static void a_node_with_less_keeps_its_tenants(void **state)
 	place_free(place);
 }
 
+static void a_device_keeps_its_uuid(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_device_info devices[2] = {{.uuid = "GPU-abc"}, {.uuid = ""}};
+	struct place_node_info info = {.name = "a", .n_devices = 2, .devices = devices};
+	struct place_spec spec = share(100);
+	struct place_device_view view;
+	struct error err;
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_model(place, "T4", &bit, NULL));
+	assert_ok(place_model(place, "A10", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	assert_ok(put(place, &spec, &tenant));
+	devices[0].uuid[0] = '\0';
+	assert_ok(place_node_update(place, node, &info, NULL));
+	assert_true(place_device_get(place, 0, &view));
+	assert_string_equal(view.uuid, "GPU-abc");
+	assert_true(place_device_get(place, 1, &view));
+	assert_string_equal(view.uuid, "a-gpu1");
+	/* The other one cannot be the same, however it is said. */
+	snprintf(devices[1].uuid, sizeof(devices[1].uuid), "GPU-abc");
+	assert_int_equal(place_node_update(place, node, &info, &err), -EINVAL);
+	assert_contains(err.msg, "devices 0 and 1 are both GPU-abc");
+	info.name = "b";
+	devices[0] = devices[1];
+	assert_int_equal(place_node_add(place, &info, &node, &err), -EINVAL);
+	assert_int_equal(place_n_nodes(place), 1);
+	/* A device of another model is another one. */
+	info.name = "a";
+	devices[0].uuid[0] = devices[1].uuid[0] = '\0';
+	devices[1].model = 1;
+	snprintf(devices[0].uuid, sizeof(devices[0].uuid), "GPU-abc");
+	assert_ok(place_node_update(place, 0, &info, NULL));
+	assert_true(place_device_get(place, 1, &view));
+	assert_string_equal(view.uuid, "a-gpu1");
+	memset(devices[1].uuid, 'x', sizeof(devices[1].uuid));
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EINVAL);
+	assert_contains(err.msg, "up to 63 characters");
+	place_free(place);
+}
+
 /* More kinds than are remembered, each of which comes more often than once. */
 static void any_number_of_kinds_may_come(void **state)
 {
@@ -565,5 +609,6 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
 	UNIT(refusals_say_why), UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
-	UNIT(a_node_with_less_keeps_its_tenants), UNIT(any_number_of_kinds_may_come),
-	UNIT(nodes_without_devices_do), UNIT(every_figure_is_exact))
+	UNIT(a_node_with_less_keeps_its_tenants), UNIT(a_device_keeps_its_uuid),
+	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
+	UNIT(every_figure_is_exact))
