@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices in use are in lists by what is free of them, so that the tightest one that has room is
- * found without looking at the others.
+ * Devices in use are in lists by their model and by what is free of them, so that the tightest one
+ * that has room is found without looking at the others.
  */
 #include "core/place-defrag.h"
 
@@ -13,11 +13,11 @@
 #include "core/place-held.h"
 #include "core/place-internal.h"
 
-#define LISTS (SPEC_SHARE_ONE + 1) /* by share; more than a whole device is in the last */
+#define LISTS (SPEC_SHARE_ONE + 1) /* of a model; more than a whole device is in the last */
 
 struct link {
 	uint32_t next, before; /* devices, or PLACE_NONE */
-	uint32_t list;         /* LISTS: in none */
+	uint32_t list;         /* PLACE_NONE: in none */
 	bool has_come;         /* somebody has moved here: it is not emptied */
 };
 
@@ -29,19 +29,24 @@ struct source {
 struct defrag {
 	struct place *place;
 	struct link *link;
-	uint32_t first[LISTS], last[LISTS];
+	uint32_t *first, *last; /* by list: LISTS for each model */
 	struct source *sources;
 	uint32_t n_sources;
 	uint32_t source; /* that is emptied now */
 	struct place_move *moves;
 	uint32_t n_moves, moves_size, n_moves_max;
+	const struct place_preempt *rules;
+	uint32_t *gone_of_budget; /* by budget */
 };
 
 static void defrag_done(struct defrag *d)
 {
 	free(d->link);
+	free(d->first);
+	free(d->last);
 	free(d->sources);
 	free(d->moves);
+	free(d->gone_of_budget);
 }
 
 /* ---- lists ---- */
@@ -50,7 +55,7 @@ static void list_remove(struct defrag *d, uint32_t at)
 {
 	struct link *l = &d->link[at];
 
-	if (l->list == LISTS)
+	if (l->list == PLACE_NONE)
 		return;
 	if (l->before == PLACE_NONE)
 		d->first[l->list] = l->next;
@@ -60,18 +65,19 @@ static void list_remove(struct defrag *d, uint32_t at)
 		d->last[l->list] = l->before;
 	else
 		d->link[l->next].before = l->before;
-	l->list = LISTS;
+	l->list = PLACE_NONE;
 }
 
 /* Behind the others of its list, if somebody is on it and more may come. */
 static void list_add(struct defrag *d, uint32_t at)
 {
 	const struct device *device = &d->place->devices[at];
-	uint32_t list = MIN((uint32_t)d->place->share_free[at], SPEC_SHARE_ONE);
+	uint32_t free = MIN((uint32_t)d->place->share_free[at], SPEC_SHARE_ONE);
+	uint32_t list = device->model * LISTS + free;
 	struct link *l = &d->link[at];
 
 	list_remove(d, at);
-	if (!device->is_used || !device->n_tenants || device->is_closed || !list)
+	if (!device->is_used || !device->n_tenants || device->is_closed || !free)
 		return;
 	*l = (struct link){
 		.next = PLACE_NONE, .before = d->last[list], .list = list, .has_come = l->has_come};
@@ -119,18 +125,21 @@ static int compare_sources(const void *pa, const void *pb)
 
 static int list_devices(struct defrag *d)
 {
-	const uint32_t n = d->place->n_devices;
+	const uint32_t n = d->place->n_devices, n_lists = (d->place->n_models + 1) * LISTS;
 
 	d->link = calloc(n + 1ull, sizeof(*d->link));
 	d->sources = calloc(n + 1ull, sizeof(*d->sources));
-	if (!d->link || !d->sources)
+	d->first = calloc(n_lists, sizeof(*d->first));
+	d->last = calloc(n_lists, sizeof(*d->last));
+	d->gone_of_budget = calloc(d->rules->n_budgets + 1ull, sizeof(*d->gone_of_budget));
+	if (!d->link || !d->sources || !d->first || !d->last || !d->gone_of_budget)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < LISTS; i++)
+	for (uint32_t i = 0; i < n_lists; i++)
 		d->first[i] = d->last[i] = PLACE_NONE;
 	for (uint32_t at = 0; at < n; at++) {
 		const struct device *device = &d->place->devices[at];
 
-		d->link[at].list = LISTS;
+		d->link[at].list = PLACE_NONE;
 		list_add(d, at);
 		if (device->is_used && device->n_tenants &&
 			is_source(d->place, at, &d->sources[d->n_sources]))
@@ -163,12 +172,13 @@ static bool has_room(const struct place *place, const struct place_spec *spec, u
 		(place_eligible(place, spec, node) >> (at - place->nodes[node].first_device) & 1);
 }
 
-/* The device with the least left over for it; PLACE_NONE: none was found. */
+/* The device of the same model with the least left over for it; PLACE_NONE: none was found. */
 static uint32_t find_target(const struct defrag *d, const struct place_spec *spec)
 {
+	const uint32_t lists = d->place->devices[d->source].model * LISTS;
 	uint32_t tries = 0;
 
-	for (uint32_t list = spec->share; list < LISTS; list++)
+	for (uint32_t list = lists + spec->share; list < lists + LISTS; list++)
 		for (uint32_t at = d->first[list]; at != PLACE_NONE; at = d->link[at].next) {
 			if (at == d->source)
 				continue;
@@ -188,6 +198,23 @@ static struct place_choice choice_of(const struct place_tenant *t)
 	return choice;
 }
 
+static bool is_over_budget(const struct defrag *d, uint32_t label)
+{
+	const uint32_t budget = place_budget_of(d->rules, label);
+
+	return budget != PLACE_NONE &&
+		d->gone_of_budget[budget] >= d->rules->budgets[budget].may_go;
+}
+
+/* sign 1: it is moved; -1: it stays after all. */
+static void count_budget(struct defrag *d, uint32_t label, int sign)
+{
+	const uint32_t budget = place_budget_of(d->rules, label);
+
+	if (budget != PLACE_NONE)
+		d->gone_of_budget[budget] += (uint32_t)sign;
+}
+
 static int move_one(struct defrag *d, uint32_t tenant)
 {
 	const struct place_tenant was = *place_tenant(d->place, tenant);
@@ -195,6 +222,8 @@ static int move_one(struct defrag *d, uint32_t tenant)
 	uint32_t target, ignored;
 	int r;
 
+	if (is_over_budget(d, was.spec.budget))
+		return -ENOSPC;
 	r = array_grow(&d->moves, &d->moves_size, d->n_moves + 1, sizeof(*d->moves));
 	if (r == 0)
 		r = place_remove(d->place, tenant);
@@ -209,6 +238,7 @@ static int move_one(struct defrag *d, uint32_t tenant)
 	if (r < 0)
 		return r;
 	list_add(d, target);
+	count_budget(d, was.spec.budget, 1);
 	d->moves[d->n_moves++] = move;
 	return 0;
 }
@@ -256,8 +286,12 @@ static int empty(struct defrag *d, uint32_t device)
 		r = n;
 	if (r < 0) {
 		place_rollback(d->place, mark);
-		for (uint32_t i = n_before; i < d->n_moves; i++)
-			list_add(d, d->moves[i].to.device[0]);
+		for (uint32_t i = n_before; i < d->n_moves; i++) {
+			const struct place_move *move = &d->moves[i];
+
+			list_add(d, move->to.device[0]);
+			count_budget(d, place_tenant(d->place, move->tenant)->spec.budget, -1);
+		}
 		d->n_moves = n_before;
 	}
 	place_release(d->place);
@@ -280,11 +314,14 @@ static int empty_all(struct defrag *d)
 	return r;
 }
 
-int place_defrag_find(
-	struct place *place, uint32_t n_moves_max, struct place_defrag *ret, struct error *err)
+int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct place_preempt *rules,
+	struct place_defrag *ret, struct error *err)
 {
-	_cleanup_(defrag_done) struct defrag d = {
-		.place = place, .n_moves_max = n_moves_max, .source = PLACE_NONE};
+	static const struct place_preempt no_rules;
+	_cleanup_(defrag_done) struct defrag d = {.place = place,
+		.n_moves_max = n_moves_max,
+		.rules = rules ? rules : &no_rules,
+		.source = PLACE_NONE};
 	struct place_defrag plan = {0};
 	uint32_t mark;
 	int r;
@@ -292,6 +329,9 @@ int place_defrag_find(
 	if (n_moves_max > PLACE_MOVES_MAX)
 		return fail(err, EINVAL, "%u moves: up to %u are possible", n_moves_max,
 			PLACE_MOVES_MAX);
+	r = place_preempt_check(place, d.rules, err);
+	if (r < 0)
+		return r;
 	plan.whole_before = count_whole(place);
 	plan.fragmented_before = place_fragmentation(place);
 	mark = place_mark(place);

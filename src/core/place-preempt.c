@@ -76,7 +76,7 @@ static int compare(const struct cost *a, const struct cost *b)
 
 /* ---- who may go ---- */
 
-static uint32_t budget_of(const struct place_preempt *rules, uint32_t label)
+uint32_t place_budget_of(const struct place_preempt *rules, uint32_t label)
 {
 	uint32_t low = 0, high = rules->n_budgets;
 
@@ -113,7 +113,7 @@ static bool is_candidate(const struct search *s, const struct holder *h, struct 
 	if (rank < 0 || (!order && h->priority >= s->spec->priority))
 		return false;
 	*ret = (struct candidate){
-		.h = h, .rank = (uint32_t)rank, .budget = budget_of(s->rules, h->budget)};
+		.h = h, .rank = (uint32_t)rank, .budget = place_budget_of(s->rules, h->budget)};
 	return ret->budget == PLACE_NONE || s->violations_min ||
 		s->rules->budgets[ret->budget].may_go;
 }

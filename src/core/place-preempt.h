@@ -80,6 +80,9 @@ int place_preempt_apply(struct place *place, const struct place_spec *spec,
 int place_preempt_check(
 	const struct place *place, const struct place_preempt *rules, struct error *err);
 
+/* The index of the label's budget, or PLACE_NONE. */
+uint32_t place_budget_of(const struct place_preempt *rules, uint32_t label);
+
 void place_plan_done(struct place_plan *plan);
 
 #endif

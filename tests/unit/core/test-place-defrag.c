@@ -34,6 +34,8 @@ static void replay(struct place *place, const struct place_defrag *plan)
 		assert_true(was.spec.is_movable);
 		assert_int_equal(was.n, 1);
 		assert_true(place->devices[move->to.device[0]].n_tenants > 0);
+		assert_int_equal(place->devices[move->to.device[0]].model,
+			place->devices[move->from.device[0]].model);
 		for (uint32_t k = 0; k < i; k++) /* nothing moves twice, or to where others left */
 			assert_int_not_equal(plan->moves[k].from.device[0], move->to.device[0]);
 		assert_ok(place_defrag_move(place, move, &tenant, NULL));
@@ -65,7 +67,7 @@ static void plans_keep_their_word(void **state)
 			if (rand_below(&rand, 2) && place_tenant(place, i))
 				assert_ok(place_remove(place, i));
 		digest = cluster_digest(place);
-		assert_ok(place_defrag_find(place, most, &plan, NULL));
+		assert_ok(place_defrag_find(place, most, NULL, &plan, NULL));
 		assert_int_equal(cluster_digest(place), digest);
 		assert_true(plan.n_moves <= most);
 		assert_int_equal(plan.whole_before, whole(place));
@@ -125,7 +127,7 @@ static void an_example(void **state)
 	add(place, 2, 700, true);
 	add(place, 3, 100, false); /* has to stay: the others come to it */
 	/* Two to the tightest that have room: 300 to where 300 are free, 200 to where 400 are. */
-	assert_ok(place_defrag_find(place, 2, &plan, &err));
+	assert_ok(place_defrag_find(place, 2, NULL, &plan, &err));
 	assert_int_equal(plan.n_moves, 2);
 	assert_int_equal(plan.moves[0].tenant, 0);
 	assert_int_equal(plan.moves[0].to.device[0], 2);
@@ -137,9 +139,59 @@ static void an_example(void **state)
 	assert_int_equal(place_defrag_move(place, &plan.moves[0], &tenant, &err), -ENOENT);
 	add(place, 3, 300, true);
 	assert_int_equal(place_defrag_move(place, &plan.moves[0], &tenant, &err), -ESTALE);
-	assert_int_equal(place_defrag_find(place, PLACE_MOVES_MAX + 1, &plan, &err), -EINVAL);
+	assert_int_equal(place_defrag_find(place, PLACE_MOVES_MAX + 1, NULL, &plan, &err), -EINVAL);
 	assert_contains(err.msg, "65537 moves");
 	place_free(place);
 }
 
-UNIT_MAIN(UNIT(plans_keep_their_word), UNIT(an_example))
+/* Of budgets as drawn: no more are moved than may go, and all else is as without. */
+static void budgets_are_kept(void **state)
+{
+	uint32_t n_moves = 0, n_less = 0;
+
+	for (uint64_t seed = 0; seed < 600; seed++) {
+		struct rand rand = rand_seeded(seed);
+		_cleanup_(place_free_p) struct place *place = cluster_new(
+			&rand, &place_worst_fit, 2 + (uint32_t)rand_below(&rand, 6), 4);
+		_cleanup_(place_defrag_done) struct place_defrag plan = {0}, free_plan = {0};
+		struct place_budget budgets[3];
+		struct place_preempt rules = {
+			.budgets = budgets, .n_budgets = 3, .is_forced = rand_below(&rand, 2) == 0};
+		uint32_t gone[3] = {0};
+		uint64_t digest;
+
+		for (uint32_t i = 0; i < 3; i++) {
+			char name[16];
+
+			snprintf(name, sizeof(name), "budget%u", i);
+			assert_ok(place_label(place, "", name, &budgets[i].label, NULL));
+			budgets[i].may_go = (uint32_t)rand_below(&rand, 4);
+		}
+		for (uint32_t i = 0; i < 30; i++) {
+			struct place_spec spec = cluster_spec(&rand, place);
+			struct place_choice choice;
+			uint32_t tenant;
+
+			spec.budget = budgets[rand_below(&rand, 3)].label;
+			if (place_find(place, &spec, &choice, NULL) == 0)
+				assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+		}
+		digest = cluster_digest(place);
+		assert_ok(place_defrag_find(place, 100, NULL, &free_plan, NULL));
+		assert_ok(place_defrag_find(place, 100, &rules, &plan, NULL));
+		assert_int_equal(cluster_digest(place), digest);
+		for (uint32_t i = 0; i < plan.n_moves; i++)
+			for (uint32_t k = 0; k < 3; k++)
+				gone[k] += place_tenant(place, plan.moves[i].tenant)->spec.budget ==
+					budgets[k].label;
+		for (uint32_t k = 0; k < 3; k++)
+			assert_true(gone[k] <= budgets[k].may_go);
+		n_moves += plan.n_moves;
+		n_less += plan.n_moves < free_plan.n_moves;
+		replay(place, &plan);
+		assert_int_equal(plan.whole_after, whole(place));
+	}
+	assert_true(n_moves > 50 && n_less > 50);
+}
+
+UNIT_MAIN(UNIT(plans_keep_their_word), UNIT(budgets_are_kept), UNIT(an_example))
