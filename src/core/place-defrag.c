@@ -90,6 +90,14 @@ static void list_add(struct defrag *d, uint32_t at)
 
 /* ---- what can be emptied ---- */
 
+/* To network devices or to its other half. */
+static bool is_tied(const struct place *place, uint32_t tenant)
+{
+	const struct place_spec *spec = &place->tenants[tenant].spec;
+
+	return spec->network[0] || spec->network[1] || place_peer(place, tenant) != PLACE_NONE;
+}
+
 static bool is_source(const struct place *place, uint32_t at, struct source *ret)
 {
 	const struct device *d = &place->devices[at];
@@ -104,7 +112,8 @@ static bool is_source(const struct place *place, uint32_t at, struct source *ret
 
 		if (!(h->devices & bit))
 			continue;
-		if (h->devices != bit || !place->tenants[h->tenant].spec.is_movable)
+		if (h->devices != bit || !place->tenants[h->tenant].spec.is_movable ||
+			is_tied(place, h->tenant))
 			return false;
 		ret->held += h->share;
 		ret->n++;
@@ -364,6 +373,8 @@ int place_defrag_move(
 		memcmp(t->device, move->from.device, t->n * sizeof(t->device[0])))
 		return fail(err, ESTALE, "tenant %u is not where it was when this was planned",
 			move->tenant);
+	if (is_tied(place, move->tenant))
+		return fail(err, EINVAL, "tenant %u uses network devices: it stays", move->tenant);
 	spec = t->spec;
 	mark = place_mark(place);
 	r = place_remove(place, move->tenant);

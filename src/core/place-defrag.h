@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Defragmentation: moves that leave whole devices to nobody. Only tenants of one device that say
- * they may be moved (`is_movable`) move, each once, to devices of the same model that are in use
- * already; a device is emptied altogether or its tenants stay. Those that hold least are emptied
- * first, and tenants go where least is left over. Who is moved is disturbed: it counts into its
- * disruption budget, which is never exceeded.
+ * they may be moved (`is_movable`) and use no network device move, each once, to devices of the
+ * same model that are in use already; a device is emptied altogether or its tenants stay. Those
+ * that hold least are emptied first, and tenants go where least is left over. Who is moved is
+ * disturbed: it counts into its disruption budget, which is never exceeded.
  *
  * A plan is a list of moves in order, each of which fits when those before it are done: it is made
  * by doing them, and taking all back. The caller executes it, or not. O(devices + moves x tries).
@@ -39,7 +39,10 @@ struct place_defrag {
 int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct place_preempt *rules,
 	struct place_defrag *ret_plan, struct error *err);
 
-/* Moves the tenant, which gets a new number, or changes nothing: -ENOENT, -ESTALE, -ENOSPC. */
+/*
+ * Moves the tenant, which gets a new number, or changes nothing: -ENOENT, -ESTALE, -ENOSPC, -EINVAL
+ * for one that uses network devices: those were chosen for where it is.
+ */
 int place_defrag_move(struct place *place, const struct place_move *move, uint32_t *ret_tenant,
 	struct error *err);
 

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "core/place-internal.h"
+#include "core/place-mode.h"
 #include "core/place-policy.h"
 
 uint64_t place_device_bytes(
@@ -52,6 +53,8 @@ enum place_reason place_node_reason(
 		return PLACE_NO_CPU;
 	if (place->memory_free[at] < spec->memory_bytes)
 		return PLACE_NO_MEMORY;
+	if ((spec->network[0] || spec->network[1]) && place_network_fits(place, spec, at, NULL) < 0)
+		return PLACE_NO_NETWORK;
 	return PLACE_FITS;
 }
 
@@ -163,6 +166,7 @@ static const char *const reason_texts[PLACE_N_REASONS] = {
 	[PLACE_FULL_OF_TENANTS] = "have as many tenants as they may",
 	[PLACE_NO_CPU] = "have too little CPU",
 	[PLACE_NO_MEMORY] = "have too little memory",
+	[PLACE_NO_NETWORK] = "lack the network device or its bandwidth",
 	[PLACE_NO_DEVICES] = "have too few devices",
 	[PLACE_OTHER_MODEL] = "have other models",
 	[PLACE_OTHER_DEVICE] = "have not the device asked for",

@@ -27,16 +27,19 @@ struct rack {
 	uint32_t index;
 };
 
+struct victim {
+	uint32_t tenant;
+	struct place_tenant was;
+	bool is_back; /* it need not leave */
+};
+
 struct gathering {
 	struct place *place;
 	const struct place_gang *gang;
 	struct place_member *members;
 	uint32_t n_placed;
 
-	struct {
-		uint32_t tenant;
-		struct place_tenant was;
-	} * victims;
+	struct victim *victims;
 	uint32_t n_victims, victims_size;
 
 	uint32_t recent[RECENT], n_recent;
@@ -288,6 +291,23 @@ static int put(
 	return 0;
 }
 
+static struct victim *other_half(const struct gathering *g, uint32_t v)
+{
+	for (uint32_t i = 0; i < g->n_victims && g->victims[v].was.peer != PLACE_NONE; i++)
+		if (g->victims[i].tenant == g->victims[v].was.peer &&
+			g->victims[i].was.peer == g->victims[v].tenant)
+			return &g->victims[i];
+	return NULL;
+}
+
+/* Of two halves one counts into their budget. */
+static bool is_counted(const struct gathering *g, uint32_t v)
+{
+	const struct victim *other = other_half(g, v);
+
+	return !other || g->victims[v].tenant < other->tenant;
+}
+
 /* Somebody leaves for it. */
 static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, struct error *err)
 {
@@ -303,7 +323,8 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, 
 	for (uint32_t k = 0; k < rules.n_budgets; k++) {
 		budgets[k] = rules.budgets[k];
 		for (uint32_t v = 0; v < g->n_victims; v++)
-			if (g->victims[v].was.spec.budget == budgets[k].label && budgets[k].may_go)
+			if (g->victims[v].was.spec.budget == budgets[k].label && is_counted(g, v) &&
+				budgets[k].may_go)
 				budgets[k].may_go--;
 	}
 	rules.budgets = budgets;
@@ -314,6 +335,7 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, 
 		&g->victims, &g->victims_size, g->n_victims + plan.n_victims, sizeof(*g->victims));
 	for (uint32_t v = 0; v < plan.n_victims && r == 0; v++) {
 		g->victims[g->n_victims].tenant = plan.victims[v];
+		g->victims[g->n_victims].is_back = false;
 		g->victims[g->n_victims].was = *place_tenant(g->place, plan.victims[v]);
 		r = place_remove(g->place, plan.victims[v]);
 		g->n_victims += r == 0;
@@ -394,11 +416,31 @@ static int fill_spaces(struct gathering *g, struct error *err)
 /* Victims that may stay after all; those of the highest priority first. */
 static int compare_victims(const void *pa, const void *pb)
 {
-	const __typeof__(((struct gathering *)0)->victims[0]) *a = pa, *b = pb;
+	const struct victim *a = pa, *b = pb;
 
 	if (a->was.spec.priority != b->was.spec.priority)
 		return a->was.spec.priority > b->was.spec.priority ? -1 : 1;
 	return a->tenant < b->tenant ? -1 : a->tenant > b->tenant;
+}
+
+/* Both halves, or none. */
+static int spare(struct gathering *g, uint32_t v)
+{
+	struct victim *other = other_half(g, v);
+	const uint32_t mark = place_mark(g->place);
+	int r = place_return(g->place, g->victims[v].tenant, &g->victims[v].was);
+
+	if (r == 0 && other)
+		r = place_return(g->place, other->tenant, &other->was);
+	if (r < 0)
+		place_rollback(g->place, mark);
+	place_release(g->place);
+	if (r < 0)
+		return r;
+	g->victims[v].is_back = true;
+	if (other)
+		other->is_back = true;
+	return 0;
 }
 
 static int spare_victims(struct gathering *g, struct error *err)
@@ -407,14 +449,12 @@ static int spare_victims(struct gathering *g, struct error *err)
 
 	if (g->n_victims)
 		qsort(g->victims, g->n_victims, sizeof(*g->victims), compare_victims);
-	for (uint32_t v = 0; v < g->n_victims; v++) {
-		int r = place_return(g->place, g->victims[v].tenant, &g->victims[v].was);
-
-		if (r == -ENOMEM)
+	for (uint32_t v = 0; v < g->n_victims; v++)
+		if (!g->victims[v].is_back && spare(g, v) == -ENOMEM)
 			return fail(err, ENOMEM, "out of memory for a group");
-		if (r < 0)
+	for (uint32_t v = 0; v < g->n_victims; v++)
+		if (!g->victims[v].is_back)
 			g->victims[n++] = g->victims[v];
-	}
 	g->n_victims = n;
 	return 0;
 }

@@ -83,7 +83,7 @@ struct node {
 };
 
 struct undo {
-	enum { UNDO_ADD, UNDO_REMOVE, UNDO_RETURN, UNDO_RESIZE } type;
+	enum { UNDO_ADD, UNDO_REMOVE, UNDO_RETURN, UNDO_CHANGE } type;
 	uint32_t tenant;
 	struct place_tenant was;
 };
@@ -152,6 +152,9 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
  * where it does not fit any more, -ENOMEM.
  */
 int place_return(struct place *place, uint32_t tenant, const struct place_tenant *was);
+
+/* Each is the other's peer from now on, also in what is taken back. -ENOMEM. */
+int place_tie(struct place *place, uint32_t a, uint32_t b);
 
 /* After each change of what is free on the device, or of who may come. */
 void place_device_changed(struct place *place, uint32_t device);

@@ -336,6 +336,23 @@ int place_mode_choose(struct place *place, const struct place_wish *wish,
 	return r;
 }
 
+int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct error *err)
+{
+	const uint32_t tenants[2] = {server, client};
+	int r;
+
+	for (int i = 0; i < 2; i++)
+		if (!place_tenant(place, tenants[i]))
+			return fail(err, EINVAL, "there is no tenant %u", tenants[i]);
+		else if (place_peer(place, tenants[i]) != PLACE_NONE)
+			return fail(err, EINVAL, "tenant %u belongs to tenant %u already",
+				tenants[i], place_peer(place, tenants[i]));
+	if (server == client)
+		return fail(err, EINVAL, "tenant %u: it is both halves", server);
+	r = place_tie(place, server, client);
+	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
+}
+
 int place_mode_add(struct place *place, const struct place_decision *decision,
 	uint32_t ret_tenants[static 2], struct error *err)
 {
@@ -348,6 +365,8 @@ int place_mode_add(struct place *place, const struct place_decision *decision,
 	r = place_add(place, &decision->spec, &decision->choice, &tenants[0], err);
 	if (r == 0 && decision->has_client)
 		r = place_add(place, &decision->client_spec, &decision->client, &tenants[1], err);
+	if (r == 0 && decision->has_client)
+		r = place_mode_tie(place, tenants[0], tenants[1], err);
 	if (r < 0)
 		place_rollback(place, mark);
 	place_release(place);

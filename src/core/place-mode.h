@@ -12,7 +12,8 @@
  * network device.
  *
  * Network devices are given away and taken back with the tenant, through its spec (`network`,
- * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up.
+ * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up. Who
+ * is in two halves is not moved (place-defrag.h), and leaves with both where it has to leave.
  * Remote costs O(network devices), and nodes are tried for those that qualify. Threads: as place.h.
  */
 #ifndef CORE_PLACE_MODE_H
@@ -84,13 +85,22 @@ int place_mode_choose(struct place *place, const struct place_wish *wish,
 int place_mode_add(struct place *place, const struct place_decision *decision,
 	uint32_t ret_tenants[static 2], struct error *err);
 
+/*
+ * The two halves, read back by place_restore, belong together again: who has to leave leaves with
+ * both. -EINVAL where one is not there or belongs to another, -ENOMEM.
+ */
+int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct error *err);
+
 /* ---- for place-tenant.c and place.c ---- */
 
 struct place_networks;
 
 void place_network_free(struct place_networks *networks);
-uint32_t place_network_n(const struct place *place); /* the highest number */
-int place_network_fits(const struct place *place, const struct place_spec *spec, struct error *err);
+uint32_t place_network_n(const struct place *place);                      /* the highest number */
+uint32_t place_network_node(const struct place *place, uint32_t network); /* or PLACE_NONE */
+/* -ENOSPC: the server's end is not on that node, or there is too little bandwidth. -EINVAL. */
+int place_network_fits(
+	const struct place *place, const struct place_spec *spec, uint32_t node, struct error *err);
 /* sign 1: the tenant has come; -1: it goes. */
 void place_network_count(struct place *place, const struct place_tenant *t, int sign);
 bool place_network_is_taken(const struct place *place, uint32_t node);

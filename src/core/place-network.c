@@ -105,7 +105,15 @@ uint32_t place_network_free_mbit(const struct place *place, uint32_t network)
 	return n && n->is_used ? n->mbit - n->mbit_taken : 0;
 }
 
-int place_network_fits(const struct place *place, const struct place_spec *spec, struct error *err)
+uint32_t place_network_node(const struct place *place, uint32_t network)
+{
+	const struct network *n = network_at(place, network);
+
+	return n && n->is_used ? n->node : PLACE_NONE;
+}
+
+int place_network_fits(
+	const struct place *place, const struct place_spec *spec, uint32_t node, struct error *err)
 {
 	for (int i = 0; i < 2; i++) {
 		const struct network *n = network_at(place, spec->network[i]);
@@ -114,6 +122,9 @@ int place_network_fits(const struct place *place, const struct place_spec *spec,
 			continue;
 		if (!n || !n->is_used)
 			return fail(err, EINVAL, "there is no network device %u", spec->network[i]);
+		if (i == 0 && n->node != node)
+			return fail(err, ENOSPC, "network device %u is on another node",
+				spec->network[i]);
 		if (i && spec->network[0] == spec->network[1])
 			return fail(
 				err, EINVAL, "network device %u at both ends", spec->network[i]);

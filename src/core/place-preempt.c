@@ -612,8 +612,8 @@ static uint64_t mixed(uint64_t seen, uint64_t value)
 }
 
 /*
- * Who is on the node and what is free: the same again once all changes have been taken back, which
- * the node's version is not.
+ * Who is on the node, their other halves, and what is free: the same again once all changes have
+ * been taken back, which the node's version is not.
  */
 static uint64_t fingerprint(const struct place *place, uint32_t node)
 {
@@ -623,6 +623,7 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 
 	for (uint32_t i = 0; i < held->n; i++) {
 		seen = mixed(seen, held->list[i].tenant);
+		seen = mixed(seen, place_peer(place, held->list[i].tenant));
 		seen = mixed(seen, held->list[i].started);
 		seen = mixed(seen, held->list[i].devices);
 	}
@@ -631,6 +632,27 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 		seen = mixed(seen, place->devices[i].memory_free);
 	}
 	return seen;
+}
+
+/* With those on other nodes that leave with them. */
+static int list_victims(struct search *s, struct place_plan *ret)
+{
+	uint32_t *victims = calloc(2ull * s->best.n + 1, sizeof(*victims)), n = 0, kept = 0;
+
+	if (!victims)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->best.n; i++) {
+		victims[n++] = s->victims[i];
+		if (place_peer(s->place, s->victims[i]) != PLACE_NONE)
+			victims[n++] = place_peer(s->place, s->victims[i]);
+	}
+	qsort(victims, n, sizeof(*victims), compare_tenants);
+	for (uint32_t i = 0; i < n; i++)
+		if (i == 0 || victims[i] != victims[i - 1])
+			victims[kept++] = victims[i];
+	ret->victims = victims;
+	ret->n_victims = kept;
+	return 0;
 }
 
 /* Where on the node the policy puts it once they have left. */
@@ -702,9 +724,9 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 			r = choose(&s, &plan.choice, err);
 		if (r < 0)
 			return r;
-		qsort(s.victims, s.best.n, sizeof(*s.victims), compare_tenants);
-		plan.victims = TAKE_PTR(s.victims);
-		plan.n_victims = s.best.n;
+		r = list_victims(&s, &plan);
+		if (r < 0)
+			return fail(err, -r, "out of memory for a plan");
 		plan.violations = s.best.violations;
 		plan.highest = s.best.highest;
 		plan.share_lost = s.best.share;

@@ -9,6 +9,9 @@
  *   where told, the later start of the victim that started first;
  *   the first node.
  *
+ * Who is there in two halves (place-mode.h) counts where one of them is in the way, and leaves with
+ * both. Nobody leaves for the bandwidth of a network.
+ *
  * Nobody leaves in vain: without any one of the victims it does not fit. Of priority 0 nobody
  * preempts. The choice is exact up to PLACE_PREEMPT_STEPS sets tried on a node, and as many as
  * PLACE_PREEMPT_ALL_STEPS in all; beyond that it is the best found by then.
@@ -58,11 +61,11 @@ struct place_preempt {
 
 struct place_plan {
 	struct place_choice choice;
-	uint32_t *victims, n_victims; /* tenants, rising */
+	uint32_t *victims, n_victims; /* tenants, rising; with their other halves */
 	uint32_t violations;          /* victims beyond their budgets */
 	uint32_t highest;             /* priority (or rank) of a victim */
 	uint64_t share_lost;
-	uint64_t seen; /* of the node: the plan is void once something has changed there */
+	uint64_t seen; /* of the node and of other halves: where that changes the plan is void */
 };
 
 /*

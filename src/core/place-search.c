@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "core/place-internal.h"
 #include "core/place-mix.h"
+#include "core/place-mode.h"
 #include "core/place-policy.h"
 
 #define FAN 16u
@@ -732,6 +733,10 @@ static int search(struct place_search *s, struct quest *q)
 		visit(s, q,
 			spec->node != PLACE_NONE ? spec->node
 						 : s->place->devices[spec->device].node);
+		return 0;
+	}
+	if (spec->network[0]) {
+		visit(s, q, place_network_node(s->place, spec->network[0]));
 		return 0;
 	}
 	if (spec->count && spec->affinity) {

@@ -62,9 +62,8 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
 		return fail(
 			err, EINVAL, "queue %u: %u are known", spec->queue, place_queue_n(place));
 	for (int i = 0; i < 2; i++)
-		if (spec->network[i] > place_network_n(place))
-			return fail(err, EINVAL, "network device %u: %u are known",
-				spec->network[i], place_network_n(place));
+		if (spec->network[i] && place_network_node(place, spec->network[i]) == PLACE_NONE)
+			return fail(err, EINVAL, "there is no network device %u", spec->network[i]);
 	return 0;
 }
 
@@ -316,6 +315,16 @@ const struct place_tenant *place_tenant(const struct place *place, uint32_t tena
 	return is_placed(place, tenant) ? &place->tenants[tenant] : NULL;
 }
 
+uint32_t place_peer(const struct place *place, uint32_t tenant)
+{
+	const struct place_tenant *t = place_tenant(place, tenant);
+
+	/* A slot may have been given to another since. */
+	if (!t || !is_placed(place, t->peer) || place->tenants[t->peer].peer != tenant)
+		return PLACE_NONE;
+	return t->peer;
+}
+
 static int choice_check(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, struct error *err)
 {
@@ -343,7 +352,10 @@ static int fits(const struct place *place, const struct place_spec *spec,
 {
 	uint64_t mask = place_eligible(place, spec, choice->node);
 	uint32_t first = place->nodes[choice->node].first_device;
+	int r = place_network_fits(place, spec, choice->node, err);
 
+	if (r < 0)
+		return r;
 	if (place_node_reason(place, spec, choice->node) != PLACE_FITS)
 		return fail(err, ENOSPC, "node %s has no room for it",
 			place->nodes[choice->node].name->text);
@@ -351,7 +363,7 @@ static int fits(const struct place *place, const struct place_spec *spec,
 		if (!(mask >> (choice->device[i] - first) & 1))
 			return fail(err, ENOSPC, "device %s has no room for it",
 				place->devices[choice->device[i]].uuid);
-	return place_network_fits(place, spec, err);
+	return 0;
 }
 
 /* Remembers it if a mark is open. */
@@ -366,7 +378,7 @@ static int remember(struct place *place, int type, uint32_t tenant)
 		return r;
 	place->undo[place->n_undo].tenant = tenant;
 	place->undo[place->n_undo].type = (__typeof__(place->undo->type))type;
-	if (type == UNDO_REMOVE || type == UNDO_RESIZE)
+	if (type == UNDO_REMOVE || type == UNDO_CHANGE)
 		place->undo[place->n_undo].was = place->tenants[tenant];
 	place->n_undo++;
 	return 0;
@@ -435,7 +447,7 @@ static int was_there(const struct place *place, const struct place_spec *spec,
 			return fail(err, ENOSPC,
 				"device %s: with it more is taken than any device has", d->uuid);
 	}
-	return place_network_fits(place, spec, err);
+	return place_network_fits(place, spec, choice->node, err);
 }
 
 static int check_tenant(const struct place *place, const struct place_spec *spec,
@@ -452,7 +464,8 @@ static int check_tenant(const struct place *place, const struct place_spec *spec
 static int add(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, uint32_t *ret_tenant)
 {
-	struct place_tenant t = {.spec = *spec, .node = choice->node, .n = choice->n};
+	struct place_tenant t = {
+		.spec = *spec, .node = choice->node, .n = choice->n, .peer = PLACE_NONE};
 	uint32_t slot;
 	int r;
 
@@ -545,6 +558,22 @@ int place_return(struct place *place, uint32_t tenant, const struct place_tenant
 	return 0;
 }
 
+int place_tie(struct place *place, uint32_t a, uint32_t b)
+{
+	int r = remember(place, UNDO_CHANGE, a);
+
+	if (r < 0)
+		return r;
+	r = remember(place, UNDO_CHANGE, b);
+	if (r < 0) {
+		place->n_undo--;
+		return r;
+	}
+	place->tenants[a].peer = b;
+	place->tenants[b].peer = a;
+	return 0;
+}
+
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err)
 {
@@ -574,7 +603,7 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 				"device memory %" PRIu64 ": %" PRIu64 " bytes are free on %s",
 				device_bytes, d->memory_free + t->spec.device_bytes, d->uuid);
 	}
-	r = remember(place, UNDO_RESIZE, tenant);
+	r = remember(place, UNDO_CHANGE, tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a tenant");
 	give(place, t);

@@ -122,7 +122,10 @@ struct place_spec {
 	uint32_t budget;   /* the label whose disruption budget counts it; 0: none */
 	uint32_t queue;    /* place-queue.h; 0: none */
 	bool is_movable;   /* may be moved to other devices of its kind (place-defrag.h) */
-	/* What it takes of the network devices at both ends (place-mode.h), by number; 0: none. */
+	/*
+	 * What it takes of the network devices at both ends (place-mode.h), by number; 0: none. The
+	 * first is of the node that it goes to.
+	 */
 	uint32_t network[2], network_mbit;
 };
 
@@ -171,6 +174,7 @@ enum place_reason {
 	PLACE_FULL_OF_TENANTS,
 	PLACE_NO_CPU,
 	PLACE_NO_MEMORY,
+	PLACE_NO_NETWORK,
 	PLACE_NO_DEVICES,
 	PLACE_OTHER_MODEL,
 	PLACE_OTHER_DEVICE,
@@ -229,10 +233,13 @@ struct place_tenant {
 	uint32_t node;
 	uint32_t n;
 	uint32_t device[SPEC_DEVICES_MAX];
+	uint32_t peer; /* the other half of one over the network, as it was tied; or PLACE_NONE */
 };
 
 /* Borrowed until the next change; NULL where there is none. */
 const struct place_tenant *place_tenant(const struct place *place, uint32_t tenant);
+/* Its other half while both are there (place-mode.h), or PLACE_NONE. */
+uint32_t place_peer(const struct place *place, uint32_t tenant);
 
 /*
  * All changes of tenants since the mark are taken back, latest first. Marks are taken and released

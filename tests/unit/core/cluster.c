@@ -126,6 +126,7 @@ uint64_t cluster_digest(const struct place *place)
 	}
 	for (uint32_t i = 0; i < place->n_tenants; i++) {
 		const struct place_tenant *t = &place->tenants[i];
+		uint32_t peer;
 
 		if (t->node == PLACE_NONE)
 			continue; /* there may be more of these than before */
@@ -140,6 +141,8 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(t->spec.budget);
 		MIX(t->spec.queue);
 		MIX(t->spec.network);
+		peer = place_peer(place, i);
+		MIX(peer);
 	}
 	for (uint32_t q = 1; q <= place_queue_n(place); q++) {
 		uint64_t used = place_queue_used(place, q, PLACE_NONE);

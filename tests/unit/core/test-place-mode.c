@@ -6,6 +6,8 @@
 
 #include "base/cleanup.h"
 #include "cluster.h"
+#include "core/place-defrag.h"
+#include "core/place-gang.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-network.h"
@@ -245,4 +247,189 @@ static void refusals(void **state)
 	assert_contains(err.msg, "network device 7");
 }
 
-UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals))
+/* Two nodes of two devices each, a network device on both, and a third node without one. */
+static struct place *pair_new(void)
+{
+	const struct place_config config = {.policy = &place_first_fit};
+	const struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	struct place_node_info info = {.cpu_milli = 1000, .devices = devices};
+	static const char *const names[] = {"server", "client", "other"};
+	struct place *place = NULL;
+	uint32_t node, network;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	for (uint32_t i = 0; i < 3; i++) {
+		info.name = names[i];
+		info.n_devices = i == 1 ? 0 : 2;
+		assert_ok(place_node_add(place, &info, &node, NULL));
+		if (i < 2)
+			assert_ok(place_network_add(place,
+				&(struct place_network_info){.node = node, .mbit = 1000}, &network,
+				NULL));
+	}
+	return place;
+}
+
+/* The devices' half on the server, the other on the client. */
+static void add_pair(struct place *place, uint32_t share, uint32_t budget, uint32_t ret[static 2])
+{
+	struct place_decision d = {.outcome = PLACE_REMOTE,
+		.has_client = true,
+		.spec = PLACE_SPEC_INIT,
+		.choice = {.n = 1},
+		.client_spec = PLACE_SPEC_INIT,
+		.client = {.node = 1}};
+
+	d.spec.share = share;
+	d.spec.network[0] = 1;
+	d.spec.network[1] = 2;
+	d.spec.network_mbit = 600;
+	d.spec.priority = d.client_spec.priority = 10;
+	d.spec.budget = d.client_spec.budget = budget;
+	d.spec.is_movable = true;
+	d.client_spec.count = 0;
+	d.client_spec.cpu_milli = 800;
+	assert_ok(place_mode_add(place, &d, ret, NULL));
+}
+
+static void networks_bind_to_their_node(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = pair_new();
+	const struct place_preempt rules = {0};
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	_cleanup_(place_defrag_done) struct place_defrag moves = {0};
+	struct place_choice choice;
+	struct place_spec spec = PLACE_SPEC_INIT;
+	uint32_t pair[2], tenant;
+	struct error err = {0};
+
+	add_pair(place, 300, 0, pair);
+	/* What is found can be taken: on the network's node, while there is bandwidth. */
+	spec.share = 500;
+	spec.network[0] = 1;
+	spec.network_mbit = 500;
+	assert_int_equal(place_find(place, &spec, &choice, &err), -ENOSPC);
+	assert_int_equal(place_preempt_find(place, &spec, &rules, &plan, &err), -ENOSPC);
+	assert_int_equal(place_reason_of(place, &spec, 0), PLACE_NO_NETWORK);
+	assert_int_equal(place_reason_of(place, &spec, 2), PLACE_NO_NETWORK);
+	spec.network_mbit = 400;
+	assert_int_equal(place_reason_of(place, &spec, 2), PLACE_NO_NETWORK);
+	assert_ok(place_find(place, &spec, &choice, &err));
+	assert_int_equal(choice.node, 0);
+	choice = (struct place_choice){.node = 2, .n = 1, .device = {2}};
+	assert_int_equal(place_add(place, &spec, &choice, &tenant, &err), -ENOSPC);
+	assert_contains(err.msg, "network device 1 is on another node");
+	/* Nobody is moved away from it. */
+	spec = PLACE_SPEC_INIT;
+	spec.share = 600;
+	choice = (struct place_choice){.node = 2, .n = 1, .device = {2}};
+	assert_ok(place_add(place, &spec, &choice, &tenant, &err));
+	assert_ok(place_defrag_find(place, 10, NULL, &moves, &err));
+	assert_int_equal(moves.n_moves, 0);
+	assert_int_equal(
+		place_defrag_move(place,
+			&(struct place_move){.tenant = pair[0], .from = {.n = 1}, .to = choice},
+			&tenant, &err),
+		-EINVAL);
+	assert_contains(err.msg, "it stays");
+}
+
+static void halves_leave_together(void **state)
+{
+	for (uint32_t half = 0; half < 2; half++) {
+		_cleanup_(place_free_p) struct place *place = pair_new();
+		const struct place_preempt rules = {0};
+		_cleanup_(place_plan_done) struct place_plan plan = {0}, stale = {0};
+		struct place_spec spec = PLACE_SPEC_INIT;
+		uint32_t pair[2], tenant, mark;
+		struct error err = {0};
+		uint64_t digest;
+
+		add_pair(place, 300, 0, pair);
+		assert_int_equal(place_peer(place, pair[0]), pair[1]);
+		digest = cluster_digest(place);
+		spec.node = half;
+		spec.count = half ? 0 : 1;
+		spec.share = half ? 0 : 1000;
+		spec.cpu_milli = half ? 500 : 0;
+		if (!half)
+			spec.device = 0;
+		assert_ok(place_preempt_find(place, &spec, &rules, &plan, &err));
+		assert_ok(place_preempt_find(place, &spec, &rules, &stale, &err));
+		assert_int_equal(cluster_digest(place), digest);
+		assert_int_equal(plan.n_victims, 2);
+		mark = place_mark(place);
+		assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, &err));
+		assert_null(place_tenant(place, pair[0]));
+		assert_null(place_tenant(place, pair[1]));
+		assert_int_equal(place_network_free_mbit(place, 1), 1000);
+		place_rollback(place, mark);
+		place_release(place);
+		assert_int_equal(cluster_digest(place), digest);
+		/* Without its other half it is another plan. */
+		assert_ok(place_remove(place, pair[!half]));
+		assert_int_equal(place_peer(place, pair[half]), PLACE_NONE);
+		assert_int_equal(place_preempt_apply(place, &spec, &stale, &tenant, &err), -ESTALE);
+	}
+}
+
+/* They leave for a group, and count once into their budget. */
+static void halves_count_once(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = pair_new();
+	struct place_budget budget = {.may_go = 1};
+	const struct place_preempt rules = {.budgets = &budget, .n_budgets = 1};
+	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
+	struct place_gang gang = {.members = members, .n = 2, .threshold = 1000, .preempt = &rules};
+	_cleanup_(place_group_done) struct place_group group = {0};
+	uint32_t pairs[2][2];
+	uint64_t digest;
+
+	assert_ok(place_label(place, "", "b", &budget.label, NULL));
+	place->nodes[1].cpu_all = 1600;
+	place_node_count(place, 1);
+	place->networks->list[0].mbit = place->networks->list[1].mbit = 2000;
+	for (int i = 0; i < 2; i++)
+		add_pair(place, 400, budget.label, pairs[i]);
+	digest = cluster_digest(place);
+	/* Both would have to leave: one may. */
+	members[0].device = members[1].device = 0;
+	members[0].share = members[1].share = 400;
+	assert_int_equal(place_gang_add(place, &gang, &group, NULL), -ENOSPC);
+	assert_int_equal(cluster_digest(place), digest);
+	budget.may_go = 2;
+	assert_ok(place_gang_add(place, &gang, &group, NULL));
+	assert_int_equal(group.n_victims, 4);
+	assert_int_equal(place_n_tenants(place), 2);
+	assert_int_equal(place_network_free_mbit(place, 1), 2000);
+}
+
+static void halves_are_tied_again(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = pair_new();
+	_cleanup_(place_free_p) struct place *fresh = pair_new();
+	uint32_t pair[2], again[2];
+	struct error err = {0};
+
+	add_pair(place, 300, 0, pair);
+	for (int i = 1; i >= 0; i--) {
+		const struct place_tenant *t = place_tenant(place, pair[i]);
+		struct place_choice choice = {.node = t->node, .n = t->n};
+
+		memcpy(choice.device, t->device, sizeof(choice.device));
+		assert_ok(place_restore(fresh, &t->spec, &choice, &again[i], &err));
+	}
+	assert_int_equal(place_mode_tie(fresh, again[0], 9, &err), -EINVAL);
+	assert_contains(err.msg, "no tenant 9");
+	assert_int_equal(place_mode_tie(fresh, again[0], again[0], &err), -EINVAL);
+	assert_ok(place_mode_tie(fresh, again[0], again[1], &err));
+	assert_int_equal(place_mode_tie(fresh, again[1], again[0], &err), -EINVAL);
+	assert_contains(err.msg, "belongs to tenant");
+	assert_int_equal(place_peer(fresh, again[1]), again[0]);
+	assert_int_equal(place_network_free_mbit(fresh, 2), 400);
+}
+
+UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals), UNIT(networks_bind_to_their_node),
+	UNIT(halves_leave_together), UNIT(halves_count_once), UNIT(halves_are_tied_again))
