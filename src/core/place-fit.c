@@ -14,6 +14,7 @@
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-policy.h"
+#include "core/place-queue.h"
 
 uint64_t place_device_bytes(
 	const struct place *place, const struct place_spec *spec, uint32_t device)
@@ -58,16 +59,31 @@ enum place_reason place_node_reason(
 	return PLACE_FITS;
 }
 
+/* What is the same for all devices. */
+struct rules {
+	const struct label *together; /* of affinity, or NULL */
+	uint64_t models;              /* that it may have, by its queue as well */
+};
+
+static struct rules rules_of(const struct place *place, const struct place_spec *spec)
+{
+	return (struct rules){.together = place_label_at(place, spec->affinity),
+		.models = place_queue_models(place, spec)};
+}
+
 /* The first reason why the device is none for it. */
 static enum place_reason device_reason(const struct place *place, const struct place_spec *spec,
-	uint32_t at, const struct label *together)
+	uint32_t at, const struct rules *rules)
 {
+	const struct label *together = rules->together;
 	const struct device *d = &place->devices[at];
 
 	if (d->is_closed)
 		return PLACE_CLOSED;
 	if (spec->models && !(spec->models >> d->model & 1))
 		return PLACE_OTHER_MODEL;
+	if (!(rules->models >> d->model & 1))
+		return PLACE_OVER_LIMIT;
 	if (spec->device != PLACE_NONE && spec->device != at)
 		return PLACE_OTHER_DEVICE;
 	if (d->n_tenants) {
@@ -93,7 +109,7 @@ static enum place_reason device_reason(const struct place *place, const struct p
 
 uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t at)
 {
-	const struct label *together = place_label_at(place, spec->affinity);
+	const struct rules rules = rules_of(place, spec);
 	const struct node *node = &place->nodes[at];
 	uint64_t mask = 0;
 
@@ -101,7 +117,7 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 		return 0;
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		if (place->share_free[node->first_device + i] >= spec->share &&
-			device_reason(place, spec, node->first_device + i, together) == PLACE_FITS)
+			device_reason(place, spec, node->first_device + i, &rules) == PLACE_FITS)
 			mask |= 1ull << i;
 	return mask;
 }
@@ -110,7 +126,7 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
 {
-	const struct label *together = place_label_at(place, spec->affinity);
+	const struct rules rules = rules_of(place, spec);
 	const struct node *node = &place->nodes[at];
 	uint32_t n[PLACE_N_REASONS] = {0};
 	int most = PLACE_NO_DEVICES;
@@ -118,7 +134,7 @@ static enum place_reason devices_reason(
 	if (node->n_devices < spec->count)
 		return PLACE_NO_DEVICES;
 	for (uint32_t i = 0; i < node->n_devices; i++)
-		n[device_reason(place, spec, node->first_device + i, together)]++;
+		n[device_reason(place, spec, node->first_device + i, &rules)]++;
 	if (n[PLACE_FITS] >= spec->count)
 		return PLACE_FITS;
 	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS; r++)
@@ -169,6 +185,7 @@ static const char *const reason_texts[PLACE_N_REASONS] = {
 	[PLACE_NO_NETWORK] = "lack the network device or its bandwidth",
 	[PLACE_NO_DEVICES] = "have too few devices",
 	[PLACE_OTHER_MODEL] = "have other models",
+	[PLACE_OVER_LIMIT] = "have models of which its queue may have no more",
 	[PLACE_OTHER_DEVICE] = "have not the device asked for",
 	[PLACE_LABELS] = "are kept off by labels of affinity or exclusion",
 	[PLACE_NO_DEVICE_MEMORY] = "have too little device memory",

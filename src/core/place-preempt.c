@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
+#include "core/place-queue.h"
 #include "core/place-room.h"
 
 #define EARLY 16u /* nodes that are searched before all bounds are known */
@@ -716,6 +717,8 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 	if (r < 0 && r != -ENOSPC)
 		return r;
 	if (r == -ENOSPC) {
+		if (spec->count && !place_queue_models(place, spec))
+			return r; /* whoever leaves */
 		if (!rules->order && !spec->priority)
 			return fail(
 				err, ENOSPC, "priority 0 is opportunistic: it makes nobody leave");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-gang.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
 
@@ -51,6 +52,12 @@ static const char *devices(uint64_t permille, char ret[static TEXT])
 }
 
 /* ---- counting ---- */
+
+/* What it has, or would have, of its devices together. */
+static uint64_t asked_by(const struct place *place, const struct place_spec *spec)
+{
+	return (uint64_t)spec->share * spec->count;
+}
 
 static void count(struct place_queues *queues, const struct place *place,
 	const struct place_tenant *t, int sign)
@@ -308,7 +315,7 @@ static bool is_within_limits(const struct place *place, const struct place_spec 
 	uint32_t model, struct place_verdict *ret)
 {
 	const struct place_queues *queues = place->queues;
-	const uint64_t asked = (uint64_t)spec->share * spec->count;
+	const uint64_t asked = asked_by(place, spec);
 	const uint32_t bounds[] = {ALL, model};
 	char a[TEXT], b[TEXT], c[TEXT];
 	bool is_within = true;
@@ -337,6 +344,85 @@ static bool is_within_limits(const struct place *place, const struct place_spec 
 	return is_within;
 }
 
+int place_queue_check(const struct place *place, uint32_t queue, struct error *err)
+{
+	if (queue && queue > place_queue_n(place))
+		return fail(err, EINVAL, "queue %u: %u are known", queue, place_queue_n(place));
+	if (queue && place->queues->queue[queue - 1].n_children)
+		return fail(err, EINVAL, "queue %s has queues below it: tenants belong to those",
+			place->queues->queue[queue - 1].name);
+	return 0;
+}
+
+uint64_t place_queue_models(const struct place *place, const struct place_spec *spec)
+{
+	const uint64_t asked = spec->models ? spec->models : UINT64_MAX;
+	struct place_verdict ignored;
+	uint64_t models = 0;
+
+	if (!spec->queue || !spec->count)
+		return asked;
+	for (uint32_t m = 0; m < place->n_models; m++)
+		if ((asked >> m & 1) && is_within_limits(place, spec, m, &ignored))
+			models |= 1ull << m;
+	return models;
+}
+
+int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err)
+{
+	uint64_t known, models;
+
+	if (!spec->queue || !spec->count || !place->n_models)
+		return 0;
+	known = UINT64_MAX >> (PLACE_MODELS_MAX - place->n_models);
+	models = place_queue_models(place, spec);
+	for (uint32_t m = 0; !models && m < place->n_models; m++)
+		if (!spec->models || (spec->models >> m & 1))
+			return place_queue_allows(place, spec, m, err);
+	if (models != known)
+		spec->models = models;
+	spec->queue = 0;
+	return models ? 0 : fail(err, ENOSPC, "no node has a device of a model that is asked");
+}
+
+int place_queue_allows(
+	const struct place *place, const struct place_spec *spec, uint32_t model, struct error *err)
+{
+	struct place_verdict verdict;
+
+	if (!spec->queue || !spec->count || is_within_limits(place, spec, model, &verdict))
+		return 0;
+	return fail(err, ENOSPC, "%s", verdict.why);
+}
+
+int place_queue_allows_share(
+	const struct place *place, const struct place_tenant *t, uint32_t share, struct error *err)
+{
+	const struct place_queues *queues = place->queues;
+	char a[TEXT], b[TEXT], c[TEXT];
+
+	if (!t->spec.queue || share <= t->spec.share)
+		return 0;
+	for (uint32_t at = t->spec.queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
+		const struct queue *q = &queues->queue[at];
+		uint64_t more[ALL + 1] = {0};
+
+		for (uint32_t i = 0; i < t->n; i++) {
+			more[ALL] += share - t->spec.share;
+			more[place->devices[t->device[i]].model] += share - t->spec.share;
+		}
+		for (uint32_t m = 0; m <= ALL; m++)
+			if (more[m] &&
+				(more[m] > q->limit[m] || q->limit[m] - more[m] < q->used[m]))
+				return fail(err, ENOSPC,
+					"queue %s has %s of the %s devices%s that it may have, %s "
+					"more asked",
+					q->name, devices(q->used[m], a), devices(q->limit[m], b),
+					text_of(place, m).text, devices(more[m], c));
+	}
+	return 0;
+}
+
 static bool is_within_quota(const struct queue *q, uint32_t m, uint64_t asked)
 {
 	return q->quota[m] == PLACE_UNLIMITED || q->used[m] + asked <= q->quota[m];
@@ -346,7 +432,7 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 	struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
-	const uint64_t asked = (uint64_t)spec->share * spec->count;
+	const uint64_t asked = asked_by(place, spec);
 	const uint64_t all = place->capacity[model], used = place->queues->used[model];
 	const uint64_t idle = all > used ? all - used : 0;
 	char a[TEXT], b[TEXT], c[TEXT];
@@ -386,9 +472,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 		return r;
 	if (!spec->queue)
 		return fail(err, EINVAL, "queue 0: it belongs to no queue");
-	if (place->queues->queue[spec->queue - 1].n_children)
-		return fail(err, EINVAL, "queue %s has queues below it: tenants belong to those",
-			place->queues->queue[spec->queue - 1].name);
+	best.models = 0;
 	SAY(&best, PLACE_ADMIT_WAIT, "no node has a device of a model that is asked");
 	if (!spec->count)
 		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
@@ -396,11 +480,100 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 		if ((spec->models && !(spec->models >> m & 1)) || !place->capacity[m])
 			continue;
 		admit_model(place, spec, m, &one);
+		one.models = 1ull << m;
 		if (n++ == 0 || one.admission < best.admission)
 			best = one;
+		else if (one.admission == best.admission)
+			best.models |= one.models;
 	}
 	*ret = best;
 	return 0;
+}
+
+/* As if it were there, with devices of that model. */
+static void pretend(struct place *place, const struct place_spec *spec, uint32_t model, int sign)
+{
+	const uint64_t asked = (uint64_t)sign * asked_by(place, spec);
+	struct place_queues *queues = place->queues;
+
+	queues->used[ALL] += asked;
+	queues->used[model] += asked;
+	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
+		queues->queue[at].used[ALL] += asked;
+		queues->queue[at].used[model] += asked;
+	}
+}
+
+/* More than any of its queues may have, all together: then the verdict is that. */
+static void set_never(const struct place *place, const struct place_spec *members, uint32_t n,
+	struct place_verdict *ret)
+{
+	const struct queue *queue = place->queues->queue;
+	char a[TEXT], b[TEXT];
+	uint64_t asked = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		asked += asked_by(place, &members[i]);
+	for (uint32_t at = members[0].queue - 1; at != PLACE_NONE; at = queue[at].parent)
+		if (asked > queue[at].limit[ALL]) {
+			SAY(ret, PLACE_ADMIT_NEVER,
+				"queue %s may have %s devices at most, %s asked by all %u",
+				queue[at].name, devices(queue[at].limit[ALL], a), devices(asked, b),
+				n);
+			return;
+		}
+}
+
+static int admit_each(struct place *place, const struct place_spec *members, uint32_t n,
+	uint32_t *models, struct place_verdict *ret, struct error *err)
+{
+	struct place_verdict worst = {.admission = PLACE_ADMIT_NOW}, one;
+	struct error why = {0};
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < n && r == 0; i++) {
+		models[i] = PLACE_NONE;
+		if (members[i].queue != members[0].queue)
+			r = fail(&why, EINVAL, "queue %u, the first has %u: all have the same",
+				members[i].queue, members[0].queue);
+		if (r == 0)
+			r = place_queue_admit(place, &members[i], &one, &why);
+		if (r < 0) {
+			fail(err, -r, "member %u: %s", i, why.msg);
+			continue;
+		}
+		if (i == 0 || one.admission > worst.admission) {
+			worst.admission = one.admission;
+			snprintf(worst.why, sizeof(worst.why), "member %u: %.230s", i, one.why);
+		}
+		worst.models |= one.models;
+		if (!one.models)
+			continue;
+		models[i] = (uint32_t)__builtin_ctzll(one.models);
+		pretend(place, &members[i], models[i], 1);
+	}
+	while (i-- > 0)
+		if (models[i] != PLACE_NONE)
+			pretend(place, &members[i], models[i], -1);
+	if (r < 0)
+		return r;
+	set_never(place, members, n, &worst);
+	*ret = worst;
+	return 0;
+}
+
+int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
+	struct place_verdict *ret, struct error *err)
+{
+	_cleanup_free_ uint32_t *models = NULL;
+
+	if (n == 0 || n > PLACE_GANG_MAX)
+		return fail(err, EINVAL, "a group of %u: 1 to %u are possible", n, PLACE_GANG_MAX);
+	models = calloc(n, sizeof(*models));
+	if (!models)
+		return fail(err, ENOMEM, "out of memory for a group");
+	return admit_each(place, members, n, models, ret, err);
 }
 
 /* ---- reclaim ---- */

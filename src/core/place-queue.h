@@ -2,7 +2,9 @@
 /*
  * Queues: who is guaranteed how much of the devices, and who may borrow what others leave idle. A
  * tree; tenants belong to its leaves, and what they have counts for all queues above. Used by
- * place_add and place_remove through the spec's `queue`, so taking back is right by itself.
+ * place_add and place_remove through the spec's `queue`, so taking back is right by itself. Limits
+ * hold for every tenant that is placed or resized: devices of models of which a queue may have no
+ * more are none for it, and nobody leaves for that. Quotas are asked for by place_queue_admit.
  *
  * Amounts are permille of devices, summed over all devices of a tenant. Queues have numbers from 1
  * in the order in which they are given. Threads: as place.h.
@@ -56,6 +58,7 @@ enum place_admission {
 
 struct place_verdict {
 	enum place_admission admission;
+	uint64_t models; /* of which this is true: for the spec's `models`; 0: no device is asked */
 	char why[256];
 };
 
@@ -64,6 +67,13 @@ struct place_verdict {
  * decides. -EINVAL: no such queue, one that is no leaf, a bad spec. O(models x depth).
  */
 int place_queue_admit(const struct place *place, const struct place_spec *spec,
+	struct place_verdict *ret_verdict, struct error *err);
+
+/*
+ * Whether tenants that belong together may be placed, all of them: as the least willing is admitted
+ * when those before it are there, in the order given, each as the most willing of its models.
+ */
+int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret_verdict, struct error *err);
 
 /*
@@ -83,11 +93,22 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
  */
 bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
 
-/* ---- for place-tenant.c and place.c ---- */
+/* ---- for place-tenant.c, place-fit.c and place.c ---- */
 
 struct place_queues;
 
 void place_queue_free(struct place_queues *queues);
+/* Tenants may belong to it: there is such a queue, with none below. 0, also for none; -EINVAL. */
+int place_queue_check(const struct place *place, uint32_t queue, struct error *err);
+/* Of the models that are asked those of which the limits leave it all that it asks. */
+uint64_t place_queue_models(const struct place *place, const struct place_spec *spec);
+/* Its models become those, and it asks for no queue any more: -ENOSPC where there are none. */
+int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err);
+/* -ENOSPC: a limit stands against that model, or against the tenant with that share. */
+int place_queue_allows(const struct place *place, const struct place_spec *spec, uint32_t model,
+	struct error *err);
+int place_queue_allows_share(
+	const struct place *place, const struct place_tenant *t, uint32_t share, struct error *err);
 /* sign 1: the tenant has come; -1: it goes. */
 void place_queue_count(struct place *place, const struct place_tenant *t, int sign);
 

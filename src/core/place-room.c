@@ -3,11 +3,13 @@
 
 #include "core/place-held.h"
 #include "core/place-internal.h"
+#include "core/place-queue.h"
 
 void room_init(
 	struct room *room, const struct place *place, const struct place_spec *spec, uint32_t node)
 {
 	const struct node *n = &place->nodes[node];
+	const uint64_t models = place_queue_models(place, spec);
 
 	room->place = place;
 	room->spec = spec;
@@ -21,7 +23,7 @@ void room_init(
 	room->together_devices = room->together ? room->together->n_devices[ROLE_AFFINITY] : 0;
 	for (uint32_t i = 0; i < n->n_devices; i++) {
 		const struct device *d = &place->devices[n->first_device + i];
-		const bool is_other = spec->models && !(spec->models >> d->model & 1);
+		const bool is_other = !(models >> d->model & 1);
 
 		if (!d->is_closed && !is_other &&
 			(spec->device == PLACE_NONE || spec->device == n->first_device + i))

@@ -10,6 +10,7 @@
 #include "core/place-mix.h"
 #include "core/place-mode.h"
 #include "core/place-policy.h"
+#include "core/place-queue.h"
 
 #define FAN 16u
 #define FAN_BITS 4u
@@ -771,13 +772,17 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 	struct error *err)
 {
 	struct place_search *s = place->search;
-	struct quest q = {.spec = spec,
+	struct place_spec narrowed = *spec;
+	struct quest q = {.spec = &narrowed,
 		.cpu = at_most(spec->cpu_milli),
 		.memory = at_most(spec->memory_bytes >> 20),
 		.device_memory = at_most(spec->device_bytes >> 20)};
 	int r;
 
 	r = check(place, spec, err);
+	if (r < 0)
+		return r;
+	r = place_queue_narrow(place, &narrowed, err);
 	if (r < 0)
 		return r;
 	r = place_mix_update(place);

@@ -58,13 +58,10 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
 		if (labels[i] && !place_label_at(place, labels[i]))
 			return fail(
 				err, EINVAL, "label %u: %u are known", labels[i], place->n_labels);
-	if (spec->queue && spec->queue > place_queue_n(place))
-		return fail(
-			err, EINVAL, "queue %u: %u are known", spec->queue, place_queue_n(place));
 	for (int i = 0; i < 2; i++)
 		if (spec->network[i] && place_network_node(place, spec->network[i]) == PLACE_NONE)
 			return fail(err, EINVAL, "there is no network device %u", spec->network[i]);
-	return 0;
+	return place_queue_check(place, spec->queue, err);
 }
 
 /* ---- labels on devices ---- */
@@ -359,10 +356,14 @@ static int fits(const struct place *place, const struct place_spec *spec,
 	if (place_node_reason(place, spec, choice->node) != PLACE_FITS)
 		return fail(err, ENOSPC, "node %s has no room for it",
 			place->nodes[choice->node].name->text);
-	for (uint32_t i = 0; i < choice->n; i++)
+	for (uint32_t i = 0; i < choice->n; i++) {
+		r = place_queue_allows(place, spec, place->devices[choice->device[i]].model, err);
+		if (r < 0)
+			return r;
 		if (!(mask >> (choice->device[i] - first) & 1))
 			return fail(err, ENOSPC, "device %s has no room for it",
 				place->devices[choice->device[i]].uuid);
+	}
 	return 0;
 }
 
@@ -588,6 +589,9 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 	spec.share = share;
 	spec.device_bytes = device_bytes;
 	r = place_spec_check(&spec, err);
+	if (r < 0)
+		return r;
+	r = place_queue_allows_share(place, t, share, err);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < t->n; i++) {

@@ -177,6 +177,7 @@ enum place_reason {
 	PLACE_NO_NETWORK,
 	PLACE_NO_DEVICES,
 	PLACE_OTHER_MODEL,
+	PLACE_OVER_LIMIT,
 	PLACE_OTHER_DEVICE,
 	PLACE_LABELS,
 	PLACE_NO_DEVICE_MEMORY,
@@ -224,7 +225,7 @@ int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err);
 /* -ENOENT, or -ENOMEM, which is only possible with a mark. */
 int place_remove(struct place *place, uint32_t tenant);
-/* Where it is: -ENOSPC leaves it as it was. */
+/* Where it is: -ENOSPC, also for more than its queue may have, leaves it as it was. */
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err);
 

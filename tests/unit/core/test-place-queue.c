@@ -457,5 +457,135 @@ static void tenants_keep_their_queue(void **state)
 	assert_ok(place_queue_set(place, queues, 16, &err));
 }
 
-UNIT_MAIN(UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
+/* One T4 and two A100: the queue may have no A100, and two devices in all. */
+static struct place *two_models(void)
+{
+	static const struct place_queue_model none[] = {{"A100", 0, 0}};
+	const struct place_queue_info queues[] = {
+		{"all", "", 2000, 2000, 1, NULL, 0},
+		{"q", "all", 2000, 2000, 1, none, 1},
+		{"free", "all", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	const struct place_config config = {.policy = &place_first_fit};
+	const struct place_device_info devices[3] = {{.model = 1, .memory_bytes = GIB},
+		{.memory_bytes = GIB}, {.model = 1, .memory_bytes = GIB}};
+	struct place_node_info info = {.name = "a", .n_devices = 2, .devices = devices};
+	struct place *place = NULL;
+	uint32_t node;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "T4", &bit, NULL));
+	assert_ok(place_model(place, "A100", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	info.name = "b";
+	info.n_devices = 1;
+	info.devices = &devices[2];
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	assert_ok(place_queue_set(place, queues, 3, NULL));
+	return place;
+}
+
+static void limits_hold_where_it_is_placed(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = two_models();
+	const struct place_preempt rules = {0};
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	struct place_choice choice = {.n = 1, .device = {0}};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_verdict verdict;
+	struct place_why why;
+	uint32_t t[3], other;
+	struct error err = {0};
+	uint64_t digest;
+
+	spec.queue = 2;
+	spec.share = 600;
+	assert_ok(place_queue_admit(place, &spec, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
+	assert_int_equal(verdict.models, 1);
+	assert_int_equal(place_add(place, &spec, &choice, &t[0], &err), -ENOSPC);
+	assert_string_equal(err.msg, "queue q may have 0 devices of model A100 at most, 0.6 asked");
+	assert_int_equal(place_reason_of(place, &spec, 1), PLACE_OVER_LIMIT);
+	assert_ok(place_find(place, &spec, &choice, &err));
+	assert_int_equal(choice.device[0], 1);
+	assert_ok(place_add(place, &spec, &choice, &t[0], &err));
+	/* The other of 0.6 waits for the T4, also by preemption of the lowest. */
+	digest = cluster_digest(place);
+	assert_int_equal(place_find(place, &spec, &choice, &err), -ENOSPC);
+	place_explain(place, &spec, &why);
+	assert_int_equal(why.nodes[PLACE_FITS], 0);
+	spec.priority = 60;
+	assert_ok(place_preempt_find(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.choice.device[0], 1);
+	/* Its parent's limit, for all models: by a resize as well. */
+	spec = PLACE_SPEC_INIT;
+	spec.queue = 3;
+	spec.share = 700;
+	assert_int_equal(cluster_digest(place), digest);
+	for (int i = 1; i < 3; i++) {
+		assert_ok(place_find(place, &spec, &choice, &err));
+		assert_ok(place_add(place, &spec, &choice, &t[i], &err));
+	}
+	digest = cluster_digest(place);
+	assert_int_equal(place_resize(place, t[1], 701, 0, &err), -ENOSPC);
+	assert_contains(err.msg, "queue all has 2 of the 2 devices that it may have, 0.001 more");
+	assert_int_equal(cluster_digest(place), digest);
+	assert_ok(place_resize(place, t[1], 600, 0, &err));
+	assert_ok(place_resize(place, t[1], 700, 0, &err));
+	spec.share = 100;
+	assert_int_equal(place_find(place, &spec, &choice, &err), -ENOSPC);
+	assert_contains(err.msg, "queue all has 2 of the 2 devices that it may have, 0.1 asked");
+	spec.priority = 60;
+	assert_int_equal(place_preempt_find(place, &spec, &rules, &plan, &err), -ENOSPC);
+	/* Tenants belong to leaves. */
+	spec.queue = 1;
+	assert_int_equal(place_find(place, &spec, &choice, &err), -EINVAL);
+	choice = (struct place_choice){.n = 1, .device = {1}};
+	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -EINVAL);
+	assert_contains(err.msg, "queue all has queues below it");
+	/* Who runs already stays, whatever the limit is by now. */
+	spec.queue = 3;
+	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
+	assert_ok(place_restore(place, &spec, &choice, &other, &err));
+	place_plan_done(&plan);
+}
+
+static void groups_are_admitted_as_a_whole(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = two_models();
+	struct place_spec members[3] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT, PLACE_SPEC_INIT};
+	struct place_verdict verdict;
+	struct error err = {0};
+	uint64_t digest = cluster_digest(place);
+
+	for (int i = 0; i < 3; i++) {
+		members[i].queue = 3;
+		members[i].share = 1000;
+	}
+	assert_ok(place_queue_admit_all(place, members, 1, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_BORROW);
+	assert_ok(place_queue_admit_all(place, members, 2, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_BORROW);
+	assert_ok(place_queue_admit_all(place, members, 3, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NEVER);
+	assert_contains(verdict.why, "queue all may have 2 devices at most, 3 asked by all 3");
+	/* What q is guaranteed is of any model that it may have: of A100 it may have none. */
+	members[0].queue = members[1].queue = 2;
+	assert_ok(place_queue_admit_all(place, members, 2, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
+	members[1].models = 2;
+	assert_ok(place_queue_admit_all(place, members, 2, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NEVER);
+	assert_contains(verdict.why, "member 1: queue q may have 0 devices of model A100");
+	assert_int_equal(place_queue_admit_all(place, members, 3, &verdict, &err), -EINVAL);
+	assert_contains(err.msg, "member 2: queue 3, the first has 2");
+	assert_int_equal(place_queue_admit_all(place, members, 0, &verdict, &err), -EINVAL);
+	assert_int_equal(cluster_digest(place), digest);
+	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
+}
+
+UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(groups_are_admitted_as_a_whole),
+	UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
 	UNIT(tenants_keep_their_queue))
