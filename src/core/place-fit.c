@@ -59,6 +59,18 @@ enum place_reason place_node_reason(
 	return PLACE_FITS;
 }
 
+bool place_policy_allows(const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct device *d = &place->devices[at];
+	struct place_company company = {
+		.n_tenants = d->n_tenants, .share_free = place->share_free[at]};
+
+	if (!place->config.policy->allows)
+		return true;
+	memcpy(company.n_of, d->n_of, sizeof(company.n_of));
+	return place->config.policy->allows(spec, &company);
+}
+
 /* What is the same for all devices. */
 struct rules {
 	const struct label *together; /* of affinity, or NULL */
@@ -100,6 +112,8 @@ static enum place_reason device_reason(const struct place *place, const struct p
 			     : !place_is_tagged(place, at, spec->affinity, ROLE_AFFINITY))
 			return PLACE_LABELS;
 	}
+	if (!place_policy_allows(place, spec, at))
+		return PLACE_POLICY;
 	if (spec->is_exclusive ? d->n_tenants != 0 : place->share_free[at] < spec->share)
 		return PLACE_NO_SHARE;
 	if (d->memory_free < place_device_bytes(place, spec, at))
@@ -188,6 +202,7 @@ static const char *const reason_texts[PLACE_N_REASONS] = {
 	[PLACE_OVER_LIMIT] = "have models of which its queue may have no more",
 	[PLACE_OTHER_DEVICE] = "have not the device asked for",
 	[PLACE_LABELS] = "are kept off by labels of affinity or exclusion",
+	[PLACE_POLICY] = "are kept off by the policy's rules",
 	[PLACE_NO_DEVICE_MEMORY] = "have too little device memory",
 	[PLACE_NO_SHARE] = "have too little of their devices left",
 };

@@ -144,6 +144,9 @@ enum place_reason place_node_reason(
 uint64_t place_device_bytes(
 	const struct place *place, const struct place_spec *spec, uint32_t device);
 
+/* Whether the policy lets it be on the device with those who are there. */
+bool place_policy_allows(const struct place *place, const struct place_spec *spec, uint32_t device);
+
 /* Whether all that it names by number is known: 0, or -EINVAL with the number. */
 int place_spec_known(const struct place *place, const struct place_spec *spec, struct error *err);
 

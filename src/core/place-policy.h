@@ -32,6 +32,12 @@ struct place_class {
 	uint32_t kind; /* what the policy tells tenants apart by, or 0 */
 };
 
+/* Who is on a device, or would be once some have left. */
+struct place_company {
+	uint32_t n_tenants, share_free;
+	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
+};
+
 struct place_policy {
 	const char *name;                  /* as --policy takes it */
 	const char *about;                 /* one line */
@@ -46,6 +52,11 @@ struct place_policy {
 	bool spans_shares;
 	/* They are the node's, the same for all classes; those span many more shares then. */
 	bool is_by_node;
+	/*
+	 * Whether it may join them: rules beside those of place-fit.c, for all who ask who fits
+	 * where. Who leaves never makes it stricter. NULL: anybody may.
+	 */
+	bool (*allows)(const struct place_spec *spec, const struct place_company *company);
 	/*
 	 * What is typical has changed, or the first decision is to be made; NULL where that does
 	 * not matter. All bounds are asked for anew after it. -ENOMEM.

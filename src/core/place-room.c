@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/place-room.h"
 
+#include <string.h>
+
 #include "core/place-held.h"
 #include "core/place-internal.h"
+#include "core/place-policy.h"
 #include "core/place-queue.h"
 
 void room_init(
@@ -30,6 +33,7 @@ void room_init(
 			room->usable |= 1ull << i;
 		room->device[i].share = place->share_free[n->first_device + i];
 		room->device[i].n_tenants = d->n_tenants;
+		memcpy(room->device[i].n_of, d->n_of, sizeof(d->n_of));
 		room->device[i].memory_taken = d->memory_taken;
 		room->device[i].asked = place_device_bytes(place, spec, n->first_device + i);
 		room->device[i].n_apart = room->device[i].n_together = 0;
@@ -50,6 +54,17 @@ static bool is_left(uint64_t all, uint64_t taken, uint64_t asked)
 	return !asked || taken + asked <= all;
 }
 
+static bool is_allowed(const struct room *room, const struct room_device *d)
+{
+	const struct place_policy *policy = room->place->config.policy;
+	struct place_company company = {.n_tenants = d->n_tenants, .share_free = d->share};
+
+	if (!policy->allows)
+		return true;
+	memcpy(company.n_of, d->n_of, sizeof(company.n_of));
+	return policy->allows(room->spec, &company);
+}
+
 static bool device_fits(const struct room *room, uint32_t i)
 {
 	const struct device *d =
@@ -63,6 +78,8 @@ static bool device_fits(const struct room *room, uint32_t i)
 	if (room->together &&
 		(room->together_devices ? !room->device[i].n_together
 					: room->device[i].n_tenants != 0))
+		return false;
+	if (!is_allowed(room, &room->device[i]))
 		return false;
 	if (room->spec->is_exclusive ? room->device[i].n_tenants != 0
 				     : room->device[i].share < room->spec->share)
@@ -99,6 +116,7 @@ static void change(struct room *room, const struct holder *h, int sign)
 
 		d->share += n * h->share;
 		d->n_tenants -= n;
+		d->n_of[t->class] -= n;
 		d->memory_taken -= (uint64_t)(int64_t)sign * t->device_bytes;
 		if (room->spec->anti_affinity && t->anti_affinity == room->spec->anti_affinity)
 			d->n_apart -= n;

@@ -18,6 +18,7 @@ struct label;
 struct room_device {
 	uint32_t share, n_tenants;
 	uint32_t n_apart, n_together; /* that have its label of anti-affinity, of affinity */
+	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
 	uint64_t memory_taken, asked;
 };
 

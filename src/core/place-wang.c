@@ -21,13 +21,13 @@
 #define BURST_MILLI 200
 
 /* What it costs, or -1: it may not. */
-static int64_t cost(const struct device *d, uint32_t free, uint32_t share, enum spec_class class)
+static int64_t cost(const struct place_company *with, uint32_t share, enum spec_class class)
 {
-	const uint32_t n_0 = d->n_of[SPEC_LATENCY], n_1 = d->n_of[SPEC_STANDARD],
-		       n_2 = d->n_of[SPEC_OPPORTUNISTIC];
+	const uint32_t n_0 = with->n_of[SPEC_LATENCY], n_1 = with->n_of[SPEC_STANDARD],
+		       n_2 = with->n_of[SPEC_OPPORTUNISTIC], free = with->share_free;
 	const int64_t base = ((int64_t)n_2 + 1) * 100;
 
-	if (d->n_tenants == 0)
+	if (with->n_tenants == 0)
 		return IDLE;
 	switch (class) {
 	case SPEC_LATENCY: return n_0 || n_1 ? -1 : base;
@@ -49,8 +49,11 @@ static uint64_t judge(const struct place *place, const struct place_class *class
 
 	for (uint64_t left = mask; left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
-		int64_t c = cost(&place->devices[first + i], place->share_free[first + i],
-			class->share, (enum spec_class) class->kind);
+		const struct device *d = &place->devices[first + i];
+		const struct place_company with = {.n_tenants = d->n_tenants,
+			.share_free = place->share_free[first + i],
+			.n_of = {d->n_of[0], d->n_of[1], d->n_of[2]}};
+		int64_t c = cost(&with, class->share, (enum spec_class) class->kind);
 
 		if (c < 0)
 			continue;
@@ -58,6 +61,11 @@ static uint64_t judge(const struct place *place, const struct place_class *class
 		may |= 1ull << i;
 	}
 	return may;
+}
+
+static bool wang_allows(const struct place_spec *spec, const struct place_company *company)
+{
+	return cost(company, spec->share, spec->class) >= 0;
 }
 
 static uint32_t wang_kind(const struct place_spec *spec)
@@ -80,6 +88,7 @@ const struct place_policy place_wang = {
 	.name = "wang",
 	.about = "Wang et al. 2023: by which classes are on a device",
 	.kind = wang_kind,
+	.allows = wang_allows,
 	.bound = wang_bound,
 	.score = wang_score,
 };

@@ -14,6 +14,7 @@
 #include "core/place-cell.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
+#include "core/place-preempt.h"
 
 DEFINE_CLEANUP(struct place_cells *, place_cells_free)
 DEFINE_CLEANUP(struct place *, place_free)
@@ -357,6 +358,42 @@ static void wang_keeps_classes_apart(void **state)
 				fail_msg("class %d beside %s", class, wang_rules[i].there);
 		}
 	}
+}
+
+/* Who leaves for the classes' sake, and what is said where nobody may. */
+static void wang_makes_room(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_wang);
+	const struct place_preempt rules = {0};
+	struct place_spec spec = spec_of(300);
+	struct place_plan plan = {0};
+	struct place_choice choice = {.n = 1};
+	uint32_t t[3];
+	struct place_why why;
+	char text[PLACE_WHY];
+	struct error err;
+
+	add_node(place, "a", "00", "00");
+	for (uint32_t i = 0; i < 3; i++) {
+		spec.class = i == 2 ? SPEC_OPPORTUNISTIC : SPEC_LATENCY;
+		spec.priority = i == 1 ? 20 : 10;
+		choice.device[0] = i % 2;
+		assert_ok(place_add(place, &spec, &choice, &t[i], NULL));
+	}
+	spec.class = SPEC_LATENCY;
+	assert_int_equal(place_add(place, &spec, &choice, &t[2], NULL), -ENOSPC);
+	assert_int_equal(place_find(place, &spec, &choice, NULL), -ENOSPC);
+	place_explain(place, &spec, &why);
+	assert_int_equal(why.nodes[PLACE_POLICY], 1);
+	assert_contains(
+		place_why_format(&why, &spec, text), "1 are kept off by the policy's rules");
+	assert_int_equal(place_preempt_find(place, &spec, &rules, &plan, &err), -ENOSPC);
+	spec.priority = 90;
+	assert_ok(place_preempt_find(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.victims[0], t[0]);
+	assert_int_equal(plan.choice.device[0], 0);
+	place_plan_done(&plan);
 }
 
 static void wang_scores(void **state)
@@ -717,6 +754,6 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
 	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(gpushare_fills_memory),
 	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_leaves_groups_whole),
-	UNIT(wang_keeps_classes_apart), UNIT(wang_scores),
+	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
 	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
 	UNIT(a_device_may_become_too_small), UNIT(policies_have_names))
