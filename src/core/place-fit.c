@@ -170,6 +170,8 @@ enum place_reason place_reason_of(
 void place_explain(
 	const struct place *place, const struct place_spec *spec, struct place_why *ret_why)
 {
+	const struct rules rules = rules_of(place, spec);
+
 	*ret_why = (struct place_why){0};
 	for (uint32_t at = 0; at < place->n_nodes; at++) {
 		const struct node *node = &place->nodes[at];
@@ -181,9 +183,10 @@ void place_explain(
 		ret_why->nodes[reason]++;
 		if (reason != PLACE_NO_SHARE)
 			continue;
-		for (uint32_t i = 0; i < node->n_devices; i++)
-			if (place->share_free[node->first_device + i] > ret_why->most_share)
-				ret_why->most_share = place->share_free[node->first_device + i];
+		for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++)
+			if (device_reason(place, spec, i, &rules) == PLACE_NO_SHARE)
+				ret_why->most_share = MAX(
+					ret_why->most_share, (uint32_t)place->share_free[i]);
 	}
 }
 
@@ -222,7 +225,10 @@ char *place_why_format(
 		if (why->nodes[r])
 			n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
 				strchr(ret, ':') ? "," : ":", why->nodes[r], reason_texts[r]);
-	if (why->nodes[PLACE_NO_SHARE] && n < PLACE_WHY && why->most_share <= 9999)
+	if (why->nodes[PLACE_NO_SHARE] && n < PLACE_WHY && spec->is_exclusive)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " that nobody is on asked)",
+			spec->count);
+	else if (why->nodes[PLACE_NO_SHARE] && n < PLACE_WHY && why->most_share <= 9999)
 		snprintf(ret + n, PLACE_WHY - n, " (%s of %" PRIu32 " asked, %s free at most)",
 			spec_share_format(spec->share, asked), spec->count,
 			spec_share_format(why->most_share, most));

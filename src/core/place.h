@@ -188,7 +188,7 @@ enum place_reason {
 
 struct place_why {
 	uint32_t nodes[PLACE_N_REASONS];
-	uint32_t most_share; /* free on one device of a node that has all else */
+	uint32_t most_share; /* free on one device that has all else */
 };
 
 /* Looks at every node. */

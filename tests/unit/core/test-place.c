@@ -212,6 +212,44 @@ static void refusals_say_why(void **state)
 	place_free(place);
 }
 
+/* What is free counts where all else is right; of shares it is nothing to one who is alone. */
+static void refusals_say_the_right_numbers(void **state)
+{
+	struct place *place;
+	struct place_device_info devices[3] = {{.memory_bytes = 16 * GIB},
+		{.memory_bytes = 16 * GIB}, {.model = 1, .memory_bytes = 16 * GIB}};
+	struct place_spec spec = share(900);
+	char text[PLACE_WHY];
+	struct place_why why;
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(
+		place_new(&(struct place_config){.policy = &place_first_fit, .share_factor = 2000},
+			&place, NULL));
+	assert_ok(place_model(place, "T4", &bit, NULL));
+	assert_ok(place_model(place, "A100", &bit, NULL));
+	assert_ok(place_node_add(place,
+		&(struct place_node_info){.name = "a", .n_devices = 3, .devices = devices}, &node,
+		NULL));
+	spec.models = 1;
+	spec.device_bytes = GIB;
+	for (int i = 0; i < 4; i++)
+		assert_ok(put(place, &spec, &tenant));
+	spec.share = 500;
+	place_explain(place, &spec, &why);
+	assert_int_equal(why.nodes[PLACE_NO_SHARE], 1);
+	assert_int_equal(why.most_share, 200);
+	assert_contains(place_why_format(&why, &spec, text), "(0.5 of 1 asked, 0.2 free at most)");
+	assert_ok(place_remove(place, tenant));
+	spec.share = 1000;
+	spec.is_exclusive = true;
+	place_explain(place, &spec, &why);
+	assert_contains(place_why_format(&why, &spec, text),
+		"1 have too little of their devices left (1 that nobody is on asked)");
+	place_free(place);
+}
+
 static void choices_say_why(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -608,7 +646,7 @@ static void every_figure_is_exact(void **state)
 UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
-	UNIT(refusals_say_why), UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
-	UNIT(a_node_with_less_keeps_its_tenants), UNIT(a_device_keeps_its_uuid),
-	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
-	UNIT(every_figure_is_exact))
+	UNIT(refusals_say_why), UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
+	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
+	UNIT(a_device_keeps_its_uuid), UNIT(any_number_of_kinds_may_come),
+	UNIT(nodes_without_devices_do), UNIT(every_figure_is_exact))
