@@ -235,6 +235,61 @@ char *place_why_format(
 	return ret;
 }
 
+enum place_reason place_device_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	const struct rules rules = rules_of(place, spec);
+	enum place_reason reason = place_node_reason(place, spec, place->devices[device].node);
+
+	if (reason != PLACE_FITS || !spec->count)
+		return reason;
+	if (place->nodes[place->devices[device].node].n_devices < spec->count)
+		return PLACE_NO_DEVICES;
+	return device_reason(place, spec, device, &rules);
+}
+
+static const char *const device_texts[PLACE_N_REASONS] = {
+	[PLACE_FITS] = "it has room",
+	[PLACE_CLOSED] = "it or its node is closed",
+	[PLACE_OTHER_NODE] = "its node is not the one asked for",
+	[PLACE_TAINTED] = "its node has a taint that is not tolerated",
+	[PLACE_NOT_NEAR] = "its node lacks the node label",
+	[PLACE_FULL_OF_TENANTS] = "its node has as many tenants as it may",
+	[PLACE_NO_CPU] = "its node has too little CPU",
+	[PLACE_NO_MEMORY] = "its node has too little memory",
+	[PLACE_NO_NETWORK] = "its node lacks the network device or its bandwidth",
+	[PLACE_NO_DEVICES] = "its node has too few devices",
+	[PLACE_OTHER_MODEL] = "it is of another model",
+	[PLACE_OVER_LIMIT] = "its queue may have no more of this model",
+	[PLACE_OTHER_DEVICE] = "it is not the device asked for",
+	[PLACE_LABELS] = "labels of affinity or exclusion keep it off",
+	[PLACE_POLICY] = "the policy's rules keep it off",
+	[PLACE_NO_DEVICE_MEMORY] = "too little of its memory is left",
+	[PLACE_NO_SHARE] = "too little of it is left",
+};
+
+char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
+	char ret[static PLACE_WHY])
+{
+	const enum place_reason reason = place_device_reason(place, spec, device);
+	const struct device *d = &place->devices[device];
+	char free[8], asked[8];
+	size_t n;
+
+	n = (size_t)snprintf(ret, PLACE_WHY, "%s on %s: %s", d->uuid,
+		place->nodes[d->node].name->text, device_texts[reason]);
+	if (reason == PLACE_NO_SHARE && spec->is_exclusive)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are on it)", d->n_tenants);
+	else if (reason == PLACE_NO_SHARE)
+		snprintf(ret + n, PLACE_WHY - n, " (%s free, %s asked)",
+			spec_share_format(MIN((uint32_t)place->share_free[device], 9999u), free),
+			spec_share_format(spec->share, asked));
+	else if (reason == PLACE_NO_DEVICE_MEMORY)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " asked)",
+			d->memory_free, place_device_bytes(place, spec, device));
+	return ret;
+}
+
 char *place_choice_format(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY])
 {

@@ -206,6 +206,12 @@ char *place_choice_format(const struct place *place, const struct place_spec *sp
 	const struct place_choice *choice, char ret[static PLACE_WHY]);
 enum place_reason place_reason_of(
 	const struct place *place, const struct place_spec *spec, uint32_t node);
+/* The same for one device: those of its node first. There is such a device. */
+enum place_reason place_device_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t device);
+/* "GPU-a on n3: too little of it is left (0.3 free, 0.5 asked)". Returns ret. */
+char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
+	char ret[static PLACE_WHY]);
 
 /* ---- tenants ---- */
 

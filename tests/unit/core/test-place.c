@@ -250,6 +250,38 @@ static void refusals_say_the_right_numbers(void **state)
 	place_free(place);
 }
 
+static void each_device_says_why_not(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(700);
+	char text[PLACE_WHY];
+	uint32_t a;
+
+	add_node(place, "a", "T4", 2);
+	add_node(place, "b", "H100", 1);
+	assert_ok(put(place, &spec, &a));
+	assert_int_equal(place_device_reason(place, &spec, 1), PLACE_FITS);
+	assert_string_equal(place_device_why(place, &spec, 0, text),
+		"a-gpu0 on a: too little of it is left (0.3 free, 0.7 asked)");
+	spec.share = 100;
+	spec.device_bytes = 10 * GIB;
+	assert_string_equal(place_device_why(place, &spec, 0, text),
+		"a-gpu0 on a: too little of its memory is left (5153960756 bytes free, "
+		"10737418240 asked)");
+	spec.models = 1;
+	assert_string_equal(
+		place_device_why(place, &spec, 2, text), "b-gpu0 on b: it is of another model");
+	spec.cpu_milli = 9000;
+	assert_string_equal(place_device_why(place, &spec, 1, text),
+		"a-gpu1 on a: its node has too little CPU");
+	spec = share(1000);
+	spec.is_exclusive = true;
+	assert_string_equal(place_device_why(place, &spec, 0, text),
+		"a-gpu0 on a: too little of it is left (1 tenants are on it)");
+	assert_string_equal(place_device_why(place, &spec, 1, text), "a-gpu1 on a: it has room");
+	place_free(place);
+}
+
 static void choices_say_why(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -646,7 +678,8 @@ static void every_figure_is_exact(void **state)
 UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
-	UNIT(refusals_say_why), UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
+	UNIT(refusals_say_why), UNIT(each_device_says_why_not),
+	UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
 	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
 	UNIT(a_device_keeps_its_uuid), UNIT(any_number_of_kinds_may_come),
 	UNIT(nodes_without_devices_do), UNIT(every_figure_is_exact))
