@@ -53,16 +53,21 @@ static const char *devices(uint64_t permille, char ret[static TEXT])
 
 /* ---- counting ---- */
 
-/* What it has, or would have, of its devices together. */
+/* What it has, or would have, of each of its devices; and of all together. */
+static uint32_t share_by(const struct place *place, const struct place_spec *spec)
+{
+	return spec->is_exclusive ? place->config.share_factor : spec->share;
+}
+
 static uint64_t asked_by(const struct place *place, const struct place_spec *spec)
 {
-	return (uint64_t)spec->share * spec->count;
+	return (uint64_t)share_by(place, spec) * spec->count;
 }
 
 static void count(struct place_queues *queues, const struct place *place,
 	const struct place_tenant *t, int sign)
 {
-	const uint64_t share = (uint64_t)(int64_t)(sign * (int)t->spec.share);
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)share_by(place, &t->spec));
 	uint32_t at = t->spec.queue ? t->spec.queue - 1 : PLACE_NONE;
 
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -246,6 +251,7 @@ int place_queue_set(
 	struct place *place, const struct place_queue_info *infos, uint32_t n, struct error *err)
 {
 	_cleanup_(place_queue_free_p) struct place_queues *queues = NULL;
+	const uint32_t n_models = place->n_models;
 	int r = 0;
 
 	if (n > PLACE_QUEUES_MAX)
@@ -264,8 +270,10 @@ int place_queue_set(
 		r = sums_check(place, queues, err);
 	if (r == 0)
 		r = tenants_set(place, queues, err);
-	if (r < 0)
+	if (r < 0) {
+		place->n_models = n_models; /* those that only they name are unknown again */
 		return r;
+	}
 	place_queue_free(place->queues);
 	place->queues = TAKE_PTR(queues);
 	return 0;
@@ -636,7 +644,7 @@ static void reclaim_count(struct reclaim *r, const struct holder *h, int sign)
 {
 	const struct queue *queue = r->place->queues->queue;
 	const struct place_tenant *t = &r->place->tenants[h->tenant];
-	const uint64_t share = (uint64_t)(int64_t)(sign * (int)t->spec.share);
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)share_by(r->place, &t->spec));
 
 	for (uint32_t at = h->queue - 1; at != PLACE_NONE; at = queue[at].parent)
 		for (uint32_t i = 0; i < t->n; i++) {

@@ -6,7 +6,8 @@
  * hold for every tenant that is placed or resized: devices of models of which a queue may have no
  * more are none for it, and nobody leaves for that. Quotas are asked for by place_queue_admit.
  *
- * Amounts are permille of devices, summed over all devices of a tenant. Queues have numbers from 1
+ * Amounts are permille of devices, summed over all devices of a tenant; who has a device alone has
+ * all that may be given away of it (place_config's share_factor). Queues have numbers from 1
  * in the order in which they are given. Threads: as place.h.
  */
 #ifndef CORE_PLACE_QUEUE_H

@@ -413,6 +413,57 @@ static void refusals(void **state)
 	}
 }
 
+static void refused_queues_leave_no_model(void **state)
+{
+	_cleanup_(place_free_p) struct place *place = four_devices();
+	struct place_queue_model model = {.quota = 1, .limit = 0};
+	const struct place_queue_info queue = {"q", "", 1000, 1000, 1, &model, 1};
+	char name[16];
+	uint64_t bit;
+
+	for (uint32_t i = 0; i < 2 * PLACE_MODELS_MAX; i++) {
+		snprintf(name, sizeof(name), "m%u", i);
+		model.model = name;
+		assert_int_equal(place_queue_set(place, &queue, 1, NULL), -EINVAL);
+	}
+	assert_ok(place_model(place, "B", &bit, NULL));
+	assert_int_equal(bit, 2);
+}
+
+/* Of a device that two may share by its factor, who is alone has two. */
+static void who_is_alone_counts_all_of_it(void **state)
+{
+	const struct place_config config = {.policy = &place_first_fit, .share_factor = 2000};
+	const struct place_device_info device = {.memory_bytes = GIB};
+	const struct place_node_info info = {.name = "n", .n_devices = 1, .devices = &device};
+	const struct place_queue_info queue = {"q", "", 1000, 2000, 1, NULL, 0};
+	_cleanup_(place_free_p) struct place *place = NULL;
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice choice;
+	struct place_verdict verdict;
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	assert_ok(place_queue_set(place, &queue, 1, NULL));
+	spec.queue = 1;
+	spec.share = 1000;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
+	spec.is_exclusive = true;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_BORROW);
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 2000);
+	assert_ok(place_queue_set(place, &queue, 1, NULL));
+	assert_int_equal(place_queue_used(place, 1, 0), 2000);
+	assert_ok(place_remove(place, tenant));
+	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
+}
+
 static void tenants_keep_their_queue(void **state)
 {
 	_cleanup_(place_free_p) struct place *place = four_devices();
@@ -588,4 +639,5 @@ static void groups_are_admitted_as_a_whole(void **state)
 
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(groups_are_admitted_as_a_whole),
 	UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
+	UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))
