@@ -25,6 +25,7 @@ enum role { ROLE_AFFINITY, ROLE_ANTI_AFFINITY, ROLE_EXCLUSION, N_ROLES };
 struct label {
 	UT_hash_handle hh;
 	uint32_t id;
+	uint32_t n_uses; /* by tenants and nodes */
 	uint32_t n_devices[N_ROLES], size[N_ROLES];
 	uint32_t *devices[N_ROLES]; /* no order; those that hold such a tenant */
 	char *name;                 /* behind the namespace */
@@ -111,9 +112,10 @@ struct place {
 		*tenants; /* node == PLACE_NONE: the slot is free, spec.group the next */
 	uint32_t n_tenants, tenants_size, n_placed, tenant_free;
 
-	struct label *labels; /* by text */
-	struct label **label_of;
-	uint32_t n_labels, labels_size;
+	struct label *labels;    /* by text */
+	struct label **label_of; /* NULL: nobody has this number any more */
+	uint32_t *label_gaps;    /* those numbers, n_gaps of them */
+	uint32_t n_labels, labels_size, n_gaps;
 	char models[PLACE_MODELS_MAX][SPEC_LABEL];
 	uint32_t n_models;
 	char taints[PLACE_TAINTS_MAX][SPEC_LABEL];

@@ -99,8 +99,11 @@ uint64_t place_open_devices(const struct place *place, const struct place_class 
 static void take(const struct place *place, uint32_t node, uint64_t mask, int sign,
 	struct place_choice *choice)
 {
-	const uint16_t *share = &place->share_free[place->nodes[node].first_device];
+	const uint16_t *share;
 
+	if (!choice->n)
+		return;
+	share = &place->share_free[place->nodes[node].first_device];
 	for (uint32_t k = 0; k < choice->n; k++) {
 		int best = __builtin_ctzll(mask);
 

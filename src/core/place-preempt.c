@@ -238,8 +238,9 @@ static bool next_candidate(
 static bool bound(const struct search *s, uint32_t node, struct cost *ret)
 {
 	const struct held *held = &s->place->held[node];
-	const uint16_t *free = &s->place->share_free[s->place->nodes[node].first_device];
 	const uint32_t n_devices = s->place->nodes[node].n_devices, count = s->spec->count;
+	const uint16_t *free = n_devices ? &s->place->share_free[s->place->nodes[node].first_device]
+					 : NULL;
 	struct part part[PLACE_NODE_DEVICES_MAX];
 	uint32_t enough = 0, at_once = 1, i = 0;
 	struct cost alone = {.violations = UINT32_MAX, .node = node};

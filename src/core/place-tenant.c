@@ -49,11 +49,21 @@ int place_spec_check(const struct place_spec *spec, struct error *err)
 	return 0;
 }
 
-int place_spec_known(const struct place *place, const struct place_spec *spec, struct error *err)
+/* All that a spec names. */
+#define N_LABELS 5
+static void labels_of(const struct place_spec *spec, uint32_t ret[static N_LABELS])
 {
-	const uint32_t labels[] = {
+	const uint32_t labels[N_LABELS] = {
 		spec->affinity, spec->anti_affinity, spec->exclusion, spec->near, spec->budget};
 
+	memcpy(ret, labels, sizeof(labels));
+}
+
+int place_spec_known(const struct place *place, const struct place_spec *spec, struct error *err)
+{
+	uint32_t labels[N_LABELS];
+
+	labels_of(spec, labels);
 	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
 		if (labels[i] && !place_label_at(place, labels[i]))
 			return fail(
@@ -265,6 +275,16 @@ static void device_give(struct place *place, const struct place_spec *spec, uint
 	place_device_changed(place, at);
 }
 
+static void count_labels(struct place *place, const struct place_spec *spec, int sign)
+{
+	uint32_t labels[N_LABELS];
+
+	labels_of(spec, labels);
+	for (int i = 0; i < N_LABELS; i++)
+		if (labels[i])
+			place->label_of[labels[i]]->n_uses += (uint32_t)sign;
+}
+
 /* t is in the list of tenants, here and below. */
 static void take(struct place *place, const struct place_tenant *t)
 {
@@ -273,6 +293,7 @@ static void take(struct place *place, const struct place_tenant *t)
 	node->cpu_taken += t->spec.cpu_milli;
 	node->memory_taken += t->spec.memory_bytes;
 	node->n_tenants++;
+	count_labels(place, &t->spec, 1);
 	place_node_count(place, t->node);
 	for (uint32_t i = 0; i < t->n; i++)
 		device_take(place, &t->spec, t->device[i]);
@@ -290,6 +311,7 @@ static void give(struct place *place, const struct place_tenant *t)
 	node->cpu_taken -= t->spec.cpu_milli;
 	node->memory_taken -= t->spec.memory_bytes;
 	node->n_tenants--;
+	count_labels(place, &t->spec, -1);
 	place_node_count(place, t->node);
 	for (uint32_t i = 0; i < t->n; i++)
 		device_give(place, &t->spec, t->device[i]);
@@ -461,6 +483,17 @@ static int check_tenant(const struct place *place, const struct place_spec *spec
 	return r < 0 ? r : choice_check(place, spec, choice, err);
 }
 
+/* Of different devices on one node it has the smallest one's part on each. */
+static uint64_t bytes_on_each(const struct place *place, const struct place_spec *spec,
+	const uint32_t *devices, uint32_t n)
+{
+	uint64_t least = n ? UINT64_MAX : spec->device_bytes;
+
+	for (uint32_t i = 0; i < n; i++)
+		least = MIN(least, place_device_bytes(place, spec, devices[i]));
+	return least;
+}
+
 /* It may be there: all that can fail is room for what is remembered of it. */
 static int add(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, uint32_t *ret_tenant)
@@ -470,14 +503,8 @@ static int add(struct place *place, const struct place_spec *spec,
 	uint32_t slot;
 	int r;
 
-	/* Of different devices on one node it has the smallest one's part on each. */
-	for (uint32_t i = 0; i < t.n; i++) {
-		uint64_t bytes = place_device_bytes(place, spec, choice->device[i]);
-
-		t.device[i] = choice->device[i];
-		if (i == 0 || bytes < t.spec.device_bytes)
-			t.spec.device_bytes = bytes;
-	}
+	memcpy(t.device, choice->device, t.n * sizeof(t.device[0]));
+	t.spec.device_bytes = bytes_on_each(place, spec, t.device, t.n);
 	r = reserve(place, &t);
 	if (r == 0)
 		r = reserve_slot(place);
@@ -594,6 +621,7 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 	r = place_queue_allows_share(place, t, share, err);
 	if (r < 0)
 		return r;
+	spec.device_bytes = bytes_on_each(place, &spec, t->device, t->n);
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct device *d = &place->devices[t->device[i]];
 		uint32_t free = place->share_free[t->device[i]] + t->spec.share;
@@ -601,11 +629,11 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 		if (!spec.is_exclusive && share > free)
 			return fail(err, ENOSPC, "share %u: %u permille are free on %s", share,
 				free, d->uuid);
-		if (device_bytes > t->spec.device_bytes &&
-			device_bytes - t->spec.device_bytes > d->memory_free)
+		if (spec.device_bytes > t->spec.device_bytes &&
+			spec.device_bytes - t->spec.device_bytes > d->memory_free)
 			return fail(err, ENOSPC,
 				"device memory %" PRIu64 ": %" PRIu64 " bytes are free on %s",
-				device_bytes, d->memory_free + t->spec.device_bytes, d->uuid);
+				spec.device_bytes, d->memory_free + t->spec.device_bytes, d->uuid);
 	}
 	r = remember(place, UNDO_CHANGE, tenant);
 	if (r < 0)

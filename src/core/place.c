@@ -61,16 +61,25 @@ int place_new(const struct place_config *config, struct place **ret_place, struc
 
 static void label_free(struct label *label)
 {
+	if (!label)
+		return;
 	for (int role = 0; role < N_ROLES; role++)
 		free(label->devices[role]);
 	free(label);
 }
 
-static void node_done(struct node *node)
+static void labels_leave(struct place *place, struct node *node)
 {
+	for (uint32_t i = 0; i < node->n_labels; i++)
+		place->label_of[node->labels[i]]->n_uses--;
+	free(node->labels);
+}
+
+static void node_done(struct place *place, struct node *node)
+{
+	labels_leave(place, node);
 	free(node->name);
 	free(node->rack);
-	free(node->labels);
 	memset(node, 0, sizeof(*node));
 }
 
@@ -84,19 +93,20 @@ void place_free(struct place *place)
 	place_mix_free(place->mix);
 	place_queue_free(place->queues);
 	place_network_free(place->networks);
+	HASH_CLEAR(hh, place->by_name);
+	for (uint32_t i = 0; i < place->n_nodes; i++) {
+		node_done(place, &place->nodes[i]);
+		free(place->held[i].list);
+	}
 	HASH_CLEAR(hh, place->labels);
 	for (uint32_t i = 1; i <= place->n_labels; i++)
 		label_free(place->label_of[i]);
-	HASH_CLEAR(hh, place->by_name);
-	for (uint32_t i = 0; i < place->n_nodes; i++) {
-		node_done(&place->nodes[i]);
-		free(place->held[i].list);
-	}
 	free(place->held);
 	for (uint32_t i = 0; i < place->n_devices; i++)
 		free(place->devices[i].tags);
 	place_groups_free(place);
 	free(place->label_of);
+	free(place->label_gaps);
 	free(place->nodes);
 	free(place->cpu_free);
 	free(place->memory_free);
@@ -111,16 +121,23 @@ void place_free(struct place *place)
 
 /* ---- names ---- */
 
+/* Names of no length are free again. */
 static int intern(char (*names)[SPEC_LABEL], uint32_t *n, uint32_t max, struct str name)
 {
+	uint32_t at = *n;
+
 	for (uint32_t i = 0; i < *n; i++)
 		if (str_eq(name, str_from(names[i])))
 			return (int)i;
-	if (*n == max)
+	for (uint32_t i = 0; i < *n && at == *n; i++)
+		if (!names[i][0])
+			at = i;
+	if (at == max)
 		return -ENOSPC;
-	memcpy(names[*n], name.p, name.n);
-	names[*n][name.n] = '\0';
-	return (int)(*n)++;
+	memcpy(names[at], name.p, name.n);
+	names[at][name.n] = '\0';
+	*n += at == *n;
+	return (int)at;
 }
 
 static int name_check(struct str name, const char *what, struct error *err)
@@ -167,10 +184,14 @@ int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct
 static int label_new(struct place *place, const char *text, size_t n, struct label **ret)
 {
 	struct label *label;
+	uint32_t size = place->labels_size;
 	int r;
 
-	r = array_grow(&place->label_of, &place->labels_size, place->n_labels + 2,
-		sizeof(*place->label_of));
+	/* Every number may become a gap. */
+	r = array_grow(&place->label_gaps, &size, place->n_labels + 2, sizeof(*place->label_gaps));
+	if (r == 0)
+		r = array_grow(&place->label_of, &place->labels_size, place->n_labels + 2,
+			sizeof(*place->label_of));
 	if (r < 0)
 		return r;
 	label = calloc(1, sizeof(*label) + n);
@@ -179,7 +200,7 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 	memcpy(label->text, text, n);
 	label->n = n;
 	label->name = label->text + strlen(text) + 1;
-	label->id = ++place->n_labels;
+	label->id = place->n_gaps ? place->label_gaps[--place->n_gaps] : ++place->n_labels;
 	place->label_of[label->id] = label;
 	HASH_ADD_KEYPTR(hh, place->labels, label->text, n, label);
 	*ret = label;
@@ -202,7 +223,7 @@ int place_label(struct place *place, const char *ns, const char *name, uint32_t 
 	n += n_ns + 2;
 	HASH_FIND(hh, place->labels, text, n, label);
 	if (!label) {
-		if (place->n_labels == PLACE_LABELS_MAX)
+		if (place->n_labels == PLACE_LABELS_MAX && !place->n_gaps)
 			return fail(err, ENOSPC, "label '%s': %u labels are known already", name,
 				PLACE_LABELS_MAX);
 		r = label_new(place, text, n, &label);
@@ -210,6 +231,44 @@ int place_label(struct place *place, const char *ns, const char *name, uint32_t 
 			return fail(err, -r, "out of memory for the label '%s'", name);
 	}
 	*ret_label = label->id;
+	return 0;
+}
+
+int place_label_forget(struct place *place, uint32_t id, struct error *err)
+{
+	struct label *label = id && id <= place->n_labels ? place->label_of[id] : NULL;
+
+	if (!label)
+		return fail(err, EINVAL, "there is no label %u", id);
+	if (label->n_uses)
+		return fail(err, EBUSY, "label %s: %u tenants and nodes have it", label->name,
+			label->n_uses);
+	if (place->n_marks)
+		return fail(err, EBUSY, "label %s: a decision is under way", label->name);
+	HASH_DEL(place->labels, label);
+	label_free(label);
+	place->label_of[id] = NULL;
+	place->label_gaps[place->n_gaps++] = id;
+	return 0;
+}
+
+int place_taint_forget(struct place *place, uint64_t bit, struct error *err)
+{
+	const uint32_t at = bit ? (uint32_t)__builtin_ctzll(bit) : PLACE_TAINTS_MAX;
+	uint32_t n = 0;
+
+	if (bit != 1ull << (at & 63) || at >= place->n_taints || !place->taints[at][0])
+		return fail(err, EINVAL, "there is no taint %#" PRIx64, bit);
+	for (uint32_t i = 0; i < place->n_nodes; i++)
+		n += place->nodes[i].is_used && (place->nodes[i].taints & bit);
+	for (uint32_t i = 0; i < place->n_tenants; i++)
+		n += place_tenant(place, i) && (place->tenants[i].spec.tolerations & bit);
+	if (n)
+		return fail(
+			err, EBUSY, "taint %s: %u tenants and nodes have it", place->taints[at], n);
+	if (place->n_marks)
+		return fail(err, EBUSY, "taint %s: a decision is under way", place->taints[at]);
+	place->taints[at][0] = '\0';
 	return 0;
 }
 
@@ -417,7 +476,8 @@ static void set_node(struct place *place, uint32_t at, const struct place_node_i
 	count_capacity(place, at, 1);
 }
 
-static int copy_texts(const struct place_node_info *info, struct node *ret)
+/* Taken back by node_done. */
+static int copy_texts(struct place *place, const struct place_node_info *info, struct node *ret)
 {
 	uint32_t *labels = calloc(info->n_labels + 1, sizeof(*labels));
 	char *rack = strdup(info->rack ? info->rack : "");
@@ -429,6 +489,8 @@ static int copy_texts(const struct place_node_info *info, struct node *ret)
 	}
 	if (info->n_labels)
 		memcpy(labels, info->labels, info->n_labels * sizeof(*labels));
+	for (uint32_t i = 0; i < info->n_labels; i++)
+		place->label_of[labels[i]]->n_uses++;
 	ret->labels = labels;
 	ret->n_labels = info->n_labels;
 	ret->rack = rack;
@@ -454,7 +516,7 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 		return fail(err, ENOSPC, "node %s: %u nodes are there already", info->name, at);
 	fresh.first_device = at < place->n_nodes ? place->nodes[at].first_device : place->n_devices;
 	fresh.name = calloc(1, sizeof(*fresh.name) + strlen(info->name) + 1);
-	r = fresh.name ? copy_texts(info, &fresh) : -ENOMEM;
+	r = fresh.name ? copy_texts(place, info, &fresh) : -ENOMEM;
 	if (r == 0)
 		r = grow_nodes(place, at + 1);
 	if (r == 0)
@@ -462,7 +524,7 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	if (r == 0)
 		r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);
 	if (r < 0) {
-		node_done(&fresh);
+		node_done(place, &fresh);
 		return fail(err, ENOMEM, "out of memory for node %s", info->name);
 	}
 	if (at == place->n_nodes) {
@@ -536,10 +598,10 @@ int place_node_update(
 		return r;
 	r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);
 	if (r == 0)
-		r = copy_texts(info, &texts);
+		r = copy_texts(place, info, &texts);
 	if (r < 0)
 		return fail(err, -r, "out of memory for node %s", info->name);
-	free(node->labels);
+	labels_leave(place, node);
 	free(node->rack);
 	node->labels = texts.labels;
 	node->n_labels = texts.n_labels;
@@ -574,7 +636,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 	HASH_DEL(place->by_name, node->name);
 	first = node->first_device;
 	n = node->n_devices;
-	node_done(node);
+	node_done(place, node);
 	node->first_device = first; /* the slots stay together, for a node with as many */
 	node->n_devices = n;
 	place->cpu_free[at] = 0;
@@ -615,9 +677,9 @@ uint32_t place_n_tenants(const struct place *place)
 
 bool place_node_get(const struct place *place, uint32_t at, struct place_node_view *ret)
 {
-	const struct node *node = &place->nodes[at];
+	const struct node *node = at < place->n_nodes ? &place->nodes[at] : NULL;
 
-	if (at >= place->n_nodes || !node->is_used)
+	if (!node || !node->is_used)
 		return false;
 	*ret = (struct place_node_view){
 		.name = node->name->text,
@@ -636,9 +698,9 @@ bool place_node_get(const struct place *place, uint32_t at, struct place_node_vi
 
 bool place_device_get(const struct place *place, uint32_t at, struct place_device_view *ret)
 {
-	const struct device *d = &place->devices[at];
+	const struct device *d = at < place->n_devices ? &place->devices[at] : NULL;
 
-	if (at >= place->n_devices || !d->is_used)
+	if (!d || !d->is_used)
 		return false;
 	*ret = (struct place_device_view){
 		.uuid = d->uuid,

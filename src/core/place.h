@@ -58,6 +58,14 @@ int place_label(struct place *place, const char *ns, const char *name, uint32_t 
 const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 
+/*
+ * Nobody will name it any more: its number, or bit, is given to the next. -EBUSY while a tenant or
+ * a node has it or a mark is open, -EINVAL for what is not known. A label is O(1), a taint
+ * O(nodes + tenants). Models are known for good.
+ */
+int place_label_forget(struct place *place, uint32_t label, struct error *err);
+int place_taint_forget(struct place *place, uint64_t bit, struct error *err);
+
 /* ---- nodes and devices ---- */
 
 struct place_device_info {
@@ -232,7 +240,10 @@ int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err);
 /* -ENOENT, or -ENOMEM, which is only possible with a mark. */
 int place_remove(struct place *place, uint32_t tenant);
-/* Where it is: -ENOSPC, also for more than its queue may have, leaves it as it was. */
+/*
+ * Where it is; 0 bytes: a part of the device, as in its spec. -ENOSPC, also for more than its queue
+ * may have, leaves it as it was.
+ */
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err);
 

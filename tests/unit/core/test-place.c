@@ -419,6 +419,98 @@ static void a_device_keeps_its_uuid(void **state)
 	place_free(place);
 }
 
+/* Over a long life: more labels and taints than are known at a time. */
+static void names_can_be_forgotten(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_device_info device = {.memory_bytes = GIB};
+	struct place_node_info info = {.name = "a", .n_devices = 1, .devices = &device};
+	struct place_spec spec = share(100);
+	uint32_t node, tenant, zone, id, mark;
+	uint64_t bit, spot;
+	struct error err;
+	char name[16];
+
+	assert_ok(place_model(place, "T4", &bit, NULL));
+	zone = label(place, "zone");
+	assert_ok(place_taint(place, "spot", &spot, NULL));
+	info.labels = &zone;
+	info.n_labels = 1;
+	info.taints = spot;
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	for (uint32_t i = 0; i < PLACE_LABELS_MAX + 10; i++) {
+		snprintf(name, sizeof(name), "job%u", i);
+		id = label(place, name);
+		assert_string_equal(place_label_name(place, id), name);
+		assert_ok(place_label_forget(place, id, &err));
+		assert_string_equal(place_label_name(place, id), "");
+	}
+	assert_int_equal(place_label_forget(place, id, &err), -EINVAL);
+	for (uint32_t i = 0; i < PLACE_TAINTS_MAX + 10; i++) {
+		snprintf(name, sizeof(name), "taint%u", i);
+		assert_ok(place_taint(place, name, &bit, &err));
+		assert_ok(place_taint_forget(place, bit, &err));
+	}
+	assert_int_equal(place_taint_forget(place, bit, &err), -EINVAL);
+	assert_int_equal(place_taint_forget(place, 0, &err), -EINVAL);
+	assert_int_equal(place_taint_forget(place, spot, &err), -EBUSY);
+	assert_contains(err.msg, "taint spot: 1 tenants and nodes have it");
+	assert_int_equal(place_label_forget(place, zone, &err), -EBUSY);
+	spec.near = zone;
+	spec.budget = label(place, "budget");
+	spec.tolerations = spot;
+	assert_ok(put(place, &spec, &tenant));
+	info.n_labels = 0;
+	info.taints = 0;
+	assert_ok(place_node_update(place, node, &info, NULL));
+	assert_int_equal(place_label_forget(place, zone, &err), -EBUSY);
+	assert_int_equal(place_taint_forget(place, spot, &err), -EBUSY);
+	mark = place_mark(place);
+	assert_ok(place_remove(place, tenant));
+	assert_int_equal(place_label_forget(place, zone, &err), -EBUSY);
+	assert_contains(err.msg, "under way");
+	place_rollback(place, mark);
+	place_release(place);
+	assert_int_equal(place_label_forget(place, spec.budget, &err), -EBUSY);
+	assert_ok(place_remove(place, tenant));
+	assert_ok(place_label_forget(place, zone, &err));
+	assert_ok(place_label_forget(place, spec.budget, &err));
+	assert_ok(place_taint_forget(place, spot, &err));
+	assert_int_equal(put(place, &spec, &tenant), -EINVAL);
+	place_free(place);
+}
+
+static void a_resize_asks_as_a_spec_does(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(500);
+	uint32_t tenant;
+
+	add_node(place, "a", "T4", 1);
+	assert_ok(put(place, &spec, &tenant));
+	assert_int_equal(place_tenant(place, tenant)->spec.device_bytes, 8 * GIB);
+	assert_ok(place_resize(place, tenant, 250, 0, NULL));
+	assert_int_equal(place_tenant(place, tenant)->spec.device_bytes, 4 * GIB);
+	assert_ok(place_resize(place, tenant, 250, 15 * GIB, NULL));
+	assert_ok(place_resize(place, tenant, 1000, 0, NULL));
+	assert_int_equal(place_tenant(place, tenant)->spec.device_bytes, 16 * GIB);
+	place_free(place);
+}
+
+static void nothing_is_in_an_empty_place(void **state)
+{
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(500);
+	struct place_node_view node;
+	struct place_device_view device;
+	struct place_choice choice;
+
+	assert_false(place_node_get(place, 0, &node));
+	assert_false(place_device_get(place, 0, &device));
+	assert_int_equal(place_find(place, &spec, &choice, NULL), -ENOSPC);
+	place_free(place);
+}
+
 /* More kinds than are remembered, each of which comes more often than once. */
 static void any_number_of_kinds_may_come(void **state)
 {
@@ -620,7 +712,7 @@ static void walk_resize(struct walk *w)
 	if (place_resize(w->place, w->tenant[at], to, bytes, NULL) < 0)
 		return;
 	s->share = to;
-	s->device_bytes = bytes;
+	s->device_bytes = bytes ? bytes : 16 * GIB / 1000 * to + 16 * GIB % 1000 * to / 1000;
 }
 
 static void walk_step(struct walk *w)
@@ -681,5 +773,7 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(refusals_say_why), UNIT(each_device_says_why_not),
 	UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
 	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
-	UNIT(a_device_keeps_its_uuid), UNIT(any_number_of_kinds_may_come),
-	UNIT(nodes_without_devices_do), UNIT(every_figure_is_exact))
+	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten),
+	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),
+	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
+	UNIT(every_figure_is_exact))
