@@ -67,6 +67,8 @@ struct place_search {
 	uint32_t *at_of;
 	bool *is_changed;  /* by node, as the next */
 	struct open *open; /* as its columns have it */
+	uint32_t *stamp;   /* visit_label: the run that visited it last */
+	uint32_t run;
 	uint32_t n_nodes;
 
 	uint64_t shares[16]; /* bits: those that were asked for */
@@ -102,6 +104,7 @@ void place_search_free(struct place_search *s)
 	free(s->at_of);
 	free(s->is_changed);
 	free(s->open);
+	free(s->stamp);
 	free(s->heap);
 	free(s);
 }
@@ -305,6 +308,9 @@ int place_search_reserve(
 	size = s->n_nodes;
 	if (r == 0)
 		r = array_grow(&s->open, &size, n_nodes, sizeof(*s->open));
+	size = s->n_nodes;
+	if (r == 0)
+		r = array_grow(&s->stamp, &size, n_nodes, sizeof(*s->stamp));
 	if (r < 0)
 		return r;
 	pools = realloc(s->pool_of, size);
@@ -717,12 +723,23 @@ struct place_class place_class_of(const struct place *place, const struct place_
 		.kind = policy->kind ? policy->kind(spec) : 0};
 }
 
+/* Each node once, however many of its devices have the label. */
 static void visit_label(struct place_search *s, struct quest *q, uint32_t id, enum role role)
 {
 	const struct label *label = place_label_at(s->place, id);
 
-	for (uint32_t i = 0; i < label->n_devices[role]; i++)
-		visit(s, q, s->place->devices[label->devices[role][i]].node);
+	if (++s->run == 0) {
+		memset(s->stamp, 0, s->n_nodes * sizeof(*s->stamp));
+		s->run = 1;
+	}
+	for (uint32_t i = 0; i < label->n_devices[role]; i++) {
+		const uint32_t node = s->place->devices[label->devices[role][i]].node;
+
+		if (s->stamp[node] == s->run)
+			continue;
+		s->stamp[node] = s->run;
+		visit(s, q, node);
+	}
 }
 
 static int search(struct place_search *s, struct quest *q)
