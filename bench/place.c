@@ -374,7 +374,7 @@ static void rebuild(void)
 		spec.tolerations = c.taint;
 		spec.anti_affinity = i % 20 ? 0 : c.label[1][i / 20 % 61];
 		choice.device[0] = choice.node * DEVICES + i / NODES % DEVICES;
-		check(place_add(c.place, &spec, &choice, &tenant, &err), &err);
+		check(place_restore(c.place, &spec, &choice, &tenant, &err), &err);
 	}
 	/* With the first decision, and with it its tables. */
 	place_one(&c, &spec);
@@ -428,8 +428,8 @@ static void gangs(struct cluster *c)
 	bench_metric("place.gang1024_ms", ms[0], "ms", "<= 50", TIMES, false, detail);
 }
 
-/* Whole devices that only come free when others leave. */
-static void victims(struct cluster *c)
+/* Whole devices that only come free when others leave; or CPU that does. */
+static void victims(struct cluster *c, bool is_for_cpu)
 {
 	enum { TIMES = 101 };
 	const struct place_preempt rules = {0};
@@ -449,6 +449,12 @@ static void victims(struct cluster *c)
 		spec.count = 1u << k % 4;
 		spec.models = k % 3 ? 0 : 1ull << k % 6;
 		spec.is_exclusive = k % 2;
+		if (is_for_cpu) {
+			spec.count = 1;
+			spec.share = 10;
+			spec.is_exclusive = false;
+			spec.cpu_milli = 8000 + 400 * k;
+		}
 		began = clock_now_ns();
 		if (place_preempt_find(c->place, &spec, &rules, &plan, NULL) == 0) {
 			found += plan.n_victims != 0;
@@ -459,7 +465,8 @@ static void victims(struct cluster *c)
 	ms[0] = median_ms(ms, TIMES, &most);
 	snprintf(detail, sizeof(detail), "%u tenants, %u of %u with victims, most %.1f ms", c->n,
 		found, TIMES, most);
-	bench_metric("place.preempt_ms", ms[0], "ms", "<= 5", TIMES, false, detail);
+	bench_metric(is_for_cpu ? "place.preempt_cpu_ms" : "place.preempt_ms", ms[0], "ms", "<= 5",
+		TIMES, false, detail);
 }
 
 /* Somebody on each device, and 200,000 tenants in all. */
@@ -479,6 +486,24 @@ static void occupy(struct cluster *c)
 	}
 }
 
+/* Tenants without a device, until no node has 8 cores left. */
+static void use_cpu(struct cluster *c)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+
+	spec.count = 0;
+	spec.cpu_milli = 8000;
+	spec.tolerations = c->taint;
+	for (uint32_t node = 0; node < NODES; node++) {
+		const struct place_choice choice = {.node = node};
+		uint32_t tenant;
+
+		do
+			spec.priority = c->n++ % 100;
+		while (place_add(c->place, &spec, &choice, &tenant, NULL) == 0);
+	}
+}
+
 static void groups(void)
 {
 	struct place_spec *specs;
@@ -490,7 +515,9 @@ static void groups(void)
 	fill(&c, specs, SPECS);
 	gangs(&c);
 	occupy(&c);
-	victims(&c);
+	victims(&c, false);
+	use_cpu(&c);
+	victims(&c, true);
 	cluster_done(&c);
 	free(specs);
 }

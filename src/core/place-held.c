@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "core/place-internal.h"
 
 int place_held_reserve(struct place *place, uint32_t node)
@@ -39,6 +40,9 @@ void place_held_add(struct place *place, uint32_t tenant)
 		.started = t->spec.started,
 		.budget = t->spec.budget,
 		.queue = t->spec.queue,
+		.cpu_milli = t->spec.cpu_milli,
+		.memory_mib = (uint32_t)MIN(
+			(t->spec.memory_bytes + (1u << 20) - 1) >> 20, (uint64_t)UINT32_MAX),
 		.share = (uint16_t)(t->spec.is_exclusive ? place->config.share_factor
 							 : t->spec.share),
 		.priority = (uint8_t)t->spec.priority,

@@ -16,7 +16,9 @@ struct holder {
 	uint64_t devices; /* bit i: the node's i-th */
 	uint64_t started;
 	uint32_t tenant, budget, queue;
-	uint16_t share; /* that it holds of each */
+	uint32_t cpu_milli,
+		memory_mib; /* of the node; MiB rounded up, the most that fits for more */
+	uint16_t share;     /* that it holds of each */
 	uint8_t priority;
 };
 

@@ -231,11 +231,76 @@ static bool next_candidate(
 	return false;
 }
 
+/* What a candidate gives back of the node itself. */
+enum need { NEED_CPU, NEED_MEMORY };
+
+static uint64_t given_back(const struct holder *h, enum need need)
+{
+	if (need == NEED_CPU)
+		return h->cpu_milli;
+	return h->memory_mib == UINT32_MAX ? UINT64_MAX >> 20 : h->memory_mib;
+}
+
+/* What the node lacks for it; memory in MiB, rounded down. */
+static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
+{
+	const struct node *node = &s->place->nodes[at];
+	uint64_t all = node->cpu_all, taken = node->cpu_taken, asked = s->spec->cpu_milli;
+
+	if (need == NEED_MEMORY) {
+		all = node->memory_all;
+		taken = node->memory_taken;
+		asked = s->spec->memory_bytes;
+	}
+	if (!asked || taken + asked <= all)
+		return 0;
+	return need == NEED_MEMORY ? (taken + asked - all) >> 20 : taken + asked - all;
+}
+
+/* As bound(), by one need of the node alone: nothing in *ret where it lacks nothing. */
+static bool bound_of_need(const struct search *s, uint32_t node, enum need need, struct cost *ret)
+{
+	const struct held *held = &s->place->held[node];
+	const uint64_t lacks = lacking(s, node, need);
+	struct cost alone = {.violations = UINT32_MAX, .node = node};
+	uint64_t sum = 0, most = 1;
+	uint32_t i = 0, least_share = UINT32_MAX;
+	struct candidate c;
+
+	if (!lacks)
+		return true;
+	*ret = (struct cost){.violations = s->violations_min, .node = node};
+	while (next_candidate(s, held, &i, &c)) {
+		const uint64_t back = given_back(c.h, need);
+
+		if (sum >= lacks && c.rank > ret->highest)
+			break;
+		if (s->violations_min == s->best.violations && c.rank > s->best.highest)
+			return false;
+		if (sum < lacks)
+			ret->highest = c.rank;
+		sum += back;
+		most = MAX(most, back);
+		least_share = MIN(least_share, holder_share(c.h));
+		if (back >= lacks)
+			note_alone(s, &c, &alone);
+	}
+	if (sum < lacks)
+		return false;
+	ret->n = (uint32_t)MIN((lacks + most - 1) / most, (uint64_t)UINT32_MAX);
+	ret->share = (uint64_t)ret->n * least_share;
+	if (alone.violations != UINT32_MAX && alone.highest == ret->highest)
+		*ret = alone;
+	else
+		ret->n = MAX(ret->n, 2u);
+	return true;
+}
+
 /*
  * false: all together are not enough, or more expensive than the best. In *ret no more than any set
  * of that node costs.
  */
-static bool bound(const struct search *s, uint32_t node, struct cost *ret)
+static bool bound_of_devices(const struct search *s, uint32_t node, struct cost *ret)
 {
 	const struct held *held = &s->place->held[node];
 	const uint32_t n_devices = s->place->nodes[node].n_devices, count = s->spec->count;
@@ -285,6 +350,22 @@ static bool bound(const struct search *s, uint32_t node, struct cost *ret)
 		*ret = alone;
 	else if (count == 1)
 		ret->n = MAX(ret->n, 2u);
+	return true;
+}
+
+/* The greatest of those that each hold by themselves. */
+static bool bound(const struct search *s, uint32_t node, struct cost *ret)
+{
+	struct cost cost[3] = {{0}};
+
+	if (!bound_of_need(s, node, NEED_CPU, &cost[NEED_CPU]) ||
+		!bound_of_need(s, node, NEED_MEMORY, &cost[NEED_MEMORY]) ||
+		!bound_of_devices(s, node, &cost[2]))
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (compare(&cost[i], &cost[2]) > 0)
+			cost[2] = cost[i];
+	*ret = cost[2];
 	return true;
 }
 
