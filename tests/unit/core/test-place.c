@@ -187,6 +187,72 @@ static void whole_devices_are_near_each_other(void **state)
 	place_free(place);
 }
 
+/* A device that is cut up is as many devices, each of the model of its size. */
+static void instances_are_devices(void **state)
+{
+	struct place *place = new_place(&place_scarcity);
+	struct place_device_info devices[PLACE_NODE_DEVICES_MAX] = {0};
+	struct place_node_info info = {.name = "mig", .cpu_milli = 64000, .devices = devices};
+	struct place_spec small = share(1000), large = share(1000), any = share(500);
+	struct place_device_view view;
+	uint32_t node, t[PLACE_NODE_DEVICES_MAX];
+	struct place_why why;
+	struct error err;
+	uint64_t bit;
+
+	assert_ok(place_model(place, "A100-1g.10gb", &bit, NULL));
+	assert_ok(place_model(place, "A100-3g.40gb", &bit, NULL));
+	small.models = 1;
+	large.models = 2;
+	small.is_exclusive = large.is_exclusive = true;
+	/* Of eight GPUs each is one of three slices and four of one: 40 devices. */
+	for (uint32_t gpu = 0; gpu < 8; gpu++)
+		for (uint32_t i = 0; i < 5; i++) {
+			struct place_device_info *d = &devices[info.n_devices++];
+
+			snprintf(d->uuid, sizeof(d->uuid), "MIG-%u-%u", gpu, i);
+			d->model = i == 0;
+			d->memory_bytes = (i ? 10 : 40) * GIB;
+			d->link = (uint8_t)gpu;
+		}
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	for (uint32_t i = 0; i < 32; i++) {
+		assert_ok(put(place, &small, &t[i]));
+		assert_true(place_device_get(place, device_of(place, t[i]), &view));
+		assert_int_equal(view.model, 0);
+		assert_int_equal(place_tenant(place, t[i])->spec.device_bytes, 10 * GIB);
+	}
+	assert_int_equal(put(place, &small, &t[32]), -ENOSPC);
+	place_explain(place, &small, &why);
+	assert_int_equal(why.nodes[PLACE_NO_SHARE], 1);
+	/* Several of one tenant; then shares of what is left, with its own memory. */
+	large.count = 7;
+	assert_ok(put(place, &large, &t[32]));
+	assert_ok(put(place, &any, &t[33]));
+	assert_ok(put(place, &any, &t[34]));
+	assert_int_equal(device_of(place, t[33]), device_of(place, t[34]));
+	assert_int_equal(place_tenant(place, t[34])->spec.device_bytes, 20 * GIB);
+	assert_int_equal(put(place, &any, &t[35]), -ENOSPC);
+	/* Cut up otherwise once nobody is on it: those that tenants are on stay as they are. */
+	assert_ok(place_remove(place, t[33]));
+	assert_ok(place_remove(place, t[34]));
+	devices[0].model = 0;
+	assert_int_equal(place_node_update(place, node, &info, &err), -EBUSY);
+	devices[0].model = 1;
+	for (uint32_t i = 0; i < info.n_devices; i++) {
+		assert_true(place_device_get(place, i, &view));
+		if (view.n_tenants)
+			continue;
+		devices[i].model = 0;
+		devices[i].memory_bytes = 10 * GIB;
+	}
+	assert_ok(place_node_update(place, node, &info, &err));
+	assert_ok(put(place, &small, &t[33]));
+	large.count = 1;
+	assert_int_equal(put(place, &large, &t[34]), -ENOSPC);
+	place_free(place);
+}
+
 static void refusals_say_why(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -770,7 +836,7 @@ static void every_figure_is_exact(void **state)
 UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
-	UNIT(refusals_say_why), UNIT(each_device_says_why_not),
+	UNIT(instances_are_devices), UNIT(refusals_say_why), UNIT(each_device_says_why_not),
 	UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
 	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
 	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten),
