@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two steps. For every node a bound of what making room there costs, out of shares and priorities
- * alone; a heap gives the nodes in that order. On a node: a first set by letting go group after
- * group of equal priority and taking back who need not go, then all sets that could be cheaper,
- * with counters of that node only (place-room.h).
+ * Two steps. For every node a bound of what making room there costs, out of shares, CPU, memory and
+ * priorities alone; a heap gives the nodes in that order. On a node: a first set by letting go
+ * group after group of equal priority and taking back who need not go, then all sets that could be
+ * cheaper, with counters of that node only (place-room.h).
  */
 #include "core/place-preempt.h"
 
