@@ -726,6 +726,7 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 		.arg = &reclaim,
 	};
 	struct place_preempt by_queue = *rules;
+	struct place_spec guaranteed = *spec;
 	struct place_verdict verdict;
 	int r;
 
@@ -738,7 +739,10 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 	if (r < 0)
 		return fail(err, -r, "out of memory for a plan");
 	by_queue.order = &order;
-	return place_preempt_find(place, spec, &by_queue, ret_plan, err);
+	/* Devices of other models it may borrow, but has no right to. */
+	if (verdict.models)
+		guaranteed.models = verdict.models;
+	return place_preempt_find(place, &guaranteed, &by_queue, ret_plan, err);
 }
 
 bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b)

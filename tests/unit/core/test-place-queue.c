@@ -235,7 +235,7 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_reclaim
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct place_verdict verdict;
 	struct place_choice choice;
-	uint64_t digest = cluster_digest(place);
+	uint64_t digest = cluster_digest(place), guaranteed = 0;
 	uint32_t tenant, mark;
 	int r;
 
@@ -262,6 +262,11 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_reclaim
 		assert_int_equal(r, -EDQUOT);
 		return;
 	}
+	for (uint32_t m = 0; m < 2; m++)
+		if ((!spec.models || (spec.models >> m & 1)) &&
+			admission_on(place, &spec, m) == PLACE_ADMIT_NOW)
+			guaranteed |= 1ull << m;
+	spec.models = spec.count ? guaranteed : spec.models;
 	if (r < 0) {
 		assert_int_equal(r, -ENOSPC);
 		assert_false(has_victims(place, &spec));
@@ -603,6 +608,30 @@ static void limits_hold_where_it_is_placed(void **state)
 	place_plan_done(&plan);
 }
 
+/* Of the models that it is guaranteed, not of all that it may borrow. */
+static void who_is_reclaimed_for_has_a_right_to_it(void **state)
+{
+	static const struct place_queue_model none[] = {{"A100", 0, PLACE_UNLIMITED}};
+	const struct place_queue_info infos[] = {
+		{"q", "", 2000, PLACE_UNLIMITED, 1, none, 1},
+		{"guest", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_(place_free_p) struct place *place = two_models();
+	const struct place_preempt rules = {0};
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct error err = {0};
+
+	assert_ok(place_queue_set(place, infos, 2, NULL));
+	for (int i = 0; i < 3; i++)
+		add(place, 2, 1000);
+	spec.queue = 1;
+	spec.share = 1000;
+	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.choice.device[0], 1);
+}
+
 static void groups_are_admitted_as_a_whole(void **state)
 {
 	_cleanup_(place_free_p) struct place *place = two_models();
@@ -637,7 +666,7 @@ static void groups_are_admitted_as_a_whole(void **state)
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
 }
 
-UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(groups_are_admitted_as_a_whole),
-	UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
-	UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
+UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(who_is_reclaimed_for_has_a_right_to_it),
+	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
+	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))
