@@ -138,7 +138,12 @@ static int run(const struct cli_args *args, struct error *err)
 	/* What cannot be written is better known before minutes of work. */
 	if (r == 0 && svg)
 		r = folder_make(svg, 0755, err);
-	r = r < 0 ? r : run_all(args, &sim, err);
+	if (r == 0) {
+		sim_warn_of_models(&sim);
+		r = run_all(args, &sim, err);
+	}
+	if (r == 0)
+		sim_warn_of_unplaced(&sim);
 	if (r == 0 && json)
 		r = write_json(&sim, json, err);
 	if (r == 0 && svg)
@@ -155,7 +160,9 @@ const struct cli_command cmd_sim = {
 	.text = "Everything it prints and draws is simulated: tasks are placed by the real engine, "
 		"and make progress by their share of the devices and nothing else. With times, "
 		"rates, "
-		"means over time and curves end when 99 % of the tasks have.\n\n"
+		"means over time and curves end when 99 % of the tasks have; of tasks that never "
+		"have room only PLACED tells, and policies that placed different ones are not "
+		"compared.\n\n"
 		"With --pods, by the protocol of the OpenB benchmark: tasks arrive one by one, "
 		"none "
 		"leaves, and one that does not fit is dropped. The table shows how much of the "

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures of the runs: one list for the table and for JSON. */
 #include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -14,6 +16,7 @@ enum unit { PERCENT, SECONDS, NUMBER };
 struct figure {
 	const char *name, *title; /* title NULL: in JSON only */
 	enum unit unit;
+	/* NAN: the run has none. */
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
 	bool is_main;                            /* others are compared with the first by it */
@@ -47,22 +50,22 @@ static double throughput(const struct sim *sim, const struct replay_result *resu
 
 static double completion_mean(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return stats_mean(result->completion_s, result->n_placed);
+	return result->n_placed ? stats_mean(result->completion_s, result->n_placed) : NAN;
 }
 
 static double completion_at(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return stats_quantile(result->completion_s, result->n_placed, at);
+	return result->n_placed ? stats_quantile(result->completion_s, result->n_placed, at) : NAN;
 }
 
 static double queued_mean(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return stats_mean(result->queued_s, result->n_placed);
+	return result->n_placed ? stats_mean(result->queued_s, result->n_placed) : NAN;
 }
 
 static double queued_at(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return stats_quantile(result->queued_s, result->n_placed, at);
+	return result->n_placed ? stats_quantile(result->queued_s, result->n_placed, at) : NAN;
 }
 
 static double in_use(const struct sim *sim, const struct replay_result *result, double at)
@@ -159,7 +162,7 @@ static const struct figure of_queue[] = {
 	{"allocated", NULL, PERCENT, allocated, 0, false},
 	{"busy_s", NULL, SECONDS, busy, 0, false},
 	{"end_s", "ALL DONE", SECONDS, end, 0, false},
-	{"placed_percent", NULL, PERCENT, placed, 0, false},
+	{"placed_percent", "PLACED", PERCENT, placed, 0, false},
 	/* The first third is not of the steady state: the cluster fills. */
 	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, false, is_drawn},
 	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, false, has_preemption},
@@ -192,15 +195,22 @@ static void figure_get(
 		ret[i] = f->get(sim, sim_result(sim, scheme, i), f->at);
 }
 
-/* Against the first scheme, seed by seed: points of a percentage, parts of anything else. */
+/*
+ * Against the first scheme, seed by seed: points of a percentage, parts of anything else. Times of
+ * other tasks say nothing: where some never had room with one scheme only there is NAN.
+ */
 static void figure_compare(
 	const struct sim *sim, const struct figure *f, uint32_t scheme, double ret[SIM_SEEDS_MAX])
 {
 	for (uint32_t i = 0; i < sim->n_seeds; i++) {
-		const double first = f->get(sim, sim_result(sim, 0, i), f->at);
-		const double here = f->get(sim, sim_result(sim, scheme, i), f->at);
+		const struct replay_result *a = sim_result(sim, 0, i);
+		const struct replay_result *b = sim_result(sim, scheme, i);
+		const double first = f->get(sim, a, f->at), here = f->get(sim, b, f->at);
 
-		ret[i] = f->unit == PERCENT ? here - first : first > 0 ? here / first : 0;
+		if (sim->mode == REPLAY_QUEUE && a->n_placed != b->n_placed && f->get != placed)
+			ret[i] = NAN;
+		else
+			ret[i] = f->unit == PERCENT ? here - first : first > 0 ? here / first : 0;
 	}
 }
 
@@ -212,6 +222,10 @@ static void add_figure(struct table *t, enum unit unit, double mean, double inte
 	const int digits = unit == PERCENT ? 2 : big < 10 ? 2 : big < 1000 ? 1 : 0;
 	char text[64];
 
+	if (isnan(mean)) {
+		table_add(t, "-");
+		return;
+	}
 	if (unit == SECONDS)
 		snprintf(text, sizeof(text), "%s",
 			format_duration((uint64_t)(mean * (double)NSEC_PER_SEC)).s);
@@ -238,7 +252,9 @@ static void add_comparison(
 	figure_compare(sim, f, scheme, x);
 	mean = stats_mean(x, sim->n_seeds);
 	interval = stats_interval(x, sim->n_seeds);
-	if (f->unit == PERCENT)
+	if (isnan(mean))
+		table_add(t, "-");
+	else if (f->unit == PERCENT)
 		table_addf(t, interval > 0 ? "%+.2f \302\261%.2f" : "%+.2f", mean, interval);
 	else
 		table_addf(t, interval > 0 ? "x%.2f \302\261%.2f" : "x%.2f", mean, interval);
@@ -282,11 +298,72 @@ int sim_print(const struct sim *sim, struct error *err)
 	return output_table(&t, err);
 }
 
+/* ---- what a table of figures does not tell ---- */
+
+static void warn_of_model(const struct sim *sim, uint32_t model, uint32_t n, uint64_t have)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT(PLACE_MODELS_MAX * (SPEC_LABEL + 2));
+	uint32_t there = 0;
+
+	for (uint32_t i = 0; i < sim->cluster.n_models; i++)
+		if (have & 1ull << i)
+			buf_addf(&names, "%s%s", there++ ? ", " : "", sim->cluster.models[i]);
+	fprintf(stderr,
+		"divvy sim: model '%s': no node has it, and %u task%s can be nowhere else; there "
+		"%s %s\n",
+		sim->cluster.models[model], n, n == 1 ? "" : "s", there == 1 ? "is" : "are",
+		buf_text(&names));
+}
+
+void sim_warn_of_models(const struct sim *sim)
+{
+	uint64_t have = 0;
+
+	for (uint32_t i = 0; i < sim->cluster.n; i++)
+		if (sim->cluster.nodes[i].n_devices)
+			have |= 1ull << sim->cluster.nodes[i].model;
+	for (uint32_t model = 0; model < sim->cluster.n_models; model++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < sim->workload.n; i++) {
+			const uint64_t wanted = sim->workload.tasks[i].spec.models;
+
+			n += wanted & 1ull << model && !(wanted & have);
+		}
+		if (n)
+			warn_of_model(sim, model, n, have);
+	}
+}
+
+void sim_warn_of_unplaced(const struct sim *sim)
+{
+	for (uint32_t s = 0; s < sim->n_schemes && sim->mode == REPLAY_QUEUE; s++) {
+		uint64_t n = 0, placed_of = 0;
+
+		for (uint32_t i = 0; i < sim->n_seeds; i++) {
+			n += sim_result(sim, s, i)->n_tasks;
+			placed_of += sim_result(sim, s, i)->n_placed;
+		}
+		if (placed_of < n)
+			fprintf(stderr,
+				"divvy sim: %s: %" PRIu64 " of %" PRIu64
+				" tasks never had room, and figures but PLACED are without them\n",
+				sim->schemes[s].name, n - placed_of, n);
+	}
+}
+
 /* ---- JSON ---- */
+
+/* JSON has no NAN. */
+static json_t *json_figure(double value)
+{
+	return isnan(value) ? json_null() : json_real(value);
+}
 
 static json_t *json_sample(const double *x, size_t n)
 {
-	return json_pack("{s:f, s:f}", "mean", stats_mean(x, n), "interval", stats_interval(x, n));
+	return json_pack("{s:o, s:o}", "mean", json_figure(stats_mean(x, n)), "interval",
+		json_figure(stats_interval(x, n)));
 }
 
 static json_t *json_figures(const struct sim *sim, uint32_t scheme)
@@ -345,7 +422,7 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"curves", json_curves(&result->curves));
 
 	FOR_EACH_FIGURE(f, sim)
-		json_object_set_new(run, f->name, json_real(f->get(sim, result, f->at)));
+		json_object_set_new(run, f->name, json_figure(f->get(sim, result, f->at)));
 	if (sim->mode == REPLAY_QUEUE) {
 		json_object_set_new(run, "queued_s_hundredths",
 			json_quantiles(result->queued_s, result->n_placed));

@@ -71,6 +71,9 @@ int sim_yaml(
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);
+/* Lines on stderr: of models that no node has, and, once all has run, of tasks without a place. */
+void sim_warn_of_models(const struct sim *sim);
+void sim_warn_of_unplaced(const struct sim *sim);
 /* The caller's; NULL when out of memory. */
 json_t *sim_json(const struct sim *sim);
 

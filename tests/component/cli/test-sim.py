@@ -226,6 +226,43 @@ def shares_by_queues_labels_and_thresholds():
         refused(f.sim("--spec", "c.yaml"), 1, "line 4100", "exclusion", "'l4096'", "4096")
 
 
+CROWDED = """nodes:
+  - {name: n, devices: 2, memory: 16Gi, model: V100}
+tasks:
+  - {request: 0.5, duration: 10m, copies: 4}
+  - {request: 0.5, duration: 1h, memory: 17Gi, copies: 100}
+"""
+
+
+def says_what_never_had_room():
+    with Files(c_yaml=CROWDED, nodes_csv=NODES, pods_csv=PODS) as f:
+        args = ("--spec", "c.yaml", "--policy", "default,best-fit,whole")
+        done = f.sim(*args)
+        assert done.returncode == 0
+        table = [line.split() for line in done.stdout.splitlines()]
+        at = table[1].index("PLACED") - len(table[1])
+        assert [(row[0], row[at]) for row in table[2:]] == [
+            ("default", "3.85"), ("best-fit", "3.85"), ("whole", "100.00")], done.stdout
+        assert table[3][2] == "x1.00" and table[4][2] == "-", done.stdout
+        assert done.stderr.splitlines() == [
+            f"divvy sim: {policy}: 100 of 104 tasks never had room, and figures but PLACED are without them"
+            for policy in ("default", "best-fit")], done.stderr
+        whole = figures(sim_json(*args, folder=f.folder.name), "whole")
+        assert whole["end_s"]["ratio_to_first"]["mean"] is None and whole["end_s"]["mean"] > 0
+        assert whole["placed_percent"]["points_against_first"]["mean"] > 96
+        f.write("c.yaml", CROWDED.replace("copies: 4}", "copies: 4, model: v100}").replace("memory: 17Gi, copies: 100", "copies: 1"))
+        done = f.sim(*args)
+        assert "divvy sim: model 'v100': no node has it, and 4 tasks can be nowhere else; there is V100\n" in \
+            done.stderr, done.stderr
+        assert "default: 4 of 5 tasks never had room" in done.stderr, done.stderr
+        f.write("c.yaml", CROWDED.replace("memory: 17Gi", "count: 3").replace("copies: 4}", "count: 3}"))
+        nobody = figures(sim_json("--spec", "c.yaml", "--policy", "default", folder=f.folder.name), "default")
+        assert nobody["completion_mean_s"]["mean"] is None and nobody["placed_percent"]["mean"] == 0
+        f.write("pods.csv", PODS.replace(",T4,", ',"T4",') + "e,1,1,1,500,T4|A10,0,9\n")
+        assert f.sim(*TRACE, "--seeds", "1").stderr == \
+            "divvy sim: model '\"T4\"': no node has it, and 1 task can be nowhere else; there are V100, T4\n"
+
+
 CELLS = """cellTypes:
   2-any:
     childCellType: any
@@ -358,6 +395,7 @@ def bad_files_are_said_and_nothing_is_written():
 
 
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
-     draws_tasks_that_come_and_go, reads_yaml, shares_by_queues_labels_and_thresholds, reads_cells,
+     draws_tasks_that_come_and_go, reads_yaml, shares_by_queues_labels_and_thresholds,
+     says_what_never_had_room, reads_cells,
      makes_room_for_who_matters_more, generates_the_named_shapes,
      draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)
