@@ -35,6 +35,8 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 		return fail(err, ENOMEM, "out of memory for %u nodes", c->n + 1);
 	c->nodes[c->n++] = *node;
 	c->n_devices += node->n_devices;
+	if (node->n_devices)
+		c->device_bytes_max = MAX(c->device_bytes_max, node->device_bytes);
 	return 0;
 }
 

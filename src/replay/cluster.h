@@ -34,7 +34,8 @@ struct cluster_queue { /* place-queue.h */
 struct cluster {
 	struct cluster_node *nodes; /* owned */
 	uint32_t n, room;
-	uint32_t n_devices; /* of all */
+	uint32_t n_devices;        /* of all */
+	uint64_t device_bytes_max; /* of the largest; 0: none says how much it has */
 	char models[PLACE_MODELS_MAX][SPEC_LABEL];
 	uint32_t n_models;
 	struct cluster_queue *queues; /* owned; from 1 on */

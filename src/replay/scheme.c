@@ -27,24 +27,23 @@ static void as_replica(const struct cluster *cluster, struct place_spec *spec)
 	spec->device_permille = 0;
 }
 
-/* Best fit by memory: so memory is put in the place of the share. */
+/*
+ * Best fit by memory: so memory is put in the place of the share. Bytes are bytes on every device:
+ * of the largest one they are the least part, which no device runs out of before it does of bytes.
+ */
 static void as_memory(const struct cluster *cluster, struct place_spec *spec)
 {
+	const uint64_t size = cluster->device_bytes_max;
 	uint64_t part = spec->device_permille ? spec->device_permille : spec->share;
 
-	if (spec->device_bytes)
-		for (uint32_t i = 0; i < cluster->n; i++) {
-			const uint64_t size = cluster->nodes[i].device_bytes;
-
-			if (size < spec->device_bytes)
-				continue;
-			part = (spec->device_bytes - 1) / (size / SPEC_SHARE_ONE + 1) + 1;
-			break;
-		}
+	if (spec->device_bytes && size)
+		part = MAX(spec->device_bytes / (size / SPEC_SHARE_ONE + 1), UINT64_C(1));
 	spec->share = (uint32_t)MIN(part, (uint64_t)SPEC_SHARE_ONE);
 	spec->is_exclusive = false;
-	spec->device_bytes = 0;
 	spec->device_permille = 0;
+	/* Where no node says how much it has, the share stands for it. */
+	if (!size)
+		spec->device_bytes = 0;
 }
 
 static const struct replay_scheme schemes[] = {

@@ -117,6 +117,37 @@ static void packs_by_memory_alone(void **state)
 	assert_times(s.result->completion_s, 2, (const double[]){10, 10});
 }
 
+static void add_node(struct scene *s, const char *name, uint64_t device_bytes)
+{
+	struct cluster_node node = {.n_devices = 1, .device_bytes = device_bytes};
+
+	if (!s->cluster.n_models)
+		assert_ok(cluster_model(&s->cluster, STR("any"), &node.model, NULL));
+	assert_ok(str_copy(node.name, sizeof(node.name), str_from(name)));
+	assert_ok(cluster_add(&s->cluster, &node, NULL));
+}
+
+/* 80Gi and 16Gi: there is room for 24 of 4Gi, wherever the first of the nodes is. */
+static void gives_no_more_memory_than_there_is(void **state)
+{
+	for (int first = 0; first < 2; first++) {
+		_cleanup_scene_ struct scene s = {0};
+
+		add_node(&s, "a", first ? 80ull << 30 : 16ull << 30);
+		add_node(&s, "b", first ? 16ull << 30 : 80ull << 30);
+		for (int i = 0; i < 40; i++) {
+			add(&s, 10, 10, 0, 10 * S);
+			s.workload.tasks[i].spec.device_bytes = 4ull << 30;
+		}
+		run(&s, NULL, "memory-only", REPLAY_QUEUE);
+		assert_int_equal(s.result->n_placed, 40);
+		assert_times(&s.result->queued_s[23], 2, (const double[]){0, 10});
+		s.workload.tasks[39].spec.device_bytes = 81ull << 30;
+		run(&s, NULL, "memory-only", REPLAY_QUEUE);
+		assert_int_equal(s.result->n_placed, 39);
+	}
+}
+
 /* A task on two devices is as fast as on the one that it shares. */
 static void goes_at_the_pace_of_the_slowest(void **state)
 {
@@ -524,9 +555,9 @@ static void refuses_what_cannot_be_run(void **state)
 
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
-	UNIT(goes_at_the_pace_of_the_slowest), UNIT(queues_by_priority_or_as_they_came),
-	UNIT(passes_over_what_does_not_fit), UNIT(starts_gangs_together),
-	UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
+	UNIT(gives_no_more_memory_than_there_is), UNIT(goes_at_the_pace_of_the_slowest),
+	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
+	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
 	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
 	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
 	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
