@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mode with time: who comes, who waits for room, who ends when. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -251,8 +252,13 @@ static int step(struct queue *q, struct error *err)
 						   : CLOCK_NEVER;
 	int r = 0;
 
-	if (end_ns == CLOCK_NEVER && arrival_ns == CLOCK_NEVER)
+	if (!end && arrival_ns == CLOCK_NEVER)
 		return 1;
+	if (MIN(end_ns, arrival_ns) > REPLAY_TIME_MAX_NS)
+		return fail(err, ERANGE,
+			"after %u of %u tasks the next one ends in more than %" PRIu64
+			" days: more devices, or fewer or shorter tasks, are needed",
+			q->n_ended, w->n, REPLAY_TIME_MAX_NS / (86400 * NSEC_PER_SEC));
 	if (defrag_is_due(q, MIN(end_ns, arrival_ns))) {
 		advance(q, q->defrag_ns);
 		q->defrag_ns += q->run->in->defrag.period_ns;

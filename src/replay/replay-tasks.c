@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "core/water-fill.h"
 
 /* ---- departures to come: a binary heap, with entries that nobody minds any more ---- */
@@ -71,7 +72,9 @@ static int set_pace(struct tasks *t, uint32_t slot)
 		run_load(t->run, r->device[i], (int32_t)got - (int32_t)r->got);
 	r->got = got;
 	r->version++;
-	return push(t, (struct event){t->now_ns + (r->left + got - 1) / got, slot, r->version});
+	return push(t,
+		(struct event){
+			clock_add_ns(t->now_ns, (r->left + got - 1) / got), slot, r->version});
 }
 
 static int divide(struct tasks *t, uint32_t device)

@@ -21,7 +21,7 @@ struct running {
 };
 
 struct event {
-	uint64_t at_ns;
+	uint64_t at_ns; /* CLOCK_NEVER: beyond all time there is */
 	uint32_t slot, version;
 };
 

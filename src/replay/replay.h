@@ -54,6 +54,8 @@ struct replay_defrag {
 };
 
 #define REPLAY_COST_MAX_NS (WORKLOAD_TIME_MAX_NS / 64)
+/* No run goes on for longer: 140 years, which what follows the last event leaves a uint64_t. */
+#define REPLAY_TIME_MAX_NS (WORKLOAD_TIME_MAX_NS * 256)
 
 int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 
@@ -88,7 +90,10 @@ struct replay_result {
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };
 
-/* -EINVAL: no device, or no time where it is needed; -ENOMEM. free with replay_free(). */
+/*
+ * -EINVAL: no device, or no time where it is needed; -ERANGE: it would not end within
+ * REPLAY_TIME_MAX_NS; -ENOMEM. free with replay_free().
+ */
 int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err);
 void replay_free(struct replay_result *result);

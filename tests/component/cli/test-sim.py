@@ -160,6 +160,11 @@ def reads_yaml():
             refused(f.sim("--spec", "c.yaml"), 1, "device" if "no node" in words else "c.yaml", *words)
 
 
+def ends_in_time_or_says_that_it_does_not():
+    with Files(c_yaml="nodes:\n- {devices: 1}\ntasks:\n- {request: 1, duration: 200d, copies: 1100}\n") as f:
+        refused(f.sim("--spec", "c.yaml"), 1, "256 of 1100 tasks", "51200 days", "fewer")
+
+
 SHARED = """queues:
   - {name: all, quota: 2}
   - {name: a, parent: all, quota: 1, limit: 2}
@@ -395,7 +400,8 @@ def bad_files_are_said_and_nothing_is_written():
 
 
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
-     draws_tasks_that_come_and_go, reads_yaml, shares_by_queues_labels_and_thresholds,
+     draws_tasks_that_come_and_go, reads_yaml, ends_in_time_or_says_that_it_does_not,
+     shares_by_queues_labels_and_thresholds,
      says_what_never_had_room, reads_cells,
      makes_room_for_who_matters_more, generates_the_named_shapes,
      draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)

@@ -553,6 +553,35 @@ static void refuses_what_cannot_be_run(void **state)
 	assert_null(s.result);
 }
 
+/* One device, and 600 years of work; or a pace of a thousandth, for 547 years from then on. */
+static void refuses_to_go_on_for_ever(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	struct error err = {0};
+
+	assert_ok(cluster_like(&s.cluster, STR("1x1"), NULL));
+	for (int i = 0; i < 1100; i++)
+		add(&s, 1000, 1000, 0, WORKLOAD_TIME_MAX_NS);
+	s.workload.has_times = true;
+	assert_ok(replay_scheme_find("best-fit", &s.scheme, &err));
+	s.input = (struct replay_input){.cluster = &s.cluster,
+		.workload = &s.workload,
+		.scheme = &s.scheme,
+		.mode = REPLAY_QUEUE};
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -ERANGE);
+	assert_contains(err.msg, "51200 days");
+	s.workload.n = 255;
+	assert_ok(replay_run(&s.input, &s.result, &err));
+	assert_times(
+		&s.result->end_s, 1, (const double[]){255 * (double)(WORKLOAD_TIME_MAX_NS / S)});
+	replay_free(s.result);
+	s.result = NULL;
+	s.workload.n = 1000;
+	for (uint32_t i = 0; i < 1000; i++)
+		s.workload.tasks[i].spec.share = 1;
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -ERANGE);
+}
+
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
 	UNIT(gives_no_more_memory_than_there_is), UNIT(goes_at_the_pace_of_the_slowest),
@@ -565,4 +594,4 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(a_part_of_a_gang_may_start), UNIT(labels_keep_apart_and_together),
 	UNIT(waits_for_the_fellow_to_leave), UNIT(what_is_borrowed_is_given_back),
 	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
-	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run))
+	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))
