@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "core/place-gang.h"
 #include "replay/replay-internal.h"
 
 void replay_free(struct replay_result *result)
@@ -215,26 +216,71 @@ static int start(struct run *run, struct error *err)
 
 /* ---- none leaves ---- */
 
-static int arrive(struct run *run, uint32_t task, struct error *err)
+/* How many come with that task, itself as well: those of its gang, one behind the other. */
+static uint32_t unit_size(const struct workload *w, uint32_t first)
 {
-	const struct place_spec *spec = &run->specs[task];
-	struct place_choice choice;
-	uint32_t tenant;
-	int r;
+	uint32_t n = 1;
 
-	place_note_arrival(run->place, spec);
-	r = place_find(run->place, spec, &choice, err);
-	if (r == -ENOSPC) {
-		run->waiting++;
-		return 0;
+	while (w->tasks[first].gang && first + n < w->n &&
+		w->tasks[first + n].gang == w->tasks[first].gang)
+		n++;
+	return n;
+}
+
+/* As many as have room, if those are enough of them; returns how many. */
+static int place_unit(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
+	struct error *err)
+{
+	const uint32_t threshold = run->in->workload->tasks[first].threshold;
+	const uint32_t least = place_gang_least(n, threshold ? threshold : 1000);
+	const uint32_t mark = place_mark(run->place);
+	uint32_t n_placed = n;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && r == 0 && n_placed >= least; i++) {
+		const struct place_spec *spec = &run->specs[first + i];
+		struct place_member *m = &members[i];
+
+		r = place_find(run->place, spec, &m->choice, err);
+		r = r < 0 ? r : place_add(run->place, spec, &m->choice, &m->tenant, err);
+		if (r == -ENOSPC) {
+			m->tenant = PLACE_NONE;
+			n_placed--;
+			r = 0;
+		}
 	}
-	r = r < 0 ? r : place_add(run->place, spec, &choice, &tenant, err);
+	if (r < 0 || n_placed < least)
+		place_rollback(run->place, mark);
+	place_release(run->place);
 	if (r < 0)
 		return r;
-	run->result->n_placed++;
-	run_enter(run, task, choice.device, choice.n);
-	for (uint32_t i = 0; i < choice.n; i++)
-		run_load(run, choice.device[i], (int32_t)run->in->workload->tasks[task].spec.share);
+	return n_placed < least ? 0 : (int)n_placed;
+}
+
+static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err)
+{
+	_cleanup_free_ struct place_member *members = calloc(n, sizeof(*members));
+	int r;
+
+	if (!members)
+		return fail(err, ENOMEM, "out of memory for a run");
+	for (uint32_t i = 0; i < n; i++)
+		place_note_arrival(run->place, &run->specs[first + i]);
+	r = place_unit(run, first, n, members, err);
+	if (r < 0)
+		return r;
+	run->waiting += n - (uint32_t)r;
+	run->result->n_placed += (uint32_t)r;
+	for (uint32_t i = 0; i < n && r > 0; i++) {
+		const struct place_choice *c = &members[i].choice;
+		const uint32_t share = run->in->workload->tasks[first + i].spec.share;
+
+		if (members[i].tenant == PLACE_NONE)
+			continue;
+		run_enter(run, first + i, c->device, c->n);
+		for (uint32_t k = 0; k < c->n; k++)
+			run_load(run, c->device[k], (int32_t)share);
+	}
 	return 0;
 }
 
@@ -243,19 +289,22 @@ static int run_drop(struct run *run, struct error *err)
 	const struct replay_input *in = run->in;
 	const uint64_t all = (uint64_t)in->cluster->n_devices * SPEC_SHARE_ONE;
 	const uint32_t n = in->order ? in->n_order : in->workload->n;
-	uint32_t last = METRICS_POINTS_MAX;
+	uint32_t last = METRICS_POINTS_MAX, size;
 	uint64_t arrived = 0;
 
 	run->result->curves.step = 1;
 	run->result->n_tasks = n;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i += size) {
 		const uint32_t task = in->order ? in->order[i] : i;
 		uint64_t at;
-		int r = arrive(run, task, err);
+		int r;
 
+		size = in->order ? 1 : unit_size(in->workload, task);
+		r = arrive(run, task, size, err);
 		if (r < 0)
 			return r;
-		arrived += asked(&in->workload->tasks[task]);
+		for (uint32_t k = 0; k < size; k++)
+			arrived += asked(&in->workload->tasks[task + k]);
 		at = (200 * arrived + all) / (2 * all);
 		if (at >= METRICS_POINTS_MAX)
 			continue;

@@ -6,7 +6,8 @@
  *
  * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
  * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage
- * of the cluster that arrived tasks asked for, rounded to the nearest whole one.
+ * of the cluster that arrived tasks asked for, rounded to the nearest whole one. A gang arrives at
+ * once: if less of it fits than its threshold says, all of it is gone.
  *
  * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
  * each departure those that wait are tried in order, and one that does not fit does not hold up
@@ -63,7 +64,7 @@ struct replay_input {
 	const struct cluster *cluster;
 	const struct workload *workload;
 	const uint32_t *ranks; /* as cluster_place() takes them */
-	const uint32_t *order; /* REPLAY_DROP: the tasks that arrive; NULL: each once */
+	const uint32_t *order; /* REPLAY_DROP: tasks that arrive, each by itself; NULL: all, once */
 	uint32_t n_order;
 	const struct replay_scheme *scheme;
 	enum replay_mode mode;

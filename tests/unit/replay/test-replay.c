@@ -240,6 +240,31 @@ static void drops_what_does_not_fit(void **state)
 	assert_times(&m->sum[METRICS_OPEN][40], 1, (const double[]){0.3});
 }
 
+static void drops_gangs_as_a_whole(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	for (int i = 0; i < 4; i++) {
+		add(&s, 1000, 1000, 0, S);
+		s.workload.tasks[i].gang = i < 3;
+	}
+	run(&s, "1x2", "best-fit", REPLAY_DROP);
+	assert_int_equal(s.result->n_tasks, 4);
+	assert_int_equal(s.result->n_placed, 1);
+	assert_true(s.result->curves.weight[100] <= 0); /* they come at once */
+	assert_times(&s.result->curves.sum[METRICS_WAITING][150], 1, (const double[]){3});
+	for (int i = 0; i < 3; i++)
+		s.workload.tasks[i].threshold = 667; /* two of three */
+	run(&s, "1x2", "best-fit", REPLAY_DROP);
+	assert_int_equal(s.result->n_placed, 2);
+	assert_times(&s.result->curves.sum[METRICS_ALLOCATED][150], 1, (const double[]){1});
+	assert_times(&s.result->curves.sum[METRICS_WAITING][150], 1, (const double[]){1});
+	s.workload.tasks[2].gang = 2;
+	run(&s, "1x2", "best-fit", REPLAY_DROP);
+	assert_int_equal(s.result->n_placed, 2);
+	assert_times(&s.result->curves.sum[METRICS_ALLOCATED][100], 1, (const double[]){1});
+}
+
 static void knows_why_devices_are_idle(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -587,11 +612,12 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(gives_no_more_memory_than_there_is), UNIT(goes_at_the_pace_of_the_slowest),
 	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
 	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
-	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
-	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
-	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
-	UNIT(who_has_to_go_waits_again), UNIT(the_first_in_line_may_preempt_later),
-	UNIT(a_part_of_a_gang_may_start), UNIT(labels_keep_apart_and_together),
-	UNIT(waits_for_the_fellow_to_leave), UNIT(what_is_borrowed_is_given_back),
-	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
-	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))
+	UNIT(drops_gangs_as_a_whole), UNIT(knows_why_devices_are_idle),
+	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
+	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
+	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
+	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
+	UNIT(labels_keep_apart_and_together), UNIT(waits_for_the_fellow_to_leave),
+	UNIT(what_is_borrowed_is_given_back), UNIT(queues_keep_to_their_limits_and_turns),
+	UNIT(means_between_two_times), UNIT(the_same_again), UNIT(refuses_what_cannot_be_run),
+	UNIT(refuses_to_go_on_for_ever))
