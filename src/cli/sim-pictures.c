@@ -79,8 +79,12 @@ static uint32_t point_of(const struct metrics *m, double x)
 
 static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series series, double scale)
 {
-	/* A run that is over works on nothing, but what is idle then has no reason any more. */
+	/*
+	 * A run that is over works on nothing, but what is idle then has no reason any more; of one
+	 * without times nothing is known beyond what has arrived.
+	 */
 	const bool is_reason = series >= METRICS_NO_CPU && series <= METRICS_OPEN;
+	const bool is_over = !is_drop(p) && !is_reason;
 	const struct sim *sim = p->sim;
 	struct curve *c = &p->curve[scheme];
 	double x[SIM_SEEDS_MAX];
@@ -96,7 +100,7 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 
 			if (at < m->n)
 				x[n++] = scale * metrics_at(m, series, at);
-			else if (!is_reason)
+			else if (is_over)
 				x[n++] = 0;
 		}
 		c->y[i] = stats_mean(x, n);

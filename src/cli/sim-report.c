@@ -23,19 +23,25 @@ struct figure {
 	bool (*is_shown)(const struct sim *sim); /* NULL: always */
 };
 
+/* NAN where less has arrived. */
+static double at_percent(const struct replay_result *result, enum metrics_series series, double at)
+{
+	return at < result->curves.n ? metrics_at(&result->curves, series, (uint32_t)at) : NAN;
+}
+
 static double allocated_at(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return 100 * metrics_at(&result->curves, METRICS_ALLOCATED, (uint32_t)at);
+	return 100 * at_percent(result, METRICS_ALLOCATED, at);
 }
 
 static double in_use_at(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return metrics_at(&result->curves, METRICS_IN_USE, (uint32_t)at) * sim->cluster.n_devices;
+	return at_percent(result, METRICS_IN_USE, at) * sim->cluster.n_devices;
 }
 
 static double fragmentation_at(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return 100 * metrics_at(&result->curves, METRICS_FRAGMENTED, (uint32_t)at);
+	return 100 * at_percent(result, METRICS_FRAGMENTED, at);
 }
 
 static double placed(const struct sim *sim, const struct replay_result *result, double at)

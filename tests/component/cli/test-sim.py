@@ -322,6 +322,19 @@ def generates_the_named_shapes():
     assert 120 < hours["policies"][0]["runs"][0]["tasks"] < 280
 
 
+def tells_nothing_of_what_has_not_arrived():
+    few = ("--generate", "kubeshare", "--tasks", "20", "--mode", "drop", "--policy", "default,best-fit", "--seeds", "2")
+    rows = [line.split() for line in sim(*few).stdout.splitlines()[2:]]
+    assert rows == [[policy, "-", "-", "-", "-", "-", "-", "100.00"] for policy in ("default", "best-fit")], rows
+    answer = sim_json(*few)
+    assert all(figures(answer, "best-fit")[name]["mean"] is None for name in (
+        "allocated_at_90", "allocated_at_130", "fragmentation_at_100", "devices_in_use_at_100"))
+    assert figures(answer, "best-fit")["allocated_at_90"]["points_against_first"]["mean"] is None
+    enough = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "default", "--seeds", "1")
+    shown = {name: figure["mean"] for name, figure in figures(enough, "default").items()}
+    assert shown["allocated_at_90"] > 80 and shown["allocated_at_130"] is None, shown
+
+
 def draws_pictures():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         drop, queue = (os.path.join(f.folder.name, name) for name in ("made/drop", "queue"))
@@ -404,4 +417,4 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      shares_by_queues_labels_and_thresholds,
      says_what_never_had_room, reads_cells,
      makes_room_for_who_matters_more, generates_the_named_shapes,
-     draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)
+     tells_nothing_of_what_has_not_arrived, draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)
