@@ -393,6 +393,19 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 
 typedef int (*set_fn)(struct reader *, void *, const char *, const char *, struct error *);
 
+/* Before that pair; there are only as many as there are different fields. */
+static bool was_there(struct fy_node *item, const struct fy_node_pair *pair, const char *field)
+{
+	struct fy_node_pair *other;
+	char name[VALUE_MAX];
+	void *at = NULL;
+
+	while ((other = fy_node_mapping_iterate(item, &at)) && other != pair)
+		if (scalar(fy_node_pair_key(other), "", name, NULL) == 0 && !strcmp(name, field))
+			return true;
+	return false;
+}
+
 static int read_fields(
 	struct reader *reader, struct fy_node *item, void *entry, set_fn set, struct error *err)
 {
@@ -410,7 +423,8 @@ static int read_fields(
 			r = scalar(fy_node_pair_value(pair), field, value, err);
 		if (r < 0)
 			return fail_within(err, r, "line %d", first_line_of(item));
-		r = set(reader, entry, field, value, err);
+		r = was_there(item, pair, field) ? fail(err, EEXIST, "it is there twice")
+						 : set(reader, entry, field, value, err);
 		if (r < 0)
 			return fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d: %s",
 				line_of(fy_node_pair_key(pair)), field);
@@ -478,6 +492,9 @@ static int find_lists(
 		if (list == LISTS)
 			return fail(err, EINVAL, "line %d: '%s': there are nodes, queues and tasks",
 				line_of(fy_node_pair_key(pair)), key);
+		if (ret_lists[list])
+			return fail(err, EINVAL, "line %d: %s: it is there twice",
+				line_of(fy_node_pair_key(pair)), key);
 		ret_lists[list] = fy_node_pair_value(pair);
 	}
 	return 0;
@@ -527,7 +544,9 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 {
 	struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
 	_cleanup_(fy_diag_destroy_p) struct fy_diag *diag = fy_diag_create(&diag_config);
-	struct fy_parse_cfg config = {.flags = FYPCF_QUIET, .diag = diag};
+	/* Its own look for keys that are there twice takes minutes where there are many. */
+	struct fy_parse_cfg config = {
+		.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS, .diag = diag};
 	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
 	struct reader reader = {.cluster = cluster, .workload = workload};
 	int r;

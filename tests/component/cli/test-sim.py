@@ -155,6 +155,9 @@ def reads_yaml():
             "nodes:\n- {name: x, devices: 1}\n- {name: x}\ntasks: []\n": ("line 3", "two nodes 'x'"),
             "nodes:\n- {name: x, devices: 0}\ntasks:\n- {request: 1, duration: 1s}\n": ("no node",),
             "other: 1\n": ("line 1", "other"),
+            "nodes:\n- devices: 1\n  cpu: 1\n  devices: 2\ntasks: []\n": ("line 4", "devices", "twice"),
+            "nodes: []\ntasks: []\nnodes: []\n": ("line 3", "nodes", "twice"),
+            "nodes:\n- {" + "".join(f"k{i}: 1, " for i in range(60000)) + "}\n": ("line 2", "k0"),
         }.items():
             f.write("c.yaml", text)
             refused(f.sim("--spec", "c.yaml"), 1, "device" if "no node" in words else "c.yaml", *words)
