@@ -14,6 +14,7 @@
 
 #define PATH_MAX_BYTES 4096
 #define SEED_WORD "SEED"
+#define NAME_SHOWN 60 /* bytes of a file's name in titles */
 #define DEFRAG_MOVES 100u
 #define DEFRAG_COST_NS (30 * NSEC_PER_SEC)
 #define DRAW_WORK_NS (3600 * NSEC_PER_SEC)
@@ -403,10 +404,54 @@ static const char *file_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+/* The bytes of the UTF-8 character at the beginning; 0: none that JSON, XML and terminals show. */
+static size_t character(const unsigned char *p, size_t n)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	const size_t size = p[0] < 0x80 ? 1
+		: p[0] >> 5 == 0x06     ? 2
+		: p[0] >> 4 == 0x0e     ? 3
+		: p[0] >> 3 == 0x1e     ? 4
+					: 0;
+	uint32_t c = size > 1 ? p[0] & (0x7fu >> size) : p[0];
+
+	if (!size || size > n)
+		return 0;
+	for (size_t i = 1; i < size; i++) {
+		if (p[i] >> 6 != 2)
+			return 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	if (c < least[size] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		return 0;
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xfffe || c == 0xffff ? 0 : size;
+}
+
+/* Names of files are any bytes: '?' for those that are no text, no half character at the end. */
+static void name_as_text(const char *name, char ret[static NAME_SHOWN + 1])
+{
+	const size_t n = strlen(name);
+	size_t at = 0, size;
+
+	for (; at < n; at += size) {
+		const size_t known = character((const unsigned char *)name + at, n - at);
+
+		size = MAX(known, (size_t)1);
+		if (at + size > NAME_SHOWN)
+			break;
+		if (known)
+			memcpy(ret + at, name + at, size);
+		else
+			ret[at] = '?';
+	}
+	ret[at] = 0;
+}
+
 int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err)
 {
 	_cleanup_sim_ struct sim sim = {0};
 	const char *what = cli_get(args, "generate");
+	char name[NAME_SHOWN + 1];
 	int r = read_options(args, &sim, err);
 
 	if (r == 0 && cli_has(args, "nodes"))
@@ -428,8 +473,9 @@ int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err
 		return fail(err, EINVAL, "no node has a device");
 	for (uint32_t i = 0; i < sim.workload.n; i++)
 		sim.workload.tasks[i].arrives_ns /= sim.faster;
-	snprintf(sim.title, sizeof(sim.title), "%.60s: %u node%s, %u device%s", file_of(what),
-		sim.cluster.n, sim.cluster.n == 1 ? "" : "s", sim.cluster.n_devices,
+	name_as_text(file_of(what), name);
+	snprintf(sim.title, sizeof(sim.title), "%s: %u node%s, %u device%s", name, sim.cluster.n,
+		sim.cluster.n == 1 ? "" : "s", sim.cluster.n_devices,
 		sim.cluster.n_devices == 1 ? "" : "s");
 	sim.results = calloc((size_t)sim.n_schemes * sim.n_seeds, sizeof(*sim.results));
 	if (!sim.results)

@@ -356,6 +356,24 @@ def draws_pictures():
                 assert "(simulated)</title>" in text and "nan" not in text and "inf" not in text, name
 
 
+def names_of_files_are_text():
+    few = ("--policy", "best-fit", "--svg", "pictures", "--json", "out.json")
+    for name, shown in (
+            ("a" + "é" * 40, "a" + "é" * 29 + ": "),
+            ("b" * 58 + "€€", "b" * 58 + ": "),
+            (b"\x1b[31m\xff\xc0\xaf\xed\xa0\x80 \xc2\x9b\xef\xbf\xbf<\xf0\x9f\x98\x80>", "?[31m?????? ?????<\U0001f600>: "),
+            ("c\n\x7f", "c??: ")):
+        with Files() as f:
+            path = os.path.join(os.fsencode(f.folder.name), os.fsencode(name))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(SPEC)
+            done = f.sim("--spec", os.fsdecode(path), *few)
+            assert done.returncode == 0 and done.stdout.startswith(f"simulated: {shown}2 nodes"), done
+            with open(os.path.join(f.folder.name, "out.json"), encoding="utf-8") as made:
+                assert json.load(made)["workload"].startswith(shown)
+            xml.etree.ElementTree.parse(os.path.join(f.folder.name, "pictures", "allocated.svg"))
+
+
 def bad_usage_is_said():
     for args, words in {
         (): ("--pods", "--spec", "--generate"),
@@ -420,4 +438,4 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      shares_by_queues_labels_and_thresholds,
      says_what_never_had_room, reads_cells,
      makes_room_for_who_matters_more, generates_the_named_shapes,
-     tells_nothing_of_what_has_not_arrived, draws_pictures, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)
+     tells_nothing_of_what_has_not_arrived, draws_pictures, names_of_files_are_text, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)
