@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -129,6 +132,23 @@ static int write_json(const struct sim *sim, const char *path, struct error *err
 	return file_replace(path, str_from(text), 0644, err);
 }
 
+/* What file_replace() needs; what it cannot tell without writing comes later. */
+static int check_json(const char *path, struct error *err)
+{
+	const char *slash = strrchr(path, '/');
+	const int n = slash == path ? 1 : slash ? (int)(slash - path) : 0;
+	char folder[PATH_MAX] = "./.";
+	struct stat st;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return fail(err, EISDIR, "--json '%s': it is a folder, a file is expected", path);
+	if (n)
+		snprintf(folder, sizeof(folder), "%.*s/.", n, path);
+	if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) < 0)
+		return fail_errno(err, errno, "--json '%s'", path);
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	const char *json = cli_get(args, "json"), *svg = cli_get(args, "svg");
@@ -136,6 +156,8 @@ static int run(const struct cli_args *args, struct error *err)
 	int r = sim_read(args, &sim, err);
 
 	/* What cannot be written is better known before minutes of work. */
+	if (r == 0 && json && strcmp(json, "-") != 0)
+		r = check_json(json, err);
 	if (r == 0 && svg)
 		r = folder_make(svg, 0755, err);
 	if (r == 0) {

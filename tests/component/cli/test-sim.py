@@ -429,7 +429,14 @@ def bad_files_are_said_and_nothing_is_written():
         refused(f.sim("--nodes", "bad.csv", "--pods", "pods.csv", *outputs), 1, "bad.csv")
         with open(os.path.join(f.folder.name, "out.json"), encoding="utf-8") as kept:
             assert kept.read() == "old"
-        refused(f.sim(*TRACE, "--json", "none/out.json"), 1, "none/out.json")
+        os.mkdir(os.path.join(f.folder.name, "made"))
+        for path, words in (("none/out.json", "No such file"), ("nodes.csv/out.json", "Not a directory"),
+                            ("made", "is a folder"), ("made/", "is a folder"), ("new/", "No such file")):
+            # It is known before the first run, which has no order.
+            late = f.sim(*TRACE, "--orders", "none.SEED.txt", "--json", path)
+            refused(late, 1, "--json", f"'{path}'", words)
+            assert "~" not in late.stderr, late.stderr
+        assert f.sim(*TRACE, "--json", "./made/out.json", "--seeds", "1").returncode == 0
         refused(f.sim(*TRACE, "--svg", "nodes.csv"), 1, "nodes.csv")
 
 
