@@ -383,7 +383,7 @@ static int take_pods(struct sim *sim, struct str text, struct error *err)
 
 	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->draws && !sim->workload.has_times)
 		r = fail(err, EINVAL,
-			"--mode queue needs the columns creation_time and deletion_time");
+			"--mode queue needs creation_time and deletion_time of each pod");
 	return r;
 }
 

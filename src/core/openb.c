@@ -12,6 +12,7 @@
 
 #define COLUMNS_MAX 64u
 #define MIB (1ull << 20)
+#define BYTE_ORDER_MARK STR("\xef\xbb\xbf")
 
 struct row {
 	struct str cell[COLUMNS_MAX];
@@ -45,9 +46,14 @@ static int read_titles(const struct row *row, struct titles *t, struct error *er
 	t->n = row->n;
 	for (uint32_t w = 0; t->wanted[w]; w++) {
 		t->at[w] = COLUMNS_MAX;
-		for (uint32_t c = 0; c < row->n; c++)
-			if (str_eq(row->cell[c], str_from(t->wanted[w])))
-				t->at[w] = c;
+		for (uint32_t c = 0; c < row->n; c++) {
+			if (!str_is(row->cell[c], t->wanted[w]))
+				continue;
+			if (t->at[w] != COLUMNS_MAX)
+				return fail(err, EINVAL, "the first line names column '%s' twice",
+					t->wanted[w]);
+			t->at[w] = c;
+		}
 		if (w < t->n_required && t->at[w] == COLUMNS_MAX)
 			return fail(
 				err, EINVAL, "the first line names no column '%s'", t->wanted[w]);
@@ -89,6 +95,7 @@ static int read_rows(struct str text, struct titles *t, size_t size,
 	struct row row;
 	int r = 0;
 
+	str_skip_prefix(&text, BYTE_ORDER_MARK);
 	while (r == 0 && str_split(&text, '\n', &line)) {
 		line_number++;
 		line = str_trim(line);
@@ -146,6 +153,7 @@ static int read_node(const struct row *row, const struct titles *t, void *item, 
 		return r;
 	*node = (struct openb_node){.name = cell(row, t, NODE_NAME),
 		.model = cell(row, t, NODE_MODEL),
+		.line = row->line,
 		.cpu_milli = (uint32_t)cpu,
 		.n_devices = (uint32_t)n,
 		.memory_bytes = memory * MIB};
@@ -190,14 +198,20 @@ static int read_pod(const struct row *row, const struct titles *t, void *item, s
 	if (!count != !share)
 		return fail(err, EINVAL, "line %u: num_gpu %" PRIu64 " with gpu_milli %" PRIu64,
 			row->line, count, share);
+	if (cell(row, t, POD_DELETED).n && deleted < created)
+		return fail(err, EINVAL,
+			"line %u: deletion_time %" PRIu64 " is before creation_time %" PRIu64,
+			row->line, deleted, created);
 	*pod = (struct openb_pod){.name = cell(row, t, POD_NAME),
 		.models = cell(row, t, POD_MODELS),
+		.line = row->line,
 		.cpu_milli = (uint32_t)cpu,
 		.share = (uint32_t)share,
 		.count = (uint32_t)count,
 		.memory_bytes = memory * MIB,
 		.created_s = created,
-		.deleted_s = deleted};
+		.deleted_s = deleted,
+		.has_times = cell(row, t, POD_CREATED).n && cell(row, t, POD_DELETED).n};
 	return 0;
 }
 
@@ -218,6 +232,7 @@ int openb_order(struct str text, uint32_t n_rows, uint32_t **ret, struct error *
 
 	if (array_grow(&items, &room, 1, sizeof(*items)) < 0)
 		return fail(err, ENOMEM, "out of memory for an order");
+	str_skip_prefix(&text, BYTE_ORDER_MARK);
 	while (str_split(&text, '\n', &line)) {
 		line_number++;
 		line = str_trim(line);

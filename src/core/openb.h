@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The OpenB trace's files (Alibaba cluster-trace-gpu-v2023): nodes and pods as CSV with a line of
- * titles; columns are found by title, others are skipped. Pure: from text into arrays.
+ * titles; columns are found by title, others are skipped, and so is a byte order mark. Pure: from
+ * text into arrays.
  */
 #ifndef CORE_OPENB_H
 #define CORE_OPENB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -16,15 +18,18 @@
 
 struct openb_node {
 	struct str name, model; /* within the text that was read */
+	uint32_t line;          /* of the text, from 1 */
 	uint32_t cpu_milli, n_devices;
 	uint64_t memory_bytes;
 };
 
 struct openb_pod {
 	struct str name, models; /* models: "A|B", "" is any */
+	uint32_t line;
 	uint32_t cpu_milli, share, count;
 	uint64_t memory_bytes;
-	uint64_t created_s, deleted_s; /* 0 where the file has none */
+	uint64_t created_s, deleted_s; /* 0 where the file has none; else deleted is not before */
+	bool has_times;                /* the file has both */
 };
 
 /*

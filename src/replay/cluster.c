@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/parse.h"
@@ -40,6 +41,35 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 	return 0;
 }
 
+static int by_name(const void *a, const void *b, void *context)
+{
+	const struct cluster_node *nodes = context;
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	const int order = strcmp(nodes[x].name, nodes[y].name);
+
+	return order ? order : x < y ? -1 : x > y;
+}
+
+int cluster_check_names(const struct cluster *c, struct error *err)
+{
+	_cleanup_free_ uint32_t *order = calloc(c->n + 1ull, sizeof(*order));
+
+	if (!order)
+		return fail(err, ENOMEM, "out of memory for %u nodes", c->n);
+	for (uint32_t i = 0; i < c->n; i++)
+		order[i] = i;
+	if (c->n)
+		qsort_r(order, c->n, sizeof(*order), by_name, c->nodes);
+	for (uint32_t i = 1; i < c->n; i++) {
+		const struct cluster_node *node = &c->nodes[order[i]];
+
+		if (!strcmp(c->nodes[order[i - 1]].name, node->name))
+			return fail(err, EINVAL, "line %u: there are two nodes '%s'", node->line,
+				node->name);
+	}
+	return 0;
+}
+
 int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struct error *err)
 {
 	for (uint32_t i = 0; i < c->n_models; i++)
@@ -47,6 +77,9 @@ int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struc
 			*ret_model = i;
 			return 0;
 		}
+	if (!name.n)
+		return fail(err, EINVAL, "model '': a name of 1 to %u characters is expected",
+			SPEC_LABEL - 1);
 	if (c->n_models == PLACE_MODELS_MAX)
 		return fail(err, ENOSPC, "model '%" STR_FMT "' is one more than %u", STR_ARG(name),
 			PLACE_MODELS_MAX);
@@ -80,17 +113,21 @@ int cluster_read_openb(struct cluster *c, struct str text, struct error *err)
 	_cleanup_free_ struct openb_node *rows = NULL;
 	int n = openb_nodes(text, &rows, err), r = 0;
 
-	for (int i = 0; r == 0 && i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		struct cluster_node node = {.n_devices = rows[i].n_devices,
 			.cpu_milli = rows[i].cpu_milli,
-			.memory_bytes = rows[i].memory_bytes};
+			.memory_bytes = rows[i].memory_bytes,
+			.line = rows[i].line};
+		const struct str model = rows[i].model.n ? rows[i].model : STR("any");
 
 		r = str_copy(node.name, sizeof(node.name), rows[i].name);
 		if (node.n_devices)
-			r = r < 0 ? r : cluster_model(c, rows[i].model, &node.model, err);
+			r = r < 0 ? r : cluster_model(c, model, &node.model, err);
 		r = r < 0 ? r : cluster_add(c, &node, err);
+		if (r < 0)
+			return fail_within(err, r, "line %u", node.line);
 	}
-	return n < 0 ? n : r;
+	return n < 0 ? n : cluster_check_names(c, err);
 }
 
 int cluster_like(struct cluster *c, struct str text, struct error *err)

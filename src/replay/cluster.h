@@ -16,6 +16,7 @@ struct cluster_node {
 	char name[SPEC_LABEL];
 	uint32_t model, n_devices, cpu_milli;
 	uint64_t memory_bytes, device_bytes; /* of the node; of each device, 0: not counted */
+	uint32_t line;                       /* where a file has it; 0: no file does */
 };
 
 #define CLUSTER_QUEUE_MODELS 8u
@@ -49,6 +50,9 @@ void cluster_done(struct cluster *c);
 /* A copy. -ENOSPC above PLACE_NODES_MAX, -EINVAL for too many devices, -ENOMEM. */
 int cluster_add(struct cluster *c, const struct cluster_node *node, struct error *err);
 
+/* No two nodes have one name: -EINVAL with it and the second's line, -ENOMEM. */
+int cluster_check_names(const struct cluster *c, struct error *err);
+
 /* The model's number, and the bits of any of "A|B"; "" is 0, any. -EINVAL, -ENOSPC. */
 int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struct error *err);
 int cluster_models(struct cluster *c, struct str names, uint64_t *ret_bits, struct error *err);
@@ -65,7 +69,7 @@ int cluster_queues_check(const struct cluster *c, struct error *err);
  */
 int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
 
-/* The text of a file of nodes in the OpenB trace's format (core/openb.h). */
+/* The text of a file of nodes in the OpenB trace's format (core/openb.h); no model is "any". */
 int cluster_read_openb(struct cluster *c, struct str text, struct error *err);
 /*
  * "8x4": eight nodes of four devices each, with so much CPU and memory that devices are what is

@@ -47,6 +47,7 @@ int workload_read_openb(
 	_cleanup_free_ struct openb_pod *rows = NULL;
 	int n = openb_pods(text, &rows, err), r = 0;
 
+	w->has_times = true;
 	for (int i = 0; r == 0 && i < n; i++) {
 		const struct openb_pod *pod = &rows[i];
 		struct task task = {.spec = PLACE_SPEC_INIT, .limit = pod->share};
@@ -59,11 +60,12 @@ int workload_read_openb(
 		/* The trace's seconds are whole: what ends within one has run. */
 		task.work_ns = MAX(clock_since_ns(pod->deleted_s, pod->created_s), UINT64_C(1)) *
 			NSEC_PER_SEC;
-		w->has_times = w->has_times || pod->deleted_s;
+		w->has_times = w->has_times && pod->has_times;
 		r = cluster_models(cluster, pod->models, &task.spec.models, err);
 		r = r < 0 ? r : workload_add(w, &task, err);
 		if (r < 0)
-			return fail_within(err, r, "pod '%" STR_FMT "'", STR_ARG(pod->name));
+			return fail_within(err, r, "line %u: pod '%" STR_FMT "'", pod->line,
+				STR_ARG(pod->name));
 	}
 	return n < 0 ? n : r;
 }
@@ -100,7 +102,12 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
 
 		if (n == OPENB_ROWS_MAX || array_grow(&order, &room, n + 1, sizeof(*order)) < 0) {
 			free(order);
-			return fail(err, ENOMEM, "too many tasks fill %u devices", n_devices);
+			if (n < OPENB_ROWS_MAX)
+				return fail(err, ENOMEM, "out of memory for %u tasks", n);
+			return fail(err, EINVAL,
+				"%u tasks ask for less than %u permille of %u devices: larger "
+				"tasks or fewer devices are needed",
+				n, permille, n_devices);
 		}
 		order[n++] = i;
 		arrived += asked_by(&w->tasks[i]);

@@ -43,13 +43,14 @@ void workload_done(struct workload *w);
 /* A copy; -EINVAL for what place_spec_check() refuses or a time above the most, -ENOMEM. */
 int workload_add(struct workload *w, const struct task *task, struct error *err);
 
-/* The text of a file of pods in the OpenB trace's format; has_times: it tells when they end. */
+/* The text of a file of pods in the OpenB trace's format; has_times: when each comes and ends. */
 int workload_read_openb(
 	struct workload *w, struct cluster *cluster, struct str text, struct error *err);
 
 /*
  * An order of arrival: tasks drawn with replacement until what has arrived is at least `permille`
- * of the devices. Returns the number, the caller's *ret_order. -EINVAL where no task asks any.
+ * of the devices. Returns the number, the caller's *ret_order. -EINVAL where no task asks any, or
+ * more than OPENB_ROWS_MAX were needed.
  */
 int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permille,
 	struct rand *rand, uint32_t **ret_order, struct error *err);

@@ -22,6 +22,7 @@ static void check_pod(const struct openb_pod *pod)
 {
 	FUZZ_CHECK(pod->count <= SPEC_DEVICES_MAX && pod->share <= SPEC_SHARE_ONE);
 	FUZZ_CHECK(!pod->count == !pod->share && pod->cpu_milli <= INT32_MAX);
+	FUZZ_CHECK(!pod->has_times || pod->created_s <= pod->deleted_s);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

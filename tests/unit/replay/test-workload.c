@@ -43,6 +43,57 @@ static void reads_a_trace(void **state)
 	assert_int_equal(w.tasks[2].spec.count, 0);
 }
 
+#define TITLES "sn,cpu_milli,memory_mib,gpu\n"
+#define POD_TITLES \
+	"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
+
+/* A model is a column that may be missing, and an editor may have put a mark before the titles. */
+static void reads_what_others_write(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	_cleanup_workload_ struct workload w = {0};
+
+	assert_ok(cluster_read_openb(&c, STR("\xef\xbb\xbf" TITLES "a,1,1,1\nb,1,1,1\n"), NULL));
+	assert_int_equal(c.n_models, 1);
+	assert_string_equal(c.models[0], "any");
+	assert_ok(workload_read_openb(
+		&w, &c, STR("\xef\xbb\xbf" POD_TITLES "p,1,1,1,500,any,10,\n"), NULL));
+	assert_false(w.has_times); /* nobody knows when it ends */
+	assert_ok(workload_read_openb(&w, &c, STR(POD_TITLES "p,1,1,1,500,any,0,0\n"), NULL));
+	assert_true(w.has_times);
+}
+
+static void says_where_a_file_is_wrong(void **state)
+{
+	static const struct {
+		const char *nodes, *pods, *words;
+	} bad[] = {
+		{TITLES "a,1,1,1\nb,1,1,1\n\na,1,1,1\n", "", "line 5: there are two nodes 'a'"},
+		{"sn,cpu_milli,memory_mib,gpu,gpu\na,1,1,1,2\n", "", "column 'gpu' twice"},
+		{TITLES "a,1,1,65\n", "", "line 2"},
+		{NODES, POD_TITLES "p,1,1,1,500,|,0,1\n", "line 2: pod 'p': model ''"},
+		{NODES, POD_TITLES "p,1,1,1,500,T4||A10,0,1\n", "line 2: pod 'p': model ''"},
+		{NODES, POD_TITLES "p,1,1,1,500,,0,1\nq,1,1,1,500,,10,5\n",
+			"line 3: deletion_time 5 is before creation_time 10"},
+		{NODES, "name,name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,q,1,1,1,500\n",
+			"column 'name' twice"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		_cleanup_cluster_ struct cluster c = {0};
+		_cleanup_workload_ struct workload w = {0};
+		struct error err = {0};
+		int r = cluster_read_openb(&c, str_from(bad[i].nodes), &err);
+
+		if (bad[i].pods[0]) {
+			assert_ok(r);
+			r = workload_read_openb(&w, &c, str_from(bad[i].pods), &err);
+		}
+		assert_int_equal(r, -EINVAL);
+		assert_contains(err.msg, bad[i].words);
+	}
+}
+
 static void makes_nodes_by_a_word(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
@@ -132,6 +183,10 @@ static void draws_until_enough_has_arrived(void **state)
 	}
 	assert_true(sum >= 130000);
 	w.n = 1;
+	w.tasks[0].spec.share = 1;
+	assert_int_equal(workload_draw(&w, 10000, 1300, &rand, &again, &err), -EINVAL);
+	assert_contains(err.msg, "10000 devices");
+	assert_contains(err.msg, "fewer devices");
 	w.tasks[0].spec.share = 0;
 	assert_int_equal(workload_draw(&w, 100, 1300, &rand, &again, &err), -EINVAL);
 	assert_contains(err.msg, "no task");
@@ -308,7 +363,8 @@ static void every_named_shape_is_possible(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(reads_a_trace), UNIT(makes_nodes_by_a_word), UNIT(takes_cells_for_its_nodes),
+UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_file_is_wrong),
+	UNIT(makes_nodes_by_a_word), UNIT(takes_cells_for_its_nodes),
 	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
