@@ -26,6 +26,7 @@
 
 DEFINE_CLEANUP(struct fy_document *, fy_document_destroy)
 DEFINE_CLEANUP(struct fy_diag *, fy_diag_destroy)
+DEFINE_CLEANUP(struct fy_parser *, fy_parser_destroy)
 
 struct reader {
 	struct cluster *cluster;
@@ -98,7 +99,11 @@ static int scalar(
 /* "36" or "0.5" cores. */
 static int parse_cores(const char *value, uint32_t *ret_milli, struct error *err)
 {
-	return parse_share(str_from(value), ret_milli, err);
+	int r = parse_share(str_from(value), ret_milli, NULL);
+
+	return r < 0 ? fail(err, -r, "'%s': cores such as 36 or 0.5 are expected, up to %d", value,
+			       SHARE_MAX / SHARE_ONE)
+		     : 0;
 }
 
 static int set_node(
@@ -324,9 +329,6 @@ static int add_nodes(struct reader *reader, const struct node_entry *e, struct e
 		if (e->copies > 1)
 			snprintf(node.name, sizeof(node.name), "%.40s-%u", e->node.name,
 				(uint32_t)i);
-		for (uint32_t k = 0; k < reader->cluster->n && e->copies == 1; k++)
-			if (!strcmp(reader->cluster->nodes[k].name, node.name))
-				return fail(err, EEXIST, "there are two nodes '%s'", node.name);
 		r = cluster_add(reader->cluster, &node, err);
 	}
 	return r;
@@ -350,12 +352,27 @@ static int read_queue(struct reader *reader, const struct cluster_queue *queue, 
 	return cluster_queue_add(reader->cluster, queue, err);
 }
 
+/* What a spec may say, and a simulation of whole nodes has not. */
+static int check_simulated(const struct spec *spec, struct error *err)
+{
+	if (spec->mode == SPEC_MODE_REMOTE)
+		return fail(err, EINVAL,
+			"mode remote: tasks are on the node of their devices here: auto, local or "
+			"exclusive is possible");
+	if (spec->memory_policy == SPEC_MEMORY_SWAP)
+		return fail(err, EINVAL,
+			"memory-policy swap: no device has more memory than it has here: fail or "
+			"wait is possible");
+	return 0;
+}
+
 static int read_task(struct reader *reader, void *entry, struct error *err)
 {
 	struct task_entry *e = entry;
 	struct task task = {.spec = PLACE_SPEC_INIT};
 	int r = spec_finish(&e->spec, err);
 
+	r = r < 0 ? r : check_simulated(&e->spec, err);
 	if (r < 0)
 		return r;
 	if (!e->duration_ns || e->duration_ns > WORKLOAD_TIME_MAX_NS)
@@ -444,6 +461,7 @@ static int read_entry(
 	int r;
 
 	spec_init(&task.spec);
+	node.node.line = (uint32_t)first_line_of(item);
 	r = read_fields(reader, item, entries[list], setters[list], err);
 	if (r < 0)
 		return r;
@@ -508,6 +526,7 @@ static int read_root(struct reader *reader, struct fy_node *root, struct error *
 
 	for (int list = 0; r == 0 && list < LISTS; list++)
 		r = read_list(reader, lists[list], (enum list)list, err);
+	r = r < 0 ? r : cluster_check_names(reader->cluster, err);
 	return r < 0 ? r : cluster_queues_check(reader->cluster, err);
 }
 
@@ -540,6 +559,30 @@ static int refuse_directives(struct str text, struct error *err)
 	return 0;
 }
 
+/* The one document of the text. */
+static int load(struct fy_parser *parser, struct str text, struct fy_diag *diag,
+	struct fy_document **ret_document, struct error *err)
+{
+	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL, *next = NULL;
+
+	if (fy_parser_set_string(parser, text.n ? text.p : "", text.n) < 0)
+		return fail(err, ENOMEM, "out of memory for YAML");
+	document = fy_parse_load_document(parser);
+	if (document)
+		next = fy_parse_load_document(parser);
+	if (!document || (!next && fy_parser_get_stream_error(parser)))
+		return no_yaml(diag, err);
+	if (next) {
+		const struct fy_mark *mark = fy_document_state_start_mark(
+			fy_document_get_document_state(next));
+
+		return fail(err, EINVAL, "line %d: a second document begins: there can be one only",
+			mark ? mark->line + 1 : 0);
+	}
+	*ret_document = TAKE_PTR(document);
+	return 0;
+}
+
 int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload, struct error *err)
 {
 	struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
@@ -547,6 +590,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 	/* Its own look for keys that are there twice takes minutes where there are many. */
 	struct fy_parse_cfg config = {
 		.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS, .diag = diag};
+	_cleanup_(fy_parser_destroy_p) struct fy_parser *parser = NULL;
 	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
 	struct reader reader = {.cluster = cluster, .workload = workload};
 	int r;
@@ -556,9 +600,12 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 	if (refuse_directives(text, err) < 0)
 		return -EINVAL;
 	fy_diag_set_collect_errors(diag, true);
-	document = fy_document_build_from_string(&config, text.n ? text.p : "", text.n);
-	if (!document)
-		return no_yaml(diag, err);
+	parser = fy_parser_create(&config);
+	if (!parser)
+		return fail(err, ENOMEM, "out of memory for YAML");
+	r = load(parser, text, diag, &document, err);
+	if (r < 0)
+		return r;
 	workload->has_times = true;
 	r = read_root(&reader, fy_document_root(document), err);
 	free(reader.labels);

@@ -157,6 +157,15 @@ def reads_yaml():
             "other: 1\n": ("line 1", "other"),
             "nodes:\n- devices: 1\n  cpu: 1\n  devices: 2\ntasks: []\n": ("line 4", "devices", "twice"),
             "nodes: []\ntasks: []\nnodes: []\n": ("line 3", "nodes", "twice"),
+            "nodes:\n- {name: x-1, devices: 1}\n- {name: x, copies: 2}\ntasks: []\n": ("line 3", "two nodes 'x-1'"),
+            "nodes:\n- {devices: 1, cpu: 1001}\n": ("line 2", "cpu", "'1001'", "cores", "up to 1000"),
+            "nodes:\n- {devices: 1, cpu: x}\n": ("line 2", "cpu", "'x'", "cores such as 36 or 0.5"),
+            "nodes:\n- {devices: 1, model: ''}\n": ("line 2", "model ''", "1 to 63"),
+            SPEC + "  - {request: 1, duration: 5s, mode: remote}\n": ("line 6", "mode remote", "local"),
+            SPEC + "  - {request: 1, duration: 5s, memory-policy: swap}\n": ("line 6", "memory-policy swap", "wait"),
+            SPEC + "---\n" + SPEC: ("line 6", "second document"),
+            SPEC + "...\n---\n": ("line 7", "second document",),
+            SPEC + "---\n- [\n": ("line",),
             "nodes:\n- {" + "".join(f"k{i}: 1, " for i in range(60000)) + "}\n": ("line 2", "k0"),
         }.items():
             f.write("c.yaml", text)
