@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "core/openb.h"
 
@@ -315,11 +316,17 @@ static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct er
 
 static int check_work(uint64_t min_ns, uint64_t max_ns, struct error *err)
 {
-	if (!max_ns || min_ns > max_ns || max_ns > WORKLOAD_TIME_MAX_NS / 64)
+	const struct text most = format_duration(WORKLOAD_TIME_MAX_NS / 64);
+
+	if (max_ns && min_ns <= max_ns && max_ns <= WORKLOAD_TIME_MAX_NS / 64)
+		return 0;
+	if (!min_ns)
 		return fail(err, EINVAL,
-			"duration: from at most its end, and up to %" PRIu64 "h, is possible",
-			WORKLOAD_TIME_MAX_NS / 64 / (3600 * NSEC_PER_SEC));
-	return 0;
+			"duration with a mean of %s: above 0 and up to %s is possible",
+			format_duration(max_ns).s, most.s);
+	return fail(err, EINVAL,
+		"duration from %s to %s: the shortest before the longest, up to %s, is possible",
+		format_duration(min_ns).s, format_duration(max_ns).s, most.s);
 }
 
 int workload_shape_check(const struct workload_shape *s, struct error *err)
@@ -340,6 +347,10 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	r = r < 0 ? r : check_part("memory", s->memory, s->memory_sigma, err);
 	r = r < 0 ? r : check_choices(&s->whole, "whole devices", 0, SPEC_DEVICES_MAX, err);
 	r = r < 0 ? r : check_choices(&s->gangs, "gang", 1, WORKLOAD_GANG_MAX, err);
+	for (uint32_t i = 0; r == 0 && i < s->gangs.n; i++)
+		if (s->gangs.of[i].value > s->n_tasks)
+			r = fail(err, EINVAL, "a gang of %u: of %u tasks one has up to %u",
+				s->gangs.of[i].value, s->n_tasks, s->n_tasks);
 	r = r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
 	r = r < 0 ? r : check_labels(&s->affinity, "affinity", err);
 	r = r < 0 ? r : check_labels(&s->anti_affinity, "anti-affinity", err);
