@@ -238,6 +238,19 @@ static int draw_cluster(struct picture *p, uint32_t scheme, struct error *err)
 	return r < 0 ? r : save(p, "cluster", p->sim->schemes[scheme].name, &svg, err);
 }
 
+/* The others never had room. */
+static double placed_part(const struct sim *sim, uint32_t scheme)
+{
+	double sum = 0;
+
+	for (uint32_t k = 0; k < sim->n_seeds; k++) {
+		const struct replay_result *result = sim_result(sim, scheme, k);
+
+		sum += (double)result->n_placed / result->n_tasks;
+	}
+	return sum / sim->n_seeds;
+}
+
 /* How many have waited (or taken) at most so long: all seeds' quantiles, averaged. */
 static int draw_distribution(
 	struct picture *p, bool is_queued, const char *file, const char *title, struct error *err)
@@ -249,6 +262,7 @@ static int draw_distribution(
 
 	for (uint32_t s = 0; s < sim->n_schemes; s++) {
 		struct curve *c = &p->curve[s];
+		const double part = placed_part(sim, s);
 
 		for (int i = 0; i < HUNDREDTHS; i++) {
 			double x[SIM_SEEDS_MAX];
@@ -261,7 +275,7 @@ static int draw_distribution(
 					result->n_placed, i / 100.0);
 			}
 			c->x[i] = fmax(stats_mean(x, sim->n_seeds), LEAST_S);
-			c->y[i] = i;
+			c->y[i] = i * part;
 		}
 		c->n = HUNDREDTHS;
 		least = fmin(least, c->x[0]);

@@ -267,6 +267,12 @@ def says_what_never_had_room():
         whole = figures(sim_json(*args, folder=f.folder.name), "whole")
         assert whole["end_s"]["ratio_to_first"]["mean"] is None and whole["end_s"]["mean"] > 0
         assert whole["placed_percent"]["points_against_first"]["mean"] > 96
+        assert f.sim(*args, "--svg", "pictures").returncode == 0
+        picture = xml.etree.ElementTree.parse(os.path.join(f.folder.name, "pictures", "completion-time.svg"))
+        curves = [path.get("d") for path in picture.iter("{http://www.w3.org/2000/svg}path") if path.get("fill") == "none"]
+        highest = [min(float(point.split(",")[1]) for point in d.strip("M").split()) for d in curves]
+        bottom = max(float(point.split(",")[1]) for d in curves for point in d.strip("M").split())
+        assert [round(100 * (bottom - y) / (bottom - highest[2]), 1) for y in highest] == [3.8, 3.8, 100], highest
         f.write("c.yaml", CROWDED.replace("copies: 4}", "copies: 4, model: v100}").replace("memory: 17Gi, copies: 100", "copies: 1"))
         done = f.sim(*args)
         assert "divvy sim: model 'v100': no node has it, and 4 tasks can be nowhere else; there is V100\n" in \
