@@ -26,7 +26,7 @@ static int move(struct tasks *t, const struct place_move *move, struct error *er
 int run_defrag(struct tasks *t, struct place_defrag *ret_done, struct error *err)
 {
 	struct place_defrag plan = {0};
-	int r = place_defrag_find(t->run->place, t->run->in->defrag.n_moves, &plan, err);
+	int r = place_defrag_find(t->run->place, t->run->in->defrag.n_moves, NULL, &plan, err);
 
 	for (uint32_t i = 0; r == 0 && i < plan.n_moves; i++)
 		r = move(t, &plan.moves[i], err);
