@@ -79,8 +79,12 @@ struct rules {
 
 static struct rules rules_of(const struct place *place, const struct place_spec *spec)
 {
-	return (struct rules){.together = place_label_at(place, spec->affinity),
-		.models = place_queue_models(place, spec)};
+	struct rules rules = {.together = place_label_at(place, spec->affinity),
+		.models = spec->models ? spec->models : UINT64_MAX};
+
+	if (spec->queue)
+		rules.models = place_queue_models(place, spec);
+	return rules;
 }
 
 /* The first reason why the device is none for it. */
@@ -92,10 +96,9 @@ static enum place_reason device_reason(const struct place *place, const struct p
 
 	if (d->is_closed)
 		return PLACE_CLOSED;
-	if (spec->models && !(spec->models >> d->model & 1))
-		return PLACE_OTHER_MODEL;
 	if (!(rules->models >> d->model & 1))
-		return PLACE_OVER_LIMIT;
+		return spec->models && !(spec->models >> d->model & 1) ? PLACE_OTHER_MODEL
+								       : PLACE_OVER_LIMIT;
 	if (spec->device != PLACE_NONE && spec->device != at)
 		return PLACE_OTHER_DEVICE;
 	if (d->n_tenants) {
@@ -112,7 +115,7 @@ static enum place_reason device_reason(const struct place *place, const struct p
 			     : !place_is_tagged(place, at, spec->affinity, ROLE_AFFINITY))
 			return PLACE_LABELS;
 	}
-	if (!place_policy_allows(place, spec, at))
+	if (place->config.policy->allows && !place_policy_allows(place, spec, at))
 		return PLACE_POLICY;
 	if (spec->is_exclusive ? d->n_tenants != 0 : place->share_free[at] < spec->share)
 		return PLACE_NO_SHARE;
