@@ -36,6 +36,8 @@ static void at_end(void)
 		snprintf(path, sizeof(path), "%s/%s", folder, *name);
 		unlink(path);
 	}
+	snprintf(path, sizeof(path), "%s/programs", folder);
+	rmdir(path);
 	rmdir(folder);
 }
 

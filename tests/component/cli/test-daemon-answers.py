@@ -125,7 +125,7 @@ def a_dry_run_lives_no_longer_than_its_command():
         def reply(request, json_request):
             if json_request["cmd"] == "create":
                 asked.append(json_request)
-            return [part(request, '{"ok": true, "env": {}, "devices": [{"uuid": "GPU-1"}]}')]
+            return [part(request, '{"ok": true, "env": {}, "programs": "/p", "devices": [{"uuid": "GPU-1"}]}')]
         with Fake(rig, reply):
             for args in ((), ("-d",)):
                 done = rig.divvy("run", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", *args, "x")

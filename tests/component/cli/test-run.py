@@ -267,7 +267,7 @@ def an_idle_daemon_leaves():
 def a_daemon_that_cannot_start_says_why():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
-                "divvyd ended at once: DIVVY_SIM_COSTS", "garbage")
+                "divvyd ended at once: ", "DIVVY_SIM_COSTS", "garbage")
         os.makedirs(os.path.join(rig.dir, "sim"), exist_ok=True)
         with open(os.path.join(rig.dir, "sim", "faults"), "w", encoding="utf-8") as f:
             f.write("nonsense\n")
