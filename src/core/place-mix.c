@@ -17,9 +17,9 @@
 
 #define SEEN_SIZE 8192u /* a power of two; half of it is used */
 #define FIRST_ARRIVALS 16u
-#define LEARN_PART 8u     /* learns again after an eighth more has come ... */
-#define LEARN_MOST 16384u /* ... or that many */
-#define COMMON_PART 95u   /* percent */
+/* Learns again after an eighth more has come, or of those there are: others are on all then. */
+#define LEARN_PART 8u
+#define COMMON_PART 95u /* percent */
 #define TYPICAL_PART 98u
 
 int place_mix_new(struct place_mix **ret)
@@ -158,10 +158,11 @@ int place_mix_update(struct place *place)
 {
 	struct place_mix *mix = place->mix;
 	uint64_t fresh = mix->arrivals - mix->learnt_at;
+	uint64_t part = MIN(mix->learnt_at, place->n_placed) / LEARN_PART;
 	bool is_due = !mix->is_learnt || mix->n_models != place->n_models ||
 		mix->n_nodes != place->nodes_size ||
 		(!mix->is_given && mix->arrivals >= FIRST_ARRIVALS &&
-			fresh >= MIN(MAX(mix->learnt_at / LEARN_PART, FIRST_ARRIVALS), LEARN_MOST));
+			fresh >= MAX(part, FIRST_ARRIVALS));
 
 	if (!is_due || !place->config.policy->learn)
 		return 0;
