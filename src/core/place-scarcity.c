@@ -13,6 +13,16 @@
  *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
  *   lambda_m ~ p_m^1.5 / (S_m + 20 devices)^4,  S_m = sum over n of U_n(m), sum of lambda_m = 1.
  *
+ * That is for when devices run out first. If typical tenants ask for more CPU with a device than
+ * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
+ * any more: weighed by that, CPU goes so that what others could use gets stranded. Then
+ *
+ *   G_n(m) = sum of the r that are not smaller than m's if n has devices and CPU for one copy, or
+ *            0: what is left of the node but its fragments, as FGD has them (place-fgd.c);
+ *   V_n    = sum over m of (3 mu_m G_n(m) + 3 lambda_m U_n(m)) - 25 sum over r of W(r),
+ *   mu_m   = half of p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and half
+ *            of p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may have.
+ *
  * The place that loses least of V_n is taken. All of it is refreshed whenever what is typical is
  * learnt again, so it follows what has become scarce. The numbers were found by trying on a few
  * orders of arrival of the OpenB traces; it is judged by others (bench/openb.c).
@@ -32,7 +42,11 @@
 #include "core/place-policy.h"
 
 #define WHOLE SPEC_SHARE_ONE
-#define LAMBDAS (1 << 30) /* the sum of all */
+#define LAMBDAS (1 << 30)       /* the sum of all */
+#define SHORT_WEIGHTS (1 << 28) /* of those for when CPU is short, before their parts */
+#define SHORT_PART 3
+#define SHORT_PERCENT 110 /* CPU asked for with a device, of what there is with one */
+#define COPY_BITS 13      /* what one copy is worth fits 32 bits then, of whatever size */
 #define SPARE_MILLI 20000.0
 #define SCORE_BITS 15 /* of a V_n that a score leaves out */
 #define USABLE_PART 3
@@ -66,6 +80,9 @@ struct scarcity {
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
 	row most;                      /* that one copy keeps from being a fragment */
+	bool is_cpu_short;             /* then mu and worth count, lambda and most do not */
+	row mu;                        /* with its part in V_n */
+	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
 	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
 	uint32_t n_up_to[WHOLE + 1];   /* that have at most that share, filled up to LANES */
 	/* What W(r) takes from V_n; and the least of it for r - PLACE_CLASS_SHARES + 1 to r. */
@@ -96,6 +113,13 @@ static void scarcity_stop(struct place *place)
 
 /* ---- one pass over the typical tenants ---- */
 
+static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t slots, int32_t cpu)
+{
+	const int32_t k = (int32_t)((uint32_t)(slots * s->per_count[m]) >> 16);
+
+	return k < cpu ? k : cpu;
+}
+
 /*
  * So many devices go from r to left each: what the node is worth then, but for what is wasted.
  * Those with a share above r are in what is summed up already.
@@ -108,14 +132,24 @@ VECTORS static int64_t value_with(
 		      *new = &s->fits[MIN(left, WHOLE) * s->n];
 	const int32_t lost = devices * (int32_t)r, kept = devices * (int32_t)left;
 	const uint32_t n_typical = s->n_up_to[MIN(r, WHOLE)];
-	int64_t v = n->rest[n_typical / LANES];
+	int64_t v = n->rest[n_typical / LANES], copies = 0;
 
+	if (s->is_cpu_short) {
+		for (uint32_t m = 0; m < n_typical; m++) {
+			int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
+			int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
+			int32_t k = copies_of(s, m, slots, cpu[m]);
+
+			v += (int64_t)s->mu[m] * (k ? usable : 0);
+			copies += (int64_t)s->worth[m] * k;
+		}
+		return v + copies * (1 << COPY_BITS);
+	}
 	for (uint32_t m = 0; m < n_typical; m++) {
 		int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
 		int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
-		int32_t k = (int32_t)((uint32_t)(slots * s->per_count[m]) >> 16);
+		int32_t k = copies_of(s, m, slots, cpu[m]);
 
-		k = k < cpu[m] ? k : cpu[m];
 		usable = usable < cpu[m] * s->most[m] ? usable : cpu[m] * s->most[m];
 		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
 		v += (int64_t)s->lambda[m] * (k ? usable : 0);
@@ -129,12 +163,16 @@ VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 	const uint32_t n_typical = s->n;
 	int64_t v[TYPICAL_MAX];
 
-	for (uint32_t m = 0; m < n_typical; m++) {
-		const int32_t cpu = n->cpu[m];
-		int32_t k = (int32_t)((uint32_t)(n->slots[m] * s->per_count[m]) >> 16);
+	for (uint32_t m = 0; m < n_typical && s->is_cpu_short; m++) {
+		const int32_t k = copies_of(s, m, n->slots[m], n->cpu[m]);
+
+		v[m] = (int64_t)s->mu[m] * (k ? n->usable[m] : 0) +
+			(int64_t)s->worth[m] * k * (1 << COPY_BITS);
+	}
+	for (uint32_t m = 0; m < n_typical && !s->is_cpu_short; m++) {
+		const int32_t cpu = n->cpu[m], k = copies_of(s, m, n->slots[m], cpu);
 		int32_t usable = n->usable[m] < cpu * s->most[m] ? n->usable[m] : cpu * s->most[m];
 
-		k = k < cpu ? k : cpu;
 		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
 		v[m] = (int64_t)s->lambda[m] * (k ? usable : 0);
 	}
@@ -214,6 +252,7 @@ static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 /* W(r), by r: one share and the best of the rest. */
 static void set_waste(struct scarcity *s, const struct place_mix *mix)
 {
+	const int32_t weights = s->is_cpu_short ? SHORT_WEIGHTS : LAMBDAS;
 	uint64_t n[WHOLE + 1] = {0}, all = 0;
 	int64_t price[WHOLE + 1];
 
@@ -232,7 +271,7 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 				s->waste[r] = MIN(s->waste[r], price[q] + s->waste[r - q]);
 	}
 	for (uint32_t r = 0; r <= WHOLE; r++) {
-		s->waste[r] *= (int64_t)WASTE_PART * (LAMBDAS / WASTE_ONE);
+		s->waste[r] *= (int64_t)WASTE_PART * (weights / WASTE_ONE);
 		s->least_waste[r] = s->waste[r];
 		for (uint32_t less = 1; less < PLACE_CLASS_SHARES && less <= r; less++)
 			s->least_waste[r] = MIN(s->least_waste[r], s->waste[r - less]);
@@ -287,37 +326,106 @@ static int set_tables(struct place *place, struct scarcity *s)
 	return 0;
 }
 
+/* What all nodes have for each m. */
+struct supply {
+	double used[TYPICAL_MAX];  /* S_m */
+	double slots[TYPICAL_MAX]; /* D_m */
+	double open[TYPICAL_MAX];  /* R_m */
+};
+
+static void add_supply(const struct place *place, const struct scarcity *s, struct supply *supply)
+{
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		const struct node *n = &place->nodes[node];
+		const struct sums *sums;
+		const int32_t *able;
+		double open = 0;
+
+		if (!n->is_used || !n->n_devices)
+			continue;
+		sums = node_sums(place, node);
+		able = s->able[place->devices[n->first_device].model];
+		for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
+			open += place->share_open[i];
+		for (uint32_t m = 0; m < s->n; m++) {
+			int32_t k = (int32_t)((uint32_t)(sums->slots[m] * s->per_count[m]) >> 16);
+
+			supply->used[m] += MIN(k, sums->cpu[m]) * s->take[m];
+			supply->slots[m] += (k & able[m]) * s->take[m];
+			supply->open[m] += able[m] ? open : 0;
+		}
+	}
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+static void set_weights(struct scarcity *s, const struct supply *supply)
+{
+	double used[TYPICAL_MAX], slots[TYPICAL_MAX], open[TYPICAL_MAX];
+	double all_used = 0, all_slots = 0, all_open = 0;
+
+	/* In the mix's order: what is rounded is the same whatever the order of share. */
+	for (uint32_t i = 0; i < s->n; i++) {
+		const uint32_t m = s->at[i];
+		const double p = s->lambda[m], more = p * sqrt(p);
+
+		used[m] = more / square(square(supply->used[m] + SPARE_MILLI));
+		slots[m] = more / square(square(supply->slots[m] + SPARE_MILLI));
+		open[m] = p / square(supply->open[m] + SPARE_MILLI);
+		all_used += used[m];
+		all_slots += slots[m];
+		all_open += open[m];
+	}
+	for (uint32_t m = 0; m < s->n; m++) {
+		const double lambda = all_used > 0 ? used[m] / all_used : 0;
+		const double mu = all_used > 0 ? (slots[m] / all_slots + open[m] / all_open) / 2
+					       : 0;
+
+		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
+		s->mu[m] = (int32_t)(mu * SHORT_WEIGHTS * SHORT_PART);
+		s->worth[m] = (int32_t)(lambda * s->take[m] * (SHORT_WEIGHTS >> COPY_BITS) *
+			SHORT_PART);
+	}
+}
+
+/* Whether typical tenants use up the nodes' CPU well before their devices. */
+static bool is_cpu_short(const struct place *place)
+{
+	const struct place_mix *mix = place->mix;
+	uint64_t cpu = 0, open = 0;
+	double asked_cpu = 0, asked = 0;
+
+	for (uint32_t i = 0; i < mix->n; i++) {
+		const struct typical *t = &mix->typical[i];
+
+		asked_cpu += (double)t->n * t->cpu_milli;
+		asked += (double)t->n * t->share * t->count;
+	}
+	for (uint32_t node = 0; node < place->n_nodes; node++)
+		if (place->nodes[node].is_used) {
+			cpu += place->nodes[node].cpu_all;
+			open += (uint64_t)place->nodes[node].n_devices * WHOLE;
+		}
+	return asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
+}
+
 static int scarcity_learn(struct place *place)
 {
 	struct scarcity *s = place->policy_state;
-	double part[TYPICAL_MAX], use[TYPICAL_MAX] = {0}, sum = 0;
+	struct supply supply = {0};
 	int r;
 
 	set_typical(s, place->mix);
+	s->is_cpu_short = is_cpu_short(place);
 	set_waste(s, place->mix);
 	r = set_tables(place, s);
 	if (r < 0)
 		return r;
-	for (uint32_t node = 0; node < place->n_nodes; node++) {
-		const struct sums *n = node_sums(place, node);
-
-		for (uint32_t m = 0; place->nodes[node].is_used && m < s->n; m++) {
-			int32_t k = (int32_t)((uint32_t)(n->slots[m] * s->per_count[m]) >> 16);
-
-			use[m] += MIN(k, n->cpu[m]) * s->take[m];
-		}
-	}
-	/* In the mix's order: what is rounded is the same whatever the order of share. */
-	for (uint32_t i = 0; i < s->n; i++) {
-		const uint32_t m = s->at[i];
-		double scarce = use[m] + SPARE_MILLI, p = s->lambda[m];
-
-		scarce *= scarce;
-		part[m] = p * sqrt(p) / (scarce * scarce);
-		sum += part[m];
-	}
-	for (uint32_t m = 0; m < s->n; m++)
-		s->lambda[m] = sum > 0 ? (int32_t)(part[m] / sum * LAMBDAS) : 0;
+	add_supply(place, s, &supply);
+	set_weights(s, &supply);
 	for (uint32_t node = 0; node < s->n_nodes; node++)
 		s->node[node].version = 0;
 	return 0;
