@@ -76,7 +76,7 @@ static void start(void)
 	if (!mkdtemp(folder))
 		abort();
 	options.runtime_dir = folder;
-	options.tenants_conf = "/nonexistent";
+	options.tenants_conf = "/dev/null";
 	options.devices = make_devices();
 	if (agent_new(&options, &agent, &err) < 0) {
 		fprintf(stderr, "%s\n", err.msg);

@@ -31,13 +31,12 @@
 
 static pid_t spawn_daemon(struct rig *rig, const char *simulate, const char *const *args, int ready)
 {
-	const char *argv[ARGS_MAX + 8] = {DIVVYD, "--simulate", "", "--runtime-dir", rig->folder};
-	char fd[16], spec[64];
+	const char *argv[ARGS_MAX + 8] = {
+		DIVVYD, "--simulate", simulate, "--runtime-dir", rig->folder};
+	char fd[16];
 	pid_t pid;
 	int n = 5;
 
-	snprintf(spec, sizeof(spec), "%s-80Gi", simulate);
-	argv[2] = spec;
 	snprintf(fd, sizeof(fd), "%d", ready);
 	argv[n++] = "--ready-fd";
 	argv[n++] = fd;

@@ -290,7 +290,7 @@ static void a_containers_socket_serves_programs_alone(void **state)
 	DIR *dir;
 	int id;
 
-	rig_start(&rig, "1xTest", NULL);
+	rig_start(&rig, "1xTest-80Gi", NULL);
 	inside = rig;
 	snprintf(folder, sizeof(folder), "%s/programs", rig.folder);
 	snprintf(inside.socket, sizeof(inside.socket), "%s/divvyd.sock", folder);
@@ -320,14 +320,14 @@ static void a_containers_socket_serves_programs_alone(void **state)
 	/* It is mounted where containers run: the next daemon must be found in the very folder. */
 	assert_int_equal(stat(folder, &before), 0);
 	rig_kill(&rig);
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	fake_start(&c);
 	assert_int_equal(fake_hello(&c, inside.socket, secret, false), 0);
 	fake_end(&c);
 	kill(rig.daemon, SIGTERM);
 	assert_int_equal(rig_wait(rig.daemon), 0);
 	assert_int_not_equal(access(inside.socket, F_OK), 0);
-	rig_restart(&rig, "1xTest", NULL);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
 	assert_int_equal(stat(folder, &after), 0);
 	assert_int_equal(before.st_ino, after.st_ino);
 	refused_inside(&inside, rig_ask(&inside, "{s:s}", "cmd", "ping"));
