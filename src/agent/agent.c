@@ -104,9 +104,8 @@ static int make_usage(struct agent *agent, struct error *err)
 		dir = agent->runtime_dir;
 	if (dir[0] != '/')
 		return fail(err, EINVAL, "usage folder '%s': expected an absolute path", dir);
-	if (strlen(dir) >= sizeof(agent->usage_dir))
+	if (str_copy(agent->usage_dir, sizeof(agent->usage_dir), str_from(dir)) < 0)
 		return fail(err, ENAMETOOLONG, "the usage folder's path is too long");
-	memcpy(agent->usage_dir, dir, strlen(dir) + 1);
 	r = folder_make(dir, agent->is_system ? 0755 : 0700, err);
 	return r < 0 ? fail_within(err, r, "usage folder") : 0;
 }

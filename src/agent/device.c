@@ -115,13 +115,8 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 static int load_config(const struct device_set *set, const char *simulate,
 	struct sim_config *ret_config, struct error *err)
 {
-	int r;
+	int r = sim_config_load(ret_config, set->sim_dir, simulate, err);
 
-	sim_config_init(ret_config);
-	r = sim_config_parse_devices(ret_config, str_from(simulate), err);
-	if (r < 0)
-		return fail_within(err, r, "--simulate %s", simulate);
-	r = sim_config_load(ret_config, set->sim_dir, simulate, err);
 	return r < 0 ? fail_within(err, r, "simulated device") : 0;
 }
 
@@ -152,20 +147,6 @@ static void await_end_of_engine(const struct device_set *set, const struct sim_c
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 }
 
-/* The last line said, without the engine's name: false when there is none. */
-static bool last_line(struct str said, struct str *ret_line)
-{
-	struct str line, last = STR_NONE;
-
-	while (str_split(&said, '\n', &line))
-		if (str_trim(line).n)
-			last = str_trim(line);
-	str_skip_prefix(&last, STR("divvy-sim-engine: "));
-	str_skip_prefix(&last, STR("error: "));
-	*ret_line = last;
-	return last.n > 0;
-}
-
 /*
  * NVML can only say that there is no device; why the engine does not start it says itself, on the
  * stderr that it has from us. Nothing of it is lost: what was no reason is passed on.
@@ -186,7 +167,10 @@ static int open_nvml(struct device_set *set, struct error *err)
 	dup2(kept, STDERR_FILENO);
 	if (lseek(said, 0, SEEK_SET) < 0 || fd_read_all(said, &text) < 0)
 		return r;
-	if (r < 0 && last_line(buf_str(&text), &line))
+	line = str_last_line(buf_str(&text));
+	str_skip_prefix(&line, STR("divvy-sim-engine: "));
+	str_skip_prefix(&line, STR("error: "));
+	if (r < 0 && line.n)
 		return fail(err, -r, "simulated device: %.*s", STR_ARG(line));
 	fd_write_all(STDERR_FILENO, text.p, text.n);
 	return r;

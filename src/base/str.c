@@ -83,6 +83,16 @@ bool str_split(struct str *rest, char sep, struct str *ret_piece)
 	return true;
 }
 
+struct str str_last_line(struct str text)
+{
+	struct str line, last = STR_NONE;
+
+	while (str_split(&text, '\n', &line))
+		if (str_trim(line).n)
+			last = str_trim(line);
+	return last;
+}
+
 bool str_word(struct str *rest, struct str *ret_word)
 {
 	struct str s = *rest;

@@ -60,6 +60,9 @@ size_t str_find(struct str s, char c);
 /* Without the white space (space, tab, CR, LF) at both ends. */
 struct str str_trim(struct str s);
 
+/* The last line that is not blank, trimmed; STR_NONE if all are. */
+struct str str_last_line(struct str text);
+
 /*
  * Takes the piece before the next sep off *rest. False when *rest is used up (its p is NULL):
  * "a,,b" has three pieces, "a," two, "" one, STR_NONE none.

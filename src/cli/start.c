@@ -95,32 +95,12 @@ static int spawn_detached(
 	return 0;
 }
 
-/* What comes first is the cause: of a simulated device that cannot start, the device's own word. */
-static struct str find_cause(struct str said)
-{
-	static const char mark[] = ": error: ";
-	struct str line, last = STR_NONE;
-
-	while (str_split(&said, '\n', &line)) {
-		const char *error = memmem(line.p, line.n, mark, sizeof(mark) - 1);
-
-		if (str_trim(line).n)
-			last = str_trim(line);
-		if (error) {
-			error += sizeof(mark) - 1;
-			return (struct str){error, (size_t)(line.p + line.n - error)};
-		}
-	}
-	str_skip_prefix(&last, STR("divvyd: "));
-	return last;
-}
-
-/* The cause in what the daemon has said since `from`, as our sentence. */
+/* The last line of what the daemon has said since `from`, as our sentence. */
 static int daemon_failed(const char *log_path, size_t from, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
 	struct statvfs fs;
-	struct str cause;
+	struct str last;
 
 	if (file_read(log_path, &text, NULL) < 0 || text.n <= from) {
 		if (statvfs(log_path, &fs) == 0 && fs.f_bavail == 0)
@@ -129,9 +109,10 @@ static int daemon_failed(const char *log_path, size_t from, struct error *err)
 				log_path);
 		return fail(err, EIO, "divvyd ended at once and said nothing ('%s')", log_path);
 	}
-	cause = find_cause((struct str){text.p + from, text.n - from});
-	return fail(
-		err, EIO, "divvyd ended at once: %.*s", (int)MIN(cause.n, (size_t)200), cause.p);
+	last = str_last_line((struct str){text.p + from, text.n - from});
+	str_skip_prefix(&last, STR("divvyd: "));
+	str_skip_prefix(&last, STR("error: "));
+	return fail(err, EIO, "divvyd ended at once: %.*s", (int)MIN(last.n, (size_t)200), last.p);
 }
 
 static int await_daemon(struct client *c, const char *socket, pid_t pid, const char *log_path,

@@ -496,7 +496,7 @@ static uint64_t bytes_on_each(const struct place *place, const struct place_spec
 
 /* It may be there: all that can fail is room for what is remembered of it. */
 static int add(struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, uint32_t *ret_tenant)
+	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err)
 {
 	struct place_tenant t = {
 		.spec = *spec, .node = choice->node, .n = choice->n, .peer = PLACE_NONE};
@@ -512,7 +512,7 @@ static int add(struct place *place, const struct place_spec *spec,
 	if (r == 0)
 		r = remember(place, UNDO_ADD, slot);
 	if (r < 0)
-		return r;
+		return fail(err, -r, "out of memory for a tenant");
 	slot = take_slot(place);
 	place->tenants[slot] = t;
 	take(place, &place->tenants[slot]);
@@ -529,8 +529,7 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 		r = fits(place, spec, choice, err);
 	if (r < 0)
 		return r;
-	r = add(place, spec, choice, ret_tenant);
-	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
+	return add(place, spec, choice, ret_tenant, err);
 }
 
 int place_restore(struct place *place, const struct place_spec *spec,
@@ -542,8 +541,7 @@ int place_restore(struct place *place, const struct place_spec *spec,
 		r = was_there(place, spec, choice, err);
 	if (r < 0)
 		return r;
-	r = add(place, spec, choice, ret_tenant);
-	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
+	return add(place, spec, choice, ret_tenant, err);
 }
 
 int place_remove(struct place *place, uint32_t tenant)

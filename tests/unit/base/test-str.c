@@ -77,6 +77,8 @@ static void trims(void **state)
 {
 	assert_true(str_is(str_trim(STR(" \r\n a b\t")), "a b"));
 	assert_int_equal(str_trim(STR(" \n")).n, 0);
+	assert_true(str_is(str_last_line(STR("a\n b c \n\n \n")), "b c"));
+	assert_int_equal(str_last_line(STR("\n ")).n, 0);
 	assert_int_equal(str_find(STR("abc"), 'c'), 2);
 	assert_int_equal(str_find(STR("abc"), 'x'), 3);
 	assert_int_equal(str_find(STR_NONE, 'x'), 0);
