@@ -36,14 +36,17 @@ def same(name, command, **more):
     tell(ok, name, "" if ok else f"without: {bare}\nwith: {hooked}")
 
 
-# fds and threads, after a pipeline, a subshell and a here-document
+# fds, threads and signals, after a pipeline, a subshell and a here-document. The shell reads its own
+# status: a child would see it with SIGCHLD blocked or not, as far as it has come on its way to wait.
 SHELL = r"""
 umask 027; umask; trap 'echo usr1' USR1; kill -USR1 $$
 echo a | tr a b; (exit 3); echo $?; cat <<END
 text
 END
 fds=(/proc/$$/fd/*); echo ${fds[*]##*/}
-grep -E '^(Threads|SigIgn|SigCgt|SigBlk)' /proc/$$/status
+while read -r name value; do
+    case $name in Threads:|SigIgn:|SigCgt:|SigBlk:) echo "$name $value" ;; esac
+done < /proc/$$/status
 """
 
 UNTOUCHED = r"""
