@@ -45,8 +45,8 @@ exec sleep infinity
 
 
 def cgroup_trees():
-    """{mount point: its controllers} of version 1, and the mount point of version 2 if it has what we need."""
-    trees, unified = {}, None
+    """{mount point: its controllers} of version 1, and the same of version 2, which there is one of at most."""
+    trees, unified = {}, {}
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         for line in f:
             before, _, after = line.partition(" - ")
@@ -54,11 +54,21 @@ def cgroup_trees():
             if kind == "cgroup":
                 trees[point] = set(options.split(","))
             elif kind == "cgroup2":
-                with contextlib.suppress(OSError):
-                    with open(os.path.join(point, "cgroup.controllers"), encoding="ascii") as c:
-                        if NEEDED_V2 <= set(c.read().split()):
-                            unified = point
+                with open(os.path.join(point, "cgroup.controllers"), encoding="ascii") as c:
+                    unified[point] = set(c.read().split())
     return trees, unified
+
+
+def cgroups_used():
+    """{mount point: its controllers} of what a node here uses; Skip says what is missing."""
+    trees, unified = cgroup_trees()
+    lacking = NEEDED - set().union(*trees.values())
+    if not lacking:
+        return trees
+    for controllers in unified.values():
+        if NEEDED_V2 <= controllers:
+            return unified
+    raise Skip(f"a kubelet needs the cgroup controllers {', '.join(sorted(lacking))}, which are not mounted")
 
 
 def unshared(*argv):
@@ -88,11 +98,7 @@ def can_be_had(programs):
 
 
 def cgroups_can_be_had():
-    trees, unified = cgroup_trees()
-    lacking = NEEDED - set().union(*trees.values()) if trees else NEEDED
-    if lacking and not unified:
-        raise Skip(f"a kubelet needs the cgroup controllers {', '.join(sorted(lacking))}, which are not mounted")
-    for point in [unified] if lacking else trees:
+    for point in cgroups_used():
         path = os.path.join(point, f"{GROUP}-probe-{os.getpid()}")
         try:
             os.mkdir(path)
@@ -144,17 +150,18 @@ class Node:
 
     def make_groups(self):
         trees, unified = cgroup_trees()
-        if NEEDED - set().union(set(), *trees.values()):
-            trees = {unified: {"unified"}}
-            self.delegate(unified)
-        for point in trees:
+        for point in [*trees, *unified]:  # runc makes one in each
             path = os.path.join(point, GROUP)
             self.cluster.keeper.undo("cgroup", path)
             self.cluster.keeper.ask("tidy", kind="cgroup", args=[path])  # of one whose keeper was killed
+        for point, controllers in cgroups_used().items():
+            path = os.path.join(point, GROUP)
+            if point in unified:
+                self.delegate(point)
             os.mkdir(path)
-            if unified == point:
+            if point in unified:
                 self.delegate(path)
-            if not trees[point] & {"cpuset"}:  # of those a new one is empty, and nobody can enter it
+            if point in unified or "cpuset" not in controllers:  # a new one of version 1 cannot be entered
                 self.runtime = os.path.join(path, "runtime")
 
         os.mkdir(self.runtime)

@@ -58,11 +58,20 @@ def pods_outlive_kubelet_and_containerd():
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0), after
 
 
+def a_pod_reaches_the_api_server():
+    """At the address that it is told; from its own network and from the node's."""
+    script = "nc -w 20 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo reached"
+    for name, on_host in (("asks", False), ("asks-too", True)):
+        create(cluster.shell_pod(name, script, hostNetwork=on_host))
+        cluster.wait_for_pod(name, "Succeeded")
+        assert cluster.log_of(name) == "reached\n"
+
+
 def leftovers():
     """What of a node is on the machine."""
     found = [p for p in cluster.node.made if os.path.exists(p)]
-    found += [os.path.join(t, node_module.GROUP) for t in node_module.cgroup_trees()[0]
-              if os.path.exists(os.path.join(t, node_module.GROUP))]
+    groups = [os.path.join(point, node_module.GROUP) for trees in node_module.cgroup_trees() for point in trees]
+    found += filter(os.path.exists, groups)
     if os.path.exists("/sys/class/net/" + node_module.BRIDGE):
         found.append(node_module.BRIDGE)
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
@@ -88,6 +97,6 @@ def nothing_is_left_of_a_node():
 try:
     with open_cluster("kcm", "sched", "node") as cluster:
         main(a_pod_runs_and_says_how_it_ended, a_pod_has_limits_a_network_and_its_account,
-             device_plugins_can_register, pods_outlive_kubelet_and_containerd, nothing_is_left_of_a_node)
+             a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd, nothing_is_left_of_a_node)
 except Skip as reason:
     skip_all(reason)
