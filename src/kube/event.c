@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue and the writing. An event that says "once more" waits for the first of its name to be
- * written only as far as the order of the queue goes: with a few under way at once it may come
- * first, finds nothing, and is then written as a new one with its count.
+ * The queue and the writing. Of one Event one request is under way at a time, and at most one
+ * waits, with what is newest.
  */
 #include "kube/event.h"
 
@@ -104,11 +103,32 @@ static void on_done(void *data, const struct kube_answer *answer)
 	end_item(item, answer->result == 0 || answer->result == -EEXIST);
 }
 
+static struct item *find(struct item *list, const char *name)
+{
+	struct item *item;
+
+	DL_FOREACH(list, item)
+		if (!strcmp(item->decision.name, name))
+			return item;
+	return NULL;
+}
+
+/* The first whose Event nobody is writing. */
+static struct item *next_item(struct kube_recorder *recorder)
+{
+	struct item *item;
+
+	DL_FOREACH(recorder->waiting, item)
+		if (!find(recorder->running, item->decision.name))
+			return item;
+	return NULL;
+}
+
 static void send_next(struct kube_recorder *recorder)
 {
-	while (recorder->waiting && recorder->n_running < EVENT_IN_FLIGHT) {
-		struct item *item = recorder->waiting;
+	struct item *item;
 
+	while (recorder->n_running < EVENT_IN_FLIGHT && (item = next_item(recorder))) {
 		DL_DELETE(recorder->waiting, item);
 		DL_APPEND(recorder->running, item);
 		recorder->counts.n_waiting--;
@@ -158,6 +178,22 @@ static json_t *object_of(const struct kube_recorder *recorder, const struct kube
 		recorder->component, "reportingInstance", recorder->instance);
 }
 
+/* In the place of one that waits with an older count. */
+static void enqueue(struct kube_recorder *recorder, struct item *item)
+{
+	struct item *older = find(recorder->waiting, item->decision.name);
+
+	if (older) {
+		recorder->counts.n_merged++;
+		item->is_again = older->is_again;
+		DL_REPLACE_ELEM(recorder->waiting, older, item);
+		item_free(older);
+		return;
+	}
+	DL_APPEND(recorder->waiting, item);
+	recorder->counts.n_waiting++;
+}
+
 void kube_record(struct kube_recorder *recorder, const struct kube_event *event)
 {
 	const uint64_t real_ns = clock_real_ns();
@@ -186,8 +222,7 @@ void kube_record(struct kube_recorder *recorder, const struct kube_event *event)
 		item_free(item);
 		return;
 	}
-	DL_APPEND(recorder->waiting, item);
-	recorder->counts.n_waiting++;
+	enqueue(recorder, item);
 	send_next(recorder);
 }
 

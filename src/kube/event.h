@@ -72,6 +72,7 @@ void kube_recordf(struct kube_recorder *recorder, const struct kube_event *event
 
 struct kube_recorder_counts {
 	uint64_t n_written, n_dropped, n_failed;
+	uint64_t n_merged; /* with a later one of the same Event, before it was written */
 	uint32_t n_waiting;
 };
 struct kube_recorder_counts kube_recorder_counts(const struct kube_recorder *recorder);
