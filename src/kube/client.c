@@ -28,6 +28,7 @@ struct kube_call {
 	bool was_refused; /* 401 once */
 	bool is_begun;    /* on_body was called */
 	struct transfer transfer;
+	struct pool_lane *lane; /* of a try under way */
 	struct buf answer;
 	int body_result;
 	char curl_error[CURL_ERROR_SIZE];
@@ -79,7 +80,7 @@ static void stop_try(struct kube_call *call)
 	CURL *easy = call->transfer.easy;
 
 	if (easy) {
-		pool_remove(pool_of(call), easy);
+		pool_remove(call->lane, easy);
 		if (client->n_spare < EASY_KEEP)
 			client->spare[client->n_spare++] = easy;
 		else
@@ -314,7 +315,7 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
 	if (r == 0)
-		r = pool_add(pool_of(call), easy);
+		r = pool_add(pool_of(call), easy, &call->lane);
 	if (r < 0) {
 		/* Never was in the pool. */
 		curl_easy_cleanup(easy);
@@ -395,6 +396,9 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 		kick_soon(client);
 		return;
 	}
+	/* Perhaps it is the connection: those that come are not to wait for it, too. */
+	if (call->state == CALL_RUNNING)
+		pool_renew(pool_of(call), call->lane);
 	kick_soon(client);
 	fail_call(call, ETIMEDOUT, what);
 }

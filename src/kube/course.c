@@ -4,10 +4,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-void course_init(struct course *course)
+void course_init(struct course *course, uint64_t max_pause_ns)
 {
 	*course = (struct course){
-		.backoff = {.base_ns = 200 * NSEC_PER_MSEC, .max_ns = 30 * NSEC_PER_SEC}};
+		.backoff = {.base_ns = 200 * NSEC_PER_MSEC,
+			.max_ns = max_pause_ns ? max_pause_ns : COURSE_PAUSE_MAX_NS}};
 }
 
 static uint64_t pause_ns(struct course *course, uint64_t retry_after_ns, struct rand *rand)

@@ -33,7 +33,10 @@ struct course {
 	struct backoff backoff;
 };
 
-void course_init(struct course *course);
+#define COURSE_PAUSE_MAX_NS (UINT64_C(30) * 1000000000)
+
+/* max_pause_ns: of the pauses of its own, which grow; 0: COURSE_PAUSE_MAX_NS. */
+void course_init(struct course *course, uint64_t max_pause_ns);
 
 /*
  * The phase is over, having lived that long: sets the next one and returns the pause before it, at

@@ -2,7 +2,11 @@
 /*
  * libcurl on the loop: transfers that share connections. `done` comes from the loop, never from
  * within pool_add(); in it, any transfer may be added or removed, the one that is done must be.
- * While libcurl calls back (pool_is_inside()) neither may be done. One thread.
+ * While libcurl calls back neither may be done.
+ *
+ * libcurl gives a transfer any connection that looks alive, and nobody can tell it that one is not:
+ * one that has gone silent would be given out again and again. pool_renew() sets all connections
+ * there are aside for the transfers that they have, and starts anew for those to come. One thread.
  */
 #ifndef KUBE_POOL_H
 #define KUBE_POOL_H
@@ -12,6 +16,7 @@
 #include "base/loop.h"
 
 struct pool;
+struct pool_lane; /* some of its connections */
 
 typedef void pool_fn(void *data, CURL *easy, CURLcode result);
 
@@ -25,9 +30,11 @@ int pool_new(struct loop *loop, const struct pool_options *options, pool_fn *don
 /* All transfers must have been removed. */
 void pool_free(struct pool *pool);
 
-int pool_add(struct pool *pool, CURL *easy);
-void pool_remove(struct pool *pool, CURL *easy);
+/* The lane is for pool_remove(). */
+int pool_add(struct pool *pool, CURL *easy, struct pool_lane **ret_lane);
+void pool_remove(struct pool_lane *lane, CURL *easy);
 
-bool pool_is_inside(const struct pool *pool);
+/* The connections of that lane are not to be trusted. */
+void pool_renew(struct pool *pool, const struct pool_lane *lane);
 
 #endif

@@ -346,7 +346,7 @@ static int start_page(struct kube_reflect *reflect, struct str token, struct err
 			.path = reflect->path,
 			.query = buf_text(&query),
 			.timeout_ns = REFLECT_PAGE_TIMEOUT_NS,
-			.idle_ns = REFLECT_PAGE_IDLE_NS,
+			.idle_ns = MIN(reflect->idle_ns, REFLECT_PAGE_IDLE_NS),
 			.on_body = on_bytes,
 			.done = on_page_done,
 			.data = body,
@@ -442,7 +442,7 @@ int kube_reflect_start(struct kube_client *client, const struct kube_reflect_opt
 		.token = BUF_INIT(TOKEN_MAX),
 		.watch.reflect = reflect,
 	};
-	course_init(&reflect->course);
+	course_init(&reflect->course, options->max_pause_ns);
 	for (size_t i = 0; i < PAGES; i++)
 		reflect->pages[i].reflect = reflect;
 	if (!reflect->path || !reflect->selectors ||

@@ -6,6 +6,7 @@
  * handlers were told is not what the cache holds.
  *
  *   --limit N  --idle SECONDS  --watch SECONDS  --seed N  --http1  --labels SELECTOR
+ *   --pause MILLISECONDS: the longest after a failure
  */
 #include <errno.h>
 #include <getopt.h>
@@ -129,7 +130,8 @@ static void read_options(int argc, char **argv, struct kube_reflect_options *opt
 	static const struct option names[] = {{"limit", required_argument, NULL, 'l'},
 		{"idle", required_argument, NULL, 'i'}, {"watch", required_argument, NULL, 'w'},
 		{"seed", required_argument, NULL, 's'}, {"http1", no_argument, NULL, '1'},
-		{"labels", required_argument, NULL, 'L'}, {0}};
+		{"labels", required_argument, NULL, 'L'}, {"pause", required_argument, NULL, 'p'},
+		{0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", names, NULL)) >= 0) {
@@ -139,6 +141,7 @@ static void read_options(int argc, char **argv, struct kube_reflect_options *opt
 		case 'w': options->watch_min_s = (uint32_t)strtoul(optarg, NULL, 10); break;
 		case 's': client->seed = strtoull(optarg, NULL, 10); break;
 		case '1': client->is_http1 = true; break;
+		case 'p': options->max_pause_ns = strtoull(optarg, NULL, 10) * NSEC_PER_MSEC; break;
 		case 'L': options->label_selector = optarg; break;
 		default: exit(2);
 		}

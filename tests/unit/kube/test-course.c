@@ -15,7 +15,7 @@ static void begins_with_a_list_and_watches_then(void **state)
 {
 	struct course c;
 
-	course_init(&c);
+	course_init(&c, 0);
 	assert_int_equal(c.phase, COURSE_LIST);
 	assert_int_equal(end(&c, COURSE_OK, 0), 0);
 	assert_int_equal(c.phase, COURSE_WATCH);
@@ -26,7 +26,7 @@ static void resumes_a_watch_that_was_cut(void **state)
 	struct course c;
 	uint64_t pause;
 
-	course_init(&c);
+	course_init(&c, 0);
 	end(&c, COURSE_OK, 0);
 	pause = end(&c, COURSE_LOST, NSEC_PER_SEC);
 	assert_int_equal(c.phase, COURSE_WATCH);
@@ -42,7 +42,7 @@ static void lists_again_what_has_expired(void **state)
 {
 	struct course c;
 
-	course_init(&c);
+	course_init(&c, 0);
 	end(&c, COURSE_OK, 0);
 	end(&c, COURSE_EXPIRED, NSEC_PER_SEC);
 	assert_int_equal(c.phase, COURSE_LIST);
@@ -59,7 +59,7 @@ static void replaces_all_after_garbage(void **state)
 {
 	struct course c;
 
-	course_init(&c);
+	course_init(&c, 0);
 	end(&c, COURSE_OK, 0);
 	end(&c, COURSE_GARBLED, NSEC_PER_SEC);
 	assert_int_equal(c.phase, COURSE_LIST);
@@ -74,7 +74,7 @@ static void lists_again_when_a_watch_is_refused_twice(void **state)
 {
 	struct course c;
 
-	course_init(&c);
+	course_init(&c, 0);
 	end(&c, COURSE_OK, 0);
 	end(&c, COURSE_REFUSED, 0);
 	assert_int_equal(c.phase, COURSE_WATCH);
@@ -87,7 +87,7 @@ static void waits_longer_until_a_watch_is_steady(void **state)
 	struct course c;
 	uint64_t last = 0;
 
-	course_init(&c);
+	course_init(&c, 0);
 	for (int i = 0; i < 20; i++) {
 		last = end(&c, COURSE_LOST, 0);
 		end(&c, COURSE_OK, 0);
