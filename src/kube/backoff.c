@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/backoff.h"
+
+#include "base/cleanup.h"
+
+uint64_t backoff_next_ns(struct backoff *backoff, struct rand *rand)
+{
+	uint64_t ns = backoff->base_ns;
+
+	for (uint32_t i = 0; i < backoff->tries && ns < backoff->max_ns; i++)
+		ns *= 2;
+	if (backoff->tries < UINT32_MAX)
+		backoff->tries++;
+	ns = MIN(ns, backoff->max_ns);
+	return ns / 2 + rand_below(rand, ns - ns / 2 + 1);
+}
+
+bool retry_is_allowed(enum retry_policy policy, const struct retry_outcome *outcome)
+{
+	if (policy == RETRY_NEVER || outcome->is_answer_begun)
+		return false;
+	/* 429 is said by the queue in front of the server, before anything else looks at it. */
+	if (outcome->is_unsent || outcome->http == 429)
+		return true;
+	if (policy == RETRY_UNPROCESSED)
+		return false;
+	return outcome->http == 0 || outcome->http >= 500;
+}
+
+uint64_t retry_delay_ns(
+	struct backoff *backoff, struct rand *rand, const struct retry_outcome *outcome)
+{
+	const uint64_t own_ns = backoff_next_ns(backoff, rand);
+	const uint64_t wish_ns = MIN(outcome->retry_after_ns, RETRY_AFTER_MAX_NS);
+
+	return MAX(own_ns, wish_ns + rand_below(rand, wish_ns / 8 + 1));
+}

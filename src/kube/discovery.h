@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which version of what apis.def names a server has. Asked for once, and again when told that it
+ * may have changed (a 404 of a whole resource, a custom resource definition). One thread.
+ */
+#ifndef KUBE_DISCOVERY_H
+#define KUBE_DISCOVERY_H
+
+#include "kube/client.h"
+#include "kube/json.h"
+
+/* KUBE_PODS, KUBE_NODES, ... */
+enum kube_api {
+#define KUBE_API(name, ...) KUBE_##name,
+#define KUBE_ALSO(...)
+#define KUBE_OWN(name, ...) KUBE_##name,
+#define KUBE_FIELD(...)
+#include "kube/apis.def"
+	KUBE_N_APIS
+};
+
+enum kube_field {
+#define KUBE_API(...)
+#define KUBE_ALSO(...)
+#define KUBE_OWN(...)
+#define KUBE_FIELD(name, ...) KUBE_FIELD_##name,
+#include "kube/apis.def"
+	KUBE_N_FIELDS
+};
+
+/* A row of apis.def. */
+struct kube_api_row {
+	enum kube_api api;
+	const char *group_version, *resource, *kind;
+	bool is_namespaced, is_own;
+	int first_minor, last_minor;
+};
+extern const struct kube_api_row kube_api_rows[];
+extern const size_t kube_n_api_rows;
+
+struct kube_field_row {
+	enum kube_api api;
+	const char *field;
+	int first_minor, last_minor;
+};
+extern const struct kube_field_row kube_field_rows[KUBE_N_FIELDS];
+
+#define KUBE_API_ROWS_MAX 64u
+#define KUBE_MINOR_UNKNOWN 0
+
+/* What a server has. Pure: fed with its answers. */
+struct kube_served {
+	bool has[KUBE_API_ROWS_MAX]; /* by row */
+	bool has_eviction_v1;
+	int minor; /* of 1.x */
+};
+
+/* The answer to /api/v1 or /apis/GROUP/VERSION: an APIResourceList. -EBADMSG if it is none. */
+int kube_served_add(struct kube_served *served, const char *group_version, const json_t *list);
+/* The answer to /version: "1.28+" is 28. */
+void kube_served_set_version(struct kube_served *served, const json_t *version);
+/* The row to use; NULL when the server has none. */
+const struct kube_api_row *kube_served_find(const struct kube_served *served, enum kube_api api);
+bool kube_served_has_field(const struct kube_served *served, enum kube_field field);
+
+struct kube_discovery;
+
+/* r is 0, or what went wrong: then what was known before still is. */
+typedef void kube_discovery_fn(void *data, int r, const struct error *err);
+
+/* Asks the server; changed is called each time that an answer is complete, or has failed. */
+int kube_discovery_new(struct kube_client *client, kube_discovery_fn *changed, void *data,
+	struct kube_discovery **ret_discovery, struct error *err);
+/* NULL is fine. Not from within changed. */
+void kube_discovery_free(struct kube_discovery *discovery);
+DEFINE_CLEANUP(struct kube_discovery *, kube_discovery_free)
+
+#define KUBE_DISCOVERY_PAUSE_NS (UINT64_C(1) * 1000000000) /* between two of them */
+
+/* Soon, and once for all that ask meanwhile. */
+void kube_discovery_refresh(struct kube_discovery *discovery);
+
+/* NULL until the first answer is complete, and for what the server has not. */
+const struct kube_api_row *kube_discovery_find(
+	const struct kube_discovery *discovery, enum kube_api api);
+bool kube_discovery_has_field(const struct kube_discovery *discovery, enum kube_field field);
+/* "policy/v1" or "policy/v1beta1", for kube_evict(). */
+const char *kube_discovery_eviction(const struct kube_discovery *discovery);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was said before: see event.h. Three tables, each bounded; uthash keeps order of use. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/str.h"
+#include "kube/event.h"
+
+#define uthash_fatal(message) abort()
+#include <uthash.h>
+
+/* One Event that was written: by the hash of what makes it the same. */
+struct said {
+	uint64_t key;
+	char name[256];
+	uint32_t count;
+	uint64_t first_real_ns;
+	UT_hash_handle hh;
+};
+
+/* One object and reason: which messages there were. */
+struct similar {
+	uint64_t key;
+	uint64_t since_ns;
+	uint64_t messages[EVENT_SIMILAR_MAX];
+	uint32_t n;
+	UT_hash_handle hh;
+};
+
+/* One object: how much it may still say. */
+struct bucket {
+	uint64_t key;
+	uint64_t at_ns;
+	uint64_t left_ns; /* EVENT_REFILL_NS each */
+	UT_hash_handle hh;
+};
+
+struct event_memory {
+	struct said *said;
+	struct similar *similar;
+	struct bucket *buckets;
+	uint64_t n_names;
+};
+
+/* Found, or made in place of the oldest; behind all others from now on. NULL: out of memory. */
+#define RECALL(head, wanted, ret_is_new) \
+	({ \
+		typeof(head) _e = NULL; \
+\
+		HASH_FIND(hh, head, &(wanted), sizeof(uint64_t), _e); \
+		*(ret_is_new) = !_e; \
+		if (_e) { \
+			HASH_DEL(head, _e); \
+		} else if (HASH_COUNT(head) >= EVENT_KNOWN_MAX) { \
+			_e = head; \
+			HASH_DEL(head, _e); \
+			memset(_e, 0, sizeof(*_e)); \
+		} else { \
+			_e = calloc(1, sizeof(*_e)); \
+		} \
+		if (_e) { \
+			_e->key = (wanted); \
+			HASH_ADD(hh, head, key, sizeof(uint64_t), _e); \
+		} \
+		_e; \
+	})
+
+#define FORGET_ALL(head) \
+	do { \
+		typeof(head) _e, _next; \
+\
+		HASH_ITER(hh, head, _e, _next) { \
+			HASH_DEL(head, _e); \
+			free(_e); \
+		} \
+	} while (0)
+
+int event_memory_new(struct event_memory **ret_memory)
+{
+	*ret_memory = calloc(1, sizeof(**ret_memory));
+	return *ret_memory ? 0 : -ENOMEM;
+}
+
+void event_memory_free(struct event_memory *memory)
+{
+	if (!memory)
+		return;
+	FORGET_ALL(memory->said);
+	FORGET_ALL(memory->similar);
+	FORGET_ALL(memory->buckets);
+	free(memory);
+}
+
+static uint64_t hash_of(uint64_t seed, const char *text)
+{
+	const uint64_t h = str_hash(str_from(text));
+
+	return (seed ^ h) * UINT64_C(0x9e3779b97f4a7c15) + (h >> 31);
+}
+
+static uint64_t object_key(const struct kube_event *e)
+{
+	uint64_t key = hash_of(1, e->object.kind);
+
+	key = hash_of(key, e->object.namespace_name);
+	key = hash_of(key, e->object.name);
+	return hash_of(key, e->object.uid);
+}
+
+/* Whether the object has something left to say. */
+static bool spend(struct event_memory *memory, uint64_t object, uint64_t now_ns)
+{
+	const uint64_t most_ns = EVENT_BURST * EVENT_REFILL_NS;
+	bool is_new;
+	struct bucket *bucket = RECALL(memory->buckets, object, &is_new);
+
+	if (!bucket)
+		return false;
+	bucket->left_ns = is_new ? most_ns
+				 : MIN(most_ns, bucket->left_ns + (now_ns - bucket->at_ns));
+	bucket->at_ns = now_ns;
+	if (bucket->left_ns < EVENT_REFILL_NS)
+		return false;
+	bucket->left_ns -= EVENT_REFILL_NS;
+	return true;
+}
+
+/* Whether there were too many other messages for that reason. */
+static bool is_combined(
+	struct event_memory *memory, uint64_t reason, uint64_t message, uint64_t now_ns)
+{
+	bool is_new;
+	struct similar *similar = RECALL(memory->similar, reason, &is_new);
+
+	if (!similar)
+		return true;
+	if (is_new || now_ns - similar->since_ns > EVENT_SIMILAR_NS) {
+		similar->since_ns = now_ns;
+		similar->n = 0;
+	}
+	for (uint32_t i = 0; i < similar->n; i++)
+		if (similar->messages[i] == message)
+			return false;
+	if (similar->n == EVENT_SIMILAR_MAX)
+		return true;
+	similar->messages[similar->n++] = message;
+	return false;
+}
+
+void event_decide(struct event_memory *memory, const struct kube_event *event, uint64_t now_ns,
+	uint64_t real_ns, struct event_decision *ret)
+{
+	const uint64_t object = object_key(event);
+	const uint64_t reason = hash_of(hash_of(object, event->type), event->reason);
+	const uint64_t message = hash_of(reason, event->message);
+	struct said *said;
+	uint64_t key;
+	bool is_new;
+
+	*ret = (struct event_decision){.verdict = EVENT_DROPPED};
+	if (!spend(memory, object, now_ns))
+		return;
+	ret->is_combined = is_combined(memory, reason, message, now_ns);
+	key = ret->is_combined ? reason : message;
+	said = RECALL(memory->said, key, &is_new);
+	if (!said)
+		return;
+	if (is_new) {
+		said->first_real_ns = real_ns;
+		snprintf(said->name, sizeof(said->name), "%.200s.%llx%03llx",
+			event->object.name ? event->object.name : "none",
+			(unsigned long long)real_ns,
+			(unsigned long long)(memory->n_names++ & 0xfff));
+	}
+	said->count++;
+	ret->verdict = is_new ? EVENT_NEW : EVENT_AGAIN;
+	ret->count = said->count;
+	ret->first_real_ns = said->first_real_ns;
+	memcpy(ret->name, said->name, sizeof(ret->name));
+}
+
+void event_forget(struct event_memory *memory, const char *name)
+{
+	struct said *e, *next;
+
+	HASH_ITER(hh, memory->said, e, next) {
+		if (strcmp(e->name, name) != 0)
+			continue;
+		HASH_DEL(memory->said, e);
+		free(e);
+	}
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events: what somebody who looks at an object should know of it. Fire and forget: what cannot be
+ * written is dropped and counted, nothing waits for it.
+ *
+ * The same event again (object, type, reason, message) raises the count of the one that is there.
+ * More than EVENT_SIMILAR_MAX messages for one reason within EVENT_SIMILAR_NS become one "(combined
+ * from similar events)". One object gets EVENT_BURST at once and then one each EVENT_REFILL_NS:
+ * the numbers that kubectl's users know. One thread.
+ */
+#ifndef KUBE_EVENT_H
+#define KUBE_EVENT_H
+
+#include "kube/client.h"
+
+#define EVENT_SIMILAR_MAX 10u
+#define EVENT_SIMILAR_NS (UINT64_C(600) * 1000000000)
+#define EVENT_BURST 25u
+#define EVENT_REFILL_NS (UINT64_C(300) * 1000000000)
+#define EVENT_KNOWN_MAX 4096u /* of each kind; the one used least recently goes first */
+#define EVENT_QUEUE_MAX 256u
+#define EVENT_IN_FLIGHT 4u
+#define EVENT_MESSAGE_MAX 1024u
+
+struct kube_event {
+	const char *type;   /* "Normal", "Warning" */
+	const char *reason; /* "FailedScheduling" */
+	const char *message;
+	struct {
+		const char *api_version, *kind, *namespace_name, *name, *uid; /* may be NULL */
+	} object;
+};
+
+enum event_verdict {
+	EVENT_NEW,
+	EVENT_AGAIN, /* the one of that name, with a higher count */
+	EVENT_DROPPED,
+};
+
+struct event_decision {
+	enum event_verdict verdict;
+	char name[256]; /* of the Event */
+	bool is_combined;
+	uint32_t count;
+	uint64_t first_real_ns;
+};
+
+/* The part that decides: pure but for its memory. */
+struct event_memory;
+int event_memory_new(struct event_memory **ret_memory);
+void event_memory_free(struct event_memory *memory);
+void event_decide(struct event_memory *memory, const struct kube_event *event, uint64_t now_ns,
+	uint64_t real_ns, struct event_decision *ret_decision);
+/* The Event of that name is gone, or never was: the next of its kind is new. */
+void event_forget(struct event_memory *memory, const char *name);
+
+struct kube_recorder;
+
+/* component: "divvy-scheduler"; instance: which of them, a node's or a pod's name. */
+int kube_recorder_new(struct kube_client *client, const char *component, const char *instance,
+	struct kube_recorder **ret_recorder, struct error *err);
+/* Drops what is not written yet. NULL is fine. */
+void kube_recorder_free(struct kube_recorder *recorder);
+DEFINE_CLEANUP(struct kube_recorder *, kube_recorder_free)
+
+/* Texts are copied. */
+void kube_record(struct kube_recorder *recorder, const struct kube_event *event);
+
+/* fmt makes the message. */
+void kube_recordf(struct kube_recorder *recorder, const struct kube_event *event, const char *fmt,
+	...) __attribute__((format(printf, 3, 4)));
+
+struct kube_recorder_counts {
+	uint64_t n_written, n_dropped, n_failed;
+	uint64_t n_merged; /* with a later one of the same Event, before it was written */
+	uint32_t n_waiting;
+};
+struct kube_recorder_counts kube_recorder_counts(const struct kube_recorder *recorder);
+
+#endif

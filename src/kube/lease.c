@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/lease.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define SECONDS_MAX 86400
+
+void lease_init(struct lease *lease, const struct lease_rules *rules)
+{
+	*lease = (struct lease){.rules = *rules};
+}
+
+bool lease_may_write(const struct lease *lease, uint64_t boot_ns)
+{
+	return lease->state == LEASE_LEADING &&
+		boot_ns < clock_add_ns(lease->renewed_boot_ns, lease->rules.renew_ns);
+}
+
+static bool is_ours(const struct lease *lease)
+{
+	return !strcmp(lease->seen.holder, lease->rules.identity);
+}
+
+static void see(struct lease *lease, const struct lease_record *record, uint64_t boot_ns)
+{
+	/* Any write changes the version: the clock of who wrote it does not matter. */
+	if (record->exists != lease->seen.exists ||
+		strcmp(record->version, lease->seen.version) != 0)
+		lease->seen_boot_ns = boot_ns;
+	lease->seen = *record;
+	lease->transitions = MAX(lease->transitions, record->transitions);
+}
+
+static void stop_leading(struct lease *lease)
+{
+	lease->state = LEASE_WAITING;
+	lease->epoch = 0;
+}
+
+/* The record is known: is it to be had? */
+static enum lease_action try_to_take(struct lease *lease, uint64_t boot_ns, uint64_t *ret_wait_ns)
+{
+	const uint64_t over_ns = clock_add_ns(lease->seen_boot_ns, lease->seen.duration_ns);
+
+	if (lease->is_released)
+		return LEASE_DO_NOTHING;
+	if (!lease->seen.exists)
+		return LEASE_DO_CREATE;
+	/* Ours from before, perhaps of a process that died: ours to renew. */
+	if (!lease->seen.holder[0] || is_ours(lease) || boot_ns >= over_ns)
+		return LEASE_DO_TAKE;
+	*ret_wait_ns = MIN(lease->rules.retry_ns, over_ns - boot_ns);
+	return LEASE_DO_NOTHING;
+}
+
+static enum lease_action on_written(
+	struct lease *lease, const struct lease_input *input, uint64_t boot_ns)
+{
+	see(lease, input->record, boot_ns);
+	if (!is_ours(lease) || lease->is_released) {
+		stop_leading(lease);
+		return LEASE_DO_NOTHING;
+	}
+	lease->renewed_boot_ns = input->sent_boot_ns;
+	/* Written too long ago to rely on: once more. */
+	if (boot_ns >= clock_add_ns(input->sent_boot_ns, lease->rules.renew_ns)) {
+		stop_leading(lease);
+		return LEASE_DO_READ;
+	}
+	lease->state = LEASE_LEADING;
+	lease->epoch = lease->seen.transitions;
+	return LEASE_DO_NOTHING;
+}
+
+static enum lease_action on_timer(struct lease *lease, uint64_t boot_ns)
+{
+	if (lease->is_released)
+		return LEASE_DO_NOTHING;
+	if (lease->state != LEASE_LEADING)
+		return LEASE_DO_READ;
+	if (!lease_may_write(lease, boot_ns)) {
+		stop_leading(lease);
+		return LEASE_DO_READ;
+	}
+	return LEASE_DO_RENEW;
+}
+
+enum lease_action lease_step(struct lease *lease, const struct lease_input *input, uint64_t boot_ns,
+	uint64_t *ret_wait_ns)
+{
+	const bool was_leading = lease->state == LEASE_LEADING;
+
+	*ret_wait_ns = lease->rules.retry_ns;
+	switch (input->event) {
+	case LEASE_READ:
+		see(lease, input->record, boot_ns);
+		/* While leading only after a conflict: somebody else has written. */
+		if (was_leading && !is_ours(lease))
+			stop_leading(lease);
+		if (lease->state == LEASE_LEADING)
+			return lease_may_write(lease, boot_ns) ? LEASE_DO_RENEW
+							       : on_timer(lease, boot_ns);
+		return try_to_take(lease, boot_ns, ret_wait_ns);
+	case LEASE_WRITTEN: return on_written(lease, input, boot_ns);
+	case LEASE_REFUSED:
+		if (was_leading && !lease_may_write(lease, boot_ns))
+			stop_leading(lease);
+		return LEASE_DO_NOTHING;
+	case LEASE_TIMER: return on_timer(lease, boot_ns);
+	case LEASE_RELEASE:
+		lease->is_released = true;
+		stop_leading(lease);
+		return was_leading && is_ours(lease) ? LEASE_DO_GIVE_UP : LEASE_DO_NOTHING;
+	}
+	return LEASE_DO_NOTHING;
+}
+
+static void copy(char *dst, size_t size, const char *text)
+{
+	snprintf(dst, size, "%s", text ? text : "");
+}
+
+int lease_record_parse(const json_t *json, struct lease_record *ret_record)
+{
+	const json_t *spec = json_object_get(json, "spec");
+	const char *version = kube_json_text_at(json, "metadata", "resourceVersion", NULL);
+	const json_int_t seconds = json_integer_value(
+		json_object_get(spec, "leaseDurationSeconds"));
+	const json_int_t transitions = json_integer_value(
+		json_object_get(spec, "leaseTransitions"));
+	struct lease_record record = {.exists = true};
+
+	if (!version || strlen(version) >= sizeof(record.version))
+		return -EBADMSG;
+	copy(record.version, sizeof(record.version), version);
+	copy(record.holder, sizeof(record.holder), kube_json_text_at(spec, "holderIdentity", NULL));
+	copy(record.acquired, sizeof(record.acquired),
+		kube_json_text_at(spec, "acquireTime", NULL));
+	copy(record.renewed, sizeof(record.renewed), kube_json_text_at(spec, "renewTime", NULL));
+	record.duration_ns = (uint64_t)MIN(MAX(seconds, 0), SECONDS_MAX) * NSEC_PER_SEC;
+	record.transitions = (uint64_t)MAX(transitions, 0);
+	*ret_record = record;
+	return 0;
+}

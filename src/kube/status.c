@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define RETRY_AFTER_MAX_S 86400
+
+static void copy(char *dst, size_t size, const char *text)
+{
+	/* Cut where it is too long: for reading. */
+	snprintf(dst, size, "%s", text ? text : "");
+}
+
+void kube_status_from_json(const json_t *json, struct kube_status *ret_status)
+{
+	const json_t *wait = kube_json_at(json, "details", "retryAfterSeconds", NULL);
+	struct kube_status status = {.http = ret_status->http};
+	const json_t *code = json_object_get(json, "code");
+	json_int_t seconds = json_integer_value(wait);
+
+	if (json_is_integer(code) && json_integer_value(code) >= 100 &&
+		json_integer_value(code) < 600)
+		status.http = (int)json_integer_value(code);
+	if (seconds > 0)
+		status.retry_after_ns = (uint64_t)MIN(seconds, (json_int_t)RETRY_AFTER_MAX_S) *
+			NSEC_PER_SEC;
+	copy(status.reason, sizeof(status.reason), kube_json_text_at(json, "reason", NULL));
+	copy(status.message, sizeof(status.message), kube_json_text_at(json, "message", NULL));
+	copy(status.name, sizeof(status.name), kube_json_text_at(json, "details", "name", NULL));
+	*ret_status = status;
+}
+
+void kube_status_parse(int http, struct str body, struct kube_status *ret_status)
+{
+	_cleanup_json_ json_t *json = NULL;
+	struct kube_status status = {.http = http};
+	const char *kind;
+
+	if (kube_json_parse(body, &json, NULL) == 0) {
+		kind = kube_json_text_at(json, "kind", NULL);
+		if (kind && !strcmp(kind, "Status"))
+			kube_status_from_json(json, &status);
+	} else if (http >= 300) {
+		body = str_trim(body);
+		snprintf(status.message, sizeof(status.message), "%.*s",
+			(int)MIN(body.n, sizeof(status.message) - 1), body.p ? body.p : "");
+	}
+	status.http = http;
+	*ret_status = status;
+}
+
+int kube_status_errno(const struct kube_status *status)
+{
+	static const struct {
+		int http, error;
+	} table[] = {{400, EINVAL}, {401, EACCES}, {403, EPERM}, {404, ENOENT}, {405, ENOTSUP},
+		{408, ETIMEDOUT}, {409, EBUSY}, {410, ESTALE}, {413, EMSGSIZE}, {415, ENOTSUP},
+		{422, EINVAL}, {429, EAGAIN}, {504, ETIMEDOUT}};
+
+	if (status->http >= 200 && status->http < 300)
+		return 0;
+	if (status->http == 409 && !strcmp(status->reason, "AlreadyExists"))
+		return -EEXIST;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		if (table[i].http == status->http)
+			return -table[i].error;
+	return -EIO;
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""src/kube against a real API server: alone, and with a proxy before it that does what networks do.
+
+usage: test-kube.py [--seconds N] [--seed N]: how long each proxy is a nuisance, and how.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for
+from fault_proxy import CutProxy, FaultProxy
+
+BUILD = os.environ["DIVVY_BUILD"]
+LIVE = os.path.join(BUILD, "tests/k8s/kube/test-kube-live")
+MIRROR = os.path.join(BUILD, "tests/k8s/kube/kube-mirror")
+
+
+class Mirror:
+    """kube-mirror of the config maps of our namespace."""
+
+    def __init__(self, kubeconfig, *options):
+        self.path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
+        self.process = subprocess.Popen(
+            [MIRROR, *options, self.path], env={**os.environ, "KUBECONFIG": kubeconfig}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=open(os.path.join(cluster.dir, "log", "kube-mirror.log"), "ab"), text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        assert self.process.wait(60) == 0, self.process.returncode
+
+    def ask(self, what):
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+
+    def line(self):
+        line = self.process.stdout.readline()
+        if line == "synced\n":
+            line = self.process.stdout.readline()
+        return line.strip()
+
+    def counts(self):
+        self.ask("counts")
+        return json.loads(self.line())
+
+    def objects(self):
+        self.ask("dump")
+        return by_name(json.loads(line) for line in iter(self.line, ""))
+
+
+def by_name(objects):
+    """Without what a list's items and a watch's objects differ in, and what a cache leaves out."""
+    result = {}
+    for o in objects:
+        o.pop("kind", None)
+        o.pop("apiVersion", None)
+        o["metadata"].pop("managedFields", None)
+        assert o["metadata"]["name"] not in result
+        result[o["metadata"]["name"]] = o
+    return result
+
+
+def listed(mirror):
+    return by_name(cluster.get(mirror.path)["items"])
+
+
+def wait_until_equal(mirror, patience_s=120):
+    """What differs is told."""
+    seen = {}
+
+    def equal():
+        seen["here"], seen["there"] = mirror.objects(), listed(mirror)
+        return seen["here"] == seen["there"]
+    try:
+        wait_for(equal, "the cache is equal to the server's state", patience_s)
+    except AssertionError as error:
+        names = [n for n in {*seen["here"], *seen["there"]} if seen["here"].get(n) != seen["there"].get(n)]
+        raise AssertionError(f"{error}: {sorted(names)[:10]}: {mirror.counts()}") from None
+
+
+class Churn:
+    """Makes, changes and deletes config maps, and some again under the same name."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.n = 0
+        self.failure = None
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.thread.join()
+        assert not self.failure, self.failure
+
+    def run(self):
+        path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
+        try:
+            while not self.ends.is_set():
+                name = f"churn-{self.random.randrange(150)}"
+                try:
+                    self.one(path, name)
+                except ApiError as error:
+                    if error.code not in (404, 409):
+                        raise
+                self.n += 1
+                time.sleep(0.005)
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            self.failure = error
+
+    def one(self, path, name):
+        kind = self.random.randrange(4)
+        data = {"text": "\"}]{[\\" * self.random.randrange(60), "n": str(self.n)}
+        if kind == 0:
+            cluster.create(path, {"metadata": {"name": name}, "data": data})
+        elif kind == 1:
+            cluster.delete(f"{path}/{name}")
+        else:
+            cluster.patch(f"{path}/{name}", {"data": data, "metadata": {"labels": {"odd": str(self.n % 2)}}})
+
+
+def all_of_it_works_alone():
+    env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "DIVVY_TEST_NAMESPACE": cluster.namespace}
+    done = subprocess.run([LIVE], env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def a_cache_follows_the_server():
+    with Mirror(cluster.kubeconfig, "--limit", "10") as mirror, Churn(ARGS.seed) as churn:
+        wait_for(lambda: churn.n > 300, "churn")
+        churn.ends.set()
+        churn.thread.join()
+        wait_until_equal(mirror)
+        counts = mirror.counts()
+        assert counts["lists"] == 1 and not counts["garbled"] and not counts["lost"], counts
+
+
+def a_selector_is_the_servers():
+    with Mirror(cluster.kubeconfig, "--labels", "odd=1") as mirror:
+        wait_for(lambda: mirror.counts()["synced"], "a list")
+        path = f"{mirror.path}/selected"
+        cluster.create(mirror.path, {"metadata": {"name": "selected", "labels": {"odd": "1"}}})
+        wait_for(lambda: "selected" in mirror.objects(), "what is selected comes")
+        cluster.patch(path, {"metadata": {"labels": {"odd": "0"}}})
+        wait_for(lambda: "selected" not in mirror.objects(), "what is no longer selected goes")
+
+
+def survives(proxy, *options):
+    """The cache is right in the end, and was disturbed."""
+    # That much is what a page or two of a list is.
+    for n in range(200):
+        name = f"{cluster.namespace}-bulk-{n}"
+        cluster.create_once(f"/api/v1/namespaces/{cluster.namespace}/configmaps",
+                            {"metadata": {"name": name}, "data": {"text": "x" * 1000}})
+    with Mirror(proxy.kubeconfig, "--limit", "50", "--idle", "3", "--watch", "5", "--pause", "400", *options) as mirror:
+        with Churn(ARGS.seed):
+            time.sleep(ARGS.seconds)
+        proxy.level = 0
+        wait_until_equal(mirror)
+        counts = mirror.counts()
+        print(f"# {proxy.done} {counts}")
+        assert counts["watches"] > 1, counts
+        assert counts["lost"] + counts["garbled"] + counts["expired"] + counts["refused"] > 2, counts
+        return counts
+
+
+def a_cache_survives_a_proxy_that_garbles():
+    with FaultProxy(cluster, os.path.join(cluster.dir, "fault"), ARGS.seed) as proxy:
+        counts = survives(proxy, "--seed", str(ARGS.seed))
+        assert counts["lists"] > 1, counts
+
+
+def a_cache_survives_connections_that_are_cut():
+    with CutProxy(cluster, os.path.join(cluster.dir, "cut"), ARGS.seed) as proxy:
+        survives(proxy, "--seed", str(ARGS.seed))
+
+
+def a_cache_survives_the_server():
+    cluster.only_own("killing the API server")
+    with Mirror(cluster.kubeconfig, "--idle", "10") as mirror:
+        wait_for(lambda: mirror.counts()["synced"], "a list")
+        cluster.kill("kube-apiserver")
+        cluster.restart("kube-apiserver")
+        cluster.create_once(mirror.path, {"metadata": {"name": "after"}})
+        wait_until_equal(mirror)
+        assert "after" in mirror.objects()
+
+
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("--seconds", type=float, default=40)
+PARSER.add_argument("--seed", type=int, default=1)
+ARGS = PARSER.parse_args()
+TESTS = [all_of_it_works_alone, a_cache_follows_the_server, a_selector_is_the_servers,
+         a_cache_survives_a_proxy_that_garbles, a_cache_survives_connections_that_are_cut,
+         a_cache_survives_the_server]
+
+try:
+    with open_cluster("kcm") as cluster:
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "kube/status.h"
+
+static void reads_a_status(void **state)
+{
+	struct kube_status s;
+
+	kube_status_parse(409,
+		STR("{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":"
+		    "\"pods \\\"a\\\" already exists\",\"reason\":\"AlreadyExists\",\"details\":{"
+		    "\"name\":\"a\",\"kind\":\"pods\",\"retryAfterSeconds\":3},\"code\":409}"),
+		&s);
+	assert_string_equal(s.reason, "AlreadyExists");
+	assert_string_equal(s.message, "pods \"a\" already exists");
+	assert_string_equal(s.name, "a");
+	assert_int_equal(s.retry_after_ns, 3 * NSEC_PER_SEC);
+	assert_int_equal(kube_status_errno(&s), -EEXIST);
+}
+
+static void makes_do_with_other_bodies(void **state)
+{
+	struct kube_status s;
+
+	kube_status_parse(502, STR(" <html>Bad gateway</html>\n"), &s);
+	assert_int_equal(s.http, 502);
+	assert_string_equal(s.message, "<html>Bad gateway</html>");
+	assert_int_equal(kube_status_errno(&s), -EIO);
+	kube_status_parse(404, STR("{\"kind\":\"Other\",\"message\":\"x\"}"), &s);
+	assert_string_equal(s.message, "");
+	assert_int_equal(kube_status_errno(&s), -ENOENT);
+	kube_status_parse(429, STR_NONE, &s);
+	assert_int_equal(kube_status_errno(&s), -EAGAIN);
+}
+
+static void bounds_what_it_is_told(void **state)
+{
+	_cleanup_buf_ struct buf body = BUF_INIT(10000);
+	struct kube_status s;
+
+	buf_add_text(&body,
+		"{\"kind\":\"Status\",\"details\":{\"retryAfterSeconds\":9000000000000},"
+		"\"message\":\"");
+	for (int i = 0; i < 4000; i++)
+		buf_add_byte(&body, 'm');
+	buf_add_text(&body, "\",\"code\":-5}");
+	kube_status_parse(503, buf_str(&body), &s);
+	assert_int_equal(strlen(s.message), sizeof(s.message) - 1);
+	assert_int_equal(s.retry_after_ns, 86400 * NSEC_PER_SEC);
+	assert_int_equal(s.http, 503);
+}
+
+UNIT_MAIN(UNIT(reads_a_status), UNIT(makes_do_with_other_bodies), UNIT(bounds_what_it_is_told))
