@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kubelet/cgroup.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/fd.h"
+
+#define UUID_DIGITS 32u
+#define CONTAINER_DIGITS 64u
+
+/* Where kubelets keep their pods unless told otherwise. */
+static const char *const usual_roots[] = {"", "/kubelet", "/kubelet.slice"};
+
+/* The service below which containerd's cgroupfs driver puts what the kubelet calls a slice. */
+#define RUNTIME_SERVICE "/system.slice/containerd.service"
+
+/* How runtimes name a container's cgroup around its id. */
+static const struct {
+	const char *before, *after;
+} container_names[] = {
+	{"cri-containerd-", ".scope"},
+	{"crio-", ".scope"},
+	{"docker-", ".scope"},
+	{"crio-", ""},
+	{"", ""},
+};
+
+static const char *const classes[] = {"burstable", "besteffort"};
+
+static bool is_hex(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+/* "pod" is off. systemd's names have '_' for '-', which would be a deeper slice there. */
+static bool parse_uid(struct str text, char dash, char ret_uid[static 37])
+{
+	const bool has_dashes = text.n == UUID_DIGITS + 4;
+
+	if (text.n != UUID_DIGITS && !has_dashes)
+		return false;
+	for (size_t i = 0; i < text.n; i++) {
+		bool is_dash = has_dashes && (i == 8 || i == 13 || i == 18 || i == 23);
+
+		if (is_dash ? text.p[i] != dash : !is_hex(text.p[i]))
+			return false;
+		ret_uid[i] = is_dash ? '-' : text.p[i];
+	}
+	ret_uid[text.n] = '\0';
+	return true;
+}
+
+static bool parse_id(struct str text, char ret_id[static 65])
+{
+	if (text.n != CONTAINER_DIGITS)
+		return false;
+	for (size_t i = 0; i < text.n; i++)
+		if (!is_hex(text.p[i]))
+			return false;
+	return str_copy(ret_id, 65, text) == 0;
+}
+
+static void parse_container(struct str name, struct cgroup_pod *pod)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(container_names); i++) {
+		struct str id = name;
+
+		if (str_skip_prefix(&id, str_from(container_names[i].before)) &&
+			str_skip_suffix(&id, str_from(container_names[i].after)) &&
+			parse_id(id, pod->container))
+			return;
+	}
+	pod->container[0] = '\0';
+}
+
+/* The next component of "/a/b"; false at the end. */
+static bool next(struct str *path, struct str *ret_name)
+{
+	if (!str_skip_prefix(path, STR("/")))
+		return false;
+	ret_name->p = path->p;
+	ret_name->n = str_find(*path, '/');
+	path->p += ret_name->n;
+	path->n -= ret_name->n;
+	return ret_name->n > 0;
+}
+
+/* /kubepods[/CLASS]/podUID[/CONTAINER] */
+static bool parse_plain(struct str path, struct cgroup_pod *pod)
+{
+	struct str name;
+
+	if (!next(&path, &name) || !str_is(name, "kubepods") || !next(&path, &name))
+		return false;
+	if ((str_is(name, classes[0]) || str_is(name, classes[1])) && !next(&path, &name))
+		return false;
+	if (!str_skip_prefix(&name, STR("pod")) || !parse_uid(name, '-', pod->uid))
+		return false;
+	parse_container(next(&path, &name) ? name : STR(""), pod);
+	return true;
+}
+
+/*
+ * A slice is named by all the slices above it: below "/kubelet.slice" everything begins with
+ * "kubelet-". Takes that off the name; none where the root is no slice.
+ */
+static bool skip_above(struct str root, struct str *name)
+{
+	struct str last = root;
+
+	for (size_t at = str_find(last, '/'); at < last.n; at = str_find(last, '/'))
+		last = (struct str){last.p + at + 1, last.n - at - 1};
+	if (!str_skip_suffix(&last, STR(".slice")))
+		return true;
+	return str_skip_prefix(name, last) && str_skip_prefix(name, STR("-"));
+}
+
+/* kubepods[-CLASS]-podUID.slice, with what is above it taken off; ret_class: which, or -1. */
+static bool parse_slice(struct str name, int *ret_class, struct cgroup_pod *pod)
+{
+	*ret_class = -1;
+	if (!str_skip_prefix(&name, STR("kubepods-")) || !str_skip_suffix(&name, STR(".slice")))
+		return false;
+	for (int i = 0; i < (int)ARRAY_SIZE(classes); i++) {
+		struct str rest = name;
+
+		if (str_skip_prefix(&rest, str_from(classes[i])) &&
+			str_skip_prefix(&rest, STR("-"))) {
+			*ret_class = i;
+			name = rest;
+		}
+	}
+	return str_skip_prefix(&name, STR("pod")) && parse_uid(name, '_', pod->uid);
+}
+
+/* /kubepods.slice[/kubepods-CLASS.slice]/kubepods[-CLASS]-podUID.slice[/CONTAINER] */
+static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *pod)
+{
+	struct str name, rest;
+	int class = -1, named;
+
+	if (!next(&path, &name) || !skip_above(root, &name) || !str_is(name, "kubepods.slice") ||
+		!next(&path, &name) || !skip_above(root, &name))
+		return false;
+	rest = name;
+	if (str_skip_prefix(&rest, STR("kubepods-")) && str_skip_suffix(&rest, STR(".slice"))) {
+		for (int i = 0; i < (int)ARRAY_SIZE(classes); i++)
+			if (str_is(rest, classes[i]))
+				class = i;
+		if (class >= 0 && (!next(&path, &name) || !skip_above(root, &name)))
+			return false;
+	}
+	if (!parse_slice(name, &named, pod) || named != class)
+		return false;
+	parse_container(next(&path, &name) ? name : STR(""), pod);
+	return true;
+}
+
+/* /kubepods[-CLASS]-podUID.slice:cri-containerd:ID: a kubelet and a runtime of different drivers */
+static bool parse_colons(struct str path, struct str root, struct cgroup_pod *pod)
+{
+	struct str name, slice, runtime;
+	int class;
+
+	if (!next(&path, &name) || !skip_above(root, &name) || !str_split(&name, ':', &slice) ||
+		!str_split(&name, ':', &runtime))
+		return false;
+	return str_is(runtime, "cri-containerd") && parse_slice(slice, &class, pod) &&
+		parse_id(name, pod->container);
+}
+
+static bool parse_below(struct str path, struct str root, struct cgroup_pod *pod)
+{
+	struct str rest = path;
+
+	if (str_skip_prefix(&rest, root) &&
+		(parse_plain(rest, pod) || parse_systemd(rest, root, pod) ||
+			parse_colons(rest, root, pod)))
+		return true;
+	return str_skip_prefix(&path, STR(RUNTIME_SERVICE)) && parse_colons(path, root, pod);
+}
+
+static bool parse_path(struct str path, const char *root, struct cgroup_pod *pod)
+{
+	if (root)
+		return parse_below(path, str_from(root), pod);
+	for (size_t i = 0; i < ARRAY_SIZE(usual_roots); i++)
+		if (parse_below(path, str_from(usual_roots[i]), pod))
+			return true;
+	return false;
+}
+
+/* "5:memory:/path" or "0::/path" of the next line; a cgroup that was removed says so behind it. */
+static bool next_path(struct str *text, struct str *ret_path)
+{
+	struct str line, field;
+
+	while (str_split(text, '\n', &line)) {
+		if (!str_split(&line, ':', &field) || !str_split(&line, ':', &field) || !line.n)
+			continue;
+		str_skip_suffix(&line, STR(" (deleted)"));
+		*ret_path = line;
+		return true;
+	}
+	return false;
+}
+
+int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_pod)
+{
+	struct cgroup_pod found = {0}, pod;
+	bool is_outside = false;
+	struct str path;
+
+	while (next_path(&text, &path)) {
+		pod = (struct cgroup_pod){0};
+		is_outside |= str_is(path, "/..") || str_has_prefix(path, STR("/../"));
+		if (!parse_path(path, root, &pod))
+			continue;
+		if (found.uid[0] && strcmp(found.uid, pod.uid))
+			return -EBADMSG;
+		if (found.container[0] && pod.container[0] &&
+			strcmp(found.container, pod.container))
+			return -EBADMSG;
+		/* In some hierarchies of v1 a process may be in the pod's own cgroup. */
+		if (!found.container[0])
+			found = pod;
+	}
+	if (!found.uid[0])
+		return is_outside ? -EXDEV : -ENOENT;
+	*ret_pod = found;
+	return 0;
+}
+
+int cgroup_read_pod(pid_t pid, const char *root, struct cgroup_pod *ret_pod, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);
+	char path[64];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	r = file_read(path, &text, err);
+	if (r == -ENOENT || r == -ESRCH)
+		return fail(err, ESRCH, "process %d has ended", (int)pid);
+	if (r < 0)
+		return r;
+	r = cgroup_parse_pod(buf_str(&text), root, ret_pod);
+	if (r == -ENOENT)
+		return fail(err, ENOENT, "process %d is in no pod's cgroup", (int)pid);
+	if (r == -EBADMSG)
+		return fail(err, EBADMSG, "process %d is in cgroups of different pods", (int)pid);
+	if (r == -EXDEV)
+		return fail(err, EXDEV,
+			"process %d is outside of our cgroup namespace: the host's is needed",
+			(int)pid);
+	return 0;
+}
+
+int cgroup_parse_root(struct str text, char ret_root[static CGROUP_ROOT_SIZE])
+{
+	char root[CGROUP_ROOT_SIZE];
+	struct cgroup_pod pod;
+	struct str path;
+
+	while (next_path(&text, &path))
+		for (size_t i = 0; i < path.n && i < sizeof(root); i++) {
+			if (path.p[i] != '/' ||
+				str_copy(root, sizeof(root), (struct str){path.p, i}) < 0 ||
+				!parse_below(path, str_from(root), &pod))
+				continue;
+			return str_copy(ret_root, CGROUP_ROOT_SIZE, str_from(root));
+		}
+	return -ENOENT;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What plugin.c and plugin-request.c share; nobody else includes it. */
+#ifndef KUBELET_PLUGIN_INTERNAL_H
+#define KUBELET_PLUGIN_INTERNAL_H
+
+#include <sys/queue.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/str.h"
+#include "kubelet/deviceplugin.pb-c.h"
+#include "kubelet/grpc-server.h"
+#include "kubelet/plugin.h"
+
+#define PLUGIN_KUBELET_SOCKET "kubelet.sock"
+
+struct device {
+	char *id;
+	bool is_healthy;
+	int numa_node;
+};
+
+/* An inode number may be given again at once; with the time it is one file's. */
+struct file_id {
+	dev_t device;
+	ino_t inode;
+	struct timespec made;
+};
+
+struct watcher;
+struct request;
+
+struct plugin {
+	struct loop *loop;
+	const struct plugin_ops *ops;
+	void *data;
+	char *resource, *folder, *socket_name, *socket_path, *kubelet_path;
+
+	struct device *devices; /* by id */
+	size_t n_devices;
+	struct buf list; /* the same, as message */
+
+	struct grpc_server *server;
+	LIST_HEAD(, watcher) watchers;
+	LIST_HEAD(, request) requests; /* not answered */
+
+	int inotify_fd, watch;
+	struct loop_io inotify_io;
+	struct loop_timer retry;
+	uint64_t delay_ns;
+	uint64_t watch_timeout_ns;
+	struct grpc_request *registering; /* NULL: none under way */
+	struct file_id kubelet;           /* where we are registered, or about to be */
+	uint64_t registered_ns;
+	char reason[256]; /* why we are not, as told last */
+	bool is_ending;
+};
+
+extern const struct grpc_method plugin_methods[];
+extern const size_t plugin_methods_count;
+
+/* NULL when it is none of ours. */
+struct device *plugin_find(const struct plugin *plugin, const char *id);
+void plugin_fill_options(const struct plugin *plugin, V1beta1__DevicePluginOptions *options);
+void plugin_watch(struct grpc_call *call, struct str request);
+/* Whoever answers them later answers nobody. */
+void plugin_drop_requests(struct plugin *plugin);
+
+#endif

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The device plugin: see plugin.h. This file keeps it known to the kubelet: socket, registration,
+ * devices. What the kubelet asks about containers is in plugin-request.c.
+ *
+ * There is one timer, `retry`: whatever happens (a file appears or goes, a call fails, time passes)
+ * leads to step(), which looks at what is and does the next thing that is missing.
+ */
+#include "kubelet/plugin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "kubelet/deviceplugin.pb-c.h"
+#include "kubelet/grpc-client.h"
+#include "kubelet/plugin-internal.h"
+#include "kubelet/unpack.h"
+
+#define API_VERSION "v1beta1"
+#define REGISTER_TIMEOUT_NS (5 * NSEC_PER_SEC)
+#define RETRY_FIRST_NS (10 * NSEC_PER_MSEC)
+/* A kubelet that is not there is seen by its socket's file; this is for what inotify misses. */
+#define RETRY_MOST_NS (500 * NSEC_PER_MSEC)
+/*
+ * The kubelet dials us within ten seconds of a registration. Also how long a plugin whose stream
+ * has ended leaves its place to the successor that may have taken it.
+ */
+#define WATCH_TIMEOUT_NS (15 * NSEC_PER_SEC)
+
+/* One stream of the kubelet's. */
+struct watcher {
+	LIST_ENTRY(watcher) link;
+	struct plugin *plugin;
+	struct grpc_call *call;
+};
+
+/* ---- devices ---- */
+
+static void devices_free(struct device *devices, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(devices[i].id);
+	free(devices);
+}
+
+static int check_id(const char *id, struct error *err)
+{
+	const struct str text = str_from(id);
+
+	if (!text.n || text.n > PLUGIN_ID_MAX)
+		return fail(err, EINVAL, "device '%.80s': an id has 1 to %u characters", id,
+			PLUGIN_ID_MAX);
+	for (size_t i = 0; i < text.n; i++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.",
+			    text.p[i]))
+			return fail(err, EINVAL,
+				"device '%s': an id has letters, digits, '-', '_' and '.'", id);
+	return 0;
+}
+
+static int compare_devices(const void *a, const void *b)
+{
+	return strcmp(((const struct device *)a)->id, ((const struct device *)b)->id);
+}
+
+struct device *plugin_find(const struct plugin *p, const char *id)
+{
+	struct device key = {.id = (char *)(uintptr_t)id};
+
+	return p->n_devices ? bsearch(&key, p->devices, p->n_devices, sizeof(key), compare_devices)
+			    : NULL;
+}
+
+static int copy_devices(
+	const struct plugin_device *from, size_t n, struct device *to, struct error *err)
+{
+	int r;
+
+	for (size_t i = 0; i < n; i++) {
+		r = check_id(from[i].id, err);
+		if (r < 0)
+			return r;
+		to[i].id = str_dup(str_from(from[i].id));
+		if (!to[i].id)
+			return fail(err, ENOMEM, "out of memory");
+		to[i].is_healthy = from[i].is_healthy;
+		to[i].numa_node = from[i].numa_node;
+	}
+	qsort(to, n, sizeof(*to), compare_devices);
+	for (size_t i = 1; i < n; i++)
+		if (!strcmp(to[i - 1].id, to[i].id))
+			return fail(err, EEXIST, "device '%s' stands there twice", to[i].id);
+	return 0;
+}
+
+/* The message that ListAndWatch sends. */
+static int pack_devices(const struct device *devices, size_t n, struct buf *out)
+{
+	V1beta1__ListAndWatchResponse list = V1BETA1__LIST_AND_WATCH_RESPONSE__INIT;
+	struct packed {
+		V1beta1__Device device;
+		V1beta1__TopologyInfo topology;
+		V1beta1__NUMANode node;
+		V1beta1__NUMANode *nodes[1];
+	};
+	_cleanup_free_ struct packed *all = calloc(n + 1, sizeof(*all));
+	_cleanup_free_ V1beta1__Device **pointers = calloc(n + 1, sizeof(V1beta1__Device *));
+
+	if (!all || !pointers)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		v1beta1__device__init(&all[i].device);
+		v1beta1__topology_info__init(&all[i].topology);
+		v1beta1__numanode__init(&all[i].node);
+		all[i].device.id = devices[i].id;
+		all[i].device.health = (char *)(uintptr_t)(devices[i].is_healthy ? "Healthy"
+										 : "Unhealthy");
+		if (devices[i].numa_node >= 0) {
+			all[i].node.id = devices[i].numa_node;
+			all[i].nodes[0] = &all[i].node;
+			all[i].topology.nodes = all[i].nodes;
+			all[i].topology.n_nodes = 1;
+			all[i].device.topology = &all[i].topology;
+		}
+		pointers[i] = &all[i].device;
+	}
+	list.devices = pointers;
+	list.n_devices = n;
+	return pack(&list.base, out);
+}
+
+int plugin_set_devices(
+	struct plugin *p, const struct plugin_device *devices, size_t n, struct error *err)
+{
+	_cleanup_buf_ struct buf list = {0};
+	struct device *copies = NULL;
+	struct watcher *w;
+	int r;
+
+	if (n > PLUGIN_DEVICES_MAX)
+		return fail(err, E2BIG, "%zu devices: at most %u", n, PLUGIN_DEVICES_MAX);
+	copies = calloc(n + 1, sizeof(*copies));
+	if (!copies)
+		return fail(err, ENOMEM, "out of memory");
+	r = copy_devices(devices, n, copies, err);
+	if (r == 0 && pack_devices(copies, n, &list) < 0)
+		r = fail(err, ENOMEM, "out of memory");
+	if (r < 0) {
+		devices_free(copies, n);
+		return r;
+	}
+	devices_free(p->devices, p->n_devices);
+	p->devices = copies;
+	p->n_devices = n;
+	if (str_eq(buf_str(&p->list), buf_str(&list)))
+		return 0;
+	buf_done(&p->list);
+	p->list = TAKE(list, (struct buf){0});
+	LIST_FOREACH(w, &p->watchers, link)
+		grpc_call_send(w->call, buf_str(&p->list));
+	return 0;
+}
+
+/* ---- who watches them ---- */
+
+static void tell_changed(struct plugin *p, bool is_known, const char *reason)
+{
+	if (p->ops->changed)
+		p->ops->changed(p, is_known, reason);
+}
+
+/* What is due earlier stays due. */
+static void step_after(struct plugin *p, uint64_t delay_ns)
+{
+	const uint64_t at_ns = clock_add_ns(clock_now_ns(), delay_ns);
+
+	if (!loop_timer_is_armed(&p->retry) || at_ns < p->retry.deadline_ns)
+		loop_set_timer(&p->retry, at_ns);
+}
+
+static void watcher_gone(void *data)
+{
+	struct watcher *w = data;
+	struct plugin *p = w->plugin;
+
+	LIST_REMOVE(w, link);
+	free(w);
+	if (!LIST_EMPTY(&p->watchers) || p->is_ending)
+		return;
+	tell_changed(p, false, "the kubelet no longer watches the devices");
+	p->registered_ns = clock_now_ns(); /* another plugin may have taken our place */
+	step_after(p, p->watch_timeout_ns);
+}
+
+void plugin_watch(struct grpc_call *call, struct str request)
+{
+	struct plugin *p = grpc_call_data(call);
+	struct watcher *w = calloc(1, sizeof(*w));
+	const bool is_first = LIST_EMPTY(&p->watchers);
+
+	if (!w) {
+		grpc_call_end(call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	w->plugin = p;
+	w->call = call;
+	LIST_INSERT_HEAD(&p->watchers, w, link);
+	grpc_call_watch(call, watcher_gone, w);
+	grpc_call_send(call, buf_str(&p->list));
+	if (is_first)
+		tell_changed(p, true, "the kubelet watches the devices");
+}
+
+bool plugin_is_known(const struct plugin *p)
+{
+	return !LIST_EMPTY(&p->watchers);
+}
+
+/* ---- registration ---- */
+
+static void retry_later(struct plugin *p, const char *reason)
+{
+	if (strcmp(p->reason, reason)) {
+		snprintf(p->reason, sizeof(p->reason), "%s", reason);
+		tell_changed(p, false, p->reason);
+	}
+	step_after(p, p->delay_ns);
+	p->delay_ns = MIN(2 * p->delay_ns, RETRY_MOST_NS);
+}
+
+static void on_registered(const struct grpc_answer *answer)
+{
+	struct plugin *p = answer->data;
+	char reason[sizeof(p->reason)];
+
+	p->registering = NULL;
+	if (answer->status == GRPC_OK) {
+		p->delay_ns = RETRY_FIRST_NS;
+		p->reason[0] = '\0';
+		p->registered_ns = clock_now_ns();
+		step_after(p, p->watch_timeout_ns); /* whether it has asked for the devices */
+		return;
+	}
+	p->kubelet = (struct file_id){0};
+	snprintf(reason, sizeof(reason), "register at the kubelet: %s: %.200s",
+		grpc_status_name(answer->status), answer->text);
+	retry_later(p, reason);
+}
+
+/* The kubelet's socket as it is now; all 0 when there is none. */
+static struct file_id find_kubelet(const struct plugin *p)
+{
+	struct stat st;
+
+	if (stat(p->kubelet_path, &st) < 0)
+		return (struct file_id){0};
+	return (struct file_id){st.st_dev, st.st_ino, st.st_mtim};
+}
+
+static bool is_same_file(const struct file_id *a, const struct file_id *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->made.tv_sec == b->made.tv_sec &&
+		a->made.tv_nsec == b->made.tv_nsec;
+}
+
+static void begin_registration(struct plugin *p, const struct file_id *kubelet)
+{
+	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
+	V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
+	_cleanup_buf_ struct buf message = {0};
+	struct grpc_wish wish = {
+		.socket = p->kubelet_path,
+		.path = "/v1beta1.Registration/Register",
+		.timeout_ns = REGISTER_TIMEOUT_NS,
+		.answered = on_registered,
+		.data = p,
+	};
+	struct error err;
+
+	plugin_fill_options(p, &options);
+	request.version = (char *)(uintptr_t)API_VERSION;
+	request.endpoint = p->socket_name;
+	request.resource_name = p->resource;
+	request.options = &options;
+	if (pack(&request.base, &message) < 0) {
+		retry_later(p, "out of memory");
+		return;
+	}
+	wish.message = buf_str(&message);
+	if (grpc_request_new(p->loop, &wish, &p->registering, &err) < 0) {
+		p->registering = NULL;
+		retry_later(p, err.msg);
+		return;
+	}
+	p->kubelet = *kubelet;
+}
+
+/* Without a watch the timer still finds out, later. */
+static void watch_folder(struct plugin *p)
+{
+	if (p->watch >= 0 || p->inotify_fd < 0)
+		return;
+	p->watch = inotify_add_watch(p->inotify_fd, p->folder,
+		IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
+			IN_MOVE_SELF | IN_ONLYDIR);
+}
+
+static void step(struct plugin *p)
+{
+	struct file_id kubelet;
+	struct error err;
+
+	watch_folder(p);
+	kubelet = find_kubelet(p);
+	if (p->registering && !is_same_file(&kubelet, &p->kubelet)) {
+		grpc_request_free(p->registering); /* of a kubelet that has gone */
+		p->registering = NULL;
+		p->kubelet = (struct file_id){0};
+	}
+	if (p->registering)
+		return;
+	if (!grpc_server_is_there(p->server) &&
+		grpc_server_listen(p->server, p->socket_path, &err) < 0) {
+		retry_later(p, err.msg);
+		return;
+	}
+	if (!kubelet.inode) {
+		p->kubelet = kubelet;
+		retry_later(p, "there is no kubelet");
+		return;
+	}
+	if (is_same_file(&kubelet, &p->kubelet)) {
+		const uint64_t since = clock_since_ns(clock_now_ns(), p->registered_ns);
+
+		if (plugin_is_known(p))
+			return;
+		if (since < p->watch_timeout_ns) {
+			step_after(p, p->watch_timeout_ns - since);
+			return;
+		}
+	}
+	begin_registration(p, &kubelet);
+}
+
+static void on_retry(struct loop_timer *timer, uint64_t now)
+{
+	step(timer->data);
+}
+
+/* What it was does not matter: step() looks. */
+static void on_inotify(struct loop_io *io, uint32_t events)
+{
+	_Alignas(struct inotify_event) char bytes[4096];
+	struct plugin *p = io->data;
+	bool is_of_interest = false;
+	ssize_t n;
+
+	while ((n = read(p->inotify_fd, bytes, sizeof(bytes))) > 0)
+		for (ssize_t at = 0; at < n;) {
+			const struct inotify_event *event = (const struct inotify_event *)(bytes +
+				at);
+
+			at += (ssize_t)(sizeof(*event) + event->len);
+			if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF) && event->wd == p->watch)
+				inotify_rm_watch(p->inotify_fd, p->watch);
+			if (event->mask & IN_IGNORED && event->wd == p->watch)
+				p->watch = -1;
+			is_of_interest |= !event->len || !strcmp(event->name, p->socket_name) ||
+				!strcmp(event->name, PLUGIN_KUBELET_SOCKET);
+		}
+	if (!is_of_interest)
+		return;
+	p->delay_ns = RETRY_FIRST_NS;
+	step_after(p, 0);
+}
+
+/* ---- the object ---- */
+
+static int start(struct plugin *p, struct error *err)
+{
+	int r;
+
+	p->inotify_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (p->inotify_fd < 0)
+		return fail_errno(err, errno, "inotify");
+	p->inotify_io.data = p;
+	p->retry.data = p;
+	r = grpc_server_new(p->loop, plugin_methods, plugin_methods_count, p, &p->server);
+	if (r == 0)
+		r = loop_add_io(p->loop, &p->inotify_io, p->inotify_fd, EPOLLIN, on_inotify);
+	if (r == 0)
+		r = loop_add_timer(p->loop, &p->retry, on_retry);
+	if (r == 0)
+		r = pack_devices(NULL, 0, &p->list);
+	if (r < 0)
+		return fail_errno(err, -r, "start the plugin");
+	step_after(p, 0);
+	return 0;
+}
+
+static int copy_options(struct plugin *p, const struct plugin_options *o, struct error *err)
+{
+	const char *folder = o->folder ? o->folder : PLUGIN_FOLDER;
+
+	if (strchr(o->socket_name, '/') || !*o->socket_name)
+		return fail(
+			err, EINVAL, "socket '%s': expected a name without '/'", o->socket_name);
+	p->resource = str_dup(str_from(o->resource));
+	p->folder = str_dup(str_from(folder));
+	p->socket_name = str_dup(str_from(o->socket_name));
+	if (asprintf(&p->socket_path, "%s/%s", folder, o->socket_name) < 0)
+		p->socket_path = NULL;
+	if (asprintf(&p->kubelet_path, "%s/%s", folder, PLUGIN_KUBELET_SOCKET) < 0)
+		p->kubelet_path = NULL;
+	if (!p->resource || !p->folder || !p->socket_name || !p->socket_path || !p->kubelet_path)
+		return fail(err, ENOMEM, "out of memory");
+	return 0;
+}
+
+int plugin_new(struct loop *loop, const struct plugin_options *options, struct plugin **ret_plugin,
+	struct error *err)
+{
+	struct plugin *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return fail(err, ENOMEM, "out of memory");
+	p->loop = loop;
+	p->ops = options->ops;
+	p->data = options->data;
+	p->inotify_fd = -1;
+	p->watch = -1;
+	p->delay_ns = RETRY_FIRST_NS;
+	p->watch_timeout_ns = options->watch_timeout_ns ? options->watch_timeout_ns
+							: WATCH_TIMEOUT_NS;
+	LIST_INIT(&p->watchers);
+	LIST_INIT(&p->requests);
+	r = copy_options(p, options, err);
+	if (r == 0)
+		r = start(p, err);
+	if (r < 0) {
+		plugin_free(p);
+		return r;
+	}
+	*ret_plugin = p;
+	return 0;
+}
+
+void plugin_free(struct plugin *p)
+{
+	if (!p)
+		return;
+	p->is_ending = true;
+	plugin_drop_requests(p);
+	grpc_request_free(p->registering);
+	grpc_server_free(p->server);
+	loop_remove_timer(&p->retry);
+	loop_remove_io(&p->inotify_io);
+	fd_close(p->inotify_fd);
+	devices_free(p->devices, p->n_devices);
+	buf_done(&p->list);
+	free(p->resource);
+	free(p->folder);
+	free(p->socket_name);
+	free(p->socket_path);
+	free(p->kubelet_path);
+	free(p);
+}
+
+void *plugin_data(const struct plugin *p)
+{
+	return p->data;
+}
