@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of a cluster: its nodes, the pods on them, and all else that decides where a pod
+ * may go. Built from objects as a watch brings them, in any order: a pod may come before its node,
+ * a claim before its volume. One thread. Pure: no I/O, no clock.
+ */
+#ifndef SCHEDULER_VIEW_H
+#define SCHEDULER_VIEW_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "scheduler/node.h"
+#include "scheduler/object.h"
+#include "scheduler/pod.h"
+
+/* Kubernetes 1.x whose rules hold; the oldest whose rules are known. */
+#define VIEW_MINOR_OLDEST 20
+
+struct view;
+
+int view_new(unsigned minor, struct view **ret_view, struct error *err);
+void view_free(struct view *view);
+DEFINE_CLEANUP(struct view *, view_free)
+
+/*
+ * Adds the object, or puts it in place of the one of that kind and name. What was read of it may
+ * be a refusal: see object.h. -EINVAL when it has no name, -ENOMEM; the view is as before then.
+ */
+int view_set(struct view *view, enum object_kind kind, json_t *json, struct error *err);
+
+/* -ENOENT when there is none. ns is "" for what has none. */
+int view_remove(struct view *view, enum object_kind kind, const char *ns, const char *name);
+
+/* Borrowed until it is set again or removed; NULL when there is none. */
+const struct object *view_find(
+	const struct view *view, enum object_kind kind, const char *ns, const char *name);
+
+/* Nodes are 0..n-1; removing one may give its number to another. */
+uint32_t view_n_nodes(const struct view *view);
+const struct node *view_node(const struct view *view, uint32_t node);
+
+/* -ENOENT, or the number. */
+int view_find_node(const struct view *view, const char *name);
+
+#endif

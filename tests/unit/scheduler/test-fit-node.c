@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a node and the pods on it say: taints, affinity, ports, resources, nominated pods. */
+#include "base/cleanup.h"
+#include "rules.h"
+#include "unit.h"
+
+#define TERMS(terms) \
+	"'affinity':{'nodeAffinity':{'requiredDuringSchedulingIgnoredDuringExecution':" \
+	"{'nodeSelectorTerms':[" terms "]}}}," EMPTY
+#define EXPR(key, op, values) \
+	"{'matchExpressions':[{'key':'" key "','operator':'" op "','values':[" values "]}]}"
+#define THREE \
+	NODE("n1", "'disk':'ssd','gen':'5'", "") \
+	NODE("n2", "'disk':'hdd','gen':'x'", "") NODE("n3", "", "")
+#define TAINTED(effect) NODE("n1", "", "'taints':[{'key':'k','value':'v','effect':'" effect "'}]")
+#define TOLERATES(t) "'tolerations':[{" t "}]," EMPTY
+
+static void taints_keep_pods_off_that_do_not_tolerate_them(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"NoSchedule keeps off", TAINTED("NoSchedule") Q(EMPTY), "",
+			"1 taint k not tolerated"},
+		{"NoExecute keeps off", TAINTED("NoExecute") Q(EMPTY), "", NULL},
+		{"PreferNoSchedule does not", TAINTED("PreferNoSchedule") Q(EMPTY), "n1", NULL},
+		{"equal", TAINTED("NoSchedule") Q(TOLERATES("'key':'k','value':'v'")), "n1", NULL},
+		{"another value", TAINTED("NoSchedule") Q(TOLERATES("'key':'k','value':'w'")), "",
+			NULL},
+		{"exists", TAINTED("NoSchedule") Q(TOLERATES("'key':'k','operator':'Exists'")),
+			"n1", NULL},
+		{"every key", TAINTED("NoSchedule") Q(TOLERATES("'operator':'Exists'")), "n1",
+			NULL},
+		{"another effect",
+			TAINTED("NoSchedule")
+				Q(TOLERATES("'key':'k','operator':'Exists','effect':'NoExecute'")),
+			"", NULL},
+		{"an operator of a newer release is refused in words",
+			TAINTED("NoSchedule") Q(TOLERATES("'key':'k','operator':'Gt','value':'1'")),
+			"", "spec: tolerations: 0: operator: 'Gt' is not known"},
+		{"a cordoned node", NODE("n1", "", "'unschedulable':true") Q(EMPTY), "",
+			"1 cordoned"},
+		{"a cordon is a taint that can be tolerated",
+			NODE("n1", "", "'unschedulable':true")
+				Q(TOLERATES("'key':'node.kubernetes.io/unschedulable',"
+					    "'operator':'Exists'")),
+			"n1", NULL},
+		{"a taint that is not understood", TAINTED("Maybe") Q(EMPTY), "",
+			"not understood (spec: taints: 0: effect: 'Maybe'"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+static void node_selectors_and_affinity_choose_nodes(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"nodeName", THREE Q(ON("n2") EMPTY), "n2", "not the node that the pod names"},
+		{"nodeSelector", THREE Q("'nodeSelector':{'disk':'ssd'}," EMPTY), "n1", NULL},
+		{"In", THREE Q(TERMS(EXPR("disk", "In", "'ssd','hdd'"))), "n1 n2", NULL},
+		{"NotIn also without the label", THREE Q(TERMS(EXPR("disk", "NotIn", "'ssd'"))),
+			"n2 n3", NULL},
+		{"Exists", THREE Q(TERMS(EXPR("disk", "Exists", ""))), "n1 n2", NULL},
+		{"DoesNotExist", THREE Q(TERMS(EXPR("disk", "DoesNotExist", ""))), "n3", NULL},
+		{"Gt takes numbers only", THREE Q(TERMS(EXPR("gen", "Gt", "'4'"))), "n1", NULL},
+		{"Lt", THREE Q(TERMS(EXPR("gen", "Lt", "'5'"))), "", NULL},
+		{"Gt of no number matches nothing", THREE Q(TERMS(EXPR("gen", "Gt", "'x'"))), "",
+			NULL},
+		{"one of the terms is enough",
+			THREE Q(TERMS(EXPR("gen", "Gt", "'x'") "," EXPR("disk", "In", "'hdd'"))),
+			"n2", NULL},
+		{"all of a term's expressions must hold",
+			THREE Q(TERMS("{'matchExpressions':[{'key':'disk','operator':'Exists'},"
+				      "{'key':'gen','operator':'In','values':['x']}]}")),
+			"n2", NULL},
+		{"an empty term matches nothing", THREE Q(TERMS("{}")), "", NULL},
+		{"no terms match nothing", THREE Q(TERMS("")), "", NULL},
+		{"the node's name",
+			THREE Q(TERMS("{'matchFields':[{'key':'metadata.name','operator':'In',"
+				      "'values':['n3']}]}")),
+			"n3", NULL},
+		{"all but one name",
+			THREE Q(TERMS("{'matchFields':[{'key':'metadata.name','operator':'NotIn',"
+				      "'values':['n3']}]}")),
+			"n1 n2", NULL},
+		{"another field",
+			THREE Q(TERMS("{'matchFields':[{'key':'metadata.uid','operator':'In',"
+				      "'values':['n3']}]}")),
+			"", "'metadata.uid' is not known"},
+		{"what is preferred is no filter",
+			THREE Q("'affinity':{'nodeAffinity':{"
+				"'preferredDuringSchedulingIgnoredDuringExecution':[]}}," EMPTY),
+			"n1 n2 n3", NULL},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define PORT(more) "'containers':[{'name':'c','ports':[{'hostPort':80" more "}]}]"
+
+static void host_ports_are_taken_once(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"the same", NODE("n1", "", "") POD("p", "", ON("n1") PORT("")) Q(PORT("")), "",
+			"host port taken"},
+		{"another protocol",
+			NODE("n1", "", "") POD("p", "", ON("n1") PORT(",'protocol':'UDP'"))
+				Q(PORT("")),
+			"n1", NULL},
+		{"another address",
+			NODE("n1", "", "") POD("p", "", ON("n1") PORT(",'hostIP':'10.0.0.1'"))
+				Q(PORT(",'hostIP':'10.0.0.2'")),
+			"n1", NULL},
+		{"every address holds each one",
+			NODE("n1", "", "") POD("p", "", ON("n1") PORT(",'hostIP':'10.0.0.1'"))
+				Q(PORT(",'hostIP':'0.0.0.0'")),
+			"", NULL},
+		{"a pod that is over holds none",
+			NODE("n1", "", "") "pod "
+					   "{'metadata':{'name':'p','namespace':'a'},'status':{'"
+					   "phase':'Failed'},"
+					   "'spec':{" ON("n1") PORT("") "}}\n" Q(PORT("")),
+			"n1", NULL},
+		{"an init container's port counts as long as it is a sidecar's",
+			NODE("n1", "", "") POD("p", "", ON("n1") PORT(""))
+				Q("'containers':[],'initContainers':[{'name':'i','restartPolicy':"
+				  "'Always','ports':[{'hostPort':80}]}]"),
+			"", "host port taken"},
+		{"any other init container's does not",
+			NODE("n1", "", "") POD("p", "", ON("n1") PORT(""))
+				Q("'containers':[],'initContainers':[{'name':'i',"
+				  "'ports':[{'hostPort':80}]}]"),
+			"n1", NULL},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+static void resources_must_be_left(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"exactly all", NODE("n1", "", "") Q(ASKS("'cpu':'4','memory':'8Gi'")), "n1", NULL},
+		{"a thousandth more", NODE("n1", "", "") Q(ASKS("'cpu':'4001m'")), "",
+			"1 too little cpu"},
+		{"what others hold is taken",
+			NODE("n1", "", "") POD("p", "", ON("n1") ASKS("'memory':'8Gi'"))
+				Q(ASKS("'memory':'1'")),
+			"", "too little memory"},
+		{"ephemeral storage", NODE("n1", "", "") Q(ASKS("'ephemeral-storage':'11Gi'")), "",
+			"too little ephemeral-storage"},
+		{"extended resources", NODE("n1", "", "") Q(ASKS("'example.com/foo':'5'")), "",
+			"too little example.com/foo"},
+		{"that a node has none of", NODE("n1", "", "") Q(ASKS("'example.com/bar':'1'")), "",
+			"too little example.com/bar"},
+		{"huge pages", NODE("n1", "", "") Q(ASKS("'hugepages-2Mi':'2Mi'")), "",
+			"too little hugepages-2Mi"},
+		{"a resource of no kind", NODE("n1", "", "") Q(ASKS("'foo':'1'")), "",
+			"spec: containers: 0: resources: requests: foo: is no resource"},
+		{"the number of pods",
+			NODE_WITH("n1", "", "", "'cpu':'4','pods':'1'") POD("p", "", ON("n1") EMPTY)
+				Q(EMPTY),
+			"", "no room for one more pod"},
+		{"a node with too much taken, of what the pod does not ask for: before",
+			NODE_WITH("n1", "", "", "'cpu':'1','memory':'1Gi','pods':'9'")
+				POD("p", "", ON("n1") ASKS("'cpu':'2'")) Q(ASKS("'memory':'1'")),
+			"", "too little cpu", 25},
+		{"... and since",
+			NODE_WITH("n1", "", "", "'cpu':'1','memory':'1Gi','pods':'9'")
+				POD("p", "", ON("n1") ASKS("'cpu':'2'")) Q(ASKS("'memory':'1'")),
+			"n1", NULL, 26},
+		{"who asks for nothing needs nothing",
+			NODE_WITH("n1", "", "", "'cpu':'1','pods':'9'")
+				POD("p", "", ON("n1") ASKS("'cpu':'2'")) Q(EMPTY),
+			"n1", NULL},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define NOMINATED(name, priority, spec) \
+	"pod {'metadata':{'name':'" name "','namespace':'a','labels':{'app':'" name "'}}," \
+	"'spec':{'priority':" priority "," spec "},'status':{'nominatedNodeName':'n1'}}\n"
+#define AWAY(app) \
+	"'affinity':{'podAntiAffinity':{'requiredDuringSchedulingIgnoredDuringExecution':[" \
+	"{'labelSelector':{'matchLabels':{'app':'" app "'}},'topologyKey':'host'}]}},"
+#define NEAR(app) \
+	"'affinity':{'podAffinity':{'requiredDuringSchedulingIgnoredDuringExecution':[" \
+	"{'labelSelector':{'matchLabels':{'app':'" app "'}},'topologyKey':'host'}]}},"
+#define HOSTS NODE("n1", "'host':'n1'", "") NODE("n2", "'host':'n2'", "")
+
+static void nominated_pods_count_unless_they_matter_less(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"as important: it counts",
+			HOSTS NOMINATED("p", "5", ASKS("'cpu':'4'"))
+				Q("'priority':5," ASKS("'cpu':'1'")),
+			"n2", "1 too little cpu"},
+		{"less important: it does not",
+			HOSTS NOMINATED("p", "4", ASKS("'cpu':'4'"))
+				Q("'priority':5," ASKS("'cpu':'1'")),
+			"n1 n2", NULL},
+		{"its own nomination holds nothing against it",
+			HOSTS NOMINATED("q", "5", ASKS("'cpu':'4'")), "n1 n2", NULL},
+		{"its anti-affinity", HOSTS NOMINATED("p", "0", AWAY("q") EMPTY) Q(EMPTY), "n2",
+			"keep this one away"},
+		{"the pod's own", HOSTS NOMINATED("p", "0", EMPTY) Q(AWAY("p") EMPTY), "n2",
+			"stay away from"},
+		{"it may not come: it is nobody to be with",
+			HOSTS NOMINATED("p", "0", EMPTY) Q(NEAR("p") EMPTY), "", NULL},
+		{"its ports", HOSTS NOMINATED("p", "0", PORT("")) Q(PORT("")), "n2", "host port"},
+		{"its place",
+			NODE_WITH("n1", "", "", "'pods':'1'") NOMINATED("p", "0", EMPTY) Q(EMPTY),
+			"", "one more pod"},
+		{"a spread counts it, also where it is the least",
+			HOSTS NOMINATED("p", "0", EMPTY) Q(
+				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'host',"
+				"'whenUnsatisfiable':'DoNotSchedule','labelSelector':{}}]," EMPTY),
+			"n2", "spread by host"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+static void gates_and_unknown_things_keep_a_pod_waiting(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"a gate", THREE Q("'schedulingGates':[{'name':'quota'}]," EMPTY), "",
+			"waits for the scheduling gate quota"},
+		{"an unknown field", THREE Q("'placement':1," EMPTY), "",
+			"spec: placement: this scheduler does not know the field"},
+		{"an unknown field deep below",
+			THREE Q("'affinity':{'podAffinity':{'requiredDuringSchedulingIgnoredDuring"
+				"Execution':[{'topologyKey':'x','weight':1}]}}," EMPTY),
+			"",
+			"spec: affinity: podAffinity: "
+			"requiredDuringSchedulingIgnoredDuringExecution: "
+			"0: weight: this"},
+		{"null is nothing", THREE Q("'placement':null," EMPTY), "n1 n2 n3", NULL},
+		{"devices by claims", THREE Q("'resourceClaims':[{'name':'x'}]," EMPTY), "",
+			"dynamic resource allocation"},
+		{"... of a container",
+			THREE Q("'containers':[{'name':'c','resources':{'claims':[{'name':'x'}]}}"
+				"]"),
+			"", "dynamic resource allocation"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+UNIT_MAIN(UNIT(taints_keep_pods_off_that_do_not_tolerate_them),
+	UNIT(node_selectors_and_affinity_choose_nodes), UNIT(host_ports_are_taken_once),
+	UNIT(resources_must_be_left), UNIT(nominated_pods_count_unless_they_matter_less),
+	UNIT(gates_and_unknown_things_keep_a_pod_waiting))

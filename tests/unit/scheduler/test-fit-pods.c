@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What pods say of one another: affinity, anti-affinity both ways, spreading. */
+#include "base/cleanup.h"
+#include "rules.h"
+#include "unit.h"
+
+/* Two zones of two hosts, and a host without a zone. */
+#define ZONES \
+	NODE("a1", "'zone':'a','host':'a1'", "") \
+	NODE("a2", "'zone':'a','host':'a2'", "") \
+	NODE("b1", "'zone':'b','host':'b1'", "") \
+	NODE("b2", "'zone':'b','host':'b2'", "") NODE("x1", "'host':'x1'", "")
+#define REQUIRED "'requiredDuringSchedulingIgnoredDuringExecution'"
+#define APP(app) "'labelSelector':{'matchLabels':{'app':'" app "'}}"
+#define TERM(what, key) "{" what ",'topologyKey':'" key "'}"
+#define NEAR(terms) "'affinity':{'podAffinity':{" REQUIRED ":[" terms "]}}," EMPTY
+#define AWAY(terms) "'affinity':{'podAntiAffinity':{" REQUIRED ":[" terms "]}}," EMPTY
+#define DB(node) POD("db", "'app':'db','v':'1'", ON(node) EMPTY)
+
+static void affinity_goes_where_the_others_are(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"in the same zone", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "zone"))), "a1 a2",
+			"3 none of the pods to be with, by zone"},
+		{"on the same host", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "host"))), "a1", NULL},
+		{"in another namespace there is nobody",
+			ZONES POD_IN("b", "db", "'app':'db'", ON("a1") EMPTY)
+				Q(NEAR(TERM(APP("db"), "zone"))),
+			"", NULL},
+		{"... unless it is named",
+			ZONES POD_IN("b", "db", "'app':'db'", ON("a1") EMPTY)
+				Q(NEAR(TERM(APP("db") ",'namespaces':['b']", "zone"))),
+			"a1 a2", NULL},
+		{"... or selected",
+			ZONES "namespace {'metadata':{'name':'b','labels':{'team':'x'}}}\n" POD_IN(
+				"b", "db", "'app':'db'", ON("a1") EMPTY)
+				Q(NEAR(TERM(APP("db") ",'namespaceSelector':{'matchLabels':"
+						      "{'team':'x'}}",
+					"zone"))),
+			"a1 a2", NULL},
+		{"every namespace",
+			ZONES POD_IN("b", "db", "'app':'db'", ON("a1") EMPTY)
+				Q(NEAR(TERM(APP("db") ",'namespaceSelector':{}", "zone"))),
+			"a1 a2", NULL},
+		{"a selector of namespaces leaves out one's own",
+			ZONES DB("a1") Q(NEAR(TERM(APP("db") ",'namespaceSelector':{'matchLabels':"
+							     "{'team':'x'}}",
+				"zone"))),
+			"", NULL},
+		{"all terms at once, by one pod",
+			ZONES DB("a1")
+				Q(NEAR(TERM(APP("db"), "zone") "," TERM(APP("web"), "zone"))),
+			"", NULL},
+		{"all terms at once, of different keys",
+			ZONES DB("a1") Q(NEAR(TERM(APP("db"), "zone") "," TERM(APP("db"), "host"))),
+			"a1", NULL},
+		{"the first of its group goes anywhere that has the label",
+			ZONES Q(NEAR(TERM(APP("q"), "zone"))), "a1 a2 b1 b2", NULL},
+		{"... the second does not",
+			ZONES POD("p", "'app':'q'", ON("b1") EMPTY) Q(NEAR(TERM(APP("q"), "zone"))),
+			"b1 b2", NULL},
+		{"the first of another group goes nowhere", ZONES Q(NEAR(TERM(APP("db"), "zone"))),
+			"", NULL},
+		{"no selector selects nobody", ZONES DB("a1") Q(NEAR("{'topologyKey':'zone'}")), "",
+			NULL},
+		{"an empty one everybody",
+			ZONES DB("a1") Q(NEAR(TERM("'labelSelector':{}", "zone"))), "a1 a2", NULL},
+		{"expressions",
+			ZONES DB("a1")
+				Q(NEAR(TERM("'labelSelector':{'matchExpressions':[{'key':'v',"
+					    "'operator':'NotIn','values':['2','3']},{'key':'app',"
+					    "'operator':'Exists'}]}",
+					"zone"))),
+			"a1 a2", NULL},
+		{"a pod on a node that is not there is nowhere",
+			ZONES DB("gone") Q(NEAR(TERM(APP("db"), "zone"))), "", NULL},
+		{"the pod's own labels as a selector",
+			ZONES POD("p", "'app':'q','hash':'1'", ON("a1") EMPTY) POD(
+				"r", "'app':'q','hash':'2'", ON("b1") EMPTY) POD("q",
+				"'app':'q','hash':'2'",
+				NEAR(TERM(APP("q") ",'matchLabelKeys':['hash','none']", "zone"))),
+			"b1 b2", NULL, 33},
+		{"... and what must differ",
+			ZONES POD("p", "'app':'q','hash':'1'", ON("a1") EMPTY) POD(
+				"r", "'app':'q','hash':'2'", ON("b1") EMPTY) POD("q",
+				"'app':'q','hash':'2'",
+				NEAR(TERM(APP("q") ",'mismatchLabelKeys':['hash']", "zone"))),
+			"a1 a2", NULL, 33},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+static void anti_affinity_keeps_apart_both_ways(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"not in the same zone", ZONES DB("a1") Q(AWAY(TERM(APP("db"), "zone"))),
+			"b1 b2 x1", "2 pods to stay away from, by zone"},
+		{"any term is enough",
+			ZONES DB("a1")
+				Q(AWAY(TERM(APP("web"), "zone") "," TERM(APP("db"), "host"))),
+			"a2 b1 b2 x1", NULL},
+		{"those that are there say it",
+			ZONES POD("db", "'app':'db'", ON("a1") AWAY(TERM(APP("q"), "zone")))
+				Q(EMPTY),
+			"b1 b2 x1", "2 pods that keep this one away, by zone"},
+		{"... of their own namespace",
+			ZONES POD_IN("b", "db", "", ON("a1") AWAY(TERM(APP("q"), "zone"))) Q(EMPTY),
+			"a1 a2 b1 b2 x1", NULL},
+		{"... unless they name ours",
+			ZONES POD_IN("b", "db", "",
+				ON("a1") AWAY(TERM(APP("q") ",'namespaces':['a']", "zone")))
+				Q(EMPTY),
+			"b1 b2 x1", NULL},
+		{"... or select it",
+			ZONES "namespace {'metadata':{'name':'a','labels':{'team':'x'}}}\n" POD_IN(
+				"b", "db", "",
+				ON("a1") AWAY(TERM(APP("q") ",'namespaceSelector':{'matchLabels':"
+							    "{'team':'x'}}",
+					"zone"))) Q(EMPTY),
+			"b1 b2 x1", NULL},
+		{"what is not understood of theirs keeps the pod off their node",
+			ZONES POD("db", "", ON("a1") AWAY("{'topologyKey':'zone','new':1}"))
+				Q(EMPTY),
+			"a2 b1 b2 x1", "1 pod db with an anti-affinity that is not understood"},
+		{"pods that are over keep nobody away",
+			ZONES "pod {'metadata':{'name':'db','namespace':'a'},'status':{'phase':"
+			      "'Succeeded'},'spec':{" ON("a1")
+				      AWAY(TERM(APP("q"), "zone")) "}}\n" Q(EMPTY),
+			"a1 a2 b1 b2 x1", NULL},
+		{"a bad operator",
+			ZONES Q(AWAY(TERM("'labelSelector':{'matchExpressions':[{'key':'v',"
+					  "'operator':'Gt','values':['2']}]}",
+				"zone"))),
+			"", "only nodes are selected by Gt and Lt"},
+		{"without a key", ZONES Q(AWAY("{" APP("db") "}")), "", "topologyKey: is empty"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define SPREAD(skew, key, more) \
+	"'topologySpreadConstraints':[{'maxSkew':" skew ",'topologyKey':'" key \
+	"','whenUnsatisfiable':'DoNotSchedule','labelSelector':{'matchLabels':{'app':'q'}}" more \
+	"}]"
+#define P(name, node) POD(name, "'app':'q'", ON(node) EMPTY)
+#define IN_ZONE_A "'nodeSelector':{'zone':'a'},"
+
+static void spreading_keeps_domains_level(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"the zone that has one more is full",
+			ZONES P("p", "a1") Q(SPREAD("1", "zone", "") "," EMPTY), "b1 b2",
+			"2 too many of the pods spread by zone, 1 without the label zone that "
+			"pods"},
+		{"two more are allowed", ZONES P("p", "a1") Q(SPREAD("2", "zone", "") "," EMPTY),
+			"a1 a2 b1 b2", NULL},
+		{"who does not match itself does not count",
+			ZONES P("p", "a1")
+				POD("q", "'app':'other'", SPREAD("1", "zone", "") "," EMPTY),
+			"a1 a2 b1 b2", NULL},
+		{"pods that are ending do not count",
+			ZONES "pod {'metadata':{'name':'p','namespace':'a','labels':{'app':'q'},"
+			      "'deletionTimestamp':'2020-01-01T00:00:00Z'},'spec':{" ON("a1") EMPTY
+			"}}\n" Q(SPREAD("1", "zone", "") "," EMPTY),
+			"a1 a2 b1 b2", NULL},
+		{"pods of other namespaces do not count",
+			ZONES POD_IN("b", "p", "'app':'q'", ON("a1") EMPTY)
+				Q(SPREAD("1", "zone", "") "," EMPTY),
+			"a1 a2 b1 b2", NULL},
+		{"zones that the pod cannot use do not count",
+			ZONES P("p", "a1") Q(IN_ZONE_A SPREAD("1", "zone", "") "," EMPTY), "a1 a2",
+			NULL},
+		{"... unless the policy says so",
+			ZONES P("p", "a1") Q(IN_ZONE_A SPREAD(
+				"1", "zone", ",'nodeAffinityPolicy':'Ignore'") "," EMPTY),
+			"", NULL, 26},
+		{"tainted zones count",
+			NODE("a1", "'zone':'a'", "") NODE(
+				"b1", "'zone':'b'", "'taints':[{'key':'k','effect':'NoSchedule'}]")
+				P("p", "a1") Q(SPREAD("1", "zone", "") "," EMPTY),
+			"", "1 too many of the pods spread by zone", 26},
+		{"... unless the policy says not",
+			NODE("a1", "'zone':'a'", "") NODE("b1", "'zone':'b'",
+				"'taints':[{'key':'k','effect':'NoSchedule'}]") P("p", "a1")
+				Q(SPREAD("1", "zone", ",'nodeTaintsPolicy':'Honor'") "," EMPTY),
+			"a1", NULL, 26},
+		{"fewer domains than wanted count as one with nobody",
+			ZONES P("p", "a1") P("r", "b1")
+				Q(SPREAD("1", "zone", ",'minDomains':3") "," EMPTY),
+			"", NULL, 30},
+		{"... enough of them do not",
+			ZONES P("p", "a1") P("r", "b1")
+				Q(SPREAD("1", "zone", ",'minDomains':2") "," EMPTY),
+			"a1 a2 b1 b2", NULL, 30},
+		{"pods on nodes of the domain that the pod cannot use: counted before",
+			ZONES P("p", "a1") Q(
+				"'nodeSelector':{'host':'a2'}," SPREAD("1", "zone", "") "," EMPTY),
+			"a2", NULL, 20},
+		{"they were, where there is another domain",
+			ZONES P("p", "a1") Q(
+				"'affinity':{'nodeAffinity':{" REQUIRED ":{'nodeSelectorTerms':[{"
+				"'matchExpressions':[{'key':'host','operator':'In','values':['a2',"
+				"'b1']}]}]}}}," SPREAD("1", "zone", "") "," EMPTY),
+			"b1", NULL, 24},
+		{"... and not since",
+			ZONES P("p", "a1") Q(
+				"'affinity':{'nodeAffinity':{" REQUIRED ":{'nodeSelectorTerms':[{"
+				"'matchExpressions':[{'key':'host','operator':'In','values':['a2',"
+				"'b1']}]}]}}}," SPREAD("1", "zone", "") "," EMPTY),
+			"a2 b1", NULL, 25},
+		{"an empty selector counts nobody since",
+			ZONES P("p", "a1") Q(
+				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'zone',"
+				"'whenUnsatisfiable':'DoNotSchedule','labelSelector':{}}]," EMPTY),
+			"a1 a2 b1 b2", NULL, 25},
+		{"what may be ignored is ignored",
+			ZONES P("p", "a1") Q(
+				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'zone',"
+				"'whenUnsatisfiable':'ScheduleAnyway','labelSelector':{}}]," EMPTY),
+			"a1 a2 b1 b2 x1", NULL},
+		{"a node needs the labels of all constraints",
+			ZONES Q("'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'zone',"
+				"'whenUnsatisfiable':'DoNotSchedule'},{'maxSkew':1,'topologyKey':'"
+				"none',"
+				"'whenUnsatisfiable':'DoNotSchedule'}]," EMPTY),
+			"", "without the label none"},
+		{"the labels of this revision only",
+			ZONES POD("p", "'app':'q','hash':'1'", ON("a1") EMPTY) POD("q",
+				"'app':'q','hash':'2'",
+				SPREAD("1", "zone", ",'matchLabelKeys':['hash']") "," EMPTY),
+			"a1 a2 b1 b2", NULL, 27},
+		{"a skew of nothing", ZONES Q(SPREAD("0", "zone", "") "," EMPTY), "",
+			"topologySpreadConstraints: 0: maxSkew: must be 1"},
+		{"a policy of no name",
+			ZONES Q(SPREAD("1", "zone", ",'nodeTaintsPolicy':'Maybe'") "," EMPTY), "",
+			"'Maybe' is not known"},
+		{"a field of no name", ZONES Q(SPREAD("1", "zone", ",'weight':1") "," EMPTY), "",
+			"topologySpreadConstraints: 0: weight: this scheduler does not know"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+UNIT_MAIN(UNIT(affinity_goes_where_the_others_are), UNIT(anti_affinity_keeps_apart_both_ways),
+	UNIT(spreading_keeps_domains_level))

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What volumes say: claims, classes, zones, shared disks, how many can be attached. */
+#include "base/cleanup.h"
+#include "rules.h"
+#include "unit.h"
+
+#define ZONE "topology.kubernetes.io/zone"
+#define NODES \
+	NODE("n1", "'" ZONE "':'a','host':'n1'", "") NODE("n2", "'" ZONE "':'b','host':'n2'", "")
+#define CLAIM_WITH(name, meta, spec) \
+	"persistentvolumeclaim {'metadata':{'name':'" name "','namespace':'a','uid':'c-" name \
+	"'" meta "},'spec':{'accessModes':['ReadWriteOnce'],'resources':{'requests':{'storage':" \
+	"'5Gi'}}," spec "}}\n"
+#define DONE ",'annotations':{'pv.kubernetes.io/bind-completed':'yes'}"
+#define BOUND(name, volume) CLAIM_WITH(name, DONE, "'volumeName':'" volume "'")
+#define WAITS(name, class) CLAIM_WITH(name, "", "'storageClassName':'" class "'")
+#define CLASS(name, provisioner, more) \
+	"storageclass {'metadata':{'name':'" name "'},'provisioner':'" provisioner \
+	"','volumeBindingMode':'WaitForFirstConsumer'" more "}\n"
+#define LOCAL CLASS("local", "kubernetes.io/no-provisioner", "")
+#define VOLUME_WITH(name, labels, size, more, status) \
+	"persistentvolume {" META(name, labels) ",'spec':{'capacity':{'storage':'" size "'}," \
+						"'accessModes':['ReadWriteOnce']," more \
+						"},'status':{'phase':'" status "'}}\n"
+#define VOLUME(name, size, more) VOLUME_WITH(name, "", size, more, "Available")
+#define AT(host) \
+	"'nodeAffinity':{'required':{'nodeSelectorTerms':[{'matchExpressions':[{'key':'host'," \
+	"'operator':'In','values':['" host "']}]}]}}"
+#define FREE(name, size, host) \
+	VOLUME(name, size, "'storageClassName':'local','local':{'path':'/'}," AT(host))
+#define USES(name, claim) "{'name':'" name "','persistentVolumeClaim':{'claimName':'" claim "'}}"
+#define WITH(volumes) "'volumes':[" volumes "]," EMPTY
+
+static void a_bound_claim_goes_where_its_volume_is(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"anywhere",
+			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"on its node",
+			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'local':{'path':'/'}," AT("n2"))
+				Q(WITH(USES("x", "c"))),
+			"n2", "1 volume v not reachable"},
+		{"in its zone",
+			NODES BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'b'", "5Gi",
+				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
+			"n2", "1 not in the zone of volume v"},
+		{"in one of its zones",
+			NODES BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'x__b'", "5Gi",
+				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
+			"n2", NULL},
+		{"zones that are no list",
+			NODES BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'x__'", "5Gi",
+				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"an old zone label on nodes with the new one: before",
+			NODES BOUND("c", "v") VOLUME_WITH("v",
+				"'failure-domain.beta.kubernetes.io/zone':'b'", "5Gi",
+				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
+			"", NULL, 20},
+		{"... and since",
+			NODES BOUND("c", "v") VOLUME_WITH("v",
+				"'failure-domain.beta.kubernetes.io/zone':'b'", "5Gi",
+				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
+			"n2", NULL, 27},
+		{"nodes without zones are in all of them",
+			NODE("n1", "", "") BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'b'", "5Gi",
+				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
+			"n1", NULL},
+		{"no such claim", NODES Q(WITH(USES("x", "c"))), "", "claim c is not there"},
+		{"no such volume", NODES BOUND("c", "v") Q(WITH(USES("x", "c"))), "",
+			"claim c is bound to volume v, which is not there"},
+		{"named, but not bound yet",
+			NODES LOCAL CLAIM_WITH(
+				"c", "", "'storageClassName':'local','volumeName':'v'") VOLUME("v",
+				"5Gi", "'hostPath':{'path':'/'}") Q(WITH(USES("x", "c"))),
+			"", "claim c is not bound yet"},
+		{"going away",
+			NODES CLAIM_WITH("c", DONE ",'deletionTimestamp':'x'", "'volumeName':'v'")
+				VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
+					Q(WITH(USES("x", "c"))),
+			"", "claim c is being deleted"},
+		{"a volume of no kind",
+			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'warp':{}")
+				Q(WITH(USES("x", "c"))),
+			"", "persistentvolume v: spec: warp: this scheduler does not know"},
+		{"one pod at a time",
+			NODES CLAIM_WITH(
+				"c", DONE, "'volumeName':'v','accessModes':['ReadWriteOncePod']")
+				VOLUME("v", "5Gi", "'hostPath':{'path':'/'}") POD("p", "",
+					ON("n1") WITH(USES("x", "c"))) Q(WITH(USES("x", "c"))),
+			"", "claim c is ReadWriteOncePod and pod p uses it", 29},
+		{"... and it is this one",
+			NODES CLAIM_WITH("c", DONE,
+				"'volumeName':'v','accessModes':['ReadWriteOncePod']") VOLUME("v",
+				"5Gi", "'hostPath':{'path':'/'}") Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL, 29},
+		{"an ephemeral volume's claim must be there",
+			NODES Q(WITH("{'name':'x','ephemeral':{'volumeClaimTemplate':{}}}")), "",
+			"claim q-x is not there yet", 25},
+		{"... and be made for the pod",
+			NODES BOUND("q-x", "v") VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
+				Q(WITH("{'name':'x','ephemeral':{'volumeClaimTemplate':{}}}")),
+			"", "claim q-x was not made for this pod", 25},
+		{"... as this one",
+			NODES CLAIM_WITH("q-x",
+				DONE ",'ownerReferences':[{'uid':'u-q','controller':true}]",
+				"'volumeName':'v'") VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
+				Q(WITH("{'name':'x','ephemeral':{'volumeClaimTemplate':{}}}")),
+			"n1 n2", NULL, 25},
+		{"a source of no name", NODES Q(WITH("{'name':'x','warp':{}}")), "",
+			"spec: volumes: 0: warp: this scheduler does not know the volume source"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"where there is a volume",
+			NODES LOCAL WAITS("c", "local") FREE("v", "5Gi", "n2")
+				Q(WITH(USES("x", "c"))),
+			"n2", "1 no volume for claim c"},
+		{"that is large enough",
+			NODES LOCAL WAITS("c", "local") FREE("v", "4Gi", "n2")
+				Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"of the class",
+			NODES LOCAL CLASS("other", "kubernetes.io/no-provisioner", "")
+				WAITS("c", "other") FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"and the mode",
+			NODES LOCAL CLAIM_WITH(
+				"c", "", "'storageClassName':'local','volumeMode':'Block'")
+				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"and the access modes",
+			NODES LOCAL CLAIM_WITH("c", "",
+				"'storageClassName':'local','accessModes':['ReadWriteMany']")
+				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"and the selector",
+			NODES LOCAL CLAIM_WITH("c", "",
+				"'storageClassName':'local','selector':{'matchLabels':{'a':'b'}}")
+				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"and free",
+			NODES LOCAL WAITS("c", "local") VOLUME_WITH(
+				"v", "", "5Gi", "'storageClassName':'local'," AT("n2"), "Released")
+				Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"and no other claim's",
+			NODES LOCAL WAITS("c", "local") VOLUME("v", "5Gi",
+				"'storageClassName':'local','claimRef':{'namespace':'a','name':'d'}"
+				"," AT("n2")) Q(WITH(USES("x", "c"))),
+			"", NULL},
+		{"but its own it is, and only that",
+			NODES LOCAL WAITS("c", "local") FREE("w", "5Gi", "n1") VOLUME("v", "5Gi",
+				"'storageClassName':'local','claimRef':{'namespace':'a','name':'c',"
+				"'uid':'c-c'}," AT("n2")) Q(WITH(USES("x", "c"))),
+			"n2", NULL},
+		{"two claims need two volumes",
+			NODES LOCAL WAITS("c", "local") WAITS("d", "local") FREE("v", "5Gi", "n2")
+				FREE("w", "5Gi", "n2") FREE("u", "5Gi", "n1")
+					Q(WITH(USES("x", "c") "," USES("y", "d"))),
+			"n2", NULL},
+		{"the smaller claim leaves the larger volume",
+			NODES LOCAL CLAIM_WITH("big", "",
+				"'storageClassName':'local','resources':{'requests':{'storage':'"
+				"9Gi'}}") WAITS("c", "local") FREE("v", "9Gi", "n2")
+				FREE("w", "6Gi", "n2") Q(WITH(USES("x", "big") "," USES("y", "c"))),
+			"n2", NULL},
+		{"one can be made",
+			NODES CLASS("made", "x.io/y", "") WAITS("c", "made")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"in the class's topologies",
+			NODES CLASS("made", "x.io/y",
+				",'allowedTopologies':[{'matchLabelExpressions':[{'key':'" ZONE
+				"','values':['b','c']}]}]") WAITS("c", "made")
+				Q(WITH(USES("x", "c"))),
+			"n2", "1 outside the topologies of the class of claim c"},
+		{"on the node that it was promised",
+			NODES CLASS("made", "x.io/y", "") CLAIM_WITH("c",
+				",'annotations':{'volume.kubernetes.io/selected-node':'n2'}",
+				"'storageClassName':'made'") Q(WITH(USES("x", "c"))),
+			"n2", "1 claim c promised to another node"},
+		{"an annotation says the class",
+			NODES CLASS("made", "x.io/y", "") CLAIM_WITH("c",
+				",'annotations':{'volume.beta.kubernetes.io/storage-class':'made'}",
+				"'storageClassName':'none'") Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"no such class", NODES WAITS("c", "made") Q(WITH(USES("x", "c"))), "",
+			"claim c has the storage class made, which is not there"},
+		{"a class that binds at once",
+			NODES "storageclass {'metadata':{'name':'now'},'provisioner':'x.io/y',"
+			      "'volumeBindingMode':'Immediate'}\n" WAITS("c", "now")
+				      Q(WITH(USES("x", "c"))),
+			"", "claim c is not bound yet, and does not wait"},
+		{"a class with a mode of no name",
+			NODES "storageclass {'metadata':{'name':'odd'},'provisioner':'x.io/y',"
+			      "'volumeBindingMode':'Later'}\n" WAITS("c", "odd")
+				      Q(WITH(USES("x", "c"))),
+			"", "storageclass odd: volumeBindingMode: 'Later' is not known"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define DRIVER(has) "csidriver {'metadata':{'name':'x.io/y'},'spec':{'storageCapacity':" has "}}\n"
+#define CAPACITY(more) \
+	"csistoragecapacity {'metadata':{'name':'k','namespace':'x'},'storageClassName':'made'," \
+	"'nodeTopology':{'matchLabels':{'host':'n2'}}," more "}\n"
+#define MADE CLASS("made", "x.io/y", "") WAITS("c", "made") Q(WITH(USES("x", "c")))
+
+static void capacity_is_looked_at_where_the_driver_says(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"it says so", NODES DRIVER("true") CAPACITY("'capacity':'5Gi'") MADE, "n2",
+			"1 too little storage for claim c", 24},
+		{"too little", NODES DRIVER("true") CAPACITY("'capacity':'4Gi'") MADE, "", NULL,
+			24},
+		{"the largest volume counts first",
+			NODES DRIVER("true") CAPACITY("'capacity':'9Gi','maximumVolumeSize':'4Gi'")
+				MADE,
+			"", NULL, 24},
+		{"it does not say so", NODES DRIVER("false") MADE, "n1 n2", NULL, 24},
+		{"not before 1.21", NODES DRIVER("true") MADE, "n1 n2", NULL, 20},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define DISK(kind, id, more) "{'name':'d','" kind "':{" id more "}}"
+#define RW
+#define RO ",'readOnly':true"
+#define TWO(disk, other) NODES POD("p", "", ON("n1") WITH(disk)) Q(WITH(other))
+#define GCE(more) DISK("gcePersistentDisk", "'pdName':'d'", more)
+#define EBS(id, more) DISK("awsElasticBlockStore", "'volumeID':'" id "'", more)
+#define ISCSI(more) DISK("iscsi", "'iqn':'i'", more)
+#define RBD(monitors, image, more) \
+	DISK("rbd", "'image':'" image "','monitors':[" monitors "]", more)
+
+static void disks_that_cannot_be_shared_are_not(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"GCE", TWO(GCE(RW), GCE(RW)), "n2", "1 disk d in use by another pod"},
+		{"GCE, one of them reads", TWO(GCE(RW), GCE(RO)), "n2", NULL},
+		{"GCE, both read", TWO(GCE(RO), GCE(RO)), "n1 n2", NULL},
+		{"EBS, even if both read", TWO(EBS("d", RO), EBS("d", RO)), "n2", NULL},
+		{"another one", TWO(EBS("d", RW), EBS("e", RW)), "n1 n2", NULL},
+		{"iSCSI", TWO(ISCSI(RW), ISCSI(RO)), "n2", NULL},
+		{"iSCSI, both read", TWO(ISCSI(RO), ISCSI(RO)), "n1 n2", NULL},
+		{"RBD with a monitor in common",
+			TWO(RBD("'a','b'", "i", RW), RBD("'b','c'", "i", RW)), "n2", NULL},
+		{"RBD with none", TWO(RBD("'a'", "i", RW), RBD("'b'", "i", RW)), "n1 n2", NULL},
+		{"RBD of another pool", TWO(RBD("'a'", "i", RW), RBD("'a'", "i", ",'pool':'p'")),
+			"n1 n2", NULL},
+		{"another image", TWO(RBD("'a'", "i", RW), RBD("'a'", "j", RW)), "n1 n2", NULL},
+		{"a GCE disk is no EBS volume", TWO(GCE(RW), EBS("d", RW)), "n1 n2", NULL},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define LIMITS(count) \
+	"csinode {'metadata':{'name':'n1'},'spec':{'drivers':[{'name':'x.io','allocatable':" \
+	"{'count':" count "}}]}}\n"
+#define CSI(name, handle) \
+	BOUND(name, name) VOLUME(name, "5Gi", "'csi':{'driver':'x.io','volumeHandle':'" handle "'}")
+#define HOLDS(claim) POD("p", "", ON("n1") WITH(USES("x", claim)))
+
+static void a_node_takes_so_many_volumes(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"full",
+			NODES LIMITS("1") CSI("c", "1") CSI("d", "2") HOLDS("d")
+				Q(WITH(USES("x", "c"))),
+			"n2", "1 no room for one more volume of x.io"},
+		{"room for one",
+			NODES LIMITS("2") CSI("c", "1") CSI("d", "2") HOLDS("d")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"the same volume is there already",
+			NODES LIMITS("1") CSI("c", "1") HOLDS("c") Q(WITH(USES("x", "c"))), "n1 n2",
+			NULL},
+		{"none at all", NODES LIMITS("0") CSI("c", "1") Q(WITH(USES("x", "c"))), "n2",
+			NULL},
+		{"two of one pod",
+			NODES LIMITS("1") CSI("c", "1") CSI("d", "2")
+				Q(WITH(USES("x", "c") "," USES("y", "d"))),
+			"n2", NULL},
+		{"one that will be made counts",
+			NODES LIMITS("0") CLASS("made", "x.io", "") WAITS("c", "made")
+				Q(WITH(USES("x", "c"))),
+			"n2", NULL},
+		{"a driver without a limit",
+			NODES LIMITS("null") CSI("c", "1") Q(WITH(USES("x", "c"))), "n1 n2", NULL},
+		{"the limit as the node said it, before",
+			NODE_WITH("n1", "", "", "'pods':'9','attachable-volumes-csi-x.io':'0'")
+				CSI("c", "1") Q(WITH(USES("x", "c"))),
+			"", NULL, 20},
+		{"in-tree volumes before the migration: by the node's own limit",
+			NODE_WITH("n1", "", "", "'pods':'9','attachable-volumes-gce-pd':'0'")
+				Q(WITH(GCE(RW))),
+			"", "one more volume of kubernetes.io/gce-pd", 20},
+		{"... or a default", NODES Q(WITH(GCE(RW))), "n1 n2", NULL, 20},
+		{"... since, as those of the CSI driver",
+			NODES
+			"csinode {'metadata':{'name':'n1'},'spec':{'drivers':[{'name':"
+			"'pd.csi.storage.gke.io','allocatable':{'count':0}}]}}\n" Q(WITH(GCE(RW))),
+			"n2", "one more volume of pd.csi.storage.gke.io", 31},
+		{"inline CSI volumes are attached to nothing",
+			NODES LIMITS("0") Q(WITH("{'name':'x','csi':{'driver':'x.io'}}")), "n1 n2",
+			NULL},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+UNIT_MAIN(UNIT(a_bound_claim_goes_where_its_volume_is),
+	UNIT(a_waiting_claim_goes_where_a_volume_can_be),
+	UNIT(capacity_is_looked_at_where_the_driver_says),
+	UNIT(disks_that_cannot_be_shared_are_not), UNIT(a_node_takes_so_many_volumes))
