@@ -24,7 +24,12 @@ demo: ## three programs share one GPU: see it, and see what each got
 check: ## run all tests
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory kubernetes
 	@scripts/check build
+
+# Where it cannot be had, or another cluster is given, its tests say so themselves.
+kubernetes: ## build the Kubernetes that tests use: once, 10 minutes
+	@[ -n "$$KUBECONFIG" ] || tests/k8s/get >/dev/null || [ $$? -eq 77 ]
 
 bench: build ## print every number, ONLY=launch,shares for some
 	@scripts/bench
@@ -48,4 +53,4 @@ install: build ## into DESTDIR, under PREFIX=/usr/local
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo check bench fuzz lint format soak install clean
+.PHONY: build help setup demo check kubernetes bench fuzz lint format soak install clean

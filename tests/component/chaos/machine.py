@@ -19,12 +19,12 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
 from rig import BUILD, DIVVYD, PATIENCE_S, Rig, SOURCE, SPIN, alive, main, wait_for  # noqa: E402,F401
+from tap import SKIP, skip_all  # noqa: E402,F401
 
 HOOKS = [os.path.join(BUILD, "src/hook/libdivvy-cuda.so"), os.path.join(BUILD, "src/hook/libdivvy-nvml.so")]
 CHAOS = os.path.join(BUILD, "tests/component/chaos")
 MIB = 1 << 20
 SLACK = 4 * MIB  # of a process
-SKIP = 77
 
 MSG = {name: n for n, name in enumerate(
     "HELLO WELCOME REFUSED WANT RELEASE FLUSH MEM_RESERVE MEM_RELEASE MEM_REPLY MEASURE MEASURED BYE CONTROL"
@@ -37,11 +37,6 @@ ACCOUNT_RECORD = struct.Struct("<QQQIHH")
 RING_HEAD = struct.Struct("<QIIQQIIQQ")
 KERNEL = 0
 ABORTED = 16
-
-
-def skip_all(why):
-    print(f"1..0 # SKIP {why}")
-    sys.exit(SKIP)
 
 
 def run(*tests):

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+
+from tap import PATIENCE_S, alive, main, wait_for  # noqa: E402,F401
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
@@ -20,7 +22,6 @@ DIVVY = os.path.join(BUILD, "src/cli/divvy")
 DIVVYD = os.path.join(BUILD, "src/agent/divvyd")
 SPIN = os.path.join(BUILD, "tests/programs/spin")
 USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")
-PATIENCE_S = 60  # a bound for what must come, not a measure of how fast
 
 
 class Rig:
@@ -129,43 +130,9 @@ class Rig:
         return self.tenant(name)["devices"][0]["got_permille"]
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def wait_for(condition, what, patience_s=PATIENCE_S):
-    """Until it is so; fails when it never becomes so."""
-    end = time.monotonic() + patience_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.05)
-
-
 def refused(done, code, *parts):
     """It failed with that exit code and one sentence that names these."""
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("divvy"), done.stderr
     for part in parts:
         assert part in done.stderr, (part, done.stderr)
-
-
-def main(*tests):
-    print(f"1..{len(tests)}", flush=True)
-    failed = 0
-    for number, test in enumerate(tests, 1):
-        name = test.__name__.replace("_", " ")
-        try:
-            test()
-            print(f"ok {number} - {name}", flush=True)
-        except Exception:  # whatever it is, the next test is to run
-            failed += 1
-            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
-            print(f"not ok {number} - {name}", flush=True)
-    sys.exit(1 if failed else 0)

@@ -1,0 +1,571 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes for tests: a control plane of one's own, if wanted with a real node, or the cluster of KUBECONFIG.
+
+    from cluster import main, open_cluster
+
+    with open_cluster("api", "kcm", "sched") as cluster:
+        cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", pod)
+        someone = cluster.service_account(cluster.namespace, "scheduler", rules=[...])
+        someone.kubectl("get", "pods")
+
+The object is the cluster's administrator (an Account: see api.py); divvy's own parts are given a service
+account's kubeconfig instead. Everything that is started belongs to a keeper (keeper.py), which ends it all
+when the block is left or the test dies. Each cluster has a loopback address of its own and ports on it, held by
+an abstract socket, so any number of them run side by side; a node there is one at a time on a machine.
+
+With KUBECONFIG set no cluster is started: the tests run against that one, in a namespace of their own, and
+what needs a cluster of one's own (its parts killed or given other arguments, made-up nodes, users with
+certificates) is skipped, which is a Skip that says so.
+"""
+
+import base64
+import errno
+import functools
+import json
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+
+import node as real_node  # noqa: E402
+from api import Account, ApiError, write_kubeconfig  # noqa: E402
+from pki import Pki  # noqa: E402
+from tap import SKIP, Skip, alive, main, skip_all, wait_for  # noqa: E402,F401
+
+SLOTS = 500         # clusters on one machine at once
+FIRST_PORT = 20000  # below those that outgoing connections are given
+PORTS = {"kube-apiserver": 0, "etcd": 1, "etcd-peer": 2, "kube-controller-manager": 3, "kube-scheduler": 4,
+         "kubelet": 5, "kubelet-healthz": 6}
+PORTS_EACH = 16
+START_S = 120       # bounds for what must come
+SERVICES = "198.19.245.0/24"
+PARTS = {"api": ["etcd", "kube-apiserver"], "kcm": ["kube-controller-manager"], "sched": ["kube-scheduler"],
+         "node": ["containerd", "kubelet"]}
+NAME = re.compile(r"[^a-z0-9]+")
+
+
+@functools.lru_cache
+def cache():
+    """Where the programs are; Skip says why they are not."""
+    done = subprocess.run([os.path.join(HERE, "get"), "--check"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        raise Skip(done.stderr.strip() or "no Kubernetes to test with")
+    return done.stdout.strip()
+
+
+def unique(prefix):
+    return f"{prefix}-{random.SystemRandom().randrange(1 << 40):010x}"
+
+
+class Keeper:
+    """The test's side of keeper.py."""
+
+    def __init__(self, log, hold=()):
+        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.ours.settimeout(2 * START_S)
+        self.lock = threading.Lock()
+        with theirs, open(log, "ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, os.path.join(HERE, "keeper.py"), str(theirs.fileno())], cwd="/",
+                pass_fds=[theirs.fileno(), *(h.fileno() for h in hold)], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    def ask(self, do, **what):
+        with self.lock:
+            self.ours.send(json.dumps({"do": do, **what}).encode())
+            packet = self.ours.recv(1 << 16)
+        assert packet, "the keeper has died"
+        answer = json.loads(packet)
+        assert "error" not in answer, answer["error"]
+        return answer
+
+    def undo(self, kind, *args):
+        """To be said before it is done."""
+        self.ask("undo", kind=kind, args=list(args))
+
+    def end(self):
+        left = self.ask("end")["left"]
+        self.ours.close()
+        self.process.wait(START_S)
+        assert not left, f"left over: {', '.join(left)}"
+
+
+class Slot:
+    """A loopback address with ports, ours while `lock` is open in some process."""
+
+    def __init__(self):
+        for n in range(SLOTS):
+            self.lock = socket.socket(socket.AF_UNIX)
+            self.address = f"127.64.{n // 250}.{n % 250 + 1}"
+            self.first = FIRST_PORT + n * PORTS_EACH
+            try:
+                self.lock.bind(f"\0divvy-k8s-{n}")
+                self.probe()
+                return
+            except OSError as error:
+                self.lock.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise Skip(f"no ports on the loopback address {self.address}: {error.strerror}") from error
+        raise Skip(f"{SLOTS} clusters run here already")
+
+    def probe(self):
+        for port in PORTS.values():
+            with socket.socket() as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind((self.address, self.first + port))
+
+    def port(self, name):
+        return self.first + PORTS[name]
+
+
+class Tools(Account):
+    """What tests do to a cluster, whosever it is."""
+
+    own = True  # made by the test: may be broken
+
+    def only_own(self, what):
+        if not self.own:
+            raise Skip(f"{what}: not on the cluster of KUBECONFIG")
+
+    def forget_later(self, path):
+        """An object outside of our namespaces: to be deleted when the block is left."""
+
+    def new_namespace(self, prefix="divvy-test", **labels):
+        name = unique(prefix)
+        self.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        self.forget_later(f"/api/v1/namespaces/{name}")
+        if self.makes_accounts():
+            wait_for(lambda: self.has_account(name), f"namespace {name} has its service account", START_S)
+        return name
+
+    def makes_accounts(self):
+        """There is a controller manager."""
+        return self.exists("/api/v1/namespaces/default/serviceaccounts/default")
+
+    def has_account(self, namespace):
+        """Pods may be made in it: its default service account is there and, before 1.24, has its token."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        minor = int(re.sub("[^0-9]", "", self.get("/version")["minor"]))
+        return self.exists(path) and (minor >= 24 or bool(self.get(path).get("secrets")))
+
+    def create_once(self, path, body):
+        try:
+            return self.create(path, body)
+        except ApiError as error:
+            if error.code != 409:
+                raise
+            return None
+
+    def service_account(self, namespace, name, *, rules=None, cluster_rules=None):
+        """An Account with that service account's own token; made, and given these rules, where it is missing."""
+        base = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        self.create_once(base, {"metadata": {"name": name}})
+        group, subjects = "rbac.authorization.k8s.io", [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+        for given, kind, path in ((rules, "Role", f"/apis/{group}/v1/namespaces/{namespace}/"),
+                                  (cluster_rules, "ClusterRole", f"/apis/{group}/v1/")):
+            if given:
+                its_name = name if kind == "Role" else f"{namespace}-{name}"
+                self.create(f"{path}{kind.lower()}s", {"metadata": {"name": its_name}, "rules": given})
+                self.create(f"{path}{kind.lower()}bindings", {
+                    "metadata": {"name": its_name}, "subjects": subjects,
+                    "roleRef": {"apiGroup": group, "kind": kind, "name": its_name}})
+                if kind == "ClusterRole":
+                    self.forget_later(f"{path}clusterroles/{its_name}")
+                    self.forget_later(f"{path}clusterrolebindings/{its_name}")
+        answer = self.create(f"{base}/{name}/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}})
+        return self.account(f"sa-{namespace}-{name}", token=answer["status"]["token"], namespace=namespace)
+
+    def account(self, name, namespace="default", **proof):
+        """proof: token, or cert"""
+        path = os.path.join(self.dir, NAME.sub("-", name) + ".kubeconfig")
+        write_kubeconfig(path, self.server, ca=self.ca, namespace=namespace, insecure=self.insecure, **proof)
+        return Account(self.server, ca=self.ca, kubeconfig=path, kubectl_path=self.kubectl_path,
+                       insecure=self.insecure, **proof)
+
+    def define(self, crd):
+        """A custom resource, established when this returns and gone when the block is left."""
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        self.create(path, {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd})
+        self.forget_later(f"{path}/{crd['metadata']['name']}")
+
+        def established():
+            conditions = self.get(f"{path}/{crd['metadata']['name']}").get("status", {}).get("conditions", [])
+            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+        wait_for(established, f"{crd['metadata']['name']} is established", START_S)
+        served = [v["name"] for v in crd["spec"]["versions"] if v["served"]]
+        for version in served:  # which comes a moment later
+            wait_for(lambda v=version: self.exists(f"/apis/{crd['spec']['group']}/{v}/{crd['spec']['names']['plural']}"),
+                     f"{crd['metadata']['name']} is served", START_S)
+
+    def shell_pod(self, name, script, *, labels=None, annotations=None, container=None, **spec):
+        """A pod that runs that in a shell once; `container` and spec are added to what they are named after."""
+        image, pull = self.shell_image()
+        return {"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
+                    {"name": "main", "image": image, "imagePullPolicy": pull, "command": ["sh", "-c", script],
+                     **(container or {})}], **spec}}
+
+    def pod(self, name, namespace=None):
+        return self.get(f"/api/v1/namespaces/{namespace or self.namespace}/pods/{name}")
+
+    def wait_for_pod(self, name, *phases, namespace=None):
+        """Its object, when it is in one of these phases."""
+        seen = {}
+
+        def there():
+            seen["pod"] = self.pod(name, namespace)
+            return seen["pod"]["status"].get("phase") in phases
+        try:
+            wait_for(there, f"pod {name} is {' or '.join(phases)}", START_S)
+        except AssertionError as error:
+            events = self.get(f"/api/v1/namespaces/{namespace or self.namespace}/events")["items"]
+            said = [f"{e['reason']}: {e['message']}" for e in events if e["involvedObject"].get("name") == name]
+            raise AssertionError(f"{error}: {seen['pod']['status']} {said}") from None
+        return seen["pod"]
+
+    def log_of(self, name, namespace=None):
+        return self.get(f"/api/v1/namespaces/{namespace or self.namespace}/pods/{name}/log")
+
+
+class Cluster(Tools):
+    """A cluster of one's own. `args`: {program: more arguments}; `parts`: keys of PARTS, "api" is always there."""
+
+    def __init__(self, *parts, args=None):
+        unknown = set(parts) - set(PARTS)
+        assert not unknown, f"parts {unknown}: of {', '.join(PARTS)}"
+        self.parts = ("api", *(p for p in PARTS if p in parts and p != "api"))
+        self.args = args or {}
+        self.cache = cache()
+        self.bin = os.path.join(self.cache, "bin")
+        self.commands = {}  # how a part was started
+        self.keeper = None
+        self.node = None
+
+    def __enter__(self):
+        if "node" in self.parts:
+            real_node.can_be_had(self.bin)
+        self.slot = Slot()
+        self.dir = tempfile.mkdtemp(prefix="divvy-k8s-")
+        self.keeper = Keeper(os.path.join(self.dir, "keeper.log"), hold=[self.slot.lock])
+        self.slot.lock.close()
+        self.keeper.undo("tree", self.dir)
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, kind, value, _):
+        keeper, self.keeper = self.keeper, None
+        if not keeper:
+            return
+        well = not kind or kind is Skip or (kind is SystemExit and not value.code)
+        if not well:
+            self.show_logs()
+            if os.environ.get("DIVVY_TEST_HOLD"):
+                input(f"# held at {self.dir}: press enter")
+        try:
+            keeper.end()
+        except AssertionError:
+            if well:  # else what went wrong first is to be seen
+                raise
+
+    def show_logs(self, lines=15):
+        folder = os.path.join(self.dir, "log")
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as f:
+                for line in f.readlines()[-lines:]:
+                    print(f"# {name}: {line.rstrip()[:400]}")
+        sys.stdout.flush()
+
+    # ---- the start
+
+    def start(self):
+        for folder in ("log", "etcd"):
+            os.mkdir(os.path.join(self.dir, folder), 0o700)
+        self.pki = Pki(os.path.join(self.dir, "pki"))
+        self.make_accounts()
+        for part in self.parts:
+            getattr(self, "start_" + part)()
+        self.namespace = self.new_namespace()
+
+    def make_accounts(self):
+        server = f"https://{self.slot.address}:{self.slot.port('kube-apiserver')}"
+        self.kubeconfigs = {}
+        with open(os.path.join(self.dir, "pki/tokens.csv"), "w", encoding="ascii") as f:
+            for name, user, group in (("admin", "admin", "system:masters"),
+                                      ("kube-controller-manager", "system:kube-controller-manager", ""),
+                                      ("kube-scheduler", "system:kube-scheduler", ""),
+                                      ("kubelet", "system:node:" + self.node_name, "system:nodes")):
+                token = f"{random.SystemRandom().getrandbits(128):032x}"
+                f.write(f'{token},{user},{name},"{group}"\n')
+                self.kubeconfigs[name] = os.path.join(self.dir, name + ".kubeconfig")
+                write_kubeconfig(self.kubeconfigs[name], server, ca=self.pki.ca, token=token)
+                if name == "admin":
+                    Account.__init__(self, server, ca=self.pki.ca, token=token, kubeconfig=self.kubeconfigs[name],
+                                     kubectl_path=os.path.join(self.bin, "kubectl"))
+
+    node_name = "divvy-node"
+
+    def run(self, name, *argv, program=None):
+        """Starts a part; its log is log/NAME.log."""
+        self.commands[name] = [os.path.join(self.bin, program or name), *argv, *self.args.get(name, [])]
+        self.run_again(name)
+
+    def run_again(self, name, wrap=()):
+        env = {"PATH": f"{self.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C",
+               "HOME": self.dir}
+        self.keeper.ask("start", name=name, argv=[*wrap, *self.commands[name]], env=env,
+                        log=os.path.join(self.dir, "log", name + ".log"))
+
+    def await_part(self, name, ready):
+        def there():
+            assert self.pid(name), f"{name} has ended with {self.keeper.ask('status', name=name)['exit']}"
+            try:
+                return ready()
+            except (OSError, ApiError):
+                return False
+        wait_for(there, f"{name} is ready", START_S)
+
+    def start_api(self):
+        etcd, peer = (f"http://{self.slot.address}:{self.slot.port(p)}" for p in ("etcd", "etcd-peer"))
+        self.run("etcd", "--data-dir", os.path.join(self.dir, "etcd"), "--listen-client-urls", etcd,
+                 "--advertise-client-urls", etcd, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                 "--initial-cluster", "default=" + peer, "--unsafe-no-fsync",
+                 # Alone, it need not wait for others to speak up.
+                 "--heartbeat-interval=20", "--election-timeout=200")
+        names = [f"IP:{self.slot.address}", f"IP:{real_node.SERVICE}", "DNS:localhost"]
+        names += ["DNS:" + ".".join(["kubernetes", "default", "svc"][:n]) for n in (1, 2, 3)]
+        cert, key = self.pki.sign("apiserver", "kube-apiserver", alternatives=",".join(names))
+        client_cert, client_key = self.pki.sign("kubelet-client", "apiserver-kubelet-client", ["system:masters"])
+        private, public = self.pki.key_pair("sa")
+        self.run("kube-apiserver", f"--etcd-servers={etcd}", f"--bind-address={self.slot.address}",
+                 f"--secure-port={self.slot.port('kube-apiserver')}", "--advertise-address=192.0.2.1",
+                 "--endpoint-reconciler-type=none", f"--tls-cert-file={cert}", f"--tls-private-key-file={key}",
+                 f"--client-ca-file={self.pki.ca}", f"--token-auth-file={self.dir}/pki/tokens.csv",
+                 "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+                 # This one needs tokens that the controller manager makes.
+                 *([] if "kcm" in self.parts else ["--disable-admission-plugins=ServiceAccount"]),
+                 "--service-account-issuer=https://kubernetes.default.svc",
+                 f"--service-account-key-file={public}", f"--service-account-signing-key-file={private}",
+                 f"--service-cluster-ip-range={SERVICES}", "--allow-privileged=true",
+                 # Without a kube-proxy: webhooks are reached at their endpoints.
+                 "--enable-aggregator-routing=true",
+                 "--kubelet-preferred-address-types=InternalIP", f"--kubelet-client-certificate={client_cert}",
+                 f"--kubelet-client-key={client_key}")
+        self.await_api()
+
+    def await_api(self):
+        self.await_part("kube-apiserver", lambda: self.get("/readyz") == "ok" and
+                        self.exists("/api/v1/namespaces/default"))
+
+    def start_kcm(self):
+        # Nobody beats the heart of a made-up node.
+        own = self.args.get("kube-controller-manager", [])
+        quiet = "node" in self.parts or any(a.startswith("--controllers") for a in own)
+        self.run("kube-controller-manager", f"--kubeconfig={self.kubeconfigs['kube-controller-manager']}",
+                 "--leader-elect=false", f"--bind-address={self.slot.address}",
+                 f"--secure-port={self.slot.port('kube-controller-manager')}", "--port=0",
+                 "--use-service-account-credentials", f"--service-account-private-key-file={self.pki.folder}/sa.key",
+                 f"--root-ca-file={self.pki.ca}", *([] if quiet else ["--controllers=*,-nodelifecycle"]))
+        self.await_kcm()
+
+    def await_kcm(self):
+        self.await_part("kube-controller-manager", lambda: self.healthy("kube-controller-manager") and
+                        self.has_account("default"))
+
+    def start_sched(self):
+        self.run("kube-scheduler", f"--kubeconfig={self.kubeconfigs['kube-scheduler']}", "--leader-elect=false",
+                 f"--bind-address={self.slot.address}", f"--secure-port={self.slot.port('kube-scheduler')}",
+                 "--port=0")
+        self.await_sched()
+
+    def await_sched(self):
+        self.await_part("kube-scheduler", lambda: self.healthy("kube-scheduler"))
+
+    def healthy(self, name):
+        """Of a part that certifies itself."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        with urllib.request.urlopen(f"https://{self.slot.address}:{self.slot.port(name)}/healthz", timeout=10,
+                                    context=tls) as response:
+            return response.read() == b"ok"
+
+    def start_node(self):
+        self.node = real_node.Node(self)
+        self.node.start()
+
+    # ---- faults
+
+    def pid(self, name):
+        """Of a part that lives, else None."""
+        return self.keeper.ask("status", name=name)["pid"]
+
+    def send_signal(self, name, sig):
+        assert self.keeper.ask("signal", name=name, sig=int(sig))["pid"], f"{name} does not run"
+
+    def kill(self, name, sig=signal.SIGKILL):
+        """Ended when this returns; a stopped one, too."""
+        self.send_signal(name, sig)
+        if sig != signal.SIGKILL:
+            self.signal_if_there(name, signal.SIGCONT)
+        wait_for(lambda: not self.pid(name), f"{name} has ended")
+
+    def signal_if_there(self, name, sig):
+        self.keeper.ask("signal", name=name, sig=int(sig))
+
+    def freeze(self, name):
+        self.send_signal(name, signal.SIGSTOP)
+
+    def thaw(self, name):
+        self.send_signal(name, signal.SIGCONT)
+
+    def restart(self, name, sig=signal.SIGKILL, wait=True):
+        """Kills it if it runs, and starts it as it was; ready when this returns, unless told not to wait."""
+        if self.pid(name):
+            self.kill(name, sig)
+        if self.node and name in PARTS["node"]:
+            self.node.run_again(name)
+        else:
+            self.run_again(name)
+        if wait:
+            self.await_ready(name)
+
+    def await_ready(self, name):
+        if self.node and name in PARTS["node"]:
+            self.node.await_ready(name)
+        else:
+            {"etcd": self.await_api, "kube-apiserver": self.await_api, "kube-controller-manager": self.await_kcm,
+             "kube-scheduler": self.await_sched}[name]()
+
+    # ---- who asks, and what of
+
+    def user(self, name, groups=()):
+        """An Account of a person, by a client certificate."""
+        file_name = unique(NAME.sub("-", name))
+        return self.account(f"user-{file_name}", cert=self.pki.sign(file_name, name, groups))
+
+    def fake_node(self, name, *, labels=None, **resources):
+        """A Ready node without a kubelet: fake_node("n1", cpu="8", memory="8Gi", **{"divvy.gpu/slot": "64"})"""
+        resources = {"cpu": "8", "memory": "16Gi", "pods": "110", **resources}
+        self.create("/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name,
+                                                                            **(labels or {})}}})
+        conditions = [{"type": "Ready", "status": "True", "reason": "MadeUp", "message": "has no kubelet"}]
+        self.patch(f"/api/v1/nodes/{name}/status", {"status": {
+            "capacity": resources, "allocatable": resources, "conditions": conditions}}, "strategic")
+        return self.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+
+    def shell_image(self):
+        return "local/busybox:1", "Never"
+
+    def import_image(self, name, folder, entrypoint, env=()):
+        """Gives the node an image out of a folder; pods name it with imagePullPolicy Never."""
+        self.node.import_image(name, folder, entrypoint, env)
+
+
+class External(Tools):
+    """The cluster of KUBECONFIG. It is asked through `kubectl proxy`, which knows every way to log in."""
+
+    own = False
+
+    def __init__(self, *parts):
+        self.parts = parts
+        self.dir = tempfile.mkdtemp(prefix="divvy-k8s-")
+        self.to_forget = []
+        self.keeper = None
+        self.kubectl_path = next((p for p in self.places() if os.access(p, os.X_OK)), None)
+        if not self.kubectl_path:
+            raise Skip("KUBECONFIG is set, but there is no kubectl in the path")
+
+    @staticmethod
+    def places():
+        for folder in os.environ.get("PATH", "").split(":"):
+            yield os.path.join(folder, "kubectl")
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        yield os.path.join(caches, "divvy/k8s-1.20.2/bin/kubectl")
+
+    def __enter__(self):
+        self.keeper = Keeper(os.path.join(self.dir, "keeper.log"))
+        self.keeper.undo("tree", self.dir)
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for path in reversed(self.to_forget):
+            try:
+                self.delete(path)
+            except (ApiError, OSError) as error:
+                print(f"# not deleted: {path}: {error}", flush=True)
+        self.to_forget = []
+        keeper, self.keeper = self.keeper, None
+        if keeper:
+            keeper.end()
+
+    def start(self):
+        done = subprocess.run([self.kubectl_path, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"KUBECONFIG={os.environ['KUBECONFIG']}: {done.stderr}"
+        its = json.loads(done.stdout)["clusters"][0]["cluster"]
+        ca = None
+        if its.get("certificate-authority-data"):
+            ca = os.path.join(self.dir, "ca.crt")
+            with open(ca, "wb") as f:
+                f.write(base64.b64decode(its["certificate-authority-data"]))
+        kubeconfig = os.path.join(self.dir, "admin.kubeconfig")
+        with open(os.open(kubeconfig, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
+            f.write(done.stdout)
+        proxy = os.path.join(self.dir, "proxy.sock")
+        self.keeper.ask("start", name="kubectl", env=dict(os.environ), log=os.path.join(self.dir, "proxy.log"),
+                        argv=[self.kubectl_path, "proxy", "--unix-socket", proxy])
+        wait_for(lambda: os.path.exists(proxy), "kubectl proxy serves", START_S)
+        Account.__init__(self, its["server"], ca=ca, kubeconfig=kubeconfig, kubectl_path=self.kubectl_path,
+                         proxy=proxy, insecure=bool(its.get("insecure-skip-tls-verify")))
+        version = self.get("/version")["gitVersion"]
+        self.namespace = self.new_namespace()
+        print(f"# on {self.server}, Kubernetes {version}, in namespace {self.namespace}", flush=True)
+
+    def forget_later(self, path):
+        self.to_forget.append(path)
+
+    def user(self, name, groups=()):
+        self.only_own("users with certificates")
+
+    def fake_node(self, name, **_):
+        self.only_own("made-up nodes")
+
+    def shell_image(self):
+        image = os.environ.get("DIVVY_TEST_IMAGE")
+        if not image:
+            raise Skip("pods on the cluster of KUBECONFIG need DIVVY_TEST_IMAGE, an image that has a shell")
+        return image, "IfNotPresent"
+
+    def import_image(self, *_):
+        self.only_own("images made here")
+
+
+def open_cluster(*parts, args=None, own=False):
+    """For a with statement. own: the test breaks it, or needs it as we make it."""
+    if not os.environ.get("KUBECONFIG"):
+        return Cluster(*parts, args=args)
+    if own or args:
+        raise Skip("needs a cluster of its own, and KUBECONFIG is set")
+    return External(*parts)

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The parent of everything that a test cluster starts, so that nothing of it can outlive the test.
+
+The test starts a keeper and talks to it over a socket, one JSON object a packet, one answer each. When
+the test says so, or is gone however it went, the keeper kills what it has started, and what that has
+started (orphans come to it: it is their subreaper), and then undoes, newest first, what it was told to
+undo. It signals only children of its own that it has not reaped, so never a stranger with their number.
+When the keeper itself is killed the kernel kills the parts; then the next node's start tidies the rest.
+
+usage: keeper.py FD     of a SOCK_SEQPACKET socket; other inherited descriptors are held till the end
+"""
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+PACKET_MAX = 1 << 16
+PATIENCE_S = 30
+LIBC = ctypes.CDLL(None)
+
+
+def children():
+    """Those of this process; it has one thread."""
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as f:
+        return [int(pid) for pid in f.read().split()]
+
+
+# ---- what is undone in the end, each kind with its arguments
+
+def undo_tree(path):
+    shutil.rmtree(path, ignore_errors=True)
+    return not os.path.lexists(path)
+
+
+def undo_folder(path):
+    """A mount point that was not there: gone if nobody else has put anything into it."""
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+    return True
+
+
+def undo_sysctl(path, value):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(value)
+    return True
+
+
+def undo_link(name):
+    if os.path.exists(f"/sys/class/net/{name}"):
+        subprocess.run(["ip", "link", "del", name], stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE_S)
+    return not os.path.exists(f"/sys/class/net/{name}")
+
+
+def undo_cgroup(path):
+    """The whole tree below it; whoever is in it is ours."""
+    end = time.monotonic() + PATIENCE_S
+    while os.path.isdir(path) and time.monotonic() < end:
+        for parent, _, _ in os.walk(path, topdown=False):
+            with contextlib.suppress(OSError):
+                with open(os.path.join(parent, "cgroup.procs"), encoding="ascii") as f:
+                    for pid in f.read().split():
+                        os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.rmdir(parent)
+        time.sleep(0.02)
+    return not os.path.isdir(path)
+
+
+UNDO = {"tree": undo_tree, "folder": undo_folder, "sysctl": undo_sysctl, "link": undo_link, "cgroup": undo_cgroup}
+
+
+class Keeper:
+    def __init__(self, sock):
+        self.sock = sock
+        self.pids = {}    # of parts that live, by name
+        self.exits = {}   # how parts that do not have ended: a code, or minus a signal
+        self.undo = []
+        self.held = []
+        self.ended = False
+
+    def start(self, name, argv, log, env):
+        if name in self.pids:
+            raise ValueError(f"{name} runs already")
+
+        def prepare():
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+        with open(log, "ab") as out:
+            child = subprocess.Popen(argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                     start_new_session=True, preexec_fn=prepare)
+        child.returncode = 0  # it is reaped below, not by this object
+        self.pids[name] = child.pid
+        self.exits.pop(name, None)
+        return {"pid": child.pid}
+
+    def signal(self, name, sig):
+        """To a part that lives, or has not been reaped: never to somebody else."""
+        if name in self.pids:
+            os.kill(self.pids[name], sig)
+        return {"pid": self.pids.get(name)}
+
+    def status(self, name):
+        return {"pid": self.pids.get(name), "exit": self.exits.get(name)}
+
+    def add_undo(self, kind, args):
+        if kind not in UNDO:
+            raise ValueError(f"undo {kind}: one of {', '.join(UNDO)}")
+        self.undo.append((kind, args))
+        return {}
+
+    @staticmethod
+    def tidy(kind, args):
+        """Undoes now, what one that was killed has left."""
+        return {"done": UNDO[kind](*args)}
+
+    def hold(self, address):
+        """A socket with that name, until the end: a lock that cannot be left behind."""
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(address)
+        except OSError:
+            lock.close()
+            return {"held": False}
+        self.held.append(lock)
+        return {"held": True}
+
+    def end(self):
+        """Everything away; says what could not be."""
+        self.ended = True
+        stop = time.monotonic() + PATIENCE_S
+        while time.monotonic() < stop:
+            self.reap()
+            left = children()
+            if not left:
+                break
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
+        wrong = [f"process {pid}" for pid in children()]
+        for kind, args in reversed(self.undo):
+            try:
+                done = UNDO[kind](*args)
+            except (OSError, subprocess.SubprocessError) as error:
+                done = False
+                args = [*args, str(error)]
+            if not done:
+                wrong.append(f"{kind} {' '.join(args)}")
+        return {"left": wrong}
+
+    def reap(self):
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                for name in [n for n, p in self.pids.items() if p == pid]:
+                    del self.pids[name]
+                    self.exits[name] = os.waitstatus_to_exitcode(status)
+
+    def answer(self, packet):
+        request = json.loads(packet)
+        todo = {"start": self.start, "signal": self.signal, "status": self.status, "undo": self.add_undo,
+                "tidy": self.tidy, "hold": self.hold, "end": self.end}[request.pop("do")]
+        try:
+            return todo(**request)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            return {"error": str(error)}
+
+    def serve(self, wakeup):
+        """Until the test has said that it is over, or has gone."""
+        while not self.ended:
+            readable, _, _ = select.select([self.sock, wakeup], [], [])
+            if wakeup in readable:
+                signals = os.read(wakeup, 512)
+                if bytes([signal.SIGTERM]) in signals:
+                    break
+            self.reap()
+            if self.sock not in readable:
+                continue
+            packet = self.sock.recv(PACKET_MAX)
+            if not packet:
+                break
+            self.sock.send(json.dumps(self.answer(packet)).encode())
+
+
+def main():
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer)
+    for sig in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, lambda *_: None)  # not ignored: what is started would inherit that
+    keeper = Keeper(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        keeper.serve(reader)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the test died between a request and its answer
+    finally:
+        if not keeper.ended:
+            keeper.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A real API server: what the tests of divvy's parts rest on, and that nothing of a cluster is left over."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from cluster import HERE, Account, ApiError, Skip, alive, main, open_cluster, skip_all, unique, wait_for
+
+GROUP = unique("t") + ".test.divvy.gpu"
+CRD = {
+    "metadata": {"name": "shares." + GROUP},
+    "spec": {
+        "group": GROUP, "scope": "Namespaced", "names": {"plural": "shares", "singular": "share", "kind": "Share"},
+        "versions": [{
+            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {
+                    "milli": {"type": "integer", "minimum": 1, "maximum": 1000}}},
+                "status": {"type": "object", "properties": {"phase": {"type": "string"}}}}}}}],
+    },
+}
+
+
+def refused(code, call, *args, **kw):
+    try:
+        call(*args, **kw)
+    except ApiError as error:
+        assert error.code == code, error
+        return error
+    raise AssertionError(f"not refused with {code}")
+
+
+def custom_resources_keep_their_schema():
+    cluster.define(CRD)
+    path = f"/apis/{GROUP}/v1/namespaces/{cluster.namespace}/shares"
+    base = {"apiVersion": GROUP + "/v1", "kind": "Share"}
+    made = cluster.create(path, {**base, "metadata": {"name": "a"}, "spec": {"milli": 250},
+                                 "status": {"phase": "dropped"}})
+    assert made["spec"] == {"milli": 250} and "status" not in made, made
+    got = cluster.patch(path + "/a/status", {"status": {"phase": "Bound"}, "spec": {"milli": 999}})
+    assert (got["spec"], got["status"]) == ({"milli": 250}, {"phase": "Bound"}), got
+    got = cluster.patch(path + "/a?fieldManager=me&force=true", json.dumps(
+        {**base, "metadata": {"name": "a"}, "spec": {"milli": 300}}), "apply")
+    assert got["spec"] == {"milli": 300} and got["status"] == {"phase": "Bound"}, got
+    error = refused(422, cluster.create, path, {**base, "metadata": {"name": "b"}, "spec": {"milli": 5000}})
+    assert error.reason == "Invalid" and "milli" in str(error), error
+
+
+def pending_pod(name, **metadata):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata},
+            "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}}
+
+
+def a_watch_shows_each_change_in_its_order():
+    path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
+    version = cluster.get(path)["metadata"]["resourceVersion"]
+    with cluster.watch(path, resourceVersion=version) as events:
+        cluster.create(path, {"metadata": {"name": "seen"}, "data": {"n": "0"}})
+        for n in (1, 2):
+            cluster.patch(path + "/seen", {"data": {"n": str(n)}})
+        cluster.delete(path + "/seen")
+        got = []
+        while len(got) < 4:
+            event = next(events)
+            if event["object"]["metadata"].get("name") == "seen":
+                got.append((event["type"], event["object"]["data"]["n"]))
+    assert got == [("ADDED", "0"), ("MODIFIED", "1"), ("MODIFIED", "2"), ("DELETED", "2")], got
+
+
+def a_binding_writes_its_annotations_into_the_pod():
+    node = unique("node")
+    cluster.fake_node(node, **{"divvy.gpu/slot": "64"})
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    cluster.create(path, pending_pod("bound", annotations={"mine": "stays", "given": "old"}))
+    before = cluster.pod("bound")["metadata"]["resourceVersion"]
+    with cluster.watch(path, resourceVersion=before) as events:
+        cluster.create(path + "/bound/binding", {
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": "bound", "annotations": {"divvy.gpu/devices": "GPU-0", "given": "new"}},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+        first = next(e for e in events if e["type"] == "MODIFIED")["object"]
+    # One write: nobody can see the node without the annotations.
+    assert first["spec"]["nodeName"] == node, first
+    annotations = first["metadata"]["annotations"]
+    assert annotations == {"mine": "stays", "given": "new", "divvy.gpu/devices": "GPU-0"}, annotations
+    refused(409, cluster.create, path + "/bound/binding", {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+    cluster.delete(path + "/bound", grace_s=0)
+
+
+def a_service_account_may_what_its_rules_say():
+    who = cluster.service_account(cluster.namespace, "reader", rules=[
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}])
+    path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
+    assert "items" in who.get(path)
+    refused(403, who.create, path, {"metadata": {"name": "no"}})
+    refused(403, who.get, "/api/v1/nodes")
+    # ... and so does any program with its kubeconfig.
+    assert "yes" in who.kubectl("auth", "can-i", "list", "configmaps")
+    code, _, err = who.kubectl("get", "secrets", check=False)
+    assert code == 1 and f"system:serviceaccount:{cluster.namespace}:reader" in err, err
+    refused(401, Account(cluster.server, ca=cluster.ca, token="nonsense", insecure=cluster.insecure).get, path)
+
+
+def a_user_is_somebody_by_certificate():
+    alice = cluster.user("alice", ["team/a"])
+    error = refused(403, alice.get, "/api/v1/nodes")
+    assert '"alice"' in str(error), error
+
+
+def clusters_stand_side_by_side():
+    cluster.only_own("two clusters")
+    path = f"/api/v1/namespaces/{cluster.namespace}"
+    others, errors = [], []
+
+    def use_another():
+        try:
+            with open_cluster() as other:
+                others.append((other.server, other.exists(path), other.namespace))
+                refused(401, Account(other.server, ca=other.ca, token=cluster.token).get, path)
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            errors.append(error)
+    threads = [threading.Thread(target=use_another) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    servers = {server for server, _, _ in others} | {cluster.server}
+    assert len(servers) == 3 and not any(found for _, found, _ in others), others
+
+
+def its_parts_survive_what_is_done_to_them():
+    cluster.only_own("killing the API server")
+    path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
+    cluster.create(path, {"metadata": {"name": "kept"}})
+    for name in ("kube-apiserver", "etcd"):
+        old = cluster.pid(name)
+        cluster.kill(name)
+        assert not cluster.pid(name) and not alive(old)
+        cluster.restart(name)
+        assert cluster.pid(name) != old and cluster.exists(path + "/kept")
+    cluster.freeze("kube-apiserver")
+    try:
+        cluster.get(path, timeout=0.5)
+        raise AssertionError("a stopped server has answered")
+    except TimeoutError:
+        cluster.thaw("kube-apiserver")
+    assert cluster.exists(path + "/kept")
+
+
+def nothing_survives_a_killed_test():
+    cluster.only_own("killing a test")
+    script = f"""
+import sys
+sys.path.insert(0, {HERE!r})
+from cluster import Cluster
+with Cluster() as c:
+    print(c.dir, c.keeper.process.pid, c.pid("etcd"), c.pid("kube-apiserver"), flush=True)
+    sys.stdin.read()
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    words = child.stdout.readline().split()
+    folder, pids = words[0], [int(w) for w in words[1:]]
+    assert os.path.isdir(folder) and all(alive(p) for p in pids)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdin.close()
+    child.stdout.close()
+    wait_for(lambda: not os.path.exists(folder) and not any(alive(p) for p in pids), f"{folder} and {pids} go")
+
+
+TESTS = [custom_resources_keep_their_schema, a_watch_shows_each_change_in_its_order,
+         a_binding_writes_its_annotations_into_the_pod, a_service_account_may_what_its_rules_say,
+         a_user_is_somebody_by_certificate, clusters_stand_side_by_side, its_parts_survive_what_is_done_to_them,
+         nothing_survives_a_killed_test]
+
+try:
+    with open_cluster() as cluster:
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

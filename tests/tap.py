@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests in Python share: TAP, and waiting for what must come."""
+
+import os
+import sys
+import time
+import traceback
+
+PATIENCE_S = 60  # a bound for what must come, not a measure of how fast
+SKIP = 77
+
+
+class Skip(Exception):
+    """Raised by a test that cannot run here; the reason is its text."""
+
+
+def skip_all(why):
+    print(f"1..0 # SKIP {why}")
+    sys.exit(SKIP)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for(condition, what, patience_s=PATIENCE_S):
+    """Until it is so; fails when it never becomes so."""
+    end = time.monotonic() + patience_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.05)
+
+
+def main(*tests):
+    print(f"1..{len(tests)}", flush=True)
+    failed = 0
+    for number, test in enumerate(tests, 1):
+        name = test.__name__.replace("_", " ")
+        try:
+            test()
+            print(f"ok {number} - {name}", flush=True)
+        except Skip as why:
+            print(f"ok {number} - {name} # SKIP {why}", flush=True)
+        except Exception:  # whatever it is, the next test is to run
+            failed += 1
+            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
+            print(f"not ok {number} - {name}", flush=True)
+    sys.exit(1 if failed else 0)
