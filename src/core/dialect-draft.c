@@ -326,6 +326,8 @@ int draft_container(
 	for (uint32_t k = 0; k <= i; k++)
 		if (!str_split(&rest, ',', &name))
 			return 0;
+	if (i == POD_CONTAINERS_MAX)
+		return fail(err, EINVAL, CONTAINER_KEY ": more than %u names", POD_CONTAINERS_MAX);
 	name = str_trim(name);
 	container = pod_container_find(draft->pod, name);
 	if (container == POD_NONE)

@@ -148,16 +148,31 @@ static const struct dialect_key *find_key(
 	return other;
 }
 
+#define NEAR 3u /* letters: nearer than that is a slip */
+
+/* A pod may have very many keys: those that cannot be near cost nothing. */
+static bool may_be_near(struct str name, struct str key)
+{
+	const size_t domain = str_find(key, '/');
+
+	return MAX(name.n, key.n) - MIN(name.n, key.n) < NEAR && name.n > domain &&
+		str_eq((struct str){name.p, domain}, (struct str){key.p, domain});
+}
+
 /* The key of that place which was meant, or NULL. */
 static const char *near_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
 {
 	const char *best = NULL;
-	size_t nearest = 3;
+	size_t nearest = NEAR;
 
 	for (const struct dialect_key *k = dialect->keys; k->key; k++) {
-		size_t d = k->where == where ? str_distance(name, str_from(k->key)) : nearest;
+		const struct str key = str_from(k->key);
+		size_t d;
 
+		if (k->where != where || !may_be_near(name, key))
+			continue;
+		d = str_distance(name, key);
 		if (d < nearest) {
 			nearest = d;
 			best = k->key;

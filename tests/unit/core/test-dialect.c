@@ -648,6 +648,22 @@ static void limits(void **state)
 	free(shown);
 }
 
+static void names_of_containers_are_counted(void **state)
+{
+	_cleanup_buf_ struct buf pod = BUF_INIT(4096);
+	_cleanup_dialect_ struct dialect_result at, above;
+	_cleanup_free_ char *fits = NULL, *does_not = NULL;
+
+	buf_add_text(&pod, "a divvy.gpu/request=0.5\na divvy.gpu/container=main");
+	for (unsigned int i = 1; i < POD_CONTAINERS_MAX; i++)
+		buf_add_text(&pod, ",main");
+	fits = translate(buf_text(&pod), &at);
+	assert_string_equal(fits, "main request=0.5 limit=1");
+	buf_add_text(&pod, ",main");
+	does_not = translate(buf_text(&pod), &above);
+	assert_string_equal(does_not, "!divvy.gpu/container: more than 256 names");
+}
+
 /* Quotas count a pod as Kubernetes counts one. */
 static void needs(void **state)
 {
@@ -710,5 +726,5 @@ static void every_key_is_tried(void **state)
 
 UNIT_MAIN(UNIT(divvys_own), UNIT(kubeshare_1), UNIT(kubeshare_2),
 	UNIT(kubeshare_2_rounds_as_it_did), UNIT(the_others), UNIT(mixed_and_contradictory),
-	UNIT(lists_of_dialects), UNIT(notes), UNIT(limits), UNIT(needs), UNIT(keys_that_are_divvys),
-	UNIT(every_key_is_tried))
+	UNIT(lists_of_dialects), UNIT(notes), UNIT(limits), UNIT(names_of_containers_are_counted),
+	UNIT(needs), UNIT(keys_that_are_divvys), UNIT(every_key_is_tried))
