@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <string.h>
-#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/format.h"
@@ -26,10 +24,9 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 {
 	uint64_t memory = spec_memory_on(spec, d->memory_bytes);
 
-	if (spec->device[0] && strcasecmp(spec->device, d->uuid))
+	if (!spec_device_fits(spec, d->uuid))
 		return WRONG_DEVICE;
-	if (spec->model[0] && strcasecmp(spec->model, d->model) &&
-		!strcasestr(d->model, spec->model))
+	if (!spec_model_fits(spec, d->model))
 		return WRONG_MODEL;
 	if (memory > d->memory_bytes && spec->memory_policy == SPEC_MEMORY_FAIL)
 		return TOO_SMALL;
@@ -100,7 +97,7 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 		return fail(err, EINVAL, "%s %u: this machine has %u device%s",
 			spec->exclusive ? "gpu request" : "count", spec->count, n,
 			n == 1 ? "" : "s");
-	if (spec->device[0] && spec->count > 1)
+	if (spec_devices_named(spec) == 1 && spec->count > 1)
 		return fail(err, EINVAL, "%s %u: one device is named, so it can only be %s",
 			spec->exclusive ? "gpu request" : "count", spec->count,
 			spec->exclusive ? "1 or a part" : "1");

@@ -111,6 +111,30 @@ bool str_word(struct str *rest, struct str *ret_word)
 	return true;
 }
 
+size_t str_distance(struct str a, struct str b)
+{
+	size_t row[STR_DISTANCE_MAX + 1];
+
+	if (a.n > STR_DISTANCE_MAX || b.n > STR_DISTANCE_MAX)
+		return STR_DISTANCE_MAX;
+	for (size_t j = 0; j <= b.n; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= a.n; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= b.n; j++) {
+			size_t best = diagonal + (a.p[i - 1] != b.p[j - 1]);
+
+			best = MIN(best, row[j] + 1);
+			best = MIN(best, row[j - 1] + 1);
+			diagonal = row[j];
+			row[j] = best;
+		}
+	}
+	return row[b.n];
+}
+
 char *str_dup(struct str s)
 {
 	char *copy = malloc(s.n + 1);

@@ -72,6 +72,13 @@ bool str_split(struct str *rest, char sep, struct str *ret_piece);
 /* The next run of bytes that are not white space; false when there is none left. */
 bool str_word(struct str *rest, struct str *ret_word);
 
+/*
+ * How many letters to change, add or leave out make one of the other: for "did you mean". Longer
+ * ones than STR_DISTANCE_MAX count as that far apart.
+ */
+#define STR_DISTANCE_MAX 64u
+size_t str_distance(struct str a, struct str b);
+
 /* A terminated copy on the heap, the caller's; NULL when out of memory. */
 char *str_dup(struct str s);
 

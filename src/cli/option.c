@@ -9,31 +9,6 @@
 
 #define WORD_MAX 40u
 
-static size_t edit_distance(const char *a, const char *b)
-{
-	size_t row[WORD_MAX + 1];
-	const size_t n = strlen(a), m = strlen(b);
-
-	if (n > WORD_MAX || m > WORD_MAX)
-		return WORD_MAX;
-	for (size_t j = 0; j <= m; j++)
-		row[j] = j;
-	for (size_t i = 1; i <= n; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= m; j++) {
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
-
-			best = MIN(best, row[j] + 1);
-			best = MIN(best, row[j - 1] + 1);
-			diagonal = row[j];
-			row[j] = best;
-		}
-	}
-	return row[m];
-}
-
 const char *cli_suggest(
 	const char *word, const char *(*next)(const void *names, size_t i), const void *names)
 {
@@ -46,7 +21,7 @@ const char *cli_suggest(
 
 		if (!name)
 			return best;
-		distance = edit_distance(word, name);
+		distance = str_distance(str_from(word), str_from(name));
 		/* A cut word ("dev" for "devices") is near too. */
 		if (strlen(word) >= 3 && !strncmp(word, name, strlen(word)))
 			distance = MIN(distance, (size_t)1);

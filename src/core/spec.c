@@ -9,12 +9,15 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/format.h"
 #include "base/parse.h"
 #include "base/str.h"
+#include "core/quantity.h"
 
 #define UNSET 0u /* of request, limit, count: 0 is no value of theirs */
 #define PRIORITY_UNSET UINT32_MAX
@@ -171,8 +174,9 @@ static int set_mode(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-/* Names of hardware: shown again on terminals and in JSON, so printable ASCII alone. */
-static int set_label(char *label, const char *field, const char *value, struct error *err)
+/* Names are shown again on terminals and in JSON, so printable ASCII alone. */
+static int set_text(
+	char *text, size_t size, const char *field, const char *value, struct error *err)
 {
 	size_t n = strlen(value);
 
@@ -180,30 +184,170 @@ static int set_label(char *label, const char *field, const char *value, struct e
 		if (!isprint((unsigned char)value[i]))
 			return fail(err, EINVAL,
 				"%s: character %zu is not a printable one of ASCII", field, i + 1);
-	if (n == 0 || n >= SPEC_LABEL)
-		return fail(err, EINVAL, "%s '" SHOW "': allowed is 1 to %u characters", field,
-			value, SPEC_LABEL - 1);
-	memset(label, 0, SPEC_LABEL);
-	memcpy(label, value, n);
+	if (n >= size)
+		return fail(err, EINVAL, "%s '" SHOW "': allowed is 1 to %zu characters", field,
+			value, size - 1);
+	memset(text, 0, size);
+	memcpy(text, value, n);
 	return 0;
+}
+
+static int set_label(
+	char *label, size_t size, const char *field, const char *value, struct error *err)
+{
+	if (!value[0])
+		return fail(err, EINVAL, "%s '': allowed is 1 to %zu characters", field, size - 1);
+	return set_text(label, size, field, value, err);
+}
+
+/* One item of a pattern: what it names, and how. False behind the last. */
+static bool next_item(struct str *rest, struct str *ret_name, bool *ret_not, bool *ret_whole)
+{
+	if (!str_split(rest, ',', ret_name))
+		return false;
+	*ret_name = str_trim(*ret_name);
+	*ret_not = str_skip_prefix(ret_name, STR("!"));
+	*ret_whole = str_skip_prefix(ret_name, STR("="));
+	*ret_name = str_trim(*ret_name);
+	return true;
+}
+
+static int set_pattern(char *pattern, const char *field, const char *value, struct error *err)
+{
+	struct str rest = str_from(value), name;
+	bool is_not, is_whole;
+
+	while (next_item(&rest, &name, &is_not, &is_whole))
+		if (!name.n)
+			return fail(err, EINVAL,
+				"%s '" SHOW "': allowed is 1 to %u characters: names with commas "
+				"between, !NAME for not that one",
+				field, value, SPEC_PATTERN - 1);
+	return set_text(pattern, SPEC_PATTERN, field, value, err);
 }
 
 static int set_model(struct spec *spec, const char *value, struct error *err)
 {
-	return set_label(spec->model, "model", value, err);
+	return set_pattern(spec->model, "model", value, err);
 }
 
 static int set_device(struct spec *spec, const char *value, struct error *err)
 {
-	return set_label(spec->device, "device", value, err);
+	return set_pattern(spec->device, "device", value, err);
 }
 
-#define ROW(field, help) {#field, set_##field},
+static int set_affinity(struct spec *spec, const char *value, struct error *err)
+{
+	return set_label(spec->affinity, SPEC_LABEL, "affinity", value, err);
+}
+
+static int set_anti_affinity(struct spec *spec, const char *value, struct error *err)
+{
+	return set_label(spec->anti_affinity, SPEC_LABEL, "anti-affinity", value, err);
+}
+
+static int set_exclusion(struct spec *spec, const char *value, struct error *err)
+{
+	int r = set_text(spec->exclusion, SPEC_LABEL, "exclusion", value, err);
+
+	spec->has_exclusion |= r == 0;
+	return r;
+}
+
+static int set_group(struct spec *spec, const char *value, struct error *err)
+{
+	return set_label(spec->group, SPEC_GROUP, "group", value, err);
+}
+
+static int set_group_size(struct spec *spec, const char *value, struct error *err)
+{
+	uint64_t size;
+
+	if (parse_uint(str_from(value), 1, SPEC_GROUP_SIZE_MAX, &size, NULL) < 0)
+		return fail(err, EINVAL, "group-size " SHOW ": allowed is 1 to %u members", value,
+			SPEC_GROUP_SIZE_MAX);
+	spec->group_size = (uint32_t)size;
+	return 0;
+}
+
+static int set_group_threshold(struct spec *spec, const char *value, struct error *err)
+{
+	uint32_t permille;
+
+	if (parse_share(str_from(value), &permille, NULL) < 0 || permille == 0 ||
+		permille > SPEC_SHARE_ONE)
+		return fail(err, EINVAL,
+			"group-threshold " SHOW ": allowed is a part of the group, " SHARE_RANGE,
+			value);
+	spec->group_threshold = permille;
+	return 0;
+}
+
 static const struct {
 	const char *name;
+	uint64_t bits;
+} rates[] = {{"kbps", 1000}, {"Mbps", 1000000}, {"Gbps", 1000000000}, {"Tbps", 1000000000000}};
+
+/* "10Gbps" -> 10000. False: that is no bandwidth of whole Mbit/s. */
+static bool parse_rate(struct str text, uint32_t *ret_mbit)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
+		struct str number = text;
+		uint64_t bits;
+
+		if (!str_skip_suffix(&number, str_from(rates[i].name)))
+			continue;
+		if (!number.n || !isdigit((unsigned char)number.p[number.n - 1]) ||
+			quantity_parse(number, rates[i].bits, &bits, NULL) < 0)
+			return false;
+		if (!bits || bits % 1000000 || bits / 1000000 > SPEC_MBIT_MAX)
+			return false;
+		*ret_mbit = (uint32_t)(bits / 1000000);
+		return true;
+	}
+	return false;
+}
+
+static bool parse_latency(struct str text, uint32_t *ret_us)
+{
+	uint64_t ns;
+
+	if (parse_duration(text, &ns, NULL) < 0 || !ns || ns % 1000 ||
+		ns / 1000 > SPEC_LATENCY_MAX_US)
+		return false;
+	*ret_us = (uint32_t)(ns / 1000);
+	return true;
+}
+
+static int set_network(struct spec *spec, const char *value, struct error *err)
+{
+	struct str rest = str_from(value), part;
+	uint32_t mbit = 0, us = 0;
+
+	while (str_split(&rest, ',', &part)) {
+		part = str_trim(part);
+		if ((!mbit && parse_rate(part, &mbit)) || (!us && parse_latency(part, &us)))
+			continue;
+		return fail(err, EINVAL,
+			"network " SHOW
+			": allowed is a bandwidth of 1Mbps to 1000Tbps, a latency of 1us to 1000s, "
+			"or both with a comma between, such as 10Gbps,50us",
+			value);
+	}
+	spec->network_mbit = mbit;
+	spec->network_latency_us = us;
+	return 0;
+}
+
+#define ROW(field, help) {#field, help, false, set_##field},
+#define CLUSTER_ROW(field, help) {#field, help, true, set_##field},
+static const struct {
+	const char *name, *help;
+	bool is_cluster;
 	int (*set)(struct spec *spec, const char *value, struct error *err);
-} fields[] = {SPEC_FIELDS(ROW)};
+} fields[] = {SPEC_FIELDS(ROW) SPEC_CLUSTER_FIELDS(CLUSTER_ROW)};
 #undef ROW
+#undef CLUSTER_ROW
 
 static bool is_field(const char *name, const char *given)
 {
@@ -221,15 +365,53 @@ void spec_init(struct spec *ret_spec)
 	};
 }
 
-int spec_set(struct spec *spec, const char *field, const char *value, struct error *err)
+static int set_field(
+	struct spec *spec, const char *field, const char *value, bool is_cluster, struct error *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		if (is_field(fields[i].name, field))
-			return fields[i].set(spec, value, err);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		if (!is_field(fields[i].name, field))
+			continue;
+		if (fields[i].is_cluster && !is_cluster)
+			return fail(err, EINVAL,
+				"%s '" SHOW "': is for pods in a cluster; for one machine there "
+				"are model and device",
+				field, value);
+		return fields[i].set(spec, value, err);
+	}
 	return fail(err, ENOENT,
 		"unknown field '" SHOW "': there are request, limit, count, memory, memory-policy, "
-		"class, priority, mode, model and device",
-		field);
+		"class, priority, mode, model and device%s",
+		field,
+		is_cluster ? ", affinity, anti-affinity, exclusion, group, group-size, "
+			     "group-threshold and network"
+			   : "");
+}
+
+int spec_set(struct spec *spec, const char *field, const char *value, struct error *err)
+{
+	return set_field(spec, field, value, false, err);
+}
+
+int spec_set_cluster(struct spec *spec, const char *field, const char *value, struct error *err)
+{
+	return set_field(spec, field, value, true, err);
+}
+
+const char *spec_field_name(size_t i, char ret[static SPEC_FIELD])
+{
+	size_t n = 0;
+
+	if (i >= ARRAY_SIZE(fields))
+		return NULL;
+	for (; fields[i].name[n]; n++)
+		ret[n] = fields[i].name[n] == '_' ? '-' : fields[i].name[n];
+	ret[n] = '\0';
+	return ret;
+}
+
+const char *spec_field_help(size_t i)
+{
+	return i < ARRAY_SIZE(fields) ? fields[i].help : NULL;
 }
 
 /* A whole number of GPUs: that many devices, all of each. */
@@ -272,6 +454,29 @@ static int finish_share(struct spec *spec, struct error *err)
 	return 0;
 }
 
+/* The fields of a group, and of a way to a remote device. */
+static int finish_cluster(struct spec *spec, struct error *err)
+{
+	if (!spec->group[0] && spec->group_size)
+		return fail(err, EINVAL, "group-size %u: of which group? group names it",
+			spec->group_size);
+	if (!spec->group[0] && spec->group_threshold)
+		return fail(err, EINVAL, "group-threshold %s: of which group? group names it",
+			format_share(spec->group_threshold).s);
+	if (spec->group[0] && !spec->group_threshold)
+		spec->group_threshold = SPEC_SHARE_ONE;
+	if ((spec->network_mbit || spec->network_latency_us) &&
+		(spec->mode == SPEC_MODE_LOCAL || spec->mode == SPEC_MODE_EXCLUSIVE)) {
+		char network[SPEC_NETWORK];
+
+		return fail(err, EINVAL,
+			"network %s: with mode %s no network is between; allowed is mode auto or "
+			"remote",
+			spec_network_format(spec, network), mode_names[spec->mode]);
+	}
+	return 0;
+}
+
 int spec_finish(struct spec *spec, struct error *err)
 {
 	struct spec done = *spec;
@@ -307,8 +512,113 @@ int spec_finish(struct spec *spec, struct error *err)
 			"mode exclusive: gpu request %s is part of a GPU; request a whole number "
 			"of GPUs",
 			format_share(done.request).s);
+	r = finish_cluster(&done, err);
+	if (r < 0)
+		return r;
 	*spec = done;
 	return 0;
+}
+
+bool spec_is_same(const struct spec *a, const struct spec *b)
+{
+	return a->request == b->request && a->limit == b->limit && a->count == b->count &&
+		a->exclusive == b->exclusive && a->memory_bytes == b->memory_bytes &&
+		a->memory_permille == b->memory_permille && a->memory_policy == b->memory_policy &&
+		a->class == b->class && a->priority == b->priority && a->mode == b->mode &&
+		!strcmp(a->model, b->model) && !strcmp(a->device, b->device) &&
+		!strcmp(a->affinity, b->affinity) && !strcmp(a->anti_affinity, b->anti_affinity) &&
+		!strcmp(a->exclusion, b->exclusion) && a->has_exclusion == b->has_exclusion &&
+		!strcmp(a->group, b->group) && a->group_size == b->group_size &&
+		a->group_threshold == b->group_threshold && a->network_mbit == b->network_mbit &&
+		a->network_latency_us == b->network_latency_us;
+}
+
+/* Letters of models: what people write for a blank is a blank. */
+static int plain(char c)
+{
+	return c == '-' || c == '_' ? ' ' : tolower((unsigned char)c);
+}
+
+static bool is_model(struct str wished, bool is_whole, const char *model)
+{
+	const size_t n = strlen(model);
+
+	for (size_t at = 0; at + wished.n <= n; at++) {
+		size_t i = 0;
+
+		while (i < wished.n && plain(wished.p[i]) == plain(model[at + i]))
+			i++;
+		if (i == wished.n && (!is_whole || i == n))
+			return true;
+		if (is_whole)
+			break;
+	}
+	return false;
+}
+
+static bool is_uuid(struct str wished, bool is_whole, const char *uuid)
+{
+	return wished.n == strlen(uuid) && !strncasecmp(wished.p, uuid, wished.n);
+}
+
+static bool fits(
+	const char *pattern, bool (*is_named)(struct str, bool, const char *), const char *name)
+{
+	struct str rest = str_from(pattern), wished;
+	bool is_not, is_whole, wants_one = false, is_one = false;
+
+	while (pattern[0] && next_item(&rest, &wished, &is_not, &is_whole)) {
+		bool is_that = is_named(wished, is_whole, name);
+
+		if (is_not && is_that)
+			return false;
+		wants_one |= !is_not;
+		is_one |= !is_not && is_that;
+	}
+	return is_one || !wants_one;
+}
+
+bool spec_model_fits(const struct spec *spec, const char *model)
+{
+	return fits(spec->model, is_model, model);
+}
+
+bool spec_device_fits(const struct spec *spec, const char *uuid)
+{
+	return fits(spec->device, is_uuid, uuid);
+}
+
+uint32_t spec_devices_named(const struct spec *spec)
+{
+	struct str rest = str_from(spec->device), name;
+	bool is_not, is_whole;
+	uint32_t n = 0;
+
+	while (spec->device[0] && next_item(&rest, &name, &is_not, &is_whole))
+		n += !is_not;
+	return n;
+}
+
+uint32_t spec_group_least(const struct spec *spec)
+{
+	const uint64_t milli = (uint64_t)spec->group_size * spec->group_threshold;
+
+	return MAX((uint32_t)((milli + SPEC_SHARE_ONE / 2) / SPEC_SHARE_ONE), 1u);
+}
+
+char *spec_network_format(const struct spec *spec, char ret[static SPEC_NETWORK])
+{
+	const uint32_t mbit = spec->network_mbit;
+	const uint32_t us = spec->network_latency_us;
+	int n = 0;
+
+	ret[0] = '\0';
+	if (mbit)
+		n = mbit % 1000 ? snprintf(ret, SPEC_NETWORK, "%uMbps", mbit)
+				: snprintf(ret, SPEC_NETWORK, "%uGbps", mbit / 1000);
+	if (us)
+		snprintf(ret + n, SPEC_NETWORK - (size_t)n, "%s%uus", n ? "," : "", us);
+	return ret;
 }
 
 int spec_name_check(const char *name, struct error *err)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -14,6 +15,11 @@
 #define SPEC_SHARE_ONE 1000u /* one device */
 #define SPEC_DEVICES_MAX 16u
 #define SPEC_LABEL 64u
+#define SPEC_PATTERN 256u /* of models or devices */
+#define SPEC_GROUP 254u   /* a name of Kubernetes', and the byte behind it */
+#define SPEC_GROUP_SIZE_MAX 65536u
+#define SPEC_MBIT_MAX 1000000000u
+#define SPEC_LATENCY_MAX_US 1000000000u
 #define SPEC_NAME 64u /* of a tenant, and the byte behind it */
 
 enum spec_class {
@@ -41,8 +47,19 @@ struct spec {
 	enum spec_class class;
 	uint32_t priority; /* 0..100 */
 	enum spec_mode mode;
-	char model[SPEC_LABEL];  /* "": any */
-	char device[SPEC_LABEL]; /* UUID; "": any */
+	char model[SPEC_PATTERN];  /* "": any; see spec_model_fits */
+	char device[SPEC_PATTERN]; /* UUIDs; "": any; see spec_device_fits */
+
+	/* In a cluster only. Labels are those of one namespace; "": none. */
+	char affinity[SPEC_LABEL];      /* on the device of the label's others */
+	char anti_affinity[SPEC_LABEL]; /* on none with another of the same */
+	char exclusion[SPEC_LABEL];     /* on none with anybody who has not the same */
+	bool has_exclusion;             /* "" is a label too when it is given */
+	char group[SPEC_GROUP];         /* start together, or not at all */
+	uint32_t group_size;            /* 0 with a group: an object of that name says it */
+	uint32_t group_threshold;       /* permille of the size that has to be there; 0: no group */
+	uint32_t network_mbit;          /* least bandwidth to a remote device; 0: any */
+	uint32_t network_latency_us;    /* most latency; 0: any */
 };
 
 /* The fields, by name, as flags (`--memory-policy`), annotations and file keys use them. */
@@ -57,8 +74,22 @@ struct spec {
 	X(class, "latency, standard or opportunistic") \
 	X(priority, "0 to 100, 0 is opportunistic") \
 	X(mode, "auto, exclusive, local or remote") \
-	X(model, "device model") \
-	X(device, "device UUID")
+	X(model, "device model: a part of its name; several with commas, !MODEL for not that one") \
+	X(device, "device UUID; several with commas, !UUID for not that one")
+
+/*
+ * Those that speak of others, or of a way to a device elsewhere: in a cluster, as annotations
+ * (`divvy.gpu/anti-affinity`). One machine has no use for them and refuses them.
+ */
+#define SPEC_CLUSTER_FIELDS(X) \
+	X(affinity, "label: on the same device as the others with that label") \
+	X(anti_affinity, "label: never on a device with another of the same label") \
+	X(exclusion, "label: only with those that have the same label, which may be empty") \
+	X(group, "name of the group that starts together or not at all") \
+	X(group_size, "members of the group: 1 to 65536") \
+	X(group_threshold, \
+		"part of the group that has to have a place before any of it starts: 0.001 to 1") \
+	X(network, "to a remote device: least bandwidth, greatest latency, such as 10Gbps,50us")
 
 /* A builder: fields in any order, then spec_finish applies defaults and checks them together. */
 void spec_init(struct spec *ret_spec);
@@ -69,11 +100,42 @@ void spec_init(struct spec *ret_spec);
  */
 int spec_set(struct spec *spec, const char *field, const char *value, struct error *err);
 
+/* The same with the fields of SPEC_CLUSTER_FIELDS, which spec_set refuses with -EINVAL. */
+int spec_set_cluster(struct spec *spec, const char *field, const char *value, struct error *err);
+
+/*
+ * The name of field number i, from 0, as annotations spell it ("memory-policy"), and what it means;
+ * those of the cluster come last. NULL behind the last. The name is written into ret.
+ */
+#define SPEC_FIELD 24u
+const char *spec_field_name(size_t i, char ret[static SPEC_FIELD]);
+const char *spec_field_help(size_t i);
+
 /* Defaults (limit 1, count 1, priority 50, ...) and the rules between fields. 0 or -EINVAL. */
 int spec_finish(struct spec *spec, struct error *err);
 
 /* The name of a tenant: 1 to SPEC_NAME - 1 of A-Z a-z 0-9 . _ -, or -EINVAL. */
 int spec_name_check(const char *name, struct error *err);
+
+/* Every field is the same; finished specs of the same meaning are. */
+bool spec_is_same(const struct spec *a, const struct spec *b);
+
+/*
+ * A model or device as the spec wishes: "A100,V100" one of them, "!T4" not that one, both ways
+ * together. A model is named by a part of its name, "=NAME" by all of it; case does not count, and
+ * '-', '_' and ' ' are the same. A device is named by all of its UUID. Nothing asked: any.
+ */
+bool spec_model_fits(const struct spec *spec, const char *model);
+bool spec_device_fits(const struct spec *spec, const char *uuid);
+/* How many devices are named as possible; 0: any. */
+uint32_t spec_devices_named(const struct spec *spec);
+
+/* Members that have to have a place: threshold x size, rounded half up, at least 1. */
+uint32_t spec_group_least(const struct spec *spec);
+
+/* "10Gbps,50us", as the field network takes it; "" for none. Returns ret. */
+#define SPEC_NETWORK 48u
+char *spec_network_format(const struct spec *spec, char ret[static SPEC_NETWORK]);
 
 /* Bytes on a device of that size: memory_bytes, or the percentage, or request x device. */
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes);

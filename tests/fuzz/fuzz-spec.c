@@ -13,7 +13,7 @@
 static void check_finished(const struct spec *spec)
 {
 	struct spec again = *spec;
-	char text[8];
+	char text[8], network[SPEC_NETWORK];
 
 	FUZZ_CHECK(spec->request >= 1 && spec->request <= spec->limit);
 	FUZZ_CHECK(spec->limit <= SPEC_SHARE_ONE);
@@ -25,6 +25,15 @@ static void check_finished(const struct spec *spec)
 	FUZZ_CHECK(spec_memory_on(spec, 1000000) <= 1000000 || spec->memory_bytes);
 	FUZZ_CHECK(memchr(spec->model, 0, sizeof(spec->model)));
 	FUZZ_CHECK(memchr(spec->device, 0, sizeof(spec->device)));
+	FUZZ_CHECK(memchr(spec->affinity, 0, sizeof(spec->affinity)));
+	FUZZ_CHECK(memchr(spec->group, 0, sizeof(spec->group)));
+	FUZZ_CHECK(!spec->group[0] == !spec->group_threshold);
+	FUZZ_CHECK(spec_group_least(spec) >= 1 && spec_group_least(spec) <= SPEC_GROUP_SIZE_MAX);
+	FUZZ_CHECK(spec_devices_named(spec) <= SPEC_PATTERN);
+	spec_model_fits(spec, "NVIDIA H200");
+	if (spec_network_format(spec, network)[0])
+		FUZZ_CHECK(spec_set_cluster(&again, "network", network, NULL) == 0);
+	FUZZ_CHECK(spec_is_same(&again, spec));
 	FUZZ_CHECK(spec_finish(&again, NULL) == 0);
 	FUZZ_CHECK(!memcmp(&again, spec, sizeof(again)));
 	FUZZ_CHECK(spec_set(&again, "limit", spec_share_format(spec->limit, text), NULL) == 0);
@@ -43,7 +52,7 @@ static void set_line(struct spec *spec, struct str line)
 	if (at == line.n || str_copy(field, sizeof(field), (struct str){line.p, at}) < 0 ||
 		str_copy(value, sizeof(value), (struct str){line.p + at + 1, line.n - at - 1}) < 0)
 		return;
-	r = spec_set(spec, field, value, &err);
+	r = spec_set_cluster(spec, field, value, &err);
 	FUZZ_CHECK(r == 0 || r == -EINVAL || r == -ENOENT);
 	if (r < 0) {
 		FUZZ_CHECK(err.msg[0]);

@@ -167,8 +167,28 @@ static void hands_its_memory_over(void **state)
 	assert_int_equal(buf_add_text(&b, "again"), 0);
 }
 
+static void tells_how_far_apart_words_are(void **state)
+{
+	char long_word[STR_DISTANCE_MAX + 1];
+
+	memset(long_word, 'x', sizeof(long_word));
+	assert_int_equal(str_distance(STR("request"), STR("request")), 0);
+	assert_int_equal(str_distance(STR("reqest"), STR("request")), 1);
+	assert_int_equal(str_distance(STR("limit"), STR("limits")), 1);
+	assert_int_equal(str_distance(STR("abc"), STR("axc")), 1);
+	assert_int_equal(str_distance(STR("ab"), STR("ba")), 2);
+	assert_int_equal(str_distance(STR(""), STR("abc")), 3);
+	assert_int_equal(str_distance(STR_NONE, STR_NONE), 0);
+	assert_int_equal(
+		str_distance((struct str){long_word, STR_DISTANCE_MAX}, STR("")), STR_DISTANCE_MAX);
+	assert_int_equal(str_distance((struct str){long_word, STR_DISTANCE_MAX + 1},
+				 (struct str){long_word, STR_DISTANCE_MAX + 1}),
+		STR_DISTANCE_MAX);
+}
+
 UNIT_MAIN(UNIT(compares_pieces), UNIT(skips_prefix_and_suffix), UNIT(splits_with_empty_pieces),
-	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(trims),
-	UNIT(copies_or_says_that_it_does_not_fit), UNIT(hashes_as_published),
-	UNIT(a_buffer_grows_to_its_maximum_and_no_further), UNIT(a_buffer_remembers_its_failure),
-	UNIT(formats_into_a_buffer), UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))
+	UNIT(does_not_read_behind_the_piece), UNIT(finds_words),
+	UNIT(tells_how_far_apart_words_are), UNIT(trims), UNIT(copies_or_says_that_it_does_not_fit),
+	UNIT(hashes_as_published), UNIT(a_buffer_grows_to_its_maximum_and_no_further),
+	UNIT(a_buffer_remembers_its_failure), UNIT(formats_into_a_buffer),
+	UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))

@@ -21,7 +21,7 @@ static int build(const char *fields, struct spec *ret_spec, struct error *err)
 		int r;
 
 		*value++ = 0;
-		r = spec_set(ret_spec, word, value, err);
+		r = spec_set_cluster(ret_spec, word, value, err);
 		if (r < 0)
 			return r;
 	}
@@ -148,8 +148,34 @@ static const struct {
 	{"request=0.5 mode=magic", "mode", "magic", "exclusive"},
 	{"request=0.5 mode=exclusive", "mode exclusive", "0.5", "whole number"},
 	{"limit=0.5", "gpu request", "missing", "0.001 to 1"},
-	{"request=0.5 model=", "model", "''", "1 to 63"},
+	{"request=0.5 model=", "model", "''", "1 to 255"},
 	{"request=0.5 device=\x01", "device", "character 1", "printable"},
+	{"request=0.5 model=A100,", "model", "'A100,'", "names with commas"},
+	{"request=0.5 model=!", "model", "'!'", "!NAME"},
+	{"request=0.5 affinity=", "affinity", "''", "1 to 63"},
+	{"request=0.5 anti-affinity=\x7f", "anti-affinity", "character 1", "printable"},
+	{"request=0.5 exclusion="
+	 "0123456789012345678901234567890123456789012345678901234567890123",
+		"exclusion", "'0123", "1 to 63"},
+	{"request=0.5 group=", "group", "''", "1 to 253"},
+	{"request=0.5 group-size=3", "group-size", "3", "group names it"},
+	{"request=0.5 group-threshold=0.5", "group-threshold", "0.5", "group names it"},
+	{"request=0.5 group=g group-size=0", "group-size", "0", "1 to 65536"},
+	{"request=0.5 group=g group-size=65537", "group-size", "65537", "1 to 65536"},
+	{"request=0.5 group=g group-threshold=0", "group-threshold", "0", "0.001 to 1"},
+	{"request=0.5 group=g group-threshold=1.001", "group-threshold", "1.001", "0.001 to 1"},
+	{"request=0.5 network=", "network", "", "10Gbps,50us"},
+	{"request=0.5 network=10", "network", "10", "10Gbps,50us"},
+	{"request=0.5 network=1kbps", "network", "1kbps", "1Mbps to 1000Tbps"},
+	{"request=0.5 network=0Mbps", "network", "0Mbps", "1Mbps to 1000Tbps"},
+	{"request=0.5 network=1001Tbps", "network", "1001Tbps", "1Mbps to 1000Tbps"},
+	{"request=0.5 network=0us", "network", "0us", "1us to 1000s"},
+	{"request=0.5 network=50ns", "network", "50ns", "1us to 1000s"},
+	{"request=0.5 network=1001s", "network", "1001s", "1us to 1000s"},
+	{"request=0.5 network=1Gbps,1Gbps", "network", "1Gbps,1Gbps", "comma between"},
+	{"request=0.5 network=1us,1us", "network", "1us,1us", "comma between"},
+	{"request=0.5 network=1Gbps mode=local", "network", "1Gbps", "mode auto or remote"},
+	{"request=1 network=1us mode=exclusive", "network", "1us", "mode auto or remote"},
 };
 
 static void refusals_name_field_value_and_what_is_right(void **state)
@@ -214,6 +240,150 @@ static void any_order(void **state)
 	}
 }
 
+static void fields_of_a_cluster(void **state)
+{
+	struct spec spec;
+	struct error err;
+	char text[SPEC_NETWORK];
+
+	assert_ok(build("request=0.5", &spec, NULL));
+	assert_false(spec.has_exclusion);
+	assert_string_equal(spec_network_format(&spec, text), "");
+	assert_int_equal(spec.group_threshold, 0);
+	assert_ok(build("request=0.5 affinity=red anti_affinity=green exclusion= group=g "
+			"group_size=5 network=10Gbps,50us",
+		&spec, NULL));
+	assert_string_equal(spec.affinity, "red");
+	assert_string_equal(spec.anti_affinity, "green");
+	assert_string_equal(spec.exclusion, "");
+	assert_true(spec.has_exclusion);
+	assert_int_equal(spec.group_size, 5);
+	assert_int_equal(spec.group_threshold, 1000);
+	assert_int_equal(spec.network_mbit, 10000);
+	assert_int_equal(spec.network_latency_us, 50);
+	/* One machine does not take what it would not do. */
+	assert_int_equal(spec_set(&spec, "anti-affinity", "x", &err), -EINVAL);
+	assert_string_equal(err.msg,
+		"anti-affinity 'x': is for pods in a cluster; for one machine there are model and "
+		"device");
+}
+
+static void networks_come_back(void **state)
+{
+	static const char *const texts[][2] = {{"10Gbps", "10Gbps"}, {"1.5Gbps", "1500Mbps"},
+		{"1000Tbps", "1000000Gbps"}, {"50us", "50us"}, {"2ms,1Mbps", "1Mbps,2000us"},
+		{"1000s", "1000000000us"}, {"25000kbps, 1us", "25Mbps,1us"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct spec spec, again;
+		char text[SPEC_NETWORK];
+
+		spec_init(&spec);
+		spec_init(&again);
+		assert_ok(spec_set_cluster(&spec, "network", texts[i][0], NULL));
+		assert_string_equal(spec_network_format(&spec, text), texts[i][1]);
+		assert_ok(spec_set_cluster(&again, "network", text, NULL));
+		assert_true(spec_is_same(&spec, &again));
+	}
+}
+
+static void groups_round_half_up(void **state)
+{
+	static const struct {
+		uint32_t size, threshold, least;
+	} cases[] = {{5, 200, 1}, {5, 300, 2}, {5, 299, 1}, {5, 500, 3}, {1, 1, 1},
+		{65536, 1000, 65536}, {0, 1000, 1}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct spec spec = {
+			.group_size = cases[i].size, .group_threshold = cases[i].threshold};
+
+		assert_int_equal(spec_group_least(&spec), cases[i].least);
+	}
+}
+
+static void patterns(void **state)
+{
+	static const struct {
+		const char *model, *name;
+		bool fits;
+	} models[] = {
+		{"H200", "NVIDIA H200", true},
+		{"h200", "NVIDIA H200 NVL", true},
+		{"=NVIDIA-H200", "NVIDIA H200", true},
+		{"=NVIDIA-H200", "NVIDIA H200 NVL", false},
+		{"=H200", "NVIDIA H200", false},
+		{"A100,V100", "Tesla V100-PCIE-32GB", true},
+		{"A100, V100", "Tesla V100-PCIE-32GB", true},
+		{"A100,V100", "Tesla T4", false},
+		{"!1080,!2080", "NVIDIA GeForce GTX 1080 Ti", false},
+		{"!1080,!2080", "NVIDIA A10", true},
+		{"A100,!SXM", "NVIDIA A100-SXM4-40GB", false},
+		{"A100,!SXM", "NVIDIA A100-PCIE-40GB", true},
+		{"NVIDIA H200 NVL", "NVIDIA H200", false},
+		{"tesla_v100", "Tesla V100-PCIE-32GB", true},
+	};
+	struct spec spec;
+
+	spec_init(&spec);
+	assert_true(spec_model_fits(&spec, "anything"));
+	assert_true(spec_device_fits(&spec, "GPU-1"));
+	assert_int_equal(spec_devices_named(&spec), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(models); i++) {
+		assert_ok(spec_set(&spec, "model", models[i].model, NULL));
+		if (spec_model_fits(&spec, models[i].name) != models[i].fits)
+			fail_msg("%s %s", models[i].model, models[i].name);
+	}
+	assert_ok(spec_set(&spec, "device", "gpu-1,GPU-22,!GPU-3", NULL));
+	assert_true(spec_device_fits(&spec, "GPU-1"));
+	assert_true(spec_device_fits(&spec, "GPU-22"));
+	assert_false(spec_device_fits(&spec, "GPU-2"));
+	assert_false(spec_device_fits(&spec, "GPU-3"));
+	assert_int_equal(spec_devices_named(&spec), 2);
+	assert_ok(spec_set(&spec, "device", "!GPU-3", NULL));
+	assert_true(spec_device_fits(&spec, "GPU-1"));
+	assert_int_equal(spec_devices_named(&spec), 0);
+}
+
+static void sameness_sees_every_field(void **state)
+{
+	static const char *const others[] = {"limit=1", "request=0.6", "limit=0.9", "count=2",
+		"memory=1", "memory=1%", "memory-policy=swap", "class=latency", "priority=1",
+		"mode=remote", "model=x", "device=x", "affinity=x", "anti-affinity=x",
+		"exclusion=", "exclusion=x", "group=x", "group=x group-size=2",
+		"group=x group-size=2 group-threshold=0.5", "network=1Gbps", "network=1us"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(others); k++) {
+			char one[128], other[128];
+			struct spec a, b;
+
+			snprintf(one, sizeof(one), "request=0.5 %s", others[i]);
+			snprintf(other, sizeof(other), "request=0.5 %s", others[k]);
+			assert_ok(build(one, &a, NULL));
+			assert_ok(build(other, &b, NULL));
+			assert_int_equal(spec_is_same(&a, &b), i == k);
+		}
+}
+
+static void fields_have_names(void **state)
+{
+	char name[SPEC_FIELD];
+	size_t n = 0;
+
+	for (; spec_field_name(n, name); n++) {
+		struct error err = {0};
+		struct spec spec;
+
+		spec_init(&spec);
+		assert_non_null(spec_field_help(n));
+		assert_null(strchr(name, '_'));
+		assert_int_not_equal(spec_set_cluster(&spec, name, "\x01", &err), -ENOENT);
+	}
+	assert_int_equal(n, 17);
+	assert_null(spec_field_help(n));
+}
+
 static void names(void **state)
 {
 	assert_string_equal(spec_class_name(SPEC_LATENCY), "latency");
@@ -240,4 +410,7 @@ static void names_of_tenants(void **state)
 UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_comes_back),
 	UNIT(whole_devices_are_exclusive), UNIT(opportunistic_by_priority),
 	UNIT(memory_in_three_forms), UNIT(refusals_name_field_value_and_what_is_right),
-	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(names), UNIT(names_of_tenants))
+	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(fields_of_a_cluster),
+	UNIT(networks_come_back), UNIT(groups_round_half_up), UNIT(patterns),
+	UNIT(sameness_sees_every_field), UNIT(fields_have_names), UNIT(names),
+	UNIT(names_of_tenants))
