@@ -51,6 +51,9 @@ static const struct cli_option options[] = {
 	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
 		"with times: tasks have to go for one of higher priority that has no room, wait "
 		"again, and then begin anew or go on where they were (default: nobody has to go)"},
+	{"grace", 0, CLI_VALUE, "TIME", NULL,
+		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
+		"it ends; then those start that it goes for, and nobody else (default 0)"},
 	{"cells", 0, CLI_VALUE, "FILE", NULL,
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
 		"is "
@@ -222,7 +225,8 @@ const struct cli_command cmd_sim = {
 		"divvy sim --generate kubeshare --policy whole,replicas,memory-only,default --svg "
 		"out\n"
 		"divvy sim --generate wang --nodes-like 2x2 --limit 1 --json -\n"
-		"divvy sim --generate kubeshare --priorities 10:4,90:1 --preempt resume\n"
+		"divvy sim --generate kubeshare --priorities 10:4,90:1 --preempt resume "
+		"--grace 30s\n"
 		"divvy sim --spec cluster.yaml --policy default,whole",
 	.options = options,
 	.check = sim_check,

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "base/rand.h"
 #include "cli/sim.h"
@@ -265,6 +266,21 @@ static int read_defrag(
 	return 0;
 }
 
+static int read_grace(const struct cli_args *args, uint64_t *ret_grace_ns, struct error *err)
+{
+	const char *text = cli_get(args, "grace");
+	uint64_t grace_ns = 0;
+	int r = text ? parse_duration(str_from(text), &grace_ns, err) : 0;
+
+	if (r == 0 && grace_ns > REPLAY_GRACE_MAX_NS)
+		r = fail(err, EINVAL, "'%s': up to %s is possible", text,
+			format_duration(REPLAY_GRACE_MAX_NS).s);
+	if (r < 0)
+		return fail_within(err, r, "--grace");
+	*ret_grace_ns = grace_ns;
+	return 0;
+}
+
 /* What a trace's tasks are when they are drawn from. */
 static int read_draw(const struct cli_args *args, struct sim *sim, struct error *err)
 {
@@ -312,6 +328,9 @@ static int check_together(const struct cli_args *args, struct error *err)
 			return fail(err, EINVAL,
 				"--%s is for tasks with times, which --mode drop has not",
 				timed[i]);
+	if (cli_has(args, "grace") && !cli_has(args, "preempt"))
+		return fail(err, EINVAL,
+			"--grace is for --preempt: without it nobody has to go for another");
 	if (cli_has(args, "faster") && (shape || (pods && !is_queue)))
 		return fail(
 			err, EINVAL, "--faster is for --spec, and for --pods with --mode queue");
@@ -336,6 +355,7 @@ static int read_options(const struct cli_args *args, struct sim *sim, struct err
 		r = read_shape(args, sim, err);
 	r = r < 0 ? r : read_draw(args, sim, err);
 	r = r < 0 ? r : read_defrag(args, &sim->defrag, err);
+	r = r < 0 ? r : read_grace(args, &sim->grace_ns, err);
 	sim->mode = mode_of(args);
 	if (preempt)
 		sim->preempt = !strcmp(preempt, "resume") ? REPLAY_RESUME : REPLAY_RESTART;
@@ -589,7 +609,8 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 		.mode = sim->mode,
 		.queue = sim->queue,
 		.defrag = sim->defrag,
-		.preempt = sim->preempt};
+		.preempt = sim->preempt,
+		.grace_ns = sim->grace_ns};
 	struct rand rand = rand_seeded(seed);
 	char path[PATH_MAX_BYTES];
 	int r = make_tasks(sim, seed, &made, err);

@@ -28,6 +28,7 @@ struct sim {
 	uint32_t load;  /* permille of the devices that those ask for */
 	struct replay_defrag defrag;
 	enum replay_preempt preempt;
+	uint64_t grace_ns;
 	struct replay_scheme schemes[SIM_SCHEMES_MAX];
 	uint32_t n_schemes;
 	uint64_t first_seed;

@@ -77,7 +77,7 @@ static void list_add(struct defrag *d, uint32_t at)
 	struct link *l = &d->link[at];
 
 	list_remove(d, at);
-	if (!device->is_used || !device->n_tenants || device->is_closed || !free)
+	if (!device->is_used || !device->n_tenants || !device_is_open(device) || !free)
 		return;
 	*l = (struct link){
 		.next = PLACE_NONE, .before = d->last[list], .list = list, .has_come = l->has_come};
@@ -105,7 +105,7 @@ static bool is_source(const struct place *place, uint32_t at, struct source *ret
 	const uint64_t bit = 1ull << (at - place->nodes[d->node].first_device);
 
 	*ret = (struct source){.device = at};
-	if (d->is_closed || place->nodes[d->node].is_closed)
+	if (!device_is_open(d) || place->nodes[d->node].is_closed)
 		return false; /* nobody could come anyway */
 	for (uint32_t i = 0; i < held->n && ret->n < d->n_tenants; i++) {
 		const struct holder *h = &held->list[i];
@@ -165,7 +165,7 @@ static uint32_t count_whole(const struct place *place)
 	for (uint32_t at = 0; at < place->n_devices; at++) {
 		const struct device *d = &place->devices[at];
 
-		n += d->is_used && !d->is_closed && !d->n_tenants &&
+		n += d->is_used && device_is_open(d) && !d->n_tenants &&
 			!place->nodes[d->node].is_closed;
 	}
 	return n;
@@ -373,6 +373,8 @@ int place_defrag_move(
 		memcmp(t->device, move->from.device, t->n * sizeof(t->device[0])))
 		return fail(err, ESTALE, "tenant %u is not where it was when this was planned",
 			move->tenant);
+	if (t->is_leaving)
+		return fail(err, EINVAL, "tenant %u is leaving: it stays", move->tenant);
 	if (is_tied(place, move->tenant))
 		return fail(err, EINVAL, "tenant %u uses network devices: it stays", move->tenant);
 	spec = t->spec;

@@ -2,7 +2,8 @@
 /*
  * Defragmentation: moves that leave whole devices to nobody. Only tenants of one device that say
  * they may be moved (`is_movable`) and use no network device move, each once, to devices of the
- * same model that are in use already; a device is emptied altogether or its tenants stay. Those
+ * same model that are in use already; a device is emptied altogether or its tenants stay, and one
+ * that somebody is leaving is neither emptied nor moved to. Those
  * that hold least are emptied first, and tenants go where least is left over. Who is moved is
  * disturbed: it counts into its disruption budget, which is never exceeded.
  *
@@ -41,7 +42,7 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 
 /*
  * Moves the tenant, which gets a new number, or changes nothing: -ENOENT, -ESTALE, -ENOSPC, -EINVAL
- * for one that uses network devices: those were chosen for where it is.
+ * for one that is leaving, or uses network devices: those were chosen for where it is.
  */
 int place_defrag_move(struct place *place, const struct place_move *move, uint32_t *ret_tenant,
 	struct error *err);

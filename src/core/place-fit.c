@@ -121,7 +121,7 @@ static enum place_reason device_reason(const struct place *place, const struct p
 		return PLACE_NO_SHARE;
 	if (d->memory_free < place_device_bytes(place, spec, at))
 		return PLACE_NO_DEVICE_MEMORY;
-	return PLACE_FITS;
+	return d->n_leaving ? PLACE_CLEARING : PLACE_FITS;
 }
 
 uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t at)
@@ -211,6 +211,7 @@ static const char *const reason_texts[PLACE_N_REASONS] = {
 	[PLACE_POLICY] = "are kept off by the policy's rules",
 	[PLACE_NO_DEVICE_MEMORY] = "have too little device memory",
 	[PLACE_NO_SHARE] = "have too little of their devices left",
+	[PLACE_CLEARING] = "have devices that are being cleared",
 };
 
 char *place_why_format(
@@ -269,6 +270,7 @@ static const char *const device_texts[PLACE_N_REASONS] = {
 	[PLACE_POLICY] = "the policy's rules keep it off",
 	[PLACE_NO_DEVICE_MEMORY] = "too little of its memory is left",
 	[PLACE_NO_SHARE] = "too little of it is left",
+	[PLACE_CLEARING] = "it is being cleared",
 };
 
 char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
@@ -290,6 +292,9 @@ char *place_device_why(const struct place *place, const struct place_spec *spec,
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
 		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " asked)",
 			d->memory_free, place_device_bytes(place, spec, device));
+	else if (reason == PLACE_CLEARING)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are leaving it)",
+			d->n_leaving);
 	return ret;
 }
 

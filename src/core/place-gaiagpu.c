@@ -26,7 +26,7 @@ static int32_t node_score(const struct place *place, uint32_t at)
 	uint64_t cores = 0, memory = 0;
 
 	for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
-		if (place->devices[i].is_closed)
+		if (!device_is_open(&place->devices[i]))
 			continue;
 		cores += place->share_free[i];
 		memory += place->devices[i].memory_free >> MEMORY_BITS;

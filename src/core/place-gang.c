@@ -485,10 +485,23 @@ static int compare_tenants(const void *pa, const void *pb)
 	return a < b ? -1 : a > b;
 }
 
+/* Only now: while members come, what victims leave is for all of them. */
+static int linger(struct gathering *g, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t v = 0; v < g->n_victims && g->gang->preempt->is_graceful && r == 0; v++)
+		r = place_return_leaving(g->place, g->victims[v].tenant, &g->victims[v].was);
+	if (r == -ENOSPC)
+		return fail(err, ENOSPC, "with victims more is taken than any machine has");
+	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
+}
+
 static int finish(struct gathering *g, struct place_group *ret, struct error *err)
 {
 	const uint32_t least = place_gang_least(g->gang->n, g->gang->threshold);
-	uint32_t *victims;
+	_cleanup_free_ uint32_t *victims = NULL;
+	int r;
 
 	if (g->n_placed < least)
 		return fail(err, ENOSPC, "%u of %u fit, %u of them are needed", g->n_placed,
@@ -496,6 +509,9 @@ static int finish(struct gathering *g, struct place_group *ret, struct error *er
 	victims = calloc(g->n_victims + 1ull, sizeof(*victims));
 	if (!victims)
 		return fail(err, ENOMEM, "out of memory for a group");
+	r = linger(g, err);
+	if (r < 0)
+		return r;
 	for (uint32_t v = 0; v < g->n_victims; v++)
 		victims[v] = g->victims[v].tenant;
 	qsort(victims, g->n_victims, sizeof(*victims), compare_tenants);
@@ -503,7 +519,7 @@ static int finish(struct gathering *g, struct place_group *ret, struct error *er
 		.members = TAKE_PTR(g->members),
 		.n = g->gang->n,
 		.n_placed = g->n_placed,
-		.victims = victims,
+		.victims = TAKE_PTR(victims),
 		.n_victims = g->n_victims,
 	};
 	return 0;

@@ -40,7 +40,7 @@ struct place_member {
 struct place_group {
 	struct place_member *members; /* as many as the gang's */
 	uint32_t n, n_placed;
-	uint32_t *victims, n_victims; /* who has left; rising */
+	uint32_t *victims, n_victims; /* who has left, or is leaving (is_graceful); rising */
 };
 
 /* floor(threshold x size + 0.5), as KubeShare 2.0; at least 1. */

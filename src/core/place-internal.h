@@ -58,6 +58,7 @@ struct device {
 	uint32_t model;
 	uint8_t numa, link;
 	bool is_closed, is_used; /* is_used: the slot holds a device */
+	uint32_t n_leaving;      /* beside n_tenants, who counts all others */
 	struct tag *tags;
 	uint32_t n_tags, tags_size;
 	char uuid[SPEC_LABEL];
@@ -74,6 +75,7 @@ struct node {
 	char *rack;
 	uint32_t first_device, n_devices;
 	uint32_t n_tenants, n_tenants_max;
+	uint32_t n_leaving; /* of n_tenants */
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
 	uint64_t models; /* bits of its devices */
@@ -158,6 +160,9 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
  */
 int place_return(struct place *place, uint32_t tenant, const struct place_tenant *was);
 
+/* As place_linger, and was as it was when it was removed. -ENOSPC, -ENOMEM. */
+int place_return_leaving(struct place *place, uint32_t tenant, const struct place_tenant *was);
+
 /* Each is the other's peer from now on, also in what is taken back. -ENOMEM. */
 int place_tie(struct place *place, uint32_t a, uint32_t b);
 
@@ -167,7 +172,13 @@ void place_device_changed(struct place *place, uint32_t device);
 /* What is free of a node, after what it has or what is taken of it has changed. */
 void place_node_count(struct place *place, uint32_t node);
 
-/* A device that nobody is on. */
+/* Somebody may come, as far as the device itself goes. */
+static inline bool device_is_open(const struct device *d)
+{
+	return !d->is_closed && !d->n_leaving;
+}
+
+/* A device that nobody is on, or only who is leaving. */
 static inline bool device_is_idle(const struct place *place, uint32_t device)
 {
 	return place->devices[device].n_tenants == 0;

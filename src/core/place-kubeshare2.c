@@ -20,7 +20,7 @@
 
 enum { GUARANTEE, OPPORTUNISTIC };
 
-/* Devices of the models that are not closed. */
+/* Devices of the models that somebody may come to. */
 static uint64_t devices_of(const struct place *place, uint64_t models, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
@@ -29,7 +29,7 @@ static uint64_t devices_of(const struct place *place, uint64_t models, uint32_t 
 	for (uint32_t i = 0; i < node->n_devices; i++) {
 		const struct device *d = &place->devices[node->first_device + i];
 
-		if (!d->is_closed && (!models || (models >> d->model & 1)))
+		if (device_is_open(d) && (!models || (models >> d->model & 1)))
 			mask |= 1ull << i;
 	}
 	return mask;

@@ -143,7 +143,8 @@ void place_network_count(struct place *place, const struct place_tenant *t, int 
 
 		if (!n)
 			continue;
-		n->mbit_taken += (uint32_t)sign * t->spec.network_mbit;
+		if (!t->is_leaving)
+			n->mbit_taken += (uint32_t)sign * t->spec.network_mbit;
 		n->n_tenants += (uint32_t)sign;
 	}
 }

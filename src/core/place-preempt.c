@@ -296,6 +296,16 @@ static bool bound_of_need(const struct search *s, uint32_t node, enum need need,
 	return true;
 }
 
+/* Bit i: the node's i-th device is closed to everybody until somebody has left it. */
+static uint64_t clearing_of(const struct place *place, const struct node *node)
+{
+	uint64_t clearing = 0;
+
+	for (uint32_t i = 0; node->n_leaving && i < node->n_devices; i++)
+		clearing |= (uint64_t)(place->devices[node->first_device + i].n_leaving > 0) << i;
+	return clearing;
+}
+
 /*
  * false: all together are not enough, or more expensive than the best. In *ret no more than any set
  * of that node costs.
@@ -306,6 +316,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	const uint32_t n_devices = s->place->nodes[node].n_devices, count = s->spec->count;
 	const uint16_t *free = n_devices ? &s->place->share_free[s->place->nodes[node].first_device]
 					 : NULL;
+	const uint64_t clearing = clearing_of(s->place, &s->place->nodes[node]);
 	struct part part[PLACE_NODE_DEVICES_MAX];
 	uint32_t enough = 0, at_once = 1, i = 0;
 	struct cost alone = {.violations = UINT32_MAX, .node = node};
@@ -315,8 +326,8 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	if (n_devices < count)
 		return false;
 	for (uint32_t d = 0; d < n_devices; d++) {
-		part[d] = (struct part){.free = free[d]};
-		enough += free[d] >= s->spec->share;
+		part[d] = (struct part){.free = clearing >> d & 1 ? 0 : free[d]};
+		enough += part[d].free >= s->spec->share;
 	}
 	if (enough >= count) {
 		/* It is not for the share: who goes may be anybody. */
@@ -332,7 +343,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 		if (s->violations_min == s->best.violations && c.rank > s->best.highest)
 			return false;
 		at_once = MAX(at_once, (uint32_t)__builtin_popcountll(c.h->devices));
-		for (uint64_t m = c.h->devices; m; m &= m - 1) {
+		for (uint64_t m = c.h->devices & ~clearing; m; m &= m - 1) {
 			uint32_t d = (uint32_t)__builtin_ctzll(m);
 			bool was_enough = free[d] + part[d].sum >= s->spec->share;
 
@@ -695,14 +706,14 @@ static uint64_t mixed(uint64_t seen, uint64_t value)
 }
 
 /*
- * Who is on the node, their other halves, and what is free: the same again once all changes have
- * been taken back, which the node's version is not.
+ * Who is on the node, their other halves, what is free and how many are leaving: the same again
+ * once all changes have been taken back, which the node's version is not.
  */
 static uint64_t fingerprint(const struct place *place, uint32_t node)
 {
 	const struct node *n = &place->nodes[node];
 	const struct held *held = &place->held[node];
-	uint64_t seen = mixed(place->cpu_free[node], place->memory_free[node]);
+	uint64_t seen = mixed(mixed(n->cpu_taken, n->memory_taken), n->n_tenants);
 
 	for (uint32_t i = 0; i < held->n; i++) {
 		seen = mixed(seen, held->list[i].tenant);
@@ -713,21 +724,25 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
 		seen = mixed(seen, place->share_free[i]);
 		seen = mixed(seen, place->devices[i].memory_free);
+		seen = mixed(seen, place->devices[i].n_leaving);
 	}
 	return seen;
 }
 
-/* With those on other nodes that leave with them. */
+/* With those on other nodes that leave with them, and are not leaving yet. */
 static int list_victims(struct search *s, struct place_plan *ret)
 {
 	uint32_t *victims = calloc(2ull * s->best.n + 1, sizeof(*victims)), n = 0, kept = 0;
+	const struct place *place = s->place;
 
 	if (!victims)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->best.n; i++) {
+		const uint32_t peer = place_peer(place, s->victims[i]);
+
 		victims[n++] = s->victims[i];
-		if (place_peer(s->place, s->victims[i]) != PLACE_NONE)
-			victims[n++] = place_peer(s->place, s->victims[i]);
+		if (peer != PLACE_NONE && !place->tenants[peer].is_leaving)
+			victims[n++] = peer;
 	}
 	qsort(victims, n, sizeof(*victims), compare_tenants);
 	for (uint32_t i = 0; i < n; i++)
@@ -816,6 +831,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 		plan.highest = s.best.highest;
 		plan.share_lost = s.best.share;
 	}
+	plan.is_graceful = rules->is_graceful;
 	plan.seen = fingerprint(place, plan.choice.node);
 	*ret = plan;
 	return 0;
@@ -824,7 +840,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err)
 {
-	uint32_t mark;
+	uint32_t mark, tenant = PLACE_NONE;
 	int r = 0;
 
 	if (plan->choice.node >= place->n_nodes ||
@@ -834,9 +850,13 @@ int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	for (uint32_t i = 0; i < plan->n_victims && r == 0; i++)
 		r = place_remove(place, plan->victims[i]);
 	r = r < 0 ? fail(err, -r, "victim %u cannot leave", plan->victims[0])
-		  : place_add(place, spec, &plan->choice, ret_tenant, err);
+		  : place_add(place, spec, &plan->choice, &tenant, err);
+	for (uint32_t i = 0; i < plan->n_victims && plan->is_graceful && r == 0; i++)
+		r = place_linger(place, plan->victims[i], err);
 	if (r < 0)
 		place_rollback(place, mark);
+	else
+		*ret_tenant = tenant;
 	place_release(place);
 	return r;
 }

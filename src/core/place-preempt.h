@@ -12,6 +12,17 @@
  * Who is there in two halves (place-mode.h) counts where one of them is in the way, and leaves with
  * both. Nobody leaves for the bandwidth of a network.
  *
+ * With `is_graceful` victims are not gone when the newcomer has come, but leaving (place_leave): it
+ * is counted in its place at once, so that nobody takes that, and may begin to run when all of them
+ * have been removed, or place_is_awaiting says no more. Where it gives up before, they go on
+ * leaving. It is a rule like the others, so that plans, gangs and what queues reclaim all obey it.
+ * But who decides for several under one mark lets victims go at once and calls place_linger for all
+ * of them in the end: else what they leave is closed to all but the first.
+ *
+ * Who is leaving already is no victim again. Its devices are closed, and the CPU and memory of its
+ * node are taken, so that nobody is promised what others wait for; from budgets the caller has
+ * taken it off.
+ *
  * Nobody leaves in vain: without any one of the victims it does not fit. Of priority 0 nobody
  * preempts. The choice is exact up to PLACE_PREEMPT_STEPS sets tried on a node, and as many as
  * PLACE_PREEMPT_ALL_STEPS in all; beyond that it is the best found by then.
@@ -56,6 +67,7 @@ struct place_preempt {
 	uint32_t n_budgets;
 	bool is_forced;                          /* budgets may be exceeded */
 	bool is_latest_first;                    /* by `started` of the spec */
+	bool is_graceful;                        /* victims are told to go, and run on */
 	const struct place_preempt_order *order; /* NULL: by priority */
 };
 
@@ -65,6 +77,7 @@ struct place_plan {
 	uint32_t violations;          /* victims beyond their budgets */
 	uint32_t highest;             /* priority (or rank) of a victim */
 	uint64_t share_lost;
+	bool is_graceful;
 	uint64_t seen; /* of the node and of other halves: where that changes the plan is void */
 };
 
@@ -75,7 +88,10 @@ struct place_plan {
 int place_preempt_find(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
 
-/* Victims go and it comes, or nothing changes: -ESTALE where the node is not as it was planned. */
+/*
+ * Victims go, or are leaving, and it comes; or nothing changes: -ESTALE where the node is not as it
+ * was planned.
+ */
 int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err);
 

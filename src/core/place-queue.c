@@ -242,7 +242,8 @@ static int tenants_set(const struct place *place, struct place_queues *queues, s
 					"queue %s has tenants: there cannot be queues below it",
 					old->queue[at].name);
 		}
-		count(queues, place, t, 1);
+		if (!t->is_leaving)
+			count(queues, place, t, 1);
 	}
 	return 0;
 }

@@ -28,7 +28,7 @@ void room_init(
 		const struct device *d = &place->devices[n->first_device + i];
 		const bool is_other = !(models >> d->model & 1);
 
-		if (!d->is_closed && !is_other &&
+		if (device_is_open(d) && !is_other &&
 			(spec->device == PLACE_NONE || spec->device == n->first_device + i))
 			room->usable |= 1ull << i;
 		room->device[i].share = place->share_free[n->first_device + i];

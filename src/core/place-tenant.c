@@ -285,6 +285,16 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
 			place->label_of[labels[i]]->n_uses += (uint32_t)sign;
 }
 
+/* It keeps others off its devices, and has nothing of them. */
+static void count_leaving(struct place *place, const struct place_tenant *t, int sign)
+{
+	place->nodes[t->node].n_leaving += (uint32_t)sign;
+	for (uint32_t i = 0; i < t->n; i++) {
+		place->devices[t->device[i]].n_leaving += (uint32_t)sign;
+		place_device_changed(place, t->device[i]);
+	}
+}
+
 /* t is in the list of tenants, here and below. */
 static void take(struct place *place, const struct place_tenant *t)
 {
@@ -295,10 +305,14 @@ static void take(struct place *place, const struct place_tenant *t)
 	node->n_tenants++;
 	count_labels(place, &t->spec, 1);
 	place_node_count(place, t->node);
-	for (uint32_t i = 0; i < t->n; i++)
-		device_take(place, &t->spec, t->device[i]);
-	place_held_add(place, (uint32_t)(t - place->tenants));
-	place_queue_count(place, t, 1);
+	if (t->is_leaving) {
+		count_leaving(place, t, 1);
+	} else {
+		for (uint32_t i = 0; i < t->n; i++)
+			device_take(place, &t->spec, t->device[i]);
+		place_held_add(place, (uint32_t)(t - place->tenants));
+		place_queue_count(place, t, 1);
+	}
 	place_network_count(place, t, 1);
 	place_search_changed(place->search, t->node);
 	place->n_placed++;
@@ -313,10 +327,14 @@ static void give(struct place *place, const struct place_tenant *t)
 	node->n_tenants--;
 	count_labels(place, &t->spec, -1);
 	place_node_count(place, t->node);
-	for (uint32_t i = 0; i < t->n; i++)
-		device_give(place, &t->spec, t->device[i]);
-	place_held_remove(place, (uint32_t)(t - place->tenants));
-	place_queue_count(place, t, -1);
+	if (t->is_leaving) {
+		count_leaving(place, t, -1);
+	} else {
+		for (uint32_t i = 0; i < t->n; i++)
+			device_give(place, &t->spec, t->device[i]);
+		place_held_remove(place, (uint32_t)(t - place->tenants));
+		place_queue_count(place, t, -1);
+	}
 	place_network_count(place, t, -1);
 	place_search_changed(place->search, t->node);
 	place->n_placed--;
@@ -366,8 +384,9 @@ static int choice_check(const struct place *place, const struct place_spec *spec
 	return 0;
 }
 
+/* is_back: it was there before others were told to leave, and is not kept off by those. */
 static int fits(const struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, struct error *err)
+	const struct place_choice *choice, bool is_back, struct error *err)
 {
 	uint64_t mask = place_eligible(place, spec, choice->node);
 	uint32_t first = place->nodes[choice->node].first_device;
@@ -382,7 +401,10 @@ static int fits(const struct place *place, const struct place_spec *spec,
 		r = place_queue_allows(place, spec, place->devices[choice->device[i]].model, err);
 		if (r < 0)
 			return r;
-		if (!(mask >> (choice->device[i] - first) & 1))
+		if (!(mask >> (choice->device[i] - first) & 1) &&
+			!(is_back &&
+				place_device_reason(place, spec, choice->device[i]) ==
+					PLACE_CLEARING))
 			return fail(err, ENOSPC, "device %s has no room for it",
 				place->devices[choice->device[i]].uuid);
 	}
@@ -445,16 +467,27 @@ static void free_slot(struct place *place, uint32_t slot)
 	place->tenant_free = slot;
 }
 
-/* It can be counted where it is, whatever keeps newcomers off: see place.h. */
-static int was_there(const struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, struct error *err)
+/* The node's CPU and memory can be counted with it, whether or not it has as much. */
+static int node_counts(
+	const struct place *place, const struct place_spec *spec, uint32_t at, struct error *err)
 {
-	const struct node *node = &place->nodes[choice->node];
+	const struct node *node = &place->nodes[at];
 
 	if (spec->cpu_milli > UINT32_MAX - node->cpu_taken ||
 		spec->memory_bytes > UINT64_MAX - node->memory_taken)
 		return fail(err, ENOSPC, "node %s: with it more is taken than any machine has",
 			node->name->text);
+	return 0;
+}
+
+/* It can be counted where it is, whatever keeps newcomers off: see place.h. */
+static int was_there(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, struct error *err)
+{
+	int r = node_counts(place, spec, choice->node, err);
+
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < choice->n; i++) {
 		const uint32_t at = choice->device[i];
 		const struct device *d = &place->devices[at];
@@ -526,7 +559,7 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 	int r = check_tenant(place, spec, choice, err);
 
 	if (r == 0)
-		r = fits(place, spec, choice, err);
+		r = fits(place, spec, choice, false, err);
 	if (r < 0)
 		return r;
 	return add(place, spec, choice, ret_tenant, err);
@@ -572,7 +605,7 @@ int place_return(struct place *place, uint32_t tenant, const struct place_tenant
 
 	assert(place->n_marks && !is_placed(place, tenant));
 	memcpy(choice.device, was->device, sizeof(choice.device));
-	r = fits(place, &was->spec, &choice, NULL);
+	r = fits(place, &was->spec, &choice, true, NULL);
 	if (r == 0)
 		r = reserve(place, was);
 	if (r == 0)
@@ -582,6 +615,76 @@ int place_return(struct place *place, uint32_t tenant, const struct place_tenant
 	place->tenants[tenant] = *was;
 	take(place, &place->tenants[tenant]);
 	return 0;
+}
+
+int place_return_leaving(struct place *place, uint32_t tenant, const struct place_tenant *was)
+{
+	struct place_tenant t = *was;
+	int r;
+
+	assert(place->n_marks && !is_placed(place, tenant));
+	r = node_counts(place, &t.spec, t.node, NULL);
+	if (r == 0)
+		r = remember(place, UNDO_RETURN, tenant);
+	if (r < 0)
+		return r;
+	t.is_leaving = true;
+	place->tenants[tenant] = t;
+	take(place, &place->tenants[tenant]);
+	return 0;
+}
+
+int place_linger(struct place *place, uint32_t tenant, struct error *err)
+{
+	uint32_t i = place->n_undo;
+	struct place_tenant was;
+	int r;
+
+	while (i && place->undo[i - 1].tenant != tenant)
+		i--;
+	if (!i || place->undo[i - 1].type != UNDO_REMOVE)
+		return fail(err, ENOENT, "tenant %u was not removed just now", tenant);
+	was = place->undo[i - 1].was;
+	r = place_return_leaving(place, tenant, &was);
+	if (r == -ENOSPC)
+		return node_counts(place, &was.spec, was.node, err);
+	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
+}
+
+int place_leave(struct place *place, uint32_t tenant, struct error *err)
+{
+	struct place_tenant *t;
+	int r;
+
+	if (!is_placed(place, tenant))
+		return fail(err, ENOENT, "there is no tenant %u", tenant);
+	t = &place->tenants[tenant];
+	if (t->is_leaving)
+		return 0;
+	r = remember(place, UNDO_CHANGE, tenant);
+	if (r < 0)
+		return fail(err, -r, "out of memory for a tenant");
+	give(place, t);
+	t->is_leaving = true;
+	take(place, t);
+	if (!place->n_marks)
+		free_idle_groups(place);
+	return 0;
+}
+
+bool place_is_awaiting(const struct place *place, uint32_t tenant)
+{
+	const struct place_tenant *t = place_tenant(place, tenant);
+	const struct node *node = t ? &place->nodes[t->node] : NULL;
+
+	if (!t || t->is_leaving || !node->n_leaving)
+		return false;
+	for (uint32_t i = 0; i < t->n; i++)
+		if (place->devices[t->device[i]].n_leaving)
+			return true;
+	return (t->spec.cpu_milli && node->cpu_taken > node->cpu_all) ||
+		(t->spec.memory_bytes && node->memory_taken > node->memory_all) ||
+		(node->n_tenants_max && node->n_tenants > node->n_tenants_max);
 }
 
 int place_tie(struct place *place, uint32_t a, uint32_t b)
@@ -610,6 +713,8 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 	if (!is_placed(place, tenant))
 		return fail(err, EINVAL, "there is no tenant %u", tenant);
 	t = &place->tenants[tenant];
+	if (t->is_leaving)
+		return fail(err, EBUSY, "tenant %u is leaving: it stays as it is", tenant);
 	spec = t->spec;
 	spec.share = share;
 	spec.device_bytes = device_bytes;
@@ -624,6 +729,10 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 		const struct device *d = &place->devices[t->device[i]];
 		uint32_t free = place->share_free[t->device[i]] + t->spec.share;
 
+		if (d->n_leaving &&
+			(share > t->spec.share || spec.device_bytes > t->spec.device_bytes))
+			return fail(err, EBUSY,
+				"device %s is being cleared: there is no more of it yet", d->uuid);
 		if (!spec.is_exclusive && share > free)
 			return fail(err, ENOSPC, "share %u: %u permille are free on %s", share,
 				free, d->uuid);

@@ -389,7 +389,7 @@ static uint32_t node_slot(const struct place *place, uint32_t n_devices)
 void place_device_changed(struct place *place, uint32_t at)
 {
 	const struct device *d = &place->devices[at];
-	bool is_open = !d->is_closed && !(d->n_tenants && d->exclusion);
+	bool is_open = device_is_open(d) && !(d->n_tenants && d->exclusion);
 
 	place->share_open[at] = is_open ? place->share_free[at] : 0;
 	place_search_changed(place->search, d->node);
@@ -569,10 +569,10 @@ static int keeps_devices(const struct place *place, uint32_t at, const struct pl
 		bool is_same = info->devices[i].model == d->model &&
 			(!info->devices[i].uuid[0] || !strcmp(info->devices[i].uuid, d->uuid));
 
-		if (d->n_tenants && !is_same)
+		if (d->n_tenants + d->n_leaving && !is_same)
 			return fail(err, EBUSY,
 				"node %s, device %u: it is another, and %u tenants are on %s",
-				info->name, i, d->n_tenants, d->uuid);
+				info->name, i, d->n_tenants + d->n_leaving, d->uuid);
 	}
 	return 0;
 }
@@ -707,6 +707,7 @@ bool place_device_get(const struct place *place, uint32_t at, struct place_devic
 		.node = d->node,
 		.model = d->model,
 		.n_tenants = d->n_tenants,
+		.n_leaving = d->n_leaving,
 		.share_free = place->share_free[at],
 		.share_all = d->share_all,
 		.memory_free = d->memory_free,

@@ -191,6 +191,7 @@ enum place_reason {
 	PLACE_POLICY,
 	PLACE_NO_DEVICE_MEMORY,
 	PLACE_NO_SHARE,
+	PLACE_CLEARING, /* all else is right, but somebody is leaving it */
 	PLACE_N_REASONS
 };
 
@@ -234,7 +235,8 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
  * newcomers are not asked: not what is closed, taints, node labels, the highest number of tenants,
  * affinity and anti-affinity, nor whether node and devices still have the CPU and the memory (what
  * is beyond counts as nothing free, as by place_node_update). -EINVAL as place_add, -ENOSPC where
- * shares, exclusion labels or the network's bandwidth cannot be so: unchanged.
+ * shares, exclusion labels or the network's bandwidth cannot be so: unchanged. Who is leaving comes
+ * before all others, and is told so again by place_leave at once.
  */
 int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err);
@@ -242,7 +244,8 @@ int place_restore(struct place *place, const struct place_spec *spec,
 int place_remove(struct place *place, uint32_t tenant);
 /*
  * Where it is; 0 bytes: a part of the device, as in its spec. -ENOSPC, also for more than its queue
- * may have, leaves it as it was.
+ * may have, leaves it as it was; so does -EBUSY: it is leaving, or asks for more of a device that
+ * another one is leaving.
  */
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err);
@@ -252,13 +255,38 @@ struct place_tenant {
 	uint32_t node;
 	uint32_t n;
 	uint32_t device[SPEC_DEVICES_MAX];
-	uint32_t peer; /* the other half of one over the network, as it was tied; or PLACE_NONE */
+	uint32_t peer;   /* the other half of one over the network, as it was tied; or PLACE_NONE */
+	bool is_leaving; /* place_leave */
 };
 
 /* Borrowed until the next change; NULL where there is none. */
 const struct place_tenant *place_tenant(const struct place *place, uint32_t tenant);
 /* Its other half while both are there (place-mode.h), or PLACE_NONE. */
 uint32_t place_peer(const struct place *place, uint32_t tenant);
+
+/*
+ * It has been told to go and runs for a while yet, until place_remove says that it has gone. Its
+ * number, its node's CPU and memory, and its place among the node's tenants stay its own. Its part
+ * of its devices and of their memory, its labels on them, its group, what its queue is counted and
+ * its bandwidth are given back now, but nobody comes to a device that somebody is leaving, nor gets
+ * more of it: PLACE_CLEARING. It is no candidate for anything any more: it is not preempted, moved
+ * or resized. 0 also where it is leaving already; -ENOENT, or -ENOMEM, which is only possible with
+ * a mark.
+ */
+int place_leave(struct place *place, uint32_t tenant, struct error *err);
+/*
+ * Who was removed since a mark that is still open is there again, under its number, and leaving:
+ * beside those who have got its room since, also where the node has less than is taken then, which
+ * counts as nothing free. -ENOENT: it was not removed; -ENOSPC: more than any machine has; -ENOMEM.
+ */
+int place_linger(struct place *place, uint32_t tenant, struct error *err);
+/*
+ * Of a tenant that has not begun to run: it has to wait for somebody who is leaving one of its
+ * devices, or its node, while that has less CPU, memory or room for tenants than is taken. That may
+ * end before all its victims have gone, where others have given back enough, and last longer where
+ * others are leaving as well. O(its devices).
+ */
+bool place_is_awaiting(const struct place *place, uint32_t tenant);
 
 /*
  * All changes of tenants since the mark are taken back, latest first. Marks are taken and released
@@ -273,6 +301,7 @@ void place_release(struct place *place);
 struct place_device_view {
 	const char *uuid;
 	uint32_t node, model, n_tenants;
+	uint32_t n_leaving; /* beside those: nobody comes until they are gone */
 	uint32_t share_free, share_all;
 	uint64_t memory_free, memory_all;
 	uint32_t exclusion; /* label; valid with tenants */
@@ -282,7 +311,7 @@ struct place_device_view {
 
 struct place_node_view {
 	const char *name, *rack;
-	uint32_t first_device, n_devices, n_tenants;
+	uint32_t first_device, n_devices, n_tenants; /* n_tenants: also who is leaving */
 	uint32_t cpu_free, cpu_all;
 	uint64_t memory_free, memory_all;
 	bool is_closed;

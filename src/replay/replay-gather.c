@@ -8,6 +8,7 @@
 
 /* Of those that could go, who has come last. */
 static const struct place_preempt rules = {.is_latest_first = true};
+static const struct place_preempt graceful = {.is_latest_first = true, .is_graceful = true};
 
 static struct place_spec spec_now(const struct queue *q, uint32_t at)
 {
@@ -27,7 +28,9 @@ static int gather_gang(
 	struct place_gang gang = {.members = members,
 		.n = unit->n,
 		.threshold = unit->threshold,
-		.preempt = may_preempt ? &rules : NULL};
+		.preempt = !may_preempt        ? NULL
+			: q->run->in->grace_ns ? &graceful
+					       : &rules};
 	int r;
 
 	if (!members)
@@ -106,6 +109,9 @@ static int gather_each(
 		if (r == -ENOSPC && unit->n - ++refused >= least)
 			r = 0;
 	}
+	/* Not before: what they leave is for all of the unit. */
+	for (uint32_t i = 0; r == 0 && i < group.n_victims && q->run->in->grace_ns; i++)
+		r = place_linger(q->run->place, group.victims[i], err);
 	if (r < 0)
 		place_rollback(q->run->place, mark);
 	place_release(q->run->place);

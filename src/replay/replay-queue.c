@@ -25,8 +25,7 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)NSEC_PER_SEC;
 }
 
-static int start_task(
-	struct queue *q, uint32_t task, const struct place_choice *choice, uint32_t tenant)
+int start_task(struct queue *q, uint32_t task, const struct place_choice *choice, uint32_t tenant)
 {
 	struct replay_result *result = q->run->result;
 	struct progress *p = &q->progress[task];
@@ -42,8 +41,7 @@ static int start_task(
 	return tasks_start(&q->tasks, task, p->left, choice, tenant);
 }
 
-/* The engine has let it go already. */
-static int evict(struct queue *q, uint32_t tenant)
+int evict(struct queue *q, uint32_t tenant)
 {
 	struct running was;
 	struct progress *p;
@@ -63,18 +61,24 @@ static int evict(struct queue *q, uint32_t tenant)
 int try_unit(struct queue *q, struct unit unit, struct error *err)
 {
 	struct place_group group;
+	bool is_awaiting;
 	int r = gather(q, &unit, &group, err);
 
 	if (r < 0)
 		return r == -ENOSPC ? 0 : r;
-	/* Those who come may have the numbers of those who go. */
+	q->round++;
+	/* Those who come may have the numbers of those who go at once. */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
-		r = evict(q, group.victims[i]);
+		r = q->run->in->grace_ns ? leave_tell(q, group.victims[i])
+					 : evict(q, group.victims[i]);
+	is_awaiting = leave_is_awaited(q, q->round);
 	for (uint32_t i = 0; r == 0 && i < unit.n; i++) {
 		const struct place_member *m = &group.members[i];
 
 		if (m->tenant == PLACE_NONE)
 			r = wait_again(q, unit.first + i);
+		else if (is_awaiting)
+			r = leave_claim(q, unit.first + i, m);
 		else
 			r = start_task(q, q->arrivals[unit.first + i], &m->choice, m->tenant);
 	}
@@ -99,7 +103,8 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 		q->n_busy = q->n_ended;
 	q->has_changed = q->may_defrag = true;
 	note_freed(q, was.node);
-	return 0;
+	r = leave_ended(q, was.tenant);
+	return r < 0 ? fail(err, -r, "out of memory for a run") : 0;
 }
 
 static int arrive_unit(struct queue *q, struct error *err)
@@ -127,7 +132,7 @@ static int arrive_unit(struct queue *q, struct error *err)
 static int defragment(struct queue *q, struct error *err)
 {
 	struct place_defrag done;
-	int r = run_defrag(&q->tasks, &done, err);
+	int r = run_defrag(q, &done, err);
 
 	q->may_defrag = false;
 	if (r < 0)
@@ -240,6 +245,7 @@ static void queue_done(struct queue *q)
 		free(q->lines[l].units);
 	free(q->lines);
 	free(q->back);
+	leave_done(q);
 }
 
 /* What happens at that time, the earliest of all; 1: nothing more will. */
@@ -247,7 +253,7 @@ static int step(struct queue *q, struct error *err)
 {
 	const struct workload *w = q->run->in->workload;
 	const struct event *end = tasks_next(&q->tasks);
-	const uint64_t end_ns = end ? end->at_ns : CLOCK_NEVER;
+	const uint64_t end_ns = MIN(end ? end->at_ns : CLOCK_NEVER, leave_next_ns(q));
 	const uint64_t arrival_ns = q->next < w->n ? w->tasks[q->arrivals[q->next]].arrives_ns
 						   : CLOCK_NEVER;
 	int r = 0;
@@ -269,6 +275,8 @@ static int step(struct queue *q, struct error *err)
 		return arrive_unit(q, err);
 	while (r == 0 && (end = tasks_next(&q->tasks)) && end->at_ns == q->tasks.now_ns)
 		r = end_task(q, end->slot, err);
+	if (r == 0 && leave_due(q) < 0)
+		r = fail(err, ENOMEM, "out of memory for a run");
 	return r < 0 ? r : retry(q, err);
 }
 

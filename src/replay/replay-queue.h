@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mode with time, in three parts: what happens when (replay-queue.c), who waits and who may
- * have room now (replay-wait.c), and how those that start together get their places
- * (replay-gather.c).
+ * The mode with time, in four parts: what happens when (replay-queue.c), who waits and who may
+ * have room now (replay-wait.c), how those that start together get their places (replay-gather.c),
+ * and who has been told to go (replay-leave.c).
  */
 #ifndef REPLAY_REPLAY_QUEUE_H
 #define REPLAY_REPLAY_QUEUE_H
@@ -37,6 +37,19 @@ struct progress {
 	uint32_t queued;   /* its place in the result's queued_s; PLACE_NONE: never had one */
 };
 
+/* It has been told to go, and runs until then. */
+struct notice {
+	uint64_t at_ns;
+	uint32_t tenant, round;
+};
+
+/* It has its place, and starts when those that were told in its round have gone. */
+struct claim {
+	uint32_t at; /* in `arrivals` */
+	uint32_t tenant, round;
+	struct place_choice choice;
+};
+
 struct queue {
 	struct run *run;
 	struct tasks tasks;
@@ -58,11 +71,16 @@ struct queue {
 	 */
 	uint32_t freed[FREED_MAX];
 	uint32_t n_freed;
-	uint32_t room;        /* the most that is free of one of their devices */
-	uint64_t room_models; /* of those with something free */
-	bool may_preempt;     /* until a search has found nobody */
-	uint64_t defrag_ns;   /* when the next plan is due */
-	bool may_defrag;      /* something has changed since the last plan */
+	uint32_t room;          /* the most that is free of one of their devices */
+	uint64_t room_models;   /* of those with something free */
+	bool may_preempt;       /* until a search has found nobody */
+	uint64_t defrag_ns;     /* when the next plan is due */
+	bool may_defrag;        /* something has changed since the last plan */
+	struct notice *notices; /* by time */
+	uint32_t n_notices, notices_room;
+	struct claim *claims;
+	uint32_t n_claims, claims_room;
+	uint32_t round; /* of those that are told now */
 };
 
 static inline const struct task *task_at(const struct queue *q, uint32_t at)
@@ -90,13 +108,42 @@ bool waits_for_whole(const struct queue *q);
 
 /*
  * Places for as many of the unit as have to start, and for others of it that fit, all taken; or
- * -ENOSPC, and nothing has changed. Its victims are out of the engine, and still in q->tasks.
+ * -ENOSPC, and nothing has changed. Its victims are out of the engine, or leaving if there is time
+ * for that, and still in q->tasks.
  */
 int gather(struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err);
 
+/* ---- replay-leave.c: -ENOMEM ---- */
+
+/* When the next one that has been told to go goes; CLOCK_NEVER: there is none. */
+uint64_t leave_next_ns(const struct queue *q);
+/* A victim that the engine has as leaving: it is told to go, or gives up its claim. */
+int leave_tell(struct queue *q, uint32_t tenant);
+/* Somebody of the round has still to go. */
+bool leave_is_awaited(const struct queue *q, uint32_t round);
+/* It starts when all of this round have gone; until then it counts as waiting. */
+int leave_claim(struct queue *q, uint32_t at, const struct place_member *member);
+/* NULL: the tenant has none. */
+struct claim *claim_of(struct queue *q, uint32_t tenant);
+/* The tenant has ended by itself, whether it was told to go or not. */
+int leave_ended(struct queue *q, uint32_t tenant);
+/* Those go whose time has come. */
+int leave_due(struct queue *q);
+void leave_done(struct queue *q);
+
+/* ---- replay-defrag.c ---- */
+
+/* As the input has it: plans, and moves all that the plan says. The caller's, for who has left. */
+int run_defrag(struct queue *q, struct place_defrag *ret_done, struct error *err);
+
 /* ---- replay-queue.c ---- */
 
-/* 1: it runs, and who had to go waits again; 0: there is no room. */
+/* It runs on the devices that the engine has given it. -ENOMEM. */
+int start_task(struct queue *q, uint32_t task, const struct place_choice *choice, uint32_t tenant);
+/* It runs no more and waits again; the engine has let it go already. -ENOMEM. */
+int evict(struct queue *q, uint32_t tenant);
+
+/* 1: it runs, or will when who has to go has gone, which then waits again; 0: there is no room. */
 int try_unit(struct queue *q, struct unit unit, struct error *err);
 
 #endif

@@ -7,7 +7,6 @@
 #ifndef REPLAY_REPLAY_TASKS_H
 #define REPLAY_REPLAY_TASKS_H
 
-#include "core/place-defrag.h"
 #include "replay/replay-internal.h"
 
 struct running {
@@ -60,8 +59,5 @@ int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct plac
 int tasks_stop(struct tasks *t, uint32_t slot, struct running *ret);
 /* The next to end, or NULL. */
 const struct event *tasks_next(struct tasks *t);
-
-/* As the input has it: plans, and moves all that the plan says. The caller's, for who has left. */
-int run_defrag(struct tasks *t, struct place_defrag *ret_done, struct error *err);
 
 #endif

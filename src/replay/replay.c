@@ -341,6 +341,9 @@ int replay_run(
 		return fail(err, EINVAL, "a replay needs at least one device and one task");
 	if (input->mode == REPLAY_QUEUE && !input->workload->has_times)
 		return fail(err, EINVAL, "the tasks do not say when they come and end");
+	if (input->grace_ns > REPLAY_GRACE_MAX_NS)
+		return fail(err, EINVAL, "grace %" PRIu64 "s: up to %" PRIu64 "s are possible",
+			input->grace_ns / NSEC_PER_SEC, REPLAY_GRACE_MAX_NS / NSEC_PER_SEC);
 	r = replay_defrag_check(&input->defrag, err);
 	r = r < 0 ? r : start(&run, err);
 	if (r == 0)

@@ -24,7 +24,9 @@
  * whenever somebody leaves, tasks of lower priority have to go and wait again. With queues
  * (core/place-queue.h) a task of a queue starts as that admits it, the queue that has least beyond
  * its quota first; what others have borrowed is reclaimed from tasks, which wait again and go on
- * where they were, unless preemption says otherwise.
+ * where they were, unless preemption says otherwise. With a time of grace a task that has to go
+ * runs on until that is over or it ends; who has come for it has its place, which nobody else gets,
+ * and waits until all that have to go for it have gone.
  */
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
@@ -54,6 +56,7 @@ struct replay_defrag {
 	uint64_t cost_ns;   /* what a task that has its limit does in that is lost by a move */
 };
 
+#define REPLAY_GRACE_MAX_NS WORKLOAD_TIME_MAX_NS
 #define REPLAY_COST_MAX_NS (WORKLOAD_TIME_MAX_NS / 64)
 /* No run goes on for longer: 140 years, which what follows the last event leaves a uint64_t. */
 #define REPLAY_TIME_MAX_NS (WORKLOAD_TIME_MAX_NS * 256)
@@ -71,6 +74,7 @@ struct replay_input {
 	enum replay_queue queue;
 	struct replay_defrag defrag; /* these two: REPLAY_QUEUE */
 	enum replay_preempt preempt;
+	uint64_t grace_ns; /* so long who has to go may run on; 0: not at all */
 };
 
 struct replay_result {

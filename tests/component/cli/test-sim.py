@@ -313,15 +313,39 @@ def reads_cells():
         refused(f.sim(*args, "--cells", "cells.yaml"), 1, "cells.yaml", "line", "two")
 
 
+GRACE = """nodes:
+  - {name: a, devices: 1}
+tasks:
+  - {request: 1, duration: 10s, priority: 10}
+  - {request: 1, duration: 5s, at: 4s, priority: 90}
+"""
+
+
 def makes_room_for_who_matters_more():
     args = ("--generate", "kubeshare", "--priorities", "10:4,90:1", "--policy", "default", "--seeds", "2")
     kept, resumed, restarted = (sim_json(*args, *more)["policies"][0]["figures"] for more in (
         (), ("--preempt", "resume"), ("--preempt", "restart")))
     assert "evicted" not in kept and resumed["evicted"]["mean"] > 0 and restarted["evicted"]["mean"] > 0
     assert kept["end_s"]["mean"] <= restarted["end_s"]["mean"]
+    at_once, later = (sim_json(*args, "--preempt", "resume", "--grace", time) for time in ("0", "30s"))
+    assert at_once == sim_json(*args, "--preempt", "resume")
+    later = later["policies"][0]["figures"]
+    assert resumed["queued_urgent_mean_s"]["mean"] < later["queued_urgent_mean_s"]["mean"] < (
+        resumed["queued_urgent_mean_s"]["mean"] + 30), (resumed, later)
+    assert later["placed_percent"]["mean"] == 100 and later["evicted"]["mean"] > 0
     labelled = sim_json(*args, "--affinity", "0:8,1:1,2:1", "--anti-affinity", "0:1,7:1", "--exclusion", "0:9,3:1",
                         "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "resume")
     assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
+    labelled = sim_json(*args, "--affinity", "0:8,1:1,2:1", "--anti-affinity", "0:1,7:1", "--exclusion", "0:9,3:1",
+                        "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "restart", "--grace", "30s",
+                        "--defrag", "1m")
+    assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
+    # One has to go at 4 s and has 3 s; the other one has 5 s, and then the first has 3 s left.
+    with Files(spec_yaml=GRACE) as f:
+        answer = json.loads(f.sim("--spec", "spec.yaml", "--policy", "default", "--seeds", "1", "--json", "-",
+                                  "--preempt", "resume", "--grace", "3s").stdout)
+    told = {name: figure["mean"] for name, figure in answer["policies"][0]["figures"].items()}
+    assert (told["end_s"], told["queued_urgent_mean_s"], told["queued_mean_s"], told["evicted"]) == (15, 3, 4, 1), told
 
 
 def generates_the_named_shapes():
@@ -424,6 +448,9 @@ def bad_usage_is_said():
         ("--nodes", "n", "--pods", "p", "--defrag", "1m"): ("--defrag", "--mode drop"),
         ("--nodes", "n", "--pods", "p", "--preempt", "resume"): ("--preempt", "--mode drop"),
         ("--generate", "wang", "--preempt", "kill"): ("kill", "restart"),
+        ("--generate", "wang", "--grace", "3s"): ("--grace", "--preempt"),
+        ("--generate", "wang", "--preempt", "resume", "--grace", "soon"): ("--grace", "soon"),
+        ("--generate", "wang", "--preempt", "resume", "--grace", "201d"): ("--grace", "201d", "200d"),
         ("--generate", "wang", "--threshold", "0"): ("--threshold", "above 0"),
         ("--generate", "wang", "--threshold", "1.5"): ("--threshold", "1.5", "up to 1"),
         ("--generate", "wang", "--affinity", "5000"): ("--affinity", "5000", "4096"),

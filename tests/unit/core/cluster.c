@@ -106,6 +106,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(place->cpu_free[at]);
 		MIX(place->memory_free[at]);
 		MIX(place->nodes[at].n_tenants);
+		MIX(place->nodes[at].n_leaving);
 		for (uint32_t i = 0; i < place->held[at].n; i++) {
 			MIX(place->held[at].list[i].tenant);
 			MIX(place->held[at].list[i].devices);
@@ -120,6 +121,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(place->share_open[at]);
 		MIX(d->memory_free);
 		MIX(d->n_tenants);
+		MIX(d->n_leaving);
 		for (uint32_t i = 0; i < d->n_tags; i++) /* in any order */
 			tags += mix(7, &d->tags[i], sizeof(d->tags[i]));
 		MIX(tags);
@@ -133,6 +135,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(i);
 		MIX(t->node);
 		MIX(t->device);
+		MIX(t->is_leaving);
 		MIX(t->spec.share);
 		MIX(t->spec.device_bytes);
 		MIX(t->spec.cpu_milli);
@@ -161,7 +164,7 @@ void cluster_check(const struct place *place)
 {
 	for (uint32_t at = 0; at < place->n_nodes; at++) {
 		const struct node *node = &place->nodes[at];
-		uint32_t share[PLACE_NODE_DEVICES_MAX] = {0}, n = 0, cpu = 0;
+		uint32_t share[PLACE_NODE_DEVICES_MAX] = {0}, n = 0, n_leaving = 0, cpu = 0;
 		uint64_t memory[PLACE_NODE_DEVICES_MAX] = {0}, host = 0;
 
 		for (uint32_t i = 0; i < place->n_tenants; i++) {
@@ -169,18 +172,20 @@ void cluster_check(const struct place *place)
 
 			if (t->node != at)
 				continue;
-			for (uint32_t k = 0; k < t->n; k++) {
+			for (uint32_t k = 0; k < t->n && !t->is_leaving; k++) {
 				share[t->device[k] - node->first_device] += t->spec.share;
 				memory[t->device[k] - node->first_device] += t->spec.device_bytes;
 			}
 			n++;
+			n_leaving += t->is_leaving;
 			cpu += t->spec.cpu_milli;
 			host += t->spec.memory_bytes;
 		}
-		assert_int_equal(n, place->held[at].n);
+		assert_int_equal(n - n_leaving, place->held[at].n);
+		assert_int_equal(n_leaving, node->n_leaving);
 		assert_int_equal(cpu, node->cpu_taken);
 		assert_int_equal(host, node->memory_taken);
-		assert_true(cpu <= node->cpu_all && host <= node->memory_all);
+		assert_true(n_leaving || (cpu <= node->cpu_all && host <= node->memory_all));
 		for (uint32_t d = 0; d < node->n_devices; d++) {
 			assert_true(share[d] <= 1000);
 			assert_int_equal(

@@ -565,12 +565,17 @@ static void decide(struct world *w)
 		assert_ok(place_add(w->place, &spec, &choice, &w->tenants[w->n++], NULL));
 }
 
+/* Gone, or told to go. */
 static void leave(struct world *w)
 {
 	uint32_t at = dice(w, w->n ? w->n : 1);
 
 	if (!w->n)
 		return;
+	if (dice(w, 4) == 0) {
+		assert_ok(place_leave(w->place, w->tenants[at], NULL));
+		return;
+	}
 	assert_ok(place_remove(w->place, w->tenants[at]));
 	w->tenants[at] = w->tenants[--w->n];
 }
@@ -587,7 +592,7 @@ static void check_counts(const struct world *w)
 		for (uint32_t i = 0; i < w->n; i++) {
 			const struct place_tenant *t = place_tenant(place, w->tenants[i]);
 
-			for (uint32_t k = 0; k < t->n; k++)
+			for (uint32_t k = 0; k < t->n && !t->is_leaving; k++)
 				if (t->device[k] == d) {
 					n_of[t->spec.class]++;
 					in_group[t->spec.group]++;

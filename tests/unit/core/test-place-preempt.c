@@ -78,7 +78,7 @@ static bool cheapest(struct place *place, const struct place_spec *spec,
 		uint32_t list[CANDIDATES], n = 0;
 
 		for (uint32_t i = 0; i < place->n_tenants; i++)
-			if (place->tenants[i].node == node &&
+			if (place->tenants[i].node == node && !place->tenants[i].is_leaving &&
 				place->tenants[i].spec.priority < spec->priority && n < CANDIDATES)
 				list[n++] = i;
 		for (uint32_t set = 1; set < 1u << n; set++) {
@@ -138,7 +138,8 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 	struct place_preempt rules = {.budgets = budgets,
 		.n_budgets = (uint32_t)rand_below(rand, 3),
 		.is_forced = rand_below(rand, 2),
-		.is_latest_first = rand_below(rand, 2)};
+		.is_latest_first = rand_below(rand, 2),
+		.is_graceful = rand_below(rand, 2)};
 	uint32_t label[2];
 
 	assert_ok(place_label(place, "", "x", &label[0], NULL));
@@ -147,6 +148,9 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 		budgets[i] = (struct place_budget){label[i], (uint32_t)rand_below(rand, 3)};
 	cluster_fill(rand, place, 5 + (uint32_t)rand_below(rand, 25));
 	give_budgets(rand, place, label);
+	for (uint32_t i = 0; i < place->n_tenants; i++)
+		if (place_tenant(place, i) && !rand_below(rand, 8))
+			assert_ok(place_leave(place, i, NULL));
 	for (int step = 0; step < 12 && is_small(place); step++) {
 		struct place_spec spec = cluster_spec(rand, place);
 		_cleanup_(place_plan_done) struct place_plan plan = {0};
@@ -177,8 +181,10 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 		assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, NULL));
 		cluster_check(place);
 		for (uint32_t i = 0; i < plan.n_victims; i++)
-			assert_true(
-				plan.victims[i] == tenant || !place_tenant(place, plan.victims[i]));
+			assert_true(rules.is_graceful
+					? place_tenant(place, plan.victims[i])->is_leaving
+					: plan.victims[i] == tenant ||
+						!place_tenant(place, plan.victims[i]));
 		assert_int_equal(place_preempt_apply(place, &spec, &plan, &tenant, NULL), -ESTALE);
 	}
 }

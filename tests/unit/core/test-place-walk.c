@@ -4,7 +4,8 @@
  * halves over the network, nodes that close, shrink, go and come; with every policy, factors above
  * one, taints, queues and budgets. A list of tenants that is kept beside says who is there; every
  * figure is counted anew from it, the rules are held against it, what is refused or taken back
- * changes nothing, and the whole is read back into another place.
+ * changes nothing, and the whole is read back into another place. Who has to go is gone at once, or
+ * leaving for a while.
  *
  * PLACE_STEPS in the environment: so many steps, in the place of STEPS.
  */
@@ -131,12 +132,27 @@ static uint32_t share_of(const struct walk *w, const struct place_spec *spec)
 	return spec->is_exclusive ? w->place->config.share_factor : spec->share;
 }
 
-static bool is_with(const struct place_tenant *t, uint32_t device)
+static bool is_on(const struct place_tenant *t, uint32_t device)
 {
 	for (uint32_t k = 0; t->node != PLACE_NONE && k < t->n; k++)
 		if (t->device[k] == device)
 			return true;
 	return false;
+}
+
+/* And is not leaving. */
+static bool is_with(const struct place_tenant *t, uint32_t device)
+{
+	return !t->is_leaving && is_on(t, device);
+}
+
+static uint32_t n_leaving(const struct walk *w, uint32_t device)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < TENANTS; i++)
+		n += w->is[i].is_leaving && is_on(&w->is[i], device);
+	return n;
 }
 
 static void check_device(const struct walk *w, uint32_t at)
@@ -167,6 +183,7 @@ static void check_device(const struct walk *w, uint32_t at)
 	assert_int_equal(view.share_free, view.share_all - share);
 	assert_int_equal(view.memory_free, view.memory_all > memory ? view.memory_all - memory : 0);
 	assert_int_equal(view.n_tenants, n);
+	assert_int_equal(view.n_leaving, n_leaving(w, at));
 }
 
 static void check_node(const struct walk *w, uint32_t at)
@@ -200,7 +217,8 @@ static void check_queue(const struct walk *w, uint32_t queue)
 		bool is_in = t->spec.queue == queue ||
 			(queue == 1 && t->spec.queue > 1 && t->spec.queue < 4);
 
-		for (uint32_t k = 0; t->node != PLACE_NONE && is_in && k < t->n; k++) {
+		is_in &= t->node != PLACE_NONE && !t->is_leaving;
+		for (uint32_t k = 0; is_in && k < t->n; k++) {
 			used += share_of(w, &t->spec);
 			of[w->place->devices[t->device[k]].model] += share_of(w, &t->spec);
 		}
@@ -223,11 +241,35 @@ static void check_networks(const struct walk *w)
 			continue;
 		for (uint32_t i = 0; i < TENANTS; i++)
 			for (int end = 0; end < 2; end++)
-				if (w->is[i].node != PLACE_NONE &&
+				if (w->is[i].node != PLACE_NONE && !w->is[i].is_leaving &&
 					w->is[i].spec.network[end] == net)
 					mbit += w->is[i].spec.network_mbit;
 		assert_int_equal(place_network_free_mbit(w->place, net), network->mbit - mbit);
 	}
+}
+
+/* As place_is_awaiting says it. */
+static bool is_awaiting(const struct walk *w, const struct place_tenant *t)
+{
+	const struct node *node = &w->place->nodes[t->node];
+	uint64_t cpu = 0, memory = 0;
+	uint32_t n = 0, leaving = 0;
+
+	for (uint32_t i = 0; i < TENANTS; i++) {
+		if (w->is[i].node != t->node)
+			continue;
+		cpu += w->is[i].spec.cpu_milli;
+		memory += w->is[i].spec.memory_bytes;
+		n++;
+		leaving += w->is[i].is_leaving;
+	}
+	for (uint32_t k = 0; k < t->n; k++)
+		if (!t->is_leaving && n_leaving(w, t->device[k]))
+			return true;
+	return !t->is_leaving && leaving &&
+		((t->spec.cpu_milli && cpu > node->cpu_all) ||
+			(t->spec.memory_bytes && memory > node->memory_all) ||
+			(node->n_tenants_max && n > node->n_tenants_max));
 }
 
 static void check_tenants(const struct walk *w)
@@ -244,14 +286,16 @@ static void check_tenants(const struct walk *w)
 		assert_memory_equal(&t->spec, &is->spec, sizeof(t->spec));
 		assert_int_equal(t->node, is->node);
 		assert_int_equal(t->n, is->n);
+		assert_int_equal(t->is_leaving, is->is_leaving);
+		assert_int_equal(place_is_awaiting(w->place, i), is_awaiting(w, is));
 		assert_memory_equal(t->device, is->device, t->n * sizeof(t->device[0]));
 		uses += (t->spec.affinity ? 1u : 0) + (t->spec.anti_affinity ? 1u : 0) +
 			(t->spec.exclusion ? 1u : 0) + (t->spec.near ? 1u : 0) +
 			(t->spec.budget ? 1u : 0);
 		if (t->spec.network[0])
 			assert_int_equal(place_network_node(w->place, t->spec.network[0]), t->node);
-		/* Both halves are there, or none. */
-		if (t->peer != PLACE_NONE)
+		/* Both halves are there, or none; or one that was told alone is still leaving. */
+		if (t->peer != PLACE_NONE && !t->is_leaving)
 			assert_int_equal(place_peer(w->place, i), t->peer);
 	}
 	assert_int_equal(place_n_tenants(w->place), n);
@@ -278,12 +322,22 @@ static void has_come(struct walk *w, uint32_t tenant)
 {
 	assert_true(tenant < TENANTS && w->is[tenant].node == PLACE_NONE);
 	w->is[tenant] = *place_tenant(w->place, tenant);
+	assert_false(w->is[tenant].is_leaving);
+	for (uint32_t k = 0; k < w->is[tenant].n; k++)
+		assert_int_equal(n_leaving(w, w->is[tenant].device[k]), 0);
 }
 
 static void has_left(struct walk *w, uint32_t tenant)
 {
 	assert_int_not_equal(w->is[tenant].node, PLACE_NONE);
 	w->is[tenant].node = PLACE_NONE;
+}
+
+/* After those have come that it is leaving for. */
+static void has_been_told(struct walk *w, uint32_t tenant)
+{
+	assert_true(w->is[tenant].node != PLACE_NONE && !w->is[tenant].is_leaving);
+	w->is[tenant].is_leaving = true;
 }
 
 static uint32_t any_tenant(struct walk *w)
@@ -329,7 +383,8 @@ static void draw_rules(
 	*ret = (struct place_preempt){.budgets = budgets,
 		.n_budgets = 3,
 		.is_forced = !below(w, 4),
-		.is_latest_first = below(w, 2)};
+		.is_latest_first = below(w, 2),
+		.is_graceful = below(w, 2)};
 }
 
 /* Halves together count once. */
@@ -392,12 +447,61 @@ static bool step_remove(struct walk *w)
 static bool step_resize(struct walk *w)
 {
 	const uint32_t tenant = any_tenant(w);
+	const struct place_tenant *was = &w->is[tenant == PLACE_NONE ? 0 : tenant], *is;
 
 	if (tenant == PLACE_NONE ||
 		place_resize(w->place, tenant, 1 + below(w, 1000), below(w, 6) * GIB, NULL) < 0)
 		return false;
-	w->is[tenant] = *place_tenant(w->place, tenant);
+	is = place_tenant(w->place, tenant);
+	assert_false(was->is_leaving);
+	for (uint32_t k = 0; k < is->n; k++)
+		assert_true(!n_leaving(w, is->device[k]) ||
+			(is->spec.share <= was->spec.share &&
+				is->spec.device_bytes <= was->spec.device_bytes));
+	w->is[tenant] = *is;
 	return true;
+}
+
+/* Told by itself, or with its other half. */
+static bool step_leave(struct walk *w)
+{
+	const uint32_t tenant = any_tenant(w);
+	const uint32_t peer = tenant == PLACE_NONE ? PLACE_NONE : place_peer(w->place, tenant);
+	struct error err = {0};
+
+	if (tenant == PLACE_NONE || below(w, 2))
+		return false;
+	assert_ok(place_leave(w->place, tenant, NULL));
+	w->is[tenant].is_leaving = true;
+	assert_int_equal(place_resize(w->place, tenant, 1, 1, &err), -EBUSY);
+	assert_contains(err.msg, "is leaving");
+	if (peer != PLACE_NONE && below(w, 4)) {
+		assert_ok(place_leave(w->place, peer, NULL));
+		w->is[peer].is_leaving = true;
+	}
+	return true;
+}
+
+static bool step_gone(struct walk *w)
+{
+	const uint32_t from = below(w, TENANTS);
+
+	for (uint32_t k = 0; k < TENANTS; k++) {
+		const uint32_t i = (from + k) % TENANTS;
+
+		if (w->is[i].node == PLACE_NONE || !w->is[i].is_leaving)
+			continue;
+		if (place_peer(w->place, i) != PLACE_NONE) {
+			const uint32_t peer = place_peer(w->place, i);
+
+			assert_ok(place_remove(w->place, peer));
+			has_left(w, peer);
+		}
+		assert_ok(place_remove(w->place, i));
+		has_left(w, i);
+		return true;
+	}
+	return false;
 }
 
 /* Victims leave by priority, or by what their queues have too much. */
@@ -421,13 +525,16 @@ static bool preempt(struct walk *w, bool is_reclaim)
 	}
 	check_budgets(w, &rules, plan.victims, plan.n_victims);
 	for (uint32_t i = 0; i < plan.n_victims; i++) {
+		assert_false(w->is[plan.victims[i]].is_leaving);
 		assert_true(is_reclaim || w->is[plan.victims[i]].spec.priority < spec.priority);
 		assert_true(i == 0 || plan.victims[i] > plan.victims[i - 1]);
 	}
 	assert_ok(place_preempt_apply(w->place, &spec, &plan, &tenant, NULL));
-	for (uint32_t i = 0; i < plan.n_victims; i++)
+	for (uint32_t i = 0; i < plan.n_victims && !rules.is_graceful; i++)
 		has_left(w, plan.victims[i]);
 	has_come(w, tenant);
+	for (uint32_t i = 0; i < plan.n_victims && rules.is_graceful; i++)
+		has_been_told(w, plan.victims[i]);
 	return plan.n_victims != 0;
 }
 
@@ -473,13 +580,16 @@ static bool step_gang(struct walk *w)
 	check_budgets(w, &rules, group.victims, group.n_victims);
 	for (uint32_t i = 0; i < group.n_victims; i++) {
 		assert_true(w->is[group.victims[i]].spec.priority < members[0].priority);
-		has_left(w, group.victims[i]);
+		if (!rules.is_graceful)
+			has_left(w, group.victims[i]);
 	}
 	for (uint32_t i = 0; i < group.n; i++)
 		if (group.members[i].tenant != PLACE_NONE) {
 			has_come(w, group.members[i].tenant);
 			n++;
 		}
+	for (uint32_t i = 0; i < group.n_victims && rules.is_graceful; i++)
+		has_been_told(w, group.victims[i]);
 	assert_int_equal(n, group.n_placed);
 	assert_true(n >= place_gang_least(gang.n, gang.threshold));
 	return true;
@@ -501,7 +611,7 @@ static bool step_defrag(struct walk *w)
 		uint32_t moved;
 
 		check_budgets(w, &rules, &tenant, 1);
-		assert_true(w->is[tenant].spec.is_movable);
+		assert_true(w->is[tenant].spec.is_movable && !w->is[tenant].is_leaving);
 		assert_int_equal(w->place->devices[plan.moves[i].from.device[0]].model,
 			w->place->devices[plan.moves[i].to.device[0]].model);
 		assert_ok(place_defrag_move(w->place, &plan.moves[i], &moved, NULL));
@@ -581,7 +691,7 @@ static bool step_label(struct walk *w)
 
 static bool (*const steps[])(struct walk *w) = {step_add, step_add, step_add, step_remove,
 	step_remove, step_resize, step_preempt, step_gang, step_reclaim, step_defrag, step_mode,
-	step_update, step_node, step_label};
+	step_update, step_node, step_label, step_leave, step_gone, step_gone};
 static uint32_t n_done[ARRAY_SIZE(steps)]; /* that were not refused */
 
 static void step(struct walk *w)
@@ -612,10 +722,29 @@ static void steps_taken_back(struct walk *w)
 	check(w);
 }
 
-/* A new place of the same nodes, in the order of their numbers, and all tenants in any. */
+static void read_back_tenant(struct walk *w, struct place *fresh, const struct place_tenant *t)
+{
+	struct place_choice choice = {.n = t->n};
+	struct place_spec spec = t->spec;
+	const struct node *was = &w->place->nodes[t->node];
+	uint32_t tenant;
+
+	choice.node = place_node_find(fresh, was->name->text);
+	for (uint32_t d = 0; d < t->n; d++)
+		choice.device[d] = fresh->nodes[choice.node].first_device + t->device[d] -
+			was->first_device;
+	spec.network[0] = spec.network[1] = 0; /* those have other numbers */
+	assert_ok(place_restore(fresh, &spec, &choice, &tenant, NULL));
+	if (t->is_leaving)
+		assert_ok(place_leave(fresh, tenant, NULL));
+}
+
+/*
+ * A new place of the same nodes, in the order of their numbers, and all tenants: first those that
+ * are leaving, in any order.
+ */
 static void read_back(struct walk *w)
 {
-	_cleanup_free_ uint32_t *number = calloc(TENANTS, sizeof(*number));
 	struct place *fresh = place_empty(w);
 	const struct place *place = w->place;
 	uint32_t from = below(w, TENANTS), node;
@@ -625,22 +754,11 @@ static void read_back(struct walk *w)
 			if (place->nodes[at].is_used &&
 				!strcmp(place->nodes[at].name->text, w->names[i]))
 				assert_ok(place_node_add(fresh, &w->info[i], &node, NULL));
-	for (uint32_t k = 0; k < TENANTS; k++) {
-		const uint32_t i = (from + k) % TENANTS;
-		const struct place_tenant *t = &w->is[i];
-		struct place_choice choice = {.n = t->n};
-		struct place_spec spec = t->spec;
-		const struct node *was;
+	for (uint32_t k = 0; k < 2 * TENANTS; k++) {
+		const struct place_tenant *t = &w->is[(from + k) % TENANTS];
 
-		if (t->node == PLACE_NONE)
-			continue;
-		was = &place->nodes[t->node];
-		choice.node = place_node_find(fresh, was->name->text);
-		for (uint32_t d = 0; d < t->n; d++)
-			choice.device[d] = fresh->nodes[choice.node].first_device + t->device[d] -
-				was->first_device;
-		spec.network[0] = spec.network[1] = 0; /* those have other numbers */
-		assert_ok(place_restore(fresh, &spec, &choice, &number[i], NULL));
+		if (t->node != PLACE_NONE && t->is_leaving == (k < TENANTS))
+			read_back_tenant(w, fresh, t);
 	}
 	assert_int_equal(place_n_tenants(fresh), place_n_tenants(place));
 	for (uint32_t at = 0; at < fresh->n_nodes; at++) {
@@ -657,6 +775,7 @@ static void read_back(struct walk *w)
 			assert_int_equal(
 				fresh->devices[a].memory_free, place->devices[b].memory_free);
 			assert_int_equal(fresh->devices[a].n_tags, place->devices[b].n_tags);
+			assert_int_equal(fresh->devices[a].n_leaving, place->devices[b].n_leaving);
 		}
 	}
 	for (uint32_t q = 1; q <= ARRAY_SIZE(queues); q++)

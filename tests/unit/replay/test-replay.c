@@ -388,6 +388,114 @@ static void who_has_to_go_waits_again(void **state)
 	assert_int_equal(s.result->n_evicted, 0);
 }
 
+/*
+ * One has to go at 4 s and has 3 s. It goes on where it was: 7 of its 10 s are done when it goes at
+ * 7 s, the other one has 5 s, and from 12 s on it needs 3 more. Or it begins anew. With 6 s or more
+ * it ends by itself at 10 s.
+ */
+static void who_has_to_go_has_time_for_it(void **state)
+{
+	static const uint64_t longer[] = {6 * S, 7 * S, REPLAY_GRACE_MAX_NS};
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 4 * S, 5 * S);
+	s.workload.tasks[0].spec.priority = 10;
+	s.workload.tasks[1].spec.priority = 90;
+	s.input.preempt = REPLAY_RESUME;
+	s.input.grace_ns = 3 * S;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_times(s.result->completion_s, 2, (const double[]){8, 15});
+	assert_times(s.result->queued_s, 2, (const double[]){3, 5});
+	assert_times(&s.result->queued_urgent_s, 1, (const double[]){3});
+	assert_times(&s.result->used, 1, (const double[]){1});
+	s.input.preempt = REPLAY_RESTART;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){8, 22});
+	assert_times(s.result->queued_s, 2, (const double[]){3, 5});
+	for (size_t i = 0; i < ARRAY_SIZE(longer); i++) {
+		s.input.grace_ns = longer[i];
+		run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+		assert_int_equal(s.result->n_evicted, 0);
+		assert_times(s.result->completion_s, 2, (const double[]){10, 11});
+		assert_times(s.result->queued_s, 2, (const double[]){0, 6});
+	}
+}
+
+/*
+ * From 4 s on 0.4 of the device is nobody's, and one that needs no more comes at 5 s: it starts at
+ * 7 s, when the device is clear, as the one does that the first has to go for. That ends at 12 s.
+ */
+static void nobody_slips_in(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 600, 600, 4 * S, 5 * S);
+	add(&s, 400, 400, 5 * S, 2 * S);
+	s.workload.tasks[0].spec.priority = 10;
+	s.workload.tasks[1].spec.priority = 90;
+	s.workload.tasks[2].spec.priority = 20;
+	s.input.preempt = REPLAY_RESUME;
+	s.input.grace_ns = 3 * S;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_times(s.result->queued_s, 3, (const double[]){2, 3, 5});
+	assert_times(s.result->completion_s, 3, (const double[]){4, 8, 15});
+}
+
+/* Two start together when the last has gone: one ends by itself at 6 s, the other goes at 7 s. */
+static void a_gang_starts_when_all_have_gone(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 0, 6 * S);
+	for (int i = 0; i < 2; i++) {
+		add(&s, 1000, 1000, 4 * S, 5 * S);
+		s.workload.tasks[2 + i].gang = 1;
+		s.workload.tasks[i].spec.priority = 10;
+		s.workload.tasks[2 + i].spec.priority = 90;
+	}
+	s.input.preempt = REPLAY_RESUME;
+	s.input.grace_ns = 3 * S;
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_times(s.result->queued_s, 4, (const double[]){0, 3, 3, 5});
+	assert_times(s.result->completion_s, 4, (const double[]){6, 8, 8, 15});
+}
+
+/*
+ * Two on a node of 4 CPUs, with one each; who needs 2 comes at 1 s, and one of them has to go. At
+ * 2 s comes who needs 3: that one gives up its claim, and the other one has to go. They do at 4 and
+ * 5 s, and who needs 3 runs from 5 to 10 s. One of the first goes on at once; who needs 2 starts at
+ * 10 s, and ends at 15 s. The other has waited since 4 s.
+ */
+static void a_claim_is_given_up(void **state)
+{
+	struct cluster_node node = {.name = "a", .n_devices = 2, .cpu_milli = 4000};
+	_cleanup_scene_ struct scene s = {0};
+
+	assert_ok(cluster_model(&s.cluster, STR("any"), &node.model, NULL));
+	assert_ok(cluster_add(&s.cluster, &node, NULL));
+	for (uint32_t i = 0; i < 4; i++) {
+		const uint64_t at_ns = i < 2 ? i * S / 2 : (i - 1) * S;
+
+		add(&s, 1000, 1000, at_ns, i < 2 ? 100 * S : 5 * S);
+		s.workload.tasks[i].spec.priority = i < 2 ? 10 : 40 * (i - 1);
+		s.workload.tasks[i].spec.cpu_milli = i < 2 ? 1000 : 1000 * i;
+	}
+	s.workload.tasks[3].spec.count = s.workload.tasks[3].spec.share = 0;
+	s.input.preempt = REPLAY_RESUME;
+	s.input.queue = REPLAY_PRIORITY;
+	s.input.grace_ns = 3 * S;
+	run(&s, NULL, "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 2);
+	assert_times(s.result->queued_s, 4, (const double[]){0, 3, 9, 11});
+	assert_times(s.result->completion_s, 4, (const double[]){8, 14, 100, 111});
+}
+
 /* It had no room when it came; when somebody leaves, what is free and who is below are enough. */
 static void the_first_in_line_may_preempt_later(void **state)
 {
@@ -488,6 +596,28 @@ static void what_is_borrowed_is_given_back(void **state)
 	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 10});
 }
 
+/* What was borrowed comes back after the same time, to both that have a right to it. */
+static void who_has_borrowed_has_time_as_well(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	assert_ok(cluster_like(&s.cluster, STR("1x1"), NULL));
+	add_queue(&s, "a", 1000, 1000);
+	add_queue(&s, "b", 0, 1000);
+	add(&s, 1000, 1000, 0, 100 * S);
+	for (int i = 0; i < 2; i++) {
+		add(&s, 500, 500, 1 * S, 10 * S);
+		s.workload.tasks[1 + i].gang = 1;
+		s.workload.tasks[1 + i].spec.queue = 1;
+	}
+	s.workload.tasks[0].spec.queue = 2;
+	s.input.grace_ns = 5 * S;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_int_equal(s.result->n_evicted, 1);
+	assert_times(s.result->queued_s, 3, (const double[]){5, 5, 10});
+	assert_times(s.result->completion_s, 3, (const double[]){15, 15, 110});
+}
+
 static void queues_keep_to_their_limits_and_turns(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -575,6 +705,10 @@ static void refuses_what_cannot_be_run(void **state)
 	s.input.defrag = (struct replay_defrag){1, 1, REPLAY_COST_MAX_NS + 1};
 	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
 	assert_contains(err.msg, "cost");
+	s.input.defrag = (struct replay_defrag){0};
+	s.input.grace_ns = REPLAY_GRACE_MAX_NS + 1;
+	assert_int_equal(replay_run(&s.input, &s.result, &err), -EINVAL);
+	assert_contains(err.msg, "grace");
 	assert_null(s.result);
 }
 
@@ -616,8 +750,10 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
 	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
 	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
+	UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
+	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(waits_for_the_fellow_to_leave),
-	UNIT(what_is_borrowed_is_given_back), UNIT(queues_keep_to_their_limits_and_turns),
-	UNIT(means_between_two_times), UNIT(the_same_again), UNIT(refuses_what_cannot_be_run),
-	UNIT(refuses_to_go_on_for_ever))
+	UNIT(what_is_borrowed_is_given_back), UNIT(who_has_borrowed_has_time_as_well),
+	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
+	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))

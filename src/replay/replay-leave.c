@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who has to go and has time for it. A notice for each of them, in the order in which it ends, as
+ * all have the same time; a claim for each task that has its place and waits until those have gone
+ * that were told for it: they have the same round.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "replay/replay-queue.h"
+
+void leave_done(struct queue *q)
+{
+	free(q->notices);
+	free(q->claims);
+}
+
+uint64_t leave_next_ns(const struct queue *q)
+{
+	return q->n_notices ? q->notices[0].at_ns : CLOCK_NEVER;
+}
+
+struct claim *claim_of(struct queue *q, uint32_t tenant)
+{
+	for (uint32_t i = 0; i < q->n_claims; i++)
+		if (q->claims[i].tenant == tenant)
+			return &q->claims[i];
+	return NULL;
+}
+
+static void remove_claim(struct queue *q, struct claim *claim)
+{
+	const struct claim *end = &q->claims[q->n_claims--];
+
+	memmove(claim, claim + 1, (size_t)(end - claim - 1) * sizeof(*claim));
+	q->run->waiting--;
+}
+
+int leave_claim(struct queue *q, uint32_t at, const struct place_member *member)
+{
+	if (array_grow(&q->claims, &q->claims_room, q->n_claims + 1ull, sizeof(*q->claims)) < 0)
+		return -ENOMEM;
+	q->claims[q->n_claims++] = (struct claim){
+		.at = at, .tenant = member->tenant, .round = q->round, .choice = member->choice};
+	q->run->waiting++;
+	return 0;
+}
+
+/* It has not begun: it only waits again, and those that were told for it go on leaving. */
+static int give_up(struct queue *q, struct claim *claim)
+{
+	const struct claim was = *claim;
+	int r = place_remove(q->run->place, was.tenant);
+
+	remove_claim(q, claim);
+	note_freed(q, was.choice.node);
+	return r < 0 ? r : wait_again(q, was.at);
+}
+
+int leave_tell(struct queue *q, uint32_t tenant)
+{
+	struct claim *claim = claim_of(q, tenant);
+
+	if (claim)
+		return give_up(q, claim);
+	if (array_grow(&q->notices, &q->notices_room, q->n_notices + 1ull, sizeof(*q->notices)) < 0)
+		return -ENOMEM;
+	q->notices[q->n_notices++] = (struct notice){
+		.at_ns = clock_add_ns(q->tasks.now_ns, q->run->in->grace_ns),
+		.tenant = tenant,
+		.round = q->round};
+	return 0;
+}
+
+bool leave_is_awaited(const struct queue *q, uint32_t round)
+{
+	for (uint32_t i = 0; i < q->n_notices; i++)
+		if (q->notices[i].round == round)
+			return true;
+	return false;
+}
+
+/* Those start that waited for it alone. */
+static int remove_notice(struct queue *q, uint32_t i)
+{
+	const uint32_t round = q->notices[i].round;
+	uint32_t k = 0;
+	int r = 0;
+
+	q->n_notices--;
+	memmove(&q->notices[i], &q->notices[i + 1], (q->n_notices - i) * sizeof(*q->notices));
+	if (leave_is_awaited(q, round))
+		return 0;
+	while (r == 0 && k < q->n_claims) {
+		const struct claim claim = q->claims[k];
+
+		if (claim.round != round) {
+			k++;
+			continue;
+		}
+		remove_claim(q, &q->claims[k]);
+		r = start_task(q, q->arrivals[claim.at], &claim.choice, claim.tenant);
+	}
+	return r;
+}
+
+int leave_ended(struct queue *q, uint32_t tenant)
+{
+	for (uint32_t i = 0; i < q->n_notices; i++)
+		if (q->notices[i].tenant == tenant)
+			return remove_notice(q, i);
+	return 0;
+}
+
+int leave_due(struct queue *q)
+{
+	int r = 0;
+
+	while (r == 0 && leave_next_ns(q) <= q->tasks.now_ns) {
+		const uint32_t tenant = q->notices[0].tenant;
+
+		r = place_remove(q->run->place, tenant);
+		r = r < 0 ? r : evict(q, tenant);
+		r = r < 0 ? r : remove_notice(q, 0);
+		q->has_changed = q->may_defrag = true;
+	}
+	return r;
+}
