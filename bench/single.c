@@ -51,8 +51,8 @@ static void single(void)
 	static const struct {
 		const char *name;
 		unsigned int rounds;
-	} programs[] = {{"enqueue", 5}, {"train", 250}, {"alloc", 1500}, {"streams", 2000},
-		{"graph", 500}};
+	} programs[] = {
+		{"enqueue", 5}, {"train", 250}, {"alloc", 1500}, {"streams", 2000}, {"graph", 500}};
 	/* Many and short: single runs differ by far more than what is looked for. */
 	const size_t pairs = bench_quick() ? 5 : PAIRS;
 	double worst = -1;
