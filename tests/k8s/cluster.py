@@ -202,8 +202,8 @@ class Tools(Account):
         self.forget_later(f"{path}/{crd['metadata']['name']}")
 
         def established():
-            conditions = self.get(f"{path}/{crd['metadata']['name']}").get("status", {}).get("conditions", [])
-            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+            status = self.get(f"{path}/{crd['metadata']['name']}").get("status") or {}
+            return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or [])
         wait_for(established, f"{crd['metadata']['name']} is established", START_S)
         served = [v["name"] for v in crd["spec"]["versions"] if v["served"]]
         for version in served:  # which comes a moment later

@@ -49,8 +49,17 @@ def undo_folder(path):
     return True
 
 
-def undo_sysctl(path, value):
-    with open(path, "w", encoding="ascii") as f:
+def undo_setting(path, value):
+    """Of the kernel; of a file that has gone since there is nothing to undo."""
+    with contextlib.suppress(FileNotFoundError):
+        with open(path, "w", encoding="ascii") as f:
+            f.write(value)
+    return True
+
+
+def undo_controllers(path, value):
+    """Of cgroups below that one; who else has begun to use them meanwhile keeps them."""
+    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as f:
         f.write(value)
     return True
 
@@ -76,7 +85,8 @@ def undo_cgroup(path):
     return not os.path.isdir(path)
 
 
-UNDO = {"tree": undo_tree, "folder": undo_folder, "sysctl": undo_sysctl, "link": undo_link, "cgroup": undo_cgroup}
+UNDO = {"tree": undo_tree, "folder": undo_folder, "setting": undo_setting,
+        "controllers": undo_controllers, "link": undo_link, "cgroup": undo_cgroup}
 
 
 class Keeper:

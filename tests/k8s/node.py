@@ -44,6 +44,11 @@ exec sleep infinity
 """
 
 
+def words_of(path):
+    with open(path, encoding="ascii") as f:
+        return set(f.read().split())
+
+
 def cgroup_trees():
     """{mount point: its controllers} of version 1, and the same of version 2, which there is one of at most."""
     trees, unified = {}, {}
@@ -54,8 +59,7 @@ def cgroup_trees():
             if kind == "cgroup":
                 trees[point] = set(options.split(","))
             elif kind == "cgroup2":
-                with open(os.path.join(point, "cgroup.controllers"), encoding="ascii") as c:
-                    unified[point] = set(c.read().split())
+                unified[point] = words_of(os.path.join(point, "cgroup.controllers"))
     return trees, unified
 
 
@@ -157,9 +161,17 @@ class Node:
         for point, controllers in cgroups_used().items():
             path = os.path.join(point, GROUP)
             if point in unified:
+                control = os.path.join(point, "cgroup.subtree_control")
+                before = words_of(control)
                 self.delegate(point)
+                new = sorted(words_of(control) - before)
+                self.cluster.keeper.undo("controllers", control, " ".join("-" + name for name in new))
             os.mkdir(path)
             if point in unified:
+                lacking = NEEDED_V2 - words_of(os.path.join(path, "cgroup.controllers"))
+                if lacking:
+                    raise Skip(f"a node needs the cgroup controllers {', '.join(sorted(lacking))},"
+                               f" which {point} does not pass on")
                 self.delegate(path)
             if point in unified or "cpuset" not in controllers:  # a new one of version 1 cannot be entered
                 self.runtime = os.path.join(path, "runtime")
@@ -169,11 +181,10 @@ class Node:
     @staticmethod
     def delegate(path):
         """Version 2: what is below may limit these."""
-        with open(os.path.join(path, "cgroup.controllers"), encoding="ascii") as f:
-            names = f.read().split()
-        for name in names:
+        control = os.path.join(path, "cgroup.subtree_control")
+        for name in words_of(os.path.join(path, "cgroup.controllers")) - words_of(control):
             with contextlib.suppress(OSError):
-                with open(os.path.join(path, "cgroup.subtree_control"), "w", encoding="ascii") as f:
+                with open(control, "w", encoding="ascii") as f:
                     f.write("+" + name)
 
     def save_settings(self):
@@ -182,7 +193,7 @@ class Node:
             with contextlib.suppress(OSError):
                 with open(path, encoding="ascii") as f:
                     self.saved[path] = f.read()
-                self.cluster.keeper.undo("sysctl", path, self.saved[path])
+                self.cluster.keeper.undo("setting", path, self.saved[path])
 
     def make_bridge(self):
         """Pods' network, and the node's address, so that no other of the machine's is needed."""
@@ -341,7 +352,7 @@ state = "/run/containerd"
         """In a heartbeat of this kubelet, not of the one before."""
         if not self.cluster.exists(f"/api/v1/nodes/{self.name}"):
             return False
-        for c in self.cluster.get(f"/api/v1/nodes/{self.name}")["status"].get("conditions", []):
+        for c in self.cluster.get(f"/api/v1/nodes/{self.name}")["status"].get("conditions") or []:
             if c["type"] == "Ready":
                 return c["status"] == "True" and c["lastHeartbeatTime"] > self.since
         return False

@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,8 +156,8 @@ def its_parts_survive_what_is_done_to_them():
     assert cluster.exists(path + "/kept")
 
 
-def nothing_survives_a_killed_test():
-    cluster.only_own("killing a test")
+def started_by_a_child():
+    """A test with a cluster: the process, the cluster's folder, and the keeper's and its parts' pids."""
     script = f"""
 import sys
 sys.path.insert(0, {HERE!r})
@@ -169,17 +170,36 @@ with Cluster() as c:
     words = child.stdout.readline().split()
     folder, pids = words[0], [int(w) for w in words[1:]]
     assert os.path.isdir(folder) and all(alive(p) for p in pids)
-    child.send_signal(signal.SIGKILL)
+    return child, folder, pids
+
+
+def end(child):
+    child.kill()
     child.wait()
     child.stdin.close()
     child.stdout.close()
+
+
+def nothing_survives_a_killed_test():
+    cluster.only_own("killing a test")
+    child, folder, pids = started_by_a_child()
+    end(child)
     wait_for(lambda: not os.path.exists(folder) and not any(alive(p) for p in pids), f"{folder} and {pids} go")
+
+
+def no_part_survives_a_killed_keeper():
+    cluster.only_own("killing a keeper")
+    child, folder, pids = started_by_a_child()
+    os.kill(pids[0], signal.SIGKILL)
+    wait_for(lambda: not any(alive(p) for p in pids), f"{pids} go")
+    end(child)
+    shutil.rmtree(folder)
 
 
 TESTS = [custom_resources_keep_their_schema, a_watch_shows_each_change_in_its_order,
          a_binding_writes_its_annotations_into_the_pod, a_service_account_may_what_its_rules_say,
          a_user_is_somebody_by_certificate, clusters_stand_side_by_side, its_parts_survive_what_is_done_to_them,
-         nothing_survives_a_killed_test]
+         nothing_survives_a_killed_test, no_part_survives_a_killed_keeper]
 
 try:
     with open_cluster() as cluster:

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real kubelet: pods run from the local image, and what the kubelet offers to device plugins is there."""
 
+import contextlib
 import os
+import socket
 import stat
+import subprocess
+import sys
 
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import HERE, Skip, alive, main, open_cluster, skip_all, wait_for
 import node as node_module
 
 
@@ -75,7 +79,7 @@ def leftovers():
     if os.path.exists("/sys/class/net/" + node_module.BRIDGE):
         found.append(node_module.BRIDGE)
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
-        found += [line for line in f if cluster.dir in line]
+        found += [line for line in f if "divvy-k8s" in line]
     for path, value in cluster.node.saved.items():
         with open(path, encoding="ascii") as f:
             now = f.read()
@@ -90,13 +94,54 @@ def nothing_is_left_of_a_node():
     cluster.wait_for_pod("last", "Running")
     assert leftovers(), "while it runs there is something"
     cluster.__exit__(None, None, None)
-    assert not leftovers(), leftovers()
+    with without_other_nodes():
+        assert not leftovers(), leftovers()
     assert not os.path.exists(cluster.dir)
+
+
+def nothing_is_left_when_the_test_is_killed():
+    cluster.only_own("killing a test")
+    script = f"""
+import sys
+sys.path.insert(0, {HERE!r})
+from cluster import open_cluster
+with open_cluster("kcm", "node") as c:
+    c.create(f"/api/v1/namespaces/{{c.namespace}}/pods", c.shell_pod("last", "sleep 1000", nodeName=c.node_name))
+    c.wait_for_pod("last", "Running")
+    print(c.dir, c.keeper.process.pid, file=sys.stderr, flush=True)
+    sys.stdin.read()
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             stdout=subprocess.DEVNULL)
+    folder, keeper = child.stderr.readline().split()
+    assert leftovers() and alive(int(keeper))
+    child.kill()
+    child.wait()
+    child.stdin.close()
+    child.stderr.close()
+    wait_for(lambda: not alive(int(keeper)), "the keeper ends")
+    with without_other_nodes():
+        assert not leftovers(), leftovers()
+    assert not os.path.exists(folder)
+
+
+@contextlib.contextmanager
+def without_other_nodes():
+    with socket.socket(socket.AF_UNIX) as lock:
+        def ours():
+            try:
+                lock.bind(node_module.LOCK)
+                return True
+            except OSError:
+                return False
+        wait_for(ours, "nobody else has a node", node_module.LOCK_S)
+        yield
 
 
 try:
     with open_cluster("kcm", "sched", "node") as cluster:
         main(a_pod_runs_and_says_how_it_ended, a_pod_has_limits_a_network_and_its_account,
-             a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd, nothing_is_left_of_a_node)
+             a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd, nothing_is_left_of_a_node,
+             nothing_is_left_when_the_test_is_killed)
 except Skip as reason:
     skip_all(reason)
