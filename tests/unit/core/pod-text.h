@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pods and translations as short text, for tables of tests and for the fuzzer. A pod is lines:
+ *
+ *   a KEY=VALUE   annotation          c NAME [init|sidecar]   container, and of it:
+ *   l KEY=VALUE   label               r KEY=VALUE   resource, as request and as limit
+ *   n NODE        spec.nodeName       q KEY=VALUE, m KEY=VALUE   only as one of them
+ *   d LIST        dialects that       e NAME=VALUE  environment
+ *                 are switched on
+ *
+ * What is not such a line, or does not fit, is left out.
+ */
+#ifndef POD_TEXT_H
+#define POD_TEXT_H
+
+#include "core/dialect.h"
+#include "core/pod.h"
+
+#define POD_TEXT_CONTAINERS 80u
+#define POD_TEXT_ENTRIES 24u
+
+struct pod_text {
+	struct pod pod;
+	struct pod_container container[POD_TEXT_CONTAINERS];
+	struct pod_entry labels[POD_TEXT_ENTRIES], annotations[POD_TEXT_ENTRIES];
+	struct pod_entry requests[POD_TEXT_CONTAINERS][POD_TEXT_ENTRIES];
+	struct pod_entry limits[POD_TEXT_CONTAINERS][POD_TEXT_ENTRIES];
+	struct pod_entry env[POD_TEXT_CONTAINERS][POD_TEXT_ENTRIES];
+	struct str dialects;
+};
+
+/* Borrows from the text. Without a 'c' line there is one container, "main". */
+void pod_text_parse(struct str text, struct pod_text *ret);
+
+/*
+ * "main request=0.5 limit=1 memory=1Gi; group=a 5 0.2; vgpu=abcde; -main/nvidia.com/gpu=1": fields
+ * that have their default are left out, all but request and limit.
+ */
+void pod_text_show(const struct pod *pod, const struct dialect_result *result, struct buf *out);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is written back, as each system's own tools read it, and that a pod which was translated
+ * means the same again when its foreign resources have gone into the record.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "core/dialect.h"
+#include "pod-text.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+static const struct dialect_device two[] = {
+	{.index = 3,
+		.uuid = "GPU-aaaa",
+		.model = "NVIDIA GeForce GTX 1080",
+		.cell = "1/2/0",
+		.memory_bytes = 16 * GIB,
+		.granted_bytes = UINT64_C(3000) << 20},
+	{.index = 1,
+		.uuid = "GPU-bbbb",
+		.model = "NVIDIA GeForce GTX 1080",
+		.memory_bytes = 16 * GIB,
+		.granted_bytes = UINT64_C(3000) << 20},
+};
+
+static const char *const wheres[] = {
+	[DIALECT_ANNOTATION] = "annotation",
+	[DIALECT_LABEL] = "label",
+	[DIALECT_RESOURCE] = "resource",
+	[DIALECT_ENV] = "env",
+	[DIALECT_STATUS] = "status",
+};
+
+struct written {
+	const struct pod *pod;
+	struct buf text;
+	int left; /* calls until it fails; negative: never */
+};
+
+/* The tables say what is given; a name that ends in '-' or '_' goes on with a number. */
+static void check_documented(enum dialect_where where, const char *key)
+{
+	for (size_t i = 0; dialect_at(i); i++)
+		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
+			const size_t n = strlen(k->key);
+			const bool goes_on = strchr("-_", k->key[n - 1]);
+
+			if (k->use == DIALECT_GIVES && !strncmp(k->key, key, n) &&
+				(goes_on || !key[n]) &&
+				(k->where == where || !strncmp(key, "ALIYUN", 6)))
+				return;
+		}
+	if (!dialect_is_given(str_from(key)))
+		fail_msg("%s is written and not in the table", key);
+}
+
+static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
+	const char *value)
+{
+	struct written *w = data;
+	const struct str name = container == POD_NONE ? STR("") : w->pod->container[container].name;
+
+	check_documented(where, key);
+	if (w->left-- == 0)
+		return -ENOSPC;
+	return buf_addf(&w->text, "%s%s%" STR_FMT " %s=%s\n", wheres[where], name.n ? " " : "",
+		STR_ARG(name), key, value);
+}
+
+/* Every tenant gets the first device, or as many as it has asked for; the caller's text. */
+static char *write_back(const char *text, bool is_running, int left, int *ret)
+{
+	static struct pod_text t;
+	_cleanup_dialect_ struct dialect_result result;
+	struct dialect_grant grant[DIALECT_TENANTS_MAX];
+	struct dialect_config config;
+	struct error err;
+	struct written w = {.pod = &t.pod, .text = BUF_INIT(1 << 20), .left = left};
+	struct dialect_given given = {.node = "node7",
+		.vgpu = "abcde",
+		.time_ns = 1705054796123456789,
+		.is_running = is_running,
+		.grant = grant};
+	char *shown;
+
+	pod_text_parse(str_from(text), &t);
+	assert_ok(dialect_config_parse(t.dialects, &config, NULL));
+	if (dialect_translate(&t.pod, &config, &result, &err) < 0)
+		fail_msg("%s", err.msg);
+	for (uint32_t i = 0; i < result.n_tenants; i++) {
+		const struct spec *spec = &result.tenant[i].spec;
+
+		grant[i] = (struct dialect_grant){
+			two, MIN(spec->count, 2u), spec->request, spec->limit};
+	}
+	*ret = dialect_write_back(&t.pod, &result, &given, put, &w);
+	shown = str_dup(buf_str(&w.text));
+	buf_done(&w.text);
+	return shown;
+}
+
+#define OURS(request, limit) \
+	"annotation divvy.gpu/devices=GPU-aaaa\n" \
+	"annotation divvy.gpu/granted-request=" request "\n" \
+	"annotation divvy.gpu/granted-limit=" limit "\n" \
+	"annotation divvy.gpu/granted-memory=3000Mi\n"
+#define FRACTION(p, mem) \
+	"a " p "/gpu_request=0.5\na " p "/gpu_limit=1.0\na " p "/" mem "=3145728000\n"
+
+static const struct {
+	const char *pod, *running;
+} cases[] = {
+	{"m cpu=1", ""},
+	{"a divvy.gpu/request=0.3\na divvy.gpu/limit=0.6", OURS("0.3", "0.6")},
+	{"c a\nc b\na b.divvy.gpu/request=0.3\na b.divvy.gpu/count=2",
+		"annotation b.divvy.gpu/devices=GPU-aaaa,GPU-bbbb\n"
+		"annotation b.divvy.gpu/granted-request=0.3\n"
+		"annotation b.divvy.gpu/granted-limit=1\n"
+		"annotation b.divvy.gpu/granted-memory=3000Mi\n"},
+	{"d kubeshare\n" FRACTION("kubeshare", "gpu_mem"),
+		OURS("0.5", "1") "annotation kubeshare/GPUID=abcde\n"
+				 "status BoundDeviceID=GPU-aaaa\n"
+				 "status PodManagerPort=0\n"},
+	{"d kubeshare2\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0",
+		OURS("0.5", "1") "annotation sharedgpu/gpu_uuid=GPU-aaaa\n"
+				 "annotation sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080\n"
+				 "annotation sharedgpu/gpu_mem=3145728000\n"
+				 "annotation sharedgpu/cell_id=1/2/0\n"},
+	{"d gemini\n" FRACTION("gemini", "gpu_mem"), OURS("0.5", "1")},
+	{"d gpushare=MiB\nc binpack-1\nm aliyun.com/gpu-mem=3000",
+		OURS("0.001",
+			"1") "env binpack-1 ALIYUN_COM_GPU_MEM_IDX=3\n"
+			     "env binpack-1 ALIYUN_COM_GPU_MEM_POD=3000\n"
+			     "env binpack-1 ALIYUN_COM_GPU_MEM_CONTAINER=3000\n"
+			     "env binpack-1 ALIYUN_COM_GPU_MEM_DEV=16384\n"
+			     "annotation ALIYUN_COM_GPU_MEM_IDX=3\n"
+			     "annotation ALIYUN_COM_GPU_MEM_POD=3000\n"
+			     "annotation ALIYUN_COM_GPU_MEM_DEV=16384\n"
+			     "annotation ALIYUN_COM_GPU_MEM_ASSUME_TIME=1705054796123456789\n"
+			     "annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
+			     "annotation ALIYUN_COM_GPU_MEM_ASSIGN_TIME=1705054796123456789\n"},
+	{"d gaiagpu\nc prepare init\nc log\nc nvidia\nr tencent.com/vcuda-core=200",
+		"annotation nvidia.divvy.gpu/devices=GPU-aaaa,GPU-bbbb\n"
+		"annotation nvidia.divvy.gpu/granted-request=1\n"
+		"annotation nvidia.divvy.gpu/granted-limit=1\n"
+		"annotation nvidia.divvy.gpu/granted-memory=3000Mi\n"
+		"annotation tencent.com/predicate-gpu-idx-1=3,1\n"
+		"annotation tencent.com/predicate-node=node7\n"
+		"annotation tencent.com/predicate-time=1705054796123456789\n"
+		"annotation tencent.com/gpu-assigned=true\n"},
+	{"d deepomatic\nr deepomatic.com/shared-gpu=1", OURS("0.01", "1")},
+	{"d hami\nc a\nm nvidia.com/gpu=2\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=30\n"
+	 "c log\nc b\nm nvidia.com/gpumem=3000\nm nvidia.com/priority=0",
+		"annotation a.divvy.gpu/devices=GPU-aaaa,GPU-bbbb\n"
+		"annotation a.divvy.gpu/granted-request=0.3\n"
+		"annotation a.divvy.gpu/granted-limit=0.3\n"
+		"annotation a.divvy.gpu/granted-memory=3000Mi\n"
+		"annotation b.divvy.gpu/devices=GPU-aaaa\n"
+		"annotation b.divvy.gpu/granted-request=0.001\n"
+		"annotation b.divvy.gpu/granted-limit=1\n"
+		"annotation b.divvy.gpu/granted-memory=3000Mi\n"
+		"env a CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env a CUDA_DEVICE_MEMORY_LIMIT_1=3000m\n"
+		"env a CUDA_DEVICE_SM_LIMIT=30\n"
+		"env b CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env b CUDA_DEVICE_SM_LIMIT=0\n"
+		"env b CUDA_TASK_PRIORITY=0\n"
+		"annotation hami.io/vgpu-devices-allocated="
+		"GPU-aaaa,NVIDIA,3000,30:GPU-bbbb,NVIDIA,3000,30:;;GPU-aaaa,NVIDIA,3000,0:;\n"
+		"annotation hami.io/vgpu-node=node7\n"
+		"annotation hami.io/vgpu-time=1705054796\n"
+		"annotation hami.io/bind-time=1705054796\n"
+		"annotation hami.io/bind-phase=success\n"},
+	{"d wang\na gpushare/resource_priority=1\n" FRACTION("gpushare", "gpu_memory"),
+		OURS("0.5", "1") "annotation gpushare/GPUID=abcde\n"
+				 "status deviceid=GPU-aaaa\n"
+				 "status podmanagerport=0\n"},
+	{"d nvidia\nm nvidia.com/gpu=1", OURS("1", "1")},
+};
+
+static void their_tools_read_what_they_know(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int r;
+		_cleanup_free_ char *written = write_back(cases[i].pod, true, -1, &r);
+
+		assert_ok(r);
+		if (strcmp(written, cases[i].running))
+			fail_msg("%s\n%s\nnot\n%s", cases[i].pod, written, cases[i].running);
+	}
+}
+
+static void before_it_runs(void **state)
+{
+	static const struct {
+		const char *pod, *has, *has_not;
+	} placed[] = {
+		{"d gpushare\nm aliyun.com/gpu-mem=3", "ALIYUN_COM_GPU_MEM_ASSIGNED=false",
+			"ASSIGN_TIME"},
+		{"d gaiagpu\nr tencent.com/vcuda-core=100", "tencent.com/gpu-assigned=false",
+			"true"},
+		{"d hami\nm nvidia.com/gpumem=3000", "hami.io/bind-phase=allocating", "success"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(placed); i++) {
+		int r;
+		_cleanup_free_ char *written = write_back(placed[i].pod, false, -1, &r);
+
+		assert_ok(r);
+		assert_contains(written, placed[i].has);
+		assert_null(strstr(written, placed[i].has_not));
+	}
+}
+
+/* gpushare's readers: memory over the device's, in one unit, is the part of the device. */
+static void units_agree(void **state)
+{
+	int r;
+	_cleanup_free_ char *gib = write_back("d gpushare\nm aliyun.com/gpu-mem=2", true, -1, &r);
+
+	assert_contains(gib, "env main ALIYUN_COM_GPU_MEM_CONTAINER=2\n"); /* granted: 3000Mi */
+	assert_contains(gib, "env main ALIYUN_COM_GPU_MEM_DEV=16\n");
+}
+
+static void a_failure_ends_it(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const int n = (int)unit_count(cases[i].running, "\n");
+
+		for (int left = 0; left < n; left++) {
+			int r;
+			_cleanup_free_ char *written = write_back(cases[i].pod, true, left, &r);
+
+			assert_int_equal(r, -ENOSPC);
+			assert_int_equal(unit_count(written, "\n"), left);
+		}
+	}
+}
+
+static char *meaning(const struct pod *pod, const struct dialect_result *result)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1 << 16);
+
+	pod_text_show(pod, result, &out);
+	return str_dup(buf_str(&out));
+}
+
+/* The webhook's work: the resources go, the record and the list come; then it is asked again. */
+static void again_is_the_same(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		static struct pod_text t;
+		_cleanup_dialect_ struct dialect_result once, twice;
+		_cleanup_buf_ struct buf record = BUF_INIT(DIALECT_RECORD_MAX),
+					 list = BUF_INIT(256), again = BUF_INIT(DIALECT_RECORD_MAX);
+		_cleanup_free_ char *first = NULL, *second = NULL;
+		struct dialect_config config, none;
+		struct error err;
+
+		pod_text_parse(str_from(cases[i].pod), &t);
+		assert_ok(dialect_config_parse(t.dialects, &config, NULL));
+		assert_ok(dialect_config_parse(STR(""), &none, NULL));
+		assert_ok(dialect_translate(&t.pod, &config, &once, NULL));
+		first = meaning(&t.pod, &once);
+		assert_ok(dialect_record_format(&t.pod, &once, &record));
+		assert_ok(dialect_config_format(&once.config, &list));
+		for (uint32_t c = 0; c < t.pod.n_containers; c++)
+			t.container[c].limits.n = t.container[c].requests.n = 0;
+		t.annotations[t.pod.annotations.n++] = (struct pod_entry){
+			STR(DIALECT_RECORD_KEY), buf_str(&record)};
+		t.annotations[t.pod.annotations.n++] = (struct pod_entry){
+			STR(DIALECT_LIST_KEY), buf_str(&list)};
+		t.pod.annotations.entry = t.annotations;
+		if (dialect_translate(&t.pod, &none, &twice, &err) < 0)
+			fail_msg("%s: %s", cases[i].pod, err.msg);
+		second = meaning(&t.pod, &twice);
+		assert_string_equal(first, second);
+		assert_ok(dialect_record_format(&t.pod, &twice, &again));
+		assert_string_equal(buf_text(&record), buf_text(&again));
+	}
+}
+
+UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(before_it_runs), UNIT(units_agree),
+	UNIT(a_failure_ends_it), UNIT(again_is_the_same))
