@@ -60,8 +60,12 @@ static void impossible_wishes_are_refused_in_words(void **state)
 	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100\"}", "EINVAL", "model A100");
 	refused(&rig, "{\"request\": \"0.5\", \"device\": \"GPU-nowhere\"}", "EINVAL",
 		"device GPU-nowhere");
+	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100,!Test\"}", "EINVAL",
+		"model A100,!Test");
+	refused(&rig, "{\"request\": \"0.5\", \"affinity\": \"red\"}", "EINVAL",
+		"affinity 'red': is for pods in a cluster");
 	refused(&rig, "{\"reqest\": \"0.5\"}", "ENOENT", "reqest");
-	rig_tenant(&rig, "{\"request\": \"0.4\"}", secret);
+	rig_tenant(&rig, "{\"request\": \"0.4\", \"model\": \"A100,test\"}", secret);
 	rig_tenant(&rig, "{\"request\": \"0.3\"}", secret);
 	refused(&rig, "{\"request\": \"0.5\"}", "ENOSPC",
 		"has 0.3 left (0.7 asked for by 2 tenants)");
