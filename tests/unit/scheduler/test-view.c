@@ -84,6 +84,20 @@ static void nodes_are_numbered_without_gaps(void **state)
 	view_free(view);
 }
 
+static void a_node_is_in_no_namespace_whatever_it_says(void **state)
+{
+	struct view *view;
+
+	assert_ok(view_new(30, &view, NULL));
+	set(view, OBJECT_NODE, "{'metadata':{'name':'n1'}}");
+	set(view, OBJECT_NODE, "{'metadata':{'name':'n1','namespace':'x'}}");
+	assert_int_equal(view_n_nodes(view), 1);
+	assert_ok(view_remove(view, OBJECT_NODE, "y", "n1"));
+	assert_int_equal(view_n_nodes(view), 0);
+	assert_int_equal(view_remove(view, OBJECT_NODE, "x", "n1"), -ENOENT);
+	view_free(view);
+}
+
 static void a_bad_object_changes_nothing(void **state)
 {
 	json_t *bad = rules_json("{'metadata':{'labels':{}}}");
@@ -250,6 +264,6 @@ static void a_changed_view_is_as_one_built_afresh(void **state)
 }
 
 UNIT_MAIN(UNIT(objects_may_come_in_any_order), UNIT(nodes_are_numbered_without_gaps),
-	UNIT(a_bad_object_changes_nothing), UNIT(many_topologies_are_not_kept),
-	UNIT(the_summary_names_the_most_frequent_reasons),
+	UNIT(a_node_is_in_no_namespace_whatever_it_says), UNIT(a_bad_object_changes_nothing),
+	UNIT(many_topologies_are_not_kept), UNIT(the_summary_names_the_most_frequent_reasons),
 	UNIT(a_changed_view_is_as_one_built_afresh))
