@@ -115,11 +115,17 @@ static void a_bad_object_changes_nothing(void **state)
 
 static void many_topologies_are_not_kept(void **state)
 {
+	struct fit *first = NULL;
 	struct view *view;
 	char text[512];
 
 	assert_ok(view_new(30, &view, NULL));
 	set(view, OBJECT_NODE, NODE_1);
+	set(view, OBJECT_POD,
+		"{'metadata':{'name':'first','namespace':'a'},'spec':{'topologySpreadConstraints':["
+		"{"
+		"'maxSkew':1,'topologyKey':'x'}],'containers':[]}}");
+	assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "first")), &first, NULL));
 	/* More keys than are kept, each of a pod that is asked about; the sanitizers watch. */
 	for (int i = 0; i < 200; i++) {
 		_cleanup_(fit_free_p) struct fit *fit = NULL;
@@ -133,6 +139,9 @@ static void many_topologies_are_not_kept(void **state)
 		assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 		assert_int_equal(fit_node(fit, 0).why, FIT_SPREAD_LABEL);
 	}
+	/* What is in use is kept. */
+	assert_string_equal(fit_node(first, 0).what, "x");
+	fit_free(first);
 	view_free(view);
 }
 
