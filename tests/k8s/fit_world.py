@@ -106,8 +106,9 @@ class World:
         add("local", "kubernetes.io/no-provisioner", wait)
         add("wait", self.pick(["vendor.example.com/disk", "kubernetes.io/gce-pd"]), wait)
         terms = [{"matchLabelExpressions": [{"key": ZONE, "values": self.some(ZONES, 2)}] + (
-            [{"key": "disk", "values": self.some(["ssd", "hdd"])}] if self.chance(0.3) else [])}
-                 for _ in range(self.rand.randint(1, 2))]
+            [{"key": "disk", "values": self.some(["ssd", "hdd"])}] if self.chance(0.3) else [])}]
+        if self.chance(0.5):  # no two terms may be the same
+            terms.append({"matchLabelExpressions": [{"key": "rack", "values": self.some(["r1", "r2"])}]})
         add("wait-topology", "vendor.example.com/disk", wait, allowedTopologies=terms)
         add("wait-csi", "csi.example.com", wait)
         add("immediate", "vendor.example.com/disk", "Immediate")
