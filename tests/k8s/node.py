@@ -21,7 +21,7 @@ from tap import Skip, wait_for
 
 LOCK = "\0divvy-k8s-node"
 LOCK_S = 1200  # another's tests may take long
-START_S = 120
+START_S = 300
 GROUP = "divvy-k8s"  # our part of every cgroup tree
 BRIDGE = "divvyk8s0"
 ADDRESS = "198.19.244.1"  # of a range for tests of networks
