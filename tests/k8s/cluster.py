@@ -285,12 +285,16 @@ class Cluster(Tools):
             if well:  # else what went wrong first is to be seen
                 raise
 
-    def show_logs(self, lines=15):
+    def end_of_log(self, name, lines):
+        with open(os.path.join(self.dir, "log", name + ".log"), encoding="utf-8", errors="replace") as f:
+            return f.readlines()[-lines:]
+
+    def show_logs(self):
         folder = os.path.join(self.dir, "log")
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as f:
-                for line in f.readlines()[-lines:]:
-                    print(f"# {name}: {line.rstrip()[:400]}")
+            name = name.rpartition(".")[0]
+            for line in self.end_of_log(name, 15):
+                print(f"# {name}: {line.rstrip()[:400]}")
         sys.stdout.flush()
 
     # ---- the start
@@ -335,7 +339,9 @@ class Cluster(Tools):
 
     def await_part(self, name, ready):
         def there():
-            assert self.pid(name), f"{name} has ended with {self.keeper.ask('status', name=name)['exit']}"
+            if not self.pid(name):
+                code = self.keeper.ask("status", name=name)["exit"]
+                raise AssertionError(f"{name} has ended with {code}: {''.join(self.end_of_log(name, 3))}")
             try:
                 return ready()
             except (OSError, ApiError):
