@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kubernetes' quantities: "1", "0.5", "500m", "4Gi", "1e3", "1E". Integers, never floating point; what
- * is negative or does not fit is refused. Pure; any thread.
+ * Kubernetes' quantities: "1", "0.5", "500m", "4Gi", "1e3", "1E". Integers, never floating point;
+ * what is negative or does not fit is refused. Pure; any thread.
  */
 #ifndef CORE_QUANTITY_H
 #define CORE_QUANTITY_H
