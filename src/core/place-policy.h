@@ -21,7 +21,7 @@
 #define PLACE_NEVER INT32_MIN /* it does not go there */
 
 /* A class is of one share, or of up to that many that follow each other. */
-#define PLACE_CLASS_SHARES 10u
+#define PLACE_CLASS_SHARES 50u
 
 /* What of a spec a bound may look at. */
 struct place_class {

@@ -85,9 +85,8 @@ struct scarcity {
 	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
 	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
 	uint32_t n_up_to[WHOLE + 1];   /* that have at most that share, filled up to LANES */
-	/* What W(r) takes from V_n; and the least of it for r - PLACE_CLASS_SHARES + 1 to r. */
-	int64_t waste[WHOLE + 1], least_waste[WHOLE + 1];
-	int16_t *fits; /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
+	int64_t waste[WHOLE + 1];      /* what W(r) takes from V_n */
+	int16_t *fits;                 /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
 	int32_t *room; /* of the nodes' rows */
@@ -270,12 +269,8 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 			if (price[q] >= 0)
 				s->waste[r] = MIN(s->waste[r], price[q] + s->waste[r - q]);
 	}
-	for (uint32_t r = 0; r <= WHOLE; r++) {
+	for (uint32_t r = 0; r <= WHOLE; r++)
 		s->waste[r] *= (int64_t)WASTE_PART * (weights / WASTE_ONE);
-		s->least_waste[r] = s->waste[r];
-		for (uint32_t less = 1; less < PLACE_CLASS_SHARES && less <= r; less++)
-			s->least_waste[r] = MIN(s->least_waste[r], s->waste[r - less]);
-	}
 }
 
 static void set_typical(struct scarcity *s, const struct place_mix *mix)
@@ -426,8 +421,10 @@ static int scarcity_learn(struct place *place)
 		return r;
 	add_supply(place, s, &supply);
 	set_weights(s, &supply);
+	/* What they are worth is by other weights now; what they have is as it was. */
 	for (uint32_t node = 0; node < s->n_nodes; node++)
-		s->node[node].version = 0;
+		if (s->node[node].version)
+			sum_rest(s, &s->node[node]);
 	return 0;
 }
 
@@ -478,11 +475,11 @@ static int64_t value_without(const struct place *place, const struct sums *n, ui
 /* With any of the class's shares. */
 static int64_t most_saved(const struct scarcity *s, const struct place_class *class, uint32_t r)
 {
-	const uint32_t left = r - class->share;
+	int64_t least = INT64_MAX;
 
-	if (class->share == class->share_most)
-		return waste_of(s, r, left);
-	return s->waste[MIN(r, WHOLE)] - s->least_waste[MIN(left, WHOLE)];
+	for (uint32_t share = class->share; share <= class->share_most && share <= r; share++)
+		least = MIN(least, s->waste[MIN(r - share, WHOLE)]);
+	return s->waste[MIN(r, WHOLE)] - least;
 }
 
 /* Different open shares of the node, from the class's on, and what one such device saves. */

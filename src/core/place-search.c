@@ -23,7 +23,7 @@
 #define EXACT 15u /* in the place of a level */
 /* Distinct shares with columns of their own; if there are more, neighbours have one together. */
 #define SHARES_MOST 128u
-#define FITTING_SHARES 50u /* if what they differ in is only whether they fit */
+#define NEAR_SHARES 10u
 
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
@@ -58,6 +58,7 @@ struct pool {
 	uint32_t n_changed;
 	uint64_t n_changes; /* that were looked at */
 	uint64_t given_up;  /* n_changes when idle columns were given up */
+	bool is_forgotten;  /* what is free is as it was, but no bound is */
 };
 
 struct place_search {
@@ -370,7 +371,7 @@ void place_search_changed(struct place_search *s, uint32_t node)
 void place_search_forget(struct place_search *s)
 {
 	for (uint32_t g = 0; g < N_POOLS; g++)
-		note_all(s, &s->pool[g]);
+		s->pool[g].is_forgotten = true;
 }
 
 /* What is more than fits counts as the most that does. */
@@ -384,13 +385,15 @@ static int32_t mib(uint64_t bytes)
 	return at_most((bytes >> 20) + ((bytes & ((1u << 20) - 1)) != 0));
 }
 
+/* In fours: the compiler makes vectors of them. */
 static int32_t most(const int32_t *p)
 {
-	int32_t most = p[0];
+	int32_t four[4] = {p[0], p[1], p[2], p[3]};
 
-	for (uint32_t i = 1; i < FAN; i++)
-		most = p[i] > most ? p[i] : most;
-	return most;
+	for (uint32_t at = 4; at < FAN; at += 4)
+		for (uint32_t i = 0; i < 4; i++)
+			four[i] = four[i] > p[at + i] ? four[i] : p[at + i];
+	return MAX(MAX(four[0], four[1]), MAX(four[2], four[3]));
 }
 
 /* Up to that level. */
@@ -456,30 +459,47 @@ static bool is_open(const struct open *open, const struct place_class *class)
 	return class->share < open->above[class->is_idle][class->count];
 }
 
-static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at, uint32_t levels)
+/* And what the other one has. */
+static void open_also(struct open *open, const struct open *other)
+{
+	uint16_t *above = open->above[0];
+	const uint16_t *more = other->above[0];
+
+	for (uint32_t i = 0; i < sizeof(*open) / sizeof(*above); i++)
+		if (above[i] < more[i])
+			above[i] = more[i];
+}
+
+/* Of the classes that it has room for, or had. */
+static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at,
+	const struct open *ever, uint32_t levels)
 {
 	const struct place_policy *policy = s->place->config.policy;
 	const uint32_t node = g->node[at];
-	const struct open was = s->open[node];
-	struct open *open = &s->open[node];
 	int32_t of_node = PLACE_NEVER;
+	uint16_t columns[COLUMNS_MAX];
+	uint32_t n = 0;
 
-	count_open(s->place, node, open);
+	/* A line of each column is more than the caches hold: all are asked for at once. */
 	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++) {
-		const struct place_class *class = &g->column[c].class;
-		const bool is_room = is_open(open, class);
+		if (!is_open(ever, &g->column[c].class) || !g->column[c].is_built)
+			continue;
+		__builtin_prefetch(&line(g, 0, at / FAN, c)[at % FAN], 1);
+		columns[n++] = (uint16_t)c;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const struct place_class *class = &g->column[columns[i]].class;
 		int32_t value = PLACE_NEVER;
 
-		if (!g->column[c].is_built || !(is_room || is_open(&was, class)))
-			continue;
-		if (is_room && (!class->models || place_has_devices(s->place, class, node))) {
+		if (is_open(&s->open[node], class) &&
+			(!class->models || place_has_devices(s->place, class, node))) {
 			value = of_node;
 			if (value == PLACE_NEVER)
 				value = policy->bound(s->place, class, node);
 			if (policy->is_by_node)
 				of_node = value;
 		}
-		set(g, at, c, value, levels);
+		set(g, at, columns[i], value, levels);
 	}
 }
 
@@ -512,18 +532,25 @@ static void give_up_idle(struct pool *g)
 static void look_at_changed(struct place_search *s, struct pool *g)
 {
 	/* If all have changed it is cheaper to look at each level once. */
-	const uint32_t levels = g->n_changed < g->n / 2 ? g->n_levels : 1;
+	const uint32_t levels = !g->is_forgotten && g->n_changed < g->n / 2 ? g->n_levels : 1;
 
-	g->n_changes += g->n_changed;
+	g->n_changes += g->is_forgotten ? g->n : g->n_changed;
 	if (g->n_changes - g->given_up > g->n)
 		give_up_idle(g);
 	while (g->n_changed) {
-		const uint32_t at = g->changed[--g->n_changed];
+		const uint32_t at = g->changed[--g->n_changed], node = g->node[at];
+		struct open ever = s->open[node];
 
+		count_open(s->place, node, &s->open[node]);
+		open_also(&ever, &s->open[node]);
 		set_free(s->place, g, at, levels);
-		set_bounds(s, g, at, levels);
-		s->is_changed[g->node[at]] = false;
+		set_bounds(s, g, at, &ever, levels);
+		s->is_changed[node] = false;
 	}
+	/* What they have is as it was. */
+	for (uint32_t at = 0; at < g->n && g->is_forgotten; at++)
+		set_bounds(s, g, at, &s->open[g->node[at]], levels);
+	g->is_forgotten = false;
 	for (uint32_t c = 0; levels == 1 && c < g->n_columns; c++)
 		set_levels(g, c);
 }
@@ -649,15 +676,16 @@ static int expand(struct place_search *s, const struct pool *g, uint32_t column,
 }
 
 /*
- * Its share alone, as long as there are few; then with its neighbours. Where the share makes no
- * difference but whether it fits always with many.
+ * Its share alone, as long as there are few; then with its neighbours. Where the share makes little
+ * difference but whether it fits always with many: to a device that nobody is on all do.
  */
 static void set_shares(struct place_search *s, struct place_class *class)
 {
 	const struct place_policy *policy = s->place->config.policy;
 	const uint32_t share = class->share;
-	uint32_t n = policy->is_by_node ? FITTING_SHARES : PLACE_CLASS_SHARES;
-	uint64_t bit = 1ull << share % 64;
+	const bool is_coarse = policy->is_by_node || class->is_idle;
+	const uint32_t n = is_coarse ? PLACE_CLASS_SHARES : NEAR_SHARES;
+	const uint64_t bit = 1ull << share % 64;
 
 	if (!(s->shares[share / 64] & bit)) {
 		s->shares[share / 64] |= bit;
@@ -666,8 +694,8 @@ static void set_shares(struct place_search *s, struct place_class *class)
 				if (s->pool[g].n)
 					drop_columns(&s->pool[g], UINT64_MAX);
 	}
-	if (!share || share == SPEC_SHARE_ONE ||
-		!(policy->is_by_node || (policy->spans_shares && s->n_shares > SHARES_MOST)))
+	if (!share || share == SPEC_SHARE_ONE || !policy->spans_shares ||
+		!(is_coarse || s->n_shares > SHARES_MOST))
 		return;
 	class->share = MAX(share - share % n, 1u);
 	class->share_most = MIN(share - share % n + n, SPEC_SHARE_ONE) - 1;
