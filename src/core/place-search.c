@@ -23,7 +23,7 @@
 #define EXACT 15u /* in the place of a level */
 /* Distinct shares with columns of their own; if there are more, neighbours have one together. */
 #define SHARES_MOST 128u
-#define NEAR_SHARES 10u
+#define NEAR_SHARES 10u /* of those; up to PLACE_CLASS_SHARES where it matters little */
 
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
@@ -50,6 +50,7 @@ struct pool {
 
 	/* level[l]: for each FAN of its n_at[l], a line of FAN for each column. */
 	int32_t *level[LEVELS];
+	uint64_t *guessed; /* for each of n_at[0], a bit for each column: it may be a guess */
 	struct column *column;
 	uint32_t n_columns, columns_size;
 	uint16_t *slot; /* of a hash table: column, or 0 */
@@ -97,6 +98,7 @@ void place_search_free(struct place_search *s)
 	for (uint32_t g = 0; g < N_POOLS; g++) {
 		free(s->pool[g].node);
 		free(s->pool[g].level[0]);
+		free(s->pool[g].guessed);
 		free(s->pool[g].column);
 		free(s->pool[g].slot);
 		free(s->pool[g].changed);
@@ -117,21 +119,38 @@ static int32_t *line(const struct pool *g, uint32_t level, uint32_t up, uint32_t
 	return &g->level[level][((size_t)up * g->columns_size + column) * FAN];
 }
 
+/* By the column, in words of 64. */
+static uint64_t *guessed(const struct pool *g, uint32_t at)
+{
+	return &g->guessed[(size_t)at * ((g->columns_size + 63) / 64)];
+}
+
+static void note_guesses(const struct pool *g, uint32_t at, uint32_t n)
+{
+	memset(guessed(g, at), 0xff, n * sizeof(uint64_t) * ((g->columns_size + 63) / 64));
+}
+
 /* Room for that many columns: those that there are keep what they hold, others hold nothing. */
 static int pool_lay_out(struct pool *g, uint32_t columns_size)
 {
 	struct pool was = *g;
 	size_t n = 0;
+	uint64_t *guesses = calloc(g->n_at[0], sizeof(*guesses) * ((columns_size + 63) / 64));
 	int32_t *items;
 
 	for (uint32_t l = 0; l < g->n_levels; l++)
 		n += (size_t)g->n_at[l] * columns_size;
 	items = malloc(n * sizeof(*items));
-	if (!items)
+	if (!items || !guesses) {
+		free(items);
+		free(guesses);
 		return -ENOMEM;
+	}
 	for (size_t i = 0; i < n; i++)
 		items[i] = PLACE_NEVER;
 	g->columns_size = columns_size;
+	g->guessed = guesses;
+	note_guesses(g, 0, g->n_at[0]);
 	for (uint32_t l = 0; l < g->n_levels; l++) {
 		g->level[l] = items;
 		items += (size_t)g->n_at[l] * columns_size;
@@ -140,6 +159,7 @@ static int pool_lay_out(struct pool *g, uint32_t columns_size)
 				g->n_columns * FAN * sizeof(*items));
 	}
 	free(was.level[0]);
+	free(was.guessed);
 	return 0;
 }
 
@@ -186,6 +206,7 @@ static void drop_columns(struct pool *g, uint64_t since)
 		n++;
 	}
 	g->n_columns = n;
+	note_guesses(g, 0, g->n_at[0]);
 }
 
 /* Room for one more. */
@@ -273,9 +294,11 @@ static int pool_grow(struct place_search *s, uint32_t pool)
 			break;
 	}
 	next.level[0] = NULL;
+	next.guessed = NULL;
 	if (pool_lay_out(&next, g->columns_size) < 0)
 		return -ENOMEM;
 	free(g->level[0]);
+	free(g->guessed);
 	*g = next;
 	pool_forget(s, g);
 	return 0;
@@ -480,6 +503,7 @@ static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at
 	uint16_t columns[COLUMNS_MAX];
 	uint32_t n = 0;
 
+	note_guesses(g, at, 1);
 	/* A line of each column is more than the caches hold: all are asked for at once. */
 	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++) {
 		if (!is_open(ever, &g->column[c].class) || !g->column[c].is_built)
@@ -495,7 +519,8 @@ static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at
 			(!class->models || place_has_devices(s->place, class, node))) {
 			value = of_node;
 			if (value == PLACE_NEVER)
-				value = policy->bound(s->place, class, node);
+				value = (policy->guess ? policy->guess : policy->bound)(
+					s->place, class, node);
 			if (policy->is_by_node)
 				of_node = value;
 		}
@@ -514,6 +539,7 @@ static void build(struct place *place, const struct pool *g, uint32_t c)
 		if (node->is_used && !node->is_closed &&
 			place_has_devices(place, class, g->node[at]))
 			value = place->config.policy->bound(place, class, g->node[at]);
+		guessed(g, at)[c / 64] &= ~(1ull << c % 64);
 		line(g, 0, at / FAN, c)[at % FAN] = value;
 	}
 	set_levels(g, c);
@@ -675,6 +701,28 @@ static int expand(struct place_search *s, const struct pool *g, uint32_t column,
 	return r;
 }
 
+/* The node's turn has come by a guess: the bound says whether it keeps it. */
+static int look_closer(struct place_search *s, struct quest *q, uint32_t node, uint32_t column)
+{
+	struct pool *g = &s->pool[s->pool_of[node]];
+	const uint32_t at = s->at_of[node];
+	const int32_t value = s->place->config.policy->bound(
+		s->place, &g->column[column].class, node);
+	const uint64_t key = key_of(grade(s, q, value), node, 0);
+
+	set(g, at, column, value, g->n_levels);
+	guessed(g, at)[column / 64] &= ~(1ull << column % 64);
+	return key > q->best ? push(s, key) : 0;
+}
+
+static bool is_guessed(const struct place_search *s, uint32_t node, uint32_t column)
+{
+	const struct pool *g = &s->pool[s->pool_of[node]];
+
+	return s->place->config.policy->guess &&
+		(guessed(g, s->at_of[node])[column / 64] >> column % 64 & 1);
+}
+
 /*
  * Its share alone, as long as there are few; then with its neighbours. Where the share makes little
  * difference but whether it fits always with many: to a device that nobody is on all do.
@@ -730,7 +778,9 @@ static int search_class(struct place_search *s, struct quest *q)
 		uint32_t node = 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
 		uint32_t level = key & 15, i = s->pool_of[node];
 
-		if (level == 0)
+		if (level == 0 && is_guessed(s, node, column[i]))
+			r = look_closer(s, q, node, column[i]);
+		else if (level == 0)
 			visit(s, q, node);
 		else
 			r = expand(s, &s->pool[i], column[i], q, level - 1,
