@@ -339,7 +339,7 @@ static const struct seen *look_at(const struct place *place, struct fgd *f, uint
 	return seen;
 }
 
-/* What one device gains that gives one of the class's shares away, but for whole ones being less. */
+/* What giving one of the class's shares away gains, but for whole devices being less. */
 static int64_t gain_of(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t i)
 {

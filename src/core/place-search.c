@@ -20,10 +20,12 @@
 #define SLOTS (2 * COLUMNS_MAX) /* of the hash table; a power of two */
 /* A column is given up when it was not asked for while that many times its nodes have changed. */
 #define IDLE_ROUNDS 4u
-#define EXACT 15u /* in the place of a level */
+#define GUESSES_MIN 64u /* bounds of so few classes are asked for at once */
+#define EXACT 15u       /* in the place of a level */
 /* Distinct shares with columns of their own; if there are more, neighbours have one together. */
 #define SHARES_MOST 128u
-#define NEAR_SHARES 10u /* of those; up to PLACE_CLASS_SHARES where it matters little */
+#define IDLE_SHARES_MOST 32u /* of devices that nobody is on */
+#define NEAR_SHARES 10u      /* of those; up to PLACE_CLASS_SHARES where it matters little */
 
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
@@ -125,9 +127,17 @@ static uint64_t *guessed(const struct pool *g, uint32_t at)
 	return &g->guessed[(size_t)at * ((g->columns_size + 63) / 64)];
 }
 
-static void note_guesses(const struct pool *g, uint32_t at, uint32_t n)
+static void note_guess(const struct pool *g, uint32_t at, uint32_t column, bool is_guess)
 {
-	memset(guessed(g, at), 0xff, n * sizeof(uint64_t) * ((g->columns_size + 63) / 64));
+	uint64_t *word = &guessed(g, at)[column / 64], bit = 1ull << column % 64;
+
+	*word = is_guess ? *word | bit : *word & ~bit;
+}
+
+/* Which they are is not known any more: that some are not is found when it is their turn. */
+static void note_guesses(const struct pool *g)
+{
+	memset(g->guessed, 0xff, g->n_at[0] * sizeof(uint64_t) * ((g->columns_size + 63) / 64));
 }
 
 /* Room for that many columns: those that there are keep what they hold, others hold nothing. */
@@ -150,7 +160,7 @@ static int pool_lay_out(struct pool *g, uint32_t columns_size)
 		items[i] = PLACE_NEVER;
 	g->columns_size = columns_size;
 	g->guessed = guesses;
-	note_guesses(g, 0, g->n_at[0]);
+	note_guesses(g);
 	for (uint32_t l = 0; l < g->n_levels; l++) {
 		g->level[l] = items;
 		items += (size_t)g->n_at[l] * columns_size;
@@ -206,7 +216,7 @@ static void drop_columns(struct pool *g, uint64_t since)
 		n++;
 	}
 	g->n_columns = n;
-	note_guesses(g, 0, g->n_at[0]);
+	note_guesses(g);
 }
 
 /* Room for one more. */
@@ -502,8 +512,8 @@ static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at
 	int32_t of_node = PLACE_NEVER;
 	uint16_t columns[COLUMNS_MAX];
 	uint32_t n = 0;
+	bool is_long;
 
-	note_guesses(g, at, 1);
 	/* A line of each column is more than the caches hold: all are asked for at once. */
 	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++) {
 		if (!is_open(ever, &g->column[c].class) || !g->column[c].is_built)
@@ -511,20 +521,23 @@ static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at
 		__builtin_prefetch(&line(g, 0, at / FAN, c)[at % FAN], 1);
 		columns[n++] = (uint16_t)c;
 	}
+	is_long = policy->guess && n > GUESSES_MIN;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct place_class *class = &g->column[columns[i]].class;
+		const bool is_guess = is_long && class->share < SPEC_SHARE_ONE;
 		int32_t value = PLACE_NEVER;
 
 		if (is_open(&s->open[node], class) &&
 			(!class->models || place_has_devices(s->place, class, node))) {
 			value = of_node;
 			if (value == PLACE_NEVER)
-				value = (policy->guess ? policy->guess : policy->bound)(
+				value = (is_guess ? policy->guess : policy->bound)(
 					s->place, class, node);
 			if (policy->is_by_node)
 				of_node = value;
 		}
 		set(g, at, columns[i], value, levels);
+		note_guess(g, at, columns[i], is_guess);
 	}
 }
 
@@ -539,7 +552,7 @@ static void build(struct place *place, const struct pool *g, uint32_t c)
 		if (node->is_used && !node->is_closed &&
 			place_has_devices(place, class, g->node[at]))
 			value = place->config.policy->bound(place, class, g->node[at]);
-		guessed(g, at)[c / 64] &= ~(1ull << c % 64);
+		note_guess(g, at, c, false);
 		line(g, 0, at / FAN, c)[at % FAN] = value;
 	}
 	set_levels(g, c);
@@ -711,7 +724,7 @@ static int look_closer(struct place_search *s, struct quest *q, uint32_t node, u
 	const uint64_t key = key_of(grade(s, q, value), node, 0);
 
 	set(g, at, column, value, g->n_levels);
-	guessed(g, at)[column / 64] &= ~(1ull << column % 64);
+	note_guess(g, at, column, false);
 	return key > q->best ? push(s, key) : 0;
 }
 
@@ -725,13 +738,14 @@ static bool is_guessed(const struct place_search *s, uint32_t node, uint32_t col
 
 /*
  * Its share alone, as long as there are few; then with its neighbours. Where the share makes little
- * difference but whether it fits always with many: to a device that nobody is on all do.
+ * difference but whether it fits sooner and with more: to a device that nobody is on all do.
  */
 static void set_shares(struct place_search *s, struct place_class *class)
 {
 	const struct place_policy *policy = s->place->config.policy;
 	const uint32_t share = class->share;
-	const bool is_coarse = policy->is_by_node || class->is_idle;
+	const bool is_coarse = policy->is_by_node ||
+		(class->is_idle && s->n_shares > IDLE_SHARES_MOST);
 	const uint32_t n = is_coarse ? PLACE_CLASS_SHARES : NEAR_SHARES;
 	const uint64_t bit = 1ull << share % 64;
 
