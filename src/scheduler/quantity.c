@@ -137,7 +137,7 @@ static int to_units(unsigned __int128 digits, int ten, int two, int64_t *ret_uni
 	return 0;
 }
 
-int quantity_parse(struct str text, enum quantity_unit unit, int64_t *ret_units, struct error *err)
+int quantity_count(struct str text, enum quantity_unit unit, int64_t *ret_units, struct error *err)
 {
 	unsigned __int128 digits = 0;
 	int ten = 0, two = 0, point = 0;

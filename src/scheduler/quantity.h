@@ -20,7 +20,7 @@ enum quantity_unit { QUANTITY_WHOLE, QUANTITY_MILLI };
  * -EINVAL when the text is no quantity, -ERANGE when it is negative or above INT64_MAX units. The
  * sentence names the text.
  */
-int quantity_parse(struct str text, enum quantity_unit unit, int64_t *ret_units, struct error *err);
+int quantity_count(struct str text, enum quantity_unit unit, int64_t *ret_units, struct error *err);
 
 /* The sum, at most INT64_MAX: what is above that fits nowhere, as before. */
 int64_t quantity_add(int64_t a, int64_t b);

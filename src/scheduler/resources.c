@@ -62,7 +62,7 @@ static int read_amount(struct arena *arena, struct resources *into, const char *
 
 	if (!fixed && !is_other_name(name))
 		return is_node ? 0 : fail(err, ENOTSUP, "is no resource this scheduler knows");
-	r = quantity_parse(
+	r = quantity_count(
 		text, fixed == &into->cpu_milli ? QUANTITY_MILLI : QUANTITY_WHOLE, &n, err);
 	if (r < 0)
 		return r;

@@ -103,7 +103,7 @@ static int read_bytes(struct arena *arena, json_t *value, void *into, struct err
 
 	if (!text.p)
 		return fail(err, EINVAL, "is no quantity");
-	return quantity_parse(text, QUANTITY_WHOLE, into, err);
+	return quantity_count(text, QUANTITY_WHOLE, into, err);
 }
 
 /* {"storage": "5Gi"} */

@@ -10,7 +10,7 @@ static int64_t parse(const char *text, enum quantity_unit unit)
 {
 	struct error err = {0};
 	int64_t n = -1;
-	int r = quantity_parse(str_from(text), unit, &n, &err);
+	int r = quantity_count(str_from(text), unit, &n, &err);
 
 	if (r < 0) {
 		assert_contains(err.msg, text);
