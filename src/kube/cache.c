@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #define uthash_fatal(message) abort()
+/* The usual one falls through cases, as only gcc can see from comments. */
+#define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
 #define KEY_MAX 1024u

@@ -8,6 +8,8 @@
 #include "kube/event.h"
 
 #define uthash_fatal(message) abort()
+/* The usual one falls through cases, as only gcc can see from comments. */
+#define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
 /* One Event that was written: by the hash of what makes it the same. */
