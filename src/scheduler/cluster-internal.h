@@ -7,6 +7,7 @@
 #include "scheduler/cluster.h"
 #include "scheduler/fit.h"
 #include "scheduler/gpunode.h"
+#include "scheduler/labels.h"
 #include "scheduler/view-internal.h"
 
 #define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
@@ -46,9 +47,30 @@ struct cpod {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
-	bool is_told; /* to leave for somebody */
+	bool is_told;        /* to leave for somebody */
+	uint64_t told_ns;    /* when it was last asked to */
+	uint64_t give_up_ns; /* while it holds its place: until when */
+	uint32_t n_gone;     /* of its tenants, while victims are looked for */
+	struct cgroup *in;   /* its group, or NULL */
+	struct cpod *gprev, *gnext;
 	uint32_t tenants[GIVEN_CONTAINERS_MAX];
 	uint32_t n_tenants;
+};
+
+struct cgroup {
+	UT_hash_handle hh;
+	char *key;         /* as cpod.group */
+	struct cpod *pods; /* not over */
+};
+
+struct cbudget {
+	UT_hash_handle hh;
+	char *key; /* namespace/name */
+	char *ns;
+	struct arena arena; /* of the selector */
+	struct selector selector;
+	int64_t may_go;
+	int64_t gone; /* while victims are looked for */
 };
 
 struct ctext { /* by namespace: its dialects */
@@ -62,7 +84,10 @@ struct cluster {
 	struct place *place;
 	struct cnode *nodes;
 	struct cpod *pods;
+	struct cgroup *groups;
+	struct cbudget *budgets;
 	struct ctext *dialects;
+	uint32_t n_holding;
 	struct cnode **by_place; /* by the place's node */
 	uint32_t by_place_room;
 	struct cpod **by_tenant; /* NULL: an orphan's */
@@ -103,7 +128,21 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 /* Labels that it alone has named are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
 
+/* ---- cluster-budget.c ---- */
+
+int cluster_set_budget(struct cluster *c, json_t *json);
+int cluster_remove_budget(struct cluster *c, const char *ns, const char *name);
+void cluster_free_budgets(struct cluster *c);
+/* Whether its disruption budgets let it go after those that have gone; if so it is counted. */
+bool cluster_may_go(struct cluster *c, const struct cpod *pod);
+void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
+
 /* ---- cluster.c ---- */
+
+/* Its state; what holds its place is counted. */
+void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);
+/* It was told to leave, or need not any more. */
+int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told);
 
 /* Moves it between nodes' lists; NULL: to none. */
 void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node);

@@ -90,8 +90,7 @@ static void capacities(
 	cpu = seen->node->allocatable.cpu_milli - seen->used.cpu_milli;
 	memory = seen->node->allocatable.memory_bytes - seen->used.memory_bytes;
 	DL_FOREACH(node->pods, pod) {
-		/* Who only holds its place is not among what is used. */
-		if (pod->n_tenants && pod->state != CPOD_HOLDING) {
+		if (pod->n_tenants) {
 			cpu += pod->cpu_milli;
 			memory += (int64_t)MIN(pod->memory_bytes, (uint64_t)INT64_MAX / 2);
 		}
@@ -155,8 +154,10 @@ int cnode_rebuild(struct cluster *c, struct cnode *node)
 	if (r < 0)
 		return r;
 	c->by_place[node->at] = node;
-	DL_FOREACH(node->pods, pod)
-		r = r < 0 ? r : cpod_restore(c, pod);
+	/* Who is leaving first: others have their places already. */
+	for (int is_told = 1; is_told >= 0; is_told--)
+		DL_FOREACH(node->pods, pod)
+			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
 	r = r < 0 ? r : orphans_restore(c, node);
 	return r < 0 ? r : cnode_refresh(c, node);
 }

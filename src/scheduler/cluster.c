@@ -12,8 +12,12 @@
 #include "base/cleanup.h"
 #include "kube/time.h"
 
+static void leave_group(struct cluster *c, struct cpod *pod);
+
 static void pod_free(struct cluster *c, struct cpod *pod)
 {
+	leave_group(c, pod);
+	cpod_set_state(c, pod, CPOD_OTHER);
 	cpod_drop(c, pod);
 	cpod_move(c, pod, NULL);
 	cluster_forget_labels(c, pod);
@@ -25,6 +29,35 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	free(pod->name);
 	free(pod->uid);
 	free(pod);
+}
+
+void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
+{
+	c->n_holding -= pod->state == CPOD_HOLDING;
+	c->n_holding += state == CPOD_HOLDING;
+	pod->state = state;
+}
+
+uint32_t cluster_n_holding(const struct cluster *c)
+{
+	return c->n_holding;
+}
+
+struct cpod *cluster_next_pod(struct cluster *c, struct cpod *pod)
+{
+	return pod ? pod->hh.next : c->pods;
+}
+
+int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told)
+{
+	int r;
+
+	if (pod->is_told == is_told)
+		return 0;
+	pod->is_told = is_told;
+	cpod_drop(c, pod);
+	r = cpod_restore(c, pod);
+	return r < 0 || !pod->node ? r : cnode_refresh(c, pod->node);
 }
 
 int cluster_new(const struct cluster_config *config, struct cluster **ret, struct error *err)
@@ -64,6 +97,7 @@ void cluster_free(struct cluster *c)
 		free(text->value);
 		free(text);
 	}
+	cluster_free_budgets(c);
 	free(c->by_place);
 	free(c->by_tenant);
 	place_free(c->place);
@@ -188,12 +222,74 @@ static struct cpod *pod_new(struct cluster *c, const char *ns, const char *name)
 	return NULL;
 }
 
+static void leave_group(struct cluster *c, struct cpod *pod)
+{
+	struct cgroup *group = pod->in;
+
+	if (!group)
+		return;
+	DL_DELETE2(group->pods, pod, gprev, gnext);
+	pod->in = NULL;
+	if (group->pods)
+		return;
+	HASH_DEL(c->groups, group);
+	free(group->key);
+	free(group);
+}
+
+static struct cgroup *find_group(const struct cluster *c, const char *key)
+{
+	struct cgroup *group;
+
+	HASH_FIND_STR(c->groups, key, group);
+	return group;
+}
+
+static int join_group(struct cluster *c, struct cpod *pod)
+{
+	struct cgroup *group = find_group(c, pod->group);
+
+	if (!group) {
+		group = calloc(1, sizeof(*group));
+		if (!group)
+			return -ENOMEM;
+		group->key = str_dup(str_from(pod->group));
+		if (group->key)
+			HASH_ADD_KEYPTR(hh, c->groups, group->key, strlen(group->key), group);
+		if (!group->hh.tbl) {
+			free(group->key);
+			free(group);
+			return -ENOMEM;
+		}
+	}
+	DL_APPEND2(group->pods, pod, gprev, gnext);
+	pod->in = group;
+	return 0;
+}
+
 /* The group's name as it is unique in the cluster. */
 static void set_group(struct cpod *pod)
 {
 	pod->group[0] = '\0';
 	if (pod->asked.group[0])
 		snprintf(pod->group, sizeof(pod->group), "%s/%s", pod->ns, pod->asked.group);
+}
+
+uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, uint32_t most)
+{
+	struct cgroup *group = find_group(c, key);
+	struct cpod *pod;
+	uint32_t n = 0;
+
+	if (!group)
+		return 0;
+	DL_FOREACH2(group->pods, pod, gnext)
+	{
+		if (n < most)
+			ret[n] = pod;
+		n++;
+	}
+	return n;
 }
 
 static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
@@ -255,7 +351,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 	if (has_changed) {
 		cpod_drop(c, pod);
 		cpod_move(c, pod, node);
-		pod->state = CPOD_BOUND;
+		cpod_set_state(c, pod, CPOD_BOUND);
 		r = cpod_restore(c, pod);
 		/* Its tenant may have been an orphan until now, or have become one. */
 		if (r == 0 && node->n_orphans)
@@ -270,23 +366,23 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	struct cnode *node = pod->node;
 
 	if (is_waiting && (pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED))
-		return pod->state == CPOD_ASSUMED
-			? view_assume(c->view, pod->ns, pod->name, node->name)
-			: 0;
+		return view_assume(c->view, pod->ns, pod->name, node->name);
 	if (node)
 		c->has_news = true;
 	cpod_drop(c, pod);
-	if (node && node->has_gpus && pod->given.n) {
+	if (node) {
+		DL_DELETE(node->pods, pod);
+		pod->node = NULL;
 		/* Its node may still have it. */
-		cpod_move(c, pod, NULL);
-		node = cnode_find(c, node->name);
-		if (node)
+		if (node->has_gpus && pod->given.n)
 			cnode_rebuild(c, node);
-	} else {
-		cpod_move(c, pod, NULL);
+		else
+			cnode_refresh(c, node);
+		cnode_release(c, node);
 	}
 	given_done(&pod->given);
-	pod->state = is_waiting ? CPOD_PENDING : CPOD_OTHER;
+	pod->is_told = false;
+	cpod_set_state(c, pod, is_waiting ? CPOD_PENDING : CPOD_OTHER);
 	return 0;
 }
 
@@ -327,6 +423,9 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	read_times(pod, json);
 	if (pod->is_ours)
 		read_asked(c, pod, json);
+	leave_group(c, pod);
+	if (pod->group[0] && !seen->is_over && join_group(c, pod) < 0)
+		return fail(err, ENOMEM, "out of memory");
 	is_waiting = pod->is_ours && !seen->is_over && !*seen->node && !pod->is_deleting;
 	json_decref(pod->json);
 	pod->json = is_waiting ? json_incref(json) : NULL;
@@ -356,11 +455,10 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 
 	if (pod->state != CPOD_HOLDING && pod->state != CPOD_ASSUMED)
 		return;
-	if (pod->state == CPOD_ASSUMED)
-		view_assume(c->view, pod->ns, pod->name, "");
+	view_assume(c->view, pod->ns, pod->name, "");
 	cpod_drop(c, pod);
 	given_done(&pod->given);
-	pod->state = CPOD_PENDING;
+	cpod_set_state(c, pod, CPOD_PENDING);
 	if (node)
 		cnode_refresh(c, node);
 	cpod_move(c, pod, NULL);
@@ -414,8 +512,8 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
 	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
 	case CLUSTER_LEASE: return cluster_set_lease(c, json);
-	case CLUSTER_POLICY:
-	case CLUSTER_BUDGET: return 0;
+	case CLUSTER_POLICY: return 0;
+	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
 	default: return view_set(c->view, (enum object_kind)kind, json, err);
 	}
 }
@@ -444,8 +542,8 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 		cnode_rebuild(c, node);
 		cnode_release(c, node);
 		return 0;
-	case CLUSTER_POLICY:
-	case CLUSTER_BUDGET: return 0;
+	case CLUSTER_POLICY: return 0;
+	case CLUSTER_BUDGET: return cluster_remove_budget(c, ns, name);
 	case OBJECT_NAMESPACE: set_dialects(c, name, ""); break;
 	default: break;
 	}
@@ -479,6 +577,11 @@ const char *cpod_node(const struct cpod *pod)
 	return pod->node ? pod->node->name : "";
 }
 
+json_t *cpod_json(const struct cpod *pod)
+{
+	return pod->json;
+}
+
 const struct given *cpod_given(const struct cpod *pod)
 {
 	return &pod->given;
@@ -506,6 +609,26 @@ uint32_t cpod_gpu_priority(const struct cpod *pod)
 uint64_t cpod_created_ns(const struct cpod *pod)
 {
 	return pod->created_ns;
+}
+
+uint64_t cpod_give_up_ns(const struct cpod *pod)
+{
+	return pod->give_up_ns;
+}
+
+uint64_t cpod_told_ns(const struct cpod *pod)
+{
+	return pod->is_told && !pod->is_deleting ? MAX(pod->told_ns, UINT64_C(1)) : 0;
+}
+
+void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns)
+{
+	pod->told_ns = now_ns;
+}
+
+int cluster_spare(struct cluster *c, struct cpod *pod)
+{
+	return cpod_tell(c, pod, false);
 }
 
 const char *cpod_group(const struct cpod *pod)

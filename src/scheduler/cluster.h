@@ -74,12 +74,28 @@ const char *cpod_ns(const struct cpod *pod);
 const char *cpod_name(const struct cpod *pod);
 const char *cpod_uid(const struct cpod *pod);
 const char *cpod_node(const struct cpod *pod); /* "": none */
+json_t *cpod_json(const struct cpod *pod);     /* borrowed; NULL when it does not wait */
 const struct given *cpod_given(const struct cpod *pod);
 const struct tenancy *cpod_asked(const struct cpod *pod);
 int64_t cpod_priority(const struct cpod *pod);      /* spec.priority */
 uint32_t cpod_gpu_priority(const struct cpod *pod); /* the highest of its containers */
 uint64_t cpod_created_ns(const struct cpod *pod);
+/* While it holds its place: until when. While it was told to leave: when it was asked last. */
+uint64_t cpod_give_up_ns(const struct cpod *pod);
+uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
+void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);
+/* Nobody makes it leave any more. */
+int cluster_spare(struct cluster *cluster, struct cpod *pod);
 const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
+
+/* Those of a group that are not over, in the order of their coming; how many. */
+uint32_t cluster_members(
+	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
+
+/* Who holds a place that others are leaving. */
+uint32_t cluster_n_holding(const struct cluster *cluster);
+/* Each in turn, of all states: NULL gives the first, the last gives NULL. */
+struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 
 /* Its condition says already that it cannot be placed, in these words. */
 bool cpod_is_told(const struct cpod *pod, const char *sentence);

@@ -4,6 +4,7 @@
 #define SCHEDULER_DECIDE_INTERNAL_H
 
 #include "scheduler/cluster-internal.h"
+#include "scheduler/decide.h"
 
 struct attempt {
 	struct cluster *cluster;
@@ -15,7 +16,13 @@ struct attempt {
 	struct place_choice choice[GIVEN_CONTAINERS_MAX];
 	uint32_t taken[GIVEN_CONTAINERS_MAX];
 	uint32_t n_taken;
+	struct decide_victims *victims; /* NULL: nobody has to leave */
+	uint32_t n_victims;             /* of them, those who were there before */
 };
+
+/* As take(), but others leave for it. The place is under a mark. */
+int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
+	uint32_t *ret_tenant, struct error *err);
 
 /* What of a node neither the view nor the place knows. */
 enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_WHYS };

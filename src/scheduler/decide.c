@@ -39,6 +39,30 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 	return NODE_FITS;
 }
 
+/* As if these tenants' pods had gone. */
+static struct fit_answer answer_without(
+	struct attempt *a, int seen, const uint32_t *gone, uint32_t n_gone)
+{
+	struct cluster *c = a->cluster;
+	struct fit_answer answer = {FIT_NODE_UNCLEAR, NULL};
+	struct fit *fit = NULL;
+
+	for (uint32_t i = 0; i < n_gone; i++)
+		if (c->by_tenant[gone[i]])
+			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
+				true);
+	if (fit_new(c->view, cpod_view(c, a->pod), &fit, NULL) == 0)
+		answer = fit_node(fit, (uint32_t)seen);
+	/* Its texts end with it; nobody asks for them here. */
+	answer.what = NULL;
+	fit_free(fit);
+	for (uint32_t i = 0; i < n_gone; i++)
+		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->n_gone)
+			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
+				false);
+	return answer;
+}
+
 static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, const uint32_t *gone,
 	uint32_t n_gone)
 {
@@ -51,7 +75,13 @@ static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, co
 	if (attempt_node(a, node) != NODE_FITS)
 		return 0;
 	seen = view_find_node(a->cluster->view, node->name);
-	if (seen < 0 || fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
+	if (seen < 0)
+		return 0;
+	if (n_gone || (a->victims && a->victims->n > a->n_victims))
+		return answer_without(a, seen, gone, n_gone).why == FIT_OK
+			? allowed_devices(a, node)
+			: 0;
+	if (fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
 		return 0;
 	return allowed_devices(a, node);
 }
@@ -79,11 +109,28 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 	spec.node = node;
 	r = place_find(c->place, &spec, &choice, err);
 	r = r < 0 ? r : place_add(c->place, &spec, &choice, &tenant, err);
+	if (r == -ENOSPC && a->victims)
+		r = preempt_take(a, &spec, &choice, &tenant, err);
 	if (r < 0)
 		return r;
 	a->taken[a->n_taken] = tenant;
 	a->choice[a->n_taken++] = choice;
 	return 0;
+}
+
+/* Who was sent away from there on is as before. */
+static void call_back(struct attempt *a, uint32_t from)
+{
+	for (uint32_t i = from; a->victims && i < a->victims->n; i++) {
+		struct cpod *pod = a->victims->v[i];
+
+		pod->n_gone = 0;
+		pod->is_told = false;
+		cluster_count_gone(a->cluster, pod, -1);
+		view_hide(a->cluster->view, pod->ns, pod->name, false);
+	}
+	if (a->victims)
+		a->victims->n = from;
 }
 
 /*
@@ -104,13 +151,16 @@ static int take_all(struct attempt *a, struct error *err)
 		return fail(err, ENOMEM, "out of memory");
 	for (;;) {
 		const uint32_t mark = place_mark(c->place);
+		const uint32_t n_victims = a->victims ? a->victims->n : 0;
 
 		a->n_taken = 0;
 		r = take(a, 0, PLACE_NONE, err);
 		for (uint32_t i = 1; r == 0 && i < n; i++)
 			r = take(a, i, a->choice[0].node, err);
-		if (r < 0)
+		if (r < 0) {
 			place_rollback(c->place, mark);
+			call_back(a, n_victims);
+		}
 		place_release(c->place);
 		if (r != -ENOSPC || !a->n_taken)
 			return r;
@@ -144,7 +194,7 @@ static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 	g->mode = is_exclusive ? SPEC_MODE_EXCLUSIVE : SPEC_MODE_LOCAL;
 }
 
-static int assume(struct attempt *a, struct error *err)
+static int assume(struct attempt *a, enum cpod_state state, struct error *err)
 {
 	struct cluster *c = a->cluster;
 	struct cpod *pod = a->pod;
@@ -162,7 +212,7 @@ static int assume(struct attempt *a, struct error *err)
 		pod->tenants[pod->n_tenants++] = a->taken[i];
 		r = cluster_note_tenant(c, a->taken[i], pod);
 	}
-	pod->state = CPOD_ASSUMED;
+	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
 	r = r < 0 ? r : cnode_refresh(c, node);
@@ -190,8 +240,72 @@ static const char *refusal_of(const struct cpod *pod)
 	return NULL;
 }
 
-int decide_pod(
-	struct cluster *c, struct cpod *pod, enum decision *ret, struct buf *why, struct error *err)
+/* The first who has to leave is told; the grace of the slowest, and a minute. */
+static void hold(struct attempt *a, struct buf *why)
+{
+	struct cluster *c = a->cluster;
+	int64_t grace_s = 0;
+
+	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
+		const struct pod *victim = cpod_view(c, a->victims->v[i]);
+
+		grace_s = MAX(grace_s, victim ? victim->grace_s : 0);
+	}
+	a->pod->give_up_ns = c->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
+	buf_addf(why, "waits for %u pods to leave %s", a->victims->n - a->n_victims,
+		a->pod->node->name);
+}
+
+/* Who was sent away runs on until it has gone; or nothing has happened. */
+static int settle_victims(struct attempt *a, int r, struct error *err)
+{
+	struct cluster *c = a->cluster;
+
+	for (uint32_t i = a->n_victims; r == 0 && i < a->victims->n; i++) {
+		struct cpod *pod = a->victims->v[i];
+
+		for (uint32_t k = 0; r == 0 && k < pod->n_tenants; k++)
+			r = place_linger(c->place, pod->tenants[k], err);
+	}
+	if (r < 0) {
+		call_back(a, a->n_victims);
+		a->victims = NULL;
+		return r;
+	}
+	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
+		struct cpod *pod = a->victims->v[i];
+
+		pod->n_gone = 0;
+		cluster_count_gone(c, pod, -1);
+		view_hide(c->view, pod->ns, pod->name, false);
+	}
+	return 0;
+}
+
+/* Without victims, then, where it may, with them: all or nothing. */
+static int try_both(struct attempt *a, struct decide_victims *victims, struct error *err)
+{
+	const bool may_preempt = victims && !cpod_view(a->cluster, a->pod)->is_never_preempting;
+	uint32_t mark;
+	int r = take_all(a, err);
+
+	if (r != -ENOSPC || !may_preempt)
+		return r;
+	a->victims = victims;
+	a->n_victims = victims->n;
+	free(TAKE_PTR(a->avoided));
+	a->n_avoided = a->n_taken = 0;
+	mark = place_mark(a->cluster->place);
+	r = take_all(a, err);
+	r = settle_victims(a, r, err);
+	if (r < 0)
+		place_rollback(a->cluster->place, mark);
+	place_release(a->cluster->place);
+	return r;
+}
+
+int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
+	enum decision *ret, struct buf *why, struct error *err)
 {
 	struct attempt a = {.cluster = c, .pod = pod};
 	struct error unfit;
@@ -206,18 +320,62 @@ int decide_pod(
 	if (r < 0)
 		return wait_for(why, ret, unfit.msg);
 	place_set_filter(c->place, filter, &a);
-	r = take_all(&a, err);
+	r = try_both(&a, victims, err);
+	place_set_filter(c->place, NULL, NULL);
 	if (r == -ENOSPC)
 		decide_explain(&a, why);
-	place_set_filter(c->place, NULL, NULL);
 	fit_free(a.fit);
 	free(a.avoided);
 	if (r == -ENOSPC) {
 		*ret = DECIDE_WAIT;
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
-	*ret = DECIDE_BIND;
-	return r < 0 ? r : assume(&a, err);
+	*ret = a.victims && victims->n > a.n_victims ? DECIDE_HOLD : DECIDE_BIND;
+	r = r < 0 ? r : assume(&a, *ret == DECIDE_HOLD ? CPOD_HOLDING : CPOD_ASSUMED, err);
+	if (r == 0 && *ret == DECIDE_HOLD)
+		hold(&a, why);
+	return r;
+}
+
+void decide_spare(struct cluster *c, struct decide_victims *victims, uint32_t from)
+{
+	for (uint32_t i = from; i < victims->n; i++)
+		if (!victims->v[i]->is_deleting)
+			cpod_tell(c, victims->v[i], false);
+	victims->n = from;
+}
+
+int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
+{
+	struct fit *fit = NULL;
+	int r, seen = view_find_node(c->view, pod->node->name);
+
+	*ret = DECIDE_HOLD;
+	for (uint32_t i = 0; i < pod->n_tenants; i++)
+		if (place_is_awaiting(c->place, pod->tenants[i]))
+			return 0;
+	*ret = DECIDE_WAIT;
+	view_assume(c->view, pod->ns, pod->name, "");
+	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
+	if (r == 0 && seen >= 0 && fit_node(fit, (uint32_t)seen).why == FIT_OK &&
+		pod->n_tenants >= MAX(pod->asked.n, 1u))
+		*ret = DECIDE_BIND;
+	fit_free(fit);
+	view_assume(c->view, pod->ns, pod->name, pod->node->name);
+	return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
+}
+
+void decide_release(struct cluster *c, struct cpod *pod)
+{
+	if (pod->state == CPOD_HOLDING)
+		cpod_set_state(c, pod, CPOD_ASSUMED);
+}
+
+void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
+{
+	if (pod->state == CPOD_ASSUMED)
+		cpod_set_state(c, pod, CPOD_HOLDING);
+	pod->give_up_ns = give_up_ns;
 }
 
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)

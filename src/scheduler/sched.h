@@ -30,15 +30,17 @@ struct cluster *sched_cluster(struct sched *sched);
 enum sched_act {
 	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
 	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
-	SCHED_GROUP, /* an Event of that reason, with the sentence, that is no warning */
+	SCHED_EVENT,    /* an Event of that reason, with the sentence; GroupTimedOut is a warning */
+	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
+	SCHED_EVICT,    /* it has to leave; asked again while it does not */
 };
 
 /* pod and texts are valid until the next call. */
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	const char *reason; /* of SCHED_GROUP */
-	const char *text;
+	const char *reason; /* of SCHED_EVENT */
+	const char *text;   /* of SCHED_EVICT: for whom */
 };
 
 /* 1: there is one; 0: nothing to do before sched_deadline(), or something is told. -ENOMEM. */
@@ -51,6 +53,8 @@ void sched_bound(
 
 struct sched_counts {
 	struct pending_counts pending;
+	uint32_t n_holding;
+	uint64_t n_evictions;
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

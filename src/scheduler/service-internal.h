@@ -60,6 +60,8 @@ void service_unwatch(struct service *s);
 bool service_may_write(const struct service *s);
 void service_bind(struct service *s, const struct cpod *pod);
 void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
+void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
+void service_evict(struct service *s, const struct cpod *pod, const char *whom);
 void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,
 	const char *text);
 void service_land_all(struct service *s); /* forgets what is under way */

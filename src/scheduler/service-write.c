@@ -167,7 +167,8 @@ static void on_patched(void *data, const struct kube_answer *answer)
 	struct flight *f = data;
 
 	f->call = NULL;
-	if (answer->result < 0 && answer->result != -ENOENT)
+	/* -EAGAIN: a disruption budget stands against it, now. */
+	if (answer->result < 0 && answer->result != -ENOENT && answer->result != -EAGAIN)
 		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
 	land(f);
 }
@@ -188,18 +189,56 @@ static void patch_status(struct service *s, const struct cpod *pod, const json_t
 		land(f);
 }
 
-void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
+/* node: that it waits for; NULL: none is said. */
+static void say_unschedulable(
+	struct service *s, const struct cpod *pod, const char *sentence, const char *node)
 {
 	const struct kube_time now = kube_time_format(clock_real_ns());
-	_cleanup_json_ json_t *patch = NULL;
+	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss*}}",
+		"metadata", "uid", cpod_uid(pod), "status", "conditions", "type", "PodScheduled",
+		"status", "False", "reason", "Unschedulable", "message", sentence,
+		"lastTransitionTime", now.s, "lastProbeTime", "nominatedNodeName", node);
 
-	if (cpod_is_told(pod, sentence))
-		return;
-	patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}]}}", "metadata", "uid",
-		cpod_uid(pod), "status", "conditions", "type", "PodScheduled", "status", "False",
-		"reason", "Unschedulable", "message", sentence, "lastTransitionTime", now.s,
-		"lastProbeTime");
 	if (patch)
 		patch_status(s, pod, patch);
 	service_event(s, pod, "Warning", "FailedScheduling", sentence);
+}
+
+void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
+{
+	if (!cpod_is_told(pod, sentence))
+		say_unschedulable(s, pod, sentence, NULL);
+}
+
+void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
+{
+	say_unschedulable(s, pod, sentence, cpod_node(pod));
+}
+
+/* ---- who has to leave ---- */
+
+void service_evict(struct service *s, const struct cpod *pod, const char *whom)
+{
+	const struct kube_delete what = {.uid = cpod_uid(pod), .grace_s = -1};
+	const char *version = kube_discovery_eviction(s->discovery);
+	struct flight *f = take_off(s, pod);
+	const struct kube_write write = {
+		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
+		.field_manager = MANAGER,
+		.done = on_patched,
+		.data = f,
+		.ret_call = f ? &f->call : NULL};
+	_cleanup_buf_ struct buf text = BUF_INIT(EVENT_MESSAGE_MAX - 1);
+
+	if (!f)
+		return;
+	if (!service_may_write(s) || !version ||
+		kube_evict(s->client, &write, version, &what, NULL) < 0) {
+		land(f);
+		return;
+	}
+	buf_addf(&text, "leaves for %s", whom);
+	/* Asked again, it has been told already. */
+	if (*whom)
+		service_event(s, pod, "Warning", "Preempted", buf_text(&text));
 }

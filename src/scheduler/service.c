@@ -20,7 +20,12 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	switch (a->act) {
 	case SCHED_BIND: service_bind(s, a->pod); break;
 	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
-	case SCHED_GROUP: service_event(s, a->pod, "Normal", a->reason, a->text); break;
+	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
+	case SCHED_EVICT: service_evict(s, a->pod, a->text); break;
+	case SCHED_EVENT:
+		service_event(s, a->pod, strcmp(a->reason, "GroupTimedOut") ? "Normal" : "Warning",
+			a->reason, a->text);
+		break;
 	}
 }
 
