@@ -47,6 +47,8 @@ struct cpod {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
+	bool has_wish;       /* to be looked at */
+	uint64_t denied;     /* what was last denied it, as a hash; 0: nothing */
 	bool is_told;        /* to leave for somebody */
 	uint64_t told_ns;    /* when it was last asked to */
 	uint64_t give_up_ns; /* while it holds its place: until when */
@@ -73,6 +75,16 @@ struct cbudget {
 	int64_t gone; /* while victims are looked for */
 };
 
+struct cpolicy {
+	UT_hash_handle hh;
+	char *name;
+	struct arena arena; /* of the selector */
+	struct selector selector;
+	bool is_selecting;
+	uint64_t total_milli, total_bytes; /* UINT64_MAX: any */
+	json_t *spec;
+};
+
 struct ctext { /* by namespace: its dialects */
 	UT_hash_handle hh;
 	char *key, *value;
@@ -86,6 +98,7 @@ struct cluster {
 	struct cpod *pods;
 	struct cgroup *groups;
 	struct cbudget *budgets;
+	struct cpolicy *policies;
 	struct ctext *dialects;
 	uint32_t n_holding;
 	struct cnode **by_place; /* by the place's node */
@@ -136,6 +149,18 @@ void cluster_free_budgets(struct cluster *c);
 /* Whether its disruption budgets let it go after those that have gone; if so it is counted. */
 bool cluster_may_go(struct cluster *c, const struct cpod *pod);
 void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
+
+/* ---- cluster-policy.c ---- */
+
+int cluster_set_policy(struct cluster *c, json_t *json);
+int cluster_remove_policy(struct cluster *c, const char *name);
+void cluster_free_policies(struct cluster *c);
+/* Whether the namespace's policies let it be placed, with all that is granted by now; or why not. */
+bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
+bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
+/* The same for what a pod that runs would be given instead of what it has. */
+bool cluster_has_room_for(
+	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
 
 /* ---- cluster.c ---- */
 

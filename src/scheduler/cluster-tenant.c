@@ -90,7 +90,7 @@ static uint32_t number_of(const char *group)
 }
 
 /* The bits of the models that will do; 0: none that is known. */
-static uint64_t models_of(const struct cluster *c, const struct spec *spec)
+static uint64_t models_of(const struct cluster *c, const char *ns, const struct spec *spec)
 {
 	uint64_t bits = 0;
 
@@ -99,7 +99,7 @@ static uint64_t models_of(const struct cluster *c, const struct spec *spec)
 
 		if (!name || !*name)
 			break;
-		if (spec_model_fits(spec, name))
+		if (spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
 			bits |= 1ull << i;
 	}
 	return bits;
@@ -132,8 +132,10 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 	ret->device_permille = asked->memory_permille;
 	ret->class = asked->class;
 	ret->priority = asked->priority;
-	ret->models = asked->model[0] ? models_of(c, asked) : 0;
-	return asked->model[0] && !ret->models ? -EAGAIN : 0;
+	if (!asked->model[0] && !c->policies)
+		return 0;
+	ret->models = models_of(c, pod->ns, asked);
+	return ret->models ? 0 : -EAGAIN;
 }
 
 /* ---- what is given ---- */

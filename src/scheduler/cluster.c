@@ -98,6 +98,7 @@ void cluster_free(struct cluster *c)
 		free(text);
 	}
 	cluster_free_budgets(c);
+	cluster_free_policies(c);
 	free(c->by_place);
 	free(c->by_tenant);
 	place_free(c->place);
@@ -512,7 +513,7 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
 	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
 	case CLUSTER_LEASE: return cluster_set_lease(c, json);
-	case CLUSTER_POLICY: return 0;
+	case CLUSTER_POLICY: return cluster_set_policy(c, json);
 	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
 	default: return view_set(c->view, (enum object_kind)kind, json, err);
 	}
@@ -522,6 +523,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 {
 	struct cnode *node;
 
+	c->has_news |= kind != CLUSTER_LEASE;
 	switch (kind) {
 	case OBJECT_POD: return remove_pod(c, ns, name);
 	case OBJECT_NODE:
@@ -542,7 +544,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 		cnode_rebuild(c, node);
 		cnode_release(c, node);
 		return 0;
-	case CLUSTER_POLICY: return 0;
+	case CLUSTER_POLICY: return cluster_remove_policy(c, name);
 	case CLUSTER_BUDGET: return cluster_remove_budget(c, ns, name);
 	case OBJECT_NAMESPACE: set_dialects(c, name, ""); break;
 	default: break;
@@ -624,6 +626,28 @@ uint64_t cpod_told_ns(const struct cpod *pod)
 void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns)
 {
 	pod->told_ns = now_ns;
+}
+
+bool cpod_take_wish(struct cpod *pod)
+{
+	const bool has_wish = pod->has_wish;
+
+	pod->has_wish = false;
+	return has_wish;
+}
+
+void cpod_note_wish(struct cpod *pod)
+{
+	pod->has_wish = true;
+}
+
+bool cpod_deny(struct cpod *pod, struct str sentence)
+{
+	const uint64_t hash = sentence.n ? str_hash(sentence) | 1 : 0;
+	const bool is_new = pod->denied != hash;
+
+	pod->denied = hash;
+	return is_new;
 }
 
 int cluster_spare(struct cluster *c, struct cpod *pod)

@@ -84,6 +84,10 @@ uint64_t cpod_created_ns(const struct cpod *pod);
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
 void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);
+bool cpod_take_wish(struct cpod *pod);
+void cpod_note_wish(struct cpod *pod);
+/* Whether that is not what it was told last. */
+bool cpod_deny(struct cpod *pod, struct str sentence);
 /* Nobody makes it leave any more. */
 int cluster_spare(struct cluster *cluster, struct cpod *pod);
 const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */

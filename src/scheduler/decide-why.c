@@ -56,7 +56,12 @@ static void device_text(const struct spec *spec, enum place_reason reason, char 
 
 	switch (reason) {
 	case PLACE_NO_DEVICES: snprintf(ret, size, "less than %u GPUs", spec->count); break;
-	case PLACE_OTHER_MODEL: snprintf(ret, size, "model %.64s wanted", spec->model); break;
+	case PLACE_OTHER_MODEL:
+		if (spec->model[0])
+			snprintf(ret, size, "model %.64s wanted", spec->model);
+		else
+			snprintf(ret, size, "no model that a policy allows");
+		break;
 	case PLACE_OTHER_DEVICE: snprintf(ret, size, "device %.64s wanted", spec->device); break;
 	case PLACE_LABELS: snprintf(ret, size, "kept off by labels of others"); break;
 	case PLACE_OVER_LIMIT: snprintf(ret, size, "above the queue's limit"); break;

@@ -314,6 +314,9 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	buf_clear(why);
 	if (refusal_of(pod))
 		return wait_for(why, ret, refusal_of(pod));
+	*ret = DECIDE_WAIT;
+	if (!cluster_allows(c, pod, why))
+		return 0;
 	r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
 	if (r == -ENOMEM)
 		return fail(err, ENOMEM, "out of memory");

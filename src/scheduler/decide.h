@@ -43,6 +43,14 @@ int decide_held(
 void decide_release(struct cluster *cluster, struct cpod *pod);
 void decide_hold(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
 
+/*
+ * Asked keys of a pod that runs say something else than what it was given. Granted, its given keys
+ * are the new ones; else they stay, and the sentence says why.
+ */
+bool decide_has_wish(const struct cluster *cluster, const struct cpod *pod);
+int decide_wish(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
+	struct error *err);
+
 /* Annotations for the Binding: given keys with that epoch, and what the pod's dialect gives. */
 int decide_annotations(
 	struct cluster *cluster, const struct cpod *pod, uint64_t epoch, json_t **ret_annotations);

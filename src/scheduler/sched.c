@@ -31,7 +31,8 @@ struct sched {
 	struct todo last; /* what was handed out */
 	struct buf why;
 	struct decide_victims victims; /* of the decision under way */
-	bool has_news;                 /* those who hold their place are to be looked at */
+	bool has_wishes;
+	bool has_news; /* those who hold their place are to be looked at */
 	struct sched_counts counts;
 };
 
@@ -164,6 +165,10 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 	if (!pod)
 		return r;
 	s->has_news = true;
+	if (decide_has_wish(s->cluster, pod)) {
+		cpod_note_wish(pod);
+		s->has_wishes = true;
+	}
 	unit_of(pod, unit_now);
 	if (unit[0] &&
 		(strcmp(unit, unit_now) || cpod_state(pod) == CPOD_BOUND ||
@@ -492,6 +497,29 @@ static int look_at_all_held(struct sched *s, struct error *err)
 	return r < 0 ? r : spare_all(s);
 }
 
+/* ---- live changes ---- */
+
+static int look_at_wishes(struct sched *s, struct error *err)
+{
+	struct cpod *pod = NULL;
+	bool is_granted;
+	int r = 0;
+
+	s->has_wishes = false;
+	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
+		if (!cpod_take_wish(pod) || !decide_has_wish(s->cluster, pod))
+			continue;
+		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
+		if (r == 0 && is_granted)
+			r = push(s, SCHED_GRANT, pod, NULL, buf_str(&s->why));
+		else if (r == 0 && cpod_deny(pod, buf_str(&s->why)))
+			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
+		if (r == 0 && is_granted)
+			cpod_deny(pod, STR(""));
+	}
+	return r;
+}
+
 /* ---- one after the other ---- */
 
 static int try_unit(struct sched *s, const char *unit, struct error *err)
@@ -521,6 +549,11 @@ static int think(struct sched *s, struct error *err)
 	s->n_todo = s->todo_at = 0;
 	if (cluster_n_holding(s->cluster) && s->has_news) {
 		r = look_at_all_held(s, err);
+		if (r < 0 || s->n_todo)
+			return r;
+	}
+	if (s->has_wishes) {
+		r = look_at_wishes(s, err);
 		if (r < 0 || s->n_todo)
 			return r;
 	}

@@ -31,6 +31,8 @@ enum sched_act {
 	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
 	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
 	SCHED_EVENT,    /* an Event of that reason, with the sentence; GroupTimedOut is a warning */
+	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
+	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
 	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
 	SCHED_EVICT,    /* it has to leave; asked again while it does not */
 };

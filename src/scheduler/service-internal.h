@@ -8,6 +8,7 @@
 #include "kube/lease.h"
 #include "kube/write.h"
 #include "scheduler/sched.h"
+#include "scheduler/serve.h"
 #include "scheduler/service.h"
 
 #define SERVICE_WATCHES 13
@@ -44,7 +45,8 @@ struct service {
 	bool is_leading;
 	uint64_t epoch;
 	char instance[256];
-	uint64_t n_bound;
+	struct serve *serve; /* NULL: nothing is served */
+	uint64_t n_bound, bind_ns, decide_ns;
 };
 
 /* ---- service-watch.c ---- */
@@ -60,6 +62,8 @@ void service_unwatch(struct service *s);
 bool service_may_write(const struct service *s);
 void service_bind(struct service *s, const struct cpod *pod);
 void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
+void service_grant(
+	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 void service_evict(struct service *s, const struct cpod *pod, const char *whom);
 void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,

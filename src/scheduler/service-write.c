@@ -85,6 +85,7 @@ static void settle(struct flight *f, bool is_done)
 
 	s->n_binds--;
 	s->n_bound += is_done;
+	s->bind_ns += clock_since_ns(clock_now_ns(), f->began_ns);
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	sched_bound(s->sched, f->ns, f->name, f->uid, is_done);
 	service_wake(s);
@@ -213,6 +214,27 @@ void service_tell(struct service *s, const struct cpod *pod, const char *sentenc
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
 {
 	say_unschedulable(s, pod, sentence, cpod_node(pod));
+}
+
+/* ---- live changes ---- */
+
+void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)
+{
+	const char *reason = is_granted ? "Granted" : "WishNotGranted";
+	const struct kube_time now = kube_time_format(clock_real_ns());
+	_cleanup_json_ json_t *annotations = NULL, *patch = NULL;
+
+	if (is_granted &&
+		decide_annotations(sched_cluster(s->sched), pod, s->epoch, &annotations) < 0)
+		return;
+	patch = json_pack("{s:{ss, s:O*}, s:{s:[{ss, ss, ss, ss, ss}]}}", "metadata", "uid",
+		cpod_uid(pod), "annotations", annotations, "status", "conditions", "type",
+		"divvy.gpu/Granted", "status", is_granted ? "True" : "False", "reason", reason,
+		"message", sentence, "lastTransitionTime", now.s);
+	if (patch)
+		patch_status(s, pod, patch);
+	service_event(s, pod, is_granted ? "Normal" : "Warning",
+		is_granted ? "WishGranted" : "WishNotGranted", sentence);
 }
 
 /* ---- who has to leave ---- */

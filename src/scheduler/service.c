@@ -20,6 +20,8 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	switch (a->act) {
 	case SCHED_BIND: service_bind(s, a->pod); break;
 	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
+	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
+	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
 	case SCHED_EVICT: service_evict(s, a->pod, a->text); break;
 	case SCHED_EVENT:
@@ -40,7 +42,10 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 		return;
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	while (r > 0 && s->n_binds < SERVICE_BINDS_MAX) {
+		const uint64_t began_ns = clock_now_ns();
+
 		r = sched_next(s->sched, &action, &err);
+		s->decide_ns += clock_now_ns() - began_ns;
 		if (r > 0)
 			carry_out(s, &action);
 		else if (r < 0)
@@ -205,6 +210,7 @@ int service_new(
 			loop_add_timer(loop, &s->tick, on_tick) < 0 ||
 			loop_add_timer(loop, &s->leave, on_leave) < 0))
 		r = fail(err, ENOMEM, "out of memory");
+	r = r < 0 ? r : serve_new(s, &s->serve, err);
 	if (r < 0) {
 		service_free(s);
 		return r;
@@ -228,6 +234,7 @@ void service_free(struct service *s)
 {
 	if (!s)
 		return;
+	serve_free(s->serve);
 	service_unwatch(s);
 	service_land_all(s);
 	kube_lease_stop(s->lease);

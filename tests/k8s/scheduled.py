@@ -90,7 +90,7 @@ class Scheduled:
             "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now()}})
         self.nodes[name] = True
 
-    def node(self, name, *models, memory=16 * GIB, labels=None, **resources):
+    def node(self, name, *models, bytes_each=16 * GIB, labels=None, **resources):
         """A node with a GPU of each of the models: GPU-name-0, ..."""
         self.cluster.fake_node(name, labels=labels, **{"divvy.gpu/slot": str(64 * len(models)), **resources})
         if not models:
@@ -99,7 +99,7 @@ class Scheduled:
         self.cluster.create(f"{GPU}/gpunodes", {
             "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
         self.status(name, owner="divvy", deviceCount=len(models), slots={"total": 64 * len(models), "used": 0},
-                    devices=[{"uuid": f"GPU-{name}-{i}", "index": i, "model": model, "memoryBytes": memory,
+                    devices=[{"uuid": f"GPU-{name}-{i}", "index": i, "model": model, "memoryBytes": bytes_each,
                               "health": "Healthy", "owner": "divvy"} for i, model in enumerate(models)])
 
     def status(self, name, **status):

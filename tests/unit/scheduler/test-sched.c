@@ -518,6 +518,74 @@ static void a_group_times_out(void **state)
 	assert_true(is_said);
 }
 
+static void policies_hold(void **state)
+{
+	add_node("n1", 2);
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'classes':['standard'],"
+		"'highestPriority':60,'models':['A'],'totalShare':'1.2','totalMemory':'1300000'}}");
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'q'},'spec':{'namespaces':['t'],'totalShare':0.1}}");
+	add_pod("class", SHARE("0.1") ",'divvy.gpu/class':'latency'", "");
+	told("class", "policy p: c: class latency is not allowed");
+	add_pod("priority", SHARE("0.1") ",'divvy.gpu/priority':'61'", "");
+	told("priority", "policy p: c: priority 61: at most 60 is allowed");
+	add_pod("a", SHARE("0.8"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.8"));
+	add_pod("b", SHARE("0.8"), "");
+	told("b", "policy p: the namespace has 0.8 of 1.2 GPUs, 0.8 asked");
+	add_pod("d", SHARE("0.1") ",'divvy.gpu/memory':'600000'", "");
+	told("d", "policy p: the namespace has 781.3Ki of 1.2Mi of device memory, 585.9Ki asked");
+	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'models':['H100']}}");
+	for (int i = 0; i < 3; i++)
+		sched_remove(sched, OBJECT_POD, "s", i ? i == 1 ? "class" : "priority" : "d");
+	pass(2);
+	told("b", "0/1 nodes: 1 no model that a policy allows");
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "p"));
+	pass(20);
+	next(SCHED_BIND, "b", NULL);
+}
+
+/* The bound pod as it is, with other asked keys. */
+static void wish(const struct cpod *pod, const char *annotations)
+{
+	char asked[256];
+
+	snprintf(asked, sizeof(asked), "%s", annotations);
+	confirm(pod, asked);
+}
+
+static void a_wish_is_granted_where_there_is_room(void **state)
+{
+	struct cluster *c = sched_cluster(sched);
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_pod("a", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
+	add_pod("b", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
+	nothing();
+	wish(cluster_pod(c, "s", "a"), SHARE("0.6") ",'divvy.gpu/class':'latency'");
+	pod = next(SCHED_GRANT, "a", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].request, 600);
+	assert_int_equal(cpod_given(pod)->v[0].class, SPEC_LATENCY);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 600000);
+	confirm(pod, SHARE("0.6") ",'divvy.gpu/class':'latency'");
+	nothing();
+	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
+	pod = next(SCHED_DENY, "b", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].request, 300);
+	/* Told once. */
+	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
+	nothing();
+	wish(cluster_pod(c, "s", "b"), SHARE("0.1"));
+	next(SCHED_GRANT, "b", NULL);
+	confirm(cluster_pod(c, "s", "b"), SHARE("0.1"));
+	add_pod("d", SHARE("0.3"), "");
+	next(SCHED_BIND, "d", NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -542,6 +610,8 @@ int main(void)
 		TEST(what_was_held_is_given_back),
 		TEST(a_group_makes_room_together),
 		TEST(a_group_times_out),
+		TEST(policies_hold),
+		TEST(a_wish_is_granted_where_there_is_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
