@@ -669,6 +669,22 @@ static int32_t grade(const struct place_search *s, const struct quest *q, int32_
 	return policy->grade ? policy->grade(s->place, q->spec, score) : score;
 }
 
+/* The filter's word; where it leaves fewer devices, what is best of those. */
+static bool place_may(struct place_search *s, const struct quest *q, uint32_t node, uint64_t mask,
+	struct place_choice *choice)
+{
+	struct place *place = s->place;
+	const uint64_t allowed = place_filtered(place, q->spec, node, place->gone, place->n_gone);
+
+	if (!allowed || !(mask & ~allowed))
+		return allowed != 0;
+	mask &= allowed;
+	if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
+		return false;
+	choice->score = place->config.policy->score(place, q->spec, node, mask, choice);
+	return choice->score != PLACE_NEVER;
+}
+
 /* The node itself: with its devices' labels and memory, and all that a class does not know. */
 static void visit(struct place_search *s, struct quest *q, uint32_t node)
 {
@@ -683,6 +699,9 @@ static void visit(struct place_search *s, struct quest *q, uint32_t node)
 		return;
 	choice.score = place->config.policy->score(s->place, q->spec, node, mask, &choice);
 	if (choice.score == PLACE_NEVER)
+		return;
+	key = key_of(grade(s, q, choice.score), node, EXACT);
+	if (key <= q->best || !place_may(s, q, node, mask, &choice))
 		return;
 	key = key_of(grade(s, q, choice.score), node, EXACT);
 	if (key <= q->best)

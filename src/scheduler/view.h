@@ -37,6 +37,13 @@ int view_remove(struct view *view, enum object_kind kind, const char *ns, const 
 const struct object *view_find(
 	const struct view *view, enum object_kind kind, const char *ns, const char *name);
 
+/*
+ * A pod as if it were bound to that node ("": to none), or as if it were not there: until that is
+ * taken back or the pod is set again. -ENOENT, -ENOMEM.
+ */
+int view_assume(struct view *view, const char *ns, const char *name, const char *node);
+int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden);
+
 /* Nodes are 0..n-1; removing one may give its number to another. */
 uint32_t view_n_nodes(const struct view *view);
 const struct node *view_node(const struct view *view, uint32_t node);
