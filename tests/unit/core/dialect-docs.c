@@ -42,7 +42,7 @@ static const char intro[] =
 	"  refused, with both readings.\n"
 	"- Resources of another system are taken out of the containers, since nobody offers them "
 	"any more,\n"
-	"  and recorded in `divvy.gpu/replaced`. The list of dialects is recorded with the pod "
+	"  and recorded in `divvy.gpu/translated-from`. The list of dialects is recorded with the pod "
 	"too: when\n"
 	"  the namespace's changes, pods that are there go on meaning what they meant.\n"
 	"- What divvy gives is written by divvy alone, in its own words and in those of the "
