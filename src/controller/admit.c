@@ -475,11 +475,12 @@ json_t *admit_answer(const struct admit_path *path, const struct admit_rules *ru
 	else if (request->object)
 		r = path->answer(rules, request, facts, &v);
 	response = json_pack("{s:s, s:b}", "uid", request->uid, "allowed", r == 0);
+	/* (Of what is "Invalid" kubectl shows no sentence.) */
 	if (response && r < 0)
 		r = json_object_set_new(response, "status",
 			json_pack("{s:s, s:i, s:s, s:o}", "status", "Failure", "code",
-				r == -EPERM ? 403 : 422, "reason",
-				r == -EPERM ? "Forbidden" : "Invalid", "message",
+				r == -EPERM ? 403 : 400, "reason",
+				r == -EPERM ? "Forbidden" : "BadRequest", "message",
 				sentence(v.err.msg)));
 	else if (response)
 		r = add_patch(response, v.patch);

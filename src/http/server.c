@@ -405,7 +405,7 @@ static int start(struct http_server *s, struct error *err)
 	const unsigned int flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
 		(s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
 	const struct MHD_OptionItem tls[] = {
-		{MHD_OPTION_HTTPS_CERT_CALLBACK, (intptr_t)on_handshake, NULL},
+		{MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_handshake},
 		{MHD_OPTION_END, 0, NULL},
 	};
 	const union MHD_DaemonInfo *info;

@@ -150,7 +150,7 @@ static const struct {
 	{NULL, POD("", LIMITS("'nvidia.com/gpu':'1'")), POD("", LIMITS("'nvidia.com/gpu':'1'"))},
 	{"nvidia", POD("", LIMITS("'nvidia.com/gpu':'1'")),
 		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1','divvy.gpu/"
-			   "dialects':'nvidia'}},"
+		"dialects':'nvidia'}},"
 		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
 			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
 	{" hami , nvidia",
