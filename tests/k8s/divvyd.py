@@ -112,6 +112,21 @@ class Daemon:
         """{pod: as the daemon's own list has it}"""
         return {t["pod"]["name"]: t for t in json.loads(self.divvy("ps", "-o", "json")) if t.get("pod")}
 
+    def used(self, pod):
+        return self.listed()[pod]["devices"][0]["used_ns"]
+
+    def got(self, pod):
+        return self.listed().get(pod, {"devices": [{"got_permille": -1}]})["devices"][0]["got_permille"]
+
+    def spin_by(self, slot):
+        """What a program of the host is told at the socket of a slot."""
+        hooks = os.path.join(BUILD, "src/hook")
+        done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=60, check=False, env={
+            "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
+            "DIVVY_SOCKET": os.path.join(self.runtime, "slots", slot, "divvyd.sock"),
+            "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
+        return done.stdout + done.stderr
+
     def shares(self, **asked):
         """What of the device each pod got, by the device's trace, as parts of what ran."""
         listed = self.listed()
