@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "agent/door.h"
+#include "agent/node-serve.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
 #include "core/given.h"
@@ -45,6 +46,7 @@ struct node {
 	struct kube_cache *pods;   /* of this node */
 	struct kube_cache *wishes; /* its GPUNode */
 
+	struct serve *serve;
 	struct plugin *plugin;
 	char plugin_reason[128]; /* why the kubelet does not know us */
 	struct podres *podres;

@@ -590,6 +590,9 @@ static int start(struct node *node, struct error *err)
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
+	if (r >= 0 && node->options.listen)
+		r = serve_new(node->agent, node->client, node->options.listen, node->options.name,
+			&node->serve, err);
 	if (r < 0)
 		return r;
 	node_offer(node);
@@ -622,6 +625,7 @@ void node_free(struct node *node)
 {
 	if (!node)
 		return;
+	serve_free(node->serve);
 	start_free_all(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/metrics.h"
+#include "agent/node-serve.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
@@ -110,7 +111,8 @@ static const struct described {
 		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
 		"divvyd's own pod"},
 	{"listen", required_argument, OPT_LISTEN, "ADDRESS",
-		"with --cluster: serve /healthz and /metrics there; default nowhere"},
+		"with --cluster: serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
+		"/metrics to those whom the cluster lets get it; default nowhere"},
 	{"log", required_argument, OPT_LOG, "LEVEL", "error, warn, info (default) or debug"},
 	{"version", no_argument, OPT_VERSION, NULL, "print the version"},
 	{"help", no_argument, OPT_HELP, NULL, "print this"},
@@ -227,7 +229,7 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_STATE_DIR: s->node.state_dir = value; break;
 	case OPT_CDI_DIR: s->node.cdi_dir = value; break;
 	case OPT_CGROUP_ROOT: s->node.cgroup_root = strcmp(value, "/") ? value : ""; break;
-	case OPT_LISTEN: s->listen = value; break;
+	case OPT_LISTEN: s->node.listen = value; return serve_check(value, err);
 	case OPT_LOG: return set_log(value, err);
 	case OPT_VERSION:
 		printf("divvyd %s\n", DIVVY_VERSION);

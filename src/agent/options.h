@@ -12,7 +12,6 @@
 struct options {
 	struct agent_options agent; /* borrows from argv */
 	struct node_options node;   /* in a cluster; the same */
-	const char *listen;         /* in a cluster: of /healthz and /metrics; NULL: nowhere */
 	bool is_cluster;
 	int ready_fd; /* -1: none */
 	bool is_done; /* --help, --version: it has been printed */

@@ -4,10 +4,13 @@
 The control plane's words (Binding with given keys) are the test's own: no scheduler is needed.
 """
 
+import contextlib
+import http.client
 import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 
 from cluster import wait_for
@@ -58,6 +61,7 @@ class Daemon:
         self.runtime = os.path.join(self.dir, "run")
         self.simulate = simulate
         self.node = cluster.node_name
+        self.port = cluster.slot.first + 9
         os.makedirs(self.dir, exist_ok=True)
 
     def make_gpu_node(self, **spec):
@@ -71,7 +75,8 @@ class Daemon:
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", "/var/lib/kubelet", "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
-                "--cgroup-root", "/" + GROUP, "--log", "debug"])
+                "--cgroup-root", "/" + GROUP, "--log", "debug",
+                "--listen", f"{self.cluster.slot.address}:{self.port}"])
 
     @property
     def log(self):
@@ -126,6 +131,16 @@ class Daemon:
             "DIVVY_SOCKET": os.path.join(self.runtime, "slots", slot, "divvyd.sock"),
             "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
         return done.stdout + done.stderr
+
+    def http(self, path, token=None):
+        """(status, text)"""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(self.cluster.slot.address, self.port, timeout=30, context=tls)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
 
     def shares(self, **asked):
         """What of the device each pod got, by the device's trace, as parts of what ran."""

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvyd on a real kubelet: pods get what was given to them, and nothing else."""
 
+import os
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
-from divvyd import (GIB, Daemon, delete_pod, events_of, given, install, make_image, run_pod,
+from divvyd import (BUILD, GIB, Daemon, delete_pod, events_of, given, install, make_image, run_pod,
                     wait_for_pod)
 
 
@@ -182,6 +183,65 @@ def cordoned_devices_take_nobody_new():
     wait_for(lambda: daemon.slots_offered() == 64, "all are again")
 
 
+def metrics_are_for_who_may_get_them():
+    run_pod(cluster, "counts", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "counts", "Running")
+    assert daemon.http("/healthz") == (200, "ok\n")
+    assert daemon.http("/metrics")[0] == 401 and daemon.http("/metrics", "nonsense")[0] == 401
+    nobody = cluster.service_account(cluster.namespace, "nobody")
+    assert daemon.http("/metrics", nobody.token)[0] == 403
+    reader = cluster.service_account(cluster.namespace, "reader", cluster_rules=[
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    status, text = daemon.http("/metrics", reader.token)
+    labels = f'namespace="{cluster.namespace}",pod="counts",container="main"'
+    assert status == 200 and labels in text, (status, text)
+    listed = daemon.divvy("ps")
+    assert f"{cluster.namespace}/counts" in listed, listed
+    stop_pod("counts")
+
+
+def what_the_kubelet_no_longer_lists_is_given_back():
+    """Whatever we hear of the pod: the API server is away when it ends."""
+    run_pod(cluster, "unheard", ("--kernel-us=500", "--duration=8"), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "unheard", "Running")
+    cluster.freeze("kube-apiserver")
+    try:
+        wait_for(lambda: not daemon.listed()["unheard"]["processes"], "its program has ended", 60)
+        assert cluster.pid("divvyd")
+    finally:
+        cluster.thaw("kube-apiserver")
+    wait_for(lambda: "unheard/main" not in daemon.tenants(), "what it had is given back", 60)
+
+
+def another_plugin_has_the_nodes_gpus():
+    cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
+        *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu", "2"])
+    wait_for(lambda: daemon.condition("OwnerConflict").get("status") == "True", "the conflict is seen", 60)
+    status = daemon.status()
+    assert status["owner"] == "none" and status["devices"][0]["owner"] == "native", status
+    assert daemon.condition("Ready")["reason"] == "OwnerConflict"
+    wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
+    wait_for(lambda: "OwnerConflict" in events_of(cluster, cluster.node_name), "an Event says so")
+    cluster.kill("fake-plugin")
+    cluster.restart("kubelet")  # or it believes in the other one for five minutes more
+    wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == 64, "it is divvy's again", 60)
+
+
+def a_pod_needs_no_privilege():
+    """What the kubelet has mounted, seen from within: read-only, and nothing of other slots."""
+    run_pod(cluster, "seen", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "seen", "Running")
+    wait_for(lambda: daemon.listed()["seen"]["processes"], "it has registered")
+    pid = daemon.listed()["seen"]["processes"][0]["pid"]
+    root = f"/proc/{pid}/root"
+    assert sorted(os.listdir(root + "/run/divvy")) == ["divvyd.sock"]
+    with open(f"/proc/{pid}/mountinfo", encoding="utf-8") as f:
+        ours = {line.split()[4]: line.split()[5].split(",") for line in f if "/divvy" in line or "ld.so" in line}
+    assert set(ours) == {"/run/divvy", "/run/divvy-sim", "/opt/divvy", "/etc/ld.so.preload"}, ours
+    assert all("ro" in options for options in ours.values()), ours
+    stop_pod("seen")
+
+
 def a_restarted_kubelet_has_the_slots_at_once():
     run_pod(cluster, "through", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
     wait_for_pod(cluster, "through", "Running")
@@ -191,6 +251,8 @@ def a_restarted_kubelet_has_the_slots_at_once():
     assert cluster.pod("through")["status"]["containerStatuses"][0]["restartCount"] == 0
     stop_pod("through")
 
+
+FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
 
 try:
     with open_cluster("kcm", "node", own=True) as cluster:
@@ -203,6 +265,8 @@ try:
              what_cannot_be_granted_is_refused_in_words, the_kubelet_gives_no_slot_to_namespaces_left_alone,
              a_change_takes_effect_while_it_runs, a_container_that_starts_again_keeps_its_tenant,
              a_killed_daemon_finds_its_tenants_again, another_pods_process_is_not_let_in,
-             cordoned_devices_take_nobody_new, a_restarted_kubelet_has_the_slots_at_once)
+             cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
+             what_the_kubelet_no_longer_lists_is_given_back, a_pod_needs_no_privilege,
+             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus)
 except Skip as reason:
     skip_all(reason)
