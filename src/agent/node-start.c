@@ -249,7 +249,7 @@ static void grant(struct start *s, const json_t *pod)
 		/* The kubelet's word: whoever had the slot has ended. */
 		node_slot_clear(node, s->slot);
 		node_keys_of(pod, &keys);
-		r = given_parse(keys.list, str_from(s->pod.container), &g, &err);
+		r = given_read(keys.list, str_from(s->pod.container), &g, &err);
 		r = r < 0 ? r : make_tenant(s, &g, &t, &err);
 		if (r == -ENOSPC) { /* who ends now may give it back */
 			wait_or_refuse(s, &err);
@@ -503,7 +503,7 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *t, const j
 	int r;
 
 	node_keys_of(pod, &keys);
-	r = given_parse(keys.list, str_from(t->pod->container), &g, &err);
+	r = given_read(keys.list, str_from(t->pod->container), &g, &err);
 	r = r < 0 ? r : apply(node, t, &g, &err);
 	memcpy(before, slot->note, sizeof(before));
 	snprintf(slot->note, sizeof(slot->note), "%.*s", (int)sizeof(slot->note) - 1,

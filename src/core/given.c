@@ -173,7 +173,7 @@ static int read_epoch(struct pod_list annotations, uint64_t *ret_epoch, struct e
 		: 0;
 }
 
-int given_parse(struct pod_list annotations, struct str container, struct given *ret_given,
+int given_read(struct pod_list annotations, struct str container, struct given *ret_given,
 	struct error *err)
 {
 	struct str devices, request, limit, memory;

@@ -27,7 +27,7 @@ struct given {
  * -ENOENT: nothing was given to that container; -EINVAL: what was given cannot be. Both with a
  * sentence that names key and value.
  */
-int given_parse(struct pod_list annotations, struct str container, struct given *ret_given,
+int given_read(struct pod_list annotations, struct str container, struct given *ret_given,
 	struct error *err);
 
 #endif

@@ -27,7 +27,7 @@ static int parse(const struct keys *k, const char *container, struct given *g, s
 	for (size_t i = 0; i < KEYS; i++)
 		if (value[i])
 			entry[list.n++] = (struct pod_entry){str_from(name[i]), str_from(value[i])};
-	return given_parse(list, str_from(container), g, err);
+	return given_read(list, str_from(container), g, err);
 }
 
 /* The example of docs/cluster-objects.md. */
