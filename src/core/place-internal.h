@@ -135,6 +135,12 @@ struct place {
 	struct place_queues *queues;         /* NULL: none */
 	struct place_networks *networks;     /* NULL: none */
 	void *policy_state;                  /* the policy's own */
+
+	place_filter_fn *filter; /* NULL: none */
+	void *filter_arg;
+	/* What the filter is told beside the node, while victims are removed under a mark. */
+	const uint32_t *gone;
+	uint32_t n_gone;
 };
 
 /* The node's devices that the tenant may have, share and memory included: bit i is its i-th. */
@@ -143,6 +149,14 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 /* All about the node but its devices. */
 enum place_reason place_node_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t node);
+
+/* What the filter says. */
+static inline uint64_t place_filtered(const struct place *place, const struct place_spec *spec,
+	uint32_t node, const uint32_t *gone, uint32_t n_gone)
+{
+	return place->filter ? place->filter(place->filter_arg, spec, node, gone, n_gone)
+			     : UINT64_MAX;
+}
 
 /* What the tenant would take of the device's memory. */
 uint64_t place_device_bytes(

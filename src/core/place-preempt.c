@@ -43,6 +43,7 @@ struct search {
 	uint32_t n, size;
 	uint32_t *gone_of_budget; /* by budget */
 	struct room room;
+	uint32_t *gone, gone_size; /* those that have left, for the filter */
 	struct cost now;           /* of those that have left */
 	uint32_t steps, steps_max; /* sets tried; where to stop */
 
@@ -57,6 +58,7 @@ static void search_done(struct search *s)
 	free(s->list);
 	free(s->gone_of_budget);
 	free(s->victims);
+	free(s->gone);
 	free(s->heap);
 }
 
@@ -124,6 +126,7 @@ static int list_candidates(struct search *s, uint32_t node)
 	const struct held *held = &s->place->held[node];
 	int r = array_grow(&s->list, &s->size, held->n, sizeof(*s->list));
 
+	r = r < 0 ? r : array_grow(&s->gone, &s->gone_size, held->n + 1ull, sizeof(*s->gone));
 	if (r < 0)
 		return r;
 	s->n = 0;
@@ -405,6 +408,33 @@ static bool is_worth_it(const struct search *s, const struct held *held)
 			held->list[0].priority <= s->best.highest);
 }
 
+static int compare_tenants(const void *pa, const void *pb)
+{
+	const uint32_t *a = pa, *b = pb;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+/* The devices that it may have there when they have left: of the list, from i on or who has. */
+static uint64_t filtered(struct search *s, uint32_t i)
+{
+	uint32_t n = 0;
+
+	if (!s->place->filter)
+		return UINT64_MAX;
+	for (uint32_t k = 0; k < s->n; k++)
+		if (k >= i || s->list[k].is_gone)
+			s->gone[n++] = s->list[k].h->tenant;
+	qsort(s->gone, n, sizeof(*s->gone), compare_tenants);
+	return place_filtered(s->place, s->spec, s->room.node, s->gone, n);
+}
+
+/* With those gone that have left. */
+static bool fits_now(struct search *s)
+{
+	return room_fits(&s->room) && filtered(s, s->n);
+}
+
 /* Whether leaving can help at all; what else is asked of the node no leaving changes. */
 static bool is_reachable(const struct place *place, const struct place_spec *spec, uint32_t node)
 {
@@ -515,7 +545,9 @@ static void stay_who_can(struct search *s)
 			if (!c->is_gone)
 				continue;
 			room_with(&s->room, c->h);
-			fits = room_fits(&s->room);
+			c->is_gone = false;
+			fits = fits_now(s);
+			c->is_gone = true;
 			room_without(&s->room, c->h);
 			if (!fits)
 				continue;
@@ -532,7 +564,7 @@ static bool could_fit(struct search *s, uint32_t i)
 
 	for (uint32_t k = i; k < s->n; k++)
 		room_without(&s->room, s->list[k].h);
-	fits = room_fits(&s->room);
+	fits = room_fits(&s->room) && filtered(s, i);
 	for (uint32_t k = i; k < s->n; k++)
 		room_with(&s->room, s->list[k].h);
 	return fits;
@@ -548,7 +580,7 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 	struct cost least = s->now;
 	int r = 0;
 
-	if (s->now.n && room_fits(&s->room))
+	if (s->now.n && fits_now(s))
 		return keep_if_best(s);
 	least.n++;
 	least.highest = highest;
@@ -576,6 +608,7 @@ static int search_node(struct search *s, const struct cost *least)
 {
 	const uint32_t node = least->node;
 	bool fits = false;
+	uint64_t allowed;
 	int r;
 
 	r = list_candidates(s, node);
@@ -583,12 +616,15 @@ static int search_node(struct search *s, const struct cost *least)
 		return r;
 	room_init(&s->room, s->place, s->spec, node);
 	s->now = (struct cost){.node = node};
+	allowed = filtered(s, 0);
+	if (!allowed)
+		return 0;
+	s->room.usable &= allowed;
 	for (uint32_t i = 0; i < s->n && !fits; i++)
 		fits = leave(s, &s->list[i]) &&
-			(i + 1 == s->n || s->list[i + 1].rank != s->list[i].rank) &&
-			room_fits(&s->room);
+			(i + 1 == s->n || s->list[i + 1].rank != s->list[i].rank) && fits_now(s);
 	if (!fits)
-		fits = s->now.n && room_fits(&s->room);
+		fits = s->now.n && fits_now(s);
 	if (fits) {
 		stay_who_can(s);
 		r = keep_if_best(s);
@@ -663,6 +699,7 @@ static int trim(struct search *s)
 	if (r < 0)
 		return r;
 	room_init(&s->room, s->place, s->spec, s->best.node);
+	s->room.usable &= filtered(s, 0);
 	s->now = (struct cost){.node = s->best.node};
 	for (uint32_t i = 0; i < s->n; i++)
 		if (is_victim(s, s->list[i].h->tenant) && !leave(s, &s->list[i]))
@@ -691,13 +728,6 @@ int place_preempt_check(
 				label, rules->budgets[i - 1].label);
 	}
 	return 0;
-}
-
-static int compare_tenants(const void *pa, const void *pb)
-{
-	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
-
-	return a < b ? -1 : a > b;
 }
 
 static uint64_t mixed(uint64_t seen, uint64_t value)
@@ -761,10 +791,16 @@ static int choose(struct search *s, struct place_choice *ret, struct error *err)
 	int r = 0;
 
 	spec.node = s->best.node;
+	/* Rising, as the filter is told them. */
+	qsort(s->victims, s->best.n, sizeof(*s->victims), compare_tenants);
+	s->place->gone = s->victims;
+	s->place->n_gone = s->best.n;
 	for (uint32_t i = 0; i < s->best.n && r == 0; i++)
 		r = place_remove(s->place, s->victims[i]);
 	r = r < 0 ? fail(err, -r, "out of memory for a plan")
 		  : place_find(s->place, &spec, ret, err);
+	s->place->gone = NULL;
+	s->place->n_gone = 0;
 	place_rollback(s->place, mark);
 	place_release(s->place);
 	return r;

@@ -83,6 +83,12 @@ static void node_done(struct place *place, struct node *node)
 	memset(node, 0, sizeof(*node));
 }
 
+void place_set_filter(struct place *place, place_filter_fn *filter, void *arg)
+{
+	place->filter = filter;
+	place->filter_arg = arg;
+}
+
 void place_free(struct place *place)
 {
 	if (!place)

@@ -164,6 +164,17 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 	struct error *err);
 
 /*
+ * Rules beyond those that this engine knows, asked of a node only when it is about to be chosen: by
+ * place_find, and so for gangs and modes, and by the search for victims. Tells which of the node's
+ * devices it may have, bit i its i-th; 0: it may not go there, also where it asks for no device.
+ * gone: tenants, rising, that would have left by then. Nothing of the place is changed meanwhile.
+ * With more gone it never says less. place_add and place_restore do not ask. NULL: no such rules.
+ */
+typedef uint64_t place_filter_fn(void *arg, const struct place_spec *spec, uint32_t node,
+	const uint32_t *gone, uint32_t n_gone);
+void place_set_filter(struct place *place, place_filter_fn *filter, void *arg);
+
+/*
  * Counts into what is typical, for policies that look ahead. Once per arrival, placed or not; what
  * place_spec_check refuses is no arrival.
  */

@@ -8,8 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define uthash_fatal(message) abort()
-#include <uthash.h>
+#include "kube/hash.h"
 
 #define KEY_MAX 1024u
 

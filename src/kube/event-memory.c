@@ -7,8 +7,7 @@
 #include "base/str.h"
 #include "kube/event.h"
 
-#define uthash_fatal(message) abort()
-#include <uthash.h>
+#include "kube/hash.h"
 
 /* One Event that was written: by the hash of what makes it the same. */
 struct said {

@@ -151,7 +151,7 @@ static int link_pod(struct view *view, const struct pod *pod)
 	struct view_node *node;
 	int r;
 
-	if (pod->is_over || !*name)
+	if (pod->is_over || pod->is_hidden || !*name)
 		return 0;
 	node = want_node(view, name);
 	if (!node)
@@ -173,7 +173,7 @@ static void unlink_pod(struct view *view, const struct pod *pod)
 {
 	struct view_node *node;
 
-	if (pod->is_over || (!*pod->node && !*pod->nominated_node))
+	if (pod->is_over || pod->is_hidden || (!*pod->node && !*pod->nominated_node))
 		return;
 	HASH_FIND_STR(view->by_name, *pod->node ? pod->node : pod->nominated_node, node);
 	if (!node)
@@ -259,8 +259,11 @@ static struct view_entry *find_entry(
 	_cleanup_buf_ struct buf key = BUF_INIT(2 * READ_TEXT_MAX + 2);
 	struct view_entry *entry = NULL;
 	char small[256];
-	int n = snprintf(small, sizeof(small), "%s/%s", ns, name);
+	int n;
 
+	if (!object_types[kind].is_namespaced)
+		ns = "";
+	n = snprintf(small, sizeof(small), "%s/%s", ns, name);
 	if ((size_t)n < sizeof(small))
 		HASH_FIND(hh, view->tables[kind], small, (size_t)n, entry);
 	else if (buf_addf(&key, "%s/%s", ns, name) == 0)
@@ -332,6 +335,45 @@ int view_remove(struct view *view, enum object_kind kind, const char *ns, const 
 	HASH_DEL(view->tables[kind], entry);
 	object_free(entry->object);
 	free(entry);
+	return 0;
+}
+
+static struct pod *find_pod(struct view *view, const char *ns, const char *name)
+{
+	struct view_entry *entry = find_entry(view, OBJECT_POD, ns, name);
+
+	return entry ? (struct pod *)entry->object : NULL;
+}
+
+int view_assume(struct view *view, const char *ns, const char *name, const char *node)
+{
+	struct pod *pod = find_pod(view, ns, name);
+	char *copy;
+
+	if (!pod)
+		return -ENOENT;
+	copy = arena_dup(&pod->object.arena, str_from(node));
+	if (!copy)
+		return -ENOMEM;
+	unlink_pod(view, pod);
+	pod->node = copy;
+	return link_pod(view, pod);
+}
+
+int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden)
+{
+	struct pod *pod = find_pod(view, ns, name);
+
+	if (!pod)
+		return -ENOENT;
+	if (pod->is_hidden == is_hidden)
+		return 0;
+	pod->is_hidden = is_hidden;
+	if (!is_hidden)
+		return link_pod(view, pod);
+	pod->is_hidden = false;
+	unlink_pod(view, pod);
+	pod->is_hidden = true;
 	return 0;
 }
 

@@ -30,12 +30,19 @@ DEFINE_CLEANUP(struct view *, view_free)
  */
 int view_set(struct view *view, enum object_kind kind, json_t *json, struct error *err);
 
-/* -ENOENT when there is none. ns is "" for what has none. */
+/* -ENOENT when there is none. ns is of no meaning for what is in no namespace. */
 int view_remove(struct view *view, enum object_kind kind, const char *ns, const char *name);
 
 /* Borrowed until it is set again or removed; NULL when there is none. */
 const struct object *view_find(
 	const struct view *view, enum object_kind kind, const char *ns, const char *name);
+
+/*
+ * A pod as if it were bound to that node ("": to none), or as if it were not there: until that is
+ * taken back or the pod is set again. -ENOENT, -ENOMEM.
+ */
+int view_assume(struct view *view, const char *ns, const char *name, const char *node);
+int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden);
 
 /* Nodes are 0..n-1; removing one may give its number to another. */
 uint32_t view_n_nodes(const struct view *view);

@@ -11,6 +11,7 @@ import tempfile
 from rig import BUILD, DIVVY, DIVVYD, SOURCE, main
 
 SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
+SCHEDULER = os.path.join(BUILD, "src/scheduler/divvy-scheduler")
 CONTROLLER = os.path.join(BUILD, "src/controller/divvy-controller")
 
 COMMANDS = [line.split()[0] for line in subprocess.run([DIVVY, "help"], capture_output=True, text=True,
@@ -19,15 +20,15 @@ COMMANDS = [line.split()[0] for line in subprocess.run([DIVVY, "help"], capture_
 
 def man_pages_are_current():
     with tempfile.TemporaryDirectory() as made:
-        makers = [DIVVY, SIMCTL] + ([DIVVYD, CONTROLLER] if os.path.exists(DIVVYD) else [])
+        makers = [DIVVY, SIMCTL, SCHEDULER] + ([DIVVYD, CONTROLLER] if os.path.exists(DIVVYD) else [])
         for maker in makers:
             subprocess.run([maker, "--dump-man", made], check=True)
         kept = os.path.join(SOURCE, "docs/man")
-        names = sorted(n for n in os.listdir(kept) if DIVVYD in makers or n.endswith(".1"))
-        assert sorted(os.listdir(made)) == names, "divvy, divvy-simctl, divvyd and divvy-controller --dump-man docs/man make them"
+        names = sorted(n for n in os.listdir(kept) if DIVVYD in makers or n.endswith(".1") or n == "divvy-scheduler.8")
+        assert sorted(os.listdir(made)) == names, "each program's --dump-man docs/man makes its own"
         same, different, odd = filecmp.cmpfiles(made, kept, names, shallow=False)
         assert not different and not odd, (different, "--dump-man docs/man makes them anew")
-        assert len(same) == len(COMMANDS) + 2 + 3 * (DIVVYD in makers)
+        assert len(same) == len(COMMANDS) + 3 + 3 * (DIVVYD in makers)
 
 
 def man_accepts_them():

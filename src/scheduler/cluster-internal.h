@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cluster's own structs, for its files and for those that decide. See cluster.h. */
+#ifndef SCHEDULER_CLUSTER_INTERNAL_H
+#define SCHEDULER_CLUSTER_INTERNAL_H
+
+#include "core/place.h"
+#include "scheduler/cluster.h"
+#include "scheduler/fit.h"
+#include "scheduler/gpunode.h"
+#include "scheduler/labels.h"
+#include "scheduler/view-internal.h"
+
+#define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
+
+struct cnode {
+	UT_hash_handle hh;
+	char *name;
+	bool is_there; /* the Node */
+	bool has_gpus; /* its GPUNode */
+	struct gpunode gpus;
+	uint32_t at; /* of the place; PLACE_NONE */
+	/* divvyd's Lease, by our own clock since the object last changed. */
+	bool has_lease, is_stale;
+	char renewed[40];
+	uint64_t lease_seen_ns, lease_duration_ns;
+	struct cpod *pods; /* with that node, bound or assumed */
+	uint32_t *orphans, n_orphans,
+		orphans_room; /* tenants that no pod that is there accounts for */
+	uint32_t cpu_all;     /* as the place was told */
+	uint64_t memory_all;
+};
+
+struct cpod {
+	UT_hash_handle hh;
+	struct cpod *prev, *next; /* of its node */
+	char *key;                /* namespace/name; ns and name point to copies */
+	char *ns, *name, *uid;
+	enum cpod_state state;
+	struct cnode *node; /* NULL: none */
+	json_t *json;       /* while it waits */
+	struct given given;
+	struct tenancy asked;
+	struct error refusal; /* of what it asks; code 0: none */
+	char group[SPEC_GROUP + 64];
+	uint64_t created_ns;
+	int64_t priority;
+	uint32_t cpu_milli;
+	uint64_t memory_bytes;
+	bool is_ours, is_deleting;
+	bool has_wish;       /* to be looked at */
+	uint64_t denied;     /* what was last denied it, as a hash; 0: nothing */
+	bool is_told;        /* to leave for somebody */
+	uint64_t told_ns;    /* when it was last asked to */
+	uint64_t give_up_ns; /* while it holds its place: until when */
+	uint32_t n_gone;     /* of its tenants, while victims are looked for */
+	struct cgroup *in;   /* its group, or NULL */
+	struct cpod *gprev, *gnext;
+	uint32_t tenants[GIVEN_CONTAINERS_MAX];
+	uint32_t n_tenants;
+};
+
+struct cgroup {
+	UT_hash_handle hh;
+	char *key;         /* as cpod.group */
+	struct cpod *pods; /* not over */
+};
+
+struct cbudget {
+	UT_hash_handle hh;
+	char *key; /* namespace/name */
+	char *ns;
+	struct arena arena; /* of the selector */
+	struct selector selector;
+	int64_t may_go;
+	int64_t gone; /* while victims are looked for */
+};
+
+struct cpolicy {
+	UT_hash_handle hh;
+	char *name;
+	struct arena arena; /* of the selector */
+	struct selector selector;
+	bool is_selecting;
+	uint64_t total_milli, total_bytes; /* UINT64_MAX: any */
+	json_t *spec;
+};
+
+struct ctext { /* by namespace: its dialects */
+	UT_hash_handle hh;
+	char *key, *value;
+};
+
+struct cluster {
+	struct cluster_config config;
+	struct view *view;
+	struct place *place;
+	struct cnode *nodes;
+	struct cpod *pods;
+	struct cgroup *groups;
+	struct cbudget *budgets;
+	struct cpolicy *policies;
+	struct ctext *dialects;
+	uint32_t n_holding;
+	struct cnode **by_place; /* by the place's node */
+	uint32_t by_place_room;
+	struct cpod **by_tenant; /* NULL: an orphan's */
+	uint32_t by_tenant_room;
+	uint64_t now_ns, real_ns;
+	bool has_news;
+};
+
+/* ---- cluster-node.c ---- */
+
+struct cnode *cnode_get(struct cluster *c, const char *name); /* made when missing; NULL: -ENOMEM */
+struct cnode *cnode_find(struct cluster *c, const char *name);
+void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speaks of it any more */
+void cnode_free(struct cluster *c, struct cnode *node);
+/* Devices, tenants and capacities as they are now. */
+int cnode_rebuild(struct cluster *c, struct cnode *node);
+/* Capacities alone. */
+int cnode_refresh(struct cluster *c, struct cnode *node);
+int cluster_set_gpus(struct cluster *c, json_t *json);
+int cluster_set_lease(struct cluster *c, json_t *json);
+
+/* ---- cluster-tenant.c ---- */
+
+/* Its tenants in the place are what its given keys and its node say. */
+int cpod_restore(struct cluster *c, struct cpod *pod);
+void cpod_drop(struct cluster *c, struct cpod *pod);
+void cluster_drop(struct cluster *c, uint32_t tenant);
+int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
+int orphans_restore(struct cluster *c, struct cnode *node);
+void orphans_drop(struct cluster *c, struct cnode *node);
+
+/*
+ * A container's wish as the place takes it, without CPU and memory of the node. -EAGAIN: no model
+ * that is there will do. i: PLACE_NONE of a pod that asks for no share.
+ */
+int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct place_spec *ret);
+
+/* Labels that it alone has named are forgotten. */
+void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
+
+/* ---- cluster-budget.c ---- */
+
+int cluster_set_budget(struct cluster *c, json_t *json);
+int cluster_remove_budget(struct cluster *c, const char *ns, const char *name);
+void cluster_free_budgets(struct cluster *c);
+/* Whether its disruption budgets let it go after those that have gone; if so it is counted. */
+bool cluster_may_go(struct cluster *c, const struct cpod *pod);
+void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
+
+/* ---- cluster-policy.c ---- */
+
+int cluster_set_policy(struct cluster *c, json_t *json);
+int cluster_remove_policy(struct cluster *c, const char *name);
+void cluster_free_policies(struct cluster *c);
+/* Whether the namespace's policies let it be placed, with all that is granted by now; or why not. */
+bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
+bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
+/* The same for what a pod that runs would be given instead of what it has. */
+bool cluster_has_room_for(
+	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
+
+/* ---- cluster.c ---- */
+
+/* Its state; what holds its place is counted. */
+void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);
+/* It was told to leave, or need not any more. */
+int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told);
+
+/* Moves it between nodes' lists; NULL: to none. */
+void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node);
+const char *cluster_dialects(const struct cluster *c, const char *ns);
+const struct pod *cpod_view(const struct cluster *c, const struct cpod *pod);
+
+#endif

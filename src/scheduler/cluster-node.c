@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes: one of the place for each Node, with the devices of its GPUNode. Where devices change, all
+ * tenants leave the place's node, and are counted afresh on the new one.
+ */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "kube/time.h"
+
+struct cnode *cnode_find(struct cluster *c, const char *name)
+{
+	struct cnode *node;
+
+	HASH_FIND_STR(c->nodes, name, node);
+	return node;
+}
+
+struct cnode *cnode_get(struct cluster *c, const char *name)
+{
+	struct cnode *node = cnode_find(c, name);
+
+	if (node)
+		return node;
+	node = calloc(1, sizeof(*node));
+	if (!node)
+		return NULL;
+	node->at = PLACE_NONE;
+	node->is_stale = true;
+	node->name = str_dup(str_from(name));
+	if (node->name)
+		HASH_ADD_KEYPTR(hh, c->nodes, node->name, strlen(node->name), node);
+	if (node->hh.tbl)
+		return node;
+	free(node->name);
+	free(node);
+	return NULL;
+}
+
+static void forget_place(struct cluster *c, struct cnode *node)
+{
+	struct cpod *pod;
+
+	DL_FOREACH(node->pods, pod)
+		cpod_drop(c, pod);
+	orphans_drop(c, node);
+	if (node->at == PLACE_NONE)
+		return;
+	c->by_place[node->at] = NULL;
+	place_node_remove(c->place, node->at, NULL);
+	node->at = PLACE_NONE;
+}
+
+void cnode_free(struct cluster *c, struct cnode *node)
+{
+	forget_place(c, node);
+	HASH_DEL(c->nodes, node);
+	gpunode_done(&node->gpus);
+	free(node->orphans);
+	free(node->name);
+	free(node);
+}
+
+void cnode_release(struct cluster *c, struct cnode *node)
+{
+	if (!node->is_there && !node->has_gpus && !node->has_lease && !node->pods)
+		cnode_free(c, node);
+}
+
+/* What is left of the node for those who are counted in the place. */
+static void capacities(
+	struct cluster *c, struct cnode *node, uint32_t *ret_cpu, uint64_t *ret_memory)
+{
+	int64_t cpu = 0, memory = 0;
+	struct view_node *seen;
+	const struct cpod *pod;
+
+	*ret_cpu = 0;
+	*ret_memory = 0;
+	HASH_FIND_STR(c->view->by_name, node->name, seen);
+	if (!seen || !seen->node)
+		return;
+	cpu = seen->node->allocatable.cpu_milli - seen->used.cpu_milli;
+	memory = seen->node->allocatable.memory_bytes - seen->used.memory_bytes;
+	DL_FOREACH(node->pods, pod) {
+		if (pod->n_tenants) {
+			cpu += pod->cpu_milli;
+			memory += (int64_t)MIN(pod->memory_bytes, (uint64_t)INT64_MAX / 2);
+		}
+	}
+	*ret_cpu = (uint32_t)MIN(MAX(cpu, INT64_C(0)), (int64_t)INT32_MAX);
+	*ret_memory = (uint64_t)MIN(MAX(memory, INT64_C(0)), INT64_MAX / 4);
+}
+
+struct node_info {
+	struct place_node_info info;
+	struct place_device_info device[PLACE_NODE_DEVICES_MAX];
+};
+
+static bool is_stale(const struct cluster *c, const struct cnode *node)
+{
+	return !node->has_lease || c->now_ns > node->lease_seen_ns + node->lease_duration_ns;
+}
+
+static int describe(struct cluster *c, struct cnode *node, struct node_info *ret)
+{
+	node->is_stale = is_stale(c, node);
+	capacities(c, node, &node->cpu_all, &node->memory_all);
+	ret->info = (struct place_node_info){.name = node->name,
+		.rack = "",
+		.cpu_milli = node->cpu_all,
+		.memory_bytes = node->memory_all,
+		.devices = ret->device};
+	for (uint32_t i = 0; node->has_gpus && i < node->gpus.n_devices; i++) {
+		const struct gpunode_device *from = &node->gpus.device[i];
+		struct place_device_info *to = &ret->device[ret->info.n_devices++];
+		uint64_t bit;
+		int r = place_model(c->place, from->model, &bit, NULL);
+
+		if (r < 0)
+			return r;
+		*to = (struct place_device_info){.model = (uint32_t)__builtin_ctzll(bit),
+			.memory_bytes = from->memory_bytes,
+			.numa = from->numa,
+			.link = from->link,
+			.is_closed = !from->is_open || node->is_stale || !node->gpus.slots_total};
+		memcpy(to->uuid, from->uuid, sizeof(to->uuid));
+	}
+	return 0;
+}
+
+int cnode_rebuild(struct cluster *c, struct cnode *node)
+{
+	struct node_info new;
+	struct cpod *pod;
+	int r;
+
+	forget_place(c, node);
+	c->has_news = true;
+	if (!node->is_there)
+		return 0;
+	r = describe(c, node, &new);
+	r = r < 0 ? r : place_node_add(c->place, &new.info, &node->at, NULL);
+	r = r < 0
+		? r
+		: array_grow(&c->by_place, &c->by_place_room, node->at + 1ul, sizeof(*c->by_place));
+	if (r < 0)
+		return r;
+	c->by_place[node->at] = node;
+	/* Who is leaving first: others have their places already. */
+	for (int is_told = 1; is_told >= 0; is_told--)
+		DL_FOREACH(node->pods, pod)
+			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
+	r = r < 0 ? r : orphans_restore(c, node);
+	return r < 0 ? r : cnode_refresh(c, node);
+}
+
+int cnode_refresh(struct cluster *c, struct cnode *node)
+{
+	struct node_info new;
+	uint32_t cpu;
+	uint64_t memory;
+	int r;
+
+	if (node->at == PLACE_NONE)
+		return 0;
+	capacities(c, node, &cpu, &memory);
+	if (cpu == node->cpu_all && memory == node->memory_all)
+		return 0;
+	r = describe(c, node, &new);
+	return r < 0 ? r : place_node_update(c->place, node->at, &new.info, NULL);
+}
+
+/* ---- GPUNode ---- */
+
+int cluster_set_gpus(struct cluster *c, json_t *json)
+{
+	const char *name = json_string_value(
+		json_object_get(json_object_get(json, "metadata"), "name"));
+	struct cnode *node = cnode_get(c, name);
+	struct gpunode gpus;
+	int r;
+
+	if (!node)
+		return -ENOMEM;
+	r = gpunode_read(json, &gpus);
+	if (r < 0) {
+		gpunode_done(&gpus);
+		return r;
+	}
+	gpunode_done(&node->gpus);
+	node->gpus = gpus;
+	node->has_gpus = true;
+	return cnode_rebuild(c, node);
+}
+
+/* ---- Lease ---- */
+
+int cluster_set_lease(struct cluster *c, json_t *json)
+{
+	const json_t *metadata = json_object_get(json, "metadata");
+	const json_t *spec = json_object_get(json, "spec");
+	struct cnode *node = cnode_get(c, json_string_value(json_object_get(metadata, "name")));
+	const char *renewed = json_string_value(json_object_get(spec, "renewTime"));
+	const json_int_t seconds = json_integer_value(
+		json_object_get(spec, "leaseDurationSeconds"));
+	const bool was_stale = node && node->is_stale;
+	uint64_t age_ns = 0, real_ns;
+
+	if (!node)
+		return -ENOMEM;
+	renewed = renewed ? renewed : "";
+	/* When it is seen for the first time, its own time is all there is to go by. */
+	if (!node->has_lease && kube_time_parse(str_from(renewed), &real_ns) == 0 &&
+		c->real_ns > real_ns)
+		age_ns = c->real_ns - real_ns;
+	if (!node->has_lease || strcmp(renewed, node->renewed))
+		node->lease_seen_ns = c->now_ns > age_ns ? c->now_ns - age_ns : 0;
+	if (age_ns > c->now_ns)
+		node->lease_duration_ns = 0;
+	else
+		node->lease_duration_ns = seconds > 0 && seconds < 86400
+			? (uint64_t)seconds * 1000000000
+			: LEASE_DURATION_DEFAULT_NS;
+	node->has_lease = *renewed != '\0';
+	str_copy(node->renewed, sizeof(node->renewed), str_from(renewed));
+	return node->at != PLACE_NONE && is_stale(c, node) != was_stale ? cnode_rebuild(c, node)
+									: 0;
+}

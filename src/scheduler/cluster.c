@@ -1,0 +1,696 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "kube/time.h"
+
+static void leave_group(struct cluster *c, struct cpod *pod);
+
+static void pod_free(struct cluster *c, struct cpod *pod)
+{
+	leave_group(c, pod);
+	cpod_set_state(c, pod, CPOD_OTHER);
+	cpod_drop(c, pod);
+	cpod_move(c, pod, NULL);
+	cluster_forget_labels(c, pod);
+	json_decref(pod->json);
+	given_done(&pod->given);
+	tenancy_done(&pod->asked);
+	free(pod->key);
+	free(pod->ns);
+	free(pod->name);
+	free(pod->uid);
+	free(pod);
+}
+
+void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
+{
+	c->n_holding -= pod->state == CPOD_HOLDING;
+	c->n_holding += state == CPOD_HOLDING;
+	pod->state = state;
+}
+
+uint32_t cluster_n_holding(const struct cluster *c)
+{
+	return c->n_holding;
+}
+
+struct cpod *cluster_next_pod(struct cluster *c, struct cpod *pod)
+{
+	return pod ? pod->hh.next : c->pods;
+}
+
+int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told)
+{
+	int r;
+
+	if (pod->is_told == is_told)
+		return 0;
+	pod->is_told = is_told;
+	cpod_drop(c, pod);
+	r = cpod_restore(c, pod);
+	return r < 0 || !pod->node ? r : cnode_refresh(c, pod->node);
+}
+
+int cluster_new(const struct cluster_config *config, struct cluster **ret, struct error *err)
+{
+	const struct place_config place = {.policy = config->policy};
+	_cleanup_(cluster_free_p) struct cluster *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return fail(err, ENOMEM, "out of memory");
+	c->config = *config;
+	r = view_new(config->minor, &c->view, err);
+	r = r < 0 ? r : place_new(&place, &c->place, err);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(c);
+	return 0;
+}
+
+void cluster_free(struct cluster *c)
+{
+	struct cpod *pod, *next_pod;
+	struct cnode *node, *next_node;
+	struct ctext *text, *next_text;
+
+	if (!c)
+		return;
+	HASH_ITER(hh, c->pods, pod, next_pod) {
+		HASH_DEL(c->pods, pod);
+		pod_free(c, pod);
+	}
+	HASH_ITER(hh, c->nodes, node, next_node)
+		cnode_free(c, node);
+	HASH_ITER(hh, c->dialects, text, next_text) {
+		HASH_DEL(c->dialects, text);
+		free(text->key);
+		free(text->value);
+		free(text);
+	}
+	cluster_free_budgets(c);
+	cluster_free_policies(c);
+	free(c->by_place);
+	free(c->by_tenant);
+	place_free(c->place);
+	view_free(c->view);
+	free(c);
+}
+
+void cluster_set_time(struct cluster *c, uint64_t now_ns, uint64_t real_ns)
+{
+	struct cnode *node, *next;
+
+	c->now_ns = now_ns;
+	c->real_ns = real_ns;
+	HASH_ITER(hh, c->nodes, node, next) {
+		const bool is_stale = !node->has_lease ||
+			now_ns > node->lease_seen_ns + node->lease_duration_ns;
+
+		if (is_stale != node->is_stale && node->is_there && node->has_gpus)
+			cnode_rebuild(c, node);
+	}
+}
+
+bool cluster_take_news(struct cluster *c)
+{
+	const bool has_news = c->has_news;
+
+	c->has_news = false;
+	return has_news;
+}
+
+/* ---- texts of namespaces ---- */
+
+const char *cluster_dialects(const struct cluster *c, const char *ns)
+{
+	struct ctext *text;
+
+	HASH_FIND_STR(c->dialects, ns, text);
+	return text ? text->value : "";
+}
+
+static int set_dialects(struct cluster *c, const char *ns, const char *value)
+{
+	struct ctext *text;
+	char *copy;
+
+	HASH_FIND_STR(c->dialects, ns, text);
+	if (!text && (!value || !*value))
+		return 0;
+	copy = str_dup(str_from(value));
+	if (!copy)
+		return -ENOMEM;
+	if (!text) {
+		text = calloc(1, sizeof(*text));
+		if (text)
+			text->key = str_dup(str_from(ns));
+		if (text && text->key)
+			HASH_ADD_KEYPTR(hh, c->dialects, text->key, strlen(text->key), text);
+		if (!text || !text->key || !text->hh.tbl) {
+			if (text)
+				free(text->key);
+			free(text);
+			free(copy);
+			return -ENOMEM;
+		}
+	}
+	free(text->value);
+	text->value = copy;
+	return 0;
+}
+
+/* ---- pods ---- */
+
+struct cpod *cluster_pod(struct cluster *c, const char *ns, const char *name)
+{
+	char key[SPEC_GROUP * 2 + 2];
+	struct cpod *pod = NULL;
+
+	if ((size_t)snprintf(key, sizeof(key), "%s/%s", ns, name) < sizeof(key))
+		HASH_FIND_STR(c->pods, key, pod);
+	return pod;
+}
+
+const struct pod *cpod_view(const struct cluster *c, const struct cpod *pod)
+{
+	const struct object *object = view_find(c->view, OBJECT_POD, pod->ns, pod->name);
+
+	return object ? pod_of(object) : NULL;
+}
+
+void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node)
+{
+	struct cnode *old = pod->node;
+
+	if (old == node)
+		return;
+	if (old)
+		DL_DELETE(old->pods, pod);
+	pod->node = node;
+	if (node)
+		DL_APPEND(node->pods, pod);
+	if (old)
+		cnode_release(c, old);
+}
+
+static struct cpod *pod_new(struct cluster *c, const char *ns, const char *name)
+{
+	struct cpod *pod = calloc(1, sizeof(*pod));
+	char key[SPEC_GROUP * 2 + 2];
+
+	if (!pod || (size_t)snprintf(key, sizeof(key), "%s/%s", ns, name) >= sizeof(key)) {
+		free(pod);
+		return NULL;
+	}
+	pod->key = str_dup(str_from(key));
+	pod->ns = str_dup(str_from(ns));
+	pod->name = str_dup(str_from(name));
+	if (pod->key && pod->ns && pod->name)
+		HASH_ADD_KEYPTR(hh, c->pods, pod->key, strlen(pod->key), pod);
+	if (pod->hh.tbl)
+		return pod;
+	pod_free(c, pod);
+	return NULL;
+}
+
+static void leave_group(struct cluster *c, struct cpod *pod)
+{
+	struct cgroup *group = pod->in;
+
+	if (!group)
+		return;
+	DL_DELETE2(group->pods, pod, gprev, gnext);
+	pod->in = NULL;
+	if (group->pods)
+		return;
+	HASH_DEL(c->groups, group);
+	free(group->key);
+	free(group);
+}
+
+static struct cgroup *find_group(const struct cluster *c, const char *key)
+{
+	struct cgroup *group;
+
+	HASH_FIND_STR(c->groups, key, group);
+	return group;
+}
+
+static int join_group(struct cluster *c, struct cpod *pod)
+{
+	struct cgroup *group = find_group(c, pod->group);
+
+	if (!group) {
+		group = calloc(1, sizeof(*group));
+		if (!group)
+			return -ENOMEM;
+		group->key = str_dup(str_from(pod->group));
+		if (group->key)
+			HASH_ADD_KEYPTR(hh, c->groups, group->key, strlen(group->key), group);
+		if (!group->hh.tbl) {
+			free(group->key);
+			free(group);
+			return -ENOMEM;
+		}
+	}
+	DL_APPEND2(group->pods, pod, gprev, gnext);
+	pod->in = group;
+	return 0;
+}
+
+/* The group's name as it is unique in the cluster. */
+static void set_group(struct cpod *pod)
+{
+	pod->group[0] = '\0';
+	if (pod->asked.group[0])
+		snprintf(pod->group, sizeof(pod->group), "%s/%s", pod->ns, pod->asked.group);
+}
+
+uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, uint32_t most)
+{
+	struct cgroup *group = find_group(c, key);
+	struct cpod *pod;
+	uint32_t n = 0;
+
+	if (!group)
+		return 0;
+	DL_FOREACH2(group->pods, pod, gnext)
+	{
+		if (n < most)
+			ret[n] = pod;
+		n++;
+	}
+	return n;
+}
+
+static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
+{
+	cluster_forget_labels(c, pod);
+	tenancy_done(&pod->asked);
+	pod->refusal.code = 0;
+	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0)
+		tenancy_done(&pod->asked);
+	set_group(pod);
+}
+
+/* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
+static int read_given(struct cpod *pod, json_t *json, bool *ret_changed)
+{
+	const json_t *annotations = json_object_get(
+		json_object_get(json, "metadata"), "annotations");
+	struct given given;
+	int r = given_parse(annotations, &given, NULL);
+
+	if (r < 0)
+		given_done(&given);
+	if (r == -ENOMEM)
+		return r;
+	*ret_changed = !given_is_same(&given, &pod->given);
+	given_done(&pod->given);
+	pod->given = given;
+	return 0;
+}
+
+static void read_times(struct cpod *pod, json_t *json)
+{
+	const json_t *metadata = json_object_get(json, "metadata");
+	const char *created = json_string_value(json_object_get(metadata, "creationTimestamp"));
+	uint64_t real_ns;
+
+	if (created && kube_time_parse(str_from(created), &real_ns) == 0)
+		pod->created_ns = real_ns;
+}
+
+static uint32_t milli_of(int64_t milli)
+{
+	return (uint32_t)MIN(MAX(milli, INT64_C(0)), (int64_t)INT32_MAX);
+}
+
+/* A pod with a node: what it holds there. */
+static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json_t *json)
+{
+	struct cnode *node = cnode_get(c, name);
+	bool has_changed = false;
+	int r;
+
+	if (!node)
+		return -ENOMEM;
+	r = read_given(pod, json, &has_changed);
+	if (r < 0)
+		return r;
+	has_changed |= pod->node != node || pod->state != CPOD_BOUND;
+	if (has_changed) {
+		cpod_drop(c, pod);
+		cpod_move(c, pod, node);
+		cpod_set_state(c, pod, CPOD_BOUND);
+		r = cpod_restore(c, pod);
+		/* Its tenant may have been an orphan until now, or have become one. */
+		if (r == 0 && node->n_orphans)
+			r = cnode_rebuild(c, node);
+	}
+	return r < 0 ? r : cnode_refresh(c, node);
+}
+
+/* It waits, or is no pod of ours, or holds nothing any more. */
+static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
+{
+	struct cnode *node = pod->node;
+
+	if (is_waiting && (pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED))
+		return view_assume(c->view, pod->ns, pod->name, node->name);
+	if (node)
+		c->has_news = true;
+	cpod_drop(c, pod);
+	if (node) {
+		DL_DELETE(node->pods, pod);
+		pod->node = NULL;
+		/* Its node may still have it. */
+		if (node->has_gpus && pod->given.n)
+			cnode_rebuild(c, node);
+		else
+			cnode_refresh(c, node);
+		cnode_release(c, node);
+	}
+	given_done(&pod->given);
+	pod->is_told = false;
+	cpod_set_state(c, pod, is_waiting ? CPOD_PENDING : CPOD_OTHER);
+	return 0;
+}
+
+static int set_pod(struct cluster *c, json_t *json, struct error *err)
+{
+	const json_t *metadata = json_object_get(json, "metadata");
+	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
+	const char *name = json_string_value(json_object_get(metadata, "name"));
+	const char *uid = json_string_value(json_object_get(metadata, "uid"));
+	const struct pod *seen;
+	struct cpod *pod;
+	bool is_waiting;
+	int r;
+
+	r = view_set(c->view, OBJECT_POD, json, err);
+	if (r < 0)
+		return r;
+	pod = cluster_pod(c, ns ? ns : "", name);
+	if (pod && strcmp(pod->uid, uid ? uid : "")) {
+		/* Another one of the same name. */
+		HASH_DEL(c->pods, pod);
+		pod_free(c, pod);
+		pod = NULL;
+	}
+	if (!pod) {
+		pod = pod_new(c, ns ? ns : "", name);
+		if (pod)
+			pod->uid = str_dup(str_from(uid));
+		if (!pod || !pod->uid)
+			return fail(err, ENOMEM, "out of memory");
+	}
+	seen = cpod_view(c, pod);
+	pod->is_ours = seen->scheduler && !strcmp(seen->scheduler, c->config.scheduler_name);
+	pod->is_deleting = seen->object.is_deleting;
+	pod->priority = seen->priority;
+	pod->cpu_milli = milli_of(seen->request.cpu_milli);
+	pod->memory_bytes = (uint64_t)MAX(seen->request.memory_bytes, INT64_C(0));
+	read_times(pod, json);
+	if (pod->is_ours)
+		read_asked(c, pod, json);
+	leave_group(c, pod);
+	if (pod->group[0] && !seen->is_over && join_group(c, pod) < 0)
+		return fail(err, ENOMEM, "out of memory");
+	is_waiting = pod->is_ours && !seen->is_over && !*seen->node && !pod->is_deleting;
+	json_decref(pod->json);
+	pod->json = is_waiting ? json_incref(json) : NULL;
+	if (!seen->is_over && *seen->node)
+		r = set_bound(c, pod, seen->node, json);
+	else
+		r = set_unbound(c, pod, is_waiting);
+	return r < 0 ? fail(err, -r, "pod %s: %s", name, strerror(-r)) : 0;
+}
+
+static int remove_pod(struct cluster *c, const char *ns, const char *name)
+{
+	struct cpod *pod = cluster_pod(c, ns, name);
+
+	if (!pod)
+		return view_remove(c->view, OBJECT_POD, ns, name);
+	view_remove(c->view, OBJECT_POD, ns, name);
+	set_unbound(c, pod, false);
+	HASH_DEL(c->pods, pod);
+	pod_free(c, pod);
+	return 0;
+}
+
+void cluster_forget(struct cluster *c, struct cpod *pod)
+{
+	struct cnode *node = pod->node;
+
+	if (pod->state != CPOD_HOLDING && pod->state != CPOD_ASSUMED)
+		return;
+	view_assume(c->view, pod->ns, pod->name, "");
+	cpod_drop(c, pod);
+	given_done(&pod->given);
+	cpod_set_state(c, pod, CPOD_PENDING);
+	if (node)
+		cnode_refresh(c, node);
+	cpod_move(c, pod, NULL);
+	c->has_news = true;
+}
+
+/* ---- all kinds ---- */
+
+static const char *name_of(const json_t *json)
+{
+	return json_string_value(json_object_get(json_object_get(json, "metadata"), "name"));
+}
+
+static int set_node(struct cluster *c, json_t *json, struct error *err)
+{
+	struct cnode *node;
+	int r = view_set(c->view, OBJECT_NODE, json, err);
+
+	if (r < 0)
+		return r;
+	node = cnode_get(c, name_of(json));
+	if (!node)
+		return fail(err, ENOMEM, "out of memory");
+	if (node->is_there)
+		return cnode_refresh(c, node);
+	node->is_there = true;
+	return cnode_rebuild(c, node);
+}
+
+static int set_namespace(struct cluster *c, json_t *json, struct error *err)
+{
+	const json_t *metadata = json_object_get(json, "metadata");
+	int r = view_set(c->view, OBJECT_NAMESPACE, json, err);
+
+	return r < 0
+		? r
+		: set_dialects(c, name_of(json),
+			  json_string_value(json_object_get(
+				  json_object_get(metadata, "annotations"), TENANCY_DIALECTS_KEY)));
+}
+
+int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
+{
+	if (!name_of(json) || !*name_of(json))
+		return fail(err, EINVAL, "an object without a name");
+	/* Whatever changes but a pod may help somebody who waits. */
+	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE;
+	switch (kind) {
+	case OBJECT_POD: return set_pod(c, json, err);
+	case OBJECT_NODE: return set_node(c, json, err);
+	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
+	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
+	case CLUSTER_LEASE: return cluster_set_lease(c, json);
+	case CLUSTER_POLICY: return cluster_set_policy(c, json);
+	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
+	default: return view_set(c->view, (enum object_kind)kind, json, err);
+	}
+}
+
+int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name)
+{
+	struct cnode *node;
+
+	c->has_news |= kind != CLUSTER_LEASE;
+	switch (kind) {
+	case OBJECT_POD: return remove_pod(c, ns, name);
+	case OBJECT_NODE:
+	case CLUSTER_GPU_NODE:
+	case CLUSTER_LEASE:
+		node = cnode_find(c, name);
+		if (!node)
+			return -ENOENT;
+		if (kind == OBJECT_NODE) {
+			view_remove(c->view, OBJECT_NODE, "", name);
+			node->is_there = false;
+		} else if (kind == CLUSTER_GPU_NODE) {
+			node->has_gpus = false;
+			gpunode_done(&node->gpus);
+		} else {
+			node->has_lease = false;
+		}
+		cnode_rebuild(c, node);
+		cnode_release(c, node);
+		return 0;
+	case CLUSTER_POLICY: return cluster_remove_policy(c, name);
+	case CLUSTER_BUDGET: return cluster_remove_budget(c, ns, name);
+	case OBJECT_NAMESPACE: set_dialects(c, name, ""); break;
+	default: break;
+	}
+	return view_remove(c->view, (enum object_kind)kind, ns, name);
+}
+
+/* ---- what others read of pods ---- */
+
+enum cpod_state cpod_state(const struct cpod *pod)
+{
+	return pod->state;
+}
+
+const char *cpod_ns(const struct cpod *pod)
+{
+	return pod->ns;
+}
+
+const char *cpod_name(const struct cpod *pod)
+{
+	return pod->name;
+}
+
+const char *cpod_uid(const struct cpod *pod)
+{
+	return pod->uid;
+}
+
+const char *cpod_node(const struct cpod *pod)
+{
+	return pod->node ? pod->node->name : "";
+}
+
+json_t *cpod_json(const struct cpod *pod)
+{
+	return pod->json;
+}
+
+const struct given *cpod_given(const struct cpod *pod)
+{
+	return &pod->given;
+}
+
+const struct tenancy *cpod_asked(const struct cpod *pod)
+{
+	return &pod->asked;
+}
+
+int64_t cpod_priority(const struct cpod *pod)
+{
+	return pod->priority;
+}
+
+uint32_t cpod_gpu_priority(const struct cpod *pod)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		most = MAX(most, pod->asked.v[i].spec.priority);
+	return pod->asked.n ? most : 50;
+}
+
+uint64_t cpod_created_ns(const struct cpod *pod)
+{
+	return pod->created_ns;
+}
+
+uint64_t cpod_give_up_ns(const struct cpod *pod)
+{
+	return pod->give_up_ns;
+}
+
+uint64_t cpod_told_ns(const struct cpod *pod)
+{
+	return pod->is_told && !pod->is_deleting ? MAX(pod->told_ns, UINT64_C(1)) : 0;
+}
+
+void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns)
+{
+	pod->told_ns = now_ns;
+}
+
+bool cpod_take_wish(struct cpod *pod)
+{
+	const bool has_wish = pod->has_wish;
+
+	pod->has_wish = false;
+	return has_wish;
+}
+
+void cpod_note_wish(struct cpod *pod)
+{
+	pod->has_wish = true;
+}
+
+bool cpod_deny(struct cpod *pod, struct str sentence)
+{
+	const uint64_t hash = sentence.n ? str_hash(sentence) | 1 : 0;
+	const bool is_new = pod->denied != hash;
+
+	pod->denied = hash;
+	return is_new;
+}
+
+int cluster_spare(struct cluster *c, struct cpod *pod)
+{
+	return cpod_tell(c, pod, false);
+}
+
+const char *cpod_group(const struct cpod *pod)
+{
+	return pod->group;
+}
+
+bool cpod_is_told(const struct cpod *pod, const char *sentence)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(
+		json_object_get(json_object_get(pod->json, "status"), "conditions"), i, one) {
+		const char *type = json_string_value(json_object_get(one, "type"));
+		const char *message = json_string_value(json_object_get(one, "message"));
+
+		if (type && message && !strcmp(type, "PodScheduled") && !strcmp(message, sentence))
+			return true;
+	}
+	return false;
+}
+
+void cluster_print(const struct cluster *c, struct buf *out)
+{
+	struct place_node_view node;
+
+	for (uint32_t at = 0; at < place_n_nodes(c->place); at++) {
+		if (!place_node_get(c->place, at, &node))
+			continue;
+		buf_addf(out, "%s:", node.name);
+		for (uint32_t i = 0; i < node.n_devices; i++) {
+			struct place_device_view d;
+
+			place_device_get(c->place, node.first_device + i, &d);
+			buf_addf(out, " %s %u/%u %u%s", d.uuid, d.share_free, d.share_all,
+				d.n_tenants, d.is_closed ? " closed" : "");
+		}
+		buf_add_byte(out, '\n');
+	}
+}

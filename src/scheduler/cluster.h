@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the scheduler knows: the view (kube-scheduler's rules) and the place (devices), both kept
+ * true to what the API says, in any order of arrival. A pod's devices are what its given keys say;
+ * where its node's divvyd says more, the larger of both counts. What has been decided and is not
+ * yet in the API is assumed until the watch confirms it or it is taken back. Nothing else is
+ * remembered: after a restart the same objects make the same cluster. Pure; one thread.
+ */
+#ifndef SCHEDULER_CLUSTER_H
+#define SCHEDULER_CLUSTER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "core/place-policy.h"
+#include "scheduler/given.h"
+#include "scheduler/object.h"
+#include "scheduler/tenancy.h"
+
+struct cluster;
+struct cpod;
+
+struct cluster_config {
+	const char *scheduler_name; /* whose pods are ours */
+	unsigned minor;             /* Kubernetes 1.x */
+	const struct place_policy *policy;
+};
+
+/* Beside the kinds of objects that the view knows. */
+enum {
+	CLUSTER_GPU_NODE = OBJECT_KINDS,
+	CLUSTER_LEASE, /* of a node's divvyd */
+	CLUSTER_POLICY,
+	CLUSTER_BUDGET,
+	CLUSTER_KINDS
+};
+
+/* The config's texts are borrowed. -EINVAL, -ENOTSUP (the release is too old), -ENOMEM. */
+int cluster_new(
+	const struct cluster_config *config, struct cluster **ret_cluster, struct error *err);
+void cluster_free(struct cluster *cluster);
+DEFINE_CLEANUP(struct cluster *, cluster_free)
+
+/* The time from now on: CLOCK_MONOTONIC and since 1970. Leases may have become stale by it. */
+void cluster_set_time(struct cluster *cluster, uint64_t now_ns, uint64_t real_ns);
+
+/*
+ * The object is there, or has changed. -EINVAL (it has no name), -ENOMEM; what was there stays
+ * then. The JSON of pods of ours that wait is kept.
+ */
+int cluster_set(struct cluster *cluster, int kind, json_t *json, struct error *err);
+/* -ENOENT: it is not known. */
+int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char *name);
+
+/* What may have made room for somebody since it was last asked. */
+bool cluster_take_news(struct cluster *cluster);
+
+/* ---- pods ---- */
+
+enum cpod_state {
+	CPOD_OTHER,   /* nobody's business here, or over */
+	CPOD_PENDING, /* ours, and has no node */
+	CPOD_HOLDING, /* its place is its own; it waits for others to leave that */
+	CPOD_ASSUMED, /* its Binding is under way */
+	CPOD_BOUND,   /* has a node, and devices if it was given any */
+};
+
+/* NULL when there is none. Borrowed until the next change of that pod. */
+struct cpod *cluster_pod(struct cluster *cluster, const char *ns, const char *name);
+enum cpod_state cpod_state(const struct cpod *pod);
+const char *cpod_ns(const struct cpod *pod);
+const char *cpod_name(const struct cpod *pod);
+const char *cpod_uid(const struct cpod *pod);
+const char *cpod_node(const struct cpod *pod); /* "": none */
+json_t *cpod_json(const struct cpod *pod);     /* borrowed; NULL when it does not wait */
+const struct given *cpod_given(const struct cpod *pod);
+const struct tenancy *cpod_asked(const struct cpod *pod);
+int64_t cpod_priority(const struct cpod *pod);      /* spec.priority */
+uint32_t cpod_gpu_priority(const struct cpod *pod); /* the highest of its containers */
+uint64_t cpod_created_ns(const struct cpod *pod);
+/* While it holds its place: until when. While it was told to leave: when it was asked last. */
+uint64_t cpod_give_up_ns(const struct cpod *pod);
+uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
+void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);
+bool cpod_take_wish(struct cpod *pod);
+void cpod_note_wish(struct cpod *pod);
+/* Whether that is not what it was told last. */
+bool cpod_deny(struct cpod *pod, struct str sentence);
+/* Nobody makes it leave any more. */
+int cluster_spare(struct cluster *cluster, struct cpod *pod);
+const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
+
+/* Those of a group that are not over, in the order of their coming; how many. */
+uint32_t cluster_members(
+	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
+
+/* Who holds a place that others are leaving. */
+uint32_t cluster_n_holding(const struct cluster *cluster);
+/* Each in turn, of all states: NULL gives the first, the last gives NULL. */
+struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
+
+/* Its condition says already that it cannot be placed, in these words. */
+bool cpod_is_told(const struct cpod *pod, const char *sentence);
+
+/* What was assumed of it is not so: it waits again. */
+void cluster_forget(struct cluster *cluster, struct cpod *pod);
+
+/* ---- for pages and tests ---- */
+
+/* "n1: GPU-a 0.7 free of 1, 1 tenants; ..." */
+void cluster_print(const struct cluster *cluster, struct buf *out);
+
+#endif

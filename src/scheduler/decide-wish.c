@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Live change: asked keys of a pod that runs are a wish. It is granted on the devices that the pod
+ * has, where these and the policies leave room; else everything stays.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "scheduler/decide-internal.h"
+
+/* What it would be given if it came now, on the devices that it has. */
+static int wished(const struct cluster *c, const struct cpod *pod, struct given *ret)
+{
+	int r = given_copy(&pod->given, ret);
+
+	for (uint32_t i = 0; r == 0 && i < ret->n; i++) {
+		struct given_container *g = &ret->v[i];
+
+		for (uint32_t k = 0; k < pod->asked.n; k++) {
+			const struct spec *spec = &pod->asked.v[k].spec;
+			const bool is_exclusive = g->mode == SPEC_MODE_EXCLUSIVE;
+
+			if (strcmp(pod->asked.v[k].name, g->name))
+				continue;
+			g->request = is_exclusive ? SPEC_SHARE_ONE : spec->request;
+			g->limit = is_exclusive ? SPEC_SHARE_ONE : spec->limit;
+			g->memory_policy = spec->memory_policy;
+			g->class = spec->class;
+			g->priority = spec->priority;
+			for (uint32_t d = 0; d < g->n; d++) {
+				const struct gpunode_device *device = gpunode_find(
+					&pod->node->gpus, g->device[d]);
+
+				if (device)
+					g->memory_bytes[d] = spec_memory_on(
+						spec, device->memory_bytes);
+			}
+		}
+	}
+	return r;
+}
+
+bool decide_has_wish(const struct cluster *c, const struct cpod *pod)
+{
+	struct given wish = {0};
+	bool is_other;
+
+	if (pod->state != CPOD_BOUND || !pod->is_ours || !pod->given.n || !pod->node->has_gpus ||
+		pod->is_deleting)
+		return false;
+	/* A wish that cannot be read is one that cannot be granted. */
+	if (pod->refusal.code)
+		return true;
+	is_other = wished(c, pod, &wish) == 0 && !given_is_same(&wish, &pod->given);
+	given_done(&wish);
+	return is_other;
+}
+
+/* All containers, or none of them. */
+static int resize(struct cluster *c, struct cpod *pod, const struct given *wish, struct buf *why)
+{
+	const uint32_t mark = place_mark(c->place);
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < wish->n && i < pod->n_tenants; i++) {
+		const struct given_container *g = &wish->v[i];
+		uint64_t most = 0;
+		struct error err = {0};
+
+		for (uint32_t k = 0; k < g->n; k++)
+			most = MAX(most, g->memory_bytes[k]);
+		if (g->mode == SPEC_MODE_EXCLUSIVE)
+			continue;
+		r = place_resize(c->place, pod->tenants[i], g->request, most, &err);
+		if (r < 0)
+			buf_addf(why, "%s: %s; what was granted stays", g->name, err.msg);
+	}
+	if (r < 0)
+		place_rollback(c->place, mark);
+	place_release(c->place);
+	return r;
+}
+
+int decide_wish(
+	struct cluster *c, struct cpod *pod, bool *ret_granted, struct buf *why, struct error *err)
+{
+	struct given wish = {0};
+	int r;
+
+	*ret_granted = false;
+	buf_clear(why);
+	if (pod->refusal.code) {
+		buf_addf(why, "%s; what was granted stays", pod->refusal.msg);
+		return 0;
+	}
+	r = wished(c, pod, &wish);
+	if (r == 0 && cluster_has_room_for(c, pod, &wish, why))
+		r = resize(c, pod, &wish, why);
+	else if (r == 0)
+		r = -ENOSPC;
+	if (r < 0) {
+		given_done(&wish);
+		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
+	}
+	given_done(&pod->given);
+	pod->given = wish;
+	cpod_drop(c, pod);
+	r = cpod_restore(c, pod);
+	c->has_news = true;
+	*ret_granted = r == 0;
+	buf_add_text(why, "granted as asked");
+	return r < 0 ? fail(err, -r, "out of memory") : cnode_refresh(c, pod->node);
+}

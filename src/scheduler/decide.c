@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/decide.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "scheduler/cluster-internal.h"
+#include "scheduler/decide-internal.h"
+
+/* ---- the filter: kube-scheduler's rules, and those of devices that the place does not know ---- */
+
+static uint64_t allowed_devices(const struct attempt *a, const struct cnode *node)
+{
+	uint64_t mask = 0;
+
+	if (!a->asked)
+		return UINT64_MAX;
+	if (!node->has_gpus)
+		return 0;
+	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
+		if (!a->asked->device[0] || spec_device_fits(a->asked, node->gpus.device[i].uuid))
+			mask |= 1ull << i;
+	return mask;
+}
+
+enum node_why attempt_node(struct attempt *a, const struct cnode *node)
+{
+	if (!a->asked)
+		return NODE_FITS;
+	if (!node->has_gpus)
+		return NODE_NO_GPUS;
+	if (node->is_stale)
+		return NODE_STALE;
+	if (!node->gpus.slots_total)
+		return NODE_NO_SLOTS;
+	return NODE_FITS;
+}
+
+/* As if these tenants' pods had gone. */
+static struct fit_answer answer_without(
+	struct attempt *a, int seen, const uint32_t *gone, uint32_t n_gone)
+{
+	struct cluster *c = a->cluster;
+	struct fit_answer answer = {FIT_NODE_UNCLEAR, NULL};
+	struct fit *fit = NULL;
+
+	for (uint32_t i = 0; i < n_gone; i++)
+		if (c->by_tenant[gone[i]])
+			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
+				true);
+	if (fit_new(c->view, cpod_view(c, a->pod), &fit, NULL) == 0)
+		answer = fit_node(fit, (uint32_t)seen);
+	/* Its texts end with it; nobody asks for them here. */
+	answer.what = NULL;
+	fit_free(fit);
+	for (uint32_t i = 0; i < n_gone; i++)
+		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->n_gone)
+			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
+				false);
+	return answer;
+}
+
+static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, const uint32_t *gone,
+	uint32_t n_gone)
+{
+	struct attempt *a = arg;
+	const struct cnode *node = a->cluster->by_place[at];
+	int seen;
+
+	if (!node || (at < a->n_avoided && a->avoided[at]))
+		return 0;
+	if (attempt_node(a, node) != NODE_FITS)
+		return 0;
+	seen = view_find_node(a->cluster->view, node->name);
+	if (seen < 0)
+		return 0;
+	if (n_gone || (a->victims && a->victims->n > a->n_victims))
+		return answer_without(a, seen, gone, n_gone).why == FIT_OK
+			? allowed_devices(a, node)
+			: 0;
+	if (fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
+		return 0;
+	return allowed_devices(a, node);
+}
+
+/* ---- one pod ---- */
+
+static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
+{
+	struct cluster *c = a->cluster;
+	struct place_spec spec;
+	struct place_choice choice;
+	uint32_t tenant;
+	int r;
+
+	a->asked = i == PLACE_NONE ? NULL : &a->pod->asked.v[i].spec;
+	r = cluster_spec(c, a->pod, i, &spec);
+	if (r == -EAGAIN)
+		return -ENOSPC;
+	if (r < 0)
+		return fail(err, -r, "out of memory");
+	if (!a->n_taken) {
+		spec.cpu_milli = a->pod->cpu_milli;
+		spec.memory_bytes = a->pod->memory_bytes;
+	}
+	spec.node = node;
+	r = place_find(c->place, &spec, &choice, err);
+	r = r < 0 ? r : place_add(c->place, &spec, &choice, &tenant, err);
+	if (r == -ENOSPC && a->victims)
+		r = preempt_take(a, &spec, &choice, &tenant, err);
+	if (r < 0)
+		return r;
+	a->taken[a->n_taken] = tenant;
+	a->choice[a->n_taken++] = choice;
+	return 0;
+}
+
+/* Who was sent away from there on is as before. */
+static void call_back(struct attempt *a, uint32_t from)
+{
+	for (uint32_t i = from; a->victims && i < a->victims->n; i++) {
+		struct cpod *pod = a->victims->v[i];
+
+		pod->n_gone = 0;
+		pod->is_told = false;
+		cluster_count_gone(a->cluster, pod, -1);
+		view_hide(a->cluster->view, pod->ns, pod->name, false);
+	}
+	if (a->victims)
+		a->victims->n = from;
+}
+
+/*
+ * All containers on one node: the first one's candidates in order, the others there. A node on
+ * which it did not work out is not asked again.
+ */
+static int take_all(struct attempt *a, struct error *err)
+{
+	struct cluster *c = a->cluster;
+	const uint32_t n = a->pod->asked.n;
+	int r;
+
+	if (n < 2)
+		return take(a, n ? 0 : PLACE_NONE, PLACE_NONE, err);
+	a->n_avoided = place_n_nodes(c->place);
+	a->avoided = calloc(a->n_avoided + 1ul, sizeof(*a->avoided));
+	if (!a->avoided)
+		return fail(err, ENOMEM, "out of memory");
+	for (;;) {
+		const uint32_t mark = place_mark(c->place);
+		const uint32_t n_victims = a->victims ? a->victims->n : 0;
+
+		a->n_taken = 0;
+		r = take(a, 0, PLACE_NONE, err);
+		for (uint32_t i = 1; r == 0 && i < n; i++)
+			r = take(a, i, a->choice[0].node, err);
+		if (r < 0) {
+			place_rollback(c->place, mark);
+			call_back(a, n_victims);
+		}
+		place_release(c->place);
+		if (r != -ENOSPC || !a->n_taken)
+			return r;
+		a->avoided[a->choice[0].node] = true;
+		a->n_taken = 0;
+	}
+}
+
+/* ---- what it is given ---- */
+
+static void give(const struct attempt *a, uint32_t i, struct given_container *g)
+{
+	const struct tenancy_container *asked = &a->pod->asked.v[i];
+	const struct spec *spec = &asked->spec;
+	const bool is_exclusive = spec->exclusive || spec->mode == SPEC_MODE_EXCLUSIVE;
+
+	str_copy(g->name, sizeof(g->name), str_from(asked->name));
+	g->n = a->choice[i].n;
+	for (uint32_t k = 0; k < g->n; k++) {
+		struct place_device_view device;
+
+		place_device_get(a->cluster->place, a->choice[i].device[k], &device);
+		str_copy(g->device[k], SPEC_LABEL, str_from(device.uuid));
+		g->memory_bytes[k] = spec_memory_on(spec, device.memory_all);
+	}
+	g->request = is_exclusive ? SPEC_SHARE_ONE : spec->request;
+	g->limit = is_exclusive ? SPEC_SHARE_ONE : spec->limit;
+	g->memory_policy = spec->memory_policy;
+	g->class = spec->class;
+	g->priority = spec->priority;
+	g->mode = is_exclusive ? SPEC_MODE_EXCLUSIVE : SPEC_MODE_LOCAL;
+}
+
+static int assume(struct attempt *a, enum cpod_state state, struct error *err)
+{
+	struct cluster *c = a->cluster;
+	struct cpod *pod = a->pod;
+	struct cnode *node = c->by_place[a->choice[0].node];
+	int r = 0;
+
+	given_done(&pod->given);
+	pod->given.v = calloc(MAX(pod->asked.n, 1u), sizeof(*pod->given.v));
+	if (!pod->given.v)
+		return fail(err, ENOMEM, "out of memory");
+	pod->given.n = pod->asked.n;
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		give(a, i, &pod->given.v[i]);
+	for (uint32_t i = 0; r == 0 && i < a->n_taken; i++) {
+		pod->tenants[pod->n_tenants++] = a->taken[i];
+		r = cluster_note_tenant(c, a->taken[i], pod);
+	}
+	cpod_set_state(c, pod, state);
+	cpod_move(c, pod, node);
+	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
+	r = r < 0 ? r : cnode_refresh(c, node);
+	if (r < 0) {
+		cluster_forget(c, pod);
+		return fail(err, -r, "out of memory");
+	}
+	return 0;
+}
+
+static int wait_for(struct buf *why, enum decision *ret, const char *sentence)
+{
+	buf_add_text(why, sentence);
+	*ret = DECIDE_WAIT;
+	return 0;
+}
+
+static const char *refusal_of(const struct cpod *pod)
+{
+	if (pod->refusal.code)
+		return pod->refusal.msg;
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (pod->asked.v[i].spec.mode == SPEC_MODE_REMOTE)
+			return "mode remote: no network to devices of other nodes is known here";
+	return NULL;
+}
+
+/* The first who has to leave is told; the grace of the slowest, and a minute. */
+static void hold(struct attempt *a, struct buf *why)
+{
+	struct cluster *c = a->cluster;
+	int64_t grace_s = 0;
+
+	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
+		const struct pod *victim = cpod_view(c, a->victims->v[i]);
+
+		grace_s = MAX(grace_s, victim ? victim->grace_s : 0);
+	}
+	a->pod->give_up_ns = c->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
+	buf_addf(why, "waits for %u pods to leave %s", a->victims->n - a->n_victims,
+		a->pod->node->name);
+}
+
+/* Who was sent away runs on until it has gone; or nothing has happened. */
+static int settle_victims(struct attempt *a, int r, struct error *err)
+{
+	struct cluster *c = a->cluster;
+
+	for (uint32_t i = a->n_victims; r == 0 && i < a->victims->n; i++) {
+		struct cpod *pod = a->victims->v[i];
+
+		for (uint32_t k = 0; r == 0 && k < pod->n_tenants; k++)
+			r = place_linger(c->place, pod->tenants[k], err);
+	}
+	if (r < 0) {
+		call_back(a, a->n_victims);
+		a->victims = NULL;
+		return r;
+	}
+	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
+		struct cpod *pod = a->victims->v[i];
+
+		pod->n_gone = 0;
+		cluster_count_gone(c, pod, -1);
+		view_hide(c->view, pod->ns, pod->name, false);
+	}
+	return 0;
+}
+
+/* Without victims, then, where it may, with them: all or nothing. */
+static int try_both(struct attempt *a, struct decide_victims *victims, struct error *err)
+{
+	const bool may_preempt = victims && !cpod_view(a->cluster, a->pod)->is_never_preempting;
+	uint32_t mark;
+	int r = take_all(a, err);
+
+	if (r != -ENOSPC || !may_preempt)
+		return r;
+	a->victims = victims;
+	a->n_victims = victims->n;
+	free(TAKE_PTR(a->avoided));
+	a->n_avoided = a->n_taken = 0;
+	mark = place_mark(a->cluster->place);
+	r = take_all(a, err);
+	r = settle_victims(a, r, err);
+	if (r < 0)
+		place_rollback(a->cluster->place, mark);
+	place_release(a->cluster->place);
+	return r;
+}
+
+int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
+	enum decision *ret, struct buf *why, struct error *err)
+{
+	struct attempt a = {.cluster = c, .pod = pod};
+	struct error unfit;
+	int r;
+
+	buf_clear(why);
+	if (refusal_of(pod))
+		return wait_for(why, ret, refusal_of(pod));
+	*ret = DECIDE_WAIT;
+	if (!cluster_allows(c, pod, why))
+		return 0;
+	r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
+	if (r == -ENOMEM)
+		return fail(err, ENOMEM, "out of memory");
+	if (r < 0)
+		return wait_for(why, ret, unfit.msg);
+	place_set_filter(c->place, filter, &a);
+	r = try_both(&a, victims, err);
+	place_set_filter(c->place, NULL, NULL);
+	if (r == -ENOSPC)
+		decide_explain(&a, why);
+	fit_free(a.fit);
+	free(a.avoided);
+	if (r == -ENOSPC) {
+		*ret = DECIDE_WAIT;
+		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
+	}
+	*ret = a.victims && victims->n > a.n_victims ? DECIDE_HOLD : DECIDE_BIND;
+	r = r < 0 ? r : assume(&a, *ret == DECIDE_HOLD ? CPOD_HOLDING : CPOD_ASSUMED, err);
+	if (r == 0 && *ret == DECIDE_HOLD)
+		hold(&a, why);
+	return r;
+}
+
+void decide_spare(struct cluster *c, struct decide_victims *victims, uint32_t from)
+{
+	for (uint32_t i = from; i < victims->n; i++)
+		if (!victims->v[i]->is_deleting)
+			cpod_tell(c, victims->v[i], false);
+	victims->n = from;
+}
+
+int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
+{
+	struct fit *fit = NULL;
+	int r, seen = view_find_node(c->view, pod->node->name);
+
+	*ret = DECIDE_HOLD;
+	for (uint32_t i = 0; i < pod->n_tenants; i++)
+		if (place_is_awaiting(c->place, pod->tenants[i]))
+			return 0;
+	*ret = DECIDE_WAIT;
+	view_assume(c->view, pod->ns, pod->name, "");
+	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
+	if (r == 0 && seen >= 0 && fit_node(fit, (uint32_t)seen).why == FIT_OK &&
+		pod->n_tenants >= MAX(pod->asked.n, 1u))
+		*ret = DECIDE_BIND;
+	fit_free(fit);
+	view_assume(c->view, pod->ns, pod->name, pod->node->name);
+	return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
+}
+
+void decide_release(struct cluster *c, struct cpod *pod)
+{
+	if (pod->state == CPOD_HOLDING)
+		cpod_set_state(c, pod, CPOD_ASSUMED);
+}
+
+void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
+{
+	if (pod->state == CPOD_ASSUMED)
+		cpod_set_state(c, pod, CPOD_HOLDING);
+	pod->give_up_ns = give_up_ns;
+}
+
+int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
+{
+	struct tenancy_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
+	struct tenancy_grant grant[GIVEN_CONTAINERS_MAX];
+	struct given given = pod->given;
+	json_t *annotations = json_object();
+	int r;
+
+	given.epoch = epoch;
+	r = annotations ? given_format(&given, annotations) : -ENOMEM;
+	for (uint32_t i = 0; i < given.n; i++) {
+		const struct given_container *g = &given.v[i];
+
+		for (uint32_t k = 0; k < g->n; k++) {
+			const struct gpunode_device *d = gpunode_find(
+				&pod->node->gpus, g->device[k]);
+
+			device[i][k] = (struct tenancy_device){.index = d ? d->index : 0,
+				.uuid = g->device[k],
+				.model = d ? d->model : "",
+				.memory_bytes = d ? d->memory_bytes : 0,
+				.granted_bytes = g->memory_bytes[k]};
+		}
+		grant[i] = (struct tenancy_grant){device[i], g->n, g->request, g->limit};
+	}
+	if (r == 0 && given.n && pod->json)
+		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), grant,
+			pod->node->name, c->real_ns, annotations);
+	if (r < 0)
+		json_decref(annotations);
+	else
+		*ret = annotations;
+	return r;
+}

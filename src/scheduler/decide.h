@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a pod goes now, or why nowhere. What is decided is assumed in the cluster at once, so that
+ * the next decision knows of it: cluster_forget() takes it back. Pure; one thread.
+ */
+#ifndef SCHEDULER_DECIDE_H
+#define SCHEDULER_DECIDE_H
+
+#include "scheduler/cluster.h"
+
+#define DECIDE_WHY_MAX 1000u /* bytes of a sentence: an Event has room for it */
+
+enum decision {
+	DECIDE_BIND, /* it is CPOD_ASSUMED: cpod_node() and cpod_given() say where */
+	DECIDE_HOLD, /* it is CPOD_HOLDING: others were told to leave, the sentence says where */
+	DECIDE_WAIT, /* the sentence says why */
+};
+
+/*
+ * Who was told to leave is added to the list, which grows and is the caller's; NULL: nobody has to.
+ * may_preempt is up to the caller; else the pod's own policy counts.
+ */
+struct decide_victims {
+	struct cpod **v;
+	uint32_t n, room;
+};
+
+/* Nobody has to leave any more: those of the list stay. */
+void decide_spare(struct cluster *cluster, struct decide_victims *victims, uint32_t from);
+
+/* A negative errno: -ENOMEM, or a mistake of ours, in err. why is cleared first. */
+int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims *victims,
+	enum decision *ret_decision, struct buf *why, struct error *err);
+
+/*
+ * Of a pod that holds its place. DECIDE_BIND: nobody is in its way any more; DECIDE_HOLD: not yet;
+ * DECIDE_WAIT: it fits there no longer. Nothing is changed.
+ */
+int decide_held(
+	struct cluster *cluster, struct cpod *pod, enum decision *ret_decision, struct error *err);
+
+/* It is bound now; or it holds its place until then, for others of its group. */
+void decide_release(struct cluster *cluster, struct cpod *pod);
+void decide_hold(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
+
+/*
+ * Asked keys of a pod that runs say something else than what it was given. Granted, its given keys
+ * are the new ones; else they stay, and the sentence says why.
+ */
+bool decide_has_wish(const struct cluster *cluster, const struct cpod *pod);
+int decide_wish(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
+	struct error *err);
+
+/* Annotations for the Binding: given keys with that epoch, and what the pod's dialect gives. */
+int decide_annotations(
+	struct cluster *cluster, const struct cpod *pod, uint64_t epoch, json_t **ret_annotations);
+
+#endif

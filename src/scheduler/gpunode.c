@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/gpunode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+
+static const char *text_at(const json_t *json, const char *key)
+{
+	const char *text = json_string_value(json_object_get(json, key));
+
+	return text ? text : "";
+}
+
+static uint64_t number_at(const json_t *json, const char *key, uint64_t most)
+{
+	const json_int_t n = json_integer_value(json_object_get(json, key));
+
+	return n < 0 ? 0 : MIN((uint64_t)n, most);
+}
+
+static bool is_cordoned(const json_t *spec, const char *uuid)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(spec, "cordoned"), i, one) {
+		if (!strcmp(text_at(one, "uuid"), uuid))
+			return true;
+	}
+	return false;
+}
+
+static bool is_shared(const json_t *device)
+{
+	const char *owner = text_at(device, "owner");
+
+	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
+}
+
+static bool read_device(const json_t *spec, const json_t *json, struct gpunode_device *ret)
+{
+	const char *model = text_at(json, "model");
+
+	if (!*text_at(json, "uuid") ||
+		str_copy(ret->uuid, sizeof(ret->uuid), str_from(text_at(json, "uuid"))) < 0)
+		return false;
+	str_copy(ret->model, sizeof(ret->model), str_from(*model ? model : "GPU"));
+	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX / 4);
+	ret->index = (uint32_t)number_at(json, "index", 1023);
+	ret->numa = (uint8_t)number_at(json, "numa", 255);
+	ret->is_open = !strcmp(text_at(json, "health"), "Healthy") && is_shared(json) &&
+		!is_cordoned(spec, ret->uuid) && ret->model[0];
+	return true;
+}
+
+/* Devices that are linked, also by way of others, get the same number. */
+static void link_devices(const json_t *devices, struct gpunode *g)
+{
+	json_t *one, *link;
+	size_t i, k;
+
+	for (uint32_t d = 0; d < g->n_devices; d++)
+		g->device[d].link = (uint8_t)d;
+	json_array_foreach(devices, i, one) {
+		const struct gpunode_device *a = gpunode_find(g, text_at(one, "uuid"));
+
+		json_array_foreach(json_object_get(one, "links"), k, link) {
+			const struct gpunode_device *b = gpunode_find(g, text_at(link, "uuid"));
+			uint8_t from, to;
+
+			if (!a || !b || !strcmp(text_at(link, "kind"), "numa"))
+				continue;
+			from = b->link;
+			to = a->link;
+			for (uint32_t d = 0; d < g->n_devices; d++)
+				if (g->device[d].link == from)
+					g->device[d].link = to;
+		}
+	}
+}
+
+static int read_devices(const json_t *json, struct gpunode *g)
+{
+	const json_t *status = json_object_get(json, "status");
+	const json_t *devices = json_object_get(status, "devices");
+	json_t *one;
+	size_t i;
+
+	g->device = calloc(PLACE_NODE_DEVICES_MAX, sizeof(*g->device));
+	if (!g->device)
+		return -ENOMEM;
+	json_array_foreach(devices, i, one) {
+		struct gpunode_device *d = &g->device[g->n_devices];
+
+		if (g->n_devices == PLACE_NODE_DEVICES_MAX)
+			break;
+		if (!gpunode_find(g, text_at(one, "uuid")) &&
+			read_device(json_object_get(json, "spec"), one, d))
+			g->n_devices++;
+	}
+	/* Another plugin has them. */
+	for (uint32_t d = 0; d < g->n_devices; d++)
+		g->device[d].is_open &= strcmp(text_at(status, "owner"), "none") != 0;
+	link_devices(devices, g);
+	return 0;
+}
+
+static int word_of(const char *text, const char *(*name)(int), int n, int otherwise)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(text, name(i)))
+			return i;
+	return otherwise;
+}
+
+static const char *class_name(int i)
+{
+	return spec_class_name((enum spec_class)i);
+}
+
+static const char *mode_name(int i)
+{
+	return spec_mode_name((enum spec_mode)i);
+}
+
+static bool read_tenant(const json_t *json, struct gpunode_tenant *ret)
+{
+	const json_t *devices = json_object_get(json, "devices");
+	const json_t *memory = json_object_get(json, "memoryBytes");
+	struct given_container *c = &ret->is;
+
+	*ret = (struct gpunode_tenant){0};
+	if (str_copy(ret->uid, sizeof(ret->uid), str_from(text_at(json, "podUID"))) < 0 ||
+		str_copy(c->name, sizeof(c->name), str_from(text_at(json, "container"))) < 0)
+		return false;
+	for (size_t i = 0; i < json_array_size(devices) && c->n < SPEC_DEVICES_MAX; i++) {
+		const char *uuid = json_string_value(json_array_get(devices, i));
+		const json_int_t bytes = json_integer_value(json_array_get(memory, i));
+
+		if (!uuid || str_copy(c->device[c->n], SPEC_LABEL, str_from(uuid)) < 0)
+			continue;
+		c->memory_bytes[c->n++] = bytes < 0 ? 0 : (uint64_t)bytes;
+	}
+	c->request = (uint32_t)MAX(number_at(json, "request", SPEC_SHARE_ONE), UINT64_C(1));
+	c->limit = (uint32_t)number_at(json, "limit", SPEC_SHARE_ONE);
+	c->priority = (uint32_t)number_at(json, "priority", 100);
+	c->class = (enum spec_class)word_of(
+		text_at(json, "class"), class_name, SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
+	c->mode = (enum spec_mode)word_of(
+		text_at(json, "mode"), mode_name, SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
+	return c->n > 0;
+}
+
+static int read_tenants(const json_t *status, struct gpunode *g)
+{
+	const json_t *tenants = json_object_get(status, "tenants");
+	const size_t n = MIN(json_array_size(tenants), (size_t)GPUNODE_TENANTS_MAX);
+	json_t *one;
+	size_t i;
+
+	g->tenant = calloc(n + 1, sizeof(*g->tenant));
+	if (!g->tenant)
+		return -ENOMEM;
+	json_array_foreach(tenants, i, one) {
+		if (g->n_tenants < n && read_tenant(one, &g->tenant[g->n_tenants]))
+			g->n_tenants++;
+	}
+	return 0;
+}
+
+int gpunode_read(const json_t *json, struct gpunode *ret)
+{
+	const json_t *status = json_object_get(json, "status");
+	int r;
+
+	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
+					json_object_get(status, "slots"), "total", 65535),
+		.epoch = number_at(status, "epoch", INT64_MAX)};
+	r = read_devices(json, ret);
+	return r < 0 ? r : read_tenants(status, ret);
+}
+
+void gpunode_done(struct gpunode *gpunode)
+{
+	free(gpunode->device);
+	free(gpunode->tenant);
+	*gpunode = (struct gpunode){0};
+}
+
+const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid)
+{
+	for (uint32_t i = 0; i < gpunode->n_devices; i++)
+		if (!strcmp(gpunode->device[i].uuid, uuid))
+			return &gpunode->device[i];
+	return NULL;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPUNode as its node's divvyd confirms it, read from JSON. What is not understood is left out. */
+#ifndef SCHEDULER_GPUNODE_H
+#define SCHEDULER_GPUNODE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "core/place.h"
+#include "scheduler/given.h"
+
+#define GPUNODE_TENANTS_MAX 4096u
+#define GPUNODE_UID 129u
+
+struct gpunode_device {
+	char uuid[SPEC_LABEL], model[SPEC_LABEL];
+	uint64_t memory_bytes;
+	uint32_t index;
+	uint8_t numa, link; /* as struct place_device_info has them */
+	bool is_open;       /* healthy, not cordoned, divvy's to share */
+};
+
+struct gpunode_tenant {
+	char uid[GPUNODE_UID];
+	struct given_container is;
+};
+
+struct gpunode {
+	struct gpunode_device *device; /* up to PLACE_NODE_DEVICES_MAX */
+	uint32_t n_devices;
+	struct gpunode_tenant *tenant;
+	uint32_t n_tenants;
+	uint32_t slots_total;
+	uint64_t epoch;
+};
+
+/* -ENOMEM. gpunode_done also after a failure. */
+int gpunode_read(const json_t *json, struct gpunode *ret_gpunode);
+void gpunode_done(struct gpunode *gpunode);
+
+/* NULL when there is none. */
+const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/pending.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* The usual one falls through cases, as only gcc can see from comments. */
+#define HASH_FUNCTION HASH_FNV
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+
+enum state { ACTIVE, BACKING_OFF, RESTING, OUT, N_STATES };
+
+struct entry {
+	UT_hash_handle hh;
+	struct entry *prev, *next; /* while resting, longest first */
+	struct pending_rank rank;
+	enum state state;
+	uint64_t until_ns;  /* of the pause, which may be over; of the rest */
+	uint32_t tries, at; /* at: in its heap */
+	char name[];
+};
+
+struct heap {
+	struct entry **v;
+	uint32_t n, room;
+	bool (*is_before)(const struct entry *a, const struct entry *b);
+};
+
+struct pending {
+	struct entry *entries;
+	struct heap active, backing_off;
+	struct entry *resting;
+	uint32_t n_of[N_STATES];
+	struct rand *rand;
+};
+
+/* ---- heaps: the least on top ---- */
+
+static void heap_put(struct heap *h, struct entry *e, uint32_t at)
+{
+	h->v[at] = e;
+	e->at = at;
+}
+
+static void heap_up(struct heap *h, struct entry *e)
+{
+	uint32_t at = e->at;
+
+	for (; at && h->is_before(e, h->v[(at - 1) / 2]); at = (at - 1) / 2)
+		heap_put(h, h->v[(at - 1) / 2], at);
+	heap_put(h, e, at);
+}
+
+static void heap_down(struct heap *h, struct entry *e)
+{
+	uint32_t at = e->at, down;
+
+	while ((down = 2 * at + 1) < h->n) {
+		down += down + 1 < h->n && h->is_before(h->v[down + 1], h->v[down]);
+		if (!h->is_before(h->v[down], e))
+			break;
+		heap_put(h, h->v[down], at);
+		at = down;
+	}
+	heap_put(h, e, at);
+}
+
+static void heap_add(struct heap *h, struct entry *e)
+{
+	e->at = h->n++;
+	heap_up(h, e);
+}
+
+static void heap_remove(struct heap *h, struct entry *e)
+{
+	struct entry *last = h->v[--h->n];
+
+	if (last == e)
+		return;
+	heap_put(h, last, e->at);
+	heap_up(h, last);
+	heap_down(h, last);
+}
+
+static bool is_first(const struct entry *a, const struct entry *b)
+{
+	if (a->rank.priority != b->rank.priority)
+		return a->rank.priority > b->rank.priority;
+	if (a->rank.gpu_priority != b->rank.gpu_priority)
+		return a->rank.gpu_priority > b->rank.gpu_priority;
+	if (a->rank.created_ns != b->rank.created_ns)
+		return a->rank.created_ns < b->rank.created_ns;
+	return strcmp(a->name, b->name) < 0;
+}
+
+static bool is_sooner(const struct entry *a, const struct entry *b)
+{
+	return a->until_ns != b->until_ns ? a->until_ns < b->until_ns : is_first(a, b);
+}
+
+/* ---- states ---- */
+
+static void leave_state(struct pending *p, struct entry *e)
+{
+	p->n_of[e->state]--;
+	if (e->state == ACTIVE)
+		heap_remove(&p->active, e);
+	else if (e->state == BACKING_OFF)
+		heap_remove(&p->backing_off, e);
+	else if (e->state == RESTING)
+		DL_DELETE(p->resting, e);
+}
+
+static void enter_state(struct pending *p, struct entry *e, enum state state)
+{
+	e->state = state;
+	p->n_of[state]++;
+	if (state == ACTIVE)
+		heap_add(&p->active, e);
+	else if (state == BACKING_OFF)
+		heap_add(&p->backing_off, e);
+	else if (state == RESTING)
+		DL_APPEND(p->resting, e);
+}
+
+static void set_state(struct pending *p, struct entry *e, enum state state)
+{
+	leave_state(p, e);
+	enter_state(p, e, state);
+}
+
+static struct entry *find(const struct pending *p, const char *name)
+{
+	struct entry *e;
+
+	HASH_FIND_STR(p->entries, name, e);
+	return e;
+}
+
+int pending_new(struct rand *rand, struct pending **ret)
+{
+	struct pending *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->active.is_before = is_first;
+	p->backing_off.is_before = is_sooner;
+	p->rand = rand;
+	*ret = p;
+	return 0;
+}
+
+void pending_free(struct pending *p)
+{
+	struct entry *e, *next;
+
+	if (!p)
+		return;
+	HASH_ITER(hh, p->entries, e, next) {
+		HASH_DEL(p->entries, e);
+		free(e);
+	}
+	free(p->active.v);
+	free(p->backing_off.v);
+	free(p);
+}
+
+/* Both heaps have room for all entries, so that moving between them cannot fail. */
+static int reserve(struct pending *p)
+{
+	const size_t n = HASH_COUNT(p->entries) + 1ul;
+	int r = array_grow(&p->active.v, &p->active.room, n, sizeof(*p->active.v));
+
+	return r < 0
+		? r
+		: array_grow(&p->backing_off.v, &p->backing_off.room, n, sizeof(*p->backing_off.v));
+}
+
+int pending_add(struct pending *p, const char *name, const struct pending_rank *rank)
+{
+	struct entry *e = find(p, name);
+	const size_t n = strlen(name);
+
+	if (e) {
+		leave_state(p, e);
+		e->rank = *rank;
+		enter_state(p, e, e->state);
+		return 0;
+	}
+	e = calloc(1, sizeof(*e) + n + 1);
+	if (!e || reserve(p) < 0) {
+		free(e);
+		return -ENOMEM;
+	}
+	memcpy(e->name, name, n);
+	e->rank = *rank;
+	HASH_ADD_KEYPTR(hh, p->entries, e->name, n, e);
+	if (!e->hh.tbl) {
+		free(e);
+		return -ENOMEM;
+	}
+	enter_state(p, e, ACTIVE);
+	return 0;
+}
+
+void pending_remove(struct pending *p, const char *name)
+{
+	struct entry *e = find(p, name);
+
+	if (!e)
+		return;
+	leave_state(p, e);
+	HASH_DEL(p->entries, e);
+	free(e);
+}
+
+bool pending_has(const struct pending *p, const char *name)
+{
+	return find(p, name) != NULL;
+}
+
+const char *pending_next(struct pending *p, uint64_t now_ns)
+{
+	struct entry *e;
+
+	while (p->backing_off.n && p->backing_off.v[0]->until_ns <= now_ns)
+		set_state(p, p->backing_off.v[0], ACTIVE);
+	while (p->resting && p->resting->until_ns + PENDING_REST_NS <= now_ns)
+		set_state(p, p->resting, ACTIVE);
+	if (!p->active.n)
+		return NULL;
+	e = p->active.v[0];
+	set_state(p, e, OUT);
+	return e->name;
+}
+
+/* Half of it at random, so that those who failed together part. */
+static uint64_t pause_ns(struct pending *p, uint32_t tries)
+{
+	const uint64_t pause = MIN(
+		PENDING_BACKOFF_NS << MIN(tries, 8u), (uint64_t)PENDING_BACKOFF_MAX_NS);
+
+	return pause / 2 + rand_below(p->rand, pause / 2 + 1);
+}
+
+void pending_put_back(struct pending *p, const char *name, enum pending_end end, uint64_t now_ns)
+{
+	struct entry *e = find(p, name);
+
+	if (!e)
+		return;
+	leave_state(p, e);
+	e->until_ns = now_ns + pause_ns(p, e->tries++);
+	enter_state(p, e, end == PENDING_NOWHERE ? RESTING : BACKING_OFF);
+}
+
+void pending_wake(struct pending *p, uint64_t now_ns)
+{
+	while (p->resting)
+		set_state(p, p->resting, p->resting->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
+}
+
+void pending_wake_one(struct pending *p, const char *name)
+{
+	struct entry *e = find(p, name);
+
+	if (e && (e->state == RESTING || e->state == BACKING_OFF)) {
+		e->tries = 0;
+		set_state(p, e, ACTIVE);
+	}
+}
+
+uint64_t pending_deadline(const struct pending *p)
+{
+	uint64_t at = CLOCK_NEVER;
+
+	if (p->active.n)
+		return 0;
+	if (p->backing_off.n)
+		at = p->backing_off.v[0]->until_ns;
+	if (p->resting)
+		at = MIN(at, p->resting->until_ns + PENDING_REST_NS);
+	return at;
+}
+
+struct pending_counts pending_counts(const struct pending *p)
+{
+	return (struct pending_counts){
+		p->n_of[ACTIVE], p->n_of[BACKING_OFF], p->n_of[RESTING], p->n_of[OUT]};
+}

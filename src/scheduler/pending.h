@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who waits to be placed, and whose turn it is. An entry is active; or backs off after a try that
+ * failed, 1 to 10 s, longer each time; or has been found to fit nowhere, and rests until something
+ * happens that could help it (pending_wake), at most PENDING_REST_NS. Entries are texts. Pure but
+ * for its memory; one thread.
+ */
+#ifndef SCHEDULER_PENDING_H
+#define SCHEDULER_PENDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/rand.h"
+#include "base/str.h"
+
+#define PENDING_BACKOFF_NS (UINT64_C(1) * 1000000000)
+#define PENDING_BACKOFF_MAX_NS (UINT64_C(10) * 1000000000)
+#define PENDING_REST_NS (UINT64_C(300) * 1000000000)
+
+/* Higher priorities first, then who was there first, then by name. */
+struct pending_rank {
+	int64_t priority;      /* spec.priority */
+	uint32_t gpu_priority; /* divvy.gpu/priority */
+	uint64_t created_ns;
+};
+
+struct pending;
+
+/* rand: of jitter, borrowed. -ENOMEM. */
+int pending_new(struct rand *rand, struct pending **ret_pending);
+void pending_free(struct pending *pending);
+
+/* A new one is active; one that is there gets the rank. -ENOMEM. */
+int pending_add(struct pending *pending, const char *name, const struct pending_rank *rank);
+void pending_remove(struct pending *pending, const char *name);
+bool pending_has(const struct pending *pending, const char *name);
+
+/* Takes the first active one out: it is nobody's turn until it is put back. NULL: none now. */
+const char *pending_next(struct pending *pending, uint64_t now_ns);
+
+enum pending_end {
+	PENDING_FAILED,  /* something went wrong: once more after its pause */
+	PENDING_NOWHERE, /* it rests */
+};
+void pending_put_back(
+	struct pending *pending, const char *name, enum pending_end end, uint64_t now_ns);
+
+/* Something has happened that may help: all that rest are tried again after their pauses. */
+void pending_wake(struct pending *pending, uint64_t now_ns);
+/* The same for one, at once. */
+void pending_wake_one(struct pending *pending, const char *name);
+
+/* When pending_next() may have one; CLOCK_NEVER. */
+uint64_t pending_deadline(const struct pending *pending);
+
+struct pending_counts {
+	uint32_t n_active, n_backing_off, n_resting, n_out;
+};
+struct pending_counts pending_counts(const struct pending *pending);
+
+#endif

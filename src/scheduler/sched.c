@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sched.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "kube/json.h"
+#include "scheduler/decide.h"
+
+#define UNIT_MAX 640u
+
+/* What is to be done next; names, since a pod may go meanwhile. */
+struct todo {
+	enum sched_act act;
+	const char *reason;
+	char *ns, *name, *text;
+};
+
+struct sched {
+	struct cluster *cluster;
+	struct pending *pending;
+	struct rand rand;
+	uint64_t now_ns;
+	struct todo *todo;
+	uint32_t n_todo, todo_room, todo_at;
+	struct todo last; /* what was handed out */
+	struct buf why;
+	struct decide_victims victims; /* of the decision under way */
+	bool has_wishes;
+	bool has_news; /* those who hold their place are to be looked at */
+	struct sched_counts counts;
+};
+
+static void todo_done(struct todo *t)
+{
+	free(t->ns);
+	free(t->name);
+	free(t->text);
+	*t = (struct todo){0};
+}
+
+int sched_new(const struct sched_config *config, struct sched **ret, struct error *err)
+{
+	_cleanup_(sched_free_p) struct sched *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return fail(err, ENOMEM, "out of memory");
+	s->rand = rand_seeded(config->seed);
+	buf_init(&s->why, DECIDE_WHY_MAX);
+	r = cluster_new(&config->cluster, &s->cluster, err);
+	if (r < 0)
+		return r;
+	if (pending_new(&s->rand, &s->pending) < 0)
+		return fail(err, ENOMEM, "out of memory");
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+void sched_free(struct sched *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = s->todo_at; i < s->n_todo; i++)
+		todo_done(&s->todo[i]);
+	todo_done(&s->last);
+	free(s->todo);
+	free(s->victims.v);
+	buf_done(&s->why);
+	pending_free(s->pending);
+	cluster_free(s->cluster);
+	free(s);
+}
+
+struct cluster *sched_cluster(struct sched *s)
+{
+	return s->cluster;
+}
+
+void sched_set_time(struct sched *s, uint64_t now_ns, uint64_t real_ns)
+{
+	s->now_ns = now_ns;
+	s->has_news = true;
+	cluster_set_time(s->cluster, now_ns, real_ns);
+}
+
+/* ---- who waits ---- */
+
+/* "namespace/name" of a pod, "namespace/name\n" of a group. */
+static const char *unit_of(const struct cpod *pod, char ret[static UNIT_MAX])
+{
+	if (cpod_group(pod)[0])
+		snprintf(ret, UNIT_MAX, "%s\n", cpod_group(pod));
+	else
+		snprintf(ret, UNIT_MAX, "%s/%s", cpod_ns(pod), cpod_name(pod));
+	return ret;
+}
+
+static int add_unit(struct sched *s, const struct cpod *pod)
+{
+	const struct pending_rank rank = {
+		cpod_priority(pod), cpod_gpu_priority(pod), cpod_created_ns(pod)};
+	char unit[UNIT_MAX];
+
+	unit_of(pod, unit);
+	return pending_add(s->pending, unit, &rank);
+}
+
+/* A group waits while one of its members does. */
+static void drop_unit(struct sched *s, const char *unit)
+{
+	_cleanup_free_ struct cpod **members = NULL;
+	char group[UNIT_MAX];
+	const size_t n = strlen(unit);
+	uint32_t n_members;
+
+	if (n && unit[n - 1] == '\n') {
+		str_copy(group, sizeof(group), (struct str){unit, n - 1});
+		n_members = cluster_members(s->cluster, group, NULL, 0);
+		members = calloc(n_members + 1ul, sizeof(struct cpod *));
+		if (!members)
+			return;
+		cluster_members(s->cluster, group, members, n_members);
+		for (uint32_t i = 0; i < n_members; i++)
+			if (cpod_state(members[i]) == CPOD_PENDING)
+				return;
+	}
+	pending_remove(s->pending, unit);
+}
+
+/* What of a waiting pod may change that matters to where it goes. */
+static bool is_other_wish(const json_t *was, const json_t *now)
+{
+	static const char *const fields[] = {"annotations", "labels"};
+	const json_t *a = json_object_get(was, "metadata"), *b = json_object_get(now, "metadata");
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const json_t *x = json_object_get(a, fields[i]), *y = json_object_get(b, fields[i]);
+
+		if ((x || y) && !json_equal(x, y))
+			return true;
+	}
+	return !json_equal(json_object_get(was, "spec"), json_object_get(now, "spec"));
+}
+
+static int set_pod(struct sched *s, json_t *json, struct error *err)
+{
+	const json_t *metadata = json_object_get(json, "metadata");
+	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
+	const char *name = json_string_value(json_object_get(metadata, "name"));
+	struct cpod *pod = cluster_pod(s->cluster, ns ? ns : "", name ? name : "");
+	_cleanup_json_ json_t *was = pod ? json_incref(cpod_json(pod)) : NULL;
+	char unit[UNIT_MAX] = "", unit_now[UNIT_MAX];
+	int r;
+
+	if (pod)
+		unit_of(pod, unit);
+	r = cluster_set(s->cluster, OBJECT_POD, json, err);
+	pod = r < 0 ? NULL : cluster_pod(s->cluster, ns ? ns : "", name);
+	if (!pod)
+		return r;
+	s->has_news = true;
+	if (decide_has_wish(s->cluster, pod)) {
+		cpod_note_wish(pod);
+		s->has_wishes = true;
+	}
+	unit_of(pod, unit_now);
+	if (unit[0] &&
+		(strcmp(unit, unit_now) || cpod_state(pod) == CPOD_BOUND ||
+			cpod_state(pod) == CPOD_OTHER))
+		drop_unit(s, unit);
+	if (cpod_state(pod) != CPOD_PENDING)
+		return r;
+	if (add_unit(s, pod) < 0)
+		return fail(err, ENOMEM, "out of memory");
+	if (!was || is_other_wish(was, json))
+		pending_wake_one(s->pending, unit_now);
+	return r;
+}
+
+int sched_set(struct sched *s, int kind, json_t *json, struct error *err)
+{
+	s->has_news = true;
+	return kind == OBJECT_POD ? set_pod(s, json, err)
+				  : cluster_set(s->cluster, kind, json, err);
+}
+
+int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
+{
+	struct cpod *pod = kind == OBJECT_POD ? cluster_pod(s->cluster, ns, name) : NULL;
+	char unit[UNIT_MAX] = "";
+	int r;
+
+	if (pod)
+		unit_of(pod, unit);
+	s->has_news = true;
+	r = cluster_remove(s->cluster, kind, ns, name);
+	if (unit[0])
+		drop_unit(s, unit);
+	return r;
+}
+
+/* ---- what is to be done ---- */
+
+static int push(struct sched *s, enum sched_act act, const struct cpod *pod, const char *reason,
+	struct str text)
+{
+	struct todo *t;
+
+	if (array_grow(&s->todo, &s->todo_room, s->n_todo + 1ul, sizeof(*s->todo)) < 0)
+		return -ENOMEM;
+	t = &s->todo[s->n_todo++];
+	*t = (struct todo){.act = act,
+		.reason = reason,
+		.ns = str_dup(str_from(cpod_ns(pod))),
+		.name = str_dup(str_from(cpod_name(pod))),
+		.text = str_dup(text)};
+	return t->ns && t->name && t->text ? 0 : -ENOMEM;
+}
+
+/* Those who have to leave are asked to, from the list's `from` on. */
+static int push_evictions(struct sched *s, const struct cpod *pod)
+{
+	_cleanup_buf_ struct buf whom = BUF_INIT(UNIT_MAX);
+	int r = buf_addf(&whom, "%s/%s", cpod_ns(pod), cpod_name(pod));
+
+	for (uint32_t i = 0; r == 0 && i < s->victims.n; i++) {
+		cpod_set_told_ns(s->victims.v[i], s->now_ns);
+		s->counts.n_evictions++;
+		r = push(s, SCHED_EVICT, s->victims.v[i], NULL, buf_str(&whom));
+	}
+	return r;
+}
+
+static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct error *err)
+{
+	enum decision decision;
+	int r;
+
+	s->victims.n = 0;
+	r = decide_pod(s->cluster, pod, &s->victims, &decision, &s->why, err);
+	s->counts.n_decisions++;
+	if (r < 0) {
+		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
+		return r;
+	}
+	switch (decision) {
+	case DECIDE_BIND:
+		s->counts.n_placed++;
+		r = push(s, SCHED_BIND, pod, NULL, STR(""));
+		break;
+	case DECIDE_HOLD:
+		r = push_evictions(s, pod);
+		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, NULL, buf_str(&s->why));
+		break;
+	case DECIDE_WAIT:
+		s->counts.n_nowhere++;
+		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+		r = push(s, SCHED_TELL, pod, NULL, buf_str(&s->why));
+		break;
+	}
+	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
+}
+
+/* ---- groups ---- */
+
+struct gang {
+	struct cpod **member; /* who waits first, in the order of their turn */
+	uint32_t n, n_waiting, n_running;
+	uint32_t least, size;
+	bool is_holding;
+};
+
+static bool is_running(const struct cpod *pod)
+{
+	return cpod_state(pod) == CPOD_BOUND || cpod_state(pod) == CPOD_ASSUMED;
+}
+
+static int compare_members(const void *pa, const void *pb)
+{
+	struct cpod *const *a = pa, *const *b = pb;
+	const bool is_a = cpod_state(*a) == CPOD_PENDING, is_b = cpod_state(*b) == CPOD_PENDING;
+
+	if (is_a != is_b)
+		return is_a ? -1 : 1;
+	if (cpod_created_ns(*a) != cpod_created_ns(*b))
+		return cpod_created_ns(*a) < cpod_created_ns(*b) ? -1 : 1;
+	return strcmp(cpod_name(*a), cpod_name(*b));
+}
+
+static int gang_init(struct sched *s, const char *group, struct gang *g)
+{
+	*g = (struct gang){.n = cluster_members(s->cluster, group, NULL, 0)};
+	g->member = calloc(g->n + 1ul, sizeof(struct cpod *));
+	if (!g->member)
+		return -ENOMEM;
+	cluster_members(s->cluster, group, g->member, g->n);
+	qsort(g->member, g->n, sizeof(struct cpod *), compare_members);
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct tenancy *asked = cpod_asked(g->member[i]);
+
+		g->n_waiting += cpod_state(g->member[i]) == CPOD_PENDING;
+		g->n_running += is_running(g->member[i]);
+		g->is_holding |= cpod_state(g->member[i]) == CPOD_HOLDING;
+		/* Where they differ, the one that asks for most is right. */
+		g->least = MAX(g->least, asked->group_least);
+		g->size = MAX(g->size, asked->group_size);
+	}
+	return 0;
+}
+
+static int tell_all(struct sched *s, const struct gang *g, struct str text)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++)
+		r = push(s, SCHED_TELL, g->member[i], NULL, text);
+	return r;
+}
+
+/* As many as have a place, at least the threshold with those who run; or none. */
+static int gather(
+	struct sched *s, const char *unit, const char *group, struct gang *g, struct error *err)
+{
+	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
+	uint32_t n_placed = 0;
+	uint64_t give_up_ns = 0;
+	int r = 0;
+
+	s->victims.n = 0;
+	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
+		enum decision decision;
+
+		r = decide_pod(s->cluster, g->member[i], &s->victims, &decision, &s->why, err);
+		s->counts.n_decisions++;
+		n_placed += r == 0 && decision != DECIDE_WAIT;
+		if (r == 0 && decision == DECIDE_HOLD)
+			give_up_ns = MAX(give_up_ns, cpod_give_up_ns(g->member[i]));
+		if (r == 0 && decision == DECIDE_WAIT && !first.n)
+			buf_add(&first, buf_str(&s->why));
+	}
+	if (r < 0 || g->n_running + n_placed < g->least) {
+		for (uint32_t i = 0; i < g->n_waiting; i++)
+			cluster_forget(s->cluster, g->member[i]);
+		decide_spare(s->cluster, &s->victims, 0);
+		/* That is as it was before: nothing that could help anybody. */
+		cluster_take_news(s->cluster);
+		s->counts.n_nowhere++;
+		pending_put_back(
+			s->pending, unit, r < 0 ? PENDING_FAILED : PENDING_NOWHERE, s->now_ns);
+		if (r < 0)
+			return r;
+		buf_clear(&s->why);
+		buf_addf(&s->why, "group %s: %u of %u have a place, %u are needed; %s", group,
+			g->n_running + n_placed, g->size, g->least, buf_text(&first));
+		return tell_all(s, g, buf_str(&s->why));
+	}
+	s->counts.n_placed += n_placed;
+	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
+		struct cpod *pod = g->member[i];
+
+		if (cpod_state(pod) == CPOD_PENDING) {
+			r = push(s, SCHED_TELL, pod, NULL, buf_str(&first));
+			continue;
+		}
+		/* While one has to wait for somebody to leave, all do. */
+		if (s->victims.n)
+			decide_hold(s->cluster, pod, give_up_ns);
+		r = push(s, s->victims.n ? SCHED_NOMINATE : SCHED_BIND, pod, NULL,
+			STR("waits for others to leave its group's places"));
+	}
+	if (r == 0 && s->victims.n)
+		r = push_evictions(s, g->member[0]);
+	pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+	drop_unit(s, unit);
+	return r;
+}
+
+static int try_group(struct sched *s, const char *unit, struct error *err)
+{
+	_cleanup_free_ struct cpod **members = NULL;
+	char group[UNIT_MAX], text[UNIT_MAX + 64];
+	struct gang g;
+	int r;
+
+	str_copy(group, sizeof(group), (struct str){unit, strlen(unit) - 1});
+	r = gang_init(s, group, &g);
+	members = g.member;
+	if (r < 0 || !g.n_waiting) {
+		pending_remove(s->pending, unit);
+		return r;
+	}
+	if (g.least && !g.is_holding && g.n_waiting + g.n_running >= g.least)
+		return gather(s, unit, group, &g, err);
+	if (!g.least)
+		snprintf(text, sizeof(text), "group %s: nothing says how many belong to it", group);
+	else
+		snprintf(text, sizeof(text), "group %s: %u of %u members are there, %u are needed",
+			group, g.n_waiting + g.n_running, g.size, g.least);
+	pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+	r = tell_all(s, &g, str_from(text));
+	return r < 0 ? r : push(s, SCHED_EVENT, g.member[0], "GroupWaiting", str_from(text));
+}
+
+/* ---- who holds a place that others are leaving ---- */
+
+/* Nobody who was told to leave does so for nobody. */
+static int spare_all(struct sched *s)
+{
+	struct cpod *pod = NULL;
+	int r = 0;
+
+	if (cluster_n_holding(s->cluster))
+		return 0;
+	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod)))
+		if (cpod_told_ns(pod))
+			r = cluster_spare(s->cluster, pod);
+	return r;
+}
+
+static int give_up(struct sched *s, struct cpod *pod, const char *why)
+{
+	const bool is_group = cpod_group(pod)[0];
+	char unit[UNIT_MAX];
+	int r = is_group ? push(s, SCHED_EVENT, pod, "GroupTimedOut", str_from(why)) : 0;
+
+	cluster_forget(s->cluster, pod);
+	r = r < 0 ? r : add_unit(s, pod);
+	pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
+	return r;
+}
+
+/* All of a group, or the pod alone. */
+static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
+{
+	struct cpod *alone[1] = {pod}, **member = alone;
+	_cleanup_free_ struct cpod **members = NULL;
+	enum decision all = DECIDE_BIND;
+	uint32_t n = 1;
+	int r = 0;
+
+	if (cpod_group(pod)[0]) {
+		n = cluster_members(s->cluster, cpod_group(pod), NULL, 0);
+		member = members = calloc(n + 1ul, sizeof(struct cpod *));
+		if (!members)
+			return -ENOMEM;
+		cluster_members(s->cluster, cpod_group(pod), members, n);
+	}
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		enum decision decision;
+
+		if (cpod_state(member[i]) != CPOD_HOLDING)
+			continue;
+		r = decide_held(s->cluster, member[i], &decision, err);
+		if (r == 0 && decision == DECIDE_HOLD && s->now_ns > cpod_give_up_ns(member[i]))
+			decision = DECIDE_WAIT;
+		if (decision == DECIDE_WAIT || (decision == DECIDE_HOLD && all == DECIDE_BIND))
+			all = decision;
+	}
+	for (uint32_t i = 0; r == 0 && all != DECIDE_HOLD && i < n; i++) {
+		if (cpod_state(member[i]) != CPOD_HOLDING)
+			continue;
+		if (all == DECIDE_WAIT) {
+			r = give_up(s, member[i], "gives back what it held: others did not leave");
+			continue;
+		}
+		decide_release(s->cluster, member[i]);
+		s->counts.n_placed++;
+		r = push(s, SCHED_BIND, member[i], NULL, STR(""));
+	}
+	return r;
+}
+
+#define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
+
+static int look_at_all_held(struct sched *s, struct error *err)
+{
+	struct cpod *pod = NULL;
+	int r = 0;
+
+	s->has_news = false;
+	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
+		const uint64_t told_ns = cpod_told_ns(pod);
+
+		if (cpod_state(pod) == CPOD_HOLDING) {
+			r = look_at_held(s, pod, err);
+		} else if (told_ns && s->now_ns > told_ns + EVICT_AGAIN_NS) {
+			cpod_set_told_ns(pod, s->now_ns);
+			r = push(s, SCHED_EVICT, pod, NULL, STR(""));
+		}
+	}
+	return r < 0 ? r : spare_all(s);
+}
+
+/* ---- live changes ---- */
+
+static int look_at_wishes(struct sched *s, struct error *err)
+{
+	struct cpod *pod = NULL;
+	bool is_granted;
+	int r = 0;
+
+	s->has_wishes = false;
+	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
+		if (!cpod_take_wish(pod) || !decide_has_wish(s->cluster, pod))
+			continue;
+		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
+		if (r == 0 && is_granted)
+			r = push(s, SCHED_GRANT, pod, NULL, buf_str(&s->why));
+		else if (r == 0 && cpod_deny(pod, buf_str(&s->why)))
+			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
+		if (r == 0 && is_granted)
+			cpod_deny(pod, STR(""));
+	}
+	return r;
+}
+
+/* ---- one after the other ---- */
+
+static int try_unit(struct sched *s, const char *unit, struct error *err)
+{
+	struct str ns, name = str_from(unit);
+	struct cpod *pod;
+	char copy[UNIT_MAX], space[UNIT_MAX];
+
+	str_copy(copy, sizeof(copy), name);
+	if (name.n && name.p[name.n - 1] == '\n')
+		return try_group(s, copy, err);
+	str_split(&name, '/', &ns);
+	str_copy(space, sizeof(space), ns);
+	pod = cluster_pod(s->cluster, space, copy + ns.n + 1);
+	if (!pod || cpod_state(pod) != CPOD_PENDING) {
+		pending_remove(s->pending, copy);
+		return 0;
+	}
+	return try_pod(s, copy, pod, err);
+}
+
+static int think(struct sched *s, struct error *err)
+{
+	const char *unit;
+	int r;
+
+	s->n_todo = s->todo_at = 0;
+	if (cluster_n_holding(s->cluster) && s->has_news) {
+		r = look_at_all_held(s, err);
+		if (r < 0 || s->n_todo)
+			return r;
+	}
+	if (s->has_wishes) {
+		r = look_at_wishes(s, err);
+		if (r < 0 || s->n_todo)
+			return r;
+	}
+	if (cluster_take_news(s->cluster))
+		pending_wake(s->pending, s->now_ns);
+	unit = pending_next(s->pending, s->now_ns);
+	if (!unit)
+		return 1;
+	return try_unit(s, unit, err);
+}
+
+int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
+{
+	todo_done(&s->last);
+	for (;;) {
+		struct cpod *pod;
+		int r;
+
+		while (s->todo_at < s->n_todo) {
+			todo_done(&s->last);
+			s->last = s->todo[s->todo_at++];
+			pod = cluster_pod(s->cluster, s->last.ns, s->last.name);
+			if (!pod)
+				continue;
+			*ret = (struct sched_action){
+				s->last.act, pod, s->last.reason, s->last.text};
+			return 1;
+		}
+		r = think(s, err);
+		if (r != 0)
+			return MIN(r, 0);
+	}
+}
+
+uint64_t sched_deadline(const struct sched *s)
+{
+	return s->todo_at < s->n_todo ? 0 : pending_deadline(s->pending);
+}
+
+void sched_bound(struct sched *s, const char *ns, const char *name, const char *uid, bool is_done)
+{
+	struct cpod *pod = cluster_pod(s->cluster, ns, name);
+	char unit[UNIT_MAX];
+
+	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED || is_done)
+		return;
+	s->counts.n_bind_failures++;
+	cluster_forget(s->cluster, pod);
+	unit_of(pod, unit);
+	if (pending_has(s->pending, unit))
+		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
+	else
+		add_unit(s, pod);
+}
+
+struct sched_counts sched_counts(const struct sched *s)
+{
+	struct sched_counts counts = s->counts;
+
+	counts.pending = pending_counts(s->pending);
+	counts.n_holding = cluster_n_holding(s->cluster);
+	return counts;
+}

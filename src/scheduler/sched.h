@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler without its connections: objects and the time in, actions out. Whoever carries the
+ * actions out says how they ended. Pure; one thread.
+ */
+#ifndef SCHEDULER_SCHED_H
+#define SCHEDULER_SCHED_H
+
+#include "base/rand.h"
+#include "scheduler/cluster.h"
+#include "scheduler/pending.h"
+
+struct sched;
+
+struct sched_config {
+	struct cluster_config cluster;
+	uint64_t seed; /* of jitter */
+};
+
+int sched_new(const struct sched_config *config, struct sched **ret_sched, struct error *err);
+void sched_free(struct sched *sched);
+DEFINE_CLEANUP(struct sched *, sched_free)
+
+/* As cluster.h; the time only grows. */
+void sched_set_time(struct sched *sched, uint64_t now_ns, uint64_t real_ns);
+int sched_set(struct sched *sched, int kind, json_t *json, struct error *err);
+int sched_remove(struct sched *sched, int kind, const char *ns, const char *name);
+struct cluster *sched_cluster(struct sched *sched);
+
+enum sched_act {
+	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
+	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
+	SCHED_EVENT,    /* an Event of that reason, with the sentence; GroupTimedOut is a warning */
+	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
+	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
+	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
+	SCHED_EVICT,    /* it has to leave; asked again while it does not */
+};
+
+/* pod and texts are valid until the next call. */
+struct sched_action {
+	enum sched_act act;
+	const struct cpod *pod;
+	const char *reason; /* of SCHED_EVENT */
+	const char *text;   /* of SCHED_EVICT: for whom */
+};
+
+/* 1: there is one; 0: nothing to do before sched_deadline(), or something is told. -ENOMEM. */
+int sched_next(struct sched *sched, struct sched_action *ret_action, struct error *err);
+uint64_t sched_deadline(const struct sched *sched);
+
+/* The Binding was made, or not: then its place is free again, and it is tried again later. */
+void sched_bound(
+	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
+
+struct sched_counts {
+	struct pending_counts pending;
+	uint32_t n_holding;
+	uint64_t n_evictions;
+	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
+};
+struct sched_counts sched_counts(const struct sched *sched);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is watched, and into the scheduler with it. */
+#include "scheduler/service-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+static const struct watched {
+	int kind;
+	enum kube_api api;
+	bool is_leases;     /* of the namespace with the nodes' Leases */
+	bool is_waited_for; /* nothing is decided without it */
+} watched[SERVICE_WATCHES] = {
+	{OBJECT_NODE, KUBE_NODES, false, true},
+	{OBJECT_NAMESPACE, KUBE_NAMESPACES, false, true},
+	{CLUSTER_LEASE, KUBE_LEASES, true, true},
+	{CLUSTER_GPU_NODE, KUBE_GPU_NODES, false, false},
+	{CLUSTER_POLICY, KUBE_GPU_POLICIES, false, false},
+	{CLUSTER_BUDGET, KUBE_BUDGETS, false, false},
+	{OBJECT_VOLUME, KUBE_VOLUMES, false, true},
+	{OBJECT_CLAIM, KUBE_VOLUME_CLAIMS, false, true},
+	{OBJECT_CLASS, KUBE_STORAGE_CLASSES, false, true},
+	{OBJECT_CSI_NODE, KUBE_CSI_NODES, false, true},
+	{OBJECT_CSI_DRIVER, KUBE_CSI_DRIVERS, false, true},
+	{OBJECT_CSI_CAPACITY, KUBE_CSI_CAPACITIES, false, false},
+	{OBJECT_POD, KUBE_PODS, false, true},
+};
+
+/* The object while the cache tells of it; the scheduler keeps what it needs in its own form. */
+struct box {
+	json_t *json;
+};
+
+static int project(void *data, const struct kube_object *object, void **ret_own, struct error *err)
+{
+	struct box *box = calloc(1, sizeof(*box));
+
+	if (!box)
+		return fail(err, ENOMEM, "out of memory");
+	box->json = json_incref(object->json);
+	*ret_own = box;
+	return 0;
+}
+
+static void release(void *own)
+{
+	struct box *box = own;
+
+	if (box)
+		json_decref(box->json);
+	free(box);
+}
+
+static void changed(struct watch *w, const struct kube_entry *entry)
+{
+	struct service *s = w->service;
+	struct box *box = entry->object;
+	struct error err;
+
+	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	if (sched_set(s->sched, w->kind, box->json, &err) < 0)
+		log_warn("%s %s: %s", entry->namespace_name, entry->name, err.msg);
+	json_decref(TAKE_PTR(box->json));
+	service_wake(s);
+}
+
+static void on_added(void *data, const struct kube_entry *entry)
+{
+	changed(data, entry);
+}
+
+static void on_updated(void *data, const struct kube_entry *entry, void *old)
+{
+	changed(data, entry);
+}
+
+static void on_deleted(void *data, const struct kube_entry *entry)
+{
+	struct watch *w = data;
+
+	sched_remove(w->service->sched, w->kind, entry->namespace_name, entry->name);
+	service_wake(w->service);
+}
+
+static void on_synced(void *data)
+{
+	struct watch *w = data;
+
+	if (service_is_synced(w->service))
+		log_info("everything is known");
+	service_wake(w->service);
+}
+
+static void on_trouble(void *data, const struct error *err)
+{
+	log_warn("%s", err->msg);
+}
+
+static int start(struct service *s, size_t i, const struct kube_api_row *row, struct error *err)
+{
+	const struct kube_target target = {.group_version = row->group_version,
+		.resource = row->resource,
+		.namespace_name = watched[i].is_leases ? s->options->lease_space : NULL};
+	const struct kube_cache_handler handler = {.project = project,
+		.release = release,
+		.added = on_added,
+		.updated = on_updated,
+		.deleted = on_deleted,
+		.synced = on_synced,
+		.trouble = on_trouble,
+		.data = &s->watches[i]};
+	_cleanup_buf_ struct buf path = BUF_INIT(512);
+	int r = kube_path(&path, &target, err);
+
+	s->watches[i].service = s;
+	s->watches[i].kind = watched[i].kind;
+	return r < 0
+		? r
+		: kube_cache_new(s->client, &(struct kube_reflect_options){.path = buf_text(&path)},
+			  &handler, &s->watches[i].cache, err);
+}
+
+void service_watch(struct service *s)
+{
+	struct error err;
+
+	for (size_t i = 0; i < ARRAY_SIZE(watched); i++) {
+		const struct kube_api_row *row = kube_discovery_find(s->discovery, watched[i].api);
+
+		if (s->watches[i].cache || !row)
+			continue;
+		if (start(s, i, row, &err) < 0)
+			log_error("%s", err.msg);
+	}
+}
+
+bool service_is_synced(const struct service *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(watched); i++) {
+		const struct kube_cache *cache = s->watches[i].cache;
+
+		if (cache ? !kube_cache_is_synced(cache) : watched[i].is_waited_for)
+			return false;
+	}
+	return true;
+}
+
+void service_unwatch(struct service *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+		kube_cache_free(TAKE_PTR(s->watches[i].cache));
+}

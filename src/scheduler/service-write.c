@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is written: Bindings, conditions, Events. */
+#include "scheduler/service-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/log.h"
+#include "kube/time.h"
+#include "scheduler/decide.h"
+
+#define MANAGER "divvy-scheduler"
+
+bool service_may_write(const struct service *s)
+{
+	return s->is_leading && (!s->lease || kube_lease_may_write(s->lease));
+}
+
+static struct flight *take_off(struct service *s, const struct cpod *pod)
+{
+	struct flight *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->service = s;
+	f->began_ns = clock_now_ns();
+	f->ns = str_dup(str_from(cpod_ns(pod)));
+	f->name = str_dup(str_from(cpod_name(pod)));
+	f->uid = str_dup(str_from(cpod_uid(pod)));
+	DL_APPEND(s->flights, f);
+	return f;
+}
+
+static void land(struct flight *f)
+{
+	DL_DELETE(f->service->flights, f);
+	free(f->ns);
+	free(f->name);
+	free(f->uid);
+	free(f);
+}
+
+void service_land_all(struct service *s)
+{
+	while (s->flights) {
+		kube_call_cancel(s->flights->call);
+		land(s->flights);
+	}
+}
+
+void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,
+	const char *text)
+{
+	const struct kube_event event = {.type = type,
+		.reason = reason,
+		.message = text,
+		.object = {"v1", "Pod", cpod_ns(pod), cpod_name(pod), cpod_uid(pod)}};
+
+	if (service_may_write(s))
+		kube_record(s->recorder, &event);
+}
+
+/* ---- Bindings ---- */
+
+static void say_scheduled(struct service *s, const struct cpod *pod)
+{
+	const struct given *given = cpod_given(pod);
+	_cleanup_buf_ struct buf text = BUF_INIT(EVENT_MESSAGE_MAX - 1);
+
+	buf_addf(&text, "bound to %s", cpod_node(pod));
+	for (uint32_t i = 0; i < given->n; i++) {
+		buf_addf(&text, "%s %s on ", i ? ";" : ":", given->v[i].name);
+		for (uint32_t k = 0; k < given->v[i].n; k++)
+			buf_addf(&text, "%s%s", k ? ", " : "", given->v[i].device[k]);
+	}
+	service_event(s, pod, "Normal", "Scheduled", buf_text(&text));
+}
+
+static void settle(struct flight *f, bool is_done)
+{
+	struct service *s = f->service;
+
+	s->n_binds--;
+	s->n_bound += is_done;
+	s->bind_ns += clock_since_ns(clock_now_ns(), f->began_ns);
+	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	sched_bound(s->sched, f->ns, f->name, f->uid, is_done);
+	service_wake(s);
+	land(f);
+}
+
+static void on_read(void *data, const struct kube_answer *answer)
+{
+	struct flight *f = data;
+	_cleanup_json_ json_t *pod = NULL;
+	const char *uid, *node;
+
+	f->call = NULL;
+	if (answer->result == 0 && kube_json_parse(answer->body, &pod, NULL) == 0) {
+		uid = kube_json_text_at(pod, "metadata", "uid", NULL);
+		node = kube_json_text_at(pod, "spec", "nodeName", NULL);
+		settle(f, uid && !strcmp(uid, f->uid) && node && *node);
+		return;
+	}
+	/* Not known is not free: the watch will tell, or whoever is asked next. */
+	settle(f, answer->result != -ENOENT);
+}
+
+/* Whether the server may have done it although it did not say so. */
+static bool is_unclear(const struct kube_answer *answer)
+{
+	return !answer->status.http || answer->status.http >= 500;
+}
+
+static void on_bound(void *data, const struct kube_answer *answer)
+{
+	struct flight *f = data;
+	const struct kube_write read = {
+		.target = {"v1", "pods", f->ns, f->name, NULL}, .done = on_read, .data = f};
+	const struct cpod *pod;
+
+	f->call = NULL;
+	if (answer->result < 0)
+		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
+	if (answer->result < 0 && is_unclear(answer) &&
+		kube_read(f->service->client, &read, NULL) == 0)
+		return;
+	pod = cluster_pod(sched_cluster(f->service->sched), f->ns, f->name);
+	if (answer->result == 0 && pod && !strcmp(cpod_uid(pod), f->uid))
+		say_scheduled(f->service, pod);
+	settle(f, answer->result == 0);
+}
+
+void service_bind(struct service *s, const struct cpod *pod)
+{
+	struct flight *f = take_off(s, pod);
+	const struct kube_write write = {
+		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
+		.field_manager = MANAGER,
+		.done = on_bound,
+		.data = f,
+		.ret_call = f ? &f->call : NULL};
+	_cleanup_json_ json_t *annotations = NULL;
+	struct error err = {0};
+	int r = f ? 0 : -ENOMEM;
+
+	s->n_binds++;
+	r = r < 0 ? r : decide_annotations(sched_cluster(s->sched), pod, s->epoch, &annotations);
+	if (r == 0 && !service_may_write(s))
+		r = -EPERM;
+	r = r < 0 ? r
+		  : kube_bind(s->client, &write, cpod_node(pod), cpod_uid(pod), annotations, &err);
+	if (r == 0)
+		return;
+	log_warn("pod %s/%s: cannot be bound: %s", cpod_ns(pod), cpod_name(pod),
+		err.code ? err.msg : strerror(-r));
+	if (f)
+		settle(f, false);
+}
+
+/* ---- conditions ---- */
+
+static void on_patched(void *data, const struct kube_answer *answer)
+{
+	struct flight *f = data;
+
+	f->call = NULL;
+	/* -EAGAIN: a disruption budget stands against it, now. */
+	if (answer->result < 0 && answer->result != -ENOENT && answer->result != -EAGAIN)
+		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
+	land(f);
+}
+
+static void patch_status(struct service *s, const struct cpod *pod, const json_t *patch)
+{
+	struct flight *f = take_off(s, pod);
+	const struct kube_write write = {
+		.target = {"v1", "pods", cpod_ns(pod), cpod_name(pod), "status"},
+		.field_manager = MANAGER,
+		.done = on_patched,
+		.data = f,
+		.ret_call = f ? &f->call : NULL};
+
+	if (f &&
+		(!service_may_write(s) ||
+			kube_patch(s->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL) < 0))
+		land(f);
+}
+
+/* node: that it waits for; NULL: none is said. */
+static void say_unschedulable(
+	struct service *s, const struct cpod *pod, const char *sentence, const char *node)
+{
+	const struct kube_time now = kube_time_format(clock_real_ns());
+	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss*}}",
+		"metadata", "uid", cpod_uid(pod), "status", "conditions", "type", "PodScheduled",
+		"status", "False", "reason", "Unschedulable", "message", sentence,
+		"lastTransitionTime", now.s, "lastProbeTime", "nominatedNodeName", node);
+
+	if (patch)
+		patch_status(s, pod, patch);
+	service_event(s, pod, "Warning", "FailedScheduling", sentence);
+}
+
+void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
+{
+	if (!cpod_is_told(pod, sentence))
+		say_unschedulable(s, pod, sentence, NULL);
+}
+
+void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
+{
+	say_unschedulable(s, pod, sentence, cpod_node(pod));
+}
+
+/* ---- live changes ---- */
+
+void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)
+{
+	const char *reason = is_granted ? "Granted" : "WishNotGranted";
+	const struct kube_time now = kube_time_format(clock_real_ns());
+	_cleanup_json_ json_t *annotations = NULL, *patch = NULL;
+
+	if (is_granted &&
+		decide_annotations(sched_cluster(s->sched), pod, s->epoch, &annotations) < 0)
+		return;
+	patch = json_pack("{s:{ss, s:O*}, s:{s:[{ss, ss, ss, ss, ss}]}}", "metadata", "uid",
+		cpod_uid(pod), "annotations", annotations, "status", "conditions", "type",
+		"divvy.gpu/Granted", "status", is_granted ? "True" : "False", "reason", reason,
+		"message", sentence, "lastTransitionTime", now.s);
+	if (patch)
+		patch_status(s, pod, patch);
+	service_event(s, pod, is_granted ? "Normal" : "Warning",
+		is_granted ? "WishGranted" : "WishNotGranted", sentence);
+}
+
+/* ---- who has to leave ---- */
+
+void service_evict(struct service *s, const struct cpod *pod, const char *whom)
+{
+	const struct kube_delete what = {.uid = cpod_uid(pod), .grace_s = -1};
+	const char *version = kube_discovery_eviction(s->discovery);
+	struct flight *f = take_off(s, pod);
+	const struct kube_write write = {
+		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
+		.field_manager = MANAGER,
+		.done = on_patched,
+		.data = f,
+		.ret_call = f ? &f->call : NULL};
+	_cleanup_buf_ struct buf text = BUF_INIT(EVENT_MESSAGE_MAX - 1);
+
+	if (!f)
+		return;
+	if (!service_may_write(s) || !version ||
+		kube_evict(s->client, &write, version, &what, NULL) < 0) {
+		land(f);
+		return;
+	}
+	buf_addf(&text, "leaves for %s", whom);
+	/* Asked again, it has been told already. */
+	if (*whom)
+		service_event(s, pod, "Warning", "Preempted", buf_text(&text));
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/parse.h"
+#include "scheduler/service-internal.h"
+
+#define TICK_NS (UINT64_C(1) * 1000000000)
+#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions of ours are missing */
+
+static void carry_out(struct service *s, const struct sched_action *a)
+{
+	switch (a->act) {
+	case SCHED_BIND: service_bind(s, a->pod); break;
+	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
+	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
+	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
+	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
+	case SCHED_EVICT: service_evict(s, a->pod, a->text); break;
+	case SCHED_EVENT:
+		service_event(s, a->pod, strcmp(a->reason, "GroupTimedOut") ? "Normal" : "Warning",
+			a->reason, a->text);
+		break;
+	}
+}
+
+static void on_pump(struct loop_timer *timer, uint64_t now_ns)
+{
+	struct service *s = timer->data;
+	struct sched_action action;
+	struct error err;
+	int r = 1;
+
+	if (!s->sched || !service_may_write(s) || !service_is_synced(s))
+		return;
+	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	while (r > 0 && s->n_binds < SERVICE_BINDS_MAX) {
+		const uint64_t began_ns = clock_now_ns();
+
+		r = sched_next(s->sched, &action, &err);
+		s->decide_ns += clock_now_ns() - began_ns;
+		if (r > 0)
+			carry_out(s, &action);
+		else if (r < 0)
+			log_warn("%s", err.msg);
+	}
+	if (s->n_binds < SERVICE_BINDS_MAX)
+		loop_set_timer(&s->pump, MAX(sched_deadline(s->sched), clock_now_ns()));
+}
+
+void service_wake(struct service *s)
+{
+	loop_set_timer(&s->pump, clock_now_ns());
+}
+
+static void on_tick(struct loop_timer *timer, uint64_t now_ns)
+{
+	struct service *s = timer->data;
+
+	if (s->sched)
+		sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	service_wake(s);
+	loop_set_timer(timer, clock_now_ns() + TICK_NS);
+}
+
+static void on_lease(void *data, bool is_leading, uint64_t epoch)
+{
+	struct service *s = data;
+
+	log_info(is_leading ? "leading, epoch %" PRIu64 : "not leading any more, epoch %" PRIu64,
+		epoch);
+	s->is_leading = is_leading;
+	s->epoch = epoch;
+	service_wake(s);
+}
+
+static int start_lease(struct service *s, struct error *err)
+{
+	const struct kube_lease_options options = {.namespace_name = s->options->space,
+		.name = "divvy-scheduler",
+		.identity = s->instance,
+		.changed = on_lease,
+		.data = s};
+
+	if (s->options->is_elected)
+		return kube_lease_start(s->client, &options, &s->lease, err);
+	s->is_leading = true;
+	return 0;
+}
+
+static void on_discovered(void *data, int r, const struct error *err)
+{
+	struct service *s = data;
+
+	if (r < 0) {
+		log_warn("%s", err->msg);
+		kube_discovery_refresh(s->discovery);
+		return;
+	}
+	service_watch(s);
+}
+
+/* Its answer says which release's rules hold; without it nothing begins. */
+static void ask_version(struct service *s);
+
+static void begin(struct service *s, unsigned minor)
+{
+	const struct sched_config config = {
+		.cluster = {.scheduler_name = s->options->scheduler_name,
+			.minor = minor,
+			.policy = &place_fgd},
+		.seed = rand_u64(kube_client_rand(s->client))};
+	struct error err;
+	int r = sched_new(&config, &s->sched, &err);
+
+	r = r < 0 ? r : kube_discovery_new(s->client, on_discovered, s, &s->discovery, &err);
+	r = r < 0 ? r : start_lease(s, &err);
+	if (r < 0) {
+		log_error("%s", err.msg);
+		loop_stop(s->loop, r);
+	}
+}
+
+static void on_version(void *data, const struct kube_answer *answer)
+{
+	struct service *s = data;
+	_cleanup_json_ json_t *json = NULL;
+	const char *minor;
+	char digits[8] = "";
+	uint64_t n;
+
+	if (answer->result < 0 || kube_json_parse(answer->body, &json, NULL) < 0) {
+		log_warn("%s", answer->error.msg);
+		ask_version(s);
+		return;
+	}
+	minor = kube_json_text_at(json, "minor", NULL);
+	for (size_t i = 0; minor && i < 7 && minor[i] >= '0' && minor[i] <= '9'; i++)
+		digits[i] = minor[i];
+	if (parse_uint(str_from(digits), 1, 10000, &n, NULL) < 0) {
+		log_error("the server's version is not understood: minor '%s'", minor ? minor : "");
+		loop_stop(s->loop, -EPROTO);
+		return;
+	}
+	begin(s, (unsigned)n);
+}
+
+static void ask_version(struct service *s)
+{
+	const struct kube_request request = {.path = "/version",
+		.retry = RETRY_IDEMPOTENT,
+		.timeout_ns = UINT64_C(600) * 1000000000,
+		.done = on_version,
+		.data = s};
+	struct error err;
+
+	if (kube_call_start(s->client, &request, NULL, &err) < 0) {
+		log_error("%s", err.msg);
+		loop_stop(s->loop, -ENOMEM);
+	}
+}
+
+/* Two of one name would take each other's Lease for their own. */
+static void name_instance(struct service *s)
+{
+	const char *pod = getenv("POD_NAME");
+	char host[128] = "scheduler";
+	struct rand *rand = kube_client_rand(s->client);
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(s->instance, sizeof(s->instance), "%.200s_%08" PRIx64, pod ? pod : host,
+		rand_u64(rand) >> 32);
+}
+
+static void on_leave(struct loop_timer *timer, uint64_t now_ns)
+{
+	struct service *s = timer->data;
+
+	loop_stop(s->loop, 0);
+}
+
+int service_new(
+	struct loop *loop, const struct options *options, struct service **ret, struct error *err)
+{
+	const struct kube_config_source source = {.files = options->kubeconfig};
+	const struct kube_client_options client = {.max_in_flight = 128};
+	struct service *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return fail(err, ENOMEM, "out of memory");
+	s->loop = loop;
+	s->options = options;
+	s->pump.data = s->tick.data = s->leave.data = s;
+	r = kube_config_load(&source, &s->config, err);
+	r = r < 0 ? r : kube_client_new(loop, s->config, &client, &s->client, err);
+	if (r == 0) {
+		name_instance(s);
+		r = kube_recorder_new(s->client, "divvy-scheduler", s->instance, &s->recorder, err);
+	}
+	if (r == 0 &&
+		(loop_add_timer(loop, &s->pump, on_pump) < 0 ||
+			loop_add_timer(loop, &s->tick, on_tick) < 0 ||
+			loop_add_timer(loop, &s->leave, on_leave) < 0))
+		r = fail(err, ENOMEM, "out of memory");
+	r = r < 0 ? r : serve_new(s, &s->serve, err);
+	if (r < 0) {
+		service_free(s);
+		return r;
+	}
+	loop_set_timer(&s->tick, clock_now_ns() + TICK_NS);
+	ask_version(s);
+	*ret = s;
+	return 0;
+}
+
+void service_leave(struct service *s)
+{
+	/* What is under way is given a moment, and so is the Lease. */
+	s->is_leading = false;
+	if (s->lease)
+		kube_lease_release(s->lease);
+	loop_set_timer(&s->leave, clock_now_ns() + (s->lease ? TICK_NS / 2 : 0));
+}
+
+void service_free(struct service *s)
+{
+	if (!s)
+		return;
+	serve_free(s->serve);
+	service_unwatch(s);
+	service_land_all(s);
+	kube_lease_stop(s->lease);
+	kube_recorder_free(s->recorder);
+	kube_discovery_free(s->discovery);
+	loop_remove_timer(&s->pump);
+	loop_remove_timer(&s->tick);
+	loop_remove_timer(&s->leave);
+	kube_client_free(s->client);
+	kube_config_free(s->config);
+	sched_free(s->sched);
+	free(s);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a pod asks of GPUs, in any dialect, and what it is given in that dialect's words: the one
+ * file in which JSON meets core/dialect.h. Pure.
+ */
+#ifndef SCHEDULER_TENANCY_H
+#define SCHEDULER_TENANCY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "core/spec.h"
+
+#define TENANCY_DIALECTS_KEY "divvy.gpu/dialects" /* of a namespace, and of a pod */
+
+struct tenancy_container {
+	char name[64];
+	struct spec spec;
+};
+
+struct tenancy {
+	struct tenancy_container *v; /* in the pod's order; none: no share is asked for */
+	uint32_t n;
+	char group[SPEC_GROUP];           /* "": none */
+	uint32_t group_size, group_least; /* 0 where an object says them */
+	char group_object[64];            /* that object's API group; "" */
+};
+
+/*
+ * dialects: the namespace's list, "" none; what the pod carries itself goes before it. -EINVAL with
+ * one sentence for the user; -ENOMEM. tenancy_done also after a failure.
+ */
+int tenancy_read(
+	const json_t *pod, const char *dialects, struct tenancy *ret_tenancy, struct error *err);
+void tenancy_done(struct tenancy *tenancy);
+
+struct tenancy_device {
+	uint32_t index; /* on its node */
+	const char *uuid, *model;
+	uint64_t memory_bytes, granted_bytes;
+};
+
+/* Of one container, in the tenancy's order. */
+struct tenancy_grant {
+	const struct tenancy_device *device;
+	uint32_t n;
+	uint32_t request, limit;
+};
+
+/*
+ * Adds the annotations that users and tools of the pod's dialect read, none of which is a given
+ * key. real_ns: since 1970.
+ */
+int tenancy_write_back(const json_t *pod, const char *dialects, const struct tenancy_grant *grants,
+	const char *node, uint64_t real_ns, json_t *annotations);
+
+#endif

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvy-scheduler on a real API server, with its own account."""
+
+import socket
+import ssl
+import urllib.error
+import urllib.request
+
+from cluster import Skip, main, open_cluster, skip_all, wait_for
+from scheduled import Scheduled
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+PORT = free_port()
+
+
+def a_share_is_bound():
+    rig.node("n1", "A100", "A100")
+    rig.pod("share", {"request": "0.3"})
+    pod = rig.bound("share")
+    assert pod["spec"]["nodeName"] == "n1"
+    given = {k: v for k, v in pod["metadata"]["annotations"].items() if k.startswith("divvy.gpu/")}
+    device = given.pop("divvy.gpu/devices")
+    assert device in ("main=GPU-n1-0", "main=GPU-n1-1"), device
+    assert given == {
+        "divvy.gpu/request": "0.3", "divvy.gpu/granted-request": "main=0.3", "divvy.gpu/granted-limit": "main=1",
+        "divvy.gpu/granted-memory": f"main={16 * (1 << 30) * 3 // 10}", "divvy.gpu/granted-memory-policy": "main=fail",
+        "divvy.gpu/granted-class": "main=standard", "divvy.gpu/granted-priority": "main=50",
+        "divvy.gpu/granted-mode": "main=local", "divvy.gpu/epoch": "0"}, given
+    wait_for(lambda: rig.events("share", "Scheduled"), "an Event")
+
+
+def who_fits_nowhere_is_told_once():
+    rig.pod("large", {"request": "0.5", "model": "H100"})
+    rig.waits("large", "0/1 nodes: 1 model H100 wanted")
+    assert rig.condition("large")["reason"] == "Unschedulable"
+    wait_for(lambda: rig.events("large", "FailedScheduling"), "an Event")
+    # Something happens that does not help.
+    rig.pod("small", {"request": "0.1"})
+    rig.bound("small")
+    rig.gone("small")
+    events = rig.events("large", "FailedScheduling")
+    assert len(events) == 1 and events[0]["count"] == 1, events
+    assert events[0]["message"] == "0/1 nodes: 1 model H100 wanted"
+    rig.node("n2", "H100")
+    assert rig.devices("large") == "main=GPU-n2-0"
+    rig.gone("large")
+    rig.remove_node("n2")
+
+
+def a_wish_that_is_not_understood_is_told():
+    rig.pod("misspelt", {"request": "0.5", "requets": "0.5"})
+    rig.waits("misspelt", "did you mean request?")
+    rig.gone("misspelt")
+
+
+def containers_have_a_spec_each():
+    rig.pod("two", {"main.divvy.gpu/request": "0.25", "side.divvy.gpu/request": "0.125"}, containers=("main", "side"))
+    assert rig.given("two", "granted-request") == "main=0.25 side=0.125"
+    assert rig.devices("two").startswith("main=GPU-n1-")
+    rig.gone("two")
+
+
+def a_restart_forgets_nothing():
+    """What is bound counts again, by what the API says alone."""
+    rig.pod("half", {"request": "0.6"})
+    first = rig.devices("half")
+    rig.kill(rig.processes[0])
+    rig.start()
+    rig.pod("other", {"request": "0.6"})
+    assert rig.devices("other") != first
+    rig.pod("third", {"request": "0.6"})
+    rig.waits("third", "0/1 nodes: 1 no GPU with 0.6 free")
+    rig.gone("half", "other", "third")
+
+
+def a_cordoned_device_gets_nobody():
+    cluster.patch("/apis/divvy.gpu/v1/gpunodes/n1", {"spec": {"cordoned": [{"uuid": "GPU-n1-0"}]}})
+    rig.pod("large", {"request": "0.8"})
+    device = rig.devices("large")
+    assert device == "main=GPU-n1-1", device
+    rig.pod("another", {"request": "0.8"})
+    rig.waits("another", "0/1 nodes: 1 ")
+    cluster.patch("/apis/divvy.gpu/v1/gpunodes/n1", {"spec": {"cordoned": []}})
+    rig.gone("share")
+    assert rig.devices("another") == "main=GPU-n1-0"
+    rig.gone("large", "another")
+
+
+def member(name, request, size, threshold="1"):
+    rig.pod(name, {"request": request, "group": "g", "group-size": str(size), "group-threshold": threshold})
+
+
+def a_group_starts_together():
+    member("m1", "0.8", 3, "0.7")
+    rig.waits("m1", "1 of 3 members are there, 2 are needed")
+    wait_for(lambda: rig.events("m1", "GroupWaiting"), "an Event")
+    member("m2", "0.8", 3, "0.7")
+    assert {rig.devices("m1"), rig.devices("m2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
+    member("m3", "0.8", 3, "0.7")
+    rig.waits("m3", "no GPU with 0.8 free")
+    rig.gone("m1")
+    assert rig.devices("m3")
+    rig.gone("m2", "m3")
+
+
+def who_is_less_important_is_evicted():
+    rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
+    rig.bound("low")
+    budgets = f"/apis/policy/v1beta1/namespaces/{cluster.namespace}/poddisruptionbudgets"
+    cluster.create(budgets, {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+                             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}}})
+    rig.pod("high", {"request": "0.5", "priority": "90"})
+    rig.waits("high", "no GPU with 0.5 free")
+    assert "deletionTimestamp" not in rig.get("low")["metadata"]
+    cluster.delete(f"{budgets}/b")
+    wait_for(lambda: rig.get("high")["status"].get("nominatedNodeName") == "n1", "a nomination")
+    wait_for(lambda: rig.get("low")["metadata"].get("deletionTimestamp"), "an eviction")
+    wait_for(lambda: rig.events("low", "Preempted"), "an Event")
+    assert not rig.get("high")["spec"].get("nodeName")
+    rig.gone("low")
+    assert rig.devices("high")
+    rig.gone("high")
+
+
+def a_running_pod_is_changed():
+    rig.pod("live", {"request": "0.3"})
+    rig.bound("live")
+    cluster.patch(rig.path("live"), {"metadata": {"annotations": {"divvy.gpu/limit": "0.5"}}})
+    wait_for(lambda: rig.given("live", "granted-limit") == "main=0.5", "the new limit is granted")
+    wait_for(lambda: (rig.condition("live", "divvy.gpu/Granted") or {}).get("status") == "True", "a condition")
+    rig.pod("rest", {"request": "2"})
+    rig.waits("rest", "0/1 nodes: 1 ")
+    rig.gone("rest")
+    rig.pod("beside", {"request": "0.7"})
+    rig.pod("beside2", {"request": "1"})
+    rig.bound("beside"), rig.bound("beside2")
+    cluster.patch(rig.path("live"), {"metadata": {"annotations": {"divvy.gpu/request": "0.4"}}})
+    wait_for(lambda: rig.condition("live", "divvy.gpu/Granted")["reason"] == "WishNotGranted", "a refusal")
+    assert rig.given("live", "granted-request") == "main=0.3"
+    rig.gone("live", "beside", "beside2")
+
+
+def policies_limit_a_namespace():
+    cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
+        "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "limits"},
+        "spec": {"namespaces": [cluster.namespace], "totalShare": "0.5", "classes": ["standard"]}})
+    rig.pod("class", {"request": "0.1", "class": "latency"})
+    rig.waits("class", "policy limits: main: class latency is not allowed")
+    rig.pod("much", {"request": "0.6"})
+    rig.waits("much", "policy limits: the namespace has 0 of 0.5 GPUs, 0.6 asked")
+    cluster.delete("/apis/divvy.gpu/v1/gpupolicies/limits")
+    rig.bound("class"), rig.bound("much")
+    rig.gone("class", "much")
+
+
+def one_of_two_decides():
+    """The epoch grows with each leader, and nobody else writes."""
+    for process in list(rig.processes):
+        rig.stop(process)
+    first = rig.start("--leader-elect")
+    rig.pod("e1", {"request": "0.1"})
+    assert rig.given("e1", "epoch") == "0"
+    rig.start("--leader-elect")
+    rig.stop(first)  # which gives the Lease up
+    rig.pod("e2", {"request": "0.1"})
+    assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
+    rig.gone("e1", "e2")
+
+
+def ask_https(path, token=None):
+    """Code and text; the certificate is the program's own."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(f"https://127.0.0.1:{PORT}{path}",
+                                     headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def metrics_are_for_those_who_may():
+    rig.start("--listen", f"127.0.0.1:{PORT}")
+    wait_for(lambda: answers("/healthz"), "it serves")
+    assert ask_https("/healthz") == (200, "ok\n")
+    assert ask_https("/metrics")[0] == 401
+    assert ask_https("/metrics", "no-such-token")[0] == 401
+    nobody = cluster.service_account(cluster.namespace, "nobody")
+    assert ask_https("/metrics", nobody.token)[0] == 403
+    reader = cluster.service_account(cluster.namespace, "reader", cluster_rules=[
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    code, text = ask_https("/metrics", reader.token)
+    assert code == 200 and "divvy_scheduler_decisions_total" in text, (code, text)
+
+
+def answers(path):
+    try:
+        return ask_https(path)[0]
+    except OSError:
+        return None
+
+
+TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
+         containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
+         a_group_starts_together, who_is_less_important_is_evicted,
+         a_running_pod_is_changed, policies_limit_a_namespace, one_of_two_decides,
+         metrics_are_for_those_who_may]
+
+try:
+    with open_cluster() as cluster:
+        cluster.only_own("made-up nodes")
+        with Scheduled(cluster) as rig:
+            rig.start()
+            main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

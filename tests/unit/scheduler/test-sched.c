@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scheduler without a server: objects and virtual time in, actions out. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "core/place-policy.h"
+#include "rules.h"
+#include "scheduler/decide.h"
+#include "scheduler/sched.h"
+#include "unit.h"
+
+#define SECOND UINT64_C(1000000000)
+#define START_NS (1000 * SECOND)
+#define REAL_NS (UINT64_C(1767323045) * SECOND) /* 2026-01-02T03:04:05Z */
+
+static struct sched *sched;
+static uint64_t now_ns;
+
+static void pass(uint64_t seconds)
+{
+	now_ns += seconds * SECOND;
+	sched_set_time(sched, now_ns, REAL_NS + now_ns - START_NS);
+}
+
+static int begin(void **state)
+{
+	const struct sched_config config = {
+		.cluster = {"divvy-scheduler", 30, &place_best_fit}, .seed = 1};
+
+	assert_ok(sched_new(&config, &sched, NULL));
+	now_ns = START_NS;
+	pass(0);
+	return 0;
+}
+
+static int end(void **state)
+{
+	sched_free(sched);
+	return 0;
+}
+
+static void set(int kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void set(int kind, const char *fmt, ...)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(1u << 16);
+	struct error err = {0};
+	json_t *json;
+	va_list ap;
+
+	va_start(ap, fmt);
+	buf_addv(&text, fmt, ap);
+	va_end(ap);
+	json = rules_json(buf_text(&text));
+	if (sched_set(sched, kind, json, &err) < 0)
+		fail_msg("%s", err.msg);
+	json_decref(json);
+}
+
+static void add_lease(const char *name, const char *renewed)
+{
+	set(CLUSTER_LEASE,
+		"{'metadata':{'name':'%s'},'spec':{'renewTime':'%s','leaseDurationSeconds':40}}",
+		name, renewed);
+}
+
+static void add_gpus(const char *name, int n, const char *tenants)
+{
+	_cleanup_buf_ struct buf devices = BUF_INIT(8192);
+
+	for (int i = 0; i < n; i++)
+		buf_addf(&devices,
+			"%s{'uuid':'GPU-%s-%d','index':%d,'model':'A','memoryBytes':1000000,'"
+			"health'"
+			":'Healthy'}",
+			i ? "," : "", name, i, i);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'%s'},'status':{'owner':'divvy','slots':{'total':64},'devices'"
+		":"
+		"[%s],'tenants':[%s]}}",
+		name, buf_text(&devices), tenants);
+}
+
+/* A node with that many GPUs of 1,000,000 bytes, whose daemon lives. */
+static void add_node(const char *name, int n)
+{
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'%s'},'status':{'allocatable':{'cpu':'8','memory':'16Gi','"
+		"pods'"
+		":'110'}}}",
+		name);
+	if (!n)
+		return;
+	add_lease(name, "2026-01-02T03:04:05Z");
+	add_gpus(name, n, "");
+}
+
+/* annotations: JSON members, with quotes; more: of the spec. */
+static void add_pod(const char *name, const char *annotations, const char *more)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','creationTimestamp':'2026-"
+		"01-"
+		"02T03:04:05Z','annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'c','resources':{'requests':{'cpu':'1'}}}]%s}}",
+		name, name, annotations, more);
+}
+
+#define SHARE(x) "'divvy.gpu/request':'" x "'"
+
+/* The pod as the API server has it once it is bound as was decided. */
+static void confirm(const struct cpod *pod, const char *annotations)
+{
+	_cleanup_buf_ struct buf given = BUF_INIT(8192);
+	json_t *json, *value;
+	const char *key;
+	char more[256], name[256];
+
+	snprintf(name, sizeof(name), "%s", cpod_name(pod));
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &json));
+	json_object_foreach(json, key, value)
+		buf_addf(&given, ",'%s':'%s'", key, json_string_value(value));
+	json_decref(json);
+	snprintf(more, sizeof(more), ",'nodeName':'%s'", cpod_node(pod));
+	buf_add_text(&given, "");
+	sched_bound(sched, "s", name, cpod_uid(pod), true);
+	{
+		_cleanup_buf_ struct buf all = BUF_INIT(16384);
+
+		buf_addf(&all, "%s%s", annotations, buf_text(&given));
+		add_pod(name, buf_text(&all), more);
+	}
+}
+
+/* The next action of that kind, of that pod; what is told on the way is passed over. */
+static const struct cpod *next(enum sched_act act, const char *name, const char *text)
+{
+	static struct sched_action a;
+	struct error err = {0};
+
+	for (;;) {
+		int r = sched_next(sched, &a, &err);
+
+		if (r <= 0)
+			fail_msg("nothing to do for %s (%d %s)", name, r, err.msg);
+		if (a.act != act) {
+			if (a.act == SCHED_TELL || a.act == SCHED_EVENT)
+				continue;
+			fail_msg("%s: action %d instead of %d: %s", cpod_name(a.pod), (int)a.act,
+				(int)act, a.text);
+		}
+		assert_string_equal(cpod_name(a.pod), name);
+		if (text)
+			assert_string_equal(a.text, text);
+		return a.pod;
+	}
+}
+
+static void nothing(void)
+{
+	struct sched_action a;
+
+	while (sched_next(sched, &a, NULL) > 0)
+		if (a.act != SCHED_TELL && a.act != SCHED_EVENT)
+			fail_msg("%s: action %d: %s", cpod_name(a.pod), (int)a.act, a.text);
+}
+
+static const char *device_of(const struct cpod *pod)
+{
+	assert_true(cpod_given(pod)->n > 0);
+	return cpod_given(pod)->v[0].device[0];
+}
+
+static void told(const char *name, const char *sentence)
+{
+	next(SCHED_TELL, name, sentence);
+}
+
+static void a_pod_gets_a_share(void **state)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 2);
+	add_pod("a", SHARE("0.3") ",'divvy.gpu/limit':'0.6'", "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_node(pod), "n1");
+	assert_int_equal(cpod_given(pod)->v[0].request, 300);
+	assert_int_equal(cpod_given(pod)->v[0].limit, 600);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 300000);
+	nothing();
+}
+
+static void a_full_device_takes_nobody(void **state)
+{
+	add_node("n1", 1);
+	add_pod("a", SHARE("0.7"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.7"));
+	add_pod("b", SHARE("0.5"), "");
+	told("b", "0/1 nodes: 1 no GPU with 0.5 free");
+	nothing();
+	/* It leaves: the other one's turn, after its pause. */
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+	pass(2);
+	next(SCHED_BIND, "b", NULL);
+}
+
+static void reasons_are_counted_by_node(void **state)
+{
+	add_node("n1", 1);
+	add_node("n2", 1);
+	add_node("n3", 0);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n4'},'spec':{'unschedulable':true},'status':{'allocatable':{"
+		"'cpu':'8','memory':'16Gi','pods':'110'}}}");
+	add_pod("a", SHARE("0.5") ",'divvy.gpu/model':'H100'", "");
+	told("a", "0/4 nodes: 2 model H100 wanted, 1 no GPU, 1 cordoned");
+}
+
+static void objects_come_in_any_order(void **state)
+{
+	const struct cpod *pod;
+
+	/* A bound pod, then its node's devices, then the node. */
+	add_pod("a",
+		SHARE("0.6") ",'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/"
+			     "granted-request':'c=0.6',"
+			     "'divvy.gpu/granted-limit':'c=1','divvy.gpu/"
+			     "granted-memory':'c=600000',"
+			     "'divvy.gpu/granted-memory-policy':'c=fail','divvy.gpu/granted-class':"
+			     "'c=standard','divvy.gpu/granted-priority':'c=50','divvy.gpu/"
+			     "granted-mode'"
+			     ":'c=local','divvy.gpu/epoch':'3'",
+		",'nodeName':'n1'");
+	add_pod("b", SHARE("0.5"), "");
+	nothing();
+	add_gpus("n1", 2, "");
+	add_lease("n1", "2026-01-02T03:04:05Z");
+	pass(2);
+	nothing();
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1'},'status':{'allocatable':{'cpu':'8','memory':'16Gi','"
+		"pods'"
+		":'110'}}}");
+	pass(20);
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-1");
+}
+
+static void a_failed_bind_gives_the_place_back(void **state)
+{
+	add_node("n1", 1);
+	add_pod("a", SHARE("1"), "");
+	next(SCHED_BIND, "a", NULL);
+	add_pod("b", SHARE("1"), "");
+	told("b", "0/1 nodes: 1 no GPU with 1 free");
+	sched_bound(sched, "s", "a", "u-a", false);
+	/* The other one may have it now; both have to pause. */
+	nothing();
+	pass(2);
+	next(SCHED_BIND, "a", NULL);
+}
+
+static void the_larger_of_both_counts(void **state)
+{
+	add_node("n1", 1);
+	/* A container that no pod accounts for runs there still. */
+	add_gpus("n1", 1,
+		"{'podUID':'gone','container':'c','devices':['GPU-n1-0'],'request':400,'limit':"
+		"1000,"
+		"'memoryBytes':[400000]}");
+	add_pod("a", SHARE("0.7"), "");
+	told("a", "0/1 nodes: 1 no GPU with 0.7 free");
+	add_gpus("n1", 1, "");
+	pass(2);
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.7"));
+	/* The node has more in force than was given. */
+	add_gpus("n1", 1,
+		"{'podUID':'u-a','container':'c','devices':['GPU-n1-0'],'request':900,'limit':1000,"
+		"'memoryBytes':[700000]}");
+	add_pod("b", SHARE("0.2"), "");
+	told("b", "0/1 nodes: 1 no GPU with 0.2 free");
+	/* And less: what is given counts. */
+	add_gpus("n1", 1,
+		"{'podUID':'u-a','container':'c','devices':['GPU-n1-0'],'request':100,'limit':1000,"
+		"'memoryBytes':[100000]}");
+	pass(20);
+	next(SCHED_BIND, "b", NULL);
+	add_pod("d", SHARE("0.2"), "");
+	told("d", "0/1 nodes: 1 no GPU with 0.2 free");
+}
+
+static void a_daemon_that_is_silent_gets_nobody(void **state)
+{
+	add_node("n1", 1);
+	pass(41);
+	add_pod("a", SHARE("0.3"), "");
+	told("a", "0/1 nodes: 1 divvyd does not answer");
+	add_lease("n1", "2026-01-02T03:04:46Z");
+	pass(2);
+	next(SCHED_BIND, "a", NULL);
+}
+
+static void a_lease_that_was_old_at_the_start_is_stale(void **state)
+{
+	add_node("n1", 0);
+	add_gpus("n1", 1, "");
+	add_lease("n1", "2026-01-02T03:03:00Z");
+	add_pod("a", SHARE("0.3"), "");
+	told("a", "0/1 nodes: 1 divvyd does not answer");
+}
+
+static void cordoned_devices_keep_who_is_there(void **state)
+{
+	add_node("n1", 1);
+	add_pod("a", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'spec':{'cordoned':[{'uuid':'GPU-n1-0'}]},'status':{"
+		"'slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
+		"'memoryBytes':1000000,'health':'Healthy'}]}}");
+	add_pod("b", SHARE("0.3"), "");
+	told("b", "0/1 nodes: 1 GPUs cordoned or unhealthy");
+	add_gpus("n1", 1, "");
+	pass(2);
+	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
+	add_pod("d", SHARE("0.5"), "");
+	told("d", "0/1 nodes: 1 no GPU with 0.5 free");
+}
+
+static void two_containers_go_to_one_node(void **state)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_node("n2", 2);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'two','namespace':'s','uid':'u-two','annotations':{'c."
+		"divvy.gpu/request':'0.8','d.divvy.gpu/request':'0.8'}},'spec':{'schedulerName':"
+		"'divvy-scheduler','containers':[{'name':'c'},{'name':'d'}]}}");
+	pod = next(SCHED_BIND, "two", NULL);
+	assert_string_equal(cpod_node(pod), "n2");
+	assert_int_equal(cpod_given(pod)->n, 2);
+	assert_string_not_equal(cpod_given(pod)->v[0].device[0], cpod_given(pod)->v[1].device[0]);
+}
+
+static void cpu_counts_with_devices(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'other','namespace':'s','uid':'u-o'},'spec':{'schedulerName':"
+		"'default-scheduler','nodeName':'n1','containers':[{'name':'c','resources':{"
+		"'requests':{'cpu':'7500m'}}}]}}");
+	add_pod("a", SHARE("0.3"), "");
+	told("a", "0/1 nodes: 1 too little cpu");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "other"));
+	pass(2);
+	next(SCHED_BIND, "a", NULL);
+}
+
+static void the_more_important_first(void **state)
+{
+	add_node("n1", 1);
+	add_pod("a", SHARE("0.1") ",'divvy.gpu/priority':'10'", "");
+	add_pod("b", SHARE("0.1") ",'divvy.gpu/priority':'90'", "");
+	add_pod("d", SHARE("0.1") ",'divvy.gpu/priority':'1'", ",'priority':5");
+	next(SCHED_BIND, "d", NULL);
+	next(SCHED_BIND, "b", NULL);
+	next(SCHED_BIND, "a", NULL);
+}
+
+#define MEMBER(x, size, part) \
+	SHARE(x) \
+	",'divvy.gpu/group':'g','divvy.gpu/group-size':'" size \
+	"','divvy.gpu/group-threshold':'" part "'"
+
+static void a_group_waits_for_its_threshold(void **state)
+{
+	add_node("n1", 2);
+	add_pod("m1", MEMBER("0.9", "3", "0.7"), "");
+	next(SCHED_TELL, "m1", "group s/g: 1 of 3 members are there, 2 are needed");
+	nothing();
+	add_pod("m2", MEMBER("0.9", "3", "0.7"), "");
+	next(SCHED_BIND, "m1", NULL);
+	next(SCHED_BIND, "m2", NULL);
+	/* A late one comes alone: enough of them run. */
+	add_pod("m3", MEMBER("0.9", "3", "0.7"), "");
+	told("m3", "0/1 nodes: 1 no GPU with 0.9 free");
+	add_node("n2", 1);
+	pass(2);
+	next(SCHED_BIND, "m3", NULL);
+}
+
+static void a_group_is_never_placed_in_part(void **state)
+{
+	add_node("n1", 2);
+	for (int i = 0; i < 3; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "m%d", i);
+		add_pod(name, MEMBER("0.9", "3", "1"), "");
+	}
+	told("m0",
+		"group s/g: 2 of 3 have a place, 3 are needed; 0/1 nodes: 1 no GPU with 0.9 free");
+	nothing();
+	/* Nothing of it is held: somebody else gets both devices. */
+	add_pod("x", "'divvy.gpu/request':'2'", "");
+	next(SCHED_BIND, "x", NULL);
+}
+
+static void who_is_less_important_leaves(void **state)
+{
+	add_node("n1", 1);
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
+	next(SCHED_EVICT, "low", "s/high");
+	next(SCHED_NOMINATE, "high", "waits for 1 pods to leave n1");
+	nothing();
+	/* Nobody takes the place meanwhile, also not with more to say. */
+	add_pod("next", SHARE("0.2") ",'divvy.gpu/priority':'50'", "");
+	nothing();
+	/* It is asked again while it does not go. */
+	pass(6);
+	next(SCHED_EVICT, "low", "");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low"));
+	assert_string_equal(cpod_node(next(SCHED_BIND, "high", NULL)), "n1");
+	pass(12);
+	next(SCHED_BIND, "next", NULL);
+}
+
+static void equals_do_not_leave(void **state)
+{
+	add_node("n1", 1);
+	add_pod("one", SHARE("0.8"), "");
+	confirm(next(SCHED_BIND, "one", NULL), SHARE("0.8"));
+	add_pod("two", SHARE("0.8"), "");
+	told("two", "0/1 nodes: 1 no GPU with 0.8 free");
+	/* Nor for one that says that nobody has to. */
+	add_pod("never", SHARE("0.8") ",'divvy.gpu/priority':'90'", ",'preemptionPolicy':'Never'");
+	told("never", "0/1 nodes: 1 no GPU with 0.8 free");
+	add_pod("above", SHARE("0.8") ",'divvy.gpu/priority':'1'", ",'priority':1000");
+	next(SCHED_EVICT, "one", "s/above");
+}
+
+static void budgets_are_kept(void **state)
+{
+	add_node("n1", 1);
+	set(CLUSTER_BUDGET,
+		"{'metadata':{'name':'b','namespace':'s'},'spec':{'selector':{}},'status':{"
+		"'disruptionsAllowed':0}}");
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
+	told("high", "0/1 nodes: 1 no GPU with 0.8 free");
+	set(CLUSTER_BUDGET,
+		"{'metadata':{'name':'b','namespace':'s'},'spec':{'selector':{}},'status':{"
+		"'disruptionsAllowed':1}}");
+	pass(2);
+	next(SCHED_EVICT, "low", "s/high");
+}
+
+static void what_was_held_is_given_back(void **state)
+{
+	add_node("n1", 1);
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
+	next(SCHED_EVICT, "low", NULL);
+	next(SCHED_NOMINATE, "high", NULL);
+	/* Who wanted it goes: the victim stays, and others may come to its device. */
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "high"));
+	add_pod("small", SHARE("0.2"), "");
+	pass(1);
+	nothing();
+	pass(12);
+	nothing();
+}
+
+static void a_group_makes_room_together(void **state)
+{
+	add_node("n1", 2);
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("m1", MEMBER("0.9", "2", "1"), "");
+	add_pod("m2", MEMBER("0.9", "2", "1"), "");
+	/* One has its place at once, and waits for the other. */
+	next(SCHED_NOMINATE, "m1", NULL);
+	next(SCHED_NOMINATE, "m2", NULL);
+	next(SCHED_EVICT, "low", "s/m1");
+	nothing();
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low"));
+	next(SCHED_BIND, "m1", NULL);
+	next(SCHED_BIND, "m2", NULL);
+}
+
+static void a_group_times_out(void **state)
+{
+	struct sched_action a;
+	bool is_said = false;
+
+	add_node("n1", 2);
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("m1", MEMBER("0.9", "2", "1"), "");
+	add_pod("m2", MEMBER("0.9", "2", "1"), "");
+	next(SCHED_NOMINATE, "m1", NULL);
+	next(SCHED_NOMINATE, "m2", NULL);
+	next(SCHED_EVICT, "low", "s/m1");
+	for (int i = 0; i < 200 && !is_said; i++) {
+		pass(1);
+		if (i % 30 == 0)
+			add_lease("n1", i % 60 ? "2026-01-02T04:00:00Z" : "2026-01-02T04:00:01Z");
+		while (sched_next(sched, &a, NULL) > 0)
+			is_said |= a.act == SCHED_EVENT && !strcmp(a.reason, "GroupTimedOut");
+	}
+	assert_true(is_said);
+}
+
+static void policies_hold(void **state)
+{
+	add_node("n1", 2);
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'classes':['standard'],"
+		"'highestPriority':60,'models':['A'],'totalShare':'1.2','totalMemory':'1300000'}}");
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'q'},'spec':{'namespaces':['t'],'totalShare':0.1}}");
+	add_pod("class", SHARE("0.1") ",'divvy.gpu/class':'latency'", "");
+	told("class", "policy p: c: class latency is not allowed");
+	add_pod("priority", SHARE("0.1") ",'divvy.gpu/priority':'61'", "");
+	told("priority", "policy p: c: priority 61: at most 60 is allowed");
+	add_pod("a", SHARE("0.8"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.8"));
+	add_pod("b", SHARE("0.8"), "");
+	told("b", "policy p: the namespace has 0.8 of 1.2 GPUs, 0.8 asked");
+	add_pod("d", SHARE("0.1") ",'divvy.gpu/memory':'600000'", "");
+	told("d", "policy p: the namespace has 781.3Ki of 1.2Mi of device memory, 585.9Ki asked");
+	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'models':['H100']}}");
+	for (int i = 0; i < 3; i++)
+		sched_remove(sched, OBJECT_POD, "s", i ? i == 1 ? "class" : "priority" : "d");
+	pass(2);
+	told("b", "0/1 nodes: 1 no model that a policy allows");
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "p"));
+	pass(20);
+	next(SCHED_BIND, "b", NULL);
+}
+
+/* The bound pod as it is, with other asked keys. */
+static void wish(const struct cpod *pod, const char *annotations)
+{
+	char asked[256];
+
+	snprintf(asked, sizeof(asked), "%s", annotations);
+	confirm(pod, asked);
+}
+
+static void a_wish_is_granted_where_there_is_room(void **state)
+{
+	struct cluster *c = sched_cluster(sched);
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_pod("a", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
+	add_pod("b", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
+	nothing();
+	wish(cluster_pod(c, "s", "a"), SHARE("0.6") ",'divvy.gpu/class':'latency'");
+	pod = next(SCHED_GRANT, "a", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].request, 600);
+	assert_int_equal(cpod_given(pod)->v[0].class, SPEC_LATENCY);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 600000);
+	confirm(pod, SHARE("0.6") ",'divvy.gpu/class':'latency'");
+	nothing();
+	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
+	pod = next(SCHED_DENY, "b", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].request, 300);
+	/* Told once. */
+	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
+	nothing();
+	wish(cluster_pod(c, "s", "b"), SHARE("0.1"));
+	next(SCHED_GRANT, "b", NULL);
+	confirm(cluster_pod(c, "s", "b"), SHARE("0.1"));
+	add_pod("d", SHARE("0.3"), "");
+	next(SCHED_BIND, "d", NULL);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		TEST(a_pod_gets_a_share),
+		TEST(a_full_device_takes_nobody),
+		TEST(reasons_are_counted_by_node),
+		TEST(objects_come_in_any_order),
+		TEST(a_failed_bind_gives_the_place_back),
+		TEST(the_larger_of_both_counts),
+		TEST(a_daemon_that_is_silent_gets_nobody),
+		TEST(a_lease_that_was_old_at_the_start_is_stale),
+		TEST(cordoned_devices_keep_who_is_there),
+		TEST(two_containers_go_to_one_node),
+		TEST(cpu_counts_with_devices),
+		TEST(the_more_important_first),
+		TEST(a_group_waits_for_its_threshold),
+		TEST(a_group_is_never_placed_in_part),
+		TEST(who_is_less_important_leaves),
+		TEST(equals_do_not_leave),
+		TEST(budgets_are_kept),
+		TEST(what_was_held_is_given_back),
+		TEST(a_group_makes_room_together),
+		TEST(a_group_times_out),
+		TEST(policies_hold),
+		TEST(a_wish_is_granted_where_there_is_room),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
