@@ -9,8 +9,9 @@
 #include "base/cleanup.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
+#include "scheduler/fit-internal.h"
 
-/* ---- the filter: kube-scheduler's rules, and those of devices that the place does not know ---- */
+/* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
 
 static uint64_t allowed_devices(const struct attempt *a, const struct cnode *node)
 {
@@ -322,6 +323,11 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		return fail(err, ENOMEM, "out of memory");
 	if (r < 0)
 		return wait_for(why, ret, unfit.msg);
+	if (a.fit->n_claims) {
+		fit_free(a.fit);
+		return wait_for(why, ret,
+			"a claim waits for its first consumer: this scheduler binds no volumes");
+	}
 	place_set_filter(c->place, filter, &a);
 	r = try_both(&a, victims, err);
 	place_set_filter(c->place, NULL, NULL);

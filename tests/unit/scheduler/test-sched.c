@@ -586,6 +586,38 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
+static void volumes_are_not_bound_here(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_CLASS,
+		"{'metadata':{'name':'late'},'provisioner':'p','volumeBindingMode':"
+		"'WaitForFirstConsumer'}");
+	set(OBJECT_CLAIM,
+		"{'metadata':{'name':'v','namespace':'s','uid':'v'},'spec':{'storageClassName':'"
+		"late'"
+		",'accessModes':['ReadWriteOnce'],'resources':{'requests':{'storage':'1Gi'}}},"
+		"'status':{'phase':'Pending'}}");
+	add_pod("a", SHARE("0.3"),
+		",'volumes':[{'name':'v','persistentVolumeClaim':{'claimName':'v'}}]");
+	told("a", "a claim waits for its first consumer: this scheduler binds no volumes");
+}
+
+/* What the view is told for a moment leaves nothing behind. */
+static void a_node_that_goes_takes_its_pods_places(void **state)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_node("n2", 1);
+	add_pod("a", SHARE("1"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_node(pod), "n1");
+	assert_ok(sched_remove(sched, OBJECT_NODE, "", "n1"));
+	sched_bound(sched, "s", "a", "u-a", false);
+	pass(2);
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -611,6 +643,8 @@ int main(void)
 		TEST(a_group_makes_room_together),
 		TEST(a_group_times_out),
 		TEST(policies_hold),
+		TEST(volumes_are_not_bound_here),
+		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
 	};
 
