@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvy-scheduler on a real API server, with its own account."""
 
+import signal
 import socket
 import ssl
 import urllib.error
@@ -174,6 +175,27 @@ def one_of_two_decides():
     rig.gone("e1", "e2")
 
 
+def who_wakes_up_late_writes_nothing():
+    """A leader that is stopped for longer than its Lease, with a pod to place when it goes on."""
+    for process in list(rig.processes):
+        rig.stop(process)
+    first = rig.start("--leader-elect")
+    rig.pod("s1", {"request": "0.1"})
+    epoch = int(rig.given("s1", "epoch"))
+    first.send_signal(signal.SIGSTOP)
+    rig.start("--leader-elect")
+    rig.pod("s2", {"request": "0.1"})
+    assert int(rig.given("s2", "epoch")) == epoch + 1
+    # What it has been sent meanwhile comes all at once.
+    rig.pod("s3", {"request": "0.1"}, schedulerName="nobody")
+    first.send_signal(signal.SIGCONT)
+    names = [f"s{i}" for i in range(4, 24)]
+    for name in names:
+        rig.pod(name, {"request": "0.05"})
+    assert {rig.given(n, "epoch") for n in names} == {str(epoch + 1)}
+    rig.gone("s1", "s2", "s3", *names)
+
+
 def ask_https(path, token=None):
     """Code and text; the certificate is the program's own."""
     context = ssl.create_default_context()
@@ -212,6 +234,7 @@ TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_und
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
          a_group_starts_together, who_is_less_important_is_evicted,
          a_running_pod_is_changed, policies_limit_a_namespace, one_of_two_decides,
+         who_wakes_up_late_writes_nothing,
          metrics_are_for_those_who_may]
 
 try:
