@@ -161,6 +161,27 @@ def policies_limit_a_namespace():
     rig.gone("class", "much")
 
 
+def volumes_are_made_for_who_waits():
+    cluster.create("/apis/storage.k8s.io/v1/storageclasses", {
+        "metadata": {"name": "late"}, "provisioner": "test.example/late", "volumeBindingMode": "WaitForFirstConsumer"})
+    claims = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
+    cluster.create(claims, {"metadata": {"name": "v"}, "spec": {
+        "storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    rig.pod("stores", {"request": "0.3"}, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}])
+    wait_for(lambda: (cluster.get(f"{claims}/v")["metadata"].get("annotations") or {}).get(
+        "volume.kubernetes.io/selected-node") == "n1", "the claim has a node")
+    assert not rig.get("stores")["spec"].get("nodeName")
+    # As the provisioner and the volume controller do.
+    cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late",
+        "hostPath": {"path": "/nowhere"},
+        "claimRef": {"namespace": cluster.namespace, "name": "v", "uid": cluster.get(f"{claims}/v")["metadata"]["uid"]}}})
+    cluster.patch(f"{claims}/v", {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                                  "spec": {"volumeName": "pv"}})
+    assert rig.devices("stores")
+    rig.gone("stores")
+
+
 def one_of_two_decides():
     """The epoch grows with each leader, and nobody else writes."""
     for process in list(rig.processes):
@@ -233,7 +254,8 @@ def answers(path):
 TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
          a_group_starts_together, who_is_less_important_is_evicted,
-         a_running_pod_is_changed, policies_limit_a_namespace, one_of_two_decides,
+         a_running_pod_is_changed, policies_limit_a_namespace,
+         volumes_are_made_for_who_waits, one_of_two_decides,
          who_wakes_up_late_writes_nothing,
          metrics_are_for_those_who_may]
 
