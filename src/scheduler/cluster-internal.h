@@ -155,7 +155,7 @@ void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
 int cluster_set_policy(struct cluster *c, json_t *json);
 int cluster_remove_policy(struct cluster *c, const char *name);
 void cluster_free_policies(struct cluster *c);
-/* Whether the namespace's policies let it be placed, with all that is granted by now; or why not. */
+/* Whether its namespace's policies let it be placed, with all that is granted by now. */
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
 /* The same for what a pod that runs would be given instead of what it has. */

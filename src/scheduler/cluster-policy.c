@@ -140,16 +140,15 @@ static bool allows(
 
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model)
 {
-	const struct cpolicy *p, *next;
+	const struct cpolicy *p;
 
-	for (p = c->policies; p; p = next) {
+	for (p = c->policies; p; p = p->hh.next) {
 		const json_t *models = json_object_get(p->spec, "models");
 		bool fits = !json_array_size(models);
 		struct spec spec = {0};
 		json_t *one;
 		size_t i;
 
-		next = p->hh.next;
 		if (fits || !selects(c, p, ns))
 			continue;
 		json_array_foreach(models, i, one) {
@@ -229,11 +228,11 @@ static bool has_room(
 
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 {
-	struct cpolicy *p, *next;
+	const struct cpolicy *p;
 
 	if (!pod->asked.n)
 		return true;
-	HASH_ITER(hh, c->policies, p, next) {
+	for (p = c->policies; p; p = p->hh.next) {
 		if (!selects(c, p, pod->ns))
 			continue;
 		for (uint32_t i = 0; i < pod->asked.n; i++)
@@ -248,12 +247,12 @@ bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why)
 {
-	struct cpolicy *p, *next;
+	const struct cpolicy *p;
 	struct usage all = usage_of(c, pod->ns), now = {0}, then = {0};
 
 	add_usage(&pod->given, &now);
 	add_usage(given, &then);
-	HASH_ITER(hh, c->policies, p, next) {
+	for (p = c->policies; p; p = p->hh.next) {
 		if (!selects(c, p, pod->ns))
 			continue;
 		if ((then.milli > now.milli && p->total_milli != UNLIMITED &&

@@ -9,8 +9,9 @@
 #include "base/cleanup.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
+#include "scheduler/fit-internal.h"
 
-/* ---- the filter: kube-scheduler's rules, and those of devices that the place does not know ---- */
+/* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
 
 static uint64_t allowed_devices(const struct attempt *a, const struct cnode *node)
 {
@@ -304,6 +305,30 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	return r;
 }
 
+/* Claims that wait are of classes that make volumes, and no volume that is there would do. */
+static bool are_made(const struct fit *fit)
+{
+	for (uint32_t i = 0; i < fit->n_claims; i++) {
+		const struct fit_claim *claim = &fit->claims[i];
+
+		if (claim->own || claim->n_volumes || !claim->class || !claim->class->provisioner ||
+			!strcmp(claim->class->provisioner, "kubernetes.io/no-provisioner"))
+			return false;
+	}
+	return true;
+}
+
+/* 1, and its place is free again: "NODE CLAIM ...". */
+static int name_claims(struct attempt *a, struct buf *why)
+{
+	buf_add_text(why, a->cluster->by_place[a->choice[0].node]->name);
+	for (uint32_t i = 0; i < a->fit->n_claims; i++)
+		buf_addf(why, " %s", a->fit->claims[i].claim->object.name);
+	while (a->n_taken)
+		place_remove(a->cluster->place, a->taken[--a->n_taken]);
+	return buf_error(why) ? buf_error(why) : 1;
+}
+
 int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
 	enum decision *ret, struct buf *why, struct error *err)
 {
@@ -322,13 +347,28 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		return fail(err, ENOMEM, "out of memory");
 	if (r < 0)
 		return wait_for(why, ret, unfit.msg);
+	if (!are_made(a.fit)) {
+		fit_free(a.fit);
+		return wait_for(why, ret,
+			"a claim waits for its first consumer, and a volume that is there for it: "
+			"this scheduler has volumes made, and binds none");
+	}
+	/* Nobody has to leave before there is a volume. */
+	if (a.fit->n_claims)
+		victims = NULL;
 	place_set_filter(c->place, filter, &a);
 	r = try_both(&a, victims, err);
 	place_set_filter(c->place, NULL, NULL);
 	if (r == -ENOSPC)
 		decide_explain(&a, why);
+	else if (r == 0 && a.fit->n_claims)
+		r = name_claims(&a, why);
 	fit_free(a.fit);
 	free(a.avoided);
+	if (r > 0) {
+		*ret = DECIDE_CLAIM;
+		return 0;
+	}
 	if (r == -ENOSPC) {
 		*ret = DECIDE_WAIT;
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;

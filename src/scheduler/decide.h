@@ -14,6 +14,11 @@ enum decision {
 	DECIDE_BIND, /* it is CPOD_ASSUMED: cpod_node() and cpod_given() say where */
 	DECIDE_HOLD, /* it is CPOD_HOLDING: others were told to leave, the sentence says where */
 	DECIDE_WAIT, /* the sentence says why */
+	/*
+	 * Volumes have to be made for it first, on that node: "NODE CLAIM ...", names of its
+	 * namespace. It waits, and nothing is assumed; with them it will be decided anew.
+	 */
+	DECIDE_CLAIM,
 };
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPUNode as its node's divvyd confirms it, read from JSON. What is not understood is left out. */
+/* A GPUNode as divvyd confirms it, read from JSON. What is not understood is left out. */
 #ifndef SCHEDULER_GPUNODE_H
 #define SCHEDULER_GPUNODE_H
 

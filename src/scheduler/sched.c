@@ -258,6 +258,10 @@ static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct e
 		r = push_evictions(s, pod);
 		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, NULL, buf_str(&s->why));
 		break;
+	case DECIDE_CLAIM:
+		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+		r = push(s, SCHED_CLAIM, pod, NULL, buf_str(&s->why));
+		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
 		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
@@ -338,6 +342,11 @@ static int gather(
 
 		r = decide_pod(s->cluster, g->member[i], &s->victims, &decision, &s->why, err);
 		s->counts.n_decisions++;
+		if (r == 0 && decision == DECIDE_CLAIM) {
+			/* Volumes first; the group is tried again when they are there. */
+			r = push(s, SCHED_CLAIM, g->member[i], NULL, buf_str(&s->why));
+			continue;
+		}
 		n_placed += r == 0 && decision != DECIDE_WAIT;
 		if (r == 0 && decision == DECIDE_HOLD)
 			give_up_ns = MAX(give_up_ns, cpod_give_up_ns(g->member[i]));
@@ -607,6 +616,31 @@ void sched_bound(struct sched *s, const char *ns, const char *name, const char *
 		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
 	else
 		add_unit(s, pod);
+}
+
+void sched_stand_down(struct sched *s)
+{
+	struct cpod *pod = NULL;
+	char unit[UNIT_MAX];
+
+	for (; s->todo_at < s->n_todo; s->todo_at++) {
+		struct todo *t = &s->todo[s->todo_at];
+
+		/* Decided, and not sent. */
+		pod = t->act == SCHED_BIND ? cluster_pod(s->cluster, t->ns, t->name) : NULL;
+		if (pod)
+			sched_bound(s, t->ns, t->name, cpod_uid(pod), false);
+		todo_done(t);
+	}
+	pod = NULL;
+	while ((pod = cluster_next_pod(s->cluster, pod))) {
+		if (cpod_state(pod) != CPOD_HOLDING)
+			continue;
+		cluster_forget(s->cluster, pod);
+		if (add_unit(s, pod) == 0)
+			pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
+	}
+	spare_all(s);
 }
 
 struct sched_counts sched_counts(const struct sched *s)

@@ -30,6 +30,7 @@ struct cluster *sched_cluster(struct sched *sched);
 enum sched_act {
 	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
 	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
+	SCHED_CLAIM,    /* "NODE CLAIM ...": volumes for it are to be made there */
 	SCHED_EVENT,    /* an Event of that reason, with the sentence; GroupTimedOut is a warning */
 	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
 	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
@@ -52,6 +53,12 @@ uint64_t sched_deadline(const struct sched *sched);
 /* The Binding was made, or not: then its place is free again, and it is tried again later. */
 void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
+
+/*
+ * Somebody else decides from now on: who holds a place holds it no longer, and what is not done yet
+ * is not to be done.
+ */
+void sched_stand_down(struct sched *sched);
 
 struct sched_counts {
 	struct pending_counts pending;

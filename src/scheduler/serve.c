@@ -378,7 +378,7 @@ void serve_free(struct serve *serve)
 
 	if (!serve)
 		return;
-	DL_FOREACH(serve->visits, v) {
+	for (v = serve->visits; v; v = v->next) {
 		kube_call_cancel(v->call);
 		conclude(v, MHD_HTTP_SERVICE_UNAVAILABLE);
 	}

@@ -64,6 +64,7 @@ void service_bind(struct service *s, const struct cpod *pod);
 void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
+void service_claim(struct service *s, const struct cpod *pod, const char *text);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 void service_evict(struct service *s, const struct cpod *pod, const char *whom);
 void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,

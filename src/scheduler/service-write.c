@@ -216,6 +216,34 @@ void service_nominate(struct service *s, const struct cpod *pod, const char *sen
 	say_unschedulable(s, pod, sentence, cpod_node(pod));
 }
 
+/* ---- volumes ---- */
+
+/* text: "NODE CLAIM ..." */
+void service_claim(struct service *s, const struct cpod *pod, const char *text)
+{
+	struct str rest = str_from(text), node, name;
+	_cleanup_json_ json_t *patch = NULL;
+
+	str_word(&rest, &node);
+	patch = json_pack("{s:{s:{s:s%}}}", "metadata", "annotations",
+		"volume.kubernetes.io/selected-node", node.p, node.n);
+	while (patch && str_word(&rest, &name)) {
+		_cleanup_free_ char *claim = str_dup(name);
+		struct flight *f = claim ? take_off(s, pod) : NULL;
+		const struct kube_write write = {
+			.target = {"v1", "persistentvolumeclaims", cpod_ns(pod), claim, NULL},
+			.field_manager = MANAGER,
+			.done = on_patched,
+			.data = f,
+			.ret_call = f ? &f->call : NULL};
+
+		if (f &&
+			(!service_may_write(s) ||
+				kube_patch(s->client, &write, KUBE_PATCH_MERGE, patch, NULL) < 0))
+			land(f);
+	}
+}
+
 /* ---- live changes ---- */
 
 void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)

@@ -22,6 +22,7 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
 	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
 	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
+	case SCHED_CLAIM: service_claim(s, a->pod, a->text); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
 	case SCHED_EVICT: service_evict(s, a->pod, a->text); break;
 	case SCHED_EVENT:
@@ -78,6 +79,8 @@ static void on_lease(void *data, bool is_leading, uint64_t epoch)
 		epoch);
 	s->is_leading = is_leading;
 	s->epoch = epoch;
+	if (!is_leading && s->sched)
+		sched_stand_down(s->sched);
 	service_wake(s);
 }
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvy-scheduler on a real API server, with its own account."""
 
+import signal
 import socket
 import ssl
 import urllib.error
@@ -160,6 +161,27 @@ def policies_limit_a_namespace():
     rig.gone("class", "much")
 
 
+def volumes_are_made_for_who_waits():
+    cluster.create("/apis/storage.k8s.io/v1/storageclasses", {
+        "metadata": {"name": "late"}, "provisioner": "test.example/late", "volumeBindingMode": "WaitForFirstConsumer"})
+    claims = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
+    cluster.create(claims, {"metadata": {"name": "v"}, "spec": {
+        "storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    rig.pod("stores", {"request": "0.3"}, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}])
+    wait_for(lambda: (cluster.get(f"{claims}/v")["metadata"].get("annotations") or {}).get(
+        "volume.kubernetes.io/selected-node") == "n1", "the claim has a node")
+    assert not rig.get("stores")["spec"].get("nodeName")
+    # As the provisioner and the volume controller do.
+    cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late",
+        "hostPath": {"path": "/nowhere"},
+        "claimRef": {"namespace": cluster.namespace, "name": "v", "uid": cluster.get(f"{claims}/v")["metadata"]["uid"]}}})
+    cluster.patch(f"{claims}/v", {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                                  "spec": {"volumeName": "pv"}})
+    assert rig.devices("stores")
+    rig.gone("stores")
+
+
 def one_of_two_decides():
     """The epoch grows with each leader, and nobody else writes."""
     for process in list(rig.processes):
@@ -172,6 +194,27 @@ def one_of_two_decides():
     rig.pod("e2", {"request": "0.1"})
     assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
     rig.gone("e1", "e2")
+
+
+def who_wakes_up_late_writes_nothing():
+    """A leader that is stopped for longer than its Lease, with a pod to place when it goes on."""
+    for process in list(rig.processes):
+        rig.stop(process)
+    first = rig.start("--leader-elect")
+    rig.pod("s1", {"request": "0.1"})
+    epoch = int(rig.given("s1", "epoch"))
+    first.send_signal(signal.SIGSTOP)
+    rig.start("--leader-elect")
+    rig.pod("s2", {"request": "0.1"})
+    assert int(rig.given("s2", "epoch")) == epoch + 1
+    # What it has been sent meanwhile comes all at once.
+    rig.pod("s3", {"request": "0.1"}, schedulerName="nobody")
+    first.send_signal(signal.SIGCONT)
+    names = [f"s{i}" for i in range(4, 24)]
+    for name in names:
+        rig.pod(name, {"request": "0.05"})
+    assert {rig.given(n, "epoch") for n in names} == {str(epoch + 1)}
+    rig.gone("s1", "s2", "s3", *names)
 
 
 def ask_https(path, token=None):
@@ -211,7 +254,9 @@ def answers(path):
 TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
          a_group_starts_together, who_is_less_important_is_evicted,
-         a_running_pod_is_changed, policies_limit_a_namespace, one_of_two_decides,
+         a_running_pod_is_changed, policies_limit_a_namespace,
+         volumes_are_made_for_who_waits, one_of_two_decides,
+         who_wakes_up_late_writes_nothing,
          metrics_are_for_those_who_may]
 
 try:

@@ -478,6 +478,25 @@ static void what_was_held_is_given_back(void **state)
 	nothing();
 }
 
+static void who_decides_no_longer_holds_nothing(void **state)
+{
+	struct cluster *c = sched_cluster(sched);
+
+	add_node("n1", 1);
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
+	next(SCHED_EVICT, "low", NULL);
+	/* The nomination has not been sent. */
+	sched_stand_down(sched);
+	assert_int_equal(cpod_state(cluster_pod(c, "s", "high")), CPOD_PENDING);
+	assert_int_equal(cluster_n_holding(c), 0);
+	assert_int_equal(cpod_told_ns(cluster_pod(c, "s", "low")), 0);
+	/* Leading again, it decides again. */
+	pass(2);
+	next(SCHED_EVICT, "low", "s/high");
+}
+
 static void a_group_makes_room_together(void **state)
 {
 	add_node("n1", 2);
@@ -586,6 +605,66 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
+#define CLAIM(spec, status) \
+	"{'metadata':{'name':'v','namespace':'s','uid':'v','annotations':{'pv.kubernetes.io/bind-" \
+	"completed':'yes'}},'spec':{'storageClassName':'late'" spec \
+	",'accessModes':['ReadWriteOnce'],'resources':{'requests':{'storage':'1Gi'}}}," \
+	"'status':{'phase':'" status "'}}"
+
+static void volumes_are_made_first(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_CLASS,
+		"{'metadata':{'name':'late'},'provisioner':'p','volumeBindingMode':"
+		"'WaitForFirstConsumer'}");
+	set(OBJECT_CLAIM, CLAIM("", "Pending"));
+	add_pod("a", SHARE("0.3"),
+		",'volumes':[{'name':'v','persistentVolumeClaim':{'claimName':'v'}}]");
+	next(SCHED_CLAIM, "a", "n1 v");
+	nothing();
+	/* Its place is not held. */
+	add_pod("b", SHARE("0.9"), "");
+	next(SCHED_BIND, "b", NULL);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b"));
+	set(OBJECT_VOLUME,
+		"{'metadata':{'name':'pv'},'spec':{'capacity':{'storage':'1Gi'},'accessModes':["
+		"'ReadWriteOnce'],'storageClassName':'late','claimRef':{'namespace':'s','name':'v',"
+		"'uid':'v'}},'status':{'phase':'Bound'}}");
+	set(OBJECT_CLAIM, CLAIM(",'volumeName':'pv'", "Bound"));
+	pass(2);
+	next(SCHED_BIND, "a", NULL);
+}
+
+static void volumes_that_are_there_are_not_bound_here(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_CLASS,
+		"{'metadata':{'name':'late'},'provisioner':'kubernetes.io/no-provisioner',"
+		"'volumeBindingMode':'WaitForFirstConsumer'}");
+	set(OBJECT_CLAIM, CLAIM("", "Pending"));
+	add_pod("a", SHARE("0.3"),
+		",'volumes':[{'name':'v','persistentVolumeClaim':{'claimName':'v'}}]");
+	told("a",
+		"a claim waits for its first consumer, and a volume that is there for it: this "
+		"scheduler has volumes made, and binds none");
+}
+
+/* What the view is told for a moment leaves nothing behind. */
+static void a_node_that_goes_takes_its_pods_places(void **state)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_node("n2", 1);
+	add_pod("a", SHARE("1"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_node(pod), "n1");
+	assert_ok(sched_remove(sched, OBJECT_NODE, "", "n1"));
+	sched_bound(sched, "s", "a", "u-a", false);
+	pass(2);
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -608,9 +687,13 @@ int main(void)
 		TEST(equals_do_not_leave),
 		TEST(budgets_are_kept),
 		TEST(what_was_held_is_given_back),
+		TEST(who_decides_no_longer_holds_nothing),
 		TEST(a_group_makes_room_together),
 		TEST(a_group_times_out),
 		TEST(policies_hold),
+		TEST(volumes_are_made_first),
+		TEST(volumes_that_are_there_are_not_bound_here),
+		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
 	};
 

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+How fast divvy-scheduler binds, over a program that does nothing but bind, with as many requests at a time; on the
+same API server, taking turns. Both are timed by a watch, from the first pod that is bound to the last.
+usage: bench-bind.py [--pods N] [--rounds N] [--out FILE]: one object a line is added to FILE
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import threading
+import time
+import urllib.parse
+
+from cluster import Skip, open_cluster, skip_all, wait_for
+from scheduled import BUILD, Scheduled
+
+BARE = os.path.join(BUILD, "tests/k8s/kube/kube-bind")
+AT_A_TIME = 100
+NODES = 20
+GOAL = 0.85
+
+
+class Times:
+    """When each pod of a selector was bound, as a watch sees it."""
+
+    def __init__(self, label):
+        self.label, self.bound = label, {}
+        self.ready = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+        assert self.ready.wait(60)
+
+    def run(self):
+        path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+        version = cluster.get(path + "?" + urllib.parse.urlencode({"labelSelector": f"run={self.label}"}))
+        version = version["metadata"]["resourceVersion"]
+        with cluster.watch(path, timeout=600, labelSelector=f"run={self.label}", resourceVersion=version) as events:
+            self.ready.set()
+            for event in events:
+                o = event["object"]
+                name = o["metadata"].get("name")
+                if o.get("spec", {}).get("nodeName") and name not in self.bound:
+                    self.bound[name] = time.monotonic()
+                if len(self.bound) == ARGS.pods:
+                    return
+
+    def rate(self):
+        self.thread.join(600)
+        assert len(self.bound) == ARGS.pods, f"{len(self.bound)} of {ARGS.pods} are bound"
+        times = sorted(self.bound.values())
+        return (len(times) - 1) / (times[-1] - times[0])
+
+
+def make(label, scheduler):
+    names = [f"{label}-{i}" for i in range(ARGS.pods)]
+    for name in names:
+        rig.pod(name, {"request": "0.1"}, labels={"run": label}, schedulerName=scheduler)
+    return names
+
+
+def clear(label):
+    cluster.request("DELETE", rig.path() + f"?labelSelector=run%3D{label}",
+                    {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+    wait_for(lambda: not cluster.get(rig.path() + f"?labelSelector=run%3D{label}")["items"], "they are gone", 120)
+
+
+def bare(n):
+    names = make(f"bare-{n}", "nobody")
+    times = Times(f"bare-{n}")
+    subprocess.run([BARE, cluster.namespace, str(AT_A_TIME), str(NODES)], input="\n".join(names) + "\n", text=True,
+                   env={**os.environ, "KUBECONFIG": rig.account.kubeconfig}, check=True, timeout=600)
+    rate = times.rate()
+    clear(f"bare-{n}")
+    return rate
+
+
+def ours(n):
+    make(f"ours-{n}", "divvy-scheduler")
+    times = Times(f"ours-{n}")
+    process = rig.start("--log", "warn")
+    rate = times.rate()
+    rig.stop(process)
+    clear(f"ours-{n}")
+    return rate
+
+
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("--pods", type=int, default=600)
+PARSER.add_argument("--rounds", type=int, default=3)
+PARSER.add_argument("--out")
+ARGS = PARSER.parse_args()
+
+try:
+    with open_cluster() as cluster:
+        cluster.only_own("made-up nodes")
+        with Scheduled(cluster) as rig:
+            for i in range(NODES):
+                rig.node(f"n{i}", *["A100"] * 8, cpu="1000", memory="1000Gi", pods="1000")
+            pairs = []
+            for i in range(ARGS.rounds):
+                pairs.append((bare(i), ours(i)))
+                print(f"# bare {pairs[-1][0]:.0f} pods/s, divvy-scheduler {pairs[-1][1]:.0f} pods/s", flush=True)
+    ratio = statistics.median(o / b for b, o in pairs)
+    line = json.dumps({
+        "metric": "kube.bind_ratio", "value": round(ratio, 3), "unit": "", "goal": f">= {GOAL}",
+        "holds": ratio >= GOAL, "n": ARGS.rounds, "simulated": True,
+        "detail": f"{ARGS.pods} pods, {AT_A_TIME} at a time: {statistics.median(o for _, o in pairs):.0f} pods/s, "
+                  f"bare {statistics.median(b for b, _ in pairs):.0f}"})
+    print(line)
+    if ARGS.out:
+        with open(ARGS.out, "a", encoding="utf-8") as f:
+            f.write(line + "\n")
+except Skip as reason:
+    skip_all(reason)
