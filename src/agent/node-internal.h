@@ -88,6 +88,13 @@ bool node_has_given(const struct node_keys *keys);
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);
+/*
+ * A slot goes from an init container to one that follows: which of them, in the order in which they
+ * run, starts now? `has_tenant` says who had it last; the name is borrowed from `names`. NULL: the
+ * pod's status does not say it yet.
+ */
+const char *node_who_starts(
+	const json_t *pod, const char *const *names, size_t n, const char *has_tenant);
 
 /* Type "Normal" or "Warning"; fmt makes the message. */
 void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_warning,

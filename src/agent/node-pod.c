@@ -71,6 +71,43 @@ bool node_is_leaving(const json_t *pod)
 	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
+static bool is_named(const json_t *pod, const char *list, const char *name)
+{
+	const json_t *all = kube_json_at(pod, "spec", list, NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *its = kube_json_text_at(one, "name", NULL);
+
+		if (its && !strcmp(its, name))
+			return true;
+	}
+	return false;
+}
+
+const char *node_who_starts(
+	const json_t *pod, const char *const *names, size_t n, const char *has_tenant)
+{
+	const char *last = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *status = status_of(pod, "initContainerStatuses", names[i]),
+			     *ended = kube_json_at(status, "state", "terminated", NULL);
+		/* It waits to start again: what is said here is no older than its start. */
+		const bool is_again = kube_json_at(status, "state", "waiting", NULL) &&
+			kube_json_at(status, "lastState", "terminated", NULL);
+
+		last = names[i];
+		if (!is_named(pod, "initContainers", names[i]))
+			break;
+		if (!ended && !is_again && has_tenant && !strcmp(has_tenant, names[i]))
+			return NULL;
+		if (!ended || json_integer_value(json_object_get(ended, "exitCode")) != 0)
+			return names[i];
+	}
+	return last;
+}
+
 static void record(struct node *node, struct kube_event *event, const char *fmt, va_list ap)
 {
 	char message[EVENT_MESSAGE_MAX];

@@ -22,6 +22,7 @@
 #define START_LOOK_NS (50 * NSEC_PER_MSEC)
 #define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
+#define START_NAMES_MAX 8u
 #define START_MAX 1024u /* at once: more slots do not start in one moment */
 
 struct start {
@@ -34,7 +35,10 @@ struct start {
 	struct loop_timer timer;
 	uint64_t until_ns;
 	struct tenant_pod pod; /* "": not known yet */
-	bool is_space_fine;    /* the webhook looks at its namespace */
+	/* Who has the slot, by the kubelet's word: init containers hand theirs on. */
+	char name[START_NAMES_MAX][sizeof(((struct tenant_pod *)0)->container)];
+	size_t n_names;
+	bool is_space_fine; /* the webhook looks at its namespace */
 };
 
 /* ---- Allocate ---- */
@@ -290,14 +294,59 @@ static bool is_elsewhere(struct start *s)
 	return false;
 }
 
+/* Those of its init containers that were given something, and that end before others start. */
+static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
+{
+	const json_t *all = kube_json_at(pod, "spec", "initContainers", NULL), *one;
+	struct node_keys keys;
+	struct given g;
+	size_t i, n = 0;
+
+	node_keys_of(pod, &keys);
+	json_array_foreach(all, i, one) {
+		const char *name = kube_json_text_at(one, "name", NULL),
+			   *policy = kube_json_text_at(one, "restartPolicy", NULL);
+
+		if (name && n < max && !(policy && !strcmp(policy, "Always")) &&
+			given_parse(keys.list, str_from(name), &g, NULL) != -ENOENT)
+			ret_names[n++] = name;
+	}
+	return n;
+}
+
+/* Kubelets name an init container's slot by the container that it is handed on to. */
+static bool choose_name(struct start *s, const struct kube_entry *entry)
+{
+	const struct tenant *t = node_tenant(s->node, s->slot);
+	const char *names[2 * START_NAMES_MAX], *name;
+	size_t n = init_names(entry->object, names, START_NAMES_MAX), n_init = n;
+
+	for (size_t i = 0; i < s->n_names; i++) {
+		bool is_known = false;
+
+		for (size_t k = 0; k < n_init; k++)
+			is_known |= !strcmp(names[k], s->name[i]);
+		if (!is_known)
+			names[n++] = s->name[i];
+	}
+	name = node_who_starts(entry->object, names, n,
+		t && !strcmp(t->pod->uid, entry->uid) ? t->pod->container : NULL);
+	return name && str_copy(s->pod.container, sizeof(s->pod.container), str_from(name)) >= 0;
+}
+
 static const json_t *find_pod(struct start *s, struct error *err)
 {
 	const struct kube_entry *entry = kube_cache_find(s->node->pods, s->pod.space, s->pod.name);
 	struct node_keys keys;
 
 	s->pod.uid[0] = '\0';
+	snprintf(s->pod.container, sizeof(s->pod.container), "%s", s->name[0]);
 	if (!entry) {
 		fail(err, ENOENT, "pod %s/%s is not known yet", s->pod.space, s->pod.name);
+		return NULL;
+	}
+	if (!choose_name(s, entry)) {
+		fail(err, EAGAIN, "which of the pod's containers starts is not known yet");
 		return NULL;
 	}
 	if (node_is_over(entry->object, s->pod.container) || node_is_leaving(entry->object)) {
@@ -394,34 +443,52 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	look(timer->data);
 }
 
+static bool has_slot(const struct podres_container *c, const struct slot *slot)
+{
+	for (size_t i = 0; i < c->n_devices; i++)
+		if (!strcmp(c->devices[i].resource, NODE_RESOURCE) &&
+			!strcmp(c->devices[i].id, slot->id))
+			return true;
+	return false;
+}
+
+static int take_name(struct start *s, const struct podres_container *c, struct error *err)
+{
+	if (s->n_names && (strcmp(c->space, s->pod.space) != 0 || strcmp(c->pod, s->pod.name) != 0))
+		return fail(err, EEXIST,
+			"the kubelet says that two pods have slot %s: %s/%s, %s/%s", s->slot->id,
+			s->pod.space, s->pod.name, c->space, c->pod);
+	if (s->n_names == START_NAMES_MAX)
+		return fail(err, E2BIG, "more than %u containers have slot %s", START_NAMES_MAX,
+			s->slot->id);
+	if (str_copy(s->pod.space, sizeof(s->pod.space), str_from(c->space)) < 0 ||
+		str_copy(s->pod.name, sizeof(s->pod.name), str_from(c->pod)) < 0 ||
+		str_copy(s->name[s->n_names], sizeof(s->name[0]), str_from(c->name)) < 0)
+		return fail(err, EINVAL, "slot %s: a name that is too long", s->slot->id);
+	s->n_names++;
+	return 0;
+}
+
 static void on_podres(void *data, const struct podres_list *list, const struct error *why)
 {
 	struct start *s = data;
-	const struct podres_container *container = NULL;
 	struct error err = {0};
-	int r;
+	int r = 0;
 
 	s->question = NULL;
-	r = list ? podres_find(list, STR(NODE_RESOURCE), str_from(s->slot->id), &container)
-		 : -EUNATCH;
-	if (r < 0) {
-		if (list)
-			fail(&err, -r,
-				r == -ENOENT ? "the kubelet says that nobody has slot %s"
-					     : "the kubelet says that two have slot %s",
-				s->slot->id);
-		refuse(s, GRPC_UNAVAILABLE, list ? &err : why);
+	if (!list) {
+		refuse(s, GRPC_UNAVAILABLE, why);
 		return;
 	}
-	if (str_copy(s->pod.space, sizeof(s->pod.space), str_from(container->space)) < 0 ||
-		str_copy(s->pod.name, sizeof(s->pod.name), str_from(container->pod)) < 0 ||
-		str_copy(s->pod.container, sizeof(s->pod.container), str_from(container->name)) <
-			0) {
-		fail(&err, EINVAL, "slot %s: a name that is too long", s->slot->id);
-		refuse(s, GRPC_INTERNAL, &err);
-		return;
-	}
-	look(s);
+	for (size_t i = 0; r >= 0 && i < list->n_containers; i++)
+		if (has_slot(&list->containers[i], s->slot))
+			r = take_name(s, &list->containers[i], &err);
+	if (r >= 0 && !s->n_names)
+		r = fail(&err, ENOENT, "the kubelet says that nobody has slot %s", s->slot->id);
+	if (r < 0)
+		refuse(s, GRPC_UNAVAILABLE, &err);
+	else
+		look(s);
 }
 
 static uint32_t count(const struct node *node)

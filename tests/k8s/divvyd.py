@@ -18,7 +18,7 @@ from node import GROUP
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
-DIVVYD = os.path.join(BUILD, "src/agent/divvyd")
+DIVVYD = os.environ.get("DIVVY_TEST_DIVVYD") or os.path.join(BUILD, "src/agent/divvyd")
 DIVVY = os.path.join(BUILD, "src/cli/divvy")
 SPIN = os.path.join(BUILD, "tests/programs/spin")
 USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")
@@ -71,7 +71,9 @@ class Daemon:
 
     def start(self):
         self.cluster.keeper.ask(
-            "start", name="divvyd", env={"PATH": os.environ["PATH"]}, log=self.log, argv=[
+            "start", name="divvyd", log=self.log, env={
+                "PATH": os.environ["PATH"], "DIVVY_HOOKS": os.path.join(BUILD, "src/hook"),
+                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}, argv=[
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", "/var/lib/kubelet", "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),

@@ -6,7 +6,7 @@ import os
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
-from divvyd import (BUILD, GIB, Daemon, delete_pod, events_of, given, install, make_image, run_pod,
+from divvyd import (BUILD, GIB, IMAGE, Daemon, delete_pod, events_of, given, install, make_image, run_pod,
                     wait_for_pod)
 
 
@@ -227,6 +227,22 @@ def another_plugin_has_the_nodes_gpus():
     wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == 64, "it is divvy's again", 60)
 
 
+def an_init_container_hands_its_slot_on():
+    slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
+    uuid = daemon.devices()[0]
+    keys = {f"divvy.gpu/{k}": f"first={v} main={w}" for k, v, w in (
+        ("devices", uuid, uuid), ("granted-request", "0.8", "0.4"), ("granted-limit", "1", "1"),
+        ("granted-memory", "2Gi", "3Gi"))}
+    run_pod(cluster, "stages", ("--kernel-us=500",), {**keys, "divvy.gpu/epoch": "7"}, initContainers=[
+        {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--count=10"], "resources": slot}])
+    wait_for_pod(cluster, "stages", "Running")
+    tenants = daemon.tenants()
+    assert "stages/first" not in tenants and tenants["stages/main"]["request"] == 400, tenants
+    granted = [m for m in events_of(cluster, "stages")["Granted"]]
+    assert len(granted) == 2, granted
+    stop_pod("stages")
+
+
 def a_pod_needs_no_privilege():
     """What the kubelet has mounted, seen from within: read-only, and nothing of other slots."""
     run_pod(cluster, "seen", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
@@ -236,7 +252,8 @@ def a_pod_needs_no_privilege():
     root = f"/proc/{pid}/root"
     assert sorted(os.listdir(root + "/run/divvy")) == ["divvyd.sock"]
     with open(f"/proc/{pid}/mountinfo", encoding="utf-8") as f:
-        ours = {line.split()[4]: line.split()[5].split(",") for line in f if "/divvy" in line or "ld.so" in line}
+        mounts = [line.split() for line in f]
+    ours = {m[4]: m[5].split(",") for m in mounts if m[3].startswith(daemon.dir) or daemon.dir[4:] in m[3]}
     assert set(ours) == {"/run/divvy", "/run/divvy-sim", "/opt/divvy", "/etc/ld.so.preload"}, ours
     assert all("ro" in options for options in ours.values()), ours
     stop_pod("seen")
@@ -266,7 +283,7 @@ try:
              a_change_takes_effect_while_it_runs, a_container_that_starts_again_keeps_its_tenant,
              a_killed_daemon_finds_its_tenants_again, another_pods_process_is_not_let_in,
              cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
-             what_the_kubelet_no_longer_lists_is_given_back, a_pod_needs_no_privilege,
+             what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on, a_pod_needs_no_privilege,
              a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus)
 except Skip as reason:
     skip_all(reason)

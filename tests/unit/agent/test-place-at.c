@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What somebody else has decided is checked against the device all the same. */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "agent/place.h"
+
+#define GIB (1ull << 30)
+
+static struct spec make(const char *request)
+{
+	struct spec spec;
+
+	spec_init(&spec);
+	assert_int_equal(spec_set(&spec, "request", request, NULL), 0);
+	/* Of the asker's, whose device it need not be by now. */
+	assert_int_equal(spec_set(&spec, "device", "GPU-other", NULL), 0);
+	assert_int_equal(spec_set(&spec, "model", "other", NULL), 0);
+	assert_int_equal(spec_finish(&spec, NULL), 0);
+	return spec;
+}
+
+static void there_must_be_room(void **state)
+{
+	const struct place_device half = {"GPU-1", "A100", 80 * GIB, 40 * GIB, 500, 1, false};
+	struct error err = {0};
+	struct spec spec = make("0.5");
+
+	assert_int_equal(place_at(&spec, &half, 40 * GIB, &err), 0);
+	assert_int_equal(place_at(&spec, &half, 40 * GIB + 1, &err), -ENOSPC);
+	assert_contains(err.msg, "left to promise");
+	assert_int_equal(place_at(&spec, &half, 81 * GIB, &err), -EINVAL);
+	spec = make("0.501");
+	assert_int_equal(place_at(&spec, &half, GIB, &err), -ENOSPC);
+	assert_contains(err.msg, "0.5 left");
+	spec = make("1");
+	assert_int_equal(place_at(&spec, &half, GIB, &err), -ENOSPC);
+	assert_contains(err.msg, "in use by 1 tenant");
+}
+
+static void who_has_it_alone_has_it_alone(void **state)
+{
+	const struct place_device whole = {"GPU-1", "A100", 80 * GIB, 80 * GIB, 1000, 1, true};
+	struct error err = {0};
+	struct spec spec = make("0.1");
+
+	assert_int_equal(place_at(&spec, &whole, GIB, &err), -ENOSPC);
+	assert_contains(err.msg, "exclusively");
+}
+
+UNIT_MAIN(UNIT(there_must_be_room), UNIT(who_has_it_alone_has_it_alone))
