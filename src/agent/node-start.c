@@ -308,7 +308,7 @@ static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
 			   *policy = kube_json_text_at(one, "restartPolicy", NULL);
 
 		if (name && n < max && !(policy && !strcmp(policy, "Always")) &&
-			given_parse(keys.list, str_from(name), &g, NULL) != -ENOENT)
+			given_read(keys.list, str_from(name), &g, NULL) != -ENOENT)
 			ret_names[n++] = name;
 	}
 	return n;

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			continue;
 		entry[list.n++] = (struct pod_entry){key, line.p ? line : STR("")};
 	}
-	if (given_parse(list, STR("train"), &g, &err) == 0)
+	if (given_read(list, STR("train"), &g, &err) == 0)
 		check(&g);
 	return 0;
 }
