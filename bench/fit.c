@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fit.*: how long the check of one pod against all nodes takes, in one thread: 5,000 nodes in 20
- * zones with 30,000 pods, one in ten of them with anti-affinity by host. Pods that ask for resources
- * alone, that are spread and want to be near others, and that have a volume; and how long the view
- * takes to build from decoded JSON, and how much memory it holds.
+ * zones with 30,000 pods, one in ten of them with anti-affinity by host. Pods that ask for
+ * resources alone, that are spread and want to be near others, and that have a volume; and how long
+ * the view takes to build from JSON, and how much memory it holds.
  */
 #include <jansson.h>
 #include <malloc.h>
@@ -35,7 +35,8 @@ static void put_pod(struct view *view, const char *name, uint32_t app, const cha
 
 	snprintf(text, sizeof(text),
 		"{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns%u\",\"labels\":{\"app\":\"a%u\","
-		"\"pod-template-hash\":\"5d9c7b8f6\",\"tier\":\"t%u\"}},\"spec\":{%s\"containers\":[{"
+		"\"pod-template-hash\":\"5d9c7b8f6\",\"tier\":\"t%u\"}},\"spec\":{%s\"containers\":"
+		"[{"
 		"\"name\":\"c\",\"image\":\"i\",\"resources\":{\"requests\":{\"cpu\":\"500m\","
 		"\"memory\":\"1Gi\"}}}]}}",
 		name, app % 10, app, app % 3, spec);
@@ -48,9 +49,11 @@ static void put_nodes(struct view *view)
 
 	for (uint32_t i = 0; i < n_nodes; i++) {
 		snprintf(text, sizeof(text),
-			"{\"metadata\":{\"name\":\"n%u\",\"labels\":{\"kubernetes.io/hostname\":\"n%u\","
+			"{\"metadata\":{\"name\":\"n%u\",\"labels\":{\"kubernetes.io/"
+			"hostname\":\"n%u\","
 			"\"topology.kubernetes.io/zone\":\"z%u\",\"kubernetes.io/os\":\"linux\"}},"
-			"\"status\":{\"allocatable\":{\"cpu\":\"32\",\"memory\":\"128Gi\",\"pods\":\"110\","
+			"\"status\":{\"allocatable\":{\"cpu\":\"32\",\"memory\":\"128Gi\",\"pods\":"
+			"\"110\","
 			"\"ephemeral-storage\":\"100Gi\"}}}",
 			i, i, i % 20);
 		put(view, OBJECT_NODE, text);
@@ -58,7 +61,8 @@ static void put_nodes(struct view *view)
 }
 
 #define TERM(app, key) \
-	"\"requiredDuringSchedulingIgnoredDuringExecution\":[{\"labelSelector\":{\"matchLabels\":{" \
+	"\"requiredDuringSchedulingIgnoredDuringExecution\":[{\"labelSelector\":{\"matchLabels\":" \
+	"{" \
 	"\"app\":\"" app "\"}},\"topologyKey\":\"" key "\"}]"
 #define HOST "kubernetes.io/hostname"
 #define ZONE "topology.kubernetes.io/zone"
@@ -85,11 +89,13 @@ static const struct {
 	{"fit.plain_ms", ""},
 	{"fit.affine_ms",
 		"\"affinity\":{\"podAffinity\":{" TERM("a7", ZONE) "},\"podAntiAffinity\":{" TERM(
-			"a17", HOST) "}},\"topologySpreadConstraints\":[{\"maxSkew\":5,\"topologyKey\":"
-				     "\"" ZONE "\",\"whenUnsatisfiable\":\"DoNotSchedule\","
-				     "\"labelSelector\":{\"matchLabels\":{\"app\":\"a7\"}}}],"},
-	{"fit.volume_ms", "\"volumes\":[{\"name\":\"v\",\"persistentVolumeClaim\":{\"claimName\":"
-			  "\"c\"}},{\"name\":\"d\",\"gcePersistentDisk\":{\"pdName\":\"x\"}}],"},
+			"a17",
+			HOST) "}},\"topologySpreadConstraints\":[{\"maxSkew\":5,\"topologyKey\":"
+			      "\"" ZONE "\",\"whenUnsatisfiable\":\"DoNotSchedule\","
+			      "\"labelSelector\":{\"matchLabels\":{\"app\":\"a7\"}}}],"},
+	{"fit.volume_ms",
+		"\"volumes\":[{\"name\":\"v\",\"persistentVolumeClaim\":{\"claimName\":"
+		"\"c\"}},{\"name\":\"d\",\"gcePersistentDisk\":{\"pdName\":\"x\"}}],"},
 };
 
 static void put_storage(struct view *view)
@@ -98,7 +104,8 @@ static void put_storage(struct view *view)
 		"{\"metadata\":{\"name\":\"w\"},\"provisioner\":\"x.io\",\"volumeBindingMode\":"
 		"\"WaitForFirstConsumer\"}");
 	put(view, OBJECT_CLAIM,
-		"{\"metadata\":{\"name\":\"c\",\"namespace\":\"ns7\"},\"spec\":{\"storageClassName\":"
+		"{\"metadata\":{\"name\":\"c\",\"namespace\":\"ns7\"},\"spec\":{"
+		"\"storageClassName\":"
 		"\"w\",\"resources\":{\"requests\":{\"storage\":\"1Gi\"}}}}");
 }
 
@@ -124,7 +131,8 @@ static void check_pods(struct view *view, struct fit_answer *answers)
 		}
 		snprintf(detail, sizeof(detail), "%u of %u nodes fit, %u pods", n_fit, n_nodes,
 			n_pods);
-		bench_metric(cases[i].name, bench_median(ms, n_runs), "ms", "", n_runs, false, detail);
+		bench_metric(
+			cases[i].name, bench_median(ms, n_runs), "ms", "", n_runs, false, detail);
 	}
 }
 
@@ -146,8 +154,8 @@ int main(int argc, char **argv)
 	put_pods(view);
 	bench_metric("fit.build_s", (double)(clock_now_ns() - began) / 1e9, "s", "", 1, false,
 		"decoding the JSON included");
-	bench_metric("fit.view_mib", (double)(mallinfo2().uordblks - before) / (1 << 20), "MiB", "", 1,
-		false, "5,000 nodes, 30,000 pods");
+	bench_metric("fit.view_mib", (double)(mallinfo2().uordblks - before) / (1 << 20), "MiB", "",
+		1, false, "5,000 nodes, 30,000 pods");
 	put_storage(view);
 	check_pods(view, answers);
 	return bench_done();

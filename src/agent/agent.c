@@ -354,7 +354,7 @@ static int start_arbiter(struct agent *agent, struct error *err)
 	if (agent->options.policy)
 		config.policy = agent->options.policy;
 	config.gate = !agent->options.is_gate_off;
-	return arbiter_new(&config, agent->devices->n, &agent->arbiter, err);
+	return arbiter_new(&config, MAX(1u, agent->devices->n), &agent->arbiter, err);
 }
 
 /* Whatever is wrong with it stays so until somebody changes it: EINVAL, for the exit status. */
@@ -400,7 +400,8 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)
 		fail_errno(err, -r, "event loop");
 	if (r >= 0 && !o->devices)
-		r = device_set_open(o->simulate, agent->runtime_dir, o->oversubscribe_permille,
+		r = device_set_open(&(struct device_wish){o->simulate, agent->runtime_dir,
+					    o->oversubscribe_permille, o->may_have_no_device},
 			&agent->devices, err);
 	if (r >= 0)
 		r = lock_devices(agent, err);

@@ -50,6 +50,7 @@ struct agent_options {
 	bool replace;          /* take over from a running daemon */
 	bool refuse_strangers; /* those of no tenant; else they get the default one */
 	bool is_gate_off;
+	bool may_have_no_device; /* instead of a simulated one */
 };
 
 LIST_HEAD(tenant_list, tenant);
@@ -94,6 +95,10 @@ struct agent {
 	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
 	uint64_t idle_since_ns;
 	int lock_fd; /* of the runtime folder */
+
+	/* in a cluster (door.h) */
+	const char *pod_cgroups; /* the kubelet's; NULL: wherever kubelets have them */
+	bool is_cgroup_hidden;   /* pods' cgroups cannot be seen from here */
 };
 
 /* Where the socket and the state live. DIVVY_RUNTIME_DIR wins. 0 or -errno. */

@@ -73,6 +73,7 @@ struct conn {
 	struct loop_timer pause; /* reads again after too many packets */
 	bool is_dead;
 	bool is_program; /* came by the programs' socket: requests of control are refused */
+	uint32_t tenant; /* came by that one's own door, and is nobody else's; 0: by no door */
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;

@@ -290,6 +290,11 @@ static json_t *tenant_json(struct agent *a, struct tenant *t)
 		(json_int_t)t->created_s, "default", (int)(t->source == TENANT_DEFAULT), "source",
 		tenant_source_name(t->source), "spec", spec_to_json(&t->spec), "devices", devices,
 		"processes", processes);
+	if (t->pod)
+		json_object_set_new(json, "pod",
+			json_pack("{s:s, s:s, s:s, s:s, s:s}", "uid", t->pod->uid, "namespace",
+				t->pod->space, "name", t->pod->name, "container", t->pod->container,
+				"slot", t->pod->slot));
 	return json;
 }
 

@@ -219,23 +219,26 @@ static int open_simulated(struct device_set *set, const char *simulate, bool is_
 	return open_engine(set, simulate, is_wish, err);
 }
 
-static int open_driver(
-	struct device_set *set, const char *simulate, const char *runtime_dir, struct error *err)
+static int open_driver(struct device_set *set, const struct device_wish *wish, struct error *err)
 {
 	const char *driver = getenv("DIVVY_DRIVER");
 	struct error why;
 	int r;
 
-	if (simulate)
-		return open_simulated(set, simulate, true, runtime_dir, err);
+	if (wish->simulate)
+		return open_simulated(set, wish->simulate, true, wish->runtime_dir, err);
 	r = nvml_open(driver && *driver ? driver : NULL, &set->nvml, &why);
 	if (r != -ENOENT && r != -ENODEV) {
 		if (r < 0)
 			*err = why;
 		return r;
 	}
+	if (wish->may_be_none) {
+		log_info("%s; there is no device", why.msg);
+		return 0;
+	}
 	log_info("%s; sharing a simulated GPU (%s)", why.msg, DEFAULT_SIMULATION);
-	return open_simulated(set, DEFAULT_SIMULATION, false, runtime_dir, err);
+	return open_simulated(set, DEFAULT_SIMULATION, false, wish->runtime_dir, err);
 }
 
 static void set_note(struct device *device)
@@ -259,24 +262,22 @@ static void set_note(struct device *device)
 			STR("a MIG instance, shared like a device"));
 }
 
-int device_set_open(const char *simulate, const char *runtime_dir, uint32_t oversubscribe_permille,
-	struct device_set **ret_set, struct error *err)
+int device_set_open(const struct device_wish *wish, struct device_set **ret_set, struct error *err)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
 	struct device_set *set = calloc(1, sizeof(*set));
-	int r, n;
+	int r, n = 0;
 
 	if (!infos || !set) {
 		free(set);
 		return fail(err, ENOMEM, "no memory");
 	}
-	r = open_driver(set, simulate, runtime_dir, err);
+	r = open_driver(set, wish, err);
+	if (r >= 0 && set->nvml)
+		r = n = nvml_list(set->nvml, infos, ARBITER_DEVICES, err);
 	if (r < 0)
 		goto out;
-	r = n = nvml_list(set->nvml, infos, ARBITER_DEVICES, err);
-	if (r < 0)
-		goto out;
-	set->devices = calloc((size_t)n, sizeof(*set->devices));
+	set->devices = calloc((size_t)n + 1, sizeof(*set->devices));
 	if (!set->devices) {
 		r = fail(err, ENOMEM, "no memory");
 		goto out;
@@ -288,7 +289,7 @@ int device_set_open(const char *simulate, const char *runtime_dir, uint32_t over
 		device_parse_uuid(d->info.uuid, d->uuid);
 		d->context_bytes = MIN(CONTEXT_GUESS_BYTES, d->info.usable_bytes / 16);
 		set_note(d);
-		r = ledger_new(d->info.usable_bytes, oversubscribe_permille, &d->ledger);
+		r = ledger_new(d->info.usable_bytes, wish->oversubscribe_permille, &d->ledger);
 		if (r < 0)
 			goto out;
 		set->n++;

@@ -39,12 +39,17 @@ struct device_set {
 	char sim_libs[PATH_SIZE_MAX]; /* the simulated driver's folder */
 };
 
-/*
- * simulate: NULL for what the machine has, or a simulated machine of that specification in
- * runtime_dir/sim. Without any device a simulated one is used, and *ret_set says so. Blocks.
- */
-int device_set_open(const char *simulate, const char *runtime_dir, uint32_t oversubscribe_permille,
-	struct device_set **ret_set, struct error *err);
+struct device_wish {
+	/* NULL: what the machine has; else a simulated one of that specification in runtime_dir/sim
+	 */
+	const char *simulate;
+	const char *runtime_dir;
+	uint32_t oversubscribe_permille;
+	bool may_be_none; /* without any device there is none; else one is simulated */
+};
+
+/* Blocks. */
+int device_set_open(const struct device_wish *wish, struct device_set **ret_set, struct error *err);
 /* Locks all devices. -EBUSY names the owner. */
 int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
 	struct error *err);

@@ -104,10 +104,23 @@ static void tell_ready(const struct options *s, const struct agent *agent)
 		close(s->ready_fd);
 }
 
+/* Devices of a node are its own, or what its GPUNode says; never made up. */
+static int prepare_cluster(struct options *s, char **simulate, struct error *err)
+{
+	int r = s->agent.simulate ? 0 : node_read_simulate(&s->node, simulate, err);
+
+	s->agent.may_have_no_device = true;
+	if (r >= 0 && *simulate && **simulate)
+		s->agent.simulate = *simulate;
+	return r;
+}
+
 static int serve(struct options *s, struct error *err)
 {
 	struct signals signals = {.fd = -1};
+	_cleanup_free_ char *simulate = NULL;
 	struct agent *agent = NULL;
+	struct node *node = NULL;
 	sigset_t set;
 	int r;
 
@@ -118,9 +131,14 @@ static int serve(struct options *s, struct error *err)
 	signals.fd = signal_fd_new(&set);
 	if (signals.fd < 0)
 		return fail_errno(err, -signals.fd, "signals");
-	r = agent_new(&s->agent, &agent, err);
+	r = s->is_cluster ? prepare_cluster(s, &simulate, err) : 0;
+	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
 	if (r < 0)
 		return r;
+	if (s->is_cluster && (r = node_new(agent, &s->node, &node, err)) < 0) {
+		agent_free(agent);
+		return r;
+	}
 	signals.agent = agent;
 	signals.io.data = &signals;
 	r = loop_add_io(agent->loop, &signals.io, signals.fd, EPOLLIN, on_signal);
@@ -134,6 +152,7 @@ static int serve(struct options *s, struct error *err)
 		fail_errno(err, -r, "event loop");
 	sd_notify(0, "STOPPING=1");
 	loop_remove_io(&signals.io);
+	node_free(node);
 	agent_free(agent);
 	fd_close(signals.fd);
 	return r;

@@ -139,11 +139,13 @@ static void add_tenants(struct agent *agent, struct buf *out, const struct tenan
 				agent->arbiter, t->id, t->devices[i].device->index, now, &usage);
 			buf_addf(out,
 				"%s{tenant=\"%u\",name=\"%s\",class=\"%s\",device=\"%s\",simulated="
-				"\"%d\"} "
-				"%.9g\n",
+				"\"%d\"",
 				metric->name, t->id, t->name, spec_class_name(t->spec.class),
-				t->devices[i].device->info.uuid, agent->devices->is_simulated,
-				metric->get(&v));
+				t->devices[i].device->info.uuid, agent->devices->is_simulated);
+			if (t->pod)
+				buf_addf(out, ",namespace=\"%s\",pod=\"%s\",container=\"%s\"",
+					t->pod->space, t->pod->name, t->pod->container);
+			buf_addf(out, "} %.9g\n", metric->get(&v));
 		}
 }
 

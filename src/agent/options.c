@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/metrics.h"
+#include "agent/node-serve.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "core/arbiter.h"
+#include "kubelet/cdi.h"
 #include "sim/config.h"
 
 #define EXIT_IDLE_DEFAULT_NS (30 * NSEC_PER_SEC)
@@ -31,6 +34,16 @@ enum option_id {
 	OPT_REPLACE,
 	OPT_REFUSE,
 	OPT_READY_FD,
+	OPT_CLUSTER,
+	OPT_KUBECONFIG,
+	OPT_NODE_NAME,
+	OPT_NAMESPACE,
+	OPT_LEASE_NAMESPACE,
+	OPT_KUBELET_DIR,
+	OPT_STATE_DIR,
+	OPT_CDI_DIR,
+	OPT_CGROUP_ROOT,
+	OPT_LISTEN,
 	OPT_LOG,
 	OPT_VERSION,
 	OPT_HELP,
@@ -76,6 +89,30 @@ static const struct described {
 		"runtime folder, which is empty after a reboot"},
 	{"ready-fd", required_argument, OPT_READY_FD, "N",
 		"write a line to this descriptor when serving"},
+	{"cluster", no_argument, OPT_CLUSTER, NULL,
+		"be a Kubernetes node's: tenants are the pods that divvy's scheduler has given "
+		"devices to"},
+	{"kubeconfig", required_argument, OPT_KUBECONFIG, "FILE",
+		"with --cluster: how to reach the API server; default the pod's service account"},
+	{"node-name", required_argument, OPT_NODE_NAME, "NODE",
+		"with --cluster: the node's name; default $NODE_NAME"},
+	{"namespace", required_argument, OPT_NAMESPACE, "NAME",
+		"with --cluster: that of divvy's own parts; default divvy-system"},
+	{"lease-namespace", required_argument, OPT_LEASE_NAMESPACE, "NAME",
+		"with --cluster: where the node's Lease is; default divvy-node-lease"},
+	{"kubelet-dir", required_argument, OPT_KUBELET_DIR, "FOLDER",
+		"with --cluster: the kubelet's; default /var/lib/kubelet"},
+	{"state-dir", required_argument, OPT_STATE_DIR, "FOLDER",
+		"with --cluster: libraries for tenants, by version, and usage; default "
+		"/var/lib/divvy"},
+	{"cdi-dir", required_argument, OPT_CDI_DIR, "FOLDER",
+		"with --cluster: where runtimes look for devices' names; default /var/run/cdi"},
+	{"cgroup-root", required_argument, OPT_CGROUP_ROOT, "CGROUP",
+		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
+		"divvyd's own pod"},
+	{"listen", required_argument, OPT_LISTEN, "ADDRESS",
+		"with --cluster: serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
+		"/metrics to those whom the cluster lets get it; default nowhere"},
 	{"log", required_argument, OPT_LOG, "LEVEL", "error, warn, info (default) or debug"},
 	{"version", no_argument, OPT_VERSION, NULL, "print the version"},
 	{"help", no_argument, OPT_HELP, NULL, "print this"},
@@ -183,6 +220,16 @@ static int set_option(struct options *s, int id, const char *value, struct error
 			return fail_within(err, r, "--ready-fd");
 		s->ready_fd = (int)n;
 		break;
+	case OPT_CLUSTER: s->is_cluster = true; break;
+	case OPT_KUBECONFIG: s->node.kubeconfig = value; break;
+	case OPT_NODE_NAME: s->node.name = value; break;
+	case OPT_NAMESPACE: break; /* whose it is decides who we are; nothing is read there */
+	case OPT_LEASE_NAMESPACE: s->node.lease_space = value; break;
+	case OPT_KUBELET_DIR: s->node.kubelet_dir = value; break;
+	case OPT_STATE_DIR: s->node.state_dir = value; break;
+	case OPT_CDI_DIR: s->node.cdi_dir = value; break;
+	case OPT_CGROUP_ROOT: s->node.cgroup_root = strcmp(value, "/") ? value : ""; break;
+	case OPT_LISTEN: s->node.listen = value; return serve_check(value, err);
 	case OPT_LOG: return set_log(value, err);
 	case OPT_VERSION:
 		printf("divvyd %s\n", DIVVY_VERSION);
@@ -197,20 +244,42 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	return 0;
 }
 
+static void set_default(const char **option, const char *value)
+{
+	if (!*option)
+		*option = value;
+}
+
+static int finish_cluster(struct options *s, struct error *err)
+{
+	struct node_options *o = &s->node;
+
+	set_default(&o->name, getenv("NODE_NAME"));
+	set_default(&o->pod, getenv("POD_NAME"));
+	set_default(&o->lease_space, "divvy-node-lease");
+	set_default(&o->kubelet_dir, "/var/lib/kubelet");
+	set_default(&o->state_dir, "/var/lib/divvy");
+	set_default(&o->cdi_dir, CDI_FOLDER);
+	set_default(&s->agent.usage_dir, o->state_dir);
+	o->is_simulate_fixed = s->agent.simulate != NULL;
+	if (!o->name || !o->name[0])
+		return fail(err, EINVAL,
+			"--cluster: which node is this? --node-name or $NODE_NAME says it");
+	return 0;
+}
+
 int options_parse(int argc, char **argv, struct options *ret_options, struct error *err)
 {
 	struct options s = {
 		.ready_fd = -1, .agent = {.oversubscribe_permille = OVERSUBSCRIBE_DEFAULT}};
 	struct option longs[ARRAY_SIZE(table) + 1] = {0};
-	int id;
+	int id, r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		longs[i] = (struct option){
 			.name = table[i].name, .has_arg = table[i].has_arg, .val = table[i].id};
 	opterr = 0;
 	while ((id = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-		int r;
-
 		if (id == ':')
 			return fail(err, EINVAL, "%s: its value is missing (--help lists all)",
 				argv[optind - 1]);
@@ -225,6 +294,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, struct err
 	if (optind < argc)
 		return fail(err, EINVAL, "'%s': divvyd takes options only (--help lists them)",
 			argv[optind]);
+	r = s.is_cluster && !s.is_done ? finish_cluster(&s, err) : 0;
+	if (r < 0)
+		return r;
 	*ret_options = s;
 	return 0;
 }

@@ -6,12 +6,15 @@
 #define AGENT_OPTIONS_H
 
 #include "agent/agent.h"
+#include "agent/node.h"
 #include "base/man.h"
 
 struct options {
 	struct agent_options agent; /* borrows from argv */
-	int ready_fd;               /* -1: none */
-	bool is_done;               /* --help, --version: it has been printed */
+	struct node_options node;   /* in a cluster; the same */
+	bool is_cluster;
+	int ready_fd; /* -1: none */
+	bool is_done; /* --help, --version: it has been printed */
 };
 
 /* -EINVAL or -ERANGE with a sentence that names the option, its value and what would be right. */

@@ -142,3 +142,16 @@ int place_change(const struct spec *spec, const struct place_device *device, str
 		return refuse_share(spec, device, err);
 	return 0;
 }
+
+int place_at(const struct spec *spec, const struct place_device *device, uint64_t quota_bytes,
+	struct error *err)
+{
+	struct spec on = *spec;
+	enum verdict why;
+
+	on.memory_bytes = quota_bytes;
+	on.memory_permille = 0;
+	on.device[0] = on.model[0] = '\0';
+	why = judge(&on, device);
+	return why == FITS ? 0 : refuse(&on, device, why, err);
+}

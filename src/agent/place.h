@@ -29,6 +29,10 @@ struct place_device {
 int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
 	uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
 
+/* Has this very device room for it, with that quota? Who decided that has looked at its model. */
+int place_at(const struct spec *spec, const struct place_device *device, uint64_t quota_bytes,
+	struct error *err);
+
 /* May a tenant on this device change to that request? `asked` is without its own. */
 int place_change(const struct spec *spec, const struct place_device *device, struct error *err);
 

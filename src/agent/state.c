@@ -45,6 +45,14 @@ struct state {
 
 /* ---- writing ---- */
 
+static json_t *pod_json(const struct tenant_pod *pod)
+{
+	return pod ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "uid", pod->uid, "namespace",
+			     pod->space, "name", pod->name, "container", pod->container, "slot",
+			     pod->slot, "epoch", (json_int_t)pod->epoch)
+		   : NULL;
+}
+
 static json_t *tenant_json(const struct tenant *t)
 {
 	json_t *devices = json_array();
@@ -62,13 +70,14 @@ static json_t *tenant_json(const struct tenant *t)
 				(json_int_t)td->inode, "used_ns", (json_int_t)usage.used_ns,
 				"lag_ns", (json_int_t)usage.lag_ns));
 	}
-	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:s, s:o, s:o}", "id",
-		(json_int_t)t->id, "name", t->name, "uid", (json_int_t)t->uid, "source",
+	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:s, s:o, s:o, s:o*}",
+		"id", (json_int_t)t->id, "name", t->name, "uid", (json_int_t)t->uid, "source",
 		tenant_source_name(t->source), "origin", t->origin, "lifetime",
 		tenant_lifetime_name(t->lifetime), "owner",
 		(json_int_t)(t->owner_fd >= 0 ? t->owner : 0), "owner_start",
 		(json_int_t)t->owner_start, "created_s", (json_int_t)t->created_s, "container",
-		(int)t->container, "cgroup", t->cgroup, "spec", spec, "devices", devices);
+		(int)t->container, "cgroup", t->cgroup, "spec", spec, "devices", devices, "pod",
+		pod_json(t->pod));
 }
 
 static void add_json(struct buf *out, const char *tag, json_t *json)
@@ -325,6 +334,29 @@ static int restore_devices(struct agent *agent, const json_t *devices, struct te
 	return 0;
 }
 
+static int copy_text(const json_t *json, const char *key, char *ret, size_t size)
+{
+	const char *text = json_string_value(json_object_get(json, key));
+
+	return text ? str_copy(ret, size, str_from(text)) : -EINVAL;
+}
+
+static int restore_pod(const json_t *json, struct tenant_pod *ret, struct error *err)
+{
+	struct tenant_pod pod = {0};
+	const json_int_t epoch = json_integer_value(json_object_get(json, "epoch"));
+
+	if (copy_text(json, "uid", pod.uid, sizeof(pod.uid)) < 0 ||
+		copy_text(json, "namespace", pod.space, sizeof(pod.space)) < 0 ||
+		copy_text(json, "name", pod.name, sizeof(pod.name)) < 0 ||
+		copy_text(json, "container", pod.container, sizeof(pod.container)) < 0 ||
+		copy_text(json, "slot", pod.slot, sizeof(pod.slot)) < 0 || epoch < 0)
+		return fail(err, EINVAL, "its pod is not readable");
+	pod.epoch = (uint64_t)epoch;
+	*ret = pod;
+	return 0;
+}
+
 static int restore_tenant(struct agent *agent, const json_t *json, struct error *err)
 {
 	int64_t used[SPEC_DEVICES_MAX], lag[SPEC_DEVICES_MAX];
@@ -333,22 +365,28 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	json_int_t id, uid, owner, owner_start, created;
 	struct tenant_saved saved = {0};
 	struct tenant_wish wish = {0};
-	json_t *spec, *devices;
+	json_t *spec, *devices, *of_pod = NULL;
+	struct tenant_pod pod;
 	struct tenant *t;
 	int r;
 
 	if (json_unpack((json_t *)json,
-		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s?i, s?s, s:o, s:o}", "id",
-		    &id, "name", &name, "secret", &secret, "uid", &uid, "source", &source, "origin",
-		    &origin, "lifetime", &lifetime, "owner", &owner, "owner_start", &owner_start,
-		    "created_s", &created, "container", &container, "cgroup", &cgroup, "spec",
-		    &spec, "devices", &devices) < 0 ||
+		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s?i, s?s, s:o, s:o, "
+		    "s?o}",
+		    "id", &id, "name", &name, "secret", &secret, "uid", &uid, "source", &source,
+		    "origin", &origin, "lifetime", &lifetime, "owner", &owner, "owner_start",
+		    &owner_start, "created_s", &created, "container", &container, "cgroup", &cgroup,
+		    "spec", &spec, "devices", &devices, "pod", &of_pod) < 0 ||
 		container < TENANT_NO_CONTAINER || container > TENANT_CONTAINER_BOUND || id < 1 ||
 		id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
 		tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
 		parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
 		return fail(err, EINVAL, "its line is not readable");
 	r = spec_from_json(spec, &wish.spec, err);
+	if (r >= 0 && of_pod) {
+		r = restore_pod(of_pod, &pod, err);
+		wish.pod = &pod;
+	}
 	if (r >= 0)
 		r = restore_devices(agent, devices, &saved, used, lag, err);
 	if (r < 0)

@@ -40,6 +40,7 @@ static const char *const sources[] = {
 	[TENANT_CONF] = "conf",
 	[TENANT_APPLY] = "apply",
 	[TENANT_DEFAULT] = "default",
+	[TENANT_POD] = "pod",
 };
 
 const char *tenant_lifetime_name(enum tenant_lifetime lifetime)
@@ -201,8 +202,14 @@ static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wi
 {
 	struct tenant *t = calloc(1, sizeof(*t) + n * sizeof(t->devices[0]));
 
-	if (!t)
+	if (t && wish->pod)
+		t->pod = malloc(sizeof(*t->pod));
+	if (!t || (wish->pod && !t->pod)) {
+		free(t);
 		return NULL;
+	}
+	if (wish->pod)
+		*t->pod = *wish->pod;
 	t->agent = agent;
 	t->spec = wish->spec;
 	t->uid = wish->uid;
@@ -318,6 +325,16 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 	int r;
 
 	describe_devices(agent, &wish->spec, NULL, places);
+	if (wish->places) {
+		for (r = 0, n = 0; r >= 0 && n < wish->spec.count; n++) {
+			const struct tenant_place *at = &wish->places[n];
+
+			ret_devices[n] = at->device;
+			r = place_at(&wish->spec, &places[at->device], at->quota_bytes, err);
+		}
+		*ret_n = n;
+		return r;
+	}
 	if (wish->source != TENANT_DEFAULT) {
 		r = place(&wish->spec, places, agent->devices->n, ret_devices, err);
 		*ret_n = wish->spec.count;
@@ -357,7 +374,9 @@ int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenan
 		struct tenant_device *td = &t->devices[i];
 
 		td->device = &agent->devices->devices[chosen[i]];
-		td->quota_bytes = spec_memory_on(&wish->spec, td->device->info.usable_bytes);
+		td->quota_bytes = wish->places
+			? wish->places[i].quota_bytes
+			: spec_memory_on(&wish->spec, td->device->info.usable_bytes);
 		r = tenant_page(td, err);
 		if (r < 0)
 			goto broken;
@@ -446,8 +465,18 @@ int tenant_check_change(const struct tenant *t, const struct spec *spec, struct 
 
 int tenant_change(struct tenant *t, const struct spec *spec, struct error *err)
 {
+	uint64_t quota[SPEC_DEVICES_MAX];
+
+	for (uint32_t i = 0; i < t->n; i++)
+		quota[i] = spec_memory_on(spec, t->devices[i].device->info.usable_bytes);
+	return tenant_change_to(t, spec, quota, err);
+}
+
+int tenant_change_to(
+	struct tenant *t, const struct spec *spec, const uint64_t *quota, struct error *err)
+{
 	struct place_device places[ARBITER_DEVICES];
-	uint64_t quota[SPEC_DEVICES_MAX], now = clock_now_ns();
+	uint64_t now = clock_now_ns();
 	int r = tenant_check_change(t, spec, err);
 
 	if (r < 0)
@@ -461,7 +490,6 @@ int tenant_change(struct tenant *t, const struct spec *spec, struct error *err)
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct tenant_device *td = &t->devices[i];
 
-		quota[i] = spec_memory_on(spec, td->device->info.usable_bytes);
 		if (!is_promised(t) || quota[i] == td->quota_bytes)
 			continue;
 		r = ledger_change(td->device->ledger, t->id, quota[i], err);
@@ -518,6 +546,7 @@ void tenant_free(struct tenant *t)
 		free(t->devices[i].series);
 	}
 	explicit_bzero(t->secret, sizeof(t->secret));
+	free(t->pod);
 	free(t);
 }
 

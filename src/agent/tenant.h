@@ -30,7 +30,7 @@ enum tenant_lifetime {
 	TENANT_KEEP, /* until removed */
 };
 
-enum tenant_source { TENANT_RUN, TENANT_CONF, TENANT_APPLY, TENANT_DEFAULT };
+enum tenant_source { TENANT_RUN, TENANT_CONF, TENANT_APPLY, TENANT_DEFAULT, TENANT_POD };
 
 #define TENANT_LINGER_NS (60ull * 1000000000ull)
 
@@ -71,6 +71,14 @@ enum tenant_container {
 	TENANT_CONTAINER_BOUND,   /* cgroup: the container's */
 };
 
+/* A tenant that is a container of a pod. */
+struct tenant_pod {
+	char uid[64];
+	char space[64], name[254], container[64]; /* space: the namespace */
+	char slot[16];                            /* the device plugin's */
+	uint64_t epoch;                           /* of the scheduler that has decided */
+};
+
 struct tenant {
 	LIST_ENTRY(tenant) link;
 	struct agent *agent;
@@ -82,7 +90,8 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[256]; /* conf: its key; apply: its id */
+	char origin[256];       /* conf: its key; apply: its id */
+	struct tenant_pod *pod; /* NULL: of no pod */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
 	bool is_sought;     /* carrier.c looks for its container */
@@ -106,6 +115,12 @@ struct tenant {
 	struct tenant_device devices[]; /* n of them */
 };
 
+/* Where, and with how much memory: decided by somebody else. */
+struct tenant_place {
+	uint32_t device;
+	uint64_t quota_bytes;
+};
+
 struct tenant_wish {
 	struct spec spec;
 	const char *name;
@@ -116,6 +131,8 @@ struct tenant_wish {
 	const char *cgroup; /* of that; NULL: none */
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
+	const struct tenant_pod *pod;      /* copied; NULL: none */
+	const struct tenant_place *places; /* spec.count of them; NULL: to be chosen here */
 };
 
 /* Places it and makes it. -ENOSPC, -EINVAL, ... with a sentence of what is possible now. */
@@ -143,6 +160,9 @@ int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 int tenant_check_change(const struct tenant *tenant, const struct spec *spec, struct error *err);
 /* A new spec for a running tenant: request, limit, memory, class, priority, memory policy. */
 int tenant_change(struct tenant *tenant, const struct spec *spec, struct error *err);
+/* The same with these quotas, one for each of its devices. */
+int tenant_change_to(struct tenant *tenant, const struct spec *spec, const uint64_t *quota_bytes,
+	struct error *err);
 
 /* Whether its lifetime is over, by what has registered. */
 bool tenant_has_ended(const struct tenant *tenant, uint64_t now);

@@ -34,10 +34,14 @@ static const struct table_column columns[] = {
 
 static void add_tenant(struct table *t, const json_t *tenant, const json_t *device)
 {
-	const json_t *spec = json_object_get(tenant, "spec");
+	const json_t *spec = json_object_get(tenant, "spec"), *pod = json_object_get(tenant, "pod");
 
 	table_addf(t, "%d", (int)jint(tenant, "id"));
-	table_add(t, jtext(tenant, "name"));
+	if (pod)
+		table_addf(t, "%s/%s/%s", jtext(pod, "namespace"), jtext(pod, "name"),
+			jtext(pod, "container"));
+	else
+		table_add(t, jtext(tenant, "name"));
 	table_add(t, jtext(tenant, "user"));
 	table_add(t, jtext(spec, "class"));
 	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "request_permille")).s);

@@ -26,7 +26,7 @@
 
 /* Of a pod: the dialects it was translated with, and its foreign resources; divvy writes them. */
 #define DIALECT_LIST_KEY "divvy.gpu/dialects" /* of a namespace: which are switched on */
-#define DIALECT_RECORD_KEY "divvy.gpu/replaced"
+#define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
 
 struct dialect;
 struct dialect_draft; /* dialect-internal.h */
@@ -121,6 +121,8 @@ struct dialect_grant {
 	const struct dialect_device *device;
 	uint32_t n_devices;
 	uint32_t request, limit; /* permille, as granted */
+	enum spec_mode mode;     /* AUTO: not said */
+	const char *remote_node; /* of the devices, with mode remote; else NULL */
 };
 
 struct dialect_given {
@@ -148,8 +150,10 @@ typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t con
 int dialect_write_back(const struct pod *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data);
 
-/* Is that annotation divvy's alone to set? */
+/* Is that annotation the scheduler's alone to set? */
 bool dialect_is_given(struct str key);
+/* Is it the webhook's: the record, or the list? */
+bool dialect_is_recorded(struct str key);
 
 /* ---- the table ---- */
 

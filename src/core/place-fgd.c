@@ -24,6 +24,7 @@
 #include "core/place-policy.h"
 
 #define WHOLE SPEC_SHARE_ONE
+#define MORE (PLACE_NODE_DEVICES_MAX + 1) /* numbers of devices */
 
 /* Its free shares for one row of the tables, and what they add up to. */
 struct sums {
@@ -39,8 +40,12 @@ struct seen {
 	uint32_t node;
 	uint64_t version; /* of the node, +1; 0: none was looked at */
 	struct sums sums;
-	uint32_t n_shares;
-	uint16_t shares[PLACE_NODE_DEVICES_MAX]; /* open ones, greatest first */
+	int64_t fragmented, one_less; /* one_less: what it gains with a whole device less */
+	uint32_t n;                   /* different open shares */
+	struct {
+		uint32_t r, n;
+		int64_t split;          /* of one */
+	} open[PLACE_NODE_DEVICES_MAX]; /* greatest first */
 };
 
 struct fgd {
@@ -135,26 +140,45 @@ static void set_steps(struct fgd *f)
 	f->steps[100] = INT32_MAX;
 }
 
-static void fill(struct fgd *f, const struct place_mix *mix, uint32_t model, uint32_t cpu)
+/* Who asks for just the CPU of that threshold. */
+static void count_typical(struct fgd *f, const struct typical *t, uint32_t row)
 {
-	const uint32_t row = model * (f->n_cpus + 1) + cpu;
 	int32_t *above = &f->above[row * f->row];
-	int32_t *more = &f->more[row * (PLACE_NODE_DEVICES_MAX + 1)];
+	int32_t *more = &f->more[row * MORE];
+
+	f->able[row] += t->weight;
+	for (uint32_t r = 0; r < f->rank[t->share]; r++)
+		above[r] += t->weight;
+	if (t->share == WHOLE)
+		for (uint32_t k = 0; k < t->count; k++)
+			more[k] += t->weight;
+}
+
+/* And who asks for less. */
+static void add_row_before(struct fgd *f, uint32_t row)
+{
+	int32_t *above = &f->above[row * f->row], *less_above = above - f->row;
+	int32_t *more = &f->more[row * MORE], *less_more = more - MORE;
+
+	f->able[row] += f->able[row - 1];
+	for (uint32_t r = 0; r < f->row; r++)
+		above[r] += less_above[r];
+	for (uint32_t k = 0; k < PLACE_NODE_DEVICES_MAX; k++)
+		more[k] += less_more[k];
+}
+
+static void fill(struct fgd *f, const struct place_mix *mix, uint32_t model)
+{
+	const uint32_t first = model * (f->n_cpus + 1);
 
 	for (uint32_t i = 0; i < mix->n_common; i++) {
 		const struct typical *t = &mix->typical[i];
 
-		if (!t->count || (t->models && !(t->models >> model & 1)))
-			continue;
-		if (cpu == 0 || t->cpu_milli > f->cpus[cpu - 1])
-			continue;
-		f->able[row] += t->weight;
-		for (uint32_t r = 0; r < f->rank[t->share]; r++)
-			above[r] += t->weight;
-		if (t->share == WHOLE)
-			for (uint32_t k = 0; k < t->count; k++)
-				more[k] += t->weight;
+		if (t->count && (!t->models || (t->models >> model & 1)))
+			count_typical(f, t, first + cpu_rank(f, t->cpu_milli));
 	}
+	for (uint32_t cpu = 1; cpu <= f->n_cpus; cpu++)
+		add_row_before(f, first + cpu);
 }
 
 static int fgd_learn(struct place *place)
@@ -186,13 +210,12 @@ static int fgd_learn(struct place *place)
 	free(f->more);
 	f->above = calloc(rows * f->row, sizeof(*f->above));
 	f->able = calloc(rows, sizeof(*f->able));
-	f->more = calloc(rows * (PLACE_NODE_DEVICES_MAX + 1), sizeof(*f->more));
+	f->more = calloc(rows * MORE, sizeof(*f->more));
 	if (!f->above || !f->able || !f->more)
 		return -ENOMEM;
 	f->weights = MAX(mix->weights, 1);
 	for (uint32_t model = 0; model < place->n_models; model++)
-		for (uint32_t cpu = 0; cpu <= f->n_cpus; cpu++)
-			fill(f, mix, model, cpu);
+		fill(f, mix, model);
 	set_steps(f);
 	return 0;
 }
@@ -219,7 +242,7 @@ static void sum_up(const struct place *place, const struct fgd *f, uint32_t node
 	const struct node *n = &place->nodes[node];
 	const uint32_t row = row_of(place, f, node, cpu);
 	struct sums s = {.above = &f->above[row * f->row],
-		.more = &f->more[row * (PLACE_NODE_DEVICES_MAX + 1)],
+		.more = &f->more[row * MORE],
 		.unable = f->weights - f->able[row]};
 
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
@@ -265,20 +288,12 @@ static uint32_t least_left(const struct place_class *class, uint32_t r)
 	return r > class->share_most ? r - class->share_most : 0;
 }
 
-static int64_t split_less(
-	const struct fgd *f, const struct sums *s, const struct place_class *class, uint32_t r)
-{
-	const uint32_t most = r - class->share;
-
-	return split(f, s, r) - (int64_t)least_left(class, r) * s->above[f->rank[MIN(most, WHOLE)]];
-}
-
 static void take_any(
 	const struct fgd *f, struct sums *s, const struct place_class *class, uint32_t r)
 {
 	const uint32_t least = least_left(class, r), most = r - class->share;
 
-	s->split -= split_less(f, s, class, r);
+	s->split += (int64_t)least * s->above[f->rank[MIN(most, WHOLE)]] - split(f, s, r);
 	s->rest -= r - least;
 	if (r < WHOLE)
 		return;
@@ -289,17 +304,49 @@ static void take_any(
 		s->n_whole--;
 }
 
+static void see_open(const struct place *place, const struct fgd *f, struct seen *seen)
+{
+	uint16_t shares[PLACE_NODE_DEVICES_MAX];
+	const uint32_t n = place_open_shares(place, seen->node, false, shares);
+
+	seen->n = 0;
+	for (uint32_t i = 0; i < n && shares[i]; i++) {
+		if (!i || shares[i] != shares[i - 1]) {
+			seen->open[seen->n].r = shares[i];
+			seen->open[seen->n].n = 0;
+			seen->open[seen->n++].split = split(f, &seen->sums, shares[i]);
+		}
+		seen->open[seen->n - 1].n++;
+	}
+}
+
 static const struct seen *look_at(const struct place *place, struct fgd *f, uint32_t node)
 {
 	struct seen *seen = &f->seen;
+	const struct sums *s = &seen->sums;
 
 	if (seen->node == node && seen->version == place->versions[node] + 1)
 		return seen;
-	sum_up(place, f, node, place->cpu_free[node], &seen->sums);
-	seen->n_shares = place_open_shares(place, node, false, seen->shares);
 	seen->node = node;
 	seen->version = place->versions[node] + 1;
+	sum_up(place, f, node, place->cpu_free[node], &seen->sums);
+	see_open(place, f, seen);
+	seen->fragmented = fragmented(s);
+	seen->one_less = 0;
+	if (s->n_whole)
+		seen->one_less = s->whole * s->more[s->n_whole] -
+			(s->whole - WHOLE) * s->more[s->n_whole - 1];
 	return seen;
+}
+
+/* What giving one of the class's shares away gains, but for whole devices being less. */
+static int64_t gain_of(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t i)
+{
+	const uint32_t r = seen->open[i].r, least = least_left(class, r), most = r - class->share;
+
+	return seen->open[i].split - (int64_t)least * seen->sums.above[f->rank[MIN(most, WHOLE)]] +
+		(int64_t)(r - least) * seen->sums.unable;
 }
 
 /*
@@ -310,49 +357,64 @@ static int64_t bound_of_several(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
 	const struct sums *s = &seen->sums;
-	int64_t gains[PLACE_NODE_DEVICES_MAX], gain, least = INT64_MAX;
+	int64_t gains[PLACE_NODE_DEVICES_MAX], least = INT64_MAX;
 	uint32_t n = 0;
 
-	for (; n < seen->n_shares && seen->shares[n] >= class->share; n++)
-		gains[n] = split_less(f, s, class, seen->shares[n]) +
-			(int64_t) class->share_most * s->unable;
-	gain = place_sum_of_greatest(gains, n, class->count);
+	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
+		const int64_t gain = gain_of(f, class, seen, i);
+
+		for (uint32_t k = 0; k < seen->open[i].n; k++)
+			gains[n++] = gain;
+	}
 	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
 		least = MIN(least,
 			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
 				s->more[s->n_whole - (int32_t)k]);
-	return gain + s->whole * s->more[s->n_whole] - least;
+	return place_sum_of_greatest(gains, n, class->count) + s->whole * s->more[s->n_whole] -
+		least;
 }
 
 /* Of `count` devices that have r open, or of one. */
-static int64_t gain_of(
-	const struct fgd *f, const struct place_class *class, const struct sums *s, uint32_t r)
+static int64_t gain_of_all(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t r)
 {
-	struct sums after = *s;
+	struct sums after = seen->sums;
 
-	/* Whole devices are as many as before: what take_any() and fragmented() come to then. */
-	if (r < WHOLE)
-		return split_less(f, s, class, r) + (int64_t)(r - least_left(class, r)) * s->unable;
 	for (uint32_t k = 0; k < class->count; k++)
 		take_any(f, &after, class, r);
-	return fragmented(s) - fragmented(&after);
+	return seen->fragmented - fragmented(&after);
+}
+
+/* One device, or whole ones. Most often all that changes is that device, and who was whole. */
+static int64_t bound_of_alike(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
+{
+	int64_t best = -INT32_MAX;
+
+	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
+		const uint32_t r = seen->open[i].r;
+		int64_t gain;
+
+		if (r > WHOLE || class->share == WHOLE)
+			gain = gain_of_all(f, class, seen, r);
+		else
+			gain = gain_of(f, class, seen, i) + (r == WHOLE ? seen->one_less : 0);
+		best = MAX(best, gain);
+	}
+	return best;
 }
 
 static int32_t fgd_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	struct fgd *f = place->policy_state;
 	const struct seen *seen;
-	int64_t best = -INT32_MAX;
 
 	if (!class->count)
 		return 0;
 	seen = look_at(place, f, node);
 	if (class->count > 1 && class->share < WHOLE)
 		return place_score_of(bound_of_several(f, class, seen));
-	for (uint32_t i = 0; i < seen->n_shares && seen->shares[i] >= class->share; i++)
-		if (!i || seen->shares[i] != seen->shares[i - 1])
-			best = MAX(best, gain_of(f, class, &seen->sums, seen->shares[i]));
-	return place_score_of(best);
+	return place_score_of(bound_of_alike(f, class, seen));
 }
 
 static int32_t grade(const struct fgd *f, int32_t score)

@@ -6,6 +6,7 @@
  *   bound   an upper bound of the score on that node for any tenant of the class, whatever CPU,
  *           memory and labels it has; it is kept until the node changes or the policy says so, and
  *           asked for all classes one after the other, if the node has devices for them at all;
+ *   guess   a bound that costs less, for policies whose bound takes long;
  *   score   of one tenant on that node with the devices that it may have, and which to take;
  *   grade   what counts of a score for that tenant: never falls where the score rises. Of equal
  *           grades the first node is taken.
@@ -21,7 +22,7 @@
 #define PLACE_NEVER INT32_MIN /* it does not go there */
 
 /* A class is of one share, or of up to that many that follow each other. */
-#define PLACE_CLASS_SHARES 10u
+#define PLACE_CLASS_SHARES 50u
 
 /* What of a spec a bound may look at. */
 struct place_class {
@@ -63,6 +64,11 @@ struct place_policy {
 	 */
 	int (*learn)(struct place *place);
 	int32_t (*bound)(struct place *place, const struct place_class *class, uint32_t node);
+	/*
+	 * Looser than the bound, never less: it stands for a node that has changed until that one's
+	 * turn comes. NULL: the bound itself does.
+	 */
+	int32_t (*guess)(struct place *place, const struct place_class *class, uint32_t node);
 	/*
 	 * mask: bit i is the node's i-th device; at least spec->count of them are set. Fills in
 	 * device[] of the choice.

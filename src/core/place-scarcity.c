@@ -54,6 +54,9 @@
 #define WASTE_PART 25
 #define WASTE_ONE 64     /* units of a permille of a device */
 #define PRICE_PERCENT 60 /* of a permille of a device: of a share that always comes */
+#define STEP 200u
+#define STEPS (WHOLE / STEP)
+#define UNKNOWN INT64_MAX
 #define LANES 8u
 #define TYPICAL_MAX 128u
 
@@ -73,6 +76,22 @@ struct sums {
 	int32_t *slots, *usable, *cpu;         /* n each */
 };
 
+/*
+ * A node as the bounds of all classes have it: those follow each other. For guesses, what it is
+ * worth with less of a device is reckoned for what is left in steps, and when it is first asked
+ * for: with more left it is worth no less.
+ */
+struct seen {
+	const struct sums *sums;
+	uint64_t version; /* of the node, +1; 0: none was looked at */
+	bool is_guess;
+	uint32_t n; /* different open shares */
+	struct {
+		uint32_t r, n;
+		int64_t with[STEPS + 1]; /* [left / STEP, rounded up]; or UNKNOWN */
+	} open[PLACE_NODE_DEVICES_MAX];  /* greatest first */
+};
+
 struct scarcity {
 	uint32_t n; /* typical tenants with devices, filled up to LANES with those of no weight */
 	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: none is asked for */
@@ -85,12 +104,12 @@ struct scarcity {
 	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
 	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
 	uint32_t n_up_to[WHOLE + 1];   /* that have at most that share, filled up to LANES */
-	/* What W(r) takes from V_n; and the least of it for r - PLACE_CLASS_SHARES + 1 to r. */
-	int64_t waste[WHOLE + 1], least_waste[WHOLE + 1];
-	int16_t *fits; /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
+	int64_t waste[WHOLE + 1];      /* what W(r) takes from V_n */
+	int16_t *fits;                 /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
 	int32_t *room; /* of the nodes' rows */
+	struct seen seen;
 };
 
 static int scarcity_start(struct place *place)
@@ -270,12 +289,8 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 			if (price[q] >= 0)
 				s->waste[r] = MIN(s->waste[r], price[q] + s->waste[r - q]);
 	}
-	for (uint32_t r = 0; r <= WHOLE; r++) {
+	for (uint32_t r = 0; r <= WHOLE; r++)
 		s->waste[r] *= (int64_t)WASTE_PART * (weights / WASTE_ONE);
-		s->least_waste[r] = s->waste[r];
-		for (uint32_t less = 1; less < PLACE_CLASS_SHARES && less <= r; less++)
-			s->least_waste[r] = MIN(s->least_waste[r], s->waste[r - less]);
-	}
 }
 
 static void set_typical(struct scarcity *s, const struct place_mix *mix)
@@ -426,8 +441,11 @@ static int scarcity_learn(struct place *place)
 		return r;
 	add_supply(place, s, &supply);
 	set_weights(s, &supply);
+	/* What they are worth is by other weights now; what they have is as it was. */
 	for (uint32_t node = 0; node < s->n_nodes; node++)
-		s->node[node].version = 0;
+		if (s->node[node].version)
+			sum_rest(s, &s->node[node]);
+	s->seen.version = 0;
 	return 0;
 }
 
@@ -475,47 +493,75 @@ static int64_t value_without(const struct place *place, const struct sums *n, ui
 	return saved + after.rest[0];
 }
 
+static struct seen *look_at(const struct place *place, uint32_t node)
+{
+	struct scarcity *s = place->policy_state;
+	const struct sums *sums = node_sums(place, node);
+	struct seen *seen = &s->seen;
+	uint16_t shares[PLACE_NODE_DEVICES_MAX];
+	uint32_t n;
+
+	if (seen->sums == sums && seen->version == sums->version)
+		return seen;
+	seen->sums = sums;
+	seen->version = sums->version;
+	seen->n = 0;
+	n = place_open_shares(place, node, false, shares);
+	for (uint32_t i = 0; i < n && shares[i]; i++) {
+		if (!i || shares[i] != shares[i - 1]) {
+			seen->open[seen->n].r = shares[i];
+			seen->open[seen->n].n = 0;
+			for (uint32_t k = 0; k <= STEPS; k++)
+				seen->open[seen->n].with[k] = UNKNOWN;
+			seen->n++;
+		}
+		seen->open[seen->n - 1].n++;
+	}
+	return seen;
+}
+
+/* What it is worth when so many such devices have that left; a guess: no less than with one. */
+static int64_t worth_with(
+	const struct scarcity *s, struct seen *seen, uint32_t i, uint32_t left, uint32_t devices)
+{
+	const uint32_t r = seen->open[i].r, step = MIN((left + STEP - 1) / STEP, STEPS);
+	int64_t *with = &seen->open[i].with[step];
+
+	if (!seen->is_guess)
+		return value_with(s, seen->sums, r, left, (int32_t)devices);
+	if (r > WHOLE)
+		return seen->sums->rest[0];
+	if (*with == UNKNOWN)
+		*with = value_with(s, seen->sums, r, MIN(step * STEP, r), 1);
+	return *with;
+}
+
 /* With any of the class's shares. */
 static int64_t most_saved(const struct scarcity *s, const struct place_class *class, uint32_t r)
 {
-	const uint32_t left = r - class->share;
+	int64_t least = INT64_MAX;
 
-	if (class->share == class->share_most)
-		return waste_of(s, r, left);
-	return s->waste[MIN(r, WHOLE)] - s->least_waste[MIN(left, WHOLE)];
+	for (uint32_t share = class->share; share <= class->share_most && share <= r; share++)
+		least = MIN(least, s->waste[MIN(r - share, WHOLE)]);
+	return s->waste[MIN(r, WHOLE)] - least;
 }
-
-/* Different open shares of the node, from the class's on, and what one such device saves. */
-struct offer {
-	uint32_t n, n_devices;
-	uint32_t r[PLACE_NODE_DEVICES_MAX];
-	int64_t saved[PLACE_NODE_DEVICES_MAX];
-	int64_t all_saved[PLACE_NODE_DEVICES_MAX]; /* of each device */
-};
 
 /*
  * One device. A node is worth no more when something is taken: so who saves least of waste is not
  * looked at where another does better even if it costs what it may cost.
  */
-static int64_t bound_of_one(const struct scarcity *s, const struct sums *n,
-	const struct place_class *class, struct offer *o)
+static int64_t bound_of_one(
+	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
 {
 	int64_t best = INT64_MIN;
 
-	while (o->n) {
-		uint32_t most = 0;
+	/* The smallest first, who leave the least over. */
+	while (n--) {
+		const uint32_t r = seen->open[n].r;
+		const int64_t saved = most_saved(s, class, r);
 
-		for (uint32_t i = 1; i < o->n; i++)
-			if (o->saved[i] > o->saved[most])
-				most = i;
-		if (best != INT64_MIN && n->rest[0] + o->saved[most] <= best)
-			break;
-		best = MAX(best,
-			o->saved[most] +
-				value_with(s, n, o->r[most], o->r[most] - class->share, 1));
-		o->n--;
-		o->saved[most] = o->saved[o->n];
-		o->r[most] = o->r[o->n];
+		if (saved + seen->sums->rest[0] > best)
+			best = MAX(best, saved + worth_with(s, seen, n, r - class->share, 1));
 	}
 	return best;
 }
@@ -524,47 +570,51 @@ static int64_t bound_of_one(const struct scarcity *s, const struct sums *n,
  * Of several devices only the one counts that costs least, and all if they are alike:
  * what else is given away makes a node worth no more. What they save of waste adds up.
  */
-static int64_t bound_of_several(const struct scarcity *s, const struct sums *n,
-	const struct place_class *class, struct offer *o)
+static int64_t bound_of_several(
+	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
 {
-	const int32_t devices = o->n == 1 ? (int32_t) class->count : 1;
-	int64_t best = INT64_MIN;
+	const uint32_t devices = n == 1 ? class->count : 1;
+	int64_t best = INT64_MIN, saved[PLACE_NODE_DEVICES_MAX];
+	uint32_t n_saved = 0;
 
-	for (uint32_t i = 0; i < o->n; i++)
-		best = MAX(best, value_with(s, n, o->r[i], o->r[i] - class->share, devices));
-	return best + place_sum_of_greatest(o->all_saved, o->n_devices, class->count);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t r = seen->open[i].r;
+		const int64_t one = most_saved(s, class, r);
+
+		best = MAX(best, worth_with(s, seen, i, r - class->share, devices));
+		for (uint32_t k = 0; k < seen->open[i].n; k++)
+			saved[n_saved++] = one;
+	}
+	return best + place_sum_of_greatest(saved, n_saved, class->count);
 }
 
-static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
+static int32_t bound(
+	struct place *place, const struct place_class *class, uint32_t node, bool is_guess)
 {
-	const struct scarcity *s = place->policy_state;
-	const struct node *n = &place->nodes[node];
-	const struct sums *sums;
-	struct offer o;
+	struct scarcity *s = place->policy_state;
+	struct seen *seen;
+	uint32_t n = 0;
 	int64_t v;
 
 	if (!class->count)
 		return 0;
-	sums = node_sums(place, node);
-	o.n = o.n_devices = 0;
-	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
-		const uint32_t r = place->share_open[i];
-		const int64_t saved = r < class->share ? 0 : most_saved(s, class, r);
-		uint32_t k;
+	seen = look_at(place, node);
+	seen->is_guess = is_guess;
+	while (n < seen->n && seen->open[n].r >= class->share)
+		n++;
+	v = class->count == 1 ? bound_of_one(s, seen, class, n)
+			      : bound_of_several(s, seen, class, n);
+	return score_of(v - seen->sums->rest[0]);
+}
 
-		if (r < class->share)
-			continue;
-		o.all_saved[o.n_devices++] = saved;
-		for (k = 0; k < o.n && o.r[k] != r; k++)
-			;
-		if (k < o.n)
-			continue;
-		o.r[o.n] = r;
-		o.saved[o.n++] = saved;
-	}
-	v = class->count == 1 ? bound_of_one(s, sums, class, &o)
-			      : bound_of_several(s, sums, class, &o);
-	return score_of(v - sums->rest[0]);
+static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
+{
+	return bound(place, class, node, false);
+}
+
+static int32_t scarcity_guess(struct place *place, const struct place_class *class, uint32_t node)
+{
+	return bound(place, class, node, true);
 }
 
 static int32_t scarcity_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -610,5 +660,6 @@ const struct place_policy place_scarcity = {
 	.learn = scarcity_learn,
 	.spans_shares = true,
 	.bound = scarcity_bound,
+	.guess = scarcity_guess,
 	.score = scarcity_score,
 };

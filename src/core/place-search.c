@@ -20,10 +20,12 @@
 #define SLOTS (2 * COLUMNS_MAX) /* of the hash table; a power of two */
 /* A column is given up when it was not asked for while that many times its nodes have changed. */
 #define IDLE_ROUNDS 4u
-#define EXACT 15u /* in the place of a level */
+#define GUESSES_MIN 64u /* bounds of so few classes are asked for at once */
+#define EXACT 15u       /* in the place of a level */
 /* Distinct shares with columns of their own; if there are more, neighbours have one together. */
 #define SHARES_MOST 128u
-#define FITTING_SHARES 50u /* if what they differ in is only whether they fit */
+#define IDLE_SHARES_MOST 32u /* of devices that nobody is on */
+#define NEAR_SHARES 10u      /* of those; up to PLACE_CLASS_SHARES where it matters little */
 
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
@@ -50,6 +52,7 @@ struct pool {
 
 	/* level[l]: for each FAN of its n_at[l], a line of FAN for each column. */
 	int32_t *level[LEVELS];
+	uint64_t *guessed; /* for each of n_at[0], a bit for each column: it may be a guess */
 	struct column *column;
 	uint32_t n_columns, columns_size;
 	uint16_t *slot; /* of a hash table: column, or 0 */
@@ -58,6 +61,7 @@ struct pool {
 	uint32_t n_changed;
 	uint64_t n_changes; /* that were looked at */
 	uint64_t given_up;  /* n_changes when idle columns were given up */
+	bool is_forgotten;  /* what is free is as it was, but no bound is */
 };
 
 struct place_search {
@@ -96,6 +100,7 @@ void place_search_free(struct place_search *s)
 	for (uint32_t g = 0; g < N_POOLS; g++) {
 		free(s->pool[g].node);
 		free(s->pool[g].level[0]);
+		free(s->pool[g].guessed);
 		free(s->pool[g].column);
 		free(s->pool[g].slot);
 		free(s->pool[g].changed);
@@ -116,21 +121,46 @@ static int32_t *line(const struct pool *g, uint32_t level, uint32_t up, uint32_t
 	return &g->level[level][((size_t)up * g->columns_size + column) * FAN];
 }
 
+/* By the column, in words of 64. */
+static uint64_t *guessed(const struct pool *g, uint32_t at)
+{
+	return &g->guessed[(size_t)at * ((g->columns_size + 63) / 64)];
+}
+
+static void note_guess(const struct pool *g, uint32_t at, uint32_t column, bool is_guess)
+{
+	uint64_t *word = &guessed(g, at)[column / 64], bit = 1ull << column % 64;
+
+	*word = is_guess ? *word | bit : *word & ~bit;
+}
+
+/* Which they are is not known any more: that some are not is found when it is their turn. */
+static void note_guesses(const struct pool *g)
+{
+	memset(g->guessed, 0xff, g->n_at[0] * sizeof(uint64_t) * ((g->columns_size + 63) / 64));
+}
+
 /* Room for that many columns: those that there are keep what they hold, others hold nothing. */
 static int pool_lay_out(struct pool *g, uint32_t columns_size)
 {
 	struct pool was = *g;
 	size_t n = 0;
+	uint64_t *guesses = calloc(g->n_at[0], sizeof(*guesses) * ((columns_size + 63) / 64));
 	int32_t *items;
 
 	for (uint32_t l = 0; l < g->n_levels; l++)
 		n += (size_t)g->n_at[l] * columns_size;
 	items = malloc(n * sizeof(*items));
-	if (!items)
+	if (!items || !guesses) {
+		free(items);
+		free(guesses);
 		return -ENOMEM;
+	}
 	for (size_t i = 0; i < n; i++)
 		items[i] = PLACE_NEVER;
 	g->columns_size = columns_size;
+	g->guessed = guesses;
+	note_guesses(g);
 	for (uint32_t l = 0; l < g->n_levels; l++) {
 		g->level[l] = items;
 		items += (size_t)g->n_at[l] * columns_size;
@@ -139,6 +169,7 @@ static int pool_lay_out(struct pool *g, uint32_t columns_size)
 				g->n_columns * FAN * sizeof(*items));
 	}
 	free(was.level[0]);
+	free(was.guessed);
 	return 0;
 }
 
@@ -185,6 +216,7 @@ static void drop_columns(struct pool *g, uint64_t since)
 		n++;
 	}
 	g->n_columns = n;
+	note_guesses(g);
 }
 
 /* Room for one more. */
@@ -272,9 +304,11 @@ static int pool_grow(struct place_search *s, uint32_t pool)
 			break;
 	}
 	next.level[0] = NULL;
+	next.guessed = NULL;
 	if (pool_lay_out(&next, g->columns_size) < 0)
 		return -ENOMEM;
 	free(g->level[0]);
+	free(g->guessed);
 	*g = next;
 	pool_forget(s, g);
 	return 0;
@@ -370,7 +404,7 @@ void place_search_changed(struct place_search *s, uint32_t node)
 void place_search_forget(struct place_search *s)
 {
 	for (uint32_t g = 0; g < N_POOLS; g++)
-		note_all(s, &s->pool[g]);
+		s->pool[g].is_forgotten = true;
 }
 
 /* What is more than fits counts as the most that does. */
@@ -384,13 +418,15 @@ static int32_t mib(uint64_t bytes)
 	return at_most((bytes >> 20) + ((bytes & ((1u << 20) - 1)) != 0));
 }
 
+/* In fours: the compiler makes vectors of them. */
 static int32_t most(const int32_t *p)
 {
-	int32_t most = p[0];
+	int32_t four[4] = {p[0], p[1], p[2], p[3]};
 
-	for (uint32_t i = 1; i < FAN; i++)
-		most = p[i] > most ? p[i] : most;
-	return most;
+	for (uint32_t at = 4; at < FAN; at += 4)
+		for (uint32_t i = 0; i < 4; i++)
+			four[i] = four[i] > p[at + i] ? four[i] : p[at + i];
+	return MAX(MAX(four[0], four[1]), MAX(four[2], four[3]));
 }
 
 /* Up to that level. */
@@ -456,30 +492,52 @@ static bool is_open(const struct open *open, const struct place_class *class)
 	return class->share < open->above[class->is_idle][class->count];
 }
 
-static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at, uint32_t levels)
+/* And what the other one has. */
+static void open_also(struct open *open, const struct open *other)
+{
+	uint16_t *above = open->above[0];
+	const uint16_t *more = other->above[0];
+
+	for (uint32_t i = 0; i < sizeof(*open) / sizeof(*above); i++)
+		if (above[i] < more[i])
+			above[i] = more[i];
+}
+
+/* Of the classes that it has room for, or had. */
+static void set_bounds(struct place_search *s, const struct pool *g, uint32_t at,
+	const struct open *ever, uint32_t levels)
 {
 	const struct place_policy *policy = s->place->config.policy;
 	const uint32_t node = g->node[at];
-	const struct open was = s->open[node];
-	struct open *open = &s->open[node];
 	int32_t of_node = PLACE_NEVER;
+	uint16_t columns[COLUMNS_MAX];
+	uint32_t n = 0;
+	bool is_long;
 
-	count_open(s->place, node, open);
+	/* A line of each column is more than the caches hold: all are asked for at once. */
 	for (uint32_t c = COLUMN_CLASSES; c < g->n_columns; c++) {
-		const struct place_class *class = &g->column[c].class;
-		const bool is_room = is_open(open, class);
+		if (!is_open(ever, &g->column[c].class) || !g->column[c].is_built)
+			continue;
+		__builtin_prefetch(&line(g, 0, at / FAN, c)[at % FAN], 1);
+		columns[n++] = (uint16_t)c;
+	}
+	is_long = policy->guess && n > GUESSES_MIN;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct place_class *class = &g->column[columns[i]].class;
+		const bool is_guess = is_long && class->share < SPEC_SHARE_ONE;
 		int32_t value = PLACE_NEVER;
 
-		if (!g->column[c].is_built || !(is_room || is_open(&was, class)))
-			continue;
-		if (is_room && (!class->models || place_has_devices(s->place, class, node))) {
+		if (is_open(&s->open[node], class) &&
+			(!class->models || place_has_devices(s->place, class, node))) {
 			value = of_node;
 			if (value == PLACE_NEVER)
-				value = policy->bound(s->place, class, node);
+				value = (is_guess ? policy->guess : policy->bound)(
+					s->place, class, node);
 			if (policy->is_by_node)
 				of_node = value;
 		}
-		set(g, at, c, value, levels);
+		set(g, at, columns[i], value, levels);
+		note_guess(g, at, columns[i], is_guess);
 	}
 }
 
@@ -494,6 +552,7 @@ static void build(struct place *place, const struct pool *g, uint32_t c)
 		if (node->is_used && !node->is_closed &&
 			place_has_devices(place, class, g->node[at]))
 			value = place->config.policy->bound(place, class, g->node[at]);
+		note_guess(g, at, c, false);
 		line(g, 0, at / FAN, c)[at % FAN] = value;
 	}
 	set_levels(g, c);
@@ -512,18 +571,25 @@ static void give_up_idle(struct pool *g)
 static void look_at_changed(struct place_search *s, struct pool *g)
 {
 	/* If all have changed it is cheaper to look at each level once. */
-	const uint32_t levels = g->n_changed < g->n / 2 ? g->n_levels : 1;
+	const uint32_t levels = !g->is_forgotten && g->n_changed < g->n / 2 ? g->n_levels : 1;
 
-	g->n_changes += g->n_changed;
+	g->n_changes += g->is_forgotten ? g->n : g->n_changed;
 	if (g->n_changes - g->given_up > g->n)
 		give_up_idle(g);
 	while (g->n_changed) {
-		const uint32_t at = g->changed[--g->n_changed];
+		const uint32_t at = g->changed[--g->n_changed], node = g->node[at];
+		struct open ever = s->open[node];
 
+		count_open(s->place, node, &s->open[node]);
+		open_also(&ever, &s->open[node]);
 		set_free(s->place, g, at, levels);
-		set_bounds(s, g, at, levels);
-		s->is_changed[g->node[at]] = false;
+		set_bounds(s, g, at, &ever, levels);
+		s->is_changed[node] = false;
 	}
+	/* What they have is as it was. */
+	for (uint32_t at = 0; at < g->n && g->is_forgotten; at++)
+		set_bounds(s, g, at, &s->open[g->node[at]], levels);
+	g->is_forgotten = false;
 	for (uint32_t c = 0; levels == 1 && c < g->n_columns; c++)
 		set_levels(g, c);
 }
@@ -667,16 +733,40 @@ static int expand(struct place_search *s, const struct pool *g, uint32_t column,
 	return r;
 }
 
+/* The node's turn has come by a guess: the bound says whether it keeps it. */
+static int look_closer(struct place_search *s, struct quest *q, uint32_t node, uint32_t column)
+{
+	struct pool *g = &s->pool[s->pool_of[node]];
+	const uint32_t at = s->at_of[node];
+	const int32_t value = s->place->config.policy->bound(
+		s->place, &g->column[column].class, node);
+	const uint64_t key = key_of(grade(s, q, value), node, 0);
+
+	set(g, at, column, value, g->n_levels);
+	note_guess(g, at, column, false);
+	return key > q->best ? push(s, key) : 0;
+}
+
+static bool is_guessed(const struct place_search *s, uint32_t node, uint32_t column)
+{
+	const struct pool *g = &s->pool[s->pool_of[node]];
+
+	return s->place->config.policy->guess &&
+		(guessed(g, s->at_of[node])[column / 64] >> column % 64 & 1);
+}
+
 /*
- * Its share alone, as long as there are few; then with its neighbours. Where the share makes no
- * difference but whether it fits always with many.
+ * Its share alone, as long as there are few; then with its neighbours. Where the share makes little
+ * difference but whether it fits sooner and with more: to a device that nobody is on all do.
  */
 static void set_shares(struct place_search *s, struct place_class *class)
 {
 	const struct place_policy *policy = s->place->config.policy;
 	const uint32_t share = class->share;
-	uint32_t n = policy->is_by_node ? FITTING_SHARES : PLACE_CLASS_SHARES;
-	uint64_t bit = 1ull << share % 64;
+	const bool is_coarse = policy->is_by_node ||
+		(class->is_idle && s->n_shares > IDLE_SHARES_MOST);
+	const uint32_t n = is_coarse ? PLACE_CLASS_SHARES : NEAR_SHARES;
+	const uint64_t bit = 1ull << share % 64;
 
 	if (!(s->shares[share / 64] & bit)) {
 		s->shares[share / 64] |= bit;
@@ -685,8 +775,8 @@ static void set_shares(struct place_search *s, struct place_class *class)
 				if (s->pool[g].n)
 					drop_columns(&s->pool[g], UINT64_MAX);
 	}
-	if (!share || share == SPEC_SHARE_ONE ||
-		!(policy->is_by_node || (policy->spans_shares && s->n_shares > SHARES_MOST)))
+	if (!share || share == SPEC_SHARE_ONE || !policy->spans_shares ||
+		!(is_coarse || s->n_shares > SHARES_MOST))
 		return;
 	class->share = MAX(share - share % n, 1u);
 	class->share_most = MIN(share - share % n + n, SPEC_SHARE_ONE) - 1;
@@ -721,7 +811,9 @@ static int search_class(struct place_search *s, struct quest *q)
 		uint32_t node = 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
 		uint32_t level = key & 15, i = s->pool_of[node];
 
-		if (level == 0)
+		if (level == 0 && is_guessed(s, node, column[i]))
+			r = look_closer(s, q, node, column[i]);
+		else if (level == 0)
 			visit(s, q, node);
 		else
 			r = expand(s, &s->pool[i], column[i], q, level - 1,

@@ -11,7 +11,9 @@
  *
  * A changed node is noted once, and looked at for all classes when its pool is next asked: the
  * policy has what it is asked at hand then, and classes that the node has no devices for, before
- * and after, cost nothing. Columns that are not asked for any more are given up.
+ * and after, cost nothing. Of many classes the policy's guesses are kept if it has any: the bound
+ * is asked for when the node's turn comes in a decision, and kept from then on. Columns that are
+ * not asked for any more are given up.
  */
 #ifndef CORE_PLACE_SEARCH_H
 #define CORE_PLACE_SEARCH_H

@@ -2,11 +2,13 @@
 /*
  * The grammar is a sign, digits with a point anywhere among them, then a unit of powers of 1024 or
  * of 1000, or an exponent of 10. "1E" is 10^18, "1E3" is 1000. The number is digits x 10^exponent
- * x 2^shift with 64 bits of digits, multiplied out in 128 bits.
+ * x 2^shift, multiplied out in 128 bits and rounded once.
  */
 #include "core/quantity.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 
 #include "base/cleanup.h"
 
@@ -15,7 +17,8 @@
 #define EXPONENT_MAX 1000
 
 struct number {
-	uint64_t digits;
+	unsigned __int128 digits;
+	int n_digits;
 	int exponent; /* of 10 */
 	unsigned int shift;
 };
@@ -48,13 +51,15 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static bool add_digits(struct number *n, char c, uint64_t zeros)
+static bool add_digits(struct number *n, char c, int zeros)
 {
+	n->n_digits += zeros + 1;
+	if (n->n_digits > QUANTITY_DIGITS_MAX)
+		return false;
 	for (; zeros; zeros--)
-		if (__builtin_mul_overflow(n->digits, UINT64_C(10), &n->digits))
-			return false;
-	return !__builtin_mul_overflow(n->digits, UINT64_C(10), &n->digits) &&
-		!__builtin_add_overflow(n->digits, (uint64_t)(c - '0'), &n->digits);
+		n->digits *= 10;
+	n->digits = n->digits * 10 + (unsigned int)(c - '0');
+	return true;
 }
 
 /* "12.50" off *rest. Zeros at the end are left to the exponent: they need no room. */
@@ -62,7 +67,7 @@ static int take_digits(struct str *rest, struct number *ret)
 {
 	struct number n = {0};
 	bool in_fraction = false, has_digit = false, fits = true;
-	uint64_t zeros = 0; /* not counted unless another digit follows */
+	int zeros = 0; /* not counted unless another digit follows */
 	size_t i;
 
 	for (i = 0; i < rest->n; i++) {
@@ -87,7 +92,7 @@ static int take_digits(struct str *rest, struct number *ret)
 		return -EINVAL;
 	if (!fits)
 		return -ERANGE;
-	n.exponent = n.digits ? n.exponent + (int)zeros : 0;
+	n.exponent += zeros;
 	*rest = (struct str){rest->p + i, rest->n - i};
 	*ret = n;
 	return 0;
@@ -129,34 +134,42 @@ static int take_unit(struct str text, struct number *number)
 	return 0;
 }
 
-/* The number x per_unit. -EDOM: that is no integer. */
-static int multiply(struct number n, uint64_t per_unit, uint64_t *ret)
+/* The number, rounded up; -ERANGE above INT64_MAX. */
+static int multiply(struct number n, uint64_t *ret, bool *ret_is_rounded)
 {
-	unsigned __int128 value = n.digits;
+	const unsigned __int128 most = (unsigned __int128)1 << 124;
+	bool is_rounded = false;
 
-	if (!n.digits) {
-		*ret = 0;
-		return 0;
-	}
-	/* At most 2^64 x 2^60. What overflows below was too large anyway. */
-	value <<= n.shift;
-	if (__builtin_mul_overflow(value, per_unit, &value))
-		return -ERANGE;
-	for (; n.exponent < 0; n.exponent++) {
-		if (value % 10)
-			return -EDOM;
-		value /= 10;
-	}
-	for (; n.exponent > 0; n.exponent--)
-		if (value > INT64_MAX || __builtin_mul_overflow(value, 10, &value))
+	for (; n.exponent > 0 && n.digits; n.exponent--) {
+		if (n.digits > INT64_MAX / 10)
 			return -ERANGE;
-	if (value > INT64_MAX)
+		n.digits *= 10;
+	}
+	/* By 10^-exponent first only where the product would not fit. */
+	for (; n.shift > 0; n.shift--) {
+		if (n.digits > most && n.exponent == 0)
+			return -ERANGE;
+		if (n.digits > most) {
+			is_rounded = is_rounded || n.digits % 10 != 0;
+			n.digits /= 10;
+			n.exponent++;
+		}
+		n.digits *= 2;
+	}
+	for (; n.exponent < 0 && n.digits; n.exponent++) {
+		is_rounded = is_rounded || n.digits % 10 != 0;
+		n.digits /= 10;
+	}
+	n.digits += is_rounded;
+	if (n.digits > INT64_MAX)
 		return -ERANGE;
-	*ret = (uint64_t)value;
+	*ret = (uint64_t)n.digits;
+	*ret_is_rounded = is_rounded;
 	return 0;
 }
 
-int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, struct error *err)
+static int parse(struct str text, uint64_t per_unit, uint64_t *ret_value, bool *ret_is_rounded,
+	struct error *err)
 {
 	struct number number;
 	struct str rest = text;
@@ -170,17 +183,42 @@ int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, stru
 		r = take_unit(rest, &number);
 	if (r == 0 && is_negative && number.digits)
 		return fail(err, ERANGE, SHOW " is negative", SHOWN(text));
+	for (; r == 0 && per_unit > 1; per_unit /= 10) {
+		assert(per_unit % 10 == 0);
+		number.exponent++;
+	}
 	if (r == 0)
-		r = multiply(number, per_unit, ret_value);
+		r = multiply(number, ret_value, ret_is_rounded);
 	if (r == -EINVAL)
 		return fail(err, EINVAL, SHOW " is no quantity: write 2, 0.5, 500m or 4Gi",
 			SHOWN(text));
-	if (r == -EDOM && per_unit == 1)
+	return r < 0 ? fail(err, ERANGE, SHOW " is out of range", SHOWN(text)) : 0;
+}
+
+int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, struct error *err)
+{
+	bool is_rounded;
+	uint64_t value;
+	int r = parse(text, per_unit, &value, &is_rounded, err);
+
+	if (r < 0)
+		return r;
+	if (is_rounded && per_unit == 1)
 		return fail(err, ERANGE, SHOW " is no whole number", SHOWN(text));
-	if (r == -EDOM)
+	if (is_rounded)
 		return fail(err, ERANGE, SHOW " is too fine: steps of 1/%llu are possible",
 			SHOWN(text), (unsigned long long)per_unit);
-	if (r < 0)
-		return fail(err, ERANGE, SHOW " is out of range", SHOWN(text));
+	*ret_value = value;
 	return 0;
+}
+
+int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, struct error *err)
+{
+	bool is_rounded;
+	uint64_t value;
+	int r = parse(text, per_unit, &value, &is_rounded, err);
+
+	if (r == 0)
+		*ret_value = (int64_t)value;
+	return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kubernetes' quantities: "1", "0.5", "500m", "4Gi", "1e3", "1E". Exact: what would have to be
- * rounded is refused, as is what is negative or does not fit. Pure; any thread.
+ * Kubernetes' quantities: "1", "0.5", "500m", "4Gi", "1e3", "1E". Integers, never floating point;
+ * what is negative or does not fit is refused. Pure; any thread.
  */
 #ifndef CORE_QUANTITY_H
 #define CORE_QUANTITY_H
@@ -11,12 +11,18 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define QUANTITY_TEXT_MAX 64u /* of a text: more digits than any number that fits */
+#define QUANTITY_TEXT_MAX 64u
+/* But for zeros in front and behind: more than any amount has that fits, with the finest unit. */
+#define QUANTITY_DIGITS_MAX 28
 
 /*
- * The value in 1/per_unit: with 1 a whole number (bytes, devices), with 1000 thousandths (CPU,
- * shares). -EINVAL: no quantity; -ERANGE: negative, finer than that, or beyond INT64_MAX.
+ * The value in 1/per_unit, a power of ten: with 1 a whole number (bytes, devices), with 1000
+ * thousandths (CPU, shares). Exact. -EINVAL: no quantity; -ERANGE: negative, finer than that, or
+ * beyond INT64_MAX. The sentence names the text.
  */
 int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, struct error *err);
+
+/* The same, rounded up as Kubernetes' scheduler does: never -ERANGE for being fine. */
+int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, struct error *err);
 
 #endif

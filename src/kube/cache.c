@@ -8,10 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define uthash_fatal(message) abort()
-/* The usual one falls through cases, as only gcc can see from comments. */
-#define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
+#include "kube/hash.h"
 
 #define KEY_MAX 1024u
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A call is waiting, running (it has an easy handle in a pool), or pausing before its next try.
- * What is started or cancelled takes effect in kick(), from a timer: never while libcurl calls back.
+ * What is started or cancelled takes effect in on_kick(), from a timer: never while libcurl calls
+ * back.
  */
 #include "kube/client.h"
 

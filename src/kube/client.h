@@ -10,8 +10,8 @@
  *
  * A call is tried again until its deadline where its policy allows: a connection that could not be
  * made, 429, for idempotent ones also a lost connection and 5xx; with a pause that grows, at least
- * what Retry-After says. After 401 the credential is read anew, once. What has `body` gets 2xx
- * bodies piece by piece and is not tried again once the first has come.
+ * what Retry-After says. After 401 the credential is read anew, once. What has on_body gets
+ * 2xx bodies piece by piece and is not tried again once the first has come.
  *
  * HTTP/2 where the server offers it. Watches have connections of their own, so that the frames of
  * one do not queue behind the pages of a list; at most KUBE_STREAMS_MAX requests share one.
@@ -40,9 +40,13 @@ struct kube_call;
 enum kube_method { KUBE_GET, KUBE_POST, KUBE_PATCH, KUBE_DELETE };
 
 struct kube_answer {
-	int result; /* 0 for 2xx; kube_status_errno(), or why there is no answer: -ECONNREFUSED,
-		     * -ECONNRESET, -ETIMEDOUT, -EPROTO (TLS), -EMSGSIZE, what `body` has returned */
-	struct str body;           /* valid during the call; empty when `body` took it */
+	/*
+	 * 0 for 2xx, else kube_status_errno(), or why there is no answer: -ECONNREFUSED,
+	 * -ECONNRESET, -EHOSTUNREACH, -ETIMEDOUT, -EPROTO (TLS), -EKEYREJECTED (a certificate),
+	 * -EMSGSIZE, what on_body has returned.
+	 */
+	int result;
+	struct str body;           /* valid during the call; empty when on_body took it */
 	struct kube_status status; /* http is 0 when there is no answer */
 	struct error error; /* result as a sentence: "GET /api/v1/pods: 403 Forbidden: ..." */
 };

@@ -101,7 +101,7 @@ static void on_said(void *data, int r, struct exec_result *result, const struct 
 	c->changed(c->data);
 }
 
-/* What has just been said is used even when it has expired by our clock, or we would ask on and on. */
+/* What was just said is used even if it has expired by our clock: we would ask on and on. */
 static bool is_fresh(const struct credential *c)
 {
 	return c->has_said && !c->must_refresh &&

@@ -7,10 +7,7 @@
 #include "base/str.h"
 #include "kube/event.h"
 
-#define uthash_fatal(message) abort()
-/* The usual one falls through cases, as only gcc can see from comments. */
-#define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
+#include "kube/hash.h"
 
 /* One Event that was written: by the hash of what makes it the same. */
 struct said {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Runs a credential plugin as a child and reads what it says, without blocking the loop. One thread.
- */
+/* Runs a credential plugin as a child and reads what it says; the loop goes on. One thread. */
 #ifndef KUBE_EXEC_H
 #define KUBE_EXEC_H
 

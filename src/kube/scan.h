@@ -7,8 +7,8 @@
  *
  * Structure is checked (brackets, commas, quotes, control characters), literals and the contents of
  * strings are not: each object goes through a real parser next. Each object comes without its
- * metadata.managedFields, which is a third of it and of use to nobody here, and is byte for byte the
- * server's in everything else. After an error all further input is refused with it. One thread.
+ * metadata.managedFields, a third of it and of use to nobody here, and is the server's byte
+ * for byte in everything else. After an error all further input is refused with it. One thread.
  */
 #ifndef KUBE_SCAN_H
 #define KUBE_SCAN_H

@@ -9,15 +9,15 @@
 #include "scheduler/view-internal.h"
 
 /*
- * Where rules changed, the first release with the new ones. Each was compared with the scheduler of
- * that time.
+ * Where rules changed, the first release with the new ones. Those of 1.20 are compared with its
+ * scheduler (tests/k8s/test-fit.py); the others are as Kubernetes documents them.
  */
 enum fit_rules {
 	RULES_VOLUME_CAPACITY = 21,  /* CSIStorageCapacity is looked at */
-	RULES_SPREAD_ELIGIBLE = 25,  /* pods count on eligible nodes alone; policies, minDomains */
+	RULES_SPREAD_ELIGIBLE = 24,  /* pods count on eligible nodes alone; policies, minDomains */
 	RULES_CSI_MIGRATION = 25,    /* volumes of in-tree drivers count as those of CSI drivers */
-	RULES_ONLY_WANTED = 26,      /* what the pod does not ask for may be overcommitted */
-	RULES_ZONE_TRANSLATION = 27, /* a volume's beta zone labels match a node's stable ones */
+	RULES_ONLY_WANTED = 27,      /* what the pod does not ask for may be overcommitted */
+	RULES_ZONE_TRANSLATION = 28, /* a volume's beta zone labels match a node's stable ones */
 };
 
 /* A node with the pods that count there beside those on it. */

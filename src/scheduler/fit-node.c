@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "scheduler/quantity.h"
 
 const struct taint *fit_untolerated(const struct fit *fit, const struct node *node)
 {
@@ -60,7 +59,7 @@ static int64_t taken(const struct fit_site *site, int64_t used,
 	int64_t (*get)(const struct resources *, const char *), const char *name)
 {
 	for (uint32_t i = 0; i < site->n_extra; i++)
-		used = quantity_add(used, get(&site->extra[i]->request, name));
+		used = resource_add(used, get(&site->extra[i]->request, name));
 	return used;
 }
 
@@ -104,7 +103,7 @@ struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *si
 		int64_t n = get(want, name);
 
 		if ((n || !is_only_wanted) &&
-			get(have, name) < quantity_add(n, taken(site, get(used, name), get, name)))
+			get(have, name) < resource_add(n, taken(site, get(used, name), get, name)))
 			return FIT_NO(RESOURCE, name);
 	}
 	for (uint32_t i = 0; i < want->n_others; i++) {
@@ -114,7 +113,7 @@ struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *si
 		if (!n && is_only_wanted)
 			continue;
 		if (resources_other(have, name) <
-			quantity_add(
+			resource_add(
 				n, taken(site, resources_other(used, name), resources_other, name)))
 			return FIT_NO(RESOURCE, name);
 	}

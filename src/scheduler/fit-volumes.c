@@ -276,11 +276,11 @@ static bool has_capacity(
 {
 	const struct csi_driver *driver = (const struct csi_driver *)view_find(
 		fit->view, OBJECT_CSI_DRIVER, "", claim->class->provisioner);
-	struct view_entry *entry, *next;
+	const struct view_entry *entry = fit->view->tables[OBJECT_CSI_CAPACITY];
 
 	if (fit->view->minor < RULES_VOLUME_CAPACITY || !driver || !driver->has_capacities)
 		return true;
-	HASH_ITER(hh, fit->view->tables[OBJECT_CSI_CAPACITY], entry, next) {
+	for (; entry; entry = entry->hh.next) {
 		const struct csi_capacity *capacity = (const struct csi_capacity *)entry->object;
 
 		if (!capacity->object.refusal.code &&

@@ -20,16 +20,16 @@ static int namespace_read(struct object *object, json_t *json, struct error *err
 }
 
 const struct object_type object_types[OBJECT_KINDS] = {
-	[OBJECT_POD] = {"pod", sizeof(struct pod), pod_read},
+	[OBJECT_POD] = {"pod", sizeof(struct pod), pod_read, true},
 	[OBJECT_NODE] = {"node", sizeof(struct node), node_read},
 	[OBJECT_NAMESPACE] = {"namespace", sizeof(struct object), namespace_read},
 	[OBJECT_VOLUME] = {"persistentvolume", sizeof(struct volume), volume_read},
-	[OBJECT_CLAIM] = {"persistentvolumeclaim", sizeof(struct claim), claim_read},
+	[OBJECT_CLAIM] = {"persistentvolumeclaim", sizeof(struct claim), claim_read, true},
 	[OBJECT_CLASS] = {"storageclass", sizeof(struct storage_class), class_read},
 	[OBJECT_CSI_NODE] = {"csinode", sizeof(struct csi_node), csi_node_read},
 	[OBJECT_CSI_DRIVER] = {"csidriver", sizeof(struct csi_driver), csi_driver_read},
 	[OBJECT_CSI_CAPACITY] = {"csistoragecapacity", sizeof(struct csi_capacity),
-		csi_capacity_read},
+		csi_capacity_read, true},
 };
 
 const char *object_kind_name(enum object_kind kind)
@@ -115,6 +115,8 @@ int object_new(enum object_kind kind, json_t *json, struct object **ret_object, 
 		return fail_within(err, r, "%s: metadata", type->name);
 	if (!object->name || !*object->name)
 		return fail(err, EINVAL, "%s: metadata: has no name", type->name);
+	if (!type->is_namespaced)
+		object->ns = "";
 	r = type->read(object, json, &object->refusal);
 	if (r == -ENOMEM)
 		return fail(err, ENOMEM, "%s %s: out of memory", type->name, object->name);

@@ -65,6 +65,7 @@ struct object_type {
 	const char *name;
 	size_t size;
 	int (*read)(struct object *object, json_t *json, struct error *err);
+	bool is_namespaced;
 };
 
 extern const struct object_type object_types[OBJECT_KINDS];

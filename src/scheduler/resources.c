@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "scheduler/quantity.h"
+#include "core/quantity.h"
 #include "scheduler/read.h"
 
 static int64_t *find_other(const struct resources *r, const char *name)
@@ -62,8 +62,7 @@ static int read_amount(struct arena *arena, struct resources *into, const char *
 
 	if (!fixed && !is_other_name(name))
 		return is_node ? 0 : fail(err, ENOTSUP, "is no resource this scheduler knows");
-	r = quantity_count(
-		text, fixed == &into->cpu_milli ? QUANTITY_MILLI : QUANTITY_WHOLE, &n, err);
+	r = quantity_parse_up(text, fixed == &into->cpu_milli ? 1000 : 1, &n, err);
 	if (r < 0)
 		return r;
 	if (fixed) {
@@ -116,7 +115,7 @@ int resources_read_node(struct arena *arena, json_t *value, void *into, struct e
 
 static int combine(struct arena *arena, struct resources *a, const struct resources *b, bool is_sum)
 {
-#define COMBINE(x, y) ((x) = is_sum ? quantity_add((x), (y)) : MAX((x), (y)))
+#define COMBINE(x, y) ((x) = is_sum ? resource_add((x), (y)) : MAX((x), (y)))
 	COMBINE(a->cpu_milli, b->cpu_milli);
 	COMBINE(a->memory_bytes, b->memory_bytes);
 	COMBINE(a->ephemeral_bytes, b->ephemeral_bytes);

@@ -28,6 +28,14 @@ struct resources {
 	uint32_t n_others, room_others;
 };
 
+/* The sum, at most INT64_MAX: what is above that fits nowhere, as before. */
+static inline int64_t resource_add(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /*
  * A ResourceList, in the arena. An unknown name without a '/' is -ENOTSUP in a pod's list
  * (resources_read) and left out of a node's (resources_read_node).

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "scheduler/quantity.h"
+#include "core/quantity.h"
 #include "scheduler/read.h"
 
 /* Sources of volumes; with what names the disk, where placing has rules for them. */
@@ -103,7 +103,7 @@ static int read_bytes(struct arena *arena, json_t *value, void *into, struct err
 
 	if (!text.p)
 		return fail(err, EINVAL, "is no quantity");
-	return quantity_count(text, QUANTITY_WHOLE, into, err);
+	return quantity_parse_up(text, 1, into, err);
 }
 
 /* {"storage": "5Gi"} */

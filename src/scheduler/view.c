@@ -259,8 +259,11 @@ static struct view_entry *find_entry(
 	_cleanup_buf_ struct buf key = BUF_INIT(2 * READ_TEXT_MAX + 2);
 	struct view_entry *entry = NULL;
 	char small[256];
-	int n = snprintf(small, sizeof(small), "%s/%s", ns, name);
+	int n;
 
+	if (!object_types[kind].is_namespaced)
+		ns = "";
+	n = snprintf(small, sizeof(small), "%s/%s", ns, name);
 	if ((size_t)n < sizeof(small))
 		HASH_FIND(hh, view->tables[kind], small, (size_t)n, entry);
 	else if (buf_addf(&key, "%s/%s", ns, name) == 0)

@@ -30,7 +30,7 @@ DEFINE_CLEANUP(struct view *, view_free)
  */
 int view_set(struct view *view, enum object_kind kind, json_t *json, struct error *err);
 
-/* -ENOENT when there is none. ns is "" for what has none. */
+/* -ENOENT when there is none. ns is of no meaning for what is in no namespace. */
 int view_remove(struct view *view, enum object_kind kind, const char *ns, const char *name);
 
 /* Borrowed until it is set again or removed; NULL when there is none. */

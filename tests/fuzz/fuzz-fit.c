@@ -23,10 +23,10 @@ static void fill(struct view *view, json_t *json)
 	json_t *list, *one;
 	size_t i;
 
-	json_object_foreach (json, name, list) {
+	json_object_foreach(json, name, list) {
 		if (object_kind_parse(name, &kind) < 0)
 			continue;
-		json_array_foreach (list, i, one) {
+		json_array_foreach(list, i, one) {
 			if (i == OBJECTS_MAX)
 				break;
 			err.msg[0] = '\0';
@@ -63,10 +63,10 @@ static void each(struct view *view, json_t *json, bool is_removing)
 	json_t *list, *one;
 	size_t i;
 
-	json_object_foreach (json, name, list) {
+	json_object_foreach(json, name, list) {
 		if (object_kind_parse(name, &kind) < 0)
 			continue;
-		json_array_foreach (list, i, one) {
+		json_array_foreach(list, i, one) {
 			json_t *meta = json_object_get(one, "metadata");
 			const char *ns = json_string_value(json_object_get(meta, "namespace"));
 			const char *of = json_string_value(json_object_get(meta, "name"));

@@ -74,7 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		struct rand rand = rand_seeded(n);
 		const int r = scan_in_pieces((enum scan_kind)kind, text, NULL, &whole);
 
-		FUZZ_CHECK(scan_in_pieces((enum scan_kind)kind, text, &rand, &pieces) == r);
+		/* Too long and broken at once: which is seen first is a matter of the pieces. */
+		FUZZ_CHECK((scan_in_pieces((enum scan_kind)kind, text, &rand, &pieces) < 0) ==
+			(r < 0));
 		FUZZ_CHECK(whole.n == pieces.n && whole.hash == pieces.hash);
 	}
 	return 0;

@@ -48,7 +48,7 @@ FIRST_PORT = 20000  # below those that outgoing connections are given
 PORTS = {"kube-apiserver": 0, "etcd": 1, "etcd-peer": 2, "kube-controller-manager": 3, "kube-scheduler": 4,
          "kubelet": 5, "kubelet-healthz": 6}
 PORTS_EACH = 16
-START_S = 120       # bounds for what must come
+START_S = 300       # bounds for what must come, also on a machine that others keep busy
 SERVICES = "198.19.245.0/24"
 PARTS = {"api": ["etcd", "kube-apiserver"], "kcm": ["kube-controller-manager"], "sched": ["kube-scheduler"],
          "node": ["containerd", "kubelet"]}
@@ -285,12 +285,16 @@ class Cluster(Tools):
             if well:  # else what went wrong first is to be seen
                 raise
 
-    def show_logs(self, lines=15):
+    def end_of_log(self, name, lines):
+        with open(os.path.join(self.dir, "log", name + ".log"), encoding="utf-8", errors="replace") as f:
+            return f.readlines()[-lines:]
+
+    def show_logs(self):
         folder = os.path.join(self.dir, "log")
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as f:
-                for line in f.readlines()[-lines:]:
-                    print(f"# {name}: {line.rstrip()[:400]}")
+            name = name.rpartition(".")[0]
+            for line in self.end_of_log(name, 15):
+                print(f"# {name}: {line.rstrip()[:400]}")
         sys.stdout.flush()
 
     # ---- the start
@@ -335,7 +339,9 @@ class Cluster(Tools):
 
     def await_part(self, name, ready):
         def there():
-            assert self.pid(name), f"{name} has ended with {self.keeper.ask('status', name=name)['exit']}"
+            if not self.pid(name):
+                code = self.keeper.ask("status", name=name)["exit"]
+                raise AssertionError(f"{name} has ended with {code}: {''.join(self.end_of_log(name, 3))}")
             try:
                 return ready()
             except (OSError, ApiError):

@@ -167,21 +167,20 @@ def survives(proxy, *options):
         cluster.create_once(f"/api/v1/namespaces/{cluster.namespace}/configmaps",
                             {"metadata": {"name": name}, "data": {"text": "x" * 1000}})
     with Mirror(proxy.kubeconfig, "--limit", "50", "--idle", "3", "--watch", "5", "--pause", "400", *options) as mirror:
+        def disturbed():
+            c = mirror.counts()
+            return c["watches"] > 2 and c["lost"] + c["garbled"] + c["expired"] + c["refused"] > 4
         with Churn(ARGS.seed):
             time.sleep(ARGS.seconds)
+            wait_for(disturbed, "disturbances", 300)
         proxy.level = 0
         wait_until_equal(mirror)
-        counts = mirror.counts()
-        print(f"# {proxy.done} {counts}")
-        assert counts["watches"] > 1, counts
-        assert counts["lost"] + counts["garbled"] + counts["expired"] + counts["refused"] > 2, counts
-        return counts
+        print(f"# {proxy.done} {mirror.counts()}")
 
 
 def a_cache_survives_a_proxy_that_garbles():
     with FaultProxy(cluster, os.path.join(cluster.dir, "fault"), ARGS.seed) as proxy:
-        counts = survives(proxy, "--seed", str(ARGS.seed))
-        assert counts["lists"] > 1, counts
+        survives(proxy, "--seed", str(ARGS.seed))
 
 
 def a_cache_survives_connections_that_are_cut():

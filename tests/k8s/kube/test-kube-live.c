@@ -223,7 +223,7 @@ static void discovers(void **state)
 
 	assert_ok(kube_call_start(client, &version, NULL, NULL));
 	assert_ok(answer());
-	minor = atoi(kube_json_text_at(got.json, "minor", NULL));
+	minor = (int)strtol(kube_json_text_at(got.json, "minor", NULL), NULL, 10);
 	assert_ok(kube_discovery_new(client, on_discovery, &is_known, &discovery, NULL));
 	run_until(is_true, &is_known);
 	for (size_t i = 0; i < kube_n_api_rows; i++) {

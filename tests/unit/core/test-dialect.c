@@ -520,14 +520,14 @@ static const struct row mixed[] = {
 	     "l sharedgpu/group_threshold=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=4",
 		"!sharedgpu/group_name 'g': 4 members of which 100% start, and 3 of which 50%"},
 	/* what was written when the pod was made counts */
-	{"a divvy.gpu/dialects=hami\na divvy.gpu/replaced=main/nvidia.com/gpumem=100",
+	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100",
 		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100"},
 	{"d hami\na divvy.gpu/dialects=\nm nvidia.com/gpumem=100", ""},
-	{"a divvy.gpu/dialects=hami\na divvy.gpu/replaced=main/nvidia.com/gpumem=100\n"
+	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100\n"
 	 "m nvidia.com/gpumem=200",
 		"!nvidia.com/gpumem 200: it was 100 when the pod was made"},
-	{"a divvy.gpu/dialects=hami\na divvy.gpu/replaced=main/nvidia.com/gpumem=many",
-		"!divvy.gpu/replaced: 'many' is no quantity"},
+	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=many",
+		"!divvy.gpu/translated-from: 'many' is no quantity"},
 	{"a divvy.gpu/dialects=kubeshar", "!divvy.gpu/dialects 'kubeshar'"},
 	{ALL "n n1\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\na kubeshare/gpu_mem=1\n"
 	     "a kubeshare/GPUID=abcde\na gpushare/gpu_request=0.5\na gpushare/gpu_limit=1\n"
@@ -634,7 +634,7 @@ static void limits(void **state)
 	shown = translate(pod, &text);
 	assert_contains(shown, "!divvy.gpu/request: 512 characters, at most 511");
 	free(shown);
-	n = (size_t)snprintf(pod, sizeof(pod), "a divvy.gpu/replaced=");
+	n = (size_t)snprintf(pod, sizeof(pod), "a divvy.gpu/translated-from=");
 	memset(pod + n, ',', sizeof(pod) - n - 1);
 	pod[sizeof(pod) - 1] = '\0';
 	{
@@ -644,7 +644,7 @@ static void limits(void **state)
 		memcpy(huge, pod, n);
 		shown = translate(huge, &record);
 	}
-	assert_contains(shown, "!divvy.gpu/replaced: 16385 characters, at most 16384");
+	assert_contains(shown, "!divvy.gpu/translated-from: 16385 characters, at most 16384");
 	free(shown);
 }
 
@@ -690,8 +690,12 @@ static void keys_that_are_divvys(void **state)
 {
 	assert_true(dialect_is_given(STR("divvy.gpu/devices")));
 	assert_true(dialect_is_given(STR("main.divvy.gpu/granted-memory")));
-	assert_true(dialect_is_given(STR(DIALECT_RECORD_KEY)));
-	assert_true(dialect_is_given(STR(DIALECT_LIST_KEY)));
+	assert_true(dialect_is_given(STR("divvy.gpu/granted-by-a-later-release")));
+	assert_true(dialect_is_given(STR("divvy.gpu/remote-node")));
+	assert_false(dialect_is_given(STR(DIALECT_RECORD_KEY)));
+	assert_true(dialect_is_recorded(STR(DIALECT_RECORD_KEY)));
+	assert_true(dialect_is_recorded(STR(DIALECT_LIST_KEY)));
+	assert_false(dialect_is_recorded(STR("divvy.gpu/devices")));
 	assert_false(dialect_is_given(STR("divvy.gpu/request")));
 	assert_false(dialect_is_given(STR("kubeshare/GPUID")));
 	assert_false(dialect_is_given(STR("devices")));

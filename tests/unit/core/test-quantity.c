@@ -91,6 +91,7 @@ static const struct {
 	{"9999999999999999Ei", 1000, -ERANGE, "out of range"},
 	{"0.00000000000000000000000000000000000000000000000000000000000000000001", 1, -ERANGE,
 		"out of range"},
+	{"0.12345678901234567890123456789", 1000, -ERANGE, "out of range"},
 };
 
 static void refusals(void **state)
@@ -106,4 +107,49 @@ static void refusals(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(every_form), UNIT(refusals))
+static void rounded_up(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t whole, milli;
+	} cases[] = {
+		{"0", 0, 0},
+		{".5", 1, 500},
+		{"0.3", 1, 300},
+		{"0.0001", 1, 1},
+		{"1500m", 2, 1500},
+		{"1n", 1, 1},
+		{"1000000n", 1, 1},
+		{"2000001n", 1, 3},
+		{"1.5Gi", 1610612736, 1610612736000},
+		{"0.1Ki", 103, 102400},
+		{"25e-1", 3, 2500},
+		{"1E", 1000000000000000000, -ERANGE},
+		{"7Ei", 8070450532247928832, -ERANGE},
+		{"8Ei", -ERANGE, -ERANGE},
+		{"9223372036854775807", INT64_MAX, -ERANGE},
+		{"9223372036854775808", -ERANGE, -ERANGE},
+		{"00000000000000000000000000000000000000000000000000001", 1, 1000},
+		{"1.000000000000000000000000000000000000000000000000000", 1, 1000},
+		{"1234567890123456789012345678", -ERANGE, -ERANGE},
+		{"0.1234567890123456789012345678Ei", 142335986942043634, -ERANGE},
+		{"0.000000000000000000000000000000000000001Ki", 1, 1},
+		{"1e999", -ERANGE, -ERANGE},
+		{"1e-999", 1, 1},
+		{"-1m", -ERANGE, -ERANGE},
+		{"1K", -EINVAL, -EINVAL},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct str text = str_from(cases[i].text);
+		int64_t whole = 77, milli = 77;
+		int r = quantity_parse_up(text, 1, &whole, NULL);
+
+		assert_true((r < 0 ? r : whole) == cases[i].whole);
+		assert_true(r == 0 || whole == 77);
+		r = quantity_parse_up(text, 1000, &milli, NULL);
+		assert_true((r < 0 ? r : milli) == cases[i].milli);
+	}
+}
+
+UNIT_MAIN(UNIT(every_form), UNIT(refusals), UNIT(rounded_up))

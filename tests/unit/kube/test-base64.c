@@ -42,7 +42,7 @@ static void reads_back_any_bytes(void **state)
 static void refuses_what_is_none(void **state)
 {
 	static const char *const bad[] = {
-		"Z", "Zg", "Zg=", "Zg===", "Zg==Zg==", "Z*==", "=", "Zm9v="};
+		"Z", "Zg", "Zg=", "Zg===", "Zg==Zg==", "Z*==", "=", "Zm9v=", "Zg=v"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		_cleanup_buf_ struct buf bytes = BUF_INIT(100);

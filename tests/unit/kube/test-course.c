@@ -70,6 +70,16 @@ static void replaces_all_after_garbage(void **state)
 	assert_false(c.is_replacing);
 }
 
+static void replaces_all_after_a_garbled_page(void **state)
+{
+	struct course c;
+
+	course_init(&c, 0);
+	end(&c, COURSE_GARBLED, 0);
+	assert_int_equal(c.phase, COURSE_LIST);
+	assert_true(c.is_replacing);
+}
+
 static void lists_again_when_a_watch_is_refused_twice(void **state)
 {
 	struct course c;
@@ -102,4 +112,5 @@ static void waits_longer_until_a_watch_is_steady(void **state)
 
 UNIT_MAIN(UNIT(begins_with_a_list_and_watches_then), UNIT(resumes_a_watch_that_was_cut),
 	UNIT(lists_again_what_has_expired), UNIT(replaces_all_after_garbage),
-	UNIT(lists_again_when_a_watch_is_refused_twice), UNIT(waits_longer_until_a_watch_is_steady))
+	UNIT(replaces_all_after_a_garbled_page), UNIT(lists_again_when_a_watch_is_refused_twice),
+	UNIT(waits_longer_until_a_watch_is_steady))

@@ -202,13 +202,21 @@ static void spreading_keeps_domains_level(void **state)
 				"'affinity':{'nodeAffinity':{" REQUIRED ":{'nodeSelectorTerms':[{"
 				"'matchExpressions':[{'key':'host','operator':'In','values':['a2',"
 				"'b1']}]}]}}}," SPREAD("1", "zone", "") "," EMPTY),
-			"b1", NULL, 24},
+			"b1", NULL, 23},
 		{"... and not since",
 			ZONES P("p", "a1") Q(
 				"'affinity':{'nodeAffinity':{" REQUIRED ":{'nodeSelectorTerms':[{"
 				"'matchExpressions':[{'key':'host','operator':'In','values':['a2',"
 				"'b1']}]}]}}}," SPREAD("1", "zone", "") "," EMPTY),
-			"a2 b1", NULL, 25},
+			"a2 b1", NULL, 24},
+		{"a node without the label counted where the label has no value",
+			NODE("n1", "'zone':''", "") NODE("n2", "'zone':'b'", "") NODE("n3", "", "")
+				P("p", "n3") Q(SPREAD("1", "zone", "") "," EMPTY),
+			"n2", NULL, 20},
+		{"... and does not since",
+			NODE("n1", "'zone':''", "") NODE("n2", "'zone':'b'", "") NODE("n3", "", "")
+				P("p", "n3") Q(SPREAD("1", "zone", "") "," EMPTY),
+			"n1 n2", NULL, 24},
 		{"an empty selector counts nobody since",
 			ZONES P("p", "a1") Q(
 				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'zone',"

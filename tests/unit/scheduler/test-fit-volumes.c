@@ -58,12 +58,12 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 			NODES BOUND("c", "v") VOLUME_WITH("v",
 				"'failure-domain.beta.kubernetes.io/zone':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
-			"", NULL, 20},
+			"", NULL, 27},
 		{"... and since",
 			NODES BOUND("c", "v") VOLUME_WITH("v",
 				"'failure-domain.beta.kubernetes.io/zone':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
-			"n2", NULL, 27},
+			"n2", NULL, 28},
 		{"nodes without zones are in all of them",
 			NODE("n1", "", "") BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
@@ -81,6 +81,11 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 				VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
 					Q(WITH(USES("x", "c"))),
 			"", "claim c is being deleted"},
+		{"that has lost its volume",
+			NODES "persistentvolumeclaim {'metadata':{'name':'c','namespace':'a'" DONE
+			      "},'spec':{'volumeName':'v'},'status':{'phase':'Lost'}}\n" Q(
+				      WITH(USES("x", "c"))),
+			"", "claim c has lost its volume v"},
 		{"a volume of no kind",
 			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'warp':{}")
 				Q(WITH(USES("x", "c"))),
@@ -166,12 +171,27 @@ static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
 				FREE("w", "5Gi", "n2") FREE("u", "5Gi", "n1")
 					Q(WITH(USES("x", "c") "," USES("y", "d"))),
 			"n2", NULL},
-		{"the smaller claim leaves the larger volume",
+		{"the smaller claim chooses first",
 			NODES LOCAL CLAIM_WITH("big", "",
 				"'storageClassName':'local','resources':{'requests':{'storage':'"
-				"9Gi'}}") WAITS("c", "local") FREE("v", "9Gi", "n2")
-				FREE("w", "6Gi", "n2") Q(WITH(USES("x", "big") "," USES("y", "c"))),
+				"8Gi'}}") CLAIM_WITH("c", "",
+				"'storageClassName':'local','selector':{'matchLabels':{'a':'b'}}")
+				VOLUME_WITH("v", "'a':'b'", "9Gi",
+					"'storageClassName':'local'," AT("n2"), "Available")
+					FREE("w", "10Gi", "n2")
+						Q(WITH(USES("x", "big") "," USES("y", "c"))),
 			"n2", NULL},
+		{"the smallest volume is taken",
+			NODES LOCAL WAITS("c", "local") CLAIM_WITH("d", "",
+				"'storageClassName':'local','resources':{'requests':{'storage':'"
+				"8Gi'}}") FREE("v", "10Gi", "n2") FREE("w", "6Gi", "n2")
+				Q(WITH(USES("x", "c") "," USES("y", "d"))),
+			"n2", NULL},
+		{"of the class of attributes",
+			NODES LOCAL CLAIM_WITH("c", "",
+				"'storageClassName':'local','volumeAttributesClassName':'fast'")
+				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
+			"", NULL, 34},
 		{"one can be made",
 			NODES CLASS("made", "x.io/y", "") WAITS("c", "made")
 				Q(WITH(USES("x", "c"))),
@@ -272,6 +292,15 @@ static void disks_that_cannot_be_shared_are_not(void **state)
 	BOUND(name, name) VOLUME(name, "5Gi", "'csi':{'driver':'x.io','volumeHandle':'" handle "'}")
 #define HOLDS(claim) POD("p", "", ON("n1") WITH(USES("x", claim)))
 
+#define EBS5(id) \
+	EBS(id "1", RW) \
+	"," EBS(id "2", RW) "," EBS(id "3", RW) "," EBS(id "4", RW) "," EBS(id "5", RW)
+#define EBS25 EBS5("a") "," EBS5("b") "," EBS5("c") "," EBS5("d") "," EBS5("e")
+#define MACHINES \
+	NODE("n1", "'node.kubernetes.io/instance-type':'m5.large'", "") \
+	NODE("n2", "'beta.kubernetes.io/instance-type':'m4.large'", "") \
+	NODE("n3", "'node.kubernetes.io/instance-type':'t3.large'", "")
+
 static void a_node_takes_so_many_volumes(void **state)
 {
 	static const struct rule_case cases[] = {
@@ -292,6 +321,23 @@ static void a_node_takes_so_many_volumes(void **state)
 			NODES LIMITS("1") CSI("c", "1") CSI("d", "2")
 				Q(WITH(USES("x", "c") "," USES("y", "d"))),
 			"n2", NULL},
+		{"two volumes of one claim are one",
+			NODES LIMITS("1") CSI("c", "1") Q(WITH(USES("x", "c") "," USES("y", "c"))),
+			"n1 n2", NULL},
+		{"a node above its limit takes what it has already",
+			NODES LIMITS("1") CSI("c", "1") CSI("d", "2")
+				POD("p", "", ON("n1") WITH(USES("x", "c") "," USES("y", "d")))
+					Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"... of an in-tree driver it did not",
+			NODE_WITH("n1", "", "", "'pods':'9','attachable-volumes-gce-pd':'0'")
+				POD("p", "", ON("n1") WITH(GCE(RO))) Q(WITH(GCE(RO))),
+			"", "one more volume of kubernetes.io/gce-pd", 20},
+		{"a volume without a handle is none",
+			NODES LIMITS("0") CSI("c", "") Q(WITH(USES("x", "c"))), "n1 n2", NULL},
+		{"25 EBS volumes fit any machine", MACHINES Q(WITH(EBS25)), "n1 n2 n3", NULL, 20},
+		{"a 26th not some kinds of them", MACHINES Q(WITH(EBS25 "," EBS("f", RW))), "n2",
+			NULL, 20},
 		{"one that will be made counts",
 			NODES LIMITS("0") CLASS("made", "x.io", "") WAITS("c", "made")
 				Q(WITH(USES("x", "c"))),

@@ -191,6 +191,10 @@ static void what_is_not_understood_is_said(void **state)
 		 "'labelSelector':{'matchLabels':{'a':'-'}}}]}",
 			"labelSelector: a: '-' is no value that a label can have"},
 		{"'spec':{'topologySpreadConstraints':[{'topologyKey':'z','maxSkew':1,"
+		 "'labelSelector':{'matchLabels':{'a':'0123456789012345678901234567890123456789"
+		 "012345678901234567890123'}}}]}",
+			"is no value that a label can have"},
+		{"'spec':{'topologySpreadConstraints':[{'topologyKey':'z','maxSkew':1,"
 		 "'minDomains':0}]}",
 			"minDomains: must be 1"},
 		{"'spec':{'preemptionPolicy':'Maybe'}", "preemptionPolicy: 'Maybe' is not known"},

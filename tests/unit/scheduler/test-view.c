@@ -84,6 +84,20 @@ static void nodes_are_numbered_without_gaps(void **state)
 	view_free(view);
 }
 
+static void a_node_is_in_no_namespace_whatever_it_says(void **state)
+{
+	struct view *view;
+
+	assert_ok(view_new(30, &view, NULL));
+	set(view, OBJECT_NODE, "{'metadata':{'name':'n1'}}");
+	set(view, OBJECT_NODE, "{'metadata':{'name':'n1','namespace':'x'}}");
+	assert_int_equal(view_n_nodes(view), 1);
+	assert_ok(view_remove(view, OBJECT_NODE, "y", "n1"));
+	assert_int_equal(view_n_nodes(view), 0);
+	assert_int_equal(view_remove(view, OBJECT_NODE, "x", "n1"), -ENOENT);
+	view_free(view);
+}
+
 static void a_bad_object_changes_nothing(void **state)
 {
 	json_t *bad = rules_json("{'metadata':{'labels':{}}}");
@@ -101,11 +115,17 @@ static void a_bad_object_changes_nothing(void **state)
 
 static void many_topologies_are_not_kept(void **state)
 {
+	struct fit *first = NULL;
 	struct view *view;
 	char text[512];
 
 	assert_ok(view_new(30, &view, NULL));
 	set(view, OBJECT_NODE, NODE_1);
+	set(view, OBJECT_POD,
+		"{'metadata':{'name':'first','namespace':'a'},'spec':{'topologySpreadConstraints':["
+		"{"
+		"'maxSkew':1,'topologyKey':'x'}],'containers':[]}}");
+	assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "first")), &first, NULL));
 	/* More keys than are kept, each of a pod that is asked about; the sanitizers watch. */
 	for (int i = 0; i < 200; i++) {
 		_cleanup_(fit_free_p) struct fit *fit = NULL;
@@ -119,6 +139,9 @@ static void many_topologies_are_not_kept(void **state)
 		assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 		assert_int_equal(fit_node(fit, 0).why, FIT_SPREAD_LABEL);
 	}
+	/* What is in use is kept. */
+	assert_string_equal(fit_node(first, 0).what, "x");
+	fit_free(first);
 	view_free(view);
 }
 
@@ -250,6 +273,6 @@ static void a_changed_view_is_as_one_built_afresh(void **state)
 }
 
 UNIT_MAIN(UNIT(objects_may_come_in_any_order), UNIT(nodes_are_numbered_without_gaps),
-	UNIT(a_bad_object_changes_nothing), UNIT(many_topologies_are_not_kept),
-	UNIT(the_summary_names_the_most_frequent_reasons),
+	UNIT(a_node_is_in_no_namespace_whatever_it_says), UNIT(a_bad_object_changes_nothing),
+	UNIT(many_topologies_are_not_kept), UNIT(the_summary_names_the_most_frequent_reasons),
 	UNIT(a_changed_view_is_as_one_built_afresh))

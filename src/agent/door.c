@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/door.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "kubelet/cgroup.h"
+
+#define BACKLOG 256
+
+struct door {
+	struct agent *agent;
+	uint32_t tenant;
+	int fd;
+	struct loop_io io;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+};
+
+static uint32_t count_conns(const struct agent *agent, uint32_t tenant)
+{
+	const struct conn *c;
+	uint32_t n = 0;
+
+	LIST_FOREACH(c, &agent->conns, link)
+		n += c->tenant == tenant && !c->is_dead;
+	return n;
+}
+
+static void on_knock(struct loop_io *io, uint32_t events)
+{
+	struct door *door = io->data;
+
+	for (int i = 0; i < 64; i++) {
+		int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct conn *c;
+
+		if (fd < 0)
+			break;
+		if (count_conns(door->agent, door->tenant) >= DOOR_CONNS_MAX ||
+			client_accept(door->agent, fd, &c) < 0) {
+			close(fd);
+			continue;
+		}
+		c->is_program = true;
+		c->tenant = door->tenant;
+	}
+}
+
+static int listen_at(struct door *door)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	memcpy(address.sun_path, door->path, sizeof(door->path));
+	unlink(door->path);
+	if (bind(door->fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		chmod(door->path, 0666) < 0 || listen(door->fd, BACKLOG) < 0)
+		return -errno;
+	return loop_add_io(door->agent->loop, &door->io, door->fd, EPOLLIN, on_knock);
+}
+
+int door_open(struct tenant *t, const char *path, struct door **ret_door, struct error *err)
+{
+	struct door *door = calloc(1, sizeof(*door));
+	int r;
+
+	if (!door)
+		return fail(err, ENOMEM, "no memory");
+	door->agent = t->agent;
+	door->tenant = t->id;
+	door->io.data = door;
+	door->fd = -1;
+	r = str_copy(door->path, sizeof(door->path), str_from(path));
+	if (r >= 0) {
+		door->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		r = door->fd < 0 ? -errno : listen_at(door);
+	}
+	if (r < 0) {
+		door_leave(door);
+		return fail_errno(err, -r, "listen on %s", path);
+	}
+	*ret_door = door;
+	return 0;
+}
+
+void door_leave(struct door *door)
+{
+	if (!door)
+		return;
+	loop_remove_io(&door->io);
+	fd_close(door->fd);
+	free(door);
+}
+
+void door_close(struct door *door)
+{
+	if (door)
+		unlink(door->path);
+	door_leave(door);
+}
+
+/* The socket's folder says who it is; that the kernel says the same is asked all the same. */
+static int check_cgroup(const struct conn *c, const struct tenant *t, struct error *err)
+{
+	struct cgroup_pod found;
+	struct error why;
+	int r;
+
+	if (!t->pod || c->agent->is_cgroup_hidden)
+		return 0;
+	r = cgroup_read_pod(c->pid, c->agent->pod_cgroups, &found, &why);
+	if (r < 0)
+		return fail(err, EACCES,
+			"this socket is pod %s/%s's, and process %d is in no pod's cgroup: %s",
+			t->pod->space, t->pod->name, (int)c->pid, why.msg);
+	if (strcmp(found.uid, t->pod->uid) != 0)
+		return fail(err, EACCES, "this socket is pod %s/%s's, and process %d is pod %s's",
+			t->pod->space, t->pod->name, (int)c->pid, found.uid);
+	return 0;
+}
+
+int door_tenant(const struct conn *c, struct tenant **ret_tenant, struct error *err)
+{
+	struct tenant *t = tenant_by_id(c->agent, c->tenant);
+	int r;
+
+	if (!t || t->is_ending)
+		return fail(err, ENOENT, "what was granted to this container has been taken back");
+	r = check_cgroup(c, t, err);
+	if (r < 0)
+		return r;
+	*ret_tenant = t;
+	return 0;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files node*.c share; nobody else includes it. */
+#ifndef AGENT_NODE_INTERNAL_H
+#define AGENT_NODE_INTERNAL_H
+
+#include <limits.h>
+#include <sys/queue.h>
+
+#include "agent/door.h"
+#include "agent/node-serve.h"
+#include "agent/node-slot.h"
+#include "agent/node.h"
+#include "core/given.h"
+#include "kube/cache.h"
+#include "kube/event.h"
+#include "kube/write.h"
+#include "kubelet/plugin.h"
+#include "kubelet/podres.h"
+
+#define NODE_NOTE 200
+#define NODE_FIELD_MANAGER "divvyd"
+
+struct start; /* node-start.c */
+
+/* Its number is the plugin's id and the CDI name. */
+struct slot {
+	uint32_t number;
+	char id[16];
+	uint32_t tenant; /* id; 0: free */
+	struct door *door;
+	bool is_over;      /* its container has ended: the tenant goes with the last process */
+	bool is_written;   /* the slot's CDI file is there */
+	uint64_t since_ns; /* that it has this tenant */
+	char note[NODE_NOTE];
+};
+
+struct node {
+	struct agent *agent;
+	struct node_options options;
+	char library[PATH_MAX], plugin_folder[PATH_MAX], podres_socket[PATH_MAX];
+	char cgroup_root[512];
+
+	struct kube_config *config;
+	struct kube_client *client;
+	struct kube_recorder *recorder;
+	struct kube_cache *pods;   /* of this node */
+	struct kube_cache *wishes; /* its GPUNode */
+
+	struct serve *serve;
+	struct plugin *plugin;
+	char plugin_reason[128]; /* why the kubelet does not know us */
+	struct podres *podres;
+	struct podres_question *sweep;
+	uint64_t sweep_asked_ns;
+
+	struct slot *slots;
+	uint32_t n_slots;
+	LIST_HEAD(, start) starts;
+	struct loop_timer tick;
+	uint64_t next_sweep_ns, next_look_ns;
+
+	uint64_t epoch;    /* the newest seen */
+	char conflict[64]; /* resource of another plugin for GPUs; "": none */
+	bool is_kubelet_new;
+	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
+
+	/* node-status.c */
+	struct loop_timer status_timer;
+	struct kube_call *status_call;
+	json_t *status_sent, *status_seen; /* under way; as the server has it */
+
+	/* node-lease.c */
+	struct loop_timer lease_timer;
+	struct kube_call *lease_call;
+	bool is_lease_missing;
+};
+
+/* ---- node-pod.c: what of a pod's object matters here ---- */
+
+#define NODE_KEYS_MAX 64u
+struct node_keys {
+	struct pod_entry entry[NODE_KEYS_MAX];
+	struct pod_list list;
+};
+/* Its divvy.gpu/ annotations, borrowed from the object. */
+void node_keys_of(const json_t *pod, struct node_keys *ret_keys);
+bool node_has_given(const struct node_keys *keys);
+/* It will not run again; the pod as a whole, or that container of it. */
+bool node_is_over(const json_t *pod, const char *container);
+bool node_is_leaving(const json_t *pod);
+
+/* Type "Normal" or "Warning"; fmt makes the message. */
+void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_warning,
+	const char *reason, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* ---- node.c ---- */
+
+struct slot *node_slot(struct node *node, const char *id);
+struct tenant *node_tenant(struct node *node, const struct slot *slot);
+/* "GPU-..." cordoned by an administrator? */
+bool node_is_cordoned(const struct node *node, const char *uuid);
+int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size);
+/* Opens the door of the slot's tenant. */
+int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
+/* Tenant and door go at once. */
+void node_slot_clear(struct node *node, struct slot *slot);
+/* What the kubelet is offered may have changed. */
+void node_offer(struct node *node);
+void node_saw_epoch(struct node *node, uint64_t epoch);
+
+/* ---- node-start.c: Allocate and PreStartContainer ---- */
+
+void start_allocate(struct plugin_request *request);
+void start_pre_start(struct plugin_request *request);
+void start_free_all(struct node *node);
+/* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
+void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
+
+/* ---- node-status.c ---- */
+
+/* Something in it may have changed: looked at soon, written if so. */
+void node_status_touch(struct node *node);
+int node_status_new(struct node *node);
+void node_status_free(struct node *node);
+/* GPUNode is new to us: what it says is compared with what is. */
+void node_status_seen(struct node *node, const json_t *object);
+
+/* ---- node-lease.c ---- */
+
+int node_lease_new(struct node *node);
+void node_lease_free(struct node *node);
+
+#endif

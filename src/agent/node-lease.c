@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The node's Lease: that divvyd lives. The scheduler binds to no node whose Lease is stale. */
+#include <errno.h>
+
+#include "agent/node-internal.h"
+#include "base/log.h"
+#include "kube/time.h"
+
+#define LEASE_RENEW_EACH_NS (10 * NSEC_PER_SEC)
+#define LEASE_AGAIN_NS (2 * NSEC_PER_SEC)
+#define LEASE_SECONDS 40
+#define LEASE_GROUP "coordination.k8s.io/v1"
+
+/* The Node, as the GPUNode's owner has it: we may not read nodes. NULL: not known. */
+static json_t *owners(const struct node *node)
+{
+	const struct kube_entry *entry = kube_cache_find(node->wishes, NULL, node->options.name);
+	json_t *all = entry ? kube_json_at(entry->object, "metadata", "ownerReferences", NULL)
+			    : NULL,
+	       *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *kind = kube_json_text_at(one, "kind", NULL),
+			   *uid = kube_json_text_at(one, "uid", NULL);
+
+		if (kind && uid && !strcmp(kind, "Node"))
+			return json_pack("[{s:s, s:s, s:s, s:s}]", "apiVersion", "v1", "kind",
+				"Node", "name", node->options.name, "uid", uid);
+	}
+	return NULL;
+}
+
+static void on_done(void *data, const struct kube_answer *answer)
+{
+	struct node *node = data;
+
+	node->lease_call = NULL;
+	node->is_lease_missing = answer->result == -ENOENT;
+	if (answer->result < 0 && !node->is_lease_missing)
+		log_warn("Lease: %s", answer->error.msg);
+	loop_set_timer(&node->lease_timer,
+		clock_now_ns() +
+			(answer->result == 0                     ? LEASE_RENEW_EACH_NS
+					: node->is_lease_missing ? 0
+								 : LEASE_AGAIN_NS));
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct node *node = timer->data;
+	const struct node_options *o = &node->options;
+	struct kube_write write = {
+		.target = {LEASE_GROUP, "leases", o->lease_space, o->name, NULL},
+		.field_manager = NODE_FIELD_MANAGER,
+		.timeout_ns = LEASE_RENEW_EACH_NS,
+		.done = on_done,
+		.data = node,
+		.ret_call = &node->lease_call,
+	};
+	_cleanup_json_ json_t *lease = NULL;
+	struct error err;
+	int r;
+
+	lease = json_pack("{s:s, s:s, s:{s:s, s:s, s:o*}, s:{s:s, s:i, s:s}}", "apiVersion",
+		LEASE_GROUP, "kind", "Lease", "metadata", "name", o->name, "namespace",
+		o->lease_space, "ownerReferences", owners(node), "spec", "holderIdentity",
+		o->pod ? o->pod : o->name, "leaseDurationSeconds", LEASE_SECONDS, "renewTime",
+		kube_time_format_micro(clock_real_ns()).s);
+	if (node->lease_call)
+		return;
+	if (node->is_lease_missing)
+		write.target.name = NULL;
+	r = !lease ? fail(&err, ENOMEM, "no memory")
+		: node->is_lease_missing
+		? kube_create(node->client, &write, lease, &err)
+		: kube_patch(node->client, &write, KUBE_PATCH_MERGE, lease, &err);
+	if (r < 0) {
+		log_warn("Lease: %s", err.msg);
+		loop_set_timer(timer, now + LEASE_AGAIN_NS);
+	}
+}
+
+int node_lease_new(struct node *node)
+{
+	int r;
+
+	node->lease_timer.data = node;
+	r = loop_add_timer(node->agent->loop, &node->lease_timer, on_timer);
+	if (r >= 0)
+		loop_set_timer(&node->lease_timer, 0);
+	return r;
+}
+
+void node_lease_free(struct node *node)
+{
+	kube_call_cancel(node->lease_call);
+	loop_remove_timer(&node->lease_timer);
+}

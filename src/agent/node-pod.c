@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of a pod's object matters on its node, and Events about it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/node-internal.h"
+#include "kube/json.h"
+
+#define PREFIX "divvy.gpu/"
+
+void node_keys_of(const json_t *pod, struct node_keys *ret)
+{
+	json_t *annotations = kube_json_at(pod, "metadata", "annotations", NULL), *value;
+	const char *key;
+
+	*ret = (struct node_keys){.list = {NULL, 0}};
+	json_object_foreach(annotations, key, value) {
+		if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || !json_is_string(value) ||
+			ret->list.n == NODE_KEYS_MAX)
+			continue;
+		ret->entry[ret->list.n++] = (struct pod_entry){
+			str_from(key), {json_string_value(value), json_string_length(value)}};
+	}
+	ret->list.entry = ret->entry;
+}
+
+bool node_has_given(const struct node_keys *keys)
+{
+	return pod_find(keys->list, STR(PREFIX "devices")) != NULL;
+}
+
+static const json_t *status_of(const json_t *pod, const char *list, const char *container)
+{
+	const json_t *all = kube_json_at(pod, "status", list, NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *name = kube_json_text_at(one, "name", NULL);
+
+		if (name && !strcmp(name, container))
+			return one;
+	}
+	return NULL;
+}
+
+bool node_is_over(const json_t *pod, const char *container)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL),
+		   *policy = kube_json_text_at(pod, "spec", "restartPolicy", NULL);
+	const json_t *status, *ended;
+	bool is_well;
+
+	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+		return true;
+	status = status_of(pod, "containerStatuses", container);
+	ended = kube_json_at(status, "state", "terminated", NULL);
+	is_well = ended && json_integer_value(json_object_get(ended, "exitCode")) == 0;
+	if (ended && policy &&
+		(!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && is_well)))
+		return true;
+	/* An init container that has done its work; a sidecar does not end like that. */
+	status = status_of(pod, "initContainerStatuses", container);
+	ended = kube_json_at(status, "state", "terminated", NULL);
+	return ended && json_integer_value(json_object_get(ended, "exitCode")) == 0 &&
+		json_is_true(json_object_get(status, "ready"));
+}
+
+bool node_is_leaving(const json_t *pod)
+{
+	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
+static void record(struct node *node, struct kube_event *event, const char *fmt, va_list ap)
+{
+	char message[EVENT_MESSAGE_MAX];
+
+	vsnprintf(message, sizeof(message), fmt, ap);
+	event->message = message;
+	kube_record(node->recorder, event);
+}
+
+void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_warning,
+	const char *reason, const char *fmt, ...)
+{
+	struct kube_event event = {
+		.type = is_warning ? "Warning" : "Normal",
+		.reason = reason,
+		.object = {"v1", "Pod", pod->space, pod->name, pod->uid},
+	};
+	va_list ap;
+
+	va_start(ap, fmt);
+	record(node, &event, fmt, ap);
+	va_end(ap);
+}
+
+void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
+{
+	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	struct kube_event event = {
+		.type = is_warning ? "Warning" : "Normal",
+		.reason = reason,
+		.object = {"divvy.gpu/v1", "GPUNode", NULL, node->options.name,
+			wish ? wish->uid : NULL},
+	};
+	va_list ap;
+
+	va_start(ap, fmt);
+	record(node, &event, fmt, ap);
+	va_end(ap);
+}

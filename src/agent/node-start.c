@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kubelet asks. Allocate: which mounts a slot has, the same for all. PreStartContainer:
+ * whose the slot is (the kubelet's own word), what the scheduler has given to that container (the
+ * API server's), and whether the devices have room for it (ours): only then it starts. Each such
+ * question is a `start`, looked at again until it can be answered or its time is over; the kubelet
+ * then tries again by itself.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/device.h"
+#include "agent/node-internal.h"
+#include "agent/state.h"
+#include "base/fd.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "kubelet/cdi.h"
+
+#define START_LOOK_NS (50 * NSEC_PER_MSEC)
+#define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
+#define START_SPACE_NS (5 * NSEC_PER_SEC)
+#define START_MAX 1024u /* at once: more slots do not start in one moment */
+
+struct start {
+	LIST_ENTRY(start) link;
+	struct node *node;
+	struct plugin_request *request;
+	struct slot *slot;
+	struct podres_question *question;
+	struct kube_call *space_call;
+	struct loop_timer timer;
+	uint64_t until_ns;
+	struct tenant_pod pod; /* "": not known yet */
+	bool is_space_fine;    /* the webhook looks at its namespace */
+};
+
+/* ---- Allocate ---- */
+
+void start_allocate(struct plugin_request *request)
+{
+	struct node *node = plugin_data(request->plugin);
+	struct slot_edits *all = calloc(request->n_containers, sizeof(*all));
+	struct plugin_edits *edits = calloc(request->n_containers, sizeof(*edits));
+	char(*folder)[PATH_MAX] = calloc(request->n_containers, sizeof(*folder));
+	struct error err = {0};
+	int r = all && edits && folder ? 0 : fail(&err, ENOMEM, "no memory");
+
+	for (size_t i = 0; r >= 0 && i < request->n_containers; i++) {
+		const struct plugin_ids *ids = &request->containers[i].devices;
+		const struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
+		const struct device_set *set = node->agent->devices;
+
+		if (!slot) {
+			r = fail(&err, EINVAL,
+				NODE_RESOURCE
+				": a container has one of them, and this one asks for %zu",
+				ids->n);
+			break;
+		}
+		r = node_slot_folder(node, slot, folder[i], sizeof(folder[i]));
+		r = r < 0 ? fail(&err, -r, "the slot's path is too long")
+			  : folder_make(folder[i], 0755, &err);
+		if (r < 0)
+			break;
+		slot_edits_fill(&(struct slot_plan){folder[i], node->library,
+					set->is_simulated ? set->sim_dir : NULL},
+			&all[i]);
+		edits[i] = all[i].edits;
+	}
+	if (r < 0)
+		plugin_refuse(request, GRPC_FAILED_PRECONDITION, "%s", err.msg);
+	else
+		plugin_allocated(request, edits);
+	free(folder);
+	free(edits);
+	free(all);
+}
+
+/* ---- the end of a start ---- */
+
+static void start_free(struct start *s)
+{
+	LIST_REMOVE(s, link);
+	podres_forget(s->question);
+	kube_call_cancel(s->space_call);
+	loop_remove_timer(&s->timer);
+	free(s);
+}
+
+void start_free_all(struct node *node)
+{
+	struct start *s;
+
+	while ((s = LIST_FIRST(&node->starts))) {
+		plugin_refuse(s->request, GRPC_UNAVAILABLE, "divvyd is ending");
+		start_free(s);
+	}
+}
+
+static void refuse(struct start *s, enum grpc_status status, const struct error *err)
+{
+	log_info("slot %s: %s%s%s refused: %s", s->slot->id, s->pod.space,
+		s->pod.space[0] ? "/" : "", s->pod.name, err->msg);
+	if (s->pod.uid[0])
+		node_pod_event(s->node, &s->pod, true, "GrantRefused", "container %s: %s",
+			s->pod.container, err->msg);
+	plugin_refuse(s->request, status, "%s", err->msg);
+	start_free(s);
+}
+
+/* Later, or not at all any more. */
+static void wait_or_refuse(struct start *s, const struct error *why)
+{
+	const uint64_t now = clock_now_ns();
+
+	if (now >= s->until_ns)
+		refuse(s, GRPC_FAILED_PRECONDITION, why);
+	else
+		loop_set_timer(&s->timer, now + START_LOOK_NS);
+}
+
+/* ---- granting ---- */
+
+static int find_places(struct node *node, const struct given *g, struct tenant_place *ret_places,
+	bool is_new, struct error *err)
+{
+	if (g->spec.mode == SPEC_MODE_REMOTE)
+		return fail(err, ENOTSUP, "divvy.gpu/granted-mode: remote is not served here");
+	for (uint32_t i = 0; i < g->spec.count; i++) {
+		const struct device *d = device_find(node->agent->devices, g->device[i]);
+
+		if (!d)
+			return fail(err, ENODEV, "divvy.gpu/devices: this node has no device %s",
+				g->device[i]);
+		if (is_new && node_is_cordoned(node, d->info.uuid))
+			return fail(err, EPERM, "device %s is cordoned: it gets no new tenants",
+				d->info.uuid);
+		ret_places[i] = (struct tenant_place){d->index, g->memory_bytes[i]};
+	}
+	return 0;
+}
+
+static int check_epoch(
+	const struct node *node, const struct tenant_pod *pod, uint64_t epoch, struct error *err)
+{
+	if (epoch >= node->epoch)
+		return 0;
+	/* The rest of a pod of which something runs already belongs to it. */
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant((struct node *)node, &node->slots[i]);
+
+		if (t && !strcmp(t->pod->uid, pod->uid))
+			return 0;
+	}
+	return fail(err, ESTALE,
+		"divvy.gpu/epoch %llu is older than %llu, the newest seen: a scheduler that no "
+		"longer leads has decided this",
+		(unsigned long long)epoch, (unsigned long long)node->epoch);
+}
+
+static int make_tenant(
+	struct start *s, const struct given *g, struct tenant **ret, struct error *err)
+{
+	struct node *node = s->node;
+	struct tenant_place places[SPEC_DEVICES_MAX];
+	char name[TENANT_NAME], origin[256];
+	struct tenant_wish wish = {
+		.spec = g->spec,
+		.name = name,
+		.origin = origin,
+		.lifetime = TENANT_KEEP,
+		.source = TENANT_POD,
+		.pod = &s->pod,
+		.places = places,
+	};
+	int r = check_epoch(node, &s->pod, g->epoch, err);
+
+	r = r < 0 ? r : find_places(node, g, places, true, err);
+	if (r < 0)
+		return r;
+	s->pod.epoch = g->epoch;
+	snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, s->pod.name);
+	snprintf(origin, sizeof(origin), "%s/%s", s->pod.uid, s->pod.container);
+	r = tenant_new(node->agent, &wish, ret, err);
+	if (r >= 0)
+		node_saw_epoch(node, g->epoch);
+	return r;
+}
+
+/* What the runtime adds: the granted devices and no others. */
+static int write_cdi(
+	struct node *node, struct slot *slot, const struct tenant *t, struct error *err)
+{
+	_cleanup_buf_ struct buf list = BUF_INIT(4096);
+	const char *env[1];
+	struct cdi_slot cdi = {.slot = slot->number, .env = env, .n_env = 1};
+	int r;
+
+	buf_add_text(&list, "DIVVY_DEVICES=");
+	for (uint32_t i = 0; i < t->n; i++)
+		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
+	env[0] = buf_text(&list);
+	r = cdi_write(node->options.cdi_dir, &cdi, err);
+	slot->is_written = r >= 0;
+	return r;
+}
+
+static void say_granted(struct node *node, const struct tenant *t)
+{
+	_cleanup_buf_ struct buf list = BUF_INIT(2048);
+
+	for (uint32_t i = 0; i < t->n; i++)
+		buf_addf(&list, "%s%s with %s", i ? ", " : "", t->devices[i].device->info.uuid,
+			format_bytes(t->devices[i].quota_bytes).s);
+	log_info("slot %s: %s/%s %s has %s of %s", t->pod->slot, t->pod->space, t->pod->name,
+		t->pod->container, format_share(t->spec.request).s, buf_text(&list));
+	node_pod_event(node, t->pod, false, "Granted", "container %s: %s of %s", t->pod->container,
+		format_share(t->spec.request).s, buf_text(&list));
+}
+
+static bool is_of(const struct tenant *t, const struct tenant_pod *pod)
+{
+	return !strcmp(t->pod->uid, pod->uid) && !strcmp(t->pod->container, pod->container);
+}
+
+/* The container starts again: its tenant is there, with what it owes. */
+static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct error *err)
+{
+	start_apply(s->node, s->slot, t, pod);
+	s->slot->is_over = false;
+	return s->slot->door ? 0 : node_slot_open(s->node, s->slot, t, err);
+}
+
+static void grant(struct start *s, const json_t *pod)
+{
+	struct node *node = s->node;
+	struct tenant *t = node_tenant(node, s->slot);
+	struct node_keys keys;
+	struct error err = {0};
+	struct given g;
+	int r = 0;
+
+	if (t && is_of(t, &s->pod)) {
+		r = go_on(s, t, pod, &err);
+	} else {
+		/* The kubelet's word: whoever had the slot has ended. */
+		node_slot_clear(node, s->slot);
+		node_keys_of(pod, &keys);
+		r = given_read(keys.list, str_from(s->pod.container), &g, &err);
+		r = r < 0 ? r : make_tenant(s, &g, &t, &err);
+		if (r == -ENOSPC) { /* who ends now may give it back */
+			wait_or_refuse(s, &err);
+			return;
+		}
+		if (r >= 0) {
+			r = node_slot_open(node, s->slot, t, &err);
+			r = r < 0 ? r : write_cdi(node, s->slot, t, &err);
+			if (r < 0 && !s->slot->tenant)
+				tenant_kill(t);
+			else if (r < 0)
+				node_slot_clear(node, s->slot);
+			else
+				say_granted(node, t);
+		}
+	}
+	node_status_touch(node);
+	if (r < 0) {
+		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		return;
+	}
+	plugin_started(s->request);
+	start_free(s);
+}
+
+/* ---- looking ---- */
+
+/* The container runs in another slot still: then this pod is one of before, of the same name. */
+static bool is_elsewhere(struct start *s)
+{
+	for (uint32_t i = 0; i < s->node->n_slots; i++) {
+		const struct slot *slot = &s->node->slots[i];
+		const struct tenant *t = node_tenant(s->node, slot);
+
+		if (t && slot != s->slot && !slot->is_over && is_of(t, &s->pod))
+			return true;
+	}
+	return false;
+}
+
+static const json_t *find_pod(struct start *s, struct error *err)
+{
+	const struct kube_entry *entry = kube_cache_find(s->node->pods, s->pod.space, s->pod.name);
+	struct node_keys keys;
+
+	s->pod.uid[0] = '\0';
+	if (!entry) {
+		fail(err, ENOENT, "pod %s/%s is not known yet", s->pod.space, s->pod.name);
+		return NULL;
+	}
+	if (node_is_over(entry->object, s->pod.container) || node_is_leaving(entry->object)) {
+		fail(err, ESTALE, "pod %s/%s is ending", s->pod.space, s->pod.name);
+		return NULL;
+	}
+	if (str_copy(s->pod.uid, sizeof(s->pod.uid), str_from(entry->uid)) < 0) {
+		fail(err, EINVAL, "pod %s/%s: its uid is too long", s->pod.space, s->pod.name);
+		return NULL;
+	}
+	if (is_elsewhere(s)) {
+		fail(err, EBUSY, "container %s has another slot", s->pod.container);
+		return NULL;
+	}
+	node_keys_of(entry->object, &keys);
+	if (!node_has_given(&keys)) {
+		fail(err, ENOENT,
+			"nothing was given to this pod: it was bound by another than divvy's "
+			"scheduler");
+		return NULL;
+	}
+	return entry->object;
+}
+
+static void on_space(void *data, const struct kube_answer *answer)
+{
+	struct start *s = data;
+	_cleanup_json_ json_t *space = NULL;
+	struct error err = {0};
+	const char *label;
+
+	s->space_call = NULL;
+	if (answer->result < 0 || kube_json_parse(answer->body, &space, &err) < 0) {
+		if (answer->result < 0)
+			err = answer->error;
+		wait_or_refuse(s, &err);
+		return;
+	}
+	label = kube_json_text_at(space, "metadata", "labels", "divvy.gpu/admission", NULL);
+	if (label && !strcmp(label, "ignore")) {
+		fail(&err, EPERM,
+			"namespace %s has the label divvy.gpu/admission=ignore: its pods get no "
+			"slot",
+			s->pod.space);
+		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		return;
+	}
+	s->is_space_fine = true;
+	loop_set_timer(&s->timer, 0);
+}
+
+static int ask_space(struct start *s, struct error *err)
+{
+	struct kube_write write = {
+		.target = {"v1", "namespaces", NULL, s->pod.space, NULL},
+		.timeout_ns = START_SPACE_NS,
+		.done = on_space,
+		.data = s,
+		.ret_call = &s->space_call,
+	};
+
+	return kube_read(s->node->client, &write, err);
+}
+
+static void look(struct start *s)
+{
+	struct node *node = s->node;
+	const struct tenant *t = node_tenant(node, s->slot);
+	struct error err = {0};
+	const json_t *pod;
+
+	if (node->is_pid_hidden) {
+		fail(&err, EPERM, "divvyd has not the host's pid namespace (hostPID)");
+		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		return;
+	}
+	if (node->conflict[0]) {
+		fail(&err, EBUSY, "another device plugin serves %s on this node", node->conflict);
+		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		return;
+	}
+	pod = find_pod(s, &err);
+	if (!pod) {
+		wait_or_refuse(s, &err);
+	} else if (s->is_space_fine || (t && is_of(t, &s->pod))) {
+		grant(s, pod);
+	} else if (ask_space(s, &err) < 0) {
+		refuse(s, GRPC_INTERNAL, &err);
+	}
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	look(timer->data);
+}
+
+static void on_podres(void *data, const struct podres_list *list, const struct error *why)
+{
+	struct start *s = data;
+	const struct podres_container *container = NULL;
+	struct error err = {0};
+	int r;
+
+	s->question = NULL;
+	r = list ? podres_find(list, STR(NODE_RESOURCE), str_from(s->slot->id), &container)
+		 : -EUNATCH;
+	if (r < 0) {
+		if (list)
+			fail(&err, -r,
+				r == -ENOENT ? "the kubelet says that nobody has slot %s"
+					     : "the kubelet says that two have slot %s",
+				s->slot->id);
+		refuse(s, GRPC_UNAVAILABLE, list ? &err : why);
+		return;
+	}
+	if (str_copy(s->pod.space, sizeof(s->pod.space), str_from(container->space)) < 0 ||
+		str_copy(s->pod.name, sizeof(s->pod.name), str_from(container->pod)) < 0 ||
+		str_copy(s->pod.container, sizeof(s->pod.container), str_from(container->name)) <
+			0) {
+		fail(&err, EINVAL, "slot %s: a name that is too long", s->slot->id);
+		refuse(s, GRPC_INTERNAL, &err);
+		return;
+	}
+	look(s);
+}
+
+static uint32_t count(const struct node *node)
+{
+	const struct start *s;
+	uint32_t n = 0;
+
+	LIST_FOREACH(s, &node->starts, link)
+		n++;
+	return n;
+}
+
+void start_pre_start(struct plugin_request *request)
+{
+	struct node *node = plugin_data(request->plugin);
+	const struct plugin_ids *ids = &request->containers[0].devices;
+	struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
+	struct start *s = slot && count(node) < START_MAX ? calloc(1, sizeof(*s)) : NULL;
+
+	if (!s) {
+		plugin_refuse(request, GRPC_RESOURCE_EXHAUSTED, "%s",
+			slot ? "too many containers start at once" : "one slot is needed");
+		return;
+	}
+	s->node = node;
+	s->request = request;
+	s->slot = slot;
+	s->until_ns = clock_now_ns() + START_WAIT_NS;
+	s->timer.data = s;
+	snprintf(s->pod.slot, sizeof(s->pod.slot), "%s", slot->id);
+	LIST_INSERT_HEAD(&node->starts, s, link);
+	if (loop_add_timer(node->agent->loop, &s->timer, on_timer) < 0 ||
+		podres_ask(node->podres, on_podres, s, &s->question) < 0) {
+		plugin_refuse(
+			request, GRPC_RESOURCE_EXHAUSTED, "too many containers start at once");
+		start_free(s);
+	}
+}
+
+/* ---- live change ---- */
+
+static int apply(struct node *node, struct tenant *t, const struct given *g, struct error *err)
+{
+	struct tenant_place places[SPEC_DEVICES_MAX];
+	uint64_t quota[SPEC_DEVICES_MAX];
+	bool is_same = true;
+	int r = find_places(node, g, places, false, err);
+
+	if (r < 0)
+		return r;
+	if (g->spec.count != t->n)
+		return fail(err, EBUSY, "%u devices: the container has %u", g->spec.count, t->n);
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (places[i].device != t->devices[i].device->index)
+			return fail(err, EBUSY, "device %s: the container has %s", g->device[i],
+				t->devices[i].device->info.uuid);
+		quota[i] = places[i].quota_bytes;
+		is_same &= quota[i] == t->devices[i].quota_bytes;
+	}
+	if (g->epoch < node->epoch && g->epoch != t->pod->epoch)
+		return fail(err, ESTALE, "epoch %llu is older than %llu, the newest seen",
+			(unsigned long long)g->epoch, (unsigned long long)node->epoch);
+	if (is_same && spec_is_same(&t->spec, &g->spec) && t->pod->epoch == g->epoch)
+		return 0;
+	r = tenant_change_to(t, &g->spec, quota, err);
+	if (r < 0)
+		return r;
+	t->pod->epoch = g->epoch;
+	node_saw_epoch(node, g->epoch);
+	return state_tenant(t, err);
+}
+
+void start_apply(struct node *node, struct slot *slot, struct tenant *t, const json_t *pod)
+{
+	char before[NODE_NOTE];
+	struct error err = {0};
+	struct node_keys keys;
+	struct given g;
+	int r;
+
+	node_keys_of(pod, &keys);
+	r = given_read(keys.list, str_from(t->pod->container), &g, &err);
+	r = r < 0 ? r : apply(node, t, &g, &err);
+	memcpy(before, slot->note, sizeof(before));
+	snprintf(slot->note, sizeof(slot->note), "%.*s", (int)sizeof(slot->note) - 1,
+		r < 0 ? err.msg : "");
+	if (r < 0 && strcmp(before, slot->note) != 0)
+		node_pod_event(node, t->pod, true, "GrantDiffers", "container %s: %s",
+			t->pod->container, slot->note);
+	node_status_touch(node);
+}

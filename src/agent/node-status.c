@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUNode.status: what is in force on this node, written when it has changed and only then. One
+ * patch at a time; what changes meanwhile is in the next one.
+ */
+#include <errno.h>
+
+#include "agent/device.h"
+#include "agent/node-internal.h"
+#include "base/log.h"
+#include "kube/time.h"
+#include "wire/msg.h"
+
+#define STATUS_DELAY_NS (20 * NSEC_PER_MSEC)
+#define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
+
+static json_t *devices_json(const struct node *node)
+{
+	const struct device_set *set = node->agent->devices;
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		const struct device *d = &set->devices[i];
+		json_t *one = json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:s}", "uuid", d->info.uuid,
+			"index", (int)d->index, "model", d->info.model, "memoryBytes",
+			(json_int_t)d->info.usable_bytes, "simulated", (int)set->is_simulated,
+			"health", "Healthy", "owner", node->conflict[0] ? "native" : "divvy");
+
+		if (d->note[0])
+			json_object_set_new(one, "reason", json_string(d->note));
+		if (d->info.is_mig && d->info.parent[0])
+			json_object_set_new(one, "parent", json_string(d->info.parent));
+		json_array_append_new(all, one);
+	}
+	return all;
+}
+
+static json_t *tenant_json(const struct slot *slot, const struct tenant *t)
+{
+	json_t *devices = json_array(), *memory = json_array(), *one;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		json_array_append_new(devices, json_string(t->devices[i].device->info.uuid));
+		json_array_append_new(memory, json_integer((json_int_t)t->devices[i].quota_bytes));
+	}
+	one = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:s, s:s, s:i, s:s, s:I}",
+		"podUID", t->pod->uid, "namespace", t->pod->space, "pod", t->pod->name, "container",
+		t->pod->container, "slot", slot->id, "devices", devices, "request",
+		(int)t->spec.request, "limit", (int)t->spec.limit, "memoryBytes", memory,
+		"memoryPolicy", spec_memory_policy_name(t->spec.memory_policy), "class",
+		spec_class_name(t->spec.class), "priority", (int)t->spec.priority, "mode",
+		t->spec.exclusive ? "exclusive" : "local", "epoch", (json_int_t)t->pod->epoch);
+	if (slot->note[0])
+		json_object_set_new(one, "note", json_string(slot->note));
+	return one;
+}
+
+static json_t *tenants_json(struct node *node, uint32_t *ret_used)
+{
+	json_t *all = json_array();
+
+	*ret_used = 0;
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+
+		if (!t)
+			continue;
+		json_array_append_new(all, tenant_json(&node->slots[i], t));
+		++*ret_used;
+	}
+	return all;
+}
+
+/* ---- conditions ---- */
+
+struct condition {
+	const char *type;
+	bool is_true;
+	const char *reason, *message;
+};
+
+static const json_t *find_condition(const json_t *status, const char *type)
+{
+	const json_t *all = json_object_get(status, "conditions"), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *name = kube_json_text_at(one, "type", NULL);
+
+		if (name && !strcmp(name, type))
+			return one;
+	}
+	return NULL;
+}
+
+/* The time stays while the status is the same. */
+static void add_condition(const struct node *node, json_t *all, const struct condition *c)
+{
+	const json_t *before = find_condition(node->status_seen, c->type);
+	const char *was = kube_json_text_at(before, "status", NULL),
+		   *since = kube_json_text_at(before, "lastTransitionTime", NULL),
+		   *is = c->is_true ? "True" : "False";
+	struct kube_time now = kube_time_format(clock_real_ns());
+
+	json_array_append_new(all,
+		json_pack("{s:s, s:s, s:s, s:s*, s:s}", "type", c->type, "status", is, "reason",
+			c->reason, "message", c->message[0] ? c->message : NULL,
+			"lastTransitionTime", was && since && !strcmp(was, is) ? since : now.s));
+}
+
+static struct condition ready_condition(const struct node *node)
+{
+	if (node->is_pid_hidden)
+		return (struct condition){"Ready", false, "Starting",
+			"divvyd needs the host's pid namespace (hostPID)"};
+	if (node->conflict[0])
+		return (struct condition){"Ready", false, "OwnerConflict",
+			"another device plugin has registered the node's GPUs"};
+	if (!node->agent->devices->n)
+		return (struct condition){"Ready", false, "NoDevices", "no device is there"};
+	if (!plugin_is_known(node->plugin))
+		return (struct condition){
+			"Ready", false, "KubeletUnreachable", node->plugin_reason};
+	if (!kube_cache_is_synced(node->pods))
+		return (struct condition){
+			"Ready", false, "Starting", "the node's pods are not known yet"};
+	return (struct condition){"Ready", true, "Serving", ""};
+}
+
+static json_t *conditions_json(const struct node *node)
+{
+	const struct condition ready = ready_condition(node);
+	char message[128] = "";
+	json_t *all = json_array();
+
+	if (node->conflict[0])
+		snprintf(message, sizeof(message), "another device plugin serves %s",
+			node->conflict);
+	add_condition(node, all, &ready);
+	add_condition(node, all,
+		&(struct condition){"OwnerConflict", node->conflict[0],
+			node->conflict[0] ? "OtherPlugin" : "None", message});
+	add_condition(node, all,
+		node->is_pid_hidden ? &(struct condition){"HostNamespaces", false, "HostPIDMissing",
+					      "nothing is granted"}
+			: node->agent->is_cgroup_hidden
+			? &(struct condition){"HostNamespaces", false, "CgroupNamespacePrivate",
+				  "processes are not checked against their pod's cgroup"}
+			: &(struct condition){"HostNamespaces", true, "Shared", ""});
+	return all;
+}
+
+static json_t *status_json(struct node *node)
+{
+	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct device_set *set = node->agent->devices;
+	const json_t *generation = wish ? kube_json_at(wish->object, "metadata", "generation", NULL)
+					: NULL;
+	const char *driver = set->nvml ? nvml_driver_version(set->nvml) : NULL;
+	uint32_t used = 0;
+	json_t *tenants = tenants_json(node, &used), *status;
+
+	status = json_pack("{s:I, s:I, s:s, s:i, s:o, s:{s:i, s:i}, s:o, s:{s:s, s:i}, s:o}",
+		"observedGeneration", json_integer_value(generation), "epoch",
+		(json_int_t)node->epoch, "owner", node->conflict[0] ? "none" : "divvy",
+		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
+		(int)node->n_slots, "used", (int)used, "tenants", tenants, "versions", "divvyd",
+		DIVVY_VERSION, "wire", (int)MSG_ABI, "conditions", conditions_json(node));
+	if (status && driver)
+		json_object_set_new(
+			json_object_get(status, "versions"), "driver", json_string(driver));
+	return status;
+}
+
+/* ---- writing ---- */
+
+/* Fields of theirs that we do not write are none of our business. */
+static bool is_as(const json_t *theirs, const json_t *ours)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)ours, key, value)
+		if (!json_equal(value, json_object_get(theirs, key)))
+			return false;
+	return true;
+}
+
+static void on_done(void *data, const struct kube_answer *answer)
+{
+	struct node *node = data;
+
+	node->status_call = NULL;
+	if (answer->result < 0) {
+		/* Without a GPUNode there is nothing to write: it comes by the watch. */
+		if (answer->result != -ENOENT)
+			log_warn("GPUNode: %s", answer->error.msg);
+		json_decref(TAKE_PTR(node->status_sent));
+		if (answer->result != -ENOENT)
+			loop_set_timer(&node->status_timer, clock_now_ns() + STATUS_AGAIN_NS);
+		return;
+	}
+	json_decref(node->status_seen);
+	node->status_seen = TAKE_PTR(node->status_sent);
+	node_status_touch(node);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct node *node = timer->data;
+	struct kube_write write = {
+		.target = {"divvy.gpu/v1", "gpunodes", NULL, node->options.name, "status"},
+		.field_manager = NODE_FIELD_MANAGER,
+		.done = on_done,
+		.data = node,
+		.ret_call = &node->status_call,
+	};
+	_cleanup_json_ json_t *patch = NULL;
+	json_t *status;
+	struct error err;
+
+	if (node->status_call || !kube_cache_find(node->wishes, NULL, node->options.name))
+		return;
+	status = status_json(node);
+	if (!status || is_as(node->status_seen, status)) {
+		json_decref(status);
+		return;
+	}
+	node->status_sent = status;
+	patch = json_pack("{s:O}", "status", status);
+	if (!patch || kube_patch(node->client, &write, KUBE_PATCH_MERGE, patch, &err) < 0) {
+		json_decref(TAKE_PTR(node->status_sent));
+		loop_set_timer(timer, now + STATUS_AGAIN_NS);
+	}
+}
+
+void node_status_touch(struct node *node)
+{
+	if (!loop_timer_is_armed(&node->status_timer))
+		loop_set_timer(&node->status_timer, clock_now_ns() + STATUS_DELAY_NS);
+}
+
+void node_status_seen(struct node *node, const json_t *object)
+{
+	json_t *status = json_object_get(object, "status");
+
+	json_decref(node->status_seen);
+	node->status_seen = json_is_object(status) ? json_incref(status) : NULL;
+	node_status_touch(node);
+}
+
+int node_status_new(struct node *node)
+{
+	node->status_timer.data = node;
+	return loop_add_timer(node->agent->loop, &node->status_timer, on_timer);
+}
+
+void node_status_free(struct node *node)
+{
+	kube_call_cancel(node->status_call);
+	loop_remove_timer(&node->status_timer);
+	json_decref(node->status_sent);
+	json_decref(node->status_seen);
+}

@@ -1,0 +1,726 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node as one object: see node.h. Slots are numbers; which tenant has one is remembered with
+ * the tenant, in the agent's state, so that the next daemon finds all as it was.
+ */
+#include "agent/node.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+#include "agent/node-internal.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "kube/json.h"
+#include "kubelet/cdi.h"
+#include "kubelet/cgroup.h"
+
+#define TICK_NS NSEC_PER_SEC
+#define SWEEP_NS (10 * NSEC_PER_SEC)
+#define LOOK_NS (5 * NSEC_PER_SEC)
+#define CHECKPOINT "kubelet_internal_checkpoint"
+#define CHECKPOINT_MAX (16u << 20)
+
+/* ---- slots ---- */
+
+struct slot *node_slot(struct node *node, const char *id)
+{
+	uint64_t n;
+
+	if (parse_uint(str_from(id), 0, UINT32_MAX, &n, NULL) < 0 || n >= node->n_slots)
+		return NULL;
+	return &node->slots[n];
+}
+
+struct tenant *node_tenant(struct node *node, const struct slot *slot)
+{
+	struct tenant *t = slot->tenant ? tenant_by_id(node->agent, slot->tenant) : NULL;
+
+	return t && !t->is_ending && t->pod ? t : NULL;
+}
+
+int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size)
+{
+	int n = snprintf(ret, size, "%s/slots/%s", node->agent->runtime_dir, slot->id);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+int node_slot_open(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
+{
+	char path[PATH_MAX];
+	int r = node_slot_folder(node, slot, path, sizeof(path) - 32);
+
+	if (r < 0)
+		return fail(err, -r, "the slot's path is too long");
+	r = folder_make(path, 0755, err);
+	if (r < 0)
+		return r;
+	strcat(path, "/divvyd.sock"); /* NOLINT: room was left for it */
+	r = door_open(t, path, &slot->door, err);
+	if (r < 0)
+		return r;
+	slot->tenant = t->id;
+	slot->is_over = false;
+	slot->since_ns = clock_now_ns();
+	slot->note[0] = '\0';
+	return 0;
+}
+
+void node_slot_clear(struct node *node, struct slot *slot)
+{
+	struct tenant *t = node_tenant(node, slot);
+	struct error err;
+
+	if (t) {
+		log_info("slot %s: %s/%s %s has ended", slot->id, t->pod->space, t->pod->name,
+			t->pod->container);
+		tenant_kill(t);
+	}
+	door_close(TAKE_PTR(slot->door));
+	if (slot->is_written && cdi_remove(node->options.cdi_dir, slot->number, &err) < 0)
+		log_warn("%s", err.msg);
+	slot->is_written = slot->is_over = false;
+	slot->note[0] = '\0';
+	slot->tenant = 0;
+	node_status_touch(node);
+}
+
+/* Nobody new comes in; who is in still counts. */
+static void end_slot(struct node *node, struct slot *slot)
+{
+	const struct tenant *t = node_tenant(node, slot);
+
+	slot->is_over = true;
+	door_close(TAKE_PTR(slot->door));
+	if (!t || !t->n_processes)
+		node_slot_clear(node, slot);
+}
+
+bool node_is_cordoned(const struct node *node, const char *uuid)
+{
+	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	json_t *all = wish ? kube_json_at(wish->object, "spec", "cordoned", NULL) : NULL, *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *named = kube_json_text_at(one, "uuid", NULL);
+
+		if (named && !strcmp(named, uuid))
+			return true;
+	}
+	return false;
+}
+
+/* Slots of devices that take nobody new are not offered; those in use stay as they are. */
+void node_offer(struct node *node)
+{
+	_cleanup_free_ struct plugin_device *offer = calloc(node->n_slots + 1, sizeof(*offer));
+	const struct device_set *set = node->agent->devices;
+	uint32_t closed = 0;
+	struct error err;
+
+	if (!offer)
+		return;
+	for (uint32_t i = 0; i < set->n; i++)
+		if (node->conflict[0] || node->is_pid_hidden ||
+			node_is_cordoned(node, set->devices[i].info.uuid))
+			closed += NODE_SLOTS_EACH;
+	for (uint32_t i = node->n_slots; i-- > 0;) {
+		const struct slot *slot = &node->slots[i];
+		const bool is_closed = !slot->tenant && closed;
+
+		closed -= is_closed;
+		offer[i] = (struct plugin_device){slot->id, !is_closed, -1};
+	}
+	if (plugin_set_devices(node->plugin, offer, node->n_slots, &err) < 0)
+		log_warn("device plugin: %s", err.msg);
+	node_status_touch(node);
+}
+
+static int make_slots(struct node *node, struct error *err)
+{
+	struct tenant *t;
+
+	node->n_slots = node->agent->devices->n * NODE_SLOTS_EACH;
+	node->slots = calloc(node->n_slots + 1, sizeof(*node->slots));
+	if (!node->slots)
+		return fail(err, ENOMEM, "no memory");
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		node->slots[i].number = i;
+		snprintf(node->slots[i].id, sizeof(node->slots[i].id), "%u", i);
+	}
+	LIST_FOREACH(t, &node->agent->tenants, link) {
+		struct slot *slot = t->pod ? node_slot(node, t->pod->slot) : NULL;
+		struct error why;
+
+		if (!t->pod || t->is_ending)
+			continue;
+		node->epoch = MAX(node->epoch, t->pod->epoch);
+		if (!slot || slot->tenant)
+			log_warn("%s/%s: its slot %s is no more", t->pod->space, t->pod->name,
+				t->pod->slot);
+		else if (node_slot_open(node, slot, t, &why) < 0)
+			log_warn("%s/%s: %s", t->pod->space, t->pod->name, why.msg);
+		else
+			slot->is_written = true;
+	}
+	return 0;
+}
+
+/* ---- the newest epoch ---- */
+
+static void epoch_path(const struct node *node, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s/epoch", node->agent->runtime_dir);
+}
+
+void node_saw_epoch(struct node *node, uint64_t epoch)
+{
+	char path[PATH_MAX], text[32];
+	struct error err;
+
+	if (epoch <= node->epoch)
+		return;
+	node->epoch = epoch;
+	epoch_path(node, path, sizeof(path));
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)epoch);
+	if (file_replace(path, str_from(text), 0600, &err) < 0)
+		log_warn("%s", err.msg);
+	node_status_touch(node);
+}
+
+static void load_epoch(struct node *node)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(64);
+	char path[PATH_MAX];
+	uint64_t epoch;
+
+	epoch_path(node, path, sizeof(path));
+	if (file_read(path, &text, NULL) >= 0 &&
+		parse_uint(str_trim(buf_str(&text)), 0, INT64_MAX, &epoch, NULL) >= 0)
+		node->epoch = MAX(node->epoch, epoch);
+}
+
+/* ---- pods ---- */
+
+static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
+{
+	*ret = json_incref(object->json);
+	return 0;
+}
+
+static void release(void *own)
+{
+	json_decref(own);
+}
+
+static void on_pod(struct node *node, const struct kube_entry *entry)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		struct slot *slot = &node->slots[i];
+		struct tenant *t = node_tenant(node, slot);
+
+		if (!t || strcmp(t->pod->uid, entry->uid) != 0)
+			continue;
+		if (node_is_over(entry->object, t->pod->container))
+			end_slot(node, slot);
+		else
+			start_apply(node, slot, t, entry->object);
+	}
+}
+
+static void on_pod_added(void *data, const struct kube_entry *entry)
+{
+	on_pod(data, entry);
+}
+
+static void on_pod_updated(void *data, const struct kube_entry *entry, void *old)
+{
+	on_pod(data, entry);
+}
+
+static void on_pod_deleted(void *data, const struct kube_entry *entry)
+{
+	struct node *node = data;
+
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+
+		if (t && !strcmp(t->pod->uid, entry->uid))
+			end_slot(node, &node->slots[i]);
+	}
+}
+
+/* Pods that were deleted while we were away are in no list. */
+static void on_pods_synced(void *data)
+{
+	struct node *node = data;
+
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+
+		if (t && !kube_cache_find_uid(node->pods, t->pod->uid))
+			end_slot(node, &node->slots[i]);
+	}
+	node_status_touch(node);
+}
+
+static void on_trouble(void *data, const struct error *err)
+{
+	log_warn("%s", err->msg);
+}
+
+static int watch_pods(struct node *node, struct error *err)
+{
+	const struct kube_cache_handler handler = {
+		.project = project,
+		.release = release,
+		.added = on_pod_added,
+		.updated = on_pod_updated,
+		.deleted = on_pod_deleted,
+		.synced = on_pods_synced,
+		.trouble = on_trouble,
+		.data = node,
+	};
+	struct kube_reflect_options options = {
+		.path = "/api/v1/pods", .max_pause_ns = 5 * NSEC_PER_SEC};
+	char selector[320];
+
+	snprintf(selector, sizeof(selector), "spec.nodeName=%s", node->options.name);
+	options.field_selector = selector;
+	return kube_cache_new(node->client, &options, &handler, &node->pods, err);
+}
+
+/* ---- GPUNode ---- */
+
+static void on_wish(struct node *node, const struct kube_entry *entry, bool is_new)
+{
+	const json_t *epoch = kube_json_at(entry->object, "status", "epoch", NULL);
+	const char *simulate = kube_json_text_at(entry->object, "spec", "simulate", NULL),
+		   *now = node->agent->options.simulate;
+
+	if (is_new)
+		node_status_seen(node, entry->object);
+	if (json_integer_value(epoch) > 0)
+		node_saw_epoch(node, (uint64_t)json_integer_value(epoch));
+	node_offer(node);
+	/* The devices are chosen at the start; the kubelet starts us again. */
+	if (!node->options.is_simulate_fixed && strcmp(simulate ? simulate : "", now ? now : "")) {
+		if (!node->agent->n_tenants) {
+			log_info("GPUNode.spec.simulate has changed: ending, to start again");
+			agent_leave(node->agent);
+		} else {
+			log_warn("GPUNode.spec.simulate has changed: it takes effect when no "
+				 "tenant is left and divvyd starts again");
+		}
+	}
+}
+
+static void on_wish_added(void *data, const struct kube_entry *entry)
+{
+	on_wish(data, entry, true);
+}
+
+static void on_wish_updated(void *data, const struct kube_entry *entry, void *old)
+{
+	on_wish(data, entry, false);
+}
+
+static void on_wish_deleted(void *data, const struct kube_entry *entry)
+{
+	struct node *node = data;
+
+	json_decref(TAKE_PTR(node->status_seen));
+}
+
+static int watch_wishes(struct node *node, struct error *err)
+{
+	const struct kube_cache_handler handler = {
+		.project = project,
+		.release = release,
+		.added = on_wish_added,
+		.updated = on_wish_updated,
+		.deleted = on_wish_deleted,
+		.trouble = on_trouble,
+		.data = node,
+	};
+	struct kube_reflect_options options = {
+		.path = "/apis/divvy.gpu/v1/gpunodes", .max_pause_ns = 5 * NSEC_PER_SEC};
+	char selector[320];
+
+	snprintf(selector, sizeof(selector), "metadata.name=%s", node->options.name);
+	options.field_selector = selector;
+	return kube_cache_new(node->client, &options, &handler, &node->wishes, err);
+}
+
+/* ---- the kubelet ---- */
+
+static void on_known(struct plugin *plugin, bool is_known, const char *reason)
+{
+	struct node *node = plugin_data(plugin);
+
+	log_info("device plugin: %s", is_known ? "registered" : reason);
+	snprintf(
+		node->plugin_reason, sizeof(node->plugin_reason), "%.120s", is_known ? "" : reason);
+	/* Another kubelet may have started. */
+	node->is_kubelet_new = is_known;
+	node_status_touch(node);
+}
+
+static const struct plugin_ops plugin_ops = {
+	.allocate = start_allocate,
+	.pre_start = start_pre_start,
+	.changed = on_known,
+};
+
+static int start_plugin(struct node *node, struct error *err)
+{
+	struct plugin_options options = {
+		.resource = NODE_RESOURCE,
+		.folder = node->plugin_folder,
+		.socket_name = "divvy.sock",
+		.ops = &plugin_ops,
+		.data = node,
+	};
+	int r = podres_new(node->agent->loop, node->podres_socket, 0, &node->podres);
+
+	if (r < 0)
+		return fail_errno(err, -r, "pod-resources");
+	snprintf(node->plugin_reason, sizeof(node->plugin_reason), "not registered yet");
+	return plugin_new(node->agent->loop, &options, &node->plugin, err);
+}
+
+/* Who listens there is the kubelet: its pid, as we see it. 0: in another namespace. -errno. */
+static pid_t kubelet_pid(const struct node *node)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct ucred cred = {0};
+	socklen_t n = sizeof(cred);
+	int r = snprintf(
+		address.sun_path, sizeof(address.sun_path), "%s/kubelet.sock", node->plugin_folder);
+
+	if (fd < 0 || r < 0 || (size_t)r >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
+		return -errno;
+	return cred.pid;
+}
+
+static void look_at_namespaces(struct node *node)
+{
+	const pid_t pid = kubelet_pid(node);
+	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);
+	char path[64];
+
+	if (pid < 0)
+		return; /* as it was: the kubelet is away */
+	node->is_pid_hidden = pid == 0;
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	if (!pid || file_read(path, &text, NULL) < 0)
+		return;
+	node->agent->is_cgroup_hidden = memmem(text.p, text.n, ":/../", 5) != NULL;
+}
+
+/* GPUs of another plugin: what the kubelet has noted of registered devices. */
+static bool is_gpu(const char *resource)
+{
+	static const char *const gpu[] = {"nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu",
+		"gpu.intel.com/", "aliyun.com/gpu"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(gpu); i++)
+		if (str_has_prefix(str_from(resource), str_from(gpu[i])))
+			return true;
+	return false;
+}
+
+static void look_for_others(struct node *node)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
+	_cleanup_json_ json_t *json = NULL;
+	char path[PATH_MAX + 64], found[sizeof(node->conflict)] = "";
+	const char *resource;
+	json_t *ids;
+
+	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
+	if (file_read(path, &text, NULL) < 0 || kube_json_parse(buf_str(&text), &json, NULL) < 0)
+		return;
+	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
+		if (is_gpu(resource) && json_array_size(ids))
+			snprintf(found, sizeof(found), "%s", resource);
+	if (!strcmp(found, node->conflict))
+		return;
+	memcpy(node->conflict, found, sizeof(found));
+	if (found[0])
+		node_event(node, true, "OwnerConflict",
+			"another device plugin serves %s: divvy offers nothing on this node",
+			found);
+	node_offer(node);
+}
+
+/* ---- the passing of time ---- */
+
+/* What the kubelet no longer lists has ended, whatever we have heard of its pod. */
+static void on_sweep(void *data, const struct podres_list *list, const struct error *err)
+{
+	struct node *node = data;
+
+	node->sweep = NULL;
+	if (!list)
+		return;
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		struct slot *slot = &node->slots[i];
+		const struct tenant *t = node_tenant(node, slot);
+		const struct podres_container *c = NULL;
+
+		if (!t || slot->since_ns >= node->sweep_asked_ns)
+			continue;
+		if (podres_find(list, STR(NODE_RESOURCE), str_from(slot->id), &c) == -EEXIST)
+			continue;
+		if (!c || strcmp(c->space, t->pod->space) != 0 ||
+			strcmp(c->pod, t->pod->name) != 0 ||
+			strcmp(c->name, t->pod->container) != 0)
+			end_slot(node, slot);
+	}
+}
+
+static void sweep(struct node *node, uint64_t now)
+{
+	bool is_used = false;
+
+	for (uint32_t i = 0; i < node->n_slots; i++)
+		is_used |= node->slots[i].tenant != 0;
+	if (!is_used || node->sweep || now < node->next_sweep_ns)
+		return;
+	node->next_sweep_ns = now + SWEEP_NS;
+	node->sweep_asked_ns = clock_now_ns();
+	if (podres_ask(node->podres, on_sweep, node, &node->sweep) < 0)
+		node->sweep = NULL;
+}
+
+static void on_tick(struct loop_timer *timer, uint64_t now)
+{
+	struct node *node = timer->data;
+
+	if (node->is_kubelet_new) {
+		node->is_kubelet_new = false;
+		look_at_namespaces(node);
+		node_offer(node);
+	}
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		struct slot *slot = &node->slots[i];
+		const struct tenant *t = node_tenant(node, slot);
+
+		/* Removed by hand, or its last process has ended. */
+		if (slot->tenant && (!t || (slot->is_over && !t->n_processes)))
+			node_slot_clear(node, slot);
+	}
+	if (now >= node->next_look_ns) {
+		node->next_look_ns = now + LOOK_NS;
+		look_for_others(node);
+		node_status_touch(node);
+	}
+	sweep(node, now);
+	loop_set_timer(timer, clock_now_ns() + TICK_NS);
+}
+
+/* ---- start and end ---- */
+
+static int find_cgroups(struct node *node)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);
+
+	if (node->options.cgroup_root) {
+		node->agent->pod_cgroups = node->options.cgroup_root;
+		return 0;
+	}
+	if (file_read("/proc/self/cgroup", &text, NULL) >= 0 &&
+		cgroup_parse_root(buf_str(&text), node->cgroup_root) >= 0)
+		node->agent->pod_cgroups = node->cgroup_root;
+	return 0;
+}
+
+static int connect_api(struct node *node, struct error *err)
+{
+	const struct kube_config_source source = {.files = node->options.kubeconfig};
+	int r = kube_config_load(node->options.kubeconfig ? &source : NULL, &node->config, err);
+
+	r = r < 0 ? r : kube_client_new(node->agent->loop, node->config, NULL, &node->client, err);
+	return r < 0 ? r
+		     : kube_recorder_new(
+			       node->client, "divvyd", node->options.name, &node->recorder, err);
+}
+
+static int start(struct node *node, struct error *err)
+{
+	const struct device_set *set = node->agent->devices;
+	int r = library_install(node->options.state_dir, set->is_simulated ? set->sim_libs : NULL,
+		node->library, err);
+
+	if (r >= 0 &&
+		((size_t)snprintf(node->plugin_folder, sizeof(node->plugin_folder),
+			 "%s/device-plugins",
+			 node->options.kubelet_dir) >= sizeof(node->plugin_folder) ||
+			(size_t)snprintf(node->podres_socket, sizeof(node->podres_socket),
+				"%s/pod-resources/kubelet.sock",
+				node->options.kubelet_dir) >= sizeof(node->podres_socket)))
+		r = fail(err, ENAMETOOLONG, "--kubelet-dir is too long");
+	r = r < 0 ? r : find_cgroups(node);
+	r = r < 0 ? r : connect_api(node, err);
+	load_epoch(node);
+	r = r < 0 ? r : make_slots(node, err);
+	node->tick.data = node;
+	if (r >= 0 &&
+		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
+			node_status_new(node) < 0 || node_lease_new(node) < 0))
+		r = fail(err, ENOMEM, "no memory");
+	r = r < 0 ? r : watch_wishes(node, err);
+	r = r < 0 ? r : watch_pods(node, err);
+	if (r >= 0)
+		look_at_namespaces(node);
+	r = r < 0 ? r : start_plugin(node, err);
+	if (r >= 0 && node->options.listen)
+		r = serve_new(node->agent, node->client, node->options.listen, node->options.name,
+			&node->serve, err);
+	if (r < 0)
+		return r;
+	node_offer(node);
+	look_for_others(node);
+	loop_set_timer(&node->tick, clock_now_ns() + TICK_NS);
+	return 0;
+}
+
+int node_new(struct agent *agent, const struct node_options *options, struct node **ret_node,
+	struct error *err)
+{
+	struct node *node = calloc(1, sizeof(*node));
+	int r;
+
+	if (!node)
+		return fail(err, ENOMEM, "no memory");
+	node->agent = agent;
+	node->options = *options;
+	LIST_INIT(&node->starts);
+	r = start(node, err);
+	if (r < 0) {
+		node_free(node);
+		return fail_within(err, r, "cluster");
+	}
+	*ret_node = node;
+	return 0;
+}
+
+void node_free(struct node *node)
+{
+	if (!node)
+		return;
+	serve_free(node->serve);
+	start_free_all(node);
+	plugin_free(node->plugin);
+	podres_free(node->podres);
+	node_status_free(node);
+	node_lease_free(node);
+	loop_remove_timer(&node->tick);
+	kube_cache_free(node->pods);
+	kube_cache_free(node->wishes);
+	kube_recorder_free(node->recorder);
+	kube_client_free(node->client);
+	kube_config_free(node->config);
+	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
+		door_leave(node->slots[i].door);
+	free(node->slots);
+	node->agent->pod_cgroups = NULL;
+	free(node);
+}
+
+/* ---- before the start ---- */
+
+#define READ_WAIT_NS (8 * NSEC_PER_SEC)
+
+struct reading {
+	struct loop *loop;
+	char *text;
+	int result;
+	struct error err;
+};
+
+static void on_read(void *data, const struct kube_answer *answer)
+{
+	struct reading *reading = data;
+	_cleanup_json_ json_t *json = NULL;
+	const char *text;
+
+	reading->result = answer->result;
+	reading->err = answer->error;
+	if (answer->result >= 0)
+		reading->result = kube_json_parse(answer->body, &json, &reading->err);
+	if (reading->result >= 0 || reading->result == -ENOENT) {
+		text = kube_json_text_at(json, "spec", "simulate", NULL);
+		reading->text = str_dup(str_from(text ? text : ""));
+	}
+	loop_stop(reading->loop, 1);
+}
+
+static int ask(const struct node_options *options, struct reading *reading, struct error *err)
+{
+	const struct kube_config_source source = {.files = options->kubeconfig};
+	_cleanup_kube_config_ struct kube_config *config = NULL;
+	struct kube_client *client = NULL;
+	const struct kube_write write = {
+		.target = {"divvy.gpu/v1", "gpunodes", NULL, options->name, NULL},
+		.timeout_ns = READ_WAIT_NS,
+		.done = on_read,
+		.data = reading,
+	};
+	int r = kube_config_load(options->kubeconfig ? &source : NULL, &config, err);
+
+	r = r < 0 ? r : kube_client_new(reading->loop, config, NULL, &client, err);
+	r = r < 0 ? r : kube_read(client, &write, err);
+	if (r >= 0)
+		loop_run(reading->loop);
+	kube_client_free(client);
+	return r;
+}
+
+int node_read_simulate(const struct node_options *options, char **ret, struct error *err)
+{
+	_cleanup_loop_ struct loop *loop = NULL;
+	_cleanup_buf_ struct buf kept = BUF_INIT(4096);
+	struct reading reading = {0};
+	char path[PATH_MAX];
+	int r = loop_new(&loop);
+
+	if (r < 0)
+		return fail_errno(err, -r, "event loop");
+	reading.loop = loop;
+	r = ask(options, &reading, err);
+	if (r < 0)
+		return r;
+	r = folder_make(options->state_dir, 0755, err);
+	if (r < 0) {
+		free(reading.text);
+		return r;
+	}
+	snprintf(path, sizeof(path), "%s/simulate", options->state_dir);
+	if (reading.text) {
+		r = file_replace(path, str_from(reading.text), 0644, err);
+		*ret = reading.text;
+		return r;
+	}
+	log_warn("%s; what GPUNode.spec.simulate said last counts", reading.err.msg);
+	if (file_read(path, &kept, NULL) < 0)
+		buf_clear(&kept);
+	*ret = str_dup(buf_str(&kept));
+	return *ret ? 0 : fail(err, ENOMEM, "no memory");
+}

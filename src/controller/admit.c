@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/admit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "controller/share-pod.h"
+#include "kube/base64.h"
+
+#define PATCH_MAX (4u << 20)
+
+/* What an answer is made of. */
+struct verdict {
+	json_t *patch;    /* NULL: none */
+	json_t *warnings; /* texts */
+	struct error err;
+};
+
+typedef int admit_fn(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *verdict);
+
+static const char *text_at(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static bool is_account(const struct admit_rules *rules, const char *user, const char *name)
+{
+	struct str rest = str_from(user);
+
+	return str_skip_prefix(&rest, STR("system:serviceaccount:")) &&
+		str_skip_prefix(&rest, str_from(rules->ns)) && str_skip_prefix(&rest, STR(":")) &&
+		str_is(rest, name);
+}
+
+static bool is_update(const struct admit_request *request)
+{
+	return !strcmp(request->operation, "UPDATE");
+}
+
+static void warn(struct verdict *verdict, const char *text)
+{
+	char cut[ADMIT_WARNING_MAX];
+
+	snprintf(cut, sizeof(cut), "divvy: %.220s", text);
+	json_array_append_new(verdict->warnings, json_string(cut));
+}
+
+static void warn_notes(struct verdict *verdict, const struct wish *wish)
+{
+	for (uint32_t i = 0; i < wish->result.n_notes; i++)
+		warn(verdict, wish->result.note[i]);
+	if (wish->is_config_bad)
+		warn(verdict, wish->config_error.msg);
+}
+
+static int read_wish(const struct admit_request *request, const json_t *object,
+	const struct admit_facts *facts, struct wish *ret, struct error *err)
+{
+	return wish_read(json_object_get(object, "metadata"), json_object_get(object, "spec"),
+		str_from(request->ns), &facts->ns, ret, err);
+}
+
+/* ---- pods ---- */
+
+static int mutate_pod(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	_cleanup_wish_ struct wish wish;
+	int r = read_wish(request, request->object, facts, &wish, &v->err);
+
+	r = r < 0 ? r : wish_check_presets(&wish, &v->err);
+	r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
+	if (r < 0)
+		return r;
+	warn_notes(v, &wish);
+	v->patch = wish_patch(&wish, rules->scheduler_name);
+	return v->patch ? 0 : fail(&v->err, ENOMEM, "out of memory");
+}
+
+static int validate_new_pod(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	_cleanup_wish_ struct wish wish;
+	int r = read_wish(request, request->object, facts, &wish, &v->err);
+
+	r = r < 0 ? r : wish_check_presets(&wish, &v->err);
+	r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
+	return r < 0 ? r : wish_check_complete(&wish, &v->err);
+}
+
+static const json_t *annotations_of(const json_t *object)
+{
+	return kube_json_at(object, "metadata", "annotations", NULL);
+}
+
+static bool is_same_text(const json_t *a, const json_t *b)
+{
+	return a == b || (a && b && json_equal(a, b));
+}
+
+/* Keys that are in `from` and another, or none, in `to`. */
+static int check_kept(const json_t *from, const json_t *to, bool is_scheduler, struct error *err)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)from, key, value) {
+		const struct str name = str_from(key);
+
+		if (is_same_text(value, json_object_get(to, key)))
+			continue;
+		if (dialect_is_given(name) && !is_scheduler)
+			return fail(err, EPERM,
+				"annotation %.100s: only divvy's scheduler may write it", key);
+		if (dialect_is_recorded(name))
+			return fail(err, EPERM,
+				"annotation %.100s: says how the pod was made, and stays as it is",
+				key);
+	}
+	return 0;
+}
+
+static int check_label(const struct admit_request *request, struct error *err)
+{
+	const json_t *old = kube_json_at(request->old, "metadata", "labels", NULL),
+		     *new = kube_json_at(request->object, "metadata", "labels", NULL);
+
+	if (is_same_text(json_object_get(old, WISH_TENANT_LABEL),
+		    json_object_get(new, WISH_TENANT_LABEL)))
+		return 0;
+	return fail(
+		err, EPERM, "label " WISH_TENANT_LABEL ": is set when a pod is made, and stays");
+}
+
+static bool is_ours(const char *name)
+{
+	return !strncmp(name, WISH_RESOURCE_PREFIX, sizeof(WISH_RESOURCE_PREFIX) - 1);
+}
+
+static int check_list_kept(
+	const json_t *a, const json_t *b, const char *container, struct error *err)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)a, name, value)
+		if (is_ours(name) && !is_same_text(value, json_object_get(b, name)))
+			return fail(err, EPERM,
+				"container %.63s: resource %.63s: divvy writes it; change the "
+				"annotations instead, such as divvy.gpu/request",
+				container, name);
+	return 0;
+}
+
+/* A resize could otherwise take away what was counted. */
+static int check_resources_kept(const json_t *old, const json_t *new, struct error *err)
+{
+	static const char *const lists[] = {"initContainers", "containers"},
+				 *const fields[] = {"limits", "requests"};
+	int r = 0;
+
+	for (size_t l = 0; l < ARRAY_SIZE(lists); l++) {
+		const json_t *a = json_object_get(old, lists[l]),
+			     *b = json_object_get(new, lists[l]);
+
+		for (size_t i = 0; i < MIN(json_array_size(a), (size_t)POD_CONTAINERS_MAX); i++)
+			for (size_t f = 0; r == 0 && f < ARRAY_SIZE(fields); f++) {
+				const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+				const json_t *was = kube_json_at(x, "resources", fields[f], NULL),
+					     *is = kube_json_at(y, "resources", fields[f], NULL);
+
+				r = check_list_kept(was, is, text_at(x, "name"), err);
+				r = r < 0 ? r : check_list_kept(is, was, text_at(x, "name"), err);
+			}
+	}
+	return r;
+}
+
+static bool is_asked(const char *key)
+{
+	return strstr(key, "divvy.gpu/") != NULL;
+}
+
+static bool has_asked_change(const json_t *from, const json_t *to)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)from, key, value)
+		if (is_asked(key) && !dialect_is_given(str_from(key)) &&
+			!is_same_text(value, json_object_get(to, key)))
+			return true;
+	return false;
+}
+
+/* A wish: it has to be one, and of a pod that has its place not another device. */
+static int check_edit(
+	const struct admit_request *request, const struct admit_facts *facts, struct verdict *v)
+{
+	_cleanup_wish_ struct wish old, new;
+	struct admit_facts then = *facts;
+	bool is_old_good;
+	int r;
+
+	/* A list that was empty when it was made is not written, and empty still. */
+	then.ns.dialects = NULL;
+	is_old_good = read_wish(request, request->old, &then, &old, NULL) == 0;
+	r = read_wish(request, request->object, &then, &new, &v->err);
+
+	r = r < 0 ? r : wish_check_policies(&new, &facts->ns, &v->err);
+	if (r < 0)
+		return r;
+	warn_notes(v, &new);
+	if (is_old_good && old.result.n_tenants && !new.result.n_tenants)
+		return fail(&v->err, EINVAL,
+			"divvy.gpu/request: a pod that has a share keeps one; delete the pod "
+			"instead");
+	if (!is_old_good || !new.json.node_name.n)
+		return 0;
+	return wish_check_frozen(&old, &new, &v->err);
+}
+
+static int validate_pod(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	const bool is_scheduler = is_account(rules, request->user, "divvy-scheduler");
+	const json_t *old = annotations_of(request->old), *new = annotations_of(request->object);
+	int r;
+
+	if (!is_update(request))
+		return validate_new_pod(rules, request, facts, v);
+	r = check_kept(old, new, is_scheduler, &v->err);
+	r = r < 0 ? r : check_kept(new, old, is_scheduler, &v->err);
+	r = r < 0 ? r : check_label(request, &v->err);
+	/* The status' writers are not in the way of anybody's wishes. */
+	if (r == 0 && !strcmp(request->subresource, "status"))
+		return has_asked_change(old, new) || has_asked_change(new, old)
+			? check_edit(request, facts, v)
+			: 0;
+	r = r < 0 ? r
+		  : check_resources_kept(json_object_get(request->old, "spec"),
+			    json_object_get(request->object, "spec"), &v->err);
+	if (r < 0 || (!has_asked_change(old, new) && !has_asked_change(new, old)))
+		return r;
+	return check_edit(request, facts, v);
+}
+
+/* ---- templates ---- */
+
+static const json_t *template_of(const json_t *object, const char *resource)
+{
+	if (!strcmp(resource, "cronjobs"))
+		return kube_json_at(object, "spec", "jobTemplate", "spec", "template", NULL);
+	return kube_json_at(object, "spec", "template", NULL);
+}
+
+static int validate_template(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	const json_t *template = template_of(request->object, request->resource);
+	_cleanup_wish_ struct wish wish;
+	int r;
+
+	/* What is there already is not in the way of scaling, or of taking it away. */
+	if (is_update(request) &&
+		is_same_text(template, template_of(request->old, request->resource)))
+		return memset(&wish, 0, sizeof(wish)), 0;
+	r = read_wish(request, template, facts, &wish, &v->err);
+	r = r < 0 ? r : wish_check_presets(&wish, &v->err);
+	r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
+	if (r < 0)
+		return fail_within(&v->err, r, "template");
+	warn_notes(v, &wish);
+	return 0;
+}
+
+/* ---- divvy's objects ---- */
+
+static int check_share_pod(const struct admit_request *request, const struct admit_facts *facts,
+	enum share_pod_kind kind, struct verdict *v)
+{
+	json_t *pod = NULL;
+	struct wish wish = {0};
+	int r = share_pod_make(request->object, kind, &pod, &v->err);
+
+	if (r == 0) {
+		r = read_wish(request, pod, facts, &wish, &v->err);
+		r = r < 0 ? r : wish_check_presets(&wish, &v->err);
+		r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
+		if (r == 0)
+			warn_notes(v, &wish);
+		wish_done(&wish);
+	}
+	json_decref(pod);
+	return r;
+}
+
+static bool is_kubeshare_on(const struct admit_facts *facts)
+{
+	return share_pod_is_kubeshare_on(facts->ns.dialects);
+}
+
+static int validate_object(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	const bool is_kubeshare = !strcmp(request->group, "kubeshare.nthu");
+
+	if (strcmp(request->resource, "sharepods"))
+		return 0; /* their schemas say all of it */
+	if (is_kubeshare && !is_kubeshare_on(facts))
+		return 0;
+	if (is_update(request) &&
+		is_same_text(json_object_get(request->object, "spec"),
+			json_object_get(request->old, "spec")) &&
+		is_same_text(annotations_of(request->object), annotations_of(request->old)))
+		return 0;
+	return check_share_pod(
+		request, facts, is_kubeshare ? SHARE_POD_KUBESHARE : SHARE_POD_OURS, v);
+}
+
+/* ---- what a node's daemon may write ---- */
+
+static int validate_own(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	const char *name = kube_json_text_at(request->object, "metadata", "name", NULL);
+
+	if (!is_account(rules, request->user, "divvyd"))
+		return 0; /* its rights are RBAC's */
+	if (!name)
+		name = request->name;
+	if (!request->pod_name[0] || !request->pod_uid[0])
+		return fail(&v->err, EPERM,
+			"the token of %.100s names no pod: it has to be one that is bound to "
+			"divvyd's "
+			"pod",
+			request->user);
+	if (!facts->pod_uid || !facts->pod_node)
+		return fail(
+			&v->err, EPERM, "the token's pod '%.100s' is not there", request->pod_name);
+	if (strcmp(facts->pod_uid, request->pod_uid))
+		return fail(&v->err, EPERM, "the token is of another pod than '%.100s' is now",
+			request->pod_name);
+	if (strcmp(facts->pod_node, name) ||
+		(request->node_name[0] && strcmp(request->node_name, name)))
+		return fail(&v->err, EPERM,
+			"'%.80s': pod '%.80s' runs on node '%.60s' and writes of that one alone",
+			name, request->pod_name, facts->pod_node);
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+static const struct admit_path {
+	const char *path;
+	enum admit_need need;
+	admit_fn *answer;
+} paths[] = {
+	{"/mutate/pods", ADMIT_NEEDS_NAMESPACE, mutate_pod},
+	{"/validate/pods", ADMIT_NEEDS_NAMESPACE, validate_pod},
+	{"/validate/templates", ADMIT_NEEDS_NAMESPACE, validate_template},
+	{"/validate/objects", ADMIT_NEEDS_NAMESPACE, validate_object},
+	{"/validate/gpunodes", ADMIT_NEEDS_POD, validate_own},
+	{"/validate/leases", ADMIT_NEEDS_POD, validate_own},
+};
+
+const struct admit_path *admit_path_find(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		if (!strcmp(path, paths[i].path))
+			return &paths[i];
+	return NULL;
+}
+
+static const char *extra(const json_t *request, const char *key)
+{
+	const json_t *values = json_object_get(
+		kube_json_at(request, "userInfo", "extra", NULL), key);
+	const char *text = json_string_value(json_array_get(values, 0));
+
+	return text ? text : "";
+}
+
+int admit_parse(const json_t *review, struct admit_request *ret_request, struct error *err)
+{
+	const json_t *r = json_object_get(review, "request"), *object, *old;
+	const char *version = text_at(review, "apiVersion");
+
+	if (strcmp(text_at(review, "kind"), "AdmissionReview") || !json_is_object(r))
+		return fail(err, EBADMSG, "this is no AdmissionReview with a request");
+	if (strcmp(version, "admission.k8s.io/v1"))
+		return fail(err, EBADMSG, "version '%.63s': only admission.k8s.io/v1 is understood",
+			version);
+	if (!text_at(r, "uid")[0] || strlen(text_at(r, "uid")) > ADMIT_UID_MAX)
+		return fail(
+			err, EBADMSG, "request.uid: 1 to %u characters are needed", ADMIT_UID_MAX);
+	object = json_object_get(r, "object");
+	old = json_object_get(r, "oldObject");
+	*ret_request = (struct admit_request){.uid = text_at(r, "uid"),
+		.operation = text_at(r, "operation"),
+		.user = text_at(json_object_get(r, "userInfo"), "username"),
+		.group = text_at(json_object_get(r, "resource"), "group"),
+		.resource = text_at(json_object_get(r, "resource"), "resource"),
+		.subresource = text_at(r, "subResource"),
+		.ns = text_at(r, "namespace"),
+		.name = text_at(r, "name"),
+		.pod_name = extra(r, "authentication.kubernetes.io/pod-name"),
+		.pod_uid = extra(r, "authentication.kubernetes.io/pod-uid"),
+		.node_name = extra(r, "authentication.kubernetes.io/node-name"),
+		.object = json_is_object(object) ? object : NULL,
+		.old = json_is_object(old) ? old : NULL};
+	return 0;
+}
+
+enum admit_need admit_needs(const struct admit_path *path, const struct admit_rules *rules,
+	const struct admit_request *request)
+{
+	if (path->need == ADMIT_NEEDS_POD)
+		return is_account(rules, request->user, "divvyd") && request->pod_name[0]
+			? ADMIT_NEEDS_POD
+			: ADMIT_NEEDS_NOTHING;
+	/* Objects without a namespace need none. */
+	return request->ns[0] ? path->need : ADMIT_NEEDS_NOTHING;
+}
+
+static int add_patch(json_t *response, const json_t *patch)
+{
+	_cleanup_buf_ struct buf encoded = BUF_INIT(PATCH_MAX);
+	_cleanup_free_ char *text = NULL;
+
+	if (!json_array_size(patch))
+		return 0;
+	text = kube_json_format(patch);
+	if (!text || base64_encode(str_from(text), &encoded) < 0)
+		return -1;
+	if (json_object_set_new(response, "patchType", json_string("JSONPatch")) < 0)
+		return -1;
+	return json_object_set_new(response, "patch", json_string(buf_text(&encoded)));
+}
+
+/* Sentences may quote what is no UTF-8 once it is cut. */
+static json_t *sentence(const char *text)
+{
+	json_t *json = json_string(text);
+	char plain[sizeof(((struct error *)0)->msg)];
+	size_t n = 0;
+
+	if (json)
+		return json;
+	for (; text[n] && n + 1 < sizeof(plain); n++)
+		plain[n] = text[n];
+	plain[n] = '\0';
+	for (size_t i = 0; i < n; i++)
+		if (plain[i] & 0x80)
+			plain[i] = '?';
+	return json_string(plain);
+}
+
+json_t *admit_answer(const struct admit_path *path, const struct admit_rules *rules,
+	const struct admit_request *request, const struct admit_facts *facts)
+{
+	struct verdict v = {.warnings = json_array()};
+	json_t *response, *answer = NULL;
+	int r = 0;
+
+	if (!v.warnings)
+		return NULL;
+	if (!request->object && strcmp(request->operation, "DELETE"))
+		r = fail(&v.err, EINVAL, "the request has no object");
+	else if (request->object)
+		r = path->answer(rules, request, facts, &v);
+	response = json_pack("{s:s, s:b}", "uid", request->uid, "allowed", r == 0);
+	/* (Of what is "Invalid" kubectl shows no sentence.) */
+	if (response && r < 0)
+		r = json_object_set_new(response, "status",
+			json_pack("{s:s, s:i, s:s, s:o}", "status", "Failure", "code",
+				r == -EPERM ? 403 : 400, "reason",
+				r == -EPERM ? "Forbidden" : "BadRequest", "message",
+				sentence(v.err.msg)));
+	else if (response)
+		r = add_patch(response, v.patch);
+	if (response && r == 0 && json_array_size(v.warnings))
+		r = json_object_set(response, "warnings", v.warnings);
+	if (response && r == 0)
+		answer = json_pack("{s:s, s:s, s:O}", "apiVersion", "admission.k8s.io/v1", "kind",
+			"AdmissionReview", "response", response);
+	json_decref(response);
+	json_decref(v.warnings);
+	json_decref(v.patch);
+	return answer;
+}

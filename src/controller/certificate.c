@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/certificate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/rand.h"
+#include "base/str.h"
+
+#define SERIAL_BYTES 16
+
+/* What a store's texts say, as far as they can be read. */
+struct read {
+	gnutls_x509_crt_t authority[CERTIFICATE_AUTHORITIES_MAX];
+	unsigned int n_authorities;
+	gnutls_x509_privkey_t authority_key; /* NULL: none that is the first authority's */
+	gnutls_x509_crt_t server;            /* NULL: none, or not the key's */
+};
+
+static gnutls_datum_t datum(const char *text)
+{
+	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
+}
+
+static int refused(struct error *err, const char *what, int r)
+{
+	return fail(err, EIO, "%s: %s", what, gnutls_strerror(r));
+}
+
+/* ---- reading ---- */
+
+static unsigned int read_list(const char *pem, gnutls_x509_crt_t *list)
+{
+	unsigned int n = CERTIFICATE_AUTHORITIES_MAX;
+	gnutls_datum_t text;
+
+	if (!pem || strlen(pem) > CERTIFICATE_PEM_MAX)
+		return 0;
+	text = datum(pem);
+	if (gnutls_x509_crt_list_import(list, &n, &text, GNUTLS_X509_FMT_PEM,
+		    GNUTLS_X509_CRT_LIST_IMPORT_FAIL_IF_EXCEED) < 0)
+		return 0;
+	return n;
+}
+
+static gnutls_x509_privkey_t read_key(const char *pem)
+{
+	gnutls_x509_privkey_t key = NULL;
+	gnutls_datum_t text;
+
+	if (!pem || strlen(pem) > CERTIFICATE_PEM_MAX || gnutls_x509_privkey_init(&key) < 0)
+		return NULL;
+	text = datum(pem);
+	if (gnutls_x509_privkey_import2(key, &text, GNUTLS_X509_FMT_PEM, NULL, 0) < 0) {
+		gnutls_x509_privkey_deinit(key);
+		return NULL;
+	}
+	return key;
+}
+
+static bool is_pair(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
+{
+	unsigned char a[64], b[64];
+	size_t n_a = sizeof(a), n_b = sizeof(b);
+
+	return gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, a, &n_a) >= 0 &&
+		gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, b, &n_b) >= 0 &&
+		n_a == n_b && !memcmp(a, b, n_a);
+}
+
+static void read_done(struct read *read)
+{
+	for (unsigned int i = 0; i < read->n_authorities; i++)
+		gnutls_x509_crt_deinit(read->authority[i]);
+	if (read->authority_key)
+		gnutls_x509_privkey_deinit(read->authority_key);
+	if (read->server)
+		gnutls_x509_crt_deinit(read->server);
+}
+
+static void read_store(const struct certificate_store *store, struct read *ret)
+{
+	gnutls_x509_crt_t chain[CERTIFICATE_AUTHORITIES_MAX];
+	gnutls_x509_privkey_t key = read_key(store->tls_key);
+	unsigned int n = read_list(store->tls_crt, chain);
+
+	memset(ret, 0, sizeof(*ret));
+	ret->n_authorities = read_list(store->ca_crt, ret->authority);
+	ret->authority_key = read_key(store->ca_key);
+	if (ret->authority_key &&
+		(!ret->n_authorities || !is_pair(ret->authority[0], ret->authority_key))) {
+		gnutls_x509_privkey_deinit(ret->authority_key);
+		ret->authority_key = NULL;
+	}
+	if (n && key && is_pair(chain[0], key))
+		ret->server = chain[0];
+	for (unsigned int i = ret->server ? 1 : 0; i < n; i++)
+		gnutls_x509_crt_deinit(chain[i]);
+	if (key)
+		gnutls_x509_privkey_deinit(key);
+}
+
+static uint64_t ends(gnutls_x509_crt_t crt)
+{
+	const time_t t = gnutls_x509_crt_get_expiration_time(crt);
+
+	return t < 0 ? 0 : (uint64_t)t * NSEC_PER_SEC;
+}
+
+static uint64_t begins(gnutls_x509_crt_t crt)
+{
+	const time_t t = gnutls_x509_crt_get_activation_time(crt);
+
+	return t < 0 ? CLOCK_NEVER : (uint64_t)t * NSEC_PER_SEC;
+}
+
+static bool holds(gnutls_x509_crt_t crt, uint64_t now)
+{
+	return begins(crt) <= now && now < ends(crt);
+}
+
+/* Since it was made. */
+static uint64_t age(gnutls_x509_crt_t crt, uint64_t now)
+{
+	return clock_since_ns(now, clock_add_ns(begins(crt), CERTIFICATE_EARLY_NS));
+}
+
+static bool is_signed_by(gnutls_x509_crt_t crt, gnutls_x509_crt_t authority)
+{
+	unsigned int status = 0;
+
+	return gnutls_x509_crt_check_issuer(crt, authority) &&
+		gnutls_x509_crt_verify(crt, &authority, 1,
+			GNUTLS_VERIFY_DISABLE_TIME_CHECKS |
+				GNUTLS_VERIFY_DISABLE_TRUSTED_TIME_CHECKS,
+			&status) >= 0 &&
+		status == 0;
+}
+
+static bool is_good(
+	const struct read *read, gnutls_x509_crt_t authority, const char *host, uint64_t now)
+{
+	return read->server && holds(read->server, now) && holds(authority, now) &&
+		gnutls_x509_crt_check_hostname(read->server, host) &&
+		is_signed_by(read->server, authority);
+}
+
+static bool is_good_by_any(const struct read *read, const char *host, uint64_t now)
+{
+	for (unsigned int i = 0; i < read->n_authorities; i++)
+		if (is_good(read, read->authority[i], host, now))
+			return true;
+	return false;
+}
+
+bool certificate_is_trusted(const struct certificate_store *store, const char *bundle_pem,
+	const char *host, uint64_t real_ns)
+{
+	const struct certificate_store shown = {
+		.ca_crt = (char *)bundle_pem, .tls_crt = store->tls_crt, .tls_key = store->tls_key};
+	struct read read;
+	bool is_trusted;
+
+	read_store(&shown, &read);
+	is_trusted = is_good_by_any(&read, host, real_ns);
+	read_done(&read);
+	return is_trusted;
+}
+
+uint64_t certificate_ends_ns(const struct certificate_store *store)
+{
+	struct read read;
+	uint64_t t;
+
+	read_store(store, &read);
+	t = read.server ? ends(read.server) : 0;
+	read_done(&read);
+	return t;
+}
+
+/* ---- making ---- */
+
+static char *take(gnutls_datum_t *text)
+{
+	char *copy = str_dup((struct str){(const char *)text->data, text->size});
+
+	gnutls_free(text->data);
+	return copy;
+}
+
+/* A new key, and a certificate of it that is not signed yet. */
+static int make_begin(gnutls_x509_privkey_t *ret_key, gnutls_x509_crt_t *ret_crt, uint64_t now,
+	uint64_t length_ns)
+{
+	const time_t from = (time_t)(clock_since_ns(now, CERTIFICATE_EARLY_NS) / NSEC_PER_SEC);
+	const time_t to = (time_t)((now + length_ns) / NSEC_PER_SEC);
+	unsigned char serial[SERIAL_BYTES], id[64];
+	size_t n_id = sizeof(id);
+	int r = random_bytes(serial, sizeof(serial)) < 0 ? GNUTLS_E_RANDOM_FAILED : 0;
+
+	serial[0] &= 0x7f; /* above 0 */
+	r = r < 0 ? r : gnutls_x509_privkey_init(ret_key);
+	r = r < 0 ? r
+		  : gnutls_x509_privkey_generate(*ret_key, GNUTLS_PK_ECDSA,
+			    GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
+	r = r < 0 ? r : gnutls_x509_crt_init(ret_crt);
+	r = r < 0 ? r : gnutls_x509_crt_set_version(*ret_crt, 3);
+	r = r < 0 ? r : gnutls_x509_crt_set_serial(*ret_crt, serial, sizeof(serial));
+	r = r < 0 ? r : gnutls_x509_crt_set_key(*ret_crt, *ret_key);
+	r = r < 0 ? r : gnutls_x509_crt_set_activation_time(*ret_crt, from);
+	r = r < 0 ? r : gnutls_x509_crt_set_expiration_time(*ret_crt, to);
+	r = r < 0 ? r : gnutls_x509_crt_get_key_id(*ret_crt, GNUTLS_KEYID_USE_SHA1, id, &n_id);
+	return r < 0 ? r : gnutls_x509_crt_set_subject_key_id(*ret_crt, id, n_id);
+}
+
+static int make_end(gnutls_x509_privkey_t key, gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer,
+	gnutls_x509_privkey_t issuer_key)
+{
+	unsigned char id[64];
+	size_t n_id = sizeof(id);
+	int r = gnutls_x509_crt_get_subject_key_id(issuer, id, &n_id, NULL);
+
+	r = r < 0 ? r : gnutls_x509_crt_set_authority_key_id(crt, id, n_id);
+	return r < 0 ? r : gnutls_x509_crt_sign2(crt, issuer, issuer_key, GNUTLS_DIG_SHA256, 0);
+}
+
+static int export(gnutls_x509_privkey_t key, gnutls_x509_crt_t crt, char **ret_crt, char **ret_key)
+{
+	gnutls_datum_t text = {NULL, 0};
+	int r = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &text);
+
+	if (r < 0)
+		return r;
+	*ret_crt = take(&text);
+	r = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &text);
+	if (r < 0)
+		return r;
+	*ret_key = take(&text);
+	return *ret_crt && *ret_key ? 0 : GNUTLS_E_MEMORY_ERROR;
+}
+
+static int set_name(gnutls_x509_crt_t crt, const char *name)
+{
+	return gnutls_x509_crt_set_dn_by_oid(
+		crt, GNUTLS_OID_X520_COMMON_NAME, 0, name, (unsigned int)strlen(name));
+}
+
+static int make_authority(uint64_t now, char **ret_crt, char **ret_key)
+{
+	gnutls_x509_privkey_t key = NULL;
+	gnutls_x509_crt_t crt = NULL;
+	int r = make_begin(&key, &crt, now, CERTIFICATE_AUTHORITY_NS);
+
+	r = r < 0 ? r : set_name(crt, "divvy-controller's authority");
+	r = r < 0 ? r : gnutls_x509_crt_set_basic_constraints(crt, 1, 0);
+	r = r < 0 ? r
+		  : gnutls_x509_crt_set_key_usage(
+			    crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
+	r = r < 0 ? r : make_end(key, crt, crt, key);
+	r = r < 0 ? r : export(key, crt, ret_crt, ret_key);
+	if (crt)
+		gnutls_x509_crt_deinit(crt);
+	if (key)
+		gnutls_x509_privkey_deinit(key);
+	return r;
+}
+
+static int make_server(
+	struct certificate_store *store, const struct read *read, const char *host, uint64_t now)
+{
+	_cleanup_free_ char *pem = NULL, *pem_key = NULL;
+	gnutls_x509_privkey_t key = NULL;
+	gnutls_x509_crt_t crt = NULL;
+	int r = make_begin(&key, &crt, now, CERTIFICATE_SERVER_NS);
+
+	r = r < 0 ? r : set_name(crt, "divvy-controller");
+	r = r < 0 ? r : gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
+	r = r < 0 ? r : gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
+	r = r < 0 ? r : gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+	r = r < 0 ? r
+		  : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, host,
+			    (unsigned int)strlen(host), GNUTLS_FSAN_SET);
+	r = r < 0 ? r : make_end(key, crt, read->authority[0], read->authority_key);
+	r = r < 0 ? r : export(key, crt, &pem, &pem_key);
+	if (crt)
+		gnutls_x509_crt_deinit(crt);
+	if (key)
+		gnutls_x509_privkey_deinit(key);
+	if (r < 0)
+		return r;
+	free(store->tls_crt);
+	free(store->tls_key);
+	store->tls_crt = TAKE_PTR(pem);
+	store->tls_key = TAKE_PTR(pem_key);
+	return 0;
+}
+
+/* The authorities from number `first` on that still hold, behind what is in the buf. */
+static int add_authorities(const struct read *read, unsigned int first, unsigned int end,
+	uint64_t now, struct buf *out)
+{
+	for (unsigned int i = first; i < MIN(end, read->n_authorities); i++) {
+		gnutls_datum_t text = {NULL, 0};
+
+		if (now >= ends(read->authority[i]))
+			continue;
+		if (gnutls_x509_crt_export2(read->authority[i], GNUTLS_X509_FMT_PEM, &text) < 0)
+			return -EIO;
+		buf_add(out, (struct str){(const char *)text.data, text.size});
+		gnutls_free(text.data);
+	}
+	return buf_error(out);
+}
+
+static int set_bundle(struct certificate_store *store, struct buf *bundle)
+{
+	char *text = buf_take(bundle);
+
+	if (!text)
+		return GNUTLS_E_MEMORY_ERROR;
+	free(store->ca_crt);
+	store->ca_crt = text;
+	return 0;
+}
+
+static int add_new_authority(struct certificate_store *store, const struct read *read, uint64_t now)
+{
+	_cleanup_buf_ struct buf bundle = BUF_INIT(CERTIFICATE_PEM_MAX);
+	_cleanup_free_ char *crt = NULL, *key = NULL;
+	int r = make_authority(now, &crt, &key);
+
+	if (r < 0)
+		return r;
+	buf_add_text(&bundle, crt);
+	if (add_authorities(read, 0, CERTIFICATE_AUTHORITIES_MAX - 1, now, &bundle) < 0)
+		return GNUTLS_E_MEMORY_ERROR;
+	r = set_bundle(store, &bundle);
+	if (r < 0)
+		return r;
+	free(store->ca_key);
+	store->ca_key = TAKE_PTR(key);
+	return 0;
+}
+
+static int drop_old_authorities(
+	struct certificate_store *store, const struct read *read, uint64_t now)
+{
+	_cleanup_buf_ struct buf bundle = BUF_INIT(CERTIFICATE_PEM_MAX);
+
+	if (add_authorities(read, 0, 1, now, &bundle) < 0)
+		return GNUTLS_E_MEMORY_ERROR;
+	return set_bundle(store, &bundle);
+}
+
+static bool is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t now)
+{
+	return clock_add_ns(now, length_ns / 3) >= ends(crt);
+}
+
+static int step(struct certificate_store *store, const struct read *read, const char *host,
+	uint64_t now, bool *ret_is_changed)
+{
+	const bool is_good_now = is_good_by_any(read, host, now);
+
+	*ret_is_changed = true;
+	if (!read->authority_key || !holds(read->authority[0], now) ||
+		is_running_out(read->authority[0], CERTIFICATE_AUTHORITY_NS, now))
+		return add_new_authority(store, read, now);
+	/* Nobody is to be shown what he cannot know yet, unless there is nothing to lose. */
+	if (!is_good_now)
+		return make_server(store, read, host, now);
+	if (age(read->authority[0], now) >= CERTIFICATE_OVERLAP_NS &&
+		(!is_signed_by(read->server, read->authority[0]) ||
+			is_running_out(read->server, CERTIFICATE_SERVER_NS, now)))
+		return make_server(store, read, host, now);
+	if (read->n_authorities > 1 && is_signed_by(read->server, read->authority[0]) &&
+		age(read->server, now) >= CERTIFICATE_OVERLAP_NS)
+		return drop_old_authorities(store, read, now);
+	*ret_is_changed = false;
+	return 0;
+}
+
+int certificate_step(
+	struct certificate_store *store, const char *host, uint64_t real_ns, struct error *err)
+{
+	struct read read;
+	bool is_changed;
+	int r;
+
+	read_store(store, &read);
+	r = step(store, &read, host, real_ns, &is_changed);
+	read_done(&read);
+	return r < 0 ? refused(err, "certificate", r) : is_changed;
+}
+
+void certificate_store_done(struct certificate_store *store)
+{
+	free(store->ca_crt);
+	free(store->ca_key);
+	free(store->tls_crt);
+	free(store->tls_key);
+	memset(store, 0, sizeof(*store));
+}

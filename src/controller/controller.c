@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/controller.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "controller/policy.h"
+#include "kube/config.h"
+
+#define OWNER_LABEL "divvy.gpu/owner"
+#define PATH_MAX_BYTES 1024u
+
+const json_t *controller_find(
+	const struct controller *c, enum controller_cache which, const char *ns, const char *name)
+{
+	const struct kube_entry *entry = kube_cache_find(
+		c->watched[which].cache, ns ? ns : "", name ? name : "");
+
+	return entry ? entry->object : NULL;
+}
+
+bool controller_is_synced(const struct controller *c, enum controller_cache which)
+{
+	return kube_cache_is_synced(c->watched[which].cache);
+}
+
+const struct kube_entry *controller_next(
+	const struct controller *c, enum controller_cache which, const struct kube_entry *entry)
+{
+	return kube_cache_next(c->watched[which].cache, entry);
+}
+
+bool controller_may_write(const struct controller *c)
+{
+	return c->is_leading && (!c->lease || kube_lease_may_write(c->lease));
+}
+
+/* ---- namespaces ---- */
+
+int controller_ns_facts(
+	const struct controller *c, const char *ns, const json_t *ns_object, struct ns_facts *ret)
+{
+	const json_t *object = ns_object ? ns_object : controller_find(c, CACHE_NAMESPACES, "", ns);
+	const json_t *labels = kube_json_at(object, "metadata", "labels", NULL);
+	const json_t *annotations = kube_json_at(object, "metadata", "annotations", NULL);
+	const char *list = json_string_value(json_object_get(annotations, DIALECT_LIST_KEY));
+	const struct kube_entry *e = NULL;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->dialects = BUF_INIT(64u << 10);
+	if (!object)
+		return -ENOENT;
+	buf_add_text(&ret->dialects, list ? list : "");
+	while ((e = controller_next(c, CACHE_POLICIES, e)) &&
+		ret->facts.n_policies < WISH_POLICIES_MAX) {
+		const json_t *spec = json_object_get(e->object, "spec");
+
+		if (!policy_selects(spec, ns, labels))
+			continue;
+		ret->policy[ret->facts.n_policies++] = spec;
+		policy_add_dialects(spec, &ret->dialects);
+	}
+	ret->facts.policy = ret->policy;
+	ret->facts.dialects = buf_text(&ret->dialects);
+	return 0;
+}
+
+void ns_facts_done(struct ns_facts *facts)
+{
+	buf_done(&facts->dialects);
+}
+
+/* ---- events ---- */
+
+void controller_event(struct controller *c, const json_t *object, const char *api_version,
+	const char *kind, bool is_warning, const char *reason, const char *message)
+{
+	const struct kube_event event = {.type = is_warning ? "Warning" : "Normal",
+		.reason = reason,
+		.message = message,
+		.object = {.api_version = api_version,
+			.kind = kind,
+			.namespace_name = kube_json_text_at(object, "metadata", "namespace", NULL),
+			.name = kube_json_text_at(object, "metadata", "name", NULL),
+			.uid = kube_json_text_at(object, "metadata", "uid", NULL)}};
+
+	kube_record(c->recorder, &event);
+}
+
+/* ---- jobs ---- */
+
+static const struct {
+	const char *kind;
+	job_fn *run;
+} job_kinds[] = {
+	{"share-pod", job_share_pod},
+	{"kubeshare-pod", job_kubeshare_pod},
+	{"node", job_node},
+	{"namespace", job_namespace},
+	{"certificate", job_certificate},
+};
+
+static void arm(struct controller *c)
+{
+	const uint64_t next = c->is_leading ? queue_next_ns(c->queue) : CLOCK_NEVER;
+
+	if (next != CLOCK_NEVER && queue_counts(c->queue).n_running < CONTROLLER_JOBS_MAX)
+		loop_set_timer(&c->timer, next);
+	else
+		loop_cancel_timer(&c->timer);
+}
+
+void controller_enqueue(struct controller *c, const char *kind, const char *ns, const char *name)
+{
+	char key[CONTROLLER_KEY_MAX];
+
+	if (!c->is_leading)
+		return; /* all is looked at when that begins */
+	snprintf(key, sizeof(key), "%s/%s/%s", kind, ns ? ns : "", name ? name : "");
+	queue_add(c->queue, key);
+	arm(c);
+}
+
+void job_end(struct job *job, int r, const char *sentence)
+{
+	struct controller *c = job->c;
+
+	if (r < 0)
+		log_warn("%s: %s", job->key, sentence);
+	queue_done(c->queue, job->key, r < 0, clock_now_ns());
+	LIST_REMOVE(job, link);
+	json_decref(job->stash);
+	free(job);
+	arm(c);
+}
+
+static void run_job(struct controller *c, const char *key)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	struct str rest = str_from(key), kind, ns;
+
+	if (!job) {
+		queue_done(c->queue, key, true, clock_now_ns());
+		return;
+	}
+	job->c = c;
+	LIST_INSERT_HEAD(&c->jobs, job, link);
+	str_copy(job->key, sizeof(job->key), rest);
+	str_split(&rest, '/', &kind);
+	str_split(&rest, '/', &ns);
+	if (str_copy(job->ns, sizeof(job->ns), ns) < 0 ||
+		str_copy(job->name, sizeof(job->name), rest) < 0) {
+		job_end(job, 0, "");
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(job_kinds); i++)
+		if (str_is(kind, job_kinds[i].kind)) {
+			job_kinds[i].run(job);
+			return;
+		}
+	job_end(job, 0, "");
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct controller *c = timer->data;
+	const char *key;
+
+	while (controller_may_write(c) && queue_counts(c->queue).n_running < CONTROLLER_JOBS_MAX &&
+		(key = queue_take(c->queue, now)))
+		run_job(c, key);
+	arm(c);
+}
+
+void controller_enqueue_all(struct controller *c)
+{
+	static const struct {
+		enum controller_cache which;
+		const char *kind;
+	} all[] = {
+		{CACHE_SHARE_PODS, "share-pod"},
+		{CACHE_KUBESHARE_PODS, "kubeshare-pod"},
+		{CACHE_NODES, "node"},
+		{CACHE_NAMESPACES, "namespace"},
+	};
+
+	controller_enqueue(c, "certificate", "", "");
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		const struct kube_entry *e = NULL;
+
+		while ((e = controller_next(c, all[i].which, e)))
+			controller_enqueue(c, all[i].kind, e->namespace_name, e->name);
+	}
+}
+
+/* ---- what changes ---- */
+
+static const json_t *controlling_owner(const json_t *pod)
+{
+	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
+
+	for (size_t i = 0; i < json_array_size(owners); i++)
+		if (json_is_true(json_object_get(json_array_get(owners, i), "controller")))
+			return json_array_get(owners, i);
+	return NULL;
+}
+
+static bool is_share_pods(const json_t *owner)
+{
+	const char *kind = json_string_value(json_object_get(owner, "kind"));
+
+	return kind && !strcmp(kind, "SharePod");
+}
+
+static const char *label(const json_t *object, const char *key)
+{
+	return json_string_value(
+		json_object_get(kube_json_at(object, "metadata", "labels", NULL), key));
+}
+
+/* It asks for a share, and nothing that the webhook puts in is there. */
+static bool is_untranslated(const struct controller *c, const json_t *pod)
+{
+	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
+	struct ns_facts facts;
+	struct wish wish;
+	bool is_so = false;
+
+	if (!ns || label(pod, WISH_TENANT_LABEL))
+		return false;
+	if (controller_ns_facts(c, ns, NULL, &facts) == 0) {
+		is_so = wish_read(json_object_get(pod, "metadata"), json_object_get(pod, "spec"),
+				str_from(ns), &facts.facts, &wish, NULL) == 0 &&
+			wish_is_tenant(&wish);
+		wish_done(&wish);
+	}
+	ns_facts_done(&facts);
+	return is_so;
+}
+
+static int project(void *data, const struct kube_object *object, void **ret_own, struct error *err)
+{
+	const struct watched *w = data;
+	const char *ns = kube_json_text_at(object->json, "metadata", "namespace", NULL);
+
+	if (w->which == CACHE_PODS && !label(object->json, WISH_TENANT_LABEL) &&
+		!(ns && !strcmp(ns, w->c->options.ns)) &&
+		!is_share_pods(controlling_owner(object->json)) &&
+		!is_untranslated(w->c, object->json))
+		return -ENOENT;
+	*ret_own = json_incref(object->json);
+	return 0;
+}
+
+static void release(void *own)
+{
+	json_decref(own);
+}
+
+static void on_pod(struct controller *c, const json_t *pod, bool is_new)
+{
+	const json_t *owner = controlling_owner(pod);
+	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
+	const char *from = json_string_value(json_object_get(
+		kube_json_at(pod, "metadata", "annotations", NULL), DIALECT_RECORD_KEY));
+
+	if (is_share_pods(owner)) {
+		const char *version = json_string_value(json_object_get(owner, "apiVersion"));
+
+		controller_enqueue(c,
+			version && !strncmp(version, "kubeshare.nthu/", 15) ? "kubeshare-pod"
+									    : "share-pod",
+			ns, json_string_value(json_object_get(owner, "name")));
+	}
+	if (!is_new || !c->is_leading || !ns)
+		return;
+	if (label(pod, WISH_TENANT_LABEL)) {
+		char text[256];
+
+		if (!from || !controller_is_synced(c, CACHE_PODS))
+			return;
+		snprintf(text, sizeof(text), "taken over: %.200s", from);
+		controller_event(c, pod, "v1", "Pod", false, "Translated", text);
+	} else if (is_untranslated(c, pod)) {
+		controller_event(c, pod, "v1", "Pod", true, "Untranslated",
+			"It asks for a share of a GPU and has come past divvy's webhook: it gets "
+			"none. Make it again while the controller runs, in a namespace that is not "
+			"labelled divvy.gpu/admission=ignore.");
+	}
+}
+
+static void on_change(struct watched *w, const struct kube_entry *entry, bool is_new)
+{
+	struct controller *c = w->c;
+
+	switch (w->which) {
+	case CACHE_PODS: on_pod(c, entry->object, is_new); break;
+	case CACHE_NODES:
+	case CACHE_GPU_NODES: controller_enqueue(c, "node", "", entry->name); break;
+	case CACHE_NAMESPACES:
+		controller_enqueue(c, "namespace", "", entry->name);
+		controller_enqueue(c, "certificate", "", "");
+		break;
+	case CACHE_SHARE_PODS:
+		controller_enqueue(c, "share-pod", entry->namespace_name, entry->name);
+		break;
+	case CACHE_KUBESHARE_PODS:
+		controller_enqueue(c, "kubeshare-pod", entry->namespace_name, entry->name);
+		break;
+	case CACHE_SECRET:
+	case CACHE_MUTATING:
+	case CACHE_VALIDATING:
+		controller_look_at_certificate(c);
+		controller_enqueue(c, "certificate", "", "");
+		break;
+	default: break;
+	}
+	/* Whose pods run there: what the node confirms is their status. */
+	if (w->which == CACHE_GPU_NODES) {
+		const json_t *tenants = kube_json_at(entry->object, "status", "tenants", NULL);
+
+		for (size_t i = 0; i < json_array_size(tenants); i++) {
+			const json_t *t = json_array_get(tenants, i);
+			const json_t *pod = controller_find(c, CACHE_PODS,
+				json_string_value(json_object_get(t, "namespace")),
+				json_string_value(json_object_get(t, "pod")));
+
+			if (pod)
+				on_pod(c, pod, false);
+		}
+	}
+}
+
+static void added(void *data, const struct kube_entry *entry)
+{
+	on_change(data, entry, true);
+}
+
+static void updated(void *data, const struct kube_entry *entry, void *old)
+{
+	on_change(data, entry, false);
+}
+
+static void deleted(void *data, const struct kube_entry *entry)
+{
+	on_change(data, entry, false);
+}
+
+static void synced(void *data)
+{
+	struct watched *w = data;
+
+	log_debug("watched %d: %zu objects", (int)w->which, kube_cache_count(w->cache));
+	controller_look_at_certificate(w->c);
+	controller_enqueue_all(w->c);
+}
+
+static void trouble(void *data, const struct error *err)
+{
+	const struct watched *w = data;
+
+	/* A cluster need not have KubeShare's objects. */
+	if (w->which == CACHE_KUBESHARE_PODS && err->code == ENOENT)
+		log_debug("%s", err->msg);
+	else
+		log_warn("%s", err->msg);
+}
+
+static int watch(struct controller *c, enum controller_cache which, const char *path,
+	const char *name, struct error *err)
+{
+	struct watched *w = &c->watched[which];
+	const struct kube_cache_handler handler = {.project = project,
+		.release = release,
+		.added = added,
+		.updated = updated,
+		.deleted = deleted,
+		.synced = synced,
+		.trouble = trouble,
+		.data = w};
+	char field[PATH_MAX_BYTES];
+	struct kube_reflect_options options = {.path = path};
+
+	w->c = c;
+	w->which = which;
+	if (name) {
+		snprintf(field, sizeof(field), "metadata.name=%s", name);
+		options.field_selector = field;
+	}
+	return kube_cache_new(c->client, &options, &handler, &w->cache, err);
+}
+
+static int watch_all(struct controller *c, struct error *err)
+{
+	static const char hooks[] = "/apis/admissionregistration.k8s.io/v1/";
+	char secret[PATH_MAX_BYTES], mutating[128], validating[128];
+	const struct {
+		enum controller_cache which;
+		const char *path, *name;
+	} all[CONTROLLER_N_CACHES] = {
+		/* Namespaces and policies first: what is asked in a pod depends on them. */
+		{CACHE_NAMESPACES, "/api/v1/namespaces", NULL},
+		{CACHE_POLICIES, "/apis/divvy.gpu/v1/gpupolicies", NULL},
+		{CACHE_SECRET, secret, c->options.tls_secret},
+		{CACHE_MUTATING, mutating, c->options.webhook_configuration},
+		{CACHE_VALIDATING, validating, c->options.webhook_configuration},
+		{CACHE_PODS, "/api/v1/pods", NULL},
+		{CACHE_NODES, "/api/v1/nodes", NULL},
+		{CACHE_GPU_NODES, "/apis/divvy.gpu/v1/gpunodes", NULL},
+		{CACHE_SHARE_PODS, "/apis/divvy.gpu/v1/sharepods", NULL},
+		{CACHE_KUBESHARE_PODS, "/apis/kubeshare.nthu/v1/sharepods", NULL},
+	};
+	int r = 0;
+
+	snprintf(secret, sizeof(secret), "/api/v1/namespaces/%.253s/secrets", c->options.ns);
+	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);
+	snprintf(validating, sizeof(validating), "%svalidatingwebhookconfigurations", hooks);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
+		r = watch(c, all[i].which, all[i].path, all[i].name, err);
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static void on_lead(void *data, bool is_leading, uint64_t epoch)
+{
+	struct controller *c = data;
+
+	log_info(is_leading ? "leading, epoch %llu" : "not leading any more, epoch %llu",
+		(unsigned long long)epoch);
+	c->is_leading = is_leading;
+	if (is_leading)
+		controller_enqueue_all(c);
+	arm(c);
+}
+
+static int elect(struct controller *c, struct error *err)
+{
+	const struct kube_lease_options options = {.namespace_name = c->options.ns,
+		.name = "divvy-controller",
+		.identity = c->options.pod_name,
+		.changed = on_lead,
+		.data = c};
+
+	if (c->options.is_elected)
+		return kube_lease_start(c->client, &options, &c->lease, err);
+	c->is_leading = true;
+	return 0;
+}
+
+static int serve(struct controller *c, struct error *err)
+{
+	struct http_options options = {.address = c->options.webhook_listen,
+		.is_tls = true,
+		.handler = controller_on_review,
+		.data = c};
+	int r = http_server_new(c->loop, &options, &c->webhook, err);
+
+	options.address = c->options.listen;
+	options.handler = controller_on_page;
+	options.max_body = 64u << 10;
+	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
+}
+
+static int start(struct controller *c, struct error *err)
+{
+	const struct kube_config_source source = {.files = c->options.kubeconfig};
+	uint64_t seed;
+	int r = random_bytes(&seed, sizeof(seed));
+
+	r = r < 0 ? r : loop_new(&c->loop);
+	r = r < 0 ? r : queue_new(seed, &c->queue);
+	c->timer.data = c;
+	r = r < 0 ? r : loop_add_timer(c->loop, &c->timer, on_timer);
+	if (r < 0)
+		return fail_errno(err, -r, "starting");
+	snprintf(c->host, sizeof(c->host), "%.120s.%.120s.svc", c->options.webhook_service,
+		c->options.ns);
+	c->rules = (struct admit_rules){.scheduler_name = c->options.scheduler_name,
+		.ns = c->options.ns,
+		.lease_ns = c->options.lease_ns};
+	r = kube_config_load(&source, &c->config, err);
+	r = r < 0 ? r : kube_client_new(c->loop, c->config, NULL, &c->client, err);
+	r = r < 0 ? r
+		  : kube_recorder_new(
+			    c->client, "divvy-controller", c->options.pod_name, &c->recorder, err);
+	r = r < 0 ? r : serve(c, err);
+	r = r < 0 ? r : watch_all(c, err);
+	return r < 0 ? r : elect(c, err);
+}
+
+int controller_new(const struct controller_options *options, struct controller **ret_controller,
+	struct error *err)
+{
+	struct controller *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return fail(err, ENOMEM, "out of memory");
+	c->options = *options;
+	c->started_ns = clock_now_ns();
+	r = start(c, err);
+	if (r < 0) {
+		controller_free(c);
+		return r;
+	}
+	*ret_controller = c;
+	return 0;
+}
+
+int controller_run(struct controller *c)
+{
+	return loop_run(c->loop);
+}
+
+#define FAREWELL_NS (2 * NSEC_PER_SEC)
+
+/* The next need not wait for the Lease to run out, where that can be said. */
+void controller_stop(struct controller *c)
+{
+	const uint64_t deadline = clock_now_ns() + FAREWELL_NS;
+
+	c->is_leading = false;
+	if (c->lease)
+		kube_lease_release(c->lease);
+	while (c->lease && !strcmp(kube_lease_holder(c->lease), c->options.pod_name) &&
+		clock_now_ns() < deadline)
+		loop_run_once(c->loop, clock_now_ns() + 50 * NSEC_PER_MSEC);
+}
+
+void controller_free(struct controller *c)
+{
+	struct job *job;
+
+	if (!c)
+		return;
+	kube_lease_stop(c->lease);
+	for (size_t i = 0; i < CONTROLLER_N_CACHES; i++)
+		kube_cache_free(c->watched[i].cache);
+	kube_recorder_free(c->recorder);
+	kube_client_free(c->client);
+	controller_end_askings(c);
+	while ((job = LIST_FIRST(&c->jobs))) {
+		LIST_REMOVE(job, link);
+		json_decref(job->stash);
+		free(job);
+	}
+	http_server_free(c->webhook);
+	http_server_free(c->page);
+	kube_config_free(c->config);
+	loop_remove_timer(&c->timer);
+	queue_free(c->queue);
+	loop_free(c->loop);
+	free(c);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller as a whole: what it knows (caches), who asks it (the webhook, the page), what it
+ * puts right (jobs by key in one queue, only while it leads). One thread.
+ */
+#ifndef CONTROLLER_CONTROLLER_H
+#define CONTROLLER_CONTROLLER_H
+
+#include <sys/queue.h>
+
+#include "base/loop.h"
+#include "controller/admit.h"
+#include "controller/certificate.h"
+#include "controller/queue.h"
+#include "http/server.h"
+#include "kube/cache.h"
+#include "kube/event.h"
+#include "kube/lease.h"
+#include "kube/write.h"
+
+#define CONTROLLER_JOBS_MAX 32u /* under way at once */
+#define CONTROLLER_KEY_MAX 640u
+
+struct controller_options {
+	const char *kubeconfig; /* NULL: as kube/config.h finds it */
+	bool is_elected;        /* --leader-elect; else it leads from the start */
+	const char *scheduler_name, *ns, *lease_ns;
+	const char *webhook_listen, *listen;
+	const char *webhook_configuration, *webhook_service, *tls_secret;
+	const char *pod_name;
+};
+
+enum controller_cache {
+	CACHE_PODS, /* tenants, SharePods', divvy's own, and those that came past the webhook */
+	CACHE_NODES,
+	CACHE_NAMESPACES,
+	CACHE_SHARE_PODS,
+	CACHE_KUBESHARE_PODS,
+	CACHE_GPU_NODES,
+	CACHE_POLICIES,
+	CACHE_SECRET,
+	CACHE_MUTATING,
+	CACHE_VALIDATING,
+	CONTROLLER_N_CACHES
+};
+
+struct controller;
+
+/* One of the caches, as its callbacks get it. */
+struct watched {
+	struct controller *c;
+	enum controller_cache which;
+	struct kube_cache *cache;
+};
+
+struct controller {
+	struct controller_options options;
+	struct admit_rules rules;
+	struct loop *loop;
+	struct kube_config *config;
+	struct kube_client *client;
+	struct kube_recorder *recorder;
+	struct kube_lease *lease;
+	struct watched watched[CONTROLLER_N_CACHES];
+	struct queue *queue;
+	struct loop_timer timer;
+	struct http_server *webhook, *page;
+	char host[256]; /* what the certificate is for */
+	bool is_leading, is_ready, has_certificate;
+	bool has_no_status; /* KubeShare's SharePods have no subresource */
+	uint64_t started_ns;
+	uint64_t n_reviews[2]; /* refused, allowed */
+	LIST_HEAD(jobs, job) jobs;
+	LIST_HEAD(askings, asking) askings; /* webhook.c */
+};
+
+int controller_new(const struct controller_options *options, struct controller **ret_controller,
+	struct error *err);
+/* Until controller_stop(); -errno. */
+int controller_run(struct controller *c);
+/* Gives up what it leads. */
+void controller_stop(struct controller *c);
+void controller_free(struct controller *c);
+
+/* ---- for its parts ---- */
+
+/* The object's JSON, borrowed until the loop goes on; NULL: it is not there. */
+const json_t *controller_find(
+	const struct controller *c, enum controller_cache which, const char *ns, const char *name);
+bool controller_is_synced(const struct controller *c, enum controller_cache which);
+/* The others of a cache in turn: NULL gives the first. */
+const struct kube_entry *controller_next(
+	const struct controller *c, enum controller_cache which, const struct kube_entry *entry);
+
+/* The dialects and policies of a namespace; 0, or -ENOENT: it is not known. */
+struct ns_facts {
+	struct wish_facts facts;
+	struct buf dialects;
+	const json_t *policy[WISH_POLICIES_MAX];
+};
+int controller_ns_facts(
+	const struct controller *c, const char *ns, const json_t *ns_object, struct ns_facts *ret);
+void ns_facts_done(struct ns_facts *facts);
+
+/* "share-pod/NS/NAME": to be looked at again. */
+void controller_enqueue(struct controller *c, const char *kind, const char *ns, const char *name);
+void controller_enqueue_all(struct controller *c);
+
+/* May something be written now? */
+bool controller_may_write(const struct controller *c);
+
+void controller_event(struct controller *c, const json_t *object, const char *api_version,
+	const char *kind, bool is_warning, const char *reason, const char *message);
+
+/* A key under way. A job ends with exactly one job_end(), from within its function or later. */
+struct job {
+	LIST_ENTRY(job) link;
+	struct controller *c;
+	char key[CONTROLLER_KEY_MAX];
+	char ns[256], name[256];
+	int kind;      /* the function's own */
+	json_t *stash; /* the function's own; freed at the end */
+};
+typedef void job_fn(struct job *job);
+
+/* r < 0: it comes again later. */
+void job_end(struct job *job, int r, const char *sentence);
+
+job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate;
+
+/* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
+bool controller_has_labelled(const struct controller *c);
+
+/* The certificate and whether API servers trust it, anew. */
+void controller_look_at_certificate(struct controller *c);
+
+/* Handlers of http/server.h; data is the controller. */
+void controller_on_review(void *data, struct http_request *request);
+void controller_on_page(void *data, struct http_request *request);
+/* Whoever still waits for an answer gets one, once the client is gone. */
+void controller_end_askings(struct controller *c);
+
+#endif

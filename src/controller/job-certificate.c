@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The webhook's certificate: the leader keeps the Secret and what API servers trust; all show what
+ * the Secret has, and say that they are ready once it is trusted.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller.h"
+#include "kube/base64.h"
+
+#define STEPS_MAX 4
+#define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
+#define MANAGER "divvy-controller"
+
+static const struct {
+	const char *key;
+	size_t at;
+} fields[] = {
+	{"ca.crt", offsetof(struct certificate_store, ca_crt)},
+	{"ca.key", offsetof(struct certificate_store, ca_key)},
+	{"tls.crt", offsetof(struct certificate_store, tls_crt)},
+	{"tls.key", offsetof(struct certificate_store, tls_key)},
+};
+
+static char **field(struct certificate_store *store, size_t i)
+{
+	return (char **)(void *)((char *)store + fields[i].at);
+}
+
+static char *decode(const char *text)
+{
+	struct buf out = BUF_INIT(CERTIFICATE_PEM_MAX);
+	char *pem = NULL;
+
+	if (text && base64_decode(str_from(text), &out) == 0)
+		pem = buf_take(&out);
+	buf_done(&out);
+	return pem;
+}
+
+static char *encode(const char *text)
+{
+	struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
+	char *encoded = NULL;
+
+	if (base64_encode(str_from(text), &out) == 0)
+		encoded = buf_take(&out);
+	buf_done(&out);
+	return encoded;
+}
+
+static const json_t *secret_of(const struct controller *c)
+{
+	return controller_find(c, CACHE_SECRET, c->options.ns, c->options.tls_secret);
+}
+
+static void read_secret(const json_t *secret, struct certificate_store *ret)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		*field(ret, i) = decode(json_string_value(
+			json_object_get(json_object_get(secret, "data"), fields[i].key)));
+}
+
+static const json_t *configuration(const struct controller *c, size_t i)
+{
+	return controller_find(
+		c, i ? CACHE_VALIDATING : CACHE_MUTATING, "", c->options.webhook_configuration);
+}
+
+static bool is_trusted_by(
+	const struct controller *c, const struct certificate_store *store, const json_t *object)
+{
+	const json_t *hooks = json_object_get(object, "webhooks");
+
+	for (size_t i = 0; i < json_array_size(hooks); i++) {
+		_cleanup_free_ char *bundle = decode(kube_json_text_at(
+			json_array_get(hooks, i), "clientConfig", "caBundle", NULL));
+
+		if (!bundle || !certificate_is_trusted(store, bundle, c->host, clock_real_ns()))
+			return false;
+	}
+	return true;
+}
+
+void controller_look_at_certificate(struct controller *c)
+{
+	_cleanup_certificate_store_ struct certificate_store store = {0};
+	const bool was_ready = c->is_ready;
+	bool is_ready;
+	struct error err;
+
+	read_secret(secret_of(c), &store);
+	if (store.tls_crt && store.tls_key) {
+		if (http_server_set_certificate(c->webhook, store.tls_crt, store.tls_key, &err) <
+				0 ||
+			http_server_set_certificate(c->page, store.tls_crt, store.tls_key, &err) <
+				0)
+			log_warn("Secret %s: %s", c->options.tls_secret, err.msg);
+		else
+			c->has_certificate = true;
+	}
+	is_ready = c->has_certificate && controller_is_synced(c, CACHE_MUTATING) &&
+		controller_is_synced(c, CACHE_VALIDATING) &&
+		controller_is_synced(c, CACHE_NAMESPACES) &&
+		controller_is_synced(c, CACHE_POLICIES);
+	for (size_t i = 0; i < 2; i++)
+		is_ready = is_ready && is_trusted_by(c, &store, configuration(c, i));
+	c->is_ready = is_ready;
+	if (is_ready != was_ready)
+		log_info(is_ready ? "ready: API servers trust the webhook's certificate"
+				  : "not ready: API servers do not trust the certificate");
+}
+
+/* ---- the leader's ---- */
+
+static void on_written(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+
+	/* Whoever was first: the watch tells what it has become. */
+	job_end(job, answer->result == -EBUSY ? 0 : answer->result, answer->error.msg);
+}
+
+static int patch(struct job *job, const struct kube_target *target, enum kube_patch_kind kind,
+	json_t *change, struct error *err)
+{
+	const struct kube_write write = {
+		.target = *target, .field_manager = MANAGER, .done = on_written, .data = job};
+	int r = change ? kube_patch(job->c->client, &write, kind, change, err)
+		       : fail(err, ENOMEM, "out of memory");
+
+	json_decref(change);
+	return r < 0 ? r : 1;
+}
+
+static int write_secret(
+	struct job *job, struct certificate_store *store, const json_t *secret, struct error *err)
+{
+	const struct kube_target target = {.group_version = "v1",
+		.resource = "secrets",
+		.namespace_name = job->c->options.ns,
+		.name = job->c->options.tls_secret};
+	json_t *data = json_object();
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const char *pem = *field(store, i);
+		_cleanup_free_ char *text = pem ? encode(pem) : NULL;
+
+		json_object_set_new(data, fields[i].key, text ? json_string(text) : json_null());
+	}
+	return patch(job, &target, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:s*}, s:o}", "metadata", "resourceVersion",
+			kube_json_text_at(secret, "metadata", "resourceVersion", NULL), "data",
+			data),
+		err);
+}
+
+/* 1: it is under way; 0: all trust that already. */
+static int write_bundle(
+	struct job *job, size_t which, const struct certificate_store *store, struct error *err)
+{
+	const struct kube_target target = {.group_version = "admissionregistration.k8s.io/v1",
+		.resource = which ? "validatingwebhookconfigurations"
+				  : "mutatingwebhookconfigurations",
+		.name = job->c->options.webhook_configuration};
+	const json_t *hooks = json_object_get(configuration(job->c, which), "webhooks");
+	_cleanup_free_ char *bundle = encode(store->ca_crt);
+	json_t *list = json_array();
+
+	for (size_t i = 0; bundle && i < json_array_size(hooks); i++) {
+		const json_t *hook = json_array_get(hooks, i);
+		const char *now = kube_json_text_at(hook, "clientConfig", "caBundle", NULL);
+
+		if (!now || strcmp(now, bundle))
+			json_array_append_new(list,
+				json_pack("{s:s*, s:{s:s}}", "name",
+					json_string_value(json_object_get(hook, "name")),
+					"clientConfig", "caBundle", bundle));
+	}
+	if (!json_array_size(list)) {
+		json_decref(list);
+		return 0;
+	}
+	return patch(job, &target, KUBE_PATCH_STRATEGIC, json_pack("{s:o}", "webhooks", list), err);
+}
+
+static int look(struct job *job, struct error *err)
+{
+	struct controller *c = job->c;
+	_cleanup_certificate_store_ struct certificate_store store = {0};
+	const json_t *secret = secret_of(c);
+	bool is_changed = false;
+	int r = 1;
+
+	if (!controller_is_synced(c, CACHE_SECRET) || !controller_is_synced(c, CACHE_MUTATING) ||
+		!controller_is_synced(c, CACHE_VALIDATING) ||
+		!controller_is_synced(c, CACHE_NAMESPACES))
+		return 0;
+	if (!secret)
+		return fail(err, ENOENT, "Secret %s/%s is missing: it comes with the manifests",
+			c->options.ns, c->options.tls_secret);
+	read_secret(secret, &store);
+	for (int i = 0; i < STEPS_MAX && r > 0; i++) {
+		r = certificate_step(&store, c->host, clock_real_ns(), err);
+		is_changed |= r > 0;
+	}
+	if (r < 0)
+		return r;
+	if (is_changed) {
+		log_info("a new certificate for %s", c->host);
+		return write_secret(job, &store, secret, err);
+	}
+	/* Nobody is called before the namespaces that must not wait for us are left alone. */
+	if (!controller_has_labelled(c))
+		return 0;
+	r = write_bundle(job, 0, &store, err);
+	return r ? r : write_bundle(job, 1, &store, err);
+}
+
+void job_certificate(struct job *job)
+{
+	struct error err = {0};
+	int r;
+
+	queue_add_at(job->c->queue, job->key, clock_now_ns() + LOOK_NS);
+	r = look(job, &err);
+	if (r <= 0)
+		job_end(job, r, err.msg);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes: a GPUNode for each that divvy owns, its capacity for quotas and autoscalers, and the label
+ * that keeps the webhook away from the system's own namespaces.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller.h"
+#include "core/quantity.h"
+
+#define OWNER "divvy.gpu/owner"
+#define IGNORE_LABEL "divvy.gpu/admission"
+#define MIB (UINT64_C(1) << 20)
+
+static const char *const left_alone[] = {"kube-system", "kube-public", "kube-node-lease"};
+
+static void on_written(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+
+	job_end(job, answer->result == -EEXIST ? 0 : answer->result, answer->error.msg);
+}
+
+/* ---- namespaces ---- */
+
+static bool is_left_alone(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(left_alone); i++)
+		if (!strcmp(left_alone[i], name))
+			return true;
+	return false;
+}
+
+static bool has_label(const json_t *ns)
+{
+	const char *value = json_string_value(
+		json_object_get(kube_json_at(ns, "metadata", "labels", NULL), IGNORE_LABEL));
+
+	return value && !strcmp(value, "ignore");
+}
+
+bool controller_has_labelled(const struct controller *c)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(left_alone); i++) {
+		const json_t *ns = controller_find(c, CACHE_NAMESPACES, "", left_alone[i]);
+
+		if (ns && !has_label(ns))
+			return false;
+	}
+	return true;
+}
+
+void job_namespace(struct job *job)
+{
+	const json_t *ns = controller_find(job->c, CACHE_NAMESPACES, "", job->name);
+	const struct kube_write write = {
+		.target = {.group_version = "v1", .resource = "namespaces", .name = job->name},
+		.field_manager = "divvy-controller",
+		.done = on_written,
+		.data = job};
+	_cleanup_json_ json_t *change = NULL;
+	struct error err = {0};
+	int r;
+
+	if (!ns || !is_left_alone(job->name) || has_label(ns)) {
+		job_end(job, 0, "");
+		return;
+	}
+	change = json_pack("{s:{s:{s:s}}}", "metadata", "labels", IGNORE_LABEL, "ignore");
+	r = kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err);
+	if (r < 0)
+		job_end(job, r, err.msg);
+}
+
+/* ---- capacity ---- */
+
+struct capacity {
+	uint64_t milli, bytes;
+};
+
+static bool is_cordoned(const json_t *gpu_node, const char *uuid)
+{
+	const json_t *list = kube_json_at(gpu_node, "spec", "cordoned", NULL);
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *its = json_string_value(
+			json_object_get(json_array_get(list, i), "uuid"));
+
+		if (its && !strcmp(its, uuid))
+			return true;
+	}
+	return false;
+}
+
+static bool text_is(const json_t *object, const char *key, const char *text)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value && !strcmp(value, text);
+}
+
+/* What new tenants may have, and at least what there is. */
+static struct capacity capacity_of(const json_t *gpu_node)
+{
+	const json_t *status = json_object_get(gpu_node, "status"),
+		     *devices = json_object_get(status, "devices"),
+		     *tenants = json_object_get(status, "tenants");
+	struct capacity room = {0}, granted = {0};
+
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *d = json_array_get(devices, i);
+		const char *uuid = json_string_value(json_object_get(d, "uuid"));
+		const json_int_t bytes = json_integer_value(json_object_get(d, "memoryBytes"));
+
+		if (!uuid || bytes < 0 || !text_is(d, "health", "Healthy") ||
+			is_cordoned(gpu_node, uuid) || text_is(d, "owner", "native") ||
+			text_is(d, "owner", "user"))
+			continue;
+		room.milli += SPEC_SHARE_ONE;
+		room.bytes += (uint64_t)bytes;
+	}
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *t = json_array_get(tenants, i),
+			     *bytes = json_object_get(t, "memoryBytes");
+		const json_int_t request = json_integer_value(json_object_get(t, "request"));
+
+		granted.milli += (uint64_t)MAX(request, (json_int_t)0) *
+			json_array_size(json_object_get(t, "devices"));
+		for (size_t k = 0; k < json_array_size(bytes); k++)
+			granted.bytes += (uint64_t)MAX(
+				json_integer_value(json_array_get(bytes, k)), (json_int_t)0);
+	}
+	return (struct capacity){MAX(room.milli, granted.milli), MAX(room.bytes, granted.bytes)};
+}
+
+static bool is_value(const json_t *list, const char *name, uint64_t value)
+{
+	const char *text = json_string_value(json_object_get(list, name));
+	uint64_t now;
+
+	return text && quantity_parse(str_from(text), 1, &now, NULL) == 0 && now == value;
+}
+
+static bool is_written(const json_t *node, const char *list, const struct capacity *want)
+{
+	const json_t *now = kube_json_at(node, "status", list, NULL);
+
+	return is_value(now, "divvy.gpu/milli", want->milli) &&
+		is_value(now, "divvy.gpu/memory-mib", want->bytes / MIB);
+}
+
+static int write_capacity(
+	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
+{
+	const struct capacity want = capacity_of(gpu_node);
+	const struct kube_write write = {.target = {.group_version = "v1",
+						 .resource = "nodes",
+						 .name = job->name,
+						 .subresource = "status"},
+		.field_manager = "divvy-controller",
+		.done = on_written,
+		.data = job};
+	_cleanup_json_ json_t *change = NULL;
+	char milli[24], mib[24];
+	int r;
+
+	if (is_written(node, "capacity", &want) && is_written(node, "allocatable", &want))
+		return 0;
+	snprintf(milli, sizeof(milli), "%llu", (unsigned long long)want.milli);
+	snprintf(mib, sizeof(mib), "%llu", (unsigned long long)(want.bytes / MIB));
+	change = json_pack("{s:{s:{s:s, s:s}, s:{s:s, s:s}}}", "status", "capacity",
+		"divvy.gpu/milli", milli, "divvy.gpu/memory-mib", mib, "allocatable",
+		"divvy.gpu/milli", milli, "divvy.gpu/memory-mib", mib);
+	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_STRATEGIC, change, err)
+		   : fail(err, ENOMEM, "out of memory");
+	return r < 0 ? r : 1;
+}
+
+static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
+{
+	const struct kube_write write = {
+		.target = {.group_version = "divvy.gpu/v1", .resource = "gpunodes"},
+		.field_manager = "divvy-controller",
+		.done = on_written,
+		.data = job};
+	_cleanup_json_ json_t *object = json_pack(
+		"{s:s, s:s, s:{s:s, s:[{s:s, s:s, s:s, s:s, s:b}]}, s:{}}", "apiVersion",
+		"divvy.gpu/v1", "kind", "GPUNode", "metadata", "name", job->name, "ownerReferences",
+		"apiVersion", "v1", "kind", "Node", "name", job->name, "uid",
+		kube_json_text_at(node, "metadata", "uid", NULL), "blockOwnerDeletion", 0, "spec");
+	int r = object ? kube_create(job->c->client, &write, object, err)
+		       : fail(err, ENOMEM, "out of memory");
+
+	return r < 0 ? r : 1;
+}
+
+void job_node(struct job *job)
+{
+	struct controller *c = job->c;
+	const json_t *node = controller_find(c, CACHE_NODES, "", job->name),
+		     *gpu_node = controller_find(c, CACHE_GPU_NODES, "", job->name);
+	const json_t *owner = json_object_get(
+		kube_json_at(node, "metadata", "labels", NULL), OWNER);
+	struct error err = {0};
+	int r = 0;
+
+	if (node && owner && controller_is_synced(c, CACHE_GPU_NODES)) {
+		if (!gpu_node)
+			r = make_gpu_node(job, node, &err);
+		else
+			r = write_capacity(job, node, gpu_node, &err);
+	}
+	if (r <= 0)
+		job_end(job, r, err.msg);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A SharePod: from what is known now, the one next thing to write: its pod, its pod's asked keys,
+ * its status. Each write is seen by a watch, which brings the SharePod here again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller.h"
+#include "controller/share-pod.h"
+
+static enum controller_cache cache_of(const struct job *job)
+{
+	return job->kind == SHARE_POD_OURS ? CACHE_SHARE_PODS : CACHE_KUBESHARE_PODS;
+}
+
+static const json_t *share_pod_of(const struct job *job)
+{
+	return controller_find(job->c, cache_of(job), job->ns, job->name);
+}
+
+static void tell(struct job *job, const json_t *share_pod, bool is_warning, const char *reason,
+	const char *text)
+{
+	controller_event(job->c, share_pod, share_pod_api_version((enum share_pod_kind)job->kind),
+		"SharePod", is_warning, reason, text);
+}
+
+static const json_t *own_pod(const struct job *job, const json_t *share_pod)
+{
+	char other[SHARE_POD_NAME_MAX + 1];
+	const json_t *pod = controller_find(job->c, CACHE_PODS, job->ns, job->name);
+
+	if (pod && share_pod_owns(share_pod, pod))
+		return pod;
+	if (share_pod_other_name(share_pod, other) < 0)
+		return NULL;
+	pod = controller_find(job->c, CACHE_PODS, job->ns, other);
+	return pod && share_pod_owns(share_pod, pod) ? pod : NULL;
+}
+
+static bool is_over(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
+}
+
+/* ---- status ---- */
+
+static void on_status(void *data, const struct kube_answer *answer);
+
+static void write_status(struct job *job, json_t *change)
+{
+	const bool is_ours = job->kind == SHARE_POD_OURS;
+	const struct kube_write write = {
+		.target = {.group_version = share_pod_api_version((enum share_pod_kind)job->kind),
+			.resource = "sharepods",
+			.namespace_name = job->ns,
+			.name = job->name,
+			.subresource = is_ours || !job->c->has_no_status ? "status" : NULL},
+		.field_manager = "divvy-controller",
+		.done = on_status,
+		.data = job};
+	struct error err;
+	int r = kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err);
+
+	json_decref(job->stash);
+	job->stash = change;
+	if (r < 0)
+		job_end(job, r, err.msg);
+}
+
+/* Whether KubeShare's have a subresource depends on whose definition there is. */
+static void on_status(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+
+	if (answer->result == -ENOENT && job->kind == SHARE_POD_KUBESHARE &&
+		!job->c->has_no_status && share_pod_of(job)) {
+		job->c->has_no_status = true;
+		write_status(job, json_incref(job->stash));
+		return;
+	}
+	job_end(job, answer->result == -ENOENT ? 0 : answer->result, answer->error.msg);
+}
+
+/* The last thing of each round; r < 0: it has to come again for another reason. */
+static void finish(struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
+{
+	const json_t *share_pod = share_pod_of(job);
+	const char *node = kube_json_text_at(facts->pod, "spec", "nodeName", NULL);
+	_cleanup_json_ json_t *status = NULL;
+	json_t *change;
+	struct ns_facts ns;
+
+	if (!share_pod) {
+		job_end(job, 0, "");
+		return;
+	}
+	if (node)
+		facts->tenants = kube_json_at(controller_find(job->c, CACHE_GPU_NODES, "", node),
+			"status", "tenants", NULL);
+	facts->real_ns = clock_real_ns();
+	if (controller_ns_facts(job->c, job->ns, NULL, &ns) == 0)
+		facts->dialects = ns.facts.dialects;
+	status = share_pod_status(share_pod, (enum share_pod_kind)job->kind, facts);
+	ns_facts_done(&ns);
+	change = status ? share_pod_status_patch(share_pod, status) : NULL;
+	if (!change || !controller_may_write(job->c)) {
+		json_decref(change);
+		job_end(job, r, sentence);
+		return;
+	}
+	if (r < 0) /* comes again because of what it writes now, or later on its own */
+		queue_add_at(job->c->queue, job->key, clock_now_ns() + 2 * NSEC_PER_SEC);
+	write_status(job, change);
+}
+
+/* ---- a pod ---- */
+
+static void on_created(void *data, const struct kube_answer *answer);
+
+static int create(struct job *job, json_t *pod, struct error *err)
+{
+	const struct kube_write write = {
+		.target = {.group_version = "v1", .resource = "pods", .namespace_name = job->ns},
+		.field_manager = "divvy-controller",
+		.done = on_created,
+		.data = job};
+
+	json_decref(job->stash);
+	job->stash = pod;
+	return kube_create(job->c->client, &write, pod, err);
+}
+
+static void fail_to_create(struct job *job, const char *reason, const char *message, int r)
+{
+	struct share_pod_facts facts = {.trouble = reason, .message = message};
+	const json_t *share_pod = share_pod_of(job);
+
+	if (share_pod)
+		tell(job, share_pod, true, "PodFailed", message);
+	finish(job, &facts, r, message);
+}
+
+/* Whose is the pod that has our name? */
+static void on_taken(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+	const json_t *share_pod = share_pod_of(job);
+	const char *name = kube_json_text_at(job->stash, "metadata", "name", NULL);
+	_cleanup_json_ json_t *pod = NULL;
+	char other[SHARE_POD_NAME_MAX + 1], text[SHARE_POD_NAME_MAX + 128];
+	struct error err = {0};
+	json_t *again;
+
+	if (answer->result < 0 || !share_pod || !name ||
+		kube_json_parse(answer->body, &pod, NULL) < 0) {
+		job_end(job, answer->result == -ENOENT || !share_pod ? 0 : -EIO, "pod is not told");
+		return;
+	}
+	if (share_pod_owns(share_pod, pod)) {
+		job_end(job, 0, ""); /* ours, and our watch is about to hear of it */
+		return;
+	}
+	if (share_pod_other_name(share_pod, other) < 0 || !strcmp(name, other)) {
+		snprintf(text, sizeof(text), "pod '%.253s' is there and somebody else's", name);
+		fail_to_create(job, "NameTaken", text, -EEXIST);
+		return;
+	}
+	/* An earlier SharePod of the same name takes its pod with it: a moment only. */
+	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL)) {
+		job_end(job, -EBUSY, "the pod of an earlier one has not gone yet");
+		return;
+	}
+	again = json_deep_copy(job->stash);
+	json_object_set_new(kube_json_at(again, "metadata", NULL), "name", json_string(other));
+	if (create(job, again, &err) < 0)
+		job_end(job, -EINVAL, err.msg);
+}
+
+static void on_created(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+	const json_t *share_pod = share_pod_of(job);
+	const char *name = kube_json_text_at(job->stash, "metadata", "name", NULL);
+	char text[SHARE_POD_NAME_MAX + 64];
+
+	if (answer->result == -EEXIST) {
+		const struct kube_write read = {.target = {.group_version = "v1",
+							.resource = "pods",
+							.namespace_name = job->ns,
+							.name = name},
+			.done = on_taken,
+			.data = job};
+		struct error err;
+
+		if (kube_read(job->c->client, &read, &err) < 0)
+			job_end(job, -EINVAL, err.msg);
+		return;
+	}
+	if (answer->result < 0) {
+		fail_to_create(job, "CreateFailed", answer->error.msg, answer->result);
+		return;
+	}
+	if (share_pod) {
+		snprintf(text, sizeof(text), "made pod %.253s", name ? name : "");
+		tell(job, share_pod, false, "PodCreated", text);
+	}
+	job_end(job, 0, "");
+}
+
+/* ---- a change ---- */
+
+static void on_carried(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+	const json_t *share_pod = share_pod_of(job);
+	struct share_pod_facts facts = {.wish = answer->error.msg};
+
+	if (answer->result == 0 || !share_pod || answer->result == -ENOENT) {
+		job_end(job, 0, "");
+		return;
+	}
+	facts.pod = own_pod(job, share_pod);
+	if (!facts.pod)
+		facts.wish = NULL;
+	/* What was refused is refused until somebody says something else. */
+	finish(job, &facts,
+		answer->result == -EPERM || answer->result == -EINVAL ? 0 : answer->result,
+		answer->error.msg);
+}
+
+static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
+{
+	const struct kube_write write = {
+		.target = {.group_version = "v1",
+			.resource = "pods",
+			.namespace_name = job->ns,
+			.name = kube_json_text_at(pod, "metadata", "name", NULL)},
+		.field_manager = "divvy-controller",
+		.done = on_carried,
+		.data = job};
+	_cleanup_json_ json_t *change = NULL;
+	struct error err;
+
+	if (is_over(pod) || kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) ||
+		share_pod_carry(share_pod, (enum share_pod_kind)job->kind, pod, &change) < 0 ||
+		!change)
+		return false;
+	return kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err) == 0;
+}
+
+/* ---- all of it ---- */
+
+/* NULL: it can be; else the reason. */
+static const char *refuse(
+	struct job *job, const json_t *share_pod, json_t **ret_pod, struct error *err)
+{
+	struct ns_facts ns;
+	struct wish wish = {0};
+	const char *reason = NULL;
+	int r = share_pod_make(share_pod, (enum share_pod_kind)job->kind, ret_pod, err);
+
+	if (r < 0)
+		return r == -EEXIST ? "TemplateConflict" : "InvalidSpec";
+	if (controller_ns_facts(job->c, job->ns, NULL, &ns) == 0) {
+		r = wish_read(json_object_get(*ret_pod, "metadata"),
+			json_object_get(*ret_pod, "spec"), str_from(job->ns), &ns.facts, &wish,
+			err);
+		r = r < 0 ? r : wish_check_presets(&wish, err);
+		if (r < 0)
+			reason = "InvalidSpec";
+		else if (wish_check_policies(&wish, &ns.facts, err) < 0)
+			reason = "PolicyDenied";
+		wish_done(&wish);
+	}
+	ns_facts_done(&ns);
+	return reason;
+}
+
+/* It has had its pod, and that has ended: there is nothing more to do. */
+static bool has_ended(const json_t *share_pod)
+{
+	const char *phase = kube_json_text_at(share_pod, "status", "phase", NULL);
+
+	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
+}
+
+static bool was_refused(const json_t *share_pod, const char *reason)
+{
+	const json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *its = json_string_value(
+			json_object_get(json_array_get(list, i), "reason"));
+
+		if (its && !strcmp(its, reason))
+			return true;
+	}
+	return false;
+}
+
+static bool is_ready(const struct job *job)
+{
+	struct ns_facts ns;
+	bool is_on = job->kind == SHARE_POD_OURS;
+
+	if (!controller_is_synced(job->c, CACHE_PODS) ||
+		!controller_is_synced(job->c, CACHE_NAMESPACES) ||
+		!controller_is_synced(job->c, CACHE_POLICIES))
+		return false;
+	if (!is_on && controller_ns_facts(job->c, job->ns, NULL, &ns) == 0) {
+		is_on = share_pod_is_kubeshare_on(ns.facts.dialects);
+		ns_facts_done(&ns);
+	}
+	return is_on;
+}
+
+static void run(struct job *job)
+{
+	const json_t *share_pod = share_pod_of(job);
+	struct share_pod_facts facts = {0};
+	_cleanup_json_ json_t *pod = NULL;
+	struct error err = {0};
+
+	if (!share_pod || kube_json_text_at(share_pod, "metadata", "deletionTimestamp", NULL) ||
+		!is_ready(job)) {
+		job_end(job, 0, "");
+		return;
+	}
+	facts.pod = own_pod(job, share_pod);
+	facts.refusal = refuse(job, share_pod, &pod, &err);
+	facts.message = err.msg;
+	if (facts.refusal) {
+		if (!was_refused(share_pod, facts.refusal) &&
+			!strcmp(facts.refusal, "PolicyDenied"))
+			tell(job, share_pod, true, "PolicyDenied", err.msg);
+		finish(job, &facts, 0, "");
+		return;
+	}
+	if (!facts.pod && has_ended(share_pod)) {
+		job_end(job, 0, "");
+		return;
+	}
+	if (!facts.pod) {
+		if (create(job, TAKE_PTR(pod), &err) < 0)
+			job_end(job, -EINVAL, err.msg);
+		return;
+	}
+	if (carry(job, share_pod, facts.pod))
+		return;
+	finish(job, &facts, 0, "");
+}
+
+void job_share_pod(struct job *job)
+{
+	job->kind = SHARE_POD_OURS;
+	run(job);
+}
+
+void job_kubeshare_pod(struct job *job)
+{
+	job->kind = SHARE_POD_KUBESHARE;
+	run(job);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/metrics.h"
+
+#include "base/cleanup.h"
+
+static double leads(const struct controller *c)
+{
+	return c->is_leading;
+}
+static double ready(const struct controller *c)
+{
+	return c->is_ready;
+}
+static double refused(const struct controller *c)
+{
+	return (double)c->n_reviews[0];
+}
+static double allowed(const struct controller *c)
+{
+	return (double)c->n_reviews[1];
+}
+static double taken(const struct controller *c)
+{
+	return (double)queue_counts(c->queue).n_taken;
+}
+static double failed(const struct controller *c)
+{
+	return (double)queue_counts(c->queue).n_failed;
+}
+static double waiting(const struct controller *c)
+{
+	return queue_counts(c->queue).n_waiting;
+}
+static double share_pods(const struct controller *c)
+{
+	return (double)kube_cache_count(c->watched[CACHE_SHARE_PODS].cache);
+}
+static double nodes(const struct controller *c)
+{
+	return (double)kube_cache_count(c->watched[CACHE_GPU_NODES].cache);
+}
+static double calls(const struct controller *c)
+{
+	return (double)kube_client_counts(c->client).n_tries;
+}
+static double calls_failed(const struct controller *c)
+{
+	return (double)kube_client_counts(c->client).n_failures;
+}
+static double events(const struct controller *c)
+{
+	return (double)kube_recorder_counts(c->recorder).n_written;
+}
+static double uptime(const struct controller *c)
+{
+	return (double)clock_since_ns(clock_now_ns(), c->started_ns) / NSEC_PER_SEC;
+}
+
+static const struct {
+	const char *name, *type, *help;
+	double (*get)(const struct controller *c);
+} metrics[] = {
+	{"divvy_controller_leads", "gauge", "1 where it reconciles.", leads},
+	{"divvy_controller_ready", "gauge", "1 where API servers trust its webhook.", ready},
+	{"divvy_controller_reviews_refused_total", "counter", "Admission reviews refused.",
+		refused},
+	{"divvy_controller_reviews_allowed_total", "counter", "Admission reviews allowed.",
+		allowed},
+	{"divvy_controller_reconciles_total", "counter", "Objects looked at.", taken},
+	{"divvy_controller_reconcile_errors_total", "counter", "... that failed, and come again.",
+		failed},
+	{"divvy_controller_reconciles_waiting", "gauge", "Objects to be looked at.", waiting},
+	{"divvy_controller_share_pods", "gauge", "SharePods there are.", share_pods},
+	{"divvy_controller_gpu_nodes", "gauge", "GPUNodes there are.", nodes},
+	{"divvy_controller_api_calls_total", "counter", "Requests to the API server.", calls},
+	{"divvy_controller_api_call_errors_total", "counter", "... that failed.", calls_failed},
+	{"divvy_controller_events_total", "counter", "Events written.", events},
+	{"divvy_controller_uptime_seconds", "gauge", "Since it has started.", uptime},
+};
+
+int controller_metrics(const struct controller *c, struct buf *out)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
+		buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.12g\n", metrics[i].name,
+			metrics[i].help, metrics[i].name, metrics[i].type, metrics[i].name,
+			metrics[i].get(c));
+	return buf_error(out);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which GPUPolicies speak of a namespace, and which dialects it has because of them. Pure. */
+#ifndef CONTROLLER_POLICY_H
+#define CONTROLLER_POLICY_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "kube/json.h"
+
+#define POLICY_DIALECTS_MAX 1024u
+
+/* By name, by label, or because it names neither. A selector that is no such thing selects none. */
+bool policy_selects(const json_t *spec, const char *ns, const json_t *ns_labels);
+
+/* The selector's rules that the schema cannot say. -EINVAL. */
+int policy_check_selector(const json_t *spec, struct error *err);
+
+/* Appends those of the policy to "a,b". */
+void policy_add_dialects(const json_t *spec, struct buf *list);
+
+#endif

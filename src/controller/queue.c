@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Those due now are a list in the order of their coming, those to come are few and looked through.
+ */
+#include "controller/queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include <uthash.h>
+
+#include "base/clock.h"
+#include "kube/backoff.h"
+
+enum place { IDLE, READY, LATER };
+
+struct item {
+	UT_hash_handle hh;
+	TAILQ_ENTRY(item) link; /* of READY or LATER */
+	enum place place;
+	bool is_running, is_again; /* again: it was added while it ran */
+	uint64_t due_ns;
+	struct backoff backoff;
+	char key[];
+};
+
+TAILQ_HEAD(item_list, item);
+
+struct queue {
+	struct item *items;
+	struct item_list ready, later;
+	struct rand rand;
+	struct queue_counts counts;
+};
+
+int queue_new(uint64_t seed, struct queue **ret_queue)
+{
+	struct queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return -ENOMEM;
+	q->rand = rand_seeded(seed);
+	TAILQ_INIT(&q->ready);
+	TAILQ_INIT(&q->later);
+	*ret_queue = q;
+	return 0;
+}
+
+void queue_free(struct queue *queue)
+{
+	struct item *item, *next;
+
+	if (!queue)
+		return;
+	HASH_ITER(hh, queue->items, item, next) {
+		HASH_DEL(queue->items, item);
+		free(item);
+	}
+	free(queue);
+}
+
+static struct item *find(struct queue *q, const char *key)
+{
+	struct item *item;
+
+	HASH_FIND_STR(q->items, key, item);
+	return item;
+}
+
+static void take_out(struct queue *q, struct item *item)
+{
+	if (item->place == READY)
+		TAILQ_REMOVE(&q->ready, item, link);
+	else if (item->place == LATER)
+		TAILQ_REMOVE(&q->later, item, link);
+	item->place = IDLE;
+}
+
+static void put(struct queue *q, struct item *item, enum place place)
+{
+	take_out(q, item);
+	item->place = place;
+	if (place == READY)
+		TAILQ_INSERT_TAIL(&q->ready, item, link);
+	else
+		TAILQ_INSERT_TAIL(&q->later, item, link);
+}
+
+static struct item *find_or_make(struct queue *q, const char *key)
+{
+	const size_t n = strlen(key) + 1;
+	struct item *item = find(q, key);
+
+	if (item)
+		return item;
+	item = calloc(1, sizeof(*item) + n);
+	if (!item)
+		return NULL;
+	memcpy(item->key, key, n);
+	item->backoff = (struct backoff){QUEUE_RETRY_NS, QUEUE_RETRY_MAX_NS, 0};
+	HASH_ADD_STR(q->items, key, item);
+	return item;
+}
+
+int queue_add(struct queue *queue, const char *key)
+{
+	struct item *item = find_or_make(queue, key);
+
+	if (!item)
+		return -ENOMEM;
+	queue->counts.n_added++;
+	if (item->is_running)
+		item->is_again = true;
+	else if (item->place != READY)
+		put(queue, item, READY);
+	return 0;
+}
+
+int queue_add_at(struct queue *queue, const char *key, uint64_t due_ns)
+{
+	struct item *item = find_or_make(queue, key);
+
+	if (!item)
+		return -ENOMEM;
+	if (item->place == READY || (item->place == LATER && item->due_ns <= due_ns))
+		return 0;
+	item->due_ns = due_ns;
+	put(queue, item, LATER);
+	return 0;
+}
+
+static void ripen(struct queue *q, uint64_t now_ns)
+{
+	struct item *item = TAILQ_FIRST(&q->later), *next;
+
+	for (; item; item = next) {
+		next = TAILQ_NEXT(item, link);
+		if (item->due_ns <= now_ns && !item->is_running)
+			put(q, item, READY);
+	}
+}
+
+const char *queue_take(struct queue *queue, uint64_t now_ns)
+{
+	struct item *item;
+
+	ripen(queue, now_ns);
+	item = TAILQ_FIRST(&queue->ready);
+	if (!item)
+		return NULL;
+	take_out(queue, item);
+	item->is_running = true;
+	queue->counts.n_taken++;
+	queue->counts.n_running++;
+	return item->key;
+}
+
+void queue_done(struct queue *queue, const char *key, bool has_failed, uint64_t now_ns)
+{
+	struct item *item = find(queue, key);
+
+	if (!item || !item->is_running)
+		return;
+	item->is_running = false;
+	queue->counts.n_running--;
+	if (has_failed) {
+		queue->counts.n_failed++;
+		item->due_ns = clock_add_ns(now_ns, backoff_next_ns(&item->backoff, &queue->rand));
+		item->is_again = false;
+		put(queue, item, LATER);
+		return;
+	}
+	backoff_reset(&item->backoff);
+	if (item->is_again) {
+		item->is_again = false;
+		put(queue, item, READY);
+	} else if (item->place == IDLE) {
+		HASH_DEL(queue->items, item);
+		free(item);
+	}
+}
+
+uint64_t queue_next_ns(const struct queue *queue)
+{
+	uint64_t next = CLOCK_NEVER;
+	const struct item *item;
+
+	if (!TAILQ_EMPTY(&queue->ready))
+		return 0;
+	TAILQ_FOREACH(item, &queue->later, link)
+		if (item->due_ns < next && !item->is_running)
+			next = item->due_ns;
+	return next;
+}
+
+struct queue_counts queue_counts(const struct queue *queue)
+{
+	struct queue_counts counts = queue->counts;
+	const struct item *item;
+
+	counts.n_waiting = 0;
+	TAILQ_FOREACH(item, &queue->ready, link)
+		counts.n_waiting++;
+	TAILQ_FOREACH(item, &queue->later, link)
+		counts.n_waiting++;
+	return counts;
+}

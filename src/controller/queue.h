@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is to be looked at again: each key once, whatever has been said of it meanwhile, and by one
+ * at a time. What has failed comes again later and later. Has no clock; one thread.
+ */
+#ifndef CONTROLLER_QUEUE_H
+#define CONTROLLER_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define QUEUE_RETRY_NS (UINT64_C(200) * 1000000)
+#define QUEUE_RETRY_MAX_NS (UINT64_C(60) * 1000000000)
+
+struct queue;
+
+int queue_new(uint64_t seed, struct queue **ret_queue);
+void queue_free(struct queue *queue); /* NULL is fine */
+
+/* Now, even if it was to wait. Of a key under way: again when that is done. -ENOMEM. */
+int queue_add(struct queue *queue, const char *key);
+/* Then, unless it comes before. */
+int queue_add_at(struct queue *queue, const char *key, uint64_t due_ns);
+
+/* A key that is due and now under way, borrowed until queue_done(); NULL: none is. */
+const char *queue_take(struct queue *queue, uint64_t now_ns);
+void queue_done(struct queue *queue, const char *key, bool has_failed, uint64_t now_ns);
+
+/* When the next is due; CLOCK_NEVER: none. */
+uint64_t queue_next_ns(const struct queue *queue);
+
+struct queue_counts {
+	uint64_t n_added, n_taken, n_failed;
+	uint32_t n_waiting, n_running;
+};
+struct queue_counts queue_counts(const struct queue *queue);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a SharePod's status says: of its pod, and of what the node has confirmed. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/format.h"
+#include "controller/share-pod.h"
+#include "controller/wish.h"
+#include "kube/time.h"
+
+#define DEVICE_MAX 1024u
+#define TEXT_MAX 64u
+
+static const char *text_at(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static int set(json_t *object, const char *key, const char *text)
+{
+	return text && text[0] ? json_object_set_new(object, key, json_string(text)) : 0;
+}
+
+/* "0.3-0.6", "0.5", "2x0.5-1", "2 GPUs" */
+static void share_text(const struct spec *spec, char ret[static TEXT_MAX])
+{
+	char a[8], b[8], times[16] = "";
+
+	if (spec->exclusive) {
+		snprintf(ret, TEXT_MAX, "%u GPU%s", spec->count, spec->count == 1 ? "" : "s");
+		return;
+	}
+	if (spec->count > 1)
+		snprintf(times, sizeof(times), "%ux", spec->count);
+	spec_share_format(spec->request, a);
+	spec_share_format(spec->limit, b);
+	if (spec->request == spec->limit)
+		snprintf(ret, TEXT_MAX, "%s%s", times, a);
+	else
+		snprintf(ret, TEXT_MAX, "%s%s-%s", times, a, b);
+}
+
+static json_t *old_condition(const json_t *share_pod, const char *type)
+{
+	json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (!strcmp(text_at(json_array_get(list, i), "type"), type))
+			return json_array_get(list, i);
+	return NULL;
+}
+
+/* A condition is as old as its status. */
+static int add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns, const char *type,
+	bool is_true, const char *reason, const char *message)
+{
+	const json_t *old = old_condition(share_pod, type);
+	const char *status = is_true ? "True" : "False";
+	const char *since = text_at(old, "lastTransitionTime");
+	struct kube_time now = kube_time_format(real_ns);
+	char cut[SHARE_POD_MESSAGE_MAX];
+	json_t *c;
+
+	if (!since[0] || strcmp(text_at(old, "status"), status))
+		since = now.s;
+	snprintf(cut, sizeof(cut), "%s", message ? message : "");
+	c = json_pack("{s:s, s:s, s:s, s:s}", "type", type, "status", status, "reason", reason,
+		"lastTransitionTime", since);
+	if (!c)
+		return -1;
+	if (cut[0] && json_object_set_new(c, "message", json_string(cut)) < 0)
+		json_object_set_new(c, "message", json_string("?"));
+	return json_array_append_new(list, c);
+}
+
+/* The first container of the pod that the node has granted something. */
+static const json_t *find_tenant(const struct share_pod_facts *f, const char *container)
+{
+	const char *uid = kube_json_text_at(f->pod, "metadata", "uid", NULL);
+
+	for (size_t i = 0; uid && i < json_array_size(f->tenants); i++) {
+		const json_t *t = json_array_get(f->tenants, i);
+
+		if (!strcmp(text_at(t, "podUID"), uid) &&
+			(!container || !strcmp(text_at(t, "container"), container)))
+			return t;
+	}
+	return NULL;
+}
+
+/* "train=GPU-a,GPU-b side=GPU-c": the first value's UUIDs. */
+static json_t *placed_devices(const json_t *pod)
+{
+	struct str all = str_from(text_at(kube_json_at(pod, "metadata", "annotations", NULL),
+			   "divvy.gpu/devices")),
+		   word, uuid;
+	json_t *list = json_array();
+	size_t n;
+
+	if (!str_word(&all, &word))
+		return list;
+	n = str_find(word, '=');
+	if (n == word.n)
+		return list;
+	word = (struct str){word.p + n + 1, word.n - n - 1};
+	while (str_split(&word, ',', &uuid) && json_array_size(list) < SPEC_DEVICES_MAX)
+		if (uuid.n && uuid.n < 64)
+			json_array_append_new(list, json_stringn(uuid.p, uuid.n));
+	return list;
+}
+
+static int set_devices(json_t *status, const json_t *tenant, const json_t *pod)
+{
+	_cleanup_json_ json_t *devices = json_is_array(json_object_get(tenant, "devices"))
+		? json_deep_copy(json_object_get(tenant, "devices"))
+		: placed_devices(pod);
+	_cleanup_buf_ struct buf text = BUF_INIT(DEVICE_MAX);
+
+	if (!json_array_size(devices))
+		return 0;
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const char *uuid = json_string_value(json_array_get(devices, i));
+
+		buf_addf(&text, "%s%s", i ? "," : "", uuid ? uuid : "?");
+	}
+	set(status, "device", buf_text(&text));
+	return json_object_set(status, "devices", devices);
+}
+
+static int set_granted(json_t *status, const json_t *tenant, const struct spec *asked)
+{
+	const json_t *memory = json_array_get(json_object_get(tenant, "memoryBytes"), 0);
+	const json_int_t request = json_integer_value(json_object_get(tenant, "request")),
+			 limit = json_integer_value(json_object_get(tenant, "limit")),
+			 bytes = json_integer_value(memory);
+	struct spec given = *asked;
+	char share[TEXT_MAX];
+	json_t *granted;
+
+	if (request < 1 || request > SPEC_SHARE_ONE || limit < request || limit > SPEC_SHARE_ONE)
+		return 0;
+	given.request = (uint32_t)request;
+	given.limit = (uint32_t)limit;
+	given.count = (uint32_t)json_array_size(json_object_get(tenant, "devices"));
+	share_text(&given, share);
+	granted = json_pack("{s:s, s:I, s:I}", "share", share, "request", request, "limit", limit);
+	if (granted && json_is_integer(memory) && bytes >= 0) {
+		json_object_set_new(granted, "memoryBytes", json_integer(bytes));
+		set(granted, "memory", format_bytes_exact((uint64_t)bytes).s);
+	}
+	return json_object_set_new(status, "granted", granted);
+}
+
+/* What the scheduler says of the pod's wish; NULL: nothing. */
+static const json_t *pod_condition(const json_t *pod, const char *type)
+{
+	const json_t *list = kube_json_at(pod, "status", "conditions", NULL);
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (!strcmp(text_at(json_array_get(list, i), "type"), type))
+			return json_array_get(list, i);
+	return NULL;
+}
+
+static int add_conditions(json_t *list, const json_t *share_pod, const struct share_pod_facts *f,
+	const json_t *tenant)
+{
+	const json_t *said = pod_condition(f->pod, "divvy.gpu/Granted");
+	const bool is_denied = said && !strcmp(text_at(said, "status"), "False");
+	int r = add_condition(list, share_pod, f->real_ns, "Accepted", !f->refusal,
+		f->refusal ? f->refusal : "Accepted", f->refusal ? f->message : NULL);
+
+	if (f->pod)
+		r |= add_condition(list, share_pod, f->real_ns, "PodCreated", true,
+			f->was_adopted ? "Adopted" : "Created", NULL);
+	else if (f->trouble)
+		r |= add_condition(
+			list, share_pod, f->real_ns, "PodCreated", false, f->trouble, f->message);
+	if (f->wish || is_denied)
+		r |= add_condition(list, share_pod, f->real_ns, "Granted", false, "WishNotGranted",
+			f->wish ? f->wish : text_at(said, "message"));
+	else if (tenant)
+		r |= add_condition(list, share_pod, f->real_ns, "Granted", true, "Granted", NULL);
+	else if (f->pod)
+		r |= add_condition(list, share_pod, f->real_ns, "Granted", false, "Waiting",
+			text_at(pod_condition(f->pod, "PodScheduled"), "message"));
+	return r;
+}
+
+static const char *phase_of(const struct share_pod_facts *f)
+{
+	static const char *const phases[] = {
+		"Pending", "Running", "Succeeded", "Failed", "Unknown"};
+	const char *phase = f->pod ? kube_json_text_at(f->pod, "status", "phase", NULL) : NULL;
+
+	if (f->refusal && !f->pod)
+		return "Refused";
+	for (size_t i = 0; phase && i < ARRAY_SIZE(phases); i++)
+		if (!strcmp(phase, phases[i]))
+			return phases[i];
+	return "Pending";
+}
+
+/* Of the pod as it is, or as it would be. */
+static void read_asked(const json_t *share_pod, const struct share_pod_facts *f, struct spec *spec,
+	char container[static TEXT_MAX], char share[static TEXT_MAX])
+{
+	const struct wish_facts facts = {.dialects = f->dialects};
+	_cleanup_json_ json_t *made = NULL;
+	struct wish wish;
+
+	share[0] = container[0] = '\0';
+	spec_init(spec);
+	if (share_pod_make(share_pod, SHARE_POD_OURS, &made, NULL) < 0)
+		return;
+	if (wish_read(json_object_get(made, "metadata"), json_object_get(made, "spec"), STR(""),
+		    &facts, &wish, NULL) == 0 &&
+		wish_is_tenant(&wish)) {
+		const struct dialect_tenant *t = &wish.result.tenant[0];
+
+		*spec = t->spec;
+		share_text(spec, share);
+		str_copy(container, TEXT_MAX, wish.json.pod.container[t->container].name);
+	}
+	wish_done(&wish);
+}
+
+static json_t *our_status(const json_t *share_pod, const struct share_pod_facts *f)
+{
+	const json_t *generation = kube_json_at(share_pod, "metadata", "generation", NULL);
+	const char *got = kube_json_text_at(share_pod, "status", "got", NULL);
+	json_t *status = json_object(), *conditions = json_array();
+	char container[TEXT_MAX], share[TEXT_MAX];
+	const json_t *tenant;
+	struct spec spec;
+	int r = status && conditions ? 0 : -1;
+
+	read_asked(share_pod, f, &spec, container, share);
+	tenant = find_tenant(f, container[0] ? container : NULL);
+	if (json_is_integer(generation))
+		json_object_set_new(
+			status, "observedGeneration", json_integer(json_integer_value(generation)));
+	set(status, "phase", phase_of(f));
+	set(status, "asked", share);
+	set(status, "got", got);
+	if (f->pod) {
+		set(status, "podName", kube_json_text_at(f->pod, "metadata", "name", NULL));
+		set(status, "podUID", kube_json_text_at(f->pod, "metadata", "uid", NULL));
+		set(status, "nodeName", kube_json_text_at(f->pod, "spec", "nodeName", NULL));
+		r |= set_devices(status, tenant, f->pod);
+	}
+	if (tenant)
+		r |= set_granted(status, tenant, &spec);
+	r |= add_conditions(conditions, share_pod, f, tenant);
+	r |= json_object_set(status, "conditions", conditions);
+	json_decref(conditions);
+	if (r < 0) {
+		json_decref(status);
+		return NULL;
+	}
+	return status;
+}
+
+/* As KubeShare's own tools read it: the whole status of the pod, and whose device. */
+static json_t *kubeshare_status(const json_t *share_pod, const struct share_pod_facts *f)
+{
+	const json_t *tenant = find_tenant(f, NULL);
+	_cleanup_json_ json_t *devices = NULL;
+	json_t *status = json_pack("{s:i}", "PodManagerPort", 0), *meta;
+	const json_t *first;
+
+	if (!status || !f->pod)
+		return status;
+	devices = json_is_array(json_object_get(tenant, "devices"))
+		? json_deep_copy(json_object_get(tenant, "devices"))
+		: placed_devices(f->pod);
+	first = json_array_get(devices, 0);
+	json_object_set_new(status, "PodStatus",
+		json_is_object(json_object_get(f->pod, "status"))
+			? json_deep_copy(json_object_get(f->pod, "status"))
+			: json_object());
+	meta = json_deep_copy(json_object_get(f->pod, "metadata"));
+	json_object_del(meta, "managedFields");
+	json_object_set_new(status, "PodObjectMeta", meta);
+	set(status, "BoundDeviceID", json_string_value(first));
+	return status;
+}
+
+json_t *share_pod_status(
+	const json_t *share_pod, enum share_pod_kind kind, const struct share_pod_facts *facts)
+{
+	return kind == SHARE_POD_OURS ? our_status(share_pod, facts)
+				      : kubeshare_status(share_pod, facts);
+}
+
+/* null for what is no more, at any depth: a merge patch cannot say it in another way. */
+static json_t *difference(const json_t *old, const json_t *new)
+{
+	json_t *change = json_object(), *value;
+	const char *key;
+
+	json_object_foreach((json_t *)new, key, value) {
+		const json_t *was = json_object_get(old, key);
+
+		if (was && json_equal(was, value))
+			continue;
+		if (json_is_object(was) && json_is_object(value))
+			json_object_set_new(change, key, difference(was, value));
+		else
+			json_object_set(change, key, value);
+	}
+	json_object_foreach((json_t *)old, key, value) {
+		if (!json_object_get(new, key))
+			json_object_set_new(change, key, json_null());
+	}
+	return change;
+}
+
+json_t *share_pod_status_patch(const json_t *share_pod, const json_t *status)
+{
+	_cleanup_json_ json_t *change = difference(json_object_get(share_pod, "status"), status);
+
+	if (!json_object_size(change))
+		return NULL;
+	return json_pack("{s:O}", "status", change);
+}

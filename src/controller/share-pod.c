@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/share-pod.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "core/dialect.h"
+#include "core/spec.h"
+
+#define PREFIX "divvy.gpu/"
+#define CONTAINER_KEY PREFIX "container"
+#define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"
+#define GPU_ID "kubeshare/GPUID"
+#define HOSTNAME "kubernetes.io/hostname"
+#define KEY_MAX 64u
+#define LIST_MAX 8192u
+
+const char *share_pod_api_version(enum share_pod_kind kind)
+{
+	return kind == SHARE_POD_OURS ? "divvy.gpu/v1" : "kubeshare.nthu/v1";
+}
+
+bool share_pod_is_kubeshare_on(const char *dialects)
+{
+	struct dialect_config config;
+
+	if (dialect_config_parse(str_from(dialects), &config, NULL) < 0)
+		return false;
+	for (size_t i = 0; dialect_at(i); i++)
+		if (!strcmp(dialect_at(i)->name, "kubeshare"))
+			return config.enabled >> i & 1;
+	return false;
+}
+
+/* ---- what is asked ---- */
+
+/* "memory-policy" -> "memoryPolicy" */
+static void field_of(const char *name, char ret[static KEY_MAX])
+{
+	size_t n = 0;
+
+	for (; *name && n + 1 < KEY_MAX; name++) {
+		if (*name == '-' && name[1])
+			ret[n++] = (char)toupper(*++name);
+		else
+			ret[n++] = *name;
+	}
+	ret[n] = '\0';
+}
+
+/* Text as the annotations have it; NULL: it is neither text nor a number. */
+static json_t *value_text(const json_t *value)
+{
+	char text[40];
+
+	if (json_is_string(value))
+		return json_string(json_string_value(value));
+	if (json_is_integer(value))
+		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
+	else if (json_is_real(value))
+		snprintf(text, sizeof(text), "%.9g", json_real_value(value));
+	else
+		return NULL;
+	return json_string(text);
+}
+
+/* "a,b" of the list of containers; NULL: there is none. */
+static json_t *containers_text(const json_t *list)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(LIST_MAX);
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (json_is_string(json_array_get(list, i)))
+			buf_addf(&text, "%s%s", text.n ? "," : "",
+				json_string_value(json_array_get(list, i)));
+	return text.n && buf_error(&text) == 0 ? json_string(buf_text(&text)) : NULL;
+}
+
+/* The asked keys of divvy's SharePod, as annotations. */
+static json_t *asked_keys(const json_t *spec, struct error *err)
+{
+	json_t *asked = json_object(), *containers;
+	char name[SPEC_FIELD], field[KEY_MAX], key[KEY_MAX];
+
+	for (size_t i = 0; asked && spec_field_name(i, name); i++) {
+		const json_t *value;
+		json_t *text;
+
+		field_of(name, field);
+		value = json_object_get(spec, field);
+		if (!value || json_is_null(value))
+			continue;
+		text = value_text(value);
+		if (!text) {
+			fail(err, EINVAL, "spec.%s: has to be text or a number", field);
+			json_decref(asked);
+			return NULL;
+		}
+		snprintf(key, sizeof(key), PREFIX "%s", name);
+		json_object_set_new(asked, key, text);
+	}
+	containers = containers_text(json_object_get(spec, "containers"));
+	if (asked && containers)
+		json_object_set_new(asked, CONTAINER_KEY, containers);
+	if (!asked)
+		fail(err, ENOMEM, "out of memory");
+	return asked;
+}
+
+static bool is_key_of_pod(const char *key)
+{
+	return !strncmp(key, PREFIX, sizeof(PREFIX) - 1);
+}
+
+/* The template's own keys may say the same, and nothing that the spec does not. */
+static int check_template(const json_t *annotations, const json_t *asked, struct error *err)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)annotations, key, value) {
+		const json_t *ours = json_object_get(asked, key);
+
+		if (!is_key_of_pod(key) || dialect_is_given(str_from(key)) ||
+			dialect_is_recorded(str_from(key)) || (ours && json_equal(ours, value)))
+			continue;
+		if (!ours)
+			return fail(err, EEXIST,
+				"spec.template.metadata.annotations: %.100s: say it in the "
+				"SharePod's "
+				"spec",
+				key);
+		return fail(err, EEXIST,
+			"spec.template.metadata.annotations: %.60s is '%.40s', and the spec says "
+			"'%.40s'; leave it out of the template",
+			key, json_is_string(value) ? json_string_value(value) : "?",
+			json_string_value(ours));
+	}
+	return 0;
+}
+
+/* ---- the pod ---- */
+
+static json_t *owner_of(const json_t *share_pod, enum share_pod_kind kind)
+{
+	const char *name = kube_json_text_at(share_pod, "metadata", "name", NULL),
+		   *uid = kube_json_text_at(share_pod, "metadata", "uid", NULL);
+
+	return json_pack("[{s:s, s:s, s:s, s:s, s:b, s:b}]", "apiVersion",
+		share_pod_api_version(kind), "kind", "SharePod", "name", name ? name : "", "uid",
+		uid ? uid : "", "controller", 1, "blockOwnerDeletion", 1);
+}
+
+static json_t *copy_or_new(const json_t *object)
+{
+	return json_is_object(object) ? json_deep_copy(object) : json_object();
+}
+
+static int finish(const json_t *share_pod, enum share_pod_kind kind, json_t *labels,
+	json_t *annotations, json_t *spec, json_t **ret_pod, struct error *err)
+{
+	const char *name = kube_json_text_at(share_pod, "metadata", "name", NULL),
+		   *ns = kube_json_text_at(share_pod, "metadata", "namespace", NULL);
+	json_t *pod = json_pack("{s:s, s:s, s:{s:s, s:s*, s:o, s:o, s:o}, s:o}", "apiVersion", "v1",
+		"kind", "Pod", "metadata", "name", name ? name : "", "namespace", ns, "labels",
+		labels, "annotations", annotations, "ownerReferences", owner_of(share_pod, kind),
+		"spec", spec);
+
+	if (!pod)
+		return fail(err, ENOMEM, "out of memory");
+	*ret_pod = pod;
+	return 0;
+}
+
+static int make_ours(const json_t *share_pod, json_t **ret_pod, struct error *err)
+{
+	const json_t *spec = json_object_get(share_pod, "spec"),
+		     *template = json_object_get(spec, "template"),
+		     *metadata = json_object_get(template, "metadata");
+	_cleanup_json_ json_t *asked = asked_keys(spec, err), *annotations = NULL;
+	int r;
+
+	if (!asked)
+		return -EINVAL;
+	annotations = copy_or_new(json_object_get(metadata, "annotations"));
+	r = check_template(annotations, asked, err);
+	if (r < 0)
+		return r;
+	json_object_update(annotations, asked);
+	return finish(share_pod, SHARE_POD_OURS, copy_or_new(json_object_get(metadata, "labels")),
+		TAKE_PTR(annotations), copy_or_new(json_object_get(template, "spec")), ret_pod,
+		err);
+}
+
+/* A vGPU is one of a node's: divvy places the pod, on that node. */
+static void select_node(json_t *spec, const json_t *annotations)
+{
+	const char *node = json_string_value(json_object_get(spec, "nodeName"));
+	json_t *selector;
+
+	if (!node || !json_object_get(annotations, GPU_ID))
+		return;
+	selector = copy_or_new(json_object_get(spec, "nodeSelector"));
+	json_object_set_new(selector, HOSTNAME, json_string(node));
+	json_object_set_new(spec, "nodeSelector", selector);
+	json_object_del(spec, "nodeName");
+}
+
+static int make_kubeshare(const json_t *share_pod, json_t **ret_pod, struct error *err)
+{
+	const json_t *metadata = json_object_get(share_pod, "metadata");
+	json_t *annotations = copy_or_new(json_object_get(metadata, "annotations"));
+	json_t *spec = copy_or_new(json_object_get(share_pod, "spec"));
+
+	json_object_del(annotations, LAST_APPLIED);
+	select_node(spec, annotations);
+	return finish(share_pod, SHARE_POD_KUBESHARE,
+		copy_or_new(json_object_get(metadata, "labels")), annotations, spec, ret_pod, err);
+}
+
+int share_pod_make(
+	const json_t *share_pod, enum share_pod_kind kind, json_t **ret_pod, struct error *err)
+{
+	return kind == SHARE_POD_OURS ? make_ours(share_pod, ret_pod, err)
+				      : make_kubeshare(share_pod, ret_pod, err);
+}
+
+int share_pod_other_name(const json_t *share_pod, char ret[static SHARE_POD_NAME_MAX + 1])
+{
+	static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
+	const char *name = kube_json_text_at(share_pod, "metadata", "name", NULL),
+		   *uid = kube_json_text_at(share_pod, "metadata", "uid", NULL);
+	uint64_t hash = str_hash(str_from(uid));
+	char tail[7] = "-";
+	size_t n = name ? strlen(name) : 0;
+
+	if (!n || !uid)
+		return -EINVAL;
+	for (size_t i = 1; i < 6; i++, hash /= sizeof(letters) - 1)
+		tail[i] = letters[hash % (sizeof(letters) - 1)];
+	n = MIN(n, (size_t)SHARE_POD_NAME_MAX - 6);
+	memcpy(ret, name, n);
+	memcpy(ret + n, tail, sizeof(tail));
+	return 0;
+}
+
+bool share_pod_owns(const json_t *share_pod, const json_t *pod)
+{
+	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
+	const char *uid = kube_json_text_at(share_pod, "metadata", "uid", NULL);
+
+	for (size_t i = 0; uid && i < json_array_size(owners); i++) {
+		const json_t *o = json_array_get(owners, i);
+		const char *its = json_string_value(json_object_get(o, "uid"));
+
+		if (json_is_true(json_object_get(o, "controller")) && its && !strcmp(its, uid))
+			return true;
+	}
+	return false;
+}
+
+/* Only keys that speak of the pod: those with a container's name are the template's. */
+int share_pod_carry(
+	const json_t *share_pod, enum share_pod_kind kind, const json_t *pod, json_t **ret_patch)
+{
+	const json_t *now = kube_json_at(pod, "metadata", "annotations", NULL);
+	_cleanup_json_ json_t *asked = NULL, *change = json_object();
+	const char *key;
+	json_t *value;
+
+	*ret_patch = NULL;
+	if (kind != SHARE_POD_OURS)
+		return 0;
+	asked = asked_keys(json_object_get(share_pod, "spec"), NULL);
+	if (!asked || !change)
+		return -ENOMEM;
+	json_object_foreach(asked, key, value) {
+		const json_t *has = json_object_get(now, key);
+
+		if (!has || !json_equal(has, value))
+			json_object_set(change, key, value);
+	}
+	json_object_foreach((json_t *)now, key, value) {
+		if (is_key_of_pod(key) && !dialect_is_given(str_from(key)) &&
+			!dialect_is_recorded(str_from(key)) && !json_object_get(asked, key))
+			json_object_set_new(change, key, json_null());
+	}
+	if (!json_object_size(change))
+		return 0;
+	*ret_patch = json_pack("{s:{s:O}}", "metadata", "annotations", change);
+	return *ret_patch ? 0 : -ENOMEM;
+}

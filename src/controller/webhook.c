@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reviews and the page's requests, answered: from what is known, and where that is not enough (a
+ * namespace or a daemon's pod that is younger than our watch, who a token is) after asking.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller.h"
+#include "controller/metrics.h"
+
+#define ASK_NS (UINT64_C(1500) * 1000000) /* API servers wait 2 s for the least of our webhooks */
+#define TEXT_MAX (4u << 20)
+#define TOKEN_MAX (16u << 10)
+
+/* One request that has to wait. */
+struct asking {
+	LIST_ENTRY(asking) link;
+	struct controller *c;
+	struct http_request *request;
+	struct kube_call *call;
+	const struct admit_path *path;
+	json_t *review;
+	json_t *user;              /* of a token */
+	struct admit_request what; /* borrows from review */
+};
+
+static void answer_text(struct http_request *request, unsigned int status, const char *text)
+{
+	http_answer(request, status, "text/plain; charset=utf-8", str_from(text));
+}
+
+static void asking_free(struct asking *a)
+{
+	LIST_REMOVE(a, link);
+	json_decref(a->review);
+	json_decref(a->user);
+	free(a);
+}
+
+static struct asking *asking_new(struct controller *c, struct http_request *request)
+{
+	struct asking *a = calloc(1, sizeof(*a));
+
+	if (!a) {
+		answer_text(request, 503, "out of memory\n");
+		return NULL;
+	}
+	a->c = c;
+	a->request = request;
+	LIST_INSERT_HEAD(&c->askings, a, link);
+	return a;
+}
+
+static void end_text(struct asking *a, unsigned int status, const char *text)
+{
+	answer_text(a->request, status, text);
+	asking_free(a);
+}
+
+void controller_end_askings(struct controller *c)
+{
+	struct asking *a;
+
+	while ((a = LIST_FIRST(&c->askings)))
+		end_text(a, 503, "the controller ends\n");
+}
+
+/* ---- reviews ---- */
+
+static void conclude(struct asking *a, const struct admit_facts *facts)
+{
+	_cleanup_json_ json_t *out = admit_answer(a->path, &a->c->rules, &a->what, facts);
+	_cleanup_free_ char *text = out ? kube_json_format(out) : NULL;
+	const bool is_allowed = json_is_true(kube_json_at(out, "response", "allowed", NULL));
+
+	if (!text) {
+		end_text(a, 503, "out of memory\n");
+		return;
+	}
+	a->c->n_reviews[is_allowed]++;
+	log_debug("%s %s %s/%s by %s: %s", a->what.operation, a->what.resource, a->what.ns,
+		a->what.name, a->what.user, is_allowed ? "allowed" : "refused");
+	http_answer(a->request, 200, "application/json", str_from(text));
+	asking_free(a);
+}
+
+static void conclude_for_namespace(struct asking *a, const json_t *ns)
+{
+	struct admit_facts facts = {0};
+	struct ns_facts known;
+
+	if (controller_ns_facts(a->c, a->what.ns, ns, &known) == 0)
+		facts.ns = known.facts;
+	conclude(a, &facts);
+	ns_facts_done(&known);
+}
+
+static void conclude_for_pod(struct asking *a, const json_t *pod)
+{
+	const struct admit_facts facts = {
+		.pod_uid = kube_json_text_at(pod, "metadata", "uid", NULL),
+		.pod_node = kube_json_text_at(pod, "spec", "nodeName", NULL)};
+
+	conclude(a, &facts);
+}
+
+static void on_asked(void *data, const struct kube_answer *answer)
+{
+	struct asking *a = data;
+	_cleanup_json_ json_t *object = NULL;
+
+	/* Not knowing is no reason to let something in. */
+	if (answer->result < 0 && answer->result != -ENOENT) {
+		end_text(a, 503, answer->error.msg);
+		return;
+	}
+	if (answer->result == 0 && kube_json_parse(answer->body, &object, NULL) < 0) {
+		end_text(a, 503, "the API server has not answered in JSON\n");
+		return;
+	}
+	if (admit_needs(a->path, &a->c->rules, &a->what) == ADMIT_NEEDS_POD)
+		conclude_for_pod(a, object);
+	else
+		conclude_for_namespace(a, object);
+}
+
+static void ask(struct asking *a, const char *resource, const char *ns, const char *name)
+{
+	const struct kube_write read = {.target = {.group_version = "v1",
+						.resource = resource,
+						.namespace_name = ns,
+						.name = name},
+		.timeout_ns = ASK_NS,
+		.done = on_asked,
+		.data = a};
+	struct error err;
+
+	if (kube_read(a->c->client, &read, &err) < 0)
+		end_text(a, 400, err.msg);
+}
+
+/* A pod that we know, by the token's UID and on that very node, need not be asked for. */
+static void review_own(struct asking *a)
+{
+	const json_t *pod = controller_find(a->c, CACHE_PODS, a->c->options.ns, a->what.pod_name);
+	const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL),
+		   *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
+
+	if (uid && node && !strcmp(uid, a->what.pod_uid))
+		conclude_for_pod(a, pod);
+	else
+		ask(a, "pods", a->c->options.ns, a->what.pod_name);
+}
+
+static void review(
+	struct controller *c, struct http_request *request, const struct admit_path *path)
+{
+	struct asking *a = asking_new(c, request);
+	const struct admit_facts none = {0};
+	struct error err;
+
+	if (!a)
+		return;
+	a->path = path;
+	if (kube_json_parse(http_body(request), &a->review, &err) < 0 ||
+		admit_parse(a->review, &a->what, &err) < 0) {
+		end_text(a, 400, err.msg);
+		return;
+	}
+	switch (admit_needs(path, &c->rules, &a->what)) {
+	case ADMIT_NEEDS_POD: review_own(a); break;
+	case ADMIT_NEEDS_NAMESPACE:
+		if (controller_find(c, CACHE_NAMESPACES, "", a->what.ns))
+			conclude_for_namespace(a, NULL);
+		else
+			ask(a, "namespaces", NULL, a->what.ns);
+		break;
+	default: conclude(a, &none); break;
+	}
+}
+
+void controller_on_review(void *data, struct http_request *request)
+{
+	struct controller *c = data;
+	const struct admit_path *path = admit_path_find(http_path(request));
+
+	if (!strcmp(http_path(request), "/healthz"))
+		answer_text(request, c->is_ready ? 200 : 503,
+			c->is_ready ? "ok\n" : "not ready: API servers do not trust it yet\n");
+	else if (!path)
+		answer_text(request, 404, "there is no such path\n");
+	else if (strcmp(http_method(request), "POST"))
+		answer_text(request, 405, "POST an AdmissionReview\n");
+	else if (!controller_is_synced(c, CACHE_NAMESPACES) ||
+		!controller_is_synced(c, CACHE_POLICIES))
+		answer_text(request, 503, "not ready: namespaces and policies are not known yet\n");
+	else
+		review(c, request, path);
+}
+
+/* ---- the page ---- */
+
+static void on_allowed(void *data, const struct kube_answer *answer)
+{
+	struct asking *a = data;
+	_cleanup_json_ json_t *review = NULL;
+	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
+
+	if (answer->result < 0 || kube_json_parse(answer->body, &review, NULL) < 0) {
+		end_text(a, 503, answer->error.msg);
+		return;
+	}
+	if (!json_is_true(kube_json_at(review, "status", "allowed", NULL))) {
+		end_text(
+			a, 403, "you may not get /metrics: bind the cluster role divvy-operator\n");
+		return;
+	}
+	if (controller_metrics(a->c, &text) < 0) {
+		end_text(a, 503, "out of memory\n");
+		return;
+	}
+	http_answer(a->request, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&text));
+	asking_free(a);
+}
+
+static void create(struct asking *a, const char *group, const char *resource, json_t *object,
+	kube_done_fn *done)
+{
+	const struct kube_write write = {.target = {.group_version = group, .resource = resource},
+		.timeout_ns = ASK_NS,
+		.done = done,
+		.data = a};
+	struct error err;
+	int r = object ? kube_create(a->c->client, &write, object, &err)
+		       : fail(&err, ENOMEM, "out of memory");
+
+	json_decref(object);
+	if (r < 0)
+		end_text(a, 503, err.msg);
+}
+
+static json_t *copy_at(const json_t *user, const char *key)
+{
+	json_t *value = json_object_get(user, key);
+
+	return value ? json_incref(value) : NULL;
+}
+
+static void on_token(void *data, const struct kube_answer *answer)
+{
+	struct asking *a = data;
+	_cleanup_json_ json_t *review = NULL;
+	const json_t *user;
+
+	if (answer->result < 0 || kube_json_parse(answer->body, &review, NULL) < 0) {
+		end_text(a, 503, answer->error.msg);
+		return;
+	}
+	user = kube_json_at(review, "status", "user", NULL);
+	if (!json_is_true(kube_json_at(review, "status", "authenticated", NULL))) {
+		end_text(a, 401, "the token is not valid\n");
+		return;
+	}
+	create(a, "authorization.k8s.io/v1", "subjectaccessreviews",
+		json_pack("{s:s, s:s, s:{s:{s:s, s:s}, s:o*, s:o*, s:o*, s:o*}}", "apiVersion",
+			"authorization.k8s.io/v1", "kind", "SubjectAccessReview", "spec",
+			"nonResourceAttributes", "path", "/metrics", "verb", "get", "user",
+			copy_at(user, "username"), "groups", copy_at(user, "groups"), "uid",
+			copy_at(user, "uid"), "extra", copy_at(user, "extra")),
+		on_allowed);
+}
+
+void controller_on_page(void *data, struct http_request *request)
+{
+	struct controller *c = data;
+	const char *header = http_header(request, "Authorization");
+	struct str token = str_from(header);
+	struct asking *a;
+
+	if (!strcmp(http_path(request), "/healthz")) {
+		answer_text(request, 200, "ok\n");
+		return;
+	}
+	if (strcmp(http_path(request), "/metrics")) {
+		answer_text(request, 404, "/metrics or /healthz\n");
+		return;
+	}
+	if (!str_skip_prefix(&token, STR("Bearer ")) || !token.n || token.n > TOKEN_MAX) {
+		answer_text(request, 401, "a token is needed: Authorization: Bearer TOKEN\n");
+		return;
+	}
+	a = asking_new(c, request);
+	if (a)
+		create(a, "authentication.k8s.io/v1", "tokenreviews",
+			json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "authentication.k8s.io/v1",
+				"kind", "TokenReview", "spec", "token", token.p),
+			on_token);
+}

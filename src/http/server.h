@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An HTTP or HTTPS server on the loop. One thread; nothing blocks. A request is handed over when
+ * all of it has come, and is the handler's until http_answer(), from within the handler or any time
+ * later; what it says is valid until then.
+ *
+ * Limits: connections, bytes of a body, and time from the first byte of a connection (or from the
+ * end of the answer before) to the end of a request: who is slower is cut off.
+ */
+#ifndef HTTP_SERVER_H
+#define HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "base/str.h"
+
+#define HTTP_CONNECTIONS_DEFAULT 256u
+#define HTTP_BODY_DEFAULT (16u << 20)
+#define HTTP_REQUEST_DEFAULT_NS (UINT64_C(10) * 1000000000)
+/* Longer than API servers keep an idle connection: the end of one is theirs to choose. */
+#define HTTP_IDLE_DEFAULT_NS (UINT64_C(120) * 1000000000)
+
+struct http_server;
+struct http_request;
+
+typedef void http_handler_fn(void *data, struct http_request *request);
+
+struct http_options {
+	const char *address; /* "HOST:PORT"; ":9443": all addresses; port 0: any that is free */
+	bool is_tls;         /* nobody gets in before http_server_set_certificate() */
+	uint32_t max_connections;
+	size_t max_body;
+	uint64_t request_ns, idle_ns; /* 0: the defaults */
+	http_handler_fn *handler;
+	void *data;
+};
+
+/* Is it an address? -EINVAL says what would be one. */
+int http_address_check(const char *address, struct error *err);
+
+int http_server_new(struct loop *loop, const struct http_options *options,
+	struct http_server **ret_server, struct error *err);
+/* All requests must have been answered. NULL is fine. */
+void http_server_free(struct http_server *server);
+
+/* For connections from now on; those there are keep theirs. PEM: the leaf first. -EINVAL. */
+int http_server_set_certificate(
+	struct http_server *server, const char *cert_pem, const char *key_pem, struct error *err);
+
+uint16_t http_server_port(const struct http_server *server);
+
+const char *http_method(const struct http_request *request);
+const char *http_path(const struct http_request *request);
+/* NULL: it is not there. */
+const char *http_header(const struct http_request *request, const char *name);
+struct str http_body(const struct http_request *request);
+
+/* The body is copied. The request is gone with this. */
+void http_answer(struct http_request *request, unsigned int status, const char *content_type,
+	struct str body);
+
+struct http_counts {
+	uint64_t n_requests, n_refused; /* too large, too slow, or one too many */
+	uint32_t n_connections;
+};
+struct http_counts http_server_counts(const struct http_server *server);
+
+#endif

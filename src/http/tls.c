@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/tls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gnutls/x509.h>
+
+static gnutls_datum_t datum(const char *text)
+{
+	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
+}
+
+struct http_tls *http_tls_ref(struct http_tls *tls)
+{
+	tls->n_users++;
+	return tls;
+}
+
+void http_tls_unref(struct http_tls *tls)
+{
+	if (!tls || --tls->n_users)
+		return;
+	for (unsigned int i = 0; i < tls->n_chain; i++)
+		gnutls_pcert_deinit(&tls->chain[i]);
+	if (tls->key)
+		gnutls_privkey_deinit(tls->key);
+	free(tls);
+}
+
+/* A client would find out, in each handshake and in worse words. */
+static int check_pair(struct http_tls *tls, struct error *err)
+{
+	gnutls_pubkey_t pub = NULL;
+	unsigned char a[64], b[64];
+	size_t n_a = sizeof(a), n_b = sizeof(b);
+	int r = gnutls_pubkey_init(&pub);
+
+	if (r < 0)
+		return fail(err, ENOMEM, "certificate: %s", gnutls_strerror(r));
+	r = gnutls_pubkey_import_privkey(pub, tls->key, 0, 0);
+	if (r >= 0)
+		r = gnutls_pubkey_get_key_id(pub, GNUTLS_KEYID_USE_SHA256, a, &n_a);
+	if (r >= 0)
+		r = gnutls_pubkey_get_key_id(
+			tls->chain[0].pubkey, GNUTLS_KEYID_USE_SHA256, b, &n_b);
+	gnutls_pubkey_deinit(pub);
+	if (r < 0)
+		return fail(err, EINVAL, "certificate: %s", gnutls_strerror(r));
+	if (n_a != n_b || memcmp(a, b, n_a))
+		return fail(err, EINVAL, "certificate: the key is that of another one");
+	return 0;
+}
+
+int http_tls_new(
+	const char *cert_pem, const char *key_pem, struct http_tls **ret_tls, struct error *err)
+{
+	const gnutls_datum_t cert = datum(cert_pem), key = datum(key_pem);
+	struct http_tls *tls = calloc(1, sizeof(*tls));
+	unsigned int n = HTTP_TLS_CHAIN_MAX;
+	int r;
+
+	if (!tls)
+		return fail(err, ENOMEM, "out of memory");
+	tls->n_users = 1;
+	r = gnutls_pcert_list_import_x509_raw(
+		tls->chain, &n, &cert, GNUTLS_X509_FMT_PEM, GNUTLS_X509_CRT_LIST_FAIL_IF_UNSORTED);
+	if (r < 0) {
+		fail(err, EINVAL, "certificate: %s", gnutls_strerror(r));
+		goto bad;
+	}
+	tls->n_chain = n;
+	r = gnutls_privkey_init(&tls->key);
+	if (r >= 0)
+		r = gnutls_privkey_import_x509_raw(tls->key, &key, GNUTLS_X509_FMT_PEM, NULL, 0);
+	if (r < 0) {
+		fail(err, EINVAL, "certificate's key: %s", gnutls_strerror(r));
+		goto bad;
+	}
+	if (check_pair(tls, err) < 0)
+		goto bad;
+	*ret_tls = tls;
+	return 0;
+bad:
+	http_tls_unref(tls);
+	return -EINVAL;
+}

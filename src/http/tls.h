@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A certificate and its key as GnuTLS wants them, shared by the connections that were shown it. */
+#ifndef HTTP_TLS_H
+#define HTTP_TLS_H
+
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+
+#include "base/error.h"
+
+#define HTTP_TLS_CHAIN_MAX 8u
+
+struct http_tls {
+	unsigned int n_users;
+	unsigned int n_chain;
+	gnutls_pcert_st chain[HTTP_TLS_CHAIN_MAX];
+	gnutls_privkey_t key;
+};
+
+/* -EINVAL: no certificate, no key, or they are not of one another. */
+int http_tls_new(
+	const char *cert_pem, const char *key_pem, struct http_tls **ret_tls, struct error *err);
+struct http_tls *http_tls_ref(struct http_tls *tls);
+/* NULL is fine. */
+void http_tls_unref(struct http_tls *tls);
+
+#endif

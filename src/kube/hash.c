@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/hash.h"
+
+#include "base/rand.h"
+
+/* FNV-1a from a random beginning, and mixed at the end. */
+uint32_t kube_hash(const void *p, size_t n)
+{
+	static uint64_t seed;
+	const unsigned char *bytes = p;
+	uint64_t h;
+
+	if (!seed && random_bytes(&seed, sizeof(seed)) < 0)
+		seed = (uintptr_t)&seed;
+	h = seed;
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+	h ^= h >> 29;
+	return (uint32_t)((h * UINT64_C(0xbf58476d1ce4e5b9)) >> 32);
+}

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests of deploy/ agree with one another, with the contract and with the code."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+
+import yaml
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../.."))
+
+from manifests import (DEPLOY, SOURCE, base, chart, differences, index, key, leaves, load, pod_spec,  # noqa: E402
+                       pods, resources, restricted, values)
+from tap import main  # noqa: E402
+
+CONTRACT = (SOURCE / "docs/cluster-objects.md").read_text()
+GENERATE = runpy.run_path(str(DEPLOY / "generate"), run_name="test")
+KEEP = "helm.sh/resource-policy"
+
+
+def what_is_made_is_current():
+    done = subprocess.run([sys.executable, DEPLOY / "generate", "--check"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def both_kustomizations_list_all_files():
+    there = {p.resolve() for p in (DEPLOY / "base").glob("*.yaml")} - {(DEPLOY / "base/kustomization.yaml").resolve()}
+    listed = resources(DEPLOY / "base")
+    assert set(listed) == there and len(listed) == len(there), listed
+    assert resources(DEPLOY) == listed, resources(DEPLOY)
+
+
+def the_chart_makes_the_same_objects():
+    made, wanted = chart(values()), base()
+    assert set(made) == set(wanted), set(made) ^ set(wanted)
+    for name, obj in made.items():
+        if obj["kind"] == "CustomResourceDefinition":
+            # What alone is Helm's: definitions stay when the release goes.
+            assert obj["metadata"].pop("annotations") == {KEEP: "keep"}, obj["metadata"]
+        assert not list(differences(wanted[name], obj)), (name, list(differences(wanted[name], obj)))
+
+
+def every_value_of_the_chart_has_an_effect():
+    plain = chart(values())
+    for path in leaves(values()):
+        given = values()
+        node = given
+        for name in path[:-1]:
+            node = node[name]
+        node[path[-1]] = 7 if isinstance(node[path[-1]], int) else "another"
+        assert chart(given) != plain, ".".join(path)
+    # ... and nothing a person may want to choose is left out of the table for lack of its text.
+    for text, _ in GENERATE["CHART"]:
+        assert any(text in p.read_text() for p in (DEPLOY / "base").glob("*.yaml")), text
+
+
+def the_specs_fields_are_those_of_the_code():
+    header = (SOURCE / "src/core/spec.h").read_text()
+    fields = []
+    for table in ("SPEC_FIELDS", "SPEC_CLUSTER_FIELDS"):
+        found = re.search(rf"#define {table}\(X\) \\\n((?:.*\\\n)*.*\n)", header)
+        if found:
+            fields += [f.replace("_", "-") for f in re.findall(r"\bX\((\w+),", found.group(1))]
+    ours = [row[0] for row in GENERATE["FIELDS"]]
+    assert len(fields) >= 10 and set(fields) <= set(ours), set(fields) - set(ours)
+    if "SPEC_CLUSTER_FIELDS" in header:
+        assert set(fields) == set(ours), set(fields) ^ set(ours)
+
+
+def the_contracts_names_are_those_of_the_code():
+    """Keys and dialects, as far as there is code that knows them."""
+    for path in (SOURCE / "src").rglob("*.h"):
+        for key_name in re.findall(r'^#define \w+ "(divvy\.gpu/[a-z-]+)"', path.read_text(), re.MULTILINE):
+            assert f"`{key_name}" in CONTRACT, f"{path.name}: {key_name}"
+    names = [re.search(r'\.name = "([a-z0-9]+)"', p.read_text()) for p in (SOURCE / "src/core").glob("dialect-*.c")]
+    names = {n.group(1) for n in names if n} - {"divvy"}
+    assert not names or names == set(GENERATE["DIALECTS"]), names ^ set(GENERATE["DIALECTS"])
+
+
+def schema_of(crd):
+    return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def names_in(schema):
+    for name, node in schema.get("properties", {}).items():
+        yield name
+        yield from names_in(node)
+    for below in ("items", "additionalProperties"):
+        if isinstance(schema.get(below), dict):
+            yield from names_in(schema[below])
+
+
+def crds():
+    return {o["spec"]["names"]["kind"]: o for o in base().values() if o["kind"] == "CustomResourceDefinition"}
+
+
+def the_contract_names_every_field_that_is_written():
+    # What a field of a list's entry means is in its description.
+    for kind, crd in crds().items():
+        for part in ("spec", "status"):
+            for name in schema_of(crd)["properties"][part]["properties"]:
+                assert re.search(rf"\b{name}\b", CONTRACT), f"{kind}.{part}.{name}"
+        for name in names_in(schema_of(crd)["properties"]["status"]):
+            assert not re.search("[A-Z]{4}|_", name.replace("UID", "").replace("UUID", "")), name
+
+
+def schemas_have_limits_and_no_defaults():
+    def walk(schema, at):
+        assert "default" not in schema, f"{at}: a default fights who applies without it"
+        if schema.get("type") == "array":
+            assert "maxItems" in schema, f"{at}: a list without maxItems"
+        if schema.get("type") == "string" and at.split(".")[-1] not in ("apiVersion", "kind"):
+            limited = {"maxLength", "enum", "format"} & set(schema) or ".template." in at or "matchLabels" in at
+            assert limited, f"{at}: text without maxLength"
+        if schema.get("type") == "integer":
+            assert "minimum" in schema, f"{at}: an integer without a minimum"
+        for name, node in schema.get("properties", {}).items():
+            walk(node, f"{at}.{name}")
+        for below in ("items", "additionalProperties"):
+            if isinstance(schema.get(below), dict):
+                walk(schema[below], at)
+    for kind, crd in crds().items():
+        walk(schema_of(crd), kind)
+
+
+def uninstalling_ends_all_of_it_and_begins_with_the_webhooks():
+    log = subprocess.run([DEPLOY / "uninstall", "--all"], capture_output=True, text=True, check=True,
+                         env={**os.environ, "KUBECTL": "echo"}).stdout
+    gone = re.findall(r"\b([a-z]+)/([a-z.-]+)", log)
+    kinds = {"crd": "customresourcedefinition"}
+    gone = [(kinds.get(kind, kind), name) for kind, name in gone]
+    assert [k for k, _ in gone[:2]] == ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"], gone
+    assert gone[-1][0] == "customresourcedefinition", gone[-1]
+    namespaces = {name for kind, name in gone if kind == "namespace"}
+    for kind, namespace, name in base():
+        assert (kind.lower(), name) in gone or namespace in namespaces, (kind, namespace, name)
+    short = subprocess.run([DEPLOY / "uninstall"], capture_output=True, text=True, check=True,
+                           env={**os.environ, "KUBECTL": "echo"}).stdout
+    assert "crd/" not in short and "namespace/divvy-system" in short, short
+    wrong = subprocess.run([DEPLOY / "uninstall", "--everything"], capture_output=True, text=True, check=False,
+                           env={**os.environ, "KUBECTL": "false"})
+    assert wrong.returncode == 2 and "usage" in wrong.stdout, wrong
+
+
+def only_the_nodes_daemon_needs_more_than_restricted():
+    found = {name: set(restricted(spec)) for name, spec in pods(base().values())}
+    assert found.pop("divvyd") == {
+        "hostPID", "divvyd: may be root", "divvyd: is root", "volume device-plugins", "volume pod-resources",
+        "volume run", "volume state", "volume cdi", "volume lock"}
+    assert found == {"divvy-scheduler": set(), "divvy-controller": set()}, found
+    for _, spec in pods(base().values()):
+        assert spec["enableServiceLinks"] is False
+        for container in spec["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["resources"]["limits"]["memory"] and container["resources"]["requests"]["cpu"]
+            assert "livenessProbe" in container and "readinessProbe" in container
+
+
+def each_opening_to_the_node_is_explained():
+    lines = (DEPLOY / "base/divvyd.yaml").read_text().split("\n")
+    for n, line in enumerate(lines):
+        if re.search(r"hostPID:|hostPath:|runAsUser: 0", line):
+            before = [text.strip() for text in lines[n - 2:n]]
+            assert any(text.startswith("#") for text in before), line
+
+
+def tokens_are_bound_to_their_pods():
+    for obj in base().values():
+        if obj["kind"] == "ServiceAccount":
+            assert obj["automountServiceAccountToken"] is False, key(obj)
+    for name, spec in pods(base().values()):
+        sources = next(v for v in spec["volumes"] if v["name"] == "api")["projected"]["sources"]
+        assert sources[0]["serviceAccountToken"]["path"] == "token", name
+        assert sources[1]["configMap"]["name"] == "kube-root-ca.crt", name
+
+
+def rights_are_named_one_by_one():
+    secrets = []
+    for name, obj in base().items():
+        for rule in obj.get("rules", []):
+            if obj["kind"] not in ("Role", "ClusterRole"):
+                continue
+            assert "*" not in str(rule), (name, rule)
+            if "secrets" in rule.get("resources", []):
+                secrets.append((name, rule["resourceNames"], rule["verbs"]))
+            for verb in ("escalate", "bind", "impersonate"):
+                assert verb not in rule["verbs"], (name, rule)
+    assert secrets == [(("Role", "divvy-system", "divvy-controller"), ["divvy-controller-tls"],
+                        ["get", "list", "watch", "patch"])], secrets
+    # A word on each, in front of it or of what it continues.
+    for path in ("scheduler", "controller", "divvyd"):
+        text = (DEPLOY / f"base/{path}.yaml").read_text()
+        for match in re.finditer(r"^(.*)\n- apiGroups: .*\n  resources: (.*)\n", text, re.MULTILINE):
+            explained = match.group(1).startswith(("#", "  verbs", "rules:"))
+            assert explained, f"{path}: {match.group(2)} is not explained"
+
+
+def webhooks():
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        yield from ((kind, hook) for hook in base()[(kind, "", "divvy")]["webhooks"])
+
+
+def the_webhook_never_stands_in_its_own_way():
+    own = {name for kind, _, name in base() if kind == "Namespace"}
+    for kind, hook in webhooks():
+        what = {r for rule in hook["rules"] for r in rule["resources"]}
+        if what & {"pods", "deployments", "pods/status"}:
+            labels = {e["key"]: e for e in hook["namespaceSelector"]["matchExpressions"]}
+            assert labels["divvy.gpu/admission"]["values"] == ["ignore"], hook["name"]
+            names = labels["kubernetes.io/metadata.name"]["values"]
+            assert own | {"kube-system", "kube-public", "kube-node-lease"} == set(names), names
+        assert hook["sideEffects"] == "None" and hook["timeoutSeconds"] <= 5, hook["name"]
+        assert hook["clientConfig"]["service"]["path"] in CONTRACT, hook["clientConfig"]
+        assert "caBundle" not in hook["clientConfig"], "the controller's to fill"
+        if kind[0] == "M":
+            assert hook["failurePolicy"] == "Fail" and hook["reinvocationPolicy"] == "IfNeeded", hook
+    for namespace in own:
+        labels = base()[("Namespace", "", namespace)]["metadata"]["labels"]
+        assert labels["divvy.gpu/admission"] == "ignore", namespace
+    # The kubelets' writes and those of every rollout go on while the controller is away.
+    soft = {hook["name"] for _, hook in webhooks() if hook["failurePolicy"] == "Ignore"}
+    assert soft == {"pods.status.divvy.gpu", "templates.divvy.gpu", "leases.divvy.gpu"}, soft
+
+
+def services_lead_to_the_ports_of_their_programs():
+    objects = base()
+    for (kind, namespace, name), obj in objects.items():
+        if kind != "Service":
+            continue
+        workload = objects.get(("Deployment", namespace, name)) or objects[("DaemonSet", namespace, name)]
+        assert obj["spec"]["selector"] == workload["spec"]["template"]["metadata"]["labels"], name
+        ports = {p["containerPort"] for c in pod_spec(workload)["containers"] for p in c["ports"]}
+        assert {p["targetPort"] for p in obj["spec"]["ports"]} <= ports, name
+    for _, hook in webhooks():
+        where = hook["clientConfig"]["service"]
+        service = objects[("Service", where["namespace"], where["name"])]
+        assert where["port"] in {p["port"] for p in service["spec"]["ports"]}, where
+
+
+def the_contract_has_the_command_lines():
+    for _, spec in pods(base().values()):
+        for container in spec["containers"]:
+            program = container["image"].partition(":")[0]
+            row = next(line for line in CONTRACT.split("\n") if re.match(rf"\| `{program}( --cluster)?` \|", line))
+            for arg in container["args"]:
+                assert re.search(rf"`?{arg.split('=')[0]}\b", row), (program, arg)
+            for env in container["env"]:
+                assert env["name"] in CONTRACT or env["name"].startswith("NVIDIA_"), env
+
+
+def examples():
+    return {p: load(p.read_text()) for p in sorted((DEPLOY / "examples").rglob("*.yaml"))}
+
+
+def examples_ask_for_what_there_is():
+    fields = {row[0] for row in GENERATE["FIELDS"]} | {"container"}
+    used, kinds = set(), set()
+    for path, objects in examples().items():
+        index(objects)
+        for obj in objects:
+            kinds.add(obj["kind"])
+            template = obj["spec"].get("template", obj) if obj["kind"] != "Namespace" else {}
+            asked = {k for k in template.get("metadata", {}).get("annotations", {}) if "divvy.gpu/" in k}
+            for name in asked:
+                container, _, field = name.partition("divvy.gpu/")
+                assert field in fields, f"{path}: {name}"
+                used.add(field)
+                containers = [c["name"] for c in template["spec"]["containers"]]
+                assert not container or container[:-1] in containers, f"{path}: {name}"
+        assert path.read_text().startswith("# "), f"{path}: says nothing of itself"
+    dialects = {p.stem for p in examples() if p.parent.name == "dialects"}
+    assert dialects == set(GENERATE["DIALECTS"]), dialects ^ set(GENERATE["DIALECTS"])
+    assert {"request", "limit", "memory", "class", "count", "affinity", "anti-affinity", "exclusion", "group",
+            "container"} <= used, used
+    assert {"Pod", "Job", "Deployment", "SharePod", "GPUPolicy", "GPUNode"} <= kinds, kinds
+
+
+def kubeshares_definition_is_an_option_of_its_own():
+    text = (DEPLOY / "kubeshare/crd.yaml").read_text()
+    assert text == (DEPLOY / "chart-kubeshare/crds/crd.yaml").read_text()
+    crd = yaml.safe_load(text)
+    assert key(crd) not in base() and crd["spec"]["names"]["shortNames"] == ["shp"]
+    # Helm leaves what is in crds/ alone when it is there already; in templates/ it would not.
+    assert not list((DEPLOY / "chart-kubeshare").glob("templates/*"))
+
+
+def all_versions_are_one():
+    version = re.search(r"version: '([0-9.]+)'", (SOURCE / "meson.build").read_text()).group(1)
+    for name in ("chart", "chart-kubeshare"):
+        about = yaml.safe_load((DEPLOY / name / "Chart.yaml").read_text())
+        assert (about["version"], about["appVersion"]) == (version, version), about
+    for _, spec in pods(base().values()):
+        assert all(c["image"].endswith(":" + version) for c in spec["containers"]), spec["containers"]
+
+
+main(what_is_made_is_current, both_kustomizations_list_all_files, the_chart_makes_the_same_objects,
+     every_value_of_the_chart_has_an_effect, the_specs_fields_are_those_of_the_code,
+     the_contracts_names_are_those_of_the_code,
+     the_contract_names_every_field_that_is_written, schemas_have_limits_and_no_defaults,
+     uninstalling_ends_all_of_it_and_begins_with_the_webhooks, only_the_nodes_daemon_needs_more_than_restricted,
+     each_opening_to_the_node_is_explained, tokens_are_bound_to_their_pods, rights_are_named_one_by_one,
+     the_webhook_never_stands_in_its_own_way, services_lead_to_the_ports_of_their_programs,
+     the_contract_has_the_command_lines, examples_ask_for_what_there_is,
+     kubeshares_definition_is_an_option_of_its_own, all_versions_are_one)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""divvy installed from deploy/ on a test's cluster, with a divvy-controller that runs beside it.
+
+The program is the one of this build, as the service account of the manifests and with nothing but its rights. API
+servers reach it as they would a pod: through the Service, at an address of this machine.
+"""
+
+import contextlib
+import http.client
+import os
+import socket
+import ssl
+import tempfile
+
+from cluster import ApiError, Skip, wait_for
+from manifests import overlay
+
+SYSTEM = "divvy-system"
+PROGRAM = os.path.join(os.environ.get("DIVVY_BUILD", "build"), "src/controller/divvy-controller")
+
+
+def own_address():
+    """An address that an Endpoints object may have: loopback may not be in one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("192.0.2.77", 9))
+        except OSError as error:
+            raise Skip(f"no address but loopback: {error.strerror}") from error
+        return s.getsockname()[0]
+
+
+def free_port(address):
+    with socket.socket() as s:
+        s.bind((address, 0))
+        return s.getsockname()[1]
+
+
+class Controller:
+    def __init__(self, cluster, name="divvy-controller", args=()):
+        self.cluster, self.name, self.args = cluster, name, args
+        self.address = own_address()
+        self.port, self.page = free_port(self.address), free_port(self.address)
+        self.log = os.path.join(cluster.dir, "log", name + ".log")
+        self.account = cluster.service_account(SYSTEM, "divvy-controller")
+
+    def start(self, wait=True):
+        argv = [os.path.abspath(PROGRAM), f"--kubeconfig={self.account.kubeconfig}", "--leader-elect",
+                f"--webhook-listen={self.address}:{self.port}", f"--listen={self.address}:{self.page}", "--log=debug",
+                *self.args]
+        self.cluster.keeper.ask("start", name=self.name, argv=argv, log=self.log,
+                                env={"POD_NAME": self.name, "PATH": os.environ["PATH"]})
+        if wait:
+            wait_for(self.ready, f"{self.name} is ready", 120)
+
+    def kill(self):
+        self.cluster.kill(self.name)
+
+    def get(self, path, port=None, token=None):
+        """(status, text); as API servers and Prometheus would ask."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(self.address, port or self.page, timeout=10, context=tls)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def ready(self):
+        assert self.cluster.pid(self.name), f"{self.name} has ended: {self.tail()}"
+        try:
+            return self.get("/healthz", self.port)[0] == 200
+        except OSError:
+            return False
+
+    def tail(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.read()[-2000:]
+
+    def serve_here(self):
+        """The Service leads to this one: nobody else's pods are behind it."""
+        services = f"/api/v1/namespaces/{SYSTEM}/services/divvy-controller"
+        self.cluster.patch(services, {"spec": {"selector": None}})
+        subsets = [{"addresses": [{"ip": self.address}], "ports": [
+            {"name": "webhook", "port": self.port}, {"name": "https", "port": self.page}]}]
+        path = f"/api/v1/namespaces/{SYSTEM}/endpoints"
+        body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "divvy-controller"}, "subsets": subsets}
+
+        def led():
+            try:
+                if not self.cluster.create_once(path, body):
+                    self.cluster.patch(path + "/divvy-controller", {"subsets": subsets})
+            except ApiError:
+                return False
+            return self.cluster.get(path + "/divvy-controller").get("subsets", [{}])[0].get("ports", [{}])[0].get(
+                "port") in (self.port, self.page)
+        wait_for(led, "the Service leads to the controller")
+
+
+@contextlib.contextmanager
+def installed(cluster):
+    """deploy/ applied, and its controller running."""
+    with tempfile.TemporaryDirectory(prefix="divvy-deploy-") as temporary:
+        cluster.only_own("installing divvy")
+        if not os.access(PROGRAM, os.X_OK):
+            raise Skip(f"{PROGRAM} is not built")
+        cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=120)
+        for name in ("sharepods", "gpunodes", "gpupolicies"):
+            wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served", 60)
+        controller = Controller(cluster)
+        controller.serve_here()
+        controller.start()
+        yield controller

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""divvyd on the node of a test cluster, as its service account, with simulated devices; and pods for it.
+
+The control plane's words (Binding with given keys) are the test's own: no scheduler is needed.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+
+from cluster import wait_for
+from node import GROUP
+
+BUILD = os.environ["DIVVY_BUILD"]
+SOURCE = os.environ["DIVVY_SOURCE"]
+DIVVYD = os.path.join(BUILD, "src/agent/divvyd")
+DIVVY = os.path.join(BUILD, "src/cli/divvy")
+SPIN = os.path.join(BUILD, "tests/programs/spin")
+USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")
+IMAGE = "local/spin:1"
+GIB = 1 << 30
+
+
+def install(cluster):
+    """The shipped definitions, accounts and rights. No DaemonSet starts: no node has the label."""
+    cluster.apply(*(open(os.path.join(SOURCE, "deploy/base", name), encoding="utf-8").read()
+                    for name in ("crds.yaml", "namespace.yaml", "divvyd.yaml")))
+    wait_for(lambda: cluster.exists("/apis/divvy.gpu/v1/gpunodes"), "GPUNode is served", 60)
+
+
+def libraries_of(program):
+    """What the loader maps for it, which is itself among that."""
+    done = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
+    return re.findall(r"(/\S+) \(0x", done.stdout)
+
+
+def make_image(cluster):
+    """spin with the C library, all of it; neither divvy's libraries nor a driver."""
+    driver = os.path.join(BUILD, "src/sim/libcuda.so.1")
+    folder = os.path.join(cluster.dir, "image")
+    os.makedirs(os.path.join(folder, "bin"))
+    os.makedirs(os.path.join(folder, "tmp"))
+    shutil.copy(SPIN, os.path.join(folder, "bin/spin"))
+    for path in [*libraries_of(SPIN), *libraries_of(driver), os.path.join(SOURCE, "src/sim/kernels.ptx")]:
+        os.makedirs(folder + os.path.dirname(path), exist_ok=True)
+        shutil.copy(path, folder + path)
+    cluster.import_image(IMAGE, folder, ["/bin/spin"])
+    shutil.rmtree(folder)
+
+
+class Daemon:
+    def __init__(self, cluster, simulate="1xH200-141Gi"):
+        self.cluster = cluster
+        self.account = cluster.service_account("divvy-system", "divvyd")
+        self.dir = os.path.join(cluster.dir, "divvy")
+        self.runtime = os.path.join(self.dir, "run")
+        self.simulate = simulate
+        self.node = cluster.node_name
+        self.port = cluster.slot.first + 9
+        os.makedirs(self.dir, exist_ok=True)
+
+    def make_gpu_node(self, **spec):
+        self.cluster.create("/apis/divvy.gpu/v1/gpunodes", {
+            "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": self.node},
+            "spec": {"simulate": self.simulate, **spec}})
+
+    def start(self):
+        self.cluster.keeper.ask(
+            "start", name="divvyd", env={"PATH": os.environ["PATH"]}, log=self.log, argv=[
+                *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
+                "--node-name", self.node, "--kubelet-dir", "/var/lib/kubelet", "--runtime-dir", self.runtime,
+                "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
+                "--cgroup-root", "/" + GROUP, "--log", "debug",
+                "--listen", f"{self.cluster.slot.address}:{self.port}"])
+
+    @property
+    def log(self):
+        return os.path.join(self.cluster.dir, "log", "divvyd.log")
+
+    def is_ready(self):
+        if not self.cluster.pid("divvyd"):
+            raise AssertionError("divvyd has ended: " + "".join(open(self.log, encoding="utf-8").readlines()[-20:]))
+        return self.condition("Ready").get("status") == "True"
+
+    def await_ready(self):
+        wait_for(self.is_ready, "GPUNode is Ready", 60)
+
+    def status(self):
+        return self.cluster.get(f"/apis/divvy.gpu/v1/gpunodes/{self.node}").get("status") or {}
+
+    def condition(self, kind):
+        return next((c for c in self.status().get("conditions") or [] if c["type"] == kind), {})
+
+    def devices(self):
+        return [d["uuid"] for d in self.status()["devices"]]
+
+    def tenants(self):
+        """{pod/container: as GPUNode says}"""
+        return {f"{t['pod']}/{t['container']}": t for t in self.status().get("tenants") or []}
+
+    def slots_offered(self):
+        node = self.cluster.get(f"/api/v1/nodes/{self.node}")["status"]
+        return int(node.get("allocatable", {}).get("divvy.gpu/slot", 0))
+
+    def divvy(self, *args):
+        done = subprocess.run([DIVVY, *args, "--socket", os.path.join(self.runtime, "divvyd.sock")], text=True,
+                              capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def listed(self):
+        """{pod: as the daemon's own list has it}"""
+        return {t["pod"]["name"]: t for t in json.loads(self.divvy("ps", "-o", "json")) if t.get("pod")}
+
+    def used(self, pod):
+        return self.listed()[pod]["devices"][0]["used_ns"]
+
+    def got(self, pod):
+        return self.listed().get(pod, {"devices": [{"got_permille": -1}]})["devices"][0]["got_permille"]
+
+    def spin_by(self, slot):
+        """What a program of the host is told at the socket of a slot."""
+        hooks = os.path.join(BUILD, "src/hook")
+        done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=60, check=False, env={
+            "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
+            "DIVVY_SOCKET": os.path.join(self.runtime, "slots", slot, "divvyd.sock"),
+            "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
+        return done.stdout + done.stderr
+
+    def http(self, path, token=None):
+        """(status, text)"""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(self.cluster.slot.address, self.port, timeout=30, context=tls)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    def shares(self, **asked):
+        """What of the device each pod got, by the device's trace, as parts of what ran."""
+        listed = self.listed()
+        named = [f"{pod}:{listed[pod]['processes'][0]['pid']}:{share}" for pod, share in asked.items()]
+        done = subprocess.run([USAGE, "--dir", os.path.join(self.runtime, "sim"), "--json", "--tolerance=1000",
+                               *named], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        got = {t["name"]: t["got"] for t in json.loads(done.stdout)["tenants"]}
+        return {name: part / sum(got.values()) for name, part in got.items()}, sum(got.values())
+
+
+def given(devices, *, container="main", request="0.5", limit="1", memory="8Gi", epoch="1", **more):
+    """The keys that a scheduler writes."""
+    keys = {"devices": ",".join(devices), "granted-request": request, "granted-limit": limit,
+            "granted-memory": memory, **{k.replace("_", "-"): v for k, v in more.items()}}
+    return {**{f"divvy.gpu/{k}": f"{container}={v}" for k, v in keys.items()}, "divvy.gpu/epoch": epoch}
+
+
+def create_pod(cluster, name, args, **spec):
+    """A pod with a slot, as the webhook leaves it; not bound."""
+    slot = {"divvy.gpu/slot": "1"}
+    return cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "schedulerName": "divvy-scheduler",
+                 "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
+                                 "resources": {"limits": slot, "requests": slot}}], **spec}})
+
+
+def bind(cluster, name, annotations):
+    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}/binding", {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
+
+
+def run_pod(cluster, name, args, annotations, **spec):
+    create_pod(cluster, name, args, **spec)
+    bind(cluster, name, annotations)
+
+
+def wait_for_pod(cluster, name, *phases):
+    try:
+        return cluster.wait_for_pod(name, *phases)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it has printed: {cluster.log_of(name)}") from None
+
+
+def delete_pod(cluster, name, grace_s=None):
+    cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=grace_s)
+
+
+def events_of(cluster, name):
+    """{reason: [messages]} of a pod or a GPUNode"""
+    found = {}
+    for namespace in (cluster.namespace, "default"):
+        for e in cluster.get(f"/api/v1/namespaces/{namespace}/events")["items"]:
+            if e["involvedObject"].get("name") == name:
+                found.setdefault(e["reason"], []).append(e["message"])
+    return found

@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvy-controller on a real API server: the webhook through the shipped manifests, SharePods, nodes."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+from cluster import ApiError, Skip, alive, main, open_cluster, skip_all, unique, wait_for  # noqa: E402,F401
+from controller import SYSTEM, installed  # noqa: E402
+
+G = "/apis/divvy.gpu/v1"
+
+
+def refused(call, *args, says, **kw):
+    try:
+        call(*args, **kw)
+    except ApiError as error:
+        assert says in str(error), f"{says!r} is not in: {error}"
+        return str(error)
+    raise AssertionError(f"not refused: {says}")
+
+
+def pods(namespace=None):
+    return f"/api/v1/namespaces/{namespace or cluster.namespace}/pods"
+
+
+def pod(name, annotations=None, limits=None, **spec):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations or {}},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": {"limits": limits or {}}}], **spec}}
+
+
+def annotations_of(obj):
+    return {k: v for k, v in obj["metadata"].get("annotations", {}).items() if "divvy.gpu/" in k}
+
+
+def resources_of(obj, container=0):
+    return obj["spec"]["containers"][container]["resources"]
+
+
+def kubectl_apply(obj):
+    """What somebody at a terminal reads."""
+    path = os.path.join(cluster.dir, "apply.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(obj, f)
+    done = subprocess.run([cluster.kubectl_path, "--kubeconfig", cluster.kubeconfig, "apply", "-n", cluster.namespace,
+                           "-f", path], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def editor():
+    """Who may do in a namespace what its users may."""
+    name = unique("edit")
+    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
+        "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}]})
+    who = cluster.service_account(cluster.namespace, name)
+    wait_for(lambda: can(who, "pods"), "the editor may write pods")
+    wait_for(lambda: can(who, "sharepods", "divvy.gpu"), "... and SharePods")
+    return who
+
+
+def can(who, resource, group=""):
+    return who.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {
+            "verb": "create", "group": group, "resource": resource, "namespace": cluster.namespace}}})["status"]["allowed"]
+
+
+# ---- the webhook
+
+def a_share_is_put_in():
+    got = cluster.create(pods(), pod("share", {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "4Gi"}, {"cpu": "1"}))
+    assert got["metadata"]["labels"]["divvy.gpu/tenant"] == "true", got["metadata"]
+    assert got["spec"]["schedulerName"] == "divvy-scheduler"
+    want = {"divvy.gpu/slot": "1", "divvy.gpu/milli": "300", "divvy.gpu/memory-mib": "4096"}
+    assert resources_of(got)["limits"] == {"cpu": "1", **want}, resources_of(got)
+    assert {k: v for k, v in resources_of(got)["requests"].items() if "divvy" in k} == want
+    plain = cluster.create(pods(), pod("plain"))
+    assert plain["spec"]["schedulerName"] == "default-scheduler" and "labels" not in plain["metadata"]
+
+
+def a_made_pod_may_be_made_again():
+    """As controllers and people do with `kubectl get -o yaml`."""
+    got = cluster.pod("share")
+    again = {"apiVersion": "v1", "kind": "Pod", "spec": got["spec"], "metadata": {
+        "name": "share2", "labels": got["metadata"]["labels"], "annotations": got["metadata"]["annotations"]}}
+    made = cluster.create(pods(), again)
+    assert resources_of(made) == resources_of(got)
+
+
+def kubectl_shows_the_sentence():
+    code, text = kubectl_apply(pod("bad", {"divvy.gpu/request": "1.5"}))
+    assert code and "a request above 1 must be a whole number" in text, text
+    template = {"metadata": {"labels": {"a": "b"}, "annotations": {"divvy.gpu/reqest": "0.5"}},
+                "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    selector = {"matchLabels": {"a": "b"}}
+    for kind, version, spec in (
+            ("Deployment", "apps/v1", {"selector": selector, "template": template}),
+            ("StatefulSet", "apps/v1", {"selector": selector, "serviceName": "s", "template": template}),
+            ("DaemonSet", "apps/v1", {"selector": selector, "template": template}),
+            ("ReplicaSet", "apps/v1", {"selector": selector, "template": template}),
+            ("Job", "batch/v1", {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}),
+            ("CronJob", "batch/v1beta1", {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {
+                "template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}}})):
+        code, text = kubectl_apply({"apiVersion": version, "kind": kind, "metadata": {"name": "bad"}, "spec": spec})
+        assert code and "did you mean request?" in text, f"{kind}: {text}"
+
+
+def a_deployments_pods_are_translated():
+    ns = cluster.new_namespace()
+    cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "hami,nvidia"}}})
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
+        {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}}}]}}
+
+    def made():
+        return cluster.get(pods(ns))["items"]
+
+    # The namespace's change has to have been heard of.
+    def known():
+        got = cluster.create(pods(ns) + "?dryRun=All", {**pod("try"), "spec": template["spec"]})
+        return "divvy.gpu/tenant" in got["metadata"].get("labels", {})
+    wait_for(known, "the dialects are known")
+    cluster.create(f"/apis/apps/v1/namespaces/{ns}/deployments", {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}})
+    wait_for(made, "the deployment has made a pod")
+    got = made()[0]
+    assert annotations_of(got) == {"divvy.gpu/dialects": "hami,nvidia",
+                                   "divvy.gpu/translated-from": "main/nvidia.com/gpu=1,main/nvidia.com/gpumem=3000"}
+    assert set(resources_of(got)["limits"]) == {"divvy.gpu/slot", "divvy.gpu/milli", "divvy.gpu/memory-mib"}
+    assert resources_of(got)["limits"]["divvy.gpu/memory-mib"] == "3k"
+    assert got["spec"]["schedulerName"] == "divvy-scheduler"
+    wait_for(lambda: event_of(got, "Translated"), "an Event says that it was translated")
+
+
+def event_of(obj, reason):
+    items = cluster.get(f"/api/v1/namespaces/{obj['metadata']['namespace']}/events")["items"]
+    found = [e for e in items if e["reason"] == reason and e["involvedObject"]["name"] == obj["metadata"]["name"]]
+    return found and found[0]
+
+
+def given_keys_are_the_schedulers():
+    user = editor()
+    given = {"divvy.gpu/devices": "main=GPU-1", "divvy.gpu/granted-limit": "main=1"}
+    refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3", **given}), says="only divvy's scheduler")
+    refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3"}, nodeName="n1"), says="spec.nodeName")
+    refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3", "divvy.gpu/dialects": "nvidia"}), says="divvy writes it")
+    refused(user.create, pods(), pod("thief", limits={"divvy.gpu/slot": "1"}), says="divvy writes it")
+    user.create(pods(), pod("honest", {"divvy.gpu/request": "0.3"}))
+    mine = pods() + "/honest"
+    refused(user.patch, mine, {"metadata": {"annotations": given}}, says="only divvy's scheduler")
+    refused(user.patch, mine, {"metadata": {"labels": {"divvy.gpu/tenant": None}}}, says="divvy.gpu/tenant")
+    refused(user.patch, mine, {"metadata": {"annotations": {"divvy.gpu/limit": "0.1"}}}, says="limit")
+    user.patch(mine, {"metadata": {"annotations": {"divvy.gpu/limit": "0.6"}}})
+    refused(user.patch, mine + "/status", {"metadata": {"annotations": given}}, says="403")
+    # Even for who may write a status: it is a matter of who, not of which way.
+    refused(cluster.patch, mine + "/status", {"metadata": {"annotations": given}}, says="only divvy's scheduler")
+    scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
+    scheduler.patch(mine + "/status", {"metadata": {"annotations": given}}, "strategic")
+    assert annotations_of(cluster.get(mine))["divvy.gpu/devices"] == "main=GPU-1"
+    refused(user.patch, mine, {"metadata": {"annotations": {"divvy.gpu/devices": None}}}, says="only divvy's scheduler")
+
+
+def a_bound_pod_keeps_its_place():
+    node = unique("node")
+    cluster.fake_node(node, **{"divvy.gpu/slot": "64", "divvy.gpu/milli": "1000"})
+    cluster.create(pods(), pod("bound", {"divvy.gpu/request": "0.3"}))
+    scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
+    scheduler.create(pods() + "/bound/binding", {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound", "annotations": {
+            "divvy.gpu/devices": "main=GPU-1", "divvy.gpu/epoch": "1"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+    assert annotations_of(cluster.pod("bound"))["divvy.gpu/epoch"] == "1"
+    for key, value in (("count", "2"), ("model", "T4"), ("affinity", "x"), ("mode", "remote")):
+        refused(cluster.patch, pods() + "/bound", {"metadata": {"annotations": {"divvy.gpu/" + key: value}}}, says=key)
+    cluster.patch(pods() + "/bound", {"metadata": {"annotations": {"divvy.gpu/class": "latency"}}})
+
+
+def policies_are_held_at_admission():
+    ns = cluster.new_namespace()
+    cluster.create(G + "/gpupolicies", {"apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "poor"},
+                                        "spec": {"namespaces": [ns], "classes": ["opportunistic"]}})
+
+    def held():
+        try:
+            cluster.create(pods(ns) + "?dryRun=All", pod("p", {"divvy.gpu/request": "0.3"}))
+            return False
+        except ApiError as error:
+            return "class standard" in str(error) and error.code == 403
+    wait_for(held, "the policy is known")
+    cluster.create(pods(ns), pod("p", {"divvy.gpu/request": "0.3", "divvy.gpu/class": "opportunistic"}))
+    cluster.delete(G + "/gpupolicies/poor")
+
+
+def a_daemon_writes_of_its_own_node():
+    node, other = unique("node"), unique("node")
+    for name in (node, other):
+        cluster.create(G + "/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
+    plain = cluster.service_account(SYSTEM, "divvyd")
+    refused(plain.patch, f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}, says="names no pod")
+    daemon = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": unique("divvyd")}, "spec": {
+        "serviceAccountName": "divvyd", "nodeName": node, "automountServiceAccountToken": False,
+        "containers": [{"name": "c", "image": "none"}]}}
+    made = cluster.create(pods(SYSTEM), daemon)
+    answer = cluster.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3607, "boundObjectRef": {
+            "apiVersion": "v1", "kind": "Pod", "name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}}})
+    who = cluster.account(unique("divvyd"), token=answer["status"]["token"], namespace=SYSTEM)
+    who.patch(f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}})
+    refused(who.patch, f"{G}/gpunodes/{other}/status", {"status": {"epoch": 1}}, says="of that one alone")
+    leases = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "x"}}
+    who.create(leases, {**lease, "metadata": {"name": node}})
+    refused(who.create, leases, {**lease, "metadata": {"name": other}}, says="of that one alone")
+
+
+# ---- SharePods
+
+def share_pods():
+    return f"{G}/namespaces/{cluster.namespace}/sharepods"
+
+
+def share_pod(name, **spec):
+    return {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": name}, "spec": {
+        "request": 0.3, "limit": 0.6, "template": {"metadata": {"labels": {"app": name}}, "spec": {
+            "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "none"}]}}, **spec}}
+
+
+def status_of(name):
+    return cluster.get(f"{share_pods()}/{name}").get("status") or {}
+
+
+def condition(status, kind):
+    return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
+
+
+def its_pods(name):
+    return [p for p in cluster.get(pods())["items"] if any(
+        o["kind"] == "SharePod" and o["name"] == name for o in p["metadata"].get("ownerReferences", []))]
+
+
+def exists(name):
+    return cluster.exists(f"{pods()}/{name}")
+
+
+def a_share_pod_becomes_a_pod():
+    code, text = kubectl_apply(share_pod("s1"))
+    assert code == 0, text
+    wait_for(lambda: exists("s1"), "its pod is there", 30)
+    got = cluster.pod("s1")
+    assert annotations_of(got) == {"divvy.gpu/request": "0.3", "divvy.gpu/limit": "0.6"}, annotations_of(got)
+    assert got["metadata"]["labels"] == {"app": "s1", "divvy.gpu/tenant": "true"}
+    assert got["metadata"]["ownerReferences"][0]["controller"] is True
+    wait_for(lambda: status_of("s1").get("podUID") == got["metadata"]["uid"], "its status names the pod", 30)
+    status = status_of("s1")
+    assert status["phase"] == "Pending" and status["asked"] == "0.3-0.6", status
+    assert condition(status, "Accepted")["status"] == "True" and condition(status, "PodCreated")["status"] == "True", status
+
+
+def what_the_node_grants_is_shown():
+    node, uid = unique("node"), cluster.pod("s1")["metadata"]["uid"]
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
+    assert cluster.get(f"{G}/gpunodes/{node}")["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"devices": [
+        {"uuid": "GPU-1", "index": 0, "model": "T4", "memoryBytes": 16 << 30, "health": "Healthy"},
+        {"uuid": "GPU-2", "index": 1, "model": "T4", "memoryBytes": 16 << 30, "health": "Unhealthy"}]}})
+
+    def capacity():
+        got = cluster.get(f"/api/v1/nodes/{node}")["status"]
+        return got["capacity"].get("divvy.gpu/milli") == "1k" and got["allocatable"].get("divvy.gpu/memory-mib") == str(16 << 10)
+    wait_for(capacity, "the node has its capacity", 30)
+    scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
+    scheduler.create(pods() + "/s1/binding", {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "s1", "annotations": {"divvy.gpu/devices": "main=GPU-1"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+    cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"tenants": [
+        {"podUID": uid, "namespace": cluster.namespace, "pod": "s1", "container": "main", "slot": "0", "devices": ["GPU-1"],
+         "request": 300, "limit": 600, "memoryBytes": [4 << 30], "epoch": 1}]}})
+    cluster.patch(pods() + "/s1/status", {"status": {"phase": "Running"}})
+
+    def shown():
+        status = status_of("s1")
+        return status.get("phase") == "Running" and status.get("device") == "GPU-1" and status.get("granted", {}).get(
+            "share") == "0.3-0.6" and condition(status, "Granted").get("status") == "True"
+    wait_for(shown, "the SharePod shows what it got", 30)
+    assert status_of("s1")["granted"]["memory"] == "4Gi" and status_of("s1")["nodeName"] == node
+    table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
+    assert all(word in table for word in ("GPU-1", "0.3-0.6", "4Gi", "Running")), table
+
+
+def a_change_reaches_the_running_pod():
+    before = cluster.pod("s1")["metadata"]["uid"]
+    cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.8"}})
+    wait_for(lambda: annotations_of(cluster.pod("s1")).get("divvy.gpu/limit") == "0.8", "the pod has the new limit", 30)
+    assert cluster.pod("s1")["metadata"]["uid"] == before
+    cluster.patch(share_pods() + "/s1", {"spec": {"count": 2}})
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "WishNotGranted", "what cannot be is told", 30)
+    assert "count" in condition(status_of("s1"), "Granted")["message"], status_of("s1")
+    cluster.patch(share_pods() + "/s1", {"spec": {"count": None}})
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted", "... and is taken back", 30)
+
+
+def refused_in_words():
+    spec = share_pod("s2", limit=0.2)
+    code, text = kubectl_apply(spec)
+    assert code and "limit" in text, text
+    bad = share_pod("s2")
+    bad["spec"]["template"]["metadata"]["annotations"] = {"divvy.gpu/request": "0.9"}
+    code, text = kubectl_apply(bad)
+    assert code and "the spec says '0.3'" in text, text
+
+
+def a_taken_name_is_left_alone():
+    cluster.create(pods(), pod("s3"))
+    uid = cluster.pod("s3")["metadata"]["uid"]
+    cluster.create(share_pods(), share_pod("s3"))
+    wait_for(lambda: its_pods("s3"), "its pod has another name", 30)
+    assert [p["metadata"]["name"][:3] for p in its_pods("s3")] == ["s3-"]
+    assert cluster.pod("s3")["metadata"]["uid"] == uid
+
+
+def killed_and_back_nothing_is_doubled():
+    controller.kill()
+    cluster.kill_uid = cluster.pod("s1")["metadata"]["uid"]
+    refused(cluster.create, pods(), pod("late"), says="pods.mutate.divvy.gpu")
+    # What must not wait for us does not.
+    cluster.create(pods("kube-system") + "?dryRun=All", pod("system"))
+    cluster.create(pods(SYSTEM) + "?dryRun=All", pod("own"))
+    cluster.patch(pods() + "/s1/status", {"status": {"message": "alive"}})
+    controller.start()
+    cluster.create(share_pods(), share_pod("s4"))
+    wait_for(lambda: exists("s4"), "it goes on", 60)
+    assert len(its_pods("s1")) == 1 and cluster.pod("s1")["metadata"]["uid"] == cluster.kill_uid
+    assert len(its_pods("s3")) == 1 and len(its_pods("s4")) == 1
+
+
+def deleted_with_its_pod_and_made_again():
+    cluster.delete(share_pods() + "/s4")
+    wait_for(lambda: not exists("s4"), "its pod is gone", 60)
+    cluster.create(share_pods(), share_pod("s5"))
+    wait_for(lambda: exists("s5"), "its pod is there", 30)
+    uid = cluster.pod("s5")["metadata"]["uid"]
+    cluster.delete(pods() + "/s5", grace_s=0)
+    wait_for(lambda: exists("s5") and cluster.pod("s5")["metadata"]["uid"] != uid, "a lost pod is made again", 30)
+
+
+def a_kubeshare_pod_is_reconciled_in_place():
+    ns = cluster.new_namespace()
+    cluster.kubectl("create", "-f", os.path.join(os.environ["DIVVY_SOURCE"], "deploy/kubeshare/crd.yaml"))
+    path = f"/apis/kubeshare.nthu/v1/namespaces/{ns}/sharepods"
+    wait_for(lambda: cluster.exists(path), "KubeShare's SharePods are served", 60)
+    body = {"apiVersion": "kubeshare.nthu/v1", "kind": "SharePod", "metadata": {"name": "k1", "annotations": {
+        "kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0", "kubeshare/gpu_mem": "1073741824"}},
+            "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    cluster.create(path, body)
+    cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubeshare"}}})
+    wait_for(lambda: cluster.exists(pods(ns) + "/k1"), "its pod is there", 90)
+    got = cluster.get(pods(ns) + "/k1")
+    assert resources_of(got)["limits"] == {"divvy.gpu/slot": "1", "divvy.gpu/milli": "500", "divvy.gpu/memory-mib": "1024"}, got
+    wait_for(lambda: (cluster.get(path + "/k1").get("status") or {}).get("PodObjectMeta", {}).get("name") == "k1",
+             "its status is filled", 30)
+    assert cluster.get(path + "/k1")["status"]["PodStatus"]["phase"] == "Pending"
+
+
+def past_the_webhook_is_told():
+    ns = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
+    wait_for(lambda: passes(ns), "the namespace is left alone")
+    got = cluster.create(pods(ns), pod("past", {"divvy.gpu/request": "0.3"}))
+    assert "divvy.gpu/tenant" not in got["metadata"].get("labels", {})
+    wait_for(lambda: event_of(got, "Untranslated"), "an Event says that it came past", 30)
+
+
+def passes(ns):
+    got = cluster.create(pods(ns) + "?dryRun=All", pod("past", {"divvy.gpu/request": "0.3"}))
+    return "divvy.gpu/tenant" not in got["metadata"].get("labels", {})
+
+
+# ---- certificates and metrics
+
+def secret():
+    data = cluster.get(f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls")["data"]
+    return {k: base64.b64decode(v).decode() for k, v in data.items()}
+
+
+def a_lost_certificate_is_made_again():
+    old = secret()
+    cluster.patch(f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls", {"data": {"tls.crt": None, "ca.key": None}})
+    wait_for(lambda: {"tls.crt", "ca.key"} <= set(secret()) and secret()["tls.crt"] != old["tls.crt"], "there is a new one", 30)
+    assert old["ca.crt"] in secret()["ca.crt"], "the old authority is not trusted any more"
+    wait_for(controller.ready, "it is trusted", 30)
+    wait_for(lambda: cluster.create(pods() + "?dryRun=All", pod("new")), "the webhook answers", 30)
+
+
+def metrics_are_for_who_may_get_them():
+    operator = cluster.service_account(cluster.namespace, "metrics", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    nobody = cluster.service_account(cluster.namespace, "nobody")
+    assert controller.get("/healthz") == (200, "ok\n")
+    assert controller.get("/metrics")[0] == 401
+    assert controller.get("/metrics", token="nonsense")[0] == 401
+    assert controller.get("/metrics", token=nobody.token)[0] == 403
+    wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may get them")
+    text = controller.get("/metrics", token=operator.token)[1]
+    assert "divvy_controller_leads 1\n" in text and "divvy_controller_ready 1\n" in text, text
+
+
+TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
+         given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
+         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown,
+         a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
+         killed_and_back_nothing_is_doubled, deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
+         past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them]
+
+try:
+    with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

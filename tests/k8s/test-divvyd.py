@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvyd on a real kubelet: pods get what was given to them, and nothing else."""
+
+import os
+import time
+
+from cluster import Skip, main, open_cluster, skip_all, wait_for
+from divvyd import (BUILD, GIB, Daemon, delete_pod, events_of, given, install, make_image, run_pod,
+                    wait_for_pod)
+
+
+def a_node_says_what_it_has():
+    daemon.await_ready()
+    status = daemon.status()
+    device = status["devices"][0]
+    assert (device["model"], device["simulated"], device["health"]) == ("NVIDIA H200", True, "Healthy"), device
+    assert status["slots"] == {"total": 64, "used": 0} and status["owner"] == "divvy", status
+    wait_for(lambda: daemon.slots_offered() == 64, "the kubelet offers 64 slots")
+    lease = cluster.get(f"/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases/{cluster.node_name}")
+    assert lease["spec"]["leaseDurationSeconds"] == 40, lease
+
+
+def two_pods_have_their_shares():
+    uuid = daemon.devices()
+    args = ("--kernel-us=500", "--duration=15")
+    for name, share in (("low", "0.3"), ("high", "0.7")):
+        run_pod(cluster, name, args, given(uuid, request=share))
+    for name in ("low", "high"):
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
+             "both have registered")
+    tenants = daemon.tenants()
+    assert tenants["low/main"]["request"] == 300 and tenants["high/main"]["memoryBytes"] == [8 * GIB], tenants
+    time.sleep(11)
+    shares, ran = daemon.shares(low=0.3, high=0.7)
+    print(f"# of {ran:.2f}: {shares}")
+    assert ran > 0.5 and abs(shares["low"] - 0.3) < 0.02, (shares, ran)
+    for name in ("low", "high"):
+        wait_for_pod(cluster, name, "Succeeded")
+    wait_for(lambda: not daemon.tenants(), "what they had is given back")
+    assert "Granted" in events_of(cluster, "low")
+
+
+def memory_is_a_quota():
+    """Who asks for more than his gets the error, and his neighbour goes on."""
+    uuid = daemon.devices()
+    run_pod(cluster, "good", ("--kernel-us=500", "--memory=4096"), given(uuid, memory="6Gi"))
+    wait_for_pod(cluster, "good", "Running")
+    run_pod(cluster, "greedy", ("--kernel-us=500", "--memory=4096"), given(uuid, memory="2Gi"))
+    wait_for_pod(cluster, "greedy", "Failed")
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy")
+    wait_for(lambda: "greedy/main" not in daemon.tenants(), "its share is given back")
+    before = daemon.used("good")
+    wait_for(lambda: daemon.used("good") > before, "the other goes on")
+    assert cluster.pod("good")["status"]["phase"] == "Running"
+    stop_pod("good")
+
+
+def stop_pod(*names):
+    for name in names:
+        delete_pod(cluster, name)
+    wait_for(lambda: not any(f"{name}/main" in daemon.tenants() for name in names), "what they had is given back")
+
+
+def refused(name, why):
+    """Its container does not start, and an Event says why."""
+    wait_for(lambda: any(why in m for m in events_of(cluster, name).get("GrantRefused", [])), f"{name}: {why}", 60)
+    assert f"{name}/main" not in daemon.tenants()
+    waiting = cluster.pod(name)["status"]["containerStatuses"][0]["state"]
+    assert "running" not in waiting and "terminated" not in waiting, waiting
+    delete_pod(cluster, name, grace_s=0)
+
+
+def what_cannot_be_granted_is_refused_in_words():
+    uuid = daemon.devices()
+    run_pod(cluster, "most", ("--kernel-us=500",), given(uuid, request="0.9", memory="8Gi", epoch="5"))
+    wait_for_pod(cluster, "most", "Running")
+    run_pod(cluster, "much", (), given(uuid, request="0.2", epoch="5"))
+    run_pod(cluster, "large", (), given(uuid, request="0.1", memory="140Gi", epoch="5"))
+    run_pod(cluster, "old", (), given(uuid, request="0.1", epoch="4"))
+    run_pod(cluster, "strange", (), given(["GPU-0"], request="0.1", epoch="5"))
+    run_pod(cluster, "nothing", (), {})
+    run_pod(cluster, "other", (), given(uuid, container="side", request="0.1", epoch="5"))
+    refused("old", "older than 5")
+    refused("strange", "no device GPU-0")
+    refused("other", "nothing was given to container 'main'")
+    refused("much", "0.1 left")
+    refused("large", "left to promise")
+    refused("nothing", "nothing was given to this pod")
+    assert daemon.status()["epoch"] == 5
+    stop_pod("most")
+
+
+def the_kubelet_gives_no_slot_to_namespaces_left_alone():
+    space = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
+    mine, cluster.namespace = cluster.namespace, space
+    try:
+        run_pod(cluster, "alone", (), given(daemon.devices(), epoch="5"))
+        refused("alone", "divvy.gpu/admission=ignore")
+    finally:
+        cluster.namespace = mine
+
+
+def a_change_takes_effect_while_it_runs():
+    uuid = daemon.devices()
+    run_pod(cluster, "changes", ("--kernel-us=500",), given(uuid, request="0.2", limit="0.4", epoch="5"))
+    wait_for_pod(cluster, "changes", "Running")
+    wait_for(lambda: 350 < daemon.got("changes") < 450, "it is held to its limit")
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/changes/status"
+    new = given(uuid, request="0.3", limit="0.7", memory="9Gi", epoch="6", granted_class="latency")
+    began = time.monotonic()
+    cluster.patch(path, {"metadata": {"annotations": new}}, "strategic")
+    wait_for(lambda: daemon.tenants()["changes/main"]["limit"] == 700, "GPUNode confirms it")
+    print(f"# confirmed after {time.monotonic() - began:.2f} s")
+    tenant = daemon.tenants()["changes/main"]
+    assert (tenant["request"], tenant["memoryBytes"], tenant["class"], tenant["epoch"]) == (
+        300, [9 * GIB], "latency", 6), tenant
+    wait_for(lambda: 650 < daemon.got("changes") < 750, "and it is so")
+    cluster.patch(path, {"metadata": {"annotations": given(["GPU-0"], request="0.3", epoch="6")}}, "strategic")
+    wait_for(lambda: "no device GPU-0" in daemon.tenants()["changes/main"].get("note", ""), "a note says what is not")
+    assert daemon.tenants()["changes/main"]["limit"] == 700
+    assert "GrantDiffers" in events_of(cluster, "changes")
+    cluster.patch(path, {"metadata": {"annotations": new}}, "strategic")
+    wait_for(lambda: "note" not in daemon.tenants()["changes/main"], "all of it is in force again")
+    stop_pod("changes")
+
+
+def a_container_that_starts_again_keeps_its_tenant():
+    run_pod(cluster, "again", ("--kernel-us=500", "--duration=1"), given(daemon.devices(), epoch="6"),
+            restartPolicy="Always")
+    wait_for(lambda: cluster.pod("again")["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) > 0,
+             "it has started again")
+    first = daemon.listed()["again"]["id"]
+    wait_for(lambda: cluster.pod("again")["status"]["containerStatuses"][0]["restartCount"] > 1, "and again", 90)
+    assert daemon.listed()["again"]["id"] == first
+    stop_pod("again")
+
+
+def a_killed_daemon_finds_its_tenants_again():
+    uuid = daemon.devices()
+    for name, share in (("stays", "0.3"), ("goes", "0.6")):
+        run_pod(cluster, name, ("--kernel-us=500",), given(uuid, request=share, epoch="7"))
+    for name in ("stays", "goes"):
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: all(p["processes"] for p in daemon.listed().values()), "both have registered")
+    before = daemon.listed()
+    cluster.kill("divvyd")
+    delete_pod(cluster, "goes", grace_s=0)
+    daemon.start()
+    wait_for(lambda: "goes/main" not in daemon.tenants(), "the pod deleted meanwhile has nothing any more")
+    daemon.await_ready()
+    after = daemon.listed()
+    assert after["stays"]["id"] == before["stays"]["id"] and "goes" not in after, after
+    wait_for(lambda: daemon.listed()["stays"]["processes"] and not daemon.listed()["stays"]["processes"][0]["orphan"],
+             "its program is back")
+    used = daemon.used("stays")
+    wait_for(lambda: daemon.used("stays") > used, "and goes on")
+    assert daemon.status()["epoch"] == 7
+    assert cluster.pod("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
+    # Nothing is granted twice: what it has is still taken.
+    run_pod(cluster, "twice", (), given(uuid, request="0.8", epoch="7"))
+    refused("twice", "0.7 left")
+    stop_pod("stays")
+
+
+def another_pods_process_is_not_let_in():
+    """By the socket of a slot, from another cgroup than that pod's."""
+    run_pod(cluster, "owner", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "owner", "Running")
+    slot = daemon.tenants()["owner/main"]["slot"]
+    said = daemon.spin_by(slot)
+    assert "is in no pod's cgroup" in said, said
+    stop_pod("owner")
+
+
+def cordoned_devices_take_nobody_new():
+    uuid = daemon.devices()
+    path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
+    cluster.patch(path, {"spec": {"cordoned": [{"uuid": uuid[0], "reason": "test"}]}})
+    wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
+    cluster.patch(path, {"spec": {"cordoned": None}})
+    wait_for(lambda: daemon.slots_offered() == 64, "all are again")
+
+
+def metrics_are_for_who_may_get_them():
+    run_pod(cluster, "counts", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "counts", "Running")
+    assert daemon.http("/healthz") == (200, "ok\n")
+    assert daemon.http("/metrics")[0] == 401 and daemon.http("/metrics", "nonsense")[0] == 401
+    nobody = cluster.service_account(cluster.namespace, "nobody")
+    assert daemon.http("/metrics", nobody.token)[0] == 403
+    reader = cluster.service_account(cluster.namespace, "reader", cluster_rules=[
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    status, text = daemon.http("/metrics", reader.token)
+    labels = f'namespace="{cluster.namespace}",pod="counts",container="main"'
+    assert status == 200 and labels in text, (status, text)
+    listed = daemon.divvy("ps")
+    assert f"{cluster.namespace}/counts" in listed, listed
+    stop_pod("counts")
+
+
+def what_the_kubelet_no_longer_lists_is_given_back():
+    """Whatever we hear of the pod: the API server is away when it ends."""
+    run_pod(cluster, "unheard", ("--kernel-us=500", "--duration=8"), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "unheard", "Running")
+    cluster.freeze("kube-apiserver")
+    try:
+        wait_for(lambda: not daemon.listed()["unheard"]["processes"], "its program has ended", 60)
+        assert cluster.pid("divvyd")
+    finally:
+        cluster.thaw("kube-apiserver")
+    wait_for(lambda: "unheard/main" not in daemon.tenants(), "what it had is given back", 60)
+
+
+def another_plugin_has_the_nodes_gpus():
+    cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
+        *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu", "2"])
+    wait_for(lambda: daemon.condition("OwnerConflict").get("status") == "True", "the conflict is seen", 60)
+    status = daemon.status()
+    assert status["owner"] == "none" and status["devices"][0]["owner"] == "native", status
+    assert daemon.condition("Ready")["reason"] == "OwnerConflict"
+    wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
+    wait_for(lambda: "OwnerConflict" in events_of(cluster, cluster.node_name), "an Event says so")
+    cluster.kill("fake-plugin")
+    cluster.restart("kubelet")  # or it believes in the other one for five minutes more
+    wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == 64, "it is divvy's again", 60)
+
+
+def a_pod_needs_no_privilege():
+    """What the kubelet has mounted, seen from within: read-only, and nothing of other slots."""
+    run_pod(cluster, "seen", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "seen", "Running")
+    wait_for(lambda: daemon.listed()["seen"]["processes"], "it has registered")
+    pid = daemon.listed()["seen"]["processes"][0]["pid"]
+    root = f"/proc/{pid}/root"
+    assert sorted(os.listdir(root + "/run/divvy")) == ["divvyd.sock"]
+    with open(f"/proc/{pid}/mountinfo", encoding="utf-8") as f:
+        ours = {line.split()[4]: line.split()[5].split(",") for line in f if "/divvy" in line or "ld.so" in line}
+    assert set(ours) == {"/run/divvy", "/run/divvy-sim", "/opt/divvy", "/etc/ld.so.preload"}, ours
+    assert all("ro" in options for options in ours.values()), ours
+    stop_pod("seen")
+
+
+def a_restarted_kubelet_has_the_slots_at_once():
+    run_pod(cluster, "through", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "through", "Running")
+    cluster.restart("kubelet")
+    wait_for(lambda: daemon.slots_offered() == 64, "the slots are offered again")
+    assert "through/main" in daemon.tenants()
+    assert cluster.pod("through")["status"]["containerStatuses"][0]["restartCount"] == 0
+    stop_pod("through")
+
+
+FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
+
+try:
+    with open_cluster("kcm", "node", own=True) as cluster:
+        install(cluster)
+        make_image(cluster)
+        daemon = Daemon(cluster)
+        daemon.make_gpu_node()
+        daemon.start()
+        main(a_node_says_what_it_has, two_pods_have_their_shares, memory_is_a_quota,
+             what_cannot_be_granted_is_refused_in_words, the_kubelet_gives_no_slot_to_namespaces_left_alone,
+             a_change_takes_effect_while_it_runs, a_container_that_starts_again_keeps_its_tenant,
+             a_killed_daemon_finds_its_tenants_again, another_pods_process_is_not_let_in,
+             cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
+             what_the_kubelet_no_longer_lists_is_given_back, a_pod_needs_no_privilege,
+             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus)
+except Skip as reason:
+    skip_all(reason)

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes that src/scheduler finds feasible for a pod are those that kube-scheduler does.
+
+Random clusters and pods (fit_world.py) are made on a real API server without kubelets or a controller manager. The
+real kube-scheduler is configured with an extender of ours, which it sends, for each pod, the nodes that have passed
+all of its filters; the extender takes none, so no pod is ever bound. A pod that no node passes for never comes to the
+extender, but gets its condition. The same objects, as the API server serves them, go to build/tests/programs/fit.
+
+A pod on whose nodes the two differ is made again when all is still, and again after a longer pause: what differs to
+the end counts, for the scheduler sees objects a while after they are made.
+
+Known differences, which the random pods leave out:
+- kube-scheduler 1.20 panics where a pod is nominated to a node that the node affinity of a spread pod leaves out; ours
+  does not count the nominated pod there (World.spare).
+- Of two free volumes of the same size kube-scheduler takes either, by the order of a hash table; ours takes the first
+  by name. With several claims in one pod that decides whether a node fits. The random volumes have sizes of their own.
+
+FIT_SEED, FIT_ROUNDS: where the random worlds begin, and how many.
+"""
+import collections
+import concurrent.futures
+import http.server
+import json
+import os
+import subprocess
+import threading
+import time
+
+from cluster import main, open_cluster, wait_for
+from fit_world import NAMESPACES, OVERHEAD, PRIORITIES, World
+
+BUILD = os.environ["DIVVY_BUILD"]
+SEED = int(os.environ.get("FIT_SEED", "1"))
+ROUNDS = int(os.environ.get("FIT_ROUNDS", "5"))
+MINOR = 20
+SETTLE_S = 1.0  # how long the scheduler is given to see what was made; a difference is then looked at again
+PAUSES_S = (2, 5, 15)
+WORKERS = 6
+
+# Rules of fit-why.def that random pods must meet, so that the comparison is one.
+RULES = {"AFFINITY", "ANTI_AFFINITY", "CLAIM_ELSEWHERE", "CLAIM_TOPOLOGY", "CLAIM_VOLUME", "CORDONED", "DISK",
+         "NODE_AFFINITY", "PODS", "PORT", "REPELLED", "RESOURCE", "SPREAD_LABEL", "SPREAD_SKEW", "TAINT",
+         "VOLUME_COUNT", "VOLUME_NODE", "VOLUME_ZONE"}
+
+# kind: (path of all, whether it is in a namespace)
+PATHS = {
+    "node": ("/api/v1/nodes", False),
+    "pod": ("/api/v1/pods", True),
+    "namespace": ("/api/v1/namespaces", False),
+    "persistentvolume": ("/api/v1/persistentvolumes", False),
+    "persistentvolumeclaim": ("/api/v1/persistentvolumeclaims", True),
+    "storageclass": ("/apis/storage.k8s.io/v1/storageclasses", False),
+    "csinode": ("/apis/storage.k8s.io/v1/csinodes", False),
+}
+
+
+class Extender:
+    """Remembers which nodes it was asked about for each pod, by uid, and takes none of them."""
+
+    def __init__(self):
+        self.seen = {}
+        extender = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                args = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                args = {k.lower(): v for k, v in args.items()}  # releases differ in that
+                names = args.get("nodenames") or []
+                extender.seen[args["pod"]["metadata"]["uid"]] = sorted(names)
+                body = json.dumps({"nodenames": [], "failedNodes": {n: "not today" for n in names}}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+class Api:
+    """Many requests at once, each worker with a connection of its own that stays open."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.local = threading.local()
+        self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
+
+    def ask(self, method, path, body=None, content=None, missing_ok=False):
+        if not hasattr(self.local, "connection"):
+            self.local.connection = self.cluster.connect()
+        response = self.cluster.send(self.local.connection, method, path, body, content)
+        answer = json.loads(response.read())
+        if response.status >= 400 and not (missing_ok and response.status == 404):
+            raise AssertionError(f"{method} {path}: {answer.get('message')}: {json.dumps(body)[:2000]}")
+        return answer
+
+    def each(self, function, items):
+        return list(self.pool.map(function, items))
+
+    def path(self, kind, obj, under=""):
+        base, is_namespaced = PATHS[kind]
+        if is_namespaced:
+            base = base.replace("/v1/", f"/v1/namespaces/{obj['metadata']['namespace']}/")
+        return f"{base}{under}"
+
+    def make(self, item):
+        """The object with its status; deleted at once where it only waits for its finalizer."""
+        kind, obj = item
+        obj = dict(obj)
+        deleted, phase = obj.pop("deleted", False), obj.pop("phase", None)
+        status = {"phase": phase} if phase else obj.get("status")
+        self.ask("POST", self.path(kind, obj), obj)
+        name = obj["metadata"]["name"]
+        if status and kind != "node":
+            self.ask("PATCH", self.path(kind, obj, f"/{name}/status"), {"status": status},
+                     "application/merge-patch+json")
+        if deleted:
+            self.ask("DELETE", self.path(kind, obj, f"/{name}"), {"gracePeriodSeconds": 0})
+
+    def list(self, kind):
+        return self.ask("GET", PATHS[kind][0])["items"]
+
+    def clear(self, kind):
+        for obj in self.list(kind):
+            if obj["metadata"].get("finalizers"):
+                self.ask("PATCH", self.path(kind, obj, "/" + obj["metadata"]["name"]),
+                         {"metadata": {"finalizers": None}}, "application/merge-patch+json", missing_ok=True)
+        if kind == "namespace":
+            return
+        for ns in NAMESPACES if PATHS[kind][1] else [None]:
+            path = self.path(kind, {"metadata": {"namespace": ns}})
+            self.ask("DELETE", path, {"gracePeriodSeconds": 0})
+        wait_for(lambda: not self.list(kind), f"every {kind} is gone")
+
+
+def write_config(cluster, extender):
+    path = os.path.join(cluster.dir, "scheduler.json")
+    # It wants one; there is no kubelet to take this.
+    insecure = f"{cluster.slot.address}:{cluster.slot.port('kubelet')}"
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({
+            "apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": cluster.kubeconfigs["kube-scheduler"], "qps": 5000, "burst": 5000},
+            "leaderElection": {"leaderElect": False}, "healthzBindAddress": insecure,
+            "metricsBindAddress": insecure, "percentageOfNodesToScore": 100,
+            "profiles": [{"schedulerName": "default-scheduler",
+                          "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}],
+            "extenders": [{"urlPrefix": extender.url, "filterVerb": "filter", "nodeCacheCapable": True}],
+        }, f)
+    return path
+
+
+class Bench:
+    """A cluster whose scheduler tells us what it finds."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.api = Api(cluster)
+        self.extender = Extender()
+        cluster.args["kube-scheduler"] = ["--config=" + write_config(cluster, self.extender)]
+        cluster.start_sched()
+        for ns in NAMESPACES:
+            cluster.create("/api/v1/namespaces", {"metadata": {"name": ns}})
+        for name, value in PRIORITIES.items():
+            cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
+        cluster.create("/apis/node.k8s.io/v1/runtimeclasses", {
+            "metadata": {"name": "fit-heavy"}, "handler": "x", "overhead": {"podFixed": OVERHEAD},
+            "scheduling": {"tolerations": [{"key": "maint", "operator": "Exists"}]}})
+
+    def ask_real(self, pods):
+        """{key: nodes} of those pods, by the real scheduler."""
+        self.api.each(lambda p: self.api.make(("pod", p)), pods)
+        keys = {key(p) for p in pods}
+        found = {}
+
+        def all_told():
+            for pod in self.api.list("pod"):
+                if key(pod) not in keys:
+                    continue
+                uid = pod["metadata"]["uid"]
+                tried = [c for c in pod["status"].get("conditions", []) if c["type"] == "PodScheduled"]
+                if tried:
+                    found[key(pod)] = self.extender.seen.get(uid, [])
+            return len(found) == len(keys)
+        wait_for(all_told, "the scheduler has tried every pod")
+        return found
+
+    def ask_ours(self, keys):
+        told = {"minor": MINOR, "objects": {k: self.api.list(k) for k in PATHS}, "pods": sorted(keys)}
+        done = subprocess.run([os.path.join(BUILD, "tests/programs/fit")], input=json.dumps(told), check=False,
+                              stdout=subprocess.PIPE, text=True)
+        assert done.returncode == 0, f"fit: exit status {done.returncode}"
+        return json.loads(done.stdout)
+
+    def fill(self, world):
+        kinds = list(dict.fromkeys(k for k, _ in world.objects))
+        for kind in kinds:
+            self.api.each(self.api.make, [o for o in world.objects if o[0] == kind])
+        time.sleep(SETTLE_S)
+        if world.nominated:
+            pods = [p for p, _ in world.nominated]
+            self.ask_real(pods)
+            for pod, node in world.nominated:
+                self.api.ask("PATCH", self.api.path("pod", pod, f"/{pod['metadata']['name']}/status"),
+                             {"status": {"nominatedNodeName": node}}, "application/merge-patch+json")
+            time.sleep(SETTLE_S)
+
+    def compare(self, pods):
+        real = self.ask_real(pods)
+        ours = self.ask_ours(real)
+        return real, ours, [p for p in pods if real[key(p)] != sorted(ours[key(p)]["nodes"])]
+
+    def run_again(self, pods, pause_s):
+        for pod in pods:
+            self.api.ask("DELETE", self.api.path("pod", pod, "/" + pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+        time.sleep(pause_s)
+        return self.compare(pods)
+
+    def clear(self):
+        for kind in PATHS:
+            self.api.clear(kind)
+
+
+def key(pod):
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def show(world, pod, real, ours):
+    """One difference, with what is needed to understand it."""
+    mine = ours["nodes"]
+    print(f"# seed {world.seed}, {key(pod)}: {json.dumps(pod['spec'])}")
+    for node in sorted(set(real) ^ set(mine)):
+        print(f"#   {node}: kube-scheduler {'fits' if node in real else 'does not fit'}; "
+              f"ours {ours['not'].get(node, 'fits')}")
+    print(f"#   ours: {ours['why']}", flush=True)
+
+
+def run_round(bench, seed, rules):
+    """(pods compared, pods with some but not all nodes feasible, pods with none, differences). Counts the rules by
+    which nodes were refused."""
+    world = World(seed)
+    bench.fill(world)
+    real, ours, different = bench.compare(world.queries)
+    n_nodes = len(world.node_names)
+    some = sum(0 < len(n) < n_nodes for n in real.values())
+    none = sum(not n for n in real.values())
+    for answer in ours.values():
+        rules.update(answer["rules"] or ["the pod as a whole"])
+    for pause_s in PAUSES_S if different else ():
+        if different:
+            real_again, ours_again, different = bench.run_again(different, pause_s)
+    for pod in different:
+        show(world, pod, real_again[key(pod)], ours_again[key(pod)])
+    bench.clear()
+    return len(real), some, none, len(different)
+
+
+def feasible_nodes_are_those_of_kube_scheduler():
+    # Without a controller manager nobody takes finalizers off or taints away.
+    args = {"kube-apiserver": ["--disable-admission-plugins=StorageObjectInUseProtection,TaintNodesByCondition"]}
+    with open_cluster("api", args=args, own=True) as cluster:
+        bench = Bench(cluster)
+        total, rules = [0, 0, 0, 0], collections.Counter()
+        began = time.monotonic()
+        for n in range(ROUNDS):
+            total = [a + b for a, b in zip(total, run_round(bench, SEED + n, rules))]
+        print(f"# {total[0]} pods in {ROUNDS} clusters of random nodes, {total[1]} with some nodes feasible and some "
+              f"not, {total[2]} with none, {total[3]} differences, {time.monotonic() - began:.0f} s")
+        print("# nodes refused by: " + ", ".join(f"{k} {n}" for k, n in rules.most_common()))
+        assert not total[3], f"{total[3]} pods on whose nodes the two differ"
+        # A test in which nothing is ever in question would pass as well.
+        assert total[1] > total[0] / 3, "the random pods are too hard or too easy"
+        assert not RULES - set(rules), f"rules that were never in question: {', '.join(RULES - set(rules))}"
+
+
+if __name__ == "__main__":
+    main(feasible_nodes_are_those_of_kube_scheduler)

@@ -1,0 +1,530 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/ applied to a real cluster: what it makes, and what its accounts may and may not do."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
+from manifests import DEPLOY, base, differences, index, key, load, overlay, pod_spec  # noqa: E402
+
+SYSTEM, LEASES = "divvy-system", "divvy-node-lease"
+GROUPS = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1", "Service": "/api/v1", "Secret": "/api/v1",
+          "ResourceQuota": "/api/v1", "PriorityClass": "/apis/scheduling.k8s.io/v1",
+          "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1", "Deployment": "/apis/apps/v1",
+          "DaemonSet": "/apis/apps/v1", "PodDisruptionBudget": "/apis/policy/v1beta1"}
+PLURALS = {"PriorityClass": "priorityclasses"}
+SHARE_POD = {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "spec": {
+    "request": 0.5, "template": {"spec": {"containers": [{"name": "c", "image": "none"}]}}}}
+
+
+def path_of(obj_key):
+    kind, namespace, name = obj_key
+    group = GROUPS.get(kind) or (
+        "/apis/admissionregistration.k8s.io/v1" if kind.endswith("WebhookConfiguration")
+        else "/apis/rbac.authorization.k8s.io/v1")
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return f"{group}{where}/{PLURALS.get(kind, kind.lower() + 's')}/{name}"
+
+
+def refused(code, call, *args, **kw):
+    try:
+        call(*args, **kw)
+    except ApiError as error:
+        assert error.code == code, error
+        return str(error)
+    raise AssertionError(f"not refused with {code}")
+
+
+def bare_pod(name, **metadata):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata},
+            "spec": {"schedulerName": "nobody", "automountServiceAccountToken": False,
+                     "containers": [{"name": "c", "image": "none"}]}}
+
+
+# ---- what is rendered
+
+def kustomize_makes_what_the_files_say():
+    assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY)))))), "deploy/"
+    assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY / "base")))))), "base/"
+
+
+def overlay_for_tests_differs_in_nothing_else():
+    # As it is in the repository, not as a test fills it in.
+    made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/test"))))
+    found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
+    host, port = ("{'name': 'KUBERNETES_SERVICE_%s', 'value': '%s'}" % v for v in (("HOST", "127.0.0.1"), ("PORT", "6443")))
+    wanted = set()
+    for name, container in (("divvy-scheduler", "scheduler"), ("divvy-controller", "controller"), ("divvyd", "divvyd")):
+        wanted |= {f"{name}: spec.template.spec.hostNetwork: None != True",
+                   f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_HOST: None != {host}",
+                   f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_PORT: None != {port}"}
+        if name != "divvyd":
+            wanted |= {f"{name}: spec.replicas: 2 != 1", f"{name}: apiVersion: 'policy/v1' != 'policy/v1beta1'"}
+    assert found == wanted, (found - wanted, wanted - found)
+
+
+# ---- what is applied
+
+def versions():
+    return {k: cluster.get(path_of(k))["metadata"]["resourceVersion"] for k in base()
+            if k[0] not in ("Deployment", "DaemonSet", "ResourceQuota", "Secret")}
+
+
+def specs():
+    return {k: cluster.get(path_of(k))["spec"] for k in base() if k[0] in ("Deployment", "DaemonSet")}
+
+
+def apply(*more):
+    return cluster.kubectl("apply", *more, "-k", str(folder), timeout=120)
+
+
+def applies_on_an_empty_cluster():
+    """In one go: definitions, namespaces and what is in them."""
+    apply("--server-side")
+    for obj_key in base():
+        assert cluster.exists(path_of(obj_key)), obj_key
+    for name in ("sharepods", "gpunodes", "gpupolicies"):
+        wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served")
+    # ... as it was written: what the server has of our fields is what we said.
+    for obj_key, obj in base().items():
+        if obj_key[0].endswith("WebhookConfiguration"):
+            got = cluster.get(path_of(obj_key))
+            for hook, there in zip(obj["webhooks"], got["webhooks"]):
+                assert there["failurePolicy"] == hook["failurePolicy"], there
+                assert there["rules"] == hook["rules"], there
+
+
+@contextlib.contextmanager
+def bundle():
+    """Webhooks as the controller leaves them: with its authority."""
+    patched = []
+    for obj_key in base():
+        if obj_key[0].endswith("WebhookConfiguration"):
+            hooks = [{"name": h["name"], "clientConfig": {"caBundle": PEM}} for h in base()[obj_key]["webhooks"]]
+            cluster.patch(path_of(obj_key) + "?fieldManager=divvy-controller", {"webhooks": hooks}, "strategic")
+            patched.append(obj_key)
+    yield
+    for obj_key in patched:
+        for hook in cluster.get(path_of(obj_key))["webhooks"]:
+            assert hook["clientConfig"]["caBundle"] == PEM, f"{obj_key}: {hook['name']} has lost its caBundle"
+
+
+PEM = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
+
+
+def applied_twice_is_no_change():
+    before, spec = versions(), specs()
+    apply("--server-side")
+    assert versions() == before, {k for k in before if versions()[k] != before[k]}
+    assert specs() == spec
+
+
+def what_the_controller_fills_in_stays():
+    secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
+    with bundle():
+        cluster.patch(secret, {"stringData": {"tls.crt": "mine"}})
+        apply("--server-side")
+    assert cluster.get(secret)["data"], "the Secret has lost its certificate"
+
+
+def client_side_apply_does_the_same():
+    """kubectl's default; after what was applied by the server, as people do."""
+    before = specs()
+    secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
+    with bundle():
+        apply()
+        again = [line for line in apply().splitlines() if line.strip()]
+    assert again and all(line.endswith(" unchanged") for line in again), [a for a in again if not a.endswith(" unchanged")]
+    assert cluster.get(secret)["data"]
+    assert specs() == before, list(differences(*({str(k): v for k, v in s.items()} for s in (before, specs()))))
+
+
+# ---- who may do what
+
+def review(who, verb, resource, *, group="", namespace="", name="", subresource=""):
+    answer = who.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {
+            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                                   "namespace": namespace, "name": name}}})
+    return answer["status"]["allowed"]
+
+
+G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
+STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
+READ = "get list watch"
+EVERYBODY = [
+    ("create patch", "events", N), ("create patch", "events", {"group": "events.k8s.io", **N}),
+    ("create", "tokenreviews", {"group": "authentication.k8s.io"}),
+    ("create", "subjectaccessreviews", {"group": "authorization.k8s.io"}),
+]
+# (verbs, resource/subresource, {group, namespace, name}): all that the manifests give
+MUST = {
+    "divvy-scheduler": [
+        *EVERYBODY, *((READ, r, {}) for r in ("pods", "nodes", "namespaces", "services", "replicationcontrollers")),
+        ("create", "pods/binding", N), ("patch", "pods/status", N), ("create", "pods/eviction", N),
+        (READ, "poddisruptionbudgets", {"group": "policy"}),
+        *((READ, r, {"group": "apps"}) for r in ("replicasets", "statefulsets")),
+        *((READ, r, STORAGE) for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities",
+                                       "volumeattachments")),
+        *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
+        (READ, "podgroups", {"group": "scheduling.x-k8s.io"}),
+        *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
+        ("create", "leases", {"group": C, "namespace": SYSTEM}),
+        ("get patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}),
+        (READ, "leases", {"group": C, "namespace": LEASES}),
+    ],
+    "divvy-controller": [
+        *EVERYBODY, (READ, "sharepods", {"group": G}), ("patch", "sharepods/status", {"group": G, **N}),
+        ("update", "sharepods/finalizers", {"group": G, **N}),
+        (READ + " patch", "sharepods", {"group": "kubeshare.nthu"}),
+        ("patch", "sharepods/status", {"group": "kubeshare.nthu", **N}),
+        ("update", "sharepods/finalizers", {"group": "kubeshare.nthu", **N}),
+        (READ + " create patch delete", "pods", N), ("create", "pods/eviction", N),
+        (READ, "nodes", {}), ("patch", "nodes/status", {}),
+        (READ, "namespaces", {}), ("patch", "namespaces", {"name": "kube-system"}),
+        (READ + " create delete", "gpunodes", {"group": G}),
+        (READ, "gpupolicies", {"group": G}), ("patch", "gpupolicies/status", {"group": G}),
+        (READ + " patch", "mutatingwebhookconfigurations", ADMISSION),
+        (READ + " patch", "validatingwebhookconfigurations", ADMISSION),
+        (READ + " patch", "secrets", {"namespace": SYSTEM, "name": "divvy-controller-tls"}),
+        ("create", "leases", {"group": C, "namespace": SYSTEM}),
+        ("get patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-controller"}),
+        (READ, "leases", {"group": C, "namespace": LEASES}),
+    ],
+    "divvyd": [
+        *EVERYBODY, (READ, "pods", {}), ("get", "namespaces", {"name": "a"}), (READ, "gpunodes", {"group": G}),
+        ("patch", "gpunodes/status", {"group": G, "name": "node1"}),
+        ("create get patch update", "leases", {"group": C, "namespace": LEASES, "name": "node1"}),
+    ],
+}
+ALL = "get list watch create update patch delete deletecollection"
+WRITE = "create update patch delete deletecollection"
+NOBODY = [  # none of divvy's accounts
+    (ALL, "secrets", N), (ALL, "secrets", {"namespace": "kube-system"}), (ALL, "configmaps", N),
+    ("create", "pods/exec", N), ("create get", "pods/attach", N), ("create", "serviceaccounts/token", N),
+    (WRITE, "clusterroles", {"group": "rbac.authorization.k8s.io"}),
+    (WRITE, "rolebindings", {"group": "rbac.authorization.k8s.io", **N}),
+    ("impersonate", "users", {}), (WRITE, "nodes", {}), ("create get", "nodes/proxy", {}),
+    (WRITE, "customresourcedefinitions", {"group": "apiextensions.k8s.io"}),
+    (WRITE, "gpupolicies", {"group": G}), ("create update patch delete", "deployments", {"group": "apps", **N}),
+    ("create patch", "certificatesigningrequests", {"group": "certificates.k8s.io"}),
+    ("update patch", "mutatingwebhookconfigurations", {"group": "admissionregistration.k8s.io", "name": "another"}),
+    (WRITE, "leases", {"group": C, "namespace": "kube-node-lease"}),
+    ("delete update", "persistentvolumeclaims", N),
+]
+MUST_NOT = {
+    "divvy-scheduler": [
+        ("create update patch delete", "pods", N), (WRITE, "gpunodes", {"group": G}), ("patch update", "gpunodes/status", {"group": G}),
+        (ALL, "sharepods", {"group": G}), (ALL, "secrets", {"namespace": SYSTEM}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
+        ("patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-controller"}), ("patch", "nodes/status", {}),
+    ],
+    "divvy-controller": [
+        ("create", "pods/binding", N), ("update patch", "pods/status", N), ("update", "pods", N),
+        ("update patch", "gpunodes/status", {"group": G}), ("update patch", "gpunodes", {"group": G}),
+        ("create delete update patch", "sharepods", {"group": G, **N}), ("patch update", "namespaces", {"name": "default"}),
+        ("get", "secrets", {"namespace": SYSTEM, "name": "another"}), ("create delete", "secrets", {"namespace": SYSTEM}),
+        ("patch", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
+    ],
+    "divvyd": [
+        (WRITE, "pods", N), ("create", "pods/binding", N), ("patch update", "pods/status", N), ("create", "pods/eviction", N),
+        (WRITE, "gpunodes", {"group": G}), ("update", "gpunodes/status", {"group": G}), (ALL, "sharepods", {"group": G, **N}),
+        (ALL, "secrets", {"namespace": SYSTEM}), (ALL, "leases", {"group": C, "namespace": SYSTEM}), ("list watch", "namespaces", {}),
+        ("get list patch", "nodes", {"name": "node1"}), ("delete", "leases", {"group": C, "namespace": LEASES}),
+        ("list", "leases", {"group": C, "namespace": LEASES}),
+    ],
+}
+
+
+def check_reviews(who, rows, allowed, name):
+    for verbs, resource, where in rows:
+        resource, _, subresource = resource.partition("/")
+        for verb in verbs.split():
+            if verb == "create" and not subresource:
+                where = {k: v for k, v in where.items() if k != "name"}
+            got = review(who, verb, resource, subresource=subresource, **where)
+            assert got is allowed, f"{name} {'may not' if allowed else 'may'} {verb} {resource}/{subresource} {where}"
+
+
+def accounts():
+    return {name: cluster.service_account(SYSTEM, name) for name in MUST}
+
+
+def each_account_may_what_it_must():
+    for name, who in accounts().items():
+        check_reviews(who, MUST[name], True, name)
+
+
+def each_account_may_not_what_it_must_not():
+    for name, who in accounts().items():
+        check_reviews(who, NOBODY + MUST_NOT[name], False, name)
+
+
+def rights_are_no_more_than_these():
+    """What is in nobody's list is a right too many."""
+    for name, rows in MUST.items():
+        asked = {(where.get("group", ""), resource, verb) for verbs, resource, where in rows for verb in verbs.split()}
+        given = {(group, resource, verb)
+                 for obj in base().values() if obj["kind"] in ("Role", "ClusterRole") and obj["metadata"]["name"] == name
+                 for rule in obj["rules"] for group in rule.get("apiGroups", [])
+                 for resource in rule["resources"] for verb in rule["verbs"]}
+        assert given == asked, (name, given ^ asked)
+
+
+def the_scheduler_binds_and_speaks_through_the_status():
+    """What the contract rests on: annotations come with a Binding, and later by the status subresource."""
+    without_webhooks()
+    scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
+    node = unique("node")
+    cluster.only_own("made-up nodes")
+    cluster.fake_node(node)
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    cluster.create(path, bare_pod("tenant", annotations={"divvy.gpu/request": "0.3"}))
+    scheduler.create(path + "/tenant/binding", {
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": "tenant", "annotations": {"divvy.gpu/devices": "c=GPU-1", "divvy.gpu/epoch": "1"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+    got = scheduler.patch(path + "/tenant/status", {
+        "metadata": {"annotations": {"divvy.gpu/granted-limit": "c=600", "divvy.gpu/epoch": "2"}},
+        "status": {"conditions": [{"type": "divvy.gpu/Granted", "status": "True", "reason": "Granted"}]}}, "strategic")
+    annotations = {k: v for k, v in got["metadata"]["annotations"].items() if "divvy.gpu" in k}
+    assert annotations == {"divvy.gpu/request": "0.3", "divvy.gpu/devices": "c=GPU-1", "divvy.gpu/epoch": "2",
+                           "divvy.gpu/granted-limit": "c=600"}, annotations
+    assert got["spec"]["nodeName"] == node
+    assert any(c["type"] == "divvy.gpu/Granted" for c in got["status"]["conditions"])
+    # Nothing of the spec goes that way, and no other way is open.
+    got = scheduler.patch(path + "/tenant/status", {"spec": {"containers": [{"name": "c", "image": "another"}]}}, "strategic")
+    assert got["spec"]["containers"][0]["image"] == "none"
+    refused(403, scheduler.patch, path + "/tenant", {"metadata": {"annotations": {"a": "b"}}})
+    refused(403, scheduler.delete, path + "/tenant")
+    scheduler.create(path + "/tenant/eviction", {
+        "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "tenant"},
+        "deleteOptions": {"gracePeriodSeconds": 0}})
+
+
+def a_token_names_its_pod():
+    """By which the webhook knows a daemon's node: Kubernetes says so for tokens that are bound to a pod."""
+    without_webhooks()
+    pods = f"/api/v1/namespaces/{SYSTEM}/pods"
+    node = unique("node")
+    daemon = bare_pod(unique("divvyd"))
+    daemon["spec"] |= {"serviceAccountName": "divvyd", "nodeName": node}
+    made = cluster.create(pods, daemon)
+    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+    answer = cluster.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+            "expirationSeconds": 3607,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}}})
+    token = answer["status"]["token"]
+
+    def user():
+        return cluster.create("/apis/authentication.k8s.io/v1/tokenreviews", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})["status"]
+    said = user()
+    assert said["user"]["username"] == f"system:serviceaccount:{SYSTEM}:divvyd", said
+    assert said["user"]["extra"]["authentication.kubernetes.io/pod-name"] == [name], said
+    assert said["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid], said
+    # ... and it dies with the pod.
+    cluster.delete(f"{pods}/{name}", grace_s=0)
+    wait_for(lambda: not user().get("authenticated"), "the token of a pod that is gone is refused")
+
+
+@contextlib.contextmanager
+def namespace_user(role):
+    """Somebody with one of the cluster's own roles in our namespace."""
+    name = unique(role)
+    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
+        "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}]})
+    yield cluster.service_account(cluster.namespace, name)
+
+
+def a_namespaces_users_may_use_sharepods():
+    """By the cluster's own roles; as many rights as they have with pods, and none outside."""
+    without_webhooks()
+    path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
+    here = {"namespace": cluster.namespace}
+    with namespace_user("edit") as editor, namespace_user("view") as viewer:
+        wait_for(lambda: review(editor, "create", "sharepods", group=G, **here), "divvy-edit joins edit")
+        wait_for(lambda: review(viewer, "list", "sharepods", group=G, **here), "divvy-view joins view")
+        editor.create(path, {**SHARE_POD, "metadata": {"name": "mine"}})
+        assert viewer.get(path + "/mine")["spec"]["request"] == 0.5
+        refused(403, viewer.patch, path + "/mine", {"spec": {"limit": 0.7}})
+        refused(403, editor.patch, path + "/mine/status", {"status": {"phase": "Running"}})
+        for who in (editor, viewer):
+            check_reviews(who, [
+                ("get list", "gpunodes", {"group": G}), ("get list", "gpupolicies", {"group": G}),
+                ("patch update", "pods/status", here), ("create", "pods/binding", here), ("create", "bindings", here),
+                ("patch", "namespaces", {"name": cluster.namespace}), ("get list", "sharepods", {"group": G, "namespace": "default"}),
+                ("get list", "leases", {"group": C, "namespace": LEASES}), ("patch", "gpunodes/status", {"group": G})],
+                False, "a namespace's user")
+        editor.delete(path + "/mine")
+
+
+def an_operator_runs_nodes_and_policies():
+    who = cluster.service_account(cluster.namespace, "operator")
+    name = unique("operator")
+    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
+        "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-operator"},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": cluster.namespace}]})
+    cluster.forget_later(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}")
+    check_reviews(who, [("create delete patch update list watch", "gpunodes", {"group": G}),
+                        ("create delete patch update", "gpupolicies", {"group": G}), ("list", "sharepods", {"group": G, **N})], True, "operator")
+    check_reviews(who, [("patch update", "gpunodes/status", {"group": G}), ("patch", "gpupolicies/status", {"group": G}),
+                        ("get", "secrets", {"namespace": SYSTEM}), ("patch", "pods", N)], False, "operator")
+
+
+# ---- while nobody answers the webhook
+
+def with_webhooks():
+    apply("--server-side", "--force-conflicts")
+
+
+def without_webhooks():
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        cluster.delete(path_of((kind, "", "divvy")))
+
+
+def eventually_refused(call):
+    """The server looks at what webhooks there are by a watch of its own."""
+    def so():
+        try:
+            call()
+            return False
+        except ApiError as error:
+            return error.code == 500 and "webhook" in str(error) and str(error)
+    return wait_for(so, "the webhook is asked")
+
+
+def only_what_must_not_pass_waits_for_the_controller():
+    without_webhooks()
+    pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    cluster.create(pods, bare_pod("tenant2", labels={"divvy.gpu/tenant": "true"}))
+    cluster.create(pods, bare_pod("other"))
+    cluster.create("/apis/divvy.gpu/v1/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "n1"}})
+    with_webhooks()
+    text = eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
+    assert "pods.mutate.divvy.gpu" in text, text
+    # Refused: what would come past us, or could not be taken back.
+    node_status = ("/apis/divvy.gpu/v1/gpunodes/n1/status", {"status": {"epoch": 1}})
+    assert "gpunodes.divvy.gpu" in eventually_refused(lambda: cluster.patch(*node_status))
+    given = {"metadata": {"annotations": {"divvy.gpu/devices": "c=GPU-1"}}}
+    assert "pods.update.divvy.gpu" in eventually_refused(lambda: cluster.patch(pods + "/tenant2", given))
+    off = {"metadata": {"labels": {"divvy.gpu/tenant": None}}}
+    assert "pods.update.divvy.gpu" in refused(500, cluster.patch, pods + "/tenant2", off)
+    share_pods = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
+    assert "objects.divvy.gpu" in refused(500, cluster.create, share_pods, {**SHARE_POD, "metadata": {"name": "s"}})
+    # Not held up: pods that are no tenants, a kubelet's word, rollouts, Leases, divvy's own namespaces.
+    cluster.patch(pods + "/other", {"metadata": {"annotations": {"a": "b"}}})
+    cluster.patch(pods + "/tenant2/status", {"status": {"phase": "Succeeded"}}, "strategic")
+    cluster.create(f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments?dryRun=All", {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+            "selector": {"matchLabels": {"a": "b"}}, "template": {
+                "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}}})
+    cluster.create(f"/apis/coordination.k8s.io/v1/namespaces/{LEASES}/leases?dryRun=All", {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1"}, "spec": {"holderIdentity": "x"}})
+    for namespace in (SYSTEM, LEASES):
+        cluster.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", bare_pod("own"))
+    # An administrator can let a namespace past: as the controller does with the system's own.
+    label = {"metadata": {"labels": {"divvy.gpu/admission": "ignore"}}}
+    cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", label)
+
+    def passes():
+        try:
+            return cluster.create(pods + "?dryRun=All", bare_pod("new"))
+        except ApiError:
+            return None
+    wait_for(passes, "a namespace with the label is left alone")
+    cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {"metadata": {"labels": {"divvy.gpu/admission": None}}})
+    without_webhooks()
+
+
+# ---- how far its pods may go
+
+PSP = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {
+    "name": "restricted", "annotations": {
+        "seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"}},
+       "spec": {"privileged": False, "allowPrivilegeEscalation": False, "requiredDropCapabilities": ["ALL"],
+                "volumes": ["configMap", "emptyDir", "projected", "secret", "downwardAPI", "persistentVolumeClaim"],
+                "hostNetwork": False, "hostIPC": False, "hostPID": False, "readOnlyRootFilesystem": True,
+                "runAsUser": {"rule": "MustRunAsNonRoot"}, "seLinux": {"rule": "RunAsAny"},
+                "supplementalGroups": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
+                "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]}}}
+
+
+ANYTHING = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {"name": "anything"},
+            "spec": {"privileged": True, "volumes": ["*"], "hostNetwork": True, "hostPID": True, "hostIPC": True,
+                     "allowedCapabilities": ["*"], **{rule: {"rule": "RunAsAny"} for rule in (
+                         "runAsUser", "seLinux", "supplementalGroups", "fsGroup")}}}
+
+
+def shipped_pods_are_restricted_where_they_say_so():
+    """By the cluster's own judge, which was PodSecurityPolicy until Kubernetes 1.24."""
+    without_webhooks()
+    maker = cluster.service_account(cluster.namespace, "maker", cluster_rules=[
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+        {"apiGroups": ["policy"], "resources": ["podsecuritypolicies"], "resourceNames": ["restricted"], "verbs": ["use"]}])
+    for kind, name in (("Deployment", "divvy-scheduler"), ("Deployment", "divvy-controller"), ("DaemonSet", "divvyd")):
+        spec = json.loads(json.dumps(pod_spec(base()[(kind, SYSTEM, name)])))
+        spec["serviceAccountName"] = "default"
+        spec.pop("priorityClassName")
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        path = f"/api/v1/namespaces/{cluster.namespace}/pods?dryRun=All"
+        if name == "divvyd":
+            text = refused(403, maker.create, path, pod)
+            assert "hostPID" in text or "Host PID" in text or "host namespaces" in text, text
+            assert "hostPath" in text, text
+        else:
+            maker.create(path, pod)
+            spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+            refused(403, maker.create, path, pod)
+
+
+# ---- the end
+
+def uninstalling_leaves_what_runs():
+    """Pods and SharePods stay, and nothing asks for a webhook any more."""
+    cluster.only_own("uninstalling")
+    without_webhooks()
+    path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
+    pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    owner = cluster.create(path, {**SHARE_POD, "metadata": {"name": "stays"}})
+    cluster.create(pods, bare_pod("stays", ownerReferences=[{
+        "apiVersion": "divvy.gpu/v1", "kind": "SharePod", "name": "stays", "uid": owner["metadata"]["uid"], "controller": True}]))
+    with_webhooks()
+    eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
+    subprocess.run([DEPLOY / "uninstall"], check=True, timeout=300, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
+    for obj_key in base():
+        stays = obj_key[0] == "CustomResourceDefinition"
+        assert cluster.exists(path_of(obj_key)) is stays, obj_key
+    wait_for(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")), "no webhook is asked")
+    assert cluster.exists(path + "/stays") and cluster.exists(pods + "/stays")
+    apply("--server-side")  # ... and it comes back
+
+
+TESTS = [kustomize_makes_what_the_files_say, overlay_for_tests_differs_in_nothing_else, applies_on_an_empty_cluster,
+         applied_twice_is_no_change, what_the_controller_fills_in_stays, client_side_apply_does_the_same,
+         each_account_may_what_it_must, each_account_may_not_what_it_must_not, rights_are_no_more_than_these,
+         the_scheduler_binds_and_speaks_through_the_status, a_token_names_its_pod,
+         a_namespaces_users_may_use_sharepods, an_operator_runs_nodes_and_policies,
+         only_what_must_not_pass_waits_for_the_controller, shipped_pods_are_restricted_where_they_say_so,
+         uninstalling_leaves_what_runs]
+ARGS = {"kube-apiserver": ["--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"]}
+
+try:
+    with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(prefix="divvy-deploy-") as temporary:
+        # The administrator may use any; where there is none no pod may be made at all.
+        for policy in (PSP, ANYTHING):
+            cluster.create("/apis/policy/v1beta1/podsecuritypolicies", policy)
+        folder = overlay(cluster, temporary)
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests as objects: what kustomize and Helm would make of them, as far as ours ask for it."""
+
+import os
+import pathlib
+import re
+import shutil
+import urllib.parse
+
+import yaml
+
+SOURCE = pathlib.Path(os.environ.get("DIVVY_SOURCE") or pathlib.Path(__file__).resolve().parents[1])
+DEPLOY = SOURCE / "deploy"
+
+Key = tuple  # (kind, namespace, name)
+
+
+def load(text):
+    return [o for o in yaml.safe_load_all(text) if o]
+
+
+def key(obj):
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def index(objects):
+    found = {}
+    for obj in objects:
+        assert key(obj) not in found, f"twice: {key(obj)}"
+        found[key(obj)] = obj
+    return found
+
+
+def resources(folder):
+    """The files that a kustomization lists."""
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return [(folder / name).resolve() for name in listed["resources"]]
+
+
+def base():
+    return index(o for path in resources(DEPLOY / "base") for o in load(path.read_text()))
+
+
+WORD = re.compile(r"\{\{\s*\.Values\.([A-Za-z.]+)\s*\}\}")
+
+
+def values():
+    return yaml.safe_load((DEPLOY / "chart/values.yaml").read_text())
+
+
+def leaves(tree, path=()):
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def chart(given):
+    """The chart's objects. It uses no more of Helm's language than a value by its name."""
+    def value(match):
+        node = given
+        for name in match.group(1).split("."):
+            node = node[name]
+        return str(node)
+
+    objects = []
+    for path in sorted((DEPLOY / "chart/templates").glob("*.yaml")):
+        text = WORD.sub(value, path.read_text())
+        assert "{{" not in text, f"{path.name}: more of Helm's language than this test knows"
+        objects += load(text)
+    return index(objects)
+
+
+def differences(a, b, path=""):
+    """'path: this != that', one for each."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for name in sorted({*a, *b}):
+            at = f"{path}.{name}" if path else str(name)
+            if name not in a or name not in b:
+                yield f"{at}: {a.get(name)!r} != {b.get(name)!r}"
+            else:
+                yield from differences(a[name], b[name], at)
+    elif isinstance(a, list) and isinstance(b, list):
+        by_name = all(isinstance(i, dict) and "name" in i for i in [*a, *b]) and a and b
+        if by_name:
+            yield from differences({i["name"]: i for i in a}, {i["name"]: i for i in b}, path)
+        elif len(a) != len(b):
+            yield f"{path}: {a!r} != {b!r}"
+        else:
+            for n, (i, j) in enumerate(zip(a, b)):
+                yield from differences(i, j, f"{path}[{n}]")
+    elif a != b:
+        yield f"{path}: {a!r} != {b!r}"
+
+
+def pod_spec(obj):
+    return obj["spec"]["template"]["spec"]
+
+
+WORKLOADS = ("Deployment", "DaemonSet", "Job", "StatefulSet")
+
+
+def pods(objects):
+    """(name, pod spec) of everything that makes pods, or is one."""
+    for obj in objects:
+        if obj["kind"] in WORKLOADS:
+            yield obj["metadata"]["name"], pod_spec(obj)
+        elif obj["kind"] == "Pod":
+            yield obj["metadata"]["name"], obj["spec"]
+
+
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
+           "secret"}
+
+
+def restricted(pod):
+    """What of a pod spec the profile "restricted" of Pod Security Standards forbids, in words."""
+    pod_context = pod.get("securityContext", {})
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if pod.get(field):
+            yield field
+    for volume in pod.get("volumes", []):
+        if not VOLUMES.issuperset(set(volume) - {"name"}):
+            yield f"volume {volume['name']}"
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        name, context = container["name"], container.get("securityContext", {})
+        capabilities = context.get("capabilities", {})
+        if context.get("privileged"):
+            yield f"{name}: privileged"
+        if context.get("allowPrivilegeEscalation") is not False:
+            yield f"{name}: allowPrivilegeEscalation"
+        if capabilities.get("drop") != ["ALL"]:
+            yield f"{name}: capabilities not dropped"
+        for added in set(capabilities.get("add", [])) - {"NET_BIND_SERVICE"}:
+            yield f"{name}: capability {added}"
+        if not context.get("runAsNonRoot", pod_context.get("runAsNonRoot")):
+            yield f"{name}: may be root"
+        if context.get("runAsUser", pod_context.get("runAsUser", 1)) == 0:
+            yield f"{name}: is root"
+        if context.get("seccompProfile", pod_context.get("seccompProfile", {})).get("type") not in (
+                "RuntimeDefault", "Localhost"):
+            yield f"{name}: no seccomp profile"
+        if context.get("procMount", "Default") != "Default":
+            yield f"{name}: procMount"
+        for port in container.get("ports", []):
+            if port.get("hostPort"):
+                yield f"{name}: hostPort"
+
+
+# ---- on a cluster
+
+def overlay(cluster, folder):
+    """A copy of deploy/ in `folder`, whose overlay for tests names that cluster's API server; the overlay."""
+    copy = pathlib.Path(folder) / "deploy"
+    shutil.copytree(DEPLOY, copy)
+    patch = copy / "overlays/test/host-network.yaml"
+    url = urllib.parse.urlsplit(cluster.server)
+    text = patch.read_text().replace("127.0.0.1", url.hostname).replace('"6443"', f'"{url.port}"')
+    patch.write_text(text)
+    return copy / "overlays/test"
+
+
+def crds():
+    return [o for o in base().values() if o["kind"] == "CustomResourceDefinition"]
+
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def define_crds(cluster, skip):
+    """divvy's, gone when the block is left; skips where they are there already, and somebody's."""
+    for crd in crds():
+        if cluster.exists(f"{CRDS}/{crd['metadata']['name']}"):
+            raise skip("divvy is installed on the cluster of KUBECONFIG")
+    for crd in crds():
+        cluster.define(crd)

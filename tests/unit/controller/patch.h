@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an API server does with a JSON Patch of ours: add, remove, replace in objects and lists. */
+#ifndef TEST_PATCH_H
+#define TEST_PATCH_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* False: the patch does not fit the object. */
+bool patch_apply(json_t *object, const json_t *patch);
+/* That of an AdmissionReview with a response; NULL: it has none. The caller's. */
+json_t *patch_of_review(const json_t *review);
+
+#endif

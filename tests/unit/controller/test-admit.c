@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables of reviews. What is accepted is given to the webhook again, as API servers do: then
+ * nothing more is to be changed, and the validating half agrees.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "controller/admit.h"
+#include "patch.h"
+
+static const struct admit_rules rules = {
+	.scheduler_name = "divvy-scheduler", .ns = "divvy-system", .lease_ns = "divvy-node-lease"};
+
+#define SCHEDULER "system:serviceaccount:divvy-system:divvy-scheduler"
+#define DAEMON "system:serviceaccount:divvy-system:divvyd"
+
+/* What a test says with ' is said with ". */
+static json_t *json(const char *text)
+{
+	_cleanup_free_ char *copy = str_dup(str_from(text));
+	json_error_t where;
+	json_t *parsed;
+
+	for (char *p = copy; *p; p++)
+		if (*p == '\'')
+			*p = '"';
+	parsed = json_loads(copy, JSON_DECODE_ANY, &where);
+	if (!parsed)
+		fail_msg("%s: %s", where.text, copy);
+	return parsed;
+}
+
+struct ask {
+	const char *path, *operation, *user, *resource, *subresource, *extra;
+	const char *dialects, *policy, *pod_uid, *pod_node;
+	const json_t *object, *old;
+};
+
+/* The caller's. */
+static json_t *answer(const struct ask *ask)
+{
+	const char *user = ask->user ? ask->user : "alice";
+	_cleanup_json_ json_t *extra = json(ask->extra ? ask->extra : "{}");
+	_cleanup_json_ json_t *policy = ask->policy ? json(ask->policy) : NULL;
+	_cleanup_json_ json_t *review = json_pack(
+		"{s:s, s:s, s:{s:s, s:s, s:{s:s, s:O}, s:{s:s, s:s}, s:s, s:s, s:s, s:O?, s:O?}}",
+		"apiVersion", "admission.k8s.io/v1", "kind", "AdmissionReview", "request", "uid",
+		"u-1", "operation", ask->operation ? ask->operation : "CREATE", "userInfo",
+		"username", user, "extra", extra, "resource", "group",
+		!strcmp(ask->path, "/validate/objects") ? "divvy.gpu" : "", "resource",
+		ask->resource ? ask->resource : "pods", "subResource",
+		ask->subresource ? ask->subresource : "", "namespace", "ns1", "name", "p", "object",
+		ask->object, "oldObject", ask->old);
+	const json_t *policies[] = {policy};
+	const struct admit_facts facts = {.ns = {ask->dialects, policies, policy ? 1 : 0},
+		.pod_uid = ask->pod_uid,
+		.pod_node = ask->pod_node};
+	struct admit_request request;
+	struct error err;
+	json_t *out;
+
+	assert_non_null(review);
+	if (admit_parse(review, &request, &err) < 0)
+		fail_msg("%s", err.msg);
+	out = admit_answer(admit_path_find(ask->path), &rules, &request, &facts);
+	assert_non_null(out);
+	assert_string_equal(kube_json_text_at(out, "response", "uid", NULL), "u-1");
+	return out;
+}
+
+static bool is_allowed(const json_t *review)
+{
+	return json_is_true(kube_json_at(review, "response", "allowed", NULL));
+}
+
+static const char *why(const json_t *review)
+{
+	const char *text = kube_json_text_at(review, "response", "status", "message", NULL);
+
+	return text ? text : "(allowed)";
+}
+
+static void assert_refused(const struct ask *ask, const char *part)
+{
+	_cleanup_json_ json_t *got = answer(ask);
+
+	if (is_allowed(got))
+		fail_msg("allowed, and should say: %s", part);
+	assert_contains(why(got), part);
+}
+
+static void assert_allowed(const struct ask *ask)
+{
+	_cleanup_json_ json_t *got = answer(ask);
+
+	if (!is_allowed(got))
+		fail_msg("%s", why(got));
+}
+
+#define POD(annotations, spec) \
+	"{'metadata':{'name':'p','annotations':{" annotations "}},'spec':{" spec "}}"
+#define MAIN "'containers':[{'name':'main'}]"
+#define LIMITS(limits) "'containers':[{'name':'main','resources':{'limits':{" limits "}}}]"
+#define SAME(list) \
+	"'containers':[{'name':'main','resources':{'limits':{" list "},'requests':{" list "}}}]"
+#define TENANT "'metadata':{'name':'p','labels':{'divvy.gpu/tenant':'true'},'annotations':{"
+
+/* As the webhook leaves it. */
+static const struct {
+	const char *dialects, *pod, *result;
+} translated[] = {
+	{NULL, POD("", MAIN), POD("", MAIN)},
+	{NULL, POD("'divvy.gpu/request':'0.3','divvy.gpu/memory':'1000000000'", MAIN),
+		"{" TENANT "'divvy.gpu/request':'0.3','divvy.gpu/memory':'1000000000'}},'spec':{"
+		"'schedulerName':'divvy-scheduler'," SAME("'divvy.gpu/slot':'1','divvy.gpu/"
+							  "milli':'300','divvy.gpu/"
+							  "memory-mib':'954'") "}}"},
+	{NULL,
+		POD("'divvy.gpu/request':'2'",
+			"'schedulerName':'default-scheduler'," LIMITS("'cpu':'1'")),
+		"{" TENANT "'divvy.gpu/request':'2'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'main','resources':{'limits':{'cpu':'1','divvy.gpu/"
+		"slot':'1',"
+		"'divvy.gpu/milli':'2000'},'requests':{'divvy.gpu/slot':'1','divvy.gpu/"
+		"milli':'2000'}}}]}}"},
+	/* Somebody else's scheduler stays: it may ask divvy's as its extender. */
+	{NULL, POD("'divvy.gpu/request':'1'", "'schedulerName':'volcano'," MAIN),
+		"{" TENANT "'divvy.gpu/request':'1'}},'spec':{'schedulerName':'volcano'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
+	/* Another container's, an init container's, and what is none's. */
+	{NULL,
+		POD("'side.divvy.gpu/request':'0.25','side.divvy.gpu/count':'2',"
+		    "'first.divvy.gpu/request':'0.5'",
+			"'initContainers':[{'name':'first'}],'containers':[{'name':'main'},{'name':"
+			"'side'}]"),
+		"{" TENANT "'side.divvy.gpu/request':'0.25','side.divvy.gpu/count':'2',"
+		"'first.divvy.gpu/request':'0.5'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'initContainers':[{'name':'first','resources':{"
+		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
+		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}],"
+		"'containers':[{'name':'main'},{'name':'side','resources':{"
+		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
+		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}]}}"},
+	/* Off, another's words are another's. */
+	{NULL, POD("", LIMITS("'nvidia.com/gpu':'1'")), POD("", LIMITS("'nvidia.com/gpu':'1'"))},
+	{"nvidia", POD("", LIMITS("'nvidia.com/gpu':'1'")),
+		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1','divvy.gpu/"
+		"dialects':'nvidia'}},"
+		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
+	{" hami , nvidia",
+		POD("",
+			"'schedulerName':'hami-scheduler'," SAME(
+				"'nvidia.com/gpu':'2',"
+				"'nvidia.com/gpumem':'3000','nvidia.com/gpucores':'30'")),
+		"{" TENANT "'divvy.gpu/translated-from':"
+		"'main/nvidia.com/gpu=2,main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=30',"
+		"'divvy.gpu/"
+		"dialects':'hami,nvidia'}},'spec':{'schedulerName':'divvy-scheduler'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'600','divvy.gpu/"
+			"memory-mib':'6000'") "}}"},
+};
+
+static void pods_are_translated_once(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(translated); i++) {
+		_cleanup_json_ json_t *pod = json(translated[i].pod),
+				      *want = json(translated[i].result);
+		struct ask ask = {
+			.path = "/mutate/pods", .dialects = translated[i].dialects, .object = pod};
+		_cleanup_json_ json_t *got = answer(&ask), *patch = patch_of_review(got);
+		_cleanup_json_ json_t *again = NULL;
+		_cleanup_free_ char *text = NULL;
+
+		if (!is_allowed(got))
+			fail_msg("%s: %s", translated[i].pod, why(got));
+		assert_true(patch_apply(pod, patch));
+		text = json_dumps(pod, JSON_COMPACT);
+		if (!json_equal(pod, want))
+			fail_msg("%s\nbecomes\n%s", translated[i].pod, text);
+		again = answer(&ask);
+		assert_true(is_allowed(again));
+		assert_null(kube_json_at(again, "response", "patch", NULL));
+		ask.path = "/validate/pods";
+		assert_allowed(&ask);
+	}
+}
+
+static const struct {
+	const char *dialects, *policy, *pod, *says;
+} refused[] = {
+	{NULL, NULL, POD("'divvy.gpu/request':'1.5'", MAIN), "divvy.gpu/request"},
+	{NULL, NULL, POD("'divvy.gpu/reqest':'1'", MAIN), "did you mean request?"},
+	{NULL, NULL, POD("'divvy.gpu/limit':'1'", MAIN), "request"},
+	{NULL, NULL, POD("'divvy.gpu/devices':'main=GPU-1'", MAIN), "only divvy's scheduler"},
+	{NULL, NULL, POD("'divvy.gpu/granted-limit':'main=1'", MAIN), "only divvy's scheduler"},
+	{NULL, NULL, POD("'divvy.gpu/granted-soul':'main=1'", MAIN), "only divvy's scheduler"},
+	{NULL, NULL, POD("'divvy.gpu/epoch':'1'", MAIN), "only divvy's scheduler"},
+	{NULL, NULL, POD("'main.divvy.gpu/devices':'GPU-1'", MAIN), "only divvy's scheduler"},
+	{NULL, NULL, POD("'divvy.gpu/dialects':'nvidia'", MAIN), "divvy writes it"},
+	{NULL, NULL, POD("'divvy.gpu/dialects':'nvidia'", LIMITS("'nvidia.com/gpu':'1'")),
+		"divvy writes it"},
+	{"nvidia", NULL,
+		POD("'divvy.gpu/translated-from':'main/nvidia.com/gpu=2'",
+			LIMITS("'nvidia.com/gpu':'1'")),
+		"it was 2"},
+	{NULL, NULL, POD("'divvy.gpu/translated-from':'main/nvidia.com/gpu=2'", MAIN),
+		"divvy writes it"},
+	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", LIMITS("'divvy.gpu/milli':'1'")),
+		"divvy.gpu/milli '1'"},
+	{NULL, NULL, POD("", LIMITS("'divvy.gpu/slot':'1'")), "divvy writes it"},
+	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", "'nodeName':'n1'," MAIN),
+		"spec.nodeName 'n1'"},
+	{"hamy", NULL, POD("'divvy.gpu/request':'0.3'", MAIN),
+		"namespace 'ns1': divvy.gpu/dialects 'hamy'"},
+	{NULL, "{'classes':['standard']}",
+		POD("'divvy.gpu/request':'1','divvy.gpu/class':'latency'", MAIN), "class latency"},
+	{NULL, "{'highestPriority':60}",
+		POD("'divvy.gpu/request':'1','divvy.gpu/priority':'61'", MAIN), "allows 0 to 60"},
+	{NULL, "{'remote':'denied'}",
+		POD("'divvy.gpu/request':'0.5','divvy.gpu/mode':'remote'", MAIN), "mode remote"},
+	{NULL, "{'labelSpaces':['b']}",
+		POD("'divvy.gpu/request':'0.5','divvy.gpu/affinity':'a/x'", MAIN),
+		"label space 'a'"},
+};
+
+static void what_cannot_be_is_said_in_words(void **state)
+{
+	static const char *const both[] = {"/mutate/pods", "/validate/pods"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(both); k++) {
+			_cleanup_json_ json_t *pod = json(refused[i].pod);
+			const struct ask ask = {.path = both[k],
+				.dialects = refused[i].dialects,
+				.policy = refused[i].policy,
+				.object = pod};
+
+			assert_refused(&ask, refused[i].says);
+		}
+}
+
+static void a_pod_that_was_changed_behind_us_is_refused(void **state)
+{
+	static const struct {
+		const char *pod, *says;
+	} changed[] = {
+		{POD("'divvy.gpu/request':'0.3'", MAIN), "divvy.gpu/tenant=true is missing"},
+		{"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" MAIN "}}",
+			"divvy.gpu/slot is missing"},
+		{"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" SAME(
+			 "'divvy.gpu/slot':'1','divvy.gpu/milli':'200'") "}}",
+			"divvy.gpu/milli '200'"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(changed); i++) {
+		_cleanup_json_ json_t *pod = json(changed[i].pod);
+		const struct ask ask = {.path = "/validate/pods", .object = pod};
+
+		assert_refused(&ask, changed[i].says);
+	}
+}
+
+/* A broken list is an administrator's matter: pods that ask for nothing go on. */
+static void a_broken_namespace_is_told(void **state)
+{
+	_cleanup_json_ json_t *pod = json(POD("", MAIN));
+	const struct ask ask = {.path = "/mutate/pods", .dialects = "hamy", .object = pod};
+	_cleanup_json_ json_t *got = answer(&ask);
+
+	assert_true(is_allowed(got));
+	assert_contains(json_string_value(
+				json_array_get(kube_json_at(got, "response", "warnings", NULL), 0)),
+		"hamy");
+}
+
+/* ---- edits ---- */
+
+#define MADE(annotations, spec) \
+	"{" TENANT "'divvy.gpu/request':'0.3'" annotations \
+	"}},'spec':{" spec SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'300'") "}}"
+#define BOUND "'nodeName':'n1',"
+#define GIVEN ",'divvy.gpu/devices':'main=GPU-1','divvy.gpu/epoch':'7'"
+
+static const struct {
+	const char *user, *subresource, *old, *new, *says; /* NULL: allowed */
+} edits[] = {
+	{NULL, NULL, MADE("", ""), MADE(",'a':'b'", ""), NULL},
+	{NULL, NULL, MADE("", ""), MADE(GIVEN, ""), "only divvy's scheduler"},
+	{NULL, "status", MADE("", ""), MADE(GIVEN, ""), "only divvy's scheduler"},
+	{"system:node:n1", "status", MADE(GIVEN, BOUND), MADE("", BOUND), "only divvy's scheduler"},
+	{"system:node:n1", "status", MADE(GIVEN, BOUND), MADE(GIVEN, BOUND), NULL},
+	{DAEMON, "status", MADE("", BOUND), MADE(GIVEN, BOUND), "only divvy's scheduler"},
+	{"system:serviceaccount:ns1:divvy-scheduler", "status", MADE("", BOUND), MADE(GIVEN, BOUND),
+		"only divvy's scheduler"},
+	{SCHEDULER, "status", MADE("", BOUND), MADE(GIVEN, BOUND), NULL},
+	{SCHEDULER, "status", MADE("", BOUND), MADE(",'divvy.gpu/dialects':'nvidia'", BOUND),
+		"stays as it is"},
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/limit':'0.6'", BOUND), NULL},
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/limit':'0.2'", BOUND), "limit"},
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/count':'2'", BOUND),
+		"count: cannot be changed"},
+	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/count':'2'", ""), NULL},
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/model':'T4'", BOUND), "model: cannot"},
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/affinity':'x'", BOUND), "affinity: cannot"},
+	{NULL, NULL, MADE("", BOUND),
+		MADE(",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'", BOUND), "group"},
+	{NULL, NULL, MADE("", BOUND),
+		"{'metadata':{'annotations':{'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
+		"divvy.gpu/tenant"},
+	{NULL, "resize", MADE("", BOUND),
+		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1'") "}}",
+		"divvy.gpu/milli"},
+	{NULL, NULL, MADE("", BOUND),
+		"{" TENANT
+		"}},'spec':{" BOUND SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'300'") "}}",
+		"keeps one"},
+};
+
+static void edits_are_wishes(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(edits); i++) {
+		_cleanup_json_ json_t *old = json(edits[i].old), *new = json(edits[i].new);
+		const struct ask ask = {.path = "/validate/pods",
+			.operation = "UPDATE",
+			.user = edits[i].user,
+			.subresource = edits[i].subresource,
+			.object = new,
+			.old = old};
+
+		print_message("# %s\n", edits[i].new);
+		if (edits[i].says)
+			assert_refused(&ask, edits[i].says);
+		else
+			assert_allowed(&ask);
+	}
+}
+
+/* ---- templates and objects ---- */
+
+#define TEMPLATE(annotations) \
+	"{'spec':{'template':{'metadata':{'annotations':{" annotations "}},'spec':{" MAIN "}}}}"
+
+static void a_template_is_refused_where_it_is_applied(void **state)
+{
+	static const char *const resources[] = {
+		"deployments", "statefulsets", "daemonsets", "replicasets", "jobs"};
+	_cleanup_json_ json_t *bad = json(TEMPLATE("'divvy.gpu/request':'1.5'")),
+			      *good = json(TEMPLATE("'divvy.gpu/request':'0.5'")),
+			      *cron = json("{'spec':{'jobTemplate':" TEMPLATE(
+				      "'divvy.gpu/devices':'main=GPU-1'") "}}");
+	struct ask ask = {.path = "/validate/templates", .resource = "cronjobs", .object = cron};
+
+	assert_refused(&ask, "only divvy's scheduler");
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+		ask = (struct ask){
+			.path = "/validate/templates", .resource = resources[i], .object = bad};
+		assert_refused(&ask, "template: divvy.gpu/request");
+		/* One that is there already may be scaled. */
+		ask.operation = "UPDATE";
+		ask.old = bad;
+		assert_allowed(&ask);
+		ask.old = good;
+		assert_refused(&ask, "divvy.gpu/request");
+		ask.object = good;
+		assert_allowed(&ask);
+	}
+}
+
+#define SHARE(fields, annotations) \
+	"{'metadata':{'name':'s'},'spec':{" fields \
+	",'template':{'metadata':{'annotations':{" annotations "}},'spec':{" MAIN "}}}}"
+
+static void a_share_pod_is_looked_at_as_its_pod(void **state)
+{
+	static const struct {
+		const char *object, *says;
+	} objects[] = {
+		{SHARE("'request':0.3", ""), NULL},
+		{SHARE("'request':'0.3','memoryPolicy':'swap','antiAffinity':'x'", ""), NULL},
+		{SHARE("'request':0.3", "'divvy.gpu/request':'0.3'"), NULL},
+		{SHARE("'request':0.3", "'divvy.gpu/request':'0.4'"), "the spec says '0.3'"},
+		{SHARE("'request':0.3", "'divvy.gpu/limit':'0.4'"),
+			"say it in the SharePod's spec"},
+		{SHARE("'request':0.3", "'divvy.gpu/devices':'main=GPU-1'"),
+			"only divvy's scheduler"},
+		{SHARE("'request':0.3,'limit':0.2", ""), "limit"},
+		{SHARE("'request':0.0005", ""), "0.0005"},
+		{SHARE("'request':0.3,'containers':['other']", ""), "other"},
+		{SHARE("'request':true", ""), "spec.request"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(objects); i++) {
+		_cleanup_json_ json_t *object = json(objects[i].object);
+		const struct ask ask = {
+			.path = "/validate/objects", .resource = "sharepods", .object = object};
+
+		if (objects[i].says)
+			assert_refused(&ask, objects[i].says);
+		else
+			assert_allowed(&ask);
+	}
+}
+
+/* ---- a node's own ---- */
+
+static void a_daemon_writes_of_its_own_node(void **state)
+{
+#define TOKEN \
+	"{'authentication.kubernetes.io/pod-name':['d-1'],'authentication.kubernetes.io/" \
+	"pod-uid':['uid-1']"
+	static const struct {
+		const char *user, *extra, *pod_uid, *pod_node, *says;
+	} cases[] = {
+		{DAEMON, TOKEN "}", "uid-1", "n1", NULL},
+		{DAEMON, TOKEN ",'authentication.kubernetes.io/node-name':['n1']}", "uid-1", "n1",
+			NULL},
+		{DAEMON, TOKEN ",'authentication.kubernetes.io/node-name':['n2']}", "uid-1", "n1",
+			"of that one alone"},
+		{DAEMON, TOKEN "}", "uid-1", "n2", "runs on node 'n2'"},
+		{DAEMON, TOKEN "}", "uid-2", "n1", "another pod"},
+		{DAEMON, TOKEN "}", NULL, NULL, "is not there"},
+		{DAEMON, "{}", "uid-1", "n1", "names no pod"},
+		{DAEMON, NULL, NULL, NULL, "names no pod"}, {"admin", NULL, NULL, NULL, NULL},
+		{"system:serviceaccount:ns1:divvyd", NULL, NULL, NULL, NULL}, /* RBAC's to refuse */
+	};
+	static const char *const both[] = {"/validate/gpunodes", "/validate/leases"};
+	_cleanup_json_ json_t *object = json("{'metadata':{'name':'n1'}}");
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases) * 2; i++) {
+		const struct ask ask = {.path = both[i % 2],
+			.operation = "UPDATE",
+			.user = cases[i / 2].user,
+			.extra = cases[i / 2].extra,
+			.pod_uid = cases[i / 2].pod_uid,
+			.pod_node = cases[i / 2].pod_node,
+			.object = object,
+			.old = object};
+
+		if (cases[i / 2].says)
+			assert_refused(&ask, cases[i / 2].says);
+		else
+			assert_allowed(&ask);
+	}
+}
+
+static void what_is_no_review_is_told(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{"[]", "no AdmissionReview"},
+		{"{'kind':'AdmissionReview'}", "no AdmissionReview"},
+		{"{'kind':'AdmissionReview','apiVersion':'admission.k8s.io/v1beta1','request':{}}",
+			"v1beta1"},
+		{"{'kind':'AdmissionReview','apiVersion':'admission.k8s.io/v1','request':{}}",
+			"request.uid"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_json_ json_t *review = json(cases[i].text);
+		struct admit_request request;
+		struct error err;
+
+		assert_int_equal(admit_parse(review, &request, &err), -EBADMSG);
+		assert_contains(err.msg, cases[i].says);
+	}
+	assert_null(admit_path_find("/mutate"));
+}
+
+/* Thousands of containers, a megabyte of annotations: in words, and not for long. */
+static void huge_pods_are_refused(void **state)
+{
+	_cleanup_json_ json_t *pod = json(POD("'divvy.gpu/request':'1'", MAIN));
+	json_t *list = json_object_get(json_object_get(pod, "spec"), "containers");
+	struct ask ask = {.path = "/mutate/pods", .object = pod};
+	_cleanup_free_ char *huge = calloc(1, (1 << 20) + 1);
+
+	for (int i = 0; i < 5000; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "c%d", i);
+		json_array_append_new(list, json_pack("{s:s}", "name", name));
+	}
+	assert_refused(&ask, "at most 256");
+	json_array_clear(list);
+	json_array_append_new(list, json_pack("{s:s}", "name", "main"));
+	memset(huge, 'x', 1 << 20);
+	json_object_set_new(kube_json_at(pod, "metadata", "annotations", NULL), "divvy.gpu/limit",
+		json_string(huge));
+	assert_refused(&ask, "at most");
+}
+
+UNIT_MAIN(UNIT(pods_are_translated_once), UNIT(what_cannot_be_is_said_in_words),
+	UNIT(a_pod_that_was_changed_behind_us_is_refused), UNIT(a_broken_namespace_is_told),
+	UNIT(edits_are_wishes), UNIT(a_template_is_refused_where_it_is_applied),
+	UNIT(a_share_pod_is_looked_at_as_its_pod), UNIT(a_daemon_writes_of_its_own_node),
+	UNIT(what_is_no_review_is_told), UNIT(huge_pods_are_refused))

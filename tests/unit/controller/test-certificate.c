@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "controller/certificate.h"
+
+#define HOST "divvy-controller.divvy-system.svc"
+#define START (UINT64_C(1700000000) * 1000000000)
+#define HOUR (UINT64_C(3600) * 1000000000)
+
+static int step(struct certificate_store *store, uint64_t now)
+{
+	struct error err;
+	int r = certificate_step(store, HOST, now, &err);
+
+	if (r < 0)
+		fail_msg("%s", err.msg);
+	return r;
+}
+
+/* As at the start: all that is due at once. */
+static void settle(struct certificate_store *store, uint64_t now)
+{
+	for (int i = 0; step(store, now); i++)
+		assert_true(i < 4);
+}
+
+static bool is_trusted(const struct certificate_store *store, uint64_t now)
+{
+	return certificate_is_trusted(store, store->ca_crt, HOST, now);
+}
+
+static void out_of_nothing(void **state)
+{
+	_cleanup_certificate_store_ struct certificate_store store = {0};
+
+	assert_int_equal(step(&store, START), 1); /* the authority */
+	assert_int_equal(step(&store, START), 1); /* the certificate */
+	assert_int_equal(step(&store, START), 0);
+	assert_true(is_trusted(&store, START));
+	assert_true(
+		is_trusted(&store, START - CERTIFICATE_EARLY_NS + 1000000000)); /* a slow clock */
+	assert_false(certificate_is_trusted(&store, store.ca_crt, "another.svc", START));
+	assert_false(is_trusted(&store, START + CERTIFICATE_SERVER_NS + HOUR));
+	assert_true(certificate_ends_ns(&store) >= START + CERTIFICATE_SERVER_NS - 1000000000);
+}
+
+static void what_cannot_be_read_is_made_anew(void **state)
+{
+	static const char *const rubbish[] = {"", "rubbish", "-----BEGIN CERTIFICATE-----\n"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rubbish); i++)
+		for (int what = 0; what < 4; what++) {
+			_cleanup_certificate_store_ struct certificate_store store = {0};
+			char **field[] = {
+				&store.ca_crt, &store.ca_key, &store.tls_crt, &store.tls_key};
+
+			settle(&store, START);
+			free(*field[what]);
+			*field[what] = str_dup(str_from(rubbish[i]));
+			settle(&store, START);
+			assert_true(is_trusted(&store, START));
+		}
+}
+
+/* Another's key, or one of somebody who has changed half of the Secret. */
+static void halves_of_two_are_none(void **state)
+{
+	_cleanup_certificate_store_ struct certificate_store a = {0}, b = {0};
+	char *key;
+
+	settle(&a, START);
+	settle(&b, START);
+	assert_false(certificate_is_trusted(&a, b.ca_crt, HOST, START));
+	key = a.tls_key;
+	a.tls_key = b.tls_key;
+	b.tls_key = key;
+	assert_false(is_trusted(&a, START));
+	settle(&a, START);
+	assert_true(is_trusted(&a, START));
+}
+
+/*
+ * Two years, an hour at a time, by one server that follows at once and one that is an hour behind,
+ * as is a client: none of them ever refuses another.
+ */
+static void nobody_is_refused_while_they_change(void **state)
+{
+	_cleanup_certificate_store_ struct certificate_store store = {0}, behind = {0};
+	_cleanup_free_ char *bundle = NULL;
+	unsigned int n_changes = 0, n_bundles = 0;
+	uint64_t now = START;
+
+	settle(&store, now);
+	bundle = str_dup(str_from(store.ca_crt));
+	for (; now < START + 2 * CERTIFICATE_AUTHORITY_NS; now += HOUR) {
+		assert_true(is_trusted(&store, now));
+		assert_true(certificate_is_trusted(&store, bundle, HOST, now));
+		if (behind.tls_crt)
+			assert_true(certificate_is_trusted(&behind, bundle, HOST, now));
+		/* Both hear of what was an hour ago. */
+		certificate_store_done(&behind);
+		behind.tls_crt = str_dup(str_from(store.tls_crt));
+		behind.tls_key = str_dup(str_from(store.tls_key));
+		n_bundles += strcmp(bundle, store.ca_crt) != 0;
+		free(bundle);
+		bundle = str_dup(str_from(store.ca_crt));
+		n_changes += (unsigned int)step(&store, now);
+	}
+	assert_in_range(n_changes, 12, 40);
+	assert_in_range(n_bundles, 4, 8); /* joins and leaves of two authorities or three */
+}
+
+/* Nobody was there for years. */
+static void all_has_run_out(void **state)
+{
+	_cleanup_certificate_store_ struct certificate_store store = {0};
+	const uint64_t later = START + 5 * CERTIFICATE_AUTHORITY_NS;
+
+	settle(&store, START);
+	settle(&store, later);
+	assert_true(is_trusted(&store, later));
+	settle(&store, later + 2 * CERTIFICATE_OVERLAP_NS);
+	assert_int_equal(unit_count(store.ca_crt, "BEGIN CERTIFICATE"), 1);
+}
+
+UNIT_MAIN(UNIT(out_of_nothing), UNIT(what_cannot_be_read_is_made_anew),
+	UNIT(halves_of_two_are_none), UNIT(nobody_is_refused_while_they_change),
+	UNIT(all_has_run_out))

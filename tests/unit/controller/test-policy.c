@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "controller/policy.h"
+
+static json_t *json(const char *text)
+{
+	json_t *parsed = json_loads(text, 0, NULL);
+
+	if (!parsed)
+		fail_msg("no JSON: %s", text);
+	return parsed;
+}
+
+static const struct {
+	const char *spec, *labels;
+	bool selects;
+} cases[] = {
+	{"{}", "{}", true},
+	{"{\"namespaces\":[]}", "{}", false},
+	{"{\"namespaces\":[\"b\",\"a\"]}", "{}", true},
+	{"{\"namespaces\":[\"b\"]}", "{}", false},
+	{"{\"namespaces\":[\"b\"],\"namespaceSelector\":{\"matchLabels\":{\"t\":\"x\"}}}",
+		"{\"t\":\"x\"}", true},
+	{"{\"namespaceSelector\":{\"matchLabels\":{\"t\":\"x\"}}}", "{\"t\":\"y\"}", false},
+	{"{\"namespaceSelector\":{\"matchLabels\":{\"t\":\"x\"}}}", "{}", false},
+	{"{\"namespaceSelector\":{}}", "{}", true},
+#define EXPRESSION(operator, values) \
+	"{\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"t\",\"operator\":\"" \
+	operator"\"" values "}]}}"
+	{EXPRESSION("In", ",\"values\":[\"x\"]"), "{\"t\":\"x\"}", true},
+	{EXPRESSION("In", ",\"values\":[\"x\"]"), "{}", false},
+	{EXPRESSION("NotIn", ",\"values\":[\"x\"]"), "{\"t\":\"x\"}", false},
+	{EXPRESSION("NotIn", ",\"values\":[\"x\"]"), "{}", true},
+	{EXPRESSION("Exists", ""), "{\"t\":\"\"}", true},
+	{EXPRESSION("Exists", ""), "{}", false},
+	{EXPRESSION("DoesNotExist", ""), "{}", true},
+	{EXPRESSION("DoesNotExist", ""), "{\"t\":\"x\"}", false},
+	/* No such thing selects nobody, whatever it might have meant. */
+	{EXPRESSION("In", ""), "{\"t\":\"x\"}", false},
+	{EXPRESSION("Exists", ",\"values\":[\"x\"]"), "{\"t\":\"x\"}", false},
+};
+
+static void selects_as_kubernetes_does(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_json_ json_t *spec = json(cases[i].spec), *labels = json(cases[i].labels);
+
+		if (policy_selects(spec, "a", labels) != cases[i].selects)
+			fail_msg("%s %s", cases[i].spec, cases[i].labels);
+	}
+}
+
+static void a_wrong_selector_is_named(void **state)
+{
+	_cleanup_json_ json_t *in = json(EXPRESSION("In", "")),
+			      *exists = json(EXPRESSION("Exists", ",\"values\":[\"x\"]"));
+	struct error err;
+
+	assert_int_equal(policy_check_selector(in, &err), -EINVAL);
+	assert_contains(err.msg, "matchExpressions[0]: In goes with values");
+	assert_int_equal(policy_check_selector(exists, &err), -EINVAL);
+	assert_contains(err.msg, "Exists goes without values");
+}
+
+static void dialects_join_those_of_the_namespace(void **state)
+{
+	_cleanup_json_ json_t *spec = json("{\"dialects\":[\"hami\",\"gpushare=MiB\"]}");
+	_cleanup_buf_ struct buf list = BUF_INIT(POLICY_DIALECTS_MAX);
+
+	buf_add_text(&list, "nvidia");
+	policy_add_dialects(spec, &list);
+	assert_string_equal(buf_text(&list), "nvidia,hami,gpushare=MiB");
+}
+
+UNIT_MAIN(UNIT(selects_as_kubernetes_does), UNIT(a_wrong_selector_is_named),
+	UNIT(dialects_join_those_of_the_namespace))

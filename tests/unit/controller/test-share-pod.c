@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "controller/share-pod.h"
+
+static json_t *json(const char *text)
+{
+	_cleanup_free_ char *copy = str_dup(str_from(text));
+	json_t *parsed;
+
+	for (char *p = copy; *p; p++)
+		if (*p == '\'')
+			*p = '"';
+	parsed = json_loads(copy, 0, NULL);
+	if (!parsed)
+		fail_msg("no JSON: %s", copy);
+	return parsed;
+}
+
+static void assert_json(const json_t *got, const char *want)
+{
+	_cleanup_json_ json_t *wanted = json(want);
+	_cleanup_free_ char *text = json_dumps(got, JSON_COMPACT | JSON_ENCODE_ANY);
+
+	if (!json_equal(got, wanted))
+		fail_msg("%s\nis not\n%s", text ? text : "(null)", want);
+}
+
+#define META "'metadata':{'name':'s','namespace':'ns1','uid':'u-1','generation':3}"
+#define OWNER(version) \
+	"'ownerReferences':[{'apiVersion':'" version "','kind':'SharePod','name':'s','uid':'u-1'," \
+	"'controller':true,'blockOwnerDeletion':true}]"
+#define SHARE \
+	"{" META \
+	",'spec':{'request':0.3,'limit':'0.6','memoryPolicy':'swap','groupSize':5,'group':'g'," \
+	"'containers':['main','side'],'template':{'metadata':{'labels':{'a':'b'},'annotations':{'" \
+	"c':'d'," \
+	"'side.divvy.gpu/" \
+	"limit':'1'}},'spec':{'containers':[{'name':'main','x-unknown':{'y':1.50}},{'name':'side'" \
+	"}]}}}}"
+
+static void its_pod_is_the_template_with_the_asked_keys(void **state)
+{
+	_cleanup_json_ json_t *share_pod = json(SHARE), *pod = NULL;
+	struct error err;
+
+	if (share_pod_make(share_pod, SHARE_POD_OURS, &pod, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_json(pod,
+		"{'apiVersion':'v1','kind':'Pod','metadata':{'name':'s','namespace':'ns1','labels':"
+		"{'a':'b'},"
+		"'annotations':{'c':'d','side.divvy.gpu/limit':'1','divvy.gpu/"
+		"request':'0.3','divvy.gpu/limit':'0.6',"
+		"'divvy.gpu/memory-policy':'swap','divvy.gpu/group-size':'5','divvy.gpu/group':'g',"
+		"'divvy.gpu/container':'main,side'}," OWNER(
+			"divvy.gpu/v1") "},"
+					"'spec':{'containers':[{'name':'main','x-unknown':{'y':1."
+					"50}},{'name':'side'}]}}");
+	assert_true(share_pod_owns(share_pod, pod));
+	json_object_set_new(kube_json_at(share_pod, "metadata", NULL), "uid", json_string("u-2"));
+	assert_false(share_pod_owns(share_pod, pod));
+}
+
+static void a_pinned_kubeshare_pod_is_placed_by_us(void **state)
+{
+	_cleanup_json_ json_t
+		*pod = NULL,
+		*share_pod = json("{'metadata':{'name':'s','namespace':'ns1','uid':'u-1',"
+				  "'annotations':{'kubeshare/GPUID':'abcde','kubectl.kubernetes.io/"
+				  "last-applied-configuration':'x'}},"
+				  "'spec':{'nodeName':'n7','containers':[{'name':'main'}]}}");
+
+	assert_ok(share_pod_make(share_pod, SHARE_POD_KUBESHARE, &pod, NULL));
+	assert_json(pod,
+		"{'apiVersion':'v1','kind':'Pod','metadata':{'name':'s','namespace':'ns1','labels':"
+		"{},"
+		"'annotations':{'kubeshare/GPUID':'abcde'}," OWNER(
+			"kubeshare.nthu/v1") "},"
+					     "'spec':{'nodeSelector':{'kubernetes.io/"
+					     "hostname':'n7'},'containers':[{'name':'main'}]}}");
+}
+
+static void another_name_is_always_the_same(void **state)
+{
+	_cleanup_json_ json_t *share_pod = json(SHARE);
+	char a[SHARE_POD_NAME_MAX + 1], b[SHARE_POD_NAME_MAX + 1];
+
+	assert_ok(share_pod_other_name(share_pod, a));
+	assert_ok(share_pod_other_name(share_pod, b));
+	assert_string_equal(a, b);
+	assert_int_equal(strlen(a), strlen("s-xxxxx"));
+	json_object_set_new(kube_json_at(share_pod, "metadata", NULL), "uid", json_string("u-2"));
+	assert_ok(share_pod_other_name(share_pod, b));
+	assert_string_not_equal(a, b);
+}
+
+static void a_change_is_carried_to_the_pod(void **state)
+{
+	_cleanup_json_ json_t *share_pod = json(SHARE), *pod = NULL, *patch = NULL;
+
+	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
+	json_object_set_new(kube_json_at(pod, "metadata", "annotations", NULL), "divvy.gpu/devices",
+		json_string("main=GPU-1"));
+	assert_ok(share_pod_carry(share_pod, SHARE_POD_OURS, pod, &patch));
+	assert_null(patch);
+	json_object_set_new(kube_json_at(share_pod, "spec", NULL), "limit", json_real(0.7));
+	json_object_del(kube_json_at(share_pod, "spec", NULL), "memoryPolicy");
+	assert_ok(share_pod_carry(share_pod, SHARE_POD_OURS, pod, &patch));
+	assert_json(patch,
+		"{'metadata':{'annotations':{'divvy.gpu/limit':'0.7','divvy.gpu/"
+		"memory-policy':null}}}");
+}
+
+#define T0 (UINT64_C(1700000000) * 1000000000)
+#define SINCE "'lastTransitionTime':'2023-11-14T22:13:20Z'"
+#define ACCEPTED "{'type':'Accepted','status':'True','reason':'Accepted'," SINCE "}"
+
+static void the_status_is_the_pods_and_the_nodes(void **state)
+{
+	_cleanup_json_ json_t *share_pod = json(SHARE), *pod = NULL, *waiting = NULL,
+			      *running = NULL, *tenants = NULL, *patch = NULL, *same = NULL;
+	struct share_pod_facts facts = {.real_ns = T0};
+
+	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
+	json_object_set_new(kube_json_at(pod, "metadata", NULL), "uid", json_string("p-1"));
+	json_object_set_new(pod, "status",
+		json("{'phase':'Pending','conditions':[{'type':'PodScheduled','status':"
+		     "'False','message':'0/1 nodes: 1 no GPU'}]}"));
+	facts.pod = pod;
+	waiting = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_json(waiting,
+		"{'observedGeneration':3,'phase':'Pending','asked':'0.3-0.6','podName':'s','podUID'"
+		":'p-1',"
+		"'conditions':[" ACCEPTED
+		",{'type':'PodCreated','status':'True','reason':'Created'," SINCE "},"
+		"{'type':'Granted','status':'False','reason':'Waiting'," SINCE
+		",'message':'0/1 nodes: 1 no GPU'}]}");
+	json_object_set(share_pod, "status", waiting);
+	/* A second later, and nothing has changed: nothing is written. */
+	facts.real_ns += UINT64_C(1000000000);
+	same = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_null(share_pod_status_patch(share_pod, same));
+
+	tenants = json("[{'podUID':'p-0','container':'main'},{'podUID':'p-1','container':'side','"
+		       "request':1,'limit':1},"
+		       "{'podUID':'p-1','container':'main','devices':['GPU-1'],'request':300,'"
+		       "limit':600,'memoryBytes':[4294967296]}]");
+	facts.tenants = tenants;
+	json_object_set_new(pod, "status", json("{'phase':'Running'}"));
+	json_object_set_new(kube_json_at(pod, "spec", NULL), "nodeName", json_string("n1"));
+	running = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	patch = share_pod_status_patch(share_pod, running);
+	assert_json(patch,
+		"{'status':{'phase':'Running','nodeName':'n1','device':'GPU-1','devices':['GPU-1'],"
+		"'granted':{'share':'0.3-0.6','request':300,'limit':600,'memoryBytes':4294967296,'"
+		"memory':'4Gi'},"
+		"'conditions':[" ACCEPTED
+		",{'type':'PodCreated','status':'True','reason':'Created'," SINCE "},"
+		"{'type':'Granted','status':'True','reason':'Granted','lastTransitionTime':'2023-"
+		"11-14T22:13:21Z'}]}}");
+}
+
+static void a_refusal_is_a_phase(void **state)
+{
+	_cleanup_json_ json_t *share_pod = json(SHARE), *status = NULL;
+	const struct share_pod_facts facts = {
+		.real_ns = T0, .refusal = "InvalidSpec", .message = "limit 0.2: is below"};
+
+	status = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_json(status,
+		"{'observedGeneration':3,'phase':'Refused','asked':'0.3-0.6','conditions':["
+		"{'type':'Accepted','status':'False','reason':'InvalidSpec'," SINCE
+		",'message':'limit 0.2: is below'}]}");
+}
+
+static void kubeshares_tools_read_what_they_know(void **state)
+{
+	_cleanup_json_ json_t
+		*share_pod = json("{" META ",'spec':{}}"),
+		*status = NULL,
+		*pod = json(
+			"{'metadata':{'name':'s','annotations':{'divvy.gpu/devices':'main=GPU-1'}},"
+			"'status':{'phase':'Running'}}");
+	const struct share_pod_facts facts = {.real_ns = T0, .pod = pod};
+
+	status = share_pod_status(share_pod, SHARE_POD_KUBESHARE, &facts);
+	assert_json(status,
+		"{'PodManagerPort':0,'BoundDeviceID':'GPU-1','PodStatus':{'phase':'Running'},"
+		"'PodObjectMeta':{'name':'s','annotations':{'divvy.gpu/devices':'main=GPU-1'}}}");
+	assert_true(share_pod_is_kubeshare_on("hami, kubeshare"));
+	assert_false(share_pod_is_kubeshare_on("kubeshare2"));
+	assert_false(share_pod_is_kubeshare_on(NULL));
+}
+
+UNIT_MAIN(UNIT(its_pod_is_the_template_with_the_asked_keys),
+	UNIT(a_pinned_kubeshare_pod_is_placed_by_us), UNIT(another_name_is_always_the_same),
+	UNIT(a_change_is_carried_to_the_pod), UNIT(the_status_is_the_pods_and_the_nodes),
+	UNIT(a_refusal_is_a_phase), UNIT(kubeshares_tools_read_what_they_know))
