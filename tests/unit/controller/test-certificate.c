@@ -85,19 +85,19 @@ static void halves_of_two_are_none(void **state)
 }
 
 /*
- * Two years, an hour at a time, by one server that follows at once and one that is an hour behind,
- * as is a client: none of them ever refuses another.
+ * Two years by one server that follows at once and one that is an hour behind, as is a client: none
+ * of them ever refuses another. Where nothing has changed for hours a day goes by at once.
  */
 static void nobody_is_refused_while_they_change(void **state)
 {
 	_cleanup_certificate_store_ struct certificate_store store = {0}, behind = {0};
 	_cleanup_free_ char *bundle = NULL;
-	unsigned int n_changes = 0, n_bundles = 0;
+	unsigned int n_changes = 0, n_bundles = 0, n_quiet = 0;
 	uint64_t now = START;
 
 	settle(&store, now);
 	bundle = str_dup(str_from(store.ca_crt));
-	for (; now < START + 2 * CERTIFICATE_AUTHORITY_NS; now += HOUR) {
+	for (; now < START + 2 * CERTIFICATE_AUTHORITY_NS;) {
 		assert_true(is_trusted(&store, now));
 		assert_true(certificate_is_trusted(&store, bundle, HOST, now));
 		if (behind.tls_crt)
@@ -109,7 +109,9 @@ static void nobody_is_refused_while_they_change(void **state)
 		n_bundles += strcmp(bundle, store.ca_crt) != 0;
 		free(bundle);
 		bundle = str_dup(str_from(store.ca_crt));
-		n_changes += (unsigned int)step(&store, now);
+		n_quiet = step(&store, now) ? 0 : n_quiet + 1;
+		n_changes += n_quiet == 0;
+		now += n_quiet < 4 ? HOUR : 24 * HOUR;
 	}
 	assert_in_range(n_changes, 12, 40);
 	assert_in_range(n_bundles, 4, 8); /* joins and leaves of two authorities or three */
