@@ -295,6 +295,39 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 	}
 }
 
+/* Whose pods run there: what the node confirms is their status. */
+static void on_tenants(struct controller *c, const json_t *gpu_node)
+{
+	const json_t *tenants = kube_json_at(gpu_node, "status", "tenants", NULL);
+
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *t = json_array_get(tenants, i);
+		const json_t *pod = controller_find(c, CACHE_PODS,
+			json_string_value(json_object_get(t, "namespace")),
+			json_string_value(json_object_get(t, "pod")));
+
+		if (pod)
+			on_pod(c, pod, false);
+	}
+}
+
+/* What may be asked for there has changed. ns: NULL, in all of them. */
+static void on_rules(struct controller *c, const char *ns)
+{
+	static const struct {
+		enum controller_cache which;
+		const char *kind;
+	} both[] = {{CACHE_SHARE_PODS, "share-pod"}, {CACHE_KUBESHARE_PODS, "kubeshare-pod"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		const struct kube_entry *e = NULL;
+
+		while ((e = controller_next(c, both[i].which, e)))
+			if (!ns || !strcmp(ns, e->namespace_name))
+				controller_enqueue(c, both[i].kind, e->namespace_name, e->name);
+	}
+}
+
 static void on_change(struct watched *w, const struct kube_entry *entry, bool is_new)
 {
 	struct controller *c = w->c;
@@ -306,7 +339,9 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 	case CACHE_NAMESPACES:
 		controller_enqueue(c, "namespace", "", entry->name);
 		controller_enqueue(c, "certificate", "", "");
+		on_rules(c, entry->name);
 		break;
+	case CACHE_POLICIES: on_rules(c, NULL); break;
 	case CACHE_SHARE_PODS:
 		controller_enqueue(c, "share-pod", entry->namespace_name, entry->name);
 		break;
@@ -321,20 +356,8 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		break;
 	default: break;
 	}
-	/* Whose pods run there: what the node confirms is their status. */
-	if (w->which == CACHE_GPU_NODES) {
-		const json_t *tenants = kube_json_at(entry->object, "status", "tenants", NULL);
-
-		for (size_t i = 0; i < json_array_size(tenants); i++) {
-			const json_t *t = json_array_get(tenants, i);
-			const json_t *pod = controller_find(c, CACHE_PODS,
-				json_string_value(json_object_get(t, "namespace")),
-				json_string_value(json_object_get(t, "pod")));
-
-			if (pod)
-				on_pod(c, pod, false);
-		}
-	}
+	if (w->which == CACHE_GPU_NODES)
+		on_tenants(c, entry->object);
 }
 
 static void added(void *data, const struct kube_entry *entry)
@@ -344,6 +367,10 @@ static void added(void *data, const struct kube_entry *entry)
 
 static void updated(void *data, const struct kube_entry *entry, void *old)
 {
+	const struct watched *w = data;
+
+	if (w->which == CACHE_GPU_NODES)
+		on_tenants(w->c, old); /* those that have left */
 	on_change(data, entry, false);
 }
 

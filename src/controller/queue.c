@@ -9,10 +9,9 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include <uthash.h>
-
 #include "base/clock.h"
 #include "kube/backoff.h"
+#include "kube/hash.h"
 
 enum place { IDLE, READY, LATER };
 

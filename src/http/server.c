@@ -107,7 +107,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 static void on_sweep(struct loop_timer *timer, uint64_t now)
 {
 	struct http_server *s = timer->data;
-	struct connection *c;
+	struct connection *c = NULL; /* for cppcheck */
 
 	LIST_FOREACH(c, &s->connections, link) {
 		const uint64_t limit = c->is_fresh ? s->options.request_ns : s->options.idle_ns;

@@ -76,12 +76,12 @@ class Controller:
         with open(self.log, encoding="utf-8", errors="replace") as f:
             return f.read()[-2000:]
 
-    def serve_here(self):
-        """The Service leads to this one: nobody else's pods are behind it."""
+    def serve_here(self, *others):
+        """The Service leads to this one (and others): nobody else's pods are behind it."""
         services = f"/api/v1/namespaces/{SYSTEM}/services/divvy-controller"
         self.cluster.patch(services, {"spec": {"selector": None}})
-        subsets = [{"addresses": [{"ip": self.address}], "ports": [
-            {"name": "webhook", "port": self.port}, {"name": "https", "port": self.page}]}]
+        subsets = [{"addresses": [{"ip": c.address}], "ports": [
+            {"name": "webhook", "port": c.port}, {"name": "https", "port": c.page}]} for c in (self, *others)]
         path = f"/api/v1/namespaces/{SYSTEM}/endpoints"
         body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "divvy-controller"}, "subsets": subsets}
 
@@ -91,8 +91,8 @@ class Controller:
                     self.cluster.patch(path + "/divvy-controller", {"subsets": subsets})
             except ApiError:
                 return False
-            return self.cluster.get(path + "/divvy-controller").get("subsets", [{}])[0].get("ports", [{}])[0].get(
-                "port") in (self.port, self.page)
+            got = self.cluster.get(path + "/divvy-controller").get("subsets") or []
+            return {p["port"] for s in got for p in s["ports"]} == {p["port"] for s in subsets for p in s["ports"]}
         wait_for(led, "the Service leads to the controller")
 
 

@@ -5,6 +5,7 @@
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
 from cluster import ApiError, Skip, alive, main, open_cluster, skip_all, unique, wait_for  # noqa: E402,F401
-from controller import SYSTEM, installed  # noqa: E402
+from controller import SYSTEM, Controller, installed  # noqa: E402
 
 G = "/apis/divvy.gpu/v1"
 
@@ -340,6 +341,43 @@ def killed_and_back_nothing_is_doubled():
     assert len(its_pods("s3")) == 1 and len(its_pods("s4")) == 1
 
 
+def created(path, body):
+    """API servers keep a connection to one that does not answer until they have waited for it in vain."""
+    def so():
+        try:
+            return bool(cluster.create_once(path, body)) or True
+        except ApiError as error:
+            assert "failed calling webhook" in str(error), error
+            return False
+    wait_for(so, "the webhook answers", 90)
+
+
+def another_takes_over():
+    """Both answer the webhook, one reconciles; the second goes on where the first was killed or stopped."""
+    second = Controller(cluster, "divvy-controller-2")
+    second.start()
+    second.serve_here(controller)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/divvy-controller"
+    assert cluster.get(lease)["spec"]["holderIdentity"] == "divvy-controller"
+    before = {p["metadata"]["name"]: p["metadata"]["uid"] for name in ("s1", "s3") for p in its_pods(name)}
+    cluster.freeze("divvy-controller")
+    second.serve_here()
+    created(share_pods(), share_pod("s6"))
+    wait_for(lambda: exists("s6"), "the second has taken over", 90)
+    assert cluster.get(lease)["spec"]["holderIdentity"] == "divvy-controller-2"
+    # The first wakes up and sees that it leads no more.
+    cluster.thaw("divvy-controller")
+    wait_for(controller.ready, "the first is back", 60)
+    controller.serve_here(second)
+    cluster.send_signal("divvy-controller-2", signal.SIGTERM)
+    controller.serve_here()
+    created(share_pods(), share_pod("s7"))
+    wait_for(lambda: exists("s7"), "the first has taken over again", 60)
+    wait_for(lambda: not cluster.pid("divvy-controller-2"), "the second has ended when it was told to", 30)
+    assert len(its_pods("s6")) == 1 and len(its_pods("s7")) == 1
+    assert before == {p["metadata"]["name"]: p["metadata"]["uid"] for name in ("s1", "s3") for p in its_pods(name)}
+
+
 def deleted_with_its_pod_and_made_again():
     cluster.delete(share_pods() + "/s4")
     wait_for(lambda: not exists("s4"), "its pod is gone", 60)
@@ -413,7 +451,8 @@ TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sent
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
          a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown,
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
-         killed_and_back_nothing_is_doubled, deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
+         killed_and_back_nothing_is_doubled, another_takes_over,
+         deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
          past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them]
 
 try:
