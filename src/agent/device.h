@@ -27,8 +27,16 @@ struct device {
 	uint64_t context_bytes; /* what one context takes: learned from measuring */
 	bool is_context_known;
 	uint64_t used_bytes; /* as the device said last, for display */
+	uint32_t n_silent;   /* questions without any answer, since the last one with */
 	char note[160];      /* what limits sharing, in words */
 };
+
+/* It is there, and says nothing: lost, or its driver is stuck. */
+#define DEVICE_SILENT_MAX 2u
+static inline bool device_is_ill(const struct device *device)
+{
+	return device->n_silent >= DEVICE_SILENT_MAX;
+}
 
 struct device_set {
 	struct nvml *nvml;

@@ -519,9 +519,15 @@ static void query_done(struct worker_job *job)
 	m->generation++;
 	m->answered_ns = clock_now_ns();
 	for (uint32_t i = 0; i < q->n_devices; i++) {
+		struct device *d = &m->agent->devices->devices[i];
+
 		m->is_known[i] = q->is_answered[i];
 		if (q->used_bytes[i] != NVML_UNKNOWN)
-			m->agent->devices->devices[i].used_bytes = q->used_bytes[i];
+			d->used_bytes = q->used_bytes[i];
+		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)
+			d->n_silent = 0;
+		else
+			d->n_silent++;
 	}
 	if (m->agent->is_leaving)
 		return;

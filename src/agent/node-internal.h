@@ -60,6 +60,7 @@ struct node {
 	uint64_t next_sweep_ns, next_look_ns;
 
 	uint64_t epoch;    /* the newest seen */
+	uint64_t ill;      /* a bit for each device, as was told */
 	char conflict[64]; /* resource of another plugin for GPUs; "": none */
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */

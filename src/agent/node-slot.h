@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container with a slot finds in itself: its tenant's socket, the libraries, and the loader's
- * list that names them; all of it read-only, none of it of the host's own. A slot's folder is made
- * once and stays, since containers have it mounted; only the socket in it comes and goes.
+ * What a container with a slot finds in itself: its tenant's socket, the libraries, and the
+ * loader's list that names them; all of it read-only, none of it of the host's own. A slot's folder
+ * is made once and stays, since containers have it mounted; only the socket in it comes and goes.
  *
  * Libraries are in a folder by version and contents, which is written once and never changed: what
  * a running program has mapped is not replaced by an upgrade.

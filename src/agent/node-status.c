@@ -24,9 +24,13 @@ static json_t *devices_json(const struct node *node)
 		json_t *one = json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:s}", "uuid", d->info.uuid,
 			"index", (int)d->index, "model", d->info.model, "memoryBytes",
 			(json_int_t)d->info.usable_bytes, "simulated", (int)set->is_simulated,
-			"health", "Healthy", "owner", node->conflict[0] ? "native" : "divvy");
+			"health", device_is_ill(d) ? "Unhealthy" : "Healthy", "owner",
+			node->conflict[0] ? "native" : "divvy");
 
-		if (d->note[0])
+		if (device_is_ill(d))
+			json_object_set_new(
+				one, "reason", json_string("the driver does not answer for it"));
+		else if (d->note[0])
 			json_object_set_new(one, "reason", json_string(d->note));
 		if (d->info.is_mig && d->info.parent[0])
 			json_object_set_new(one, "parent", json_string(d->info.parent));

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/device.h"
+#include "agent/memory.h"
 #include "agent/node-internal.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -57,15 +58,15 @@ int node_slot_folder(const struct node *node, const struct slot *slot, char *ret
 
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
 {
-	char path[PATH_MAX];
-	int r = node_slot_folder(node, slot, path, sizeof(path) - 32);
+	char folder[PATH_MAX], path[PATH_MAX + 16];
+	int r = node_slot_folder(node, slot, folder, sizeof(folder));
 
 	if (r < 0)
 		return fail(err, -r, "the slot's path is too long");
-	r = folder_make(path, 0755, err);
+	r = folder_make(folder, 0755, err);
 	if (r < 0)
 		return r;
-	strcat(path, "/divvyd.sock"); /* NOLINT: room was left for it */
+	snprintf(path, sizeof(path), "%s/divvyd.sock", folder);
 	r = door_open(t, path, &slot->door, err);
 	if (r < 0)
 		return r;
@@ -132,7 +133,7 @@ void node_offer(struct node *node)
 	if (!offer)
 		return;
 	for (uint32_t i = 0; i < set->n; i++)
-		if (node->conflict[0] || node->is_pid_hidden ||
+		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
 			node_is_cordoned(node, set->devices[i].info.uuid))
 			closed += NODE_SLOTS_EACH;
 	for (uint32_t i = node->n_slots; i-- > 0;) {
@@ -469,6 +470,45 @@ static void look_for_others(struct node *node)
 	node_offer(node);
 }
 
+/* ---- devices' health ---- */
+
+static void tell_health(struct node *node, const struct device *d)
+{
+	const bool is_ill = device_is_ill(d);
+	const char *reason = is_ill ? "DeviceUnhealthy" : "DeviceHealthy",
+		   *what = is_ill ? "does not answer" : "answers again";
+
+	log_warn("device %s %s", d->info.uuid, what);
+	node_event(node, is_ill, reason, "device %s %s", d->info.uuid, what);
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+
+		for (uint32_t k = 0; t && k < t->n; k++)
+			if (t->devices[k].device == d)
+				node_pod_event(node, t->pod, is_ill, reason, "device %s %s",
+					d->info.uuid, what);
+	}
+}
+
+static void look_at_devices(struct node *node)
+{
+	const struct device_set *set = node->agent->devices;
+	const uint64_t before = node->ill;
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		const uint64_t bit = 1ull << i;
+
+		if (device_is_ill(&set->devices[i]) == !!(node->ill & bit))
+			continue;
+		node->ill ^= bit;
+		tell_health(node, &set->devices[i]);
+	}
+	if (node->ill != before)
+		node_offer(node);
+	if (set->n)
+		memory_refresh(node->agent);
+}
+
 /* ---- the passing of time ---- */
 
 /* What the kubelet no longer lists has ended, whatever we have heard of its pod. */
@@ -529,6 +569,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);
+		look_at_devices(node);
 		node_status_touch(node);
 	}
 	sweep(node, now);

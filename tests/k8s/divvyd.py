@@ -144,6 +144,15 @@ class Daemon:
             response = connection.getresponse()
             return response.status, response.read().decode()
 
+    def engine(self):
+        """The pid of what simulates its devices."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+                if words[0].endswith(b"divvy-sim-engine") and os.path.join(self.runtime, "sim").encode() in words:
+                    return int(pid)
+        raise AssertionError("there is no engine")
+
     def shares(self, **asked):
         """What of the device each pod got, by the device's trace, as parts of what ran."""
         listed = self.listed()

@@ -4,8 +4,8 @@
  * that, as another vendor's on the same node. Ends when killed. One thread.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/parse.h"
 #include "kubelet/plugin.h"
 
 static void allocate(struct plugin_request *request)
@@ -23,11 +23,12 @@ int main(int argc, char **argv)
 	struct plugin *plugin;
 	struct loop *loop;
 	struct error err;
+	uint64_t wanted;
 	size_t n = 0;
 
-	if (argc != 4)
+	if (argc != 4 || parse_uint(str_from(argv[3]), 0, 64, &wanted, NULL) < 0)
 		return 2;
-	for (; n < (size_t)atoi(argv[3]) && n < 64; n++) {
+	for (; n < wanted; n++) {
 		snprintf(id[n], sizeof(id[n]), "%zu", n);
 		device[n] = (struct plugin_device){id[n], true, -1};
 	}

@@ -3,6 +3,7 @@
 """divvyd on a real kubelet: pods get what was given to them, and nothing else."""
 
 import os
+import signal
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
@@ -269,6 +270,17 @@ def a_restarted_kubelet_has_the_slots_at_once():
     stop_pod("through")
 
 
+def a_lost_device_is_told():
+    run_pod(cluster, "hurt", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
+    wait_for_pod(cluster, "hurt", "Running")
+    with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
+        f.write("lost device=0 after=1\n")
+    os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
+    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Unhealthy", "the device is unhealthy", 60)
+    wait_for(lambda: daemon.slots_offered() <= 1, "its slots are not offered")
+    wait_for(lambda: "DeviceUnhealthy" in events_of(cluster, cluster.node_name), "an Event says so")
+
+
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
 
 try:
@@ -284,6 +296,6 @@ try:
              a_killed_daemon_finds_its_tenants_again, another_pods_process_is_not_let_in,
              cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
              what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on, a_pod_needs_no_privilege,
-             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus)
+             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)

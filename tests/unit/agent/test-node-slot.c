@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,18 +82,20 @@ static ino_t inode_of(const char *folder, const char *name)
 	return st.st_ino;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
 static void remove_all(const char *folder)
 {
-	char command[PATH_MAX + 16];
-
-	snprintf(command, sizeof(command), "rm -r '%s'", folder);
-	assert_int_equal(system(command), 0); /* NOLINT: a folder of our own making */
+	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static void an_upgrade_leaves_the_files_of_before(void **state)
 {
 	char top[] = "/tmp/divvy-slot-XXXXXX", hooks[64], first[PATH_MAX], again[PATH_MAX],
-	     second[PATH_MAX];
+	     second[PATH_MAX], preload[PATH_MAX + 16];
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 	struct error err = {0};
 	ino_t before;
@@ -113,8 +116,8 @@ static void an_upgrade_leaves_the_files_of_before(void **state)
 	assert_int_equal(library_install(top, NULL, second, &err), 0);
 	assert_string_not_equal(first, second);
 	assert_int_equal(inode_of(first, "libdivvy-cuda.so"), before);
-	strcat(second, "/" SLOT_PRELOAD);
-	assert_int_equal(file_read(second, &list, &err), 0);
+	snprintf(preload, sizeof(preload), "%s/" SLOT_PRELOAD, second);
+	assert_int_equal(file_read(preload, &list, &err), 0);
 	assert_string_equal(
 		buf_text(&list), "/opt/divvy/libdivvy-cuda.so\n/opt/divvy/libdivvy-nvml.so\n");
 	remove_all(top);
