@@ -27,7 +27,7 @@ def everything_is_installed():
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", STAGE], check=True,
                    capture_output=True)
     for pattern in ("bin/divvy", "sbin/divvyd", "man1/divvy-run.1", "man5/tenants.conf.5", "man8/divvyd.8",
-                    "sbin/divvy-scheduler", "man8/divvy-scheduler.8"):
+                    "sbin/divvy-scheduler", "man8/divvy-scheduler.8", "sbin/divvy-controller", "man8/divvy-controller.8"):
         installed(pattern)
     # man PROGRAM is about that program; and man divvy-COMMAND about a command, not about a program of that name
     pages = {os.path.basename(path)[:-2] for path in glob.glob(os.path.join(STAGE, "**/man?/*.?"), recursive=True)}
@@ -35,7 +35,8 @@ def everything_is_installed():
     commands = {"divvy-" + line.split()[0] for line in subprocess.run(
         [installed("bin/divvy"), "help"], capture_output=True, text=True, check=True).stdout.splitlines()
         if line[:2] == "  " and line[2:3].isalpha()}
-    assert programs == {"divvy", "divvyd", "divvy-scheduler", "divvy-simctl"} and programs <= pages, (programs, pages)
+    assert programs == {"divvy", "divvyd", "divvy-controller", "divvy-scheduler", "divvy-simctl"}, programs
+    assert programs <= pages, (programs, pages)
     assert not programs & commands and commands <= pages, (programs, commands)
 
 
