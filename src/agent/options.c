@@ -136,18 +136,6 @@ static void print_help(void)
 	       "enforced.\n");
 }
 
-static int set_log(const char *text, struct error *err)
-{
-	static const char *const names[] = {"error", "warn", "info", "debug"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (!strcmp(names[i], text)) {
-			log_set_level((enum log_level)i);
-			return 0;
-		}
-	return fail(err, EINVAL, "--log %s: expected error, warn, info or debug", text);
-}
-
 /*
  * Values are checked here, before anything is touched: a daemon that runs is not to be told to
  * leave for one that cannot start.
@@ -230,7 +218,7 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_CDI_DIR: s->node.cdi_dir = value; break;
 	case OPT_CGROUP_ROOT: s->node.cgroup_root = strcmp(value, "/") ? value : ""; break;
 	case OPT_LISTEN: s->node.listen = value; return serve_check(value, err);
-	case OPT_LOG: return set_log(value, err);
+	case OPT_LOG: return log_set_option(value, err);
 	case OPT_VERSION:
 		printf("divvyd %s\n", DIVVY_VERSION);
 		s->is_done = true;

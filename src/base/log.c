@@ -33,13 +33,21 @@ static bool to_journal;
 void log_init(const char *program)
 {
 	const char *wish = getenv("DIVVY_LOG");
-	size_t i;
 
 	program_name = program;
 	to_journal = getenv("JOURNAL_STREAM") && !isatty(STDERR_FILENO);
-	for (i = 0; wish && i < sizeof(levels) / sizeof(levels[0]); i++)
-		if (!strcmp(wish, levels[i].name))
+	if (wish)
+		log_set_option(wish, NULL);
+}
+
+int log_set_option(const char *name, struct error *err)
+{
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (!strcmp(name, levels[i].name)) {
 			log_set_level((enum log_level)i);
+			return 0;
+		}
+	return fail(err, EINVAL, "--log %s: expected error, warn, info or debug", name);
 }
 
 void log_set_level(enum log_level level)

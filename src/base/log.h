@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
+
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /*
@@ -18,6 +20,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_init(const char *program);
 
 void log_set_level(enum log_level level);
+/* What a program's --log says: a name as in DIVVY_LOG. -EINVAL says what would be one. */
+int log_set_option(const char *name, struct error *err);
 bool log_is_on(enum log_level level);
 
 /* errno is preserved; a line is cut at 1 KiB; control characters are shown as '?'. */

@@ -63,18 +63,6 @@ static void print_help(void)
 	}
 }
 
-static int set_log(const char *text, struct error *err)
-{
-	static const char *const names[] = {"error", "warn", "info", "debug"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (!strcmp(names[i], text)) {
-			log_set_level((enum log_level)i);
-			return 0;
-		}
-	return fail(err, EINVAL, "--log %s: expected error, warn, info or debug", text);
-}
-
 static const char **text_of(struct controller_options *o, size_t at)
 {
 	return (const char **)(void *)((char *)o + at);
@@ -89,7 +77,7 @@ static int set_option(
 		return fail(err, EINVAL, "--%s is empty (--help lists all)", d->name);
 	switch (d->at) {
 	case AT_ELECT: s->controller.is_elected = true; break;
-	case AT_LOG: return set_log(value, err);
+	case AT_LOG: return log_set_option(value, err);
 	case AT_VERSION:
 		printf("divvy-controller %s\n", DIVVY_VERSION);
 		s->is_done = true;

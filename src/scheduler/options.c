@@ -53,18 +53,6 @@ static void print_help(void)
 	}
 }
 
-static int set_log(const char *text, struct error *err)
-{
-	static const char *const names[] = {"error", "warn", "info", "debug"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (!strcmp(names[i], text)) {
-			log_set_level((enum log_level)i);
-			return 0;
-		}
-	return fail(err, EINVAL, "--log %s: expected error, warn, info or debug", text);
-}
-
 static int set_option(
 	struct options *o, const struct described *d, const char *value, struct error *err)
 {
@@ -75,7 +63,7 @@ static int set_option(
 	switch (d->id) {
 	case OPT_TEXT: *(const char **)into = value; break;
 	case OPT_FLAG: *(bool *)into = true; break;
-	case OPT_LOG: return set_log(value, err);
+	case OPT_LOG: return log_set_option(value, err);
 	case OPT_VERSION:
 		printf("divvy-scheduler %s\n", DIVVY_VERSION);
 		o->is_done = true;
