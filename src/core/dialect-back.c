@@ -45,6 +45,18 @@ int writer_put_list(const struct dialect_writer *w, uint32_t tenant, enum writer
 	return w->put(w->data, where, container, key, buf_text(&value));
 }
 
+int writer_put_vgpu(
+	const struct dialect_writer *w, const char *name, const char *uuid, const char *port)
+{
+	const uint32_t i = writer_next(w, 0);
+	int r = 0;
+
+	if (w->given->vgpu)
+		r = writer_put(w, DIALECT_ANNOTATION, POD_NONE, name, "%s", w->given->vgpu);
+	r = r < 0 ? r : writer_put_list(w, i, WRITER_UUIDS, DIALECT_STATUS, POD_NONE, uuid);
+	return r < 0 ? r : writer_put(w, DIALECT_STATUS, POD_NONE, port, "0");
+}
+
 int dialect_write_back(const struct pod *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data)
 {

@@ -104,4 +104,8 @@ enum writer_list { WRITER_UUIDS, WRITER_INDEXES };
 int writer_put_list(const struct dialect_writer *w, uint32_t tenant, enum writer_list list,
 	enum dialect_where where, uint32_t container, const char *key);
 
+/* KubeShare 1.0's, and of who took over its form: the vGPU's name, and UUID and port as status. */
+int writer_put_vgpu(
+	const struct dialect_writer *w, const char *name, const char *uuid, const char *port);
+
 #endif

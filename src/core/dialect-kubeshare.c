@@ -35,14 +35,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 static int write_back(struct dialect_writer *w)
 {
-	const uint32_t i = writer_next(w, 0);
-	int r = 0;
-
-	if (w->given->vgpu)
-		r = writer_put(w, DIALECT_ANNOTATION, POD_NONE, P "GPUID", "%s", w->given->vgpu);
-	r = r < 0 ? r
-		  : writer_put_list(w, i, WRITER_UUIDS, DIALECT_STATUS, POD_NONE, "BoundDeviceID");
-	return r < 0 ? r : writer_put(w, DIALECT_STATUS, POD_NONE, "PodManagerPort", "0");
+	return writer_put_vgpu(w, P "GPUID", "BoundDeviceID", "PodManagerPort");
 }
 
 static const struct dialect_key keys[] = {
