@@ -48,6 +48,7 @@ int loop_new(struct loop **ret_loop)
 	timer_event.data.ptr = loop;
 	loop->wakeup_ns = CLOCK_NEVER;
 	loop->now_ns = clock_now_ns();
+	loop->batch = 1; /* that of a timer which has never fired is 0 */
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
 		return -errno;
@@ -198,6 +199,9 @@ void loop_set_timer(struct loop_timer *timer, uint64_t deadline_ns)
 	}
 	if (!loop_timer_is_armed(timer))
 		swap(loop, timer->index, loop->armed++);
+	/* What fired just now comes last: set to the past again and again, it holds up no other. */
+	if (timer->batch == loop->batch)
+		deadline_ns = MAX(deadline_ns, loop->now_ns);
 	timer->deadline_ns = deadline_ns;
 	timer->order = loop->next_order++;
 	sift(loop, timer->index);

@@ -64,7 +64,10 @@ void loop_remove_io(struct loop_io *io);
 
 /* Not armed at first. -ENOMEM is possible here and nowhere later. */
 int loop_add_timer(struct loop *loop, struct loop_timer *timer, loop_timer_fn *fn);
-/* Arms it, or moves it; a deadline in the past fires in this batch or the next. O(log n). */
+/*
+ * Arms it, or moves it; a deadline in the past fires in this batch or the next, that of a timer
+ * which has just fired after all others that are due. O(log n).
+ */
 void loop_set_timer(struct loop_timer *timer, uint64_t deadline_ns);
 void loop_cancel_timer(struct loop_timer *timer);
 void loop_remove_timer(struct loop_timer *timer);

@@ -106,10 +106,15 @@ static const struct {
 	{"certificate", job_certificate},
 };
 
+/* Leads, but its lease has run out: it is renewed or lost in a moment. */
+#define LEASE_LOOK_NS (100 * NSEC_PER_MSEC)
+
 static void arm(struct controller *c)
 {
-	const uint64_t next = c->is_leading ? queue_next_ns(c->queue) : CLOCK_NEVER;
+	uint64_t next = c->is_leading ? queue_next_ns(c->queue) : CLOCK_NEVER;
 
+	if (next != CLOCK_NEVER && !controller_may_write(c))
+		next = MAX(next, clock_now_ns() + LEASE_LOOK_NS);
 	if (next != CLOCK_NEVER && queue_counts(c->queue).n_running < CONTROLLER_JOBS_MAX)
 		loop_set_timer(&c->timer, next);
 	else

@@ -175,6 +175,21 @@ static void a_timer_that_rearms_itself_does_not_hold_the_loop(void **state)
 	assert_int_equal(calls, 2);
 }
 
+static void a_timer_that_rearms_itself_does_not_hold_the_others(void **state)
+{
+	_cleanup_loop_ struct loop *loop = new_loop();
+	struct loop_timer busy = {.data = NULL}, other = {.data = NULL};
+
+	assert_ok(loop_add_timer(loop, &busy, rearm_at_once));
+	assert_ok(loop_add_timer(loop, &other, count_timer));
+	loop_set_timer(&busy, 0);
+	assert_int_equal(loop_run_once(loop, CLOCK_NEVER), 1);
+	loop_set_timer(&other, clock_now_ns());
+	assert_int_equal(loop_run_once(loop, CLOCK_NEVER), 2);
+	assert_int_equal(calls, 3);
+	assert_false(loop_timer_is_armed(&other));
+}
+
 static void note_order(struct loop_timer *timer, uint64_t now_ns)
 {
 	uint64_t deadline = *(uint64_t *)timer->data;
@@ -218,6 +233,7 @@ static void timers_fire_by_deadline_whatever_was_done_to_them(void **state)
 		}
 		last_deadline = 0;
 		assert_int_equal(loop_run_once(loop, 0), due);
+		assert_int_equal(loop_run_once(loop, 0), 0); /* none has just fired any more */
 		for (i = 0; i < TIMERS; i++)
 			deadline[i] = CLOCK_NEVER;
 	}
@@ -307,6 +323,7 @@ UNIT_MAIN(UNIT(an_empty_loop_waits_until_the_deadline), UNIT(calls_a_source_as_l
 	UNIT(a_timer_fires_once_and_not_before_its_time),
 	UNIT(a_cancelled_or_removed_timer_stays_silent),
 	UNIT(a_timer_that_rearms_itself_does_not_hold_the_loop),
+	UNIT(a_timer_that_rearms_itself_does_not_hold_the_others),
 	UNIT(timers_fire_by_deadline_whatever_was_done_to_them),
 	UNIT(equal_deadlines_keep_the_order_of_their_arming),
 	UNIT(a_timer_may_remove_another_that_is_due), UNIT(runs_until_it_is_stopped),
