@@ -499,6 +499,9 @@ static int serve(struct controller *c, struct error *err)
 	options.routes = controller_page_routes;
 	options.n_routes = CONTROLLER_PAGE_ROUTES;
 	options.max_body = 64u << 10;
+	options.guard = access_guard;
+	r = r < 0 ? r : access_new(c->client, &c->access, err);
+	options.guard_data = c->access;
 	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
 }
 
@@ -578,6 +581,7 @@ void controller_free(struct controller *c)
 	for (size_t i = 0; i < CONTROLLER_N_CACHES; i++)
 		kube_cache_free(c->watched[i].cache);
 	kube_recorder_free(c->recorder);
+	access_free(c->access);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {

@@ -8,6 +8,7 @@
 
 #include <sys/queue.h>
 
+#include "access/access.h"
 #include "base/loop.h"
 #include "controller/admit.h"
 #include "controller/certificate.h"
@@ -65,7 +66,8 @@ struct controller {
 	struct queue *queue;
 	struct loop_timer timer;
 	struct http_server *webhook, *page;
-	char host[256]; /* what the certificate is for */
+	struct access *access; /* to the page */
+	char host[256];        /* what the certificate is for */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
 	uint64_t started_ns;

@@ -37,7 +37,7 @@ struct http_route {
 };
 
 struct http_options {
-	const char *address; /* as listen.h has it; borrowed */
+	const char *address; /* as listen.h has it */
 	bool is_tls;         /* nobody gets in before http_server_set_certificate() */
 	uint32_t max_connections;
 	size_t max_body;
@@ -76,6 +76,15 @@ void http_pass(struct http_request *request);
 /* The body is copied. The request is gone with this. stream.h has answers that go on. */
 void http_answer(struct http_request *request, unsigned int status, const char *content_type,
 	struct str body);
+
+/* The same with 200, or with 503 where the text did not fit into memory. */
+void http_answer_buf(
+	struct http_request *request, const char *content_type, const struct buf *body);
+/* In Prometheus' text form. */
+#define HTTP_METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+/* A handler: 200, "ok". */
+void http_answer_ok(void *data, struct http_request *request);
 
 struct http_counts {
 	uint64_t n_requests, n_refused; /* too large, too slow, or one too many */
