@@ -21,9 +21,9 @@ static int set_times(gnutls_x509_crt_t crt, const struct http_issue *issue)
 {
 	int r = gnutls_x509_crt_set_activation_time(crt, (time_t)(issue->from_ns / NSEC_PER_SEC));
 
-	return r < 0 ? r
-		     : gnutls_x509_crt_set_expiration_time(
-			       crt, (time_t)(issue->to_ns / NSEC_PER_SEC));
+	return r < 0
+		? r
+		: gnutls_x509_crt_set_expiration_time(crt, (time_t)(issue->to_ns / NSEC_PER_SEC));
 }
 
 static int set_identity(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const char *name)
@@ -37,8 +37,8 @@ static int set_identity(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const 
 	r = r < 0 ? r : gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
 	r = r < 0 ? r : gnutls_x509_crt_set_key(crt, key);
 	r = r < 0 ? r
-		  : gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, name,
-			    (unsigned int)strlen(name));
+		  : gnutls_x509_crt_set_dn_by_oid(
+			    crt, GNUTLS_OID_X520_COMMON_NAME, 0, name, (unsigned int)strlen(name));
 	r = r < 0 ? r : gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA1, id, &n_id);
 	return r < 0 ? r : gnutls_x509_crt_set_subject_key_id(crt, id, n_id);
 }

@@ -12,10 +12,10 @@
 #include "http/server.h"
 
 struct http_issue {
-	const char *name;          /* the common name */
-	const char *host;          /* a server's DNS name; NULL: an authority */
-	uint64_t from_ns, to_ns;   /* CLOCK_REALTIME's */
-	gnutls_x509_crt_t issuer;  /* with its key; NULL: it signs itself */
+	const char *name;         /* the common name */
+	const char *host;         /* a server's DNS name; NULL: an authority */
+	uint64_t from_ns, to_ns;  /* CLOCK_REALTIME's */
+	gnutls_x509_crt_t issuer; /* with its key; NULL: it signs itself */
 	gnutls_x509_privkey_t issuer_key;
 };
 
