@@ -488,16 +488,18 @@ static int elect(struct controller *c, struct error *err)
 
 static int serve(struct controller *c, struct error *err)
 {
-	struct http_options options = {.address = c->options.webhook_listen,
+	const struct http_options webhook = {.address = c->options.webhook_listen,
 		.is_tls = true,
-		.handler = controller_on_review,
+		.routes = controller_webhook_routes,
+		.n_routes = CONTROLLER_WEBHOOK_ROUTES,
 		.data = c};
-	int r = http_server_new(c->loop, &options, &c->webhook, err);
+	const struct page_options page = {.address = c->options.listen,
+		.routes = controller_page_routes,
+		.n_routes = CONTROLLER_PAGE_ROUTES,
+		.data = c};
+	int r = http_server_new(c->loop, &webhook, &c->webhook, err);
 
-	options.address = c->options.listen;
-	options.handler = controller_on_page;
-	options.max_body = 64u << 10;
-	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
+	return r < 0 ? r : page_new(c->client, &page, &c->page, err);
 }
 
 static int start(struct controller *c, struct error *err)
@@ -576,6 +578,7 @@ void controller_free(struct controller *c)
 	for (size_t i = 0; i < CONTROLLER_N_CACHES; i++)
 		kube_cache_free(c->watched[i].cache);
 	kube_recorder_free(c->recorder);
+	page_free(c->page);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {
@@ -584,7 +587,6 @@ void controller_free(struct controller *c)
 		free(job);
 	}
 	http_server_free(c->webhook);
-	http_server_free(c->page);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);
 	queue_free(c->queue);
