@@ -80,8 +80,8 @@ struct node {
 
 #define NODE_KEYS_MAX 64u
 struct node_keys {
-	struct pod_entry entry[NODE_KEYS_MAX];
-	struct pod_list list;
+	struct manifest_entry entry[NODE_KEYS_MAX];
+	struct manifest_list list;
 };
 /* Its divvy.gpu/ annotations, borrowed from the object. */
 void node_keys_of(const json_t *pod, struct node_keys *ret_keys);

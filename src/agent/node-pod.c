@@ -19,7 +19,7 @@ void node_keys_of(const json_t *pod, struct node_keys *ret)
 		if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || !json_is_string(value) ||
 			ret->list.n == NODE_KEYS_MAX)
 			continue;
-		ret->entry[ret->list.n++] = (struct pod_entry){
+		ret->entry[ret->list.n++] = (struct manifest_entry){
 			str_from(key), {json_string_value(value), json_string_length(value)}};
 	}
 	ret->list.entry = ret->entry;
@@ -27,7 +27,7 @@ void node_keys_of(const json_t *pod, struct node_keys *ret)
 
 bool node_has_given(const struct node_keys *keys)
 {
-	return pod_find(keys->list, STR(PREFIX "devices")) != NULL;
+	return manifest_find(keys->list, STR(PREFIX "devices")) != NULL;
 }
 
 static const json_t *status_of(const json_t *pod, const char *list, const char *container)

@@ -7,7 +7,7 @@
 #ifndef CONTROLLER_WISH_H
 #define CONTROLLER_WISH_H
 
-#include "controller/pod-json.h"
+#include "manifest/manifest-json.h"
 #include "core/dialect.h"
 
 #define WISH_TENANT_LABEL "divvy.gpu/tenant"
@@ -25,7 +25,7 @@ struct wish_facts {
 
 struct wish {
 	const json_t *metadata, *spec; /* borrowed */
-	struct pod_json json;
+	struct manifest_json json;
 	struct dialect_config config; /* the namespace's */
 	struct dialect_result result;
 	struct buf record, list; /* values of the two annotations; "": none is written */

@@ -52,12 +52,12 @@ int writer_put_vgpu(
 	int r = 0;
 
 	if (w->given->vgpu)
-		r = writer_put(w, DIALECT_ANNOTATION, POD_NONE, name, "%s", w->given->vgpu);
-	r = r < 0 ? r : writer_put_list(w, i, WRITER_UUIDS, DIALECT_STATUS, POD_NONE, uuid);
-	return r < 0 ? r : writer_put(w, DIALECT_STATUS, POD_NONE, port, "0");
+		r = writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, name, "%s", w->given->vgpu);
+	r = r < 0 ? r : writer_put_list(w, i, WRITER_UUIDS, DIALECT_STATUS, MANIFEST_NONE, uuid);
+	return r < 0 ? r : writer_put(w, DIALECT_STATUS, MANIFEST_NONE, port, "0");
 }
 
-int dialect_write_back(const struct pod *pod, const struct dialect_result *result,
+int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data)
 {
 	int r = 0;

@@ -96,7 +96,8 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 		SHOWN(key));
 }
 
-static int set(struct spec *spec, const struct pod_entry *e, struct str field, struct error *err)
+static int set(
+	struct spec *spec, const struct manifest_entry *e, struct str field, struct error *err)
 {
 	char name[SPEC_FIELD], key[KEY_MAX], value[DIALECT_VALUE_MAX];
 	int r;
@@ -119,7 +120,7 @@ static int set(struct spec *spec, const struct pod_entry *e, struct str field, s
 static int read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
 	bool *ret_any, struct error *err)
 {
-	const struct pod_list list = draft->pod->annotations;
+	const struct manifest_list list = draft->pod->annotations;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		struct str container, field;
@@ -147,7 +148,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 	spec_init(&group);
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct str *value = draft_annotation(draft, keys[i]);
-		const struct pod_entry e = {str_from(keys[i]), value ? *value : STR_NONE};
+		const struct manifest_entry e = {str_from(keys[i]), value ? *value : STR_NONE};
 		int r = value ? set(&group, &e, str_from(keys[i] + strlen(PREFIX)), err) : 0;
 
 		if (r < 0)
@@ -167,7 +168,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 /* Names before the domain are containers', which have no group of their own. */
 static int check_owners(const struct dialect_draft *draft, struct error *err)
 {
-	const struct pod_list list = draft->pod->annotations;
+	const struct manifest_list list = draft->pod->annotations;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		const struct str key = list.entry[i].key;
@@ -175,7 +176,7 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 
 		if (!split(key, &container, &field) || !container.n || is_ours(field))
 			continue;
-		if (pod_container_find(draft->pod, container) == POD_NONE)
+		if (manifest_container_find(draft->pod, container) == MANIFEST_NONE)
 			return fail(err, EINVAL, "'" SHOW "': the pod has no container '" SHOW "'",
 				SHOWN(key), SHOWN(container));
 		if (is_group(field))
@@ -189,7 +190,7 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 /* Who labels a pod with what it asks would wait for ever without a word. */
 static void note_labels(struct dialect_draft *draft)
 {
-	const struct pod_list list = draft->pod->labels;
+	const struct manifest_list list = draft->pod->labels;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		struct str container, field;
@@ -225,7 +226,7 @@ static int add_container(
 
 static int translate(struct dialect_draft *draft, struct error *err)
 {
-	bool is_spoken_of[POD_CONTAINERS_MAX] = {false}, is_pods = false;
+	bool is_spoken_of[MANIFEST_CONTAINERS_MAX] = {false}, is_pods = false;
 	struct spec pods;
 	uint32_t container;
 	int r = check_owners(draft, err);
@@ -349,7 +350,7 @@ static int put(const struct dialect_writer *w, const char *key, text_fn *add)
 	if (!all.n)
 		return 0;
 	all.p[all.n] = '\0';
-	return w->put(w->data, DIALECT_ANNOTATION, POD_NONE, key, all.p);
+	return w->put(w->data, DIALECT_ANNOTATION, MANIFEST_NONE, key, all.p);
 }
 
 static int write_back(struct dialect_writer *w)

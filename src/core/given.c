@@ -13,10 +13,10 @@
 #define SHOWN(s) (int)((s).n > 80 ? 80 : (s).n), (s).p
 
 /* 1: what the key says of the container; 0: the key is not there, or says nothing of it. */
-static int find(struct pod_list annotations, const char *key, struct str container,
+static int find(struct manifest_list annotations, const char *key, struct str container,
 	struct str *ret_value, struct error *err)
 {
-	const struct str *text = pod_find(annotations, str_from(key));
+	const struct str *text = manifest_find(annotations, str_from(key));
 	struct str rest, piece;
 	int found = 0;
 
@@ -44,7 +44,7 @@ static int find(struct pod_list annotations, const char *key, struct str contain
 	return found;
 }
 
-static int need(struct pod_list annotations, const char *key, struct str container,
+static int need(struct manifest_list annotations, const char *key, struct str container,
 	struct str *ret_value, struct error *err)
 {
 	int r = find(annotations, key, container, ret_value, err);
@@ -144,8 +144,8 @@ static int read_share(
 }
 
 /* What has a default may be missing: it was not asked either. */
-static int read_others(
-	struct pod_list annotations, struct str container, struct spec *spec, struct error *err)
+static int read_others(struct manifest_list annotations, struct str container, struct spec *spec,
+	struct error *err)
 {
 	static const char *const field[] = {"memory-policy", "class", "priority", "mode"};
 	int r = 0;
@@ -162,9 +162,9 @@ static int read_others(
 	return r;
 }
 
-static int read_epoch(struct pod_list annotations, uint64_t *ret_epoch, struct error *err)
+static int read_epoch(struct manifest_list annotations, uint64_t *ret_epoch, struct error *err)
 {
-	const struct str *text = pod_find(annotations, STR(PREFIX "epoch"));
+	const struct str *text = manifest_find(annotations, STR(PREFIX "epoch"));
 
 	if (!text)
 		return fail(err, EINVAL, PREFIX "epoch: is missing");
@@ -173,7 +173,7 @@ static int read_epoch(struct pod_list annotations, uint64_t *ret_epoch, struct e
 		: 0;
 }
 
-int given_read(struct pod_list annotations, struct str container, struct given *ret_given,
+int given_read(struct manifest_list annotations, struct str container, struct given *ret_given,
 	struct error *err)
 {
 	struct str devices, request, limit, memory;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/pod.h"
+#include "core/manifest.h"
 #include "core/spec.h"
 
 #define GIVEN_TEXT_MAX (16u << 10) /* bytes of one key's value */
@@ -27,7 +27,7 @@ struct given {
  * -ENOENT: nothing was given to that container; -EINVAL: what was given cannot be. Both with a
  * sentence that names key and value.
  */
-int given_read(struct pod_list annotations, struct str container, struct given *ret_given,
+int given_read(struct manifest_list annotations, struct str container, struct given *ret_given,
 	struct error *err);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "core/dialect.h"
 #include "kube/time.h"
 
 static void leave_group(struct cluster *c, struct cpod *pod);
@@ -498,7 +499,7 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 		? r
 		: set_dialects(c, name_of(json),
 			  json_string_value(json_object_get(
-				  json_object_get(metadata, "annotations"), TENANCY_DIALECTS_KEY)));
+				  json_object_get(metadata, "annotations"), DIALECT_LIST_KEY)));
 }
 
 int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod asks of GPUs, in any dialect, and what it is given in that dialect's words: the one
- * file in which JSON meets core/dialect.h. Pure.
+ * What a pod asks of GPUs, in any dialect, and what it is given in that dialect's words. Pure.
  */
 #ifndef SCHEDULER_TENANCY_H
 #define SCHEDULER_TENANCY_H
@@ -12,8 +11,6 @@
 
 #include "base/error.h"
 #include "core/spec.h"
-
-#define TENANCY_DIALECTS_KEY "divvy.gpu/dialects" /* of a namespace, and of a pod */
 
 struct tenancy_container {
 	char name[64];

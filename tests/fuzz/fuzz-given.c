@@ -20,15 +20,15 @@ static void check(const struct given *g)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct str rest = {(const char *)data, size}, line, key;
-	struct pod_entry entry[32];
-	struct pod_list list = {entry, 0};
+	struct manifest_entry entry[32];
+	struct manifest_list list = {entry, 0};
 	struct error err;
 	struct given g;
 
 	while (list.n < 32 && str_split(&rest, '\n', &line)) {
 		if (!str_split(&line, '\t', &key))
 			continue;
-		entry[list.n++] = (struct pod_entry){key, line.p ? line : STR("")};
+		entry[list.n++] = (struct manifest_entry){key, line.p ? line : STR("")};
 	}
 	if (given_read(list, STR("train"), &g, &err) == 0)
 		check(&g);

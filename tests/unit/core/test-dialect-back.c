@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "core/dialect.h"
-#include "pod-text.h"
+#include "manifest-text.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -38,7 +38,7 @@ static const char *const wheres[] = {
 };
 
 struct written {
-	const struct pod *pod;
+	const struct manifest *pod;
 	struct buf text;
 	int left; /* calls until it fails; negative: never */
 };
@@ -64,7 +64,8 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 	const char *value)
 {
 	struct written *w = data;
-	const struct str name = container == POD_NONE ? STR("") : w->pod->container[container].name;
+	const struct str name = container == MANIFEST_NONE ? STR("")
+							   : w->pod->container[container].name;
 
 	check_documented(where, key);
 	if (w->left-- == 0)
@@ -78,7 +79,7 @@ static enum spec_mode mode; /* granted */
 /* Every tenant gets the first device, or as many as it has asked for; the caller's text. */
 static char *write_back(const char *text, bool is_running, int left, int *ret)
 {
-	static struct pod_text t;
+	static struct manifest_text t;
 	_cleanup_dialect_ struct dialect_result result;
 	struct dialect_grant grant[DIALECT_TENANTS_MAX];
 	struct dialect_config config;
@@ -91,7 +92,7 @@ static char *write_back(const char *text, bool is_running, int left, int *ret)
 		.grant = grant};
 	char *shown;
 
-	pod_text_parse(str_from(text), &t);
+	manifest_text_parse(str_from(text), &t);
 	assert_ok(dialect_config_parse(t.dialects, &config, NULL));
 	if (dialect_translate(&t.pod, &config, &result, &err) < 0)
 		fail_msg("%s", err.msg);
@@ -261,11 +262,11 @@ static void a_failure_ends_it(void **state)
 	}
 }
 
-static char *meaning(const struct pod *pod, const struct dialect_result *result)
+static char *meaning(const struct manifest *pod, const struct dialect_result *result)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1 << 16);
 
-	pod_text_show(pod, result, &out);
+	manifest_text_show(pod, result, &out);
 	return str_dup(buf_str(&out));
 }
 
@@ -273,7 +274,7 @@ static char *meaning(const struct pod *pod, const struct dialect_result *result)
 static void again_is_the_same(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		static struct pod_text t;
+		static struct manifest_text t;
 		_cleanup_dialect_ struct dialect_result once, twice;
 		_cleanup_buf_ struct buf record = BUF_INIT(DIALECT_RECORD_MAX),
 					 list = BUF_INIT(256), again = BUF_INIT(DIALECT_RECORD_MAX);
@@ -281,7 +282,7 @@ static void again_is_the_same(void **state)
 		struct dialect_config config, none;
 		struct error err;
 
-		pod_text_parse(str_from(cases[i].pod), &t);
+		manifest_text_parse(str_from(cases[i].pod), &t);
 		assert_ok(dialect_config_parse(t.dialects, &config, NULL));
 		assert_ok(dialect_config_parse(STR(""), &none, NULL));
 		assert_ok(dialect_translate(&t.pod, &config, &once, NULL));
@@ -290,9 +291,9 @@ static void again_is_the_same(void **state)
 		assert_ok(dialect_config_format(&once.config, &list));
 		for (uint32_t c = 0; c < t.pod.n_containers; c++)
 			t.container[c].limits.n = t.container[c].requests.n = 0;
-		t.annotations[t.pod.annotations.n++] = (struct pod_entry){
+		t.annotations[t.pod.annotations.n++] = (struct manifest_entry){
 			STR(DIALECT_RECORD_KEY), buf_str(&record)};
-		t.annotations[t.pod.annotations.n++] = (struct pod_entry){
+		t.annotations[t.pod.annotations.n++] = (struct manifest_entry){
 			STR(DIALECT_LIST_KEY), buf_str(&list)};
 		t.pod.annotations.entry = t.annotations;
 		if (dialect_translate(&t.pod, &none, &twice, &err) < 0)

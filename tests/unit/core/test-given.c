@@ -21,12 +21,13 @@ static int parse(const struct keys *k, const char *container, struct given *g, s
 		D "granted-priority", D "granted-mode", D "epoch"};
 	const char *const value[KEYS] = {k->devices, k->request, k->limit, k->memory, k->policy,
 		k->class, k->priority, k->mode, k->epoch};
-	struct pod_entry entry[KEYS];
-	struct pod_list list = {entry, 0};
+	struct manifest_entry entry[KEYS];
+	struct manifest_list list = {entry, 0};
 
 	for (size_t i = 0; i < KEYS; i++)
 		if (value[i])
-			entry[list.n++] = (struct pod_entry){str_from(name[i]), str_from(value[i])};
+			entry[list.n++] = (struct manifest_entry){
+				str_from(name[i]), str_from(value[i])};
 	return given_read(list, str_from(container), g, err);
 }
 

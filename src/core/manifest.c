@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/pod.h"
+#include "core/manifest.h"
 
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 
-const struct str *pod_find(struct pod_list list, struct str key)
+const struct str *manifest_find(struct manifest_list list, struct str key)
 {
 	for (uint32_t i = 0; i < list.n; i++)
 		if (str_eq(list.entry[i].key, key))
@@ -17,68 +17,69 @@ const struct str *pod_find(struct pod_list list, struct str key)
 	return NULL;
 }
 
-uint32_t pod_container_find(const struct pod *pod, struct str name)
+uint32_t manifest_container_find(const struct manifest *pod, struct str name)
 {
 	for (uint32_t i = 0; i < pod->n_containers; i++)
 		if (str_eq(pod->container[i].name, name))
 			return i;
-	return POD_NONE;
+	return MANIFEST_NONE;
 }
 
-uint32_t pod_main(const struct pod *pod)
+uint32_t manifest_main(const struct manifest *pod)
 {
 	for (uint32_t i = 0; i < pod->n_containers; i++)
-		if (pod->container[i].kind == POD_MAIN)
+		if (pod->container[i].kind == MANIFEST_MAIN)
 			return i;
-	return POD_NONE;
+	return MANIFEST_NONE;
 }
 
-static int check_list(struct pod_list list, const char *what, struct error *err)
+static int check_list(struct manifest_list list, const char *what, struct error *err)
 {
-	if (list.n > POD_ENTRIES_MAX)
+	if (list.n > MANIFEST_ENTRIES_MAX)
 		return fail(err, EINVAL, "%s: %u of them, at most %u are possible", what, list.n,
-			POD_ENTRIES_MAX);
+			MANIFEST_ENTRIES_MAX);
 	return 0;
 }
 
-static int check_container(const struct pod_container *c, struct error *err)
+static int check_container(const struct manifest_container *c, struct error *err)
 {
 	int r;
 
-	if (!c->name.n || c->name.n > POD_CONTAINER_NAME_MAX)
+	if (!c->name.n || c->name.n > MANIFEST_CONTAINER_NAME_MAX)
 		return fail(err, EINVAL,
 			"container '" SHOW "': a name of 1 to %u characters is needed",
-			SHOWN(c->name), POD_CONTAINER_NAME_MAX);
+			SHOWN(c->name), MANIFEST_CONTAINER_NAME_MAX);
 	r = check_list(c->requests, "requests", err);
 	r = r < 0 ? r : check_list(c->limits, "limits", err);
 	r = r < 0 ? r : check_list(c->env, "env", err);
 	return r < 0 ? fail_within(err, r, "container " SHOW, SHOWN(c->name)) : 0;
 }
 
-int pod_check(const struct pod *pod, struct error *err)
+int manifest_check(const struct manifest *pod, struct error *err)
 {
 	int r = check_list(pod->labels, "labels", err);
 
 	r = r < 0 ? r : check_list(pod->annotations, "annotations", err);
 	if (r < 0)
 		return r;
-	if (pod->n_containers > POD_CONTAINERS_MAX)
+	if (pod->n_containers > MANIFEST_CONTAINERS_MAX)
 		return fail(err, EINVAL, "containers: %u of them, at most %u are possible",
-			pod->n_containers, POD_CONTAINERS_MAX);
-	if (pod->ns.n > POD_NAME_MAX || pod->name.n > POD_NAME_MAX || pod->node.n > POD_NAME_MAX)
+			pod->n_containers, MANIFEST_CONTAINERS_MAX);
+	if (pod->ns.n > MANIFEST_NAME_MAX || pod->name.n > MANIFEST_NAME_MAX ||
+		pod->node.n > MANIFEST_NAME_MAX)
 		return fail(err, EINVAL, "a name of %zu characters: at most %u are possible",
-			MAX(MAX(pod->ns.n, pod->name.n), pod->node.n), POD_NAME_MAX);
+			MAX(MAX(pod->ns.n, pod->name.n), pod->node.n), MANIFEST_NAME_MAX);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++)
 		r = check_container(&pod->container[i], err);
 	return r;
 }
 
-int pod_resource(const struct pod *pod, uint32_t container, const char *resource,
+int manifest_resource(const struct manifest *pod, uint32_t container, const char *resource,
 	uint64_t *ret_value, struct error *err)
 {
-	const struct pod_container *c = &pod->container[container];
-	const struct str *limit = pod_find(c->limits, str_from(resource)),
-			 *request = pod_find(c->requests, str_from(resource));
+	const struct manifest_container *c = &pod->container[container];
+	const struct str *limit = manifest_find(c->limits, str_from(resource)),
+			 *request = manifest_find(c->requests, str_from(resource));
 	uint64_t value = 0, requested = 0;
 	int r = 0;
 
@@ -103,18 +104,18 @@ static uint64_t add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-uint64_t pod_add_up(const struct pod *pod, const uint64_t *need)
+uint64_t manifest_add_up(const struct manifest *pod, const uint64_t *need)
 {
 	uint64_t sidecars = 0, main = 0, most = 0;
 
 	for (uint32_t i = 0; i < pod->n_containers; i++) {
 		switch (pod->container[i].kind) {
-		case POD_MAIN: main = add(main, need[i]); break;
-		case POD_SIDECAR:
+		case MANIFEST_MAIN: main = add(main, need[i]); break;
+		case MANIFEST_SIDECAR:
 			sidecars = add(sidecars, need[i]);
 			most = MAX(most, sidecars);
 			break;
-		case POD_INIT: most = MAX(most, add(sidecars, need[i])); break;
+		case MANIFEST_INIT: most = MAX(most, add(sidecars, need[i])); break;
 		}
 	}
 	return MAX(most, add(main, sidecars));
