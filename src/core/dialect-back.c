@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing back: each dialect that has a tenant of the pod, after divvy itself. */
+/* Writing back: each dialect that has a tenant of the pod. */
 #include "core/dialect-internal.h"
 
 #include <stdarg.h>
@@ -70,9 +70,8 @@ int dialect_write_back(const struct manifest *pod, const struct dialect_result *
 			.given = given,
 			.put = put,
 			.data = data};
-		const bool is_its = writer_next(&w, 0) < result->n_tenants;
 
-		if (w.dialect->write_back && (is_its || (i == 0 && result->n_tenants)))
+		if (w.dialect->write_back && writer_next(&w, 0) < result->n_tenants)
 			r = w.dialect->write_back(&w);
 	}
 	return r < 0 ? r : 0;

@@ -121,8 +121,6 @@ struct dialect_grant {
 	const struct dialect_device *device;
 	uint32_t n_devices;
 	uint32_t request, limit; /* permille, as granted */
-	enum spec_mode mode;     /* AUTO: not said */
-	const char *remote_node; /* of the devices, with mode remote; else NULL */
 };
 
 struct dialect_given {
@@ -146,7 +144,7 @@ enum dialect_where {
 typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t container,
 	const char *key, const char *value);
 
-/* What divvy writes, then what each dialect's users expect. The first negative of `put`. */
+/* What each dialect's users expect, beside the given keys. The first negative of `put`. */
 int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data);
 

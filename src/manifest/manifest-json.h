@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod, or a template of one, as core/manifest.h sees it, out of JSON. Also of JSON that no API server
- * has looked at: what has another type than it should counts as missing, numbers are their text.
- * Any thread.
+ * A pod, or a template of one, as core/manifest.h sees it, out of JSON. Also of JSON that no API
+ * server has looked at: what has another type than it should counts as missing, numbers are their
+ * text. Any thread.
  */
 #ifndef MANIFEST_MANIFEST_JSON_H
 #define MANIFEST_MANIFEST_JSON_H
@@ -24,7 +24,8 @@ struct manifest_json {
 
 /*
  * metadata and spec of a pod or a template; either may be NULL. The namespace is ns where metadata
- * has none. -EINVAL: more than core/manifest.h takes; -ENOMEM. manifest_json_done also after a failure.
+ * has none. -EINVAL: more than core/manifest.h takes; -ENOMEM. manifest_json_done also after a
+ * failure.
  */
 int manifest_json_read(const json_t *metadata, const json_t *spec, struct str ns,
 	struct manifest_json *ret_pod, struct error *err);

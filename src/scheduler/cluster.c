@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "core/dialect.h"
 #include "kube/time.h"
+#include "manifest/manifest-json.h"
 
 static void leave_group(struct cluster *c, struct cpod *pod);
 
@@ -307,11 +308,12 @@ static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 /* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
 static int read_given(struct cpod *pod, json_t *json, bool *ret_changed)
 {
-	const json_t *annotations = json_object_get(
-		json_object_get(json, "metadata"), "annotations");
-	struct given given;
-	int r = given_parse(annotations, &given, NULL);
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	struct given given = {0};
+	int r = manifest_json_read(
+		json_object_get(json, "metadata"), NULL, STR(""), &manifest, NULL);
 
+	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, NULL);
 	if (r < 0)
 		given_done(&given);
 	if (r == -ENOMEM)

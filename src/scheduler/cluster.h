@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "core/given.h"
 #include "core/place-policy.h"
-#include "scheduler/given.h"
 #include "scheduler/object.h"
 #include "scheduler/tenancy.h"
 

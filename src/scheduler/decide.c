@@ -421,6 +421,11 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 	pod->give_up_ns = give_up_ns;
 }
 
+static int put(void *data, const char *key, const char *value)
+{
+	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
+}
+
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
 	struct tenancy_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
@@ -430,7 +435,7 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 	int r;
 
 	given.epoch = epoch;
-	r = annotations ? given_format(&given, annotations) : -ENOMEM;
+	r = annotations ? given_format(&given, put, annotations) : -ENOMEM;
 	for (uint32_t i = 0; i < given.n; i++) {
 		const struct given_container *g = &given.v[i];
 

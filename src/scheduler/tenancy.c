@@ -79,8 +79,7 @@ void tenancy_done(struct tenancy *tenancy)
 static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
 	const char *value)
 {
-	if (where != DIALECT_ANNOTATION || container != MANIFEST_NONE ||
-		dialect_is_given(str_from(key)))
+	if (where != DIALECT_ANNOTATION || container != MANIFEST_NONE)
 		return 0;
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }

@@ -56,8 +56,7 @@ static void check_documented(enum dialect_where where, const char *key)
 				(k->where == where || !strncmp(key, "ALIYUN", 6)))
 				return;
 		}
-	if (!dialect_is_given(str_from(key)))
-		fail_msg("%s is written and not in the table", key);
+	fail_msg("%s is written and not in the table", key);
 }
 
 static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
@@ -73,8 +72,6 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 	return buf_addf(&w->text, "%s%s%" STR_FMT " %s=%s\n", wheres[where], name.n ? " " : "",
 		STR_ARG(name), key, value);
 }
-
-static enum spec_mode mode; /* granted */
 
 /* Every tenant gets the first device, or as many as it has asked for; the caller's text. */
 static char *write_back(const char *text, bool is_running, int left, int *ret)
@@ -99,8 +96,8 @@ static char *write_back(const char *text, bool is_running, int left, int *ret)
 	for (uint32_t i = 0; i < result.n_tenants; i++) {
 		const struct spec *spec = &result.tenant[i].spec;
 
-		grant[i] = (struct dialect_grant){two, MIN(spec->count, 2u), spec->request,
-			spec->limit, mode, i == 0 && mode == SPEC_MODE_REMOTE ? "node8" : NULL};
+		grant[i] = (struct dialect_grant){
+			two, MIN(spec->count, 2u), spec->request, spec->limit};
 	}
 	*ret = dialect_write_back(&t.pod, &result, &given, put, &w);
 	shown = str_dup(buf_str(&w.text));
@@ -108,20 +105,6 @@ static char *write_back(const char *text, bool is_running, int left, int *ret)
 	return shown;
 }
 
-/* All of them are of every container, in the pod's order. */
-#define GIVEN(devices, request, limit, memory, policy, class, priority) \
-	"annotation divvy.gpu/devices=" devices "\n" \
-	"annotation divvy.gpu/granted-request=" request "\n" \
-	"annotation divvy.gpu/granted-limit=" limit "\n" \
-	"annotation divvy.gpu/granted-memory=" memory "\n" \
-	"annotation divvy.gpu/granted-memory-policy=" policy "\n" \
-	"annotation divvy.gpu/granted-class=" class "\n" \
-						    "annotation " \
-						    "divvy.gpu/granted-priority=" priority "\n"
-#define OURS_OF(c, request, limit, class, priority) \
-	GIVEN(c "=GPU-aaaa", c "=" request, c "=" limit, c "=3000Mi", c "=fail", c "=" class, \
-		c "=" priority)
-#define OURS(request, limit) OURS_OF("main", request, limit, "standard", "50")
 #define FRACTION(p, mem) \
 	"a " p "/gpu_request=0.5\na " p "/gpu_limit=1.0\na " p "/" mem "=3145728000\n"
 
@@ -129,63 +112,55 @@ static const struct {
 	const char *pod, *running;
 } cases[] = {
 	{"m cpu=1", ""},
-	{"a divvy.gpu/request=0.3\na divvy.gpu/limit=0.6", OURS("0.3", "0.6")},
-	{"c a\nc b\na b.divvy.gpu/request=0.3\na b.divvy.gpu/count=2",
-		GIVEN("b=GPU-aaaa,GPU-bbbb", "b=0.3", "b=1", "b=3000Mi,3000Mi", "b=fail",
-			"b=standard", "b=50")},
+	{"a divvy.gpu/request=0.3\na divvy.gpu/limit=0.6", ""},
+	{"c a\nc b\na b.divvy.gpu/request=0.3\na b.divvy.gpu/count=2", ""},
 	{"d kubeshare\n" FRACTION("kubeshare", "gpu_mem"),
-		OURS("0.5", "1") "annotation kubeshare/GPUID=abcde\n"
-				 "status BoundDeviceID=GPU-aaaa\n"
-				 "status PodManagerPort=0\n"},
+		"annotation kubeshare/GPUID=abcde\n"
+		"status BoundDeviceID=GPU-aaaa\n"
+		"status PodManagerPort=0\n"},
 	{"d kubeshare2\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0",
-		OURS_OF("main", "0.5", "1", "opportunistic",
-			"0") "annotation sharedgpu/gpu_uuid=GPU-aaaa\n"
-			     "annotation sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080\n"
-			     "annotation sharedgpu/gpu_mem=3145728000\n"
-			     "annotation sharedgpu/cell_id=1/2/0\n"},
-	{"d gemini\n" FRACTION("gemini", "gpu_mem"), OURS("0.5", "1")},
+		"annotation sharedgpu/gpu_uuid=GPU-aaaa\n"
+		"annotation sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080\n"
+		"annotation sharedgpu/gpu_mem=3145728000\n"
+		"annotation sharedgpu/cell_id=1/2/0\n"},
+	{"d gemini\n" FRACTION("gemini", "gpu_mem"), ""},
 	{"d gpushare=MiB\nc binpack-1\nm aliyun.com/gpu-mem=3000",
-		OURS_OF("binpack-1", "0.001", "1", "standard",
-			"50") "env binpack-1 ALIYUN_COM_GPU_MEM_IDX=3\n"
-			      "env binpack-1 ALIYUN_COM_GPU_MEM_POD=3000\n"
-			      "env binpack-1 ALIYUN_COM_GPU_MEM_CONTAINER=3000\n"
-			      "env binpack-1 ALIYUN_COM_GPU_MEM_DEV=16384\n"
-			      "annotation ALIYUN_COM_GPU_MEM_IDX=3\n"
-			      "annotation ALIYUN_COM_GPU_MEM_POD=3000\n"
-			      "annotation ALIYUN_COM_GPU_MEM_DEV=16384\n"
-			      "annotation ALIYUN_COM_GPU_MEM_ASSUME_TIME=1705054796123456789\n"
-			      "annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
-			      "annotation ALIYUN_COM_GPU_MEM_ASSIGN_TIME=1705054796123456789\n"},
+		"env binpack-1 ALIYUN_COM_GPU_MEM_IDX=3\n"
+		"env binpack-1 ALIYUN_COM_GPU_MEM_POD=3000\n"
+		"env binpack-1 ALIYUN_COM_GPU_MEM_CONTAINER=3000\n"
+		"env binpack-1 ALIYUN_COM_GPU_MEM_DEV=16384\n"
+		"annotation ALIYUN_COM_GPU_MEM_IDX=3\n"
+		"annotation ALIYUN_COM_GPU_MEM_POD=3000\n"
+		"annotation ALIYUN_COM_GPU_MEM_DEV=16384\n"
+		"annotation ALIYUN_COM_GPU_MEM_ASSUME_TIME=1705054796123456789\n"
+		"annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
+		"annotation ALIYUN_COM_GPU_MEM_ASSIGN_TIME=1705054796123456789\n"},
 	{"d gaiagpu\nc prepare init\nc log\nc nvidia\nr tencent.com/vcuda-core=200",
-		GIVEN("nvidia=GPU-aaaa,GPU-bbbb", "nvidia=1", "nvidia=1", "nvidia=3000Mi,3000Mi",
-			"nvidia=fail", "nvidia=standard",
-			"nvidia=50") "annotation tencent.com/predicate-gpu-idx-1=3,1\n"
-				     "annotation tencent.com/predicate-node=node7\n"
-				     "annotation tencent.com/predicate-time=1705054796123456789\n"
-				     "annotation tencent.com/gpu-assigned=true\n"},
-	{"d deepomatic\nr deepomatic.com/shared-gpu=1", OURS("0.01", "1")},
+		"annotation tencent.com/predicate-gpu-idx-1=3,1\n"
+		"annotation tencent.com/predicate-node=node7\n"
+		"annotation tencent.com/predicate-time=1705054796123456789\n"
+		"annotation tencent.com/gpu-assigned=true\n"},
+	{"d deepomatic\nr deepomatic.com/shared-gpu=1", ""},
 	{"d hami\nc a\nm nvidia.com/gpu=2\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=30\n"
 	 "c log\nc b\nm nvidia.com/gpumem=3000\nm nvidia.com/priority=0",
-		GIVEN("a=GPU-aaaa,GPU-bbbb b=GPU-aaaa", "a=0.3 b=0.001", "a=0.3 b=1",
-			"a=3000Mi,3000Mi b=3000Mi", "a=fail b=fail", "a=standard b=latency",
-			"a=50 b=50") "env a CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
-				     "env a CUDA_DEVICE_MEMORY_LIMIT_1=3000m\n"
-				     "env a CUDA_DEVICE_SM_LIMIT=30\n"
-				     "env b CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
-				     "env b CUDA_DEVICE_SM_LIMIT=0\n"
-				     "env b CUDA_TASK_PRIORITY=0\n"
-				     "annotation hami.io/vgpu-devices-allocated="
-				     "GPU-aaaa,NVIDIA,3000,30:GPU-bbbb,NVIDIA,3000,30:;;GPU-aaaa,"
-				     "NVIDIA,3000,0:;\n"
-				     "annotation hami.io/vgpu-node=node7\n"
-				     "annotation hami.io/vgpu-time=1705054796\n"
-				     "annotation hami.io/bind-time=1705054796\n"
-				     "annotation hami.io/bind-phase=success\n"},
+		"env a CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env a CUDA_DEVICE_MEMORY_LIMIT_1=3000m\n"
+		"env a CUDA_DEVICE_SM_LIMIT=30\n"
+		"env b CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env b CUDA_DEVICE_SM_LIMIT=0\n"
+		"env b CUDA_TASK_PRIORITY=0\n"
+		"annotation hami.io/vgpu-devices-allocated="
+		"GPU-aaaa,NVIDIA,3000,30:GPU-bbbb,NVIDIA,3000,30:;;GPU-aaaa,"
+		"NVIDIA,3000,0:;\n"
+		"annotation hami.io/vgpu-node=node7\n"
+		"annotation hami.io/vgpu-time=1705054796\n"
+		"annotation hami.io/bind-time=1705054796\n"
+		"annotation hami.io/bind-phase=success\n"},
 	{"d wang\na gpushare/resource_priority=1\n" FRACTION("gpushare", "gpu_memory"),
-		OURS("0.5", "1") "annotation gpushare/GPUID=abcde\n"
-				 "status deviceid=GPU-aaaa\n"
-				 "status podmanagerport=0\n"},
-	{"d nvidia\nm nvidia.com/gpu=1", OURS("1", "1")},
+		"annotation gpushare/GPUID=abcde\n"
+		"status deviceid=GPU-aaaa\n"
+		"status podmanagerport=0\n"},
+	{"d nvidia\nm nvidia.com/gpu=1", ""},
 };
 
 static void their_tools_read_what_they_know(void **state)
@@ -220,21 +195,6 @@ static void before_it_runs(void **state)
 		assert_contains(written, placed[i].has);
 		assert_null(strstr(written, placed[i].has_not));
 	}
-}
-
-static void a_mode_is_said_where_it_was_granted(void **state)
-{
-	_cleanup_free_ char *written = NULL;
-	int r;
-
-	mode = SPEC_MODE_REMOTE;
-	written = write_back(
-		"c a\nc b\na a.divvy.gpu/request=0.3\na b.divvy.gpu/request=0.3", true, -1, &r);
-	mode = SPEC_MODE_AUTO;
-	assert_ok(r);
-	assert_contains(written,
-		"annotation divvy.gpu/granted-mode=a=remote b=remote\n"
-		"annotation divvy.gpu/remote-node=a=node8\n");
 }
 
 /* gpushare's readers: memory over the device's, in one unit, is the part of the device. */
@@ -305,6 +265,5 @@ static void again_is_the_same(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(before_it_runs),
-	UNIT(a_mode_is_said_where_it_was_granted), UNIT(units_agree), UNIT(a_failure_ends_it),
-	UNIT(again_is_the_same))
+UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(before_it_runs), UNIT(units_agree),
+	UNIT(a_failure_ends_it), UNIT(again_is_the_same))
