@@ -104,19 +104,28 @@ static uint64_t add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+void manifest_sum_add(struct manifest_sum *sum, enum manifest_kind kind, uint64_t need)
+{
+	switch (kind) {
+	case MANIFEST_MAIN: sum->main = add(sum->main, need); break;
+	case MANIFEST_SIDECAR:
+		sum->sidecars = add(sum->sidecars, need);
+		sum->most = MAX(sum->most, sum->sidecars);
+		break;
+	case MANIFEST_INIT: sum->most = MAX(sum->most, add(sum->sidecars, need)); break;
+	}
+}
+
+uint64_t manifest_sum_value(const struct manifest_sum *sum)
+{
+	return MAX(sum->most, add(sum->main, sum->sidecars));
+}
+
 uint64_t manifest_add_up(const struct manifest *pod, const uint64_t *need)
 {
-	uint64_t sidecars = 0, main = 0, most = 0;
+	struct manifest_sum sum = {0};
 
-	for (uint32_t i = 0; i < pod->n_containers; i++) {
-		switch (pod->container[i].kind) {
-		case MANIFEST_MAIN: main = add(main, need[i]); break;
-		case MANIFEST_SIDECAR:
-			sidecars = add(sidecars, need[i]);
-			most = MAX(most, sidecars);
-			break;
-		case MANIFEST_INIT: most = MAX(most, add(sidecars, need[i])); break;
-		}
-	}
-	return MAX(most, add(main, sidecars));
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		manifest_sum_add(&sum, pod->container[i].kind, need[i]);
+	return manifest_sum_value(&sum);
 }

@@ -70,9 +70,16 @@ int manifest_resource(const struct manifest *pod, uint32_t container, const char
 
 /*
  * How Kubernetes adds up: main containers and sidecars are a sum, init containers a maximum, each
- * beside the sidecars that have started before it. `need` has an entry for each container.
- * Saturates at UINT64_MAX.
+ * beside the sidecars that have started before it. Containers come in the manifest's order; starts
+ * zeroed. Saturates at UINT64_MAX.
  */
+struct manifest_sum {
+	uint64_t sidecars, main, most;
+};
+void manifest_sum_add(struct manifest_sum *sum, enum manifest_kind kind, uint64_t need);
+uint64_t manifest_sum_value(const struct manifest_sum *sum);
+
+/* The same of a whole pod: `need` has an entry for each container. */
 uint64_t manifest_add_up(const struct manifest *pod, const uint64_t *need);
 
 #endif

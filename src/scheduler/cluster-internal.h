@@ -8,6 +8,7 @@
 #include "scheduler/fit.h"
 #include "scheduler/gpunode.h"
 #include "scheduler/labels.h"
+#include "scheduler/stages.h"
 #include "scheduler/view-internal.h"
 
 #define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
@@ -56,6 +57,7 @@ struct cpod {
 	struct cgroup *in;   /* its group, or NULL */
 	struct cpod *gprev, *gnext;
 	uint32_t tenants[GIVEN_CONTAINERS_MAX];
+	uint32_t containers[GIVEN_CONTAINERS_MAX]; /* of each tenant: its number among the given */
 	uint32_t n_tenants;
 };
 
@@ -129,6 +131,20 @@ int cpod_restore(struct cluster *c, struct cpod *pod);
 void cpod_drop(struct cluster *c, struct cpod *pod);
 void cluster_drop(struct cluster *c, uint32_t tenant);
 int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
+/* One that it does not ask for any more counts as a main container. */
+enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
+/*
+ * What is kept for the containers that were given, or would be, that; an entry for each, which
+ * borrows from `given`. NULL: no memory.
+ */
+struct stage *cpod_stages(const struct cpod *pod, const struct given *given);
+/*
+ * Its tenants hold what is kept for that, on the devices that they have: all of them, or none. A
+ * negative, and `why`.
+ */
+int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why);
+/* Whether all that is kept for them has its tenant. */
+bool cpod_is_whole(const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
 void orphans_drop(struct cluster *c, struct cnode *node);
 

@@ -30,6 +30,32 @@ static int translate(const json_t *json, const char *dialects, struct manifest_j
 
 /* ---- what is asked ---- */
 
+/* Wherever the one may be, the other may be before or after it, and the larger of both is known. */
+static bool can_host(const struct spec *host, const struct spec *guest)
+{
+	return host->count >= guest->count && host->mode == guest->mode &&
+		!host->memory_bytes == !guest->memory_bytes &&
+		host->has_exclusion == guest->has_exclusion && !strcmp(host->model, guest->model) &&
+		!strcmp(host->device, guest->device) && !strcmp(host->affinity, guest->affinity) &&
+		!strcmp(host->anti_affinity, guest->anti_affinity) &&
+		!strcmp(host->exclusion, guest->exclusion);
+}
+
+/* One that starts when it has gone, or an init container before it. */
+static uint32_t host_of(const struct tenancy *t, uint32_t guest)
+{
+	if (t->v[guest].kind != MANIFEST_INIT)
+		return guest;
+	for (uint32_t i = guest + 1; i < t->n; i++)
+		if (t->v[i].kind != MANIFEST_INIT && can_host(&t->v[i].spec, &t->v[guest].spec))
+			return i;
+	for (uint32_t i = 0; i < guest; i++)
+		if (t->v[i].kind == MANIFEST_INIT && t->v[i].host == i &&
+			can_host(&t->v[i].spec, &t->v[guest].spec))
+			return i;
+	return guest;
+}
+
 static int take_result(const struct manifest *pod, const struct dialect_result *result,
 	struct tenancy *ret, struct error *err)
 {
@@ -40,9 +66,12 @@ static int take_result(const struct manifest *pod, const struct dialect_result *
 		const struct dialect_tenant *t = &result->tenant[i];
 
 		str_copy(ret->v[i].name, sizeof(ret->v[i].name), pod->container[t->container].name);
+		ret->v[i].kind = pod->container[t->container].kind;
 		ret->v[i].spec = t->spec;
 	}
 	ret->n = result->n_tenants;
+	for (uint32_t i = 0; i < ret->n; i++)
+		ret->v[i].host = host_of(ret, i);
 	str_copy(ret->group, sizeof(ret->group), str_from(result->group));
 	if (result->group[0] && result->group_size) {
 		const struct spec group = {.group_size = result->group_size,

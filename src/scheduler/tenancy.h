@@ -10,11 +10,18 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "core/manifest.h"
 #include "core/spec.h"
 
 struct tenancy_container {
 	char name[64];
+	enum manifest_kind kind;
 	struct spec spec;
+	/*
+	 * Of an init container the one whose devices it uses before that starts: its number. Its
+	 * own: it has devices to itself.
+	 */
+	uint32_t host;
 };
 
 struct tenancy {

@@ -665,6 +665,127 @@ static void a_node_that_goes_takes_its_pods_places(void **state)
 	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
 }
 
+/* Of init containers "i", "j" (with JSON of its own) and of the main one "c". */
+static void add_stages(const char *name, const char *annotations, const char *of_j)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':{"
+		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'},{'name':'j'%s}],"
+		"'containers':[{'name':'c'}]}}",
+		name, name, annotations, of_j);
+}
+
+#define ASK(container, share) "'" container ".divvy.gpu/request':'" share "'"
+
+/* As it is bound: with what it was given, on that node. */
+static void confirm_stages(const struct cpod *pod, const char *annotations, const char *of_j)
+{
+	_cleanup_buf_ struct buf all = BUF_INIT(16384);
+	json_t *json, *value;
+	const char *key;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s", cpod_name(pod));
+	buf_add_text(&all, annotations);
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &json));
+	json_object_foreach(json, key, value)
+		buf_addf(&all, ",'%s':'%s'", key, json_string_value(value));
+	json_decref(json);
+	sched_bound(sched, "s", name, cpod_uid(pod), true);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':{"
+		"'nodeName':'n1','schedulerName':'divvy-scheduler','initContainers':[{'name':'i'},{"
+		"'name':'j'%s}],'containers':[{'name':'c'}]}}",
+		name, name, buf_text(&all), of_j);
+}
+
+static void free_is(const char *text)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1024);
+
+	cluster_print(sched_cluster(sched), &out);
+	assert_contains(buf_text(&out), text);
+}
+
+static void who_runs_before_uses_the_same_room(void **state)
+{
+	const char *asked = ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.4");
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_pod("small", SHARE("0.2"), "");
+	confirm(next(SCHED_BIND, "small", NULL), SHARE("0.2"));
+	add_stages("a", asked, "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_int_equal(cpod_given(pod)->n, 3);
+	assert_int_equal(cpod_given(pod)->v[0].request, 700);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 700000);
+	assert_int_equal(cpod_given(pod)->v[2].request, 400);
+	free_is("GPU-n1-0 100/1000");
+	/* The same when it is read back, and when the node confirms who runs. */
+	confirm_stages(pod, asked, "");
+	free_is("GPU-n1-0 100/1000");
+	add_gpus("n1", 1,
+		"{'podUID':'u-a','container':'i','devices':['GPU-n1-0'],'request':700,'limit':1000,"
+		"'memoryBytes':[700000]}");
+	free_is("GPU-n1-0 100/1000");
+	add_pod("b", SHARE("0.2"), "");
+	told("b", "0/1 nodes: 1 no GPU with 0.2 free");
+	/* A wish of who runs on has the room that was kept for who ran before. */
+	confirm_stages(cluster_pod(sched_cluster(sched), "s", "a"),
+		ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.6"), "");
+	pod = next(SCHED_GRANT, "a", NULL);
+	assert_int_equal(cpod_given(pod)->v[2].request, 600);
+	free_is("GPU-n1-0 100/1000");
+}
+
+static void who_stays_beside_adds_up(void **state)
+{
+	const char *asked = ASK("i", "0.5") "," ASK("j", "0.4") "," ASK("c", "0.3");
+
+	add_node("n1", 1);
+	add_stages("a", asked, ",'restartPolicy':'Always'");
+	next(SCHED_BIND, "a", NULL);
+	free_is("GPU-n1-0 300/1000");
+	add_stages("b", ASK("i", "0.1") "," ASK("j", "0.2") "," ASK("c", "0.2"),
+		",'restartPolicy':'Always'");
+	told("b", NULL);
+	nothing();
+}
+
+static void before_a_whole_device(void **state)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 2);
+	add_pod("small", SHARE("0.1"), "");
+	next(SCHED_BIND, "small", NULL);
+	add_stages("a", ASK("i", "0.5") "," ASK("j", "1") "," ASK("c", "0.2"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-1");
+	assert_int_equal(cpod_given(pod)->v[1].mode, SPEC_MODE_EXCLUSIVE);
+	free_is("GPU-n1-1 0/1000");
+	confirm_stages(pod, ASK("i", "0.5") "," ASK("j", "1") "," ASK("c", "0.2"), "");
+	free_is("GPU-n1-1 0/1000");
+}
+
+static void policies_count_what_runs_at_once(void **state)
+{
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':'0.6',"
+		"'totalMemory':'600000'}}");
+	add_node("n1", 2);
+	add_stages("a",
+		ASK("i", "0.5") "," ASK("c", "0.4") ",'i.divvy.gpu/memory':'500000',"
+						    "'c.divvy.gpu/memory':'300000'",
+		"");
+	next(SCHED_BIND, "a", NULL);
+	add_pod("b", SHARE("0.1") ",'divvy.gpu/memory':'100000'", "");
+	next(SCHED_BIND, "b", NULL);
+	add_pod("d", SHARE("0.1"), "");
+	told("d", "policy p: the namespace has 0.6 of 0.6 GPUs, 0.1 asked");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -695,6 +816,10 @@ int main(void)
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
+		TEST(who_runs_before_uses_the_same_room),
+		TEST(who_stays_beside_adds_up),
+		TEST(before_a_whole_device),
+		TEST(policies_count_what_runs_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
