@@ -145,7 +145,7 @@ json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
 	r = r < 0 ? r
 		  : change_object(patch, "/metadata/annotations",
 			    json_object_get(wish->metadata, "annotations"), annotations, n);
-	if (r >= 0 && wish_is_replaced_scheduler(wish->json.pod.scheduler))
+	if (r >= 0 && wish_replaces_scheduler(wish))
 		r = add(patch, "add", "/spec/schedulerName", json_string(scheduler_name));
 	for (uint32_t i = 0; r >= 0 && i < wish->json.pod.n_containers; i++)
 		r = patch_container(patch, wish, i);

@@ -87,14 +87,21 @@ uint32_t wish_resources(
 	return n;
 }
 
-bool wish_is_replaced_scheduler(struct str name)
+bool wish_replaces_scheduler(const struct wish *wish)
 {
 	/* As their users' manifests name them. */
 	static const char *const theirs[] = {
 		"", "default-scheduler", "kubeshare-scheduler", "hami-scheduler"};
+	/* As controllers name them in pods of groups: nobody else can place one with a share. */
+	static const char *const of_groups[] = {
+		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};
+	const struct str name = wish->json.pod.scheduler;
 
 	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++)
 		if (str_is(name, theirs[i]))
+			return true;
+	for (size_t i = 0; wish->result.group_object && i < ARRAY_SIZE(of_groups); i++)
+		if (str_is(name, of_groups[i]))
 			return true;
 	return false;
 }

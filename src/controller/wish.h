@@ -72,8 +72,8 @@ int wish_check_policies(const struct wish *wish, const struct wish_facts *facts,
 /* Of a pod that has its place: what cannot be changed any more is the same. -EINVAL. */
 int wish_check_frozen(const struct wish *old, const struct wish *new, struct error *err);
 
-/* Is that the name of a scheduler that we stand in for? "" and "default-scheduler" are. */
-bool wish_is_replaced_scheduler(struct str name);
+/* Does it name a scheduler that we stand in for? "" and "default-scheduler" are. */
+bool wish_replaces_scheduler(const struct wish *wish);
 
 /* A JSON Patch that puts in what is missing; an empty array where nothing is. NULL: no memory. */
 json_t *wish_patch(const struct wish *wish, const char *scheduler_name);

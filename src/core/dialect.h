@@ -98,8 +98,8 @@ int dialect_record_format(
 	const struct manifest *pod, const struct dialect_result *result, struct buf *out);
 
 /*
- * What a pod adds up to for quotas, by Kubernetes' rule (manifest_add_up): slots, permille of devices,
- * and bytes as far as they are known before placement.
+ * What a pod adds up to for quotas, by Kubernetes' rule (manifest_add_up): slots, permille of
+ * devices, and bytes as far as they are known before placement.
  */
 struct dialect_need {
 	uint64_t slots, milli, memory_bytes;

@@ -99,6 +99,7 @@ struct cluster {
 	struct cnode *nodes;
 	struct cpod *pods;
 	struct cgroup *groups;
+	struct cgroup_object *group_objects;
 	struct cbudget *budgets;
 	struct cpolicy *policies;
 	struct ctext *dialects;
@@ -156,6 +157,14 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 
 /* Labels that it alone has named are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
+
+/* ---- cluster-group.c ---- */
+
+int cluster_set_group(struct cluster *c, int kind, const json_t *json);
+int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
+void cluster_free_groups(struct cluster *c);
+/* What the object that it names says of its group's size. */
+void cpod_size_group(const struct cluster *c, struct cpod *pod);
 
 /* ---- cluster-budget.c ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods as text (manifest-text.h), translated: a refusal has a sentence; what is accepted keeps every
- * rule of a spec, means the same once its foreign resources have gone into the record, and can be
- * written back.
+ * Pods as text (manifest-text.h), translated: a refusal has a sentence; what is accepted keeps
+ * every rule of a spec, means the same once its foreign resources have gone into the record, and
+ * can be written back.
  */
 #include <errno.h>
 #include <string.h>

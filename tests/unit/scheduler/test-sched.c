@@ -392,6 +392,87 @@ static void a_group_waits_for_its_threshold(void **state)
 	next(SCHED_BIND, "m3", NULL);
 }
 
+/* After any pause, and the node's daemon still lives. */
+static void later(void)
+{
+	static unsigned n;
+	char time[32];
+
+	pass(60);
+	snprintf(time, sizeof(time), "2026-01-03T03:04:%02uZ", n++ % 60);
+	add_lease("n1", time);
+}
+
+static void add_member(const char *name, const char *label)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','labels':{%s},'annotations':"
+		"{"
+		"'divvy.gpu/"
+		"request':'0.4'}},'spec':{'schedulerName':'divvy-scheduler','containers':"
+		"[{'name':'c'}]}}",
+		name, name, label);
+}
+
+static void add_group_object(int kind, int least)
+{
+	set(kind, "{'metadata':{'name':'job','namespace':'s'},'spec':{'minMember':%d}}", least);
+}
+
+static void an_object_says_the_groups_size(void **state)
+{
+	const char *label = "'scheduling.x-k8s.io/pod-group':'job'";
+
+	add_node("n1", 2);
+	add_member("a", label);
+	told("a", "group s/job: nothing says how many belong to it");
+	/* One of that name, and of another controller's. */
+	add_group_object(CLUSTER_VOLCANO_GROUP, 1);
+	later();
+	nothing();
+	add_group_object(CLUSTER_GROUP, 3);
+	later();
+	told("a", "group s/job: 1 of 3 members are there, 3 are needed");
+	add_member("b", label);
+	later();
+	nothing();
+	add_group_object(CLUSTER_GROUP, 2);
+	later();
+	next(SCHED_BIND, "a", NULL);
+	next(SCHED_BIND, "b", NULL);
+	/* It goes, and comes again for those who are new. */
+	assert_ok(sched_remove(sched, CLUSTER_GROUP, "s", "job"));
+	add_member("d", label);
+	later();
+	nothing();
+	add_group_object(CLUSTER_GROUP, 0);
+	later();
+	next(SCHED_BIND, "d", NULL);
+}
+
+static void who_is_placed_by_another_is_a_member(void **state)
+{
+	add_node("n1", 2);
+	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
+	for (int i = 0; i < 2; i++)
+		set(OBJECT_POD,
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d','annotations':{"
+			"'divvy.gpu/request':'0.4','scheduling.k8s.io/group-name':'job'}},'spec':{"
+			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
+			i, i);
+	told("w0", "group s/job: 2 of 3 members are there, 3 are needed");
+	nothing();
+	/* A head without a share. */
+	set(OBJECT_POD,
+		"{'metadata':{'name':'head','namespace':'s','uid':'u-head','annotations':{"
+		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'volcano',"
+		"'containers':[{'name':'c'}]}}");
+	later();
+	next(SCHED_BIND, "w0", NULL);
+	next(SCHED_BIND, "w1", NULL);
+	nothing();
+}
+
 static void a_group_is_never_placed_in_part(void **state)
 {
 	add_node("n1", 2);
@@ -803,6 +884,8 @@ int main(void)
 		TEST(cpu_counts_with_devices),
 		TEST(the_more_important_first),
 		TEST(a_group_waits_for_its_threshold),
+		TEST(an_object_says_the_groups_size),
+		TEST(who_is_placed_by_another_is_a_member),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
 		TEST(equals_do_not_leave),
