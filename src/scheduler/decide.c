@@ -462,8 +462,8 @@ static int put(void *data, const char *key, const char *value)
 
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
-	struct tenancy_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
-	struct tenancy_grant grant[GIVEN_CONTAINERS_MAX];
+	struct dialect_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
+	struct dialect_grant grant[GIVEN_CONTAINERS_MAX];
 	struct given given = pod->given;
 	json_t *annotations = json_object();
 	int r;
@@ -477,13 +477,13 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 			const struct gpunode_device *d = gpunode_find(
 				&pod->node->gpus, g->device[k]);
 
-			device[i][k] = (struct tenancy_device){.index = d ? d->index : 0,
+			device[i][k] = (struct dialect_device){.index = d ? d->index : 0,
 				.uuid = g->device[k],
 				.model = d ? d->model : "",
 				.memory_bytes = d ? d->memory_bytes : 0,
 				.granted_bytes = g->memory_bytes[k]};
 		}
-		grant[i] = (struct tenancy_grant){device[i], g->n, g->request, g->limit};
+		grant[i] = (struct dialect_grant){device[i], g->n, g->request, g->limit};
 	}
 	if (r == 0 && given.n && pod->json)
 		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), grant,

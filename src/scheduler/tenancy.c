@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/cleanup.h"
-#include "core/dialect.h"
 #include "manifest/manifest-json.h"
 
 /* The result borrows from the manifest, and that from the JSON. */
@@ -113,44 +111,13 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
-static int fill_grants(struct arena *arena, const struct tenancy_grant *from, uint32_t n,
-	struct dialect_grant **ret)
-{
-	struct dialect_grant *grant = arena_take_array(arena, n + 1ul, sizeof(*grant));
-
-	for (uint32_t i = 0; grant && i < n; i++) {
-		struct dialect_device *device = arena_take_array(
-			arena, from[i].n + 1ul, sizeof(*device));
-
-		if (!device)
-			return -ENOMEM;
-		for (uint32_t k = 0; k < from[i].n; k++)
-			device[k] = (struct dialect_device){.index = from[i].device[k].index,
-				.uuid = from[i].device[k].uuid,
-				.model = from[i].device[k].model,
-				.memory_bytes = from[i].device[k].memory_bytes,
-				.granted_bytes = from[i].device[k].granted_bytes};
-		grant[i] = (struct dialect_grant){
-			device, from[i].n, from[i].request, from[i].limit};
-	}
-	*ret = grant;
-	return grant ? 0 : -ENOMEM;
-}
-
-int tenancy_write_back(const json_t *json, const char *dialects, const struct tenancy_grant *grants,
+int tenancy_write_back(const json_t *json, const char *dialects, const struct dialect_grant *grants,
 	const char *node, uint64_t real_ns, json_t *annotations)
 {
-	_cleanup_(arena_done) struct arena arena = {0};
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_dialect_ struct dialect_result result;
-	struct dialect_given given = {.node = node, .time_ns = real_ns};
-	struct dialect_grant *grant;
-	int r;
+	const struct dialect_given given = {.node = node, .time_ns = real_ns, .grant = grants};
+	int r = translate(json, dialects, &manifest, &result, NULL);
 
-	r = translate(json, dialects, &manifest, &result, NULL);
-	r = r < 0 ? r : fill_grants(&arena, grants, result.n_tenants, &grant);
-	if (r < 0)
-		return r;
-	given.grant = grant;
-	return dialect_write_back(&manifest.pod, &result, &given, put, annotations);
+	return r < 0 ? r : dialect_write_back(&manifest.pod, &result, &given, put, annotations);
 }

@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/manifest.h"
-#include "core/spec.h"
+#include "core/dialect.h"
 
 struct tenancy_container {
 	char name[64];
@@ -40,24 +39,11 @@ int tenancy_read(
 	const json_t *pod, const char *dialects, struct tenancy *ret_tenancy, struct error *err);
 void tenancy_done(struct tenancy *tenancy);
 
-struct tenancy_device {
-	uint32_t index; /* on its node */
-	const char *uuid, *model;
-	uint64_t memory_bytes, granted_bytes;
-};
-
-/* Of one container, in the tenancy's order. */
-struct tenancy_grant {
-	const struct tenancy_device *device;
-	uint32_t n;
-	uint32_t request, limit;
-};
-
 /*
  * Adds the annotations that users and tools of the pod's dialect read, none of which is a given
- * key. real_ns: since 1970.
+ * key. A grant for each container, in the tenancy's order. real_ns: since 1970.
  */
-int tenancy_write_back(const json_t *pod, const char *dialects, const struct tenancy_grant *grants,
+int tenancy_write_back(const json_t *pod, const char *dialects, const struct dialect_grant *grants,
 	const char *node, uint64_t real_ns, json_t *annotations);
 
 #endif
