@@ -78,14 +78,16 @@ struct node {
 
 /* ---- node-pod.c: what of a pod's object matters here ---- */
 
-#define NODE_KEYS_MAX 64u
-struct node_keys {
-	struct pod_entry entry[NODE_KEYS_MAX];
-	struct pod_list list;
+/* What a container was given, and the same as a spec. */
+struct node_given {
+	struct given_container is;
+	struct spec spec;
+	uint64_t epoch;
 };
-/* Its divvy.gpu/ annotations, borrowed from the object. */
-void node_keys_of(const json_t *pod, struct node_keys *ret_keys);
-bool node_has_given(const struct node_keys *keys);
+/* -ENOENT: nothing; -EINVAL: what cannot be. Both with a sentence. -ENOMEM. */
+int node_given(
+	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
+bool node_has_given(const json_t *pod); /* any of its containers */
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);

@@ -282,27 +282,6 @@ static void on_trouble(void *data, const struct error *err)
 	log_warn("%s", err->msg);
 }
 
-static int watch_pods(struct node *node, struct error *err)
-{
-	const struct kube_cache_handler handler = {
-		.project = project,
-		.release = release,
-		.added = on_pod_added,
-		.updated = on_pod_updated,
-		.deleted = on_pod_deleted,
-		.synced = on_pods_synced,
-		.trouble = on_trouble,
-		.data = node,
-	};
-	struct kube_reflect_options options = {
-		.path = "/api/v1/pods", .max_pause_ns = 5 * NSEC_PER_SEC};
-	char selector[320];
-
-	snprintf(selector, sizeof(selector), "spec.nodeName=%s", node->options.name);
-	options.field_selector = selector;
-	return kube_cache_new(node->client, &options, &handler, &node->pods, err);
-}
-
 /* ---- GPUNode ---- */
 
 static void on_wish(struct node *node, const struct kube_entry *entry, bool is_new)
@@ -345,9 +324,23 @@ static void on_wish_deleted(void *data, const struct kube_entry *entry)
 	json_decref(TAKE_PTR(node->status_seen));
 }
 
-static int watch_wishes(struct node *node, struct error *err)
+/* ---- watching ---- */
+
+/* The objects of that path whose field is the node's name. */
+static int watch(struct node *node, const char *path, const char *field,
+	const struct kube_cache_handler *handler, struct kube_cache **ret, struct error *err)
 {
-	const struct kube_cache_handler handler = {
+	char selector[320];
+	const struct kube_reflect_options options = {
+		.path = path, .field_selector = selector, .max_pause_ns = 5 * NSEC_PER_SEC};
+
+	snprintf(selector, sizeof(selector), "%s=%s", field, node->options.name);
+	return kube_cache_new(node->client, &options, handler, ret, err);
+}
+
+static int watch_all(struct node *node, struct error *err)
+{
+	const struct kube_cache_handler wishes = {
 		.project = project,
 		.release = release,
 		.added = on_wish_added,
@@ -356,13 +349,20 @@ static int watch_wishes(struct node *node, struct error *err)
 		.trouble = on_trouble,
 		.data = node,
 	};
-	struct kube_reflect_options options = {
-		.path = "/apis/divvy.gpu/v1/gpunodes", .max_pause_ns = 5 * NSEC_PER_SEC};
-	char selector[320];
+	const struct kube_cache_handler pods = {
+		.project = project,
+		.release = release,
+		.added = on_pod_added,
+		.updated = on_pod_updated,
+		.deleted = on_pod_deleted,
+		.synced = on_pods_synced,
+		.trouble = on_trouble,
+		.data = node,
+	};
+	int r = watch(
+		node, "/apis/divvy.gpu/v1/gpunodes", "metadata.name", &wishes, &node->wishes, err);
 
-	snprintf(selector, sizeof(selector), "metadata.name=%s", node->options.name);
-	options.field_selector = selector;
-	return kube_cache_new(node->client, &options, &handler, &node->wishes, err);
+	return r < 0 ? r : watch(node, "/api/v1/pods", "spec.nodeName", &pods, &node->pods, err);
 }
 
 /* ---- the kubelet ---- */
@@ -627,8 +627,7 @@ static int start(struct node *node, struct error *err)
 		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
 			node_status_new(node) < 0 || node_lease_new(node) < 0))
 		r = fail(err, ENOMEM, "no memory");
-	r = r < 0 ? r : watch_wishes(node, err);
-	r = r < 0 ? r : watch_pods(node, err);
+	r = r < 0 ? r : watch_all(node, err);
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);

@@ -11,7 +11,7 @@
 #include "scheduler/serve.h"
 #include "scheduler/service.h"
 
-#define SERVICE_WATCHES 13
+#define SERVICE_WATCHES 16
 #define SERVICE_BINDS_MAX 100u /* under way at a time */
 
 struct watch {
@@ -40,6 +40,7 @@ struct service {
 	struct sched *sched;
 	struct watch watches[SERVICE_WATCHES];
 	struct loop_timer pump, tick, leave;
+	uint64_t refreshed_ns; /* when it was last asked what the server has */
 	struct flight *flights;
 	uint32_t n_binds;
 	bool is_leading;
@@ -53,6 +54,8 @@ struct service {
 
 /* Begins to watch what the server has and is not yet watched. */
 void service_watch(struct service *s);
+/* Definitions that are not there, and may be installed. */
+bool service_lacks_definitions(const struct service *s);
 /* All that has to be known before anything is decided is. */
 bool service_is_synced(const struct service *s);
 void service_unwatch(struct service *s);

@@ -13,7 +13,7 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
-#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions of ours are missing */
+#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions are missing */
 
 static void carry_out(struct service *s, const struct sched_action *a)
 {
@@ -67,6 +67,10 @@ static void on_tick(struct loop_timer *timer, uint64_t now_ns)
 
 	if (s->sched)
 		sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	if (s->discovery && service_lacks_definitions(s) && now_ns > s->refreshed_ns + REFRESH_NS) {
+		s->refreshed_ns = now_ns;
+		kube_discovery_refresh(s->discovery);
+	}
 	service_wake(s);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }

@@ -10,32 +10,33 @@
  *
  * What is not such a line, or does not fit, is left out.
  */
-#ifndef POD_TEXT_H
-#define POD_TEXT_H
+#ifndef MANIFEST_TEXT_H
+#define MANIFEST_TEXT_H
 
 #include "core/dialect.h"
-#include "core/pod.h"
+#include "core/manifest.h"
 
-#define POD_TEXT_CONTAINERS 80u
-#define POD_TEXT_ENTRIES 24u
+#define MANIFEST_TEXT_CONTAINERS 80u
+#define MANIFEST_TEXT_ENTRIES 24u
 
-struct pod_text {
-	struct pod pod;
-	struct pod_container container[POD_TEXT_CONTAINERS];
-	struct pod_entry labels[POD_TEXT_ENTRIES], annotations[POD_TEXT_ENTRIES];
-	struct pod_entry requests[POD_TEXT_CONTAINERS][POD_TEXT_ENTRIES];
-	struct pod_entry limits[POD_TEXT_CONTAINERS][POD_TEXT_ENTRIES];
-	struct pod_entry env[POD_TEXT_CONTAINERS][POD_TEXT_ENTRIES];
+struct manifest_text {
+	struct manifest pod;
+	struct manifest_container container[MANIFEST_TEXT_CONTAINERS];
+	struct manifest_entry labels[MANIFEST_TEXT_ENTRIES], annotations[MANIFEST_TEXT_ENTRIES];
+	struct manifest_entry requests[MANIFEST_TEXT_CONTAINERS][MANIFEST_TEXT_ENTRIES];
+	struct manifest_entry limits[MANIFEST_TEXT_CONTAINERS][MANIFEST_TEXT_ENTRIES];
+	struct manifest_entry env[MANIFEST_TEXT_CONTAINERS][MANIFEST_TEXT_ENTRIES];
 	struct str dialects;
 };
 
 /* Borrows from the text. Without a 'c' line there is one container, "main". */
-void pod_text_parse(struct str text, struct pod_text *ret);
+void manifest_text_parse(struct str text, struct manifest_text *ret);
 
 /*
  * "main request=0.5 limit=1 memory=1Gi; group=a 5 0.2; vgpu=abcde; -main/nvidia.com/gpu=1": fields
  * that have their default are left out, all but request and limit.
  */
-void pod_text_show(const struct pod *pod, const struct dialect_result *result, struct buf *out);
+void manifest_text_show(
+	const struct manifest *pod, const struct dialect_result *result, struct buf *out);
 
 #endif

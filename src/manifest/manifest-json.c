@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "controller/pod-json.h"
+#include "manifest/manifest-json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 #define HOSTNAME "kubernetes.io/hostname"
 
-/* More than is possible is counted, not copied: pod_check() then has the sentence. */
-#define LIST_KEPT (POD_ENTRIES_MAX + 1u)
+/* More than is possible is counted, not copied: manifest_check() then has the sentence. */
+#define LIST_KEPT (MANIFEST_ENTRIES_MAX + 1u)
 
 static struct str text_of(const json_t *value)
 {
@@ -30,7 +30,7 @@ static size_t list_size(const json_t *object)
 
 static size_t containers_size(const json_t *list)
 {
-	return MIN(json_array_size(list), (size_t)POD_CONTAINERS_MAX + 1);
+	return MIN(json_array_size(list), (size_t)MANIFEST_CONTAINERS_MAX + 1);
 }
 
 static size_t count_entries(const json_t *containers)
@@ -48,7 +48,7 @@ static size_t count_entries(const json_t *containers)
 }
 
 /* A number as text that lives as long as the pod. */
-static struct str number_text(struct pod_json *p, const json_t *value)
+static struct str number_text(struct manifest_json *p, const json_t *value)
 {
 	char text[32];
 	json_t *copy;
@@ -63,9 +63,9 @@ static struct str number_text(struct pod_json *p, const json_t *value)
 	return text_of(copy);
 }
 
-static struct pod_list read_list(struct pod_json *p, const json_t *object)
+static struct manifest_list read_list(struct manifest_json *p, const json_t *object)
 {
-	struct pod_list list = {p->entry + p->n_entries, 0};
+	struct manifest_list list = {p->entry + p->n_entries, 0};
 	const char *key;
 	json_t *value;
 
@@ -80,45 +80,45 @@ static struct pod_list read_list(struct pod_json *p, const json_t *object)
 			text = number_text(p, value);
 		else
 			continue;
-		p->entry[p->n_entries++] = (struct pod_entry){str_from(key), text};
+		p->entry[p->n_entries++] = (struct manifest_entry){str_from(key), text};
 		list.n++;
 	}
 	return list;
 }
 
-static struct pod_list read_env(struct pod_json *p, const json_t *env)
+static struct manifest_list read_env(struct manifest_json *p, const json_t *env)
 {
-	struct pod_list list = {p->entry + p->n_entries, 0};
+	struct manifest_list list = {p->entry + p->n_entries, 0};
 
 	for (size_t i = 0; i < MIN(json_array_size(env), (size_t)LIST_KEPT); i++) {
 		const json_t *e = json_array_get(env, i);
 
 		if (!json_is_string(json_object_get(e, "name")))
 			continue;
-		p->entry[p->n_entries++] = (struct pod_entry){
+		p->entry[p->n_entries++] = (struct manifest_entry){
 			text_at(e, "name"), text_at(e, "value")};
 		list.n++;
 	}
 	return list;
 }
 
-static void read_containers(struct pod_json *p, const json_t *list, bool is_init)
+static void read_containers(struct manifest_json *p, const json_t *list, bool is_init)
 {
 	for (size_t i = 0; i < containers_size(list); i++) {
 		const json_t *c = json_array_get(list, i);
-		struct pod_container *to = &p->container[p->pod.n_containers++];
+		struct manifest_container *to = &p->container[p->pod.n_containers++];
 
 		to->name = text_at(c, "name");
-		to->kind = !is_init                                     ? POD_MAIN
-			: str_is(text_at(c, "restartPolicy"), "Always") ? POD_SIDECAR
-									: POD_INIT;
+		to->kind = !is_init                                     ? MANIFEST_MAIN
+			: str_is(text_at(c, "restartPolicy"), "Always") ? MANIFEST_SIDECAR
+									: MANIFEST_INIT;
 		to->limits = read_list(p, kube_json_at(c, "resources", "limits", NULL));
 		to->requests = read_list(p, kube_json_at(c, "resources", "requests", NULL));
 		to->env = read_env(p, json_object_get(c, "env"));
 	}
 }
 
-static int make_room(struct pod_json *p, const json_t *metadata, const json_t *spec)
+static int make_room(struct manifest_json *p, const json_t *metadata, const json_t *spec)
 {
 	const json_t *init = json_object_get(spec, "initContainers"),
 		     *main = json_object_get(spec, "containers");
@@ -133,7 +133,7 @@ static int make_room(struct pod_json *p, const json_t *metadata, const json_t *s
 	return p->entry && p->container && p->texts ? 0 : -ENOMEM;
 }
 
-static void read_owner(struct pod *pod, const json_t *metadata)
+static void read_owner(struct manifest *pod, const json_t *metadata)
 {
 	const json_t *owners = json_object_get(metadata, "ownerReferences");
 
@@ -147,10 +147,10 @@ static void read_owner(struct pod *pod, const json_t *metadata)
 	}
 }
 
-int pod_json_read(const json_t *metadata, const json_t *spec, struct str ns,
-	struct pod_json *ret_pod, struct error *err)
+int manifest_json_read(const json_t *metadata, const json_t *spec, struct str ns,
+	struct manifest_json *ret_pod, struct error *err)
 {
-	struct pod_json *p = ret_pod;
+	struct manifest_json *p = ret_pod;
 	const json_t *priority = json_object_get(spec, "priority");
 
 	memset(p, 0, sizeof(*p));
@@ -176,10 +176,10 @@ int pod_json_read(const json_t *metadata, const json_t *spec, struct str ns,
 	read_containers(p, json_object_get(spec, "initContainers"), true);
 	p->n_init = p->pod.n_containers;
 	read_containers(p, json_object_get(spec, "containers"), false);
-	return pod_check(&p->pod, err);
+	return manifest_check(&p->pod, err);
 }
 
-void pod_json_done(struct pod_json *pod)
+void manifest_json_done(struct manifest_json *pod)
 {
 	free(pod->entry);
 	free(pod->container);
@@ -187,7 +187,7 @@ void pod_json_done(struct pod_json *pod)
 	memset(pod, 0, sizeof(*pod));
 }
 
-int pod_json_path(const struct pod_json *pod, uint32_t container, struct buf *out)
+int manifest_json_path(const struct manifest_json *pod, uint32_t container, struct buf *out)
 {
 	if (container >= pod->pod.n_containers)
 		return -ENOENT;
@@ -196,7 +196,8 @@ int pod_json_path(const struct pod_json *pod, uint32_t container, struct buf *ou
 	return buf_addf(out, "/spec/containers/%u", container - pod->n_init);
 }
 
-const json_t *pod_json_container(const struct pod_json *pod, const json_t *spec, uint32_t container)
+const json_t *manifest_json_container(
+	const struct manifest_json *pod, const json_t *spec, uint32_t container)
 {
 	if (container < pod->n_init)
 		return json_array_get(json_object_get(spec, "initContainers"), container);

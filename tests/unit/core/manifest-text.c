@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pod-text.h"
+#include "manifest-text.h"
 
 #include "base/format.h"
 
-static void append(struct pod_list *list, struct pod_entry *room, struct pod_entry e)
+static void append(struct manifest_list *list, struct manifest_entry *room, struct manifest_entry e)
 {
 	list->entry = room;
-	if (list->n < POD_TEXT_ENTRIES)
+	if (list->n < MANIFEST_TEXT_ENTRIES)
 		room[list->n++] = e;
 }
 
-static void add_container(struct pod_text *t, struct str line)
+static void add_container(struct manifest_text *t, struct str line)
 {
 	struct str name = STR_NONE, kind = STR_NONE;
 
-	if (t->pod.n_containers == POD_TEXT_CONTAINERS || !str_word(&line, &name))
+	if (t->pod.n_containers == MANIFEST_TEXT_CONTAINERS || !str_word(&line, &name))
 		return;
 	str_word(&line, &kind);
-	t->container[t->pod.n_containers++] = (struct pod_container){.name = name,
-		.kind = str_is(kind, "init")      ? POD_INIT
-			: str_is(kind, "sidecar") ? POD_SIDECAR
-						  : POD_MAIN};
+	t->container[t->pod.n_containers++] = (struct manifest_container){.name = name,
+		.kind = str_is(kind, "init")      ? MANIFEST_INIT
+			: str_is(kind, "sidecar") ? MANIFEST_SIDECAR
+						  : MANIFEST_MAIN};
 }
 
-static void add_entry(struct pod_text *t, char what, struct str line)
+static void add_entry(struct manifest_text *t, char what, struct str line)
 {
 	const size_t at = str_find(line, '=');
 	const uint32_t i = t->pod.n_containers ? t->pod.n_containers - 1 : 0;
-	struct pod_container *c = &t->container[i];
-	struct pod_entry e = {{line.p, at}, {line.p + at + 1, line.n - at - 1}};
+	struct manifest_container *c = &t->container[i];
+	struct manifest_entry e = {{line.p, at}, {line.p + at + 1, line.n - at - 1}};
 
 	if (at == line.n)
 		return;
@@ -46,7 +46,7 @@ static void add_entry(struct pod_text *t, char what, struct str line)
 		append(&c->env, t->env[i], e);
 }
 
-void pod_text_parse(struct str text, struct pod_text *ret)
+void manifest_text_parse(struct str text, struct manifest_text *ret)
 {
 	struct str line, all = text;
 	bool has_container = false;
@@ -110,7 +110,8 @@ static void show_spec(struct buf *out, const struct spec *s)
 	show_text(out, "network", spec_network_format(s, network));
 }
 
-void pod_text_show(const struct pod *pod, const struct dialect_result *result, struct buf *out)
+void manifest_text_show(
+	const struct manifest *pod, const struct dialect_result *result, struct buf *out)
 {
 	for (uint32_t i = 0; i < result->n_tenants; i++) {
 		const struct dialect_tenant *t = &result->tenant[i];
