@@ -81,18 +81,11 @@ static void fgd_stop(struct place *place)
 	free(f);
 }
 
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static uint32_t sort_unique(uint32_t *values, uint32_t n)
 {
 	uint32_t kept = 0;
 
-	qsort(values, n, sizeof(*values), compare_u32);
+	qsort(values, n, sizeof(*values), place_compare_numbers);
 	for (uint32_t i = 0; i < n; i++)
 		if (!kept || values[i] != values[kept - 1])
 			values[kept++] = values[i];

@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "core/place.h"
 
+struct place_bounds;
 struct place_mix;
 struct place_networks;
 struct place_queues;
@@ -130,6 +131,7 @@ struct place {
 	uint32_t n_undo, undo_size, n_marks;
 
 	struct place_mix *mix;
+	struct place_bounds *bounds;
 	struct place_search *search;
 	uint64_t capacity[PLACE_MODELS_MAX]; /* permille of devices that are open */
 	struct place_queues *queues;         /* NULL: none */
@@ -203,6 +205,14 @@ const struct group *place_group(const struct place *place, uint32_t id);
 void place_groups_free(struct place *place);
 
 bool place_is_tagged(const struct place *place, uint32_t device, uint32_t label, enum role role);
+
+/* For qsort: uint32_t, such as tenants, rising. */
+static inline int place_compare_numbers(const void *pa, const void *pb)
+{
+	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+
+	return (a > b) - (a < b);
+}
 
 /* NULL for none. */
 static inline const struct label *place_label_at(const struct place *place, uint32_t label)

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-bounds.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
-#include "core/place-search.h"
 
 #define SEEN_SIZE 8192u /* a power of two; half of it is used */
 #define FIRST_ARRIVALS 16u
@@ -172,7 +172,7 @@ int place_mix_update(struct place *place)
 	mix->learnt_at = mix->arrivals;
 	mix->n_models = place->n_models;
 	mix->n_nodes = place->nodes_size;
-	place_search_forget(place->search);
+	place_bounds_forget(place->bounds);
 	return place->config.policy->learn(place);
 }
 

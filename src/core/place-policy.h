@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How one place is better than another: a policy is one table entry in one file (place-policies.c
- * lists them). The search (place-search.h) asks it for
+ * lists them). The search (place-search.h, place-bounds.h) asks it for
  *
  *   bound   an upper bound of the score on that node for any tenant of the class, whatever CPU,
  *           memory and labels it has; it is kept until the node changes or the policy says so, and

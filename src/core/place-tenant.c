@@ -13,11 +13,11 @@
 #include <utlist.h>
 
 #include "base/cleanup.h"
+#include "core/place-bounds.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-queue.h"
-#include "core/place-search.h"
 
 int place_spec_check(const struct place_spec *spec, struct error *err)
 {
@@ -314,7 +314,7 @@ static void take(struct place *place, const struct place_tenant *t)
 		place_queue_count(place, t, 1);
 	}
 	place_network_count(place, t, 1);
-	place_search_changed(place->search, t->node);
+	place_bounds_changed(place->bounds, t->node);
 	place->n_placed++;
 }
 
@@ -336,7 +336,7 @@ static void give(struct place *place, const struct place_tenant *t)
 		place_queue_count(place, t, -1);
 	}
 	place_network_count(place, t, -1);
-	place_search_changed(place->search, t->node);
+	place_bounds_changed(place->bounds, t->node);
 	place->n_placed--;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What there is and who has what: see place.h. Every change of what is free goes through
- * device_changed() or search_node_changed(), so that the search knows.
+ * place_device_changed() or place_bounds_changed(), so that the search knows.
  */
 #include "core/place.h"
 
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "core/place-bounds.h"
 #include "core/place-cell.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
@@ -48,7 +49,9 @@ int place_new(const struct place_config *config, struct place **ret_place, struc
 		place->config.memory_factor = FACTOR_MIN;
 	r = place_mix_new(&place->mix);
 	if (r == 0)
-		r = place_search_new(place, &place->search);
+		r = place_bounds_new(place, &place->bounds);
+	if (r == 0)
+		r = place_search_new(&place->search);
 	if (r == 0 && config->policy->start)
 		r = config->policy->start(place);
 	if (r < 0) {
@@ -95,6 +98,7 @@ void place_free(struct place *place)
 		return;
 	if (place->config.policy->stop)
 		place->config.policy->stop(place);
+	place_bounds_free(place->bounds);
 	place_search_free(place->search);
 	place_mix_free(place->mix);
 	place_queue_free(place->queues);
@@ -398,7 +402,7 @@ void place_device_changed(struct place *place, uint32_t at)
 	bool is_open = device_is_open(d) && !(d->n_tenants && d->exclusion);
 
 	place->share_open[at] = is_open ? place->share_free[at] : 0;
-	place_search_changed(place->search, d->node);
+	place_bounds_changed(place->bounds, d->node);
 }
 
 static void set_device(
@@ -528,7 +532,7 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	if (r == 0)
 		r = grow_devices(place, fresh.first_device + info->n_devices);
 	if (r == 0)
-		r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);
+		r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
 	if (r < 0) {
 		node_done(place, &fresh);
 		return fail(err, ENOMEM, "out of memory for node %s", info->name);
@@ -553,11 +557,11 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	memcpy(node->name->text, info->name, strlen(info->name) + 1);
 	HASH_ADD_STR(place->by_name, text, node->name);
 	set_node(place, at, info);
-	place_search_enter(place->search, at);
+	place_bounds_enter(place->bounds, at);
 	place->used_nodes++;
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		place_device_changed(place, node->first_device + i);
-	place_search_changed(place->search, at);
+	place_bounds_changed(place->bounds, at);
 	*ret_node = at;
 	return 0;
 }
@@ -602,7 +606,7 @@ int place_node_update(
 		r = uuids_check(place, node->first_device, info, err);
 	if (r < 0)
 		return r;
-	r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);
+	r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
 	if (r == 0)
 		r = copy_texts(place, info, &texts);
 	if (r < 0)
@@ -614,10 +618,10 @@ int place_node_update(
 	node->rack = texts.rack;
 	count_capacity(place, at, -1);
 	set_node(place, at, info);
-	place_search_enter(place->search, at);
+	place_bounds_enter(place->bounds, at);
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		place_device_changed(place, node->first_device + i);
-	place_search_changed(place->search, at);
+	place_bounds_changed(place->bounds, at);
 	return 0;
 }
 
@@ -652,7 +656,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 		place->devices[i].is_used = false;
 	}
 	place->used_nodes--;
-	place_search_changed(place->search, at);
+	place_bounds_changed(place->bounds, at);
 	return 0;
 }
 
