@@ -16,9 +16,9 @@
 #define IDLE_SHARES_MOST 32u /* of devices that nobody is on */
 #define NEAR_SHARES 10u      /* of those; up to PLACE_CLASS_SHARES where it matters little */
 
-/* What a node has for classes: more than which share is not open on so many of its devices. */
+/* What a node has for classes, by shape: more than which share is not open on as many devices. */
 struct open {
-	uint16_t above[2][SPEC_DEVICES_MAX + 1]; /* of any devices, of those that nobody is on */
+	uint16_t above[COLUMN_UNBUILT + 1];
 };
 
 struct place_bounds {
@@ -229,8 +229,9 @@ static void count_open(const struct place *place, uint32_t node, struct open *re
 	*ret = (struct open){0};
 	if (!place->nodes[node].is_used || place->nodes[node].is_closed)
 		return;
-	for (int is_idle = 0; is_idle < 2; is_idle++) {
-		uint16_t shares[PLACE_NODE_DEVICES_MAX], *above = ret->above[is_idle];
+	for (uint32_t is_idle = 0; is_idle < 2; is_idle++) {
+		uint16_t shares[PLACE_NODE_DEVICES_MAX],
+			*above = &ret->above[COLUMN_SHAPE(is_idle, 0)];
 		uint32_t n = place_open_shares(place, node, is_idle, shares);
 
 		above[0] = UINT16_MAX;
@@ -239,69 +240,89 @@ static void count_open(const struct place *place, uint32_t node, struct open *re
 	}
 }
 
-static bool is_open(const struct open *open, const struct place_class *class)
-{
-	return class->share < open->above[class->is_idle][class->count];
-}
-
 bool place_bounds_is_open(
 	const struct place_bounds *b, uint32_t node, const struct place_class *class)
 {
-	return is_open(&b->open[node], class);
+	return class->share < b->open[node].above[COLUMN_SHAPE(class->is_idle, class->count)];
 }
 
 /* And what the other one has. */
 static void open_also(struct open *open, const struct open *other)
 {
-	uint16_t *above = open->above[0];
-	const uint16_t *more = other->above[0];
+	for (uint32_t i = 0; i < ARRAY_SIZE(open->above); i++)
+		if (open->above[i] < other->above[i])
+			open->above[i] = other->above[i];
+}
 
-	for (uint32_t i = 0; i < sizeof(*open) / sizeof(*above); i++)
-		if (above[i] < more[i])
-			above[i] = more[i];
+/* Some of a table's columns, and what a row of theirs is to be. */
+struct picked {
+	uint32_t n;
+	uint16_t column[COLUMNS_MAX];
+	const struct place_class *class[COLUMNS_MAX];
+	int32_t value[COLUMNS_MAX];
+};
+
+/* Those that the node has room for; where it has none any more there is no bound. */
+static void pick(const struct place_bounds *b, const struct pool *g, uint32_t row,
+	const struct open *ever, uint32_t levels, struct picked *ret)
+{
+	const uint32_t node = g->node[row];
+	const uint16_t *above = b->open[node].above;
+
+	ret->n = 0;
+	for (uint32_t c = COLUMN_CLASSES; c < g->columns.n; c++) {
+		const struct column_need need = g->columns.need[c];
+		const struct place_class *class = &g->columns.column[c].class;
+
+		if (need.share >= ever->above[need.shape])
+			continue;
+		if (need.share >= above[need.shape] ||
+			(class->models && !place_has_devices(b->place, class, node))) {
+			columns_set(&g->columns, row, c, PLACE_NEVER, levels);
+			continue;
+		}
+		/* A line of each is more than the caches hold: all are asked for at once. */
+		__builtin_prefetch(columns_at(&g->columns, row, c), 1);
+		ret->column[ret->n] = (uint16_t)c;
+		ret->class[ret->n++] = class;
+	}
+}
+
+static void ask(const struct place_bounds *b, uint32_t node, struct picked *picked, bool is_guess)
+{
+	const struct place_policy *policy = b->place->config.policy;
+	const uint32_t n = policy->is_by_node ? MIN(picked->n, 1u) : picked->n;
+
+	if (policy->bounds)
+		policy->bounds(b->place, node, picked->class, n, is_guess, picked->value);
+	else
+		for (uint32_t i = 0; i < n; i++)
+			picked->value[i] = policy->bound(b->place, picked->class[i], node);
+	for (uint32_t i = n; i < picked->n; i++)
+		picked->value[i] = picked->value[0];
 }
 
 /* Of the classes that it has room for, or had. */
 static void set_bounds(struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels)
 {
-	const struct place_policy *policy = b->place->config.policy;
-	const uint32_t node = g->node[row];
-	int32_t of_node = PLACE_NEVER;
-	uint16_t columns[COLUMNS_MAX];
-	uint32_t n = 0;
-	bool is_long;
+	const bool has_guesses = b->place->config.policy->has_guesses;
+	struct picked picked;
+	bool is_guess;
 
-	/* A line of each column is more than the caches hold: all are asked for at once. */
-	for (uint32_t c = COLUMN_CLASSES; c < g->columns.n; c++) {
-		if (!is_open(ever, &g->columns.column[c].class) || !g->columns.column[c].is_built)
-			continue;
-		__builtin_prefetch(columns_at(&g->columns, row, c), 1);
-		columns[n++] = (uint16_t)c;
-	}
-	is_long = policy->guess && n > GUESSES_MIN;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct place_class *class = &g->columns.column[columns[i]].class;
-		const bool is_guess = is_long && class->share < SPEC_SHARE_ONE;
-		int32_t value = PLACE_NEVER;
-
-		if (is_open(&b->open[node], class) &&
-			(!class->models || place_has_devices(b->place, class, node))) {
-			value = of_node;
-			if (value == PLACE_NEVER)
-				value = (is_guess ? policy->guess : policy->bound)(
-					b->place, class, node);
-			if (policy->is_by_node)
-				of_node = value;
-		}
-		columns_set(&g->columns, row, columns[i], value, levels);
-		columns_note_guess(&g->columns, row, columns[i], is_guess);
-	}
+	pick(b, g, row, ever, levels, &picked);
+	is_guess = has_guesses && picked.n > GUESSES_MIN;
+	ask(b, g->node[row], &picked, is_guess);
+	for (uint32_t i = 0; i < picked.n; i++)
+		columns_set(&g->columns, row, picked.column[i], picked.value[i], levels);
+	if (has_guesses)
+		columns_note_guesses(&g->columns, row, picked.column, picked.n, is_guess);
 }
 
-static void build(struct place *place, const struct pool *g, uint32_t c)
+static void build(struct place *place, struct pool *g, uint32_t c)
 {
 	const struct place_class *class = &g->columns.column[c].class;
+	const uint16_t column = (uint16_t)c;
 
 	for (uint32_t row = 0; row < g->n; row++) {
 		const struct node *node = &place->nodes[g->node[row]];
@@ -310,11 +331,11 @@ static void build(struct place *place, const struct pool *g, uint32_t c)
 		if (node->is_used && !node->is_closed &&
 			place_has_devices(place, class, g->node[row]))
 			value = place->config.policy->bound(place, class, g->node[row]);
-		columns_note_guess(&g->columns, row, c, false);
+		columns_note_guesses(&g->columns, row, &column, 1, false);
 		*columns_at(&g->columns, row, c) = value;
 	}
 	columns_set_levels(&g->columns, c);
-	g->columns.column[c].is_built = true;
+	columns_set_built(&g->columns, c, true);
 }
 
 /* That were not asked for in a long time. */
@@ -322,7 +343,7 @@ static void give_up_idle(struct pool *g)
 {
 	for (uint32_t c = COLUMN_CLASSES; c < g->columns.n; c++)
 		if (g->n_changes - g->columns.column[c].used > (uint64_t)IDLE_ROUNDS * g->n)
-			g->columns.column[c].is_built = false;
+			columns_set_built(&g->columns, c, false);
 	g->given_up = g->n_changes;
 }
 
@@ -367,7 +388,7 @@ uint32_t place_bounds_column(struct place_bounds *b, uint32_t pool, const struct
 	if (!c)
 		return 0;
 	g->columns.column[c].used = g->n_changes;
-	if (!g->columns.column[c].is_built)
+	if (!columns_is_built(&g->columns, c))
 		build(b->place, g, c);
 	return c;
 }
@@ -403,17 +424,19 @@ struct place_class place_bounds_class(struct place_bounds *b, const struct place
 
 bool place_bounds_is_guess(const struct place_bounds *b, uint32_t node, uint32_t column)
 {
-	return b->place->config.policy->guess &&
+	return b->place->config.policy->has_guesses &&
 		columns_is_guess(&b->pool[b->pool_of[node]].columns, b->row_of[node], column);
 }
 
 int32_t place_bounds_look_closer(struct place_bounds *b, uint32_t node, uint32_t column)
 {
 	const struct columns *columns = &b->pool[b->pool_of[node]].columns;
+	const uint32_t row = b->row_of[node];
+	const uint16_t closer = (uint16_t)column;
 	const int32_t value = b->place->config.policy->bound(
 		b->place, &columns->column[column].class, node);
 
-	columns_set(columns, b->row_of[node], column, value, columns->n_levels);
-	columns_note_guess(columns, b->row_of[node], column, false);
+	columns_set(columns, row, column, value, columns->n_levels);
+	columns_note_guesses(columns, row, &closer, 1, false);
 	return value;
 }

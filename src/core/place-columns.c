@@ -17,11 +17,19 @@ static size_t guess_words(const struct columns *c)
 	return (c->size + 63) / 64;
 }
 
-void columns_note_guess(const struct columns *c, uint32_t row, uint32_t column, bool is_guess)
+void columns_note_guesses(
+	const struct columns *c, uint32_t row, const uint16_t *column, uint32_t n, bool is_guess)
 {
-	uint64_t *word = &c->guessed[row * guess_words(c) + column / 64], bit = 1ull << column % 64;
+	uint64_t *words = &c->guessed[row * guess_words(c)];
 
-	*word = is_guess ? *word | bit : *word & ~bit;
+	for (uint32_t i = 0; i < n;) {
+		const uint32_t word = column[i] / 64;
+		uint64_t bits = 0;
+
+		for (; i < n && column[i] / 64 == word; i++)
+			bits |= 1ull << column[i] % 64;
+		words[word] = is_guess ? words[word] | bits : words[word] & ~bits;
+	}
 }
 
 bool columns_is_guess(const struct columns *c, uint32_t row, uint32_t column)
@@ -30,7 +38,7 @@ bool columns_is_guess(const struct columns *c, uint32_t row, uint32_t column)
 }
 
 /* Which they are is not known any more: that some are not is found when it is their turn. */
-static void note_guesses(const struct columns *c)
+static void forget_guesses(const struct columns *c)
 {
 	memset(c->guessed, 0xff, c->n_at[0] * sizeof(uint64_t) * guess_words(c));
 }
@@ -65,7 +73,7 @@ static int lay_out(struct columns *c)
 	}
 	for (size_t i = 0; i < n; i++)
 		items[i] = PLACE_NEVER;
-	note_guesses(c);
+	forget_guesses(c);
 	for (uint32_t l = 0; l < c->n_levels; l++) {
 		c->level[l] = items;
 		items += (size_t)c->n_at[l] * c->size;
@@ -76,8 +84,9 @@ static int lay_out(struct columns *c)
 static int start(struct columns *c)
 {
 	c->column = calloc(COLUMNS_MIN, sizeof(*c->column));
+	c->need = calloc(COLUMNS_MAX, sizeof(*c->need));
 	c->slot = calloc(SLOTS, sizeof(*c->slot));
-	if (!c->column || !c->slot) {
+	if (!c->column || !c->need || !c->slot) {
 		columns_done(c);
 		return -ENOMEM;
 	}
@@ -110,6 +119,7 @@ void columns_done(struct columns *c)
 	free(c->level[0]);
 	free(c->guessed);
 	free(c->column);
+	free(c->need);
 	free(c->slot);
 	*c = (struct columns){0};
 }
@@ -120,7 +130,7 @@ void columns_clear(struct columns *c)
 		for (size_t i = 0; i < (size_t)c->n_at[l] * c->size; i++)
 			c->level[l][i] = PLACE_NEVER;
 	for (uint32_t i = COLUMN_CLASSES; i < c->n; i++)
-		c->column[i].is_built = false;
+		columns_set_built(c, i, false);
 }
 
 /* Those that there are keep what they hold. */
@@ -188,18 +198,28 @@ void columns_drop(struct columns *c, uint64_t since)
 
 	memset(c->slot, 0, SLOTS * sizeof(*c->slot));
 	for (uint32_t i = n; i < c->n; i++) {
-		if (!c->column[i].is_built || c->column[i].used < since)
+		if (!columns_is_built(c, i) || c->column[i].used < since)
 			continue;
 		for (uint32_t l = 0; l < c->n_levels && i != n; l++)
 			for (uint32_t up = 0; up < c->n_at[l] / FAN; up++)
 				memcpy(columns_line(c, l, up, n), columns_line(c, l, up, i),
 					FAN * sizeof(int32_t));
 		c->column[n] = c->column[i];
+		c->need[n] = c->need[i];
 		*slot_of(c, &c->column[n].class) = (uint16_t)n;
 		n++;
 	}
 	c->n = n;
-	note_guesses(c);
+	forget_guesses(c);
+}
+
+void columns_set_built(struct columns *c, uint32_t column, bool is_built)
+{
+	const struct place_class *class = &c->column[column].class;
+
+	c->need[column] = (struct column_need){.share = (uint16_t) class->share,
+		.shape = (uint16_t)(is_built ? COLUMN_SHAPE(class->is_idle, class->count)
+					     : COLUMN_UNBUILT)};
 }
 
 /* Room for one more. */
@@ -227,6 +247,7 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
 	if (reserve(c, now) < 0)
 		return 0;
 	c->column[c->n] = (struct column){.class = *class, .used = now};
+	columns_set_built(c, c->n, false);
 	*slot_of(c, class) = (uint16_t)c->n;
 	return c->n++;
 }
@@ -244,7 +265,7 @@ static int32_t most(const int32_t *p)
 	return MAX(MAX(four[0], four[1]), MAX(four[2], four[3]));
 }
 
-void columns_set(
+void columns_change(
 	const struct columns *c, uint32_t row, uint32_t column, int32_t value, uint32_t levels)
 {
 	int32_t *p = columns_at(c, row, column), was = *p;

@@ -27,8 +27,16 @@ enum { COLUMN_CPU, COLUMN_MEMORY, COLUMN_DEVICE_MEMORY, COLUMN_CLASSES };
 struct column {
 	struct place_class class;
 	uint64_t used; /* any number that grows: when it was asked for */
-	bool is_built; /* else it is not kept up to date */
 };
+
+/* What a node has to have open for a class: more than that share, on as many devices. */
+struct column_need {
+	uint16_t share;
+	uint16_t shape; /* COLUMN_SHAPE of the class; COLUMN_UNBUILT: it is not kept up to date */
+};
+
+#define COLUMN_SHAPE(is_idle, count) ((is_idle) ? SPEC_DEVICES_MAX + 1 + (count) : (count))
+#define COLUMN_UNBUILT (2 * (SPEC_DEVICES_MAX + 1))
 
 struct columns {
 	uint32_t n_levels;
@@ -36,6 +44,7 @@ struct columns {
 	int32_t *level[LEVELS]; /* for each FAN of its n_at[], a line of FAN for each column */
 	uint64_t *guessed;      /* for each of n_at[0], a bit for each column: it may be a guess */
 	struct column *column;
+	struct column_need *need; /* COLUMNS_MAX of them */
 	uint32_t n, size;
 	uint16_t *slot; /* of a hash table: column, or 0 */
 };
@@ -71,14 +80,31 @@ static inline int32_t *columns_at(const struct columns *columns, uint32_t row, u
 	return &columns_line(columns, 0, row / FAN, column)[row % FAN];
 }
 
+static inline bool columns_is_built(const struct columns *columns, uint32_t column)
+{
+	return columns->need[column].shape != COLUMN_UNBUILT;
+}
+
+/* From now on it is kept up to date, or no longer. */
+void columns_set_built(struct columns *columns, uint32_t column, bool is_built);
+
 /* And what is above it, up to that level. */
-void columns_set(const struct columns *columns, uint32_t row, uint32_t column, int32_t value,
+void columns_change(const struct columns *columns, uint32_t row, uint32_t column, int32_t value,
 	uint32_t levels);
+
+static inline void columns_set(const struct columns *columns, uint32_t row, uint32_t column,
+	int32_t value, uint32_t levels)
+{
+	if (*columns_at(columns, row, column) != value)
+		columns_change(columns, row, column, value, levels);
+}
+
 /* What is above the rows, all of it. */
 void columns_set_levels(const struct columns *columns, uint32_t column);
 
-void columns_note_guess(
-	const struct columns *columns, uint32_t row, uint32_t column, bool is_guess);
+/* n of them, rising. */
+void columns_note_guesses(const struct columns *columns, uint32_t row, const uint16_t *column,
+	uint32_t n, bool is_guess);
 bool columns_is_guess(const struct columns *columns, uint32_t row, uint32_t column);
 
 #endif

@@ -6,7 +6,7 @@
  *   bound   an upper bound of the score on that node for any tenant of the class, whatever CPU,
  *           memory and labels it has; it is kept until the node changes or the policy says so, and
  *           asked for all classes one after the other, if the node has devices for them at all;
- *   guess   a bound that costs less, for policies whose bound takes long;
+ *   bounds  of all classes in one call, and guesses, which cost less, where a bound takes long;
  *   score   of one tenant on that node with the devices that it may have, and which to take;
  *   grade   what counts of a score for that tenant: never falls where the score rises. Of equal
  *           grades the first node is taken.
@@ -65,10 +65,16 @@ struct place_policy {
 	int (*learn)(struct place *place);
 	int32_t (*bound)(struct place *place, const struct place_class *class, uint32_t node);
 	/*
-	 * Looser than the bound, never less: it stands for a node that has changed until that one's
-	 * turn comes. NULL: the bound itself does.
+	 * The bounds of that node for n classes, all of which it has devices for, in one call: less
+	 * work than one after the other. is_guess: they may be looser, never less; they stand for
+	 * a node that has changed until its turn comes, for policies that have guesses. NULL: the
+	 * bound is asked for each.
 	 */
-	int32_t (*guess)(struct place *place, const struct place_class *class, uint32_t node);
+	void (*bounds)(struct place *place, uint32_t node, const struct place_class *const *class,
+		uint32_t n, bool is_guess, int32_t *ret_bounds);
+	bool has_guesses;
+	/* Its bounds are grades of scores, which are the same for all tenants. */
+	bool bounds_grades;
 	/*
 	 * mask: bit i is the node's i-th device; at least spec->count of them are set. Fills in
 	 * device[] of the choice.

@@ -588,18 +588,13 @@ static int64_t bound_of_several(
 	return best + place_sum_of_greatest(saved, n_saved, class->count);
 }
 
-static int32_t bound(
-	struct place *place, const struct place_class *class, uint32_t node, bool is_guess)
+static int32_t bound(const struct scarcity *s, struct seen *seen, const struct place_class *class)
 {
-	struct scarcity *s = place->policy_state;
-	struct seen *seen;
 	uint32_t n = 0;
 	int64_t v;
 
 	if (!class->count)
 		return 0;
-	seen = look_at(place, node);
-	seen->is_guess = is_guess;
 	while (n < seen->n && seen->open[n].r >= class->share)
 		n++;
 	v = class->count == 1 ? bound_of_one(s, seen, class, n)
@@ -607,14 +602,23 @@ static int32_t bound(
 	return score_of(v - seen->sums->rest[0]);
 }
 
-static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
+static void scarcity_bounds(struct place *place, uint32_t node,
+	const struct place_class *const *class, uint32_t n, bool is_guess, int32_t *ret)
 {
-	return bound(place, class, node, false);
+	const struct scarcity *s = place->policy_state;
+	struct seen *seen = look_at(place, node);
+
+	seen->is_guess = is_guess;
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = bound(s, seen, class[i]);
 }
 
-static int32_t scarcity_guess(struct place *place, const struct place_class *class, uint32_t node)
+static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return bound(place, class, node, true);
+	int32_t one;
+
+	scarcity_bounds(place, node, &class, 1, false, &one);
+	return one;
 }
 
 static int32_t scarcity_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -660,6 +664,7 @@ const struct place_policy place_scarcity = {
 	.learn = scarcity_learn,
 	.spans_shares = true,
 	.bound = scarcity_bound,
-	.guess = scarcity_guess,
+	.bounds = scarcity_bounds,
+	.has_guesses = true,
 	.score = scarcity_score,
 };

@@ -51,7 +51,7 @@ static int push(struct place_search *s, uint64_t key)
 {
 	uint32_t i = s->heap_n, up;
 
-	if (array_grow(&s->heap, &s->heap_size, i + 1ul, sizeof(*s->heap)) < 0)
+	if (i == s->heap_size && array_grow(&s->heap, &s->heap_size, i + 1ul, sizeof(*s->heap)) < 0)
 		return -ENOMEM;
 	for (s->heap_n++; i; i = up) {
 		up = (i - 1) / 2;
@@ -95,6 +95,11 @@ static int32_t grade(const struct quest *q, int32_t score)
 	const struct place_policy *policy = q->place->config.policy;
 
 	return policy->grade ? policy->grade(q->place, q->spec, score) : score;
+}
+
+static int32_t grade_of_bound(const struct quest *q, int32_t bound)
+{
+	return q->place->config.policy->bounds_grades ? bound : grade(q, bound);
 }
 
 /* The filter's word; where it leaves fewer devices, what is best of those. */
@@ -146,17 +151,21 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		      *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
 		      *memory = columns_line(&g->columns, level, up, COLUMN_MEMORY),
 		      *device_memory = columns_line(&g->columns, level, up, COLUMN_DEVICE_MEMORY);
+	int32_t has_room[FAN];
 	int r = 0;
 
+	/* Without branches: the compiler makes vectors of it. */
+	for (uint32_t i = 0; i < FAN; i++)
+		has_room[i] = (cpu[i] >= q->cpu) & (memory[i] >= q->memory) &
+			(device_memory[i] >= q->device_memory) & (bound[i] != PLACE_NEVER);
 	for (uint32_t i = 0; i < FAN && r == 0; i++) {
 		uint32_t node;
 		uint64_t key;
 
-		if (bound[i] == PLACE_NEVER || cpu[i] < q->cpu || memory[i] < q->memory ||
-			device_memory[i] < q->device_memory)
+		if (!has_room[i])
 			continue;
 		node = g->node[(up * FAN + i) << FAN_BITS * level];
-		key = key_of(grade(q, bound[i]), node, level);
+		key = key_of(grade_of_bound(q, bound[i]), node, level);
 		if (key > q->best && (level || place_bounds_is_open(bounds, node, &q->class)))
 			r = push(q->place->search, key);
 	}
@@ -167,7 +176,7 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 {
 	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);
-	const uint64_t key = key_of(grade(q, bound), node, 0);
+	const uint64_t key = key_of(grade_of_bound(q, bound), node, 0);
 
 	return key > q->best ? push(q->place->search, key) : 0;
 }
