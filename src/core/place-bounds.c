@@ -222,6 +222,7 @@ static void set_free(const struct place *place, const struct pool *g, uint32_t r
 		levels);
 	columns_set(&g->columns, row, COLUMN_MEMORY, mib(place->memory_free[g->node[row]]), levels);
 	columns_set(&g->columns, row, COLUMN_DEVICE_MEMORY, mib(memory), levels);
+	columns_set(&g->columns, row, COLUMN_OPPORTUNISTIC, node->n_opportunistic != 0, levels);
 }
 
 static void count_open(const struct place *place, uint32_t node, struct open *ret)

@@ -22,7 +22,13 @@
 #define COLUMNS_MAX 1024u
 
 /* Bytes are in MiB. */
-enum { COLUMN_CPU, COLUMN_MEMORY, COLUMN_DEVICE_MEMORY, COLUMN_CLASSES };
+enum {
+	COLUMN_CPU,
+	COLUMN_MEMORY,
+	COLUMN_DEVICE_MEMORY,
+	COLUMN_OPPORTUNISTIC, /* 1: somebody is there who is */
+	COLUMN_CLASSES
+};
 
 struct column {
 	struct place_class class;

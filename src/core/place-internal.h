@@ -10,6 +10,7 @@
 #include <uthash.h>
 
 #include "base/array.h"
+#include "core/place-draw.h"
 #include "core/place.h"
 
 struct place_bounds;
@@ -53,7 +54,8 @@ struct device {
 	uint32_t share_all;
 	uint32_t exclusion; /* valid with tenants */
 	uint32_t n_of[N_CLASSES];
-	uint32_t cell; /* of the configuration's; PLACE_NONE: it names none */
+	uint32_t n_opportunistic; /* of n_tenants: without a priority */
+	uint32_t cell;            /* of the configuration's; PLACE_NONE: it names none */
 	uint64_t memory_free, memory_all, memory_taken;
 	uint64_t memory_size; /* memory_all without the factor */
 	uint32_t model;
@@ -76,7 +78,8 @@ struct node {
 	char *rack;
 	uint32_t first_device, n_devices;
 	uint32_t n_tenants, n_tenants_max;
-	uint32_t n_leaving; /* of n_tenants */
+	uint32_t n_leaving;       /* of n_tenants */
+	uint32_t n_opportunistic; /* on all its devices */
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
 	uint64_t models; /* bits of its devices */
@@ -133,6 +136,8 @@ struct place {
 	struct place_mix *mix;
 	struct place_bounds *bounds;
 	struct place_search *search;
+	struct drawn drawn;
+	uint32_t n_opportunistic;            /* on all devices */
 	uint64_t capacity[PLACE_MODELS_MAX]; /* permille of devices that are open */
 	struct place_queues *queues;         /* NULL: none */
 	struct place_networks *networks;     /* NULL: none */

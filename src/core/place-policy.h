@@ -17,6 +17,7 @@
 #ifndef CORE_PLACE_POLICY_H
 #define CORE_PLACE_POLICY_H
 
+#include "core/place-draw.h"
 #include "core/place.h"
 
 #define PLACE_NEVER INT32_MIN /* it does not go there */
@@ -73,7 +74,7 @@ struct place_policy {
 	void (*bounds)(struct place *place, uint32_t node, const struct place_class *const *class,
 		uint32_t n, bool is_guess, int32_t *ret_bounds);
 	bool has_guesses;
-	/* Its bounds are grades of scores, which are the same for all tenants. */
+	/* Its bounds are grades of scores, which are the same for all tenants; it has no draws. */
 	bool bounds_grades;
 	/*
 	 * mask: bit i is the node's i-th device; at least spec->count of them are set. Fills in
@@ -81,6 +82,8 @@ struct place_policy {
 	 */
 	int32_t (*score)(struct place *place, const struct place_spec *spec, uint32_t node,
 		uint64_t mask, struct place_choice *choice);
+	/* What draws tenants to where others are; it is part of scores, not of bounds. NULL: nothing. */
+	const struct place_draws *(*draws)(const struct place *place);
 	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
 };
 

@@ -85,6 +85,7 @@ struct quest {
 	const struct place_spec *spec;
 	struct place_class class;
 	int32_t cpu, memory, device_memory; /* MiB, rounded down */
+	bool is_drawn;                      /* then scores may be above bounds, by a draw */
 	uint32_t column[N_POOLS];
 	uint64_t best; /* its key, or 0 */
 	struct place_choice choice;
@@ -97,9 +98,17 @@ static int32_t grade(const struct quest *q, int32_t score)
 	return policy->grade ? policy->grade(q->place, q->spec, score) : score;
 }
 
-static int32_t grade_of_bound(const struct quest *q, int32_t bound)
+/* drawn: what is to be added. */
+static int32_t grade_of_bound(const struct quest *q, int32_t bound, int32_t drawn)
 {
-	return q->place->config.policy->bounds_grades ? bound : grade(q, bound);
+	if (q->place->config.policy->bounds_grades)
+		return bound;
+	return grade(q, drawn ? place_score_of((int64_t)bound + drawn) : bound);
+}
+
+static int32_t drawn_to(const struct quest *q, uint32_t node)
+{
+	return q->is_drawn ? place_draw_node(q->place, q->spec, node) : 0;
 }
 
 /* The filter's word; where it leaves fewer devices, what is best of those. */
@@ -151,6 +160,8 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		      *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
 		      *memory = columns_line(&g->columns, level, up, COLUMN_MEMORY),
 		      *device_memory = columns_line(&g->columns, level, up, COLUMN_DEVICE_MEMORY);
+	const int32_t *opportunistic = columns_line(&g->columns, level, up, COLUMN_OPPORTUNISTIC);
+	const int32_t elsewhere = q->is_drawn ? place_draw_elsewhere(q->place, q->spec) : 0;
 	int32_t has_room[FAN];
 	int r = 0;
 
@@ -161,11 +172,14 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 	for (uint32_t i = 0; i < FAN && r == 0; i++) {
 		uint32_t node;
 		uint64_t key;
+		int32_t drawn = 0;
 
 		if (!has_room[i])
 			continue;
 		node = g->node[(up * FAN + i) << FAN_BITS * level];
-		key = key_of(grade_of_bound(q, bound[i]), node, level);
+		if (q->is_drawn && (q->spec->priority || opportunistic[i]))
+			drawn = level ? elsewhere : drawn_to(q, node);
+		key = key_of(grade_of_bound(q, bound[i], drawn), node, level);
 		if (key > q->best && (level || place_bounds_is_open(bounds, node, &q->class)))
 			r = push(q->place->search, key);
 	}
@@ -176,7 +190,7 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 {
 	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);
-	const uint64_t key = key_of(grade_of_bound(q, bound), node, 0);
+	const uint64_t key = key_of(grade_of_bound(q, bound, drawn_to(q, node)), node, 0);
 
 	return key > q->best ? push(q->place->search, key) : 0;
 }
@@ -195,6 +209,30 @@ static int step(struct quest *q)
 		return look_closer(q, pool, node);
 	visit(q, node);
 	return 0;
+}
+
+/* Its group's nodes are looked at beside the trees, where nothing speaks of the group. */
+static int expand_drawn(struct quest *q)
+{
+	const struct place_bounds *bounds = q->place->bounds;
+	const uint32_t *nodes = NULL, n = place_drawn_nodes(q->place, q->spec, &nodes);
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		const uint32_t pool = place_bounds_pool_of(bounds, nodes[i]);
+		const struct columns *columns = &place_bounds_pool(bounds, pool)->columns;
+		int32_t bound;
+
+		if (!q->column[pool])
+			continue;
+		bound = *columns_at(
+			columns, place_bounds_row_of(bounds, nodes[i]), q->column[pool]);
+		if (bound != PLACE_NEVER && place_bounds_is_open(bounds, nodes[i], &q->class))
+			r = push(q->place->search,
+				key_of(grade_of_bound(q, bound, drawn_to(q, nodes[i])), nodes[i],
+					0));
+	}
+	return r;
 }
 
 /* The trees of all pools that may have a place are searched as one. */
@@ -219,6 +257,8 @@ static int search_class(struct quest *q)
 			return -ENOMEM;
 		r = expand(q, i, g->columns.n_levels - 1, 0);
 	}
+	if (r == 0 && q->is_drawn)
+		r = expand_drawn(q);
 	while (r == 0 && s->heap_n && s->heap[0] > q->best)
 		r = step(q);
 	return r;
@@ -265,6 +305,7 @@ static int search(struct quest *q)
 	int r;
 
 	q->class = place_class_of(q->place, spec);
+	q->is_drawn = place_is_drawn(q->place, spec);
 	if (spec->device != PLACE_NONE || spec->node != PLACE_NONE) {
 		visit(q,
 			spec->node != PLACE_NONE ? spec->node

@@ -115,6 +115,7 @@ void place_free(struct place *place)
 	for (uint32_t i = 0; i < place->n_devices; i++)
 		free(place->devices[i].tags);
 	place_groups_free(place);
+	place_draw_done(place);
 	free(place->label_of);
 	free(place->label_gaps);
 	free(place->nodes);
@@ -367,6 +368,8 @@ static int grow_nodes(struct place *place, uint32_t n)
 		r = array_grow(&place->held, &size, n, sizeof(*place->held));
 	size = place->nodes_size;
 	if (r == 0)
+		r = place_draw_reserve(place, size, n);
+	if (r == 0)
 		r = array_grow(&place->versions, &size, n, sizeof(*place->versions));
 	if (r == 0)
 		r = array_grow(&place->nodes, &place->nodes_size, n, sizeof(*place->nodes));
@@ -484,6 +487,7 @@ static void set_node(struct place *place, uint32_t at, const struct place_node_i
 		set_cell(place, node, i);
 	}
 	count_capacity(place, at, 1);
+	place_draw_forget(place, 0);
 }
 
 /* Taken back by node_done. */
