@@ -283,6 +283,30 @@ int place_taint_forget(struct place *place, uint64_t bit, struct error *err)
 	return 0;
 }
 
+int place_model_forget(struct place *place, uint64_t bit, struct error *err)
+{
+	const uint32_t at = bit ? (uint32_t)__builtin_ctzll(bit) : PLACE_MODELS_MAX;
+
+	if (bit != 1ull << (at & 63) || at >= place->n_models || !place->models[at][0])
+		return fail(err, EINVAL, "there is no model %#" PRIx64, bit);
+	for (uint32_t i = 0; i < place->n_nodes; i++)
+		if (place->nodes[i].is_used && (place->nodes[i].models & bit))
+			return fail(err, EBUSY, "model %s: node %s has it", place->models[at],
+				place->nodes[i].name->text);
+	for (uint32_t i = 0; i < place->n_tenants; i++)
+		if (place_tenant(place, i) && (place->tenants[i].spec.models & bit))
+			return fail(err, EBUSY, "model %s: tenant %u asks for it",
+				place->models[at], i);
+	if (place_queues_name(place) & bit)
+		return fail(err, EBUSY, "model %s: a queue has a quota or limit of it",
+			place->models[at]);
+	if (place->n_marks)
+		return fail(err, EBUSY, "model %s: a decision is under way", place->models[at]);
+	place->models[at][0] = '\0';
+	place_mix_forget(place->mix, bit);
+	return 0;
+}
+
 const char *place_label_name(const struct place *place, uint32_t label)
 {
 	const struct label *found = place_label_at(place, label);

@@ -59,12 +59,13 @@ const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 
 /*
- * Nobody will name it any more: its number, or bit, is given to the next. -EBUSY while a tenant or
- * a node has it or a mark is open, -EINVAL for what is not known. A label is O(1), a taint
- * O(nodes + tenants). Models are known for good.
+ * Nobody will name it any more: its number, or bit, is given to the next. -EBUSY while a tenant, a
+ * node or a queue has it or a mark is open, -EINVAL for what is not known. A label is O(1), others
+ * O(nodes + tenants). What was typical of a model's tenants is forgotten with it.
  */
 int place_label_forget(struct place *place, uint32_t label, struct error *err);
 int place_taint_forget(struct place *place, uint64_t bit, struct error *err);
+int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 /* ---- nodes and devices ---- */
 

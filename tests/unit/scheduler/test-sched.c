@@ -665,6 +665,22 @@ static void a_node_that_goes_takes_its_pods_places(void **state)
 	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
 }
 
+/* One model after the other, as of MIG profiles: more than there may be at a time. */
+static void models_come_and_go(void **state)
+{
+	add_node("n1", 1);
+	add_node("n2", 1);
+	for (int i = 0; i < 200; i++) {
+		set(CLUSTER_GPU_NODE,
+			"{'metadata':{'name':'n2'},'status':{'owner':'divvy','slots':{'total':64},"
+			"'devices':[{'uuid':'GPU-%d','index':0,'model':'M%d','memoryBytes':1000000,"
+			"'health':'Healthy'}],'tenants':[]}}",
+			i, i);
+	}
+	add_pod("a", SHARE("0.5") ",'divvy.gpu/model':'M199'", "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -695,6 +711,7 @@ int main(void)
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
+		TEST(models_come_and_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
