@@ -478,13 +478,6 @@ static int gather(struct gathering *g, struct error *err)
 	return spare_victims(g, err);
 }
 
-static int compare_tenants(const void *pa, const void *pb)
-{
-	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 /* Only now: while members come, what victims leave is for all of them. */
 static int linger(struct gathering *g, struct error *err)
 {
@@ -514,7 +507,7 @@ static int finish(struct gathering *g, struct place_group *ret, struct error *er
 		return r;
 	for (uint32_t v = 0; v < g->n_victims; v++)
 		victims[v] = g->victims[v].tenant;
-	qsort(victims, g->n_victims, sizeof(*victims), compare_tenants);
+	qsort(victims, g->n_victims, sizeof(*victims), place_compare_numbers);
 	*ret = (struct place_group){
 		.members = TAKE_PTR(g->members),
 		.n = g->gang->n,

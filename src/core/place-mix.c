@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-bounds.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
-#include "core/place-search.h"
 
 #define SEEN_SIZE 8192u /* a power of two; half of it is used */
 #define FIRST_ARRIVALS 16u
@@ -154,6 +154,33 @@ static void learn(struct place_mix *mix)
 	}
 }
 
+void place_mix_forget(struct place_mix *mix, uint64_t models)
+{
+	struct typical *kept = mix->sorted;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SEEN_SIZE; i++) {
+		struct typical t = mix->seen[i];
+
+		if (!t.n || (t.models && !(t.models & ~models)))
+			continue;
+		t.models &= ~models;
+		kept[n++] = t;
+	}
+	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
+	mix->n_seen = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct typical *slot = seen_slot(mix, &kept[i]);
+		const uint64_t before = slot->n;
+
+		mix->n_seen += before == 0;
+		*slot = kept[i];
+		slot->n += before;
+	}
+	learn(mix);
+	mix->is_learnt = false; /* the policy has yet to hear of it */
+}
+
 int place_mix_update(struct place *place)
 {
 	struct place_mix *mix = place->mix;
@@ -172,7 +199,7 @@ int place_mix_update(struct place *place)
 	mix->learnt_at = mix->arrivals;
 	mix->n_models = place->n_models;
 	mix->n_nodes = place->nodes_size;
-	place_search_forget(place->search);
+	place_bounds_forget(place->bounds);
 	return place->config.policy->learn(place);
 }
 

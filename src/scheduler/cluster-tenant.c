@@ -97,9 +97,8 @@ static uint64_t models_of(const struct cluster *c, const char *ns, const struct 
 	for (uint32_t i = 0; i < PLACE_MODELS_MAX; i++) {
 		const char *name = place_model_name(c->place, i);
 
-		if (!name || !*name)
-			break;
-		if (spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
+		/* Models that are gone leave gaps. */
+		if (*name && spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
 			bits |= 1ull << i;
 	}
 	return bits;

@@ -867,6 +867,22 @@ static void policies_count_what_runs_at_once(void **state)
 	told("d", "policy p: the namespace has 0.6 of 0.6 GPUs, 0.1 asked");
 }
 
+/* One model after the other, as of MIG profiles: more than there may be at a time. */
+static void models_come_and_go(void **state)
+{
+	add_node("n1", 1);
+	add_node("n2", 1);
+	for (int i = 0; i < 200; i++) {
+		set(CLUSTER_GPU_NODE,
+			"{'metadata':{'name':'n2'},'status':{'owner':'divvy','slots':{'total':64},"
+			"'devices':[{'uuid':'GPU-%d','index':0,'model':'M%d','memoryBytes':1000000,"
+			"'health':'Healthy'}],'tenants':[]}}",
+			i, i);
+	}
+	add_pod("a", SHARE("0.5") ",'divvy.gpu/model':'M199'", "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -903,6 +919,7 @@ int main(void)
 		TEST(who_stays_beside_adds_up),
 		TEST(before_a_whole_device),
 		TEST(policies_count_what_runs_at_once),
+		TEST(models_come_and_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
