@@ -211,7 +211,7 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_CLUSTER: s->is_cluster = true; break;
 	case OPT_KUBECONFIG: s->node.kubeconfig = value; break;
 	case OPT_NODE_NAME: s->node.name = value; break;
-	case OPT_NAMESPACE: break; /* whose it is decides who we are; nothing is read there */
+	case OPT_NAMESPACE: s->node.space = value; break;
 	case OPT_LEASE_NAMESPACE: s->node.lease_space = value; break;
 	case OPT_KUBELET_DIR: s->node.kubelet_dir = value; break;
 	case OPT_STATE_DIR: s->node.state_dir = value; break;
@@ -245,6 +245,7 @@ static int finish_cluster(struct options *s, struct error *err)
 	set_default(&o->name, getenv("NODE_NAME"));
 	set_default(&o->pod, getenv("POD_NAME"));
 	set_default(&o->lease_space, "divvy-node-lease");
+	set_default(&o->space, "divvy-system");
 	set_default(&o->kubelet_dir, "/var/lib/kubelet");
 	set_default(&o->state_dir, "/var/lib/divvy");
 	set_default(&o->cdi_dir, CDI_FOLDER);

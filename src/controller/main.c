@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/rand.h"
 #include "controller/options.h"
+#include "controller/placeholder.h"
 
 struct signals {
 	struct controller *controller;
@@ -101,7 +102,8 @@ int main(int argc, char **argv)
 		sigaction(SIGPIPE, &ignore, NULL);
 		if (!s.controller.pod_name)
 			s.controller.pod_name = identity(who, sizeof(who));
-		r = serve(&s.controller, &err);
+		r = s.is_placeholder ? placeholder_run(&s.controller, &err)
+				     : serve(&s.controller, &err);
 	}
 	if (r < 0) {
 		log_error("%s", err.msg);

@@ -15,7 +15,7 @@
 #define FIRST 256
 #define TEXT(field) offsetof(struct controller_options, field)
 
-enum { AT_ELECT = 1000, AT_LOG, AT_VERSION, AT_HELP };
+enum { AT_ELECT = 1000, AT_PLACEHOLDER, AT_LOG, AT_VERSION, AT_HELP };
 
 static const struct described {
 	const char *name, *arg, *value; /* value: the default */
@@ -45,6 +45,11 @@ static const struct described {
 		"where authority, certificate and keys are kept; default divvy-controller-tls"},
 	{"listen", "ADDRESS", ":9446", TEXT(listen),
 		"/metrics, for who may get it, and /healthz for all, HTTPS; default :9446"},
+	{"placeholder-image", "IMAGE", NULL, TEXT(placeholder_image),
+		"image of the pods that take whole devices from another device plugin; default "
+		"the one that this controller's own pod runs from"},
+	{"placeholder", NULL, NULL, AT_PLACEHOLDER,
+		"be such a pod's program: hold its device until no tenant is left there"},
 	{"log", "LEVEL", NULL, AT_LOG, "error, warn, info (default) or debug"},
 	{"version", NULL, NULL, AT_VERSION, "print the version"},
 	{"help", NULL, NULL, AT_HELP, "print this"},
@@ -77,6 +82,7 @@ static int set_option(
 		return fail(err, EINVAL, "--%s is empty (--help lists all)", d->name);
 	switch (d->at) {
 	case AT_ELECT: s->controller.is_elected = true; break;
+	case AT_PLACEHOLDER: s->is_placeholder = true; break;
 	case AT_LOG: return log_set_option(value, err);
 	case AT_VERSION:
 		printf("divvy-controller %s\n", DIVVY_VERSION);

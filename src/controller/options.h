@@ -6,8 +6,9 @@
 #include "controller/controller.h"
 
 struct options {
-	struct controller_options controller; /* borrows from argv and the environment */
-	bool is_done;                         /* --help, --version: it has been printed */
+	struct controller_options controller;
+	bool is_placeholder; /* borrows from argv and the environment */
+	bool is_done;        /* --help, --version: it has been printed */
 };
 
 int options_parse(int argc, char **argv, struct options *ret_options, struct error *err);

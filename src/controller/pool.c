@@ -22,7 +22,7 @@ struct memory {
 	char key[];
 };
 
-struct pool {
+struct vgpu_pool {
 	struct memory *placeholders, *sources;
 };
 
@@ -76,13 +76,13 @@ static void forget(struct memory **all)
 	}
 }
 
-int pool_new(struct pool **ret_pool)
+int vgpu_pool_new(struct vgpu_pool **ret_pool)
 {
 	*ret_pool = calloc(1, sizeof(**ret_pool));
 	return *ret_pool ? 0 : -ENOMEM;
 }
 
-void pool_free(struct pool *pool)
+void vgpu_pool_free(struct vgpu_pool *pool)
 {
 	if (!pool)
 		return;
@@ -111,7 +111,7 @@ static uint64_t pause_of(uint32_t tries)
 }
 
 /* Devices that those who count now would fill. */
-static int count_demand(struct pool *pool, const struct pool_facts *f, struct pool_plan *plan,
+static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {
 	uint64_t milli = 0;
@@ -189,7 +189,7 @@ static uint32_t idle_kept(const struct pool_node *node, uint32_t n_used)
 
 /* How many others of its node have been idle for longer: those go first. */
 static uint32_t idle_before(
-	const struct pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
+	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
 	const struct pool_placeholder *p = &f->placeholder[which];
 	uint32_t n = 0;
@@ -209,7 +209,7 @@ static uint32_t idle_before(
 
 /* When it is to go if nothing changes; CLOCK_NEVER: it stays. */
 static uint64_t end_of(
-	const struct pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
+	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
 	const struct pool_placeholder *p = &f->placeholder[which];
 	const struct pool_node *node = node_of(f, p->node);
@@ -227,7 +227,7 @@ static uint64_t end_of(
 	return since_ns + (f->n_sources ? POOL_UNUSED_NS : POOL_IDLE_NS);
 }
 
-static int look_at_idle(struct pool *pool, const struct pool_facts *f)
+static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 {
 	for (size_t i = 0; i < f->n_placeholders; i++) {
 		const struct pool_placeholder *p = &f->placeholder[i];
@@ -244,7 +244,7 @@ static int look_at_idle(struct pool *pool, const struct pool_facts *f)
 	return 0;
 }
 
-static void give_back(struct pool *pool, const struct pool_facts *f, struct pool_plan *plan)
+static void give_back(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan)
 {
 	for (size_t i = 0; i < f->n_placeholders; i++) {
 		const struct pool_placeholder *p = &f->placeholder[i];
@@ -262,7 +262,8 @@ static void give_back(struct pool *pool, const struct pool_facts *f, struct pool
 	}
 }
 
-int pool_decide(struct pool *pool, const struct pool_facts *facts, struct pool_plan *ret_plan)
+int vgpu_pool_decide(
+	struct vgpu_pool *pool, const struct pool_facts *facts, struct pool_plan *ret_plan)
 {
 	uint64_t devices = 0;
 	int r = look_at_idle(pool, facts);

@@ -56,10 +56,10 @@ struct pool_source {
 	uint64_t milli; /* request x count of all its containers */
 };
 
-struct pool;
+struct vgpu_pool;
 
-int pool_new(struct pool **ret_pool);
-void pool_free(struct pool *pool);
+int vgpu_pool_new(struct vgpu_pool **ret_pool);
+void vgpu_pool_free(struct vgpu_pool *pool);
 
 /* Borrowed for the call. */
 struct pool_facts {
@@ -82,6 +82,7 @@ struct pool_plan {
 };
 
 /* Remembers since when each is idle, and whom a new device did not help. -ENOMEM: no plan. */
-int pool_decide(struct pool *pool, const struct pool_facts *facts, struct pool_plan *ret_plan);
+int vgpu_pool_decide(
+	struct vgpu_pool *pool, const struct pool_facts *facts, struct pool_plan *ret_plan);
 
 #endif

@@ -11,7 +11,7 @@
 #define SEC NSEC_PER_SEC
 
 struct world {
-	struct pool *pool;
+	struct vgpu_pool *pool;
 	struct pool_facts facts;
 	struct pool_node node[2];
 	struct pool_placeholder placeholder[8];
@@ -24,7 +24,7 @@ static struct world *new_world(enum pool_policy policy, uint32_t reserve)
 	struct world *w = calloc(1, sizeof(*w));
 
 	assert_non_null(w);
-	assert_ok(pool_new(&w->pool));
+	assert_ok(vgpu_pool_new(&w->pool));
 	w->node[0] = (struct pool_node){"a", policy, reserve};
 	w->facts = (struct pool_facts){.node = w->node,
 		.n_nodes = 1,
@@ -36,7 +36,7 @@ static struct world *new_world(enum pool_policy policy, uint32_t reserve)
 
 static void free_world(struct world *w)
 {
-	pool_free(w->pool);
+	vgpu_pool_free(w->pool);
 	free(w);
 }
 
@@ -54,7 +54,7 @@ static void wait_for(struct world *w, const char *uid, uint64_t milli)
 static const struct pool_plan *after(struct world *w, uint64_t ns)
 {
 	w->facts.now_ns += ns;
-	assert_ok(pool_decide(w->pool, &w->facts, &w->plan));
+	assert_ok(vgpu_pool_decide(w->pool, &w->facts, &w->plan));
 	return &w->plan;
 }
 
