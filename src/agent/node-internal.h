@@ -9,6 +9,7 @@
 #include "agent/door.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
+#include "core/arbiter.h"
 #include "core/given.h"
 #include "access/page.h"
 #include "kube/cache.h"
@@ -32,6 +33,11 @@ struct slot {
 	bool is_written;   /* the slot's CDI file is there */
 	uint64_t since_ns; /* that it has this tenant */
 	char note[NODE_NOTE];
+};
+
+struct pool_device {
+	char placeholder[254]; /* the pod that holds it for us; "": none */
+	uint64_t missed_ns;    /* since then the kubelet does not list it; 0: it does */
 };
 
 struct node {
@@ -64,6 +70,14 @@ struct node {
 	char conflict[64]; /* resource of another plugin for GPUs; "": none */
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
+
+	/* node-pool.c */
+	struct {
+		bool is_on, has_changed;
+		uint64_t next_ns;
+		struct podres_question *question;
+		struct pool_device device[ARBITER_DEVICES];
+	} pool;
 
 	/* node-status.c */
 	struct loop_timer status_timer;
@@ -127,6 +141,19 @@ void start_pre_start(struct plugin_request *request);
 void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
+
+/* ---- node-pool.c ---- */
+
+/* Of a resource that stands for GPUs, whoever serves it. */
+bool node_is_gpu(const char *resource);
+/* The kubelet is asked, now and then, who has the devices. */
+void node_pool_look(struct node *node, uint64_t now);
+/* A pod of this node has changed or is gone. */
+void node_pool_pod_changed(struct node *node);
+/* May new tenants come there? Always where the node is none of the pool's. */
+bool node_pool_is_open(const struct node *node, const struct device *device);
+/* Name of the pod that holds it; NULL: none does, or no pool. */
+const char *node_pool_placeholder(const struct node *node, const struct device *device);
 
 /* ---- node-status.c ---- */
 

@@ -142,6 +142,10 @@ static int find_places(struct node *node, const struct node_given *g,
 		if (is_new && node_is_cordoned(node, d->info.uuid))
 			return fail(err, EPERM, "device %s is cordoned: it gets no new tenants",
 				d->info.uuid);
+		if (is_new && !node_pool_is_open(node, d))
+			return fail(err, EPERM,
+				"device %s is another device plugin's: no placeholder holds it",
+				d->info.uuid);
 		if (is_new && device_is_ill(d))
 			return fail(err, EIO, "device %s does not answer", d->info.uuid);
 		ret_places[i] = (struct tenant_place){d->index, g->is.memory_bytes[i]};

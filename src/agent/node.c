@@ -135,7 +135,8 @@ void node_offer(struct node *node)
 		return;
 	for (uint32_t i = 0; i < set->n; i++)
 		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
-			node_is_cordoned(node, set->devices[i].info.uuid))
+			node_is_cordoned(node, set->devices[i].info.uuid) ||
+			!node_pool_is_open(node, &set->devices[i]))
 			closed += NODE_SLOTS_EACH;
 	for (uint32_t i = node->n_slots; i-- > 0;) {
 		const struct slot *slot = &node->slots[i];
@@ -239,6 +240,7 @@ static void on_pod(struct node *node, const struct kube_entry *entry)
 		else
 			start_apply(node, slot, t, entry->object);
 	}
+	node_pool_pod_changed(node);
 }
 
 static void on_pod_added(void *data, const struct kube_entry *entry)
@@ -261,6 +263,7 @@ static void on_pod_deleted(void *data, const struct kube_entry *entry)
 		if (t && !strcmp(t->pod->uid, entry->uid))
 			end_slot(node, &node->slots[i]);
 	}
+	node_pool_pod_changed(node);
 }
 
 /* Pods that were deleted while we were away are in no list. */
@@ -274,6 +277,7 @@ static void on_pods_synced(void *data)
 		if (t && !kube_cache_find_uid(node->pods, t->pod->uid))
 			end_slot(node, &node->slots[i]);
 	}
+	node_pool_pod_changed(node);
 	node_status_touch(node);
 }
 
@@ -436,17 +440,6 @@ static void look_at_namespaces(struct node *node)
 }
 
 /* GPUs of another plugin: what the kubelet has noted of registered devices. */
-static bool is_gpu(const char *resource)
-{
-	static const char *const gpu[] = {"nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu",
-		"gpu.intel.com/", "aliyun.com/gpu"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(gpu); i++)
-		if (str_has_prefix(str_from(resource), str_from(gpu[i])))
-			return true;
-	return false;
-}
-
 static void look_for_others(struct node *node)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
@@ -456,10 +449,15 @@ static void look_for_others(struct node *node)
 	json_t *ids;
 
 	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
-	if (file_read(path, &text, NULL) < 0 || kube_json_parse(buf_str(&text), &json, NULL) < 0)
+	/* Whether the node is one of the pool's is not known before. */
+	if (!kube_cache_is_synced(node->wishes))
+		return;
+	if (!node->pool.is_on &&
+		(file_read(path, &text, NULL) < 0 ||
+			kube_json_parse(buf_str(&text), &json, NULL) < 0))
 		return;
 	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
-		if (is_gpu(resource) && json_array_size(ids))
+		if (node_is_gpu(resource) && json_array_size(ids))
 			snprintf(found, sizeof(found), "%s", resource);
 	if (!strcmp(found, node->conflict))
 		return;
@@ -567,6 +565,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		if (slot->tenant && (!t || (slot->is_over && !t->n_processes)))
 			node_slot_clear(node, slot);
 	}
+	node_pool_look(node, now);
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);

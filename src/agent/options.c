@@ -74,12 +74,6 @@ static int set_ready_fd(void *data, const char *value, struct error *err)
 	return r;
 }
 
-/* Whose it is decides who we are; nothing is read there. */
-static int set_nothing(void *data, const char *value, struct error *err)
-{
-	return 0;
-}
-
 static int set_cgroup_root(void *data, const char *value, struct error *err)
 {
 	struct options *s = data;
@@ -138,7 +132,7 @@ static const struct program_option table[] = {
 		AT(node.kubeconfig)},
 	{"node-name", "NODE", "with --cluster: the node's name; default $NODE_NAME", AT(node.name)},
 	{"namespace", "NAME", "with --cluster: that of divvy's own parts; default divvy-system",
-		.set = set_nothing},
+		AT(node.space)},
 	{"lease-namespace", "NAME",
 		"with --cluster: where the node's Lease is; default divvy-node-lease",
 		AT(node.lease_space)},
@@ -250,6 +244,7 @@ static int finish(void *data, struct error *err)
 	set_default(&o->name, getenv("NODE_NAME"));
 	set_default(&o->pod, getenv("POD_NAME"));
 	set_default(&o->lease_space, "divvy-node-lease");
+	set_default(&o->space, "divvy-system");
 	set_default(&o->kubelet_dir, "/var/lib/kubelet");
 	set_default(&o->state_dir, "/var/lib/divvy");
 	set_default(&o->cdi_dir, CDI_FOLDER);

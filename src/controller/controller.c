@@ -15,6 +15,7 @@
 
 #define OWNER_LABEL "divvy.gpu/owner"
 #define PATH_MAX_BYTES 1024u
+#define POOL_DELAY_NS (200 * NSEC_PER_MSEC)
 
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name)
@@ -104,6 +105,7 @@ static const struct {
 	{"node", job_node},
 	{"namespace", job_namespace},
 	{"certificate", job_certificate},
+	{"pool", job_pool},
 };
 
 /* Leads, but its lease has run out: it is renewed or lost in a moment. */
@@ -129,6 +131,15 @@ void controller_enqueue(struct controller *c, const char *kind, const char *ns, 
 		return; /* all is looked at when that begins */
 	snprintf(key, sizeof(key), "%s/%s/%s", kind, ns ? ns : "", name ? name : "");
 	queue_add(c->queue, key);
+	arm(c);
+}
+
+/* Much of what changes can matter there: it is looked at when a moment has passed. */
+static void touch_pool(struct controller *c)
+{
+	if (!c->is_leading)
+		return;
+	queue_add_at(c->queue, "pool//", clock_now_ns() + POOL_DELAY_NS);
 	arm(c);
 }
 
@@ -196,6 +207,7 @@ void controller_enqueue_all(struct controller *c)
 	};
 
 	controller_enqueue(c, "certificate", "", "");
+	touch_pool(c);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		const struct kube_entry *e = NULL;
 
@@ -337,6 +349,8 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 {
 	struct controller *c = w->c;
 
+	if (w->which == CACHE_PODS || w->which == CACHE_NODES || w->which == CACHE_GPU_NODES)
+		touch_pool(c);
 	switch (w->which) {
 	case CACHE_PODS: on_pod(c, entry->object, is_new); break;
 	case CACHE_NODES:
@@ -510,6 +524,7 @@ static int start(struct controller *c, struct error *err)
 
 	r = r < 0 ? r : loop_new(&c->loop);
 	r = r < 0 ? r : queue_new(seed, &c->queue);
+	r = r < 0 ? r : vgpu_pool_new(&c->pool);
 	c->timer.data = c;
 	r = r < 0 ? r : loop_add_timer(c->loop, &c->timer, on_timer);
 	if (r < 0)
@@ -590,6 +605,7 @@ void controller_free(struct controller *c)
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);
 	queue_free(c->queue);
+	vgpu_pool_free(c->pool);
 	loop_free(c->loop);
 	free(c);
 }

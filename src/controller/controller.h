@@ -12,6 +12,7 @@
 #include "base/loop.h"
 #include "controller/admit.h"
 #include "controller/certificate.h"
+#include "controller/pool.h"
 #include "controller/queue.h"
 #include "http/server.h"
 #include "kube/cache.h"
@@ -29,6 +30,8 @@ struct controller_options {
 	const char *webhook_listen, *listen;
 	const char *webhook_configuration, *webhook_service, *tls_secret;
 	const char *pod_name;
+	const char *placeholder_image; /* NULL: the one that our own pod runs from */
+	bool is_placeholder;           /* --placeholder: placeholder.h */
 };
 
 enum controller_cache {
@@ -64,6 +67,7 @@ struct controller {
 	struct kube_lease *lease;
 	struct watched watched[CONTROLLER_N_CACHES];
 	struct queue *queue;
+	struct vgpu_pool *pool;
 	struct loop_timer timer;
 	struct http_server *webhook;
 	struct page *page;
@@ -121,6 +125,7 @@ struct job {
 	char key[CONTROLLER_KEY_MAX];
 	char ns[256], name[256];
 	int kind;      /* the function's own */
+	int trouble;   /* the function's own */
 	json_t *stash; /* the function's own; freed at the end */
 };
 typedef void job_fn(struct job *job);
@@ -128,7 +133,10 @@ typedef void job_fn(struct job *job);
 /* r < 0: it comes again later. */
 void job_end(struct job *job, int r, const char *sentence);
 
-job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate;
+job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool;
+
+/* A pod of job_pool's. */
+bool controller_is_placeholder(const struct controller *c, const json_t *pod);
 
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
 bool controller_has_labelled(const struct controller *c);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "controller/options.h"
+#include "controller/placeholder.h"
 
 /* Unique among all that ask for the Lease. */
 static const char *identity(char *ret, size_t size)
@@ -37,6 +38,8 @@ static int run(void *data, struct program_signals *signals, struct error *err)
 	options->pod_name = getenv("POD_NAME");
 	if (!options->pod_name || !options->pod_name[0])
 		options->pod_name = identity(who, sizeof(who));
+	if (options->is_placeholder)
+		return placeholder_run(options, signals, err);
 	r = controller_new(options, &c, err);
 	if (r < 0)
 		return r;

@@ -40,6 +40,13 @@ static const struct program_option table[] = {
 	{"listen", "ADDRESS",
 		"/metrics, for who may get it, and /healthz for all, HTTPS; default :9446",
 		AT(listen), .preset = ":9446", .check = http_address_check},
+	{"placeholder-image", "IMAGE",
+		"image of the pods that take whole devices from another device plugin; default "
+		"the one that this controller's own pod runs from",
+		AT(placeholder_image)},
+	{"placeholder", NULL,
+		"be such a pod's program: hold its device until no tenant is left there",
+		AT(is_placeholder)},
 };
 
 static const char *const signals[][2] = {

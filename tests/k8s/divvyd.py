@@ -42,14 +42,20 @@ def libraries_of(program):
 def make_image(cluster):
     """spin with the C library, all of it; neither divvy's libraries nor a driver."""
     driver = os.path.join(BUILD, "src/sim/libcuda.so.1")
+    image_of(cluster, IMAGE, SPIN, *libraries_of(driver), os.path.join(SOURCE, "src/sim/kernels.ptx"))
+
+
+def image_of(cluster, name, program, *more):
+    """A program with its libraries, and more files where they are here."""
     folder = os.path.join(cluster.dir, "image")
+    inside = "/bin/" + os.path.basename(program)
     os.makedirs(os.path.join(folder, "bin"))
     os.makedirs(os.path.join(folder, "tmp"))
-    shutil.copy(SPIN, os.path.join(folder, "bin/spin"))
-    for path in [*libraries_of(SPIN), *libraries_of(driver), os.path.join(SOURCE, "src/sim/kernels.ptx")]:
+    shutil.copy(program, folder + inside)
+    for path in [*libraries_of(program), *more]:
         os.makedirs(folder + os.path.dirname(path), exist_ok=True)
         shutil.copy(path, folder + path)
-    cluster.import_image(IMAGE, folder, ["/bin/spin"])
+    cluster.import_image(name, folder, [inside])
     shutil.rmtree(folder)
 
 
