@@ -17,7 +17,8 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
 from controller import PROGRAM as CONTROLLER  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
-from divvyd import BUILD, IMAGE, Daemon, delete_pod, events_of, image_of, make_image, wait_for_pod  # noqa: E402
+from divvyd import (BUILD, IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image,  # noqa: E402
+                    wait_for_pod)
 from scheduled import Scheduled  # noqa: E402
 
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
@@ -72,7 +73,8 @@ def device_of(name):
 
 def there_is_nothing_to_share_at_first():
     wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", 60)
-    assert daemon.status()["owner"] == "pool" and daemon.slots_offered() == 0
+    wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
+    assert daemon.status()["owner"] == "pool"
     assert daemon.condition("OwnerConflict")["status"] == "False"
     assert not placeholders()
 
@@ -92,8 +94,9 @@ def a_device_is_taken_when_a_pod_waits():
 
 def a_placeholder_that_is_killed_comes_back():
     name = placeholders()[0]["metadata"]["name"]
-    os.kill(pid_of(name), signal.SIGKILL)
     path = f"/api/v1/namespaces/{SYSTEM}/pods/{name}"
+    cluster.wait_for_pod(name, "Running", namespace=SYSTEM)
+    os.kill(pid_of(name), signal.SIGKILL)
 
     def restarted():
         status = cluster.get(path)["status"]["containerStatuses"][0]
@@ -170,7 +173,7 @@ try:
         with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
             make_image(cluster)
             image_of(cluster, PLACEHOLDER_IMAGE, CONTROLLER)
-            daemon = Daemon(cluster, simulate="2xH200-141Gi")
+            daemon = Daemon(cluster, simulate="2xH200-141Gi", account=bound_account(cluster))
             daemon.make_gpu_node(pool={"policy": "onDemand"})
             cluster.patch(f"/api/v1/nodes/{cluster.node_name}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
             rig.start()
