@@ -345,15 +345,25 @@ static int64_t gain_of(
 		(int64_t)(r - least) * seen->sums.unable;
 }
 
-/*
- * Of several devices each may be the best one, and each number of whole ones may be left: more than
- * any choice of them can reach.
- */
-static int64_t bound_of_several(
+/* The two greatest, which is what is asked most where it is several: without listing each device. */
+static int64_t gain_of_two(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
-	const struct sums *s = &seen->sums;
-	int64_t gains[PLACE_NODE_DEVICES_MAX], least = INT64_MAX;
+	int64_t first = INT64_MIN / 2, second = INT64_MIN / 2;
+
+	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
+		const int64_t gain = gain_of(f, class, seen, i);
+
+		second = MAX(second, seen->open[i].n > 1 ? gain : MIN(first, gain));
+		first = MAX(first, gain);
+	}
+	return first + second;
+}
+
+static int64_t gain_of_many(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
+{
+	int64_t gains[PLACE_NODE_DEVICES_MAX];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
@@ -362,12 +372,26 @@ static int64_t bound_of_several(
 		for (uint32_t k = 0; k < seen->open[i].n; k++)
 			gains[n++] = gain;
 	}
+	return place_sum_of_greatest(gains, n, class->count);
+}
+
+/*
+ * Of several devices each may be the best one, and each number of whole ones may be left: more than
+ * any choice of them can reach.
+ */
+static int64_t bound_of_several(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
+{
+	const struct sums *s = &seen->sums;
+	const int64_t gain = class->count == 2 ? gain_of_two(f, class, seen)
+					       : gain_of_many(f, class, seen);
+	int64_t least = INT64_MAX;
+
 	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
 		least = MIN(least,
 			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
 				s->more[s->n_whole - (int32_t)k]);
-	return place_sum_of_greatest(gains, n, class->count) + s->whole * s->more[s->n_whole] -
-		least;
+	return gain + s->whole * s->more[s->n_whole] - least;
 }
 
 /* Of `count` devices that have r open, or of one. */

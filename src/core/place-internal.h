@@ -7,6 +7,8 @@
 
 /* The usual one falls through cases, as only gcc can see from comments. */
 #define HASH_FUNCTION HASH_FNV
+/* Without it uthash exits. What could not be added has hh.tbl == NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "base/array.h"

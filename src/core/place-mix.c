@@ -186,6 +186,7 @@ int place_mix_update(struct place *place)
 	struct place_mix *mix = place->mix;
 	uint64_t fresh = mix->arrivals - mix->learnt_at;
 	uint64_t part = MIN(mix->learnt_at, place->n_placed) / LEARN_PART;
+	int r;
 	bool is_due = !mix->is_learnt || mix->n_models != place->n_models ||
 		mix->n_nodes != place->nodes_size ||
 		(!mix->is_given && mix->arrivals >= FIRST_ARRIVALS &&
@@ -195,12 +196,16 @@ int place_mix_update(struct place *place)
 		return 0;
 	if (!mix->is_given)
 		learn(mix);
+	mix->is_learnt = false;
+	place_bounds_forget(place->bounds);
+	r = place->config.policy->learn(place);
+	if (r < 0)
+		return r;
 	mix->is_learnt = true;
 	mix->learnt_at = mix->arrivals;
 	mix->n_models = place->n_models;
 	mix->n_nodes = place->nodes_size;
-	place_bounds_forget(place->bounds);
-	return place->config.policy->learn(place);
+	return 0;
 }
 
 void place_note_arrival(struct place *place, const struct place_spec *spec)

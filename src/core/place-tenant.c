@@ -202,6 +202,10 @@ static int group_reserve(struct place *place, const struct place_spec *spec)
 			return -ENOMEM;
 		group->id = spec->group;
 		HASH_ADD(hh, place->groups, id, sizeof(group->id), group);
+		if (!group->hh.tbl) {
+			free(group);
+			return -ENOMEM;
+		}
 		DL_APPEND(place->idle_groups, group);
 	}
 	return array_grow(

@@ -211,9 +211,13 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 	memcpy(label->text, text, n);
 	label->n = n;
 	label->name = label->text + strlen(text) + 1;
+	HASH_ADD_KEYPTR(hh, place->labels, label->text, n, label);
+	if (!label->hh.tbl) {
+		free(label);
+		return -ENOMEM;
+	}
 	label->id = place->n_gaps ? place->label_gaps[--place->n_gaps] : ++place->n_labels;
 	place->label_of[label->id] = label;
-	HASH_ADD_KEYPTR(hh, place->labels, label->text, n, label);
 	*ret = label;
 	return 0;
 }
@@ -535,6 +539,14 @@ static int copy_texts(struct place *place, const struct place_node_info *info, s
 	return 0;
 }
 
+static int note_name(struct place *place, struct node_name *name, const char *text, uint32_t node)
+{
+	name->node = node;
+	memcpy(name->text, text, strlen(text) + 1);
+	HASH_ADD_STR(place->by_name, text, name);
+	return name->hh.tbl ? 0 : -ENOMEM;
+}
+
 int place_node_add(struct place *place, const struct place_node_info *info, uint32_t *ret_node,
 	struct error *err)
 {
@@ -561,6 +573,8 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 		r = grow_devices(place, fresh.first_device + info->n_devices);
 	if (r == 0)
 		r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
+	if (r == 0)
+		r = note_name(place, fresh.name, info->name, at);
 	if (r < 0) {
 		node_done(place, &fresh);
 		return fail(err, ENOMEM, "out of memory for node %s", info->name);
@@ -581,9 +595,6 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 		place->devices[d].share_all = place->config.share_factor;
 		place->share_free[d] = (uint16_t)place->config.share_factor;
 	}
-	node->name->node = at;
-	memcpy(node->name->text, info->name, strlen(info->name) + 1);
-	HASH_ADD_STR(place->by_name, text, node->name);
 	set_node(place, at, info);
 	place_bounds_enter(place->bounds, at);
 	place->used_nodes++;
