@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A placeholder: the pod that takes a whole device from another device plugin, and the program in
- * it. The program waits; told to end it goes on waiting until no tenant is left on its node that has
- * its device, as GPUNode.status says it, so that the device is not given to others before.
+ * it. The program waits; told to end it goes on waiting until no tenant is left on its node that
+ * has its device, as GPUNode.status says it, so that nobody else is given the device before.
  */
 #ifndef CONTROLLER_PLACEHOLDER_H
 #define CONTROLLER_PLACEHOLDER_H

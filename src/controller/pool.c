@@ -66,7 +66,8 @@ static void forget(struct memory **all)
 {
 	struct memory *m, *next;
 
-	HASH_ITER(hh, *all, m, next) {
+	for (m = *all; m; m = next) {
+		next = m->hh.next;
 		if (!m->is_seen) {
 			HASH_DEL(*all, m);
 			free(m);

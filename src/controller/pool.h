@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How many whole devices divvy takes from another device plugin, and which it gives back. A device
- * is taken by a placeholder: a pod that asks for one and does nothing. It is made when pods wait for
- * a share (on demand) or to have it ready (reservation), used by tenants, then idle, then given back:
- * the vGPU's life of KubeShare (Yeh, Chen, Chou, HPDC 2020, section 4), with its three policies.
+ * is taken by a placeholder: a pod that asks for one and does nothing. It is made when pods wait
+ * for a share (on demand) or to have it ready (reservation), used by tenants, then idle, then given
+ * back: the vGPU's life of KubeShare (Yeh, Chen, Chou, HPDC 2020, section 4), with its policies.
  *
  * Decisions alone, in time that is given; the caller makes and deletes pods. One thread.
  */
