@@ -345,7 +345,7 @@ static int64_t gain_of(
 		(int64_t)(r - least) * seen->sums.unable;
 }
 
-/* The two greatest, which is what is asked most where it is several: without listing each device. */
+/* The two greatest, what is asked most where it is several: without listing each device. */
 static int64_t gain_of_two(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {

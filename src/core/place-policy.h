@@ -82,7 +82,7 @@ struct place_policy {
 	 */
 	int32_t (*score)(struct place *place, const struct place_spec *spec, uint32_t node,
 		uint64_t mask, struct place_choice *choice);
-	/* What draws tenants to where others are; it is part of scores, not of bounds. NULL: nothing. */
+	/* What draws tenants to others: a part of scores, not of bounds. NULL: nothing. */
 	const struct place_draws *(*draws)(const struct place *place);
 	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
 };

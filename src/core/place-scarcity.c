@@ -23,9 +23,10 @@
  *   mu_m   = half of p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and half
  *            of p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may have.
  *
- * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it is refreshed whenever what is typical is
- * learnt again, so it follows what has become scarce. The numbers were found by trying on a few
- * orders of arrival of the OpenB traces; it is judged by others (bench/openb.c).
+ * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
+ * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
+ * numbers were found by trying on a few orders of arrival of the OpenB traces; it is judged by
+ * others (bench/openb.c).
  *
  * What a free share r is to each m is in a table, a row for each r; a node's sums are kept until it
  * changes. So one candidate costs one pass over m, which the compiler turns into vectors; and only

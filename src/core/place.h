@@ -221,7 +221,8 @@ char *place_why_format(
 	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY]);
 /*
  * Why there, before it is taken: "node n3, GPU-a (0.5 of it free, 0.2 when it has come): best of 12
- * nodes with room by scarcity, with 3 of the 4 devices of its group". Looks at every node. Returns ret.
+ * nodes with room by scarcity, with 3 of the 4 devices of its group". Looks at every node. Returns
+ * ret.
  */
 char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY]);
