@@ -490,12 +490,14 @@ static int serve(struct controller *c, struct error *err)
 {
 	struct http_options options = {.address = c->options.webhook_listen,
 		.is_tls = true,
-		.handler = controller_on_review,
+		.routes = controller_webhook_routes,
+		.n_routes = CONTROLLER_WEBHOOK_ROUTES,
 		.data = c};
 	int r = http_server_new(c->loop, &options, &c->webhook, err);
 
 	options.address = c->options.listen;
-	options.handler = controller_on_page;
+	options.routes = controller_page_routes;
+	options.n_routes = CONTROLLER_PAGE_ROUTES;
 	options.max_body = 64u << 10;
 	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
 }

@@ -134,9 +134,11 @@ bool controller_has_labelled(const struct controller *c);
 /* The certificate and whether API servers trust it, anew. */
 void controller_look_at_certificate(struct controller *c);
 
-/* Handlers of http/server.h; data is the controller. */
-void controller_on_review(void *data, struct http_request *request);
-void controller_on_page(void *data, struct http_request *request);
+/* Of http/server.h; data is the controller. */
+#define CONTROLLER_WEBHOOK_ROUTES 2u
+#define CONTROLLER_PAGE_ROUTES 2u
+extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
+extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
 /* Whoever still waits for an answer gets one, once the client is gone. */
 void controller_end_askings(struct controller *c);
 

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/man.h"
+#include "http/listen.h"
 
 #define FIRST 256
 #define TEXT(field) offsetof(struct controller_options, field)

@@ -184,24 +184,32 @@ static void review(
 	}
 }
 
-void controller_on_review(void *data, struct http_request *request)
+static void on_review(void *data, struct http_request *request)
 {
 	struct controller *c = data;
 	const struct admit_path *path = admit_path_find(http_path(request));
 
-	if (!strcmp(http_path(request), "/healthz"))
-		answer_text(request, c->is_ready ? 200 : 503,
-			c->is_ready ? "ok\n" : "not ready: API servers do not trust it yet\n");
-	else if (!path)
+	if (!path)
 		answer_text(request, 404, "there is no such path\n");
-	else if (strcmp(http_method(request), "POST"))
-		answer_text(request, 405, "POST an AdmissionReview\n");
 	else if (!controller_is_synced(c, CACHE_NAMESPACES) ||
 		!controller_is_synced(c, CACHE_POLICIES))
 		answer_text(request, 503, "not ready: namespaces and policies are not known yet\n");
 	else
 		review(c, request, path);
 }
+
+static void on_ready(void *data, struct http_request *request)
+{
+	const struct controller *c = data;
+
+	answer_text(request, c->is_ready ? 200 : 503,
+		c->is_ready ? "ok\n" : "not ready: API servers do not trust it yet\n");
+}
+
+const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
+	{"GET", "/healthz", on_ready},
+	{"POST", "*", on_review},
+};
 
 /* ---- the page ---- */
 
@@ -275,21 +283,13 @@ static void on_token(void *data, const struct kube_answer *answer)
 		on_allowed);
 }
 
-void controller_on_page(void *data, struct http_request *request)
+static void on_metrics(void *data, struct http_request *request)
 {
 	struct controller *c = data;
 	const char *header = http_header(request, "Authorization");
 	struct str token = str_from(header);
 	struct asking *a;
 
-	if (!strcmp(http_path(request), "/healthz")) {
-		answer_text(request, 200, "ok\n");
-		return;
-	}
-	if (strcmp(http_path(request), "/metrics")) {
-		answer_text(request, 404, "/metrics or /healthz\n");
-		return;
-	}
 	if (!str_skip_prefix(&token, STR("Bearer ")) || !token.n || token.n > TOKEN_MAX) {
 		answer_text(request, 401, "a token is needed: Authorization: Bearer TOKEN\n");
 		return;
@@ -301,3 +301,13 @@ void controller_on_page(void *data, struct http_request *request)
 				"kind", "TokenReview", "spec", "token", token.p),
 			on_token);
 }
+
+static void on_health(void *data, struct http_request *request)
+{
+	answer_text(request, 200, "ok\n");
+}
+
+const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES] = {
+	{"GET", "/healthz", on_health},
+	{"GET", "/metrics", on_metrics},
+};
