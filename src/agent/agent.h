@@ -29,7 +29,7 @@ struct memory;
 struct token;
 struct usage;
 struct control;
-struct metrics;
+struct http_server;
 struct audit;
 struct apply;
 struct conf;
@@ -79,7 +79,7 @@ struct agent {
 	struct token *token;
 	struct usage *usage;
 	struct control *control;
-	struct metrics *metrics;
+	struct http_server *metrics; /* NULL: none */
 	struct audit *audit;
 	struct apply *apply;
 

@@ -9,12 +9,15 @@
 
 #include "agent/agent.h"
 #include "base/str.h"
+#include "http/server.h"
 
 /* -EINVAL: an address that others could reach, or none at all. */
 int metrics_check(const char *address, struct error *err);
 /* NULL: none; else one that metrics_check() has let pass. */
 int metrics_new(struct agent *agent, const char *address, struct error *err);
-void metrics_free(struct agent *agent);
+
+/* A handler of http/server.h; its data is the agent. */
+void metrics_answer(void *agent, struct http_request *request);
 
 /* The text itself. */
 int metrics_format(struct agent *agent, struct buf *out);

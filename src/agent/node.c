@@ -632,8 +632,7 @@ static int start(struct node *node, struct error *err)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
 	if (r >= 0 && node->options.listen)
-		r = serve_new(node->agent, node->client, node->options.listen, node->options.name,
-			&node->serve, err);
+		r = serve_new(node->agent, node->client, &node->options, &node->serve, err);
 	if (r < 0)
 		return r;
 	node_offer(node);

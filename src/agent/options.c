@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "agent/metrics.h"
-#include "agent/node-serve.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "core/arbiter.h"
+#include "http/listen.h"
 #include "kubelet/cdi.h"
 #include "sim/config.h"
 
@@ -217,7 +217,7 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_STATE_DIR: s->node.state_dir = value; break;
 	case OPT_CDI_DIR: s->node.cdi_dir = value; break;
 	case OPT_CGROUP_ROOT: s->node.cgroup_root = strcmp(value, "/") ? value : ""; break;
-	case OPT_LISTEN: s->node.listen = value; return serve_check(value, err);
+	case OPT_LISTEN: s->node.listen = value; return http_address_check(value, err);
 	case OPT_LOG: return log_set_option(value, err);
 	case OPT_VERSION:
 		printf("divvyd %s\n", DIVVY_VERSION);

@@ -365,8 +365,23 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		on_tenants(c, entry->object);
 }
 
+/* To who looks at the page: it is so now, or has gone. */
+static void show(const struct watched *w, const struct kube_entry *entry, bool is_there)
+{
+	struct page *web = w->c->web;
+	json_t *object = is_there ? entry->object : NULL;
+
+	switch (w->which) {
+	case CACHE_PODS: page_set_pod(web, entry->namespace_name, entry->name, object); break;
+	case CACHE_GPU_NODES: page_set_gpu_node(web, entry->name, object); break;
+	case CACHE_LEASES: page_set_lease(web, entry->name, object); break;
+	default: break;
+	}
+}
+
 static void added(void *data, const struct kube_entry *entry)
 {
+	show(data, entry, true);
 	on_change(data, entry, true);
 }
 
@@ -376,11 +391,13 @@ static void updated(void *data, const struct kube_entry *entry, void *old)
 
 	if (w->which == CACHE_GPU_NODES)
 		on_tenants(w->c, old); /* those that have left */
+	show(w, entry, true);
 	on_change(data, entry, false);
 }
 
 static void deleted(void *data, const struct kube_entry *entry)
 {
+	show(data, entry, false);
 	on_change(data, entry, false);
 }
 
@@ -391,6 +408,9 @@ static void synced(void *data)
 	log_debug("watched %d: %zu objects", (int)w->which, kube_cache_count(w->cache));
 	controller_look_at_certificate(w->c);
 	controller_enqueue_all(w->c);
+	if (controller_is_synced(w->c, CACHE_PODS) && controller_is_synced(w->c, CACHE_GPU_NODES) &&
+		controller_is_synced(w->c, CACHE_LEASES))
+		page_set_ready(w->c->web);
 }
 
 static void trouble(void *data, const struct error *err)
@@ -431,7 +451,7 @@ static int watch(struct controller *c, enum controller_cache which, const char *
 static int watch_all(struct controller *c, struct error *err)
 {
 	static const char hooks[] = "/apis/admissionregistration.k8s.io/v1/";
-	char secret[PATH_MAX_BYTES], mutating[128], validating[128];
+	char secret[PATH_MAX_BYTES], leases[PATH_MAX_BYTES], mutating[128], validating[128];
 	const struct {
 		enum controller_cache which;
 		const char *path, *name;
@@ -445,12 +465,15 @@ static int watch_all(struct controller *c, struct error *err)
 		{CACHE_PODS, "/api/v1/pods", NULL},
 		{CACHE_NODES, "/api/v1/nodes", NULL},
 		{CACHE_GPU_NODES, "/apis/divvy.gpu/v1/gpunodes", NULL},
+		{CACHE_LEASES, leases, NULL},
 		{CACHE_SHARE_PODS, "/apis/divvy.gpu/v1/sharepods", NULL},
 		{CACHE_KUBESHARE_PODS, "/apis/kubeshare.nthu/v1/sharepods", NULL},
 	};
 	int r = 0;
 
 	snprintf(secret, sizeof(secret), "/api/v1/namespaces/%.253s/secrets", c->options.ns);
+	snprintf(leases, sizeof(leases), "/apis/coordination.k8s.io/v1/namespaces/%.253s/leases",
+		c->options.lease_ns);
 	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);
 	snprintf(validating, sizeof(validating), "%svalidatingwebhookconfigurations", hooks);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
@@ -499,6 +522,12 @@ static int serve(struct controller *c, struct error *err)
 	options.routes = controller_page_routes;
 	options.n_routes = CONTROLLER_PAGE_ROUTES;
 	options.max_body = 64u << 10;
+	options.guard = access_guard;
+	r = r < 0 ? r : access_new(c->client, &c->access, err);
+	options.guard_data = c->access;
+	r = r < 0 ? r : page_new(c->loop, &c->web, err);
+	if (r >= 0)
+		access_accept_cookie(c->access, PAGE_COOKIE);
 	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
 }
 
@@ -578,6 +607,7 @@ void controller_free(struct controller *c)
 	for (size_t i = 0; i < CONTROLLER_N_CACHES; i++)
 		kube_cache_free(c->watched[i].cache);
 	kube_recorder_free(c->recorder);
+	access_free(c->access);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {
@@ -587,6 +617,7 @@ void controller_free(struct controller *c)
 	}
 	http_server_free(c->webhook);
 	http_server_free(c->page);
+	page_free(c->web);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);
 	queue_free(c->queue);

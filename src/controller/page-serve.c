@@ -56,14 +56,12 @@ static void serve_file(struct http_request *request, const struct page_file *fil
 
 /* ---- signing in and out ---- */
 
-struct str page_token(const struct http_request *request)
+/* Of who signs in: a form of another site cannot send one along. */
+static struct str token_of(const struct http_request *request)
 {
-	const char *header = http_header(request, "Authorization");
-	struct str token = str_from(header);
+	struct str token = str_from(http_header(request, "Authorization"));
 
-	if (header)
-		return str_skip_prefix(&token, BEARER) ? token : STR_NONE;
-	return str_from(http_cookie(request, PAGE_COOKIE));
+	return str_skip_prefix(&token, BEARER) ? token : STR_NONE;
 }
 
 /* RFC 6750's characters of a token, which a cookie may have, too. */
@@ -99,7 +97,7 @@ static void keep(struct http_request *request, struct str token, const char *mor
 static void serve_session(struct http_request *request)
 {
 	const char *method = http_method(request);
-	struct str token = page_token(request);
+	struct str token = token_of(request);
 
 	if (!strcmp(method, "DELETE"))
 		keep(request, STR_NONE, "; Max-Age=0");

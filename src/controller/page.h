@@ -40,16 +40,17 @@ void page_set_pod(struct page *page, const char *ns, const char *name, const jso
 /* Nobody is told anything before. */
 void page_set_ready(struct page *page);
 
-/* The token that a request carries: in its Authorization, or in the cookie. STR_NONE: none. */
-struct str page_token(const struct http_request *request);
+/* Who may get this may see the page. */
+#define PAGE_RIGHT "/metrics"
 
 /* Answers what has come by one of these routes, all of them with the handler that calls it. */
 void page_serve(struct page *page, struct http_request *request);
 #define PAGE_N_ROUTES 8u
 #define PAGE_ROUTES(handler) \
 	{"GET", "/", handler}, {"GET", "/page.css", handler}, {"GET", "/page.js", handler}, \
-		{"GET", "/session", handler, true}, {"POST", "/session", handler, true}, \
-		{"DELETE", "/session", handler}, {"GET", "/events/*", handler, true}, \
+		{"GET", "/session", handler, true, PAGE_RIGHT}, \
+		{"POST", "/session", handler, true, PAGE_RIGHT}, {"DELETE", "/session", handler}, \
+		{"GET", "/events/*", handler, true, PAGE_RIGHT}, \
 	{ \
 		"GET", "/history/*", handler, true \
 	}

@@ -129,4 +129,3 @@ uint16_t http_port_of(int fd)
 	return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
 						   : ((struct sockaddr_in *)&address)->sin_port);
 }
-

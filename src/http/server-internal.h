@@ -43,7 +43,8 @@ struct http_server {
 	struct http_tls *tls;
 	struct http_counts counts;
 	uint16_t port;
-	bool is_woken; /* something has gone on since libmicrohttpd was run */
+	char *unix_path; /* to be removed; NULL: none */
+	bool is_woken;   /* something has gone on since libmicrohttpd was run */
 	LIST_HEAD(connections, connection) connections;
 };
 

@@ -325,6 +325,11 @@ int http_add_header(struct http_request *request, const char *name, const char *
 	return buf_error(headers);
 }
 
+const char *http_right(const struct http_request *request)
+{
+	return request->route ? request->route->right : NULL;
+}
+
 struct str http_body(const struct http_request *request)
 {
 	return buf_str(&request->body);
@@ -334,6 +339,20 @@ void http_answer(struct http_request *request, unsigned int status, const char *
 	struct str body)
 {
 	http_request_give(request, status, make_response(body, content_type));
+}
+
+void http_answer_buf(struct http_request *request, const char *content_type, const struct buf *body)
+{
+	if (buf_error(body) < 0)
+		http_answer(
+			request, MHD_HTTP_SERVICE_UNAVAILABLE, HTTP_TEXT, STR("out of memory\n"));
+	else
+		http_answer(request, MHD_HTTP_OK, content_type, buf_str(body));
+}
+
+void http_answer_ok(void *data, struct http_request *request)
+{
+	http_answer(request, MHD_HTTP_OK, HTTP_TEXT, STR("ok\n"));
 }
 
 /* ---- the loop ---- */
@@ -409,6 +428,8 @@ static int start(struct http_server *s, struct error *err)
 	if (fd < 0)
 		return fd;
 	s->port = http_port_of(fd);
+	if (http_address_path(s->options.address))
+		s->unix_path = str_dup(str_from(http_address_path(s->options.address)));
 	s->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,
 		fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)s->options.max_connections,
 		MHD_OPTION_CONNECTION_TIMEOUT, LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -457,7 +478,6 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 
 void http_server_free(struct http_server *server)
 {
-	const char *path = server ? http_address_path(server->options.address) : NULL;
 	struct connection *c = NULL; /* for cppcheck */
 
 	if (!server)
@@ -470,8 +490,9 @@ void http_server_free(struct http_server *server)
 			http_stream_abandon(c->request->stream);
 	if (server->http)
 		MHD_stop_daemon(server->http);
-	if (server->http && path)
-		unlink(path);
+	if (server->unix_path)
+		unlink(server->unix_path);
+	free(server->unix_path);
 	loop_remove_timer(&server->timer);
 	http_tls_unref(server->tls);
 	free(server);

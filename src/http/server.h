@@ -33,11 +33,12 @@ struct http_route {
 	const char *method;
 	const char *path; /* "/metrics"; "/page/" and a * behind it: all below; "*": all */
 	http_handler_fn *handler;
-	bool is_guarded; /* the options' guard is asked first */
+	bool is_guarded;   /* the options' guard is asked first */
+	const char *right; /* ... as if for a GET of this path; NULL: for what is asked */
 };
 
 struct http_options {
-	const char *address; /* as listen.h has it; borrowed */
+	const char *address; /* as listen.h has it */
 	bool is_tls;         /* nobody gets in before http_server_set_certificate() */
 	uint32_t max_connections;
 	size_t max_body;
@@ -68,6 +69,8 @@ const char *http_path(const struct http_request *request);
 const char *http_header(const struct http_request *request, const char *name);
 const char *http_cookie(const struct http_request *request, const char *name);
 struct str http_body(const struct http_request *request);
+/* Its route's right; NULL: none but its own. */
+const char *http_right(const struct http_request *request);
 
 /* To the handler of its route, by the guard: it may be there. */
 void http_pass(struct http_request *request);
@@ -84,6 +87,15 @@ int http_add_header(struct http_request *request, const char *name, const char *
 /* The body is copied. The request is gone with this. stream.h has answers that go on. */
 void http_answer(struct http_request *request, unsigned int status, const char *content_type,
 	struct str body);
+
+/* The same with 200, or with 503 where the text did not fit into memory. */
+void http_answer_buf(
+	struct http_request *request, const char *content_type, const struct buf *body);
+/* In Prometheus' text form. */
+#define HTTP_METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+/* A handler: 200, "ok". */
+void http_answer_ok(void *data, struct http_request *request);
 
 struct http_counts {
 	uint64_t n_requests, n_refused; /* too large, too slow, or one too many */

@@ -22,7 +22,7 @@ let clockOffset = 0;            // the controller's clock less ours, in s
 const percent = (permille) => `${Math.round(permille / 10)}%`;
 const gib = (bytes) => {
   const n = bytes / GIB;
-  return n >= 10_240 ? `${Math.round(n / 1024)} TiB` : n >= 10 ? `${Math.round(n)} GiB` : n >= 0.95 ? `${+n.toFixed(1)} GiB` : `${Math.round(bytes / 2 ** 20)} MiB`;
+  return n >= 10_240 ? `${Math.round(n / 1024)} TiB` : n >= 10 ? `${counted.format(Math.round(n))} GiB` : n >= 0.95 ? `${+n.toFixed(1)} GiB` : `${Math.round(bytes / 2 ** 20)} MiB`;
 };
 const many = (n, one, more = one + "s") => `${counted.format(n)} ${n === 1 ? one : more}`;
 
@@ -308,7 +308,7 @@ function showWaiting() {
   $("waiting-more").hidden = all.length <= WAITING_SHOWN;
   $("waiting-more").textContent = showsAllWaiting ? "Show fewer" : `Show ${counted.format(all.length - WAITING_SHOWN)} more`;
   $("waiting-rest").hidden = beyond <= 0;
-  $("waiting-rest").textContent = `and ${counted.format(beyond)} more, which kubectl get pods -A shows`;
+  $("waiting-rest").textContent = `${counted.format(beyond)} more are not listed here: kubectl get pods -A`;
 }
 
 // ---- what is told
@@ -613,6 +613,8 @@ function chart(series, kind, tenant) {
     draw("text", { class: "of-mark", x: LEFT + 6, y: y(v) + (y(v) > 20 ? -4 : 12) }, `${word} ${words(v)}`)));
   svg.append(draw("text", { x: LEFT - 5, y: y(0), "text-anchor": "end" }, "0"), draw("text", { x: LEFT - 5, y: y(marks.at(-1)[0]) + 4, "text-anchor": "end" }, words(marks.at(-1)[0])),
     draw("path", { class: "area", d: area(values, x, y) }), draw("path", { class: "curve", d: curve(values, x, y) }));
+  const last = values.findLastIndex((v) => v !== null);
+  if (last >= 0) svg.append(draw("circle", { class: "end", cx: x(last), cy: y(values[last]), r: 3 }));
   return make("figure", {}, make("figcaption", {}, `${title}: ${said}`), svg);
 }
 

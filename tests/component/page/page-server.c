@@ -28,7 +28,12 @@ struct test_server {
 
 static void guard(void *data, struct http_request *request)
 {
-	struct str token = page_token(request);
+	const char *header = http_header(request, "Authorization"),
+		   *cookie = http_cookie(request, PAGE_COOKIE);
+	struct str token = str_from(header ? header : cookie);
+
+	if (header)
+		str_skip_prefix(&token, STR("Bearer "));
 
 	if (str_is(token, "good"))
 		http_pass(request);

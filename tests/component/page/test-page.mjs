@@ -215,7 +215,7 @@ async function devices_and_tenants_are_shown() {
   await device(page, "gpu-2 device 1, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: cordoned: fan is replaced").waitFor();
   await device(page, "gpu-2 device 2, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: unhealthy: the driver does not answer for it").waitFor();
   await page.getByText("not ready: KubeletUnreachable").waitFor();
-  await page.getByText("silent", { exact: true }).waitFor();
+  await page.locator(".chip", { hasText: "silent" }).waitFor();
   await page.getByText("0/3 nodes: 2 no GPU with 0.5 free, 1 node silent").waitFor();
   await page.getByText("on gpu-1: has its place, starts").waitFor();
   const width = await page.locator("[aria-label^='gpu-1 device 0'] .bar.granted i").nth(1).evaluate((e) => e.getBoundingClientRect().width / e.parentElement.getBoundingClientRect().width);
@@ -287,12 +287,21 @@ async function names_are_there_for_who_does_not_see() {
   await end(view);
 }
 
+// An hour of somebody's, with minutes in which nothing was heard.
+function past() {
+  const share = Array.from({ length: 360 }, (_, i) => i > 200 && i < 230 ? null : i === 359 ? 90 : Math.round(250 + 200 * Math.sin(i / 17) * Math.sin(i / 3)));
+  const series = (step) => ({ step, ago: 3, share, mib: share.map((v) => v && 4000 + 10 * v) });
+  return { fine: series(10), coarse: series(300) };
+}
+
 // WCAG's ratio of each text to what is behind it, at least 4.5.
 async function text_can_be_read(scheme) {
   const view = await inside({ colorScheme: scheme }), { page } = view;
+  await page.route("**/history/**", (route) => route.fulfill({ json: past() }));
   await device(page, "gpu-1 device 0").click();
   await page.getByRole("button", { name: "research/sweep-12" }).click();
-  await page.getByRole("img", { name: /^Share/ }).waitFor();
+  await page.getByRole("img", { name: /^Share of a device: now 9%, mostly 2\d%, at most 45%$/ }).waitFor();
+  check((await page.locator(".curve").first().getAttribute("d")).split("M").length === 3, "not two pieces with a gap between");
   const poor = await page.evaluate(() => {
     const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
     const rgba = (text) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
@@ -378,7 +387,7 @@ async function on_a_phone_and_at_night() {
 async function a_thousand_devices() {
   const view = await inside({ viewport: DESKTOP }, (s) => tellLarge(s, 125)), { page } = view;
   await page.waitForFunction(() => document.querySelectorAll(".device").length === 1000);
-  await page.getByText("and 500 more, which kubectl").waitFor();
+  await page.getByText("500 more are not listed here").waitFor();
   check(await page.locator("#waiting-rows tr").count() === 6, "not some of those that wait");
   await picture(page, "thousand");
   await page.reload();

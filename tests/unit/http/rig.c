@@ -33,12 +33,14 @@ void rig_start(struct rig *rig, const struct http_options *more)
 
 	options.address = "127.0.0.1:0";
 	options.max_body = BODY_MAX;
-	options.data = rig;
+	if (!options.data)
+		options.data = rig;
 	if (!options.routes) {
 		options.routes = everything;
 		options.n_routes = ARRAY_SIZE(everything);
 	}
-	assert_ok(loop_new(&rig->loop));
+	if (!rig->loop)
+		assert_ok(loop_new(&rig->loop));
 	if (http_server_new(rig->loop, &options, &rig->server, &err) < 0)
 		fail_msg("%s", err.msg);
 }

@@ -103,8 +103,7 @@ static void pieces_come_as_they_are_pushed(void **state)
 	assert_true(rig_hear(&v.rig, fd, &heard, "3\r\none\r\n"));
 	buf_clear(&heard);
 	assert_ok(http_stream_push_event(v.stream, "pod", STR("a\nb")));
-	assert_true(
-		rig_hear(&v.rig, fd, &heard, "1C\r\nevent: pod\ndata: a\ndata: b\n\n\r\n"));
+	assert_true(rig_hear(&v.rig, fd, &heard, "1C\r\nevent: pod\ndata: a\ndata: b\n\n\r\n"));
 	buf_clear(&heard);
 	assert_ok(http_stream_push_event(v.stream, NULL, STR_NONE));
 	assert_ok(http_stream_push(v.stream, STR("last")));
@@ -234,5 +233,5 @@ static void the_server_may_end_before(void **state)
 }
 
 UNIT_MAIN(UNIT(pieces_come_as_they_are_pushed), UNIT(one_may_tell_another),
-	UNIT(one_may_begin_later), 	UNIT(a_peer_that_leaves_is_noticed), UNIT(a_slow_reader_is_dropped),
-	UNIT(the_server_may_end_before))
+	UNIT(one_may_begin_later), UNIT(a_peer_that_leaves_is_noticed),
+	UNIT(a_slow_reader_is_dropped), UNIT(the_server_may_end_before))
