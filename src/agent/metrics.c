@@ -176,21 +176,17 @@ int metrics_check(const char *address, struct error *err)
 {
 	struct str port = str_from(address);
 	uint64_t number;
-	int r = http_address_path(address) ? http_address_check(address, err) : 0;
 
-	if (r < 0)
-		return fail_within(err, r, "metrics address");
 	if (http_address_path(address))
-		return 0;
+		return http_address_check(address, err);
 	if (!str_skip_prefix(&port, STR("[::1]:")) && !str_skip_prefix(&port, STR("127.0.0.1:")) &&
 		!str_skip_prefix(&port, STR("localhost:")) && !str_skip_prefix(&port, STR(":")))
 		return fail(err, EINVAL,
-			"metrics address '%s': expected unix:PATH or a loopback port such as "
-			"127.0.0.1:9400 (they are not protected, so no other is served)",
+			"'%s': expected unix:PATH or a loopback port such as 127.0.0.1:9400 (they "
+			"are not protected, so no other is served)",
 			address);
 	if (parse_uint(port, 1, 65535, &number, NULL) < 0)
-		return fail(err, EINVAL, "metrics address '%s': expected a port from 1 to 65535",
-			address);
+		return fail(err, EINVAL, "'%s': expected a port from 1 to 65535", address);
 	return 0;
 }
 
@@ -215,5 +211,5 @@ int metrics_new(struct agent *agent, const char *address, struct error *err)
 		options.address = loopback;
 	}
 	r = http_server_new(agent->loop, &options, &agent->metrics, err);
-	return r < 0 ? fail_within(err, r, "metrics address %s", address) : 0;
+	return r < 0 ? fail_within(err, r, "--metrics") : 0;
 }

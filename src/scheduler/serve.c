@@ -102,7 +102,7 @@ int serve_new(struct service *service, struct serve **ret_serve, struct error *e
 	int r;
 
 	*ret_serve = NULL;
-	if (!service->options->listen[0])
+	if (!service->options->listen)
 		return 0;
 	serve = calloc(1, sizeof(*serve));
 	if (!serve)
