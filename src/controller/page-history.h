@@ -32,9 +32,9 @@ void page_history_forget(struct page_history *history, const char *key);
 uint32_t page_history_count(const struct page_history *history);
 
 /*
- * {"fine":{"step":10,"ago":4,"share":[300,null],"mib":[1024,null]},"coarse":{...}}: the oldest first,
- * null where nothing was heard; the last step began `ago` seconds before now_s. Leading nulls are
- * left out. -ENOENT: there is no such tenant; buf_error(out).
+ * {"fine":{"step":10,"ago":4,"share":[300,null],"mib":[1024,null]},"coarse":{...}}: the oldest
+ * first, null where nothing was heard; the last step began `ago` seconds before now_s. Leading
+ * nulls are left out. -ENOENT: there is no such tenant; buf_error(out).
  */
 int page_history_format(
 	const struct page_history *history, const char *key, uint64_t now_s, struct buf *out);

@@ -112,7 +112,9 @@ int page_state_set(struct page_state *state, enum page_kind kind, const char *ke
 	const bool was = item && item->json;
 	char *text = NULL;
 
-	if (was ? json && !strcmp(item->json, json) : !json)
+	if (!was && !json)
+		return 0;
+	if (was && json && !strcmp(item->json, json))
 		return 0;
 	if (!was && state->n[kind] == state->max[kind])
 		return -ENOSPC;
@@ -158,7 +160,7 @@ bool page_state_has(const struct page_state *state, enum page_kind kind, const c
 /* The first that is newer; changes are looked for from the end, where they are. */
 static const struct item *first_after(const struct page_state *state, uint64_t since)
 {
-	const struct item *item, *first = NULL;
+	const struct item *item = NULL, *first = NULL; /* item: for cppcheck */
 
 	TAILQ_FOREACH_REVERSE(item, &state->changed, item_list, link)
 	{

@@ -292,6 +292,15 @@ static json_int_t sum(const json_t *pod, const char *resource)
 	return total;
 }
 
+uint64_t page_view_asked_milli(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+		return 0;
+	return (uint64_t)sum(pod, "divvy.gpu/milli");
+}
+
 static const json_t *not_scheduled(const json_t *pod)
 {
 	const json_t *all = kube_json_at(pod, "status", "conditions", NULL), *c;

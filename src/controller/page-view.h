@@ -12,16 +12,19 @@
 #include "kube/json.h"
 
 /*
- * Of a GPUNode: {"alive", "simulated", "version", "devices":[{"uuid","index","model","bytes",
- * "health","why","owner","cordoned"}], "tenants":[{"uid","namespace","pod","container",
- * "devices":[indices into devices],"request","limit","bytes":[...],"class","priority","mode","note"}],
- * "trouble":[{"what","reason","message"}]}. The caller's, as all of these; NULL: out of memory.
+ * Of a GPUNode: {"alive", "simulated", "version",
+ *  "devices":[{"uuid","index","model","bytes","health","why","owner","cordoned"}],
+ *  "tenants":[{"uid","namespace","pod","container","devices":[indices into devices],"request",
+ *   "limit","bytes":[...],"class","priority","mode","note"}],
+ *  "trouble":[{"what","reason","message"}]}.
+ * The caller's, as all of these; NULL: out of memory.
  */
 char *page_view_node(const json_t *gpu_node, bool is_alive);
 
 /*
- * What its tenants use, in the order of the node's: [[share,bytes,share,bytes],null]: a pair for each
- * of its devices; null: not measured. `measured` is the Lease's annotation, see core/measured.h.
+ * What its tenants use, in the order of the node's: [[share,bytes,share,bytes],null]: a pair for
+ * each of its devices; null: not measured. `measured` is the Lease's annotation, see
+ * core/measured.h.
  */
 char *page_view_use(const json_t *gpu_node, struct str measured);
 
@@ -35,6 +38,9 @@ void page_view_each_gone(const json_t *before, const json_t *now, page_gone_fn *
 
 /* Does this pod of ours wait, for a place or for its start? */
 bool page_view_is_waiting(const json_t *pod);
+
+/* In 1/1000 of a device, all containers together; 0: nothing, or it has ended. */
+uint64_t page_view_asked_milli(const json_t *pod);
 
 /* {"since": seconds since 1970, "milli", "mib", "node", "reason", "why"} */
 char *page_view_waiting(const json_t *pod);

@@ -294,9 +294,21 @@ void page_set_ready(struct page *page)
 	loop_set_timer(&page->beat, clock_now_ns() + BEAT_NS);
 }
 
+static uint32_t count_silent(const struct page *page)
+{
+	const uint64_t now = clock_now_ns();
+	struct page_node *node, *next;
+	uint32_t n = 0;
+
+	HASH_ITER(hh, page->nodes, node, next)
+		n += node->gpu_node && !is_alive(node, now);
+	return n;
+}
+
 struct page_counts page_counts(const struct page *page)
 {
 	return (struct page_counts){.n_viewers = page->n_viewers,
+		.n_silent = count_silent(page),
 		.n_nodes = page_state_count(page->state, PAGE_NODES),
 		.n_waiting = (uint32_t)page->n_waiting,
 		.n_histories = page_history_count(page->history),

@@ -32,7 +32,7 @@ int page_new(struct loop *loop, struct page **ret_page, struct error *err);
 /* After its server. NULL is fine. */
 void page_free(struct page *page);
 
-/* The object is this now (a reference is taken); NULL: it has gone. Pods that do not wait are none. */
+/* The object is this now; a reference is taken. NULL: it has gone. */
 void page_set_gpu_node(struct page *page, const char *name, json_t *object);
 void page_set_lease(struct page *page, const char *name, json_t *object);
 void page_set_pod(struct page *page, const char *ns, const char *name, const json_t *object);
@@ -56,7 +56,7 @@ void page_serve(struct page *page, struct http_request *request);
 	}
 
 struct page_counts {
-	uint32_t n_viewers, n_nodes, n_waiting, n_histories;
+	uint32_t n_viewers, n_nodes, n_silent, n_waiting, n_histories;
 	uint64_t n_told; /* events */
 };
 struct page_counts page_counts(const struct page *page);

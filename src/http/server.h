@@ -78,8 +78,8 @@ void http_pass(struct http_request *request);
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
 /*
- * For whatever will answer it, a stream too; copied. The value is no peer's text: none that would end
- * a line is taken. -EINVAL; -EMSGSIZE: more than HTTP_HEADERS_MAX together.
+ * For whatever will answer it, a stream too; copied. The value is no peer's text: none that would
+ * end a line is taken. -EINVAL; -EMSGSIZE: more than HTTP_HEADERS_MAX together.
  */
 #define HTTP_HEADERS_MAX (8u << 10)
 int http_add_header(struct http_request *request, const char *name, const char *value);

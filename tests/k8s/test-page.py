@@ -19,8 +19,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import PATIENCE_S, Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
 from controller import installed  # noqa: E402
+from tap import PATIENCE_S  # noqa: E402
 
 G = "/apis/divvy.gpu/v1/gpunodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
