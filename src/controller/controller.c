@@ -368,13 +368,13 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 /* To who looks at the page: it is so now, or has gone. */
 static void show(const struct watched *w, const struct kube_entry *entry, bool is_there)
 {
-	struct page *web = w->c->web;
+	struct web *web = w->c->web;
 	json_t *object = is_there ? entry->object : NULL;
 
 	switch (w->which) {
-	case CACHE_PODS: page_set_pod(web, entry->namespace_name, entry->name, object); break;
-	case CACHE_GPU_NODES: page_set_gpu_node(web, entry->name, object); break;
-	case CACHE_LEASES: page_set_lease(web, entry->name, object); break;
+	case CACHE_PODS: web_set_pod(web, entry->namespace_name, entry->name, object); break;
+	case CACHE_GPU_NODES: web_set_gpu_node(web, entry->name, object); break;
+	case CACHE_LEASES: web_set_lease(web, entry->name, object); break;
 	default: break;
 	}
 }
@@ -410,7 +410,7 @@ static void synced(void *data)
 	controller_enqueue_all(w->c);
 	if (controller_is_synced(w->c, CACHE_PODS) && controller_is_synced(w->c, CACHE_GPU_NODES) &&
 		controller_is_synced(w->c, CACHE_LEASES))
-		page_set_ready(w->c->web);
+		web_set_ready(w->c->web);
 }
 
 static void trouble(void *data, const struct error *err)
@@ -525,9 +525,9 @@ static int serve(struct controller *c, struct error *err)
 	options.guard = access_guard;
 	r = r < 0 ? r : access_new(c->client, &c->access, err);
 	options.guard_data = c->access;
-	r = r < 0 ? r : page_new(c->loop, &c->web, err);
+	r = r < 0 ? r : web_new(c->loop, &c->web, err);
 	if (r >= 0)
-		access_accept_cookie(c->access, PAGE_COOKIE);
+		access_accept_cookie(c->access, WEB_COOKIE);
 	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
 }
 
@@ -617,7 +617,7 @@ void controller_free(struct controller *c)
 	}
 	http_server_free(c->webhook);
 	http_server_free(c->page);
-	page_free(c->web);
+	web_free(c->web);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);
 	queue_free(c->queue);

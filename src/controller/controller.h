@@ -12,7 +12,7 @@
 #include "base/loop.h"
 #include "controller/admit.h"
 #include "controller/certificate.h"
-#include "controller/page.h"
+#include "controller/web.h"
 #include "controller/queue.h"
 #include "http/server.h"
 #include "kube/cache.h"
@@ -69,7 +69,7 @@ struct controller {
 	struct loop_timer timer;
 	struct http_server *webhook, *page;
 	struct access *access; /* to the page */
-	struct page *web;      /* what the page shows */
+	struct web *web;       /* what the page shows */
 	char host[256];        /* what the certificate is for */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
@@ -141,7 +141,7 @@ void controller_look_at_certificate(struct controller *c);
 
 /* Of http/server.h; data is the controller. */
 #define CONTROLLER_WEBHOOK_ROUTES 2u
-#define CONTROLLER_PAGE_ROUTES (2u + PAGE_N_ROUTES)
+#define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
 extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
 /* Whoever still waits for an answer gets one, once the client is gone. */

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/prom.h"
-#include "controller/page-view.h"
+#include "controller/web-view.h"
 
 static double leads(const struct controller *c)
 {
@@ -43,15 +43,15 @@ static double nodes(const struct controller *c)
 }
 static double pods_waiting(const struct controller *c)
 {
-	return page_counts(c->web).n_waiting;
+	return web_counts(c->web).n_waiting;
 }
 static double nodes_silent(const struct controller *c)
 {
-	return page_counts(c->web).n_silent;
+	return web_counts(c->web).n_silent;
 }
 static double viewers(const struct controller *c)
 {
-	return page_counts(c->web).n_viewers;
+	return web_counts(c->web).n_viewers;
 }
 static double calls(const struct controller *c)
 {
@@ -105,7 +105,7 @@ static void add_asked(const struct controller *c, struct buf *out)
 
 	prom_head(out, name, "gauge", "Devices that a pod asks for, of those not ended.");
 	while ((e = controller_next(c, CACHE_PODS, e))) {
-		const uint64_t milli = page_view_asked_milli(e->object);
+		const uint64_t milli = web_view_asked_milli(e->object);
 
 		if (!milli)
 			continue;

@@ -222,11 +222,11 @@ static void on_page(void *data, struct http_request *request)
 {
 	const struct controller *c = data;
 
-	page_serve(c->web, request);
+	web_serve(c->web, request);
 }
 
 const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES] = {
 	{"GET", "/healthz", http_answer_ok},
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
-	PAGE_ROUTES(on_page),
+	WEB_ROUTES(on_page),
 };

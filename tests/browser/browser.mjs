@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 const { chromium } = createRequire(join(process.env.DIVVY_BROWSER, "node_modules/"))("playwright-core");
 
-const OUT = join(process.env.DIVVY_SOURCE ?? ".", "out/page");
+const OUT = join(process.env.DIVVY_SOURCE ?? ".", "out/web");
 export const PATIENCE_MS = 60_000; // a bound for what must come, not a measure of how fast
 
 export const DESKTOP = { width: 1280, height: 900 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "controller/page-history.h"
+#include "controller/web-history.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,22 +22,22 @@ struct ring {
 struct series {
 	UT_hash_handle hh;
 	struct ring fine, coarse;
-	uint16_t fine_share[PAGE_FINE_N], coarse_share[PAGE_COARSE_N];
-	uint32_t fine_mib[PAGE_FINE_N], coarse_mib[PAGE_COARSE_N];
+	uint16_t fine_share[WEB_FINE_N], coarse_share[WEB_COARSE_N];
+	uint32_t fine_mib[WEB_FINE_N], coarse_mib[WEB_COARSE_N];
 	/* Of the coarse step under way. */
 	uint64_t sum_share, sum_mib;
 	uint32_t n_summed;
 	char key[];
 };
 
-struct page_history {
+struct web_history {
 	struct series *series;
 	uint32_t n, max;
 };
 
-int page_history_new(uint32_t max_tenants, struct page_history **ret_history)
+int web_history_new(uint32_t max_tenants, struct web_history **ret_history)
 {
-	struct page_history *history = calloc(1, sizeof(*history));
+	struct web_history *history = calloc(1, sizeof(*history));
 
 	if (!history)
 		return -ENOMEM;
@@ -46,7 +46,7 @@ int page_history_new(uint32_t max_tenants, struct page_history **ret_history)
 	return 0;
 }
 
-static struct series *find(const struct page_history *history, const char *key)
+static struct series *find(const struct web_history *history, const char *key)
 {
 	struct series *series;
 
@@ -54,14 +54,14 @@ static struct series *find(const struct page_history *history, const char *key)
 	return series;
 }
 
-static void series_free(struct page_history *history, struct series *series)
+static void series_free(struct web_history *history, struct series *series)
 {
 	HASH_DEL(history->series, series);
 	free(series);
 	history->n--;
 }
 
-void page_history_forget(struct page_history *history, const char *key)
+void web_history_forget(struct web_history *history, const char *key)
 {
 	struct series *series = find(history, key);
 
@@ -69,7 +69,7 @@ void page_history_forget(struct page_history *history, const char *key)
 		series_free(history, series);
 }
 
-void page_history_free(struct page_history *history)
+void web_history_free(struct web_history *history)
 {
 	struct series *series, *next;
 
@@ -80,7 +80,7 @@ void page_history_free(struct page_history *history)
 	free(history);
 }
 
-uint32_t page_history_count(const struct page_history *history)
+uint32_t web_history_count(const struct web_history *history)
 {
 	return history->n;
 }
@@ -104,7 +104,7 @@ static void ring_put(struct ring *ring, uint64_t step, uint16_t share, uint32_t 
 	ring->mib[step % ring->n] = mib;
 }
 
-static struct series *series_new(struct page_history *history, const char *key)
+static struct series *series_new(struct web_history *history, const char *key)
 {
 	const size_t n = strlen(key);
 	struct series *series = calloc(1, sizeof(*series) + n + 1);
@@ -112,18 +112,18 @@ static struct series *series_new(struct page_history *history, const char *key)
 	if (!series)
 		return NULL;
 	memcpy(series->key, key, n + 1);
-	ring_init(&series->fine, series->fine_share, series->fine_mib, PAGE_FINE_N, PAGE_FINE_S);
-	ring_init(&series->coarse, series->coarse_share, series->coarse_mib, PAGE_COARSE_N,
-		PAGE_COARSE_S);
+	ring_init(&series->fine, series->fine_share, series->fine_mib, WEB_FINE_N, WEB_FINE_S);
+	ring_init(&series->coarse, series->coarse_share, series->coarse_mib, WEB_COARSE_N,
+		WEB_COARSE_S);
 	HASH_ADD_KEYPTR(hh, history->series, series->key, n, series);
 	history->n++;
 	return series;
 }
 
-int page_history_add(struct page_history *history, const char *key, uint32_t share_permille,
+int web_history_add(struct web_history *history, const char *key, uint32_t share_permille,
 	uint64_t memory_bytes, uint64_t now_s)
 {
-	const uint64_t coarse = now_s / PAGE_COARSE_S;
+	const uint64_t coarse = now_s / WEB_COARSE_S;
 	const uint16_t share = (uint16_t)MIN(share_permille, NOTHING - 1u);
 	const uint32_t mib = (uint32_t)MIN(memory_bytes / MIB, (uint64_t)UINT32_MAX);
 	struct series *series = find(history, key);
@@ -137,7 +137,7 @@ int page_history_add(struct page_history *history, const char *key, uint32_t sha
 	series->sum_share += share;
 	series->sum_mib += mib;
 	series->n_summed++;
-	ring_put(&series->fine, now_s / PAGE_FINE_S, share, mib);
+	ring_put(&series->fine, now_s / WEB_FINE_S, share, mib);
 	ring_put(&series->coarse, coarse, (uint16_t)(series->sum_share / series->n_summed),
 		(uint32_t)(series->sum_mib / series->n_summed));
 	return 0;
@@ -174,8 +174,8 @@ static void format_ring(const struct ring *ring, uint64_t now_s, struct buf *out
 	buf_add_text(out, "]}");
 }
 
-int page_history_format(
-	const struct page_history *history, const char *key, uint64_t now_s, struct buf *out)
+int web_history_format(
+	const struct web_history *history, const char *key, uint64_t now_s, struct buf *out)
 {
 	const struct series *series = find(history, key);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Debian's chromium, driven by test-page.mjs; here is only what that needs, or why not."""
+"""The page in Debian's chromium, driven by test-web.mjs; here is only what that needs, or why not."""
 
 import os
 import subprocess
@@ -17,4 +17,4 @@ found = subprocess.run([os.path.join(TESTS, "browser/get"), "--check"], stdin=su
 if found.returncode:
     skip_all(found.stderr.strip())
 os.environ["DIVVY_BROWSER"] = found.stdout.strip()
-os.execvp("node", ["node", os.path.join(HERE, "test-page.mjs")])
+os.execvp("node", ["node", os.path.join(HERE, "test-web.mjs")])

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "controller/page-view.h"
+#include "controller/web-view.h"
 
 static json_t *json(const char *text)
 {
@@ -37,7 +37,7 @@ static json_t *json(const char *text)
 static void a_node_is_shown(void **state)
 {
 	_cleanup_json_ json_t *node = json(NODE);
-	_cleanup_free_ char *text = page_view_node(node, true);
+	_cleanup_free_ char *text = web_view_node(node, true);
 
 	assert_string_equal(text,
 		"{\"alive\":true,\"simulated\":true,\"version\":\"0.1.0\",\"devices\":["
@@ -63,14 +63,14 @@ static void a_strange_node_is_shown(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
 		_cleanup_json_ json_t *node = json(strange[i]);
-		_cleanup_free_ char *text = page_view_node(node, false);
-		_cleanup_free_ char *use = page_view_use(node, STR("u/c=1:2 ? =")), *waiting = NULL;
+		_cleanup_free_ char *text = web_view_node(node, false);
+		_cleanup_free_ char *use = web_view_use(node, STR("u/c=1:2 ? =")), *waiting = NULL;
 		_cleanup_json_ json_t *back = json(text), *back_use = json(use);
 
 		assert_true(json_is_array(json_object_get(back, "devices")));
 		assert_true(json_is_array(back_use));
-		assert_false(page_view_is_waiting(node));
-		waiting = page_view_waiting(node);
+		assert_false(web_view_is_waiting(node));
+		waiting = web_view_waiting(node);
 		assert_non_null(waiting);
 	}
 }
@@ -78,10 +78,10 @@ static void a_strange_node_is_shown(void **state)
 static void use_is_in_the_order_of_the_tenants(void **state)
 {
 	_cleanup_json_ json_t *node = json(NODE);
-	_cleanup_free_ char *none = page_view_use(node, STR("")),
-			    *both = page_view_use(
+	_cleanup_free_ char *none = web_view_use(node, STR("")),
+			    *both = web_view_use(
 				    node, STR("u2/c=7:8 junk u9/c=1:1 u1/c=300:5,400:6")),
-			    *one = page_view_use(node, STR("u2/x=1:1 u2/c=9:9"));
+			    *one = web_view_use(node, STR("u2/x=1:1 u2/c=9:9"));
 
 	assert_string_equal(none, "[null,null]");
 	assert_string_equal(both, "[[300,5,400,6],[7,8]]");
@@ -114,7 +114,7 @@ static void sums_are_over_the_devices(void **state)
 	_cleanup_json_ json_t *node = json(NODE);
 	struct told told = {""};
 
-	page_view_each_use(node, STR("u1/c=300:5,400:6 u2/c=7:8 u3/c=1:1"), on_use, &told);
+	web_view_each_use(node, STR("u1/c=300:5,400:6 u2/c=7:8 u3/c=1:1"), on_use, &told);
 	assert_string_equal(told.text, "u1/c 700 11;u2/c 7 8;");
 }
 
@@ -124,14 +124,14 @@ static void who_has_gone_is_told(void **state)
 	json_t *tenants = kube_json_at(now, "status", "tenants", NULL);
 	struct told told = {""};
 
-	page_view_each_gone(before, other, on_gone, &told);
+	web_view_each_gone(before, other, on_gone, &told);
 	assert_string_equal(told.text, "");
 	json_array_remove(tenants, 0);
-	page_view_each_gone(before, now, on_gone, &told);
+	web_view_each_gone(before, now, on_gone, &told);
 	assert_string_equal(told.text, "u1/c;");
-	page_view_each_gone(now, before, on_gone, &told);
+	web_view_each_gone(now, before, on_gone, &told);
 	assert_string_equal(told.text, "u1/c;");
-	page_view_each_gone(now, NULL, on_gone, &told);
+	web_view_each_gone(now, NULL, on_gone, &told);
 	assert_string_equal(told.text, "u1/c;u2/c;");
 }
 
@@ -171,9 +171,9 @@ static void pods_that_wait_are_shown(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(pods); i++) {
 		_cleanup_json_ json_t *pod = json(pods[i].pod);
-		_cleanup_free_ char *text = page_view_waiting(pod);
+		_cleanup_free_ char *text = web_view_waiting(pod);
 
-		if (page_view_is_waiting(pod) != pods[i].waits)
+		if (web_view_is_waiting(pod) != pods[i].waits)
 			fail_msg("%zu: %s", i, pods[i].pod);
 		if (pods[i].waits)
 			assert_string_equal(text, pods[i].shown);

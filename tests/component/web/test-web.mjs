@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody sees of a cluster, does with the page, and is spared. The objects are told to page-server.
+// What somebody sees of a cluster, does with the page, and is spared. The objects are told to web-server.
 
 import { spawn } from "node:child_process";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { DESKTOP, PHONE, check, main, open, picture, signIn, times } from "../../browser/browser.mjs";
 
-const PROGRAM = join(process.env.DIVVY_BUILD ?? "build", "tests/component/page/page-server");
+const PROGRAM = join(process.env.DIVVY_BUILD ?? "build", "tests/component/web/web-server");
 const GIB = 2 ** 30;
 const NASTY = "<img src=/x onerror=alert(1)>";
 
@@ -27,7 +27,7 @@ class Server {
     this.process.stdin.on("error", () => {});
     await new Promise((resolve, reject) => {
       this.process.stdout.once("data", resolve);
-      this.ended.then((code) => reject(new Error(`page-server has ended with ${code}`)));
+      this.ended.then((code) => reject(new Error(`web-server has ended with ${code}`)));
     });
     return this;
   }
@@ -166,7 +166,7 @@ async function nothing_is_said_to_who_has_no_token() {
 }
 
 async function files_come_with_a_strict_policy() {
-  for (const path of ["", "page.js", "page.css"]) {
+  for (const path of ["", "web.js", "web.css"]) {
     const answer = await fetch(server.url + path), policy = answer.headers.get("content-security-policy");
     check(answer.ok && policy.includes("default-src 'none'") && !policy.includes("unsafe"), `${path}: ${policy}`);
     check(answer.headers.get("x-content-type-options") === "nosniff", path);

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What page.c and page-serve.c share; nobody else includes it. */
+/* What web.c and web-serve.c share; nobody else includes it. */
 #ifndef CONTROLLER_PAGE_INTERNAL_H
 #define CONTROLLER_PAGE_INTERNAL_H
 
 #include <sys/queue.h>
 
-#include "controller/page-history.h"
-#include "controller/page-state.h"
-#include "controller/page.h"
+#include "controller/web-history.h"
+#include "controller/web-state.h"
+#include "controller/web.h"
 #include "http/stream.h"
 #include "kube/json.h"
 
-struct page_node;
+struct web_node;
 
 /* Somebody who looks at it. */
 struct viewer {
 	LIST_ENTRY(viewer) link;
-	struct page *page;
+	struct web *web;
 	struct http_stream *stream;
 	uint64_t since_ns;
 };
 
-struct page {
+struct web {
 	struct loop *loop;
-	struct page_state *state;
-	struct page_history *history;
-	struct page_node *nodes; /* by name */
+	struct web_state *state;
+	struct web_history *history;
+	struct web_node *nodes; /* by name */
 	struct loop_timer push, beat;
 	uint64_t epoch;  /* of this process: numbers of another one say nothing here */
 	uint64_t told;   /* all viewers know up to this number */
@@ -37,11 +37,11 @@ struct page {
 	LIST_HEAD(viewers, viewer) viewers;
 };
 
-/* ---- page-serve.c ---- */
+/* ---- web-serve.c ---- */
 
 /* To all viewers what has changed since the last time. */
-void page_tell(struct page *page);
+void web_tell(struct web *web);
 /* To all that it lives, and to those who were let in long ago, to come again. */
-void page_beat(struct page *page, uint64_t now);
+void web_beat(struct web *web, uint64_t now);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "controller/page-view.h"
+#include "controller/web-view.h"
 
 #include <string.h>
 
@@ -159,7 +159,7 @@ static bool is_simulated(const json_t *gpu_node)
 	return json_is_true(json_object_get(json_array_get(all, 0), "simulated"));
 }
 
-char *page_view_node(const json_t *gpu_node, bool is_alive)
+char *web_view_node(const json_t *gpu_node, bool is_alive)
 {
 	return take_text(json_pack("{s:b, s:b, s:s*, s:o, s:o, s:o}", "alive", (int)is_alive,
 		"simulated", (int)is_simulated(gpu_node), "version",
@@ -195,7 +195,7 @@ static bool next_use(
 	return false;
 }
 
-char *page_view_use(const json_t *gpu_node, struct str measured)
+char *web_view_use(const json_t *gpu_node, struct str measured)
 {
 	const json_t *tenants = tenants_of(gpu_node);
 	json_t *out = json_array();
@@ -217,7 +217,7 @@ char *page_view_use(const json_t *gpu_node, struct str measured)
 	return take_text(out);
 }
 
-void page_view_each_use(const json_t *gpu_node, struct str measured, page_use_fn *fn, void *data)
+void web_view_each_use(const json_t *gpu_node, struct str measured, web_use_fn *fn, void *data)
 {
 	const json_t *tenants = tenants_of(gpu_node);
 	struct measured m;
@@ -238,7 +238,7 @@ void page_view_each_use(const json_t *gpu_node, struct str measured, page_use_fn
 	}
 }
 
-void page_view_each_gone(const json_t *before, const json_t *now, page_gone_fn *fn, void *data)
+void web_view_each_gone(const json_t *before, const json_t *now, web_gone_fn *fn, void *data)
 {
 	const json_t *left = tenants_of(now), *t;
 	char key[KEY_SIZE];
@@ -264,7 +264,7 @@ void page_view_each_gone(const json_t *before, const json_t *now, page_gone_fn *
 
 /* ---- pods that wait ---- */
 
-bool page_view_is_waiting(const json_t *pod)
+bool web_view_is_waiting(const json_t *pod)
 {
 	const char *tenant = json_string_value(
 		json_object_get(kube_json_at(pod, "metadata", "labels", NULL), WISH_TENANT_LABEL));
@@ -292,7 +292,7 @@ static json_int_t sum(const json_t *pod, const char *resource)
 	return total;
 }
 
-uint64_t page_view_asked_milli(const json_t *pod)
+uint64_t web_view_asked_milli(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
@@ -334,7 +334,7 @@ static const json_t *not_started(const json_t *pod)
 	return NULL;
 }
 
-char *page_view_waiting(const json_t *pod)
+char *web_view_waiting(const json_t *pod)
 {
 	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
 	const char *created = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);

@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
-#include "controller/page-files.h"
-#include "controller/page-internal.h"
+#include "controller/web-files.h"
+#include "controller/web-internal.h"
 
 /* Who was let in is asked about again: a token may have ended, a right may have been taken away. */
 #define VISIT_NS (120 * NSEC_PER_SEC)
@@ -41,7 +41,7 @@ static const struct {
 	{"Cache-Control", "no-cache"},
 };
 
-static void serve_file(struct http_request *request, const struct page_file *file)
+static void serve_file(struct http_request *request, const struct web_file *file)
 {
 	const char *has = http_header(request, "If-None-Match");
 
@@ -83,7 +83,7 @@ static void keep(struct http_request *request, struct str token, const char *mor
 {
 	_cleanup_buf_ struct buf cookie = BUF_INIT(HTTP_HEADERS_MAX / 2);
 
-	buf_addf(&cookie, "%s=", PAGE_COOKIE);
+	buf_addf(&cookie, "%s=", WEB_COOKIE);
 	buf_add(&cookie, token);
 	buf_addf(&cookie, "; Path=/; Secure; HttpOnly; SameSite=Strict%s", more);
 	if (buf_error(&cookie) < 0 || http_add_header(request, "Set-Cookie", buf_text(&cookie)) < 0)
@@ -103,7 +103,7 @@ static void serve_session(struct http_request *request)
 		keep(request, STR_NONE, "; Max-Age=0");
 	else if (strcmp(method, "POST") != 0)
 		answer_text(request, 204, "");
-	else if (token.n > PAGE_TOKEN_MAX)
+	else if (token.n > WEB_TOKEN_MAX)
 		answer_text(request, 431,
 			"the token is longer than a cookie may be (3500 characters): use one of a "
 			"service account (kubectl create token)\n");
@@ -117,7 +117,7 @@ static void serve_session(struct http_request *request)
 
 static void viewer_free(struct viewer *viewer)
 {
-	viewer->page->n_viewers--;
+	viewer->web->n_viewers--;
 	LIST_REMOVE(viewer, link);
 	free(viewer);
 }
@@ -128,31 +128,31 @@ static void on_closed(void *data, int why)
 }
 
 /* What is newer than that number, as an event. */
-static int format_event(const struct page *page, uint64_t since, struct buf *out)
+static int format_event(const struct web *web, uint64_t since, struct buf *out)
 {
-	buf_addf(out, "id: %016" PRIx64 "-%" PRIu64 "\nevent: state\ndata: ", page->epoch,
-		page_state_number(page->state));
-	page_state_format(page->state, since, out);
+	buf_addf(out, "id: %016" PRIx64 "-%" PRIu64 "\nevent: state\ndata: ", web->epoch,
+		web_state_number(web->state));
+	web_state_format(web->state, since, out);
 	return buf_add_text(out, "\n\n");
 }
 
-static void push(struct page *page, struct viewer *viewer, const struct buf *text)
+static void push(struct web *web, struct viewer *viewer, const struct buf *text)
 {
 	/* Whom it cannot be told is cut off, comes again, and is told then. */
 	if (http_stream_push(viewer->stream, buf_str(text)) == 0)
-		page->n_told++;
+		web->n_told++;
 }
 
-void page_tell(struct page *page)
+void web_tell(struct web *web)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(PAGE_TEXT_MAX);
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
 	struct viewer *viewer = NULL; /* for cppcheck */
 
-	if (!LIST_EMPTY(&page->viewers) && format_event(page, page->told, &text) < 0)
+	if (!LIST_EMPTY(&web->viewers) && format_event(web, web->told, &text) < 0)
 		return;
-	page->told = page_state_number(page->state);
-	LIST_FOREACH(viewer, &page->viewers, link)
-		push(page, viewer, &text);
+	web->told = web_state_number(web->state);
+	LIST_FOREACH(viewer, &web->viewers, link)
+		push(web, viewer, &text);
 }
 
 /* That it lives, and what time it is here. */
@@ -161,16 +161,16 @@ static void format_beat(struct buf *out)
 	buf_addf(out, "event: beat\ndata: %" PRIu64 "\n\n", clock_real_ns() / NSEC_PER_SEC);
 }
 
-void page_beat(struct page *page, uint64_t now)
+void web_beat(struct web *web, uint64_t now)
 {
 	struct viewer *viewer, *next;
 	_cleanup_buf_ struct buf beat = BUF_INIT(64);
 
 	format_beat(&beat);
-	for (viewer = LIST_FIRST(&page->viewers); viewer; viewer = next) {
+	for (viewer = LIST_FIRST(&web->viewers); viewer; viewer = next) {
 		next = LIST_NEXT(viewer, link);
 		if (clock_since_ns(now, viewer->since_ns) < VISIT_NS) {
-			push(page, viewer, &beat);
+			push(web, viewer, &beat);
 			continue;
 		}
 		http_stream_push_event(viewer->stream, "again", STR(""));
@@ -180,66 +180,66 @@ void page_beat(struct page *page, uint64_t now)
 }
 
 /* What the path says was the last that was heard; 0: nothing, or nothing of ours. */
-static uint64_t heard_of(const struct page *page, const char *path)
+static uint64_t heard_of(const struct web *web, const char *path)
 {
 	struct str rest = str_from(path), epoch;
 	char ours[24];
 	uint64_t number;
 
 	str_skip_prefix(&rest, STR("/events/"));
-	snprintf(ours, sizeof(ours), "%016" PRIx64, page->epoch);
+	snprintf(ours, sizeof(ours), "%016" PRIx64, web->epoch);
 	if (!str_split(&rest, '-', &epoch) || !str_is(epoch, ours) ||
 		parse_uint(rest, 0, INT64_MAX, &number, NULL) < 0)
 		return 0;
 	return number;
 }
 
-static void serve_events(struct page *page, struct http_request *request)
+static void serve_events(struct web *web, struct http_request *request)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(PAGE_TEXT_MAX);
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
 	struct viewer *viewer;
 
 	if (strcmp(http_method(request), "GET") != 0) {
 		answer_text(request, 405, "GET\n");
 		return;
 	}
-	if (!page->is_ready || page->n_viewers >= PAGE_VIEWERS_MAX) {
+	if (!web->is_ready || web->n_viewers >= WEB_VIEWERS_MAX) {
 		answer_text(request, 503,
-			page->is_ready ? "too many look at this already\n"
-				       : "the cluster is not known yet\n");
+			web->is_ready ? "too many look at this already\n"
+				      : "the cluster is not known yet\n");
 		return;
 	}
 	viewer = calloc(1, sizeof(*viewer));
-	if (!viewer || format_event(page, heard_of(page, http_path(request)), &text) < 0) {
+	if (!viewer || format_event(web, heard_of(web, http_path(request)), &text) < 0) {
 		free(viewer);
 		answer_text(request, 503, "there is more than can be shown\n");
 		return;
 	}
 	http_add_header(request, "X-Content-Type-Options", "nosniff");
-	viewer->page = page;
+	viewer->web = web;
 	viewer->since_ns = clock_now_ns();
 	viewer->stream = http_stream_open(
-		request, "text/event-stream", PAGE_TEXT_MAX, on_closed, viewer);
+		request, "text/event-stream", WEB_TEXT_MAX, on_closed, viewer);
 	if (!viewer->stream) {
 		free(viewer);
 		return;
 	}
-	LIST_INSERT_HEAD(&page->viewers, viewer, link);
-	page->n_viewers++;
+	LIST_INSERT_HEAD(&web->viewers, viewer, link);
+	web->n_viewers++;
 	format_beat(&text);
-	push(page, viewer, &text);
+	push(web, viewer, &text);
 }
 
 /* ---- history ---- */
 
-static void serve_history(struct page *page, struct http_request *request)
+static void serve_history(struct web *web, struct http_request *request)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(PAGE_TEXT_MAX);
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
 	struct str key = str_from(http_path(request));
 	int r;
 
 	str_skip_prefix(&key, STR("/history/"));
-	r = page_history_format(page->history, key.p, clock_now_ns() / NSEC_PER_SEC, &text);
+	r = web_history_format(web->history, key.p, clock_now_ns() / NSEC_PER_SEC, &text);
 	if (r == -ENOENT) {
 		answer_text(request, 404, "nothing was measured of it yet\n");
 		return;
@@ -253,20 +253,20 @@ static void serve_history(struct page *page, struct http_request *request)
 	http_answer(request, 200, "application/json", buf_str(&text));
 }
 
-void page_serve(struct page *page, struct http_request *request)
+void web_serve(struct web *web, struct http_request *request)
 {
 	const struct str path = str_from(http_path(request));
 
 	if (str_is(path, "/session")) {
 		serve_session(request);
 	} else if (str_has_prefix(path, STR("/events/"))) {
-		serve_events(page, request);
+		serve_events(web, request);
 	} else if (str_has_prefix(path, STR("/history/"))) {
-		serve_history(page, request);
+		serve_history(web, request);
 	} else {
-		for (size_t i = 0; i < PAGE_N_FILES; i++)
-			if (str_is(path, page_files[i].path)) {
-				serve_file(request, &page_files[i]);
+		for (size_t i = 0; i < WEB_N_FILES; i++)
+			if (str_is(path, web_files[i].path)) {
+				serve_file(request, &web_files[i]);
 				return;
 			}
 		answer_text(request, 404, "there is no such path\n");

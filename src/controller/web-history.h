@@ -12,31 +12,31 @@
 
 #include "base/str.h"
 
-#define PAGE_FINE_S 10u
-#define PAGE_FINE_N 360u
-#define PAGE_COARSE_S 300u
-#define PAGE_COARSE_N 288u
+#define WEB_FINE_S 10u
+#define WEB_FINE_N 360u
+#define WEB_COARSE_S 300u
+#define WEB_COARSE_N 288u
 
-struct page_history;
+struct web_history;
 
-int page_history_new(uint32_t max_tenants, struct page_history **ret_history);
-void page_history_free(struct page_history *history);
+int web_history_new(uint32_t max_tenants, struct web_history **ret_history);
+void web_history_free(struct web_history *history);
 
 /*
  * Measured at now_s, of a clock that only goes forward. Share and memory are sums over the tenant's
  * devices. Several in one step: the last counts. -ENOSPC: there are too many tenants; -ENOMEM.
  */
-int page_history_add(struct page_history *history, const char *key, uint32_t share_permille,
+int web_history_add(struct web_history *history, const char *key, uint32_t share_permille,
 	uint64_t memory_bytes, uint64_t now_s);
-void page_history_forget(struct page_history *history, const char *key);
-uint32_t page_history_count(const struct page_history *history);
+void web_history_forget(struct web_history *history, const char *key);
+uint32_t web_history_count(const struct web_history *history);
 
 /*
  * {"fine":{"step":10,"ago":4,"share":[300,null],"mib":[1024,null]},"coarse":{...}}: the oldest
  * first, null where nothing was heard; the last step began `ago` seconds before now_s. Leading
  * nulls are left out. -ENOENT: there is no such tenant; buf_error(out).
  */
-int page_history_format(
-	const struct page_history *history, const char *key, uint64_t now_s, struct buf *out);
+int web_history_format(
+	const struct web_history *history, const char *key, uint64_t now_s, struct buf *out);
 
 #endif

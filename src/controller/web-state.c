@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All items are in one list in the order of their last change: what is new is its end. */
-#include "controller/page-state.h"
+#include "controller/web-state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 #include "kube/hash.h"
 #include "kube/json.h"
 
-static const char *const kind_names[PAGE_N_KINDS] = {"nodes", "use", "waiting", "totals"};
+static const char *const kind_names[WEB_N_KINDS] = {"nodes", "use", "waiting", "totals"};
 
 struct item {
 	UT_hash_handle hh;
 	TAILQ_ENTRY(item) link;
-	enum page_kind kind;
+	enum web_kind kind;
 	uint64_t number;
 	char *json;   /* NULL: gone */
 	char *quoted; /* the key, as JSON has it */
@@ -24,17 +24,17 @@ struct item {
 
 TAILQ_HEAD(item_list, item);
 
-struct page_state {
-	struct item *items[PAGE_N_KINDS]; /* by key, with those that have gone */
+struct web_state {
+	struct item *items[WEB_N_KINDS]; /* by key, with those that have gone */
 	struct item_list changed;
 	uint64_t number;
 	uint64_t forgotten; /* what went up to here is not remembered */
-	uint32_t n[PAGE_N_KINDS], max[PAGE_N_KINDS], n_gone;
+	uint32_t n[WEB_N_KINDS], max[WEB_N_KINDS], n_gone;
 };
 
-int page_state_new(const uint32_t max[static PAGE_N_KINDS], struct page_state **ret_state)
+int web_state_new(const uint32_t max[static WEB_N_KINDS], struct web_state **ret_state)
 {
-	struct page_state *state = calloc(1, sizeof(*state));
+	struct web_state *state = calloc(1, sizeof(*state));
 
 	if (!state)
 		return -ENOMEM;
@@ -44,7 +44,7 @@ int page_state_new(const uint32_t max[static PAGE_N_KINDS], struct page_state **
 	return 0;
 }
 
-static void item_free(struct page_state *state, struct item *item)
+static void item_free(struct web_state *state, struct item *item)
 {
 	HASH_DEL(state->items[item->kind], item);
 	TAILQ_REMOVE(&state->changed, item, link);
@@ -53,7 +53,7 @@ static void item_free(struct page_state *state, struct item *item)
 	free(item);
 }
 
-void page_state_free(struct page_state *state)
+void web_state_free(struct web_state *state)
 {
 	struct item *item;
 
@@ -64,7 +64,7 @@ void page_state_free(struct page_state *state)
 	free(state);
 }
 
-static struct item *find(const struct page_state *state, enum page_kind kind, const char *key)
+static struct item *find(const struct web_state *state, enum web_kind kind, const char *key)
 {
 	struct item *item;
 
@@ -72,7 +72,7 @@ static struct item *find(const struct page_state *state, enum page_kind kind, co
 	return item;
 }
 
-static struct item *item_new(struct page_state *state, enum page_kind kind, const char *key)
+static struct item *item_new(struct web_state *state, enum web_kind kind, const char *key)
 {
 	const size_t n = strlen(key);
 	_cleanup_json_ json_t *text = json_string(key);
@@ -93,7 +93,7 @@ static struct item *item_new(struct page_state *state, enum page_kind kind, cons
 }
 
 /* The oldest that has gone. */
-static void forget_one(struct page_state *state)
+static void forget_one(struct web_state *state)
 {
 	struct item *item;
 
@@ -106,7 +106,7 @@ static void forget_one(struct page_state *state)
 		}
 }
 
-int page_state_set(struct page_state *state, enum page_kind kind, const char *key, const char *json)
+int web_state_set(struct web_state *state, enum web_kind kind, const char *key, const char *json)
 {
 	struct item *item = find(state, kind, key);
 	const bool was = item && item->json;
@@ -131,7 +131,7 @@ int page_state_set(struct page_state *state, enum page_kind kind, const char *ke
 	TAILQ_INSERT_TAIL(&state->changed, item, link);
 	if (was && !text) {
 		state->n[kind]--;
-		if (++state->n_gone > PAGE_GONE_MAX)
+		if (++state->n_gone > WEB_GONE_MAX)
 			forget_one(state);
 	} else if (!was) {
 		state->n[kind]++;
@@ -140,17 +140,17 @@ int page_state_set(struct page_state *state, enum page_kind kind, const char *ke
 	return 0;
 }
 
-uint64_t page_state_number(const struct page_state *state)
+uint64_t web_state_number(const struct web_state *state)
 {
 	return state->number;
 }
 
-uint32_t page_state_count(const struct page_state *state, enum page_kind kind)
+uint32_t web_state_count(const struct web_state *state, enum web_kind kind)
 {
 	return state->n[kind];
 }
 
-bool page_state_has(const struct page_state *state, enum page_kind kind, const char *key)
+bool web_state_has(const struct web_state *state, enum web_kind kind, const char *key)
 {
 	const struct item *item = find(state, kind, key);
 
@@ -158,7 +158,7 @@ bool page_state_has(const struct page_state *state, enum page_kind kind, const c
 }
 
 /* The first that is newer; changes are looked for from the end, where they are. */
-static const struct item *first_after(const struct page_state *state, uint64_t since)
+static const struct item *first_after(const struct web_state *state, uint64_t since)
 {
 	const struct item *item = NULL, *first = NULL; /* item: for cppcheck */
 
@@ -171,7 +171,7 @@ static const struct item *first_after(const struct page_state *state, uint64_t s
 	return first;
 }
 
-static void format_kind(const struct item *first, enum page_kind kind, bool is_all, struct buf *out)
+static void format_kind(const struct item *first, enum web_kind kind, bool is_all, struct buf *out)
 {
 	bool is_open = false;
 
@@ -191,14 +191,14 @@ static void format_kind(const struct item *first, enum page_kind kind, bool is_a
 		buf_add_byte(out, '}');
 }
 
-int page_state_format(const struct page_state *state, uint64_t since, struct buf *out)
+int web_state_format(const struct web_state *state, uint64_t since, struct buf *out)
 {
 	const bool is_all = !since || since < state->forgotten || since > state->number;
 	const struct item *first = is_all ? TAILQ_FIRST(&state->changed)
 					  : first_after(state, since);
 
 	buf_addf(out, "{\"all\":%s", is_all ? "true" : "false");
-	for (enum page_kind kind = 0; kind < PAGE_N_KINDS; kind++)
+	for (enum web_kind kind = 0; kind < WEB_N_KINDS; kind++)
 		format_kind(first, kind, is_all, out);
 	return buf_add_byte(out, '}');
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page as the controller serves it, without a cluster: `page-server PORT` is told of objects on
+ * The page as the controller serves it, without a cluster: `web-server PORT` is told of objects on
  * its standard input, a line of JSON each: {"kind":"node"|"lease"|"pod","namespace":"n","name":"a",
  * "object":{...}|null}. It says "ready" once it listens on 127.0.0.1. The token "good" may see it,
  * "poor" may not, others are none. Ends with its standard input.
@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "controller/page.h"
+#include "controller/web.h"
 #include "kube/json.h"
 
 #define INPUT_MAX (64u << 20)
@@ -20,7 +20,7 @@
 
 struct test_server {
 	struct loop *loop;
-	struct page *page;
+	struct web *web;
 	struct http_server *http;
 	struct loop_io input;
 	struct buf text;
@@ -29,7 +29,7 @@ struct test_server {
 static void guard(void *data, struct http_request *request)
 {
 	const char *header = http_header(request, "Authorization"),
-		   *cookie = http_cookie(request, PAGE_COOKIE);
+		   *cookie = http_cookie(request, WEB_COOKIE);
 	struct str token = str_from(header ? header : cookie);
 
 	if (header)
@@ -47,7 +47,7 @@ static void on_request(void *data, struct http_request *request)
 {
 	struct test_server *s = data;
 
-	page_serve(s->page, request);
+	web_serve(s->web, request);
 }
 
 static void take(struct test_server *s, struct str line)
@@ -66,11 +66,11 @@ static void take(struct test_server *s, struct str line)
 	if (!kind || !name)
 		return;
 	if (!strcmp(kind, "node"))
-		page_set_gpu_node(s->page, name, object);
+		web_set_gpu_node(s->web, name, object);
 	else if (!strcmp(kind, "lease"))
-		page_set_lease(s->page, name, object);
+		web_set_lease(s->web, name, object);
 	else
-		page_set_pod(s->page, kube_json_text_at(told, "namespace", NULL), name, object);
+		web_set_pod(s->web, kube_json_text_at(told, "namespace", NULL), name, object);
 }
 
 static void on_input(struct loop_io *io, uint32_t events)
@@ -97,24 +97,24 @@ static void on_input(struct loop_io *io, uint32_t events)
 
 static int serve(struct test_server *s, const char *port, struct error *err)
 {
-	static const struct http_route routes[PAGE_N_ROUTES] = {PAGE_ROUTES(on_request)};
+	static const struct http_route routes[WEB_N_ROUTES] = {WEB_ROUTES(on_request)};
 	char address[32];
 	const struct http_options options = {.address = address,
 		.routes = routes,
-		.n_routes = PAGE_N_ROUTES,
+		.n_routes = WEB_N_ROUTES,
 		.data = s,
 		.guard = guard};
 	int r;
 
 	snprintf(address, sizeof(address), "127.0.0.1:%.8s", port);
 	r = loop_new(&s->loop);
-	r = r < 0 ? r : page_new(s->loop, &s->page, err);
+	r = r < 0 ? r : web_new(s->loop, &s->web, err);
 	r = r < 0 ? r : http_server_new(s->loop, &options, &s->http, err);
 	s->input.data = s;
 	r = r < 0 ? r : loop_add_io(s->loop, &s->input, STDIN_FILENO, EPOLLIN, on_input);
 	if (r < 0)
 		return r;
-	page_set_ready(s->page);
+	web_set_ready(s->web);
 	puts("ready");
 	fflush(stdout);
 	return loop_run(s->loop);
@@ -126,13 +126,13 @@ int main(int argc, char **argv)
 	struct error err = {0};
 	int r;
 
-	log_init("page-server");
+	log_init("web-server");
 	r = serve(&s, argc > 1 ? argv[1] : "0", &err);
 	if (r < 0)
 		log_error("%s", err.msg[0] ? err.msg : strerror(-r));
 	loop_remove_io(&s.input);
 	http_server_free(s.http);
-	page_free(s.page);
+	web_free(s.page);
 	loop_free(s.loop);
 	buf_done(&s.text);
 	return r < 0;

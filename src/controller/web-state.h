@@ -13,34 +13,33 @@
 
 #include "base/str.h"
 
-enum page_kind {
-	PAGE_NODES,   /* by name: its devices and tenants */
-	PAGE_USE,     /* by name: what its tenants use, in the order in which the node has them */
-	PAGE_WAITING, /* "NAMESPACE/NAME": pods that wait */
-	PAGE_TOTALS,  /* of what there is too much of to be shown */
-	PAGE_N_KINDS
+enum web_kind {
+	WEB_NODES,   /* by name: its devices and tenants */
+	WEB_USE,     /* by name: what its tenants use, in the order in which the node has them */
+	WEB_WAITING, /* "NAMESPACE/NAME": pods that wait */
+	WEB_TOTALS,  /* of what there is too much of to be shown */
+	WEB_N_KINDS
 };
 
-#define PAGE_GONE_MAX 4096u /* that are remembered */
+#define WEB_GONE_MAX 4096u /* that are remembered */
 
-struct page_state;
+struct web_state;
 
 /* max: items of each kind. -ENOMEM. */
-int page_state_new(const uint32_t max[static PAGE_N_KINDS], struct page_state **ret_state);
-void page_state_free(struct page_state *state);
+int web_state_new(const uint32_t max[static WEB_N_KINDS], struct web_state **ret_state);
+void web_state_free(struct web_state *state);
 
 /*
  * The item's text is this now (copied); NULL: it has gone. The same text again is no change.
  * -ENOSPC: there are too many of that kind, it is not shown; -ENOMEM, also for a key that is no
  * UTF-8.
  */
-int page_state_set(
-	struct page_state *state, enum page_kind kind, const char *key, const char *json);
+int web_state_set(struct web_state *state, enum web_kind kind, const char *key, const char *json);
 
 /* Of the last change; 0: there was none. */
-uint64_t page_state_number(const struct page_state *state);
-uint32_t page_state_count(const struct page_state *state, enum page_kind kind);
-bool page_state_has(const struct page_state *state, enum page_kind kind, const char *key);
+uint64_t web_state_number(const struct web_state *state);
+uint32_t web_state_count(const struct web_state *state, enum web_kind kind);
+bool web_state_has(const struct web_state *state, enum web_kind kind, const char *key);
 
 /*
  * What has changed after that number, as one line of JSON:
@@ -48,6 +47,6 @@ bool page_state_has(const struct page_state *state, enum page_kind kind, const c
  * changes is left out. With "all":true nothing but what is there counts: since was 0, or too long
  * ago. buf_error(out).
  */
-int page_state_format(const struct page_state *state, uint64_t since, struct buf *out);
+int web_state_format(const struct web_state *state, uint64_t since, struct buf *out);
 
 #endif

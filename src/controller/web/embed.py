@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the page's files as C: embed.py OUT FILE... makes page_files[] of page-files.h."""
+"""Writes the page's files as C: embed.py OUT FILE... makes web_files[] of web-files.h."""
 import hashlib
 import pathlib
 import sys
@@ -17,7 +17,7 @@ def literal(data):
 
 def main():
     out, paths = sys.argv[1], [pathlib.Path(p) for p in sys.argv[2:]]
-    text = "/* Made by embed.py. */\n#include \"controller/page-files.h\"\n\n"
+    text = "/* Made by embed.py. */\n#include \"controller/web-files.h\"\n\n"
     rows = []
     for path in paths:
         data = path.read_bytes()
@@ -27,7 +27,7 @@ def main():
         tag = hashlib.sha256(data).hexdigest()[:16]
         rows.append(f'\t{{"{url}", "{TYPES[path.suffix]}; charset=utf-8", "\\"{tag}\\"", '
                     f"{{{name}, sizeof({name}) - 1}}}},\n")
-    text += "const struct page_file page_files[PAGE_N_FILES] = {\n" + "".join(rows) + "};\n"
+    text += "const struct web_file web_files[WEB_N_FILES] = {\n" + "".join(rows) + "};\n"
     pathlib.Path(out).write_text(text, encoding="utf-8")
 
 
