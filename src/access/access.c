@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "kube/json.h"
 #include "kube/write.h"
 
@@ -102,28 +103,26 @@ static void remember(struct access *access, const uint8_t *key, enum verdict ver
 
 /* ---- what is asked ---- */
 
-static void answer(struct http_request *request, enum verdict verdict, const char *why)
+static void answer(struct http_request *request, enum verdict verdict)
 {
 	static const struct {
 		unsigned int status;
 		const char *text;
 	} refusals[] = {
-		[UNKNOWN] = {503, "the API server does not say who may"},
-		[NO_TOKEN] = {401, "a token is needed: Authorization: Bearer TOKEN"},
-		[NOBODY] = {401, "the token is nobody's"},
-		[FORBIDDEN] = {403, "you may not: bind a cluster role that has the path"},
+		[UNKNOWN] = {503, "the API server does not say who may\n"},
+		[NO_TOKEN] = {401, "a token is needed: Authorization: Bearer TOKEN\n"},
+		[NOBODY] = {401, "the token is nobody's\n"},
+		[FORBIDDEN] = {403, "you may not: bind a cluster role that has the path\n"},
 	};
-	_cleanup_buf_ struct buf text = BUF_INIT(1024);
 
-	if (verdict == ALLOWED) {
+	if (verdict == ALLOWED)
 		http_pass(request);
-		return;
-	}
-	buf_addf(&text, "%s%s%s\n", refusals[verdict].text, why ? ": " : "", why ? why : "");
-	http_answer(request, refusals[verdict].status, HTTP_TEXT, buf_str(&text));
+	else
+		http_answer(request, refusals[verdict].status, HTTP_TEXT,
+			str_from(refusals[verdict].text));
 }
 
-static void conclude(struct visit *v, enum verdict verdict, const char *why)
+static void conclude(struct visit *v, enum verdict verdict)
 {
 	struct http_request *request = v->request;
 
@@ -131,7 +130,14 @@ static void conclude(struct visit *v, enum verdict verdict, const char *why)
 		remember(v->access, v->key, verdict);
 	LIST_REMOVE(v, link);
 	free(v);
-	answer(request, verdict, why);
+	answer(request, verdict);
+}
+
+/* Why is not for strangers to read: it may name hosts. */
+static void give_up(struct visit *v, const char *why)
+{
+	log_debug("%s %s: %s", http_method(v->request), http_path(v->request), why);
+	conclude(v, UNKNOWN);
 }
 
 /* Takes the review. */
@@ -147,7 +153,7 @@ static void ask(struct visit *v, const char *group_version, const char *resource
 	struct error err = {.msg = "out of memory"};
 
 	if (!review || kube_create(v->access->client, &write, review, &err) < 0)
-		conclude(v, UNKNOWN, err.msg);
+		give_up(v, err.msg);
 	json_decref(review);
 }
 
@@ -160,7 +166,7 @@ static json_t *review_of(struct visit *v, const struct kube_answer *a)
 	v->call = NULL;
 	if (a->result >= 0 && kube_json_parse(a->body, &review, &err) >= 0)
 		return review;
-	conclude(v, UNKNOWN, err.msg);
+	give_up(v, err.msg);
 	return NULL;
 }
 
@@ -171,8 +177,8 @@ static void on_access(void *data, const struct kube_answer *a)
 	if (!review)
 		return;
 	conclude(data,
-		json_is_true(kube_json_at(review, "status", "allowed", NULL)) ? ALLOWED : FORBIDDEN,
-		NULL);
+		json_is_true(kube_json_at(review, "status", "allowed", NULL)) ? ALLOWED
+									      : FORBIDDEN);
 }
 
 static void on_token(void *data, const struct kube_answer *a)
@@ -185,7 +191,7 @@ static void on_token(void *data, const struct kube_answer *a)
 	if (!review)
 		return;
 	if (!json_is_true(kube_json_at(review, "status", "authenticated", NULL)) || !name) {
-		conclude(v, NOBODY, NULL);
+		conclude(v, NOBODY);
 		return;
 	}
 	ask(v, "authorization.k8s.io/v1", "subjectaccessreviews",
@@ -217,17 +223,17 @@ void access_guard(void *data, struct http_request *request)
 	enum verdict known;
 
 	if (!token.n || token.n > ACCESS_TOKEN_MAX) {
-		answer(request, NO_TOKEN, NULL);
+		answer(request, NO_TOKEN);
 		return;
 	}
 	if (make_key(request, token, key) < 0) {
-		answer(request, UNKNOWN, "out of memory");
+		answer(request, UNKNOWN);
 		return;
 	}
 	known = recall(access, key);
 	v = known ? NULL : calloc(1, sizeof(*v));
 	if (!v) {
-		answer(request, known, NULL);
+		answer(request, known);
 		return;
 	}
 	v->access = access;
@@ -265,7 +271,7 @@ void access_free(struct access *access)
 		return;
 	while ((v = LIST_FIRST(&access->visits))) {
 		kube_call_cancel(v->call);
-		conclude(v, UNKNOWN, "it ends");
+		conclude(v, UNKNOWN);
 	}
 	free(access);
 }

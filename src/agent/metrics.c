@@ -177,7 +177,7 @@ int metrics_format(struct agent *agent, struct buf *out)
 
 /* ---- HTTP ---- */
 
-void metrics_answer(void *agent, struct http_request *request)
+static void on_metrics(void *agent, struct http_request *request)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
 
@@ -187,7 +187,7 @@ void metrics_answer(void *agent, struct http_request *request)
 
 static const struct http_route routes[] = {
 	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/metrics", metrics_answer},
+	{"GET", "/metrics", on_metrics},
 };
 
 int metrics_check(const char *address, struct error *err)
@@ -230,4 +230,23 @@ int metrics_new(struct agent *agent, const char *address, struct error *err)
 	}
 	r = http_server_new(agent->loop, &options, &agent->metrics, err);
 	return r < 0 ? fail_within(err, r, "--metrics") : 0;
+}
+
+static const struct http_route guarded_routes[] = {
+	{"GET", "/healthz", http_answer_ok},
+	{"GET", "/metrics", on_metrics, .is_guarded = true},
+};
+
+int metrics_serve(struct agent *agent, struct kube_client *client,
+	const struct node_options *options, struct page **ret_page, struct error *err)
+{
+	const struct page_options page = {.address = options->listen,
+		.name = "divvyd",
+		.host = options->name,
+		.routes = guarded_routes,
+		.n_routes = ARRAY_SIZE(guarded_routes),
+		.data = agent};
+	int r = page_new(client, &page, ret_page, err);
+
+	return r < 0 ? fail_within(err, r, "--listen") : 0;
 }

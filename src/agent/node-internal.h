@@ -7,10 +7,10 @@
 #include <sys/queue.h>
 
 #include "agent/door.h"
-#include "agent/node-serve.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
 #include "core/given.h"
+#include "access/page.h"
 #include "kube/cache.h"
 #include "kube/event.h"
 #include "kube/write.h"
@@ -46,7 +46,7 @@ struct node {
 	struct kube_cache *pods;   /* of this node */
 	struct kube_cache *wishes; /* its GPUNode */
 
-	struct serve *serve;
+	struct page *page; /* NULL: nothing is served */
 	struct plugin *plugin;
 	char plugin_reason[128]; /* why the kubelet does not know us */
 	struct podres *podres;

@@ -17,6 +17,7 @@
 
 #include "agent/device.h"
 #include "agent/memory.h"
+#include "agent/metrics.h"
 #include "agent/node-internal.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -632,7 +633,7 @@ static int start(struct node *node, struct error *err)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
 	if (r >= 0 && node->options.listen)
-		r = serve_new(node->agent, node->client, &node->options, &node->serve, err);
+		r = metrics_serve(node->agent, node->client, &node->options, &node->page, err);
 	if (r < 0)
 		return r;
 	node_offer(node);
@@ -665,7 +666,7 @@ void node_free(struct node *node)
 {
 	if (!node)
 		return;
-	serve_free(node->serve);
+	page_free(node->page);
 	start_free_all(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);

@@ -511,24 +511,20 @@ static int elect(struct controller *c, struct error *err)
 
 static int serve(struct controller *c, struct error *err)
 {
-	struct http_options options = {.address = c->options.webhook_listen,
+	const struct http_options webhook = {.address = c->options.webhook_listen,
 		.is_tls = true,
 		.routes = controller_webhook_routes,
 		.n_routes = CONTROLLER_WEBHOOK_ROUTES,
 		.data = c};
-	int r = http_server_new(c->loop, &options, &c->webhook, err);
+	const struct page_options page = {.address = c->options.listen,
+		.cookie = WEB_COOKIE,
+		.routes = controller_page_routes,
+		.n_routes = CONTROLLER_PAGE_ROUTES,
+		.data = c};
+	int r = http_server_new(c->loop, &webhook, &c->webhook, err);
 
-	options.address = c->options.listen;
-	options.routes = controller_page_routes;
-	options.n_routes = CONTROLLER_PAGE_ROUTES;
-	options.max_body = 64u << 10;
-	options.guard = access_guard;
-	r = r < 0 ? r : access_new(c->client, &c->access, err);
-	options.guard_data = c->access;
 	r = r < 0 ? r : web_new(c->loop, &c->web, err);
-	if (r >= 0)
-		access_accept_cookie(c->access, WEB_COOKIE);
-	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
+	return r < 0 ? r : page_new(c->client, &page, &c->page, err);
 }
 
 static int start(struct controller *c, struct error *err)
@@ -607,7 +603,7 @@ void controller_free(struct controller *c)
 	for (size_t i = 0; i < CONTROLLER_N_CACHES; i++)
 		kube_cache_free(c->watched[i].cache);
 	kube_recorder_free(c->recorder);
-	access_free(c->access);
+	page_free(c->page);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {
@@ -616,7 +612,6 @@ void controller_free(struct controller *c)
 		free(job);
 	}
 	http_server_free(c->webhook);
-	http_server_free(c->page);
 	web_free(c->web);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);

@@ -8,7 +8,7 @@
 
 #include <sys/queue.h>
 
-#include "access/access.h"
+#include "access/page.h"
 #include "base/loop.h"
 #include "controller/admit.h"
 #include "controller/certificate.h"
@@ -67,10 +67,10 @@ struct controller {
 	struct watched watched[CONTROLLER_N_CACHES];
 	struct queue *queue;
 	struct loop_timer timer;
-	struct http_server *webhook, *page;
-	struct access *access; /* to the page */
-	struct web *web;       /* what the page shows */
-	char host[256];        /* what the certificate is for */
+	struct http_server *webhook;
+	struct page *page;
+	struct web *web; /* what the page shows */
+	char host[256];  /* what the certificate is for */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
 	uint64_t started_ns;

@@ -43,7 +43,7 @@ static int run(void *data, struct program_signals *signals, struct error *err)
 	r = program_watch(signals, c->loop, on_signal, c);
 	if (r >= 0) {
 		log_info("serving on ports %u and %u", http_server_port(c->webhook),
-			http_server_port(c->page));
+			http_server_port(page_server(c->page)));
 		r = controller_run(c);
 	}
 	if (r < 0)

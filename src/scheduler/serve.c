@@ -1,22 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/serve.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-#include "access/access.h"
 #include "base/prom.h"
-#include "http/issue.h"
 #include "scheduler/service-internal.h"
 
-#define CONNECTIONS_MAX 64u
-#define BODY_MAX (64u << 10)
 #define TEXT_MAX (1u << 20)
-
-struct serve {
-	struct http_server *server;
-	struct access *access;
-};
 
 static void add_metrics(const struct service *s, struct buf *out)
 {
@@ -74,53 +62,17 @@ static const struct http_route routes[] = {
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
 };
 
-static int start(struct serve *serve, struct service *service, struct error *err)
+int serve_new(struct service *service, struct page **ret_page, struct error *err)
 {
 	const struct options *o = service->options;
-	struct http_options http = {.address = o->listen,
-		.is_tls = true,
-		.max_connections = CONNECTIONS_MAX,
-		.max_body = BODY_MAX,
+	const struct page_options page = {.address = o->listen,
+		.cert_file = o->tls_cert,
+		.key_file = o->tls_key,
+		.name = "divvy-scheduler",
+		.host = "divvy-scheduler",
 		.routes = routes,
 		.n_routes = ARRAY_SIZE(routes),
-		.data = service,
-		.guard = access_guard};
-	int r = access_new(service->client, &serve->access, err);
+		.data = service};
 
-	http.guard_data = serve->access;
-	r = r < 0 ? r : http_server_new(service->loop, &http, &serve->server, err);
-	if (r < 0)
-		return fail_within(err, r, "--listen");
-	return o->tls_cert
-		? http_server_read(serve->server, o->tls_cert, o->tls_key, err)
-		: http_server_issue(serve->server, "divvy-scheduler", "divvy-scheduler", err);
-}
-
-int serve_new(struct service *service, struct serve **ret_serve, struct error *err)
-{
-	struct serve *serve;
-	int r;
-
-	*ret_serve = NULL;
-	if (!service->options->listen)
-		return 0;
-	serve = calloc(1, sizeof(*serve));
-	if (!serve)
-		return fail(err, ENOMEM, "out of memory");
-	r = start(serve, service, err);
-	if (r < 0) {
-		serve_free(serve);
-		return r;
-	}
-	*ret_serve = serve;
-	return 0;
-}
-
-void serve_free(struct serve *serve)
-{
-	if (!serve)
-		return;
-	access_free(serve->access);
-	http_server_free(serve->server);
-	free(serve);
+	return o->listen ? page_new(service->client, &page, ret_page, err) : 0;
 }

@@ -46,7 +46,7 @@ struct service {
 	bool is_leading;
 	uint64_t epoch;
 	char instance[256];
-	struct serve *serve; /* NULL: nothing is served */
+	struct page *page; /* NULL: nothing is served */
 	uint64_t n_bound;
 	struct prom_histogram bind_time, decide_time;
 };

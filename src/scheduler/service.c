@@ -214,7 +214,7 @@ int service_new(
 			loop_add_timer(loop, &s->tick, on_tick) < 0 ||
 			loop_add_timer(loop, &s->leave, on_leave) < 0))
 		r = fail(err, ENOMEM, "out of memory");
-	r = r < 0 ? r : serve_new(s, &s->serve, err);
+	r = r < 0 ? r : serve_new(s, &s->page, err);
 	if (r < 0) {
 		service_free(s);
 		return r;
@@ -238,7 +238,7 @@ void service_free(struct service *s)
 {
 	if (!s)
 		return;
-	serve_free(s->serve);
+	page_free(s->page);
 	service_unwatch(s);
 	service_land_all(s);
 	kube_lease_stop(s->lease);

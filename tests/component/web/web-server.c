@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 		log_error("%s", err.msg[0] ? err.msg : strerror(-r));
 	loop_remove_io(&s.input);
 	http_server_free(s.http);
-	web_free(s.page);
+	web_free(s.web);
 	loop_free(s.loop);
 	buf_done(&s.text);
 	return r < 0;
