@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of web/, put into the program when it is built. */
-#ifndef CONTROLLER_PAGE_FILES_H
-#define CONTROLLER_PAGE_FILES_H
+#ifndef CONTROLLER_WEB_FILES_H
+#define CONTROLLER_WEB_FILES_H
 
 #include "base/str.h"
 

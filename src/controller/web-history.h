@@ -5,8 +5,8 @@
  * than said. It is what this controller has heard since it has started, and goes with the tenant.
  * Pure; one thread.
  */
-#ifndef CONTROLLER_PAGE_HISTORY_H
-#define CONTROLLER_PAGE_HISTORY_H
+#ifndef CONTROLLER_WEB_HISTORY_H
+#define CONTROLLER_WEB_HISTORY_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What web.c and web-serve.c share; nobody else includes it. */
-#ifndef CONTROLLER_PAGE_INTERNAL_H
-#define CONTROLLER_PAGE_INTERNAL_H
+#ifndef CONTROLLER_WEB_INTERNAL_H
+#define CONTROLLER_WEB_INTERNAL_H
 
 #include <sys/queue.h>
 

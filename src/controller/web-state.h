@@ -5,8 +5,8 @@
  * items with greater ones, each once, as it is now. What has gone is remembered for a while, so
  * that who was away for a moment hears of it; who was away longer gets all. Pure; one thread.
  */
-#ifndef CONTROLLER_PAGE_STATE_H
-#define CONTROLLER_PAGE_STATE_H
+#ifndef CONTROLLER_WEB_STATE_H
+#define CONTROLLER_WEB_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * The page's items, made of the cluster's objects: only what is shown of them, under the words that
  * web.js knows. What an object says wrongly or not at all is left out. Pure; any thread.
  */
-#ifndef CONTROLLER_PAGE_VIEW_H
-#define CONTROLLER_PAGE_VIEW_H
+#ifndef CONTROLLER_WEB_VIEW_H
+#define CONTROLLER_WEB_VIEW_H
 
 #include <stdbool.h>
 

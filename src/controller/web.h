@@ -8,8 +8,8 @@
  * guarded: /events/ and behind it the last event's id for who was away, /history/UID/CONTAINER.
  * One thread, on the loop.
  */
-#ifndef CONTROLLER_PAGE_H
-#define CONTROLLER_PAGE_H
+#ifndef CONTROLLER_WEB_H
+#define CONTROLLER_WEB_H
 
 #include <jansson.h>
 

@@ -77,8 +77,11 @@ function shares(node) {
 
 const sum = (list, key) => list.reduce((n, item) => n + (item[key] ?? 0), 0);
 
+const notReady = (node) => node.data.trouble.find((t) => t.what === "Ready");
+
 function whyClosed(node, device) {
   if (!node.data.alive) return "its node's daemon is silent";
+  if (notReady(node)) return `its node is not ready: ${notReady(node).reason ?? "?"}`;
   if (device.health && device.health !== "Healthy") return `${device.health.toLowerCase()}${device.why ? ": " + device.why : ""}`;
   if (device.cordoned !== undefined) return `cordoned${device.cordoned ? ": " + device.cordoned : ""}`;
   if (device.owner === "native" || device.owner === "user") return `owned by ${device.owner === "native" ? "another device plugin" : "a user's daemon"}`;
@@ -88,6 +91,7 @@ function whyClosed(node, device) {
 // The same in a word, where there is no more room.
 function closedWord(node, device) {
   if (!node.data.alive) return "silent";
+  if (notReady(node)) return "not ready";
   if (device.health && device.health !== "Healthy") return device.health.toLowerCase();
   return device.cordoned !== undefined ? "cordoned" : "not divvy's";
 }
@@ -247,6 +251,7 @@ function filter() {
 function showEmpty(isNothingFound) {
   const box = $("empty"), isNone = ![...nodes.values()].some((n) => n.data);
   box.hidden = !isNone && !isNothingFound;
+  $("devices").classList.toggle("bare", isNone);
   box.replaceChildren();
   if (isNone) {
     box.append(make("h3", {}, "No node shares its GPUs yet"), make("p", {}, "divvy shares those of the nodes that an administrator gives it:"),

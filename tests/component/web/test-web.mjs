@@ -242,6 +242,9 @@ async function changes_are_seen() {
   await device(page, "gpu-2 device 0").waitFor();
   server.tell("lease", "gpu-2", lease([["notebook-eva", [730, 9]]]));
   await device(page, "gpu-2 device 0, H200-141Gi, 1 tenant, 20% granted, 73% used").waitFor();
+  await device(page, "gpu-3 device 0, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: its node's daemon is silent").waitFor();
+  server.tell("lease", "gpu-3", lease([]));
+  await device(page, "gpu-3 device 0, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: its node is not ready: KubeletUnreachable").waitFor();
   server.tell("node", "gpu-10", gpuNode("gpu-10", 1));
   await page.getByRole("heading", { name: "gpu-10" }).waitFor();
   check((await page.locator(".node h3").allTextContents()).join() === "gpu-1,gpu-2,gpu-3,gpu-10", "not in order");
