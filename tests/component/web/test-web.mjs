@@ -368,6 +368,22 @@ async function a_lost_connection_is_said_and_heals() {
   await end(view);
 }
 
+async function who_may_is_asked_again_and_nothing_is_missed() {
+  const view = await inside(), { page } = view, asked = [];
+  page.on("request", (r) => { if (r.url().includes("/events/")) asked.push(r.url()); });
+  await page.getByRole("heading", { name: "gpu-3" }).waitFor();
+  server.tell("later", "5m");
+  server.tell("node", "gpu-4", gpuNode("gpu-4", 1));
+  await page.getByRole("heading", { name: "gpu-4" }).waitFor();
+  check(asked.length === 1 && /events\/[0-9a-f]{16}-\d+$/.test(asked[0]), `asked for ${asked}`);
+  check(!await page.locator("#lost").isVisible(), "it is said to be lost");
+  server.tell("revoke", "good");
+  server.tell("later", "5m");
+  await page.getByLabel("Token").waitFor();
+  check(await page.locator(".device").count() === 0, "devices are left on the page");
+  await end(view);
+}
+
 async function on_a_phone_and_at_night() {
   const phone = await inside({ viewport: PHONE });
   await device(phone.page, "gpu-1 device 0").waitFor();
@@ -410,7 +426,7 @@ async function a_thousand_devices() {
 
 const tests = [nothing_is_said_to_who_has_no_token, files_come_with_a_strict_policy, the_cookie_is_out_of_reach, signs_in_and_out,
   devices_and_tenants_are_shown, markup_is_text, changes_are_seen, keys_are_enough, names_are_there_for_who_does_not_see,
-  text_can_be_read_by_day, text_can_be_read_by_night, finds, an_empty_cluster_says_what_to_do, a_lost_connection_is_said_and_heals,
+  text_can_be_read_by_day, text_can_be_read_by_night, finds, an_empty_cluster_says_what_to_do, a_lost_connection_is_said_and_heals, who_may_is_asked_again_and_nothing_is_missed,
   on_a_phone_and_at_night, a_thousand_devices];
 const only = process.argv[2];
 process.exit(await main(tests.filter((t) => !only || t.name.includes(only)).map(withServer)));

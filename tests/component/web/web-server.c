@@ -2,7 +2,8 @@
 /*
  * The page as the controller serves it, without a cluster: `web-server PORT` is told of objects on
  * its standard input, a line of JSON each: {"kind":"node"|"lease"|"pod","namespace":"n","name":"a",
- * "object":{...}|null}. It says "ready" once it listens on 127.0.0.1. The token "good" may see it,
+ * "object":{...}|null}; {"kind":"later","name":"5m"}: as if viewers had been here for five minutes;
+ * {"kind":"revoke","name":"good"}: "good" may not see it any more. It says "ready" once it listens on 127.0.0.1. The token "good" may see it,
  * "poor" may not, others are none. Ends with its standard input.
  */
 #include <errno.h>
@@ -12,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "controller/web-internal.h"
 #include "controller/web.h"
 #include "kube/json.h"
 
@@ -24,6 +26,7 @@ struct test_server {
 	struct http_server *http;
 	struct loop_io input;
 	struct buf text;
+	bool is_revoked;
 };
 
 static void guard(void *data, struct http_request *request)
@@ -35,7 +38,7 @@ static void guard(void *data, struct http_request *request)
 	if (header)
 		str_skip_prefix(&token, STR("Bearer "));
 
-	if (str_is(token, "good"))
+	if (str_is(token, "good") && !((const struct test_server *)data)->is_revoked)
 		http_pass(request);
 	else if (str_is(token, "poor"))
 		http_answer(request, 403, HTTP_TEXT, STR("you may not get /metrics\n"));
@@ -67,6 +70,10 @@ static void take(struct test_server *s, struct str line)
 		return;
 	if (!strcmp(kind, "node"))
 		web_set_gpu_node(s->web, name, object);
+	else if (!strcmp(kind, "later"))
+		web_beat(s->web, clock_now_ns() + 300 * NSEC_PER_SEC);
+	else if (!strcmp(kind, "revoke"))
+		s->is_revoked = true;
 	else if (!strcmp(kind, "lease"))
 		web_set_lease(s->web, name, object);
 	else
@@ -103,7 +110,8 @@ static int serve(struct test_server *s, const char *port, struct error *err)
 		.routes = routes,
 		.n_routes = WEB_N_ROUTES,
 		.data = s,
-		.guard = guard};
+		.guard = guard,
+		.guard_data = s};
 	int r;
 
 	snprintf(address, sizeof(address), "127.0.0.1:%.8s", port);
