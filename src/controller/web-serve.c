@@ -224,6 +224,8 @@ static void serve_events(struct web *web, struct http_request *request)
 		free(viewer);
 		return;
 	}
+	if (LIST_EMPTY(&web->viewers))
+		web->told = web_state_number(web->state);
 	LIST_INSERT_HEAD(&web->viewers, viewer, link);
 	web->n_viewers++;
 	format_beat(&text);

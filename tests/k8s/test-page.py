@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import queue
+import socket
 import ssl
 import subprocess
 import sys
@@ -56,6 +57,7 @@ class Viewer:
         self.last, self.n_all, self.bytes = after, 0, 0
         self.connection = connect(timeout=60)
         self.connection.request("GET", "/events/" + after, headers={"Cookie": f"{COOKIE}={token}"})
+        self.socket = self.connection.sock
         self.answer = self.connection.getresponse()
         assert self.answer.status == 200, self.answer.read()
         assert self.answer.headers["Content-Type"] == "text/event-stream"
@@ -73,7 +75,7 @@ class Viewer:
                     continue
                 self.events.put(event)
                 event = {}
-        except OSError:
+        except (OSError, http.client.HTTPException):
             pass
         self.events.put(None)
 
@@ -103,7 +105,9 @@ class Viewer:
             self.take(max(0.1, end - time.monotonic()))
 
     def close(self):
-        self.connection.sock and self.connection.sock.close()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.connection.close()
 
 

@@ -165,6 +165,27 @@ async function nothing_is_said_to_who_has_no_token() {
   }
 }
 
+// The events of a stream, up to and with the one that has this in it.
+async function heard(path, part) {
+  const answer = await fetch(server.url + path, { headers: { Authorization: "Bearer good" } }), decoder = new TextDecoder();
+  let text = "";
+  for await (const bytes of answer.body) {
+    text += decoder.decode(bytes, { stream: true });
+    if (text.includes(part)) break;
+  }
+  return text;
+}
+
+async function all_is_told_once() {
+  server.tell("node", "gpu-1", gpuNode("gpu-1", 1));
+  const told = heard("events/", "gpu-2");
+  server.tell("node", "gpu-2", gpuNode("gpu-2", 1));
+  const text = await told, [id] = text.match(/[0-9a-f]{16}-\d+/);
+  check(text.split('"all":true').length === 2, `told all ${text.split('"all":true').length - 1} times`);
+  server.tell("node", "gpu-3", gpuNode("gpu-3", 1));
+  check(!(await heard(`events/${id}`, "gpu-3")).includes('"all":true'), "who comes back is told all");
+}
+
 async function files_come_with_a_strict_policy() {
   for (const path of ["", "web.js", "web.css"]) {
     const answer = await fetch(server.url + path), policy = answer.headers.get("content-security-policy");
@@ -424,7 +445,7 @@ async function a_thousand_devices() {
   await end(view);
 }
 
-const tests = [nothing_is_said_to_who_has_no_token, files_come_with_a_strict_policy, the_cookie_is_out_of_reach, signs_in_and_out,
+const tests = [nothing_is_said_to_who_has_no_token, all_is_told_once, files_come_with_a_strict_policy, the_cookie_is_out_of_reach, signs_in_and_out,
   devices_and_tenants_are_shown, markup_is_text, changes_are_seen, keys_are_enough, names_are_there_for_who_does_not_see,
   text_can_be_read_by_day, text_can_be_read_by_night, finds, an_empty_cluster_says_what_to_do, a_lost_connection_is_said_and_heals, who_may_is_asked_again_and_nothing_is_missed,
   on_a_phone_and_at_night, a_thousand_devices];

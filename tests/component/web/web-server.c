@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The page as the controller serves it, without a cluster: `web-server PORT` is told of objects on
- * its standard input, a line of JSON each: {"kind":"node"|"lease"|"pod","namespace":"n","name":"a",
- * "object":{...}|null}; {"kind":"later","name":"5m"}: as if viewers had been here for five minutes;
- * {"kind":"revoke","name":"good"}: "good" may not see it any more. It says "ready" once it listens on 127.0.0.1. The token "good" may see it,
- * "poor" may not, others are none. Ends with its standard input.
+ * its standard input, a line of JSON each:
+ *   {"kind":"node"|"lease"|"pod", "namespace":"n", "name":"a", "object":{...}|null}
+ *   {"kind":"later", "name":"5m"}     as if viewers had been here for five minutes
+ *   {"kind":"revoke", "name":"good"}  "good" may not see it any more
+ * It says "ready" once it listens on 127.0.0.1. The token "good" may see it, "poor" may not, others
+ * are none. Ends with its standard input.
  */
 #include <errno.h>
 #include <stdio.h>
