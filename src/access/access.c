@@ -36,6 +36,7 @@ struct visit {
 
 struct access {
 	struct kube_client *client;
+	const char *cookie; /* NULL: none */
 	LIST_HEAD(visits, visit) visits;
 	struct answer answers[ACCESS_ANSWERS_MAX];
 };
@@ -48,15 +49,20 @@ static const char *verb_of(const struct http_request *request)
 	static const char *const verbs[][2] = {
 		{"POST", "post"}, {"PUT", "put"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
 
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(verbs) && !http_right(request); i++)
 		if (!strcmp(http_method(request), verbs[i][0]))
 			return verbs[i][1];
 	return "get";
 }
 
+static const char *path_of(const struct http_request *request)
+{
+	return http_right(request) ? http_right(request) : http_path(request);
+}
+
 static int make_key(const struct http_request *request, struct str token, uint8_t *ret)
 {
-	const char *verb = verb_of(request), *path = http_path(request);
+	const char *verb = verb_of(request), *path = path_of(request);
 	gnutls_hash_hd_t hash;
 
 	if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0)
@@ -193,20 +199,30 @@ static void on_token(void *data, const struct kube_answer *a)
 			"authorization.k8s.io/v1", "kind", "SubjectAccessReview", "spec", "user",
 			name, "uid", json_object_get(user, "uid"), "groups",
 			json_object_get(user, "groups"), "extra", json_object_get(user, "extra"),
-			"nonResourceAttributes", "path", http_path(v->request), "verb",
+			"nonResourceAttributes", "path", path_of(v->request), "verb",
 			verb_of(v->request)),
 		on_access);
+}
+
+static struct str token_of(const struct access *access, const struct http_request *request)
+{
+	const char *header = http_header(request, "Authorization");
+	struct str token = str_from(header);
+
+	if (header)
+		return str_skip_prefix(&token, STR("Bearer ")) ? token : STR_NONE;
+	return str_from(access->cookie ? http_cookie(request, access->cookie) : NULL);
 }
 
 void access_guard(void *data, struct http_request *request)
 {
 	struct access *access = data;
-	struct str token = str_from(http_header(request, "Authorization"));
+	struct str token = token_of(access, request);
 	struct visit *v;
 	uint8_t key[HASH_BYTES];
 	enum verdict known;
 
-	if (!str_skip_prefix(&token, STR("Bearer ")) || !token.n || token.n > ACCESS_TOKEN_MAX) {
+	if (!token.n || token.n > ACCESS_TOKEN_MAX) {
 		answer(request, NO_TOKEN);
 		return;
 	}
@@ -240,6 +256,11 @@ int access_new(struct kube_client *client, struct access **ret_access, struct er
 	LIST_INIT(&access->visits);
 	*ret_access = access;
 	return 0;
+}
+
+void access_accept_cookie(struct access *access, const char *name)
+{
+	access->cookie = name;
 }
 
 void access_free(struct access *access)

@@ -26,6 +26,8 @@ static int start(struct page *page, struct kube_client *client, const struct pag
 	int r = access_new(client, &page->access, err);
 
 	http.guard_data = page->access;
+	if (r >= 0)
+		access_accept_cookie(page->access, o->cookie);
 	r = r < 0 ? r : http_server_new(kube_client_loop(client), &http, &page->server, err);
 	if (r >= 0 && o->cert_file)
 		return http_server_read(page->server, o->cert_file, o->key_file, err);

@@ -12,6 +12,7 @@
 #include "agent/tenant.h"
 #include "agent/usage.h"
 #include "base/parse.h"
+#include "base/prom.h"
 #include "http/listen.h"
 
 #define TEXT_MAX (16u << 20)
@@ -54,6 +55,10 @@ static double quota(const struct value *v)
 {
 	return (double)v->td->quota_bytes;
 }
+static double denied(const struct value *v)
+{
+	return (double)memory_denied(v->td);
+}
 static double holds(const struct value *v)
 {
 	return v->td->is_open;
@@ -75,6 +80,8 @@ static const struct tenant_metric {
 	{"divvy_tenant_limit", "gauge", "Most it may take.", limit},
 	{"divvy_tenant_memory_bytes", "gauge", "Device memory in use.", memory},
 	{"divvy_tenant_memory_quota_bytes", "gauge", "Device memory it may use.", quota},
+	{"divvy_tenant_memory_denied_total", "counter",
+		"Allocations refused for the quota, as its processes count them.", denied},
 	{"divvy_tenant_holds", "gauge", "1 while it holds the device.", holds},
 	{"divvy_tenant_wants", "gauge", "1 while it wants the device.", wants},
 };
@@ -92,6 +99,11 @@ static double device_room(const struct device *d)
 	return (double)ledger_room(d->ledger, SPEC_MEMORY_FAIL);
 }
 
+static double device_healthy(const struct device *d)
+{
+	return !device_is_ill(d);
+}
+
 static const struct device_metric {
 	const char *name, *help;
 	double (*get)(const struct device *d);
@@ -99,19 +111,16 @@ static const struct device_metric {
 	{"divvy_device_memory_bytes", "Memory of the device.", device_memory},
 	{"divvy_device_memory_used_bytes", "Memory in use on it, as it says.", device_used},
 	{"divvy_device_memory_free_bytes", "Memory that could still be promised.", device_room},
+	{"divvy_device_healthy", "0 where the driver does not answer for it.", device_healthy},
 };
-
-static void add_head(struct buf *out, const char *name, const char *type, const char *help)
-{
-	buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
 
 static void add_tenants(struct agent *agent, struct buf *out, const struct tenant_metric *metric)
 {
 	uint64_t now = clock_now_ns();
 	const struct tenant *t;
+	char id[16];
 
-	add_head(out, metric->name, metric->type, metric->help);
+	prom_head(out, metric->name, metric->type, metric->help);
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
 			struct arbiter_usage usage = {0};
@@ -119,40 +128,49 @@ static void add_tenants(struct agent *agent, struct buf *out, const struct tenan
 
 			arbiter_usage_get(
 				agent->arbiter, t->id, t->devices[i].device->index, now, &usage);
-			buf_addf(out,
-				"%s{tenant=\"%u\",name=\"%s\",class=\"%s\",device=\"%s\",simulated="
-				"\"%d\"",
-				metric->name, t->id, t->name, spec_class_name(t->spec.class),
-				t->devices[i].device->info.uuid, agent->devices->is_simulated);
-			if (t->pod)
-				buf_addf(out, ",namespace=\"%s\",pod=\"%s\",container=\"%s\"",
-					t->pod->space, t->pod->name, t->pod->container);
-			buf_addf(out, "} %.9g\n", metric->get(&v));
+			snprintf(id, sizeof(id), "%u", t->id);
+			prom_begin(out, metric->name);
+			prom_label(out, "tenant", id);
+			prom_label(out, "name", t->name);
+			prom_label(out, "class", spec_class_name(t->spec.class));
+			prom_label(out, "device", t->devices[i].device->info.uuid);
+			prom_label(out, "simulated", agent->devices->is_simulated ? "1" : "0");
+			if (t->pod) {
+				prom_label(out, "namespace", t->pod->space);
+				prom_label(out, "pod", t->pod->name);
+				prom_label(out, "container", t->pod->container);
+			}
+			prom_end(out, metric->get(&v));
 		}
+}
+
+static void add_devices(struct agent *agent, struct buf *out, const struct device_metric *metric)
+{
+	prom_head(out, metric->name, "gauge", metric->help);
+	for (uint32_t k = 0; k < agent->devices->n; k++) {
+		const struct device *d = &agent->devices->devices[k];
+
+		prom_begin(out, metric->name);
+		prom_label(out, "device", d->info.uuid);
+		prom_label(out, "model", d->info.model);
+		prom_label(out, "simulated", agent->devices->is_simulated ? "1" : "0");
+		prom_end(out, metric->get(d));
+	}
 }
 
 int metrics_format(struct agent *agent, struct buf *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(tenant_metrics); i++)
 		add_tenants(agent, out, &tenant_metrics[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(device_metrics); i++) {
-		add_head(out, device_metrics[i].name, "gauge", device_metrics[i].help);
-		for (uint32_t k = 0; k < agent->devices->n; k++) {
-			const struct device *d = &agent->devices->devices[k];
-
-			buf_addf(out, "%s{device=\"%s\",model=\"%s\",simulated=\"%d\"} %.12g\n",
-				device_metrics[i].name, d->info.uuid, d->info.model,
-				agent->devices->is_simulated, device_metrics[i].get(d));
-		}
-	}
-	add_head(out, "divvy_tenants", "gauge", "Tenants.");
-	buf_addf(out, "divvy_tenants %u\n", agent->n_tenants);
-	add_head(out, "divvy_processes", "gauge", "Registered processes.");
-	buf_addf(out, "divvy_processes %u\n", agent->n_processes);
-	add_head(out, "divvy_strangers", "gauge", "Processes on devices that belong to no tenant.");
-	buf_addf(out, "divvy_strangers %u\n", audit_strangers(agent));
-	add_head(out, "divvy_uptime_seconds", "gauge", "Since the daemon has started.");
-	buf_addf(out, "divvy_uptime_seconds %.3f\n",
+	for (size_t i = 0; i < ARRAY_SIZE(device_metrics); i++)
+		add_devices(agent, out, &device_metrics[i]);
+	prom_add(out, "divvy_tenants", "gauge", "Tenants.", agent->n_tenants);
+	prom_add(out, "divvy_processes", "gauge", "Registered processes.", agent->n_processes);
+	prom_add(out, "divvy_strangers", "gauge", "Processes on devices that belong to no tenant.",
+		audit_strangers(agent));
+	prom_add(out, "divvy_grants_refused_total", "counter",
+		"Containers of pods that were not let start.", (double)agent->n_refused_grants);
+	prom_add(out, "divvy_uptime_seconds", "gauge", "Since the daemon has started.",
 		(double)clock_since_ns(clock_now_ns(), agent->started_ns) / NSEC_PER_SEC);
 	return buf_error(out);
 }

@@ -111,6 +111,7 @@ static void refuse(struct start *s, enum grpc_status status, const struct error 
 	if (s->pod.uid[0])
 		node_pod_event(s->node, &s->pod, true, "GrantRefused", "container %s: %s",
 			s->pod.container, err->msg);
+	s->node->agent->n_refused_grants++;
 	plugin_refuse(s->request, status, "%s", err->msg);
 	start_free(s);
 }

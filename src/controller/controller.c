@@ -379,8 +379,23 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		on_tenants(c, entry->object);
 }
 
+/* To who looks at the page: it is so now, or has gone. */
+static void show(const struct watched *w, const struct kube_entry *entry, bool is_there)
+{
+	struct web *web = w->c->web;
+	json_t *object = is_there ? entry->object : NULL;
+
+	switch (w->which) {
+	case CACHE_PODS: web_set_pod(web, entry->namespace_name, entry->name, object); break;
+	case CACHE_GPU_NODES: web_set_gpu_node(web, entry->name, object); break;
+	case CACHE_LEASES: web_set_lease(web, entry->name, object); break;
+	default: break;
+	}
+}
+
 static void added(void *data, const struct kube_entry *entry)
 {
+	show(data, entry, true);
 	on_change(data, entry, true);
 }
 
@@ -390,11 +405,13 @@ static void updated(void *data, const struct kube_entry *entry, void *old)
 
 	if (w->which == CACHE_GPU_NODES)
 		on_tenants(w->c, old); /* those that have left */
+	show(w, entry, true);
 	on_change(data, entry, false);
 }
 
 static void deleted(void *data, const struct kube_entry *entry)
 {
+	show(data, entry, false);
 	on_change(data, entry, false);
 }
 
@@ -405,6 +422,9 @@ static void synced(void *data)
 	log_debug("watched %d: %zu objects", (int)w->which, kube_cache_count(w->cache));
 	controller_look_at_certificate(w->c);
 	controller_enqueue_all(w->c);
+	if (controller_is_synced(w->c, CACHE_PODS) && controller_is_synced(w->c, CACHE_GPU_NODES) &&
+		controller_is_synced(w->c, CACHE_LEASES))
+		web_set_ready(w->c->web);
 }
 
 static void trouble(void *data, const struct error *err)
@@ -445,7 +465,7 @@ static int watch(struct controller *c, enum controller_cache which, const char *
 static int watch_all(struct controller *c, struct error *err)
 {
 	static const char hooks[] = "/apis/admissionregistration.k8s.io/v1/";
-	char secret[PATH_MAX_BYTES], mutating[128], validating[128];
+	char secret[PATH_MAX_BYTES], leases[PATH_MAX_BYTES], mutating[128], validating[128];
 	const struct {
 		enum controller_cache which;
 		const char *path, *name;
@@ -459,12 +479,15 @@ static int watch_all(struct controller *c, struct error *err)
 		{CACHE_PODS, "/api/v1/pods", NULL},
 		{CACHE_NODES, "/api/v1/nodes", NULL},
 		{CACHE_GPU_NODES, "/apis/divvy.gpu/v1/gpunodes", NULL},
+		{CACHE_LEASES, leases, NULL},
 		{CACHE_SHARE_PODS, "/apis/divvy.gpu/v1/sharepods", NULL},
 		{CACHE_KUBESHARE_PODS, "/apis/kubeshare.nthu/v1/sharepods", NULL},
 	};
 	int r = 0;
 
 	snprintf(secret, sizeof(secret), "/api/v1/namespaces/%.253s/secrets", c->options.ns);
+	snprintf(leases, sizeof(leases), "/apis/coordination.k8s.io/v1/namespaces/%.253s/leases",
+		c->options.lease_ns);
 	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);
 	snprintf(validating, sizeof(validating), "%svalidatingwebhookconfigurations", hooks);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
@@ -508,11 +531,13 @@ static int serve(struct controller *c, struct error *err)
 		.n_routes = CONTROLLER_WEBHOOK_ROUTES,
 		.data = c};
 	const struct page_options page = {.address = c->options.listen,
+		.cookie = WEB_COOKIE,
 		.routes = controller_page_routes,
 		.n_routes = CONTROLLER_PAGE_ROUTES,
 		.data = c};
 	int r = http_server_new(c->loop, &webhook, &c->webhook, err);
 
+	r = r < 0 ? r : web_new(c->loop, &c->web, err);
 	return r < 0 ? r : page_new(c->client, &page, &c->page, err);
 }
 
@@ -602,6 +627,7 @@ void controller_free(struct controller *c)
 		free(job);
 	}
 	http_server_free(c->webhook);
+	web_free(c->web);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);
 	queue_free(c->queue);

@@ -14,6 +14,7 @@
 #include "controller/certificate.h"
 #include "controller/pool.h"
 #include "controller/queue.h"
+#include "controller/web.h"
 #include "http/server.h"
 #include "kube/cache.h"
 #include "kube/event.h"
@@ -41,6 +42,7 @@ enum controller_cache {
 	CACHE_SHARE_PODS,
 	CACHE_KUBESHARE_PODS,
 	CACHE_GPU_NODES,
+	CACHE_LEASES, /* of the nodes' daemons */
 	CACHE_POLICIES,
 	CACHE_SECRET,
 	CACHE_MUTATING,
@@ -71,7 +73,8 @@ struct controller {
 	struct loop_timer timer;
 	struct http_server *webhook;
 	struct page *page;
-	char host[256]; /* what the certificate is for */
+	struct web *web; /* what the page shows */
+	char host[256];  /* what the certificate is for */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
 	uint64_t started_ns;
@@ -146,7 +149,7 @@ void controller_look_at_certificate(struct controller *c);
 
 /* Of http/server.h; data is the controller. */
 #define CONTROLLER_WEBHOOK_ROUTES 2u
-#define CONTROLLER_PAGE_ROUTES 2u
+#define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
 extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
 /* Whoever still waits for an answer gets one, once the client is gone. */

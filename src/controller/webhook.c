@@ -218,7 +218,15 @@ static void on_metrics(void *data, struct http_request *request)
 	http_answer_buf(request, HTTP_METRICS, &text);
 }
 
+static void on_page(void *data, struct http_request *request)
+{
+	const struct controller *c = data;
+
+	web_serve(c->web, request);
+}
+
 const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES] = {
 	{"GET", "/healthz", http_answer_ok},
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	WEB_ROUTES(on_page),
 };

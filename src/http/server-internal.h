@@ -27,6 +27,7 @@ struct http_request {
 	const struct http_route *route;
 	char method[METHOD_MAX], path[PATH_MAX_BYTES];
 	struct buf body;
+	struct buf headers; /* of the answer: name, 0, value, 0 */
 	struct MHD_Response *response;
 	struct http_stream *stream; /* its answer goes on; NULL: it is whole */
 	unsigned int status;

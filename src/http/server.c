@@ -133,6 +133,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	request->connection = c;
 	request->mhd = mhd;
 	request->body = BUF_INIT(s->options.max_body);
+	request->headers = BUF_INIT(HTTP_HEADERS_MAX);
 	if (str_copy(request->method, sizeof(request->method), str_from(method)) < 0 ||
 		str_copy(request->path, sizeof(request->path), str_from(url)) < 0) {
 		free(request);
@@ -170,6 +171,12 @@ void http_request_wake(struct http_request *request)
 void http_request_give(
 	struct http_request *request, unsigned int status, struct MHD_Response *response)
 {
+	for (size_t at = 0; response && at < request->headers.n;) {
+		const char *name = request->headers.p + at, *value = name + strlen(name) + 1;
+
+		MHD_add_response_header(response, name, value);
+		at += strlen(name) + strlen(value) + 2;
+	}
 	request->response = response;
 	request->status = status;
 	http_request_wake(request);
@@ -280,6 +287,7 @@ static void on_completed(
 	if (request->response)
 		MHD_destroy_response(request->response);
 	buf_done(&request->body);
+	buf_done(&request->headers);
 	free(request);
 	*state = NULL;
 }
@@ -297,6 +305,29 @@ const char *http_path(const struct http_request *request)
 const char *http_header(const struct http_request *request, const char *name)
 {
 	return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *http_cookie(const struct http_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->mhd, MHD_COOKIE_KIND, name);
+}
+
+int http_add_header(struct http_request *request, const char *name, const char *value)
+{
+	struct buf *headers = &request->headers;
+
+	if (strpbrk(value, "\r\n"))
+		return -EINVAL;
+	if (strlen(name) + strlen(value) + 2 > headers->max - headers->n)
+		return -EMSGSIZE;
+	buf_add(headers, (struct str){name, strlen(name) + 1});
+	buf_add(headers, (struct str){value, strlen(value) + 1});
+	return buf_error(headers);
+}
+
+const char *http_right(const struct http_request *request)
+{
+	return request->route ? request->route->right : NULL;
 }
 
 struct str http_body(const struct http_request *request)

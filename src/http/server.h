@@ -33,7 +33,8 @@ struct http_route {
 	const char *method;
 	const char *path; /* "/metrics"; "/page/" and a * behind it: all below; "*": all */
 	http_handler_fn *handler;
-	bool is_guarded; /* the options' guard is asked first */
+	bool is_guarded;   /* the options' guard is asked first */
+	const char *right; /* ... as if for a GET of this path; NULL: for what is asked */
 };
 
 struct http_options {
@@ -66,12 +67,22 @@ const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request);
 /* NULL: it is not there. */
 const char *http_header(const struct http_request *request, const char *name);
+const char *http_cookie(const struct http_request *request, const char *name);
 struct str http_body(const struct http_request *request);
+/* Its route's right; NULL: none but its own. */
+const char *http_right(const struct http_request *request);
 
 /* To the handler of its route, by the guard: it may be there. */
 void http_pass(struct http_request *request);
 
 #define HTTP_TEXT "text/plain; charset=utf-8"
+
+/*
+ * For whatever will answer it, a stream too; copied. The value is no peer's text: none that would
+ * end a line is taken. -EINVAL; -EMSGSIZE: more than HTTP_HEADERS_MAX together.
+ */
+#define HTTP_HEADERS_MAX (8u << 10)
+int http_add_header(struct http_request *request, const char *name, const char *value);
 
 /* The body is copied. The request is gone with this. stream.h has answers that go on. */
 void http_answer(struct http_request *request, unsigned int status, const char *content_type,

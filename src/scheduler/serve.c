@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/serve.h"
 
+#include "base/prom.h"
 #include "scheduler/service-internal.h"
 
 #define TEXT_MAX (1u << 20)
-
-static void add(struct buf *out, const char *name, const char *type, const char *help, double value)
-{
-	buf_addf(out,
-		"# HELP divvy_scheduler_%s %s\n# TYPE divvy_scheduler_%s %s\n"
-		"divvy_scheduler_%s %.17g\n",
-		name, help, name, type, name, value);
-}
 
 static void add_metrics(const struct service *s, struct buf *out)
 {
@@ -20,32 +13,39 @@ static void add_metrics(const struct service *s, struct buf *out)
 
 	if (s->sched)
 		n = sched_counts(s->sched);
-	add(out, "leading", "gauge", "1 while it decides.", service_may_write(s));
-	add(out, "epoch", "gauge", "Transitions of the Lease.", (double)s->epoch);
-	add(out, "pods_active", "gauge", "Pods and groups whose turn it is.", n.pending.n_active);
-	add(out, "pods_backing_off", "gauge", "Pods and groups that pause after a try.",
-		n.pending.n_backing_off);
-	add(out, "pods_unschedulable", "gauge", "Pods and groups that fit nowhere now.",
-		n.pending.n_resting);
-	add(out, "pods_holding", "gauge", "Pods that wait for others to leave their place.",
-		n.n_holding);
-	add(out, "binds_in_flight", "gauge", "Bindings under way.", s->n_binds);
-	add(out, "decisions_total", "counter", "Pods looked at.", (double)n.n_decisions);
-	add(out, "placed_total", "counter", "Decisions that found a place.", (double)n.n_placed);
-	add(out, "unschedulable_total", "counter", "Decisions that found none.",
-		(double)n.n_nowhere);
-	add(out, "bound_total", "counter", "Bindings that were made.", (double)s->n_bound);
-	add(out, "bind_failures_total", "counter", "Bindings that failed.",
+	prom_add(out, "divvy_scheduler_leading", "gauge", "1 while it decides.",
+		service_may_write(s));
+	prom_add(out, "divvy_scheduler_epoch", "gauge", "Transitions of the Lease.",
+		(double)s->epoch);
+	prom_add(out, "divvy_scheduler_pods_active", "gauge", "Pods and groups whose turn it is.",
+		n.pending.n_active);
+	prom_add(out, "divvy_scheduler_pods_backing_off", "gauge",
+		"Pods and groups that pause after a try.", n.pending.n_backing_off);
+	prom_add(out, "divvy_scheduler_pods_unschedulable", "gauge",
+		"Pods and groups that fit nowhere now.", n.pending.n_resting);
+	prom_add(out, "divvy_scheduler_pods_holding", "gauge",
+		"Pods that wait for others to leave their place.", n.n_holding);
+	prom_add(
+		out, "divvy_scheduler_binds_in_flight", "gauge", "Bindings under way.", s->n_binds);
+	prom_add(out, "divvy_scheduler_decisions_total", "counter", "Pods looked at.",
+		(double)n.n_decisions);
+	prom_add(out, "divvy_scheduler_placed_total", "counter", "Decisions that found a place.",
+		(double)n.n_placed);
+	prom_add(out, "divvy_scheduler_unschedulable_total", "counter",
+		"Decisions that found none.", (double)n.n_nowhere);
+	prom_add(out, "divvy_scheduler_bound_total", "counter", "Bindings that were made.",
+		(double)s->n_bound);
+	prom_add(out, "divvy_scheduler_bind_failures_total", "counter", "Bindings that failed.",
 		(double)n.n_bind_failures);
-	add(out, "evictions_total", "counter", "Pods told to leave for others.",
-		(double)n.n_evictions);
-	add(out, "bind_seconds_sum", "counter", "Time that Bindings took, together.",
-		(double)s->bind_ns / NSEC_PER_SEC);
-	add(out, "decide_seconds_sum", "counter", "Time that decisions took, together.",
-		(double)s->decide_ns / NSEC_PER_SEC);
-	add(out, "api_requests_total", "counter", "Requests to the API server.",
-		(double)client.n_tries);
-	add(out, "api_failures_total", "counter", "Requests that failed.",
+	prom_add(out, "divvy_scheduler_evictions_total", "counter",
+		"Pods told to leave for others.", (double)n.n_evictions);
+	prom_add_histogram(
+		out, "divvy_scheduler_bind_seconds", "How long Bindings took.", &s->bind_time);
+	prom_add_histogram(
+		out, "divvy_scheduler_decide_seconds", "How long decisions took.", &s->decide_time);
+	prom_add(out, "divvy_scheduler_api_requests_total", "counter",
+		"Requests to the API server.", (double)client.n_tries);
+	prom_add(out, "divvy_scheduler_api_failures_total", "counter", "Requests that failed.",
 		(double)client.n_failures);
 }
 

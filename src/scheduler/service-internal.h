@@ -2,6 +2,7 @@
 #ifndef SCHEDULER_SERVICE_INTERNAL_H
 #define SCHEDULER_SERVICE_INTERNAL_H
 
+#include "base/prom.h"
 #include "kube/cache.h"
 #include "kube/discovery.h"
 #include "kube/event.h"
@@ -47,7 +48,8 @@ struct service {
 	uint64_t epoch;
 	char instance[256];
 	struct page *page; /* NULL: nothing is served */
-	uint64_t n_bound, bind_ns, decide_ns;
+	uint64_t n_bound;
+	struct prom_histogram bind_time, decide_time;
 };
 
 /* ---- service-watch.c ---- */

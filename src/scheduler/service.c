@@ -46,7 +46,8 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 		const uint64_t began_ns = clock_now_ns();
 
 		r = sched_next(s->sched, &action, &err);
-		s->decide_ns += clock_now_ns() - began_ns;
+		if (r != 0)
+			prom_observe(&s->decide_time, clock_since_ns(clock_now_ns(), began_ns));
 		if (r > 0)
 			carry_out(s, &action);
 		else if (r < 0)

@@ -77,6 +77,7 @@ static const struct http_route api_routes[] = {
 
 static const struct http_route routes[] = {
 	{"GET", "/healthz", http_answer_ok},
+	{"POST", "/page", rig_answer, .is_guarded = true, .right = "/metrics"},
 	{"GET", "*", rig_answer, .is_guarded = true},
 	{"DELETE", "*", rig_answer, .is_guarded = true},
 };
@@ -170,6 +171,52 @@ static void an_answer_is_remembered(void **state)
 	stop(&w);
 }
 
+static void a_route_may_count_as_another(void **state)
+{
+	struct world w = {0};
+
+	start(&w);
+	ask(&w, "POST", "/page", "Bearer visitor", "403 ");
+	ask(&w, "POST", "/page", "Bearer operator", "POST /page 0");
+	ask(&w, "GET", "/page", "Bearer operator", "403 ");
+	/* It is the same question, whose answer is remembered. */
+	ask(&w, "GET", "/metrics", "Bearer operator", "GET /metrics 0");
+	assert_int_equal(w.n_tokens, 3);
+	stop(&w);
+}
+
+static void a_token_may_be_in_the_cookie(void **state)
+{
+	static const char *const cookies[][2] = {
+		{"Cookie: k=operator", "401 "}, /* not accepted yet */
+		{"Cookie: k=operator", "200 OK"},
+		{"Cookie: a=b; k=operator; c=d", "200 OK"},
+		{"Cookie: k=visitor", "403 "},
+		{"Cookie: k=", "401 "},
+		{"Cookie: kk=operator", "401 "},
+		/* Who shows a token by hand is whom that names. */
+		{"Cookie: k=operator\r\nAuthorization: Bearer visitor", "403 "},
+		{"Cookie: k=operator\r\nAuthorization: Basic x", "401 "},
+	};
+	struct world w = {0};
+
+	start(&w);
+	for (size_t i = 0; i < ARRAY_SIZE(cookies); i++) {
+		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+		char text[256];
+		int fd = rig_dial(&w.rig);
+
+		snprintf(text, sizeof(text), "GET /metrics HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n",
+			cookies[i][0]);
+		rig_say(fd, text);
+		if (!rig_hear(&w.rig, fd, &heard, cookies[i][1]))
+			fail_msg("%s: %s", cookies[i][0], buf_text(&heard));
+		close(fd);
+		access_accept_cookie(w.access, "k");
+	}
+	stop(&w);
+}
+
 /* More tokens than are remembered push the oldest answers out, and nothing else. */
 static void memory_has_a_limit(void **state)
 {
@@ -210,5 +257,6 @@ static void without_the_api_server_nobody_may(void **state)
 	stop(&w);
 }
 
-UNIT_MAIN(UNIT(the_api_server_decides), UNIT(an_answer_is_remembered), UNIT(memory_has_a_limit),
-	UNIT(without_the_api_server_nobody_may))
+UNIT_MAIN(UNIT(the_api_server_decides), UNIT(an_answer_is_remembered),
+	UNIT(a_route_may_count_as_another), UNIT(a_token_may_be_in_the_cookie),
+	UNIT(memory_has_a_limit), UNIT(without_the_api_server_nobody_may))

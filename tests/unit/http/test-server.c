@@ -205,6 +205,35 @@ static void addresses_are_checked(void **state)
 	}
 }
 
+static void headers_go_with_the_answer(void **state)
+{
+	struct rig rig = {.is_holding = true};
+	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+	static char long_value[HTTP_HEADERS_MAX];
+	int fd;
+
+	memset(long_value, 'x', sizeof(long_value) - 1);
+	rig_start(&rig, NULL);
+	fd = rig_dial(&rig);
+	rig_say(fd, "GET /a HTTP/1.1\r\nHost: x\r\nCookie: b=2; a=1\r\n\r\n");
+	while (!rig.n_held)
+		rig_turn(&rig);
+	assert_string_equal(http_cookie(rig.held[0], "a"), "1");
+	assert_null(http_cookie(rig.held[0], "c"));
+	assert_ok(http_add_header(rig.held[0], "X-One", "first"));
+	assert_ok(http_add_header(rig.held[0], "X-Two", ""));
+	assert_ok(http_add_header(rig.held[0], "X-Three", "third"));
+	assert_int_equal(http_add_header(rig.held[0], "X-Four", "a\r\nX-Five: b"), -EINVAL);
+	assert_int_equal(http_add_header(rig.held[0], "X-Six", long_value), -EMSGSIZE);
+	http_answer(rig.held[0], 200, NULL, STR("end"));
+	assert_true(rig_hear(&rig, fd, &heard, "end"));
+	assert_contains(buf_text(&heard), "X-One: first\r\n");
+	assert_contains(buf_text(&heard), "X-Three: third\r\n");
+	assert_null(strstr(buf_text(&heard), "X-Five"));
+	close(fd);
+	rig_stop(&rig);
+}
+
 UNIT_MAIN(UNIT(answers_at_once), UNIT(answers_later), UNIT(what_is_too_large_is_refused),
 	UNIT(the_slow_are_cut_off), UNIT(connections_have_a_limit), UNIT(routes_are_followed),
-	UNIT(addresses_are_checked))
+	UNIT(addresses_are_checked), UNIT(headers_go_with_the_answer))
