@@ -52,7 +52,7 @@ void web_serve(struct web *web, struct http_request *request);
 		{"POST", "/session", handler, true, WEB_RIGHT}, {"DELETE", "/session", handler}, \
 		{"GET", "/events/*", handler, true, WEB_RIGHT}, \
 	{ \
-		"GET", "/history/*", handler, true \
+		"GET", "/history/*", handler, true, WEB_RIGHT \
 	}
 
 struct web_counts {
