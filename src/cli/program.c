@@ -13,8 +13,7 @@ static const char *const environment[][2] = {
 	{"DIVVY_SOCKET",
 		"the daemon's socket; else /run/divvy/divvyd.sock, else "
 		"$XDG_RUNTIME_DIR/divvy/divvyd.sock, else /tmp/divvy-UID/divvyd.sock"},
-	{"DIVVY_RUNTIME_DIR",
-		"folder of the daemon's socket and state, for a daemon of one's own"},
+	{"DIVVY_RUNTIME_DIR", "folder of the daemon's socket and state, for a daemon of one's own"},
 	{"DIVVYD", "the daemon's program, where it is not beside divvy"},
 	{"DIVVY_EXIT_IDLE",
 		"how long a daemon that divvy has started stays when it has nothing to do, "
