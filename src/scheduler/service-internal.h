@@ -10,8 +10,8 @@
 #include "scheduler/sched.h"
 #include "scheduler/serve.h"
 #include "scheduler/service.h"
+#include "scheduler/source.h"
 
-#define SERVICE_WATCHES 13
 #define SERVICE_BINDS_MAX 100u /* under way at a time */
 
 struct watch {
@@ -38,7 +38,7 @@ struct service {
 	struct kube_recorder *recorder;
 	struct kube_lease *lease;
 	struct sched *sched;
-	struct watch watches[SERVICE_WATCHES];
+	struct watch watches[CLUSTER_SOURCES];
 	struct loop_timer pump, tick, leave;
 	struct flight *flights;
 	uint32_t n_binds;
