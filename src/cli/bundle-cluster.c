@@ -57,7 +57,8 @@ static int add(struct bundle *b, struct kube_client *client, const struct wanted
 		bundle_miss(b, name, ask.error.msg);
 		return r;
 	}
-	json_array_foreach(ask.json, i, item) redact(item, w->is_pods);
+	json_array_foreach(ask.json, i, item)
+		redact(item, w->is_pods);
 	bundle_add_json(b, name, ask.json);
 	json_decref(ask.json);
 	return 0;
@@ -88,8 +89,7 @@ static void add_all(struct bundle *b, struct kube_client *client)
 
 void bundle_cluster(struct bundle *b, const char *kubeconfig)
 {
-	const struct kube_config_source source = {
-		.files = kubeconfig, .is_insecure_allowed = true};
+	const struct kube_config_source source = {.files = kubeconfig, .is_insecure_allowed = true};
 	_cleanup_kube_config_ struct kube_config *config = NULL;
 	_cleanup_loop_ struct loop *loop = NULL;
 	struct kube_client *client = NULL;

@@ -66,9 +66,8 @@ static void keep_ours(json_t *annotations)
 	json_t *value;
 	void *next;
 
-	json_object_foreach_safe(annotations, next, key, value)
-		if (!strstr(key, "divvy.gpu/"))
-			json_object_set_new(annotations, key, json_string(REDACTED));
+	json_object_foreach_safe(annotations, next, key, value) if (!strstr(key, "divvy.gpu/"))
+		json_object_set_new(annotations, key, json_string(REDACTED));
 }
 
 void bundle_redact_pod(json_t *pod)
@@ -84,11 +83,11 @@ void bundle_redact_pod(json_t *pod)
 		json_t *one, *list = json_object_get(spec, lists[l]);
 		size_t i;
 
-		json_array_foreach(list, i, one) for (size_t m = 0; m < ARRAY_SIZE(members); m++)
-		{
-			if (json_object_get(one, members[m]))
-				json_object_set_new(one, members[m], json_string(REDACTED));
-		}
+		json_array_foreach(list, i, one)
+			for (size_t m = 0; m < ARRAY_SIZE(members); m++) {
+				if (json_object_get(one, members[m]))
+					json_object_set_new(one, members[m], json_string(REDACTED));
+			}
 	}
 }
 
@@ -234,8 +233,10 @@ static void add_readme(struct bundle *b)
 		"What `divvy doctor --bundle` has collected on this machine.\n\n"
 		"Left out: the daemon's state files (they hold tenants' secrets), kubeconfigs,\n"
 		"Secrets and ConfigMaps, environments, command lines and probes of containers,\n"
-		"annotations that are not divvy's, and every value whose name sounds like a secret.\n"
-		"Names of users, programs, pods, namespaces and nodes are in it, and what logs say:\n"
+		"annotations that are not divvy's, and every value whose name sounds like a "
+		"secret.\n"
+		"Names of users, programs, pods, namespaces and nodes are in it, and what logs "
+		"say:\n"
 		"look through it before you send it.\n");
 	if (b->left.n)
 		buf_addf(&text, "\nCould not be had:\n%s", buf_text(&b->left));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What somebody who helps wants to see, in one tar: versions, findings, the daemon's state, logs,
- * GPUs, and the cluster's objects where there is a kubeconfig. Secrets are left out, and README says
- * so. Blocks: programs are run, servers asked. One thread.
+ * GPUs, and the cluster's objects where there is a kubeconfig. Its README says which secrets are
+ * left out.
+ * Blocks: programs are run, servers asked. One thread.
  */
 #pragma once
 

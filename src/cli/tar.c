@@ -41,8 +41,9 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	if (!n || name[0] == '/')
 		return fail(err, EINVAL, "'%.80s': a name within the archive is needed", name);
 	if (n >= TAR_NAME_MAX)
-		return fail(err, ENAMETOOLONG, "'%.80s...' has %zu bytes: less than %u are possible",
-			name, n, TAR_NAME_MAX);
+		return fail(err, ENAMETOOLONG,
+			"'%.80s...' has %zu bytes: less than %u are possible", name, n,
+			TAR_NAME_MAX);
 	if (data.n > TAR_FILE_MAX)
 		return fail(err, EFBIG, "'%s' has %zu bytes: %u are possible", name, data.n,
 			TAR_FILE_MAX);
@@ -51,8 +52,8 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	snprintf(h.uid, sizeof(h.uid), "%07o", 0u);
 	snprintf(h.gid, sizeof(h.gid), "%07o", 0u);
 	snprintf(h.size, sizeof(h.size), "%011llo", (unsigned long long)data.n);
-	snprintf(h.mtime, sizeof(h.mtime), "%011llo",
-		(unsigned long long)mtime_s & 077777777777ull);
+	snprintf(
+		h.mtime, sizeof(h.mtime), "%011llo", (unsigned long long)mtime_s & 077777777777ull);
 	sign(&h);
 	buf_add(out, (struct str){(const char *)&h, sizeof(h)});
 	buf_add(out, data);

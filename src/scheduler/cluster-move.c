@@ -24,8 +24,7 @@ static void mark(struct cluster *c, bool is_wanted)
 
 	HASH_ITER(hh, c->pods, pod, next)
 		for (uint32_t i = 0; i < pod->n_tenants; i++)
-			place_set_movable(
-				c->place, pod->tenants[i], is_wanted && may_move(c, pod));
+			place_set_movable(c->place, pod->tenants[i], is_wanted && may_move(c, pod));
 }
 
 /* By the rules that are not the place's: on its own node it is already. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people are told of the engine's decisions: why not here, device by device, and what to move. */
+/* What people are told of the engine's decisions: why not, device by device, and what to move. */
 #include <stdio.h>
 
 #include "base/cleanup.h"
@@ -52,19 +52,20 @@ static void add_node(const char *name, const char *cordoned, const char *more)
 		"{'metadata':{'name':'%s'},'spec':{%s},'status':{'allocatable':{'cpu':'8','memory'"
 		":'16Gi','pods':'110'}}}",
 		name, more);
-	set(CLUSTER_LEASE,
-		"{'metadata':{'name':'%s'},'spec':{'renewTime':'2026-01-02T03:04:05Z'}}", name);
+	set(CLUSTER_LEASE, "{'metadata':{'name':'%s'},'spec':{'renewTime':'2026-01-02T03:04:05Z'}}",
+		name);
 	set(CLUSTER_GPU_NODE,
 		"{'metadata':{'name':'%s'},'spec':{'cordoned':[%s]},'status':{'slots':{'total':64},"
 		"'devices':[{'uuid':'GPU-%s-0','index':0,'model':'A','memoryBytes':1000000,"
-		"'health':'Healthy'},{'uuid':'GPU-%s-1','index':1,'model':'A','memoryBytes':1000000,"
+		"'health':'Healthy'},{'uuid':'GPU-%s-1','index':1,'model':'A','memoryBytes':"
+		"1000000,"
 		"'health':'Healthy'}]}}",
 		name, cordoned, name, name);
 }
 
 /* asked: of the device that it runs on, or NULL: it waits. more: of its metadata. */
-static void add_pod(const char *name, const char *asked, const char *node, const char *device,
-	const char *more)
+static void add_pod(
+	const char *name, const char *asked, const char *node, const char *device, const char *more)
 {
 	_cleanup_buf_ struct buf given = BUF_INIT(4096);
 
@@ -139,8 +140,8 @@ static void what_holds_everywhere_is_one_sentence(void **state)
 	set(CLUSTER_POLICY,
 		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':'0.2'}}");
 	add_pod("w", "0.5", NULL, NULL, "");
-	assert_string_equal(reasons_of("w"),
-		"  0: policy p: the namespace has 0 of 0.2 GPUs, 0.5 asked\n");
+	assert_string_equal(
+		reasons_of("w"), "  0: policy p: the namespace has 0 of 0.2 GPUs, 0.5 asked\n");
 }
 
 /* ---- moves ---- */
