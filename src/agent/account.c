@@ -43,8 +43,7 @@ static void drop_old(struct accounts *a, uint64_t real_ns)
 		drop_first(a, n);
 }
 
-static int find_or_add(
-	struct accounts *a, const char *day, const char *space, struct account **ret)
+static int find_or_add(struct accounts *a, const char *day, const char *space, struct account **ret)
 {
 	uint32_t at = a->n;
 

@@ -67,7 +67,8 @@ static void begin(struct node *node, struct slot *slot, const struct tenant *t)
 	accounts_add(&node->accounts, u->last_use_ns, t->pod->space, &waited);
 }
 
-static void look_at(struct node *node, struct slot *slot, const struct tenant *t, uint64_t passed_ns)
+static void look_at(
+	struct node *node, struct slot *slot, const struct tenant *t, uint64_t passed_ns)
 {
 	struct slot_usage *u = &slot->usage;
 	const uint64_t used_ns = used_by(t), real_ns = clock_real_ns();

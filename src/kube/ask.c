@@ -15,8 +15,7 @@ void kube_ask_done(void *data, const struct kube_answer *from)
 	ask->is_done = true;
 	ask->result = from->result;
 	ask->error = from->error;
-	ask->is_right_missing =
-		from->result == -EPERM && strstr(from->status.message, " cannot ");
+	ask->is_right_missing = from->result == -EPERM && strstr(from->status.message, " cannot ");
 	if (from->result == 0 && from->body.n)
 		ask->result = kube_json_parse(from->body, &ask->json, &ask->error);
 }
@@ -33,8 +32,7 @@ static void wait_for(struct kube_client *client, struct kube_ask *ask)
 	}
 }
 
-int kube_ask_wait(
-	struct kube_client *client, struct kube_ask *ask, json_t **ret, struct error *err)
+int kube_ask_wait(struct kube_client *client, struct kube_ask *ask, json_t **ret, struct error *err)
 {
 	wait_for(client, ask);
 	if (ask->result < 0) {
@@ -47,8 +45,8 @@ int kube_ask_wait(
 	return 0;
 }
 
-int kube_ask_get(struct kube_client *client, const char *path,
-	const struct kube_question *question, struct kube_ask *ask)
+int kube_ask_get(struct kube_client *client, const char *path, const struct kube_question *question,
+	struct kube_ask *ask)
 {
 	const struct kube_request request = {.path = path,
 		.query = question->query,

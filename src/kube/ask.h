@@ -28,8 +28,8 @@ struct kube_question {
 	uint64_t timeout_ns;
 };
 /* One object, or one page. */
-int kube_ask_get(struct kube_client *client, const char *path,
-	const struct kube_question *question, struct kube_ask *ret_ask);
+int kube_ask_get(struct kube_client *client, const char *path, const struct kube_question *question,
+	struct kube_ask *ret_ask);
 /* All items of all pages, as ret_ask->json. target->name is NULL. */
 int kube_ask_list(struct kube_client *client, const struct kube_target *target,
 	const struct kube_question *question, struct kube_ask *ret_ask);

@@ -72,8 +72,8 @@ static void survive_being_written_down(void **state)
 	assert_ok(accounts_load(&b, list));
 	again = accounts_json(&b);
 	assert_true(json_equal(list, again));
-	assert_int_equal(json_integer_value(json_object_get(
-				 json_array_get(list, 0), "usedMilliseconds")),
+	assert_int_equal(
+		json_integer_value(json_object_get(json_array_get(list, 0), "usedMilliseconds")),
 		1500);
 	bad = json_pack("[{s:s, s:s}, {s:s, s:s, s:I}, i]", "day", "yesterday", "namespace", "x",
 		"day", "2024-10-06", "namespace", "z", "usedMilliseconds", (json_int_t)-5, 7);

@@ -58,8 +58,9 @@ static void names_have_limits(void **state)
 
 static void secrets_are_left_out(void **state)
 {
-	json_t *value = json_loads("{\"name\": \"n\", \"Token\": \"t\", \"list\": [{\"tenantSecret\":"
-				   " {\"a\": 1}, \"is_secret\": true}], \"caBundle\": \"x\"}",
+	json_t *value = json_loads(
+		"{\"name\": \"n\", \"Token\": \"t\", \"list\": [{\"tenantSecret\":"
+		" {\"a\": 1}, \"is_secret\": true}], \"caBundle\": \"x\"}",
 		0, NULL);
 	const json_t *one = json_array_get(json_object_get(value, "list"), 0);
 
@@ -75,7 +76,8 @@ static void secrets_are_left_out(void **state)
 static void pods_keep_what_is_ours(void **state)
 {
 	json_t *pod = json_loads(
-		"{\"metadata\": {\"annotations\": {\"divvy.gpu/request\": \"0.5\", \"other\": \"x\"}},"
+		"{\"metadata\": {\"annotations\": {\"divvy.gpu/request\": \"0.5\", \"other\": "
+		"\"x\"}},"
 		" \"spec\": {\"containers\": [{\"name\": \"c\", \"env\": [{\"name\": \"KEY\"}],"
 		" \"args\": [\"--password=1\"]}], \"initContainers\": [{\"command\": [\"a\"]}]}}",
 		0, NULL);
