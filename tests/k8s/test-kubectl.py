@@ -4,6 +4,8 @@
 
 import json
 import os
+import pty
+import signal
 import subprocess
 import sys
 
@@ -114,6 +116,19 @@ def top_shows_devices_and_tenants():
         ("n1", "GPU-n1-0", device == "GPU-n1-0"), ("n1", "GPU-n1-1", device == "GPU-n1-1")}, rows
     assert "--once" in refused("top"), "it is no terminal"
     assert "no such GPUNode" in refused("top", "--once", "--node", "n9")
+
+
+def top_is_a_live_screen():
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "KUBECONFIG": operator.kubeconfig, "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen([PLUGIN, "top"], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        seen = b""
+        while seen.count(b"GPU-n1-1") < 2:  # two pictures
+            seen += os.read(ours, 1 << 16)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    os.close(ours)
 
 
 def ps_lists_tenants():
@@ -362,7 +377,7 @@ def who_may_not_is_told_which_role():
     assert "elsewhere" in err, err
 
 
-TESTS = [kubectl_finds_it, top_shows_devices_and_tenants, ps_lists_tenants, why_says_what_each_device_lacks,
+TESTS = [kubectl_finds_it, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_says_what_each_device_lacks,
          why_says_what_bounds_who_runs, fit_says_what_the_scheduler_does, fit_takes_templates_and_gangs,
          fit_knows_who_would_leave, fit_shows_what_the_server_refuses, a_device_is_cordoned, a_device_is_drained,
          devices_are_made_whole, usage_and_idle_are_told, who_may_not_is_told_which_role]
