@@ -45,6 +45,24 @@ static bool fits(struct cluster *c, const struct cpod *pod, const struct cnode *
 	return does;
 }
 
+static const char *uuid_of(const struct cluster *c, uint32_t device)
+{
+	struct place_device_view view;
+
+	place_device_get(c->place, device, &view);
+	return view.uuid;
+}
+
+/* It may name the devices that will do. */
+static bool will_do(const struct cpod *pod, const char *uuid)
+{
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (pod->asked.v[i].spec.device[0] &&
+			!spec_device_fits(&pod->asked.v[i].spec, uuid))
+			return false;
+	return true;
+}
+
 /* Those that cannot go where they are to go stay from now on: how many. */
 static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 {
@@ -53,20 +71,15 @@ static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 	for (uint32_t i = 0; i < plan->n_moves; i++) {
 		const struct place_move *m = &plan->moves[i];
 
-		if (fits(c, c->by_tenant[m->tenant], c->by_place[m->to.node]))
+		const struct cpod *pod = c->by_tenant[m->tenant];
+
+		if (will_do(pod, uuid_of(c, m->to.device[0])) &&
+			fits(c, pod, c->by_place[m->to.node]))
 			continue;
 		place_set_movable(c->place, m->tenant, false);
 		n++;
 	}
 	return n;
-}
-
-static const char *uuid_of(const struct cluster *c, uint32_t device)
-{
-	struct place_device_view view;
-
-	place_device_get(c->place, device, &view);
-	return view.uuid;
 }
 
 int cluster_find_moves(struct cluster *c, struct cluster_moves *ret, struct error *err)

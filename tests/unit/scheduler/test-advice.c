@@ -200,6 +200,25 @@ static void budgets_keep_who_they_speak_of(void **state)
 	cluster_moves_done(&moves);
 }
 
+static void who_names_a_device_stays_there(void **state)
+{
+	struct cluster_moves moves;
+
+	add_node("n1", "", "");
+	set(OBJECT_POD,
+		"{'metadata':{'name':'a','namespace':'s','uid':'u-a','annotations':{"
+		"'divvy.gpu/request':'0.3','divvy.gpu/device':'GPU-n1-0','divvy.gpu/devices':"
+		"'c=GPU-n1-0','divvy.gpu/granted-request':'c=0.3','divvy.gpu/granted-limit':'c=1',"
+		"'divvy.gpu/granted-memory':'c=1000','divvy.gpu/granted-memory-policy':'c=fail',"
+		"'divvy.gpu/granted-class':'c=standard','divvy.gpu/granted-priority':'c=50',"
+		"'divvy.gpu/granted-mode':'c=local','divvy.gpu/epoch':'1'}" OWNED
+		"},'spec':{'schedulerName':'divvy-scheduler','containers':[{'name':'c'}],"
+		"'nodeName':'n1'}}");
+	add_pod("b", "0.4", "n1", "GPU-n1-1", "");
+	plan(0, &moves);
+	cluster_moves_done(&moves);
+}
+
 /* The other node has room on its device, and a rule of Kubernetes' keeps the pod from it. */
 static void a_node_that_it_does_not_fit_is_no_way_out(void **state)
 {
@@ -229,6 +248,7 @@ int main(void)
 		TEST(two_halves_become_one_device),
 		TEST(who_is_not_made_again_stays),
 		TEST(budgets_keep_who_they_speak_of),
+		TEST(who_names_a_device_stays_there),
 		TEST(a_node_that_it_does_not_fit_is_no_way_out),
 	};
 
