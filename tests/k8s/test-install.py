@@ -158,6 +158,7 @@ def review(who, verb, resource, *, group="", namespace="", name="", subresource=
 
 
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
+GANGS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
 READ = "get list watch"
 EVERYBODY = [
@@ -175,7 +176,7 @@ MUST = {
         *((READ, r, STORAGE) for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities",
                                        "volumeattachments")),
         *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
-        (READ, "podgroups", {"group": "scheduling.x-k8s.io"}),
+        *((READ, "podgroups", {"group": g}) for g in GANGS),
         *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
         ("create", "leases", {"group": C, "namespace": SYSTEM}),
         ("get patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}),
@@ -397,6 +398,7 @@ def a_viewer_reads_what_the_scheduler_reads():
     there = {"namespace": LEASES}
     check_reviews(who, [("get list watch", r, {"group": G}) for r in ("gpunodes", "gpupolicies")] +
                   [("get list watch", r, {}) for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")] +
+                  [("list", "podgroups", {"group": g}) for g in GANGS] +
                   [("list", "leases", {"group": C, **there})], True, "viewer")
     check_reviews(who, [("list", "leases", {"group": C, "namespace": SYSTEM}), ("patch", "leases", {"group": C, **there}),
                         ("get list", "secrets", N), ("get list", "configmaps", N), ("patch", "gpunodes", {"group": G}),
