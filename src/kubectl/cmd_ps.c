@@ -7,7 +7,7 @@
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 #include "kubectl/report.h"
-#include "scheduler/tenancy.h"
+#include "core/dialect.h"
 
 static const struct cli_option options[] = {
 	ACCESS_NAMESPACE_OPTION,
@@ -76,7 +76,7 @@ static json_t *dialects_of(struct access *a)
 	for (size_t i = 0; i < json_array_size(all); i++) {
 		const json_t *one = json_array_get(all, i);
 		const char *list = kube_json_text_at(
-			one, "metadata", "annotations", TENANCY_DIALECTS_KEY, NULL);
+			one, "metadata", "annotations", DIALECT_LIST_KEY, NULL);
 
 		if (list)
 			json_object_set_new(made, kube_json_text_at(one, "metadata", "name", NULL),

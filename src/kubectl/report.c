@@ -12,7 +12,7 @@
 #include "core/spec.h"
 #include "kube/json.h"
 #include "kube/time.h"
-#include "scheduler/given.h"
+#include "manifest/manifest-json.h"
 #include "scheduler/tenancy.h"
 
 static const char *name_of(const json_t *object)
@@ -65,9 +65,12 @@ static json_t *sorted(const json_t *list)
 
 int report_given(const json_t *pod, struct given *ret)
 {
-	struct error err;
+	_cleanup_manifest_json_ struct manifest_json manifest = {.n_init = 0};
+	const json_t *metadata = json_object_get(pod, "metadata");
+	const int r = manifest_json_read(metadata, NULL, STR(""), &manifest, NULL);
 
-	return given_parse(kube_json_at(pod, "metadata", "annotations", NULL), ret, &err);
+	*ret = (struct given){.n = 0};
+	return r < 0 ? r : given_parse(manifest.pod.annotations, ret, NULL);
 }
 
 /* What was measured of a container: n is 0 where nothing was. */

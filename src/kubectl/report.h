@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "scheduler/given.h"
+#include "core/given.h"
 
 struct report_facts {
 	const json_t *gpunodes; /* lists of objects */

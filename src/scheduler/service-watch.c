@@ -116,6 +116,14 @@ void service_watch(struct service *s)
 	}
 }
 
+bool service_lacks_definitions(const struct service *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++)
+		if (!s->watches[i].cache)
+			return true;
+	return false;
+}
+
 bool service_is_synced(const struct service *s)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++) {

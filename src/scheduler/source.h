@@ -7,7 +7,7 @@
 
 #include "kube/discovery.h"
 
-#define CLUSTER_SOURCES 13
+#define CLUSTER_SOURCES 16
 
 struct cluster_source {
 	int kind; /* as cluster_set() takes it */
