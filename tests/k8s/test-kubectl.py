@@ -14,7 +14,7 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
 from scheduled import BUILD, GIB, GPU, NODE_LEASES, RIGHTS, Scheduled, documents  # noqa: E402
 
 PLUGIN = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
@@ -298,10 +298,11 @@ def a_kubelet():
         while not ends.wait(0.1):
             for pod in cluster.get(rig.path())["items"]:
                 name = pod["metadata"]["name"]
-                if pod["metadata"].get("deletionTimestamp"):
-                    cluster.delete(rig.path(name), grace_s=0)
-                elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
-                    cluster.patch(rig.path(name) + "/status", {"status": {"phase": "Running"}})
+                with contextlib.suppress(ApiError):  # it has gone meanwhile
+                    if pod["metadata"].get("deletionTimestamp"):
+                        cluster.delete(rig.path(name), grace_s=0)
+                    elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
+                        cluster.patch(rig.path(name) + "/status", {"status": {"phase": "Running"}})
 
     thread = threading.Thread(target=work)
     thread.start()
