@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <sys/queue.h>
 
+#include "agent/account.h"
 #include "agent/door.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
@@ -23,6 +24,14 @@
 
 struct start; /* node-start.c */
 
+/* node-usage.c */
+struct slot_usage {
+	uint32_t tenant;      /* id of whom this is; 0: nobody */
+	uint64_t used_ns;     /* device time up to the last look */
+	uint64_t last_use_ns; /* since 1970 */
+	bool is_idle;
+};
+
 /* Its number is the plugin's id and the CDI name. */
 struct slot {
 	uint32_t number;
@@ -33,6 +42,7 @@ struct slot {
 	bool is_written;   /* the slot's CDI file is there */
 	uint64_t since_ns; /* that it has this tenant */
 	char note[NODE_NOTE];
+	struct slot_usage usage;
 };
 
 struct pool_device {
@@ -83,6 +93,12 @@ struct node {
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
 	json_t *status_sent, *status_seen; /* under way; as the server has it */
+
+	/* node-usage.c */
+	struct accounts accounts;
+	json_t *accounts_told; /* as the status says them; NULL: there are none yet */
+	bool is_account_new, has_account_file;
+	uint64_t began_real_ns, accounted_ns, save_accounts_ns, tell_accounts_ns;
 
 	/* node-lease.c */
 	struct loop_timer lease_timer;
@@ -163,6 +179,18 @@ int node_status_new(struct node *node);
 void node_status_free(struct node *node);
 /* GPUNode is new to us: what it says is compared with what is. */
 void node_status_seen(struct node *node, const json_t *object);
+
+/* ---- node-usage.c ---- */
+
+/* What the state folder has; before the first tenant. */
+void node_usage_load(struct node *node);
+/* Our own GPUNode, for where that has nothing. */
+void node_usage_seen(struct node *node, const json_t *status);
+/* Once a second. */
+void node_usage_tick(struct node *node, uint64_t now);
+/* Adds what the status says of a tenant's use. */
+void node_usage_describe(const struct slot *slot, json_t *tenant);
+void node_usage_free(struct node *node);
 
 /* ---- node-lease.c ---- */
 

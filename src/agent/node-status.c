@@ -61,6 +61,7 @@ static json_t *tenant_json(const struct slot *slot, const struct tenant *t)
 		t->spec.exclusive ? "exclusive" : "local", "epoch", (json_int_t)t->pod->epoch);
 	if (slot->note[0])
 		json_object_set_new(one, "note", json_string(slot->note));
+	node_usage_describe(slot, one);
 	return one;
 }
 
@@ -178,6 +179,8 @@ static json_t *status_json(struct node *node)
 		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
 		(int)node->n_slots, "used", (int)used, "tenants", tenants, "versions", "divvyd",
 		DIVVY_VERSION, "wire", (int)MSG_ABI, "conditions", conditions_json(node));
+	if (status && node->accounts_told)
+		json_object_set(status, "accounts", node->accounts_told);
 	if (status && driver)
 		json_object_set_new(
 			json_object_get(status, "versions"), "driver", json_string(driver));
@@ -258,6 +261,7 @@ void node_status_seen(struct node *node, const json_t *object)
 
 	json_decref(node->status_seen);
 	node->status_seen = json_is_object(status) ? json_incref(status) : NULL;
+	node_usage_seen(node, status);
 	node_status_touch(node);
 }
 

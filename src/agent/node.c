@@ -573,6 +573,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		node_status_touch(node);
 	}
 	sweep(node, now);
+	node_usage_tick(node, now);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
 
@@ -626,6 +627,8 @@ static int start(struct node *node, struct error *err)
 		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
 			node_status_new(node) < 0 || node_lease_new(node) < 0))
 		r = fail(err, ENOMEM, "no memory");
+	if (r >= 0)
+		node_usage_load(node);
 	r = r < 0 ? r : watch_all(node, err);
 	if (r >= 0)
 		look_at_namespaces(node);
@@ -668,6 +671,7 @@ void node_free(struct node *node)
 	start_free_all(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);
+	node_usage_free(node);
 	node_status_free(node);
 	node_lease_free(node);
 	loop_remove_timer(&node->tick);

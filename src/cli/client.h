@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "cli/json.h"
 
 #define CLIENT_ANSWER_MAX (64u << 20)
 /* A daemon that is alive answers in milliseconds; a stopped one is reported, not waited for. */
@@ -50,35 +51,3 @@ static inline void json_decref_p(json_t **j)
 	json_decref(*j);
 }
 #define _cleanup_json_ _cleanup_(json_decref_p)
-
-/* Members of an object that another version may have left out: 0, "", false. */
-static inline int64_t jint(const json_t *object, const char *name)
-{
-	const json_t *v = json_object_get(object, name);
-
-	return json_is_real(v) ? (int64_t)json_real_value(v) : (int64_t)json_integer_value(v);
-}
-
-static inline uint64_t juint(const json_t *object, const char *name)
-{
-	const int64_t v = jint(object, name);
-
-	return v > 0 ? (uint64_t)v : 0;
-}
-
-static inline double jreal(const json_t *object, const char *name)
-{
-	return json_number_value(json_object_get(object, name));
-}
-
-static inline const char *jtext(const json_t *object, const char *name)
-{
-	const char *s = json_string_value(json_object_get(object, name));
-
-	return s ? s : "";
-}
-
-static inline bool jbool(const json_t *object, const char *name)
-{
-	return json_is_true(json_object_get(object, name));
-}

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/process.h"
 #include "base/spawn.h"
+#include "cli/bundle.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/container.h"
@@ -29,6 +30,10 @@
 
 static const struct cli_option options[] = {
 	{"fix", 0, CLI_FLAG, NULL, NULL, "print only what to do"},
+	{"bundle", 0, CLI_VALUE, "FILE", NULL,
+		"write what somebody who helps wants to see into a tar"},
+	{"kubeconfig", 0, CLI_VALUE, "FILE", NULL,
+		"with --bundle: the cluster to ask (default $KUBECONFIG, or ~/.kube/config)"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
@@ -378,6 +383,29 @@ static void print_findings(const json_t *findings, bool todo_only)
 	json_decref(all);
 }
 
+static int write_bundle(const struct cli_args *args, const json_t *findings, struct error *err)
+{
+	const struct bundle_options bundle = {.path = cli_get(args, "bundle"),
+		.socket = cli_get(args, "socket"),
+		.kubeconfig = cli_get(args, "kubeconfig"),
+		.findings = findings};
+	size_t n;
+	const int r = bundle_write(&bundle, &n, err);
+
+	if (r >= 0)
+		fprintf(stderr, "%s: %zu files; its README.txt says what was left out\n",
+			bundle.path, n);
+	return r;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	if (cli_has(args, "kubeconfig") && !cli_has(args, "bundle"))
+		return fail(err, EINVAL, "--kubeconfig %.100s: with --bundle only",
+			cli_get(args, "kubeconfig"));
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_json_ json_t *findings = json_array();
@@ -390,7 +418,8 @@ static int run(const struct cli_args *args, struct error *err)
 	for (size_t i = 0; i < json_array_size(findings); i++)
 		if (!strcmp(jtext(json_array_get(findings, i), "level"), "problem"))
 			works = false;
-	r = output_as_table(args, findings, err);
+	r = cli_has(args, "bundle") ? write_bundle(args, findings, err) : 0;
+	r = r < 0 ? r : output_as_table(args, findings, err);
 	if (r < 0)
 		return r;
 	if (r == 1) {
@@ -410,10 +439,20 @@ const struct cli_command cmd_doctor = {
 		"(devices, compute modes, "
 		"MPS, MIG, processes of no tenant), sockets and container engines. Each line is "
 		"ok, a note, a warning or a "
-		"problem, and what to do stands below it.",
-	.examples = "divvy doctor\ndivvy doctor -o json",
+		"problem, and what to do stands below it.\n\n"
+		"With --bundle it also collects, in a tar that only you may read: versions, what "
+		"it "
+		"found, the daemon's state (devices, tenants, reports, processes of no tenant), "
+		"its "
+		"logs and the journal, what nvidia-smi says, and with a kubeconfig at hand the "
+		"cluster's nodes, divvy's objects, parts and Events, and tenants' pods. Secrets, "
+		"environments, command lines of containers and state files are left out; "
+		"README.txt "
+		"in it says so, and what could not be had.",
+	.examples = "divvy doctor\ndivvy doctor -o json\ndivvy doctor --bundle divvy.tar",
 	.exit_status = "0 when sharing works, 1 when there is a problem that keeps it from "
 		       "working, 2 on bad usage.",
 	.options = options,
+	.check = check,
 	.run = run,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include "cli/commands.h"
+#include "cli/option.h"
 #include "cli/output.h"
 
 static const struct cli_option options[] = {{0}};

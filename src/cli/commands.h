@@ -24,9 +24,3 @@
 #define X(name) extern const struct cli_command cmd_##name;
 CLI_COMMANDS(X)
 #undef X
-
-/* -EINVAL with the nearest command's name. */
-int cli_unknown_command(const char *name, struct error *err);
-
-/* The whole program but for main(): argv[0] is divvy. Returns the exit code. */
-int cli_main(int argc, char **argv);

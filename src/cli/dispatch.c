@@ -7,15 +7,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/commands.h"
+#include "cli/option.h"
 #include "cli/output.h"
-
-const struct cli_command *const cli_commands[] = {
-#define X(name) &cmd_##name,
-	CLI_COMMANDS(X)
-#undef X
-		NULL,
-};
 
 const struct cli_command *cli_command_find(const char *name)
 {
@@ -38,8 +31,8 @@ int cli_unknown_command(const char *name, struct error *err)
 
 	if (near)
 		return fail(err, EINVAL, "unknown command '%.40s'; did you mean '%s'?", name, near);
-	return fail(
-		err, EINVAL, "unknown command '%.40s'; 'divvy help' lists the known ones", name);
+	return fail(err, EINVAL, "unknown command '%.40s'; '%s help' lists the known ones", name,
+		cli_program.name);
 }
 
 static int show(void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)
@@ -50,7 +43,7 @@ static int show(void (*make)(const struct cli_command *, struct buf *), const st
 	make(c, &out);
 	if (output_buf(&out, &err) == 0)
 		return 0;
-	fprintf(stderr, "divvy: %s\n", err.msg);
+	fprintf(stderr, "%s: %s\n", cli_program.name, err.msg);
 	return CLI_EXIT_FAILED;
 }
 
@@ -68,7 +61,7 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	if (r >= 0 && !args.help && c->check)
 		r = c->check(&args, &err);
 	if (r < 0) {
-		fprintf(stderr, "divvy %s: %s\n", c->name, err.msg);
+		fprintf(stderr, "%s %s: %s\n", cli_program.name, c->name, err.msg);
 		return c->failed ? c->failed : CLI_EXIT_USAGE;
 	}
 	if (args.help)
@@ -76,7 +69,8 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	r = c->run(&args, &err);
 	if (r >= 0 && output_end(&err) == 0)
 		return r;
-	fprintf(stderr, "divvy %s: %s\n", c->name, err.msg[0] ? err.msg : strerror(-r));
+	fprintf(stderr, "%s %s: %s\n", cli_program.name, c->name,
+		err.msg[0] ? err.msg : strerror(-r));
 	return c->failed ? c->failed : CLI_EXIT_FAILED;
 }
 
@@ -99,7 +93,7 @@ int cli_main(int argc, char **argv)
 
 	hold_standard_fds();
 	setlocale(LC_CTYPE, "");
-	log_init("divvy");
+	log_init(cli_program.name);
 	if (argc < 2) {
 		show(make_overview, NULL);
 		return CLI_EXIT_USAGE;
@@ -107,18 +101,18 @@ int cli_main(int argc, char **argv)
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return show(make_overview, NULL);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
-		return run_command(&cmd_version, 0, argv + argc);
+		return run_command(cli_command_find("version"), 0, argv + argc);
 	/* For the build: makes docs/man. */
 	if (!strcmp(argv[1], "--dump-man") && argc == 3) {
 		if (cli_man_dump(argv[2], &err) == 0)
 			return 0;
-		fprintf(stderr, "divvy: %s\n", err.msg);
+		fprintf(stderr, "%s: %s\n", cli_program.name, err.msg);
 		return CLI_EXIT_FAILED;
 	}
 	c = cli_command_find(argv[1]);
 	if (!c) {
 		cli_unknown_command(argv[1], &err);
-		fprintf(stderr, "divvy: %s\n", err.msg);
+		fprintf(stderr, "%s: %s\n", cli_program.name, err.msg);
 		return CLI_EXIT_USAGE;
 	}
 	return run_command(c, argc - 2, argv + 2);

@@ -49,7 +49,7 @@ static void add_option(struct buf *out, const struct cli_option *o)
 
 void cli_help(const struct cli_command *c, struct buf *out)
 {
-	buf_addf(out, "usage: divvy %s%s%s%s\n\n", c->name,
+	buf_addf(out, "usage: %s %s%s%s%s\n\n", cli_program.name, c->name,
 		c->options[0].name ? " [OPTION...]" : "", c->operands[0] ? " " : "", c->operands);
 	buf_addf(out, "%s.\n\n", c->summary);
 	for (const struct cli_option *o = c->options; o->name; o++)
@@ -62,17 +62,19 @@ void cli_help(const struct cli_command *c, struct buf *out)
 		while (str_split(&rest, '\n', &line))
 			buf_addf(out, "  %.*s\n", STR_ARG(line));
 	}
-	buf_addf(out, "\nMore: man divvy-%s\n", c->name);
+	buf_addf(out, "\nMore: man %s-%s\n", cli_program.page, c->name);
 }
 
 void cli_overview(struct buf *out)
 {
-	buf_add_text(out,
-		"usage: divvy COMMAND [OPTION...]\n\n"
-		"Shares GPUs in fractions: each program is held to its share and its memory.\n\n");
+	int width = 12;
+
 	for (size_t i = 0; cli_commands[i]; i++)
-		buf_addf(out, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
-	buf_add_text(out,
-		"\nTry:  divvy run --request 0.3 --memory 4Gi -- python3 train.py\n"
-		"      divvy help run\n");
+		width = MAX(width, (int)strlen(cli_commands[i]->name) + 2);
+	buf_addf(out, "usage: %s COMMAND [OPTION...]\n\n%s\n\n", cli_program.name,
+		cli_program.overview);
+	for (size_t i = 0; cli_commands[i]; i++)
+		buf_addf(out, "  %-*s%s\n", width, cli_commands[i]->name, cli_commands[i]->summary);
+	buf_addf(out, "\nTry:  %s\n      %s help %s\n", cli_program.examples, cli_program.name,
+		cli_commands[0]->name);
 }

@@ -19,25 +19,17 @@ static void add_option(struct buf *out, const struct cli_option *o)
 
 static void add_environment(struct buf *out)
 {
-	static const char *const variable[][2] = {
-		{"DIVVY_SOCKET",
-			"the daemon's socket; else /run/divvy/divvyd.sock, else "
-			"$XDG_RUNTIME_DIR/divvy/divvyd.sock, else /tmp/divvy-UID/divvyd.sock"},
-		{"DIVVY_RUNTIME_DIR",
-			"folder of the daemon's socket and state, for a daemon of one's own"},
-		{"DIVVYD", "the daemon's program, where it is not beside divvy"},
-		{"DIVVY_EXIT_IDLE",
-			"how long a daemon that divvy has started stays when it has nothing to do, "
-			"such as "
-			"5m (default 30s)"},
-		{"DIVVY_HOOKS",
-			"the folder of libdivvy-cuda.so and libdivvy-nvml.so, where it is not the "
-			"installed one"},
-	};
-
 	buf_add_text(out, ".SH ENVIRONMENT\n");
-	for (size_t i = 0; i < ARRAY_SIZE(variable); i++)
-		man_add_term(out, variable[i][0], variable[i][1]);
+	for (size_t i = 0; cli_program.environment[i][0]; i++)
+		man_add_term(out, cli_program.environment[i][0], cli_program.environment[i][1]);
+}
+
+/* "divvy-run(1)" */
+static void add_page(struct buf *out, const char *before, const struct cli_command *c)
+{
+	buf_addf(out, "%s\\fB", before);
+	man_add_text(out, cli_program.page);
+	buf_addf(out, "\\-%s\\fR(1)", c->name);
 }
 
 static void add_see_also(struct buf *out, const struct cli_command *self)
@@ -46,41 +38,35 @@ static void add_see_also(struct buf *out, const struct cli_command *self)
 
 	buf_add_text(out, ".SH SEE ALSO\n");
 	if (self) {
-		buf_add_text(out, "\\fBdivvy\\fR(1)");
+		buf_add_text(out, "\\fB");
+		man_add_text(out, cli_program.page);
+		buf_add_text(out, "\\fR(1)");
 		comma = ", ";
 	}
 	for (size_t i = 0; cli_commands[i]; i++) {
 		if (cli_commands[i] == self)
 			continue;
-		buf_addf(out, "%s\\fBdivvy\\-%s\\fR(1)", comma, cli_commands[i]->name);
+		add_page(out, comma, cli_commands[i]);
 		comma = ",\n";
 	}
 	if (!self)
-		buf_add_text(out, ",\n\\fBdivvyd\\fR(8),\n\\fBtenants.conf\\fR(5)");
+		buf_add_text(out, cli_program.see_also);
 	buf_add_byte(out, '\n');
 }
 
 static void man_overview(struct buf *out)
 {
-	buf_add_text(out, ".B divvy\n\\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n");
-	man_add_paragraphs(out,
-		"divvy shares GPUs in fractions. A tenant asks for a share of a GPU's time "
-		"(request, guaranteed; limit, the most it may take when others leave time over) "
-		"and an amount of its memory; programs run unchanged.\n\n"
-		"The daemon divvyd starts on demand. Without a GPU it offers a simulated one, "
-		"and everything printed about that says so.");
+	buf_addf(out, ".B %s\n\\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n",
+		cli_program.name);
+	man_add_paragraphs(out, cli_program.text);
 	buf_add_text(out, ".SH COMMANDS\n");
 	for (size_t i = 0; cli_commands[i]; i++) {
-		buf_addf(out, ".TP\n\\fBdivvy\\-%s\\fR(1)\n", cli_commands[i]->name);
+		add_page(out, ".TP\n", cli_commands[i]);
+		buf_add_byte(out, '\n');
 		man_add_text(out, cli_commands[i]->summary);
 		buf_add_text(out, ".\n");
 	}
-	buf_add_text(out,
-		".SH EXIT STATUS\n"
-		"0 on success. 2 on bad usage: an unknown command or option, an operand or value "
-		"that is missing, or one that no machine would take. 1 on any other failure: there "
-		"is no daemon, it refuses, or what is named is not there. "
-		"\\fBdivvy run\\fR has the program's own, and 125 for all of these.\n");
+	buf_addf(out, ".SH EXIT STATUS\n%s", cli_program.exit_status);
 	add_environment(out);
 	add_see_also(out, NULL);
 }
@@ -88,11 +74,11 @@ static void man_overview(struct buf *out)
 /* `name` is room for the page's. */
 static struct man_page page_of(const struct cli_command *c, char name[static 64])
 {
-	snprintf(name, 64, "divvy%s%s", c ? "-" : "", c ? c->name : "");
+	snprintf(name, 64, "%s%s%s", cli_program.page, c ? "-" : "", c ? c->name : "");
 	return (struct man_page){.name = name,
 		.section = 1,
-		.summary = c ? c->summary : "share GPUs in fractions",
-		.made_by = "divvy"};
+		.summary = c ? c->summary : cli_program.summary,
+		.made_by = cli_program.page};
 }
 
 void cli_man(const struct cli_command *c, struct buf *out)
@@ -105,8 +91,8 @@ void cli_man(const struct cli_command *c, struct buf *out)
 		man_overview(out);
 		return;
 	}
-	buf_addf(
-		out, ".B divvy %s\n%s", c->name, c->options[0].name ? "[\\fIOPTION\\fR...]\n" : "");
+	buf_addf(out, ".B %s %s\n%s", cli_program.name, c->name,
+		c->options[0].name ? "[\\fIOPTION\\fR...]\n" : "");
 	man_add_text(out, c->operands);
 	buf_add_text(out, "\n.SH DESCRIPTION\n");
 	man_add_paragraphs(out, c->text);

@@ -57,8 +57,8 @@ static int unknown_option(const struct cli_command *command, struct str name, st
 	if (near)
 		return fail(err, EINVAL, "unknown option '--%.*s'; did you mean '--%s'?",
 			STR_ARG(name), near);
-	return fail(err, EINVAL, "unknown option '--%.*s'; 'divvy %s --help' lists the known ones",
-		STR_ARG(name), command->name);
+	return fail(err, EINVAL, "unknown option '--%.*s'; '%s %s --help' lists the known ones",
+		STR_ARG(name), cli_program.name, command->name);
 }
 
 static int check_choice(const struct cli_option *option, const char *value, struct error *err)
@@ -138,8 +138,8 @@ static int parse_short(struct cli_args *args, char **argv, int argc, int *at, st
 			i++;
 		if (!options[i].name)
 			return fail(err, EINVAL,
-				"unknown option '-%c'; 'divvy %s --help' lists the known ones", *p,
-				args->command->name);
+				"unknown option '-%c'; '%s %s --help' lists the known ones", *p,
+				cli_program.name, args->command->name);
 		if (options[i].kind == CLI_VALUE) {
 			value = p[1] ? p + 1 : *at + 1 < argc ? argv[++*at] : NULL;
 			if (!value)
@@ -161,11 +161,12 @@ static int check_operands(const struct cli_args *args, struct error *err)
 	const struct cli_command *c = args->command;
 
 	if (args->n_operands < c->operands_min)
-		return fail(err, EINVAL, "something is missing: divvy %s %s", c->name, c->operands);
+		return fail(err, EINVAL, "something is missing: %s %s %s", cli_program.name,
+			c->name, c->operands);
 	if (c->operands_max >= 0 && args->n_operands > c->operands_max)
-		return fail(err, EINVAL, "'%s' is too much: divvy %s%s%s",
-			args->operand[c->operands_max], c->name, c->operands[0] ? " " : "",
-			c->operands);
+		return fail(err, EINVAL, "'%s' is too much: %s %s%s%s",
+			args->operand[c->operands_max], cli_program.name, c->name,
+			c->operands[0] ? " " : "", c->operands);
 	return 0;
 }
 

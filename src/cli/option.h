@@ -106,16 +106,41 @@ const char *cli_suggest(
 
 void cli_help(const struct cli_command *command, struct buf *out);
 
-/* Every command, NULL-terminated (main.c). */
+/*
+ * The program that these commands are of: each that links this has one, and its commands in
+ * cli_commands, NULL-terminated, with a `help` and a `version` among them.
+ */
+struct cli_program {
+	const char *name;     /* as people call it: "divvy", "kubectl divvy" */
+	const char *page;     /* its man page; a command's is PAGE-COMMAND */
+	const char *summary;  /* behind the page's name, no full stop */
+	const char *text;     /* paragraphs of the man page */
+	const char *overview; /* what stands above the list of commands: one sentence */
+	const char *examples; /* below it: two lines at most */
+	const char *exit_status;
+	const char *const (*environment)[2]; /* name and meaning, NULL at the end */
+	const char *see_also;                /* roff: further pages; "": none */
+};
+extern const struct cli_program cli_program;
 extern const struct cli_command *const cli_commands[];
+/* One that every program has. */
+extern const struct cli_command cmd_help;
 const struct cli_command *cli_command_find(const char *name);
-/* All commands with their summaries: `divvy help`. */
+/* All commands with their summaries: `help`. */
 void cli_overview(struct buf *out);
 
-/* roff, for man(1); command NULL: divvy.1. */
+/* roff, for man(1); command NULL: the program's own page. */
 void cli_man(const struct cli_command *command, struct buf *out);
 /* Writes divvy.1, divvy-run.1, ... into the folder. */
 int cli_man_dump(const char *folder, struct error *err);
 
-/* shell: bash, zsh or fish; -EINVAL with the list. */
+/* shell: bash, zsh or fish; -EINVAL with the list. Of divvy itself. */
 int cli_completion(const char *shell, struct buf *out, struct error *err);
+
+/* ---- the program (dispatch.c) ---- */
+
+/* -EINVAL with the nearest command's name. */
+int cli_unknown_command(const char *name, struct error *err);
+
+/* The whole program but for main(). Returns the exit code. */
+int cli_main(int argc, char **argv);

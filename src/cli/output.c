@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/client.h"
+#include "cli/json.h"
 
 int output_end(struct error *err)
 {

@@ -25,25 +25,6 @@ static int set(json_t *object, const char *key, const char *text)
 	return text && text[0] ? json_object_set_new(object, key, json_string(text)) : 0;
 }
 
-/* "0.3-0.6", "0.5", "2x0.5-1", "2 GPUs" */
-static void share_text(const struct spec *spec, char ret[static TEXT_MAX])
-{
-	char a[8], b[8], times[16] = "";
-
-	if (spec->exclusive) {
-		snprintf(ret, TEXT_MAX, "%u GPU%s", spec->count, spec->count == 1 ? "" : "s");
-		return;
-	}
-	if (spec->count > 1)
-		snprintf(times, sizeof(times), "%ux", spec->count);
-	spec_share_format(spec->request, a);
-	spec_share_format(spec->limit, b);
-	if (spec->request == spec->limit)
-		snprintf(ret, TEXT_MAX, "%s%s", times, a);
-	else
-		snprintf(ret, TEXT_MAX, "%s%s-%s", times, a, b);
-}
-
 static json_t *old_condition(const json_t *share_pod, const char *type)
 {
 	json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
@@ -138,7 +119,7 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 			 limit = json_integer_value(json_object_get(tenant, "limit")),
 			 bytes = json_integer_value(memory);
 	struct spec given = *asked;
-	char share[TEXT_MAX];
+	char share[SPEC_SHARES];
 	json_t *granted;
 
 	if (request < 1 || request > SPEC_SHARE_ONE || limit < request || limit > SPEC_SHARE_ONE)
@@ -146,7 +127,7 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 	given.request = (uint32_t)request;
 	given.limit = (uint32_t)limit;
 	given.count = (uint32_t)json_array_size(json_object_get(tenant, "devices"));
-	share_text(&given, share);
+	spec_shares_format(&given, share);
 	granted = json_pack("{s:s, s:I, s:I}", "share", share, "request", request, "limit", limit);
 	if (granted && json_is_integer(memory) && bytes >= 0) {
 		json_object_set_new(granted, "memoryBytes", json_integer(bytes));
@@ -207,7 +188,7 @@ static const char *phase_of(const struct share_pod_facts *f)
 
 /* Of the pod as it is, or as it would be. */
 static void read_asked(const json_t *share_pod, const struct share_pod_facts *f, struct spec *spec,
-	char container[static TEXT_MAX], char share[static TEXT_MAX])
+	char container[static TEXT_MAX], char share[static SPEC_SHARES])
 {
 	const struct wish_facts facts = {.dialects = f->dialects};
 	_cleanup_json_ json_t *made = NULL;
@@ -223,7 +204,7 @@ static void read_asked(const json_t *share_pod, const struct share_pod_facts *f,
 		const struct dialect_tenant *t = &wish.result.tenant[0];
 
 		*spec = t->spec;
-		share_text(spec, share);
+		spec_shares_format(spec, share);
 		str_copy(container, TEXT_MAX, wish.json.pod.container[t->container].name);
 	}
 	wish_done(&wish);
@@ -234,7 +215,7 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 	const json_t *generation = kube_json_at(share_pod, "metadata", "generation", NULL);
 	const char *got = kube_json_text_at(share_pod, "status", "got", NULL);
 	json_t *status = json_object(), *conditions = json_array();
-	char container[TEXT_MAX], share[TEXT_MAX];
+	char container[TEXT_MAX], share[SPEC_SHARES];
 	const json_t *tenant;
 	struct spec spec;
 	int r = status && conditions ? 0 : -1;

@@ -88,6 +88,14 @@ static void list_add(struct defrag *d, uint32_t at)
 	d->last[list] = at;
 }
 
+int place_set_movable(struct place *place, uint32_t tenant, bool is_movable)
+{
+	if (!place_tenant(place, tenant))
+		return -ENOENT;
+	place->tenants[tenant].spec.is_movable = is_movable;
+	return 0;
+}
+
 /* ---- what can be emptied ---- */
 
 /* To network devices or to its other half. */

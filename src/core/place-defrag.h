@@ -14,6 +14,7 @@
 #ifndef CORE_PLACE_DEFRAG_H
 #define CORE_PLACE_DEFRAG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/place-preempt.h"
@@ -46,6 +47,9 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
  */
 int place_defrag_move(struct place *place, const struct place_move *move, uint32_t *ret_tenant,
 	struct error *err);
+
+/* Whether a tenant may be moved, where that was not known when it came. -ENOENT. */
+int place_set_movable(struct place *place, uint32_t tenant, bool is_movable);
 
 void place_defrag_done(struct place_defrag *plan);
 

@@ -667,3 +667,22 @@ char *spec_share_format(uint32_t permille, char ret[static 8])
 	memcpy(ret, text.s, strnlen(text.s, 7));
 	return ret;
 }
+
+char *spec_shares_format(const struct spec *spec, char ret[static SPEC_SHARES])
+{
+	char a[8], b[8], times[16] = "";
+
+	if (spec->exclusive) {
+		snprintf(ret, SPEC_SHARES, "%u GPU%s", spec->count, spec->count == 1 ? "" : "s");
+		return ret;
+	}
+	if (spec->count > 1)
+		snprintf(times, sizeof(times), "%ux", spec->count);
+	spec_share_format(spec->request, a);
+	spec_share_format(spec->limit, b);
+	if (spec->request == spec->limit)
+		snprintf(ret, SPEC_SHARES, "%s%s", times, a);
+	else
+		snprintf(ret, SPEC_SHARES, "%s%s-%s", times, a, b);
+	return ret;
+}

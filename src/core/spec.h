@@ -146,3 +146,7 @@ const char *spec_mode_name(enum spec_mode mode);
 
 /* "0.3" for 300, "1", "0.125"; `ret` holds at least 8 bytes. Returns ret. */
 char *spec_share_format(uint32_t permille, char ret[static 8]);
+
+/* Request and limit for people: "0.3-0.6", "0.5", "2x0.5-1", "2 GPUs". Returns ret. */
+#define SPEC_SHARES 64u
+char *spec_shares_format(const struct spec *spec, char ret[static SPEC_SHARES]);

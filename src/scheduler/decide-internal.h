@@ -28,6 +28,9 @@ int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_
 enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_WHYS };
 enum node_why attempt_node(struct attempt *a, const struct cnode *node);
 
+/* What keeps it from everywhere, whatever the cluster is like; NULL: nothing. */
+const char *decide_refusal(const struct cpod *pod);
+
 /* "0/12 nodes: 8 no GPU with 0.5 free, 3 model A100 wanted, 1 cordoned" */
 void decide_explain(struct attempt *a, struct buf *why);
 

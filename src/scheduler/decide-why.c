@@ -2,6 +2,7 @@
 /* Why nowhere: one reason for each node, the most frequent first. */
 #include "scheduler/decide-internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,4 +176,149 @@ void decide_explain(struct attempt *a, struct buf *why)
 	}
 	if (left)
 		buf_addf(why, ", %u for other reasons", left);
+}
+
+/* ---- node by node, device by device ---- */
+
+struct telling {
+	struct attempt *attempt;
+	decide_reason_fn *tell;
+	void *data;
+};
+
+/* The container that the node's devices are the matter of; PLACE_NONE: something else is. */
+static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
+{
+	const struct tenancy *asked = &a->pod->asked;
+
+	for (uint32_t i = 0; i < asked->n; i++) {
+		struct place_spec spec;
+
+		a->asked = &asked->v[i].spec;
+		if (attempt_node(a, node) != NODE_FITS)
+			return PLACE_NONE;
+		if (i + 1 == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
+			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
+			is_named_elsewhere(a->asked, node))
+			return i;
+	}
+	return PLACE_NONE;
+}
+
+/* "": it fits. */
+static void reason_of_device(const struct spec *asked, const struct place_spec *spec,
+	enum place_reason reason, const struct place_device_view *device,
+	char ret[static REASON_MAX])
+{
+	struct spec one = *asked;
+
+	ret[0] = '\0';
+	one.count = 1;
+	if (reason == PLACE_NO_SHARE)
+		snprintf(ret, REASON_MAX, "%s free, %s asked", format_share(device->share_free).s,
+			format_share(spec->is_exclusive ? SPEC_SHARE_ONE : spec->share).s);
+	else if (reason == PLACE_NO_DEVICE_MEMORY)
+		snprintf(ret, REASON_MAX, "%s of memory free, %s asked",
+			format_bytes(device->memory_free).s,
+			format_bytes(spec_memory_on(asked, device->memory_all)).s);
+	else if (reason == PLACE_CLOSED)
+		snprintf(ret, REASON_MAX, "cordoned, unhealthy or not divvy's");
+	else if (reason != PLACE_FITS)
+		device_text(&one, reason, ret, REASON_MAX);
+}
+
+static void tell_devices(const struct telling *t, const struct cnode *node, uint32_t container)
+{
+	struct attempt *a = t->attempt;
+	const struct spec *asked = &a->pod->asked.v[container].spec;
+	struct place *place = a->cluster->place;
+	struct place_node_view view;
+	struct place_spec spec;
+	const bool has_model = cluster_spec(a->cluster, a->pod, container, &spec) == 0;
+
+	if (!place_node_get(place, node->at, &view))
+		return;
+	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
+		struct place_device_view device;
+		enum place_reason reason = PLACE_OTHER_MODEL;
+		char text[REASON_MAX];
+
+		place_device_get(place, d, &device);
+		if (has_model)
+			reason = place_device_reason(place, &spec, d);
+		if (asked->device[0] && !spec_device_fits(asked, device.uuid))
+			reason = PLACE_OTHER_DEVICE;
+		reason_of_device(asked, &spec, reason, &device, text);
+		t->tell(t->data,
+			&(struct decide_reason){.node = node->name,
+				.device = device.uuid,
+				.model = place_model_name(place, device.model),
+				.text = text,
+				.share_free = device.share_free,
+				.memory_free = device.memory_free});
+	}
+}
+
+/* Nothing on the node is in its way: where it waits all the same, others are the reason. */
+static bool fits_now(struct attempt *a, const struct cnode *node)
+{
+	struct place_spec spec;
+
+	return a->pod->asked.n == 1 && cluster_spec(a->cluster, a->pod, 0, &spec) == 0 &&
+		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
+		!is_named_elsewhere(&a->pod->asked.v[0].spec, node);
+}
+
+static void tell_node(const struct telling *t, uint32_t at)
+{
+	struct attempt *a = t->attempt;
+	const char *name = view_node(a->cluster->view, at)->object.name;
+	const struct cnode *node = cnode_find(a->cluster, name);
+	uint32_t container = PLACE_NONE;
+	char text[REASON_MAX];
+
+	node_reason(a, at, text, sizeof(text));
+	if (node && node->at != PLACE_NONE && fit_node(a->fit, at).why == FIT_OK)
+		container = container_in_question(a, node);
+	if (container != PLACE_NONE && fits_now(a, node))
+		text[0] = '\0';
+	t->tell(t->data,
+		&(struct decide_reason){.node = name, .device = "", .model = "", .text = text});
+	if (container != PLACE_NONE)
+		tell_devices(t, node, container);
+}
+
+static void tell_all_nodes(struct attempt *a, decide_reason_fn *tell, void *data, const char *why)
+{
+	const struct telling t = {a, tell, data};
+
+	if (why[0]) {
+		tell(data,
+			&(struct decide_reason){
+				.node = "", .device = "", .model = "", .text = why});
+		return;
+	}
+	for (uint32_t i = 0; i < view_n_nodes(a->cluster->view); i++)
+		tell_node(&t, i);
+}
+
+int decide_reasons(
+	struct cluster *c, struct cpod *pod, decide_reason_fn *tell, void *data, struct error *err)
+{
+	_cleanup_buf_ struct buf why = BUF_INIT(DECIDE_WHY_MAX);
+	struct attempt a = {.cluster = c, .pod = pod};
+	struct error unfit = {0};
+	int r = 0;
+
+	if (decide_refusal(pod))
+		buf_add_text(&why, decide_refusal(pod));
+	else if (cluster_allows(c, pod, &why))
+		r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
+	if (r == -ENOMEM)
+		return fail(err, ENOMEM, "out of memory");
+	if (r < 0)
+		buf_add_text(&why, unfit.msg);
+	tell_all_nodes(&a, tell, data, buf_text(&why));
+	fit_free(a.fit);
+	return 0;
 }

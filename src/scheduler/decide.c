@@ -265,7 +265,7 @@ static int wait_for(struct buf *why, enum decision *ret, const char *sentence)
 	return 0;
 }
 
-static const char *refusal_of(const struct cpod *pod)
+const char *decide_refusal(const struct cpod *pod)
 {
 	if (pod->refusal.code)
 		return pod->refusal.msg;
@@ -371,8 +371,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	int r;
 
 	buf_clear(why);
-	if (refusal_of(pod))
-		return wait_for(why, ret, refusal_of(pod));
+	if (decide_refusal(pod))
+		return wait_for(why, ret, decide_refusal(pod));
 	*ret = DECIDE_WAIT;
 	if (!cluster_allows(c, pod, why))
 		return 0;

@@ -56,6 +56,23 @@ bool decide_has_wish(const struct cluster *cluster, const struct cpod *pod);
 int decide_wish(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
 	struct error *err);
 
+/* Of one node, or of one of its devices: why the pod does not fit there as things are. */
+struct decide_reason {
+	const char *node;
+	const char *device, *model; /* "": the node as a whole */
+	const char *text;           /* "": it fits */
+	uint32_t share_free;        /* of the device, in permille */
+	uint64_t memory_free;       /* of the device, in bytes */
+};
+typedef void decide_reason_fn(void *data, const struct decide_reason *reason);
+
+/*
+ * Each node in turn, and each of its devices where it is those that matter: for people who ask why.
+ * What keeps it from all nodes alike is one sentence with no node. Nothing is changed. -ENOMEM.
+ */
+int decide_reasons(struct cluster *cluster, struct cpod *pod, decide_reason_fn *tell, void *data,
+	struct error *err);
+
 /* Annotations for the Binding: given keys with that epoch, and what the pod's dialect gives. */
 int decide_annotations(
 	struct cluster *cluster, const struct cpod *pod, uint64_t epoch, json_t **ret_annotations);

@@ -11,8 +11,8 @@
 #include "scheduler/sched.h"
 #include "scheduler/serve.h"
 #include "scheduler/service.h"
+#include "scheduler/source.h"
 
-#define SERVICE_WATCHES 16
 #define SERVICE_BINDS_MAX 100u /* under way at a time */
 
 struct watch {
@@ -39,7 +39,7 @@ struct service {
 	struct kube_recorder *recorder;
 	struct kube_lease *lease;
 	struct sched *sched;
-	struct watch watches[SERVICE_WATCHES];
+	struct watch watches[CLUSTER_SOURCES];
 	struct loop_timer pump, tick, leave;
 	uint64_t refreshed_ns; /* when it was last asked what the server has */
 	struct flight *flights;

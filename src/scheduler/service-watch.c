@@ -7,30 +7,6 @@
 
 #include "base/log.h"
 
-static const struct watched {
-	int kind;
-	enum kube_api api;
-	bool is_leases;     /* of the namespace with the nodes' Leases */
-	bool is_waited_for; /* nothing is decided without it */
-} watched[SERVICE_WATCHES] = {
-	{OBJECT_NODE, KUBE_NODES, false, true},
-	{OBJECT_NAMESPACE, KUBE_NAMESPACES, false, true},
-	{CLUSTER_LEASE, KUBE_LEASES, true, true},
-	{CLUSTER_GPU_NODE, KUBE_GPU_NODES, false, false},
-	{CLUSTER_POLICY, KUBE_GPU_POLICIES, false, false},
-	{CLUSTER_BUDGET, KUBE_BUDGETS, false, false},
-	{CLUSTER_GROUP, KUBE_POD_GROUPS, false, false},
-	{CLUSTER_SIGS_GROUP, KUBE_SIGS_POD_GROUPS, false, false},
-	{CLUSTER_VOLCANO_GROUP, KUBE_VOLCANO_POD_GROUPS, false, false},
-	{OBJECT_VOLUME, KUBE_VOLUMES, false, true},
-	{OBJECT_CLAIM, KUBE_VOLUME_CLAIMS, false, true},
-	{OBJECT_CLASS, KUBE_STORAGE_CLASSES, false, true},
-	{OBJECT_CSI_NODE, KUBE_CSI_NODES, false, true},
-	{OBJECT_CSI_DRIVER, KUBE_CSI_DRIVERS, false, true},
-	{OBJECT_CSI_CAPACITY, KUBE_CSI_CAPACITIES, false, false},
-	{OBJECT_POD, KUBE_PODS, false, true},
-};
-
 /* The object while the cache tells of it; the scheduler keeps what it needs in its own form. */
 struct box {
 	json_t *json;
@@ -105,7 +81,7 @@ static int start(struct service *s, size_t i, const struct kube_api_row *row, st
 {
 	const struct kube_target target = {.group_version = row->group_version,
 		.resource = row->resource,
-		.namespace_name = watched[i].is_leases ? s->options->lease_space : NULL};
+		.namespace_name = cluster_sources[i].is_leases ? s->options->lease_space : NULL};
 	const struct kube_cache_handler handler = {.project = project,
 		.release = release,
 		.added = on_added,
@@ -118,7 +94,7 @@ static int start(struct service *s, size_t i, const struct kube_api_row *row, st
 	int r = kube_path(&path, &target, err);
 
 	s->watches[i].service = s;
-	s->watches[i].kind = watched[i].kind;
+	s->watches[i].kind = cluster_sources[i].kind;
 	return r < 0
 		? r
 		: kube_cache_new(s->client, &(struct kube_reflect_options){.path = buf_text(&path)},
@@ -129,8 +105,9 @@ void service_watch(struct service *s)
 {
 	struct error err;
 
-	for (size_t i = 0; i < ARRAY_SIZE(watched); i++) {
-		const struct kube_api_row *row = kube_discovery_find(s->discovery, watched[i].api);
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++) {
+		const struct kube_api_row *row = kube_discovery_find(
+			s->discovery, cluster_sources[i].api);
 
 		if (s->watches[i].cache || !row)
 			continue;
@@ -141,7 +118,7 @@ void service_watch(struct service *s)
 
 bool service_lacks_definitions(const struct service *s)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++)
 		if (!s->watches[i].cache)
 			return true;
 	return false;
@@ -149,10 +126,10 @@ bool service_lacks_definitions(const struct service *s)
 
 bool service_is_synced(const struct service *s)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(watched); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++) {
 		const struct kube_cache *cache = s->watches[i].cache;
 
-		if (cache ? !kube_cache_is_synced(cache) : watched[i].is_waited_for)
+		if (cache ? !kube_cache_is_synced(cache) : cluster_sources[i].is_waited_for)
 			return false;
 	}
 	return true;
@@ -160,6 +137,6 @@ bool service_is_synced(const struct service *s)
 
 void service_unwatch(struct service *s)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++)
 		kube_cache_free(TAKE_PTR(s->watches[i].cache));
 }

@@ -165,6 +165,26 @@ def a_killed_daemon_finds_its_tenants_again():
     stop_pod("stays")
 
 
+def accounts_go_on_after_a_restart():
+    """What the namespace has had, by the day; of a daemon that is killed no more than seconds are lost."""
+    def sums():
+        rows = [a for a in daemon.status().get("accounts") or [] if a["namespace"] == cluster.namespace]
+        return tuple(sum(a[f"{k}Milliseconds"] for a in rows) for k in ("asked", "granted", "used"))
+
+    run_pod(cluster, "counted", ("--kernel-us=500",), given(daemon.devices(), request="0.5", epoch="7"))
+    wait_for_pod(cluster, "counted", "Running")
+    first = sums()
+    wait_for(lambda: all(now > was for now, was in zip(sums(), first)), "it is accounted for", 120)
+    before = sums()
+    assert before[0] >= before[1], f"asked {before[0]}, granted {before[1]}"
+    cluster.kill("divvyd")
+    daemon.start()
+    daemon.await_ready()
+    wait_for(lambda: sums() != before, "it goes on", 120)
+    assert all(now > was for now, was in zip(sums(), before)), (before, sums())
+    stop_pod("counted")
+
+
 def another_pods_process_is_not_let_in():
     """By the socket of a slot, from another cgroup than that pod's."""
     run_pod(cluster, "owner", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
@@ -293,7 +313,7 @@ try:
         main(a_node_says_what_it_has, two_pods_have_their_shares, memory_is_a_quota,
              what_cannot_be_granted_is_refused_in_words, the_kubelet_gives_no_slot_to_namespaces_left_alone,
              a_change_takes_effect_while_it_runs, a_container_that_starts_again_keeps_its_tenant,
-             a_killed_daemon_finds_its_tenants_again, another_pods_process_is_not_let_in,
+             a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, another_pods_process_is_not_let_in,
              cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
              what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on, a_pod_needs_no_privilege,
              a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_lost_device_is_told)

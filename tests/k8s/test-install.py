@@ -158,6 +158,7 @@ def review(who, verb, resource, *, group="", namespace="", name="", subresource=
 
 
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
+GANGS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
 READ = "get list watch"
 EVERYBODY = [
@@ -175,8 +176,7 @@ MUST = {
         *((READ, r, STORAGE) for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities",
                                        "volumeattachments")),
         *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
-        *((READ, "podgroups", {"group": g}) for g in ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io",
-                                                      "scheduling.volcano.sh")),
+        *((READ, "podgroups", {"group": g}) for g in GANGS),
         *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
         ("create", "leases", {"group": C, "namespace": SYSTEM}),
         ("get patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}),
@@ -378,8 +378,31 @@ def an_operator_runs_nodes_and_policies():
     cluster.forget_later(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}")
     check_reviews(who, [("create delete patch update list watch", "gpunodes", {"group": G}),
                         ("create delete patch update", "gpupolicies", {"group": G}), ("list", "sharepods", {"group": G, **N})], True, "operator")
+    check_reviews(who, [("create", "pods/eviction", N)], True, "operator")
     check_reviews(who, [("patch update", "gpunodes/status", {"group": G}), ("patch", "gpupolicies/status", {"group": G}),
-                        ("get", "secrets", {"namespace": SYSTEM}), ("patch", "pods", N)], False, "operator")
+                        ("get", "secrets", {"namespace": SYSTEM}), ("patch delete create", "pods", N)], False, "operator")
+
+
+def a_viewer_reads_what_the_scheduler_reads():
+    """And nothing else; of Leases only the nodes'."""
+    who = cluster.service_account(cluster.namespace, "viewer")
+    name = unique("viewer")
+    subjects = [{"kind": "ServiceAccount", "name": "viewer", "namespace": cluster.namespace}]
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    cluster.create(path, {"metadata": {"name": name}, "subjects": subjects, "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-viewer"}})
+    cluster.forget_later(f"{path}/{name}")
+    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{LEASES}/rolebindings", {
+        "metadata": {"name": name}, "subjects": subjects, "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "divvy-viewer"}})
+    there = {"namespace": LEASES}
+    check_reviews(who, [("get list watch", r, {"group": G}) for r in ("gpunodes", "gpupolicies")] +
+                  [("get list watch", r, {}) for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")] +
+                  [("list", "podgroups", {"group": g}) for g in GANGS] +
+                  [("list", "leases", {"group": C, **there})], True, "viewer")
+    check_reviews(who, [("list", "leases", {"group": C, "namespace": SYSTEM}), ("patch", "leases", {"group": C, **there}),
+                        ("get list", "secrets", N), ("get list", "configmaps", N), ("patch", "gpunodes", {"group": G}),
+                        ("create", "pods/eviction", N), ("create", "pods", N)], False, "viewer")
 
 
 # ---- while nobody answers the webhook
@@ -516,6 +539,7 @@ TESTS = [kustomize_makes_what_the_files_say, overlay_for_tests_differs_in_nothin
          each_account_may_what_it_must, each_account_may_not_what_it_must_not, rights_are_no_more_than_these,
          the_scheduler_binds_and_speaks_through_the_status, a_token_names_its_pod,
          a_namespaces_users_may_use_sharepods, an_operator_runs_nodes_and_policies,
+         a_viewer_reads_what_the_scheduler_reads,
          only_what_must_not_pass_waits_for_the_controller, shipped_pods_are_restricted_where_they_say_so,
          uninstalling_leaves_what_runs]
 ARGS = {"kube-apiserver": ["--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"]}

@@ -9,6 +9,7 @@ import pty
 import stat
 import struct
 import subprocess
+import tarfile
 import tempfile
 import termios
 import xml.dom.minidom
@@ -210,5 +211,30 @@ def doctor_finds_sharing_works():
         assert done.returncode == 1 and "problem" in done.stdout and "DIVVY_HOOKS" in done.stdout
 
 
+def a_bundle_has_what_helps_and_no_secret():
+    with Rig() as rig:
+        rig.spin("train", "--request", "0.5")
+        path = os.path.join(rig.dir, "bundle.tar")
+        done = rig.divvy("doctor", "--bundle", path)
+        assert done.returncode == 0 and "left out" in done.stderr, done
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        with tarfile.open(path) as tar:
+            files = {m.name: tar.extractfile(m).read().decode() for m in tar.getmembers()}
+        assert {"README.txt", "versions.txt", "doctor.json", "daemon/ping.json", "daemon/list.json",
+                "daemon/devices.json"} <= set(files), files.keys()
+        assert [t["name"] for t in json.loads(files["daemon/list.json"])["tenants"]] == ["train"]
+        assert json.loads(files["doctor.json"])
+        assert "Secrets and ConfigMaps" in files["README.txt"] and "cluster: " in files["README.txt"], files["README.txt"]
+        # What lets a program in as this tenant, as its environment has it.
+        with open(f"/proc/{rig.tenant('train')['pid']}/environ", encoding="utf-8") as environ:
+            secrets = [v.partition("=")[2] for v in environ.read().split("\0") if v.startswith("DIVVY_T")]
+        assert secrets and not any(s in text for s in secrets for text in files.values()), "it has the tenant's secret"
+        done = rig.divvy("doctor", "--kubeconfig", "x")
+        assert done.returncode == 2 and "with --bundle only" in done.stderr
+        done = rig.divvy("doctor", "--bundle", "/proc/no/bundle.tar")
+        assert done.returncode == 1 and "/proc/no" in done.stderr, done.stderr
+
+
 main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
-     report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_writes_a_picture, doctor_finds_sharing_works)
+     report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_writes_a_picture, doctor_finds_sharing_works,
+     a_bundle_has_what_helps_and_no_secret)

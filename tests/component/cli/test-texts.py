@@ -13,14 +13,21 @@ from rig import BUILD, DIVVY, DIVVYD, SOURCE, main
 SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
 SCHEDULER = os.path.join(BUILD, "src/scheduler/divvy-scheduler")
 CONTROLLER = os.path.join(BUILD, "src/controller/divvy-controller")
+KUBECTL = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
 
-COMMANDS = [line.split()[0] for line in subprocess.run([DIVVY, "help"], capture_output=True, text=True,
-            check=True).stdout.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
+
+
+def commands_of(program):
+    done = subprocess.run([program, "help"], capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in done.stdout.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
+
+
+COMMANDS, KUBECTL_COMMANDS = commands_of(DIVVY), commands_of(KUBECTL)
 
 
 def man_pages_are_current():
     with tempfile.TemporaryDirectory() as made:
-        makers = [DIVVY, SIMCTL, SCHEDULER] + ([DIVVYD, CONTROLLER] if os.path.exists(DIVVYD) else [])
+        makers = [DIVVY, SIMCTL, SCHEDULER, KUBECTL] + ([DIVVYD, CONTROLLER] if os.path.exists(DIVVYD) else [])
         for maker in makers:
             subprocess.run([maker, "--dump-man", made], check=True)
         kept = os.path.join(SOURCE, "docs/man")
@@ -28,7 +35,7 @@ def man_pages_are_current():
         assert sorted(os.listdir(made)) == names, "each program's --dump-man docs/man makes its own"
         same, different, odd = filecmp.cmpfiles(made, kept, names, shallow=False)
         assert not different and not odd, (different, "--dump-man docs/man makes them anew")
-        assert len(same) == len(COMMANDS) + 3 + 3 * (DIVVYD in makers)
+        assert len(same) == len(COMMANDS) + 3 + len(KUBECTL_COMMANDS) + 1 + 3 * (DIVVYD in makers)
 
 
 def man_accepts_them():
@@ -44,10 +51,10 @@ def man_accepts_them():
 
 def help_fits():
     assert "faults" in subprocess.run([DIVVY, "run", "--help"], capture_output=True, text=True, check=True).stdout
-    for command in COMMANDS:
-        done = subprocess.run([DIVVY, command, "--help"], capture_output=True, text=True, check=True)
+    for program, command in [(DIVVY, c) for c in COMMANDS] + [(KUBECTL, c) for c in KUBECTL_COMMANDS]:
+        done = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True)
         assert all(len(line) <= 100 for line in done.stdout.splitlines()), command
-        assert subprocess.run([DIVVY, "help", command], capture_output=True, text=True,
+        assert subprocess.run([program, "help", command], capture_output=True, text=True,
                               check=True).stdout == done.stdout
 
 

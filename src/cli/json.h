@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading answers. Nothing here fails. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Members of an object that another version may have left out: 0, "", false. */
+static inline int64_t jint(const json_t *object, const char *name)
+{
+	const json_t *v = json_object_get(object, name);
+
+	return json_is_real(v) ? (int64_t)json_real_value(v) : (int64_t)json_integer_value(v);
+}
+
+static inline uint64_t juint(const json_t *object, const char *name)
+{
+	const int64_t v = jint(object, name);
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static inline double jreal(const json_t *object, const char *name)
+{
+	return json_number_value(json_object_get(object, name));
+}
+
+static inline const char *jtext(const json_t *object, const char *name)
+{
+	const char *s = json_string_value(json_object_get(object, name));
+
+	return s ? s : "";
+}
+
+static inline bool jbool(const json_t *object, const char *name)
+{
+	return json_is_true(json_object_get(object, name));
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tar.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define BLOCK 512u
+
+/* Fields are text; numbers are octal with a 0 behind. */
+struct header {
+	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type;
+	char link[100], magic[6], version[2], user[32], group[32], major[8], minor[8];
+	char prefix[155], padding[12];
+};
+_Static_assert(sizeof(struct header) == BLOCK, "a header is one block");
+
+static int add_zeros(struct buf *out, size_t n)
+{
+	static const char zeros[BLOCK];
+
+	return buf_add(out, (struct str){zeros, n});
+}
+
+/* The sum of all bytes, its own field taken as spaces. */
+static void sign(struct header *h)
+{
+	const unsigned char *p = (const unsigned char *)h;
+	unsigned sum = 0;
+
+	memset(h->checksum, ' ', sizeof(h->checksum));
+	for (size_t i = 0; i < sizeof(*h); i++)
+		sum += p[i];
+	snprintf(h->checksum, sizeof(h->checksum), "%06o", sum & 0777777u);
+}
+
+int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s, struct error *err)
+{
+	struct header h = {.type = '0', .magic = "ustar", .version = {'0', '0'}};
+	const size_t n = strlen(name), before = out->n;
+
+	if (!n || name[0] == '/')
+		return fail(err, EINVAL, "'%.80s': a name within the archive is needed", name);
+	if (n >= TAR_NAME_MAX)
+		return fail(err, ENAMETOOLONG,
+			"'%.80s...' has %zu bytes: less than %u are possible", name, n,
+			TAR_NAME_MAX);
+	if (data.n > TAR_FILE_MAX)
+		return fail(err, EFBIG, "'%s' has %zu bytes: %u are possible", name, data.n,
+			TAR_FILE_MAX);
+	memcpy(h.name, name, n);
+	snprintf(h.mode, sizeof(h.mode), "%07o", 0600u);
+	snprintf(h.uid, sizeof(h.uid), "%07o", 0u);
+	snprintf(h.gid, sizeof(h.gid), "%07o", 0u);
+	snprintf(h.size, sizeof(h.size), "%011llo", (unsigned long long)data.n);
+	snprintf(
+		h.mtime, sizeof(h.mtime), "%011llo", (unsigned long long)mtime_s & 077777777777ull);
+	sign(&h);
+	buf_add(out, (struct str){(const char *)&h, sizeof(h)});
+	buf_add(out, data);
+	add_zeros(out, (BLOCK - data.n % BLOCK) % BLOCK);
+	if (buf_error(out) < 0) {
+		out->n = before;
+		return fail(err, -buf_error(out), "the archive is too large with '%s'", name);
+	}
+	return 0;
+}
+
+int tar_end(struct buf *out)
+{
+	add_zeros(out, BLOCK);
+	return add_zeros(out, BLOCK);
+}

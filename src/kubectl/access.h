@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One question after the other to the API server of a kubeconfig: the client of src/kube, waited
+ * for. What is refused comes back as a sentence that says what would be right. One thread.
+ */
+#ifndef KUBECTL_ACCESS_H
+#define KUBECTL_ACCESS_H
+
+#include "cli/option.h"
+#include "kube/ask.h"
+#include "kube/discovery.h"
+
+#define ACCESS_OPTIONS \
+	{"kubeconfig", 0, CLI_VALUE, "FILE", NULL, \
+		"how to reach the cluster (default $KUBECONFIG, or ~/.kube/config)"}, \
+	{ \
+		"context", 0, CLI_VALUE, "NAME", NULL, \
+			"the context of the kubeconfig to use, instead of the current one" \
+	}
+#define ACCESS_NAMESPACE_OPTION \
+	{ \
+		"namespace", 'n', CLI_VALUE, "NAMESPACE", NULL, \
+			"instead of the context's (default 'default')" \
+	}
+
+struct access {
+	struct loop *loop;
+	struct kube_config *config;
+	struct kube_client *client;
+	struct kube_discovery *discovery; /* NULL until access_discover() */
+	const char *space;                /* --namespace, or the context's, or "default" */
+};
+
+/* Reads the kubeconfig; nobody is asked yet. */
+int access_open(const struct cli_args *args, struct access *ret_access, struct error *err);
+void access_close(struct access *access);
+#define _cleanup_access_ _cleanup_(access_close)
+
+/* As kube_ask_wait; where a right is missing the sentence says which roles have it. */
+int access_await(struct access *access, struct kube_ask *ask, json_t **ret_json, struct error *err);
+
+/* One object or list; query NULL: none. */
+int access_get(struct access *access, const char *path, const char *query, json_t **ret_json,
+	struct error *err);
+
+/* All items of all pages. target->name is NULL. */
+int access_list(struct access *access, const struct kube_target *target, const char *query,
+	json_t **ret_items, struct error *err);
+
+/* Asks once which resources the server has; then kube_discovery_find() knows. */
+int access_discover(struct access *access, struct error *err);
+
+/* GPUNodes; where there are none, divvy is not installed. */
+int access_gpunodes(struct access *access, json_t **ret_items, struct error *err);
+/* The nodes' Leases; an empty list where they may not be seen. */
+int access_leases(struct access *access, json_t **ret_items, struct error *err);
+/* space NULL: of all namespaces. */
+int access_pods(struct access *access, const char *space, json_t **ret_items, struct error *err);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "kubectl/commands.h"
+#include "kubectl/cordon.h"
+#include "kubectl/evict.h"
+#include "kubectl/report.h"
+
+#define TIMEOUT_NS (600 * NSEC_PER_SEC)
+#define GRACE_MAX 86400
+
+static const struct cli_option options[] = {
+	{"reason", 0, CLI_VALUE, "TEXT", NULL, "for people: it is shown with the device"},
+	{"timeout", 0, CLI_VALUE, "TIME", NULL,
+		"how long to go on asking and waiting (default 10m)"},
+	{"grace-period", 0, CLI_VALUE, "SECONDS", NULL, "instead of each pod's own: 0 to 86400"},
+	{"force", 0, CLI_FLAG, NULL, NULL,
+		"also pods that no controller makes again: they are lost then"},
+	{"dry-run", 0, CLI_FLAG, NULL, NULL, "say who would go; nothing is changed"},
+	ACCESS_OPTIONS,
+	{0},
+};
+
+static int read_options(const struct cli_args *args, struct evict_options *ret, struct error *err)
+{
+	static const uint64_t bounds[2] = {1 * NSEC_PER_SEC, 7 * 86400 * NSEC_PER_SEC};
+	const char *grace = cli_get(args, "grace-period");
+	uint64_t seconds = 0;
+	int r = 0;
+
+	*ret = (struct evict_options){.grace_s = -1, .is_dry_run = cli_has(args, "dry-run")};
+	if (grace)
+		r = parse_uint(str_from(grace), 0, GRACE_MAX, &seconds, err);
+	if (r < 0)
+		return fail_within(err, r, "--grace-period");
+	if (grace)
+		ret->grace_s = (int64_t)seconds;
+	return cli_get_duration_within(args, "timeout", TIMEOUT_NS, bounds, &ret->timeout_ns, err);
+}
+
+static int drain(struct access *a, const struct cli_args *args, const struct evict_options *evict,
+	struct error *err)
+{
+	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *tenants = NULL;
+	const char *reason = cli_get(args, "reason"), *bare;
+	struct report_found found;
+	int r = access_gpunodes(a, &nodes, err);
+
+	r = r < 0 ? r : report_find_device(nodes, args->operand[0], &found, err);
+	r = r < 0 ? r : access_pods(a, NULL, &pods, err);
+	if (r < 0)
+		return r;
+	tenants = evict_tenants_of(nodes, pods, found.uuid);
+	bare = cli_has(args, "force") ? NULL : evict_first_bare(tenants);
+	if (bare)
+		return fail(err, EPERM,
+			"pod %.100s has no controller that would make it again: nothing was "
+			"changed; --force evicts it all the same",
+			bare);
+	if (!evict->is_dry_run) {
+		r = cordon_set(a, found.node, found.uuid, true, reason ? reason : "drained", err);
+		if (r < 0)
+			return r;
+		printf("%s/%s %scordoned\n", found.node, found.uuid, r ? "" : "was already ");
+		/* Who was placed there just before that. */
+		json_decref(TAKE_PTR(pods));
+		json_decref(TAKE_PTR(tenants));
+		r = access_pods(a, NULL, &pods, err);
+		if (r < 0)
+			return r;
+		tenants = evict_tenants_of(nodes, pods, found.uuid);
+	}
+	r = evict_pods(a, tenants, evict, err);
+	if (r == 0)
+		printf("%s/%s %s\n", found.node, found.uuid,
+			evict->is_dry_run ? "would be drained" : "drained");
+	return r > 0 ? KUBECTL_EXIT_NO : r;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_access_ struct access a = {.loop = NULL};
+	struct evict_options evict;
+	int r = read_options(args, &evict, err);
+
+	r = r < 0 ? r : access_open(args, &a, err);
+	return r < 0 ? r : drain(&a, args, &evict, err);
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	struct evict_options evict;
+
+	return read_options(args, &evict, err);
+}
+
+const struct cli_command cmd_drain_gpu = {
+	.name = "drain-gpu",
+	.operands = "NODE/UUID",
+	.summary = "Take a device out of service: cordon it, then evict its tenants",
+	.text = "The device is cordoned first, so that nobody comes back to it. Its tenants' pods "
+		"are "
+		"then evicted: each as its disruption budget allows, asked again while it does "
+		"not, "
+		"until all are gone or the timeout is over. The device stays cordoned.\n\n"
+		"Pods that no controller makes again are not evicted without --force, and nothing "
+		"is "
+		"changed then.",
+	.examples = "kubectl divvy drain-gpu gpu-7/0 --reason 'to be replaced'\n"
+		    "kubectl divvy drain-gpu gpu-7/GPU-5a0e --dry-run",
+	.exit_status = "0 when nobody is left, 3 when somebody is at the end of the timeout, 1 on "
+		       "failure, 2 on bad usage.",
+	.options = options,
+	.operands_min = 1,
+	.operands_max = 1,
+	.check = check,
+	.run = run,
+};

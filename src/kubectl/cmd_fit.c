@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether what stands in a file would run now. The server makes the pods as it would (a dry run:
+ * defaults, the webhooks' changes, quotas), and the scheduler's engine decides, with all that waits
+ * beside them, in its own order.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/rand.h"
+#include "cli/json.h"
+#include "kube/time.h"
+#include "kube/yaml.h"
+#include "kubectl/commands.h"
+#include "kubectl/pods.h"
+#include "kubectl/world.h"
+#include "scheduler/decide.h"
+
+#define FILE_MAX (4u << 20)
+#define STEPS_MAX 100000u
+
+static const struct cli_option options[] = {
+	{"filename", 'f', CLI_VALUE, "FILE", NULL,
+		"YAML or JSON with pods or templates; - is stdin"},
+	ACCESS_NAMESPACE_OPTION,
+	CLI_OUTPUT_OPTION,
+	WORLD_OPTIONS,
+	ACCESS_OPTIONS,
+	{0},
+};
+
+/* ---- the pods ---- */
+
+static int read_file(const char *name, json_t **ret, struct error *err)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(FILE_MAX);
+	_cleanup_json_ json_t *documents = NULL;
+	int r = strcmp(name, "-") ? file_read(name, &text, err) : fd_read_all(STDIN_FILENO, &text);
+
+	if (r < 0 && !strcmp(name, "-"))
+		return fail_errno(err, -r, "read stdin");
+	r = r < 0 ? r : kube_yaml_parse(buf_str(&text), &documents, err);
+	if (r < 0)
+		return fail_within(err, r, "%s", name);
+	return pods_read(documents, name, ret, err);
+}
+
+static void set(json_t *object, const char *key, const char *text)
+{
+	json_object_set_new(object, key, json_string(text));
+}
+
+/* A name that nobody has. */
+static void rename_pod(json_t *pod, const char *from, uint32_t number)
+{
+	static struct rand rand;
+	static bool is_seeded;
+	char name[256], uid[64];
+
+	if (!is_seeded)
+		rand = rand_seeded(clock_real_ns());
+	is_seeded = true;
+	snprintf(uid, sizeof(uid), "fit-%016llx", (unsigned long long)rand_u64(&rand));
+	snprintf(name, sizeof(name), "%.200s-%u-%.12s", from, number, uid + 4);
+	set(json_object_get(pod, "metadata"), "name", name);
+	set(json_object_get(pod, "metadata"), "uid", uid);
+}
+
+/* What the server adds, where it may not be asked: enough for the engine. */
+static void complete(json_t *pod)
+{
+	json_t *metadata = json_object_get(pod, "metadata");
+	const struct kube_time now = kube_time_format(clock_real_ns());
+
+	set(metadata, "creationTimestamp", now.s);
+	if (!json_object_get(pod, "status"))
+		json_object_set_new(pod, "status", json_pack("{s:s}", "phase", "Pending"));
+}
+
+/* As the server would make it; `pod` is replaced. */
+static int ask_server(struct access *a, json_t **pod, struct error *err)
+{
+	struct kube_ask answer = {.is_done = false};
+	const char *space = kube_json_text_at(*pod, "metadata", "namespace", NULL);
+	const struct kube_write write = {.target = {"v1", "pods", space, NULL, NULL},
+		.field_manager = "kubectl-divvy",
+		.is_dry_run = true,
+		.done = kube_ask_done,
+		.data = &answer};
+	json_t *made = NULL;
+	int r = kube_create(a->client, &write, *pod, err);
+
+	r = r < 0 ? r : access_await(a, &answer, &made, err);
+	if (answer.is_right_missing) {
+		fprintf(stderr,
+			"note: you may not create pods in %s: it is taken as it is in the file, "
+			"without defaults and the webhooks' changes\n",
+			space);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	json_decref(*pod);
+	*pod = made;
+	return 0;
+}
+
+/* For our scheduler, as the webhook has it. */
+static void assign(json_t *pod, const char *scheduler)
+{
+	json_t *spec = json_object_get(pod, "spec");
+	const char *its = jtext(spec, "schedulerName");
+
+	json_object_del(spec, "nodeName");
+	if (!its[0] || !strcmp(its, "default-scheduler"))
+		set(spec, "schedulerName", scheduler);
+}
+
+static int prepare(struct access *a, const char *scheduler, const json_t *item, json_t **ret,
+	struct error *err)
+{
+	_cleanup_json_ json_t *pod = json_deep_copy(json_object_get(item, "pod"));
+	json_t *metadata = json_object_get(pod, "metadata");
+	char from[254], space[64];
+	int r;
+
+	if (!json_is_object(metadata) || !json_is_object(json_object_get(pod, "spec")))
+		return fail(err, EINVAL, "%s: a pod has metadata and a spec", jtext(item, "from"));
+	if (!jtext(metadata, "namespace")[0])
+		set(metadata, "namespace", a->space);
+	snprintf(from, sizeof(from), "%s",
+		jtext(metadata, "name")[0] ? jtext(metadata, "name")
+					   : jtext(metadata, "generateName"));
+	json_object_del(metadata, "generateName");
+	rename_pod(pod, from, 0);
+	json_object_del(metadata, "uid");
+	snprintf(space, sizeof(space), "%s", jtext(metadata, "namespace"));
+	r = ask_server(a, &pod, err);
+	if (r < 0)
+		return fail_within(err, r, "%s would be refused", jtext(item, "from"));
+	set(json_object_get(pod, "metadata"), "namespace", space);
+	complete(pod);
+	assign(pod, scheduler);
+	*ret = TAKE_PTR(pod);
+	return 0;
+}
+
+/* ---- the decision ---- */
+
+static json_t *row_of(json_t *rows, const struct cpod *pod)
+{
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		json_t *row = json_array_get(rows, i);
+
+		if (!strcmp(jtext(row, "name"), cpod_name(pod)) &&
+			!strcmp(jtext(row, "namespace"), cpod_ns(pod)))
+			return row;
+	}
+	return NULL;
+}
+
+static void note_place(json_t *row, const struct cpod *pod)
+{
+	const struct given *given = cpod_given(pod);
+	json_t *devices = json_array();
+
+	set(row, "node", cpod_node(pod));
+	for (uint32_t i = 0; i < given->n; i++) {
+		const struct given_container *g = &given->v[i];
+		_cleanup_buf_ struct buf text = BUF_INIT(
+			SPEC_DEVICES_MAX * SPEC_LABEL + GIVEN_NAME);
+
+		buf_addf(&text, "%s=", g->name);
+		for (uint32_t k = 0; k < g->n; k++)
+			buf_addf(&text, "%s%s", k ? "," : "", g->device[k]);
+		json_array_append_new(devices, json_string(buf_text(&text)));
+	}
+	json_object_set_new(row, "devices", devices);
+}
+
+/* "ns/pod for ns/other": who leaves, and for whom. */
+static void note_victim(json_t *rows, const struct cpod *pod, const char *whom)
+{
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		json_t *row = json_array_get(rows, i);
+		char name[600];
+
+		snprintf(name, sizeof(name), "%s/%s", jtext(row, "namespace"), jtext(row, "name"));
+		if (strcmp(name, whom))
+			continue;
+		if (!json_object_get(row, "evicts"))
+			json_object_set_new(row, "evicts", json_array());
+		json_array_append_new(json_object_get(row, "evicts"),
+			json_sprintf("%s/%s", cpod_ns(pod), cpod_name(pod)));
+	}
+}
+
+static void note(json_t *rows, const struct sched_action *action)
+{
+	json_t *row = row_of(rows, action->pod);
+
+	if (action->act == SCHED_EVICT)
+		note_victim(rows, action->pod, action->text);
+	if (!row)
+		return;
+	switch (action->act) {
+	case SCHED_BIND:
+		set(row, "answer", "yes");
+		set(row, "why", "");
+		note_place(row, action->pod);
+		break;
+	case SCHED_NOMINATE:
+		set(row, "answer", "after evictions");
+		set(row, "why", action->text);
+		note_place(row, action->pod);
+		break;
+	case SCHED_CLAIM:
+		set(row, "answer", "after its volumes");
+		set(row, "why", action->text);
+		break;
+	case SCHED_TELL:
+		set(row, "answer", "no");
+		set(row, "why", action->text);
+		break;
+	default: break;
+	}
+}
+
+static int decide(struct sched *sched, json_t *rows, struct error *err)
+{
+	struct sched_action action;
+	int r = 1;
+
+	for (uint32_t i = 0; r > 0 && i < STEPS_MAX; i++) {
+		r = sched_next(sched, &action, err);
+		if (r <= 0)
+			break;
+		note(rows, &action);
+		if (action.act == SCHED_BIND)
+			sched_bound(sched, cpod_ns(action.pod), cpod_name(action.pod),
+				cpod_uid(action.pod), true);
+	}
+	return MIN(r, 0);
+}
+
+/* Node by node, of the first that has no place. */
+static int add_reasons(struct sched *sched, json_t *rows, struct error *err)
+{
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		json_t *row = json_array_get(rows, i), *reasons = NULL;
+		struct cpod *pod = cluster_pod(
+			sched_cluster(sched), jtext(row, "namespace"), jtext(row, "name"));
+		int r;
+
+		if (!pod || strcmp(jtext(row, "answer"), "no"))
+			continue;
+		r = world_reasons(sched, pod, &reasons, err);
+		if (r < 0)
+			return r;
+		json_object_set_new(row, "nodes", reasons);
+		break;
+	}
+	return 0;
+}
+
+static int add_pods(struct access *a, const struct cli_args *args, struct sched *sched,
+	const json_t *items, json_t *rows, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < json_array_size(items); i++) {
+		const json_t *item = json_array_get(items, i);
+		const char *own = kube_json_text_at(item, "pod", "metadata", "name", NULL);
+		_cleanup_json_ json_t *pod = NULL;
+
+		r = prepare(a, world_scheduler_name(args), item, &pod, err);
+		for (uint32_t k = 0; r == 0 && k < (uint32_t)jint(item, "count"); k++) {
+			_cleanup_json_ json_t *copy = json_deep_copy(pod);
+
+			rename_pod(copy, own ? own : "pod", k);
+			json_array_append_new(rows,
+				json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "from",
+					jtext(item, "from"), "namespace",
+					kube_json_text_at(copy, "metadata", "namespace", NULL),
+					"name", kube_json_text_at(copy, "metadata", "name", NULL),
+					"answer", "no", "node", "", "why",
+					"it is not for divvy's scheduler: its schedulerName says "
+					"another"));
+			r = sched_set(sched, OBJECT_POD, copy, err);
+		}
+	}
+	return MIN(r, 0);
+}
+
+/* ---- what came of it ---- */
+
+static void add_list(struct buf *out, const char *before, const json_t *list)
+{
+	for (size_t i = 0; i < json_array_size(list); i++)
+		buf_addf(out, "%s%s", i ? " " : before, json_string_value(json_array_get(list, i)));
+}
+
+static int print(const json_t *rows, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	const json_t *reasons = NULL;
+	int r;
+
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const json_t *row = json_array_get(rows, i);
+
+		buf_addf(&out, "%s: %s", jtext(row, "from"), jtext(row, "answer"));
+		if (jtext(row, "node")[0])
+			buf_addf(&out, ", on %s", jtext(row, "node"));
+		add_list(&out, ": ", json_object_get(row, "devices"));
+		if (jtext(row, "why")[0])
+			buf_addf(&out, ": %s", jtext(row, "why"));
+		add_list(&out, "; evicts ", json_object_get(row, "evicts"));
+		buf_add_byte(&out, '\n');
+		if (!reasons)
+			reasons = json_object_get(row, "nodes");
+	}
+	r = output_buf(&out, err);
+	return r < 0 || !reasons ? r : world_print_reasons(reasons, err);
+}
+
+static bool do_all_run(const json_t *rows)
+{
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		if (strcmp(jtext(json_array_get(rows, i), "answer"), "yes"))
+			return false;
+	return true;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_(sched_free_p) struct sched *sched = NULL;
+	_cleanup_json_ json_t *items = NULL, *rows = json_array();
+	_cleanup_access_ struct access a = {.loop = NULL};
+	int r = read_file(cli_get(args, "filename"), &items, err);
+
+	r = r < 0 ? r : access_open(args, &a, err);
+	r = r < 0 ? r : world_load(&a, args, &sched, err);
+	r = r < 0 ? r : add_pods(&a, args, sched, items, rows, err);
+	r = r < 0 ? r : decide(sched, rows, err);
+	r = r < 0 ? r : add_reasons(sched, rows, err);
+	r = r < 0 ? r : output_as_table(args, rows, err);
+	r = r == 1 ? print(rows, err) : r;
+	return r < 0 ? r : do_all_run(rows) ? 0 : KUBECTL_EXIT_NO;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	if (!cli_has(args, "filename"))
+		return fail(err, EINVAL, "which pods? -f FILE names them, -f - reads stdin");
+	return 0;
+}
+
+const struct cli_command cmd_fit = {
+	.name = "fit",
+	.operands = "",
+	.summary = "Say whether the pods of a file would run now, where, or why not",
+	.text = "Takes Pods, SharePods and everything with a pod template, in any dialect that the "
+		"namespace has. The server makes the pods as it would, by a dry run that nothing "
+		"is "
+		"written by; what it would refuse is said. The scheduler's own engine then decides "
+		"with the cluster as it is now, and with the pods that wait already, in their "
+		"order.\n\n"
+		"The answer is yes, with node and devices; after evictions, of which pods; after "
+		"its "
+		"volumes, which have to be made first; or no, with the scheduler's sentence, and "
+		"for "
+		"the first such pod what is missing on each node and device.",
+	.examples = "kubectl divvy fit -f pod.yaml\nkubectl divvy fit -n team-a -f - <job.yaml",
+	.exit_status = "0 when all of them would run now, 3 when not, 1 on failure (also where the "
+		       "server would refuse them), 2 on bad usage.",
+	.options = options,
+	.check = check,
+	.run = run,
+};

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "base/format.h"
+#include "cli/json.h"
+#include "cli/output.h"
+#include "core/dialect.h"
+#include "kubectl/access.h"
+#include "kubectl/commands.h"
+#include "kubectl/report.h"
+
+static const struct cli_option options[] = {
+	ACCESS_NAMESPACE_OPTION,
+	{"all-namespaces", 'A', CLI_FLAG, NULL, NULL, "tenants of all namespaces"},
+	{"wide", 'w', CLI_FLAG, NULL, NULL, "with the devices' UUIDs and notes"},
+	CLI_OUTPUT_OPTION,
+	ACCESS_OPTIONS,
+	{0},
+};
+
+static const struct table_column columns[] = {{"NAMESPACE", false}, {"POD", false},
+	{"CONTAINER", false}, {"NODE", false}, {"CLASS", false}, {"ASKED", true}, {"GRANTED", true},
+	{"GOT", true}, {"MEMORY", true}, {"QUOTA", true}, {"STATE", false}, {"DEVICES", false},
+	{"NOTE", false}};
+
+#define NARROW 11
+
+static void add_row(struct table *t, const json_t *row, bool is_wide)
+{
+	static const char *const texts[] = {
+		"namespace", "pod", "container", "node", "class", "asked", "granted"};
+	const json_t *devices = json_object_get(row, "devices");
+	_cleanup_buf_ struct buf list = BUF_INIT(4096);
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		table_add(t, jtext(row, texts[i]));
+	table_add(t,
+		json_object_get(row, "got_permille")
+			? format_share((uint32_t)juint(row, "got_permille")).s
+			: "");
+	table_add(t,
+		json_object_get(row, "used_bytes") ? format_bytes(juint(row, "used_bytes")).s : "");
+	table_add(t,
+		json_object_get(row, "memory_bytes") ? format_bytes(juint(row, "memory_bytes")).s
+						     : "");
+	table_add(t, jtext(row, "state"));
+	if (!is_wide)
+		return;
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		buf_addf(
+			&list, "%s%s", i ? "," : "", json_string_value(json_array_get(devices, i)));
+	table_add(t, buf_text(&list));
+	table_add(t, jtext(row, "note"));
+}
+
+static int print(const struct cli_args *args, const json_t *rows, struct error *err)
+{
+	const bool is_wide = cli_has(args, "wide");
+	_cleanup_table_ struct table t;
+
+	table_init(&t, columns, is_wide ? ARRAY_SIZE(columns) : NARROW);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		add_row(&t, json_array_get(rows, i), is_wide);
+	return output_table(&t, err);
+}
+
+/* {namespace: its dialects}; without the right to see namespaces, what pods carry has to do. */
+static json_t *dialects_of(struct access *a)
+{
+	const struct kube_target target = {.group_version = "v1", .resource = "namespaces"};
+	_cleanup_json_ json_t *all = NULL;
+	json_t *made = json_object();
+
+	if (access_list(a, &target, NULL, &all, NULL) < 0)
+		return made;
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *one = json_array_get(all, i);
+		const char *list = kube_json_text_at(
+			one, "metadata", "annotations", DIALECT_LIST_KEY, NULL);
+
+		if (list)
+			json_object_set_new(made, kube_json_text_at(one, "metadata", "name", NULL),
+				json_string(list));
+	}
+	return made;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_access_ struct access a = {.loop = NULL};
+	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *dialects = NULL, *rows = NULL,
+			      *leases = NULL;
+	int r = access_open(args, &a, err);
+
+	r = r < 0 ? r : access_gpunodes(&a, &nodes, err);
+	r = r < 0 ? r : access_leases(&a, &leases, err);
+	r = r < 0 ? r
+		  : access_pods(&a, cli_has(args, "all-namespaces") ? NULL : a.space, &pods, err);
+	if (r < 0)
+		return r;
+	dialects = dialects_of(&a);
+	rows = report_tenants(&(struct report_facts){nodes, leases}, pods, dialects);
+	r = output_as_table(args, rows, err);
+	return r == 1 ? print(args, rows, err) : r;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	if (cli_has(args, "all-namespaces") && cli_has(args, "namespace"))
+		return fail(err, EINVAL,
+			"--all-namespaces and --namespace %.63s: only one of them is possible",
+			cli_get(args, "namespace"));
+	return 0;
+}
+
+const struct cli_command cmd_ps = {
+	.name = "ps",
+	.operands = "",
+	.summary = "List the tenants: asked, granted, got, memory, state",
+	.text = "One line for each container that asks for devices or has some. ASKED and GRANTED "
+		"are request and limit (0.3-0.6), GOT is the share of its devices that it used in "
+		"the "
+		"last 10 s, MEMORY what it uses of its QUOTA.\n\n"
+		"STATE: Pending (it has no node; kubectl divvy why POD says why), Placed (the "
+		"node's "
+		"daemon has not confirmed it yet), Running, Leaving, Refused (what it asks is not "
+		"understood; --wide says why).",
+	.examples =
+		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].got_permille'",
+	.options = options,
+	.check = check,
+	.run = run,
+};

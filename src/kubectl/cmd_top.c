@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <langinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/output.h"
+#include "kubectl/access.h"
+#include "kubectl/commands.h"
+#include "kubectl/draw.h"
+#include "kubectl/report.h"
+
+#define EVERY_NS (2 * NSEC_PER_SEC)
+
+static const struct cli_option options[] = {
+	{"once", '1', CLI_FLAG, NULL, NULL, "show it once and end"},
+	{"node", 0, CLI_VALUE, "NODE", NULL, "this node alone"},
+	CLI_OUTPUT_OPTION,
+	ACCESS_OPTIONS,
+	{0},
+};
+
+static int look(struct access *a, const struct cli_args *args, json_t **ret, struct error *err)
+{
+	_cleanup_json_ json_t *nodes = NULL, *one = NULL, *leases = NULL;
+	const char *node = cli_get(args, "node");
+	int r = access_gpunodes(a, &nodes, err);
+
+	r = r < 0 ? r : access_leases(a, &leases, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; node && i < json_array_size(nodes); i++)
+		if (!strcmp(kube_json_text_at(json_array_get(nodes, i), "metadata", "name", NULL),
+			    node))
+			one = json_pack("[O]", json_array_get(nodes, i));
+	if (node && !one)
+		return fail(err, ENOENT,
+			"--node %.80s: there is no such GPUNode; `kubectl get "
+			"gpunodes` lists them",
+			node);
+	*ret = report_devices(&(struct report_facts){one ? one : nodes, leases});
+	return *ret ? 0 : fail(err, ENOMEM, "out of memory");
+}
+
+static int draw(const json_t *devices, struct buf *out)
+{
+	const bool is_ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+
+	draw_devices(devices, is_ascii, out);
+	if (!json_array_size(devices))
+		buf_add_text(out, "no devices\n");
+	return buf_error(out);
+}
+
+static volatile sig_atomic_t is_ended;
+
+static void on_signal(int sig)
+{
+	is_ended = 1;
+}
+
+/* From the upper left corner on, what was there before is wiped out line by line. */
+static int watch(struct access *a, const struct cli_args *args, struct error *err)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	int r = 0;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	while (r == 0 && !is_ended) {
+		_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+		_cleanup_json_ json_t *devices = NULL;
+
+		r = look(a, args, &devices, err);
+		if (r < 0)
+			return r;
+		buf_add_text(&out, "\033[H\033[2J");
+		draw(devices, &out);
+		r = output_buf(&out, err);
+		clock_nanosleep(CLOCK_MONOTONIC, 0,
+			&(struct timespec){.tv_sec = EVERY_NS / NSEC_PER_SEC}, NULL);
+	}
+	return r;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
+	_cleanup_access_ struct access a = {.loop = NULL};
+	_cleanup_json_ json_t *devices = NULL;
+	int r;
+
+	if (!cli_has(args, "once") && !cli_has(args, "output") && !isatty(STDOUT_FILENO))
+		return fail(err, ENOTTY,
+			"stdout is no terminal; --once shows one picture, -o json the numbers");
+	r = access_open(args, &a, err);
+	if (r == 0 && !cli_has(args, "once") && !cli_has(args, "output"))
+		return watch(&a, args, err);
+	r = r < 0 ? r : look(&a, args, &devices, err);
+	if (r < 0)
+		return r;
+	r = output_as_table(args, devices, err);
+	if (r != 1)
+		return r;
+	r = draw(devices, &out);
+	return r < 0 ? fail(err, -r, "output") : output_buf(&out, err);
+}
+
+const struct cli_command cmd_top = {
+	.name = "top",
+	.operands = "",
+	.summary = "Watch the devices of the cluster as bars, with their tenants",
+	.text = "Each device is a bar: full where it was used in the last 10 s, half where more is "
+		"granted, dots where it is free. Below it are its tenants: what they asked for, "
+		"what "
+		"they got in the last 10 s, and their memory. A '?' is what the node's daemon has "
+		"not said.",
+	.examples = "kubectl divvy top\nkubectl divvy top --once --node gpu-7\n"
+		    "kubectl divvy top -o json | jq '.[] | select(.cordoned)'",
+	.options = options,
+	.run = run,
+};

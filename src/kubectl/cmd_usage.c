@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/json.h"
+#include "cli/output.h"
+#include "kube/time.h"
+#include "kubectl/access.h"
+#include "kubectl/commands.h"
+#include "kubectl/report.h"
+
+#define DAY sizeof("2026-11-22")
+
+static const struct cli_option options[] = {
+	{"since", 0, CLI_VALUE, "WHEN", NULL,
+		"from that day on: 2026-11-01, or 7d for the last seven days (default: all that is "
+		"kept)"},
+	{"csv", 0, CLI_FLAG, NULL, NULL, "for spreadsheets"},
+	CLI_OUTPUT_OPTION,
+	ACCESS_OPTIONS,
+	{0},
+};
+
+static const struct table_column columns[] = {{"NAMESPACE", false}, {"ASKED", true},
+	{"GRANTED", true}, {"USED", true}, {"USED/GRANTED", true}};
+
+/* Days are those of UTC. */
+static int read_since(const struct cli_args *args, char day[static DAY], struct error *err)
+{
+	const char *text = cli_get(args, "since");
+	uint64_t ns;
+
+	day[0] = '\0';
+	if (!text)
+		return 0;
+	if (strlen(text) + 1 == DAY) {
+		char whole[32];
+
+		snprintf(whole, sizeof(whole), "%sT00:00:00Z", text);
+		if (kube_time_parse(str_from(whole), &ns) == 0) {
+			str_copy(day, DAY, str_from(text));
+			return 0;
+		}
+	}
+	if (parse_duration(str_from(text), &ns, NULL) < 0)
+		return fail(err, EINVAL,
+			"--since '%.40s': a day such as 2026-11-01 or a time such as 7d is needed",
+			text);
+	ns = clock_real_ns() - MIN(ns, clock_real_ns());
+	str_copy(day, DAY, (struct str){kube_time_format(ns).s, DAY - 1});
+	return 0;
+}
+
+static void print_csv(const json_t *rows)
+{
+	puts("namespace,asked_gpu_seconds,granted_gpu_seconds,used_gpu_seconds");
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const json_t *row = json_array_get(rows, i);
+
+		printf("%s,%.3f,%.3f,%.3f\n", jtext(row, "namespace"),
+			jreal(row, "asked_gpu_seconds"), jreal(row, "granted_gpu_seconds"),
+			jreal(row, "used_gpu_seconds"));
+	}
+}
+
+static int print(const json_t *rows, struct error *err)
+{
+	_cleanup_table_ struct table t;
+
+	table_init(&t, columns, ARRAY_SIZE(columns));
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const json_t *row = json_array_get(rows, i);
+		const double granted = jreal(row, "granted_gpu_seconds"),
+			     used = jreal(row, "used_gpu_seconds");
+
+		table_add(&t, jtext(row, "namespace"));
+		table_addf(&t, "%.1f", jreal(row, "asked_gpu_seconds"));
+		table_addf(&t, "%.1f", granted);
+		table_addf(&t, "%.1f", used);
+		if (granted > 0)
+			table_addf(&t, "%.0f%%", used / granted * 100);
+		else
+			table_add(&t, "");
+	}
+	return output_table(&t, err);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_access_ struct access a = {.loop = NULL};
+	_cleanup_json_ json_t *nodes = NULL, *rows = NULL;
+	char day[DAY];
+	int r = read_since(args, day, err);
+
+	r = r < 0 ? r : access_open(args, &a, err);
+	r = r < 0 ? r : access_gpunodes(&a, &nodes, err);
+	if (r < 0)
+		return r;
+	rows = report_usage(nodes, day);
+	if (cli_has(args, "csv")) {
+		print_csv(rows);
+		return output_end(err);
+	}
+	r = output_as_table(args, rows, err);
+	return r == 1 ? print(rows, err) : r;
+}
+
+static int check(const struct cli_args *args, struct error *err)
+{
+	char day[DAY];
+
+	if (cli_has(args, "csv") && cli_has(args, "output"))
+		return fail(err, EINVAL, "--csv and --output %s: only one of them is possible",
+			cli_get(args, "output"));
+	return read_since(args, day, err);
+}
+
+const struct cli_command cmd_usage = {
+	.name = "usage",
+	.operands = "",
+	.summary = "Accounts of the namespaces: GPU-seconds asked, granted, used",
+	.text = "A GPU-second is a whole device for a second. ASKED is what tenants are guaranteed "
+		"by their request, from their pod's creation on, so that waiting counts; GRANTED "
+		"the "
+		"same for as long as a node had it in force; USED is device time. USED may be more "
+		"than GRANTED: what others leave over may be used as well.\n\n"
+		"Each node's daemon keeps its accounts by day (UTC) for 35 days, over restarts of "
+		"its "
+		"own; they go with the node's GPUNode.",
+	.examples = "kubectl divvy usage --since 7d\n"
+		    "kubectl divvy usage --since 2026-11-01 --csv >november.csv",
+	.options = options,
+	.check = check,
+	.run = run,
+};

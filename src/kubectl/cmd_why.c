@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/format.h"
+#include "cli/json.h"
+#include "kubectl/commands.h"
+#include "kubectl/report.h"
+#include "kubectl/throttle.h"
+#include "kubectl/world.h"
+
+static const struct cli_option options[] = {
+	ACCESS_NAMESPACE_OPTION,
+	CLI_OUTPUT_OPTION,
+	WORLD_OPTIONS,
+	ACCESS_OPTIONS,
+	{0},
+};
+
+struct asked {
+	char space[64], name[254];
+};
+
+static int read_name(
+	const struct cli_args *args, const char *space, struct asked *ret, struct error *err)
+{
+	struct str rest = str_from(args->operand[0]), first;
+
+	str_split(&rest, '/', &first);
+	if (rest.p &&
+		(str_copy(ret->space, sizeof(ret->space), first) < 0 ||
+			str_copy(ret->name, sizeof(ret->name), rest) < 0))
+		return fail(
+			err, EINVAL, "'%.80s' is no POD and no NAMESPACE/POD", args->operand[0]);
+	if (rest.p)
+		return 0;
+	if (str_copy(ret->space, sizeof(ret->space), str_from(space)) < 0 ||
+		str_copy(ret->name, sizeof(ret->name), first) < 0)
+		return fail(err, EINVAL, "'%.80s' is no name of a pod", args->operand[0]);
+	return 0;
+}
+
+static const json_t *condition_of(const json_t *pod, const char *type)
+{
+	const json_t *all = kube_json_at(pod, "status", "conditions", NULL);
+
+	for (size_t i = 0; i < json_array_size(all); i++)
+		if (!strcmp(jtext(json_array_get(all, i), "type"), type))
+			return json_array_get(all, i);
+	return NULL;
+}
+
+/* ---- it waits ---- */
+
+static int explain_waiting(struct access *a, const struct cli_args *args, const json_t *pod,
+	json_t *answer, struct error *err)
+{
+	_cleanup_(sched_free_p) struct sched *sched = NULL;
+	const json_t *told = condition_of(pod, "PodScheduled");
+	const char *scheduler = kube_json_text_at(pod, "spec", "schedulerName", NULL);
+	json_t *reasons = NULL;
+	struct cpod *seen;
+	int r;
+
+	json_object_set_new(answer, "state", json_string("Pending"));
+	if (!scheduler || strcmp(scheduler, world_scheduler_name(args)))
+		return fail(err, EINVAL,
+			"the pod is not divvy's: its schedulerName is '%.80s', not '%.80s'",
+			scheduler ? scheduler : "", world_scheduler_name(args));
+	json_object_set_new(answer, "sentence",
+		json_string(told ? jtext(told, "message")
+				 : "divvy-scheduler has not spoken of it yet: does it run? "
+				   "(kubectl -n divvy-system get pods)"));
+	r = world_load(a, args, &sched, err);
+	if (r < 0)
+		return r;
+	seen = cluster_pod(sched_cluster(sched),
+		kube_json_text_at(pod, "metadata", "namespace", NULL),
+		kube_json_text_at(pod, "metadata", "name", NULL));
+	if (!seen)
+		return 0;
+	r = world_reasons(sched, seen, &reasons, err);
+	if (r == 0)
+		json_object_set_new(answer, "nodes", reasons);
+	return r;
+}
+
+/* ---- it runs ---- */
+
+static int explain_running(struct access *a, const json_t *pod, json_t *answer, struct error *err)
+{
+	_cleanup_json_ json_t *nodes = NULL, *leases = NULL, *devices = NULL, *tenants = NULL,
+			      *pods = json_pack("[O]", pod);
+	const json_t *wish = condition_of(pod, "divvy.gpu/Granted");
+	struct report_facts facts;
+	int r = access_gpunodes(a, &nodes, err);
+
+	r = r < 0 ? r : access_leases(a, &leases, err);
+	if (r < 0)
+		return r;
+	facts = (struct report_facts){nodes, leases};
+	devices = report_devices(&facts);
+	tenants = report_tenants(&facts, pods, NULL);
+	json_object_set_new(answer, "state", json_string("Running"));
+	json_object_set_new(
+		answer, "node", json_string(kube_json_text_at(pod, "spec", "nodeName", NULL)));
+	if (wish && !strcmp(jtext(wish, "status"), "False"))
+		json_object_set_new(answer, "sentence", json_string(jtext(wish, "message")));
+	json_object_set_new(answer, "containers", throttle_explain(devices, tenants));
+	if (!json_array_size(tenants))
+		json_object_set_new(
+			answer, "sentence", json_string("it asks for no part of a GPU"));
+	return 0;
+}
+
+static int print(const json_t *answer, struct error *err)
+{
+	const json_t *containers = json_object_get(answer, "containers"),
+		     *nodes = json_object_get(answer, "nodes");
+
+	printf("%s/%s: %s%s%s\n", jtext(answer, "namespace"), jtext(answer, "pod"),
+		jtext(answer, "state"), jtext(answer, "node")[0] ? " on " : "",
+		jtext(answer, "node"));
+	if (jtext(answer, "sentence")[0])
+		printf("%s\n", jtext(answer, "sentence"));
+	for (size_t i = 0; i < json_array_size(containers); i++) {
+		const json_t *c = json_array_get(containers, i);
+		const json_t *why = json_object_get(c, "why");
+
+		printf("%s: asked %s, granted %s, got %s\n", jtext(c, "container"),
+			jtext(c, "asked"), jtext(c, "granted")[0] ? jtext(c, "granted") : "nothing",
+			json_object_get(c, "got_permille")
+				? format_share((uint32_t)juint(c, "got_permille")).s
+				: "?");
+		for (size_t k = 0; k < json_array_size(why); k++)
+			printf("  %s\n", json_string_value(json_array_get(why, k)));
+	}
+	return nodes ? world_print_reasons(nodes, err) : output_end(err);
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_access_ struct access a = {.loop = NULL};
+	_cleanup_buf_ struct buf path = BUF_INIT(KUBE_URL_MAX);
+	_cleanup_json_ json_t *pod = NULL, *answer = NULL;
+	const char *phase;
+	struct asked asked;
+	int r = access_open(args, &a, err);
+
+	r = r < 0 ? r : read_name(args, a.space, &asked, err);
+	r = r < 0
+		? r
+		: kube_path(&path,
+			  &(struct kube_target){"v1", "pods", asked.space, asked.name, NULL}, err);
+	r = r < 0 ? r : access_get(&a, buf_text(&path), NULL, &pod, err);
+	if (r == -ENOENT)
+		return fail(err, ENOENT,
+			"there is no pod '%.100s' in namespace '%.63s'; -n names another namespace",
+			asked.name, asked.space);
+	if (r < 0)
+		return r;
+	answer = json_pack("{s:s, s:s}", "namespace", asked.space, "pod", asked.name);
+	phase = kube_json_text_at(pod, "status", "phase", NULL);
+	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+		json_object_set_new(answer, "state", json_string(phase));
+	else if (kube_json_text_at(pod, "spec", "nodeName", NULL))
+		r = explain_running(&a, pod, answer, err);
+	else
+		r = explain_waiting(&a, args, pod, answer, err);
+	r = r < 0 ? r : output_as_table(args, answer, err);
+	return r == 1 ? print(answer, err) : r;
+}
+
+const struct cli_command cmd_why = {
+	.name = "why",
+	.operands = "[NAMESPACE/]POD",
+	.summary = "Say why a pod waits, or what keeps it from getting more",
+	.text = "Of a pod that waits: the scheduler's sentence, and below it what each node and "
+		"each "
+		"of its devices lacks, by the same rules. Of one that runs: what was asked, what "
+		"is "
+		"in force and what it got in the last 10 s, and what bounds it: its limit, what of "
+		"its wish was not granted, the others on its device, or that it has nothing to do.",
+	.examples = "kubectl divvy why train-0\nkubectl divvy why team-a/train-0 -o json",
+	.options = options,
+	.operands_min = 1,
+	.operands_max = 1,
+	.run = run,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of commands, in the order of `kubectl divvy help`; each has a file cmd_<name>.c. */
+#ifndef KUBECTL_COMMANDS_H
+#define KUBECTL_COMMANDS_H
+
+#include "cli/option.h"
+
+/* X(name in C) */
+#define KUBECTL_COMMANDS(X) \
+	X(top) \
+	X(ps) \
+	X(why) \
+	X(fit) \
+	X(cordon_gpu) \
+	X(uncordon_gpu) \
+	X(drain_gpu) \
+	X(defrag) \
+	X(usage) \
+	X(idle) \
+	X(version) \
+	X(help)
+
+#define X(name) extern const struct cli_command cmd_##name;
+KUBECTL_COMMANDS(X)
+#undef X
+
+/* Beside 0, 1 and 2: the answer is no (fit), or not all has been done (drain-gpu, defrag). */
+#define KUBECTL_EXIT_NO 3
+
+/* What is to be completed: words as kubectl gives them. One candidate a line, then ":4". */
+void kubectl_complete(int argc, char **argv);
+
+#endif

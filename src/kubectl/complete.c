@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions by kubectl's own way: the words typed so far in, candidates with meanings out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kubectl/commands.h"
+
+#define NO_FILES ":4" /* what kubectl understands as: candidates alone, no names of files */
+#define FILES ":0"
+
+static bool begins(const char *word, const char *typed)
+{
+	return !strncmp(word, typed, strlen(typed));
+}
+
+static void commands(const char *typed)
+{
+	for (size_t i = 0; cli_commands[i]; i++)
+		if (begins(cli_commands[i]->name, typed))
+			printf("%s\t%s\n", cli_commands[i]->name, cli_commands[i]->summary);
+}
+
+static const struct cli_option *option_of(const struct cli_command *c, const char *word)
+{
+	for (const struct cli_option *o = c->options; o->name; o++)
+		if ((word[0] == '-' && word[1] == '-' && !strcmp(word + 2, o->name)) ||
+			(o->letter && word[0] == '-' && word[1] == o->letter && !word[2]))
+			return o;
+	return NULL;
+}
+
+static void options(const struct cli_command *c, const char *typed)
+{
+	char word[64];
+
+	for (const struct cli_option *o = c->options; o->name; o++) {
+		snprintf(word, sizeof(word), "--%s", o->name);
+		if (begins(word, typed))
+			printf("%s\t%s\n", word, o->help);
+	}
+	if (begins("--help", typed))
+		puts("--help\tshow a short description");
+}
+
+static const char *values(const struct cli_option *o, const char *typed)
+{
+	struct str rest = str_from(o->choices), word;
+
+	while (o->choices && str_word(&rest, &word))
+		if (str_has_prefix(word, str_from(typed)))
+			printf("%.*s\n", STR_ARG(word));
+	return !strcmp(o->value, "FILE") ? FILES : NO_FILES;
+}
+
+void kubectl_complete(int argc, char **argv)
+{
+	const char *typed = argc ? argv[argc - 1] : "", *end = NO_FILES;
+	const struct cli_command *c = argc > 1 ? cli_command_find(argv[0]) : NULL;
+	const struct cli_option *o = c && argc > 2 ? option_of(c, argv[argc - 2]) : NULL;
+
+	if (argc < 2)
+		commands(typed);
+	else if (o && o->kind == CLI_VALUE)
+		end = values(o, typed);
+	else if (c && typed[0] == '-')
+		options(c, typed);
+	else if (c && c->operand == CLI_COMMAND_NAME)
+		commands(typed);
+	puts(end);
+}

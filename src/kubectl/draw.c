@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kubectl/draw.h"
+
+#include <stdio.h>
+
+#include "base/format.h"
+#include "cli/json.h"
+#include "core/spec.h"
+
+static uint32_t cells(uint32_t permille)
+{
+	return MIN((permille * DRAW_BAR + 500) / 1000, DRAW_BAR);
+}
+
+void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out)
+{
+	const uint32_t used = cells(got), held = MAX(cells(granted), used);
+
+	for (uint32_t i = 0; i < DRAW_BAR; i++)
+		buf_add_text(out,
+			i < used           ? is_ascii ? "#" : "\u2588"
+				: i < held ? is_ascii ? "=" : "\u2592"
+				: is_ascii ? "."
+					   : "\u00b7");
+}
+
+/* "0.28", or "?" where nobody has said it. */
+static void share_at(const json_t *of, const char *key, struct buf *out)
+{
+	if (json_object_get(of, key))
+		buf_add_text(out, format_share((uint32_t)juint(of, key)).s);
+	else
+		buf_add_byte(out, '?');
+}
+
+static void bytes_at(const json_t *of, const char *key, struct buf *out)
+{
+	if (json_object_get(of, key))
+		buf_add_text(out, format_bytes(juint(of, key)).s);
+	else
+		buf_add_byte(out, '?');
+}
+
+static void draw_tenant(const json_t *t, struct buf *out)
+{
+	buf_addf(out, "    %s/%s/%s  %s  asked %s, got ", jtext(t, "namespace"), jtext(t, "pod"),
+		jtext(t, "container"), jtext(t, "class"), jtext(t, "granted"));
+	share_at(t, "got_permille", out);
+	buf_add_text(out, ", memory ");
+	bytes_at(t, "used_bytes", out);
+	buf_add_text(out, " of ");
+	bytes_at(t, "memory_bytes", out);
+	if (jtext(t, "idle_since")[0])
+		buf_addf(out, ", idle since %s", jtext(t, "idle_since"));
+	if (jtext(t, "note")[0])
+		buf_addf(out, "; %s", jtext(t, "note"));
+	buf_add_byte(out, '\n');
+}
+
+static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
+{
+	const char *health = jtext(d, "health");
+	const json_t *tenants = json_object_get(d, "tenants");
+
+	buf_addf(out, "  %d %s %s  [", (int)jint(d, "index"), jtext(d, "uuid"), jtext(d, "model"));
+	draw_bar((uint32_t)juint(d, "granted_permille"), (uint32_t)juint(d, "got_permille"),
+		is_ascii, out);
+	buf_add_text(out, "]  granted ");
+	share_at(d, "granted_permille", out);
+	buf_add_text(out, ", got ");
+	share_at(d, "got_permille", out);
+	buf_add_text(out, ", memory ");
+	bytes_at(d, "granted_bytes", out);
+	buf_add_text(out, " of ");
+	bytes_at(d, "memory_bytes", out);
+	if (strcmp(health, "Healthy"))
+		buf_addf(out, "; %s%s%s", health, jtext(d, "reason")[0] ? ": " : "",
+			jtext(d, "reason"));
+	if (jbool(d, "cordoned"))
+		buf_addf(out, "; cordoned%s%s", jtext(d, "cordon_reason")[0] ? ": " : "",
+			jtext(d, "cordon_reason"));
+	buf_add_byte(out, '\n');
+	for (size_t i = 0; i < json_array_size(tenants); i++)
+		draw_tenant(json_array_get(tenants, i), out);
+}
+
+void draw_devices(const json_t *devices, bool is_ascii, struct buf *out)
+{
+	const char *node = NULL;
+
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *d = json_array_get(devices, i);
+
+		if (!node || strcmp(node, jtext(d, "node"))) {
+			node = jtext(d, "node");
+			buf_addf(out, "%s%s%s\n", i ? "\n" : "", node,
+				jbool(d, "simulated") ? "  (simulated: these devices are not real)"
+						      : "");
+		}
+		draw_device(d, is_ascii, out);
+	}
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices as bars, with their tenants below: report_devices() as text. Pure. */
+#ifndef KUBECTL_DRAW_H
+#define KUBECTL_DRAW_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/str.h"
+
+#define DRAW_BAR 40u /* cells of a bar: one is 2.5 % of a device */
+
+/*
+ * A bar has what was used in the last 10 s (full), what else is granted (half), and what is free
+ * (dots); is_ascii: "#", "=" and ".".
+ */
+void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out);
+
+void draw_devices(const json_t *devices, bool is_ascii, struct buf *out);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kubectl/evict.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/json.h"
+#include "kubectl/report.h"
+
+#define LOOK_NS (1 * NSEC_PER_SEC)  /* whether it has gone */
+#define AGAIN_NS (5 * NSEC_PER_SEC) /* a budget may let it go by then */
+
+enum state { TO_GO, HELD, GOING, GONE };
+
+struct leaving {
+	const char *ns, *name, *uid;
+	enum state state;
+	uint64_t again_ns;
+};
+
+static bool is_over(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
+}
+
+static bool has_device(const json_t *pod, const char *uuid)
+{
+	struct given given;
+	bool has = false;
+
+	if (report_given(pod, &given) == 0)
+		for (uint32_t i = 0; i < given.n; i++)
+			for (uint32_t k = 0; k < given.v[i].n; k++)
+				has |= !strcmp(given.v[i].device[k], uuid);
+	given_done(&given);
+	return has;
+}
+
+static bool is_confirmed(const json_t *gpunodes, const char *uid, const char *uuid)
+{
+	for (size_t i = 0; i < json_array_size(gpunodes); i++) {
+		const json_t *all = kube_json_at(
+			json_array_get(gpunodes, i), "status", "tenants", NULL);
+
+		for (size_t t = 0; t < json_array_size(all); t++) {
+			const json_t *one = json_array_get(all, t);
+			const json_t *devices = json_object_get(one, "devices");
+
+			for (size_t d = 0; d < json_array_size(devices); d++) {
+				const char *its = json_string_value(json_array_get(devices, d));
+
+				if (its && !strcmp(its, uuid) && !strcmp(jtext(one, "podUID"), uid))
+					return true;
+			}
+		}
+	}
+	return false;
+}
+
+json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char *uuid)
+{
+	json_t *made = json_array();
+
+	for (size_t i = 0; i < json_array_size(pods); i++) {
+		json_t *pod = json_array_get(pods, i);
+		const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL);
+
+		if (!is_over(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
+			(has_device(pod, uuid) || is_confirmed(gpunodes, uid ? uid : "", uuid)))
+			json_array_append(made, pod);
+	}
+	return made;
+}
+
+const char *evict_first_bare(const json_t *pods)
+{
+	for (size_t i = 0; i < json_array_size(pods); i++) {
+		const json_t *owners = kube_json_at(
+			json_array_get(pods, i), "metadata", "ownerReferences", NULL);
+		bool is_made = false;
+
+		for (size_t k = 0; k < json_array_size(owners); k++)
+			is_made |= jbool(json_array_get(owners, k), "controller");
+		if (!is_made)
+			return kube_json_text_at(json_array_get(pods, i), "metadata", "name", NULL);
+	}
+	return NULL;
+}
+
+/* ---- one after the other ---- */
+
+static int ask(
+	struct access *a, struct leaving *l, const struct evict_options *options, struct error *err)
+{
+	const struct kube_delete what = {.uid = l->uid, .grace_s = options->grace_s};
+	struct kube_ask answer = {.is_done = false};
+	const struct kube_write write = {.target = {"v1", "pods", l->ns, l->name, NULL},
+		.field_manager = "kubectl-divvy",
+		.is_tried_once = true,
+		.is_dry_run = options->is_dry_run,
+		.done = kube_ask_done,
+		.data = &answer};
+	int r = kube_evict(a->client, &write, kube_discovery_eviction(a->discovery), &what, err);
+
+	r = r < 0 ? r : access_await(a, &answer, NULL, err);
+	switch (r) {
+	case 0:
+		l->state = options->is_dry_run ? GONE : GOING;
+		printf("%s/%s: %s\n", l->ns, l->name,
+			options->is_dry_run ? "would be evicted" : "evicted");
+		return 0;
+	case -ENOENT:
+	case -EBUSY: /* another of that name */ l->state = GONE; return 0;
+	case -EAGAIN:
+		if (l->state != HELD)
+			printf("%s/%s: its disruption budget holds it; it is asked again\n", l->ns,
+				l->name);
+		l->state = options->is_dry_run ? GONE : HELD;
+		l->again_ns = clock_now_ns() + AGAIN_NS;
+		return 0;
+	default: return r;
+	}
+}
+
+static int look(struct access *a, struct leaving *l, struct error *err)
+{
+	const struct kube_target target = {"v1", "pods", l->ns, l->name, NULL};
+	_cleanup_buf_ struct buf path = BUF_INIT(KUBE_URL_MAX);
+	_cleanup_json_ json_t *pod = NULL;
+	const char *uid;
+	int r = kube_path(&path, &target, err);
+
+	r = r < 0 ? r : access_get(a, buf_text(&path), NULL, &pod, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
+	if (r == 0 && uid && !strcmp(uid, l->uid) && !is_over(pod))
+		return 0;
+	l->state = GONE;
+	printf("%s/%s: gone\n", l->ns, l->name);
+	return 0;
+}
+
+static int step(
+	struct access *a, struct leaving *l, const struct evict_options *options, struct error *err)
+{
+	switch (l->state) {
+	case TO_GO: return ask(a, l, options, err);
+	case HELD: return clock_now_ns() < l->again_ns ? 0 : ask(a, l, options, err);
+	case GOING: return look(a, l, err);
+	case GONE: break;
+	}
+	return 0;
+}
+
+static uint32_t go_round(struct access *a, struct leaving *list, uint32_t n,
+	const struct evict_options *options, int *ret, struct error *err)
+{
+	uint32_t left = 0;
+
+	*ret = 0;
+	for (uint32_t i = 0; *ret == 0 && i < n; i++) {
+		*ret = step(a, &list[i], options, err);
+		left += list[i].state != GONE;
+		if (options->is_in_order && list[i].state != GONE)
+			return left + n - i - 1;
+	}
+	fflush(stdout);
+	return left;
+}
+
+int evict_pods(struct access *a, const json_t *pods, const struct evict_options *options,
+	struct error *err)
+{
+	const uint32_t n = (uint32_t)json_array_size(pods);
+	const uint64_t give_up_ns = clock_now_ns() + options->timeout_ns;
+	_cleanup_free_ struct leaving *list = calloc(n + 1ul, sizeof(*list));
+	uint32_t left;
+	int r = list ? access_discover(a, err) : fail(err, ENOMEM, "out of memory");
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < n; i++) {
+		const json_t *metadata = json_object_get(json_array_get(pods, i), "metadata");
+
+		list[i] = (struct leaving){.ns = jtext(metadata, "namespace"),
+			.name = jtext(metadata, "name"),
+			.uid = jtext(metadata, "uid")};
+	}
+	for (;;) {
+		const uint64_t next_ns = MIN(clock_now_ns() + LOOK_NS, give_up_ns);
+
+		left = go_round(a, list, n, options, &r, err);
+		if (r < 0)
+			return r;
+		if (!left || clock_now_ns() >= give_up_ns)
+			break;
+		while (r >= 0 && clock_now_ns() < next_ns)
+			r = loop_run_once(a->loop, next_ns);
+		if (r < 0)
+			return fail_errno(err, -r, "event loop");
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (list[i].state != GONE)
+			printf("%s/%s: still there after %s\n", list[i].ns, list[i].name,
+				format_duration(options->timeout_ns).s);
+	return (int)left;
+}

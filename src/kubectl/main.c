@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kubectl-divvy, which kubectl finds by its name in PATH; by the other name that it has,
+ * kubectl_complete-divvy, kubectl asks it for completions.
+ */
+#include <string.h>
+
+#include "kubectl/commands.h"
+
+int main(int argc, char **argv)
+{
+	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+	const char *name = slash ? slash + 1 : argc ? argv[0] : "";
+
+	if (!strcmp(name, "kubectl_complete-divvy")) {
+		kubectl_complete(argc - 1, argv + 1);
+		return 0;
+	}
+	return cli_main(argc, argv);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kubectl/pods.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "cli/json.h"
+#include "kube/json.h"
+
+/* How many it has at a time, and where it says so. */
+static const struct shape {
+	const char *kind;
+	const char *count[3]; /* members of spec; the first that is there */
+} shapes[] = {
+	{"Deployment", {"replicas"}},
+	{"ReplicaSet", {"replicas"}},
+	{"ReplicationController", {"replicas"}},
+	{"StatefulSet", {"replicas"}},
+	{"Job", {"parallelism"}},
+	{"DaemonSet", {NULL}},
+	{"CronJob", {NULL}},
+	{"SharePod", {NULL}},
+};
+
+struct reading {
+	const char *where;
+	json_t *list;
+	uint64_t n;
+};
+
+static int add(
+	struct reading *r, const json_t *object, json_t *pod, int64_t count, struct error *err)
+{
+	char from[400];
+
+	snprintf(from, sizeof(from), "%.80s %.253s", jtext(object, "kind"),
+		jtext(json_object_get(object, "metadata"), "name"));
+	r->n += (uint64_t)MAX(count, (int64_t)0);
+	if (r->n > PODS_MAX) {
+		json_decref(pod);
+		return fail(err, E2BIG, "%s: %s: %llu pods, and %u are possible", r->where, from,
+			(unsigned long long)r->n, PODS_MAX);
+	}
+	if (count > 0)
+		json_array_append_new(r->list,
+			json_pack("{s:s, s:I, s:o}", "from", from, "count", (json_int_t)count,
+				"pod", pod));
+	else
+		json_decref(pod);
+	return 0;
+}
+
+static json_t *pod_of(const json_t *object, const json_t *template)
+{
+	json_t *metadata = json_deep_copy(json_object_get(template, "metadata"));
+	const json_t *its = json_object_get(object, "metadata");
+	char name[254];
+
+	if (!json_is_object(metadata)) {
+		json_decref(metadata);
+		metadata = json_object();
+	}
+	snprintf(name, sizeof(name), "%.253s", jtext(its, "name"));
+	json_object_set_new(metadata, "name", json_string(name));
+	if (jtext(its, "namespace")[0])
+		json_object_set_new(metadata, "namespace", json_string(jtext(its, "namespace")));
+	return json_pack("{s:s, s:s, s:o, s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
+		metadata, "spec", json_deep_copy(json_object_get(template, "spec")));
+}
+
+/* memoryPolicy: divvy.gpu/memory-policy. */
+static void key_of(const char *field, struct buf *out)
+{
+	buf_clear(out);
+	buf_add_text(out, "divvy.gpu/");
+	for (; *field; field++) {
+		if (isupper((unsigned char)*field))
+			buf_add_byte(out, '-');
+		buf_add_byte(out, (char)tolower((unsigned char)*field));
+	}
+}
+
+/* The SharePod's own fields as the asked keys that the controller makes of them. */
+static void ask(const json_t *spec, json_t *annotations)
+{
+	_cleanup_buf_ struct buf key = BUF_INIT(256), names = BUF_INIT(8192);
+	const json_t *containers = json_object_get(spec, "containers");
+	const char *field;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)spec, field, value) {
+		_cleanup_free_ char *text = NULL;
+
+		if (!strcmp(field, "template") || !strcmp(field, "containers"))
+			continue;
+		key_of(field, &key);
+		text = json_is_string(value)
+			? str_dup(str_from(json_string_value(value)))
+			: json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+		if (text)
+			json_object_set_new(annotations, buf_text(&key), json_string(text));
+	}
+	for (size_t i = 0; i < json_array_size(containers); i++)
+		buf_addf(&names, "%s%s", i ? "," : "",
+			json_string_value(json_array_get(containers, i)));
+	if (names.n)
+		json_object_set_new(
+			annotations, "divvy.gpu/container", json_string(buf_text(&names)));
+}
+
+static json_t *annotations_of(json_t *pod)
+{
+	json_t *metadata = json_object_get(pod, "metadata");
+
+	if (!json_object_get(metadata, "annotations"))
+		json_object_set_new(metadata, "annotations", json_object());
+	return json_object_get(metadata, "annotations");
+}
+
+static int64_t count_of(const struct shape *shape, const json_t *spec)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(shape->count) && shape->count[i]; i++)
+		if (json_object_get(spec, shape->count[i]))
+			return jint(spec, shape->count[i]);
+	return 1;
+}
+
+static int read_object(struct reading *r, const json_t *object, struct error *err);
+
+static int read_list(struct reading *r, const json_t *items, struct error *err)
+{
+	int result = 0;
+
+	for (size_t i = 0; result == 0 && i < json_array_size(items); i++)
+		result = read_object(r, json_array_get(items, i), err);
+	return result;
+}
+
+static int read_object(struct reading *r, const json_t *object, struct error *err)
+{
+	const char *kind = jtext(object, "kind");
+	const json_t *spec = json_object_get(object, "spec"), *template;
+	json_t *pod;
+
+	if (!kind[0])
+		return fail(err, EINVAL,
+			"%s: an object without `kind`: objects of Kubernetes are needed", r->where);
+	if (json_is_array(json_object_get(object, "items")))
+		return read_list(r, json_object_get(object, "items"), err);
+	if (!strcmp(kind, "Pod"))
+		return add(r, object, json_deep_copy(object), 1, err);
+	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+		if (strcmp(kind, shapes[i].kind))
+			continue;
+		if (!strcmp(kind, "CronJob"))
+			spec = kube_json_at(spec, "jobTemplate", "spec", NULL);
+		template = json_object_get(spec, "template");
+		if (!json_is_object(json_object_get(template, "spec")))
+			return fail(err, EINVAL, "%s: %s %.100s has no template with a spec",
+				r->where, kind, jtext(json_object_get(object, "metadata"), "name"));
+		pod = pod_of(object, template);
+		if (!strcmp(kind, "SharePod"))
+			ask(spec, annotations_of(pod));
+		return add(r, object, pod, count_of(&shapes[i], spec), err);
+	}
+	return 0;
+}
+
+int pods_read(const json_t *documents, const char *where, json_t **ret, struct error *err)
+{
+	_cleanup_json_ json_t *list = json_array();
+	struct reading reading = {.where = where, .list = list};
+	int r = read_list(&reading, documents, err);
+
+	if (r < 0)
+		return r;
+	if (!json_array_size(list))
+		return fail(err, EINVAL,
+			"%s: no pod would come of it; a Pod, a SharePod, or something with a "
+			"template (Deployment, Job, StatefulSet, ...) is needed",
+			where);
+	*ret = TAKE_PTR(list);
+	return 0;
+}

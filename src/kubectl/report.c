@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kubectl/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "cli/json.h"
+#include "core/measured.h"
+#include "core/spec.h"
+#include "kube/json.h"
+#include "kube/time.h"
+#include "manifest/manifest-json.h"
+#include "scheduler/tenancy.h"
+
+static const char *name_of(const json_t *object)
+{
+	return jtext(json_object_get(object, "metadata"), "name");
+}
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+	if (text && text[0])
+		json_object_set_new(object, key, json_string(text));
+}
+
+static void copy(json_t *to, const char *key, const json_t *from, const char *its_key)
+{
+	json_t *value = json_object_get(from, its_key);
+
+	if (value)
+		json_object_set(to, key, value);
+}
+
+static const json_t *find(const json_t *list, const char *key, const char *value)
+{
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (!strcmp(jtext(json_array_get(list, i), key), value))
+			return json_array_get(list, i);
+	return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(name_of(*(json_t *const *)a), name_of(*(json_t *const *)b));
+}
+
+/* The same objects, by name. */
+static json_t *sorted(const json_t *list)
+{
+	const size_t n = json_array_size(list);
+	_cleanup_free_ json_t **all = calloc(n + 1, sizeof(json_t *));
+	json_t *made = json_array();
+
+	for (size_t i = 0; all && i < n; i++)
+		all[i] = json_array_get(list, i);
+	if (all)
+		qsort(all, n, sizeof(json_t *), compare_names);
+	for (size_t i = 0; all && i < n; i++)
+		json_array_append(made, all[i]);
+	return made;
+}
+
+int report_given(const json_t *pod, struct given *ret)
+{
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	const int r = manifest_json_read(
+		json_object_get(pod, "metadata"), NULL, STR(""), &manifest, NULL);
+
+	*ret = (struct given){0};
+	return r < 0 ? r : given_parse(manifest.pod.annotations, ret, NULL);
+}
+
+/* What was measured of a container: n is 0 where nothing was. */
+static struct measured measured_of(
+	const struct report_facts *f, const char *node, const char *uid, const char *container)
+{
+	struct measured m;
+
+	for (size_t i = 0; i < json_array_size(f->leases); i++) {
+		const json_t *lease = json_array_get(f->leases, i);
+		struct str rest = str_from(
+			kube_json_text_at(lease, "metadata", "annotations", MEASURED_KEY, NULL));
+		int r;
+
+		if (strcmp(name_of(lease), node))
+			continue;
+		while ((r = measured_next(&rest, &m, NULL)) != 0)
+			if (r > 0 && str_is(m.uid, uid) && str_is(m.container, container))
+				return m;
+	}
+	return (struct measured){.n = 0};
+}
+
+/* ---- devices ---- */
+
+/* Which of the tenant's devices that one is; -1: none. */
+static int place_of(const json_t *tenant, const char *uuid)
+{
+	const json_t *devices = json_object_get(tenant, "devices");
+
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const char *one = json_string_value(json_array_get(devices, i));
+
+		if (one && !strcmp(one, uuid))
+			return (int)i;
+	}
+	return -1;
+}
+
+static void shares_of(const json_t *tenant, struct spec *ret)
+{
+	spec_init(ret);
+	ret->request = (uint32_t)juint(tenant, "request");
+	ret->limit = (uint32_t)juint(tenant, "limit");
+	ret->count = (uint32_t)json_array_size(json_object_get(tenant, "devices"));
+	ret->exclusive = !strcmp(jtext(tenant, "mode"), "exclusive");
+}
+
+static int64_t item(const json_t *tenant, const char *key, int at)
+{
+	return json_integer_value(json_array_get(json_object_get(tenant, key), (size_t)at));
+}
+
+static json_t *tenant_on(
+	const struct report_facts *f, const char *node, const json_t *tenant, int at)
+{
+	const struct measured m = measured_of(
+		f, node, jtext(tenant, "podUID"), jtext(tenant, "container"));
+	json_t *made = json_object();
+	char shares[SPEC_SHARES];
+	struct spec spec;
+
+	shares_of(tenant, &spec);
+	copy(made, "namespace", tenant, "namespace");
+	copy(made, "pod", tenant, "pod");
+	copy(made, "container", tenant, "container");
+	copy(made, "class", tenant, "class");
+	set_text(made, "granted", spec_shares_format(&spec, shares));
+	copy(made, "request_permille", tenant, "request");
+	copy(made, "limit_permille", tenant, "limit");
+	json_object_set_new(made, "memory_bytes", json_integer(item(tenant, "memoryBytes", at)));
+	if (at < (int)m.n) {
+		json_object_set_new(made, "got_permille",
+			json_integer((json_int_t)m.device[at].share_permille));
+		json_object_set_new(
+			made, "used_bytes", json_integer((json_int_t)m.device[at].memory_bytes));
+	}
+	copy(made, "idle_since", tenant, "idleSince");
+	copy(made, "note", tenant, "note");
+	return made;
+}
+
+static void add_sum(json_t *device, const char *key, const json_t *tenants, const char *of)
+{
+	int64_t sum = 0;
+	bool is_known = !json_array_size(tenants);
+
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		is_known |= json_object_get(json_array_get(tenants, i), of) != NULL;
+		sum += jint(json_array_get(tenants, i), of);
+	}
+	if (is_known)
+		json_object_set_new(device, key, json_integer(sum));
+}
+
+static json_t *device_of(const struct report_facts *f, const json_t *gpunode, const json_t *device)
+{
+	const json_t *all = kube_json_at(gpunode, "status", "tenants", NULL);
+	const json_t *cordon = find(
+		kube_json_at(gpunode, "spec", "cordoned", NULL), "uuid", jtext(device, "uuid"));
+	json_t *made = json_object(), *tenants = json_array();
+
+	set_text(made, "node", name_of(gpunode));
+	copy(made, "index", device, "index");
+	copy(made, "uuid", device, "uuid");
+	copy(made, "model", device, "model");
+	copy(made, "health", device, "health");
+	copy(made, "reason", device, "reason");
+	json_object_set_new(made, "cordoned", json_boolean(cordon != NULL));
+	set_text(made, "cordon_reason", jtext(cordon, "reason"));
+	copy(made, "simulated", device, "simulated");
+	copy(made, "memory_bytes", device, "memoryBytes");
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *tenant = json_array_get(all, i);
+		const int at = place_of(tenant, jtext(device, "uuid"));
+
+		if (at >= 0)
+			json_array_append_new(tenants, tenant_on(f, name_of(gpunode), tenant, at));
+	}
+	add_sum(made, "granted_permille", tenants, "request_permille");
+	add_sum(made, "granted_bytes", tenants, "memory_bytes");
+	add_sum(made, "got_permille", tenants, "got_permille");
+	add_sum(made, "used_bytes", tenants, "used_bytes");
+	json_object_set_new(made, "tenants", tenants);
+	return made;
+}
+
+json_t *report_devices(const struct report_facts *f)
+{
+	_cleanup_json_ json_t *nodes = sorted(f->gpunodes);
+	json_t *made = json_array();
+
+	for (size_t i = 0; i < json_array_size(nodes); i++) {
+		const json_t *node = json_array_get(nodes, i);
+		const json_t *devices = kube_json_at(node, "status", "devices", NULL);
+
+		for (size_t d = 0; d < json_array_size(devices); d++)
+			json_array_append_new(made, device_of(f, node, json_array_get(devices, d)));
+	}
+	return made;
+}
+
+int report_find_device(
+	const json_t *gpunodes, const char *text, struct report_found *ret, struct error *err)
+{
+	const struct str all = str_from(text);
+	const size_t slash = str_find(all, '/');
+	const struct str node = slash < all.n ? (struct str){text, slash} : STR_NONE;
+	const char *which = slash < all.n ? text + slash + 1 : text;
+	size_t n = 0;
+	bool is_node = false;
+
+	for (size_t i = 0; i < json_array_size(gpunodes); i++) {
+		const json_t *gpunode = json_array_get(gpunodes, i);
+		const json_t *devices = kube_json_at(gpunode, "status", "devices", NULL);
+
+		if (node.p && !str_is(node, name_of(gpunode)))
+			continue;
+		is_node = true;
+		for (size_t d = 0; d < json_array_size(devices); d++) {
+			const json_t *device = json_array_get(devices, d);
+			char index[16];
+
+			snprintf(index, sizeof(index), "%d", (int)jint(device, "index"));
+			if (strcmp(jtext(device, "uuid"), which) &&
+				!(node.p && !strcmp(index, which)))
+				continue;
+			*ret = (struct report_found){name_of(gpunode), jtext(device, "uuid")};
+			n++;
+		}
+	}
+	if (n == 1)
+		return 0;
+	if (n > 1)
+		return fail(err, ENOTUNIQ, "device '%.80s' is on %zu nodes: NODE/UUID says which",
+			text, n);
+	if (node.p && !is_node)
+		return fail(err, ENOENT,
+			"'%.80s': there is no GPUNode '%.*s' (kubectl get gpunodes)", text,
+			STR_ARG(node));
+	return fail(err, ENOENT,
+		"'%.80s': no such device; NODE/UUID, NODE/INDEX or a UUID is needed, as "
+		"`kubectl divvy top` shows them",
+		text);
+}
+
+/* ---- tenants ---- */
+
+static const json_t *confirmed(
+	const json_t *gpunodes, const char *uid, const char *container, const char **ret_node)
+{
+	for (size_t i = 0; i < json_array_size(gpunodes); i++) {
+		const json_t *node = json_array_get(gpunodes, i);
+		const json_t *all = kube_json_at(node, "status", "tenants", NULL);
+
+		for (size_t t = 0; t < json_array_size(all); t++) {
+			const json_t *one = json_array_get(all, t);
+
+			if (strcmp(jtext(one, "podUID"), uid) ||
+				strcmp(jtext(one, "container"), container))
+				continue;
+			*ret_node = name_of(node);
+			return one;
+		}
+	}
+	return NULL;
+}
+
+static void add_given(json_t *made, const struct given_container *g)
+{
+	struct spec spec;
+	char shares[SPEC_SHARES];
+	json_t *devices = json_array();
+	uint64_t bytes = 0;
+
+	spec_init(&spec);
+	spec.request = g->request;
+	spec.limit = g->limit;
+	spec.count = g->n;
+	spec.exclusive = g->mode == SPEC_MODE_EXCLUSIVE;
+	for (uint32_t i = 0; i < g->n; i++) {
+		json_array_append_new(devices, json_string(g->device[i]));
+		bytes += g->memory_bytes[i];
+	}
+	json_object_set_new(made, "devices", devices);
+	json_object_set_new(made, "memory_bytes", json_integer((json_int_t)bytes));
+	set_text(made, "class", spec_class_name(g->class));
+	set_text(made, "granted", spec_shares_format(&spec, shares));
+}
+
+/* Its devices together; got is the mean. */
+static void add_measured(json_t *made, const struct measured *m)
+{
+	uint64_t share = 0, bytes = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		share += m->device[i].share_permille;
+		bytes += m->device[i].memory_bytes;
+	}
+	if (!m->n)
+		return;
+	json_object_set_new(made, "got_permille", json_integer((json_int_t)(share / m->n)));
+	json_object_set_new(made, "used_bytes", json_integer((json_int_t)bytes));
+}
+
+static void add_confirmed(json_t *made, const json_t *tenant)
+{
+	const json_t *memory = json_object_get(tenant, "memoryBytes");
+	json_int_t bytes = 0;
+	char shares[SPEC_SHARES];
+	struct spec spec;
+
+	shares_of(tenant, &spec);
+	for (size_t i = 0; i < json_array_size(memory); i++)
+		bytes += item(tenant, "memoryBytes", (int)i);
+	copy(made, "devices", tenant, "devices");
+	json_object_set_new(made, "memory_bytes", json_integer(bytes));
+	copy(made, "class", tenant, "class");
+	set_text(made, "granted", spec_shares_format(&spec, shares));
+	copy(made, "idle_since", tenant, "idleSince");
+	copy(made, "note", tenant, "note");
+}
+
+static json_t *row_of(const json_t *pod, const char *container, const char *state)
+{
+	json_t *made = json_object();
+
+	set_text(made, "namespace", kube_json_text_at(pod, "metadata", "namespace", NULL));
+	set_text(made, "pod", name_of(pod));
+	set_text(made, "uid", kube_json_text_at(pod, "metadata", "uid", NULL));
+	set_text(made, "container", container);
+	set_text(made, "node", kube_json_text_at(pod, "spec", "nodeName", NULL));
+	set_text(made, "state", state);
+	return made;
+}
+
+static bool is_over(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
+}
+
+static void add_container(json_t *rows, const struct report_facts *f, const json_t *pod,
+	const struct tenancy_container *asked, const struct given *given)
+{
+	const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL), *node = NULL;
+	const struct given_container *g = given_find(given, asked->name);
+	const json_t *tenant = confirmed(f->gpunodes, uid ? uid : "", asked->name, &node);
+	json_t *row = row_of(pod, asked->name,
+		kube_json_at(pod, "metadata", "deletionTimestamp", NULL) ? "Leaving"
+			: tenant                                         ? "Running"
+			: g                                              ? "Placed"
+									 : "Pending");
+	char shares[SPEC_SHARES];
+
+	set_text(row, "asked", spec_shares_format(&asked->spec, shares));
+	set_text(row, "class", spec_class_name(asked->spec.class));
+	if (tenant) {
+		const struct measured m = measured_of(f, node, uid, asked->name);
+
+		add_confirmed(row, tenant);
+		add_measured(row, &m);
+	} else if (g) {
+		add_given(row, g);
+	}
+	json_array_append_new(rows, row);
+}
+
+static void add_pod(
+	json_t *rows, const struct report_facts *f, const json_t *pod, const json_t *dialects)
+{
+	const char *space = kube_json_text_at(pod, "metadata", "namespace", NULL);
+	struct tenancy asked = {.n = 0};
+	struct given given = {.n = 0};
+	struct error err = {0};
+
+	if (tenancy_read(pod, jtext(dialects, space ? space : ""), &asked, &err) < 0) {
+		json_t *row = row_of(pod, "", "Refused");
+
+		set_text(row, "note", err.msg);
+		json_array_append_new(rows, row);
+	} else if (report_given(pod, &given) == 0) {
+		for (uint32_t i = 0; i < asked.n; i++)
+			add_container(rows, f, pod, &asked.v[i], &given);
+	}
+	tenancy_done(&asked);
+	given_done(&given);
+}
+
+json_t *report_tenants(const struct report_facts *f, const json_t *pods, const json_t *dialects)
+{
+	json_t *rows = json_array();
+
+	for (size_t i = 0; i < json_array_size(pods); i++)
+		if (!is_over(json_array_get(pods, i)))
+			add_pod(rows, f, json_array_get(pods, i), dialects);
+	return rows;
+}
+
+/* ---- who holds and does not use ---- */
+
+static bool is_long_idle(const json_t *tenant, uint64_t idle_ns, uint64_t real_ns)
+{
+	uint64_t since_ns;
+
+	return kube_time_parse(str_from(jtext(tenant, "idle_since")), &since_ns) == 0 &&
+		real_ns >= since_ns && real_ns - since_ns >= idle_ns;
+}
+
+json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t real_ns)
+{
+	_cleanup_json_ json_t *devices = report_devices(f);
+	json_t *made = json_array();
+
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *device = json_array_get(devices, i);
+		const json_t *tenants = json_object_get(device, "tenants");
+
+		if (!json_array_size(tenants))
+			json_array_append_new(made,
+				json_pack("{s:O, s:O, s:O, s:s}", "node",
+					json_object_get(device, "node"), "uuid",
+					json_object_get(device, "uuid"), "model",
+					json_object_get(device, "model"), "why", "no tenant"));
+		for (size_t t = 0; t < json_array_size(tenants); t++) {
+			json_t *tenant = json_array_get(tenants, t), *row;
+
+			if (!is_long_idle(tenant, idle_ns, real_ns))
+				continue;
+			row = json_deep_copy(tenant);
+			copy(row, "node", device, "node");
+			copy(row, "uuid", device, "uuid");
+			copy(row, "model", device, "model");
+			set_text(row, "why", "holds and does not use");
+			json_array_append_new(made, row);
+		}
+	}
+	return made;
+}
+
+/* ---- accounts ---- */
+
+static json_t *account_of(json_t *sums, const char *space)
+{
+	json_t *sum = json_object_get(sums, space);
+
+	if (sum)
+		return sum;
+	sum = json_pack("{s:s, s:f, s:f, s:f}", "namespace", space, "asked_gpu_seconds", 0.0,
+		"granted_gpu_seconds", 0.0, "used_gpu_seconds", 0.0);
+	json_object_set_new(sums, space, sum);
+	return sum;
+}
+
+static void add_to(json_t *sum, const char *key, const json_t *row, const char *of)
+{
+	const double ms = (double)juint(row, of);
+
+	json_object_set_new(sum, key, json_real(jreal(sum, key) + ms / 1000));
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+json_t *report_usage(const json_t *gpunodes, const char *since_day)
+{
+	_cleanup_json_ json_t *sums = json_object();
+	_cleanup_free_ const char **names = NULL;
+	json_t *made = json_array(), *sum;
+	const char *name;
+	size_t n = 0;
+
+	for (size_t i = 0; i < json_array_size(gpunodes); i++) {
+		const json_t *rows = kube_json_at(
+			json_array_get(gpunodes, i), "status", "accounts", NULL);
+
+		for (size_t k = 0; k < json_array_size(rows); k++) {
+			const json_t *row = json_array_get(rows, k);
+
+			if (strcmp(jtext(row, "day"), since_day) < 0)
+				continue;
+			sum = account_of(sums, jtext(row, "namespace"));
+			add_to(sum, "asked_gpu_seconds", row, "askedMilliseconds");
+			add_to(sum, "granted_gpu_seconds", row, "grantedMilliseconds");
+			add_to(sum, "used_gpu_seconds", row, "usedMilliseconds");
+		}
+	}
+	names = calloc(json_object_size(sums) + 1, sizeof(*names));
+	json_object_foreach(sums, name, sum)
+		if (names)
+			names[n++] = name;
+	if (names)
+		qsort(names, n, sizeof(*names), compare_texts);
+	for (size_t i = 0; i < n; i++)
+		json_array_append(made, json_object_get(sums, names[i]));
+	return made;
+}

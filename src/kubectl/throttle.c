@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kubectl/throttle.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/format.h"
+#include "cli/json.h"
+#include "core/spec.h"
+#include "kube/json.h"
+
+#define NEAR_PERMILLE 30u /* as near as 10 s can tell */
+#define FULL_PERMILLE 950u
+#define LATENCY_BUSY_PERMILLE 50u
+
+static void say(json_t *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(json_t *why, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	json_array_append_new(why, json_vsprintf(fmt, ap));
+	va_end(ap);
+}
+
+static const json_t *device_by(const json_t *devices, const char *uuid)
+{
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		if (!strcmp(jtext(json_array_get(devices, i), "uuid"), uuid))
+			return json_array_get(devices, i);
+	return NULL;
+}
+
+static bool is_self(const json_t *on_device, const json_t *tenant)
+{
+	return !strcmp(jtext(on_device, "namespace"), jtext(tenant, "namespace")) &&
+		!strcmp(jtext(on_device, "pod"), jtext(tenant, "pod")) &&
+		!strcmp(jtext(on_device, "container"), jtext(tenant, "container"));
+}
+
+/* The others of that device, and what they leave. */
+static void explain_device(json_t *why, const json_t *device, const json_t *tenant)
+{
+	const json_t *all = json_object_get(device, "tenants"), *self = NULL;
+	uint64_t others = 0, latency = 0, n = 0, limit, got;
+	const bool is_latency = !strcmp(jtext(tenant, "class"), "latency");
+
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *one = json_array_get(all, i);
+
+		if (is_self(one, tenant)) {
+			self = one;
+			continue;
+		}
+		n++;
+		others += juint(one, "got_permille");
+		if (!strcmp(jtext(one, "class"), "latency"))
+			latency += juint(one, "got_permille");
+	}
+	if (!self || !json_object_get(self, "got_permille"))
+		return;
+	got = juint(self, "got_permille");
+	limit = juint(self, "limit_permille");
+	if (limit < SPEC_SHARE_ONE && got + NEAR_PERMILLE >= limit)
+		say(why, "%s: it is at its limit of %s", jtext(device, "uuid"),
+			format_share((uint32_t)limit).s);
+	else if (others + got >= FULL_PERMILLE && n)
+		say(why, "%s is full: it got %s and %llu others %s; %s is guaranteed to it",
+			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,
+			format_share((uint32_t)others).s,
+			format_share((uint32_t)juint(self, "request_permille")).s);
+	else if (!got)
+		say(why, "%s: it has used nothing in the last 10 s", jtext(device, "uuid"));
+	else
+		say(why, "%s: nothing holds it back: it got %s, and %s was left over",
+			jtext(device, "uuid"), format_share((uint32_t)got).s,
+			format_share((uint32_t)(SPEC_SHARE_ONE -
+					     MIN(others + got, (uint64_t)SPEC_SHARE_ONE)))
+				.s);
+	if (!is_latency && latency >= LATENCY_BUSY_PERMILLE)
+		say(why, "%s: tenants of class latency go before it, and used %s",
+			jtext(device, "uuid"), format_share((uint32_t)latency).s);
+	if (json_object_get(self, "used_bytes") && juint(self, "memory_bytes") &&
+		juint(self, "used_bytes") >= juint(self, "memory_bytes") / 100 * 95)
+		say(why, "%s: its memory is nearly used up: %s of %s", jtext(device, "uuid"),
+			format_bytes(juint(self, "used_bytes")).s,
+			format_bytes(juint(self, "memory_bytes")).s);
+}
+
+static json_t *explain(const json_t *devices, const json_t *tenant)
+{
+	const json_t *its = json_object_get(tenant, "devices");
+	json_t *why = json_array();
+
+	if (jtext(tenant, "note")[0])
+		say(why, "not in force: %s", jtext(tenant, "note"));
+	if (!strcmp(jtext(tenant, "state"), "Placed"))
+		say(why, "the node's daemon has not confirmed it: its container has not started");
+	for (size_t i = 0; i < json_array_size(its); i++) {
+		const char *uuid = json_string_value(json_array_get(its, i));
+		const json_t *device = device_by(devices, uuid ? uuid : "");
+
+		if (!device)
+			say(why, "%s: no node has this device any more", uuid ? uuid : "?");
+		else if (strcmp(jtext(device, "health"), "Healthy"))
+			say(why, "%s is %s: %s", uuid, jtext(device, "health"),
+				jtext(device, "reason"));
+		if (device)
+			explain_device(why, device, tenant);
+	}
+	if (jtext(tenant, "idle_since")[0])
+		say(why, "it has used nothing since %s", jtext(tenant, "idle_since"));
+	if (json_array_size(its) && !json_object_get(tenant, "got_permille") &&
+		!strcmp(jtext(tenant, "state"), "Running"))
+		say(why, "the node's daemon has not said what it uses");
+	return why;
+}
+
+json_t *throttle_explain(const json_t *devices, const json_t *tenants)
+{
+	json_t *made = json_array();
+
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		json_t *row = json_deep_copy(json_array_get(tenants, i));
+
+		json_object_set_new(row, "why", explain(devices, row));
+		json_array_append_new(made, row);
+	}
+	return made;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler's own engine with all that the cluster has now: what it would decide, and why. It
+ * is a copy; nothing is written anywhere.
+ */
+#ifndef KUBECTL_WORLD_H
+#define KUBECTL_WORLD_H
+
+#include "cli/output.h"
+#include "kubectl/access.h"
+#include "scheduler/sched.h"
+
+#define WORLD_OPTIONS \
+	{"scheduler-name", 0, CLI_VALUE, "NAME", NULL, \
+		"the schedulerName of divvy's scheduler (default divvy-scheduler)"}, \
+	{ \
+		"lease-namespace", 0, CLI_VALUE, "NAMESPACE", NULL, \
+			"where nodes' daemons renew their Leases (default divvy-node-lease)" \
+	}
+
+/* Reads everything that the scheduler reads. The names of args are borrowed. */
+int world_load(struct access *access, const struct cli_args *args, struct sched **ret_sched,
+	struct error *err);
+
+const char *world_scheduler_name(const struct cli_args *args);
+
+/* Why a pod fits where it does not: [{node, device, model, free, free_bytes, why}]. */
+int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
+
+/* As a table. */
+int world_print_reasons(const json_t *reasons, struct error *err);
+
+#endif

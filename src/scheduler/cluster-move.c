@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/cluster-move.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "core/place-defrag.h"
+#include "scheduler/cluster-internal.h"
+
+#define MOVES_MAX 1000u
+
+static bool may_move(struct cluster *c, const struct cpod *pod)
+{
+	const struct pod *seen = cpod_view(c, pod);
+
+	return pod->state == CPOD_BOUND && pod->n_tenants == 1 && pod->given.n == 1 &&
+		!pod->is_deleting && seen && seen->object.owner_uid[0] && cluster_may_go(c, pod);
+}
+
+static void mark(struct cluster *c, bool is_wanted)
+{
+	struct cpod *pod, *next;
+
+	HASH_ITER(hh, c->pods, pod, next)
+		for (uint32_t i = 0; i < pod->n_tenants; i++)
+			place_set_movable(c->place, pod->tenants[i], is_wanted && may_move(c, pod));
+}
+
+/* By the rules that are not the place's: on its own node it is already. */
+static bool fits(struct cluster *c, const struct cpod *pod, const struct cnode *to)
+{
+	const int at = view_find_node(c->view, to->name);
+	struct fit *fit = NULL;
+	bool does = false;
+
+	if (pod->node == to)
+		return true;
+	/* As if it were nowhere. */
+	view_assume(c->view, pod->ns, pod->name, "");
+	if (at >= 0 && !to->is_stale && fit_new(c->view, cpod_view(c, pod), &fit, NULL) == 0)
+		does = fit_node(fit, (uint32_t)at).why == FIT_OK;
+	fit_free(fit);
+	view_assume(c->view, pod->ns, pod->name, pod->node->name);
+	return does;
+}
+
+static const char *uuid_of(const struct cluster *c, uint32_t device)
+{
+	struct place_device_view view;
+
+	place_device_get(c->place, device, &view);
+	return view.uuid;
+}
+
+/* It may name the devices that will do. */
+static bool will_do(const struct cpod *pod, const char *uuid)
+{
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (pod->asked.v[i].spec.device[0] &&
+			!spec_device_fits(&pod->asked.v[i].spec, uuid))
+			return false;
+	return true;
+}
+
+/* Those that cannot go where they are to go stay from now on: how many. */
+static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < plan->n_moves; i++) {
+		const struct place_move *m = &plan->moves[i];
+
+		const struct cpod *pod = c->by_tenant[m->tenant];
+
+		if (will_do(pod, uuid_of(c, m->to.device[0])) &&
+			fits(c, pod, c->by_place[m->to.node]))
+			continue;
+		place_set_movable(c->place, m->tenant, false);
+		n++;
+	}
+	return n;
+}
+
+int cluster_find_moves(struct cluster *c, struct cluster_moves *ret, struct error *err)
+{
+	struct place_preempt rules = {.n_budgets = 0};
+	struct place_defrag plan;
+	int r;
+
+	mark(c, true);
+	for (;;) {
+		r = place_defrag_find(c->place, MOVES_MAX, &rules, &plan, err);
+		if (r < 0 || !hold_back(c, &plan))
+			break;
+		place_defrag_done(&plan);
+	}
+	mark(c, false);
+	if (r < 0)
+		return r;
+	*ret = (struct cluster_moves){.whole_before = plan.whole_before,
+		.whole_after = plan.whole_after,
+		.v = calloc(plan.n_moves + 1ul, sizeof(*ret->v))};
+	for (uint32_t i = 0; ret->v && i < plan.n_moves; i++) {
+		const struct place_move *m = &plan.moves[i];
+
+		ret->v[ret->n++] = (struct cluster_move){.pod = c->by_tenant[m->tenant],
+			.node = c->by_place[m->from.node]->name,
+			.device = uuid_of(c, m->from.device[0]),
+			.to_node = c->by_place[m->to.node]->name,
+			.to_device = uuid_of(c, m->to.device[0])};
+	}
+	place_defrag_done(&plan);
+	return ret->v ? 0 : fail(err, ENOMEM, "out of memory");
+}
+
+void cluster_moves_done(struct cluster_moves *moves)
+{
+	free(moves->v);
+	*moves = (struct cluster_moves){0};
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Archives, and what of a bundle is left out. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/bundle.h"
+#include "cli/json.h"
+#include "cli/tar.h"
+
+/* The archive is what tar(1) reads: listed, and a file taken out again. */
+static void tar_reads_it(void **state)
+{
+	_cleanup_buf_ struct buf tar = BUF_INIT(1 << 20);
+	char path[] = "/tmp/divvy-tar-XXXXXX", command[200], line[100] = "";
+	const int fd = mkstemp(path);
+	struct error err;
+	FILE *f;
+
+	assert_true(fd >= 0);
+	assert_ok(tar_add(&tar, "a/one.txt", STR("first\n"), 1700000000, &err));
+	assert_ok(tar_add(&tar, "empty", STR(""), 1700000000, &err));
+	assert_ok(tar_end(&tar));
+	assert_int_equal(tar.n % 512, 0);
+	assert_int_equal(write(fd, tar.p, tar.n), tar.n);
+	close(fd);
+	snprintf(command, sizeof(command), "tar -xOf %s a/one.txt && tar -tf %s", path, path);
+	f = popen(command, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(line, sizeof(line), f));
+	assert_string_equal(line, "first\n");
+	assert_non_null(fgets(line, sizeof(line), f));
+	assert_string_equal(line, "a/one.txt\n");
+	assert_non_null(fgets(line, sizeof(line), f));
+	assert_string_equal(line, "empty\n");
+	assert_int_equal(pclose(f), 0);
+	unlink(path);
+}
+
+static void names_have_limits(void **state)
+{
+	_cleanup_buf_ struct buf tar = BUF_INIT(4096);
+	struct error err;
+	char name[200];
+
+	memset(name, 'x', sizeof(name));
+	name[TAR_NAME_MAX] = '\0';
+	assert_int_equal(tar_add(&tar, name, STR(""), 0, &err), -ENAMETOOLONG);
+	assert_contains(err.msg, "less than 100");
+	name[TAR_NAME_MAX - 1] = '\0';
+	assert_ok(tar_add(&tar, name, STR(""), 0, &err));
+	assert_int_equal(tar_add(&tar, "/etc/passwd", STR(""), 0, &err), -EINVAL);
+	assert_int_equal(tar_add(&tar, "", STR(""), 0, &err), -EINVAL);
+	assert_int_equal(tar.n, 512);
+}
+
+static void secrets_are_left_out(void **state)
+{
+	json_t *value = json_loads(
+		"{\"name\": \"n\", \"Token\": \"t\", \"list\": [{\"tenantSecret\":"
+		" {\"a\": 1}, \"is_secret\": true}], \"caBundle\": \"x\"}",
+		0, NULL);
+	const json_t *one = json_array_get(json_object_get(value, "list"), 0);
+
+	bundle_redact(value);
+	assert_string_equal(jtext(value, "name"), "n");
+	assert_string_equal(jtext(value, "Token"), "(left out)");
+	assert_string_equal(jtext(value, "caBundle"), "(left out)");
+	assert_string_equal(jtext(one, "tenantSecret"), "(left out)");
+	assert_true(jbool(one, "is_secret"));
+	json_decref(value);
+}
+
+static void pods_keep_what_is_ours(void **state)
+{
+	json_t *pod = json_loads(
+		"{\"metadata\": {\"annotations\": {\"divvy.gpu/request\": \"0.5\", \"other\": "
+		"\"x\"}},"
+		" \"spec\": {\"containers\": [{\"name\": \"c\", \"env\": [{\"name\": \"KEY\"}],"
+		" \"args\": [\"--password=1\"]}], \"initContainers\": [{\"command\": [\"a\"]}]}}",
+		0, NULL);
+	char *text;
+
+	bundle_redact_pod(pod);
+	text = json_dumps(pod, JSON_SORT_KEYS);
+	assert_contains(text, "\"divvy.gpu/request\": \"0.5\"");
+	assert_contains(text, "\"name\": \"c\"");
+	assert_null(strstr(text, "KEY"));
+	assert_null(strstr(text, "password"));
+	assert_null(strstr(text, "[\"a\"]"));
+	assert_contains(text, "\"other\": \"(left out)\"");
+	free(text);
+	json_decref(pod);
+}
+
+UNIT_MAIN(UNIT(tar_reads_it), UNIT(names_have_limits), UNIT(secrets_are_left_out),
+	UNIT(pods_keep_what_is_ours))

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, tenants and accounts out of objects; bars; what bounds a tenant. */
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "cli/json.h"
+#include "kube/json.h"
+#include "kube/yaml.h"
+#include "kubectl/draw.h"
+#include "kubectl/report.h"
+#include "kubectl/throttle.h"
+
+static const char nodes_text[] =
+	"metadata: {name: n2}\nspec: {cordoned: [{uuid: GPU-c, reason: old}]}\n"
+	"status:\n  devices:\n  - {uuid: GPU-c, index: 0, model: T4, memoryBytes: 100, health: "
+	"Healthy}\n"
+	"  accounts:\n  - {day: '2026-01-02', namespace: z, askedMilliseconds: 1500, "
+	"grantedMilliseconds: 1000, usedMilliseconds: 250}\n"
+	"---\nmetadata: {name: n1}\nstatus:\n  devices:\n"
+	"  - {uuid: GPU-a, index: 0, model: A100, memoryBytes: 1000, health: Healthy}\n"
+	"  - {uuid: GPU-b, index: 1, model: A100, memoryBytes: 1000, health: Healthy}\n"
+	"  tenants:\n"
+	"  - {podUID: u1, namespace: s, pod: p, container: c, devices: [GPU-a, GPU-b], request: "
+	"300, limit: 600, memoryBytes: [100, 200], class: standard, mode: local}\n"
+	"  - {podUID: u2, namespace: s, pod: q, container: c, devices: [GPU-b], request: 500, "
+	"limit: 1000, memoryBytes: [300], class: latency, mode: local, idleSince: "
+	"'2026-01-01T00:00:00Z'}\n"
+	"  accounts:\n  - {day: '2026-01-01', namespace: z, askedMilliseconds: 1000, "
+	"grantedMilliseconds: 1000, usedMilliseconds: 1000}\n"
+	"  - {day: '2026-01-02', namespace: a, askedMilliseconds: 1, grantedMilliseconds: 1, "
+	"usedMilliseconds: 1}\n";
+
+static const char leases_text[] =
+	"metadata:\n  name: n1\n  annotations:\n"
+	"    divvy.gpu/measured: u1/c=100:50,590:60 nonsense u2/c=400:290\n";
+
+static const char pods_text[] =
+	"metadata:\n  name: p\n  namespace: s\n  uid: u1\n  annotations: {divvy.gpu/request: "
+	"'0.3', divvy.gpu/limit: '0.7', divvy.gpu/count: '2'}\n"
+	"spec: {nodeName: n1, containers: [{name: c}]}\n"
+	"---\nmetadata:\n  name: w\n  namespace: s\n  uid: u9\n  annotations: "
+	"{divvy.gpu/request: '2'}\nspec: {containers: [{name: c}]}\n"
+	"---\nmetadata:\n  name: bad\n  namespace: s\n  uid: u8\n  annotations: "
+	"{divvy.gpu/request: '7.5'}\nspec: {containers: [{name: c}]}\n"
+	"---\nmetadata: {name: plain, namespace: s, uid: u7}\nspec: {containers: [{name: c}]}\n"
+	"---\nmetadata:\n  name: over\n  namespace: s\n  uid: u6\n  annotations: "
+	"{divvy.gpu/request: '1'}\nspec: {containers: [{name: c}]}\nstatus: {phase: Succeeded}\n";
+
+static json_t *of(const char *text)
+{
+	json_t *list = NULL;
+
+	assert_ok(kube_yaml_parse(str_from(text), &list, NULL));
+	return list;
+}
+
+static void lists_devices_with_tenants(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(nodes_text), *leases = of(leases_text);
+	_cleanup_json_ json_t *devices = report_devices(&(struct report_facts){nodes, leases});
+	const json_t *b = json_array_get(devices, 1), *c = json_array_get(devices, 2);
+
+	assert_int_equal(json_array_size(devices), 3);
+	assert_string_equal(jtext(json_array_get(devices, 0), "uuid"), "GPU-a");
+	assert_int_equal(jint(b, "granted_permille"), 800);
+	assert_int_equal(jint(b, "got_permille"), 990);
+	assert_int_equal(jint(b, "granted_bytes"), 500);
+	assert_int_equal(jint(b, "used_bytes"), 350);
+	assert_string_equal(jtext(c, "node"), "n2");
+	assert_true(jbool(c, "cordoned"));
+	assert_string_equal(jtext(c, "cordon_reason"), "old");
+	assert_int_equal(jint(c, "granted_permille"), 0);
+}
+
+static void says_nothing_of_what_is_not_known(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(nodes_text);
+	_cleanup_json_ json_t *devices = report_devices(&(struct report_facts){nodes, NULL});
+
+	assert_null(json_object_get(json_array_get(devices, 0), "got_permille"));
+	assert_int_equal(jint(json_array_get(devices, 0), "granted_permille"), 300);
+}
+
+static void lists_tenants(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(nodes_text), *leases = of(leases_text),
+			      *pods = of(pods_text);
+	_cleanup_json_ json_t *rows = report_tenants(
+		&(struct report_facts){nodes, leases}, pods, NULL);
+	const json_t *p = json_array_get(rows, 0), *w = json_array_get(rows, 1),
+		     *bad = json_array_get(rows, 2);
+
+	assert_int_equal(json_array_size(rows), 3);
+	assert_string_equal(jtext(p, "asked"), "2x0.3-0.7");
+	assert_string_equal(jtext(p, "granted"), "2x0.3-0.6");
+	assert_int_equal(jint(p, "got_permille"), 345);
+	assert_int_equal(jint(p, "memory_bytes"), 300);
+	assert_string_equal(jtext(p, "state"), "Running");
+	assert_string_equal(jtext(w, "asked"), "2 GPUs");
+	assert_string_equal(jtext(w, "state"), "Pending");
+	assert_string_equal(jtext(bad, "state"), "Refused");
+	assert_contains(jtext(bad, "note"), "7.5");
+}
+
+static void finds_devices_by_any_name(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(nodes_text);
+	struct report_found found;
+	struct error err = {0};
+
+	assert_ok(report_find_device(nodes, "n1/GPU-b", &found, &err));
+	assert_string_equal(found.uuid, "GPU-b");
+	assert_ok(report_find_device(nodes, "n1/1", &found, &err));
+	assert_string_equal(found.uuid, "GPU-b");
+	assert_ok(report_find_device(nodes, "GPU-c", &found, &err));
+	assert_string_equal(found.node, "n2");
+	assert_int_equal(report_find_device(nodes, "n1/GPU-c", &found, &err), -ENOENT);
+	assert_contains(err.msg, "NODE/UUID");
+	assert_int_equal(report_find_device(nodes, "n3/0", &found, &err), -ENOENT);
+	assert_contains(err.msg, "no GPUNode 'n3'");
+	assert_int_equal(report_find_device(nodes, "0", &found, &err), -ENOENT);
+}
+
+static void adds_up_accounts(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(nodes_text), *all = report_usage(nodes, ""),
+			      *late = report_usage(nodes, "2026-01-02");
+
+	assert_int_equal(json_array_size(all), 2);
+	assert_string_equal(jtext(json_array_get(all, 0), "namespace"), "a");
+	assert_true(jreal(json_array_get(all, 1), "asked_gpu_seconds") == 2.5);
+	assert_true(jreal(json_array_get(all, 1), "used_gpu_seconds") == 1.25);
+	assert_true(jreal(json_array_get(late, 1), "used_gpu_seconds") == 0.25);
+}
+
+static void knows_who_is_idle(void **state)
+{
+	const uint64_t then_ns = UINT64_C(1767225600) * NSEC_PER_SEC; /* 2026-01-01 */
+	_cleanup_json_ json_t *nodes = of(nodes_text);
+	const struct report_facts facts = {nodes, NULL};
+	_cleanup_json_ json_t *soon = report_idle(&facts, 600 * NSEC_PER_SEC, then_ns),
+			      *late = report_idle(
+				      &facts, 600 * NSEC_PER_SEC, then_ns + 600 * NSEC_PER_SEC);
+
+	assert_int_equal(json_array_size(soon), 1);
+	assert_string_equal(jtext(json_array_get(soon, 0), "why"), "no tenant");
+	assert_int_equal(json_array_size(late), 2);
+	assert_string_equal(jtext(json_array_get(late, 0), "pod"), "q");
+}
+
+static void draws_bars(void **state)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1000);
+
+	draw_bar(500, 250, true, &out);
+	assert_string_equal(buf_text(&out), "##########==========....................");
+	buf_clear(&out);
+	draw_bar(250, 500, true, &out);
+	assert_string_equal(buf_text(&out), "####################....................");
+	buf_clear(&out);
+	draw_bar(2000, 0, true, &out);
+	assert_string_equal(buf_text(&out), "========================================");
+}
+
+static void says_what_bounds_a_tenant(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(nodes_text), *leases = of(leases_text),
+			      *pods = of(pods_text);
+	const struct report_facts facts = {nodes, leases};
+	_cleanup_json_ json_t *devices = report_devices(&facts),
+			      *rows = report_tenants(&facts, pods, NULL),
+			      *all = throttle_explain(devices, rows);
+	const json_t *why = json_object_get(json_array_get(all, 0), "why");
+
+	assert_string_equal(json_string_value(json_array_get(why, 0)),
+		"GPU-a: nothing holds it back: it got 0.1, and 0.9 was left over");
+	assert_string_equal(
+		json_string_value(json_array_get(why, 1)), "GPU-b: it is at its limit of 0.6");
+	assert_string_equal(json_string_value(json_array_get(why, 2)),
+		"GPU-b: tenants of class latency go before it, and used 0.4");
+	assert_int_equal(json_array_size(why), 3);
+}
+
+UNIT_MAIN(UNIT(lists_devices_with_tenants), UNIT(says_nothing_of_what_is_not_known),
+	UNIT(lists_tenants), UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts),
+	UNIT(knows_who_is_idle), UNIT(draws_bars), UNIT(says_what_bounds_a_tenant))
