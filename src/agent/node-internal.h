@@ -135,6 +135,11 @@ void node_status_free(struct node *node);
 /* GPUNode is new to us: what it says is compared with what is. */
 void node_status_seen(struct node *node, const json_t *object);
 
+/* ---- node-log.c ---- */
+
+/* Writes down that the tenant has what it has: "granted", "kept", "changed", "ended". */
+void node_log(const struct node *node, const char *what, const struct tenant *tenant);
+
 /* ---- node-lease.c ---- */
 
 int node_lease_new(struct node *node);

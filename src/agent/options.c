@@ -43,6 +43,7 @@ enum option_id {
 	OPT_STATE_DIR,
 	OPT_CDI_DIR,
 	OPT_CGROUP_ROOT,
+	OPT_GRANT_LOG,
 	OPT_LISTEN,
 	OPT_LOG,
 	OPT_VERSION,
@@ -110,6 +111,9 @@ static const struct described {
 	{"cgroup-root", required_argument, OPT_CGROUP_ROOT, "CGROUP",
 		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
 		"divvyd's own pod"},
+	{"grant-log", required_argument, OPT_GRANT_LOG, "FILE",
+		"with --cluster: write down what is granted and given back, a JSON object a line, "
+		"for audits; it only grows; default nowhere"},
 	{"listen", required_argument, OPT_LISTEN, "ADDRESS",
 		"with --cluster: serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere"},
@@ -217,6 +221,7 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_STATE_DIR: s->node.state_dir = value; break;
 	case OPT_CDI_DIR: s->node.cdi_dir = value; break;
 	case OPT_CGROUP_ROOT: s->node.cgroup_root = strcmp(value, "/") ? value : ""; break;
+	case OPT_GRANT_LOG: s->node.grant_log = value; break;
 	case OPT_LISTEN: s->node.listen = value; return serve_check(value, err);
 	case OPT_LOG: return log_set_option(value, err);
 	case OPT_VERSION:

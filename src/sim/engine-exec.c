@@ -3,8 +3,9 @@
  * How long operations take, and what they do to memory when they are done. Device memory is at its
  * own address in this process once mem_check() has said that the operation may touch it; host
  * memory is the client's, reached with process_vm_readv/writev, or by the descriptor of it that the
- * client has given where the kernel refuses that: both work while the client is stopped. Any address that cannot be reached fails the context as on hardware
- * (CUDA_ERROR_ILLEGAL_ADDRESS), never the engine.
+ * client has given where the kernel refuses that: both work while the client is stopped. Any
+ * address that cannot be reached fails the context as on hardware (CUDA_ERROR_ILLEGAL_ADDRESS),
+ * never the engine.
  */
 #include "sim/engine.h"
 
