@@ -154,20 +154,6 @@ def tenant(name, keys, *args, labels=None):
 
 # ---- divvy's parts
 
-def bound_account():
-    """divvyd's, with a token that names a pod on its node, as the webhook wants it."""
-    cluster.create(f"/api/v1/namespaces/{SYSTEM}/pods", {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "divvyd-beside"},
-        "spec": {"serviceAccountName": "divvyd", "nodeName": cluster.node_name, "tolerations": [{"operator": "Exists"}],
-                 "containers": [{"name": "main", "image": "local/pause:1", "imagePullPolicy": "Never"}]}})
-    pod = cluster.pod("divvyd-beside", SYSTEM)
-    answer = cluster.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
-            "expirationSeconds": 86400, "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "divvyd-beside",
-                                                           "uid": pod["metadata"]["uid"]}}})
-    return cluster.account("divvyd-beside", token=answer["status"]["token"], namespace=SYSTEM)
-
-
 def start_scheduler(name):
     cluster.keeper.ask("start", name=name, log=os.path.join(cluster.dir, "log", name + ".log"),
                        env={"PATH": os.environ["PATH"], "POD_NAME": name},
@@ -286,8 +272,7 @@ try:
         scheduler_account = cluster.service_account(SYSTEM, "divvy-scheduler")
         for each in SCHEDULERS:
             start_scheduler(each)
-        daemon = divvyd.Daemon(cluster, DEVICES)
-        daemon.account = bound_account()
+        daemon = divvyd.Daemon(cluster, DEVICES, account=divvyd.bound_account(cluster))
         daemon.make_gpu_node()
         daemon.start()
         daemon.await_ready()
