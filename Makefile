@@ -11,7 +11,7 @@ build/build.ninja:
 	@meson setup build --prefix='$(PREFIX)' >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile
 
 setup: ## install what is missing (Debian packages)
 	@scripts/setup
@@ -20,6 +20,12 @@ demo: ## three programs share one GPU: see it, and see what each got
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
 	@scripts/demo
+
+demo-kubernetes: ## a cluster of one node with simulated GPUs that runs deploy/examples; ONCE=1: ends by itself
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@tests/k8s/get >/dev/null
+	@tests/k8s/demo $(if $(ONCE),--once)
 
 check: ## run all tests
 	@scripts/setup
@@ -53,4 +59,4 @@ install: build ## into DESTDIR, under PREFIX=/usr/local
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo check kubernetes bench fuzz lint format soak install clean
+.PHONY: build help setup demo demo-kubernetes check kubernetes bench fuzz lint format soak install clean

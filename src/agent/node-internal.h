@@ -192,6 +192,11 @@ void node_usage_tick(struct node *node, uint64_t now);
 void node_usage_describe(const struct slot *slot, json_t *tenant);
 void node_usage_free(struct node *node);
 
+/* ---- node-log.c ---- */
+
+/* Writes down that the tenant has what it has: "granted", "kept", "changed", "ended". */
+void node_log(const struct node *node, const char *what, const struct tenant *tenant);
+
 /* ---- node-lease.c ---- */
 
 int node_lease_new(struct node *node);

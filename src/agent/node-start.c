@@ -226,6 +226,7 @@ static void say_granted(struct node *node, const struct tenant *t)
 	for (uint32_t i = 0; i < t->n; i++)
 		buf_addf(&list, "%s%s with %s", i ? ", " : "", t->devices[i].device->info.uuid,
 			format_bytes(t->devices[i].quota_bytes).s);
+	node_log(node, "granted", t);
 	log_info("slot %s: %s/%s %s has %s of %s", t->pod->slot, t->pod->space, t->pod->name,
 		t->pod->container, format_share(t->spec.request).s, buf_text(&list));
 	node_pod_event(node, t->pod, false, "Granted", "container %s: %s of %s", t->pod->container,
@@ -559,6 +560,7 @@ static int apply(struct node *node, struct tenant *t, const struct node_given *g
 		return r;
 	t->pod->epoch = g->epoch;
 	node_saw_epoch(node, g->epoch);
+	node_log(node, "changed", t);
 	return state_tenant(t, err);
 }
 

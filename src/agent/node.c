@@ -86,6 +86,7 @@ void node_slot_clear(struct node *node, struct slot *slot)
 	if (t) {
 		log_info("slot %s: %s/%s %s has ended", slot->id, t->pod->space, t->pod->name,
 			t->pod->container);
+		node_log(node, "ended", t);
 		tenant_kill(t);
 	}
 	door_close(TAKE_PTR(slot->door));
@@ -174,8 +175,10 @@ static int make_slots(struct node *node, struct error *err)
 				t->pod->slot);
 		else if (node_slot_open(node, slot, t, &why) < 0)
 			log_warn("%s/%s: %s", t->pod->space, t->pod->name, why.msg);
-		else
+		else {
 			slot->is_written = true;
+			node_log(node, "kept", t);
+		}
 	}
 	return 0;
 }

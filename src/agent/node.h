@@ -24,6 +24,7 @@ struct node_options {
 	const char *state_dir;
 	const char *cdi_dir;
 	const char *cgroup_root; /* NULL: as of our own pod */
+	const char *grant_log;   /* a file to write down what is granted; NULL: none */
 	const char *listen;      /* of /healthz and /metrics; NULL: nowhere */
 	bool is_simulate_fixed;  /* by the command line, whatever GPUNode says */
 };

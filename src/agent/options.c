@@ -149,6 +149,10 @@ static const struct program_option table[] = {
 		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
 		"divvyd's own pod",
 		.set = set_cgroup_root},
+	{"grant-log", "FILE",
+		"with --cluster: write down what is granted and given back, a JSON object a line, "
+		"for audits; it only grows; default nowhere",
+		AT(node.grant_log)},
 	{"listen", "ADDRESS",
 		"with --cluster: serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere",

@@ -2,9 +2,10 @@
 /*
  * How long operations take, and what they do to memory when they are done. Device memory is at its
  * own address in this process once mem_check() has said that the operation may touch it; host
- * memory is the client's, reached with process_vm_readv/writev, which also works while the client
- * is stopped. Any address that cannot be reached fails the context as on hardware
- * (CUDA_ERROR_ILLEGAL_ADDRESS), never the engine.
+ * memory is the client's, reached with process_vm_readv/writev, or by the descriptor of it that the
+ * client has given where the kernel refuses that: both work while the client is stopped. Any
+ * address that cannot be reached fails the context as on hardware (CUDA_ERROR_ILLEGAL_ADDRESS),
+ * never the engine.
  */
 #include "sim/engine.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -42,12 +44,24 @@ static uint32_t param_u32(const struct eop *op, uint32_t offset)
 
 /* ---- reaching memory ---- */
 
+/* In a container the engine may have fewer rights than a client, or be another user. */
+static ssize_t host_io_some(
+	const struct proc *p, void *buf, uint64_t addr, uint64_t bytes, bool write)
+{
+	struct iovec local = {buf, bytes}, remote = {(void *)addr, bytes};
+	ssize_t n = write ? process_vm_writev(p->pid, &local, 1, &remote, 1, 0)
+			  : process_vm_readv(p->pid, &local, 1, &remote, 1, 0);
+
+	if (n >= 0 || errno != EPERM || p->memory < 0)
+		return n;
+	return write ? pwrite(p->memory, buf, bytes, (off_t)addr)
+		     : pread(p->memory, buf, bytes, (off_t)addr);
+}
+
 static int host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {
 	while (bytes) {
-		struct iovec local = {buf, bytes}, remote = {(void *)addr, bytes};
-		ssize_t n = write ? process_vm_writev(op->proc->pid, &local, 1, &remote, 1, 0)
-				  : process_vm_readv(op->proc->pid, &local, 1, &remote, 1, 0);
+		ssize_t n = host_io_some(op->proc, buf, addr, bytes, write);
 
 		if (n <= 0)
 			return -EFAULT;

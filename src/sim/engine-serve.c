@@ -87,6 +87,7 @@ void serve_accept(struct engine *e)
 		p->id = ++e->next_proc;
 		p->sock = fd;
 		p->bell = -1;
+		p->memory = -1;
 		p->pid = cred.pid;
 		p->mem.pid = (uint32_t)cred.pid;
 		p->mem.user = p;
@@ -147,6 +148,7 @@ void serve_drop(struct proc *p)
 	fd_close(p->sock);
 	fd_close(p->pidfd);
 	fd_close(p->bell);
+	fd_close(p->memory);
 	e->clients--;
 }
 
@@ -244,6 +246,7 @@ static uint32_t do_hello(struct call *c)
 	c->a->arg[1] = p->engine->config.n;
 	if (p->role != SIM_ROLE_CUDA)
 		return SIM_OK;
+	p->memory = c->fd < 0 ? -1 : fcntl(c->fd, F_DUPFD_CLOEXEC, 3);
 	p->streams = table(SIM_MAX_STREAMS * sizeof(*p->streams));
 	p->events = table(SIM_MAX_EVENTS * sizeof(*p->events));
 	p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

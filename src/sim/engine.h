@@ -128,6 +128,7 @@ struct proc {
 	bool active; /* in the engine's list */
 	bool wake;   /* somebody in it should be woken */
 	int sock, pidfd, bell;
+	int memory; /* its /proc/self/mem, or -1 */
 	struct sim_shm *shm;
 	uint64_t head;    /* ring bytes taken */
 	uint32_t pending; /* operations in the timeline, graph nodes aside */

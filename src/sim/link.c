@@ -199,9 +199,16 @@ static int say_hello(struct link *link, enum sim_role role)
 {
 	struct sim_request request = {.type = SIM_MSG_HELLO, .arg = {SIM_ABI, role}};
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	_cleanup_close_ int memory = -1;
 	struct sim_reply reply;
 	void *p;
-	int r = call_fds(link, &request, -1, &reply, &fds);
+	int r;
+
+	/* The engine reads and writes this process's memory. It may be that it cannot do so by
+	 * itself (another user, a container with fewer capabilities); without one it has to. */
+	if (role == SIM_ROLE_CUDA)
+		memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	r = call_fds(link, &request, memory, &reply, &fds);
 
 	if (r < 0)
 		return r;
@@ -219,8 +226,7 @@ static int say_hello(struct link *link, enum sim_role role)
 	if (link->shm->magic != SIM_MAGIC || link->shm->bytes != sizeof(struct sim_shm))
 		return -EPROTO;
 	link->doorbell = TAKE_FD(fds.fd[1]);
-	/* The engine reads and writes this process's memory; where the kernel restricts that to
-	 * ancestors (Yama) the process has to allow it. */
+	/* Where the kernel restricts that to ancestors (Yama) the process has to allow it. */
 	prctl(PR_SET_PTRACER, (unsigned long)link->engine_pid, 0, 0, 0);
 	return 0;
 }

@@ -402,7 +402,8 @@ enum sim_pool_attr {
  */
 enum sim_msg {
 	/* arg[0] SIM_ABI, arg[1] enum sim_role -> arg[0] engine pid, arg[1] devices; for
-	 * SIM_ROLE_CUDA the fds {shm, doorbell eventfd}. First message of a connection. */
+	 * SIM_ROLE_CUDA the fds {shm, doorbell eventfd}, and fd of its own memory
+	 * (/proc/self/mem), if it has one, with the request. First message of a connection. */
 	SIM_MSG_HELLO,
 	/* Ingest, catch up with the clock, publish completions -> arg[0] device time. */
 	SIM_MSG_SYNC,

@@ -479,7 +479,7 @@ class Cluster(Tools):
     def shell_image(self):
         return "local/busybox:1", "Never"
 
-    def import_image(self, name, folder, entrypoint, env=()):
+    def import_image(self, name, folder, entrypoint, env=("PATH=/bin",)):
         """Gives the node an image out of a folder; pods name it with imagePullPolicy Never."""
         self.node.import_image(name, folder, entrypoint, env)
 

@@ -34,8 +34,8 @@ def install(cluster):
 
 
 def libraries_of(program):
-    """What the loader maps for it, which is itself among that."""
-    done = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
+    """What the loader maps for it, which is itself among that; nothing for what is no program."""
+    done = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
     return re.findall(r"(/\S+) \(0x", done.stdout)
 
 
@@ -79,6 +79,7 @@ class Daemon:
         self.account = account or cluster.service_account("divvy-system", "divvyd")
         self.dir = os.path.join(cluster.dir, "divvy")
         self.runtime = os.path.join(self.dir, "run")
+        self.grants = os.path.join(self.dir, "grants")
         self.simulate = simulate
         self.node = cluster.node_name
         self.port = cluster.slot.first + 9
@@ -97,7 +98,7 @@ class Daemon:
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", "/var/lib/kubelet", "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
-                "--cgroup-root", "/" + GROUP, "--log", "debug",
+                "--cgroup-root", "/" + GROUP, "--log", "debug", "--grant-log", self.grants,
                 "--listen", f"{self.cluster.slot.address}:{self.port}"])
 
     @property

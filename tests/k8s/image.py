@@ -30,11 +30,11 @@ def layer_of(folder):
     return out.getvalue()
 
 
-def make_image(out, name, folder, entrypoint, env=()):
+def make_image(out, name, folder, entrypoint, env=("PATH=/bin",)):
     layer = layer_of(folder)
     config = json.dumps({
         "architecture": "amd64", "os": "linux",
-        "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/bin", *env]},
+        "config": {"Entrypoint": list(entrypoint), "Env": list(env)},
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
     }).encode()
     config_name = hashlib.sha256(config).hexdigest() + ".json"

@@ -34,7 +34,8 @@ NEEDED = {"cpu", "cpuacct", "cpuset", "memory"}
 NEEDED_V2 = {"cpu", "cpuset", "memory", "pids"}
 # What is found at these places inside, and whether the place must be made outside.
 PLACES = {"kubelet": "/var/lib/kubelet", "cni-state": "/var/lib/cni", "run-containerd": "/run/containerd",
-          "netns": "/run/netns", "log-pods": "/var/log"}
+          "netns": "/run/netns", "log-pods": "/var/log", "run-divvy": "/run/divvy", "state-divvy": "/var/lib/divvy",
+          "cdi": "/var/run/cdi", "lock": "/run/lock"}
 NAMESPACE_SCRIPT = """\
 set -e
 while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done
@@ -298,7 +299,7 @@ state = "/run/containerd"
     def import_archive(self, path):
         self.ctr("images", "import", path)
 
-    def import_image(self, name, folder, entrypoint, env=()):
+    def import_image(self, name, folder, entrypoint, env=("PATH=/bin",)):
         path = os.path.join(self.dir, re.sub("[^a-z0-9]", "-", name) + ".tar")
         make_image(path, name, folder, entrypoint, env)
         self.import_archive(path)

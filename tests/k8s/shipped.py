@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""divvy on a test cluster's node as it ships: images with what this build installs, objects from deploy/.
+
+What differs from another cluster is deploy/overlays/test alone. The daemon's folders are the node's own, and so
+seen from outside below Node.dir.
+"""
+
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+
+from cluster import wait_for
+from divvyd import BUILD, SOURCE, SPIN, Daemon, libraries_of
+from manifests import overlay
+
+SYSTEM = "divvy-system"
+VERSION = "0.1.0"  # of the images that deploy/ names
+PROGRAMS = f"divvy-programs:{VERSION}"
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+START_S = 300
+EXAMPLES = os.path.join(SOURCE, "deploy/examples")
+
+
+def add_files(folder, files):
+    """{path in the image: file here}, with the libraries that they are linked with."""
+    for path, source in files.items():
+        target = folder + path
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy(source, target)
+        for library in libraries_of(source):
+            os.makedirs(folder + os.path.dirname(library), exist_ok=True)
+            shutil.copy(library, folder + library)
+
+
+def import_image(cluster, name, files, entrypoint=()):
+    folder = os.path.join(cluster.dir, "image-" + name)
+    os.makedirs(os.path.join(folder, "tmp"))
+    add_files(folder, files)
+    cluster.import_image(f"library/{name}:{VERSION}", folder, entrypoint, [PATH])
+    shutil.rmtree(folder)
+
+
+def installed_files(stage, *patterns):
+    """{path: file} of what is installed below `stage`."""
+    found = {}
+    for pattern in patterns:
+        below = [p for p in glob.glob(os.path.join(stage, "**", pattern), recursive=True) if os.path.isfile(p)]
+        assert below, f"{pattern} is not installed"
+        found |= {path[len(stage):]: path for path in below}
+    return found
+
+
+def make_images(cluster):
+    """What deploy/images/Dockerfile says, out of this build and this machine's libraries."""
+    stage = os.path.join(cluster.dir, "stage")
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", stage], check=True,
+                   stdin=subprocess.DEVNULL, capture_output=True)
+    wanted = {"divvy-scheduler": ["sbin/divvy-scheduler"], "divvy-controller": ["sbin/divvy-controller"],
+              "divvyd": ["sbin/divvyd", "bin/*", "lib/**/divvy/**", "libexec/divvy/*"]}
+    for name, patterns in wanted.items():
+        files = installed_files(stage, *patterns)
+        import_image(cluster, name, files, [next(p for p in files if p.endswith("/" + name))])
+    shutil.rmtree(stage)
+    ptx = os.path.join(SOURCE, "src/sim/kernels.ptx")
+    driver = libraries_of(os.path.join(BUILD, "src/sim/libcuda.so.1"))
+    import_image(cluster, "divvy-programs", {"/bin/spin": SPIN, "/bin/sleep": "/bin/sleep", ptx: ptx,
+                                             **{path: path for path in driver}})
+
+
+class Shipped(Daemon):
+    """divvyd of the shipped DaemonSet, its Daemon's questions asked from outside."""
+
+    def __init__(self, cluster, simulate):
+        super().__init__(cluster, simulate)
+        self.runtime = os.path.join(cluster.node.dir, "run-divvy")
+        self.sim = os.path.join(self.runtime, "sim")
+
+    def is_ready(self):
+        return self.condition("Ready").get("status") == "True"
+
+    def await_ready(self):
+        wait_for(self.is_ready, f"GPUNode is Ready: {self.status()}", START_S)
+
+
+def example(name, /, **replaced):
+    """The text of deploy/examples/NAME.yaml, with what a user puts there first."""
+    with open(os.path.join(EXAMPLES, name + ".yaml"), encoding="utf-8") as f:
+        text = f.read()
+    for old, new in replaced.values():
+        assert old in text, f"{name}: there is no {old}"
+        text = text.replace(old, new)
+    return text
+
+
+def await_workloads(cluster):
+    for name in ("deployment/divvy-controller", "deployment/divvy-scheduler", "daemonset/divvyd"):
+        cluster.kubectl("-n", SYSTEM, "rollout", "status", name, f"--timeout={START_S}s", timeout=START_S + 10)
+
+
+def install(cluster, simulate="2xH200-141Gi"):
+    """As docs/kubernetes.md tells a user to; serving when this returns."""
+    make_images(cluster)
+    with tempfile.TemporaryDirectory(prefix="divvy-deploy-") as folder:
+        cluster.kubectl("apply", "-k", str(overlay(cluster, folder)), timeout=START_S)
+    await_workloads(cluster)
+    cluster.apply(example("simulated-node", name=("node1", cluster.node_name), devices=("2xH200-141Gi", simulate)))
+    cluster.kubectl("label", "node", cluster.node_name, "divvy.gpu/owner=divvy")
+    daemon = Shipped(cluster, simulate)
+    daemon.await_ready()
+    await_workloads(cluster)
+    slots = 64 * len(daemon.devices())
+    wait_for(lambda: daemon.slots_offered() == slots, f"the kubelet offers {slots} slots", START_S)
+    return daemon

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvy as it ships on a real kubelet with simulated GPUs: from what people apply to what their programs get."""
+
+import json
+
+import shipped
+from cluster import Skip, main, open_cluster, skip_all, wait_for
+from divvyd import GIB
+from shipped import PROGRAMS, SYSTEM, example
+
+DEVICES = 6
+
+
+def pods(name=""):
+    return f"/api/v1/namespaces/{cluster.namespace}/pods" + (f"/{name}" if name else "")
+
+
+def make(name, *args, **asked):
+    """A pod that runs spin with these arguments and asks for that: memory_policy is divvy.gpu/memory-policy."""
+    keys = {"divvy.gpu/" + k.replace("_", "-"): v for k, v in asked.items()}
+    return cluster.create(pods(), {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": keys},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
+            {"name": "main", "image": PROGRAMS, "command": ["spin", *args]}]}})
+
+
+def apply(name, /, **replaced):
+    cluster.apply(example(name, **replaced), namespace=cluster.namespace)
+
+
+def running(*names):
+    for name in names:
+        cluster.wait_for_pod(name, "Running")
+
+
+def registered(*names):
+    """Their programs use a device."""
+    running(*names)
+    wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in names), f"{names} use their devices")
+
+
+def devices_of(name, container="main"):
+    """What the daemon has granted, which is what the pod's given keys say."""
+    granted = daemon.tenants()[f"{name}/{container}"]["devices"]
+    said = cluster.pod(name)["metadata"]["annotations"]["divvy.gpu/devices"]
+    assert f"{container}={','.join(granted)}" in said.split(), (said, granted)
+    return granted
+
+
+def remove(*names):
+    for name in names:
+        cluster.delete(pods(name), grace_s=1)
+    wait_for(lambda: not any(t["pod"] in names for t in daemon.status().get("tenants") or []), "nothing is left of them")
+
+
+def the_shipped_pods_run():
+    """As their own accounts, from their own images; what is not so on other clusters is the overlay's."""
+    found = cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]
+    names = {p["metadata"]["labels"]["app.kubernetes.io/name"]: p for p in found}
+    assert set(names) == {"divvy-scheduler", "divvy-controller", "divvyd"}, names
+    for name, pod in names.items():
+        assert pod["spec"]["serviceAccountName"] == name, pod["spec"]
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, pod["status"]
+    assert daemon.condition("HostNamespaces")["status"] == "True", daemon.condition("HostNamespaces")
+
+
+def who_is_over_his_memory_is_refused_and_his_neighbour_goes_on():
+    uuid = daemon.devices()[0]
+    make("good", "--kernel-us=500", "--memory=4096", request="0.3", memory="6Gi", device=uuid)
+    registered("good")
+    make("greedy", "--kernel-us=500", "--memory=4096", request="0.3", memory="2Gi", device=uuid)
+    cluster.wait_for_pod("greedy", "Failed")
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy"), cluster.log_of("greedy")
+    assert devices_of("good") == [uuid]
+    used = daemon.used("good")
+    wait_for(lambda: daemon.used("good") > used, "the neighbour goes on")
+    status = cluster.pod("good")["status"]
+    assert status["phase"] == "Running" and status["containerStatuses"][0]["restartCount"] == 0, status
+    remove("good", "greedy")
+
+
+def jobs(name=""):
+    return f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs" + (f"/{name}" if name else "")
+
+
+def workers(job):
+    return cluster.get(pods() + f"?labelSelector=job-name%3D{job}")["items"]
+
+
+def a_gang_job(threshold, seconds):
+    """The example, on one device, where two of the five fit at a time."""
+    apply("gang-job", threshold=('"0.2"', f'"{threshold}"'), one=(
+        "        divvy.gpu/group: train", f"        divvy.gpu/group: train\n        divvy.gpu/device: {daemon.devices()[1]}"),
+          short=("--duration=60", f"--duration={seconds}"))
+
+
+def a_job_starts_when_a_fifth_has_a_place():
+    a_gang_job("0.2", 4)
+    most = 0
+
+    def ended():
+        nonlocal most
+        mine = [t for t in daemon.status().get("tenants") or [] if t["pod"].startswith("train-")]
+        assert all(t["devices"] == [daemon.devices()[1]] and t["request"] == 500 for t in mine), mine
+        most = max(most, len(mine))
+        return cluster.get(jobs("train"))["status"].get("succeeded") == 5
+    wait_for(ended, "all five workers have ended well", 300)
+    assert most == 2, f"{most} at a time"
+    cluster.delete(jobs("train") + "?propagationPolicy=Background")
+    wait_for(lambda: not workers("train"), "its pods are gone")
+
+
+def a_job_waits_while_too_few_have_a_place():
+    """Three of five have to start together, and two fit: none does."""
+    a_gang_job("0.6", 4)
+
+    def told():
+        mine = workers("train")
+        said = [c["message"] for p in mine for c in p["status"].get("conditions") or [] if c["type"] == "PodScheduled"]
+        return len(said) == 5 and all("2 of 5 have a place, 3 are needed" in text for text in said)
+    wait_for(told, "all five are told why they wait")
+    assert not any(p["spec"].get("nodeName") for p in workers("train"))
+    cluster.delete(jobs("train") + "?propagationPolicy=Background")
+    wait_for(lambda: not workers("train"), "its pods are gone")
+
+
+def share_pod(name):
+    return cluster.get(f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods/{name}")
+
+
+def drop_share_pod(name):
+    cluster.delete(f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods/{name}")
+    wait_for(lambda: f"{name}/main" not in daemon.tenants(), f"nothing is left of {name}")
+
+
+def a_share_pod_is_pinned_to_its_gpu():
+    for uuid in (daemon.devices()[4], daemon.devices()[2]):
+        apply("sharepod-pinned", uuid=("GPU-00000000-0000-0000-0000-000000000000", uuid))
+        wait_for(lambda: share_pod("pinned").get("status", {}).get("granted", {}).get("request") == 400, "it is granted")
+        registered("pinned")
+        assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
+        row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
+        assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
+        drop_share_pod("pinned")
+
+
+def labels_bring_together_and_keep_apart():
+    for name in ("affinity", "anti-affinity", "exclusion"):
+        apply(name)
+    names = ["producer", "consumer", "replica-a", "replica-b", "secret-a", "secret-b"]
+    running(*names)
+    wait_for(lambda: {f"{n}/main" for n in names} <= set(daemon.tenants()), "all are granted")
+    at = {name: devices_of(name)[0] for name in names}
+    assert at["producer"] == at["consumer"], at
+    assert at["replica-a"] != at["replica-b"], at
+    assert not {at["secret-a"], at["secret-b"]} & {at[n] for n in names if not n.startswith("secret")}, at
+    # Who has no such label cannot be there, and is told so.
+    make("stranger", request="0.1", device=at["secret-a"])
+
+    def told():
+        conditions = cluster.pod("stranger")["status"].get("conditions") or []
+        return any(c["type"] == "PodScheduled" and c["status"] == "False" and c["message"].startswith("0/1 nodes: ")
+                   for c in conditions)
+    wait_for(told, "a stranger is told that there is no place")
+    remove(*names, "stranger")
+
+
+def a_latency_pod_is_served_first():
+    """Of its bursts of 20 ms it loses little to the other, who takes what it leaves."""
+    one = f"  annotations:\n    divvy.gpu/device: {daemon.devices()[0]}"
+    apply("latency", one=("  annotations:", one))
+    registered("answers", "fills")
+    before = {name: (daemon.used(name), daemon.listed()[name]["devices"][0]["waited_ns"]) for name in ("answers", "fills")}
+    wait_for(lambda: daemon.used("fills") - before["fills"][0] > 4e9, "the opportunistic one gets 4 s of the device")
+    found = daemon.listed()
+    gets = {name: found[name]["devices"][0]["used_ns"] - before[name][0] for name in before}
+    waits = {name: found[name]["devices"][0]["waited_ns"] - before[name][1] for name in before}
+    print(f"# used {gets}, waited {waits}")
+    assert found["answers"]["spec"]["class"] == "latency" and found["fills"]["spec"]["class"] == "opportunistic"
+    assert gets["answers"] > 0.05 * sum(gets.values()), gets
+    assert waits["answers"] < waits["fills"], waits
+    remove("answers", "fills")
+
+
+def each_container_has_its_own_spec():
+    apply("two-containers")
+    running("pipeline")
+    wait_for(lambda: {"pipeline/decode", "pipeline/infer"} <= set(daemon.tenants()), "both are granted")
+    tenants = {k: v for k, v in daemon.tenants().items() if k.startswith("pipeline/")}
+    assert set(tenants) == {"pipeline/decode", "pipeline/infer"}, tenants
+    assert tenants["pipeline/decode"]["request"] == 100 and tenants["pipeline/infer"]["request"] == 400, tenants
+    assert tenants["pipeline/infer"]["memoryBytes"] == [16 * GIB], tenants
+    assert tenants["pipeline/decode"]["slot"] != tenants["pipeline/infer"]["slot"]
+    listed = [t for t in json.loads(daemon.divvy("ps", "-o", "json")) if t["pod"]["name"] == "pipeline"]
+    wait_for(lambda: all(t["processes"] for t in json.loads(daemon.divvy("ps", "-o", "json"))
+                         if t["pod"]["name"] == "pipeline"), "both use a device")
+    assert len(listed) == 2, listed
+    # The third was given nothing, and sees nothing.
+    code, _, _ = cluster.kubectl("-n", cluster.namespace, "exec", "pipeline", "-c", "log", "--", "spin", "--count=1",
+                                 check=False)
+    assert code != 0, "a container without a spec uses a GPU"
+    remove("pipeline")
+
+
+TESTS = [the_shipped_pods_run, who_is_over_his_memory_is_refused_and_his_neighbour_goes_on,
+         a_job_starts_when_a_fifth_has_a_place, a_job_waits_while_too_few_have_a_place,
+         a_share_pod_is_pinned_to_its_gpu,
+         labels_bring_together_and_keep_apart, a_latency_pod_is_served_first, each_container_has_its_own_spec]
+
+try:
+    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+        daemon = shipped.install(cluster, f"{DEVICES}xH200-141Gi")
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)
