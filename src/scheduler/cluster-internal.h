@@ -53,7 +53,12 @@ struct cpod {
 	uint64_t told_ns;    /* when it was last asked to */
 	uint64_t give_up_ns; /* while it holds its place: until when */
 	uint32_t n_gone;     /* of its tenants, while victims are looked for */
-	struct cgroup *in;   /* its group, or NULL */
+	/* That it belongs to, since cluster_settle(); NULL: none, or none that is known yet. */
+	const struct cqueue *queue;
+	/* Since when it asks back what its queue is guaranteed, and when it takes it; 0: not. */
+	uint64_t reclaims_ns, reclaim_at_ns;
+	bool is_reclaimed; /* told to leave for another queue */
+	struct cgroup *in; /* its group, or NULL */
 	struct cpod *gprev, *gnext;
 	uint32_t tenants[GIVEN_CONTAINERS_MAX];
 	uint32_t n_tenants;
@@ -75,14 +80,39 @@ struct cbudget {
 	int64_t gone; /* while victims are looked for */
 };
 
+#define CQUEUE_MODELS_MAX 16u
+
+/* Amounts are 1/1000 of devices, as core/place-queue.h has them. */
+struct cqueue_terms {
+	char parent[SPEC_LABEL]; /* "": none */
+	uint64_t quota, limit, grace_ns;
+	uint32_t weight, n_models;
+	struct {
+		char name[SPEC_LABEL];
+		uint64_t quota, limit;
+	} model[CQUEUE_MODELS_MAX];
+};
+
+struct cqueue {
+	char name[SPEC_LABEL], policy[SPEC_GROUP];
+	struct cqueue_terms terms;
+	uint32_t number;      /* of the place; 0: it was refused */
+	struct error refusal; /* then; code 0: none */
+};
+
 struct cpolicy {
 	UT_hash_handle hh;
 	char *name;
-	struct arena arena; /* of the selector */
-	struct selector selector;
-	bool is_selecting;
+	struct arena arena; /* of the selectors */
+	struct selector selector, pods;
+	bool is_selecting, has_queue, is_of_pods;
+	char queue[SPEC_LABEL]; /* its name; "": each namespace has one of its own name */
+	struct cqueue_terms terms;
 	uint64_t total_milli, total_bytes; /* UINT64_MAX: any */
-	json_t *spec;
+	uint32_t overcommit;               /* of total_milli for opportunistic tenants, 1/1000 */
+	struct error refusal;              /* of a selector; code 0: none */
+	json_t *spec, *status;             /* status: as the API has it */
+	int64_t generation;
 };
 
 struct ctext { /* by namespace: its dialects */
@@ -98,7 +128,13 @@ struct cluster {
 	struct cpod *pods;
 	struct cgroup *groups;
 	struct cbudget *budgets;
-	struct cpolicy *policies;
+	struct cpolicy *policies; /* by name */
+	struct cqueue *queues;
+	uint32_t n_queues;
+	const struct cqueue **by_queue; /* by the place's number, from 1 */
+	uint32_t n_by_queue;
+	bool is_unsettled; /* what policies say is to be looked at again */
+	bool has_spaces;   /* and labels with it */
 	struct ctext *dialects;
 	uint32_t n_holding;
 	struct cnode **by_place; /* by the place's node */
@@ -117,6 +153,9 @@ void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speak
 void cnode_free(struct cluster *c, struct cnode *node);
 /* Devices, tenants and capacities as they are now. */
 int cnode_rebuild(struct cluster *c, struct cnode *node);
+/* Its tenants leave the place for a moment, and are counted there again. */
+void cnode_uncount(struct cluster *c, struct cnode *node);
+int cnode_count(struct cluster *c, struct cnode *node);
 /* Capacities alone. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json);
@@ -162,7 +201,32 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
 
+/* Whether it speaks of that namespace. */
+bool cpolicy_selects(const struct cluster *c, const struct cpolicy *policy, const char *ns);
+/* A namespace, or its labels, have changed. */
+void cluster_note_namespace(struct cluster *c);
+/* One of the namespace's policies names that space. */
+bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str space);
+
+/* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. UINT64_MAX: neither. */
+uint64_t cpolicy_milli(const json_t *value);
+
+/* ---- cluster-queue.c ---- */
+
+/* What a policy's `queue` says; what is no such value is as if nothing were said. */
+void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret);
+/* The queue that it belongs to is found; false: as it was. */
+bool cpod_find_queue(struct cluster *c, struct cpod *pod);
+/* Whether its queue takes anybody; when there was no room, what of its quota is against it. */
+bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why);
+void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why);
+/* Its number in the place; 0: none. */
+uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
+
 /* ---- cluster.c ---- */
+
+/* Its name, and with it its group, is read again. */
+int cpod_find_group(struct cluster *c, struct cpod *pod);
 
 /* Its state; what holds its place is counted. */
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);

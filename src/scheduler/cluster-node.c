@@ -44,13 +44,33 @@ struct cnode *cnode_get(struct cluster *c, const char *name)
 	return NULL;
 }
 
-static void forget_place(struct cluster *c, struct cnode *node)
+void cnode_uncount(struct cluster *c, struct cnode *node)
 {
 	struct cpod *pod;
 
 	DL_FOREACH(node->pods, pod)
 		cpod_drop(c, pod);
 	orphans_drop(c, node);
+}
+
+int cnode_count(struct cluster *c, struct cnode *node)
+{
+	struct cpod *pod;
+	int r = 0;
+
+	if (node->at == PLACE_NONE)
+		return 0;
+	/* Who is leaving first: others have their places already. */
+	for (int is_told = 1; is_told >= 0; is_told--)
+		DL_FOREACH(node->pods, pod)
+			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
+	r = r < 0 ? r : orphans_restore(c, node);
+	return r < 0 ? r : cnode_refresh(c, node);
+}
+
+static void forget_place(struct cluster *c, struct cnode *node)
+{
+	cnode_uncount(c, node);
 	if (node->at == PLACE_NONE)
 		return;
 	c->by_place[node->at] = NULL;
@@ -139,7 +159,6 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 int cnode_rebuild(struct cluster *c, struct cnode *node)
 {
 	struct node_info new;
-	struct cpod *pod;
 	int r;
 
 	forget_place(c, node);
@@ -154,12 +173,7 @@ int cnode_rebuild(struct cluster *c, struct cnode *node)
 	if (r < 0)
 		return r;
 	c->by_place[node->at] = node;
-	/* Who is leaving first: others have their places already. */
-	for (int is_told = 1; is_told >= 0; is_told--)
-		DL_FOREACH(node->pods, pod)
-			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
-	r = r < 0 ? r : orphans_restore(c, node);
-	return r < 0 ? r : cnode_refresh(c, node);
+	return cnode_count(c, node);
 }
 
 int cnode_refresh(struct cluster *c, struct cnode *node)

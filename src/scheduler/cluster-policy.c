@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUPolicies: what namespaces may ask for, and how much they may have. All that select it hold. */
+/*
+ * GPUPolicies: what namespaces may ask for, and how much they may have. All that select it hold;
+ * of queues, see cluster-queue.c.
+ */
 #include "scheduler/cluster-internal.h"
 
 #include <errno.h>
@@ -18,7 +21,25 @@ static void policy_free(struct cpolicy *p)
 	arena_done(&p->arena);
 	free(p->name);
 	json_decref(p->spec);
+	json_decref(p->status);
 	free(p);
+}
+
+/* Who belongs to which queue, and whose labels mean the same, has to be looked at again. */
+static void note_change(struct cluster *c, const struct cpolicy *p)
+{
+	c->is_unsettled |= p->has_queue;
+	if (json_array_size(json_object_get(p->spec, "labelSpaces")))
+		c->is_unsettled = c->has_spaces = true;
+}
+
+void cluster_note_namespace(struct cluster *c)
+{
+	const struct cpolicy *p;
+
+	for (p = c->policies; p; p = p->hh.next)
+		if (p->is_selecting)
+			note_change(c, p);
 }
 
 int cluster_remove_policy(struct cluster *c, const char *name)
@@ -28,6 +49,7 @@ int cluster_remove_policy(struct cluster *c, const char *name)
 	HASH_FIND_STR(c->policies, name, p);
 	if (!p)
 		return -ENOENT;
+	note_change(c, p);
 	HASH_DEL(c->policies, p);
 	policy_free(p);
 	return 0;
@@ -44,7 +66,7 @@ void cluster_free_policies(struct cluster *c)
 }
 
 /* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. */
-static uint64_t milli_of(const json_t *value)
+uint64_t cpolicy_milli(const json_t *value)
 {
 	uint32_t milli;
 
@@ -68,30 +90,75 @@ static uint64_t bytes_of(const json_t *value)
 		: UNLIMITED;
 }
 
+static int by_name(const struct cpolicy *a, const struct cpolicy *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+static void read_selectors(struct cpolicy *p)
+{
+	json_t *selector = json_object_get(p->spec, "namespaceSelector");
+	json_t *pods = json_object_get(json_object_get(p->spec, "queue"), "podSelector");
+
+	p->is_selecting = selector != NULL;
+	p->is_of_pods = pods != NULL;
+	if (selector)
+		selector_read(&p->arena, selector, &p->selector, &p->refusal);
+	if (pods && !p->refusal.code)
+		selector_read(&p->arena, pods, &p->pods, &p->refusal);
+}
+
+static void read_queue(struct cpolicy *p)
+{
+	const json_t *queue = json_object_get(p->spec, "queue");
+	const char *name = json_string_value(json_object_get(queue, "name"));
+
+	p->has_queue = queue != NULL;
+	str_copy(p->queue, sizeof(p->queue), str_from(name ? name : ""));
+	cqueue_terms_read(queue, &p->terms);
+}
+
 int cluster_set_policy(struct cluster *c, json_t *json)
 {
-	const char *name = json_string_value(
-		json_object_get(json_object_get(json, "metadata"), "name"));
-	json_t *spec = json_object_get(json, "spec"), *selector;
-	struct cpolicy *p = calloc(1, sizeof(*p));
+	json_t *metadata = json_object_get(json, "metadata");
+	const char *name = json_string_value(json_object_get(metadata, "name"));
+	struct cpolicy *p = calloc(1, sizeof(*p)), *was;
+	uint64_t overcommit;
 
 	if (!p)
 		return -ENOMEM;
 	p->name = str_dup(str_from(name));
-	p->spec = json_incref(spec);
-	selector = json_object_get(spec, "namespaceSelector");
-	if (selector)
-		selector_read(&p->arena, selector, &p->selector, NULL);
-	p->is_selecting = selector != NULL;
-	p->total_milli = milli_of(json_object_get(spec, "totalShare"));
-	p->total_bytes = bytes_of(json_object_get(spec, "totalMemory"));
+	p->spec = json_incref(json_object_get(json, "spec"));
+	p->status = json_incref(json_object_get(json, "status"));
+	p->generation = json_integer_value(json_object_get(metadata, "generation"));
+	read_selectors(p);
+	read_queue(p);
+	p->total_milli = cpolicy_milli(json_object_get(p->spec, "totalShare"));
+	p->total_bytes = bytes_of(json_object_get(p->spec, "totalMemory"));
+	overcommit = cpolicy_milli(
+		json_object_get(json_object_get(p->spec, "overcommit"), "share"));
+	p->overcommit = (uint32_t)(overcommit == UNLIMITED ? 1000
+							   : MIN(MAX(overcommit, 1000u), 16000u));
+	HASH_FIND_STR(c->policies, name, was);
+	if (was && json_equal(was->spec, p->spec)) {
+		/* Its status, as a rule, which we have written ourselves. */
+		json_decref(was->status);
+		was->status = TAKE_PTR(p->status);
+		was->generation = p->generation;
+		policy_free(p);
+		return 0;
+	}
 	cluster_remove_policy(c, name);
 	if (p->name)
 		HASH_ADD_KEYPTR(hh, c->policies, p->name, strlen(p->name), p);
-	if (p->hh.tbl)
-		return 0;
-	policy_free(p);
-	return -ENOMEM;
+	if (!p->hh.tbl) {
+		policy_free(p);
+		return -ENOMEM;
+	}
+	HASH_SORT(c->policies, by_name);
+	note_change(c, p);
+	c->has_news = true;
+	return 0;
 }
 
 static bool is_listed(const json_t *list, const char *text)
@@ -106,7 +173,7 @@ static bool is_listed(const json_t *list, const char *text)
 	return false;
 }
 
-static bool selects(const struct cluster *c, const struct cpolicy *p, const char *ns)
+bool cpolicy_selects(const struct cluster *c, const struct cpolicy *p, const char *ns)
 {
 	const json_t *list = json_object_get(p->spec, "namespaces");
 	const struct object *object = view_find(c->view, OBJECT_NAMESPACE, "", ns);
@@ -115,6 +182,18 @@ static bool selects(const struct cluster *c, const struct cpolicy *p, const char
 		return true;
 	return is_listed(list, ns) ||
 		(p->is_selecting && object && selector_matches(&p->selector, &object->labels));
+}
+
+bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str space)
+{
+	_cleanup_free_ char *name = str_dup(space);
+	const struct cpolicy *p;
+
+	for (p = c->policies; name && p; p = p->hh.next)
+		if (is_listed(json_object_get(p->spec, "labelSpaces"), name) &&
+			cpolicy_selects(c, p, ns))
+			return true;
+	return false;
 }
 
 /* ---- what may be asked for ---- */
@@ -149,7 +228,7 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 		json_t *one;
 		size_t i;
 
-		if (fits || !selects(c, p, ns))
+		if (fits || !cpolicy_selects(c, p, ns))
 			continue;
 		json_array_foreach(models, i, one) {
 			str_copy(spec.model, sizeof(spec.model), str_from(json_string_value(one)));
@@ -165,12 +244,16 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 
 struct usage {
 	uint64_t milli, bytes;
+	uint64_t opportunistic; /* of milli */
 };
 
 static void add_usage(const struct given *given, struct usage *u)
 {
 	for (uint32_t i = 0; i < given->n; i++) {
-		u->milli += (uint64_t)given->v[i].request * given->v[i].n;
+		const uint64_t milli = (uint64_t)given->v[i].request * given->v[i].n;
+
+		u->milli += milli;
+		u->opportunistic += given->v[i].class == SPEC_OPPORTUNISTIC ? milli : 0;
 		for (uint32_t k = 0; k < given->v[i].n; k++)
 			u->bytes += given->v[i].memory_bytes[k];
 	}
@@ -195,22 +278,34 @@ static struct usage asked_by(const struct cpod *pod)
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
 		const struct spec *spec = &pod->asked.v[i].spec;
 
-		u.milli += (uint64_t)spec->request * spec->count;
+		const uint64_t milli = (uint64_t)spec->request * spec->count;
+
+		u.milli += milli;
+		u.opportunistic += spec->class == SPEC_OPPORTUNISTIC ? milli : 0;
 		u.bytes += spec->memory_bytes * spec->count;
 	}
 	return u;
+}
+
+/* Opportunistic ones may go beyond it, and take nothing from the others when they do. */
+static bool is_within_share(const struct cpolicy *p, const struct usage *all)
+{
+	return all->milli - all->opportunistic <= p->total_milli &&
+		all->milli <= p->total_milli * p->overcommit / 1000;
 }
 
 static bool has_room(
 	const struct cluster *c, const struct cpolicy *p, const struct cpod *pod, struct buf *why)
 {
 	const struct usage asked = asked_by(pod);
-	struct usage used;
+	struct usage used, then;
 
 	if (p->total_milli == UNLIMITED && p->total_bytes == UNLIMITED)
 		return true;
 	used = usage_of(c, pod->ns);
-	if (p->total_milli != UNLIMITED && used.milli + asked.milli > p->total_milli) {
+	then = (struct usage){.milli = used.milli + asked.milli,
+		.opportunistic = used.opportunistic + asked.opportunistic};
+	if (p->total_milli != UNLIMITED && !is_within_share(p, &then)) {
 		buf_addf(why, "policy %s: the namespace has %s of %s GPUs, %s asked", p->name,
 			format_share((uint32_t)used.milli).s,
 			format_share((uint32_t)p->total_milli).s,
@@ -233,7 +328,7 @@ bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 	if (!pod->asked.n)
 		return true;
 	for (p = c->policies; p; p = p->hh.next) {
-		if (!selects(c, p, pod->ns))
+		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
 		for (uint32_t i = 0; i < pod->asked.n; i++)
 			if (!allows(p, &pod->asked.v[i].spec, pod->asked.v[i].name, why))
@@ -248,15 +343,18 @@ bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why)
 {
 	const struct cpolicy *p;
-	struct usage all = usage_of(c, pod->ns), now = {0}, then = {0};
+	struct usage all = usage_of(c, pod->ns), now = {0}, then = {0}, with;
 
 	add_usage(&pod->given, &now);
 	add_usage(given, &then);
+	with = (struct usage){.milli = all.milli - now.milli + then.milli,
+		.opportunistic = all.opportunistic - now.opportunistic + then.opportunistic};
 	for (p = c->policies; p; p = p->hh.next) {
-		if (!selects(c, p, pod->ns))
+		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
-		if ((then.milli > now.milli && p->total_milli != UNLIMITED &&
-			    all.milli - now.milli + then.milli > p->total_milli) ||
+		if (((then.milli > now.milli ||
+			     then.milli - then.opportunistic > now.milli - now.opportunistic) &&
+			    p->total_milli != UNLIMITED && !is_within_share(p, &with)) ||
 			(then.bytes > now.bytes && p->total_bytes != UNLIMITED &&
 				all.bytes - now.bytes + then.bytes > p->total_bytes)) {
 			buf_addf(why, "policy %s: more than the namespace may have", p->name);

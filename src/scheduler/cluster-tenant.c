@@ -45,37 +45,65 @@ void orphans_drop(struct cluster *c, struct cnode *node)
 
 /* ---- labels ---- */
 
+#define COMMON "/" /* in the place of a namespace, none of which has such a name */
+
 static int label_of(struct cluster *c, const char *ns, const char *name, uint32_t *ret)
 {
 	*ret = 0;
 	return name[0] ? place_label(c->place, ns, name, ret, NULL) : 0;
 }
 
+/* The namespace's own, or common to all that share the space. */
+static const char *space_of(const struct cluster *c, const char *ns, const char *name)
+{
+	struct str rest = str_from(name), space;
+
+	if (!strchr(name, '/') || !str_split(&rest, '/', &space))
+		return ns;
+	return cluster_is_in_space(c, ns, space) ? COMMON : ns;
+}
+
+struct named {
+	const char *v[3];
+};
+
+static struct named labels_of(const struct spec *spec)
+{
+	/* The empty exclusion label is one too: a name that no user can write. */
+	return (struct named){{spec->affinity, spec->anti_affinity,
+		spec->exclusion[0]            ? spec->exclusion
+			: spec->has_exclusion ? " "
+					      : ""}};
+}
+
 static int set_labels(
 	struct cluster *c, const struct cpod *pod, const struct spec *spec, struct place_spec *ret)
 {
-	/* The empty exclusion label is one too: a name that no user can write. */
-	const char *exclusion = spec->exclusion[0] ? spec->exclusion
-		: spec->has_exclusion              ? " "
-						   : "";
-	int r;
+	const struct named names = labels_of(spec);
+	uint32_t *const labels[] = {&ret->affinity, &ret->anti_affinity, &ret->exclusion};
+	int r = 0;
 
-	r = label_of(c, pod->ns, spec->affinity, &ret->affinity);
-	r = r < 0 ? r : label_of(c, pod->ns, spec->anti_affinity, &ret->anti_affinity);
-	return r < 0 ? r : label_of(c, pod->ns, exclusion, &ret->exclusion);
+	for (int i = 0; r == 0 && i < 3; i++)
+		r = label_of(c, space_of(c, pod->ns, names.v[i]), names.v[i], labels[i]);
+	return r;
 }
 
+/* Of its own namespace or common: it may have been the other until now. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		struct place_spec spec;
+		const struct named names = labels_of(&pod->asked.v[i].spec);
 
-		if (set_labels(c, pod, &pod->asked.v[i].spec, &spec) < 0)
-			continue;
-		/* Those that others have as well stay: -EBUSY. */
-		place_label_forget(c->place, spec.affinity, NULL);
-		place_label_forget(c->place, spec.anti_affinity, NULL);
-		place_label_forget(c->place, spec.exclusion, NULL);
+		for (int k = 0; k < 6; k++) {
+			const char *name = names.v[k / 2];
+			uint32_t label;
+
+			if (k % 2 && !strchr(name, '/'))
+				continue;
+			/* Those that others have as well stay: -EBUSY. */
+			if (label_of(c, k % 2 ? COMMON : pod->ns, name, &label) == 0)
+				place_label_forget(c->place, label, NULL);
+		}
 	}
 }
 
@@ -110,6 +138,7 @@ static int common(
 {
 	*ret = PLACE_SPEC_INIT;
 	ret->group = number_of(pod->group);
+	ret->queue = cpod_queue_number(c, pod);
 	ret->started = pod->created_ns;
 	return asked ? set_labels(c, pod, asked, ret) : 0;
 }
@@ -186,6 +215,22 @@ static void add_devices(const struct cluster *c, const struct cnode *node,
 	}
 }
 
+/* Whoever is on one of these devices has another exclusion label: that one. */
+static bool is_among_others(
+	const struct cluster *c, const struct place_choice *choice, uint32_t *exclusion)
+{
+	for (uint32_t i = 0; i < choice->n; i++) {
+		struct place_device_view device;
+
+		place_device_get(c->place, choice->device[i], &device);
+		if (!device.n_tenants || device.exclusion == *exclusion)
+			continue;
+		*exclusion = device.exclusion;
+		return true;
+	}
+	return false;
+}
+
 /* a, b: given and in force; either may be NULL. 0 also where none of its devices is there. */
 static int restore(struct cluster *c, struct cnode *node, const struct given_container *a,
 	const struct given_container *b, struct place_spec *spec, uint32_t *ret_tenant)
@@ -211,6 +256,9 @@ static int restore(struct cluster *c, struct cnode *node, const struct given_con
 		spec->priority = one->priority;
 	}
 	r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
+	if (r == -ENOSPC && is_among_others(c, &choice, &spec->exclusion))
+		/* Labels have got another meaning since it came. */
+		r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {
 		/* Somebody is on it all the same: it has at least what nobody else may have. */
 		spec->is_exclusive = false;

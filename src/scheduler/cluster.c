@@ -55,6 +55,7 @@ int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told)
 	if (pod->is_told == is_told)
 		return 0;
 	pod->is_told = is_told;
+	pod->is_reclaimed &= is_told;
 	cpod_drop(c, pod);
 	r = cpod_restore(c, pod);
 	return r < 0 || !pod->node ? r : cnode_refresh(c, pod->node);
@@ -99,6 +100,8 @@ void cluster_free(struct cluster *c)
 	}
 	cluster_free_budgets(c);
 	cluster_free_policies(c);
+	free(c->queues);
+	free(c->by_queue);
 	free(c->by_place);
 	free(c->by_tenant);
 	place_free(c->place);
@@ -268,12 +271,28 @@ static int join_group(struct cluster *c, struct cpod *pod)
 	return 0;
 }
 
-/* The group's name as it is unique in the cluster. */
-static void set_group(struct cpod *pod)
+/* As it is unique in the cluster; no namespace's name is empty. */
+static void set_group(const struct cluster *c, struct cpod *pod)
 {
+	struct str rest = str_from(pod->asked.group), space;
+	const char *ns = pod->ns;
+
 	pod->group[0] = '\0';
-	if (pod->asked.group[0])
-		snprintf(pod->group, sizeof(pod->group), "%s/%s", pod->ns, pod->asked.group);
+	if (!pod->asked.group[0])
+		return;
+	if (strchr(pod->asked.group, '/') && str_split(&rest, '/', &space) &&
+		cluster_is_in_space(c, ns, space))
+		ns = "";
+	snprintf(pod->group, sizeof(pod->group), "%s/%s", ns, pod->asked.group);
+}
+
+int cpod_find_group(struct cluster *c, struct cpod *pod)
+{
+	const bool was_in = pod->in != NULL;
+
+	leave_group(c, pod);
+	set_group(c, pod);
+	return was_in && pod->group[0] ? join_group(c, pod) : 0;
 }
 
 uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, uint32_t most)
@@ -300,7 +319,7 @@ static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 	pod->refusal.code = 0;
 	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0)
 		tenancy_done(&pod->asked);
-	set_group(pod);
+	set_group(c, pod);
 }
 
 /* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
@@ -348,7 +367,9 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 	r = read_given(pod, json, &has_changed);
 	if (r < 0)
 		return r;
+	has_changed |= cpod_find_queue(c, pod);
 	has_changed |= pod->node != node || pod->state != CPOD_BOUND;
+	pod->reclaims_ns = 0;
 	if (has_changed) {
 		cpod_drop(c, pod);
 		cpod_move(c, pod, node);
@@ -366,6 +387,8 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 {
 	struct cnode *node = pod->node;
 
+	if (is_waiting)
+		cpod_find_queue(c, pod);
 	if (is_waiting && (pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED))
 		return view_assume(c->view, pod->ns, pod->name, node->name);
 	if (node)
@@ -382,7 +405,7 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 		cnode_release(c, node);
 	}
 	given_done(&pod->given);
-	pod->is_told = false;
+	pod->is_told = pod->is_reclaimed = false;
 	cpod_set_state(c, pod, is_waiting ? CPOD_PENDING : CPOD_OTHER);
 	return 0;
 }
@@ -494,6 +517,7 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 	const json_t *metadata = json_object_get(json, "metadata");
 	int r = view_set(c->view, OBJECT_NAMESPACE, json, err);
 
+	cluster_note_namespace(c);
 	return r < 0
 		? r
 		: set_dialects(c, name_of(json),
@@ -505,8 +529,8 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 {
 	if (!name_of(json) || !*name_of(json))
 		return fail(err, EINVAL, "an object without a name");
-	/* Whatever changes but a pod may help somebody who waits. */
-	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE;
+	/* Whatever else changes may help somebody who waits; of a policy it depends on what. */
+	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
 	switch (kind) {
 	case OBJECT_POD: return set_pod(c, json, err);
 	case OBJECT_NODE: return set_node(c, json, err);
@@ -546,7 +570,10 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 		return 0;
 	case CLUSTER_POLICY: return cluster_remove_policy(c, name);
 	case CLUSTER_BUDGET: return cluster_remove_budget(c, ns, name);
-	case OBJECT_NAMESPACE: set_dialects(c, name, ""); break;
+	case OBJECT_NAMESPACE:
+		set_dialects(c, name, "");
+		cluster_note_namespace(c);
+		break;
 	default: break;
 	}
 	return view_remove(c->view, (enum object_kind)kind, ns, name);
@@ -611,6 +638,16 @@ uint32_t cpod_gpu_priority(const struct cpod *pod)
 uint64_t cpod_created_ns(const struct cpod *pod)
 {
 	return pod->created_ns;
+}
+
+bool cpod_is_reclaimed(const struct cpod *pod)
+{
+	return pod->is_reclaimed;
+}
+
+uint64_t cpod_reclaim_at_ns(const struct cpod *pod)
+{
+	return pod->reclaim_at_ns;
 }
 
 uint64_t cpod_give_up_ns(const struct cpod *pod)

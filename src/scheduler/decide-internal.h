@@ -18,9 +18,14 @@ struct attempt {
 	uint32_t n_taken;
 	struct decide_victims *victims; /* NULL: nobody has to leave */
 	uint32_t n_victims;             /* of them, those who were there before */
+	struct buf *asked_back;         /* of whom */
 };
 
-/* As take(), but others leave for it. The place is under a mark. */
+/*
+ * As take(), but others leave for it: first who has borrowed what its queue is guaranteed, then who
+ * is less important. The place is under a mark. -EINPROGRESS: what was lent has been asked back and
+ * is not yet taken: cpod_reclaim_at_ns().
+ */
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err);
 

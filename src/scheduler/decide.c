@@ -126,7 +126,7 @@ static void call_back(struct attempt *a, uint32_t from)
 		struct cpod *pod = a->victims->v[i];
 
 		pod->n_gone = 0;
-		pod->is_told = false;
+		pod->is_told = pod->is_reclaimed = false;
 		cluster_count_gone(a->cluster, pod, -1);
 		view_hide(a->cluster->view, pod->ns, pod->name, false);
 	}
@@ -332,7 +332,7 @@ static int name_claims(struct attempt *a, struct buf *why)
 int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
 	enum decision *ret, struct buf *why, struct error *err)
 {
-	struct attempt a = {.cluster = c, .pod = pod};
+	struct attempt a = {.cluster = c, .pod = pod, .asked_back = why};
 	struct error unfit;
 	int r;
 
@@ -340,7 +340,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (refusal_of(pod))
 		return wait_for(why, ret, refusal_of(pod));
 	*ret = DECIDE_WAIT;
-	if (!cluster_allows(c, pod, why))
+	pod->reclaim_at_ns = 0;
+	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
 		return 0;
 	r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
 	if (r == -ENOMEM)
@@ -359,17 +360,19 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	place_set_filter(c->place, filter, &a);
 	r = try_both(&a, victims, err);
 	place_set_filter(c->place, NULL, NULL);
-	if (r == -ENOSPC)
+	if (r == -ENOSPC) {
 		decide_explain(&a, why);
-	else if (r == 0 && a.fit->n_claims)
+		cluster_queue_explain(c, pod, why);
+	} else if (r == 0 && a.fit->n_claims) {
 		r = name_claims(&a, why);
+	}
 	fit_free(a.fit);
 	free(a.avoided);
 	if (r > 0) {
 		*ret = DECIDE_CLAIM;
 		return 0;
 	}
-	if (r == -ENOSPC) {
+	if (r == -ENOSPC || r == -EINPROGRESS) {
 		*ret = DECIDE_WAIT;
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
