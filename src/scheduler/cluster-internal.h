@@ -133,6 +133,7 @@ struct cluster {
 	uint32_t n_queues;
 	const struct cqueue **by_queue; /* by the place's number, from 1 */
 	uint32_t n_by_queue;
+	uint32_t overcommit; /* of device memory: the greatest of all policies and nodes, 1/1000 */
 	bool is_unsettled; /* what policies say is to be looked at again */
 	bool has_spaces;   /* and labels with it */
 	struct ctext *dialects;
@@ -210,6 +211,28 @@ bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str spa
 
 /* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. UINT64_MAX: neither. */
 uint64_t cpolicy_milli(const json_t *value);
+
+/* ---- cluster-memory.c ---- */
+
+uint32_t cluster_greatest_overcommit(const struct cluster *c);
+/* What the place counts of it, since cluster_settle(). */
+uint64_t cluster_counted_bytes(
+	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
+
+/* n containers of a namespace that would come to a device, after some have gone. */
+struct memory_wish {
+	const char *ns;
+	const struct spec *spec[GIVEN_CONTAINERS_MAX];
+	uint32_t n;
+	bool (*is_gone)(void *arg, const struct cpod *pod);
+	void *arg;
+};
+
+bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
+	const struct gpunode_device *device, const struct memory_wish *wish);
+/* For a pod that runs, with that instead of what it has. */
+bool cluster_has_memory_for(
+	const struct cluster *c, const struct cpod *pod, const struct given *then);
 
 /* ---- cluster-queue.c ---- */
 

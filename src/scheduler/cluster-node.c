@@ -209,6 +209,7 @@ int cluster_set_gpus(struct cluster *c, json_t *json)
 		gpunode_done(&gpus);
 		return r;
 	}
+	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;

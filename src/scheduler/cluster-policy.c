@@ -28,7 +28,8 @@ static void policy_free(struct cpolicy *p)
 /* Who belongs to which queue, and whose labels mean the same, has to be looked at again. */
 static void note_change(struct cluster *c, const struct cpolicy *p)
 {
-	c->is_unsettled |= p->has_queue;
+	c->is_unsettled |= p->has_queue ||
+		json_object_get(json_object_get(p->spec, "overcommit"), "memory");
 	if (json_array_size(json_object_get(p->spec, "labelSpaces")))
 		c->is_unsettled = c->has_spaces = true;
 }

@@ -187,7 +187,8 @@ static bool is_as_it_was(struct cluster *c, struct list *l)
 {
 	struct cpod *pod;
 
-	if (c->has_spaces || l->n != c->n_queues)
+	if (c->has_spaces || l->n != c->n_queues ||
+		cluster_greatest_overcommit(c) != MAX(c->overcommit, 1000u))
 		return false;
 	for (uint32_t i = 0; i < l->n; i++) {
 		const struct cqueue *q = find(c->queues, c->n_queues, l->v[i].name);
@@ -315,6 +316,7 @@ static int adopt(struct cluster *c, struct list *l)
 		cnode_uncount(c, node);
 	for (pod = c->pods; pod; pod = pod->hh.next)
 		cluster_forget_labels(c, pod);
+	c->overcommit = cluster_greatest_overcommit(c);
 	r = choose(c, l);
 	if (r < 0) {
 		/* Without queues rather than with wrong ones; it is tried again. */

@@ -157,8 +157,13 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 	ret->is_exclusive = asked->exclusive || asked->mode == SPEC_MODE_EXCLUSIVE;
 	ret->share = ret->is_exclusive ? SPEC_SHARE_ONE : asked->request;
 	ret->count = asked->count;
-	ret->device_bytes = asked->memory_bytes;
+	ret->device_bytes = cluster_counted_bytes(c, asked->memory_policy, asked->memory_bytes);
 	ret->device_permille = asked->memory_permille;
+	if (asked->memory_policy != SPEC_MEMORY_FAIL && !ret->device_bytes)
+		ret->device_permille = (uint32_t)MAX(
+			cluster_counted_bytes(c, asked->memory_policy,
+				asked->memory_permille ? asked->memory_permille : asked->request),
+			UINT64_C(1));
 	ret->class = asked->class;
 	ret->priority = asked->priority;
 	if (!asked->model[0] && !c->policies)
@@ -251,7 +256,8 @@ static int restore(struct cluster *c, struct cnode *node, const struct given_con
 		spec->is_exclusive = one->mode == SPEC_MODE_EXCLUSIVE;
 		if (spec->is_exclusive)
 			spec->share = SPEC_SHARE_ONE;
-		spec->device_bytes = MAX(most_bytes(a), most_bytes(b));
+		spec->device_bytes = cluster_counted_bytes(
+			c, one->memory_policy, MAX(most_bytes(a), most_bytes(b)));
 		spec->class = one->class;
 		spec->priority = one->priority;
 	}

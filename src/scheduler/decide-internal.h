@@ -32,6 +32,8 @@ int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_
 /* What of a node neither the view nor the place knows. */
 enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_WHYS };
 enum node_why attempt_node(struct attempt *a, const struct cnode *node);
+/* Of the devices that it names enough have as much memory as may be promised of them. */
+bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
 /* "0/12 nodes: 8 no GPU with 0.5 free, 3 model A100 wanted, 1 cordoned" */
 void decide_explain(struct attempt *a, struct buf *why);

@@ -73,9 +73,14 @@ static int resize(struct cluster *c, struct cpod *pod, const struct given *wish,
 			most = MAX(most, g->memory_bytes[k]);
 		if (g->mode == SPEC_MODE_EXCLUSIVE)
 			continue;
+		most = cluster_counted_bytes(c, g->memory_policy, most);
 		r = place_resize(c->place, pod->tenants[i], g->request, most, &err);
 		if (r < 0)
 			buf_addf(why, "%s: %s; what was granted stays", g->name, err.msg);
+	}
+	if (r == 0 && !cluster_has_memory_for(c, pod, wish)) {
+		buf_add_text(why, "more device memory than is left; what was granted stays");
+		r = -ENOSPC;
 	}
 	if (r < 0)
 		place_rollback(c->place, mark);

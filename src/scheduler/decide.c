@@ -13,7 +13,44 @@
 
 /* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
 
-static uint64_t allowed_devices(const struct attempt *a, const struct cnode *node)
+/* Who would have left by then. */
+struct gone {
+	const struct cluster *cluster;
+	const uint32_t *tenants;
+	uint32_t n;
+};
+
+static bool is_gone(void *arg, const struct cpod *pod)
+{
+	const struct gone *gone = arg;
+
+	for (uint32_t i = 0; i < gone->n; i++)
+		if (gone->cluster->by_tenant[gone->tenants[i]] == pod)
+			return true;
+	return false;
+}
+
+/* With those of its containers that have got the node's i-th device already. */
+static bool has_memory(
+	const struct attempt *a, const struct cnode *node, uint32_t i, const struct gone *gone)
+{
+	struct memory_wish wish = {.ns = a->pod->ns,
+		.spec = {a->asked},
+		.n = 1,
+		.is_gone = is_gone,
+		.arg = (void *)gone};
+	struct place_node_view view;
+
+	place_node_get(a->cluster->place, node->at, &view);
+	for (uint32_t k = 0; k < a->n_taken; k++)
+		for (uint32_t d = 0; d < a->choice[k].n; d++)
+			if (a->choice[k].device[d] == view.first_device + i)
+				wish.spec[wish.n++] = &a->pod->asked.v[k].spec;
+	return cluster_has_memory(a->cluster, node, &node->gpus.device[i], &wish);
+}
+
+static uint64_t allowed_devices(
+	const struct attempt *a, const struct cnode *node, const struct gone *gone)
 {
 	uint64_t mask = 0;
 
@@ -22,9 +59,18 @@ static uint64_t allowed_devices(const struct attempt *a, const struct cnode *nod
 	if (!node->has_gpus)
 		return 0;
 	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
-		if (!a->asked->device[0] || spec_device_fits(a->asked, node->gpus.device[i].uuid))
+		if ((!a->asked->device[0] ||
+			    spec_device_fits(a->asked, node->gpus.device[i].uuid)) &&
+			has_memory(a, node, i, gone))
 			mask |= 1ull << i;
 	return mask;
+}
+
+bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
+{
+	const struct gone nobody = {.cluster = a->cluster};
+
+	return (uint32_t)__builtin_popcountll(allowed_devices(a, node, &nobody)) >= a->asked->count;
 }
 
 enum node_why attempt_node(struct attempt *a, const struct cnode *node)
@@ -69,6 +115,7 @@ static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, co
 {
 	struct attempt *a = arg;
 	const struct cnode *node = a->cluster->by_place[at];
+	const struct gone who = {a->cluster, gone, n_gone};
 	int seen;
 
 	if (!node || (at < a->n_avoided && a->avoided[at]))
@@ -80,11 +127,11 @@ static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, co
 		return 0;
 	if (n_gone || (a->victims && a->victims->n > a->n_victims))
 		return answer_without(a, seen, gone, n_gone).why == FIT_OK
-			? allowed_devices(a, node)
+			? allowed_devices(a, node, &who)
 			: 0;
 	if (fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
 		return 0;
-	return allowed_devices(a, node);
+	return allowed_devices(a, node, &who);
 }
 
 /* ---- one pod ---- */

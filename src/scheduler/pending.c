@@ -22,6 +22,7 @@ struct entry {
 	enum state state;
 	uint64_t until_ns;  /* of the pause, which may be over; of the rest */
 	uint32_t tries, at; /* at: in its heap */
+	bool has_failed;    /* it pauses, whatever happens */
 	char name[];
 };
 
@@ -307,6 +308,7 @@ void pending_put_back(struct pending *p, const char *name, enum pending_end end,
 		return;
 	leave_state(p, e);
 	e->until_ns = now_ns + pause_ns(p, e->tries++);
+	e->has_failed = end == PENDING_FAILED;
 	enter_state(p, e, end == PENDING_NOWHERE ? RESTING : BACKING_OFF);
 }
 
@@ -317,6 +319,7 @@ void pending_put_back_until(struct pending *p, const char *name, uint64_t until_
 	if (!e)
 		return;
 	e->until_ns = until_ns;
+	e->has_failed = false;
 	set_state(p, e, BACKING_OFF);
 }
 
@@ -329,7 +332,8 @@ static void wake_owed(struct pending *p)
 	for (e = p->entries; e; e = e->hh.next) {
 		struct line *line = &p->lines[e->rank.line];
 
-		if (!e->rank.line || (e->state != RESTING && e->state != BACKING_OFF) ||
+		if (!e->rank.line || e->has_failed ||
+			(e->state != RESTING && e->state != BACKING_OFF) ||
 			line->n_woken == PENDING_OWED_MAX ||
 			!p->known.is_owed(p->known.arg, e->rank.line))
 			continue;

@@ -182,6 +182,11 @@ static void who_is_owed_something_does_not_pause(void **state)
 	pending_put_back_until(pending, "two", 900 * SECOND);
 	pending_wake(pending, 400 * SECOND);
 	next(400 * SECOND, "two");
+	/* What has failed would fail again at once. */
+	pending_put_back(pending, "two", PENDING_FAILED, 400 * SECOND);
+	pending_wake(pending, 400 * SECOND);
+	next(400 * SECOND, NULL);
+	next(411 * SECOND, "two");
 }
 
 static void not_all_that_are_owed_come_at_once(void **state)

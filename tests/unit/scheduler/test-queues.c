@@ -286,6 +286,56 @@ static void opportunistic_ones_may_go_beyond_the_total(void **state)
 	told("s2", "policy a: the namespace has 1.5 of 1 GPUs, 0.6 asked");
 }
 
+#define SWAPS(bytes) \
+	SHARE("0.1") ",'divvy.gpu/memory':'" bytes "','divvy.gpu/memory-policy':'swap'"
+#define FAILS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "'"
+
+static void memory_may_be_promised_more_than_once(void **state)
+{
+	add_node("n1", 1);
+	run("a", "a1", SWAPS("600000"));
+	ask("a", "a2", SWAPS("600000"));
+	told("a2", "0/1 nodes: 1 no GPU with 585.9Ki free");
+	policy("a", NS("a") ",'overcommit':{'memory':1.5}");
+	policy("b", NS("b") ",'overcommit':{'memory':'2'}");
+	pass(20);
+	space = "a";
+	confirm(next(SCHED_BIND, "a2", NULL), SWAPS("600000"));
+	/* The least of those that are there holds, not its own. */
+	ask("b", "b1", SWAPS("400000"));
+	told("b1", "0/1 nodes: 1 no GPU with 390.6Ki free");
+	run("b", "b2", SWAPS("300000"));
+	/* What is not shared is not promised twice: nothing is left of it. */
+	ask("b", "b3", FAILS("1000"));
+	told("b3", "0/1 nodes: 1 no GPU with 1000 free");
+	gone("a", "a1");
+	gone("a", "a2");
+	gone("b", "b1");
+	gone("b", "b3");
+	run("b", "b4", FAILS("500000"));
+	/* Twice the other half, less what swaps there. */
+	ask("b", "b5", SWAPS("701000"));
+	told("b5", "0/1 nodes: 1 no GPU with 684.6Ki free");
+	run("b", "b6", SWAPS("700000"));
+	/* What runs there stays when less is allowed. */
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "b"));
+	ask("b", "b7", SWAPS("1000"));
+	told("b7", "0/1 nodes: 1 no GPU with 1000 free");
+}
+
+static void a_node_says_how_often_memory_is_promised(void **state)
+{
+	add_node("n1", 1);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'spec':{'overcommit':{'memory':'3'}},'status':{'owner':"
+		"'divvy','slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
+		"'memoryBytes':1000000,'health':'Healthy'}]}}");
+	run("a", "a1", SWAPS("1500000"));
+	run("a", "a2", SWAPS("1500000"));
+	ask("a", "a3", SWAPS("1000"));
+	told("a3", "0/1 nodes: 1 no GPU with 1000 free");
+}
+
 static void spaces_make_labels_common(void **state)
 {
 #define APART SHARE("0.3") ",'divvy.gpu/anti-affinity':'web/api'"
@@ -639,6 +689,8 @@ int main(void)
 		TEST(a_policy_changes_while_pods_run),
 		TEST(a_namespace_gets_into_a_queue),
 		TEST(opportunistic_ones_may_go_beyond_the_total),
+		TEST(memory_may_be_promised_more_than_once),
+		TEST(a_node_says_how_often_memory_is_promised),
 		TEST(spaces_make_labels_common),
 		TEST(exclusions_that_change_are_still_counted),
 		TEST(groups_of_a_space_have_members_of_many_namespaces),
