@@ -310,7 +310,7 @@ def two_namespaces_share_60_to_40():
     rig.start()
     submit("b")
     wait_for(lambda: len(running("b")) == 20, "b has all of it", 120)
-    status_says("b", name="team-b", guaranteed=4000, used=10000, borrowed=6000, waiting=20)
+    status_says("b", guaranteed=4000, used=10000, borrowed=6000, waiting=20)
     rig.namespace = "team-b"
     rig.waits("job-39", "queue team-b has 10 of its guaranteed 4 devices, and 0 are idle to borrow")
     rig.namespace = cluster.namespace
