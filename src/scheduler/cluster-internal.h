@@ -134,8 +134,8 @@ struct cluster {
 	const struct cqueue **by_queue; /* by the place's number, from 1 */
 	uint32_t n_by_queue;
 	uint32_t overcommit; /* of device memory: the greatest of all policies and nodes, 1/1000 */
-	bool is_unsettled; /* what policies say is to be looked at again */
-	bool has_spaces;   /* and labels with it */
+	bool is_unsettled;   /* what policies say is to be looked at again */
+	bool has_spaces;     /* and labels with it */
 	struct ctext *dialects;
 	uint32_t n_holding;
 	struct cnode **by_place; /* by the place's node */

@@ -66,8 +66,8 @@ struct promised {
 	uint32_t factor; /* the least of the shared; 0: there are none */
 };
 
-static void promise(struct promised *p, const char *ns, enum spec_memory_policy policy,
-	uint64_t bytes)
+static void promise(
+	struct promised *p, const char *ns, enum spec_memory_policy policy, uint64_t bytes)
 {
 	const uint32_t factor = factor_in(p->c, ns);
 

@@ -47,8 +47,7 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 	copy_text(ret->parent, sizeof(ret->parent), json_object_get(queue, "parent"));
 	ret->quota = milli_or(queue, "guaranteedShare", 0);
 	ret->limit = milli_or(queue, "limitShare", PLACE_UNLIMITED);
-	ret->weight = (uint32_t)MIN(
-		MAX(weight, (json_int_t)1), (json_int_t)PLACE_QUEUE_WEIGHT_MAX);
+	ret->weight = (uint32_t)MIN(MAX(weight, (json_int_t)1), (json_int_t)PLACE_QUEUE_WEIGHT_MAX);
 	ret->grace_ns = (uint64_t)MIN(MAX(grace_s, (json_int_t)0), (json_int_t)GRACE_MAX_S) *
 		1000000000;
 	for (size_t i = 0; i < json_array_size(models) && i < CQUEUE_MODELS_MAX; i++) {
@@ -219,8 +218,8 @@ static int set_queues(
 		const struct cqueue_terms *t = &queues[i]->terms;
 		struct place_queue_model *of = &models[i * CQUEUE_MODELS_MAX];
 
-		infos[i] = (struct place_queue_info){queues[i]->name, t->parent, t->quota, t->limit,
-			t->weight, of, t->n_models};
+		infos[i] = (struct place_queue_info){
+			queues[i]->name, t->parent, t->quota, t->limit, t->weight, of, t->n_models};
 		for (uint32_t m = 0; m < t->n_models; m++)
 			of[m] = (struct place_queue_model){
 				t->model[m].name, t->model[m].quota, t->model[m].limit};

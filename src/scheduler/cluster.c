@@ -506,10 +506,12 @@ static int set_node(struct cluster *c, json_t *json, struct error *err)
 	node = cnode_get(c, name_of(json));
 	if (!node)
 		return fail(err, ENOMEM, "out of memory");
-	if (node->is_there)
-		return cnode_refresh(c, node);
-	node->is_there = true;
-	return cnode_rebuild(c, node);
+	r = node->is_there ? cnode_refresh(c, node) : 0;
+	if (!node->is_there) {
+		node->is_there = true;
+		r = cnode_rebuild(c, node);
+	}
+	return r < 0 ? fail(err, -r, "node %s: %s", node->name, strerror(-r)) : r;
 }
 
 static int set_namespace(struct cluster *c, json_t *json, struct error *err)
@@ -525,20 +527,32 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 				  json_object_get(metadata, "annotations"), TENANCY_DIALECTS_KEY)));
 }
 
+static int set_own(struct cluster *c, int kind, json_t *json)
+{
+	switch (kind) {
+	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
+	case CLUSTER_LEASE: return cluster_set_lease(c, json);
+	case CLUSTER_POLICY: return cluster_set_policy(c, json);
+	default: return cluster_set_budget(c, json);
+	}
+}
+
 int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 {
+	int r;
+
 	if (!name_of(json) || !*name_of(json))
 		return fail(err, EINVAL, "an object without a name");
 	/* Whatever else changes may help somebody who waits; of a policy it depends on what. */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
+	if (kind >= OBJECT_KINDS) {
+		r = set_own(c, kind, json);
+		return r < 0 ? fail(err, -r, "%s: %s", name_of(json), strerror(-r)) : r;
+	}
 	switch (kind) {
 	case OBJECT_POD: return set_pod(c, json, err);
 	case OBJECT_NODE: return set_node(c, json, err);
 	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
-	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
-	case CLUSTER_LEASE: return cluster_set_lease(c, json);
-	case CLUSTER_POLICY: return cluster_set_policy(c, json);
-	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
 	default: return view_set(c->view, (enum object_kind)kind, json, err);
 	}
 }

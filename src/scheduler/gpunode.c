@@ -2,6 +2,7 @@
 #include "scheduler/gpunode.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,12 +50,13 @@ static bool read_device(const json_t *spec, const json_t *json, struct gpunode_d
 	if (!*text_at(json, "uuid") ||
 		str_copy(ret->uuid, sizeof(ret->uuid), str_from(text_at(json, "uuid"))) < 0)
 		return false;
-	str_copy(ret->model, sizeof(ret->model), str_from(*model ? model : "GPU"));
+	/* One that is longer than any is cut. */
+	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
 	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX / 4);
 	ret->index = (uint32_t)number_at(json, "index", 1023);
 	ret->numa = (uint8_t)number_at(json, "numa", 255);
 	ret->is_open = !strcmp(text_at(json, "health"), "Healthy") && is_shared(json) &&
-		!is_cordoned(spec, ret->uuid) && ret->model[0];
+		!is_cordoned(spec, ret->uuid);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues by GPUPolicies: who may borrow, what is had back and when, and what changes of policies do. */
+/* Queues by GPUPolicies: who may borrow, what is had back and when, what a change does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "acts.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parse.h"
 #include "base/rand.h"
 #include "unit.h"
 
@@ -116,6 +117,51 @@ static void budgets_are_kept_when_it_is_had_back(void **state)
 	next(SCHED_EVICT, "b1", NULL);
 }
 
+static void a_group_has_it_back_together(void **state)
+{
+#define TWO SHARE("1") ",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'"
+	spec_of_all = ",'terminationGracePeriodSeconds':10";
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':2,'graceSeconds':30"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	run("b", "b1", SHARE("1"));
+	run("b", "b2", SHARE("1"));
+	ask("a", "a1", TWO);
+	ask("a", "a2", TWO);
+	nothing();
+	pass(19);
+	nothing();
+	pass(1);
+	next(SCHED_NOMINATE, "a1", NULL);
+	next(SCHED_NOMINATE, "a2", NULL);
+	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
+	next(SCHED_EVICT, "b2", NULL);
+	gone("b", "b1");
+	nothing();
+	gone("b", "b2");
+	next(SCHED_BIND, "a1", NULL);
+	next(SCHED_BIND, "a2", NULL);
+}
+
+static void half_a_group_has_nothing_back(void **state)
+{
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	run("b", "b1", SHARE("1"));
+	run("b", "b2", SHARE("1"));
+	ask("a", "a1", TWO);
+	ask("a", "a2", TWO);
+	/* One of them is guaranteed its place: nobody leaves for that alone. */
+	told("a1",
+		"group a/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 1 free; "
+		"queue a has 1 of its guaranteed 1 devices, and 0 are idle to borrow");
+	nothing();
+	ask("b", "b3", SHARE("0.1"));
+	nothing();
+	assert_int_equal(sched_counts(sched).n_evictions, 0);
+}
+
 static void priorities_do_not_matter_between_queues(void **state)
 {
 	add_node("n1", 1);
@@ -157,12 +203,13 @@ static void labels_choose_a_queue(void **state)
 {
 	add_node("n1", 2);
 	policy("all", NS("a") "," QUEUE("'name':'all','limitShare':1"));
-	policy("train", NS("a") "," QUEUE(
-		"'name':'train','limitShare':0.5,'podSelector':{'matchLabels':{'job':'train'}}"));
+	policy("train",
+		NS("a") "," QUEUE("'name':'train','limitShare':0.5,'podSelector':{'matchLabels':{'"
+				  "job':'train'}}"));
 	set(OBJECT_POD,
 		"{'metadata':{'name':'t','namespace':'a','uid':'u-t','labels':{'job':'train'},"
 		"'annotations':{" SHARE("0.6") "}},'spec':{'schedulerName':'divvy-scheduler',"
-		"'containers':[{'name':'c'}]}}");
+					       "'containers':[{'name':'c'}]}}");
 	space = "a";
 	told("t",
 		"0/1 nodes: 1 above the queue's limit; queue train may have 0.5 devices at most, "
@@ -173,8 +220,9 @@ static void labels_choose_a_queue(void **state)
 static void models_have_quotas_of_their_own(void **state)
 {
 	add_node("n1", 2);
-	policy("a", NS("a") "," QUEUE(
-		"'guaranteedShare':2,'models':[{'model':'A','guaranteedShare':1,'limitShare':1}]"));
+	policy("a",
+		NS("a") "," QUEUE("'guaranteedShare':2,'models':[{'model':'A','guaranteedShare':1,'"
+				  "limitShare':1}]"));
 	run("a", "a1", SHARE("1"));
 	ask("a", "a2", SHARE("0.5"));
 	told("a2",
@@ -191,8 +239,7 @@ static void queues_stand_below_others(void **state)
 	policy("org", "'namespaces':['o']," QUEUE("'name':'org','guaranteedShare':3"));
 	/* The later one makes more than there is above them: it is left out. */
 	ask("b", "b1", SHARE("1"));
-	told("b1",
-		"policy b: queue org: the quotas below it are 4 together, its own is 3");
+	told("b1", "policy b: queue org: the quotas below it are 4 together, its own is 3");
 	run("a", "a1", SHARE("1"));
 	/* Tenants are of those below. */
 	ask("o", "o1", SHARE("0.1"));
@@ -254,15 +301,17 @@ static void a_policy_changes_while_pods_run(void **state)
 static void a_namespace_gets_into_a_queue(void **state)
 {
 	add_node("n1", 1);
-	policy("gold", "'namespaceSelector':{'matchLabels':{'tier':'gold'}},"
-		       QUEUE("'name':'gold','guaranteedShare':1"));
+	policy("gold",
+		"'namespaceSelector':{'matchLabels':{'tier':'gold'}}," QUEUE(
+			"'name':'gold','guaranteedShare':1"));
 	policy("rest", QUEUE("'name':'rest'"));
 	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a'}}");
 	set(OBJECT_NAMESPACE, "{'metadata':{'name':'b'}}");
 	run("b", "b1", SHARE("1"));
 	ask("a", "a1", SHARE("1"));
 	told("a1",
-		"0/1 nodes: 1 no GPU with 1 free; queue rest has 1 of its guaranteed 0 devices, and "
+		"0/1 nodes: 1 no GPU with 1 free; queue rest has 1 of its guaranteed 0 devices, "
+		"and "
 		"0 are idle to borrow");
 	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a','labels':{'tier':'gold'}}}");
 	pass(20);
@@ -286,8 +335,7 @@ static void opportunistic_ones_may_go_beyond_the_total(void **state)
 	told("s2", "policy a: the namespace has 1.5 of 1 GPUs, 0.6 asked");
 }
 
-#define SWAPS(bytes) \
-	SHARE("0.1") ",'divvy.gpu/memory':'" bytes "','divvy.gpu/memory-policy':'swap'"
+#define SWAPS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "','divvy.gpu/memory-policy':'swap'"
 #define FAILS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "'"
 
 static void memory_may_be_promised_more_than_once(void **state)
@@ -461,11 +509,14 @@ static void policies_say_when_they_cannot_hold(void **state)
 	policy("q2", NS("d") "," QUEUE("'name':'q'"));
 	reason_is("q2", "True", "Valid", "");
 	policy("q2", NS("d") "," QUEUE("'name':'q','guaranteedShare':1"));
-	reason_is("q2", "False", "QueueElsewhere", "queue q is as policy q1 says, not as this one does");
-	policy("sel", "'namespaceSelector':{'matchExpressions':[{'key':'x','operator':'Sideways'}]}");
-	assert_string_equal(json_string_value(json_object_get(
-				    json_array_get(json_object_get(status_of("sel"), "conditions"), 0),
-				    "reason")),
+	reason_is("q2", "False", "QueueElsewhere",
+		"queue q is as policy q1 says, not as this one does");
+	policy("sel",
+		"'namespaceSelector':{'matchExpressions':[{'key':'x','operator':'Sideways'}]}");
+	assert_string_equal(
+		json_string_value(json_object_get(
+			json_array_get(json_object_get(status_of("sel"), "conditions"), 0),
+			"reason")),
 		"SelectorInvalid");
 	json_decref(TAKE_PTR(reported));
 }
@@ -522,13 +573,22 @@ static void started(const struct cpod *pod, int i)
 	jobs[i].at_s = time_s() + jobs[i].lasts_s;
 }
 
+/* Of "j17". */
+static int number_of(const char *name)
+{
+	uint64_t n;
+
+	assert_ok(parse_uint(str_from(name + 1), 0, JOBS - 1, &n, NULL));
+	return (int)n;
+}
+
 static void act(uint32_t *n_evicted)
 {
 	struct sched_action a;
 	int r;
 
 	while ((r = sched_next(sched, &a, NULL)) > 0) {
-		const int i = atoi(cpod_name(a.pod) + 1);
+		const int i = number_of(cpod_name(a.pod));
 
 		if (a.act == SCHED_BIND) {
 			started(a.pod, i);
@@ -669,6 +729,7 @@ static void two_namespaces_share_as_they_are_guaranteed(void **state)
 	assert_true(n_done > JOBS / 2);
 	assert_true(is_full);
 	assert_true(n_at_grace > 0);
+	assert_true(sched_counts(sched).n_reclaimed >= n_evicted);
 	assert_in_range(seconds[0] * 1000 / (seconds[0] + seconds[1]), 580, 620);
 }
 
@@ -680,6 +741,8 @@ int main(void)
 		TEST(what_ends_within_the_grace_is_enough),
 		TEST(without_a_grace_it_is_at_once),
 		TEST(budgets_are_kept_when_it_is_had_back),
+		TEST(a_group_has_it_back_together),
+		TEST(half_a_group_has_nothing_back),
 		TEST(priorities_do_not_matter_between_queues),
 		TEST(who_is_in_no_queue_stays),
 		TEST(namespaces_share_a_queue),

@@ -22,6 +22,18 @@ static void a_pod_gets_a_share(void **state)
 	nothing();
 }
 
+static void a_model_with_a_long_name_is_one_too(void **state)
+{
+	add_node("n1", 1);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'status':{'slots':{'total':64},'devices':[{'uuid':'GPU-"
+		"n1-0','index':0,'model':'NVIDIA %080d','memoryBytes':1000000,'health':"
+		"'Healthy'}]}}",
+		7);
+	add_pod("a", SHARE("0.3") ",'divvy.gpu/model':'nvidia'", "");
+	next(SCHED_BIND, "a", NULL);
+}
+
 static void a_full_device_takes_nobody(void **state)
 {
 	add_node("n1", 1);
@@ -500,6 +512,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
 		TEST(a_pod_gets_a_share),
+		TEST(a_model_with_a_long_name_is_one_too),
 		TEST(a_full_device_takes_nobody),
 		TEST(reasons_are_counted_by_node),
 		TEST(objects_come_in_any_order),
