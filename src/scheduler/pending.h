@@ -23,7 +23,7 @@
 
 #define PENDING_LINES_MAX (1u << 16)
 /* Of a line that is owed something: so many are tried at once whenever something happens. */
-#define PENDING_OWED_MAX 64u
+#define PENDING_OWED_MAX 16u
 
 /* Of one line higher priorities first, then who was there first, then by name. */
 struct pending_rank {
