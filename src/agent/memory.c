@@ -458,6 +458,23 @@ static void visit_graves(struct memory *m, bool has_answer)
 		loop_set_timer(&m->timer, now + ASK_AGAIN_NS);
 }
 
+static uint64_t denied_to(const struct process *p, uint32_t at)
+{
+	const struct page_up *up = p->devices[at].up;
+
+	return up ? atomic_load_explicit(&up->denied, memory_order_relaxed) : 0;
+}
+
+uint64_t memory_denied(const struct tenant_device *td)
+{
+	const struct process *p;
+	uint64_t n = td->denied;
+
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		n += denied_to(p, td->at);
+	return n;
+}
+
 void memory_process_gone(struct process *p)
 {
 	struct memory *m = p->agent->memory;
@@ -481,6 +498,7 @@ void memory_process_gone(struct process *p)
 	p->grave_until_ns = clock_now_ns() + MEMORY_GRACE_NS;
 	TAILQ_INSERT_TAIL(&m->graves, p, grave);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		p->tenant->devices[i].denied += denied_to(p, i);
 		p->grave_devices |= 1u << i;
 		if (p->tenant->is_ending || holds_nothing(p, i))
 			release_device(m, p, i);

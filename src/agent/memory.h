@@ -49,6 +49,9 @@ void memory_recount(struct tenant *tenant);
 /* What the counter says, clamped to the device. */
 uint64_t memory_used(const struct tenant_device *td);
 
+/* Allocations refused for the quota since the tenant was made, as its own processes say. */
+uint64_t memory_denied(const struct tenant_device *td);
+
 /* What the device said last about this pid; UINT64_MAX: nothing. */
 uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid);
 /* Asks the devices in the background (for lists and the audit), at most once a second. */

@@ -7,10 +7,11 @@
 #include <sys/queue.h>
 
 #include "agent/door.h"
-#include "agent/node-serve.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
+#include "core/arbiter.h"
 #include "core/given.h"
+#include "access/page.h"
 #include "kube/cache.h"
 #include "kube/event.h"
 #include "kube/write.h"
@@ -34,6 +35,11 @@ struct slot {
 	char note[NODE_NOTE];
 };
 
+struct pool_device {
+	char placeholder[254]; /* the pod that holds it for us; "": none */
+	uint64_t missed_ns;    /* since then the kubelet does not list it; 0: it does */
+};
+
 struct node {
 	struct agent *agent;
 	struct node_options options;
@@ -46,7 +52,7 @@ struct node {
 	struct kube_cache *pods;   /* of this node */
 	struct kube_cache *wishes; /* its GPUNode */
 
-	struct serve *serve;
+	struct page *page; /* NULL: nothing is served */
 	struct plugin *plugin;
 	char plugin_reason[128]; /* why the kubelet does not know us */
 	struct podres *podres;
@@ -65,6 +71,14 @@ struct node {
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
 
+	/* node-pool.c */
+	struct {
+		bool is_on, has_changed;
+		uint64_t next_ns;
+		struct podres_question *question;
+		struct pool_device device[ARBITER_DEVICES];
+	} pool;
+
 	/* node-status.c */
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
@@ -78,14 +92,16 @@ struct node {
 
 /* ---- node-pod.c: what of a pod's object matters here ---- */
 
-#define NODE_KEYS_MAX 64u
-struct node_keys {
-	struct pod_entry entry[NODE_KEYS_MAX];
-	struct pod_list list;
+/* What a container was given, and the same as a spec. */
+struct node_given {
+	struct given_container is;
+	struct spec spec;
+	uint64_t epoch;
 };
-/* Its divvy.gpu/ annotations, borrowed from the object. */
-void node_keys_of(const json_t *pod, struct node_keys *ret_keys);
-bool node_has_given(const struct node_keys *keys);
+/* -ENOENT: nothing; -EINVAL: what cannot be. Both with a sentence. -ENOMEM. */
+int node_given(
+	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
+bool node_has_given(const json_t *pod); /* any of its containers */
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);
@@ -125,6 +141,19 @@ void start_pre_start(struct plugin_request *request);
 void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
+
+/* ---- node-pool.c ---- */
+
+/* Of a resource that stands for GPUs, whoever serves it. */
+bool node_is_gpu(const char *resource);
+/* The kubelet is asked, now and then, who has the devices. */
+void node_pool_look(struct node *node, uint64_t now);
+/* A pod of this node has changed or is gone. */
+void node_pool_pod_changed(struct node *node);
+/* May new tenants come there? Always where the node is none of the pool's. */
+bool node_pool_is_open(const struct node *node, const struct device *device);
+/* Name of the pod that holds it; NULL: none does, or no pool. */
+const char *node_pool_placeholder(const struct node *node, const struct device *device);
 
 /* ---- node-status.c ---- */
 

@@ -8,6 +8,7 @@
 #include "scheduler/fit.h"
 #include "scheduler/gpunode.h"
 #include "scheduler/labels.h"
+#include "scheduler/stages.h"
 #include "scheduler/view-internal.h"
 
 #define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
@@ -61,6 +62,7 @@ struct cpod {
 	struct cgroup *in; /* its group, or NULL */
 	struct cpod *gprev, *gnext;
 	uint32_t tenants[GIVEN_CONTAINERS_MAX];
+	uint32_t containers[GIVEN_CONTAINERS_MAX]; /* of each tenant: its number among the given */
 	uint32_t n_tenants;
 };
 
@@ -127,6 +129,7 @@ struct cluster {
 	struct cnode *nodes;
 	struct cpod *pods;
 	struct cgroup *groups;
+	struct cgroup_object *group_objects;
 	struct cbudget *budgets;
 	struct cpolicy *policies; /* by name */
 	struct cqueue *queues;
@@ -169,6 +172,21 @@ int cpod_restore(struct cluster *c, struct cpod *pod);
 void cpod_drop(struct cluster *c, struct cpod *pod);
 void cluster_drop(struct cluster *c, uint32_t tenant);
 int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
+/* One that it does not ask for any more counts as a main container. */
+enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
+/*
+ * What is kept for the containers that were given, or would be, that; an entry for each, which
+ * borrows from `given`. NULL: no memory.
+ */
+struct stage *cpod_stages(
+	const struct cluster *c, const struct cpod *pod, const struct given *given);
+/*
+ * Its tenants hold what is kept for that, on the devices that they have: all of them, or none. A
+ * negative, and `why`.
+ */
+int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why);
+/* Whether all that is kept for them has its tenant. */
+bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
 void orphans_drop(struct cluster *c, struct cnode *node);
 
@@ -180,6 +198,14 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 
 /* Labels that it alone has named are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
+
+/* ---- cluster-group.c ---- */
+
+int cluster_set_group(struct cluster *c, int kind, const json_t *json);
+int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
+void cluster_free_groups(struct cluster *c);
+/* What the object that it names says of its group's size. */
+void cpod_size_group(const struct cluster *c, struct cpod *pod);
 
 /* ---- cluster-budget.c ---- */
 
@@ -202,6 +228,13 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
 
+/* What a pod has of its namespace's share and memory at most, while all of it runs. */
+struct usage {
+	uint64_t milli, bytes;
+	uint64_t firm; /* of milli: what is not opportunistic */
+};
+struct usage cpod_usage(const struct cpod *pod, const struct given *given);
+
 /* Whether it speaks of that namespace. */
 bool cpolicy_selects(const struct cluster *c, const struct cpolicy *policy, const char *ns);
 /* A namespace, or its labels, have changed. */
@@ -219,10 +252,10 @@ uint32_t cluster_greatest_overcommit(const struct cluster *c);
 uint64_t cluster_counted_bytes(
 	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
 
-/* n containers of a namespace that would come to a device, after some have gone. */
+/* n containers of a pod, in its order, that would come to a device, after some have gone. */
 struct memory_wish {
 	const char *ns;
-	const struct spec *spec[GIVEN_CONTAINERS_MAX];
+	const struct tenancy_container *container[GIVEN_CONTAINERS_MAX];
 	uint32_t n;
 	bool (*is_gone)(void *arg, const struct cpod *pod);
 	void *arg;

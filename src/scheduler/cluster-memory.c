@@ -66,28 +66,44 @@ struct promised {
 	uint32_t factor; /* the least of the shared; 0: there are none */
 };
 
-static void promise(
-	struct promised *p, const char *ns, enum spec_memory_policy policy, uint64_t bytes)
-{
-	const uint32_t factor = factor_in(p->c, ns);
+/* What a pod has at most of the one and of the other, its init containers before the others. */
+struct promise {
+	struct manifest_sum fixed, shared;
+};
 
-	if (policy == SPEC_MEMORY_FAIL) {
-		p->fixed += bytes;
-		return;
-	}
-	p->shared += bytes;
-	p->factor = p->factor ? MIN(p->factor, factor) : factor;
+static void add(struct promise *one, enum manifest_kind kind, enum spec_memory_policy policy,
+	uint64_t bytes)
+{
+	manifest_sum_add(&one->fixed, kind, policy == SPEC_MEMORY_FAIL ? bytes : 0);
+	manifest_sum_add(&one->shared, kind, policy == SPEC_MEMORY_FAIL ? 0 : bytes);
 }
 
-static void promise_given(struct promised *p, const char *ns, const struct given *given)
+static void promise(struct promised *p, const char *ns, const struct promise *one)
 {
+	const uint64_t shared = manifest_sum_value(&one->shared);
+
+	p->fixed += manifest_sum_value(&one->fixed);
+	p->shared += shared;
+	if (shared) {
+		const uint32_t factor = factor_in(p->c, ns);
+
+		p->factor = p->factor ? MIN(p->factor, factor) : factor;
+	}
+}
+
+static void promise_given(struct promised *p, const struct cpod *pod, const struct given *given)
+{
+	struct promise one = {0};
+
 	for (uint32_t i = 0; i < given->n; i++) {
 		const struct given_container *g = &given->v[i];
 
 		for (uint32_t k = 0; k < g->n; k++)
 			if (!strcmp(g->device[k], p->uuid))
-				promise(p, ns, g->memory_policy, g->memory_bytes[k]);
+				add(&one, cpod_kind(pod, g->name), g->memory_policy,
+					g->memory_bytes[k]);
 	}
+	promise(p, pod->ns, &one);
 }
 
 static bool is_on(const struct cnode *node, const char *uid)
@@ -128,17 +144,22 @@ bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 	const struct gpunode_device *device, const struct memory_wish *wish)
 {
 	struct promised p = {.c = c, .uuid = device->uuid};
+	struct promise one = {0};
 	const struct cpod *pod;
 
 	if (c->overcommit <= ONCE)
 		return true;
 	DL_FOREACH(node->pods, pod)
 		if (!pod->is_told && !pod->n_gone && !wish->is_gone(wish->arg, pod))
-			promise_given(&p, pod->ns, &pod->given);
+			promise_given(&p, pod, &pod->given);
 	promise_orphans(&p, node);
-	for (uint32_t i = 0; i < wish->n; i++)
-		promise(&p, wish->ns, wish->spec[i]->memory_policy,
-			spec_memory_on(wish->spec[i], device->memory_bytes));
+	for (uint32_t i = 0; i < wish->n; i++) {
+		const struct spec *spec = &wish->container[i]->spec;
+
+		add(&one, wish->container[i]->kind, spec->memory_policy,
+			spec_memory_on(spec, device->memory_bytes));
+	}
+	promise(&p, wish->ns, &one);
 	return is_possible(&p, node, device);
 }
 
@@ -152,12 +173,12 @@ bool cluster_has_memory_for(
 		const struct gpunode_device *device = &node->gpus.device[i];
 		struct promised p = {.c = c, .uuid = device->uuid};
 
-		promise_given(&p, pod->ns, then);
+		promise_given(&p, pod, then);
 		if (!p.fixed && !p.shared)
 			continue;
 		DL_FOREACH(node->pods, other)
 			if (other != pod)
-				promise_given(&p, other->ns, &other->given);
+				promise_given(&p, other, &other->given);
 		promise_orphans(&p, node);
 		if (!is_possible(&p, node, device))
 			return false;

@@ -243,21 +243,25 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 
 /* ---- how much ---- */
 
-struct usage {
-	uint64_t milli, bytes;
-	uint64_t opportunistic; /* of milli */
-};
-
-static void add_usage(const struct given *given, struct usage *u)
+struct usage cpod_usage(const struct cpod *pod, const struct given *given)
 {
-	for (uint32_t i = 0; i < given->n; i++) {
-		const uint64_t milli = (uint64_t)given->v[i].request * given->v[i].n;
+	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
 
-		u->milli += milli;
-		u->opportunistic += given->v[i].class == SPEC_OPPORTUNISTIC ? milli : 0;
-		for (uint32_t k = 0; k < given->v[i].n; k++)
-			u->bytes += given->v[i].memory_bytes[k];
+	for (uint32_t i = 0; i < given->n; i++) {
+		const struct given_container *g = &given->v[i];
+		const enum manifest_kind kind = cpod_kind(pod, g->name);
+		const uint64_t share = (uint64_t)g->request * g->n;
+		uint64_t all = 0;
+
+		for (uint32_t k = 0; k < g->n; k++)
+			all += g->memory_bytes[k];
+		manifest_sum_add(&milli, kind, share);
+		manifest_sum_add(&firm, kind, g->class == SPEC_OPPORTUNISTIC ? 0 : share);
+		manifest_sum_add(&bytes, kind, all);
 	}
+	return (struct usage){.milli = manifest_sum_value(&milli),
+		.firm = manifest_sum_value(&firm),
+		.bytes = manifest_sum_value(&bytes)};
 }
 
 static struct usage usage_of(const struct cluster *c, const char *ns)
@@ -266,33 +270,39 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 	const struct cpod *pod;
 
 	for (pod = c->pods; pod; pod = pod->hh.next)
-		if (pod->given.n && !strcmp(pod->ns, ns))
-			add_usage(&pod->given, &u);
+		if (pod->given.n && !strcmp(pod->ns, ns)) {
+			const struct usage its = cpod_usage(pod, &pod->given);
+
+			u.milli += its.milli;
+			u.firm += its.firm;
+			u.bytes += its.bytes;
+		}
 	return u;
 }
 
 /* Before a device is chosen bytes are known where bytes were asked for. */
 static struct usage asked_by(const struct cpod *pod)
 {
-	struct usage u = {0};
+	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
 
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct spec *spec = &pod->asked.v[i].spec;
+		const struct tenancy_container *one = &pod->asked.v[i];
+		const struct spec *spec = &one->spec;
+		const uint64_t share = (uint64_t)spec->request * spec->count;
 
-		const uint64_t milli = (uint64_t)spec->request * spec->count;
-
-		u.milli += milli;
-		u.opportunistic += spec->class == SPEC_OPPORTUNISTIC ? milli : 0;
-		u.bytes += spec->memory_bytes * spec->count;
+		manifest_sum_add(&milli, one->kind, share);
+		manifest_sum_add(&firm, one->kind, spec->class == SPEC_OPPORTUNISTIC ? 0 : share);
+		manifest_sum_add(&bytes, one->kind, spec->memory_bytes * spec->count);
 	}
-	return u;
+	return (struct usage){.milli = manifest_sum_value(&milli),
+		.firm = manifest_sum_value(&firm),
+		.bytes = manifest_sum_value(&bytes)};
 }
 
 /* Opportunistic ones may go beyond it, and take nothing from the others when they do. */
 static bool is_within_share(const struct cpolicy *p, const struct usage *all)
 {
-	return all->milli - all->opportunistic <= p->total_milli &&
-		all->milli <= p->total_milli * p->overcommit / 1000;
+	return all->firm <= p->total_milli && all->milli <= p->total_milli * p->overcommit / 1000;
 }
 
 static bool has_room(
@@ -304,8 +314,7 @@ static bool has_room(
 	if (p->total_milli == UNLIMITED && p->total_bytes == UNLIMITED)
 		return true;
 	used = usage_of(c, pod->ns);
-	then = (struct usage){.milli = used.milli + asked.milli,
-		.opportunistic = used.opportunistic + asked.opportunistic};
+	then = (struct usage){.milli = used.milli + asked.milli, .firm = used.firm + asked.firm};
 	if (p->total_milli != UNLIMITED && !is_within_share(p, &then)) {
 		buf_addf(why, "policy %s: the namespace has %s of %s GPUs, %s asked", p->name,
 			format_share((uint32_t)used.milli).s,
@@ -344,17 +353,15 @@ bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why)
 {
 	const struct cpolicy *p;
-	struct usage all = usage_of(c, pod->ns), now = {0}, then = {0}, with;
+	const struct usage all = usage_of(c, pod->ns), now = cpod_usage(pod, &pod->given),
+			   then = cpod_usage(pod, given);
+	const struct usage with = {.milli = all.milli - now.milli + then.milli,
+		.firm = all.firm - now.firm + then.firm};
 
-	add_usage(&pod->given, &now);
-	add_usage(given, &then);
-	with = (struct usage){.milli = all.milli - now.milli + then.milli,
-		.opportunistic = all.opportunistic - now.opportunistic + then.opportunistic};
 	for (p = c->policies; p; p = p->hh.next) {
 		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
-		if (((then.milli > now.milli ||
-			     then.milli - then.opportunistic > now.milli - now.opportunistic) &&
+		if (((then.milli > now.milli || then.firm > now.firm) &&
 			    p->total_milli != UNLIMITED && !is_within_share(p, &with)) ||
 			(then.bytes > now.bytes && p->total_bytes != UNLIMITED &&
 				all.bytes - now.bytes + then.bytes > p->total_bytes)) {

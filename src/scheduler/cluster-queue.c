@@ -407,6 +407,8 @@ void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf
 		struct place_verdict verdict;
 		struct place_spec spec;
 
+		if (pod->asked.v[i].host != i)
+			continue;
 		if (cluster_spec(c, pod, i, &spec) < 0 || !spec.queue ||
 			place_queue_admit(c->place, &spec, &verdict, NULL) < 0)
 			return;

@@ -74,6 +74,7 @@ static int count(struct report *r)
 	if (!r->n_waiting)
 		return -ENOMEM;
 	for (pod = c->pods; pod; pod = pod->hh.next) {
+		struct usage its;
 		struct space *s;
 
 		if (pod->queue && pod->state == CPOD_PENDING)
@@ -84,13 +85,9 @@ static int count(struct report *r)
 		if (!s)
 			return -ENOMEM;
 		s->n_tenants += pod->given.n;
-		for (uint32_t i = 0; i < pod->given.n; i++) {
-			const struct given_container *g = &pod->given.v[i];
-
-			s->milli += (uint64_t)g->request * g->n;
-			for (uint32_t k = 0; k < g->n; k++)
-				s->bytes += g->memory_bytes[k];
-		}
+		its = cpod_usage(pod, &pod->given);
+		s->milli += its.milli;
+		s->bytes += its.bytes;
 	}
 	HASH_SORT(r->spaces, by_share);
 	return 0;

@@ -30,22 +30,30 @@ static bool is_gone(void *arg, const struct cpod *pod)
 	return false;
 }
 
-/* With those of its containers that have got the node's i-th device already. */
+/* The container under way, or one that has got that device of the place already. */
+static bool is_on(const struct attempt *a, uint32_t container, uint32_t device)
+{
+	if (&a->pod->asked.v[container].spec == a->asked)
+		return true;
+	for (uint32_t k = 0; k < a->n_taken; k++)
+		for (uint32_t d = 0; a->of[k] == container && d < a->choice[k].n; d++)
+			if (a->choice[k].device[d] == device)
+				return true;
+	return false;
+}
+
+/* With those of its containers that have got the node's i-th device already, and their guests. */
 static bool has_memory(
 	const struct attempt *a, const struct cnode *node, uint32_t i, const struct gone *gone)
 {
-	struct memory_wish wish = {.ns = a->pod->ns,
-		.spec = {a->asked},
-		.n = 1,
-		.is_gone = is_gone,
-		.arg = (void *)gone};
+	struct memory_wish wish = {.ns = a->pod->ns, .is_gone = is_gone, .arg = (void *)gone};
+	const struct tenancy *asked = &a->pod->asked;
 	struct place_node_view view;
 
 	place_node_get(a->cluster->place, node->at, &view);
-	for (uint32_t k = 0; k < a->n_taken; k++)
-		for (uint32_t d = 0; d < a->choice[k].n; d++)
-			if (a->choice[k].device[d] == view.first_device + i)
-				wish.spec[wish.n++] = &a->pod->asked.v[k].spec;
+	for (uint32_t k = 0; k < asked->n; k++)
+		if (is_on(a, asked->v[k].host, view.first_device + i))
+			wish.container[wish.n++] = &asked->v[k];
 	return cluster_has_memory(a->cluster, node, &node->gpus.device[i], &wish);
 }
 
@@ -162,6 +170,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 	if (r < 0)
 		return r;
 	a->taken[a->n_taken] = tenant;
+	a->of[a->n_taken] = i == PLACE_NONE ? 0 : i;
 	a->choice[a->n_taken++] = choice;
 	return 0;
 }
@@ -181,9 +190,29 @@ static void call_back(struct attempt *a, uint32_t from)
 		a->victims->n = from;
 }
 
+/* From there on the next that has devices to itself. */
+static uint32_t next_host(const struct cpod *pod, uint32_t i)
+{
+	while (i < pod->asked.n && pod->asked.v[i].host != i)
+		i++;
+	return i;
+}
+
+/* The first one's candidates in order, the others there. */
+static int take_hosts(struct attempt *a, struct error *err)
+{
+	const struct cpod *pod = a->pod;
+	uint32_t i = next_host(pod, 0);
+	int r = take(a, i, PLACE_NONE, err);
+
+	while (r == 0 && (i = next_host(pod, i + 1)) < pod->asked.n)
+		r = take(a, i, a->choice[0].node, err);
+	return r;
+}
+
 /*
- * All containers on one node: the first one's candidates in order, the others there. A node on
- * which it did not work out is not asked again.
+ * All containers on one node. A node on which it did not work out is not asked again. Who runs
+ * before others, and in their place, is not asked for.
  */
 static int take_all(struct attempt *a, struct error *err)
 {
@@ -202,9 +231,7 @@ static int take_all(struct attempt *a, struct error *err)
 		const uint32_t n_victims = a->victims ? a->victims->n : 0;
 
 		a->n_taken = 0;
-		r = take(a, 0, PLACE_NONE, err);
-		for (uint32_t i = 1; r == 0 && i < n; i++)
-			r = take(a, i, a->choice[0].node, err);
+		r = take_hosts(a, err);
 		if (r < 0) {
 			place_rollback(c->place, mark);
 			call_back(a, n_victims);
@@ -219,18 +246,28 @@ static int take_all(struct attempt *a, struct error *err)
 
 /* ---- what it is given ---- */
 
+static const struct place_choice *choice_of(const struct attempt *a, uint32_t container)
+{
+	uint32_t k = 0;
+
+	while (k + 1 < a->n_taken && a->of[k] != container)
+		k++;
+	return &a->choice[k];
+}
+
 static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 {
 	const struct tenancy_container *asked = &a->pod->asked.v[i];
 	const struct spec *spec = &asked->spec;
 	const bool is_exclusive = spec->exclusive || spec->mode == SPEC_MODE_EXCLUSIVE;
+	const struct place_choice *choice = choice_of(a, asked->host);
 
 	str_copy(g->name, sizeof(g->name), str_from(asked->name));
-	g->n = a->choice[i].n;
+	g->n = MIN(choice->n, spec->count);
 	for (uint32_t k = 0; k < g->n; k++) {
 		struct place_device_view device;
 
-		place_device_get(a->cluster->place, a->choice[i].device[k], &device);
+		place_device_get(a->cluster->place, choice->device[k], &device);
 		str_copy(g->device[k], SPEC_LABEL, str_from(device.uuid));
 		g->memory_bytes[k] = spec_memory_on(spec, device.memory_all);
 	}
@@ -247,6 +284,7 @@ static int assume(struct attempt *a, enum cpod_state state, struct error *err)
 	struct cluster *c = a->cluster;
 	struct cpod *pod = a->pod;
 	struct cnode *node = c->by_place[a->choice[0].node];
+	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
 	int r = 0;
 
 	given_done(&pod->given);
@@ -257,9 +295,13 @@ static int assume(struct attempt *a, enum cpod_state state, struct error *err)
 	for (uint32_t i = 0; i < pod->asked.n; i++)
 		give(a, i, &pod->given.v[i]);
 	for (uint32_t i = 0; r == 0 && i < a->n_taken; i++) {
+		pod->containers[pod->n_tenants] = a->of[i];
 		pod->tenants[pod->n_tenants++] = a->taken[i];
 		r = cluster_note_tenant(c, a->taken[i], pod);
 	}
+	/* Where they are is known now, and so how much of it the one or the other needs. */
+	if (r == 0 && a->n_taken < pod->asked.n)
+		cpod_resize(c, pod, &pod->given, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
@@ -451,7 +493,7 @@ int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct 
 	view_assume(c->view, pod->ns, pod->name, "");
 	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
 	if (r == 0 && seen >= 0 && fit_node(fit, (uint32_t)seen).why == FIT_OK &&
-		pod->n_tenants >= MAX(pod->asked.n, 1u))
+		cpod_is_whole(c, pod))
 		*ret = DECIDE_BIND;
 	fit_free(fit);
 	view_assume(c->view, pod->ns, pod->name, pod->node->name);
@@ -471,16 +513,21 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 	pod->give_up_ns = give_up_ns;
 }
 
+static int put(void *data, const char *key, const char *value)
+{
+	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
+}
+
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
-	struct tenancy_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
-	struct tenancy_grant grant[GIVEN_CONTAINERS_MAX];
+	struct dialect_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
+	struct dialect_grant grant[GIVEN_CONTAINERS_MAX];
 	struct given given = pod->given;
 	json_t *annotations = json_object();
 	int r;
 
 	given.epoch = epoch;
-	r = annotations ? given_format(&given, annotations) : -ENOMEM;
+	r = annotations ? given_format(&given, put, annotations) : -ENOMEM;
 	for (uint32_t i = 0; i < given.n; i++) {
 		const struct given_container *g = &given.v[i];
 
@@ -488,13 +535,13 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 			const struct gpunode_device *d = gpunode_find(
 				&pod->node->gpus, g->device[k]);
 
-			device[i][k] = (struct tenancy_device){.index = d ? d->index : 0,
+			device[i][k] = (struct dialect_device){.index = d ? d->index : 0,
 				.uuid = g->device[k],
 				.model = d ? d->model : "",
 				.memory_bytes = d ? d->memory_bytes : 0,
 				.granted_bytes = g->memory_bytes[k]};
 		}
-		grant[i] = (struct tenancy_grant){device[i], g->n, g->request, g->limit};
+		grant[i] = (struct dialect_grant){device[i], g->n, g->request, g->limit};
 	}
 	if (r == 0 && given.n && pod->json)
 		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), grant,

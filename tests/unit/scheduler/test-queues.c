@@ -371,6 +371,52 @@ static void memory_may_be_promised_more_than_once(void **state)
 	told("b7", "0/1 nodes: 1 no GPU with 1000 free");
 }
 
+/* An init container "i", and "c". */
+static void ask_stages(const char *name, const char *annotations)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'a','uid':'u-%s','annotations':{%s}},'spec':{"
+		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'}],'containers':["
+		"{'name':'c'}]}}",
+		name, name, annotations);
+}
+
+static void who_runs_before_counts_as_its_own_class_says(void **state)
+{
+#define FIRM_FIRST \
+	"'i.divvy.gpu/request':'0.5','c.divvy.gpu/request':'0.5','c.divvy.gpu/class':" \
+	"'opportunistic'"
+	add_node("n1", 4);
+	policy("a", NS("a") ",'totalShare':1,'overcommit':{'share':'1.5'}");
+	ask_stages("a1", FIRM_FIRST);
+	next(SCHED_BIND, "a1", NULL);
+	ask_stages("a2", FIRM_FIRST);
+	next(SCHED_BIND, "a2", NULL);
+	ask_stages("a3", FIRM_FIRST);
+	told("a3", "policy a: the namespace has 1 of 1 GPUs, 0.5 asked");
+	run("a", "o1", OPPORTUNIST);
+}
+
+static void memory_is_promised_to_one_stage_after_the_other(void **state)
+{
+#define SWAP_STAGES(i, c) \
+	SHARE("0.1") \
+	",'divvy.gpu/memory-policy':'swap','i.divvy.gpu/memory-policy':'swap'," \
+	"'i.divvy.gpu/request':'0.1','i.divvy.gpu/memory':'" i "','c.divvy.gpu/memory':'" c "'"
+	add_node("n1", 1);
+	policy("a", NS("a") ",'overcommit':{'memory':2}");
+	/* More than the namespace has, so that the device alone holds it to its own. */
+	policy("b", NS("b") ",'overcommit':{'memory':4}");
+	ask_stages("a1", SWAP_STAGES("800000", "700000"));
+	next(SCHED_BIND, "a1", NULL);
+	ask_stages("a2", SWAP_STAGES("700000", "800000"));
+	next(SCHED_BIND, "a2", NULL);
+	ask_stages("a3", SWAP_STAGES("401000", "100000"));
+	told("a3", "0/1 nodes: 1 no GPU with 97.7Ki free");
+	ask_stages("a4", SWAP_STAGES("400000", "100000"));
+	next(SCHED_BIND, "a4", NULL);
+}
+
 static void a_node_says_how_often_memory_is_promised(void **state)
 {
 	add_node("n1", 1);
@@ -752,7 +798,9 @@ int main(void)
 		TEST(a_policy_changes_while_pods_run),
 		TEST(a_namespace_gets_into_a_queue),
 		TEST(opportunistic_ones_may_go_beyond_the_total),
+		TEST(who_runs_before_counts_as_its_own_class_says),
 		TEST(memory_may_be_promised_more_than_once),
+		TEST(memory_is_promised_to_one_stage_after_the_other),
 		TEST(a_node_says_how_often_memory_is_promised),
 		TEST(spaces_make_labels_common),
 		TEST(exclusions_that_change_are_still_counted),
