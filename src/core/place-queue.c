@@ -611,8 +611,9 @@ static int64_t beyond(const struct queue *q, const uint64_t *gone, uint32_t mode
 
 struct reclaim {
 	const struct place *place;
-	bool *is_above; /* the asker, or above it; by queue */
-	uint32_t *rank; /* by queue */
+	const struct place_preempt_order *also; /* the caller's, who has a say as well; or NULL */
+	bool *is_above;                         /* the asker, or above it; by queue */
+	uint32_t *rank;                         /* by queue */
 	uint64_t (*gone)[ALL + 1];
 };
 
@@ -649,6 +650,8 @@ static int reclaim_rank(void *arg, const struct holder *h)
 {
 	const struct reclaim *r = arg;
 
+	if (r->also && r->also->rank(r->also->arg, h) < 0)
+		return -1;
 	return may_leave(r, h) ? (int)(r->rank[h->queue - 1] * 101 + h->priority) : -1;
 }
 
@@ -667,15 +670,21 @@ static void reclaim_count(struct reclaim *r, const struct holder *h, int sign)
 
 static bool reclaim_leave(void *arg, const struct holder *h)
 {
-	if (!may_leave(arg, h))
+	struct reclaim *r = arg;
+
+	if (!may_leave(r, h) || (r->also && !r->also->leave(r->also->arg, h)))
 		return false;
-	reclaim_count(arg, h, 1);
+	reclaim_count(r, h, 1);
 	return true;
 }
 
 static void reclaim_stay(void *arg, const struct holder *h)
 {
-	reclaim_count(arg, h, -1);
+	struct reclaim *r = arg;
+
+	if (r->also)
+		r->also->stay(r->also->arg, h);
+	reclaim_count(r, h, -1);
 }
 
 static const uint64_t nothing[ALL + 1];
@@ -730,7 +739,7 @@ static int reclaim_init(struct reclaim *r, uint32_t queue)
 int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err)
 {
-	_cleanup_(reclaim_done) struct reclaim reclaim = {.place = place};
+	_cleanup_(reclaim_done) struct reclaim reclaim = {.place = place, .also = rules->order};
 	const struct place_preempt_order order = {
 		.rank = reclaim_rank,
 		.leave = reclaim_leave,

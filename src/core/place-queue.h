@@ -82,8 +82,9 @@ int place_queue_admit_all(struct place *place, const struct place_spec *members,
  * models: tenants of other queues that have more than their quota, as have all above them up to the
  * queue that both are below. Those of the queue that has most beyond its quota, by its weight, go
  * first, then those of low priority, then of little share; in this order each goes only while its
- * queues still have too much. Priorities between queues do not matter; otherwise as
- * place_preempt_find. -EDQUOT where the tenant is not guaranteed its place.
+ * queues still have too much. Priorities between queues do not matter; whom the rules' own order
+ * ranks below 0 or does not let go stays as well; otherwise as place_preempt_find. -EDQUOT where
+ * the tenant is not guaranteed its place.
  */
 int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);

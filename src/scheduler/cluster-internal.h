@@ -54,7 +54,12 @@ struct cpod {
 	uint64_t told_ns;    /* when it was last asked to */
 	uint64_t give_up_ns; /* while it holds its place: until when */
 	uint32_t n_gone;     /* of its tenants, while victims are looked for */
-	struct cgroup *in;   /* its group, or NULL */
+	/* That it belongs to, since cluster_settle(); NULL: none, or none that is known yet. */
+	const struct cqueue *queue;
+	/* Since when it asks back what its queue is guaranteed, and when it takes it; 0: not. */
+	uint64_t reclaims_ns, reclaim_at_ns;
+	bool is_reclaimed; /* told to leave for another queue */
+	struct cgroup *in; /* its group, or NULL */
 	struct cpod *gprev, *gnext;
 	uint32_t tenants[GIVEN_CONTAINERS_MAX];
 	uint32_t containers[GIVEN_CONTAINERS_MAX]; /* of each tenant: its number among the given */
@@ -77,14 +82,39 @@ struct cbudget {
 	int64_t gone; /* while victims are looked for */
 };
 
+#define CQUEUE_MODELS_MAX 16u
+
+/* Amounts are 1/1000 of devices, as core/place-queue.h has them. */
+struct cqueue_terms {
+	char parent[SPEC_LABEL]; /* "": none */
+	uint64_t quota, limit, grace_ns;
+	uint32_t weight, n_models;
+	struct {
+		char name[SPEC_LABEL];
+		uint64_t quota, limit;
+	} model[CQUEUE_MODELS_MAX];
+};
+
+struct cqueue {
+	char name[SPEC_LABEL], policy[SPEC_GROUP];
+	struct cqueue_terms terms;
+	uint32_t number;      /* of the place; 0: it was refused */
+	struct error refusal; /* then; code 0: none */
+};
+
 struct cpolicy {
 	UT_hash_handle hh;
 	char *name;
-	struct arena arena; /* of the selector */
-	struct selector selector;
-	bool is_selecting;
+	struct arena arena; /* of the selectors */
+	struct selector selector, pods;
+	bool is_selecting, has_queue, is_of_pods;
+	char queue[SPEC_LABEL]; /* its name; "": each namespace has one of its own name */
+	struct cqueue_terms terms;
 	uint64_t total_milli, total_bytes; /* UINT64_MAX: any */
-	json_t *spec;
+	uint32_t overcommit;               /* of total_milli for opportunistic tenants, 1/1000 */
+	struct error refusal;              /* of a selector; code 0: none */
+	json_t *spec, *status;             /* status: as the API has it */
+	int64_t generation;
 };
 
 struct ctext { /* by namespace: its dialects */
@@ -101,7 +131,14 @@ struct cluster {
 	struct cgroup *groups;
 	struct cgroup_object *group_objects;
 	struct cbudget *budgets;
-	struct cpolicy *policies;
+	struct cpolicy *policies; /* by name */
+	struct cqueue *queues;
+	uint32_t n_queues;
+	const struct cqueue **by_queue; /* by the place's number, from 1 */
+	uint32_t n_by_queue;
+	uint32_t overcommit; /* of device memory: the greatest of all policies and nodes, 1/1000 */
+	bool is_unsettled;   /* what policies say is to be looked at again */
+	bool has_spaces;     /* and labels with it */
 	struct ctext *dialects;
 	uint32_t n_holding;
 	struct cnode **by_place; /* by the place's node */
@@ -120,6 +157,9 @@ void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speak
 void cnode_free(struct cluster *c, struct cnode *node);
 /* Devices, tenants and capacities as they are now. */
 int cnode_rebuild(struct cluster *c, struct cnode *node);
+/* Its tenants leave the place for a moment, and are counted there again. */
+void cnode_uncount(struct cluster *c, struct cnode *node);
+int cnode_count(struct cluster *c, struct cnode *node);
 /* Capacities alone. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json);
@@ -138,14 +178,15 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
  * What is kept for the containers that were given, or would be, that; an entry for each, which
  * borrows from `given`. NULL: no memory.
  */
-struct stage *cpod_stages(const struct cpod *pod, const struct given *given);
+struct stage *cpod_stages(
+	const struct cluster *c, const struct cpod *pod, const struct given *given);
 /*
  * Its tenants hold what is kept for that, on the devices that they have: all of them, or none. A
  * negative, and `why`.
  */
 int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why);
 /* Whether all that is kept for them has its tenant. */
-bool cpod_is_whole(const struct cpod *pod);
+bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
 void orphans_drop(struct cluster *c, struct cnode *node);
 
@@ -187,7 +228,61 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
 
+/* What a pod has of its namespace's share and memory at most, while all of it runs. */
+struct usage {
+	uint64_t milli, bytes;
+	uint64_t firm; /* of milli: what is not opportunistic */
+};
+struct usage cpod_usage(const struct cpod *pod, const struct given *given);
+
+/* Whether it speaks of that namespace. */
+bool cpolicy_selects(const struct cluster *c, const struct cpolicy *policy, const char *ns);
+/* A namespace, or its labels, have changed. */
+void cluster_note_namespace(struct cluster *c);
+/* One of the namespace's policies names that space. */
+bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str space);
+
+/* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. UINT64_MAX: neither. */
+uint64_t cpolicy_milli(const json_t *value);
+
+/* ---- cluster-memory.c ---- */
+
+uint32_t cluster_greatest_overcommit(const struct cluster *c);
+/* What the place counts of it, since cluster_settle(). */
+uint64_t cluster_counted_bytes(
+	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
+
+/* n containers of a pod, in its order, that would come to a device, after some have gone. */
+struct memory_wish {
+	const char *ns;
+	const struct tenancy_container *container[GIVEN_CONTAINERS_MAX];
+	uint32_t n;
+	bool (*is_gone)(void *arg, const struct cpod *pod);
+	void *arg;
+};
+
+bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
+	const struct gpunode_device *device, const struct memory_wish *wish);
+/* For a pod that runs, with that instead of what it has. */
+bool cluster_has_memory_for(
+	const struct cluster *c, const struct cpod *pod, const struct given *then);
+
+/* ---- cluster-queue.c ---- */
+
+/* What a policy's `queue` says; what is no such value is as if nothing were said. */
+void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret);
+/* The queue that it belongs to is found; false: as it was. */
+bool cpod_find_queue(struct cluster *c, struct cpod *pod);
+/* Whether its queue takes anybody; when there was no room, what of its quota is against it. */
+bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why);
+void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why);
+/* Its number in the place; 0: none. */
+uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
+
 /* ---- cluster.c ---- */
+
+/* Its name, and with it its group, is read again. */
+int cpod_find_group(struct cluster *c, struct cpod *pod);
 
 /* Its state; what holds its place is counted. */
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);

@@ -68,13 +68,33 @@ static void forget_models(struct cluster *c, uint64_t models)
 		place_model_forget(c->place, models & -models, NULL);
 }
 
-static void forget_place(struct cluster *c, struct cnode *node)
+void cnode_uncount(struct cluster *c, struct cnode *node)
 {
 	struct cpod *pod;
 
 	DL_FOREACH(node->pods, pod)
 		cpod_drop(c, pod);
 	orphans_drop(c, node);
+}
+
+int cnode_count(struct cluster *c, struct cnode *node)
+{
+	struct cpod *pod;
+	int r = 0;
+
+	if (node->at == PLACE_NONE)
+		return 0;
+	/* Who is leaving first: others have their places already. */
+	for (int is_told = 1; is_told >= 0; is_told--)
+		DL_FOREACH(node->pods, pod)
+			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
+	r = r < 0 ? r : orphans_restore(c, node);
+	return r < 0 ? r : cnode_refresh(c, node);
+}
+
+static void forget_place(struct cluster *c, struct cnode *node)
+{
+	cnode_uncount(c, node);
 	if (node->at == PLACE_NONE)
 		return;
 	c->by_place[node->at] = NULL;
@@ -167,7 +187,6 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 static int enter_place(struct cluster *c, struct cnode *node)
 {
 	struct node_info new;
-	struct cpod *pod;
 	int r = describe(c, node, &new);
 	r = r < 0 ? r : place_node_add(c->place, &new.info, &node->at, NULL);
 	r = r < 0
@@ -176,12 +195,7 @@ static int enter_place(struct cluster *c, struct cnode *node)
 	if (r < 0)
 		return r;
 	c->by_place[node->at] = node;
-	/* Who is leaving first: others have their places already. */
-	for (int is_told = 1; is_told >= 0; is_told--)
-		DL_FOREACH(node->pods, pod)
-			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
-	r = r < 0 ? r : orphans_restore(c, node);
-	return r < 0 ? r : cnode_refresh(c, node);
+	return cnode_count(c, node);
 }
 
 int cnode_rebuild(struct cluster *c, struct cnode *node)
@@ -230,6 +244,7 @@ int cluster_set_gpus(struct cluster *c, json_t *json)
 		gpunode_done(&gpus);
 		return r;
 	}
+	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUPolicies: what namespaces may ask for, and how much they may have. All that select it hold. */
+/*
+ * GPUPolicies: what namespaces may ask for, and how much they may have. All that select it hold;
+ * of queues, see cluster-queue.c.
+ */
 #include "scheduler/cluster-internal.h"
 
 #include <errno.h>
@@ -18,7 +21,26 @@ static void policy_free(struct cpolicy *p)
 	arena_done(&p->arena);
 	free(p->name);
 	json_decref(p->spec);
+	json_decref(p->status);
 	free(p);
+}
+
+/* Who belongs to which queue, and whose labels mean the same, has to be looked at again. */
+static void note_change(struct cluster *c, const struct cpolicy *p)
+{
+	c->is_unsettled |= p->has_queue ||
+		json_object_get(json_object_get(p->spec, "overcommit"), "memory");
+	if (json_array_size(json_object_get(p->spec, "labelSpaces")))
+		c->is_unsettled = c->has_spaces = true;
+}
+
+void cluster_note_namespace(struct cluster *c)
+{
+	const struct cpolicy *p;
+
+	for (p = c->policies; p; p = p->hh.next)
+		if (p->is_selecting)
+			note_change(c, p);
 }
 
 int cluster_remove_policy(struct cluster *c, const char *name)
@@ -28,6 +50,7 @@ int cluster_remove_policy(struct cluster *c, const char *name)
 	HASH_FIND_STR(c->policies, name, p);
 	if (!p)
 		return -ENOENT;
+	note_change(c, p);
 	HASH_DEL(c->policies, p);
 	policy_free(p);
 	return 0;
@@ -44,7 +67,7 @@ void cluster_free_policies(struct cluster *c)
 }
 
 /* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. */
-static uint64_t milli_of(const json_t *value)
+uint64_t cpolicy_milli(const json_t *value)
 {
 	uint32_t milli;
 
@@ -68,30 +91,75 @@ static uint64_t bytes_of(const json_t *value)
 		: UNLIMITED;
 }
 
+static int by_name(const struct cpolicy *a, const struct cpolicy *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+static void read_selectors(struct cpolicy *p)
+{
+	json_t *selector = json_object_get(p->spec, "namespaceSelector");
+	json_t *pods = json_object_get(json_object_get(p->spec, "queue"), "podSelector");
+
+	p->is_selecting = selector != NULL;
+	p->is_of_pods = pods != NULL;
+	if (selector)
+		selector_read(&p->arena, selector, &p->selector, &p->refusal);
+	if (pods && !p->refusal.code)
+		selector_read(&p->arena, pods, &p->pods, &p->refusal);
+}
+
+static void read_queue(struct cpolicy *p)
+{
+	const json_t *queue = json_object_get(p->spec, "queue");
+	const char *name = json_string_value(json_object_get(queue, "name"));
+
+	p->has_queue = queue != NULL;
+	str_copy(p->queue, sizeof(p->queue), str_from(name ? name : ""));
+	cqueue_terms_read(queue, &p->terms);
+}
+
 int cluster_set_policy(struct cluster *c, json_t *json)
 {
-	const char *name = json_string_value(
-		json_object_get(json_object_get(json, "metadata"), "name"));
-	json_t *spec = json_object_get(json, "spec"), *selector;
-	struct cpolicy *p = calloc(1, sizeof(*p));
+	json_t *metadata = json_object_get(json, "metadata");
+	const char *name = json_string_value(json_object_get(metadata, "name"));
+	struct cpolicy *p = calloc(1, sizeof(*p)), *was;
+	uint64_t overcommit;
 
 	if (!p)
 		return -ENOMEM;
 	p->name = str_dup(str_from(name));
-	p->spec = json_incref(spec);
-	selector = json_object_get(spec, "namespaceSelector");
-	if (selector)
-		selector_read(&p->arena, selector, &p->selector, NULL);
-	p->is_selecting = selector != NULL;
-	p->total_milli = milli_of(json_object_get(spec, "totalShare"));
-	p->total_bytes = bytes_of(json_object_get(spec, "totalMemory"));
+	p->spec = json_incref(json_object_get(json, "spec"));
+	p->status = json_incref(json_object_get(json, "status"));
+	p->generation = json_integer_value(json_object_get(metadata, "generation"));
+	read_selectors(p);
+	read_queue(p);
+	p->total_milli = cpolicy_milli(json_object_get(p->spec, "totalShare"));
+	p->total_bytes = bytes_of(json_object_get(p->spec, "totalMemory"));
+	overcommit = cpolicy_milli(
+		json_object_get(json_object_get(p->spec, "overcommit"), "share"));
+	p->overcommit = (uint32_t)(overcommit == UNLIMITED ? 1000
+							   : MIN(MAX(overcommit, 1000u), 16000u));
+	HASH_FIND_STR(c->policies, name, was);
+	if (was && json_equal(was->spec, p->spec)) {
+		/* Its status, as a rule, which we have written ourselves. */
+		json_decref(was->status);
+		was->status = TAKE_PTR(p->status);
+		was->generation = p->generation;
+		policy_free(p);
+		return 0;
+	}
 	cluster_remove_policy(c, name);
 	if (p->name)
 		HASH_ADD_KEYPTR(hh, c->policies, p->name, strlen(p->name), p);
-	if (p->hh.tbl)
-		return 0;
-	policy_free(p);
-	return -ENOMEM;
+	if (!p->hh.tbl) {
+		policy_free(p);
+		return -ENOMEM;
+	}
+	HASH_SORT(c->policies, by_name);
+	note_change(c, p);
+	c->has_news = true;
+	return 0;
 }
 
 static bool is_listed(const json_t *list, const char *text)
@@ -106,7 +174,7 @@ static bool is_listed(const json_t *list, const char *text)
 	return false;
 }
 
-static bool selects(const struct cluster *c, const struct cpolicy *p, const char *ns)
+bool cpolicy_selects(const struct cluster *c, const struct cpolicy *p, const char *ns)
 {
 	const json_t *list = json_object_get(p->spec, "namespaces");
 	const struct object *object = view_find(c->view, OBJECT_NAMESPACE, "", ns);
@@ -115,6 +183,18 @@ static bool selects(const struct cluster *c, const struct cpolicy *p, const char
 		return true;
 	return is_listed(list, ns) ||
 		(p->is_selecting && object && selector_matches(&p->selector, &object->labels));
+}
+
+bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str space)
+{
+	_cleanup_free_ char *name = str_dup(space);
+	const struct cpolicy *p;
+
+	for (p = c->policies; name && p; p = p->hh.next)
+		if (is_listed(json_object_get(p->spec, "labelSpaces"), name) &&
+			cpolicy_selects(c, p, ns))
+			return true;
+	return false;
 }
 
 /* ---- what may be asked for ---- */
@@ -149,7 +229,7 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 		json_t *one;
 		size_t i;
 
-		if (fits || !selects(c, p, ns))
+		if (fits || !cpolicy_selects(c, p, ns))
 			continue;
 		json_array_foreach(models, i, one) {
 			str_copy(spec.model, sizeof(spec.model), str_from(json_string_value(one)));
@@ -163,25 +243,25 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 
 /* ---- how much ---- */
 
-struct usage {
-	uint64_t milli, bytes;
-};
-
-static struct usage usage_of_given(const struct cpod *pod, const struct given *given)
+struct usage cpod_usage(const struct cpod *pod, const struct given *given)
 {
-	struct manifest_sum milli = {0}, bytes = {0};
+	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
 
 	for (uint32_t i = 0; i < given->n; i++) {
 		const struct given_container *g = &given->v[i];
 		const enum manifest_kind kind = cpod_kind(pod, g->name);
+		const uint64_t share = (uint64_t)g->request * g->n;
 		uint64_t all = 0;
 
 		for (uint32_t k = 0; k < g->n; k++)
 			all += g->memory_bytes[k];
-		manifest_sum_add(&milli, kind, (uint64_t)g->request * g->n);
+		manifest_sum_add(&milli, kind, share);
+		manifest_sum_add(&firm, kind, g->class == SPEC_OPPORTUNISTIC ? 0 : share);
 		manifest_sum_add(&bytes, kind, all);
 	}
-	return (struct usage){manifest_sum_value(&milli), manifest_sum_value(&bytes)};
+	return (struct usage){.milli = manifest_sum_value(&milli),
+		.firm = manifest_sum_value(&firm),
+		.bytes = manifest_sum_value(&bytes)};
 }
 
 static struct usage usage_of(const struct cluster *c, const char *ns)
@@ -191,9 +271,10 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 
 	for (pod = c->pods; pod; pod = pod->hh.next)
 		if (pod->given.n && !strcmp(pod->ns, ns)) {
-			const struct usage its = usage_of_given(pod, &pod->given);
+			const struct usage its = cpod_usage(pod, &pod->given);
 
 			u.milli += its.milli;
+			u.firm += its.firm;
 			u.bytes += its.bytes;
 		}
 	return u;
@@ -202,28 +283,39 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 /* Before a device is chosen bytes are known where bytes were asked for. */
 static struct usage asked_by(const struct cpod *pod)
 {
-	struct manifest_sum milli = {0}, bytes = {0};
+	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
 
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
 		const struct tenancy_container *one = &pod->asked.v[i];
 		const struct spec *spec = &one->spec;
+		const uint64_t share = (uint64_t)spec->request * spec->count;
 
-		manifest_sum_add(&milli, one->kind, (uint64_t)spec->request * spec->count);
+		manifest_sum_add(&milli, one->kind, share);
+		manifest_sum_add(&firm, one->kind, spec->class == SPEC_OPPORTUNISTIC ? 0 : share);
 		manifest_sum_add(&bytes, one->kind, spec->memory_bytes * spec->count);
 	}
-	return (struct usage){manifest_sum_value(&milli), manifest_sum_value(&bytes)};
+	return (struct usage){.milli = manifest_sum_value(&milli),
+		.firm = manifest_sum_value(&firm),
+		.bytes = manifest_sum_value(&bytes)};
+}
+
+/* Opportunistic ones may go beyond it, and take nothing from the others when they do. */
+static bool is_within_share(const struct cpolicy *p, const struct usage *all)
+{
+	return all->firm <= p->total_milli && all->milli <= p->total_milli * p->overcommit / 1000;
 }
 
 static bool has_room(
 	const struct cluster *c, const struct cpolicy *p, const struct cpod *pod, struct buf *why)
 {
 	const struct usage asked = asked_by(pod);
-	struct usage used;
+	struct usage used, then;
 
 	if (p->total_milli == UNLIMITED && p->total_bytes == UNLIMITED)
 		return true;
 	used = usage_of(c, pod->ns);
-	if (p->total_milli != UNLIMITED && used.milli + asked.milli > p->total_milli) {
+	then = (struct usage){.milli = used.milli + asked.milli, .firm = used.firm + asked.firm};
+	if (p->total_milli != UNLIMITED && !is_within_share(p, &then)) {
 		buf_addf(why, "policy %s: the namespace has %s of %s GPUs, %s asked", p->name,
 			format_share((uint32_t)used.milli).s,
 			format_share((uint32_t)p->total_milli).s,
@@ -246,7 +338,7 @@ bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 	if (!pod->asked.n)
 		return true;
 	for (p = c->policies; p; p = p->hh.next) {
-		if (!selects(c, p, pod->ns))
+		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
 		for (uint32_t i = 0; i < pod->asked.n; i++)
 			if (!allows(p, &pod->asked.v[i].spec, pod->asked.v[i].name, why))
@@ -261,14 +353,16 @@ bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why)
 {
 	const struct cpolicy *p;
-	const struct usage all = usage_of(c, pod->ns), now = usage_of_given(pod, &pod->given),
-			   then = usage_of_given(pod, given);
+	const struct usage all = usage_of(c, pod->ns), now = cpod_usage(pod, &pod->given),
+			   then = cpod_usage(pod, given);
+	const struct usage with = {.milli = all.milli - now.milli + then.milli,
+		.firm = all.firm - now.firm + then.firm};
 
 	for (p = c->policies; p; p = p->hh.next) {
-		if (!selects(c, p, pod->ns))
+		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
-		if ((then.milli > now.milli && p->total_milli != UNLIMITED &&
-			    all.milli - now.milli + then.milli > p->total_milli) ||
+		if (((then.milli > now.milli || then.firm > now.firm) &&
+			    p->total_milli != UNLIMITED && !is_within_share(p, &with)) ||
 			(then.bytes > now.bytes && p->total_bytes != UNLIMITED &&
 				all.bytes - now.bytes + then.bytes > p->total_bytes)) {
 			buf_addf(why, "policy %s: more than the namespace may have", p->name);

@@ -45,37 +45,65 @@ void orphans_drop(struct cluster *c, struct cnode *node)
 
 /* ---- labels ---- */
 
+#define COMMON "/" /* in the place of a namespace, none of which has such a name */
+
 static int label_of(struct cluster *c, const char *ns, const char *name, uint32_t *ret)
 {
 	*ret = 0;
 	return name[0] ? place_label(c->place, ns, name, ret, NULL) : 0;
 }
 
+/* The namespace's own, or common to all that share the space. */
+static const char *space_of(const struct cluster *c, const char *ns, const char *name)
+{
+	struct str rest = str_from(name), space;
+
+	if (!strchr(name, '/') || !str_split(&rest, '/', &space))
+		return ns;
+	return cluster_is_in_space(c, ns, space) ? COMMON : ns;
+}
+
+struct named {
+	const char *v[3];
+};
+
+static struct named labels_of(const struct spec *spec)
+{
+	/* The empty exclusion label is one too: a name that no user can write. */
+	return (struct named){{spec->affinity, spec->anti_affinity,
+		spec->exclusion[0]            ? spec->exclusion
+			: spec->has_exclusion ? " "
+					      : ""}};
+}
+
 static int set_labels(
 	struct cluster *c, const struct cpod *pod, const struct spec *spec, struct place_spec *ret)
 {
-	/* The empty exclusion label is one too: a name that no user can write. */
-	const char *exclusion = spec->exclusion[0] ? spec->exclusion
-		: spec->has_exclusion              ? " "
-						   : "";
-	int r;
+	const struct named names = labels_of(spec);
+	uint32_t *const labels[] = {&ret->affinity, &ret->anti_affinity, &ret->exclusion};
+	int r = 0;
 
-	r = label_of(c, pod->ns, spec->affinity, &ret->affinity);
-	r = r < 0 ? r : label_of(c, pod->ns, spec->anti_affinity, &ret->anti_affinity);
-	return r < 0 ? r : label_of(c, pod->ns, exclusion, &ret->exclusion);
+	for (int i = 0; r == 0 && i < 3; i++)
+		r = label_of(c, space_of(c, pod->ns, names.v[i]), names.v[i], labels[i]);
+	return r;
 }
 
+/* Of its own namespace or common: it may have been the other until now. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		struct place_spec spec;
+		const struct named names = labels_of(&pod->asked.v[i].spec);
 
-		if (set_labels(c, pod, &pod->asked.v[i].spec, &spec) < 0)
-			continue;
-		/* Those that others have as well stay: -EBUSY. */
-		place_label_forget(c->place, spec.affinity, NULL);
-		place_label_forget(c->place, spec.anti_affinity, NULL);
-		place_label_forget(c->place, spec.exclusion, NULL);
+		for (int k = 0; k < 6; k++) {
+			const char *name = names.v[k / 2];
+			uint32_t label;
+
+			if (k % 2 && !strchr(name, '/'))
+				continue;
+			/* Those that others have as well stay: -EBUSY. */
+			if (label_of(c, k % 2 ? COMMON : pod->ns, name, &label) == 0)
+				place_label_forget(c->place, label, NULL);
+		}
 	}
 }
 
@@ -104,21 +132,30 @@ static uint64_t models_of(const struct cluster *c, const char *ns, const struct 
 	return bits;
 }
 
+/* Of each device's memory, where no bytes are asked for. */
+static uint32_t counted_permille(const struct cluster *c, const struct spec *spec)
+{
+	const uint32_t permille = spec->memory_permille ? spec->memory_permille : spec->request;
+
+	return MAX((uint32_t)cluster_counted_bytes(c, spec->memory_policy, permille), 1u);
+}
+
 /* Who uses its devices before it starts has to have room there as well. */
-static void add_guests(const struct tenancy *asked, uint32_t host, struct place_spec *spec)
+static void add_guests(const struct cluster *c, const struct tenancy *asked, uint32_t host,
+	struct place_spec *spec)
 {
 	for (uint32_t i = 0; i < asked->n; i++) {
 		const struct spec *guest = &asked->v[i].spec;
-		const uint32_t permille = guest->memory_permille ? guest->memory_permille
-								 : guest->request;
+		const uint64_t bytes = cluster_counted_bytes(
+			c, guest->memory_policy, guest->memory_bytes);
 
 		if (i == host || asked->v[i].host != host)
 			continue;
 		spec->is_exclusive |= guest->exclusive || guest->mode == SPEC_MODE_EXCLUSIVE;
-		spec->device_bytes = MAX(spec->device_bytes, guest->memory_bytes);
+		spec->device_bytes = MAX(spec->device_bytes, bytes);
 		if (!spec->device_permille)
 			spec->device_permille = spec->share;
-		spec->device_permille = MAX(spec->device_permille, permille);
+		spec->device_permille = MAX(spec->device_permille, counted_permille(c, guest));
 		spec->share = spec->is_exclusive ? SPEC_SHARE_ONE
 						 : MAX(spec->share, guest->request);
 	}
@@ -129,6 +166,7 @@ static int common(
 {
 	*ret = PLACE_SPEC_INIT;
 	ret->group = number_of(pod->group);
+	ret->queue = cpod_queue_number(c, pod);
 	ret->started = pod->created_ns;
 	return asked ? set_labels(c, pod, asked, ret) : 0;
 }
@@ -147,9 +185,11 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 	ret->is_exclusive = asked->exclusive || asked->mode == SPEC_MODE_EXCLUSIVE;
 	ret->share = ret->is_exclusive ? SPEC_SHARE_ONE : asked->request;
 	ret->count = asked->count;
-	ret->device_bytes = asked->memory_bytes;
+	ret->device_bytes = cluster_counted_bytes(c, asked->memory_policy, asked->memory_bytes);
 	ret->device_permille = asked->memory_permille;
-	add_guests(&pod->asked, i, ret);
+	if (asked->memory_policy != SPEC_MEMORY_FAIL && !ret->device_bytes)
+		ret->device_permille = counted_permille(c, asked);
+	add_guests(c, &pod->asked, i, ret);
 	ret->class = asked->class;
 	ret->priority = asked->priority;
 	if (!asked->model[0] && !c->policies)
@@ -218,7 +258,8 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
 	return asked ? asked->kind : MANIFEST_MAIN;
 }
 
-struct stage *cpod_stages(const struct cpod *pod, const struct given *given)
+struct stage *cpod_stages(
+	const struct cluster *c, const struct cpod *pod, const struct given *given)
 {
 	struct stage *stage = calloc(given->n + 1ul, sizeof(*stage));
 
@@ -227,7 +268,7 @@ struct stage *cpod_stages(const struct cpod *pod, const struct given *given)
 
 		stage[i] = (struct stage){.kind = cpod_kind(pod, g->name),
 			.share = g->mode == SPEC_MODE_EXCLUSIVE ? SPEC_SHARE_ONE : g->request,
-			.bytes = most_bytes(g),
+			.bytes = cluster_counted_bytes(c, g->memory_policy, most_bytes(g)),
 			.device = g->device,
 			.n = g->n};
 	}
@@ -236,9 +277,9 @@ struct stage *cpod_stages(const struct cpod *pod, const struct given *given)
 	return stage;
 }
 
-bool cpod_is_whole(const struct cpod *pod)
+bool cpod_is_whole(const struct cluster *c, const struct cpod *pod)
 {
-	struct stage *stage = cpod_stages(pod, &pod->given);
+	struct stage *stage = cpod_stages(c, pod, &pod->given);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; stage && i < pod->given.n; i++)
@@ -265,6 +306,22 @@ static void choose_devices(const struct cluster *c, const struct cnode *node,
 		}
 }
 
+/* Whoever is on one of these devices has another exclusion label: that one. */
+static bool is_among_others(
+	const struct cluster *c, const struct place_choice *choice, uint32_t *exclusion)
+{
+	for (uint32_t i = 0; i < choice->n; i++) {
+		struct place_device_view device;
+
+		place_device_get(c->place, choice->device[i], &device);
+		if (!device.n_tenants || device.exclusion == *exclusion)
+			continue;
+		*exclusion = device.exclusion;
+		return true;
+	}
+	return false;
+}
+
 /*
  * That share and those bytes of each of its devices; g NULL: none of any. 0 also where none of its
  * devices is there.
@@ -287,6 +344,9 @@ static int restore(struct cluster *c, struct cnode *node, const struct given_con
 		spec->priority = g->priority;
 	}
 	r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
+	if (r == -ENOSPC && is_among_others(c, &choice, &spec->exclusion))
+		/* Labels have got another meaning since it came. */
+		r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {
 		/* Somebody is on it all the same: it has at least what nobody else may have. */
 		spec->is_exclusive = false;
@@ -337,7 +397,7 @@ static int restore_given(struct cluster *c, struct cpod *pod)
 			merge(&all.v[i], b);
 	}
 	if (r == 0)
-		stage = cpod_stages(pod, &all);
+		stage = cpod_stages(c, pod, &all);
 	if (!stage)
 		return -ENOMEM;
 	for (uint32_t i = 0; r == 0 && i < all.n; i++)
@@ -363,7 +423,7 @@ int cpod_restore(struct cluster *c, struct cpod *pod)
 
 int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why)
 {
-	_cleanup_free_ struct stage *stage = cpod_stages(pod, given);
+	_cleanup_free_ struct stage *stage = cpod_stages(c, pod, given);
 	const uint32_t mark = place_mark(c->place);
 	int r = stage ? 0 : -ENOMEM;
 
@@ -409,7 +469,8 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 			continue;
 		/* Nobody makes it leave. */
 		spec.share = t->is.request;
-		spec.device_bytes = most_bytes(&t->is);
+		spec.device_bytes = cluster_counted_bytes(
+			c, t->is.memory_policy, most_bytes(&t->is));
 		r = restore(c, node, &t->is, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)
 			continue;

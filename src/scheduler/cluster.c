@@ -57,6 +57,7 @@ int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told)
 	if (pod->is_told == is_told)
 		return 0;
 	pod->is_told = is_told;
+	pod->is_reclaimed &= is_told;
 	cpod_drop(c, pod);
 	r = cpod_restore(c, pod);
 	return r < 0 || !pod->node ? r : cnode_refresh(c, pod->node);
@@ -102,6 +103,8 @@ void cluster_free(struct cluster *c)
 	cluster_free_budgets(c);
 	cluster_free_groups(c);
 	cluster_free_policies(c);
+	free(c->queues);
+	free(c->by_queue);
 	free(c->by_place);
 	free(c->by_tenant);
 	place_free(c->place);
@@ -271,12 +274,28 @@ static int join_group(struct cluster *c, struct cpod *pod)
 	return 0;
 }
 
-/* The group's name as it is unique in the cluster. */
-static void set_group(struct cpod *pod)
+/* As it is unique in the cluster; no namespace's name is empty. */
+static void set_group(const struct cluster *c, struct cpod *pod)
 {
+	struct str rest = str_from(pod->asked.group), space;
+	const char *ns = pod->ns;
+
 	pod->group[0] = '\0';
-	if (pod->asked.group[0])
-		snprintf(pod->group, sizeof(pod->group), "%s/%s", pod->ns, pod->asked.group);
+	if (!pod->asked.group[0])
+		return;
+	if (strchr(pod->asked.group, '/') && str_split(&rest, '/', &space) &&
+		cluster_is_in_space(c, ns, space))
+		ns = "";
+	snprintf(pod->group, sizeof(pod->group), "%s/%s", ns, pod->asked.group);
+}
+
+int cpod_find_group(struct cluster *c, struct cpod *pod)
+{
+	const bool was_in = pod->in != NULL;
+
+	leave_group(c, pod);
+	set_group(c, pod);
+	return was_in && pod->group[0] ? join_group(c, pod) : 0;
 }
 
 uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, uint32_t most)
@@ -303,7 +322,7 @@ static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 	pod->refusal.code = 0;
 	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0)
 		tenancy_done(&pod->asked);
-	set_group(pod);
+	set_group(c, pod);
 	cpod_size_group(c, pod);
 }
 
@@ -314,7 +333,7 @@ static void read_others_group(struct cluster *c, struct cpod *pod, json_t *json)
 	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, NULL) < 0)
 		tenancy_done(&pod->asked);
 	pod->asked.n = 0;
-	set_group(pod);
+	set_group(c, pod);
 	cpod_size_group(c, pod);
 }
 
@@ -364,7 +383,9 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 	r = read_given(pod, json, &has_changed);
 	if (r < 0)
 		return r;
+	has_changed |= cpod_find_queue(c, pod);
 	has_changed |= pod->node != node || pod->state != CPOD_BOUND;
+	pod->reclaims_ns = 0;
 	if (has_changed) {
 		cpod_drop(c, pod);
 		cpod_move(c, pod, node);
@@ -382,6 +403,8 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 {
 	struct cnode *node = pod->node;
 
+	if (is_waiting)
+		cpod_find_queue(c, pod);
 	if (is_waiting && (pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED))
 		return view_assume(c->view, pod->ns, pod->name, node->name);
 	if (node)
@@ -398,7 +421,7 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 		cnode_release(c, node);
 	}
 	given_done(&pod->given);
-	pod->is_told = false;
+	pod->is_told = pod->is_reclaimed = false;
 	cpod_set_state(c, pod, is_waiting ? CPOD_PENDING : CPOD_OTHER);
 	return 0;
 }
@@ -501,10 +524,12 @@ static int set_node(struct cluster *c, json_t *json, struct error *err)
 	node = cnode_get(c, name_of(json));
 	if (!node)
 		return fail(err, ENOMEM, "out of memory");
-	if (node->is_there)
-		return cnode_refresh(c, node);
-	node->is_there = true;
-	return cnode_rebuild(c, node);
+	r = node->is_there ? cnode_refresh(c, node) : 0;
+	if (!node->is_there) {
+		node->is_there = true;
+		r = cnode_rebuild(c, node);
+	}
+	return r < 0 ? fail(err, -r, "node %s: %s", node->name, strerror(-r)) : r;
 }
 
 static int set_namespace(struct cluster *c, json_t *json, struct error *err)
@@ -512,6 +537,7 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 	const json_t *metadata = json_object_get(json, "metadata");
 	int r = view_set(c->view, OBJECT_NAMESPACE, json, err);
 
+	cluster_note_namespace(c);
 	return r < 0
 		? r
 		: set_dialects(c, name_of(json),
@@ -519,23 +545,33 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 				  json_object_get(metadata, "annotations"), DIALECT_LIST_KEY)));
 }
 
-int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
+static int set_own(struct cluster *c, int kind, json_t *json)
 {
-	if (!name_of(json) || !*name_of(json))
-		return fail(err, EINVAL, "an object without a name");
-	/* Whatever changes but a pod may help somebody who waits. */
-	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE;
 	switch (kind) {
-	case OBJECT_POD: return set_pod(c, json, err);
-	case OBJECT_NODE: return set_node(c, json, err);
-	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
 	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
 	case CLUSTER_LEASE: return cluster_set_lease(c, json);
 	case CLUSTER_POLICY: return cluster_set_policy(c, json);
 	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
-	case CLUSTER_GROUP:
-	case CLUSTER_SIGS_GROUP:
-	case CLUSTER_VOLCANO_GROUP: return cluster_set_group(c, kind, json);
+	default: return cluster_set_group(c, kind, json);
+	}
+}
+
+int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
+{
+	int r;
+
+	if (!name_of(json) || !*name_of(json))
+		return fail(err, EINVAL, "an object without a name");
+	/* Whatever else changes may help somebody who waits; of a policy it depends on what. */
+	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
+	if (kind >= OBJECT_KINDS) {
+		r = set_own(c, kind, json);
+		return r < 0 ? fail(err, -r, "%s: %s", name_of(json), strerror(-r)) : r;
+	}
+	switch (kind) {
+	case OBJECT_POD: return set_pod(c, json, err);
+	case OBJECT_NODE: return set_node(c, json, err);
+	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
 	default: return view_set(c->view, (enum object_kind)kind, json, err);
 	}
 }
@@ -570,7 +606,10 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 	case CLUSTER_GROUP:
 	case CLUSTER_SIGS_GROUP:
 	case CLUSTER_VOLCANO_GROUP: return cluster_remove_group(c, kind, ns, name);
-	case OBJECT_NAMESPACE: set_dialects(c, name, ""); break;
+	case OBJECT_NAMESPACE:
+		set_dialects(c, name, "");
+		cluster_note_namespace(c);
+		break;
 	default: break;
 	}
 	return view_remove(c->view, (enum object_kind)kind, ns, name);
@@ -635,6 +674,16 @@ uint32_t cpod_gpu_priority(const struct cpod *pod)
 uint64_t cpod_created_ns(const struct cpod *pod)
 {
 	return pod->created_ns;
+}
+
+bool cpod_is_reclaimed(const struct cpod *pod)
+{
+	return pod->is_reclaimed;
+}
+
+uint64_t cpod_reclaim_at_ns(const struct cpod *pod)
+{
+	return pod->reclaim_at_ns;
 }
 
 uint64_t cpod_give_up_ns(const struct cpod *pod)

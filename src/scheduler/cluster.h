@@ -58,6 +58,17 @@ int cluster_set(struct cluster *cluster, int kind, json_t *json, struct error *e
 /* -ENOENT: it is not known. */
 int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char *name);
 
+/*
+ * Policies, namespaces and pods have changed: queues are made anew, and with them what belongs to
+ * which; before anything is decided. ret_changed: pods may stand in other lines now, and in other
+ * groups. -ENOMEM.
+ */
+int cluster_settle(struct cluster *cluster, bool *ret_changed);
+
+/* Of two of the place's queues the one whose turn it is; who has less than it is guaranteed. */
+bool cluster_queue_is_before(const struct cluster *cluster, uint32_t a, uint32_t b);
+bool cluster_queue_is_owed(const struct cluster *cluster, uint32_t queue);
+
 /* What may have made room for somebody since it was last asked. */
 bool cluster_take_news(struct cluster *cluster);
 
@@ -84,6 +95,11 @@ const struct tenancy *cpod_asked(const struct cpod *pod);
 int64_t cpod_priority(const struct cpod *pod);      /* spec.priority */
 uint32_t cpod_gpu_priority(const struct cpod *pod); /* the highest of its containers */
 uint64_t cpod_created_ns(const struct cpod *pod);
+const char *cpod_queue(const struct cpod *pod);                            /* its name; "": none */
+uint32_t cpod_line(const struct cluster *cluster, const struct cpod *pod); /* 0: of no queue */
+bool cpod_is_reclaimed(const struct cpod *pod); /* it was told to leave for another queue */
+/* When it takes back what it has asked back; 0: nothing. */
+uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
 /* While it holds its place: until when. While it was told to leave: when it was asked last. */
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
@@ -111,6 +127,12 @@ bool cpod_is_told(const struct cpod *pod, const char *sentence);
 
 /* What was assumed of it is not so: it waits again. */
 void cluster_forget(struct cluster *cluster, struct cpod *pod);
+
+/*
+ * {NAME: status} of the policies whose status says something else than what is so, for a merge
+ * patch of it; the caller's. -ENOMEM.
+ */
+int cluster_report(struct cluster *cluster, json_t **ret_statuses);
 
 /* ---- for pages and tests ---- */
 

@@ -18,15 +18,22 @@ struct attempt {
 	uint32_t n_taken;
 	struct decide_victims *victims; /* NULL: nobody has to leave */
 	uint32_t n_victims;             /* of them, those who were there before */
+	struct buf *asked_back;         /* of whom */
 };
 
-/* As take(), but others leave for it. The place is under a mark. */
+/*
+ * As take(), but others leave for it: first who has borrowed what its queue is guaranteed, then who
+ * is less important. The place is under a mark. -EINPROGRESS: what was lent has been asked back and
+ * is not yet taken: cpod_reclaim_at_ns().
+ */
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err);
 
 /* What of a node neither the view nor the place knows. */
 enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_WHYS };
 enum node_why attempt_node(struct attempt *a, const struct cnode *node);
+/* Of the devices that it names enough have as much memory as may be promised of them. */
+bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
 /* What keeps it from everywhere, whatever the cluster is like; NULL: nothing. */
 const char *decide_refusal(const struct cpod *pod);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who leaves for a pod: pods of ours that have a place, of lower spec.priority, or of the same and
- * lower divvy priority. A pod leaves with all its containers. Disruption budgets are kept here as
- * well as by the API server, so that nobody is chosen who will not be let go.
+ * lower divvy priority, but none of another queue than its own; and for one that its queue is
+ * guaranteed those of queues that have borrowed, whatever their priorities. A pod leaves with all
+ * its containers. Disruption budgets are kept here as well as by the API server, so that nobody is
+ * chosen who will not be let go.
  */
 #include <errno.h>
 
@@ -10,6 +12,7 @@
 #include "base/cleanup.h"
 #include "core/place-held.h"
 #include "core/place-preempt.h"
+#include "core/place-queue.h"
 #include "scheduler/decide-internal.h"
 
 /* What a rank can tell apart of spec.priority; beyond that they are the same. */
@@ -21,6 +24,17 @@ static struct cpod *pod_of_holder(const struct attempt *a, const struct holder *
 	return h->tenant < a->cluster->by_tenant_room ? a->cluster->by_tenant[h->tenant] : NULL;
 }
 
+static bool may_be_told(const struct cpod *pod)
+{
+	return pod && pod->state == CPOD_BOUND && pod->is_ours && !pod->is_deleting &&
+		!pod->is_told;
+}
+
+static int rank_any(void *arg, const struct holder *h)
+{
+	return may_be_told(pod_of_holder(arg, h)) ? 0 : -1;
+}
+
 static int rank(void *arg, const struct holder *h)
 {
 	const struct attempt *a = arg;
@@ -28,8 +42,9 @@ static int rank(void *arg, const struct holder *h)
 	const uint32_t ours = cpod_gpu_priority(a->pod);
 	int64_t priority;
 
-	if (!pod || pod->state != CPOD_BOUND || !pod->is_ours || pod->is_deleting || pod->is_told ||
-		pod->priority > a->pod->priority)
+	if (!may_be_told(pod) || pod->priority > a->pod->priority)
+		return -1;
+	if (pod->queue && a->pod->queue && pod->queue != a->pod->queue)
 		return -1;
 	if (pod->priority == a->pod->priority && cpod_gpu_priority(pod) >= ours)
 		return -1;
@@ -75,22 +90,97 @@ static int send_away(struct attempt *a, struct cpod *pod)
 	return view_hide(a->cluster->view, pod->ns, pod->name, true);
 }
 
+static int apply(struct attempt *a, const struct place_spec *spec, const struct place_plan *plan,
+	bool is_reclaim, uint32_t *ret_tenant, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < plan->n_victims; i++) {
+		struct cpod *pod = a->cluster->by_tenant[plan->victims[i]];
+
+		if (pod->is_told)
+			continue;
+		r = send_away(a, pod);
+		pod->is_reclaimed = is_reclaim;
+	}
+	return r < 0 ? r : place_add(a->cluster->place, spec, &plan->choice, ret_tenant, err);
+}
+
+/* ---- what was lent ---- */
+
+/*
+ * When it is taken back: early enough that those who leave can take the time that they have for
+ * that, and are gone when the grace ends.
+ */
+static uint64_t due_ns(const struct attempt *a, const struct place_plan *plan)
+{
+	const uint64_t grace_ns = a->pod->queue->terms.grace_ns;
+	uint64_t longest_ns = 0;
+
+	for (uint32_t i = 0; i < plan->n_victims; i++) {
+		const struct pod *seen = cpod_view(
+			a->cluster, a->cluster->by_tenant[plan->victims[i]]);
+		const int64_t grace_s = seen ? MIN(MAX(seen->grace_s, INT64_C(0)), 86400) : 0;
+
+		longest_ns = MAX(longest_ns, (uint64_t)grace_s * 1000000000);
+	}
+	return a->pod->reclaims_ns + (grace_ns > longest_ns ? grace_ns - longest_ns : 0);
+}
+
+static void ask_back(struct attempt *a, const struct place_plan *plan, uint64_t at_ns)
+{
+	const struct cqueue *queue = a->pod->queue;
+
+	a->pod->reclaim_at_ns = at_ns;
+	buf_addf(a->asked_back,
+		"queue %s asks back what it is guaranteed, with %u s of grace: from %u tenants on "
+		"%s",
+		queue->name, (uint32_t)(queue->terms.grace_ns / 1000000000), plan->n_victims,
+		a->cluster->by_place[plan->choice.node]->name);
+}
+
+static int reclaim(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
+	uint32_t *ret_tenant, struct error *err)
+{
+	const struct place_preempt_order order = {rank_any, leave, stay, a};
+	const struct place_preempt rules = {.order = &order};
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	struct cpod *pod = a->pod;
+	int r = place_queue_reclaim(a->cluster->place, spec, &rules, &plan, err);
+	uint64_t at_ns;
+
+	/* It is not guaranteed, or nobody is in its way who has borrowed. */
+	if (r == -EDQUOT)
+		pod->reclaims_ns = 0;
+	if (r == -EDQUOT || r == -ENOSPC)
+		return -ENOSPC;
+	if (r < 0)
+		return r;
+	if (!pod->reclaims_ns)
+		pod->reclaims_ns = MAX(a->cluster->now_ns, UINT64_C(1));
+	at_ns = due_ns(a, &plan);
+	if (at_ns > a->cluster->now_ns) {
+		ask_back(a, &plan, at_ns);
+		return -EINPROGRESS;
+	}
+	r = apply(a, spec, &plan, true, ret_tenant, err);
+	if (r == 0)
+		*ret = plan.choice;
+	return r;
+}
+
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err)
 {
 	const struct place_preempt_order order = {rank, leave, stay, a};
 	const struct place_preempt rules = {.order = &order};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
-	struct place *place = a->cluster->place;
-	int r = place_preempt_find(place, spec, &rules, &plan, err);
+	int r = spec->queue && spec->count ? reclaim(a, spec, ret, ret_tenant, err) : -ENOSPC;
 
-	for (uint32_t i = 0; r == 0 && i < plan.n_victims; i++) {
-		struct cpod *pod = a->cluster->by_tenant[plan.victims[i]];
-
-		if (!pod->is_told)
-			r = send_away(a, pod);
-	}
-	r = r < 0 ? r : place_add(place, spec, &plan.choice, ret_tenant, err);
+	if (r != -ENOSPC)
+		return r;
+	r = place_preempt_find(a->cluster->place, spec, &rules, &plan, err);
+	r = r < 0 ? r : apply(a, spec, &plan, false, ret_tenant, err);
 	if (r == 0)
 		*ret = plan.choice;
 	return r;

@@ -120,6 +120,8 @@ static void gpu_reason(struct attempt *a, const struct cnode *node, char *ret, s
 			reason = place_reason_of(a->cluster->place, &place, node->at);
 		if (reason == PLACE_FITS && is_named_elsewhere(spec, node))
 			reason = PLACE_OTHER_DEVICE;
+		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
+			reason = PLACE_NO_DEVICE_MEMORY;
 		if (reason != PLACE_FITS || i + 1 == pod->asked.n) {
 			device_text(spec, reason, ret, size);
 			return;

@@ -71,10 +71,13 @@ int decide_wish(
 		return 0;
 	}
 	r = wished(c, pod, &wish);
-	if (r == 0 && cluster_has_room_for(c, pod, &wish, why))
-		r = cpod_resize(c, pod, &wish, why);
-	else if (r == 0)
+	if (r == 0 && !cluster_has_room_for(c, pod, &wish, why))
 		r = -ENOSPC;
+	if (r == 0 && !cluster_has_memory_for(c, pod, &wish)) {
+		buf_add_text(why, "more device memory than is left; what was granted stays");
+		r = -ENOSPC;
+	}
+	r = r < 0 ? r : cpod_resize(c, pod, &wish, why);
 	if (r < 0) {
 		given_done(&wish);
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;

@@ -13,7 +13,52 @@
 
 /* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
 
-static uint64_t allowed_devices(const struct attempt *a, const struct cnode *node)
+/* Who would have left by then. */
+struct gone {
+	const struct cluster *cluster;
+	const uint32_t *tenants;
+	uint32_t n;
+};
+
+static bool is_gone(void *arg, const struct cpod *pod)
+{
+	const struct gone *gone = arg;
+
+	for (uint32_t i = 0; i < gone->n; i++)
+		if (gone->cluster->by_tenant[gone->tenants[i]] == pod)
+			return true;
+	return false;
+}
+
+/* The container under way, or one that has got that device of the place already. */
+static bool is_on(const struct attempt *a, uint32_t container, uint32_t device)
+{
+	if (&a->pod->asked.v[container].spec == a->asked)
+		return true;
+	for (uint32_t k = 0; k < a->n_taken; k++)
+		for (uint32_t d = 0; a->of[k] == container && d < a->choice[k].n; d++)
+			if (a->choice[k].device[d] == device)
+				return true;
+	return false;
+}
+
+/* With those of its containers that have got the node's i-th device already, and their guests. */
+static bool has_memory(
+	const struct attempt *a, const struct cnode *node, uint32_t i, const struct gone *gone)
+{
+	struct memory_wish wish = {.ns = a->pod->ns, .is_gone = is_gone, .arg = (void *)gone};
+	const struct tenancy *asked = &a->pod->asked;
+	struct place_node_view view;
+
+	place_node_get(a->cluster->place, node->at, &view);
+	for (uint32_t k = 0; k < asked->n; k++)
+		if (is_on(a, asked->v[k].host, view.first_device + i))
+			wish.container[wish.n++] = &asked->v[k];
+	return cluster_has_memory(a->cluster, node, &node->gpus.device[i], &wish);
+}
+
+static uint64_t allowed_devices(
+	const struct attempt *a, const struct cnode *node, const struct gone *gone)
 {
 	uint64_t mask = 0;
 
@@ -22,9 +67,18 @@ static uint64_t allowed_devices(const struct attempt *a, const struct cnode *nod
 	if (!node->has_gpus)
 		return 0;
 	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
-		if (!a->asked->device[0] || spec_device_fits(a->asked, node->gpus.device[i].uuid))
+		if ((!a->asked->device[0] ||
+			    spec_device_fits(a->asked, node->gpus.device[i].uuid)) &&
+			has_memory(a, node, i, gone))
 			mask |= 1ull << i;
 	return mask;
+}
+
+bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
+{
+	const struct gone nobody = {.cluster = a->cluster};
+
+	return (uint32_t)__builtin_popcountll(allowed_devices(a, node, &nobody)) >= a->asked->count;
 }
 
 enum node_why attempt_node(struct attempt *a, const struct cnode *node)
@@ -69,6 +123,7 @@ static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, co
 {
 	struct attempt *a = arg;
 	const struct cnode *node = a->cluster->by_place[at];
+	const struct gone who = {a->cluster, gone, n_gone};
 	int seen;
 
 	if (!node || (at < a->n_avoided && a->avoided[at]))
@@ -80,11 +135,11 @@ static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, co
 		return 0;
 	if (n_gone || (a->victims && a->victims->n > a->n_victims))
 		return answer_without(a, seen, gone, n_gone).why == FIT_OK
-			? allowed_devices(a, node)
+			? allowed_devices(a, node, &who)
 			: 0;
 	if (fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
 		return 0;
-	return allowed_devices(a, node);
+	return allowed_devices(a, node, &who);
 }
 
 /* ---- one pod ---- */
@@ -127,7 +182,7 @@ static void call_back(struct attempt *a, uint32_t from)
 		struct cpod *pod = a->victims->v[i];
 
 		pod->n_gone = 0;
-		pod->is_told = false;
+		pod->is_told = pod->is_reclaimed = false;
 		cluster_count_gone(a->cluster, pod, -1);
 		view_hide(a->cluster->view, pod->ns, pod->name, false);
 	}
@@ -366,7 +421,7 @@ static int name_claims(struct attempt *a, struct buf *why)
 int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
 	enum decision *ret, struct buf *why, struct error *err)
 {
-	struct attempt a = {.cluster = c, .pod = pod};
+	struct attempt a = {.cluster = c, .pod = pod, .asked_back = why};
 	struct error unfit;
 	int r;
 
@@ -374,7 +429,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (decide_refusal(pod))
 		return wait_for(why, ret, decide_refusal(pod));
 	*ret = DECIDE_WAIT;
-	if (!cluster_allows(c, pod, why))
+	pod->reclaim_at_ns = 0;
+	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
 		return 0;
 	r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
 	if (r == -ENOMEM)
@@ -393,17 +449,19 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	place_set_filter(c->place, filter, &a);
 	r = try_both(&a, victims, err);
 	place_set_filter(c->place, NULL, NULL);
-	if (r == -ENOSPC)
+	if (r == -ENOSPC) {
 		decide_explain(&a, why);
-	else if (r == 0 && a.fit->n_claims)
+		cluster_queue_explain(c, pod, why);
+	} else if (r == 0 && a.fit->n_claims) {
 		r = name_claims(&a, why);
+	}
 	fit_free(a.fit);
 	free(a.avoided);
 	if (r > 0) {
 		*ret = DECIDE_CLAIM;
 		return 0;
 	}
-	if (r == -ENOSPC) {
+	if (r == -ENOSPC || r == -EINPROGRESS) {
 		*ret = DECIDE_WAIT;
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
@@ -435,7 +493,7 @@ int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct 
 	view_assume(c->view, pod->ns, pod->name, "");
 	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
 	if (r == 0 && seen >= 0 && fit_node(fit, (uint32_t)seen).why == FIT_OK &&
-		cpod_is_whole(pod))
+		cpod_is_whole(c, pod))
 		*ret = DECIDE_BIND;
 	fit_free(fit);
 	view_assume(c->view, pod->ns, pod->name, pod->node->name);

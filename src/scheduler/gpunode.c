@@ -2,10 +2,12 @@
 #include "scheduler/gpunode.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "base/str.h"
 
 static const char *text_at(const json_t *json, const char *key)
@@ -48,12 +50,13 @@ static bool read_device(const json_t *spec, const json_t *json, struct gpunode_d
 	if (!*text_at(json, "uuid") ||
 		str_copy(ret->uuid, sizeof(ret->uuid), str_from(text_at(json, "uuid"))) < 0)
 		return false;
-	str_copy(ret->model, sizeof(ret->model), str_from(*model ? model : "GPU"));
+	/* One that is longer than any is cut. */
+	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
 	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX / 4);
 	ret->index = (uint32_t)number_at(json, "index", 1023);
 	ret->numa = (uint8_t)number_at(json, "numa", 255);
 	ret->is_open = !strcmp(text_at(json, "health"), "Healthy") && is_shared(json) &&
-		!is_cordoned(spec, ret->uuid) && ret->model[0];
+		!is_cordoned(spec, ret->uuid);
 	return true;
 }
 
@@ -172,6 +175,21 @@ static int read_tenants(const json_t *status, struct gpunode *g)
 	return 0;
 }
 
+/* 1.5 or "1.5": 1500; 0 where nothing is said, or no such value. */
+static uint32_t overcommit_of(const json_t *json)
+{
+	const json_t *value = json_object_get(
+		json_object_get(json_object_get(json, "spec"), "overcommit"), "memory");
+	uint32_t milli = 0;
+
+	if (json_is_number(value))
+		milli = (uint32_t)(MIN(MAX(json_number_value(value), 0), 16) * 1000 + 0.5);
+	else if (!json_is_string(value) ||
+		parse_share(str_from(json_string_value(value)), &milli, NULL) < 0)
+		return 0;
+	return MIN(MAX(milli, 1000u), 16000u);
+}
+
 int gpunode_read(const json_t *json, struct gpunode *ret)
 {
 	const json_t *status = json_object_get(json, "status");
@@ -179,7 +197,8 @@ int gpunode_read(const json_t *json, struct gpunode *ret)
 
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
-		.epoch = number_at(status, "epoch", INT64_MAX)};
+		.epoch = number_at(status, "epoch", INT64_MAX),
+		.overcommit_memory = overcommit_of(json)};
 	r = read_devices(json, ret);
 	return r < 0 ? r : read_tenants(status, ret);
 }

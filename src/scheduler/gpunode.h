@@ -33,6 +33,7 @@ struct gpunode {
 	struct gpunode_tenant *tenant;
 	uint32_t n_tenants;
 	uint32_t slots_total;
+	uint32_t overcommit_memory; /* 1/1000; 0: as policies say */
 	uint64_t epoch;
 };
 

@@ -22,6 +22,7 @@ struct entry {
 	enum state state;
 	uint64_t until_ns;  /* of the pause, which may be over; of the rest */
 	uint32_t tries, at; /* at: in its heap */
+	bool has_failed;    /* it pauses, whatever happens */
 	char name[];
 };
 
@@ -31,9 +32,18 @@ struct heap {
 	bool (*is_before)(const struct entry *a, const struct entry *b);
 };
 
+struct line {
+	struct heap active;
+	uint32_t n;       /* entries that stand in it, in whatever state */
+	uint32_t n_woken; /* by what happened last */
+};
+
 struct pending {
 	struct entry *entries;
-	struct heap active, backing_off;
+	struct line *lines;
+	uint32_t n_lines, lines_room;
+	struct pending_lines known;
+	struct heap backing_off;
 	struct entry *resting;
 	uint32_t n_of[N_STATES];
 	struct rand *rand;
@@ -109,7 +119,7 @@ static void leave_state(struct pending *p, struct entry *e)
 {
 	p->n_of[e->state]--;
 	if (e->state == ACTIVE)
-		heap_remove(&p->active, e);
+		heap_remove(&p->lines[e->rank.line].active, e);
 	else if (e->state == BACKING_OFF)
 		heap_remove(&p->backing_off, e);
 	else if (e->state == RESTING)
@@ -121,7 +131,7 @@ static void enter_state(struct pending *p, struct entry *e, enum state state)
 	e->state = state;
 	p->n_of[state]++;
 	if (state == ACTIVE)
-		heap_add(&p->active, e);
+		heap_add(&p->lines[e->rank.line].active, e);
 	else if (state == BACKING_OFF)
 		heap_add(&p->backing_off, e);
 	else if (state == RESTING)
@@ -142,13 +152,13 @@ static struct entry *find(const struct pending *p, const char *name)
 	return e;
 }
 
-int pending_new(struct rand *rand, struct pending **ret)
+int pending_new(struct rand *rand, const struct pending_lines *lines, struct pending **ret)
 {
 	struct pending *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
-	p->active.is_before = is_first;
+	p->known = *lines;
 	p->backing_off.is_before = is_sooner;
 	p->rand = rand;
 	*ret = p;
@@ -165,20 +175,47 @@ void pending_free(struct pending *p)
 		HASH_DEL(p->entries, e);
 		free(e);
 	}
-	free(p->active.v);
+	for (uint32_t i = 0; i < p->n_lines; i++)
+		free(p->lines[i].active.v);
+	free(p->lines);
 	free(p->backing_off.v);
 	free(p);
 }
 
-/* Both heaps have room for all entries, so that moving between them cannot fail. */
-static int reserve(struct pending *p)
+/* That line has room for one more, so that moving between states cannot fail. */
+static int reserve(struct pending *p, uint32_t at)
 {
 	const size_t n = HASH_COUNT(p->entries) + 1ul;
-	int r = array_grow(&p->active.v, &p->active.room, n, sizeof(*p->active.v));
+	struct line *line;
+	int r;
 
+	if (at >= PENDING_LINES_MAX)
+		return -ENOMEM;
+	r = array_grow(&p->lines, &p->lines_room, at + 1ul, sizeof(*p->lines));
+	while (r == 0 && p->n_lines <= at)
+		p->lines[p->n_lines++] = (struct line){.active.is_before = is_first};
+	if (r < 0)
+		return r;
+	line = &p->lines[at];
+	r = array_grow(&line->active.v, &line->active.room, line->n + 1ul, sizeof(struct entry *));
 	return r < 0
 		? r
 		: array_grow(&p->backing_off.v, &p->backing_off.room, n, sizeof(*p->backing_off.v));
+}
+
+/* Also from one line into another. */
+static int set_rank(struct pending *p, struct entry *e, const struct pending_rank *rank)
+{
+	int r = rank->line == e->rank.line ? 0 : reserve(p, rank->line);
+
+	if (r < 0)
+		return r;
+	leave_state(p, e);
+	p->lines[e->rank.line].n--;
+	e->rank = *rank;
+	p->lines[e->rank.line].n++;
+	enter_state(p, e, e->state);
+	return 0;
 }
 
 int pending_add(struct pending *p, const char *name, const struct pending_rank *rank)
@@ -186,14 +223,10 @@ int pending_add(struct pending *p, const char *name, const struct pending_rank *
 	struct entry *e = find(p, name);
 	const size_t n = strlen(name);
 
-	if (e) {
-		leave_state(p, e);
-		e->rank = *rank;
-		enter_state(p, e, e->state);
-		return 0;
-	}
+	if (e)
+		return set_rank(p, e, rank);
 	e = calloc(1, sizeof(*e) + n + 1);
-	if (!e || reserve(p) < 0) {
+	if (!e || reserve(p, rank->line) < 0) {
 		free(e);
 		return -ENOMEM;
 	}
@@ -204,6 +237,7 @@ int pending_add(struct pending *p, const char *name, const struct pending_rank *
 		free(e);
 		return -ENOMEM;
 	}
+	p->lines[rank->line].n++;
 	enter_state(p, e, ACTIVE);
 	return 0;
 }
@@ -215,6 +249,7 @@ void pending_remove(struct pending *p, const char *name)
 	if (!e)
 		return;
 	leave_state(p, e);
+	p->lines[e->rank.line].n--;
 	HASH_DEL(p->entries, e);
 	free(e);
 }
@@ -222,6 +257,23 @@ void pending_remove(struct pending *p, const char *name)
 bool pending_has(const struct pending *p, const char *name)
 {
 	return find(p, name) != NULL;
+}
+
+/* The first of the lines with queues, or of line 0; NULL: nobody is active. */
+static struct entry *first_active(const struct pending *p)
+{
+	uint32_t best = 0;
+
+	if (!p->n_of[ACTIVE])
+		return NULL;
+	for (uint32_t i = 1; i < p->n_lines; i++)
+		if (p->lines[i].active.n && (!best || p->known.is_before(p->known.arg, i, best)))
+			best = i;
+	if (!best)
+		return p->lines[0].active.v[0];
+	if (p->lines[0].active.n && is_first(p->lines[0].active.v[0], p->lines[best].active.v[0]))
+		best = 0;
+	return p->lines[best].active.v[0];
 }
 
 const char *pending_next(struct pending *p, uint64_t now_ns)
@@ -232,9 +284,9 @@ const char *pending_next(struct pending *p, uint64_t now_ns)
 		set_state(p, p->backing_off.v[0], ACTIVE);
 	while (p->resting && p->resting->until_ns + PENDING_REST_NS <= now_ns)
 		set_state(p, p->resting, ACTIVE);
-	if (!p->active.n)
+	e = first_active(p);
+	if (!e)
 		return NULL;
-	e = p->active.v[0];
 	set_state(p, e, OUT);
 	return e->name;
 }
@@ -256,11 +308,43 @@ void pending_put_back(struct pending *p, const char *name, enum pending_end end,
 		return;
 	leave_state(p, e);
 	e->until_ns = now_ns + pause_ns(p, e->tries++);
+	e->has_failed = end == PENDING_FAILED;
 	enter_state(p, e, end == PENDING_NOWHERE ? RESTING : BACKING_OFF);
+}
+
+void pending_put_back_until(struct pending *p, const char *name, uint64_t until_ns)
+{
+	struct entry *e = find(p, name);
+
+	if (!e)
+		return;
+	e->until_ns = until_ns;
+	e->has_failed = false;
+	set_state(p, e, BACKING_OFF);
+}
+
+static void wake_owed(struct pending *p)
+{
+	struct entry *e;
+
+	for (uint32_t i = 0; i < p->n_lines; i++)
+		p->lines[i].n_woken = 0;
+	for (e = p->entries; e; e = e->hh.next) {
+		struct line *line = &p->lines[e->rank.line];
+
+		if (!e->rank.line || e->has_failed ||
+			(e->state != RESTING && e->state != BACKING_OFF) ||
+			line->n_woken == PENDING_OWED_MAX ||
+			!p->known.is_owed(p->known.arg, e->rank.line))
+			continue;
+		line->n_woken++;
+		set_state(p, e, ACTIVE);
+	}
 }
 
 void pending_wake(struct pending *p, uint64_t now_ns)
 {
+	wake_owed(p);
 	while (p->resting)
 		set_state(p, p->resting, p->resting->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
 }
@@ -279,7 +363,7 @@ uint64_t pending_deadline(const struct pending *p)
 {
 	uint64_t at = CLOCK_NEVER;
 
-	if (p->active.n)
+	if (p->n_of[ACTIVE])
 		return 0;
 	if (p->backing_off.n)
 		at = p->backing_off.v[0]->until_ns;

@@ -2,8 +2,11 @@
 /*
  * Who waits to be placed, and whose turn it is. An entry is active; or backs off after a try that
  * failed, 1 to 10 s, longer each time; or has been found to fit nowhere, and rests until something
- * happens that could help it (pending_wake), at most PENDING_REST_NS. Entries are texts. Pure but
- * for its memory; one thread.
+ * happens that could help it (pending_wake), at most PENDING_REST_NS. Entries are texts.
+ *
+ * They stand in lines: one for each queue (core/place-queue.h), and line 0 for those of none. Of
+ * lines with queues the one goes first that is_before says, whatever priorities are in them; its
+ * first and that of line 0 are compared by their ranks. Pure but for its memory; one thread.
  */
 #ifndef SCHEDULER_PENDING_H
 #define SCHEDULER_PENDING_H
@@ -18,20 +21,33 @@
 #define PENDING_BACKOFF_MAX_NS (UINT64_C(10) * 1000000000)
 #define PENDING_REST_NS (UINT64_C(300) * 1000000000)
 
-/* Higher priorities first, then who was there first, then by name. */
+#define PENDING_LINES_MAX (1u << 16)
+/* Of a line that is owed something: so many are tried at once whenever something happens. */
+#define PENDING_OWED_MAX 16u
+
+/* Of one line higher priorities first, then who was there first, then by name. */
 struct pending_rank {
 	int64_t priority;      /* spec.priority */
 	uint32_t gpu_priority; /* divvy.gpu/priority */
 	uint64_t created_ns;
+	uint32_t line; /* below PENDING_LINES_MAX */
+};
+
+/* What is known of lines with queues. */
+struct pending_lines {
+	bool (*is_before)(void *arg, uint32_t a, uint32_t b);
+	/* It has less than it is guaranteed: nobody should come first because it pauses. */
+	bool (*is_owed)(void *arg, uint32_t line);
+	void *arg;
 };
 
 struct pending;
 
 /* rand: of jitter, borrowed. -ENOMEM. */
-int pending_new(struct rand *rand, struct pending **ret_pending);
+int pending_new(struct rand *rand, const struct pending_lines *lines, struct pending **ret_pending);
 void pending_free(struct pending *pending);
 
-/* A new one is active; one that is there gets the rank. -ENOMEM. */
+/* A new one is active; one that is there gets the rank, and its line. -ENOMEM. */
 int pending_add(struct pending *pending, const char *name, const struct pending_rank *rank);
 void pending_remove(struct pending *pending, const char *name);
 bool pending_has(const struct pending *pending, const char *name);
@@ -45,8 +61,13 @@ enum pending_end {
 };
 void pending_put_back(
 	struct pending *pending, const char *name, enum pending_end end, uint64_t now_ns);
+/* It is tried again then, or when something happens. */
+void pending_put_back_until(struct pending *pending, const char *name, uint64_t until_ns);
 
-/* Something has happened that may help: all that rest are tried again after their pauses. */
+/*
+ * Something has happened that may help: all that rest are tried again after their pauses, and those
+ * of lines that are owed something at once.
+ */
 void pending_wake(struct pending *pending, uint64_t now_ns);
 /* The same for one, at once. */
 void pending_wake_one(struct pending *pending, const char *name);

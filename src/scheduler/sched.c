@@ -44,9 +44,20 @@ static void todo_done(struct todo *t)
 	*t = (struct todo){0};
 }
 
+static bool is_before(void *arg, uint32_t a, uint32_t b)
+{
+	return cluster_queue_is_before(arg, a, b);
+}
+
+static bool is_owed(void *arg, uint32_t line)
+{
+	return cluster_queue_is_owed(arg, line);
+}
+
 int sched_new(const struct sched_config *config, struct sched **ret, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *s = calloc(1, sizeof(*s));
+	struct pending_lines lines = {is_before, is_owed, NULL};
 	int r;
 
 	if (!s)
@@ -56,7 +67,8 @@ int sched_new(const struct sched_config *config, struct sched **ret, struct erro
 	r = cluster_new(&config->cluster, &s->cluster, err);
 	if (r < 0)
 		return r;
-	if (pending_new(&s->rand, &s->pending) < 0)
+	lines.arg = s->cluster;
+	if (pending_new(&s->rand, &lines, &s->pending) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	*ret = TAKE_PTR(s);
 	return 0;
@@ -103,8 +115,8 @@ static const char *unit_of(const struct cpod *pod, char ret[static UNIT_MAX])
 
 static int add_unit(struct sched *s, const struct cpod *pod)
 {
-	const struct pending_rank rank = {
-		cpod_priority(pod), cpod_gpu_priority(pod), cpod_created_ns(pod)};
+	const struct pending_rank rank = {cpod_priority(pod), cpod_gpu_priority(pod),
+		cpod_created_ns(pod), cpod_line(s->cluster, pod)};
 	char unit[UNIT_MAX];
 
 	unit_of(pod, unit);
@@ -227,14 +239,32 @@ static int push(struct sched *s, enum sched_act act, const struct cpod *pod, con
 static int push_evictions(struct sched *s, const struct cpod *pod)
 {
 	_cleanup_buf_ struct buf whom = BUF_INIT(UNIT_MAX);
+	_cleanup_buf_ struct buf lender = BUF_INIT(UNIT_MAX + SPEC_LABEL + 64);
 	int r = buf_addf(&whom, "%s/%s", cpod_ns(pod), cpod_name(pod));
 
+	r = r < 0 ? r
+		  : buf_addf(&lender, "%s, of what queue %s is guaranteed", buf_text(&whom),
+			    cpod_queue(pod));
 	for (uint32_t i = 0; r == 0 && i < s->victims.n; i++) {
-		cpod_set_told_ns(s->victims.v[i], s->now_ns);
+		struct cpod *victim = s->victims.v[i];
+		const bool is_reclaimed = cpod_is_reclaimed(victim);
+
+		cpod_set_told_ns(victim, s->now_ns);
 		s->counts.n_evictions++;
-		r = push(s, SCHED_EVICT, s->victims.v[i], NULL, buf_str(&whom));
+		s->counts.n_reclaimed += is_reclaimed;
+		r = push(s, SCHED_EVICT, victim, is_reclaimed ? "Reclaimed" : "Preempted",
+			buf_str(is_reclaimed ? &lender : &whom));
 	}
 	return r;
+}
+
+/* Until something happens, or until it takes back what it has asked back. */
+static void rest(struct sched *s, const char *unit, uint64_t reclaim_at_ns)
+{
+	if (reclaim_at_ns)
+		pending_put_back_until(s->pending, unit, reclaim_at_ns);
+	else
+		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
 }
 
 static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct error *err)
@@ -264,7 +294,7 @@ static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct e
 		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
-		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+		rest(s, unit, cpod_reclaim_at_ns(pod));
 		r = push(s, SCHED_TELL, pod, NULL, buf_str(&s->why));
 		break;
 	}
@@ -335,7 +365,7 @@ static int gather(
 {
 	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
 	uint32_t n_placed = 0;
-	uint64_t give_up_ns = 0;
+	uint64_t give_up_ns = 0, reclaim_at_ns = 0;
 	int r = 0;
 
 	s->victims.n = 0;
@@ -352,6 +382,8 @@ static int gather(
 		n_placed += r == 0 && decision != DECIDE_WAIT;
 		if (r == 0 && decision == DECIDE_HOLD)
 			give_up_ns = MAX(give_up_ns, cpod_give_up_ns(g->member[i]));
+		if (r == 0 && decision == DECIDE_WAIT)
+			reclaim_at_ns = MAX(reclaim_at_ns, cpod_reclaim_at_ns(g->member[i]));
 		if (r == 0 && decision == DECIDE_WAIT && !first.n)
 			buf_add(&first, buf_str(&s->why));
 	}
@@ -362,10 +394,11 @@ static int gather(
 		/* That is as it was before: nothing that could help anybody. */
 		cluster_take_news(s->cluster);
 		s->counts.n_nowhere++;
-		pending_put_back(
-			s->pending, unit, r < 0 ? PENDING_FAILED : PENDING_NOWHERE, s->now_ns);
-		if (r < 0)
+		if (r < 0) {
+			pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
 			return r;
+		}
+		rest(s, unit, reclaim_at_ns);
 		buf_clear(&s->why);
 		buf_addf(&s->why, "group %s: %u of %u have a place, %u are needed; %s", group,
 			g->n_running + n_placed, g->size, g->least, buf_text(&first));
@@ -552,12 +585,28 @@ static int try_unit(struct sched *s, const char *unit, struct error *err)
 	return try_pod(s, copy, pod, err);
 }
 
+/* What policies say now: pods may stand in other lines, groups may have others in them. */
+static int settle(struct sched *s, struct error *err)
+{
+	struct cpod *pod = NULL;
+	bool has_changed;
+	int r = cluster_settle(s->cluster, &has_changed);
+
+	while (r == 0 && has_changed && (pod = cluster_next_pod(s->cluster, pod)))
+		if (cpod_state(pod) == CPOD_PENDING)
+			r = add_unit(s, pod);
+	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
+}
+
 static int think(struct sched *s, struct error *err)
 {
 	const char *unit;
 	int r;
 
 	s->n_todo = s->todo_at = 0;
+	r = settle(s, err);
+	if (r < 0)
+		return r;
 	if (cluster_n_holding(s->cluster) && s->has_news) {
 		r = look_at_all_held(s, err);
 		if (r < 0 || s->n_todo)

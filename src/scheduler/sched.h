@@ -42,8 +42,8 @@ enum sched_act {
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	const char *reason; /* of SCHED_EVENT */
-	const char *text;   /* of SCHED_EVICT: for whom */
+	const char *reason; /* of SCHED_EVENT and SCHED_EVICT: of the Event */
+	const char *text;   /* of SCHED_EVICT: for whom; "": it is asked again */
 };
 
 /* 1: there is one; 0: nothing to do before sched_deadline(), or something is told. -ENOMEM. */
@@ -63,7 +63,7 @@ void sched_stand_down(struct sched *sched);
 struct sched_counts {
 	struct pending_counts pending;
 	uint32_t n_holding;
-	uint64_t n_evictions;
+	uint64_t n_evictions, n_reclaimed; /* of those */
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

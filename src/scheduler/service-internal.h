@@ -21,7 +21,7 @@ struct watch {
 	struct kube_cache *cache;
 };
 
-/* A write under way, of one pod. */
+/* A write under way, of one pod or policy (then without a namespace). */
 struct flight {
 	struct flight *prev, *next;
 	struct service *service;
@@ -46,6 +46,7 @@ struct service {
 	uint32_t n_binds;
 	bool is_leading;
 	uint64_t epoch;
+	uint64_t report_at_ns; /* when policies' status is looked at next */
 	char instance[256];
 	struct page *page; /* NULL: nothing is served */
 	uint64_t n_bound;
@@ -71,9 +72,11 @@ void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const char *text);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
-void service_evict(struct service *s, const struct cpod *pod, const char *whom);
+void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom);
 void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,
 	const char *text);
+/* What policies' status is to say, where it says something else. */
+void service_report(struct service *s);
 void service_land_all(struct service *s); /* forgets what is under way */
 
 /* Soon: what has happened may have left something to do. */

@@ -19,7 +19,7 @@ bool service_may_write(const struct service *s)
 	return s->is_leading && (!s->lease || kube_lease_may_write(s->lease));
 }
 
-static struct flight *take_off(struct service *s, const struct cpod *pod)
+static struct flight *begin(struct service *s, const char *ns, const char *name, const char *uid)
 {
 	struct flight *f = calloc(1, sizeof(*f));
 
@@ -27,11 +27,16 @@ static struct flight *take_off(struct service *s, const struct cpod *pod)
 		return NULL;
 	f->service = s;
 	f->began_ns = clock_now_ns();
-	f->ns = str_dup(str_from(cpod_ns(pod)));
-	f->name = str_dup(str_from(cpod_name(pod)));
-	f->uid = str_dup(str_from(cpod_uid(pod)));
+	f->ns = str_dup(str_from(ns));
+	f->name = str_dup(str_from(name));
+	f->uid = str_dup(str_from(uid));
 	DL_APPEND(s->flights, f);
 	return f;
+}
+
+static struct flight *take_off(struct service *s, const struct cpod *pod)
+{
+	return begin(s, cpod_ns(pod), cpod_name(pod), cpod_uid(pod));
 }
 
 static void land(struct flight *f)
@@ -267,7 +272,7 @@ void service_grant(struct service *s, const struct cpod *pod, bool is_granted, c
 
 /* ---- who has to leave ---- */
 
-void service_evict(struct service *s, const struct cpod *pod, const char *whom)
+void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom)
 {
 	const struct kube_delete what = {.uid = cpod_uid(pod), .grace_s = -1};
 	const char *version = kube_discovery_eviction(s->discovery);
@@ -290,5 +295,46 @@ void service_evict(struct service *s, const struct cpod *pod, const char *whom)
 	buf_addf(&text, "leaves for %s", whom);
 	/* Asked again, it has been told already. */
 	if (*whom)
-		service_event(s, pod, "Warning", "Preempted", buf_text(&text));
+		service_event(s, pod, "Warning", reason, buf_text(&text));
+}
+
+/* ---- policies ---- */
+
+static void on_reported(void *data, const struct kube_answer *answer)
+{
+	struct flight *f = data;
+
+	f->call = NULL;
+	if (answer->result < 0 && answer->result != -ENOENT)
+		log_warn("gpupolicy %s: %s", f->name, answer->error.msg);
+	land(f);
+}
+
+static void report(struct service *s, const char *name, json_t *status)
+{
+	struct flight *f = begin(s, "", name, "");
+	const struct kube_write write = {
+		.target = {"divvy.gpu/v1", "gpupolicies", NULL, name, "status"},
+		.field_manager = MANAGER,
+		.done = on_reported,
+		.data = f,
+		.ret_call = f ? &f->call : NULL};
+	_cleanup_json_ json_t *patch = json_pack("{sO}", "status", status);
+
+	if (f &&
+		(!patch || !service_may_write(s) ||
+			kube_patch(s->client, &write, KUBE_PATCH_MERGE, patch, NULL) < 0))
+		land(f);
+}
+
+void service_report(struct service *s)
+{
+	_cleanup_json_ json_t *statuses = NULL;
+	const char *name;
+	json_t *status;
+
+	if (!service_may_write(s) || cluster_report(sched_cluster(s->sched), &statuses) < 0)
+		return;
+	json_object_foreach(statuses, name, status)
+		report(s, name, status);
 }

@@ -13,6 +13,7 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
+#define REPORT_NS (UINT64_C(10) * 1000000000)
 #define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions are missing */
 
 static void carry_out(struct service *s, const struct sched_action *a)
@@ -24,7 +25,7 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
 	case SCHED_CLAIM: service_claim(s, a->pod, a->text); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
-	case SCHED_EVICT: service_evict(s, a->pod, a->text); break;
+	case SCHED_EVICT: service_evict(s, a->pod, a->reason, a->text); break;
 	case SCHED_EVENT:
 		service_event(s, a->pod, strcmp(a->reason, "GroupTimedOut") ? "Normal" : "Warning",
 			a->reason, a->text);
@@ -68,6 +69,10 @@ static void on_tick(struct loop_timer *timer, uint64_t now_ns)
 
 	if (s->sched)
 		sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	if (s->sched && service_is_synced(s) && clock_now_ns() >= s->report_at_ns) {
+		service_report(s);
+		s->report_at_ns = clock_now_ns() + REPORT_NS;
+	}
 	if (s->discovery && service_lacks_definitions(s) && now_ns > s->refreshed_ns + REFRESH_NS) {
 		s->refreshed_ns = now_ns;
 		kube_discovery_refresh(s->discovery);

@@ -33,6 +33,7 @@ class Scheduled:
 
     def __init__(self, cluster):
         self.cluster = cluster
+        self.namespace = cluster.namespace  # of pods, here and below
         self.nodes = {}  # name: whether its daemon lives
         self.processes = []
         self.ends = threading.Event()
@@ -113,7 +114,7 @@ class Scheduled:
     # ---- pods
 
     def path(self, name=""):
-        return f"/api/v1/namespaces/{self.cluster.namespace}/pods" + (f"/{name}" if name else "")
+        return f"/api/v1/namespaces/{self.namespace}/pods" + (f"/{name}" if name else "")
 
     def pod(self, name, annotations=None, *, containers=("main",), resources=None, labels=None, **spec):
         """Annotations are asked keys without their prefix, or whole ones."""
@@ -165,7 +166,7 @@ class Scheduled:
         return seen["c"]
 
     def events(self, name, reason=None):
-        items = self.cluster.get(f"/api/v1/namespaces/{self.cluster.namespace}/events")["items"]
+        items = self.cluster.get(f"/api/v1/namespaces/{self.namespace}/events")["items"]
         return [e for e in items if e["involvedObject"].get("name") == name and reason in (None, e["reason"])]
 
     def gone(self, *names):

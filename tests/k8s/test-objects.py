@@ -71,6 +71,8 @@ GOOD = [
     *(("GPUPolicy", {"totalShare": v}) for v in (0, 2.5, "2.5", 1000)),
     ("GPUPolicy", {"totalMemory": "1Ti", "highestPriority": 60, "classes": ["standard", "opportunistic"]}),
     ("GPUPolicy", {"queue": {"guaranteedShare": "6", "weight": 60, "graceSeconds": 30}}),
+    ("GPUPolicy", {"queue": {"name": "ml", "parent": "org", "limitShare": 8.5, "podSelector": {"matchLabels": {"a": "b"}},
+                             "models": [{"model": "A100", "guaranteedShare": 1, "limitShare": "2.5"}, {"model": "H100"}]}}),
     ("GPUPolicy", {"overcommit": {"share": 1.5, "memory": "2"}, "remote": "denied", "models": ["A100"],
                    "labelSpaces": ["common"], "dialects": ["hami", "kubeshare", "gpushare=MiB"]}),
 ]
@@ -131,6 +133,10 @@ BAD = [
     ("GPUPolicy", {"queue": {"guaranteedShare": -1}}, "spec.queue.guaranteedShare"),
     ("GPUPolicy", {"queue": {"weight": 0}}, "spec.queue.weight"),
     ("GPUPolicy", {"queue": {"graceSeconds": 86401}}, "spec.queue.graceSeconds"),
+    ("GPUPolicy", {"queue": {"name": "a/b"}}, "spec.queue.name"),
+    ("GPUPolicy", {"queue": {"limitShare": "much"}}, "spec.queue.limitShare"),
+    ("GPUPolicy", {"queue": {"models": [{"limitShare": 1}]}}, "spec.queue.models"),
+    ("GPUPolicy", {"queue": {"models": [{"model": "A"}, {"model": "A"}]}}, "spec.queue.models"),
     ("GPUPolicy", {"overcommit": {"share": 0.9}}, "spec.overcommit.share"),
     ("GPUPolicy", {"remote": "maybe"}, "spec.remote"),
     ("GPUPolicy", {"models": [""]}, "spec.models"),
@@ -166,6 +172,8 @@ STATUS = [
     ("GPUPolicy", {"namespaceCount": 1, "namespaces": [{"name": "a", "tenants": 1, "share": 300,
                                                          "memoryBytes": 1 << 30}]}, ""),
     ("GPUPolicy", {"namespaces": [{"share": 1}]}, "status.namespaces.name"),
+    ("GPUPolicy", {"queues": [{"name": "a", "guaranteed": 1000, "used": 1200, "borrowed": 200, "waiting": 1}]}, ""),
+    ("GPUPolicy", {"queues": [{"name": "a", "borrowed": -1}]}, "status.queues.borrowed"),
 ]
 
 

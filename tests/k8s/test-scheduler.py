@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvy-scheduler on a real API server, with its own account."""
 
+import datetime
 import signal
 import socket
 import ssl
@@ -308,6 +309,93 @@ def answers(path):
         return None
 
 
+QUEUED = {"a": (6, 24), "b": (4, 40)}  # GPUs guaranteed, jobs of half a one
+
+
+def policy_of(name):
+    return cluster.get(f"/apis/divvy.gpu/v1/gpupolicies/team-{name}")
+
+
+def team_pods(name):
+    return cluster.get(f"/api/v1/namespaces/team-{name}/pods")["items"]
+
+
+def running(name):
+    return [p for p in team_pods(name) if p["spec"].get("nodeName") and "deletionTimestamp" not in p["metadata"]]
+
+
+def submit(name):
+    rig.namespace = f"team-{name}"
+    for i in range(QUEUED[name][1]):
+        rig.pod(f"job-{i}", {"request": "0.5"})
+    rig.namespace = cluster.namespace
+
+
+def have_ended(pods):
+    """As the kubelet does."""
+    for pod in pods:
+        meta = pod["metadata"]
+        cluster.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", grace_s=0)
+
+
+def shares_are(a, b):
+    """Halves of a GPU; who has been told to leave does so."""
+    def there():
+        have_ended(p for name in "ab" for p in team_pods(name) if "deletionTimestamp" in p["metadata"])
+        return (len(running("a")), len(running("b"))) == (a, b)
+    wait_for(there, f"{a} and {b} run", 120)
+
+
+def status_says(name, **amounts):
+    def there():
+        queues = (policy_of(name).get("status") or {}).get("queues") or [{}]
+        return amounts.items() <= queues[0].items()
+    wait_for(there, f"the status of {name} says {amounts}", 60)
+
+
+def two_namespaces_share_60_to_40():
+    for process in list(rig.processes):
+        rig.stop(process)
+    rig.remove_node("n1")
+    rig.node("q1", *["A100"] * 10)
+    for name, (guaranteed, _) in QUEUED.items():
+        cluster.create("/api/v1/namespaces", {"metadata": {"name": f"team-{name}"}})
+        cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
+            "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": f"team-{name}"},
+            "spec": {"namespaces": [f"team-{name}"], "queue": {"guaranteedShare": guaranteed, "weight": guaranteed * 10,
+                                                               "graceSeconds": 5}}})
+    rig.start()
+    submit("b")
+    wait_for(lambda: len(running("b")) == 20, "b has all of it", 120)
+    status_says("b", guaranteed=4000, used=10000, borrowed=6000, waiting=20)
+    rig.namespace = "team-b"
+    rig.waits("job-39", "queue team-b has 10 of its guaranteed 4 devices, and 0 are idle to borrow")
+    rig.namespace = cluster.namespace
+    began = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+    submit("a")
+    wait_for(lambda: [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]], "somebody has to leave", 60)
+    leaving = [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]]
+    assert all(datetime.datetime.fromisoformat(p["metadata"]["deletionTimestamp"].replace("Z", "+00:00")) - began
+               >= datetime.timedelta(seconds=5 - 1) for p in leaving), (began, leaving)
+    shares_are(12, 8)
+    reasons = {e["reason"] for e in cluster.get("/api/v1/namespaces/team-b/events")["items"]}
+    assert "Reclaimed" in reasons, reasons
+    status_says("a", guaranteed=6000, used=6000, borrowed=0, waiting=12)
+    valid = policy_of("a")["status"]["conditions"][0]
+    assert (valid["type"], valid["status"], valid["reason"]) == ("Valid", "True", "Valid"), valid
+    # Jobs end, those of either; whoever waits, each keeps its part.
+    for _ in range(3):
+        have_ended(running("a")[:3] + running("b")[:1])
+        shares_are(12, 8)
+    # What a does not need is b's again.
+    have_ended(p for p in team_pods("a") if not p["spec"].get("nodeName"))
+    have_ended(running("a")[:6])
+    wait_for(lambda: (len(running("a")), len(running("b"))) == (6, 14), "b borrows", 60)
+    for name in QUEUED:
+        have_ended(team_pods(name))
+        cluster.delete(f"/apis/divvy.gpu/v1/gpupolicies/team-{name}")
+
+
 TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
          a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
@@ -315,7 +403,7 @@ TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_und
          a_running_pod_is_changed, policies_limit_a_namespace,
          volumes_are_made_for_who_waits, one_of_two_decides,
          who_wakes_up_late_writes_nothing,
-         metrics_are_for_those_who_may]
+         metrics_are_for_those_who_may, two_namespaces_share_60_to_40]
 
 try:
     with open_cluster() as cluster:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose turn it is, in virtual time. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,10 +12,23 @@
 static struct rand rand_;
 static struct pending *pending;
 
+/* Higher lines go first; line 2 is owed something. */
+static bool is_before(void *arg, uint32_t a, uint32_t b)
+{
+	return a > b;
+}
+
+static bool is_owed(void *arg, uint32_t line)
+{
+	return line == 2;
+}
+
 static int begin(void **state)
 {
+	static const struct pending_lines lines = {is_before, is_owed, NULL};
+
 	rand_ = rand_seeded(3);
-	return pending_new(&rand_, &pending);
+	return pending_new(&rand_, &lines, &pending);
 }
 
 static int end(void **state)
@@ -25,7 +39,7 @@ static int end(void **state)
 
 static void add(const char *name, int64_t priority, uint32_t gpu_priority, uint64_t created_ns)
 {
-	const struct pending_rank rank = {priority, gpu_priority, created_ns};
+	const struct pending_rank rank = {priority, gpu_priority, created_ns, 0};
 
 	assert_ok(pending_add(pending, name, &rank));
 }
@@ -120,6 +134,76 @@ static void who_has_gone_is_forgotten(void **state)
 	assert_true(pending_deadline(pending) == CLOCK_NEVER);
 }
 
+static void add_in(uint32_t line, const char *name, int64_t priority)
+{
+	const struct pending_rank rank = {priority, 50, 0, line};
+
+	assert_ok(pending_add(pending, name, &rank));
+}
+
+static void lines_take_turns(void **state)
+{
+	add_in(1, "one", 9);
+	add_in(3, "three-low", 0);
+	add_in(3, "three-high", 5);
+	add_in(0, "none-low", 4);
+	add_in(0, "none-high", 7);
+	/* Of lines 1 and 3 it is the latter's turn; line 0 is compared with its first. */
+	next(0, "none-high");
+	next(0, "three-high");
+	next(0, "none-low");
+	next(0, "three-low");
+	next(0, "one");
+	/* Into another line. */
+	add_in(1, "moved", 0);
+	add_in(3, "stays", 0);
+	add_in(4, "moved", 0);
+	next(0, "moved");
+	next(0, "stays");
+	next(0, NULL);
+}
+
+static void who_is_owed_something_does_not_pause(void **state)
+{
+	add_in(1, "one", 0);
+	add_in(2, "two", 0);
+	next(0, "two");
+	next(0, "one");
+	pending_put_back(pending, "one", PENDING_NOWHERE, 0);
+	pending_put_back(pending, "two", PENDING_NOWHERE, 0);
+	pending_wake(pending, 1);
+	next(1, "two");
+	next(1, NULL);
+	/* It waits until then, or until something happens. */
+	pending_put_back_until(pending, "two", 300 * SECOND);
+	next(299 * SECOND, "one");
+	next(299 * SECOND, NULL);
+	next(300 * SECOND, "two");
+	pending_put_back_until(pending, "two", 900 * SECOND);
+	pending_wake(pending, 400 * SECOND);
+	next(400 * SECOND, "two");
+	/* What has failed would fail again at once. */
+	pending_put_back(pending, "two", PENDING_FAILED, 400 * SECOND);
+	pending_wake(pending, 400 * SECOND);
+	next(400 * SECOND, NULL);
+	next(411 * SECOND, "two");
+}
+
+static void not_all_that_are_owed_come_at_once(void **state)
+{
+	for (uint32_t i = 0; i <= PENDING_OWED_MAX; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "p%u", i);
+		add_in(2, name, 0);
+		assert_non_null(pending_next(pending, 0));
+		pending_put_back(pending, name, PENDING_NOWHERE, 0);
+	}
+	pending_wake(pending, 1);
+	assert_int_equal(pending_counts(pending).n_active, PENDING_OWED_MAX);
+	assert_int_equal(pending_counts(pending).n_backing_off, 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -128,6 +212,9 @@ int main(void)
 		TEST(pauses_grow_to_a_limit),
 		TEST(who_rests_is_woken),
 		TEST(who_has_gone_is_forgotten),
+		TEST(lines_take_turns),
+		TEST(who_is_owed_something_does_not_pause),
+		TEST(not_all_that_are_owed_come_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

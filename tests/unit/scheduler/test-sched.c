@@ -2,181 +2,11 @@
 /* The scheduler without a server: objects and virtual time in, actions out. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "acts.h"
 #include "base/cleanup.h"
-#include "core/place-policy.h"
-#include "rules.h"
-#include "scheduler/decide.h"
-#include "scheduler/sched.h"
 #include "unit.h"
-
-#define SECOND UINT64_C(1000000000)
-#define START_NS (1000 * SECOND)
-#define REAL_NS (UINT64_C(1767323045) * SECOND) /* 2026-01-02T03:04:05Z */
-
-static struct sched *sched;
-static uint64_t now_ns;
-
-static void pass(uint64_t seconds)
-{
-	now_ns += seconds * SECOND;
-	sched_set_time(sched, now_ns, REAL_NS + now_ns - START_NS);
-}
-
-static int begin(void **state)
-{
-	const struct sched_config config = {
-		.cluster = {"divvy-scheduler", 30, &place_best_fit}, .seed = 1};
-
-	assert_ok(sched_new(&config, &sched, NULL));
-	now_ns = START_NS;
-	pass(0);
-	return 0;
-}
-
-static int end(void **state)
-{
-	sched_free(sched);
-	return 0;
-}
-
-static void set(int kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void set(int kind, const char *fmt, ...)
-{
-	_cleanup_buf_ struct buf text = BUF_INIT(1u << 16);
-	struct error err = {0};
-	json_t *json;
-	va_list ap;
-
-	va_start(ap, fmt);
-	buf_addv(&text, fmt, ap);
-	va_end(ap);
-	json = rules_json(buf_text(&text));
-	if (sched_set(sched, kind, json, &err) < 0)
-		fail_msg("%s", err.msg);
-	json_decref(json);
-}
-
-static void add_lease(const char *name, const char *renewed)
-{
-	set(CLUSTER_LEASE,
-		"{'metadata':{'name':'%s'},'spec':{'renewTime':'%s','leaseDurationSeconds':40}}",
-		name, renewed);
-}
-
-static void add_gpus(const char *name, int n, const char *tenants)
-{
-	_cleanup_buf_ struct buf devices = BUF_INIT(8192);
-
-	for (int i = 0; i < n; i++)
-		buf_addf(&devices,
-			"%s{'uuid':'GPU-%s-%d','index':%d,'model':'A','memoryBytes':1000000,'"
-			"health'"
-			":'Healthy'}",
-			i ? "," : "", name, i, i);
-	set(CLUSTER_GPU_NODE,
-		"{'metadata':{'name':'%s'},'status':{'owner':'divvy','slots':{'total':64},'devices'"
-		":"
-		"[%s],'tenants':[%s]}}",
-		name, buf_text(&devices), tenants);
-}
-
-/* A node with that many GPUs of 1,000,000 bytes, whose daemon lives. */
-static void add_node(const char *name, int n)
-{
-	set(OBJECT_NODE,
-		"{'metadata':{'name':'%s'},'status':{'allocatable':{'cpu':'8','memory':'16Gi','"
-		"pods'"
-		":'110'}}}",
-		name);
-	if (!n)
-		return;
-	add_lease(name, "2026-01-02T03:04:05Z");
-	add_gpus(name, n, "");
-}
-
-/* annotations: JSON members, with quotes; more: of the spec. */
-static void add_pod(const char *name, const char *annotations, const char *more)
-{
-	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','creationTimestamp':'2026-"
-		"01-"
-		"02T03:04:05Z','annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
-		"'containers':[{'name':'c','resources':{'requests':{'cpu':'1'}}}]%s}}",
-		name, name, annotations, more);
-}
-
-#define SHARE(x) "'divvy.gpu/request':'" x "'"
-
-/* The pod as the API server has it once it is bound as was decided. */
-static void confirm(const struct cpod *pod, const char *annotations)
-{
-	_cleanup_buf_ struct buf given = BUF_INIT(8192);
-	json_t *json, *value;
-	const char *key;
-	char more[256], name[256];
-
-	snprintf(name, sizeof(name), "%s", cpod_name(pod));
-	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &json));
-	json_object_foreach(json, key, value)
-		buf_addf(&given, ",'%s':'%s'", key, json_string_value(value));
-	json_decref(json);
-	snprintf(more, sizeof(more), ",'nodeName':'%s'", cpod_node(pod));
-	buf_add_text(&given, "");
-	sched_bound(sched, "s", name, cpod_uid(pod), true);
-	{
-		_cleanup_buf_ struct buf all = BUF_INIT(16384);
-
-		buf_addf(&all, "%s%s", annotations, buf_text(&given));
-		add_pod(name, buf_text(&all), more);
-	}
-}
-
-/* The next action of that kind, of that pod; what is told on the way is passed over. */
-static const struct cpod *next(enum sched_act act, const char *name, const char *text)
-{
-	static struct sched_action a;
-	struct error err = {0};
-
-	for (;;) {
-		int r = sched_next(sched, &a, &err);
-
-		if (r <= 0)
-			fail_msg("nothing to do for %s (%d %s)", name, r, err.msg);
-		if (a.act != act) {
-			if (a.act == SCHED_TELL || a.act == SCHED_EVENT)
-				continue;
-			fail_msg("%s: action %d instead of %d: %s", cpod_name(a.pod), (int)a.act,
-				(int)act, a.text);
-		}
-		assert_string_equal(cpod_name(a.pod), name);
-		if (text)
-			assert_string_equal(a.text, text);
-		return a.pod;
-	}
-}
-
-static void nothing(void)
-{
-	struct sched_action a;
-
-	while (sched_next(sched, &a, NULL) > 0)
-		if (a.act != SCHED_TELL && a.act != SCHED_EVENT)
-			fail_msg("%s: action %d: %s", cpod_name(a.pod), (int)a.act, a.text);
-}
-
-static const char *device_of(const struct cpod *pod)
-{
-	assert_true(cpod_given(pod)->n > 0);
-	return cpod_given(pod)->v[0].device[0];
-}
-
-static void told(const char *name, const char *sentence)
-{
-	next(SCHED_TELL, name, sentence);
-}
 
 static void a_pod_gets_a_share(void **state)
 {
@@ -190,6 +20,18 @@ static void a_pod_gets_a_share(void **state)
 	assert_int_equal(cpod_given(pod)->v[0].limit, 600);
 	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 300000);
 	nothing();
+}
+
+static void a_model_with_a_long_name_is_one_too(void **state)
+{
+	add_node("n1", 1);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'status':{'slots':{'total':64},'devices':[{'uuid':'GPU-"
+		"n1-0','index':0,'model':'NVIDIA %080d','memoryBytes':1000000,'health':"
+		"'Healthy'}]}}",
+		7);
+	add_pod("a", SHARE("0.3") ",'divvy.gpu/model':'nvidia'", "");
+	next(SCHED_BIND, "a", NULL);
 }
 
 static void a_full_device_takes_nobody(void **state)
@@ -885,9 +727,10 @@ static void models_come_and_go(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
 		TEST(a_pod_gets_a_share),
+		TEST(a_model_with_a_long_name_is_one_too),
 		TEST(a_full_device_takes_nobody),
 		TEST(reasons_are_counted_by_node),
 		TEST(objects_come_in_any_order),

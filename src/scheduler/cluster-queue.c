@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUPolicies' queues into the place's. A pod belongs to the queue of the policy that speaks of it
+ * most narrowly: by its labels, then by its namespace, then of all; of equals the first by name.
+ * That queue has the policy's name for it, or is the namespace's own. What policies say together
+ * may be impossible; then those queues are left out that make it so, the later ones by name, and
+ * their pods wait. Changes are gathered: cluster_settle() makes of them what is to hold.
+ */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "core/place-queue.h"
+
+#define GRACE_MAX_S 86400
+
+/* ---- what a policy says ---- */
+
+static void copy_text(char *to, size_t size, const json_t *value)
+{
+	const char *text = json_string_value(value);
+
+	str_copy(to, size, str_from(text ? text : ""));
+}
+
+static uint64_t milli_or(const json_t *object, const char *key, uint64_t otherwise)
+{
+	const uint64_t milli = cpolicy_milli(json_object_get(object, key));
+
+	return milli == UINT64_MAX ? otherwise : milli;
+}
+
+void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
+{
+	const json_int_t weight = json_integer_value(json_object_get(queue, "weight"));
+	const json_int_t grace_s = json_integer_value(json_object_get(queue, "graceSeconds"));
+	const json_t *models = json_object_get(queue, "models");
+
+	/* Compared byte by byte. */
+	memset(ret, 0, sizeof(*ret));
+	copy_text(ret->parent, sizeof(ret->parent), json_object_get(queue, "parent"));
+	ret->quota = milli_or(queue, "guaranteedShare", 0);
+	ret->limit = milli_or(queue, "limitShare", PLACE_UNLIMITED);
+	ret->weight = (uint32_t)MIN(MAX(weight, (json_int_t)1), (json_int_t)PLACE_QUEUE_WEIGHT_MAX);
+	ret->grace_ns = (uint64_t)MIN(MAX(grace_s, (json_int_t)0), (json_int_t)GRACE_MAX_S) *
+		1000000000;
+	for (size_t i = 0; i < json_array_size(models) && i < CQUEUE_MODELS_MAX; i++) {
+		const json_t *model = json_array_get(models, i);
+
+		copy_text(ret->model[i].name, sizeof(ret->model[i].name),
+			json_object_get(model, "model"));
+		ret->model[i].quota = milli_or(model, "guaranteedShare", PLACE_UNLIMITED);
+		ret->model[i].limit = milli_or(model, "limitShare", PLACE_UNLIMITED);
+		ret->n_models++;
+	}
+}
+
+/* ---- who belongs where ---- */
+
+/* The more it says of whom it means, the sooner it counts. */
+static int narrowness(const struct cpolicy *p)
+{
+	return 2 * p->is_of_pods + (p->is_selecting || json_object_get(p->spec, "namespaces"));
+}
+
+/* labels: of a pod there; NULL: of any pod. */
+static const struct cpolicy *narrowest(
+	const struct cluster *c, const char *ns, const struct labels *labels)
+{
+	const struct cpolicy *best = NULL, *p;
+
+	for (p = c->policies; p; p = p->hh.next) {
+		if (!p->has_queue || (best && narrowness(p) <= narrowness(best)))
+			continue;
+		if (p->is_of_pods && !(labels && selector_matches(&p->pods, labels)))
+			continue;
+		if (cpolicy_selects(c, p, ns))
+			best = p;
+	}
+	return best;
+}
+
+static const struct cpolicy *policy_of(const struct cluster *c, const struct cpod *pod)
+{
+	const struct pod *seen = cpod_view(c, pod);
+
+	if (!pod->asked.n && !pod->given.n)
+		return NULL;
+	return narrowest(c, pod->ns, seen ? &seen->object.labels : NULL);
+}
+
+static const char *name_of(const struct cpolicy *p, const struct cpod *pod)
+{
+	return p->queue[0] ? p->queue : pod->ns;
+}
+
+static struct cqueue *find(struct cqueue *queues, uint32_t n, const char *name)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(queues[i].name, name))
+			return &queues[i];
+	return NULL;
+}
+
+bool cpod_find_queue(struct cluster *c, struct cpod *pod)
+{
+	const struct cpolicy *p = policy_of(c, pod);
+	const struct cqueue *was = pod->queue;
+
+	pod->queue = p ? find(c->queues, c->n_queues, name_of(p, pod)) : NULL;
+	/* The first of its namespace. */
+	c->is_unsettled |= p && !pod->queue;
+	return pod->queue != was;
+}
+
+uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod)
+{
+	const uint32_t number = pod->queue ? pod->queue->number : 0;
+
+	return place_queue_check(c->place, number, NULL) == 0 ? number : 0;
+}
+
+/* ---- what all policies say together ---- */
+
+struct list {
+	struct cqueue *v;
+	uint32_t n, room;
+};
+
+static int list_add(struct list *l, const struct cpolicy *p, const char *name)
+{
+	struct cqueue *q;
+
+	/* Whoever comes later only joins it. */
+	if (find(l->v, l->n, name))
+		return 0;
+	if (array_grow(&l->v, &l->room, l->n + 1ul, sizeof(*l->v)) < 0)
+		return -ENOMEM;
+	q = &l->v[l->n++];
+	memset(q, 0, sizeof(*q));
+	str_copy(q->name, sizeof(q->name), str_from(name));
+	str_copy(q->policy, sizeof(q->policy), str_from(p->name));
+	q->terms = p->terms;
+	return 0;
+}
+
+/* Namespaces that it names have their queues although there is nobody in them yet. */
+static int add_named(const struct cluster *c, struct list *l, const struct cpolicy *p)
+{
+	const json_t *names = json_object_get(p->spec, "namespaces");
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < json_array_size(names); i++) {
+		const char *ns = json_string_value(json_array_get(names, i));
+
+		if (ns && *ns && narrowest(c, ns, NULL) == p)
+			r = list_add(l, p, ns);
+	}
+	return r;
+}
+
+static int collect(const struct cluster *c, struct list *l)
+{
+	const struct cpolicy *p;
+	const struct cpod *pod;
+	int r = 0;
+
+	for (p = c->policies; r == 0 && p; p = p->hh.next)
+		if (p->has_queue)
+			r = p->queue[0] ? list_add(l, p, p->queue) : add_named(c, l, p);
+	for (pod = c->pods; r == 0 && pod; pod = pod->hh.next) {
+		p = policy_of(c, pod);
+		if (p)
+			r = list_add(l, p, name_of(p, pod));
+	}
+	return r;
+}
+
+static bool is_as_it_was(struct cluster *c, struct list *l)
+{
+	struct cpod *pod;
+
+	if (c->has_spaces || l->n != c->n_queues ||
+		cluster_greatest_overcommit(c) != MAX(c->overcommit, 1000u))
+		return false;
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct cqueue *q = find(c->queues, c->n_queues, l->v[i].name);
+
+		if (!q || strcmp(q->policy, l->v[i].policy) ||
+			memcmp(&q->terms, &l->v[i].terms, sizeof(q->terms)) != 0)
+			return false;
+	}
+	for (pod = c->pods; pod; pod = pod->hh.next)
+		if (cpod_find_queue(c, pod))
+			return false;
+	return true;
+}
+
+/* ---- those that are possible ---- */
+
+/* These and no others, in that order. */
+static int set_queues(
+	struct cluster *c, struct cqueue *const *queues, uint32_t n, struct error *err)
+{
+	_cleanup_free_ struct place_queue_info *infos = calloc(n + 1ul, sizeof(*infos));
+	_cleanup_free_ struct place_queue_model *models = calloc(
+		(n + 1ul) * CQUEUE_MODELS_MAX, sizeof(*models));
+
+	if (!infos || !models)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct cqueue_terms *t = &queues[i]->terms;
+		struct place_queue_model *of = &models[i * CQUEUE_MODELS_MAX];
+
+		infos[i] = (struct place_queue_info){
+			queues[i]->name, t->parent, t->quota, t->limit, t->weight, of, t->n_models};
+		for (uint32_t m = 0; m < t->n_models; m++)
+			of[m] = (struct place_queue_model){
+				t->model[m].name, t->model[m].quota, t->model[m].limit};
+	}
+	return place_queue_set(c->place, infos, n, err);
+}
+
+struct choice {
+	struct cqueue **taken, **left; /* left: those above others first */
+	uint32_t n_taken, n_left;
+};
+
+/* All of those, or as many of each half. */
+static int take_range(struct cluster *c, struct choice *choice, uint32_t from, uint32_t n)
+{
+	struct error err = {0};
+	int r;
+
+	if (!n)
+		return 0;
+	memcpy(&choice->taken[choice->n_taken], &choice->left[from], n * sizeof(*choice->taken));
+	r = set_queues(c, choice->taken, choice->n_taken + n, &err);
+	if (r == 0)
+		choice->n_taken += n;
+	else if (n == 1 && r != -ENOMEM)
+		choice->left[from]->refusal = err;
+	if (r == 0 || r == -ENOMEM || n == 1)
+		return r == -ENOMEM ? r : 0;
+	r = take_range(c, choice, from, n / 2);
+	return r < 0 ? r : take_range(c, choice, from + n / 2, n - n / 2);
+}
+
+/* How many are above it; PLACE_QUEUE_DEPTH: too many, or one of them is none. */
+static uint32_t depth_of(struct list *l, const struct cqueue *q)
+{
+	uint32_t depth = 0;
+
+	while (q && q->terms.parent[0] && depth < PLACE_QUEUE_DEPTH) {
+		q = find(l->v, l->n, q->terms.parent);
+		depth++;
+	}
+	return q ? depth : PLACE_QUEUE_DEPTH;
+}
+
+static void order(struct list *l, struct choice *choice)
+{
+	for (uint32_t depth = 0; depth < PLACE_QUEUE_DEPTH; depth++)
+		for (uint32_t i = 0; i < l->n; i++)
+			if (depth_of(l, &l->v[i]) == depth)
+				choice->left[choice->n_left++] = &l->v[i];
+	for (uint32_t i = 0; i < l->n; i++)
+		if (depth_of(l, &l->v[i]) == PLACE_QUEUE_DEPTH)
+			fail(&l->v[i].refusal, EINVAL,
+				"queue %s: its parent %s, or one above that, is no queue, leads "
+				"back to it, or is too far below the top",
+				l->v[i].name, l->v[i].terms.parent);
+}
+
+static int choose(struct cluster *c, struct list *l)
+{
+	_cleanup_free_ struct cqueue **taken = calloc(l->n + 1ul, sizeof(struct cqueue *));
+	_cleanup_free_ struct cqueue **left = calloc(l->n + 1ul, sizeof(struct cqueue *));
+	const struct cqueue **by_queue = calloc(l->n + 1ul, sizeof(struct cqueue *));
+	struct choice choice = {taken, left, 0, 0};
+	int r = taken && left && by_queue ? 0 : -ENOMEM;
+
+	if (r == 0)
+		order(l, &choice);
+	r = r < 0 ? r : set_queues(c, NULL, 0, NULL);
+	r = r < 0 ? r : take_range(c, &choice, 0, choice.n_left);
+	if (r < 0) {
+		free(by_queue);
+		return r;
+	}
+	for (uint32_t i = 0; i < choice.n_taken; i++) {
+		taken[i]->number = i + 1;
+		by_queue[i] = taken[i];
+	}
+	free(c->by_queue);
+	c->by_queue = by_queue;
+	c->n_by_queue = choice.n_taken;
+	return 0;
+}
+
+/* Nobody is counted meanwhile: tenants keep their queue's number while they are. */
+static int adopt(struct cluster *c, struct list *l)
+{
+	struct cnode *node;
+	struct cpod *pod;
+	int r;
+
+	for (node = c->nodes; node; node = node->hh.next)
+		cnode_uncount(c, node);
+	for (pod = c->pods; pod; pod = pod->hh.next)
+		cluster_forget_labels(c, pod);
+	c->overcommit = cluster_greatest_overcommit(c);
+	r = choose(c, l);
+	if (r < 0) {
+		/* Without queues rather than with wrong ones; it is tried again. */
+		set_queues(c, NULL, 0, NULL);
+		l->n = c->n_by_queue = 0;
+		c->is_unsettled = true;
+	}
+	free(c->queues);
+	c->queues = TAKE_PTR(l->v);
+	c->n_queues = l->n;
+	for (pod = c->pods; pod; pod = pod->hh.next) {
+		int found = cpod_find_group(c, pod);
+
+		cpod_find_queue(c, pod);
+		r = r < 0 ? r : found;
+	}
+	for (node = c->nodes; node; node = node->hh.next) {
+		int counted = cnode_count(c, node);
+
+		r = r < 0 ? r : counted;
+	}
+	c->has_news = true;
+	return r;
+}
+
+int cluster_settle(struct cluster *c, bool *ret_changed)
+{
+	struct list l = {0};
+	int r;
+
+	*ret_changed = false;
+	if (!c->is_unsettled)
+		return 0;
+	r = collect(c, &l);
+	if (r == 0) {
+		*ret_changed = !is_as_it_was(c, &l);
+		c->is_unsettled = false;
+	}
+	if (r == 0 && *ret_changed)
+		r = adopt(c, &l);
+	c->has_spaces = c->has_spaces && r < 0;
+	free(l.v);
+	return r;
+}
+
+/* ---- whose turn it is ---- */
+
+bool cluster_queue_is_before(const struct cluster *c, uint32_t a, uint32_t b)
+{
+	return place_queue_is_before(c->place, a, b);
+}
+
+bool cluster_queue_is_owed(const struct cluster *c, uint32_t queue)
+{
+	return queue && queue <= c->n_by_queue &&
+		place_queue_used(c->place, queue, PLACE_NONE) < c->by_queue[queue - 1]->terms.quota;
+}
+
+const char *cpod_queue(const struct cpod *pod)
+{
+	return pod->queue ? pod->queue->name : "";
+}
+
+uint32_t cpod_line(const struct cluster *c, const struct cpod *pod)
+{
+	return cpod_queue_number(c, pod);
+}
+
+/* ---- why not ---- */
+
+bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why)
+{
+	struct error err = {0};
+
+	if (!pod->queue || !pod->asked.n)
+		return true;
+	if (pod->queue->refusal.code)
+		buf_addf(why, "policy %s: %s", pod->queue->policy, pod->queue->refusal.msg);
+	else if (place_queue_check(c->place, pod->queue->number, &err) < 0)
+		buf_add_text(why, err.msg);
+	else
+		return true;
+	return false;
+}
+
+void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why)
+{
+	for (uint32_t i = 0; i < pod->asked.n; i++) {
+		struct place_verdict verdict;
+		struct place_spec spec;
+
+		if (pod->asked.v[i].host != i)
+			continue;
+		if (cluster_spec(c, pod, i, &spec) < 0 || !spec.queue ||
+			place_queue_admit(c->place, &spec, &verdict, NULL) < 0)
+			return;
+		if (verdict.admission > PLACE_ADMIT_BORROW && verdict.models) {
+			buf_addf(why, "; %s", verdict.why);
+			return;
+		}
+	}
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What GPUPolicies' status says: who has how much by them, and whether they can hold. */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/format.h"
+#include "core/place-queue.h"
+#include "kube/json.h"
+#include "kube/time.h"
+
+#define LISTED_MAX 1024u /* namespaces, and queues: as the schema has it */
+
+/* A namespace with tenants. */
+struct space {
+	UT_hash_handle hh;
+	const char *name;
+	uint32_t n_tenants;
+	uint64_t milli, bytes;
+};
+
+struct report {
+	struct cluster *cluster;
+	struct space *spaces; /* those that have most first */
+	uint32_t *n_waiting;  /* by queue */
+};
+
+static void report_done(struct report *r)
+{
+	struct space *s, *next;
+
+	HASH_ITER(hh, r->spaces, s, next) {
+		HASH_DEL(r->spaces, s);
+		free(s);
+	}
+	free(r->n_waiting);
+}
+
+static int by_share(const struct space *a, const struct space *b)
+{
+	if (a->milli != b->milli)
+		return a->milli > b->milli ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+static struct space *get_space(struct report *r, const char *name)
+{
+	struct space *s;
+
+	HASH_FIND_STR(r->spaces, name, s);
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->name = name;
+	HASH_ADD_KEYPTR(hh, r->spaces, s->name, strlen(s->name), s);
+	if (s->hh.tbl)
+		return s;
+	free(s);
+	return NULL;
+}
+
+static int count(struct report *r)
+{
+	const struct cluster *c = r->cluster;
+	const struct cpod *pod;
+
+	r->n_waiting = calloc(c->n_queues + 1ul, sizeof(*r->n_waiting));
+	if (!r->n_waiting)
+		return -ENOMEM;
+	for (pod = c->pods; pod; pod = pod->hh.next) {
+		struct usage its;
+		struct space *s;
+
+		if (pod->queue && pod->state == CPOD_PENDING)
+			r->n_waiting[pod->queue - c->queues]++;
+		if (!pod->given.n)
+			continue;
+		s = get_space(r, pod->ns);
+		if (!s)
+			return -ENOMEM;
+		s->n_tenants += pod->given.n;
+		its = cpod_usage(pod, &pod->given);
+		s->milli += its.milli;
+		s->bytes += its.bytes;
+	}
+	HASH_SORT(r->spaces, by_share);
+	return 0;
+}
+
+static json_t *spaces_of(const struct report *r, const struct cpolicy *p)
+{
+	json_t *list = json_array();
+	const struct space *s;
+
+	for (s = r->spaces; s && json_array_size(list) < LISTED_MAX; s = s->hh.next)
+		if (cpolicy_selects(r->cluster, p, s->name))
+			json_array_append_new(list,
+				json_pack("{ss, si, sI, sI}", "name", s->name, "tenants",
+					(int)s->n_tenants, "share", (json_int_t)s->milli,
+					"memoryBytes", (json_int_t)s->bytes));
+	return list;
+}
+
+static json_t *queues_of(const struct report *r, const struct cpolicy *p)
+{
+	const struct cluster *c = r->cluster;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < c->n_queues && json_array_size(list) < LISTED_MAX; i++) {
+		const struct cqueue *q = &c->queues[i];
+		const uint64_t used = place_queue_used(c->place, q->number, PLACE_NONE);
+
+		if (strcmp(q->policy, p->name) != 0)
+			continue;
+		json_array_append_new(list,
+			json_pack("{ss, sI, sI, sI, si}", "name", q->name, "guaranteed",
+				(json_int_t)q->terms.quota, "used", (json_int_t)used, "borrowed",
+				(json_int_t)(used > q->terms.quota ? used - q->terms.quota : 0),
+				"waiting", (int)r->n_waiting[i]));
+	}
+	return list;
+}
+
+static int n_selected(const struct cluster *c, const struct cpolicy *p)
+{
+	const struct view_entry *entry;
+	int n = 0;
+
+	for (entry = c->view->tables[OBJECT_NAMESPACE]; entry; entry = entry->hh.next)
+		n += cpolicy_selects(c, p, entry->object->name);
+	return n;
+}
+
+/* ---- whether it can hold ---- */
+
+/* It only names the queue, or says the same of it. */
+static bool agrees(const struct cpolicy *p, const struct cqueue *q)
+{
+	struct cqueue_terms nothing;
+
+	cqueue_terms_read(NULL, &nothing);
+	return memcmp(&p->terms, &nothing, sizeof(nothing)) == 0 ||
+		memcmp(&p->terms, &q->terms, sizeof(q->terms)) == 0;
+}
+
+/* The reason, or "Valid". */
+static const char *reason_of(const struct cluster *c, const struct cpolicy *p, struct buf *why)
+{
+	if (p->refusal.code) {
+		buf_add_text(why, p->refusal.msg);
+		return "SelectorInvalid";
+	}
+	if (p->has_queue && !p->queue[0] && p->terms.quota > p->total_milli) {
+		buf_addf(why, "queue.guaranteedShare %s is above totalShare, %s",
+			format_share((uint32_t)p->terms.quota).s,
+			format_share((uint32_t)p->total_milli).s);
+		return "GuaranteedAboveTotal";
+	}
+	for (uint32_t i = 0; i < c->n_queues; i++) {
+		const struct cqueue *q = &c->queues[i];
+		const bool is_own = !strcmp(q->policy, p->name);
+
+		if (is_own && q->refusal.code) {
+			buf_add_text(why, q->refusal.msg);
+			return "QueueInvalid";
+		}
+		if (is_own || !p->has_queue || !p->queue[0] || strcmp(q->name, p->queue) ||
+			agrees(p, q))
+			continue;
+		buf_addf(why, "queue %s is as policy %s says, not as this one does", q->name,
+			q->policy);
+		return "QueueElsewhere";
+	}
+	return "Valid";
+}
+
+/* As it was last written, while it is as true as then. */
+static const char *since(const struct cpolicy *p, const char *status, struct kube_time *now)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(p->status, "conditions"), i, one) {
+		const char *type = kube_json_text_at(one, "type", NULL);
+		const char *was = kube_json_text_at(one, "status", NULL);
+		const char *time = kube_json_text_at(one, "lastTransitionTime", NULL);
+
+		if (type && was && time && !strcmp(type, "Valid") && !strcmp(was, status))
+			return time;
+	}
+	return now->s;
+}
+
+static json_t *condition_of(const struct cluster *c, const struct cpolicy *p)
+{
+	_cleanup_buf_ struct buf why = BUF_INIT(1024);
+	struct kube_time now = kube_time_format(c->real_ns);
+	const char *reason = reason_of(c, p, &why);
+	const char *status = strcmp(reason, "Valid") ? "False" : "True";
+
+	return json_pack("{ss, ss, ss, ss*, ss, sI}", "type", "Valid", "status", status, "reason",
+		reason, "message", why.n ? buf_text(&why) : NULL, "lastTransitionTime",
+		since(p, status, &now), "observedGeneration", (json_int_t)p->generation);
+}
+
+/* Of what is ours. */
+static bool says_so_already(const struct cpolicy *p, json_t *status)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(status, key, value) {
+		if (!json_equal(value, json_object_get(p->status, key)))
+			return false;
+	}
+	return true;
+}
+
+int cluster_report(struct cluster *c, json_t **ret)
+{
+	_cleanup_(report_done) struct report report = {.cluster = c};
+	_cleanup_json_ json_t *all = json_object();
+	const struct cpolicy *p;
+	int r = all ? 0 : -ENOMEM;
+
+	if (r == 0 && c->policies)
+		r = count(&report);
+	for (p = c->policies; r == 0 && p; p = p->hh.next) {
+		_cleanup_json_ json_t *status = json_pack("{sI, si, so, so, s[o]}",
+			"observedGeneration", (json_int_t)p->generation, "namespaceCount",
+			n_selected(c, p), "namespaces", spaces_of(&report, p), "queues",
+			queues_of(&report, p), "conditions", condition_of(c, p));
+
+		if (!status)
+			r = -ENOMEM;
+		else if (!says_so_already(p, status))
+			r = json_object_set(all, p->name, status) < 0 ? -ENOMEM : 0;
+	}
+	if (r == 0)
+		*ret = TAKE_PTR(all);
+	return r;
+}

@@ -1,0 +1,814 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues by GPUPolicies: who may borrow, what is had back and when, what a change does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "acts.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/rand.h"
+#include "unit.h"
+
+static void policy(const char *name, const char *spec)
+{
+	set(CLUSTER_POLICY, "{'metadata':{'name':'%s'},'spec':{%s}}", name, spec);
+}
+
+#define NS(name) "'namespaces':['" name "']"
+#define QUEUE(x) "'queue':{" x "}"
+
+/* Asked for, decided and bound, in that namespace. */
+static void run(const char *ns, const char *name, const char *annotations)
+{
+	space = ns;
+	add_pod(name, annotations, "");
+	confirm(next(SCHED_BIND, name, NULL), annotations);
+}
+
+static void ask(const char *ns, const char *name, const char *annotations)
+{
+	space = ns;
+	add_pod(name, annotations, "");
+}
+
+static void gone(const char *ns, const char *name)
+{
+	assert_ok(sched_remove(sched, OBJECT_POD, ns, name));
+}
+
+static void what_is_idle_is_borrowed_and_had_back(void **state)
+{
+	spec_of_all = ",'terminationGracePeriodSeconds':10";
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1,'graceSeconds':30"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':'1','graceSeconds':30"));
+	run("b", "b1", SHARE("1"));
+	run("b", "b2", SHARE("1"));
+	ask("a", "a1", SHARE("0.5"));
+	/* They need 10 s to end, and have 30: for 20 s nobody is told. */
+	told("a1",
+		"queue a asks back what it is guaranteed, with 30 s of grace: from 1 tenants on "
+		"n1");
+	nothing();
+	pass(19);
+	nothing();
+	assert_true(sched_deadline(sched) == acts_now_ns + SECOND);
+	pass(1);
+	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
+	next(SCHED_NOMINATE, "a1", "waits for 1 pods to leave n1");
+	nothing();
+	gone("b", "b1");
+	next(SCHED_BIND, "a1", NULL);
+	/* b has what it is guaranteed: it borrows, and nobody leaves for it. */
+	ask("b", "b3", SHARE("0.5"));
+	next(SCHED_BIND, "b3", NULL);
+	ask("b", "b4", SHARE("0.5"));
+	told("b4",
+		"0/1 nodes: 1 no GPU with 0.5 free; queue b has 1.5 of its guaranteed 1 devices, "
+		"and 0 are idle to borrow");
+	nothing();
+}
+
+static void what_ends_within_the_grace_is_enough(void **state)
+{
+	add_node("n1", 1);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1,'graceSeconds':60"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+#define HIGH ",'divvy.gpu/priority':'90'"
+	run("b", "b1", SHARE("0.6") HIGH);
+	run("b", "b2", SHARE("0.4") HIGH);
+	ask("a", "a1", SHARE("0.4"));
+	ask("b", "b3", SHARE("0.4") HIGH);
+	nothing();
+	pass(1);
+	gone("b", "b2");
+	/* Who is owed it comes first, whatever the others' priority, and does not pause. */
+	next(SCHED_BIND, "a1", NULL);
+	nothing();
+}
+
+static void without_a_grace_it_is_at_once(void **state)
+{
+	add_node("n1", 1);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	run("b", "b1", SHARE("1") ",'divvy.gpu/priority':'100'");
+	ask("a", "a1", SHARE("1") ",'divvy.gpu/priority':'1'");
+	next(SCHED_EVICT, "b1", NULL);
+}
+
+static void budgets_are_kept_when_it_is_had_back(void **state)
+{
+	add_node("n1", 1);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	set(CLUSTER_BUDGET,
+		"{'metadata':{'name':'p','namespace':'b'},'spec':{'selector':{}},'status':{"
+		"'disruptionsAllowed':0}}");
+	run("b", "b1", SHARE("1"));
+	ask("a", "a1", SHARE("1"));
+	told("a1", "0/1 nodes: 1 no GPU with 1 free");
+	nothing();
+	set(CLUSTER_BUDGET,
+		"{'metadata':{'name':'p','namespace':'b'},'spec':{'selector':{}},'status':{"
+		"'disruptionsAllowed':1}}");
+	next(SCHED_EVICT, "b1", NULL);
+}
+
+static void a_group_has_it_back_together(void **state)
+{
+#define TWO SHARE("1") ",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'"
+	spec_of_all = ",'terminationGracePeriodSeconds':10";
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':2,'graceSeconds':30"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	run("b", "b1", SHARE("1"));
+	run("b", "b2", SHARE("1"));
+	ask("a", "a1", TWO);
+	ask("a", "a2", TWO);
+	nothing();
+	pass(19);
+	nothing();
+	pass(1);
+	next(SCHED_NOMINATE, "a1", NULL);
+	next(SCHED_NOMINATE, "a2", NULL);
+	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
+	next(SCHED_EVICT, "b2", NULL);
+	gone("b", "b1");
+	nothing();
+	gone("b", "b2");
+	next(SCHED_BIND, "a1", NULL);
+	next(SCHED_BIND, "a2", NULL);
+}
+
+static void half_a_group_has_nothing_back(void **state)
+{
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	run("b", "b1", SHARE("1"));
+	run("b", "b2", SHARE("1"));
+	ask("a", "a1", TWO);
+	ask("a", "a2", TWO);
+	/* One of them is guaranteed its place: nobody leaves for that alone. */
+	told("a1",
+		"group a/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 1 free; "
+		"queue a has 1 of its guaranteed 1 devices, and 0 are idle to borrow");
+	nothing();
+	ask("b", "b3", SHARE("0.1"));
+	nothing();
+	assert_int_equal(sched_counts(sched).n_evictions, 0);
+}
+
+static void priorities_do_not_matter_between_queues(void **state)
+{
+	add_node("n1", 1);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':0.5"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0.5"));
+	run("a", "a1", SHARE("0.5") ",'divvy.gpu/priority':'10'");
+	run("b", "b1", SHARE("0.5") ",'divvy.gpu/priority':'10'");
+	ask("b", "b2", SHARE("0.5") ",'divvy.gpu/priority':'90'");
+	/* Its own queue's may have to leave; another's not. */
+	next(SCHED_EVICT, "b1", "b/b2");
+}
+
+static void who_is_in_no_queue_stays(void **state)
+{
+	add_node("n1", 1);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	run("free", "f1", SHARE("1"));
+	ask("a", "a1", SHARE("1"));
+	told("a1", "0/1 nodes: 1 no GPU with 1 free");
+	nothing();
+	/* A policy that names nobody speaks of all who are in no other queue. */
+	policy("rest", QUEUE("'name':'rest'"));
+	next(SCHED_EVICT, "f1", "a/a1, of what queue a is guaranteed");
+}
+
+static void namespaces_share_a_queue(void **state)
+{
+	add_node("n1", 2);
+	policy("ml", "'namespaces':['a','b']," QUEUE("'name':'ml','limitShare':1.5"));
+	run("a", "a1", SHARE("1"));
+	ask("b", "b1", SHARE("0.6"));
+	told("b1",
+		"0/1 nodes: 1 above the queue's limit; queue ml has 1 of the 1.5 devices that it "
+		"may have, 0.6 asked");
+	run("b", "b2", SHARE("0.5"));
+}
+
+static void labels_choose_a_queue(void **state)
+{
+	add_node("n1", 2);
+	policy("all", NS("a") "," QUEUE("'name':'all','limitShare':1"));
+	policy("train",
+		NS("a") "," QUEUE("'name':'train','limitShare':0.5,'podSelector':{'matchLabels':{'"
+				  "job':'train'}}"));
+	set(OBJECT_POD,
+		"{'metadata':{'name':'t','namespace':'a','uid':'u-t','labels':{'job':'train'},"
+		"'annotations':{" SHARE("0.6") "}},'spec':{'schedulerName':'divvy-scheduler',"
+					       "'containers':[{'name':'c'}]}}");
+	space = "a";
+	told("t",
+		"0/1 nodes: 1 above the queue's limit; queue train may have 0.5 devices at most, "
+		"0.6 asked");
+	run("a", "other", SHARE("0.6"));
+}
+
+static void models_have_quotas_of_their_own(void **state)
+{
+	add_node("n1", 2);
+	policy("a",
+		NS("a") "," QUEUE("'guaranteedShare':2,'models':[{'model':'A','guaranteedShare':1,'"
+				  "limitShare':1}]"));
+	run("a", "a1", SHARE("1"));
+	ask("a", "a2", SHARE("0.5"));
+	told("a2",
+		"0/1 nodes: 1 above the queue's limit; queue a has 1 of the 1 devices of model A "
+		"that it may have, 0.5 asked");
+}
+
+static void queues_stand_below_others(void **state)
+{
+	add_node("n1", 4);
+	policy("a", NS("a") "," QUEUE("'parent':'org','guaranteedShare':2"));
+	policy("b", NS("b") "," QUEUE("'parent':'org','guaranteedShare':2"));
+	policy("c", NS("c") "," QUEUE("'guaranteedShare':1"));
+	policy("org", "'namespaces':['o']," QUEUE("'name':'org','guaranteedShare':3"));
+	/* The later one makes more than there is above them: it is left out. */
+	ask("b", "b1", SHARE("1"));
+	told("b1", "policy b: queue org: the quotas below it are 4 together, its own is 3");
+	run("a", "a1", SHARE("1"));
+	/* Tenants are of those below. */
+	ask("o", "o1", SHARE("0.1"));
+	told("o1", "queue org has queues below it: tenants belong to those");
+	/* What was impossible has become possible. */
+	policy("org", "'namespaces':['o']," QUEUE("'name':'org','guaranteedShare':4"));
+	pass(20);
+	space = "b";
+	next(SCHED_BIND, "b1", NULL);
+	/* A parent that there is not, and a circle. */
+	policy("c", NS("c") "," QUEUE("'parent':'none','guaranteedShare':1"));
+	ask("c", "c1", SHARE("0.1"));
+	told("c1",
+		"policy c: queue c: its parent none, or one above that, is no queue, leads back to "
+		"it, or is too far below the top");
+	policy("c", NS("c") "," QUEUE("'parent':'c'"));
+	pass(20);
+	told("c1",
+		"policy c: queue c: its parent c, or one above that, is no queue, leads back to "
+		"it, or is too far below the top");
+}
+
+static void a_policy_changes_while_pods_run(void **state)
+{
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':1"));
+	run("a", "a1", SHARE("1"));
+	run("b", "b1", SHARE("1"));
+	/* Who has more than it is guaranteed now has borrowed it: asked back, not taken away. */
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	nothing();
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':2"));
+	nothing();
+	ask("a", "a2", SHARE("1"));
+	next(SCHED_EVICT, "b1", NULL);
+	next(SCHED_NOMINATE, "a2", NULL);
+	/* While somebody leaves, queues are made anew: the place is still held. */
+	policy("c", NS("c") "," QUEUE("'guaranteedShare':0,'name':'first'"));
+	ask("c", "c1", SHARE("0.1"));
+	nothing();
+	gone("b", "b1");
+	space = "a";
+	confirm(next(SCHED_BIND, "a2", NULL), SHARE("1"));
+	/* Less than it has by now: who runs stays, nobody comes. */
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':0,'limitShare':0.5"));
+	nothing();
+	gone("a", "a2");
+	ask("a", "a3", SHARE("0.1"));
+	told("a3",
+		"0/1 nodes: 1 above the queue's limit; queue a has 1 of the 0.5 devices that it "
+		"may have, 0.1 asked");
+	/* Without the policy it is in no queue. */
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "a"));
+	pass(20);
+	next(SCHED_BIND, "a3", NULL);
+}
+
+static void a_namespace_gets_into_a_queue(void **state)
+{
+	add_node("n1", 1);
+	policy("gold",
+		"'namespaceSelector':{'matchLabels':{'tier':'gold'}}," QUEUE(
+			"'name':'gold','guaranteedShare':1"));
+	policy("rest", QUEUE("'name':'rest'"));
+	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a'}}");
+	set(OBJECT_NAMESPACE, "{'metadata':{'name':'b'}}");
+	run("b", "b1", SHARE("1"));
+	ask("a", "a1", SHARE("1"));
+	told("a1",
+		"0/1 nodes: 1 no GPU with 1 free; queue rest has 1 of its guaranteed 0 devices, "
+		"and "
+		"0 are idle to borrow");
+	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a','labels':{'tier':'gold'}}}");
+	pass(20);
+	next(SCHED_EVICT, "b1", NULL);
+}
+
+static void opportunistic_ones_may_go_beyond_the_total(void **state)
+{
+#define OPPORTUNIST SHARE("0.5") ",'divvy.gpu/class':'opportunistic'"
+	add_node("n1", 4);
+	policy("a", NS("a") ",'totalShare':1,'overcommit':{'share':'1.5'}");
+	run("a", "o1", OPPORTUNIST);
+	run("a", "o2", OPPORTUNIST);
+	run("a", "o3", OPPORTUNIST);
+	ask("a", "o4", OPPORTUNIST);
+	told("o4", "policy a: the namespace has 1.5 of 1 GPUs, 0.5 asked");
+	gone("a", "o3");
+	gone("a", "o4");
+	run("a", "s1", SHARE("0.5"));
+	ask("a", "s2", SHARE("0.6"));
+	told("s2", "policy a: the namespace has 1.5 of 1 GPUs, 0.6 asked");
+}
+
+#define SWAPS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "','divvy.gpu/memory-policy':'swap'"
+#define FAILS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "'"
+
+static void memory_may_be_promised_more_than_once(void **state)
+{
+	add_node("n1", 1);
+	run("a", "a1", SWAPS("600000"));
+	ask("a", "a2", SWAPS("600000"));
+	told("a2", "0/1 nodes: 1 no GPU with 585.9Ki free");
+	policy("a", NS("a") ",'overcommit':{'memory':1.5}");
+	policy("b", NS("b") ",'overcommit':{'memory':'2'}");
+	pass(20);
+	space = "a";
+	confirm(next(SCHED_BIND, "a2", NULL), SWAPS("600000"));
+	/* The least of those that are there holds, not its own. */
+	ask("b", "b1", SWAPS("400000"));
+	told("b1", "0/1 nodes: 1 no GPU with 390.6Ki free");
+	run("b", "b2", SWAPS("300000"));
+	/* What is not shared is not promised twice: nothing is left of it. */
+	ask("b", "b3", FAILS("1000"));
+	told("b3", "0/1 nodes: 1 no GPU with 1000 free");
+	gone("a", "a1");
+	gone("a", "a2");
+	gone("b", "b1");
+	gone("b", "b3");
+	run("b", "b4", FAILS("500000"));
+	/* Twice the other half, less what swaps there. */
+	ask("b", "b5", SWAPS("701000"));
+	told("b5", "0/1 nodes: 1 no GPU with 684.6Ki free");
+	run("b", "b6", SWAPS("700000"));
+	/* What runs there stays when less is allowed. */
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "b"));
+	ask("b", "b7", SWAPS("1000"));
+	told("b7", "0/1 nodes: 1 no GPU with 1000 free");
+}
+
+/* An init container "i", and "c". */
+static void ask_stages(const char *name, const char *annotations)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'a','uid':'u-%s','annotations':{%s}},'spec':{"
+		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'}],'containers':["
+		"{'name':'c'}]}}",
+		name, name, annotations);
+}
+
+static void who_runs_before_counts_as_its_own_class_says(void **state)
+{
+#define FIRM_FIRST \
+	"'i.divvy.gpu/request':'0.5','c.divvy.gpu/request':'0.5','c.divvy.gpu/class':" \
+	"'opportunistic'"
+	add_node("n1", 4);
+	policy("a", NS("a") ",'totalShare':1,'overcommit':{'share':'1.5'}");
+	ask_stages("a1", FIRM_FIRST);
+	next(SCHED_BIND, "a1", NULL);
+	ask_stages("a2", FIRM_FIRST);
+	next(SCHED_BIND, "a2", NULL);
+	ask_stages("a3", FIRM_FIRST);
+	told("a3", "policy a: the namespace has 1 of 1 GPUs, 0.5 asked");
+	run("a", "o1", OPPORTUNIST);
+}
+
+static void memory_is_promised_to_one_stage_after_the_other(void **state)
+{
+#define SWAP_STAGES(i, c) \
+	SHARE("0.1") \
+	",'divvy.gpu/memory-policy':'swap','i.divvy.gpu/memory-policy':'swap'," \
+	"'i.divvy.gpu/request':'0.1','i.divvy.gpu/memory':'" i "','c.divvy.gpu/memory':'" c "'"
+	add_node("n1", 1);
+	policy("a", NS("a") ",'overcommit':{'memory':2}");
+	/* More than the namespace has, so that the device alone holds it to its own. */
+	policy("b", NS("b") ",'overcommit':{'memory':4}");
+	ask_stages("a1", SWAP_STAGES("800000", "700000"));
+	next(SCHED_BIND, "a1", NULL);
+	ask_stages("a2", SWAP_STAGES("700000", "800000"));
+	next(SCHED_BIND, "a2", NULL);
+	ask_stages("a3", SWAP_STAGES("401000", "100000"));
+	told("a3", "0/1 nodes: 1 no GPU with 97.7Ki free");
+	ask_stages("a4", SWAP_STAGES("400000", "100000"));
+	next(SCHED_BIND, "a4", NULL);
+}
+
+static void a_node_says_how_often_memory_is_promised(void **state)
+{
+	add_node("n1", 1);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'spec':{'overcommit':{'memory':'3'}},'status':{'owner':"
+		"'divvy','slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
+		"'memoryBytes':1000000,'health':'Healthy'}]}}");
+	run("a", "a1", SWAPS("1500000"));
+	run("a", "a2", SWAPS("1500000"));
+	ask("a", "a3", SWAPS("1000"));
+	told("a3", "0/1 nodes: 1 no GPU with 1000 free");
+}
+
+static void spaces_make_labels_common(void **state)
+{
+#define APART SHARE("0.3") ",'divvy.gpu/anti-affinity':'web/api'"
+	add_node("n1", 1);
+	/* Each namespace's own, until a policy names the space for both. */
+	run("a", "a1", APART);
+	run("b", "b1", APART);
+	policy("web", "'namespaces':['a','c'],'labelSpaces':['web']");
+	ask("c", "c1", APART);
+	told("c1", "0/1 nodes: 1 kept off by labels of others");
+	ask("d", "d1", APART);
+	next(SCHED_BIND, "d1", NULL);
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "web"));
+	gone("b", "b1");
+	pass(20);
+	space = "c";
+	next(SCHED_BIND, "c1", NULL);
+}
+
+static void exclusions_that_change_are_still_counted(void **state)
+{
+#define ONLY SHARE("0.4") ",'divvy.gpu/exclusion':'web/api'"
+	add_node("n1", 1);
+	policy("web", "'namespaces':['a','b'],'labelSpaces':['web']");
+	run("a", "a1", ONLY);
+	run("b", "b1", ONLY);
+	/* They are on one device now that have different labels: both are there. */
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "web"));
+	ask("a", "a2", ONLY);
+	told("a2", "0/1 nodes: 1 no GPU with 0.4 free");
+}
+
+static void groups_of_a_space_have_members_of_many_namespaces(void **state)
+{
+#define OF_GROUP SHARE("0.5") ",'divvy.gpu/group':'all/g','divvy.gpu/group-size':'2'"
+	add_node("n1", 1);
+	ask("a", "a1", OF_GROUP);
+	ask("b", "b1", OF_GROUP);
+	nothing();
+	policy("all", "'labelSpaces':['all']");
+	pass(20);
+	space = "a";
+	next(SCHED_BIND, "a1", NULL);
+	next(SCHED_BIND, "b1", NULL);
+}
+
+/* ---- what is said of it ---- */
+
+static json_t *reported;
+
+static json_t *status_of(const char *name)
+{
+	bool has_changed;
+
+	json_decref(reported);
+	/* As the scheduler does before it decides. */
+	assert_ok(cluster_settle(sched_cluster(sched), &has_changed));
+	assert_ok(cluster_report(sched_cluster(sched), &reported));
+	return json_object_get(reported, name);
+}
+
+static void reason_is(const char *name, const char *status, const char *reason, const char *message)
+{
+	json_t *valid = json_array_get(json_object_get(status_of(name), "conditions"), 0);
+	const char *said = json_string_value(json_object_get(valid, "message"));
+
+	assert_string_equal(json_string_value(json_object_get(valid, "status")), status);
+	assert_string_equal(json_string_value(json_object_get(valid, "reason")), reason);
+	assert_string_equal(said ? said : "", message);
+}
+
+static void policies_say_who_has_what(void **state)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *status, *copy;
+
+	add_node("n1", 2);
+	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a'}}");
+	policy("p", "'namespaces':['a','b']," QUEUE("'guaranteedShare':1"));
+	run("a", "a1", SHARE("0.5"));
+	run("b", "b1", SHARE("0.7"));
+	run("b", "b2", SHARE("0.5"));
+	ask("b", "b3", SHARE("0.9"));
+	nothing();
+	status = status_of("p");
+	copy = json_copy(status);
+	json_object_del(copy, "conditions");
+	text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+	assert_string_equal(text,
+		"{\"namespaceCount\":1,\"namespaces\":["
+		"{\"memoryBytes\":1200000,\"name\":\"b\",\"share\":1200,\"tenants\":2},"
+		"{\"memoryBytes\":500000,\"name\":\"a\",\"share\":500,\"tenants\":1}],"
+		"\"observedGeneration\":0,\"queues\":["
+		"{\"borrowed\":0,\"guaranteed\":1000,\"name\":\"a\",\"used\":500,\"waiting\":0},"
+		"{\"borrowed\":200,\"guaranteed\":1000,\"name\":\"b\",\"used\":1200,"
+		"\"waiting\":1}]}");
+	json_decref(copy);
+	/* Once the API has it there is nothing to say. */
+	text = (free(text), json_dumps(status, 0));
+	for (char *p = text; *p; p++)
+		*p = *p == '"' ? '\'' : *p;
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['a','b']," QUEUE(
+			"'guaranteedShare':1") "},'status':%s}",
+		text);
+	pass(5);
+	assert_null(status_of("p"));
+	gone("b", "b3");
+	assert_non_null(status_of("p"));
+	json_decref(TAKE_PTR(reported));
+}
+
+static void policies_say_when_they_cannot_hold(void **state)
+{
+	policy("ok", NS("a") "," QUEUE("'guaranteedShare':1") ",'totalShare':1");
+	reason_is("ok", "True", "Valid", "");
+	policy("ok", NS("a") "," QUEUE("'guaranteedShare':2") ",'totalShare':1");
+	reason_is("ok", "False", "GuaranteedAboveTotal",
+		"queue.guaranteedShare 2 is above totalShare, 1");
+	policy("limit", NS("b") "," QUEUE("'guaranteedShare':2,'limitShare':1"));
+	reason_is("limit", "False", "QueueInvalid", "queue b: quota 2 is above the limit, 1");
+	policy("q1", NS("c") "," QUEUE("'name':'q','guaranteedShare':2"));
+	policy("q2", NS("d") "," QUEUE("'name':'q'"));
+	reason_is("q2", "True", "Valid", "");
+	policy("q2", NS("d") "," QUEUE("'name':'q','guaranteedShare':1"));
+	reason_is("q2", "False", "QueueElsewhere",
+		"queue q is as policy q1 says, not as this one does");
+	policy("sel",
+		"'namespaceSelector':{'matchExpressions':[{'key':'x','operator':'Sideways'}]}");
+	assert_string_equal(
+		json_string_value(json_object_get(
+			json_array_get(json_object_get(status_of("sel"), "conditions"), 0),
+			"reason")),
+		"SelectorInvalid");
+	json_decref(TAKE_PTR(reported));
+}
+
+/* ---- many jobs ---- */
+
+#define JOBS 1000
+#define NODES 5
+#define GPUS (2 * NODES)
+#define GRACE_S 30
+#define ENDS_S 10 /* terminationGracePeriodSeconds */
+#define SECOND_COMES_S 1000
+
+enum job_state { TO_COME, WAITS, RUNS, LEAVES, DONE };
+
+static struct job {
+	enum job_state state;
+	int of; /* 0: a, 1: b */
+	uint32_t share;
+	uint64_t lasts_s, at_s; /* when its state ends */
+} jobs[JOBS];
+
+static uint64_t time_s(void)
+{
+	return (acts_now_ns - START_NS) / SECOND;
+}
+
+static const char *const spaces[] = {"a", "b"};
+
+static void submit(int i)
+{
+	char name[16], annotations[64];
+
+	snprintf(name, sizeof(name), "j%d", i);
+	snprintf(annotations, sizeof(annotations), SHARE("0.%03u"), jobs[i].share);
+	space = spaces[jobs[i].of];
+	/* The world's nodes have 8 cores. */
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s-%u','annotations':{%s}},"
+		"'spec':{'schedulerName':'divvy-scheduler','terminationGracePeriodSeconds':%d,"
+		"'containers':[{'name':'c'}]}}",
+		name, space, name, (unsigned int)time_s(), annotations, ENDS_S);
+	jobs[i].state = WAITS;
+}
+
+static void started(const struct cpod *pod, int i)
+{
+	char annotations[64];
+
+	snprintf(annotations, sizeof(annotations), SHARE("0.%03u"), jobs[i].share);
+	space = spaces[jobs[i].of];
+	confirm(pod, annotations);
+	jobs[i].state = RUNS;
+	jobs[i].at_s = time_s() + jobs[i].lasts_s;
+}
+
+/* Of "j17". */
+static int number_of(const char *name)
+{
+	uint64_t n;
+
+	assert_ok(parse_uint(str_from(name + 1), 0, JOBS - 1, &n, NULL));
+	return (int)n;
+}
+
+static void act(uint32_t *n_evicted)
+{
+	struct sched_action a;
+	int r;
+
+	while ((r = sched_next(sched, &a, NULL)) > 0) {
+		const int i = number_of(cpod_name(a.pod));
+
+		if (a.act == SCHED_BIND) {
+			started(a.pod, i);
+		} else if (a.act == SCHED_EVICT && jobs[i].state == RUNS) {
+			jobs[i].state = LEAVES;
+			jobs[i].at_s = MIN(jobs[i].at_s, time_s() + ENDS_S);
+			(*n_evicted)++;
+		}
+	}
+	assert_int_equal(r, 0);
+}
+
+/* What has ended by now; those that had to leave begin anew. */
+static void end_jobs(void)
+{
+	for (int i = 0; i < JOBS; i++) {
+		const bool is_cut = jobs[i].state == LEAVES;
+		char name[16];
+
+		if ((jobs[i].state != RUNS && !is_cut) || jobs[i].at_s > time_s())
+			continue;
+		snprintf(name, sizeof(name), "j%d", i);
+		gone(spaces[jobs[i].of], name);
+		jobs[i].state = DONE;
+		if (is_cut)
+			submit(i);
+	}
+}
+
+static uint64_t used_by(int of)
+{
+	uint64_t used = 0;
+
+	for (int i = 0; i < JOBS; i++)
+		if (jobs[i].of == of && (jobs[i].state == RUNS || jobs[i].state == LEAVES))
+			used += jobs[i].share;
+	return used;
+}
+
+static uint32_t least_waiting(int of)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (int i = 0; i < JOBS; i++)
+		if (jobs[i].of == of && jobs[i].state == WAITS)
+			least = MIN(least, jobs[i].share);
+	return least;
+}
+
+static uint64_t next_event_s(void)
+{
+	uint64_t at_s = sched_deadline(sched) == CLOCK_NEVER
+		? UINT64_MAX
+		: (sched_deadline(sched) - START_NS + SECOND - 1) / SECOND;
+
+	for (int i = 0; i < JOBS; i++)
+		if (jobs[i].state == RUNS || jobs[i].state == LEAVES || jobs[i].state == TO_COME)
+			at_s = MIN(at_s, jobs[i].at_s);
+	return MAX(at_s, time_s() + 1);
+}
+
+static void renew_leases(void)
+{
+	char name[8], renewed[32];
+
+	for (int i = 0; i < NODES; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		snprintf(renewed, sizeof(renewed), "2026-01-02T%02u:%02u:%02uZ",
+			(unsigned int)(time_s() / 3600 % 24), (unsigned int)(time_s() / 60 % 60),
+			(unsigned int)(time_s() % 60));
+		add_lease(name, renewed);
+	}
+}
+
+static void make_jobs(void)
+{
+	static const uint32_t shares[] = {100, 200, 250, 300, 500, 750};
+	struct rand rand = rand_seeded(5);
+
+	for (int i = 0; i < JOBS; i++)
+		jobs[i] = (struct job){.of = i % 2,
+			.share = shares[rand_below(&rand, ARRAY_SIZE(shares))],
+			.lasts_s = 60 + rand_below(&rand, 600),
+			.at_s = i % 2 ? 0 : SECOND_COMES_S};
+}
+
+/* 60 to 40, of which the second has everything while it is alone. */
+static void two_namespaces_share_as_they_are_guaranteed(void **state)
+{
+	uint64_t seconds[2] = {0}, at_s = 0;
+	uint32_t n_evicted = 0, n_at_grace = 0, n_done = 0;
+	bool is_full = false, is_back = false;
+
+	for (int i = 0; i < NODES; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "n%d", i);
+		add_node(name, 2);
+	}
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':6,'weight':60,'graceSeconds':30"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':4,'weight':40,'graceSeconds':30"));
+	make_jobs();
+	for (;;) {
+		uint64_t next_s;
+		bool do_both_wait;
+
+		end_jobs();
+		for (int i = 0; i < JOBS; i++)
+			if (jobs[i].state == TO_COME && jobs[i].at_s <= at_s)
+				submit(i);
+		act(&n_evicted);
+		is_full |= at_s < SECOND_COMES_S && used_by(1) > 9000;
+		/* Nothing that was borrowed and is asked for is out when the grace has ended. */
+		if (at_s >= SECOND_COMES_S + GRACE_S && !is_back) {
+			assert_true(used_by(0) + least_waiting(0) > 6000 || used_by(1) <= 4000);
+			assert_true(used_by(0) > 5500);
+			n_at_grace = n_evicted;
+			is_back = true;
+		}
+		do_both_wait = is_back && least_waiting(0) != UINT32_MAX &&
+			least_waiting(1) != UINT32_MAX;
+		if (is_back && !do_both_wait)
+			break;
+		next_s = MIN(next_event_s(), at_s + 20);
+		if (at_s < SECOND_COMES_S + GRACE_S)
+			next_s = MIN(next_s, at_s + 1);
+		for (int of = 0; do_both_wait && of < 2; of++)
+			seconds[of] += used_by(of) * (next_s - at_s);
+		pass(next_s - at_s);
+		renew_leases();
+		at_s = next_s;
+	}
+	print_message("# a had %.1f %%, %u evicted when it came, %u later\n",
+		100.0 * (double)seconds[0] / (double)(seconds[0] + seconds[1]), n_at_grace,
+		n_evicted - n_at_grace);
+	for (int i = 0; i < JOBS; i++)
+		n_done += jobs[i].state == DONE;
+	assert_true(n_done > JOBS / 2);
+	assert_true(is_full);
+	assert_true(n_at_grace > 0);
+	assert_true(sched_counts(sched).n_reclaimed >= n_evicted);
+	assert_in_range(seconds[0] * 1000 / (seconds[0] + seconds[1]), 580, 620);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_idle_is_borrowed_and_had_back),
+		TEST(what_ends_within_the_grace_is_enough),
+		TEST(without_a_grace_it_is_at_once),
+		TEST(budgets_are_kept_when_it_is_had_back),
+		TEST(a_group_has_it_back_together),
+		TEST(half_a_group_has_nothing_back),
+		TEST(priorities_do_not_matter_between_queues),
+		TEST(who_is_in_no_queue_stays),
+		TEST(namespaces_share_a_queue),
+		TEST(labels_choose_a_queue),
+		TEST(models_have_quotas_of_their_own),
+		TEST(queues_stand_below_others),
+		TEST(a_policy_changes_while_pods_run),
+		TEST(a_namespace_gets_into_a_queue),
+		TEST(opportunistic_ones_may_go_beyond_the_total),
+		TEST(who_runs_before_counts_as_its_own_class_says),
+		TEST(memory_may_be_promised_more_than_once),
+		TEST(memory_is_promised_to_one_stage_after_the_other),
+		TEST(a_node_says_how_often_memory_is_promised),
+		TEST(spaces_make_labels_common),
+		TEST(exclusions_that_change_are_still_counted),
+		TEST(groups_of_a_space_have_members_of_many_namespaces),
+		TEST(policies_say_who_has_what),
+		TEST(policies_say_when_they_cannot_hold),
+		TEST(two_namespaces_share_as_they_are_guaranteed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
