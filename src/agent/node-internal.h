@@ -21,6 +21,7 @@
 #define NODE_FIELD_MANAGER "divvyd"
 
 struct start; /* node-start.c */
+struct gang;  /* node-gang.c */
 
 /* Its number is the plugin's id and the CDI name. */
 struct slot {
@@ -56,6 +57,7 @@ struct node {
 	struct slot *slots;
 	uint32_t n_slots;
 	LIST_HEAD(, start) starts;
+	LIST_HEAD(, gang) gangs;
 	struct loop_timer tick;
 	uint64_t next_sweep_ns, next_look_ns;
 
@@ -125,6 +127,17 @@ void start_pre_start(struct plugin_request *request);
 void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
+
+/* ---- node-gang.c ---- */
+
+/*
+ * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
+ * without a group; -EAGAIN with a sentence: not yet; -EINVAL: the key cannot be read.
+ */
+int gang_may_start(struct node *node, const char *namespace_name, const struct node_keys *keys,
+	struct error *err);
+void gang_tick(struct node *node, uint64_t now);
+void gang_free_all(struct node *node);
 
 /* ---- node-status.c ---- */
 

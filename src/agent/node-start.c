@@ -149,18 +149,23 @@ static int find_places(struct node *node, const struct given *g, struct tenant_p
 	return 0;
 }
 
-static int check_epoch(
-	const struct node *node, const struct tenant_pod *pod, uint64_t epoch, struct error *err)
+/* The rest of a pod of which something runs already belongs to it. */
+static bool has_started(struct node *node, const struct tenant_pod *pod)
 {
-	if (epoch >= node->epoch)
-		return 0;
-	/* The rest of a pod of which something runs already belongs to it. */
 	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant((struct node *)node, &node->slots[i]);
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
 		if (t && !strcmp(t->pod->uid, pod->uid))
-			return 0;
+			return true;
 	}
+	return false;
+}
+
+static int check_epoch(
+	struct node *node, const struct tenant_pod *pod, uint64_t epoch, struct error *err)
+{
+	if (epoch >= node->epoch || has_started(node, pod))
+		return 0;
 	return fail(err, ESTALE,
 		"divvy.gpu/epoch %llu is older than %llu, the newest seen: a scheduler that no "
 		"longer leads has decided this",
@@ -256,8 +261,11 @@ static void grant(struct start *s, const json_t *pod)
 		node_slot_clear(node, s->slot);
 		node_keys_of(pod, &keys);
 		r = given_read(keys.list, str_from(s->pod.container), &g, &err);
+		if (r >= 0 && !has_started(node, &s->pod))
+			r = gang_may_start(node, s->pod.space, &keys, &err);
 		r = r < 0 ? r : make_tenant(s, &g, &t, &err);
-		if (r == -ENOSPC) { /* who ends now may give it back */
+		/* Who ends now may give it back; who is missing may be bound. */
+		if (r == -ENOSPC || r == -EAGAIN) {
 			wait_or_refuse(s, &err);
 			return;
 		}

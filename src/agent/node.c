@@ -573,6 +573,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		node_status_touch(node);
 	}
 	sweep(node, now);
+	gang_tick(node, now);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
 
@@ -653,6 +654,7 @@ int node_new(struct agent *agent, const struct node_options *options, struct nod
 	node->agent = agent;
 	node->options = *options;
 	LIST_INIT(&node->starts);
+	LIST_INIT(&node->gangs);
 	r = start(node, err);
 	if (r < 0) {
 		node_free(node);
@@ -668,6 +670,7 @@ void node_free(struct node *node)
 		return;
 	serve_free(node->serve);
 	start_free_all(node);
+	gang_free_all(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_status_free(node);

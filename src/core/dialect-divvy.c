@@ -375,6 +375,8 @@ static const struct dialect_key keys[] = {
 	{PREFIX "granted-priority", DIALECT_ANNOTATION, DIALECT_GIVES, "0 to 100"},
 	{PREFIX "granted-mode", DIALECT_ANNOTATION, DIALECT_GIVES, "exclusive, local or remote"},
 	{PREFIX "remote-node", DIALECT_ANNOTATION, DIALECT_GIVES, "node of devices elsewhere"},
+	{PREFIX "granted-group", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"`GROUP=N` of a member: none starts before N are bound"},
 	{PREFIX "epoch", DIALECT_ANNOTATION, DIALECT_GIVES, "which scheduler decided"},
 	{DIALECT_RECORD_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"foreign resources that were taken out of the containers"},

@@ -204,3 +204,30 @@ int given_read(struct pod_list annotations, struct str container, struct given *
 	*ret_given = g;
 	return 0;
 }
+
+#define GROUP_KEY PREFIX "granted-group"
+
+/* A name may have a = in it, a number has none. */
+int given_read_group(struct pod_list annotations, struct given_group *ret_group, struct error *err)
+{
+	const struct str *text = pod_find(annotations, STR(GROUP_KEY));
+	struct given_group group;
+	uint64_t least;
+	size_t at;
+
+	if (!text)
+		return fail(err, ENOENT, GROUP_KEY ": is not there");
+	for (at = text->n; at > 0 && text->p[at - 1] != '=';)
+		at--;
+	if (at < 2)
+		return fail(err, EINVAL, GROUP_KEY ": " SHOW " is not GROUP=NUMBER", SHOWN(*text));
+	if (str_copy(group.name, sizeof(group.name), (struct str){text->p, at - 1}) < 0)
+		return fail(err, EINVAL, GROUP_KEY ": " SHOW "...: a name of more than %u bytes",
+			SHOWN(*text), SPEC_GROUP - 1);
+	if (parse_uint((struct str){text->p + at, text->n - at}, 1, SPEC_GROUP_SIZE_MAX, &least,
+		    err) < 0)
+		return fail_within(err, -EINVAL, GROUP_KEY);
+	group.least = (uint32_t)least;
+	*ret_group = group;
+	return 0;
+}

@@ -30,4 +30,13 @@ struct given {
 int given_read(struct pod_list annotations, struct str container, struct given *ret_given,
 	struct error *err);
 
+/* The group that the pod is a member of, and how many of it have to be bound before one starts. */
+struct given_group {
+	char name[SPEC_GROUP];
+	uint32_t least;
+};
+
+/* "train=3". -ENOENT: the pod belongs to none; -EINVAL with a sentence. */
+int given_read_group(struct pod_list annotations, struct given_group *ret_group, struct error *err);
+
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "base/cleanup.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
@@ -421,6 +423,26 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 	pod->give_up_ns = give_up_ns;
 }
 
+/* How many of its group have to be bound before any starts: the nodes hold that. */
+static int add_group(const struct cpod *pod, json_t *annotations)
+{
+	uint32_t least = pod->asked.group_least;
+	char text[SPEC_GROUP + 16];
+	const struct cpod *other;
+
+	if (!pod->asked.group[0])
+		return 0;
+	/* Where they differ, the one that asks for most is right. */
+	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
+	least = MAX(least, other->asked.group_least);
+	if (!least)
+		return 0;
+	snprintf(text, sizeof(text), "%s=%u", pod->asked.group, least);
+	return json_object_set_new(annotations, "divvy.gpu/granted-group", json_string(text))
+		? -ENOMEM
+		: 0;
+}
+
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
 	struct tenancy_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
@@ -431,6 +453,7 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 
 	given.epoch = epoch;
 	r = annotations ? given_format(&given, annotations) : -ENOMEM;
+	r = r < 0 ? r : add_group(pod, annotations);
 	for (uint32_t i = 0; i < given.n; i++) {
 		const struct given_container *g = &given.v[i];
 

@@ -171,25 +171,25 @@ def given(devices, *, container="main", request="0.5", limit="1", memory="8Gi", 
     return {**{f"divvy.gpu/{k}": f"{container}={v}" for k, v in keys.items()}, "divvy.gpu/epoch": epoch}
 
 
-def create_pod(cluster, name, args, **spec):
+def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
     """A pod with a slot, as the webhook leaves it; not bound."""
     slot = {"divvy.gpu/slot": "1"}
-    return cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+    return cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods", {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "schedulerName": "divvy-scheduler",
                  "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
                                  "resources": {"limits": slot, "requests": slot}}], **spec}})
 
 
-def bind(cluster, name, annotations):
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}/binding", {
+def bind(cluster, name, annotations, namespace=None):
+    cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}/binding", {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations},
         "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
 
 
-def run_pod(cluster, name, args, annotations, **spec):
-    create_pod(cluster, name, args, **spec)
-    bind(cluster, name, annotations)
+def run_pod(cluster, name, args, annotations, namespace=None, **spec):
+    create_pod(cluster, name, args, namespace=namespace, **spec)
+    bind(cluster, name, annotations, namespace)
 
 
 def wait_for_pod(cluster, name, *phases):
@@ -199,8 +199,8 @@ def wait_for_pod(cluster, name, *phases):
         raise AssertionError(f"{error}; it has printed: {cluster.log_of(name)}") from None
 
 
-def delete_pod(cluster, name, grace_s=None):
-    cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=grace_s)
+def delete_pod(cluster, name, grace_s=None, namespace=None):
+    cluster.delete(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}", grace_s=grace_s)
 
 
 def events_of(cluster, name):

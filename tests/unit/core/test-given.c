@@ -113,5 +113,50 @@ static void what_cannot_be_is_said(void **state)
 	}
 }
 
+static int parse_group(const char *value, struct given_group *group, struct error *err)
+{
+	const struct pod_entry entry = {STR(D "granted-group"), str_from(value ? value : "")};
+
+	return given_read_group((struct pod_list){&entry, value ? 1 : 0}, group, err);
+}
+
+static void a_group_has_a_name_and_a_number(void **state)
+{
+	static const struct {
+		const char *value, *says;
+	} bad[] = {
+		{"", "is not GROUP=NUMBER"},
+		{"=3", "is not GROUP=NUMBER"},
+		{"train", "is not GROUP=NUMBER"},
+		{"train=", "granted-group"},
+		{"train=0", "1 to 65536"},
+		{"train=65537", "1 to 65536"},
+		{"train=-1", "granted-group"},
+		{"train=3 ", "granted-group"},
+	};
+	struct given_group group = {.least = 7};
+	char name[SPEC_GROUP + 4];
+	struct error err;
+
+	assert_int_equal(parse_group(NULL, &group, &err), -ENOENT);
+	assert_int_equal(group.least, 7);
+	assert_ok(parse_group("train=3", &group, &err));
+	assert_string_equal(group.name, "train");
+	assert_int_equal(group.least, 3);
+	assert_ok(parse_group("space/a=b=65536", &group, &err));
+	assert_string_equal(group.name, "space/a=b");
+	assert_int_equal(group.least, SPEC_GROUP_SIZE_MAX);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(parse_group(bad[i].value, &group, &err), -EINVAL);
+		assert_contains(err.msg, bad[i].says);
+	}
+	memset(name, 'x', SPEC_GROUP - 1);
+	memcpy(name + SPEC_GROUP - 1, "=1", 3);
+	assert_ok(parse_group(name, &group, &err));
+	memcpy(name + SPEC_GROUP - 1, "x=1", 4);
+	assert_int_equal(parse_group(name, &group, &err), -EINVAL);
+	assert_contains(err.msg, "more than 253 bytes");
+}
+
 UNIT_MAIN(UNIT(each_container_has_its_own), UNIT(whole_devices_are_counted_or_one_each),
-	UNIT(what_cannot_be_is_said))
+	UNIT(what_cannot_be_is_said), UNIT(a_group_has_a_name_and_a_number))
