@@ -59,13 +59,10 @@ static bool asks(const struct device *d)
 	return atomic_load_explicit(&d->down->flags, memory_order_relaxed) & PAGE_MEM_RPC;
 }
 
-int memory_charge(struct device *d, uint64_t pages)
+static int charge(struct hook *h, struct device *d, uint64_t pages)
 {
-	struct hook *h = hook_registered();
 	int r;
 
-	if (!h || !pages)
-		return 0;
 	if (asks(d)) {
 		session_helper_start(h); /* hears the answer */
 		do
@@ -82,6 +79,16 @@ int memory_charge(struct device *d, uint64_t pages)
 		r = reserve(h, d, pages);
 	if (r && asks(d))
 		session_tell(h, MSG_MEM_RELEASE, d, pages * PAGE_MEM_UNIT);
+	return r;
+}
+
+int memory_charge(struct device *d, uint64_t pages)
+{
+	struct hook *h = hook_registered();
+	int r = h && pages ? charge(h, d, pages) : 0;
+
+	if (r)
+		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
 	return r;
 }
 
