@@ -49,6 +49,12 @@ void memory_recount(struct tenant *tenant);
 /* What the counter says, clamped to the device. */
 uint64_t memory_used(const struct tenant_device *td);
 
+/*
+ * Allocations that were refused since the tenant was made, or found again after a restart, as its
+ * processes say.
+ */
+uint64_t memory_denied(const struct tenant_device *td);
+
 /* What the device said last about this pid; UINT64_MAX: nothing. */
 uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid);
 /* Asks the devices in the background (for lists and the audit), at most once a second. */

@@ -51,6 +51,8 @@ struct tenant_device {
 	struct page_tenant *page;
 	uint64_t inode;
 
+	uint64_t denied; /* allocations refused to processes that have ended: memory_denied() */
+
 	/* the token (token.c) */
 	bool is_open, is_draining;
 	bool does_want; /* as last told to the arbiter */
