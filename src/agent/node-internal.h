@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "agent/door.h"
+#include "agent/node-library.h"
 #include "agent/node-serve.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
@@ -19,6 +20,10 @@
 
 #define NODE_NOTE 200
 #define NODE_FIELD_MANAGER "divvyd"
+#define NODE_INSECURE \
+	"any container that sets NVIDIA_VISIBLE_DEVICES gets devices: set " \
+	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
+	"/etc/nvidia-container-runtime/config.toml"
 
 struct start; /* node-start.c */
 struct gang;  /* node-gang.c */
@@ -32,6 +37,10 @@ struct slot {
 	bool is_over;      /* its container has ended: the tenant goes with the last process */
 	bool is_written;   /* the slot's CDI file is there */
 	uint64_t since_ns; /* that it has this tenant */
+	/* When the kubelet last asked for it; 0: not since the start. */
+	uint64_t allocated_ns;
+	uint64_t denied;  /* allocations refused to it, as was seen */
+	uint64_t over_ns; /* when that was last told; 0: never */
 	char note[NODE_NOTE];
 };
 
@@ -54,6 +63,8 @@ struct node {
 	struct podres_question *sweep;
 	uint64_t sweep_asked_ns;
 
+	bool has_old_libraries; /* as far as is known */
+
 	struct slot *slots;
 	uint32_t n_slots;
 	LIST_HEAD(, start) starts;
@@ -63,7 +74,10 @@ struct node {
 
 	uint64_t epoch;    /* the newest seen */
 	uint64_t ill;      /* a bit for each device, as was told */
+	uint64_t lost;     /* ... of these the ones that are gone */
 	char conflict[64]; /* resource of another plugin for GPUs; "": none */
+	bool is_insecure;  /* the runtime gives devices to who sets a variable */
+	bool is_insecure_told;
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
 
@@ -147,6 +161,15 @@ int node_status_new(struct node *node);
 void node_status_free(struct node *node);
 /* GPUNode is new to us: what it says is compared with what is. */
 void node_status_seen(struct node *node, const json_t *object);
+
+/* ---- node-watch.c: what is told of running tenants, devices and strangers ---- */
+
+void watch_start(struct node *node);
+void watch_tick(struct node *node);
+/* What takes longer to change. */
+void watch_look(struct node *node);
+/* The slot's tenant ends: what was refused to it last. */
+void watch_slot_ends(struct node *node, struct slot *slot);
 
 /* ---- node-lease.c ---- */
 

@@ -22,6 +22,8 @@ struct node_options {
 	const char *kubelet_dir;
 	const char *state_dir;
 	const char *cdi_dir;
+	const char *dev_dir;     /* where the host's /dev is seen */
+	bool is_by_environment;  /* real devices come by NVIDIA's variables: no runtime knows CDI */
 	const char *cgroup_root; /* NULL: as of our own pod */
 	const char *listen;      /* of /healthz and /metrics; NULL: nowhere */
 	bool is_simulate_fixed;  /* by the command line, whatever GPUNode says */

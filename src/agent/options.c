@@ -42,6 +42,8 @@ enum option_id {
 	OPT_KUBELET_DIR,
 	OPT_STATE_DIR,
 	OPT_CDI_DIR,
+	OPT_DEV_DIR,
+	OPT_DEVICES_BY,
 	OPT_CGROUP_ROOT,
 	OPT_LISTEN,
 	OPT_LOG,
@@ -107,6 +109,12 @@ static const struct described {
 		"/var/lib/divvy"},
 	{"cdi-dir", required_argument, OPT_CDI_DIR, "FOLDER",
 		"with --cluster: where runtimes look for devices' names; default /var/run/cdi"},
+	{"dev-dir", required_argument, OPT_DEV_DIR, "FOLDER",
+		"with --cluster: where the host's device files are seen; default /dev"},
+	{"devices-by", required_argument, OPT_DEVICES_BY, "WAY",
+		"with --cluster: how containers get real devices: cdi (default), exactly those "
+		"granted; environment, for runtimes without CDI: NVIDIA_VISIBLE_DEVICES, which "
+		"shows them all"},
 	{"cgroup-root", required_argument, OPT_CGROUP_ROOT, "CGROUP",
 		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
 		"divvyd's own pod"},
@@ -216,6 +224,13 @@ static int set_option(struct options *s, int id, const char *value, struct error
 	case OPT_KUBELET_DIR: s->node.kubelet_dir = value; break;
 	case OPT_STATE_DIR: s->node.state_dir = value; break;
 	case OPT_CDI_DIR: s->node.cdi_dir = value; break;
+	case OPT_DEV_DIR: s->node.dev_dir = value; break;
+	case OPT_DEVICES_BY:
+		if (strcmp(value, "cdi") != 0 && strcmp(value, "environment") != 0)
+			return fail(err, EINVAL,
+				"--devices-by '%.60s': expected cdi or environment", value);
+		s->node.is_by_environment = !strcmp(value, "environment");
+		break;
 	case OPT_CGROUP_ROOT: s->node.cgroup_root = strcmp(value, "/") ? value : ""; break;
 	case OPT_LISTEN: s->node.listen = value; return serve_check(value, err);
 	case OPT_LOG: return log_set_option(value, err);
@@ -248,6 +263,7 @@ static int finish_cluster(struct options *s, struct error *err)
 	set_default(&o->kubelet_dir, "/var/lib/kubelet");
 	set_default(&o->state_dir, "/var/lib/divvy");
 	set_default(&o->cdi_dir, CDI_FOLDER);
+	set_default(&o->dev_dir, "/dev");
 	set_default(&s->agent.usage_dir, o->state_dir);
 	o->is_simulate_fixed = s->agent.simulate != NULL;
 	if (!o->name || !o->name[0])

@@ -51,6 +51,10 @@ def memory_is_a_quota():
     run_pod(cluster, "greedy", ("--kernel-us=500", "--memory=4096"), given(uuid, memory="2Gi"))
     wait_for_pod(cluster, "greedy", "Failed")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy")
+    wait_for(lambda: events_of(cluster, "greedy").get("OverMemory"), "an Event says so")
+    said = events_of(cluster, "greedy")["OverMemory"][0]
+    assert "container main: an allocation was refused: it may use 2" in said and uuid[0] in said, said
+    assert "OverMemory" not in events_of(cluster, "good")
     wait_for(lambda: "greedy/main" not in daemon.tenants(), "its share is given back")
     before = daemon.used("good")
     wait_for(lambda: daemon.used("good") > before, "the other goes on")
@@ -303,15 +307,26 @@ def a_restarted_kubelet_has_the_slots_at_once():
     stop_pod("through")
 
 
+def a_stranger_is_told():
+    """A program of the host that nobody has granted anything."""
+    assert daemon.condition("Audited")["status"] == "True", daemon.condition("Audited")
+    with daemon.stranger() as process:
+        wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} and belongs to no tenant" in m
+                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "an Event says so", 90)
+        wait_for(lambda: daemon.condition("Audited").get("reason") == "Strangers", "a condition, too")
+        assert "1 process of no tenant" in daemon.condition("Audited")["message"]
+    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
+
+
 def a_lost_device_is_told():
     run_pod(cluster, "hurt", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
     wait_for_pod(cluster, "hurt", "Running")
     with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
         f.write("lost device=0 after=1\n")
     os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
-    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Unhealthy", "the device is unhealthy", 60)
+    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Gone", "the device is gone", 60)
     wait_for(lambda: daemon.slots_offered() <= 1, "its slots are not offered")
-    wait_for(lambda: "DeviceUnhealthy" in events_of(cluster, cluster.node_name), "an Event says so")
+    wait_for(lambda: "DeviceGone" in events_of(cluster, cluster.node_name), "an Event says so")
 
 
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
@@ -330,6 +345,7 @@ try:
              cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
              what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on,
              no_member_starts_before_enough_are_bound, a_pod_needs_no_privilege,
-             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_lost_device_is_told)
+             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_stranger_is_told,
+             a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)
