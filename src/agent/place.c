@@ -8,9 +8,12 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/format.h"
+#include "base/parse.h"
 
 /* In the order of nearness: a device that fails late came nearer. */
 enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IN_USE, NO_SHARE, NO_MEMORY, FITS };
@@ -53,7 +56,9 @@ static int refuse(
 
 	switch (why) {
 	case WRONG_DEVICE:
-		return fail(err, EINVAL, "device %s: this machine has no such device, it has %s",
+		return fail(err, EINVAL,
+			"device %s: this machine has no such device; `divvy devices` lists those "
+			"it has, as %s",
 			spec->device, d->uuid);
 	case WRONG_MODEL:
 		return fail(err, EINVAL, "model %s: %s is a %s", spec->model, d->uuid, d->model);
@@ -73,6 +78,37 @@ static int refuse(
 			format_bytes_exact(memory).s, d->uuid, format_bytes(d->room_bytes).s,
 			format_bytes(d->memory_bytes).s);
 	}
+}
+
+int place_name_devices(
+	struct spec *spec, const struct place_device *devices, uint32_t n, struct error *err)
+{
+	struct str rest = str_from(spec->device), item;
+	char named[SPEC_PATTERN] = "";
+	size_t used = 0;
+
+	while (str_split(&rest, ',', &item)) {
+		struct str name = str_trim(item);
+		const bool is_not = str_skip_prefix(&name, STR("!"));
+		uint64_t index;
+
+		if (parse_uint(str_trim(name), 0, UINT32_MAX, &index, NULL) < 0) {
+			used += (size_t)snprintf(named + used, sizeof(named) - used, "%s%.*s",
+				used ? "," : "", STR_ARG(item));
+		} else if (index < n) {
+			used += (size_t)snprintf(named + used, sizeof(named) - used, "%s%s%s",
+				used ? "," : "", is_not ? "!" : "", devices[index].uuid);
+		} else {
+			return fail(err, EINVAL, "device %s: this machine has %u device%s, 0 to %u",
+				spec->device, n, n == 1 ? "" : "s", n - 1);
+		}
+		if (used >= sizeof(named))
+			return fail(err, EINVAL,
+				"device %s: their UUIDs are more than %zu characters", spec->device,
+				sizeof(named) - 1);
+	}
+	memcpy(spec->device, named, sizeof(named));
+	return 0;
 }
 
 static bool is_better(const struct place_device *a, const struct place_device *b)

@@ -23,6 +23,13 @@ struct place_device {
 };
 
 /*
+ * Puts the UUIDs of devices into spec->device where it names them by their indexes. -EINVAL, spec
+ * unchanged: there is no such index, or the UUIDs find no room.
+ */
+int place_name_devices(
+	struct spec *spec, const struct place_device *devices, uint32_t n, struct error *err);
+
+/*
  * Writes spec->count indexes. -EINVAL: never possible on this machine; -ENOSPC: not now. The
  * sentence names field, value and what is possible.
  */

@@ -347,8 +347,8 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 	return n ? 0 : fail(err, ENOSPC, "every device is held exclusively by a tenant");
 }
 
-int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
-	struct error *err)
+static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
+	struct tenant **ret_tenant, struct error *err)
 {
 	uint32_t chosen[SPEC_DEVICES_MAX], n = 0;
 	struct tenant *t;
@@ -399,6 +399,19 @@ int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenan
 broken:
 	tenant_free(t);
 	return r;
+}
+
+int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
+	struct error *err)
+{
+	struct place_device places[ARBITER_DEVICES];
+	struct tenant_wish named = *wish;
+	int r = 0;
+
+	describe_devices(agent, &wish->spec, NULL, places);
+	if (!wish->places)
+		r = place_name_devices(&named.spec, places, agent->devices->n, err);
+	return r < 0 ? r : make_tenant(agent, &named, ret_tenant, err);
 }
 
 int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
@@ -508,6 +521,7 @@ int tenant_change_to(
 		t->devices[i].quota_bytes = quota[i];
 		memory_set_quota(&t->devices[i]);
 	}
+	usage_tenant_changed(t);
 	token_tenant_changed(t);
 	token_touch(t->agent);
 	tenant_update_defaults(t->agent);

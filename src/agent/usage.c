@@ -352,6 +352,24 @@ static struct usage_series *series_new(uint64_t now)
 	return s;
 }
 
+static void note_share(struct record *r, const struct tenant *t)
+{
+	r->request = t->spec.request;
+	r->limit = t->spec.limit;
+	if (!r->slot)
+		return;
+	r->slot->request = r->request;
+	r->slot->limit = r->limit;
+}
+
+void usage_tenant_changed(struct tenant *t)
+{
+	struct record *r = record_of(t->agent->usage, t->id);
+
+	if (r)
+		note_share(r, t);
+}
+
 int usage_tenant_added(struct tenant *t)
 {
 	struct usage *u = t->agent->usage;
@@ -369,18 +387,15 @@ int usage_tenant_added(struct tenant *t)
 		return -ENOMEM;
 	r->is_alive = true;
 	r->uid = t->uid;
-	r->request = t->spec.request;
-	r->limit = t->spec.limit;
 	r->first_s = r->first_s ? r->first_s : t->created_s;
 	r->last_s = MAX(r->last_s, t->created_s);
 	memcpy(r->name, t->name, sizeof(r->name));
 	if (!r->slot)
 		r->slot = tally_take(u->tally);
+	note_share(r, t);
 	if (!r->slot)
 		return 0;
 	r->slot->uid = r->uid;
-	r->slot->request = r->request;
-	r->slot->limit = r->limit;
 	r->slot->first_s = r->first_s;
 	memcpy(r->slot->name, r->name, sizeof(r->slot->name));
 	record_tally(r);

@@ -16,6 +16,8 @@ int usage_new(struct agent *agent, struct error *err);
 void usage_free(struct agent *agent);
 
 int usage_tenant_added(struct tenant *tenant);
+/* Its share has changed. */
+void usage_tenant_changed(struct tenant *tenant);
 void usage_tenant_gone(struct tenant *tenant);
 /* On this device before the restart, as far as is known at once: see tally.h. */
 uint64_t usage_used_before(const struct tenant_device *td);

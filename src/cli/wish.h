@@ -33,8 +33,8 @@
 			"number of devices, that share and that memory on each: 1 to 16 (default " \
 			"1)"}, \
 		{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
-		{"device", 'd', CLI_VALUE, "UUID", NULL, \
-			"device UUID, as `divvy devices` shows it"}, \
+		{"device", 'd', CLI_VALUE, "DEVICE", NULL, \
+			"devices: UUIDs or indexes, as `divvy devices` shows them"}, \
 	{ \
 		"mode", 0, CLI_VALUE, "MODE", "auto exclusive local remote", \
 			"auto, exclusive (a whole device, passed through), local (shared) or " \

@@ -49,4 +49,27 @@ static void who_has_it_alone_has_it_alone(void **state)
 	assert_contains(err.msg, "exclusively");
 }
 
-UNIT_MAIN(UNIT(there_must_be_room), UNIT(who_has_it_alone_has_it_alone))
+/* As `divvy devices` numbers them. */
+static void indexes_are_names(void **state)
+{
+	const struct place_device two[] = {
+		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 0, 0, false},
+		{"GPU-b", "A100", 80 * GIB, 80 * GIB, 500, 1, false},
+	};
+	struct error err = {0};
+	struct spec spec = make("0.5");
+	uint32_t chosen[SPEC_DEVICES_MAX];
+
+	assert_int_equal(spec_set(&spec, "device", "1, !0,GPU-c", NULL), 0);
+	assert_int_equal(place_name_devices(&spec, two, 2, &err), 0);
+	assert_string_equal(spec.device, "GPU-b,!GPU-a,GPU-c");
+	assert_int_equal(spec_set(&spec, "model", "A100", NULL), 0);
+	assert_int_equal(place(&spec, two, 2, chosen, &err), 0);
+	assert_int_equal(chosen[0], 1);
+	assert_int_equal(spec_set(&spec, "device", "0,2", NULL), 0);
+	assert_int_equal(place_name_devices(&spec, two, 2, &err), -EINVAL);
+	assert_contains(err.msg, "device 0,2: this machine has 2 devices, 0 to 1");
+	assert_string_equal(spec.device, "0,2");
+}
+
+UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(who_has_it_alone_has_it_alone))
