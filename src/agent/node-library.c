@@ -172,8 +172,11 @@ int library_note(const char *state_dir, const char *slot, const char *folder, st
 bool library_is_noted(const char *state_dir, const char *slot)
 {
 	char path[PATH_MAX];
+	struct stat st;
 
-	return record_path(state_dir, slot, path, NULL) == 0 && access(path, F_OK) == 0;
+	/* One that a loss of power has left empty says nothing. */
+	return record_path(state_dir, slot, path, NULL) == 0 && stat(path, &st) == 0 &&
+		st.st_size > 0;
 }
 
 static int visit_folder(const char *path, int (*visit)(void *data, const char *name), void *data)

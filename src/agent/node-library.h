@@ -26,6 +26,7 @@ int library_install(const char *state_dir, const char *driver, char ret_folder[s
 
 /* From now on the slot's container has that one. */
 int library_note(const char *state_dir, const char *slot, const char *folder, struct error *err);
+/* Where this is false for a slot that somebody has, any version may be in use. */
 bool library_is_noted(const char *state_dir, const char *slot);
 
 typedef bool library_is_held_fn(void *data, const char *slot);

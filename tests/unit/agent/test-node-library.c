@@ -139,6 +139,20 @@ static void a_version_goes_with_the_last_container(void **state)
 	remove_all(m.top);
 }
 
+static void an_empty_note_is_none(void **state)
+{
+	char folder[64];
+	struct error err = {0};
+	struct machine m;
+
+	make_versions(&m);
+	assert_ok(library_note(m.top, "7", m.version[0], &err));
+	snprintf(folder, sizeof(folder), "%s/" LIBRARY_RECORDS, m.top);
+	write_file(folder, "7", "");
+	assert_false(library_is_noted(m.top, "7"));
+	remove_all(m.top);
+}
+
 static void what_is_being_made_stays(void **state)
 {
 	char mine[PATH_MAX + 16], dead[PATH_MAX + 16], none[] = "";
@@ -167,4 +181,4 @@ static void nothing_is_there_yet(void **state)
 }
 
 UNIT_MAIN(UNIT(an_upgrade_leaves_the_files_of_before), UNIT(a_version_goes_with_the_last_container),
-	UNIT(what_is_being_made_stays), UNIT(nothing_is_there_yet))
+	UNIT(an_empty_note_is_none), UNIT(what_is_being_made_stays), UNIT(nothing_is_there_yet))
