@@ -407,6 +407,7 @@ static void gangs(struct cluster *c, const struct place_preempt *rules)
 	for (uint32_t i = 0; i < SIZE; i++) {
 		members[i] = PLACE_SPEC_INIT;
 		members[i].share = rules ? 1000 : 300;
+		members[i].group = 1;
 		members[i].cpu_milli = 1000;
 		members[i].memory_bytes = GIB;
 		members[i].tolerations = c->taint;

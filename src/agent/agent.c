@@ -534,7 +534,7 @@ void agent_free(struct agent *agent)
 	LIST_FOREACH(p, &agent->processes, link)
 		if (!agent->is_replaced && !p->is_dead)
 			process_let_run(p);
-	metrics_free(agent);
+	http_server_free(agent->metrics);
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
 	worker_free(agent->worker);

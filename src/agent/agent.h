@@ -29,7 +29,7 @@ struct memory;
 struct token;
 struct usage;
 struct control;
-struct metrics;
+struct http_server;
 struct audit;
 struct apply;
 struct conf;
@@ -79,7 +79,7 @@ struct agent {
 	struct token *token;
 	struct usage *usage;
 	struct control *control;
-	struct metrics *metrics;
+	struct http_server *metrics; /* NULL: none */
 	struct audit *audit;
 	struct apply *apply;
 
@@ -87,8 +87,9 @@ struct agent {
 	struct process_list processes;
 	struct conn_list conns;
 	uint32_t n_tenants, n_processes, n_conns;
-	uint32_t next_tenant; /* id */
-	bool has_dead;        /* agent_reap() has something to do */
+	uint64_t n_refused_grants; /* containers of pods that were not let start */
+	uint32_t next_tenant;      /* id */
+	bool has_dead;             /* agent_reap() has something to do */
 
 	int listen_fd, programs_fd;
 	struct loop_io listen_io, programs_io;

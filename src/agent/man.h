@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvyd(8) and tenants.conf(5), made of the tables of options and of fields. */
+/* tenants.conf(5), made of the table of fields. */
 #ifndef AGENT_MAN_H
 #define AGENT_MAN_H
 
 #include "base/error.h"
 
-/* Writes divvyd.8 and tenants.conf.5 into the folder, which is made if need be. */
-int man_dump(const char *folder, struct error *err);
+/* Writes tenants.conf.5 into the folder. */
+int man_dump_conf(const char *folder, struct error *err);
 
 #endif

@@ -498,13 +498,12 @@ void memory_process_gone(struct process *p)
 		if (w->process == p)
 			forget_wait(m, w);
 	}
-	for (uint32_t i = 0; i < p->tenant->n; i++)
-		p->tenant->devices[i].denied += denied_to(p, i);
 	p->is_in_grave = true;
 	p->died_after = m->begun;
 	p->grave_until_ns = clock_now_ns() + MEMORY_GRACE_NS;
 	TAILQ_INSERT_TAIL(&m->graves, p, grave);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
+		p->tenant->devices[i].denied += denied_to(p, i);
 		p->grave_devices |= 1u << i;
 		if (p->tenant->is_ending || holds_nothing(p, i))
 			release_device(m, p, i);

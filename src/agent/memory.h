@@ -50,8 +50,8 @@ void memory_recount(struct tenant *tenant);
 uint64_t memory_used(const struct tenant_device *td);
 
 /*
- * Allocations that were refused since the tenant was made, or found again after a restart, as its
- * processes say.
+ * Allocations refused for the quota since the tenant was made, or found again after a restart, as
+ * its own processes say.
  */
 uint64_t memory_denied(const struct tenant_device *td);
 

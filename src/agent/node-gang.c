@@ -37,10 +37,8 @@ static int project(void *data, const struct kube_object *object, void **ret, str
 	const struct gang *gang = data;
 	const char *node = kube_json_text_at(object->json, "spec", "nodeName", NULL);
 	struct given_group group;
-	struct node_keys keys;
 
-	node_keys_of(object->json, &keys);
-	if (!node || !*node || given_read_group(keys.list, &group, NULL) < 0 ||
+	if (!node || !*node || node_given_group(object->json, &group, NULL) < 0 ||
 		strcmp(group.name, gang->name) != 0)
 		return -ENOENT;
 	*ret = NULL; /* that it is there says all */
@@ -110,29 +108,28 @@ static int watch(struct node *node, const char *space, const char *name, struct 
 }
 
 int gang_may_start(
-	struct node *node, const char *space, const struct node_keys *keys, struct error *err)
+	struct node *node, const char *space, const struct given_group *group, struct error *err)
 {
-	struct given_group group;
 	struct gang *gang;
 	size_t n;
-	int r = given_read_group(keys->list, &group, err);
+	int r;
 
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	if (is_shared(group.name))
+	if (!group->name[0])
+		return 0;
+	if (is_shared(group->name))
 		space = "";
-	gang = find(node, space, group.name);
-	r = gang ? 0 : watch(node, space, group.name, &gang, err);
+	gang = find(node, space, group->name);
+	r = gang ? 0 : watch(node, space, group->name, &gang, err);
 	if (r < 0)
 		return r;
 	gang->asked_ns = clock_now_ns();
 	n = kube_cache_count(gang->members);
-	if (n >= group.least)
+	if (n >= group->least)
 		return 0;
 	if (!kube_cache_is_synced(gang->members))
-		return fail(err, EAGAIN, "group %s: its members are not known yet", group.name);
+		return fail(err, EAGAIN, "group %s: its members are not known yet", group->name);
 	return fail(err, EAGAIN, "group %s: %zu of its members are bound, %u are needed first",
-		group.name, n, group.least);
+		group->name, n, group->least);
 }
 
 void gang_tick(struct node *node, uint64_t now)

@@ -8,10 +8,11 @@
 
 #include "agent/door.h"
 #include "agent/node-library.h"
-#include "agent/node-serve.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
+#include "core/arbiter.h"
 #include "core/given.h"
+#include "access/page.h"
 #include "kube/cache.h"
 #include "kube/event.h"
 #include "kube/write.h"
@@ -44,6 +45,11 @@ struct slot {
 	char note[NODE_NOTE];
 };
 
+struct pool_device {
+	char placeholder[254]; /* the pod that holds it for us; "": none */
+	uint64_t missed_ns;    /* since then the kubelet does not list it; 0: it does */
+};
+
 struct node {
 	struct agent *agent;
 	struct node_options options;
@@ -56,7 +62,7 @@ struct node {
 	struct kube_cache *pods;   /* of this node */
 	struct kube_cache *wishes; /* its GPUNode */
 
-	struct serve *serve;
+	struct page *page; /* NULL: nothing is served */
 	struct plugin *plugin;
 	char plugin_reason[128]; /* why the kubelet does not know us */
 	struct podres *podres;
@@ -81,6 +87,14 @@ struct node {
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
 
+	/* node-pool.c */
+	struct {
+		bool is_on, has_changed;
+		uint64_t next_ns;
+		struct podres_question *question;
+		struct pool_device device[ARBITER_DEVICES];
+	} pool;
+
 	/* node-status.c */
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
@@ -94,14 +108,19 @@ struct node {
 
 /* ---- node-pod.c: what of a pod's object matters here ---- */
 
-#define NODE_KEYS_MAX 64u
-struct node_keys {
-	struct pod_entry entry[NODE_KEYS_MAX];
-	struct pod_list list;
+/* What a container was given, and the same as a spec. */
+struct node_given {
+	struct given_container is;
+	struct spec spec;
+	struct given_group group; /* of the pod */
+	uint64_t epoch;
 };
-/* Its divvy.gpu/ annotations, borrowed from the object. */
-void node_keys_of(const json_t *pod, struct node_keys *ret_keys);
-bool node_has_given(const struct node_keys *keys);
+/* -ENOENT: nothing; -EINVAL: what cannot be. Both with a sentence. -ENOMEM. */
+int node_given(
+	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
+/* Its group alone, "" for none; -EINVAL, -ENOMEM. */
+int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err);
+bool node_has_given(const json_t *pod); /* any of its containers */
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);
@@ -146,12 +165,25 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, co
 
 /*
  * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
- * without a group; -EAGAIN with a sentence: not yet; -EINVAL: the key cannot be read.
+ * without a group; -EAGAIN with a sentence: not yet.
  */
-int gang_may_start(struct node *node, const char *namespace_name, const struct node_keys *keys,
+int gang_may_start(struct node *node, const char *namespace_name, const struct given_group *group,
 	struct error *err);
 void gang_tick(struct node *node, uint64_t now);
 void gang_free_all(struct node *node);
+
+/* ---- node-pool.c ---- */
+
+/* Of a resource that stands for GPUs, whoever serves it. */
+bool node_is_gpu(const char *resource);
+/* The kubelet is asked, now and then, who has the devices. */
+void node_pool_look(struct node *node, uint64_t now);
+/* A pod of this node has changed or is gone. */
+void node_pool_pod_changed(struct node *node);
+/* May new tenants come there? Always where the node is none of the pool's. */
+bool node_pool_is_open(const struct node *node, const struct device *device);
+/* Name of the pod that holds it; NULL: none does, or no pool. */
+const char *node_pool_placeholder(const struct node *node, const struct device *device);
 
 /* ---- node-status.c ---- */
 

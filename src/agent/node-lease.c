@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The node's Lease: that divvyd lives. The scheduler binds to no node whose Lease is stale. */
+/*
+ * The node's Lease: that divvyd lives, and what it has measured since the last time. The scheduler
+ * binds to no node whose Lease is stale.
+ */
 #include <errno.h>
 
+#include "agent/memory.h"
 #include "agent/node-internal.h"
+#include "agent/usage.h"
 #include "base/log.h"
+#include "core/measured.h"
 #include "kube/time.h"
 
 #define LEASE_RENEW_EACH_NS (10 * NSEC_PER_SEC)
@@ -29,6 +35,38 @@ static json_t *owners(const struct node *node)
 				"Node", "name", node->options.name, "uid", uid);
 	}
 	return NULL;
+}
+
+/* In the order of the GPUNode's tenants: core/measured.h. What does not fit is left out. */
+static void add_measured(struct node *node, uint64_t now, struct buf *out)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+		struct measured m;
+
+		if (!t)
+			continue;
+		m = (struct measured){.uid = str_from(t->pod->uid),
+			.container = str_from(t->pod->container),
+			.n = MIN(t->n, SPEC_DEVICES_MAX)};
+		for (uint32_t k = 0; k < m.n; k++)
+			m.device[k] = (struct measured_device){
+				usage_permille(&t->devices[k], LEASE_RENEW_EACH_NS, now),
+				memory_used(&t->devices[k])};
+		if (measured_format(&m, out) < 0)
+			return;
+	}
+}
+
+/* Without a tenant: null, which takes it out of a Lease that is there. NULL: nothing to say. */
+static json_t *annotations(struct node *node, uint64_t now)
+{
+	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
+
+	add_measured(node, now, &measured);
+	if (!measured.n && node->is_lease_missing)
+		return NULL;
+	return json_pack("{s:s?}", MEASURED_KEY, measured.n ? buf_text(&measured) : NULL);
 }
 
 static void on_done(void *data, const struct kube_answer *answer)
@@ -62,13 +100,14 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	struct error err;
 	int r;
 
-	lease = json_pack("{s:s, s:s, s:{s:s, s:s, s:o*}, s:{s:s, s:i, s:s}}", "apiVersion",
-		LEASE_GROUP, "kind", "Lease", "metadata", "name", o->name, "namespace",
-		o->lease_space, "ownerReferences", owners(node), "spec", "holderIdentity",
-		o->pod ? o->pod : o->name, "leaseDurationSeconds", LEASE_SECONDS, "renewTime",
-		kube_time_format_micro(clock_real_ns()).s);
 	if (node->lease_call)
 		return;
+	lease = json_pack("{s:s, s:s, s:{s:s, s:s, s:o*, s:o*}, s:{s:s, s:i, s:s}}", "apiVersion",
+		LEASE_GROUP, "kind", "Lease", "metadata", "name", o->name, "namespace",
+		o->lease_space, "ownerReferences", owners(node), "annotations",
+		annotations(node, now), "spec", "holderIdentity", o->pod ? o->pod : o->name,
+		"leaseDurationSeconds", LEASE_SECONDS, "renewTime",
+		kube_time_format_micro(clock_real_ns()).s);
 	if (node->is_lease_missing)
 		write.target.name = NULL;
 	r = !lease ? fail(&err, ENOMEM, "no memory")

@@ -6,28 +6,43 @@
 
 #include "agent/node-internal.h"
 #include "kube/json.h"
+#include "manifest/manifest-json.h"
 
-#define PREFIX "divvy.gpu/"
-
-void node_keys_of(const json_t *pod, struct node_keys *ret)
+int node_given(
+	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err)
 {
-	json_t *annotations = kube_json_at(pod, "metadata", "annotations", NULL), *value;
-	const char *key;
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	_cleanup_given_ struct given given = {0};
+	const struct given_container *is;
+	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
 
-	*ret = (struct node_keys){.list = {NULL, 0}};
-	json_object_foreach(annotations, key, value) {
-		if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || !json_is_string(value) ||
-			ret->list.n == NODE_KEYS_MAX)
-			continue;
-		ret->entry[ret->list.n++] = (struct pod_entry){
-			str_from(key), {json_string_value(value), json_string_length(value)}};
-	}
-	ret->list.entry = ret->entry;
+	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, err);
+	if (r < 0)
+		return r;
+	is = given_find(&given, container);
+	if (!is)
+		return fail(err, ENOENT,
+			GIVEN_DEVICES_KEY ": nothing was given to container '%.63s'", container);
+	r = given_spec(is, &ret_given->spec, err);
+	if (r < 0)
+		return r;
+	ret_given->is = *is;
+	ret_given->group = given.group;
+	ret_given->epoch = given.epoch;
+	return 0;
 }
 
-bool node_has_given(const struct node_keys *keys)
+int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err)
 {
-	return pod_find(keys->list, STR(PREFIX "devices")) != NULL;
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
+
+	return r < 0 ? r : given_parse_group(manifest.pod.annotations, ret_group, err);
+}
+
+bool node_has_given(const json_t *pod)
+{
+	return kube_json_text_at(pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL) != NULL;
 }
 
 static const json_t *status_of(const json_t *pod, const char *list, const char *container)

@@ -116,6 +116,7 @@ static void refuse(struct start *s, enum grpc_status status, const struct error 
 	if (s->pod.uid[0])
 		node_pod_event(s->node, &s->pod, true, "GrantRefused", "container %s: %s",
 			s->pod.container, err->msg);
+	s->node->agent->n_refused_grants++;
 	plugin_refuse(s->request, status, "%s", err->msg);
 	start_free(s);
 }
@@ -133,23 +134,27 @@ static void wait_or_refuse(struct start *s, const struct error *why)
 
 /* ---- granting ---- */
 
-static int find_places(struct node *node, const struct given *g, struct tenant_place *ret_places,
-	bool is_new, struct error *err)
+static int find_places(struct node *node, const struct node_given *g,
+	struct tenant_place *ret_places, bool is_new, struct error *err)
 {
 	if (g->spec.mode == SPEC_MODE_REMOTE)
 		return fail(err, ENOTSUP, "divvy.gpu/granted-mode: remote is not served here");
 	for (uint32_t i = 0; i < g->spec.count; i++) {
-		const struct device *d = device_find(node->agent->devices, g->device[i]);
+		const struct device *d = device_find(node->agent->devices, g->is.device[i]);
 
 		if (!d)
 			return fail(err, ENODEV, "divvy.gpu/devices: this node has no device %s",
-				g->device[i]);
+				g->is.device[i]);
 		if (is_new && node_is_cordoned(node, d->info.uuid))
 			return fail(err, EPERM, "device %s is cordoned: it gets no new tenants",
 				d->info.uuid);
+		if (is_new && !node_pool_is_open(node, d))
+			return fail(err, EPERM,
+				"device %s is another device plugin's: no placeholder holds it",
+				d->info.uuid);
 		if (is_new && device_is_ill(d))
 			return fail(err, EIO, "device %s does not answer", d->info.uuid);
-		ret_places[i] = (struct tenant_place){d->index, g->memory_bytes[i]};
+		ret_places[i] = (struct tenant_place){d->index, g->is.memory_bytes[i]};
 	}
 	return 0;
 }
@@ -178,7 +183,7 @@ static int check_epoch(
 }
 
 static int make_tenant(
-	struct start *s, const struct given *g, struct tenant **ret, struct error *err)
+	struct start *s, const struct node_given *g, struct tenant **ret, struct error *err)
 {
 	struct node *node = s->node;
 	struct tenant_place places[SPEC_DEVICES_MAX];
@@ -262,9 +267,8 @@ static void grant(struct start *s, const json_t *pod)
 {
 	struct node *node = s->node;
 	struct tenant *t = node_tenant(node, s->slot);
-	struct node_keys keys;
 	struct error err = {0};
-	struct given g;
+	struct node_given g;
 	int r = 0;
 
 	if (t && is_of(t, &s->pod)) {
@@ -272,10 +276,9 @@ static void grant(struct start *s, const json_t *pod)
 	} else {
 		/* The kubelet's word: whoever had the slot has ended. */
 		node_slot_clear(node, s->slot);
-		node_keys_of(pod, &keys);
-		r = given_read(keys.list, str_from(s->pod.container), &g, &err);
+		r = node_given(pod, s->pod.container, &g, &err);
 		if (r >= 0 && !has_started(node, &s->pod))
-			r = gang_may_start(node, s->pod.space, &keys, &err);
+			r = gang_may_start(node, s->pod.space, &g.group, &err);
 		r = r < 0 ? r : make_tenant(s, &g, &t, &err);
 		/* Who ends now may give it back; who is missing may be bound. */
 		if (r == -ENOSPC || r == -EAGAIN) {
@@ -321,17 +324,15 @@ static bool is_elsewhere(struct start *s)
 static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
 {
 	const json_t *all = kube_json_at(pod, "spec", "initContainers", NULL), *one;
-	struct node_keys keys;
-	struct given g;
+	struct node_given g;
 	size_t i, n = 0;
 
-	node_keys_of(pod, &keys);
 	json_array_foreach(all, i, one) {
 		const char *name = kube_json_text_at(one, "name", NULL),
 			   *policy = kube_json_text_at(one, "restartPolicy", NULL);
 
 		if (name && n < max && !(policy && !strcmp(policy, "Always")) &&
-			given_read(keys.list, str_from(name), &g, NULL) != -ENOENT)
+			node_given(pod, name, &g, NULL) != -ENOENT)
 			ret_names[n++] = name;
 	}
 	return n;
@@ -360,7 +361,6 @@ static bool choose_name(struct start *s, const struct kube_entry *entry)
 static const json_t *find_pod(struct start *s, struct error *err)
 {
 	const struct kube_entry *entry = kube_cache_find(s->node->pods, s->pod.space, s->pod.name);
-	struct node_keys keys;
 
 	s->pod.uid[0] = '\0';
 	snprintf(s->pod.container, sizeof(s->pod.container), "%s", s->name[0]);
@@ -384,8 +384,7 @@ static const json_t *find_pod(struct start *s, struct error *err)
 		fail(err, EBUSY, "container %s has another slot", s->pod.container);
 		return NULL;
 	}
-	node_keys_of(entry->object, &keys);
-	if (!node_has_given(&keys)) {
+	if (!node_has_given(entry->object)) {
 		fail(err, ENOENT,
 			"nothing was given to this pod: it was bound by another than divvy's "
 			"scheduler");
@@ -553,7 +552,7 @@ void start_pre_start(struct plugin_request *request)
 
 /* ---- live change ---- */
 
-static int apply(struct node *node, struct tenant *t, const struct given *g, struct error *err)
+static int apply(struct node *node, struct tenant *t, const struct node_given *g, struct error *err)
 {
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	uint64_t quota[SPEC_DEVICES_MAX];
@@ -566,7 +565,7 @@ static int apply(struct node *node, struct tenant *t, const struct given *g, str
 		return fail(err, EBUSY, "%u devices: the container has %u", g->spec.count, t->n);
 	for (uint32_t i = 0; i < t->n; i++) {
 		if (places[i].device != t->devices[i].device->index)
-			return fail(err, EBUSY, "device %s: the container has %s", g->device[i],
+			return fail(err, EBUSY, "device %s: the container has %s", g->is.device[i],
 				t->devices[i].device->info.uuid);
 		quota[i] = places[i].quota_bytes;
 		is_same &= quota[i] == t->devices[i].quota_bytes;
@@ -588,12 +587,10 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *t, const j
 {
 	char before[NODE_NOTE];
 	struct error err = {0};
-	struct node_keys keys;
-	struct given g;
+	struct node_given g;
 	int r;
 
-	node_keys_of(pod, &keys);
-	r = given_read(keys.list, str_from(t->pod->container), &g, &err);
+	r = node_given(pod, t->pod->container, &g, &err);
 	r = r < 0 ? r : apply(node, t, &g, &err);
 	memcpy(before, slot->note, sizeof(before));
 	snprintf(slot->note, sizeof(slot->note), "%.*s", (int)sizeof(slot->note) - 1,

@@ -49,10 +49,15 @@ static json_t *devices_json(const struct node *node)
 		json_t *one = json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:s}", "uuid", d->info.uuid,
 			"index", (int)d->index, "model", d->info.model, "memoryBytes",
 			(json_int_t)d->info.usable_bytes, "simulated", (int)set->is_simulated,
-			"health", health(d), "owner", node->conflict[0] ? "native" : "divvy");
-
+			"health", health(d), "owner",
+			node->conflict[0] || !node_pool_is_open(node, d) ? "native"
+				: node->pool.is_on                       ? "pool"
+									 : "divvy");
+		const char *placeholder = node_pool_placeholder(node, d);
 		json_t *links = links_json(set, i);
 
+		if (placeholder)
+			json_object_set_new(one, "placeholder", json_string(placeholder));
 		if (d->info.numa >= 0)
 			json_object_set_new(one, "numa", json_integer(d->info.numa));
 		if (json_array_size(links))
@@ -222,7 +227,10 @@ static json_t *status_json(struct node *node)
 
 	status = json_pack("{s:I, s:I, s:s, s:i, s:o, s:{s:i, s:i}, s:o, s:{s:s, s:i}, s:o}",
 		"observedGeneration", json_integer_value(generation), "epoch",
-		(json_int_t)node->epoch, "owner", node->conflict[0] ? "none" : "divvy",
+		(json_int_t)node->epoch, "owner",
+		node->conflict[0]          ? "none"
+			: node->pool.is_on ? "pool"
+					   : "divvy",
 		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
 		(int)node->n_slots, "used", (int)used, "tenants", tenants, "versions", "divvyd",
 		DIVVY_VERSION, "wire", (int)MSG_ABI, "conditions", conditions_json(node));

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/device.h"
+#include "agent/metrics.h"
 #include "agent/node-internal.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -136,7 +137,8 @@ void node_offer(struct node *node)
 		return;
 	for (uint32_t i = 0; i < set->n; i++)
 		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
-			node_is_cordoned(node, set->devices[i].info.uuid))
+			node_is_cordoned(node, set->devices[i].info.uuid) ||
+			!node_pool_is_open(node, &set->devices[i]))
 			closed += NODE_SLOTS_EACH;
 	for (uint32_t i = node->n_slots; i-- > 0;) {
 		const struct slot *slot = &node->slots[i];
@@ -240,6 +242,7 @@ static void on_pod(struct node *node, const struct kube_entry *entry)
 		else
 			start_apply(node, slot, t, entry->object);
 	}
+	node_pool_pod_changed(node);
 }
 
 static void on_pod_added(void *data, const struct kube_entry *entry)
@@ -262,6 +265,7 @@ static void on_pod_deleted(void *data, const struct kube_entry *entry)
 		if (t && !strcmp(t->pod->uid, entry->uid))
 			end_slot(node, &node->slots[i]);
 	}
+	node_pool_pod_changed(node);
 }
 
 /* Pods that were deleted while we were away are in no list. */
@@ -275,33 +279,13 @@ static void on_pods_synced(void *data)
 		if (t && !kube_cache_find_uid(node->pods, t->pod->uid))
 			end_slot(node, &node->slots[i]);
 	}
+	node_pool_pod_changed(node);
 	node_status_touch(node);
 }
 
 static void on_trouble(void *data, const struct error *err)
 {
 	log_warn("%s", err->msg);
-}
-
-static int watch_pods(struct node *node, struct error *err)
-{
-	const struct kube_cache_handler handler = {
-		.project = project,
-		.release = release,
-		.added = on_pod_added,
-		.updated = on_pod_updated,
-		.deleted = on_pod_deleted,
-		.synced = on_pods_synced,
-		.trouble = on_trouble,
-		.data = node,
-	};
-	struct kube_reflect_options options = {
-		.path = "/api/v1/pods", .max_pause_ns = 5 * NSEC_PER_SEC};
-	char selector[320];
-
-	snprintf(selector, sizeof(selector), "spec.nodeName=%s", node->options.name);
-	options.field_selector = selector;
-	return kube_cache_new(node->client, &options, &handler, &node->pods, err);
 }
 
 /* ---- GPUNode ---- */
@@ -346,9 +330,23 @@ static void on_wish_deleted(void *data, const struct kube_entry *entry)
 	json_decref(TAKE_PTR(node->status_seen));
 }
 
-static int watch_wishes(struct node *node, struct error *err)
+/* ---- watching ---- */
+
+/* The objects of that path whose field is the node's name. */
+static int watch(struct node *node, const char *path, const char *field,
+	const struct kube_cache_handler *handler, struct kube_cache **ret, struct error *err)
 {
-	const struct kube_cache_handler handler = {
+	char selector[320];
+	const struct kube_reflect_options options = {
+		.path = path, .field_selector = selector, .max_pause_ns = 5 * NSEC_PER_SEC};
+
+	snprintf(selector, sizeof(selector), "%s=%s", field, node->options.name);
+	return kube_cache_new(node->client, &options, handler, ret, err);
+}
+
+static int watch_all(struct node *node, struct error *err)
+{
+	const struct kube_cache_handler wishes = {
 		.project = project,
 		.release = release,
 		.added = on_wish_added,
@@ -357,13 +355,20 @@ static int watch_wishes(struct node *node, struct error *err)
 		.trouble = on_trouble,
 		.data = node,
 	};
-	struct kube_reflect_options options = {
-		.path = "/apis/divvy.gpu/v1/gpunodes", .max_pause_ns = 5 * NSEC_PER_SEC};
-	char selector[320];
+	const struct kube_cache_handler pods = {
+		.project = project,
+		.release = release,
+		.added = on_pod_added,
+		.updated = on_pod_updated,
+		.deleted = on_pod_deleted,
+		.synced = on_pods_synced,
+		.trouble = on_trouble,
+		.data = node,
+	};
+	int r = watch(
+		node, "/apis/divvy.gpu/v1/gpunodes", "metadata.name", &wishes, &node->wishes, err);
 
-	snprintf(selector, sizeof(selector), "metadata.name=%s", node->options.name);
-	options.field_selector = selector;
-	return kube_cache_new(node->client, &options, &handler, &node->wishes, err);
+	return r < 0 ? r : watch(node, "/api/v1/pods", "spec.nodeName", &pods, &node->pods, err);
 }
 
 /* ---- the kubelet ---- */
@@ -437,17 +442,6 @@ static void look_at_namespaces(struct node *node)
 }
 
 /* GPUs of another plugin: what the kubelet has noted of registered devices. */
-static bool is_gpu(const char *resource)
-{
-	static const char *const gpu[] = {"nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu",
-		"gpu.intel.com/", "aliyun.com/gpu"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(gpu); i++)
-		if (str_has_prefix(str_from(resource), str_from(gpu[i])))
-			return true;
-	return false;
-}
-
 static void look_for_others(struct node *node)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
@@ -457,10 +451,15 @@ static void look_for_others(struct node *node)
 	json_t *ids;
 
 	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
-	if (file_read(path, &text, NULL) < 0 || kube_json_parse(buf_str(&text), &json, NULL) < 0)
+	/* Whether the node is one of the pool's is not known before. */
+	if (!kube_cache_is_synced(node->wishes))
+		return;
+	if (!node->pool.is_on &&
+		(file_read(path, &text, NULL) < 0 ||
+			kube_json_parse(buf_str(&text), &json, NULL) < 0))
 		return;
 	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
-		if (is_gpu(resource) && json_array_size(ids))
+		if (node_is_gpu(resource) && json_array_size(ids))
 			snprintf(found, sizeof(found), "%s", resource);
 	if (!strcmp(found, node->conflict))
 		return;
@@ -575,6 +574,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 			node_slot_clear(node, slot);
 	}
 	watch_tick(node);
+	node_pool_look(node, now);
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);
@@ -650,14 +650,12 @@ static int start(struct node *node, struct error *err)
 		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
 			node_status_new(node) < 0 || node_lease_new(node) < 0))
 		r = fail(err, ENOMEM, "no memory");
-	r = r < 0 ? r : watch_wishes(node, err);
-	r = r < 0 ? r : watch_pods(node, err);
+	r = r < 0 ? r : watch_all(node, err);
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
 	if (r >= 0 && node->options.listen)
-		r = serve_new(node->agent, node->client, node->options.listen, node->options.name,
-			&node->serve, err);
+		r = metrics_serve(node->agent, node->client, &node->options, &node->page, err);
 	if (r < 0)
 		return r;
 	node_offer(node);
@@ -691,7 +689,7 @@ void node_free(struct node *node)
 {
 	if (!node)
 		return;
-	serve_free(node->serve);
+	page_free(node->page);
 	start_free_all(node);
 	gang_free_all(node);
 	plugin_free(node->plugin);

@@ -19,6 +19,7 @@ struct node_options {
 	const char *name;       /* the Node's */
 	const char *pod;        /* whose Lease it is; NULL: the node's name */
 	const char *lease_space;
+	const char *space; /* divvy's own namespace */
 	const char *kubelet_dir;
 	const char *state_dir;
 	const char *cdi_dir;

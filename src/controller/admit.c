@@ -168,7 +168,8 @@ static int check_resources_kept(const json_t *old, const json_t *new, struct err
 		const json_t *a = json_object_get(old, lists[l]),
 			     *b = json_object_get(new, lists[l]);
 
-		for (size_t i = 0; i < MIN(json_array_size(a), (size_t)POD_CONTAINERS_MAX); i++)
+		for (size_t i = 0; i < MIN(json_array_size(a), (size_t)MANIFEST_CONTAINERS_MAX);
+			i++)
 			for (size_t f = 0; r == 0 && f < ARRAY_SIZE(fields); f++) {
 				const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
 				const json_t *was = kube_json_at(x, "resources", fields[f], NULL),

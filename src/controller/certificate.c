@@ -2,7 +2,6 @@
 #include "controller/certificate.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,10 +11,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/rand.h"
 #include "base/str.h"
-
-#define SERIAL_BYTES 16
+#include "http/issue.h"
 
 /* What a store's texts say, as far as they can be read. */
 struct read {
@@ -28,11 +25,6 @@ struct read {
 static gnutls_datum_t datum(const char *text)
 {
 	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
-}
-
-static int refused(struct error *err, const char *what, int r)
-{
-	return fail(err, EIO, "%s: %s", what, gnutls_strerror(r));
 }
 
 /* ---- reading ---- */
@@ -188,123 +180,41 @@ uint64_t certificate_ends_ns(const struct certificate_store *store)
 
 /* ---- making ---- */
 
-static char *take(gnutls_datum_t *text)
+static int make_authority(uint64_t now, char **ret_crt, char **ret_key, struct error *err)
 {
-	char *copy = str_dup((struct str){(const char *)text->data, text->size});
+	const struct http_issue issue = {.name = "divvy-controller's authority",
+		.from_ns = clock_since_ns(now, CERTIFICATE_EARLY_NS),
+		.to_ns = now + CERTIFICATE_AUTHORITY_NS};
 
-	gnutls_free(text->data);
-	return copy;
+	return http_issue(&issue, ret_crt, ret_key, err);
 }
 
-/* A new key, and a certificate of it that is not signed yet. */
-static int make_begin(gnutls_x509_privkey_t *ret_key, gnutls_x509_crt_t *ret_crt, uint64_t now,
-	uint64_t length_ns)
+static int make_server(struct certificate_store *store, const struct read *read, const char *host,
+	uint64_t now, struct error *err)
 {
-	const time_t from = (time_t)(clock_since_ns(now, CERTIFICATE_EARLY_NS) / NSEC_PER_SEC);
-	const time_t to = (time_t)((now + length_ns) / NSEC_PER_SEC);
-	unsigned char serial[SERIAL_BYTES], id[64];
-	size_t n_id = sizeof(id);
-	int r = random_bytes(serial, sizeof(serial)) < 0 ? GNUTLS_E_RANDOM_FAILED : 0;
+	const struct http_issue issue = {.name = "divvy-controller",
+		.host = host,
+		.from_ns = clock_since_ns(now, CERTIFICATE_EARLY_NS),
+		.to_ns = now + CERTIFICATE_SERVER_NS,
+		.issuer = read->authority[0],
+		.issuer_key = read->authority_key};
+	char *pem, *pem_key;
+	int r = http_issue(&issue, &pem, &pem_key, err);
 
-	serial[0] &= 0x7f; /* above 0 */
-	r = r < 0 ? r : gnutls_x509_privkey_init(ret_key);
-	r = r < 0 ? r
-		  : gnutls_x509_privkey_generate(*ret_key, GNUTLS_PK_ECDSA,
-			    GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
-	r = r < 0 ? r : gnutls_x509_crt_init(ret_crt);
-	r = r < 0 ? r : gnutls_x509_crt_set_version(*ret_crt, 3);
-	r = r < 0 ? r : gnutls_x509_crt_set_serial(*ret_crt, serial, sizeof(serial));
-	r = r < 0 ? r : gnutls_x509_crt_set_key(*ret_crt, *ret_key);
-	r = r < 0 ? r : gnutls_x509_crt_set_activation_time(*ret_crt, from);
-	r = r < 0 ? r : gnutls_x509_crt_set_expiration_time(*ret_crt, to);
-	r = r < 0 ? r : gnutls_x509_crt_get_key_id(*ret_crt, GNUTLS_KEYID_USE_SHA1, id, &n_id);
-	return r < 0 ? r : gnutls_x509_crt_set_subject_key_id(*ret_crt, id, n_id);
-}
-
-static int make_end(gnutls_x509_privkey_t key, gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer,
-	gnutls_x509_privkey_t issuer_key)
-{
-	unsigned char id[64];
-	size_t n_id = sizeof(id);
-	int r = gnutls_x509_crt_get_subject_key_id(issuer, id, &n_id, NULL);
-
-	r = r < 0 ? r : gnutls_x509_crt_set_authority_key_id(crt, id, n_id);
-	return r < 0 ? r : gnutls_x509_crt_sign2(crt, issuer, issuer_key, GNUTLS_DIG_SHA256, 0);
-}
-
-static int export(gnutls_x509_privkey_t key, gnutls_x509_crt_t crt, char **ret_crt, char **ret_key)
-{
-	gnutls_datum_t text = {NULL, 0};
-	int r = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &text);
-
-	if (r < 0)
-		return r;
-	*ret_crt = take(&text);
-	r = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &text);
-	if (r < 0)
-		return r;
-	*ret_key = take(&text);
-	return *ret_crt && *ret_key ? 0 : GNUTLS_E_MEMORY_ERROR;
-}
-
-static int set_name(gnutls_x509_crt_t crt, const char *name)
-{
-	return gnutls_x509_crt_set_dn_by_oid(
-		crt, GNUTLS_OID_X520_COMMON_NAME, 0, name, (unsigned int)strlen(name));
-}
-
-static int make_authority(uint64_t now, char **ret_crt, char **ret_key)
-{
-	gnutls_x509_privkey_t key = NULL;
-	gnutls_x509_crt_t crt = NULL;
-	int r = make_begin(&key, &crt, now, CERTIFICATE_AUTHORITY_NS);
-
-	r = r < 0 ? r : set_name(crt, "divvy-controller's authority");
-	r = r < 0 ? r : gnutls_x509_crt_set_basic_constraints(crt, 1, 0);
-	r = r < 0 ? r
-		  : gnutls_x509_crt_set_key_usage(
-			    crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
-	r = r < 0 ? r : make_end(key, crt, crt, key);
-	r = r < 0 ? r : export(key, crt, ret_crt, ret_key);
-	if (crt)
-		gnutls_x509_crt_deinit(crt);
-	if (key)
-		gnutls_x509_privkey_deinit(key);
-	return r;
-}
-
-static int make_server(
-	struct certificate_store *store, const struct read *read, const char *host, uint64_t now)
-{
-	_cleanup_free_ char *pem = NULL, *pem_key = NULL;
-	gnutls_x509_privkey_t key = NULL;
-	gnutls_x509_crt_t crt = NULL;
-	int r = make_begin(&key, &crt, now, CERTIFICATE_SERVER_NS);
-
-	r = r < 0 ? r : set_name(crt, "divvy-controller");
-	r = r < 0 ? r : gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
-	r = r < 0 ? r : gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
-	r = r < 0 ? r : gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
-	r = r < 0 ? r
-		  : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, host,
-			    (unsigned int)strlen(host), GNUTLS_FSAN_SET);
-	r = r < 0 ? r : make_end(key, crt, read->authority[0], read->authority_key);
-	r = r < 0 ? r : export(key, crt, &pem, &pem_key);
-	if (crt)
-		gnutls_x509_crt_deinit(crt);
-	if (key)
-		gnutls_x509_privkey_deinit(key);
 	if (r < 0)
 		return r;
 	free(store->tls_crt);
 	free(store->tls_key);
-	store->tls_crt = TAKE_PTR(pem);
-	store->tls_key = TAKE_PTR(pem_key);
-	return 0;
+	store->tls_crt = pem;
+	store->tls_key = pem_key;
+	return 1;
 }
 
-/* The authorities from number `first` on that still hold, behind what is in the buf. */
-static int add_authorities(const struct read *read, unsigned int first, unsigned int end,
+/*
+ * The authorities from number `first` on that still hold, behind what is in the buf, whose error
+ * says whether all are.
+ */
+static void add_authorities(const struct read *read, unsigned int first, unsigned int end,
 	uint64_t now, struct buf *out)
 {
 	for (unsigned int i = first; i < MIN(end, read->n_authorities); i++) {
@@ -313,51 +223,49 @@ static int add_authorities(const struct read *read, unsigned int first, unsigned
 		if (now >= ends(read->authority[i]))
 			continue;
 		if (gnutls_x509_crt_export2(read->authority[i], GNUTLS_X509_FMT_PEM, &text) < 0)
-			return -EIO;
+			out->error = -EIO;
 		buf_add(out, (struct str){(const char *)text.data, text.size});
 		gnutls_free(text.data);
 	}
-	return buf_error(out);
 }
 
-static int set_bundle(struct certificate_store *store, struct buf *bundle)
+static int set_bundle(struct certificate_store *store, struct buf *bundle, struct error *err)
 {
 	char *text = buf_take(bundle);
 
 	if (!text)
-		return GNUTLS_E_MEMORY_ERROR;
+		return fail(err, EIO, "certificate: the authorities do not fit");
 	free(store->ca_crt);
 	store->ca_crt = text;
-	return 0;
+	return 1;
 }
 
-static int add_new_authority(struct certificate_store *store, const struct read *read, uint64_t now)
+static int add_new_authority(
+	struct certificate_store *store, const struct read *read, uint64_t now, struct error *err)
 {
 	_cleanup_buf_ struct buf bundle = BUF_INIT(CERTIFICATE_PEM_MAX);
 	_cleanup_free_ char *crt = NULL, *key = NULL;
-	int r = make_authority(now, &crt, &key);
+	int r = make_authority(now, &crt, &key, err);
 
 	if (r < 0)
 		return r;
 	buf_add_text(&bundle, crt);
-	if (add_authorities(read, 0, CERTIFICATE_AUTHORITIES_MAX - 1, now, &bundle) < 0)
-		return GNUTLS_E_MEMORY_ERROR;
-	r = set_bundle(store, &bundle);
+	add_authorities(read, 0, CERTIFICATE_AUTHORITIES_MAX - 1, now, &bundle);
+	r = set_bundle(store, &bundle, err);
 	if (r < 0)
 		return r;
 	free(store->ca_key);
 	store->ca_key = TAKE_PTR(key);
-	return 0;
+	return r;
 }
 
 static int drop_old_authorities(
-	struct certificate_store *store, const struct read *read, uint64_t now)
+	struct certificate_store *store, const struct read *read, uint64_t now, struct error *err)
 {
 	_cleanup_buf_ struct buf bundle = BUF_INIT(CERTIFICATE_PEM_MAX);
 
-	if (add_authorities(read, 0, 1, now, &bundle) < 0)
-		return GNUTLS_E_MEMORY_ERROR;
-	return set_bundle(store, &bundle);
+	add_authorities(read, 0, 1, now, &bundle);
+	return set_bundle(store, &bundle, err);
 }
 
 static bool is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t now)
@@ -366,25 +274,23 @@ static bool is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t n
 }
 
 static int step(struct certificate_store *store, const struct read *read, const char *host,
-	uint64_t now, bool *ret_is_changed)
+	uint64_t now, struct error *err)
 {
 	const bool is_good_now = is_good_by_any(read, host, now);
 
-	*ret_is_changed = true;
 	if (!read->authority_key || !holds(read->authority[0], now) ||
 		is_running_out(read->authority[0], CERTIFICATE_AUTHORITY_NS, now))
-		return add_new_authority(store, read, now);
+		return add_new_authority(store, read, now, err);
 	/* Nobody is to be shown what he cannot know yet, unless there is nothing to lose. */
 	if (!is_good_now)
-		return make_server(store, read, host, now);
+		return make_server(store, read, host, now, err);
 	if (age(read->authority[0], now) >= CERTIFICATE_OVERLAP_NS &&
 		(!is_signed_by(read->server, read->authority[0]) ||
 			is_running_out(read->server, CERTIFICATE_SERVER_NS, now)))
-		return make_server(store, read, host, now);
+		return make_server(store, read, host, now, err);
 	if (read->n_authorities > 1 && is_signed_by(read->server, read->authority[0]) &&
 		age(read->server, now) >= CERTIFICATE_OVERLAP_NS)
-		return drop_old_authorities(store, read, now);
-	*ret_is_changed = false;
+		return drop_old_authorities(store, read, now, err);
 	return 0;
 }
 
@@ -392,13 +298,12 @@ int certificate_step(
 	struct certificate_store *store, const char *host, uint64_t real_ns, struct error *err)
 {
 	struct read read;
-	bool is_changed;
 	int r;
 
 	read_store(store, &read);
-	r = step(store, &read, host, real_ns, &is_changed);
+	r = step(store, &read, host, real_ns, err);
 	read_done(&read);
-	return r < 0 ? refused(err, "certificate", r) : is_changed;
+	return r;
 }
 
 void certificate_store_done(struct certificate_store *store)

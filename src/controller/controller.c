@@ -15,6 +15,7 @@
 
 #define OWNER_LABEL "divvy.gpu/owner"
 #define PATH_MAX_BYTES 1024u
+#define POOL_DELAY_NS (200 * NSEC_PER_MSEC)
 
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name)
@@ -104,6 +105,7 @@ static const struct {
 	{"node", job_node},
 	{"namespace", job_namespace},
 	{"certificate", job_certificate},
+	{"pool", job_pool},
 };
 
 /* Leads, but its lease has run out: it is renewed or lost in a moment. */
@@ -129,6 +131,15 @@ void controller_enqueue(struct controller *c, const char *kind, const char *ns, 
 		return; /* all is looked at when that begins */
 	snprintf(key, sizeof(key), "%s/%s/%s", kind, ns ? ns : "", name ? name : "");
 	queue_add(c->queue, key);
+	arm(c);
+}
+
+/* Much of what changes can matter there: it is looked at when a moment has passed. */
+static void touch_pool(struct controller *c)
+{
+	if (!c->is_leading)
+		return;
+	queue_add_at(c->queue, "pool//", clock_now_ns() + POOL_DELAY_NS);
 	arm(c);
 }
 
@@ -196,6 +207,7 @@ void controller_enqueue_all(struct controller *c)
 	};
 
 	controller_enqueue(c, "certificate", "", "");
+	touch_pool(c);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		const struct kube_entry *e = NULL;
 
@@ -337,6 +349,8 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 {
 	struct controller *c = w->c;
 
+	if (w->which == CACHE_PODS || w->which == CACHE_NODES || w->which == CACHE_GPU_NODES)
+		touch_pool(c);
 	switch (w->which) {
 	case CACHE_PODS: on_pod(c, entry->object, is_new); break;
 	case CACHE_NODES:
@@ -365,8 +379,23 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		on_tenants(c, entry->object);
 }
 
+/* To who looks at the page: it is so now, or has gone. */
+static void show(const struct watched *w, const struct kube_entry *entry, bool is_there)
+{
+	struct web *web = w->c->web;
+	json_t *object = is_there ? entry->object : NULL;
+
+	switch (w->which) {
+	case CACHE_PODS: web_set_pod(web, entry->namespace_name, entry->name, object); break;
+	case CACHE_GPU_NODES: web_set_gpu_node(web, entry->name, object); break;
+	case CACHE_LEASES: web_set_lease(web, entry->name, object); break;
+	default: break;
+	}
+}
+
 static void added(void *data, const struct kube_entry *entry)
 {
+	show(data, entry, true);
 	on_change(data, entry, true);
 }
 
@@ -376,11 +405,13 @@ static void updated(void *data, const struct kube_entry *entry, void *old)
 
 	if (w->which == CACHE_GPU_NODES)
 		on_tenants(w->c, old); /* those that have left */
+	show(w, entry, true);
 	on_change(data, entry, false);
 }
 
 static void deleted(void *data, const struct kube_entry *entry)
 {
+	show(data, entry, false);
 	on_change(data, entry, false);
 }
 
@@ -391,6 +422,9 @@ static void synced(void *data)
 	log_debug("watched %d: %zu objects", (int)w->which, kube_cache_count(w->cache));
 	controller_look_at_certificate(w->c);
 	controller_enqueue_all(w->c);
+	if (controller_is_synced(w->c, CACHE_PODS) && controller_is_synced(w->c, CACHE_GPU_NODES) &&
+		controller_is_synced(w->c, CACHE_LEASES))
+		web_set_ready(w->c->web);
 }
 
 static void trouble(void *data, const struct error *err)
@@ -431,7 +465,7 @@ static int watch(struct controller *c, enum controller_cache which, const char *
 static int watch_all(struct controller *c, struct error *err)
 {
 	static const char hooks[] = "/apis/admissionregistration.k8s.io/v1/";
-	char secret[PATH_MAX_BYTES], mutating[128], validating[128];
+	char secret[PATH_MAX_BYTES], leases[PATH_MAX_BYTES], mutating[128], validating[128];
 	const struct {
 		enum controller_cache which;
 		const char *path, *name;
@@ -445,12 +479,15 @@ static int watch_all(struct controller *c, struct error *err)
 		{CACHE_PODS, "/api/v1/pods", NULL},
 		{CACHE_NODES, "/api/v1/nodes", NULL},
 		{CACHE_GPU_NODES, "/apis/divvy.gpu/v1/gpunodes", NULL},
+		{CACHE_LEASES, leases, NULL},
 		{CACHE_SHARE_PODS, "/apis/divvy.gpu/v1/sharepods", NULL},
 		{CACHE_KUBESHARE_PODS, "/apis/kubeshare.nthu/v1/sharepods", NULL},
 	};
 	int r = 0;
 
 	snprintf(secret, sizeof(secret), "/api/v1/namespaces/%.253s/secrets", c->options.ns);
+	snprintf(leases, sizeof(leases), "/apis/coordination.k8s.io/v1/namespaces/%.253s/leases",
+		c->options.lease_ns);
 	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);
 	snprintf(validating, sizeof(validating), "%svalidatingwebhookconfigurations", hooks);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
@@ -488,16 +525,20 @@ static int elect(struct controller *c, struct error *err)
 
 static int serve(struct controller *c, struct error *err)
 {
-	struct http_options options = {.address = c->options.webhook_listen,
+	const struct http_options webhook = {.address = c->options.webhook_listen,
 		.is_tls = true,
-		.handler = controller_on_review,
+		.routes = controller_webhook_routes,
+		.n_routes = CONTROLLER_WEBHOOK_ROUTES,
 		.data = c};
-	int r = http_server_new(c->loop, &options, &c->webhook, err);
+	const struct page_options page = {.address = c->options.listen,
+		.cookie = WEB_COOKIE,
+		.routes = controller_page_routes,
+		.n_routes = CONTROLLER_PAGE_ROUTES,
+		.data = c};
+	int r = http_server_new(c->loop, &webhook, &c->webhook, err);
 
-	options.address = c->options.listen;
-	options.handler = controller_on_page;
-	options.max_body = 64u << 10;
-	return r < 0 ? r : http_server_new(c->loop, &options, &c->page, err);
+	r = r < 0 ? r : web_new(c->loop, &c->web, err);
+	return r < 0 ? r : page_new(c->client, &page, &c->page, err);
 }
 
 static int start(struct controller *c, struct error *err)
@@ -508,6 +549,7 @@ static int start(struct controller *c, struct error *err)
 
 	r = r < 0 ? r : loop_new(&c->loop);
 	r = r < 0 ? r : queue_new(seed, &c->queue);
+	r = r < 0 ? r : vgpu_pool_new(&c->pool);
 	c->timer.data = c;
 	r = r < 0 ? r : loop_add_timer(c->loop, &c->timer, on_timer);
 	if (r < 0)
@@ -576,6 +618,7 @@ void controller_free(struct controller *c)
 	for (size_t i = 0; i < CONTROLLER_N_CACHES; i++)
 		kube_cache_free(c->watched[i].cache);
 	kube_recorder_free(c->recorder);
+	page_free(c->page);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {
@@ -584,10 +627,11 @@ void controller_free(struct controller *c)
 		free(job);
 	}
 	http_server_free(c->webhook);
-	http_server_free(c->page);
+	web_free(c->web);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);
 	queue_free(c->queue);
+	vgpu_pool_free(c->pool);
 	loop_free(c->loop);
 	free(c);
 }

@@ -8,10 +8,13 @@
 
 #include <sys/queue.h>
 
+#include "access/page.h"
 #include "base/loop.h"
 #include "controller/admit.h"
 #include "controller/certificate.h"
+#include "controller/pool.h"
 #include "controller/queue.h"
+#include "controller/web.h"
 #include "http/server.h"
 #include "kube/cache.h"
 #include "kube/event.h"
@@ -28,6 +31,8 @@ struct controller_options {
 	const char *webhook_listen, *listen;
 	const char *webhook_configuration, *webhook_service, *tls_secret;
 	const char *pod_name;
+	const char *placeholder_image; /* NULL: the one that our own pod runs from */
+	bool is_placeholder;           /* --placeholder: placeholder.h */
 };
 
 enum controller_cache {
@@ -37,6 +42,7 @@ enum controller_cache {
 	CACHE_SHARE_PODS,
 	CACHE_KUBESHARE_PODS,
 	CACHE_GPU_NODES,
+	CACHE_LEASES, /* of the nodes' daemons */
 	CACHE_POLICIES,
 	CACHE_SECRET,
 	CACHE_MUTATING,
@@ -63,9 +69,12 @@ struct controller {
 	struct kube_lease *lease;
 	struct watched watched[CONTROLLER_N_CACHES];
 	struct queue *queue;
+	struct vgpu_pool *pool;
 	struct loop_timer timer;
-	struct http_server *webhook, *page;
-	char host[256]; /* what the certificate is for */
+	struct http_server *webhook;
+	struct page *page;
+	struct web *web; /* what the page shows */
+	char host[256];  /* what the certificate is for */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
 	uint64_t started_ns;
@@ -119,6 +128,7 @@ struct job {
 	char key[CONTROLLER_KEY_MAX];
 	char ns[256], name[256];
 	int kind;      /* the function's own */
+	int trouble;   /* the function's own */
 	json_t *stash; /* the function's own; freed at the end */
 };
 typedef void job_fn(struct job *job);
@@ -126,7 +136,10 @@ typedef void job_fn(struct job *job);
 /* r < 0: it comes again later. */
 void job_end(struct job *job, int r, const char *sentence);
 
-job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate;
+job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool;
+
+/* A pod of job_pool's. */
+bool controller_is_placeholder(const struct controller *c, const json_t *pod);
 
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
 bool controller_has_labelled(const struct controller *c);
@@ -134,9 +147,11 @@ bool controller_has_labelled(const struct controller *c);
 /* The certificate and whether API servers trust it, anew. */
 void controller_look_at_certificate(struct controller *c);
 
-/* Handlers of http/server.h; data is the controller. */
-void controller_on_review(void *data, struct http_request *request);
-void controller_on_page(void *data, struct http_request *request);
+/* Of http/server.h; data is the controller. */
+#define CONTROLLER_WEBHOOK_ROUTES 2u
+#define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
+extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
+extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
 /* Whoever still waits for an answer gets one, once the client is gone. */
 void controller_end_askings(struct controller *c);
 

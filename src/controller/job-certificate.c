@@ -97,8 +97,8 @@ void controller_look_at_certificate(struct controller *c)
 	if (store.tls_crt && store.tls_key) {
 		if (http_server_set_certificate(c->webhook, store.tls_crt, store.tls_key, &err) <
 				0 ||
-			http_server_set_certificate(c->page, store.tls_crt, store.tls_key, &err) <
-				0)
+			http_server_set_certificate(
+				page_server(c->page), store.tls_crt, store.tls_key, &err) < 0)
 			log_warn("Secret %s: %s", c->options.tls_secret, err.msg);
 		else
 			c->has_certificate = true;

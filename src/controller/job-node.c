@@ -187,11 +187,16 @@ static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 		.field_manager = "divvy-controller",
 		.done = on_written,
 		.data = job};
+	const char *owner = kube_json_text_at(node, "metadata", "labels", OWNER, NULL);
+	json_t *spec = owner && !strcmp(owner, "pool")
+		? json_pack("{s:{s:s}}", "pool", "policy", "onDemand")
+		: json_object();
 	_cleanup_json_ json_t *object = json_pack(
-		"{s:s, s:s, s:{s:s, s:[{s:s, s:s, s:s, s:s, s:b}]}, s:{}}", "apiVersion",
+		"{s:s, s:s, s:{s:s, s:[{s:s, s:s, s:s, s:s, s:b}]}, s:o}", "apiVersion",
 		"divvy.gpu/v1", "kind", "GPUNode", "metadata", "name", job->name, "ownerReferences",
 		"apiVersion", "v1", "kind", "Node", "name", job->name, "uid",
-		kube_json_text_at(node, "metadata", "uid", NULL), "blockOwnerDeletion", 0, "spec");
+		kube_json_text_at(node, "metadata", "uid", NULL), "blockOwnerDeletion", 0, "spec",
+		spec);
 	int r = object ? kube_create(job->c->client, &write, object, err)
 		       : fail(err, ENOMEM, "out of memory");
 

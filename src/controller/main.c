@@ -1,68 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy-controller: signals and exit status. Everything else is controller.h's. */
-#include <errno.h>
-#include <signal.h>
+/* divvy-controller: who it is. Everything else is controller.h's. */
 #include <stdio.h>
-#include <string.h>
-#include <sys/signalfd.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/rand.h"
 #include "controller/options.h"
-
-struct signals {
-	struct controller *controller;
-	struct loop_io io;
-	int fd;
-};
-
-static void on_signal(struct loop_io *io, uint32_t events)
-{
-	struct signals *s = io->data;
-	struct signalfd_siginfo info;
-
-	if (read(s->fd, &info, sizeof(info)) != sizeof(info))
-		return;
-	log_info("signal %u: ending", info.ssi_signo);
-	loop_stop(s->controller->loop, 0);
-}
-
-static int serve(const struct controller_options *options, struct error *err)
-{
-	struct signals signals = {.fd = -1};
-	struct controller *controller = NULL;
-	sigset_t set;
-	int r;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	signals.fd = signal_fd_new(&set);
-	if (signals.fd < 0)
-		return fail_errno(err, -signals.fd, "signals");
-	r = controller_new(options, &controller, err);
-	if (r >= 0) {
-		signals.controller = controller;
-		signals.io.data = &signals;
-		r = loop_add_io(controller->loop, &signals.io, signals.fd, EPOLLIN, on_signal);
-		if (r >= 0) {
-			log_info("serving on ports %u and %u",
-				http_server_port(controller->webhook),
-				http_server_port(controller->page));
-			r = controller_run(controller);
-		}
-		if (r < 0)
-			fail_errno(err, -r, "event loop");
-		loop_remove_io(&signals.io);
-		controller_stop(controller);
-		controller_free(controller);
-	}
-	fd_close(signals.fd);
-	return r;
-}
+#include "controller/placeholder.h"
 
 /* Unique among all that ask for the Lease. */
 static const char *identity(char *ret, size_t size)
@@ -76,36 +21,45 @@ static const char *identity(char *ret, size_t size)
 	return ret;
 }
 
-int main(int argc, char **argv)
+static void on_signal(void *data, bool is_reload)
 {
-	struct sigaction ignore = {.sa_handler = SIG_IGN};
-	struct options s;
-	struct error err = {0};
+	const struct controller *c = data;
+
+	loop_stop(c->loop, 0);
+}
+
+static int run(void *data, struct program_signals *signals, struct error *err)
+{
+	struct controller_options *options = data;
+	struct controller *c = NULL;
 	char who[192];
 	int r;
 
-	log_init("divvy-controller");
-	/* For the build: makes docs/man. */
-	if (argc == 3 && !strcmp(argv[1], "--dump-man")) {
-		r = options_dump_man(argv[2], &err);
-		if (r < 0)
-			log_error("%s", err.msg);
-		return r < 0;
+	options->pod_name = getenv("POD_NAME");
+	if (!options->pod_name || !options->pod_name[0])
+		options->pod_name = identity(who, sizeof(who));
+	if (options->is_placeholder)
+		return placeholder_run(options, signals, err);
+	r = controller_new(options, &c, err);
+	if (r < 0)
+		return r;
+	r = program_watch(signals, c->loop, on_signal, c);
+	if (r >= 0) {
+		log_info("serving on ports %u and %u", http_server_port(c->webhook),
+			http_server_port(page_server(c->page)));
+		r = controller_run(c);
 	}
-	r = options_parse(argc, argv, &s, &err);
-	if (r < 0) {
-		log_error("%s", err.msg);
-		return 2;
-	}
-	if (!s.is_done) {
-		sigaction(SIGPIPE, &ignore, NULL);
-		if (!s.controller.pod_name)
-			s.controller.pod_name = identity(who, sizeof(who));
-		r = serve(&s.controller, &err);
-	}
-	if (r < 0) {
-		log_error("%s", err.msg);
-		return 1;
-	}
-	return 0;
+	if (r < 0)
+		fail_errno(err, -r, "event loop");
+	program_unwatch(signals);
+	controller_stop(c);
+	controller_free(c);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct controller_options options = {0};
+
+	return program_main(&options_program, run, &options, argc, argv);
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy-controller's command line: one table, which makes the parser, --help and the man page. */
+/* divvy-controller's command line and divvy-controller(8). */
 #ifndef CONTROLLER_OPTIONS_H
 #define CONTROLLER_OPTIONS_H
 
+#include "base/program.h"
 #include "controller/controller.h"
 
-struct options {
-	struct controller_options controller; /* borrows from argv and the environment */
-	bool is_done;                         /* --help, --version: it has been printed */
-};
-
-int options_parse(int argc, char **argv, struct options *ret_options, struct error *err);
-
-/* Writes divvy-controller.8 into the folder. */
-int options_dump_man(const char *folder, struct error *err);
+/* Of struct controller_options, which borrows from argv. */
+extern const struct program options_program;
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reviews and the page's requests, answered: from what is known, and where that is not enough (a
- * namespace or a daemon's pod that is younger than our watch, who a token is) after asking.
+ * namespace or a daemon's pod that is younger than our watch) after asking.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,6 @@
 
 #define ASK_NS (UINT64_C(1500) * 1000000) /* API servers wait 2 s for the least of our webhooks */
 #define TEXT_MAX (4u << 20)
-#define TOKEN_MAX (16u << 10)
 
 /* One request that has to wait. */
 struct asking {
@@ -25,20 +24,18 @@ struct asking {
 	struct kube_call *call;
 	const struct admit_path *path;
 	json_t *review;
-	json_t *user;              /* of a token */
 	struct admit_request what; /* borrows from review */
 };
 
 static void answer_text(struct http_request *request, unsigned int status, const char *text)
 {
-	http_answer(request, status, "text/plain; charset=utf-8", str_from(text));
+	http_answer(request, status, HTTP_TEXT, str_from(text));
 }
 
 static void asking_free(struct asking *a)
 {
 	LIST_REMOVE(a, link);
 	json_decref(a->review);
-	json_decref(a->user);
 	free(a);
 }
 
@@ -184,18 +181,13 @@ static void review(
 	}
 }
 
-void controller_on_review(void *data, struct http_request *request)
+static void on_review(void *data, struct http_request *request)
 {
 	struct controller *c = data;
 	const struct admit_path *path = admit_path_find(http_path(request));
 
-	if (!strcmp(http_path(request), "/healthz"))
-		answer_text(request, c->is_ready ? 200 : 503,
-			c->is_ready ? "ok\n" : "not ready: API servers do not trust it yet\n");
-	else if (!path)
+	if (!path)
 		answer_text(request, 404, "there is no such path\n");
-	else if (strcmp(http_method(request), "POST"))
-		answer_text(request, 405, "POST an AdmissionReview\n");
 	else if (!controller_is_synced(c, CACHE_NAMESPACES) ||
 		!controller_is_synced(c, CACHE_POLICIES))
 		answer_text(request, 503, "not ready: namespaces and policies are not known yet\n");
@@ -203,101 +195,38 @@ void controller_on_review(void *data, struct http_request *request)
 		review(c, request, path);
 }
 
+static void on_ready(void *data, struct http_request *request)
+{
+	const struct controller *c = data;
+
+	answer_text(request, c->is_ready ? 200 : 503,
+		c->is_ready ? "ok\n" : "not ready: API servers do not trust it yet\n");
+}
+
+const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
+	{"GET", "/healthz", on_ready},
+	{"POST", "*", on_review},
+};
+
 /* ---- the page ---- */
 
-static void on_allowed(void *data, const struct kube_answer *answer)
+static void on_metrics(void *data, struct http_request *request)
 {
-	struct asking *a = data;
-	_cleanup_json_ json_t *review = NULL;
 	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
 
-	if (answer->result < 0 || kube_json_parse(answer->body, &review, NULL) < 0) {
-		end_text(a, 503, answer->error.msg);
-		return;
-	}
-	if (!json_is_true(kube_json_at(review, "status", "allowed", NULL))) {
-		end_text(
-			a, 403, "you may not get /metrics: bind the cluster role divvy-operator\n");
-		return;
-	}
-	if (controller_metrics(a->c, &text) < 0) {
-		end_text(a, 503, "out of memory\n");
-		return;
-	}
-	http_answer(a->request, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&text));
-	asking_free(a);
+	controller_metrics(data, &text);
+	http_answer_buf(request, HTTP_METRICS, &text);
 }
 
-static void create(struct asking *a, const char *group, const char *resource, json_t *object,
-	kube_done_fn *done)
+static void on_page(void *data, struct http_request *request)
 {
-	const struct kube_write write = {.target = {.group_version = group, .resource = resource},
-		.timeout_ns = ASK_NS,
-		.done = done,
-		.data = a};
-	struct error err;
-	int r = object ? kube_create(a->c->client, &write, object, &err)
-		       : fail(&err, ENOMEM, "out of memory");
+	const struct controller *c = data;
 
-	json_decref(object);
-	if (r < 0)
-		end_text(a, 503, err.msg);
+	web_serve(c->web, request);
 }
 
-static json_t *copy_at(const json_t *user, const char *key)
-{
-	json_t *value = json_object_get(user, key);
-
-	return value ? json_incref(value) : NULL;
-}
-
-static void on_token(void *data, const struct kube_answer *answer)
-{
-	struct asking *a = data;
-	_cleanup_json_ json_t *review = NULL;
-	const json_t *user;
-
-	if (answer->result < 0 || kube_json_parse(answer->body, &review, NULL) < 0) {
-		end_text(a, 503, answer->error.msg);
-		return;
-	}
-	user = kube_json_at(review, "status", "user", NULL);
-	if (!json_is_true(kube_json_at(review, "status", "authenticated", NULL))) {
-		end_text(a, 401, "the token is not valid\n");
-		return;
-	}
-	create(a, "authorization.k8s.io/v1", "subjectaccessreviews",
-		json_pack("{s:s, s:s, s:{s:{s:s, s:s}, s:o*, s:o*, s:o*, s:o*}}", "apiVersion",
-			"authorization.k8s.io/v1", "kind", "SubjectAccessReview", "spec",
-			"nonResourceAttributes", "path", "/metrics", "verb", "get", "user",
-			copy_at(user, "username"), "groups", copy_at(user, "groups"), "uid",
-			copy_at(user, "uid"), "extra", copy_at(user, "extra")),
-		on_allowed);
-}
-
-void controller_on_page(void *data, struct http_request *request)
-{
-	struct controller *c = data;
-	const char *header = http_header(request, "Authorization");
-	struct str token = str_from(header);
-	struct asking *a;
-
-	if (!strcmp(http_path(request), "/healthz")) {
-		answer_text(request, 200, "ok\n");
-		return;
-	}
-	if (strcmp(http_path(request), "/metrics")) {
-		answer_text(request, 404, "/metrics or /healthz\n");
-		return;
-	}
-	if (!str_skip_prefix(&token, STR("Bearer ")) || !token.n || token.n > TOKEN_MAX) {
-		answer_text(request, 401, "a token is needed: Authorization: Bearer TOKEN\n");
-		return;
-	}
-	a = asking_new(c, request);
-	if (a)
-		create(a, "authentication.k8s.io/v1", "tokenreviews",
-			json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "authentication.k8s.io/v1",
-				"kind", "TokenReview", "spec", "token", token.p),
-			on_token);
-}
+const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES] = {
+	{"GET", "/healthz", http_answer_ok},
+	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	WEB_ROUTES(on_page),
+};

@@ -98,14 +98,14 @@ static int patch_list(json_t *patch, const struct wish *wish, uint32_t container
 		snprintf(numbers[i], sizeof(numbers[i]), "%llu", (unsigned long long)want[i].value);
 		pairs[n++] = (struct pair){name, numbers[i]};
 	}
-	pod_json_path(&wish->json, container, &path);
+	manifest_json_path(&wish->json, container, &path);
 	buf_addf(&path, "/resources/%s", field);
 	return change_object(patch, buf_text(&path), list, pairs, n);
 }
 
 static int patch_container(json_t *patch, const struct wish *wish, uint32_t container)
 {
-	const json_t *c = pod_json_container(&wish->json, wish->spec, container),
+	const json_t *c = manifest_json_container(&wish->json, wish->spec, container),
 		     *resources = json_object_get(c, "resources");
 	bool is_touched = wish_tenant(wish, container) != NULL;
 	int r = 0;
@@ -117,7 +117,7 @@ static int patch_container(json_t *patch, const struct wish *wish, uint32_t cont
 	if (!json_is_object(resources)) {
 		_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
 
-		pod_json_path(&wish->json, container, &path);
+		manifest_json_path(&wish->json, container, &path);
 		buf_add_text(&path, "/resources");
 		r = add(patch, "add", buf_text(&path), json_object());
 	}
@@ -145,7 +145,7 @@ json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
 	r = r < 0 ? r
 		  : change_object(patch, "/metadata/annotations",
 			    json_object_get(wish->metadata, "annotations"), annotations, n);
-	if (r >= 0 && wish_is_replaced_scheduler(wish->json.pod.scheduler))
+	if (r >= 0 && wish_replaces_scheduler(wish))
 		r = add(patch, "add", "/spec/schedulerName", json_string(scheduler_name));
 	for (uint32_t i = 0; r >= 0 && i < wish->json.pod.n_containers; i++)
 		r = patch_container(patch, wish, i);

@@ -27,7 +27,7 @@ int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 		w->is_config_bad = true;
 		dialect_config_parse(STR(""), &w->config, NULL);
 	}
-	r = pod_json_read(metadata, spec, ns, &w->json, err);
+	r = manifest_json_read(metadata, spec, ns, &w->json, err);
 	r = r < 0 ? r : dialect_translate(&w->json.pod, &w->config, &w->result, err);
 	if (r < 0)
 		return r;
@@ -47,7 +47,7 @@ int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 
 void wish_done(struct wish *wish)
 {
-	pod_json_done(&wish->json);
+	manifest_json_done(&wish->json);
 	dialect_result_done(&wish->result);
 	buf_done(&wish->record);
 	buf_done(&wish->list);
@@ -87,14 +87,21 @@ uint32_t wish_resources(
 	return n;
 }
 
-bool wish_is_replaced_scheduler(struct str name)
+bool wish_replaces_scheduler(const struct wish *wish)
 {
 	/* As their users' manifests name them. */
 	static const char *const theirs[] = {
 		"", "default-scheduler", "kubeshare-scheduler", "hami-scheduler"};
+	/* As controllers name them in pods of groups: nobody else can place one with a share. */
+	static const char *const of_groups[] = {
+		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};
+	const struct str name = wish->json.pod.scheduler;
 
 	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++)
 		if (str_is(name, theirs[i]))
+			return true;
+	for (size_t i = 0; wish->result.group_object && i < ARRAY_SIZE(of_groups); i++)
+		if (str_is(name, of_groups[i]))
 			return true;
 	return false;
 }
@@ -104,7 +111,7 @@ bool wish_is_replaced_scheduler(struct str name)
 static int check_annotation(
 	const struct wish *w, const char *key, struct str ours, struct error *err)
 {
-	const struct str *value = pod_find(w->json.pod.annotations, str_from(key));
+	const struct str *value = manifest_find(w->json.pod.annotations, str_from(key));
 
 	if (!value || (ours.n && str_eq(*value, ours)))
 		return 0;
@@ -129,12 +136,12 @@ static bool is_injected(const struct wish *w, uint32_t container, struct str nam
 }
 
 static int check_resources(
-	const struct wish *w, uint32_t container, struct pod_list list, struct error *err)
+	const struct wish *w, uint32_t container, struct manifest_list list, struct error *err)
 {
 	const struct str name = w->json.pod.container[container].name;
 
 	for (uint32_t i = 0; i < list.n; i++) {
-		const struct pod_entry *e = &list.entry[i];
+		const struct manifest_entry *e = &list.entry[i];
 
 		if (!str_has_prefix(e->key, STR(WISH_RESOURCE_PREFIX)) ||
 			is_injected(w, container, e->key, e->value))
@@ -150,7 +157,7 @@ static int check_resources(
 
 int wish_check_presets(const struct wish *wish, struct error *err)
 {
-	const struct pod *pod = &wish->json.pod;
+	const struct manifest *pod = &wish->json.pod;
 	int r;
 
 	for (uint32_t i = 0; i < pod->annotations.n; i++)
@@ -177,14 +184,14 @@ int wish_check_presets(const struct wish *wish, struct error *err)
 
 static int check_injected(const struct wish *w, uint32_t container, struct error *err)
 {
-	const struct pod_container *c = &w->json.pod.container[container];
+	const struct manifest_container *c = &w->json.pod.container[container];
 	const struct dialect_tenant *t = wish_tenant(w, container);
 	struct wish_resource want[WISH_RESOURCES];
 	const uint32_t n = t ? wish_resources(t, want) : 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (!pod_find(c->limits, str_from(want[i].name)) ||
-			!pod_find(c->requests, str_from(want[i].name)))
+		if (!manifest_find(c->limits, str_from(want[i].name)) ||
+			!manifest_find(c->requests, str_from(want[i].name)))
 			return fail(err, EINVAL,
 				"container " SHOW ": resource %s is missing: something has changed "
 				"the pod behind divvy's webhook",
@@ -193,7 +200,8 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 		const struct dialect_foreign *f = &w->result.foreign[i];
 
 		if (f->container == container &&
-			(pod_find(c->limits, f->resource) || pod_find(c->requests, f->resource)))
+			(manifest_find(c->limits, f->resource) ||
+				manifest_find(c->requests, f->resource)))
 			return fail(err, EINVAL,
 				"container " SHOW ": resource " SHOW
 				" is still there: something has changed the pod behind divvy's "
@@ -205,7 +213,7 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 
 int wish_check_complete(const struct wish *wish, struct error *err)
 {
-	const struct str *label = pod_find(wish->json.pod.labels, STR(WISH_TENANT_LABEL));
+	const struct str *label = manifest_find(wish->json.pod.labels, STR(WISH_TENANT_LABEL));
 	int r = 0;
 
 	if (!wish_is_tenant(wish))

@@ -7,7 +7,7 @@
 #ifndef CONTROLLER_WISH_H
 #define CONTROLLER_WISH_H
 
-#include "controller/pod-json.h"
+#include "manifest/manifest-json.h"
 #include "core/dialect.h"
 
 #define WISH_TENANT_LABEL "divvy.gpu/tenant"
@@ -25,7 +25,7 @@ struct wish_facts {
 
 struct wish {
 	const json_t *metadata, *spec; /* borrowed */
-	struct pod_json json;
+	struct manifest_json json;
 	struct dialect_config config; /* the namespace's */
 	struct dialect_result result;
 	struct buf record, list; /* values of the two annotations; "": none is written */
@@ -72,8 +72,8 @@ int wish_check_policies(const struct wish *wish, const struct wish_facts *facts,
 /* Of a pod that has its place: what cannot be changed any more is the same. -EINVAL. */
 int wish_check_frozen(const struct wish *old, const struct wish *new, struct error *err);
 
-/* Is that the name of a scheduler that we stand in for? "" and "default-scheduler" are. */
-bool wish_is_replaced_scheduler(struct str name);
+/* Does it name a scheduler that we stand in for? "" and "default-scheduler" are. */
+bool wish_replaces_scheduler(const struct wish *wish);
 
 /* A JSON Patch that puts in what is missing; an empty array where nothing is. NULL: no memory. */
 json_t *wish_patch(const struct wish *wish, const char *scheduler_name);

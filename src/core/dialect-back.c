@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing back: each dialect that has a tenant of the pod, after divvy itself. */
+/* Writing back: each dialect that has a tenant of the pod. */
 #include "core/dialect-internal.h"
 
 #include <stdarg.h>
@@ -52,12 +52,12 @@ int writer_put_vgpu(
 	int r = 0;
 
 	if (w->given->vgpu)
-		r = writer_put(w, DIALECT_ANNOTATION, POD_NONE, name, "%s", w->given->vgpu);
-	r = r < 0 ? r : writer_put_list(w, i, WRITER_UUIDS, DIALECT_STATUS, POD_NONE, uuid);
-	return r < 0 ? r : writer_put(w, DIALECT_STATUS, POD_NONE, port, "0");
+		r = writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, name, "%s", w->given->vgpu);
+	r = r < 0 ? r : writer_put_list(w, i, WRITER_UUIDS, DIALECT_STATUS, MANIFEST_NONE, uuid);
+	return r < 0 ? r : writer_put(w, DIALECT_STATUS, MANIFEST_NONE, port, "0");
 }
 
-int dialect_write_back(const struct pod *pod, const struct dialect_result *result,
+int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data)
 {
 	int r = 0;
@@ -70,9 +70,8 @@ int dialect_write_back(const struct pod *pod, const struct dialect_result *resul
 			.given = given,
 			.put = put,
 			.data = data};
-		const bool is_its = writer_next(&w, 0) < result->n_tenants;
 
-		if (w.dialect->write_back && (is_its || (i == 0 && result->n_tenants)))
+		if (w.dialect->write_back && writer_next(&w, 0) < result->n_tenants)
 			r = w.dialect->write_back(&w);
 	}
 	return r < 0 ? r : 0;

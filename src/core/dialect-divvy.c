@@ -9,21 +9,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/format.h"
 #include "core/dialect-internal.h"
+#include "core/given.h"
 
 #define PREFIX "divvy.gpu/"
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define KEY_MAX 128u
-#define GIVEN_MAX (64u << 10) /* 64 containers with 16 devices each */
-
-/* The scheduler's; a key of these that nobody knows yet is, too. */
-static bool is_given(struct str field)
-{
-	return str_is(field, "devices") || str_is(field, "epoch") || str_is(field, "remote-node") ||
-		str_has_prefix(field, STR("granted-"));
-}
 
 static bool is_recorded(struct str field)
 {
@@ -33,7 +25,7 @@ static bool is_recorded(struct str field)
 /* Nothing that is asked. */
 static bool is_ours(struct str field)
 {
-	return is_given(field) || is_recorded(field);
+	return given_is_field(field) || is_recorded(field);
 }
 
 /* "main.divvy.gpu/limit" -> "main" and "limit"; "" for the pod's. False: none of ours. */
@@ -55,7 +47,7 @@ bool dialect_is_given(struct str key)
 {
 	struct str container, field;
 
-	return split(key, &container, &field) && is_given(field);
+	return split(key, &container, &field) && given_is_field(field);
 }
 
 bool dialect_is_recorded(struct str key)
@@ -96,7 +88,8 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 		SHOWN(key));
 }
 
-static int set(struct spec *spec, const struct pod_entry *e, struct str field, struct error *err)
+static int set(
+	struct spec *spec, const struct manifest_entry *e, struct str field, struct error *err)
 {
 	char name[SPEC_FIELD], key[KEY_MAX], value[DIALECT_VALUE_MAX];
 	int r;
@@ -119,7 +112,7 @@ static int set(struct spec *spec, const struct pod_entry *e, struct str field, s
 static int read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
 	bool *ret_any, struct error *err)
 {
-	const struct pod_list list = draft->pod->annotations;
+	const struct manifest_list list = draft->pod->annotations;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		struct str container, field;
@@ -147,7 +140,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 	spec_init(&group);
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct str *value = draft_annotation(draft, keys[i]);
-		const struct pod_entry e = {str_from(keys[i]), value ? *value : STR_NONE};
+		const struct manifest_entry e = {str_from(keys[i]), value ? *value : STR_NONE};
 		int r = value ? set(&group, &e, str_from(keys[i] + strlen(PREFIX)), err) : 0;
 
 		if (r < 0)
@@ -167,7 +160,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 /* Names before the domain are containers', which have no group of their own. */
 static int check_owners(const struct dialect_draft *draft, struct error *err)
 {
-	const struct pod_list list = draft->pod->annotations;
+	const struct manifest_list list = draft->pod->annotations;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		const struct str key = list.entry[i].key;
@@ -175,7 +168,7 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 
 		if (!split(key, &container, &field) || !container.n || is_ours(field))
 			continue;
-		if (pod_container_find(draft->pod, container) == POD_NONE)
+		if (manifest_container_find(draft->pod, container) == MANIFEST_NONE)
 			return fail(err, EINVAL, "'" SHOW "': the pod has no container '" SHOW "'",
 				SHOWN(key), SHOWN(container));
 		if (is_group(field))
@@ -189,7 +182,7 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 /* Who labels a pod with what it asks would wait for ever without a word. */
 static void note_labels(struct dialect_draft *draft)
 {
-	const struct pod_list list = draft->pod->labels;
+	const struct manifest_list list = draft->pod->labels;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		struct str container, field;
@@ -225,7 +218,7 @@ static int add_container(
 
 static int translate(struct dialect_draft *draft, struct error *err)
 {
-	bool is_spoken_of[POD_CONTAINERS_MAX] = {false}, is_pods = false;
+	bool is_spoken_of[MANIFEST_CONTAINERS_MAX] = {false}, is_pods = false;
 	struct spec pods;
 	uint32_t container;
 	int r = check_owners(draft, err);
@@ -247,137 +240,16 @@ static int translate(struct dialect_draft *draft, struct error *err)
 	return r;
 }
 
-/* ---- back ---- */
-
-/* Of each container in the pod's order: "train=0.3 side=0.125". */
-typedef void text_fn(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g);
-
-static void add_devices(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	for (uint32_t k = 0; k < g->n_devices; k++)
-		buf_addf(out, "%s%s", k ? "," : "", g->device[k].uuid);
-}
-
-static void add_request(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	buf_add_text(out, format_share(g->request).s);
-}
-
-static void add_limit(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	buf_add_text(out, format_share(g->limit).s);
-}
-
-static void add_memory(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	for (uint32_t k = 0; k < g->n_devices; k++)
-		buf_addf(out, "%s%s", k ? "," : "",
-			format_bytes_exact(g->device[k].granted_bytes).s);
-}
-
-static void add_policy(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	buf_add_text(out, spec_memory_policy_name(t->spec.memory_policy));
-}
-
-static void add_class(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	buf_add_text(out, spec_class_name(t->spec.class));
-}
-
-static void add_priority(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	buf_addf(out, "%u", t->spec.priority);
-}
-
-static void add_mode(struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	if (g->mode != SPEC_MODE_AUTO)
-		buf_add_text(out, spec_mode_name(g->mode));
-}
-
-static void add_remote_node(
-	struct buf *out, const struct dialect_tenant *t, const struct dialect_grant *g)
-{
-	if (g->remote_node)
-		buf_add_text(out, g->remote_node);
-}
-
-static const struct {
-	const char *key;
-	text_fn *add; /* nothing: the container is left out */
-} texts[] = {
-	{PREFIX "devices", add_devices},
-	{PREFIX "granted-request", add_request},
-	{PREFIX "granted-limit", add_limit},
-	{PREFIX "granted-memory", add_memory},
-	{PREFIX "granted-memory-policy", add_policy},
-	{PREFIX "granted-class", add_class},
-	{PREFIX "granted-priority", add_priority},
-	{PREFIX "granted-mode", add_mode},
-	{PREFIX "remote-node", add_remote_node},
-};
-
-static int put(const struct dialect_writer *w, const char *key, text_fn *add)
-{
-	_cleanup_buf_ struct buf all = BUF_INIT(GIVEN_MAX);
-
-	for (uint32_t i = 0; i < w->result->n_tenants; i++) {
-		const struct dialect_tenant *t = &w->result->tenant[i];
-		const size_t before = all.n;
-		size_t named;
-
-		if (all.n)
-			buf_add_byte(&all, ' ');
-		buf_add(&all, w->pod->container[t->container].name);
-		buf_add_byte(&all, '=');
-		named = all.n;
-		add(&all, t, &w->given->grant[i]);
-		if (all.n == named)
-			all.n = before;
-	}
-	if (buf_error(&all) < 0)
-		return buf_error(&all);
-	if (!all.n)
-		return 0;
-	all.p[all.n] = '\0';
-	return w->put(w->data, DIALECT_ANNOTATION, POD_NONE, key, all.p);
-}
-
-static int write_back(struct dialect_writer *w)
-{
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-		r = put(w, texts[i].key, texts[i].add);
-	return r;
-}
-
 static const struct dialect_key keys[] = {
 	{PREFIX "container", DIALECT_ANNOTATION, DIALECT_READS,
 		"containers that the pod's fields speak of, with commas; else the first one"},
-	{PREFIX "devices", DIALECT_ANNOTATION, DIALECT_GIVES,
-		"UUIDs of the devices, `CONTAINER=VALUE,VALUE` of each container like all given "
-		"keys"},
-	{PREFIX "granted-request", DIALECT_ANNOTATION, DIALECT_GIVES, "share that is guaranteed"},
-	{PREFIX "granted-limit", DIALECT_ANNOTATION, DIALECT_GIVES, "most that may be taken"},
-	{PREFIX "granted-memory", DIALECT_ANNOTATION, DIALECT_GIVES, "memory on each device"},
-	{PREFIX "granted-memory-policy", DIALECT_ANNOTATION, DIALECT_GIVES, "fail, wait or swap"},
-	{PREFIX "granted-class", DIALECT_ANNOTATION, DIALECT_GIVES, "class"},
-	{PREFIX "granted-priority", DIALECT_ANNOTATION, DIALECT_GIVES, "0 to 100"},
-	{PREFIX "granted-mode", DIALECT_ANNOTATION, DIALECT_GIVES, "exclusive, local or remote"},
-	{PREFIX "remote-node", DIALECT_ANNOTATION, DIALECT_GIVES, "node of devices elsewhere"},
-	{PREFIX "granted-group", DIALECT_ANNOTATION, DIALECT_GIVES,
+#define GIVEN_KEY(name, of, is_needed, about) \
+	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
+#include "core/given.def"
+#undef GIVEN_KEY
+	{GIVEN_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"`GROUP=N` of a member: none starts before N are bound"},
-	{PREFIX "epoch", DIALECT_ANNOTATION, DIALECT_GIVES, "which scheduler decided"},
+	{GIVEN_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES, "which scheduler decided"},
 	{DIALECT_RECORD_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"foreign resources that were taken out of the containers"},
 	{DIALECT_LIST_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
@@ -397,5 +269,4 @@ const struct dialect dialect_divvy = {
 	.keys = keys,
 	.differs = differs,
 	.translate = translate,
-	.write_back = write_back,
 };

@@ -18,12 +18,12 @@
 
 const struct str *draft_annotation(const struct dialect_draft *draft, const char *key)
 {
-	return pod_find(draft->pod->annotations, str_from(key));
+	return manifest_find(draft->pod->annotations, str_from(key));
 }
 
 const struct str *draft_label(const struct dialect_draft *draft, const char *key)
 {
-	return pod_find(draft->pod->labels, str_from(key));
+	return manifest_find(draft->pod->labels, str_from(key));
 }
 
 int draft_text(
@@ -60,11 +60,11 @@ static bool find_record(const struct dialect_draft *draft, uint32_t container, c
 
 bool draft_has_resource(const struct dialect_draft *draft, uint32_t container, const char *resource)
 {
-	const struct pod_container *c = &draft->pod->container[container];
+	const struct manifest_container *c = &draft->pod->container[container];
 	struct str value;
 
-	return pod_find(c->limits, str_from(resource)) ||
-		pod_find(c->requests, str_from(resource)) ||
+	return manifest_find(c->limits, str_from(resource)) ||
+		manifest_find(c->requests, str_from(resource)) ||
 		find_record(draft, container, resource, &value);
 }
 
@@ -89,7 +89,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 	const struct str name = draft->pod->container[container].name;
 	uint64_t value = 0, recorded = 0;
 	struct str text;
-	int r = pod_resource(draft->pod, container, resource, &value, err);
+	int r = manifest_resource(draft->pod, container, resource, &value, err);
 
 	if (r < 0)
 		return fail_within(err, r, "container " SHOW, SHOWN(name));
@@ -313,10 +313,10 @@ int draft_container(
 {
 	const struct str *names = draft_annotation(draft, CONTAINER_KEY);
 	struct str rest = names ? *names : STR_NONE, name = STR_NONE;
-	uint32_t container = pod_main(draft->pod);
+	uint32_t container = manifest_main(draft->pod);
 
 	if (!names) {
-		if (container == POD_NONE)
+		if (container == MANIFEST_NONE)
 			return fail(err, EINVAL, "the pod has no container that could have a GPU");
 		*ret_container = container;
 		return i == 0;
@@ -326,11 +326,12 @@ int draft_container(
 	for (uint32_t k = 0; k <= i; k++)
 		if (!str_split(&rest, ',', &name))
 			return 0;
-	if (i == POD_CONTAINERS_MAX)
-		return fail(err, EINVAL, CONTAINER_KEY ": more than %u names", POD_CONTAINERS_MAX);
+	if (i == MANIFEST_CONTAINERS_MAX)
+		return fail(
+			err, EINVAL, CONTAINER_KEY ": more than %u names", MANIFEST_CONTAINERS_MAX);
 	name = str_trim(name);
-	container = pod_container_find(draft->pod, name);
-	if (container == POD_NONE)
+	container = manifest_container_find(draft->pod, name);
+	if (container == MANIFEST_NONE)
 		return fail(err, EINVAL, CONTAINER_KEY " '" SHOW "': the pod has no such container",
 			SHOWN(name));
 	*ret_container = container;
@@ -339,7 +340,7 @@ int draft_container(
 
 int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
-	const struct pod *pod = draft->pod;
+	const struct manifest *pod = draft->pod;
 	uint32_t container, n_main = 0;
 	int r;
 
@@ -351,12 +352,12 @@ int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *
 			return r;
 	}
 	for (uint32_t i = 0; i < pod->n_containers; i++)
-		n_main += pod->container[i].kind == POD_MAIN;
+		n_main += pod->container[i].kind == MANIFEST_MAIN;
 	if (r == 0 && n_main > 1 && !draft_annotation(draft, CONTAINER_KEY))
 		draft_note(draft,
 			"only container " SHOW " gets a share of a GPU; " CONTAINER_KEY
 			" names others",
-			SHOWN(pod->container[pod_main(pod)].name));
+			SHOWN(pod->container[manifest_main(pod)].name));
 	return r;
 }
 

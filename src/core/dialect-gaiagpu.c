@@ -91,12 +91,12 @@ static int translate(struct dialect_draft *draft, struct error *err)
 }
 
 /* The original numbers the main containers alone. */
-static uint32_t main_number(const struct pod *pod, uint32_t container)
+static uint32_t main_number(const struct manifest *pod, uint32_t container)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < container; i++)
-		n += pod->container[i].kind == POD_MAIN;
+		n += pod->container[i].kind == MANIFEST_MAIN;
 	return n;
 }
 
@@ -109,19 +109,19 @@ static int write_back(struct dialect_writer *w)
 		const uint32_t c = w->result->tenant[i].container;
 		char key[64];
 
-		if (w->pod->container[c].kind != POD_MAIN)
+		if (w->pod->container[c].kind != MANIFEST_MAIN)
 			continue;
 		snprintf(key, sizeof(key), P "predicate-gpu-idx-%u", main_number(w->pod, c));
-		r = writer_put_list(w, i, WRITER_INDEXES, DIALECT_ANNOTATION, POD_NONE, key);
+		r = writer_put_list(w, i, WRITER_INDEXES, DIALECT_ANNOTATION, MANIFEST_NONE, key);
 	}
 	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, POD_NONE, P "predicate-node", "%s",
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "predicate-node", "%s",
 			    w->given->node);
 	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, POD_NONE, P "predicate-time", "%llu",
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "predicate-time", "%llu",
 			    (unsigned long long)w->given->time_ns);
 	return r < 0 ? r
-		     : writer_put(w, DIALECT_ANNOTATION, POD_NONE, P "gpu-assigned", "%s",
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "gpu-assigned", "%s",
 			       w->given->is_running ? "true" : "false");
 }
 

@@ -78,21 +78,21 @@ static int write_env(const struct dialect_writer *w, uint32_t i, uint64_t pods)
 static int write_annotations(
 	const struct dialect_writer *w, const struct dialect_device *d, uint64_t pods)
 {
-	int r = put_number(w, DIALECT_ANNOTATION, POD_NONE, ENV "IDX", d->index);
+	int r = put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "IDX", d->index);
 
-	r = r < 0 ? r : put_number(w, DIALECT_ANNOTATION, POD_NONE, ENV "POD", pods);
+	r = r < 0 ? r : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "POD", pods);
 	r = r < 0 ? r
-		  : put_number(w, DIALECT_ANNOTATION, POD_NONE, ENV "DEV",
+		  : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "DEV",
 			    d->memory_bytes / unit(w->config));
-	r = r < 0
-		? r
-		: put_number(w, DIALECT_ANNOTATION, POD_NONE, ENV "ASSUME_TIME", w->given->time_ns);
 	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, POD_NONE, ENV "ASSIGNED", "%s",
+		  : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSUME_TIME",
+			    w->given->time_ns);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSIGNED", "%s",
 			    w->given->is_running ? "true" : "false");
 	if (r >= 0 && w->given->is_running)
 		r = put_number(
-			w, DIALECT_ANNOTATION, POD_NONE, ENV "ASSIGN_TIME", w->given->time_ns);
+			w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSIGN_TIME", w->given->time_ns);
 	return r;
 }
 

@@ -66,7 +66,7 @@ static int read_asked(
 static int read_policy(const struct dialect_draft *draft, uint32_t container, bool *ret_unlimited,
 	struct error *err)
 {
-	const struct str *policy = pod_find(draft->pod->container[container].env, STR(POLICY));
+	const struct str *policy = manifest_find(draft->pod->container[container].env, STR(POLICY));
 
 	*ret_unlimited = false;
 	if (!policy || !policy->n)
@@ -200,7 +200,7 @@ static uint32_t cores(const struct spec *spec)
 static int format_devices(const struct dialect_writer *w, struct buf *out)
 {
 	for (uint32_t c = 0; c < w->pod->n_containers; c++) {
-		if (w->pod->container[c].kind != POD_MAIN)
+		if (w->pod->container[c].kind != MANIFEST_MAIN)
 			continue;
 		for (uint32_t i = 0; i < w->result->n_tenants; i++) {
 			const struct dialect_grant *g = &w->given->grant[i];
@@ -247,19 +247,19 @@ static int write_back(struct dialect_writer *w)
 		r = write_env(w, i);
 	r = r < 0 ? r : format_devices(w, &devices);
 	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, POD_NONE, "hami.io/vgpu-devices-allocated",
-			    "%s", buf_text(&devices));
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE,
+			    "hami.io/vgpu-devices-allocated", "%s", buf_text(&devices));
 	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, POD_NONE, "hami.io/vgpu-node", "%s",
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/vgpu-node", "%s",
 			    w->given->node);
-	r = r < 0
-		? r
-		: writer_put(w, DIALECT_ANNOTATION, POD_NONE, "hami.io/vgpu-time", "%llu", seconds);
-	r = r < 0
-		? r
-		: writer_put(w, DIALECT_ANNOTATION, POD_NONE, "hami.io/bind-time", "%llu", seconds);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/vgpu-time", "%llu",
+			    seconds);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/bind-time", "%llu",
+			    seconds);
 	return r < 0 ? r
-		     : writer_put(w, DIALECT_ANNOTATION, POD_NONE, "hami.io/bind-phase", "%s",
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/bind-phase", "%s",
 			       w->given->is_running ? "success" : "allocating");
 }
 

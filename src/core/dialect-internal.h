@@ -9,7 +9,7 @@
 
 /* One translation, as the dialect whose turn it is sees it. */
 struct dialect_draft {
-	const struct pod *pod;
+	const struct manifest *pod;
 	struct dialect_config config;
 	const struct dialect *dialect;
 	struct str record; /* foreign resources that are not in the containers any more */
@@ -84,7 +84,7 @@ void draft_note(struct dialect_draft *draft, const char *fmt, ...)
 /* ---- writing back ---- */
 
 struct dialect_writer {
-	const struct pod *pod;
+	const struct manifest *pod;
 	const struct dialect_config *config;
 	const struct dialect *dialect;
 	const struct dialect_result *result;

@@ -167,20 +167,21 @@ static int write_back(struct dialect_writer *w)
 	const uint32_t i = writer_next(w, 0);
 	const struct dialect_grant *g = &w->given->grant[i];
 	char model[SPEC_PATTERN];
-	int r = writer_put_list(w, i, WRITER_UUIDS, DIALECT_ANNOTATION, POD_NONE, P "gpu_uuid");
+	int r = writer_put_list(
+		w, i, WRITER_UUIDS, DIALECT_ANNOTATION, MANIFEST_NONE, P "gpu_uuid");
 
 	if (r < 0 || !g->n_devices)
 		return r;
 	snprintf(model, sizeof(model), "%s", g->device[0].model);
 	for (char *p = model; *p; p++)
 		*p = *p == ' ' ? '-' : *p;
-	r = writer_put(w, DIALECT_ANNOTATION, POD_NONE, P "gpu_model", "%s", model);
+	r = writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "gpu_model", "%s", model);
 	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, POD_NONE, P "gpu_mem", "%llu",
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "gpu_mem", "%llu",
 			    (unsigned long long)g->device[0].granted_bytes);
 	if (r >= 0 && g->device[0].cell)
 		r = writer_put(
-			w, DIALECT_ANNOTATION, POD_NONE, P "cell_id", "%s", g->device[0].cell);
+			w, DIALECT_ANNOTATION, MANIFEST_NONE, P "cell_id", "%s", g->device[0].cell);
 	return r;
 }
 

@@ -195,8 +195,8 @@ static int check_unknown(
 	return 0;
 }
 
-static int check_keys(struct dialect_draft *draft, enum dialect_where where, struct pod_list list,
-	struct error *err)
+static int check_keys(struct dialect_draft *draft, enum dialect_where where,
+	struct manifest_list list, struct error *err)
 {
 	const struct dialect *dialect = draft->dialect;
 
@@ -224,7 +224,7 @@ static int check_resources(struct dialect_draft *draft, struct error *err)
 	const struct dialect *dialect = draft->dialect;
 
 	for (uint32_t c = 0; c < draft->pod->n_containers; c++) {
-		const struct pod_list list = draft->pod->container[c].limits;
+		const struct manifest_list list = draft->pod->container[c].limits;
 
 		for (uint32_t i = 0; i < list.n; i++) {
 			const char *near = NULL;
@@ -345,14 +345,14 @@ static int choose_config(
 	return list ? dialect_config_parse(*list, &draft->config, err) : 0;
 }
 
-int dialect_translate(const struct pod *pod, const struct dialect_config *config,
+int dialect_translate(const struct manifest *pod, const struct dialect_config *config,
 	struct dialect_result *ret_result, struct error *err)
 {
 	struct dialect_draft draft = {.pod = pod, .result = ret_result};
 	int r;
 
 	memset(ret_result, 0, sizeof(*ret_result));
-	r = pod_check(pod, err);
+	r = manifest_check(pod, err);
 	r = r < 0 ? r : choose_config(&draft, config, err);
 	ret_result->config = draft.config;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dialects); i++) {
@@ -372,7 +372,7 @@ void dialect_result_done(struct dialect_result *result)
 }
 
 int dialect_record_format(
-	const struct pod *pod, const struct dialect_result *result, struct buf *out)
+	const struct manifest *pod, const struct dialect_result *result, struct buf *out)
 {
 	for (uint32_t i = 0; i < result->n_foreign; i++) {
 		const struct dialect_foreign *f = &result->foreign[i];
@@ -384,7 +384,7 @@ int dialect_record_format(
 	return buf_error(out);
 }
 
-int dialect_need(const struct pod *pod, const struct dialect_result *result,
+int dialect_need(const struct manifest *pod, const struct dialect_result *result,
 	struct dialect_need *ret_need, struct error *err)
 {
 	_cleanup_free_ uint64_t *need = calloc(3 * (size_t)pod->n_containers + 1, sizeof(*need));
@@ -403,8 +403,8 @@ int dialect_need(const struct pod *pod, const struct dialect_result *result,
 		need[n + c] = (uint64_t)spec->request * spec->count;
 		need[2 * n + c] = bytes;
 	}
-	ret_need->slots = pod_add_up(pod, need);
-	ret_need->milli = pod_add_up(pod, need + n);
-	ret_need->memory_bytes = pod_add_up(pod, need + 2 * n);
+	ret_need->slots = manifest_add_up(pod, need);
+	ret_need->milli = manifest_add_up(pod, need + n);
+	ret_need->memory_bytes = manifest_add_up(pod, need + 2 * n);
 	return 0;
 }

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/pod.h"
+#include "core/manifest.h"
 #include "core/spec.h"
 
 #define DIALECT_TENANTS_MAX 64u /* containers of one pod that have a share */
@@ -85,7 +85,7 @@ struct dialect_result {
  * -EINVAL with one sentence that names field, value and what is possible; -ENOMEM. Borrows from
  * the pod. dialect_result_done also after a failure.
  */
-int dialect_translate(const struct pod *pod, const struct dialect_config *config,
+int dialect_translate(const struct manifest *pod, const struct dialect_config *config,
 	struct dialect_result *ret_result, struct error *err);
 void dialect_result_done(struct dialect_result *result);
 #define _cleanup_dialect_ __attribute__((cleanup(dialect_result_done)))
@@ -95,17 +95,17 @@ void dialect_result_done(struct dialect_result *result);
  * out's maximum.
  */
 int dialect_record_format(
-	const struct pod *pod, const struct dialect_result *result, struct buf *out);
+	const struct manifest *pod, const struct dialect_result *result, struct buf *out);
 
 /*
- * What a pod adds up to for quotas, by Kubernetes' rule (pod_add_up): slots, permille of devices,
- * and bytes as far as they are known before placement.
+ * What a pod adds up to for quotas, by Kubernetes' rule (manifest_add_up): slots, permille of
+ * devices, and bytes as far as they are known before placement.
  */
 struct dialect_need {
 	uint64_t slots, milli, memory_bytes;
 };
 
-int dialect_need(const struct pod *pod, const struct dialect_result *result,
+int dialect_need(const struct manifest *pod, const struct dialect_result *result,
 	struct dialect_need *ret_need, struct error *err);
 
 /* ---- back ---- */
@@ -121,8 +121,6 @@ struct dialect_grant {
 	const struct dialect_device *device;
 	uint32_t n_devices;
 	uint32_t request, limit; /* permille, as granted */
-	enum spec_mode mode;     /* AUTO: not said */
-	const char *remote_node; /* of the devices, with mode remote; else NULL */
 };
 
 struct dialect_given {
@@ -142,12 +140,12 @@ enum dialect_where {
 	DIALECT_N_WHERES
 };
 
-/* The container is POD_NONE where it is the pod's. A negative return ends the writing. */
+/* The container is MANIFEST_NONE where it is the pod's. A negative return ends the writing. */
 typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t container,
 	const char *key, const char *value);
 
-/* What divvy writes, then what each dialect's users expect. The first negative of `put`. */
-int dialect_write_back(const struct pod *pod, const struct dialect_result *result,
+/* What each dialect's users expect, beside the given keys. The first negative of `put`. */
+int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data);
 
 /* Is that annotation the scheduler's alone to set? */

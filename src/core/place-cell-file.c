@@ -166,6 +166,8 @@ static int type_new(struct reader *r, struct str name, size_t line, struct cell_
 	memcpy(type->name, name.p, name.n);
 	type->line = line;
 	HASH_ADD_KEYPTR(hh, cells->by_name, type->name, name.n, type);
+	if (!type->hh.tbl)
+		return fail(r->err, ENOMEM, "out of memory for types of cells");
 	*ret = type;
 	return 0;
 }
@@ -405,6 +407,10 @@ static int set_node(struct reader *r, struct cell *cell)
 		memcpy(node->name, name, n);
 		node->first = node->last = PLACE_NONE;
 		HASH_ADD_KEYPTR(hh, r->cells->nodes, node->name, n, node);
+		if (!node->hh.tbl) {
+			free(node);
+			return fail(r->err, ENOMEM, "out of memory for node %s", name);
+		}
 	}
 	cell->node = node;
 	return 0;

@@ -148,6 +148,37 @@ uint32_t place_cell_steps(const struct place_cell_path *a, const struct place_ce
 	return common ? MAX(a->n, b->n) - common : CELL_FAR;
 }
 
+/* The last step that is the node or on it. */
+static uint32_t node_step(const struct place *place, const struct place_cell_path *path)
+{
+	uint32_t step = 0;
+
+	if (path->part[0].cell == PLACE_NONE)
+		return 3; /* found_path */
+	while (step + 1 < path->n && path->part[step + 1].cell != PLACE_NONE &&
+		place->config.cells->cells[path->part[step + 1].cell].node)
+		step++;
+	return step;
+}
+
+uint32_t place_cells_above(const struct place *place, uint32_t a, uint32_t b)
+{
+	const struct device *da = &place->devices[a], *db = &place->devices[b];
+	struct place_cell_path pa, pb;
+	uint32_t steps, node;
+
+	if (da->node == db->node)
+		return 0;
+	if ((da->cell == PLACE_NONE) != (db->cell == PLACE_NONE) ||
+		(da->cell == PLACE_NONE && !place->nodes[da->node].rack[0]))
+		return CELL_FAR;
+	place_cell_path(place, a, &pa);
+	place_cell_path(place, b, &pb);
+	steps = place_cell_steps(&pa, &pb);
+	node = node_step(place, &pa);
+	return steps == CELL_FAR ? CELL_FAR : MAX(steps, node + 1) - node;
+}
+
 uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b)
 {
 	const struct device *da = &place->devices[a], *db = &place->devices[b];

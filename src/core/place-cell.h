@@ -97,6 +97,13 @@ void place_cell_path(const struct place *place, uint32_t device, struct place_ce
  */
 uint32_t place_cell_steps(const struct place_cell_path *a, const struct place_cell_path *b);
 
+/*
+ * How many cells above their nodes the two meet: 0 on the same node, 1 in the same rack as found or
+ * in the cell that is next above the node's in the file. CELL_FAR: nowhere; a node without a rack
+ * meets no other.
+ */
+uint32_t place_cells_above(const struct place *place, uint32_t a, uint32_t b);
+
 /* place_cell_steps() of two devices. */
 uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b);
 

@@ -24,6 +24,7 @@
 #include "core/place-policy.h"
 
 #define WHOLE SPEC_SHARE_ONE
+#define NEAR 1024u
 #define MORE (PLACE_NODE_DEVICES_MAX + 1) /* numbers of devices */
 
 /* Its free shares for one row of the tables, and what they add up to. */
@@ -35,10 +36,8 @@ struct sums {
 	int32_t n_whole, unable;
 };
 
-/* A node as the bounds of all classes have it: those follow each other. */
+/* A node as the bounds of all classes have it. */
 struct seen {
-	uint32_t node;
-	uint64_t version; /* of the node, +1; 0: none was looked at */
 	struct sums sums;
 	int64_t fragmented, one_less; /* one_less: what it gains with a whole device less */
 	uint32_t n;                   /* different open shares */
@@ -58,7 +57,9 @@ struct fgd {
 	int32_t *more; /* [model][cpu][k]: of those, who need more than k whole devices */
 	int32_t weights;
 	int32_t steps[101]; /* the least difference for a grade */
-	struct seen seen;
+	/* Of the differences from steps[1] on, (1 << near_bits) each: the grade of the first. */
+	uint8_t near[NEAR];
+	uint32_t near_bits;
 };
 
 /* ---- tables ---- */
@@ -81,18 +82,11 @@ static void fgd_stop(struct place *place)
 	free(f);
 }
 
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static uint32_t sort_unique(uint32_t *values, uint32_t n)
 {
 	uint32_t kept = 0;
 
-	qsort(values, n, sizeof(*values), compare_u32);
+	qsort(values, n, sizeof(*values), place_compare_numbers);
 	for (uint32_t i = 0; i < n; i++)
 		if (!kept || values[i] != values[kept - 1])
 			values[kept++] = values[i];
@@ -138,6 +132,13 @@ static void set_steps(struct fgd *f)
 		f->steps[g] = place_score_of(step);
 	}
 	f->steps[100] = INT32_MAX;
+	for (f->near_bits = 0; (f->steps[99] - f->steps[1]) >> f->near_bits >= (int32_t)NEAR;)
+		f->near_bits++;
+	for (uint32_t i = 0, g = 1; i < NEAR; i++) {
+		while (g < 99 && f->steps[g + 1] <= f->steps[1] + (int64_t)(i << f->near_bits))
+			g++;
+		f->near[i] = (uint8_t)g;
+	}
 }
 
 /* Who asks for just the CPU of that threshold. */
@@ -189,7 +190,6 @@ static int fgd_learn(struct place *place)
 	size_t rows;
 
 	f->n_cpus = 0;
-	f->seen.version = 0;
 	for (uint32_t i = 0; i < mix->n_common; i++) {
 		f->cpus[f->n_cpus++] = mix->typical[i].cpu_milli;
 		if (mix->typical[i].count)
@@ -304,10 +304,11 @@ static void take_any(
 		s->n_whole--;
 }
 
-static void see_open(const struct place *place, const struct fgd *f, struct seen *seen)
+static void see_open(
+	const struct place *place, const struct fgd *f, uint32_t node, struct seen *seen)
 {
 	uint16_t shares[PLACE_NODE_DEVICES_MAX];
-	const uint32_t n = place_open_shares(place, seen->node, false, shares);
+	const uint32_t n = place_open_shares(place, node, false, shares);
 
 	seen->n = 0;
 	for (uint32_t i = 0; i < n && shares[i]; i++) {
@@ -320,23 +321,18 @@ static void see_open(const struct place *place, const struct fgd *f, struct seen
 	}
 }
 
-static const struct seen *look_at(const struct place *place, struct fgd *f, uint32_t node)
+static void look_at(
+	const struct place *place, const struct fgd *f, uint32_t node, struct seen *seen)
 {
-	struct seen *seen = &f->seen;
 	const struct sums *s = &seen->sums;
 
-	if (seen->node == node && seen->version == place->versions[node] + 1)
-		return seen;
-	seen->node = node;
-	seen->version = place->versions[node] + 1;
 	sum_up(place, f, node, place->cpu_free[node], &seen->sums);
-	see_open(place, f, seen);
+	see_open(place, f, node, seen);
 	seen->fragmented = fragmented(s);
 	seen->one_less = 0;
 	if (s->n_whole)
 		seen->one_less = s->whole * s->more[s->n_whole] -
 			(s->whole - WHOLE) * s->more[s->n_whole - 1];
-	return seen;
 }
 
 /* What giving one of the class's shares away gains, but for whole devices being less. */
@@ -349,15 +345,25 @@ static int64_t gain_of(
 		(int64_t)(r - least) * seen->sums.unable;
 }
 
-/*
- * Of several devices each may be the best one, and each number of whole ones may be left: more than
- * any choice of them can reach.
- */
-static int64_t bound_of_several(
+/* The two greatest, what is asked most where it is several: without listing each device. */
+static int64_t gain_of_two(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
-	const struct sums *s = &seen->sums;
-	int64_t gains[PLACE_NODE_DEVICES_MAX], least = INT64_MAX;
+	int64_t first = INT64_MIN / 2, second = INT64_MIN / 2;
+
+	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
+		const int64_t gain = gain_of(f, class, seen, i);
+
+		second = MAX(second, seen->open[i].n > 1 ? gain : MIN(first, gain));
+		first = MAX(first, gain);
+	}
+	return first + second;
+}
+
+static int64_t gain_of_many(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
+{
+	int64_t gains[PLACE_NODE_DEVICES_MAX];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
@@ -366,12 +372,26 @@ static int64_t bound_of_several(
 		for (uint32_t k = 0; k < seen->open[i].n; k++)
 			gains[n++] = gain;
 	}
+	return place_sum_of_greatest(gains, n, class->count);
+}
+
+/*
+ * Of several devices each may be the best one, and each number of whole ones may be left: more than
+ * any choice of them can reach.
+ */
+static int64_t bound_of_several(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
+{
+	const struct sums *s = &seen->sums;
+	const int64_t gain = class->count == 2 ? gain_of_two(f, class, seen)
+					       : gain_of_many(f, class, seen);
+	int64_t least = INT64_MAX;
+
 	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
 		least = MIN(least,
 			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
 				s->more[s->n_whole - (int32_t)k]);
-	return place_sum_of_greatest(gains, n, class->count) + s->whole * s->more[s->n_whole] -
-		least;
+	return gain + s->whole * s->more[s->n_whole] - least;
 }
 
 /* Of `count` devices that have r open, or of one. */
@@ -404,32 +424,48 @@ static int64_t bound_of_alike(
 	return best;
 }
 
-static int32_t fgd_bound(struct place *place, const struct place_class *class, uint32_t node)
-{
-	struct fgd *f = place->policy_state;
-	const struct seen *seen;
-
-	if (!class->count)
-		return 0;
-	seen = look_at(place, f, node);
-	if (class->count > 1 && class->share < WHOLE)
-		return place_score_of(bound_of_several(f, class, seen));
-	return place_score_of(bound_of_alike(f, class, seen));
-}
-
+/* floor(100 sigmoid): by steps, from the nearest that is known on. */
 static int32_t grade(const struct fgd *f, int32_t score)
 {
-	int32_t low = 0, high = 100;
+	int32_t g;
 
-	while (low < high) {
-		int32_t middle = (low + high + 1) / 2;
+	if (score < f->steps[1])
+		return 0;
+	if (score >= f->steps[99])
+		return score < f->steps[100] ? 99 : 100;
+	g = f->near[(uint32_t)(score - f->steps[1]) >> f->near_bits];
+	while (f->steps[g + 1] <= score)
+		g++;
+	return g;
+}
 
-		if (f->steps[middle] <= score)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return low;
+static int32_t bound(const struct fgd *f, const struct place_class *class, const struct seen *seen)
+{
+	if (!class->count)
+		return grade(f, 0);
+	return grade(f,
+		place_score_of(class->count > 1 && class->share < WHOLE
+				? bound_of_several(f, class, seen)
+				: bound_of_alike(f, class, seen)));
+}
+
+static void fgd_bounds(struct place *place, uint32_t node, const struct place_class *const *class,
+	uint32_t n, bool is_guess, int32_t *ret)
+{
+	struct fgd *f = place->policy_state;
+	struct seen seen;
+
+	look_at(place, f, node, &seen);
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = bound(f, class[i], &seen);
+}
+
+static int32_t fgd_bound(struct place *place, const struct place_class *class, uint32_t node)
+{
+	int32_t one;
+
+	fgd_bounds(place, node, &class, 1, false, &one);
+	return one;
 }
 
 static int32_t fgd_grade(const struct place *place, const struct place_spec *spec, int32_t score)
@@ -484,6 +520,8 @@ const struct place_policy place_fgd = {
 	.learn = fgd_learn,
 	.spans_shares = true,
 	.bound = fgd_bound,
+	.bounds = fgd_bounds,
+	.bounds_grades = true,
 	.score = fgd_score,
 	.grade = fgd_grade,
 };

@@ -298,7 +298,7 @@ char *place_device_why(const struct place *place, const struct place_spec *spec,
 	return ret;
 }
 
-char *place_choice_format(const struct place *place, const struct place_spec *spec,
+char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY])
 {
 	struct place_why why;
@@ -317,7 +317,10 @@ char *place_choice_format(const struct place *place, const struct place_spec *sp
 			spec_share_format(MIN(share - MIN(took, share), 9999u), left));
 	}
 	if (n < PLACE_WHY)
-		snprintf(ret + n, PLACE_WHY - n, ": best of %" PRIu32 " nodes with room by %s",
-			why.nodes[PLACE_FITS], place->config.policy->name);
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n,
+			": best of %" PRIu32 " nodes with room by %s", why.nodes[PLACE_FITS],
+			place->config.policy->name);
+	if (n < PLACE_WHY)
+		place_draw_format(place, spec, choice, ret + n, PLACE_WHY - n);
 	return ret;
 }

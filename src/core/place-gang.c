@@ -159,10 +159,11 @@ static int compare_by_rack(const void *pa, const void *pb)
 static int number_racks(struct gathering *g)
 {
 	struct rack *racks = calloc(g->n_nodes + 1ull, sizeof(*racks)), *by_name = NULL, *found;
+	int r = 0;
 
 	if (!racks)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < g->n_nodes; i++) {
+	for (uint32_t i = 0; i < g->n_nodes && r == 0; i++) {
 		const char *name = g->place->nodes[g->nodes[i].at].rack;
 
 		found = NULL;
@@ -173,12 +174,14 @@ static int number_racks(struct gathering *g)
 			found->index = g->n_racks++;
 			if (*name)
 				HASH_ADD_KEYPTR(hh, by_name, name, strlen(name), found);
+			if (*name && !found->hh.tbl)
+				r = -ENOMEM;
 		}
 		g->nodes[i].rack = found->index;
 	}
 	HASH_CLEAR(hh, by_name);
 	free(racks);
-	return 0;
+	return r;
 }
 
 /* Nodes that could take somebody: rack by rack, or all together; the largest first. */
@@ -478,13 +481,6 @@ static int gather(struct gathering *g, struct error *err)
 	return spare_victims(g, err);
 }
 
-static int compare_tenants(const void *pa, const void *pb)
-{
-	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 /* Only now: while members come, what victims leave is for all of them. */
 static int linger(struct gathering *g, struct error *err)
 {
@@ -514,7 +510,7 @@ static int finish(struct gathering *g, struct place_group *ret, struct error *er
 		return r;
 	for (uint32_t v = 0; v < g->n_victims; v++)
 		victims[v] = g->victims[v].tenant;
-	qsort(victims, g->n_victims, sizeof(*victims), compare_tenants);
+	qsort(victims, g->n_victims, sizeof(*victims), place_compare_numbers);
 	*ret = (struct place_group){
 		.members = TAKE_PTR(g->members),
 		.n = g->gang->n,

@@ -7,11 +7,15 @@
 
 /* The usual one falls through cases, as only gcc can see from comments. */
 #define HASH_FUNCTION HASH_FNV
+/* Without it uthash exits. What could not be added has hh.tbl == NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "base/array.h"
+#include "core/place-draw.h"
 #include "core/place.h"
 
+struct place_bounds;
 struct place_mix;
 struct place_networks;
 struct place_queues;
@@ -52,7 +56,8 @@ struct device {
 	uint32_t share_all;
 	uint32_t exclusion; /* valid with tenants */
 	uint32_t n_of[N_CLASSES];
-	uint32_t cell; /* of the configuration's; PLACE_NONE: it names none */
+	uint32_t n_opportunistic; /* of n_tenants: without a priority */
+	uint32_t cell;            /* of the configuration's; PLACE_NONE: it names none */
 	uint64_t memory_free, memory_all, memory_taken;
 	uint64_t memory_size; /* memory_all without the factor */
 	uint32_t model;
@@ -75,7 +80,8 @@ struct node {
 	char *rack;
 	uint32_t first_device, n_devices;
 	uint32_t n_tenants, n_tenants_max;
-	uint32_t n_leaving; /* of n_tenants */
+	uint32_t n_leaving;       /* of n_tenants */
+	uint32_t n_opportunistic; /* on all its devices */
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
 	uint64_t models; /* bits of its devices */
@@ -130,7 +136,10 @@ struct place {
 	uint32_t n_undo, undo_size, n_marks;
 
 	struct place_mix *mix;
+	struct place_bounds *bounds;
 	struct place_search *search;
+	struct drawn drawn;
+	uint32_t n_opportunistic;            /* on all devices */
 	uint64_t capacity[PLACE_MODELS_MAX]; /* permille of devices that are open */
 	struct place_queues *queues;         /* NULL: none */
 	struct place_networks *networks;     /* NULL: none */
@@ -203,6 +212,14 @@ const struct group *place_group(const struct place *place, uint32_t id);
 void place_groups_free(struct place *place);
 
 bool place_is_tagged(const struct place *place, uint32_t device, uint32_t label, enum role role);
+
+/* For qsort: uint32_t, such as tenants, rising. */
+static inline int place_compare_numbers(const void *pa, const void *pb)
+{
+	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+
+	return (a > b) - (a < b);
+}
 
 /* NULL for none. */
 static inline const struct label *place_label_at(const struct place *place, uint32_t label)

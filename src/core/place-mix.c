@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-bounds.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
-#include "core/place-search.h"
 
 #define SEEN_SIZE 8192u /* a power of two; half of it is used */
 #define FIRST_ARRIVALS 16u
@@ -154,11 +154,39 @@ static void learn(struct place_mix *mix)
 	}
 }
 
+void place_mix_forget(struct place_mix *mix, uint64_t models)
+{
+	struct typical *kept = mix->sorted;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SEEN_SIZE; i++) {
+		struct typical t = mix->seen[i];
+
+		if (!t.n || (t.models && !(t.models & ~models)))
+			continue;
+		t.models &= ~models;
+		kept[n++] = t;
+	}
+	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
+	mix->n_seen = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct typical *slot = seen_slot(mix, &kept[i]);
+		const uint64_t before = slot->n;
+
+		mix->n_seen += before == 0;
+		*slot = kept[i];
+		slot->n += before;
+	}
+	learn(mix);
+	mix->is_learnt = false; /* the policy has yet to hear of it */
+}
+
 int place_mix_update(struct place *place)
 {
 	struct place_mix *mix = place->mix;
 	uint64_t fresh = mix->arrivals - mix->learnt_at;
 	uint64_t part = MIN(mix->learnt_at, place->n_placed) / LEARN_PART;
+	int r;
 	bool is_due = !mix->is_learnt || mix->n_models != place->n_models ||
 		mix->n_nodes != place->nodes_size ||
 		(!mix->is_given && mix->arrivals >= FIRST_ARRIVALS &&
@@ -168,12 +196,16 @@ int place_mix_update(struct place *place)
 		return 0;
 	if (!mix->is_given)
 		learn(mix);
+	mix->is_learnt = false;
+	place_bounds_forget(place->bounds);
+	r = place->config.policy->learn(place);
+	if (r < 0)
+		return r;
 	mix->is_learnt = true;
 	mix->learnt_at = mix->arrivals;
 	mix->n_models = place->n_models;
 	mix->n_nodes = place->nodes_size;
-	place_search_forget(place->search);
-	return place->config.policy->learn(place);
+	return 0;
 }
 
 void place_note_arrival(struct place *place, const struct place_spec *spec)

@@ -40,6 +40,9 @@ struct place_mix {
 int place_mix_new(struct place_mix **ret_mix);
 void place_mix_free(struct place_mix *mix);
 
+/* No tenant asks for those models any more. */
+void place_mix_forget(struct place_mix *mix, uint64_t models);
+
 /* Before a decision: learns when enough has come, and tells the policy. -ENOMEM. */
 int place_mix_update(struct place *place);
 

@@ -237,6 +237,17 @@ int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
 {
 	int64_t sum = 0;
 
+	if (count == 2 && n > 2) {
+		/* What is asked most, in one pass. */
+		int64_t first = MAX(values[0], values[1]), second = MIN(values[0], values[1]);
+
+		for (uint32_t i = 2; i < n; i++) {
+			second = MAX(second, MIN(first, values[i]));
+			first = MAX(first, values[i]);
+		}
+		return first + second;
+	}
+
 	for (uint32_t k = 0; k < count && k < n; k++) {
 		uint32_t best = k;
 

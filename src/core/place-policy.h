@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How one place is better than another: a policy is one table entry in one file (place-policies.c
- * lists them). The search (place-search.h) asks it for
+ * lists them). The search (place-search.h, place-bounds.h) asks it for
  *
  *   bound   an upper bound of the score on that node for any tenant of the class, whatever CPU,
  *           memory and labels it has; it is kept until the node changes or the policy says so, and
  *           asked for all classes one after the other, if the node has devices for them at all;
- *   guess   a bound that costs less, for policies whose bound takes long;
+ *   bounds  of all classes in one call, and guesses, which cost less, where a bound takes long;
  *   score   of one tenant on that node with the devices that it may have, and which to take;
  *   grade   what counts of a score for that tenant: never falls where the score rises. Of equal
  *           grades the first node is taken.
@@ -17,6 +17,7 @@
 #ifndef CORE_PLACE_POLICY_H
 #define CORE_PLACE_POLICY_H
 
+#include "core/place-draw.h"
 #include "core/place.h"
 
 #define PLACE_NEVER INT32_MIN /* it does not go there */
@@ -65,16 +66,24 @@ struct place_policy {
 	int (*learn)(struct place *place);
 	int32_t (*bound)(struct place *place, const struct place_class *class, uint32_t node);
 	/*
-	 * Looser than the bound, never less: it stands for a node that has changed until that one's
-	 * turn comes. NULL: the bound itself does.
+	 * The bounds of that node for n classes, all of which it has devices for, in one call: less
+	 * work than one after the other. is_guess: they may be looser, never less; they stand for
+	 * a node that has changed until its turn comes, for policies that have guesses. NULL: the
+	 * bound is asked for each.
 	 */
-	int32_t (*guess)(struct place *place, const struct place_class *class, uint32_t node);
+	void (*bounds)(struct place *place, uint32_t node, const struct place_class *const *class,
+		uint32_t n, bool is_guess, int32_t *ret_bounds);
+	bool has_guesses;
+	/* Its bounds are grades of scores, which are the same for all tenants; it has no draws. */
+	bool bounds_grades;
 	/*
 	 * mask: bit i is the node's i-th device; at least spec->count of them are set. Fills in
 	 * device[] of the choice.
 	 */
 	int32_t (*score)(struct place *place, const struct place_spec *spec, uint32_t node,
 		uint64_t mask, struct place_choice *choice);
+	/* What draws tenants to others: a part of scores, not of bounds. NULL: nothing. */
+	const struct place_draws *(*draws)(const struct place *place);
 	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
 };
 

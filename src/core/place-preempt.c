@@ -408,13 +408,6 @@ static bool is_worth_it(const struct search *s, const struct held *held)
 			held->list[0].priority <= s->best.highest);
 }
 
-static int compare_tenants(const void *pa, const void *pb)
-{
-	const uint32_t *a = pa, *b = pb;
-
-	return *a < *b ? -1 : *a > *b;
-}
-
 /* The devices that it may have there when they have left: of the list, from i on or who has. */
 static uint64_t filtered(struct search *s, uint32_t i)
 {
@@ -425,7 +418,7 @@ static uint64_t filtered(struct search *s, uint32_t i)
 	for (uint32_t k = 0; k < s->n; k++)
 		if (k >= i || s->list[k].is_gone)
 			s->gone[n++] = s->list[k].h->tenant;
-	qsort(s->gone, n, sizeof(*s->gone), compare_tenants);
+	qsort(s->gone, n, sizeof(*s->gone), place_compare_numbers);
 	return place_filtered(s->place, s->spec, s->room.node, s->gone, n);
 }
 
@@ -774,7 +767,7 @@ static int list_victims(struct search *s, struct place_plan *ret)
 		if (peer != PLACE_NONE && !place->tenants[peer].is_leaving)
 			victims[n++] = peer;
 	}
-	qsort(victims, n, sizeof(*victims), compare_tenants);
+	qsort(victims, n, sizeof(*victims), place_compare_numbers);
 	for (uint32_t i = 0; i < n; i++)
 		if (i == 0 || victims[i] != victims[i - 1])
 			victims[kept++] = victims[i];
@@ -792,7 +785,7 @@ static int choose(struct search *s, struct place_choice *ret, struct error *err)
 
 	spec.node = s->best.node;
 	/* Rising, as the filter is told them. */
-	qsort(s->victims, s->best.n, sizeof(*s->victims), compare_tenants);
+	qsort(s->victims, s->best.n, sizeof(*s->victims), place_compare_numbers);
 	s->place->gone = s->victims;
 	s->place->n_gone = s->best.n;
 	for (uint32_t i = 0; i < s->best.n && r == 0; i++)

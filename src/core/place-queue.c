@@ -27,6 +27,7 @@ struct queue {
 
 struct place_queues {
 	uint32_t n;
+	uint64_t models;        /* bits: those that one has a quota or a limit of */
 	uint64_t used[ALL + 1]; /* by all tenants, with or without a queue */
 	struct queue queue[];
 };
@@ -114,7 +115,7 @@ static int bounds_set(struct queue *q, uint32_t at, const char *of, uint64_t quo
 }
 
 static int models_set(struct place *place, struct queue *q, const struct place_queue_info *info,
-	struct error *err)
+	uint64_t *named, struct error *err)
 {
 	uint64_t bit = 0, seen = 0;
 	int r;
@@ -134,6 +135,7 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 			return fail(err, EINVAL, "queue %s: model %s is named twice", q->name,
 				m->model);
 		seen |= bit;
+		*named |= bit;
 		snprintf(of, sizeof(of), ", model %s", m->model);
 		r = bounds_set(q, (uint32_t)__builtin_ctzll(bit), of, m->quota, m->limit, err);
 		if (r < 0)
@@ -160,7 +162,7 @@ static int queue_set(struct place *place, struct place_queues *queues, uint32_t 
 			info->weight, PLACE_QUEUE_WEIGHT_MAX);
 	q->weight = info->weight;
 	r = bounds_set(q, ALL, "", info->quota, info->limit, err);
-	return r < 0 ? r : models_set(place, q, info, err);
+	return r < 0 ? r : models_set(place, q, info, &queues->models, err);
 }
 
 static int parents_set(
@@ -252,6 +254,7 @@ int place_queue_set(
 	struct place *place, const struct place_queue_info *infos, uint32_t n, struct error *err)
 {
 	_cleanup_(place_queue_free_p) struct place_queues *queues = NULL;
+	char models[PLACE_MODELS_MAX][SPEC_LABEL];
 	const uint32_t n_models = place->n_models;
 	int r = 0;
 
@@ -263,6 +266,7 @@ int place_queue_set(
 	if (!queues)
 		return fail(err, ENOMEM, "out of memory for queues");
 	queues->n = n;
+	memcpy(models, place->models, sizeof(models));
 	for (uint32_t i = 0; i < n && r == 0; i++)
 		r = queue_set(place, queues, i, &infos[i], err);
 	if (r == 0)
@@ -272,12 +276,19 @@ int place_queue_set(
 	if (r == 0)
 		r = tenants_set(place, queues, err);
 	if (r < 0) {
-		place->n_models = n_models; /* those that only they name are unknown again */
+		/* Those that only they name are unknown again. */
+		memcpy(place->models, models, sizeof(models));
+		place->n_models = n_models;
 		return r;
 	}
 	place_queue_free(place->queues);
 	place->queues = TAKE_PTR(queues);
 	return 0;
+}
+
+uint64_t place_queues_name(const struct place *place)
+{
+	return place->queues ? place->queues->models : 0;
 }
 
 uint32_t place_queue_n(const struct place *place)

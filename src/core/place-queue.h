@@ -98,6 +98,8 @@ bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
 
 struct place_queues;
 
+/* The models that any queue has a quota or a limit of: bits. */
+uint64_t place_queues_name(const struct place *place);
 void place_queue_free(struct place_queues *queues);
 /* Tenants may belong to it: there is such a queue, with none below. 0, also for none; -EINVAL. */
 int place_queue_check(const struct place *place, uint32_t queue, struct error *err);

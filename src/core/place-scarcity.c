@@ -23,9 +23,10 @@
  *   mu_m   = half of p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and half
  *            of p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may have.
  *
- * The place that loses least of V_n is taken. All of it is refreshed whenever what is typical is
- * learnt again, so it follows what has become scarce. The numbers were found by trying on a few
- * orders of arrival of the OpenB traces; it is judged by others (bench/openb.c).
+ * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
+ * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
+ * numbers were found by trying on a few orders of arrival of the OpenB traces; it is judged by
+ * others (bench/openb.c).
  *
  * What a free share r is to each m is in a table, a row for each r; a node's sums are kept until it
  * changes. So one candidate costs one pass over m, which the compiler turns into vectors; and only
@@ -588,18 +589,13 @@ static int64_t bound_of_several(
 	return best + place_sum_of_greatest(saved, n_saved, class->count);
 }
 
-static int32_t bound(
-	struct place *place, const struct place_class *class, uint32_t node, bool is_guess)
+static int32_t bound(const struct scarcity *s, struct seen *seen, const struct place_class *class)
 {
-	struct scarcity *s = place->policy_state;
-	struct seen *seen;
 	uint32_t n = 0;
 	int64_t v;
 
 	if (!class->count)
 		return 0;
-	seen = look_at(place, node);
-	seen->is_guess = is_guess;
 	while (n < seen->n && seen->open[n].r >= class->share)
 		n++;
 	v = class->count == 1 ? bound_of_one(s, seen, class, n)
@@ -607,49 +603,133 @@ static int32_t bound(
 	return score_of(v - seen->sums->rest[0]);
 }
 
-static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
+static void scarcity_bounds(struct place *place, uint32_t node,
+	const struct place_class *const *class, uint32_t n, bool is_guess, int32_t *ret)
 {
-	return bound(place, class, node, false);
+	const struct scarcity *s = place->policy_state;
+	struct seen *seen = look_at(place, node);
+
+	seen->is_guess = is_guess;
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = bound(s, seen, class[i]);
 }
 
-static int32_t scarcity_guess(struct place *place, const struct place_class *class, uint32_t node)
+static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return bound(place, class, node, true);
+	int32_t one;
+
+	scarcity_bounds(place, node, &class, 1, false, &one);
+	return one;
+}
+
+/* ---- who is there ---- */
+
+/*
+ * What a place is worth more by who is there, as if so many permille of a device were kept from
+ * being wasted: enough to leave a hole that is filled elsewhere alone, not to strand a device.
+ */
+#define DRAW_LINK 170
+#define DRAW_NUMA 160
+#define DRAW_NODE 150
+#define DRAW_CELL 40
+#define DRAW_BESIDE 100
+#define DRAW(permille, weights) ((permille) * (WASTE_PART * ((weights) >> SCORE_BITS)))
+#define DRAWS(weights) \
+	{ \
+		.near = {DRAW(DRAW_LINK, weights), DRAW(DRAW_NUMA, weights), \
+			DRAW(DRAW_NODE, weights), DRAW(DRAW_CELL, weights)}, \
+		.beside = DRAW(DRAW_BESIDE, weights), \
+	}
+
+static const struct place_draws *scarcity_draws(const struct place *place)
+{
+	static const struct place_draws usual = DRAWS(LAMBDAS), when_short = DRAWS(SHORT_WEIGHTS);
+	const struct scarcity *s = place->policy_state;
+
+	return s->is_cpu_short ? &when_short : &usual;
+}
+
+/* In units of V_n. */
+static int64_t draw_of(struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	return (int64_t)place_draw_device(place, spec, device) * (1 << SCORE_BITS);
+}
+
+/* ---- scores ---- */
+
+/* Several devices, or a whole one. Which, is not weighed: but where something draws it, those. */
+static int64_t best_of_several(struct place *place, const struct place_spec *spec,
+	const struct sums *n, uint64_t mask, struct place_choice *choice)
+{
+	const uint32_t first = place->nodes[choice->node].first_device;
+	const bool is_drawn = place_is_drawn(place, spec);
+	int64_t most = 0;
+	uint64_t near = 0;
+
+	for (uint64_t left = mask; is_drawn && left; left &= left - 1) {
+		const int i = __builtin_ctzll(left);
+		const int64_t draw = draw_of(place, spec, first + (uint32_t)i);
+
+		if (draw > most)
+			near = 0;
+		near |= draw && draw >= most ? 1ull << i : 0;
+		most = MAX(most, draw);
+	}
+	if (near && (uint32_t)__builtin_popcountll(near) >= spec->count)
+		mask = near;
+	place_take_fitting(place, spec, choice->node, mask, choice);
+	most = 0;
+	for (uint32_t k = 0; k < choice->n && is_drawn; k++)
+		most = MAX(most, draw_of(place, spec, choice->device[k]));
+	return most + value_without(place, n, spec->share, choice);
+}
+
+/* A part of one: each of the mask is weighed, alike ones once. */
+static int64_t best_of_one(struct place *place, const struct place_spec *spec, const struct sums *n,
+	uint64_t mask, struct place_choice *choice)
+{
+	const struct scarcity *s = place->policy_state;
+	const uint32_t first = place->nodes[choice->node].first_device;
+	const bool is_drawn = place_is_drawn(place, spec);
+	uint32_t tried = UINT32_MAX;
+	int64_t best = INT64_MIN, value = 0;
+
+	for (; mask; mask &= mask - 1) {
+		const uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
+		const uint32_t r = place->share_open[at],
+			       left = r > spec->share ? r - spec->share : 0;
+		int64_t v;
+
+		if (r != tried)
+			value = value_with(s, n, r, left, 1) + waste_of(s, r, left);
+		else if (!is_drawn)
+			continue;
+		tried = r;
+		v = value + (is_drawn ? draw_of(place, spec, at) : 0);
+		if (v <= best)
+			continue;
+		best = v;
+		choice->device[0] = at;
+	}
+	return best;
 }
 
 static int32_t scarcity_score(struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
 	const struct scarcity *s = place->policy_state;
-	const uint32_t first = place->nodes[node].first_device;
 	const struct sums *now = node_sums(place, node);
-	uint32_t tried = UINT32_MAX;
-	int64_t best = INT64_MIN;
 	row cpu;
 	struct sums n = {.slots = now->slots, .usable = now->usable, .cpu = cpu};
+	int64_t value;
 
 	cpu_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli, cpu);
 	sum_rest(s, &n);
-	if (spec->count != 1 || spec->share == WHOLE) {
-		place_take_fitting(place, spec, node, mask, choice);
-		return score_of(value_without(place, &n, spec->share, choice) - now->rest[0]);
-	}
-	for (; mask; mask &= mask - 1) {
-		uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
-		uint32_t r = place->share_open[at], left;
-		int64_t v;
-
-		if (r == tried)
-			continue;
-		tried = r;
-		left = r > spec->share ? r - spec->share : 0;
-		v = value_with(s, &n, r, left, 1) + waste_of(s, r, left);
-		if (v <= best)
-			continue;
-		best = v;
-		choice->device[0] = at;
-	}
-	return score_of(best - now->rest[0]);
+	if (spec->count != 1 || spec->share == WHOLE)
+		value = best_of_several(place, spec, &n, mask, choice);
+	else
+		value = best_of_one(place, spec, &n, mask, choice);
+	return score_of(value - now->rest[0]);
 }
 
 const struct place_policy place_scarcity = {
@@ -660,6 +740,8 @@ const struct place_policy place_scarcity = {
 	.learn = scarcity_learn,
 	.spans_shares = true,
 	.bound = scarcity_bound,
-	.guess = scarcity_guess,
+	.bounds = scarcity_bounds,
+	.has_guesses = true,
 	.score = scarcity_score,
+	.draws = scarcity_draws,
 };

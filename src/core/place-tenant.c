@@ -13,11 +13,11 @@
 #include <utlist.h>
 
 #include "base/cleanup.h"
+#include "core/place-bounds.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-queue.h"
-#include "core/place-search.h"
 
 int place_spec_check(const struct place_spec *spec, struct error *err)
 {
@@ -202,6 +202,10 @@ static int group_reserve(struct place *place, const struct place_spec *spec)
 			return -ENOMEM;
 		group->id = spec->group;
 		HASH_ADD(hh, place->groups, id, sizeof(group->id), group);
+		if (!group->hh.tbl) {
+			free(group);
+			return -ENOMEM;
+		}
 		DL_APPEND(place->idle_groups, group);
 	}
 	return array_grow(
@@ -216,6 +220,7 @@ static void group_join(struct place *place, uint32_t id, uint32_t device)
 	if (group->n == 0)
 		DL_DELETE(place->idle_groups, group);
 	group->devices[group->n++] = device;
+	place_draw_forget(place, id);
 }
 
 static void group_leave(struct place *place, uint32_t id, uint32_t device)
@@ -226,6 +231,7 @@ static void group_leave(struct place *place, uint32_t id, uint32_t device)
 	while (group->devices[at] != device)
 		at++;
 	group->devices[at] = group->devices[--group->n];
+	place_draw_forget(place, id);
 	if (group->n == 0)
 		DL_APPEND(place->idle_groups, group);
 }
@@ -236,6 +242,16 @@ static void group_leave(struct place *place, uint32_t id, uint32_t device)
 static void count_memory(struct device *d)
 {
 	d->memory_free = d->memory_all > d->memory_taken ? d->memory_all - d->memory_taken : 0;
+}
+
+static void count_opportunistic(
+	struct place *place, const struct place_spec *spec, uint32_t at, int sign)
+{
+	if (spec->priority)
+		return;
+	place->devices[at].n_opportunistic += (uint32_t)sign;
+	place->nodes[place->devices[at].node].n_opportunistic += (uint32_t)sign;
+	place->n_opportunistic += (uint32_t)sign;
 }
 
 static void device_take(struct place *place, const struct place_spec *spec, uint32_t at)
@@ -249,6 +265,7 @@ static void device_take(struct place *place, const struct place_spec *spec, uint
 	d->exclusion = spec->exclusion;
 	d->n_tenants++;
 	d->n_of[spec->class]++;
+	count_opportunistic(place, spec, at, 1);
 	if (spec->group)
 		group_join(place, spec->group, at);
 	for (int role = 0; role < N_ROLES; role++)
@@ -267,6 +284,7 @@ static void device_give(struct place *place, const struct place_spec *spec, uint
 	count_memory(d);
 	d->n_tenants--;
 	d->n_of[spec->class]--;
+	count_opportunistic(place, spec, at, -1);
 	if (spec->group)
 		group_leave(place, spec->group, at);
 	for (int role = 0; role < N_ROLES; role++)
@@ -314,7 +332,7 @@ static void take(struct place *place, const struct place_tenant *t)
 		place_queue_count(place, t, 1);
 	}
 	place_network_count(place, t, 1);
-	place_search_changed(place->search, t->node);
+	place_bounds_changed(place->bounds, t->node);
 	place->n_placed++;
 }
 
@@ -336,7 +354,7 @@ static void give(struct place *place, const struct place_tenant *t)
 		place_queue_count(place, t, -1);
 	}
 	place_network_count(place, t, -1);
-	place_search_changed(place->search, t->node);
+	place_bounds_changed(place->bounds, t->node);
 	place->n_placed--;
 }
 

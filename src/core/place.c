@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What there is and who has what: see place.h. Every change of what is free goes through
- * device_changed() or search_node_changed(), so that the search knows.
+ * place_device_changed() or place_bounds_changed(), so that the search knows.
  */
 #include "core/place.h"
 
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "core/place-bounds.h"
 #include "core/place-cell.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
@@ -48,7 +49,9 @@ int place_new(const struct place_config *config, struct place **ret_place, struc
 		place->config.memory_factor = FACTOR_MIN;
 	r = place_mix_new(&place->mix);
 	if (r == 0)
-		r = place_search_new(place, &place->search);
+		r = place_bounds_new(place, &place->bounds);
+	if (r == 0)
+		r = place_search_new(&place->search);
 	if (r == 0 && config->policy->start)
 		r = config->policy->start(place);
 	if (r < 0) {
@@ -95,6 +98,7 @@ void place_free(struct place *place)
 		return;
 	if (place->config.policy->stop)
 		place->config.policy->stop(place);
+	place_bounds_free(place->bounds);
 	place_search_free(place->search);
 	place_mix_free(place->mix);
 	place_queue_free(place->queues);
@@ -111,6 +115,7 @@ void place_free(struct place *place)
 	for (uint32_t i = 0; i < place->n_devices; i++)
 		free(place->devices[i].tags);
 	place_groups_free(place);
+	place_draw_done(place);
 	free(place->label_of);
 	free(place->label_gaps);
 	free(place->nodes);
@@ -206,9 +211,13 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 	memcpy(label->text, text, n);
 	label->n = n;
 	label->name = label->text + strlen(text) + 1;
+	HASH_ADD_KEYPTR(hh, place->labels, label->text, n, label);
+	if (!label->hh.tbl) {
+		free(label);
+		return -ENOMEM;
+	}
 	label->id = place->n_gaps ? place->label_gaps[--place->n_gaps] : ++place->n_labels;
 	place->label_of[label->id] = label;
-	HASH_ADD_KEYPTR(hh, place->labels, label->text, n, label);
 	*ret = label;
 	return 0;
 }
@@ -275,6 +284,30 @@ int place_taint_forget(struct place *place, uint64_t bit, struct error *err)
 	if (place->n_marks)
 		return fail(err, EBUSY, "taint %s: a decision is under way", place->taints[at]);
 	place->taints[at][0] = '\0';
+	return 0;
+}
+
+int place_model_forget(struct place *place, uint64_t bit, struct error *err)
+{
+	const uint32_t at = bit ? (uint32_t)__builtin_ctzll(bit) : PLACE_MODELS_MAX;
+
+	if (bit != 1ull << (at & 63) || at >= place->n_models || !place->models[at][0])
+		return fail(err, EINVAL, "there is no model %#" PRIx64, bit);
+	for (uint32_t i = 0; i < place->n_nodes; i++)
+		if (place->nodes[i].is_used && (place->nodes[i].models & bit))
+			return fail(err, EBUSY, "model %s: node %s has it", place->models[at],
+				place->nodes[i].name->text);
+	for (uint32_t i = 0; i < place->n_tenants; i++)
+		if (place_tenant(place, i) && (place->tenants[i].spec.models & bit))
+			return fail(err, EBUSY, "model %s: tenant %u asks for it",
+				place->models[at], i);
+	if (place_queues_name(place) & bit)
+		return fail(err, EBUSY, "model %s: a queue has a quota or limit of it",
+			place->models[at]);
+	if (place->n_marks)
+		return fail(err, EBUSY, "model %s: a decision is under way", place->models[at]);
+	place->models[at][0] = '\0';
+	place_mix_forget(place->mix, bit);
 	return 0;
 }
 
@@ -363,6 +396,8 @@ static int grow_nodes(struct place *place, uint32_t n)
 		r = array_grow(&place->held, &size, n, sizeof(*place->held));
 	size = place->nodes_size;
 	if (r == 0)
+		r = place_draw_reserve(place, size, n);
+	if (r == 0)
 		r = array_grow(&place->versions, &size, n, sizeof(*place->versions));
 	if (r == 0)
 		r = array_grow(&place->nodes, &place->nodes_size, n, sizeof(*place->nodes));
@@ -398,7 +433,7 @@ void place_device_changed(struct place *place, uint32_t at)
 	bool is_open = device_is_open(d) && !(d->n_tenants && d->exclusion);
 
 	place->share_open[at] = is_open ? place->share_free[at] : 0;
-	place_search_changed(place->search, d->node);
+	place_bounds_changed(place->bounds, d->node);
 }
 
 static void set_device(
@@ -480,6 +515,7 @@ static void set_node(struct place *place, uint32_t at, const struct place_node_i
 		set_cell(place, node, i);
 	}
 	count_capacity(place, at, 1);
+	place_draw_forget(place, 0);
 }
 
 /* Taken back by node_done. */
@@ -501,6 +537,14 @@ static int copy_texts(struct place *place, const struct place_node_info *info, s
 	ret->n_labels = info->n_labels;
 	ret->rack = rack;
 	return 0;
+}
+
+static int note_name(struct place *place, struct node_name *name, const char *text, uint32_t node)
+{
+	name->node = node;
+	memcpy(name->text, text, strlen(text) + 1);
+	HASH_ADD_STR(place->by_name, text, name);
+	return name->hh.tbl ? 0 : -ENOMEM;
 }
 
 int place_node_add(struct place *place, const struct place_node_info *info, uint32_t *ret_node,
@@ -528,7 +572,9 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	if (r == 0)
 		r = grow_devices(place, fresh.first_device + info->n_devices);
 	if (r == 0)
-		r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);
+		r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
+	if (r == 0)
+		r = note_name(place, fresh.name, info->name, at);
 	if (r < 0) {
 		node_done(place, &fresh);
 		return fail(err, ENOMEM, "out of memory for node %s", info->name);
@@ -549,15 +595,12 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 		place->devices[d].share_all = place->config.share_factor;
 		place->share_free[d] = (uint16_t)place->config.share_factor;
 	}
-	node->name->node = at;
-	memcpy(node->name->text, info->name, strlen(info->name) + 1);
-	HASH_ADD_STR(place->by_name, text, node->name);
 	set_node(place, at, info);
-	place_search_enter(place->search, at);
+	place_bounds_enter(place->bounds, at);
 	place->used_nodes++;
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		place_device_changed(place, node->first_device + i);
-	place_search_changed(place->search, at);
+	place_bounds_changed(place->bounds, at);
 	*ret_node = at;
 	return 0;
 }
@@ -602,7 +645,7 @@ int place_node_update(
 		r = uuids_check(place, node->first_device, info, err);
 	if (r < 0)
 		return r;
-	r = place_search_reserve(place->search, at + 1, models_of(info), info->n_devices);
+	r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
 	if (r == 0)
 		r = copy_texts(place, info, &texts);
 	if (r < 0)
@@ -614,10 +657,10 @@ int place_node_update(
 	node->rack = texts.rack;
 	count_capacity(place, at, -1);
 	set_node(place, at, info);
-	place_search_enter(place->search, at);
+	place_bounds_enter(place->bounds, at);
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		place_device_changed(place, node->first_device + i);
-	place_search_changed(place->search, at);
+	place_bounds_changed(place->bounds, at);
 	return 0;
 }
 
@@ -652,7 +695,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 		place->devices[i].is_used = false;
 	}
 	place->used_nodes--;
-	place_search_changed(place->search, at);
+	place_bounds_changed(place->bounds, at);
 	return 0;
 }
 

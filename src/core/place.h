@@ -59,12 +59,13 @@ const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 
 /*
- * Nobody will name it any more: its number, or bit, is given to the next. -EBUSY while a tenant or
- * a node has it or a mark is open, -EINVAL for what is not known. A label is O(1), a taint
- * O(nodes + tenants). Models are known for good.
+ * Nobody will name it any more: its number, or bit, is given to the next. -EBUSY while a tenant, a
+ * node or a queue has it or a mark is open, -EINVAL for what is not known. A label is O(1), others
+ * O(nodes + tenants). What was typical of a model's tenants is forgotten with it.
  */
 int place_label_forget(struct place *place, uint32_t label, struct error *err);
 int place_taint_forget(struct place *place, uint64_t bit, struct error *err);
+int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 /* ---- nodes and devices ---- */
 
@@ -220,9 +221,10 @@ char *place_why_format(
 	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY]);
 /*
  * Why there, before it is taken: "node n3, GPU-a (0.5 of it free, 0.2 when it has come): best of 12
- * nodes with room by scarcity". Looks at every node. Returns ret.
+ * nodes with room by scarcity, with 3 of the 4 devices of its group". Looks at every node. Returns
+ * ret.
  */
-char *place_choice_format(const struct place *place, const struct place_spec *spec,
+char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY]);
 enum place_reason place_reason_of(
 	const struct place *place, const struct place_spec *spec, uint32_t node);

@@ -85,8 +85,11 @@ static int charge(struct hook *h, struct device *d, uint64_t pages)
 int memory_charge(struct device *d, uint64_t pages)
 {
 	struct hook *h = hook_registered();
-	int r = h && pages ? charge(h, d, pages) : 0;
+	int r;
 
+	if (!h || !pages)
+		return 0;
+	r = charge(h, d, pages);
 	if (r)
 		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
 	return r;

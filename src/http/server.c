@@ -6,59 +6,22 @@
  */
 #include "http/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
-#include "http/tls.h"
+#include "http/listen.h"
+#include "http/server-internal.h"
 
 #define SWEEP_NS NSEC_PER_SEC
-#define LIBRARY_IDLE_S 600u /* the sweep is sooner */
-#define METHOD_MAX 16u
-#define PATH_MAX_BYTES 2048u
+#define LIBRARY_IDLE_S 600u    /* the sweep is sooner */
 #define MEMORY_MAX (64u << 10) /* of a connection: request line and headers */
-
-struct connection {
-	LIST_ENTRY(connection) link;
-	struct http_server *server;
-	struct http_tls *tls; /* what it was shown */
-	int fd;
-	uint64_t since_ns; /* it waits for a request since then */
-	bool is_fresh;     /* no request has come yet */
-	bool is_served;    /* one is being answered */
-};
-
-struct http_request {
-	struct connection *connection;
-	struct MHD_Connection *mhd;
-	char method[METHOD_MAX], path[PATH_MAX_BYTES];
-	struct buf body;
-	struct MHD_Response *response;
-	unsigned int status;
-	bool is_handed, is_suspended;
-};
-
-struct http_server {
-	struct loop *loop;
-	struct http_options options;
-	struct MHD_Daemon *http;
-	struct loop_io io;
-	struct loop_timer timer, sweep;
-	struct http_tls *tls;
-	struct http_counts counts;
-	uint16_t port;
-	LIST_HEAD(connections, connection) connections;
-};
+#define TEXT_MAX (64u << 10)   /* of what we say ourselves */
 
 /* ---- connections ---- */
 
@@ -112,7 +75,7 @@ static void on_sweep(struct loop_timer *timer, uint64_t now)
 	LIST_FOREACH(c, &s->connections, link) {
 		const uint64_t limit = c->is_fresh ? s->options.request_ns : s->options.idle_ns;
 
-		if (c->is_served || clock_since_ns(now, c->since_ns) <= limit)
+		if (c->request || clock_since_ns(now, c->since_ns) <= limit)
 			continue;
 		s->counts.n_refused += c->is_fresh;
 		shutdown(c->fd, SHUT_RDWR); /* libmicrohttpd sees its end and closes it */
@@ -170,6 +133,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	request->connection = c;
 	request->mhd = mhd;
 	request->body = BUF_INIT(s->options.max_body);
+	request->headers = BUF_INIT(HTTP_HEADERS_MAX);
 	if (str_copy(request->method, sizeof(request->method), str_from(method)) < 0 ||
 		str_copy(request->path, sizeof(request->path), str_from(url)) < 0) {
 		free(request);
@@ -179,11 +143,104 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	return MHD_YES;
 }
 
-static enum MHD_Result give(struct http_request *request)
+static enum MHD_Result queue(struct http_request *request)
 {
 	if (!request->response)
 		return MHD_NO;
 	return MHD_queue_response(request->mhd, request->status, request->response);
+}
+
+void http_request_suspend(struct http_request *request)
+{
+	request->is_suspended = true;
+	MHD_suspend_connection(request->mhd);
+}
+
+void http_request_wake(struct http_request *request)
+{
+	struct http_server *server = request->connection->server;
+
+	if (!request->is_suspended)
+		return;
+	request->is_suspended = false;
+	MHD_resume_connection(request->mhd);
+	server->is_woken = true;
+	loop_set_timer(&server->timer, 0);
+}
+
+void http_request_give(
+	struct http_request *request, unsigned int status, struct MHD_Response *response)
+{
+	for (size_t at = 0; response && at < request->headers.n;) {
+		const char *name = request->headers.p + at, *value = name + strlen(name) + 1;
+
+		MHD_add_response_header(response, name, value);
+		at += strlen(name) + strlen(value) + 2;
+	}
+	request->response = response;
+	request->status = status;
+	http_request_wake(request);
+}
+
+/* ---- routes ---- */
+
+static bool is_at(const struct http_route *route, struct str path)
+{
+	struct str ours = str_from(route->path);
+
+	return str_skip_suffix(&ours, STR("*")) ? str_has_prefix(path, ours) : str_eq(path, ours);
+}
+
+static bool is_by(const struct http_route *route, const char *method)
+{
+	return !strcmp(route->method, method) ||
+		(!strcmp(route->method, MHD_HTTP_METHOD_GET) &&
+			!strcmp(method, MHD_HTTP_METHOD_HEAD));
+}
+
+/* What would have been right: the methods there, or the paths. */
+static void answer_nothing(struct http_server *s, struct http_request *request, bool is_path)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
+
+	for (size_t i = 0; i < s->options.n_routes; i++) {
+		const struct http_route *route = &s->options.routes[i];
+
+		if (is_path && !is_at(route, str_from(request->path)))
+			continue;
+		buf_addf(&text, "%s%s", text.n ? " or " : "expected ",
+			is_path ? route->method : route->path);
+	}
+	buf_add_byte(&text, '\n');
+	http_answer(request, is_path ? MHD_HTTP_METHOD_NOT_ALLOWED : MHD_HTTP_NOT_FOUND, HTTP_TEXT,
+		buf_str(&text));
+}
+
+static void dispatch(struct http_server *s, struct http_request *request)
+{
+	bool is_path = false;
+
+	for (size_t i = 0; i < s->options.n_routes; i++) {
+		const struct http_route *route = &s->options.routes[i];
+
+		if (!is_at(route, str_from(request->path)))
+			continue;
+		is_path = true;
+		if (!is_by(route, request->method))
+			continue;
+		request->route = route;
+		if (route->is_guarded)
+			s->options.guard(s->options.guard_data, request);
+		else
+			http_pass(request);
+		return;
+	}
+	answer_nothing(s, request, is_path);
+}
+
+void http_pass(struct http_request *request)
+{
+	request->route->handler(request->connection->server->options.data, request);
 }
 
 static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const char *url,
@@ -203,17 +260,16 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 		*upload_size = 0;
 		return MHD_YES;
 	}
-	if (request->is_handed)
-		return give(request);
-	request->is_handed = true;
-	request->connection->is_fresh = false;
-	request->connection->is_served = true;
-	s->counts.n_requests++;
-	s->options.handler(s->options.data, request);
+	if (!request->is_handed) {
+		request->is_handed = true;
+		request->connection->is_fresh = false;
+		request->connection->request = request;
+		s->counts.n_requests++;
+		dispatch(s, request);
+	}
 	if (request->status)
-		return give(request);
-	request->is_suspended = true;
-	MHD_suspend_connection(mhd);
+		return queue(request);
+	http_request_suspend(request);
 	return MHD_YES;
 }
 
@@ -224,12 +280,14 @@ static void on_completed(
 
 	if (!request)
 		return;
-	request->connection->is_served = false;
+	http_stream_end(request->stream);
+	request->connection->request = NULL;
 	request->connection->is_fresh = false;
 	request->connection->since_ns = clock_now_ns();
 	if (request->response)
 		MHD_destroy_response(request->response);
 	buf_done(&request->body);
+	buf_done(&request->headers);
 	free(request);
 	*state = NULL;
 }
@@ -249,6 +307,29 @@ const char *http_header(const struct http_request *request, const char *name)
 	return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
 
+const char *http_cookie(const struct http_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->mhd, MHD_COOKIE_KIND, name);
+}
+
+int http_add_header(struct http_request *request, const char *name, const char *value)
+{
+	struct buf *headers = &request->headers;
+
+	if (strpbrk(value, "\r\n"))
+		return -EINVAL;
+	if (strlen(name) + strlen(value) + 2 > headers->max - headers->n)
+		return -EMSGSIZE;
+	buf_add(headers, (struct str){name, strlen(name) + 1});
+	buf_add(headers, (struct str){value, strlen(value) + 1});
+	return buf_error(headers);
+}
+
+const char *http_right(const struct http_request *request)
+{
+	return request->route ? request->route->right : NULL;
+}
+
 struct str http_body(const struct http_request *request)
 {
 	return buf_str(&request->body);
@@ -257,13 +338,21 @@ struct str http_body(const struct http_request *request)
 void http_answer(struct http_request *request, unsigned int status, const char *content_type,
 	struct str body)
 {
-	request->response = make_response(body, content_type);
-	request->status = status;
-	if (!request->is_suspended)
-		return;
-	request->is_suspended = false;
-	MHD_resume_connection(request->mhd);
-	loop_set_timer(&request->connection->server->timer, 0);
+	http_request_give(request, status, make_response(body, content_type));
+}
+
+void http_answer_buf(struct http_request *request, const char *content_type, const struct buf *body)
+{
+	if (buf_error(body) < 0)
+		http_answer(
+			request, MHD_HTTP_SERVICE_UNAVAILABLE, HTTP_TEXT, STR("out of memory\n"));
+	else
+		http_answer(request, MHD_HTTP_OK, content_type, buf_str(body));
+}
+
+void http_answer_ok(void *data, struct http_request *request)
+{
+	http_answer(request, MHD_HTTP_OK, HTTP_TEXT, STR("ok\n"));
 }
 
 /* ---- the loop ---- */
@@ -272,8 +361,11 @@ static void run(struct http_server *s)
 {
 	MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
 
+	s->is_woken = false;
 	MHD_run(s->http);
-	if (MHD_get_timeout(s->http, &timeout_ms) == MHD_YES)
+	if (s->is_woken) /* from within: one's request was another's news */
+		loop_set_timer(&s->timer, 0);
+	else if (MHD_get_timeout(s->http, &timeout_ms) == MHD_YES)
 		loop_set_timer(&s->timer, clock_now_ns() + timeout_ms * NSEC_PER_MSEC);
 	else
 		loop_cancel_timer(&s->timer);
@@ -287,84 +379,6 @@ static void on_readable(struct loop_io *io, uint32_t events)
 static void on_timer(struct loop_timer *timer, uint64_t now)
 {
 	run(timer->data);
-}
-
-/* ---- addresses ---- */
-
-static int split_address(
-	const char *address, char host[static NI_MAXHOST], char port[static 8], struct error *err)
-{
-	struct str rest = str_from(address), name;
-	size_t colon = rest.n;
-	uint64_t number;
-
-	while (colon && rest.p[colon - 1] != ':')
-		colon--;
-	name = (struct str){rest.p, colon ? colon - 1 : 0};
-	rest = (struct str){rest.p + colon, rest.n - colon};
-	if (!colon || parse_uint(rest, 0, 65535, &number, NULL) < 0)
-		return fail(
-			err, EINVAL, "'%s': expected HOST:PORT or :PORT, such as :9443", address);
-	if (str_skip_prefix(&name, STR("[")) && !str_skip_suffix(&name, STR("]")))
-		return fail(err, EINVAL, "'%s': a ] is missing", address);
-	if (str_copy(host, NI_MAXHOST, name) < 0 || str_copy(port, 8, rest) < 0)
-		return fail(err, EINVAL, "'%s': too long", address);
-	return 0;
-}
-
-int http_address_check(const char *address, struct error *err)
-{
-	char host[NI_MAXHOST], port[8];
-
-	return split_address(address, host, port, err);
-}
-
-static int listen_at(const struct addrinfo *a)
-{
-	_cleanup_close_ int fd = socket(
-		a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	const int one = 1, zero = 0;
-
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
-		return -errno;
-	if (a->ai_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-	if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
-/* All addresses are those of IPv6, which take IPv4's in, where there is IPv6. */
-static int open_listener(const char *address, struct error *err)
-{
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
-	char host[NI_MAXHOST], port[8];
-	struct addrinfo *all = NULL;
-	int fd = split_address(address, host, port, err);
-
-	if (fd < 0)
-		return fd;
-	if (getaddrinfo(host[0] ? host : NULL, port, &hints, &all) != 0)
-		return fail(err, EINVAL, "'%s': the host has to be an address", address);
-	fd = -EADDRNOTAVAIL;
-	for (int round = 0; round < 2 && fd < 0; round++)
-		for (const struct addrinfo *a = all; a && fd < 0; a = a->ai_next)
-			if ((a->ai_family == AF_INET6) == (round == 0))
-				fd = listen_at(a);
-	freeaddrinfo(all);
-	return fd < 0 ? fail_errno(err, -fd, "listening on '%s'", address) : fd;
-}
-
-static uint16_t port_of(int fd)
-{
-	struct sockaddr_storage address = {0};
-	socklen_t n = sizeof(address);
-
-	if (getsockname(fd, (struct sockaddr *)&address, &n) < 0)
-		return 0;
-	return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
-						   : ((struct sockaddr_in *)&address)->sin_port);
 }
 
 /* ---- the server ---- */
@@ -409,11 +423,13 @@ static int start(struct http_server *s, struct error *err)
 		{MHD_OPTION_END, 0, NULL},
 	};
 	const union MHD_DaemonInfo *info;
-	int fd = open_listener(s->options.address, err), r;
+	int fd = http_listen(s->options.address, err), r;
 
 	if (fd < 0)
 		return fd;
-	s->port = port_of(fd);
+	s->port = http_port_of(fd);
+	if (http_address_path(s->options.address))
+		s->unix_path = str_dup(str_from(http_address_path(s->options.address)));
 	s->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,
 		fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)s->options.max_connections,
 		MHD_OPTION_CONNECTION_TIMEOUT, LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -462,12 +478,21 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 
 void http_server_free(struct http_server *server)
 {
+	struct connection *c = NULL; /* for cppcheck */
+
 	if (!server)
 		return;
 	loop_remove_io(&server->io);
 	loop_remove_timer(&server->sweep);
+	/* libmicrohttpd cannot end with a suspended connection. */
+	LIST_FOREACH(c, &server->connections, link)
+		if (c->request && c->request->stream)
+			http_stream_abandon(c->request->stream);
 	if (server->http)
 		MHD_stop_daemon(server->http);
+	if (server->unix_path)
+		unlink(server->unix_path);
+	free(server->unix_path);
 	loop_remove_timer(&server->timer);
 	http_tls_unref(server->tls);
 	free(server);

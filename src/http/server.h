@@ -28,22 +28,33 @@ struct http_request;
 
 typedef void http_handler_fn(void *data, struct http_request *request);
 
+/* A method at a path; GET takes HEAD as well. The first that fits counts. */
+struct http_route {
+	const char *method;
+	const char *path; /* "/metrics"; "/page/" and a * behind it: all below; "*": all */
+	http_handler_fn *handler;
+	bool is_guarded;   /* the options' guard is asked first */
+	const char *right; /* ... as if for a GET of this path; NULL: for what is asked */
+};
+
 struct http_options {
-	const char *address; /* "HOST:PORT"; ":9443": all addresses; port 0: any that is free */
+	const char *address; /* as listen.h has it */
 	bool is_tls;         /* nobody gets in before http_server_set_certificate() */
 	uint32_t max_connections;
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */
-	http_handler_fn *handler;
-	void *data;
+	/* Borrowed. Elsewhere is 404, or 405 where another method would do, with what would. */
+	const struct http_route *routes;
+	size_t n_routes;
+	void *data; /* of the handlers */
+	/* Lets a request of a guarded route in by http_pass(), or answers it; at once or later. */
+	http_handler_fn *guard;
+	void *guard_data;
 };
-
-/* Is it an address? -EINVAL says what would be one. */
-int http_address_check(const char *address, struct error *err);
 
 int http_server_new(struct loop *loop, const struct http_options *options,
 	struct http_server **ret_server, struct error *err);
-/* All requests must have been answered. NULL is fine. */
+/* All requests must have been answered; streams may be open. NULL is fine. */
 void http_server_free(struct http_server *server);
 
 /* For connections from now on; those there are keep theirs. PEM: the leaf first. -EINVAL. */
@@ -56,15 +67,40 @@ const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request);
 /* NULL: it is not there. */
 const char *http_header(const struct http_request *request, const char *name);
+const char *http_cookie(const struct http_request *request, const char *name);
 struct str http_body(const struct http_request *request);
+/* Its route's right; NULL: none but its own. */
+const char *http_right(const struct http_request *request);
 
-/* The body is copied. The request is gone with this. */
+/* To the handler of its route, by the guard: it may be there. */
+void http_pass(struct http_request *request);
+
+#define HTTP_TEXT "text/plain; charset=utf-8"
+
+/*
+ * For whatever will answer it, a stream too; copied. The value is no peer's text: none that would
+ * end a line is taken. -EINVAL; -EMSGSIZE: more than HTTP_HEADERS_MAX together.
+ */
+#define HTTP_HEADERS_MAX (8u << 10)
+int http_add_header(struct http_request *request, const char *name, const char *value);
+
+/* The body is copied. The request is gone with this. stream.h has answers that go on. */
 void http_answer(struct http_request *request, unsigned int status, const char *content_type,
 	struct str body);
 
+/* The same with 200, or with 503 where the text did not fit into memory. */
+void http_answer_buf(
+	struct http_request *request, const char *content_type, const struct buf *body);
+/* In Prometheus' text form. */
+#define HTTP_METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+/* A handler: 200, "ok". */
+void http_answer_ok(void *data, struct http_request *request);
+
 struct http_counts {
 	uint64_t n_requests, n_refused; /* too large, too slow, or one too many */
-	uint32_t n_connections;
+	uint64_t n_dropped;             /* streams of who has read too slowly */
+	uint32_t n_connections, n_streams;
 };
 struct http_counts http_server_counts(const struct http_server *server);
 

@@ -38,7 +38,8 @@ int workload_add(struct workload *w, const struct task *task, struct error *err)
 		return fail(err, EINVAL, "more than %u tasks", WORKLOAD_TASKS_MAX);
 	if (array_grow(&w->tasks, &w->room, w->n + 1, sizeof(*w->tasks)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u tasks", w->n + 1);
-	w->tasks[w->n++] = *task;
+	w->tasks[w->n] = *task;
+	w->tasks[w->n++].spec.group = task->gang;
 	return 0;
 }
 

@@ -26,8 +26,9 @@ struct task {
 	struct place_spec spec;
 	/* Permille of each device that it can make use of and may have; at least the request. */
 	uint32_t limit;
-	uint32_t gang;      /* those of the same, one behind the other, start together; 0: none */
-	uint32_t threshold; /* permille of the gang that has to start together; 0: all */
+	/* Those of the same, one behind the other, start together, and are a group; 0: none. */
+	uint32_t gang;
+	uint32_t threshold;           /* permille of the gang that has to start together; 0: all */
 	uint64_t arrives_ns, work_ns; /* work: how long it takes when it has its limit */
 };
 

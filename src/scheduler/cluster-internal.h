@@ -8,6 +8,7 @@
 #include "scheduler/fit.h"
 #include "scheduler/gpunode.h"
 #include "scheduler/labels.h"
+#include "scheduler/stages.h"
 #include "scheduler/view-internal.h"
 
 #define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
@@ -56,6 +57,7 @@ struct cpod {
 	struct cgroup *in;   /* its group, or NULL */
 	struct cpod *gprev, *gnext;
 	uint32_t tenants[GIVEN_CONTAINERS_MAX];
+	uint32_t containers[GIVEN_CONTAINERS_MAX]; /* of each tenant: its number among the given */
 	uint32_t n_tenants;
 };
 
@@ -97,6 +99,7 @@ struct cluster {
 	struct cnode *nodes;
 	struct cpod *pods;
 	struct cgroup *groups;
+	struct cgroup_object *group_objects;
 	struct cbudget *budgets;
 	struct cpolicy *policies;
 	struct ctext *dialects;
@@ -129,6 +132,20 @@ int cpod_restore(struct cluster *c, struct cpod *pod);
 void cpod_drop(struct cluster *c, struct cpod *pod);
 void cluster_drop(struct cluster *c, uint32_t tenant);
 int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
+/* One that it does not ask for any more counts as a main container. */
+enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
+/*
+ * What is kept for the containers that were given, or would be, that; an entry for each, which
+ * borrows from `given`. NULL: no memory.
+ */
+struct stage *cpod_stages(const struct cpod *pod, const struct given *given);
+/*
+ * Its tenants hold what is kept for that, on the devices that they have: all of them, or none. A
+ * negative, and `why`.
+ */
+int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why);
+/* Whether all that is kept for them has its tenant. */
+bool cpod_is_whole(const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
 void orphans_drop(struct cluster *c, struct cnode *node);
 
@@ -140,6 +157,14 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 
 /* Labels that it alone has named are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
+
+/* ---- cluster-group.c ---- */
+
+int cluster_set_group(struct cluster *c, int kind, const json_t *json);
+int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
+void cluster_free_groups(struct cluster *c);
+/* What the object that it names says of its group's size. */
+void cpod_size_group(const struct cluster *c, struct cpod *pod);
 
 /* ---- cluster-budget.c ---- */
 

@@ -44,6 +44,30 @@ struct cnode *cnode_get(struct cluster *c, const char *name)
 	return NULL;
 }
 
+/* Bits; none where it is not in the place. */
+static uint64_t models_of(const struct cluster *c, const struct cnode *node)
+{
+	struct place_node_view view;
+	uint64_t models = 0;
+
+	if (node->at == PLACE_NONE || !place_node_get(c->place, node->at, &view))
+		return 0;
+	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
+		struct place_device_view device;
+
+		if (place_device_get(c->place, d, &device))
+			models |= 1ull << device.model;
+	}
+	return models;
+}
+
+/* Those that others have as well stay: -EBUSY. */
+static void forget_models(struct cluster *c, uint64_t models)
+{
+	for (; models; models &= models - 1)
+		place_model_forget(c->place, models & -models, NULL);
+}
+
 static void forget_place(struct cluster *c, struct cnode *node)
 {
 	struct cpod *pod;
@@ -60,7 +84,10 @@ static void forget_place(struct cluster *c, struct cnode *node)
 
 void cnode_free(struct cluster *c, struct cnode *node)
 {
+	const uint64_t models = models_of(c, node);
+
 	forget_place(c, node);
+	forget_models(c, models);
 	HASH_DEL(c->nodes, node);
 	gpunode_done(&node->gpus);
 	free(node->orphans);
@@ -136,17 +163,12 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 	return 0;
 }
 
-int cnode_rebuild(struct cluster *c, struct cnode *node)
+/* As it is now, with all that are on it. */
+static int enter_place(struct cluster *c, struct cnode *node)
 {
 	struct node_info new;
 	struct cpod *pod;
-	int r;
-
-	forget_place(c, node);
-	c->has_news = true;
-	if (!node->is_there)
-		return 0;
-	r = describe(c, node, &new);
+	int r = describe(c, node, &new);
 	r = r < 0 ? r : place_node_add(c->place, &new.info, &node->at, NULL);
 	r = r < 0
 		? r
@@ -160,6 +182,19 @@ int cnode_rebuild(struct cluster *c, struct cnode *node)
 			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
 	r = r < 0 ? r : orphans_restore(c, node);
 	return r < 0 ? r : cnode_refresh(c, node);
+}
+
+int cnode_rebuild(struct cluster *c, struct cnode *node)
+{
+	const uint64_t models = models_of(c, node);
+	int r = 0;
+
+	forget_place(c, node);
+	c->has_news = true;
+	if (node->is_there)
+		r = enter_place(c, node);
+	forget_models(c, models);
+	return r;
 }
 
 int cnode_refresh(struct cluster *c, struct cnode *node)

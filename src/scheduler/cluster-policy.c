@@ -167,13 +167,21 @@ struct usage {
 	uint64_t milli, bytes;
 };
 
-static void add_usage(const struct given *given, struct usage *u)
+static struct usage usage_of_given(const struct cpod *pod, const struct given *given)
 {
+	struct manifest_sum milli = {0}, bytes = {0};
+
 	for (uint32_t i = 0; i < given->n; i++) {
-		u->milli += (uint64_t)given->v[i].request * given->v[i].n;
-		for (uint32_t k = 0; k < given->v[i].n; k++)
-			u->bytes += given->v[i].memory_bytes[k];
+		const struct given_container *g = &given->v[i];
+		const enum manifest_kind kind = cpod_kind(pod, g->name);
+		uint64_t all = 0;
+
+		for (uint32_t k = 0; k < g->n; k++)
+			all += g->memory_bytes[k];
+		manifest_sum_add(&milli, kind, (uint64_t)g->request * g->n);
+		manifest_sum_add(&bytes, kind, all);
 	}
+	return (struct usage){manifest_sum_value(&milli), manifest_sum_value(&bytes)};
 }
 
 static struct usage usage_of(const struct cluster *c, const char *ns)
@@ -182,23 +190,28 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 	const struct cpod *pod;
 
 	for (pod = c->pods; pod; pod = pod->hh.next)
-		if (pod->given.n && !strcmp(pod->ns, ns))
-			add_usage(&pod->given, &u);
+		if (pod->given.n && !strcmp(pod->ns, ns)) {
+			const struct usage its = usage_of_given(pod, &pod->given);
+
+			u.milli += its.milli;
+			u.bytes += its.bytes;
+		}
 	return u;
 }
 
 /* Before a device is chosen bytes are known where bytes were asked for. */
 static struct usage asked_by(const struct cpod *pod)
 {
-	struct usage u = {0};
+	struct manifest_sum milli = {0}, bytes = {0};
 
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct spec *spec = &pod->asked.v[i].spec;
+		const struct tenancy_container *one = &pod->asked.v[i];
+		const struct spec *spec = &one->spec;
 
-		u.milli += (uint64_t)spec->request * spec->count;
-		u.bytes += spec->memory_bytes * spec->count;
+		manifest_sum_add(&milli, one->kind, (uint64_t)spec->request * spec->count);
+		manifest_sum_add(&bytes, one->kind, spec->memory_bytes * spec->count);
 	}
-	return u;
+	return (struct usage){manifest_sum_value(&milli), manifest_sum_value(&bytes)};
 }
 
 static bool has_room(
@@ -248,10 +261,9 @@ bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why)
 {
 	const struct cpolicy *p;
-	struct usage all = usage_of(c, pod->ns), now = {0}, then = {0};
+	const struct usage all = usage_of(c, pod->ns), now = usage_of_given(pod, &pod->given),
+			   then = usage_of_given(pod, given);
 
-	add_usage(&pod->given, &now);
-	add_usage(given, &then);
 	for (p = c->policies; p; p = p->hh.next) {
 		if (!selects(c, p, pod->ns))
 			continue;

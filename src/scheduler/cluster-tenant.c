@@ -97,12 +97,31 @@ static uint64_t models_of(const struct cluster *c, const char *ns, const struct 
 	for (uint32_t i = 0; i < PLACE_MODELS_MAX; i++) {
 		const char *name = place_model_name(c->place, i);
 
-		if (!name || !*name)
-			break;
-		if (spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
+		/* Models that are gone leave gaps. */
+		if (*name && spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
 			bits |= 1ull << i;
 	}
 	return bits;
+}
+
+/* Who uses its devices before it starts has to have room there as well. */
+static void add_guests(const struct tenancy *asked, uint32_t host, struct place_spec *spec)
+{
+	for (uint32_t i = 0; i < asked->n; i++) {
+		const struct spec *guest = &asked->v[i].spec;
+		const uint32_t permille = guest->memory_permille ? guest->memory_permille
+								 : guest->request;
+
+		if (i == host || asked->v[i].host != host)
+			continue;
+		spec->is_exclusive |= guest->exclusive || guest->mode == SPEC_MODE_EXCLUSIVE;
+		spec->device_bytes = MAX(spec->device_bytes, guest->memory_bytes);
+		if (!spec->device_permille)
+			spec->device_permille = spec->share;
+		spec->device_permille = MAX(spec->device_permille, permille);
+		spec->share = spec->is_exclusive ? SPEC_SHARE_ONE
+						 : MAX(spec->share, guest->request);
+	}
 }
 
 static int common(
@@ -130,6 +149,7 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 	ret->count = asked->count;
 	ret->device_bytes = asked->memory_bytes;
 	ret->device_permille = asked->memory_permille;
+	add_guests(&pod->asked, i, ret);
 	ret->class = asked->class;
 	ret->priority = asked->priority;
 	if (!asked->model[0] && !c->policies)
@@ -157,58 +177,114 @@ static uint64_t most_bytes(const struct given_container *g)
 {
 	uint64_t most = 0;
 
-	for (uint32_t i = 0; g && i < g->n; i++)
+	for (uint32_t i = 0; i < g->n; i++)
 		most = MAX(most, g->memory_bytes[i]);
 	return most;
 }
 
-/* Those of the node that it names and that are not there yet. */
-static void add_devices(const struct cluster *c, const struct cnode *node,
+static bool has_device(const struct given_container *g, const char *uuid)
+{
+	for (uint32_t i = 0; i < MIN(g->n, SPEC_DEVICES_MAX); i++)
+		if (!strcmp(g->device[i], uuid))
+			return true;
+	return false;
+}
+
+/* What its node has in force counts where that is more, and on the devices that it names. */
+static void merge(struct given_container *g, const struct given_container *b)
+{
+	const uint64_t bytes = MAX(most_bytes(g), most_bytes(b));
+
+	g->request = MAX(g->request, b->request);
+	for (uint32_t i = 0; i < MIN(b->n, SPEC_DEVICES_MAX); i++)
+		if (!has_device(g, b->device[i]) && g->n < SPEC_DEVICES_MAX)
+			memcpy(g->device[g->n++], b->device[i], SPEC_LABEL);
+	for (uint32_t i = 0; i < g->n; i++)
+		g->memory_bytes[i] = bytes;
+}
+
+static const struct tenancy_container *asked_by(const struct cpod *pod, const char *container)
+{
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (!strcmp(pod->asked.v[i].name, container))
+			return &pod->asked.v[i];
+	return NULL;
+}
+
+enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
+{
+	const struct tenancy_container *asked = asked_by(pod, container);
+
+	return asked ? asked->kind : MANIFEST_MAIN;
+}
+
+struct stage *cpod_stages(const struct cpod *pod, const struct given *given)
+{
+	struct stage *stage = calloc(given->n + 1ul, sizeof(*stage));
+
+	for (uint32_t i = 0; stage && i < given->n; i++) {
+		const struct given_container *g = &given->v[i];
+
+		stage[i] = (struct stage){.kind = cpod_kind(pod, g->name),
+			.share = g->mode == SPEC_MODE_EXCLUSIVE ? SPEC_SHARE_ONE : g->request,
+			.bytes = most_bytes(g),
+			.device = g->device,
+			.n = g->n};
+	}
+	if (stage)
+		stages_settle(stage, given->n);
+	return stage;
+}
+
+bool cpod_is_whole(const struct cpod *pod)
+{
+	struct stage *stage = cpod_stages(pod, &pod->given);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; stage && i < pod->given.n; i++)
+		n += !stage[i].has_room;
+	free(stage);
+	return stage && pod->n_tenants >= MAX(n, 1u);
+}
+
+/* Those of the node that it has. */
+static void choose_devices(const struct cluster *c, const struct cnode *node,
 	const struct given_container *g, struct place_choice *choice)
 {
 	struct place_node_view view;
 
-	if (!g || !place_node_get(c->place, node->at, &view))
+	if (!place_node_get(c->place, node->at, &view))
 		return;
-	for (uint32_t i = 0; i < g->n; i++) {
+	for (uint32_t i = 0; i < g->n; i++)
 		for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
 			struct place_device_view device;
-			bool is_there = false;
 
 			place_device_get(c->place, d, &device);
-			if (strcmp(device.uuid, g->device[i]))
-				continue;
-			for (uint32_t k = 0; k < choice->n; k++)
-				is_there |= choice->device[k] == d;
-			if (!is_there && choice->n < SPEC_DEVICES_MAX)
+			if (!strcmp(device.uuid, g->device[i]))
 				choice->device[choice->n++] = d;
 		}
-	}
 }
 
-/* a, b: given and in force; either may be NULL. 0 also where none of its devices is there. */
-static int restore(struct cluster *c, struct cnode *node, const struct given_container *a,
-	const struct given_container *b, struct place_spec *spec, uint32_t *ret_tenant)
+/*
+ * That share and those bytes of each of its devices; g NULL: none of any. 0 also where none of its
+ * devices is there.
+ */
+static int restore(struct cluster *c, struct cnode *node, const struct given_container *g,
+	struct place_spec *spec, uint32_t *ret_tenant)
 {
 	struct place_choice choice = {.node = node->at};
 	int r;
 
 	*ret_tenant = PLACE_NONE;
-	add_devices(c, node, a, &choice);
-	add_devices(c, node, b, &choice);
-	if ((a || b) && !choice.n)
+	if (g)
+		choose_devices(c, node, g, &choice);
+	if (g && !choice.n)
 		return 0;
 	spec->count = choice.n;
-	if (a || b) {
-		const struct given_container *one = a ? a : b;
-
-		spec->share = MAX(a ? a->request : 0, b ? b->request : 0);
-		spec->is_exclusive = one->mode == SPEC_MODE_EXCLUSIVE;
-		if (spec->is_exclusive)
-			spec->share = SPEC_SHARE_ONE;
-		spec->device_bytes = MAX(most_bytes(a), most_bytes(b));
-		spec->class = one->class;
-		spec->priority = one->priority;
+	if (g) {
+		spec->is_exclusive = g->mode == SPEC_MODE_EXCLUSIVE;
+		spec->class = g->class;
+		spec->priority = g->priority;
 	}
 	r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {
@@ -221,49 +297,90 @@ static int restore(struct cluster *c, struct cnode *node, const struct given_con
 	return r == -ENOSPC ? 0 : r;
 }
 
-static const struct spec *asked_by(const struct cpod *pod, const char *container)
+/* g, stage: NULL of a pod without devices. */
+static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
+	const struct given_container *g, const struct stage *stage)
 {
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		if (!strcmp(pod->asked.v[i].name, container))
-			return &pod->asked.v[i].spec;
-	return NULL;
-}
-
-static int restore_one(struct cluster *c, struct cpod *pod, const struct given_container *g)
-{
-	struct cnode *node = pod->node;
+	const struct tenancy_container *asked = g ? asked_by(pod, g->name) : NULL;
 	struct place_spec spec;
 	uint32_t tenant;
-	int r;
+	int r = common(c, pod, asked ? &asked->spec : NULL, &spec);
 
-	r = common(c, pod, g ? asked_by(pod, g->name) : NULL, &spec);
 	spec.count = 0;
+	if (stage) {
+		spec.share = stage->kept_share;
+		spec.device_bytes = stage->kept_bytes;
+	}
 	if (!pod->n_tenants) {
 		spec.cpu_milli = pod->cpu_milli;
 		spec.memory_bytes = pod->memory_bytes;
 	}
-	r = r < 0
-		? r
-		: restore(c, node, g, g ? in_force(node, pod->uid, g->name) : NULL, &spec, &tenant);
+	r = r < 0 ? r : restore(c, pod->node, g, &spec, &tenant);
 	if (r < 0 || tenant == PLACE_NONE)
 		return r;
+	pod->containers[pod->n_tenants] = i;
 	pod->tenants[pod->n_tenants++] = tenant;
 	return cluster_note_tenant(c, tenant, pod);
 }
 
+/* What it was given, and what its node says. */
+static int restore_given(struct cluster *c, struct cpod *pod)
+{
+	_cleanup_given_ struct given all = {0};
+	_cleanup_free_ struct stage *stage = NULL;
+	int r = given_copy(&pod->given, &all);
+
+	for (uint32_t i = 0; r == 0 && i < all.n; i++) {
+		const struct given_container *b = in_force(pod->node, pod->uid, all.v[i].name);
+
+		if (b)
+			merge(&all.v[i], b);
+	}
+	if (r == 0)
+		stage = cpod_stages(pod, &all);
+	if (!stage)
+		return -ENOMEM;
+	for (uint32_t i = 0; r == 0 && i < all.n; i++)
+		if (!stage[i].has_room)
+			r = restore_one(c, pod, i, &all.v[i], &stage[i]);
+	return r;
+}
+
 int cpod_restore(struct cluster *c, struct cpod *pod)
 {
-	int r = 0;
+	int r;
 
 	if (!pod->node || pod->node->at == PLACE_NONE || pod->n_tenants)
 		return 0;
-	for (uint32_t i = 0; r == 0 && i < pod->given.n; i++)
-		r = restore_one(c, pod, &pod->given.v[i]);
+	r = pod->given.n ? restore_given(c, pod) : 0;
 	/* Of ours without a share its CPU and memory count, and it may be asked to leave. */
 	if (r == 0 && !pod->n_tenants && pod->is_ours)
-		r = restore_one(c, pod, NULL);
+		r = restore_one(c, pod, 0, NULL, NULL);
 	for (uint32_t i = 0; r == 0 && pod->is_told && i < pod->n_tenants; i++)
 		r = place_leave(c->place, pod->tenants[i], NULL);
+	return r;
+}
+
+int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why)
+{
+	_cleanup_free_ struct stage *stage = cpod_stages(pod, given);
+	const uint32_t mark = place_mark(c->place);
+	int r = stage ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; r == 0 && i < pod->n_tenants; i++) {
+		const struct stage *s = &stage[pod->containers[i]];
+		const struct given_container *g = &given->v[pod->containers[i]];
+		struct error err = {0};
+
+		if (s->has_room || g->mode == SPEC_MODE_EXCLUSIVE)
+			continue;
+		r = place_resize(c->place, pod->tenants[i], s->kept_share, s->kept_bytes, &err);
+		if (r < 0)
+			buf_addf(why, "%s: %s; what was granted stays", g->name, err.msg);
+	}
+	if (r < 0)
+		place_rollback(c->place, mark);
+	place_release(c->place);
 	return r;
 }
 
@@ -291,7 +408,9 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 		if (is_known(node, t))
 			continue;
 		/* Nobody makes it leave. */
-		r = restore(c, node, NULL, &t->is, &spec, &tenant);
+		spec.share = t->is.request;
+		spec.device_bytes = most_bytes(&t->is);
+		r = restore(c, node, &t->is, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)
 			continue;
 		node->orphans[node->n_orphans++] = tenant;

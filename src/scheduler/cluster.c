@@ -10,7 +10,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "core/dialect.h"
 #include "kube/time.h"
+#include "manifest/manifest-json.h"
 
 static void leave_group(struct cluster *c, struct cpod *pod);
 
@@ -98,6 +100,7 @@ void cluster_free(struct cluster *c)
 		free(text);
 	}
 	cluster_free_budgets(c);
+	cluster_free_groups(c);
 	cluster_free_policies(c);
 	free(c->by_place);
 	free(c->by_tenant);
@@ -301,16 +304,29 @@ static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0)
 		tenancy_done(&pod->asked);
 	set_group(pod);
+	cpod_size_group(c, pod);
+}
+
+/* Of one that another scheduler places: it is a member all the same, as a head of workers is. */
+static void read_others_group(struct cluster *c, struct cpod *pod, json_t *json)
+{
+	tenancy_done(&pod->asked);
+	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, NULL) < 0)
+		tenancy_done(&pod->asked);
+	pod->asked.n = 0;
+	set_group(pod);
+	cpod_size_group(c, pod);
 }
 
 /* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
 static int read_given(struct cpod *pod, json_t *json, bool *ret_changed)
 {
-	const json_t *annotations = json_object_get(
-		json_object_get(json, "metadata"), "annotations");
-	struct given given;
-	int r = given_parse(annotations, &given, NULL);
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	struct given given = {0};
+	int r = manifest_json_read(
+		json_object_get(json, "metadata"), NULL, STR(""), &manifest, NULL);
 
+	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, NULL);
 	if (r < 0)
 		given_done(&given);
 	if (r == -ENOMEM)
@@ -424,6 +440,8 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	read_times(pod, json);
 	if (pod->is_ours)
 		read_asked(c, pod, json);
+	else
+		read_others_group(c, pod, json);
 	leave_group(c, pod);
 	if (pod->group[0] && !seen->is_over && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
@@ -498,7 +516,7 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 		? r
 		: set_dialects(c, name_of(json),
 			  json_string_value(json_object_get(
-				  json_object_get(metadata, "annotations"), TENANCY_DIALECTS_KEY)));
+				  json_object_get(metadata, "annotations"), DIALECT_LIST_KEY)));
 }
 
 int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
@@ -515,6 +533,9 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	case CLUSTER_LEASE: return cluster_set_lease(c, json);
 	case CLUSTER_POLICY: return cluster_set_policy(c, json);
 	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
+	case CLUSTER_GROUP:
+	case CLUSTER_SIGS_GROUP:
+	case CLUSTER_VOLCANO_GROUP: return cluster_set_group(c, kind, json);
 	default: return view_set(c->view, (enum object_kind)kind, json, err);
 	}
 }
@@ -546,6 +567,9 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 		return 0;
 	case CLUSTER_POLICY: return cluster_remove_policy(c, name);
 	case CLUSTER_BUDGET: return cluster_remove_budget(c, ns, name);
+	case CLUSTER_GROUP:
+	case CLUSTER_SIGS_GROUP:
+	case CLUSTER_VOLCANO_GROUP: return cluster_remove_group(c, kind, ns, name);
 	case OBJECT_NAMESPACE: set_dialects(c, name, ""); break;
 	default: break;
 	}
@@ -653,6 +677,11 @@ bool cpod_deny(struct cpod *pod, struct str sentence)
 int cluster_spare(struct cluster *c, struct cpod *pod)
 {
 	return cpod_tell(c, pod, false);
+}
+
+bool cpod_is_ours(const struct cpod *pod)
+{
+	return pod->is_ours;
 }
 
 const char *cpod_group(const struct cpod *pod)

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "core/given.h"
 #include "core/place-policy.h"
-#include "scheduler/given.h"
 #include "scheduler/object.h"
 #include "scheduler/tenancy.h"
 
@@ -34,6 +34,10 @@ enum {
 	CLUSTER_LEASE, /* of a node's divvyd */
 	CLUSTER_POLICY,
 	CLUSTER_BUDGET,
+	CLUSTER_GROUP, /* PodGroup of scheduling.x-k8s.io, of scheduling.sigs.k8s.io, of Volcano */
+	CLUSTER_SIGS_GROUP,
+	CLUSTER_VOLCANO_GROUP,
+	CLUSTER_LAST_GROUP = CLUSTER_VOLCANO_GROUP,
 	CLUSTER_KINDS
 };
 
@@ -90,6 +94,7 @@ void cpod_note_wish(struct cpod *pod);
 bool cpod_deny(struct cpod *pod, struct str sentence);
 /* Nobody makes it leave any more. */
 int cluster_spare(struct cluster *cluster, struct cpod *pod);
+bool cpod_is_ours(const struct cpod *pod);      /* not another scheduler's */
 const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
 
 /* Those of a group that are not over, in the order of their coming; how many. */

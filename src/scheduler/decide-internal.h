@@ -14,7 +14,7 @@ struct attempt {
 	bool *avoided;            /* nodes of the place that have been tried in vain */
 	uint32_t n_avoided;
 	struct place_choice choice[GIVEN_CONTAINERS_MAX];
-	uint32_t taken[GIVEN_CONTAINERS_MAX];
+	uint32_t taken[GIVEN_CONTAINERS_MAX], of[GIVEN_CONTAINERS_MAX]; /* tenants; containers */
 	uint32_t n_taken;
 	struct decide_victims *victims; /* NULL: nobody has to leave */
 	uint32_t n_victims;             /* of them, those who were there before */

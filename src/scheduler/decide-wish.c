@@ -58,31 +58,6 @@ bool decide_has_wish(const struct cluster *c, const struct cpod *pod)
 	return is_other;
 }
 
-/* All containers, or none of them. */
-static int resize(struct cluster *c, struct cpod *pod, const struct given *wish, struct buf *why)
-{
-	const uint32_t mark = place_mark(c->place);
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < wish->n && i < pod->n_tenants; i++) {
-		const struct given_container *g = &wish->v[i];
-		uint64_t most = 0;
-		struct error err = {0};
-
-		for (uint32_t k = 0; k < g->n; k++)
-			most = MAX(most, g->memory_bytes[k]);
-		if (g->mode == SPEC_MODE_EXCLUSIVE)
-			continue;
-		r = place_resize(c->place, pod->tenants[i], g->request, most, &err);
-		if (r < 0)
-			buf_addf(why, "%s: %s; what was granted stays", g->name, err.msg);
-	}
-	if (r < 0)
-		place_rollback(c->place, mark);
-	place_release(c->place);
-	return r;
-}
-
 int decide_wish(
 	struct cluster *c, struct cpod *pod, bool *ret_granted, struct buf *why, struct error *err)
 {
@@ -97,7 +72,7 @@ int decide_wish(
 	}
 	r = wished(c, pod, &wish);
 	if (r == 0 && cluster_has_room_for(c, pod, &wish, why))
-		r = resize(c, pod, &wish, why);
+		r = cpod_resize(c, pod, &wish, why);
 	else if (r == 0)
 		r = -ENOSPC;
 	if (r < 0) {

@@ -117,6 +117,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 	if (r < 0)
 		return r;
 	a->taken[a->n_taken] = tenant;
+	a->of[a->n_taken] = i == PLACE_NONE ? 0 : i;
 	a->choice[a->n_taken++] = choice;
 	return 0;
 }
@@ -136,9 +137,29 @@ static void call_back(struct attempt *a, uint32_t from)
 		a->victims->n = from;
 }
 
+/* From there on the next that has devices to itself. */
+static uint32_t next_host(const struct cpod *pod, uint32_t i)
+{
+	while (i < pod->asked.n && pod->asked.v[i].host != i)
+		i++;
+	return i;
+}
+
+/* The first one's candidates in order, the others there. */
+static int take_hosts(struct attempt *a, struct error *err)
+{
+	const struct cpod *pod = a->pod;
+	uint32_t i = next_host(pod, 0);
+	int r = take(a, i, PLACE_NONE, err);
+
+	while (r == 0 && (i = next_host(pod, i + 1)) < pod->asked.n)
+		r = take(a, i, a->choice[0].node, err);
+	return r;
+}
+
 /*
- * All containers on one node: the first one's candidates in order, the others there. A node on
- * which it did not work out is not asked again.
+ * All containers on one node. A node on which it did not work out is not asked again. Who runs
+ * before others, and in their place, is not asked for.
  */
 static int take_all(struct attempt *a, struct error *err)
 {
@@ -157,9 +178,7 @@ static int take_all(struct attempt *a, struct error *err)
 		const uint32_t n_victims = a->victims ? a->victims->n : 0;
 
 		a->n_taken = 0;
-		r = take(a, 0, PLACE_NONE, err);
-		for (uint32_t i = 1; r == 0 && i < n; i++)
-			r = take(a, i, a->choice[0].node, err);
+		r = take_hosts(a, err);
 		if (r < 0) {
 			place_rollback(c->place, mark);
 			call_back(a, n_victims);
@@ -174,18 +193,28 @@ static int take_all(struct attempt *a, struct error *err)
 
 /* ---- what it is given ---- */
 
+static const struct place_choice *choice_of(const struct attempt *a, uint32_t container)
+{
+	uint32_t k = 0;
+
+	while (k + 1 < a->n_taken && a->of[k] != container)
+		k++;
+	return &a->choice[k];
+}
+
 static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 {
 	const struct tenancy_container *asked = &a->pod->asked.v[i];
 	const struct spec *spec = &asked->spec;
 	const bool is_exclusive = spec->exclusive || spec->mode == SPEC_MODE_EXCLUSIVE;
+	const struct place_choice *choice = choice_of(a, asked->host);
 
 	str_copy(g->name, sizeof(g->name), str_from(asked->name));
-	g->n = a->choice[i].n;
+	g->n = MIN(choice->n, spec->count);
 	for (uint32_t k = 0; k < g->n; k++) {
 		struct place_device_view device;
 
-		place_device_get(a->cluster->place, a->choice[i].device[k], &device);
+		place_device_get(a->cluster->place, choice->device[k], &device);
 		str_copy(g->device[k], SPEC_LABEL, str_from(device.uuid));
 		g->memory_bytes[k] = spec_memory_on(spec, device.memory_all);
 	}
@@ -202,6 +231,7 @@ static int assume(struct attempt *a, enum cpod_state state, struct error *err)
 	struct cluster *c = a->cluster;
 	struct cpod *pod = a->pod;
 	struct cnode *node = c->by_place[a->choice[0].node];
+	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
 	int r = 0;
 
 	given_done(&pod->given);
@@ -212,9 +242,13 @@ static int assume(struct attempt *a, enum cpod_state state, struct error *err)
 	for (uint32_t i = 0; i < pod->asked.n; i++)
 		give(a, i, &pod->given.v[i]);
 	for (uint32_t i = 0; r == 0 && i < a->n_taken; i++) {
+		pod->containers[pod->n_tenants] = a->of[i];
 		pod->tenants[pod->n_tenants++] = a->taken[i];
 		r = cluster_note_tenant(c, a->taken[i], pod);
 	}
+	/* Where they are is known now, and so how much of it the one or the other needs. */
+	if (r == 0 && a->n_taken < pod->asked.n)
+		cpod_resize(c, pod, &pod->given, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
@@ -403,7 +437,7 @@ int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct 
 	view_assume(c->view, pod->ns, pod->name, "");
 	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
 	if (r == 0 && seen >= 0 && fit_node(fit, (uint32_t)seen).why == FIT_OK &&
-		pod->n_tenants >= MAX(pod->asked.n, 1u))
+		cpod_is_whole(pod))
 		*ret = DECIDE_BIND;
 	fit_free(fit);
 	view_assume(c->view, pod->ns, pod->name, pod->node->name);
@@ -424,36 +458,37 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 }
 
 /* How many of its group have to be bound before any starts: the nodes hold that. */
-static int add_group(const struct cpod *pod, json_t *annotations)
+static struct given_group group_of(const struct cpod *pod)
 {
-	uint32_t least = pod->asked.group_least;
-	char text[SPEC_GROUP + 16];
+	struct given_group group = {.least = pod->asked.group_least};
 	const struct cpod *other;
 
 	if (!pod->asked.group[0])
-		return 0;
+		return (struct given_group){0};
 	/* Where they differ, the one that asks for most is right. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
-	least = MAX(least, other->asked.group_least);
-	if (!least)
-		return 0;
-	snprintf(text, sizeof(text), "%s=%u", pod->asked.group, least);
-	return json_object_set_new(annotations, "divvy.gpu/granted-group", json_string(text))
-		? -ENOMEM
-		: 0;
+	group.least = MAX(group.least, other->asked.group_least);
+	if (group.least)
+		str_copy(group.name, sizeof(group.name), str_from(pod->asked.group));
+	return group;
+}
+
+static int put(void *data, const char *key, const char *value)
+{
+	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
-	struct tenancy_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
-	struct tenancy_grant grant[GIVEN_CONTAINERS_MAX];
+	struct dialect_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
+	struct dialect_grant grant[GIVEN_CONTAINERS_MAX];
 	struct given given = pod->given;
 	json_t *annotations = json_object();
 	int r;
 
 	given.epoch = epoch;
-	r = annotations ? given_format(&given, annotations) : -ENOMEM;
-	r = r < 0 ? r : add_group(pod, annotations);
+	given.group = group_of(pod);
+	r = annotations ? given_format(&given, put, annotations) : -ENOMEM;
 	for (uint32_t i = 0; i < given.n; i++) {
 		const struct given_container *g = &given.v[i];
 
@@ -461,13 +496,13 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 			const struct gpunode_device *d = gpunode_find(
 				&pod->node->gpus, g->device[k]);
 
-			device[i][k] = (struct tenancy_device){.index = d ? d->index : 0,
+			device[i][k] = (struct dialect_device){.index = d ? d->index : 0,
 				.uuid = g->device[k],
 				.model = d ? d->model : "",
 				.memory_bytes = d ? d->memory_bytes : 0,
 				.granted_bytes = g->memory_bytes[k]};
 		}
-		grant[i] = (struct tenancy_grant){device[i], g->n, g->request, g->limit};
+		grant[i] = (struct dialect_grant){device[i], g->n, g->request, g->limit};
 	}
 	if (r == 0 && given.n && pod->json)
 		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), grant,

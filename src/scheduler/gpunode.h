@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "core/given.h"
 #include "core/place.h"
-#include "scheduler/given.h"
 
 #define GPUNODE_TENANTS_MAX 4096u
 #define GPUNODE_UID 129u

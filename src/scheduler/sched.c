@@ -280,9 +280,11 @@ struct gang {
 	bool is_holding;
 };
 
+/* Whom another scheduler places may wait for ours there: nobody here waits for him. */
 static bool is_running(const struct cpod *pod)
 {
-	return cpod_state(pod) == CPOD_BOUND || cpod_state(pod) == CPOD_ASSUMED;
+	return cpod_state(pod) == CPOD_BOUND || cpod_state(pod) == CPOD_ASSUMED ||
+		!cpod_is_ours(pod);
 }
 
 static int compare_members(const void *pa, const void *pb)

@@ -6,13 +6,11 @@
 #ifndef SCHEDULER_SERVE_H
 #define SCHEDULER_SERVE_H
 
-#include "base/error.h"
+#include "access/page.h"
 
-struct serve;
 struct service;
 
-/* As the service's options say; *ret_serve is NULL where nothing is to be served. */
-int serve_new(struct service *service, struct serve **ret_serve, struct error *err);
-void serve_free(struct serve *serve);
+/* As the service's options say; nothing where nothing is to be served. */
+int serve_new(struct service *service, struct page **ret_page, struct error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef SCHEDULER_SERVICE_INTERNAL_H
 #define SCHEDULER_SERVICE_INTERNAL_H
 
+#include "base/prom.h"
 #include "kube/cache.h"
 #include "kube/discovery.h"
 #include "kube/event.h"
@@ -11,7 +12,7 @@
 #include "scheduler/serve.h"
 #include "scheduler/service.h"
 
-#define SERVICE_WATCHES 13
+#define SERVICE_WATCHES 16
 #define SERVICE_BINDS_MAX 100u /* under way at a time */
 
 struct watch {
@@ -40,19 +41,23 @@ struct service {
 	struct sched *sched;
 	struct watch watches[SERVICE_WATCHES];
 	struct loop_timer pump, tick, leave;
+	uint64_t refreshed_ns; /* when it was last asked what the server has */
 	struct flight *flights;
 	uint32_t n_binds;
 	bool is_leading;
 	uint64_t epoch;
 	char instance[256];
-	struct serve *serve; /* NULL: nothing is served */
-	uint64_t n_bound, bind_ns, decide_ns;
+	struct page *page; /* NULL: nothing is served */
+	uint64_t n_bound;
+	struct prom_histogram bind_time, decide_time;
 };
 
 /* ---- service-watch.c ---- */
 
 /* Begins to watch what the server has and is not yet watched. */
 void service_watch(struct service *s);
+/* Definitions that are not there, and may be installed. */
+bool service_lacks_definitions(const struct service *s);
 /* All that has to be known before anything is decided is. */
 bool service_is_synced(const struct service *s);
 void service_unwatch(struct service *s);

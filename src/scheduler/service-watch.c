@@ -19,6 +19,9 @@ static const struct watched {
 	{CLUSTER_GPU_NODE, KUBE_GPU_NODES, false, false},
 	{CLUSTER_POLICY, KUBE_GPU_POLICIES, false, false},
 	{CLUSTER_BUDGET, KUBE_BUDGETS, false, false},
+	{CLUSTER_GROUP, KUBE_POD_GROUPS, false, false},
+	{CLUSTER_SIGS_GROUP, KUBE_SIGS_POD_GROUPS, false, false},
+	{CLUSTER_VOLCANO_GROUP, KUBE_VOLCANO_POD_GROUPS, false, false},
 	{OBJECT_VOLUME, KUBE_VOLUMES, false, true},
 	{OBJECT_CLAIM, KUBE_VOLUME_CLAIMS, false, true},
 	{OBJECT_CLASS, KUBE_STORAGE_CLASSES, false, true},
@@ -134,6 +137,14 @@ void service_watch(struct service *s)
 		if (start(s, i, row, &err) < 0)
 			log_error("%s", err.msg);
 	}
+}
+
+bool service_lacks_definitions(const struct service *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+		if (!s->watches[i].cache)
+			return true;
+	return false;
 }
 
 bool service_is_synced(const struct service *s)

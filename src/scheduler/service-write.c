@@ -85,7 +85,7 @@ static void settle(struct flight *f, bool is_done)
 
 	s->n_binds--;
 	s->n_bound += is_done;
-	s->bind_ns += clock_since_ns(clock_now_ns(), f->began_ns);
+	prom_observe(&s->bind_time, clock_since_ns(clock_now_ns(), f->began_ns));
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	sched_bound(s->sched, f->ns, f->name, f->uid, is_done);
 	service_wake(s);

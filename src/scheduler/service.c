@@ -13,7 +13,7 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
-#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions of ours are missing */
+#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions are missing */
 
 static void carry_out(struct service *s, const struct sched_action *a)
 {
@@ -46,7 +46,8 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 		const uint64_t began_ns = clock_now_ns();
 
 		r = sched_next(s->sched, &action, &err);
-		s->decide_ns += clock_now_ns() - began_ns;
+		if (r != 0)
+			prom_observe(&s->decide_time, clock_since_ns(clock_now_ns(), began_ns));
 		if (r > 0)
 			carry_out(s, &action);
 		else if (r < 0)
@@ -67,6 +68,10 @@ static void on_tick(struct loop_timer *timer, uint64_t now_ns)
 
 	if (s->sched)
 		sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
+	if (s->discovery && service_lacks_definitions(s) && now_ns > s->refreshed_ns + REFRESH_NS) {
+		s->refreshed_ns = now_ns;
+		kube_discovery_refresh(s->discovery);
+	}
 	service_wake(s);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
@@ -213,7 +218,7 @@ int service_new(
 			loop_add_timer(loop, &s->tick, on_tick) < 0 ||
 			loop_add_timer(loop, &s->leave, on_leave) < 0))
 		r = fail(err, ENOMEM, "out of memory");
-	r = r < 0 ? r : serve_new(s, &s->serve, err);
+	r = r < 0 ? r : serve_new(s, &s->page, err);
 	if (r < 0) {
 		service_free(s);
 		return r;
@@ -237,7 +242,7 @@ void service_free(struct service *s)
 {
 	if (!s)
 		return;
-	serve_free(s->serve);
+	page_free(s->page);
 	service_unwatch(s);
 	service_land_all(s);
 	kube_lease_stop(s->lease);

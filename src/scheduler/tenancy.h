@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod asks of GPUs, in any dialect, and what it is given in that dialect's words: the one
- * file in which JSON meets core/dialect.h. Pure.
+ * What a pod asks of GPUs, in any dialect, and what it is given in that dialect's words. Pure.
  */
 #ifndef SCHEDULER_TENANCY_H
 #define SCHEDULER_TENANCY_H
@@ -11,13 +10,17 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/spec.h"
-
-#define TENANCY_DIALECTS_KEY "divvy.gpu/dialects" /* of a namespace, and of a pod */
+#include "core/dialect.h"
 
 struct tenancy_container {
 	char name[64];
+	enum manifest_kind kind;
 	struct spec spec;
+	/*
+	 * Of an init container the one whose devices it uses before that starts: its number. Its
+	 * own: it has devices to itself.
+	 */
+	uint32_t host;
 };
 
 struct tenancy {
@@ -36,24 +39,11 @@ int tenancy_read(
 	const json_t *pod, const char *dialects, struct tenancy *ret_tenancy, struct error *err);
 void tenancy_done(struct tenancy *tenancy);
 
-struct tenancy_device {
-	uint32_t index; /* on its node */
-	const char *uuid, *model;
-	uint64_t memory_bytes, granted_bytes;
-};
-
-/* Of one container, in the tenancy's order. */
-struct tenancy_grant {
-	const struct tenancy_device *device;
-	uint32_t n;
-	uint32_t request, limit;
-};
-
 /*
  * Adds the annotations that users and tools of the pod's dialect read, none of which is a given
- * key. real_ns: since 1970.
+ * key. A grant for each container, in the tenancy's order. real_ns: since 1970.
  */
-int tenancy_write_back(const json_t *pod, const char *dialects, const struct tenancy_grant *grants,
+int tenancy_write_back(const json_t *pod, const char *dialects, const struct dialect_grant *grants,
 	const char *node, uint64_t real_ns, json_t *annotations);
 
 #endif

@@ -148,7 +148,7 @@ struct page_up {
 	_Alignas(64) _Atomic uint64_t markers;
 	_Atomic uint64_t blocked_ns; /* time threads spent blocked at the gate */
 	_Atomic uint64_t spread_ns;  /* mean distance of an end from what queued_ns said of it */
-	_Atomic uint64_t denied;     /* allocations refused: the quota is used up */
+	_Atomic uint64_t denied;     /* allocations refused for the quota */
 	_Atomic uint64_t reserved3[4];
 
 	/* marker sequence numbers: issued by the client, done by the device, equal when drained.

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods as text (pod-text.h), translated: a refusal has a sentence; what is accepted keeps every
- * rule of a spec, means the same once its foreign resources have gone into the record, and can be
- * written back.
+ * Pods as text (manifest-text.h), translated: a refusal has a sentence; what is accepted keeps
+ * every rule of a spec, means the same once its foreign resources have gone into the record, and
+ * can be written back.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "core/dialect.h"
 #include "fuzz.h"
-#include "pod-text.h"
+#include "manifest-text.h"
 
-static void check_tenants(const struct pod *pod, const struct dialect_result *result)
+static void check_tenants(const struct manifest *pod, const struct dialect_result *result)
 {
 	for (uint32_t i = 0; i < result->n_tenants; i++) {
 		const struct dialect_tenant *t = &result->tenant[i];
@@ -38,32 +38,32 @@ static bool is_plain(struct str name)
 	return name.n > 0;
 }
 
-static bool has_plain_names(const struct pod_text *t)
+static bool has_plain_names(const struct manifest_text *t)
 {
 	for (uint32_t i = 0; i < t->pod.n_containers; i++) {
 		if (!is_plain(t->container[i].name) ||
-			pod_container_find(&t->pod, t->container[i].name) != i)
+			manifest_container_find(&t->pod, t->container[i].name) != i)
 			return false;
 	}
 	return true;
 }
 
-static void check_again(struct pod_text *t, const struct dialect_result *once)
+static void check_again(struct manifest_text *t, const struct dialect_result *once)
 {
 	static const char ours[] = DIALECT_RECORD_KEY, list_key[] = DIALECT_LIST_KEY;
 	_cleanup_buf_ struct buf record = BUF_INIT(DIALECT_RECORD_MAX), list = BUF_INIT(256);
 	_cleanup_dialect_ struct dialect_result twice;
-	struct pod_entry all[POD_TEXT_ENTRIES + 2];
+	struct manifest_entry all[MANIFEST_TEXT_ENTRIES + 2];
 	struct dialect_config none;
 
 	FUZZ_CHECK(dialect_config_parse(STR(""), &none, NULL) == 0);
 	if (dialect_record_format(&t->pod, once, &record) < 0 || !has_plain_names(t))
 		return;
 	FUZZ_CHECK(dialect_config_format(&once->config, &list) == 0);
-	all[0] = (struct pod_entry){str_from(ours), buf_str(&record)};
-	all[1] = (struct pod_entry){str_from(list_key), buf_str(&list)};
+	all[0] = (struct manifest_entry){str_from(ours), buf_str(&record)};
+	all[1] = (struct manifest_entry){str_from(list_key), buf_str(&list)};
 	memcpy(all + 2, t->annotations, t->pod.annotations.n * sizeof(*all));
-	t->pod.annotations = (struct pod_list){all, t->pod.annotations.n + 2};
+	t->pod.annotations = (struct manifest_list){all, t->pod.annotations.n + 2};
 	for (uint32_t i = 0; i < t->pod.n_containers; i++)
 		t->container[i].limits.n = t->container[i].requests.n = 0;
 	FUZZ_CHECK(dialect_translate(&t->pod, &none, &twice, NULL) == 0);
@@ -77,14 +77,14 @@ static void check_again(struct pod_text *t, const struct dialect_result *once)
 static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
 	const char *value)
 {
-	const struct pod *pod = data;
+	const struct manifest *pod = data;
 
 	FUZZ_CHECK(where < DIALECT_N_WHERES && key[0] && value);
-	FUZZ_CHECK(container == POD_NONE || container < pod->n_containers);
+	FUZZ_CHECK(container == MANIFEST_NONE || container < pod->n_containers);
 	return 0;
 }
 
-static void check_back(struct pod *pod, const struct dialect_result *result)
+static void check_back(struct manifest *pod, const struct dialect_result *result)
 {
 	static const struct dialect_device device = {
 		.index = 1, .uuid = "GPU-1", .model = "a b", .memory_bytes = 5, .granted_bytes = 3};
@@ -98,13 +98,13 @@ static void check_back(struct pod *pod, const struct dialect_result *result)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	static struct pod_text t;
+	static struct manifest_text t;
 	struct error err = {0};
 	struct dialect_config config;
 	struct dialect_result result;
 	struct dialect_need need;
 
-	pod_text_parse((struct str){(const char *)data, n}, &t);
+	manifest_text_parse((struct str){(const char *)data, n}, &t);
 	if (dialect_config_parse(t.dialects, &config, &err) < 0) {
 		FUZZ_CHECK(err.msg[0]);
 		return 0;

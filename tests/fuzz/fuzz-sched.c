@@ -20,7 +20,7 @@
 
 static int kind_of(const char *name)
 {
-	static const char *const own[] = {"gpunode", "lease", "gpupolicy", "budget"};
+	static const char *const own[] = {"gpunode", "lease", "gpupolicy", "budget", "podgroup"};
 	enum object_kind kind;
 
 	for (size_t i = 0; name && i < ARRAY_SIZE(own); i++)

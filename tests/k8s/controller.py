@@ -97,8 +97,8 @@ class Controller:
 
 
 @contextlib.contextmanager
-def installed(cluster):
-    """deploy/ applied, and its controller running."""
+def installed(cluster, args=()):
+    """deploy/ applied, and its controller running, with more arguments."""
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-") as temporary:
         cluster.only_own("installing divvy")
         if not os.access(PROGRAM, os.X_OK):
@@ -106,7 +106,7 @@ def installed(cluster):
         cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=120)
         for name in ("sharepods", "gpunodes", "gpupolicies"):
             wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served", 60)
-        controller = Controller(cluster)
+        controller = Controller(cluster, args=args)
         controller.serve_here()
         controller.start()
         yield controller

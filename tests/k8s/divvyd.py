@@ -42,21 +42,41 @@ def libraries_of(program):
 def make_image(cluster):
     """spin with the C library, all of it; neither divvy's libraries nor a driver."""
     driver = os.path.join(BUILD, "src/sim/libcuda.so.1")
+    image_of(cluster, IMAGE, SPIN, *libraries_of(driver), os.path.join(SOURCE, "src/sim/kernels.ptx"))
+
+
+def image_of(cluster, name, program, *more):
+    """A program with its libraries, and more files where they are here."""
     folder = os.path.join(cluster.dir, "image")
+    inside = "/bin/" + os.path.basename(program)
     os.makedirs(os.path.join(folder, "bin"))
     os.makedirs(os.path.join(folder, "tmp"))
-    shutil.copy(SPIN, os.path.join(folder, "bin/spin"))
-    for path in [*libraries_of(SPIN), *libraries_of(driver), os.path.join(SOURCE, "src/sim/kernels.ptx")]:
+    shutil.copy(program, folder + inside)
+    for path in [*libraries_of(program), *more]:
         os.makedirs(folder + os.path.dirname(path), exist_ok=True)
         shutil.copy(path, folder + path)
-    cluster.import_image(IMAGE, folder, ["/bin/spin"])
+    cluster.import_image(name, folder, [inside])
     shutil.rmtree(folder)
 
 
+def bound_account(cluster, name="divvyd-beside", node=None):
+    """divvyd's, with a token that names a pod on its node: the webhook takes no other."""
+    pods = "/api/v1/namespaces/divvy-system/pods"
+    pod = cluster.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "serviceAccountName": "divvyd", "nodeName": node or cluster.node_name, "automountServiceAccountToken": False,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "main", "image": "local/pause:1", "imagePullPolicy": "Never"}]}})
+    answer = cluster.create("/api/v1/namespaces/divvy-system/serviceaccounts/divvyd/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+            "expirationSeconds": 86400, "boundObjectRef": {
+                "apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}}})
+    return cluster.account(name, token=answer["status"]["token"], namespace="divvy-system")
+
+
 class Daemon:
-    def __init__(self, cluster, simulate="1xH200-141Gi"):
+    def __init__(self, cluster, simulate="1xH200-141Gi", account=None):
         self.cluster = cluster
-        self.account = cluster.service_account("divvy-system", "divvyd")
+        self.account = account or cluster.service_account("divvy-system", "divvyd")
         self.dir = os.path.join(cluster.dir, "divvy")
         self.runtime = os.path.join(self.dir, "run")
         self.simulate = simulate

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake-plugin FOLDER RESOURCE N: a device plugin with N healthy devices and no more sense than
- * that, as another vendor's on the same node. Ends when killed. One thread.
+ * fake-plugin FOLDER RESOURCE N|ID,ID...: a device plugin with N healthy devices, or those of that
+ * name, and no more sense than that, as another vendor's on the same node. Ends when killed. One
+ * thread.
  */
 #include <stdio.h>
 
@@ -19,19 +20,26 @@ int main(int argc, char **argv)
 {
 	static const struct plugin_ops ops = {.allocate = allocate};
 	struct plugin_device device[64];
-	char id[64][8];
+	char id[64][64];
 	struct plugin *plugin;
 	struct loop *loop;
 	struct error err;
-	uint64_t wanted;
+	struct str rest, name;
+	uint64_t wanted = 0;
 	size_t n = 0;
 
-	if (argc != 4 || parse_uint(str_from(argv[3]), 0, 64, &wanted, NULL) < 0)
+	if (argc != 4)
 		return 2;
-	for (; n < wanted; n++) {
-		snprintf(id[n], sizeof(id[n]), "%zu", n);
-		device[n] = (struct plugin_device){id[n], true, -1};
-	}
+	rest = str_from(argv[3]);
+	if (parse_uint(rest, 0, 64, &wanted, NULL) >= 0)
+		for (; n < wanted; n++)
+			snprintf(id[n], sizeof(id[n]), "%zu", n);
+	else
+		while (n < 64 && str_split(&rest, ',', &name))
+			if (str_copy(id[n++], sizeof(id[0]), name) < 0)
+				return 2;
+	for (size_t i = 0; i < n; i++)
+		device[i] = (struct plugin_device){id[i], true, -1};
 	if (loop_new(&loop) < 0)
 		return 1;
 	if (plugin_new(loop,

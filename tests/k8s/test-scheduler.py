@@ -112,6 +112,63 @@ def a_group_starts_together():
     rig.gone("m2", "m3")
 
 
+def pod_groups(group, version):
+    """As the project defines them, as far as anybody reads them here."""
+    cluster.define({"metadata": {"name": f"podgroups.{group}", "annotations": {
+        "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"}}, "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
+            "versions": [{"name": version, "served": True, "storage": True, "subresources": {"status": {}}, "schema": {
+                "openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": {
+                        "minMember": {"type": "integer", "format": "int32"},
+                        "queue": {"type": "string"}, "priorityClassName": {"type": "string"},
+                        "scheduleTimeoutSeconds": {"type": "integer", "format": "int32"}}},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}}}]}})
+    return f"/apis/{group}/{version}/namespaces/{cluster.namespace}/podgroups"
+
+
+def a_controllers_group_starts_together(key, where, group, version):
+    """The scheduler runs already: it finds the definition by itself."""
+    rig.pod("w1", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
+            labels={key: "job"} if where == "labels" else None)
+    rig.waits("w1", "group a/job: nothing says how many belong to it".replace("a/", f"{cluster.namespace}/"))
+    path = pod_groups(group, version)
+    cluster.create(path, {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "job"},
+                          "spec": {"minMember": 3}})
+    rig.waits("w1", "1 of 3 members are there, 3 are needed")
+    rig.pod("w2", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
+            labels={key: "job"} if where == "labels" else None)
+    rig.waits("w2", "2 of 3 members are there, 3 are needed")
+    cluster.patch(f"{path}/job", {"spec": {"minMember": 2}})
+    assert {rig.devices("w1"), rig.devices("w2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
+    rig.gone("w1", "w2")
+    cluster.delete(f"{path}/job")
+
+
+def scheduler_plugins_groups_start_together():
+    """As Kubeflow's trainer and KubeRay label their pods."""
+    a_controllers_group_starts_together("scheduling.x-k8s.io/pod-group", "labels", "scheduling.x-k8s.io", "v1alpha1")
+
+
+def volcanos_groups_start_together():
+    """As Volcano's jobs, and Kubeflow's and KubeRay's with it, annotate theirs."""
+    a_controllers_group_starts_together("scheduling.k8s.io/group-name", "annotations", "scheduling.volcano.sh", "v1beta1")
+
+
+def who_runs_before_uses_the_same_room():
+    asked = {"prepare.divvy.gpu/request": "0.9", "main.divvy.gpu/request": "0.4"}
+    rig.pod("first", asked, initContainers=[{"name": "prepare", "image": "none"}])
+    assert rig.given("first", "granted-request") == "prepare=0.9 main=0.4"
+    device = rig.devices("first").split()
+    assert device[0].split("=")[1] == device[1].split("=")[1], device
+    rig.pod("second", asked, initContainers=[{"name": "prepare", "image": "none"}])
+    assert rig.devices("second") != rig.devices("first")
+    rig.pod("rest", {"request": "0.2"})
+    rig.waits("rest", "no GPU with 0.2 free")
+    rig.gone("first", "second", "rest")
+
+
 def who_is_less_important_is_evicted():
     rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
     rig.bound("low")
@@ -254,7 +311,8 @@ def answers(path):
 
 TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
-         a_group_starts_together, who_is_less_important_is_evicted,
+         a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
+         who_runs_before_uses_the_same_room, who_is_less_important_is_evicted,
          a_running_pod_is_changed, policies_limit_a_namespace,
          volumes_are_made_for_who_waits, one_of_two_decides,
          who_wakes_up_late_writes_nothing,

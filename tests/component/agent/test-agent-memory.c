@@ -287,6 +287,7 @@ static void metrics_are_served(void **state)
 	assert_true(fake_acquire(&c, 0, LONG_MS));
 	fake_submit(&c, 0);
 	reserve(&c, 8 << 20);
+	atomic_store(&c.devices[0].up->denied, 7);
 	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
 	get(address + 5, "/metrics", &text);
 	get(address + 5, "/healthz", &health);
@@ -295,6 +296,8 @@ static void metrics_are_served(void **state)
 	assert_non_null(strstr(buf_text(&text), "divvy_tenant_memory_bytes{tenant=\"1\""));
 	assert_non_null(strstr(buf_text(&text), "} 8388608\n"));
 	assert_non_null(strstr(buf_text(&text), "} 0.5\n"));
+	assert_non_null(strstr(buf_text(&text), "divvy_tenant_memory_denied_total{tenant=\"1\""));
+	assert_non_null(strstr(buf_text(&text), "} 7\n"));
 	assert_non_null(strstr(buf_text(&text), "divvy_tenant_gpu_seconds_total{tenant=\"1\""));
 	assert_non_null(strstr(buf_text(&text), "divvy_processes 1\n"));
 	fake_end(&c);

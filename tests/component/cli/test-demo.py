@@ -44,18 +44,35 @@ def session(pid):
         return 0
 
 
+TRIES = 3
+
+
+def was_starved(out):
+    """The device stood idle although all three had work: the machine had no processor for them."""
+    return sum(float(got) for got in re.findall(r"^\w+ +[\d.]+% +([\d.]+)%", out, re.MULTILINE)) < 98
+
+
 def each_gets_what_it_asked_for():
-    with Demo(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
-        out, _ = demo.process.communicate()
-        assert demo.process.returncode == 0, out
-        assert "simulated" in out and "OFF BY" in out and "Each got what it asked for" in out, out
-        with open(os.path.join(demo.out, "usage.svg"), encoding="utf-8") as f:
-            text = f.read()
-        xml.dom.minidom.parseString(text)
-        assert "(simulated)</title>" in text and text.count("stroke-dasharray") == 3
-        # Who comes last has about its share from the first point on, not all of a window's part. 100% is at 84.
-        last = re.findall(r'fill="none" stroke="#\w+" stroke-width="[\d.]+" [^>]*d="M[\d.]+,([\d.]+)', text)[-1]
-        assert float(last) > 200, last
+    for left in reversed(range(TRIES)):
+        with Demo(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
+            out, _ = demo.process.communicate()
+            if demo.process.returncode == 1 and left and was_starved(out):
+                print("# the machine was too busy for a fair try:\n#", out.replace("\n", "\n# "))
+                continue
+            assert demo.process.returncode == 0, out
+            check(out, demo.out)
+            return
+
+
+def check(out, folder):
+    assert "simulated" in out and "OFF BY" in out and "Each got what it asked for" in out, out
+    with open(os.path.join(folder, "usage.svg"), encoding="utf-8") as f:
+        text = f.read()
+    xml.dom.minidom.parseString(text)
+    assert "(simulated)</title>" in text and text.count("stroke-dasharray") == 3
+    # Who comes last has about its share from the first point on, not all of a window's part. 100% is at 84.
+    last = re.findall(r'fill="none" stroke="#\w+" stroke-width="[\d.]+" [^>]*d="M[\d.]+,([\d.]+)', text)[-1]
+    assert float(last) > 200, last
 
 
 def with_the_gate_off_it_fails():

@@ -146,6 +146,14 @@ static const struct {
 		"'containers':[{'name':'main'},{'name':'side','resources':{"
 		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
 		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}]}}"},
+	/* Who makes groups names the scheduler that would keep them together. */
+	{NULL,
+		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
+		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'volcano',"
+		"'containers':[{'name':'main'}]}}",
+		"{" TENANT "'divvy.gpu/request':'1','scheduling.k8s.io/group-name':'job'}},"
+		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
 	/* Off, another's words are another's. */
 	{NULL, POD("", LIMITS("'nvidia.com/gpu':'1'")), POD("", LIMITS("'nvidia.com/gpu':'1'"))},
 	{"nvidia", POD("", LIMITS("'nvidia.com/gpu':'1'")),

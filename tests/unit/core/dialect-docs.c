@@ -58,7 +58,12 @@ static const char groups[] =
 	"## Groups of other schedulers\n"
 	"\n"
 	"Read of every pod, whatever is switched on. Where a PodGroup object is named, its\n"
-	"`spec.minMember` says how many have to have a place before any of them starts.\n"
+	"`spec.minMember` says how many have to have a place before any of them starts. Pods of\n"
+	"Volcano, Kubeflow's trainers, KubeRay and JobSets carry these when they run in groups; "
+	"divvy\n"
+	"places those that have a share, also where Volcano, the scheduler-plugins or Koordinator "
+	"were\n"
+	"to, and counts the rest as there.\n"
 	"\n"
 	"| key | where | PodGroup of | what it is |\n"
 	"|---|---|---|---|\n";

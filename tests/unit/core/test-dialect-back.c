@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "core/dialect.h"
-#include "pod-text.h"
+#include "manifest-text.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -38,7 +38,7 @@ static const char *const wheres[] = {
 };
 
 struct written {
-	const struct pod *pod;
+	const struct manifest *pod;
 	struct buf text;
 	int left; /* calls until it fails; negative: never */
 };
@@ -56,15 +56,15 @@ static void check_documented(enum dialect_where where, const char *key)
 				(k->where == where || !strncmp(key, "ALIYUN", 6)))
 				return;
 		}
-	if (!dialect_is_given(str_from(key)))
-		fail_msg("%s is written and not in the table", key);
+	fail_msg("%s is written and not in the table", key);
 }
 
 static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
 	const char *value)
 {
 	struct written *w = data;
-	const struct str name = container == POD_NONE ? STR("") : w->pod->container[container].name;
+	const struct str name = container == MANIFEST_NONE ? STR("")
+							   : w->pod->container[container].name;
 
 	check_documented(where, key);
 	if (w->left-- == 0)
@@ -73,12 +73,10 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 		STR_ARG(name), key, value);
 }
 
-static enum spec_mode mode; /* granted */
-
 /* Every tenant gets the first device, or as many as it has asked for; the caller's text. */
 static char *write_back(const char *text, bool is_running, int left, int *ret)
 {
-	static struct pod_text t;
+	static struct manifest_text t;
 	_cleanup_dialect_ struct dialect_result result;
 	struct dialect_grant grant[DIALECT_TENANTS_MAX];
 	struct dialect_config config;
@@ -91,15 +89,15 @@ static char *write_back(const char *text, bool is_running, int left, int *ret)
 		.grant = grant};
 	char *shown;
 
-	pod_text_parse(str_from(text), &t);
+	manifest_text_parse(str_from(text), &t);
 	assert_ok(dialect_config_parse(t.dialects, &config, NULL));
 	if (dialect_translate(&t.pod, &config, &result, &err) < 0)
 		fail_msg("%s", err.msg);
 	for (uint32_t i = 0; i < result.n_tenants; i++) {
 		const struct spec *spec = &result.tenant[i].spec;
 
-		grant[i] = (struct dialect_grant){two, MIN(spec->count, 2u), spec->request,
-			spec->limit, mode, i == 0 && mode == SPEC_MODE_REMOTE ? "node8" : NULL};
+		grant[i] = (struct dialect_grant){
+			two, MIN(spec->count, 2u), spec->request, spec->limit};
 	}
 	*ret = dialect_write_back(&t.pod, &result, &given, put, &w);
 	shown = str_dup(buf_str(&w.text));
@@ -107,20 +105,6 @@ static char *write_back(const char *text, bool is_running, int left, int *ret)
 	return shown;
 }
 
-/* All of them are of every container, in the pod's order. */
-#define GIVEN(devices, request, limit, memory, policy, class, priority) \
-	"annotation divvy.gpu/devices=" devices "\n" \
-	"annotation divvy.gpu/granted-request=" request "\n" \
-	"annotation divvy.gpu/granted-limit=" limit "\n" \
-	"annotation divvy.gpu/granted-memory=" memory "\n" \
-	"annotation divvy.gpu/granted-memory-policy=" policy "\n" \
-	"annotation divvy.gpu/granted-class=" class "\n" \
-						    "annotation " \
-						    "divvy.gpu/granted-priority=" priority "\n"
-#define OURS_OF(c, request, limit, class, priority) \
-	GIVEN(c "=GPU-aaaa", c "=" request, c "=" limit, c "=3000Mi", c "=fail", c "=" class, \
-		c "=" priority)
-#define OURS(request, limit) OURS_OF("main", request, limit, "standard", "50")
 #define FRACTION(p, mem) \
 	"a " p "/gpu_request=0.5\na " p "/gpu_limit=1.0\na " p "/" mem "=3145728000\n"
 
@@ -128,63 +112,55 @@ static const struct {
 	const char *pod, *running;
 } cases[] = {
 	{"m cpu=1", ""},
-	{"a divvy.gpu/request=0.3\na divvy.gpu/limit=0.6", OURS("0.3", "0.6")},
-	{"c a\nc b\na b.divvy.gpu/request=0.3\na b.divvy.gpu/count=2",
-		GIVEN("b=GPU-aaaa,GPU-bbbb", "b=0.3", "b=1", "b=3000Mi,3000Mi", "b=fail",
-			"b=standard", "b=50")},
+	{"a divvy.gpu/request=0.3\na divvy.gpu/limit=0.6", ""},
+	{"c a\nc b\na b.divvy.gpu/request=0.3\na b.divvy.gpu/count=2", ""},
 	{"d kubeshare\n" FRACTION("kubeshare", "gpu_mem"),
-		OURS("0.5", "1") "annotation kubeshare/GPUID=abcde\n"
-				 "status BoundDeviceID=GPU-aaaa\n"
-				 "status PodManagerPort=0\n"},
+		"annotation kubeshare/GPUID=abcde\n"
+		"status BoundDeviceID=GPU-aaaa\n"
+		"status PodManagerPort=0\n"},
 	{"d kubeshare2\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0",
-		OURS_OF("main", "0.5", "1", "opportunistic",
-			"0") "annotation sharedgpu/gpu_uuid=GPU-aaaa\n"
-			     "annotation sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080\n"
-			     "annotation sharedgpu/gpu_mem=3145728000\n"
-			     "annotation sharedgpu/cell_id=1/2/0\n"},
-	{"d gemini\n" FRACTION("gemini", "gpu_mem"), OURS("0.5", "1")},
+		"annotation sharedgpu/gpu_uuid=GPU-aaaa\n"
+		"annotation sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080\n"
+		"annotation sharedgpu/gpu_mem=3145728000\n"
+		"annotation sharedgpu/cell_id=1/2/0\n"},
+	{"d gemini\n" FRACTION("gemini", "gpu_mem"), ""},
 	{"d gpushare=MiB\nc binpack-1\nm aliyun.com/gpu-mem=3000",
-		OURS_OF("binpack-1", "0.001", "1", "standard",
-			"50") "env binpack-1 ALIYUN_COM_GPU_MEM_IDX=3\n"
-			      "env binpack-1 ALIYUN_COM_GPU_MEM_POD=3000\n"
-			      "env binpack-1 ALIYUN_COM_GPU_MEM_CONTAINER=3000\n"
-			      "env binpack-1 ALIYUN_COM_GPU_MEM_DEV=16384\n"
-			      "annotation ALIYUN_COM_GPU_MEM_IDX=3\n"
-			      "annotation ALIYUN_COM_GPU_MEM_POD=3000\n"
-			      "annotation ALIYUN_COM_GPU_MEM_DEV=16384\n"
-			      "annotation ALIYUN_COM_GPU_MEM_ASSUME_TIME=1705054796123456789\n"
-			      "annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
-			      "annotation ALIYUN_COM_GPU_MEM_ASSIGN_TIME=1705054796123456789\n"},
+		"env binpack-1 ALIYUN_COM_GPU_MEM_IDX=3\n"
+		"env binpack-1 ALIYUN_COM_GPU_MEM_POD=3000\n"
+		"env binpack-1 ALIYUN_COM_GPU_MEM_CONTAINER=3000\n"
+		"env binpack-1 ALIYUN_COM_GPU_MEM_DEV=16384\n"
+		"annotation ALIYUN_COM_GPU_MEM_IDX=3\n"
+		"annotation ALIYUN_COM_GPU_MEM_POD=3000\n"
+		"annotation ALIYUN_COM_GPU_MEM_DEV=16384\n"
+		"annotation ALIYUN_COM_GPU_MEM_ASSUME_TIME=1705054796123456789\n"
+		"annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
+		"annotation ALIYUN_COM_GPU_MEM_ASSIGN_TIME=1705054796123456789\n"},
 	{"d gaiagpu\nc prepare init\nc log\nc nvidia\nr tencent.com/vcuda-core=200",
-		GIVEN("nvidia=GPU-aaaa,GPU-bbbb", "nvidia=1", "nvidia=1", "nvidia=3000Mi,3000Mi",
-			"nvidia=fail", "nvidia=standard",
-			"nvidia=50") "annotation tencent.com/predicate-gpu-idx-1=3,1\n"
-				     "annotation tencent.com/predicate-node=node7\n"
-				     "annotation tencent.com/predicate-time=1705054796123456789\n"
-				     "annotation tencent.com/gpu-assigned=true\n"},
-	{"d deepomatic\nr deepomatic.com/shared-gpu=1", OURS("0.01", "1")},
+		"annotation tencent.com/predicate-gpu-idx-1=3,1\n"
+		"annotation tencent.com/predicate-node=node7\n"
+		"annotation tencent.com/predicate-time=1705054796123456789\n"
+		"annotation tencent.com/gpu-assigned=true\n"},
+	{"d deepomatic\nr deepomatic.com/shared-gpu=1", ""},
 	{"d hami\nc a\nm nvidia.com/gpu=2\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=30\n"
 	 "c log\nc b\nm nvidia.com/gpumem=3000\nm nvidia.com/priority=0",
-		GIVEN("a=GPU-aaaa,GPU-bbbb b=GPU-aaaa", "a=0.3 b=0.001", "a=0.3 b=1",
-			"a=3000Mi,3000Mi b=3000Mi", "a=fail b=fail", "a=standard b=latency",
-			"a=50 b=50") "env a CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
-				     "env a CUDA_DEVICE_MEMORY_LIMIT_1=3000m\n"
-				     "env a CUDA_DEVICE_SM_LIMIT=30\n"
-				     "env b CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
-				     "env b CUDA_DEVICE_SM_LIMIT=0\n"
-				     "env b CUDA_TASK_PRIORITY=0\n"
-				     "annotation hami.io/vgpu-devices-allocated="
-				     "GPU-aaaa,NVIDIA,3000,30:GPU-bbbb,NVIDIA,3000,30:;;GPU-aaaa,"
-				     "NVIDIA,3000,0:;\n"
-				     "annotation hami.io/vgpu-node=node7\n"
-				     "annotation hami.io/vgpu-time=1705054796\n"
-				     "annotation hami.io/bind-time=1705054796\n"
-				     "annotation hami.io/bind-phase=success\n"},
+		"env a CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env a CUDA_DEVICE_MEMORY_LIMIT_1=3000m\n"
+		"env a CUDA_DEVICE_SM_LIMIT=30\n"
+		"env b CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env b CUDA_DEVICE_SM_LIMIT=0\n"
+		"env b CUDA_TASK_PRIORITY=0\n"
+		"annotation hami.io/vgpu-devices-allocated="
+		"GPU-aaaa,NVIDIA,3000,30:GPU-bbbb,NVIDIA,3000,30:;;GPU-aaaa,"
+		"NVIDIA,3000,0:;\n"
+		"annotation hami.io/vgpu-node=node7\n"
+		"annotation hami.io/vgpu-time=1705054796\n"
+		"annotation hami.io/bind-time=1705054796\n"
+		"annotation hami.io/bind-phase=success\n"},
 	{"d wang\na gpushare/resource_priority=1\n" FRACTION("gpushare", "gpu_memory"),
-		OURS("0.5", "1") "annotation gpushare/GPUID=abcde\n"
-				 "status deviceid=GPU-aaaa\n"
-				 "status podmanagerport=0\n"},
-	{"d nvidia\nm nvidia.com/gpu=1", OURS("1", "1")},
+		"annotation gpushare/GPUID=abcde\n"
+		"status deviceid=GPU-aaaa\n"
+		"status podmanagerport=0\n"},
+	{"d nvidia\nm nvidia.com/gpu=1", ""},
 };
 
 static void their_tools_read_what_they_know(void **state)
@@ -221,21 +197,6 @@ static void before_it_runs(void **state)
 	}
 }
 
-static void a_mode_is_said_where_it_was_granted(void **state)
-{
-	_cleanup_free_ char *written = NULL;
-	int r;
-
-	mode = SPEC_MODE_REMOTE;
-	written = write_back(
-		"c a\nc b\na a.divvy.gpu/request=0.3\na b.divvy.gpu/request=0.3", true, -1, &r);
-	mode = SPEC_MODE_AUTO;
-	assert_ok(r);
-	assert_contains(written,
-		"annotation divvy.gpu/granted-mode=a=remote b=remote\n"
-		"annotation divvy.gpu/remote-node=a=node8\n");
-}
-
 /* gpushare's readers: memory over the device's, in one unit, is the part of the device. */
 static void units_agree(void **state)
 {
@@ -261,11 +222,11 @@ static void a_failure_ends_it(void **state)
 	}
 }
 
-static char *meaning(const struct pod *pod, const struct dialect_result *result)
+static char *meaning(const struct manifest *pod, const struct dialect_result *result)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1 << 16);
 
-	pod_text_show(pod, result, &out);
+	manifest_text_show(pod, result, &out);
 	return str_dup(buf_str(&out));
 }
 
@@ -273,7 +234,7 @@ static char *meaning(const struct pod *pod, const struct dialect_result *result)
 static void again_is_the_same(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		static struct pod_text t;
+		static struct manifest_text t;
 		_cleanup_dialect_ struct dialect_result once, twice;
 		_cleanup_buf_ struct buf record = BUF_INIT(DIALECT_RECORD_MAX),
 					 list = BUF_INIT(256), again = BUF_INIT(DIALECT_RECORD_MAX);
@@ -281,7 +242,7 @@ static void again_is_the_same(void **state)
 		struct dialect_config config, none;
 		struct error err;
 
-		pod_text_parse(str_from(cases[i].pod), &t);
+		manifest_text_parse(str_from(cases[i].pod), &t);
 		assert_ok(dialect_config_parse(t.dialects, &config, NULL));
 		assert_ok(dialect_config_parse(STR(""), &none, NULL));
 		assert_ok(dialect_translate(&t.pod, &config, &once, NULL));
@@ -290,9 +251,9 @@ static void again_is_the_same(void **state)
 		assert_ok(dialect_config_format(&once.config, &list));
 		for (uint32_t c = 0; c < t.pod.n_containers; c++)
 			t.container[c].limits.n = t.container[c].requests.n = 0;
-		t.annotations[t.pod.annotations.n++] = (struct pod_entry){
+		t.annotations[t.pod.annotations.n++] = (struct manifest_entry){
 			STR(DIALECT_RECORD_KEY), buf_str(&record)};
-		t.annotations[t.pod.annotations.n++] = (struct pod_entry){
+		t.annotations[t.pod.annotations.n++] = (struct manifest_entry){
 			STR(DIALECT_LIST_KEY), buf_str(&list)};
 		t.pod.annotations.entry = t.annotations;
 		if (dialect_translate(&t.pod, &none, &twice, &err) < 0)
@@ -304,6 +265,5 @@ static void again_is_the_same(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(before_it_runs),
-	UNIT(a_mode_is_said_where_it_was_granted), UNIT(units_agree), UNIT(a_failure_ends_it),
-	UNIT(again_is_the_same))
+UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(before_it_runs), UNIT(units_agree),
+	UNIT(a_failure_ends_it), UNIT(again_is_the_same))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pods into specs, dialect by dialect: what the other systems publish as examples, limits, slips,
- * contradictions. The forms of pods and of results are pod-text.h's.
+ * contradictions. The forms of pods and of results are manifest-text.h's.
  */
 #include "unit.h"
 
@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "core/dialect.h"
 #include "core/quantity.h"
-#include "pod-text.h"
+#include "manifest-text.h"
 
 #define ALL "d kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia\n"
 
@@ -26,14 +26,14 @@ static char *translate(const char *text, struct dialect_result *ret)
 	_cleanup_buf_ struct buf out = BUF_INIT(16384);
 	struct dialect_config config;
 	struct error err = {0};
-	static struct pod_text t;
+	static struct manifest_text t;
 
-	pod_text_parse(str_from(text), &t);
+	manifest_text_parse(str_from(text), &t);
 	assert_ok(dialect_config_parse(t.dialects, &config, NULL));
 	if (dialect_translate(&t.pod, &config, ret, &err) < 0)
 		buf_addf(&out, "!%s", err.msg);
 	else
-		pod_text_show(&t.pod, ret, &out);
+		manifest_text_show(&t.pod, ret, &out);
 	assert_ok(buf_error(&out));
 	return str_dup(buf_str(&out));
 }
@@ -655,7 +655,7 @@ static void names_of_containers_are_counted(void **state)
 	_cleanup_free_ char *fits = NULL, *does_not = NULL;
 
 	buf_add_text(&pod, "a divvy.gpu/request=0.5\na divvy.gpu/container=main");
-	for (unsigned int i = 1; i < POD_CONTAINERS_MAX; i++)
+	for (unsigned int i = 1; i < MANIFEST_CONTAINERS_MAX; i++)
 		buf_add_text(&pod, ",main");
 	fits = translate(buf_text(&pod), &at);
 	assert_string_equal(fits, "main request=0.5 limit=1");
@@ -667,15 +667,16 @@ static void names_of_containers_are_counted(void **state)
 /* Quotas count a pod as Kubernetes counts one. */
 static void needs(void **state)
 {
-	static struct pod_text t;
+	static struct manifest_text t;
 	struct dialect_config config;
 	_cleanup_dialect_ struct dialect_result result;
 	struct dialect_need need;
 
-	pod_text_parse(STR("c prepare init\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=90\n"
-			   "c log sidecar\nm nvidia.com/gpumem=100\nm nvidia.com/gpucores=10\n"
-			   "c a\nm nvidia.com/gpumem=1000\nm nvidia.com/gpucores=30\n"
-			   "m nvidia.com/gpu=2\nc b\nc c\nm nvidia.com/gpumem=500\n"),
+	manifest_text_parse(
+		STR("c prepare init\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=90\n"
+		    "c log sidecar\nm nvidia.com/gpumem=100\nm nvidia.com/gpucores=10\n"
+		    "c a\nm nvidia.com/gpumem=1000\nm nvidia.com/gpucores=30\n"
+		    "m nvidia.com/gpu=2\nc b\nc c\nm nvidia.com/gpumem=500\n"),
 		&t);
 	assert_ok(dialect_config_parse(STR("hami"), &config, NULL));
 	assert_ok(dialect_translate(&t.pod, &config, &result, NULL));

@@ -8,10 +8,10 @@
 #include "cluster.h"
 #include "core/place-defrag.h"
 #include "core/place-gang.h"
+#include "core/place-bounds.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-network.h"
-#include "core/place-search.h"
 
 DEFINE_CLEANUP(struct place *, place_free)
 
@@ -177,7 +177,7 @@ static void against_all_pairs(void **state)
 			if (rand_below(&rand, 2)) {
 				place->nodes[at].cpu_all = 500;
 				place_node_count(place, at);
-				place_search_changed(place->search, at);
+				place_bounds_changed(place->bounds, at);
 			}
 		add_networks(&rand, place);
 		for (int step = 0; step < 40; step++) {

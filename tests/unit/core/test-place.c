@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "core/place-policy.h"
+#include "core/place-queue.h"
 #include "core/place.h"
 
 #define GIB (1ull << 30)
@@ -485,6 +486,70 @@ static void a_device_keeps_its_uuid(void **state)
 	place_free(place);
 }
 
+/* More than there may be at a time come and go; what somebody has stays. */
+static void models_can_be_forgotten(void **state)
+{
+	struct place *place = new_place(place_policy_find("default"));
+	const struct place_queue_model of = {.model = "queued", .quota = 1000, .limit = 2000};
+	const struct place_queue_info queue = {.name = "q",
+		.weight = 1,
+		.quota = 1000,
+		.limit = 2000,
+		.models = &of,
+		.n_models = 1};
+	struct place_device_info device = {.memory_bytes = GIB};
+	struct place_node_info info = {.name = "a", .n_devices = 1, .devices = &device};
+	struct place_spec spec = share(100);
+	struct place_choice choice;
+	uint32_t node, tenant, mark;
+	uint64_t t4, other, bit;
+	struct error err;
+	char name[16];
+
+	assert_ok(place_model(place, "T4", &t4, NULL));
+	assert_ok(place_model(place, "A100", &other, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	for (uint32_t i = 0; i < 3 * PLACE_MODELS_MAX; i++) {
+		snprintf(name, sizeof(name), "model%u", i);
+		assert_ok(place_model(place, name, &bit, &err));
+		/* Tenants that ask for it, and for another, are typical until then. */
+		spec.models = i % 2 ? bit : bit | t4;
+		place_note_arrival(place, &spec);
+		assert_int_equal(place_find(place, &spec, &choice, NULL), i % 2 ? -ENOSPC : 0);
+		assert_ok(place_model_forget(place, bit, &err));
+		assert_int_equal(place_model_forget(place, bit, &err), -EINVAL);
+	}
+	assert_int_equal(place_model_forget(place, 0, &err), -EINVAL);
+	assert_int_equal(place_model_forget(place, t4 | other, &err), -EINVAL);
+	assert_int_equal(place_model_forget(place, t4, &err), -EBUSY);
+	assert_contains(err.msg, "model T4: node a has it");
+	spec.models = t4 | other;
+	assert_ok(put(place, &spec, &tenant));
+	assert_int_equal(place_model_forget(place, other, &err), -EBUSY);
+	assert_contains(err.msg, "model A100: tenant 0 asks for it");
+	mark = place_mark(place);
+	assert_ok(place_remove(place, tenant));
+	assert_int_equal(place_model_forget(place, other, &err), -EBUSY);
+	assert_contains(err.msg, "under way");
+	place_rollback(place, mark);
+	place_release(place);
+	assert_ok(place_remove(place, tenant));
+	assert_ok(place_model_forget(place, other, &err));
+	assert_string_equal(place_model_name(place, (uint32_t)__builtin_ctzll(other)), "");
+	/* What queues name: for good when they are set, not at all when they are refused. */
+	assert_ok(place_queue_set(place, &queue, 1, &err));
+	assert_ok(place_model(place, "queued", &bit, NULL));
+	assert_int_equal(bit, other);
+	assert_int_equal(place_model_forget(place, bit, &err), -EBUSY);
+	assert_contains(err.msg, "model queued: a queue has a quota or limit of it");
+	assert_ok(place_queue_set(place, NULL, 0, &err));
+	assert_ok(place_model_forget(place, bit, &err));
+	assert_int_equal(place_queue_set(place, (struct place_queue_info[]){queue, queue}, 2, &err),
+		-EINVAL);
+	assert_string_equal(place_model_name(place, (uint32_t)__builtin_ctzll(other)), "");
+	place_free(place);
+}
+
 /* Over a long life: more labels and taints than are known at a time. */
 static void names_can_be_forgotten(void **state)
 {
@@ -839,7 +904,7 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(instances_are_devices), UNIT(refusals_say_why), UNIT(each_device_says_why_not),
 	UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
 	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
-	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten),
+	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
 	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),
 	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
 	UNIT(every_figure_is_exact))

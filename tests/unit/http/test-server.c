@@ -1,103 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "rig.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fd.h"
-#include "http/server.h"
-
-#define BODY_MAX 4096u
-
-struct rig {
-	struct loop *loop;
-	struct http_server *server;
-	struct http_request *held[64];
-	unsigned int n_held, n_asked;
-	bool is_holding;
-};
-
-static void on_request(void *data, struct http_request *request)
-{
-	struct rig *rig = data;
-	_cleanup_buf_ struct buf text = BUF_INIT(1 << 16);
-
-	rig->n_asked++;
-	if (rig->is_holding) {
-		assert_true(rig->n_held < ARRAY_SIZE(rig->held));
-		rig->held[rig->n_held++] = request;
-		return;
-	}
-	buf_addf(&text, "%s %s %zu %s", http_method(request), http_path(request),
-		http_body(request).n,
-		http_header(request, "X-A") ? http_header(request, "X-A") : "-");
-	http_answer(request, 200, "text/plain", buf_str(&text));
-}
-
-static void start(struct rig *rig, const struct http_options *more)
-{
-	struct http_options options = more ? *more : (struct http_options){0};
-	struct error err;
-
-	options.address = "127.0.0.1:0";
-	options.max_body = BODY_MAX;
-	options.handler = on_request;
-	options.data = rig;
-	assert_ok(loop_new(&rig->loop));
-	if (http_server_new(rig->loop, &options, &rig->server, &err) < 0)
-		fail_msg("%s", err.msg);
-}
-
-static void stop(struct rig *rig)
-{
-	http_server_free(rig->server);
-	loop_free(rig->loop);
-}
-
-static int dial(const struct rig *rig)
-{
-	const struct sockaddr_in to = {.sin_family = AF_INET,
-		.sin_port = htons(http_server_port(rig->server)),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_ok(connect(fd, (const struct sockaddr *)&to, sizeof(to)));
-	assert_ok(fd_set_nonblock(fd, true));
-	return fd;
-}
-
-static void say(int fd, const char *text)
-{
-	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-}
-
-/* Runs the loop until the peer has said so much that the part is in it, or has gone. */
-static bool hear(struct rig *rig, int fd, struct buf *heard, const char *part)
-{
-	for (;;) {
-		ssize_t n;
-
-		if (part && strstr(buf_text(heard), part))
-			return true;
-		assert_ok(buf_reserve(heard, 4096));
-		n = recv(fd, heard->p + heard->n, 4096, 0);
-		if (n == 0 || (n < 0 && errno != EAGAIN))
-			return false;
-		if (n > 0) {
-			heard->n += (size_t)n;
-			heard->p[heard->n] = '\0';
-			continue;
-		}
-		assert_true(loop_run_once(rig->loop, clock_now_ns() + 10 * NSEC_PER_MSEC) >= 0);
-	}
-}
-
-#define GET "GET /a?b=c HTTP/1.1\r\nHost: x\r\nX-A: y\r\n\r\n"
+#include "http/listen.h"
 
 static void answers_at_once(void **state)
 {
@@ -105,17 +13,17 @@ static void answers_at_once(void **state)
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
 	int fd;
 
-	start(&rig, NULL);
-	fd = dial(&rig);
-	say(fd, GET);
-	assert_true(hear(&rig, fd, &heard, "GET /a 0 y"));
+	rig_start(&rig, NULL);
+	fd = rig_dial(&rig);
+	rig_say(fd, GET);
+	assert_true(rig_hear(&rig, fd, &heard, "GET /a 0 y"));
 	/* The connection stays. */
 	buf_clear(&heard);
-	say(fd, "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
-	assert_true(hear(&rig, fd, &heard, "POST /p 5 -"));
+	rig_say(fd, "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+	assert_true(rig_hear(&rig, fd, &heard, "POST /p 5 -"));
 	assert_int_equal(http_server_counts(rig.server).n_connections, 1);
 	close(fd);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 /* Many at once, answered later and in another order; one of them has gone away meanwhile. */
@@ -125,10 +33,10 @@ static void answers_later(void **state)
 	struct rig rig = {.is_holding = true};
 	int fds[N];
 
-	start(&rig, NULL);
+	rig_start(&rig, NULL);
 	for (int i = 0; i < N; i++) {
-		fds[i] = dial(&rig);
-		say(fds[i], GET);
+		fds[i] = rig_dial(&rig);
+		rig_say(fds[i], GET);
 	}
 	while (rig.n_held < N)
 		assert_true(loop_run_once(rig.loop, CLOCK_NEVER) >= 0);
@@ -140,11 +48,11 @@ static void answers_later(void **state)
 
 		if (i == 3)
 			continue;
-		assert_true(hear(&rig, fds[i], &heard, "late"));
+		assert_true(rig_hear(&rig, fds[i], &heard, "late"));
 		assert_contains(buf_text(&heard), "HTTP/1.1 201");
 		close(fds[i]);
 	}
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 static void what_is_too_large_is_refused(void **state)
@@ -154,35 +62,35 @@ static void what_is_too_large_is_refused(void **state)
 	char text[BODY_MAX + 128];
 	int fd;
 
-	start(&rig, NULL);
-	fd = dial(&rig);
+	rig_start(&rig, NULL);
+	fd = rig_dial(&rig);
 	snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %u\r\n\r\n",
 		BODY_MAX + 1);
-	say(fd, text);
-	assert_true(hear(&rig, fd, &heard, "HTTP/1.1 413"));
+	rig_say(fd, text);
+	assert_true(rig_hear(&rig, fd, &heard, "HTTP/1.1 413"));
 	close(fd);
 	/* In pieces of no known sum. */
-	fd = dial(&rig);
-	say(fd, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1001\r\n");
+	fd = rig_dial(&rig);
+	rig_say(fd, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1001\r\n");
 	memset(text, 'x', 0x1001);
 	memcpy(text + 0x1001, "\r\n0\r\n\r\n", 8);
-	say(fd, text);
+	rig_say(fd, text);
 	buf_clear(&heard);
-	assert_false(hear(&rig, fd, &heard, "HTTP/1.1 200"));
+	assert_false(rig_hear(&rig, fd, &heard, "HTTP/1.1 200"));
 	close(fd);
 	/* As much as is possible is possible. */
-	fd = dial(&rig);
+	fd = rig_dial(&rig);
 	snprintf(text, sizeof(text), "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: %u\r\n\r\n",
 		BODY_MAX);
-	say(fd, text);
+	rig_say(fd, text);
 	memset(text, 'x', BODY_MAX);
 	text[BODY_MAX] = '\0';
-	say(fd, text);
+	rig_say(fd, text);
 	buf_clear(&heard);
-	assert_true(hear(&rig, fd, &heard, "POST /p 4096"));
+	assert_true(rig_hear(&rig, fd, &heard, "POST /p 4096"));
 	close(fd);
 	assert_int_equal(http_server_counts(rig.server).n_refused, 2);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 /* Nobody is served who takes too long to ask. */
@@ -193,17 +101,17 @@ static void the_slow_are_cut_off(void **state)
 	const struct http_options options = {.request_ns = 1, .idle_ns = UINT64_C(1) << 60};
 	struct rig rig = {0};
 
-	start(&rig, &options);
+	rig_start(&rig, &options);
 	for (size_t i = 0; i < ARRAY_SIZE(halves); i++) {
 		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
-		int fd = dial(&rig);
+		int fd = rig_dial(&rig);
 
-		say(fd, halves[i]);
-		assert_false(hear(&rig, fd, &heard, NULL));
+		rig_say(fd, halves[i]);
+		assert_false(rig_hear(&rig, fd, &heard, NULL));
 		close(fd);
 	}
 	assert_int_equal(rig.n_asked, 0);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 static void connections_have_a_limit(void **state)
@@ -213,26 +121,80 @@ static void connections_have_a_limit(void **state)
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
 	int fds[3];
 
-	start(&rig, &options);
+	rig_start(&rig, &options);
 	for (int i = 0; i < 3; i++) {
-		fds[i] = dial(&rig);
-		say(fds[i], GET);
+		fds[i] = rig_dial(&rig);
+		rig_say(fds[i], GET);
 	}
 	while (rig.n_held < 2)
 		assert_true(loop_run_once(rig.loop, CLOCK_NEVER) >= 0);
 	http_answer(rig.held[0], 200, NULL, STR("a"));
 	http_answer(rig.held[1], 200, NULL, STR("b"));
-	assert_true(hear(&rig, fds[0], &heard, "a"));
+	assert_true(rig_hear(&rig, fds[0], &heard, "a"));
 	assert_true(rig.n_held == 2);
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
-	stop(&rig);
+	rig_stop(&rig);
+}
+
+static void on_guard(void *data, struct http_request *request)
+{
+	struct rig *rig = data;
+
+	if (http_header(request, "X-A"))
+		http_pass(request);
+	else
+		http_answer(request, 401, NULL, STR_NONE);
+	rig->n_held++;
+}
+
+/* Each path has its handler, its methods and perhaps a guard; the first that fits counts. */
+static void routes_are_followed(void **state)
+{
+	static const struct http_route routes[] = {
+		{"GET", "/open", rig_answer},
+		{"GET", "/guarded/*", rig_answer, .is_guarded = true},
+		{"POST", "/open", rig_answer},
+	};
+	static const struct {
+		const char *request, *answer;
+	} cases[] = {
+		{"GET /open HTTP/1.1\r\nHost: x\r\n\r\n", "GET /open 0 -"},
+		{"HEAD /open HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
+		{"POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "POST /open 0"},
+		{"PUT /open HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+			"expected GET or POST\n"},
+		{"GET /opens HTTP/1.1\r\nHost: x\r\n\r\n",
+			"expected /open or /guarded/* or /open\n"},
+		{"GET /guarded/a HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 401"},
+		{"GET /guarded/a HTTP/1.1\r\nHost: x\r\nX-A: b\r\n\r\n", "GET /guarded/a 0 b"},
+	};
+	struct rig rig = {0};
+	const struct http_options options = {.routes = routes,
+		.n_routes = ARRAY_SIZE(routes),
+		.guard = on_guard,
+		.guard_data = &rig};
+
+	rig_start(&rig, &options);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+		int fd = rig_dial(&rig);
+
+		rig_say(fd, cases[i].request);
+		assert_true(rig_hear(&rig, fd, &heard, cases[i].answer));
+		close(fd);
+	}
+	assert_int_equal(rig.n_held, 2);
+	assert_int_equal(rig.n_asked, 4);
+	rig_stop(&rig);
 }
 
 static void addresses_are_checked(void **state)
 {
-	static const char *const good[] = {":9443", "127.0.0.1:80", "[::1]:9446", "0.0.0.0:0"};
-	static const char *const bad[] = {"", "9443", "x:", ":65536", ":-1", "[::1:80", ":1x"};
+	static const char *const good[] = {
+		":9443", "127.0.0.1:80", "[::1]:9446", "0.0.0.0:0", "unix:/run/x"};
+	static const char *const bad[] = {
+		"", "9443", "x:", ":65536", ":-1", "[::1:80", ":1x", "unix:"};
 	struct error err;
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
@@ -243,5 +205,35 @@ static void addresses_are_checked(void **state)
 	}
 }
 
+static void headers_go_with_the_answer(void **state)
+{
+	struct rig rig = {.is_holding = true};
+	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+	static char long_value[HTTP_HEADERS_MAX];
+	int fd;
+
+	memset(long_value, 'x', sizeof(long_value) - 1);
+	rig_start(&rig, NULL);
+	fd = rig_dial(&rig);
+	rig_say(fd, "GET /a HTTP/1.1\r\nHost: x\r\nCookie: b=2; a=1\r\n\r\n");
+	while (!rig.n_held)
+		rig_turn(&rig);
+	assert_string_equal(http_cookie(rig.held[0], "a"), "1");
+	assert_null(http_cookie(rig.held[0], "c"));
+	assert_ok(http_add_header(rig.held[0], "X-One", "first"));
+	assert_ok(http_add_header(rig.held[0], "X-Two", ""));
+	assert_ok(http_add_header(rig.held[0], "X-Three", "third"));
+	assert_int_equal(http_add_header(rig.held[0], "X-Four", "a\r\nX-Five: b"), -EINVAL);
+	assert_int_equal(http_add_header(rig.held[0], "X-Six", long_value), -EMSGSIZE);
+	http_answer(rig.held[0], 200, NULL, STR("end"));
+	assert_true(rig_hear(&rig, fd, &heard, "end"));
+	assert_contains(buf_text(&heard), "X-One: first\r\n");
+	assert_contains(buf_text(&heard), "X-Three: third\r\n");
+	assert_null(strstr(buf_text(&heard), "X-Five"));
+	close(fd);
+	rig_stop(&rig);
+}
+
 UNIT_MAIN(UNIT(answers_at_once), UNIT(answers_later), UNIT(what_is_too_large_is_refused),
-	UNIT(the_slow_are_cut_off), UNIT(connections_have_a_limit), UNIT(addresses_are_checked))
+	UNIT(the_slow_are_cut_off), UNIT(connections_have_a_limit), UNIT(routes_are_followed),
+	UNIT(addresses_are_checked), UNIT(headers_go_with_the_answer))

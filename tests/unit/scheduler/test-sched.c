@@ -403,6 +403,87 @@ static void a_group_waits_for_its_threshold(void **state)
 	next(SCHED_BIND, "m3", NULL);
 }
 
+/* After any pause, and the node's daemon still lives. */
+static void later(void)
+{
+	static unsigned n;
+	char time[32];
+
+	pass(60);
+	snprintf(time, sizeof(time), "2026-01-03T03:04:%02uZ", n++ % 60);
+	add_lease("n1", time);
+}
+
+static void add_member(const char *name, const char *label)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','labels':{%s},'annotations':"
+		"{"
+		"'divvy.gpu/"
+		"request':'0.4'}},'spec':{'schedulerName':'divvy-scheduler','containers':"
+		"[{'name':'c'}]}}",
+		name, name, label);
+}
+
+static void add_group_object(int kind, int least)
+{
+	set(kind, "{'metadata':{'name':'job','namespace':'s'},'spec':{'minMember':%d}}", least);
+}
+
+static void an_object_says_the_groups_size(void **state)
+{
+	const char *label = "'scheduling.x-k8s.io/pod-group':'job'";
+
+	add_node("n1", 2);
+	add_member("a", label);
+	told("a", "group s/job: nothing says how many belong to it");
+	/* One of that name, and of another controller's. */
+	add_group_object(CLUSTER_VOLCANO_GROUP, 1);
+	later();
+	nothing();
+	add_group_object(CLUSTER_GROUP, 3);
+	later();
+	told("a", "group s/job: 1 of 3 members are there, 3 are needed");
+	add_member("b", label);
+	later();
+	nothing();
+	add_group_object(CLUSTER_GROUP, 2);
+	later();
+	next(SCHED_BIND, "a", NULL);
+	next(SCHED_BIND, "b", NULL);
+	/* It goes, and comes again for those who are new. */
+	assert_ok(sched_remove(sched, CLUSTER_GROUP, "s", "job"));
+	add_member("d", label);
+	later();
+	nothing();
+	add_group_object(CLUSTER_GROUP, 0);
+	later();
+	next(SCHED_BIND, "d", NULL);
+}
+
+static void who_is_placed_by_another_is_a_member(void **state)
+{
+	add_node("n1", 2);
+	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
+	for (int i = 0; i < 2; i++)
+		set(OBJECT_POD,
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d','annotations':{"
+			"'divvy.gpu/request':'0.4','scheduling.k8s.io/group-name':'job'}},'spec':{"
+			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
+			i, i);
+	told("w0", "group s/job: 2 of 3 members are there, 3 are needed");
+	nothing();
+	/* A head without a share. */
+	set(OBJECT_POD,
+		"{'metadata':{'name':'head','namespace':'s','uid':'u-head','annotations':{"
+		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'volcano',"
+		"'containers':[{'name':'c'}]}}");
+	later();
+	next(SCHED_BIND, "w0", NULL);
+	next(SCHED_BIND, "w1", NULL);
+	nothing();
+}
+
 static void a_group_is_never_placed_in_part(void **state)
 {
 	add_node("n1", 2);
@@ -676,6 +757,143 @@ static void a_node_that_goes_takes_its_pods_places(void **state)
 	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
 }
 
+/* Of init containers "i", "j" (with JSON of its own) and of the main one "c". */
+static void add_stages(const char *name, const char *annotations, const char *of_j)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':{"
+		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'},{'name':'j'%s}],"
+		"'containers':[{'name':'c'}]}}",
+		name, name, annotations, of_j);
+}
+
+#define ASK(container, share) "'" container ".divvy.gpu/request':'" share "'"
+
+/* As it is bound: with what it was given, on that node. */
+static void confirm_stages(const struct cpod *pod, const char *annotations, const char *of_j)
+{
+	_cleanup_buf_ struct buf all = BUF_INIT(16384);
+	json_t *json, *value;
+	const char *key;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s", cpod_name(pod));
+	buf_add_text(&all, annotations);
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &json));
+	json_object_foreach(json, key, value)
+		buf_addf(&all, ",'%s':'%s'", key, json_string_value(value));
+	json_decref(json);
+	sched_bound(sched, "s", name, cpod_uid(pod), true);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':{"
+		"'nodeName':'n1','schedulerName':'divvy-scheduler','initContainers':[{'name':'i'},{"
+		"'name':'j'%s}],'containers':[{'name':'c'}]}}",
+		name, name, buf_text(&all), of_j);
+}
+
+static void free_is(const char *text)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1024);
+
+	cluster_print(sched_cluster(sched), &out);
+	assert_contains(buf_text(&out), text);
+}
+
+static void who_runs_before_uses_the_same_room(void **state)
+{
+	const char *asked = ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.4");
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_pod("small", SHARE("0.2"), "");
+	confirm(next(SCHED_BIND, "small", NULL), SHARE("0.2"));
+	add_stages("a", asked, "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_int_equal(cpod_given(pod)->n, 3);
+	assert_int_equal(cpod_given(pod)->v[0].request, 700);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 700000);
+	assert_int_equal(cpod_given(pod)->v[2].request, 400);
+	free_is("GPU-n1-0 100/1000");
+	/* The same when it is read back, and when the node confirms who runs. */
+	confirm_stages(pod, asked, "");
+	free_is("GPU-n1-0 100/1000");
+	add_gpus("n1", 1,
+		"{'podUID':'u-a','container':'i','devices':['GPU-n1-0'],'request':700,'limit':1000,"
+		"'memoryBytes':[700000]}");
+	free_is("GPU-n1-0 100/1000");
+	add_pod("b", SHARE("0.2"), "");
+	told("b", "0/1 nodes: 1 no GPU with 0.2 free");
+	/* A wish of who runs on has the room that was kept for who ran before. */
+	confirm_stages(cluster_pod(sched_cluster(sched), "s", "a"),
+		ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.6"), "");
+	pod = next(SCHED_GRANT, "a", NULL);
+	assert_int_equal(cpod_given(pod)->v[2].request, 600);
+	free_is("GPU-n1-0 100/1000");
+}
+
+static void who_stays_beside_adds_up(void **state)
+{
+	const char *asked = ASK("i", "0.5") "," ASK("j", "0.4") "," ASK("c", "0.3");
+
+	add_node("n1", 1);
+	add_stages("a", asked, ",'restartPolicy':'Always'");
+	next(SCHED_BIND, "a", NULL);
+	free_is("GPU-n1-0 300/1000");
+	add_stages("b", ASK("i", "0.1") "," ASK("j", "0.2") "," ASK("c", "0.2"),
+		",'restartPolicy':'Always'");
+	told("b", NULL);
+	nothing();
+}
+
+static void before_a_whole_device(void **state)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 2);
+	add_pod("small", SHARE("0.1"), "");
+	next(SCHED_BIND, "small", NULL);
+	add_stages("a", ASK("i", "0.5") "," ASK("j", "1") "," ASK("c", "0.2"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-1");
+	assert_int_equal(cpod_given(pod)->v[1].mode, SPEC_MODE_EXCLUSIVE);
+	free_is("GPU-n1-1 0/1000");
+	confirm_stages(pod, ASK("i", "0.5") "," ASK("j", "1") "," ASK("c", "0.2"), "");
+	free_is("GPU-n1-1 0/1000");
+}
+
+static void policies_count_what_runs_at_once(void **state)
+{
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':'0.6',"
+		"'totalMemory':'600000'}}");
+	add_node("n1", 2);
+	add_stages("a",
+		ASK("i", "0.5") "," ASK("c", "0.4") ",'i.divvy.gpu/memory':'500000',"
+						    "'c.divvy.gpu/memory':'300000'",
+		"");
+	next(SCHED_BIND, "a", NULL);
+	add_pod("b", SHARE("0.1") ",'divvy.gpu/memory':'100000'", "");
+	next(SCHED_BIND, "b", NULL);
+	add_pod("d", SHARE("0.1"), "");
+	told("d", "policy p: the namespace has 0.6 of 0.6 GPUs, 0.1 asked");
+}
+
+/* One model after the other, as of MIG profiles: more than there may be at a time. */
+static void models_come_and_go(void **state)
+{
+	add_node("n1", 1);
+	add_node("n2", 1);
+	for (int i = 0; i < 200; i++) {
+		set(CLUSTER_GPU_NODE,
+			"{'metadata':{'name':'n2'},'status':{'owner':'divvy','slots':{'total':64},"
+			"'devices':[{'uuid':'GPU-%d','index':0,'model':'M%d','memoryBytes':1000000,"
+			"'health':'Healthy'}],'tenants':[]}}",
+			i, i);
+	}
+	add_pod("a", SHARE("0.5") ",'divvy.gpu/model':'M199'", "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -693,6 +911,8 @@ int main(void)
 		TEST(cpu_counts_with_devices),
 		TEST(the_more_important_first),
 		TEST(a_group_waits_for_its_threshold),
+		TEST(an_object_says_the_groups_size),
+		TEST(who_is_placed_by_another_is_a_member),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
 		TEST(equals_do_not_leave),
@@ -706,6 +926,11 @@ int main(void)
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
+		TEST(who_runs_before_uses_the_same_room),
+		TEST(who_stays_beside_adds_up),
+		TEST(before_a_whole_device),
+		TEST(policies_count_what_runs_at_once),
+		TEST(models_come_and_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

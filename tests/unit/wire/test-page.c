@@ -56,6 +56,7 @@ static const struct {
 	PLACE(page_up, markers),
 	PLACE(page_up, blocked_ns),
 	PLACE(page_up, spread_ns),
+	PLACE(page_up, denied),
 	PLACE(page_up, done),
 	PLACE(page_up, issued),
 	PLACE(page_up, line),

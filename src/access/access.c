@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "access/access.h"
+
+#include <errno.h>
+#include <gnutls/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "kube/json.h"
+#include "kube/write.h"
+
+#define REVIEW_NS (10 * NSEC_PER_SEC)
+#define HASH_BYTES 32u
+
+enum verdict { UNKNOWN, ALLOWED, NO_TOKEN, NOBODY, FORBIDDEN };
+
+/* Of a token, a method and a path. */
+struct answer {
+	uint8_t key[HASH_BYTES];
+	enum verdict verdict;
+	uint64_t since_ns;
+};
+
+/* A request that waits for the API server. */
+struct visit {
+	LIST_ENTRY(visit) link;
+	struct access *access;
+	struct http_request *request;
+	struct kube_call *call;
+	uint8_t key[HASH_BYTES];
+};
+
+struct access {
+	struct kube_client *client;
+	const char *cookie; /* NULL: none */
+	LIST_HEAD(visits, visit) visits;
+	struct answer answers[ACCESS_ANSWERS_MAX];
+};
+
+/* ---- what is known ---- */
+
+/* HEAD is answered as GET is. */
+static const char *verb_of(const struct http_request *request)
+{
+	static const char *const verbs[][2] = {
+		{"POST", "post"}, {"PUT", "put"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(verbs) && !http_right(request); i++)
+		if (!strcmp(http_method(request), verbs[i][0]))
+			return verbs[i][1];
+	return "get";
+}
+
+static const char *path_of(const struct http_request *request)
+{
+	return http_right(request) ? http_right(request) : http_path(request);
+}
+
+static int make_key(const struct http_request *request, struct str token, uint8_t *ret)
+{
+	const char *verb = verb_of(request), *path = path_of(request);
+	gnutls_hash_hd_t hash;
+
+	if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0)
+		return -ENOMEM;
+	/* Their ends belong to them: none can be told from another by shifting a letter. */
+	gnutls_hash(hash, verb, strlen(verb) + 1);
+	gnutls_hash(hash, path, strlen(path) + 1);
+	gnutls_hash(hash, token.p, token.n);
+	gnutls_hash_deinit(hash, ret);
+	return 0;
+}
+
+static enum verdict recall(const struct access *access, const uint8_t *key)
+{
+	const uint64_t now = clock_now_ns();
+
+	for (size_t i = 0; i < ACCESS_ANSWERS_MAX; i++) {
+		const struct answer *a = &access->answers[i];
+
+		if (a->verdict && clock_since_ns(now, a->since_ns) < ACCESS_AGE_NS &&
+			!memcmp(a->key, key, HASH_BYTES))
+			return a->verdict;
+	}
+	return UNKNOWN;
+}
+
+static void remember(struct access *access, const uint8_t *key, enum verdict verdict)
+{
+	struct answer *oldest = &access->answers[0];
+
+	for (size_t i = 1; i < ACCESS_ANSWERS_MAX; i++)
+		if (access->answers[i].since_ns < oldest->since_ns)
+			oldest = &access->answers[i];
+	oldest->verdict = verdict;
+	oldest->since_ns = clock_now_ns();
+	memcpy(oldest->key, key, HASH_BYTES);
+}
+
+/* ---- what is asked ---- */
+
+static void answer(struct http_request *request, enum verdict verdict)
+{
+	static const struct {
+		unsigned int status;
+		const char *text;
+	} refusals[] = {
+		[UNKNOWN] = {503, "the API server does not say who may\n"},
+		[NO_TOKEN] = {401, "a token is needed: Authorization: Bearer TOKEN\n"},
+		[NOBODY] = {401, "the token is nobody's\n"},
+		[FORBIDDEN] = {403, "you may not: bind a cluster role that has the path\n"},
+	};
+
+	if (verdict == ALLOWED)
+		http_pass(request);
+	else
+		http_answer(request, refusals[verdict].status, HTTP_TEXT,
+			str_from(refusals[verdict].text));
+}
+
+static void conclude(struct visit *v, enum verdict verdict)
+{
+	struct http_request *request = v->request;
+
+	if (verdict != UNKNOWN)
+		remember(v->access, v->key, verdict);
+	LIST_REMOVE(v, link);
+	free(v);
+	answer(request, verdict);
+}
+
+/* Why is not for strangers to read: it may name hosts. */
+static void give_up(struct visit *v, const char *why)
+{
+	log_debug("%s %s: %s", http_method(v->request), http_path(v->request), why);
+	conclude(v, UNKNOWN);
+}
+
+/* Takes the review. */
+static void ask(struct visit *v, const char *group_version, const char *resource, json_t *review,
+	kube_done_fn *done)
+{
+	const struct kube_write write = {
+		.target = {.group_version = group_version, .resource = resource},
+		.timeout_ns = REVIEW_NS,
+		.done = done,
+		.data = v,
+		.ret_call = &v->call};
+	struct error err = {.msg = "out of memory"};
+
+	if (!review || kube_create(v->access->client, &write, review, &err) < 0)
+		give_up(v, err.msg);
+	json_decref(review);
+}
+
+/* The review as the API server gives it back; NULL: it does not, and v is gone. */
+static json_t *review_of(struct visit *v, const struct kube_answer *a)
+{
+	struct error err = a->error;
+	json_t *review;
+
+	v->call = NULL;
+	if (a->result >= 0 && kube_json_parse(a->body, &review, &err) >= 0)
+		return review;
+	give_up(v, err.msg);
+	return NULL;
+}
+
+static void on_access(void *data, const struct kube_answer *a)
+{
+	_cleanup_json_ json_t *review = review_of(data, a);
+
+	if (!review)
+		return;
+	conclude(data,
+		json_is_true(kube_json_at(review, "status", "allowed", NULL)) ? ALLOWED
+									      : FORBIDDEN);
+}
+
+static void on_token(void *data, const struct kube_answer *a)
+{
+	_cleanup_json_ json_t *review = review_of(data, a);
+	const json_t *user = kube_json_at(review, "status", "user", NULL);
+	const char *name = kube_json_text_at(user, "username", NULL);
+	struct visit *v = data;
+
+	if (!review)
+		return;
+	if (!json_is_true(kube_json_at(review, "status", "authenticated", NULL)) || !name) {
+		conclude(v, NOBODY);
+		return;
+	}
+	ask(v, "authorization.k8s.io/v1", "subjectaccessreviews",
+		json_pack("{s:s, s:s, s:{s:s, s:O*, s:O*, s:O*, s:{s:s, s:s}}}", "apiVersion",
+			"authorization.k8s.io/v1", "kind", "SubjectAccessReview", "spec", "user",
+			name, "uid", json_object_get(user, "uid"), "groups",
+			json_object_get(user, "groups"), "extra", json_object_get(user, "extra"),
+			"nonResourceAttributes", "path", path_of(v->request), "verb",
+			verb_of(v->request)),
+		on_access);
+}
+
+static struct str token_of(const struct access *access, const struct http_request *request)
+{
+	const char *header = http_header(request, "Authorization");
+	struct str token = str_from(header);
+
+	if (header)
+		return str_skip_prefix(&token, STR("Bearer ")) ? token : STR_NONE;
+	return str_from(access->cookie ? http_cookie(request, access->cookie) : NULL);
+}
+
+void access_guard(void *data, struct http_request *request)
+{
+	struct access *access = data;
+	struct str token = token_of(access, request);
+	struct visit *v;
+	uint8_t key[HASH_BYTES];
+	enum verdict known;
+
+	if (!token.n || token.n > ACCESS_TOKEN_MAX) {
+		answer(request, NO_TOKEN);
+		return;
+	}
+	if (make_key(request, token, key) < 0) {
+		answer(request, UNKNOWN);
+		return;
+	}
+	known = recall(access, key);
+	v = known ? NULL : calloc(1, sizeof(*v));
+	if (!v) {
+		answer(request, known);
+		return;
+	}
+	v->access = access;
+	v->request = request;
+	memcpy(v->key, key, HASH_BYTES);
+	LIST_INSERT_HEAD(&access->visits, v, link);
+	ask(v, "authentication.k8s.io/v1", "tokenreviews",
+		json_pack("{s:s, s:s, s:{s:s%}}", "apiVersion", "authentication.k8s.io/v1", "kind",
+			"TokenReview", "spec", "token", token.p, token.n),
+		on_token);
+}
+
+int access_new(struct kube_client *client, struct access **ret_access, struct error *err)
+{
+	struct access *access = calloc(1, sizeof(*access));
+
+	if (!access)
+		return fail(err, ENOMEM, "out of memory");
+	access->client = client;
+	LIST_INIT(&access->visits);
+	*ret_access = access;
+	return 0;
+}
+
+void access_accept_cookie(struct access *access, const char *name)
+{
+	access->cookie = name;
+}
+
+void access_free(struct access *access)
+{
+	struct visit *v;
+
+	if (!access)
+		return;
+	while ((v = LIST_FIRST(&access->visits))) {
+		kube_call_cancel(v->call);
+		conclude(v, UNKNOWN);
+	}
+	free(access);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guard of an HTTP server's routes (http/server.h): a request shows a bearer token, and the API
+ * server is asked who that is (TokenReview) and whether he may use the method on the path
+ * (SubjectAccessReview of a non-resource URL, HEAD being get; a route may name another, see
+ * http_right()). 401: no token, or one of nobody;
+ * 403: he may not; 503: the API server does not say. The loop's thread; nothing blocks.
+ *
+ * An answer, of either kind, counts for ACCESS_AGE_NS: rights that are given or taken away show
+ * after that. Of a token only its SHA-256 is kept.
+ */
+#ifndef ACCESS_ACCESS_H
+#define ACCESS_ACCESS_H
+
+#include "http/server.h"
+#include "kube/client.h"
+
+#define ACCESS_AGE_NS (UINT64_C(10) * 1000000000)
+#define ACCESS_ANSWERS_MAX 64u /* that are remembered; the oldest goes first */
+#define ACCESS_TOKEN_MAX (16u << 10)
+
+struct access;
+
+/* The client is borrowed. -ENOMEM. */
+int access_new(struct kube_client *client, struct access **ret_access, struct error *err);
+/* Before the client and before the server. Who waits is answered with 503. NULL is fine. */
+void access_free(struct access *access);
+
+/* Where there is no Authorization, the token may be in this cookie. The name is borrowed. */
+void access_accept_cookie(struct access *access, const char *name);
+
+/* For http_options.guard; its data is the access. */
+void access_guard(void *access, struct http_request *request);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "access/page.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "http/issue.h"
+
+struct page {
+	struct http_server *server;
+	struct access *access;
+};
+
+static int start(struct page *page, struct kube_client *client, const struct page_options *o,
+	struct error *err)
+{
+	struct http_options http = {.address = o->address,
+		.is_tls = true,
+		.max_connections = PAGE_CONNECTIONS_MAX,
+		.max_body = PAGE_BODY_MAX,
+		.idle_ns = PAGE_IDLE_NS,
+		.routes = o->routes,
+		.n_routes = o->n_routes,
+		.data = o->data,
+		.guard = access_guard};
+	int r = access_new(client, &page->access, err);
+
+	http.guard_data = page->access;
+	if (r >= 0)
+		access_accept_cookie(page->access, o->cookie);
+	r = r < 0 ? r : http_server_new(kube_client_loop(client), &http, &page->server, err);
+	if (r >= 0 && o->cert_file)
+		return http_server_read(page->server, o->cert_file, o->key_file, err);
+	if (r >= 0 && o->name)
+		return http_server_issue(page->server, o->name, o->host, err);
+	return r;
+}
+
+int page_new(struct kube_client *client, const struct page_options *options, struct page **ret_page,
+	struct error *err)
+{
+	struct page *page = calloc(1, sizeof(*page));
+	int r = page ? start(page, client, options, err) : fail(err, ENOMEM, "out of memory");
+
+	if (r < 0) {
+		page_free(page);
+		return r;
+	}
+	*ret_page = page;
+	return 0;
+}
+
+void page_free(struct page *page)
+{
+	if (!page)
+		return;
+	access_free(page->access);
+	http_server_free(page->server);
+	free(page);
+}
+
+struct http_server *page_server(struct page *page)
+{
+	return page->server;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/placeholder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "kube/config.h"
+
+#define LOOK_NS NSEC_PER_SEC
+#define LOOK_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define TOKEN_S 3607
+
+/* ---- the pod ---- */
+
+static json_t *where(const char *node)
+{
+	json_t *match = node
+		? json_pack("{s:[{s:s, s:s, s:[s]}], s:[{s:s, s:s, s:[s]}]}", "matchExpressions",
+			  "key", "divvy.gpu/owner", "operator", "In", "values", "pool",
+			  "matchFields", "key", "metadata.name", "operator", "In", "values", node)
+		: json_pack("{s:[{s:s, s:s, s:[s]}]}", "matchExpressions", "key", "divvy.gpu/owner",
+			  "operator", "In", "values", "pool");
+
+	return json_pack("{s:{s:{s:[o]}}}", "nodeAffinity",
+		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", match);
+}
+
+/* A token of its own: a look at GPUNodes is all that it is good for. */
+static json_t *api_volume(void)
+{
+	return json_pack("{s:s, s:{s:i, s:[{s:{s:s, s:i}}, {s:{s:s, s:[{s:s, s:s}]}}, "
+			 "{s:{s:[{s:s, s:{s:s}}]}}]}}",
+		"name", "api", "projected", "defaultMode", 0440, "sources", "serviceAccountToken",
+		"path", "token", "expirationSeconds", TOKEN_S, "configMap", "name",
+		"kube-root-ca.crt", "items", "key", "ca.crt", "path", "ca.crt", "downwardAPI",
+		"items", "path", "namespace", "fieldRef", "fieldPath", "metadata.namespace");
+}
+
+static json_t *container(const char *image)
+{
+	json_t *resources = json_pack(
+		"{s:s, s:s, s:s}", "cpu", "10m", "memory", "64Mi", PLACEHOLDER_RESOURCE, "1");
+
+	return json_pack("{s:s, s:s, s:s, s:[s], s:[{s:s, s:{s:{s:s}}}, {s:s, s:{s:{s:s}}}], "
+			 "s:{s:O, s:o}, s:{s:b, s:b, s:{s:[s]}}, s:[{s:s, s:s, s:b}]}",
+		"name", "placeholder", "image", image, "imagePullPolicy", "IfNotPresent", "args",
+		"--placeholder", "env", "name", "POD_NAME", "valueFrom", "fieldRef", "fieldPath",
+		"metadata.name", "name", "NODE_NAME", "valueFrom", "fieldRef", "fieldPath",
+		"spec.nodeName", "resources", "limits", resources, "requests", resources,
+		"securityContext", "allowPrivilegeEscalation", 0, "readOnlyRootFilesystem", 1,
+		"capabilities", "drop", "ALL", "volumeMounts", "name", "api", "mountPath",
+		"/var/run/secrets/kubernetes.io/serviceaccount", "readOnly", 1);
+}
+
+json_t *placeholder_pod(const char *name, const char *image, const char *node)
+{
+	json_t *labels = json_pack(
+		"{s:s, s:s*}", PLACEHOLDER_LABEL, PLACEHOLDER_NAME, PLACEHOLDER_NODE_LABEL, node);
+	json_t *spec = json_pack(
+		"{s:s, s:s, s:b, s:b, s:i, s:s, s:o, s:[{s:s, s:s}], s:[o], s:[o], "
+		"s:{s:b, s:i, s:i, s:i, s:{s:s}}}",
+		"serviceAccountName", PLACEHOLDER_NAME, "priorityClassName", PLACEHOLDER_NAME,
+		"automountServiceAccountToken", 0, "enableServiceLinks", 0,
+		"terminationGracePeriodSeconds", PLACEHOLDER_GRACE_S, "restartPolicy", "Always",
+		"affinity", where(node), "tolerations", "key", PLACEHOLDER_RESOURCE, "operator",
+		"Exists", "containers", container(image), "volumes", api_volume(),
+		"securityContext", "runAsNonRoot", 1, "runAsUser", 65532, "runAsGroup", 65532,
+		"fsGroup", 65532, "seccompProfile", "type", "RuntimeDefault");
+
+	return json_pack("{s:s, s:s, s:{s:s, s:o}, s:o}", "apiVersion", "v1", "kind", "Pod",
+		"metadata", "name", name, "labels", labels, "spec", spec);
+}
+
+/* ---- the program ---- */
+
+struct holder {
+	struct loop *loop;
+	struct loop_timer timer;
+	struct kube_config *config;
+	struct kube_client *client;
+	struct kube_call *call;
+	const char *name, *node;
+	bool is_told; /* to end */
+};
+
+static bool has(const json_t *list, const char *text)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *one = json_string_value(json_array_get(list, i));
+
+		if (one && !strcmp(one, text))
+			return true;
+	}
+	return false;
+}
+
+bool placeholder_is_needed(const json_t *gpu_node, const char *name)
+{
+	const json_t *devices = kube_json_at(gpu_node, "status", "devices", NULL),
+		     *tenants = kube_json_at(gpu_node, "status", "tenants", NULL);
+
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *d = json_array_get(devices, i);
+		const char *uuid = kube_json_text_at(d, "uuid", NULL),
+			   *its = kube_json_text_at(d, "placeholder", NULL);
+
+		if (!uuid || !its || strcmp(its, name) != 0)
+			continue;
+		for (size_t k = 0; k < json_array_size(tenants); k++)
+			if (has(json_object_get(json_array_get(tenants, k), "devices"), uuid))
+				return true;
+	}
+	return false;
+}
+
+/* While the API server is away nobody knows: it stays. */
+static void on_read(void *data, const struct kube_answer *answer)
+{
+	struct holder *p = data;
+	_cleanup_json_ json_t *json = NULL;
+	struct error err = answer->error;
+	int r = answer->result;
+
+	p->call = NULL;
+	if (r >= 0)
+		r = kube_json_parse(answer->body, &json, &err);
+	if (r >= 0 ? !placeholder_is_needed(json, p->name) : r == -ENOENT) {
+		log_info("no tenant is left: ending");
+		loop_stop(p->loop, 0);
+		return;
+	}
+	if (r < 0)
+		log_warn("GPUNode %s: %s", p->node, err.msg);
+	loop_set_timer(&p->timer, clock_now_ns() + LOOK_NS);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct holder *p = timer->data;
+	const struct kube_write read = {.target = {.group_version = "divvy.gpu/v1",
+						.resource = "gpunodes",
+						.name = p->node},
+		.timeout_ns = LOOK_TIMEOUT_NS,
+		.done = on_read,
+		.data = p,
+		.ret_call = &p->call};
+	struct error err;
+
+	if (kube_read(p->client, &read, &err) < 0) {
+		log_warn("%s", err.msg);
+		loop_set_timer(timer, now + LOOK_NS);
+	}
+}
+
+static void on_signal(void *data, bool is_reload)
+{
+	struct holder *p = data;
+
+	if (p->is_told)
+		return;
+	log_info("told to end: when no tenant is left");
+	p->is_told = true;
+	loop_set_timer(&p->timer, 0);
+}
+
+static int start(struct holder *p, const char *kubeconfig, struct program_signals *signals,
+	struct error *err)
+{
+	const struct kube_config_source source = {.files = kubeconfig};
+	int r = loop_new(&p->loop);
+
+	p->timer.data = p;
+	r = r < 0 ? r : loop_add_timer(p->loop, &p->timer, on_timer);
+	r = r < 0 ? r : program_watch(signals, p->loop, on_signal, p);
+	if (r < 0)
+		return fail_errno(err, -r, "starting");
+	r = kube_config_load(&source, &p->config, err);
+	return r < 0 ? r : kube_client_new(p->loop, p->config, NULL, &p->client, err);
+}
+
+int placeholder_run(const struct controller_options *options, struct program_signals *signals,
+	struct error *err)
+{
+	struct holder p = {.name = options->pod_name, .node = getenv("NODE_NAME")};
+	int r;
+
+	if (!p.node || !p.node[0])
+		return fail(err, EINVAL, "--placeholder: NODE_NAME is not set; it names the node");
+	r = start(&p, options->kubeconfig, signals, err);
+	if (r >= 0) {
+		log_info("%s holds a device of %s", p.name, p.node);
+		r = loop_run(p.loop);
+		if (r < 0)
+			fail_errno(err, -r, "event loop");
+	}
+	program_unwatch(signals);
+	kube_call_cancel(p.call);
+	kube_client_free(p.client);
+	kube_config_free(p.config);
+	loop_free(p.loop);
+	return r;
+}

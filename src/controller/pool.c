@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "kube/hash.h"
+
+#define DEVICE_MILLI 1000u
+#define TRIES_MAX 16u
+
+/* Of a placeholder or a pod; forgotten when a decision no longer hears of it. */
+struct memory {
+	UT_hash_handle hh;
+	uint64_t since_ns; /* a placeholder is idle; CLOCK_NEVER: it is not */
+	uint64_t next_ns;  /* a pod counts again */
+	uint32_t tries;
+	bool is_seen;
+	char key[];
+};
+
+struct vgpu_pool {
+	struct memory *placeholders, *sources;
+};
+
+int pool_policy_parse(struct str text, enum pool_policy *ret_policy, struct error *err)
+{
+	static const char *const name[] = {"onDemand", "reservation", "hybrid"};
+
+	*ret_policy = POOL_ON_DEMAND;
+	for (size_t i = 0; i < ARRAY_SIZE(name); i++)
+		if (str_is(text, name[i])) {
+			*ret_policy = (enum pool_policy)i;
+			return 0;
+		}
+	return text.n ? fail(err, EINVAL,
+				"pool policy '%.*s': allowed are onDemand, reservation and hybrid",
+				STR_ARG(text))
+		      : 0;
+}
+
+/* ---- memory ---- */
+
+static struct memory *recall(struct memory **all, const char *key)
+{
+	const size_t n = strlen(key) + 1;
+	struct memory *m;
+
+	HASH_FIND_STR(*all, key, m);
+	if (m)
+		return m;
+	m = calloc(1, sizeof(*m) + n);
+	if (!m)
+		return NULL;
+	memcpy(m->key, key, n);
+	m->since_ns = CLOCK_NEVER;
+	HASH_ADD_STR(*all, key, m);
+	return m;
+}
+
+/* All that has not been seen since the last time. */
+static void forget(struct memory **all)
+{
+	struct memory *m, *next;
+
+	for (m = *all; m; m = next) {
+		next = m->hh.next;
+		if (!m->is_seen) {
+			HASH_DEL(*all, m);
+			free(m);
+		} else {
+			m->is_seen = false;
+		}
+	}
+}
+
+int vgpu_pool_new(struct vgpu_pool **ret_pool)
+{
+	*ret_pool = calloc(1, sizeof(**ret_pool));
+	return *ret_pool ? 0 : -ENOMEM;
+}
+
+void vgpu_pool_free(struct vgpu_pool *pool)
+{
+	if (!pool)
+		return;
+	for (int i = 0; i < 2; i++) { /* the first time they are but unseen */
+		forget(&pool->placeholders);
+		forget(&pool->sources);
+	}
+	free(pool);
+}
+
+/* ---- who waits ---- */
+
+/* At the k-th try a pod stands for k devices: its share may be of several. */
+static uint64_t milli_of(const struct pool_source *source, uint32_t tries)
+{
+	return MAX(source->milli, tries ? (uint64_t)(tries + 1) * DEVICE_MILLI : 0);
+}
+
+static uint64_t pause_of(uint32_t tries)
+{
+	uint64_t pause = POOL_RETRY_NS;
+
+	while (tries-- > 1 && pause < POOL_RETRY_MAX_NS)
+		pause *= 2;
+	return MIN(pause, POOL_RETRY_MAX_NS);
+}
+
+/* Devices that those who count now would fill. */
+static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
+	uint64_t *ret_devices)
+{
+	uint64_t milli = 0;
+
+	for (size_t i = 0; i < f->n_sources; i++) {
+		struct memory *m = recall(&pool->sources, f->source[i].uid);
+
+		if (!m)
+			return -ENOMEM;
+		m->is_seen = true;
+		if (f->now_ns >= m->next_ns) {
+			milli += milli_of(&f->source[i], m->tries);
+			m->tries = MIN(m->tries + 1, TRIES_MAX);
+			m->next_ns = f->now_ns + pause_of(m->tries);
+		}
+		plan->again_ns = MIN(plan->again_ns, m->next_ns);
+	}
+	*ret_devices = (milli + DEVICE_MILLI - 1) / DEVICE_MILLI;
+	return 0;
+}
+
+static void make(struct pool_plan *plan, const char *node, uint64_t n)
+{
+	while (n-- > 0 && plan->n_make < POOL_MAKE_MAX)
+		plan->make[plan->n_make++] = node;
+}
+
+static void make_for_demand(const struct pool_facts *f, uint64_t devices, struct pool_plan *plan)
+{
+	uint64_t spare = 0;
+
+	for (size_t i = 0; i < f->n_placeholders; i++)
+		spare += !f->placeholder[i].is_used && !f->placeholder[i].is_leaving;
+	if (devices > spare)
+		make(plan, "", devices - spare);
+}
+
+/* ---- what is kept and what goes ---- */
+
+/* Also of a node that is none of the pool's any more: nothing is kept there. */
+static const struct pool_node *node_of(const struct pool_facts *f, const char *name)
+{
+	static const struct pool_node none = {"", POOL_ON_DEMAND, 0};
+
+	for (size_t i = 0; i < f->n_nodes; i++)
+		if (!strcmp(f->node[i].name, name))
+			return &f->node[i];
+	return &none;
+}
+
+struct count {
+	uint32_t all, used;
+};
+
+static struct count count_on(const struct pool_facts *f, const char *node)
+{
+	struct count n = {0};
+
+	for (size_t i = 0; i < f->n_placeholders; i++)
+		if (!f->placeholder[i].is_leaving && !strcmp(f->placeholder[i].node, node)) {
+			n.all++;
+			n.used += f->placeholder[i].is_used;
+		}
+	return n;
+}
+
+static uint32_t idle_kept(const struct pool_node *node, uint32_t n_used)
+{
+	switch (node->policy) {
+	case POOL_HYBRID: return node->reserve;
+	case POOL_RESERVATION: return node->reserve - MIN(node->reserve, n_used);
+	default: return 0;
+	}
+}
+
+/* How many others of its node have been idle for longer: those go first. */
+static uint32_t idle_before(
+	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
+{
+	const struct pool_placeholder *p = &f->placeholder[which];
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < f->n_placeholders; i++) {
+		const struct pool_placeholder *other = &f->placeholder[i];
+		struct memory *m;
+
+		if (i == which || other->is_used || other->is_leaving || !other->is_bound ||
+			strcmp(other->node, p->node) != 0)
+			continue;
+		HASH_FIND_STR(pool->placeholders, other->name, m);
+		n += m && (m->since_ns < since_ns || (m->since_ns == since_ns && i < which));
+	}
+	return n;
+}
+
+/* When it is to go if nothing changes; CLOCK_NEVER: it stays. */
+static uint64_t end_of(
+	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
+{
+	const struct pool_placeholder *p = &f->placeholder[which];
+	const struct pool_node *node = node_of(f, p->node);
+	const struct count n = count_on(f, p->node);
+	const uint64_t made_ns = f->now_ns - MIN(f->now_ns, p->age_ns);
+	uint32_t surplus;
+
+	if (!p->is_bound && p->node[0] && node->policy == POOL_RESERVATION)
+		return n.all > node->reserve ? f->now_ns : CLOCK_NEVER;
+	if (!p->is_bound)
+		return made_ns + (f->n_sources ? POOL_NO_ROOM_NS : POOL_IDLE_NS);
+	surplus = n.all - n.used - MIN(n.all - n.used, idle_kept(node, n.used));
+	if (idle_before(pool, f, which, since_ns) >= surplus)
+		return CLOCK_NEVER;
+	return since_ns + (f->n_sources ? POOL_UNUSED_NS : POOL_IDLE_NS);
+}
+
+static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
+{
+	for (size_t i = 0; i < f->n_placeholders; i++) {
+		const struct pool_placeholder *p = &f->placeholder[i];
+		struct memory *m = recall(&pool->placeholders, p->name);
+
+		if (!m)
+			return -ENOMEM;
+		m->is_seen = true;
+		if (p->is_used || p->is_leaving || !p->is_bound)
+			m->since_ns = CLOCK_NEVER;
+		else if (m->since_ns == CLOCK_NEVER)
+			m->since_ns = f->now_ns;
+	}
+	return 0;
+}
+
+static void give_back(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan)
+{
+	for (size_t i = 0; i < f->n_placeholders; i++) {
+		const struct pool_placeholder *p = &f->placeholder[i];
+		struct memory *m = NULL;
+		uint64_t end;
+
+		if (p->is_used || p->is_leaving)
+			continue;
+		HASH_FIND_STR(pool->placeholders, p->name, m);
+		end = end_of(pool, f, i, m ? m->since_ns : f->now_ns);
+		if (end > f->now_ns)
+			plan->again_ns = MIN(plan->again_ns, end);
+		else if (plan->n_give_back < POOL_MAKE_MAX)
+			plan->give_back[plan->n_give_back++] = p->name;
+	}
+}
+
+int vgpu_pool_decide(
+	struct vgpu_pool *pool, const struct pool_facts *facts, struct pool_plan *ret_plan)
+{
+	uint64_t devices = 0;
+	int r = look_at_idle(pool, facts);
+
+	*ret_plan = (struct pool_plan){.again_ns = CLOCK_NEVER};
+	if (r == 0 && facts->n_nodes)
+		r = count_demand(pool, facts, ret_plan, &devices);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < facts->n_nodes; i++) {
+		const struct pool_node *node = &facts->node[i];
+		const uint32_t all = count_on(facts, node->name).all;
+
+		if (node->policy == POOL_RESERVATION && all < node->reserve)
+			make(ret_plan, node->name, node->reserve - all);
+	}
+	make_for_demand(facts, devices, ret_plan);
+	give_back(pool, facts, ret_plan);
+	forget(&pool->placeholders);
+	forget(&pool->sources);
+	return 0;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The page's answers. Each event's id is "EPOCH-NUMBER": who comes back with it behind /events/ is
+ * told what is newer, or all where the number is another process's or too old.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "controller/web-files.h"
+#include "controller/web-internal.h"
+
+/* Who was let in is asked about again: a token may have ended, a right may have been taken away. */
+#define VISIT_NS (120 * NSEC_PER_SEC)
+#define BEARER STR("Bearer ")
+
+static void answer_text(struct http_request *request, unsigned int status, const char *text)
+{
+	http_add_header(request, "Cache-Control", "no-store");
+	http_add_header(request, "X-Content-Type-Options", "nosniff");
+	http_answer(request, status, HTTP_TEXT, str_from(text));
+}
+
+/* ---- files ---- */
+
+/* Nothing but its own files and its own server: whatever were in a name, it could do nothing. */
+static const struct {
+	const char *name, *value;
+} file_headers[] = {
+	{"Content-Security-Policy",
+		"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+		"img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
+		"require-trusted-types-for 'script'; trusted-types 'none'"},
+	{"X-Content-Type-Options", "nosniff"},
+	{"X-Frame-Options", "DENY"},
+	{"Referrer-Policy", "no-referrer"},
+	{"Cross-Origin-Opener-Policy", "same-origin"},
+	{"Cross-Origin-Resource-Policy", "same-origin"},
+	{"Cache-Control", "no-cache"},
+};
+
+static void serve_file(struct http_request *request, const struct web_file *file)
+{
+	const char *has = http_header(request, "If-None-Match");
+
+	for (size_t i = 0; i < ARRAY_SIZE(file_headers); i++)
+		http_add_header(request, file_headers[i].name, file_headers[i].value);
+	http_add_header(request, "ETag", file->tag);
+	if (has && !strcmp(has, file->tag))
+		http_answer(request, 304, NULL, STR_NONE);
+	else
+		http_answer(request, 200, file->type, file->content);
+}
+
+/* ---- signing in and out ---- */
+
+/* Of who signs in: a form of another site cannot send one along. */
+static struct str token_of(const struct http_request *request)
+{
+	struct str token = str_from(http_header(request, "Authorization"));
+
+	return str_skip_prefix(&token, BEARER) ? token : STR_NONE;
+}
+
+/* RFC 6750's characters of a token, which a cookie may have, too. */
+static bool may_be_kept(struct str token)
+{
+	static const char others[] = "-._~+/=";
+
+	for (size_t i = 0; i < token.n; i++) {
+		const char c = token.p[i];
+
+		if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') &&
+			!memchr(others, c, sizeof(others) - 1))
+			return false;
+	}
+	return token.n > 0;
+}
+
+static void keep(struct http_request *request, struct str token, const char *more)
+{
+	_cleanup_buf_ struct buf cookie = BUF_INIT(HTTP_HEADERS_MAX / 2);
+
+	buf_addf(&cookie, "%s=", WEB_COOKIE);
+	buf_add(&cookie, token);
+	buf_addf(&cookie, "; Path=/; Secure; HttpOnly; SameSite=Strict%s", more);
+	if (buf_error(&cookie) < 0 || http_add_header(request, "Set-Cookie", buf_text(&cookie)) < 0)
+		answer_text(request, 503, "out of memory\n");
+	else
+		answer_text(request, 204, "");
+	if (cookie.p)
+		explicit_bzero(cookie.p, cookie.n);
+}
+
+static void serve_session(struct http_request *request)
+{
+	const char *method = http_method(request);
+	struct str token = token_of(request);
+
+	if (!strcmp(method, "DELETE"))
+		keep(request, STR_NONE, "; Max-Age=0");
+	else if (strcmp(method, "POST") != 0)
+		answer_text(request, 204, "");
+	else if (token.n > WEB_TOKEN_MAX)
+		answer_text(request, 431,
+			"the token is longer than a cookie may be (3500 characters): use one of a "
+			"service account (kubectl create token)\n");
+	else if (!may_be_kept(token))
+		answer_text(request, 400, "the token has characters that no token has\n");
+	else
+		keep(request, token, "");
+}
+
+/* ---- events ---- */
+
+static void viewer_free(struct viewer *viewer)
+{
+	viewer->web->n_viewers--;
+	LIST_REMOVE(viewer, link);
+	free(viewer);
+}
+
+static void on_closed(void *data, int why)
+{
+	viewer_free(data);
+}
+
+/* What is newer than that number, as an event. */
+static int format_event(const struct web *web, uint64_t since, struct buf *out)
+{
+	buf_addf(out, "id: %016" PRIx64 "-%" PRIu64 "\nevent: state\ndata: ", web->epoch,
+		web_state_number(web->state));
+	web_state_format(web->state, since, out);
+	return buf_add_text(out, "\n\n");
+}
+
+static void push(struct web *web, struct viewer *viewer, const struct buf *text)
+{
+	/* Whom it cannot be told is cut off, comes again, and is told then. */
+	if (http_stream_push(viewer->stream, buf_str(text)) == 0)
+		web->n_told++;
+}
+
+void web_tell(struct web *web)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
+	struct viewer *viewer = NULL; /* for cppcheck */
+
+	if (!LIST_EMPTY(&web->viewers) && format_event(web, web->told, &text) < 0)
+		return;
+	web->told = web_state_number(web->state);
+	LIST_FOREACH(viewer, &web->viewers, link)
+		push(web, viewer, &text);
+}
+
+/* That it lives, and what time it is here. */
+static void format_beat(struct buf *out)
+{
+	buf_addf(out, "event: beat\ndata: %" PRIu64 "\n\n", clock_real_ns() / NSEC_PER_SEC);
+}
+
+void web_beat(struct web *web, uint64_t now)
+{
+	struct viewer *viewer, *next;
+	_cleanup_buf_ struct buf beat = BUF_INIT(64);
+
+	format_beat(&beat);
+	for (viewer = LIST_FIRST(&web->viewers); viewer; viewer = next) {
+		next = LIST_NEXT(viewer, link);
+		if (clock_since_ns(now, viewer->since_ns) < VISIT_NS) {
+			push(web, viewer, &beat);
+			continue;
+		}
+		http_stream_push_event(viewer->stream, "again", STR(""));
+		http_stream_close(viewer->stream);
+		viewer_free(viewer);
+	}
+}
+
+/* What the path says was the last that was heard; 0: nothing, or nothing of ours. */
+static uint64_t heard_of(const struct web *web, const char *path)
+{
+	struct str rest = str_from(path), epoch;
+	char ours[24];
+	uint64_t number;
+
+	str_skip_prefix(&rest, STR("/events/"));
+	snprintf(ours, sizeof(ours), "%016" PRIx64, web->epoch);
+	if (!str_split(&rest, '-', &epoch) || !str_is(epoch, ours) ||
+		parse_uint(rest, 0, INT64_MAX, &number, NULL) < 0)
+		return 0;
+	return number;
+}
+
+static void serve_events(struct web *web, struct http_request *request)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
+	struct viewer *viewer;
+
+	if (strcmp(http_method(request), "GET") != 0) {
+		answer_text(request, 405, "GET\n");
+		return;
+	}
+	if (!web->is_ready || web->n_viewers >= WEB_VIEWERS_MAX) {
+		answer_text(request, 503,
+			web->is_ready ? "too many look at this already\n"
+				      : "the cluster is not known yet\n");
+		return;
+	}
+	viewer = calloc(1, sizeof(*viewer));
+	if (!viewer || format_event(web, heard_of(web, http_path(request)), &text) < 0) {
+		free(viewer);
+		answer_text(request, 503, "there is more than can be shown\n");
+		return;
+	}
+	http_add_header(request, "X-Content-Type-Options", "nosniff");
+	viewer->web = web;
+	viewer->since_ns = clock_now_ns();
+	viewer->stream = http_stream_open(
+		request, "text/event-stream", WEB_TEXT_MAX, on_closed, viewer);
+	if (!viewer->stream) {
+		free(viewer);
+		return;
+	}
+	if (LIST_EMPTY(&web->viewers))
+		web->told = web_state_number(web->state);
+	LIST_INSERT_HEAD(&web->viewers, viewer, link);
+	web->n_viewers++;
+	format_beat(&text);
+	push(web, viewer, &text);
+}
+
+/* ---- history ---- */
+
+static void serve_history(struct web *web, struct http_request *request)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
+	struct str key = str_from(http_path(request));
+	int r;
+
+	str_skip_prefix(&key, STR("/history/"));
+	r = web_history_format(web->history, key.p, clock_now_ns() / NSEC_PER_SEC, &text);
+	if (r == -ENOENT) {
+		answer_text(request, 404, "nothing was measured of it yet\n");
+		return;
+	}
+	if (r < 0) {
+		answer_text(request, 503, "out of memory\n");
+		return;
+	}
+	http_add_header(request, "Cache-Control", "no-store");
+	http_add_header(request, "X-Content-Type-Options", "nosniff");
+	http_answer(request, 200, "application/json", buf_str(&text));
+}
+
+void web_serve(struct web *web, struct http_request *request)
+{
+	const struct str path = str_from(http_path(request));
+
+	if (str_is(path, "/session")) {
+		serve_session(request);
+	} else if (str_has_prefix(path, STR("/events/"))) {
+		serve_events(web, request);
+	} else if (str_has_prefix(path, STR("/history/"))) {
+		serve_history(web, request);
+	} else {
+		for (size_t i = 0; i < WEB_N_FILES; i++)
+			if (str_is(path, web_files[i].path)) {
+				serve_file(request, &web_files[i]);
+				return;
+			}
+		answer_text(request, 404, "there is no such path\n");
+	}
+}

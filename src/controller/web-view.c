@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/web-view.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/wish.h"
+#include "core/measured.h"
+#include "core/quantity.h"
+#include "kube/time.h"
+
+#define KEY_SIZE 256u /* of a pod's UID and a container's name */
+#define LARGE_MILLI (1u << 30)
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = kube_json_text_at(object, key, NULL);
+
+	return value && value[0] ? value : NULL;
+}
+
+static json_t *number(const json_t *object, const char *key)
+{
+	json_t *value = json_object_get(object, key);
+
+	return json_is_integer(value) ? json_incref(value) : NULL;
+}
+
+static char *take_text(json_t *object)
+{
+	char *formatted = object ? kube_json_format(object) : NULL;
+
+	json_decref(object);
+	return formatted;
+}
+
+static const json_t *tenants_of(const json_t *gpu_node)
+{
+	return kube_json_at(gpu_node, "status", "tenants", NULL);
+}
+
+/* ---- devices ---- */
+
+/* The reason may be empty: cordoned all the same. NULL: it is not. */
+static const char *why_cordoned(const json_t *gpu_node, const char *uuid)
+{
+	const json_t *all = kube_json_at(gpu_node, "spec", "cordoned", NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *which = text(one, "uuid"), *why = text(one, "reason");
+
+		if (uuid && which && !strcmp(uuid, which))
+			return why ? why : "";
+	}
+	return NULL;
+}
+
+static json_t *devices_json(const json_t *gpu_node)
+{
+	const json_t *all = kube_json_at(gpu_node, "status", "devices", NULL), *d;
+	json_t *out = json_array();
+	size_t i;
+
+	json_array_foreach(all, i, d)
+		json_array_append_new(out,
+			json_pack("{s:s*, s:o*, s:s*, s:o*, s:s*, s:s*, s:s*, s:s*}", "uuid",
+				text(d, "uuid"), "index", number(d, "index"), "model",
+				text(d, "model"), "bytes", number(d, "memoryBytes"), "health",
+				text(d, "health"), "why", text(d, "reason"), "owner",
+				text(d, "owner"), "cordoned",
+				why_cordoned(gpu_node, text(d, "uuid"))));
+	return out;
+}
+
+/* Its place among the node's devices; -1: it is not there. */
+static int place_of(const json_t *devices, const json_t *uuid)
+{
+	const char *wanted = json_string_value(uuid);
+	size_t i;
+	json_t *d;
+
+	json_array_foreach(devices, i, d) {
+		const char *has = text(d, "uuid");
+
+		if (wanted && has && !strcmp(wanted, has))
+			return (int)i;
+	}
+	return -1;
+}
+
+static json_t *places_json(const json_t *gpu_node, const json_t *tenant)
+{
+	const json_t *devices = kube_json_at(gpu_node, "status", "devices", NULL), *uuid;
+	json_t *out = json_array();
+	size_t i;
+
+	json_array_foreach(json_object_get(tenant, "devices"), i, uuid)
+		json_array_append_new(out, json_integer(place_of(devices, uuid)));
+	return out;
+}
+
+static json_t *tenants_json(const json_t *gpu_node)
+{
+	const json_t *t;
+	json_t *out = json_array();
+	size_t i;
+
+	json_array_foreach(tenants_of(gpu_node), i, t) {
+		json_t *bytes = json_object_get(t, "memoryBytes");
+
+		json_array_append_new(out,
+			json_pack("{s:s*, s:s*, s:s*, s:s*, s:o, s:o*, s:o*, s:O*, s:s*, s:o*, "
+				  "s:s*, s:s*}",
+				"uid", text(t, "podUID"), "namespace", text(t, "namespace"), "pod",
+				text(t, "pod"), "container", text(t, "container"), "devices",
+				places_json(gpu_node, t), "request", number(t, "request"), "limit",
+				number(t, "limit"), "bytes", bytes, "class", text(t, "class"),
+				"priority", number(t, "priority"), "mode", text(t, "mode"), "note",
+				text(t, "note")));
+	}
+	return out;
+}
+
+/* ---- the node ---- */
+
+static const struct {
+	const char *type, *good;
+} conditions[] = {
+	{"Ready", "True"},
+	{"OwnerConflict", "False"},
+	{"RuntimeInsecure", "False"},
+	{"HostNamespaces", "True"},
+	{"Audited", "True"},
+};
+
+static json_t *trouble_json(const json_t *gpu_node)
+{
+	const json_t *all = kube_json_at(gpu_node, "status", "conditions", NULL), *c;
+	json_t *out = json_array();
+	size_t i;
+
+	json_array_foreach(all, i, c) {
+		const char *type = text(c, "type"), *status = text(c, "status");
+
+		for (size_t k = 0; type && status && k < ARRAY_SIZE(conditions); k++)
+			if (!strcmp(type, conditions[k].type) && strcmp(status, conditions[k].good))
+				json_array_append_new(out,
+					json_pack("{s:s, s:s*, s:s*}", "what", type, "reason",
+						text(c, "reason"), "message", text(c, "message")));
+	}
+	return out;
+}
+
+static bool is_simulated(const json_t *gpu_node)
+{
+	const json_t *all = kube_json_at(gpu_node, "status", "devices", NULL);
+
+	return json_is_true(json_object_get(json_array_get(all, 0), "simulated"));
+}
+
+char *web_view_node(const json_t *gpu_node, bool is_alive)
+{
+	return take_text(json_pack("{s:b, s:b, s:s*, s:o, s:o, s:o}", "alive", (int)is_alive,
+		"simulated", (int)is_simulated(gpu_node), "version",
+		kube_json_text_at(gpu_node, "status", "versions", "divvyd", NULL), "devices",
+		devices_json(gpu_node), "tenants", tenants_json(gpu_node), "trouble",
+		trouble_json(gpu_node)));
+}
+
+/* ---- what is used ---- */
+
+static bool is_of(const json_t *tenant, const struct measured *m)
+{
+	return str_is(m->uid, json_string_value(json_object_get(tenant, "podUID"))) &&
+		str_is(m->container, json_string_value(json_object_get(tenant, "container")));
+}
+
+/*
+ * The next measurement that is of a tenant of the node's, and which one that is. Both have the same
+ * order, but for those that come and go between the two: the search goes on where it was.
+ */
+static bool next_use(
+	const json_t *tenants, struct str *rest, size_t *at, struct measured *ret_measured)
+{
+	const size_t n = json_array_size(tenants);
+	int r;
+
+	while ((r = measured_next(rest, ret_measured, NULL)) != 0)
+		for (size_t i = 0; r > 0 && i < n; i++)
+			if (is_of(json_array_get(tenants, (*at + i) % n), ret_measured)) {
+				*at = (*at + i) % n;
+				return true;
+			}
+	return false;
+}
+
+char *web_view_use(const json_t *gpu_node, struct str measured)
+{
+	const json_t *tenants = tenants_of(gpu_node);
+	json_t *out = json_array();
+	struct measured m;
+	size_t at = 0;
+
+	for (size_t i = 0; i < json_array_size(tenants); i++)
+		json_array_append_new(out, json_null());
+	while (next_use(tenants, &measured, &at, &m)) {
+		json_t *pairs = json_array();
+
+		for (uint32_t i = 0; i < m.n; i++) {
+			json_array_append_new(pairs, json_integer(m.device[i].share_permille));
+			json_array_append_new(
+				pairs, json_integer((json_int_t)m.device[i].memory_bytes));
+		}
+		json_array_set_new(out, at, pairs);
+	}
+	return take_text(out);
+}
+
+void web_view_each_use(const json_t *gpu_node, struct str measured, web_use_fn *fn, void *data)
+{
+	const json_t *tenants = tenants_of(gpu_node);
+	struct measured m;
+	char key[KEY_SIZE];
+	size_t at = 0;
+
+	while (next_use(tenants, &measured, &at, &m)) {
+		uint64_t bytes = 0;
+		uint32_t share = 0;
+
+		for (uint32_t i = 0; i < m.n; i++) {
+			share += m.device[i].share_permille;
+			bytes += m.device[i].memory_bytes;
+		}
+		snprintf(key, sizeof(key), "%" STR_FMT "/%" STR_FMT, STR_ARG(m.uid),
+			STR_ARG(m.container));
+		fn(data, key, share, bytes);
+	}
+}
+
+void web_view_each_gone(const json_t *before, const json_t *now, web_gone_fn *fn, void *data)
+{
+	const json_t *left = tenants_of(now), *t;
+	char key[KEY_SIZE];
+	size_t i;
+
+	json_array_foreach(tenants_of(before), i, t) {
+		const struct measured m = {.uid = str_from(text(t, "podUID")),
+			.container = str_from(text(t, "container"))};
+		bool is_left = false;
+
+		/* It has mostly stayed where it was, or moved towards the front. */
+		for (size_t k = i + 1; k-- > 0 && !is_left;)
+			is_left = is_of(json_array_get(left, k), &m);
+		for (size_t k = i + 1; k < json_array_size(left) && !is_left; k++)
+			is_left = is_of(json_array_get(left, k), &m);
+		if (is_left)
+			continue;
+		snprintf(key, sizeof(key), "%" STR_FMT "/%" STR_FMT, STR_ARG(m.uid),
+			STR_ARG(m.container));
+		fn(data, key);
+	}
+}
+
+/* ---- pods that wait ---- */
+
+bool web_view_is_waiting(const json_t *pod)
+{
+	const char *tenant = json_string_value(
+		json_object_get(kube_json_at(pod, "metadata", "labels", NULL), WISH_TENANT_LABEL));
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return tenant && !strcmp(tenant, "true") && phase && !strcmp(phase, "Pending") &&
+		!kube_json_at(pod, "metadata", "deletionTimestamp", NULL);
+}
+
+/* Of all containers together: what the webhook has put in. */
+static json_int_t sum(const json_t *pod, const char *resource)
+{
+	const json_t *all = kube_json_at(pod, "spec", "containers", NULL), *c;
+	json_int_t total = 0;
+	size_t i;
+
+	json_array_foreach(all, i, c) {
+		uint64_t value = 0;
+		const char *quantity = json_string_value(
+			json_object_get(kube_json_at(c, "resources", "limits", NULL), resource));
+
+		if (quantity && quantity_parse(str_from(quantity), 1, &value, NULL) == 0)
+			total += (json_int_t)MIN(value, (uint64_t)LARGE_MILLI);
+	}
+	return total;
+}
+
+uint64_t web_view_asked_milli(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+		return 0;
+	return (uint64_t)sum(pod, "divvy.gpu/milli");
+}
+
+static const json_t *not_scheduled(const json_t *pod)
+{
+	const json_t *all = kube_json_at(pod, "status", "conditions", NULL), *c;
+	size_t i;
+
+	json_array_foreach(all, i, c) {
+		const char *type = text(c, "type"), *status = text(c, "status");
+
+		if (type && status && !strcmp(type, "PodScheduled") && strcmp(status, "True"))
+			return c;
+	}
+	return NULL;
+}
+
+/* What a container of a pod that has a place waits for: its image, its configuration, .... */
+static const json_t *not_started(const json_t *pod)
+{
+	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};
+
+	for (size_t k = 0; k < ARRAY_SIZE(lists); k++) {
+		const json_t *all = kube_json_at(pod, "status", lists[k], NULL), *c;
+		size_t i;
+
+		json_array_foreach(all, i, c) {
+			const json_t *waiting = kube_json_at(c, "state", "waiting", NULL);
+
+			if (text(waiting, "reason"))
+				return waiting;
+		}
+	}
+	return NULL;
+}
+
+char *web_view_waiting(const json_t *pod)
+{
+	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
+	const char *created = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);
+	const json_t *why = node ? not_started(pod) : not_scheduled(pod);
+	uint64_t since_ns = 0;
+
+	kube_time_parse(str_from(created), &since_ns);
+	return take_text(json_pack("{s:I, s:I, s:I, s:s*, s:s*, s:s*}", "since",
+		(json_int_t)(since_ns / 1000000000u), "milli", sum(pod, "divvy.gpu/milli"), "mib",
+		sum(pod, "divvy.gpu/memory-mib"), "node", node, "reason", text(why, "reason"),
+		"why", text(why, "message")));
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is told of objects, put into the state; web-serve.c tells it to viewers. */
+#include "controller/web.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/rand.h"
+#include "controller/web-internal.h"
+#include "controller/web-view.h"
+#include "core/measured.h"
+#include "kube/hash.h"
+#include "kube/time.h"
+
+#define PUSH_NS (250 * NSEC_PER_MSEC)
+#define BEAT_NS (10 * NSEC_PER_SEC)
+#define LEASE_DURATION_DEFAULT_S 40
+#define KEY_MAX 640u
+
+/* What is known under the name of a node: its GPUNode, its Lease, or both. */
+struct web_node {
+	UT_hash_handle hh;
+	json_t *gpu_node, *lease;
+	uint64_t renewed_ns; /* seen to be renewed then, by our own clock */
+	bool is_alive;
+	char name[];
+};
+
+int web_new(struct loop *loop, struct web **ret_web, struct error *err)
+{
+	static const uint32_t max[WEB_N_KINDS] = {
+		[WEB_NODES] = WEB_NODES_MAX,
+		[WEB_USE] = WEB_NODES_MAX,
+		[WEB_WAITING] = WEB_WAITING_MAX,
+		[WEB_TOTALS] = 1,
+	};
+	struct web *web = calloc(1, sizeof(*web));
+
+	if (!web)
+		return fail(err, ENOMEM, "out of memory");
+	web->loop = loop;
+	LIST_INIT(&web->viewers);
+	if (random_bytes(&web->epoch, sizeof(web->epoch)) < 0 ||
+		web_state_new(max, &web->state) < 0 ||
+		web_history_new(WEB_TENANTS_MAX, &web->history) < 0 ||
+		!(web->waiting = json_object())) {
+		web_free(web);
+		return fail(err, ENOMEM, "out of memory");
+	}
+	*ret_web = web;
+	return 0;
+}
+
+static void node_free(struct web *web, struct web_node *node)
+{
+	HASH_DEL(web->nodes, node);
+	json_decref(node->gpu_node);
+	json_decref(node->lease);
+	free(node);
+}
+
+void web_free(struct web *web)
+{
+	struct web_node *node, *next;
+
+	if (!web)
+		return;
+	if (web->is_ready) {
+		loop_remove_timer(&web->push);
+		loop_remove_timer(&web->beat);
+	}
+	HASH_ITER(hh, web->nodes, node, next)
+		node_free(web, node);
+	json_decref(web->waiting);
+	web_history_free(web->history);
+	web_state_free(web->state);
+	free(web);
+}
+
+/* What has changed is told soon, with what else changes until then. */
+static void put(struct web *web, enum web_kind kind, const char *key, const char *json)
+{
+	web_state_set(web->state, kind, key, json);
+	if (web->is_ready && web_state_number(web->state) != web->told &&
+		!loop_timer_is_armed(&web->push))
+		loop_set_timer(&web->push, clock_now_ns() + PUSH_NS);
+}
+
+/* ---- nodes ---- */
+
+static struct web_node *node_of(struct web *web, const char *name, bool is_made)
+{
+	const size_t n = strlen(name);
+	struct web_node *node;
+
+	HASH_FIND_STR(web->nodes, name, node);
+	if (node || !is_made || !(node = calloc(1, sizeof(*node) + n + 1)))
+		return node;
+	memcpy(node->name, name, n + 1);
+	HASH_ADD_KEYPTR(hh, web->nodes, node->name, n, node);
+	return node;
+}
+
+static uint64_t duration_ns(const struct web_node *node)
+{
+	const json_int_t s = json_integer_value(
+		kube_json_at(node->lease, "spec", "leaseDurationSeconds", NULL));
+
+	return (uint64_t)(s > 0 && s < 86400 ? s : LEASE_DURATION_DEFAULT_S) * NSEC_PER_SEC;
+}
+
+static bool is_alive(const struct web_node *node, uint64_t now)
+{
+	return node->lease && clock_since_ns(now, node->renewed_ns) <= duration_ns(node);
+}
+
+static struct str measured_of(const struct web_node *node)
+{
+	return str_from(json_string_value(json_object_get(
+		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
+}
+
+static void show_use(struct web *web, struct web_node *node)
+{
+	_cleanup_free_ char *use = node->gpu_node ? web_view_use(node->gpu_node, measured_of(node))
+						  : NULL;
+
+	put(web, WEB_USE, node->name, use);
+}
+
+static void show_node(struct web *web, struct web_node *node)
+{
+	_cleanup_free_ char *shown = NULL;
+
+	node->is_alive = is_alive(node, clock_now_ns());
+	if (node->gpu_node)
+		shown = web_view_node(node->gpu_node, node->is_alive);
+	put(web, WEB_NODES, node->name, shown);
+	show_use(web, node);
+}
+
+static void forget_history(void *data, const char *key)
+{
+	struct web *web = data;
+
+	web_history_forget(web->history, key);
+}
+
+static void replace(json_t **at, json_t *object)
+{
+	json_t *old = *at;
+
+	*at = json_incref(object);
+	json_decref(old);
+}
+
+void web_set_gpu_node(struct web *web, const char *name, json_t *object)
+{
+	struct web_node *node = node_of(web, name, object != NULL);
+
+	if (!node)
+		return;
+	web_view_each_gone(node->gpu_node, object, forget_history, web);
+	replace(&node->gpu_node, object);
+	show_node(web, node);
+	if (!node->gpu_node && !node->lease)
+		node_free(web, node);
+}
+
+static void add_history(void *data, const char *key, uint32_t share_permille, uint64_t bytes)
+{
+	struct web *web = data;
+
+	web_history_add(web->history, key, share_permille, bytes, clock_now_ns() / NSEC_PER_SEC);
+}
+
+/* When it was renewed, by our clock; the first time its own word has to do. */
+static uint64_t when_renewed(const struct web_node *node, const json_t *lease, uint64_t now)
+{
+	const char *before = kube_json_text_at(node->lease, "spec", "renewTime", NULL),
+		   *after = kube_json_text_at(lease, "spec", "renewTime", NULL);
+	uint64_t real_ns = 0, age_ns;
+
+	if (before && after && !strcmp(before, after))
+		return node->renewed_ns;
+	if (node->lease || !after || kube_time_parse(str_from(after), &real_ns) < 0)
+		return now;
+	age_ns = clock_since_ns(clock_real_ns(), real_ns);
+	return clock_since_ns(now, age_ns);
+}
+
+void web_set_lease(struct web *web, const char *name, json_t *object)
+{
+	struct web_node *node = node_of(web, name, object != NULL);
+	const uint64_t now = clock_now_ns();
+	bool is_new;
+
+	if (!node)
+		return;
+	is_new = object && when_renewed(node, object, now) != node->renewed_ns;
+	if (object)
+		node->renewed_ns = when_renewed(node, object, now);
+	replace(&node->lease, object);
+	if (is_new && node->gpu_node)
+		web_view_each_use(node->gpu_node, measured_of(node), add_history, web);
+	if (node->is_alive != is_alive(node, now))
+		show_node(web, node);
+	else
+		show_use(web, node);
+	if (!node->gpu_node && !node->lease)
+		node_free(web, node);
+}
+
+/* ---- pods that wait ---- */
+
+/* There are more than are shown: those take the places that become free. */
+static void fill_up(struct web *web)
+{
+	const char *key;
+	json_t *text;
+	void *next;
+
+	json_object_foreach_safe(web->waiting, next, key, text)
+	{
+		if (web_state_count(web->state, WEB_WAITING) >= WEB_WAITING_MAX)
+			return;
+		put(web, WEB_WAITING, key, json_string_value(text));
+		json_object_del(web->waiting, key);
+	}
+}
+
+static void show_total(struct web *web)
+{
+	char total[64];
+
+	web->n_waiting = web_state_count(web->state, WEB_WAITING) + json_object_size(web->waiting);
+	snprintf(total, sizeof(total), "{\"n\":%" PRIu64 "}", web->n_waiting);
+	put(web, WEB_TOTALS, "waiting", total);
+}
+
+void web_set_pod(struct web *web, const char *ns, const char *name, const json_t *object)
+{
+	_cleanup_free_ char *text = NULL;
+	char key[KEY_MAX];
+
+	snprintf(key, sizeof(key), "%s/%s", ns, name);
+	if (object && web_view_is_waiting(object))
+		text = web_view_waiting(object);
+	json_object_del(web->waiting, key);
+	if (text && !web_state_has(web->state, WEB_WAITING, key) &&
+		web_state_count(web->state, WEB_WAITING) >= WEB_WAITING_MAX)
+		json_object_set_new(web->waiting, key, json_string(text));
+	else
+		put(web, WEB_WAITING, key, text);
+	fill_up(web);
+	show_total(web);
+}
+
+/* ---- time ---- */
+
+static void on_push(struct loop_timer *timer, uint64_t now)
+{
+	web_tell(timer->data);
+}
+
+/* Those that have become silent. */
+static void on_beat(struct loop_timer *timer, uint64_t now)
+{
+	struct web *web = timer->data;
+	struct web_node *node, *next;
+
+	HASH_ITER(hh, web->nodes, node, next)
+		if (node->gpu_node && node->is_alive && !is_alive(node, now))
+			show_node(web, node);
+	web_beat(web, now);
+	loop_set_timer(timer, now + BEAT_NS);
+}
+
+void web_set_ready(struct web *web)
+{
+	if (web->is_ready)
+		return;
+	web->push.data = web->beat.data = web;
+	if (loop_add_timer(web->loop, &web->push, on_push) < 0)
+		return;
+	if (loop_add_timer(web->loop, &web->beat, on_beat) < 0) {
+		loop_remove_timer(&web->push);
+		return;
+	}
+	web->is_ready = true;
+	loop_set_timer(&web->beat, clock_now_ns() + BEAT_NS);
+}
+
+static uint32_t count_silent(const struct web *web)
+{
+	const uint64_t now = clock_now_ns();
+	struct web_node *node, *next;
+	uint32_t n = 0;
+
+	HASH_ITER(hh, web->nodes, node, next)
+		n += node->gpu_node && !is_alive(node, now);
+	return n;
+}
+
+struct web_counts web_counts(const struct web *web)
+{
+	return (struct web_counts){.n_viewers = web->n_viewers,
+		.n_silent = count_silent(web),
+		.n_nodes = web_state_count(web->state, WEB_NODES),
+		.n_waiting = (uint32_t)web->n_waiting,
+		.n_histories = web_history_count(web->history),
+		.n_told = web->n_told};
+}

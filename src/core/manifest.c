@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/manifest.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "core/quantity.h"
+
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
+
+const struct str *manifest_find(struct manifest_list list, struct str key)
+{
+	for (uint32_t i = 0; i < list.n; i++)
+		if (str_eq(list.entry[i].key, key))
+			return &list.entry[i].value;
+	return NULL;
+}
+
+uint32_t manifest_container_find(const struct manifest *pod, struct str name)
+{
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		if (str_eq(pod->container[i].name, name))
+			return i;
+	return MANIFEST_NONE;
+}
+
+uint32_t manifest_main(const struct manifest *pod)
+{
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		if (pod->container[i].kind == MANIFEST_MAIN)
+			return i;
+	return MANIFEST_NONE;
+}
+
+static int check_list(struct manifest_list list, const char *what, struct error *err)
+{
+	if (list.n > MANIFEST_ENTRIES_MAX)
+		return fail(err, EINVAL, "%s: %u of them, at most %u are possible", what, list.n,
+			MANIFEST_ENTRIES_MAX);
+	return 0;
+}
+
+static int check_container(const struct manifest_container *c, struct error *err)
+{
+	int r;
+
+	if (!c->name.n || c->name.n > MANIFEST_CONTAINER_NAME_MAX)
+		return fail(err, EINVAL,
+			"container '" SHOW "': a name of 1 to %u characters is needed",
+			SHOWN(c->name), MANIFEST_CONTAINER_NAME_MAX);
+	r = check_list(c->requests, "requests", err);
+	r = r < 0 ? r : check_list(c->limits, "limits", err);
+	r = r < 0 ? r : check_list(c->env, "env", err);
+	return r < 0 ? fail_within(err, r, "container " SHOW, SHOWN(c->name)) : 0;
+}
+
+int manifest_check(const struct manifest *pod, struct error *err)
+{
+	int r = check_list(pod->labels, "labels", err);
+
+	r = r < 0 ? r : check_list(pod->annotations, "annotations", err);
+	if (r < 0)
+		return r;
+	if (pod->n_containers > MANIFEST_CONTAINERS_MAX)
+		return fail(err, EINVAL, "containers: %u of them, at most %u are possible",
+			pod->n_containers, MANIFEST_CONTAINERS_MAX);
+	if (pod->ns.n > MANIFEST_NAME_MAX || pod->name.n > MANIFEST_NAME_MAX ||
+		pod->node.n > MANIFEST_NAME_MAX)
+		return fail(err, EINVAL, "a name of %zu characters: at most %u are possible",
+			MAX(MAX(pod->ns.n, pod->name.n), pod->node.n), MANIFEST_NAME_MAX);
+	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++)
+		r = check_container(&pod->container[i], err);
+	return r;
+}
+
+int manifest_resource(const struct manifest *pod, uint32_t container, const char *resource,
+	uint64_t *ret_value, struct error *err)
+{
+	const struct manifest_container *c = &pod->container[container];
+	const struct str *limit = manifest_find(c->limits, str_from(resource)),
+			 *request = manifest_find(c->requests, str_from(resource));
+	uint64_t value = 0, requested = 0;
+	int r = 0;
+
+	if (!limit && !request)
+		return 0;
+	if (limit)
+		r = quantity_parse(*limit, 1, &value, err);
+	if (r == 0 && request)
+		r = quantity_parse(*request, 1, limit ? &requested : &value, err);
+	if (r < 0)
+		return fail_within(err, -EINVAL, "%s", resource);
+	if (limit && request && value != requested)
+		return fail(err, EINVAL,
+			"%s: request '" SHOW "' and limit '" SHOW "' have to be equal", resource,
+			SHOWN(*request), SHOWN(*limit));
+	*ret_value = value;
+	return 1;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+void manifest_sum_add(struct manifest_sum *sum, enum manifest_kind kind, uint64_t need)
+{
+	switch (kind) {
+	case MANIFEST_MAIN: sum->main = add(sum->main, need); break;
+	case MANIFEST_SIDECAR:
+		sum->sidecars = add(sum->sidecars, need);
+		sum->most = MAX(sum->most, sum->sidecars);
+		break;
+	case MANIFEST_INIT: sum->most = MAX(sum->most, add(sum->sidecars, need)); break;
+	}
+}
+
+uint64_t manifest_sum_value(const struct manifest_sum *sum)
+{
+	return MAX(sum->most, add(sum->main, sum->sidecars));
+}
+
+uint64_t manifest_add_up(const struct manifest *pod, const uint64_t *need)
+{
+	struct manifest_sum sum = {0};
+
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		manifest_sum_add(&sum, pod->container[i].kind, need[i]);
+	return manifest_sum_value(&sum);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/measured.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/parse.h"
+
+int measured_format(const struct measured *measured, struct buf *out)
+{
+	const size_t before = out->n;
+
+	buf_addf(out, "%s%" STR_FMT "/%" STR_FMT, before ? " " : "", STR_ARG(measured->uid),
+		STR_ARG(measured->container));
+	for (uint32_t i = 0; i < measured->n; i++)
+		buf_addf(out, "%c%" PRIu32 ":%" PRIu64, i ? ',' : '=',
+			measured->device[i].share_permille, measured->device[i].memory_bytes);
+	if (buf_error(out) < 0 && out->p) {
+		out->n = before;
+		out->p[before] = 0;
+	}
+	return buf_error(out);
+}
+
+static int parse_device(struct str text, struct measured_device *ret)
+{
+	struct str share;
+	uint64_t permille;
+
+	if (!str_split(&text, ':', &share) || !text.p ||
+		parse_uint(share, 0, UINT32_MAX, &permille, NULL) < 0 ||
+		parse_uint(text, 0, INT64_MAX, &ret->memory_bytes, NULL) < 0)
+		return -EINVAL;
+	ret->share_permille = permille > SHARE_ONE ? SHARE_ONE : (uint32_t)permille;
+	return 0;
+}
+
+static int parse(struct str word, struct measured *ret)
+{
+	struct str values = word, name, value;
+
+	if (!str_split(&values, '=', &name) || !str_split(&name, '/', &ret->uid))
+		return -EINVAL;
+	ret->container = name;
+	if (!ret->uid.n || !ret->container.n || !values.n)
+		return -EINVAL;
+	for (ret->n = 0; str_split(&values, ',', &value); ret->n++)
+		if (ret->n == SPEC_DEVICES_MAX || parse_device(value, &ret->device[ret->n]) < 0)
+			return -EINVAL;
+	return 0;
+}
+
+int measured_next(struct str *rest, struct measured *ret_measured, struct error *err)
+{
+	struct measured m = {0};
+	struct str word;
+
+	if (!str_word(rest, &word))
+		return 0;
+	if (parse(word, &m) < 0)
+		return fail(err, EINVAL,
+			"'%" STR_FMT "': expected UID/CONTAINER=SHARE:BYTES, such as "
+			"1b4e-28ba/main=300:1073741824",
+			STR_ARG(word));
+	*ret_measured = m;
+	return 1;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PodGroups: objects of other controllers that say how many members of a group have to start
+ * together. Where a pod names one, its group has that size; without it, none that is known.
+ */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#define KEY_MAX (SPEC_GROUP * 2 + 80) /* "API group/namespace/name" */
+
+struct cgroup_object {
+	UT_hash_handle hh;
+	char *key;
+	uint32_t least;
+};
+
+static const char *const api_groups[] = {
+	"scheduling.x-k8s.io",
+	"scheduling.sigs.k8s.io",
+	"scheduling.volcano.sh",
+};
+_Static_assert(
+	ARRAY_SIZE(api_groups) == CLUSTER_LAST_GROUP - CLUSTER_GROUP + 1, "one of each kind");
+
+static struct cgroup_object *find(
+	const struct cluster *c, const char *api_group, const char *ns, const char *name)
+{
+	struct cgroup_object *object = NULL;
+	char key[KEY_MAX];
+
+	if ((size_t)snprintf(key, sizeof(key), "%s/%s/%s", api_group, ns, name) < sizeof(key))
+		HASH_FIND_STR(c->group_objects, key, object);
+	return object;
+}
+
+void cpod_size_group(const struct cluster *c, struct cpod *pod)
+{
+	struct tenancy *asked = &pod->asked;
+	const struct cgroup_object *object;
+
+	if (!asked->group_object[0])
+		return;
+	object = find(c, asked->group_object, pod->ns, asked->group);
+	asked->group_size = asked->group_least = object ? object->least : 0;
+}
+
+static void size_members(struct cluster *c, const char *ns, const char *name)
+{
+	struct cgroup *group = NULL;
+	char key[KEY_MAX];
+	struct cpod *pod;
+
+	snprintf(key, sizeof(key), "%s/%s", ns, name);
+	HASH_FIND_STR(c->groups, key, group);
+	if (!group)
+		return;
+	DL_FOREACH2(group->pods, pod, gnext)
+	cpod_size_group(c, pod);
+}
+
+static void forget(struct cluster *c, struct cgroup_object *object)
+{
+	if (object->hh.tbl)
+		HASH_DEL(c->group_objects, object);
+	free(object->key);
+	free(object);
+}
+
+int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name)
+{
+	struct cgroup_object *object = find(c, api_groups[kind - CLUSTER_GROUP], ns, name);
+
+	if (!object)
+		return -ENOENT;
+	forget(c, object);
+	size_members(c, ns, name);
+	return 0;
+}
+
+void cluster_free_groups(struct cluster *c)
+{
+	struct cgroup_object *object, *next;
+
+	HASH_ITER(hh, c->group_objects, object, next)
+		forget(c, object);
+}
+
+static struct cgroup_object *make(
+	struct cluster *c, const char *api_group, const char *ns, const char *name)
+{
+	struct cgroup_object *object = calloc(1, sizeof(*object));
+	char key[KEY_MAX];
+
+	if (!object)
+		return NULL;
+	if ((size_t)snprintf(key, sizeof(key), "%s/%s/%s", api_group, ns, name) < sizeof(key))
+		object->key = str_dup(str_from(key));
+	if (object->key)
+		HASH_ADD_KEYPTR(hh, c->group_objects, object->key, strlen(object->key), object);
+	if (object->hh.tbl)
+		return object;
+	forget(c, object);
+	return NULL;
+}
+
+int cluster_set_group(struct cluster *c, int kind, const json_t *json)
+{
+	const char *api_group = api_groups[kind - CLUSTER_GROUP];
+	const json_t *metadata = json_object_get(json, "metadata");
+	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
+	const char *name = json_string_value(json_object_get(metadata, "name"));
+	const json_int_t least = json_integer_value(
+		json_object_get(json_object_get(json, "spec"), "minMember"));
+	struct cgroup_object *object;
+
+	ns = ns ? ns : "";
+	object = find(c, api_group, ns, name);
+	if (!object)
+		object = make(c, api_group, ns, name);
+	if (!object)
+		return -ENOMEM;
+	/* None, or 0, is nobody that has to wait for others. */
+	object->least = (uint32_t)MIN(MAX(least, (json_int_t)1), (json_int_t)SPEC_GROUP_SIZE_MAX);
+	size_members(c, ns, name);
+	return 0;
+}

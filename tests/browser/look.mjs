@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// look.mjs URL NAME DEVICES: signs in with the token of its standard input, waits for that many devices, and
+// takes pictures NAME-*.png. Says in JSON what it has seen.
+
+import { readFileSync } from "node:fs";
+import { PHONE, check, open, picture, signIn, times } from "./browser.mjs";
+
+const [url, name, devices] = process.argv.slice(2), token = readFileSync(0, "utf8").trim();
+
+async function look(how, options) {
+  const { browser, page, wrong } = await open({ ...options, expects: (text) => text.includes("401") });
+  await page.goto(url);
+  await signIn(page, token);
+  await page.waitForFunction((n) => document.querySelectorAll(".device").length === n, Number(devices));
+  await picture(page, `${name}-${how}`);
+  const seen = { devices: await page.locator(".device").count(), nodes: await page.locator(".node h3").allTextContents(), times: await times(page) };
+  await browser.close();
+  check(!wrong.length, `on the console: ${wrong.join("; ")}`);
+  return seen;
+}
+
+const seen = await look("desktop", {});
+await look("dark", { colorScheme: "dark" });
+await look("phone", { viewport: PHONE });
+console.log(JSON.stringify(seen));

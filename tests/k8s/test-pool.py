@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A node whose GPUs are another device plugin's: divvy takes whole ones from it by placeholders, and gives them back.
+
+All parts are real but the other plugin's devices, which have the UUIDs of simulated ones: kubelet, both schedulers,
+controller, divvyd. A native pod and a tenant never have the same device.
+"""
+
+import json
+import os
+import signal
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from controller import PROGRAM as CONTROLLER  # noqa: E402
+from controller import SYSTEM, installed  # noqa: E402
+from divvyd import (BUILD, IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image,  # noqa: E402
+                    wait_for_pod)
+from scheduled import Scheduled  # noqa: E402
+
+FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
+PLACEHOLDER_IMAGE = "local/divvy-controller:1"
+SPEC = "/apis/divvy.gpu/v1/gpunodes/"
+
+
+def placeholders():
+    """Those that are not on their way out."""
+    items = cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder")
+    return [p for p in items["items"] if not p["metadata"].get("deletionTimestamp")]
+
+
+def held():
+    """{uuid: placeholder}, of devices that take tenants"""
+    return {d["uuid"]: d["placeholder"] for d in daemon.status().get("devices") or [] if d["owner"] == "pool"}
+
+
+def natives():
+    """Devices that the kubelet has given to pods of the other plugin's, placeholders among them."""
+    with open(os.path.join(cluster.node.kubelet_dir, "device-plugins/kubelet_internal_checkpoint"), encoding="utf-8") as f:
+        entries = json.load(f)["Data"]["PodDeviceEntries"] or []
+    found = {}
+    for e in entries:
+        if e["ResourceName"] == "nvidia.com/gpu":
+            ids = e["DeviceIDs"]
+            found.setdefault(e["PodUID"], []).extend(ids if isinstance(ids, list) else sum(ids.values(), []))
+    return found
+
+
+def native(name):
+    limits = {"nvidia.com/gpu": "1"}
+    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+            "terminationGracePeriodSeconds": 1, "containers": [{
+                "name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["/bin/spin"],
+                "args": ["--help"], "resources": {"limits": limits}}]}})
+
+
+def shared(name, request, seconds=600):
+    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}}, "spec": {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [{
+                "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
+                "args": ["--kernel-us=500", f"--duration={seconds}"]}]}})
+
+
+def device_of(name):
+    return daemon.tenants()[f"{name}/main"]["devices"][0]
+
+
+def there_is_nothing_to_share_at_first():
+    wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", 60)
+    wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
+    assert daemon.status()["owner"] == "pool"
+    assert daemon.condition("OwnerConflict")["status"] == "False"
+    assert not placeholders()
+
+
+def a_device_is_taken_when_a_pod_waits():
+    native("native")
+    wait_for(lambda: natives(), "a native pod has a device", 60)
+    shared("one", "0.5")
+    wait_for_pod(cluster, "one", "Running")
+    assert len(placeholders()) == 1 and list(held()) == [device_of("one")]
+    theirs = natives()[cluster.pod("native")["metadata"]["uid"]]
+    assert device_of("one") not in theirs, theirs
+    shared("two", "0.4")
+    wait_for_pod(cluster, "two", "Running")
+    assert device_of("two") == device_of("one") and len(placeholders()) == 1
+
+
+def a_placeholder_that_is_killed_comes_back():
+    name = placeholders()[0]["metadata"]["name"]
+    path = f"/api/v1/namespaces/{SYSTEM}/pods/{name}"
+    cluster.wait_for_pod(name, "Running", namespace=SYSTEM)
+    os.kill(pid_of(name), signal.SIGKILL)
+
+    def restarted():
+        status = cluster.get(path)["status"]["containerStatuses"][0]
+        return status["restartCount"] == 1 and "running" in status["state"]
+    wait_for(restarted, "the kubelet has started it again", 90)
+    assert list(held().values()) == [name]
+    for tenant in ("one", "two"):
+        before = daemon.used(tenant)
+        wait_for(lambda t=tenant, b=before: daemon.used(t) > b, f"{tenant} has not noticed")
+
+
+def pid_of(placeholder):
+    """Of the program in it."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                env = f.read().split(b"\0")
+        except OSError:
+            continue
+        if b"--placeholder" in words and b"POD_NAME=" + placeholder.encode() in env:
+            return int(pid)
+    raise AssertionError(f"{placeholder} has no process")
+
+
+def one_that_is_told_to_end_waits_for_its_tenants():
+    """As when its node is drained."""
+    name = placeholders()[0]["metadata"]["name"]
+    cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
+    wait_for(lambda: not held(), "nobody new comes there")
+    delete_pod(cluster, "two")
+    wait_for(lambda: "two/main" not in daemon.tenants(), "one tenant has gone")
+    before = daemon.used("one")
+    wait_for(lambda: daemon.used("one") > before, "the other runs on")
+    assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
+    shared("three", "0.5")
+    delete_pod(cluster, "one")
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", 60)
+    wait_for_pod(cluster, "three", "Running")
+    assert name not in held().values() and len(placeholders()) == 1
+
+
+def one_that_is_torn_away_takes_its_tenants_along():
+    """Rather than that a native pod finds somebody on its device."""
+    name, uuid = placeholders()[0]["metadata"]["name"], device_of("three")
+    cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
+    wait_for(lambda: "three/main" not in daemon.tenants(), "its tenant's processes have been ended", 30)
+    wait_for(lambda: "PlaceholderLost" in events_of(cluster, cluster.node_name), "an Event says so", 30)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"), "its pod is deleted", 60)
+    assert name not in held().values(), (held(), uuid)
+
+
+def what_is_idle_is_given_back():
+    shared("brief", "0.5", seconds=1)
+    wait_for_pod(cluster, "brief", "Succeeded")
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
+
+
+def a_reservation_is_ready():
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
+    wait_for(lambda: len(held()) == 1, "a device is there before anybody asks", 90)
+    wait_for(lambda: daemon.slots_offered() == 64, "and its slots")
+    shared("ready", "1")
+    wait_for_pod(cluster, "ready", "Running")
+    delete_pod(cluster, "native")
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
+    delete_pod(cluster, "ready")
+    wait_for(lambda: not placeholders() and not held(), "on demand again, it is given back", 90)
+
+
+try:
+    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+        with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
+            make_image(cluster)
+            image_of(cluster, PLACEHOLDER_IMAGE, CONTROLLER)
+            daemon = Daemon(cluster, simulate="2xH200-141Gi", account=bound_account(cluster))
+            daemon.make_gpu_node(pool={"policy": "onDemand"})
+            cluster.patch(f"/api/v1/nodes/{cluster.node_name}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
+            rig.start()
+            daemon.start()
+            daemon.await_ready()
+            cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
+                *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu",
+                ",".join(daemon.devices())])
+            main(there_is_nothing_to_share_at_first, a_device_is_taken_when_a_pod_waits,
+                 a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
+                 one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready)
+except Skip as reason:
+    skip_all(reason)

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "access/access.h"
+#include "kube/config.h"
+
+/* The rig's server is guarded; this one is the API server, on the same loop. */
+struct world {
+	struct rig rig;
+	struct http_server *api;
+	struct kube_config *config;
+	struct kube_client *client;
+	struct access *access;
+	unsigned int n_tokens, n_accesses;
+	struct http_request *held;
+	bool is_holding;
+};
+
+static void answer_json(struct http_request *request, json_t *json)
+{
+	_cleanup_free_ char *text = kube_json_format(json);
+
+	assert_non_null(text);
+	http_answer(request, 201, "application/json", str_from(text));
+	json_decref(json);
+}
+
+/* Tokens are names; "nobody" is nobody's. */
+static void on_token(void *data, struct http_request *request)
+{
+	struct world *w = data;
+	_cleanup_json_ json_t *review = NULL;
+	const char *token;
+
+	w->n_tokens++;
+	if (w->is_holding) {
+		w->held = request;
+		return;
+	}
+	assert_ok(kube_json_parse(http_body(request), &review, NULL));
+	token = kube_json_text_at(review, "spec", "token", NULL);
+	answer_json(request,
+		json_pack("{s:{s:b, s:{s:s, s:[s], s:{s:[s]}}}}", "status", "authenticated",
+			strcmp(token, "nobody") != 0, "user", "username", token, "groups", "staff",
+			"extra", "team", "one"));
+}
+
+/* Only the operator may, and only get /metrics. */
+static void on_access(void *data, struct http_request *request)
+{
+	struct world *w = data;
+	_cleanup_json_ json_t *review = NULL;
+	const json_t *spec, *what;
+
+	w->n_accesses++;
+	assert_ok(kube_json_parse(http_body(request), &review, NULL));
+	spec = json_object_get(review, "spec");
+	what = json_object_get(spec, "nonResourceAttributes");
+	assert_string_equal(
+		json_string_value(json_array_get(json_object_get(spec, "groups"), 0)), "staff");
+	assert_non_null(kube_json_at(spec, "extra", "team", NULL));
+	answer_json(request,
+		json_pack("{s:{s:b}}", "status", "allowed",
+			!strcmp(kube_json_text_at(spec, "user", NULL), "operator") &&
+				!strcmp(kube_json_text_at(what, "path", NULL), "/metrics") &&
+				!strcmp(kube_json_text_at(what, "verb", NULL), "get")));
+}
+
+static const struct http_route api_routes[] = {
+	{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", on_token},
+	{"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", on_access},
+};
+
+static const struct http_route routes[] = {
+	{"GET", "/healthz", http_answer_ok},
+	{"POST", "/page", rig_answer, .is_guarded = true, .right = "/metrics"},
+	{"GET", "*", rig_answer, .is_guarded = true},
+	{"DELETE", "*", rig_answer, .is_guarded = true},
+};
+
+static void start(struct world *w)
+{
+	struct http_options api = {.address = "127.0.0.1:0",
+		.routes = api_routes,
+		.n_routes = ARRAY_SIZE(api_routes),
+		.data = w};
+	struct http_options options = {
+		.routes = routes, .n_routes = ARRAY_SIZE(routes), .guard = access_guard};
+	const struct kube_config_source source = {.is_insecure_allowed = true};
+	char text[512];
+	struct error err;
+
+	assert_ok(loop_new(&w->rig.loop));
+	assert_ok(http_server_new(w->rig.loop, &api, &w->api, &err));
+	snprintf(text, sizeof(text),
+		"{clusters: [{name: a, cluster: {server: 'http://127.0.0.1:%u'}}], "
+		"contexts: [{name: a, context: {cluster: a}}], current-context: a}",
+		http_server_port(w->api));
+	if (kube_config_parse(&(struct kube_config_text){"file", str_from(text)}, 1, &source,
+		    &w->config, &err) < 0 ||
+		kube_client_new(w->rig.loop, w->config, NULL, &w->client, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_ok(access_new(w->client, &w->access, &err));
+	options.guard_data = w->access;
+	rig_start(&w->rig, &options);
+}
+
+static void stop(struct world *w)
+{
+	access_free(w->access);
+	kube_client_free(w->client);
+	kube_config_free(w->config);
+	http_server_free(w->api);
+	rig_stop(&w->rig);
+}
+
+static void ask(struct world *w, const char *method, const char *path, const char *token,
+	const char *expected)
+{
+	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+	char text[512];
+	int fd = rig_dial(&w->rig);
+
+	snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: x\r\n%s%s%s\r\n", method, path,
+		token ? "Authorization: " : "", token ? token : "", token ? "\r\n" : "");
+	rig_say(fd, text);
+	if (!rig_hear(&w->rig, fd, &heard, expected))
+		fail_msg("%s: %s", expected, buf_text(&heard));
+	close(fd);
+}
+
+static void the_api_server_decides(void **state)
+{
+	struct world w = {0};
+
+	start(&w);
+	ask(&w, "GET", "/healthz", NULL, "200 OK");
+	ask(&w, "GET", "/metrics", NULL, "401 ");
+	ask(&w, "GET", "/metrics", "Bearer ", "401 ");
+	ask(&w, "GET", "/metrics", "Basic operator", "401 ");
+	assert_int_equal(w.n_tokens, 0);
+	ask(&w, "GET", "/metrics", "Bearer nobody", "401 ");
+	assert_int_equal(w.n_accesses, 0);
+	ask(&w, "GET", "/metrics", "Bearer visitor", "403 ");
+	ask(&w, "GET", "/metrics", "Bearer operator", "GET /metrics 0");
+	ask(&w, "HEAD", "/metrics", "Bearer operator", "200 OK");
+	ask(&w, "GET", "/other", "Bearer operator", "403 ");
+	ask(&w, "DELETE", "/metrics", "Bearer operator", "403 ");
+	assert_int_equal(w.rig.n_asked, 2);
+	stop(&w);
+}
+
+/* Of each kind; one token's is not another's, nor one path's. */
+static void an_answer_is_remembered(void **state)
+{
+	struct world w = {0};
+
+	start(&w);
+	for (int i = 0; i < 3; i++) {
+		ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
+		ask(&w, "GET", "/metrics", "Bearer visitor", "403 ");
+		ask(&w, "GET", "/metrics", "Bearer nobody", "401 ");
+		ask(&w, "GET", "/metricsx", "Bearer operator", "403 ");
+		assert_int_equal(w.n_tokens, 4);
+		assert_int_equal(w.n_accesses, 3);
+	}
+	stop(&w);
+}
+
+static void a_route_may_count_as_another(void **state)
+{
+	struct world w = {0};
+
+	start(&w);
+	ask(&w, "POST", "/page", "Bearer visitor", "403 ");
+	ask(&w, "POST", "/page", "Bearer operator", "POST /page 0");
+	ask(&w, "GET", "/page", "Bearer operator", "403 ");
+	/* It is the same question, whose answer is remembered. */
+	ask(&w, "GET", "/metrics", "Bearer operator", "GET /metrics 0");
+	assert_int_equal(w.n_tokens, 3);
+	stop(&w);
+}
+
+static void a_token_may_be_in_the_cookie(void **state)
+{
+	static const char *const cookies[][2] = {
+		{"Cookie: k=operator", "401 "}, /* not accepted yet */
+		{"Cookie: k=operator", "200 OK"},
+		{"Cookie: a=b; k=operator; c=d", "200 OK"},
+		{"Cookie: k=visitor", "403 "},
+		{"Cookie: k=", "401 "},
+		{"Cookie: kk=operator", "401 "},
+		/* Who shows a token by hand is whom that names. */
+		{"Cookie: k=operator\r\nAuthorization: Bearer visitor", "403 "},
+		{"Cookie: k=operator\r\nAuthorization: Basic x", "401 "},
+	};
+	struct world w = {0};
+
+	start(&w);
+	for (size_t i = 0; i < ARRAY_SIZE(cookies); i++) {
+		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+		char text[256];
+		int fd = rig_dial(&w.rig);
+
+		snprintf(text, sizeof(text), "GET /metrics HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n",
+			cookies[i][0]);
+		rig_say(fd, text);
+		if (!rig_hear(&w.rig, fd, &heard, cookies[i][1]))
+			fail_msg("%s: %s", cookies[i][0], buf_text(&heard));
+		close(fd);
+		access_accept_cookie(w.access, "k");
+	}
+	stop(&w);
+}
+
+/* More tokens than are remembered push the oldest answers out, and nothing else. */
+static void memory_has_a_limit(void **state)
+{
+	struct world w = {0};
+	char token[32];
+
+	start(&w);
+	ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
+	for (unsigned int i = 0; i < ACCESS_ANSWERS_MAX; i++) {
+		snprintf(token, sizeof(token), "Bearer visitor-%u", i);
+		ask(&w, "GET", "/metrics", token, "403 ");
+	}
+	ask(&w, "GET", "/metrics", token, "403 ");
+	assert_int_equal(w.n_tokens, 1 + ACCESS_ANSWERS_MAX);
+	ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
+	assert_int_equal(w.n_tokens, 2 + ACCESS_ANSWERS_MAX);
+	stop(&w);
+}
+
+/* Nobody gets in because nobody says anything. */
+static void without_the_api_server_nobody_may(void **state)
+{
+	struct world w = {.is_holding = true};
+	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+	int fd;
+
+	start(&w);
+	fd = rig_dial(&w.rig);
+	rig_say(fd, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer operator\r\n\r\n");
+	while (!w.held)
+		rig_turn(&w.rig);
+	access_free(w.access);
+	w.access = NULL;
+	assert_true(rig_hear(&w.rig, fd, &heard, "503 "));
+	assert_int_equal(w.rig.n_asked, 0);
+	http_answer(w.held, 500, NULL, STR_NONE);
+	close(fd);
+	stop(&w);
+}
+
+UNIT_MAIN(UNIT(the_api_server_decides), UNIT(an_answer_is_remembered),
+	UNIT(a_route_may_count_as_another), UNIT(a_token_may_be_in_the_cookie),
+	UNIT(memory_has_a_limit), UNIT(without_the_api_server_nobody_may))

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole devices that are taken from another plugin, and given back. Time is the test's. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "controller/pool.h"
+
+#define SEC NSEC_PER_SEC
+
+struct world {
+	struct vgpu_pool *pool;
+	struct pool_facts facts;
+	struct pool_node node[2];
+	struct pool_placeholder placeholder[8];
+	struct pool_source source[32];
+	struct pool_plan plan;
+};
+
+static struct world *new_world(enum pool_policy policy, uint32_t reserve)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	assert_ok(vgpu_pool_new(&w->pool));
+	w->node[0] = (struct pool_node){"a", policy, reserve};
+	w->facts = (struct pool_facts){.node = w->node,
+		.n_nodes = 1,
+		.placeholder = w->placeholder,
+		.source = w->source,
+		.now_ns = 1000 * SEC};
+	return w;
+}
+
+static void free_world(struct world *w)
+{
+	vgpu_pool_free(w->pool);
+	free(w);
+}
+
+static void hold(struct world *w, const char *name, bool is_used)
+{
+	w->placeholder[w->facts.n_placeholders++] = (struct pool_placeholder){
+		.name = name, .node = "a", .is_bound = true, .is_used = is_used};
+}
+
+static void wait_for(struct world *w, const char *uid, uint64_t milli)
+{
+	w->source[w->facts.n_sources++] = (struct pool_source){uid, milli};
+}
+
+static const struct pool_plan *after(struct world *w, uint64_t ns)
+{
+	w->facts.now_ns += ns;
+	assert_ok(vgpu_pool_decide(w->pool, &w->facts, &w->plan));
+	return &w->plan;
+}
+
+static void devices_are_taken_for_who_waits(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	assert_int_equal(after(w, 0)->n_make, 0);
+	wait_for(w, "one", 300);
+	wait_for(w, "two", 300);
+	wait_for(w, "three", 600);
+	assert_int_equal(after(w, 0)->n_make, 2);
+	assert_string_equal(w->plan.make[0], "");
+	assert_int_equal(w->plan.again_ns, w->facts.now_ns + POOL_RETRY_NS);
+	/* Those are on their way. */
+	w->placeholder[0] = (struct pool_placeholder){.name = "p1", .node = ""};
+	w->placeholder[1] = (struct pool_placeholder){.name = "p2", .node = ""};
+	w->facts.n_placeholders = 2;
+	assert_int_equal(after(w, SEC)->n_make, 0);
+	assert_int_equal(w->plan.n_give_back, 0);
+	/* A newcomer fits into what is coming. */
+	wait_for(w, "four", 500);
+	assert_int_equal(after(w, SEC)->n_make, 0);
+	free_world(w);
+}
+
+/* Two halves of two devices: what one device did not help counts as two. */
+static void who_is_not_helped_asks_for_more_and_then_less_often(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "pair", 1000);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	hold(w, "p1", false);
+	assert_int_equal(after(w, POOL_RETRY_NS - 1)->n_make, 0);
+	assert_int_equal(after(w, 1)->n_make, 1);
+	hold(w, "p2", false);
+	assert_int_equal(after(w, POOL_RETRY_NS)->n_make, 0);
+	assert_int_equal(after(w, POOL_RETRY_NS)->n_make, 1);
+	free_world(w);
+}
+
+static void what_helps_nobody_is_given_back(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "picky", 500);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	hold(w, "p1", false);
+	after(w, 0);
+	assert_int_equal(after(w, POOL_UNUSED_NS - 1)->n_give_back, 0);
+	assert_int_equal(after(w, 1)->n_give_back, 1);
+	assert_string_equal(w->plan.give_back[0], "p1");
+	/* Where no device is free at all. */
+	w->placeholder[0] = (struct pool_placeholder){
+		.name = "p2", .node = "", .age_ns = POOL_NO_ROOM_NS - 1};
+	assert_int_equal(after(w, SEC)->n_give_back, 0);
+	w->placeholder[0].age_ns++;
+	assert_int_equal(after(w, SEC)->n_give_back, 1);
+	free_world(w);
+}
+
+static void on_demand_gives_back_what_is_idle(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	hold(w, "used", true);
+	hold(w, "idle", false);
+	assert_int_equal(after(w, 0)->n_give_back, 0);
+	assert_int_equal(w->plan.again_ns, w->facts.now_ns + POOL_IDLE_NS);
+	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
+	assert_string_equal(w->plan.give_back[0], "idle");
+	/* Used for a moment: the time begins anew. */
+	w->placeholder[1].is_used = true;
+	after(w, 0);
+	w->placeholder[1].is_used = false;
+	after(w, 0);
+	assert_int_equal(after(w, POOL_IDLE_NS - 1)->n_give_back, 0);
+	w->placeholder[1].is_leaving = true;
+	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 0);
+	free_world(w);
+}
+
+static void a_reservation_is_kept(void **state)
+{
+	struct world *w = new_world(POOL_RESERVATION, 2);
+
+	assert_int_equal(after(w, 0)->n_make, 2);
+	assert_string_equal(w->plan.make[1], "a");
+	w->placeholder[0] = (struct pool_placeholder){
+		.name = "p0", .node = "a", .age_ns = 10 * POOL_NO_ROOM_NS};
+	w->facts.n_placeholders = 1;
+	assert_int_equal(after(w, SEC)->n_make, 1);
+	assert_int_equal(
+		w->plan.n_give_back, 0); /* it waits for a device for as long as it takes */
+	w->facts.n_placeholders = 0;
+	hold(w, "p1", true);
+	hold(w, "p2", false);
+	hold(w, "p3", false);
+	after(w, 0);
+	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
+	assert_int_equal(w->plan.n_make, 0);
+	/* Less is wanted now. */
+	w->node[0].reserve = 0;
+	assert_int_equal(after(w, SEC)->n_give_back, 2);
+	free_world(w);
+}
+
+static void hybrid_keeps_some_idle(void **state)
+{
+	struct world *w = new_world(POOL_HYBRID, 1);
+
+	assert_int_equal(after(w, 0)->n_make, 0);
+	hold(w, "first", false);
+	after(w, 0);
+	hold(w, "second", false);
+	hold(w, "used", true);
+	assert_int_equal(after(w, SEC)->n_give_back, 0);
+	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
+	assert_string_equal(w->plan.give_back[0], "first"); /* idle the longest */
+	free_world(w);
+}
+
+static void a_node_that_leaves_the_pool_gives_all_back(void **state)
+{
+	struct world *w = new_world(POOL_RESERVATION, 4);
+
+	hold(w, "p1", false);
+	hold(w, "p2", true);
+	w->facts.n_nodes = 0;
+	wait_for(w, "one", 300);
+	assert_int_equal(after(w, 0)->n_make, 0);
+	assert_int_equal(after(w, POOL_UNUSED_NS)->n_give_back, 1);
+	assert_string_equal(w->plan.give_back[0], "p1");
+	free_world(w);
+}
+
+static void there_is_a_most(void **state)
+{
+	struct world *w = new_world(POOL_RESERVATION, 128);
+
+	assert_int_equal(after(w, 0)->n_make, POOL_MAKE_MAX);
+	wait_for(w, "huge", UINT64_MAX / 2);
+	assert_int_equal(after(w, 0)->n_make, POOL_MAKE_MAX);
+	free_world(w);
+}
+
+static void policies_have_names(void **state)
+{
+	struct error err = {0};
+	enum pool_policy policy;
+
+	assert_ok(pool_policy_parse(STR("hybrid"), &policy, &err));
+	assert_int_equal(policy, POOL_HYBRID);
+	assert_ok(pool_policy_parse(STR(""), &policy, &err));
+	assert_int_equal(policy, POOL_ON_DEMAND);
+	assert_int_equal(pool_policy_parse(STR("ondemand"), &policy, &err), -EINVAL);
+	assert_contains(err.msg, "'ondemand': allowed are onDemand, reservation and hybrid");
+}
+
+UNIT_MAIN(UNIT(devices_are_taken_for_who_waits),
+	UNIT(who_is_not_helped_asks_for_more_and_then_less_often),
+	UNIT(what_helps_nobody_is_given_back), UNIT(on_demand_gives_back_what_is_idle),
+	UNIT(a_reservation_is_kept), UNIT(hybrid_keeps_some_idle),
+	UNIT(a_node_that_leaves_the_pool_gives_all_back), UNIT(there_is_a_most),
+	UNIT(policies_have_names))

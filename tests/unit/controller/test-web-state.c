@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/rand.h"
+#include "controller/web-state.h"
+#include "kube/json.h"
+
+static const uint32_t many[WEB_N_KINDS] = {10000, 10000, 10000, 10000};
+
+static struct web_state *fresh(const uint32_t *max)
+{
+	struct web_state *state = NULL;
+
+	assert_ok(web_state_new(max, &state));
+	return state;
+}
+
+/* What is told of what came after that number. */
+static void assert_told(const struct web_state *state, uint64_t since, const char *wanted)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
+
+	assert_ok(web_state_format(state, since, &out));
+	assert_string_equal(buf_text(&out), wanted);
+}
+
+static void who_comes_is_told_all(void **state)
+{
+	struct web_state *s = fresh(many);
+
+	assert_told(s, 0, "{\"all\":true}");
+	assert_ok(web_state_set(s, WEB_WAITING, "n/p", "{}"));
+	assert_ok(web_state_set(s, WEB_NODES, "b", "{\"x\":1}"));
+	assert_ok(web_state_set(s, WEB_NODES, "a", "2"));
+	assert_ok(web_state_set(s, WEB_NODES, "gone", "2"));
+	assert_ok(web_state_set(s, WEB_NODES, "gone", NULL));
+	assert_told(s, 0,
+		"{\"all\":true,\"nodes\":{\"b\":{\"x\":1},\"a\":2},\"waiting\":{\"n/p\":{}}}");
+	web_state_free(s);
+}
+
+static void who_stays_is_told_changes_once(void **state)
+{
+	struct web_state *s = fresh(many);
+	uint64_t number;
+
+	assert_ok(web_state_set(s, WEB_NODES, "a", "1"));
+	assert_ok(web_state_set(s, WEB_NODES, "b", "1"));
+	number = web_state_number(s);
+	assert_told(s, number, "{\"all\":false}");
+	assert_ok(web_state_set(s, WEB_NODES, "a", "1"));
+	assert_int_equal(web_state_number(s), number);
+	assert_ok(web_state_set(s, WEB_NODES, "a", "2"));
+	assert_ok(web_state_set(s, WEB_NODES, "a", "3"));
+	assert_ok(web_state_set(s, WEB_NODES, "b", NULL));
+	assert_told(s, number, "{\"all\":false,\"nodes\":{\"a\":3,\"b\":null}}");
+	assert_ok(web_state_set(s, WEB_NODES, "b", "back"));
+	assert_told(s, number, "{\"all\":false,\"nodes\":{\"a\":3,\"b\":back}}");
+	web_state_free(s);
+}
+
+static void a_number_that_was_never_given_is_told_all(void **state)
+{
+	struct web_state *s = fresh(many);
+
+	assert_ok(web_state_set(s, WEB_NODES, "a", "1"));
+	assert_told(s, 2, "{\"all\":true,\"nodes\":{\"a\":1}}");
+	web_state_free(s);
+}
+
+static void away_for_too_long_is_told_all(void **state)
+{
+	struct web_state *s = fresh(many);
+	char key[16];
+	uint64_t number;
+
+	assert_ok(web_state_set(s, WEB_NODES, "stays", "1"));
+	number = web_state_number(s);
+	for (unsigned int i = 0; i <= WEB_GONE_MAX; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_ok(web_state_set(s, WEB_WAITING, key, "1"));
+		assert_ok(web_state_set(s, WEB_WAITING, key, NULL));
+	}
+	assert_told(s, number, "{\"all\":true,\"nodes\":{\"stays\":1}}");
+	number = web_state_number(s);
+	assert_ok(web_state_set(s, WEB_WAITING, "k1", "2"));
+	assert_told(s, number, "{\"all\":false,\"waiting\":{\"k1\":2}}");
+	web_state_free(s);
+}
+
+static void no_more_than_the_limit(void **state)
+{
+	struct web_state *s = fresh((uint32_t[WEB_N_KINDS]){[WEB_WAITING] = 2});
+
+	assert_ok(web_state_set(s, WEB_WAITING, "a", "1"));
+	assert_ok(web_state_set(s, WEB_WAITING, "b", "1"));
+	assert_int_equal(web_state_set(s, WEB_WAITING, "c", "1"), -ENOSPC);
+	assert_ok(web_state_set(s, WEB_WAITING, "a", "2"));
+	assert_ok(web_state_set(s, WEB_WAITING, "b", NULL));
+	assert_ok(web_state_set(s, WEB_WAITING, "c", "1"));
+	assert_int_equal(web_state_set(s, WEB_WAITING, "b", "1"), -ENOSPC);
+	assert_int_equal(web_state_count(s, WEB_WAITING), 2);
+	assert_false(web_state_has(s, WEB_WAITING, "b"));
+	assert_int_equal(web_state_set(s, WEB_NODES, "a", "1"), -ENOSPC);
+	web_state_free(s);
+}
+
+static void keys_are_quoted(void **state)
+{
+	struct web_state *s = fresh(many);
+
+	assert_ok(web_state_set(s, WEB_NODES, "\"<b>\n", "1"));
+	assert_told(s, 0, "{\"all\":true,\"nodes\":{\"\\\"<b>\\n\":1}}");
+	assert_int_equal(web_state_set(s, WEB_NODES, "\xff", "1"), -ENOMEM);
+	web_state_free(s);
+}
+
+/* ---- a viewer that follows ---- */
+
+static void take_in(json_t *seen, const struct web_state *s, uint64_t since)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(4u << 20);
+	_cleanup_json_ json_t *told = NULL;
+	const char *key;
+	json_t *value;
+
+	assert_ok(web_state_format(s, since, &out));
+	assert_ok(kube_json_parse(buf_str(&out), &told, NULL));
+	if (json_is_true(json_object_get(told, "all")))
+		json_object_clear(seen);
+	json_object_foreach(json_object_get(told, "nodes"), key, value)
+		if (json_is_null(value))
+			json_object_del(seen, key);
+		else
+			json_object_set(seen, key, value);
+}
+
+/* Random changes; viewers that look now and then have in the end what there is. */
+static void who_follows_has_what_there_is(void **state)
+{
+	struct web_state *s = fresh(many);
+	_cleanup_json_ json_t *truth = json_object();
+	json_t *seen[4];
+	uint64_t number[ARRAY_SIZE(seen)] = {0};
+	struct rand rand = rand_seeded(7);
+
+	for (size_t i = 0; i < ARRAY_SIZE(seen); i++)
+		seen[i] = json_object();
+	for (int i = 0; i < 20000; i++) {
+		const size_t who = rand_below(&rand, ARRAY_SIZE(seen));
+		char key[16], value[16];
+
+		snprintf(key, sizeof(key), "n%u", (unsigned int)rand_below(&rand, 6000));
+		snprintf(value, sizeof(value), "%u", (unsigned int)rand_below(&rand, 10));
+		if (rand_below(&rand, 3)) {
+			json_object_set_new(truth, key, json_integer(value[0] - '0'));
+			assert_ok(web_state_set(s, WEB_NODES, key, value));
+		} else {
+			json_object_del(truth, key);
+			assert_ok(web_state_set(s, WEB_NODES, key, NULL));
+		}
+		if (rand_below(&rand, 300) >= who * who * who)
+			continue;
+		take_in(seen[who], s, number[who]);
+		number[who] = web_state_number(s);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(seen); i++) {
+		take_in(seen[i], s, number[i]);
+		assert_true(json_equal(seen[i], truth));
+		json_decref(seen[i]);
+	}
+	web_state_free(s);
+}
+
+UNIT_MAIN(UNIT(who_comes_is_told_all), UNIT(who_stays_is_told_changes_once),
+	UNIT(a_number_that_was_never_given_is_told_all), UNIT(away_for_too_long_is_told_all),
+	UNIT(no_more_than_the_limit), UNIT(keys_are_quoted), UNIT(who_follows_has_what_there_is))

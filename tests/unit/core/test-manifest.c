@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The view of a pod: limits, what a container asks, and how Kubernetes adds up. */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "manifest-text.h"
+
+static void adds_up_as_kubernetes_does(void **state)
+{
+	static const struct {
+		const char *kinds; /* m, i, s */
+		uint64_t need[6], sum;
+	} cases[] = {
+		{"mm", {1, 2}, 3},
+		{"im", {5, 2}, 5},
+		{"iim", {1, 2, 2}, 2},
+		{"sm", {1, 2}, 3},
+		{"sim", {1, 5, 2}, 6}, /* the sidecar has started before */
+		{"ism", {5, 1, 2}, 5}, /* ... and here after */
+		{"issm", {3, 2, 2, 1}, 5},
+		{"m", {UINT64_MAX}, UINT64_MAX},
+		{"mm", {UINT64_MAX, 1}, UINT64_MAX},
+		{"", {0}, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct manifest_container c[6] = {0};
+		struct manifest pod = {
+			.container = c, .n_containers = (uint32_t)strlen(cases[i].kinds)};
+
+		for (uint32_t k = 0; k < pod.n_containers; k++)
+			c[k].kind = cases[i].kinds[k] == 'm' ? MANIFEST_MAIN
+				: cases[i].kinds[k] == 'i'   ? MANIFEST_INIT
+							     : MANIFEST_SIDECAR;
+		assert_int_equal(manifest_add_up(&pod, cases[i].need), cases[i].sum);
+	}
+}
+
+static void resources_are_requests_and_limits(void **state)
+{
+	struct manifest_text t;
+	struct error err;
+	uint64_t value = 0;
+
+	manifest_text_parse(
+		STR("r a/b=2\nq a/c=3\nm a/d=4\nq a/e=1\nm a/e=2\nr a/f=x\nr a/g=1.5\n"), &t);
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/b", &value, NULL), 1);
+	assert_int_equal(value, 2);
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/c", &value, NULL), 1);
+	assert_int_equal(value, 3);
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/d", &value, NULL), 1);
+	assert_int_equal(value, 4);
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/x", &value, NULL), 0);
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/e", &value, &err), -EINVAL);
+	assert_contains(err.msg, "a/e: request '1' and limit '2' have to be equal");
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/f", &value, &err), -EINVAL);
+	assert_contains(err.msg, "a/f: 'x' is no quantity");
+	assert_int_equal(manifest_resource(&t.pod, 0, "a/g", &value, &err), -EINVAL);
+	assert_int_equal(value, 4);
+}
+
+static void has_limits(void **state)
+{
+	static struct manifest_container many[MANIFEST_CONTAINERS_MAX + 1];
+	static struct manifest_entry entries[MANIFEST_ENTRIES_MAX + 1];
+	struct manifest pod = {.container = many, .n_containers = MANIFEST_CONTAINERS_MAX};
+	struct error err = {0};
+	char name[MANIFEST_NAME_MAX + 1];
+
+	memset(name, 'x', sizeof(name));
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i].name = STR("c");
+	pod.annotations = pod.labels = (struct manifest_list){entries, MANIFEST_ENTRIES_MAX};
+	pod.name = (struct str){name, MANIFEST_NAME_MAX};
+	assert_ok(manifest_check(&pod, &err));
+	assert_string_equal(err.msg, "");
+	pod.n_containers++;
+	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
+	assert_contains(err.msg, "containers: 257 of them, at most 256");
+	pod.n_containers = 1;
+	pod.annotations.n++;
+	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
+	assert_contains(err.msg, "annotations: 1025");
+	pod.annotations.n = 0;
+	many[0].env = (struct manifest_list){entries, MANIFEST_ENTRIES_MAX + 1};
+	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
+	assert_contains(err.msg, "container c: env: 1025");
+	many[0].env.n = 0;
+	many[0].name = STR("");
+	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
+	many[0].name = (struct str){name, MANIFEST_CONTAINER_NAME_MAX + 1};
+	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
+	many[0].name = STR("c");
+	pod.name.n++;
+	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
+	assert_contains(err.msg, "254 characters");
+}
+
+static void finds(void **state)
+{
+	struct manifest_text t;
+
+	manifest_text_parse(STR("c prepare init\nc log sidecar\nc a\nc b\na k=v\na k=w\n"), &t);
+	assert_int_equal(manifest_main(&t.pod), 2);
+	assert_int_equal(manifest_container_find(&t.pod, STR("b")), 3);
+	assert_int_equal(manifest_container_find(&t.pod, STR("x")), MANIFEST_NONE);
+	assert_true(str_is(*manifest_find(t.pod.annotations, STR("k")), "v"));
+	assert_null(manifest_find(t.pod.labels, STR("k")));
+	t.pod.n_containers = 2;
+	assert_int_equal(manifest_main(&t.pod), MANIFEST_NONE);
+}
+
+UNIT_MAIN(UNIT(adds_up_as_kubernetes_does), UNIT(resources_are_requests_and_limits),
+	UNIT(has_limits), UNIT(finds))

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "core/measured.h"
+
+static void what_is_written_is_read(void **state)
+{
+	const struct measured all[] = {
+		{STR("uid-1"), STR("main"), 1, {{300, 1ull << 30}}},
+		{STR("uid-1"), STR("side"), 2, {{0, 0}, {1000, 5}}},
+	};
+	_cleanup_buf_ struct buf text = BUF_INIT(MEASURED_MAX);
+	struct measured got;
+	struct str rest;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		assert_ok(measured_format(&all[i], &text));
+	assert_string_equal(buf_text(&text), "uid-1/main=300:1073741824 uid-1/side=0:0,1000:5");
+	rest = buf_str(&text);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		assert_int_equal(measured_next(&rest, &got, NULL), 1);
+		assert_true(str_eq(got.uid, all[i].uid));
+		assert_true(str_eq(got.container, all[i].container));
+		assert_int_equal(got.n, all[i].n);
+		for (uint32_t k = 0; k < got.n; k++) {
+			assert_int_equal(
+				got.device[k].share_permille, all[i].device[k].share_permille);
+			assert_int_equal(got.device[k].memory_bytes, all[i].device[k].memory_bytes);
+		}
+	}
+	assert_int_equal(measured_next(&rest, &got, NULL), 0);
+}
+
+static void one_too_many_is_left_out_whole(void **state)
+{
+	const struct measured one = {STR("u"), STR("c"), 1, {{1, 2}}};
+	_cleanup_buf_ struct buf text = BUF_INIT(12);
+
+	assert_ok(measured_format(&one, &text));
+	assert_int_equal(measured_format(&one, &text), -EMSGSIZE);
+	assert_true(str_is(buf_str(&text), "u/c=1:2"));
+}
+
+static void what_is_none_is_named_and_passed_over(void **state)
+{
+	static const char *const wrong[] = {"u", "u/c", "u/c=", "/c=1:2", "u/=1:2", "u=1:2",
+		"u/c=1", "u/c=1:", "u/c=:2", "u/c=-1:2", "u/c=1:2,", "u/c=1:2:3", "u/c=0x1:2",
+		"u/c=1:99999999999999999999",
+		"u/c=1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1,1:1"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		_cleanup_buf_ struct buf text = BUF_INIT(1024);
+		struct measured got;
+		struct error err;
+		struct str rest;
+
+		buf_addf(&text, "%s good/one=7:8", wrong[i]);
+		rest = buf_str(&text);
+		if (measured_next(&rest, &got, &err) != -EINVAL)
+			fail_msg("taken: %s", wrong[i]);
+		assert_contains(err.msg, wrong[i]);
+		assert_int_equal(measured_next(&rest, &got, NULL), 1);
+		assert_true(str_is(got.uid, "good"));
+		assert_int_equal(got.device[0].share_permille, 7);
+	}
+}
+
+static void more_than_a_device_is_a_device(void **state)
+{
+	struct str rest = STR("u/c=1003:0");
+	struct measured got;
+
+	assert_int_equal(measured_next(&rest, &got, NULL), 1);
+	assert_int_equal(got.device[0].share_permille, 1000);
+}
+
+UNIT_MAIN(UNIT(what_is_written_is_read), UNIT(one_too_many_is_left_out_whole),
+	UNIT(what_is_none_is_named_and_passed_over), UNIT(more_than_a_device_is_a_device))

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server on a loop, and peers with sockets of their own, which the tests let go on by turns. */
+#ifndef TESTS_HTTP_RIG_H
+#define TESTS_HTTP_RIG_H
+
+#include "unit.h"
+
+#include "base/cleanup.h"
+#include "base/loop.h"
+#include "http/server.h"
+
+#define BODY_MAX 4096u
+
+struct rig {
+	struct loop *loop;
+	struct http_server *server;
+	struct http_request *held[64];
+	unsigned int n_held, n_asked;
+	bool is_holding;
+};
+
+/* Handler: says what was asked, or holds it. */
+void rig_answer(void *rig, struct http_request *request);
+
+/* more: what is not said is the rig's own: everything goes to rig_answer(). */
+void rig_start(struct rig *rig, const struct http_options *more);
+void rig_stop(struct rig *rig);
+void rig_turn(struct rig *rig);
+
+int rig_dial(const struct rig *rig);
+void rig_say(int fd, const char *text);
+/* Runs the loop until the peer has heard so much that the part is in it, or has been cut off. */
+bool rig_hear(struct rig *rig, int fd, struct buf *heard, const char *part);
+
+#define GET "GET /a?b=c HTTP/1.1\r\nHost: x\r\nX-A: y\r\n\r\n"
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is kept of devices for containers that run after one another. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "scheduler/stages.h"
+#include "unit.h"
+
+#define STAGES_MAX 6
+
+/* Words KIND SHARE BYTES DEVICES: "i 800 8 A,B"; what is kept as "300:8 - ...". */
+static const struct {
+	const char *what, *pod, *kept;
+} cases[] = {
+	{"main containers are a sum", "m 300 3 A; m 200 2 A", "300:3 200:2"},
+	{"a smaller one before them needs nothing", "i 400 5 A; m 300 3 A; m 200 2 A",
+		"- 300:3 200:2"},
+	{"of a larger one what it needs beyond the sum", "i 800 8 A; m 300 3 A; m 200 2 A",
+		"- 600:6 200:2"},
+	{"share and memory each by themselves", "i 800 1 A; m 300 3 A", "- 800:3"},
+	{"of several before them the largest", "i 500 2 A; i 400 9 A; m 300 3 A", "- - 500:9"},
+	{"a sidecar stays: it adds to all", "s 100 1 A; m 300 3 A", "100:1 300:3"},
+	{"and to who runs after its start", "s 100 1 A; i 500 5 A; m 300 3 A", "300:3 - 300:3"},
+	{"not to who has gone before it", "i 500 5 A; s 100 1 A; m 300 3 A", "- 200:2 300:3"},
+	{"devices of their own", "i 500 5 B; m 300 3 A", "500:5 300:3"},
+	{"after one another there", "i 500 5 B; i 600 2 B; m 300 3 A", "600:5 - 300:3"},
+	{"each device has what it needs at most", "i 700 7 A,B; m 300 3 A; m 200 2 B",
+		"- 700:7 700:7"},
+	{"and its host as much on all of its own", "i 700 7 B; m 300 3 A,B", "- 700:7"},
+	{"partly on devices of its own", "i 500 5 A,B; m 300 3 A", "500:5 300:3"},
+	{"never more than a device", "s 600 1 A; i 700 1 A; m 300 1 A", "1000:1 - 300:1"},
+	{"memory is added up without end", "i 1 5 A; m 1 18446744073709551615 A; m 1 5 A",
+		"- 1:18446744073709551615 1:5"},
+};
+
+struct pod {
+	struct stage stage[STAGES_MAX];
+	char device[STAGES_MAX][4][SPEC_LABEL];
+	uint32_t n;
+};
+
+static void read_pod(const char *text, struct pod *pod)
+{
+	struct str all = str_from(text), one;
+
+	*pod = (struct pod){.n = 0};
+	while (str_split(&all, ';', &one)) {
+		struct stage *s = &pod->stage[pod->n];
+		char kind, devices[32], *name, *rest = devices;
+		unsigned long long bytes;
+
+		assert_int_equal(sscanf(str_trim(one).p, "%c %u %llu %31[A-Z,]", &kind, &s->share,
+					 &bytes, devices),
+			4);
+		s->kind = kind == 'i' ? MANIFEST_INIT
+			: kind == 's' ? MANIFEST_SIDECAR
+				      : MANIFEST_MAIN;
+		s->bytes = bytes;
+		s->device = pod->device[pod->n];
+		while ((name = strsep(&rest, ",")))
+			snprintf(pod->device[pod->n][s->n++], SPEC_LABEL, "%s", name);
+		pod->n++;
+	}
+}
+
+static void what_runs_at_once_is_kept(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf kept = BUF_INIT(4096);
+		struct pod pod;
+
+		read_pod(cases[i].pod, &pod);
+		stages_settle(pod.stage, pod.n);
+		for (uint32_t k = 0; k < pod.n; k++) {
+			const struct stage *s = &pod.stage[k];
+
+			buf_add_text(&kept, k ? " " : "");
+			if (s->has_room)
+				buf_add_text(&kept, "-");
+			else
+				buf_addf(&kept, "%u:%llu", s->kept_share,
+					(unsigned long long)s->kept_bytes);
+		}
+		if (strcmp(buf_text(&kept), cases[i].kept))
+			fail_msg("%s: %s: %s instead of %s", cases[i].what, cases[i].pod,
+				buf_text(&kept), cases[i].kept);
+	}
+}
+
+UNIT_MAIN(UNIT(what_runs_at_once_is_kept))
