@@ -34,7 +34,7 @@ struct stranger {
 	uint64_t start;
 	uint32_t device, seen;
 	uint64_t bytes;
-	bool is_graphics, is_stopped;
+	bool is_graphics, is_stopped, is_taken;
 	char name[PROCESS_NAME_SIZE];
 };
 
@@ -119,6 +119,7 @@ static void look(struct agent *agent)
 		if (before) {
 			s.seen = before->seen + 1;
 			s.is_stopped = before->is_stopped;
+			s.is_taken = before->is_taken;
 		} else {
 			log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid,
 				s.name, s.device);
@@ -153,6 +154,22 @@ uint32_t audit_strangers(const struct agent *agent)
 	return agent->audit->n;
 }
 
+/* Who draws is no stranger to a machine with a screen. */
+bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret)
+{
+	for (uint32_t i = 0; i < agent->audit->n; i++) {
+		struct stranger *s = &agent->audit->strangers[i];
+
+		if (s->is_taken || s->is_graphics || s->seen < AUDIT_TOLD)
+			continue;
+		s->is_taken = true;
+		*ret = (struct audit_stranger){.pid = s->pid, .device = s->device};
+		snprintf(ret->name, sizeof(ret->name), "%s", s->name);
+		return true;
+	}
+	return false;
+}
+
 static uint64_t device_says(struct agent *agent, const struct tenant_device *td)
 {
 	uint64_t sum = 0, bytes;
@@ -163,6 +180,22 @@ static uint64_t device_says(struct agent *agent, const struct tenant_device *td)
 		sum += bytes == UINT64_MAX ? 0 : bytes;
 	}
 	return sum;
+}
+
+static bool is_excess(struct agent *agent, const struct tenant_device *td)
+{
+	return device_says(agent, td) > memory_used(td) + SLACK_BYTES;
+}
+
+uint32_t audit_excesses(struct agent *agent)
+{
+	const struct tenant *t;
+	uint32_t n = 0;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
+			n += is_excess(agent, &t->devices[i]);
+	return n;
 }
 
 json_t *audit_json(struct agent *agent)
@@ -185,7 +218,7 @@ json_t *audit_json(struct agent *agent)
 			uint64_t says = device_says(agent, &t->devices[i]);
 			uint64_t counted = memory_used(&t->devices[i]);
 
-			if (says > counted + SLACK_BYTES)
+			if (is_excess(agent, &t->devices[i]))
 				json_array_append_new(over,
 					json_pack("{s:i, s:i, s:I, s:I}", "tenant", (int)t->id,
 						"index", (int)t->devices[i].device->index,

@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "agent/agent.h"
+#include "base/process.h"
 
 #define AUDIT_CONFIRM 3u
 
@@ -27,5 +28,16 @@ json_t *audit_findings(struct agent *agent);
 
 /* For the metrics. */
 uint32_t audit_strangers(const struct agent *agent);
+/* Tenants that use more of a device than was counted. */
+uint32_t audit_excesses(struct agent *agent);
+
+/* One that was seen AUDIT_TOLD rounds long and was not taken before; true if there is one. */
+#define AUDIT_TOLD 2u
+struct audit_stranger {
+	pid_t pid;
+	uint32_t device;
+	char name[PROCESS_NAME_SIZE];
+};
+bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret);
 
 #endif

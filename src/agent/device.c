@@ -262,6 +262,28 @@ static void set_note(struct device *device)
 			STR("a MIG instance, shared like a device"));
 }
 
+/* Once: asking may take long, and nothing of it changes. */
+static int find_links(struct device_set *set)
+{
+	const uint32_t n = set->n;
+
+	set->link = malloc((size_t)n * n + 1);
+	if (!set->link)
+		return -ENOMEM;
+	for (uint32_t a = 0; a < n; a++)
+		for (uint32_t b = 0; b < n; b++)
+			set->link[a * n + b] = (uint8_t)(a == b
+					? NVML_LINK_NONE
+					: nvml_link(set->nvml, set->devices[a].info.handle,
+						  set->devices[b].info.handle));
+	return 0;
+}
+
+enum nvml_link device_link(const struct device_set *set, uint32_t a, uint32_t b)
+{
+	return (enum nvml_link)set->link[a * set->n + b];
+}
+
 int device_set_open(const struct device_wish *wish, struct device_set **ret_set, struct error *err)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
@@ -294,6 +316,9 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 			goto out;
 		set->n++;
 	}
+	r = find_links(set);
+	if (r < 0)
+		goto out;
 	*ret_set = set;
 	return 0;
 out:
@@ -327,6 +352,7 @@ void device_set_close(struct device_set *set)
 		ledger_free(set->devices[i].ledger);
 	}
 	nvml_close(set->nvml);
+	free(set->link);
 	free(set->devices);
 	free(set);
 }

@@ -28,6 +28,7 @@ struct device {
 	bool is_context_known;
 	uint64_t used_bytes; /* as the device said last, for display */
 	uint32_t n_silent;   /* questions without any answer, since the last one with */
+	bool is_lost;        /* the driver says that it is there no more */
 	char note[160];      /* what limits sharing, in words */
 };
 
@@ -35,13 +36,14 @@ struct device {
 #define DEVICE_SILENT_MAX 2u
 static inline bool device_is_ill(const struct device *device)
 {
-	return device->n_silent >= DEVICE_SILENT_MAX;
+	return device->is_lost || device->n_silent >= DEVICE_SILENT_MAX;
 }
 
 struct device_set {
 	struct nvml *nvml;
 	struct device *devices;
 	uint32_t n;
+	uint8_t *link; /* n x n of enum nvml_link */
 	bool is_simulated;
 	char sim_dir[PATH_SIZE_MAX];  /* the simulated machine; "" for real devices */
 	char sim_libs[PATH_SIZE_MAX]; /* the simulated driver's folder */
@@ -62,6 +64,8 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
 	struct error *err);
 void device_set_close(struct device_set *set);
+
+enum nvml_link device_link(const struct device_set *set, uint32_t a, uint32_t b);
 
 /* By "GPU-..." in full; NULL: none. */
 struct device *device_find(const struct device_set *set, const char *uuid);

@@ -50,7 +50,7 @@ struct query {
 	uint32_t n_devices, n_listed;
 	nvml_handle handles[ARBITER_DEVICES];
 	uint64_t used_bytes[ARBITER_DEVICES];
-	bool is_answered[ARBITER_DEVICES];
+	bool is_answered[ARBITER_DEVICES], is_lost[ARBITER_DEVICES];
 	struct memory_stranger *listed;
 	struct nvml_process *scratch;
 };
@@ -119,6 +119,24 @@ static void learn_context(struct agent *agent, struct device *device, uint64_t b
 			if (p->tenant->devices[i].device == device && p->devices[i].down)
 				atomic_store_explicit(&p->devices[i].down->context_bytes, bytes,
 					memory_order_relaxed);
+}
+
+static uint64_t denied_to(const struct process *p, uint32_t at)
+{
+	const struct page_up *up = p->devices[at].up;
+
+	return up ? atomic_load_explicit(&up->denied, memory_order_relaxed) : 0;
+}
+
+uint64_t memory_denied(const struct tenant_device *td)
+{
+	uint64_t n = td->denied;
+	const struct process *p;
+
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (!p->is_dead)
+			n += denied_to(p, td->at);
+	return n;
 }
 
 uint64_t memory_used(const struct tenant_device *td)
@@ -276,6 +294,9 @@ void memory_release(struct process *p, uint32_t at, uint64_t bytes)
 
 void memory_process_back(struct process *p)
 {
+	/* What was refused to it before has been told. */
+	for (uint32_t i = 0; i < p->tenant->n; i++)
+		p->tenant->devices[i].denied -= denied_to(p, i);
 	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
 		return;
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
@@ -301,6 +322,7 @@ static void run_query(struct worker_job *job)
 		int n = nvml_processes(q->nvml, q->handles[i], q->scratch, LISTED_MAX);
 
 		q->is_answered[i] = n >= 0;
+		q->is_lost[i] = n == -ENODEV;
 		if (nvml_used_bytes(q->nvml, q->handles[i], &q->used_bytes[i]) < 0)
 			q->used_bytes[i] = NVML_UNKNOWN;
 		for (int k = 0; k < n && q->n_listed < LISTED_MAX; k++)
@@ -458,23 +480,6 @@ static void visit_graves(struct memory *m, bool has_answer)
 		loop_set_timer(&m->timer, now + ASK_AGAIN_NS);
 }
 
-static uint64_t denied_to(const struct process *p, uint32_t at)
-{
-	const struct page_up *up = p->devices[at].up;
-
-	return up ? atomic_load_explicit(&up->denied, memory_order_relaxed) : 0;
-}
-
-uint64_t memory_denied(const struct tenant_device *td)
-{
-	const struct process *p;
-	uint64_t n = td->denied;
-
-	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
-		n += denied_to(p, td->at);
-	return n;
-}
-
 void memory_process_gone(struct process *p)
 {
 	struct memory *m = p->agent->memory;
@@ -540,6 +545,7 @@ static void query_done(struct worker_job *job)
 		struct device *d = &m->agent->devices->devices[i];
 
 		m->is_known[i] = q->is_answered[i];
+		d->is_lost = q->is_lost[i];
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
 		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)

@@ -49,7 +49,10 @@ void memory_recount(struct tenant *tenant);
 /* What the counter says, clamped to the device. */
 uint64_t memory_used(const struct tenant_device *td);
 
-/* Allocations refused for the quota since the tenant was made, as its own processes say. */
+/*
+ * Allocations refused for the quota since the tenant was made, or found again after a restart, as
+ * its own processes say.
+ */
 uint64_t memory_denied(const struct tenant_device *td);
 
 /* What the device said last about this pid; UINT64_MAX: nothing. */

@@ -8,6 +8,7 @@
 
 #include "agent/account.h"
 #include "agent/door.h"
+#include "agent/node-library.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
 #include "core/arbiter.h"
@@ -21,8 +22,13 @@
 
 #define NODE_NOTE 200
 #define NODE_FIELD_MANAGER "divvyd"
+#define NODE_INSECURE \
+	"any container that sets NVIDIA_VISIBLE_DEVICES gets devices: set " \
+	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
+	"/etc/nvidia-container-runtime/config.toml"
 
 struct start; /* node-start.c */
+struct gang;  /* node-gang.c */
 
 /* node-usage.c */
 struct slot_usage {
@@ -41,6 +47,10 @@ struct slot {
 	bool is_over;      /* its container has ended: the tenant goes with the last process */
 	bool is_written;   /* the slot's CDI file is there */
 	uint64_t since_ns; /* that it has this tenant */
+	/* When the kubelet last asked for it; 0: not since the start. */
+	uint64_t allocated_ns;
+	uint64_t denied;  /* allocations refused to it, as was seen */
+	uint64_t over_ns; /* when that was last told; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
 };
@@ -69,15 +79,21 @@ struct node {
 	struct podres_question *sweep;
 	uint64_t sweep_asked_ns;
 
+	bool has_old_libraries; /* as far as is known */
+
 	struct slot *slots;
 	uint32_t n_slots;
 	LIST_HEAD(, start) starts;
+	LIST_HEAD(, gang) gangs;
 	struct loop_timer tick;
 	uint64_t next_sweep_ns, next_look_ns;
 
 	uint64_t epoch;    /* the newest seen */
 	uint64_t ill;      /* a bit for each device, as was told */
+	uint64_t lost;     /* ... of these the ones that are gone */
 	char conflict[64]; /* resource of another plugin for GPUs; "": none */
+	bool is_insecure;  /* the runtime gives devices to who sets a variable */
+	bool is_insecure_told;
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
 
@@ -112,11 +128,14 @@ struct node {
 struct node_given {
 	struct given_container is;
 	struct spec spec;
+	struct given_group group; /* of the pod */
 	uint64_t epoch;
 };
 /* -ENOENT: nothing; -EINVAL: what cannot be. Both with a sentence. -ENOMEM. */
 int node_given(
 	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
+/* Its group alone, "" for none; -EINVAL, -ENOMEM. */
+int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err);
 bool node_has_given(const json_t *pod); /* any of its containers */
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
@@ -158,6 +177,17 @@ void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
 
+/* ---- node-gang.c ---- */
+
+/*
+ * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
+ * without a group; -EAGAIN with a sentence: not yet.
+ */
+int gang_may_start(struct node *node, const char *namespace_name, const struct given_group *group,
+	struct error *err);
+void gang_tick(struct node *node, uint64_t now);
+void gang_free_all(struct node *node);
+
 /* ---- node-pool.c ---- */
 
 /* Of a resource that stands for GPUs, whoever serves it. */
@@ -196,6 +226,15 @@ void node_usage_free(struct node *node);
 
 /* Writes down that the tenant has what it has: "granted", "kept", "changed", "ended". */
 void node_log(const struct node *node, const char *what, const struct tenant *tenant);
+
+/* ---- node-watch.c: what is told of running tenants, devices and strangers ---- */
+
+void watch_start(struct node *node);
+void watch_tick(struct node *node);
+/* What takes longer to change. */
+void watch_look(struct node *node);
+/* The slot's tenant ends: what was refused to it last. */
+void watch_slot_ends(struct node *node, struct slot *slot);
 
 /* ---- node-lease.c ---- */
 

@@ -27,8 +27,17 @@ int node_given(
 	if (r < 0)
 		return r;
 	ret_given->is = *is;
+	ret_given->group = given.group;
 	ret_given->epoch = given.epoch;
 	return 0;
+}
+
+int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err)
+{
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
+
+	return r < 0 ? r : given_parse_group(manifest.pod.annotations, ret_group, err);
 }
 
 bool node_has_given(const json_t *pod)

@@ -3,9 +3,6 @@
  * What a container with a slot finds in itself: its tenant's socket, the libraries, and the
  * loader's list that names them; all of it read-only, none of it of the host's own. A slot's folder
  * is made once and stays, since containers have it mounted; only the socket in it comes and goes.
- *
- * Libraries are in a folder by version and contents, which is written once and never changed: what
- * a running program has mapped is not replaced by an upgrade.
  */
 #ifndef AGENT_NODE_SLOT_H
 #define AGENT_NODE_SLOT_H
@@ -14,6 +11,8 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "core/spec.h"
+#include "kubelet/cdi.h"
 #include "kubelet/plugin.h"
 
 /* In the container; as for engines of one machine (cli/container.h). */
@@ -25,8 +24,15 @@
 /* Paths on the host. */
 struct slot_plan {
 	const char *folder;  /* the slot's own */
-	const char *library; /* as library_install() has made it */
+	const char *library; /* as library_install() (node-library.h) has made it */
 	const char *sim;     /* of simulated devices; NULL: real ones */
+	/*
+	 * Real ones: by the slot's CDI name, behind which stand the granted ones and no others when
+	 * the container starts; or by NVIDIA's variables, which can say no more than "all" before
+	 * it is known whose the slot is.
+	 */
+	uint32_t number;
+	bool is_by_environment;
 };
 
 #define SLOT_MOUNTS_MAX 4
@@ -35,17 +41,33 @@ struct slot_edits {
 	char preload[PATH_MAX];
 	struct plugin_mount mounts[SLOT_MOUNTS_MAX];
 	struct plugin_pair env[SLOT_ENV_MAX];
+	char cdi_name[CDI_NAME_SIZE];
+	const char *cdi[1];
 	struct plugin_edits edits;
 };
 
 /* Pure; borrows from the plan, and edits from ret itself. */
 void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
 
+/* Device files for real devices, in the container at the host's own places. */
+#define SLOT_NODES_MAX (SPEC_DEVICES_MAX + 3u)
+struct slot_nodes {
+	char path[SLOT_NODES_MAX][32];
+	struct cdi_node nodes[SLOT_NODES_MAX]; /* borrow from path */
+	size_t n;
+};
 /*
- * Puts the hook libraries (and the simulated driver, if driver is not NULL) below
- * state_dir/lib, and says in which folder. Blocks as files do.
+ * dev: where the host's /dev is seen; minor: of each granted device. -ENOENT names the file that is
+ * not there, -EINVAL: the driver has not said which file it is.
  */
-int library_install(const char *state_dir, const char *driver, char ret_folder[static PATH_MAX],
-	struct error *err);
+int slot_nodes_find(
+	const char *dev, const int32_t *minor, size_t n, struct slot_nodes *ret, struct error *err);
+
+/*
+ * Whether the runtime gives devices to any container that sets a variable: divvyd itself is one
+ * that has no other right to them. visible: its NVIDIA_VISIBLE_DEVICES, NULL: not set; dev: its
+ * own /dev.
+ */
+bool slot_is_runtime_insecure(const char *visible, const char *dev);
 
 #endif

@@ -54,7 +54,7 @@ void start_allocate(struct plugin_request *request)
 
 	for (size_t i = 0; r >= 0 && i < request->n_containers; i++) {
 		const struct plugin_ids *ids = &request->containers[i].devices;
-		const struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
+		struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
 		const struct device_set *set = node->agent->devices;
 
 		if (!slot) {
@@ -69,8 +69,13 @@ void start_allocate(struct plugin_request *request)
 			  : folder_make(folder[i], 0755, &err);
 		if (r < 0)
 			break;
+		slot->allocated_ns = clock_now_ns();
+		r = library_note(node->options.state_dir, slot->id, node->library, &err);
+		if (r < 0)
+			break;
 		slot_edits_fill(&(struct slot_plan){folder[i], node->library,
-					set->is_simulated ? set->sim_dir : NULL},
+					set->is_simulated ? set->sim_dir : NULL, slot->number,
+					node->options.is_by_environment},
 			&all[i]);
 		edits[i] = all[i].edits;
 	}
@@ -154,18 +159,23 @@ static int find_places(struct node *node, const struct node_given *g,
 	return 0;
 }
 
-static int check_epoch(
-	const struct node *node, const struct tenant_pod *pod, uint64_t epoch, struct error *err)
+/* The rest of a pod of which something runs already belongs to it. */
+static bool has_started(struct node *node, const struct tenant_pod *pod)
 {
-	if (epoch >= node->epoch)
-		return 0;
-	/* The rest of a pod of which something runs already belongs to it. */
 	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant((struct node *)node, &node->slots[i]);
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
 		if (t && !strcmp(t->pod->uid, pod->uid))
-			return 0;
+			return true;
 	}
+	return false;
+}
+
+static int check_epoch(
+	struct node *node, const struct tenant_pod *pod, uint64_t epoch, struct error *err)
+{
+	if (epoch >= node->epoch || has_started(node, pod))
+		return 0;
 	return fail(err, ESTALE,
 		"divvy.gpu/epoch %llu is older than %llu, the newest seen: a scheduler that no "
 		"longer leads has decided this",
@@ -201,20 +211,28 @@ static int make_tenant(
 	return r;
 }
 
-/* What the runtime adds: the granted devices and no others. */
+/* What the runtime adds: the granted devices' files and no others. */
 static int write_cdi(
 	struct node *node, struct slot *slot, const struct tenant *t, struct error *err)
 {
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
+	int32_t minor[SPEC_DEVICES_MAX];
+	struct slot_nodes files = {.n = 0};
 	const char *env[1];
 	struct cdi_slot cdi = {.slot = slot->number, .env = env, .n_env = 1};
-	int r;
+	int r = 0;
 
 	buf_add_text(&list, "DIVVY_DEVICES=");
 	for (uint32_t i = 0; i < t->n; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
 	env[0] = buf_text(&list);
-	r = cdi_write(node->options.cdi_dir, &cdi, err);
+	for (uint32_t i = 0; i < t->n; i++)
+		minor[i] = t->devices[i].device->info.minor;
+	if (!node->agent->devices->is_simulated && !node->options.is_by_environment)
+		r = slot_nodes_find(node->options.dev_dir, minor, t->n, &files, err);
+	cdi.nodes = files.nodes;
+	cdi.n_nodes = files.n;
+	r = r < 0 ? r : cdi_write(node->options.cdi_dir, &cdi, err);
 	slot->is_written = r >= 0;
 	return r;
 }
@@ -260,8 +278,11 @@ static void grant(struct start *s, const json_t *pod)
 		/* The kubelet's word: whoever had the slot has ended. */
 		node_slot_clear(node, s->slot);
 		r = node_given(pod, s->pod.container, &g, &err);
+		if (r >= 0 && !has_started(node, &s->pod))
+			r = gang_may_start(node, s->pod.space, &g.group, &err);
 		r = r < 0 ? r : make_tenant(s, &g, &t, &err);
-		if (r == -ENOSPC) { /* who ends now may give it back */
+		/* Who ends now may give it back; who is missing may be bound. */
+		if (r == -ENOSPC || r == -EAGAIN) {
 			wait_or_refuse(s, &err);
 			return;
 		}

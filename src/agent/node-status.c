@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "agent/audit.h"
 #include "agent/device.h"
 #include "agent/node-internal.h"
 #include "base/log.h"
@@ -13,6 +14,30 @@
 
 #define STATUS_DELAY_NS (20 * NSEC_PER_MSEC)
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
+
+/* What is nearer than the same node. */
+static json_t *links_json(const struct device_set *set, uint32_t of)
+{
+	static const char *const kind[NVML_LINK_NONE] = {[NVML_LINK_NVLINK] = "nvlink",
+		[NVML_LINK_SWITCH] = "switch",
+		[NVML_LINK_NUMA] = "numa"};
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		const enum nvml_link link = device_link(set, of, i);
+
+		if (link != NVML_LINK_NONE)
+			json_array_append_new(all,
+				json_pack("{s:s, s:s}", "uuid", set->devices[i].info.uuid, "kind",
+					kind[link]));
+	}
+	return all;
+}
+
+static const char *health(const struct device *d)
+{
+	return d->is_lost ? "Gone" : device_is_ill(d) ? "Unhealthy" : "Healthy";
+}
 
 static json_t *devices_json(const struct node *node)
 {
@@ -24,17 +49,24 @@ static json_t *devices_json(const struct node *node)
 		json_t *one = json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:s}", "uuid", d->info.uuid,
 			"index", (int)d->index, "model", d->info.model, "memoryBytes",
 			(json_int_t)d->info.usable_bytes, "simulated", (int)set->is_simulated,
-			"health", device_is_ill(d) ? "Unhealthy" : "Healthy", "owner",
+			"health", health(d), "owner",
 			node->conflict[0] || !node_pool_is_open(node, d) ? "native"
 				: node->pool.is_on                       ? "pool"
 									 : "divvy");
 		const char *placeholder = node_pool_placeholder(node, d);
+		json_t *links = links_json(set, i);
 
 		if (placeholder)
 			json_object_set_new(one, "placeholder", json_string(placeholder));
+		if (d->info.numa >= 0)
+			json_object_set_new(one, "numa", json_integer(d->info.numa));
+		if (json_array_size(links))
+			json_object_set(one, "links", links);
+		json_decref(links);
 		if (device_is_ill(d))
-			json_object_set_new(
-				one, "reason", json_string("the driver does not answer for it"));
+			json_object_set_new(one, "reason",
+				json_string(d->is_lost ? "the driver says that it is lost"
+						       : "the driver does not answer for it"));
 		else if (d->note[0])
 			json_object_set_new(one, "reason", json_string(d->note));
 		if (d->info.is_mig && d->info.parent[0])
@@ -137,10 +169,29 @@ static struct condition ready_condition(const struct node *node)
 	return (struct condition){"Ready", true, "Serving", ""};
 }
 
+static struct condition audited_condition(const struct node *node, char *message, size_t size)
+{
+	const uint32_t n = audit_strangers(node->agent), m = audit_excesses(node->agent);
+
+	message[0] = '\0';
+	if (n)
+		snprintf(message, size, "%u process%s of no tenant on the devices", n,
+			n == 1 ? "" : "es");
+	else if (m)
+		snprintf(message, size, "%u tenant%s more memory than was counted", m,
+			m == 1 ? " uses" : "s use");
+	return (struct condition){"Audited", !n && !m,
+		n           ? "Strangers"
+			: m ? "Excess"
+			    : "Clean",
+		message};
+}
+
 static json_t *conditions_json(const struct node *node)
 {
 	const struct condition ready = ready_condition(node);
-	char message[128] = "";
+	char message[128] = "", findings[128];
+	const struct condition audited = audited_condition(node, findings, sizeof(findings));
 	json_t *all = json_array();
 
 	if (node->conflict[0])
@@ -157,6 +208,11 @@ static json_t *conditions_json(const struct node *node)
 			? &(struct condition){"HostNamespaces", false, "CgroupNamespacePrivate",
 				  "processes are not checked against their pod's cgroup"}
 			: &(struct condition){"HostNamespaces", true, "Shared", ""});
+	add_condition(node, all, &audited);
+	add_condition(node, all,
+		node->is_insecure ? &(struct condition){"RuntimeInsecure", true,
+					    "VisibleDevicesHonoured", NODE_INSECURE}
+				  : &(struct condition){"RuntimeInsecure", false, "None", ""});
 	return all;
 }
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "agent/device.h"
-#include "agent/memory.h"
 #include "agent/metrics.h"
 #include "agent/node-internal.h"
 #include "base/fd.h"
@@ -25,6 +24,7 @@
 #include "kube/json.h"
 #include "kubelet/cdi.h"
 #include "kubelet/cgroup.h"
+#include "sim/proto.h"
 
 #define TICK_NS NSEC_PER_SEC
 #define SWEEP_NS (10 * NSEC_PER_SEC)
@@ -74,6 +74,7 @@ int node_slot_open(struct node *node, struct slot *slot, struct tenant *t, struc
 	slot->tenant = t->id;
 	slot->is_over = false;
 	slot->since_ns = clock_now_ns();
+	slot->denied = slot->over_ns = 0;
 	slot->note[0] = '\0';
 	return 0;
 }
@@ -84,6 +85,7 @@ void node_slot_clear(struct node *node, struct slot *slot)
 	struct error err;
 
 	if (t) {
+		watch_slot_ends(node, slot);
 		log_info("slot %s: %s/%s %s has ended", slot->id, t->pod->space, t->pod->name,
 			t->pod->container);
 		node_log(node, "ended", t);
@@ -472,46 +474,51 @@ static void look_for_others(struct node *node)
 	node_offer(node);
 }
 
-/* ---- devices' health ---- */
-
-static void tell_health(struct node *node, const struct device *d)
-{
-	const bool is_ill = device_is_ill(d);
-	const char *reason = is_ill ? "DeviceUnhealthy" : "DeviceHealthy",
-		   *what = is_ill ? "does not answer" : "answers again";
-
-	log_warn("device %s %s", d->info.uuid, what);
-	node_event(node, is_ill, reason, "device %s %s", d->info.uuid, what);
-	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant(node, &node->slots[i]);
-
-		for (uint32_t k = 0; t && k < t->n; k++)
-			if (t->devices[k].device == d)
-				node_pod_event(node, t->pod, is_ill, reason, "device %s %s",
-					d->info.uuid, what);
-	}
-}
-
-static void look_at_devices(struct node *node)
-{
-	const struct device_set *set = node->agent->devices;
-	const uint64_t before = node->ill;
-
-	for (uint32_t i = 0; i < set->n; i++) {
-		const uint64_t bit = 1ull << i;
-
-		if (device_is_ill(&set->devices[i]) == !!(node->ill & bit))
-			continue;
-		node->ill ^= bit;
-		tell_health(node, &set->devices[i]);
-	}
-	if (node->ill != before)
-		node_offer(node);
-	if (set->n)
-		memory_refresh(node->agent);
-}
-
 /* ---- the passing of time ---- */
+
+struct listing {
+	const struct node *node;
+	const struct podres_list *list;
+};
+
+/* Also one that is being allocated: the list may be older than that. */
+static bool is_slot_held(void *data, const char *id)
+{
+	const struct listing *l = data;
+	const struct podres_container *c;
+	const struct slot *slot = node_slot((struct node *)l->node, id);
+
+	return (slot && slot->allocated_ns >= l->node->sweep_asked_ns) ||
+		podres_find(l->list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT;
+}
+
+/* Slots that were allocated before such notes were taken may have any library. */
+static bool is_each_noted(const struct node *node, const struct podres_list *list)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const char *id = node->slots[i].id;
+		const struct podres_container *c;
+
+		if (podres_find(list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT &&
+			!library_is_noted(node->options.state_dir, id))
+			return false;
+	}
+	return true;
+}
+
+static void sweep_libraries(struct node *node, const struct podres_list *list)
+{
+	struct listing listing = {node, list};
+	struct error err;
+	int r;
+
+	if (!node->has_old_libraries || !is_each_noted(node, list))
+		return;
+	r = library_sweep(node->options.state_dir, node->library, is_slot_held, &listing, &err);
+	if (r < 0)
+		log_warn("%s", err.msg);
+	node->has_old_libraries = r != 0;
+}
 
 /* What the kubelet no longer lists has ended, whatever we have heard of its pod. */
 static void on_sweep(void *data, const struct podres_list *list, const struct error *err)
@@ -535,11 +542,12 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 			strcmp(c->name, t->pod->container) != 0)
 			end_slot(node, slot);
 	}
+	sweep_libraries(node, list);
 }
 
 static void sweep(struct node *node, uint64_t now)
 {
-	bool is_used = false;
+	bool is_used = node->has_old_libraries;
 
 	for (uint32_t i = 0; i < node->n_slots; i++)
 		is_used |= node->slots[i].tenant != 0;
@@ -568,15 +576,17 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		if (slot->tenant && (!t || (slot->is_over && !t->n_processes)))
 			node_slot_clear(node, slot);
 	}
+	watch_tick(node);
 	node_pool_look(node, now);
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);
-		look_at_devices(node);
+		watch_look(node);
 		node_status_touch(node);
 	}
 	sweep(node, now);
 	node_usage_tick(node, now);
+	gang_tick(node, now);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
 
@@ -607,6 +617,17 @@ static int connect_api(struct node *node, struct error *err)
 			       node->client, "divvyd", node->options.name, &node->recorder, err);
 }
 
+/* A simulated machine is its user's alone, and tenants of a cluster are users of any number. */
+static int open_simulation(const struct device_set *set, struct error *err)
+{
+	char path[PATH_SIZE_MAX + 32];
+
+	if (!set->is_simulated)
+		return 0;
+	snprintf(path, sizeof(path), "%s/" SIM_FILE_SOCKET, set->sim_dir);
+	return chmod(path, 0666) < 0 ? fail_errno(err, errno, "chmod '%s'", path) : 0;
+}
+
 static int start(struct node *node, struct error *err)
 {
 	const struct device_set *set = node->agent->devices;
@@ -621,8 +642,11 @@ static int start(struct node *node, struct error *err)
 				"%s/pod-resources/kubelet.sock",
 				node->options.kubelet_dir) >= sizeof(node->podres_socket)))
 		r = fail(err, ENAMETOOLONG, "--kubelet-dir is too long");
+	r = r < 0 ? r : open_simulation(set, err);
 	r = r < 0 ? r : find_cgroups(node);
 	r = r < 0 ? r : connect_api(node, err);
+	node->has_old_libraries = true; /* until that was looked at */
+	watch_start(node);
 	load_epoch(node);
 	r = r < 0 ? r : make_slots(node, err);
 	node->tick.data = node;
@@ -657,6 +681,7 @@ int node_new(struct agent *agent, const struct node_options *options, struct nod
 	node->agent = agent;
 	node->options = *options;
 	LIST_INIT(&node->starts);
+	LIST_INIT(&node->gangs);
 	r = start(node, err);
 	if (r < 0) {
 		node_free(node);
@@ -672,6 +697,7 @@ void node_free(struct node *node)
 		return;
 	page_free(node->page);
 	start_free_all(node);
+	gang_free_all(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_usage_free(node);

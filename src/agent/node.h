@@ -23,6 +23,8 @@ struct node_options {
 	const char *kubelet_dir;
 	const char *state_dir;
 	const char *cdi_dir;
+	const char *dev_dir;     /* where the host's /dev is seen */
+	bool is_by_environment;  /* real devices come by NVIDIA's variables: no runtime knows CDI */
 	const char *cgroup_root; /* NULL: as of our own pod */
 	const char *grant_log;   /* a file to write down what is granted; NULL: none */
 	const char *listen;      /* of /healthz and /metrics; NULL: nowhere */

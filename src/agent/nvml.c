@@ -36,6 +36,11 @@ struct nvml_pci_info {
 };
 
 #define NVML_OK 0
+#define NVML_LOST 15
+#define NVML_P2P_NVLINK 2u /* an index of nvmlDeviceGetP2PStatus, whose OK is 0 */
+/* Levels of nvmlDeviceGetTopologyCommonAncestor. */
+#define NVML_TOPOLOGY_MULTIPLE 20u /* PCIe switches alone are between them */
+#define NVML_TOPOLOGY_NODE 40u     /* host bridges of one NUMA node */
 #define NVML_INSUFFICIENT_SIZE 7
 #define NVML_MEMORY_V2 (unsigned int)(sizeof(struct nvml_memory_v2) | 2u << 24)
 #define PROCESSES_MAX 4096
@@ -64,7 +69,14 @@ struct nvml_pci_info {
 	X("nvmlDeviceGetGraphicsRunningProcesses_v3", false, graphics, \
 		(nvml_handle, unsigned int *, struct nvml_process_info *)) \
 	X("nvmlDeviceGetMPSComputeRunningProcesses_v3", false, mps, \
-		(nvml_handle, unsigned int *, struct nvml_process_info *))
+		(nvml_handle, unsigned int *, struct nvml_process_info *)) \
+	X("nvmlDeviceGetMinorNumber", false, minor, (nvml_handle, unsigned int *)) \
+	X("nvmlDeviceGetMemoryAffinity", false, memory_affinity, \
+		(nvml_handle, unsigned int, unsigned long *, unsigned int)) \
+	X("nvmlDeviceGetTopologyCommonAncestor", false, ancestor, \
+		(nvml_handle, nvml_handle, unsigned int *)) \
+	X("nvmlDeviceGetP2PStatus", false, p2p, \
+		(nvml_handle, nvml_handle, unsigned int, unsigned int *))
 
 struct nvml {
 	void *library;
@@ -187,13 +199,29 @@ static void read_memory(struct nvml *nvml, struct nvml_info *info)
 	}
 }
 
+static int32_t read_numa(struct nvml *nvml, nvml_handle handle)
+{
+	unsigned long nodes[1024 / (8 * sizeof(long))] = {0};
+
+	if (!nvml->memory_affinity ||
+		nvml->memory_affinity(handle, ARRAY_SIZE(nodes), nodes, 0) != NVML_OK)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+		if (nodes[i])
+			return (int32_t)(i * 8 * sizeof(long)) + __builtin_ctzl(nodes[i]);
+	return -1;
+}
+
 static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, struct nvml_info *info)
 {
 	struct nvml_pci_info pci = {0};
-	unsigned int mode = 0, n = 0;
+	unsigned int mode = 0, n = 0, minor;
 
-	*info = (struct nvml_info){
-		.handle = handle, .nvml_index = index, .compute_mode = "default"};
+	*info = (struct nvml_info){.handle = handle,
+		.nvml_index = index,
+		.compute_mode = "default",
+		.numa = read_numa(nvml, handle),
+		.minor = -1};
 	if (nvml->uuid(handle, info->uuid, sizeof(info->uuid)) != NVML_OK)
 		return false;
 	if (nvml->name(handle, info->model, sizeof(info->model)) != NVML_OK)
@@ -201,6 +229,8 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 	read_memory(nvml, info);
 	if (nvml->pci && nvml->pci(handle, &pci) == NVML_OK)
 		snprintf(info->pci, sizeof(info->pci), "%.31s", pci.bus_id);
+	if (nvml->minor && nvml->minor(handle, &minor) == NVML_OK)
+		info->minor = (int32_t)minor;
 	if (nvml->compute_mode && nvml->compute_mode(handle, &mode) == NVML_OK)
 		info->compute_mode = mode == 0 ? "default" : mode == 2 ? "prohibited" : "exclusive";
 	/*
@@ -259,6 +289,19 @@ int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct
 	return (int)found;
 }
 
+enum nvml_link nvml_link(struct nvml *nvml, nvml_handle a, nvml_handle b)
+{
+	unsigned int status = 1, level = UINT_MAX;
+
+	if (nvml->p2p && nvml->p2p(a, b, NVML_P2P_NVLINK, &status) == NVML_OK && status == 0)
+		return NVML_LINK_NVLINK;
+	if (!nvml->ancestor || nvml->ancestor(a, b, &level) != NVML_OK)
+		return NVML_LINK_NONE;
+	return level <= NVML_TOPOLOGY_MULTIPLE ? NVML_LINK_SWITCH
+		: level <= NVML_TOPOLOGY_NODE  ? NVML_LINK_NUMA
+					       : NVML_LINK_NONE;
+}
+
 int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes)
 {
 	struct nvml_memory_v2 v2 = {.version = NVML_MEMORY_V2};
@@ -282,9 +325,10 @@ static int add_processes(int (*list)(nvml_handle, unsigned int *, struct nvml_pr
 	_cleanup_free_ struct nvml_process_info *infos = calloc(PROCESSES_MAX, sizeof(*infos));
 	unsigned int n = PROCESSES_MAX;
 	size_t i;
+	int r = infos ? list(handle, &n, infos) : -1;
 
-	if (!infos || list(handle, &n, infos) != NVML_OK)
-		return -EIO;
+	if (r != NVML_OK)
+		return r == NVML_LOST ? -ENODEV : -EIO;
 	for (i = 0; i < n && i < max; i++)
 		ret[i] = (struct nvml_process){
 			.pid = infos[i].pid,

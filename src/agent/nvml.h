@@ -27,6 +27,8 @@ struct nvml_info {
 	bool has_mps;
 	bool is_mig;
 	char parent[96];
+	int32_t numa;  /* the node whose memory is nearest; -1: not known */
+	int32_t minor; /* of its device file; -1: not known */
 	uint32_t nvml_index;
 	nvml_handle handle;
 };
@@ -53,7 +55,14 @@ int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct
 /* Memory in use on the device, by all. 0 or -EIO. */
 int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes);
 
-/* Compute and graphics processes on the device; returns how many (at most max), or -EIO. */
+/* How near two devices are, the nearest first. Instances of MIG are told no link. */
+enum nvml_link { NVML_LINK_NVLINK, NVML_LINK_SWITCH, NVML_LINK_NUMA, NVML_LINK_NONE };
+enum nvml_link nvml_link(struct nvml *nvml, nvml_handle a, nvml_handle b);
+
+/*
+ * Compute and graphics processes on the device; returns how many (at most max); -ENODEV: the device
+ * is lost; else -EIO.
+ */
 int nvml_processes(
 	struct nvml *nvml, nvml_handle handle, struct nvml_process *ret_processes, size_t max);
 

@@ -82,6 +82,16 @@ static int set_cgroup_root(void *data, const char *value, struct error *err)
 	return 0;
 }
 
+static int set_devices_by(void *data, const char *value, struct error *err)
+{
+	struct options *s = data;
+
+	s->node.is_by_environment = !strcmp(value, "environment");
+	if (!s->node.is_by_environment && strcmp(value, "cdi") != 0)
+		return fail(err, EINVAL, "'%.60s': expected cdi or environment", value);
+	return 0;
+}
+
 static const struct program_option table[] = {
 	{"simulate", "SPEC",
 		"share simulated GPUs, e.g. 2xH200-141Gi; without a GPU one 1xH200-141Gi is "
@@ -145,6 +155,14 @@ static const struct program_option table[] = {
 	{"cdi-dir", "FOLDER",
 		"with --cluster: where runtimes look for devices' names; default /var/run/cdi",
 		AT(node.cdi_dir)},
+	{"dev-dir", "FOLDER",
+		"with --cluster: where the host's device files are seen; default /dev",
+		AT(node.dev_dir)},
+	{"devices-by", "WAY",
+		"with --cluster: how containers get real devices: cdi (default), exactly those "
+		"granted; environment, for runtimes without CDI: NVIDIA_VISIBLE_DEVICES, which "
+		"shows them all",
+		.set = set_devices_by},
 	{"cgroup-root", "CGROUP",
 		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
 		"divvyd's own pod",
@@ -252,6 +270,7 @@ static int finish(void *data, struct error *err)
 	set_default(&o->kubelet_dir, "/var/lib/kubelet");
 	set_default(&o->state_dir, "/var/lib/divvy");
 	set_default(&o->cdi_dir, CDI_FOLDER);
+	set_default(&o->dev_dir, "/dev");
 	set_default(&s->agent.usage_dir, o->state_dir);
 	o->is_simulate_fixed = s->agent.simulate != NULL;
 	if (!o->name || !o->name[0])

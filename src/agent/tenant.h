@@ -50,7 +50,7 @@ struct tenant_device {
 	int fd;
 	struct page_tenant *page;
 	uint64_t inode;
-	uint64_t denied; /* allocations refused to processes that have ended */
+	uint64_t denied; /* allocations refused to processes that have ended: memory_denied() */
 
 	/* the token (token.c) */
 	bool is_open, is_draining;

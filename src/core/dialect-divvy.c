@@ -247,6 +247,8 @@ static const struct dialect_key keys[] = {
 	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
 #include "core/given.def"
 #undef GIVEN_KEY
+	{GIVEN_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"`GROUP=N` of a member: none starts before N are bound"},
 	{GIVEN_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES, "which scheduler decided"},
 	{DIALECT_RECORD_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"foreign resources that were taken out of the containers"},

@@ -307,6 +307,40 @@ static int parse_epoch(struct manifest_list annotations, uint64_t *ret_epoch, st
 	return r < 0 ? fail_within(err, -EINVAL, GIVEN_EPOCH_KEY) : 0;
 }
 
+/* A name may have a = in it, a number has none. */
+static int parse_group(struct str text, struct given_group *ret, struct error *err)
+{
+	struct given_group group;
+	size_t at = text.n;
+	uint64_t least;
+	int r;
+
+	while (at > 0 && text.p[at - 1] != '=')
+		at--;
+	if (at < 2)
+		return fail(err, EINVAL, SHOW " is not GROUP=NUMBER", SHOWN(text));
+	if (str_copy(group.name, sizeof(group.name), (struct str){text.p, at - 1}) < 0)
+		return fail(err, EINVAL, SHOW "...: a name of more than %u bytes", SHOWN(text),
+			SPEC_GROUP - 1);
+	r = parse_uint((struct str){text.p + at, text.n - at}, 1, SPEC_GROUP_SIZE_MAX, &least, err);
+	if (r < 0)
+		return r;
+	group.least = (uint32_t)least;
+	*ret = group;
+	return 0;
+}
+
+int given_parse_group(
+	struct manifest_list annotations, struct given_group *ret_group, struct error *err)
+{
+	const struct str *text = manifest_find(annotations, STR(GIVEN_GROUP_KEY));
+
+	*ret_group = (struct given_group){0};
+	if (text && parse_group(*text, ret_group, err) < 0)
+		return fail_within(err, -EINVAL, GIVEN_GROUP_KEY);
+	return 0;
+}
+
 /* What was not said is what it is by default; together they are a share. */
 static int complete(struct given_container *c, struct error *err)
 {
@@ -353,7 +387,8 @@ int given_parse(struct manifest_list annotations, struct given *ret, struct erro
 		if (r < 0)
 			return fail_within(err, -EINVAL, "%s", keys[i].name);
 	}
-	r = parse_epoch(annotations, &ret->epoch, err);
+	r = given_parse_group(annotations, &ret->group, err);
+	r = r < 0 ? r : parse_epoch(annotations, &ret->epoch, err);
 	for (uint32_t i = 0; r == 0 && i < ret->n; i++)
 		r = complete(&ret->v[i], err);
 	return r;
@@ -386,6 +421,15 @@ static int put_key(const struct given *given, const struct key *key, struct buf 
 	return out->n ? put(data, key->name, buf_text(out)) : 0;
 }
 
+static int put_group(const struct given_group *group, struct buf *out, given_put_fn put, void *data)
+{
+	if (!group->name[0])
+		return 0;
+	buf_clear(out);
+	buf_addf(out, "%s=%u", group->name, group->least);
+	return buf_error(out) ? buf_error(out) : put(data, GIVEN_GROUP_KEY, buf_text(out));
+}
+
 int given_format(const struct given *given, given_put_fn put, void *data)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(GIVEN_TEXT_MAX);
@@ -393,6 +437,7 @@ int given_format(const struct given *given, given_put_fn put, void *data)
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(keys); i++)
 		r = put_key(given, &keys[i], &out, put, data);
+	r = r < 0 ? r : put_group(&given->group, &out, put, data);
 	if (r < 0 || !given->n)
 		return r;
 	buf_clear(&out);

@@ -16,8 +16,10 @@
 #include "core/spec.h"
 
 #define GIVEN_PREFIX "divvy.gpu/"
-#define GIVEN_DEVICES_KEY GIVEN_PREFIX "devices" /* there is none of the others without it */
-#define GIVEN_EPOCH_KEY GIVEN_PREFIX "epoch"     /* of the pod; the others are of containers */
+#define GIVEN_DEVICES_KEY GIVEN_PREFIX "devices" /* no container has others without it */
+/* Of the pod; the others are of containers. */
+#define GIVEN_GROUP_KEY GIVEN_PREFIX "granted-group"
+#define GIVEN_EPOCH_KEY GIVEN_PREFIX "epoch"
 
 #define GIVEN_CONTAINERS_MAX 64u
 #define GIVEN_NAME 64u             /* of a container, and the byte behind it */
@@ -38,9 +40,16 @@ struct given_container {
 	char remote_node[GIVEN_NODE]; /* "": not remote */
 };
 
+/* That the pod is a member of, and how many of it have to be bound before one starts. */
+struct given_group {
+	char name[SPEC_GROUP]; /* "": the pod belongs to none */
+	uint32_t least;
+};
+
 struct given {
 	struct given_container *v; /* in the pod's order */
 	uint32_t n;
+	struct given_group group;
 	uint64_t epoch;
 };
 
@@ -53,6 +62,10 @@ int given_parse(struct manifest_list annotations, struct given *ret_given, struc
 void given_done(struct given *given);
 #define _cleanup_given_ __attribute__((cleanup(given_done)))
 
+/* The group alone, also where nothing else was given. 0, also for none; -EINVAL likewise. */
+int given_parse_group(
+	struct manifest_list annotations, struct given_group *ret_group, struct error *err);
+
 /* Each key with its value, in the order of given.def. The first negative of `put`. */
 typedef int (*given_put_fn)(void *data, const char *key, const char *value);
 int given_format(const struct given *given, given_put_fn put, void *data);
@@ -63,10 +76,10 @@ const struct given_container *given_find(const struct given *given, const char *
 /* The same as a finished spec, the memory that of the first device. -EINVAL: it cannot be. */
 int given_spec(const struct given_container *container, struct spec *ret_spec, struct error *err);
 
-/* All but the epoch. */
+/* All of the containers. */
 bool given_is_same(const struct given *a, const struct given *b);
 
-/* With the epoch. -ENOMEM. */
+/* With what is the pod's. -ENOMEM. */
 int given_copy(const struct given *given, struct given *ret_given);
 
 /*

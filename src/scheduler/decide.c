@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "base/cleanup.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
@@ -513,6 +515,22 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 	pod->give_up_ns = give_up_ns;
 }
 
+/* How many of its group have to be bound before any starts: the nodes hold that. */
+static struct given_group group_of(const struct cpod *pod)
+{
+	struct given_group group = {.least = pod->asked.group_least};
+	const struct cpod *other;
+
+	if (!pod->asked.group[0])
+		return (struct given_group){0};
+	/* Where they differ, the one that asks for most is right. */
+	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
+	group.least = MAX(group.least, other->asked.group_least);
+	if (group.least)
+		str_copy(group.name, sizeof(group.name), str_from(pod->asked.group));
+	return group;
+}
+
 static int put(void *data, const char *key, const char *value)
 {
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
@@ -527,6 +545,7 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 	int r;
 
 	given.epoch = epoch;
+	given.group = group_of(pod);
 	r = annotations ? given_format(&given, put, annotations) : -ENOMEM;
 	for (uint32_t i = 0; i < given.n; i++) {
 		const struct given_container *g = &given.v[i];

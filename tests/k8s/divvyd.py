@@ -83,23 +83,53 @@ class Daemon:
         self.simulate = simulate
         self.node = cluster.node_name
         self.port = cluster.slot.first + 9
+        self.hooks = os.path.join(BUILD, "src/hook")
         os.makedirs(self.dir, exist_ok=True)
+
+    def newer_hooks(self):
+        """A folder with the libraries of another version: they do the same, but are other files."""
+        folder = os.path.join(self.dir, "hooks")
+        os.makedirs(folder)
+        for name in ("libdivvy-cuda.so", "libdivvy-nvml.so"):
+            shutil.copy(os.path.join(BUILD, "src/hook", name), folder)
+            with open(os.path.join(folder, name), "ab") as f:
+                f.write(b"a newer version")
+        return folder
+
+    def libraries(self):
+        """Names of the folders of all versions."""
+        return set(os.listdir(os.path.join(self.dir, "state/lib")))
 
     def make_gpu_node(self, **spec):
         self.cluster.create("/apis/divvy.gpu/v1/gpunodes", {
             "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": self.node},
             "spec": {"simulate": self.simulate, **spec}})
 
-    def start(self):
+    def start(self, *options, **environment):
         self.cluster.keeper.ask(
             "start", name="divvyd", log=self.log, env={
-                "PATH": os.environ["PATH"], "DIVVY_HOOKS": os.path.join(BUILD, "src/hook"),
-                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}, argv=[
+                "PATH": os.environ["PATH"], "DIVVY_HOOKS": self.hooks,
+                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim"), **environment}, argv=[
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", "/var/lib/kubelet", "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
                 "--cgroup-root", "/" + GROUP, "--log", "debug", "--grant-log", self.grants,
-                "--listen", f"{self.cluster.slot.address}:{self.port}"])
+                "--listen", f"{self.cluster.slot.address}:{self.port}", *options])
+
+    def start_with_driver(self, *options):
+        """Its management library is the driver's, for all it knows; the device files are made up."""
+        dev = os.path.join(self.dir, "dev")
+        os.makedirs(dev, exist_ok=True)
+        for name in ("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"):
+            with open(os.path.join(dev, name), "wb"):
+                pass
+        self.start("--dev-dir", dev, *options, DIVVY_DRIVER=os.path.join(BUILD, "src/sim"),
+                   DIVVY_SIM=os.path.join(self.dir, "machine"))
+
+    def cdi(self, slot):
+        """What the runtime adds to a container with that slot."""
+        with open(os.path.join(self.dir, f"cdi/divvy.gpu-slot_{slot}.json"), encoding="utf-8") as f:
+            return json.load(f)["devices"][0]["containerEdits"]
 
     @property
     def log(self):
@@ -136,6 +166,11 @@ class Daemon:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def answers(self):
+        """It runs, whatever GPUNode says still of the one before."""
+        return subprocess.run([DIVVY, "ps", "--socket", os.path.join(self.runtime, "divvyd.sock")],
+                              capture_output=True, check=False).returncode == 0
+
     def listed(self):
         """{pod: as the daemon's own list has it}"""
         return {t["pod"]["name"]: t for t in json.loads(self.divvy("ps", "-o", "json")) if t.get("pod")}
@@ -154,6 +189,17 @@ class Daemon:
             "DIVVY_SOCKET": os.path.join(self.runtime, "slots", slot, "divvyd.sock"),
             "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
         return done.stdout + done.stderr
+
+    @contextlib.contextmanager
+    def stranger(self):
+        """A program of the host that uses a device, past everybody."""
+        process = subprocess.Popen([SPIN, "--kernel-us=500"], stdout=subprocess.DEVNULL, env={
+            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim"), "DIVVY_SIM": os.path.join(self.runtime, "sim")})
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
     def http(self, path, token=None):
         """(status, text)"""
@@ -192,25 +238,25 @@ def given(devices, *, container="main", request="0.5", limit="1", memory="8Gi", 
     return {**{f"divvy.gpu/{k}": f"{container}={v}" for k, v in keys.items()}, "divvy.gpu/epoch": epoch}
 
 
-def create_pod(cluster, name, args, **spec):
+def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
     """A pod with a slot, as the webhook leaves it; not bound."""
     slot = {"divvy.gpu/slot": "1"}
-    return cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+    return cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods", {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "schedulerName": "divvy-scheduler",
                  "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
                                  "resources": {"limits": slot, "requests": slot}}], **spec}})
 
 
-def bind(cluster, name, annotations):
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}/binding", {
+def bind(cluster, name, annotations, namespace=None):
+    cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}/binding", {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations},
         "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
 
 
-def run_pod(cluster, name, args, annotations, **spec):
-    create_pod(cluster, name, args, **spec)
-    bind(cluster, name, annotations)
+def run_pod(cluster, name, args, annotations, namespace=None, **spec):
+    create_pod(cluster, name, args, namespace=namespace, **spec)
+    bind(cluster, name, annotations, namespace)
 
 
 def wait_for_pod(cluster, name, *phases):
@@ -220,8 +266,8 @@ def wait_for_pod(cluster, name, *phases):
         raise AssertionError(f"{error}; it has printed: {cluster.log_of(name)}") from None
 
 
-def delete_pod(cluster, name, grace_s=None):
-    cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=grace_s)
+def delete_pod(cluster, name, grace_s=None, namespace=None):
+    cluster.delete(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}", grace_s=grace_s)
 
 
 def events_of(cluster, name):

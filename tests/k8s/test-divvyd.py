@@ -7,8 +7,8 @@ import signal
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
-from divvyd import (BUILD, GIB, IMAGE, Daemon, delete_pod, events_of, given, install, make_image, run_pod,
-                    wait_for_pod)
+from divvyd import (BUILD, GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install, make_image,
+                    run_pod, wait_for_pod)
 
 
 def a_node_says_what_it_has():
@@ -51,6 +51,10 @@ def memory_is_a_quota():
     run_pod(cluster, "greedy", ("--kernel-us=500", "--memory=4096"), given(uuid, memory="2Gi"))
     wait_for_pod(cluster, "greedy", "Failed")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy")
+    wait_for(lambda: events_of(cluster, "greedy").get("OverMemory"), "an Event says so")
+    said = events_of(cluster, "greedy")["OverMemory"][0]
+    assert "container main: an allocation was refused: it may use 2" in said and uuid[0] in said, said
+    assert "OverMemory" not in events_of(cluster, "good")
     wait_for(lambda: "greedy/main" not in daemon.tenants(), "its share is given back")
     before = daemon.used("good")
     wait_for(lambda: daemon.used("good") > before, "the other goes on")
@@ -264,6 +268,39 @@ def an_init_container_hands_its_slot_on():
     stop_pod("stages")
 
 
+def in_group(name, annotations, namespace=None):
+    """As the webhook and the scheduler leave a member of which two are needed."""
+    keys = {**annotations, "divvy.gpu/granted-group": "g=2"}
+    run_pod(cluster, name, ("--kernel-us=500",), keys, labels={"divvy.gpu/tenant": "true"}, namespace=namespace)
+
+
+def no_member_starts_before_enough_are_bound():
+    keys = given(daemon.devices(), request="0.2", memory="1Gi", epoch="7")
+    # Who has the group's name elsewhere is no member; who is not bound, not yet.
+    other = cluster.new_namespace()
+    in_group("stranger", keys, namespace=other)
+    in_group("first", keys)
+    create_pod(cluster, "second", ("--kernel-us=500",), labels={"divvy.gpu/tenant": "true"})
+    wait_for(lambda: any("1 of its members are bound, 2 are needed" in m
+                         for m in events_of(cluster, "first").get("GrantRefused", [])), "it is said what it waits for", 90)
+    for status in cluster.pod("first")["status"].get("containerStatuses", []):
+        assert "waiting" in status["state"], status
+    assert "first/main" not in daemon.tenants()
+    bind(cluster, "second", {**keys, "divvy.gpu/granted-group": "g=2"})
+    for name in ("first", "second"):
+        wait_for_pod(cluster, name, "Running")
+    assert "stranger/main" not in daemon.tenants()
+    # A late one comes alone; and what was started goes on alone.
+    in_group("third", keys)
+    wait_for_pod(cluster, "third", "Running")
+    stop_pod("second", "third")
+    assert "first/main" in daemon.tenants()
+    in_group("fourth", keys)
+    wait_for_pod(cluster, "fourth", "Running")
+    stop_pod("first", "fourth")
+    delete_pod(cluster, "stranger", grace_s=0, namespace=other)
+
+
 def a_pod_needs_no_privilege():
     """What the kubelet has mounted, seen from within: read-only, and nothing of other slots."""
     run_pod(cluster, "seen", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
@@ -290,15 +327,26 @@ def a_restarted_kubelet_has_the_slots_at_once():
     stop_pod("through")
 
 
+def a_stranger_is_told():
+    """A program of the host that nobody has granted anything."""
+    assert daemon.condition("Audited")["status"] == "True", daemon.condition("Audited")
+    with daemon.stranger() as process:
+        wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} and belongs to no tenant" in m
+                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "an Event says so", 90)
+        wait_for(lambda: daemon.condition("Audited").get("reason") == "Strangers", "a condition, too")
+        assert "1 process of no tenant" in daemon.condition("Audited")["message"]
+    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
+
+
 def a_lost_device_is_told():
     run_pod(cluster, "hurt", ("--kernel-us=500",), given(daemon.devices(), epoch="7"))
     wait_for_pod(cluster, "hurt", "Running")
     with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
         f.write("lost device=0 after=1\n")
     os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
-    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Unhealthy", "the device is unhealthy", 60)
+    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Gone", "the device is gone", 60)
     wait_for(lambda: daemon.slots_offered() <= 1, "its slots are not offered")
-    wait_for(lambda: "DeviceUnhealthy" in events_of(cluster, cluster.node_name), "an Event says so")
+    wait_for(lambda: "DeviceGone" in events_of(cluster, cluster.node_name), "an Event says so")
 
 
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
@@ -315,7 +363,9 @@ try:
              a_change_takes_effect_while_it_runs, a_container_that_starts_again_keeps_its_tenant,
              a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, another_pods_process_is_not_let_in,
              cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
-             what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on, a_pod_needs_no_privilege,
-             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_lost_device_is_told)
+             what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on,
+             no_member_starts_before_enough_are_bound, a_pod_needs_no_privilege,
+             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_stranger_is_told,
+             a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)

@@ -191,7 +191,7 @@ MUST = {
         (READ + " create patch delete", "pods", N), ("create", "pods/eviction", N),
         (READ, "nodes", {}), ("patch", "nodes/status", {}),
         (READ, "namespaces", {}), ("patch", "namespaces", {"name": "kube-system"}),
-        (READ + " create delete", "gpunodes", {"group": G}),
+        (READ + " create", "gpunodes", {"group": G}),
         (READ, "gpupolicies", {"group": G}),
         (READ + " patch", "mutatingwebhookconfigurations", ADMISSION),
         (READ + " patch", "validatingwebhookconfigurations", ADMISSION),
@@ -229,7 +229,7 @@ MUST_NOT = {
     ],
     "divvy-controller": [
         ("create", "pods/binding", N), ("update patch", "pods/status", N), ("update", "pods", N),
-        ("update patch", "gpunodes/status", {"group": G}), ("update patch", "gpunodes", {"group": G}),
+        ("update patch", "gpunodes/status", {"group": G}), ("update patch delete", "gpunodes", {"group": G}),
         ("update patch", "gpupolicies/status", {"group": G}),
         ("create delete update patch", "sharepods", {"group": G, **N}), ("patch update", "namespaces", {"name": "default"}),
         ("get", "secrets", {"namespace": SYSTEM, "name": "another"}), ("create delete", "secrets", {"namespace": SYSTEM}),

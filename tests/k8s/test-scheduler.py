@@ -105,6 +105,7 @@ def a_group_starts_together():
     wait_for(lambda: rig.events("m1", "GroupWaiting"), "an Event")
     member("m2", "0.8", 3, "0.7")
     assert {rig.devices("m1"), rig.devices("m2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
+    assert rig.given("m1", "granted-group") == "g=2"
     member("m3", "0.8", 3, "0.7")
     rig.waits("m3", "no GPU with 0.8 free")
     rig.gone("m1")

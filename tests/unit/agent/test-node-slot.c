@@ -7,11 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "agent/node-slot.h"
-#include "base/cleanup.h"
 #include "base/fd.h"
 
 #define SLOT "/run/divvy/slots/7"
@@ -29,7 +26,10 @@ static const struct plugin_mount *find(const struct slot_edits *e, const char *p
 static void all_is_read_only_and_its_own(void **state)
 {
 	static const char *const below[] = {SLOT, LIBRARY, LIBRARY "/ld.so.preload", SIM};
-	const struct slot_plan plan[] = {{SLOT, LIBRARY, NULL}, {SLOT, LIBRARY, SIM}};
+	const struct slot_plan plan[] = {
+		{.folder = SLOT, .library = LIBRARY},
+		{.folder = SLOT, .library = LIBRARY, .sim = SIM},
+	};
 
 	for (size_t k = 0; k < ARRAY_SIZE(plan); k++) {
 		struct slot_edits e;
@@ -44,7 +44,6 @@ static void all_is_read_only_and_its_own(void **state)
 		/* No device, no annotation: a pod of the restricted profile may have these. */
 		assert_int_equal(e.edits.n_nodes, 0);
 		assert_int_equal(e.edits.n_annotations, 0);
-		assert_int_equal(e.edits.n_cdi, 0);
 		assert_string_equal(find(&e, "/run/divvy")->host_path, SLOT);
 		assert_string_equal(
 			find(&e, "/etc/ld.so.preload")->host_path, LIBRARY "/ld.so.preload");
@@ -56,30 +55,55 @@ static void the_environment_has_no_secret(void **state)
 {
 	struct slot_edits e;
 
-	slot_edits_fill(&(struct slot_plan){SLOT, LIBRARY, NULL}, &e);
+	slot_edits_fill(&(struct slot_plan){.folder = SLOT, .library = LIBRARY}, &e);
 	assert_int_equal(e.edits.n_env, 1);
 	assert_string_equal(e.edits.env[0].name, "DIVVY_ABSENT");
 	assert_string_equal(e.edits.env[0].value, "closed");
 }
 
-/* ---- libraries ---- */
+/* ---- real devices ---- */
 
-static void write_file(const char *folder, const char *name, const char *text)
+static void real_devices_come_by_the_slots_name(void **state)
 {
-	char path[PATH_MAX];
+	struct slot_plan plan = {.folder = SLOT, .library = LIBRARY, .number = 7};
+	struct slot_edits e;
 
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	assert_int_equal(file_replace(path, str_from(text), 0644, NULL), 0);
+	slot_edits_fill(&plan, &e);
+	assert_int_equal(e.edits.n_cdi, 1);
+	assert_string_equal(e.edits.cdi[0], "divvy.gpu/slot=7");
+	plan.sim = SIM;
+	slot_edits_fill(&plan, &e);
+	assert_int_equal(e.edits.n_cdi, 0);
 }
 
-static ino_t inode_of(const char *folder, const char *name)
+static void without_cdi_they_come_by_the_environment(void **state)
 {
-	char path[PATH_MAX + 64];
-	struct stat st;
+	const struct slot_plan plan = {
+		.folder = SLOT, .library = LIBRARY, .number = 7, .is_by_environment = true};
+	struct slot_edits e;
 
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	assert_int_equal(stat(path, &st), 0);
-	return st.st_ino;
+	slot_edits_fill(&plan, &e);
+	assert_int_equal(e.edits.n_cdi, 0);
+	assert_int_equal(e.edits.n_env, 3);
+	assert_string_equal(e.edits.env[1].name, "NVIDIA_VISIBLE_DEVICES");
+	assert_string_equal(e.edits.env[1].value, "all");
+	assert_string_equal(e.edits.env[2].name, "NVIDIA_DRIVER_CAPABILITIES");
+}
+
+static char dev[64];
+
+static void make_file(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dev, name);
+	assert_ok(file_replace(path, STR(""), 0600, NULL));
+}
+
+static int make_dev(void **state)
+{
+	snprintf(dev, sizeof(dev), "/tmp/divvy-dev-XXXXXX");
+	return mkdtemp(dev) ? 0 : -1;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -87,41 +111,65 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
-static void remove_all(const char *folder)
+static int remove_dev(void **state)
 {
-	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	return nftw(dev, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static void an_upgrade_leaves_the_files_of_before(void **state)
+static void a_container_gets_the_files_of_its_devices(void **state)
 {
-	char top[] = "/tmp/divvy-slot-XXXXXX", hooks[64], first[PATH_MAX], again[PATH_MAX],
-	     second[PATH_MAX], preload[PATH_MAX + 16];
-	_cleanup_buf_ struct buf list = BUF_INIT(4096);
+	static const char *const want[] = {
+		"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia3", "/dev/nvidia12"};
+	const int32_t minor[] = {3, 12}, unknown[] = {3, -1}, missing[] = {4};
+	_cleanup_buf_ struct buf text = BUF_INIT(CDI_MAX);
+	struct slot_nodes nodes;
 	struct error err = {0};
-	ino_t before;
 
-	assert_non_null(mkdtemp(top));
-	snprintf(hooks, sizeof(hooks), "%s/hooks", top);
-	assert_int_equal(folder_make(hooks, 0755, NULL), 0);
-	setenv("DIVVY_HOOKS", hooks, 1);
-	assert_int_equal(library_install(top, NULL, first, &err), -ENOENT);
-	write_file(hooks, "libdivvy-cuda.so", "one");
-	write_file(hooks, "libdivvy-nvml.so", "nvml");
-	assert_int_equal(library_install(top, NULL, first, &err), 0);
-	before = inode_of(first, "libdivvy-cuda.so");
-	assert_int_equal(library_install(top, NULL, again, &err), 0);
-	assert_string_equal(first, again);
-	assert_int_equal(inode_of(first, "libdivvy-cuda.so"), before);
-	write_file(hooks, "libdivvy-cuda.so", "two");
-	assert_int_equal(library_install(top, NULL, second, &err), 0);
-	assert_string_not_equal(first, second);
-	assert_int_equal(inode_of(first, "libdivvy-cuda.so"), before);
-	snprintf(preload, sizeof(preload), "%s/" SLOT_PRELOAD, second);
-	assert_int_equal(file_read(preload, &list, &err), 0);
-	assert_string_equal(
-		buf_text(&list), "/opt/divvy/libdivvy-cuda.so\n/opt/divvy/libdivvy-nvml.so\n");
-	remove_all(top);
+	assert_int_equal(slot_nodes_find(dev, minor, 2, &nodes, &err), -ENOENT);
+	assert_contains(err.msg, "nvidiactl is not there");
+	make_file("nvidiactl");
+	make_file("nvidia-uvm");
+	for (int i = 0; i < 4; i++)
+		make_file(i == 0         ? "nvidia0"
+				: i == 1 ? "nvidia3"
+				: i == 2 ? "nvidia12"
+					 : "nvidia1");
+	assert_ok(slot_nodes_find(dev, minor, 2, &nodes, &err));
+	assert_int_equal(nodes.n, ARRAY_SIZE(want));
+	for (size_t i = 0; i < nodes.n; i++) {
+		assert_string_equal(nodes.nodes[i].host_path, want[i]);
+		assert_string_equal(nodes.nodes[i].container_path, want[i]);
+		assert_string_equal(nodes.nodes[i].permissions, "rw"); /* none is made */
+	}
+	assert_ok(
+		cdi_format(&(struct cdi_slot){.slot = 7, .nodes = nodes.nodes, .n_nodes = nodes.n},
+			&text, &err));
+	assert_null(strstr(buf_text(&text), "nvidia0"));
+	make_file("nvidia-uvm-tools");
+	assert_ok(slot_nodes_find(dev, minor, 2, &nodes, &err));
+	assert_int_equal(nodes.n, ARRAY_SIZE(want) + 1);
+	assert_int_equal(slot_nodes_find(dev, missing, 1, &nodes, &err), -ENOENT);
+	assert_contains(err.msg, "nvidia4 is not there");
+	assert_int_equal(slot_nodes_find(dev, unknown, 2, &nodes, &err), -EINVAL);
+	assert_contains(err.msg, "does not say");
 }
+
+static void a_runtime_that_obeys_a_variable_is_seen(void **state)
+{
+	assert_false(slot_is_runtime_insecure("all", dev));
+	make_file("nvidiactl");
+	assert_true(slot_is_runtime_insecure("all", dev));
+	assert_true(slot_is_runtime_insecure("0,1", dev));
+	/* Then they are there for another reason. */
+	assert_false(slot_is_runtime_insecure(NULL, dev));
+	assert_false(slot_is_runtime_insecure("", dev));
+	assert_false(slot_is_runtime_insecure("void", dev));
+	assert_false(slot_is_runtime_insecure("none", dev));
+}
+
+#define DEV(fn) cmocka_unit_test_setup_teardown(fn, make_dev, remove_dev)
 
 UNIT_MAIN(UNIT(all_is_read_only_and_its_own), UNIT(the_environment_has_no_secret),
-	UNIT(an_upgrade_leaves_the_files_of_before))
+	UNIT(real_devices_come_by_the_slots_name), UNIT(without_cdi_they_come_by_the_environment),
+	DEV(a_container_gets_the_files_of_its_devices),
+	DEV(a_runtime_that_obeys_a_variable_is_seen))

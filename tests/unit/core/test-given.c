@@ -8,21 +8,21 @@
 #include "core/given.h"
 
 #define D "divvy.gpu/"
-#define KEYS 10
+#define KEYS 11
 
 struct keys {
 	const char *devices, *request, *limit, *memory, *policy, *class, *priority, *mode, *remote,
-		*epoch;
+		*group, *epoch;
 };
 
 static const char *const names[KEYS] = {D "devices", D "granted-request", D "granted-limit",
 	D "granted-memory", D "granted-memory-policy", D "granted-class", D "granted-priority",
-	D "granted-mode", D "remote-node", D "epoch"};
+	D "granted-mode", D "remote-node", D "granted-group", D "epoch"};
 
 static int parse(const struct keys *k, struct given *given, struct error *err)
 {
 	const char *const value[KEYS] = {k->devices, k->request, k->limit, k->memory, k->policy,
-		k->class, k->priority, k->mode, k->remote, k->epoch};
+		k->class, k->priority, k->mode, k->remote, k->group, k->epoch};
 	struct manifest_entry entry[KEYS];
 	struct manifest_list list = {entry, 0};
 
@@ -37,7 +37,7 @@ static int parse(const struct keys *k, struct given *given, struct error *err)
 static const struct keys two = {"train=GPU-5a,GPU-77 side=GPU-5a", "train=0.3 side=0.125",
 	"train=0.6 side=1", "train=4Gi,5Gi side=1073741825", "train=fail side=swap",
 	"train=standard side=latency", "train=50 side=80", "train=local side=remote", "side=gpu-7",
-	"7"};
+	"mpi=3", "7"};
 
 static void each_container_has_its_own(void **state)
 {
@@ -48,6 +48,8 @@ static void each_container_has_its_own(void **state)
 	assert_ok(parse(&two, &given, NULL));
 	assert_int_equal(given.n, 2);
 	assert_int_equal(given.epoch, 7);
+	assert_string_equal(given.group.name, "mpi");
+	assert_int_equal(given.group.least, 3);
 	c = given_find(&given, "train");
 	assert_int_equal(c->n, 2);
 	assert_string_equal(c->device[1], "GPU-77");
@@ -79,7 +81,7 @@ static int put(void *data, const char *key, const char *value)
 	struct written *w = data;
 	const char **const at[KEYS] = {&w->keys.devices, &w->keys.request, &w->keys.limit,
 		&w->keys.memory, &w->keys.policy, &w->keys.class, &w->keys.priority, &w->keys.mode,
-		&w->keys.remote, &w->keys.epoch};
+		&w->keys.remote, &w->keys.group, &w->keys.epoch};
 
 	assert_string_equal(key, names[w->n]);
 	snprintf(w->text[w->n], sizeof(w->text[0]), "%s", value);
@@ -103,6 +105,7 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(w.n, KEYS);
 	assert_string_equal(w.keys.memory, two.memory);
 	assert_string_equal(w.keys.remote, two.remote);
+	assert_string_equal(w.keys.group, two.group);
 	assert_ok(parse(&w.keys, &again, NULL));
 	assert_true(given_is_same(&given, &again));
 	assert_int_equal(again.epoch, 7);
@@ -199,6 +202,8 @@ static const struct {
 	{{"c=A", "c=0.5", "c=1", "c=1", .priority = "c=101", .epoch = "1"}, "granted-priority"},
 	{{"c=A", "c=0.5", "c=1", "c=1", .mode = "c=exclusive", .epoch = "1"}, "mode exclusive"},
 	{{"c=A", "c=0.5", "c=1", "c=1", .remote = "c=", .epoch = "1"}, "'' is no node"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .group = "g", .epoch = "1"},
+		"granted-group: 'g' is not GROUP=NUMBER"},
 	{{"c=A", "c=0.5", "c=1", "c=1"}, "epoch: is missing"},
 	{{"c=A", "c=0.5", "c=1", "c=1", .epoch = "-1"}, "epoch"},
 };
@@ -213,6 +218,52 @@ static void what_nobody_wrote_is_refused(void **state)
 		if (r != -EINVAL || !strstr(err.msg, wrong[i].says))
 			fail_msg("%zu (%s): %d %s", i, wrong[i].says, r, err.msg);
 	}
+}
+
+static int parse_group(const char *value, struct given_group *group, struct error *err)
+{
+	const struct manifest_entry entry = {STR(D "granted-group"), str_from(value ? value : "")};
+
+	return given_parse_group((struct manifest_list){&entry, value ? 1 : 0}, group, err);
+}
+
+static void a_group_has_a_name_and_a_number(void **state)
+{
+	static const struct {
+		const char *value, *says;
+	} bad[] = {
+		{"", "is not GROUP=NUMBER"},
+		{"=3", "is not GROUP=NUMBER"},
+		{"train", "is not GROUP=NUMBER"},
+		{"train=", "granted-group"},
+		{"train=0", "1 to 65536"},
+		{"train=65537", "1 to 65536"},
+		{"train=-1", "granted-group"},
+		{"train=3 ", "granted-group"},
+	};
+	struct given_group group = {.least = 7};
+	char name[SPEC_GROUP + 4];
+	struct error err;
+
+	assert_ok(parse_group(NULL, &group, &err));
+	assert_string_equal(group.name, "");
+	assert_int_equal(group.least, 0);
+	assert_ok(parse_group("train=3", &group, &err));
+	assert_string_equal(group.name, "train");
+	assert_int_equal(group.least, 3);
+	assert_ok(parse_group("space/a=b=65536", &group, &err));
+	assert_string_equal(group.name, "space/a=b");
+	assert_int_equal(group.least, SPEC_GROUP_SIZE_MAX);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(parse_group(bad[i].value, &group, &err), -EINVAL);
+		assert_contains(err.msg, bad[i].says);
+	}
+	memset(name, 'x', SPEC_GROUP - 1);
+	memcpy(name + SPEC_GROUP - 1, "=1", 3);
+	assert_ok(parse_group(name, &group, &err));
+	memcpy(name + SPEC_GROUP - 1, "x=1", 4);
+	assert_int_equal(parse_group(name, &group, &err), -EINVAL);
+	assert_contains(err.msg, "more than 253 bytes");
 }
 
 static void its_sizes_are_limited(void **state)
@@ -237,4 +288,5 @@ static void its_sizes_are_limited(void **state)
 
 UNIT_MAIN(UNIT(each_container_has_its_own), UNIT(what_is_written_is_read),
 	UNIT(what_is_not_said_is_the_default), UNIT(whole_devices_are_counted_or_one_each),
-	UNIT(none_is_none), UNIT(what_nobody_wrote_is_refused), UNIT(its_sizes_are_limited))
+	UNIT(none_is_none), UNIT(what_nobody_wrote_is_refused), UNIT(its_sizes_are_limited),
+	UNIT(a_group_has_a_name_and_a_number))

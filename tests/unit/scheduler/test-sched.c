@@ -6,6 +6,8 @@
 
 #include "acts.h"
 #include "base/cleanup.h"
+#include "core/place-policy.h"
+#include "kube/json.h"
 #include "unit.h"
 
 static void a_pod_gets_a_share(void **state)
@@ -217,6 +219,16 @@ static void the_more_important_first(void **state)
 	",'divvy.gpu/group':'g','divvy.gpu/group-size':'" size \
 	"','divvy.gpu/group-threshold':'" part "'"
 
+/* What its node waits for. */
+static void assert_group(const struct cpod *pod, const char *want)
+{
+	_cleanup_json_ json_t *keys = NULL;
+
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &keys));
+	assert_string_equal(
+		json_string_value(json_object_get(keys, "divvy.gpu/granted-group")), want);
+}
+
 static void a_group_waits_for_its_threshold(void **state)
 {
 	add_node("n1", 2);
@@ -224,8 +236,8 @@ static void a_group_waits_for_its_threshold(void **state)
 	next(SCHED_TELL, "m1", "group s/g: 1 of 3 members are there, 2 are needed");
 	nothing();
 	add_pod("m2", MEMBER("0.9", "3", "0.7"), "");
-	next(SCHED_BIND, "m1", NULL);
-	next(SCHED_BIND, "m2", NULL);
+	assert_group(next(SCHED_BIND, "m1", NULL), "g=2");
+	assert_group(next(SCHED_BIND, "m2", NULL), "g=2");
 	/* A late one comes alone: enough of them run. */
 	add_pod("m3", MEMBER("0.9", "3", "0.7"), "");
 	told("m3", "0/1 nodes: 1 no GPU with 0.9 free");
