@@ -116,21 +116,6 @@ class Daemon:
                 "--cgroup-root", "/" + GROUP, "--log", "debug", "--grant-log", self.grants,
                 "--listen", f"{self.cluster.slot.address}:{self.port}", *options])
 
-    def start_with_driver(self, *options):
-        """Its management library is the driver's, for all it knows; the device files are made up."""
-        dev = os.path.join(self.dir, "dev")
-        os.makedirs(dev, exist_ok=True)
-        for name in ("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"):
-            with open(os.path.join(dev, name), "wb"):
-                pass
-        self.start("--dev-dir", dev, *options, DIVVY_DRIVER=os.path.join(BUILD, "src/sim"),
-                   DIVVY_SIM=os.path.join(self.dir, "machine"))
-
-    def cdi(self, slot):
-        """What the runtime adds to a container with that slot."""
-        with open(os.path.join(self.dir, f"cdi/divvy.gpu-slot_{slot}.json"), encoding="utf-8") as f:
-            return json.load(f)["devices"][0]["containerEdits"]
-
     @property
     def log(self):
         return os.path.join(self.cluster.dir, "log", "divvyd.log")

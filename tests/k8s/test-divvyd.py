@@ -327,6 +327,52 @@ def a_restarted_kubelet_has_the_slots_at_once():
     stop_pod("through")
 
 
+def library_in(name):
+    """What its program finds: the file's inode and size, and whether it has mapped that very file."""
+    process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
+    path = f"/proc/{process['pid']}/root/opt/divvy/libdivvy-cuda.so"
+    found = os.stat(path)
+    with open(f"/proc/{process['pid']}/maps", encoding="utf-8") as f:
+        mapped = {int(line.split()[4]) for line in f if line.rstrip().endswith("libdivvy-cuda.so")}
+    assert mapped == {found.st_ino}, (mapped, found)
+    return found.st_ino, found.st_size, process["pid"]
+
+
+def an_upgrade_changes_nothing_for_who_runs():
+    """divvyd is replaced by one that brings other libraries, while tenants run."""
+    run_pod(cluster, "old", ("--kernel-us=500",), given(daemon.devices(), request="0.3", epoch="7"),
+            restartPolicy="Always")
+    wait_for_pod(cluster, "old", "Running")
+    inode, size, pid = library_in("old")
+    first = daemon.libraries()
+    assert len(first) == 1, first
+    cluster.kill("divvyd", signal.SIGTERM)
+    daemon.hooks = daemon.newer_hooks()
+    daemon.start()
+    wait_for(daemon.answers, "the next one is there")
+    daemon.await_ready()
+    wait_for(lambda: daemon.listed()["old"]["processes"] and not daemon.listed()["old"]["processes"][0]["orphan"],
+             "its program is back")
+    used = daemon.used("old")
+    wait_for(lambda: daemon.used("old") > used, "and goes on")
+    assert library_in("old") == (inode, size, pid)
+    run_pod(cluster, "new", ("--kernel-us=500",), given(daemon.devices(), request="0.3", epoch="7"))
+    wait_for_pod(cluster, "new", "Running")
+    assert library_in("new")[1] == size + len("a newer version")
+    # The kubelet remembers what it was told when the pod came.
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: any(not p["orphan"] and p["pid"] != pid for p in daemon.listed()["old"]["processes"]),
+             "its container has started again", 90)
+    wait_for(lambda: len(daemon.listed()["old"]["processes"]) == 1, "the former process is gone")
+    assert library_in("old")[:2] == (inode, size)
+    both = daemon.libraries()
+    assert len(both) == 2 and first < both, both
+    stop_pod("old")
+    wait_for(lambda: daemon.libraries() == both - first, "the old version goes with its last pod", 60)
+    library_in("new")
+    stop_pod("new")
+
+
 def a_stranger_is_told():
     """A program of the host that nobody has granted anything."""
     assert daemon.condition("Audited")["status"] == "True", daemon.condition("Audited")
@@ -365,7 +411,8 @@ try:
              cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
              what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on,
              no_member_starts_before_enough_are_bound, a_pod_needs_no_privilege,
-             a_restarted_kubelet_has_the_slots_at_once, another_plugin_has_the_nodes_gpus, a_stranger_is_told,
+             a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,
+             another_plugin_has_the_nodes_gpus, a_stranger_is_told,
              a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)
