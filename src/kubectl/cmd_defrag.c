@@ -45,7 +45,7 @@ static int print(const json_t *plan, struct error *err)
 	static const char *const keys[] = {
 		"namespace", "pod", "node", "device", "to_node", "to_device"};
 	const json_t *moves = json_object_get(plan, "moves");
-	_cleanup_table_ struct table t;
+	_cleanup_table_ struct table t = {.columns = NULL};
 
 	if (!json_array_size(moves)) {
 		puts("nothing is gained by moving anybody");
