@@ -58,8 +58,9 @@ static void a_strange_node_is_shown(void **state)
 {
 	static const char *const strange[] = {"{}", "[]", "{\"status\":7}",
 		"{\"status\":{\"devices\":{},\"tenants\":\"x\",\"conditions\":[1,null,{}]}}",
-		"{\"status\":{\"devices\":[1,{\"uuid\":5,\"index\":\"0\"}],\"tenants\":[null,"
-		"{\"podUID\":[],\"devices\":[\"GPU-x\",3]}]},\"spec\":{\"cordoned\":[{}]}}"};
+		"{\"status\":{\"devices\":[1,{\"uuid\":5,\"index\":\"0\"}],\"tenants\":[null]}}",
+		"{\"status\":{\"tenants\":[{\"podUID\":[],\"devices\":[\"GPU-x\",3]}]}}",
+		"{\"spec\":{\"cordoned\":[{}]}}"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
 		_cleanup_json_ json_t *node = json(strange[i]);
