@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.parse
 
-from cluster import Skip, open_cluster, skip_all, wait_for
+from cluster import SKIP, Skip, open_cluster, skip_all, wait_for
 from scheduled import BUILD, Scheduled
 
 BARE = os.path.join(BUILD, "tests/k8s/kube/kube-bind")
@@ -115,4 +115,4 @@ try:
         with open(ARGS.out, "a", encoding="utf-8") as f:
             f.write(line + "\n")
 except Skip as reason:
-    skip_all(reason)
+    skip_all(reason, SKIP)

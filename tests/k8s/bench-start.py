@@ -18,7 +18,7 @@ import threading
 import time
 
 import shipped
-from cluster import Skip, open_cluster, skip_all, wait_for
+from cluster import SKIP, Skip, open_cluster, skip_all, wait_for
 from divvyd import BUILD
 from node import ADDRESS
 
@@ -180,4 +180,4 @@ try:
             with open(ARGS.out, "a", encoding="utf-8") as f:
                 f.writelines(line + "\n" for line in rows)
 except Skip as reason:
-    skip_all(reason)
+    skip_all(reason, SKIP)
