@@ -249,7 +249,7 @@ static int add_container(struct given *g, struct str name, struct error *err)
 
 	if (g->n == GIVEN_CONTAINERS_MAX)
 		return fail(err, EINVAL, "more than %u containers", GIVEN_CONTAINERS_MAX);
-	if (str_copy(c->name, sizeof(c->name), name) < 0)
+	if (memchr(name.p, '\0', name.n) || str_copy(c->name, sizeof(c->name), name) < 0)
 		return fail(err, EINVAL, SHOW " is no container", SHOWN(name));
 	spec_init(&defaults);
 	c->memory_policy = defaults.memory_policy;
@@ -319,7 +319,8 @@ static int parse_group(struct str text, struct given_group *ret, struct error *e
 		at--;
 	if (at < 2)
 		return fail(err, EINVAL, SHOW " is not GROUP=NUMBER", SHOWN(text));
-	if (str_copy(group.name, sizeof(group.name), (struct str){text.p, at - 1}) < 0)
+	if (memchr(text.p, '\0', at - 1) ||
+		str_copy(group.name, sizeof(group.name), (struct str){text.p, at - 1}) < 0)
 		return fail(err, EINVAL, SHOW "...: a name of more than %u bytes", SHOWN(text),
 			SPEC_GROUP - 1);
 	r = parse_uint((struct str){text.p + at, text.n - at}, 1, SPEC_GROUP_SIZE_MAX, &least, err);

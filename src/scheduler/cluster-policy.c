@@ -66,13 +66,14 @@ void cluster_free_policies(struct cluster *c)
 	}
 }
 
-/* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. */
+/* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. Below 0 is 0. */
 uint64_t cpolicy_milli(const json_t *value)
 {
+	const double number = json_number_value(value) * 1000 + 0.5;
 	uint32_t milli;
 
 	if (json_is_number(value))
-		return (uint64_t)(json_number_value(value) * 1000 + 0.5);
+		return number < 1 ? 0 : number < 1e15 ? (uint64_t)number : UNLIMITED;
 	return json_is_string(value) &&
 			parse_share(str_from(json_string_value(value)), &milli, NULL) == 0
 		? milli
