@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "core/given.h"
 
-#define WRITTEN_MAX 10u /* keys */
+#define WRITTEN_MAX 16u /* keys */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
