@@ -160,6 +160,9 @@ static int read_priority(struct given_container *c, struct str value, struct err
 
 static int read_remote_node(struct given_container *c, struct str value, struct error *err)
 {
+	for (size_t i = 0; i < value.n; i++)
+		if (!value.p[i] || !strchr("abcdefghijklmnopqrstuvwxyz0123456789-.", value.p[i]))
+			return fail(err, EINVAL, SHOW " is no node", SHOWN(value));
 	if (!value.n || str_copy(c->remote_node, GIVEN_NODE, value) < 0)
 		return fail(err, EINVAL, SHOW " is no node", SHOWN(value));
 	return 0;
@@ -249,7 +252,7 @@ static int add_container(struct given *g, struct str name, struct error *err)
 
 	if (g->n == GIVEN_CONTAINERS_MAX)
 		return fail(err, EINVAL, "more than %u containers", GIVEN_CONTAINERS_MAX);
-	if (memchr(name.p, '\0', name.n) || str_copy(c->name, sizeof(c->name), name) < 0)
+	if (str_copy(c->name, sizeof(c->name), name) < 0)
 		return fail(err, EINVAL, SHOW " is no container", SHOWN(name));
 	spec_init(&defaults);
 	c->memory_policy = defaults.memory_policy;
@@ -383,6 +386,8 @@ int given_parse(struct manifest_list annotations, struct given *ret, struct erro
 
 		if (text && text->n > GIVEN_TEXT_MAX)
 			r = fail(err, EINVAL, "%zu bytes, more than %u", text->n, GIVEN_TEXT_MAX);
+		else if (text && memchr(text->p, '\0', text->n))
+			r = fail(err, EINVAL, "a NUL is in it");
 		else
 			r = parse_key(ret, &keys[i], text ? *text : STR(""), err);
 		if (r < 0)
