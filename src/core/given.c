@@ -19,17 +19,21 @@ _Static_assert(GIVEN_CONTAINERS_MAX <= 64, "one bit each");
 
 /* ---- one value of one container ---- */
 
+/* No byte that is none of those, a NUL neither. */
+static bool is_made_of(struct str text, const char *allowed)
+{
+	for (size_t i = 0; i < text.n; i++)
+		if (!text.p[i] || !strchr(allowed, text.p[i]))
+			return false;
+	return text.n;
+}
+
 static bool is_uuid(struct str text)
 {
 	static const char allowed[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./";
 
-	if (!text.n || text.n >= SPEC_LABEL)
-		return false;
-	for (size_t i = 0; i < text.n; i++)
-		if (!text.p[i] || !strchr(allowed, text.p[i]))
-			return false;
-	return true;
+	return text.n < SPEC_LABEL && is_made_of(text, allowed);
 }
 
 static int read_devices(struct given_container *c, struct str value, struct error *err)
@@ -160,10 +164,9 @@ static int read_priority(struct given_container *c, struct str value, struct err
 
 static int read_remote_node(struct given_container *c, struct str value, struct error *err)
 {
-	for (size_t i = 0; i < value.n; i++)
-		if (!value.p[i] || !strchr("abcdefghijklmnopqrstuvwxyz0123456789-.", value.p[i]))
-			return fail(err, EINVAL, SHOW " is no node", SHOWN(value));
-	if (!value.n || str_copy(c->remote_node, GIVEN_NODE, value) < 0)
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+
+	if (!is_made_of(value, allowed) || str_copy(c->remote_node, GIVEN_NODE, value) < 0)
 		return fail(err, EINVAL, SHOW " is no node", SHOWN(value));
 	return 0;
 }

@@ -40,15 +40,13 @@ int acts_end(void **state)
 
 void set(int kind, const char *fmt, ...)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(1u << 16);
 	struct error err = {0};
 	json_t *json;
 	va_list ap;
 
 	va_start(ap, fmt);
-	buf_addv(&text, fmt, ap);
+	json = rules_jsonv(fmt, ap);
 	va_end(ap);
-	json = rules_json(buf_text(&text));
 	if (sched_set(sched, kind, json, &err) < 0)
 		fail_msg("%s", err.msg);
 	json_decref(json);

@@ -92,3 +92,11 @@ void rules_check(const struct rule_case *cases, size_t n)
 	}
 	assert_int_equal(n_failed, 0);
 }
+
+json_t *rules_jsonv(const char *fmt, va_list ap)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(1u << 16);
+
+	buf_addv(&text, fmt, ap);
+	return rules_json(buf_text(&text));
+}

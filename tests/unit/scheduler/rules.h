@@ -7,6 +7,7 @@
 #ifndef RULES_H
 #define RULES_H
 
+#include <stdarg.h>
 #include <jansson.h>
 #include <stddef.h>
 
@@ -38,6 +39,8 @@ struct rule_case {
 
 /* With ' for ". */
 json_t *rules_json(const char *text);
+/* ... of what printf would make of it. */
+json_t *rules_jsonv(const char *fmt, va_list ap);
 
 /* A view with those objects; the caller's. */
 struct view *rules_world(const char *world, unsigned minor);
