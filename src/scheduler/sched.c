@@ -473,6 +473,7 @@ static int give_up(struct sched *s, struct cpod *pod, const char *why)
 	char unit[UNIT_MAX];
 	int r = is_group ? push(s, SCHED_EVENT, pod, "GroupTimedOut", str_from(why)) : 0;
 
+	s->counts.n_timeouts += is_group;
 	cluster_forget(s->cluster, pod);
 	r = r < 0 ? r : add_unit(s, pod);
 	pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
@@ -554,12 +555,14 @@ static int look_at_wishes(struct sched *s, struct error *err)
 		if (!cpod_take_wish(pod) || !decide_has_wish(s->cluster, pod))
 			continue;
 		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
-		if (r == 0 && is_granted)
+		if (r == 0 && is_granted) {
+			s->counts.n_granted++;
 			r = push(s, SCHED_GRANT, pod, NULL, buf_str(&s->why));
-		else if (r == 0 && cpod_deny(pod, buf_str(&s->why)))
-			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
-		if (r == 0 && is_granted)
 			cpod_deny(pod, STR(""));
+		} else if (r == 0 && cpod_deny(pod, buf_str(&s->why))) {
+			s->counts.n_denied++;
+			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
+		}
 	}
 	return r;
 }

@@ -64,6 +64,8 @@ struct sched_counts {
 	struct pending_counts pending;
 	uint32_t n_holding;
 	uint64_t n_evictions, n_reclaimed; /* of those */
+	uint64_t n_timeouts;               /* members of groups that gave back what they held */
+	uint64_t n_granted, n_denied;      /* live changes */
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

@@ -9,6 +9,7 @@
 static void add_metrics(const struct service *s, struct buf *out)
 {
 	const struct kube_client_counts client = kube_client_counts(s->client);
+	const struct http_counts http = http_server_counts(page_server(s->page));
 	struct sched_counts n = {0};
 
 	if (s->sched)
@@ -39,12 +40,29 @@ static void add_metrics(const struct service *s, struct buf *out)
 		(double)n.n_bind_failures);
 	prom_add(out, "divvy_scheduler_evictions_total", "counter",
 		"Pods told to leave for others.", (double)n.n_evictions);
+	prom_add(out, "divvy_scheduler_reclaims_total", "counter",
+		"Evictions that took back what a queue is guaranteed.", (double)n.n_reclaimed);
+	prom_add(out, "divvy_scheduler_group_timeouts_total", "counter",
+		"Members of groups that gave back what they held.", (double)n.n_timeouts);
+	prom_add(out, "divvy_scheduler_wishes_granted_total", "counter",
+		"Live changes that were granted.", (double)n.n_granted);
+	prom_add(out, "divvy_scheduler_wishes_denied_total", "counter",
+		"Live changes that were refused.", (double)n.n_denied);
+	prom_add(out, "divvy_scheduler_events_dropped_total", "counter",
+		"Events that were too many to be written.",
+		(double)kube_recorder_counts(s->recorder).n_dropped);
+	prom_add(out, "divvy_scheduler_requests_refused_total", "counter",
+		"Requests to it that were too large, too slow, too many, or without the "
+		"certificate that they need.",
+		(double)http.n_refused);
 	prom_add_histogram(
 		out, "divvy_scheduler_bind_seconds", "How long Bindings took.", &s->bind_time);
 	prom_add_histogram(
 		out, "divvy_scheduler_decide_seconds", "How long decisions took.", &s->decide_time);
 	prom_add(out, "divvy_scheduler_api_requests_total", "counter",
 		"Requests to the API server.", (double)client.n_tries);
+	prom_add(out, "divvy_scheduler_api_retries_total", "counter",
+		"Requests that were tried again.", (double)client.n_retries);
 	prom_add(out, "divvy_scheduler_api_failures_total", "counter", "Requests that failed.",
 		(double)client.n_failures);
 }
