@@ -160,7 +160,7 @@ int cnode_rebuild(struct cluster *c, struct cnode *node);
 /* Its tenants leave the place for a moment, and are counted there again. */
 void cnode_uncount(struct cluster *c, struct cnode *node);
 int cnode_count(struct cluster *c, struct cnode *node);
-/* Capacities alone. */
+/* Capacities and its rack alone. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json);
 int cluster_set_lease(struct cluster *c, json_t *json);

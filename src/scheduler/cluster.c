@@ -426,6 +426,16 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	return 0;
 }
 
+/* What is asked for tells the policy what is typical. */
+static void note_arrival(struct cluster *c, const struct cpod *pod)
+{
+	struct place_spec spec;
+
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (pod->asked.v[i].host == i && cluster_spec(c, pod, i, &spec) == 0)
+			place_note_arrival(c->place, &spec);
+}
+
 static int set_pod(struct cluster *c, json_t *json, struct error *err)
 {
 	const json_t *metadata = json_object_get(json, "metadata");
@@ -434,7 +444,7 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
 	const struct pod *seen;
 	struct cpod *pod;
-	bool is_waiting;
+	bool is_new, is_waiting;
 	int r;
 
 	r = view_set(c->view, OBJECT_POD, json, err);
@@ -447,7 +457,8 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 		pod_free(c, pod);
 		pod = NULL;
 	}
-	if (!pod) {
+	is_new = !pod;
+	if (is_new) {
 		pod = pod_new(c, ns ? ns : "", name);
 		if (pod)
 			pod->uid = str_dup(str_from(uid));
@@ -469,6 +480,8 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	if (pod->group[0] && !seen->is_over && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	is_waiting = pod->is_ours && !seen->is_over && !*seen->node && !pod->is_deleting;
+	if (is_new && !seen->is_over)
+		note_arrival(c, pod);
 	json_decref(pod->json);
 	pod->json = is_waiting ? json_incref(json) : NULL;
 	if (!seen->is_over && *seen->node)

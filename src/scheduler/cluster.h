@@ -26,7 +26,10 @@ struct cluster_config {
 	const char *scheduler_name; /* whose pods are ours */
 	unsigned minor;             /* Kubernetes 1.x */
 	const struct place_policy *policy;
+	const char *rack_label; /* of a node: the rack that it stands in; NULL: the default */
 };
+
+#define CLUSTER_RACK_LABEL "topology.kubernetes.io/rack"
 
 /* Beside the kinds of objects that the view knows. */
 enum {

@@ -128,7 +128,8 @@ static void begin(struct service *s, unsigned minor)
 	const struct sched_config config = {
 		.cluster = {.scheduler_name = s->options->scheduler_name,
 			.minor = minor,
-			.policy = &place_fgd},
+			.policy = &place_scarcity,
+			.rack_label = s->options->rack_label},
 		.seed = rand_u64(kube_client_rand(s->client))};
 	struct error err;
 	int r = sched_new(&config, &s->sched, &err);
