@@ -23,6 +23,16 @@ struct cnode *cnode_find(struct cluster *c, const char *name)
 	return node;
 }
 
+struct cpod *cnode_pod(const struct cnode *node, const char *uid)
+{
+	struct cpod *pod;
+
+	DL_FOREACH(node->pods, pod)
+		if (!strcmp(pod->uid, uid))
+			return pod;
+	return NULL;
+}
+
 struct cnode *cnode_get(struct cluster *c, const char *name)
 {
 	struct cnode *node = cnode_find(c, name);

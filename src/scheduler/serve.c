@@ -2,6 +2,7 @@
 #include "scheduler/serve.h"
 
 #include "base/prom.h"
+#include "scheduler/extender.h"
 #include "scheduler/service-internal.h"
 
 #define TEXT_MAX (1u << 20)
@@ -48,6 +49,16 @@ static void add_metrics(const struct service *s, struct buf *out)
 		"Live changes that were granted.", (double)n.n_granted);
 	prom_add(out, "divvy_scheduler_wishes_denied_total", "counter",
 		"Live changes that were refused.", (double)n.n_denied);
+	prom_add(out, "divvy_scheduler_extender_requests_total", "counter",
+		"What another scheduler has asked the extender.", (double)s->n_asked);
+	prom_add(out, "divvy_scheduler_extender_failures_total", "counter",
+		"Of those the ones that had no answer.", (double)s->n_asked_in_vain);
+	prom_add(out, "divvy_scheduler_extender_forgone_total", "counter",
+		"Places kept for pods that were not bound there in time.", (double)n.n_forgone);
+	prom_add(out, "divvy_scheduler_pods_offered", "gauge",
+		"Pods of another scheduler for which a place is kept.", n.n_offered);
+	prom_add_histogram(out, "divvy_scheduler_extender_seconds",
+		"How long answers of the extender took.", &s->answer_time);
 	prom_add(out, "divvy_scheduler_events_dropped_total", "counter",
 		"Events that were too many to be written.",
 		(double)kube_recorder_counts(s->recorder).n_dropped);
@@ -78,6 +89,13 @@ static void on_metrics(void *data, struct http_request *request)
 static const struct http_route routes[] = {
 	{"GET", "/healthz", http_answer_ok},
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	{"POST", "/extender/filter", service_on_filter, .is_certified = true,
+		.max_body = EXTENDER_BODY_MAX},
+	{"POST", "/extender/prioritize", service_on_prioritize, .is_certified = true,
+		.max_body = EXTENDER_BODY_MAX},
+	{"POST", "/extender/preempt", service_on_preempt, .is_certified = true,
+		.max_body = EXTENDER_BODY_MAX},
+	{"POST", "/extender/bind", service_on_bind, .is_certified = true},
 };
 
 int serve_new(struct service *service, struct page **ret_page, struct error *err)
@@ -86,6 +104,7 @@ int serve_new(struct service *service, struct page **ret_page, struct error *err
 	const struct page_options page = {.address = o->listen,
 		.cert_file = o->tls_cert,
 		.key_file = o->tls_key,
+		.client_ca_file = o->client_ca,
 		.name = "divvy-scheduler",
 		.host = "divvy-scheduler",
 		.routes = routes,
