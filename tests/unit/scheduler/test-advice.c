@@ -15,7 +15,7 @@ static struct cluster *cluster;
 
 static int begin(void **state)
 {
-	const struct cluster_config config = {"divvy-scheduler", 30, &place_best_fit};
+	const struct cluster_config config = {"divvy-scheduler", 30, &place_best_fit, NULL};
 
 	assert_ok(cluster_new(&config, &cluster, NULL));
 	cluster_set_time(cluster, 1000, REAL_NS);
