@@ -165,7 +165,7 @@ static void cordoned_devices_keep_who_is_there(void **state)
 		"'slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
 		"'memoryBytes':1000000,'health':'Healthy'}]}}");
 	add_pod("b", SHARE("0.3"), "");
-	told("b", "0/1 nodes: 1 GPUs cordoned or unhealthy");
+	told("b", "0/1 nodes: 1 GPUs cordoned, unhealthy or not divvy's");
 	add_gpus("n1", 1, "");
 	pass(2);
 	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
