@@ -131,7 +131,7 @@ static void an_init_container_is_no_second_wish(void **state)
 	add_node("n1", "", "");
 	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
 	set(OBJECT_POD,
-		"{'metadata':{'name':'w','namespace':'s','uid':'u-w','annotations':{"
+		"{'metadata':{'name':'w','namespace':'s','uid':'u-w'," TENANT "'annotations':{"
 		"'divvy.gpu/container':'before,c','divvy.gpu/request':'0.3',"
 		"'before.divvy.gpu/request':'0.6'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'initContainers':[{'name':'before'}],'containers':[{'name':'c'}]}}");
