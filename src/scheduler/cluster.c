@@ -339,26 +339,46 @@ uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, 
 	return n;
 }
 
+/* Of one without, nobody looks at what its user writes into it later: asked or given. */
+static bool is_tenant(const struct cluster *c, const struct cpod *pod)
+{
+	const char *label = labels_get(&cpod_view(c, pod)->object.labels, DIALECT_TENANT_LABEL);
+
+	return label && !strcmp(label, "true");
+}
+
+static int refuse_untold(struct cluster *c, struct cpod *pod)
+{
+	return !pod->asked.n || is_tenant(c, pod)
+		? 0
+		: fail(&pod->refusal, EPERM,
+			  "label " DIALECT_TENANT_LABEL "=true is missing: it asks for a share, "
+							"and did not do so through divvy's "
+			  "webhook when it was made; make it again");
+}
+
 static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 {
 	cluster_forget_labels(c, pod);
 	tenancy_done(&pod->asked);
 	pod->refusal.code = 0;
-	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0)
+	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0 ||
+		refuse_untold(c, pod) < 0)
 		tenancy_done(&pod->asked);
 	set_group(c, pod);
 	cpod_size_group(c, pod);
 }
 
 /* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
-static int read_given(struct cpod *pod, json_t *json, bool *ret_changed)
+static int read_given(struct cluster *c, struct cpod *pod, json_t *json, bool *ret_changed)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	struct given given = {0};
 	int r = manifest_json_read(
 		json_object_get(json, "metadata"), NULL, STR(""), &manifest, NULL);
 
-	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, NULL);
+	if (r >= 0 && is_tenant(c, pod))
+		r = given_parse(manifest.pod.annotations, &given, NULL);
 	if (r < 0)
 		given_done(&given);
 	if (r == -ENOMEM)
@@ -393,7 +413,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 
 	if (!node)
 		return -ENOMEM;
-	r = read_given(pod, json, &has_changed);
+	r = read_given(c, pod, json, &has_changed);
 	if (r < 0)
 		return r;
 	has_changed |= cpod_find_queue(c, pod);

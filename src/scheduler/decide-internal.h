@@ -52,6 +52,9 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node);
 /* Of the devices that it names enough have as much memory as may be promised of them. */
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
+/* From container i on the first that has devices to itself; asked.n: there is none. */
+uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
+
 /* What keeps it from everywhere, whatever the cluster is like; NULL: nothing. */
 const char *decide_refusal(const struct cpod *pod);
 

@@ -66,7 +66,7 @@ static void device_text(const struct spec *spec, enum place_reason reason, char 
 	case PLACE_LABELS: snprintf(ret, size, "kept off by labels of others"); break;
 	case PLACE_OVER_LIMIT: snprintf(ret, size, "above the queue's limit"); break;
 	case PLACE_CLEARING: snprintf(ret, size, "GPUs that others are leaving"); break;
-	case PLACE_CLOSED: snprintf(ret, size, "GPUs cordoned or unhealthy"); break;
+	case PLACE_CLOSED: snprintf(ret, size, "GPUs cordoned, unhealthy or not divvy's"); break;
 	case PLACE_NO_CPU: snprintf(ret, size, "too little cpu"); break;
 	case PLACE_NO_MEMORY: snprintf(ret, size, "too little memory"); break;
 	case PLACE_NO_DEVICE_MEMORY:
@@ -105,18 +105,38 @@ static bool is_of_others(enum place_reason reason)
 		reason == PLACE_NO_SHARE || reason == PLACE_CLEARING;
 }
 
+/* What a container asks for, and those that run before it in its place: the most of each. */
+static struct spec needed(const struct cpod *pod, uint32_t host)
+{
+	struct spec most = pod->asked.v[host].spec;
+
+	for (uint32_t i = 0; i < pod->asked.n; i++) {
+		const struct spec *one = &pod->asked.v[i].spec;
+
+		if (pod->asked.v[i].host != host)
+			continue;
+		most.exclusive |= one->exclusive;
+		most.request = MAX(most.request, one->request);
+		most.memory_bytes = MAX(most.memory_bytes, one->memory_bytes);
+		most.memory_permille = MAX(most.memory_permille, one->memory_permille);
+	}
+	return most;
+}
+
 /* The first container that the node has no room for. */
 bool attempt_gpu_reason(
 	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
 {
 	const struct cpod *pod = a->pod;
+	uint32_t next;
 
-	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct spec *spec = &pod->asked.v[i].spec;
+	for (uint32_t i = attempt_next_host(pod, 0); i < pod->asked.n; i = next) {
+		const struct spec *spec = &pod->asked.v[i].spec, most = needed(pod, i);
 		enum place_reason reason = PLACE_OTHER_MODEL;
 		struct place_spec place;
 		enum node_why why;
 
+		next = attempt_next_host(pod, i + 1);
 		a->asked = spec;
 		why = attempt_node(a, node);
 		if (why != NODE_FITS) {
@@ -137,8 +157,8 @@ bool attempt_gpu_reason(
 		}
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
-		if (reason != PLACE_FITS || i + 1 == pod->asked.n) {
-			device_text(spec, reason, ret, DECIDE_REASON_MAX);
+		if (reason != PLACE_FITS || next == pod->asked.n) {
+			device_text(&most, reason, ret, DECIDE_REASON_MAX);
 			return is_of_others(reason);
 		}
 	}
@@ -208,14 +228,16 @@ struct telling {
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {
 	const struct tenancy *asked = &a->pod->asked;
+	uint32_t next;
 
-	for (uint32_t i = 0; i < asked->n; i++) {
+	for (uint32_t i = attempt_next_host(a->pod, 0); i < asked->n; i = next) {
 		struct place_spec spec;
 
+		next = attempt_next_host(a->pod, i + 1);
 		a->asked = &asked->v[i].spec;
 		if (attempt_node(a, node) != NODE_FITS)
 			return PLACE_NONE;
-		if (i + 1 == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
+		if (next == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
 			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
 			is_named_elsewhere(a->asked, node))
 			return i;
@@ -248,7 +270,7 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 static void tell_devices(const struct telling *t, const struct cnode *node, uint32_t container)
 {
 	struct attempt *a = t->attempt;
-	const struct spec *asked = &a->pod->asked.v[container].spec;
+	const struct spec most = needed(a->pod, container), *asked = &most;
 	struct place *place = a->cluster->place;
 	struct place_node_view view;
 	struct place_spec spec;
@@ -280,11 +302,14 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 /* Nothing on the node is in its way: where it waits all the same, others are the reason. */
 static bool fits_now(struct attempt *a, const struct cnode *node)
 {
+	const struct tenancy *asked = &a->pod->asked;
+	const uint32_t host = attempt_next_host(a->pod, 0);
 	struct place_spec spec;
 
-	return a->pod->asked.n == 1 && cluster_spec(a->cluster, a->pod, 0, &spec) == 0 &&
+	return host < asked->n && attempt_next_host(a->pod, host + 1) == asked->n &&
+		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
 		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
-		!is_named_elsewhere(&a->pod->asked.v[0].spec, node);
+		!is_named_elsewhere(&asked->v[host].spec, node);
 }
 
 static void tell_node(const struct telling *t, uint32_t at)

@@ -199,8 +199,7 @@ static void call_back(struct attempt *a, uint32_t from)
 		a->victims->n = from;
 }
 
-/* From there on the next that has devices to itself. */
-static uint32_t next_host(const struct cpod *pod, uint32_t i)
+uint32_t attempt_next_host(const struct cpod *pod, uint32_t i)
 {
 	while (i < pod->asked.n && pod->asked.v[i].host != i)
 		i++;
@@ -210,10 +209,10 @@ static uint32_t next_host(const struct cpod *pod, uint32_t i)
 int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 {
 	const struct cpod *pod = a->pod;
-	uint32_t i = next_host(pod, 0);
+	uint32_t i = attempt_next_host(pod, 0);
 	int r = take(a, pod->asked.n ? i : PLACE_NONE, node, err);
 
-	while (r == 0 && (i = next_host(pod, i + 1)) < pod->asked.n)
+	while (r == 0 && (i = attempt_next_host(pod, i + 1)) < pod->asked.n)
 		r = take(a, i, a->choice[0].node, err);
 	return r;
 }

@@ -101,7 +101,8 @@ void add_pod(const char *name, const char *annotations, const char *more)
 	set(OBJECT_POD,
 		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s','creationTimestamp':'2026-"
 		"01-"
-		"02T03:04:05Z','annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
+		"02T03:04:05Z'," TENANT
+		"'annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'c','resources':{'requests':{'cpu':'1'}}}]%s%s}}",
 		name, space, name, annotations, more, spec_of_all);
 }

@@ -6,6 +6,7 @@
 #ifndef ACTS_H
 #define ACTS_H
 
+#include "rules.h"
 #include "scheduler/decide.h"
 #include "scheduler/sched.h"
 

@@ -16,8 +16,8 @@
 static void add_guest(const char *name, const char *annotations, const char *more)
 {
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':"
-		"{'schedulerName':'default-scheduler','containers':[{'name':'c','resources':{"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT "'annotations':{%s}},"
+		"'spec':{'schedulerName':'default-scheduler','containers':[{'name':'c','resources':{"
 		"'requests':{'cpu':'1'}}}]%s}}",
 		name, name, annotations, more);
 }
