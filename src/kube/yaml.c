@@ -179,7 +179,7 @@ int kube_yaml_fail(struct fy_diag *diag, struct error *err)
 	return fail(err, EINVAL, "line %d: %s", first->line, first->msg);
 }
 
-/* May a line begin behind this? YAML 1.1 has five ends of a line, and a byte order mark is nothing. */
+/* May a line begin behind this? YAML 1.1 has five ends of one; a byte order mark is nothing. */
 static bool may_begin_line(struct str before)
 {
 	static const char *const ends[] = {

@@ -17,9 +17,9 @@
 struct fy_diag;
 
 /*
- * Directives, "%..." at the beginning of a line, are refused: nobody needs them, libfyaml keeps what
- * it has been told by one for all that follow, and 0.7.12 never comes back from some that end where
- * the text ends. -EINVAL.
+ * Directives, "%..." at the beginning of a line, are refused: nobody needs them, libfyaml keeps
+ * what it has been told by one for all that follow, and 0.7.12 never comes back from some that end
+ * where the text ends. -EINVAL.
  */
 int kube_yaml_check_directives(struct str text, struct error *err);
 

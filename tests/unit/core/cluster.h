@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small clusters for the tests of placement, random ones and such as are made by hand, and a digest of everything that such a cluster
- * tells: two digests are the same where nothing has changed.
+ * Small clusters for the tests of placement, random ones and such as are made by hand, and a
+ * digest of everything that such a cluster tells: two digests are the same where nothing has
+ * changed.
  */
 #ifndef CLUSTER_H
 #define CLUSTER_H
