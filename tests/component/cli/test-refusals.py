@@ -144,7 +144,6 @@ def what_cannot_be_printed_is_said():
 def what_the_simulated_device_cannot_read():
     """Its own sentence reaches the user, rather than that there is no device."""
     with Rig(daemon=False) as rig:
-        os.mkdir(os.path.join(rig.dir, "sim"))
         faults = os.path.join(rig.dir, "sim", "faults")
         for text, part in [("oom\n", "line 1: fault oom: nth= is missing"), ("# no\nlost at=x\n", "line 2: "),
                            ("ecc device=9\n", "fault ecc: device=9: the devices are 0 to 0")]:

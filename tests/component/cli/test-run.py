@@ -120,7 +120,7 @@ def who_waits_for_a_killed_daemon_goes_on():
     with Rig(daemon=False) as rig:
         daemon = on_demand(rig)
         wish = ("--memory", "10%", "--quiet")
-        args = ("--kernel-us=1000", "--count=4000")
+        args = ("--kernel-us=1000", "--count=1000")
         children = [rig.spin(name, "--request", request, *wish, args=args)
                     for name, request in (("a", "0.5"), ("b", "0.3"))]
         os.kill(daemon, signal.SIGKILL)
@@ -290,7 +290,6 @@ def a_daemon_that_cannot_start_says_why():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
                 "divvyd ended at once: ", "DIVVY_SIM_COSTS", "garbage")
-        os.makedirs(os.path.join(rig.dir, "sim"), exist_ok=True)
         with open(os.path.join(rig.dir, "sim", "faults"), "w", encoding="utf-8") as f:
             f.write("nonsense\n")
         refused(rig.divvy("run", *WISH, "--", "true"), 125, "sim/faults: line 1", "nonsense")

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "controller/policy.h"
+#include "manifest/policy.h"
 
 static const struct {
 	const char *spec, *labels;
