@@ -475,8 +475,9 @@ static void members_without_a_share_count_as_there(void **state)
 	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
 	for (int i = 0; i < 2; i++)
 		set(OBJECT_POD,
-			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d','annotations':{"
-			"'divvy.gpu/request':'0.4','scheduling.k8s.io/group-name':'job'}},'spec':{"
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d'," TENANT
+			"'annotations':{'divvy.gpu/request':'0.4',"
+			"'scheduling.k8s.io/group-name':'job'}},'spec':{"
 			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
 			i, i);
 	/* Three are needed, and nodes can count the two with a share. */
