@@ -21,6 +21,9 @@ extern uint64_t acts_now_ns;
 extern const char *space;       /* "s" */
 extern const char *spec_of_all; /* more of the spec of all pods; "" */
 
+/* Another policy than best fit; before there is anything. */
+void acts_use(const struct place_policy *policy);
+
 /* Of cmocka. */
 int acts_begin(void **state);
 int acts_end(void **state);

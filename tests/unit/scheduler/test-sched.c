@@ -186,7 +186,7 @@ static void cordoned_devices_keep_who_is_there(void **state)
 		"'slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
 		"'memoryBytes':1000000,'health':'Healthy'}]}}");
 	add_pod("b", SHARE("0.3"), "");
-	told("b", "0/1 nodes: 1 GPUs cordoned or unhealthy");
+	told("b", "0/1 nodes: 1 GPUs cordoned, unhealthy or not divvy's");
 	add_gpus("n1", 1, "");
 	pass(2);
 	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
@@ -349,6 +349,36 @@ static void who_is_placed_by_another_is_a_member(void **state)
 	next(SCHED_BIND, "w0", NULL);
 	next(SCHED_BIND, "w1", NULL);
 	nothing();
+}
+
+static void put_into_rack(const char *name, const char *rack)
+{
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'%s','labels':{'topology.kubernetes.io/rack':'%s'}},'status':"
+		"{'allocatable':{'cpu':'8','memory':'16Gi','pods':'110'}}}",
+		name, rack);
+}
+
+static void a_group_keeps_to_its_rack(void **state)
+{
+	acts_use(&place_scarcity);
+	add_node("n1", 1);
+	put_into_rack("n1", "r2");
+	add_pod("m1", MEMBER("0.9", "3", "0.1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "m1", NULL)), "n1");
+	add_node("n2", 1);
+	add_node("n3", 1);
+	put_into_rack("n2", "r1");
+	put_into_rack("n3", "r2");
+	add_pod("m2", MEMBER("0.9", "3", "0.1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "m2", NULL)), "n3");
+	/* A node moves, with a tenant on it. */
+	add_node("n4", 1);
+	put_into_rack("n1", "r9");
+	put_into_rack("n3", "r9");
+	put_into_rack("n4", "r9");
+	add_pod("m3", MEMBER("0.9", "3", "0.1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "m3", NULL)), "n4");
 }
 
 static void a_group_is_never_placed_in_part(void **state)
@@ -784,6 +814,7 @@ int main(void)
 		TEST(a_group_waits_for_its_threshold),
 		TEST(an_object_says_the_groups_size),
 		TEST(who_is_placed_by_another_is_a_member),
+		TEST(a_group_keeps_to_its_rack),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
 		TEST(equals_do_not_leave),
