@@ -52,13 +52,18 @@ def refused(call, *args, says="", **kw):
 
 def refused_in_time(call, path, body, says):
     """By a webhook that lets pass what it cannot be asked of within its two seconds: nothing is written here."""
+    seen = {}
+
     def said():
         try:
-            call(path + "?dryRun=All", body)
+            seen["last"] = call(path + "?dryRun=All", body)
         except ApiError as error:
-            return says in str(error)
-        return False
-    wait_for(said, f"refused: {path} {body}")
+            seen["last"] = error
+        return says in str(seen["last"])
+    try:
+        wait_for(said, says)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {seen['last']}") from None
 
 
 def pods(namespace, name=""):
@@ -417,8 +422,7 @@ def nodes_write_of_themselves_alone():
     """With a kubelet's token, and with divvyd's."""
     name = cluster.node_name
     cluster.create(f"{G}/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "elsewhere"}})
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "elsewhere"}}
-    cluster.create(LEASES, lease)
+    lease = cluster.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "elsewhere"}})
     with open(cluster.kubeconfigs["kubelet"], encoding="utf-8") as f:
         kubelet = cluster.account("kubelet-itself", token=json.load(f)["users"][0]["user"]["token"])
     measured = {"metadata": {"annotations": {"divvy.gpu/measured": "u/main=1:1"}}}
