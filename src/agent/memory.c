@@ -529,6 +529,19 @@ void memory_tenant_gone(struct tenant *t)
 
 /* ---- the job ---- */
 
+/* Their next calls fail: who reads what they print learns why. */
+static void say_lost(struct agent *agent, const struct device *device)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &agent->processes, link)
+		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
+			if (p->tenant->devices[i].device == device)
+				client_say(p->conn, device->index,
+					"device %s is lost: the driver no longer has it",
+					device->info.uuid);
+}
+
 static void query_done(struct worker_job *job)
 {
 	struct query *q = (struct query *)job;
@@ -545,6 +558,8 @@ static void query_done(struct worker_job *job)
 		struct device *d = &m->agent->devices->devices[i];
 
 		m->is_known[i] = q->is_answered[i];
+		if (q->is_lost[i] && !d->is_lost)
+			say_lost(m->agent, d);
 		d->is_lost = q->is_lost[i];
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
