@@ -537,9 +537,8 @@ static void say_lost(struct agent *agent, const struct device *device)
 	LIST_FOREACH(p, &agent->processes, link)
 		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
 			if (p->tenant->devices[i].device == device)
-				client_say(p->conn, device->index,
-					"device %s is lost: the driver no longer has it",
-					device->info.uuid);
+				client_say(p->conn, device->index, "device %s %s",
+					device->info.uuid, device_ailment(device));
 }
 
 static void query_done(struct worker_job *job)
@@ -547,6 +546,7 @@ static void query_done(struct worker_job *job)
 	struct query *q = (struct query *)job;
 	struct memory *m = q->agent->memory;
 	struct memory_stranger *swap = m->listed;
+	bool is_better = false;
 
 	m->listed = q->listed;
 	m->n_listed = q->n_listed;
@@ -556,18 +556,22 @@ static void query_done(struct worker_job *job)
 	m->answered_ns = clock_now_ns();
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		struct device *d = &m->agent->devices->devices[i];
+		const bool was_ill = device_is_ill(d), was_lost = d->is_lost;
 
 		m->is_known[i] = q->is_answered[i];
-		if (q->is_lost[i] && !d->is_lost)
-			say_lost(m->agent, d);
 		d->is_lost = q->is_lost[i];
+		if (d->is_lost && !was_lost)
+			say_lost(m->agent, d);
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
 		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)
 			d->n_silent = 0;
 		else
 			d->n_silent++;
+		is_better |= was_ill && !device_is_ill(d);
 	}
+	if (is_better)
+		control_room(m->agent);
 	if (m->agent->is_leaving)
 		return;
 	answer_questions(m);

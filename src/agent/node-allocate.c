@@ -125,11 +125,13 @@ static bool has_dialects(const struct node *node)
 {
 	const struct kube_entry *e = NULL;
 
-	while ((e = kube_cache_next(node->pods, e)))
-		if (node_has_given(e->object) &&
-			kube_json_text_at(
-				e->object, "metadata", "annotations", DIALECT_LIST_KEY, NULL))
+	while ((e = kube_cache_next(node->pods, e))) {
+		const char *list = kube_json_text_at(
+			e->object, "metadata", "annotations", DIALECT_LIST_KEY, NULL);
+
+		if (list && list[0] && node_has_given(e->object))
 			return true;
+	}
 	return false;
 }
 

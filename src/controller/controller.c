@@ -252,7 +252,7 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 	struct wish wish;
 	bool is_so = false;
 
-	if (!ns || label(pod, WISH_TENANT_LABEL))
+	if (!ns || label(pod, DIALECT_TENANT_LABEL))
 		return false;
 	if (controller_ns_facts(c, ns, NULL, &facts) == 0) {
 		is_so = wish_read(json_object_get(pod, "metadata"), json_object_get(pod, "spec"),
@@ -269,7 +269,7 @@ static int project(void *data, const struct kube_object *object, void **ret_own,
 	const struct watched *w = data;
 	const char *ns = kube_json_text_at(object->json, "metadata", "namespace", NULL);
 
-	if (w->which == CACHE_PODS && !label(object->json, WISH_TENANT_LABEL) &&
+	if (w->which == CACHE_PODS && !label(object->json, DIALECT_TENANT_LABEL) &&
 		!(ns && !strcmp(ns, w->c->options.ns)) &&
 		!is_share_pods(controlling_owner(object->json)) &&
 		!is_untranslated(w->c, object->json))
@@ -300,7 +300,7 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 	}
 	if (!is_new || !c->is_leading || !ns)
 		return;
-	if (label(pod, WISH_TENANT_LABEL)) {
+	if (label(pod, DIALECT_TENANT_LABEL)) {
 		char text[256];
 
 		if (!from || !controller_is_synced(c, CACHE_PODS))
