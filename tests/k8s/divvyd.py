@@ -176,10 +176,11 @@ class Daemon:
         return done.stdout + done.stderr
 
     @contextlib.contextmanager
-    def stranger(self):
+    def stranger(self, device="0"):
         """A program of the host that uses a device, past everybody."""
         process = subprocess.Popen([SPIN, "--kernel-us=500"], stdout=subprocess.DEVNULL, env={
-            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim"), "DIVVY_SIM": os.path.join(self.runtime, "sim")})
+            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim"), "DIVVY_SIM": os.path.join(self.runtime, "sim"),
+            "CUDA_VISIBLE_DEVICES": device})
         try:
             yield process
         finally:
