@@ -116,7 +116,8 @@ void service_ask_again(struct service *s)
 void service_answer_all(struct service *s)
 {
 	while (s->questions) {
-		refuse(s->questions->request, s->questions->verb, "divvy-scheduler ends: ask again");
+		refuse(s->questions->request, s->questions->verb,
+			"divvy-scheduler ends: ask again");
 		question_free(s, s->questions);
 	}
 }
