@@ -9,7 +9,7 @@
 
 #include "scheduler/extender.h"
 
-/* Less than kube-scheduler waits by default (httpTimeout: 5 s): nothing else is placed meanwhile. */
+/* Less than kube-scheduler waits by default (httpTimeout: 5 s): it places nothing meanwhile. */
 #define PATIENCE_NS (UINT64_C(2) * 1000000000)
 
 struct question {
