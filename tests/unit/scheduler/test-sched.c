@@ -399,8 +399,7 @@ static void a_group_is_never_placed_in_part(void **state)
 }
 
 #define KUBESHARE(request) \
-	"'kubeshare/gpu_request':'" request "','kubeshare/gpu_limit':'1.0','kubeshare/" \
-	"gpu_mem':'1'"
+	"'kubeshare/gpu_request':'" request "','kubeshare/gpu_limit':'1.0','kubeshare/gpu_mem':'1'"
 #define GPUID(x) ",'kubeshare/GPUID':'" x "'"
 #define ON_N1 ",'nodeSelector':{'kubernetes.io/hostname':'n1'}"
 
@@ -476,9 +475,9 @@ static void members_without_a_share_count_as_there(void **state)
 	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
 	for (int i = 0; i < 2; i++)
 		set(OBJECT_POD,
-			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d','labels':{"
-			"'divvy.gpu/tenant':'true'},'annotations':{"
-			"'divvy.gpu/request':'0.4','scheduling.k8s.io/group-name':'job'}},'spec':{"
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d'," TENANT
+			"'annotations':{'divvy.gpu/request':'0.4',"
+			"'scheduling.k8s.io/group-name':'job'}},'spec':{"
 			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
 			i, i);
 	/* Three are needed, and nodes can count the two with a share. */
