@@ -144,6 +144,10 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
 		r = fail(err, EINVAL, "cgroup '%.40s...': %zu characters, expected at most %zu",
 			key.p, key.n, sizeof(rule.pattern) - 1);
+	else if (!strchr("/*?[", rule.pattern[0]))
+		r = fail(err, EINVAL,
+			"cgroup '%s': a cgroup's path begins with /, and its pattern with / or *",
+			rule.pattern);
 	if (r < 0)
 		return r;
 	spec_init(&rule.spec);

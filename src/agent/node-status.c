@@ -69,12 +69,8 @@ static json_t *devices_json(const struct node *node)
 		if (json_array_size(links))
 			json_object_set(one, "links", links);
 		json_decref(links);
-		if (device_is_ill(d))
-			json_object_set_new(one, "reason",
-				json_string(d->is_lost ? "the driver says that it is lost"
-						       : "the driver does not answer for it"));
-		else if (d->note[0])
-			json_object_set_new(one, "reason", json_string(d->note));
+		if (device_note(d)[0])
+			json_object_set_new(one, "reason", json_string(device_note(d)));
 		if (d->info.is_mig && d->info.parent[0])
 			json_object_set_new(one, "parent", json_string(d->info.parent));
 		json_array_append_new(all, one);

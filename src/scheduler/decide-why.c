@@ -11,10 +11,9 @@
 
 #define REASONS_MAX 64u /* kinds that are told apart; the rest is counted together */
 #define SHOWN_MAX 8u
-#define REASON_MAX 160u
 
 struct reasons {
-	char text[REASONS_MAX][REASON_MAX];
+	char text[REASONS_MAX][DECIDE_REASON_MAX];
 	uint32_t n_of[REASONS_MAX];
 	uint32_t n, n_others;
 };
@@ -30,7 +29,7 @@ static void count(struct reasons *r, const char *text)
 		return;
 	}
 	if (i == r->n) {
-		str_copy(r->text[i], REASON_MAX, str_from(text));
+		str_copy(r->text[i], DECIDE_REASON_MAX, str_from(text));
 		r->n++;
 	}
 	r->n_of[i]++;
@@ -99,6 +98,13 @@ static bool is_named_elsewhere(const struct spec *spec, const struct cnode *node
 	return spec->device[0] && n < spec->count;
 }
 
+/* For somebody else there would be room if there were less of others there. */
+static bool is_of_others(enum place_reason reason)
+{
+	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
+		reason == PLACE_NO_SHARE || reason == PLACE_CLEARING;
+}
+
 /* What a container asks for, and those that run before it in its place: the most of each. */
 static struct spec needed(const struct cpod *pod, uint32_t host)
 {
@@ -118,7 +124,8 @@ static struct spec needed(const struct cpod *pod, uint32_t host)
 }
 
 /* The first container that the node has no room for. */
-static void gpu_reason(struct attempt *a, const struct cnode *node, char *ret, size_t size)
+bool attempt_gpu_reason(
+	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
 {
 	const struct cpod *pod = a->pod;
 	uint32_t next;
@@ -133,8 +140,8 @@ static void gpu_reason(struct attempt *a, const struct cnode *node, char *ret, s
 		a->asked = spec;
 		why = attempt_node(a, node);
 		if (why != NODE_FITS) {
-			snprintf(ret, size, "%s", node_texts[why]);
-			return;
+			snprintf(ret, DECIDE_REASON_MAX, "%s", node_texts[why]);
+			return false;
 		}
 		if (cluster_spec(a->cluster, pod, i, &place) == 0)
 			reason = place_reason_of(a->cluster->place, &place, node->at);
@@ -143,31 +150,32 @@ static void gpu_reason(struct attempt *a, const struct cnode *node, char *ret, s
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
 		if (reason != PLACE_FITS || next == pod->asked.n) {
-			device_text(&most, reason, ret, size);
-			return;
+			device_text(&most, reason, ret, DECIDE_REASON_MAX);
+			return is_of_others(reason);
 		}
 	}
-	snprintf(ret, size, "no room");
+	snprintf(ret, DECIDE_REASON_MAX, "no room");
+	return true;
 }
 
-static void node_reason(struct attempt *a, uint32_t at, char *ret, size_t size)
+static void node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
 	const struct fit_answer answer = fit_node(a->fit, at);
 	const struct cnode *node;
 
 	if (answer.why != FIT_OK) {
-		_cleanup_buf_ struct buf text = BUF_INIT(REASON_MAX - 1);
+		_cleanup_buf_ struct buf text = BUF_INIT(DECIDE_REASON_MAX - 1);
 
 		fit_format(answer, &text);
-		snprintf(ret, size, "%s", buf_text(&text));
+		snprintf(ret, DECIDE_REASON_MAX, "%s", buf_text(&text));
 		return;
 	}
 	node = cnode_find(a->cluster, view_node(view, at)->object.name);
 	if (!node || node->at == PLACE_NONE)
-		snprintf(ret, size, "not known yet");
+		snprintf(ret, DECIDE_REASON_MAX, "not known yet");
 	else
-		gpu_reason(a, node, ret, size);
+		attempt_gpu_reason(a, node, ret);
 }
 
 void decide_explain(struct attempt *a, struct buf *why)
@@ -177,9 +185,9 @@ void decide_explain(struct attempt *a, struct buf *why)
 	uint32_t shown = 0, left;
 
 	for (uint32_t i = 0; i < n; i++) {
-		char text[REASON_MAX];
+		char text[DECIDE_REASON_MAX];
 
-		node_reason(a, i, text, sizeof(text));
+		node_reason(a, i, text);
 		count(&reasons, text);
 	}
 	buf_addf(why, "0/%u nodes", n);
@@ -232,23 +240,23 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 /* "": it fits. */
 static void reason_of_device(const struct spec *asked, const struct place_spec *spec,
 	enum place_reason reason, const struct place_device_view *device,
-	char ret[static REASON_MAX])
+	char ret[static DECIDE_REASON_MAX])
 {
 	struct spec one = *asked;
 
 	ret[0] = '\0';
 	one.count = 1;
 	if (reason == PLACE_NO_SHARE)
-		snprintf(ret, REASON_MAX, "%s free, %s asked", format_share(device->share_free).s,
+		snprintf(ret, DECIDE_REASON_MAX, "%s free, %s asked", format_share(device->share_free).s,
 			format_share(spec->is_exclusive ? SPEC_SHARE_ONE : spec->share).s);
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
-		snprintf(ret, REASON_MAX, "%s of memory free, %s asked",
+		snprintf(ret, DECIDE_REASON_MAX, "%s of memory free, %s asked",
 			format_bytes(device->memory_free).s,
 			format_bytes(spec_memory_on(asked, device->memory_all)).s);
 	else if (reason == PLACE_CLOSED)
-		snprintf(ret, REASON_MAX, "cordoned, unhealthy or not divvy's");
+		snprintf(ret, DECIDE_REASON_MAX, "cordoned, unhealthy or not divvy's");
 	else if (reason != PLACE_FITS)
-		device_text(&one, reason, ret, REASON_MAX);
+		device_text(&one, reason, ret, DECIDE_REASON_MAX);
 }
 
 static void tell_devices(const struct telling *t, const struct cnode *node, uint32_t container)
@@ -265,7 +273,7 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
 		struct place_device_view device;
 		enum place_reason reason = PLACE_OTHER_MODEL;
-		char text[REASON_MAX];
+		char text[DECIDE_REASON_MAX];
 
 		place_device_get(place, d, &device);
 		if (has_model)
@@ -302,9 +310,9 @@ static void tell_node(const struct telling *t, uint32_t at)
 	const char *name = view_node(a->cluster->view, at)->object.name;
 	const struct cnode *node = cnode_find(a->cluster, name);
 	uint32_t container = PLACE_NONE;
-	char text[REASON_MAX];
+	char text[DECIDE_REASON_MAX];
 
-	node_reason(a, at, text, sizeof(text));
+	node_reason(a, at, text);
 	if (node && node->at != PLACE_NONE && fit_node(a->fit, at).why == FIT_OK)
 		container = container_in_question(a, node);
 	if (container != PLACE_NONE && fits_now(a, node))

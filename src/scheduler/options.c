@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "http/listen.h"
+#include "scheduler/cluster.h"
 
 static const struct program_option table[] = {
 	{"kubeconfig", "FILE",
@@ -22,6 +23,10 @@ static const struct program_option table[] = {
 		"of the Leases by which daemons of nodes show that they live; default "
 		"divvy-node-lease",
 		offsetof(struct options, lease_space), .preset = "divvy-node-lease"},
+	{"rack-label", "KEY",
+		"label of nodes that says which rack they stand in, to which groups keep; default "
+		CLUSTER_RACK_LABEL,
+		offsetof(struct options, rack_label), .preset = CLUSTER_RACK_LABEL},
 	{"listen", "ADDRESS",
 		"serve /metrics, /healthz and the extender, such as :9444; default nothing",
 		offsetof(struct options, listen), .check = http_address_check},

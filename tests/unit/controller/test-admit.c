@@ -329,6 +329,13 @@ static const struct {
 		"{" TENANT
 		"}},'spec':{" BOUND SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'300'") "}}",
 		"keeps one"},
+	/* The label may be its user's own. */
+	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" MAIN "}}",
+		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" MAIN "}}",
+		"container main: asks for a share now"},
+	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" BOUND MAIN "}}",
+		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
+		"container main: asks for a share now"},
 };
 
 static void edits_are_wishes(void **state)

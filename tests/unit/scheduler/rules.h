@@ -21,6 +21,8 @@ struct rule_case {
 	unsigned minor;   /* 0: 20 */
 };
 
+/* Of the metadata of who has a share, as the webhook leaves it. */
+#define TENANT "'labels':{'divvy.gpu/tenant':'true'},"
 #define META(name, labels) "'metadata':{'name':'" name "','labels':{" labels "}}"
 #define NODE_WITH(name, labels, spec, have) \
 	"node {" META(name, labels) ",'spec':{" spec "},'status':{'allocatable':{" have "}}}\n"

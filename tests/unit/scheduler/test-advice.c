@@ -15,7 +15,7 @@ static struct cluster *cluster;
 
 static int begin(void **state)
 {
-	const struct cluster_config config = {"divvy-scheduler", 30, &place_best_fit};
+	const struct cluster_config config = {"divvy-scheduler", 30, &place_best_fit, NULL};
 
 	assert_ok(cluster_new(&config, &cluster, NULL));
 	cluster_set_time(cluster, 1000, REAL_NS);
@@ -76,7 +76,7 @@ static void add_pod(
 			":'c=local','divvy.gpu/epoch':'1'",
 			device, asked);
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT "'annotations':{"
 		"'divvy.gpu/request':'%s'%s}%s},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'c'}]%s%s%s}}",
 		name, name, asked, buf_text(&given), more, node ? ",'nodeName':'" : "",
@@ -131,7 +131,7 @@ static void an_init_container_is_no_second_wish(void **state)
 	add_node("n1", "", "");
 	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
 	set(OBJECT_POD,
-		"{'metadata':{'name':'w','namespace':'s','uid':'u-w','annotations':{"
+		"{'metadata':{'name':'w','namespace':'s','uid':'u-w'," TENANT "'annotations':{"
 		"'divvy.gpu/container':'before,c','divvy.gpu/request':'0.3',"
 		"'before.divvy.gpu/request':'0.6'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'initContainers':[{'name':'before'}],'containers':[{'name':'c'}]}}");
@@ -225,7 +225,7 @@ static void who_names_a_device_stays_there(void **state)
 
 	add_node("n1", "", "");
 	set(OBJECT_POD,
-		"{'metadata':{'name':'a','namespace':'s','uid':'u-a','annotations':{"
+		"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT "'annotations':{"
 		"'divvy.gpu/request':'0.3','divvy.gpu/device':'GPU-n1-0','divvy.gpu/devices':"
 		"'c=GPU-n1-0','divvy.gpu/granted-request':'c=0.3','divvy.gpu/granted-limit':'c=1',"
 		"'divvy.gpu/granted-memory':'c=1000','divvy.gpu/granted-memory-policy':'c=fail',"

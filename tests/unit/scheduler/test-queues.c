@@ -207,7 +207,8 @@ static void labels_choose_a_queue(void **state)
 		NS("a") "," QUEUE("'name':'train','limitShare':0.5,'podSelector':{'matchLabels':{'"
 				  "job':'train'}}"));
 	set(OBJECT_POD,
-		"{'metadata':{'name':'t','namespace':'a','uid':'u-t','labels':{'job':'train'},"
+		"{'metadata':{'name':'t','namespace':'a','uid':'u-t','labels':{'job':'train','"
+		"divvy.gpu/tenant':'true'},"
 		"'annotations':{" SHARE("0.6") "}},'spec':{'schedulerName':'divvy-scheduler',"
 					       "'containers':[{'name':'c'}]}}");
 	space = "a";
@@ -375,7 +376,8 @@ static void memory_may_be_promised_more_than_once(void **state)
 static void ask_stages(const char *name, const char *annotations)
 {
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'a','uid':'u-%s','annotations':{%s}},'spec':{"
+		"{'metadata':{'name':'%s','namespace':'a','uid':'u-%s'," TENANT
+		"'annotations':{%s}},'spec':{"
 		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'}],'containers':["
 		"{'name':'c'}]}}",
 		name, name, annotations);
@@ -601,7 +603,8 @@ static void submit(int i)
 	space = spaces[jobs[i].of];
 	/* The world's nodes have 8 cores. */
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s-%u','annotations':{%s}},"
+		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s-%u'," TENANT
+		"'annotations':{%s}},"
 		"'spec':{'schedulerName':'divvy-scheduler','terminationGracePeriodSeconds':%d,"
 		"'containers':[{'name':'c'}]}}",
 		name, space, name, (unsigned int)time_s(), annotations, ENDS_S);

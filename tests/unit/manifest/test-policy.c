@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "controller/policy.h"
+#include "manifest/policy.h"
 
 static json_t *json(const char *text)
 {
