@@ -171,8 +171,9 @@ static void got_is_what_was_measured(void **state)
 		{"0.31", "p-2/main=9:9 p-1/side=9:9", "0.31"},
 	};
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *ended = NULL;
-	_cleanup_json_ json_t *tenants = unit_json("[{'podUID':'p-1','container':'main','devices':['GPU-"
-					      "1'],'request':300,'limit':600}]");
+	_cleanup_json_ json_t *tenants = unit_json(
+		"[{'podUID':'p-1','container':'main','devices':['GPU-"
+		"1'],'request':300,'limit':600}]");
 	struct share_pod_facts facts = {.real_ns = T0, .tenants = tenants};
 
 	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
