@@ -106,7 +106,7 @@ static int find_places(struct node *node, const struct node_given *g,
 				"device %s is another device plugin's: no placeholder holds it",
 				d->info.uuid);
 		if (is_new && device_is_ill(d))
-			return fail(err, EIO, "device %s does not answer", d->info.uuid);
+			return fail(err, EIO, "device %s %s", d->info.uuid, device_ailment(d));
 		ret_places[i] = (struct tenant_place){d->index, g->is.memory_bytes[i]};
 	}
 	return 0;

@@ -126,7 +126,7 @@ class Daemon:
         return self.condition("Ready").get("status") == "True"
 
     def await_ready(self):
-        wait_for(self.is_ready, "GPUNode is Ready", 60)
+        wait_for(lambda: self.is_ready() and self.answers(), "GPUNode is Ready, and it answers", 60)
 
     def status(self):
         return self.cluster.get(f"/apis/divvy.gpu/v1/gpunodes/{self.node}").get("status") or {}
