@@ -353,8 +353,8 @@ static int refuse_untold(struct cluster *c, struct cpod *pod)
 		? 0
 		: fail(&pod->refusal, EPERM,
 			  "label " DIALECT_TENANT_LABEL "=true is missing: it asks for a share, "
-							"and did not do so through divvy's "
-			  "webhook when it was made; make it again");
+			  "and did not do so through divvy's webhook when it was made; make it "
+			  "again");
 }
 
 static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)

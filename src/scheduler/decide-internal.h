@@ -58,6 +58,12 @@ uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
 /* What keeps it from everywhere, whatever the cluster is like; NULL: nothing. */
 const char *decide_refusal(const struct cpod *pod);
 
+/* ---- decide-vgpu.c ---- */
+
+/* Bits of the devices of the node that a pod may have which names that vGPU. */
+uint64_t vgpu_devices(const struct cluster *c, const struct cnode *node, const char *name);
+void vgpu_name(const struct cnode *node, const char *uuid, char ret[static SPEC_LABEL]);
+
 /* "0/12 nodes: 8 no GPU with 0.5 free, 3 model A100 wanted, 1 cordoned" */
 void decide_explain(struct attempt *a, struct buf *why);
 

@@ -147,6 +147,14 @@ bool attempt_gpu_reason(
 			reason = place_reason_of(a->cluster->place, &place, node->at);
 		if (reason == PLACE_FITS && is_named_elsewhere(spec, node))
 			reason = PLACE_OTHER_DEVICE;
+		if (reason == PLACE_FITS && pod->asked.vgpu[0]) {
+			snprintf(ret, DECIDE_REASON_MAX,
+				vgpu_devices(a->cluster, node, pod->asked.vgpu)
+					? "no room on vGPU %.63s"
+					: "no GPU that nobody is on for vGPU %.63s",
+				pod->asked.vgpu);
+			return true;
+		}
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
 		if (reason != PLACE_FITS || next == pod->asked.n) {

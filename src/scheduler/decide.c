@@ -66,6 +66,7 @@ static bool has_memory(
 static uint64_t allowed_devices(
 	const struct attempt *a, const struct cnode *node, const struct gone *gone)
 {
+	const char *vgpu = a->pod->asked.vgpu;
 	uint64_t mask = 0;
 
 	if (!a->asked)
@@ -77,7 +78,7 @@ static uint64_t allowed_devices(
 			    spec_device_fits(a->asked, node->gpus.device[i].uuid)) &&
 			has_memory(a, node, i, gone))
 			mask |= 1ull << i;
-	return mask;
+	return vgpu[0] ? mask & vgpu_devices(a->cluster, node, vgpu) : mask;
 }
 
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
@@ -551,12 +552,24 @@ static int put(void *data, const char *key, const char *value)
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
+/* Of a pod with one device; NULL: there is no one name. */
+static const char *name_vgpu(const struct cpod *pod, char name[static SPEC_LABEL])
+{
+	for (uint32_t i = 0; i < pod->given.n; i++)
+		if (pod->given.v[i].n != 1 ||
+			strcmp(pod->given.v[i].device[0], pod->given.v[0].device[0]))
+			return NULL;
+	vgpu_name(pod->node, pod->given.v[0].device[0], name);
+	return name;
+}
+
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
 	struct dialect_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
 	struct dialect_grant grant[GIVEN_CONTAINERS_MAX];
 	struct given given = pod->given;
 	json_t *annotations = json_object();
+	char vgpu[SPEC_LABEL];
 	int r;
 
 	given.epoch = epoch;
@@ -577,9 +590,15 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 		}
 		grant[i] = (struct dialect_grant){device[i], g->n, g->request, g->limit};
 	}
-	if (r == 0 && given.n && pod->json)
-		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), grant,
-			pod->node->name, c->real_ns, annotations);
+	if (r == 0 && given.n && pod->json) {
+		const struct dialect_given back = {.node = pod->node->name,
+			.vgpu = name_vgpu(pod, vgpu),
+			.time_ns = c->real_ns,
+			.grant = grant};
+
+		r = tenancy_write_back(
+			pod->json, cluster_dialects(c, pod->ns), &back, annotations);
+	}
 	if (r < 0)
 		json_decref(annotations);
 	else

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "core/place-policy.h"
 #include "rules.h"
-#include "unit.h"
+#include "unit-json.h"
 
 struct sched *sched;
 uint64_t acts_now_ns;

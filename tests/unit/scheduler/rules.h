@@ -39,9 +39,7 @@ struct rule_case {
 #define ASKS(requests) "'containers':[{'name':'c','resources':{'requests':{" requests "}}}]"
 #define Q(spec) POD("q", "'app':'q'", spec)
 
-/* With ' for ". */
-json_t *rules_json(const char *text);
-/* ... of what printf would make of it. */
+/* unit_json() of what printf would make of it. */
 json_t *rules_jsonv(const char *fmt, va_list ap);
 
 /* A view with those objects; the caller's. */

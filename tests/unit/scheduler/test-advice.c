@@ -7,7 +7,7 @@
 #include "rules.h"
 #include "scheduler/cluster-move.h"
 #include "scheduler/decide.h"
-#include "unit.h"
+#include "unit-json.h"
 
 #define REAL_NS (UINT64_C(1767323045) * 1000000000) /* 2026-01-02T03:04:05Z */
 

@@ -414,7 +414,7 @@ static void memory_is_promised_to_one_stage_after_the_other(void **state)
 	ask_stages("a2", SWAP_STAGES("700000", "800000"));
 	next(SCHED_BIND, "a2", NULL);
 	ask_stages("a3", SWAP_STAGES("401000", "100000"));
-	told("a3", "0/1 nodes: 1 no GPU with 97.7Ki free");
+	told("a3", "0/1 nodes: 1 no GPU with 391.6Ki free");
 	ask_stages("a4", SWAP_STAGES("400000", "100000"));
 	next(SCHED_BIND, "a4", NULL);
 }

@@ -398,6 +398,94 @@ static void a_group_is_never_placed_in_part(void **state)
 	next(SCHED_BIND, "x", NULL);
 }
 
+#define KUBESHARE(request) \
+	"'kubeshare/gpu_request':'" request "','kubeshare/gpu_limit':'1.0','kubeshare/gpu_mem':'1'"
+#define GPUID(x) ",'kubeshare/GPUID':'" x "'"
+#define ON_N1 ",'nodeSelector':{'kubernetes.io/hostname':'n1'}"
+
+static void allow_kubeshare(void)
+{
+	set(OBJECT_NAMESPACE,
+		"{'metadata':{'name':'s','annotations':{'divvy.gpu/dialects':'kubeshare'}}}");
+	add_node("n1", 2);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1','labels':{'kubernetes.io/hostname':'n1'}},'status':{"
+		"'allocatable':{'cpu':'8','memory':'16Gi','pods':'110'}}}");
+}
+
+/* Its GPUID in the Binding; the caller's. */
+static char *gpuid_of(const struct cpod *pod)
+{
+	_cleanup_json_ json_t *keys = NULL;
+	const char *name;
+
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &keys));
+	name = json_string_value(json_object_get(keys, "kubeshare/GPUID"));
+	assert_non_null(name);
+	return str_dup(str_from(name));
+}
+
+static void a_vgpu_is_one_device(void **state)
+{
+	char first[SPEC_LABEL];
+
+	allow_kubeshare();
+	add_pod("a", KUBESHARE("0.3") GPUID("abcde"), ON_N1);
+	str_copy(first, sizeof(first), str_from(device_of(next(SCHED_BIND, "a", NULL))));
+	confirm(cluster_pod(sched_cluster(sched), "s", "a"), KUBESHARE("0.3"));
+	/* The same name is the same device, another one is another. */
+	add_pod("b", KUBESHARE("0.3") GPUID("other"), ON_N1);
+	assert_string_not_equal(device_of(next(SCHED_BIND, "b", NULL)), first);
+	add_pod("d", KUBESHARE("0.3") GPUID("abcde"), ON_N1);
+	assert_string_equal(device_of(next(SCHED_BIND, "d", NULL)), first);
+	add_pod("e", KUBESHARE("0.6") GPUID("abcde"), ON_N1);
+	told("e", "0/1 nodes: 1 no room on vGPU abcde");
+	add_pod("f", KUBESHARE("0.1") GPUID("third"), ON_N1);
+	told("f", "0/1 nodes: 1 no GPU that nobody is on for vGPU third");
+}
+
+static void a_vgpu_has_a_name_that_others_may_use(void **state)
+{
+	_cleanup_free_ char *name = NULL, *again = NULL;
+	char first[SPEC_LABEL], keys[256];
+	const struct cpod *pod;
+
+	allow_kubeshare();
+	add_pod("a", KUBESHARE("0.3"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	name = gpuid_of(pod);
+	assert_int_equal(strlen(name), 5);
+	str_copy(first, sizeof(first), str_from(device_of(pod)));
+	confirm(pod, KUBESHARE("0.3"));
+	snprintf(keys, sizeof(keys), KUBESHARE("0.3") GPUID("%s"), name);
+	add_pod("b", keys, ON_N1);
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(device_of(pod), first);
+	again = gpuid_of(pod);
+	assert_string_equal(again, name);
+}
+
+static void members_without_a_share_count_as_there(void **state)
+{
+	add_node("n1", 2);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'head','namespace':'s','uid':'u-head','annotations':{"
+		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'c'}]}}");
+	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
+	for (int i = 0; i < 2; i++)
+		set(OBJECT_POD,
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d'," TENANT
+			"'annotations':{'divvy.gpu/request':'0.4',"
+			"'scheduling.k8s.io/group-name':'job'}},'spec':{"
+			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
+			i, i);
+	/* Three are needed, and nodes can count the two with a share. */
+	assert_int_equal(cpod_given(next(SCHED_BIND, "head", NULL))->n, 0);
+	assert_group(next(SCHED_BIND, "w0", NULL), "job=2");
+	assert_group(next(SCHED_BIND, "w1", NULL), "job=2");
+}
+
 static void who_is_less_important_leaves(void **state)
 {
 	add_node("n1", 1);
@@ -815,6 +903,9 @@ int main(void)
 		TEST(an_object_says_the_groups_size),
 		TEST(who_is_placed_by_another_is_a_member),
 		TEST(a_group_keeps_to_its_rack),
+		TEST(members_without_a_share_count_as_there),
+		TEST(a_vgpu_is_one_device),
+		TEST(a_vgpu_has_a_name_that_others_may_use),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
 		TEST(equals_do_not_leave),
