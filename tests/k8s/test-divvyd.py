@@ -282,7 +282,7 @@ def cordoned_devices_take_nobody_new():
 
 
 def metrics_are_for_who_may_get_them():
-    run_pod(cluster, "counts", ("--kernel-us=500",), given(device(), epoch="7"))
+    run_pod(cluster, "counts", ("--kernel-us=500",), given(device(1), epoch="7"))
     wait_for_pod(cluster, "counts", "Running")
     assert daemon.http("/healthz") == (200, "ok\n")
     assert daemon.http("/metrics")[0] == 401 and daemon.http("/metrics", "nonsense")[0] == 401
@@ -327,7 +327,7 @@ def another_plugin_has_the_nodes_gpus():
 
 def an_init_container_hands_its_slot_on():
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
-    uuid = device()[0]
+    uuid = device(2)[0]
     keys = {f"divvy.gpu/{k}": f"first={v} main={w}" for k, v, w in (
         ("devices", uuid, uuid), ("granted-request", "0.8", "0.4"), ("granted-limit", "1", "1"),
         ("granted-memory", "2Gi", "3Gi"))}
@@ -376,7 +376,7 @@ def no_member_starts_before_enough_are_bound():
 
 def a_pod_needs_no_privilege():
     """What the kubelet has mounted, seen from within: read-only, and nothing of other slots."""
-    run_pod(cluster, "seen", ("--kernel-us=500",), given(device(), epoch="7"))
+    run_pod(cluster, "seen", ("--kernel-us=500",), given(device(3), epoch="7"))
     wait_for_pod(cluster, "seen", "Running")
     wait_for(lambda: daemon.listed()["seen"]["processes"], "it has registered")
     pid = daemon.listed()["seen"]["processes"][0]["pid"]
@@ -488,10 +488,10 @@ try:
              (what_cannot_be_granted_is_refused_in_words, a_container_that_starts_again_keeps_its_tenant,
               no_member_starts_before_enough_are_bound, a_stranger_is_told),
              a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, a_dialects_variables_are_there,
-             memory_is_promised_as_policies_say, another_pods_process_is_not_let_in,
-             cordoned_devices_take_nobody_new, metrics_are_for_who_may_get_them,
-             what_the_kubelet_no_longer_lists_is_given_back, an_init_container_hands_its_slot_on,
-             a_pod_needs_no_privilege,
+             memory_is_promised_as_policies_say,
+             (another_pods_process_is_not_let_in, metrics_are_for_who_may_get_them,
+              an_init_container_hands_its_slot_on, a_pod_needs_no_privilege),
+             cordoned_devices_take_nobody_new, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,
              another_plugin_has_the_nodes_gpus, a_lost_device_is_told)
 except Skip as reason:
