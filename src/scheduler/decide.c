@@ -529,7 +529,7 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 static struct given_group group_of(const struct cpod *pod)
 {
 	struct given_group group = {.least = pod->asked.group_least};
-	const struct cpod *other;
+	const struct cpod *other = NULL;
 	uint32_t n_plain = 0;
 
 	if (!pod->asked.group[0] || !pod->given.n)
