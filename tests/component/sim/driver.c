@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,35 @@ bool driver_open(void)
 	return drv.cuInit != NULL;
 }
 
+/*
+ * With $DIVVY_TEST_SERVER the libcuda.so.1 of this program is the remote one: a server of the test's
+ * own is started, whose workers find the simulated driver in $DIVVY_TEST_DRIVER.
+ */
+static void remote_begin(void)
+{
+	const char *server = getenv("DIVVY_TEST_SERVER"), *driver = getenv("DIVVY_TEST_DRIVER");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char number[16], self[16];
+	int sock;
+
+	if (!server || !driver)
+		return;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.64s/remote.sock", dir);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	if (sock < 0 || bind(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		listen(sock, 64) < 0)
+		exit(99);
+	snprintf(number, sizeof(number), "%d", sock);
+	snprintf(self, sizeof(self), "%d", (int)getpid());
+	if (fork() == 0) {
+		setenv("LD_LIBRARY_PATH", driver, 1);
+		execl(server, server, number, self, NULL);
+		_exit(99);
+	}
+	close(sock);
+	setenv("DIVVY_REMOTE", address.sun_path, 1);
+}
+
 void machine_begin(const char *devices, const char *costs)
 {
 	const char *build = getenv("DIVVY_BUILD");
@@ -60,6 +90,12 @@ void machine_begin(const char *devices, const char *costs)
 	setenv(SIM_ENV_DEVICES, devices, 1);
 	setenv(SIM_ENV_COSTS, costs ? costs : "", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
+	remote_begin();
+}
+
+bool is_remote(void)
+{
+	return getenv("DIVVY_TEST_SERVER") != NULL;
 }
 
 const char *machine_dir(void)

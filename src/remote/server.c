@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvy-remote-server LISTEN-FD FOLLOW-PID: accepts the processes of one tenant on a unix socket and
+ * gives each a worker, whose tenant stands in our environment and never reaches the program. Only
+ * who has our uid, or root, is let in. Ends when the process that it follows and all workers have
+ * ended. One thread.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/process.h"
+
+#define WORKERS_MAX 1024u
+#define LOOK_MS 100
+
+static bool is_allowed(int sock)
+{
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+		return false;
+	return peer.uid == geteuid() || peer.uid == 0;
+}
+
+static void become_worker(int sock)
+{
+	const char *preload = getenv("DIVVY_REMOTE_HOOKS");
+	char path[PATH_MAX], number[16], *slash;
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
+
+	if (n < 0)
+		_exit(1);
+	path[n] = '\0';
+	slash = strrchr(path, '/');
+	strcpy(slash ? slash + 1 : path, "divvy-remote-worker");
+	snprintf(number, sizeof(number), "%d", sock);
+	fd_set_cloexec(sock, false);
+	/* The daemon's answer to nobody is to close: a worker never runs ungated. */
+	setenv("DIVVY_ABSENT", "closed", 1);
+	if (preload)
+		setenv("LD_PRELOAD", preload, 1);
+	unsetenv("DIVVY_REMOTE");
+	execl(path, path, number, NULL);
+	_exit(1);
+}
+
+static void accept_one(int listener, unsigned *workers)
+{
+	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	pid_t pid;
+
+	if (sock < 0 || !is_allowed(sock) || *workers >= WORKERS_MAX)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		become_worker(sock);
+	}
+	if (pid > 0)
+		++*workers;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t listener, follow;
+	unsigned workers = 0;
+	int pidfd;
+
+	if (argc != 3 || parse_uint(str_from(argv[1]), 0, INT_MAX, &listener, NULL) < 0 ||
+		parse_uint(str_from(argv[2]), 1, INT_MAX, &follow, NULL) < 0) {
+		fprintf(stderr, "usage: divvy-remote-server LISTEN-FD FOLLOW-PID\n");
+		return 2;
+	}
+	pidfd = pidfd_new((pid_t)follow);
+	fd_set_cloexec((int)listener, true);
+	while (pidfd >= 0 || workers) {
+		struct pollfd fds[] = {
+			{.fd = (int)listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
+
+		poll(fds, 2, LOOK_MS);
+		if (fds[0].revents & POLLIN)
+			accept_one((int)listener, &workers);
+		if (fds[1].revents)
+			pidfd = fd_close(pidfd);
+		while (workers && waitpid(-1, NULL, WNOHANG) > 0)
+			workers--;
+	}
+	return 0;
+}
