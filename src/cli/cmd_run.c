@@ -19,6 +19,7 @@
 #include "cli/container.h"
 #include "cli/output.h"
 #include "cli/places.h"
+#include "cli/remote.h"
 #include "cli/start.h"
 #include "cli/wish.h"
 
@@ -39,6 +40,9 @@ static const struct cli_option options[] = {
 	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
 		"the command is this container engine's: mounts, environment and devices are put "
 		"in"},
+	{"remote", 0, CLI_VALUE, "PLACE", "local",
+		"the device is held by a process of divvy's own, 'local': on this machine; the "
+		"program itself reaches neither the driver nor the tenant"},
 	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
 	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
 	CLI_SOCKET_OPTION,
@@ -283,6 +287,14 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
 		fprintf(stderr, "divvy run: simulated device: %s\n",
 			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
+	if (cli_has(args, "remote")) {
+		_cleanup_buf_ struct buf own = BUF_INIT(PRELOAD_MAX);
+
+		buf_addf(&own, "%s:%s", hooks->cuda, hooks->nvml);
+		r = remote_begin(buf_text(&own), err);
+		if (r < 0)
+			return r;
+	}
 	return become(argv, err);
 }
 
@@ -308,6 +320,8 @@ static int check(const struct cli_args *args, struct error *err)
 	r = r < 0 ? r : check_wait(args, err);
 	if (r >= 0 && engine)
 		r = container_check(engine, args->operand, err);
+	if (r >= 0 && engine && cli_has(args, "remote"))
+		r = fail(err, EINVAL, "--remote and --container: not together yet");
 	return r < 0 || !simulate ? r : start_check_simulated(simulate, &config, err);
 }
 
@@ -376,7 +390,11 @@ const struct cli_command cmd_run = {
 		"container, from the start of the engine's command on; one that was only created "
 		"must "
 		"be started within a minute. The engine's own options stand before its run or "
-		"create. An LD_PRELOAD of --env is put behind the libraries.",
+		"create. An LD_PRELOAD of --env is put behind the libraries.\n\n"
+		"With --remote local the program gets a libcuda.so.1 that asks a worker process of "
+		"its tenant's for everything: share, limit, memory and class hold there, whatever "
+		"the program does. It has no managed and no mapped memory, and no NVML of the "
+		"device; docs/remote.md says what works.",
 	.examples =
 		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
 		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"

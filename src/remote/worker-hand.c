@@ -91,7 +91,7 @@ static bool is_whole(const struct serve *s)
 CUresult serve_cuModuleLoadDataEx(struct serve *s)
 {
 	struct options o;
-	CUmodule module;
+	CUmodule module = NULL;
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
 
 	if (!take_options(s, &o))
@@ -108,7 +108,7 @@ CUresult serve_cuModuleLoadDataEx(struct serve *s)
 CUresult serve_cuLibraryLoadData(struct serve *s)
 {
 	CUlibraryOption keep = CU_LIBRARY_BINARY_IS_PRESERVED;
-	CUlibrary library;
+	CUlibrary library = NULL;
 	struct options o;
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
 	void *no = NULL;
@@ -126,7 +126,7 @@ CUresult serve_cuLibraryLoadData(struct serve *s)
 
 CUresult serve_cuLinkCreate_v2(struct serve *s)
 {
-	CUlinkState state;
+	CUlinkState state = NULL;
 	struct options o;
 	CUresult r = take_options(s, &o)
 		? driver.cuLinkCreate_v2((unsigned)o.n, o.option, o.value, &state)
@@ -158,8 +158,8 @@ CUresult serve_cuLinkComplete(struct serve *s)
 {
 	CUlinkState state = (CUlinkState)(uintptr_t)handle_real(s, KIND_CUlinkState, take_u64(s));
 	const uint64_t at = take_u64(s);
-	void *image;
-	size_t size, n;
+	void *image = NULL;
+	size_t size = 0, n;
 	CUresult r = s->error ? s->error : driver.cuLinkComplete(state, &image, &size);
 
 	if (r)
@@ -186,7 +186,7 @@ CUresult serve_layout(struct serve *s)
 {
 	const uint64_t handle = take_u64(s), real = handle_real(s, KIND_CUfunction, handle);
 	struct remote_layout layout = {.n = 0};
-	size_t offset, size;
+	size_t offset = 0, size = 0;
 	CUresult r;
 
 	if (s->error || !real)
@@ -269,7 +269,7 @@ CUresult serve_cuLaunchKernel(struct serve *s)
 /* The cooperative form takes parameters one by one. */
 static CUresult pointers(struct serve *s, const struct launch *l, void **param)
 {
-	size_t offset, size, i = 0;
+	size_t offset = 0, size = 0, i = 0;
 
 	while (i < REMOTE_PARAMS &&
 		!param_info(l->given.function, (uintptr_t)l->function, i, &offset, &size)) {
@@ -340,7 +340,7 @@ static bool take_node(struct serve *s, struct launch *l, CUDA_KERNEL_NODE_PARAMS
 CUresult serve_cuGraphAddKernelNode_v2(struct serve *s)
 {
 	CUDA_KERNEL_NODE_PARAMS params;
-	CUgraphNode *dependencies, made;
+	CUgraphNode *dependencies, made = NULL;
 	struct remote_node node;
 	struct launch l;
 	CUgraph graph;
@@ -391,7 +391,7 @@ static CUresult pack_params(struct serve *s, const CUDA_KERNEL_NODE_PARAMS *p, u
 	uint8_t *to, size_t *ret_bytes)
 {
 	const void *real = p->func ? (const void *)p->func : (const void *)p->kern;
-	size_t offset, size;
+	size_t offset = 0, size = 0;
 
 	*ret_bytes = 0;
 	for (size_t i = 0; i < REMOTE_PARAMS &&
@@ -412,7 +412,7 @@ static CUresult pack_params(struct serve *s, const CUDA_KERNEL_NODE_PARAMS *p, u
 CUresult serve_cuGraphKernelNodeGetParams_v2(struct serve *s)
 {
 	CUgraphNode node = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, take_u64(s));
-	CUDA_KERNEL_NODE_PARAMS params;
+	CUDA_KERNEL_NODE_PARAMS params = {0};
 	struct remote_launch got = {0};
 	uint8_t *bytes = GIVE_ARRAY(s, uint8_t, REMOTE_PARAMS_MAX);
 	size_t n;
@@ -442,7 +442,7 @@ CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = TAKE_VALUE(s, CUDA_MEM_ALLOC_NODE_PARAMS);
 	struct remote_node node = TAKE_VALUE(s, struct remote_node);
-	CUgraphNode *dependencies = TAKE_ARRAY(s, CUgraphNode, node.n), made;
+	CUgraphNode *dependencies = TAKE_ARRAY(s, CUgraphNode, node.n), made = NULL;
 	CUgraph graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.of);
 	CUmemAccessDesc access = {
 		.location = params.poolProps.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -467,7 +467,7 @@ CUresult serve_cuDeviceGetAttribute(struct serve *s)
 {
 	const CUdevice_attribute attribute = TAKE_VALUE(s, CUdevice_attribute);
 	const CUdevice device = TAKE_VALUE(s, CUdevice);
-	int value;
+	int value = 0;
 	CUresult r = s->error ? s->error : driver.cuDeviceGetAttribute(&value, attribute, device);
 
 	if (!r)
