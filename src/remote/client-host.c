@@ -298,6 +298,7 @@ static struct {
 	struct work **work; /* by name; NULL: free */
 	uint64_t n, free_from;
 	uint32_t answered; /* reverse frames that are done with */
+	bool is_gone;      /* no more will come */
 	/* under way: what writes to the program's memory */
 	_Atomic uint64_t writers;
 	_Atomic int captures;
@@ -401,7 +402,7 @@ static void *reverse_main(void *unused)
 	}
 	/* The server is gone: whoever waits shall not wait for ever. */
 	pthread_mutex_lock(&host.lock);
-	host.answered = UINT32_MAX;
+	host.is_gone = true;
 	pthread_cond_broadcast(&host.done);
 	pthread_mutex_unlock(&host.lock);
 	return NULL;
@@ -482,7 +483,8 @@ void work_await(uint32_t asked)
 	if (!asked)
 		return;
 	pthread_mutex_lock(&host.lock);
-	while (host.answered < asked)
+	/* Both go round at 2^32. */
+	while (!host.is_gone && (int32_t)(asked - host.answered) > 0)
 		pthread_cond_wait(&host.done, &host.lock);
 	pthread_mutex_unlock(&host.lock);
 }

@@ -78,13 +78,9 @@ void bell_sleep(struct remote_bell *bell, uint32_t heard, unsigned timeout_ms)
 static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
 {
 	struct remote_ring *shared = way == RING_UP ? &s->lane[lane].up : &s->lane[lane].down;
-	const bool is_hub_data = s->hub == (way == RING_UP ? REMOTE_HUB_SERVER : REMOTE_HUB_CLIENT);
-	const bool is_hub_room = s->hub == (way == RING_UP ? REMOTE_HUB_CLIENT : REMOTE_HUB_SERVER);
 
 	r->shared = shared;
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
-	r->data = is_hub_data ? &s->hub_bell : &shared->data;
-	r->room = is_hub_room ? &s->hub_bell : &shared->room;
 }
 
 void ring_attach_producer(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
@@ -126,14 +122,14 @@ static bool await_room(struct ring *r, size_t bytes, const struct ring_watch *wa
 		relax();
 	}
 	for (;;) {
-		const uint32_t heard = bell_listen(r->room);
+		const uint32_t heard = bell_listen(&r->shared->room);
 
 		look_at_head(r);
 		if (room(r) >= bytes) {
-			bell_leave(r->room);
+			bell_leave(&r->shared->room);
 			return true;
 		}
-		bell_sleep(r->room, heard, WAIT_MS);
+		bell_sleep(&r->shared->room, heard, WAIT_MS);
 		if (!watch->goes_on(watch->data))
 			return false;
 	}
@@ -172,7 +168,7 @@ void ring_publish(struct ring *r, size_t bytes)
 {
 	r->at += (bytes + 15) & ~(size_t)15;
 	atomic_store_explicit(&r->shared->tail, r->at, memory_order_release);
-	bell_ring(r->data);
+	bell_ring(&r->shared->data);
 }
 
 static bool await_data(struct ring *r, const struct ring_watch *watch)
@@ -187,14 +183,14 @@ static bool await_data(struct ring *r, const struct ring_watch *watch)
 		relax();
 	}
 	while (watch) {
-		const uint32_t heard = bell_listen(r->data);
+		const uint32_t heard = bell_listen(&r->shared->data);
 
 		r->seen = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
 		if (r->seen != r->at) {
-			bell_leave(r->data);
+			bell_leave(&r->shared->data);
 			return true;
 		}
-		bell_sleep(r->data, heard, WAIT_MS);
+		bell_sleep(&r->shared->data, heard, WAIT_MS);
 		if (!watch->goes_on(watch->data))
 			return false;
 	}
@@ -232,5 +228,5 @@ void ring_consume(struct ring *r, size_t bytes)
 {
 	r->at += bytes;
 	atomic_store_explicit(&r->shared->head, r->at, memory_order_release);
-	bell_ring(r->room);
+	bell_ring(&r->shared->room);
 }

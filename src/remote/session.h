@@ -2,8 +2,6 @@
 /*
  * What the two ends of a session share: one memfd with a pair of rings for each lane, and one
  * SEQPACKET socket that says which lanes are open and whose end says that the other side is gone.
- * Over a network a link (link.h) holds one end of two sessions and copies ring to ring: neither the
- * program nor the worker knows.
  *
  *   page 0          struct remote_session
  *   HEAD            REMOTE_LANES pairs of rings, REMOTE_RING bytes each: up, down, up, down, ...
@@ -45,15 +43,11 @@ struct remote_lane {
 	struct remote_ring up, down;
 };
 
-/* Which side of the session is a link, with one bell for all that it waits for. */
-enum remote_hub { REMOTE_HUB_NONE, REMOTE_HUB_SERVER, REMOTE_HUB_CLIENT };
-
 struct remote_session {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t hub; /* enum remote_hub */
+	uint32_t reserved;
 	uint32_t lanes, ring_bytes;
-	alignas(64) struct remote_bell hub_bell;
 	alignas(64) struct remote_lane lane[REMOTE_LANES];
 };
 _Static_assert(sizeof(struct remote_lane) == 512, "abi");

@@ -11,6 +11,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
 from rig import SPIN, USAGE, Rig, alive, main, refused, wait_for  # noqa: E402
+from tap import Skip  # noqa: E402
 
 
 def workers(rig, name):
@@ -82,6 +83,15 @@ def a_killed_program_frees_everything():
         wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
 
 
+def no_network_is_needed():
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        raise Skip("no rights to make a network namespace")
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.3", "--quiet", "--remote", "local", "--", "unshare", "--net", SPIN,
+                         "--count=10")
+        assert done.returncode == 0 and json.loads(done.stdout)["kernels"] == 10, done
+
+
 def another_place_is_refused_in_words():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", "far.example", "--", "true"), 125,
@@ -92,4 +102,4 @@ def another_place_is_refused_in_words():
 
 main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
-     another_place_is_refused_in_words)
+     no_network_is_needed, another_place_is_refused_in_words)
