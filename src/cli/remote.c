@@ -30,7 +30,8 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
 	if (snprintf(a->sun_path, sizeof(a->sun_path), "%s/remote-%d.sock", folder,
 		    (int)getpid()) >= (int)sizeof(a->sun_path))
-		return fail(err, ENAMETOOLONG, "runtime folder '%s': too long for a socket", folder);
+		return fail(
+			err, ENAMETOOLONG, "runtime folder '%s': too long for a socket", folder);
 	unlink(a->sun_path);
 	before = umask(0077);
 	r = sock < 0 || bind(sock, (struct sockaddr *)a, sizeof(*a)) < 0 ||

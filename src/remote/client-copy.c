@@ -32,14 +32,14 @@ static struct box box_of(const CUDA_MEMCPY3D *c, bool is_source)
 
 	base += is_source ? c->srcXInBytes + c->srcY * pitch + c->srcZ * slice
 			  : c->dstXInBytes + c->dstY * pitch + c->dstZ * slice;
-	return (struct box){(uint8_t *)(uintptr_t)base, pitch, slice, c->WidthInBytes, c->Height,
-		c->Depth};
+	return (struct box){
+		(uint8_t *)(uintptr_t)base, pitch, slice, c->WidthInBytes, c->Height, c->Depth};
 }
 
 static struct remote_copy device_end(const CUDA_MEMCPY3D *c, bool is_source)
 {
-	const bool is_array =
-		(is_source ? c->srcMemoryType : c->dstMemoryType) == CU_MEMORYTYPE_ARRAY;
+	const bool is_array = (is_source ? c->srcMemoryType : c->dstMemoryType) ==
+		CU_MEMORYTYPE_ARRAY;
 	struct remote_copy d = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
 
 	d.x = is_source ? c->srcXInBytes : c->dstXInBytes;
@@ -289,7 +289,8 @@ static CUDA_MEMCPY3D line(size_t bytes)
 	return (CUDA_MEMCPY3D){.WidthInBytes = bytes, .Height = 1, .Depth = 1};
 }
 
-static CUresult to_device(CUdeviceptr dst, const void *src, size_t n, CUstream stream, bool is_async)
+static CUresult to_device(
+	CUdeviceptr dst, const void *src, size_t n, CUstream stream, bool is_async)
 {
 	CUDA_MEMCPY3D c = line(n);
 
@@ -328,7 +329,8 @@ static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st
 	return CUDA_SUCCESS;
 }
 
-static CUresult array_to_host(void *dst, CUarray src, size_t at, size_t n, CUstream s, bool is_async)
+static CUresult array_to_host(
+	void *dst, CUarray src, size_t at, size_t n, CUstream s, bool is_async)
 {
 	CUDA_MEMCPY3D c = line(n);
 
@@ -434,12 +436,11 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, 
 {
 	if (failIdx)
 		*failIdx = SIZE_MAX;
-	return cuMemcpyBatchAsync_v2(
-		dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+	return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-REMOTE_EXPORT CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
-	CUmemcpyAttributes *attr, CUstream hStream)
+REMOTE_EXPORT CUresult cuMemcpyWithAttributesAsync(
+	CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 {
 	return cuMemcpyAsync(dst, src, size, hStream);
 }

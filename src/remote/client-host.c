@@ -135,7 +135,7 @@ REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned i
 	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	return ranges_add(&pinned, (uintptr_t)p, bytesize, Flags) < 0 ? CUDA_ERROR_OUT_OF_MEMORY
-								       : CUDA_SUCCESS;
+								      : CUDA_SUCCESS;
 }
 
 REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
@@ -167,7 +167,9 @@ static CUresult pointer_attribute(
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *(void **)data = (void *)(uintptr_t)ptr; break;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = 0; break;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(void **)data = (void *)(uintptr_t)range->base; break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(void **)data = (void *)(uintptr_t)range->base;
+		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = range->size; break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
 	default: return CUDA_ERROR_INVALID_VALUE;
@@ -227,8 +229,8 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 	return r;
 }
 
-REMOTE_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
-	CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+REMOTE_EXPORT CUresult cuPointerGetAttributes(
+	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
 	CUresult r = session_check();
 
@@ -250,7 +252,8 @@ REMOTE_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
 typedef void (*part_fn)(uint8_t *at, uint8_t *packed, size_t bytes);
 
 /* The parts of rows that `bytes` packed bytes from `offset` on are. */
-static void box_walk(const struct box *box, size_t offset, uint8_t *packed, size_t bytes, part_fn fn)
+static void box_walk(
+	const struct box *box, size_t offset, uint8_t *packed, size_t bytes, part_fn fn)
 {
 	while (bytes) {
 		const size_t x = offset % box->width, row = offset / box->width;
@@ -359,7 +362,8 @@ static bool is_within(const struct box *box, const struct remote_reverse *asked)
 
 static void serve(const struct remote_frame *head, const void *frame)
 {
-	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) + sizeof(struct remote_reverse);
+	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) +
+		sizeof(struct remote_reverse);
 	struct remote_reverse asked;
 	struct work work;
 

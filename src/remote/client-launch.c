@@ -115,8 +115,9 @@ static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_by
 }
 
 /* Everything about a launch but its parameters, which are added here. */
-static CUresult send_launch(unsigned op, struct remote_launch *launch, const CUlaunchAttribute *attrs,
-	void **params, void **extra, const struct remote_node *node, uint64_t *ret_node)
+static CUresult send_launch(unsigned op, struct remote_launch *launch,
+	const CUlaunchAttribute *attrs, void **params, void **extra, const struct remote_node *node,
+	uint64_t *ret_node)
 {
 	const size_t bytes = sizeof(*launch) + FIELD(launch->n_attrs * sizeof(*attrs)) +
 		(node ? sizeof(*node) + FIELD(node->n * 8) : 0);
@@ -195,8 +196,8 @@ REMOTE_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid
 		.shared = sharedMemBytes,
 	};
 
-	return send_launch(REMOTE_OP_cuLaunchCooperativeKernel, &launch, NULL, kernelParams, NULL,
-		NULL, NULL);
+	return send_launch(
+		REMOTE_OP_cuLaunchCooperativeKernel, &launch, NULL, kernelParams, NULL, NULL, NULL);
 }
 
 REMOTE_EXPORT CUresult cuLaunchKernelEx(
@@ -288,7 +289,7 @@ static struct node_params {
 	uint64_t node;
 	uint8_t bytes[REMOTE_PARAMS_MAX];
 	void *param[REMOTE_PARAMS];
-} *node_params;
+} * node_params;
 
 static struct node_params *params_of(uint64_t node)
 {
@@ -332,8 +333,9 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 		return r;
 	call_put(&c, &node, sizeof(node));
 	r = call_wait(&c, 0);
-	if (!r && (!call_take(&c, &got, sizeof(got)) || got.bytes > sizeof(kept->bytes) ||
-			  !call_take(&c, kept->bytes, got.bytes)))
+	if (!r &&
+		(!call_take(&c, &got, sizeof(got)) || got.bytes > sizeof(kept->bytes) ||
+			!call_take(&c, kept->bytes, got.bytes)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
 	if (r)
@@ -396,8 +398,8 @@ REMOTE_EXPORT CUresult cuStreamAddCallback(
 	return flags ? CUDA_ERROR_INVALID_VALUE : host_call(&work, hStream);
 }
 
-static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p, const struct remote_node *node,
-	uint64_t *ret_node)
+static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
+	const struct remote_node *node, uint64_t *ret_node)
 {
 	uint64_t name;
 	struct call c;
@@ -407,8 +409,8 @@ static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p, const str
 		return r;
 	if (!p || !p->fn || (node->n && !node->dependencies))
 		return CUDA_ERROR_INVALID_VALUE;
-	r = work_new(&(struct work){.kind = WORK_CALL, .fn = p->fn, .data = p->userData}, false,
-		&name);
+	r = work_new(
+		&(struct work){.kind = WORK_CALL, .fn = p->fn, .data = p->userData}, false, &name);
 	if (!r)
 		r = call_begin(&c, op, sizeof(name) + sizeof(*node) + FIELD(node->n * 8));
 	if (r)
@@ -457,8 +459,8 @@ REMOTE_EXPORT CUresult cuGraphExecHostNodeSetParams(
 
 /* ---- nodes by their general form ---- */
 
-static CUresult add_node(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
-	CUgraphNodeParams *p)
+static CUresult add_node(
+	CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
 {
 	switch (p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL: {

@@ -222,7 +222,9 @@ REMOTE_EXPORT CUresult cuLinkCreate_v2(
 	struct options o;
 	CUresult r = read_options(numOptions, options, optionValues, &o);
 
-	return r ? r : LOAD(CUlinkState, stateOut, load(REMOTE_OP_cuLinkCreate_v2, NULL, 0, &o, &handle_));
+	return r ? r
+		 : LOAD(CUlinkState, stateOut,
+			   load(REMOTE_OP_cuLinkCreate_v2, NULL, 0, &o, &handle_));
 }
 
 static CUresult link_add(CUlinkState state, CUjitInputType type, const void *data, size_t size,
@@ -234,7 +236,8 @@ static CUresult link_add(CUlinkState state, CUjitInputType type, const void *dat
 	CUresult r = send_blob(data, size);
 
 	if (!r)
-		r = call_begin(&c, REMOTE_OP_cuLinkAddData_v2, 16 + FIELD(n + 1) + options_bytes(o));
+		r = call_begin(
+			&c, REMOTE_OP_cuLinkAddData_v2, 16 + FIELD(n + 1) + options_bytes(o));
 	if (r)
 		return r;
 	call_put(&c, &handle, sizeof(handle));
@@ -301,8 +304,9 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 		call_put(&c, &handle, sizeof(handle));
 		call_put(&c, &at, sizeof(at));
 		r = call_wait(&c, 0);
-		if (!r && (!call_take(&c, &all, 8) || !call_take(&c, &n, 8) || !n || all > SIZE_MAX / 2 ||
-				  at + n > all))
+		if (!r &&
+			(!call_take(&c, &all, 8) || !call_take(&c, &n, 8) || !n ||
+				all > SIZE_MAX / 2 || at + n > all))
 			r = CUDA_ERROR_UNKNOWN;
 		if (!r && !image)
 			image = malloc(all);
@@ -405,9 +409,10 @@ REMOTE_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
 		return r;
 	call_put(&c, &stream, sizeof(stream));
 	r = call_wait(&c, 0);
-	if (!r && (!call_take(&c, &status, 8) || !call_take(&c, &id, 8) ||
-			  !call_take(&c, &graph, 8) || !call_take(&c, &n, 8) ||
-			  n > REMOTE_FRAME_MAX / 8))
+	if (!r &&
+		(!call_take(&c, &status, 8) || !call_take(&c, &id, 8) ||
+			!call_take(&c, &graph, 8) || !call_take(&c, &n, 8) ||
+			n > REMOTE_FRAME_MAX / 8))
 		r = CUDA_ERROR_UNKNOWN;
 	if (!r && n) {
 		nodes = malloc(n * sizeof(*nodes));

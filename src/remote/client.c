@@ -401,7 +401,7 @@ const char *text_keep(const char *text, size_t n)
 		struct kept *next;
 		size_t n;
 		char text[];
-	} *all;
+	} * all;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct kept *k;
 

@@ -83,14 +83,16 @@ static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
 }
 
-void ring_attach_producer(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
+void ring_attach_producer(
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
 {
 	attach(r, s, lane, way);
 	r->at = atomic_load_explicit(&r->shared->tail, memory_order_relaxed);
 	r->seen = atomic_load_explicit(&r->shared->head, memory_order_acquire);
 }
 
-void ring_attach_consumer(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
+void ring_attach_consumer(
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
 {
 	attach(r, s, lane, way);
 	r->at = atomic_load_explicit(&r->shared->head, memory_order_relaxed);

@@ -30,8 +30,10 @@ struct ring_watch {
 };
 
 /* The ring of that lane. Both sides may attach at any time: positions stand in shared memory. */
-void ring_attach_producer(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
-void ring_attach_consumer(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
+void ring_attach_producer(
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
+void ring_attach_consumer(
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
 
 /* `bytes` in a row (at most REMOTE_FRAME_MAX, rounded up to 16); NULL when the wait was ended. */
 void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch);

@@ -63,8 +63,8 @@ enum remote_note_type { REMOTE_HELLO = 1, REMOTE_WELCOME, REMOTE_REFUSED, REMOTE
 struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
-	uint32_t lane;    /* OPEN: a thread begins to use it; REFUSED: the CUresult */
-	uint32_t machine; /* HELLO: REMOTE_MACHINE */
+	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult */
+	uint32_t machine;          /* HELLO: REMOTE_MACHINE */
 	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
 };
 
@@ -86,7 +86,7 @@ struct remote_frame {
 	uint16_t flags; /* enum remote_flag */
 	union {
 		uint64_t after; /* up: how many POSTs of all lanes come before this */
-		struct { /* down: the answer */
+		struct {        /* down: the answer */
 			int32_t result;
 			uint32_t asked; /* reverse frames to be done with before this is believed */
 		};
@@ -120,15 +120,15 @@ enum remote_op {
 
 /* One end of a copy on the device; the other end is `bytes` packed bytes. */
 struct remote_copy {
-	uint64_t stream; /* a handle */
-	uint64_t work;   /* FETCH, PUSH: the client's name of its end */
+	uint64_t stream;  /* a handle */
+	uint64_t work;    /* FETCH, PUSH: the client's name of its end */
 	uint64_t address; /* array 0: a device address and its pitches */
 	uint64_t array;   /* else a handle, and where in it */
 	uint64_t x, y, z;
 	uint64_t pitch, slice;
 	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth 1 */
-	uint32_t is_async; /* 0: the driver's call without a stream */
-	uint32_t is_free;  /* the client forgets `work` when it is done */
+	uint32_t is_async;             /* 0: the driver's call without a stream */
+	uint32_t is_free;              /* the client forgets `work` when it is done */
 };
 
 struct remote_host_call {
@@ -139,10 +139,10 @@ struct remote_host_call {
 
 struct remote_reverse {
 	uint64_t work;
-	uint64_t token; /* of the answer */
+	uint64_t token;         /* of the answer */
 	uint64_t offset, bytes; /* of the packed bytes */
-	uint32_t is_last; /* nothing of this work follows */
-	uint32_t is_free; /* the client forgets `work` */
-	int32_t status;   /* CALL of a stream callback: what it is told */
+	uint32_t is_last;       /* nothing of this work follows */
+	uint32_t is_free;       /* the client forgets `work` */
+	int32_t status;         /* CALL of a stream callback: what it is told */
 	uint32_t reserved;
 };

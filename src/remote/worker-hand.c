@@ -97,8 +97,7 @@ CUresult serve_cuModuleLoadDataEx(struct serve *s)
 	if (!take_options(s, &o))
 		r = s->error;
 	else if (is_whole(s))
-		r = driver.cuModuleLoadDataEx(
-			&module, s->blob, (unsigned)o.n, o.option, o.value);
+		r = driver.cuModuleLoadDataEx(&module, s->blob, (unsigned)o.n, o.option, o.value);
 	blob_done(s);
 	if (!r)
 		give_handle(s, KIND_CUmodule, module);
@@ -116,8 +115,8 @@ CUresult serve_cuLibraryLoadData(struct serve *s)
 	if (!take_options(s, &o))
 		r = s->error;
 	else if (is_whole(s))
-		r = driver.cuLibraryLoadData(&library, s->blob, o.option, o.value, (unsigned)o.n,
-			&keep, &no, 0);
+		r = driver.cuLibraryLoadData(
+			&library, s->blob, o.option, o.value, (unsigned)o.n, &keep, &no, 0);
 	blob_done(s);
 	if (!r)
 		give_handle(s, KIND_CUlibrary, library);
@@ -228,8 +227,7 @@ static bool is_carried(CUlaunchAttributeID id)
 static bool take_launch(struct serve *s, struct launch *l)
 {
 	l->given = TAKE_VALUE(s, struct remote_launch);
-	l->function =
-		(CUfunction)(uintptr_t)handle_real(s, KIND_CUfunction, l->given.function);
+	l->function = (CUfunction)(uintptr_t)handle_real(s, KIND_CUfunction, l->given.function);
 	l->attrs = TAKE_ARRAY(s, CUlaunchAttribute, l->given.n_attrs);
 	l->bytes = l->given.bytes;
 	l->params = TAKE_ARRAY(s, uint8_t, l->bytes);
@@ -350,8 +348,7 @@ CUresult serve_cuGraphAddKernelNode_v2(struct serve *s)
 		return s->error;
 	graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.of);
 	r = s->error ? s->error
-		     : driver.cuGraphAddKernelNode_v2(
-			       &made, graph, dependencies, node.n, &params);
+		     : driver.cuGraphAddKernelNode_v2(&made, graph, dependencies, node.n, &params);
 	if (!r)
 		give_handle(s, KIND_CUgraphNode, made);
 	return r;
@@ -382,8 +379,7 @@ CUresult serve_cuGraphExecKernelNodeSetParams_v2(struct serve *s)
 		return s->error;
 	exec = (CUgraphExec)(uintptr_t)handle_real(s, KIND_CUgraphExec, node.of);
 	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
-	return s->error ? s->error
-			: driver.cuGraphExecKernelNodeSetParams_v2(exec, real, &params);
+	return s->error ? s->error : driver.cuGraphExecKernelNodeSetParams_v2(exec, real, &params);
 }
 
 /* What the driver gives is a list of pointers or a buffer: one row of bytes of either. */
@@ -394,8 +390,8 @@ static CUresult pack_params(struct serve *s, const CUDA_KERNEL_NODE_PARAMS *p, u
 	size_t offset = 0, size = 0;
 
 	*ret_bytes = 0;
-	for (size_t i = 0; i < REMOTE_PARAMS &&
-		!param_info(function, (uintptr_t)real, i, &offset, &size);
+	for (size_t i = 0;
+		i < REMOTE_PARAMS && !param_info(function, (uintptr_t)real, i, &offset, &size);
 		i++) {
 		if (offset + size > REMOTE_PARAMS_MAX)
 			return CUDA_ERROR_NOT_SUPPORTED;
@@ -421,9 +417,8 @@ CUresult serve_cuGraphKernelNodeGetParams_v2(struct serve *s)
 	r = s->error ? s->error : driver.cuGraphKernelNodeGetParams_v2(node, &params);
 	if (r)
 		return r;
-	got.function = params.func
-		? handle_name(s, KIND_CUfunction, (uintptr_t)params.func)
-		: handle_name(s, KIND_CUkernel, (uintptr_t)params.kern);
+	got.function = params.func ? handle_name(s, KIND_CUfunction, (uintptr_t)params.func)
+				   : handle_name(s, KIND_CUkernel, (uintptr_t)params.kern);
 	r = pack_params(s, &params, got.function, bytes, &n);
 	if (r)
 		return r;
@@ -504,8 +499,7 @@ CUresult serve_cuStreamGetCaptureInfo_v3(struct serve *s)
 	CUresult r;
 
 	r = s->error ? s->error
-		     : driver.cuStreamGetCaptureInfo_v2(
-			       stream, &status, &id, &graph, &nodes, &n);
+		     : driver.cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &nodes, &n);
 	if (r)
 		return r;
 	own = GIVE_ARRAY(s, CUgraphNode, n);

@@ -294,9 +294,9 @@ static CUresult run(const struct remote_copy *c, CUstream stream, void *packed, 
 		return c->is_async ? driver.cuMemcpy3DAsync_v2(&d, stream)
 				   : driver.cuMemcpy3D_v2(&d);
 	if (is_in)
-		return c->is_async ? driver.cuMemcpyHtoDAsync_v2(
-					     c->address + c->x, packed, c->width, stream)
-				   : driver.cuMemcpyHtoD_v2(c->address + c->x, packed, c->width);
+		return c->is_async
+			? driver.cuMemcpyHtoDAsync_v2(c->address + c->x, packed, c->width, stream)
+			: driver.cuMemcpyHtoD_v2(c->address + c->x, packed, c->width);
 	return c->is_async
 		? driver.cuMemcpyDtoHAsync_v2(packed, c->address + c->x, c->width, stream)
 		: driver.cuMemcpyDtoH_v2(packed, c->address + c->x, c->width);

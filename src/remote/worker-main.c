@@ -56,7 +56,8 @@ static bool set_visible(const char *text)
 	if (!strcmp(text, "!"))
 		return true;
 	for (const char *c = text; *c; c++)
-		if (!strchr("0123456789,-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/ ", *c))
+		if (!strchr("0123456789,-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/ ",
+			    *c))
 			return false;
 	return setenv("CUDA_VISIBLE_DEVICES", text, 1) == 0;
 }

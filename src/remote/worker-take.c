@@ -199,7 +199,8 @@ uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 	if (!handle)
 		return 0;
 	if (kind == KIND_CUstream &&
-		(handle == (uintptr_t)CU_STREAM_LEGACY || handle == (uintptr_t)CU_STREAM_PER_THREAD))
+		(handle == (uintptr_t)CU_STREAM_LEGACY ||
+			handle == (uintptr_t)CU_STREAM_PER_THREAD))
 		return handle;
 	pthread_mutex_lock(&handles.lock);
 	/* A kernel stands for its function in the current context. */
@@ -314,8 +315,7 @@ bool address_is_ours(CUdeviceptr address)
 
 /* ---- structures ---- */
 
-static bool fix_place(
-	struct serve *s, CUmemorytype type, CUdeviceptr device, CUarray *array)
+static bool fix_place(struct serve *s, CUmemorytype type, CUdeviceptr device, CUarray *array)
 {
 	switch (type) {
 	case CU_MEMORYTYPE_ARRAY:
@@ -342,10 +342,10 @@ bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p)
 bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p)
 {
 	p->srcHost = p->dstHost = NULL;
-	p->srcContext =
-		(CUcontext)(uintptr_t)handle_real(s, KIND_CUcontext, (uintptr_t)p->srcContext);
-	p->dstContext =
-		(CUcontext)(uintptr_t)handle_real(s, KIND_CUcontext, (uintptr_t)p->dstContext);
+	p->srcContext = (CUcontext)(uintptr_t)handle_real(
+		s, KIND_CUcontext, (uintptr_t)p->srcContext);
+	p->dstContext = (CUcontext)(uintptr_t)handle_real(
+		s, KIND_CUcontext, (uintptr_t)p->dstContext);
 	return fix_place(s, p->srcMemoryType, p->srcDevice, &p->srcArray) &&
 		fix_place(s, p->dstMemoryType, p->dstDevice, &p->dstArray);
 }
@@ -353,8 +353,7 @@ bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p)
 bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
 {
 	switch (p->resType) {
-	case CU_RESOURCE_TYPE_ARRAY:
-		return handles_real(s, KIND_CUarray, &p->res.array.hArray, 1);
+	case CU_RESOURCE_TYPE_ARRAY: return handles_real(s, KIND_CUarray, &p->res.array.hArray, 1);
 	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
 		return handles_real(s, KIND_CUmipmappedArray, &p->res.mipmap.hMipmappedArray, 1);
 	case CU_RESOURCE_TYPE_LINEAR:

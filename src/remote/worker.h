@@ -33,16 +33,16 @@ extern struct driver driver;
 /* One request. Memory that it takes lives until its answer is written. */
 struct serve {
 	struct ring up, down;
-	uint8_t *request, *scratch;     /* REMOTE_FRAME_MAX each */
-	const uint8_t *in, *in_end;     /* what is left of the request */
-	const uint8_t *data;            /* the same in the ring, for data alone */
-	uint8_t *room, *room_end;       /* what is left of scratch */
-	uint8_t *answer;                /* REMOTE_FRAME_MAX: head and fields */
-	size_t n;                       /* of the answer so far, head included */
-	bool answers;                   /* somebody waits for it */
-	bool has_answered;              /* it was written into the ring already */
-	CUresult error;                 /* what is wrong with the request */
-	uint8_t *blob;                  /* pieces of an image */
+	uint8_t *request, *scratch; /* REMOTE_FRAME_MAX each */
+	const uint8_t *in, *in_end; /* what is left of the request */
+	const uint8_t *data;        /* the same in the ring, for data alone */
+	uint8_t *room, *room_end;   /* what is left of scratch */
+	uint8_t *answer;            /* REMOTE_FRAME_MAX: head and fields */
+	size_t n;                   /* of the answer so far, head included */
+	bool answers;               /* somebody waits for it */
+	bool has_answered;          /* it was written into the ring already */
+	CUresult error;             /* what is wrong with the request */
+	uint8_t *blob;              /* pieces of an image */
 	size_t blob_bytes, blob_room;
 };
 
@@ -113,7 +113,6 @@ void unfix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p);
 void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE_PARAMS *p);
 void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p);
 void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
-
 
 /* ---- the reverse lane (worker-host.c) ---- */
 
