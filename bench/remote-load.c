@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parse.h"
 #include "bench/driver.h"
 #include "remote/ring.h"
 
@@ -188,16 +189,19 @@ static void copies(void)
 
 int main(int argc, char **argv)
 {
+	uint64_t n = 25;
 	CUcontext context;
 	CUstream stream;
 	CUfunction spin;
 
+	if (argc > 1 && parse_uint(str_from(argv[1]), 1, 10000, &n, NULL) < 0)
+		return 2;
 	DRIVER_CHECK(DRIVER(cuInit)(0));
 	DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&context, 0, 0));
 	DRIVER_CHECK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&spin, driver_module(), "spin_ns"));
 	launches(spin, stream);
-	steps(spin, stream, argc > 1 ? (unsigned)atoi(argv[1]) : 25);
+	steps(spin, stream, (unsigned)n);
 	copies();
 	DRIVER_CHECK(DRIVER(cuCtxDestroy_v2)(context));
 	echoes();

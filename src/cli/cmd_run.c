@@ -40,9 +40,9 @@ static const struct cli_option options[] = {
 	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
 		"the command is this container engine's: mounts, environment and devices are put "
 		"in"},
-	{"remote", 0, CLI_VALUE, "PLACE", "local",
-		"the device is held by a process of divvy's own, 'local': on this machine; the "
-		"program itself reaches neither the driver nor the tenant"},
+	{"remote", 0, CLI_VALUE, "PLACE", NULL,
+		"the device is held by a process of divvy's own: 'local', on this machine; or what "
+		"divvy serve has printed on the machine that has it, without a wish of one's own"},
 	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
 	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
 	CLI_SOCKET_OPTION,
@@ -311,12 +311,32 @@ static int check_wait(const struct cli_args *args, struct error *err)
 	return cli_get_duration(args, "wait", 0, &ns, err);
 }
 
+/* What a program that is invited gets, who has invited it says. */
+static int check_invited(const struct cli_args *args, struct error *err)
+{
+	_cleanup_json_ json_t *wish = wish_json(args);
+	const char *const others[] = {"container", "simulate", "wait", "name", "dry-run"};
+
+	if (json_object_size(wish))
+		return fail(err, EINVAL, "--%s: the invitation of --remote says what there is",
+			json_object_iter_key(json_object_iter(wish)));
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (cli_has(args, others[i]))
+			return fail(err, EINVAL, "--%s: not with the invitation of --remote",
+				others[i]);
+	return 0;
+}
+
 static int check(const struct cli_args *args, struct error *err)
 {
 	const char *simulate = cli_get(args, "simulate"), *engine = cli_get(args, "container");
+	const char *place = cli_get(args, "remote");
 	struct sim_config config;
-	int r = wish_check(args, err);
+	int r = place ? remote_check(place, err) : 0;
 
+	if (r >= 0 && place && remote_is_invitation(place))
+		return check_invited(args, err);
+	r = r < 0 ? r : wish_check(args, err);
 	r = r < 0 ? r : check_wait(args, err);
 	if (r >= 0 && engine)
 		r = container_check(engine, args->operand, err);
@@ -340,6 +360,10 @@ static int run(const struct cli_args *args, struct error *err)
 			fprintf(stderr, "divvy run: %s\n", err->msg);
 			return r == -ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 		}
+	}
+	if (cli_has(args, "remote") && remote_is_invitation(cli_get(args, "remote"))) {
+		r = remote_join(cli_get(args, "remote"), err);
+		return r < 0 ? r : become(args->operand, err);
 	}
 	r = places_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
 	r = r < 0 ? r : places_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);

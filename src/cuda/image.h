@@ -23,7 +23,7 @@ void image_measure(const void *image, struct image_size *ret_size);
 uint64_t image_ptx_bytes(const char *text, size_t n);
 
 /*
- * How long it is, by what stands in it, with PTX's terminator; *ret_image is where it begins, behind
- * the wrapper that compilers put around a fatbin. 0: no kind of image.
+ * How long it is, by what stands in it, with PTX's terminator; *ret_image is where it begins,
+ * behind the wrapper that compilers put around a fatbin. 0: no kind of image.
  */
 uint64_t image_bytes(const void *image, const void **ret_image);

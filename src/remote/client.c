@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "cuda/names.h"
 
 enum state { STATE_NEW, STATE_CONNECTED, STATE_READY, STATE_FAILED, STATE_GONE, STATE_FORKED };
@@ -83,8 +84,8 @@ static CUresult say_hello(int sock)
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	_cleanup_map_ struct map map = MAP_NONE;
 
-	if (visible && strlen(visible) < sizeof(note.text))
-		strcpy(note.text, visible);
+	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
 		fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
 		return CUDA_ERROR_GONE;
@@ -108,9 +109,9 @@ static CUresult connect_once(void)
 	_cleanup_close_ int sock = -1;
 	CUresult r;
 
-	if (!path || !path[0] || strlen(path) >= sizeof(address.sun_path))
+	if (!path || !path[0] ||
+		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
 		return CUDA_ERROR_NO_DEVICE;
-	strcpy(address.sun_path, path);
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return CUDA_ERROR_NO_DEVICE;

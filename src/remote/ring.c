@@ -78,9 +78,13 @@ void bell_sleep(struct remote_bell *bell, uint32_t heard, unsigned timeout_ms)
 static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
 {
 	struct remote_ring *shared = way == RING_UP ? &s->lane[lane].up : &s->lane[lane].down;
+	const bool hub_reads = s->hub == (way == RING_UP ? REMOTE_HUB_SERVER : REMOTE_HUB_CLIENT);
+	const bool hub_writes = s->hub == (way == RING_UP ? REMOTE_HUB_CLIENT : REMOTE_HUB_SERVER);
 
 	r->shared = shared;
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
+	r->data = hub_reads ? &s->hub_bell : &shared->data;
+	r->room = hub_writes ? &s->hub_bell : &shared->room;
 }
 
 void ring_attach_producer(
@@ -124,14 +128,14 @@ static bool await_room(struct ring *r, size_t bytes, const struct ring_watch *wa
 		relax();
 	}
 	for (;;) {
-		const uint32_t heard = bell_listen(&r->shared->room);
+		const uint32_t heard = bell_listen(r->room);
 
 		look_at_head(r);
 		if (room(r) >= bytes) {
-			bell_leave(&r->shared->room);
+			bell_leave(r->room);
 			return true;
 		}
-		bell_sleep(&r->shared->room, heard, WAIT_MS);
+		bell_sleep(r->room, heard, WAIT_MS);
 		if (!watch->goes_on(watch->data))
 			return false;
 	}
@@ -170,29 +174,33 @@ void ring_publish(struct ring *r, size_t bytes)
 {
 	r->at += (bytes + 15) & ~(size_t)15;
 	atomic_store_explicit(&r->shared->tail, r->at, memory_order_release);
-	bell_ring(&r->shared->data);
+	bell_ring(r->data);
 }
 
-static bool await_data(struct ring *r, const struct ring_watch *watch)
+static bool has_data(struct ring *r, size_t bytes)
+{
+	/* with the release in ring_publish */
+	r->seen = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
+	return r->seen - r->at >= bytes;
+}
+
+static bool await_data(struct ring *r, size_t bytes, const struct ring_watch *watch)
 {
 	for (unsigned i = ring_spins();; i--) {
-		/* with the release in ring_publish */
-		r->seen = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
-		if (r->seen != r->at)
+		if (has_data(r, bytes))
 			return true;
 		if (i == 0 || !watch)
 			break;
 		relax();
 	}
 	while (watch) {
-		const uint32_t heard = bell_listen(&r->shared->data);
+		const uint32_t heard = bell_listen(r->data);
 
-		r->seen = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
-		if (r->seen != r->at) {
-			bell_leave(&r->shared->data);
+		if (has_data(r, bytes)) {
+			bell_leave(r->data);
 			return true;
 		}
-		bell_sleep(&r->shared->data, heard, WAIT_MS);
+		bell_sleep(r->data, heard, WAIT_MS);
 		if (!watch->goes_on(watch->data))
 			return false;
 	}
@@ -207,17 +215,18 @@ int ring_next(struct ring *r, const struct ring_watch *watch, struct remote_fram
 		const uint8_t *frame = r->bytes + r->at % REMOTE_RING;
 		struct remote_frame head;
 
-		if (r->seen == r->at && !await_data(r, watch))
+		if (r->seen - r->at < sizeof(head) && !await_data(r, sizeof(head), watch))
+			return 0;
+		memcpy(&head, frame, sizeof(head));
+		if (head.size < sizeof(head) || head.size % 16 || head.size > left ||
+			(head.op != REMOTE_PAD && head.size > REMOTE_FRAME_MAX))
+			return -EBADMSG;
+		/* Over a link a frame comes in pieces. */
+		if (head.size > r->seen - r->at && !await_data(r, head.size, watch))
 			return 0;
 		if (r->seen - r->at > REMOTE_RING)
 			return -EBADMSG;
-		memcpy(&head, frame, sizeof(head));
-		if (head.size < sizeof(head) || head.size % 16 || head.size > left ||
-			head.size > r->seen - r->at)
-			return -EBADMSG;
 		if (head.op != REMOTE_PAD) {
-			if (head.size > REMOTE_FRAME_MAX)
-				return -EBADMSG;
 			*ret_head = head;
 			*ret_frame = frame;
 			return 1;
@@ -230,5 +239,5 @@ void ring_consume(struct ring *r, size_t bytes)
 {
 	r->at += bytes;
 	atomic_store_explicit(&r->shared->head, r->at, memory_order_release);
-	bell_ring(&r->shared->room);
+	bell_ring(r->room);
 }

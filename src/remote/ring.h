@@ -17,6 +17,7 @@ enum ring_way { RING_UP, RING_DOWN };
 struct ring {
 	struct remote_ring *shared;
 	uint8_t *bytes;
+	struct remote_bell *data, *room;
 	uint64_t at;   /* our own position, which the other side only reads */
 	uint64_t seen; /* the other's, as last read */
 };

@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "remote/link.h"
 
 #define WORKERS_MAX 1024u
 #define LOOK_MS 100
@@ -35,28 +36,6 @@ static bool is_allowed(int sock)
 	return peer.uid == geteuid() || peer.uid == 0;
 }
 
-static void become_worker(int sock)
-{
-	const char *preload = getenv("DIVVY_REMOTE_HOOKS");
-	char path[PATH_MAX], number[16], *slash;
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
-
-	if (n < 0)
-		_exit(1);
-	path[n] = '\0';
-	slash = strrchr(path, '/');
-	strcpy(slash ? slash + 1 : path, "divvy-remote-worker");
-	snprintf(number, sizeof(number), "%d", sock);
-	fd_set_cloexec(sock, false);
-	/* The daemon's answer to nobody is to close: a worker never runs ungated. */
-	setenv("DIVVY_ABSENT", "closed", 1);
-	if (preload)
-		setenv("LD_PRELOAD", preload, 1);
-	unsetenv("DIVVY_REMOTE");
-	execl(path, path, number, NULL);
-	_exit(1);
-}
-
 static void accept_one(int listener, unsigned *workers)
 {
 	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -67,7 +46,8 @@ static void accept_one(int listener, unsigned *workers)
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		become_worker(sock);
+		worker_become(sock);
+		_exit(1);
 	}
 	if (pid > 0)
 		++*workers;

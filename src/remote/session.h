@@ -8,6 +8,8 @@
  *
  * up: from the program to the worker. Lane 0 is the reverse lane: there the worker asks and the
  * program answers. Each other lane belongs to one thread of the program.
+ * Over a network a link (link.c) on each side holds one end of a session and copies ring to ring:
+ * neither the program nor the worker knows.
  * Both ends are of the same architecture: numbers and structures of the driver API are as they are
  * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
  */
@@ -43,11 +45,15 @@ struct remote_lane {
 	struct remote_ring up, down;
 };
 
+/* Which side of the session is a link, with one bell for all that it waits for. */
+enum remote_hub { REMOTE_HUB_NONE, REMOTE_HUB_SERVER, REMOTE_HUB_CLIENT };
+
 struct remote_session {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t reserved;
+	uint32_t hub; /* enum remote_hub */
 	uint32_t lanes, ring_bytes;
+	alignas(64) struct remote_bell hub_bell;
 	alignas(64) struct remote_lane lane[REMOTE_LANES];
 };
 _Static_assert(sizeof(struct remote_lane) == 512, "abi");
@@ -64,7 +70,8 @@ struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
 	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult */
-	uint32_t machine;          /* HELLO: REMOTE_MACHINE */
+	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
+	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
 	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
 };
 

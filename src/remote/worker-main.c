@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
+#include "remote/link.h"
 #include "remote/worker.h"
 
 void *worker_lane(void *argument);
@@ -26,28 +27,6 @@ static void refuse(int sock, CUresult why, const char *text)
 
 	snprintf(note.text, sizeof(note.text), "%s", text);
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
-}
-
-static int make_session(struct map *ret_map, int *ret_fd)
-{
-	_cleanup_close_ int fd = memfd_new("divvy-remote", REMOTE_BYTES);
-	struct remote_session *session;
-	int r = fd;
-
-	if (r >= 0)
-		r = map_fd(fd, REMOTE_BYTES, PROT_READ | PROT_WRITE, ret_map);
-	if (r < 0)
-		return r;
-	session = ret_map->p;
-	session->magic = REMOTE_MAGIC;
-	session->abi = REMOTE_ABI;
-	session->lanes = REMOTE_LANES;
-	session->ring_bytes = REMOTE_RING;
-	r = memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-	if (r < 0)
-		return r;
-	*ret_fd = TAKE_FD(fd);
-	return 0;
 }
 
 /* "0,1", "GPU-...": what else would be in there is of no use to a driver. */
@@ -103,7 +82,7 @@ static int serve(int sock)
 	if (fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return 1;
 	r = begin(&note);
-	if (!r && make_session(&map, &fd) < 0)
+	if (!r && session_new((enum remote_hub)note.hub, &map, &fd) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!r && reverse_start(map.p) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
