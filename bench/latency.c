@@ -39,6 +39,20 @@ static void fill_latencies(char *text, struct open_loop *ret)
 	free(v);
 }
 
+/* Returns when it runs on the device. */
+static pid_t start_company(struct rig *rig)
+{
+	char command[256];
+	pid_t pid;
+
+	snprintf(command, sizeof(command), "%s --kernel-us 1000 --quiet",
+		bench_built("tests/programs/spin"));
+	pid = rig_start(rig, "--request 0.2 --class opportunistic", command);
+	while (!rig_first_ns(rig, pid))
+		clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
+	return pid;
+}
+
 static struct open_loop open_loop(enum rig_mode mode, bool company)
 {
 	const unsigned int count = bench_quick() ? 600 : 5000;
@@ -50,13 +64,8 @@ static struct open_loop open_loop(enum rig_mode mode, bool company)
 	char *text;
 
 	rig_init(&rig, mode, "1xH200-141Gi", "", NULL);
-	if (company) {
-		snprintf(command, sizeof(command), "%s --kernel-us 1000 --quiet",
-			bench_built("tests/programs/spin"));
-		fill = rig_start(&rig, "--request 0.2 --class opportunistic", command);
-		while (!rig_first_ns(&rig, fill))
-			clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
-	}
+	if (company)
+		fill = start_company(&rig);
 	snprintf(command, sizeof(command), "%s poisson %u 0.3 7", bench_built("bench/requests"),
 		count);
 	serve = rig_start(&rig, "--request 0.5 --class latency", command);
@@ -80,17 +89,12 @@ static double closed_loop(enum rig_mode mode, bool company)
 	struct rig rig;
 	char command[256];
 	unsigned long long n = 0, ns = 1;
-	pid_t serve, fill;
+	pid_t serve;
 	char *text;
 
 	rig_init(&rig, mode, "1xH200-141Gi", "", NULL);
-	if (company) {
-		snprintf(command, sizeof(command), "%s --kernel-us 1000 --quiet",
-			bench_built("tests/programs/spin"));
-		fill = rig_start(&rig, "--request 0.2 --class opportunistic", command);
-		while (!rig_first_ns(&rig, fill))
-			clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
-	}
+	if (company)
+		start_company(&rig);
 	snprintf(command, sizeof(command), "%s closed %d", bench_built("bench/requests"),
 		bench_quick() ? 3 : 10);
 	serve = rig_start(&rig, "--request 0.5 --class latency", command);

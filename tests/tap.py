@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests in Python share: TAP, and waiting for what must come."""
 
+import concurrent.futures
 import os
 import sys
 import time
@@ -39,18 +40,32 @@ def wait_for(condition, what, patience_s=PATIENCE_S):
         time.sleep(0.05)
 
 
+def outcome(test):
+    """(whether it went well, what there is to say) of one test."""
+    name = test.__name__.replace("_", " ")
+    try:
+        test()
+        return True, name, ""
+    except Skip as why:
+        return True, f"{name} # SKIP {why}", ""
+    except Exception:  # whatever it is, the next test is to run
+        return False, name, "# " + traceback.format_exc().strip().replace("\n", "\n# ") + "\n"
+
+
+def outcomes(tests):
+    """Of tests in this order; those in a tuple run beside one another, in threads."""
+    for test in tests:
+        if isinstance(test, tuple):
+            with concurrent.futures.ThreadPoolExecutor(len(test)) as threads:
+                yield from threads.map(outcome, test)
+        else:
+            yield outcome(test)
+
+
 def main(*tests):
-    print(f"1..{len(tests)}", flush=True)
+    print(f"1..{sum(len(t) if isinstance(t, tuple) else 1 for t in tests)}", flush=True)
     failed = 0
-    for number, test in enumerate(tests, 1):
-        name = test.__name__.replace("_", " ")
-        try:
-            test()
-            print(f"ok {number} - {name}", flush=True)
-        except Skip as why:
-            print(f"ok {number} - {name} # SKIP {why}", flush=True)
-        except Exception:  # whatever it is, the next test is to run
-            failed += 1
-            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
-            print(f"not ok {number} - {name}", flush=True)
+    for number, (well, name, why) in enumerate(outcomes(tests), 1):
+        failed += not well
+        print(f"{why}{'' if well else 'not '}ok {number} - {name}", flush=True)
     sys.exit(1 if failed else 0)

@@ -4,7 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
+#include "base/fd.h"
 #include "http/issue.h"
+#include "http/tls.h"
+
+#define CA_MAX (1u << 20)
 
 struct page {
 	struct http_server *server;
@@ -23,9 +28,16 @@ static int start(struct page *page, struct kube_client *client, const struct pag
 		.n_routes = o->n_routes,
 		.data = o->data,
 		.guard = access_guard};
+	_cleanup_buf_ struct buf ca = BUF_INIT(CA_MAX);
 	int r = access_new(client, &page->access, err);
 
 	http.guard_data = page->access;
+	if (r >= 0 && o->client_ca_file) {
+		r = file_read(o->client_ca_file, &ca, err);
+		http.client_ca = buf_text(&ca);
+		if (r >= 0 && http_tls_check_authorities(http.client_ca, err) < 0)
+			r = fail_within(err, -EINVAL, "%s", o->client_ca_file);
+	}
 	if (r >= 0)
 		access_accept_cookie(page->access, o->cookie);
 	r = r < 0 ? r : http_server_new(kube_client_loop(client), &http, &page->server, err);

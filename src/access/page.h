@@ -17,6 +17,7 @@ struct page_options {
 	/* The certificate: of files; else made here, for that name and host; else given later. */
 	const char *cert_file, *key_file;
 	const char *name, *host;
+	const char *client_ca_file;      /* of http_options.client_ca; NULL: none */
 	const char *cookie;              /* a token may be in it, too; borrowed. NULL: none */
 	const struct http_route *routes; /* borrowed */
 	size_t n_routes;

@@ -98,6 +98,7 @@ struct agent {
 	int lock_fd; /* of the runtime folder */
 
 	/* in a cluster (door.h) */
+	bool has_pods;           /* they have shares by their slots alone */
 	const char *pod_cgroups; /* the kubelet's; NULL: wherever kubelets have them */
 	bool is_cgroup_hidden;   /* pods' cgroups cannot be seen from here */
 };

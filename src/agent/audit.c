@@ -245,10 +245,21 @@ static void find_devices(struct agent *agent, json_t *list)
 	for (uint32_t i = 0; i < set->n; i++) {
 		const struct device *d = &set->devices[i];
 
+		const char *note = device_note(d);
+
 		snprintf(text, sizeof(text), "device %u: %s, %s, %s%s%s%s", i, d->info.model,
 			format_bytes(d->info.memory_bytes).s, d->info.uuid,
-			set->is_simulated ? " (simulated)" : "", d->note[0] ? "; " : "", d->note);
-		found(list, d->note[0] ? "note" : "ok", text, "");
+			set->is_simulated ? " (simulated)" : "", note[0] ? "; " : "", note);
+		found(list,
+			device_is_ill(d)  ? "problem"
+				: note[0] ? "note"
+					  : "ok",
+			text,
+			!device_is_ill(d) ? ""
+				: set->is_simulated
+				? "end its programs and restart the daemon"
+				: "look at `nvidia-smi` and the kernel's log (Xid); "
+				  "reset the device and restart the daemon");
 	}
 	if (set->is_simulated)
 		found(list, "note", "the devices are simulated: nothing here was computed by a GPU",

@@ -241,6 +241,7 @@ static void on_conn(struct loop_io *io, uint32_t events)
 		conn_close(c);
 }
 
+/* By doors their tenants are counted: the users of pods are one another's by name only. */
 static bool has_room_for(struct agent *agent, uid_t uid)
 {
 	uint32_t n = 0;
@@ -249,11 +250,11 @@ static bool has_room_for(struct agent *agent, uid_t uid)
 	if (uid == 0)
 		return true;
 	LIST_FOREACH(c, &agent->conns, link)
-		n += c->uid == uid;
+		n += c->uid == uid && !c->tenant;
 	return n < CLIENT_CONNS_PER_USER;
 }
 
-int client_accept(struct agent *agent, int fd, struct conn **ret_conn)
+int client_accept(struct agent *agent, int fd, uint32_t tenant, struct conn **ret_conn)
 {
 	struct ucred cred = {0};
 	socklen_t n = sizeof(cred);
@@ -262,7 +263,7 @@ int client_accept(struct agent *agent, int fd, struct conn **ret_conn)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
 		return -errno;
-	if (!has_room_for(agent, cred.uid))
+	if (!tenant && !has_room_for(agent, cred.uid))
 		return -EUSERS;
 	c = calloc(1, sizeof(*c));
 	if (!c)
@@ -270,6 +271,8 @@ int client_accept(struct agent *agent, int fd, struct conn **ret_conn)
 	*c = (struct conn){
 		.agent = agent,
 		.fd = fd,
+		.is_program = tenant != 0,
+		.tenant = tenant,
 		.pid = cred.pid,
 		.uid = cred.uid,
 		.gid = cred.gid,
@@ -313,7 +316,7 @@ void client_listen(struct loop_io *io, uint32_t events)
 
 		if (fd < 0)
 			break; /* also without descriptors: they stay in the queue */
-		if (client_accept(agent, fd, &c) < 0)
+		if (client_accept(agent, fd, 0, &c) < 0)
 			close(fd);
 		else
 			c->is_program = is_program;

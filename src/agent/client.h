@@ -87,8 +87,11 @@ struct conn {
 
 void client_listen(struct loop_io *io, uint32_t events);
 
-/* Takes over a connected socket; tests hand in one end of a pair with `uid` given. */
-int client_accept(struct agent *agent, int fd, struct conn **ret_conn);
+/*
+ * Takes over a connected socket; tests hand in one end of a pair with `uid` given. tenant: whose
+ * door it came by; 0: no door, and -EUSERS when its user has CLIENT_CONNS_PER_USER already.
+ */
+int client_accept(struct agent *agent, int fd, uint32_t tenant, struct conn **ret_conn);
 
 /* A packet from the peer, with its descriptors (not consumed). Total: any bytes. */
 void client_packet(

@@ -17,6 +17,7 @@
 #include "agent/tenant.h"
 #include "base/fd.h"
 #include "base/parse.h"
+#include "kubelet/cgroup.h"
 
 #define CONF_USUAL "/etc/divvy/tenants.conf"
 #define CONF_MAX (1u << 20)
@@ -144,6 +145,10 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
 		r = fail(err, EINVAL, "cgroup '%.40s...': %zu characters, expected at most %zu",
 			key.p, key.n, sizeof(rule.pattern) - 1);
+	else if (!strchr("/*?[", rule.pattern[0]))
+		r = fail(err, EINVAL,
+			"cgroup '%s': a cgroup's path begins with /, and its pattern with / or *",
+			rule.pattern);
 	if (r < 0)
 		return r;
 	spec_init(&rule.spec);
@@ -286,10 +291,17 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 	const struct conf *conf = agent->conf;
 	struct tenant_wish wish = {.uid = uid, .origin = origin, .name = name};
 	const struct rule *rule;
+	struct cgroup_pod pod;
+	struct error why;
 
 	conf_cgroup(pid, cgroup);
 	rule = match(conf, uid, gid, cgroup);
 	user_name(uid, user, sizeof(user));
+	if (!rule && agent->has_pods && cgroup_read_pod(pid, agent->pod_cgroups, &pod, &why) >= 0)
+		return fail(err, EACCES,
+			"process %d is pod %s's: pods have shares by the sockets of their slots, "
+			"and this is none",
+			(int)pid, pod.uid);
 	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_strangers))
 		return fail(err, EACCES,
 			"this process belongs to no tenant (no DIVVY_TENANT, no rule for user "

@@ -32,7 +32,8 @@ void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP]);
 
 /*
  * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are
- * refused; -ENOSPC and so on: its tenant does not fit.
+ * refused, and pods' processes for which there is no rule; -ENOSPC and so on: its tenant does not
+ * fit.
  */
 struct tenant;
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,

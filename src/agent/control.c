@@ -186,7 +186,7 @@ static json_t *device_json(struct agent *a, struct device *d)
 		(int)a->devices->is_simulated, "mig", (int)d->info.is_mig, "parent", d->info.parent,
 		"nvml_index", (int)d->info.nvml_index, "pci", d->info.pci, "driver",
 		nvml_driver_version(a->devices->nvml), "compute_mode", d->info.compute_mode, "note",
-		d->note);
+		device_note(d));
 	json_object_set_new(json, "memory_bytes", number(d->info.memory_bytes));
 	json_object_set_new(json, "memory_usable_bytes", number(d->info.usable_bytes));
 	json_object_set_new(json, "memory_used_bytes", number(d->used_bytes));

@@ -241,6 +241,20 @@ static int open_driver(struct device_set *set, const struct device_wish *wish, s
 	return open_simulated(set, DEFAULT_SIMULATION, false, wish->runtime_dir, err);
 }
 
+const char *device_ailment(const struct device *device)
+{
+	return device->is_lost          ? "is lost: the driver no longer has it"
+		: device_is_ill(device) ? "does not answer"
+					: NULL;
+}
+
+const char *device_note(const struct device *device)
+{
+	const char *ailment = device_ailment(device);
+
+	return ailment ? ailment : device->note;
+}
+
 static void set_note(struct device *device)
 {
 	const struct nvml_info *info = &device->info;

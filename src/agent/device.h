@@ -39,6 +39,12 @@ static inline bool device_is_ill(const struct device *device)
 	return device->is_lost || device->n_silent >= DEVICE_SILENT_MAX;
 }
 
+/* What ails it, as words behind its name; NULL: nothing. */
+const char *device_ailment(const struct device *device);
+
+/* That, else what limits sharing; "" where nothing does. */
+const char *device_note(const struct device *device);
+
 struct device_set {
 	struct nvml *nvml;
 	struct device *devices;

@@ -39,17 +39,12 @@ static void on_knock(struct loop_io *io, uint32_t events)
 
 	for (int i = 0; i < 64; i++) {
 		int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct conn *c;
 
 		if (fd < 0)
 			break;
 		if (count_conns(door->agent, door->tenant) >= DOOR_CONNS_MAX ||
-			client_accept(door->agent, fd, &c) < 0) {
+			client_accept(door->agent, fd, door->tenant, NULL) < 0)
 			close(fd);
-			continue;
-		}
-		c->is_program = true;
-		c->tenant = door->tenant;
 	}
 }
 

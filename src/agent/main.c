@@ -114,6 +114,8 @@ static int run(void *options, struct program_signals *signals, struct error *err
 	mallopt(M_ARENA_MAX, 1);
 	raise_limits();
 	s->agent.is_gate_off = gate && !strcmp(gate, "off");
+	if (gate && *gate && !s->agent.is_gate_off)
+		log_warn("DIVVY_GATE=%s: only off means anything; shares are enforced", gate);
 	r = s->is_cluster ? prepare_cluster(s, &simulate, err) : 0;
 	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
 	r = r < 0 ? r : serve(s, agent, signals, err);

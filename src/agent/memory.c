@@ -534,6 +534,7 @@ static void query_done(struct worker_job *job)
 	struct query *q = (struct query *)job;
 	struct memory *m = q->agent->memory;
 	struct memory_stranger *swap = m->listed;
+	bool is_better = false;
 
 	m->listed = q->listed;
 	m->n_listed = q->n_listed;
@@ -543,6 +544,7 @@ static void query_done(struct worker_job *job)
 	m->answered_ns = clock_now_ns();
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		struct device *d = &m->agent->devices->devices[i];
+		const bool was_ill = device_is_ill(d);
 
 		m->is_known[i] = q->is_answered[i];
 		d->is_lost = q->is_lost[i];
@@ -552,7 +554,10 @@ static void query_done(struct worker_job *job)
 			d->n_silent = 0;
 		else
 			d->n_silent++;
+		is_better |= was_ill && !device_is_ill(d);
 	}
+	if (is_better)
+		control_room(m->agent);
 	if (m->agent->is_leaving)
 		return;
 	answer_questions(m);

@@ -12,12 +12,12 @@
 #include "agent/node-internal.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "core/dialect.h"
 #include "kube/json.h"
 
 #define GANG_IDLE_NS (60 * NSEC_PER_SEC)
 #define GANGS_MAX 256u
-/* The webhook's, on each pod with a share. */
-#define TENANTS "divvy.gpu/tenant=true"
+#define TENANTS DIALECT_TENANT_LABEL "=true"
 
 struct gang {
 	LIST_ENTRY(gang) link;

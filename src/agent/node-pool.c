@@ -11,13 +11,11 @@
 #include "agent/device.h"
 #include "agent/node-internal.h"
 #include "base/log.h"
+#include "manifest/placeholder.h"
 
 #define POOL_LOOK_NS NSEC_PER_SEC
 /* A kubelet that has just started may list nothing yet. */
 #define POOL_MISSED_NS (10 * NSEC_PER_SEC)
-
-#define PLACEHOLDER_LABEL "app.kubernetes.io/name"
-#define PLACEHOLDER "divvy-placeholder"
 
 bool node_is_gpu(const char *resource)
 {
@@ -35,13 +33,8 @@ bool node_is_gpu(const char *resource)
 static const json_t *find_placeholder(const struct node *node, const char *space, const char *name)
 {
 	const struct kube_entry *pod = kube_cache_find(node->pods, space, name);
-	const char *label = pod
-		? kube_json_text_at(pod->object, "metadata", "labels", PLACEHOLDER_LABEL, NULL)
-		: NULL;
 
-	return strcmp(space, node->options.space) == 0 && label && !strcmp(label, PLACEHOLDER)
-		? pod->object
-		: NULL;
+	return pod && placeholder_is_one(pod->object, node->options.space) ? pod->object : NULL;
 }
 
 bool node_pool_is_open(const struct node *node, const struct device *d)

@@ -211,7 +211,7 @@ static int make_tenant(
 	return r;
 }
 
-/* What the runtime adds: the granted devices' files and no others. */
+/* What the runtime adds where Allocate names it: the granted devices' files and no others. */
 static int write_cdi(
 	struct node *node, struct slot *slot, const struct tenant *t, struct error *err)
 {
@@ -220,16 +220,17 @@ static int write_cdi(
 	struct slot_nodes files = {.n = 0};
 	const char *env[1];
 	struct cdi_slot cdi = {.slot = slot->number, .env = env, .n_env = 1};
-	int r = 0;
+	int r;
 
+	if (node->agent->devices->is_simulated || node->options.is_by_environment)
+		return 0;
 	buf_add_text(&list, "DIVVY_DEVICES=");
 	for (uint32_t i = 0; i < t->n; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
 	env[0] = buf_text(&list);
 	for (uint32_t i = 0; i < t->n; i++)
 		minor[i] = t->devices[i].device->info.minor;
-	if (!node->agent->devices->is_simulated && !node->options.is_by_environment)
-		r = slot_nodes_find(node->options.dev_dir, minor, t->n, &files, err);
+	r = slot_nodes_find(node->options.dev_dir, minor, t->n, &files, err);
 	cdi.nodes = files.nodes;
 	cdi.n_nodes = files.n;
 	r = r < 0 ? r : cdi_write(node->options.cdi_dir, &cdi, err);

@@ -73,9 +73,7 @@ static void tell_health(struct node *node, const struct device *d)
 	const char *reason = d->is_lost ? "DeviceGone"
 		: is_ill                ? "DeviceUnhealthy"
 					: "DeviceHealthy",
-		   *what = d->is_lost ? "is lost: the driver no longer has it"
-		: is_ill              ? "does not answer"
-				      : "answers again";
+		   *what = is_ill ? device_ailment(d) : "answers again";
 
 	log_warn("device %s %s", d->info.uuid, what);
 	node_event(node, is_ill, reason, "device %s %s", d->info.uuid, what);

@@ -596,6 +596,7 @@ static int find_cgroups(struct node *node)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);
 
+	node->agent->has_pods = true;
 	if (node->options.cgroup_root) {
 		node->agent->pod_cgroups = node->options.cgroup_root;
 		return 0;
@@ -712,6 +713,7 @@ void node_free(struct node *node)
 	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
 		door_leave(node->slots[i].door);
 	free(node->slots);
+	node->agent->has_pods = false;
 	node->agent->pod_cgroups = NULL;
 	free(node);
 }

@@ -48,11 +48,12 @@ static int check_policy(const char *name, struct error *err)
 static int set_oversubscribe(void *data, const char *value, struct error *err)
 {
 	struct agent_options *o = &((struct options *)data)->agent;
-	int r = parse_share(str_from(value), &o->oversubscribe_permille, err);
 
-	if (r >= 0 && o->oversubscribe_permille < 1000)
-		return fail(err, EINVAL, "%s: expected 1 or more", value);
-	return r < 0 ? r : 0;
+	if (parse_share(str_from(value), &o->oversubscribe_permille, NULL) < 0 ||
+		o->oversubscribe_permille < 1000)
+		return fail(
+			err, EINVAL, "'%s': expected 1 or more in steps of 0.001, as 1.5", value);
+	return 0;
 }
 
 static int set_exit_idle(void *data, const char *value, struct error *err)
@@ -137,44 +138,41 @@ static const struct program_option table[] = {
 		"be a Kubernetes node's: tenants are the pods that divvy's scheduler has given "
 		"devices to",
 		AT(is_cluster)},
-	{"kubeconfig", "FILE",
-		"with --cluster: how to reach the API server; default the pod's service account",
-		AT(node.kubeconfig)},
-	{"node-name", "NODE", "with --cluster: the node's name; default $NODE_NAME", AT(node.name)},
-	{"namespace", "NAME", "with --cluster: that of divvy's own parts; default divvy-system",
-		AT(node.space)},
-	{"lease-namespace", "NAME",
-		"with --cluster: where the node's Lease is; default divvy-node-lease",
-		AT(node.lease_space)},
-	{"kubelet-dir", "FOLDER", "with --cluster: the kubelet's; default /var/lib/kubelet",
-		AT(node.kubelet_dir)},
+	{"kubeconfig", "FILE", "how to reach the API server; default the pod's service account",
+		AT(node.kubeconfig), .needs = "cluster"},
+	{"node-name", "NODE", "the node's name; default $NODE_NAME", AT(node.name),
+		.needs = "cluster"},
+	{"namespace", "NAME", "that of divvy's own parts; default divvy-system", AT(node.space),
+		.needs = "cluster"},
+	{"lease-namespace", "NAME", "where the node's Lease is; default divvy-node-lease",
+		AT(node.lease_space), .needs = "cluster"},
+	{"kubelet-dir", "FOLDER", "the kubelet's; default /var/lib/kubelet", AT(node.kubelet_dir),
+		.needs = "cluster"},
 	{"state-dir", "FOLDER",
-		"with --cluster: libraries for tenants, by version, and usage; default "
+		"libraries for tenants, by version, and usage; default "
 		"/var/lib/divvy",
-		AT(node.state_dir)},
-	{"cdi-dir", "FOLDER",
-		"with --cluster: where runtimes look for devices' names; default /var/run/cdi",
-		AT(node.cdi_dir)},
-	{"dev-dir", "FOLDER",
-		"with --cluster: where the host's device files are seen; default /dev",
-		AT(node.dev_dir)},
+		AT(node.state_dir), .needs = "cluster"},
+	{"cdi-dir", "FOLDER", "where runtimes look for devices' names; default /var/run/cdi",
+		AT(node.cdi_dir), .needs = "cluster"},
+	{"dev-dir", "FOLDER", "where the host's device files are seen; default /dev",
+		AT(node.dev_dir), .needs = "cluster"},
 	{"devices-by", "WAY",
-		"with --cluster: how containers get real devices: cdi (default), exactly those "
+		"how containers get real devices: cdi (default), exactly those "
 		"granted; environment, for runtimes without CDI: NVIDIA_VISIBLE_DEVICES, which "
 		"shows them all",
-		.set = set_devices_by},
+		.set = set_devices_by, .needs = "cluster"},
 	{"cgroup-root", "CGROUP",
-		"with --cluster: below which the kubelet has its pods' cgroups; default that of "
+		"below which the kubelet has its pods' cgroups; default that of "
 		"divvyd's own pod",
-		.set = set_cgroup_root},
+		.set = set_cgroup_root, .needs = "cluster"},
 	{"grant-log", "FILE",
-		"with --cluster: write down what is granted and given back, a JSON object a line, "
+		"write down what is granted and given back, a JSON object a line, "
 		"for audits; it only grows; default nowhere",
-		AT(node.grant_log)},
+		AT(node.grant_log), .needs = "cluster"},
 	{"listen", "ADDRESS",
-		"with --cluster: serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
+		"serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere",
-		AT(node.listen), .check = http_address_check},
+		AT(node.listen), .needs = "cluster", .check = http_address_check},
 };
 
 static const char *const environment[][2] = {
@@ -238,7 +236,8 @@ static const struct program_section sections[] = {
 		"memory must be said.\n\n"
 		"They fail as the file faults in the simulated machine's folder says; "
 		"`divvy-simctl "
-		"--dir FOLDER faults FILE` sets it while they run, an empty one ends all faults. "
+		"--dir FOLDER faults FILE` sets it while they run, an empty one ends all faults, "
+		"but what is lost stays lost until the daemon is restarted. "
 		"One a line, of device 0 where none is named; without at= or after= the next "
 		"kernel has it:",
 		faults, ARRAY_SIZE(faults)},

@@ -16,7 +16,7 @@
 #include "base/parse.h"
 
 /* In the order of nearness: a device that fails late came nearer. */
-enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IN_USE, NO_SHARE, NO_MEMORY, FITS };
+enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IS_ILL, IN_USE, NO_SHARE, NO_MEMORY, FITS };
 
 static uint32_t left(const struct place_device *d)
 {
@@ -33,6 +33,8 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 		return WRONG_MODEL;
 	if (memory > d->memory_bytes && spec->memory_policy == SPEC_MEMORY_FAIL)
 		return TOO_SMALL;
+	if (d->ailment)
+		return IS_ILL;
 	if (spec->exclusive ? d->tenants > 0 : d->is_exclusive)
 		return IN_USE;
 	if (spec->request > left(d))
@@ -65,6 +67,9 @@ static int refuse(
 	case TOO_SMALL:
 		return fail(err, EINVAL, "memory %s: the device has %s",
 			format_bytes_exact(memory).s, format_bytes(d->memory_bytes).s);
+	case IS_ILL:
+		return fail(err, ENOSPC, "device %s %s; `divvy doctor` says what to do", d->uuid,
+			d->ailment);
 	case IN_USE:
 		if (spec->exclusive)
 			return fail(err, ENOSPC,

@@ -20,6 +20,7 @@ struct place_device {
 	uint32_t asked;        /* permille asked for by tenants that are there */
 	uint32_t tenants;      /* that asked for it */
 	bool is_exclusive;     /* one of them has it for itself */
+	const char *ailment;   /* why nobody new gets it, as words behind its name; NULL: nothing */
 };
 
 /*

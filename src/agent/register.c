@@ -455,9 +455,7 @@ static void send_welcome(
 static void take_command(struct process *p, const struct msg_hello *hello)
 {
 	memcpy(p->command, hello->command, MSG_COMMAND);
-	for (size_t i = 0; p->command[i]; i++)
-		if ((unsigned char)p->command[i] < ' ')
-			p->command[i] = '?';
+	str_blank_controls(p->command, strlen(p->command));
 }
 
 static int register_new(

@@ -179,6 +179,7 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 			.model = d->info.model,
 			.memory_bytes = d->info.usable_bytes,
 			.room_bytes = ledger_room(d->ledger, spec->memory_policy),
+			.ailment = device_ailment(d),
 		};
 	}
 	LIST_FOREACH(t, &agent->tenants, link) {

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/str.h"
+
 #define LINE_MAX_BYTES 1024
 
 static const struct {
@@ -26,9 +28,21 @@ static const struct {
 	[LOG_LEVEL_DEBUG] = {"debug", "<7>", "debug: "},
 };
 
+#define EXPECTED "expected error, warn, info or debug"
+
 static const char *program_name = "divvy";
 static atomic_int current_level = LOG_LEVEL_INFO;
 static bool to_journal;
+
+static bool set_level(const char *name)
+{
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (!strcmp(name, levels[i].name)) {
+			log_set_level((enum log_level)i);
+			return true;
+		}
+	return false;
+}
 
 void log_init(const char *program)
 {
@@ -36,18 +50,13 @@ void log_init(const char *program)
 
 	program_name = program;
 	to_journal = getenv("JOURNAL_STREAM") && !isatty(STDERR_FILENO);
-	if (wish)
-		log_set_option(wish, NULL);
+	if (wish && *wish && !set_level(wish))
+		log_warn("DIVVY_LOG=%s: " EXPECTED, wish);
 }
 
 int log_set_option(const char *name, struct error *err)
 {
-	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
-		if (!strcmp(name, levels[i].name)) {
-			log_set_level((enum log_level)i);
-			return 0;
-		}
-	return fail(err, EINVAL, "--log %s: expected error, warn, info or debug", name);
+	return set_level(name) ? 0 : fail(err, EINVAL, "--log %s: " EXPECTED, name);
 }
 
 void log_set_level(enum log_level level)
@@ -58,16 +67,6 @@ void log_set_level(enum log_level level)
 bool log_is_on(enum log_level level)
 {
 	return (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
-}
-
-/* What a peer or a file name put into the text must not be able to forge a second line. */
-static void blank_controls(char *p, size_t n)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		if ((unsigned char)p[i] < 0x20 || p[i] == 0x7f)
-			p[i] = '?';
 }
 
 void log_line(enum log_level level, const char *fmt, ...)
@@ -88,7 +87,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 	if (r > 0)
 		n = (size_t)r < sizeof(line) - 2 - n ? n + (size_t)r : sizeof(line) - 2;
 
-	blank_controls(line, n);
+	str_blank_controls(line, n); /* nobody forges a second line */
 	line[n++] = '\n';
 	while (write(STDERR_FILENO, line, n) < 0 && errno == EINTR)
 		;

@@ -15,7 +15,7 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 
 /*
  * Once, at the start of main, before there are threads. The name is borrowed for good. The level is
- * info, or what the environment's DIVVY_LOG says: error, warn, info, debug.
+ * info, or what the environment's DIVVY_LOG says: error, warn, info, debug; else a warning.
  */
 void log_init(const char *program);
 

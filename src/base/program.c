@@ -18,6 +18,7 @@
 
 #define FIRST 256 /* of what getopt gives back */
 #define LEFT_BYTES 64
+#define HELP_BYTES 512
 
 struct program_signals {
 	struct loop_io io;
@@ -50,10 +51,18 @@ static int format_left(const struct program_option *o, char ret[static LEFT_BYTE
 		o->value ? o->value : "", o->is_maybe ? "]" : "");
 }
 
+static const char *format_help(const struct program_option *o, char ret[static HELP_BYTES])
+{
+	if (!o->needs)
+		return o->help;
+	snprintf(ret, HELP_BYTES, "with --%s: %s", o->needs, o->help);
+	return ret;
+}
+
 static void print_help(const struct program *p)
 {
 	const struct program_option *o;
-	char left[LEFT_BYTES];
+	char left[LEFT_BYTES], help[HELP_BYTES];
 	int width = 0;
 
 	for (size_t i = 0; (o = option_at(p, i)); i++)
@@ -61,7 +70,7 @@ static void print_help(const struct program *p)
 	printf("usage: %s [options]\n%s\n\n", p->name, p->sentence);
 	for (size_t i = 0; (o = option_at(p, i)); i++) {
 		format_left(o, left);
-		printf("  %-*s %s\n", width, left, o->help);
+		printf("  %-*s %s\n", width, left, format_help(o, help));
 	}
 	if (p->help_end)
 		printf("\n%s\n", p->help_end);
@@ -125,10 +134,25 @@ static void prepare(const struct program *p, void *options, struct option *ret_l
 	}
 }
 
+/* Nothing that was said is passed over in silence. */
+static int check_needs(const struct program *p, uint64_t given, struct error *err)
+{
+	for (size_t i = 0; i < p->n_options; i++) {
+		const char *needs = p->options[i].needs;
+
+		for (size_t k = 0; needs && given >> i & 1 && k < p->n_options; k++)
+			if (!strcmp(p->options[k].name, needs) && !(given >> k & 1))
+				return fail(err, EINVAL, "--%s: with --%s only", p->options[i].name,
+					needs);
+	}
+	return 0;
+}
+
 int program_parse(
 	const struct program *program, void *options, int argc, char **argv, struct error *err)
 {
 	struct option longs[PROGRAM_OPTIONS_MAX] = {0};
+	uint64_t given = 0;
 	bool is_done = false;
 	int id, r;
 
@@ -147,12 +171,16 @@ int program_parse(
 		if (r < 0)
 			return r;
 		is_done = is_done || r > 0;
+		given |= UINT64_C(1) << (id - FIRST);
 	}
 	if (optind < argc)
 		return fail(err, EINVAL, "'%s': %s takes options only (--help lists them)",
 			argv[optind], program->name);
-	r = program->finish && !is_done ? program->finish(options, err) : 0;
-	return r < 0 ? r : is_done;
+	if (is_done)
+		return 1;
+	r = check_needs(program, given, err);
+	r = r >= 0 && program->finish ? program->finish(options, err) : r;
+	return r < 0 ? r : 0;
 }
 
 /* ---- the man page ---- */
@@ -191,6 +219,7 @@ static int dump_man(const struct program *p, const char *folder, struct error *e
 		.name = p->name, .section = 8, .summary = p->summary, .made_by = p->name};
 	_cleanup_buf_ struct buf out = BUF_INIT(MAN_MAX);
 	const struct program_option *o;
+	char help[HELP_BYTES];
 	int r = folder_make(folder, 0755, err);
 
 	if (r < 0)
@@ -206,7 +235,7 @@ static int dump_man(const struct program *p, const char *folder, struct error *e
 			&(struct man_option){.name = o->name,
 				.value = o->value,
 				.is_maybe = o->is_maybe,
-				.help = o->help});
+				.help = format_help(o, help)});
 	for (size_t i = 0; i < p->n_sections; i++)
 		add_section(&out, &p->sections[i]);
 	add_see_also(&out, p->see_also);

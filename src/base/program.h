@@ -26,6 +26,7 @@ struct program_option {
 	const char *help;  /* no full stop */
 	/* What it sets in the options, unless there is `set`: a const char *, or a bool to true. */
 	size_t at;
+	const char *needs;  /* the option without which it means nothing; NULL: none */
 	const char *preset; /* of a text, before the command line is read */
 	program_check_fn *check;
 	program_set_fn *set;

@@ -158,6 +158,13 @@ int str_copy(char *dst, size_t size, struct str s)
 	return 0;
 }
 
+void str_blank_controls(char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)p[i] < 0x20 || p[i] == 0x7f)
+			p[i] = '?';
+}
+
 uint64_t str_hash(struct str s)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -269,6 +276,14 @@ void buf_consume(struct buf *b, size_t n)
 	n = MIN(n, b->n);
 	memmove(b->p, b->p + n, b->n - n + 1);
 	b->n -= n;
+}
+
+void buf_truncate(struct buf *b, size_t n)
+{
+	if (n >= b->n)
+		return;
+	b->n = n;
+	b->p[n] = 0;
 }
 
 char *buf_take(struct buf *b)

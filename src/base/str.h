@@ -85,6 +85,9 @@ char *str_dup(struct str s);
 /* A terminated copy in dst; -ENAMETOOLONG and an empty dst when it does not fit (size > 0). */
 int str_copy(char *dst, size_t size, struct str s);
 
+/* A '?' for each control character, so that a peer or a file's name cannot play with a terminal. */
+void str_blank_controls(char *p, size_t n);
+
 /* FNV-1a, for tables whose keys no stranger chooses. */
 uint64_t str_hash(struct str s);
 
@@ -117,6 +120,9 @@ int buf_reserve(struct buf *b, size_t extra);
 
 /* Removes the first n bytes. */
 void buf_consume(struct buf *b, size_t n);
+
+/* Keeps the first n bytes, of what may be fewer; its failure stays. */
+void buf_truncate(struct buf *b, size_t n);
 
 /* Hands the memory over, terminated, and leaves it empty; NULL if it has failed. */
 char *buf_take(struct buf *b);

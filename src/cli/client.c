@@ -137,7 +137,7 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 	return packet->more != 0;
 }
 
-static int check_answer(const json_t *answer, struct error *err)
+static int check_answer(json_t *answer, struct error *err)
 {
 	static const struct {
 		const char *name;
@@ -149,7 +149,7 @@ static int check_answer(const json_t *answer, struct error *err)
 	int number = EIO;
 
 	if (jbool(answer, "ok"))
-		return 0;
+		return json_object_del(answer, "ok"); /* said: the rest is the answer */
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		if (!strcmp(codes[i].name, code))
 			number = codes[i].code;

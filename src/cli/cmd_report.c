@@ -58,11 +58,13 @@ static void add_tenant(struct table *t, const json_t *tenant)
 		add_time(t, jint(tenant, "last_s"));
 }
 
+static const uint64_t since_bounds[] = {NSEC_PER_SEC, NSEC_PER_SEC * 86400 * 36500};
+
 static int check(const struct cli_args *args, struct error *err)
 {
 	uint64_t since;
 
-	return cli_get_duration(args, "since", 0, &since, err);
+	return cli_get_duration_within(args, "since", 0, since_bounds, &since, err);
 }
 
 /* What was used is not lost with a daemon that has left because it was idle. */
@@ -93,7 +95,7 @@ static int run(const struct cli_args *args, struct error *err)
 	int r;
 
 	table_init(&t, columns, ARRAY_SIZE(columns));
-	r = cli_get_duration(args, "since", 0, &since, err);
+	r = cli_get_duration_within(args, "since", 0, since_bounds, &since, err);
 	if (r < 0)
 		return r;
 	if (since)

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/sim.h"
+#include "replay/scheme.h"
 
 static const struct cli_option options[] = {
 	{"nodes", 'n', CLI_VALUE, "FILE", NULL,
@@ -24,8 +25,7 @@ static const struct cli_option options[] = {
 	{"generate", 'g', CLI_VALUE, "SHAPE", "kubeshare trace-like wang",
 		"tasks of that shape, made from the seeds"},
 	{"policy", 0, CLI_VALUE, "NAMES", NULL,
-		"what to compare, with commas between: default, fgd, best-fit, first-fit, "
-		"worst-fit, dot-product, whole, replicas, memory-only (default "
+		"what to compare, of the policies below, with commas between (default "
 		"default,fgd,best-fit)"},
 	{"seeds", 's', CLI_VALUE, "N", NULL,
 		"so many runs of each, from seed 42 on; or a range such as 1-5 (default 5)"},
@@ -178,6 +178,12 @@ static int run(const struct cli_args *args, struct error *err)
 	return sim_print(&sim, err);
 }
 
+static const struct cli_list policies = {
+	.title = "Policies",
+	.name = replay_scheme_name,
+	.about = replay_scheme_about,
+};
+
 const struct cli_command cmd_sim = {
 	.name = "sim",
 	.operands = "",
@@ -229,6 +235,7 @@ const struct cli_command cmd_sim = {
 		"--grace 30s\n"
 		"divvy sim --spec cluster.yaml --policy default,whole",
 	.options = options,
+	.list = &policies,
 	.check = sim_check,
 	.run = run,
 };

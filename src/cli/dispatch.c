@@ -35,6 +35,16 @@ int cli_unknown_command(const char *name, struct error *err)
 		cli_program.name);
 }
 
+/* What it repeats of a file or of somebody's words is text and nothing else. */
+static void complain(const struct cli_command *c, const char *sentence)
+{
+	char text[sizeof(((struct error *)NULL)->msg)];
+
+	snprintf(text, sizeof(text), "%s", sentence);
+	str_blank_controls(text, strlen(text));
+	fprintf(stderr, "%s%s%s: %s\n", cli_program.name, c ? " " : "", c ? c->name : "", text);
+}
+
 static int show(void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
@@ -43,7 +53,7 @@ static int show(void (*make)(const struct cli_command *, struct buf *), const st
 	make(c, &out);
 	if (output_buf(&out, &err) == 0)
 		return 0;
-	fprintf(stderr, "%s: %s\n", cli_program.name, err.msg);
+	complain(NULL, err.msg);
 	return CLI_EXIT_FAILED;
 }
 
@@ -61,7 +71,7 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	if (r >= 0 && !args.help && c->check)
 		r = c->check(&args, &err);
 	if (r < 0) {
-		fprintf(stderr, "%s %s: %s\n", cli_program.name, c->name, err.msg);
+		complain(c, err.msg);
 		return c->failed ? c->failed : CLI_EXIT_USAGE;
 	}
 	if (args.help)
@@ -69,8 +79,7 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	r = c->run(&args, &err);
 	if (r >= 0 && output_end(&err) == 0)
 		return r;
-	fprintf(stderr, "%s %s: %s\n", cli_program.name, c->name,
-		err.msg[0] ? err.msg : strerror(-r));
+	complain(c, err.msg[0] ? err.msg : strerror(-r));
 	return c->failed ? c->failed : CLI_EXIT_FAILED;
 }
 
@@ -106,13 +115,13 @@ int cli_main(int argc, char **argv)
 	if (!strcmp(argv[1], "--dump-man") && argc == 3) {
 		if (cli_man_dump(argv[2], &err) == 0)
 			return 0;
-		fprintf(stderr, "%s: %s\n", cli_program.name, err.msg);
+		complain(NULL, err.msg);
 		return CLI_EXIT_FAILED;
 	}
 	c = cli_command_find(argv[1]);
 	if (!c) {
 		cli_unknown_command(argv[1], &err);
-		fprintf(stderr, "%s: %s\n", cli_program.name, err.msg);
+		complain(NULL, err.msg);
 		return CLI_EXIT_USAGE;
 	}
 	return run_command(c, argc - 2, argv + 2);

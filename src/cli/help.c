@@ -47,6 +47,15 @@ static void add_option(struct buf *out, const struct cli_option *o)
 	add_wrapped(out, str_from(o->help), HELP_COLUMN, HELP_COLUMN);
 }
 
+static void add_list(struct buf *out, const struct cli_list *list)
+{
+	buf_addf(out, "\n%s:\n", list->title);
+	for (size_t i = 0; list->name(i); i++) {
+		buf_addf(out, "  %-*s", HELP_COLUMN - 2, list->name(i));
+		add_wrapped(out, str_from(list->about(i)), HELP_COLUMN, HELP_COLUMN);
+	}
+}
+
 void cli_help(const struct cli_command *c, struct buf *out)
 {
 	buf_addf(out, "usage: %s %s%s%s%s\n\n", cli_program.name, c->name,
@@ -55,6 +64,8 @@ void cli_help(const struct cli_command *c, struct buf *out)
 	for (const struct cli_option *o = c->options; o->name; o++)
 		add_option(out, o);
 	add_option(out, &(struct cli_option){"help", 'h', CLI_FLAG, NULL, NULL, "show this text"});
+	if (c->list)
+		add_list(out, c->list);
 	if (c->examples) {
 		struct str rest = str_from(c->examples), line;
 

@@ -17,6 +17,13 @@ static void add_option(struct buf *out, const struct cli_option *o)
 			.help = o->help});
 }
 
+static void add_list(struct buf *out, const struct cli_list *list)
+{
+	buf_addf(out, ".SS %s\n", list->title);
+	for (size_t i = 0; list->name(i); i++)
+		man_add_term(out, list->name(i), list->about(i));
+}
+
 static void add_environment(struct buf *out)
 {
 	buf_add_text(out, ".SH ENVIRONMENT\n");
@@ -102,6 +109,8 @@ void cli_man(const struct cli_command *c, struct buf *out)
 	add_option(out,
 		&(struct cli_option){
 			"help", 'h', CLI_FLAG, NULL, NULL, "show a short description and end"});
+	if (c->list)
+		add_list(out, c->list);
 	buf_add_text(out, ".SH EXIT STATUS\n");
 	man_add_paragraphs(out,
 		c->exit_status ? c->exit_status : "0 on success, 1 on failure, 2 on bad usage.");

@@ -41,13 +41,21 @@ enum cli_operand { CLI_NOTHING, CLI_TENANT, CLI_PROGRAM, CLI_COMMAND_NAME, CLI_S
 
 struct cli_args;
 
+/* Names that an option takes, from the table that has them: what each means. */
+struct cli_list {
+	const char *title;             /* "Policies" */
+	const char *(*name)(size_t i); /* NULL behind the last */
+	const char *(*about)(size_t i);
+};
+
 struct cli_command {
 	const char *name;
-	const char *operands;    /* "TENANT", "[--] COMMAND [ARG...]" */
-	const char *summary;     /* one line, no full stop */
-	const char *text;        /* paragraphs of the man page, "\n\n" between */
-	const char *examples;    /* one command a line; NULL: none */
-	const char *exit_status; /* paragraph; NULL: the usual one */
+	const char *operands;        /* "TENANT", "[--] COMMAND [ARG...]" */
+	const char *summary;         /* one line, no full stop */
+	const char *text;            /* paragraphs of the man page, "\n\n" between */
+	const struct cli_list *list; /* shown behind the options; NULL: none */
+	const char *examples;        /* one command a line; NULL: none */
+	const char *exit_status;     /* paragraph; NULL: the usual one */
 	const struct cli_option *options;
 	enum cli_operand operand;
 	int operands_min, operands_max; /* max -1: any number */

@@ -20,6 +20,7 @@
 #include "base/parse.h"
 #include "cli/sim.h"
 #include "core/place-queue.h"
+#include "kube/yaml.h"
 
 #define VALUE_MAX 128
 #define COPIES_MAX 100000u
@@ -530,35 +531,6 @@ static int read_root(struct reader *reader, struct fy_node *root, struct error *
 	return r < 0 ? r : cluster_queues_check(reader->cluster, err);
 }
 
-static int no_yaml(struct fy_diag *diag, struct error *err)
-{
-	void *at = NULL;
-	const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &at);
-
-	if (!first)
-		return fail(err, EINVAL, "this is no YAML");
-	return fail(err, EINVAL, "line %d: %s", first->line, first->msg);
-}
-
-/*
- * A directive, "%..." at the beginning of a line, has no use here, and libfyaml 0.7.12 never comes
- * back from some that end where the text ends. Bytes above 0x7f may be other ends of a line.
- */
-static int refuse_directives(struct str text, struct error *err)
-{
-	unsigned int line = 1;
-
-	for (size_t i = 0; i < text.n; i++) {
-		const unsigned char before = i ? (unsigned char)text.p[i - 1] : '\n';
-
-		line += i && before == '\n';
-		if (text.p[i] == '%' && (before == '\n' || before == '\r' || before >= 0x80))
-			return fail(
-				err, EINVAL, "line %u: directives ('%%') are not known here", line);
-	}
-	return 0;
-}
-
 /* The one document of the text. */
 static int load(struct fy_parser *parser, struct str text, struct fy_diag *diag,
 	struct fy_document **ret_document, struct error *err)
@@ -571,7 +543,7 @@ static int load(struct fy_parser *parser, struct str text, struct fy_diag *diag,
 	if (document)
 		next = fy_parse_load_document(parser);
 	if (!document || (!next && fy_parser_get_stream_error(parser)))
-		return no_yaml(diag, err);
+		return kube_yaml_fail(diag, err);
 	if (next) {
 		const struct fy_mark *mark = fy_document_state_start_mark(
 			fy_document_get_document_state(next));
@@ -597,7 +569,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 
 	if (!diag)
 		return fail(err, ENOMEM, "out of memory for YAML");
-	if (refuse_directives(text, err) < 0)
+	if (kube_yaml_check_directives(text, err) < 0)
 		return -EINVAL;
 	fy_diag_set_collect_errors(diag, true);
 	parser = fy_parser_create(&config);

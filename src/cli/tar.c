@@ -59,7 +59,7 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	buf_add(out, data);
 	add_zeros(out, (BLOCK - data.n % BLOCK) % BLOCK);
 	if (buf_error(out) < 0) {
-		out->n = before;
+		buf_truncate(out, before);
 		return fail(err, -buf_error(out), "the archive is too large with '%s'", name);
 	}
 	return 0;

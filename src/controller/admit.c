@@ -130,11 +130,11 @@ static int check_label(const struct admit_request *request, struct error *err)
 	const json_t *old = kube_json_at(request->old, "metadata", "labels", NULL),
 		     *new = kube_json_at(request->object, "metadata", "labels", NULL);
 
-	if (is_same_text(json_object_get(old, WISH_TENANT_LABEL),
-		    json_object_get(new, WISH_TENANT_LABEL)))
+	if (is_same_text(json_object_get(old, DIALECT_TENANT_LABEL),
+		    json_object_get(new, DIALECT_TENANT_LABEL)))
 		return 0;
 	return fail(
-		err, EPERM, "label " WISH_TENANT_LABEL ": is set when a pod is made, and stays");
+		err, EPERM, "label " DIALECT_TENANT_LABEL ": is set when a pod is made, and stays");
 }
 
 static bool is_ours(const char *name)
@@ -221,6 +221,9 @@ static int check_edit(
 		return fail(&v->err, EINVAL,
 			"divvy.gpu/request: a pod that has a share keeps one; delete the pod "
 			"instead");
+	r = wish_check_slots(&new, &v->err);
+	if (r < 0)
+		return r;
 	if (!is_old_good || !new.json.node_name.n)
 		return 0;
 	return wish_check_frozen(&old, &new, &v->err);

@@ -10,8 +10,10 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "controller/policy.h"
+#include "controller/pool-view.h"
 #include "kube/config.h"
+#include "manifest/placeholder.h"
+#include "manifest/policy.h"
 
 #define OWNER_LABEL "divvy.gpu/owner"
 #define PATH_MAX_BYTES 1024u
@@ -134,7 +136,7 @@ void controller_enqueue(struct controller *c, const char *kind, const char *ns, 
 	arm(c);
 }
 
-/* Much of what changes can matter there: it is looked at when a moment has passed. */
+/* Much of what changes can matter there: the pool is looked at when a moment has passed. */
 static void touch_pool(struct controller *c)
 {
 	if (!c->is_leading)
@@ -249,7 +251,7 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 	struct wish wish;
 	bool is_so = false;
 
-	if (!ns || label(pod, WISH_TENANT_LABEL))
+	if (!ns || label(pod, DIALECT_TENANT_LABEL))
 		return false;
 	if (controller_ns_facts(c, ns, NULL, &facts) == 0) {
 		is_so = wish_read(json_object_get(pod, "metadata"), json_object_get(pod, "spec"),
@@ -266,7 +268,7 @@ static int project(void *data, const struct kube_object *object, void **ret_own,
 	const struct watched *w = data;
 	const char *ns = kube_json_text_at(object->json, "metadata", "namespace", NULL);
 
-	if (w->which == CACHE_PODS && !label(object->json, WISH_TENANT_LABEL) &&
+	if (w->which == CACHE_PODS && !label(object->json, DIALECT_TENANT_LABEL) &&
 		!(ns && !strcmp(ns, w->c->options.ns)) &&
 		!is_share_pods(controlling_owner(object->json)) &&
 		!is_untranslated(w->c, object->json))
@@ -297,7 +299,7 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 	}
 	if (!is_new || !c->is_leading || !ns)
 		return;
-	if (label(pod, WISH_TENANT_LABEL)) {
+	if (label(pod, DIALECT_TENANT_LABEL)) {
 		char text[256];
 
 		if (!from || !controller_is_synced(c, CACHE_PODS))
@@ -345,11 +347,32 @@ static void on_rules(struct controller *c, const char *ns)
 	}
 }
 
+/* Where there is no pool, only what makes one matters to it. */
+static bool matters_to_pool(const struct watched *w, const struct kube_entry *entry)
+{
+	const struct controller *c = w->c;
+	const json_t *node = w->which == CACHE_NODES
+		? entry->object
+		: controller_find(c, CACHE_NODES, "", entry->name);
+	const json_t *gpu_node = w->which == CACHE_GPU_NODES
+		? entry->object
+		: controller_find(c, CACHE_GPU_NODES, "", entry->name);
+
+	switch (w->which) {
+	case CACHE_PODS: return c->has_pool || placeholder_is_one(entry->object, c->options.ns);
+	case CACHE_NODES:
+	case CACHE_GPU_NODES:
+		return c->has_pool ||
+			pool_view_has(kube_json_at(node, "metadata", "labels", NULL), gpu_node);
+	default: return false;
+	}
+}
+
 static void on_change(struct watched *w, const struct kube_entry *entry, bool is_new)
 {
 	struct controller *c = w->c;
 
-	if (w->which == CACHE_PODS || w->which == CACHE_NODES || w->which == CACHE_GPU_NODES)
+	if (matters_to_pool(w, entry))
 		touch_pool(c);
 	switch (w->which) {
 	case CACHE_PODS: on_pod(c, entry->object, is_new); break;

@@ -77,6 +77,7 @@ struct controller {
 	char host[256];  /* what the certificate is for */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
+	bool has_pool;      /* nodes or placeholders of one, as job_pool has seen it last */
 	uint64_t started_ns;
 	uint64_t n_reviews[2]; /* refused, allowed */
 	LIST_HEAD(jobs, job) jobs;
@@ -137,9 +138,6 @@ typedef void job_fn(struct job *job);
 void job_end(struct job *job, int r, const char *sentence);
 
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool;
-
-/* A pod of job_pool's. */
-bool controller_is_placeholder(const struct controller *c, const json_t *pod);
 
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
 bool controller_has_labelled(const struct controller *c);

@@ -3,28 +3,20 @@
 
 #include <stddef.h>
 
+#include "access/options.h"
 #include "base/cleanup.h"
 #include "http/listen.h"
 
 #define AT(field) offsetof(struct controller_options, field)
 
 static const struct program_option table[] = {
-	{"kubeconfig", "FILE",
-		"how to reach the API server; default $KUBECONFIG, ~/.kube/config, or as a pod "
-		"does",
-		AT(kubeconfig)},
-	{"leader-elect", NULL,
-		"of several controllers one reconciles, which has the Lease divvy-controller; all "
-		"answer the webhook",
-		AT(is_elected)},
+	ACCESS_OPTION_KUBECONFIG(AT(kubeconfig)),
+	ACCESS_OPTION_LEADER_ELECT("reconciles; all answer the webhook", AT(is_elected)),
 	{"scheduler-name", "NAME",
 		"what pods with a share are given as spec.schedulerName; default divvy-scheduler",
 		AT(scheduler_name), .preset = "divvy-scheduler"},
-	{"namespace", "NAME", "where divvy's own parts are; default divvy-system", AT(ns),
-		.preset = "divvy-system"},
-	{"lease-namespace", "NAME",
-		"where the nodes' daemons renew their Leases; default divvy-node-lease",
-		AT(lease_ns), .preset = "divvy-node-lease"},
+	ACCESS_OPTION_NAMESPACE(AT(ns)),
+	ACCESS_OPTION_LEASE_NAMESPACE(AT(lease_ns)),
 	{"webhook-listen", "ADDRESS", "where API servers ask, HTTPS; default :9443",
 		AT(webhook_listen), .preset = ":9443", .check = http_address_check},
 	{"webhook-configuration", "NAME",
@@ -53,17 +45,11 @@ static const char *const signals[][2] = {
 	{"SIGTERM, SIGINT", "give the Lease back and end; what runs in the cluster goes on"},
 };
 
-static const char *const environment[][2] = {
-	{"POD_NAME", "who it is in the Lease and in Events; else the host's name"},
-	{"KUBECONFIG", "see --kubeconfig"},
-	{"DIVVY_LOG", "error, warn, info or debug, where --log says nothing"},
-};
+static const char *const environment[][2] = {ACCESS_ENVIRONMENT};
 
 static const struct program_section sections[] = {
 	{"SIGNALS", NULL, signals, ARRAY_SIZE(signals)},
-	{"EXIT STATUS",
-		"0 when it was told to end, 1 on failure, 2 when an option or its value is not "
-		"right."},
+	ACCESS_EXIT_STATUS,
 	{"ENVIRONMENT", NULL, environment, ARRAY_SIZE(environment)},
 };
 

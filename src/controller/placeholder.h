@@ -9,9 +9,8 @@
 
 #include "base/program.h"
 #include "controller/controller.h"
+#include "manifest/placeholder.h"
 
-#define PLACEHOLDER_NAME "divvy-placeholder" /* label's value, account, priority class */
-#define PLACEHOLDER_LABEL "app.kubernetes.io/name"
 #define PLACEHOLDER_NODE_LABEL "divvy.gpu/placeholder-of" /* the node it is meant for */
 #define PLACEHOLDER_RESOURCE "nvidia.com/gpu"
 #define PLACEHOLDER_GRACE_S 86400 /* for tenants to end */

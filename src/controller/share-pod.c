@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "controller/share-pod.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "core/dialect.h"
-#include "core/spec.h"
+#include "manifest/asked-json.h"
 
 #define PREFIX "divvy.gpu/"
-#define CONTAINER_KEY PREFIX "container"
 #define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"
 #define GPU_ID "kubeshare/GPUID"
 #define HOSTNAME "kubernetes.io/hostname"
-#define KEY_MAX 64u
-#define LIST_MAX 8192u
 
 const char *share_pod_api_version(enum share_pod_kind kind)
 {
@@ -36,79 +31,6 @@ bool share_pod_is_kubeshare_on(const char *dialects)
 }
 
 /* ---- what is asked ---- */
-
-/* "memory-policy" -> "memoryPolicy" */
-static void field_of(const char *name, char ret[static KEY_MAX])
-{
-	size_t n = 0;
-
-	for (; *name && n + 1 < KEY_MAX; name++) {
-		if (*name == '-' && name[1])
-			ret[n++] = (char)toupper(*++name);
-		else
-			ret[n++] = *name;
-	}
-	ret[n] = '\0';
-}
-
-/* Text as the annotations have it; NULL: it is neither text nor a number. */
-static json_t *value_text(const json_t *value)
-{
-	char text[40];
-
-	if (json_is_string(value))
-		return json_string(json_string_value(value));
-	if (json_is_integer(value))
-		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
-	else if (json_is_real(value))
-		snprintf(text, sizeof(text), "%.9g", json_real_value(value));
-	else
-		return NULL;
-	return json_string(text);
-}
-
-/* "a,b" of the list of containers; NULL: there is none. */
-static json_t *containers_text(const json_t *list)
-{
-	_cleanup_buf_ struct buf text = BUF_INIT(LIST_MAX);
-
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (json_is_string(json_array_get(list, i)))
-			buf_addf(&text, "%s%s", text.n ? "," : "",
-				json_string_value(json_array_get(list, i)));
-	return text.n && buf_error(&text) == 0 ? json_string(buf_text(&text)) : NULL;
-}
-
-/* The asked keys of divvy's SharePod, as annotations. */
-static json_t *asked_keys(const json_t *spec, struct error *err)
-{
-	json_t *asked = json_object(), *containers;
-	char name[SPEC_FIELD], field[KEY_MAX], key[KEY_MAX];
-
-	for (size_t i = 0; asked && spec_field_name(i, name); i++) {
-		const json_t *value;
-		json_t *text;
-
-		field_of(name, field);
-		value = json_object_get(spec, field);
-		if (!value || json_is_null(value))
-			continue;
-		text = value_text(value);
-		if (!text) {
-			fail(err, EINVAL, "spec.%s: has to be text or a number", field);
-			json_decref(asked);
-			return NULL;
-		}
-		snprintf(key, sizeof(key), PREFIX "%s", name);
-		json_object_set_new(asked, key, text);
-	}
-	containers = containers_text(json_object_get(spec, "containers"));
-	if (asked && containers)
-		json_object_set_new(asked, CONTAINER_KEY, containers);
-	if (!asked)
-		fail(err, ENOMEM, "out of memory");
-	return asked;
-}
 
 static bool is_key_of_pod(const char *key)
 {
@@ -180,11 +102,11 @@ static int make_ours(const json_t *share_pod, json_t **ret_pod, struct error *er
 	const json_t *spec = json_object_get(share_pod, "spec"),
 		     *template = json_object_get(spec, "template"),
 		     *metadata = json_object_get(template, "metadata");
-	_cleanup_json_ json_t *asked = asked_keys(spec, err), *annotations = NULL;
-	int r;
+	_cleanup_json_ json_t *asked = NULL, *annotations = NULL;
+	int r = asked_json_read(spec, &asked, err);
 
-	if (!asked)
-		return -EINVAL;
+	if (r < 0)
+		return r;
 	annotations = copy_or_new(json_object_get(metadata, "annotations"));
 	r = check_template(annotations, asked, err);
 	if (r < 0)
@@ -274,8 +196,7 @@ int share_pod_carry(
 	*ret_patch = NULL;
 	if (kind != SHARE_POD_OURS)
 		return 0;
-	asked = asked_keys(json_object_get(share_pod, "spec"), NULL);
-	if (!asked || !change)
+	if (!change || asked_json_read(json_object_get(share_pod, "spec"), &asked, NULL) < 0)
 		return -ENOMEM;
 	json_object_foreach(asked, key, value) {
 		const json_t *has = json_object_get(now, key);

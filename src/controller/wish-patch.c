@@ -127,7 +127,7 @@ static int patch_container(json_t *patch, const struct wish *wish, uint32_t cont
 
 json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
 {
-	const struct pair label = {STR(WISH_TENANT_LABEL), "true"};
+	const struct pair label = {STR(DIALECT_TENANT_LABEL), "true"};
 	struct pair annotations[2];
 	json_t *patch = json_array();
 	size_t n = 0;

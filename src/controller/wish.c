@@ -77,7 +77,7 @@ uint32_t wish_resources(
 	uint64_t bytes;
 	uint32_t n = 0;
 
-	ret[n++] = (struct wish_resource){"divvy.gpu/slot", 1};
+	ret[n++] = (struct wish_resource){WISH_SLOT, 1};
 	ret[n++] = (struct wish_resource){"divvy.gpu/milli", (uint64_t)spec->request * spec->count};
 	if (__builtin_mul_overflow(spec->memory_bytes, spec->count, &bytes))
 		bytes = INT64_MAX;
@@ -213,19 +213,35 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 
 int wish_check_complete(const struct wish *wish, struct error *err)
 {
-	const struct str *label = manifest_find(wish->json.pod.labels, STR(WISH_TENANT_LABEL));
+	const struct str *label = manifest_find(wish->json.pod.labels, STR(DIALECT_TENANT_LABEL));
 	int r = 0;
 
 	if (!wish_is_tenant(wish))
 		return 0;
 	if (!label || !str_is(*label, "true"))
 		return fail(err, EINVAL,
-			"label " WISH_TENANT_LABEL
+			"label " DIALECT_TENANT_LABEL
 			"=true is missing: something has changed the pod "
 			"behind divvy's webhook");
 	for (uint32_t i = 0; r == 0 && i < wish->json.pod.n_containers; i++)
 		r = check_injected(wish, i, err);
 	return r;
+}
+
+int wish_check_slots(const struct wish *wish, struct error *err)
+{
+	for (uint32_t t = 0; t < wish->result.n_tenants; t++) {
+		const struct manifest_container *c =
+			&wish->json.pod.container[wish->result.tenant[t].container];
+
+		if (!manifest_find(c->limits, STR(WISH_SLOT)))
+			return fail(err, EINVAL,
+				"container " SHOW
+				": asks for a share now, and did not when the pod was made: then "
+				"it was not counted; make another pod instead",
+				SHOWN(c->name));
+	}
+	return 0;
 }
 
 /* ---- policies ---- */

@@ -10,8 +10,8 @@
 #include "manifest/manifest-json.h"
 #include "core/dialect.h"
 
-#define WISH_TENANT_LABEL "divvy.gpu/tenant"
 #define WISH_RESOURCE_PREFIX "divvy.gpu/"
+#define WISH_SLOT "divvy.gpu/slot"
 #define WISH_LIST_MAX 256u
 #define WISH_RESOURCES 3u
 #define WISH_POLICIES_MAX 256u
@@ -65,6 +65,9 @@ int wish_check_presets(const struct wish *wish, struct error *err);
 
 /* All is there that has to be: of a pod that has been through the webhook. -EINVAL. */
 int wish_check_complete(const struct wish *wish, struct error *err);
+
+/* Of a pod that is changed: who has a share asked for it when the pod was made. -EINVAL. */
+int wish_check_slots(const struct wish *wish, struct error *err);
 
 /* What the policies of the namespace say at once. -EPERM. */
 int wish_check_policies(const struct wish *wish, const struct wish_facts *facts, struct error *err);

@@ -68,6 +68,10 @@ static const char *const differs[] = {
 	"The first container gets the share, or those that divvy.gpu/container names, each as "
 	"much. "
 	"All containers of a pod used to draw from one.",
+	"A pod that is no SharePod names its node with a GPUID in nodeSelector "
+	"(kubernetes.io/hostname): who sets spec.nodeName goes past the scheduler, and is refused.",
+	"The name of a vGPU without pods is free again: who asks for it next gets a device that "
+	"nobody is on.",
 	NULL,
 };
 

@@ -27,6 +27,8 @@
 /* Of a pod: the dialects it was translated with, and its foreign resources; divvy writes them. */
 #define DIALECT_LIST_KEY "divvy.gpu/dialects" /* of a namespace: which are switched on */
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
+/* Label of a pod, "true": the webhook has seen that it asks. Nobody sets or removes it later. */
+#define DIALECT_TENANT_LABEL "divvy.gpu/tenant"
 
 struct dialect;
 struct dialect_draft; /* dialect-internal.h */

@@ -423,7 +423,7 @@ static int put_key(const struct given *given, const struct key *key, struct buf 
 		named = out->n;
 		key->write(&given->v[i], out);
 		if (out->n == named)
-			out->n = before;
+			buf_truncate(out, before);
 	}
 	if (buf_error(out))
 		return buf_error(out);

@@ -15,10 +15,8 @@ int measured_format(const struct measured *measured, struct buf *out)
 	for (uint32_t i = 0; i < measured->n; i++)
 		buf_addf(out, "%c%" PRIu32 ":%" PRIu64, i ? ',' : '=',
 			measured->device[i].share_permille, measured->device[i].memory_bytes);
-	if (buf_error(out) < 0 && out->p) {
-		out->n = before;
-		out->p[before] = 0;
-	}
+	if (buf_error(out) < 0)
+		buf_truncate(out, before);
 	return buf_error(out);
 }
 

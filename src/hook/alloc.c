@@ -164,16 +164,10 @@ EXPORT CUresult cuImportExternalMemory(
 
 EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 {
-	struct hook *h = hook_registered();
 	struct memory_record record;
 	bool known = memory_take(MEMORY_EXTERNAL, (uintptr_t)extMem, &record);
-	CUresult r = REAL(cuDestroyExternalMemory)(extMem);
 
-	if (known && r == CUDA_SUCCESS)
-		memory_uncharge(&h->device[record.device], record.pages);
-	else if (known)
-		memory_put(&record);
-	return r;
+	return memory_ended(REAL(cuDestroyExternalMemory)(extMem), known, &record);
 }
 
 /* ---- what a tenant sees ---- */

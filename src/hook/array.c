@@ -122,17 +122,6 @@ static CUresult making_end(struct making *m, CUresult r, const void *handle)
 	return r;
 }
 
-static CUresult array_destroyed(CUresult r, bool known, const struct memory_record *record)
-{
-	struct hook *h = hook_registered();
-
-	if (known && r == CUDA_SUCCESS)
-		memory_uncharge(&h->device[record->device], record->pages);
-	else if (known)
-		memory_put(record);
-	return r;
-}
-
 #define MAKES(name, kind, bytes, params, args) \
 	EXPORT CUresult name params \
 	{ \
@@ -174,7 +163,7 @@ EXPORT CUresult cuArrayDestroy(CUarray hArray)
 	struct memory_record record;
 	bool known = memory_take(MEMORY_ARRAY, (uintptr_t)hArray, &record);
 
-	return array_destroyed(REAL(cuArrayDestroy)(hArray), known, &record);
+	return memory_ended(REAL(cuArrayDestroy)(hArray), known, &record);
 }
 
 EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
@@ -182,5 +171,5 @@ EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 	struct memory_record record;
 	bool known = memory_take(MEMORY_MIPMAP, (uintptr_t)hMipmappedArray, &record);
 
-	return array_destroyed(REAL(cuMipmappedArrayDestroy)(hMipmappedArray), known, &record);
+	return memory_ended(REAL(cuMipmappedArrayDestroy)(hMipmappedArray), known, &record);
 }

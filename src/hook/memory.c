@@ -422,6 +422,15 @@ void memory_record_uncharge(const struct memory_record *r)
 		memory_uncharge(d, r->pages);
 }
 
+CUresult memory_ended(CUresult r, bool known, const struct memory_record *record)
+{
+	if (known && r == CUDA_SUCCESS)
+		memory_record_uncharge(record);
+	else if (known)
+		memory_put(record);
+	return r;
+}
+
 void memory_free_begin(struct memory_free *f, CUdeviceptr address)
 {
 	f->known = memory_take(MEMORY_POINTER, address, &f->record);

@@ -137,3 +137,5 @@ enum memory_effort { MEMORY_ENDED, MEMORY_WAIT };
 /* A charge did not fit: makes frees and pools give back. Returns whether it may fit now. */
 bool memory_make_room(struct device *d, enum memory_effort effort);
 void memory_record_uncharge(const struct memory_record *record);
+/* What the driver's r says of the end of what `known` says that the table had: returns r. */
+CUresult memory_ended(CUresult r, bool known, const struct memory_record *record);

@@ -173,23 +173,12 @@ LOADS(cuLibraryLoadFromFile, MEMORY_LIBRARY, file_measure(fileName, &size), cuLi
 	(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
 		libraryOptionValues, numLibraryOptions))
 
-static CUresult unloaded(CUresult r, bool known, const struct memory_record *record)
-{
-	struct hook *h = hook_registered();
-
-	if (known && r == CUDA_SUCCESS)
-		memory_uncharge(&h->device[record->device], record->pages);
-	else if (known)
-		memory_put(record);
-	return r;
-}
-
 EXPORT CUresult cuModuleUnload(CUmodule hmod)
 {
 	struct memory_record record;
 	bool known = memory_take(MEMORY_MODULE, (uintptr_t)hmod, &record);
 
-	return unloaded(REAL(cuModuleUnload)(hmod), known, &record);
+	return memory_ended(REAL(cuModuleUnload)(hmod), known, &record);
 }
 
 EXPORT CUresult cuLibraryUnload(CUlibrary library)
@@ -197,5 +186,5 @@ EXPORT CUresult cuLibraryUnload(CUlibrary library)
 	struct memory_record record;
 	bool known = memory_take(MEMORY_LIBRARY, (uintptr_t)library, &record);
 
-	return unloaded(REAL(cuLibraryUnload)(library), known, &record);
+	return memory_ended(REAL(cuLibraryUnload)(library), known, &record);
 }

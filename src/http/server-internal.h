@@ -19,6 +19,7 @@ struct connection {
 	int fd;
 	uint64_t since_ns; /* it waits for a request since then */
 	bool is_fresh;     /* no request has come yet */
+	bool is_certified, is_checked; /* its certificate, and whether that is known */
 };
 
 struct http_request {
@@ -44,6 +45,7 @@ struct http_server {
 	struct http_counts counts;
 	uint16_t port;
 	char *unix_path; /* to be removed; NULL: none */
+	char *client_ca;
 	bool is_woken;   /* something has gone on since libmicrohttpd was run */
 	LIST_HEAD(connections, connection) connections;
 };

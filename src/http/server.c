@@ -86,6 +86,50 @@ static void on_sweep(struct loop_timer *timer, uint64_t now)
 
 /* ---- requests ---- */
 
+static bool is_at(const struct http_route *route, struct str path)
+{
+	struct str ours = str_from(route->path);
+
+	return str_skip_suffix(&ours, STR("*")) ? str_has_prefix(path, ours) : str_eq(path, ours);
+}
+
+static bool is_by(const struct http_route *route, const char *method)
+{
+	return !strcmp(route->method, method) ||
+		(!strcmp(route->method, MHD_HTTP_METHOD_GET) &&
+			!strcmp(method, MHD_HTTP_METHOD_HEAD));
+}
+
+/* The first at that path that takes the method; NULL: none, and whether the path is right. */
+static const struct http_route *find_route(
+	const struct http_server *s, const char *path, const char *method, bool *ret_is_path)
+{
+	*ret_is_path = false;
+	for (size_t i = 0; i < s->options.n_routes; i++) {
+		const struct http_route *route = &s->options.routes[i];
+
+		if (!is_at(route, str_from(path)))
+			continue;
+		*ret_is_path = true;
+		if (is_by(route, method))
+			return route;
+	}
+	return NULL;
+}
+
+static bool is_certified(struct connection *c, struct MHD_Connection *mhd)
+{
+	const union MHD_ConnectionInfo *info;
+
+	if (c->is_checked)
+		return c->is_certified;
+	info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+	c->is_checked = true;
+	c->is_certified = c->server->client_ca && info &&
+		http_tls_is_vouched_for(info->tls_session);
+	return c->is_certified;
+}
+
 static struct MHD_Response *make_response(struct str body, const char *type)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(
@@ -117,7 +161,10 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	struct connection *c = connection_of(mhd);
 	const char *length = MHD_lookup_connection_value(
 		mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+	const struct http_route *route;
 	struct http_request *request;
+	size_t max_body;
+	bool is_path;
 	uint64_t n;
 
 	if (!c)
@@ -125,14 +172,19 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	/* The body has the time of a fresh one, counted from here. */
 	c->is_fresh = true;
 	c->since_ns = clock_now_ns();
-	if (length && parse_uint(str_from(length), 0, s->options.max_body, &n, NULL) < 0)
+	route = find_route(s, url, method, &is_path);
+	if (route && route->is_certified && !is_certified(c, mhd))
+		return refuse(s, mhd, MHD_HTTP_FORBIDDEN,
+			"a client certificate of the right authority is needed\n");
+	max_body = route && route->max_body ? route->max_body : s->options.max_body;
+	if (length && parse_uint(str_from(length), 0, max_body, &n, NULL) < 0)
 		return refuse(s, mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return MHD_NO;
 	request->connection = c;
 	request->mhd = mhd;
-	request->body = BUF_INIT(s->options.max_body);
+	request->body = BUF_INIT(max_body);
 	request->headers = BUF_INIT(HTTP_HEADERS_MAX);
 	if (str_copy(request->method, sizeof(request->method), str_from(method)) < 0 ||
 		str_copy(request->path, sizeof(request->path), str_from(url)) < 0) {
@@ -184,20 +236,6 @@ void http_request_give(
 
 /* ---- routes ---- */
 
-static bool is_at(const struct http_route *route, struct str path)
-{
-	struct str ours = str_from(route->path);
-
-	return str_skip_suffix(&ours, STR("*")) ? str_has_prefix(path, ours) : str_eq(path, ours);
-}
-
-static bool is_by(const struct http_route *route, const char *method)
-{
-	return !strcmp(route->method, method) ||
-		(!strcmp(route->method, MHD_HTTP_METHOD_GET) &&
-			!strcmp(method, MHD_HTTP_METHOD_HEAD));
-}
-
 /* What would have been right: the methods there, or the paths. */
 static void answer_nothing(struct http_server *s, struct http_request *request, bool is_path)
 {
@@ -218,24 +256,15 @@ static void answer_nothing(struct http_server *s, struct http_request *request, 
 
 static void dispatch(struct http_server *s, struct http_request *request)
 {
-	bool is_path = false;
+	bool is_path;
 
-	for (size_t i = 0; i < s->options.n_routes; i++) {
-		const struct http_route *route = &s->options.routes[i];
-
-		if (!is_at(route, str_from(request->path)))
-			continue;
-		is_path = true;
-		if (!is_by(route, request->method))
-			continue;
-		request->route = route;
-		if (route->is_guarded)
-			s->options.guard(s->options.guard_data, request);
-		else
-			http_pass(request);
-		return;
-	}
-	answer_nothing(s, request, is_path);
+	request->route = find_route(s, request->path, request->method, &is_path);
+	if (!request->route)
+		answer_nothing(s, request, is_path);
+	else if (request->route->is_guarded)
+		s->options.guard(s->options.guard_data, request);
+	else
+		http_pass(request);
 }
 
 void http_pass(struct http_request *request)
@@ -420,6 +449,7 @@ static int start(struct http_server *s, struct error *err)
 		(s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
 	const struct MHD_OptionItem tls[] = {
 		{MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_handshake},
+		{s->client_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, s->client_ca},
 		{MHD_OPTION_END, 0, NULL},
 	};
 	const union MHD_DaemonInfo *info;
@@ -435,7 +465,7 @@ static int start(struct http_server *s, struct error *err)
 		MHD_OPTION_CONNECTION_TIMEOUT, LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		(size_t)MEMORY_MAX, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
 		MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_ARRAY,
-		s->options.is_tls ? tls : tls + 1, MHD_OPTION_END);
+		s->options.is_tls ? tls : &tls[2], MHD_OPTION_END);
 	if (!s->http) {
 		fd_close(fd);
 		return fail(err, EIO, "'%s': the HTTP server did not start", s->options.address);
@@ -467,6 +497,11 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 		s->options.idle_ns = HTTP_IDLE_DEFAULT_NS;
 	s->io.data = s->timer.data = s->sweep.data = s;
 	LIST_INIT(&s->connections);
+	s->client_ca = options->client_ca ? str_dup(str_from(options->client_ca)) : NULL;
+	if (options->client_ca && !s->client_ca) {
+		http_server_free(s);
+		return fail(err, ENOMEM, "out of memory");
+	}
 	r = start(s, err);
 	if (r < 0) {
 		http_server_free(s);
@@ -493,6 +528,7 @@ void http_server_free(struct http_server *server)
 	if (server->unix_path)
 		unlink(server->unix_path);
 	free(server->unix_path);
+	free(server->client_ca);
 	loop_remove_timer(&server->timer);
 	http_tls_unref(server->tls);
 	free(server);

@@ -35,11 +35,19 @@ struct http_route {
 	http_handler_fn *handler;
 	bool is_guarded;   /* the options' guard is asked first */
 	const char *right; /* ... as if for a GET of this path; NULL: for what is asked */
+	/* 403 before any of the body, unless the peer has shown a certificate of client_ca. */
+	bool is_certified;
+	size_t max_body; /* 0: the options' */
 };
 
 struct http_options {
 	const char *address; /* as listen.h has it */
 	bool is_tls;         /* nobody gets in before http_server_set_certificate() */
+	/*
+	 * PEM, as http_tls_check_authorities() takes it: peers are asked for a certificate, and
+	 * need none but where a route says so. NULL: nobody's will do.
+	 */
+	const char *client_ca;
 	uint32_t max_connections;
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */

@@ -12,6 +12,30 @@ static gnutls_datum_t datum(const char *text)
 	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
 }
 
+int http_tls_check_authorities(const char *pem, struct error *err)
+{
+	const gnutls_datum_t text = datum(pem);
+	gnutls_x509_crt_t *crt = NULL;
+	unsigned int n = 0;
+	int r = gnutls_x509_crt_list_import2(&crt, &n, &text, GNUTLS_X509_FMT_PEM, 0);
+
+	if (r < 0)
+		return fail(err, EINVAL, "certificates of authorities: %s", gnutls_strerror(r));
+	for (unsigned int i = 0; i < n; i++)
+		gnutls_x509_crt_deinit(crt[i]);
+	gnutls_free(crt);
+	return 0;
+}
+
+bool http_tls_is_vouched_for(gnutls_session_t session)
+{
+	gnutls_typed_vdata_st purpose = {
+		GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, 0};
+	unsigned int wrong = 0;
+
+	return gnutls_certificate_verify_peers(session, &purpose, 1, &wrong) >= 0 && !wrong;
+}
+
 struct http_tls *http_tls_ref(struct http_tls *tls)
 {
 	tls->n_users++;

@@ -5,6 +5,7 @@
 
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 
@@ -16,6 +17,11 @@ struct http_tls {
 	gnutls_pcert_st chain[HTTP_TLS_CHAIN_MAX];
 	gnutls_privkey_t key;
 };
+
+/* PEM: at least one certificate, and nothing that is none. -EINVAL. */
+int http_tls_check_authorities(const char *pem, struct error *err);
+/* The peer has shown a certificate for clients that the session's authorities vouch for. */
+bool http_tls_is_vouched_for(gnutls_session_t session);
 
 /* -EINVAL: no certificate, no key, or they are not of one another. */
 int http_tls_new(

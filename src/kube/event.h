@@ -18,8 +18,9 @@
 #define EVENT_BURST 25u
 #define EVENT_REFILL_NS (UINT64_C(300) * 1000000000)
 #define EVENT_KNOWN_MAX 4096u /* of each kind; the one used least recently goes first */
-#define EVENT_QUEUE_MAX 256u
-#define EVENT_IN_FLIGHT 4u
+/* One after the other, as the cluster's own parts: in a burst what is decided goes first. */
+#define EVENT_QUEUE_MAX 1024u
+#define EVENT_IN_FLIGHT 1u
 #define EVENT_MESSAGE_MAX 1024u
 
 struct kube_event {

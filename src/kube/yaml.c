@@ -169,7 +169,7 @@ static int from_node(struct fy_node *node, unsigned int depth, json_t **ret_json
 	return from_scalar(node, ret_json, err);
 }
 
-static int no_yaml(struct fy_diag *diag, struct error *err)
+int kube_yaml_fail(struct fy_diag *diag, struct error *err)
 {
 	void *at = NULL;
 	const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &at);
@@ -179,14 +179,28 @@ static int no_yaml(struct fy_diag *diag, struct error *err)
 	return fail(err, EINVAL, "line %d: %s", first->line, first->msg);
 }
 
-/* libfyaml keeps what it has been told by one for all that follow, and reads past some. */
-static int refuse_directives(struct str text, struct error *err)
+/* May a line begin behind this? YAML 1.1 has five ends of one; a byte order mark is nothing. */
+static bool may_begin_line(struct str before)
 {
-	struct str line;
+	static const char *const ends[] = {
+		"\n", "\r", "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9", "\xef\xbb\xbf"};
 
-	while (str_split(&text, '\n', &line))
-		if (line.n && line.p[0] == '%')
-			return fail(err, EINVAL, "directives (%%) are not read");
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		if (str_has_suffix(before, str_from(ends[i])))
+			return true;
+	return !before.n;
+}
+
+int kube_yaml_check_directives(struct str text, struct error *err)
+{
+	unsigned int line = 1;
+
+	for (size_t i = 0; i < text.n; i++) {
+		line += i && text.p[i - 1] == '\n';
+		if (text.p[i] == '%' && may_begin_line((struct str){text.p, i}))
+			return fail(
+				err, EINVAL, "line %u: directives ('%%') are not known here", line);
+	}
 	return 0;
 }
 
@@ -200,7 +214,7 @@ static int read_documents(
 		int r;
 
 		if (!document)
-			return fy_parser_get_stream_error(parser) ? no_yaml(diag, err) : 0;
+			return fy_parser_get_stream_error(parser) ? kube_yaml_fail(diag, err) : 0;
 		r = from_node(fy_document_root(document), 0, &json, err);
 		if (r < 0)
 			return r;
@@ -222,7 +236,7 @@ int kube_yaml_parse(struct str text, json_t **ret_documents, struct error *err)
 
 	if (text.n > YAML_MAX_BYTES)
 		return fail(err, EMSGSIZE, "more than %u bytes of YAML", YAML_MAX_BYTES);
-	r = refuse_directives(text, err);
+	r = kube_yaml_check_directives(text, err);
 	if (r < 0)
 		return r;
 	diag = fy_diag_create(&diag_config);

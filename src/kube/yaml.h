@@ -14,6 +14,18 @@
 #define YAML_MAX_BYTES (4u << 20)
 #define YAML_DEPTH_MAX 60u /* libfyaml itself stops a little later */
 
+struct fy_diag;
+
+/*
+ * Directives, "%..." at the beginning of a line, are refused: nobody needs them, libfyaml keeps
+ * what it has been told by one for all that follow, and 0.7.12 never comes back from some that end
+ * where the text ends. -EINVAL.
+ */
+int kube_yaml_check_directives(struct str text, struct error *err);
+
+/* The first of what libfyaml has collected, as a sentence; returns -EINVAL. */
+int kube_yaml_fail(struct fy_diag *diag, struct error *err);
+
 /* All documents, as an array; empty ones are left out. -EINVAL, -EMSGSIZE, -ENOMEM. */
 int kube_yaml_parse(struct str text, json_t **ret_documents, struct error *err);
 

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "cli/json.h"
+#include "core/dialect.h"
 #include "kube/time.h"
 #include "kube/yaml.h"
 #include "kubectl/commands.h"
@@ -113,8 +114,15 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
 static void assign(json_t *pod, const char *scheduler)
 {
 	json_t *spec = json_object_get(pod, "spec");
+	json_t *metadata = json_object_get(pod, "metadata"),
+	       *labels = json_object_get(metadata, "labels");
 	const char *its = jtext(spec, "schedulerName");
 
+	if (!json_is_object(labels)) {
+		labels = json_object();
+		json_object_set_new(metadata, "labels", labels);
+	}
+	set(labels, DIALECT_TENANT_LABEL, "true");
 	json_object_del(spec, "nodeName");
 	if (!its[0] || !strcmp(its, "default-scheduler"))
 		set(spec, "schedulerName", scheduler);

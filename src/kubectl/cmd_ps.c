@@ -123,8 +123,8 @@ const struct cli_command cmd_ps = {
 		"last 10 s, MEMORY what it uses of its QUOTA.\n\n"
 		"STATE: Pending (it has no node; kubectl divvy why POD says why), Placed (the "
 		"node's "
-		"daemon has not confirmed it yet), Running, Leaving, Refused (what it asks is not "
-		"understood; --wide says why).",
+		"daemon has not confirmed it yet), Running, Ended (its pod goes on), Leaving, "
+		"Refused (what it asks is not understood; --wide says why).",
 	.examples =
 		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].got_permille'",
 	.options = options,

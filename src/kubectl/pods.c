@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kubectl/pods.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -9,6 +8,7 @@
 #include "base/str.h"
 #include "cli/json.h"
 #include "kube/json.h"
+#include "manifest/asked-json.h"
 
 /* How many it has at a time, and where it says so. */
 static const struct shape {
@@ -71,53 +71,19 @@ static json_t *pod_of(const json_t *object, const json_t *template)
 		metadata, "spec", json_deep_copy(json_object_get(template, "spec")));
 }
 
-/* memoryPolicy: divvy.gpu/memory-policy. */
-static void key_of(const char *field, struct buf *out)
-{
-	buf_clear(out);
-	buf_add_text(out, "divvy.gpu/");
-	for (; *field; field++) {
-		if (isupper((unsigned char)*field))
-			buf_add_byte(out, '-');
-		buf_add_byte(out, (char)tolower((unsigned char)*field));
-	}
-}
-
 /* The SharePod's own fields as the asked keys that the controller makes of them. */
-static void ask(const json_t *spec, json_t *annotations)
+static int ask(const json_t *spec, json_t *pod, struct error *err)
 {
-	_cleanup_buf_ struct buf key = BUF_INIT(256), names = BUF_INIT(8192);
-	const json_t *containers = json_object_get(spec, "containers");
-	const char *field;
-	json_t *value;
-
-	json_object_foreach((json_t *)(uintptr_t)spec, field, value) {
-		_cleanup_free_ char *text = NULL;
-
-		if (!strcmp(field, "template") || !strcmp(field, "containers"))
-			continue;
-		key_of(field, &key);
-		text = json_is_string(value)
-			? str_dup(str_from(json_string_value(value)))
-			: json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-		if (text)
-			json_object_set_new(annotations, buf_text(&key), json_string(text));
-	}
-	for (size_t i = 0; i < json_array_size(containers); i++)
-		buf_addf(&names, "%s%s", i ? "," : "",
-			json_string_value(json_array_get(containers, i)));
-	if (names.n)
-		json_object_set_new(
-			annotations, "divvy.gpu/container", json_string(buf_text(&names)));
-}
-
-static json_t *annotations_of(json_t *pod)
-{
+	_cleanup_json_ json_t *keys = NULL;
 	json_t *metadata = json_object_get(pod, "metadata");
+	int r = asked_json_read(spec, &keys, err);
 
+	if (r < 0)
+		return r;
 	if (!json_object_get(metadata, "annotations"))
 		json_object_set_new(metadata, "annotations", json_object());
-	return json_object_get(metadata, "annotations");
+	json_object_update(json_object_get(metadata, "annotations"), keys);
+	return 0;
 }
 
 static int64_t count_of(const struct shape *shape, const json_t *spec)
@@ -144,6 +110,7 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 	const char *kind = jtext(object, "kind");
 	const json_t *spec = json_object_get(object, "spec"), *template;
 	json_t *pod;
+	int result = 0;
 
 	if (!kind[0])
 		return fail(err, EINVAL,
@@ -163,7 +130,12 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 				r->where, kind, jtext(json_object_get(object, "metadata"), "name"));
 		pod = pod_of(object, template);
 		if (!strcmp(kind, "SharePod"))
-			ask(spec, annotations_of(pod));
+			result = ask(spec, pod, err);
+		if (result < 0) {
+			json_decref(pod);
+			return fail_within(err, result, "%s: SharePod %.100s", r->where,
+				jtext(json_object_get(object, "metadata"), "name"));
+		}
 		return add(r, object, pod, count_of(&shapes[i], spec), err);
 	}
 	return 0;

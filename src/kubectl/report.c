@@ -179,6 +179,7 @@ static json_t *device_of(const struct report_facts *f, const json_t *gpunode, co
 	copy(made, "model", device, "model");
 	copy(made, "health", device, "health");
 	copy(made, "reason", device, "reason");
+	copy(made, "owner", device, "owner");
 	json_object_set_new(made, "cordoned", json_boolean(cordon != NULL));
 	set_text(made, "cordon_reason", jtext(cordon, "reason"));
 	copy(made, "simulated", device, "simulated");
@@ -354,6 +355,21 @@ static bool is_over(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
+/* Its status says so: an init container has done its work, or nothing starts it again. */
+static bool has_ended(const json_t *pod, const char *container)
+{
+	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		const json_t *status = find(
+			kube_json_at(pod, "status", lists[i], NULL), "name", container);
+
+		if (kube_json_at(status, "state", "terminated", NULL))
+			return true;
+	}
+	return false;
+}
+
 static void add_container(json_t *rows, const struct report_facts *f, const json_t *pod,
 	const struct tenancy_container *asked, const struct given *given)
 {
@@ -363,6 +379,7 @@ static void add_container(json_t *rows, const struct report_facts *f, const json
 	json_t *row = row_of(pod, asked->name,
 		kube_json_at(pod, "metadata", "deletionTimestamp", NULL) ? "Leaving"
 			: tenant                                         ? "Running"
+			: has_ended(pod, asked->name)                    ? "Ended"
 			: g                                              ? "Placed"
 									 : "Pending");
 	char shares[SPEC_SHARES];
@@ -374,7 +391,7 @@ static void add_container(json_t *rows, const struct report_facts *f, const json
 
 		add_confirmed(row, tenant);
 		add_measured(row, &m);
-	} else if (g) {
+	} else if (g && strcmp(jtext(row, "state"), "Ended")) {
 		add_given(row, g);
 	}
 	json_array_append_new(rows, row);
@@ -430,12 +447,17 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 		const json_t *device = json_array_get(devices, i);
 		const json_t *tenants = json_object_get(device, "tenants");
 
-		if (!json_array_size(tenants))
+		/* What another device plugin has, divvy knows nothing of. */
+		if (!json_array_size(tenants) && strcmp(jtext(device, "owner"), "native"))
 			json_array_append_new(made,
 				json_pack("{s:O, s:O, s:O, s:s}", "node",
 					json_object_get(device, "node"), "uuid",
 					json_object_get(device, "uuid"), "model",
-					json_object_get(device, "model"), "why", "no tenant"));
+					json_object_get(device, "model"), "why",
+					jbool(device, "cordoned") ? "no tenant: cordoned"
+						: strcmp(jtext(device, "health"), "Healthy")
+						? "no tenant: it is not healthy"
+						: "no tenant"));
 		for (size_t t = 0; t < json_array_size(tenants); t++) {
 			json_t *tenant = json_array_get(tenants, t), *row;
 

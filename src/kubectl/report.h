@@ -20,11 +20,11 @@ struct report_facts {
 };
 
 /*
- * Devices in the order of nodes and indexes: {node, index, uuid, model, health, reason, cordoned,
- * cordon_reason, memory_bytes, granted_permille, granted_bytes, got_permille, used_bytes, tenants:
- * [{namespace, pod, container, class, asked, request_permille, limit_permille, memory_bytes,
- * got_permille, used_bytes, idle_since, note}]}. got_permille is of this device, in the last
- * 10 s.
+ * Devices in the order of nodes and indexes: {node, index, uuid, model, health, reason, owner,
+ * cordoned, cordon_reason, memory_bytes, granted_permille, granted_bytes, got_permille, used_bytes,
+ * tenants: [{namespace, pod, container, class, asked, request_permille, limit_permille,
+ * memory_bytes, got_permille, used_bytes, idle_since, note}]}. got_permille is of this device, in
+ * the last 10 s.
  */
 json_t *report_devices(const struct report_facts *facts);
 
@@ -32,13 +32,16 @@ json_t *report_devices(const struct report_facts *facts);
  * Containers of pods that ask for devices or have some, pods in their own order: {namespace, pod,
  * uid, container, node, devices, class, asked, granted, got_permille, memory_bytes, used_bytes,
  * idle_since, state, note}. state: Pending, Placed (the node's daemon has not confirmed yet),
- * Running, Leaving, Refused (note says why). dialects: {namespace: list of that annotation} or
- * NULL.
+ * Running, Ended (its pod goes on), Leaving, Refused (note says why). dialects: {namespace: list of
+ * that annotation} or NULL.
  */
 json_t *report_tenants(
 	const struct report_facts *facts, const json_t *pods, const json_t *dialects);
 
-/* Devices that nobody has, or whose tenants have used nothing since then, and why they count. */
+/*
+ * Devices that nobody has, or whose tenants have used nothing since then, and why they count; none
+ * that another device plugin gives out.
+ */
 json_t *report_idle(const struct report_facts *facts, uint64_t idle_ns, uint64_t real_ns);
 
 /*

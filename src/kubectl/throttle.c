@@ -97,6 +97,8 @@ static json_t *explain(const json_t *devices, const json_t *tenant)
 		say(why, "not in force: %s", jtext(tenant, "note"));
 	if (!strcmp(jtext(tenant, "state"), "Placed"))
 		say(why, "the node's daemon has not confirmed it: its container has not started");
+	if (!strcmp(jtext(tenant, "state"), "Ended"))
+		say(why, "it has ended");
 	for (size_t i = 0; i < json_array_size(its); i++) {
 		const char *uuid = json_string_value(json_array_get(its, i));
 		const json_t *device = device_by(devices, uuid ? uuid : "");

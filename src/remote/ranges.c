@@ -23,6 +23,8 @@ static size_t find(const struct ranges *r, uint64_t address)
 
 static void cut(struct ranges *r, size_t from, size_t to)
 {
+	if (from == to)
+		return;
 	memmove(r->range + from, r->range + to, (r->n - to) * sizeof(r->range[0]));
 	r->n -= to - from;
 }

@@ -55,14 +55,29 @@ static const struct replay_scheme schemes[] = {
 		as_memory, false, false},
 };
 
-const char *replay_scheme_name(size_t i)
+static size_t n_policies(void)
 {
 	size_t n = 0;
 
-	for (; place_policies[n]; n++)
-		if (n == i)
-			return place_policies[n]->name;
+	while (place_policies[n])
+		n++;
+	return n;
+}
+
+const char *replay_scheme_name(size_t i)
+{
+	const size_t n = n_policies();
+
+	if (i < n)
+		return place_policies[i]->name;
 	return i - n < ARRAY_SIZE(schemes) ? schemes[i - n].name : NULL;
+}
+
+const char *replay_scheme_about(size_t i)
+{
+	const size_t n = n_policies();
+
+	return i < n ? place_policies[i]->about : schemes[i - n].about;
 }
 
 int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err)

@@ -29,7 +29,8 @@ struct replay_scheme {
  * names there are.
  */
 int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err);
-/* The i-th name, NULL behind the last. */
+/* The i-th name, NULL behind the last, and what it does. */
 const char *replay_scheme_name(size_t i);
+const char *replay_scheme_about(size_t i);
 
 #endif

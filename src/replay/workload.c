@@ -199,7 +199,6 @@ int workload_choices_parse(
 	struct str text, uint32_t max, struct workload_choices *ret_choices, struct error *err)
 {
 	struct workload_choices c = {0};
-	const struct str whole = text;
 	struct str piece;
 
 	while (str_split(&text, ',', &piece)) {
@@ -207,8 +206,9 @@ int workload_choices_parse(
 		uint64_t value, weight = 1;
 
 		if (c.n == WORKLOAD_CHOICES_MAX)
-			return fail(err, EINVAL, "'%" STR_FMT "': up to %u values are possible",
-				STR_ARG(whole), WORKLOAD_CHOICES_MAX);
+			return fail(err, EINVAL,
+				"up to %u values are possible, '%" STR_FMT "' is one more",
+				WORKLOAD_CHOICES_MAX, STR_ARG(piece));
 		if (parse_uint((struct str){piece.p, at}, 0, max, &value, NULL) < 0 ||
 			(at < piece.n &&
 				parse_uint((struct str){piece.p + at + 1, piece.n - at - 1}, 1,

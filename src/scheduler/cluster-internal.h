@@ -140,7 +140,7 @@ struct cluster {
 	bool is_unsettled;   /* what policies say is to be looked at again */
 	bool has_spaces;     /* and labels with it */
 	struct ctext *dialects;
-	uint32_t n_holding;
+	uint32_t n_holding, n_offered;
 	struct cnode **by_place; /* by the place's node */
 	uint32_t by_place_room;
 	struct cpod **by_tenant; /* NULL: an orphan's */
@@ -153,6 +153,8 @@ struct cluster {
 
 struct cnode *cnode_get(struct cluster *c, const char *name); /* made when missing; NULL: -ENOMEM */
 struct cnode *cnode_find(struct cluster *c, const char *name);
+/* The one with that uid which is on it; NULL. */
+struct cpod *cnode_pod(const struct cnode *node, const char *uid);
 void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speaks of it any more */
 void cnode_free(struct cluster *c, struct cnode *node);
 /* Devices, tenants and capacities as they are now. */
@@ -160,7 +162,7 @@ int cnode_rebuild(struct cluster *c, struct cnode *node);
 /* Its tenants leave the place for a moment, and are counted there again. */
 void cnode_uncount(struct cluster *c, struct cnode *node);
 int cnode_count(struct cluster *c, struct cnode *node);
-/* Capacities alone. */
+/* Capacities and its rack alone. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json);
 int cluster_set_lease(struct cluster *c, json_t *json);

@@ -106,16 +106,6 @@ static void promise_given(struct promised *p, const struct cpod *pod, const stru
 	promise(p, pod->ns, &one);
 }
 
-static bool is_on(const struct cnode *node, const char *uid)
-{
-	const struct cpod *pod;
-
-	DL_FOREACH(node->pods, pod)
-		if (!strcmp(pod->uid, uid))
-			return true;
-	return false;
-}
-
 /* Containers that no pod accounts for have what they have. */
 static void promise_orphans(struct promised *p, const struct cnode *node)
 {
@@ -123,7 +113,7 @@ static void promise_orphans(struct promised *p, const struct cnode *node)
 		const struct gpunode_tenant *t = &node->gpus.tenant[i];
 
 		for (uint32_t k = 0; k < t->is.n; k++)
-			if (!strcmp(t->is.device[k], p->uuid) && !is_on(node, t->uid))
+			if (!strcmp(t->is.device[k], p->uuid) && !cnode_pod(node, t->uid))
 				p->fixed += t->is.memory_bytes[k];
 	}
 }

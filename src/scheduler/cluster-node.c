@@ -23,6 +23,16 @@ struct cnode *cnode_find(struct cluster *c, const char *name)
 	return node;
 }
 
+struct cpod *cnode_pod(const struct cnode *node, const char *uid)
+{
+	struct cpod *pod;
+
+	DL_FOREACH(node->pods, pod)
+		if (!strcmp(pod->uid, uid))
+			return pod;
+	return NULL;
+}
+
 struct cnode *cnode_get(struct cluster *c, const char *name)
 {
 	struct cnode *node = cnode_find(c, name);
@@ -156,12 +166,22 @@ static bool is_stale(const struct cluster *c, const struct cnode *node)
 	return !node->has_lease || c->now_ns > node->lease_seen_ns + node->lease_duration_ns;
 }
 
+/* "": none is known. */
+static const char *rack_of(const struct cluster *c, const struct cnode *node)
+{
+	const struct object *seen = view_find(c->view, OBJECT_NODE, "", node->name);
+	const char *label = c->config.rack_label ? c->config.rack_label : CLUSTER_RACK_LABEL;
+	const char *rack = seen ? labels_get(&seen->labels, label) : NULL;
+
+	return rack ? rack : "";
+}
+
 static int describe(struct cluster *c, struct cnode *node, struct node_info *ret)
 {
 	node->is_stale = is_stale(c, node);
 	capacities(c, node, &node->cpu_all, &node->memory_all);
 	ret->info = (struct place_node_info){.name = node->name,
-		.rack = "",
+		.rack = rack_of(c, node),
 		.cpu_milli = node->cpu_all,
 		.memory_bytes = node->memory_all,
 		.devices = ret->device};
@@ -213,15 +233,17 @@ int cnode_rebuild(struct cluster *c, struct cnode *node)
 
 int cnode_refresh(struct cluster *c, struct cnode *node)
 {
+	struct place_node_view view;
 	struct node_info new;
 	uint32_t cpu;
 	uint64_t memory;
 	int r;
 
-	if (node->at == PLACE_NONE)
+	if (node->at == PLACE_NONE || !place_node_get(c->place, node->at, &view))
 		return 0;
 	capacities(c, node, &cpu, &memory);
-	if (cpu == node->cpu_all && memory == node->memory_all)
+	if (cpu == node->cpu_all && memory == node->memory_all &&
+		!strcmp(view.rack, rack_of(c, node)))
 		return 0;
 	r = describe(c, node, &new);
 	return r < 0 ? r : place_node_update(c->place, node->at, &new.info, NULL);

@@ -77,7 +77,7 @@ static int count(struct report *r)
 		struct usage its;
 		struct space *s;
 
-		if (pod->queue && pod->state == CPOD_PENDING)
+		if (pod->queue && (pod->state == CPOD_PENDING || pod->state == CPOD_GUEST))
 			r->n_waiting[pod->queue - c->queues]++;
 		if (!pod->given.n)
 			continue;

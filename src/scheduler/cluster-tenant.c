@@ -447,12 +447,9 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 /* Whether a pod that is on that node accounts for it. */
 static bool is_known(const struct cnode *node, const struct gpunode_tenant *t)
 {
-	const struct cpod *pod;
+	const struct cpod *pod = cnode_pod(node, t->uid);
 
-	DL_FOREACH(node->pods, pod)
-		if (!strcmp(pod->uid, t->uid) && given_find(&pod->given, t->is.name))
-			return true;
-	return false;
+	return pod && given_find(&pod->given, t->is.name);
 }
 
 int orphans_restore(struct cluster *c, struct cnode *node)

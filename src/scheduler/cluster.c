@@ -37,12 +37,36 @@ void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 {
 	c->n_holding -= pod->state == CPOD_HOLDING;
 	c->n_holding += state == CPOD_HOLDING;
+	c->n_offered -= pod->state == CPOD_OFFERED;
+	c->n_offered += state == CPOD_OFFERED;
 	pod->state = state;
+}
+
+/* Has no place of its own. */
+static void set_waiting(struct cluster *c, struct cpod *pod)
+{
+	const bool is_asking = pod->asked.n || pod->refusal.code;
+
+	cpod_set_state(c, pod,
+		pod->is_ours            ? CPOD_PENDING
+			: is_asking ? CPOD_GUEST
+				    : CPOD_OTHER);
+}
+
+static bool has_place(const struct cpod *pod)
+{
+	return pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED ||
+		pod->state == CPOD_OFFERED;
 }
 
 uint32_t cluster_n_holding(const struct cluster *c)
 {
 	return c->n_holding;
+}
+
+uint32_t cluster_n_offered(const struct cluster *c)
+{
+	return c->n_offered;
 }
 
 struct cpod *cluster_next_pod(struct cluster *c, struct cpod *pod)
@@ -315,37 +339,46 @@ uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, 
 	return n;
 }
 
+/* Of one without, nobody looks at what its user writes into it later: asked or given. */
+static bool is_tenant(const struct cluster *c, const struct cpod *pod)
+{
+	const char *label = labels_get(&cpod_view(c, pod)->object.labels, DIALECT_TENANT_LABEL);
+
+	return label && !strcmp(label, "true");
+}
+
+static int refuse_untold(struct cluster *c, struct cpod *pod)
+{
+	return !pod->asked.n || is_tenant(c, pod)
+		? 0
+		: fail(&pod->refusal, EPERM,
+			  "label " DIALECT_TENANT_LABEL "=true is missing: it asks for a share, "
+			  "and did not do so through divvy's webhook when it was made; make it "
+			  "again");
+}
+
 static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 {
 	cluster_forget_labels(c, pod);
 	tenancy_done(&pod->asked);
 	pod->refusal.code = 0;
-	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0)
+	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0 ||
+		refuse_untold(c, pod) < 0)
 		tenancy_done(&pod->asked);
-	set_group(c, pod);
-	cpod_size_group(c, pod);
-}
-
-/* Of one that another scheduler places: it is a member all the same, as a head of workers is. */
-static void read_others_group(struct cluster *c, struct cpod *pod, json_t *json)
-{
-	tenancy_done(&pod->asked);
-	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, NULL) < 0)
-		tenancy_done(&pod->asked);
-	pod->asked.n = 0;
 	set_group(c, pod);
 	cpod_size_group(c, pod);
 }
 
 /* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
-static int read_given(struct cpod *pod, json_t *json, bool *ret_changed)
+static int read_given(struct cluster *c, struct cpod *pod, json_t *json, bool *ret_changed)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	struct given given = {0};
 	int r = manifest_json_read(
 		json_object_get(json, "metadata"), NULL, STR(""), &manifest, NULL);
 
-	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, NULL);
+	if (r >= 0 && is_tenant(c, pod))
+		r = given_parse(manifest.pod.annotations, &given, NULL);
 	if (r < 0)
 		given_done(&given);
 	if (r == -ENOMEM)
@@ -380,7 +413,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 
 	if (!node)
 		return -ENOMEM;
-	r = read_given(pod, json, &has_changed);
+	r = read_given(c, pod, json, &has_changed);
 	if (r < 0)
 		return r;
 	has_changed |= cpod_find_queue(c, pod);
@@ -405,7 +438,7 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 
 	if (is_waiting)
 		cpod_find_queue(c, pod);
-	if (is_waiting && (pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED))
+	if (is_waiting && has_place(pod))
 		return view_assume(c->view, pod->ns, pod->name, node->name);
 	if (node)
 		c->has_news = true;
@@ -422,8 +455,21 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	}
 	given_done(&pod->given);
 	pod->is_told = pod->is_reclaimed = false;
-	cpod_set_state(c, pod, is_waiting ? CPOD_PENDING : CPOD_OTHER);
+	if (is_waiting)
+		set_waiting(c, pod);
+	else
+		cpod_set_state(c, pod, CPOD_OTHER);
 	return 0;
+}
+
+/* What is asked for tells the policy what is typical. */
+static void note_arrival(struct cluster *c, const struct cpod *pod)
+{
+	struct place_spec spec;
+
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (pod->asked.v[i].host == i && cluster_spec(c, pod, i, &spec) == 0)
+			place_note_arrival(c->place, &spec);
 }
 
 static int set_pod(struct cluster *c, json_t *json, struct error *err)
@@ -434,7 +480,7 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
 	const struct pod *seen;
 	struct cpod *pod;
-	bool is_waiting;
+	bool is_new, is_waiting;
 	int r;
 
 	r = view_set(c->view, OBJECT_POD, json, err);
@@ -447,7 +493,8 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 		pod_free(c, pod);
 		pod = NULL;
 	}
-	if (!pod) {
+	is_new = !pod;
+	if (is_new) {
 		pod = pod_new(c, ns ? ns : "", name);
 		if (pod)
 			pod->uid = str_dup(str_from(uid));
@@ -461,14 +508,14 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	pod->cpu_milli = milli_of(seen->request.cpu_milli);
 	pod->memory_bytes = (uint64_t)MAX(seen->request.memory_bytes, INT64_C(0));
 	read_times(pod, json);
-	if (pod->is_ours)
-		read_asked(c, pod, json);
-	else
-		read_others_group(c, pod, json);
+	read_asked(c, pod, json);
 	leave_group(c, pod);
 	if (pod->group[0] && !seen->is_over && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	is_waiting = pod->is_ours && !seen->is_over && !*seen->node && !pod->is_deleting;
+	is_waiting = (pod->is_ours || pod->asked.n || pod->refusal.code) && !seen->is_over &&
+		!*seen->node && !pod->is_deleting;
+	if (is_new && !seen->is_over)
+		note_arrival(c, pod);
 	json_decref(pod->json);
 	pod->json = is_waiting ? json_incref(json) : NULL;
 	if (!seen->is_over && *seen->node)
@@ -495,12 +542,12 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 {
 	struct cnode *node = pod->node;
 
-	if (pod->state != CPOD_HOLDING && pod->state != CPOD_ASSUMED)
+	if (!has_place(pod))
 		return;
 	view_assume(c->view, pod->ns, pod->name, "");
 	cpod_drop(c, pod);
 	given_done(&pod->given);
-	cpod_set_state(c, pod, CPOD_PENDING);
+	set_waiting(c, pod);
 	if (node)
 		cnode_refresh(c, node);
 	cpod_move(c, pod, NULL);
@@ -616,6 +663,13 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 }
 
 /* ---- what others read of pods ---- */
+
+struct cpod *cluster_pod_on(struct cluster *c, const char *name, const char *uid)
+{
+	const struct cnode *node = cnode_find(c, name);
+
+	return node ? cnode_pod(node, uid) : NULL;
+}
 
 enum cpod_state cpod_state(const struct cpod *pod)
 {

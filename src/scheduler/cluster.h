@@ -26,7 +26,10 @@ struct cluster_config {
 	const char *scheduler_name; /* whose pods are ours */
 	unsigned minor;             /* Kubernetes 1.x */
 	const struct place_policy *policy;
+	const char *rack_label; /* of a node: the rack that it stands in; NULL: the default */
 };
+
+#define CLUSTER_RACK_LABEL "topology.kubernetes.io/rack"
 
 /* Beside the kinds of objects that the view knows. */
 enum {
@@ -76,6 +79,8 @@ bool cluster_take_news(struct cluster *cluster);
 
 enum cpod_state {
 	CPOD_OTHER,   /* nobody's business here, or over */
+	CPOD_GUEST,   /* another scheduler's: it asks for a share, and has no node */
+	CPOD_OFFERED, /* of those one whose place is kept until that scheduler binds it there */
 	CPOD_PENDING, /* ours, and has no node */
 	CPOD_HOLDING, /* its place is its own; it waits for others to leave that */
 	CPOD_ASSUMED, /* its Binding is under way */
@@ -84,6 +89,8 @@ enum cpod_state {
 
 /* NULL when there is none. Borrowed until the next change of that pod. */
 struct cpod *cluster_pod(struct cluster *cluster, const char *ns, const char *name);
+/* The one with that uid which is on that node, or NULL. */
+struct cpod *cluster_pod_on(struct cluster *cluster, const char *node, const char *uid);
 enum cpod_state cpod_state(const struct cpod *pod);
 const char *cpod_ns(const struct cpod *pod);
 const char *cpod_name(const struct cpod *pod);
@@ -100,7 +107,7 @@ uint32_t cpod_line(const struct cluster *cluster, const struct cpod *pod); /* 0:
 bool cpod_is_reclaimed(const struct cpod *pod); /* it was told to leave for another queue */
 /* When it takes back what it has asked back; 0: nothing. */
 uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
-/* While it holds its place: until when. While it was told to leave: when it was asked last. */
+/* While it holds its place, or that is kept for it: until when. While it was told to leave: when it was asked last. */
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
 void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);
@@ -119,13 +126,15 @@ uint32_t cluster_members(
 
 /* Who holds a place that others are leaving. */
 uint32_t cluster_n_holding(const struct cluster *cluster);
+/* For whom a place is kept that another scheduler has yet to bind them to. */
+uint32_t cluster_n_offered(const struct cluster *cluster);
 /* Each in turn, of all states: NULL gives the first, the last gives NULL. */
 struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 
 /* Its condition says already that it cannot be placed, in these words. */
 bool cpod_is_told(const struct cpod *pod, const char *sentence);
 
-/* What was assumed of it is not so: it waits again. */
+/* What was assumed of it, or kept for it, is not so: it waits again. */
 void cluster_forget(struct cluster *cluster, struct cpod *pod);
 
 /*

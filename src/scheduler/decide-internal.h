@@ -19,7 +19,24 @@ struct attempt {
 	struct decide_victims *victims; /* NULL: nobody has to leave */
 	uint32_t n_victims;             /* of them, those who were there before */
 	struct buf *asked_back;         /* of whom */
+	/* Another scheduler's: it has looked at CPU and all else that is no device. */
+	bool is_trial;
+	struct cpod *const *left; /* who would have left by then */
+	uint32_t n_left;
 };
+
+/* For place_set_filter(), with the attempt; without a fit the rules for nodes are not asked. */
+uint64_t attempt_filter(void *attempt, const struct place_spec *spec, uint32_t at,
+	const uint32_t *gone, uint32_t n_gone);
+/* All containers on that node, or (PLACE_NONE) on the first one's best. -ENOSPC: not all taken. */
+int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err);
+/* On the best node that is not avoided. */
+int attempt_take_all(struct attempt *a, struct error *err);
+/* What was taken becomes the pod's. */
+int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err);
+/* Why that node's devices will not do; whether it might help if somebody left. */
+bool attempt_gpu_reason(
+	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX]);
 
 /*
  * As take(), but others leave for it: first who has borrowed what its queue is guaranteed, then who
@@ -35,8 +52,17 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node);
 /* Of the devices that it names enough have as much memory as may be promised of them. */
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
+/* From container i on the first that has devices to itself; asked.n: there is none. */
+uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
+
 /* What keeps it from everywhere, whatever the cluster is like; NULL: nothing. */
 const char *decide_refusal(const struct cpod *pod);
+
+/* ---- decide-vgpu.c ---- */
+
+/* Bits of the devices of the node that a pod may have which names that vGPU. */
+uint64_t vgpu_devices(const struct cluster *c, const struct cnode *node, const char *name);
+void vgpu_name(const struct cnode *node, const char *uuid, char ret[static SPEC_LABEL]);
 
 /* "0/12 nodes: 8 no GPU with 0.5 free, 3 model A100 wanted, 1 cordoned" */
 void decide_explain(struct attempt *a, struct buf *why);

@@ -26,8 +26,8 @@ static struct cpod *pod_of_holder(const struct attempt *a, const struct holder *
 
 static bool may_be_told(const struct cpod *pod)
 {
-	return pod && pod->state == CPOD_BOUND && pod->is_ours && !pod->is_deleting &&
-		!pod->is_told;
+	return pod && pod->state == CPOD_BOUND && (pod->is_ours || pod->given.n) &&
+		!pod->is_deleting && !pod->is_told;
 }
 
 static int rank_any(void *arg, const struct holder *h)

@@ -11,10 +11,9 @@
 
 #define REASONS_MAX 64u /* kinds that are told apart; the rest is counted together */
 #define SHOWN_MAX 8u
-#define REASON_MAX 160u
 
 struct reasons {
-	char text[REASONS_MAX][REASON_MAX];
+	char text[REASONS_MAX][DECIDE_REASON_MAX];
 	uint32_t n_of[REASONS_MAX];
 	uint32_t n, n_others;
 };
@@ -30,7 +29,7 @@ static void count(struct reasons *r, const char *text)
 		return;
 	}
 	if (i == r->n) {
-		str_copy(r->text[i], REASON_MAX, str_from(text));
+		str_copy(r->text[i], DECIDE_REASON_MAX, str_from(text));
 		r->n++;
 	}
 	r->n_of[i]++;
@@ -67,7 +66,7 @@ static void device_text(const struct spec *spec, enum place_reason reason, char 
 	case PLACE_LABELS: snprintf(ret, size, "kept off by labels of others"); break;
 	case PLACE_OVER_LIMIT: snprintf(ret, size, "above the queue's limit"); break;
 	case PLACE_CLEARING: snprintf(ret, size, "GPUs that others are leaving"); break;
-	case PLACE_CLOSED: snprintf(ret, size, "GPUs cordoned or unhealthy"); break;
+	case PLACE_CLOSED: snprintf(ret, size, "GPUs cordoned, unhealthy or not divvy's"); break;
 	case PLACE_NO_CPU: snprintf(ret, size, "too little cpu"); break;
 	case PLACE_NO_MEMORY: snprintf(ret, size, "too little memory"); break;
 	case PLACE_NO_DEVICE_MEMORY:
@@ -99,55 +98,92 @@ static bool is_named_elsewhere(const struct spec *spec, const struct cnode *node
 	return spec->device[0] && n < spec->count;
 }
 
-/* The first container that the node has no room for. */
-static void gpu_reason(struct attempt *a, const struct cnode *node, char *ret, size_t size)
+/* For somebody else there would be room if there were less of others there. */
+static bool is_of_others(enum place_reason reason)
 {
-	const struct cpod *pod = a->pod;
+	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
+		reason == PLACE_NO_SHARE || reason == PLACE_CLEARING;
+}
+
+/* What a container asks for, and those that run before it in its place: the most of each. */
+static struct spec needed(const struct cpod *pod, uint32_t host)
+{
+	struct spec most = pod->asked.v[host].spec;
 
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct spec *spec = &pod->asked.v[i].spec;
+		const struct spec *one = &pod->asked.v[i].spec;
+
+		if (pod->asked.v[i].host != host)
+			continue;
+		most.exclusive |= one->exclusive;
+		most.request = MAX(most.request, one->request);
+		most.memory_bytes = MAX(most.memory_bytes, one->memory_bytes);
+		most.memory_permille = MAX(most.memory_permille, one->memory_permille);
+	}
+	return most;
+}
+
+/* The first container that the node has no room for. */
+bool attempt_gpu_reason(
+	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
+{
+	const struct cpod *pod = a->pod;
+	uint32_t next;
+
+	for (uint32_t i = attempt_next_host(pod, 0); i < pod->asked.n; i = next) {
+		const struct spec *spec = &pod->asked.v[i].spec, most = needed(pod, i);
 		enum place_reason reason = PLACE_OTHER_MODEL;
 		struct place_spec place;
 		enum node_why why;
 
+		next = attempt_next_host(pod, i + 1);
 		a->asked = spec;
 		why = attempt_node(a, node);
 		if (why != NODE_FITS) {
-			snprintf(ret, size, "%s", node_texts[why]);
-			return;
+			snprintf(ret, DECIDE_REASON_MAX, "%s", node_texts[why]);
+			return false;
 		}
 		if (cluster_spec(a->cluster, pod, i, &place) == 0)
 			reason = place_reason_of(a->cluster->place, &place, node->at);
 		if (reason == PLACE_FITS && is_named_elsewhere(spec, node))
 			reason = PLACE_OTHER_DEVICE;
+		if (reason == PLACE_FITS && pod->asked.vgpu[0]) {
+			snprintf(ret, DECIDE_REASON_MAX,
+				vgpu_devices(a->cluster, node, pod->asked.vgpu)
+					? "no room on vGPU %.63s"
+					: "no GPU that nobody is on for vGPU %.63s",
+				pod->asked.vgpu);
+			return true;
+		}
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
-		if (reason != PLACE_FITS || i + 1 == pod->asked.n) {
-			device_text(spec, reason, ret, size);
-			return;
+		if (reason != PLACE_FITS || next == pod->asked.n) {
+			device_text(&most, reason, ret, DECIDE_REASON_MAX);
+			return is_of_others(reason);
 		}
 	}
-	snprintf(ret, size, "no room");
+	snprintf(ret, DECIDE_REASON_MAX, "no room");
+	return true;
 }
 
-static void node_reason(struct attempt *a, uint32_t at, char *ret, size_t size)
+static void node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
 	const struct fit_answer answer = fit_node(a->fit, at);
 	const struct cnode *node;
 
 	if (answer.why != FIT_OK) {
-		_cleanup_buf_ struct buf text = BUF_INIT(REASON_MAX - 1);
+		_cleanup_buf_ struct buf text = BUF_INIT(DECIDE_REASON_MAX - 1);
 
 		fit_format(answer, &text);
-		snprintf(ret, size, "%s", buf_text(&text));
+		snprintf(ret, DECIDE_REASON_MAX, "%s", buf_text(&text));
 		return;
 	}
 	node = cnode_find(a->cluster, view_node(view, at)->object.name);
 	if (!node || node->at == PLACE_NONE)
-		snprintf(ret, size, "not known yet");
+		snprintf(ret, DECIDE_REASON_MAX, "not known yet");
 	else
-		gpu_reason(a, node, ret, size);
+		attempt_gpu_reason(a, node, ret);
 }
 
 void decide_explain(struct attempt *a, struct buf *why)
@@ -157,9 +193,9 @@ void decide_explain(struct attempt *a, struct buf *why)
 	uint32_t shown = 0, left;
 
 	for (uint32_t i = 0; i < n; i++) {
-		char text[REASON_MAX];
+		char text[DECIDE_REASON_MAX];
 
-		node_reason(a, i, text, sizeof(text));
+		node_reason(a, i, text);
 		count(&reasons, text);
 	}
 	buf_addf(why, "0/%u nodes", n);
@@ -192,14 +228,16 @@ struct telling {
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {
 	const struct tenancy *asked = &a->pod->asked;
+	uint32_t next;
 
-	for (uint32_t i = 0; i < asked->n; i++) {
+	for (uint32_t i = attempt_next_host(a->pod, 0); i < asked->n; i = next) {
 		struct place_spec spec;
 
+		next = attempt_next_host(a->pod, i + 1);
 		a->asked = &asked->v[i].spec;
 		if (attempt_node(a, node) != NODE_FITS)
 			return PLACE_NONE;
-		if (i + 1 == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
+		if (next == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
 			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
 			is_named_elsewhere(a->asked, node))
 			return i;
@@ -210,29 +248,29 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 /* "": it fits. */
 static void reason_of_device(const struct spec *asked, const struct place_spec *spec,
 	enum place_reason reason, const struct place_device_view *device,
-	char ret[static REASON_MAX])
+	char ret[static DECIDE_REASON_MAX])
 {
 	struct spec one = *asked;
 
 	ret[0] = '\0';
 	one.count = 1;
 	if (reason == PLACE_NO_SHARE)
-		snprintf(ret, REASON_MAX, "%s free, %s asked", format_share(device->share_free).s,
+		snprintf(ret, DECIDE_REASON_MAX, "%s free, %s asked", format_share(device->share_free).s,
 			format_share(spec->is_exclusive ? SPEC_SHARE_ONE : spec->share).s);
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
-		snprintf(ret, REASON_MAX, "%s of memory free, %s asked",
+		snprintf(ret, DECIDE_REASON_MAX, "%s of memory free, %s asked",
 			format_bytes(device->memory_free).s,
 			format_bytes(spec_memory_on(asked, device->memory_all)).s);
 	else if (reason == PLACE_CLOSED)
-		snprintf(ret, REASON_MAX, "cordoned, unhealthy or not divvy's");
+		snprintf(ret, DECIDE_REASON_MAX, "cordoned, unhealthy or not divvy's");
 	else if (reason != PLACE_FITS)
-		device_text(&one, reason, ret, REASON_MAX);
+		device_text(&one, reason, ret, DECIDE_REASON_MAX);
 }
 
 static void tell_devices(const struct telling *t, const struct cnode *node, uint32_t container)
 {
 	struct attempt *a = t->attempt;
-	const struct spec *asked = &a->pod->asked.v[container].spec;
+	const struct spec most = needed(a->pod, container), *asked = &most;
 	struct place *place = a->cluster->place;
 	struct place_node_view view;
 	struct place_spec spec;
@@ -243,7 +281,7 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
 		struct place_device_view device;
 		enum place_reason reason = PLACE_OTHER_MODEL;
-		char text[REASON_MAX];
+		char text[DECIDE_REASON_MAX];
 
 		place_device_get(place, d, &device);
 		if (has_model)
@@ -264,11 +302,14 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 /* Nothing on the node is in its way: where it waits all the same, others are the reason. */
 static bool fits_now(struct attempt *a, const struct cnode *node)
 {
+	const struct tenancy *asked = &a->pod->asked;
+	const uint32_t host = attempt_next_host(a->pod, 0);
 	struct place_spec spec;
 
-	return a->pod->asked.n == 1 && cluster_spec(a->cluster, a->pod, 0, &spec) == 0 &&
+	return host < asked->n && attempt_next_host(a->pod, host + 1) == asked->n &&
+		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
 		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
-		!is_named_elsewhere(&a->pod->asked.v[0].spec, node);
+		!is_named_elsewhere(&asked->v[host].spec, node);
 }
 
 static void tell_node(const struct telling *t, uint32_t at)
@@ -277,9 +318,9 @@ static void tell_node(const struct telling *t, uint32_t at)
 	const char *name = view_node(a->cluster->view, at)->object.name;
 	const struct cnode *node = cnode_find(a->cluster, name);
 	uint32_t container = PLACE_NONE;
-	char text[REASON_MAX];
+	char text[DECIDE_REASON_MAX];
 
-	node_reason(a, at, text, sizeof(text));
+	node_reason(a, at, text);
 	if (node && node->at != PLACE_NONE && fit_node(a->fit, at).why == FIT_OK)
 		container = container_in_question(a, node);
 	if (container != PLACE_NONE && fits_now(a, node))

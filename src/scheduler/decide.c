@@ -17,7 +17,7 @@
 
 /* Who would have left by then. */
 struct gone {
-	const struct cluster *cluster;
+	const struct attempt *attempt;
 	const uint32_t *tenants;
 	uint32_t n;
 };
@@ -25,9 +25,13 @@ struct gone {
 static bool is_gone(void *arg, const struct cpod *pod)
 {
 	const struct gone *gone = arg;
+	const struct attempt *a = gone->attempt;
 
 	for (uint32_t i = 0; i < gone->n; i++)
-		if (gone->cluster->by_tenant[gone->tenants[i]] == pod)
+		if (a->cluster->by_tenant[gone->tenants[i]] == pod)
+			return true;
+	for (uint32_t i = 0; i < a->n_left; i++)
+		if (a->left[i] == pod)
 			return true;
 	return false;
 }
@@ -62,6 +66,7 @@ static bool has_memory(
 static uint64_t allowed_devices(
 	const struct attempt *a, const struct cnode *node, const struct gone *gone)
 {
+	const char *vgpu = a->pod->asked.vgpu;
 	uint64_t mask = 0;
 
 	if (!a->asked)
@@ -73,12 +78,12 @@ static uint64_t allowed_devices(
 			    spec_device_fits(a->asked, node->gpus.device[i].uuid)) &&
 			has_memory(a, node, i, gone))
 			mask |= 1ull << i;
-	return mask;
+	return vgpu[0] ? mask & vgpu_devices(a->cluster, node, vgpu) : mask;
 }
 
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
 {
-	const struct gone nobody = {.cluster = a->cluster};
+	const struct gone nobody = {.attempt = a};
 
 	return (uint32_t)__builtin_popcountll(allowed_devices(a, node, &nobody)) >= a->asked->count;
 }
@@ -120,18 +125,20 @@ static struct fit_answer answer_without(
 	return answer;
 }
 
-static uint64_t filter(void *arg, const struct place_spec *spec, uint32_t at, const uint32_t *gone,
+uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, const uint32_t *gone,
 	uint32_t n_gone)
 {
 	struct attempt *a = arg;
 	const struct cnode *node = a->cluster->by_place[at];
-	const struct gone who = {a->cluster, gone, n_gone};
+	const struct gone who = {a, gone, n_gone};
 	int seen;
 
 	if (!node || (at < a->n_avoided && a->avoided[at]))
 		return 0;
 	if (attempt_node(a, node) != NODE_FITS)
 		return 0;
+	if (!a->fit)
+		return allowed_devices(a, node, &who);
 	seen = view_find_node(a->cluster->view, node->name);
 	if (seen < 0)
 		return 0;
@@ -160,7 +167,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 		return -ENOSPC;
 	if (r < 0)
 		return fail(err, -r, "out of memory");
-	if (!a->n_taken) {
+	if (!a->n_taken && !a->is_trial) {
 		spec.cpu_milli = a->pod->cpu_milli;
 		spec.memory_bytes = a->pod->memory_bytes;
 	}
@@ -192,22 +199,20 @@ static void call_back(struct attempt *a, uint32_t from)
 		a->victims->n = from;
 }
 
-/* From there on the next that has devices to itself. */
-static uint32_t next_host(const struct cpod *pod, uint32_t i)
+uint32_t attempt_next_host(const struct cpod *pod, uint32_t i)
 {
 	while (i < pod->asked.n && pod->asked.v[i].host != i)
 		i++;
 	return i;
 }
 
-/* The first one's candidates in order, the others there. */
-static int take_hosts(struct attempt *a, struct error *err)
+int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 {
 	const struct cpod *pod = a->pod;
-	uint32_t i = next_host(pod, 0);
-	int r = take(a, i, PLACE_NONE, err);
+	uint32_t i = attempt_next_host(pod, 0);
+	int r = take(a, pod->asked.n ? i : PLACE_NONE, node, err);
 
-	while (r == 0 && (i = next_host(pod, i + 1)) < pod->asked.n)
+	while (r == 0 && (i = attempt_next_host(pod, i + 1)) < pod->asked.n)
 		r = take(a, i, a->choice[0].node, err);
 	return r;
 }
@@ -216,16 +221,18 @@ static int take_hosts(struct attempt *a, struct error *err)
  * All containers on one node. A node on which it did not work out is not asked again. Who runs
  * before others, and in their place, is not asked for.
  */
-static int take_all(struct attempt *a, struct error *err)
+int attempt_take_all(struct attempt *a, struct error *err)
 {
 	struct cluster *c = a->cluster;
 	const uint32_t n = a->pod->asked.n;
 	int r;
 
 	if (n < 2)
-		return take(a, n ? 0 : PLACE_NONE, PLACE_NONE, err);
-	a->n_avoided = place_n_nodes(c->place);
-	a->avoided = calloc(a->n_avoided + 1ul, sizeof(*a->avoided));
+		return attempt_take_hosts(a, PLACE_NONE, err);
+	if (!a->avoided) {
+		a->n_avoided = place_n_nodes(c->place);
+		a->avoided = calloc(a->n_avoided + 1ul, sizeof(*a->avoided));
+	}
 	if (!a->avoided)
 		return fail(err, ENOMEM, "out of memory");
 	for (;;) {
@@ -233,7 +240,7 @@ static int take_all(struct attempt *a, struct error *err)
 		const uint32_t n_victims = a->victims ? a->victims->n : 0;
 
 		a->n_taken = 0;
-		r = take_hosts(a, err);
+		r = attempt_take_hosts(a, PLACE_NONE, err);
 		if (r < 0) {
 			place_rollback(c->place, mark);
 			call_back(a, n_victims);
@@ -281,7 +288,7 @@ static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 	g->mode = is_exclusive ? SPEC_MODE_EXCLUSIVE : SPEC_MODE_LOCAL;
 }
 
-static int assume(struct attempt *a, enum cpod_state state, struct error *err)
+int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 {
 	struct cluster *c = a->cluster;
 	struct cpod *pod = a->pod;
@@ -379,7 +386,7 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 {
 	const bool may_preempt = victims && !cpod_view(a->cluster, a->pod)->is_never_preempting;
 	uint32_t mark;
-	int r = take_all(a, err);
+	int r = attempt_take_all(a, err);
 
 	if (r != -ENOSPC || !may_preempt)
 		return r;
@@ -388,7 +395,7 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	free(TAKE_PTR(a->avoided));
 	a->n_avoided = a->n_taken = 0;
 	mark = place_mark(a->cluster->place);
-	r = take_all(a, err);
+	r = attempt_take_all(a, err);
 	r = settle_victims(a, r, err);
 	if (r < 0)
 		place_rollback(a->cluster->place, mark);
@@ -448,7 +455,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	/* Nobody has to leave before there is a volume. */
 	if (a.fit->n_claims)
 		victims = NULL;
-	place_set_filter(c->place, filter, &a);
+	place_set_filter(c->place, attempt_filter, &a);
 	r = try_both(&a, victims, err);
 	place_set_filter(c->place, NULL, NULL);
 	if (r == -ENOSPC) {
@@ -468,7 +475,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
 	*ret = a.victims && victims->n > a.n_victims ? DECIDE_HOLD : DECIDE_BIND;
-	r = r < 0 ? r : assume(&a, *ret == DECIDE_HOLD ? CPOD_HOLDING : CPOD_ASSUMED, err);
+	r = r < 0 ? r : attempt_assume(&a, *ret == DECIDE_HOLD ? CPOD_HOLDING : CPOD_ASSUMED, err);
 	if (r == 0 && *ret == DECIDE_HOLD)
 		hold(&a, why);
 	return r;
@@ -504,7 +511,7 @@ int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct 
 
 void decide_release(struct cluster *c, struct cpod *pod)
 {
-	if (pod->state == CPOD_HOLDING)
+	if (pod->state == CPOD_HOLDING || pod->state == CPOD_OFFERED)
 		cpod_set_state(c, pod, CPOD_ASSUMED);
 }
 
@@ -515,17 +522,26 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 	pod->give_up_ns = give_up_ns;
 }
 
-/* How many of its group have to be bound before any starts: the nodes hold that. */
+/*
+ * How many of its group with a share have to be bound before any starts: the nodes hold that, and
+ * know of those alone. Members without a share, or of another scheduler, count as there.
+ */
 static struct given_group group_of(const struct cpod *pod)
 {
 	struct given_group group = {.least = pod->asked.group_least};
 	const struct cpod *other;
+	uint32_t n_plain = 0;
 
-	if (!pod->asked.group[0])
+	if (!pod->asked.group[0] || !pod->given.n)
 		return (struct given_group){0};
 	/* Where they differ, the one that asks for most is right. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
-	group.least = MAX(group.least, other->asked.group_least);
+	{
+		group.least = MAX(group.least, other->asked.group_least);
+		n_plain += !other->asked.n || !other->is_ours;
+	}
+	if (group.least)
+		group.least -= MIN(n_plain, group.least - 1);
 	if (group.least)
 		str_copy(group.name, sizeof(group.name), str_from(pod->asked.group));
 	return group;
@@ -536,12 +552,24 @@ static int put(void *data, const char *key, const char *value)
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
+/* Of a pod with one device; NULL: there is no one name. */
+static const char *name_vgpu(const struct cpod *pod, char name[static SPEC_LABEL])
+{
+	for (uint32_t i = 0; i < pod->given.n; i++)
+		if (pod->given.v[i].n != 1 ||
+			strcmp(pod->given.v[i].device[0], pod->given.v[0].device[0]))
+			return NULL;
+	vgpu_name(pod->node, pod->given.v[0].device[0], name);
+	return name;
+}
+
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
 	struct dialect_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
 	struct dialect_grant grant[GIVEN_CONTAINERS_MAX];
 	struct given given = pod->given;
 	json_t *annotations = json_object();
+	char vgpu[SPEC_LABEL];
 	int r;
 
 	given.epoch = epoch;
@@ -562,9 +590,15 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 		}
 		grant[i] = (struct dialect_grant){device[i], g->n, g->request, g->limit};
 	}
-	if (r == 0 && given.n && pod->json)
-		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), grant,
-			pod->node->name, c->real_ns, annotations);
+	if (r == 0 && given.n && pod->json) {
+		const struct dialect_given back = {.node = pod->node->name,
+			.vgpu = name_vgpu(pod, vgpu),
+			.time_ns = c->real_ns,
+			.grant = grant};
+
+		r = tenancy_write_back(
+			pod->json, cluster_dialects(c, pod->ns), &back, annotations);
+	}
 	if (r < 0)
 		json_decref(annotations);
 	else

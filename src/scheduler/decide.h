@@ -8,7 +8,8 @@
 
 #include "scheduler/cluster.h"
 
-#define DECIDE_WHY_MAX 1000u /* bytes of a sentence: an Event has room for it */
+#define DECIDE_WHY_MAX 1000u   /* bytes of a sentence: an Event has room for it */
+#define DECIDE_REASON_MAX 160u /* of one that is about a node */
 
 enum decision {
 	DECIDE_BIND, /* it is CPOD_ASSUMED: cpod_node() and cpod_given() say where */
@@ -44,7 +45,7 @@ int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims 
 int decide_held(
 	struct cluster *cluster, struct cpod *pod, enum decision *ret_decision, struct error *err);
 
-/* It is bound now; or it holds its place until then, for others of its group. */
+/* Its Binding begins now; or it holds its place until then, for others of its group. */
 void decide_release(struct cluster *cluster, struct cpod *pod);
 void decide_hold(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
 
@@ -72,6 +73,29 @@ typedef void decide_reason_fn(void *data, const struct decide_reason *reason);
  */
 int decide_reasons(struct cluster *cluster, struct cpod *pod, decide_reason_fn *tell, void *data,
 	struct error *err);
+
+/* ---- for another scheduler, whose pod it is, and who has looked at all but devices ---- */
+
+struct decide_site {
+	const char *node;
+	struct cpod *const *left; /* who would have left by then */
+	uint32_t n_left;
+	bool is_fit;
+	bool may_help; /* it is not, and might be if somebody left */
+	char why[DECIDE_REASON_MAX];
+};
+
+/* Of each whether the pod may go there, or why not. Nothing is changed. -ENOMEM. */
+int decide_sites(struct cluster *cluster, struct cpod *pod, struct decide_site *sites, uint32_t n,
+	struct error *err);
+
+/*
+ * A place on the best of those that fit is kept for it, for DECIDE_OFFER_NS: it is CPOD_OFFERED,
+ * until decide_release() and cluster_forget(). -ENOSPC: on none. -ENOMEM.
+ */
+#define DECIDE_OFFER_NS (UINT64_C(60) * 1000000000)
+int decide_offer(struct cluster *cluster, struct cpod *pod, const struct decide_site *sites,
+	uint32_t n, struct error *err);
 
 /* Annotations for the Binding: given keys with that epoch, and what the pod's dialect gives. */
 int decide_annotations(

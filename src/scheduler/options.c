@@ -4,47 +4,42 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "access/options.h"
 #include "base/cleanup.h"
 #include "http/listen.h"
+#include "scheduler/cluster.h"
+
+#define AT(field) offsetof(struct options, field)
 
 static const struct program_option table[] = {
-	{"kubeconfig", "FILE",
-		"how to reach the API server; default $KUBECONFIG, or what a pod finds in itself",
-		offsetof(struct options, kubeconfig)},
-	{"leader-elect", NULL, "of several only the one that holds the Lease decides",
-		offsetof(struct options, is_elected)},
+	ACCESS_OPTION_KUBECONFIG(AT(kubeconfig)),
+	ACCESS_OPTION_LEADER_ELECT("decides", AT(is_elected)),
 	{"scheduler-name", "NAME",
 		"whose pods are placed, by schedulerName; default divvy-scheduler",
-		offsetof(struct options, scheduler_name), .preset = "divvy-scheduler"},
-	{"namespace", "NAMESPACE", "of the Lease for leader election; default divvy-system",
-		offsetof(struct options, space), .preset = "divvy-system"},
-	{"lease-namespace", "NAMESPACE",
-		"of the Leases by which daemons of nodes show that they live; default "
-		"divvy-node-lease",
-		offsetof(struct options, lease_space), .preset = "divvy-node-lease"},
+		AT(scheduler_name), .preset = "divvy-scheduler"},
+	ACCESS_OPTION_NAMESPACE(AT(space)),
+	ACCESS_OPTION_LEASE_NAMESPACE(AT(lease_space)),
+	{"rack-label", "KEY",
+		"label of nodes that says which rack they stand in, to which groups keep; default "
+		CLUSTER_RACK_LABEL,
+		AT(rack_label), .preset = CLUSTER_RACK_LABEL},
 	{"listen", "ADDRESS",
 		"serve /metrics, /healthz and the extender, such as :9444; default nothing",
-		offsetof(struct options, listen), .check = http_address_check},
+		AT(listen), .check = http_address_check},
 	{"tls-cert", "FILE", "certificate of what is served; default one made at the start",
-		offsetof(struct options, tls_cert)},
-	{"tls-key", "FILE", "its key", offsetof(struct options, tls_key)},
+		AT(tls_cert)},
+	{"tls-key", "FILE", "its key", AT(tls_key)},
 	{"client-ca", "FILE", "whose certificates may use the extender; default nobody's",
-		offsetof(struct options, client_ca)},
+		AT(client_ca)},
 };
 
 static const char *const signals[][2] = {{"SIGTERM, SIGINT", "gives the Lease up and ends"}};
 
-static const char *const environment[][2] = {
-	{"KUBECONFIG", "how to reach the API server, where --kubeconfig names no file"},
-	{"POD_NAME", "who it is in Events and in the Lease; default the host's name"},
-	{"DIVVY_LOG", "error, warn, info or debug, where --log says nothing"},
-};
+static const char *const environment[][2] = {ACCESS_ENVIRONMENT};
 
 static const struct program_section sections[] = {
 	{"SIGNALS", NULL, signals, ARRAY_SIZE(signals)},
-	{"EXIT STATUS",
-		"0 when it was told to end, 1 on failure, 2 when an option or its value is not "
-		"right."},
+	ACCESS_EXIT_STATUS,
 	{"ENVIRONMENT", NULL, environment, ARRAY_SIZE(environment)},
 };
 
@@ -64,7 +59,9 @@ const struct program options_program = {
 	.text = "divvy-scheduler gives pods of a Kubernetes cluster a node and devices on it. It "
 		"takes those whose schedulerName is its own, keeps every rule of the cluster's "
 		"scheduler for them, and writes what it has granted into the Binding's "
-		"annotations.\n\n"
+		"annotations. With --listen and --client-ca it is also an extender: "
+		"kube-scheduler, configured to ask it, places pods with shares, and what it knows "
+		"of devices counts for both.\n\n"
 		"It keeps nothing of its own: all that it knows it reads from the API server. Of "
 		"several that run, with --leader-elect one decides.",
 	.see_also = "divvyd(8) divvy(1)",

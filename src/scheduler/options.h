@@ -10,7 +10,7 @@
 /* Borrows from argv. */
 struct options {
 	const char *kubeconfig; /* NULL: the pod's own, or KUBECONFIG */
-	const char *scheduler_name, *space, *lease_space;
+	const char *scheduler_name, *space, *lease_space, *rack_label;
 	const char *listen;                         /* NULL: nothing is served */
 	const char *tls_cert, *tls_key, *client_ca; /* NULL: none */
 	bool is_elected;                            /* --leader-elect */

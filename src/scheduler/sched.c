@@ -13,6 +13,7 @@
 #include "scheduler/decide.h"
 
 #define UNIT_MAX 640u
+#define OFFERS_NS (UINT64_C(1) * 1000000000) /* how often those are looked through */
 
 /* What is to be done next; names, since a pod may go meanwhile. */
 struct todo {
@@ -25,7 +26,7 @@ struct sched {
 	struct cluster *cluster;
 	struct pending *pending;
 	struct rand rand;
-	uint64_t now_ns;
+	uint64_t now_ns, offers_seen_ns;
 	struct todo *todo;
 	uint32_t n_todo, todo_room, todo_at;
 	struct todo last; /* what was handed out */
@@ -94,11 +95,27 @@ struct cluster *sched_cluster(struct sched *s)
 	return s->cluster;
 }
 
+/* Whoever asked for a place and does not come for it. */
+static void take_back_offers(struct sched *s)
+{
+	struct cpod *pod = NULL;
+
+	if (!cluster_n_offered(s->cluster) || s->now_ns < s->offers_seen_ns + OFFERS_NS)
+		return;
+	s->offers_seen_ns = s->now_ns;
+	while ((pod = cluster_next_pod(s->cluster, pod)))
+		if (cpod_state(pod) == CPOD_OFFERED && s->now_ns >= cpod_give_up_ns(pod)) {
+			s->counts.n_forgone++;
+			cluster_forget(s->cluster, pod);
+		}
+}
+
 void sched_set_time(struct sched *s, uint64_t now_ns, uint64_t real_ns)
 {
 	s->now_ns = now_ns;
 	s->has_news = true;
 	cluster_set_time(s->cluster, now_ns, real_ns);
+	take_back_offers(s);
 }
 
 /* ---- who waits ---- */
@@ -473,6 +490,7 @@ static int give_up(struct sched *s, struct cpod *pod, const char *why)
 	char unit[UNIT_MAX];
 	int r = is_group ? push(s, SCHED_EVENT, pod, "GroupTimedOut", str_from(why)) : 0;
 
+	s->counts.n_timeouts += is_group;
 	cluster_forget(s->cluster, pod);
 	r = r < 0 ? r : add_unit(s, pod);
 	pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
@@ -554,12 +572,14 @@ static int look_at_wishes(struct sched *s, struct error *err)
 		if (!cpod_take_wish(pod) || !decide_has_wish(s->cluster, pod))
 			continue;
 		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
-		if (r == 0 && is_granted)
+		if (r == 0 && is_granted) {
+			s->counts.n_granted++;
 			r = push(s, SCHED_GRANT, pod, NULL, buf_str(&s->why));
-		else if (r == 0 && cpod_deny(pod, buf_str(&s->why)))
-			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
-		if (r == 0 && is_granted)
 			cpod_deny(pod, STR(""));
+		} else if (r == 0 && cpod_deny(pod, buf_str(&s->why))) {
+			s->counts.n_denied++;
+			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
+		}
 	}
 	return r;
 }
@@ -585,8 +605,7 @@ static int try_unit(struct sched *s, const char *unit, struct error *err)
 	return try_pod(s, copy, pod, err);
 }
 
-/* What policies say now: pods may stand in other lines, groups may have others in them. */
-static int settle(struct sched *s, struct error *err)
+int sched_settle(struct sched *s, struct error *err)
 {
 	struct cpod *pod = NULL;
 	bool has_changed;
@@ -604,7 +623,7 @@ static int think(struct sched *s, struct error *err)
 	int r;
 
 	s->n_todo = s->todo_at = 0;
-	r = settle(s, err);
+	r = sched_settle(s, err);
 	if (r < 0)
 		return r;
 	if (cluster_n_holding(s->cluster) && s->has_news) {
@@ -662,6 +681,8 @@ void sched_bound(struct sched *s, const char *ns, const char *name, const char *
 		return;
 	s->counts.n_bind_failures++;
 	cluster_forget(s->cluster, pod);
+	if (!cpod_is_ours(pod))
+		return;
 	unit_of(pod, unit);
 	if (pending_has(s->pending, unit))
 		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
@@ -685,6 +706,8 @@ void sched_stand_down(struct sched *s)
 	}
 	pod = NULL;
 	while ((pod = cluster_next_pod(s->cluster, pod))) {
+		if (cpod_state(pod) == CPOD_OFFERED)
+			cluster_forget(s->cluster, pod);
 		if (cpod_state(pod) != CPOD_HOLDING)
 			continue;
 		cluster_forget(s->cluster, pod);
@@ -700,5 +723,6 @@ struct sched_counts sched_counts(const struct sched *s)
 
 	counts.pending = pending_counts(s->pending);
 	counts.n_holding = cluster_n_holding(s->cluster);
+	counts.n_offered = cluster_n_offered(s->cluster);
 	return counts;
 }

@@ -38,6 +38,12 @@ enum sched_act {
 	SCHED_EVICT,    /* it has to leave; asked again while it does not */
 };
 
+/*
+ * What policies say now counts, also of who stands in which line: before anything of decide.h is
+ * asked from elsewhere. -ENOMEM.
+ */
+int sched_settle(struct sched *sched, struct error *err);
+
 /* pod and texts are valid until the next call. */
 struct sched_action {
 	enum sched_act act;
@@ -62,8 +68,11 @@ void sched_stand_down(struct sched *sched);
 
 struct sched_counts {
 	struct pending_counts pending;
-	uint32_t n_holding;
+	uint32_t n_holding, n_offered;
 	uint64_t n_evictions, n_reclaimed; /* of those */
+	uint64_t n_timeouts;               /* members of groups that gave back what they held */
+	uint64_t n_granted, n_denied;      /* live changes */
+	uint64_t n_forgone;                /* places that were kept for who did not come */
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

@@ -2,6 +2,7 @@
 #include "scheduler/serve.h"
 
 #include "base/prom.h"
+#include "scheduler/extender.h"
 #include "scheduler/service-internal.h"
 
 #define TEXT_MAX (1u << 20)
@@ -9,6 +10,7 @@
 static void add_metrics(const struct service *s, struct buf *out)
 {
 	const struct kube_client_counts client = kube_client_counts(s->client);
+	const struct http_counts http = http_server_counts(page_server(s->page));
 	struct sched_counts n = {0};
 
 	if (s->sched)
@@ -39,12 +41,39 @@ static void add_metrics(const struct service *s, struct buf *out)
 		(double)n.n_bind_failures);
 	prom_add(out, "divvy_scheduler_evictions_total", "counter",
 		"Pods told to leave for others.", (double)n.n_evictions);
+	prom_add(out, "divvy_scheduler_reclaims_total", "counter",
+		"Evictions that took back what a queue is guaranteed.", (double)n.n_reclaimed);
+	prom_add(out, "divvy_scheduler_group_timeouts_total", "counter",
+		"Members of groups that gave back what they held.", (double)n.n_timeouts);
+	prom_add(out, "divvy_scheduler_wishes_granted_total", "counter",
+		"Live changes that were granted.", (double)n.n_granted);
+	prom_add(out, "divvy_scheduler_wishes_denied_total", "counter",
+		"Live changes that were refused.", (double)n.n_denied);
+	prom_add(out, "divvy_scheduler_extender_requests_total", "counter",
+		"What another scheduler has asked the extender.", (double)s->n_asked);
+	prom_add(out, "divvy_scheduler_extender_failures_total", "counter",
+		"Of those the ones that had no answer.", (double)s->n_asked_in_vain);
+	prom_add(out, "divvy_scheduler_extender_forgone_total", "counter",
+		"Places kept for pods that were not bound there in time.", (double)n.n_forgone);
+	prom_add(out, "divvy_scheduler_pods_offered", "gauge",
+		"Pods of another scheduler for which a place is kept.", n.n_offered);
+	prom_add_histogram(out, "divvy_scheduler_extender_seconds",
+		"How long answers of the extender took.", &s->answer_time);
+	prom_add(out, "divvy_scheduler_events_dropped_total", "counter",
+		"Events that were too many to be written.",
+		(double)kube_recorder_counts(s->recorder).n_dropped);
+	prom_add(out, "divvy_scheduler_requests_refused_total", "counter",
+		"Requests to it that were too large, too slow, too many, or without the "
+		"certificate that they need.",
+		(double)http.n_refused);
 	prom_add_histogram(
 		out, "divvy_scheduler_bind_seconds", "How long Bindings took.", &s->bind_time);
 	prom_add_histogram(
 		out, "divvy_scheduler_decide_seconds", "How long decisions took.", &s->decide_time);
 	prom_add(out, "divvy_scheduler_api_requests_total", "counter",
 		"Requests to the API server.", (double)client.n_tries);
+	prom_add(out, "divvy_scheduler_api_retries_total", "counter",
+		"Requests that were tried again.", (double)client.n_retries);
 	prom_add(out, "divvy_scheduler_api_failures_total", "counter", "Requests that failed.",
 		(double)client.n_failures);
 }
@@ -60,6 +89,13 @@ static void on_metrics(void *data, struct http_request *request)
 static const struct http_route routes[] = {
 	{"GET", "/healthz", http_answer_ok},
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	{"POST", "/extender/filter", service_on_filter, .is_certified = true,
+		.max_body = EXTENDER_BODY_MAX},
+	{"POST", "/extender/prioritize", service_on_prioritize, .is_certified = true,
+		.max_body = EXTENDER_BODY_MAX},
+	{"POST", "/extender/preempt", service_on_preempt, .is_certified = true,
+		.max_body = EXTENDER_BODY_MAX},
+	{"POST", "/extender/bind", service_on_bind, .is_certified = true},
 };
 
 int serve_new(struct service *service, struct page **ret_page, struct error *err)
@@ -68,6 +104,7 @@ int serve_new(struct service *service, struct page **ret_page, struct error *err
 	const struct page_options page = {.address = o->listen,
 		.cert_file = o->tls_cert,
 		.key_file = o->tls_key,
+		.client_ca_file = o->client_ca,
 		.name = "divvy-scheduler",
 		.host = "divvy-scheduler",
 		.routes = routes,

@@ -28,7 +28,10 @@ struct flight {
 	char *ns, *name, *uid;
 	struct kube_call *call;
 	uint64_t began_ns;
+	struct http_request *asked; /* of an extender's client that waits for its end; or NULL */
 };
+
+struct question; /* service-extender.c */
 
 struct service {
 	struct loop *loop;
@@ -49,8 +52,9 @@ struct service {
 	uint64_t report_at_ns; /* when policies' status is looked at next */
 	char instance[256];
 	struct page *page; /* NULL: nothing is served */
-	uint64_t n_bound;
-	struct prom_histogram bind_time, decide_time;
+	struct question *questions;
+	uint64_t n_bound, n_asked, n_asked_in_vain;
+	struct prom_histogram bind_time, decide_time, answer_time;
 };
 
 /* ---- service-watch.c ---- */
@@ -66,7 +70,8 @@ void service_unwatch(struct service *s);
 /* ---- service-write.c ---- */
 
 bool service_may_write(const struct service *s);
-void service_bind(struct service *s, const struct cpod *pod);
+/* asked: who is answered when that has ended; NULL: nobody. */
+void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
 void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
@@ -78,6 +83,20 @@ void service_event(struct service *s, const struct cpod *pod, const char *type, 
 /* What policies' status is to say, where it says something else. */
 void service_report(struct service *s);
 void service_land_all(struct service *s); /* forgets what is under way */
+
+/* ---- service-extender.c ---- */
+
+/* Handlers of what kube-scheduler asks an extender. */
+void service_on_filter(void *service, struct http_request *request);
+void service_on_prioritize(void *service, struct http_request *request);
+void service_on_preempt(void *service, struct http_request *request);
+void service_on_bind(void *service, struct http_request *request);
+/* The answer to who has asked for a Binding; why NULL: it was made. */
+void service_answer_bind(struct http_request *request, const char *why);
+/* Those whose pod was not known yet: it may be now. */
+void service_ask_again(struct service *s);
+/* Nobody waits for an answer any more. */
+void service_answer_all(struct service *s);
 
 /* Soon: what has happened may have left something to do. */
 void service_wake(struct service *s);

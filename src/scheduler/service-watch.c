@@ -42,6 +42,8 @@ static void changed(struct watch *w, const struct kube_entry *entry)
 	if (sched_set(s->sched, w->kind, box->json, &err) < 0)
 		log_warn("%s %s: %s", entry->namespace_name, entry->name, err.msg);
 	json_decref(TAKE_PTR(box->json));
+	if (w->kind == OBJECT_POD)
+		service_ask_again(s);
 	service_wake(s);
 }
 

@@ -41,6 +41,8 @@ static struct flight *take_off(struct service *s, const struct cpod *pod)
 
 static void land(struct flight *f)
 {
+	if (f->asked)
+		service_answer_bind(f->asked, "divvy-scheduler ends: ask again");
 	DL_DELETE(f->service->flights, f);
 	free(f->ns);
 	free(f->name);
@@ -84,10 +86,13 @@ static void say_scheduled(struct service *s, const struct cpod *pod)
 	service_event(s, pod, "Normal", "Scheduled", buf_text(&text));
 }
 
-static void settle(struct flight *f, bool is_done)
+/* why: it was not done. */
+static void settle(struct flight *f, bool is_done, const char *why)
 {
 	struct service *s = f->service;
 
+	if (f->asked)
+		service_answer_bind(TAKE_PTR(f->asked), is_done ? NULL : why);
 	s->n_binds--;
 	s->n_bound += is_done;
 	prom_observe(&s->bind_time, clock_since_ns(clock_now_ns(), f->began_ns));
@@ -107,11 +112,12 @@ static void on_read(void *data, const struct kube_answer *answer)
 	if (answer->result == 0 && kube_json_parse(answer->body, &pod, NULL) == 0) {
 		uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 		node = kube_json_text_at(pod, "spec", "nodeName", NULL);
-		settle(f, uid && !strcmp(uid, f->uid) && node && *node);
+		settle(f, uid && !strcmp(uid, f->uid) && node && *node,
+			"the API server has not said whether it was bound, and it is not");
 		return;
 	}
 	/* Not known is not free: the watch will tell, or whoever is asked next. */
-	settle(f, answer->result != -ENOENT);
+	settle(f, answer->result != -ENOENT, answer->error.msg);
 }
 
 /* Whether the server may have done it although it did not say so. */
@@ -136,10 +142,10 @@ static void on_bound(void *data, const struct kube_answer *answer)
 	pod = cluster_pod(sched_cluster(f->service->sched), f->ns, f->name);
 	if (answer->result == 0 && pod && !strcmp(cpod_uid(pod), f->uid))
 		say_scheduled(f->service, pod);
-	settle(f, answer->result == 0);
+	settle(f, answer->result == 0, answer->error.msg);
 }
 
-void service_bind(struct service *s, const struct cpod *pod)
+void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked)
 {
 	struct flight *f = take_off(s, pod);
 	const struct kube_write write = {
@@ -152,10 +158,14 @@ void service_bind(struct service *s, const struct cpod *pod)
 	struct error err = {0};
 	int r = f ? 0 : -ENOMEM;
 
+	if (f)
+		f->asked = asked;
+	else if (asked)
+		service_answer_bind(asked, "out of memory");
 	s->n_binds++;
 	r = r < 0 ? r : decide_annotations(sched_cluster(s->sched), pod, s->epoch, &annotations);
 	if (r == 0 && !service_may_write(s))
-		r = -EPERM;
+		r = fail(&err, EPERM, "another scheduler leads");
 	r = r < 0 ? r
 		  : kube_bind(s->client, &write, cpod_node(pod), cpod_uid(pod), annotations, &err);
 	if (r == 0)
@@ -163,7 +173,7 @@ void service_bind(struct service *s, const struct cpod *pod)
 	log_warn("pod %s/%s: cannot be bound: %s", cpod_ns(pod), cpod_name(pod),
 		err.code ? err.msg : strerror(-r));
 	if (f)
-		settle(f, false);
+		settle(f, false, err.code ? err.msg : strerror(-r));
 }
 
 /* ---- conditions ---- */

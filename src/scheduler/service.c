@@ -19,7 +19,7 @@
 static void carry_out(struct service *s, const struct sched_action *a)
 {
 	switch (a->act) {
-	case SCHED_BIND: service_bind(s, a->pod); break;
+	case SCHED_BIND: service_bind(s, a->pod, NULL); break;
 	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
 	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
 	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
@@ -77,6 +77,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now_ns)
 		s->refreshed_ns = now_ns;
 		kube_discovery_refresh(s->discovery);
 	}
+	service_ask_again(s);
 	service_wake(s);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
@@ -128,7 +129,8 @@ static void begin(struct service *s, unsigned minor)
 	const struct sched_config config = {
 		.cluster = {.scheduler_name = s->options->scheduler_name,
 			.minor = minor,
-			.policy = &place_fgd},
+			.policy = &place_scarcity,
+			.rack_label = s->options->rack_label},
 		.seed = rand_u64(kube_client_rand(s->client))};
 	struct error err;
 	int r = sched_new(&config, &s->sched, &err);
@@ -247,9 +249,10 @@ void service_free(struct service *s)
 {
 	if (!s)
 		return;
+	service_answer_all(s);
+	service_land_all(s);
 	page_free(s->page);
 	service_unwatch(s);
-	service_land_all(s);
 	kube_lease_stop(s->lease);
 	kube_recorder_free(s->recorder);
 	kube_discovery_free(s->discovery);

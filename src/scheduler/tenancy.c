@@ -71,6 +71,7 @@ static int take_result(const struct manifest *pod, const struct dialect_result *
 	for (uint32_t i = 0; i < ret->n; i++)
 		ret->v[i].host = host_of(ret, i);
 	str_copy(ret->group, sizeof(ret->group), str_from(result->group));
+	str_copy(ret->vgpu, sizeof(ret->vgpu), result->vgpu);
 	if (result->group[0] && result->group_size) {
 		const struct spec group = {.group_size = result->group_size,
 			.group_threshold = result->group_threshold};
@@ -111,13 +112,12 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
-int tenancy_write_back(const json_t *json, const char *dialects, const struct dialect_grant *grants,
-	const char *node, uint64_t real_ns, json_t *annotations)
+int tenancy_write_back(const json_t *json, const char *dialects, const struct dialect_given *given,
+	json_t *annotations)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_dialect_ struct dialect_result result;
-	const struct dialect_given given = {.node = node, .time_ns = real_ns, .grant = grants};
 	int r = translate(json, dialects, &manifest, &result, NULL);
 
-	return r < 0 ? r : dialect_write_back(&manifest.pod, &result, &given, put, annotations);
+	return r < 0 ? r : dialect_write_back(&manifest.pod, &result, given, put, annotations);
 }

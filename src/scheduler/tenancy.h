@@ -29,6 +29,7 @@ struct tenancy {
 	char group[SPEC_GROUP];           /* "": none */
 	uint32_t group_size, group_least; /* 0 where an object says them */
 	char group_object[64];            /* that object's API group; "" */
+	char vgpu[SPEC_LABEL];            /* KubeShare's GPUID; "" */
 };
 
 /*
@@ -41,9 +42,9 @@ void tenancy_done(struct tenancy *tenancy);
 
 /*
  * Adds the annotations that users and tools of the pod's dialect read, none of which is a given
- * key. A grant for each container, in the tenancy's order. real_ns: since 1970.
+ * key. A grant for each container, in the tenancy's order.
  */
-int tenancy_write_back(const json_t *pod, const char *dialects, const struct dialect_grant *grants,
-	const char *node, uint64_t real_ns, json_t *annotations);
+int tenancy_write_back(const json_t *pod, const char *dialects, const struct dialect_given *given,
+	json_t *annotations);
 
 #endif

@@ -163,7 +163,8 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 	}
 	model.mem_bytes &= ~(SIM_GRANULE - 1);
 	if (model.mem_bytes < 16 * SIM_GRANULE || model.mem_bytes > SIM_VA_SIZE / 32)
-		return fail(err, EINVAL, "devices: '%" STR_FMT "': memory must be 32Mi to 1Ti%s",
+		return fail(err, EINVAL,
+			"devices: '%" STR_FMT "': memory must be 32Mi to 1Ti%s, as in 2xH200-141Gi",
 			STR_ARG(item), m ? "" : ", and given for a model that is not known");
 	if (c->n + count > SIM_MAX_DEVICES)
 		return fail(err, EINVAL, "devices: more than %d", SIM_MAX_DEVICES);
@@ -208,7 +209,8 @@ static int set_cost(struct sim_costs *c, struct str key, struct str value, struc
 			return fail(err, ERANGE, "cost %s: must be above 0", cost_entries[i].key);
 		return 0;
 	}
-	return fail(err, EINVAL, "cost '%" STR_FMT "' is not known; see costs.def", STR_ARG(key));
+	return fail(err, EINVAL, "cost '%" STR_FMT "' is not known; divvy-simctl(1) lists them",
+		STR_ARG(key));
 }
 
 int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *err)
@@ -231,6 +233,9 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 }
 
 static const char *const fault_names[SIM_FAULT_KINDS] = {"oom", "ecc", "lost", "hang", "slow"};
+/* What each may have besides device=. */
+static const char *const fault_fields[SIM_FAULT_KINDS] = {"nth= and count=, from 1 on",
+	"at= or after=", "at= or after=", "after=", "factor=, 1 to 1000, and after="};
 
 static int parse_fault_field(
 	struct sim_fault *f, struct str key, struct str value, struct error *err)
@@ -260,8 +265,11 @@ static int parse_fault_field(
 	else if (str_is(key, "factor") && f->kind == SIM_FAULT_SLOW && v && v <= 1000)
 		f->count = v;
 	else
-		return fail(err, EINVAL, "fault %s: '%" STR_FMT "=%" STR_FMT "' does not fit it",
-			fault_names[f->kind], STR_ARG(key), STR_ARG(value));
+		return fail(err, EINVAL,
+			"fault %s: '%" STR_FMT "=%" STR_FMT "' does not fit it; it takes device= "
+			"(0 to %d), %s",
+			fault_names[f->kind], STR_ARG(key), STR_ARG(value), SIM_MAX_DEVICES - 1,
+			fault_fields[f->kind]);
 	return 0;
 }
 

@@ -93,6 +93,9 @@ CUresult cu_node_new(CUgraphNodeType type, struct cu_context *context, struct cu
 CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, struct cu_node **ret);
 /* Checks and copies parameters; the node keeps its old ones on failure. */
 CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *params);
+/* A new one with these. */
+CUresult cu_node_make(
+	const CUgraphNodeParams *params, struct cu_context *context, struct cu_node **ret);
 /* Fills what reading the parameters back gives. */
 void cu_node_get(const struct cu_node *node, CUgraphNodeParams *ret_params);
 CUresult cu_node_copy(const struct cu_node *node, struct cu_node **ret);

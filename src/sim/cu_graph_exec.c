@@ -724,13 +724,9 @@ CU_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 
 		/* A launch while capturing becomes a child of what is captured. */
 		p.graph.graph = exec->graph->handle;
-		CU_TRY(cu_node_new(p.type, stream->context, &node));
-		r = cu_node_set(node, &p);
-		if (r != CUDA_SUCCESS) {
-			cu_node_free(node);
-			return cu_capture_refuse(stream, r);
-		}
-		return cu_capture_node(stream, node);
+		r = cu_node_make(&p, stream->context, &node);
+		return r == CUDA_SUCCESS ? cu_capture_node(stream, node)
+					 : cu_capture_refuse(stream, r);
 	}
 	return cu_exec_launch(exec, stream);
 }

@@ -242,6 +242,21 @@ CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *p)
 	return CUDA_SUCCESS;
 }
 
+CUresult cu_node_make(
+	const CUgraphNodeParams *params, struct cu_context *context, struct cu_node **ret)
+{
+	struct cu_node *node;
+	CUresult r;
+
+	CU_TRY(cu_node_new(params->type, context, &node));
+	r = cu_node_set(node, params);
+	if (r == CUDA_SUCCESS)
+		*ret = node;
+	else
+		cu_node_free(node);
+	return r;
+}
+
 void cu_node_get(const struct cu_node *node, CUgraphNodeParams *ret_params)
 {
 	*ret_params = node->params;
@@ -313,9 +328,7 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 {
 	CUstreamBatchMemOpParams mem_op = {0};
 	CUgraphNodeParams p = {0};
-	struct cu_node *node;
 	struct cu_host *host;
-	CUresult r;
 
 	switch (op->entry.kind) {
 	case SIM_OP_MEMSET:
@@ -350,14 +363,7 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 		break;
 	default: p.type = CU_GRAPH_NODE_TYPE_EMPTY; break;
 	}
-	CU_TRY(cu_node_new(p.type, context, &node));
-	r = cu_node_set(node, &p);
-	if (r != CUDA_SUCCESS) {
-		cu_node_free(node);
-		return r;
-	}
-	*ret = node;
-	return CUDA_SUCCESS;
+	return cu_node_make(&p, context, ret);
 }
 
 static CUresult set_attribute(
@@ -391,10 +397,9 @@ CUresult cu_capture_launch(
 		.kernelParams = launch->params,
 		.extra = launch->extra,
 	};
-	CU_TRY(cu_node_new(p.type, stream->context, &node));
-	r = cu_node_set(node, &p);
-	if (r == CUDA_SUCCESS && launch->cooperative)
-		r = set_attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &cooperative);
+	CU_TRY(cu_node_make(&p, stream->context, &node));
+	r = launch->cooperative ? set_attribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &cooperative)
+				: CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS) {
 		cu_node_free(node);
 		return r;

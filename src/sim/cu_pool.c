@@ -321,18 +321,12 @@ static CUresult capture_alloc(
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
 	struct cu_node *node;
 	CUdeviceptr address;
-	CUresult r;
 
 	p.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
 	p.alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	p.alloc.poolProps.location.id = cu_device_number(pool->device);
 	p.alloc.bytesize = bytes;
-	CU_TRY(cu_node_new(p.type, stream->context, &node));
-	r = cu_node_set(node, &p);
-	if (r != CUDA_SUCCESS) {
-		cu_node_free(node);
-		return r;
-	}
+	CU_TRY(cu_node_make(&p, stream->context, &node));
 	address = node->params.alloc.dptr;
 	CU_TRY(cu_capture_node(stream, node));
 	*dptr = address;
@@ -404,14 +398,9 @@ static CUresult capture_free(struct cu_stream *stream, CUdeviceptr dptr)
 	CUresult r;
 
 	p.free.dptr = dptr;
-	CU_TRY(cu_node_new(p.type, stream->context, &node));
-	r = cu_node_set(node, &p);
-	if (r != CUDA_SUCCESS) {
-		cu_node_free(node);
-		/* Memory from outside the graph cannot be freed in it. */
-		return cu_capture_refuse(stream, r);
-	}
-	return cu_capture_node(stream, node);
+	r = cu_node_make(&p, stream->context, &node);
+	/* Memory from outside the graph cannot be freed in it. */
+	return r == CUDA_SUCCESS ? cu_capture_node(stream, node) : cu_capture_refuse(stream, r);
 }
 
 CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range)

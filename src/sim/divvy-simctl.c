@@ -446,6 +446,13 @@ static int dump_man(const char *folder, struct error *err)
 		"folder is in force from the engine's start on; FILE of the command takes its "
 		"place "
 		"while the engine runs, and - is the standard input.");
+	buf_add_text(&out, ".SH COSTS\n");
+	man_add_paragraphs(&out,
+		"What things cost is that of an H200 unless the environment of the program that "
+		"starts the engine has DIVVY_SIM_COSTS, such as switch_us=450,slice_us=1000:");
+#define COST(field, key, scale, value, comment) man_add_term(&out, #key "=" #value, comment);
+#include "sim/costs.def"
+#undef COST
 	buf_add_text(&out, ".SH EXIT STATUS\n");
 	man_add_paragraphs(&out, "0; 1 when it failed; 2 when the command line is not right.");
 	buf_add_text(&out, ".SH SEE ALSO\n\\fBdivvyd\\fR(8),\n\\fBdivvy\\fR(1)\n");
@@ -467,6 +474,7 @@ static int parse_options(struct options *o, int argc, char **argv, struct error 
 	uint64_t v;
 	int c, r = 0;
 
+	opterr = 0;
 	while (r >= 0 && (c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
 		switch (c) {
 		case 'd': r = str_copy(o->dir, sizeof(o->dir), str_from(optarg)); break;
@@ -484,7 +492,11 @@ static int parse_options(struct options *o, int argc, char **argv, struct error 
 			break;
 		case 'l': r = parse_duration(str_from(optarg), &o->last_ns, err); break;
 		case 'h': usage(stdout); exit(0);
-		default: return fail(err, EINVAL, "see divvy-simctl --help");
+		default:
+			return fail(err, EINVAL,
+				"%s: unknown, or its value is missing, or it takes none (--help "
+				"lists all)",
+				argv[optind - 1]);
 		}
 	}
 	return r;
@@ -511,13 +523,18 @@ int main(int argc, char **argv)
 	for (size_t i = 0; optind < argc && i < ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[optind], commands[i].name))
 			continue;
-		if (argc - optind - 1 != commands[i].nargs)
-			break;
+		if (argc - optind - 1 != commands[i].nargs) {
+			log_error("usage: divvy-simctl [OPTION...] %s%s", commands[i].name,
+				commands[i].args);
+			return 2;
+		}
 		r = commands[i].run(&o, argc - optind - 1, argv + optind + 1, &err);
 		if (r < 0)
 			log_error("%s", err.msg);
 		return r < 0;
 	}
+	if (optind < argc)
+		log_error("'%s': no such command", argv[optind]);
 	usage(stderr);
 	return 2;
 }

@@ -88,7 +88,7 @@ static void step(struct sched *sched, json_t *one, uint64_t *now_ns)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	const struct sched_config config = {
-		.cluster = {"divvy-scheduler", 30, &place_best_fit}, .seed = 1};
+		.cluster = {"divvy-scheduler", 30, &place_best_fit, NULL}, .seed = 1};
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
 	json_t *json = json_loadb((const char *)data, n, 0, NULL), *one;
 	uint64_t now_ns = 1000 * SECOND;

@@ -3,25 +3,25 @@
 """
 How fast divvy-scheduler binds, over a program that does nothing but bind, with as many requests at a time; on the
 same API server, taking turns. Both are timed by a watch, from the first pod that is bound to the last.
-usage: bench-bind.py [--pods N] [--rounds N] [--out FILE]: one object a line is added to FILE
+usage: bench-bind.py [--pods N] [--rounds N] [--quick] [--out FILE]: one object a line is added to FILE
 """
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
 
 from cluster import SKIP, Skip, open_cluster, skip_all, wait_for
+from results import Results
 from scheduled import BUILD, Scheduled
 
 BARE = os.path.join(BUILD, "tests/k8s/kube/kube-bind")
 AT_A_TIME = 100
 NODES = 20
-GOAL = 0.85
+METRIC = "kube.bind_ratio"
 
 
 class Times:
@@ -88,11 +88,10 @@ def ours(n):
     return rate
 
 
-PARSER = argparse.ArgumentParser()
-PARSER.add_argument("--pods", type=int, default=600)
-PARSER.add_argument("--rounds", type=int, default=3)
-PARSER.add_argument("--out")
-ARGS = PARSER.parse_args()
+RESULTS = Results(("--pods", 600, 200), ("--rounds", 3, 1))
+ARGS = RESULTS.args
+if not RESULTS.wants(METRIC):
+    sys.exit()
 
 try:
     with open_cluster() as cluster:
@@ -105,14 +104,8 @@ try:
                 pairs.append((bare(i), ours(i)))
                 print(f"# bare {pairs[-1][0]:.0f} pods/s, divvy-scheduler {pairs[-1][1]:.0f} pods/s", flush=True)
     ratio = statistics.median(o / b for b, o in pairs)
-    line = json.dumps({
-        "metric": "kube.bind_ratio", "value": round(ratio, 3), "unit": "", "goal": f">= {GOAL}",
-        "holds": ratio >= GOAL, "n": ARGS.rounds, "simulated": True,
-        "detail": f"{ARGS.pods} pods, {AT_A_TIME} at a time: {statistics.median(o for _, o in pairs):.0f} pods/s, "
-                  f"bare {statistics.median(b for b, _ in pairs):.0f}"})
-    print(line)
-    if ARGS.out:
-        with open(ARGS.out, "a", encoding="utf-8") as f:
-            f.write(line + "\n")
+    RESULTS.add(METRIC, ratio, ">= 0.85", ARGS.rounds,
+                f"{ARGS.pods} pods, {AT_A_TIME} at a time: {statistics.median(o for _, o in pairs):.0f} pods/s, "
+                f"bare {statistics.median(b for b, _ in pairs):.0f}")
 except Skip as reason:
     skip_all(reason, SKIP)

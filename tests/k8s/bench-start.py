@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 How much later a shared pod starts than a plain one: from the first byte of the POST to the first instruction of its
-container's program, which says over a socket what CLOCK_MONOTONIC then was. Both are of the same image on the same
+container's program, which says over a socket what CLOCK_MONOTONIC then was. All are of the same image on the same
 node; the plain one goes through kube-scheduler and never meets divvy, the shared one through divvy as it ships, onto a
-device that others use. One after the other, taking turns; then many at once.
-usage: bench-start.py [--pods N] [--at-once N] [--out FILE]: one object a line is added to FILE
+device that others use; and a third kind is plain, too, but has a device of a plugin that does nothing (fake-plugin),
+which is what the kubelet alone takes longer with devices. One after the other, taking turns; then many at once.
+usage: bench-start.py [--pods N] [--at-once N] [--rounds N] [--quick] [--out FILE]: one object a line is added to FILE
 """
 
-import argparse
 import concurrent.futures
 import json
 import os
 import socket
 import statistics
+import sys
 import threading
 import time
 
@@ -21,11 +22,14 @@ import shipped
 from cluster import SKIP, Skip, open_cluster, skip_all, wait_for
 from divvyd import BUILD
 from node import ADDRESS
+from results import Results
 
-GOAL = 1.10
+GOAL = "<= 1.10"
 POSTS = 8  # connections, when many are created at once
 IMAGE = "say-start"
 SAY = os.path.join(BUILD, "tests/programs/say-start")
+FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
+DEVICES = {"example.com/device": "1"}
 
 
 class Starts:
@@ -65,10 +69,11 @@ class Bound:
 class Kind:
     """Pods that are made alike."""
 
-    def __init__(self, label, space, annotations):
-        self.label, self.space, self.annotations = label, space, annotations
+    def __init__(self, label, space, annotations=None, limits=None):
+        self.label, self.space, self.annotations, self.limits = label, space, annotations or {}, limits or {}
         self.bound = Bound(space)
         self.made = 0
+        self.times = []  # (ms to the start, ms to the node)
 
     def path(self, name=""):
         return f"/api/v1/namespaces/{self.space}/pods" + (f"/{name}" if name else "")
@@ -79,7 +84,8 @@ class Kind:
         return name, json.dumps({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": self.annotations},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
-                {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}", "args": [name, ADDRESS, str(starts.port)]}]}})
+                {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}", "args": [name, ADDRESS, str(starts.port)],
+                 "resources": {"limits": self.limits}}]}})
 
     def post(self, connection, pod):
         """When the first byte went."""
@@ -114,36 +120,35 @@ class Kind:
         return [((starts.at[name] - at) / 1e6, (self.bound.at[name] - at) / 1e6) for name, at in began.items()]
 
 
-def median(times, which=0):
-    return statistics.median(t[which] for t in times)
+def median(kind, which=0):
+    return statistics.median(t[which] for t in kind.times)
 
 
-def row(metric, plain, shared, n):
-    ratio = median(shared) / median(plain)
-    return json.dumps({
-        "metric": metric, "value": round(ratio, 3), "unit": "", "goal": f"<= {GOAL}", "holds": ratio <= GOAL, "n": n,
-        "simulated": True,
-        "detail": f"shared {median(shared):.0f} ms, of which to its node {median(shared, 1):.0f}; "
-                  f"plain {median(plain):.0f} ms and {median(plain, 1):.0f}"})
+def show(metric, goal, kind, plain, n):
+    RESULTS.add(metric, median(kind) / median(plain), goal, n,
+                f"{kind.label} {median(kind):.0f} ms, of which to its node {median(kind, 1):.0f}; "
+                f"plain {median(plain):.0f} ms and {median(plain, 1):.0f}")
 
 
-def one_by_one(plain, shared):
-    times = {plain: [], shared: []}
-    for i in range(ARGS.pods + 1):
-        for kind in (plain, shared) if i % 2 else (shared, plain):
-            got = kind.create(1)
+def take_turns(kinds, rounds, at_once, n_warm=0):
+    """Of a round each kind has two turns, so that what else the machine does meets all."""
+    for kind in kinds:
+        kind.times = []
+    for i in range(rounds):
+        for kind in (*kinds, *reversed(kinds)):
+            times = kind.create(at_once)
             kind.clear()
-            if i:  # the first of each warms up
-                times[kind] += got
-    return times[plain], times[shared]
+            kind.times += times if i >= n_warm else []
 
 
-def at_once(plain, shared):
-    times = {plain: [], shared: []}
-    for kind in (plain, shared, shared, plain):  # what else the machine does meets both
-        times[kind] += kind.create(ARGS.at_once)
-        kind.clear()
-    return times[plain], times[shared]
+def measure(plain, plugin, shared):
+    if RESULTS.wants("kube.start_ratio_p50"):
+        take_turns([plain, shared], ARGS.pods // 2 + 1, 1, n_warm=1)
+        show("kube.start_ratio_p50", GOAL, shared, plain, len(shared.times))
+    if RESULTS.wants("kube.start_ratio_50", "kube.start_plugin_ratio_50"):
+        take_turns([plain, plugin, shared], ARGS.rounds, ARGS.at_once)
+        show("kube.start_ratio_50", GOAL, shared, plain, len(shared.times))
+        show("kube.start_plugin_ratio_50", "", plugin, plain, len(plugin.times))
 
 
 def keep_one_there(device):
@@ -156,11 +161,10 @@ def keep_one_there(device):
     cluster.wait_for_pod("there", "Running")
 
 
-PARSER = argparse.ArgumentParser()
-PARSER.add_argument("--pods", type=int, default=20)
-PARSER.add_argument("--at-once", type=int, default=50)
-PARSER.add_argument("--out")
-ARGS = PARSER.parse_args()
+RESULTS = Results(("--pods", 20, 4), ("--at-once", 50, 10), ("--rounds", 2, 1))
+ARGS = RESULTS.args
+if not RESULTS.wants("kube.start_ratio_p50", "kube.start_ratio_50", "kube.start_plugin_ratio_50"):
+    sys.exit()
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
@@ -169,15 +173,14 @@ try:
         starts = Starts()
         device = daemon.devices()[0]
         keep_one_there(device)
-        plain = Kind("plain", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"}), {})
-        shared = Kind("shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi",
-                                                    "divvy.gpu/device": device})
-        rows = [row("kube.start_ratio_p50", *one_by_one(plain, shared), ARGS.pods)]
-        print(rows[-1], flush=True)
-        rows.append(row("kube.start_ratio_50", *at_once(plain, shared), ARGS.at_once))
-        print(rows[-1], flush=True)
-        if ARGS.out:
-            with open(ARGS.out, "a", encoding="utf-8") as f:
-                f.writelines(line + "\n" for line in rows)
+        cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
+            *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", *DEVICES, "64"])
+        node = f"/api/v1/nodes/{cluster.node_name}"
+        wait_for(lambda: cluster.get(node)["status"]["allocatable"].get(*DEVICES) == "64",
+                 "the node has the plugin's devices", 60)
+        alone = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
+        measure(Kind("plain", alone), Kind("plugin", alone, limits=DEVICES),
+                Kind("shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi",
+                                                   "divvy.gpu/device": device}))
 except Skip as reason:
     skip_all(reason, SKIP)

@@ -291,8 +291,8 @@ class Cluster(Tools):
 
     def show_logs(self):
         folder = os.path.join(self.dir, "log")
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            name = name.rpartition(".")[0]
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        for name in sorted(n.removesuffix(".log") for n in names if n.endswith(".log")):
             for line in self.end_of_log(name, 15):
                 print(f"# {name}: {line.rstrip()[:400]}")
         sys.stdout.flush()

@@ -117,10 +117,10 @@ class Scheduled:
         return f"/api/v1/namespaces/{self.namespace}/pods" + (f"/{name}" if name else "")
 
     def pod(self, name, annotations=None, *, containers=("main",), resources=None, labels=None, **spec):
-        """Annotations are asked keys without their prefix, or whole ones."""
+        """Annotations are asked keys without their prefix, or whole ones; the label is what the webhook would put on."""
         keys = {k if "/" in k else f"divvy.gpu/{k}": v for k, v in (annotations or {}).items()}
         return self.cluster.create(self.path(), {
-            "metadata": {"name": name, "annotations": keys, "labels": labels or {}},
+            "metadata": {"name": name, "annotations": keys, "labels": {"divvy.gpu/tenant": "true", **(labels or {})}},
             "spec": {"schedulerName": "divvy-scheduler", "terminationGracePeriodSeconds": 1, "containers": [
                 {"name": c, "image": "none", "resources": resources or {}} for c in containers], **spec}})
 

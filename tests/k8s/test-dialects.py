@@ -242,7 +242,13 @@ def a_pinned_vgpu_is_placed_on_its_node():
     body = pod(name="pinned", annotations=fraction("kubeshare", "0.1", "1.0", "1073741824", GPUID="abcde"),
                nodeSelector={"kubernetes.io/hostname": "n1"})
     cluster.create(pods(space("kubeshare")), body)
-    assert bound(pods(space("kubeshare")) + "/pinned")["spec"]["nodeName"] == "n1"
+    first = bound(pods(space("kubeshare")) + "/pinned")
+    assert first["spec"]["nodeName"] == "n1"
+    body["metadata"]["name"] = "pinned-beside"
+    cluster.create(pods(space("kubeshare")), body)
+    second = bound(pods(space("kubeshare")) + "/pinned-beside")
+    for key in ("divvy.gpu/devices", "kubeshare/GPUID"):
+        assert first["metadata"]["annotations"][key] == second["metadata"]["annotations"][key], (first, second)
 
 
 TESTS = [divvys_own_at_admission, kubeshare_at_admission, kubeshare2_at_admission, gemini_at_admission,

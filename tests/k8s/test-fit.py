@@ -27,6 +27,7 @@ import subprocess
 import threading
 import time
 
+import kube_scheduler
 from cluster import main, open_cluster, wait_for
 from fit_world import NAMESPACES, OVERHEAD, PRIORITIES, World
 
@@ -142,23 +143,6 @@ class Api:
         wait_for(lambda: not self.list(kind), f"every {kind} is gone")
 
 
-def write_config(cluster, extender):
-    path = os.path.join(cluster.dir, "scheduler.json")
-    # It wants one; there is no kubelet to take this.
-    insecure = f"{cluster.slot.address}:{cluster.slot.port('kubelet')}"
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump({
-            "apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": cluster.kubeconfigs["kube-scheduler"], "qps": 5000, "burst": 5000},
-            "leaderElection": {"leaderElect": False}, "healthzBindAddress": insecure,
-            "metricsBindAddress": insecure, "percentageOfNodesToScore": 100,
-            "profiles": [{"schedulerName": "default-scheduler",
-                          "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}],
-            "extenders": [{"urlPrefix": extender.url, "filterVerb": "filter", "nodeCacheCapable": True}],
-        }, f)
-    return path
-
-
 class Bench:
     """A cluster whose scheduler tells us what it finds."""
 
@@ -166,8 +150,8 @@ class Bench:
         self.cluster = cluster
         self.api = Api(cluster)
         self.extender = Extender()
-        cluster.args["kube-scheduler"] = ["--config=" + write_config(cluster, self.extender)]
-        cluster.start_sched()
+        kube_scheduler.start(cluster, {"urlPrefix": self.extender.url, "filterVerb": "filter", "nodeCacheCapable": True},
+                             plugins={"postFilter": {"disabled": [{"name": "*"}]}})
         for ns in NAMESPACES:
             cluster.create("/api/v1/namespaces", {"metadata": {"name": ns}})
         for name, value in PRIORITIES.items():

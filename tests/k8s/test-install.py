@@ -71,6 +71,23 @@ def overlay_for_tests_differs_in_nothing_else():
     assert found == wanted, (found - wanted, wanted - found)
 
 
+def overlay_for_the_extender_differs_in_nothing_else():
+    made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/extender"))))
+    found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
+    added = {n: pod_spec(made["Deployment", "divvy-system", n])["containers"][0]["args"][
+        len(pod_spec(base()["Deployment", "divvy-system", n])["containers"][0]["args"]):]
+        for n in ("divvy-scheduler", "divvy-controller")}
+    folder = "/etc/divvy/extender"
+    assert added == {"divvy-scheduler": [f"--tls-cert={folder}/tls.crt", f"--tls-key={folder}/tls.key",
+                                         f"--client-ca={folder}/ca.crt"],
+                     "divvy-controller": ["--scheduler-name=default-scheduler"]}, added
+    assert {d.split(": ")[0] + ": " + d.split(": ")[1] for d in found} == {
+        "divvy-controller: spec.template.spec.containers.controller.args", "divvy-scheduler: spec.replicas",
+        "divvy-scheduler: spec.template.spec.containers.scheduler.args",
+        "divvy-scheduler: spec.template.spec.containers.scheduler.volumeMounts.extender",
+        "divvy-scheduler: spec.template.spec.volumes.extender"}, found
+
+
 # ---- what is applied
 
 def versions():
@@ -535,8 +552,8 @@ def uninstalling_leaves_what_runs():
     apply("--server-side")  # ... and it comes back
 
 
-TESTS = [kustomize_makes_what_the_files_say, overlay_for_tests_differs_in_nothing_else, applies_on_an_empty_cluster,
-         applied_twice_is_no_change, what_the_controller_fills_in_stays, client_side_apply_does_the_same,
+TESTS = [kustomize_makes_what_the_files_say, overlay_for_tests_differs_in_nothing_else,
+         overlay_for_the_extender_differs_in_nothing_else, applies_on_an_empty_cluster, applied_twice_is_no_change, what_the_controller_fills_in_stays, client_side_apply_does_the_same,
          each_account_may_what_it_must, each_account_may_not_what_it_must_not, rights_are_no_more_than_these,
          the_scheduler_binds_and_speaks_through_the_status, a_token_names_its_pod,
          a_namespaces_users_may_use_sharepods, an_operator_runs_nodes_and_policies,

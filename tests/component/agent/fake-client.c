@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "core/ledger_counter.h"
 
 #define DIE(...) \
 	do { \
@@ -374,4 +375,15 @@ void fake_complete(struct fake_client *c, uint32_t at)
 	struct page_up *up = c->devices[at].up;
 
 	atomic_store(&up->done[0], atomic_load(&up->issued[0]));
+}
+
+bool fake_reserve(struct fake_client *c, uint64_t bytes)
+{
+	struct ledger_counter counter = {
+		.tenant = c->devices[0].tenant,
+		.slot = &c->devices[0].up->memory,
+		.process = c->devices[0].down->process,
+	};
+
+	return ledger_counter_reserve(&counter, ledger_pages(bytes), UINT64_MAX) == 0;
 }

@@ -72,5 +72,7 @@ void fake_submit_unmarked(struct fake_client *c, uint32_t at);
 void fake_mark(struct fake_client *c, uint32_t at);
 /* The device has done all that is marked. */
 void fake_complete(struct fake_client *c, uint32_t at);
+/* As much memory of device 0 as that, whatever the quota; false: not counted. */
+bool fake_reserve(struct fake_client *c, uint64_t bytes);
 
 #endif

@@ -189,31 +189,35 @@ static json_t *ask(struct rig *rig, json_t *request)
 	return json;
 }
 
-json_t *rig_ask(struct rig *rig, const char *format, ...)
+static json_t *pack(const char *format, va_list ap)
 {
 	json_error_t why;
+	json_t *request = json_vpack_ex(&why, 0, format, ap);
+
+	if (!request)
+		DIE("%s: %s", format, why.text);
+	return request;
+}
+
+json_t *rig_ask(struct rig *rig, const char *format, ...)
+{
 	json_t *request;
 	va_list ap;
 
 	va_start(ap, format);
-	request = json_vpack_ex(&why, 0, format, ap);
+	request = pack(format, ap);
 	va_end(ap);
-	if (!request)
-		DIE("%s: %s", format, why.text);
 	return ask(rig, request);
 }
 
 json_t *rig_do(struct rig *rig, const char *format, ...)
 {
-	json_error_t why;
 	json_t *request, *answer;
 	va_list ap;
 
 	va_start(ap, format);
-	request = json_vpack_ex(&why, 0, format, ap);
+	request = pack(format, ap);
 	va_end(ap);
-	if (!request)
-		DIE("%s: %s", format, why.text);
 	answer = ask(rig, request);
 	if (!json_is_true(json_object_get(answer, "ok")))
 		DIE("%s: %s", format, rig_text(answer, "error"));

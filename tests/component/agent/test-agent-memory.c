@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "core/ledger_counter.h"
 #include "fake-client.h"
 #include "rig.h"
 /* Its fail() is a macro: after ours. */
@@ -25,17 +24,6 @@
 #include <unistd.h>
 
 #define LONG_MS 10000
-
-static void reserve(struct fake_client *c, uint64_t bytes)
-{
-	struct ledger_counter counter = {
-		.tenant = c->devices[0].tenant,
-		.slot = &c->devices[0].up->memory,
-		.process = c->devices[0].down->process,
-	};
-
-	assert_int_equal(ledger_counter_reserve(&counter, ledger_pages(bytes), UINT64_MAX), 0);
-}
 
 static void write_text(const char *path, const char *text)
 {
@@ -109,8 +97,8 @@ static void what_a_dead_process_held_returns(void **state)
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
 	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
 	assert_int_not_equal(a.devices[0].down->process, b.devices[0].down->process);
-	reserve(&a, 6 << 20);
-	reserve(&b, 4 << 20);
+	assert_true(fake_reserve(&a, 6 << 20));
+	assert_true(fake_reserve(&b, 4 << 20));
 	wanted.value = 10 << 20;
 	assert_true(is_so(&wanted));
 	/* While the device still lists it, it counts. */
@@ -286,7 +274,7 @@ static void metrics_are_served(void **state)
 	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
 	assert_true(fake_acquire(&c, 0, LONG_MS));
 	fake_submit(&c, 0);
-	reserve(&c, 8 << 20);
+	assert_true(fake_reserve(&c, 8 << 20));
 	atomic_store(&c.devices[0].up->denied, 7);
 	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
 	get(address + 5, "/metrics", &text);

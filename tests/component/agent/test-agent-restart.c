@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "core/ledger_counter.h"
 #include "fake-client.h"
 #include "rig.h"
 /* Its fail() is a macro: after ours. */
@@ -29,17 +28,6 @@
 
 #define LONG_MS 10000
 #define STATE_MAX (1u << 20)
-
-static void reserve(struct fake_client *c, uint64_t bytes)
-{
-	struct ledger_counter counter = {
-		.tenant = c->devices[0].tenant,
-		.slot = &c->devices[0].up->memory,
-		.process = c->devices[0].down->process,
-	};
-
-	assert_int_equal(ledger_counter_reserve(&counter, ledger_pages(bytes), UINT64_MAX), 0);
-}
 
 static long long used(struct rig *rig, int tenant)
 {
@@ -83,7 +71,7 @@ static void a_killed_daemon_comes_back(void **state)
 	assert_int_equal(fake_hello(&b, rig.socket, other, false), 0);
 	assert_true(fake_acquire(&a, 0, LONG_MS));
 	fake_submit(&a, 0);
-	reserve(&a, 64 << 20);
+	assert_true(fake_reserve(&a, 64 << 20));
 	process = a.devices[0].down->process;
 	for (int round = 0; round < 5; round++) {
 		rig_kill(&rig);
@@ -135,8 +123,8 @@ static void what_died_meanwhile_no_longer_counts(void **state)
 	fake_start(&b);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
 	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
-	reserve(&a, 6 << 20);
-	reserve(&b, 2 << 20);
+	assert_true(fake_reserve(&a, 6 << 20));
+	assert_true(fake_reserve(&b, 2 << 20));
 	rig_kill(&rig);
 	fake_end(&a);
 	rig_restart(&rig, "1xTest-80Gi", NULL);
@@ -384,7 +372,7 @@ static void a_state_of_another_version_is_read(void **state)
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
 	assert_true(fake_acquire(&a, 0, LONG_MS));
 	fake_submit(&a, 0);
-	reserve(&a, 64 << 20);
+	assert_true(fake_reserve(&a, 64 << 20));
 	for (size_t i = 0; i < ARRAY_SIZE(change); i++) {
 		rig_kill(&rig);
 		rewritten(path, change[i]);

@@ -40,8 +40,11 @@ ABORTED = 16
 
 
 def run(*tests):
-    """All of them, or those whose names have one of the words of the command line in them."""
-    words = sys.argv[1:] or [""]
+    """All of them, or those whose names have one of the words of the command line in them, and none of those
+    that come with a minus."""
+    without = [w[1:] for w in sys.argv[1:] if w.startswith("-")]
+    words = [w for w in sys.argv[1:] if not w.startswith("-")] or [""]
+    tests = [t for t in tests if not any(w in t.__name__ for w in without)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that what was started is ended
     main(*[t for t in tests if any(w in t.__name__ for w in words)])
 

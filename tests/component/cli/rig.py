@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the component tests of the command line share: TAP, and a daemon of one's own with a simulated
 GPU in a folder of its own. Everything that a Rig starts it ends, and it waits for the simulated device
-to leave before it removes the folder."""
+to leave, soon after its last user, before it removes the folder."""
 
 import fcntl
 import json
@@ -32,6 +32,9 @@ class Rig:
         self.simulate = simulate
         self.children = []
         self.daemon = None
+        os.mkdir(os.path.join(self.dir, "sim"), 0o700)
+        with open(os.path.join(self.dir, "sim/config"), "w", encoding="ascii") as f:
+            f.write("linger = 50ms\n")
         if daemon:
             self.start()
 

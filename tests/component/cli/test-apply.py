@@ -80,6 +80,7 @@ def a_removed_program_is_told():
         line = child.stderr.readline()
         assert "no GPU for this program any more" in line and "removed" in line, line
         assert child.poll() is None
+        child.kill()  # it waits for ever, and so for its end
 
 
 def a_program_becomes_such_a_tenants():

@@ -87,6 +87,7 @@ def values_that_no_machine_would_take():
             (("top", "--time", "-1s"), ("--time", "-1s")),
             (("top", "--sort", "size"), ("--sort", "size", "memory")),
             (("report", "--since", "yesterday"), ("--since", "yesterday")),
+            (("report", "--since", "0"), ("--since 0", "1s to")),
             (("plot", "--last", "soon"), ("--last", "soon")),
             (("plot", "--last", "1h"), ("--last 1h", "100ms to 15m")),
             (("plot", "--step", "1"), ("--step", "'1'")),
@@ -105,6 +106,7 @@ def values_that_no_machine_would_take():
             (("ps", "-q", "-P"), ("--quiet and --processes",)),
             (("apply",), ("--file", "-f")),
             (("apply", "-f", "x", "--once", "--stop"), ("--once", "--stop")),
+            (("set", "x", "--name", "a\n\x1b[31m"), ("name 'a??[31m'",)),
         ]:
             refused(rig.divvy(*args), 2, *parts)
         refused(rig.divvy("run", "--request", "0.1", "--name", "a b", "--", "true"), 125, "name 'a b'")
@@ -116,6 +118,11 @@ def values_that_no_machine_would_take():
             done = subprocess.run([DIVVYD, "--simulate", spec], env=rig.env, capture_output=True, text=True,
                                   timeout=60, check=False)
             refused(done, 2, "--simulate: ", part)
+        for args, parts in [(("--listen", ":99"), ("--listen: with --cluster only",)),
+                            (("--oversubscribe", "0.5"), ("--oversubscribe: '0.5'", "1 or more")),
+                            (("--oversubscribe", "far"), ("--oversubscribe: 'far'", "1 or more"))]:
+            done = subprocess.run([DIVVYD, *args], env=rig.env, capture_output=True, text=True, timeout=60, check=False)
+            refused(done, 2, *parts)
         refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
 
@@ -137,7 +144,6 @@ def what_cannot_be_printed_is_said():
 def what_the_simulated_device_cannot_read():
     """Its own sentence reaches the user, rather than that there is no device."""
     with Rig(daemon=False) as rig:
-        os.mkdir(os.path.join(rig.dir, "sim"))
         faults = os.path.join(rig.dir, "sim", "faults")
         for text, part in [("oom\n", "line 1: fault oom: nth= is missing"), ("# no\nlost at=x\n", "line 2: "),
                            ("ecc device=9\n", "fault ecc: device=9: the devices are 0 to 0")]:
@@ -187,6 +193,7 @@ def lines_of_tenants_conf():
             ("uid", ("uid is alone", "name or a number")),
             ("uid nobody-here request=0.5", ("uid 'nobody-here'",)),
             ("cgroup /" + 200 * "x" + " request=0.5", ("cgroup '/xxx", "201 characters", "at most 199")),
+            ("cgroup batch.slice request=0.5", ("cgroup 'batch.slice'", "begins with /")),
             ("cgroup /a request", ("'request'", "field=value")),
             ("user 0 request=0.5", ("'user'", "uid, gid, cgroup or default")),
             ("uid 0 request=1.5", ("request 1.5",)),

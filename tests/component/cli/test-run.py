@@ -4,6 +4,7 @@
 --wait, --dry-run, --container, --simulate."""
 
 import fcntl
+import json
 import os
 import shlex
 import shutil
@@ -119,7 +120,7 @@ def who_waits_for_a_killed_daemon_goes_on():
     with Rig(daemon=False) as rig:
         daemon = on_demand(rig)
         wish = ("--memory", "10%", "--quiet")
-        args = ("--kernel-us=1000", "--count=4000")
+        args = ("--kernel-us=1000", "--count=1000")
         children = [rig.spin(name, "--request", request, *wish, args=args)
                     for name, request in (("a", "0.5"), ("b", "0.3"))]
         os.kill(daemon, signal.SIGKILL)
@@ -170,6 +171,27 @@ def wait_can_be_given_up():
         waiter.send_signal(signal.SIGINT)
         assert waiter.wait(60) == -signal.SIGINT
         assert [t["name"] for t in rig.json("ps", "-o", "json")] == ["first"]
+
+
+def a_lost_device_gets_nobody_new():
+    with Rig(simulate="2xTest-1Gi") as rig:
+        sim = os.path.join(rig.dir, "sim")
+        spin = ("--", SPIN, "--duration=0.1")
+        user = rig.spin("user", "--device", "0", *WISH)
+        subprocess.run([os.path.join(BUILD, "src/sim/divvy-simctl"), "--dir", sim, "faults", "-"],
+                       input="lost device=0\n", env=rig.env, text=True, timeout=60, check=True)
+        assert user.wait(60) == 1
+        wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon has seen it")
+        assert "device 0: is lost: the driver no longer has it" in rig.divvy("devices").stdout
+        done = rig.divvy("doctor", "-o", "json")
+        problem = [f for f in json.loads(done.stdout) if f["level"] == "problem"]
+        assert done.returncode == 1, done
+        assert len(problem) == 1 and "device 0" in problem[0]["what"] and "restart the daemon" in problem[0]["do"]
+        for _ in range(2):  # best fit alone would be device 0
+            done = rig.divvy("run", "--request", "0.3", "--quiet", *spin)
+            assert done.returncode == 0, done.stderr
+        refused(rig.divvy("run", "--device", "0", *WISH, *spin), 125, "is lost: the driver no longer has it", "doctor")
+        refused(rig.divvy("run", "--request", "0.1", "--count", "2", "--quiet", *spin), 125, "count 2: 1 device has room")
 
 
 def dry_run_prints_and_runs_nothing():
@@ -268,7 +290,6 @@ def a_daemon_that_cannot_start_says_why():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
                 "divvyd ended at once: ", "DIVVY_SIM_COSTS", "garbage")
-        os.makedirs(os.path.join(rig.dir, "sim"), exist_ok=True)
         with open(os.path.join(rig.dir, "sim", "faults"), "w", encoding="utf-8") as f:
             f.write("nonsense\n")
         refused(rig.divvy("run", *WISH, "--", "true"), 125, "sim/faults: line 1", "nonsense")
@@ -335,6 +356,7 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      a_daemon_on_demand_keeps_nothing_of_the_callers, many_start_one_daemon,
      who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
+     a_lost_device_gets_nobody_new,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,

@@ -454,6 +454,7 @@ def bad_usage_is_said():
         ("--generate", "wang", "--threshold", "0"): ("--threshold", "above 0"),
         ("--generate", "wang", "--threshold", "1.5"): ("--threshold", "1.5", "up to 1"),
         ("--generate", "wang", "--affinity", "5000"): ("--affinity", "5000", "4096"),
+        ("--generate", "wang", "--affinity", ",".join(map(str, range(200)))): ("--affinity", "up to", "one more"),
         ("--spec", "s", "--exclusion", "1"): ("--exclusion", "--generate"),
         ("--generate", "wang", "--defrag", "0"): ("--defrag", "above 0"),
         ("--generate", "wang", "--defrag", "ten"): ("--defrag", "ten"),
@@ -461,6 +462,15 @@ def bad_usage_is_said():
         ("--generate", "wang", "--defrag", "1m,5,900d"): ("--defrag", "cost"),
     }.items():
         refused(sim(*args), 2, *words)
+
+
+def help_lists_every_policy():
+    text = sim("--help").stdout.split("\nPolicies:\n")[1].split("\n\n")[0]
+    listed = [line.split()[0] for line in text.splitlines() if line[2] != " "]
+    unknown = sim("--generate", "wang", "--policy", "none")
+    assert unknown.stderr.strip().endswith(" ".join(["default", *listed])), unknown.stderr
+    for name in listed:
+        assert sim("--generate", "wang", "--seeds", "1", "--policy", name).returncode == 0, name
 
 
 def bad_files_are_said_and_nothing_is_written():
@@ -492,4 +502,5 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      shares_by_queues_labels_and_thresholds,
      says_what_never_had_room, reads_cells,
      makes_room_for_who_matters_more, generates_the_named_shapes,
-     tells_nothing_of_what_has_not_arrived, draws_pictures, names_of_files_are_text, bad_usage_is_said, bad_files_are_said_and_nothing_is_written)
+     tells_nothing_of_what_has_not_arrived, draws_pictures, names_of_files_are_text, bad_usage_is_said, help_lists_every_policy,
+     bad_files_are_said_and_nothing_is_written)

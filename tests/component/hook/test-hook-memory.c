@@ -248,6 +248,13 @@ static void *race(void *arg)
 	return NULL;
 }
 
+/* Before anybody takes what there is: else who comes first leaves no room for the others' contexts. */
+static void await_contexts(struct fake_daemon *d)
+{
+	while (rig_charged(d, 0) < 3 * CONTEXT_BYTES)
+		usleep(1000);
+}
+
 static int races(void *arg)
 {
 	uint64_t quota = CONTEXT_BYTES * 3 + 40 * MiB;
@@ -263,12 +270,15 @@ static int races(void *arg)
 		if (!pid[i]) {
 			struct racer own = {.context = rig_context(), .daemon = d, .quota = quota};
 
+			alarm(60);
+			await_contexts(d);
 			race(&own);
 			_exit(own.bad || !own.context);
 		}
 	}
 	context = rig_context();
 	check(context);
+	await_contexts(d);
 	for (int i = 0; i < RACERS; i++) {
 		racer[i] = (struct racer){.context = context, .daemon = d, .quota = quota};
 		check(!pthread_create(&racer[i].thread, NULL, race, &racer[i]));

@@ -46,7 +46,7 @@ END
 fds=(/proc/$$/fd/*); echo ${fds[*]##*/}
 while read -r name value; do
     case $name in Threads:|SigIgn:|SigCgt:|SigBlk:) echo "$name $value" ;; esac
-done < /proc/$$/status
+done <<<"$(</proc/$$/status)"
 """
 
 UNTOUCHED = r"""

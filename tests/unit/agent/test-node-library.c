@@ -153,6 +153,25 @@ static void an_empty_note_is_none(void **state)
 	remove_all(m.top);
 }
 
+/* Whoever is admitted to a slot waits for it. */
+static void what_is_noted_already_is_not_written(void **state)
+{
+	char folder[64];
+	struct error err = {0};
+	struct machine m;
+	ino_t before;
+
+	make_versions(&m);
+	snprintf(folder, sizeof(folder), "%s/" LIBRARY_RECORDS, m.top);
+	assert_ok(library_note(m.top, "7", m.version[0], &err));
+	before = inode_of(folder, "7");
+	assert_ok(library_note(m.top, "7", m.version[0], &err));
+	assert_true(inode_of(folder, "7") == before);
+	assert_ok(library_note(m.top, "7", m.version[2], &err));
+	assert_true(inode_of(folder, "7") != before);
+	remove_all(m.top);
+}
+
 static void what_is_being_made_stays(void **state)
 {
 	char mine[PATH_MAX + 16], dead[PATH_MAX + 16], none[] = "";
@@ -181,4 +200,5 @@ static void nothing_is_there_yet(void **state)
 }
 
 UNIT_MAIN(UNIT(an_upgrade_leaves_the_files_of_before), UNIT(a_version_goes_with_the_last_container),
-	UNIT(an_empty_note_is_none), UNIT(what_is_being_made_stays), UNIT(nothing_is_there_yet))
+	UNIT(an_empty_note_is_none), UNIT(what_is_noted_already_is_not_written),
+	UNIT(what_is_being_made_stays), UNIT(nothing_is_there_yet))

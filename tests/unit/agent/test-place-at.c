@@ -49,6 +49,25 @@ static void who_has_it_alone_has_it_alone(void **state)
 	assert_contains(err.msg, "exclusively");
 }
 
+static void what_is_ill_gets_nobody(void **state)
+{
+	const struct place_device two[] = {
+		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 500, 1, false, "does not answer"},
+		{"GPU-b", "A100", 80 * GIB, 80 * GIB, 0, 0, false},
+	};
+	struct error err = {0};
+	struct spec spec = make("0.5");
+	uint32_t chosen[SPEC_DEVICES_MAX];
+
+	assert_int_equal(place_at(&spec, &two[0], GIB, &err), -ENOSPC);
+	assert_contains(err.msg, "device GPU-a does not answer; ");
+	assert_int_equal(spec_set(&spec, "device", "!0", NULL), 0);
+	assert_int_equal(spec_set(&spec, "model", "A100", NULL), 0);
+	assert_int_equal(place(&spec, two, 2, chosen, &err), 0);
+	assert_int_equal(chosen[0], 1);
+	assert_int_equal(place(&spec, two, 1, chosen, &err), -ENOSPC);
+}
+
 /* As `divvy devices` numbers them. */
 static void indexes_are_names(void **state)
 {
@@ -72,4 +91,5 @@ static void indexes_are_names(void **state)
 	assert_string_equal(spec.device, "0,2");
 }
 
-UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(who_has_it_alone_has_it_alone))
+UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(what_is_ill_gets_nobody),
+	UNIT(who_has_it_alone_has_it_alone))

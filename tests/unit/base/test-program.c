@@ -12,7 +12,7 @@
 struct options {
 	const char *name, *color;
 	uint64_t n;
-	bool is_loud;
+	bool is_loud, has_echo;
 	unsigned int n_finished;
 };
 
@@ -43,6 +43,7 @@ static const struct program_option table[] = {
 		.check = check_color},
 	{"number", "N", "how many", .set = set_number, .is_maybe = true},
 	{"loud", NULL, "say so", offsetof(struct options, is_loud)},
+	{"echo", NULL, "and again", offsetof(struct options, has_echo), .needs = "loud"},
 };
 
 static const struct program program = {.name = "test",
@@ -74,6 +75,8 @@ static void options_set_what_they_name(void **state)
 	assert_int_equal(o.n, 3);
 	assert_true(o.is_loud);
 	assert_int_equal(o.n_finished, 1);
+	assert_ok(PARSE(&o, &err, "--echo", "--name=a", "--loud"));
+	assert_true(o.has_echo);
 	assert_ok(PARSE(&o, &err, "--color=red", "--number"));
 	assert_null(o.name);
 	assert_string_equal(o.color, "red");
@@ -96,6 +99,7 @@ static void what_is_wrong_is_named(void **state)
 		{"word", NULL, "'word'", "options only"},
 		{"--log", "loud", "--log loud", "error, warn"},
 		{"--loud", NULL, "--loud", "needs --name"},
+		{"--echo", "--name=a", "--echo", "with --loud only"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -149,8 +149,13 @@ static void consumes_from_the_front(void **state)
 	buf_add_text(&b, "abcdef");
 	buf_consume(&b, 2);
 	assert_string_equal(buf_text(&b), "cdef");
+	buf_truncate(&b, 9);
+	assert_string_equal(buf_text(&b), "cdef");
+	buf_truncate(&b, 3);
+	assert_string_equal(buf_text(&b), "cde");
 	buf_consume(&b, 100);
 	assert_string_equal(buf_text(&b), "");
+	buf_truncate(&b, 0);
 }
 
 static void hands_its_memory_over(void **state)

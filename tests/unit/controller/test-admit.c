@@ -3,7 +3,7 @@
  * Tables of reviews. What is accepted is given to the webhook again, as API servers do: then
  * nothing more is to be changed, and the validating half agrees.
  */
-#include "unit.h"
+#include "unit-json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,22 +19,6 @@ static const struct admit_rules rules = {
 #define SCHEDULER "system:serviceaccount:divvy-system:divvy-scheduler"
 #define DAEMON "system:serviceaccount:divvy-system:divvyd"
 
-/* What a test says with ' is said with ". */
-static json_t *json(const char *text)
-{
-	_cleanup_free_ char *copy = str_dup(str_from(text));
-	json_error_t where;
-	json_t *parsed;
-
-	for (char *p = copy; *p; p++)
-		if (*p == '\'')
-			*p = '"';
-	parsed = json_loads(copy, JSON_DECODE_ANY, &where);
-	if (!parsed)
-		fail_msg("%s: %s", where.text, copy);
-	return parsed;
-}
-
 struct ask {
 	const char *path, *operation, *user, *resource, *subresource, *extra;
 	const char *dialects, *policy, *pod_uid, *pod_node;
@@ -45,8 +29,8 @@ struct ask {
 static json_t *answer(const struct ask *ask)
 {
 	const char *user = ask->user ? ask->user : "alice";
-	_cleanup_json_ json_t *extra = json(ask->extra ? ask->extra : "{}");
-	_cleanup_json_ json_t *policy = ask->policy ? json(ask->policy) : NULL;
+	_cleanup_json_ json_t *extra = unit_json(ask->extra ? ask->extra : "{}");
+	_cleanup_json_ json_t *policy = ask->policy ? unit_json(ask->policy) : NULL;
 	_cleanup_json_ json_t *review = json_pack(
 		"{s:s, s:s, s:{s:s, s:s, s:{s:s, s:O}, s:{s:s, s:s}, s:s, s:s, s:s, s:O?, s:O?}}",
 		"apiVersion", "admission.k8s.io/v1", "kind", "AdmissionReview", "request", "uid",
@@ -177,8 +161,8 @@ static const struct {
 static void pods_are_translated_once(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(translated); i++) {
-		_cleanup_json_ json_t *pod = json(translated[i].pod),
-				      *want = json(translated[i].result);
+		_cleanup_json_ json_t *pod = unit_json(translated[i].pod),
+				      *want = unit_json(translated[i].result);
 		struct ask ask = {
 			.path = "/mutate/pods", .dialects = translated[i].dialects, .object = pod};
 		_cleanup_json_ json_t *got = answer(&ask), *patch = patch_of_review(got);
@@ -243,7 +227,7 @@ static void what_cannot_be_is_said_in_words(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(both); k++) {
-			_cleanup_json_ json_t *pod = json(refused[i].pod);
+			_cleanup_json_ json_t *pod = unit_json(refused[i].pod);
 			const struct ask ask = {.path = both[k],
 				.dialects = refused[i].dialects,
 				.policy = refused[i].policy,
@@ -267,7 +251,7 @@ static void a_pod_that_was_changed_behind_us_is_refused(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(changed); i++) {
-		_cleanup_json_ json_t *pod = json(changed[i].pod);
+		_cleanup_json_ json_t *pod = unit_json(changed[i].pod);
 		const struct ask ask = {.path = "/validate/pods", .object = pod};
 
 		assert_refused(&ask, changed[i].says);
@@ -277,7 +261,7 @@ static void a_pod_that_was_changed_behind_us_is_refused(void **state)
 /* A broken list is an administrator's matter: pods that ask for nothing go on. */
 static void a_broken_namespace_is_told(void **state)
 {
-	_cleanup_json_ json_t *pod = json(POD("", MAIN));
+	_cleanup_json_ json_t *pod = unit_json(POD("", MAIN));
 	const struct ask ask = {.path = "/mutate/pods", .dialects = "hamy", .object = pod};
 	_cleanup_json_ json_t *got = answer(&ask);
 
@@ -329,12 +313,20 @@ static const struct {
 		"{" TENANT
 		"}},'spec':{" BOUND SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'300'") "}}",
 		"keeps one"},
+	/* The label may be its user's own. */
+	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" MAIN "}}",
+		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" MAIN "}}",
+		"container main: asks for a share now"},
+	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" BOUND MAIN "}}",
+		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
+		"container main: asks for a share now"},
 };
 
 static void edits_are_wishes(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(edits); i++) {
-		_cleanup_json_ json_t *old = json(edits[i].old), *new = json(edits[i].new);
+		_cleanup_json_ json_t *old = unit_json(edits[i].old),
+				      *new = unit_json(edits[i].new);
 		const struct ask ask = {.path = "/validate/pods",
 			.operation = "UPDATE",
 			.user = edits[i].user,
@@ -359,9 +351,9 @@ static void a_template_is_refused_where_it_is_applied(void **state)
 {
 	static const char *const resources[] = {
 		"deployments", "statefulsets", "daemonsets", "replicasets", "jobs"};
-	_cleanup_json_ json_t *bad = json(TEMPLATE("'divvy.gpu/request':'1.5'")),
-			      *good = json(TEMPLATE("'divvy.gpu/request':'0.5'")),
-			      *cron = json("{'spec':{'jobTemplate':" TEMPLATE(
+	_cleanup_json_ json_t *bad = unit_json(TEMPLATE("'divvy.gpu/request':'1.5'")),
+			      *good = unit_json(TEMPLATE("'divvy.gpu/request':'0.5'")),
+			      *cron = unit_json("{'spec':{'jobTemplate':" TEMPLATE(
 				      "'divvy.gpu/devices':'main=GPU-1'") "}}");
 	struct ask ask = {.path = "/validate/templates", .resource = "cronjobs", .object = cron};
 
@@ -405,7 +397,7 @@ static void a_share_pod_is_looked_at_as_its_pod(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(objects); i++) {
-		_cleanup_json_ json_t *object = json(objects[i].object);
+		_cleanup_json_ json_t *object = unit_json(objects[i].object);
 		const struct ask ask = {
 			.path = "/validate/objects", .resource = "sharepods", .object = object};
 
@@ -439,7 +431,7 @@ static void a_daemon_writes_of_its_own_node(void **state)
 		{"system:serviceaccount:ns1:divvyd", NULL, NULL, NULL, NULL}, /* RBAC's to refuse */
 	};
 	static const char *const both[] = {"/validate/gpunodes", "/validate/leases"};
-	_cleanup_json_ json_t *object = json("{'metadata':{'name':'n1'}}");
+	_cleanup_json_ json_t *object = unit_json("{'metadata':{'name':'n1'}}");
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases) * 2; i++) {
 		const struct ask ask = {.path = both[i % 2],
@@ -472,7 +464,7 @@ static void what_is_no_review_is_told(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_json_ json_t *review = json(cases[i].text);
+		_cleanup_json_ json_t *review = unit_json(cases[i].text);
 		struct admit_request request;
 		struct error err;
 
@@ -485,7 +477,7 @@ static void what_is_no_review_is_told(void **state)
 /* Thousands of containers, a megabyte of annotations: in words, and not for long. */
 static void huge_pods_are_refused(void **state)
 {
-	_cleanup_json_ json_t *pod = json(POD("'divvy.gpu/request':'1'", MAIN));
+	_cleanup_json_ json_t *pod = unit_json(POD("'divvy.gpu/request':'1'", MAIN));
 	json_t *list = json_object_get(json_object_get(pod, "spec"), "containers");
 	struct ask ask = {.path = "/mutate/pods", .object = pod};
 	_cleanup_free_ char *huge = calloc(1, (1 << 20) + 1);

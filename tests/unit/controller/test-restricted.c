@@ -3,7 +3,7 @@
  * A tenant's pod needs no privilege: what the webhook puts into a pod breaks no rule of the Pod
  * Security Standards' restricted profile, and takes nothing away that breaks one.
  */
-#include "unit.h"
+#include "unit-json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,21 +15,6 @@
 
 static const struct admit_rules rules = {
 	.scheduler_name = "divvy-scheduler", .ns = "divvy-system", .lease_ns = "divvy-node-lease"};
-
-/* What a test says with ' is said with ". */
-static json_t *json(const char *text)
-{
-	_cleanup_free_ char *copy = str_dup(str_from(text));
-	json_t *parsed;
-
-	for (char *p = copy; *p; p++)
-		if (*p == '\'')
-			*p = '"';
-	parsed = json_loads(copy, 0, NULL);
-	if (!parsed)
-		fail_msg("no JSON: %s", copy);
-	return parsed;
-}
 
 #define SAFE "'securityContext':{'allowPrivilegeEscalation':false,'capabilities':{'drop':['ALL']}}"
 #define SAFE_POD \
@@ -130,8 +115,8 @@ static size_t rule_of(const char *control)
 
 static json_t *breach(size_t i)
 {
-	_cleanup_json_ json_t *change = json(breaches[i].change);
-	json_t *pod = json(POD("'divvy.gpu/request':'0.3'", "", ""));
+	_cleanup_json_ json_t *change = unit_json(breaches[i].change);
+	json_t *pod = unit_json(POD("'divvy.gpu/request':'0.3'", "", ""));
 
 	lay_over(pod, change);
 	return pod;
@@ -207,7 +192,7 @@ static void a_tenants_pod_is_restricted(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(pods); i++) {
-		_cleanup_json_ json_t *pod = json(pods[i].pod);
+		_cleanup_json_ json_t *pod = unit_json(pods[i].pod);
 
 		assert_restricted(pod);
 		mutate(pod, pods[i].dialects);

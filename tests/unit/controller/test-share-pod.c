@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "unit-json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,23 +7,9 @@
 #include "base/cleanup.h"
 #include "controller/share-pod.h"
 
-static json_t *json(const char *text)
-{
-	_cleanup_free_ char *copy = str_dup(str_from(text));
-	json_t *parsed;
-
-	for (char *p = copy; *p; p++)
-		if (*p == '\'')
-			*p = '"';
-	parsed = json_loads(copy, 0, NULL);
-	if (!parsed)
-		fail_msg("no JSON: %s", copy);
-	return parsed;
-}
-
 static void assert_json(const json_t *got, const char *want)
 {
-	_cleanup_json_ json_t *wanted = json(want);
+	_cleanup_json_ json_t *wanted = unit_json(want);
 	_cleanup_free_ char *text = json_dumps(got, JSON_COMPACT | JSON_ENCODE_ANY);
 
 	if (!json_equal(got, wanted))
@@ -45,7 +31,7 @@ static void assert_json(const json_t *got, const char *want)
 
 static void its_pod_is_the_template_with_the_asked_keys(void **state)
 {
-	_cleanup_json_ json_t *share_pod = json(SHARE), *pod = NULL;
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL;
 	struct error err;
 
 	if (share_pod_make(share_pod, SHARE_POD_OURS, &pod, &err) < 0)
@@ -69,10 +55,11 @@ static void a_pinned_kubeshare_pod_is_placed_by_us(void **state)
 {
 	_cleanup_json_ json_t
 		*pod = NULL,
-		*share_pod = json("{'metadata':{'name':'s','namespace':'ns1','uid':'u-1',"
-				  "'annotations':{'kubeshare/GPUID':'abcde','kubectl.kubernetes.io/"
-				  "last-applied-configuration':'x'}},"
-				  "'spec':{'nodeName':'n7','containers':[{'name':'main'}]}}");
+		*share_pod = unit_json(
+			"{'metadata':{'name':'s','namespace':'ns1','uid':'u-1',"
+			"'annotations':{'kubeshare/GPUID':'abcde','kubectl.kubernetes.io/"
+			"last-applied-configuration':'x'}},"
+			"'spec':{'nodeName':'n7','containers':[{'name':'main'}]}}");
 
 	assert_ok(share_pod_make(share_pod, SHARE_POD_KUBESHARE, &pod, NULL));
 	assert_json(pod,
@@ -86,7 +73,7 @@ static void a_pinned_kubeshare_pod_is_placed_by_us(void **state)
 
 static void another_name_is_always_the_same(void **state)
 {
-	_cleanup_json_ json_t *share_pod = json(SHARE);
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE);
 	char a[SHARE_POD_NAME_MAX + 1], b[SHARE_POD_NAME_MAX + 1];
 
 	assert_ok(share_pod_other_name(share_pod, a));
@@ -100,7 +87,7 @@ static void another_name_is_always_the_same(void **state)
 
 static void a_change_is_carried_to_the_pod(void **state)
 {
-	_cleanup_json_ json_t *share_pod = json(SHARE), *pod = NULL, *patch = NULL;
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *patch = NULL;
 
 	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
 	json_object_set_new(kube_json_at(pod, "metadata", "annotations", NULL), "divvy.gpu/devices",
@@ -121,15 +108,15 @@ static void a_change_is_carried_to_the_pod(void **state)
 
 static void the_status_is_the_pods_and_the_nodes(void **state)
 {
-	_cleanup_json_ json_t *share_pod = json(SHARE), *pod = NULL, *waiting = NULL,
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *waiting = NULL,
 			      *running = NULL, *tenants = NULL, *patch = NULL, *same = NULL;
 	struct share_pod_facts facts = {.real_ns = T0};
 
 	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
 	json_object_set_new(kube_json_at(pod, "metadata", NULL), "uid", json_string("p-1"));
 	json_object_set_new(pod, "status",
-		json("{'phase':'Pending','conditions':[{'type':'PodScheduled','status':"
-		     "'False','message':'0/1 nodes: 1 no GPU'}]}"));
+		unit_json("{'phase':'Pending','conditions':[{'type':'PodScheduled','status':"
+			  "'False','message':'0/1 nodes: 1 no GPU'}]}"));
 	facts.pod = pod;
 	waiting = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
 	assert_json(waiting,
@@ -145,12 +132,13 @@ static void the_status_is_the_pods_and_the_nodes(void **state)
 	same = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
 	assert_null(share_pod_status_patch(share_pod, same));
 
-	tenants = json("[{'podUID':'p-0','container':'main'},{'podUID':'p-1','container':'side','"
-		       "request':1,'limit':1},"
-		       "{'podUID':'p-1','container':'main','devices':['GPU-1'],'request':300,'"
-		       "limit':600,'memoryBytes':[4294967296]}]");
+	tenants = unit_json(
+		"[{'podUID':'p-0','container':'main'},{'podUID':'p-1','container':'side','"
+		"request':1,'limit':1},"
+		"{'podUID':'p-1','container':'main','devices':['GPU-1'],'request':300,'"
+		"limit':600,'memoryBytes':[4294967296]}]");
 	facts.tenants = tenants;
-	json_object_set_new(pod, "status", json("{'phase':'Running'}"));
+	json_object_set_new(pod, "status", unit_json("{'phase':'Running'}"));
 	json_object_set_new(kube_json_at(pod, "spec", NULL), "nodeName", json_string("n1"));
 	running = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
 	patch = share_pod_status_patch(share_pod, running);
@@ -166,7 +154,7 @@ static void the_status_is_the_pods_and_the_nodes(void **state)
 
 static void a_refusal_is_a_phase(void **state)
 {
-	_cleanup_json_ json_t *share_pod = json(SHARE), *status = NULL;
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *status = NULL;
 	const struct share_pod_facts facts = {
 		.real_ns = T0, .refusal = "InvalidSpec", .message = "limit 0.2: is below"};
 
@@ -180,9 +168,9 @@ static void a_refusal_is_a_phase(void **state)
 static void kubeshares_tools_read_what_they_know(void **state)
 {
 	_cleanup_json_ json_t
-		*share_pod = json("{" META ",'spec':{}}"),
+		*share_pod = unit_json("{" META ",'spec':{}}"),
 		*status = NULL,
-		*pod = json(
+		*pod = unit_json(
 			"{'metadata':{'name':'s','annotations':{'divvy.gpu/devices':'main=GPU-1'}},"
 			"'status':{'phase':'Running'}}");
 	const struct share_pod_facts facts = {.real_ns = T0, .pod = pod};

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "unit-json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "controller/web-view.h"
-
-static json_t *json(const char *text)
-{
-	json_t *parsed = json_loads(text, 0, NULL);
-
-	if (!parsed)
-		fail_msg("no JSON: %s", text);
-	return parsed;
-}
 
 #define NODE \
 	"{\"metadata\":{\"name\":\"gpu-1\"}," \
@@ -36,7 +27,7 @@ static json_t *json(const char *text)
 
 static void a_node_is_shown(void **state)
 {
-	_cleanup_json_ json_t *node = json(NODE);
+	_cleanup_json_ json_t *node = unit_json(NODE);
 	_cleanup_free_ char *text = web_view_node(node, true);
 
 	assert_string_equal(text,
@@ -63,10 +54,10 @@ static void a_strange_node_is_shown(void **state)
 		"{\"spec\":{\"cordoned\":[{}]}}"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
-		_cleanup_json_ json_t *node = json(strange[i]);
+		_cleanup_json_ json_t *node = unit_json(strange[i]);
 		_cleanup_free_ char *text = web_view_node(node, false);
 		_cleanup_free_ char *use = web_view_use(node, STR("u/c=1:2 ? =")), *waiting = NULL;
-		_cleanup_json_ json_t *back = json(text), *back_use = json(use);
+		_cleanup_json_ json_t *back = unit_json(text), *back_use = unit_json(use);
 
 		assert_true(json_is_array(json_object_get(back, "devices")));
 		assert_true(json_is_array(back_use));
@@ -78,7 +69,7 @@ static void a_strange_node_is_shown(void **state)
 
 static void use_is_in_the_order_of_the_tenants(void **state)
 {
-	_cleanup_json_ json_t *node = json(NODE);
+	_cleanup_json_ json_t *node = unit_json(NODE);
 	_cleanup_free_ char *none = web_view_use(node, STR("")),
 			    *both = web_view_use(
 				    node, STR("u2/c=7:8 junk u9/c=1:1 u1/c=300:5,400:6")),
@@ -112,7 +103,7 @@ static void on_gone(void *data, const char *key)
 
 static void sums_are_over_the_devices(void **state)
 {
-	_cleanup_json_ json_t *node = json(NODE);
+	_cleanup_json_ json_t *node = unit_json(NODE);
 	struct told told = {""};
 
 	web_view_each_use(node, STR("u1/c=300:5,400:6 u2/c=7:8 u3/c=1:1"), on_use, &told);
@@ -121,7 +112,8 @@ static void sums_are_over_the_devices(void **state)
 
 static void who_has_gone_is_told(void **state)
 {
-	_cleanup_json_ json_t *before = json(NODE), *now = json(NODE), *other = json(NODE);
+	_cleanup_json_ json_t *before = unit_json(NODE), *now = unit_json(NODE),
+			      *other = unit_json(NODE);
 	json_t *tenants = kube_json_at(now, "status", "tenants", NULL);
 	struct told told = {""};
 
@@ -171,7 +163,7 @@ static const struct {
 static void pods_that_wait_are_shown(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(pods); i++) {
-		_cleanup_json_ json_t *pod = json(pods[i].pod);
+		_cleanup_json_ json_t *pod = unit_json(pods[i].pod);
 		_cleanup_free_ char *text = web_view_waiting(pod);
 
 		if (web_view_is_waiting(pod) != pods[i].waits)

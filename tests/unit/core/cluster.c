@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "cluster.h"
@@ -45,6 +47,58 @@ struct place *cluster_new(
 		assert_ok(place_node_add(place, &info, &node, NULL));
 	}
 	return place;
+}
+
+struct place *cluster_by_hand(const struct place_policy *policy, const struct place_cells *cells)
+{
+	const struct place_config config = {.policy = policy, .cells = cells};
+	struct place *place = NULL;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "V100", &bit, NULL));
+	return place;
+}
+
+uint32_t cluster_add_node(
+	struct place *place, const char *name, const char *rack, const char *numa, const char *link)
+{
+	struct place_device_info devices[8] = {0};
+	const struct place_node_info info = {.name = name,
+		.rack = rack,
+		.cpu_milli = 32000,
+		.memory_bytes = 64 * GIB,
+		.n_devices = (uint32_t)strlen(link),
+		.devices = devices};
+	uint32_t node;
+
+	for (uint32_t i = 0; i < info.n_devices; i++)
+		devices[i] = (struct place_device_info){.memory_bytes = 16 * GIB,
+			.numa = (uint8_t)(numa ? numa[i] - '0' : (int)(i * 2 / info.n_devices)),
+			.link = (uint8_t)(link[i] - '0')};
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	return place->nodes[node].first_device;
+}
+
+uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t device)
+{
+	const struct place_choice choice = {
+		.node = place->devices[device].node, .n = 1, .device = {device}};
+	uint32_t tenant;
+
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	return tenant;
+}
+
+uint32_t cluster_device_for(struct place *place, struct place_spec spec)
+{
+	struct place_choice choice;
+	const int r = place_find(place, &spec, &choice, NULL);
+
+	if (r == -ENOSPC)
+		return PLACE_NONE;
+	assert_ok(r);
+	return choice.device[0];
 }
 
 struct place_spec cluster_spec(struct rand *rand, struct place *place)

@@ -109,6 +109,12 @@ static void what_is_written_is_read(void **state)
 	assert_ok(parse(&w.keys, &again, NULL));
 	assert_true(given_is_same(&given, &again));
 	assert_int_equal(again.epoch, 7);
+	/* Who has nothing to say of a key is not named by it, the last one neither. */
+	given.v[1].remote_node[0] = '\0';
+	str_copy(given.v[0].remote_node, GIVEN_NODE, STR("gpu-1"));
+	w = (struct written){0};
+	assert_ok(given_format(&given, put, &w));
+	assert_string_equal(w.keys.remote, "train=gpu-1");
 	for (int left = 0; left < KEYS; left++) {
 		int n = left;
 

@@ -7,14 +7,10 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "cluster.h"
 #include "core/place-cell.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
-
-DEFINE_CLEANUP(struct place_cells *, place_cells_free)
-DEFINE_CLEANUP(struct place *, place_free)
-#define _cleanup_cells_ _cleanup_(place_cells_free_p)
-#define _cleanup_place_ _cleanup_(place_free_p)
 
 /* As KubeShare's own examples are written. */
 static const char nodes[] = "cellTypes:\n"

@@ -9,8 +9,6 @@
 #include "core/place-defrag.h"
 #include "core/place-internal.h"
 
-DEFINE_CLEANUP(struct place *, place_free)
-
 static uint32_t whole(const struct place *place)
 {
 	uint32_t n = 0;
@@ -52,7 +50,7 @@ static void plans_keep_their_word(void **state)
 
 	for (uint64_t seed = 0; seed < 1000; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, &place_worst_fit, 1 + (uint32_t)rand_below(&rand, 8), 4);
 		_cleanup_(place_defrag_done) struct place_defrag plan = {0};
 		uint32_t most = (uint32_t)rand_below(&rand, 12), moved[16], n = 0;
@@ -151,7 +149,7 @@ static void budgets_are_kept(void **state)
 
 	for (uint64_t seed = 0; seed < 600; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, &place_worst_fit, 2 + (uint32_t)rand_below(&rand, 6), 4);
 		_cleanup_(place_defrag_done) struct place_defrag plan = {0}, free_plan = {0};
 		struct place_budget budgets[3];

@@ -8,47 +8,20 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "cluster.h"
 #include "core/place-cell.h"
 #include "core/place-policy.h"
 #include "core/place.h"
 
-DEFINE_CLEANUP(struct place_cells *, place_cells_free)
-DEFINE_CLEANUP(struct place *, place_free)
-#define _cleanup_cells_ _cleanup_(place_cells_free_p)
-#define _cleanup_place_ _cleanup_(place_free_p)
-
-#define GIB (1ull << 30)
-
 static struct place *place_of(const struct place_cells *cells)
 {
-	struct place_config config = {.policy = place_policy_find("default"), .cells = cells};
-	struct place *place;
-	uint64_t bit;
-
-	assert_ok(place_new(&config, &place, NULL));
-	assert_ok(place_model(place, "V100", &bit, NULL));
-	return place;
+	return cluster_by_hand(place_policy_find("default"), cells);
 }
 
 /* With as many devices as links, a digit each. Returns the first. */
 static uint32_t add_node(struct place *place, const char *name, const char *rack, const char *links)
 {
-	struct place_device_info devices[8] = {0};
-	struct place_node_info info = {.name = name,
-		.rack = rack,
-		.cpu_milli = 32000,
-		.n_devices = (uint32_t)strlen(links),
-		.devices = devices};
-	struct place_node_view view;
-	uint32_t node;
-
-	for (uint32_t i = 0; i < info.n_devices; i++)
-		devices[i] = (struct place_device_info){.memory_bytes = 16 * GIB,
-			.numa = (uint8_t)(i * 2 / info.n_devices),
-			.link = (uint8_t)(links[i] - '0')};
-	assert_ok(place_node_add(place, &info, &node, NULL));
-	assert_true(place_node_get(place, node, &view));
-	return view.first_device;
+	return cluster_add_node(place, name, rack, NULL, links);
 }
 
 static struct place_spec spec_of(uint32_t share, uint32_t group)
@@ -69,26 +42,6 @@ static struct place_spec opportunistic(uint32_t share)
 	return spec;
 }
 
-static uint32_t put(struct place *place, struct place_spec spec, uint32_t device)
-{
-	struct place_device_view view;
-	struct place_choice choice = {.n = 1, .device = {device}};
-	uint32_t tenant;
-
-	assert_true(place_device_get(place, device, &view));
-	choice.node = view.node;
-	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
-	return tenant;
-}
-
-static uint32_t device_for(struct place *place, struct place_spec spec)
-{
-	struct place_choice choice;
-
-	assert_ok(place_find(place, &spec, &choice, NULL));
-	return choice.device[0];
-}
-
 static void say_why(struct place *place, struct place_spec spec, const char *expected)
 {
 	struct place_choice choice;
@@ -105,21 +58,21 @@ static void a_group_comes_together(void **state)
 	uint32_t fellow;
 
 	/* Alone it goes to the first. */
-	assert_int_equal(device_for(place, spec_of(1000, 7)), a);
-	fellow = put(place, spec_of(1000, 7), b + 2);
+	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), a);
+	fellow = cluster_put(place, spec_of(1000, 7), b + 2);
 	/* On the same link, and with that taken on the same node. */
-	assert_int_equal(device_for(place, spec_of(1000, 7)), b + 3);
+	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), b + 3);
 	say_why(place, spec_of(1000, 7), "by scarcity, with 1 of the 1 devices of its group");
-	put(place, spec_of(1000, 7), b + 3);
-	assert_int_equal(device_for(place, spec_of(300, 7)), b);
+	cluster_put(place, spec_of(1000, 7), b + 3);
+	assert_int_equal(cluster_device_for(place, spec_of(300, 7)), b);
 	/* Others do not care. */
-	assert_int_equal(device_for(place, spec_of(1000, 8)), a);
-	assert_int_equal(device_for(place, spec_of(1000, 0)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(1000, 8)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(1000, 0)), a);
 	/* Nor does it, when they have gone. */
 	assert_ok(place_remove(place, fellow));
-	put(place, spec_of(1000, 0), b + 2);
+	cluster_put(place, spec_of(1000, 0), b + 2);
 	assert_ok(place_remove(place, fellow + 1));
-	assert_int_equal(device_for(place, spec_of(1000, 7)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), a);
 }
 
 /* As many devices as are asked for, near the group where that many are. */
@@ -131,10 +84,10 @@ static void several_go_where_the_group_is(void **state)
 	struct place_spec two = spec_of(1000, 7);
 
 	two.count = 2;
-	put(place, spec_of(1000, 7), b + 5);
-	assert_int_equal(device_for(place, two), b + 4);
+	cluster_put(place, spec_of(1000, 7), b + 5);
+	assert_int_equal(cluster_device_for(place, two), b + 4);
 	two.share = 400;
-	assert_int_equal(device_for(place, two), b + 4);
+	assert_int_equal(cluster_device_for(place, two), b + 4);
 }
 
 static void a_group_keeps_to_its_rack(void **state)
@@ -148,13 +101,13 @@ static void a_group_keeps_to_its_rack(void **state)
 		.n_devices = 1,
 		.devices = &(struct place_device_info){.memory_bytes = 16 * GIB}};
 
-	put(place, spec_of(1000, 7), c);
-	assert_int_equal(device_for(place, spec_of(500, 7)), b);
+	cluster_put(place, spec_of(1000, 7), c);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), b);
 	say_why(place, spec_of(500, 7), "by scarcity, in a rack or cell of its group");
-	assert_int_equal(device_for(place, spec_of(500, 0)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 0)), a);
 	/* A node without a rack is near nobody. */
 	assert_ok(place_node_update(place, place_node_find(place, "c"), &moved, NULL));
-	assert_int_equal(device_for(place, spec_of(500, 7)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), a);
 }
 
 static const char rows[] = "cellTypes:\n"
@@ -179,13 +132,13 @@ static void a_group_keeps_to_its_cells(void **state)
 	place = place_of(cells);
 	for (uint32_t i = 0; i < 5; i++)
 		first[i] = add_node(place, (const char[]){(char)('a' + i), '\0'}, "", "00");
-	put(place, spec_of(1000, 7), first[4]);
-	put(place, spec_of(1000, 0), first[4] + 1);
-	assert_int_equal(device_for(place, spec_of(500, 7)), first[3]);
-	put(place, spec_of(1000, 0), first[3]);
-	put(place, spec_of(1000, 0), first[3] + 1);
-	assert_int_equal(device_for(place, spec_of(500, 7)), first[1]);
-	assert_int_equal(device_for(place, spec_of(500, 0)), first[0]);
+	cluster_put(place, spec_of(1000, 7), first[4]);
+	cluster_put(place, spec_of(1000, 0), first[4] + 1);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), first[3]);
+	cluster_put(place, spec_of(1000, 0), first[3]);
+	cluster_put(place, spec_of(1000, 0), first[3] + 1);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), first[1]);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 0)), first[0]);
 }
 
 static void opportunistic_ones_are_packed(void **state)
@@ -194,21 +147,21 @@ static void opportunistic_ones_are_packed(void **state)
 	const uint32_t a = add_node(place, "a", "", "00"), b = add_node(place, "b", "", "00");
 	uint32_t tenant;
 
-	put(place, spec_of(300, 0), b);
-	tenant = put(place, opportunistic(300), b + 1);
-	assert_int_equal(device_for(place, opportunistic(200)), b + 1);
+	cluster_put(place, spec_of(300, 0), b);
+	tenant = cluster_put(place, opportunistic(300), b + 1);
+	assert_int_equal(cluster_device_for(place, opportunistic(200)), b + 1);
 	say_why(place, opportunistic(200), "by scarcity, beside 1 opportunistic");
 	/* Who has a priority is not drawn there, nor is who finds no room there. */
-	assert_int_equal(device_for(place, spec_of(200, 0)), a);
-	assert_int_equal(device_for(place, opportunistic(800)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(200, 0)), a);
+	assert_int_equal(cluster_device_for(place, opportunistic(800)), a);
 	/* A group draws no opportunistic one. */
-	put(place, spec_of(100, 7), b);
+	cluster_put(place, spec_of(100, 7), b);
 	assert_ok(place_remove(place, tenant));
 	{
 		struct place_spec spec = opportunistic(200);
 
 		spec.group = 7;
-		assert_int_equal(device_for(place, spec), a);
+		assert_int_equal(cluster_device_for(place, spec), a);
 	}
 }
 
@@ -221,10 +174,10 @@ static void a_device_is_not_wasted_for_a_rack(void **state)
 		       c = (add_node(place, "b", "r2", "0"), add_node(place, "c", "r2", "0"));
 
 	place_set_typical(place, typical, 2);
-	put(place, spec_of(500, 0), a);
-	put(place, spec_of(1000, 7), c);
+	cluster_put(place, spec_of(500, 0), a);
+	cluster_put(place, spec_of(1000, 7), c);
 	/* The half that is left on `a` is filled, rather than b's device halved. */
-	assert_int_equal(device_for(place, spec_of(500, 7)), a);
+	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), a);
 }
 
 UNIT_MAIN(UNIT(a_group_comes_together), UNIT(several_go_where_the_group_is),

@@ -6,11 +6,10 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "cluster.h"
 #include "core/place-gang.h"
 #include "core/place-policy.h"
 #include "core/place-preempt.h"
-
-DEFINE_CLEANUP(struct place *, place_free)
 
 /* Two nodes with two devices each. */
 static struct place *two_nodes(void)
@@ -65,7 +64,7 @@ static uint64_t ask(void *arg, const struct place_spec *spec, uint32_t node, con
 
 static void a_node_may_be_refused(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_nodes();
+	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_spec spec = share(300);
 	struct rules rules = {.allowed = {0, UINT64_MAX}};
 	struct place_choice choice;
@@ -82,7 +81,7 @@ static void a_node_may_be_refused(void **state)
 
 static void devices_may_be_refused(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_nodes();
+	_cleanup_place_ struct place *place = two_nodes();
 	struct place_spec spec = share(300);
 	struct rules rules = {.allowed = {2, 0}};
 	struct place_choice choice;
@@ -96,7 +95,7 @@ static void devices_may_be_refused(void **state)
 
 static void only_of_nodes_about_to_be_chosen(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_nodes();
+	_cleanup_place_ struct place *place = two_nodes();
 	struct rules rules = {.allowed = {UINT64_MAX, UINT64_MAX}};
 	struct place_spec spec = share(300);
 	struct place_choice choice;
@@ -113,7 +112,7 @@ static void only_of_nodes_about_to_be_chosen(void **state)
 
 static void groups_obey(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_nodes();
+	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_spec members[3] = {share(800), share(800), share(800)};
 	const struct place_gang gang = {.members = members, .n = 3, .threshold = 1000};
 	struct rules rules = {.allowed = {1, UINT64_MAX}};
@@ -134,7 +133,7 @@ static void groups_obey(void **state)
 /* The node is full of two low ones; one gone is enough for the share, but not for the rules. */
 static void victims_are_enough_for_the_rules_too(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_nodes();
+	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_preempt how = {.is_graceful = false};
 	struct rules rules = {.allowed = {UINT64_MAX, 0}};
 	struct place_spec low = share(1000), spec = share(500);
@@ -169,7 +168,7 @@ static void victims_are_enough_for_the_rules_too(void **state)
 /* There is a share for it, but the rules keep it off until somebody has left. */
 static void victims_for_the_rules_alone(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_nodes();
+	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_preempt how = {.is_graceful = false};
 	struct rules rules = {.allowed = {UINT64_MAX, 0}, .at_least_gone = 1};
 	struct place_spec low = share(100), spec = share(500);

@@ -10,8 +10,6 @@
 #include "core/place-gang.h"
 #include "core/place-internal.h"
 
-DEFINE_CLEANUP(struct place *, place_free)
-
 #define MOST 40u
 
 static const struct place_policy *const policies[] = {
@@ -67,7 +65,7 @@ static void all_or_nothing(void **state)
 
 	for (uint64_t seed = 0; seed < 1500; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, policies[seed % 4], 1 + (uint32_t)rand_below(&rand, 8), 4);
 		struct place_spec members[MOST];
 		struct place_gang gang = {.members = members,
@@ -114,7 +112,7 @@ static void victims_are_needed(void **state)
 
 	for (uint64_t seed = 0; seed < 800; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, policies[seed % 4], 1 + (uint32_t)rand_below(&rand, 5), 3);
 		const struct place_preempt rules = {0};
 		struct place_spec members[MOST];
@@ -255,7 +253,7 @@ static void groups_of_any_kind(void **state)
 
 	for (uint64_t seed = 0; seed < 2400; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, policies[seed % 4], 1 + (uint32_t)rand_below(&rand, 4), 3);
 		const struct place_preempt rules = {0};
 		struct place_spec members[8];
@@ -306,7 +304,7 @@ static void groups_of_any_kind(void **state)
 static void near_each_other(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(nears); i++) {
-		_cleanup_(place_free_p) struct place *place = racks_new();
+		_cleanup_place_ struct place *place = racks_new();
 		_cleanup_(place_group_done) struct place_group group = {0};
 		struct place_spec members[MOST];
 		struct place_gang gang = {.members = members,
@@ -335,7 +333,7 @@ static void near_each_other(void **state)
 
 static void refusals(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = racks_new();
+	_cleanup_place_ struct place *place = racks_new();
 	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
 	struct place_gang gang = {.members = members, .n = 2, .threshold = 1000};
 	_cleanup_(place_group_done) struct place_group group = {0};

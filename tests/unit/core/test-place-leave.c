@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "cluster.h"
 #include "core/place-defrag.h"
 #include "core/place-gang.h"
 #include "core/place-held.h"
@@ -12,11 +13,6 @@
 #include "core/place-mode.h"
 #include "core/place-policy.h"
 #include "core/place-queue.h"
-
-DEFINE_CLEANUP(struct place *, place_free)
-#define _cleanup_place_ _cleanup_(place_free_p)
-
-#define GIB (1ull << 30)
 
 static void add_node(struct place *place, const char *name, uint32_t n_devices, uint32_t n_max)
 {

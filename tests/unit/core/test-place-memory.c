@@ -19,8 +19,6 @@
 #include "core/place-preempt.h"
 #include "core/place-queue.h"
 
-DEFINE_CLEANUP(struct place *, place_free)
-
 /* ---- memory that runs out ---- */
 
 static long left = -1; /* allocations until one fails; below 0: none does */
@@ -244,7 +242,7 @@ static void groups_and_victims(void **state)
 
 	for (uint32_t seed = 0; seed < 60; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, place_policy_find(policies[seed % 3]), 8, 4);
 		struct world w = {.place = place, .rand = rand};
 

@@ -6,14 +6,12 @@
 
 #include "base/cleanup.h"
 #include "cluster.h"
+#include "core/place-bounds.h"
 #include "core/place-defrag.h"
 #include "core/place-gang.h"
-#include "core/place-bounds.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-network.h"
-
-DEFINE_CLEANUP(struct place *, place_free)
 
 static void add_networks(struct rand *rand, struct place *place)
 {
@@ -169,7 +167,7 @@ static void against_all_pairs(void **state)
 
 	for (uint64_t seed = 0; seed < 300; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, &place_best_fit, 2 + (uint32_t)rand_below(&rand, 8), 2);
 
 		/* Some with much CPU and no free device, others with the contrary. */
@@ -195,7 +193,7 @@ static void against_all_pairs(void **state)
 static void refusals(void **state)
 {
 	struct rand rand = rand_seeded(1);
-	_cleanup_(place_free_p) struct place *place = cluster_new(&rand, &place_best_fit, 2, 1);
+	_cleanup_place_ struct place *place = cluster_new(&rand, &place_best_fit, 2, 1);
 	struct place_network_info info = {.node = 2, .mbit = 100};
 	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
 	struct place_decision d;
@@ -296,7 +294,7 @@ static void add_pair(struct place *place, uint32_t share, uint32_t budget, uint3
 
 static void networks_bind_to_their_node(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = pair_new();
+	_cleanup_place_ struct place *place = pair_new();
 	const struct place_preempt rules = {0};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	_cleanup_(place_defrag_done) struct place_defrag moves = {0};
@@ -339,7 +337,7 @@ static void networks_bind_to_their_node(void **state)
 static void halves_leave_together(void **state)
 {
 	for (uint32_t half = 0; half < 2; half++) {
-		_cleanup_(place_free_p) struct place *place = pair_new();
+		_cleanup_place_ struct place *place = pair_new();
 		const struct place_preempt rules = {0};
 		_cleanup_(place_plan_done) struct place_plan plan = {0}, stale = {0};
 		struct place_spec spec = PLACE_SPEC_INIT;
@@ -378,7 +376,7 @@ static void halves_leave_together(void **state)
 /* They leave for a group, and count once into their budget. */
 static void halves_count_once(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = pair_new();
+	_cleanup_place_ struct place *place = pair_new();
 	struct place_budget budget = {.may_go = 1};
 	const struct place_preempt rules = {.budgets = &budget, .n_budgets = 1};
 	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
@@ -408,8 +406,8 @@ static void halves_count_once(void **state)
 
 static void halves_are_tied_again(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = pair_new();
-	_cleanup_(place_free_p) struct place *fresh = pair_new();
+	_cleanup_place_ struct place *place = pair_new();
+	_cleanup_place_ struct place *fresh = pair_new();
 	uint32_t pair[2], again[2];
 	struct error err = {0};
 

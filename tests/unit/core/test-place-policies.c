@@ -11,46 +11,21 @@
 
 #include "base/cleanup.h"
 #include "base/rand.h"
+#include "cluster.h"
 #include "core/place-cell.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
 #include "core/place-preempt.h"
 
-DEFINE_CLEANUP(struct place_cells *, place_cells_free)
-DEFINE_CLEANUP(struct place *, place_free)
-#define _cleanup_cells_ _cleanup_(place_cells_free_p)
-#define _cleanup_place_ _cleanup_(place_free_p)
-
-#define GIB (1ull << 30)
-
 static struct place *place_of(const struct place_policy *policy)
 {
-	struct place_config config = {.policy = policy};
-	struct place *place;
-	uint64_t bit;
-
-	assert_ok(place_new(&config, &place, NULL));
-	assert_ok(place_model(place, "V100", &bit, NULL));
-	return place;
+	return cluster_by_hand(policy, NULL);
 }
 
-/* With devices of 16 GiB; numa and link: a digit for each device. */
+/* numa and link: a digit for each device. */
 static uint32_t add_node(struct place *place, const char *name, const char *numa, const char *link)
 {
-	struct place_device_info devices[8] = {0};
-	struct place_node_info info = {.name = name,
-		.cpu_milli = 32000,
-		.memory_bytes = 64 * GIB,
-		.n_devices = (uint32_t)strlen(numa),
-		.devices = devices};
-	uint32_t node;
-
-	for (uint32_t i = 0; i < info.n_devices; i++)
-		devices[i] = (struct place_device_info){.memory_bytes = 16 * GIB,
-			.numa = (uint8_t)(numa[i] - '0'),
-			.link = (uint8_t)(link[i] - '0')};
-	assert_ok(place_node_add(place, &info, &node, NULL));
-	return node;
+	return cluster_add_node(place, name, NULL, numa, link);
 }
 
 static struct place_spec spec_of(uint32_t share)
@@ -67,29 +42,6 @@ static uint32_t label(struct place *place, const char *name)
 
 	assert_ok(place_label(place, "ns", name, &id, NULL));
 	return id;
-}
-
-/* Someone of that spec is on that device. */
-static uint32_t put(struct place *place, struct place_spec spec, uint32_t device)
-{
-	struct place_choice choice = {
-		.node = place->devices[device].node, .n = 1, .device = {device}};
-	uint32_t tenant;
-
-	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
-	return tenant;
-}
-
-/* The first device it is given, or PLACE_NONE. */
-static uint32_t device_for(struct place *place, struct place_spec spec)
-{
-	struct place_choice choice;
-	int r = place_find(place, &spec, &choice, NULL);
-
-	if (r == -ENOSPC)
-		return PLACE_NONE;
-	assert_ok(r);
-	return choice.device[0];
 }
 
 static uint32_t node_for(struct place *place, struct place_spec spec)
@@ -110,24 +62,24 @@ static void kubeshare_fits_best(void **state)
 	add_node(place, "a", "00", "00");
 	add_node(place, "b", "00", "00");
 	/* No device is in use: the first. */
-	assert_int_equal(device_for(place, spec_of(500)), 0);
-	put(place, spec_of(300), 0);
-	put(place, spec_of(500), 2);
-	assert_int_equal(device_for(place, spec_of(400)), 2);
-	assert_int_equal(device_for(place, spec_of(600)), 0);
-	assert_int_equal(device_for(place, spec_of(800)), 1);
+	assert_int_equal(cluster_device_for(place, spec_of(500)), 0);
+	cluster_put(place, spec_of(300), 0);
+	cluster_put(place, spec_of(500), 2);
+	assert_int_equal(cluster_device_for(place, spec_of(400)), 2);
+	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
+	assert_int_equal(cluster_device_for(place, spec_of(800)), 1);
 
 	/* The label's device is the last of those in use, and that with most left over first. */
 	red.affinity = label(place, "red");
-	put(place, red, 1);
-	assert_int_equal(device_for(place, spec_of(600)), 0);
-	assert_int_equal(device_for(place, spec_of(701)), 3);
-	put(place, spec_of(600), 0);
-	put(place, spec_of(400), 2);
+	cluster_put(place, red, 1);
+	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
+	assert_int_equal(cluster_device_for(place, spec_of(701)), 3);
+	cluster_put(place, spec_of(600), 0);
+	cluster_put(place, spec_of(400), 2);
 	red.affinity = label(place, "blue");
 	red.share = 100;
-	put(place, red, 3);
-	assert_int_equal(device_for(place, spec_of(200)), 3);
+	cluster_put(place, red, 3);
+	assert_int_equal(cluster_device_for(place, spec_of(200)), 3);
 }
 
 static void kubeshare_keeps_labels_together(void **state)
@@ -136,14 +88,14 @@ static void kubeshare_keeps_labels_together(void **state)
 	struct place_spec red = spec_of(600);
 
 	add_node(place, "a", "00", "00");
-	put(place, spec_of(100), 0);
+	cluster_put(place, spec_of(100), 0);
 	red.affinity = label(place, "red");
-	assert_int_equal(device_for(place, red), 1);
-	put(place, red, 1);
+	assert_int_equal(cluster_device_for(place, red), 1);
+	cluster_put(place, red, 1);
 	/* It does not fit there: nowhere. */
-	assert_int_equal(device_for(place, red), PLACE_NONE);
+	assert_int_equal(cluster_device_for(place, red), PLACE_NONE);
 	red.share = 400;
-	assert_int_equal(device_for(place, red), 1);
+	assert_int_equal(cluster_device_for(place, red), 1);
 }
 
 static void kubeshare_code_looks_at_what_is_free(void **state)
@@ -153,13 +105,13 @@ static void kubeshare_code_looks_at_what_is_free(void **state)
 
 	add_node(place, "a", "00", "00");
 	add_node(place, "b", "00", "00");
-	put(place, spec_of(300), 0);
+	cluster_put(place, spec_of(300), 0);
 	red.affinity = label(place, "red");
-	put(place, red, 2);
+	cluster_put(place, red, 2);
 	/* The label makes no difference here. */
-	assert_int_equal(device_for(place, spec_of(400)), 2);
-	assert_int_equal(device_for(place, spec_of(600)), 0);
-	assert_int_equal(device_for(place, spec_of(800)), 1);
+	assert_int_equal(cluster_device_for(place, spec_of(400)), 2);
+	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
+	assert_int_equal(cluster_device_for(place, spec_of(800)), 1);
 }
 
 /* ---- KubeShare 2.0 ---- */
@@ -181,7 +133,7 @@ static void kubeshare2_packs_and_spreads(void **state)
 
 	add_node(place, "a", "00", "00");
 	add_node(place, "b", "00", "00");
-	put(place, spec_of(500), 3);
+	cluster_put(place, spec_of(500), 3);
 	spec.priority = 0;
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 3);
@@ -191,8 +143,8 @@ static void kubeshare2_packs_and_spreads(void **state)
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 0);
 	assert_int_equal(choice.score, 0);
-	put(place, spec_of(200), 0);
-	put(place, spec_of(400), 1);
+	cluster_put(place, spec_of(200), 0);
+	cluster_put(place, spec_of(400), 1);
 	/* a: -(20 + 40) / 2, b: -(0 + 50) / 2; the emptier one of b */
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 2);
@@ -219,11 +171,11 @@ static void kubeshare2_prefers_a_model(void **state)
 	info.name = "b";
 	devices[0].model = devices[1].model = 1;
 	assert_ok(place_node_add(place, &info, &node, NULL));
-	assert_int_equal(device_for(place, spec_of(500)), 2);
+	assert_int_equal(cluster_device_for(place, spec_of(500)), 2);
 	/* Until it is used: 100 - (100 + 90) / 2 is less than 10 */
-	put(place, spec_of(1000), 2);
-	put(place, spec_of(900), 3);
-	assert_int_equal(device_for(place, spec_of(100)), 0);
+	cluster_put(place, spec_of(1000), 2);
+	cluster_put(place, spec_of(900), 3);
+	assert_int_equal(cluster_device_for(place, spec_of(100)), 0);
 }
 
 static void kubeshare2_is_near_its_group(void **state)
@@ -235,15 +187,15 @@ static void kubeshare2_is_near_its_group(void **state)
 	add_node(place, "a", "0000", "0000");
 	add_node(place, "b", "0000", "0000");
 	spec.group = 7;
-	tenant = put(place, spec, 6);
+	tenant = cluster_put(place, spec, 6);
 	assert_int_equal(place_group(place, 7)->n, 1);
 	/* b, and there itself is the nearest: -10 against -100 */
-	assert_int_equal(device_for(place, spec), 6);
+	assert_int_equal(cluster_device_for(place, spec), 6);
 	spec.share = 1000;
-	assert_int_equal(device_for(place, spec), 5);
+	assert_int_equal(cluster_device_for(place, spec), 5);
 	assert_ok(place_remove(place, tenant));
 	assert_null(place_group(place, 7));
-	assert_int_equal(device_for(place, spec), 0);
+	assert_int_equal(cluster_device_for(place, spec), 0);
 }
 
 static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
@@ -267,18 +219,18 @@ static void gpushare_fills_memory(void **state)
 	add_node(place, "a", "000", "000");
 	add_node(place, "b", "000", "000");
 	spec.device_bytes = 4 * GIB;
-	put(place, spec, 1);
-	put(place, spec, 4);
+	cluster_put(place, spec, 1);
+	cluster_put(place, spec, 4);
 	/* The least free memory that is enough. */
-	assert_int_equal(device_for(place, spec), 1);
+	assert_int_equal(cluster_device_for(place, spec), 1);
 	spec.device_bytes = 13 * GIB;
-	assert_int_equal(device_for(place, spec), 0);
+	assert_int_equal(cluster_device_for(place, spec), 0);
 	/* The node with more CPU left, whatever its devices. */
 	cpu.cpu_milli = 8000;
 	cpu.device_bytes = GIB;
-	put(place, cpu, 0);
+	cluster_put(place, cpu, 0);
 	spec.device_bytes = 4 * GIB;
-	assert_int_equal(device_for(place, spec), 4);
+	assert_int_equal(cluster_device_for(place, spec), 4);
 }
 
 /* ---- GaiaGPU ---- */
@@ -289,12 +241,12 @@ static void gaiagpu_takes_the_fullest_node(void **state)
 
 	add_node(place, "a", "00", "00");
 	add_node(place, "b", "00", "00");
-	put(place, spec_of(300), 0);
-	put(place, spec_of(500), 3);
-	assert_int_equal(device_for(place, spec_of(100)), 3);
-	assert_int_equal(device_for(place, spec_of(600)), 2);
-	put(place, spec_of(1000), 2);
-	assert_int_equal(device_for(place, spec_of(600)), 0);
+	cluster_put(place, spec_of(300), 0);
+	cluster_put(place, spec_of(500), 3);
+	assert_int_equal(cluster_device_for(place, spec_of(100)), 3);
+	assert_int_equal(cluster_device_for(place, spec_of(600)), 2);
+	cluster_put(place, spec_of(1000), 2);
+	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
 }
 
 static void gaiagpu_leaves_groups_whole(void **state)
@@ -305,12 +257,12 @@ static void gaiagpu_leaves_groups_whole(void **state)
 
 	/* NUMA 0: links 0 and 1 of two each; NUMA 1 likewise */
 	add_node(place, "a", "00001111", "00110011");
-	put(place, spec_of(1000), 0);
-	assert_int_equal(device_for(place, spec_of(1000)), 1);
-	put(place, spec_of(1000), 4);
-	put(place, spec_of(1000), 5);
+	cluster_put(place, spec_of(1000), 0);
+	assert_int_equal(cluster_device_for(place, spec_of(1000)), 1);
+	cluster_put(place, spec_of(1000), 4);
+	cluster_put(place, spec_of(1000), 5);
 	/* NUMA 1 has two left, NUMA 0 three: of the fewest the cell with the fewest. */
-	assert_int_equal(device_for(place, spec_of(1000)), 6);
+	assert_int_equal(cluster_device_for(place, spec_of(1000)), 6);
 	two.count = 2;
 	assert_ok(place_find(place, &two, &choice, NULL));
 	assert_int_equal(choice.device[0], 2);
@@ -349,12 +301,12 @@ static void wang_keeps_classes_apart(void **state)
 		add_node(place, "a", "0", "0");
 		for (const char *c = wang_rules[i].there; *c; c++) {
 			spec.class = (enum spec_class)(*c - '0');
-			put(place, spec, 0);
+			cluster_put(place, spec, 0);
 		}
 		for (int class = 0; class < 3; class ++) {
 			spec = spec_of(100);
 			spec.class = (enum spec_class) class;
-			if ((device_for(place, spec) == 0) != wang_rules[i].takes[class])
+			if ((cluster_device_for(place, spec) == 0) != wang_rules[i].takes[class])
 				fail_msg("class %d beside %s", class, wang_rules[i].there);
 		}
 	}
@@ -404,17 +356,17 @@ static void wang_scores(void **state)
 
 	add_node(place, "a", "0000", "0000");
 	spec.class = SPEC_LATENCY;
-	put(place, spec, 1);
+	cluster_put(place, spec, 1);
 	spec.class = SPEC_STANDARD;
-	put(place, spec, 2);
+	cluster_put(place, spec, 2);
 	spec.class = SPEC_OPPORTUNISTIC;
-	put(place, spec, 3);
+	cluster_put(place, spec, 3);
 	spec.share = 100;
 	/* Beside 0: 1100; beside 1: 100 + 1000 - 700; beside 2: 200. */
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 3);
 	assert_int_equal(choice.score, -200);
-	put(place, spec, 3);
+	cluster_put(place, spec, 3);
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 2);
 	assert_int_equal(choice.score, -400);
@@ -426,7 +378,7 @@ static void wang_scores(void **state)
 	/* Where only an idle one is left that is taken. */
 	spec.class = SPEC_LATENCY;
 	spec.share = 700;
-	assert_int_equal(device_for(place, spec), 0);
+	assert_int_equal(cluster_device_for(place, spec), 0);
 }
 
 /* ---- the search against looking at all ---- */
@@ -710,7 +662,7 @@ static void a_label_has_room_for_all_devices(void **state)
 		add_node(place, name, "0000", "0000");
 	}
 	spec.anti_affinity = label(place, "apart");
-	put(place, spec, 0);
+	cluster_put(place, spec, 0);
 	spec.count = 4;
 	for (uint32_t i = 1; i < 12; i++) {
 		struct place_choice choice;
@@ -736,13 +688,13 @@ static void a_device_may_become_too_small(void **state)
 	struct place_device_view view;
 
 	spec.device_bytes = 10 * GIB;
-	tenant = put(place, spec, 0);
+	tenant = cluster_put(place, spec, 0);
 	assert_ok(place_node_update(place, node, &info, NULL));
 	assert_ok(place_resize(place, tenant, 200, 10 * GIB, NULL));
 	assert_true(place_device_get(place, 0, &view));
 	assert_int_equal(view.memory_free, 0);
 	spec.device_bytes = 1;
-	assert_int_equal(device_for(place, spec), PLACE_NONE);
+	assert_int_equal(cluster_device_for(place, spec), PLACE_NONE);
 }
 
 static void policies_have_names(void **state)

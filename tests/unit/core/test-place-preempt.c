@@ -11,8 +11,6 @@
 #include "core/place-internal.h"
 #include "core/place-preempt.h"
 
-DEFINE_CLEANUP(struct place *, place_free)
-
 #define CANDIDATES 9u /* of a node: 512 sets */
 
 /* What a set of victims costs, in the order in which it counts. */
@@ -132,7 +130,7 @@ static void give_budgets(struct rand *rand, struct place *place, const uint32_t 
 
 static void one_round(struct rand *rand, uint32_t *n_found)
 {
-	_cleanup_(place_free_p) struct place *place = cluster_new(
+	_cleanup_place_ struct place *place = cluster_new(
 		rand, &place_best_fit, 1 + (uint32_t)rand_below(rand, 4), 3);
 	struct place_budget budgets[2];
 	struct place_preempt rules = {.budgets = budgets,
@@ -217,7 +215,7 @@ static void add(
 static void refusals(void **state)
 {
 	struct rand rand = rand_seeded(1);
-	_cleanup_(place_free_p) struct place *place = cluster_new(&rand, &place_first_fit, 1, 1);
+	_cleanup_place_ struct place *place = cluster_new(&rand, &place_first_fit, 1, 1);
 	struct place_spec spec = PLACE_SPEC_INIT;
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct place_preempt rules = {0};
@@ -261,7 +259,7 @@ static void refusals(void **state)
 static void many_on_a_node(void **state)
 {
 	struct rand rand = rand_seeded(3);
-	_cleanup_(place_free_p) struct place *place = cluster_new(&rand, &place_first_fit, 1, 1);
+	_cleanup_place_ struct place *place = cluster_new(&rand, &place_first_fit, 1, 1);
 	struct place_spec spec = PLACE_SPEC_INIT;
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct place_preempt rules = {0};

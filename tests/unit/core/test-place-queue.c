@@ -10,8 +10,6 @@
 #include "core/place-internal.h"
 #include "core/place-queue.h"
 
-DEFINE_CLEANUP(struct place *, place_free)
-
 /*
  *       a (6000)          b (3000)     c (0), no more than 2000
  *    a1 (2000)  a2 (3000, 1000 of A)
@@ -285,7 +283,7 @@ static void rules_once_more(void **state)
 
 	for (uint64_t seed = 0; seed < 600; seed++) {
 		struct rand rand = rand_seeded(seed);
-		_cleanup_(place_free_p) struct place *place = cluster_new(
+		_cleanup_place_ struct place *place = cluster_new(
 			&rand, &place_best_fit, 3 + (uint32_t)rand_below(&rand, 3), 4);
 
 		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL));
@@ -341,7 +339,7 @@ static void most_beyond_first(void **state)
 		{"y", "", 1000, 3000, 2, NULL, 0},
 		{"z", "", 2000, 4000, 1, NULL, 0},
 	};
-	_cleanup_(place_free_p) struct place *place = four_devices();
+	_cleanup_place_ struct place *place = four_devices();
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	const struct place_preempt rules = {0};
 	struct place_spec spec = PLACE_SPEC_INIT;
@@ -404,7 +402,7 @@ static const struct {
 static void refusals(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-		_cleanup_(place_free_p) struct place *place = four_devices();
+		_cleanup_place_ struct place *place = four_devices();
 		struct error err = {0};
 		int r = place_queue_set(place, wrong[i].queues, 2, &err);
 
@@ -420,7 +418,7 @@ static void refusals(void **state)
 
 static void refused_queues_leave_no_model(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = four_devices();
+	_cleanup_place_ struct place *place = four_devices();
 	struct place_queue_model model = {.quota = 1, .limit = 0};
 	const struct place_queue_info queue = {"q", "", 1000, 1000, 1, &model, 1};
 	char name[16];
@@ -442,7 +440,7 @@ static void who_is_alone_counts_all_of_it(void **state)
 	const struct place_device_info device = {.memory_bytes = GIB};
 	const struct place_node_info info = {.name = "n", .n_devices = 1, .devices = &device};
 	const struct place_queue_info queue = {"q", "", 1000, 2000, 1, NULL, 0};
-	_cleanup_(place_free_p) struct place *place = NULL;
+	_cleanup_place_ struct place *place = NULL;
 	struct place_spec spec = PLACE_SPEC_INIT;
 	struct place_choice choice;
 	struct place_verdict verdict;
@@ -471,7 +469,7 @@ static void who_is_alone_counts_all_of_it(void **state)
 
 static void tenants_keep_their_queue(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = four_devices();
+	_cleanup_place_ struct place *place = four_devices();
 	struct place_queue_info queues[17] = {
 		{"a", "", 0, 0, 1, NULL, 0}, {"b", "", 0, 0, 1, NULL, 0}};
 	struct place_spec spec = PLACE_SPEC_INIT;
@@ -544,7 +542,7 @@ static struct place *two_models(void)
 
 static void limits_hold_where_it_is_placed(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_models();
+	_cleanup_place_ struct place *place = two_models();
 	const struct place_preempt rules = {0};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct place_choice choice = {.n = 1, .device = {0}};
@@ -616,7 +614,7 @@ static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 		{"q", "", 2000, PLACE_UNLIMITED, 1, none, 1},
 		{"guest", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
 	};
-	_cleanup_(place_free_p) struct place *place = two_models();
+	_cleanup_place_ struct place *place = two_models();
 	const struct place_preempt rules = {0};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct place_spec spec = PLACE_SPEC_INIT;
@@ -634,7 +632,7 @@ static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 
 static void groups_are_admitted_as_a_whole(void **state)
 {
-	_cleanup_(place_free_p) struct place *place = two_models();
+	_cleanup_place_ struct place *place = two_models();
 	struct place_spec members[3] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT, PLACE_SPEC_INIT};
 	struct place_verdict verdict;
 	struct error err = {0};

@@ -8,8 +8,6 @@
 #include "cluster.h"
 #include "core/place-internal.h"
 
-DEFINE_CLEANUP(struct place *, place_free)
-
 static uint32_t below(struct rand *rand, uint32_t n)
 {
 	return (uint32_t)rand_below(rand, n);
@@ -97,8 +95,8 @@ static void every_state_comes_back_in_any_order(void **state)
 	for (uint64_t seed = 0; seed < 1000; seed++) {
 		struct rand rand = rand_seeded(seed + 5000), changes = rand_seeded(seed), again;
 		const uint32_t n = 1 + below(&rand, 6);
-		_cleanup_(place_free_p) struct place *place = same_nodes(seed, n);
-		_cleanup_(place_free_p) struct place *fresh = same_nodes(seed, n);
+		_cleanup_place_ struct place *place = same_nodes(seed, n);
+		_cleanup_place_ struct place *fresh = same_nodes(seed, n);
 		uint32_t order[64], left = 0, tenant;
 
 		cluster_fill(&rand, place, below(&rand, 40));

@@ -26,6 +26,7 @@ static void reads_as_kubectl_does(void **state)
 	expect("a: |\n  x\n  y\nb: 1.2.3\nc: 1e3\ne: 1Gi\nf: 0.5\n",
 		"[{\"a\":\"x\\ny\\n\",\"b\":\"1.2.3\",\"c\":1000.0,\"e\":\"1Gi\",\"f\":"
 		"0.5}]");
+	expect("a: 9 %\nb: \xc3\xa9%\n", "[{\"a\":\"9 %\",\"b\":\"é%\"}]");
 	expect("a: 12345678901234567890123\nb: 08\nc:\n",
 		"[{\"a\":1.2345678901234568e22,\"b\":\"08\",\"c\":null}]");
 }
@@ -40,7 +41,8 @@ static void reads_several_documents(void **state)
 static void refuses_what_could_stand_for_more(void **state)
 {
 	static const char *const bad[] = {"a: &x 1\nb: *x\n", "a: !!str 1\n",
-		"%YAML 1.1\n---\na: 1\n", "a: 1\na: 2\n", "a: [1\n", "? [a]\n: 1\n",
+		"%YAML 1.1\n---\na: 1\n", "a: 1\r%YAML", "\xef\xbb\xbf%YAML 1.1\n---\na: 1\n",
+		"a: 1\xe2\x80\xa8%T", "a: 1\na: 2\n", "a: [1\n", "? [a]\n: 1\n",
 		"a: \"\\0\"\n\"x\\0\": 1\n", "{a: \xff}"};
 	struct error err;
 

@@ -74,6 +74,9 @@ static void says_what_is_wrong(void **state)
 		{"kind: Deployment\nmetadata: {name: d}\n"
 		 "spec: {replicas: 1001, template: {spec: {}}}\n",
 			"1001 pods, and 1000 are possible", -E2BIG},
+		{"kind: SharePod\nmetadata: {name: s}\n"
+		 "spec: {request: [0.3], template: {spec: {containers: []}}}\n",
+			"f.yaml: SharePod s: spec.request: has to be text or a number", -EINVAL},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {

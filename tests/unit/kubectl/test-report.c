@@ -16,6 +16,7 @@ static const char nodes_text[] =
 	"metadata: {name: n2}\nspec: {cordoned: [{uuid: GPU-c, reason: old}]}\n"
 	"status:\n  devices:\n  - {uuid: GPU-c, index: 0, model: T4, memoryBytes: 100, health: "
 	"Healthy}\n"
+	"  - {uuid: GPU-d, index: 1, model: T4, memoryBytes: 100, health: Healthy, owner: native}\n"
 	"  accounts:\n  - {day: '2026-01-02', namespace: z, askedMilliseconds: 1500, "
 	"grantedMilliseconds: 1000, usedMilliseconds: 250}\n"
 	"---\nmetadata: {name: n1}\nstatus:\n  devices:\n"
@@ -62,7 +63,7 @@ static void lists_devices_with_tenants(void **state)
 	_cleanup_json_ json_t *devices = report_devices(&(struct report_facts){nodes, leases});
 	const json_t *b = json_array_get(devices, 1), *c = json_array_get(devices, 2);
 
-	assert_int_equal(json_array_size(devices), 3);
+	assert_int_equal(json_array_size(devices), 4);
 	assert_string_equal(jtext(json_array_get(devices, 0), "uuid"), "GPU-a");
 	assert_int_equal(jint(b, "granted_permille"), 800);
 	assert_int_equal(jint(b, "got_permille"), 990);
@@ -102,6 +103,41 @@ static void lists_tenants(void **state)
 	assert_string_equal(jtext(w, "state"), "Pending");
 	assert_string_equal(jtext(bad, "state"), "Refused");
 	assert_contains(jtext(bad, "note"), "7.5");
+}
+
+/* Its slot has gone on to the container after it. */
+static void an_init_container_that_is_over_waits_for_nobody(void **state)
+{
+	_cleanup_json_ json_t
+		*nodes = of(nodes_text),
+		*pods = of("metadata:\n  name: i\n  namespace: s\n  uid: u5\n  annotations:\n"
+			   "    {divvy.gpu/request: '0.3', divvy.gpu/container: 'a,b', "
+			   "divvy.gpu/epoch: '1',\n"
+			   "    divvy.gpu/devices: 'a=GPU-a b=GPU-a', divvy.gpu/granted-request: "
+			   "'a=0.3 b=0.3',\n"
+			   "    divvy.gpu/granted-limit: 'a=1 b=1', divvy.gpu/granted-memory: "
+			   "'a=1 b=1',\n"
+			   "    divvy.gpu/granted-memory-policy: 'a=fail b=fail', "
+			   "divvy.gpu/granted-class:\n"
+			   "    'a=standard b=standard', divvy.gpu/granted-priority: 'a=50 b=50',\n"
+			   "    divvy.gpu/granted-mode: 'a=local b=local'}\n"
+			   "spec: {nodeName: n1, initContainers: [{name: a}], containers: [{name: "
+			   "b}]}\n"
+			   "status:\n  initContainerStatuses: [{name: a, state: {terminated: "
+			   "{exitCode: 0}}}]\n"
+			   "  containerStatuses: [{name: b, state: {waiting: {}}}]\n");
+	const struct report_facts facts = {nodes, NULL};
+	_cleanup_json_ json_t *rows = report_tenants(&facts, pods, NULL),
+			      *devices = report_devices(&facts),
+			      *all = throttle_explain(devices, rows);
+	const json_t *why = json_object_get(json_array_get(all, 0), "why");
+
+	assert_int_equal(json_array_size(rows), 2);
+	assert_string_equal(jtext(json_array_get(rows, 0), "state"), "Ended");
+	assert_null(json_object_get(json_array_get(rows, 0), "devices"));
+	assert_string_equal(jtext(json_array_get(rows, 1), "state"), "Placed");
+	assert_int_equal(json_array_size(why), 1);
+	assert_string_equal(json_string_value(json_array_get(why, 0)), "it has ended");
 }
 
 static void finds_devices_by_any_name(void **state)
@@ -145,7 +181,8 @@ static void knows_who_is_idle(void **state)
 				      &facts, 600 * NSEC_PER_SEC, then_ns + 600 * NSEC_PER_SEC);
 
 	assert_int_equal(json_array_size(soon), 1);
-	assert_string_equal(jtext(json_array_get(soon, 0), "why"), "no tenant");
+	assert_string_equal(jtext(json_array_get(soon, 0), "uuid"), "GPU-c");
+	assert_string_equal(jtext(json_array_get(soon, 0), "why"), "no tenant: cordoned");
 	assert_int_equal(json_array_size(late), 2);
 	assert_string_equal(jtext(json_array_get(late, 0), "pod"), "q");
 }
@@ -185,4 +222,5 @@ static void says_what_bounds_a_tenant(void **state)
 
 UNIT_MAIN(UNIT(lists_devices_with_tenants), UNIT(says_nothing_of_what_is_not_known),
 	UNIT(lists_tenants), UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts),
-	UNIT(knows_who_is_idle), UNIT(draws_bars), UNIT(says_what_bounds_a_tenant))
+	UNIT(knows_who_is_idle), UNIT(an_init_container_that_is_over_waits_for_nobody),
+	UNIT(draws_bars), UNIT(says_what_bounds_a_tenant))

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "core/place-policy.h"
 #include "rules.h"
-#include "unit.h"
+#include "unit-json.h"
 
 struct sched *sched;
 uint64_t acts_now_ns;
@@ -19,22 +19,29 @@ void pass(uint64_t seconds)
 	sched_set_time(sched, acts_now_ns, REAL_NS + acts_now_ns - START_NS);
 }
 
-int acts_begin(void **state)
+void acts_use(const struct place_policy *policy)
 {
 	const struct sched_config config = {
-		.cluster = {"divvy-scheduler", 30, &place_best_fit}, .seed = 1};
+		.cluster = {"divvy-scheduler", 30, policy, NULL}, .seed = 1};
 
+	sched_free(sched);
 	assert_ok(sched_new(&config, &sched, NULL));
 	acts_now_ns = START_NS;
+	pass(0);
+}
+
+int acts_begin(void **state)
+{
 	space = "s";
 	spec_of_all = "";
-	pass(0);
+	acts_use(&place_best_fit);
 	return 0;
 }
 
 int acts_end(void **state)
 {
 	sched_free(sched);
+	sched = NULL;
 	return 0;
 }
 
@@ -94,7 +101,8 @@ void add_pod(const char *name, const char *annotations, const char *more)
 	set(OBJECT_POD,
 		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s','creationTimestamp':'2026-"
 		"01-"
-		"02T03:04:05Z','annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
+		"02T03:04:05Z'," TENANT
+		"'annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'c','resources':{'requests':{'cpu':'1'}}}]%s%s}}",
 		name, space, name, annotations, more, spec_of_all);
 }

@@ -6,6 +6,7 @@
 #ifndef ACTS_H
 #define ACTS_H
 
+#include "rules.h"
 #include "scheduler/decide.h"
 #include "scheduler/sched.h"
 
@@ -19,6 +20,9 @@ extern struct sched *sched;
 extern uint64_t acts_now_ns;
 extern const char *space;       /* "s" */
 extern const char *spec_of_all; /* more of the spec of all pods; "" */
+
+/* Another policy than best fit; before there is anything. */
+void acts_use(const struct place_policy *policy);
 
 /* Of cmocka. */
 int acts_begin(void **state);

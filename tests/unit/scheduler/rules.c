@@ -9,22 +9,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "scheduler/fit.h"
-#include "unit.h"
-
-json_t *rules_json(const char *text)
-{
-	_cleanup_free_ char *copy = strdup(text);
-	json_error_t why;
-	json_t *json;
-
-	for (char *p = copy; *p; p++)
-		if (*p == '\'')
-			*p = '"';
-	json = json_loads(copy, JSON_ALLOW_NUL, &why);
-	if (!json)
-		fail_msg("%s: %s", why.text, copy);
-	return json;
-}
+#include "unit-json.h"
 
 struct view *rules_world(const char *world, unsigned minor)
 {
@@ -43,7 +28,7 @@ struct view *rules_world(const char *world, unsigned minor)
 			continue;
 		*json_text++ = '\0';
 		assert_ok(object_kind_parse(text, &kind));
-		json = rules_json(json_text);
+		json = unit_json(json_text);
 		if (view_set(view, kind, json, &err) < 0)
 			fail_msg("%s: %s", err.msg, json_text);
 		json_decref(json);
@@ -98,5 +83,5 @@ json_t *rules_jsonv(const char *fmt, va_list ap)
 	_cleanup_buf_ struct buf text = BUF_INIT(1u << 16);
 
 	buf_addv(&text, fmt, ap);
-	return rules_json(buf_text(&text));
+	return unit_json(buf_text(&text));
 }

@@ -21,6 +21,8 @@ struct rule_case {
 	unsigned minor;   /* 0: 20 */
 };
 
+/* Of the metadata of who has a share, as the webhook leaves it. */
+#define TENANT "'labels':{'divvy.gpu/tenant':'true'},"
 #define META(name, labels) "'metadata':{'name':'" name "','labels':{" labels "}}"
 #define NODE_WITH(name, labels, spec, have) \
 	"node {" META(name, labels) ",'spec':{" spec "},'status':{'allocatable':{" have "}}}\n"
@@ -37,9 +39,7 @@ struct rule_case {
 #define ASKS(requests) "'containers':[{'name':'c','resources':{'requests':{" requests "}}}]"
 #define Q(spec) POD("q", "'app':'q'", spec)
 
-/* With ' for ". */
-json_t *rules_json(const char *text);
-/* ... of what printf would make of it. */
+/* unit_json() of what printf would make of it. */
 json_t *rules_jsonv(const char *fmt, va_list ap);
 
 /* A view with those objects; the caller's. */

@@ -7,7 +7,7 @@
 #include "rules.h"
 #include "scheduler/cluster-move.h"
 #include "scheduler/decide.h"
-#include "unit.h"
+#include "unit-json.h"
 
 #define REAL_NS (UINT64_C(1767323045) * 1000000000) /* 2026-01-02T03:04:05Z */
 
@@ -15,7 +15,7 @@ static struct cluster *cluster;
 
 static int begin(void **state)
 {
-	const struct cluster_config config = {"divvy-scheduler", 30, &place_best_fit};
+	const struct cluster_config config = {"divvy-scheduler", 30, &place_best_fit, NULL};
 
 	assert_ok(cluster_new(&config, &cluster, NULL));
 	cluster_set_time(cluster, 1000, REAL_NS);
@@ -76,7 +76,7 @@ static void add_pod(
 			":'c=local','divvy.gpu/epoch':'1'",
 			device, asked);
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT "'annotations':{"
 		"'divvy.gpu/request':'%s'%s}%s},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'c'}]%s%s%s}}",
 		name, name, asked, buf_text(&given), more, node ? ",'nodeName':'" : "",
@@ -123,6 +123,27 @@ static void where_it_fits_nothing_is_said(void **state)
 		"n1  0: \n"
 		"n1 GPU-n1-0 300: 0.3 free, 0.5 asked\n"
 		"n1 GPU-n1-1 1000: \n");
+}
+
+/* An init container has the devices of the one after it, which are enough for both. */
+static void an_init_container_is_no_second_wish(void **state)
+{
+	add_node("n1", "", "");
+	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
+	set(OBJECT_POD,
+		"{'metadata':{'name':'w','namespace':'s','uid':'u-w'," TENANT "'annotations':{"
+		"'divvy.gpu/container':'before,c','divvy.gpu/request':'0.3',"
+		"'before.divvy.gpu/request':'0.6'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'initContainers':[{'name':'before'}],'containers':[{'name':'c'}]}}");
+	assert_string_equal(reasons_of("w"),
+		"n1  0: \n"
+		"n1 GPU-n1-0 300: 0.3 free, 0.6 asked\n"
+		"n1 GPU-n1-1 1000: \n");
+	add_pod("b", "0.5", "n1", "GPU-n1-1", "");
+	assert_string_equal(reasons_of("w"),
+		"n1  0: no GPU with 0.6 free\n"
+		"n1 GPU-n1-0 300: 0.3 free, 0.6 asked\n"
+		"n1 GPU-n1-1 500: 0.5 free, 0.6 asked\n");
 }
 
 static void a_node_that_is_out_of_the_question_needs_no_devices(void **state)
@@ -204,7 +225,7 @@ static void who_names_a_device_stays_there(void **state)
 
 	add_node("n1", "", "");
 	set(OBJECT_POD,
-		"{'metadata':{'name':'a','namespace':'s','uid':'u-a','annotations':{"
+		"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT "'annotations':{"
 		"'divvy.gpu/request':'0.3','divvy.gpu/device':'GPU-n1-0','divvy.gpu/devices':"
 		"'c=GPU-n1-0','divvy.gpu/granted-request':'c=0.3','divvy.gpu/granted-limit':'c=1',"
 		"'divvy.gpu/granted-memory':'c=1000','divvy.gpu/granted-memory-policy':'c=fail',"
@@ -241,6 +262,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(each_device_has_its_reason),
 		TEST(where_it_fits_nothing_is_said),
+		TEST(an_init_container_is_no_second_wish),
 		TEST(a_node_that_is_out_of_the_question_needs_no_devices),
 		TEST(what_holds_everywhere_is_one_sentence),
 		TEST(two_halves_become_one_device),

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "rules.h"
 #include "scheduler/pod.h"
-#include "unit.h"
+#include "unit-json.h"
 
 static struct object *pod_new(json_t *json)
 {
@@ -26,7 +26,7 @@ static struct object *pod_from(const char *spec)
 	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
 
 	buf_addf(&text, "{'metadata':{'name':'q','namespace':'a'},%s}", spec);
-	return pod_new(rules_json(buf_text(&text)));
+	return pod_new(unit_json(buf_text(&text)));
 }
 
 #define C(name, cpu, more) "{'name':'" name "','resources':{'requests':{'cpu':'" cpu "'}}" more "}"
@@ -234,7 +234,7 @@ static void an_object_needs_a_name(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		for (int kind = 0; kind < OBJECT_KINDS; kind++) {
-			json_t *json = rules_json(texts[i]);
+			json_t *json = unit_json(texts[i]);
 			struct object *object = NULL;
 			struct error err = {0};
 
@@ -248,8 +248,8 @@ static void an_object_needs_a_name(void **state)
 /* A pod whose spec has this list at the path, of n copies of the item. */
 static struct object *pod_with_many(const char *field, const char *item, size_t n)
 {
-	json_t *json = rules_json("{'metadata':{'name':'q'},'spec':{}}"), *list = json_array();
-	json_t *one = rules_json(item);
+	json_t *json = unit_json("{'metadata':{'name':'q'},'spec':{}}"), *list = json_array();
+	json_t *one = unit_json(item);
 
 	for (size_t i = 0; i < n; i++)
 		json_array_append(list, one);
@@ -305,7 +305,7 @@ static void ports_have_a_limit_of_their_own(void **state)
 static void texts_maps_and_resources_have_limits(void **state)
 {
 	for (size_t over = 0; over <= 1; over++) {
-		json_t *json = rules_json(
+		json_t *json = unit_json(
 			"{'metadata':{'name':'q'},'spec':{'nodeSelector':{},"
 			"'containers':[{'name':'c','resources':{'requests':{}}}]}}");
 		json_t *spec = json_object_get(json, "spec");
@@ -323,7 +323,7 @@ static void texts_maps_and_resources_have_limits(void **state)
 		assert_int_equal(pod_of(object)->request.n_others, RESOURCES_OTHER_MAX);
 	}
 	for (size_t over = 0; over <= 1; over++) {
-		json_t *json = rules_json("{'metadata':{'name':'q'},'spec':{'nodeSelector':{}}}");
+		json_t *json = unit_json("{'metadata':{'name':'q'},'spec':{'nodeSelector':{}}}");
 		json_t *spec = json_object_get(json, "spec");
 		json_t *labels = json_object_get(spec, "nodeSelector");
 		_cleanup_(object_free_p) struct object *object = NULL;

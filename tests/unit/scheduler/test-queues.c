@@ -207,7 +207,8 @@ static void labels_choose_a_queue(void **state)
 		NS("a") "," QUEUE("'name':'train','limitShare':0.5,'podSelector':{'matchLabels':{'"
 				  "job':'train'}}"));
 	set(OBJECT_POD,
-		"{'metadata':{'name':'t','namespace':'a','uid':'u-t','labels':{'job':'train'},"
+		"{'metadata':{'name':'t','namespace':'a','uid':'u-t','labels':{'job':'train','"
+		"divvy.gpu/tenant':'true'},"
 		"'annotations':{" SHARE("0.6") "}},'spec':{'schedulerName':'divvy-scheduler',"
 					       "'containers':[{'name':'c'}]}}");
 	space = "a";
@@ -375,7 +376,8 @@ static void memory_may_be_promised_more_than_once(void **state)
 static void ask_stages(const char *name, const char *annotations)
 {
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'a','uid':'u-%s','annotations':{%s}},'spec':{"
+		"{'metadata':{'name':'%s','namespace':'a','uid':'u-%s'," TENANT
+		"'annotations':{%s}},'spec':{"
 		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'}],'containers':["
 		"{'name':'c'}]}}",
 		name, name, annotations);
@@ -412,7 +414,7 @@ static void memory_is_promised_to_one_stage_after_the_other(void **state)
 	ask_stages("a2", SWAP_STAGES("700000", "800000"));
 	next(SCHED_BIND, "a2", NULL);
 	ask_stages("a3", SWAP_STAGES("401000", "100000"));
-	told("a3", "0/1 nodes: 1 no GPU with 97.7Ki free");
+	told("a3", "0/1 nodes: 1 no GPU with 391.6Ki free");
 	ask_stages("a4", SWAP_STAGES("400000", "100000"));
 	next(SCHED_BIND, "a4", NULL);
 }
@@ -601,7 +603,8 @@ static void submit(int i)
 	space = spaces[jobs[i].of];
 	/* The world's nodes have 8 cores. */
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s-%u','annotations':{%s}},"
+		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s-%u'," TENANT
+		"'annotations':{%s}},"
 		"'spec':{'schedulerName':'divvy-scheduler','terminationGracePeriodSeconds':%d,"
 		"'containers':[{'name':'c'}]}}",
 		name, space, name, (unsigned int)time_s(), annotations, ENDS_S);

@@ -36,6 +36,27 @@ static void a_model_with_a_long_name_is_one_too(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
+/* Without the label nobody looks at what its user writes into it, also when it has a node. */
+static void who_came_past_the_webhook_has_nothing(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'thief','namespace':'s','uid':'u-thief','annotations':{"
+		"'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/granted-request':'c=1','divvy.gpu/"
+		"granted-limit':'c=1','divvy.gpu/granted-memory':'c=1000000'}},'spec':{'nodeName':"
+		"'n1','schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}");
+	set(OBJECT_POD,
+		"{'metadata':{'name':'late','namespace':'s','uid':'u-late','annotations':{" SHARE(
+			"0.5") "}},'spec':{'schedulerName':'divvy-scheduler','containers':[{"
+			       "'name':'c'}]}}");
+	told("late",
+		"label divvy.gpu/tenant=true is missing: it asks for a share, and did not do so "
+		"through divvy's webhook when it was made; make it again");
+	add_pod("a", SHARE("1"), "");
+	assert_string_equal(device_of(next(SCHED_BIND, "a", NULL)), "GPU-n1-0");
+	nothing();
+}
+
 static void a_full_device_takes_nobody(void **state)
 {
 	add_node("n1", 1);
@@ -165,7 +186,7 @@ static void cordoned_devices_keep_who_is_there(void **state)
 		"'slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
 		"'memoryBytes':1000000,'health':'Healthy'}]}}");
 	add_pod("b", SHARE("0.3"), "");
-	told("b", "0/1 nodes: 1 GPUs cordoned or unhealthy");
+	told("b", "0/1 nodes: 1 GPUs cordoned, unhealthy or not divvy's");
 	add_gpus("n1", 1, "");
 	pass(2);
 	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
@@ -180,7 +201,8 @@ static void two_containers_go_to_one_node(void **state)
 	add_node("n1", 1);
 	add_node("n2", 2);
 	set(OBJECT_POD,
-		"{'metadata':{'name':'two','namespace':'s','uid':'u-two','annotations':{'c."
+		"{'metadata':{'name':'two','namespace':'s','uid':'u-two'," TENANT
+		"'annotations':{'c."
 		"divvy.gpu/request':'0.8','d.divvy.gpu/request':'0.8'}},'spec':{'schedulerName':"
 		"'divvy-scheduler','containers':[{'name':'c'},{'name':'d'}]}}");
 	pod = next(SCHED_BIND, "two", NULL);
@@ -260,7 +282,8 @@ static void later(void)
 static void add_member(const char *name, const char *label)
 {
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','labels':{%s},'annotations':"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','labels':{'divvy.gpu/"
+		"tenant':'true'%s},'annotations':"
 		"{"
 		"'divvy.gpu/"
 		"request':'0.4'}},'spec':{'schedulerName':'divvy-scheduler','containers':"
@@ -275,7 +298,7 @@ static void add_group_object(int kind, int least)
 
 static void an_object_says_the_groups_size(void **state)
 {
-	const char *label = "'scheduling.x-k8s.io/pod-group':'job'";
+	const char *label = ",'scheduling.x-k8s.io/pod-group':'job'";
 
 	add_node("n1", 2);
 	add_member("a", label);
@@ -310,7 +333,8 @@ static void who_is_placed_by_another_is_a_member(void **state)
 	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
 	for (int i = 0; i < 2; i++)
 		set(OBJECT_POD,
-			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d','annotations':{"
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d'," TENANT
+			"'annotations':{"
 			"'divvy.gpu/request':'0.4','scheduling.k8s.io/group-name':'job'}},'spec':{"
 			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
 			i, i);
@@ -325,6 +349,36 @@ static void who_is_placed_by_another_is_a_member(void **state)
 	next(SCHED_BIND, "w0", NULL);
 	next(SCHED_BIND, "w1", NULL);
 	nothing();
+}
+
+static void put_into_rack(const char *name, const char *rack)
+{
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'%s','labels':{'topology.kubernetes.io/rack':'%s'}},'status':"
+		"{'allocatable':{'cpu':'8','memory':'16Gi','pods':'110'}}}",
+		name, rack);
+}
+
+static void a_group_keeps_to_its_rack(void **state)
+{
+	acts_use(&place_scarcity);
+	add_node("n1", 1);
+	put_into_rack("n1", "r2");
+	add_pod("m1", MEMBER("0.9", "3", "0.1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "m1", NULL)), "n1");
+	add_node("n2", 1);
+	add_node("n3", 1);
+	put_into_rack("n2", "r1");
+	put_into_rack("n3", "r2");
+	add_pod("m2", MEMBER("0.9", "3", "0.1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "m2", NULL)), "n3");
+	/* A node moves, with a tenant on it. */
+	add_node("n4", 1);
+	put_into_rack("n1", "r9");
+	put_into_rack("n3", "r9");
+	put_into_rack("n4", "r9");
+	add_pod("m3", MEMBER("0.9", "3", "0.1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "m3", NULL)), "n4");
 }
 
 static void a_group_is_never_placed_in_part(void **state)
@@ -342,6 +396,94 @@ static void a_group_is_never_placed_in_part(void **state)
 	/* Nothing of it is held: somebody else gets both devices. */
 	add_pod("x", "'divvy.gpu/request':'2'", "");
 	next(SCHED_BIND, "x", NULL);
+}
+
+#define KUBESHARE(request) \
+	"'kubeshare/gpu_request':'" request "','kubeshare/gpu_limit':'1.0','kubeshare/gpu_mem':'1'"
+#define GPUID(x) ",'kubeshare/GPUID':'" x "'"
+#define ON_N1 ",'nodeSelector':{'kubernetes.io/hostname':'n1'}"
+
+static void allow_kubeshare(void)
+{
+	set(OBJECT_NAMESPACE,
+		"{'metadata':{'name':'s','annotations':{'divvy.gpu/dialects':'kubeshare'}}}");
+	add_node("n1", 2);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1','labels':{'kubernetes.io/hostname':'n1'}},'status':{"
+		"'allocatable':{'cpu':'8','memory':'16Gi','pods':'110'}}}");
+}
+
+/* Its GPUID in the Binding; the caller's. */
+static char *gpuid_of(const struct cpod *pod)
+{
+	_cleanup_json_ json_t *keys = NULL;
+	const char *name;
+
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &keys));
+	name = json_string_value(json_object_get(keys, "kubeshare/GPUID"));
+	assert_non_null(name);
+	return str_dup(str_from(name));
+}
+
+static void a_vgpu_is_one_device(void **state)
+{
+	char first[SPEC_LABEL];
+
+	allow_kubeshare();
+	add_pod("a", KUBESHARE("0.3") GPUID("abcde"), ON_N1);
+	str_copy(first, sizeof(first), str_from(device_of(next(SCHED_BIND, "a", NULL))));
+	confirm(cluster_pod(sched_cluster(sched), "s", "a"), KUBESHARE("0.3"));
+	/* The same name is the same device, another one is another. */
+	add_pod("b", KUBESHARE("0.3") GPUID("other"), ON_N1);
+	assert_string_not_equal(device_of(next(SCHED_BIND, "b", NULL)), first);
+	add_pod("d", KUBESHARE("0.3") GPUID("abcde"), ON_N1);
+	assert_string_equal(device_of(next(SCHED_BIND, "d", NULL)), first);
+	add_pod("e", KUBESHARE("0.6") GPUID("abcde"), ON_N1);
+	told("e", "0/1 nodes: 1 no room on vGPU abcde");
+	add_pod("f", KUBESHARE("0.1") GPUID("third"), ON_N1);
+	told("f", "0/1 nodes: 1 no GPU that nobody is on for vGPU third");
+}
+
+static void a_vgpu_has_a_name_that_others_may_use(void **state)
+{
+	_cleanup_free_ char *name = NULL, *again = NULL;
+	char first[SPEC_LABEL], keys[256];
+	const struct cpod *pod;
+
+	allow_kubeshare();
+	add_pod("a", KUBESHARE("0.3"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	name = gpuid_of(pod);
+	assert_int_equal(strlen(name), 5);
+	str_copy(first, sizeof(first), str_from(device_of(pod)));
+	confirm(pod, KUBESHARE("0.3"));
+	snprintf(keys, sizeof(keys), KUBESHARE("0.3") GPUID("%s"), name);
+	add_pod("b", keys, ON_N1);
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(device_of(pod), first);
+	again = gpuid_of(pod);
+	assert_string_equal(again, name);
+}
+
+static void members_without_a_share_count_as_there(void **state)
+{
+	add_node("n1", 2);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'head','namespace':'s','uid':'u-head','annotations':{"
+		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'c'}]}}");
+	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
+	for (int i = 0; i < 2; i++)
+		set(OBJECT_POD,
+			"{'metadata':{'name':'w%d','namespace':'s','uid':'u-w%d'," TENANT
+			"'annotations':{'divvy.gpu/request':'0.4',"
+			"'scheduling.k8s.io/group-name':'job'}},'spec':{"
+			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
+			i, i);
+	/* Three are needed, and nodes can count the two with a share. */
+	assert_int_equal(cpod_given(next(SCHED_BIND, "head", NULL))->n, 0);
+	assert_group(next(SCHED_BIND, "w0", NULL), "job=2");
+	assert_group(next(SCHED_BIND, "w1", NULL), "job=2");
 }
 
 static void who_is_less_important_leaves(void **state)
@@ -604,7 +746,8 @@ static void a_node_that_goes_takes_its_pods_places(void **state)
 static void add_stages(const char *name, const char *annotations, const char *of_j)
 {
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':{"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT
+		"'annotations':{%s}},'spec':{"
 		"'schedulerName':'divvy-scheduler','initContainers':[{'name':'i'},{'name':'j'%s}],"
 		"'containers':[{'name':'c'}]}}",
 		name, name, annotations, of_j);
@@ -628,7 +771,8 @@ static void confirm_stages(const struct cpod *pod, const char *annotations, cons
 	json_decref(json);
 	sched_bound(sched, "s", name, cpod_uid(pod), true);
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','annotations':{%s}},'spec':{"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT
+		"'annotations':{%s}},'spec':{"
 		"'nodeName':'n1','schedulerName':'divvy-scheduler','initContainers':[{'name':'i'},{"
 		"'name':'j'%s}],'containers':[{'name':'c'}]}}",
 		name, name, buf_text(&all), of_j);
@@ -743,6 +887,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_pod_gets_a_share),
 		TEST(a_model_with_a_long_name_is_one_too),
+		TEST(who_came_past_the_webhook_has_nothing),
 		TEST(a_full_device_takes_nobody),
 		TEST(reasons_are_counted_by_node),
 		TEST(objects_come_in_any_order),
@@ -757,6 +902,10 @@ int main(void)
 		TEST(a_group_waits_for_its_threshold),
 		TEST(an_object_says_the_groups_size),
 		TEST(who_is_placed_by_another_is_a_member),
+		TEST(a_group_keeps_to_its_rack),
+		TEST(members_without_a_share_count_as_there),
+		TEST(a_vgpu_is_one_device),
+		TEST(a_vgpu_has_a_name_that_others_may_use),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
 		TEST(equals_do_not_leave),

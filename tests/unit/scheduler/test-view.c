@@ -9,11 +9,11 @@
 #include "base/rand.h"
 #include "rules.h"
 #include "scheduler/fit.h"
-#include "unit.h"
+#include "unit-json.h"
 
 static void set(struct view *view, enum object_kind kind, const char *text)
 {
-	json_t *json = rules_json(text);
+	json_t *json = unit_json(text);
 	struct error err = {0};
 
 	if (view_set(view, kind, json, &err) < 0)
@@ -100,7 +100,7 @@ static void a_node_is_in_no_namespace_whatever_it_says(void **state)
 
 static void a_bad_object_changes_nothing(void **state)
 {
-	json_t *bad = rules_json("{'metadata':{'labels':{}}}");
+	json_t *bad = unit_json("{'metadata':{'labels':{}}}");
 	struct error err = {0};
 	struct view *view;
 
@@ -178,7 +178,7 @@ static json_t *random_node(struct rand *r, int i)
 		"'%d',"
 		"'memory':'1','pods':'4','example.com/x':'2'}}}",
 		i, (int)rand_below(r, 3), 1 + (int)rand_below(r, 3));
-	return rules_json(text);
+	return unit_json(text);
 }
 
 static json_t *random_pod(struct rand *r, int i)
@@ -206,7 +206,7 @@ static json_t *random_pod(struct rand *r, int i)
 		i, (int)rand_below(r, 2), node, affinities[rand_below(r, ARRAY_SIZE(affinities))],
 		(int)rand_below(r, 3), (int)rand_below(r, 2), rand_below(r, 5) ? 'x' : 'y',
 		nominated, phases[rand_below(r, ARRAY_SIZE(phases))]);
-	return rules_json(text);
+	return unit_json(text);
 }
 
 /* What each pod fits, by the names of nodes: their order is the view's own. */

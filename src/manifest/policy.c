@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "controller/policy.h"
+#include "manifest/policy.h"
 
 #include <errno.h>
 #include <string.h>

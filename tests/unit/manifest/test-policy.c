@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "unit-json.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "controller/policy.h"
-
-static json_t *json(const char *text)
-{
-	json_t *parsed = json_loads(text, 0, NULL);
-
-	if (!parsed)
-		fail_msg("no JSON: %s", text);
-	return parsed;
-}
+#include "manifest/policy.h"
 
 static const struct {
 	const char *spec, *labels;
@@ -48,7 +39,8 @@ static const struct {
 static void selects_as_kubernetes_does(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_json_ json_t *spec = json(cases[i].spec), *labels = json(cases[i].labels);
+		_cleanup_json_ json_t *spec = unit_json(cases[i].spec),
+				      *labels = unit_json(cases[i].labels);
 
 		if (policy_selects(spec, "a", labels) != cases[i].selects)
 			fail_msg("%s %s", cases[i].spec, cases[i].labels);
@@ -57,8 +49,8 @@ static void selects_as_kubernetes_does(void **state)
 
 static void a_wrong_selector_is_named(void **state)
 {
-	_cleanup_json_ json_t *in = json(EXPRESSION("In", "")),
-			      *exists = json(EXPRESSION("Exists", ",\"values\":[\"x\"]"));
+	_cleanup_json_ json_t *in = unit_json(EXPRESSION("In", "")),
+			      *exists = unit_json(EXPRESSION("Exists", ",\"values\":[\"x\"]"));
 	struct error err;
 
 	assert_int_equal(policy_check_selector(in, &err), -EINVAL);
@@ -69,7 +61,7 @@ static void a_wrong_selector_is_named(void **state)
 
 static void dialects_join_those_of_the_namespace(void **state)
 {
-	_cleanup_json_ json_t *spec = json("{\"dialects\":[\"hami\",\"gpushare=MiB\"]}");
+	_cleanup_json_ json_t *spec = unit_json("{\"dialects\":[\"hami\",\"gpushare=MiB\"]}");
 	_cleanup_buf_ struct buf list = BUF_INIT(POLICY_DIALECTS_MAX);
 
 	buf_add_text(&list, "nvidia");

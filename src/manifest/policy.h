@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which GPUPolicies speak of a namespace, and which dialects it has because of them. Pure. */
-#ifndef CONTROLLER_POLICY_H
-#define CONTROLLER_POLICY_H
+#ifndef MANIFEST_POLICY_H
+#define MANIFEST_POLICY_H
 
 #include <stdbool.h>
 

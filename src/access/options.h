@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows for the options that the daemons of a cluster's control plane have in common
+ * (base/program.h): `at` is the field's offset. And what their man pages say alike.
+ */
+#ifndef ACCESS_OPTIONS_H
+#define ACCESS_OPTIONS_H
+
+#include "base/program.h"
+
+#define ACCESS_OPTION_KUBECONFIG(at) \
+	{ \
+		"kubeconfig", "FILE", \
+			"how to reach the API server; default $KUBECONFIG, ~/.kube/config, or as " \
+			"a pod does", \
+			(at) \
+	}
+
+/* does: "decides", of the one that has the Lease. */
+#define ACCESS_OPTION_LEADER_ELECT(does, at) \
+	{ \
+		"leader-elect", NULL, "of several only the one that holds the Lease " does, (at) \
+	}
+
+#define ACCESS_OPTION_NAMESPACE(at) \
+	{ \
+		"namespace", "NAME", "where divvy's own parts are; default divvy-system", (at), \
+			.preset = "divvy-system" \
+	}
+
+#define ACCESS_OPTION_LEASE_NAMESPACE(at) \
+	{ \
+		"lease-namespace", "NAME", \
+			"where the nodes' daemons renew their Leases; default divvy-node-lease", \
+			(at), .preset = "divvy-node-lease" \
+	}
+
+#define ACCESS_EXIT_STATUS \
+	{ \
+		"EXIT STATUS", \
+			"0 when it was told to end, 1 on failure, 2 when an option or its value " \
+			"is not right." \
+	}
+
+#define ACCESS_ENVIRONMENT \
+	{"POD_NAME", "who it is in the Lease and in Events; default the host's name"}, \
+		{"KUBECONFIG", "how to reach the API server, where --kubeconfig names no file"}, \
+	{ \
+		"DIVVY_LOG", "error, warn, info or debug, where --log says nothing" \
+	}
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/pool-view.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/placeholder.h"
+#include "core/given.h"
+#include "core/quantity.h"
+#include "kube/hash.h"
+#include "kube/time.h"
+
+#define OWNER_LABEL "divvy.gpu/owner"
+#define MILLI "divvy.gpu/milli"
+#define DEVICES_MAX 64u /* of a node; bits of `used` */
+
+/* A node of which a GPUNode speaks. */
+struct seen_node {
+	const char *name;
+	const json_t *devices; /* of GPUNode.status */
+	bool is_pool;          /* its devices are another plugin's, as divvyd confirms */
+	uint64_t used;         /* by index in devices: given to a pod that is or will be there */
+	UT_hash_handle hh;
+};
+
+struct pool_view {
+	const char *ns;
+	uint64_t real_ns;
+	struct seen_node *nodes;
+	struct pool_node node[POOL_NODES_MAX];
+	struct pool_placeholder placeholder[POOL_PLACEHOLDERS_MAX];
+	struct pool_source source[POOL_SOURCES_MAX];
+	struct pool_facts facts;
+};
+
+static bool text_is(const char *text, const char *want)
+{
+	return text && !strcmp(text, want);
+}
+
+int pool_view_new(const char *ns, uint64_t real_ns, struct pool_view **ret_view)
+{
+	struct pool_view *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	v->ns = ns;
+	v->real_ns = real_ns;
+	v->facts = (struct pool_facts){
+		.node = v->node, .placeholder = v->placeholder, .source = v->source};
+	*ret_view = v;
+	return 0;
+}
+
+void pool_view_free(struct pool_view *v)
+{
+	struct seen_node *n, *next;
+
+	if (!v)
+		return;
+	HASH_ITER(hh, v->nodes, n, next) {
+		HASH_DEL(v->nodes, n);
+		free(n);
+	}
+	free(v);
+}
+
+/* ---- nodes ---- */
+
+static bool is_pool_node(const json_t *labels, const json_t *gpu_node)
+{
+	return text_is(kube_json_text_at(labels, OWNER_LABEL, NULL), "pool") &&
+		kube_json_at(gpu_node, "spec", "pool", NULL);
+}
+
+bool pool_view_has(const json_t *labels, const json_t *gpu_node)
+{
+	return is_pool_node(labels, gpu_node) ||
+		text_is(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool");
+}
+
+static int see(struct pool_view *v, const char *name, const json_t *gpu_node)
+{
+	struct seen_node *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	*n = (struct seen_node){.name = name,
+		.devices = kube_json_at(gpu_node, "status", "devices", NULL),
+		.is_pool = text_is(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool")};
+	HASH_ADD_KEYPTR(hh, v->nodes, n->name, strlen(n->name), n);
+	return 0;
+}
+
+int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labels,
+	const json_t *gpu_node, struct error *err)
+{
+	const json_t *pool = kube_json_at(gpu_node, "spec", "pool", NULL);
+	const char *policy = kube_json_text_at(pool, "policy", NULL);
+	const json_int_t reserve = json_integer_value(json_object_get(pool, "reserve"));
+	struct pool_node node = {
+		.name = name, .reserve = (uint32_t)MAX(reserve, (json_int_t)0)};
+	int r = see(v, name, gpu_node);
+
+	if (r < 0)
+		return fail(err, ENOMEM, "out of memory");
+	if (!is_pool_node(labels, gpu_node) || v->facts.n_nodes == POOL_NODES_MAX)
+		return 0;
+	r = pool_policy_parse(str_from(policy ? policy : ""), &node.policy, err);
+	if (r < 0)
+		return fail_within(err, r, "GPUNode %.253s", name);
+	v->node[v->facts.n_nodes++] = node;
+	return 0;
+}
+
+/* ---- pods ---- */
+
+static bool is_over(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return text_is(phase, "Succeeded") || text_is(phase, "Failed");
+}
+
+static bool is_leaving(const json_t *pod)
+{
+	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL);
+}
+
+static struct seen_node *node_of(const struct pool_view *v, const char *name)
+{
+	struct seen_node *n = NULL;
+
+	if (name)
+		HASH_FIND_STR(v->nodes, name, n);
+	return n;
+}
+
+static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
+{
+	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL),
+		   *meant = kube_json_text_at(
+			   pod, "metadata", "labels", PLACEHOLDER_NODE_LABEL, NULL),
+		   *made = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);
+	uint64_t made_ns = 0;
+
+	if (is_over(pod))
+		return is_leaving(pod) ? POOL_POD_STAYS : POOL_POD_OVER;
+	if (v->facts.n_placeholders == POOL_PLACEHOLDERS_MAX)
+		return POOL_POD_STAYS;
+	if (made)
+		kube_time_parse(str_from(made), &made_ns);
+	v->placeholder[v->facts.n_placeholders++] = (struct pool_placeholder){
+		.name = kube_json_text_at(pod, "metadata", "name", NULL),
+		.node = node    ? node
+			: meant ? meant
+				: "",
+		.age_ns = v->real_ns > made_ns ? v->real_ns - made_ns : 0,
+		.is_bound = node,
+		.is_leaving = is_leaving(pod)};
+	return POOL_POD_STAYS;
+}
+
+/* It is back with the other plugin. */
+static bool is_gone(const struct seen_node *n, const json_t *device)
+{
+	return n->is_pool && text_is(kube_json_text_at(device, "owner", NULL), "native") &&
+		!kube_json_text_at(device, "placeholder", NULL);
+}
+
+static enum pool_pod add_tenant(struct pool_view *v, struct seen_node *n, const json_t *pod)
+{
+	const char *given = kube_json_text_at(
+		pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL);
+	bool is_lost = false;
+
+	if (!given || is_over(pod))
+		return POOL_POD_STAYS;
+	for (size_t i = 0; i < json_array_size(n->devices) && i < DEVICES_MAX; i++) {
+		const json_t *d = json_array_get(n->devices, i);
+		const char *uuid = kube_json_text_at(d, "uuid", NULL);
+
+		if (!uuid || !strstr(given, uuid))
+			continue;
+		n->used |= 1ull << i;
+		is_lost |= is_gone(n, d);
+	}
+	return is_lost && !is_leaving(pod) ? POOL_POD_LOST : POOL_POD_STAYS;
+}
+
+static uint64_t milli_of(const json_t *pod)
+{
+	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL);
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < json_array_size(containers); i++) {
+		const char *text = kube_json_text_at(
+			json_array_get(containers, i), "resources", "requests", MILLI, NULL);
+		uint64_t milli;
+
+		if (text && quantity_parse(str_from(text), 1, &milli, NULL) == 0)
+			sum += MIN(milli, UINT64_C(1) << 32);
+	}
+	return sum;
+}
+
+static bool is_unschedulable(const json_t *pod)
+{
+	const json_t *all = kube_json_at(pod, "status", "conditions", NULL);
+
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *one = json_array_get(all, i);
+
+		if (text_is(kube_json_text_at(one, "type", NULL), "PodScheduled"))
+			return text_is(kube_json_text_at(one, "reason", NULL), "Unschedulable");
+	}
+	return false;
+}
+
+static void add_waiting(struct pool_view *v, const json_t *pod)
+{
+	const uint64_t milli = milli_of(pod);
+
+	if (milli && v->facts.n_nodes && v->facts.n_sources < POOL_SOURCES_MAX && !is_over(pod) &&
+		!is_leaving(pod) && is_unschedulable(pod))
+		v->source[v->facts.n_sources++] = (struct pool_source){
+			kube_json_text_at(pod, "metadata", "uid", NULL), milli};
+}
+
+enum pool_pod pool_view_add_pod(struct pool_view *v, const json_t *pod)
+{
+	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
+	struct seen_node *n = node_of(v, node);
+
+	if (placeholder_is_one(pod, v->ns))
+		return add_placeholder(v, pod);
+	if (!node)
+		add_waiting(v, pod);
+	return n ? add_tenant(v, n, pod) : POOL_POD_STAYS;
+}
+
+/* ---- the facts ---- */
+
+/* The device that divvyd has found behind it is given to somebody. */
+static bool is_used(const struct pool_view *v, const struct pool_placeholder *p)
+{
+	const struct seen_node *n = p->is_bound ? node_of(v, p->node) : NULL;
+
+	for (size_t i = 0; n && i < json_array_size(n->devices) && i < DEVICES_MAX; i++)
+		if (text_is(kube_json_text_at(
+				    json_array_get(n->devices, i), "placeholder", NULL),
+			    p->name))
+			return n->used & 1ull << i;
+	return false;
+}
+
+const struct pool_facts *pool_view_facts(struct pool_view *v, uint64_t now_ns)
+{
+	for (size_t i = 0; i < v->facts.n_placeholders; i++)
+		v->placeholder[i].is_used = is_used(v, &v->placeholder[i]);
+	v->facts.now_ns = now_ns;
+	return &v->facts;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "manifest/placeholder.h"
+
+#include <string.h>
+
+bool placeholder_is_one(const json_t *pod, const char *ns)
+{
+	const char *its = kube_json_text_at(pod, "metadata", "namespace", NULL),
+		   *label = kube_json_text_at(pod, "metadata", "labels", PLACEHOLDER_LABEL, NULL);
+
+	return its && label && !strcmp(its, ns) && !strcmp(label, PLACEHOLDER_NAME);
+}

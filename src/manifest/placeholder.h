@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What marks a placeholder: the pod that holds a whole device of another device plugin for divvy.
+ * The controller makes them, divvyd finds their devices. Pure; any thread.
+ */
+#ifndef MANIFEST_PLACEHOLDER_H
+#define MANIFEST_PLACEHOLDER_H
+
+#include <stdbool.h>
+
+#include "kube/json.h"
+
+#define PLACEHOLDER_NAME "divvy-placeholder" /* label's value, account, priority class */
+#define PLACEHOLDER_LABEL "app.kubernetes.io/name"
+
+/* Is that pod one? ns: divvy's own namespace; who has the label elsewhere is none. */
+bool placeholder_is_one(const json_t *pod, const char *ns);
+
+#endif

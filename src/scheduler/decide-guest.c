@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pods of another scheduler, which asks where they may go (extender.h): devices, labels and
+ * policies are looked at here, all else there. What is kept for them counts like what is assumed of
+ * ours.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "scheduler/decide-internal.h"
+
+/* What keeps it from everywhere. */
+static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
+{
+	if (decide_refusal(pod)) {
+		buf_add_text(why, decide_refusal(pod));
+		return true;
+	}
+	if (pod->group[0] && pod->asked.n) {
+		buf_addf(why,
+			"group %s: an extender places no groups; give its pods the schedulerName %s",
+			pod->group, c->config.scheduler_name);
+		return true;
+	}
+	return !cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why);
+}
+
+/* Nothing stays taken. */
+static int try_site(struct attempt *a, const struct cnode *node, bool *ret_fit, struct error *err)
+{
+	struct place *place = a->cluster->place;
+	const uint32_t mark = place_mark(place);
+	int r = 0;
+
+	a->n_taken = 0;
+	for (uint32_t i = 0; r == 0 && i < a->n_left; i++)
+		for (uint32_t k = 0; r == 0 && k < a->left[i]->n_tenants; k++)
+			r = place_remove(place, a->left[i]->tenants[k]);
+	r = r < 0 ? r : attempt_take_hosts(a, node->at, err);
+	a->n_taken = 0;
+	place_rollback(place, mark);
+	place_release(place);
+	*ret_fit = r == 0;
+	return r == -ENOSPC ? 0 : r;
+}
+
+static int look_at(struct attempt *a, struct decide_site *site, struct error *err)
+{
+	const struct cnode *node = cnode_find(a->cluster, site->node);
+	int r;
+
+	site->is_fit = site->may_help = false;
+	if (!node || node->at == PLACE_NONE) {
+		snprintf(site->why, sizeof(site->why), "not known yet");
+		return 0;
+	}
+	a->left = site->left;
+	a->n_left = site->n_left;
+	r = try_site(a, node, &site->is_fit, err);
+	a->left = NULL;
+	a->n_left = 0;
+	if (r == 0 && !site->is_fit)
+		site->may_help = attempt_gpu_reason(a, node, site->why);
+	return r;
+}
+
+int decide_sites(struct cluster *c, struct cpod *pod, struct decide_site *sites, uint32_t n,
+	struct error *err)
+{
+	_cleanup_buf_ struct buf why = BUF_INIT(DECIDE_WHY_MAX);
+	struct attempt a = {.cluster = c, .pod = pod, .is_trial = true};
+	const bool is_nowhere = is_refused(c, pod, &why);
+	int r = 0;
+
+	place_set_filter(c->place, attempt_filter, &a);
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		sites[i].why[0] = '\0';
+		if (!is_nowhere) {
+			r = look_at(&a, &sites[i], err);
+			continue;
+		}
+		sites[i].is_fit = sites[i].may_help = false;
+		snprintf(sites[i].why, sizeof(sites[i].why), "%s", buf_text(&why));
+	}
+	place_set_filter(c->place, NULL, NULL);
+	return r;
+}
+
+int decide_offer(struct cluster *c, struct cpod *pod, const struct decide_site *sites, uint32_t n,
+	struct error *err)
+{
+	struct attempt a = {
+		.cluster = c, .pod = pod, .n_avoided = place_n_nodes(c->place)};
+	_cleanup_free_ bool *avoided = malloc(a.n_avoided + 1ul);
+	int r;
+
+	if (!avoided)
+		return fail(err, ENOMEM, "out of memory");
+	a.avoided = memset(avoided, true, a.n_avoided + 1ul);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct cnode *node = sites[i].is_fit ? cnode_find(c, sites[i].node) : NULL;
+
+		if (node && node->at != PLACE_NONE)
+			avoided[node->at] = false;
+	}
+	place_set_filter(c->place, attempt_filter, &a);
+	r = attempt_take_all(&a, err);
+	place_set_filter(c->place, NULL, NULL);
+	r = r < 0 ? r : attempt_assume(&a, CPOD_OFFERED, err);
+	if (r == 0)
+		pod->give_up_ns = c->now_ns + DECIDE_OFFER_NS;
+	return r;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * KubeShare's GPUIDs: names for devices of a node. Who names one that is in use there goes to its
+ * device; a new one is for a device that nobody is on. Nothing is kept of that but what pods say:
+ * a device has the name that a pod on it was given or has asked for, else one made from its UUID.
+ */
+#include "scheduler/decide-internal.h"
+
+#include <string.h>
+
+#include <utlist.h>
+
+#define LETTERS 5 /* as KubeShare's scheduler makes them */
+
+static bool is_on_device(const struct cpod *pod, const char *uuid)
+{
+	for (uint32_t i = 0; i < pod->given.n; i++)
+		for (uint32_t k = 0; k < pod->given.v[i].n; k++)
+			if (!strcmp(pod->given.v[i].device[k], uuid))
+				return true;
+	return false;
+}
+
+void vgpu_name(const struct cnode *node, const char *uuid, char ret[static SPEC_LABEL])
+{
+	uint64_t hash = str_hash(str_from(uuid));
+	const struct cpod *pod;
+
+	DL_FOREACH(node->pods, pod)
+		if (pod->asked.vgpu[0] && is_on_device(pod, uuid)) {
+			str_copy(ret, SPEC_LABEL, str_from(pod->asked.vgpu));
+			return;
+		}
+	for (int i = 0; i < LETTERS; i++, hash /= 26)
+		ret[i] = (char)('a' + hash % 26);
+	ret[LETTERS] = '\0';
+}
+
+uint64_t vgpu_devices(const struct cluster *c, const struct cnode *node, const char *name)
+{
+	uint64_t named = 0, idle = 0;
+	struct place_node_view view;
+
+	if (!place_node_get(c->place, node->at, &view))
+		return 0;
+	for (uint32_t i = 0; i < node->gpus.n_devices; i++) {
+		char its[SPEC_LABEL];
+		struct place_device_view device;
+
+		vgpu_name(node, node->gpus.device[i].uuid, its);
+		if (!strcmp(its, name))
+			named |= 1ull << i;
+		if (place_device_get(c->place, view.first_device + i, &device) &&
+			!device.n_tenants && !device.n_leaving)
+			idle |= 1ull << i;
+	}
+	return named ? named : idle;
+}

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The real kube-scheduler places pods with shares: divvy-scheduler is its extender."""
+
+import http.client
+import json
+import os
+import socket
+import ssl
+
+import kube_scheduler
+from cluster import Skip, main, open_cluster, skip_all, wait_for
+from pki import Pki
+from scheduled import Scheduled
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+PORT = free_port()
+
+
+class Keys:
+    """The certificate that is served, and those that are shown: ours alone is of the authority that counts."""
+
+    def __init__(self, cluster):
+        ours, others = (Pki(os.path.join(cluster.dir, name)) for name in ("extender-pki", "other-pki"))
+        self.ca, self.server_ca = ours.ca, cluster.pki.ca
+        self.server = cluster.pki.sign("extender", "divvy-scheduler", alternatives="DNS:divvy-scheduler")
+        self.client = ours.sign("client", "kube-scheduler")
+        self.stranger = others.sign("client", "kube-scheduler")
+
+    def options(self, port=PORT):
+        return ["--listen", f"127.0.0.1:{port}", "--tls-cert", self.server[0], "--tls-key", self.server[1],
+                "--client-ca", self.ca]
+
+    def extender(self):
+        """As docs/operating.md has it."""
+        return {"urlPrefix": f"https://127.0.0.1:{PORT}/extender", "filterVerb": "filter", "prioritizeVerb": "prioritize",
+                "preemptVerb": "preempt", "bindVerb": "bind", "weight": 10, "enableHTTPS": True, "nodeCacheCapable": True,
+                "httpTimeout": "30s", "managedResources": [{"name": "divvy.gpu/slot", "ignoredByScheduler": False}],
+                "tlsConfig": {"serverName": "divvy-scheduler", "caFile": self.server_ca, "certFile": self.client[0],
+                              "keyFile": self.client[1]}}
+
+    def connect(self, shown, port=PORT):
+        context = ssl.create_default_context(cafile=self.server_ca)
+        context.check_hostname = False
+        if shown:
+            context.load_cert_chain(*shown)
+        return http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+
+    def ask(self, path, body, shown, port=PORT):
+        """Status and text of an answer."""
+        connection = self.connect(shown, port)
+        try:
+            connection.request("POST", f"/extender/{path}", body)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+
+def node(name, *models):
+    rig.node(name, *models, **{"divvy.gpu/milli": str(1000 * len(models))})
+
+
+def shared(name, request, annotations=None, **spec):
+    """As the webhook makes it of a pod whose schedulerName it leaves alone."""
+    milli = round(float(request) * 1000)
+    return rig.pod(name, {"request": request, **(annotations or {})}, schedulerName="default-scheduler",
+                   resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": str(milli)}}, **spec)
+
+
+def serves(port=PORT):
+    try:
+        return keys.ask("filter", "{}", keys.client, port)[0] == 200
+    except OSError:
+        return False
+
+
+def start():
+    process = rig.start(*keys.options())
+    wait_for(serves, "the extender serves", 60)
+    return process
+
+
+def is_unplaced(name, sentence):
+    rig.waits(name, sentence)
+    assert not rig.get(name)["spec"].get("nodeName")
+
+
+def kube_scheduler_places_a_share():
+    shared("first", "0.3", {"limit": "0.6"})
+    pod = rig.bound("first")
+    given = pod["metadata"]["annotations"]
+    assert pod["spec"]["nodeName"] == "n1"
+    assert given["divvy.gpu/devices"] in ("main=GPU-n1-0", "main=GPU-n1-1"), given
+    assert (given["divvy.gpu/granted-request"], given["divvy.gpu/granted-limit"]) == ("main=0.3", "main=0.6"), given
+    rig.gone("first")
+
+
+def no_device_is_given_twice():
+    """All at once: kube-scheduler asks for the next one while Bindings are under way. The resources of a node alone would
+    let 6 of them in."""
+    names = [f"many-{i}" for i in range(12)]
+    for name in names:
+        shared(name, "0.4", {"memory": "1Gi"})
+    for name in names:
+        wait_for(lambda n=name: rig.get(n)["spec"].get("nodeName") or rig.condition(n), f"{name} has been tried", 60)
+    wait_for(lambda: len(placed(names)) == 4, "four have a place", 60)
+    assert sorted(p["metadata"]["annotations"]["divvy.gpu/devices"] for p in placed(names)) == \
+        ["main=GPU-n1-0"] * 2 + ["main=GPU-n1-1"] * 2
+    left = [n for n in names if not rig.get(n)["spec"].get("nodeName")]
+    is_unplaced(left[0], "no GPU with 0.4 free")
+    # Somebody goes: one more.
+    rig.gone(placed(names)[0]["metadata"]["name"])
+    wait_for(lambda: len(placed(left)) == 1, "another has its place", 60)
+    rig.gone(*[n for n in names if cluster.exists(rig.path(n))])
+
+
+def placed(names):
+    pods = {p["metadata"]["name"]: p for p in cluster.get(rig.path())["items"]}
+    return [pods[n] for n in names if n in pods and pods[n]["spec"].get("nodeName")]
+
+
+def both_schedulers_share_the_devices():
+    shared("theirs", "0.7")
+    rig.bound("theirs")
+    rig.pod("ours", {"request": "0.7"})
+    assert rig.devices("ours") != rig.devices("theirs")
+    shared("third", "0.7")
+    is_unplaced("third", "no GPU with 0.7 free")
+    rig.gone("theirs", "ours", "third")
+
+
+def a_restart_forgets_nothing():
+    shared("kept", "0.6")
+    device = rig.devices("kept")
+    rig.kill(rig.processes[0])
+    # Who asks for no share does not notice.
+    rig.pod("plain", schedulerName="default-scheduler")
+    rig.bound("plain")
+    shared("next", "0.6")
+    wait_for(lambda: rig.condition("next"), "it has been tried", 60)
+    assert not rig.get("next")["spec"].get("nodeName")
+    start()
+    # kube-scheduler looks again when something happens, or after a minute or two.
+    cluster.patch("/api/v1/nodes/n1", {"metadata": {"labels": {"something": "happens"}}})
+    assert rig.devices("next") != device
+    rig.gone("kept", "plain", "next")
+
+
+def what_the_extender_refuses_is_said():
+    shared("large", "0.5", {"model": "H100"})
+    is_unplaced("large", "0/1 nodes are available: 1 model H100 wanted")
+    shared("member", "0.5", {"group": "g", "group-size": "2"})
+    is_unplaced("member", "an extender places no groups; give its pods the schedulerName divvy-scheduler")
+    rig.gone("large", "member")
+
+
+def victims_make_room():
+    cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
+    for name in ("low-0", "low-1"):
+        shared(name, "0.8")
+        rig.bound(name)
+    shared("high", "0.8", priorityClassName="high")
+    wait_for(lambda: rig.get("high")["status"].get("nominatedNodeName") == "n1", "a nomination", 60)
+    leaving = [p for p in placed(["low-0", "low-1"]) if p["metadata"].get("deletionTimestamp")]
+    assert len(leaving) == 1, leaving
+    rig.gone(leaving[0]["metadata"]["name"])
+    assert rig.devices("high") == leaving[0]["metadata"]["annotations"]["divvy.gpu/devices"]
+    rig.gone("high", *[p["metadata"]["name"] for p in placed(["low-0", "low-1"])])
+
+
+def nobody_else_may_ask():
+    shared("mine", "0.1")
+    rig.bound("mine")
+    body = json.dumps({"PodName": "mine", "PodNamespace": rig.namespace, "PodUID": rig.get("mine")["metadata"]["uid"],
+                       "Node": "n1"})
+    for verb in ("filter", "prioritize", "preempt", "bind"):
+        for shown in (None, keys.stranger):
+            status, text = keys.ask(verb, body, shown)
+            assert status == 403 and "client certificate" in text, (verb, shown, status, text)
+    assert keys.ask("bind", body, keys.client) == (200, '{"Error":""}'), "it is there already"
+    assert keys.ask("bind", "{", keys.client)[0] == 400
+    assert "is missing" in keys.ask("bind", "{}", keys.client)[1]
+    # The certificate is for the extender alone.
+    connection = keys.connect(keys.client)
+    connection.request("GET", "/metrics")
+    assert connection.getresponse().status == 401
+    connection.close()
+    rig.gone("mine")
+
+
+def the_large_and_the_slow_do_not_matter():
+    for shown, size, status in ((keys.client, (16 << 20) + 1, 413), (None, 1 << 30, 403)):
+        connection = keys.connect(shown)
+        connection.putrequest("POST", "/extender/filter")
+        connection.putheader("Content-Length", str(size))
+        connection.endheaders()
+        assert connection.getresponse().status == status
+        connection.close()
+    # As many nodes as a large cluster has.
+    shared("among-many", "0.1")
+    pod = rig.bound("among-many")
+    names = [f"node-{i:05}.some.where.example" for i in range(20000)]
+    status, text = keys.ask("prioritize", json.dumps({"Pod": pod, "NodeNames": names}), keys.client)
+    assert status == 200 and len(json.loads(text)) == len(names), (status, text[:200])
+    # More than may be connected, and none says anything.
+    slow = []
+    for _ in range(100):
+        s = socket.socket()
+        s.settimeout(0.01)
+        slow.append(s)
+        try:
+            s.connect(("127.0.0.1", PORT))
+            s.sendall(b"\x16\x03\x01")
+        except OSError:
+            pass
+    shared("beside-the-slow", "0.1")
+    rig.bound("beside-the-slow")
+    for s in slow:
+        s.close()
+    rig.gone("among-many", "beside-the-slow")
+
+
+def who_does_not_lead_says_so():
+    """And lets go of the connection, so that the next request can reach somebody else."""
+    for process in list(rig.processes):
+        rig.stop(process)
+    other = free_port()
+    rig.start("--leader-elect", *keys.options())
+    rig.pod("elected", {"request": "0.1"})
+    rig.bound("elected")
+    rig.start("--leader-elect", *keys.options(other))
+    wait_for(lambda: serves(other), "the other one serves", 60)
+    wait_for(lambda: "another divvy-scheduler leads" in keys.ask("filter", "{}", keys.client, other)[1], "it does not lead")
+    connection = keys.connect(keys.client, other)
+    connection.request("POST", "/extender/preempt", "{}")
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (503, "close")
+    connection.close()
+    shared("by-the-leader", "0.1")
+    rig.bound("by-the-leader")
+    rig.gone("elected", "by-the-leader")
+
+
+def without_an_authority_nobody_may_ask():
+    for process in list(rig.processes):
+        rig.stop(process)
+    rig.start(*keys.options()[:-2])
+    wait_for(refused_by_all, "it serves", 60)
+
+
+def refused_by_all():
+    try:
+        return all(keys.ask("filter", "{}", shown)[0] == 403 for shown in (None, keys.client))
+    except OSError:
+        return False
+
+
+TESTS = [kube_scheduler_places_a_share, no_device_is_given_twice, both_schedulers_share_the_devices,
+         a_restart_forgets_nothing, what_the_extender_refuses_is_said, victims_make_room, nobody_else_may_ask,
+         the_large_and_the_slow_do_not_matter, who_does_not_lead_says_so, without_an_authority_nobody_may_ask]
+
+try:
+    with open_cluster(own=True) as cluster:
+        keys = Keys(cluster)
+        with Scheduled(cluster) as rig:
+            start()
+            node("n1", "A100", "A100")
+            kube_scheduler.start(cluster, keys.extender())
+            main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the pool sees of the cluster's objects. */
+#include "controller/pool-view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "unit.h"
+
+#define NS "divvy-system"
+#define NOW (UINT64_C(1700000100) * NSEC_PER_SEC) /* 2023-11-14T22:15:00Z */
+#define OBJECTS_MAX 64
+
+struct world {
+	struct pool_view *view;
+	json_t *object[OBJECTS_MAX]; /* what the view borrows from */
+	size_t n;
+};
+
+static json_t *object(struct world *w, const char *fmt, ...)
+{
+	char text[2048];
+	json_error_t error;
+	json_t *json;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	for (char *p = text; *p; p++)
+		if (*p == '\'')
+			*p = '"';
+	json = json_loads(text, 0, &error);
+	if (!json || w->n == OBJECTS_MAX)
+		fail_msg("%s: %s", error.text, text);
+	w->object[w->n++] = json;
+	return json;
+}
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	*state = w;
+	return w ? pool_view_new(NS, NOW, &w->view) : -1;
+}
+
+static int tear_down(void **state)
+{
+	struct world *w = *state;
+
+	pool_view_free(w->view);
+	while (w->n)
+		json_decref(w->object[--w->n]);
+	free(w);
+	return 0;
+}
+
+static int add_node(struct world *w, const char *name, const char *owner, const char *spec,
+	const char *devices, struct error *err)
+{
+	const json_t *labels = object(w, "{'divvy.gpu/owner':'%s'}", owner);
+	const json_t *gpu_node = object(w,
+		"{'spec':{%s},'status':{'owner':'%s','devices':[%s]}}", spec, owner, devices);
+
+	assert_true(pool_view_has(labels, gpu_node));
+	return pool_view_add_node(w->view, name, labels, gpu_node, err);
+}
+
+static enum pool_pod add_tenant(
+	struct world *w, const char *name, const char *node, const char *devices, const char *more)
+{
+	return pool_view_add_pod(w->view,
+		object(w,
+			"{'metadata':{'name':'%s','namespace':'a','annotations':{"
+			"'divvy.gpu/devices':'%s'}},'spec':{'nodeName':'%s'}%s}",
+			name, devices, node, more));
+}
+
+static enum pool_pod add_placeholder(
+	struct world *w, const char *name, const char *ns, const char *node, const char *more)
+{
+	return pool_view_add_pod(w->view,
+		object(w,
+			"{'metadata':{'name':'%s','namespace':'%s','creationTimestamp':"
+			"'2023-11-14T22:14:20Z','labels':{'app.kubernetes.io/name':"
+			"'divvy-placeholder','divvy.gpu/placeholder-of':'meant'}},'spec':{%s}%s}",
+			name, ns, node, more));
+}
+
+static const char *const two =
+	"{'uuid':'GPU-1','owner':'pool','placeholder':'p1'},"
+	"{'uuid':'GPU-2','owner':'pool','placeholder':'p2'}";
+
+static const struct pool_placeholder *find(const struct pool_facts *f, const char *name)
+{
+	for (size_t i = 0; i < f->n_placeholders; i++)
+		if (!strcmp(f->placeholder[i].name, name))
+			return &f->placeholder[i];
+	return NULL;
+}
+
+static void a_placeholder_is_used_by_whom_its_device_is_given(void **state)
+{
+	struct world *w = *state;
+	const struct pool_facts *f;
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{'policy':'hybrid','reserve':2}", two, NULL));
+	/* The same UUIDs elsewhere are other devices. */
+	assert_ok(add_node(w, "n2", "pool", "'pool':{}", two, NULL));
+	assert_int_equal(add_placeholder(w, "p1", NS, "'nodeName':'n1'", ""), POOL_POD_STAYS);
+	assert_int_equal(add_placeholder(w, "p2", NS, "'nodeName':'n1'", ""), POOL_POD_STAYS);
+	assert_int_equal(add_placeholder(w, "waits", NS, "", ""), POOL_POD_STAYS);
+	assert_int_equal(add_placeholder(w, "forged", "a", "'nodeName':'n1'", ""), POOL_POD_STAYS);
+	assert_int_equal(add_tenant(w, "t", "n1", "main=GPU-2", ""), POOL_POD_STAYS);
+	assert_int_equal(add_tenant(w, "elsewhere", "n2", "main=GPU-1", ""), POOL_POD_STAYS);
+	assert_int_equal(add_tenant(w, "over", "n1", "main=GPU-1",
+				 ",'status':{'phase':'Succeeded'}"),
+		POOL_POD_STAYS);
+	f = pool_view_facts(w->view, 5);
+	assert_int_equal(f->now_ns, 5);
+	assert_int_equal(f->n_nodes, 2);
+	assert_int_equal(f->node[0].policy, POOL_HYBRID);
+	assert_int_equal(f->node[0].reserve, 2);
+	assert_int_equal(f->node[1].policy, POOL_ON_DEMAND);
+	assert_int_equal(f->n_placeholders, 3);
+	assert_false(find(f, "p1")->is_used);
+	assert_true(find(f, "p2")->is_used);
+	assert_true(find(f, "p2")->is_bound);
+	assert_string_equal(find(f, "p2")->node, "n1");
+	assert_int_equal(find(f, "p2")->age_ns, 40 * NSEC_PER_SEC);
+	assert_string_equal(find(f, "waits")->node, "meant");
+	assert_false(find(f, "waits")->is_bound);
+}
+
+static void what_has_ended_is_to_go(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(add_placeholder(w, "p1", NS, "", ",'status':{'phase':'Failed'}"),
+		POOL_POD_OVER);
+	assert_int_equal(pool_view_facts(w->view, 0)->n_placeholders, 0);
+}
+
+static void a_device_that_went_back_is_lost_to_its_tenants(void **state)
+{
+	static const char *const back =
+		"{'uuid':'GPU-1','owner':'native'},"
+		"{'uuid':'GPU-2','owner':'native','placeholder':'leaves'}";
+	struct world *w = *state;
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", back, NULL));
+	assert_int_equal(add_tenant(w, "a", "n1", "main=GPU-1", ""), POOL_POD_LOST);
+	assert_int_equal(add_tenant(w, "b", "n1", "main=GPU-2", ""), POOL_POD_STAYS);
+	assert_int_equal(add_tenant(w, "c", "n2", "main=GPU-1", ""), POOL_POD_STAYS);
+	assert_int_equal(add_tenant(w, "d", "n1", "main=GPU-1", ",'status':{'phase':'Failed'}"),
+		POOL_POD_STAYS);
+}
+
+static enum pool_pod add_waiting(struct world *w, const char *uid, const char *reason)
+{
+	return pool_view_add_pod(w->view,
+		object(w,
+			"{'metadata':{'name':'w','namespace':'a','uid':'%s'},'spec':{'containers':["
+			"{'resources':{'requests':{'divvy.gpu/milli':'300'}}},"
+			"{'resources':{'requests':{'divvy.gpu/milli':'1k'}}}]},'status':{"
+			"'conditions':[{'type':'PodScheduled','reason':'%s'}]}}",
+			uid, reason));
+}
+
+static void who_waits_for_a_device_is_a_source(void **state)
+{
+	struct world *w = *state;
+	const struct pool_facts *f;
+
+	add_waiting(w, "before", "Unschedulable"); /* no pool: nothing to wait for */
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", "", NULL));
+	add_waiting(w, "u1", "Unschedulable");
+	add_waiting(w, "u2", "SchedulerError");
+	f = pool_view_facts(w->view, 0);
+	assert_int_equal(f->n_sources, 1);
+	assert_string_equal(f->source[0].uid, "u1");
+	assert_int_equal(f->source[0].milli, 1300);
+}
+
+static void a_wrong_policy_is_named_and_left_out(void **state)
+{
+	struct world *w = *state;
+	struct error err;
+
+	assert_int_equal(add_node(w, "n1", "pool", "'pool':{'policy':'often'}", "", &err), -EINVAL);
+	assert_contains(err.msg, "GPUNode n1");
+	assert_contains(err.msg, "often");
+	assert_int_equal(pool_view_facts(w->view, 0)->n_nodes, 0);
+}
+
+static void nodes_without_a_pool_do_not_matter(void **state)
+{
+	struct world *w = *state;
+	const json_t *pool = object(w, "{'divvy.gpu/owner':'pool'}"),
+		     *divvy = object(w, "{'divvy.gpu/owner':'divvy'}"),
+		     *wish = object(w, "{'spec':{'pool':{}}}"), *none = object(w, "{'spec':{}}"),
+		     *left = object(w, "{'spec':{},'status':{'owner':'pool'}}");
+
+	assert_true(pool_view_has(pool, wish));
+	assert_true(pool_view_has(divvy, left)); /* its tenants may have lost their devices */
+	assert_false(pool_view_has(pool, none));
+	assert_false(pool_view_has(divvy, wish));
+	assert_false(pool_view_has(NULL, NULL));
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
+	IN_WORLD(what_has_ended_is_to_go), IN_WORLD(a_device_that_went_back_is_lost_to_its_tenants),
+	IN_WORLD(who_waits_for_a_device_is_a_source),
+	IN_WORLD(a_wrong_policy_is_named_and_left_out), IN_WORLD(nodes_without_a_pool_do_not_matter))
