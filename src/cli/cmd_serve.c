@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy serve: a tenant for a program on another machine. It becomes `divvy run` of the link, so that
- * the tenant is made as any other and lives as long as the link.
+ * divvy serve: a tenant for a program on another machine. It becomes `divvy run` of the link, so
+ * that the tenant is made as any other and lives as long as the link.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -145,6 +145,7 @@ static int check(const struct cli_args *args, struct error *err)
 
 const struct cli_command cmd_serve = {
 	.name = "serve",
+	.operands = "",
 	.summary = "Let a program on another machine use a share of a GPU of this one",
 	.text = "Makes a tenant with the wished share and memory, prints an invitation "
 		"(HOST:PORT/KEY) "

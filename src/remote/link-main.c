@@ -186,7 +186,8 @@ static void join_one(int sock)
 		return;
 	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &map, &memory) < 0)
 		return;
-	if (fd_send(sock, &note, sizeof(note), &memory, memory >= 0, MSG_NOSIGNAL) < 0 || memory < 0)
+	if (fd_send(sock, &note, sizeof(note), &memory, memory >= 0, MSG_NOSIGNAL) < 0 ||
+		memory < 0)
 		return;
 	close(memory);
 	link_run(tls, map.p, REMOTE_HUB_SERVER, sock);
@@ -295,7 +296,7 @@ int main(int argc, char **argv)
 	}
 	r = read_invitation();
 	fd_set_cloexec((int)listener, true);
-	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
 		r = is_server ? await_join((int)listener, &tls) : join(&tls);
 	if (is_client) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-server LISTEN-FD FOLLOW-PID: accepts the processes of one tenant on a unix socket and
- * gives each a worker, whose tenant stands in our environment and never reaches the program. Only
- * who has our uid, or root, is let in. Ends when the process that it follows and all workers have
- * ended. One thread.
+ * divvy-remote-server LISTEN-FD FOLLOW-PID: accepts the processes of one tenant on a unix socket
+ * and gives each a worker, whose tenant stands in our environment and never reaches the program.
+ * Only who has our uid, or root, is let in. Ends when the process that it follows and all workers
+ * have ended. One thread.
  */
 #include <errno.h>
 #include <limits.h>

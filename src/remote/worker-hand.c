@@ -21,7 +21,7 @@ CUresult serve_blob(struct serve *s)
 {
 	const uint64_t n = take_u64(s);
 
-	if (s->error || n > (size_t)(s->in_end - s->in))
+	if (s->error || !n || n > (size_t)(s->in_end - s->in))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s->blob_bytes + n > BLOB_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -98,7 +98,9 @@ static void take_answer(const struct remote_frame *head, const uint8_t *frame)
 	for (a = reverse.asked; a && a->token != answer.token; a = a->next)
 		;
 	if (a) {
-		memcpy(a->to, frame + sizeof(*head) + sizeof(answer), a->bytes < n ? a->bytes : n);
+		if (a->bytes)
+			memcpy(a->to, frame + sizeof(*head) + sizeof(answer),
+				a->bytes < n ? a->bytes : n);
 		a->token = 0; /* a second answer finds nobody */
 		sem_post(&a->is_there);
 	}

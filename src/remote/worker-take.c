@@ -76,7 +76,8 @@ void give(struct serve *s, const void *p, size_t n)
 {
 	if (s->n + FIELD(n) > REMOTE_FRAME_MAX)
 		return;
-	memcpy(s->answer + s->n, p, n);
+	if (n)
+		memcpy(s->answer + s->n, p, n);
 	memset(s->answer + s->n + n, 0, FIELD(n) - n);
 	s->n += FIELD(n);
 }

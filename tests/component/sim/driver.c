@@ -84,8 +84,8 @@ static void start_link(int listener, const char *follow)
 }
 
 /*
- * With $DIVVY_TEST_SERVER the libcuda.so.1 of this program is the remote one: a server of the test's
- * own is started, whose workers find the simulated driver in $DIVVY_TEST_DRIVER.
+ * With $DIVVY_TEST_SERVER the libcuda.so.1 of this program is the remote one: a server of the
+ * test's own is started, whose workers find the simulated driver in $DIVVY_TEST_DRIVER.
  */
 static void remote_begin(void)
 {
