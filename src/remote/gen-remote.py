@@ -251,9 +251,12 @@ def client_alloc(f, p, w):
     w('REMOTE_EXPORT CUresult %s%s\n{\n' % (f.name, f.entry.params))
     call = 'once_%s%s' % (f.name, f.entry.args)
     if not free:
-        w('\tCUresult r = %s;\n\n\tif (!r && %s && !device_given(*%s, %s))\n'
+        # The program may not ask for the size; we need it.
+        size = p.alloc.lstrip('*')
+        w('\tsize_t own = 0, *const size = %s ? %s : &own;\n' % (size, size))
+        w('\tCUresult r = %s;\n\n\tif (!r && %s && !device_given(*%s, *size))\n'
           '\t\tr = CUDA_ERROR_OUT_OF_MEMORY;\n\treturn r;\n}\n\n'
-          % (call, p.name, p.name, p.alloc))
+          % (re.sub(r'\b%s\b' % size, 'size', call), p.name, p.name))
         return
     w('\tCUdeviceptr held[8];\n\tsize_t n = 0;\n\tCUresult r;\n\n'
       '\tfor (;;) {\n\t\tr = %s;\n\t\tif (r || device_given(*%s, %s))\n\t\t\tbreak;\n'
@@ -384,7 +387,8 @@ def worker_function(f, w):
         if p.word == 'gone':
             w('\thandle_gone(s, KIND_%s, named_%s);\n' % (p.kind, p.name))
         elif p.alloc:
-            w('\tif (%s)\n\t\taddress_given(s, *%s, %s);\n' % (p.name, p.name, p.alloc))
+            size = re.sub(r'^\*(\w+)', r'(\1 ? *\1 : 1)', p.alloc)
+            w('\tif (%s)\n\t\taddress_given(s, *%s, %s);\n' % (p.name, p.name, size))
     for p in args:
         if p.way == 'text':
             w('\tif (%s)\n\t\tgive_string(s, text_%s);\n' % (p.name, p.name))

@@ -174,9 +174,13 @@ static void hostile(void)
 {
 	CUcontext context = begin_context();
 	CUmodule module;
-	CUdeviceptr p = device_new(4096);
+	CUdeviceptr p = device_new(4096), table;
 	uint64_t word = 0;
 
+	/* A variable whose size nobody asks for is of use as a whole. */
+	NEED(drv.cuModuleGetGlobal_v2(&table, NULL, load_kernels(), "table"));
+	OK(drv.cuMemcpyDtoH_v2(&word, table + 24, 8));
+	tap_ok(word == 4, "the last word of a variable");
 	/* An address of this program's is none of the worker's. */
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyDtoH_v2(&word, (CUdeviceptr)(uintptr_t)&drv, 8));
