@@ -321,8 +321,6 @@ static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st
 		return to_device(dst, (const void *)(uintptr_t)src, n, stream, is_async);
 	if (is_device(src))
 		return to_host((void *)(uintptr_t)dst, src, n, stream, is_async);
-	if (stream != PER_THREAD && !is_async)
-		stream = NULL;
 	if (session_check())
 		return session_check();
 	memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);

@@ -81,12 +81,32 @@ static void set_socket(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof(most));
 }
 
-/* Authenticated, or -errno. The session lives as long as the process. */
+/* What both sides prove with. Of the process, as its one session is. */
+static int set_credentials(gnutls_session_t tls, bool is_server)
+{
+	static gnutls_psk_server_credentials_t server;
+	static gnutls_psk_client_credentials_t client;
+	const gnutls_datum_t own = {key, sizeof(key)};
+	int r = 0;
+
+	if (is_server) {
+		if (!server)
+			r = gnutls_psk_allocate_server_credentials(&server);
+		if (r < 0)
+			return r;
+		gnutls_psk_set_server_credentials_function(server, server_key);
+		return gnutls_credentials_set(tls, GNUTLS_CRD_PSK, server);
+	}
+	if (!client)
+		r = gnutls_psk_allocate_client_credentials(&client);
+	if (r >= 0)
+		r = gnutls_psk_set_client_credentials(client, IDENTITY, &own, GNUTLS_PSK_KEY_RAW);
+	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, client);
+}
+
+/* Authenticated, or -errno. */
 static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 {
-	const gnutls_datum_t own = {key, sizeof(key)};
-	gnutls_psk_server_credentials_t server;
-	gnutls_psk_client_credentials_t client;
 	gnutls_session_t tls;
 	int r;
 
@@ -94,27 +114,15 @@ static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 	if (gnutls_init(&tls, is_server ? GNUTLS_SERVER : GNUTLS_CLIENT) < 0)
 		return -ENOMEM;
 	r = gnutls_priority_set_direct(tls, PRIORITY, NULL);
-	if (r >= 0 && is_server) {
-		r = gnutls_psk_allocate_server_credentials(&server);
-		if (r >= 0) {
-			gnutls_psk_set_server_credentials_function(server, server_key);
-			r = gnutls_credentials_set(tls, GNUTLS_CRD_PSK, server);
-		}
-	} else if (r >= 0) {
-		r = gnutls_psk_allocate_client_credentials(&client);
-		if (r >= 0)
-			r = gnutls_psk_set_client_credentials(
-				client, IDENTITY, &own, GNUTLS_PSK_KEY_RAW);
-		if (r >= 0)
-			r = gnutls_credentials_set(tls, GNUTLS_CRD_PSK, client);
+	if (r >= 0)
+		r = set_credentials(tls, is_server);
+	if (r >= 0) {
+		gnutls_transport_set_int(tls, fd);
+		gnutls_handshake_set_timeout(tls, HANDSHAKE_MS);
+		do {
+			r = gnutls_handshake(tls);
+		} while (r < 0 && !gnutls_error_is_fatal(r));
 	}
-	if (r < 0)
-		return -ENOMEM;
-	gnutls_transport_set_int(tls, fd);
-	gnutls_handshake_set_timeout(tls, HANDSHAKE_MS);
-	do {
-		r = gnutls_handshake(tls);
-	} while (r < 0 && !gnutls_error_is_fatal(r));
 	/* A server that would let somebody in without the key is none. */
 	if (r < 0 || gnutls_auth_get_type(tls) != GNUTLS_CRD_PSK) {
 		gnutls_deinit(tls);
@@ -310,5 +318,6 @@ int main(int argc, char **argv)
 	accept_all((int)listener, pidfd, is_server);
 	if (is_client)
 		remove_path((int)listener);
-	return 0;
+	/* Not through destructors: what TLS holds goes with the process. */
+	_exit(0);
 }

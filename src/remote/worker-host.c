@@ -615,7 +615,10 @@ CUresult serve_cuGraphHostNodeSetParams(struct serve *s)
 	if (r)
 		return r;
 	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
-	return s->error ? s->error : driver.cuGraphHostNodeSetParams(real, &params);
+	r = s->error ? s->error : driver.cuGraphHostNodeSetParams(real, &params);
+	if (r)
+		free(params.userData);
+	return r;
 }
 
 CUresult serve_cuGraphExecHostNodeSetParams(struct serve *s)
@@ -630,5 +633,8 @@ CUresult serve_cuGraphExecHostNodeSetParams(struct serve *s)
 		return r;
 	exec = (CUgraphExec)(uintptr_t)handle_real(s, KIND_CUgraphExec, node.of);
 	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
-	return s->error ? s->error : driver.cuGraphExecHostNodeSetParams(exec, real, &params);
+	r = s->error ? s->error : driver.cuGraphExecHostNodeSetParams(exec, real, &params);
+	if (r)
+		free(params.userData);
+	return r;
 }
