@@ -248,7 +248,7 @@ static void *race(void *arg)
 	return NULL;
 }
 
-/* Before anybody takes what there is: else who comes first leaves no room for the others' contexts. */
+/* Before anybody takes what there is: who comes first leaves no room for others' contexts. */
 static void await_contexts(struct fake_daemon *d)
 {
 	while (rig_charged(d, 0) < 3 * CONTEXT_BYTES)
