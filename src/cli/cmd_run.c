@@ -19,6 +19,7 @@
 #include "cli/container.h"
 #include "cli/output.h"
 #include "cli/places.h"
+#include "cli/remote.h"
 #include "cli/start.h"
 #include "cli/wish.h"
 
@@ -39,6 +40,9 @@ static const struct cli_option options[] = {
 	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
 		"the command is this container engine's: mounts, environment and devices are put "
 		"in"},
+	{"remote", 0, CLI_VALUE, "PLACE", NULL,
+		"the device is held by a process of divvy's own: 'local', on this machine; or what "
+		"divvy serve has printed on the machine that has it, without a wish of one's own"},
 	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
 	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
 	CLI_SOCKET_OPTION,
@@ -283,6 +287,14 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
 		fprintf(stderr, "divvy run: simulated device: %s\n",
 			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
+	if (cli_has(args, "remote")) {
+		_cleanup_buf_ struct buf own = BUF_INIT(PRELOAD_MAX);
+
+		buf_addf(&own, "%s:%s", hooks->cuda, hooks->nvml);
+		r = remote_begin(buf_text(&own), err);
+		if (r < 0)
+			return r;
+	}
 	return become(argv, err);
 }
 
@@ -299,15 +311,37 @@ static int check_wait(const struct cli_args *args, struct error *err)
 	return cli_get_duration(args, "wait", 0, &ns, err);
 }
 
+/* What a program that is invited gets, who has invited it says. */
+static int check_invited(const struct cli_args *args, struct error *err)
+{
+	_cleanup_json_ json_t *wish = wish_json(args);
+	const char *const others[] = {"container", "simulate", "wait", "name", "dry-run"};
+
+	if (json_object_size(wish))
+		return fail(err, EINVAL, "--%s: the invitation of --remote says what there is",
+			json_object_iter_key(json_object_iter(wish)));
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (cli_has(args, others[i]))
+			return fail(err, EINVAL, "--%s: not with the invitation of --remote",
+				others[i]);
+	return 0;
+}
+
 static int check(const struct cli_args *args, struct error *err)
 {
 	const char *simulate = cli_get(args, "simulate"), *engine = cli_get(args, "container");
+	const char *place = cli_get(args, "remote");
 	struct sim_config config;
-	int r = wish_check(args, err);
+	int r = place ? remote_check(place, err) : 0;
 
+	if (r >= 0 && place && remote_is_invitation(place))
+		return check_invited(args, err);
+	r = r < 0 ? r : wish_check(args, err);
 	r = r < 0 ? r : check_wait(args, err);
 	if (r >= 0 && engine)
 		r = container_check(engine, args->operand, err);
+	if (r >= 0 && engine && cli_has(args, "remote"))
+		r = fail(err, EINVAL, "--remote and --container: not together yet");
 	return r < 0 || !simulate ? r : start_check_simulated(simulate, &config, err);
 }
 
@@ -326,6 +360,10 @@ static int run(const struct cli_args *args, struct error *err)
 			fprintf(stderr, "divvy run: %s\n", err->msg);
 			return r == -ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 		}
+	}
+	if (cli_has(args, "remote") && remote_is_invitation(cli_get(args, "remote"))) {
+		r = remote_join(cli_get(args, "remote"), err);
+		return r < 0 ? r : become(args->operand, err);
 	}
 	r = places_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
 	r = r < 0 ? r : places_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
@@ -376,7 +414,11 @@ const struct cli_command cmd_run = {
 		"container, from the start of the engine's command on; one that was only created "
 		"must "
 		"be started within a minute. The engine's own options stand before its run or "
-		"create. An LD_PRELOAD of --env is put behind the libraries.",
+		"create. An LD_PRELOAD of --env is put behind the libraries.\n\n"
+		"With --remote local the program gets a libcuda.so.1 that asks a worker process of "
+		"its tenant's for everything: share, limit, memory and class hold there, whatever "
+		"the program does. It has no managed and no mapped memory, and no NVML of the "
+		"device; docs/remote.md says what works.",
 	.examples =
 		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
 		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"

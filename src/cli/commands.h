@@ -6,6 +6,7 @@
 
 #define CLI_COMMANDS(X) \
 	X(run) \
+	X(serve) \
 	X(ps) \
 	X(top) \
 	X(set) \

@@ -109,7 +109,7 @@ int places_daemon(char *ret_path, size_t size, struct error *err)
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err)
 {
 	static const char *const folder[] = {
-		"../hook", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy"};
+		"../hook", "../remote", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy"};
 	const char *set = getenv("DIVVY_HOOKS");
 	char path[PLACES_PATH];
 
@@ -126,4 +126,17 @@ int places_hook(const char *library, char *ret_path, size_t size, struct error *
 	}
 	return fail(err, ENOENT,
 		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder", library);
+}
+
+int places_helper(const char *program, char *ret_path, size_t size, struct error *err)
+{
+	static const char *const folder[] = {"../remote", "../libexec/divvy"};
+	char path[PLACES_PATH];
+
+	for (size_t i = 0; i < ARRAY_SIZE(folder); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder[i], program);
+		if (beside(path, ret_path, size))
+			return 0;
+	}
+	return fail(err, ENOENT, "%s is not where divvy is installed", program);
 }

@@ -13,8 +13,8 @@
 
 #include "base/cleanup.h"
 #include "core/ledger_counter.h"
+#include "cuda/image.h"
 #include "hook/hook.h"
-#include "hook/image.h"
 #include "hook/memory.h"
 #include "hook/system.h"
 

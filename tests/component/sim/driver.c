@@ -2,6 +2,7 @@
 /* Contract: driver.h. */
 #include "driver.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +46,68 @@ bool driver_open(void)
 	return drv.cuInit != NULL;
 }
 
+static void start(const char *program, const char *verb, int listener, const char *follow)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), "%d", listener);
+	if (fork() == 0) {
+		setenv("LD_LIBRARY_PATH", getenv("DIVVY_TEST_DRIVER"), 1);
+		/* Whoever waits for our output shall not wait for its. */
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		if (verb)
+			execl(program, program, verb, number, follow, NULL);
+		else
+			execl(program, program, number, follow, NULL);
+		_exit(99);
+	}
+	close(listener);
+}
+
+/* The two ends of a link over TLS, which $DIVVY_TEST_LINK is. */
+static void start_link(int listener, const char *follow)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t n = sizeof(address);
+	int sock = socket(AF_INET, SOCK_STREAM, 0);
+	char invitation[128];
+
+	if (sock < 0 || bind(sock, (struct sockaddr *)&address, n) < 0 || listen(sock, 64) < 0 ||
+		getsockname(sock, (struct sockaddr *)&address, &n) < 0)
+		exit(99);
+	snprintf(invitation, sizeof(invitation), "127.0.0.1:%u/%064u", ntohs(address.sin_port), 7);
+	setenv("DIVVY_INVITATION", invitation, 1);
+	start(getenv("DIVVY_TEST_LINK"), "serve", sock, NULL);
+	start(getenv("DIVVY_TEST_LINK"), "join", listener, follow);
+	unsetenv("DIVVY_INVITATION");
+}
+
+/*
+ * With $DIVVY_TEST_SERVER the libcuda.so.1 of this program is the remote one: a server of the
+ * test's own is started, whose workers find the simulated driver in $DIVVY_TEST_DRIVER.
+ */
+static void remote_begin(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char self[16];
+	int sock;
+
+	if (!is_remote())
+		return;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.64s/remote.sock", dir);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	if (sock < 0 || bind(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		listen(sock, 64) < 0)
+		exit(99);
+	snprintf(self, sizeof(self), "%d", (int)getpid());
+	if (getenv("DIVVY_TEST_LINK"))
+		start_link(sock, self);
+	else
+		start(getenv("DIVVY_TEST_SERVER"), NULL, sock, self);
+	setenv("DIVVY_REMOTE", address.sun_path, 1);
+}
+
 void machine_begin(const char *devices, const char *costs)
 {
 	const char *build = getenv("DIVVY_BUILD");
@@ -60,6 +124,12 @@ void machine_begin(const char *devices, const char *costs)
 	setenv(SIM_ENV_DEVICES, devices, 1);
 	setenv(SIM_ENV_COSTS, costs ? costs : "", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
+	remote_begin();
+}
+
+bool is_remote(void)
+{
+	return getenv("DIVVY_TEST_SERVER") != NULL;
 }
 
 const char *machine_dir(void)

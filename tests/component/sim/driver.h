@@ -27,6 +27,8 @@ bool driver_open(void);
 /* A machine of the test's own; devices and costs as in $DIVVY_SIM_DEVICES, $DIVVY_SIM_COSTS. */
 void machine_begin(const char *devices, const char *costs);
 const char *machine_dir(void);
+/* Whether libcuda.so.1 is the remote one ($DIVVY_TEST_SERVER names its server). */
+bool is_remote(void);
 void machine_end(void);
 
 /* TAP lines, numbered across processes. */

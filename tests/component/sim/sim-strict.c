@@ -186,9 +186,13 @@ static void memory(void)
 	OK(drv.cuMemHostUnregister(h));
 	EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, drv.cuMemHostUnregister(h));
 	free(h);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemAllocManaged(&p, 4096, 0));
-	OK(drv.cuMemAllocManaged(&p, 4096, CU_MEM_ATTACH_GLOBAL));
-	OK(drv.cuMemFree_v2(p));
+	if (is_remote()) {
+		EXPECT(CUDA_ERROR_NOT_SUPPORTED, drv.cuMemAllocManaged(&p, 4096, 1));
+	} else {
+		EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemAllocManaged(&p, 4096, 0));
+		OK(drv.cuMemAllocManaged(&p, 4096, CU_MEM_ATTACH_GLOBAL));
+		OK(drv.cuMemFree_v2(p));
+	}
 	OK(drv.cuCtxDestroy_v2(context));
 }
 

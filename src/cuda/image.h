@@ -21,3 +21,9 @@ void image_measure(const void *image, struct image_size *ret_size);
 
 /* PTX of n bytes (a terminator ends it before); the sum of its .global and .const variables. */
 uint64_t image_ptx_bytes(const char *text, size_t n);
+
+/*
+ * How long it is, by what stands in it, with PTX's terminator; *ret_image is where it begins,
+ * behind the wrapper that compilers put around a fatbin. 0: no kind of image.
+ */
+uint64_t image_bytes(const void *image, const void **ret_image);

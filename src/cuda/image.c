@@ -4,7 +4,7 @@
  * the fatbin's heads are known from its public users (magic numbers below). What is not understood
  * is called opaque, and what the device says afterwards decides (module.c).
  */
-#include "hook/image.h"
+#include "cuda/image.h"
 
 #include <elf.h>
 #include <string.h>
@@ -266,6 +266,26 @@ static void fatbin(const uint8_t *p, struct image_size *size)
 	}
 }
 
+/* Behind the wrapper, if it has one; NULL where that points to nothing. */
+static const uint8_t *unwrap(const uint8_t *p, uint32_t *ret_magic)
+{
+	struct wrapper w;
+
+	memcpy(ret_magic, p, sizeof *ret_magic);
+	if (*ret_magic != WRAPPER_MAGIC)
+		return p;
+	memcpy(&w, p, sizeof w);
+	if (w.data)
+		memcpy(ret_magic, w.data, sizeof *ret_magic);
+	return w.data;
+}
+
+/* PTX may be shorter than a number: the first byte tells. */
+static bool is_text(const uint8_t *p)
+{
+	return p[0] != 0xb1 && p[0] != 0x50 && p[0] != 0x7f;
+}
+
 void image_measure(const void *image, struct image_size *ret_size)
 {
 	const uint8_t *p = image;
@@ -274,26 +294,36 @@ void image_measure(const void *image, struct image_size *ret_size)
 	*ret_size = (struct image_size){0};
 	if (!p)
 		return;
-	/* PTX may be shorter than a number: look at the first byte first */
-	if (p[0] != 0xb1 && p[0] != 0x50 && p[0] != 0x7f) {
+	if (is_text(p)) {
 		ret_size->code = strnlen(image, PTX_MAX);
 		ret_size->data = image_ptx_bytes(image, ret_size->code);
 		return;
 	}
-	memcpy(&magic, p, sizeof magic);
-	if (magic == WRAPPER_MAGIC) {
-		struct wrapper w;
-
-		memcpy(&w, p, sizeof w);
-		p = w.data;
-		if (!p)
-			return;
-		memcpy(&magic, p, sizeof magic);
-	}
+	p = unwrap(p, &magic);
+	if (!p)
+		return;
 	if (magic == FATBIN_MAGIC)
 		fatbin(p, ret_size);
 	else if (!memcmp(&magic, ELFMAG, SELFMAG))
 		elf_measure(p, elf_size(p), ret_size);
 	else
 		ret_size->opaque = true;
+}
+
+uint64_t image_bytes(const void *image, const void **ret_image)
+{
+	const uint8_t *p = image;
+	struct fatbin_head head;
+	uint32_t magic;
+
+	*ret_image = image;
+	if (is_text(p))
+		return strnlen(image, PTX_MAX) + 1;
+	p = unwrap(p, &magic);
+	*ret_image = p;
+	if (p && magic == FATBIN_MAGIC) {
+		memcpy(&head, p, sizeof head);
+		return head.head_size + head.size;
+	}
+	return p && !memcmp(&magic, ELFMAG, SELFMAG) ? elf_size(p) : 0;
 }

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies with an end in the program's memory. A source is taken along at the call, unless it is
+ * page-locked (or captured) and could still be written to before the stream gets there: then the
+ * worker asks for it. What comes back is waited for into pageable memory, as the driver does it,
+ * and brought by the reverse thread into page-locked memory and from graphs.
+ */
+#include "remote/client.h"
+
+/* Requests under way before their answers are taken: they and those fit into the rings. */
+#define AHEAD 3u
+
+#define PER_THREAD CU_STREAM_PER_THREAD
+
+static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr device)
+{
+	/* One address space: whose an address is, is known. */
+	if (*type == CU_MEMORYTYPE_UNIFIED) {
+		*type = is_device(device) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+		*host = (const void *)(uintptr_t)device;
+	}
+	return *type == CU_MEMORYTYPE_HOST;
+}
+
+static struct box box_of(const CUDA_MEMCPY3D *c, bool is_source)
+{
+	const size_t given = is_source ? c->srcPitch : c->dstPitch;
+	const size_t height = is_source ? c->srcHeight : c->dstHeight;
+	const size_t pitch = given ? given : c->WidthInBytes;
+	const size_t slice = pitch * (height ? height : c->Height);
+	const uint8_t *base = is_source ? c->srcHost : c->dstHost;
+
+	base += is_source ? c->srcXInBytes + c->srcY * pitch + c->srcZ * slice
+			  : c->dstXInBytes + c->dstY * pitch + c->dstZ * slice;
+	return (struct box){
+		(uint8_t *)(uintptr_t)base, pitch, slice, c->WidthInBytes, c->Height, c->Depth};
+}
+
+static struct remote_copy device_end(const CUDA_MEMCPY3D *c, bool is_source)
+{
+	const bool is_array = (is_source ? c->srcMemoryType : c->dstMemoryType) ==
+		CU_MEMORYTYPE_ARRAY;
+	struct remote_copy d = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
+
+	d.x = is_source ? c->srcXInBytes : c->dstXInBytes;
+	d.y = is_source ? c->srcY : c->dstY;
+	d.z = is_source ? c->srcZ : c->dstZ;
+	if (is_array) {
+		d.array = (uintptr_t)(is_source ? c->srcArray : c->dstArray);
+		return d;
+	}
+	d.address = is_source ? c->srcDevice : c->dstDevice;
+	d.pitch = is_source ? c->srcPitch : c->dstPitch;
+	d.pitch = d.pitch ? d.pitch : d.width;
+	d.slice = is_source ? c->srcHeight : c->dstHeight;
+	d.slice = d.pitch * (d.slice ? d.slice : d.height);
+	return d;
+}
+
+/*
+ * The part of a copy that begins at packed byte `at`: some of a row, rows of a slice, or slices,
+ * as many as go in one frame. Returns how many bytes it is.
+ */
+static size_t cut_piece(const struct remote_copy *whole, size_t at, struct remote_copy *ret_piece)
+{
+	const size_t row = at / whole->width, y = row % whole->height, z = row / whole->height;
+	const size_t slice = whole->width * whole->height;
+	struct remote_copy *p = ret_piece;
+
+	*p = *whole;
+	p->x += at % whole->width;
+	p->y += y;
+	p->z += z;
+	p->height = p->depth = 1;
+	if (at % whole->width || whole->width > REMOTE_PIECE) {
+		p->width = whole->width - at % whole->width;
+		p->width = p->width > REMOTE_PIECE ? REMOTE_PIECE : p->width;
+	} else if (y || slice > REMOTE_PIECE) {
+		p->height = REMOTE_PIECE / whole->width;
+		p->height = p->height > whole->height - y ? whole->height - y : p->height;
+	} else {
+		p->height = whole->height;
+		p->depth = REMOTE_PIECE / slice;
+		p->depth = p->depth > whole->depth - z ? whole->depth - z : p->depth;
+	}
+	return p->width * p->height * p->depth;
+}
+
+static size_t bytes_of(const struct remote_copy *c)
+{
+	return c->width * c->height * c->depth;
+}
+
+static CUresult copy_in(const struct remote_copy *whole, const struct box *box)
+{
+	const size_t all = bytes_of(whole);
+	struct remote_copy piece;
+	struct call c;
+
+	for (size_t at = 0, n; at < all; at += n) {
+		CUresult r;
+
+		n = cut_piece(whole, at, &piece);
+		r = call_begin(&c, REMOTE_COPY_IN, sizeof(piece) + FIELD(n));
+		if (r)
+			return r;
+		call_put(&c, &piece, sizeof(piece));
+		box_read(box, at, c.at, n);
+		c.at += FIELD(n);
+		r = call_post(&c);
+		if (r)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult send_piece(struct call *c, unsigned op, const struct remote_copy *piece)
+{
+	CUresult r = call_begin(c, op, sizeof(*piece));
+
+	if (r)
+		return r;
+	call_put(c, piece, sizeof(*piece));
+	return call_send(c, REMOTE_SYNC);
+}
+
+static CUresult take_piece(struct call *c, const struct box *box, size_t at, size_t n)
+{
+	CUresult r = call_receive(c);
+
+	if (!r && (size_t)(c->in_end - c->in) < n)
+		r = CUDA_ERROR_UNKNOWN;
+	if (!r)
+		box_write(box, at, c->in, n);
+	call_end(c);
+	return r;
+}
+
+static CUresult copy_out(const struct remote_copy *whole, const struct box *box)
+{
+	const size_t all = bytes_of(whole);
+	size_t sent = 0, taken = 0, length[AHEAD];
+	unsigned first = 0, n = 0;
+	CUresult r = CUDA_SUCCESS, one;
+	struct call c;
+
+	while (n || (sent < all && !r)) {
+		if (n < AHEAD && sent < all && !r) {
+			struct remote_copy piece;
+			const size_t bytes = cut_piece(whole, sent, &piece);
+
+			r = send_piece(&c, REMOTE_COPY_OUT, &piece);
+			if (r)
+				continue;
+			length[(first + n++) % AHEAD] = bytes;
+			sent += bytes;
+			continue;
+		}
+		one = take_piece(&c, box, taken, length[first]);
+		r = r ? r : one;
+		taken += length[first];
+		first = (first + 1) % AHEAD;
+		n--;
+		if (one == CUDA_ERROR_GONE)
+			return one;
+	}
+	return r;
+}
+
+/* The stream gets there later: fetched or brought then. */
+static CUresult copy_later(unsigned op, const struct remote_copy *whole, const struct box *box)
+{
+	const struct work work = {.kind = WORK_COPY, .box = *box};
+	struct remote_copy copy = *whole;
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	copy.is_free = !is_capturing();
+	r = work_new(&work, copy.is_free, &copy.work);
+	if (!r)
+		r = call_begin(&c, op, sizeof(copy));
+	if (r)
+		return r;
+	call_put(&c, &copy, sizeof(copy));
+	return call_post(&c);
+}
+
+static CUresult copy_device(const CUDA_MEMCPY3D *copy, CUstream stream, bool is_async)
+{
+	const uint64_t on = (uintptr_t)stream, how = is_async;
+	struct call c;
+	CUresult r = call_begin(&c, REMOTE_COPY_DEVICE, sizeof(*copy) + 16);
+
+	if (r)
+		return r;
+	call_put(&c, copy, sizeof(*copy));
+	call_put(&c, &on, sizeof(on));
+	call_put(&c, &how, sizeof(how));
+	return call_post(&c);
+}
+
+static CUresult copy_host(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+	const struct box from = box_of(copy, true), to = box_of(copy, false);
+	CUresult r = cuStreamSynchronize(stream);
+
+	for (size_t z = 0; !r && z < copy->Depth; z++)
+		for (size_t y = 0; y < copy->Height; y++)
+			memmove(to.base + z * to.slice + y * to.pitch,
+				from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);
+	return r;
+}
+
+static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_async)
+{
+	CUDA_MEMCPY3D copy;
+	struct remote_copy device;
+	bool is_from_host, is_to_host;
+	struct box box;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!given)
+		return CUDA_ERROR_INVALID_VALUE;
+	copy = *given;
+	is_from_host = is_host_type(&copy.srcMemoryType, &copy.srcHost, copy.srcDevice);
+	is_to_host = is_host_type(
+		&copy.dstMemoryType, (const void **)(uintptr_t)&copy.dstHost, copy.dstDevice);
+	if (!is_from_host && !is_to_host)
+		return copy_device(&copy, stream, is_async);
+	if (!copy.WidthInBytes || !copy.Height || !copy.Depth)
+		return CUDA_SUCCESS;
+	if (!(is_from_host ? (const void *)copy.srcHost : copy.dstHost))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (is_from_host && is_to_host)
+		return copy_host(&copy, stream);
+	device = device_end(&copy, is_to_host);
+	device.stream = (uintptr_t)stream;
+	device.is_async = is_async;
+	box = box_of(&copy, is_from_host);
+	if (is_from_host) {
+		const bool may_change = is_async &&
+			(is_capturing() || (is_pinned(box.base) && is_hazardous()));
+
+		return may_change ? copy_later(REMOTE_COPY_FETCH, &device, &box)
+				  : copy_in(&device, &box);
+	}
+	if (is_async && (is_capturing() || is_pinned(box.base)))
+		return copy_later(REMOTE_COPY_PUSH, &device, &box);
+	return copy_out(&device, &box);
+}
+
+static CUresult copy2d(const CUDA_MEMCPY2D *c, CUstream stream, bool is_async)
+{
+	CUDA_MEMCPY3D copy;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	copy = (CUDA_MEMCPY3D){
+		.srcXInBytes = c->srcXInBytes,
+		.srcY = c->srcY,
+		.srcMemoryType = c->srcMemoryType,
+		.srcHost = c->srcHost,
+		.srcDevice = c->srcDevice,
+		.srcArray = c->srcArray,
+		.srcPitch = c->srcPitch,
+		.dstXInBytes = c->dstXInBytes,
+		.dstY = c->dstY,
+		.dstMemoryType = c->dstMemoryType,
+		.dstHost = c->dstHost,
+		.dstDevice = c->dstDevice,
+		.dstArray = c->dstArray,
+		.dstPitch = c->dstPitch,
+		.WidthInBytes = c->WidthInBytes,
+		.Height = c->Height,
+		.Depth = 1,
+	};
+	return copy3d(&copy, stream, is_async);
+}
+
+static CUDA_MEMCPY3D line(size_t bytes)
+{
+	return (CUDA_MEMCPY3D){.WidthInBytes = bytes, .Height = 1, .Depth = 1};
+}
+
+static CUresult to_device(
+	CUdeviceptr dst, const void *src, size_t n, CUstream stream, bool is_async)
+{
+	CUDA_MEMCPY3D c = line(n);
+
+	c.srcMemoryType = CU_MEMORYTYPE_HOST;
+	c.srcHost = src;
+	c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+	c.dstDevice = dst;
+	return copy3d(&c, stream, is_async);
+}
+
+static CUresult to_host(void *dst, CUdeviceptr src, size_t n, CUstream stream, bool is_async)
+{
+	CUDA_MEMCPY3D c = line(n);
+
+	c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+	c.srcDevice = src;
+	c.dstMemoryType = CU_MEMORYTYPE_HOST;
+	c.dstHost = dst;
+	return copy3d(&c, stream, is_async);
+}
+
+static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream, bool is_async)
+{
+	if (is_device(dst) && is_device(src))
+		return is_async ? cuMemcpyDtoDAsync_v2(dst, src, n, stream)
+				: cuMemcpyDtoD_v2(dst, src, n);
+	if (is_device(dst))
+		return to_device(dst, (const void *)(uintptr_t)src, n, stream, is_async);
+	if (is_device(src))
+		return to_host((void *)(uintptr_t)dst, src, n, stream, is_async);
+	if (session_check())
+		return session_check();
+	memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
+	return CUDA_SUCCESS;
+}
+
+static CUresult array_to_host(
+	void *dst, CUarray src, size_t at, size_t n, CUstream s, bool is_async)
+{
+	CUDA_MEMCPY3D c = line(n);
+
+	c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+	c.srcArray = src;
+	c.srcXInBytes = at;
+	c.dstMemoryType = CU_MEMORYTYPE_HOST;
+	c.dstHost = dst;
+	return copy3d(&c, s, is_async);
+}
+
+static CUresult host_to_array(
+	CUarray dst, size_t at, const void *src, size_t n, CUstream s, bool is_async)
+{
+	CUDA_MEMCPY3D c = line(n);
+
+	c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+	c.dstArray = dst;
+	c.dstXInBytes = at;
+	c.srcMemoryType = CU_MEMORYTYPE_HOST;
+	c.srcHost = src;
+	return copy3d(&c, s, is_async);
+}
+
+/*
+ * A function without a stream, its form of the thread's own stream, and the two forms with a
+ * stream: one body with `stream` and `is_async`.
+ */
+#define COPY(name, params, body) \
+	REMOTE_EXPORT CUresult name params \
+	{ \
+		CUstream const stream = NULL; \
+		const bool is_async = false; \
+		return body; \
+	} \
+	REMOTE_EXPORT CUresult name##_ptds params \
+	{ \
+		CUstream const stream = PER_THREAD; \
+		const bool is_async = true; \
+		const CUresult r = body; \
+		return r ? r : cuStreamSynchronize(stream); \
+	}
+#define ARG(...) (__VA_ARGS__
+#define COPY_ASYNC(name, params, body) \
+	REMOTE_EXPORT CUresult name params, CUstream hStream) \
+	{ \
+		CUstream const stream = hStream; \
+		const bool is_async = true; \
+		return body; \
+	} \
+	REMOTE_EXPORT CUresult name##_ptsz params, CUstream hStream) \
+	{ \
+		CUstream const stream = hStream ? hStream : PER_THREAD; \
+		const bool is_async = true; \
+		return body; \
+	}
+
+/* clang-format off */
+COPY(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t n),
+	anywhere(dst, src, n, stream, is_async))
+COPY_ASYNC(cuMemcpyAsync, ARG(CUdeviceptr dst, CUdeviceptr src, size_t n),
+	anywhere(dst, src, n, stream, is_async))
+COPY(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void *src, size_t n),
+	to_device(dst, src, n, stream, is_async))
+COPY_ASYNC(cuMemcpyHtoDAsync_v2, ARG(CUdeviceptr dst, const void *src, size_t n),
+	to_device(dst, src, n, stream, is_async))
+COPY(cuMemcpyDtoH_v2, (void *dst, CUdeviceptr src, size_t n),
+	to_host(dst, src, n, stream, is_async))
+COPY_ASYNC(cuMemcpyDtoHAsync_v2, ARG(void *dst, CUdeviceptr src, size_t n),
+	to_host(dst, src, n, stream, is_async))
+COPY(cuMemcpyAtoH_v2, (void *dst, CUarray src, size_t at, size_t n),
+	array_to_host(dst, src, at, n, stream, is_async))
+COPY_ASYNC(cuMemcpyAtoHAsync_v2, ARG(void *dst, CUarray src, size_t at, size_t n),
+	array_to_host(dst, src, at, n, stream, is_async))
+COPY(cuMemcpyHtoA_v2, (CUarray dst, size_t at, const void *src, size_t n),
+	host_to_array(dst, at, src, n, stream, is_async))
+COPY_ASYNC(cuMemcpyHtoAAsync_v2, ARG(CUarray dst, size_t at, const void *src, size_t n),
+	host_to_array(dst, at, src, n, stream, is_async))
+COPY(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
+COPY(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
+COPY_ASYNC(cuMemcpy2DAsync_v2, ARG(const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
+COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy3d(c, stream, is_async))
+COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, stream, is_async))
+/* clang-format on */
+
+REMOTE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+	CUstream hStream)
+{
+	CUresult r = session_check();
+
+	/* The attributes say what a driver may do, none what it must. */
+	if (!r && (!dsts || !srcs || !sizes || !count || !attrs || !attrsIdxs || !numAttrs))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; !r && i < count; i++)
+		r = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+	size_t *failIdx, CUstream hStream)
+{
+	if (failIdx)
+		*failIdx = SIZE_MAX;
+	return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+}
+
+REMOTE_EXPORT CUresult cuMemcpyWithAttributesAsync(
+	CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+	return cuMemcpyAsync(dst, src, size, hStream);
+}

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program's own memory and functions: page-locked memory, the reserved image of device memory,
+ * and the reverse thread, which does what the worker asks for when a stream gets there.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "remote/client.h"
+
+#define GRANULE (2ull << 20)
+
+static struct ranges device = RANGES_INIT, reserved = RANGES_INIT, pinned = RANGES_INIT;
+
+/* ---- device memory ---- */
+
+static bool reserve(uint64_t base, uint64_t end)
+{
+	void *at = mmap((void *)(uintptr_t)base, end - base, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return false;
+	if ((uintptr_t)at == base && ranges_add(&reserved, base, end - base, 0) == 0)
+		return true;
+	munmap(at, end - base); /* a kernel that does not know the flag has put it elsewhere */
+	return false;
+}
+
+bool device_given(CUdeviceptr address, size_t bytes)
+{
+	const uint64_t end = (address + bytes + GRANULE - 1) & ~(GRANULE - 1);
+
+	/* Never given back: the driver will use them again, the program must not. */
+	for (uint64_t at = address & ~(GRANULE - 1), stop; at < end; at = stop) {
+		struct range there;
+
+		if (ranges_find(&reserved, at, &there)) {
+			stop = there.base + there.size;
+			continue;
+		}
+		for (stop = at + GRANULE; stop < end && !ranges_find(&reserved, stop, NULL);)
+			stop += GRANULE;
+		if (!reserve(at, stop))
+			return false;
+	}
+	return ranges_add(&device, address, bytes ? bytes : 1, 0) == 0;
+}
+
+size_t device_taken(CUdeviceptr address)
+{
+	struct range range;
+
+	return ranges_remove(&device, address, &range) ? range.size : 0;
+}
+
+bool is_device(CUdeviceptr address)
+{
+	return ranges_find(&device, address, NULL);
+}
+
+/* ---- page-locked memory ---- */
+
+enum { PINNED_OURS = 1u << 31 }; /* beside the flags */
+
+bool is_pinned(const void *p)
+{
+	return ranges_find(&pinned, (uintptr_t)p, NULL);
+}
+
+REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+	CUresult r = session_check();
+	void *p;
+
+	if (r)
+		return r;
+	if (!pp || !bytesize || Flags & ~7u)
+		return CUDA_ERROR_INVALID_VALUE;
+	p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (ranges_add(&pinned, (uintptr_t)p, bytesize, Flags | PINNED_OURS) < 0) {
+		munmap(p, bytesize);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*pp = p;
+	return CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+	return cuMemHostAlloc(pp, bytesize, 0);
+}
+
+static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
+{
+	struct range range;
+
+	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
+		is_ours != !!(range.note & PINNED_OURS))
+		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	/* What is under way may still write there. */
+	if (is_hazardous())
+		cuCtxSynchronize();
+	ranges_remove(&pinned, range.base, NULL);
+	*ret_range = range;
+	return CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
+{
+	struct range range;
+	CUresult r = session_check();
+
+	if (!r)
+		r = forget_pinned(p, true, &range);
+	if (!r)
+		munmap(p, range.size);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!p || !bytesize || Flags & ~15u)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	return ranges_add(&pinned, (uintptr_t)p, bytesize, Flags) < 0 ? CUDA_ERROR_OUT_OF_MEMORY
+								      : CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
+{
+	struct range range;
+	CUresult r = session_check();
+
+	return r ? r : forget_pinned(p, false, &range);
+}
+
+REMOTE_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+	struct range range;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!pFlags || !ranges_find(&pinned, (uintptr_t)p, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	*pFlags = (unsigned int)(range.note & ~(uint64_t)PINNED_OURS);
+	return CUDA_SUCCESS;
+}
+
+static CUresult pointer_attribute(
+	void *data, CUpointer_attribute attribute, const struct range *range, CUdeviceptr ptr)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)data = CU_MEMORYTYPE_HOST; break;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *(void **)data = (void *)(uintptr_t)ptr; break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = 0; break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(void **)data = (void *)(uintptr_t)range->base;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = range->size; break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+static size_t pointer_attribute_bytes(CUpointer_attribute attribute)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return 8;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return 4;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return 1;
+	default: return 0;
+	}
+}
+
+REMOTE_EXPORT CUresult cuPointerGetAttribute(
+	void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	const size_t n = pointer_attribute_bytes(attribute);
+	const uint32_t which = attribute;
+	struct range range;
+	uint64_t value;
+	struct call c;
+	CUresult r;
+
+	if (!data && !session_check())
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ranges_find(&pinned, ptr, &range))
+		return pointer_attribute(data, attribute, &range, ptr);
+	/* Tokens and the like are of the server's machine. */
+	if (!n)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = call_begin(&c, REMOTE_OP_cuPointerGetAttribute, 16);
+	if (r)
+		return r;
+	call_put(&c, &which, sizeof(which));
+	call_put(&c, &ptr, sizeof(ptr));
+	r = call_wait(&c, 0);
+	if (!r && call_take(&c, &value, sizeof(value)))
+		memcpy(data, &value, n);
+	call_end(&c);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuPointerGetAttributes(
+	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+	CUresult r = session_check();
+
+	if (!r && numAttributes && (!attributes || !data))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; !r && i < numAttributes; i++) {
+		r = cuPointerGetAttribute(data[i], attributes[i], ptr);
+		/* What does not apply to a pointer is 0 here, and no error. */
+		if (r == CUDA_ERROR_INVALID_VALUE) {
+			memset(data[i], 0, pointer_attribute_bytes(attributes[i]));
+			r = CUDA_SUCCESS;
+		}
+	}
+	return r;
+}
+
+/* ---- boxes ---- */
+
+typedef void (*part_fn)(uint8_t *at, uint8_t *packed, size_t bytes);
+
+/* The parts of rows that `bytes` packed bytes from `offset` on are. */
+static void box_walk(
+	const struct box *box, size_t offset, uint8_t *packed, size_t bytes, part_fn fn)
+{
+	while (bytes) {
+		const size_t x = offset % box->width, row = offset / box->width;
+		const size_t n = box->width - x < bytes ? box->width - x : bytes;
+
+		if (row / box->height >= box->depth)
+			return;
+		fn(box->base + row / box->height * box->slice + row % box->height * box->pitch + x,
+			packed, n);
+		offset += n;
+		packed += n;
+		bytes -= n;
+	}
+}
+
+static void part_read(uint8_t *at, uint8_t *packed, size_t bytes)
+{
+	memcpy(packed, at, bytes);
+}
+
+static void part_write(uint8_t *at, uint8_t *packed, size_t bytes)
+{
+	memcpy(at, packed, bytes);
+}
+
+void box_read(const struct box *box, size_t offset, void *to, size_t bytes)
+{
+	box_walk(box, offset, to, bytes, part_read);
+}
+
+void box_write(const struct box *box, size_t offset, const void *from, size_t bytes)
+{
+	box_walk(box, offset, (uint8_t *)(uintptr_t)from, bytes, part_write);
+}
+
+/* ---- what the worker asks for ---- */
+
+#define WORKS_MAX (1u << 20)
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t done;
+	bool is_started;
+	struct ring up, down;
+	struct work **work; /* by name; NULL: free */
+	uint64_t n, free_from;
+	uint32_t answered; /* reverse frames that are done with */
+	bool is_gone;      /* no more will come */
+	/* under way: what writes to the program's memory */
+	_Atomic uint64_t writers;
+	_Atomic int captures;
+	/* streams on which something waits for what may come later */
+	CUstream waiting[32];
+	size_t n_waiting;
+	bool is_any_waiting; /* there were more */
+} host = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+static bool work_get(uint64_t name, struct work *ret_work)
+{
+	bool is_there;
+
+	pthread_mutex_lock(&host.lock);
+	is_there = name < host.n && host.work[name];
+	if (is_there)
+		*ret_work = *host.work[name];
+	pthread_mutex_unlock(&host.lock);
+	return is_there;
+}
+
+static void work_forget(uint64_t name)
+{
+	pthread_mutex_lock(&host.lock);
+	if (name < host.n) {
+		free(host.work[name]);
+		host.work[name] = NULL;
+		if (name < host.free_from)
+			host.free_from = name;
+	}
+	pthread_mutex_unlock(&host.lock);
+	atomic_fetch_sub(&host.writers, 1);
+}
+
+static void answer(const struct remote_reverse *asked, const struct box *box)
+{
+	const size_t bytes = box ? asked->bytes : 0;
+	struct remote_frame *frame = ring_reserve(
+		&host.up, sizeof(*frame) + sizeof(*asked) + bytes, session_watch());
+
+	if (!frame)
+		return;
+	*frame = (struct remote_frame){.op = box ? REMOTE_PULL : REMOTE_CALL};
+	frame->size = (uint32_t)((sizeof(*frame) + sizeof(*asked) + bytes + 15) & ~(size_t)15);
+	memcpy(frame + 1, asked, sizeof(*asked));
+	if (box)
+		box_read(box, asked->offset, (uint8_t *)(frame + 1) + sizeof(*asked), bytes);
+	ring_publish(&host.up, frame->size);
+}
+
+static bool is_within(const struct box *box, const struct remote_reverse *asked)
+{
+	const size_t whole = box->width * box->height * box->depth;
+
+	return asked->offset <= whole && asked->bytes <= whole - asked->offset &&
+		asked->bytes <= REMOTE_PIECE;
+}
+
+static void serve(const struct remote_frame *head, const void *frame)
+{
+	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) +
+		sizeof(struct remote_reverse);
+	struct remote_reverse asked;
+	struct work work;
+
+	if (head->size < sizeof(*head) + sizeof(asked))
+		return;
+	memcpy(&asked, (const uint8_t *)frame + sizeof(*head), sizeof(asked));
+	if (!work_get(asked.work, &work))
+		return;
+	is_host_function = true;
+	if (head->op == REMOTE_PUSH && work.kind == WORK_COPY && is_within(&work.box, &asked) &&
+		asked.bytes <= head->size - sizeof(*head) - sizeof(asked)) {
+		box_write(&work.box, asked.offset, data, asked.bytes);
+	} else if (head->op == REMOTE_PULL && work.kind == WORK_COPY &&
+		is_within(&work.box, &asked)) {
+		answer(&asked, &work.box);
+	} else if (head->op == REMOTE_CALL && work.kind == WORK_CALL) {
+		work.fn(work.data);
+		answer(&asked, NULL);
+	} else if (head->op == REMOTE_CALL && work.kind == WORK_STREAM_CALLBACK) {
+		work.callback(work.stream, (CUresult)asked.status, work.data);
+		answer(&asked, NULL);
+	}
+	is_host_function = false;
+	if (asked.is_last && asked.is_free)
+		work_forget(asked.work);
+}
+
+static void *reverse_main(void *unused)
+{
+	struct remote_frame head;
+	const void *frame;
+
+	while (ring_next(&host.down, session_watch(), &head, &frame) > 0) {
+		serve(&head, frame);
+		ring_consume(&host.down, head.size);
+		pthread_mutex_lock(&host.lock);
+		host.answered++;
+		pthread_cond_broadcast(&host.done);
+		pthread_mutex_unlock(&host.lock);
+	}
+	/* The server is gone: whoever waits shall not wait for ever. */
+	pthread_mutex_lock(&host.lock);
+	host.is_gone = true;
+	pthread_cond_broadcast(&host.done);
+	pthread_mutex_unlock(&host.lock);
+	return NULL;
+}
+
+static CUresult start_reverse(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int failed;
+
+	if (host.is_started)
+		return CUDA_SUCCESS;
+	ring_attach_producer(&host.up, session_shared(), 0, RING_UP);
+	ring_attach_consumer(&host.down, session_shared(), 0, RING_DOWN);
+	/* The program's signals are its own threads'. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&thread, NULL, reverse_main, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failed)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_detach(thread);
+	host.is_started = true;
+	return CUDA_SUCCESS;
+}
+
+static CUresult find_name(uint64_t *ret_name)
+{
+	uint64_t name = host.free_from;
+	struct work **more;
+
+	while (name < host.n && host.work[name])
+		name++;
+	if (name == host.n) {
+		const uint64_t n = host.n ? 2 * host.n : 64;
+
+		more = n > WORKS_MAX ? NULL : realloc(host.work, n * sizeof(struct work *));
+		if (!more)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		memset(more + host.n, 0, (n - host.n) * sizeof(struct work *));
+		host.work = more;
+		host.n = n;
+	}
+	host.free_from = name + 1;
+	*ret_name = name;
+	return CUDA_SUCCESS;
+}
+
+CUresult work_new(const struct work *work, bool is_once, uint64_t *ret_name)
+{
+	struct work *w = malloc(sizeof(*w));
+	uint64_t name = 0;
+	CUresult r;
+
+	if (!w)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*w = *work;
+	pthread_mutex_lock(&host.lock);
+	r = start_reverse();
+	if (!r)
+		r = find_name(&name);
+	if (!r)
+		host.work[name] = w;
+	pthread_mutex_unlock(&host.lock);
+	if (r) {
+		free(w);
+		return r;
+	}
+	if (is_once)
+		atomic_fetch_add(&host.writers, 1);
+	*ret_name = name;
+	return CUDA_SUCCESS;
+}
+
+void work_await(uint32_t asked)
+{
+	if (!asked)
+		return;
+	pthread_mutex_lock(&host.lock);
+	/* Both go round at 2^32. */
+	while (!host.is_gone && (int32_t)(asked - host.answered) > 0)
+		pthread_cond_wait(&host.done, &host.lock);
+	pthread_mutex_unlock(&host.lock);
+}
+
+/* ---- what may still change the program's memory ---- */
+
+bool is_capturing(void)
+{
+	return atomic_load_explicit(&host.captures, memory_order_relaxed) > 0;
+}
+
+void capture_began(void)
+{
+	atomic_fetch_add(&host.captures, 1);
+}
+
+void capture_ended(void)
+{
+	atomic_fetch_sub(&host.captures, 1);
+}
+
+void stream_waits(CUstream stream)
+{
+	pthread_mutex_lock(&host.lock);
+	if (host.n_waiting == ARRAY_SIZE(host.waiting))
+		host.is_any_waiting = true;
+	else
+		host.waiting[host.n_waiting++] = stream;
+	pthread_mutex_unlock(&host.lock);
+}
+
+void stream_done(CUstream stream)
+{
+	pthread_mutex_lock(&host.lock);
+	for (size_t i = host.n_waiting; i-- > 0;)
+		if (host.waiting[i] == stream)
+			host.waiting[i] = host.waiting[--host.n_waiting];
+	pthread_mutex_unlock(&host.lock);
+}
+
+bool is_hazardous(void)
+{
+	bool waits;
+
+	if (atomic_load(&host.writers))
+		return true;
+	pthread_mutex_lock(&host.lock);
+	waits = host.n_waiting || host.is_any_waiting;
+	pthread_mutex_unlock(&host.lock);
+	return waits;
+}

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launches, kernel nodes and host functions. A kernel's parameters are gathered by the layout that
+ * the server's driver tells, asked once for each function.
+ */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "remote/client.h"
+#include "remote/launch.h"
+
+#define LAYOUTS 1024u
+
+struct layout {
+	struct layout *next;
+	uint64_t function;
+	struct remote_layout given;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct layout *bucket[LAYOUTS];
+} layouts = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct layout **bucket_of(uint64_t function)
+{
+	return &layouts.bucket[(function ^ function >> 40) % LAYOUTS];
+}
+
+/* A name of a function may mean another one once its module is gone. */
+void layouts_forget(void)
+{
+	pthread_mutex_lock(&layouts.lock);
+	for (unsigned i = 0; i < LAYOUTS; i++)
+		for (struct layout *l; (l = layouts.bucket[i]);) {
+			layouts.bucket[i] = l->next;
+			free(l);
+		}
+	pthread_mutex_unlock(&layouts.lock);
+}
+
+static struct layout *find_layout(uint64_t function)
+{
+	struct layout *l;
+
+	for (l = *bucket_of(function); l; l = l->next)
+		if (l->function == function)
+			break;
+	return l;
+}
+
+static CUresult ask_layout(uint64_t function, struct remote_layout *ret_layout)
+{
+	struct call c;
+	CUresult r = call_begin(&c, REMOTE_LAYOUT, sizeof(function));
+
+	if (r)
+		return r;
+	call_put(&c, &function, sizeof(function));
+	r = call_wait(&c, 0);
+	if (!r && !call_take(&c, ret_layout, sizeof(*ret_layout)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	return r;
+}
+
+/* With the lock held, which keeps the layout. */
+static CUresult layout_get(uint64_t function, struct layout **ret_layout)
+{
+	struct layout *l = find_layout(function), *made;
+	CUresult r;
+
+	if (!l) {
+		pthread_mutex_unlock(&layouts.lock);
+		made = calloc(1, sizeof(*made));
+		r = made ? ask_layout(function, &made->given) : CUDA_ERROR_OUT_OF_MEMORY;
+		pthread_mutex_lock(&layouts.lock);
+		if (r) {
+			free(made);
+			return r;
+		}
+		made->function = function;
+		made->next = *bucket_of(function);
+		*bucket_of(function) = made;
+		l = made;
+	}
+	*ret_layout = l;
+	return CUDA_SUCCESS;
+}
+
+static void gather(const struct remote_layout *layout, void **params, uint8_t *to)
+{
+	for (uint32_t i = 0; i < layout->n; i++)
+		memcpy(to + layout->param[i].offset, params[i], layout->param[i].size);
+}
+
+/* The buffer form: a list of words, up to CU_LAUNCH_PARAM_END. */
+static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_bytes)
+{
+	*ret_buffer = NULL;
+	*ret_bytes = 0;
+	for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+		if (i > 8)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			*ret_buffer = extra[i + 1];
+		else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			*ret_bytes = *(const size_t *)extra[i + 1];
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return *ret_bytes > REMOTE_PARAMS_MAX || (*ret_bytes && !*ret_buffer)
+		? CUDA_ERROR_INVALID_VALUE
+		: CUDA_SUCCESS;
+}
+
+/* Everything about a launch but its parameters, which are added here. */
+static CUresult send_launch(unsigned op, struct remote_launch *launch,
+	const CUlaunchAttribute *attrs, void **params, void **extra, const struct remote_node *node,
+	uint64_t *ret_node)
+{
+	const size_t bytes = sizeof(*launch) + FIELD(launch->n_attrs * sizeof(*attrs)) +
+		(node ? sizeof(*node) + FIELD(node->n * 8) : 0);
+	struct layout *layout = NULL;
+	const void *buffer = NULL;
+	size_t n = 0;
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if ((params && extra) || launch->n_attrs > REMOTE_ATTRS_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&layouts.lock);
+	if (extra)
+		r = read_extra(extra, &buffer, &n);
+	else
+		r = layout_get(launch->function, &layout);
+	if (!r && layout) {
+		n = layout->given.bytes;
+		r = layout->given.n && !params ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	}
+	if (!r)
+		r = call_begin(&c, op, bytes + FIELD(n));
+	if (!r) {
+		launch->bytes = n;
+		call_put(&c, launch, sizeof(*launch));
+		call_put(&c, attrs, launch->n_attrs * sizeof(*attrs));
+		if (layout && params)
+			gather(&layout->given, params, c.at);
+		else if (n)
+			memcpy(c.at, buffer, n);
+		c.at += FIELD(n);
+	}
+	pthread_mutex_unlock(&layouts.lock);
+	if (r)
+		return r;
+	if (!node)
+		return call_post(&c);
+	call_put(&c, node, sizeof(*node));
+	call_put(&c, node->dependencies, node->n * 8);
+	r = call_wait(&c, 0);
+	if (!r && ret_node && !call_take(&c, ret_node, sizeof(*ret_node)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+	unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+	unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
+	void **extra)
+{
+	struct remote_launch launch = {
+		.function = (uintptr_t)f,
+		.stream = (uintptr_t)hStream,
+		.grid = {gridDimX, gridDimY, gridDimZ},
+		.block = {blockDimX, blockDimY, blockDimZ},
+		.shared = sharedMemBytes,
+	};
+
+	return send_launch(
+		REMOTE_OP_cuLaunchKernel, &launch, NULL, kernelParams, extra, NULL, NULL);
+}
+
+REMOTE_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+	unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+	unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+	CUstream hStream, void **kernelParams)
+{
+	struct remote_launch launch = {
+		.function = (uintptr_t)f,
+		.stream = (uintptr_t)hStream,
+		.grid = {gridDimX, gridDimY, gridDimZ},
+		.block = {blockDimX, blockDimY, blockDimZ},
+		.shared = sharedMemBytes,
+	};
+
+	return send_launch(
+		REMOTE_OP_cuLaunchCooperativeKernel, &launch, NULL, kernelParams, NULL, NULL, NULL);
+}
+
+REMOTE_EXPORT CUresult cuLaunchKernelEx(
+	const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+	struct remote_launch launch = {.function = (uintptr_t)f};
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!config || (config->numAttrs && !config->attrs))
+		return CUDA_ERROR_INVALID_VALUE;
+	launch.stream = (uintptr_t)config->hStream;
+	memcpy(launch.grid, &config->gridDimX, sizeof(launch.grid));
+	memcpy(launch.block, &config->blockDimX, sizeof(launch.block));
+	launch.shared = config->sharedMemBytes;
+	launch.n_attrs = config->numAttrs;
+	return send_launch(REMOTE_OP_cuLaunchKernelEx, &launch, config->attrs, kernelParams, extra,
+		NULL, NULL);
+}
+
+REMOTE_EXPORT CUresult cuLaunchKernelEx_ptsz(
+	const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+	CUlaunchConfig own;
+
+	if (!config)
+		return cuLaunchKernelEx(config, f, kernelParams, extra);
+	own = *config;
+	own.hStream = own.hStream ? own.hStream : CU_STREAM_PER_THREAD;
+	return cuLaunchKernelEx(&own, f, kernelParams, extra);
+}
+
+/* ---- kernel nodes ---- */
+
+static CUresult kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
+	const struct remote_node *node, uint64_t *ret_node)
+{
+	struct remote_launch launch = {0};
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!p || (node->n && !node->dependencies))
+		return CUDA_ERROR_INVALID_VALUE;
+	launch.function = (uintptr_t)(p->func ? (void *)p->func : (void *)p->kern);
+	launch.stream = (uintptr_t)p->ctx;
+	memcpy(launch.grid, &p->gridDimX, sizeof(launch.grid));
+	memcpy(launch.block, &p->blockDimX, sizeof(launch.block));
+	launch.shared = p->sharedMemBytes;
+	return send_launch(op, &launch, NULL, p->kernelParams, p->extra, node, ret_node);
+}
+
+REMOTE_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {
+		.of = (uintptr_t)hGraph, .n = numDependencies, .dependencies = dependencies};
+	uint64_t handle = 0;
+	CUresult r = phGraphNode
+		? kernel_node(REMOTE_OP_cuGraphAddKernelNode_v2, nodeParams, &node, &handle)
+		: CUDA_ERROR_INVALID_VALUE;
+
+	if (!r)
+		*phGraphNode = (CUgraphNode)(uintptr_t)handle;
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuGraphKernelNodeSetParams_v2(
+	CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {.node = (uintptr_t)hNode};
+
+	return kernel_node(REMOTE_OP_cuGraphKernelNodeSetParams_v2, nodeParams, &node, NULL);
+}
+
+REMOTE_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {.of = (uintptr_t)hGraphExec, .node = (uintptr_t)hNode};
+
+	return kernel_node(REMOTE_OP_cuGraphExecKernelNodeSetParams_v2, nodeParams, &node, NULL);
+}
+
+/* What a node's parameters are read into lives as long as the session: the last ones of each. */
+static struct node_params {
+	struct node_params *next;
+	uint64_t node;
+	uint8_t bytes[REMOTE_PARAMS_MAX];
+	void *param[REMOTE_PARAMS];
+} * node_params;
+
+static struct node_params *params_of(uint64_t node)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct node_params *p;
+
+	pthread_mutex_lock(&lock);
+	for (p = node_params; p && p->node != node; p = p->next)
+		;
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (p) {
+			p->node = node;
+			p->next = node_params;
+			node_params = p;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
+	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	const uint64_t node = (uintptr_t)hNode;
+	struct node_params *kept;
+	struct remote_launch got;
+	struct layout *layout;
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!nodeParams)
+		return CUDA_ERROR_INVALID_VALUE;
+	kept = params_of(node);
+	if (!kept)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = call_begin(&c, REMOTE_OP_cuGraphKernelNodeGetParams_v2, sizeof(node));
+	if (r)
+		return r;
+	call_put(&c, &node, sizeof(node));
+	r = call_wait(&c, 0);
+	if (!r &&
+		(!call_take(&c, &got, sizeof(got)) || got.bytes > sizeof(kept->bytes) ||
+			!call_take(&c, kept->bytes, got.bytes)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	if (r)
+		return r;
+	*nodeParams = (CUDA_KERNEL_NODE_PARAMS){
+		.func = (CUfunction)(uintptr_t)got.function, .sharedMemBytes = got.shared};
+	memcpy(&nodeParams->gridDimX, got.grid, sizeof(got.grid));
+	memcpy(&nodeParams->blockDimX, got.block, sizeof(got.block));
+	pthread_mutex_lock(&layouts.lock);
+	r = layout_get(got.function, &layout);
+	for (uint32_t i = 0; !r && i < layout->given.n; i++)
+		kept->param[i] = kept->bytes + layout->given.param[i].offset;
+	pthread_mutex_unlock(&layouts.lock);
+	nodeParams->kernelParams = kept->param;
+	return r;
+}
+
+/* ---- functions of the program ---- */
+
+static CUresult host_call(const struct work *work, CUstream stream)
+{
+	struct remote_host_call call = {
+		.stream = (uintptr_t)stream, .is_callback = work->kind == WORK_STREAM_CALLBACK};
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!work->fn && !work->callback)
+		return CUDA_ERROR_INVALID_VALUE;
+	call.is_free = !is_capturing();
+	r = work_new(work, call.is_free, &call.work);
+	if (!r)
+		r = call_begin(&c, REMOTE_HOST_CALL, sizeof(call));
+	if (r)
+		return r;
+	call_put(&c, &call, sizeof(call));
+	return call_post(&c);
+}
+
+REMOTE_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+	return host_call(&(struct work){.kind = WORK_CALL, .fn = fn, .data = userData}, hStream);
+}
+
+REMOTE_EXPORT CUresult cuLaunchHostFunc_v2(
+	CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+	return cuLaunchHostFunc(hStream, fn, userData);
+}
+
+REMOTE_EXPORT CUresult cuStreamAddCallback(
+	CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+	const struct work work = {.kind = WORK_STREAM_CALLBACK,
+		.callback = callback,
+		.stream = hStream,
+		.data = userData};
+
+	return flags ? CUDA_ERROR_INVALID_VALUE : host_call(&work, hStream);
+}
+
+static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
+	const struct remote_node *node, uint64_t *ret_node)
+{
+	uint64_t name;
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!p || !p->fn || (node->n && !node->dependencies))
+		return CUDA_ERROR_INVALID_VALUE;
+	r = work_new(
+		&(struct work){.kind = WORK_CALL, .fn = p->fn, .data = p->userData}, false, &name);
+	if (!r)
+		r = call_begin(&c, op, sizeof(name) + sizeof(*node) + FIELD(node->n * 8));
+	if (r)
+		return r;
+	call_put(&c, &name, sizeof(name));
+	call_put(&c, node, sizeof(*node));
+	call_put(&c, node->dependencies, node->n * 8);
+	r = call_wait(&c, 0);
+	if (!r && ret_node && !call_take(&c, ret_node, sizeof(*ret_node)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+	const CUgraphNode *dependencies, size_t numDependencies,
+	const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {
+		.of = (uintptr_t)hGraph, .n = numDependencies, .dependencies = dependencies};
+	uint64_t handle = 0;
+	CUresult r = phGraphNode
+		? host_node(REMOTE_OP_cuGraphAddHostNode, nodeParams, &node, &handle)
+		: CUDA_ERROR_INVALID_VALUE;
+
+	if (!r)
+		*phGraphNode = (CUgraphNode)(uintptr_t)handle;
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuGraphHostNodeSetParams(
+	CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {.node = (uintptr_t)hNode};
+
+	return host_node(REMOTE_OP_cuGraphHostNodeSetParams, nodeParams, &node, NULL);
+}
+
+REMOTE_EXPORT CUresult cuGraphExecHostNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {.of = (uintptr_t)hGraphExec, .node = (uintptr_t)hNode};
+
+	return host_node(REMOTE_OP_cuGraphExecHostNodeSetParams, nodeParams, &node, NULL);
+}
+
+/* ---- nodes by their general form ---- */
+
+static CUresult add_node(
+	CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
+{
+	switch (p->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL: {
+		CUDA_KERNEL_NODE_PARAMS k;
+
+		_Static_assert(sizeof(k) == sizeof(p->kernel), "one layout");
+		memcpy(&k, &p->kernel, sizeof(k));
+		return cuGraphAddKernelNode_v2(ret, graph, deps, n, &k);
+	}
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return cuGraphAddMemcpyNode(
+			ret, graph, deps, n, &p->memcpy.copyParams, p->memcpy.copyCtx);
+	case CU_GRAPH_NODE_TYPE_MEMSET: {
+		const CUDA_MEMSET_NODE_PARAMS m = {.dst = p->memset.dst,
+			.pitch = p->memset.pitch,
+			.value = p->memset.value,
+			.elementSize = p->memset.elementSize,
+			.width = p->memset.width,
+			.height = p->memset.height};
+
+		return cuGraphAddMemsetNode(ret, graph, deps, n, &m, p->memset.ctx);
+	}
+	case CU_GRAPH_NODE_TYPE_HOST: {
+		const CUDA_HOST_NODE_PARAMS h = {p->host.fn, p->host.userData};
+
+		return cuGraphAddHostNode(ret, graph, deps, n, &h);
+	}
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return cuGraphAddChildGraphNode(ret, graph, deps, n, p->graph.graph);
+	case CU_GRAPH_NODE_TYPE_EMPTY: return cuGraphAddEmptyNode(ret, graph, deps, n);
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return cuGraphAddEventWaitNode(ret, graph, deps, n, p->eventWait.event);
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return cuGraphAddEventRecordNode(ret, graph, deps, n, p->eventRecord.event);
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+		CUDA_MEM_ALLOC_NODE_PARAMS a;
+		CUresult r;
+
+		_Static_assert(sizeof(a) == sizeof(p->alloc), "one layout");
+		memcpy(&a, &p->alloc, sizeof(a));
+		r = cuGraphAddMemAllocNode(ret, graph, deps, n, &a);
+		p->alloc.dptr = a.dptr;
+		return r;
+	}
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return cuGraphAddMemFreeNode(ret, graph, deps, n, p->free.dptr);
+	default: return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+REMOTE_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+	const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+	const CUresult r = session_check();
+
+	if (r)
+		return r;
+	return nodeParams ? add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
+			  : CUDA_ERROR_INVALID_VALUE;
+}
+
+REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+	const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+	size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+	for (size_t i = 0; dependencyData && i < numDependencies; i++)
+		if (dependencyData[i].type || dependencyData[i].from_port ||
+			dependencyData[i].to_port)
+			return CUDA_ERROR_NOT_SUPPORTED;
+	return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+REMOTE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+	const CUgraphNode *dependencies, size_t numDependencies,
+	CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+	const struct remote_node node = {
+		.of = (uintptr_t)hGraph, .n = numDependencies, .dependencies = dependencies};
+	uint64_t handle = 0, address = 0;
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!phGraphNode || !nodeParams || (numDependencies && !dependencies))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (nodeParams->accessDescCount > 1)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	r = call_begin(&c, REMOTE_OP_cuGraphAddMemAllocNode,
+		sizeof(*nodeParams) + sizeof(node) + FIELD(node.n * 8));
+	if (r)
+		return r;
+	call_put(&c, nodeParams, sizeof(*nodeParams));
+	call_put(&c, &node, sizeof(node));
+	call_put(&c, dependencies, node.n * 8);
+	r = call_wait(&c, 0);
+	if (!r && (!call_take(&c, &handle, 8) || !call_take(&c, &address, 8)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	if (!r && !device_given(address, nodeParams->bytesize))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r)
+		return r;
+	nodeParams->dptr = address;
+	*phGraphNode = (CUgraphNode)(uintptr_t)handle;
+	return CUDA_SUCCESS;
+}

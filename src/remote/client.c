@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Session, lanes and calls: client.h. */
+#include "remote/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cuda/names.h"
+
+enum state { STATE_NEW, STATE_CONNECTED, STATE_READY, STATE_FAILED, STATE_GONE, STATE_FORKED };
+
+static struct {
+	pthread_mutex_t lock;
+	_Atomic int state;
+	CUresult failure;
+	int sock;
+	struct remote_session *shared;
+	struct ring_watch watch;
+	uint64_t lanes; /* in use, by bit; 0 is the reverse one */
+	pthread_key_t key;
+	bool is_synchronous;
+	_Atomic uint64_t posted;
+	_Atomic uint32_t handles;
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = 1};
+
+static __thread struct lane *own_lane;
+__thread bool is_host_function;
+
+bool is_synchronous(void)
+{
+	return session.is_synchronous;
+}
+
+const struct ring_watch *session_watch(void)
+{
+	return &session.watch;
+}
+
+struct remote_session *session_shared(void)
+{
+	return session.shared;
+}
+
+/* ---- the session ---- */
+
+static bool is_alive(void *unused)
+{
+	struct pollfd p = {.fd = session.sock, .events = POLLRDHUP};
+
+	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR))
+		atomic_store(&session.state, STATE_GONE);
+	return atomic_load(&session.state) < STATE_FAILED;
+}
+
+static void gone(void)
+{
+	int expected = STATE_READY;
+
+	atomic_compare_exchange_strong(&session.state, &expected, STATE_GONE);
+}
+
+static void in_child(void)
+{
+	if (atomic_load(&session.state) == STATE_NEW)
+		return;
+	/* A copy of the socket would hide our parent's end from the server. */
+	session.sock = fd_close(session.sock);
+	atomic_store(&session.state, STATE_FORKED);
+}
+
+static CUresult say_hello(int sock)
+{
+	struct remote_note note = {
+		.type = REMOTE_HELLO, .abi = REMOTE_ABI, .machine = REMOTE_MACHINE, .text = "!"};
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	_cleanup_map_ struct map map = MAP_NONE;
+
+	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
+		fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
+		return CUDA_ERROR_GONE;
+	if (note.type != REMOTE_WELCOME)
+		return note.lane ? (CUresult)note.lane : CUDA_ERROR_NO_DEVICE;
+	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
+		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	madvise(map.p, map.n, MADV_DONTFORK);
+	session.shared = map.p;
+	if (session.shared->magic != REMOTE_MAGIC || session.shared->abi != REMOTE_ABI)
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	map = MAP_NONE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult connect_once(void)
+{
+	const char *path = getenv("DIVVY_REMOTE"), *text = getenv("DIVVY_REMOTE_SYNC");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int sock = -1;
+	CUresult r;
+
+	if (!path || !path[0] ||
+		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
+		return CUDA_ERROR_NO_DEVICE;
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return CUDA_ERROR_NO_DEVICE;
+	r = say_hello(sock);
+	if (r)
+		return r;
+	session.sock = TAKE_FD(sock);
+	session.is_synchronous = text && !strcmp(text, "1");
+	session.watch = (struct ring_watch){.goes_on = is_alive};
+	return CUDA_SUCCESS;
+}
+
+/* A thread ends: whoever comes next may have its lane once the worker is done with it. */
+static void close_lane(void *p)
+{
+	struct lane *lane = p;
+	struct call c;
+
+	own_lane = lane;
+	if (call_begin(&c, REMOTE_CLOSE, 0) == CUDA_SUCCESS) {
+		call_wait(&c, 0);
+		call_end(&c);
+		pthread_mutex_lock(&session.lock);
+		session.lanes &= ~(1ull << lane->index);
+		pthread_mutex_unlock(&session.lock);
+	}
+	own_lane = NULL;
+	free(lane);
+}
+
+CUresult session_connect(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&session.lock);
+	if (atomic_load(&session.state) == STATE_NEW) {
+		pthread_atfork(NULL, NULL, in_child);
+		r = connect_once();
+		if (!r && pthread_key_create(&session.key, close_lane))
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		session.failure = r;
+		atomic_store(&session.state, r ? STATE_FAILED : STATE_CONNECTED);
+	}
+	r = session.failure;
+	pthread_mutex_unlock(&session.lock);
+	return r;
+}
+
+void session_set_ready(void)
+{
+	int expected = STATE_CONNECTED;
+
+	atomic_compare_exchange_strong(&session.state, &expected, STATE_READY);
+}
+
+CUresult session_check(void)
+{
+	switch (atomic_load_explicit(&session.state, memory_order_relaxed)) {
+	case STATE_READY: return is_host_function ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+	case STATE_GONE: return CUDA_ERROR_GONE;
+	default: return CUDA_ERROR_NOT_INITIALIZED;
+	}
+}
+
+/* ---- lanes ---- */
+
+static struct lane *lane_new(void)
+{
+	struct remote_note note = {.type = REMOTE_OPEN, .abi = REMOTE_ABI};
+	struct lane *lane = calloc(1, sizeof(*lane));
+
+	if (!lane)
+		return NULL;
+	pthread_mutex_lock(&session.lock);
+	if (~session.lanes) {
+		lane->index = (unsigned)__builtin_ctzll(~session.lanes);
+		session.lanes |= 1ull << lane->index;
+	}
+	pthread_mutex_unlock(&session.lock);
+	note.lane = lane->index;
+	if (!lane->index || pthread_setspecific(session.key, lane) ||
+		fd_send(session.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0) {
+		free(lane);
+		return NULL;
+	}
+	ring_attach_producer(&lane->up, session.shared, lane->index, RING_UP);
+	ring_attach_consumer(&lane->down, session.shared, lane->index, RING_DOWN);
+	own_lane = lane;
+	return lane;
+}
+
+/* ---- calls ---- */
+
+static CUresult begin(struct call *c, unsigned op, size_t bytes)
+{
+	c->lane = own_lane ? own_lane : lane_new();
+	if (!c->lane)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	bytes += sizeof(*c->frame);
+	if (bytes > REMOTE_FRAME_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	c->frame = ring_reserve(&c->lane->up, bytes, &session.watch);
+	if (!c->frame)
+		return CUDA_ERROR_GONE;
+	c->frame->op = (uint16_t)op;
+	c->frame->flags = 0;
+	c->at = (uint8_t *)(c->frame + 1);
+	c->frame_in = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult call_begin(struct call *c, unsigned op, size_t bytes)
+{
+	const CUresult r = session_check();
+
+	return r ? r : begin(c, op, bytes);
+}
+
+CUresult call_begin_early(struct call *c, unsigned op, size_t bytes)
+{
+	CUresult r;
+
+	if (atomic_load_explicit(&session.state, memory_order_relaxed) == STATE_NEW) {
+		r = session_connect();
+		if (r)
+			return r;
+	}
+	if (atomic_load_explicit(&session.state, memory_order_relaxed) == STATE_CONNECTED)
+		return begin(c, op, bytes);
+	return call_begin(c, op, bytes);
+}
+
+static void publish(struct call *c, unsigned flags)
+{
+	const size_t bytes = ((size_t)(c->at - (uint8_t *)c->frame) + 15) & ~(size_t)15;
+
+	c->frame->flags |= (uint16_t)flags;
+	c->frame->size = (uint32_t)bytes;
+	c->frame->after = flags & REMOTE_POSTED
+		? atomic_fetch_add_explicit(&session.posted, 1, memory_order_acq_rel)
+		: atomic_load_explicit(&session.posted, memory_order_acquire);
+	ring_publish(&c->lane->up, bytes);
+}
+
+CUresult call_post(struct call *c)
+{
+	CUresult r;
+
+	if (!session.is_synchronous) {
+		publish(c, REMOTE_POSTED);
+		return CUDA_SUCCESS;
+	}
+	publish(c, REMOTE_POSTED | REMOTE_ANSWER);
+	r = call_receive(c);
+	call_end(c);
+	return r;
+}
+
+CUresult call_send(struct call *c, unsigned flags)
+{
+	publish(c, flags | REMOTE_ANSWER);
+	return CUDA_SUCCESS;
+}
+
+CUresult call_receive(struct call *c)
+{
+	struct remote_frame head;
+	const void *frame;
+	int r = ring_next(&c->lane->down, &session.watch, &head, &frame);
+
+	c->in = c->in_end = NULL;
+	c->frame_in = 0;
+	if (r <= 0) {
+		gone();
+		return CUDA_ERROR_GONE;
+	}
+	c->in = (const uint8_t *)frame + sizeof(head);
+	c->in_end = (const uint8_t *)frame + head.size;
+	c->frame_in = head.size;
+	work_await(head.asked);
+	return (CUresult)head.result;
+}
+
+CUresult call_wait(struct call *c, unsigned flags)
+{
+	call_send(c, flags);
+	return call_receive(c);
+}
+
+bool call_take(struct call *c, void *to, size_t n)
+{
+	if ((size_t)(c->in_end - c->in) < FIELD(n))
+		return false;
+	if (to)
+		memcpy(to, c->in, n);
+	c->in += FIELD(n);
+	return true;
+}
+
+void call_end(struct call *c)
+{
+	if (c->frame_in)
+		ring_consume(&c->lane->down, c->frame_in);
+	c->frame_in = 0;
+}
+
+/* ---- what is asked once ---- */
+
+struct known {
+	struct known *next;
+	size_t asked, answered;
+	uint8_t bytes[]; /* op and fields asked, fields answered */
+};
+
+#define KNOWN_BUCKETS 256u
+
+static struct {
+	pthread_mutex_t lock;
+	struct known *bucket[KNOWN_BUCKETS];
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static unsigned hash(const uint8_t *p, size_t n)
+{
+	uint32_t h = 2166136261u;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ p[i]) * 16777619u;
+	return h % KNOWN_BUCKETS;
+}
+
+static const struct known *find_known(const uint8_t *asked, size_t n)
+{
+	const struct known *k;
+
+	pthread_mutex_lock(&known.lock);
+	for (k = known.bucket[hash(asked, n)]; k; k = k->next)
+		if (k->asked == n && !memcmp(k->bytes, asked, n))
+			break;
+	pthread_mutex_unlock(&known.lock);
+	return k;
+}
+
+static void remember(const uint8_t *asked, size_t n, const struct call *c)
+{
+	const size_t answered = (size_t)(c->in_end - c->in);
+	struct known *k = malloc(sizeof(*k) + n + answered), **bucket;
+
+	if (!k)
+		return;
+	k->asked = n;
+	k->answered = answered;
+	memcpy(k->bytes, asked, n);
+	memcpy(k->bytes + n, c->in, answered);
+	bucket = &known.bucket[hash(asked, n)];
+	pthread_mutex_lock(&known.lock);
+	k->next = *bucket;
+	*bucket = k;
+	pthread_mutex_unlock(&known.lock);
+}
+
+CUresult call_wait_cached(struct call *c)
+{
+	uint8_t asked[512];
+	const size_t n = (size_t)(c->at - (uint8_t *)(c->frame + 1)) + sizeof(uint64_t);
+	const uint64_t op = c->frame->op;
+	const struct known *k;
+	CUresult r;
+
+	if (n > sizeof(asked))
+		return call_wait(c, 0);
+	memcpy(asked, &op, sizeof(op));
+	memcpy(asked + sizeof(op), c->frame + 1, n - sizeof(op));
+	k = find_known(asked, n);
+	if (k) {
+		c->in = k->bytes + n;
+		c->in_end = c->in + k->answered;
+		return CUDA_SUCCESS;
+	}
+	r = call_wait(c, 0);
+	if (!r)
+		remember(asked, n, c);
+	return r;
+}
+
+const char *text_keep(const char *text, size_t n)
+{
+	static struct kept {
+		struct kept *next;
+		size_t n;
+		char text[];
+	} * all;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct kept *k;
+
+	pthread_mutex_lock(&lock);
+	for (k = all; k; k = k->next)
+		if (k->n == n && !memcmp(k->text, text, n))
+			break;
+	if (!k) {
+		k = malloc(sizeof(*k) + n + 1);
+		if (k) {
+			k->next = all;
+			k->n = n;
+			memcpy(k->text, text, n);
+			k->text[n] = '\0';
+			all = k;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return k ? k->text : NULL;
+}
+
+uint64_t handle_new(enum kind kind)
+{
+	return handle_make(kind,
+		HANDLE_CLIENT | (atomic_fetch_add(&session.handles, 1) & (HANDLE_CLIENT - 1)));
+}
+
+/* ---- names ---- */
+
+static void *const entries[] = {
+#define CU(abi, since, variant, action, stream, params, args) (void *)abi,
+#include "cuda/cuda.def"
+#undef CU
+};
+
+REMOTE_EXPORT CUresult cuInit(unsigned int Flags)
+{
+	CUresult r;
+
+	if (Flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (atomic_load(&session.state) >= STATE_READY &&
+		atomic_load(&session.state) != STATE_FAILED)
+		return session_check();
+	r = session_connect();
+	if (!r)
+		session_set_ready();
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
+	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
+{
+	CUdriverProcAddressQueryResult status;
+	const struct cuda_name *name;
+
+	if (!symbol || !pfn || flags & ~3ull || flags == 3)
+		return CUDA_ERROR_INVALID_VALUE;
+	name = cuda_name_find(symbol, cudaVersion, flags, &status);
+	*pfn = name ? entries[name - cuda_names] : NULL;
+	if (symbolStatus)
+		*symbolStatus = status;
+	return name || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+REMOTE_EXPORT CUresult cuGetProcAddress(
+	const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}
+
+/* Tables without documentation: what they hold cannot be carried. */
+REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+	if (!ppExportTable || !pExportTableId)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ppExportTable = NULL;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+REMOTE_EXPORT CUresult cuGetErrorName(CUresult error, const char **pStr)
+{
+	if (!pStr)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pStr = cuda_result_name(error);
+	return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+REMOTE_EXPORT CUresult cuGetErrorString(CUresult error, const char **pStr)
+{
+	if (!pStr)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pStr = cuda_result_text(error);
+	return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

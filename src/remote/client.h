@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside libdivvy-remote.so: one session for the process, one lane for each thread, calls. Links
+ * libc only; prints nothing, ends nothing; no thread before the first need. After a fork the child
+ * has no session: CUDA_ERROR_NOT_INITIALIZED, as from a driver.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "cuda/proto.h"
+#include "remote/kinds.h"
+#include "remote/launch.h"
+#include "remote/ranges.h"
+#include "remote/ring.h"
+
+#define REMOTE_EXPORT __attribute__((visibility("default")))
+/* A call is answered so when its server is gone: at once, and for ever. */
+#define CUDA_ERROR_GONE CUDA_ERROR_DEVICE_UNAVAILABLE
+
+struct lane {
+	struct ring up, down;
+	unsigned index;
+};
+
+/* A request being written into the lane, then its answer being read out of it. */
+struct call {
+	struct lane *lane;
+	struct remote_frame *frame;
+	uint8_t *at; /* where the next field goes */
+	const uint8_t *in, *in_end;
+	size_t frame_in; /* bytes of the answer to consume; 0: it is remembered elsewhere */
+};
+
+/* ---- calls (client.c) ---- */
+
+/* How many bytes a field takes. */
+#define FIELD(n) (((size_t)(n) + 7) & ~(size_t)7)
+
+/*
+ * Room for a request of so many bytes of fields. Fails, and is then over: before cuInit, in a
+ * forked child, in a host function, when the server is gone, when it is larger than a frame.
+ */
+CUresult call_begin(struct call *c, unsigned op, size_t bytes);
+/* The same before cuInit: connects. */
+CUresult call_begin_early(struct call *c, unsigned op, size_t bytes);
+
+static inline void call_put(struct call *c, const void *p, size_t n)
+{
+	if (n)
+		memcpy(c->at, p, n);
+	c->at += FIELD(n);
+}
+
+/* Sent; not waited for, unless $DIVVY_REMOTE_SYNC is 1. Over afterwards. */
+CUresult call_post(struct call *c);
+/* Sent, and its answer is there to be taken, whatever the result; call_end has to follow. */
+CUresult call_wait(struct call *c, unsigned flags);
+/* Before sending: is the answer to exactly this known already? Then it is not sent. */
+CUresult call_wait_cached(struct call *c);
+/* The next field of the answer, at `to` unless that is NULL; false when the answer is too short. */
+bool call_take(struct call *c, void *to, size_t n);
+void call_end(struct call *c);
+/* Not sent. */
+static inline void call_cancel(struct call *c)
+{
+}
+
+/* A request sent without waiting: its answers are taken later, in order, on the same lane. */
+CUresult call_send(struct call *c, unsigned flags);
+CUresult call_receive(struct call *c);
+
+/* A string of the driver's: kept for ever, each once. */
+const char *text_keep(const char *text, size_t n);
+
+/* A handle that the client names. */
+uint64_t handle_new(enum kind kind);
+
+/* Whether every call waits for its answer. */
+bool is_synchronous(void);
+const struct ring_watch *session_watch(void);
+struct remote_session *session_shared(void);
+/* 0, or why there can be no call now. */
+CUresult session_check(void);
+CUresult session_connect(void);
+void session_set_ready(void);
+/* This thread runs a host function: it may not call the driver. */
+extern __thread bool is_host_function;
+
+/* ---- memory (client-host.c) ---- */
+
+/*
+ * Device memory that the program was given: its addresses are reserved here, so that no memory of
+ * the program's is ever there. false: they are in use already.
+ */
+bool device_given(CUdeviceptr address, size_t bytes);
+/* How many bytes it had; 0: it was none. */
+size_t device_taken(CUdeviceptr address);
+bool is_device(CUdeviceptr address);
+/* Page-locked: the driver may read and write it while the program goes on. */
+bool is_pinned(const void *p);
+
+/* One end of a copy in the program's memory. */
+struct box {
+	uint8_t *base;
+	size_t pitch, slice;         /* bytes from row to row, from slice to slice */
+	size_t width, height, depth; /* bytes, rows, slices */
+};
+
+/* `bytes` of the box as packed from `offset` on. */
+void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
+void box_write(const struct box *box, size_t offset, const void *from, size_t bytes);
+
+/* What the worker may ask for later: by a name that only we know what it stands for. */
+enum work_kind { WORK_COPY, WORK_CALL, WORK_STREAM_CALLBACK };
+struct work {
+	enum work_kind kind;
+	struct box box;
+	CUhostFn fn;
+	CUstreamCallback callback;
+	CUstream stream;
+	void *data;
+};
+
+/* Starts the reverse thread when there is none. */
+CUresult work_new(const struct work *work, bool is_once, uint64_t *ret_name);
+/* The worker's word that so many reverse frames come before: waits until they are done with. */
+void work_await(uint32_t asked);
+/* Does earlier work write to the program's memory, or does something wait on a stream? */
+bool is_hazardous(void);
+bool is_capturing(void);
+
+/* What generated stubs note. */
+void capture_began(void);
+void capture_ended(void);
+void stream_waits(CUstream stream);
+void stream_done(CUstream stream);
+void layouts_forget(void);

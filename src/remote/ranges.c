@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote/ranges.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first range that ends behind the address. */
+static size_t find(const struct ranges *r, uint64_t address)
+{
+	size_t low = 0, high = r->n;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (r->range[middle].base + r->range[middle].size <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void cut(struct ranges *r, size_t from, size_t to)
+{
+	if (from == to)
+		return;
+	memmove(r->range + from, r->range + to, (r->n - to) * sizeof(r->range[0]));
+	r->n -= to - from;
+}
+
+static int grow(struct ranges *r)
+{
+	const size_t n = r->room ? 2 * r->room : 64;
+	struct range *more;
+
+	if (r->n < r->room)
+		return 0;
+	if (n > RANGES_MAX)
+		return -ENOMEM;
+	more = realloc(r->range, n * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	r->range = more;
+	r->room = n;
+	return 0;
+}
+
+int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note)
+{
+	size_t at, last;
+	int error;
+
+	if (!size || size > UINT64_MAX - base)
+		return -EINVAL;
+	pthread_mutex_lock(&r->lock);
+	at = last = find(r, base);
+	while (last < r->n && r->range[last].base < base + size)
+		last++;
+	cut(r, at, last);
+	error = grow(r);
+	if (error == 0) {
+		memmove(r->range + at + 1, r->range + at, (r->n - at) * sizeof(r->range[0]));
+		r->range[at] = (struct range){base, size, note};
+		r->n++;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return error;
+}
+
+bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range)
+{
+	bool is_in;
+	size_t at;
+
+	pthread_mutex_lock(&r->lock);
+	at = find(r, address);
+	is_in = at < r->n && r->range[at].base <= address;
+	if (is_in && ret_range)
+		*ret_range = r->range[at];
+	pthread_mutex_unlock(&r->lock);
+	return is_in;
+}
+
+bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range)
+{
+	bool is_there;
+	size_t at;
+
+	pthread_mutex_lock(&r->lock);
+	at = find(r, base);
+	is_there = at < r->n && r->range[at].base == base;
+	if (is_there) {
+		if (ret_range)
+			*ret_range = r->range[at];
+		cut(r, at, at + 1);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return is_there;
+}
+
+bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size)
+{
+	bool does;
+	size_t at;
+
+	pthread_mutex_lock(&r->lock);
+	at = find(r, base);
+	does = at < r->n && r->range[at].base < base + size;
+	pthread_mutex_unlock(&r->lock);
+	return does;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Address ranges that do not overlap, each with what its owner notes about it. Sorted; finding
+ * costs the logarithm. Any thread.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct range {
+	uint64_t base, size;
+	uint64_t note;
+};
+
+struct ranges {
+	pthread_mutex_t lock;
+	struct range *range;
+	size_t n, room;
+};
+
+#define RANGES_INIT ((struct ranges){.lock = PTHREAD_MUTEX_INITIALIZER})
+/* More than any program has; what a peer makes us remember has an end. */
+#define RANGES_MAX (1u << 20)
+
+/* What it overlaps is forgotten: its owner has given it away. 0 or -ENOMEM. */
+int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
+/* The range that holds the address. */
+bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range);
+/* The range that begins there is forgotten. */
+bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range);
+bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);

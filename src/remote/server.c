@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvy-remote-server LISTEN-FD FOLLOW-PID: accepts the processes of one tenant on a unix socket
+ * and gives each a worker, whose tenant stands in our environment and never reaches the program.
+ * Only who has our uid, or root, is let in. Ends when the process that it follows and all workers
+ * have ended. One thread.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/process.h"
+#include "remote/link.h"
+
+#define WORKERS_MAX 1024u
+#define LOOK_MS 100
+
+static bool is_allowed(int sock)
+{
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+		return false;
+	return peer.uid == geteuid() || peer.uid == 0;
+}
+
+static void accept_one(int listener, unsigned *workers)
+{
+	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	pid_t pid;
+
+	if (sock < 0 || !is_allowed(sock) || *workers >= WORKERS_MAX)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		worker_become(sock);
+		_exit(1);
+	}
+	if (pid > 0)
+		++*workers;
+}
+
+/* The path that we were found by: nobody answers there any more. */
+static void remove_path(int listener)
+{
+	struct sockaddr_un address;
+	socklen_t n = sizeof(address);
+
+	if (getsockname(listener, (struct sockaddr *)&address, &n) == 0 &&
+		n > offsetof(struct sockaddr_un, sun_path) && address.sun_path[0])
+		unlink(address.sun_path);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t listener, follow;
+	unsigned workers = 0;
+	int pidfd;
+
+	if (argc != 3 || parse_uint(str_from(argv[1]), 0, INT_MAX, &listener, NULL) < 0 ||
+		parse_uint(str_from(argv[2]), 1, INT_MAX, &follow, NULL) < 0) {
+		fprintf(stderr, "usage: divvy-remote-server LISTEN-FD FOLLOW-PID\n");
+		return 2;
+	}
+	pidfd = pidfd_new((pid_t)follow);
+	fd_set_cloexec((int)listener, true);
+	while (pidfd >= 0 || workers) {
+		struct pollfd fds[] = {
+			{.fd = (int)listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
+
+		poll(fds, 2, LOOK_MS);
+		if (fds[0].revents & POLLIN)
+			accept_one((int)listener, &workers);
+		if (fds[1].revents)
+			pidfd = fd_close(pidfd);
+		while (workers && waitpid(-1, NULL, WNOHANG) > 0)
+			workers--;
+	}
+	remove_path((int)listener);
+	return 0;
+}

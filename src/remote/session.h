@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the two ends of a session share: one memfd with a pair of rings for each lane, and one
+ * SEQPACKET socket that says which lanes are open and whose end says that the other side is gone.
+ *
+ *   page 0          struct remote_session
+ *   HEAD            REMOTE_LANES pairs of rings, REMOTE_RING bytes each: up, down, up, down, ...
+ *
+ * up: from the program to the worker. Lane 0 is the reverse lane: there the worker asks and the
+ * program answers. Each other lane belongs to one thread of the program.
+ * Over a network a link (link.c) on each side holds one end of a session and copies ring to ring:
+ * neither the program nor the worker knows.
+ * Both ends are of the same architecture: numbers and structures of the driver API are as they are
+ * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
+ */
+#pragma once
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define REMOTE_MAGIC 0x65746f6d65726464ull
+#define REMOTE_ABI 1u
+#define REMOTE_LANES 64u
+#define REMOTE_RING (4u << 20)
+#define REMOTE_HEAD (64u << 10)
+#define REMOTE_BYTES (REMOTE_HEAD + 2ull * REMOTE_LANES * REMOTE_RING)
+/* A frame is at most this long; longer data goes in pieces. */
+#define REMOTE_FRAME_MAX ((1u << 20) + 4096u)
+#define REMOTE_PIECE (1u << 20)
+
+/* Somebody sleeps on seq while sleepers is not 0. */
+struct remote_bell {
+	_Atomic uint32_t seq, sleepers;
+};
+
+/* Positions count bytes since the beginning; each is written by one side. */
+struct remote_ring {
+	alignas(64) _Atomic uint64_t tail; /* the producer's */
+	alignas(64) _Atomic uint64_t head; /* the consumer's */
+	alignas(64) struct remote_bell data, room;
+};
+
+struct remote_lane {
+	struct remote_ring up, down;
+};
+
+/* Which side of the session is a link, with one bell for all that it waits for. */
+enum remote_hub { REMOTE_HUB_NONE, REMOTE_HUB_SERVER, REMOTE_HUB_CLIENT };
+
+struct remote_session {
+	uint64_t magic;
+	uint32_t abi;
+	uint32_t hub; /* enum remote_hub */
+	uint32_t lanes, ring_bytes;
+	alignas(64) struct remote_bell hub_bell;
+	alignas(64) struct remote_lane lane[REMOTE_LANES];
+};
+_Static_assert(sizeof(struct remote_lane) == 512, "abi");
+_Static_assert(sizeof(struct remote_session) <= REMOTE_HEAD, "abi");
+
+/* ---- on the socket ---- */
+
+#define REMOTE_VISIBLE 256u
+
+enum remote_note_type { REMOTE_HELLO = 1, REMOTE_WELCOME, REMOTE_REFUSED, REMOTE_OPEN };
+
+/* One packet; WELCOME brings the memfd. */
+struct remote_note {
+	uint32_t type; /* enum remote_note_type */
+	uint32_t abi;
+	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult */
+	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
+	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
+	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
+};
+
+/* Differs where the driver's structures do. */
+#if defined(__x86_64__)
+#define REMOTE_MACHINE 62u
+#elif defined(__aarch64__)
+#define REMOTE_MACHINE 183u
+#else
+#error "the layout of the driver's structures on this machine is not known"
+#endif
+
+/* ---- in the rings ---- */
+
+/* Every frame begins so; size is a multiple of 16 and counts the head. */
+struct remote_frame {
+	uint32_t size;
+	uint16_t op;
+	uint16_t flags; /* enum remote_flag */
+	union {
+		uint64_t after; /* up: how many POSTs of all lanes come before this */
+		struct {        /* down: the answer */
+			int32_t result;
+			uint32_t asked; /* reverse frames to be done with before this is believed */
+		};
+	};
+};
+_Static_assert(sizeof(struct remote_frame) == 16, "abi");
+
+enum remote_flag {
+	REMOTE_ANSWER = 1, /* up: a frame is to come back */
+	REMOTE_POSTED = 2, /* up: is one of those that `after` counts */
+	REMOTE_SYNC = 4,   /* up: say what went wrong before */
+};
+
+/* Frames that are no function of cuda.def. Reverse ones are read on lane 0. */
+enum remote_op {
+	REMOTE_PAD = 0xff00, /* nothing up to the end of the ring */
+	REMOTE_CLOSE,        /* the thread has ended; the lane may be used by another one */
+	REMOTE_COPY_IN,      /* struct remote_copy, data: host to device */
+	REMOTE_COPY_FETCH,   /* struct remote_copy: the same, the data is PULLed by the stream */
+	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, in the answer */
+	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
+	REMOTE_COPY_DEVICE,  /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
+	REMOTE_BLOB,         /* bytes that the next frames of this lane speak of */
+	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
+	REMOTE_HOST_CALL,    /* struct remote_host_call: a function of the program */
+	/* reverse */
+	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */
+	REMOTE_PUSH, /* struct remote_reverse, bytes; not answered */
+	REMOTE_CALL, /* struct remote_reverse; answered when it has returned */
+};
+
+/* One end of a copy on the device; the other end is `bytes` packed bytes. */
+struct remote_copy {
+	uint64_t stream;  /* a handle */
+	uint64_t work;    /* FETCH, PUSH: the client's name of its end */
+	uint64_t address; /* array 0: a device address and its pitches */
+	uint64_t array;   /* else a handle, and where in it */
+	uint64_t x, y, z;
+	uint64_t pitch, slice;
+	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth 1 */
+	uint32_t is_async;             /* 0: the driver's call without a stream */
+	uint32_t is_free;              /* the client forgets `work` when it is done */
+};
+
+struct remote_host_call {
+	uint64_t stream, work;
+	uint32_t is_callback; /* cuStreamAddCallback: it is told a status */
+	uint32_t is_free;     /* the client forgets `work` when it has run */
+};
+
+struct remote_reverse {
+	uint64_t work;
+	uint64_t token;         /* of the answer */
+	uint64_t offset, bytes; /* of the packed bytes */
+	uint32_t is_last;       /* nothing of this work follows */
+	uint32_t is_free;       /* the client forgets `work` */
+	int32_t status;         /* CALL of a stream callback: what it is told */
+	uint32_t reserved;
+};

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions and workers: link.h. Any thread. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/link.h"
+
+int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd)
+{
+	_cleanup_close_ int fd = memfd_new("divvy-remote", REMOTE_BYTES);
+	struct remote_session *session;
+	int r = fd;
+
+	if (r >= 0)
+		r = map_fd(fd, REMOTE_BYTES, PROT_READ | PROT_WRITE, ret_map);
+	if (r < 0)
+		return r;
+	session = ret_map->p;
+	session->magic = REMOTE_MAGIC;
+	session->abi = REMOTE_ABI;
+	session->hub = hub;
+	session->lanes = REMOTE_LANES;
+	session->ring_bytes = REMOTE_RING;
+	r = memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+void worker_become(int sock)
+{
+	const char *preload = getenv("DIVVY_REMOTE_HOOKS");
+	char path[PATH_MAX], number[16], *slash;
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
+
+	if (n < 0)
+		return;
+	path[n] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash)
+		return;
+	snprintf(slash, sizeof(path) - (size_t)(slash - path), "/divvy-remote-worker");
+	snprintf(number, sizeof(number), "%d", sock);
+	fd_set_cloexec(sock, false);
+	/* Where the daemon does not answer it is closed: a worker never runs ungated. */
+	setenv("DIVVY_ABSENT", "closed", 1);
+	if (preload)
+		setenv("LD_PRELOAD", preload, 1);
+	unsetenv("DIVVY_REMOTE");
+	execl(path, path, number, NULL);
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests whose fields no layout describes: images, launches, kernel nodes. */
+#include <stdlib.h>
+
+#include "cuda/image.h"
+#include "remote/worker.h"
+
+static void give_u64(struct serve *s, uint64_t value)
+{
+	give(s, &value, sizeof(value));
+}
+
+static void give_handle(struct serve *s, enum kind kind, const void *real)
+{
+	give_u64(s, handle_name(s, kind, (uintptr_t)real));
+}
+
+/* ---- images ---- */
+
+CUresult serve_blob(struct serve *s)
+{
+	const uint64_t n = take_u64(s);
+
+	if (s->error || !n || n > (size_t)(s->in_end - s->in))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (s->blob_bytes + n > BLOB_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (s->blob_bytes + n > s->blob_room) {
+		const size_t room = 2 * (s->blob_bytes + n);
+		uint8_t *more = realloc(s->blob, room);
+
+		if (!more)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		s->blob = more;
+		s->blob_room = room;
+	}
+	memcpy(s->blob + s->blob_bytes, s->data, n);
+	s->blob_bytes += n;
+	return CUDA_SUCCESS;
+}
+
+static void blob_done(struct serve *s)
+{
+	free(s->blob);
+	s->blob = NULL;
+	s->blob_bytes = s->blob_room = 0;
+}
+
+struct options {
+	uint64_t n;
+	CUjit_option option[REMOTE_OPTIONS_MAX];
+	void *value[REMOTE_OPTIONS_MAX];
+};
+
+/* Numbers alone: what the driver would follow as a pointer is refused. */
+static bool take_options(struct serve *s, struct options *ret)
+{
+	ret->n = take_u64(s);
+	if (ret->n > REMOTE_OPTIONS_MAX)
+		s->error = CUDA_ERROR_INVALID_VALUE;
+	for (uint64_t i = 0; !s->error && i < ret->n; i++) {
+		ret->option[i] = (CUjit_option)take_u64(s);
+		ret->value[i] = (void *)(uintptr_t)take_u64(s);
+		switch (ret->option[i]) {
+		case CU_JIT_INFO_LOG_BUFFER:
+		case CU_JIT_ERROR_LOG_BUFFER:
+		case CU_JIT_GLOBAL_SYMBOL_NAMES:
+		case CU_JIT_GLOBAL_SYMBOL_ADDRESSES: s->error = CUDA_ERROR_NOT_SUPPORTED; break;
+		default: break;
+		}
+	}
+	return !s->error;
+}
+
+/* The driver reads as far as the image says: what says more than there is, is none. */
+static bool is_whole(const struct serve *s)
+{
+	const void *begin;
+
+	if (s->blob_bytes < 64)
+		return s->blob_bytes && !s->blob[s->blob_bytes - 1] && s->blob[0] != 0x7f &&
+			s->blob[0] != 0x50 && s->blob[0] != 0xb1;
+	/* A wrapper holds an address. */
+	if (!memcmp(s->blob, "\xb1\x43\x62\x46", 4))
+		return false;
+	if (s->blob[0] != 0x7f && s->blob[0] != 0x50)
+		return !s->blob[s->blob_bytes - 1];
+	return image_bytes(s->blob, &begin) <= s->blob_bytes;
+}
+
+CUresult serve_cuModuleLoadDataEx(struct serve *s)
+{
+	struct options o;
+	CUmodule module = NULL;
+	CUresult r = CUDA_ERROR_INVALID_IMAGE;
+
+	if (!take_options(s, &o))
+		r = s->error;
+	else if (is_whole(s))
+		r = driver.cuModuleLoadDataEx(&module, s->blob, (unsigned)o.n, o.option, o.value);
+	blob_done(s);
+	if (!r)
+		give_handle(s, KIND_CUmodule, module);
+	return r;
+}
+
+CUresult serve_cuLibraryLoadData(struct serve *s)
+{
+	CUlibraryOption keep = CU_LIBRARY_BINARY_IS_PRESERVED;
+	CUlibrary library = NULL;
+	struct options o;
+	CUresult r = CUDA_ERROR_INVALID_IMAGE;
+	void *no = NULL;
+
+	if (!take_options(s, &o))
+		r = s->error;
+	else if (is_whole(s))
+		r = driver.cuLibraryLoadData(
+			&library, s->blob, o.option, o.value, (unsigned)o.n, &keep, &no, 0);
+	blob_done(s);
+	if (!r)
+		give_handle(s, KIND_CUlibrary, library);
+	return r;
+}
+
+CUresult serve_cuLinkCreate_v2(struct serve *s)
+{
+	CUlinkState state = NULL;
+	struct options o;
+	CUresult r = take_options(s, &o)
+		? driver.cuLinkCreate_v2((unsigned)o.n, o.option, o.value, &state)
+		: s->error;
+
+	if (!r)
+		give_handle(s, KIND_CUlinkState, state);
+	return r;
+}
+
+CUresult serve_cuLinkAddData_v2(struct serve *s)
+{
+	CUlinkState state = (CUlinkState)(uintptr_t)handle_real(s, KIND_CUlinkState, take_u64(s));
+	const CUjitInputType type = (CUjitInputType)take_u64(s);
+	const char *name = take_string(s);
+	struct options o;
+	CUresult r;
+
+	r = take_options(s, &o) ? CUDA_SUCCESS : s->error;
+	if (!r)
+		r = s->blob_bytes ? driver.cuLinkAddData_v2(state, type, s->blob, s->blob_bytes,
+					    name, (unsigned)o.n, o.option, o.value)
+				  : CUDA_ERROR_INVALID_VALUE;
+	blob_done(s);
+	return r;
+}
+
+CUresult serve_cuLinkComplete(struct serve *s)
+{
+	CUlinkState state = (CUlinkState)(uintptr_t)handle_real(s, KIND_CUlinkState, take_u64(s));
+	const uint64_t at = take_u64(s);
+	void *image = NULL;
+	size_t size = 0, n;
+	CUresult r = s->error ? s->error : driver.cuLinkComplete(state, &image, &size);
+
+	if (r)
+		return r;
+	if (at >= size)
+		return CUDA_ERROR_INVALID_VALUE;
+	n = size - at < REMOTE_PIECE ? size - at : REMOTE_PIECE;
+	give_u64(s, size);
+	give_u64(s, n);
+	give(s, (const uint8_t *)image + at, n);
+	return CUDA_SUCCESS;
+}
+
+/* ---- launches ---- */
+
+static CUresult param_info(uint64_t handle, uint64_t real, size_t i, size_t *offset, size_t *size)
+{
+	return handle >> 40 == handle_make(KIND_CUkernel, 0) >> 40
+		? driver.cuKernelGetParamInfo((CUkernel)(uintptr_t)real, i, offset, size)
+		: driver.cuFuncGetParamInfo((CUfunction)(uintptr_t)real, i, offset, size);
+}
+
+CUresult serve_layout(struct serve *s)
+{
+	const uint64_t handle = take_u64(s), real = handle_real(s, KIND_CUfunction, handle);
+	struct remote_layout layout = {.n = 0};
+	size_t offset = 0, size = 0;
+	CUresult r;
+
+	if (s->error || !real)
+		return s->error ? s->error : CUDA_ERROR_INVALID_HANDLE;
+	while (!(r = param_info(handle, real, layout.n, &offset, &size))) {
+		if (layout.n == REMOTE_PARAMS || offset + size > REMOTE_PARAMS_MAX)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		layout.param[layout.n].offset = (uint16_t)offset;
+		layout.param[layout.n].size = (uint16_t)size;
+		layout.n++;
+		if (offset + size > layout.bytes)
+			layout.bytes = (uint32_t)(offset + size);
+	}
+	if (r != CUDA_ERROR_INVALID_VALUE)
+		return r;
+	give(s, &layout, sizeof(layout));
+	return CUDA_SUCCESS;
+}
+
+struct launch {
+	struct remote_launch given;
+	CUfunction function;
+	CUlaunchAttribute *attrs;
+	void *params;
+	size_t bytes;
+	void *extra[5];
+};
+
+static bool is_carried(CUlaunchAttributeID id)
+{
+	switch (id) {
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return false;
+	default: return true;
+	}
+}
+
+static bool take_launch(struct serve *s, struct launch *l)
+{
+	l->given = TAKE_VALUE(s, struct remote_launch);
+	l->function = (CUfunction)(uintptr_t)handle_real(s, KIND_CUfunction, l->given.function);
+	l->attrs = TAKE_ARRAY(s, CUlaunchAttribute, l->given.n_attrs);
+	l->bytes = l->given.bytes;
+	l->params = TAKE_ARRAY(s, uint8_t, l->bytes);
+	for (uint32_t i = 0; !s->error && i < l->given.n_attrs; i++)
+		if (!is_carried(l->attrs[i].id))
+			s->error = CUDA_ERROR_NOT_SUPPORTED;
+	if (!s->error && !l->function)
+		s->error = CUDA_ERROR_INVALID_HANDLE;
+	l->extra[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
+	l->extra[1] = l->params;
+	l->extra[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
+	l->extra[3] = &l->bytes;
+	l->extra[4] = CU_LAUNCH_PARAM_END;
+	return !s->error;
+}
+
+static void **extra_of(struct launch *l)
+{
+	return l->bytes ? l->extra : NULL;
+}
+
+CUresult serve_cuLaunchKernel(struct serve *s)
+{
+	struct launch l;
+	CUstream stream;
+
+	if (!take_launch(s, &l))
+		return s->error;
+	stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, l.given.stream);
+	if (s->error)
+		return s->error;
+	return driver.cuLaunchKernel(l.function, l.given.grid[0], l.given.grid[1], l.given.grid[2],
+		l.given.block[0], l.given.block[1], l.given.block[2], l.given.shared, stream, NULL,
+		extra_of(&l));
+}
+
+/* The cooperative form takes parameters one by one. */
+static CUresult pointers(struct serve *s, const struct launch *l, void **param)
+{
+	size_t offset = 0, size = 0, i = 0;
+
+	while (i < REMOTE_PARAMS &&
+		!param_info(l->given.function, (uintptr_t)l->function, i, &offset, &size)) {
+		if (offset + size > l->bytes)
+			return CUDA_ERROR_INVALID_VALUE;
+		param[i++] = (uint8_t *)l->params + offset;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_cuLaunchCooperativeKernel(struct serve *s)
+{
+	void *param[REMOTE_PARAMS];
+	struct launch l;
+	CUstream stream;
+	CUresult r;
+
+	if (!take_launch(s, &l))
+		return s->error;
+	stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, l.given.stream);
+	r = s->error ? s->error : pointers(s, &l, param);
+	return r ? r
+		 : driver.cuLaunchCooperativeKernel(l.function, l.given.grid[0], l.given.grid[1],
+			   l.given.grid[2], l.given.block[0], l.given.block[1], l.given.block[2],
+			   l.given.shared, stream, param);
+}
+
+CUresult serve_cuLaunchKernelEx(struct serve *s)
+{
+	CUlaunchConfig config = {0};
+	struct launch l;
+
+	if (!take_launch(s, &l))
+		return s->error;
+	config.hStream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, l.given.stream);
+	memcpy(&config.gridDimX, l.given.grid, sizeof(l.given.grid));
+	memcpy(&config.blockDimX, l.given.block, sizeof(l.given.block));
+	config.sharedMemBytes = l.given.shared;
+	config.attrs = l.attrs;
+	config.numAttrs = l.given.n_attrs;
+	if (s->error)
+		return s->error;
+	return driver.cuLaunchKernelEx(&config, l.function, NULL, extra_of(&l));
+}
+
+/* ---- kernel nodes ---- */
+
+static bool take_node(struct serve *s, struct launch *l, CUDA_KERNEL_NODE_PARAMS *ret,
+	struct remote_node *ret_node, CUgraphNode **ret_dependencies)
+{
+	if (!take_launch(s, l))
+		return false;
+	*ret_node = TAKE_VALUE(s, struct remote_node);
+	*ret_dependencies = TAKE_ARRAY(s, CUgraphNode, ret_node->n);
+	if (s->error || !handles_real(s, KIND_CUgraphNode, *ret_dependencies, ret_node->n))
+		return false;
+	*ret = (CUDA_KERNEL_NODE_PARAMS){.sharedMemBytes = l->given.shared, .extra = extra_of(l)};
+	if (l->given.function >> 40 == handle_make(KIND_CUkernel, 0) >> 40)
+		ret->kern = (CUkernel)(void *)l->function;
+	else
+		ret->func = l->function;
+	ret->ctx = (CUcontext)(uintptr_t)handle_real(s, KIND_CUcontext, l->given.stream);
+	memcpy(&ret->gridDimX, l->given.grid, sizeof(l->given.grid));
+	memcpy(&ret->blockDimX, l->given.block, sizeof(l->given.block));
+	return !s->error;
+}
+
+CUresult serve_cuGraphAddKernelNode_v2(struct serve *s)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNode *dependencies, made = NULL;
+	struct remote_node node;
+	struct launch l;
+	CUgraph graph;
+	CUresult r;
+
+	if (!take_node(s, &l, &params, &node, &dependencies))
+		return s->error;
+	graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.of);
+	r = s->error ? s->error
+		     : driver.cuGraphAddKernelNode_v2(&made, graph, dependencies, node.n, &params);
+	if (!r)
+		give_handle(s, KIND_CUgraphNode, made);
+	return r;
+}
+
+CUresult serve_cuGraphKernelNodeSetParams_v2(struct serve *s)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNode *dependencies, real;
+	struct remote_node node;
+	struct launch l;
+
+	if (!take_node(s, &l, &params, &node, &dependencies))
+		return s->error;
+	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
+	return s->error ? s->error : driver.cuGraphKernelNodeSetParams_v2(real, &params);
+}
+
+CUresult serve_cuGraphExecKernelNodeSetParams_v2(struct serve *s)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNode *dependencies, real;
+	struct remote_node node;
+	struct launch l;
+	CUgraphExec exec;
+
+	if (!take_node(s, &l, &params, &node, &dependencies))
+		return s->error;
+	exec = (CUgraphExec)(uintptr_t)handle_real(s, KIND_CUgraphExec, node.of);
+	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
+	return s->error ? s->error : driver.cuGraphExecKernelNodeSetParams_v2(exec, real, &params);
+}
+
+/* What the driver gives is a list of pointers or a buffer: one row of bytes of either. */
+static CUresult pack_params(struct serve *s, const CUDA_KERNEL_NODE_PARAMS *p, uint64_t function,
+	uint8_t *to, size_t *ret_bytes)
+{
+	const void *real = p->func ? (const void *)p->func : (const void *)p->kern;
+	size_t offset = 0, size = 0;
+
+	*ret_bytes = 0;
+	for (size_t i = 0;
+		i < REMOTE_PARAMS && !param_info(function, (uintptr_t)real, i, &offset, &size);
+		i++) {
+		if (offset + size > REMOTE_PARAMS_MAX)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		if (p->kernelParams)
+			memcpy(to + offset, p->kernelParams[i], size);
+		*ret_bytes = offset + size > *ret_bytes ? offset + size : *ret_bytes;
+	}
+	for (int i = 0; !p->kernelParams && p->extra && p->extra[i] != CU_LAUNCH_PARAM_END; i += 2)
+		if (p->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			memcpy(to, p->extra[i + 1], *ret_bytes);
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_cuGraphKernelNodeGetParams_v2(struct serve *s)
+{
+	CUgraphNode node = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, take_u64(s));
+	CUDA_KERNEL_NODE_PARAMS params = {0};
+	struct remote_launch got = {0};
+	uint8_t *bytes = GIVE_ARRAY(s, uint8_t, REMOTE_PARAMS_MAX);
+	size_t n;
+	CUresult r;
+
+	r = s->error ? s->error : driver.cuGraphKernelNodeGetParams_v2(node, &params);
+	if (r)
+		return r;
+	got.function = params.func ? handle_name(s, KIND_CUfunction, (uintptr_t)params.func)
+				   : handle_name(s, KIND_CUkernel, (uintptr_t)params.kern);
+	r = pack_params(s, &params, got.function, bytes, &n);
+	if (r)
+		return r;
+	memcpy(got.grid, &params.gridDimX, sizeof(got.grid));
+	memcpy(got.block, &params.blockDimX, sizeof(got.block));
+	got.shared = params.sharedMemBytes;
+	got.bytes = n;
+	give(s, &got, sizeof(got));
+	give(s, bytes, n);
+	return CUDA_SUCCESS;
+}
+
+/* ---- others ---- */
+
+CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = TAKE_VALUE(s, CUDA_MEM_ALLOC_NODE_PARAMS);
+	struct remote_node node = TAKE_VALUE(s, struct remote_node);
+	CUgraphNode *dependencies = TAKE_ARRAY(s, CUgraphNode, node.n), made = NULL;
+	CUgraph graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.of);
+	CUmemAccessDesc access = {
+		.location = params.poolProps.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUresult r;
+
+	if (s->error || !handles_real(s, KIND_CUgraphNode, dependencies, node.n) ||
+		!fix_CUmemPoolProps(s, &params.poolProps))
+		return s->error;
+	/* Of several devices one: the description of its own is the only one that there can be. */
+	params.accessDescs = params.accessDescCount ? &access : NULL;
+	params.accessDescCount = params.accessDescCount ? 1 : 0;
+	r = driver.cuGraphAddMemAllocNode(&made, graph, dependencies, node.n, &params);
+	if (r)
+		return r;
+	address_given(s, params.dptr, params.bytesize);
+	give_handle(s, KIND_CUgraphNode, made);
+	give_u64(s, params.dptr);
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_cuDeviceGetAttribute(struct serve *s)
+{
+	const CUdevice_attribute attribute = TAKE_VALUE(s, CUdevice_attribute);
+	const CUdevice device = TAKE_VALUE(s, CUdevice);
+	int value = 0;
+	CUresult r = s->error ? s->error : driver.cuDeviceGetAttribute(&value, attribute, device);
+
+	if (!r)
+		give(s, &value, sizeof(value));
+	return r;
+}
+
+CUresult serve_cuPointerGetAttribute(struct serve *s)
+{
+	const CUpointer_attribute attribute = TAKE_VALUE(s, CUpointer_attribute);
+	const CUdeviceptr address = take_address(s);
+	uint64_t value[8] = {0}; /* the largest attribute, and more */
+	CUresult r = s->error ? s->error : driver.cuPointerGetAttribute(value, attribute, address);
+
+	if (r)
+		return r;
+	if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+		value[0] = handle_name(s, KIND_CUcontext, value[0]);
+	else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+		value[0] = handle_name(s, KIND_CUmemoryPool, value[0]);
+	give_u64(s, value[0]);
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_cuStreamGetCaptureInfo_v3(struct serve *s)
+{
+	CUstream stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, take_u64(s));
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	const CUgraphNode *nodes = NULL;
+	cuuint64_t id = 0;
+	CUgraph graph = NULL;
+	size_t n = 0;
+	CUgraphNode *own;
+	CUresult r;
+
+	r = s->error ? s->error
+		     : driver.cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &nodes, &n);
+	if (r)
+		return r;
+	own = GIVE_ARRAY(s, CUgraphNode, n);
+	if (s->error)
+		return s->error;
+	if (n && nodes)
+		memcpy(own, nodes, n * sizeof(*own));
+	handles_named(s, KIND_CUgraphNode, own, n);
+	give_u64(s, status);
+	give_u64(s, id);
+	give_handle(s, KIND_CUgraph, graph);
+	give_u64(s, n);
+	give(s, own, n * sizeof(*own));
+	return CUDA_SUCCESS;
+}

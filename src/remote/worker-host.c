@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies to and from the program's memory, and the reverse lane. What a stream does later with that
+ * memory is a host function of ours in the stream: it asks the program, waits, and the stream goes
+ * on. Between it and the copy stand pieces of memory of our own, which the driver has locked.
+ */
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "remote/worker.h"
+
+/* ---- the reverse lane ---- */
+
+struct asked {
+	struct asked *next;
+	uint64_t token;
+	uint8_t *to; /* where the bytes go */
+	size_t bytes;
+	sem_t is_there;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct ring up, down;
+	struct asked *asked;
+	uint64_t token;
+	_Atomic uint32_t n;
+} reverse = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+uint32_t reverse_asked(void)
+{
+	return atomic_load_explicit(&reverse.n, memory_order_acquire);
+}
+
+/* With the lock held. */
+static void send_locked(unsigned op, const struct remote_reverse *head, const void *data, size_t n)
+{
+	const size_t bytes = sizeof(struct remote_frame) + sizeof(*head) + n;
+	struct remote_frame *frame = ring_reserve(&reverse.down, bytes, &worker_watch);
+
+	if (!frame)
+		return;
+	*frame = (struct remote_frame){
+		.size = (uint32_t)((bytes + 15) & ~(size_t)15), .op = (uint16_t)op};
+	memcpy(frame + 1, head, sizeof(*head));
+	if (n)
+		memcpy((uint8_t *)(frame + 1) + sizeof(*head), data, n);
+	ring_publish(&reverse.down, bytes);
+	atomic_fetch_add_explicit(&reverse.n, 1, memory_order_release);
+}
+
+static void push(const struct remote_reverse *head, const void *data, size_t n)
+{
+	pthread_mutex_lock(&reverse.lock);
+	send_locked(REMOTE_PUSH, head, data, n);
+	pthread_mutex_unlock(&reverse.lock);
+}
+
+void reverse_cancel(uint64_t work)
+{
+	push(&(struct remote_reverse){.work = work, .is_last = 1, .is_free = 1}, NULL, 0);
+}
+
+/* Asks and waits for the answer, whose bytes go to `to`. */
+static void ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n)
+{
+	struct asked mine = {.to = to, .bytes = n}, **at;
+
+	sem_init(&mine.is_there, 0, 0);
+	pthread_mutex_lock(&reverse.lock);
+	mine.token = head->token = ++reverse.token;
+	mine.next = reverse.asked;
+	reverse.asked = &mine;
+	send_locked(op, head, NULL, 0);
+	pthread_mutex_unlock(&reverse.lock);
+	while (sem_wait(&mine.is_there) < 0)
+		;
+	pthread_mutex_lock(&reverse.lock);
+	for (at = &reverse.asked; *at != &mine; at = &(*at)->next)
+		;
+	*at = mine.next;
+	pthread_mutex_unlock(&reverse.lock);
+	sem_destroy(&mine.is_there);
+}
+
+static void take_answer(const struct remote_frame *head, const uint8_t *frame)
+{
+	struct remote_reverse answer;
+	struct asked *a;
+	size_t n;
+
+	if (head->size < sizeof(*head) + sizeof(answer))
+		return;
+	memcpy(&answer, frame + sizeof(*head), sizeof(answer));
+	n = head->size - sizeof(*head) - sizeof(answer);
+	pthread_mutex_lock(&reverse.lock);
+	for (a = reverse.asked; a && a->token != answer.token; a = a->next)
+		;
+	if (a) {
+		if (a->bytes)
+			memcpy(a->to, frame + sizeof(*head) + sizeof(answer),
+				a->bytes < n ? a->bytes : n);
+		a->token = 0; /* a second answer finds nobody */
+		sem_post(&a->is_there);
+	}
+	pthread_mutex_unlock(&reverse.lock);
+}
+
+static void *reverse_main(void *unused)
+{
+	struct remote_frame head;
+	const void *frame;
+
+	while (ring_next(&reverse.up, &worker_watch, &head, &frame) > 0) {
+		take_answer(&head, frame);
+		ring_consume(&reverse.up, head.size);
+	}
+	return NULL;
+}
+
+int reverse_start(struct remote_session *session)
+{
+	pthread_t thread;
+	int failed;
+
+	ring_attach_producer(&reverse.down, session, 0, RING_DOWN);
+	ring_attach_consumer(&reverse.up, session, 0, RING_UP);
+	failed = pthread_create(&thread, NULL, reverse_main, NULL);
+	if (!failed)
+		pthread_detach(thread);
+	return -failed;
+}
+
+/* ---- memory between ---- */
+
+#define STAGES_MAX (64ull << 20)
+#define STAGE_LEAST (64ull << 10)
+
+struct stage {
+	struct stage *next;
+	uint8_t *p;
+	size_t room;
+	CUevent event; /* free once it is over; NULL: somebody frees it */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct stage *free, *busy; /* busy: with an event, the latest first */
+	size_t bytes;
+} stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Whatever the program captures, what we do of our own is none of it. */
+static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
+{
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+/* With the lock held: what its stream is done with is free again. */
+static void reclaim(void)
+{
+	for (struct stage **at = &stages.busy, *s; (s = *at);) {
+		if (driver.cuEventQuery(s->event) == CUDA_ERROR_NOT_READY) {
+			at = &s->next;
+			continue;
+		}
+		driver.cuEventDestroy_v2(s->event);
+		*at = s->next;
+		s->next = stages.free;
+		stages.free = s;
+	}
+}
+
+static void stage_give_back(struct stage *s)
+{
+	pthread_mutex_lock(&stages.lock);
+	s->next = stages.free;
+	stages.free = s;
+	pthread_mutex_unlock(&stages.lock);
+}
+
+static struct stage *stage_new(size_t room)
+{
+	struct stage *s = calloc(1, sizeof(*s));
+	void *p;
+
+	if (!s)
+		return NULL;
+	p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED) {
+		free(s);
+		return NULL;
+	}
+	s->p = p;
+	s->room = room;
+	/* Locked where that is possible; without, copies are only slower. */
+	driver.cuMemHostRegister_v2(p, room, CU_MEMHOSTREGISTER_PORTABLE);
+	return s;
+}
+
+static struct stage *stage_get(size_t bytes)
+{
+	size_t room = STAGE_LEAST;
+	struct stage *s = NULL;
+
+	while (room < bytes)
+		room *= 2;
+	pthread_mutex_lock(&stages.lock);
+	for (;;) {
+		CUevent oldest = NULL;
+
+		reclaim();
+		for (struct stage **at = &stages.free; *at; at = &(*at)->next)
+			if ((*at)->room == room) {
+				s = *at;
+				*at = s->next;
+				break;
+			}
+		if (s || stages.bytes + room <= STAGES_MAX || !stages.busy)
+			break;
+		for (struct stage *b = stages.busy; b; b = b->next)
+			oldest = b->event;
+		driver.cuEventSynchronize(oldest);
+	}
+	if (!s) {
+		s = stage_new(room);
+		stages.bytes += s ? room : 0;
+	}
+	pthread_mutex_unlock(&stages.lock);
+	return s;
+}
+
+/* Free when the stream has come so far. */
+static void stage_release_after(struct stage *s, CUstream stream)
+{
+	if (driver.cuEventCreate(&s->event, CU_EVENT_DISABLE_TIMING) ||
+		driver.cuEventRecord(s->event, stream)) {
+		driver.cuStreamSynchronize(stream);
+		stage_give_back(s);
+		return;
+	}
+	pthread_mutex_lock(&stages.lock);
+	s->next = stages.busy;
+	stages.busy = s;
+	pthread_mutex_unlock(&stages.lock);
+}
+
+/* ---- copies ---- */
+
+static bool is_linear(const struct remote_copy *c)
+{
+	return !c->array && c->height == 1 && c->depth == 1;
+}
+
+/* `packed` are the bytes of the other end, one row after the other. */
+static CUDA_MEMCPY3D describe(const struct remote_copy *c, void *packed, bool is_in)
+{
+	CUDA_MEMCPY3D d = {.WidthInBytes = c->width, .Height = c->height, .Depth = c->depth};
+
+	if (is_in) {
+		d.srcMemoryType = CU_MEMORYTYPE_HOST;
+		d.srcHost = packed;
+		d.srcPitch = c->width;
+		d.srcHeight = c->height;
+		d.dstMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
+		d.dstArray = (CUarray)(uintptr_t)c->array;
+		d.dstDevice = c->address;
+		d.dstPitch = c->pitch;
+		d.dstHeight = c->pitch ? c->slice / c->pitch : 0;
+		d.dstXInBytes = c->x;
+		d.dstY = c->y;
+		d.dstZ = c->z;
+	} else {
+		d.dstMemoryType = CU_MEMORYTYPE_HOST;
+		d.dstHost = packed;
+		d.dstPitch = c->width;
+		d.dstHeight = c->height;
+		d.srcMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
+		d.srcArray = (CUarray)(uintptr_t)c->array;
+		d.srcDevice = c->address;
+		d.srcPitch = c->pitch;
+		d.srcHeight = c->pitch ? c->slice / c->pitch : 0;
+		d.srcXInBytes = c->x;
+		d.srcY = c->y;
+		d.srcZ = c->z;
+	}
+	return d;
+}
+
+static CUresult run(const struct remote_copy *c, CUstream stream, void *packed, bool is_in)
+{
+	const CUDA_MEMCPY3D d = describe(c, packed, is_in);
+
+	if (!is_linear(c))
+		return c->is_async ? driver.cuMemcpy3DAsync_v2(&d, stream)
+				   : driver.cuMemcpy3D_v2(&d);
+	if (is_in)
+		return c->is_async
+			? driver.cuMemcpyHtoDAsync_v2(c->address + c->x, packed, c->width, stream)
+			: driver.cuMemcpyHtoD_v2(c->address + c->x, packed, c->width);
+	return c->is_async
+		? driver.cuMemcpyDtoHAsync_v2(packed, c->address + c->x, c->width, stream)
+		: driver.cuMemcpyDtoH_v2(packed, c->address + c->x, c->width);
+}
+
+/* The largest that is kept between: a box of a graph or of page-locked memory goes as a whole. */
+#define LATER_MAX (16ull << 30)
+
+static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *ret_bytes)
+{
+	size_t bytes;
+
+	if (c->array)
+		c->array = handle_real(s, KIND_CUarray, c->array);
+	else if (!address_is_ours(c->address))
+		s->error = CUDA_ERROR_INVALID_VALUE;
+	c->stream = handle_real(s, KIND_CUstream, c->stream);
+	if (__builtin_mul_overflow(c->width, c->height, &bytes) ||
+		__builtin_mul_overflow(bytes, c->depth, &bytes) || bytes > most || !bytes)
+		s->error = s->error ? s->error : CUDA_ERROR_INVALID_VALUE;
+	*ret_bytes = bytes;
+	return !s->error;
+}
+
+/* Data that came along. A short one is taken by the driver at the call. */
+static CUresult copy_in(struct serve *s, const struct remote_copy *c, size_t bytes)
+{
+	CUstream const stream = (CUstream)(uintptr_t)c->stream;
+	struct stage *stage;
+	CUresult r;
+
+	if (bytes > (size_t)(s->in_end - s->in))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!c->is_async || (bytes <= STAGE_LEAST && is_linear(c)))
+		return run(c, stream, (void *)(uintptr_t)s->data, true);
+	stage = stage_get(bytes);
+	if (!stage)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(stage->p, s->data, bytes);
+	r = run(c, stream, stage->p, true);
+	stage_release_after(stage, stream);
+	return r;
+}
+
+/* Into the answer where it lies. */
+static CUresult copy_out(struct serve *s, const struct remote_copy *c, size_t bytes)
+{
+	const size_t n = (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
+	CUstream const stream = (CUstream)(uintptr_t)c->stream;
+	struct remote_frame *frame, head = {.size = (uint32_t)n};
+	CUresult r;
+
+	if (!s->answers)
+		return CUDA_ERROR_INVALID_VALUE;
+	frame = ring_reserve(&s->down, n, &worker_watch);
+	if (!frame)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = run(c, stream, frame + 1, false);
+	if (!r && c->is_async)
+		r = driver.cuStreamSynchronize(stream);
+	if (r)
+		return r; /* it was only reserved */
+	head.asked = reverse_asked();
+	memcpy(frame, &head, sizeof(head));
+	ring_publish(&s->down, n);
+	s->has_answered = true;
+	return CUDA_SUCCESS;
+}
+
+struct later {
+	struct stage *stage;
+	uint64_t work;
+	size_t bytes;
+	bool is_once;
+};
+
+static void fetch(void *argument)
+{
+	struct later *l = argument;
+
+	for (size_t at = 0; at < l->bytes;) {
+		const size_t n = l->bytes - at < REMOTE_PIECE ? l->bytes - at : REMOTE_PIECE;
+		struct remote_reverse head = {.work = l->work,
+			.offset = at,
+			.bytes = n,
+			.is_last = at + n == l->bytes,
+			.is_free = l->is_once};
+
+		ask(REMOTE_PULL, &head, l->stage->p + at, n);
+		at += n;
+	}
+	if (l->is_once)
+		free(l);
+}
+
+static void bring(void *argument)
+{
+	struct later *l = argument;
+
+	for (size_t at = 0; at < l->bytes;) {
+		const size_t n = l->bytes - at < REMOTE_PIECE ? l->bytes - at : REMOTE_PIECE;
+		const struct remote_reverse head = {.work = l->work,
+			.offset = at,
+			.bytes = n,
+			.is_last = at + n == l->bytes,
+			.is_free = l->is_once};
+
+		push(&head, l->stage->p + at, n);
+		at += n;
+	}
+	if (l->is_once) {
+		stage_give_back(l->stage);
+		free(l);
+	}
+}
+
+static struct later *later_new(const struct remote_copy *c, size_t bytes)
+{
+	struct later *l = malloc(sizeof(*l));
+
+	if (!l)
+		return NULL;
+	*l = (struct later){stage_get(bytes), c->work, bytes, c->is_free};
+	if (l->stage)
+		return l;
+	free(l);
+	return NULL;
+}
+
+static CUresult copy_fetch(const struct remote_copy *c, struct later *l)
+{
+	CUstream const stream = (CUstream)(uintptr_t)c->stream;
+	struct stage *const stage = l->stage;
+	const bool is_once = l->is_once;
+	CUresult r = driver.cuLaunchHostFunc(stream, fetch, l);
+
+	if (r) {
+		stage_give_back(stage);
+		free(l);
+		return r;
+	}
+	r = run(c, stream, stage->p, true);
+	/* A graph's stays as long as we do: it may be launched again. */
+	if (is_once)
+		stage_release_after(stage, stream);
+	return r;
+}
+
+static CUresult copy_push(const struct remote_copy *c, struct later *l)
+{
+	CUstream const stream = (CUstream)(uintptr_t)c->stream;
+	CUresult r = run(c, stream, l->stage->p, false);
+
+	if (!r)
+		r = driver.cuLaunchHostFunc(stream, bring, l);
+	if (r) {
+		stage_release_after(l->stage, stream);
+		free(l);
+	}
+	return r;
+}
+
+static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
+{
+	struct later *l = later_new(c, bytes);
+	CUresult r;
+
+	if (!l)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = op == REMOTE_COPY_FETCH ? copy_fetch(c, l) : copy_push(c, l);
+	if (r && c->is_free)
+		reverse_cancel(c->work);
+	return r;
+}
+
+CUresult serve_copy(struct serve *s, unsigned op)
+{
+	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
+	const bool is_later = op == REMOTE_COPY_FETCH || op == REMOTE_COPY_PUSH;
+	CUstreamCaptureMode mode;
+	size_t bytes;
+	CUresult r;
+
+	if (s->error || !check(s, &c, is_later ? LATER_MAX : REMOTE_PIECE, &bytes)) {
+		if (is_later && c.is_free)
+			reverse_cancel(c.work);
+		return s->error;
+	}
+	if (op == REMOTE_COPY_OUT)
+		return copy_out(s, &c, bytes);
+	if (op == REMOTE_COPY_IN && (!c.is_async || (bytes <= STAGE_LEAST && is_linear(&c))))
+		return copy_in(s, &c, bytes);
+	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	r = is_later ? copy_later(op, &c, bytes) : copy_in(s, &c, bytes);
+	relax(mode);
+	return r;
+}
+
+CUresult serve_copy_device(struct serve *s)
+{
+	CUDA_MEMCPY3D copy = TAKE_VALUE(s, CUDA_MEMCPY3D);
+	CUstream const stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, take_u64(s));
+	const uint64_t is_async = take_u64(s);
+
+	if (s->error || !fix_CUDA_MEMCPY3D(s, &copy))
+		return s->error;
+	return is_async ? driver.cuMemcpy3DAsync_v2(&copy, stream) : driver.cuMemcpy3D_v2(&copy);
+}
+
+/* ---- functions of the program ---- */
+
+struct host_call {
+	uint64_t work;
+	bool is_once;
+};
+
+static void call_back(struct host_call *h, CUresult status)
+{
+	struct remote_reverse head = {
+		.work = h->work, .status = (int32_t)status, .is_last = 1, .is_free = h->is_once};
+
+	ask(REMOTE_CALL, &head, NULL, 0);
+	if (h->is_once)
+		free(h);
+}
+
+static void on_host_function(void *argument)
+{
+	call_back(argument, CUDA_SUCCESS);
+}
+
+static void on_callback(CUstream stream, CUresult status, void *argument)
+{
+	call_back(argument, status);
+}
+
+CUresult serve_host_call(struct serve *s)
+{
+	struct remote_host_call call = TAKE_VALUE(s, struct remote_host_call);
+	struct host_call *h = malloc(sizeof(*h));
+	CUstream stream;
+	CUresult r;
+
+	stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, call.stream);
+	r = h ? s->error : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!r) {
+		*h = (struct host_call){call.work, call.is_free};
+		r = call.is_callback ? driver.cuStreamAddCallback(stream, on_callback, h, 0)
+				     : driver.cuLaunchHostFunc(stream, on_host_function, h);
+	}
+	if (r) {
+		free(h);
+		if (call.is_free)
+			reverse_cancel(call.work);
+	}
+	return r;
+}
+
+/* ---- host nodes ---- */
+
+static bool read_node(struct serve *s, struct remote_node *ret, CUgraphNode **ret_dependencies)
+{
+	*ret = TAKE_VALUE(s, struct remote_node);
+	*ret_dependencies = TAKE_ARRAY(s, CUgraphNode, ret->n);
+	return !s->error && handles_real(s, KIND_CUgraphNode, *ret_dependencies, ret->n);
+}
+
+static CUresult host_node(struct serve *s, CUDA_HOST_NODE_PARAMS *ret, struct remote_node *ret_node,
+	CUgraphNode **ret_dependencies)
+{
+	const uint64_t work = take_u64(s);
+	struct host_call *h;
+
+	if (!read_node(s, ret_node, ret_dependencies))
+		return s->error;
+	h = malloc(sizeof(*h));
+	if (!h)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*h = (struct host_call){work, false};
+	*ret = (CUDA_HOST_NODE_PARAMS){on_host_function, h};
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_cuGraphAddHostNode(struct serve *s)
+{
+	CUDA_HOST_NODE_PARAMS params;
+	CUgraphNode *dependencies, made;
+	struct remote_node node;
+	uint64_t named;
+	CUgraph graph;
+	CUresult r = host_node(s, &params, &node, &dependencies);
+
+	if (r)
+		return r;
+	graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.of);
+	r = s->error ? s->error
+		     : driver.cuGraphAddHostNode(&made, graph, dependencies, node.n, &params);
+	if (r) {
+		free(params.userData);
+		return r;
+	}
+	named = handle_name(s, KIND_CUgraphNode, (uintptr_t)made);
+	give(s, &named, sizeof(named));
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_cuGraphHostNodeSetParams(struct serve *s)
+{
+	CUDA_HOST_NODE_PARAMS params;
+	CUgraphNode *dependencies, real;
+	struct remote_node node;
+	CUresult r = host_node(s, &params, &node, &dependencies);
+
+	if (r)
+		return r;
+	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
+	r = s->error ? s->error : driver.cuGraphHostNodeSetParams(real, &params);
+	if (r)
+		free(params.userData);
+	return r;
+}
+
+CUresult serve_cuGraphExecHostNodeSetParams(struct serve *s)
+{
+	CUDA_HOST_NODE_PARAMS params;
+	CUgraphNode *dependencies, real;
+	struct remote_node node;
+	CUgraphExec exec;
+	CUresult r = host_node(s, &params, &node, &dependencies);
+
+	if (r)
+		return r;
+	exec = (CUgraphExec)(uintptr_t)handle_real(s, KIND_CUgraphExec, node.of);
+	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
+	r = s->error ? s->error : driver.cuGraphExecHostNodeSetParams(exec, real, &params);
+	if (r)
+		free(params.userData);
+	return r;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvy-remote-worker FD: serves the program at the other end of that socket, and is gone when the
+ * program is. Started by divvy-remote-server with the tenant in its environment and the
+ * interception library before the driver. Main thread.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "remote/link.h"
+#include "remote/worker.h"
+
+void *worker_lane(void *argument);
+
+static void refuse(int sock, CUresult why, const char *text)
+{
+	struct remote_note note = {.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = why};
+
+	snprintf(note.text, sizeof(note.text), "%s", text);
+	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
+}
+
+/* "0,1", "GPU-...": what else would be in there is of no use to a driver. */
+static bool set_visible(const char *text)
+{
+	if (!strcmp(text, "!"))
+		return true;
+	for (const char *c = text; *c; c++)
+		if (!strchr("0123456789,-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/ ",
+			    *c))
+			return false;
+	return setenv("CUDA_VISIBLE_DEVICES", text, 1) == 0;
+}
+
+static CUresult begin(const struct remote_note *hello)
+{
+	CUresult r;
+
+	if (hello->type != REMOTE_HELLO || hello->abi != REMOTE_ABI ||
+		hello->machine != REMOTE_MACHINE ||
+		strnlen(hello->text, sizeof(hello->text)) == sizeof(hello->text))
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	if (!set_visible(hello->text) || driver_load(&driver) < 0)
+		return CUDA_ERROR_NO_DEVICE;
+	r = driver.cuInit(0);
+	return r;
+}
+
+static void open_lane(struct remote_session *session, unsigned index)
+{
+	struct serve *s = calloc(1, sizeof(*s));
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	if (!s || serve_init(s) < 0)
+		_exit(1);
+	ring_attach_consumer(&s->up, session, index, RING_UP);
+	ring_attach_producer(&s->down, session, index, RING_DOWN);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attr, worker_lane, s))
+		_exit(1);
+	pthread_attr_destroy(&attr);
+}
+
+static int serve(int sock)
+{
+	struct remote_note note = {0};
+	struct map map = MAP_NONE;
+	int fd = -1;
+	CUresult r;
+
+	if (fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note))
+		return 1;
+	r = begin(&note);
+	if (!r && session_new((enum remote_hub)note.hub, &map, &fd) < 0)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!r && reverse_start(map.p) < 0)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r) {
+		refuse(sock, r, "the server's driver has no device for this program");
+		return 1;
+	}
+	note = (struct remote_note){.type = REMOTE_WELCOME, .abi = REMOTE_ABI};
+	if (fd_send(sock, &note, sizeof(note), &fd, 1, MSG_NOSIGNAL) != sizeof(note))
+		return 1;
+	close(fd);
+	/* The end of the socket is the program's: whatever a lane waits for, we are gone. */
+	while (fd_recv(sock, &note, sizeof(note), NULL, 0) == sizeof(note))
+		if (note.type == REMOTE_OPEN && note.lane > 0 && note.lane < REMOTE_LANES)
+			open_lane(map.p, note.lane);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t fd;
+
+	if (argc != 2 || parse_uint(str_from(argv[1]), 0, INT32_MAX, &fd, NULL) < 0) {
+		fprintf(stderr, "usage: divvy-remote-worker FD (started by divvy-remote-server)\n");
+		return 2;
+	}
+	/* It shall start nothing, gain nothing and leave no memory of the program's behind. */
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+	fd_set_cloexec((int)fd, true);
+	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
+	_exit(serve((int)fd));
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields, handles and addresses: worker.h. Any lane's thread. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "remote/worker.h"
+
+/* ---- fields ---- */
+
+static void wrong(struct serve *s, CUresult error)
+{
+	if (!s->error)
+		s->error = error;
+}
+
+const void *take(struct serve *s, size_t n)
+{
+	const void *p = s->in;
+
+	if (n > (size_t)(s->in_end - s->in) || FIELD(n) > (size_t)(s->in_end - s->in)) {
+		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		return NULL;
+	}
+	s->in += FIELD(n);
+	s->data += FIELD(n);
+	return p;
+}
+
+uint64_t take_u64(struct serve *s)
+{
+	const void *p = take(s, sizeof(uint64_t));
+	uint64_t value = 0;
+
+	if (p)
+		memcpy(&value, p, sizeof(value));
+	return value;
+}
+
+const char *take_string(struct serve *s)
+{
+	const size_t left = (size_t)(s->in_end - s->in);
+	const char *text = (const char *)s->in;
+	const size_t n = strnlen(text, left);
+
+	if (n == left || !take(s, n + 1)) {
+		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		return NULL;
+	}
+	return text;
+}
+
+void *take_array(struct serve *s, uint64_t n, size_t size)
+{
+	if (n > REMOTE_FRAME_MAX / size) {
+		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		return NULL;
+	}
+	/* It is our own copy: what it points to may be put in place. */
+	return (void *)(uintptr_t)take(s, n * size);
+}
+
+void *give_array(struct serve *s, uint64_t n, size_t size)
+{
+	uint8_t *p = s->room;
+
+	if (n > REMOTE_PIECE / size || FIELD(n * size) > (size_t)(s->room_end - s->room)) {
+		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		return NULL;
+	}
+	s->room += FIELD(n * size);
+	memset(p, 0, n * size);
+	return p;
+}
+
+void give(struct serve *s, const void *p, size_t n)
+{
+	if (s->n + FIELD(n) > REMOTE_FRAME_MAX)
+		return;
+	if (n)
+		memcpy(s->answer + s->n, p, n);
+	memset(s->answer + s->n + n, 0, FIELD(n) - n);
+	s->n += FIELD(n);
+}
+
+void give_string(struct serve *s, const char *text)
+{
+	give(s, text ? text : "", text ? strnlen(text, REMOTE_TEXT_MAX) + 1 : 1);
+}
+
+/* ---- a table of words ---- */
+
+#define HANDLES_MAX (1u << 22)
+
+struct slot {
+	uint64_t key, value; /* key 0: free */
+};
+
+struct words {
+	struct slot *slot;
+	size_t n, room; /* a power of two, at most half full */
+};
+
+static size_t place_of(const struct words *w, uint64_t key)
+{
+	return (size_t)(key * 0x9e3779b97f4a7c15ull >> 20) & (w->room - 1);
+}
+
+static struct slot *find(const struct words *w, uint64_t key)
+{
+	if (!w->room)
+		return NULL;
+	for (size_t i = place_of(w, key);; i = (i + 1) & (w->room - 1)) {
+		if (w->slot[i].key == key)
+			return &w->slot[i];
+		if (!w->slot[i].key)
+			return NULL;
+	}
+}
+
+static void put_new(struct words *w, uint64_t key, uint64_t value)
+{
+	size_t i = place_of(w, key);
+
+	while (w->slot[i].key)
+		i = (i + 1) & (w->room - 1);
+	w->slot[i] = (struct slot){key, value};
+	w->n++;
+}
+
+static int put(struct words *w, uint64_t key, uint64_t value)
+{
+	struct slot *there = find(w, key);
+
+	if (there) {
+		there->value = value;
+		return 0;
+	}
+	if (2 * w->n >= w->room) {
+		struct words more = {.room = w->room ? 2 * w->room : 256};
+
+		more.slot = more.room > HANDLES_MAX ? NULL : calloc(more.room, sizeof(*more.slot));
+		if (!more.slot)
+			return -ENOMEM;
+		for (size_t i = 0; i < w->room; i++)
+			if (w->slot[i].key)
+				put_new(&more, w->slot[i].key, w->slot[i].value);
+		free(w->slot);
+		*w = more;
+	}
+	put_new(w, key, value);
+	return 0;
+}
+
+static void take_out(struct words *w, uint64_t key)
+{
+	struct slot *there = find(w, key);
+	size_t hole, i;
+
+	if (!there)
+		return;
+	hole = i = (size_t)(there - w->slot);
+	for (;;) {
+		size_t home;
+
+		i = (i + 1) & (w->room - 1);
+		if (!w->slot[i].key)
+			break;
+		home = place_of(w, w->slot[i].key);
+		/* What may stand in the hole, moves there. */
+		if (((i - home) & (w->room - 1)) >= ((i - hole) & (w->room - 1))) {
+			w->slot[hole] = w->slot[i];
+			hole = i;
+		}
+	}
+	w->slot[hole] = (struct slot){0, 0};
+	w->n--;
+}
+
+/* ---- handles ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	struct words real;        /* by handle */
+	struct words name[KINDS]; /* by the driver's object */
+	uint32_t next;
+} handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const CUresult errors[KINDS] = KIND_ERRORS;
+
+static bool is_of_kind(uint64_t handle, enum kind kind)
+{
+	return handle >> 40 == handle_make(kind, 0) >> 40;
+}
+
+uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
+{
+	const struct slot *there = NULL;
+	uint64_t real = 0;
+
+	if (!handle)
+		return 0;
+	if (kind == KIND_CUstream &&
+		(handle == (uintptr_t)CU_STREAM_LEGACY ||
+			handle == (uintptr_t)CU_STREAM_PER_THREAD))
+		return handle;
+	pthread_mutex_lock(&handles.lock);
+	/* A kernel stands for its function in the current context. */
+	if (is_of_kind(handle, kind) ||
+		(kind == KIND_CUfunction && is_of_kind(handle, KIND_CUkernel)))
+		there = find(&handles.real, handle);
+	if (there)
+		real = there->value;
+	pthread_mutex_unlock(&handles.lock);
+	if (!real)
+		wrong(s, errors[kind]);
+	return real;
+}
+
+uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real)
+{
+	const struct slot *there;
+	uint64_t handle;
+
+	if (!real)
+		return 0;
+	if (kind == KIND_CUstream &&
+		(real == (uintptr_t)CU_STREAM_LEGACY || real == (uintptr_t)CU_STREAM_PER_THREAD))
+		return real;
+	pthread_mutex_lock(&handles.lock);
+	there = find(&handles.name[kind], real);
+	if (there) {
+		handle = there->value;
+	} else {
+		handle = handle_make(kind, handles.next++ & (HANDLE_CLIENT - 1));
+		if (put(&handles.real, handle, real) < 0 ||
+			put(&handles.name[kind], real, handle) < 0)
+			handle = 0;
+	}
+	pthread_mutex_unlock(&handles.lock);
+	return handle;
+}
+
+/* The driver's handles of every kind are words. */
+bool handles_real_(struct serve *s, enum kind kind, void *p, uint64_t n)
+{
+	uint64_t *handle = p;
+
+	for (uint64_t i = 0; i < n && !s->error; i++)
+		handle[i] = handle_real(s, kind, handle[i]);
+	return !s->error;
+}
+
+void handles_named(struct serve *s, enum kind kind, void *p, uint64_t n)
+{
+	uint64_t *real = p;
+
+	for (uint64_t i = 0; i < n; i++)
+		real[i] = handle_name(s, kind, real[i]);
+}
+
+void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
+{
+	if (!is_of_kind(handle, kind) || !(handle & HANDLE_CLIENT))
+		return;
+	pthread_mutex_lock(&handles.lock);
+	put(&handles.real, handle, real);
+	put(&handles.name[kind], real, handle);
+	pthread_mutex_unlock(&handles.lock);
+}
+
+void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
+{
+	const struct slot *there;
+
+	pthread_mutex_lock(&handles.lock);
+	there = find(&handles.real, handle);
+	if (there) {
+		const struct slot *name = find(&handles.name[kind], there->value);
+
+		if (name && name->value == handle)
+			take_out(&handles.name[kind], there->value);
+		take_out(&handles.real, handle);
+	}
+	pthread_mutex_unlock(&handles.lock);
+}
+
+/* ---- addresses ---- */
+
+static struct ranges addresses = RANGES_INIT;
+
+CUdeviceptr take_address(struct serve *s)
+{
+	const CUdeviceptr address = take_u64(s);
+
+	if (address && !address_is_ours(address))
+		wrong(s, CUDA_ERROR_INVALID_VALUE);
+	return address;
+}
+
+void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes)
+{
+	ranges_add(&addresses, address, bytes ? bytes : 1, 0);
+}
+
+uint64_t address_gone(struct serve *s, CUdeviceptr address)
+{
+	struct range range;
+
+	return ranges_remove(&addresses, address, &range) ? range.size : 0;
+}
+
+bool address_is_ours(CUdeviceptr address)
+{
+	return ranges_find(&addresses, address, NULL);
+}
+
+/* ---- structures ---- */
+
+static bool fix_place(struct serve *s, CUmemorytype type, CUdeviceptr device, CUarray *array)
+{
+	switch (type) {
+	case CU_MEMORYTYPE_ARRAY:
+		*array = (CUarray)(uintptr_t)handle_real(s, KIND_CUarray, (uintptr_t)*array);
+		break;
+	case CU_MEMORYTYPE_DEVICE:
+	case CU_MEMORYTYPE_UNIFIED:
+		if (!address_is_ours(device))
+			wrong(s, CUDA_ERROR_INVALID_VALUE);
+		break;
+	case CU_MEMORYTYPE_HOST: wrong(s, CUDA_ERROR_NOT_SUPPORTED); break;
+	default: wrong(s, CUDA_ERROR_INVALID_VALUE);
+	}
+	return !s->error;
+}
+
+bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p)
+{
+	p->srcHost = p->dstHost = p->reserved0 = p->reserved1 = NULL;
+	return fix_place(s, p->srcMemoryType, p->srcDevice, &p->srcArray) &&
+		fix_place(s, p->dstMemoryType, p->dstDevice, &p->dstArray);
+}
+
+bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p)
+{
+	p->srcHost = p->dstHost = NULL;
+	p->srcContext = (CUcontext)(uintptr_t)handle_real(
+		s, KIND_CUcontext, (uintptr_t)p->srcContext);
+	p->dstContext = (CUcontext)(uintptr_t)handle_real(
+		s, KIND_CUcontext, (uintptr_t)p->dstContext);
+	return fix_place(s, p->srcMemoryType, p->srcDevice, &p->srcArray) &&
+		fix_place(s, p->dstMemoryType, p->dstDevice, &p->dstArray);
+}
+
+bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
+{
+	switch (p->resType) {
+	case CU_RESOURCE_TYPE_ARRAY: return handles_real(s, KIND_CUarray, &p->res.array.hArray, 1);
+	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+		return handles_real(s, KIND_CUmipmappedArray, &p->res.mipmap.hMipmappedArray, 1);
+	case CU_RESOURCE_TYPE_LINEAR:
+	case CU_RESOURCE_TYPE_PITCH2D:
+		/* devPtr stands first in both */
+		if (!address_is_ours(p->res.linear.devPtr))
+			wrong(s, CUDA_ERROR_INVALID_VALUE);
+		break;
+	default: wrong(s, CUDA_ERROR_INVALID_VALUE);
+	}
+	return !s->error;
+}
+
+void unfix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
+{
+	if (p->resType == CU_RESOURCE_TYPE_ARRAY)
+		handles_named(s, KIND_CUarray, &p->res.array.hArray, 1);
+	else if (p->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
+		handles_named(s, KIND_CUmipmappedArray, &p->res.mipmap.hMipmappedArray, 1);
+}
+
+bool fix_CUDA_MEMSET_NODE_PARAMS(struct serve *s, CUDA_MEMSET_NODE_PARAMS *p)
+{
+	if (!address_is_ours(p->dst))
+		wrong(s, CUDA_ERROR_INVALID_VALUE);
+	return !s->error;
+}
+
+bool fix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	p->hErrNode_out = NULL;
+	return handles_real(s, KIND_CUstream, &p->hUploadStream, 1);
+}
+
+void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	handles_named(s, KIND_CUgraphNode, &p->hErrNode_out, 1);
+	handles_named(s, KIND_CUstream, &p->hUploadStream, 1);
+}
+
+void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p)
+{
+	handles_named(s, KIND_CUgraphNode, &p->errorNode, 1);
+	handles_named(s, KIND_CUgraphNode, &p->errorFromNode, 1);
+}
+
+void unfix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p)
+{
+	p->srcHost = p->dstHost = NULL;
+	handles_named(s, KIND_CUarray, &p->srcArray, 1);
+	handles_named(s, KIND_CUarray, &p->dstArray, 1);
+}
+
+bool fix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p)
+{
+	p->win32HandleMetaData = NULL;
+	if (p->requestedHandleTypes)
+		wrong(s, CUDA_ERROR_NOT_SUPPORTED);
+	return !s->error;
+}
+
+void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p)
+{
+	p->win32HandleMetaData = NULL;
+}
+
+bool fix_CUmemPoolProps(struct serve *s, CUmemPoolProps *p)
+{
+	p->win32SecurityAttributes = NULL;
+	if (p->handleTypes)
+		wrong(s, CUDA_ERROR_NOT_SUPPORTED);
+	return !s->error;
+}
+
+bool fix_CUstreamBatchMemOpParams(struct serve *s, CUstreamBatchMemOpParams *p)
+{
+	switch (p->operation) {
+	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		if (!address_is_ours(p->waitValue.address))
+			wrong(s, CUDA_ERROR_INVALID_VALUE);
+		break;
+	default: break;
+	}
+	return !s->error;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lanes and the dispatch of requests: worker.h. */
+#include "remote/worker.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define LOOK_MS 100u
+
+struct driver driver;
+
+static struct {
+	_Atomic uint64_t posted; /* POSTs that have been carried out, in their order */
+	struct remote_bell bell; /* of those that wait for it */
+	_Atomic int failed;      /* what the next SYNC reports */
+} worker;
+
+static bool always(void *unused)
+{
+	return true;
+}
+
+const struct ring_watch worker_watch = {.goes_on = always};
+
+/* ---- the driver ---- */
+
+static CUresult not_there(void)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+int driver_load(struct driver *d)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return -ENOENT;
+#define CU(abi, since, variant, action, stream, params, args) \
+	d->abi = (PFN_##abi *)(uintptr_t)dlsym(library, #abi); \
+	if (!d->abi) \
+		d->abi = (PFN_##abi *)(uintptr_t)not_there;
+#include "cuda/cuda.def"
+#undef CU
+	return 0;
+}
+
+/* ---- one request ---- */
+
+/* Anonymous memory is taken page by page, as it is used. */
+static uint8_t *buffer(size_t n)
+{
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		-1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+int serve_init(struct serve *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->request = buffer(REMOTE_FRAME_MAX);
+	s->scratch = buffer(REMOTE_FRAME_MAX);
+	s->answer = buffer(REMOTE_FRAME_MAX);
+	return s->request && s->scratch && s->answer ? 0 : -ENOMEM;
+}
+
+void serve_done(struct serve *s)
+{
+	uint8_t *const all[] = {s->request, s->scratch, s->answer};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i])
+			munmap(all[i], REMOTE_FRAME_MAX);
+	free(s->blob);
+}
+
+static bool has_bulk(unsigned op)
+{
+	return op == REMOTE_COPY_IN || op == REMOTE_BLOB;
+}
+
+static CUresult serve_one(struct serve *s, unsigned op)
+{
+	if (op < REMOTE_OPS)
+		return serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
+	switch (op) {
+	case REMOTE_COPY_IN:
+	case REMOTE_COPY_OUT:
+	case REMOTE_COPY_FETCH:
+	case REMOTE_COPY_PUSH: return serve_copy(s, op);
+	case REMOTE_COPY_DEVICE: return serve_copy_device(s);
+	case REMOTE_HOST_CALL: return serve_host_call(s);
+	case REMOTE_LAYOUT: return serve_layout(s);
+	case REMOTE_BLOB: return serve_blob(s);
+	case REMOTE_CLOSE: return CUDA_SUCCESS;
+	default: return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const void *frame)
+{
+	const size_t n = head->size - sizeof(*head);
+
+	s->data = (const uint8_t *)frame + sizeof(*head);
+	s->error = CUDA_SUCCESS;
+	s->answers = head->flags & REMOTE_ANSWER;
+	s->has_answered = false;
+	s->n = sizeof(*head);
+	s->room = s->scratch;
+	s->room_end = s->scratch + REMOTE_FRAME_MAX;
+	/* Of data, only what stands before it is copied. */
+	memcpy(s->request, s->data, has_bulk(head->op) && n > 256 ? 256 : n);
+	s->in = s->request;
+	s->in_end = s->request + n;
+	return serve_one(s, head->op);
+}
+
+/* ---- order among lanes ---- */
+
+static void await_posted(uint64_t before)
+{
+	for (unsigned i = ring_spins(); i > 0; i--)
+		/* with the release in has_posted */
+		if (atomic_load_explicit(&worker.posted, memory_order_acquire) >= before)
+			return;
+	for (;;) {
+		const uint32_t heard = bell_listen(&worker.bell);
+
+		if (atomic_load_explicit(&worker.posted, memory_order_acquire) >= before) {
+			bell_leave(&worker.bell);
+			return;
+		}
+		bell_sleep(&worker.bell, heard, LOOK_MS);
+	}
+}
+
+static void has_posted(uint64_t n)
+{
+	atomic_store_explicit(&worker.posted, n, memory_order_release);
+	bell_ring(&worker.bell);
+}
+
+void worker_fail(CUresult error)
+{
+	int none = CUDA_SUCCESS;
+
+	if (error)
+		atomic_compare_exchange_strong(&worker.failed, &none, (int)error);
+}
+
+/* ---- lanes ---- */
+
+static void answer(struct serve *s, CUresult result)
+{
+	const size_t bytes = (s->n + 15) & ~(size_t)15;
+	struct remote_frame head = {.size = (uint32_t)bytes};
+	void *frame = ring_reserve(&s->down, bytes, &worker_watch);
+
+	if (!frame)
+		return;
+	head.result = (int32_t)result;
+	head.asked = reverse_asked();
+	memcpy(s->answer, &head, sizeof(head));
+	memcpy(frame, s->answer, s->n);
+	ring_publish(&s->down, bytes);
+}
+
+static void serve_frame(struct serve *s, const struct remote_frame *head, const void *frame)
+{
+	CUresult r;
+
+	await_posted(head->after);
+	r = worker_dispatch(s, head, frame);
+	if (head->flags & REMOTE_SYNC) {
+		const CUresult before = (CUresult)atomic_exchange(&worker.failed, CUDA_SUCCESS);
+
+		r = before ? before : r;
+	}
+	if (head->flags & REMOTE_POSTED)
+		has_posted(head->after + 1);
+	if (!s->answers)
+		worker_fail(r);
+	else if (!s->has_answered || r)
+		answer(s, r);
+}
+
+/* Serves one lane until its thread in the program ends. */
+void *worker_lane(void *argument);
+void *worker_lane(void *argument)
+{
+	struct serve *s = argument;
+	struct remote_frame head;
+	const void *frame;
+
+	while (ring_next(&s->up, &worker_watch, &head, &frame) > 0) {
+		const size_t size = head.size;
+		const bool is_last = head.op == REMOTE_CLOSE;
+
+		serve_frame(s, &head, frame);
+		ring_consume(&s->up, size);
+		if (is_last)
+			break;
+	}
+	serve_done(s);
+	free(s);
+	return NULL;
+}

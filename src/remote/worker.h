@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside divvy-remote-worker: one process for one program, which does with the real driver what
+ * the program asks for. It is an ordinary tenant: the interception library stands between it and
+ * the driver. One thread a lane, one for the answers of the reverse lane, one (main) that watches
+ * the socket: when the program is gone, so is the process, and with it all that it held.
+ *
+ * Nothing of what comes in is trusted: handles are looked up, device addresses have to be of what
+ * was allocated here, counts are bounded by what the request holds. A request is copied before it
+ * is looked at; only data for the device is read where it lies.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cuda/proto.h"
+#include "remote/kinds.h"
+#include "remote/launch.h"
+#include "remote/ranges.h"
+#include "remote/ring.h"
+
+struct driver {
+#define CU(abi, since, variant, action, stream, params, args) PFN_##abi *abi;
+#include "cuda/cuda.def"
+#undef CU
+};
+/* What the driver does not have answers CUDA_ERROR_NOT_SUPPORTED. */
+extern struct driver driver;
+
+/* One request. Memory that it takes lives until its answer is written. */
+struct serve {
+	struct ring up, down;
+	uint8_t *request, *scratch; /* REMOTE_FRAME_MAX each */
+	const uint8_t *in, *in_end; /* what is left of the request */
+	const uint8_t *data;        /* the same in the ring, for data alone */
+	uint8_t *room, *room_end;   /* what is left of scratch */
+	uint8_t *answer;            /* REMOTE_FRAME_MAX: head and fields */
+	size_t n;                   /* of the answer so far, head included */
+	bool answers;               /* somebody waits for it */
+	bool has_answered;          /* it was written into the ring already */
+	CUresult error;             /* what is wrong with the request */
+	uint8_t *blob;              /* pieces of an image */
+	size_t blob_bytes, blob_room;
+};
+
+typedef CUresult (*serve_fn)(struct serve *s);
+extern const serve_fn serve_table[REMOTE_OPS];
+#define REMOTE(name, travel, layout) CUresult serve_##name(struct serve *s);
+#include "cuda/remote.def"
+#undef REMOTE
+
+#define FIELD(n) (((size_t)(n) + 7) & ~(size_t)7)
+#define CALL(s, function) driver.function
+#define BLOB_MAX (2ull << 30)
+
+/* ---- the request's fields ---- */
+
+/* `n` bytes in place; NULL, and s->error, when there are no more so many. */
+const void *take(struct serve *s, size_t n);
+uint64_t take_u64(struct serve *s);
+/* A device address that this worker was given, or 0. */
+CUdeviceptr take_address(struct serve *s);
+const char *take_string(struct serve *s);
+void *take_array(struct serve *s, uint64_t n, size_t size);
+void *give_array(struct serve *s, uint64_t n, size_t size);
+#define TAKE_ARRAY(s, type, n) ((type *)take_array(s, (uint64_t)(n), sizeof(type)))
+#define GIVE_ARRAY(s, type, n) ((type *)give_array(s, (uint64_t)(n), sizeof(type)))
+#define TAKE_VALUE(s, type) \
+	({ \
+		type value_; \
+		const void *p_ = take(s, sizeof(type)); \
+		memset(&value_, 0, sizeof(value_)); \
+		if (p_) \
+			memcpy(&value_, p_, sizeof(value_)); \
+		value_; \
+	})
+
+/* ---- the answer's ---- */
+void give(struct serve *s, const void *p, size_t n);
+void give_string(struct serve *s, const char *text);
+
+/* ---- handles and addresses ---- */
+
+/* The driver's object; 0 for 0 and for the streams that have numbers; else s->error. */
+uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle);
+/* The name of the driver's object, a new one when it has none. */
+uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real);
+bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
+#define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
+void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
+void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
+void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
+
+void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
+/* How many bytes it had; 0: it was none. */
+uint64_t address_gone(struct serve *s, CUdeviceptr address);
+bool address_is_ours(CUdeviceptr address);
+
+/* Structures: handles and addresses inside become the driver's, or s->error. */
+bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p);
+bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p);
+bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p);
+bool fix_CUDA_MEMSET_NODE_PARAMS(struct serve *s, CUDA_MEMSET_NODE_PARAMS *p);
+bool fix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE_PARAMS *p);
+bool fix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
+bool fix_CUmemPoolProps(struct serve *s, CUmemPoolProps *p);
+bool fix_CUstreamBatchMemOpParams(struct serve *s, CUstreamBatchMemOpParams *p);
+void unfix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p);
+void unfix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p);
+void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE_PARAMS *p);
+void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p);
+void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
+
+/* ---- the reverse lane (worker-host.c) ---- */
+
+int reverse_start(struct remote_session *session);
+/* How many frames have been put onto it. */
+uint32_t reverse_asked(void);
+/* The client is told that nothing comes of this work. */
+void reverse_cancel(uint64_t work);
+
+CUresult serve_copy(struct serve *s, unsigned op);
+CUresult serve_copy_device(struct serve *s);
+CUresult serve_host_call(struct serve *s);
+CUresult serve_layout(struct serve *s);
+CUresult serve_blob(struct serve *s);
+
+/* Whether to go on waiting: the process ends by itself. */
+extern const struct ring_watch worker_watch;
+
+/* What a POST has failed with is kept for the next SYNC. */
+void worker_fail(CUresult error);
+
+/*
+ * A frame of a lane, `n` bytes: checks, serves, and leaves the answer in s->answer. For lanes and
+ * the fuzzer.
+ */
+CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const void *frame);
+int serve_init(struct serve *s);
+void serve_done(struct serve *s);
+
+int driver_load(struct driver *ret_driver);

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is different when the program's memory is not the device's machine's: page-locked sources
+ * that earlier work still writes to, captured copies, addresses that are taken, errors that come
+ * later. All of it holds on a local driver as well.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../sim/driver.h"
+
+enum { N = 3 << 20 }; /* several pieces */
+
+static uint32_t *locked(size_t bytes)
+{
+	void *p;
+
+	NEED(drv.cuMemHostAlloc(&p, bytes, 0));
+	return p;
+}
+
+static CUstream stream_new(void)
+{
+	CUstream s;
+
+	NEED(drv.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	return s;
+}
+
+static CUdeviceptr device_new(size_t bytes)
+{
+	CUdeviceptr p;
+
+	NEED(drv.cuMemAlloc_v2(&p, bytes));
+	return p;
+}
+
+static bool all_are(const uint32_t *p, uint32_t value)
+{
+	for (size_t i = 0; i < N / 4; i++)
+		if (p[i] != value)
+			return false;
+	return true;
+}
+
+static bool device_is(CUdeviceptr p, uint32_t value)
+{
+	uint32_t *host = malloc(N);
+	bool is;
+
+	NEED(drv.cuMemcpyDtoH_v2(host, p, N));
+	is = all_are(host, value);
+	free(host);
+	return is;
+}
+
+static void there_and_back(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N), b = device_new(N);
+	uint32_t *host = locked(N);
+	CUstream stream = stream_new();
+
+	memset(host, 0, N);
+	NEED(drv.cuMemsetD32Async(a, 7, N / 4, stream));
+	NEED(drv.cuMemcpyDtoHAsync_v2(host, a, N, stream));
+	NEED(drv.cuMemcpyHtoDAsync_v2(b, host, N, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(all_are(host, 7) && device_is(b, 7),
+		"what a copy brings, the next one of the stream takes along");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void fill(void *p)
+{
+	for (size_t i = 0; i < N / 4; i++)
+		((uint32_t *)p)[i] = 11;
+}
+
+static void filled_by_host(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N);
+	uint32_t *host = locked(N);
+	CUstream stream = stream_new(), other = stream_new();
+	CUevent event;
+
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	memset(host, 0, N);
+	NEED(drv.cuLaunchHostFunc(stream, fill, host));
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(device_is(a, 11), "a host function of the stream fills the source first");
+	memset(host, 0, N);
+	NEED(drv.cuLaunchHostFunc(stream, fill, host));
+	NEED(drv.cuEventRecord(event, stream));
+	NEED(drv.cuStreamWaitEvent(other, event, 0));
+	NEED(drv.cuMemsetD32Async(a, 0, N / 4, other));
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, other));
+	NEED(drv.cuStreamSynchronize(other));
+	tap_ok(device_is(a, 11), "and one of another stream that is waited for");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void captured(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N);
+	uint32_t *from = locked(N), *to = locked(N);
+	CUstream stream = stream_new();
+	CUgraphExec exec;
+	CUgraph graph;
+
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, from, N, stream));
+	NEED(drv.cuMemcpyDtoHAsync_v2(to, a, N, stream));
+	NEED(drv.cuStreamEndCapture(stream, &graph));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (uint32_t value = 1; value <= 3; value++) {
+		for (size_t i = 0; i < N / 4; i++)
+			from[i] = value;
+		NEED(drv.cuGraphLaunch(exec, stream));
+		NEED(drv.cuStreamSynchronize(stream));
+		tap_ok(all_are(to, value), "a captured copy reads and writes at each launch");
+	}
+	OK(drv.cuGraphExecDestroy(exec));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void taken_address(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(64 << 20), b;
+	uint32_t *mine;
+
+	OK(drv.cuMemFree_v2(a));
+	/* Where the device would give memory next. A driver of this machine has that itself. */
+	mine = mmap((void *)(uintptr_t)(a + (64 << 20)), 64 << 20, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (mine == MAP_FAILED) {
+		tap_note("the driver keeps its addresses to itself");
+		_exit(0);
+	}
+	mine[0] = 5;
+	for (int i = 0; i < 4; i++) {
+		b = device_new(32 << 20);
+		tap_ok(b + (32 << 20) <= (uintptr_t)mine || b >= (uintptr_t)mine + (64 << 20),
+			"no device memory where the program has its own");
+		NEED(drv.cuMemsetD32_v2(b, 9, 1024));
+	}
+	NEED(drv.cuCtxSynchronize());
+	tap_ok(mine[0] == 5, "which is as it was");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void late_error(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr p = device_new(4096);
+	CUresult at_call, at_sync;
+
+	OK(drv.cuMemFree_v2(p));
+	at_call = drv.cuMemsetD32Async(p, 1, 1024, NULL);
+	at_sync = drv.cuCtxSynchronize();
+	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
+		"an error comes with the call or with the next synchronisation");
+	OK(drv.cuCtxSynchronize());
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void hostile(void)
+{
+	CUcontext context = begin_context();
+	CUmodule module;
+	CUdeviceptr p = device_new(4096), table;
+	uint64_t word = 0;
+
+	/* A variable whose size nobody asks for is of use as a whole. */
+	NEED(drv.cuModuleGetGlobal_v2(&table, NULL, load_kernels(), "table"));
+	OK(drv.cuMemcpyDtoH_v2(&word, table + 24, 8));
+	tap_ok(word == 4, "the last word of a variable");
+	/* An address of this program's is none of the worker's. */
+	EXPECT(CUDA_ERROR_INVALID_VALUE,
+		drv.cuMemcpyDtoH_v2(&word, (CUdeviceptr)(uintptr_t)&drv, 8));
+	EXPECT(CUDA_ERROR_FILE_NOT_FOUND, drv.cuModuleLoad(&module, "/proc/self/nothing"));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE,
+		drv.cuStreamSynchronize((CUstream)(uintptr_t)0x00d1090000000001));
+	OK(drv.cuMemFree_v2(p));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static const struct {
+	const char *name;
+	void (*part)(void);
+} parts[] = {
+	{"there and back", there_and_back},
+	{"filled by the host", filled_by_host},
+	{"captured copies", captured},
+	{"a taken address", taken_address},
+	{"late errors", late_error},
+	{"what is not the worker's", hostile},
+};
+
+int main(void)
+{
+	tap_begin();
+	machine_begin("1xH200-8Gi", "context_create_us=0");
+	if (!driver_open())
+		return 1;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		part_run(parts[i].name, parts[i].part);
+	machine_end();
+	tap_end();
+	return tap_failures() != 0;
+}

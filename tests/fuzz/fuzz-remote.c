@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that sends a worker anything: frames one after the other, on a driver that says yes to
+ * everything. Nothing outside a frame is read, nothing unknown reaches the driver, and the answer
+ * stays within its bounds.
+ * The input is frames of {u16 op, u16 flags, u16 length, bytes}.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "fuzz.h"
+#include "remote/worker.h"
+
+static struct remote_session *session;
+
+static CUresult yes(void)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult no(void)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static void begin(struct serve *s)
+{
+#define CU(abi, since, variant, action, stream, params, args) \
+	driver.abi = (PFN_##abi *)(uintptr_t)yes;
+#include "cuda/cuda.def"
+#undef CU
+	/* What would run later never does here. */
+	driver.cuLaunchHostFunc = (PFN_cuLaunchHostFunc *)(uintptr_t)no;
+	driver.cuStreamAddCallback = (PFN_cuStreamAddCallback *)(uintptr_t)no;
+	driver.cuGraphAddHostNode = (PFN_cuGraphAddHostNode *)(uintptr_t)no;
+	driver.cuGraphHostNodeSetParams = (PFN_cuGraphHostNodeSetParams *)(uintptr_t)no;
+	driver.cuGraphExecHostNodeSetParams = (PFN_cuGraphExecHostNodeSetParams *)(uintptr_t)no;
+	session = mmap(NULL, REMOTE_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	FUZZ_CHECK(session != MAP_FAILED && serve_init(s) == 0 && reverse_start(session) == 0);
+	munmap(s->request, REMOTE_FRAME_MAX);
+	ring_attach_producer(&s->down, session, 1, RING_DOWN);
+	/* Something that there is, of each kind: handle_make(kind, kind - 1). */
+	for (int kind = 1; kind < KINDS; kind++)
+		handle_name(s, (enum kind)kind, 0x1000 + (uint64_t)kind);
+	address_given(s, 0x10000, 0x10000);
+}
+
+static void read_all(unsigned lane)
+{
+	struct remote_ring *down = &session->lane[lane].down;
+
+	atomic_store(&down->head, atomic_load(&down->tail));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	static struct serve s;
+
+	if (!session)
+		begin(&s);
+	while (n >= 6) {
+		struct remote_frame head = {0};
+		uint16_t field[3];
+		uint8_t *frame;
+		size_t bytes;
+
+		memcpy(field, data, sizeof(field));
+		data += 6;
+		n -= 6;
+		bytes = field[2] < n ? field[2] : n;
+		bytes &= ~(size_t)15;
+		head.op = field[0];
+		head.flags = field[1] & 7;
+		head.size = (uint32_t)(sizeof(head) + bytes);
+		/* Their ends are the allocations': AddressSanitizer watches them. */
+		frame = malloc(head.size);
+		s.request = malloc(bytes ? bytes : 1);
+		memcpy(frame, &head, sizeof(head));
+		memcpy(frame + sizeof(head), data, bytes);
+		worker_dispatch(&s, &head, frame);
+		FUZZ_CHECK(s.in <= s.in_end && s.n <= REMOTE_FRAME_MAX && s.room <= s.room_end);
+		free(frame);
+		free(s.request);
+		read_all(0);
+		read_all(1);
+		data += bytes;
+		n -= bytes;
+	}
+	free(s.blob);
+	s.blob = NULL;
+	s.blob_bytes = s.blob_room = 0;
+	return 0;
+}
