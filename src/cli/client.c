@@ -81,6 +81,12 @@ void client_done(struct client *c)
 	c->fd = fd_close(c->fd);
 }
 
+/* The version of the protocol: the newest, until the daemon has asked for another. */
+static uint16_t spoken(const struct client *c)
+{
+	return c->abi ? c->abi : msg_newest();
+}
+
 int client_send(struct client *c, json_t *request, struct error *err)
 {
 	_cleanup_json_ json_t *owned = request;
@@ -98,7 +104,7 @@ int client_send(struct client *c, json_t *request, struct error *err)
 		return fail(err, ENOMEM, "request");
 	packet->head = (struct msg_head){.size = (uint32_t)size,
 		.type = MSG_CONTROL,
-		.abi = c->abi ? c->abi : msg_newest(),
+		.abi = spoken(c),
 		.request = ++c->request};
 	memcpy(packet->text, text, n);
 	if (send(c->fd, packet, size, MSG_NOSIGNAL) < 0)
@@ -130,7 +136,8 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 		c->abi = packet->head.abi;
 		return -EPROTONOSUPPORT;
 	}
-	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY)
+	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
+		packet->head.abi != spoken(c))
 		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version",
 			c->socket);
 	if (packet->head.request != c->request)

@@ -12,6 +12,7 @@ import threading
 from rig import Rig, main, refused
 
 REPLY = 14
+ABI = 2
 HEAD = struct.Struct("<IHHIiII")
 
 
@@ -49,7 +50,7 @@ class Fake:
                         break
 
 
-def part(request, text, more=0, kind=REPLY, abi=1):
+def part(request, text, more=0, kind=REPLY, abi=ABI):
     data = text.encode()
     return HEAD.pack(HEAD.size + len(data), kind, abi, request, 0, more, 0) + data
 
