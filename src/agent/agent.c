@@ -111,10 +111,11 @@ static int make_usage(struct agent *agent, struct error *err)
 }
 
 /*
- * Asks the daemon at that socket to save its state and leave. ret_listen: not NULL to be handed its
- * listening socket, so that nobody who connects meanwhile is refused; -1 when it has not.
+ * Asks the daemon at that socket to save its state and leave, in that version of the wire.
+ * ret_listen: not NULL to be handed its listening socket, so that nobody who connects meanwhile is
+ * refused; -1 when it has not. -EPROTONOSUPPORT: it speaks an older version.
  */
-static int ask_to_leave(const char *path, int *ret_listen)
+static int ask_to_leave_in(const char *path, uint16_t abi, int *ret_listen)
 {
 	const char *json = ret_listen ? "{\"cmd\":\"replace\",\"hand_over\":true}"
 				      : "{\"cmd\":\"replace\"}";
@@ -130,6 +131,7 @@ static int ask_to_leave(const char *path, int *ret_listen)
 		connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -ECONNREFUSED;
 	msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + strlen(json)), 1);
+	msg->head.abi = abi;
 	memcpy(msg->text, json, strlen(json));
 	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
 		return -errno;
@@ -139,9 +141,18 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	n = fd_recv(fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
 	if (n < 0)
 		return -ETIMEDOUT;
+	if ((size_t)n >= sizeof(msg->head) && msg->head.type == MSG_REFUSED && msg->head.abi < abi)
+		return -EPROTONOSUPPORT;
 	if (ret_listen && n > 0 && fds.n == 1)
 		*ret_listen = TAKE_FD(fds.fd[0]);
 	return 0;
+}
+
+static int ask_to_leave(const char *path, int *ret_listen)
+{
+	int r = ask_to_leave_in(path, msg_newest(), ret_listen);
+
+	return r == -EPROTONOSUPPORT ? ask_to_leave_in(path, msg_oldest(), ret_listen) : r;
 }
 
 /* Where its socket is gone (somebody cleaned /tmp), it still hears a signal. */

@@ -111,7 +111,8 @@ static void look(struct agent *agent)
 		struct process_stat stat;
 		const struct stranger *before;
 
-		if (is_tenants(agent, s.pid) || process_read_stat(s.pid, &stat) < 0)
+		if (agent->devices->devices[s.device].is_native || is_tenants(agent, s.pid) ||
+			process_read_stat(s.pid, &stat) < 0)
 			continue;
 		s.start = stat.start_ticks;
 		memcpy(s.name, stat.name, sizeof(s.name));

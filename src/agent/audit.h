@@ -3,7 +3,7 @@
  * The audit: what the devices say runs on them against the tenants: processes of no tenant
  * ("strangers") and tenants that use more than was counted. Reports; with --police a compute
  * process of no tenant is stopped after AUDIT_CONFIRM rounds, never pid 1, graphics or an allowed
- * name.
+ * name. Of devices that are another device plugin's nothing is said, and nobody there is stopped.
  */
 #ifndef AGENT_AUDIT_H
 #define AGENT_AUDIT_H

@@ -6,6 +6,7 @@
 #include "agent/client.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,10 +76,13 @@ static void flush_out(struct conn *c)
 	loop_mod_io(&c->io, c->io.events & ~(uint32_t)EPOLLOUT);
 }
 
-void client_send(struct conn *c, const void *packet, uint32_t size)
+void client_send(struct conn *c, void *packet, uint32_t size)
 {
+	struct msg_head *head = packet;
+
 	if (c->is_dead)
 		return;
+	head->abi = c->abi;
 	if (!c->out.n) {
 		if (send(c->fd, packet, size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 			return;
@@ -134,6 +138,20 @@ void client_refuse(struct conn *c, uint32_t request, int code, const char *reaso
 	client_send(c, &refused, sizeof(refused));
 }
 
+void client_say(struct conn *c, uint32_t device, const char *fmt, ...)
+{
+	struct msg_say say = {.device = device};
+	va_list ap;
+
+	if (!c || !msg_is_in(MSG_SAY, c->abi))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(say.text, sizeof(say.text), fmt, ap);
+	va_end(ap);
+	msg_head_init(&say.head, MSG_SAY, sizeof(say), 0);
+	client_send(c, &say, sizeof(say));
+}
+
 /* ---- receiving ---- */
 
 /* A hook names a device by the daemon's index: which of its tenant's is that? */
@@ -173,6 +191,11 @@ void client_packet(struct conn *c, const void *packet, uint32_t size, const int 
 	struct msg_head head;
 	struct error err;
 
+	/* One that is newer may speak ours as well; who is older at least reads why not. */
+	if (size >= sizeof(head)) {
+		memcpy(&head, packet, sizeof(head));
+		c->abi = head.abi < msg_newest() ? head.abi : msg_newest();
+	}
 	if (msg_check(packet, size, &err) < 0) {
 		log_debug("pid %d: %s", (int)c->pid, err.msg);
 		client_refuse(c, 0, EBADMSG, err.msg);
@@ -277,6 +300,7 @@ int client_accept(struct agent *agent, int fd, uint32_t tenant, struct conn **re
 		.uid = cred.uid,
 		.gid = cred.gid,
 		.pidfd = -1,
+		.abi = msg_newest(),
 		.since_ns = clock_now_ns(),
 		.out = BUF_INIT(CLIENT_OUT_MAX),
 	};

@@ -74,6 +74,7 @@ struct conn {
 	bool is_dead;
 	bool is_program; /* came by the programs' socket: requests of control are refused */
 	uint32_t tenant; /* came by that one's own door, and is nobody else's; 0: by no door */
+	uint16_t abi;    /* the version of the wire that it spoke last: it is answered in that */
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
@@ -97,8 +98,14 @@ int client_accept(struct agent *agent, int fd, uint32_t tenant, struct conn **re
 void client_packet(
 	struct conn *conn, const void *packet, uint32_t size, const int *fds, size_t n_fds);
 
-/* Sends, or queues when the peer is slow. A peer that does not read is dropped. */
-void client_send(struct conn *conn, const void *packet, uint32_t size);
+/*
+ * Sends, or queues when the peer is slow, in the peer's version. A peer that does not read is
+ * dropped.
+ */
+void client_send(struct conn *conn, void *packet, uint32_t size);
+/* A sentence for who reads the program's errors; programs of an older version do not hear it. */
+void client_say(struct conn *conn, uint32_t device, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 /* JSON in parts. */
 void client_reply(struct conn *conn, uint32_t request, int status, const char *text, size_t n);
 void client_refuse(struct conn *conn, uint32_t request, int code, const char *reason);

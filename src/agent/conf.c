@@ -219,31 +219,31 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err)
 /* ---- whose is it ---- */
 
 /* v2's line is "0::/path". */
-void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP])
+void conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP])
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
-	struct str rest, line, best = STR("");
-	char path[64];
+	struct str line, field, best = STR("");
 
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (file_read(path, &text, NULL) < 0) {
-		*ret = '\0';
-		return;
-	}
-	rest = buf_str(&text);
-	while (str_split(&rest, '\n', &line)) {
-		bool is_v2 = str_skip_prefix(&line, STR("0::"));
-		struct str field = line;
-
-		if (!is_v2 && (!str_split(&field, ':', &line) || !str_split(&field, ':', &line)))
+	while (str_split(&text, '\n', &line)) {
+		/* "5:memory:/path", "0::/path" */
+		if (!str_split(&line, ':', &field) || !str_split(&line, ':', &field))
 			continue;
-		if (!is_v2)
-			line = field;
+		str_skip_suffix(&line, STR(" (deleted)"));
 		if (line.n > best.n)
 			best = line;
 	}
 	if (str_copy(ret, CONF_CGROUP, best) < 0)
 		*ret = '\0';
+}
+
+void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP])
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	if (file_read(path, &text, NULL) < 0)
+		buf_clear(&text);
+	conf_cgroup_parse(buf_str(&text), ret);
 }
 
 static bool is_member(uid_t uid, gid_t gid, gid_t wanted)

@@ -25,10 +25,12 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 #define CONF_CGROUP 200
 
 /*
- * The path of its cgroup, v2's or the longest of v1's; "" when it cannot be read or is longer than
- * CONF_CGROUP.
+ * The path of a process's cgroup, the longest of all hierarchies': v2's where that is the only one,
+ * v1's where v2 only stands beside it; "" when it cannot be read or is longer than CONF_CGROUP.
  */
 void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP]);
+/* The same of the text of a /proc/PID/cgroup. Pure. */
+void conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP]);
 
 /*
  * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are

@@ -140,8 +140,8 @@ static int do_ping(struct call *call, struct error *err)
 	merge(call,
 		json_pack("{s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:I, s:f, s:s, s:s, s:i, s:i, s:i, "
 			  "s:s}",
-			"version", DIVVY_VERSION, "abi", MSG_ABI, "pid", (int)getpid(), "uid",
-			(int)getuid(), "system", (int)a->is_system, "simulated",
+			"version", DIVVY_VERSION, "abi", (int)msg_newest(), "pid", (int)getpid(),
+			"uid", (int)getuid(), "system", (int)a->is_system, "simulated",
 			(int)a->devices->is_simulated, "gate", (int)!a->options.is_gate_off,
 			"epoch", (json_int_t)a->epoch, "uptime_s",
 			(double)(clock_now_ns() - a->started_ns) / NSEC_PER_SEC, "socket",

@@ -29,6 +29,7 @@ struct device {
 	uint64_t used_bytes; /* as the device said last, for display */
 	uint32_t n_silent;   /* questions without any answer, since the last one with */
 	bool is_lost;        /* the driver says that it is there no more */
+	bool is_native;      /* another device plugin's: who uses it is that one's business */
 	char note[160];      /* what limits sharing, in words */
 };
 

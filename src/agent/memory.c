@@ -529,6 +529,18 @@ void memory_tenant_gone(struct tenant *t)
 
 /* ---- the job ---- */
 
+/* Their next calls fail: who reads what they print learns why. */
+static void say_lost(struct agent *agent, const struct device *device)
+{
+	struct process *p;
+
+	LIST_FOREACH(p, &agent->processes, link)
+		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
+			if (p->tenant->devices[i].device == device)
+				client_say(p->conn, device->index, "device %s %s",
+					device->info.uuid, device_ailment(device));
+}
+
 static void query_done(struct worker_job *job)
 {
 	struct query *q = (struct query *)job;
@@ -544,10 +556,12 @@ static void query_done(struct worker_job *job)
 	m->answered_ns = clock_now_ns();
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		struct device *d = &m->agent->devices->devices[i];
-		const bool was_ill = device_is_ill(d);
+		const bool was_ill = device_is_ill(d), was_lost = d->is_lost;
 
 		m->is_known[i] = q->is_answered[i];
 		d->is_lost = q->is_lost[i];
+		if (d->is_lost && !was_lost)
+			say_lost(m->agent, d);
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
 		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)

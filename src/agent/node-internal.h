@@ -27,8 +27,9 @@
 	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
 	"/etc/nvidia-container-runtime/config.toml"
 
-struct start; /* node-start.c */
-struct gang;  /* node-gang.c */
+struct start;      /* node-start.c */
+struct gang;       /* node-gang.c */
+struct allocation; /* node-allocate.c */
 
 /* node-usage.c */
 struct slot_usage {
@@ -53,6 +54,9 @@ struct slot {
 	uint64_t over_ns; /* when that was last told; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
+	/* Who had it last, for what becomes known of the devices a moment later. */
+	struct tenant_pod last;
+	uint64_t last_devices, last_ns; /* a bit for each; when it ended, 0: there was nobody */
 };
 
 struct pool_device {
@@ -71,6 +75,7 @@ struct node {
 	struct kube_recorder *recorder;
 	struct kube_cache *pods;   /* of this node */
 	struct kube_cache *wishes; /* its GPUNode */
+	struct kube_cache *policies;
 
 	struct page *page; /* NULL: nothing is served */
 	struct plugin *plugin;
@@ -83,6 +88,7 @@ struct node {
 
 	struct slot *slots;
 	uint32_t n_slots;
+	LIST_HEAD(, allocation) allocations;
 	LIST_HEAD(, start) starts;
 	LIST_HEAD(, gang) gangs;
 	struct loop_timer tick;
@@ -170,9 +176,28 @@ void node_slot_clear(struct node *node, struct slot *slot);
 void node_offer(struct node *node);
 void node_saw_epoch(struct node *node, uint64_t epoch);
 
-/* ---- node-start.c: Allocate and PreStartContainer ---- */
+/* ---- node-dialect.c ---- */
 
-void start_allocate(struct plugin_request *request);
+#define NODE_ENV_MAX 32u
+#define NODE_ENV_TEXT 112u
+struct node_env {
+	char text[NODE_ENV_MAX][NODE_ENV_TEXT]; /* "NAME=value" */
+	uint32_t n;
+};
+/* Of a container of that pod; none where it speaks no dialect, or not all of it is known here. */
+void node_env_read(const struct node *node, const json_t *pod, const char *container,
+	struct node_env *ret_env);
+/* The same for whichever container the kubelet, which has these, may allocate a slot to next. */
+void node_env_expect(
+	const struct node *node, const struct podres_list *list, struct node_env *ret_env);
+
+/* ---- node-allocate.c: Allocate ---- */
+
+void allocate_slots(struct plugin_request *request);
+void allocate_free_all(struct node *node);
+
+/* ---- node-start.c: PreStartContainer ---- */
+
 void start_pre_start(struct plugin_request *request);
 void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
@@ -189,6 +214,17 @@ int gang_may_start(struct node *node, const char *namespace_name, const struct g
 void gang_tick(struct node *node, uint64_t now);
 void gang_free_all(struct node *node);
 
+/* ---- node-overcommit.c ---- */
+
+/*
+ * How far the policies of a namespace (its object) let its tenants share memory: 1/1000. -EAGAIN
+ * with a sentence: the policies are not known yet.
+ */
+int overcommit_of(
+	const struct node *node, const json_t *space, uint32_t *ret_overcommit, struct error *err);
+/* The device's book from now on: for who is there and one more; 0: one that shares no memory. */
+void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit);
+
 /* ---- node-pool.c ---- */
 
 /* Of a resource that stands for GPUs, whoever serves it. */
@@ -199,6 +235,8 @@ void node_pool_look(struct node *node, uint64_t now);
 void node_pool_pod_changed(struct node *node);
 /* May new tenants come there? Always where the node is none of the pool's. */
 bool node_pool_is_open(const struct node *node, const struct device *device);
+/* Is it another device plugin's now? Also before it is known whose the node's devices are. */
+bool node_pool_is_native(const struct node *node, const struct device *device);
 /* Name of the pod that holds it; NULL: none does, or no pool. */
 const char *node_pool_placeholder(const struct node *node, const struct device *device);
 

@@ -49,6 +49,12 @@ bool node_pool_is_open(const struct node *node, const struct device *d)
 	return pod && !node_is_leaving(pod) && !node_is_over(pod, "");
 }
 
+bool node_pool_is_native(const struct node *node, const struct device *d)
+{
+	return node->conflict[0] || !kube_cache_is_synced(node->wishes) ||
+		(node->pool.is_on && !node_pool_placeholder(node, d));
+}
+
 const char *node_pool_placeholder(const struct node *node, const struct device *d)
 {
 	const struct pool_device *p = &node->pool.device[d->index];

@@ -27,6 +27,8 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 		ret->env[n_env++] = (struct plugin_pair){
 			"NVIDIA_DRIVER_CAPABILITIES", "compute,utility"};
 	}
+	for (size_t i = 0; i < plan->n_env && n_env < SLOT_ENV_MAX; i++)
+		ret->env[n_env++] = plan->env[i];
 	cdi_name(plan->number, ret->cdi_name);
 	ret->cdi[0] = ret->cdi_name;
 	ret->edits = (struct plugin_edits){.env = ret->env,

@@ -33,10 +33,13 @@ struct slot_plan {
 	 */
 	uint32_t number;
 	bool is_by_environment;
+	const struct plugin_pair *env; /* more of it: at most SLOT_ENV_MORE */
+	size_t n_env;
 };
 
 #define SLOT_MOUNTS_MAX 4
-#define SLOT_ENV_MAX 4
+#define SLOT_ENV_MORE 32u
+#define SLOT_ENV_MAX (4u + SLOT_ENV_MORE)
 struct slot_edits {
 	char preload[PATH_MAX];
 	struct plugin_mount mounts[SLOT_MOUNTS_MAX];

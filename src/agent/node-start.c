@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kubelet asks. Allocate: which mounts a slot has, the same for all. PreStartContainer:
- * whose the slot is (the kubelet's own word), what the scheduler has given to that container (the
- * API server's), and whether the devices have room for it (ours): only then it starts. Each such
- * question is a `start`, looked at again until it can be answered or its time is over; the kubelet
- * then tries again by itself.
+ * PreStartContainer: whose the slot is (the kubelet's own word), what the scheduler has given to
+ * that container (the API server's), and whether the devices have room for it (ours): only then it
+ * starts. Each such question is a `start`, looked at again until it can be answered or its time is
+ * over; the kubelet then tries again by itself.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,55 +37,8 @@ struct start {
 	/* Who has the slot, by the kubelet's word: init containers hand theirs on. */
 	char name[START_NAMES_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
-	bool is_space_fine; /* the webhook looks at its namespace */
+	json_t *space; /* its namespace, at which the webhook looks; NULL: not known yet */
 };
-
-/* ---- Allocate ---- */
-
-void start_allocate(struct plugin_request *request)
-{
-	struct node *node = plugin_data(request->plugin);
-	struct slot_edits *all = calloc(request->n_containers, sizeof(*all));
-	struct plugin_edits *edits = calloc(request->n_containers, sizeof(*edits));
-	char(*folder)[PATH_MAX] = calloc(request->n_containers, sizeof(*folder));
-	struct error err = {0};
-	int r = all && edits && folder ? 0 : fail(&err, ENOMEM, "no memory");
-
-	for (size_t i = 0; r >= 0 && i < request->n_containers; i++) {
-		const struct plugin_ids *ids = &request->containers[i].devices;
-		struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
-		const struct device_set *set = node->agent->devices;
-
-		if (!slot) {
-			r = fail(&err, EINVAL,
-				NODE_RESOURCE
-				": a container has one of them, and this one asks for %zu",
-				ids->n);
-			break;
-		}
-		r = node_slot_folder(node, slot, folder[i], sizeof(folder[i]));
-		r = r < 0 ? fail(&err, -r, "the slot's path is too long")
-			  : folder_make(folder[i], 0755, &err);
-		if (r < 0)
-			break;
-		slot->allocated_ns = clock_now_ns();
-		r = library_note(node->options.state_dir, slot->id, node->library, &err);
-		if (r < 0)
-			break;
-		slot_edits_fill(&(struct slot_plan){folder[i], node->library,
-					set->is_simulated ? set->sim_dir : NULL, slot->number,
-					node->options.is_by_environment},
-			&all[i]);
-		edits[i] = all[i].edits;
-	}
-	if (r < 0)
-		plugin_refuse(request, GRPC_FAILED_PRECONDITION, "%s", err.msg);
-	else
-		plugin_allocated(request, edits);
-	free(folder);
-	free(edits);
-	free(all);
-}
 
 /* ---- the end of a start ---- */
 
@@ -96,6 +48,7 @@ static void start_free(struct start *s)
 	podres_forget(s->question);
 	kube_call_cancel(s->space_call);
 	loop_remove_timer(&s->timer);
+	json_decref(s->space);
 	free(s);
 }
 
@@ -153,7 +106,7 @@ static int find_places(struct node *node, const struct node_given *g,
 				"device %s is another device plugin's: no placeholder holds it",
 				d->info.uuid);
 		if (is_new && device_is_ill(d))
-			return fail(err, EIO, "device %s does not answer", d->info.uuid);
+			return fail(err, EIO, "device %s %s", d->info.uuid, device_ailment(d));
 		ret_places[i] = (struct tenant_place){d->index, g->is.memory_bytes[i]};
 	}
 	return 0;
@@ -182,6 +135,13 @@ static int check_epoch(
 		(unsigned long long)epoch, (unsigned long long)node->epoch);
 }
 
+static void set_overcommit(
+	struct node *node, const struct tenant_place *places, uint32_t n, uint32_t overcommit)
+{
+	for (uint32_t i = 0; i < n; i++)
+		overcommit_set(node, &node->agent->devices->devices[places[i].device], overcommit);
+}
+
 static int make_tenant(
 	struct start *s, const struct node_given *g, struct tenant **ret, struct error *err)
 {
@@ -199,9 +159,13 @@ static int make_tenant(
 	};
 	int r = check_epoch(node, &s->pod, g->epoch, err);
 
+	s->pod.overcommit = 0;
+	if (r >= 0 && g->spec.memory_policy != SPEC_MEMORY_FAIL)
+		r = overcommit_of(node, s->space, &s->pod.overcommit, err);
 	r = r < 0 ? r : find_places(node, g, places, true, err);
 	if (r < 0)
 		return r;
+	set_overcommit(node, places, g->spec.count, s->pod.overcommit);
 	s->pod.epoch = g->epoch;
 	snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, s->pod.name);
 	snprintf(origin, sizeof(origin), "%s/%s", s->pod.uid, s->pod.container);
@@ -211,14 +175,18 @@ static int make_tenant(
 	return r;
 }
 
-/* What the runtime adds where Allocate names it: the granted devices' files and no others. */
-static int write_cdi(
-	struct node *node, struct slot *slot, const struct tenant *t, struct error *err)
+/*
+ * What the runtime adds where Allocate names it: the granted devices' files and no others, and what
+ * its dialect says.
+ */
+static int write_cdi(struct node *node, struct slot *slot, const struct tenant *t,
+	const json_t *pod, struct error *err)
 {
+	struct node_env more;
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 	int32_t minor[SPEC_DEVICES_MAX];
 	struct slot_nodes files = {.n = 0};
-	const char *env[1];
+	const char *env[1 + NODE_ENV_MAX];
 	struct cdi_slot cdi = {.slot = slot->number, .env = env, .n_env = 1};
 	int r;
 
@@ -228,6 +196,9 @@ static int write_cdi(
 	for (uint32_t i = 0; i < t->n; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
 	env[0] = buf_text(&list);
+	node_env_read(node, pod, t->pod->container, &more);
+	for (uint32_t i = 0; i < more.n; i++)
+		env[cdi.n_env++] = more.text[i];
 	for (uint32_t i = 0; i < t->n; i++)
 		minor[i] = t->devices[i].device->info.minor;
 	r = slot_nodes_find(node->options.dev_dir, minor, t->n, &files, err);
@@ -289,7 +260,7 @@ static void grant(struct start *s, const json_t *pod)
 		}
 		if (r >= 0) {
 			r = node_slot_open(node, s->slot, t, &err);
-			r = r < 0 ? r : write_cdi(node, s->slot, t, &err);
+			r = r < 0 ? r : write_cdi(node, s->slot, t, pod, &err);
 			if (r < 0 && !s->slot->tenant)
 				tenant_kill(t);
 			else if (r < 0)
@@ -418,7 +389,8 @@ static void on_space(void *data, const struct kube_answer *answer)
 		refuse(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
-	s->is_space_fine = true;
+	json_decref(s->space);
+	s->space = TAKE_PTR(space);
 	loop_set_timer(&s->timer, 0);
 }
 
@@ -455,7 +427,7 @@ static void look(struct start *s)
 	pod = find_pod(s, &err);
 	if (!pod) {
 		wait_or_refuse(s, &err);
-	} else if (s->is_space_fine || (t && is_of(t, &s->pod))) {
+	} else if (s->space || (t && is_of(t, &s->pod))) {
 		grant(s, pod);
 	} else if (ask_space(s, &err) < 0) {
 		refuse(s, GRPC_INTERNAL, &err);
@@ -577,6 +549,7 @@ static int apply(struct node *node, struct tenant *t, const struct node_given *g
 			(unsigned long long)g->epoch, (unsigned long long)node->epoch);
 	if (is_same && spec_is_same(&t->spec, &g->spec) && t->pod->epoch == g->epoch)
 		return 0;
+	set_overcommit(node, places, t->n, t->pod->overcommit);
 	r = tenant_change_to(t, &g->spec, quota, err);
 	if (r < 0)
 		return r;

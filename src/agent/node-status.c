@@ -236,7 +236,7 @@ static json_t *status_json(struct node *node)
 					   : "divvy",
 		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
 		(int)node->n_slots, "used", (int)used, "tenants", tenants, "versions", "divvyd",
-		DIVVY_VERSION, "wire", (int)MSG_ABI, "conditions", conditions_json(node));
+		DIVVY_VERSION, "wire", (int)msg_newest(), "conditions", conditions_json(node));
 	if (status && node->accounts_told)
 		json_object_set(status, "accounts", node->accounts_told);
 	if (status && driver)

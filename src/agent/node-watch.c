@@ -15,6 +15,8 @@
 
 #define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
 #define STRANGERS_TOLD_MAX 8u /* in one look */
+/* Programs end by a lost device's errors before it is known to be lost. */
+#define HURT_NS (60 * NSEC_PER_SEC)
 
 /* ---- memory ---- */
 
@@ -54,7 +56,16 @@ static void look_at_memory(struct node *node, struct slot *slot)
 
 void watch_slot_ends(struct node *node, struct slot *slot)
 {
+	const struct tenant *t = node_tenant(node, slot);
+
 	look_at_memory(node, slot);
+	if (!t)
+		return;
+	slot->last = *t->pod;
+	slot->last_devices = 0;
+	slot->last_ns = clock_now_ns();
+	for (uint32_t i = 0; i < t->n; i++)
+		slot->last_devices |= 1ull << t->devices[i].device->index;
 }
 
 void watch_tick(struct node *node)
@@ -67,6 +78,12 @@ void watch_tick(struct node *node)
 
 /* ---- devices ---- */
 
+static bool was_hurt(const struct slot *slot, const struct device *d)
+{
+	return slot->last_ns && slot->last_devices & 1ull << d->index &&
+		clock_since_ns(clock_now_ns(), slot->last_ns) < HURT_NS;
+}
+
 static void tell_health(struct node *node, const struct device *d)
 {
 	const bool is_ill = device_is_ill(d);
@@ -78,12 +95,17 @@ static void tell_health(struct node *node, const struct device *d)
 	log_warn("device %s %s", d->info.uuid, what);
 	node_event(node, is_ill, reason, "device %s %s", d->info.uuid, what);
 	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant(node, &node->slots[i]);
+		const struct slot *slot = &node->slots[i];
+		const struct tenant *t = node_tenant(node, slot);
 
 		for (uint32_t k = 0; t && k < t->n; k++)
 			if (t->devices[k].device == d)
 				node_pod_event(node, t->pod, is_ill, reason, "device %s %s",
 					d->info.uuid, what);
+		if (is_ill && was_hurt(slot, d))
+			node_pod_event(node, &slot->last, true, reason,
+				"container %s has ended on device %s, which %s",
+				slot->last.container, d->info.uuid, what);
 	}
 }
 

@@ -136,11 +136,13 @@ void node_offer(struct node *node)
 
 	if (!offer)
 		return;
-	for (uint32_t i = 0; i < set->n; i++)
+	for (uint32_t i = 0; i < set->n; i++) {
+		set->devices[i].is_native = node_pool_is_native(node, &set->devices[i]);
 		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
 			node_is_cordoned(node, set->devices[i].info.uuid) ||
 			!node_pool_is_open(node, &set->devices[i]))
 			closed += NODE_SLOTS_EACH;
+	}
 	for (uint32_t i = node->n_slots; i-- > 0;) {
 		const struct slot *slot = &node->slots[i];
 		const bool is_closed = !slot->tenant && closed;
@@ -303,6 +305,7 @@ static void on_wish(struct node *node, const struct kube_entry *entry, bool is_n
 		node_status_seen(node, entry->object);
 	if (json_integer_value(epoch) > 0)
 		node_saw_epoch(node, (uint64_t)json_integer_value(epoch));
+	node_pool_look(node, clock_now_ns());
 	node_offer(node);
 	/* The devices are chosen at the start; the kubelet starts us again. */
 	if (!node->options.is_simulate_fixed && strcmp(simulate ? simulate : "", now ? now : "")) {
@@ -368,9 +371,14 @@ static int watch_all(struct node *node, struct error *err)
 		.trouble = on_trouble,
 		.data = node,
 	};
+	const struct kube_cache_handler policies = {
+		.project = project, .release = release, .trouble = on_trouble};
+	const struct kube_reflect_options all = {
+		.path = "/apis/divvy.gpu/v1/gpupolicies", .max_pause_ns = 5 * NSEC_PER_SEC};
 	int r = watch(
 		node, "/apis/divvy.gpu/v1/gpunodes", "metadata.name", &wishes, &node->wishes, err);
 
+	r = r < 0 ? r : kube_cache_new(node->client, &all, &policies, &node->policies, err);
 	return r < 0 ? r : watch(node, "/api/v1/pods", "spec.nodeName", &pods, &node->pods, err);
 }
 
@@ -389,7 +397,7 @@ static void on_known(struct plugin *plugin, bool is_known, const char *reason)
 }
 
 static const struct plugin_ops plugin_ops = {
-	.allocate = start_allocate,
+	.allocate = allocate_slots,
 	.pre_start = start_pre_start,
 	.changed = on_known,
 };
@@ -665,6 +673,8 @@ static int start(struct node *node, struct error *err)
 		r = metrics_serve(node->agent, node->client, &node->options, &node->page, err);
 	if (r < 0)
 		return r;
+	for (uint32_t i = 0; i < set->n; i++)
+		overcommit_set(node, &set->devices[i], 0);
 	node_offer(node);
 	look_for_others(node);
 	loop_set_timer(&node->tick, clock_now_ns() + TICK_NS);
@@ -681,6 +691,7 @@ int node_new(struct agent *agent, const struct node_options *options, struct nod
 		return fail(err, ENOMEM, "no memory");
 	node->agent = agent;
 	node->options = *options;
+	LIST_INIT(&node->allocations);
 	LIST_INIT(&node->starts);
 	LIST_INIT(&node->gangs);
 	r = start(node, err);
@@ -697,6 +708,7 @@ void node_free(struct node *node)
 	if (!node)
 		return;
 	page_free(node->page);
+	allocate_free_all(node);
 	start_free_all(node);
 	gang_free_all(node);
 	plugin_free(node->plugin);
@@ -707,6 +719,7 @@ void node_free(struct node *node)
 	loop_remove_timer(&node->tick);
 	kube_cache_free(node->pods);
 	kube_cache_free(node->wishes);
+	kube_cache_free(node->policies);
 	kube_recorder_free(node->recorder);
 	kube_client_free(node->client);
 	kube_config_free(node->config);

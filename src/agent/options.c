@@ -13,6 +13,7 @@
 #include "core/arbiter.h"
 #include "http/listen.h"
 #include "kubelet/cdi.h"
+#include "manifest/policy.h"
 #include "sim/config.h"
 
 #define EXIT_IDLE_DEFAULT_NS (30 * NSEC_PER_SEC)
@@ -115,7 +116,7 @@ static const struct program_option table[] = {
 	{"apply", "FILE", "follow a resource-config.txt of Gemini", AT(agent.apply)},
 	{"oversubscribe", "FACTOR",
 		"how far memory quotas of wait and swap tenants may exceed what is left; default "
-		"1.5",
+		"1.5. With --cluster GPUPolicy and GPUNode say it",
 		.set = set_oversubscribe},
 	{"police", NULL,
 		"stop compute processes of no tenant after 3 confirmations (pid 1 and graphics "
@@ -271,6 +272,8 @@ static int finish(void *data, struct error *err)
 	set_default(&o->cdi_dir, CDI_FOLDER);
 	set_default(&o->dev_dir, "/dev");
 	set_default(&s->agent.usage_dir, o->state_dir);
+	/* What a former one has promised is kept; then policies say it (node-overcommit.c). */
+	s->agent.oversubscribe_permille = POLICY_OVERCOMMIT_MAX;
 	o->is_simulate_fixed = s->agent.simulate != NULL;
 	if (!o->name || !o->name[0])
 		return fail(err, EINVAL,

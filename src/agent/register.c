@@ -437,6 +437,7 @@ static void send_welcome(
 	struct msg_welcome welcome = {.tenant = t->id, .devices = t->n};
 
 	msg_head_init(&welcome.head, MSG_WELCOME, sizeof(welcome), request);
+	welcome.head.abi = c->abi;
 	if (c->agent->devices->is_simulated)
 		welcome.flags |= MSG_WELCOME_SIMULATED;
 	for (uint32_t i = 0; i < t->n; i++) {

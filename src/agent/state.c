@@ -49,7 +49,8 @@ static json_t *pod_json(const struct tenant_pod *pod)
 {
 	return pod ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "uid", pod->uid, "namespace",
 			     pod->space, "name", pod->name, "container", pod->container, "slot",
-			     pod->slot, "epoch", (json_int_t)pod->epoch)
+			     pod->slot, "epoch", (json_int_t)pod->epoch, "overcommit",
+			     (int)pod->overcommit)
 		   : NULL;
 }
 
@@ -353,6 +354,7 @@ static int restore_pod(const json_t *json, struct tenant_pod *ret, struct error 
 		copy_text(json, "slot", pod.slot, sizeof(pod.slot)) < 0 || epoch < 0)
 		return fail(err, EINVAL, "its pod is not readable");
 	pod.epoch = (uint64_t)epoch;
+	pod.overcommit = (uint32_t)json_integer_value(json_object_get(json, "overcommit"));
 	*ret = pod;
 	return 0;
 }

@@ -78,6 +78,8 @@ struct tenant_pod {
 	char space[64], name[254], container[64]; /* space: the namespace */
 	char slot[16];                            /* the device plugin's */
 	uint64_t epoch;                           /* of the scheduler that has decided */
+	/* How far its namespace's policies let it share memory, 1/1000; 0: not known, or none */
+	uint32_t overcommit;
 };
 
 struct tenant {

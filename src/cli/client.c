@@ -98,7 +98,7 @@ int client_send(struct client *c, json_t *request, struct error *err)
 		return fail(err, ENOMEM, "request");
 	packet->head = (struct msg_head){.size = (uint32_t)size,
 		.type = MSG_CONTROL,
-		.abi = MSG_ABI,
+		.abi = c->abi ? c->abi : msg_newest(),
 		.request = ++c->request};
 	memcpy(packet->text, text, n);
 	if (send(c->fd, packet, size, MSG_NOSIGNAL) < 0)
@@ -125,8 +125,12 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 	if (n == 0)
 		return fail(err, ECONNRESET,
 			"the daemon at '%s' has gone in the middle of an answer", c->socket);
-	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
-		packet->head.abi != MSG_ABI)
+	if ((size_t)n >= sizeof(packet->head) && packet->head.type == MSG_REFUSED &&
+		packet->head.abi >= msg_oldest() && packet->head.abi < msg_newest() && !c->abi) {
+		c->abi = packet->head.abi;
+		return -EPROTONOSUPPORT;
+	}
+	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY)
 		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version",
 			c->socket);
 	if (packet->head.request != c->request)
@@ -181,13 +185,25 @@ int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct
 	return r;
 }
 
+static int call(struct client *c, json_t *request, json_t **ret_answer, struct error *err)
+{
+	int r = client_send(c, json_incref(request), err);
+
+	return r < 0 ? r : client_receive(c, CLIENT_TIMEOUT_S * 1000, ret_answer, err);
+}
+
 int client_call(struct client *c, json_t *request, json_t **ret_answer, struct error *err)
 {
-	int r = client_send(c, request, err);
+	_cleanup_json_ json_t *owned = request;
+	char path[sizeof(c->socket)];
+	int r = call(c, owned, ret_answer, err);
 
-	if (r < 0)
-		return r;
-	r = client_receive(c, CLIENT_TIMEOUT_S * 1000, ret_answer, err);
+	if (r == -EPROTONOSUPPORT) {
+		client_done(c);
+		memcpy(path, c->socket, sizeof(path));
+		r = try_connect(c, path, err);
+		r = r < 0 ? r : call(c, owned, ret_answer, err);
+	}
 	if (r == -EAGAIN)
 		return fail(err, ETIMEDOUT, "the daemon at '%s' has not answered for %d s",
 			c->socket, CLIENT_TIMEOUT_S);

@@ -19,6 +19,7 @@
 
 struct client {
 	int fd;
+	uint16_t abi; /* version of the wire that is spoken; 0: the newest */
 	uint32_t request;
 	char socket[108]; /* as sockaddr_un has it */
 };
@@ -34,7 +35,8 @@ void client_done(struct client *c);
 #define _cleanup_client_ _cleanup_(client_done)
 
 /*
- * Sends the request (taken) and waits for the answer. "ok": false comes back as the daemon's errno
+ * Sends the request (taken) and waits for the answer. To a daemon of the version before, which says
+ * so, it is put again in that one. "ok": false comes back as the daemon's errno
  * and sentence. client_send and client_receive are the two halves: receive returns -EAGAIN when
  * nothing has come within timeout_ms (-1: no end), and may be called again.
  */

@@ -317,8 +317,8 @@ static void check_daemon(struct doctor *d)
 		add(d, PROBLEM, err.msg, "");
 	if (jint(ping, "abi") != MSG_ABI)
 		addf(d, WARNING, "restart the daemon: running programs stay",
-			"daemon: its abi is %d and this divvy's is %u", (int)jint(ping, "abi"),
-			MSG_ABI);
+			"daemon: it speaks version %d of the wire and this divvy %u",
+			(int)jint(ping, "abi"), MSG_ABI);
 	if (json_is_false(json_object_get(ping, "gate")))
 		add(d, WARNING, "daemon: the gate is off (DIVVY_GATE=off): nothing is enforced",
 			"restart it without DIVVY_GATE");

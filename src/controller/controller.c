@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "controller/pool-view.h"
+#include "controller/share-pod.h"
 #include "kube/config.h"
 #include "manifest/placeholder.h"
 #include "manifest/policy.h"
@@ -330,6 +331,44 @@ static void on_tenants(struct controller *c, const json_t *gpu_node)
 	}
 }
 
+/* It comes again at most so often because of what was measured. */
+#define MEASURED_DELAY_NS (20 * NSEC_PER_SEC)
+
+static void on_measured_one(struct controller *c, const struct measured *m)
+{
+	char uid[64], key[CONTROLLER_KEY_MAX], got[SHARE_POD_GOT_SIZE];
+	const struct kube_entry *pod = str_copy(uid, sizeof(uid), m->uid) < 0
+		? NULL
+		: kube_cache_find_uid(c->watched[CACHE_PODS].cache, uid);
+	const json_t *owner = pod ? controlling_owner(pod->object) : NULL, *share_pod;
+	const char *name = json_string_value(json_object_get(owner, "name")), *was;
+
+	if (!is_share_pods(owner))
+		return;
+	share_pod = controller_find(c, CACHE_SHARE_PODS, pod->namespace_name, name);
+	was = kube_json_text_at(share_pod, "status", "got", NULL);
+	share_pod_got(was, m, got);
+	if (!share_pod || (was && !strcmp(was, got)))
+		return;
+	snprintf(key, sizeof(key), "share-pod/%s/%s", pod->namespace_name, name);
+	queue_add_at(c->queue, key, clock_now_ns() + MEASURED_DELAY_NS);
+}
+
+static void on_measured(struct controller *c, const json_t *lease)
+{
+	const char *text = kube_json_text_at(lease, "metadata", "annotations", MEASURED_KEY, NULL);
+	struct str rest = str_from(text ? text : "");
+	struct measured m;
+	int r;
+
+	if (!c->is_leading)
+		return;
+	while ((r = measured_next(&rest, &m, NULL)))
+		if (r > 0)
+			on_measured_one(c, &m);
+	arm(c);
+}
+
 /* What may be asked for there has changed. ns: NULL, in all of them. */
 static void on_rules(struct controller *c, const char *ns)
 {
@@ -384,6 +423,7 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		on_rules(c, entry->name);
 		break;
 	case CACHE_POLICIES: on_rules(c, NULL); break;
+	case CACHE_LEASES: on_measured(c, entry->object); break;
 	case CACHE_SHARE_PODS:
 		controller_enqueue(c, "share-pod", entry->namespace_name, entry->name);
 		break;

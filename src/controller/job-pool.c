@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pool: what is known of nodes, placeholders and pods that wait, as pool-view.h takes it; and the
- * writes of its plan, all at once. One job at a time, since each changes what the next one sees.
+ * The pool: what is known of nodes, placeholders and pods that wait, as pool-view.h takes it; and
+ * the writes of its plan, all at once. One job at a time: each changes what the next one sees.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -101,9 +101,13 @@ static void finish(struct job *job, struct share_pod_facts *facts, int r, const 
 		job_end(job, 0, "");
 		return;
 	}
-	if (node)
+	if (node) {
 		facts->tenants = kube_json_at(controller_find(job->c, CACHE_GPU_NODES, "", node),
 			"status", "tenants", NULL);
+		facts->measured = kube_json_text_at(
+			controller_find(job->c, CACHE_LEASES, job->c->options.lease_ns, node),
+			"metadata", "annotations", MEASURED_KEY, NULL);
+	}
 	facts->real_ns = clock_real_ns();
 	if (controller_ns_facts(job->c, job->ns, NULL, &ns) == 0)
 		facts->dialects = ns.facts.dialects;

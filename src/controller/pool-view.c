@@ -99,8 +99,7 @@ int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labe
 	const json_t *pool = kube_json_at(gpu_node, "spec", "pool", NULL);
 	const char *policy = kube_json_text_at(pool, "policy", NULL);
 	const json_int_t reserve = json_integer_value(json_object_get(pool, "reserve"));
-	struct pool_node node = {
-		.name = name, .reserve = (uint32_t)MAX(reserve, (json_int_t)0)};
+	struct pool_node node = {.name = name, .reserve = (uint32_t)MAX(reserve, (json_int_t)0)};
 	int r = see(v, name, gpu_node);
 
 	if (r < 0)
@@ -248,8 +247,7 @@ static bool is_used(const struct pool_view *v, const struct pool_placeholder *p)
 	const struct seen_node *n = p->is_bound ? node_of(v, p->node) : NULL;
 
 	for (size_t i = 0; n && i < json_array_size(n->devices) && i < DEVICES_MAX; i++)
-		if (text_is(kube_json_text_at(
-				    json_array_get(n->devices, i), "placeholder", NULL),
+		if (text_is(kube_json_text_at(json_array_get(n->devices, i), "placeholder", NULL),
 			    p->name))
 			return n->used & 1ull << i;
 	return false;

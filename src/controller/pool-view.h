@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The cluster as the pool sees it: each node and each pod is looked at once, and from that come the
- * facts of pool.h and what of a single pod is to be put right. Pure; everything is borrowed from the
- * objects, which must stay until the facts have been used. One thread.
+ * facts of pool.h and what of a single pod is to be put right. Pure; everything is borrowed from
+ * the objects, which must stay until the facts have been used. One thread.
  */
 #ifndef CONTROLLER_POOL_VIEW_H
 #define CONTROLLER_POOL_VIEW_H

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
+#include "base/parse.h"
 #include "controller/share-pod.h"
 #include "controller/wish.h"
 #include "kube/time.h"
@@ -210,10 +211,59 @@ static void read_asked(const json_t *share_pod, const struct share_pod_facts *f,
 	wish_done(&wish);
 }
 
+/* "0.31" or "2x0.31" -> 2, 310; anything else is nothing that we have written. */
+static bool parse_got(struct str text, uint32_t n, uint32_t *ret_permille)
+{
+	uint64_t its = 1;
+	struct str rest = text, count;
+
+	if (str_find(text, 'x') < text.n) {
+		str_split(&rest, 'x', &count);
+		if (parse_uint(count, 2, SPEC_DEVICES_MAX, &its, NULL) < 0)
+			return false;
+	}
+	return its == n && parse_share(rest, ret_permille, NULL) == 0;
+}
+
+void share_pod_got(const char *was, const struct measured *m, char ret[static SHARE_POD_GOT_SIZE])
+{
+	uint32_t sum = 0, mean, before;
+	char count[12] = "";
+
+	for (uint32_t i = 0; i < m->n; i++)
+		sum += m->device[i].share_permille;
+	mean = sum / MAX(m->n, 1u);
+	if (was && parse_got(str_from(was), m->n, &before) &&
+		(mean > before ? mean - before : before - mean) < SHARE_POD_GOT_STEP)
+		mean = before;
+	if (m->n > 1)
+		snprintf(count, sizeof(count), "%ux", m->n);
+	snprintf(ret, SHARE_POD_GOT_SIZE, "%.5s%.8s", count, format_share(mean).s);
+}
+
+/* While nothing newer is known, what it was; of a container that has ended, nothing. */
+static void set_got(json_t *status, const json_t *share_pod, const struct share_pod_facts *f,
+	const json_t *tenant)
+{
+	const char *was = kube_json_text_at(share_pod, "status", "got", NULL);
+	char got[SHARE_POD_GOT_SIZE];
+	struct measured m;
+
+	if (!tenant)
+		return;
+	if (!f->measured ||
+		measured_find(str_from(f->measured), str_from(text_at(tenant, "podUID")),
+			str_from(text_at(tenant, "container")), &m) < 0) {
+		set(status, "got", was);
+		return;
+	}
+	share_pod_got(was, &m, got);
+	set(status, "got", got);
+}
+
 static json_t *our_status(const json_t *share_pod, const struct share_pod_facts *f)
 {
 	const json_t *generation = kube_json_at(share_pod, "metadata", "generation", NULL);
-	const char *got = kube_json_text_at(share_pod, "status", "got", NULL);
 	json_t *status = json_object(), *conditions = json_array();
 	char container[TEXT_MAX], share[SPEC_SHARES];
 	const json_t *tenant;
@@ -227,7 +277,7 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 			status, "observedGeneration", json_integer(json_integer_value(generation)));
 	set(status, "phase", phase_of(f));
 	set(status, "asked", share);
-	set(status, "got", got);
+	set_got(status, share_pod, f, tenant);
 	if (f->pod) {
 		set(status, "podName", kube_json_text_at(f->pod, "metadata", "name", NULL));
 		set(status, "podUID", kube_json_text_at(f->pod, "metadata", "uid", NULL));

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "core/measured.h"
 #include "kube/json.h"
 
 #define SHARE_POD_NAME_MAX 253u
@@ -46,6 +47,7 @@ int share_pod_carry(
 struct share_pod_facts {
 	const json_t *pod;     /* NULL: there is none */
 	const json_t *tenants; /* GPUNode.status.tenants of the pod's node; NULL: not known */
+	const char *measured;  /* MEASURED_KEY of that node's Lease; NULL: not known */
 	const char *refusal;   /* reason of Accepted being false; NULL: it is accepted */
 	const char *trouble;   /* reason of PodCreated being false */
 	const char *wish;      /* why a change is not carried over */
@@ -54,6 +56,15 @@ struct share_pod_facts {
 	const char *dialects; /* the namespace's */
 	uint64_t real_ns;
 };
+
+/*
+ * What it got, for people: "0.31", "2x0.3" as the mean of two devices. The text that it was stays
+ * while it is within SHARE_POD_GOT_STEP of that.
+ */
+#define SHARE_POD_GOT_STEP 10u /* 1/1000 */
+#define SHARE_POD_GOT_SIZE 16u
+void share_pod_got(
+	const char *was, const struct measured *measured, char ret[static SHARE_POD_GOT_SIZE]);
 
 /* The whole status; NULL: no memory. */
 json_t *share_pod_status(

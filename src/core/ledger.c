@@ -59,6 +59,11 @@ struct ledger {
 	uint32_t n_requests; /* waiters and verdicts */
 };
 
+void ledger_set_oversubscribe(struct ledger *ledger, uint32_t oversubscribe_permille)
+{
+	ledger->oversubscribe_permille = MAX(oversubscribe_permille, 1000u);
+}
+
 int ledger_new(uint64_t usable_bytes, uint32_t oversubscribe_permille, struct ledger **ret_ledger)
 {
 	struct ledger *ledger = calloc(1, sizeof(*ledger));
@@ -66,7 +71,7 @@ int ledger_new(uint64_t usable_bytes, uint32_t oversubscribe_permille, struct le
 	if (!ledger)
 		return -ENOMEM;
 	ledger->usable = usable_bytes;
-	ledger->oversubscribe_permille = MAX(oversubscribe_permille, 1000u);
+	ledger_set_oversubscribe(ledger, oversubscribe_permille);
 	ledger->verdicts_end = &ledger->verdicts;
 	*ret_ledger = ledger;
 	return 0;

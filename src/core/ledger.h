@@ -33,6 +33,8 @@ struct ledger_verdict { /* of a request that waited */
  */
 int ledger_new(uint64_t usable_bytes, uint32_t oversubscribe_permille, struct ledger **ret_ledger);
 void ledger_free(struct ledger *ledger);
+/* Another oversubscription for who comes or changes from now on; what was promised stays. */
+void ledger_set_oversubscribe(struct ledger *ledger, uint32_t oversubscribe_permille);
 
 /* Admission: -ENOSPC with a sentence of what is possible now; nothing is changed then. */
 int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,

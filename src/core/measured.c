@@ -63,3 +63,17 @@ int measured_next(struct str *rest, struct measured *ret_measured, struct error 
 	*ret_measured = m;
 	return 1;
 }
+
+int measured_find(
+	struct str all, struct str uid, struct str container, struct measured *ret_measured)
+{
+	struct measured m;
+	int r;
+
+	while ((r = measured_next(&all, &m, NULL)))
+		if (r > 0 && str_eq(m.uid, uid) && str_eq(m.container, container)) {
+			*ret_measured = m;
+			return 0;
+		}
+	return -ENOENT;
+}

@@ -38,4 +38,8 @@ int measured_format(const struct measured *measured, struct buf *out);
  */
 int measured_next(struct str *rest, struct measured *ret_measured, struct error *err);
 
+/* That container's, out of all of them; what is none is passed over. -ENOENT. */
+int measured_find(
+	struct str all, struct str uid, struct str container, struct measured *ret_measured);
+
 #endif

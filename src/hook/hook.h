@@ -192,6 +192,7 @@ struct hook {
 	_Atomic uint64_t orphan_since_ns; /* since then */
 	_Atomic int socket;
 	uint64_t socket_inode;
+	_Atomic uint16_t abi; /* the version of the wire that both speak */
 	uint64_t start_time;
 	uint64_t tenant;
 	uint8_t secret[16];

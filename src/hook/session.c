@@ -198,13 +198,14 @@ static void read_command(char command[static MSG_COMMAND])
 	memcpy(command, name, len < MSG_COMMAND ? len : MSG_COMMAND - 1);
 }
 
-static int hello(struct hook *h, int fd, bool again)
+static int hello(struct hook *h, int fd, bool again, uint16_t abi)
 {
 	struct msg_hello m = {0};
 	int version = 0, fds[2 * MSG_DEVICES];
 	size_t n = 0;
 
 	msg_head_init(&m.head, MSG_HELLO, sizeof m, 1);
+	m.head.abi = abi;
 	m.page_abi = PAGE_ABI;
 	memcpy(m.secret, h->secret, sizeof m.secret);
 	m.start_time = h->start_time;
@@ -363,10 +364,20 @@ union packet {
 	struct msg_refused refused;
 	struct msg_device_note note;
 	struct msg_memory memory;
+	struct msg_say say;
 	uint8_t bytes[1024];
 };
 
-static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
+/* Refused for the version; an older daemon says which one it would take. */
+static bool is_older(const union packet *p, uint16_t abi)
+{
+	return p->head.type == MSG_REFUSED && p->head.status == EBADMSG && p->head.abi < abi &&
+		p->head.abi >= msg_oldest();
+}
+
+/* In that version of the wire. -EPROTONOSUPPORT: the daemon would take *ret_abi. */
+static int talk_in(
+	struct hook *h, bool again, uint16_t abi, char reason[static MSG_TEXT], uint16_t *ret_abi)
 {
 	_cleanup_fd_list_ struct fd_list passed = {.n = 0};
 	const struct timeval look = {LOOK_S, 0};
@@ -375,10 +386,13 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 
 	if (fd < 0)
 		return fd;
-	r = hello(h, fd, again);
+	r = hello(h, fd, again, abi);
 	if (!r)
 		r = answer(fd, &p, sizeof p, &passed);
-	if (!r && p.head.type == MSG_REFUSED) {
+	if (!r && is_older(&p, abi)) {
+		*ret_abi = p.head.abi;
+		r = -EPROTONOSUPPORT;
+	} else if (!r && p.head.type == MSG_REFUSED) {
 		memcpy(reason, p.refused.reason, MSG_TEXT);
 		r = -EACCES;
 	} else if (!r && p.head.type != MSG_WELCOME) {
@@ -395,8 +409,17 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 	 */
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
 	h->socket_inode = inode_of(fd);
+	atomic_store(&h->abi, abi);
 	atomic_store(&h->socket, fd);
 	return 0;
+}
+
+static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
+{
+	uint16_t older = 0;
+	int r = talk_in(h, again, msg_newest(), reason, &older);
+
+	return r == -EPROTONOSUPPORT ? talk_in(h, again, older, reason, &older) : r;
 }
 
 /*
@@ -464,12 +487,13 @@ enum hook_mode session_open(struct hook *h)
 
 /* ---- messages ---- */
 
-static int send_now(struct hook *h, const void *packet, size_t n)
+static int send_now(struct hook *h, struct msg_head *packet, size_t n)
 {
 	int fd = atomic_load(&h->socket);
 
 	if (fd < 0 || atomic_load(&h->orphan) || inode_of(fd) != h->socket_inode)
 		return -ENOTCONN;
+	packet->abi = atomic_load(&h->abi);
 	return packet_send(fd, packet, n, NULL, 0);
 }
 
@@ -478,7 +502,7 @@ static int send_note(struct hook *h, enum msg_type type, struct device *d, uint3
 	struct msg_device_note m = {.device = d->daemon};
 
 	msg_head_init(&m.head, type, sizeof m, request);
-	return send_now(h, &m, sizeof m);
+	return send_now(h, &m.head, sizeof m);
 }
 
 static int send_memory(
@@ -487,7 +511,7 @@ static int send_memory(
 	struct msg_memory m = {.device = d->daemon, .bytes = bytes};
 
 	msg_head_init(&m.head, type, sizeof m, request);
-	return send_now(h, &m, sizeof m);
+	return send_now(h, &m.head, sizeof m);
 }
 
 void session_note(struct hook *h, enum msg_type type, struct device *d)
@@ -584,6 +608,10 @@ static void handle(struct hook *h, const union packet *p)
 		h->removed = true;
 		hook_complain("no GPU for this program any more: %.*s", (int)MSG_TEXT - 1,
 			p->refused.reason);
+		return;
+	}
+	if (p->head.type == MSG_SAY) {
+		hook_complain("%.*s", (int)MSG_TEXT - 1, p->say.text);
 		return;
 	}
 	if (p->head.type == MSG_FLUSH) {

@@ -17,8 +17,8 @@ struct connection {
 	struct http_tls *tls;         /* what it was shown */
 	struct http_request *request; /* that is being answered */
 	int fd;
-	uint64_t since_ns; /* it waits for a request since then */
-	bool is_fresh;     /* no request has come yet */
+	uint64_t since_ns;             /* it waits for a request since then */
+	bool is_fresh;                 /* no request has come yet */
 	bool is_certified, is_checked; /* its certificate, and whether that is known */
 };
 
@@ -46,7 +46,7 @@ struct http_server {
 	uint16_t port;
 	char *unix_path; /* to be removed; NULL: none */
 	char *client_ca;
-	bool is_woken;   /* something has gone on since libmicrohttpd was run */
+	bool is_woken; /* something has gone on since libmicrohttpd was run */
 	LIST_HEAD(connections, connection) connections;
 };
 

@@ -299,9 +299,12 @@ static CURL *easy_take(struct kube_client *client)
 static int start_try(struct kube_call *call, const struct credential_view *view)
 {
 	struct kube_client *client = call->client;
-	CURL *easy = easy_take(client);
+	CURL *easy;
 	int r;
 
+	if (call->request.may_send && !call->request.may_send(call->request.data))
+		return -ECANCELED;
+	easy = easy_take(client);
 	if (!easy)
 		return -ENOMEM;
 	call->transfer.easy = easy;

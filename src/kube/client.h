@@ -55,6 +55,8 @@ typedef void kube_done_fn(void *data, const struct kube_answer *answer);
 /* A negative result ends the call with it. */
 typedef int kube_body_fn(void *data, struct str bytes);
 
+typedef bool kube_may_send_fn(void *data);
+
 struct kube_request {
 	enum kube_method method;
 	const char *path;  /* "/api/v1/pods" */
@@ -66,6 +68,11 @@ struct kube_request {
 	enum retry_policy retry;
 	bool is_watch; /* no timeout, and does not count as in flight */
 	kube_body_fn *on_body;
+	/*
+	 * Asked at each try, right before it goes out, which may be long after kube_call_start();
+	 * false: -ECANCELED. NULL: it may.
+	 */
+	kube_may_send_fn *may_send;
 	kube_done_fn *done;
 	void *data;
 };

@@ -88,6 +88,7 @@ static int send(struct kube_client *client, const struct kube_write *w, const st
 			.content_type = kind->content_type,
 			.timeout_ns = w->timeout_ns,
 			.retry = w->is_tried_once ? RETRY_NEVER : kind->retry,
+			.may_send = w->may_send,
 			.done = w->done,
 			.data = w->data,
 		},

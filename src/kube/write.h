@@ -27,9 +27,10 @@ struct kube_write {
 	struct kube_target target;
 	const char *field_manager; /* NULL: "divvy" */
 	bool is_dry_run;
-	bool is_forced;      /* apply: takes over fields that others manage */
-	uint64_t timeout_ns; /* 0: KUBE_TIMEOUT_DEFAULT_NS */
-	bool is_tried_once;  /* not even where trying again is safe */
+	bool is_forced;             /* apply: takes over fields that others manage */
+	uint64_t timeout_ns;        /* 0: KUBE_TIMEOUT_DEFAULT_NS */
+	bool is_tried_once;         /* not even where trying again is safe */
+	kube_may_send_fn *may_send; /* as of a kube_request */
 	kube_done_fn *done;
 	void *data;
 	struct kube_call **ret_call; /* may be NULL */

@@ -72,8 +72,8 @@ static int load(struct access *a, const struct cli_args *args, struct sched *sch
 
 int world_load(struct access *a, const struct cli_args *args, struct sched **ret, struct error *err)
 {
-	struct sched_config config = {
-		.cluster = {.scheduler_name = world_scheduler_name(args), .policy = &place_scarcity},
+	struct sched_config config = {.cluster = {.scheduler_name = world_scheduler_name(args),
+					      .policy = &place_scarcity},
 		.seed = 1};
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
 	int r = access_discover(a, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/parse.h"
 
 static const char *text_at(const json_t *object, const char *key)
 {
@@ -87,6 +88,20 @@ int policy_check_selector(const json_t *spec, struct error *err)
 				i, operator, wants ? "with" : "without");
 	}
 	return 0;
+}
+
+uint32_t policy_overcommit_memory(const json_t *spec)
+{
+	const json_t *value = kube_json_at(spec, "overcommit", "memory", NULL);
+	const double times = json_number_value(value);
+	uint32_t milli;
+
+	if (json_is_number(value))
+		milli = (uint32_t)(MIN(MAX(times, 0.0), 16.0) * 1000 + 0.5);
+	else if (!json_is_string(value) ||
+		parse_share(str_from(json_string_value(value)), &milli, NULL) < 0)
+		return 0;
+	return MIN(MAX(milli, POLICY_OVERCOMMIT_ONCE), POLICY_OVERCOMMIT_MAX);
 }
 
 void policy_add_dialects(const json_t *spec, struct buf *list)

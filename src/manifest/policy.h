@@ -4,6 +4,7 @@
 #define MANIFEST_POLICY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -16,6 +17,14 @@ bool policy_selects(const json_t *spec, const char *ns, const json_t *ns_labels)
 
 /* The selector's rules that the schema cannot say. -EINVAL. */
 int policy_check_selector(const json_t *spec, struct error *err);
+
+/*
+ * spec.overcommit.memory of a GPUPolicy or a GPUNode in 1/1000, 1000 to 16000, from 1.5 or "1.5"; 0
+ * where it says nothing, or no such value.
+ */
+#define POLICY_OVERCOMMIT_ONCE 1000u
+#define POLICY_OVERCOMMIT_MAX 16000u
+uint32_t policy_overcommit_memory(const json_t *spec);
 
 /* Appends those of the policy to "a,b". */
 void policy_add_dialects(const json_t *spec, struct buf *list);

@@ -47,10 +47,7 @@ static void set_waiting(struct cluster *c, struct cpod *pod)
 {
 	const bool is_asking = pod->asked.n || pod->refusal.code;
 
-	cpod_set_state(c, pod,
-		pod->is_ours            ? CPOD_PENDING
-			: is_asking ? CPOD_GUEST
-				    : CPOD_OTHER);
+	cpod_set_state(c, pod, pod->is_ours ? CPOD_PENDING : is_asking ? CPOD_GUEST : CPOD_OTHER);
 }
 
 static bool has_place(const struct cpod *pod)

@@ -107,7 +107,10 @@ uint32_t cpod_line(const struct cluster *cluster, const struct cpod *pod); /* 0:
 bool cpod_is_reclaimed(const struct cpod *pod); /* it was told to leave for another queue */
 /* When it takes back what it has asked back; 0: nothing. */
 uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
-/* While it holds its place, or that is kept for it: until when. While it was told to leave: when it was asked last. */
+/*
+ * While it holds its place, or that is kept for it: until when. While it was told to leave: when it
+ * was asked last.
+ */
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
 void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);

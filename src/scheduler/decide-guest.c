@@ -21,7 +21,8 @@ static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 	}
 	if (pod->group[0] && pod->asked.n) {
 		buf_addf(why,
-			"group %s: an extender places no groups; give its pods the schedulerName %s",
+			"group %s: an extender places no groups; give its pods the schedulerName "
+			"%s",
 			pod->group, c->config.scheduler_name);
 		return true;
 	}
@@ -92,8 +93,7 @@ int decide_sites(struct cluster *c, struct cpod *pod, struct decide_site *sites,
 int decide_offer(struct cluster *c, struct cpod *pod, const struct decide_site *sites, uint32_t n,
 	struct error *err)
 {
-	struct attempt a = {
-		.cluster = c, .pod = pod, .n_avoided = place_n_nodes(c->place)};
+	struct attempt a = {.cluster = c, .pod = pod, .n_avoided = place_n_nodes(c->place)};
 	_cleanup_free_ bool *avoided = malloc(a.n_avoided + 1ul);
 	int r;
 

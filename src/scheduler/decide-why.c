@@ -255,7 +255,8 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 	ret[0] = '\0';
 	one.count = 1;
 	if (reason == PLACE_NO_SHARE)
-		snprintf(ret, DECIDE_REASON_MAX, "%s free, %s asked", format_share(device->share_free).s,
+		snprintf(ret, DECIDE_REASON_MAX, "%s free, %s asked",
+			format_share(device->share_free).s,
 			format_share(spec->is_exclusive ? SPEC_SHARE_ONE : spec->share).s);
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
 		snprintf(ret, DECIDE_REASON_MAX, "%s of memory free, %s asked",

@@ -47,8 +47,7 @@ bool decide_has_wish(const struct cluster *c, const struct cpod *pod)
 	struct given wish = {0};
 	bool is_other;
 
-	if (pod->state != CPOD_BOUND || !pod->given.n || !pod->node->has_gpus ||
-		pod->is_deleting)
+	if (pod->state != CPOD_BOUND || !pod->given.n || !pod->node->has_gpus || pod->is_deleting)
 		return false;
 	/* A wish that cannot be read is one that cannot be granted. */
 	if (pod->refusal.code)

@@ -596,8 +596,7 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 			.time_ns = c->real_ns,
 			.grant = grant};
 
-		r = tenancy_write_back(
-			pod->json, cluster_dialects(c, pod->ns), &back, annotations);
+		r = tenancy_write_back(pod->json, cluster_dialects(c, pod->ns), &back, annotations);
 	}
 	if (r < 0)
 		json_decref(annotations);

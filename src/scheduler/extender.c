@@ -60,8 +60,8 @@ static void sites_done(struct sites *sites)
 static int make_room(struct sites *sites, size_t n, struct error *err)
 {
 	if (n > EXTENDER_NODES_MAX)
-		return fail(err, EINVAL, "%zu nodes: at most %u are looked at", n,
-			EXTENDER_NODES_MAX);
+		return fail(
+			err, EINVAL, "%zu nodes: at most %u are looked at", n, EXTENDER_NODES_MAX);
 	sites->v = calloc(n + 1, sizeof(*sites->v));
 	return sites->v ? 0 : fail(err, ENOMEM, "out of memory");
 }
@@ -116,9 +116,8 @@ static int read_pod(struct sched *s, const json_t *args, struct cpod **ret, stru
 {
 	const json_t *metadata = member(member(args, "Pod"), "metadata");
 
-	return find_pod(
-		s, text(metadata, "namespace"), text(metadata, "name"), text(metadata, "uid"), ret,
-		err);
+	return find_pod(s, text(metadata, "namespace"), text(metadata, "name"),
+		text(metadata, "uid"), ret, err);
 }
 
 static bool asks_for_nothing(const struct cpod *pod)
@@ -169,8 +168,8 @@ static json_t *format_filter(const json_t *args, const struct sites *sites)
 		"FailedAndUnresolvableNodes", final, "Error", "");
 }
 
-static int filter(struct sched *s, struct cpod *pod, const json_t *args, json_t **ret,
-	struct error *err)
+static int filter(
+	struct sched *s, struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
 	_cleanup_sites_ struct sites sites = {0};
 	int r = read_nodes(args, &sites, err);
@@ -191,8 +190,7 @@ static int filter(struct sched *s, struct cpod *pod, const json_t *args, json_t 
 
 /* ---- prioritize ---- */
 
-static int prioritize(
-	struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
+static int prioritize(struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
 	_cleanup_sites_ struct sites sites = {0};
 	const char *kept = cpod_state(pod) == CPOD_OFFERED ? cpod_node(pod) : "";
@@ -243,8 +241,7 @@ static uint32_t find_victims(
 	return n;
 }
 
-static int read_victims(
-	struct sched *s, const json_t *args, struct sites *ret, struct error *err)
+static int read_victims(struct sched *s, const json_t *args, struct sites *ret, struct error *err)
 {
 	json_t *by_node = victims_of(args), *value;
 	const char *node;
@@ -279,12 +276,12 @@ static json_t *format_victims(const json_t *victims)
 		if (uid)
 			json_array_append_new(uids, json_pack("{s:s}", "UID", uid));
 	}
-	return json_pack("{s:o, s:I}", "Pods", uids, "NumPDBViolations",
-		json_integer_value(broken));
+	return json_pack(
+		"{s:o, s:I}", "Pods", uids, "NumPDBViolations", json_integer_value(broken));
 }
 
-static int preempt(struct sched *s, struct cpod *pod, const json_t *args, json_t **ret,
-	struct error *err)
+static int preempt(
+	struct sched *s, struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
 	_cleanup_sites_ struct sites sites = {0};
 	json_t *left;
@@ -300,8 +297,7 @@ static int preempt(struct sched *s, struct cpod *pod, const json_t *args, json_t
 	for (uint32_t i = 0; i < sites.n; i++)
 		if (sites.v[i].is_fit)
 			json_object_set_new(left, sites.v[i].node,
-				format_victims(
-					json_object_get(victims_of(args), sites.v[i].node)));
+				format_victims(json_object_get(victims_of(args), sites.v[i].node)));
 	*ret = json_pack("{s:o}", "NodeNameToMetaVictims", left);
 	return 0;
 }
@@ -314,7 +310,7 @@ int extender_answer(struct sched *s, enum extender_verb verb, const json_t *args
 	int r = read_pod(s, args, &pod, err);
 
 	if (r == 0)
-		r = verb == EXTENDER_FILTER         ? filter(s, pod, args, &answer, err)
+		r = verb == EXTENDER_FILTER        ? filter(s, pod, args, &answer, err)
 			: verb == EXTENDER_PREEMPT ? preempt(s, pod, args, &answer, err)
 						   : prioritize(pod, args, &answer, err);
 	if (r == 0 && !answer)
@@ -339,9 +335,8 @@ static int check_free(const struct cpod *pod, const char *node, struct error *er
 			: 1;
 	default:
 		return fail(err, EBUSY,
-			cpod_is_ours(pod)
-				? "its schedulerName is divvy-scheduler's: that places it"
-				: "its Binding to %.253s is under way",
+			cpod_is_ours(pod) ? "its schedulerName is divvy-scheduler's: that places it"
+					  : "its Binding to %.253s is under way",
 			cpod_node(pod));
 	}
 }

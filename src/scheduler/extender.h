@@ -31,9 +31,9 @@ int extender_answer(struct sched *sched, enum extender_verb verb, const json_t *
 	json_t **ret_answer, struct error *err);
 
 /*
- * To bind. 0: the pod is CPOD_ASSUMED, its Binding to cpod_node() is to be written and sched_bound()
- * says how that went; 1: it is bound to that node already. -EINVAL, -EAGAIN as above; -ENOSPC: not
- * there, -EBUSY: it is on its way, or bound, elsewhere; -ENOMEM.
+ * To bind. 0: the pod is CPOD_ASSUMED, its Binding to cpod_node() is to be written, and how that
+ * went is for sched_bound(); 1: it is bound to that node already. -EINVAL, -EAGAIN as above;
+ * -ENOSPC: not there, -EBUSY: it is on its way, or bound, elsewhere; -ENOMEM.
  */
 int extender_bind(
 	struct sched *sched, const json_t *args, const struct cpod **ret_pod, struct error *err);

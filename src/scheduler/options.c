@@ -20,8 +20,8 @@ static const struct program_option table[] = {
 	ACCESS_OPTION_NAMESPACE(AT(space)),
 	ACCESS_OPTION_LEASE_NAMESPACE(AT(lease_space)),
 	{"rack-label", "KEY",
-		"label of nodes that says which rack they stand in, to which groups keep; default "
-		CLUSTER_RACK_LABEL,
+		"label of nodes that says which rack they stand in, to which groups keep; "
+		"default " CLUSTER_RACK_LABEL,
 		AT(rack_label), .preset = CLUSTER_RACK_LABEL},
 	{"listen", "ADDRESS",
 		"serve /metrics, /healthz and the extender, such as :9444; default nothing",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is served over HTTPS, on the loop: /healthz to all; /metrics to whom the API server knows
- * (TokenReview) and lets (SubjectAccessReview of get /metrics); /extender/ to who shows a certificate
- * of --client-ca, and without that to nobody.
+ * (TokenReview) and lets (SubjectAccessReview of get /metrics); /extender/ to who shows a
+ * certificate of --client-ca, and without that to nobody.
  */
 #ifndef SCHEDULER_SERVE_H
 #define SCHEDULER_SERVE_H

@@ -9,7 +9,7 @@
 
 #include "scheduler/extender.h"
 
-/* Less than kube-scheduler waits by default (httpTimeout: 5 s): nothing else is placed meanwhile. */
+/* Less than kube-scheduler waits by default (httpTimeout: 5 s): it places nothing meanwhile. */
 #define PATIENCE_NS (UINT64_C(2) * 1000000000)
 
 struct question {
@@ -116,7 +116,8 @@ void service_ask_again(struct service *s)
 void service_answer_all(struct service *s)
 {
 	while (s->questions) {
-		refuse(s->questions->request, s->questions->verb, "divvy-scheduler ends: ask again");
+		refuse(s->questions->request, s->questions->verb,
+			"divvy-scheduler ends: ask again");
 		question_free(s, s->questions);
 	}
 }

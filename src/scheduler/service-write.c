@@ -39,6 +39,14 @@ static struct flight *take_off(struct service *s, const struct cpod *pod)
 	return begin(s, cpod_ns(pod), cpod_name(pod), cpod_uid(pod));
 }
 
+/* A process that was stopped goes on where it was: whoever leads by now has decided otherwise. */
+static bool may_send(void *data)
+{
+	const struct flight *f = data;
+
+	return service_may_write(f->service);
+}
+
 static void land(struct flight *f)
 {
 	if (f->asked)
@@ -123,7 +131,7 @@ static void on_read(void *data, const struct kube_answer *answer)
 /* Whether the server may have done it although it did not say so. */
 static bool is_unclear(const struct kube_answer *answer)
 {
-	return !answer->status.http || answer->status.http >= 500;
+	return answer->result != -ECANCELED && (!answer->status.http || answer->status.http >= 500);
 }
 
 static void on_bound(void *data, const struct kube_answer *answer)
@@ -151,6 +159,7 @@ void service_bind(struct service *s, const struct cpod *pod, struct http_request
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
 		.field_manager = MANAGER,
+		.may_send = may_send,
 		.done = on_bound,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
@@ -195,6 +204,7 @@ static void patch_status(struct service *s, const struct cpod *pod, const json_t
 	const struct kube_write write = {
 		.target = {"v1", "pods", cpod_ns(pod), cpod_name(pod), "status"},
 		.field_manager = MANAGER,
+		.may_send = may_send,
 		.done = on_patched,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
@@ -248,6 +258,7 @@ void service_claim(struct service *s, const struct cpod *pod, const char *text)
 		const struct kube_write write = {
 			.target = {"v1", "persistentvolumeclaims", cpod_ns(pod), claim, NULL},
 			.field_manager = MANAGER,
+			.may_send = may_send,
 			.done = on_patched,
 			.data = f,
 			.ret_call = f ? &f->call : NULL};
@@ -290,6 +301,7 @@ void service_evict(struct service *s, const struct cpod *pod, const char *reason
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
 		.field_manager = MANAGER,
+		.may_send = may_send,
 		.done = on_patched,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
@@ -326,6 +338,7 @@ static void report(struct service *s, const char *name, json_t *status)
 	const struct kube_write write = {
 		.target = {"divvy.gpu/v1", "gpupolicies", NULL, name, "status"},
 		.field_manager = MANAGER,
+		.may_send = may_send,
 		.done = on_reported,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};

@@ -15,7 +15,8 @@
 static const struct {
 	const char *name;
 	uint32_t size;
-	bool has_tail; /* text of any length follows */
+	bool has_tail;  /* text of any length follows */
+	uint16_t since; /* version; 0: the first */
 } types[MSG_TYPES] = {
 	[MSG_HELLO] = {"HELLO", sizeof(struct msg_hello), false},
 	[MSG_WELCOME] = {"WELCOME", sizeof(struct msg_welcome), false},
@@ -32,11 +33,27 @@ static const struct {
 	[MSG_BYE] = {"BYE", sizeof(struct msg_head), false},
 	[MSG_CONTROL] = {"CONTROL", sizeof(struct msg_control), true},
 	[MSG_CONTROL_REPLY] = {"CONTROL_REPLY", sizeof(struct msg_control), true},
+	[MSG_SAY] = {"SAY", sizeof(struct msg_say), false, 2},
 };
+
+uint16_t msg_newest(void)
+{
+	return MSG_ABI;
+}
+
+uint16_t msg_oldest(void)
+{
+	return MSG_ABI > 1 ? MSG_ABI - 1 : 1;
+}
 
 static bool is_known(uint16_t type)
 {
 	return type < MSG_TYPES && types[type].name;
+}
+
+bool msg_is_in(enum msg_type type, uint16_t abi)
+{
+	return is_known((uint16_t)type) && types[type].since <= abi;
 }
 
 const char *msg_type_name(uint16_t type)
@@ -49,7 +66,7 @@ void msg_head_init(struct msg_head *head, enum msg_type type, uint32_t size, uin
 	*head = (struct msg_head){
 		.size = size,
 		.type = (uint16_t)type,
-		.abi = MSG_ABI,
+		.abi = msg_newest(),
 		.request = request,
 	};
 }
@@ -96,6 +113,31 @@ static int check_refused(const void *packet, struct error *err)
 	return 0;
 }
 
+static int check_say(const void *packet, struct error *err)
+{
+	struct msg_say say;
+
+	memcpy(&say, packet, sizeof(say));
+	if (!is_terminated(say.text, sizeof(say.text)))
+		return fail(err, EBADMSG, "SAY has a sentence without an end");
+	return 0;
+}
+
+/* REFUSED is what says so to who speaks another one. */
+static int check_version(const struct msg_head *head, struct error *err)
+{
+	if (head->type == MSG_REFUSED || (head->abi >= msg_oldest() && head->abi <= msg_newest()))
+		return 0;
+	if (msg_oldest() == msg_newest())
+		return fail(err, EBADMSG,
+			"message of protocol version %u: version %u is spoken here", head->abi,
+			msg_newest());
+	return fail(err, EBADMSG,
+		"message of protocol version %u: versions %u and %u are spoken here: programs that "
+		"were started with a library older than that have to be started again",
+		head->abi, msg_oldest(), msg_newest());
+}
+
 int msg_check(const void *packet, uint32_t size, struct error *err)
 {
 	struct msg_head head;
@@ -107,11 +149,13 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 	if (head.size != size)
 		return fail(
 			err, EBADMSG, "message of %u bytes says that it has %u", size, head.size);
-	if (head.abi != MSG_ABI)
-		return fail(err, EBADMSG, "message of protocol version %u: this is version %u",
-			head.abi, MSG_ABI);
+	if (check_version(&head, err) < 0)
+		return -EBADMSG;
 	if (!is_known(head.type))
 		return fail(err, EBADMSG, "message of unknown type %u", head.type);
+	if (head.type != MSG_REFUSED && !msg_is_in(head.type, head.abi))
+		return fail(err, EBADMSG, "%s is in no message of protocol version %u",
+			types[head.type].name, head.abi);
 	if (types[head.type].has_tail ? size < types[head.type].size
 				      : size != types[head.type].size)
 		return fail(err, EBADMSG, "%s of %u bytes: %s%u is right", types[head.type].name,
@@ -123,6 +167,7 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 	case MSG_HELLO: return check_hello(packet, err);
 	case MSG_WELCOME: return check_welcome(packet, err);
 	case MSG_REFUSED: return check_refused(packet, err);
+	case MSG_SAY: return check_say(packet, err);
 	default: return 0;
 	}
 }

@@ -7,17 +7,26 @@
  * pid it acts on.
  *
  *   hook    HELLO -> WELCOME (+3 fds per device, in the order of the devices) | REFUSED
- *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED
+ *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED, SAY
  *   divvy   CONTROL (JSON text) -> CONTROL_REPLY (JSON text, in parts)
+ *
+ * Versions: everybody speaks the newest one and the one before. Who asks uses its newest; who
+ * answers uses the asker's, or refuses with the version that it would take, so that the asker may
+ * ask again in that one. msg_head, REFUSED and its sentence are the same in all versions.
+ *   1   the first
+ *   2   SAY
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
 #include "wire/page.h"
 
-#define MSG_ABI 1u
+#ifndef MSG_ABI /* a test builds what spoke the version before */
+#define MSG_ABI 2u
+#endif
 #define MSG_MAX (64u * 1024u)
 #define MSG_DEVICES 16u /* devices of one tenant */
 #define MSG_TEXT 240u   /* reason sent with a refusal */
@@ -39,13 +48,14 @@ enum msg_type {
 	MSG_CONTROL,       /* JSON request of the command line */
 	MSG_CONTROL_REPLY, /* status 0 or errno; more != 0: another part follows */
 	MSG_YIELD,         /* device: what comes next would overrun the turn by more than is left */
+	MSG_SAY, /* device, daemon -> hook: a sentence for who reads the program's errors */
 	MSG_TYPES,
 };
 
 struct msg_head {
-	uint32_t size; /* of the whole packet */
-	uint16_t type; /* enum msg_type */
-	uint16_t abi;
+	uint32_t size;    /* of the whole packet */
+	uint16_t type;    /* enum msg_type */
+	uint16_t abi;     /* the version it is in */
 	uint32_t request; /* chosen by the asker, returned in the answer */
 	int32_t status;   /* 0 or a positive errno */
 };
@@ -104,6 +114,13 @@ struct msg_memory { /* MEM_RESERVE, MEM_RELEASE, MEM_REPLY, MEASURED */
 	uint64_t bytes;
 };
 
+struct msg_say { /* SAY */
+	struct msg_head head;
+	uint32_t device;
+	uint32_t reserved;
+	char text[MSG_TEXT]; /* NUL-terminated sentence */
+};
+
 struct msg_control { /* CONTROL, CONTROL_REPLY: followed by head.size - sizeof bytes of JSON */
 	struct msg_head head;
 	uint32_t more;
@@ -118,17 +135,24 @@ _Static_assert(sizeof(struct msg_welcome) == 32 + 40 * MSG_DEVICES, "abi");
 _Static_assert(sizeof(struct msg_refused) == 16 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_device_note) == 24, "abi");
 _Static_assert(sizeof(struct msg_memory) == 32, "abi");
+_Static_assert(sizeof(struct msg_say) == 24 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_control) == 24, "abi");
 
+/* The versions that are spoken here, the newest and the one before, where there was one. */
+uint16_t msg_newest(void);
+uint16_t msg_oldest(void);
+/* Is there such a message in that version? */
+bool msg_is_in(enum msg_type type, uint16_t abi);
+
 /*
- * Checks that the `size` bytes at `packet` are one well-formed message: head.size, a known type,
- * the exact size of that type (controls: at least the head), strings terminated, counts within
- * bounds. Returns 0; -EBADMSG with what was wrong. Total: any bytes, any size. Reads nothing beyond
- * size.
+ * Checks that the `size` bytes at `packet` are one well-formed message of a version that is spoken
+ * here: head.size, a type that the version knows, the exact size of that type (controls: at least
+ * the head), strings terminated, counts within bounds. Returns 0; -EBADMSG with what was wrong.
+ * Total: any bytes, any size. Reads nothing beyond size.
  */
 int msg_check(const void *packet, uint32_t size, struct error *err);
 
-/* Fills a head. */
+/* Fills a head, in the newest version. */
 void msg_head_init(struct msg_head *head, enum msg_type type, uint32_t size, uint32_t request);
 
 const char *msg_type_name(uint16_t type);

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x79767664u /* "dvvy" */
-#define PAGE_ABI 1u            /* served: this one and, once there is one, the one before */
+#define PAGE_ABI 1u            /* of the pages; packets have a version of their own: msg.h */
 #define PAGE_LINE 64u
 #define PAGE_SLOTS 1024u        /* streams with a marker word; further ones share slot 0 */
 #define PAGE_LINES 128u         /* threads with a line of their own */

@@ -52,10 +52,10 @@ static void add_pod(struct sched *sched, int i)
 	if (i < PODS - 1)
 		json_object_set_new(annotations, "divvy.gpu/request", json_string(request));
 	put(sched, OBJECT_POD,
-		json_pack("{s:{s:s, s:s, s:s, s:{s:s}, s:o}, s:{s:s, s:[{s:s}]}}", "metadata", "name", name,
-			"namespace", "s", "uid", name, "labels", DIALECT_TENANT_LABEL, "true",
-			"annotations", annotations, "spec", "schedulerName", "other", "containers",
-			"name", "c"));
+		json_pack("{s:{s:s, s:s, s:s, s:{s:s}, s:o}, s:{s:s, s:[{s:s}]}}", "metadata",
+			"name", name, "namespace", "s", "uid", name, "labels", DIALECT_TENANT_LABEL,
+			"true", "annotations", annotations, "spec", "schedulerName", "other",
+			"containers", "name", "c"));
 }
 
 static const json_t *nodes_of(const json_t *args)

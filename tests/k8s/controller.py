@@ -57,11 +57,14 @@ class Controller:
 
     def get(self, path, port=None, token=None):
         """(status, text); as API servers and Prometheus would ask."""
+        return self.ask("GET", path, port or self.page, headers={"Authorization": "Bearer " + token} if token else {})
+
+    def ask(self, method, path, port, body=None, headers=None):
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(self.address, port or self.page, timeout=10, context=tls)
+        connection = http.client.HTTPSConnection(self.address, port, timeout=10, context=tls)
         with contextlib.closing(connection):
-            connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
+            connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
 

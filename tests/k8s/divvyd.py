@@ -126,7 +126,7 @@ class Daemon:
         return self.condition("Ready").get("status") == "True"
 
     def await_ready(self):
-        wait_for(self.is_ready, "GPUNode is Ready", 60)
+        wait_for(lambda: self.is_ready() and self.answers(), "GPUNode is Ready, and it answers", 60)
 
     def status(self):
         return self.cluster.get(f"/apis/divvy.gpu/v1/gpunodes/{self.node}").get("status") or {}
@@ -176,10 +176,11 @@ class Daemon:
         return done.stdout + done.stderr
 
     @contextlib.contextmanager
-    def stranger(self):
+    def stranger(self, device="0"):
         """A program of the host that uses a device, past everybody."""
         process = subprocess.Popen([SPIN, "--kernel-us=500"], stdout=subprocess.DEVNULL, env={
-            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim"), "DIVVY_SIM": os.path.join(self.runtime, "sim")})
+            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim"), "DIVVY_SIM": os.path.join(self.runtime, "sim"),
+            "CUDA_VISIBLE_DEVICES": device})
         try:
             yield process
         finally:

@@ -4,7 +4,7 @@
 FaultProxy ends TLS with a certificate of its own and speaks HTTP/1.1, so that it can do to an answer what a
 network, a middlebox or a restarting server does: cut it, end it early but in good order, put garbage into it,
 hold it back, go silent, or give another answer instead. CutProxy passes bytes on without looking into them
-(HTTP/2 goes through), cuts connections and goes silent.
+(HTTP/2 goes through), cuts connections and goes silent. GateProxy lets the client hear and not speak, when told.
 
     with FaultProxy(cluster, folder, seed=1) as proxy:
         proxy.kubeconfig       # trusts the proxy, is the cluster's administrator
@@ -216,6 +216,38 @@ class CutProxy(Proxy):
                 await sink.drain()
         pumps = [asyncio.ensure_future(pump(reader, up_writer, False)),
                  asyncio.ensure_future(pump(up_reader, writer, True))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in pumps:
+                task.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            up_writer.transport.abort()
+
+
+class GateProxy(CutProxy):
+    """Passes everything on until it is shut: then who connects is cut off, and so is who says something on a connection
+    that there is. What the server says still comes through, as on a watch."""
+
+    def prepare(self):
+        super().prepare()
+        self.is_shut = False
+        self.refused = 0
+
+    async def serve(self, reader, writer):
+        if self.is_shut:
+            self.refused += 1
+            return
+        up_reader, up_writer = await asyncio.open_connection(self.upstream.hostname, self.upstream.port)
+
+        async def pump(source, sink, is_gated):
+            while piece := await source.read(1 << 14):
+                if is_gated and self.is_shut:
+                    return
+                sink.write(piece)
+                await sink.drain()
+        pumps = [asyncio.ensure_future(pump(reader, up_writer, True)),
+                 asyncio.ensure_future(pump(up_reader, writer, False))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:

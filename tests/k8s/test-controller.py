@@ -198,12 +198,8 @@ def policies_are_held_at_admission():
     cluster.delete(G + "/gpupolicies/poor")
 
 
-def a_daemon_writes_of_its_own_node():
-    node, other = unique("node"), unique("node")
-    for name in (node, other):
-        cluster.create(G + "/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
-    plain = cluster.service_account(SYSTEM, "divvyd")
-    refused(plain.patch, f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}, says="names no pod")
+def daemon_of(node):
+    """The account of a divvyd there: its token names a pod, and that the node."""
     daemon = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": unique("divvyd")}, "spec": {
         "serviceAccountName": "divvyd", "nodeName": node, "automountServiceAccountToken": False,
         "containers": [{"name": "c", "image": "none"}]}}
@@ -211,7 +207,16 @@ def a_daemon_writes_of_its_own_node():
     answer = cluster.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token", {
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3607, "boundObjectRef": {
             "apiVersion": "v1", "kind": "Pod", "name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}}})
-    who = cluster.account(unique("divvyd"), token=answer["status"]["token"], namespace=SYSTEM)
+    return cluster.account(unique("divvyd"), token=answer["status"]["token"], namespace=SYSTEM)
+
+
+def a_daemon_writes_of_its_own_node():
+    node, other = unique("node"), unique("node")
+    for name in (node, other):
+        cluster.create(G + "/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
+    plain = cluster.service_account(SYSTEM, "divvyd")
+    refused(plain.patch, f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}, says="names no pod")
+    who = daemon_of(node)
     who.patch(f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}})
     refused(who.patch, f"{G}/gpunodes/{other}/status", {"status": {"epoch": 1}}, says="of that one alone")
     leases = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
@@ -293,6 +298,30 @@ def what_the_node_grants_is_shown():
     assert status_of("s1")["granted"]["memory"] == "4Gi" and status_of("s1")["nodeName"] == node
     table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
     assert all(word in table for word in ("GPU-1", "0.3-0.6", "4Gi", "Running")), table
+
+
+def what_the_node_has_measured_is_shown():
+    """As the Lease of its daemon says it; a little more or less is not written."""
+    status = status_of("s1")
+    leases = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
+    key = f"{status['podUID']}/main"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
+        "name": status["nodeName"], "annotations": {"divvy.gpu/measured": f"{key}=312:1024"}}, "spec": {"holderIdentity": "x"}}
+    who = daemon_of(status["nodeName"])
+    who.create(leases, lease)
+    wait_for(lambda: status_of("s1").get("got") == "0.312", "it is shown", 60)
+    table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
+    assert "0.312" in table, table
+    version = cluster.get(share_pods() + "/s1")["metadata"]["resourceVersion"]
+    for measured in (315, 308, 450):
+        who.patch(f"{leases}/{status['nodeName']}", {"metadata": {"annotations": {"divvy.gpu/measured": f"{key}={measured}:1024"}}})
+    seen = []
+    with cluster.watch(share_pods(), timeout=60, resourceVersion=version, fieldSelector="metadata.name=s1") as events:
+        while not seen or seen[-1] != "0.45":
+            event = next(events)
+            if event["type"] == "MODIFIED":
+                seen.append(event["object"]["status"]["got"])
+    assert set(seen) <= {"0.312", "0.45"}, seen
 
 
 def a_change_reaches_the_running_pod():
@@ -449,7 +478,7 @@ def metrics_are_for_who_may_get_them():
 
 TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
-         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown,
+         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_the_node_has_measured_is_shown,
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
          deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,

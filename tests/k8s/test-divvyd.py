@@ -201,6 +201,68 @@ def accounts_go_on_after_a_restart():
     stop_pod("counted")
 
 
+def environment_of(name):
+    """Of its program."""
+    process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
+    with open(f"/proc/{process['pid']}/environ", encoding="utf-8") as f:
+        return dict(pair.split("=", 1) for pair in f.read().split("\0") if pair)
+
+
+def a_dialects_variables_are_there():
+    """Those that its own device plugin set."""
+    pods = {
+        "hami": ("hami", "main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=20", "3000Mi",
+                 {"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "20"}),
+        "gpushare": ("gpushare", "main/aliyun.com/gpu-mem=2", "2Gi",
+                     {"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "2", "ALIYUN_COM_GPU_MEM_CONTAINER": "2",
+                      "ALIYUN_COM_GPU_MEM_DEV": str(daemon.status()["devices"][0]["memoryBytes"] // GIB)})}
+    for name, (dialect, foreign, memory, want) in pods.items():
+        run_pod(cluster, name, ("--kernel-us=500",), {
+            **given(device(), request="0.2", memory=memory, epoch="7"), "divvy.gpu/dialects": dialect,
+            "divvy.gpu/translated-from": foreign})
+        wait_for_pod(cluster, name, "Running")
+        found = environment_of(name)
+        assert {k: found.get(k) for k in want} == want, found
+    stop_pod(*pods)
+
+
+def shared(name, memory="100Gi"):
+    run_pod(cluster, name, ("--kernel-us=500",),
+            given(device(), request="0.1", memory=memory, epoch="7", granted_memory_policy="wait"))
+
+
+def memory_is_promised_as_policies_say():
+    """Of tenants that wait for it; and what was promised is kept by the next daemon."""
+    path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
+    shared("alone")
+    wait_for_pod(cluster, "alone", "Running")
+    shared("unasked")
+    refused("unasked", "memory 100Gi")
+    stop_pod("alone")
+    cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
+        "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "twice"},
+        "spec": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}},
+                 "overcommit": {"memory": 2}}})
+    cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {
+        "metadata": {"labels": {"kubernetes.io/metadata.name": cluster.namespace}}})  # newer ones do so by themselves
+    for name in ("one", "two"):
+        shared(name)
+        wait_for_pod(cluster, name, "Running")
+    shared("three")
+    refused("three", "memory 100Gi")
+    cluster.patch(path, {"spec": {"overcommit": {"memory": 3}}})
+    wait_for(lambda: daemon.status().get("observedGeneration") == cluster.get(path)["metadata"]["generation"], "it is seen")
+    shared("four")
+    wait_for_pod(cluster, "four", "Running")
+    cluster.patch(path, {"spec": {"overcommit": None}})
+    cluster.kill("divvyd")
+    daemon.start()
+    daemon.await_ready()
+    wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in ("one", "two", "four")), "all are kept", 60)
+    cluster.delete("/apis/divvy.gpu/v1/gpupolicies/twice")
+    stop_pod("one", "two", "four")
+
+
 def another_pods_process_is_not_let_in():
     """By the socket of a slot, from another cgroup than that pod's."""
     run_pod(cluster, "owner", ("--kernel-us=500",), given(device(), epoch="7"))
@@ -403,7 +465,13 @@ def a_lost_device_is_told():
     os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
     wait_for(lambda: daemon.status()["devices"][0]["health"] == "Gone", "the device is gone", 60)
     wait_for(lambda: daemon.slots_offered() <= SLOTS - 63, "its slots are not offered")
-    wait_for(lambda: "DeviceGone" in events_of(cluster, cluster.node_name), "an Event says so")
+    for name in (cluster.node_name, "hurt"):
+        wait_for(lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceGone", [])),
+                 f"{name} is told", 30)
+    wait_for_pod(cluster, "hurt", "Failed")
+    assert "CUDA_ERROR_" in cluster.log_of("hurt"), cluster.log_of("hurt")
+    run_pod(cluster, "late", (), given(device(), epoch="7"))
+    refused("late", "is lost")
 
 
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
@@ -419,7 +487,8 @@ try:
              the_kubelet_gives_no_slot_to_namespaces_left_alone, a_change_takes_effect_while_it_runs,
              (what_cannot_be_granted_is_refused_in_words, a_container_that_starts_again_keeps_its_tenant,
               no_member_starts_before_enough_are_bound, a_stranger_is_told),
-             a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart,
+             a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, a_dialects_variables_are_there,
+             memory_is_promised_as_policies_say,
              (another_pods_process_is_not_let_in, metrics_are_for_who_may_get_them,
               an_init_container_hands_its_slot_on, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_the_kubelet_no_longer_lists_is_given_back,

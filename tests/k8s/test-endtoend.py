@@ -142,6 +142,10 @@ def a_share_pod_is_pinned_to_its_gpu():
         assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
         row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
         assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
+        # Alone on its device it gets all of it, and the column says so.
+        wait_for(lambda: float(share_pod("pinned")["status"].get("got", 0)) > 0.8, "it says what it got", 90)
+        row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
+        assert share_pod("pinned")["status"]["got"] in row, row
         drop_share_pod("pinned")
 
 

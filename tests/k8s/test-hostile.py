@@ -7,7 +7,9 @@ their own, and their pods are held to a PodSecurityPolicy that is the restricted
 """
 
 import contextlib
+import json
 import os
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -15,13 +17,14 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 
 from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
-from divvyd import IMAGE, Daemon, bound_account, make_image  # noqa: E402
+from divvyd import DIVVY, IMAGE, Daemon, bound_account, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
 
 G, RBAC = "/apis/divvy.gpu/v1", "/apis/rbac.authorization.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
 USER = 1000  # of pods
 PLUGINS = "--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"
+GATES = "--feature-gates=EphemeralContainers=true"
 RESTRICTED = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {
     "name": "restricted", "annotations": {
         "seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"}},
@@ -47,6 +50,22 @@ def refused(call, *args, says="", **kw):
     raise AssertionError(f"not refused: {args} {says}")
 
 
+def refused_in_time(call, path, body, says):
+    """By a webhook that lets pass what it cannot be asked of within its two seconds: nothing is written here."""
+    seen = {}
+
+    def said():
+        try:
+            seen["last"] = call(path + "?dryRun=All", body)
+        except ApiError as error:
+            seen["last"] = error
+        return says in str(seen["last"])
+    try:
+        wait_for(said, says)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {seen['last']}") from None
+
+
 def pods(namespace, name=""):
     return f"/api/v1/namespaces/{namespace}/pods" + (f"/{name}" if name else "")
 
@@ -57,18 +76,19 @@ class User:
     def __init__(self, prefix):
         self.space = cluster.new_namespace(prefix)
         name = unique("user")
-        subjects = [{"kind": "ServiceAccount", "name": name, "namespace": self.space}]
+        self.subjects = [{"kind": "ServiceAccount", "name": name, "namespace": self.space}]
         self.account = cluster.service_account(self.space, name)
         for role in ("edit", "restricted-pods"):
             cluster.create(f"{RBAC}/namespaces/{self.space}/rolebindings", {
-                "metadata": {"name": role}, "subjects": subjects,
+                "metadata": {"name": role}, "subjects": self.subjects,
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}})
         wait_for(lambda: self.may("sharepods", "divvy.gpu") and self.may("pods"), "the user has these rights")
 
-    def may(self, resource, group="", verb="create"):
+    def may(self, resource, group="", verb="create", subresource=""):
         return self.account.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {
-                "verb": verb, "group": group, "resource": resource, "namespace": self.space}}})["status"]["allowed"]
+                "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                "namespace": self.space}}})["status"]["allowed"]
 
     def pod(self, name, annotations=None, args=("--kernel-us=500",), *, env=None, container=None, labels=None, **spec):
         """As the restricted profile wants it."""
@@ -186,6 +206,22 @@ def a_label_makes_no_tenant():
     assert "label" not in daemon.listed()
 
 
+def what_is_written_later_is_not_counted():
+    """On pods that were made without a share: their own, and nobody else's place."""
+    uuids = ",".join(daemon.devices())
+    given = {"devices": uuids, "granted-request": "1", "granted-limit": "1", "granted-memory": "100Gi,100Gi"}
+    thief = alice.shell("thief", "sleep 1000")
+    thief["spec"]["nodeName"] = cluster.node_name
+    alice.create(thief)
+    alice.patch("thief", {"metadata": {"annotations": {
+        **{f"divvy.gpu/{k}": f"main={v}" for k, v in given.items()}, "divvy.gpu/epoch": "99", "divvy.gpu/request": "2"}}})
+    bob.create(bob.pod("whole", {"divvy.gpu/request": "2"}))
+    bob.running("whole")
+    assert "thief" not in daemon.listed()
+    bob.delete("whole")
+    alice.delete("thief")
+
+
 def a_running_pod_cannot_be_given_more():
     alice.create(alice.pod("runs", {"divvy.gpu/request": "0.2", "divvy.gpu/limit": "0.4", "divvy.gpu/memory": "2Gi"}))
     alice.running("runs")
@@ -218,26 +254,234 @@ def a_running_pod_cannot_be_given_more():
 
 
 def another_tenants_numbers_are_not_theirs():
-    bob.create(bob.pod("secret", {"divvy.gpu/request": "0.2"}))
-    bob.running("secret")
-    for path in (pods(bob.space), pods(bob.space, "secret"), f"{G}/gpunodes", f"{G}/gpunodes/{cluster.node_name}",
+    for path in (pods(bob.space), pods(bob.space, "victim"), f"{G}/gpunodes", f"{G}/gpunodes/{cluster.node_name}",
                  f"{G}/gpupolicies", f"{G}/namespaces/{bob.space}/sharepods", LEASES,
                  f"/api/v1/namespaces/{SYSTEM}/secrets", f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls"):
         refused(alice.account.get, path, says="403")
     token = alice.account.token
     assert daemon.http("/metrics", token)[0] == 403
-    assert controller.get("/metrics", token=token)[0] == 403
+    victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
+    for path in ("/metrics", "/events/", f"/history/{victim}/main", "/session"):
+        assert controller.get(path, token=token)[0] == 403 and controller.get(path)[0] == 401, path
     for path in (f"{LEASES}/{cluster.node_name}", f"{G}/gpunodes/{cluster.node_name}"):
         refused(alice.account.request, "DELETE", path, says="403")
-    bob.delete("secret")
 
 
+# ---- what a program may set, find and do on the node
+
+LIES = {"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all", "DIVVY_TENANT": "ab" * 16, "DIVVY_DEVICES": "all",
+        "DIVVY_DRIVER": "/opt/divvy/driver", "LD_LIBRARY_PATH": "/opt/divvy/driver"}
+# Past the libraries: nothing keeps a program from that, and the audit sees it.
+PAST = {"absent": {"DIVVY_ABSENT": "open", "DIVVY_SOCKET": "/nowhere"}, "driver": {"LD_PRELOAD": "/opt/divvy/driver/libcuda.so.1"}}
+FINDS = """
+echo run: $(ls /run/divvy)
+for f in /run/divvy/x /run/divvy-sim/x /opt/divvy/x /opt/divvy/libdivvy-cuda.so /etc/ld.so.preload; do
+    (echo x >>$f) 2>&1 && echo wrote $f; (rm $f && echo removed $f) 2>&1; done
+for d in /sys/fs/cgroup /sys/fs/cgroup/*; do (mkdir $d/pod && echo made $d) 2>&1; done
+mount -t tmpfs none /run/divvy 2>&1 && echo mounted
+echo dev: $(ls /dev)
+echo processes: $(ls -d /proc/[0-9]* | wc -l)
+"""
+
+
+def pids_of(pod):
+    """Of the node's processes."""
+    uid = cluster.get(pods(alice.space, pod))["metadata"]["uid"]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cgroup", encoding="utf-8") as f:
+            if uid in f.read():
+                yield int(pid)
+
+
+def process_of(pod):
+    return daemon.listed()[pod]["processes"][0]["pid"]
+
+
+def registered(pod):
+    return {p["pid"] for p in daemon.listed()[pod]["processes"]}
+
+
+def socket_of(pod):
+    return os.path.join(daemon.runtime, "slots", daemon.tenants()[f"{pod}/main"]["slot"], "divvyd.sock")
+
+
+@contextlib.contextmanager
+def intruder(socket, like, *options, wrap=()):
+    """(pid, what the daemon has said to it)"""
+    argv = [*wrap, sys.executable, os.path.join(HERE, "intruder.py"), socket, str(like), *options]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.pid, json.loads(process.stdout.readline() or "{}")
+        finally:
+            process.stdin.close()
+
+
+def attackers_and_their_victim_start():
+    """On one device, and go on while the rest is tried."""
+    device = {"divvy.gpu/device": daemon.devices()[0]}
+    bob.create(bob.pod("victim", {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "8Gi", **device}))
+    small = {"divvy.gpu/request": "0.05", "divvy.gpu/memory": "1Gi", **device}
+    alice.create(alice.pod("env", small, env=LIES))
+    alice.create(alice.pod("plain", small))
+    alice.create(alice.pod("second", small, ("--device=1", "--count=1"), env=LIES))
+    alice.create(alice.pod("greedy", small, ("--memory=2048", "--count=1"), env=LIES))
+    for name, env in PAST.items():
+        alice.create(alice.pod(name, small, env=env))
+    alice.create(alice.shell("finds", FINDS, small))
+    bob.running("victim")
+    for name in ("env", "plain"):
+        alice.running(name)
+    before["victim"] = daemon.tenants()["victim/main"]
+    before["used"] = daemon.used("victim")
+
+
+def its_environment_gives_a_program_nothing():
+    assert [d["uuid"] for d in daemon.listed()["env"]["devices"]] == daemon.devices()[:1], daemon.listed()["env"]
+    for name, says in (("second", "device"), ("greedy", "out_of_memory")):
+        said = alice.ended(name)
+        assert says in said.lower() and cluster.get(pods(alice.space, name))["status"]["phase"] == "Failed", said
+
+
+def what_is_mounted_cannot_be_changed():
+    said = alice.ended("finds")
+    for line in said.splitlines():
+        assert not line.startswith(("wrote", "removed", "made", "mounted")), said
+    lines = dict(line.split(": ", 1) for line in said.splitlines() if line.startswith(("run: ", "dev: ", "processes: ")))
+    assert lines["run"] == "divvyd.sock" and "nvidia" not in lines["dev"] and int(lines["processes"]) < 10, said
+
+
+def another_tenants_socket_is_not_theirs():
+    """As though it had got there: its cgroup says whose process it is."""
+    env = cluster.get(pods(alice.space, "env"))["metadata"]["uid"]
+    victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
+    inner = f"kubepods/besteffort/pod{victim}/{'ab' * 32}"
+    for options in ((), ("--uid", str(USER)), ("--below", inner), ("--below", f"pod{victim}"), ("--secret", "cd" * 16)):
+        with intruder(socket_of("victim"), process_of("env"), *options) as (_, said):
+            assert f"is pod {bob.space}/victim's, and process " in said["refused"] and f"is pod {env}'s" in said["refused"], said
+    with intruder(socket_of("victim"), os.getpid()) as (_, said):
+        assert "is in no pod's cgroup" in said["refused"], said
+    with intruder(os.path.join(daemon.runtime, "divvyd.sock"), process_of("env"), "--uid", str(USER)) as (_, said):
+        assert f"is pod {env}'s: pods have shares by the sockets of their slots" in said["refused"], said
+    for command in (["ps"], ["set", str(daemon.listed()["victim"]["id"]), "--request=0.01"], ["remove", "victim"]):
+        done = subprocess.run([DIVVY, *command, "--socket", socket_of("env")], capture_output=True, text=True, check=False)
+        assert done.returncode and "divvy's commands are answered outside" in done.stderr, done
+
+
+def processes_are_who_they_are():
+    """By their own socket: whatever they claim, whoever holds the connection, whatever cgroup they make."""
+    mine, others = registered("env"), registered("victim")
+    victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
+    with open(f"/proc/{process_of('victim')}/stat", encoding="utf-8") as f:
+        started = f.read().rpartition(")")[2].split()[19]
+    for options, wrap in ((("--started", started, "--uid", "12345", "--secret", "ab" * 16), ()),
+                          (("--below", f"kubepods/besteffort/pod{victim}/{'ab' * 32}"), ()),
+                          (("--lend", str(process_of("victim"))), ()), ((), ("unshare", "--pid", "--fork"))):
+        with intruder(socket_of("env"), process_of("env"), *options, wrap=wrap) as (pid, said):
+            assert said["tenant"] == daemon.listed()["env"]["id"], said
+            new = registered("env") - mine
+            assert len(new) == 1 and (wrap or new == {pid}) and registered("victim") == others, (pid, new, registered("victim"))
+        wait_for(lambda: registered("env") == mine, "it has gone")
+
+
+def connections_keep_nobody_else_out():
+    """Of one tenant; and the users of pods are one another's by name only."""
+    with contextlib.ExitStack() as stack:
+        for name in ("env", "plain", *PAST):
+            said = stack.enter_context(intruder(socket_of(name), process_of("env"), "--uid", str(USER), "--times", "2300"))[1]
+            assert said["connections"] == 2300, said
+        said = stack.enter_context(intruder(socket_of("victim"), process_of("victim"), "--uid", str(USER)))[1]
+        assert said.get("tenant") == daemon.listed()["victim"]["id"], said
+
+
+def careless_roles_give_nothing():
+    """With rights that no role of a namespace's users has: to add ephemeral containers, and to write a status."""
+    path = pods(alice.space, "env")
+    cluster.create(f"{RBAC}/namespaces/{alice.space}/roles", {"metadata": {"name": "careless"}, "rules": [
+        {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/status"], "verbs": ["get", "patch", "update"]}]})
+    cluster.create(f"{RBAC}/namespaces/{alice.space}/rolebindings", {
+        "metadata": {"name": "careless"}, "subjects": alice.subjects,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "careless"}})
+    wait_for(lambda: alice.may("pods", verb="update", subresource="ephemeralcontainers"), "the user has these rights")
+    for body in ({"annotations": {"divvy.gpu/granted-limit": "main=0.9"}}, {"annotations": {"divvy.gpu/devices": None}}):
+        refused_in_time(alice.account.patch, path + "/status", {"metadata": body}, says="only divvy's scheduler")
+    refused_in_time(alice.account.patch, path + "/status", {"metadata": {"labels": {"divvy.gpu/tenant": None}}},
+                    says="divvy.gpu/tenant")
+    image, pull = cluster.shell_image()
+    alice.account.request("PUT", path + "/ephemeralcontainers", {
+        "apiVersion": "v1", "kind": "EphemeralContainers", "metadata": {"name": "env"}, "ephemeralContainers": [{
+            "name": "late", "image": image, "imagePullPolicy": pull, "targetContainerName": "main",
+            "command": ["sh", "-c", "ls /run/divvy /opt/divvy /run/divvy-sim /etc/ld.so.preload; ls /dev"],
+            "env": [{"name": "DIVVY_SOCKET", "value": socket_of("victim")}]}]})
+    status = wait_for(lambda: [s["state"]["terminated"] for s in cluster.get(path)["status"].get("ephemeralContainerStatuses") or []
+                               if "terminated" in s["state"]], "the ephemeral container has ended")
+    said = cluster.get(path + "/log?container=late")
+    assert said.count("No such file") == 4 and "nvidia" not in said, (said, status)
+
+
+def nodes_write_of_themselves_alone():
+    """With a kubelet's token, and with divvyd's."""
+    name = cluster.node_name
+    cluster.create(f"{G}/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "elsewhere"}})
+    lease = cluster.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "elsewhere"}})
+    with open(cluster.kubeconfigs["kubelet"], encoding="utf-8") as f:
+        kubelet = cluster.account("kubelet-itself", token=json.load(f)["users"][0]["user"]["token"])
+    measured = {"metadata": {"annotations": {"divvy.gpu/measured": "u/main=1:1"}}}
+    for node in (name, "elsewhere"):
+        for path, body in ((f"{G}/gpunodes/{node}", {"spec": {"simulate": "8xH200"}}),
+                           (f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}), (f"{LEASES}/{node}", measured)):
+            refused(kubelet.patch, path, body, says="403")
+    refused(kubelet.get, f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls", says="403")
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    for account in ("divvyd", "divvy-controller", "divvy-scheduler"):
+        refused(kubelet.create, f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token", token, says="403")
+    refused_in_time(kubelet.patch, pods(bob.space, "victim") + "/status", {"metadata": {"annotations": {
+        "divvy.gpu/granted-limit": "main=0.9"}}}, says="only divvy's scheduler")
+
+    divvyd = daemon.account
+    refused(divvyd.patch, f"{G}/gpunodes/elsewhere/status", {"status": {"epoch": 1}}, says="of that one alone")
+    for body in (measured, {"spec": {"holderIdentity": "x"}}):
+        refused_in_time(divvyd.patch, f"{LEASES}/elsewhere", body, says="of that one alone")
+    refused_in_time(lambda path, body: divvyd.request("PUT", path, body), f"{LEASES}/elsewhere", lease, says="of that one alone")
+    refused_in_time(divvyd.create, LEASES, {**lease, "metadata": {"name": "third"}}, says="of that one alone")
+    for method, path, body in (("PATCH", f"{G}/gpunodes/{name}", {"spec": {"overcommit": {"memory": 4}}}),
+                               ("DELETE", f"{G}/gpunodes/elsewhere", None), ("DELETE", f"{LEASES}/elsewhere", None),
+                               ("DELETE", pods(bob.space, "victim"), None), ("PATCH", pods(bob.space, "victim"), measured),
+                               ("PATCH", f"/api/v1/nodes/{name}", measured), ("GET", f"/api/v1/namespaces/{SYSTEM}/secrets", None)):
+        content = "application/merge-patch+json" if body else None
+        refused(divvyd.request, method, path, body, content=content, says="403")
+    other = bound_account(cluster, "divvyd-gone")
+    cluster.delete(pods(SYSTEM, "divvyd-gone"), grace_s=0)
+    wait_for(lambda: not cluster.exists(pods(SYSTEM, "divvyd-gone")), "the token's pod is gone")
+    refused(other.patch, f"{G}/gpunodes/{name}/status", {"status": {"epoch": 99}}, says="40")
+
+
+def who_goes_past_the_libraries_is_told():
+    def told():
+        events = cluster.get("/api/v1/namespaces/default/events")["items"]
+        text = "\n".join(e["message"] for e in events if e["reason"] == "Stranger")
+        return all(registered(name) or any(f"process {pid} (spin) uses" in text for pid in pids_of(name)) for name in PAST)
+    wait_for(told, "who is no tenant's process is told of", 120)
+
+
+def their_victim_is_as_it_was():
+    assert daemon.tenants()["victim/main"] == before["victim"], (before["victim"], daemon.tenants())
+    wait_for(lambda: daemon.used("victim") > before["used"], "its kernels run")
+    bob.delete("victim")
+    alice.delete("env", "plain", *PAST)
+
+
+before = {}
 TESTS = [the_policy_is_in_force, a_share_needs_no_privilege, links_and_numa_nodes_are_told,
          a_pod_cannot_be_made_with_what_divvy_gives, a_pod_on_a_node_without_asking_gets_nothing, a_label_makes_no_tenant,
-         a_running_pod_cannot_be_given_more, another_tenants_numbers_are_not_theirs]
+         what_is_written_later_is_not_counted,
+         a_running_pod_cannot_be_given_more, attackers_and_their_victim_start, its_environment_gives_a_program_nothing,
+         what_is_mounted_cannot_be_changed, another_tenants_socket_is_not_theirs, processes_are_who_they_are,
+         connections_keep_nobody_else_out, careless_roles_give_nothing, another_tenants_numbers_are_not_theirs,
+         nodes_write_of_themselves_alone, who_goes_past_the_libraries_is_told, their_victim_is_as_it_was]
 
 try:
-    with open_cluster("kcm", "node", own=True, args={"kube-apiserver": [PLUGINS]}) as cluster, installed(cluster) as controller:
+    with open_cluster("kcm", "node", own=True, args={"kube-apiserver": [PLUGINS, GATES], "kubelet": [GATES]}) as cluster, \
+            installed(cluster) as controller:
         for policy in (RESTRICTED, ANYTHING):
             cluster.create("/apis/policy/v1beta1/podsecuritypolicies", policy)
         cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": "restricted-pods"}, "rules": [

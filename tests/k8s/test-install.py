@@ -219,7 +219,7 @@ MUST = {
     ],
     "divvyd": [
         *EVERYBODY, (READ, "pods", {}), ("get", "namespaces", {"name": "a"}), (READ, "gpunodes", {"group": G}),
-        ("patch", "gpunodes/status", {"group": G, "name": "node1"}),
+        (READ, "gpupolicies", {"group": G}), ("patch", "gpunodes/status", {"group": G, "name": "node1"}),
         ("create get patch update", "leases", {"group": C, "namespace": LEASES, "name": "node1"}),
     ],
 }

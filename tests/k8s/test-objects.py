@@ -151,7 +151,7 @@ STATUS = [
                  "devices": [{**DEVICE, "numa": -1, "owner": "divvy", "simulated": True,
                               "links": [{"uuid": "GPU-2", "kind": "nvlink"}]}],
                  "slots": {"total": 64, "used": 1}, "tenants": [{**TENANT, "class": "latency", "mode": "local"}],
-                 "versions": {"divvyd": "0.1.0", "wire": 1, "driver": "550.54"},
+                 "versions": {"divvyd": "0.1.0", "wire": 2, "driver": "550.54"},
                  "conditions": [{"type": "Ready", "status": "True", "reason": "Serving", "message": "2 devices",
                                  "lastTransitionTime": "2026-01-02T03:04:05Z"}]}, ""),
     ("GPUNode", {"devices": [{**DEVICE, "health": "fine"}]}, "status.devices.health"),

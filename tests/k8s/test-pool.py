@@ -92,6 +92,19 @@ def a_device_is_taken_when_a_pod_waits():
     assert device_of("two") == device_of("one") and len(placeholders()) == 1
 
 
+def who_runs_on_a_native_device_is_no_stranger():
+    """Beside one on a device of ours, who is told; both are seen in the same looks at the devices."""
+    ours = device_of("one")
+    native_device = next(u for u in daemon.devices() if u != ours)
+    with daemon.stranger(native_device) as allowed, daemon.stranger(ours) as stranger:
+        wait_for(lambda: any(f"process {stranger.pid} (spin) uses device {ours}" in m
+                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "one is told", 90)
+        told = events_of(cluster, cluster.node_name)["Stranger"]
+        assert allowed.poll() is None and not any(native_device in m for m in told), told
+        assert "1 process of no tenant" in daemon.condition("Audited").get("message", ""), daemon.condition("Audited")
+    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
+
+
 def a_placeholder_that_is_killed_comes_back():
     name = placeholders()[0]["metadata"]["name"]
     path = f"/api/v1/namespaces/{SYSTEM}/pods/{name}"
@@ -185,6 +198,7 @@ try:
                 *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu",
                 ",".join(daemon.devices())])
             main(there_is_nothing_to_share_at_first, a_device_is_taken_when_a_pod_waits,
+                 who_runs_on_a_native_device_is_no_stranger,
                  a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
                  one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready)
 except Skip as reason:

@@ -3,6 +3,8 @@
 """divvy-scheduler on a real API server, with its own account."""
 
 import datetime
+import os
+import re
 import signal
 import socket
 import ssl
@@ -10,6 +12,7 @@ import urllib.error
 import urllib.request
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
+from fault_proxy import GateProxy
 from scheduled import Scheduled
 
 
@@ -276,6 +279,45 @@ def who_wakes_up_late_writes_nothing():
     rig.gone("s1", "s2", "s3", *names)
 
 
+def log_of():
+    with open(os.path.join(cluster.dir, "log/divvy-scheduler.log"), encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def what_was_decided_and_not_sent_stays_unsent():
+    """A leader hears of a pod, decides, and cannot send the Binding; it is stopped, and another one leads and gives the
+    device to somebody else. When the first goes on, what it had to send is no longer right."""
+    for process in list(rig.processes):
+        rig.stop(process)
+    rig.node("late", "L4")
+    said = len(log_of())
+    with GateProxy(rig.account, os.path.join(cluster.dir, "gate"), seed=1) as proxy:
+        first = rig.start("--leader-elect", "--kubeconfig", proxy.kubeconfig)
+        rig.pod("before", {"request": "0.1", "model": "L4"})
+        epoch = int(rig.given("before", "epoch"))
+        proxy.is_shut = True
+        wait_for(lambda: proxy.refused, "its connection is cut, and it dials")
+        rig.pod("decided", {"request": "0.7", "model": "L4", "priority": "10"})
+        dialled = proxy.refused
+        wait_for(lambda: proxy.refused >= dialled + 3, "it has dialled again")
+        first.send_signal(signal.SIGSTOP)
+        rig.pod("instead", {"request": "0.7", "model": "L4", "priority": "90"})
+        rig.start("--leader-elect")
+        assert int(rig.given("instead", "epoch")) == epoch + 1
+        rig.waits("decided", "no GPU with 0.7 free")
+        proxy.is_shut = False
+        first.send_signal(signal.SIGCONT)
+        wait_for(lambda: re.search(r"decided.*binding: (not sent|no answer in time)", log_of()[said:]),
+                 "what it had to send has come to an end")
+        assert not rig.get("decided")["spec"].get("nodeName")
+        # It has heard what is so by now, and goes on as the one that does not lead.
+        rig.gone("instead")
+        assert int(rig.given("decided", "epoch")) == epoch + 1
+        rig.stop(first)
+    rig.gone("before", "decided")
+    rig.remove_node("late")
+
+
 def ask_https(path, token=None):
     """Code and text; the certificate is the program's own."""
     context = ssl.create_default_context()
@@ -403,7 +445,7 @@ TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_und
          who_runs_before_uses_the_same_room, who_is_less_important_is_evicted,
          a_running_pod_is_changed, policies_limit_a_namespace,
          volumes_are_made_for_who_waits, one_of_two_decides,
-         who_wakes_up_late_writes_nothing,
+         who_wakes_up_late_writes_nothing, what_was_decided_and_not_sent_stays_unsent,
          metrics_are_for_those_who_may, two_namespaces_share_60_to_40]
 
 try:

@@ -21,6 +21,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from rig import BUILD, DIVVYD, PATIENCE_S, Rig, SOURCE, SPIN, alive, main, wait_for  # noqa: E402,F401
 from tap import SKIP, skip_all  # noqa: E402,F401
 
+DIVVYD_BEFORE = os.path.join(BUILD, "tests/component/chaos/divvyd-before")
+HOOK_BEFORE = os.path.join(BUILD, "tests/component/chaos/libdivvy-cuda-before.so")
 HOOKS = [os.path.join(BUILD, "src/hook/libdivvy-cuda.so"), os.path.join(BUILD, "src/hook/libdivvy-nvml.so")]
 CHAOS = os.path.join(BUILD, "tests/component/chaos")
 MIB = 1 << 20
@@ -28,7 +30,7 @@ SLACK = 4 * MIB  # of a process
 
 MSG = {name: n for n, name in enumerate(
     "HELLO WELCOME REFUSED WANT RELEASE FLUSH MEM_RESERVE MEM_RELEASE MEM_REPLY MEASURE MEASURED BYE CONTROL"
-    " CONTROL_REPLY".split(), 1)}
+    " CONTROL_REPLY YIELD SAY".split(), 1)}
 HEAD = struct.Struct("<IHHIi")
 HELLO_AGAIN = 1
 
@@ -95,6 +97,7 @@ class Peer:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(PATIENCE_S)
         self.socket.connect(path)
+        self.version = None  # of what came last
 
     def __enter__(self):
         return self
@@ -111,7 +114,7 @@ class Peer:
         packet, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 48)
         if not packet:
             return None, 0, b"", fds
-        size, kind, _, _, status = HEAD.unpack_from(packet)
+        size, kind, self.version, _, status = HEAD.unpack_from(packet)
         assert size == len(packet)
         return next(k for k, n in MSG.items() if n == kind), status, packet[HEAD.size:], fds
 

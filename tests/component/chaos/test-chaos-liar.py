@@ -129,9 +129,9 @@ def other_versions_are_refused_in_a_sentence():
             for fd in fds:
                 os.close(fd)
         with m.peer() as peer:
-            peer.hello(tenant.secret, abi=2)
+            peer.hello(tenant.secret, abi=3)
             kind, _, body, _ = peer.receive()
-            assert kind == "REFUSED" and b"version 2" in body, body
+            assert kind == "REFUSED" and b"version 3" in body, body
         wait_for(lambda: tenant.used() == 0, "nothing stays")
 
 

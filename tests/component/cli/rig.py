@@ -30,6 +30,7 @@ class Rig:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("DIVVY_") and k != "LD_PRELOAD"}
         self.env.update(DIVVY_RUNTIME_DIR=self.dir, LC_ALL="C.UTF-8", COLUMNS="140", **(env or {}))
         self.simulate = simulate
+        self.program = DIVVYD
         self.children = []
         self.daemon = None
         os.mkdir(os.path.join(self.dir, "sim"), 0o700)
@@ -52,7 +53,7 @@ class Rig:
 
     def start(self, *args):
         with open(os.path.join(self.dir, "test.log"), "ab") as log:
-            self.daemon = subprocess.Popen([DIVVYD, "--simulate", self.simulate, *args], env=self.env,
+            self.daemon = subprocess.Popen([self.program, "--simulate", self.simulate, *args], env=self.env,
                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for(lambda: self.daemon.poll() is not None or self.divvy("devices").returncode == 0,
                  "the daemon serves")

@@ -61,8 +61,8 @@ static int add_node(struct world *w, const char *name, const char *owner, const 
 	const char *devices, struct error *err)
 {
 	const json_t *labels = object(w, "{'divvy.gpu/owner':'%s'}", owner);
-	const json_t *gpu_node = object(w,
-		"{'spec':{%s},'status':{'owner':'%s','devices':[%s]}}", spec, owner, devices);
+	const json_t *gpu_node = object(
+		w, "{'spec':{%s},'status':{'owner':'%s','devices':[%s]}}", spec, owner, devices);
 
 	assert_true(pool_view_has(labels, gpu_node));
 	return pool_view_add_node(w->view, name, labels, gpu_node, err);
@@ -89,9 +89,8 @@ static enum pool_pod add_placeholder(
 			name, ns, node, more));
 }
 
-static const char *const two =
-	"{'uuid':'GPU-1','owner':'pool','placeholder':'p1'},"
-	"{'uuid':'GPU-2','owner':'pool','placeholder':'p2'}";
+static const char *const two = "{'uuid':'GPU-1','owner':'pool','placeholder':'p1'},"
+			       "{'uuid':'GPU-2','owner':'pool','placeholder':'p2'}";
 
 static const struct pool_placeholder *find(const struct pool_facts *f, const char *name)
 {
@@ -115,8 +114,8 @@ static void a_placeholder_is_used_by_whom_its_device_is_given(void **state)
 	assert_int_equal(add_placeholder(w, "forged", "a", "'nodeName':'n1'", ""), POOL_POD_STAYS);
 	assert_int_equal(add_tenant(w, "t", "n1", "main=GPU-2", ""), POOL_POD_STAYS);
 	assert_int_equal(add_tenant(w, "elsewhere", "n2", "main=GPU-1", ""), POOL_POD_STAYS);
-	assert_int_equal(add_tenant(w, "over", "n1", "main=GPU-1",
-				 ",'status':{'phase':'Succeeded'}"),
+	assert_int_equal(
+		add_tenant(w, "over", "n1", "main=GPU-1", ",'status':{'phase':'Succeeded'}"),
 		POOL_POD_STAYS);
 	f = pool_view_facts(w->view, 5);
 	assert_int_equal(f->now_ns, 5);
@@ -138,16 +137,15 @@ static void what_has_ended_is_to_go(void **state)
 {
 	struct world *w = *state;
 
-	assert_int_equal(add_placeholder(w, "p1", NS, "", ",'status':{'phase':'Failed'}"),
-		POOL_POD_OVER);
+	assert_int_equal(
+		add_placeholder(w, "p1", NS, "", ",'status':{'phase':'Failed'}"), POOL_POD_OVER);
 	assert_int_equal(pool_view_facts(w->view, 0)->n_placeholders, 0);
 }
 
 static void a_device_that_went_back_is_lost_to_its_tenants(void **state)
 {
-	static const char *const back =
-		"{'uuid':'GPU-1','owner':'native'},"
-		"{'uuid':'GPU-2','owner':'native','placeholder':'leaves'}";
+	static const char *const back = "{'uuid':'GPU-1','owner':'native'},"
+					"{'uuid':'GPU-2','owner':'native','placeholder':'leaves'}";
 	struct world *w = *state;
 
 	assert_ok(add_node(w, "n1", "pool", "'pool':{}", back, NULL));
@@ -215,4 +213,5 @@ static void nodes_without_a_pool_do_not_matter(void **state)
 UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
 	IN_WORLD(what_has_ended_is_to_go), IN_WORLD(a_device_that_went_back_is_lost_to_its_tenants),
 	IN_WORLD(who_waits_for_a_device_is_a_source),
-	IN_WORLD(a_wrong_policy_is_named_and_left_out), IN_WORLD(nodes_without_a_pool_do_not_matter))
+	IN_WORLD(a_wrong_policy_is_named_and_left_out),
+	IN_WORLD(nodes_without_a_pool_do_not_matter))

@@ -152,6 +152,50 @@ static void the_status_is_the_pods_and_the_nodes(void **state)
 		"11-14T22:13:21Z'}]}}");
 }
 
+static void got_is_what_was_measured(void **state)
+{
+	static const struct {
+		const char *was, *measured, *got;
+	} cases[] = {
+		{NULL, "p-1/main=312:5 p-1/side=9:9", "0.312"},
+		{"0.312", "p-1/main=321:5", "0.312"}, /* too little to be written */
+		{"0.312", "p-1/main=322:5", "0.322"},
+		{"0.312", "p-1/main=302:5", "0.302"},
+		{"0.31", "p-1/main=0:5", "0"},
+		{"0.31", "p-1/main=300:5,500:5", "2x0.4"},
+		{"2x0.4", "p-1/main=300:5,490:5", "2x0.4"},
+		{"2x0.4", "p-1/main=400:5", "0.4"},
+		{"what", "p-1/main=5000:5", "1"},
+		/* Nothing newer is known. */
+		{"0.31", "", "0.31"},
+		{"0.31", "p-2/main=9:9 p-1/side=9:9", "0.31"},
+	};
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *ended = NULL;
+	_cleanup_json_ json_t *tenants = unit_json(
+		"[{'podUID':'p-1','container':'main','devices':['GPU-"
+		"1'],'request':300,'limit':600}]");
+	struct share_pod_facts facts = {.real_ns = T0, .tenants = tenants};
+
+	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
+	json_object_set_new(kube_json_at(pod, "metadata", NULL), "uid", json_string("p-1"));
+	facts.pod = pod;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_json_ json_t *status = NULL;
+		const char *got;
+
+		json_object_set_new(share_pod, "status", json_pack("{s:s*}", "got", cases[i].was));
+		facts.measured = cases[i].measured;
+		status = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+		got = kube_json_text_at(status, "got", NULL);
+		if (!got || strcmp(got, cases[i].got))
+			fail_msg("%s: got %s, expected %s", cases[i].measured, got, cases[i].got);
+	}
+	/* Its container has ended. */
+	facts.tenants = NULL;
+	ended = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_null(json_object_get(ended, "got"));
+}
+
 static void a_refusal_is_a_phase(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *status = NULL;
@@ -187,4 +231,5 @@ static void kubeshares_tools_read_what_they_know(void **state)
 UNIT_MAIN(UNIT(its_pod_is_the_template_with_the_asked_keys),
 	UNIT(a_pinned_kubeshare_pod_is_placed_by_us), UNIT(another_name_is_always_the_same),
 	UNIT(a_change_is_carried_to_the_pod), UNIT(the_status_is_the_pods_and_the_nodes),
-	UNIT(a_refusal_is_a_phase), UNIT(kubeshares_tools_read_what_they_know))
+	UNIT(got_is_what_was_measured), UNIT(a_refusal_is_a_phase),
+	UNIT(kubeshares_tools_read_what_they_know))

@@ -68,6 +68,20 @@ static void what_is_none_is_named_and_passed_over(void **state)
 	}
 }
 
+static void one_is_found_among_all(void **state)
+{
+	const struct str all = STR("u/a=1:8 nonsense u/b=2:8 v/a=3:8");
+	struct measured got;
+
+	assert_ok(measured_find(all, STR("u"), STR("b"), &got));
+	assert_int_equal(got.device[0].share_permille, 2);
+	assert_ok(measured_find(all, STR("v"), STR("a"), &got));
+	assert_int_equal(got.device[0].share_permille, 3);
+	assert_int_equal(measured_find(all, STR("v"), STR("b"), &got), -ENOENT);
+	assert_int_equal(got.device[0].share_permille, 3);
+	assert_int_equal(measured_find(STR(""), STR("v"), STR("b"), &got), -ENOENT);
+}
+
 static void more_than_a_device_is_a_device(void **state)
 {
 	struct str rest = STR("u/c=1003:0");
@@ -78,4 +92,5 @@ static void more_than_a_device_is_a_device(void **state)
 }
 
 UNIT_MAIN(UNIT(what_is_written_is_read), UNIT(one_too_many_is_left_out_whole),
-	UNIT(what_is_none_is_named_and_passed_over), UNIT(more_than_a_device_is_a_device))
+	UNIT(what_is_none_is_named_and_passed_over), UNIT(one_is_found_among_all),
+	UNIT(more_than_a_device_is_a_device))

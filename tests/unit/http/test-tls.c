@@ -67,7 +67,8 @@ static int meet(struct rig *rig, struct peer *peer, const char *ca_pem)
 		assert_ok(gnutls_certificate_set_x509_key_mem(
 			peer->trust, &crt, &key, GNUTLS_X509_FMT_PEM));
 	}
-	assert_ok(gnutls_init(&peer->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_FORCE_CLIENT_CERT));
+	assert_ok(gnutls_init(
+		&peer->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_FORCE_CLIENT_CERT));
 	assert_ok(gnutls_set_default_priority(peer->session));
 	assert_ok(gnutls_credentials_set(peer->session, GNUTLS_CRD_CERTIFICATE, peer->trust));
 	assert_ok(gnutls_server_name_set(peer->session, GNUTLS_NAME_DNS, HOST, strlen(HOST)));
@@ -250,8 +251,8 @@ static void certify(const struct authority *ca, const char *purpose, int seconds
 	assert_ok(gnutls_x509_privkey_init(&issuer_key));
 	assert_ok(gnutls_x509_privkey_import(issuer_key, &ca_key, GNUTLS_X509_FMT_PEM));
 	assert_ok(gnutls_x509_privkey_init(&key));
-	assert_ok(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA,
-		GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0));
+	assert_ok(gnutls_x509_privkey_generate(
+		key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0));
 	assert_ok(gnutls_x509_crt_init(&crt));
 	assert_ok(gnutls_x509_crt_set_version(crt, 3));
 	assert_ok(gnutls_x509_crt_set_serial(crt, "\1", 1));
@@ -279,8 +280,8 @@ static const struct http_route locked[] = {
 #define ASK "POST /locked HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
 
 /* What somebody who shows that is answered, on a connection of his own. */
-static void shows(struct rig *rig, const char *server, const char *crt, const char *key,
-	const char *answer)
+static void shows(
+	struct rig *rig, const char *server, const char *crt, const char *key, const char *answer)
 {
 	struct peer peer;
 
@@ -374,8 +375,7 @@ static void limits_are_a_routes_own(void **state)
 	say(&peer, body);
 	hear(&rig, &peer, "POST /locked 8192");
 	snprintf(text, sizeof(text),
-		"POST /locked HTTP/1.1\r\nHost: x\r\nContent-Length: %u\r\n\r\n",
-		2 * BODY_MAX + 1);
+		"POST /locked HTTP/1.1\r\nHost: x\r\nContent-Length: %u\r\n\r\n", 2 * BODY_MAX + 1);
 	say(&peer, text);
 	hear(&rig, &peer, "HTTP/1.1 413");
 	part(&peer);

@@ -59,6 +59,32 @@ static void a_wrong_selector_is_named(void **state)
 	assert_contains(err.msg, "Exists goes without values");
 }
 
+static void overcommit_is_a_number_or_a_text(void **state)
+{
+	static const struct {
+		const char *spec;
+		uint32_t permille;
+	} said[] = {
+		{"{}", 0},
+		{"{\"overcommit\":{\"share\":2}}", 0},
+		{"{\"overcommit\":{\"memory\":2}}", 2000},
+		{"{\"overcommit\":{\"memory\":1.5}}", 1500},
+		{"{\"overcommit\":{\"memory\":\"1.25\"}}", 1250},
+		{"{\"overcommit\":{\"memory\":0.5}}", 1000},
+		{"{\"overcommit\":{\"memory\":1e300}}", 16000},
+		{"{\"overcommit\":{\"memory\":\"99\"}}", 16000},
+		{"{\"overcommit\":{\"memory\":\"much\"}}", 0},
+		{"{\"overcommit\":{\"memory\":[2]}}", 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
+		_cleanup_json_ json_t *spec = unit_json(said[i].spec);
+
+		if (policy_overcommit_memory(spec) != said[i].permille)
+			fail_msg("%s: %u", said[i].spec, policy_overcommit_memory(spec));
+	}
+}
+
 static void dialects_join_those_of_the_namespace(void **state)
 {
 	_cleanup_json_ json_t *spec = unit_json("{\"dialects\":[\"hami\",\"gpushare=MiB\"]}");
@@ -70,4 +96,4 @@ static void dialects_join_those_of_the_namespace(void **state)
 }
 
 UNIT_MAIN(UNIT(selects_as_kubernetes_does), UNIT(a_wrong_selector_is_named),
-	UNIT(dialects_join_those_of_the_namespace))
+	UNIT(overcommit_is_a_number_or_a_text), UNIT(dialects_join_those_of_the_namespace))

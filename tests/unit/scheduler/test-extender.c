@@ -16,8 +16,10 @@
 static void add_guest(const char *name, const char *annotations, const char *more)
 {
 	set(OBJECT_POD,
-		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT "'annotations':{%s}},"
-		"'spec':{'schedulerName':'default-scheduler','containers':[{'name':'c','resources':{"
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT
+		"'annotations':{%s}},"
+		"'spec':{'schedulerName':'default-scheduler','containers':[{'name':'c','resources':"
+		"{"
 		"'requests':{'cpu':'1'}}}]%s}}",
 		name, name, annotations, more);
 }
@@ -281,17 +283,18 @@ static void victims_have_to_make_room(void **state)
 	add_guest("high", SHARE("0.7"), ",'priority':100");
 	answers(EXTENDER_PREEMPT,
 		args_of("{" OF("high") ",'NodeNameToMetaVictims':{'n1':{'Pods':[{'UID':'u-low1'}],"
-					"'NumPDBViolations':1},'n2':{'Pods':[{'UID':'u-none'}]}}}"),
-		"{'NodeNameToMetaVictims':{'n1':{'Pods':[{'UID':'u-low1'}],'NumPDBViolations':1}}}");
+				       "'NumPDBViolations':1},'n2':{'Pods':[{'UID':'u-none'}]}}}"),
+		"{'NodeNameToMetaVictims':{'n1':{'Pods':[{'UID':'u-low1'}],'NumPDBViolations':1}}"
+		"}");
 	/* As objects; a whole device needs one that is empty then. */
 	add_guest("two", "'divvy.gpu/request':'2'", ",'priority':100");
 	answers(EXTENDER_PREEMPT,
 		args_of("{" OF("two") ",'NodeNameToVictims':{'n1':{'Pods':[{'metadata':{'uid':"
-				       "'u-low1'}}]}}}"),
+				      "'u-low1'}}]}}}"),
 		"{'NodeNameToMetaVictims':{}}");
 	answers(EXTENDER_PREEMPT,
 		args_of("{" OF("two") ",'NodeNameToVictims':{'n1':{'Pods':[{'metadata':{'uid':"
-				       "'u-low1'}},{'metadata':{'uid':'u-low0'}}]}}}"),
+				      "'u-low1'}},{'metadata':{'uid':'u-low0'}}]}}}"),
 		"{'NodeNameToMetaVictims':{'n1':{'Pods':[{'UID':'u-low1'},{'UID':'u-low0'}],"
 		"'NumPDBViolations':0}}}");
 	/* Nothing of that has happened. */
@@ -316,12 +319,13 @@ static void what_is_not_the_protocol_is_refused(void **state)
 	add_guest("a", SHARE("0.5"), "");
 	is_refused(EXTENDER_FILTER, args_of("{}"), EINVAL, "namespace, name or uid is missing");
 	is_refused(EXTENDER_FILTER, args_of("[1]"), EINVAL, "is missing");
-	is_refused(EXTENDER_FILTER, args_of("{" OF("b") "}"), EAGAIN, "s/b with uid u-b is not known");
-	is_refused(EXTENDER_FILTER, args_of("{" OF("a") "}"), EINVAL, "neither NodeNames nor Nodes");
+	is_refused(
+		EXTENDER_FILTER, args_of("{" OF("b") "}"), EAGAIN, "s/b with uid u-b is not known");
+	is_refused(
+		EXTENDER_FILTER, args_of("{" OF("a") "}"), EINVAL, "neither NodeNames nor Nodes");
 	is_refused(EXTENDER_FILTER, names("a", "'n1',7"), EINVAL, "node 1 of the list has no name");
-	is_refused(EXTENDER_BIND,
-		args_of("{'PodName':'a','PodNamespace':'s','PodUID':'u-a'}"), EINVAL,
-		"Node is missing");
+	is_refused(EXTENDER_BIND, args_of("{'PodName':'a','PodNamespace':'s','PodUID':'u-a'}"),
+		EINVAL, "Node is missing");
 	is_refused(EXTENDER_BIND,
 		args_of("{'PodName':'a','PodNamespace':'s','PodUID':'u-z','Node':'n1'}"), EAGAIN,
 		"uid u-z");

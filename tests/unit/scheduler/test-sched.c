@@ -399,7 +399,8 @@ static void a_group_is_never_placed_in_part(void **state)
 }
 
 #define KUBESHARE(request) \
-	"'kubeshare/gpu_request':'" request "','kubeshare/gpu_limit':'1.0','kubeshare/gpu_mem':'1'"
+	"'kubeshare/gpu_request':'" request "','kubeshare/gpu_limit':'1.0'," \
+	"'kubeshare/gpu_mem':'1'"
 #define GPUID(x) ",'kubeshare/GPUID':'" x "'"
 #define ON_N1 ",'nodeSelector':{'kubernetes.io/hostname':'n1'}"
 

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon of the next version of the wire takes over while programs run, and one of the version before
+takes it back: those that were started with either library run on and have their shares."""
+
+import os
+import signal
+import subprocess
+
+from machine import DIVVYD_BEFORE, HOOK_BEFORE, HOOKS, Machine, SKIP, kill, run, survived, wait_for  # noqa: F401
+from rig import BUILD, DIVVYD
+
+SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
+BEFORE = {"LD_PRELOAD": ":".join([HOOK_BEFORE, *HOOKS[1:]])}
+
+
+def replace(m, program):
+    """As when a daemon is upgraded: told to end, and the next one comes."""
+    m.stop()
+    m.program = program
+    m.start()
+
+
+def versions(m):
+    """What the daemon speaks at most."""
+    with m.peer() as peer:
+        return peer.ask(cmd="ping")["abi"]
+
+
+def all_run(m, *spins):
+    def registered():
+        return {p["pid"] for t in m.tenants() for p in t["processes"] if not p["orphan"]}
+    for s in spins:
+        assert s.poll() is None, f"{s.args} has died: {s.returncode}: {s.communicate()}"
+    wait_for(lambda: registered() >= {s.pid for s in spins}, "all have registered again")
+    m.goes_on(*[s.pid for s in spins])
+    m.books_are_right()
+
+
+def have_their_shares(m, low, high):
+    """
+    In the device's own trace: nobody is above his limit, and the one has more than the other, as nobody would without
+    a daemon. How near they come to their limits is the processors' business too, and the benches'.
+    """
+    got = None
+    for _ in range(6):  # what nobody governed is made up for first
+        got = m.shares([[low.pid], [high.pid]], 2)
+        if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0:
+            return
+    raise AssertionError(f"shares: {got}, of at most 300 and 600")
+
+
+def start(m):
+    low = m.create("low", request="0.3", limit="0.3", memory="1Gi")
+    high = m.create("high", request="0.6", limit="0.6", memory="1Gi")
+    return low, high
+
+
+def programs_of_before_run_on_under_the_next_daemon():
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+        replace(m, DIVVYD_BEFORE)
+        assert versions(m) == 1
+        low, high = start(m)
+        spins = [low.spin("--memory=100", env=BEFORE), high.spin("--memory=50", env=BEFORE)]
+        all_run(m, *spins)
+        replace(m, DIVVYD)
+        assert versions(m) == 2
+        all_run(m, *spins)
+        have_their_shares(m, *spins)
+        # Memory is asked for as before; and newer ones come beside them.
+        newer = high.spin("--memory=20")
+        all_run(m, *spins, newer)
+        kill(newer)
+        for s in spins:
+            s.send_signal(signal.SIGTERM)
+            survived(s)
+        m.books_are_right()
+        assert low.used() == high.used() == 0
+
+
+def programs_of_the_next_run_on_when_it_is_taken_back():
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+        low, high = start(m)
+        spins = [low.spin("--memory=100"), high.spin("--memory=50", env=BEFORE)]
+        all_run(m, *spins)
+        replace(m, DIVVYD_BEFORE)
+        assert versions(m) == 1 and m.divvy("ps").returncode == 0
+        all_run(m, *spins)
+        have_their_shares(m, *spins)
+        late = low.spin()  # of the next version, first seen by the daemon of before
+        all_run(m, *spins, late)
+        replace(m, DIVVYD)
+        all_run(m, *spins, late)
+
+
+def one_takes_over_from_the_other():
+    """divvyd --replace, without a moment in which nobody serves."""
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+        for program, speaks in ((DIVVYD_BEFORE, 1), (DIVVYD, 2), (DIVVYD_BEFORE, 1)):
+            last, m.program = m.daemon, program
+            m.start("--replace")
+            last.wait(60)
+            wait_for(lambda s=speaks: versions(m) == s, "the other serves")
+
+
+def others_are_refused_in_words():
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+        tenant = m.create("one")
+        for version, hello_version in ((0, 0), (3, 2)):
+            with m.peer() as peer:
+                peer.hello(tenant.secret, abi=version)
+                kind, status, body, _ = peer.receive()
+                text = body.split(b"\0")[0].decode()
+                assert kind == "REFUSED" and status, (kind, status)
+                assert f"protocol version {version}: versions 1 and 2 are spoken here" in text, text
+                assert peer.version == hello_version, peer.version
+        # And each of the two is welcome, in its own words.
+        for version in (1, 2):
+            with m.peer() as peer:
+                peer.hello(tenant.secret, abi=version)
+                assert peer.receive()[0] == "WELCOME" and peer.version == version
+
+
+def a_lost_device_is_told_to_who_understands():
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+        tenant = m.create("one", memory="1Gi")
+        with m.peer() as old, m.peer() as new:
+            for peer, version in ((old, 1), (new, 2)):
+                peer.hello(tenant.secret, abi=version)
+                assert peer.receive()[0] == "WELCOME"
+            spin = tenant.spin()
+            m.goes_on(spin.pid)
+            faults = os.path.join(m.dir, "lost")
+            with open(faults, "w", encoding="ascii") as f:
+                f.write("lost device=0 after=1\n")
+            subprocess.run([SIMCTL, "--dir", m.sim, "faults", faults], check=True)
+            said = None
+            while not said:
+                kind, _, body, _ = new.receive()
+                said = body[8:].split(b"\0")[0].decode() if kind == "SAY" else None
+            assert said.startswith("device GPU-") and said.endswith("is lost: the driver no longer has it"), said
+            old.socket.setblocking(False)
+            while True:
+                try:
+                    kind = old.receive()[0]
+                except BlockingIOError:
+                    break
+                assert kind not in ("SAY", None), kind
+
+
+run(programs_of_before_run_on_under_the_next_daemon, programs_of_the_next_run_on_when_it_is_taken_back,
+    one_takes_over_from_the_other, others_are_refused_in_words, a_lost_device_is_told_to_who_understands)
