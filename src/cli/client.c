@@ -130,7 +130,8 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 		c->abi = packet->head.abi;
 		return -EPROTONOSUPPORT;
 	}
-	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY)
+	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
+		packet->head.abi < msg_oldest() || packet->head.abi > msg_newest())
 		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version",
 			c->socket);
 	if (packet->head.request != c->request)
