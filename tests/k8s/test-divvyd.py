@@ -40,6 +40,7 @@ def two_pods_have_their_shares():
         wait_for_pod(cluster, name, "Running")
     wait_for(lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
              "both have registered")
+    wait_for(lambda: {"low/main", "high/main"} <= set(daemon.tenants()), "GPUNode has both")
     tenants = daemon.tenants()
     assert tenants["low/main"]["request"] == 300 and tenants["high/main"]["memoryBytes"] == [8 * GIB], tenants
     time.sleep(11)
