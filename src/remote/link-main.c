@@ -44,7 +44,7 @@ static char host[256], port[16];
 
 static int read_invitation(void)
 {
-	const char *text = getenv("DIVVY_INVITATION");
+	char *text = getenv("DIVVY_INVITATION");
 	char hex[2 * KEY_BYTES + 1];
 	int r = !text || sscanf(text, "%255[^:/]:%15[0-9]/%64[0-9a-f]", host, port, hex) != 3 ||
 			strlen(hex) != 2 * KEY_BYTES ||
@@ -52,7 +52,9 @@ static int read_invitation(void)
 		? -EINVAL
 		: 0;
 
-	/* It shall not be found in our environment. */
+	/* It shall not be found in our environment, by /proc neither. */
+	if (text)
+		explicit_bzero(text, strlen(text));
 	unsetenv("DIVVY_INVITATION");
 	return r;
 }
