@@ -114,8 +114,7 @@ struct node {
 	/* node-status.c */
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
-	json_t *status_sent, *status_seen;       /* under way; as the server has it */
-	uint64_t status_sent_ns, status_from_ns; /* the last one; the next no earlier */
+	json_t *status_sent, *status_seen; /* under way; as the server has it */
 
 	/* node-usage.c */
 	struct accounts accounts;

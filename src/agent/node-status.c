@@ -14,12 +14,6 @@
 
 #define STATUS_DELAY_NS (20 * NSEC_PER_MSEC)
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
-/*
- * The API server reads and writes the whole object for each patch: 20 ms of its time with fifty
- * tenants, and while these start something changes all the time. A tenth of its time is enough.
- */
-#define STATUS_REST 9u /* times what the last patch took */
-#define STATUS_REST_MAX_NS (1 * NSEC_PER_SEC)
 
 /* What is nearer than the same node. */
 static json_t *links_json(const struct device_set *set, uint32_t of)
@@ -262,18 +256,15 @@ static bool is_as(const json_t *theirs, const json_t *ours)
 static void on_done(void *data, const struct kube_answer *answer)
 {
 	struct node *node = data;
-	const uint64_t now = clock_now_ns();
 
 	node->status_call = NULL;
-	node->status_from_ns = now +
-		MIN(STATUS_REST * clock_since_ns(now, node->status_sent_ns), STATUS_REST_MAX_NS);
 	if (answer->result < 0) {
 		/* Without a GPUNode there is nothing to write: it comes by the watch. */
 		if (answer->result != -ENOENT)
 			log_warn("GPUNode: %s", answer->error.msg);
 		json_decref(TAKE_PTR(node->status_sent));
 		if (answer->result != -ENOENT)
-			loop_set_timer(&node->status_timer, now + STATUS_AGAIN_NS);
+			loop_set_timer(&node->status_timer, clock_now_ns() + STATUS_AGAIN_NS);
 		return;
 	}
 	json_decref(node->status_seen);
@@ -303,7 +294,6 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 		return;
 	}
 	node->status_sent = status;
-	node->status_sent_ns = now;
 	patch = json_pack("{s:O}", "status", status);
 	if (!patch || kube_patch(node->client, &write, KUBE_PATCH_MERGE, patch, &err) < 0) {
 		json_decref(TAKE_PTR(node->status_sent));
@@ -314,8 +304,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 void node_status_touch(struct node *node)
 {
 	if (!loop_timer_is_armed(&node->status_timer))
-		loop_set_timer(&node->status_timer,
-			MAX(clock_now_ns() + STATUS_DELAY_NS, node->status_from_ns));
+		loop_set_timer(&node->status_timer, clock_now_ns() + STATUS_DELAY_NS);
 }
 
 void node_status_seen(struct node *node, const json_t *object)

@@ -335,6 +335,7 @@ def an_init_container_hands_its_slot_on():
     run_pod(cluster, "stages", ("--kernel-us=500",), {**keys, "divvy.gpu/epoch": "7"}, initContainers=[
         {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--count=10"], "resources": slot}])
     wait_for_pod(cluster, "stages", "Running")
+    wait_for(lambda: "stages/main" in daemon.tenants(), "GPUNode says so")
     tenants = daemon.tenants()
     assert "stages/first" not in tenants and tenants["stages/main"]["request"] == 400, tenants
     granted = [m for m in events_of(cluster, "stages")["Granted"]]
