@@ -7,11 +7,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -364,4 +366,14 @@ void fd_list_done(struct fd_list *l)
 	for (i = 0; i < l->n; i++)
 		fd_close(l->fd[i]);
 	l->n = 0;
+}
+
+void socket_unlink(int sock)
+{
+	struct sockaddr_un address;
+	socklen_t n = sizeof(address);
+
+	if (getsockname(sock, (struct sockaddr *)&address, &n) == 0 &&
+		n > offsetof(struct sockaddr_un, sun_path) && address.sun_path[0])
+		unlink(address.sun_path);
 }

@@ -5,6 +5,7 @@
  * worker asks for it. What comes back is waited for into pageable memory, as the driver does it,
  * and brought by the reverse thread into page-locked memory and from graphs.
  */
+#include "cuda/copy.h"
 #include "remote/client.h"
 
 /* Requests under way before their answers are taken: they and those fit into the rings. */
@@ -262,25 +263,7 @@ static CUresult copy2d(const CUDA_MEMCPY2D *c, CUstream stream, bool is_async)
 		return r;
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	copy = (CUDA_MEMCPY3D){
-		.srcXInBytes = c->srcXInBytes,
-		.srcY = c->srcY,
-		.srcMemoryType = c->srcMemoryType,
-		.srcHost = c->srcHost,
-		.srcDevice = c->srcDevice,
-		.srcArray = c->srcArray,
-		.srcPitch = c->srcPitch,
-		.dstXInBytes = c->dstXInBytes,
-		.dstY = c->dstY,
-		.dstMemoryType = c->dstMemoryType,
-		.dstHost = c->dstHost,
-		.dstDevice = c->dstDevice,
-		.dstArray = c->dstArray,
-		.dstPitch = c->dstPitch,
-		.WidthInBytes = c->WidthInBytes,
-		.Height = c->Height,
-		.Depth = 1,
-	};
+	copy = memcpy_3d_of(c);
 	return copy3d(&copy, stream, is_async);
 }
 

@@ -23,10 +23,10 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "remote/link.h"
@@ -280,16 +280,6 @@ static void accept_all(int listener, int over, bool is_server)
 	}
 }
 
-static void remove_path(int listener)
-{
-	struct sockaddr_un address;
-	socklen_t n = sizeof(address);
-
-	if (getsockname(listener, (struct sockaddr *)&address, &n) == 0 &&
-		n > offsetof(struct sockaddr_un, sun_path) && address.sun_path[0])
-		unlink(address.sun_path);
-}
-
 int main(int argc, char **argv)
 {
 	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
@@ -319,7 +309,7 @@ int main(int argc, char **argv)
 	pidfd = is_server ? r : pidfd_new((pid_t)follow);
 	accept_all((int)listener, pidfd, is_server);
 	if (is_client)
-		remove_path((int)listener);
+		socket_unlink((int)listener);
 	/* Not through destructors: what TLS holds goes with the process. */
 	_exit(0);
 }

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,17 +52,6 @@ static void accept_one(int listener, unsigned *workers)
 		++*workers;
 }
 
-/* The path that we were found by: nobody answers there any more. */
-static void remove_path(int listener)
-{
-	struct sockaddr_un address;
-	socklen_t n = sizeof(address);
-
-	if (getsockname(listener, (struct sockaddr *)&address, &n) == 0 &&
-		n > offsetof(struct sockaddr_un, sun_path) && address.sun_path[0])
-		unlink(address.sun_path);
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t listener, follow;
@@ -89,6 +77,6 @@ int main(int argc, char **argv)
 		while (workers && waitpid(-1, NULL, WNOHANG) > 0)
 			workers--;
 	}
-	remove_path((int)listener);
+	socket_unlink((int)listener);
 	return 0;
 }

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "cuda/copy.h"
+
 /* One end of a copy. */
 struct side {
 	uint64_t address; /* of the first byte */
@@ -404,25 +406,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream hStream, bool is_async)
 	CUDA_MEMCPY3D wide;
 
 	CU_CHECK(c, CUDA_ERROR_INVALID_VALUE);
-	wide = (CUDA_MEMCPY3D){
-		.srcXInBytes = c->srcXInBytes,
-		.srcY = c->srcY,
-		.srcMemoryType = c->srcMemoryType,
-		.srcHost = c->srcHost,
-		.srcDevice = c->srcDevice,
-		.srcArray = c->srcArray,
-		.srcPitch = c->srcPitch,
-		.dstXInBytes = c->dstXInBytes,
-		.dstY = c->dstY,
-		.dstMemoryType = c->dstMemoryType,
-		.dstHost = c->dstHost,
-		.dstDevice = c->dstDevice,
-		.dstArray = c->dstArray,
-		.dstPitch = c->dstPitch,
-		.WidthInBytes = c->WidthInBytes,
-		.Height = c->Height,
-		.Depth = 1,
-	};
+	wide = memcpy_3d_of(c);
 	return copy_3d(&wide, hStream, is_async);
 }
 

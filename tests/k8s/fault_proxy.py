@@ -195,6 +195,18 @@ class CutProxy(Proxy):
     def server_tls(self):
         return None
 
+    @staticmethod
+    async def both(up_writer, *ways):
+        """Until one of them ends; then the connection to the server does."""
+        pumps = [asyncio.ensure_future(way) for way in ways]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in pumps:
+                task.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            up_writer.transport.abort()
+
     async def serve(self, reader, writer):
         up_reader, up_writer = await asyncio.open_connection(self.upstream.hostname, self.upstream.port)
         kind = self.pick(["cut", "cut", "cut", "silence"], 1)
@@ -214,20 +226,15 @@ class CutProxy(Proxy):
                     return
                 sink.write(piece)
                 await sink.drain()
-        pumps = [asyncio.ensure_future(pump(reader, up_writer, False)),
-                 asyncio.ensure_future(pump(up_reader, writer, True))]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in pumps:
-                task.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            up_writer.transport.abort()
+        await self.both(up_writer, pump(reader, up_writer, False), pump(up_reader, writer, True))
 
 
 class GateProxy(CutProxy):
-    """Passes everything on until it is shut: then who connects is cut off, and so is who says something on a connection
-    that there is. What the server says still comes through, as on a watch."""
+    """Passes everything on until it is shut: then who connects is cut off, and so is who asks for something on a
+    connection that there is. What the server says still comes through, as on a watch, and so does what keeps a watch
+    alive: a PING or a WINDOW_UPDATE of HTTP/2 (RFC 9113 6.7, 6.9) is a few bytes long, a write is hundreds."""
+
+    ASKS_BYTES = 128
 
     def prepare(self):
         super().prepare()
@@ -242,16 +249,8 @@ class GateProxy(CutProxy):
 
         async def pump(source, sink, is_gated):
             while piece := await source.read(1 << 14):
-                if is_gated and self.is_shut:
+                if is_gated and self.is_shut and len(piece) > self.ASKS_BYTES:
                     return
                 sink.write(piece)
                 await sink.drain()
-        pumps = [asyncio.ensure_future(pump(reader, up_writer, True)),
-                 asyncio.ensure_future(pump(up_reader, writer, False))]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in pumps:
-                task.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            up_writer.transport.abort()
+        await self.both(up_writer, pump(reader, up_writer, True), pump(up_reader, writer, False))
