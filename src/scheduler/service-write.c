@@ -177,8 +177,10 @@ void service_bind(struct service *s, const struct cpod *pod, struct http_request
 		r = fail(&err, EPERM, "another scheduler leads");
 	r = r < 0 ? r
 		  : kube_bind(s->client, &write, cpod_node(pod), cpod_uid(pod), annotations, &err);
-	if (r == 0)
+	if (r == 0) {
+		log_debug("pod %s/%s: to node %s", cpod_ns(pod), cpod_name(pod), cpod_node(pod));
 		return;
+	}
 	log_warn("pod %s/%s: cannot be bound: %s", cpod_ns(pod), cpod_name(pod),
 		err.code ? err.msg : strerror(-r));
 	if (f)

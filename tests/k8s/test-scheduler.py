@@ -284,6 +284,24 @@ def log_of():
         return f.read()
 
 
+def decides_and_cannot_send(proxy):
+    """The epoch it leads with; None when what was cut is also what it hears with, which a slow machine makes so: then
+    all is as before."""
+    rig.pod("before", {"request": "0.1", "model": "L4"})
+    epoch = int(rig.given("before", "epoch"))
+    said, refused = len(log_of()), proxy.refused
+    proxy.is_shut = True
+    wait_for(lambda: proxy.refused > refused, "its connection is cut, and it dials")
+    rig.pod("decided", {"request": "0.7", "model": "L4", "priority": "10"})
+    try:
+        wait_for(lambda: "/decided: to node late" in log_of()[said:], "it has decided", 5)
+    except AssertionError:
+        proxy.is_shut = False
+        rig.gone("before", "decided")
+        return None
+    return epoch
+
+
 def what_was_decided_and_not_sent_stays_unsent():
     """A leader hears of a pod, decides, and cannot send the Binding; it is stopped, and another one leads and gives the
     device to somebody else. When the first goes on, what it had to send is no longer right."""
@@ -293,13 +311,11 @@ def what_was_decided_and_not_sent_stays_unsent():
     said = len(log_of())
     with GateProxy(rig.account, os.path.join(cluster.dir, "gate"), seed=1) as proxy:
         first = rig.start("--leader-elect", "--kubeconfig", proxy.kubeconfig)
-        rig.pod("before", {"request": "0.1", "model": "L4"})
-        epoch = int(rig.given("before", "epoch"))
-        proxy.is_shut = True
-        wait_for(lambda: proxy.refused, "its connection is cut, and it dials")
-        rig.pod("decided", {"request": "0.7", "model": "L4", "priority": "10"})
-        dialled = proxy.refused
-        wait_for(lambda: proxy.refused >= dialled + 3, "it has dialled again")
+        for _ in range(5):
+            epoch = decides_and_cannot_send(proxy)
+            if epoch is not None:
+                break
+        assert epoch is not None, "five times it has not heard of the pod"
         first.send_signal(signal.SIGSTOP)
         rig.pod("instead", {"request": "0.7", "model": "L4", "priority": "90"})
         rig.start("--leader-elect")
