@@ -14,7 +14,9 @@
  * Network devices are given away and taken back with the tenant, through its spec (`network`,
  * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up. Who
  * is in two halves is not moved (place-defrag.h), and leaves with both where it has to leave.
- * Remote costs O(network devices), and nodes are tried for those that qualify. Threads: as place.h.
+ * Remote costs O(network devices), and nodes are tried for those that qualify. A filter
+ * (place_set_filter) is asked of both ends: of the devices' with that end's network device in
+ * `network[0]`, of the tenant's own with no device. Threads: as place.h.
  */
 #ifndef CORE_PLACE_MODE_H
 #define CORE_PLACE_MODE_H
@@ -27,6 +29,7 @@
 #define PLACE_NETWORKS_MAX (1u << 20)
 #define PLACE_MBIT_MAX 1000000000u
 #define PLACE_LATENCY_MAX 1000000000u
+#define PLACE_LATENCY_UNKNOWN UINT32_MAX /* will do only where none is asked for */
 
 enum place_network_kind {
 	PLACE_NETWORK_DIRECT, /* RDMA, or an SR-IOV function */

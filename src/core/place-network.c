@@ -63,7 +63,7 @@ int place_network_add(struct place *place, const struct place_network_info *info
 	if (info->mbit == 0 || info->mbit > PLACE_MBIT_MAX)
 		return fail(err, EINVAL, "bandwidth %u: 1 to %u Mbit/s are possible", info->mbit,
 			PLACE_MBIT_MAX);
-	if (info->latency_us > PLACE_LATENCY_MAX)
+	if (info->latency_us > PLACE_LATENCY_MAX && info->latency_us != PLACE_LATENCY_UNKNOWN)
 		return fail(err, EINVAL, "latency %u: up to %u us are possible", info->latency_us,
 			PLACE_LATENCY_MAX);
 	if (place_network_n(place) == PLACE_NETWORKS_MAX)
