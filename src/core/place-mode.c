@@ -130,6 +130,15 @@ static void try_racks(struct end *servers, uint32_t n_servers, struct end *clien
 	}
 }
 
+/* That of the whole where it is a part: what is taken is no more of one than of the other. */
+static uint32_t load_of(
+	const struct place_networks *networks, const struct network *net, uint32_t mbit)
+{
+	const struct network *whole = net->within ? &networks->list[net->within - 1] : net;
+
+	return (uint32_t)(((uint64_t)whole->mbit_taken + mbit) * 1000 / whole->mbit);
+}
+
 /* Its devices on that end's node: by the filter, too. */
 static int choose_at(struct place *place, const struct place_spec *part, uint32_t network,
 	uint32_t mbit, struct place_choice *ret, struct error *err)
@@ -152,9 +161,8 @@ static bool fits_at(struct place *place, const struct place_wish *wish,
 		return false;
 	if (!place->filter)
 		return true;
-	return part->count
-		? choose_at(place, part, network, wish->least_mbit, &unused, NULL) == 0
-		: place_filtered(place, part, node, place->gone, place->n_gone) != 0;
+	return part->count ? choose_at(place, part, network, wish->least_mbit, &unused, NULL) == 0
+			   : place_filtered(place, part, node, place->gone, place->n_gone) != 0;
 }
 
 /* Those of the kind with the bandwidth, on nodes where that part of the tenant fits. */
@@ -167,7 +175,7 @@ static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 		const struct network *net = &place->networks->list[i];
 
 		if (!net->is_used || net->kind != kind ||
-			net->mbit - net->mbit_taken < wish->least_mbit)
+			network_free(place->networks, net) < wish->least_mbit)
 			continue;
 		if (wish->most_latency_us && net->latency_us > wish->most_latency_us)
 			continue;
@@ -178,8 +186,7 @@ static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 			.network = i + 1,
 			.node = net->node,
 			.latency_us = net->latency_us,
-			.load = (uint32_t)(((uint64_t)net->mbit_taken + wish->least_mbit) * 1000 /
-				net->mbit),
+			.load = load_of(place->networks, net, wish->least_mbit),
 		};
 	}
 	return n;

@@ -42,12 +42,17 @@ struct place_network_info {
 	uint32_t node;
 	enum place_network_kind kind;
 	uint32_t mbit, latency_us;
+	/*
+	 * Of the same node, the one whose bandwidth it is a part of, as the functions of a card and
+	 * what is laid over it are; not one that is itself a part. 0: it has its own.
+	 */
+	uint32_t within;
 };
 
 /* Numbers from 1. They go with their node. -EINVAL, -ENOSPC, -ENOMEM. */
 int place_network_add(struct place *place, const struct place_network_info *info,
 	uint32_t *ret_network, struct error *err);
-/* -EBUSY while tenants use it, -EINVAL. */
+/* -EBUSY while tenants use it or others are within it, -EINVAL. */
 int place_network_remove(struct place *place, uint32_t network, struct error *err);
 /* Mbit/s; 0 where there is none. */
 uint32_t place_network_free_mbit(const struct place *place, uint32_t network);

@@ -510,6 +510,43 @@ static void a_latency_that_nobody_knows_is_none(void **state)
 	assert_int_equal(d.outcome, PLACE_QUEUED);
 }
 
+/* The second is a function of the first, and has no more than is left of that. */
+static void what_is_within_another_shares_its_bandwidth(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(0);
+	struct place_network_info info = {
+		.node = 0, .kind = PLACE_NETWORK_HOST, .mbit = 800, .within = 1};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice choice = {.n = 1};
+	struct error err = {0};
+	uint32_t part, other, tenant;
+
+	assert_ok(place_network_add(place, &info, &part, &err));
+	info.within = part;
+	assert_int_equal(place_network_add(place, &info, &other, &err), -EINVAL);
+	assert_contains(err.msg, "no whole one of node 0");
+	info.within = 2;
+	assert_int_equal(place_network_add(place, &info, &other, &err), -EINVAL);
+	spec.share = 100;
+	spec.network[0] = part;
+	spec.network_mbit = 700;
+	assert_ok(place_add(place, &spec, &choice, &tenant, &err));
+	assert_int_equal(place_network_free_mbit(place, 1), 300);
+	assert_int_equal(place_network_free_mbit(place, part), 100);
+	spec.network[0] = 1;
+	spec.network_mbit = 250;
+	assert_ok(place_add(place, &spec, &choice, &other, &err));
+	assert_int_equal(place_network_free_mbit(place, part), 50);
+	spec.network[0] = part;
+	spec.network_mbit = 51;
+	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
+	assert_contains(err.msg, "50 Mbit/s are free, 51 are asked");
+	assert_ok(place_remove(place, tenant));
+	assert_int_equal(place_network_free_mbit(place, part), 750);
+	assert_int_equal(place_network_remove(place, 1, &err), -EBUSY);
+}
+
 UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals), UNIT(networks_bind_to_their_node),
 	UNIT(halves_leave_together), UNIT(halves_count_once), UNIT(halves_are_tied_again),
-	UNIT(both_ends_pass_the_filter), UNIT(a_latency_that_nobody_knows_is_none))
+	UNIT(both_ends_pass_the_filter), UNIT(a_latency_that_nobody_knows_is_none),
+	UNIT(what_is_within_another_shares_its_bandwidth))
