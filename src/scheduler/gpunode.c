@@ -175,6 +175,52 @@ static int read_tenants(const json_t *status, struct gpunode *g)
 	return 0;
 }
 
+static bool read_network(const json_t *json, struct gpunode_network *ret)
+{
+	static const struct {
+		const char *name;
+		enum place_network_kind kind;
+	} kinds[] = {
+		{"rdma", PLACE_NETWORK_DIRECT},
+		{"sriov", PLACE_NETWORK_DIRECT},
+		{"host", PLACE_NETWORK_HOST},
+		{"overlay", PLACE_NETWORK_OVERLAY},
+	};
+	const struct str name = str_from(text_at(json, "name"));
+
+	*ret = (struct gpunode_network){
+		.mbit = (uint32_t)number_at(json, "capacityMbps", PLACE_MBIT_MAX)};
+	if (!given_is_network(name) || !ret->mbit)
+		return false;
+	str_copy(ret->name, sizeof(ret->name), name);
+	if (given_is_network(str_from(text_at(json, "link"))))
+		str_copy(ret->link, sizeof(ret->link), str_from(text_at(json, "link")));
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ret->kind = kinds[i].kind;
+		if (!strcmp(text_at(json, "kind"), kinds[i].name))
+			return true;
+	}
+	return false;
+}
+
+static int read_networks(const json_t *status, struct gpunode *g)
+{
+	const json_t *all = json_object_get(json_object_get(status, "network"), "devices");
+	const size_t n = MIN(json_array_size(all), (size_t)GPUNODE_NETWORKS_MAX);
+
+	g->network = calloc(n + 1, sizeof(*g->network));
+	if (!g->network)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		struct gpunode_network *one = &g->network[g->n_networks];
+
+		if (read_network(json_array_get(all, i), one) &&
+			gpunode_find_network(g, one->name) == g->n_networks)
+			g->n_networks++;
+	}
+	return 0;
+}
+
 /* 1.5 or "1.5": 1500; 0 where nothing is said, or no such value. */
 static uint32_t overcommit_of(const json_t *json)
 {
@@ -198,8 +244,10 @@ int gpunode_read(const json_t *json, struct gpunode *ret)
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
+		.is_serving = *text_at(json_object_get(status, "remote"), "address"),
 		.overcommit_memory = overcommit_of(json)};
 	r = read_devices(json, ret);
+	r = r < 0 ? r : read_networks(status, ret);
 	return r < 0 ? r : read_tenants(status, ret);
 }
 
@@ -207,6 +255,7 @@ void gpunode_done(struct gpunode *gpunode)
 {
 	free(gpunode->device);
 	free(gpunode->tenant);
+	free(gpunode->network);
 	*gpunode = (struct gpunode){0};
 }
 
@@ -216,4 +265,13 @@ const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const c
 		if (!strcmp(gpunode->device[i].uuid, uuid))
 			return &gpunode->device[i];
 	return NULL;
+}
+
+uint32_t gpunode_find_network(const struct gpunode *gpunode, const char *name)
+{
+	uint32_t i = 0;
+
+	while (i < gpunode->n_networks && strcmp(gpunode->network[i].name, name))
+		i++;
+	return i;
 }
