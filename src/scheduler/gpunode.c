@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/parse.h"
 #include "base/str.h"
+#include "manifest/policy.h"
 
 static const char *text_at(const json_t *json, const char *key)
 {
@@ -175,21 +175,6 @@ static int read_tenants(const json_t *status, struct gpunode *g)
 	return 0;
 }
 
-/* 1.5 or "1.5": 1500; 0 where nothing is said, or no such value. */
-static uint32_t overcommit_of(const json_t *json)
-{
-	const json_t *value = json_object_get(
-		json_object_get(json_object_get(json, "spec"), "overcommit"), "memory");
-	uint32_t milli = 0;
-
-	if (json_is_number(value))
-		milli = (uint32_t)(MIN(MAX(json_number_value(value), 0), 16) * 1000 + 0.5);
-	else if (!json_is_string(value) ||
-		parse_share(str_from(json_string_value(value)), &milli, NULL) < 0)
-		return 0;
-	return MIN(MAX(milli, 1000u), 16000u);
-}
-
 int gpunode_read(const json_t *json, struct gpunode *ret)
 {
 	const json_t *status = json_object_get(json, "status");
@@ -198,7 +183,7 @@ int gpunode_read(const json_t *json, struct gpunode *ret)
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
-		.overcommit_memory = overcommit_of(json)};
+		.overcommit_memory = policy_overcommit_memory(json_object_get(json, "spec"))};
 	r = read_devices(json, ret);
 	return r < 0 ? r : read_tenants(status, ret);
 }
