@@ -17,7 +17,8 @@
 
 struct watch {
 	struct service *service;
-	int kind; /* as cluster_set() takes it */
+	int kind;             /* as cluster_set() takes it */
+	const char *resource; /* "gpunodes" */
 	struct kube_cache *cache;
 };
 
