@@ -6,8 +6,9 @@
  * Both prove to each other by TLS 1.3 with a pre-shared key that they know the invitation in
  * $DIVVY_INVITATION, "HOST:PORT/KEY". It is good once: who joins first is given another key over
  * that connection, which then is the only one that counts, and ends with it. Each process of the
- * program has a connection of its own, served by a child. Nothing is listened to, or said, without
- * that proof.
+ * program has a connection of its own. Nothing is listened to, or said, without that proof. Each
+ * connection has a child from the beginning, so that who says nothing holds up nobody: of those
+ * that have proved nothing yet only so many are kept.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -17,9 +18,11 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -35,11 +38,31 @@
 #define HANDSHAKE_MS 10000
 #define PEER_MS 10000 /* a peer that does not answer for so long is gone */
 #define CHILDREN_MAX 1024u
+#define STRANGERS_MAX 64u /* the oldest of more is sent away */
 #define LOOK_MS 100
-#define IDENTITY "divvy"
 #define PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:+DHE-PSK"
 
-static uint8_t key[KEY_BYTES]; /* that counts now */
+/* What a key is for is its identity in TLS. */
+enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
+static const char *const key_names[KEY_USES] = {"join", "process"};
+
+/*
+ * Of the side of the device, shared with its children: each has a slot. The parent writes pid and
+ * turn, the child is_known. The invitation is `taken` by one of them.
+ */
+static struct shared {
+	_Atomic bool is_taken;
+	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
+	uint8_t key[KEY_USES][KEY_BYTES];
+	struct slot {
+		pid_t pid; /* 0: free */
+		uint64_t turn;
+		_Atomic bool is_known; /* has proved that it knows a key */
+	} slot[CHILDREN_MAX];
+} * shared;
+
+static uint8_t key[KEY_BYTES]; /* of the side of the program, for use_now */
+static enum key_use use_now = KEY_JOIN;
 static char host[256], port[16];
 
 static int read_invitation(void)
@@ -63,11 +86,17 @@ static int read_invitation(void)
 
 static int server_key(gnutls_session_t session, const char *name, gnutls_datum_t *ret_key)
 {
-	ret_key->data = gnutls_malloc(sizeof(key));
+	enum key_use use = KEY_JOIN;
+
+	while (use < KEY_USES && strcmp(name, key_names[use]))
+		use++;
+	if (use == KEY_USES || (use == KEY_JOIN && atomic_load(&shared->is_taken)))
+		return -1;
+	ret_key->data = gnutls_malloc(KEY_BYTES);
 	if (!ret_key->data)
 		return -1;
-	memcpy(ret_key->data, key, sizeof(key));
-	ret_key->size = sizeof(key);
+	memcpy(ret_key->data, shared->key[use], KEY_BYTES);
+	ret_key->size = KEY_BYTES;
 	return 0;
 }
 
@@ -102,7 +131,8 @@ static int set_credentials(gnutls_session_t tls, bool is_server)
 	if (!client)
 		r = gnutls_psk_allocate_client_credentials(&client);
 	if (r >= 0)
-		r = gnutls_psk_set_client_credentials(client, IDENTITY, &own, GNUTLS_PSK_KEY_RAW);
+		r = gnutls_psk_set_client_credentials(
+			client, key_names[use_now], &own, GNUTLS_PSK_KEY_RAW);
 	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, client);
 }
 
@@ -134,38 +164,42 @@ static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 	return 0;
 }
 
+/* Connected within the time that a peer has to answer; -errno of the last address otherwise. */
 static int dial(void)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	const struct timeval most = {.tv_sec = PEER_MS / 1000}, none = {0};
 	struct addrinfo *all = NULL;
-	int fd = -1;
+	int fd = -1, failed = EHOSTUNREACH;
 
 	if (getaddrinfo(host, port, &hints, &all) != 0)
 		return -EHOSTUNREACH;
 	for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
 		fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
-		if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
-			const int failed = errno;
-
+		if (fd < 0)
+			continue;
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+		if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
+			failed = errno == EINPROGRESS ? ETIMEDOUT : errno;
 			fd = fd_close(fd);
-			errno = failed;
+			continue;
 		}
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none));
 	}
 	freeaddrinfo(all);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? -failed : fd;
 }
 
 /* ---- one process of the program ---- */
 
-static void serve_one(int fd)
+static void serve_process(gnutls_session_t tls)
 {
 	struct remote_note note;
 	struct fd_list fds = {.n = 0};
 	struct map map = MAP_NONE;
-	gnutls_session_t tls;
 	int pair[2];
 
-	if (handshake(fd, true, &tls) < 0 || link_receive_note(tls, &note) < 0 ||
+	if (link_receive_note(tls, &note) < 0 ||
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return;
 	if (fork() == 0) {
@@ -205,40 +239,129 @@ static void join_one(int sock)
 
 /* ---- the invitation ---- */
 
-/* The first who knows it; whoever does not is sent away, and the next one may try. */
-static int await_join(int listener, gnutls_session_t *ret_tls)
+/* Who comes first is given the other key, and holds the connection as long as the program lasts. */
+static void serve_join(gnutls_session_t tls, int fd)
 {
-	for (;;) {
-		uint8_t next[KEY_BYTES];
-		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+	bool before = false;
 
-		if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
-			return -errno;
-		if (fd < 0 || handshake(fd, true, ret_tls) < 0) {
-			fd_close(fd);
-			continue;
-		}
-		if (getrandom(next, sizeof(next), 0) != sizeof(next) ||
-			gnutls_record_send(*ret_tls, next, sizeof(next)) != sizeof(next))
-			return -EPIPE;
-		memcpy(key, next, sizeof(key));
-		return fd;
+	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
+		return;
+	if (gnutls_record_send(tls, shared->key[KEY_PROCESS], KEY_BYTES) != KEY_BYTES) {
+		atomic_store(&shared->is_taken, false);
+		return;
 	}
+	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
+	atomic_store(&shared->joined, getpid());
+	while (poll(&end, 1, -1) < 0)
+		;
 }
 
-static int join(gnutls_session_t *ret_tls)
+static int join(void)
 {
+	gnutls_session_t tls;
 	int fd = dial(), r;
 
-	r = fd < 0 ? fd : handshake(fd, false, ret_tls);
+	r = fd < 0 ? fd : handshake(fd, false, &tls);
 	if (r < 0)
 		return r;
-	if (gnutls_record_recv(*ret_tls, key, sizeof(key)) != sizeof(key))
+	if (gnutls_record_recv(tls, key, sizeof(key)) != sizeof(key))
 		return -EACCES;
-	return fd;
+	use_now = KEY_PROCESS;
+	return 0;
 }
 
-/* ---- accepting ---- */
+/* ---- accepting: the side of the device ---- */
+
+static void serve_one(int fd, struct slot *own)
+{
+	gnutls_session_t tls;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (handshake(fd, true, &tls) < 0)
+		return;
+	atomic_store(&own->is_known, true);
+	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
+		serve_join(tls, fd);
+	else
+		serve_process(tls);
+}
+
+/* A slot for one more, NULL when all are taken; too many strangers lose the oldest of them. */
+static struct slot *slot_get(void)
+{
+	struct slot *found = NULL, *oldest = NULL;
+	unsigned strangers = 0;
+
+	for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++) {
+		if (!s->pid) {
+			found = s;
+			continue;
+		}
+		if (atomic_load(&s->is_known))
+			continue;
+		strangers++;
+		if (!oldest || s->turn < oldest->turn)
+			oldest = s;
+	}
+	if (strangers >= STRANGERS_MAX)
+		kill(oldest->pid, SIGKILL);
+	return found;
+}
+
+static void serve_next(int listener)
+{
+	static uint64_t turn;
+	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct slot *slot = fd < 0 ? NULL : slot_get();
+	pid_t pid;
+
+	if (!slot)
+		return;
+	atomic_store(&slot->is_known, false);
+	slot->turn = turn++;
+	pid = fork();
+	if (pid == 0) {
+		serve_one(fd, slot);
+		_exit(1);
+	}
+	slot->pid = pid > 0 ? pid : 0;
+}
+
+/* False: the one that has joined is gone, and with it the program. */
+static bool reap(void)
+{
+	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
+		if (pid == atomic_load(&shared->joined))
+			return false;
+		for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++)
+			if (s->pid == pid)
+				s->pid = 0;
+	}
+	return true;
+}
+
+/* Whoever is still served then goes with us. */
+static int serve_all(int listener)
+{
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return -ENOMEM;
+	memcpy(shared->key[KEY_JOIN], key, KEY_BYTES);
+	explicit_bzero(key, sizeof(key));
+	if (getrandom(shared->key[KEY_PROCESS], KEY_BYTES, 0) != KEY_BYTES)
+		return -EIO;
+	do {
+		struct pollfd p = {.fd = listener, .events = POLLIN};
+
+		if (poll(&p, 1, LOOK_MS) > 0)
+			serve_next(listener);
+	} while (reap());
+	return 0;
+}
+
+/* ---- accepting: the side of the program ---- */
 
 static bool is_own(int sock)
 {
@@ -249,35 +372,36 @@ static bool is_own(int sock)
 		(peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Until `over` says so (a pidfd that is readable, a connection that has ended) and all is done. */
-static void accept_all(int listener, int over, bool is_server)
+/* Until the program has ended, and all of its processes. */
+static void join_all(int listener, pid_t follow)
 {
+	int program = pidfd_new(follow);
 	unsigned children = 0;
-	bool is_over = false;
 
-	while (!is_over || (children && !is_server)) {
-		struct pollfd fds[] = {{.fd = listener, .events = POLLIN},
-			{.fd = is_over ? -1 : over, .events = POLLIN | POLLRDHUP}};
+	while (program >= 0 || children) {
+		struct pollfd fds[] = {
+			{.fd = listener, .events = POLLIN}, {.fd = program, .events = POLLIN}};
 
 		poll(fds, 2, LOOK_MS);
-		is_over |= fds[1].revents != 0;
+		if (fds[1].revents)
+			program = fd_close(program);
 		if (fds[0].revents & POLLIN) {
-			_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+			_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+			pid_t pid = -1;
 
-			if (fd >= 0 && children < CHILDREN_MAX && (is_server || is_own(fd))) {
-				const pid_t pid = fork();
-
-				if (pid == 0) {
-					prctl(PR_SET_PDEATHSIG, SIGKILL);
-					is_server ? serve_one(fd) : join_one(fd);
-					_exit(1);
-				}
-				children += pid > 0;
+			if (sock >= 0 && children < CHILDREN_MAX && is_own(sock))
+				pid = fork();
+			if (pid == 0) {
+				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				join_one(sock);
+				_exit(1);
 			}
+			children += pid > 0;
 		}
 		while (children && waitpid(-1, NULL, WNOHANG) > 0)
 			children--;
 	}
+	socket_unlink(listener);
 }
 
 int main(int argc, char **argv)
@@ -285,8 +409,7 @@ int main(int argc, char **argv)
 	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
 	const bool is_client = argc == 4 && strcmp(argv[1], "join") == 0;
 	uint64_t listener = 0, follow = 0;
-	gnutls_session_t tls;
-	int r, pidfd;
+	int r;
 
 	if ((!is_server && !is_client) ||
 		parse_uint(str_from(argv[2]), 0, INT_MAX, &listener, NULL) < 0 ||
@@ -298,18 +421,14 @@ int main(int argc, char **argv)
 	fd_set_cloexec((int)listener, true);
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
-		r = is_server ? await_join((int)listener, &tls) : join(&tls);
+		r = is_server ? serve_all((int)listener) : join();
 	if (is_client) {
 		/* Who has started us waits for this word before the program begins. */
-		dprintf(STDOUT_FILENO, "%s\n", r >= 0 ? "ok" : strerror(-r));
+		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : strerror(-r));
 		close(STDOUT_FILENO);
+		if (r == 0)
+			join_all((int)listener, (pid_t)follow);
 	}
-	if (r < 0)
-		return 1;
-	pidfd = is_server ? r : pidfd_new((pid_t)follow);
-	accept_all((int)listener, pidfd, is_server);
-	if (is_client)
-		socket_unlink((int)listener);
 	/* Not through destructors: what TLS holds goes with the process. */
-	_exit(0);
+	_exit(r < 0);
 }

@@ -10,12 +10,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
-from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
+from far import Far, serve, workers  # noqa: E402
+from rig import SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
 from tap import Skip  # noqa: E402
-
-
-def workers(rig, name):
-    return [p["pid"] for p in rig.tenant(name).get("processes", [])]
 
 
 def shares_hold_beside_a_local_tenant():
@@ -83,25 +80,9 @@ def no_network_is_needed():
         assert done.returncode == 0 and json.loads(done.stdout)["kernels"] == 10, done
 
 
-class Far:
-    """A program's side: a runtime folder of its own, and no daemon."""
-
-    def __init__(self, rig):
-        self.env = {**rig.env, "DIVVY_RUNTIME_DIR": os.path.join(rig.dir, "far")}
-
-    def run(self, invitation, *argv):
-        return subprocess.Popen([DIVVY, "run", "--remote", invitation, "--", *argv], env=self.env,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def serve(rig, *wish):
-    child = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", *wish)
-    return child, child.stdout.readline().strip()
-
-
 def an_invitation_is_a_share_somewhere_else():
     with Rig() as rig:
-        server, invitation = serve(rig, "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
+        server, invitation = serve(rig, "far", "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
         place, key = invitation.split("/")
         stranger = Far(rig).run(f"{place}/{key[::-1]}", "true")
         assert stranger.wait(60) == 125 and "Permission denied" in stranger.stderr.read()
@@ -119,14 +100,14 @@ def an_invitation_is_a_share_somewhere_else():
 
 def a_quota_holds_over_a_link():
     with Rig() as rig:
-        _, invitation = serve(rig, "--request", "0.3", "--memory", "2Gi")
+        _, invitation = serve(rig, "far", "--request", "0.3", "--memory", "2Gi")
         child = Far(rig).run(invitation, SPIN, "--count=10", "--memory=3072")
         assert child.wait(60) == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in child.stderr.read()
 
 
 def a_cut_link_is_an_error():
     with Rig() as rig:
-        server, invitation = serve(rig, "--request", "0.3")
+        server, invitation = serve(rig, "far", "--request", "0.3")
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = wait_for(lambda: workers(rig, "far"), "its worker registers")[0]
         server.kill()
