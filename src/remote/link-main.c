@@ -173,7 +173,7 @@ static int dial(void)
 	int fd = -1, failed = EHOSTUNREACH;
 
 	if (getaddrinfo(host, port, &hints, &all) != 0)
-		return -EHOSTUNREACH;
+		return -ENOENT;
 	for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
 		fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
 		if (fd < 0)
@@ -404,6 +404,18 @@ static void join_all(int listener, pid_t follow)
 	socket_unlink(listener);
 }
 
+/* For whoever reads what divvy run says. */
+static const char *why(int failed)
+{
+	switch (failed) {
+	case ENOENT: return "no machine of that name is known";
+	case ECONNREFUSED: return "nobody listens there; divvy serve has ended, or has not begun";
+	case EACCES: return "refused: an invitation is good once, for who has it";
+	case ETIMEDOUT: return "no answer within 10 s";
+	default: return strerror(failed);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
@@ -424,7 +436,7 @@ int main(int argc, char **argv)
 		r = is_server ? serve_all((int)listener) : join();
 	if (is_client) {
 		/* Who has started us waits for this word before the program begins. */
-		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : strerror(-r));
+		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
 		close(STDOUT_FILENO);
 		if (r == 0)
 			join_all((int)listener, (pid_t)follow);

@@ -5,13 +5,14 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
 from far import Far, serve, workers  # noqa: E402
-from rig import SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
+from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
 from tap import Skip  # noqa: E402
 
 
@@ -85,7 +86,7 @@ def an_invitation_is_a_share_somewhere_else():
         server, invitation = serve(rig, "far", "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
         place, key = invitation.split("/")
         stranger = Far(rig).run(f"{place}/{key[::-1]}", "true")
-        assert stranger.wait(60) == 125 and "Permission denied" in stranger.stderr.read()
+        assert stranger.wait(60) == 125 and "refused" in stranger.stderr.read()
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         wait_for(lambda: workers(rig, "far"), "its worker registers")
         wait_for(lambda: 250 < rig.got("far") < 350, "its share is held")
@@ -115,18 +116,69 @@ def a_cut_link_is_an_error():
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
+def an_invitation_in_a_file_or_in_the_environment():
+    with Rig() as rig:
+        path = os.path.join(rig.dir, "invitation")
+
+        def invited():
+            if os.path.exists(path):
+                os.unlink(path)
+            server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3")
+            wait_for(lambda: os.path.exists(path) and os.stat(path).st_size, "the invitation is written")
+            return server
+        server = invited()
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"), 125,
+                "--invite", "File exists")
+        os.chmod(path, 0o640)
+        refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "0640", "chmod 600")
+        os.chmod(path, 0o600)
+        with open(path, encoding="ascii") as f:
+            invitation = f.read().strip()
+        child = Far(rig).run("localhost", "env", options=("--invitation", path))
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and invitation.split("/")[1] not in out + err, err
+        assert server.wait(60) == 0
+        server = invited()
+        with open(path, encoding="ascii") as f:
+            child = Far(rig, DIVVY_INVITATION=f.read().strip()).run("localhost", "env")
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and "DIVVY_INVITATION" not in out, (out, err)
+        assert server.wait(60) == 0
+        refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "nobody listens")
+
+
+def one_device_of_two():
+    with Rig(simulate="2xH200-141Gi") as rig:
+        for device, code in (("0", 0), ("1", 1)):
+            server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2")
+            child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1:1", SPIN, "--count=3", f"--device={device}")
+            assert child.wait(60) == code, child.communicate()
+            child.communicate()
+            assert server.wait(60) == 0
+
+
 def a_wish_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
-                "--request", "invitation")
-        refused(rig.divvy("serve", "--request", "0.2"), 125, "--listen")
+                "--request", "divvy serve")
         refused(rig.divvy("serve", "--request", "0.2", "--listen", "here"), 125, "--listen 'here'")
 
 
 def another_place_is_refused_in_words():
     with Rig(daemon=False) as rig:
-        refused(rig.divvy("run", "--request", "0.2", "--remote", "far.example", "--", "true"), 125,
-                "--remote 'far.example'", "local")
+        for args, parts in [
+            (("--remote", "far.example/x"), ("--remote 'far.example/x'", "local", "HOST[:DEVICE]")),
+            (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "far.example"), ("--remote far.example", "divvy serve --invite", "DIVVY_INVITATION")),
+            (("--remote", "far", "--invitation", "/nowhere/at/all"), ("/nowhere/at/all", "No such file")),
+            (("--remote", "far", "--invitation", "/dev/null"), ("/dev/null", "empty")),
+            (("--request", "0.2", "--remote", "local", "--invitation", "x"), ("--invitation", "local")),
+            (("--request", "0.2", "--invitation", "x"), ("--invitation", "--remote HOST")),
+        ]:
+            refused(rig.divvy("run", *args, "--", "true"), 125, *parts)
+        refused(rig.divvy("run", "--remote", "far", "--", "true", env={"DIVVY_INVITATION": "x"}), 125,
+                "DIVVY_INVITATION", "HOST:PORT/KEY")
         refused(rig.divvy("run", "--request", "0.2", "--remote", "local", "--container", "docker", "--", "run",
                           "image"), 125, "--remote", "--container")
 
@@ -134,4 +186,5 @@ def another_place_is_refused_in_words():
 main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
+     an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)
