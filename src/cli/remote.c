@@ -229,15 +229,16 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 {
 	static const char *const kept[] = {"DIVVY_TENANT", "DIVVY_SOCKET", "DIVVY_SIM",
 		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", REMOTE_ENV};
-	char library[PLACES_PATH];
-	int r = places_hook("libdivvy-remote.so", library, sizeof(library), err);
+	char cuda[PLACES_PATH], nvml[PLACES_PATH], both[2 * PLACES_PATH];
+	int r = places_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
+	r = r < 0 ? r : places_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
 	if (r < 0)
 		return r;
+	snprintf(both, sizeof(both), "%s:%s", cuda, nvml);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		unsetenv(kept[i]);
-	if (setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 ||
-		setenv("LD_PRELOAD", library, 1) < 0)
+	if (setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 || setenv("LD_PRELOAD", both, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
 	return 0;
 }

@@ -9,7 +9,8 @@ import stat
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../cli"))
 
 from far import Far, serve, workers  # noqa: E402
 from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
@@ -45,7 +46,8 @@ def the_program_holds_nothing_of_the_tenant():
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env")
         env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         assert "DIVVY_TENANT" not in env and "DIVVY_SOCKET" not in env, env
-        assert env["LD_PRELOAD"].endswith("/libdivvy-remote.so"), env
+        assert [p.rpartition("/")[2] for p in env["LD_PRELOAD"].split(":")] == ["libdivvy-remote.so",
+                                                                                "libdivvy-remote-nvml.so"], env
         # Its path is gone with the server.
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
 
@@ -70,6 +72,61 @@ def a_killed_program_frees_everything():
         wait_for(lambda: not rig.tenant("p"), "the tenant is gone")
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "its memory is free")
         wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
+
+
+UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, LOST = 1, 2, 3, 15
+
+
+def is_the_tenants(rig, said, quota):
+    """What NVML says of the device and of the tenant's part of it."""
+    device = rig.json("devices", "-o", "json")[0]
+    one, = said["devices"]
+    assert (said["early"], said["init"], said["child"]) == (UNINITIALIZED, 0, 0), said
+    assert (one["name"], one["uuid"], one["is_found"]) == (device["model"], device["uuid"], True), one
+    assert one["memory"]["total"] == quota and one["memory"]["used"] + one["memory"]["free"] == quota, one
+    assert one["use"]["gpu"] <= 100 and one["wrong"] == INVALID_ARGUMENT, one
+    assert one["processes"] == one["temperature"] == NOT_SUPPORTED, one
+    assert said["driver"] == device["driver"] and said["cuda"] >= 12000, said
+
+
+def nvml_tells_of_the_device_over_there():
+    says = [sys.executable, os.path.join(HERE, "nvml-says.py")]
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--remote", "local", "--", *says)
+        assert done.returncode == 0, done.stderr
+        is_the_tenants(rig, json.loads(done.stdout.splitlines()[0]), 2 << 30)
+        assert json.loads(done.stdout.splitlines()[1]) == {"shutdown": [0, UNINITIALIZED]}, done.stdout
+        server, invitation = serve(rig, "far", "--request", "0.3", "--memory", "3Gi")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *says, stdin=subprocess.PIPE)
+        is_the_tenants(rig, json.loads(child.stdout.readline()), 3 << 30)
+
+        def ask():
+            child.stdin.write("again\n")
+            child.stdin.flush()
+            return json.loads(child.stdout.readline())
+        assert ask() == {"count": 1, "memory": 0}
+        server.kill()
+        server.wait()
+        wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "it is said to be lost")
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and "shutdown" in out, (out, err)
+
+
+TABLE = """
+import ctypes
+cuda, table = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(1)
+for id in (bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9"), bytes(range(16)), bytes(range(16))):
+    print(cuda.cuGetExportTable(ctypes.byref(table), id), table.value)
+"""
+
+
+def tables_of_the_runtime_are_refused_in_words():
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", sys.executable, "-c", TABLE)
+        assert done.stdout == "500 None\n" * 3, done
+        first, second = done.stderr.splitlines()
+        assert "6bd5fb6c-5bf4-e74a-8987-d93912fd9df9 (the CUDA runtime's interface)" in first, first
+        assert "00010203-0405-0607-0809-0a0b0c0d0e0f" in second and "driver API" in second, second
 
 
 def no_network_is_needed():
@@ -186,5 +243,6 @@ def another_place_is_refused_in_words():
 main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
+     nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
      an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)
