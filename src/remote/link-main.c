@@ -10,6 +10,7 @@
  * connection has a child from the beginning, so that who says nothing holds up nobody: of those
  * that have proved nothing yet only so many are kept.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <limits.h>
@@ -17,6 +18,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,10 +31,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "remote/link.h"
+#include "remote/report.h"
 
 #define KEY_BYTES 32u
 #define HANDSHAKE_MS 10000
@@ -40,6 +44,7 @@
 #define CHILDREN_MAX 1024u
 #define STRANGERS_MAX 64u /* the oldest of more is sent away */
 #define LOOK_MS 100
+#define COUNT_MS 500
 #define PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:+DHE-PSK"
 
 /* What a key is for is its identity in TLS. */
@@ -47,17 +52,22 @@ enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
 static const char *const key_names[KEY_USES] = {"join", "process"};
 
 /*
- * Of the side of the device, shared with its children: each has a slot. The parent writes pid and
- * turn, the child is_known. The invitation is `taken` by one of them.
+ * Of the side of the device, shared with its children: each has a slot. The parent writes pid, turn
+ * and what it has counted, the child what it knows of its connection. The invitation is taken by
+ * one of them.
  */
 static struct shared {
 	_Atomic bool is_taken;
 	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
 	uint8_t key[KEY_USES][KEY_BYTES];
+	struct in_addr peer; /* of the one that joined */
 	struct slot {
 		pid_t pid; /* 0: free */
 		uint64_t turn;
-		_Atomic bool is_known; /* has proved that it knows a key */
+		uint64_t counted[2];       /* of bytes, when it was last reported */
+		_Atomic bool is_known;     /* has proved that it knows a key */
+		_Atomic uint32_t rtt_us;   /* 0: no process yet */
+		_Atomic uint64_t bytes[2]; /* by enum ring_way, since the beginning */
 	} slot[CHILDREN_MAX];
 } * shared;
 
@@ -192,8 +202,41 @@ static int dial(void)
 
 /* ---- one process of the program ---- */
 
-static void serve_process(gnutls_session_t tls)
+struct counting {
+	struct slot *slot;
+	const struct remote_session *session;
+	int fd;
+};
+
+/* What ps and top show: the round trip as TCP knows it, and how far the rings have come. */
+static void *count_main(void *argument)
 {
+	const struct counting *c = argument;
+
+	for (;;) {
+		uint64_t up = 0, down = 0;
+		struct tcp_info info;
+		socklen_t n = sizeof(info);
+
+		if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0)
+			atomic_store(&c->slot->rtt_us, info.tcpi_rtt ? info.tcpi_rtt : 1);
+		for (unsigned i = 0; i < REMOTE_LANES; i++) {
+			up += atomic_load_explicit(
+				&c->session->lane[i].up.tail, memory_order_relaxed);
+			down += atomic_load_explicit(
+				&c->session->lane[i].down.tail, memory_order_relaxed);
+		}
+		atomic_store(&c->slot->bytes[0], up);
+		atomic_store(&c->slot->bytes[1], down);
+		poll(NULL, 0, COUNT_MS);
+	}
+	return NULL;
+}
+
+static void serve_process(gnutls_session_t tls, int fd, struct slot *own)
+{
+	static struct counting counting;
+	pthread_t thread;
 	struct remote_note note;
 	struct fd_list fds = {.n = 0};
 	struct map map = MAP_NONE;
@@ -214,6 +257,9 @@ static void serve_process(gnutls_session_t tls)
 		link_send_note(tls, &note) < 0 || note.type != REMOTE_WELCOME || fds.n != 1 ||
 		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0)
 		return;
+	counting = (struct counting){own, map.p, fd};
+	/* Without it nothing is shown. */
+	pthread_create(&thread, NULL, count_main, &counting);
 	link_run(tls, map.p, REMOTE_HUB_CLIENT, pair[0]);
 }
 
@@ -243,6 +289,8 @@ static void join_one(int sock)
 static void serve_join(gnutls_session_t tls, int fd)
 {
 	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+	struct sockaddr_in peer = {0};
+	socklen_t n = sizeof(peer);
 	bool before = false;
 
 	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
@@ -252,6 +300,8 @@ static void serve_join(gnutls_session_t tls, int fd)
 		return;
 	}
 	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
+	getpeername(fd, (struct sockaddr *)&peer, &n);
+	shared->peer = peer.sin_addr;
 	atomic_store(&shared->joined, getpid());
 	while (poll(&end, 1, -1) < 0)
 		;
@@ -284,7 +334,7 @@ static void serve_one(int fd, struct slot *own)
 	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
 		serve_join(tls, fd);
 	else
-		serve_process(tls);
+		serve_process(tls, fd, own);
 }
 
 /* A slot for one more, NULL when all are taken; too many strangers lose the oldest of them. */
@@ -318,8 +368,7 @@ static void serve_next(int listener)
 
 	if (!slot)
 		return;
-	atomic_store(&slot->is_known, false);
-	slot->turn = turn++;
+	*slot = (struct slot){.turn = turn++};
 	pid = fork();
 	if (pid == 0) {
 		serve_one(fd, slot);
@@ -341,6 +390,42 @@ static bool reap(void)
 	return true;
 }
 
+/* Every second, once somebody has joined. */
+static void report(void)
+{
+	static struct report to = REPORT_NONE;
+	static uint64_t last_ns;
+	struct report_numbers numbers = {0};
+	const uint64_t now = clock_now_ns(), span = now - last_ns;
+	uint64_t bytes[2] = {0}, rtt = 0;
+
+	if (!atomic_load(&shared->joined) || span < NSEC_PER_SEC)
+		return;
+	for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++) {
+		const uint32_t of_one = s->pid ? atomic_load(&s->rtt_us) : 0;
+
+		if (!of_one)
+			continue;
+		numbers.processes++;
+		rtt += of_one;
+		for (unsigned i = 0; i < 2; i++) {
+			const uint64_t all = atomic_load(&s->bytes[i]);
+
+			bytes[i] += all - s->counted[i];
+			s->counted[i] = all;
+		}
+	}
+	inet_ntop(AF_INET, &shared->peer, numbers.peer, sizeof(numbers.peer));
+	numbers.rtt_us = numbers.processes ? rtt / numbers.processes : 0;
+	/* The first one has counted since the beginning. */
+	if (last_ns) {
+		numbers.received_per_s = (uint64_t)((double)bytes[0] * 1e9 / (double)span);
+		numbers.sent_per_s = (uint64_t)((double)bytes[1] * 1e9 / (double)span);
+	}
+	last_ns = now;
+	report_send(&to, &numbers);
+}
+
 /* Whoever is still served then goes with us. */
 static int serve_all(int listener)
 {
@@ -357,6 +442,7 @@ static int serve_all(int listener)
 
 		if (poll(&p, 1, LOOK_MS) > 0)
 			serve_next(listener);
+		report();
 	} while (reap());
 	return 0;
 }

@@ -74,6 +74,28 @@ def a_killed_program_frees_everything():
         wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
 
 
+def ps_and_top_show_the_way():
+    with Rig() as rig:
+        rig.spin("near", "--request", "0.1", "--remote", "local")
+        _, invitation = serve(rig, "far", "--request", "0.3")
+        assert "RTT" not in rig.divvy("ps").stdout
+        Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120", "--memory=16")
+
+        def way():
+            remote = rig.tenant("far").get("remote", {})
+            return remote if remote.get("received_per_s") and remote.get("rtt_us") else None
+        remote = wait_for(way, "the link says what it carries")
+        assert remote["peer"] == "127.0.0.1" and remote["processes"] == 1 and remote["sent_per_s"] >= 0, remote
+        assert "remote" not in rig.tenant("near")
+        head, *lines = [line for line in rig.divvy("ps").stdout.splitlines() if "simulated" not in line]
+        assert head.split()[-4:] == ["FROM", "RTT", "IN", "OUT"], head
+        far, = [line for line in lines if " far " in line]
+        assert "127.0.0.1" in far and far.count("/s") == 2, far
+        top = rig.divvy("top", "--once").stdout
+        assert top.count("from 127.0.0.1  round trip ") == 1, top
+        assert rig.json("top", "--json")["tenants"][1]["remote"]["peer"] == "127.0.0.1"
+
+
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, LOST = 1, 2, 3, 15
 
 
@@ -243,6 +265,6 @@ def another_place_is_refused_in_words():
 main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
-     nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
+     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
      an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)
