@@ -442,6 +442,8 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 	FOR_EACH_FIGURE(f, sim)
 		json_object_set_new(run, f->name, json_figure(f->get(sim, result, f->at)));
 	if (sim->mode == REPLAY_QUEUE) {
+		json_object_set_new(
+			run, "queued_urgent_mean_s", json_figure(queued_urgent(sim, result, 0)));
 		json_object_set_new(run, "queued_s_hundredths",
 			json_quantiles(result->queued_s, result->n_placed));
 		json_object_set_new(run, "completion_s_hundredths",
