@@ -146,7 +146,7 @@ static const struct {
 			{IB "d/ports/1/rate", "1e30 Gb/sec\n"}, {IB "e/device", NULL},
 			{IB "e/ports/1/state", "4: ACTIVE\n"},
 			{IB "e/ports/1/rate", "100 Mb/sec\n"}}},
-	/* Overlays over what is down, over nothing, over another overlay; links that lead nowhere. */
+	/* Overlays over what is down, nothing, another overlay; links that lead nowhere. */
 	{"eth1 host 1000; ",
 		{NIC("eth0", "1000", "down"), NIC("eth1", "1000", "up"), VIRTUAL("vx0", "vxlan"),
 			{NET "vx0/lower_eth0", "-> ../eth0"}, VIRTUAL("vx1", "vxlan"),
