@@ -24,6 +24,7 @@
 
 #define FACTOR_MIN 1000u
 #define FACTOR_MAX 60000u /* a share is 16 bits wide */
+_Static_assert(PLACE_DEVICE_BYTES_MAX <= UINT64_MAX / FACTOR_MAX, "a product has 64 bits");
 
 int place_new(const struct place_config *config, struct place **ret_place, struct error *err)
 {
@@ -342,10 +343,11 @@ static int node_check(
 		if (d->model >= place->n_models)
 			return fail(err, EINVAL, "node %s, device %u: model %u, %u are known",
 				info->name, i, d->model, place->n_models);
-		if (d->memory_bytes > UINT64_MAX / FACTOR_MAX)
+		if (d->memory_bytes > PLACE_DEVICE_BYTES_MAX)
 			return fail(err, EINVAL,
-				"node %s, device %u: memory %" PRIu64 ": more than any device has",
-				info->name, i, d->memory_bytes);
+				"node %s, device %u: %" PRIu64 " bytes of memory, up to %" PRIu64
+				" are possible",
+				info->name, i, d->memory_bytes, PLACE_DEVICE_BYTES_MAX);
 	}
 	for (uint32_t i = 0; i < info->n_labels; i++)
 		if (!place_label_at(place, info->labels[i]))
