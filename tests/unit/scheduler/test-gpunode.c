@@ -32,10 +32,10 @@ static const struct {
 	{"'devices':[{'uuid':'GPU-a','memoryBytes':'80Gi'},{'uuid':7}]", 0, 0,
 		"status.devices[0].memoryBytes \"80Gi\": 0 to 307445734561825 are possible"},
 	{"'devices':[" DEVICE("GPU-a", "") "],'tenants':[{'podUID':'u','container':'c',"
-					  "'devices':['GPU-a'],'memoryBytes':[1]}]",
+					   "'devices':['GPU-a'],'memoryBytes':[1]}]",
 		1, 1, NULL},
 	{"'devices':[" DEVICE("GPU-a", "") "],'tenants':[{'podUID':'u','container':'c',"
-					  "'devices':[7]},{'podUID':'u','devices':['GPU-a']}]",
+					   "'devices':[7]},{'podUID':'u','devices':['GPU-a']}]",
 		1, 1, "status.tenants[0].devices [7]: 1 to 16 UUIDs are possible"},
 	{"'tenants':[{'podUID':'u','container':'" X64 "','devices':['GPU-a']}]", 0, 0,
 		"status.tenants[0].container \"" X64 "\": up to 63 characters are possible"},
@@ -60,10 +60,12 @@ static void what_is_left_out_is_said(void **state)
 		struct gpunode g;
 		int r = gpunode_read(json, &g, &err);
 
-		if (r != (cases[i].said ? -EINVAL : 0) || strcmp(err.msg, cases[i].said ? cases[i].said : ""))
+		if (r != (cases[i].said ? -EINVAL : 0) ||
+			strcmp(err.msg, cases[i].said ? cases[i].said : ""))
 			fail_msg("%s: %d, '%s'", cases[i].status, r, err.msg);
 		if (g.n_devices != cases[i].n_devices || g.n_tenants != cases[i].n_tenants)
-			fail_msg("%s: %u devices, %u tenants", cases[i].status, g.n_devices, g.n_tenants);
+			fail_msg("%s: %u devices, %u tenants", cases[i].status, g.n_devices,
+				g.n_tenants);
 		gpunode_done(&g);
 	}
 }
@@ -77,12 +79,14 @@ static void a_list_that_is_too_long_is_cut_in_words(void **state)
 
 	for (uint32_t i = 0; i <= PLACE_NODE_DEVICES_MAX; i++)
 		json_array_append_new(json_object_get(status, "devices"),
-			json_pack("{s:o, s:i}", "uuid", json_sprintf("GPU-%u", i), "memoryBytes", 1));
+			json_pack(
+				"{s:o, s:i}", "uuid", json_sprintf("GPU-%u", i), "memoryBytes", 1));
 	for (uint32_t i = 0; i <= GPUNODE_TENANTS_MAX; i++)
 		json_array_append_new(json_object_get(status, "tenants"),
 			json_pack("{s:s, s:[s]}", "podUID", "u", "devices", "GPU-1"));
 	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
-	assert_string_equal(err.msg, "status.devices[64].uuid \"GPU-64\": a node has up to 64 devices");
+	assert_string_equal(
+		err.msg, "status.devices[64].uuid \"GPU-64\": a node has up to 64 devices");
 	assert_int_equal(g.n_devices, PLACE_NODE_DEVICES_MAX);
 	assert_int_equal(g.n_tenants, GPUNODE_TENANTS_MAX);
 	gpunode_done(&g);
@@ -96,7 +100,8 @@ static void a_list_that_is_too_long_is_cut_in_words(void **state)
 static void the_rest_of_the_node_is_used(void **state)
 {
 	_cleanup_json_ json_t *json = rules_json(
-		"{'metadata':{'name':'n'},'status':{'owner':'divvy','slots':{'total':64},'devices':["
+		"{'metadata':{'name':'n'},'status':{'owner':'divvy','slots':{'total':64},'devices':"
+		"["
 		"{'uuid':'GPU-a','memoryBytes':4000000000000000000,'health':'Healthy'}," DEVICE(
 			"GPU-b", "") "]}}");
 	const struct cpod *pod;
