@@ -14,6 +14,7 @@
 
 #include "agent/agent.h"
 #include "agent/conf.h"
+#include "agent/remote.h"
 #include "base/error.h"
 #include "core/arbiter.h"
 #include "core/spec.h"
@@ -110,6 +111,8 @@ struct tenant {
 	uint64_t owner_end; /* in clock ticks, as the start; 0: not known */
 	int owner_fd;       /* pidfd; -1: gone or none */
 	struct loop_io owner_io;
+
+	struct remote_reach remote; /* of a program on another machine */
 
 	LIST_HEAD(, process) processes;
 	uint32_t n_processes;

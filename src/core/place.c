@@ -331,6 +331,12 @@ static int node_check(
 	if (info->n_devices > PLACE_NODE_DEVICES_MAX)
 		return fail(err, EINVAL, "node %s: %u devices, up to %u are possible", info->name,
 			info->n_devices, PLACE_NODE_DEVICES_MAX);
+	if (info->cpu_milli > INT32_MAX)
+		return fail(err, EINVAL, "node %s: cpu %u: more than any machine has", info->name,
+			info->cpu_milli);
+	if (info->memory_bytes > UINT64_MAX / 2)
+		return fail(err, EINVAL, "node %s: memory %" PRIu64 ": more than any machine has",
+			info->name, info->memory_bytes);
 	for (uint32_t i = 0; i < info->n_devices; i++) {
 		const struct place_device_info *d = &info->devices[i];
 
