@@ -78,7 +78,7 @@ int device_set_lock(struct device_set *set, const char *socket, struct lock_owne
 	struct error *err);
 void device_set_close(struct device_set *set);
 
-/* An Xid that programs cause on a device that is well: NVIDIA's device plugin passes the same over. */
+/* One that programs cause on a device that is well: NVIDIA's device plugin passes over the same. */
 bool device_is_xid_of_program(uint64_t xid);
 /*
  * Notes it on the devices that it is of: ill from then on, until the daemon is restarted, unless
