@@ -109,8 +109,7 @@ static bool may_send(void *data)
 static int send(struct telling *t, const struct cpod *pod)
 {
 	const struct kube_time now = kube_time_format(clock_real_ns());
-	const struct kube_write write = {
-		.target = {"v1", "pods", t->ns, t->name, "status"},
+	const struct kube_write write = {.target = {"v1", "pods", t->ns, t->name, "status"},
 		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_told,
