@@ -271,6 +271,9 @@ def write_client(out, entries, functions, same, sources):
     for path in sources:
         text = open(path).read()
         defined |= set(re.findall(r'^REMOTE_EXPORT CUresult (\w+)\(', text, re.M))
+        for names in re.findall(r'^NODES\((\w+),\s+(\w+),\s+(\w+),', text, re.M):
+            defined |= set(names)
+        defined |= set(re.findall(r'^LOAD_LIBRARY\((\w+),', text, re.M))
         for name in re.findall(r'^COPY\((\w+),', text, re.M):
             defined |= {name, name + '_ptds'}
         for name in re.findall(r'^COPY_ASYNC\((\w+),', text, re.M):
