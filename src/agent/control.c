@@ -510,7 +510,9 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	if (is_container) {
 		/* The engine's command, which may have to fetch an image first. */
 		wish.owner = wish.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
-		conf_cgroup((pid_t)pid, cgroup);
+		r = conf_cgroup((pid_t)pid, cgroup, err);
+		if (r < 0)
+			return r;
 		wish.container = TENANT_CONTAINER_AWAITED;
 		wish.cgroup = cgroup;
 	}

@@ -21,6 +21,7 @@
 #include "wire/page.h"
 
 #define TENANT_NAME SPEC_NAME
+#define TENANT_ORIGIN (CONF_CGROUP + 32) /* "cgroup UID PATH" is the longest */
 #define TENANT_SECRET 16
 #define TENANTS_MAX 4096u /* on one daemon */
 
@@ -94,8 +95,8 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[256];       /* conf: its key; apply: its id */
-	struct tenant_pod *pod; /* NULL: of no pod */
+	char origin[TENANT_ORIGIN]; /* conf: its key; apply: its id */
+	struct tenant_pod *pod;     /* NULL: of no pod */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
 	bool is_sought;     /* carrier.c looks for its container */
