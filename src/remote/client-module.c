@@ -184,35 +184,26 @@ static CUresult check_library(
 	return CUDA_SUCCESS;
 }
 
-REMOTE_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
-	CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
-	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
-{
-	struct options o;
-	CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o);
+/* From memory, or from a file. */
+#define LOAD_LIBRARY(name, type, source, load) \
+	REMOTE_EXPORT CUresult name(CUlibrary *library, type source, CUjit_option *jitOptions, \
+		void **jitOptionsValues, unsigned int numJitOptions, \
+		CUlibraryOption *libraryOptions, void **libraryOptionValues, \
+		unsigned int numLibraryOptions) \
+	{ \
+		struct options o; \
+		CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o); \
+\
+		if (!r) \
+			r = check_library(libraryOptions, \
+				(const void *const *)libraryOptionValues, numLibraryOptions); \
+		return r ? r \
+			 : LOAD(CUlibrary, library, \
+				   load(REMOTE_OP_cuLibraryLoadData, source, &o, &handle_)); \
+	}
 
-	if (!r)
-		r = check_library(libraryOptions, (const void *const *)libraryOptionValues,
-			numLibraryOptions);
-	return r ? r
-		 : LOAD(CUlibrary, library,
-			   load_image(REMOTE_OP_cuLibraryLoadData, code, &o, &handle_));
-}
-
-REMOTE_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
-	CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
-	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
-{
-	struct options o;
-	CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o);
-
-	if (!r)
-		r = check_library(libraryOptions, (const void *const *)libraryOptionValues,
-			numLibraryOptions);
-	return r ? r
-		 : LOAD(CUlibrary, library,
-			   load_file(REMOTE_OP_cuLibraryLoadData, fileName, &o, &handle_));
-}
+LOAD_LIBRARY(cuLibraryLoadData, const void *, code, load_image)
+LOAD_LIBRARY(cuLibraryLoadFromFile, const char *, fileName, load_file)
 
 /* ---- the linker ---- */
 

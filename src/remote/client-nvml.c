@@ -96,7 +96,7 @@ static bool has_session(void)
 	return nvml.sock >= 0;
 }
 
-/* With the lock held: a session that has failed once is over, since a late answer may still come. */
+/* With the lock held. A session that has failed once is over: a late answer may still come. */
 static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
 {
 	struct remote_note note = {

@@ -368,7 +368,8 @@ static void serve_next(int listener)
 
 	if (!slot)
 		return;
-	*slot = (struct slot){.turn = turn++};
+	*slot = (struct slot){.turn = turn};
+	turn++;
 	pid = fork();
 	if (pid == 0) {
 		serve_one(fd, slot);

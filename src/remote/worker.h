@@ -92,6 +92,9 @@ bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
 #define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
 void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
+/* The name of an object of which the program was given another reference. */
+uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
+/* One reference fewer; the last one takes the name along. */
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 
 void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
