@@ -46,12 +46,13 @@ class World:
         self.folder = folder
         self.quick = quick
         self.seeds = seeds_of(experiment["means"], quick)
+        self.build = BUILD
         self.place = Place(BUILD / "src/cli/divvy", self.seeds)
         self.measured = {}
         self.pictures = []
 
     def node(self, **options):
-        return Node(BUILD, **options)
+        return Node(self.build, **options)
 
     def few(self, values):
         """All of a sweep; where it is to be quick its ends and the middle."""
