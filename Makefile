@@ -21,6 +21,11 @@ demo: ## three programs share one GPU: see it, and see what each got
 	@$(MAKE) --no-print-directory build
 	@scripts/demo
 
+demo-remote: ## a program uses the GPU of another machine: two network namespaces on this one
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-remote
+
 demo-kubernetes: ## a cluster of one node with simulated GPUs that runs deploy/examples; ONCE=1: ends by itself
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
@@ -62,4 +67,4 @@ install: build ## into DESTDIR, under PREFIX=/usr/local
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install clean
+.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install clean

@@ -63,7 +63,15 @@ _Static_assert(sizeof(struct remote_session) <= REMOTE_HEAD, "abi");
 
 #define REMOTE_VISIBLE 256u
 
-enum remote_note_type { REMOTE_HELLO = 1, REMOTE_WELCOME, REMOTE_REFUSED, REMOTE_OPEN };
+enum remote_note_type {
+	REMOTE_HELLO = 1,
+	REMOTE_WELCOME,
+	REMOTE_REFUSED,
+	REMOTE_OPEN,
+	REMOTE_HELLO_NVML, /* a session of REMOTE_ASK and REMOTE_TELL alone: remote/nvml.h */
+	REMOTE_ASK,
+	REMOTE_TELL,
+};
 
 /* One packet; WELCOME brings the memfd. */
 struct remote_note {

@@ -409,6 +409,25 @@ def draws_pictures():
                 assert "(simulated)</title>" in text and "nan" not in text and "inf" not in text, name
 
 
+def points(path):
+    return [tuple(map(float, point.split(","))) for point in path.get("d").strip("MZ").split()]
+
+
+def curves_end_where_they_should():
+    with Files() as f:
+        assert f.sim("--generate", "kubeshare", "--tasks", "400", "--seeds", "1", "--policy", "whole,default",
+                     "--svg", "made").returncode == 0
+        paths = {name: list(xml.etree.ElementTree.parse(os.path.join(f.folder.name, "made", name + ".svg")).iter(
+            "{http://www.w3.org/2000/svg}path")) for name in ("idle-whole", "idle-default", "queueing-time")}
+    ends = [points(path)[-1][0] for path in paths["queueing-time"] if path.get("fill") == "none"]
+    assert len(ends) == 2 and ends[0] == ends[1], ends
+    # What is idle of a run that is over has no reason: it does not fall to 0.
+    for name in ("idle-whole", "idle-default"):
+        stacked = [points(path) for path in paths[name] if path.get("fill-opacity")]
+        bottom, right = max(y for _, y in stacked[0]), max(x for x, _ in stacked[-1])
+        assert min(y for x, y in stacked[-1] if x == right) < bottom - 1, (name, stacked[-1])
+
+
 def names_of_files_are_text():
     few = ("--policy", "best-fit", "--svg", "pictures", "--json", "out.json")
     for name, shown in (
@@ -521,5 +540,6 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      says_what_never_had_room, reads_cells,
      makes_room_for_who_matters_more, generates_the_named_shapes,
      slows_tasks_of_a_kind_and_keeps_them_apart,
-     tells_nothing_of_what_has_not_arrived, draws_pictures, names_of_files_are_text, bad_usage_is_said, help_lists_every_policy,
+     tells_nothing_of_what_has_not_arrived, draws_pictures, curves_end_where_they_should, names_of_files_are_text,
+     bad_usage_is_said, help_lists_every_policy,
      bad_files_are_said_and_nothing_is_written)
