@@ -152,6 +152,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     goals = judge.read_goals()
     rows = read_lines(out / "reproduction.jsonl")
+    for name, row in rows.items():
+        row["why"] = module_of(name).WHY  # words may be put better after the run, figures may not
     names = [] if args.page else chosen(goals)
     failed = 0
     for i, name in enumerate(names, 1):
@@ -167,7 +169,8 @@ def main():
     in_docs = not quick and (args.page or set(rows) == set(built()))
     print(f"the page: {os.path.relpath(write_page(goals, rows, out, in_docs))}")
     # What falls short is a result; what could not be run is none.
-    print(f"{len(names) - failed} passed, {failed} failed, 0 skipped")
+    if names:
+        print(f"{len(names) - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 
 
