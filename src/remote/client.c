@@ -60,6 +60,15 @@ static bool is_alive(void *unused)
 	return atomic_load(&session.state) < STATE_FAILED;
 }
 
+bool session_ask(struct remote_note *note, int fd)
+{
+	const uint32_t type = note->type;
+
+	return fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) == sizeof(*note) &&
+		fd_recv(session.sock, note, sizeof(*note), NULL, 0) == sizeof(*note) &&
+		note->type == type;
+}
+
 static void gone(void)
 {
 	int expected = STATE_READY;

@@ -82,6 +82,8 @@ uint64_t handle_new(enum kind kind);
 bool is_synchronous(void);
 const struct ring_watch *session_watch(void);
 struct remote_session *session_shared(void);
+/* One note with a descriptor to the worker itself, and its answer. False when there is none. */
+bool session_ask(struct remote_note *note, int fd);
 /* 0, or why there can be no call now. */
 CUresult session_check(void);
 CUresult session_connect(void);
@@ -89,7 +91,7 @@ void session_set_ready(void);
 /* This thread runs a host function: it may not call the driver. */
 extern __thread bool is_host_function;
 
-/* ---- memory (client-host.c) ---- */
+/* ---- memory (client-host.c, client-pinned.c) ---- */
 
 /*
  * Device memory that the program was given: its addresses are reserved here, so that no memory of
@@ -109,6 +111,8 @@ struct box {
 	size_t width, height, depth; /* bytes, rows, slices */
 };
 
+/* Whether the worker has mapped all of the box, and where it has. */
+bool is_in_window(const struct box *box, struct remote_window *ret_window);
 /* `bytes` of the box as packed from `offset` on. */
 void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
 void box_write(const struct box *box, size_t offset, const void *from, size_t bytes);

@@ -19,8 +19,15 @@
 /* An empty ring begins anew beyond this, so that small traffic stays in the same few pages. */
 #define REWIND (128u << 10)
 
-static inline void relax(void)
+/* What is waited for may need this very processor. */
+#define YIELD_EVERY 64u
+
+static inline void relax(unsigned spin)
 {
+	if (spin % YIELD_EVERY == 0) {
+		sched_yield();
+		return;
+	}
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #else
@@ -125,7 +132,7 @@ static bool await_room(struct ring *r, size_t bytes, const struct ring_watch *wa
 			return true;
 		if (i == 0)
 			break;
-		relax();
+		relax(i);
 	}
 	for (;;) {
 		const uint32_t heard = bell_listen(r->room);
@@ -191,7 +198,7 @@ static bool await_data(struct ring *r, size_t bytes, const struct ring_watch *wa
 			return true;
 		if (i == 0 || !watch)
 			break;
-		relax();
+		relax(i);
 	}
 	while (watch) {
 		const uint32_t heard = bell_listen(r->data);

@@ -9,7 +9,8 @@
  * up: from the program to the worker. Lane 0 is the reverse lane: there the worker asks and the
  * program answers. Each other lane belongs to one thread of the program.
  * Over a network a link (link.c) on each side holds one end of a session and copies ring to ring:
- * neither the program nor the worker knows.
+ * neither the program nor the worker knows. Without a link the program's page-locked memory is shared
+ * as well: each piece of it, a window, is a memfd of its own that goes with a note.
  * Both ends are of the same architecture: numbers and structures of the driver API are as they are
  * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
  */
@@ -20,7 +21,7 @@
 #include <stdint.h>
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 1u
+#define REMOTE_ABI 2u
 #define REMOTE_LANES 64u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (64u << 10)
@@ -28,6 +29,8 @@
 /* A frame is at most this long; longer data goes in pieces. */
 #define REMOTE_FRAME_MAX ((1u << 20) + 4096u)
 #define REMOTE_PIECE (1u << 20)
+/* Windows of a session, named by 1 .. REMOTE_WINDOWS - 1. */
+#define REMOTE_WINDOWS 4096u
 
 /* Somebody sleeps on seq while sleepers is not 0. */
 struct remote_bell {
@@ -63,15 +66,23 @@ _Static_assert(sizeof(struct remote_session) <= REMOTE_HEAD, "abi");
 
 #define REMOTE_VISIBLE 256u
 
-enum remote_note_type { REMOTE_HELLO = 1, REMOTE_WELCOME, REMOTE_REFUSED, REMOTE_OPEN };
+enum remote_note_type {
+	REMOTE_HELLO = 1,
+	REMOTE_WELCOME,
+	REMOTE_REFUSED,
+	REMOTE_OPEN,
+	REMOTE_WINDOW, /* with a memfd of the program's page-locked memory; answered by one of these */
+};
 
 /* One packet; WELCOME brings the memfd. */
 struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
-	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult */
+	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult;
+				    * WINDOW: its name, in the answer 0 when it was not taken */
 	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
 	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
+	uint64_t bytes;            /* WINDOW: of the memory */
 	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
 };
 
@@ -115,6 +126,10 @@ enum remote_op {
 	REMOTE_COPY_FETCH,   /* struct remote_copy: the same, the data is PULLed by the stream */
 	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, in the answer */
 	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
+	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
+	REMOTE_WINDOW_CLOSE, /* u64 window: whatever uses it is over afterwards */
+	REMOTE_WINDOW_IN,    /* struct remote_copy, struct remote_window: window to device */
+	REMOTE_WINDOW_OUT,   /* the same, device to window */
 	REMOTE_COPY_DEVICE,  /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
 	REMOTE_BLOB,         /* bytes that the next frames of this lane speak of */
 	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
@@ -136,6 +151,12 @@ struct remote_copy {
 	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth 1 */
 	uint32_t is_async;             /* 0: the driver's call without a stream */
 	uint32_t is_free;              /* the client forgets `work` when it is done */
+};
+
+/* The other end of a copy where that is in a window. */
+struct remote_window {
+	uint64_t window, offset;
+	uint64_t pitch, slice; /* bytes from row to row, from slice to slice */
 };
 
 struct remote_host_call {

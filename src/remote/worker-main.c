@@ -72,6 +72,13 @@ static void open_lane(struct remote_session *session, unsigned index)
 	pthread_attr_destroy(&attr);
 }
 
+static void take_window(int sock, struct remote_note *note, const struct fd_list *fds)
+{
+	if (fds->n != 1 || window_arrived(note->lane, note->bytes, fds->fd[0]) < 0)
+		note->lane = 0;
+	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
+}
+
 static int serve(int sock)
 {
 	struct remote_note note = {0};
@@ -95,10 +102,16 @@ static int serve(int sock)
 		return 1;
 	close(fd);
 	/* The end of the socket is the program's: whatever a lane waits for, we are gone. */
-	while (fd_recv(sock, &note, sizeof(note), NULL, 0) == sizeof(note))
+	for (;;) {
+		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+
+		if (fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
+			return 0;
 		if (note.type == REMOTE_OPEN && note.lane > 0 && note.lane < REMOTE_LANES)
 			open_lane(map.p, note.lane);
-	return 0;
+		else if (note.type == REMOTE_WINDOW)
+			take_window(sock, &note, &fds);
+	}
 }
 
 int main(int argc, char **argv)

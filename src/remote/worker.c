@@ -90,6 +90,10 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_COPY_OUT:
 	case REMOTE_COPY_FETCH:
 	case REMOTE_COPY_PUSH: return serve_copy(s, op);
+	case REMOTE_WINDOW_IN:
+	case REMOTE_WINDOW_OUT: return serve_window_copy(s, op);
+	case REMOTE_WINDOW_OPEN: return serve_window_open(s);
+	case REMOTE_WINDOW_CLOSE: return serve_window_close(s);
 	case REMOTE_COPY_DEVICE: return serve_copy_device(s);
 	case REMOTE_HOST_CALL: return serve_host_call(s);
 	case REMOTE_LAYOUT: return serve_layout(s);

@@ -128,6 +128,19 @@ CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);
 CUresult serve_blob(struct serve *s);
 
+/* ---- windows (worker-window.c) ---- */
+
+/*
+ * The program's memory arrives, as a memfd that stays the caller's. Taken are only sealed ones of
+ * the size that is said. Main thread. 0 or -errno.
+ */
+int window_arrived(uint32_t window, uint64_t bytes, int fd);
+/* Where it is mapped from `offset` on, when there are so many bytes; NULL. */
+uint8_t *window_find(uint64_t window, uint64_t offset, uint64_t bytes);
+CUresult serve_window_open(struct serve *s);
+CUresult serve_window_close(struct serve *s);
+CUresult serve_window_copy(struct serve *s, unsigned op);
+
 /* Whether to go on waiting: the process ends by itself. */
 extern const struct ring_watch worker_watch;
 

@@ -13,11 +13,19 @@
 
 enum { N = 3 << 20 }; /* several pieces */
 
+/* The driver's own memory travels in another way than what it was told of. */
+static bool is_registered;
+
 static uint32_t *locked(size_t bytes)
 {
 	void *p;
 
-	NEED(drv.cuMemHostAlloc(&p, bytes, 0));
+	if (!is_registered) {
+		NEED(drv.cuMemHostAlloc(&p, bytes, 0));
+		return p;
+	}
+	p = aligned_alloc(4096, bytes);
+	NEED(drv.cuMemHostRegister_v2(p, bytes, 0));
 	return p;
 }
 
@@ -129,6 +137,111 @@ static void captured(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static void registered(void)
+{
+	is_registered = true;
+	part_run("registered: there and back", there_and_back);
+	part_run("registered: filled by the host", filled_by_host);
+	part_run("registered: captured copies", captured);
+}
+
+/* A box of 3 slices of 5 rows of 100 bytes, somewhere inside larger ones on both sides. */
+enum { BOX = 64 << 10, PITCH = 192, ROWS = 7 };
+
+static CUDA_MEMCPY3D box(void *host, CUdeviceptr device, bool is_in)
+{
+	CUDA_MEMCPY3D c = {.WidthInBytes = 100,
+		.Height = 5,
+		.Depth = 3,
+		.srcXInBytes = 3,
+		.srcY = 1,
+		.srcZ = 2,
+		.srcPitch = PITCH,
+		.srcHeight = ROWS,
+		.dstXInBytes = 5,
+		.dstY = 2,
+		.dstZ = 1,
+		.dstPitch = PITCH + 64,
+		.dstHeight = ROWS + 1};
+
+	c.srcMemoryType = is_in ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+	c.dstMemoryType = is_in ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+	c.srcHost = c.dstHost = host;
+	c.srcDevice = c.dstDevice = device;
+	return c;
+}
+
+/* What comes of it there and back, from and into memory of that kind. */
+static void copy_boxes(uint8_t *from, uint8_t *to, CUdeviceptr device, bool is_async)
+{
+	CUDA_MEMCPY3D in = box(from, device, true), out = box(to, device, false);
+	CUstream stream = is_async ? stream_new() : NULL;
+
+	for (size_t i = 0; i < BOX; i++)
+		from[i] = (uint8_t)(i * 7 + i / 251);
+	memset(to, 0, BOX);
+	NEED(drv.cuMemsetD8_v2(device, 9, BOX));
+	NEED(is_async ? drv.cuMemcpy3DAsync_v2(&in, stream) : drv.cuMemcpy3D_v2(&in));
+	NEED(is_async ? drv.cuMemcpy3DAsync_v2(&out, stream) : drv.cuMemcpy3D_v2(&out));
+	NEED(drv.cuStreamSynchronize(stream));
+}
+
+static void shapes(void)
+{
+	CUcontext context = begin_context();
+	uint8_t *from = malloc(BOX), *to = malloc(BOX);
+	uint8_t *own = (uint8_t *)locked(BOX), *back = (uint8_t *)locked(BOX);
+	CUdeviceptr device = device_new(BOX);
+
+	for (int is_async = 0; is_async < 2; is_async++) {
+		copy_boxes(from, to, device, is_async);
+		copy_boxes(own, back, device, is_async);
+		tap_ok(!memcmp(to, back, BOX) && memchr(to, from[1500], BOX),
+			"boxes of page-locked memory are those of any other");
+	}
+	NEED(drv.cuMemcpyHtoDAsync_v2(device, own + 1000, 4001, NULL));
+	NEED(drv.cuMemcpyDtoHAsync_v2(back + 17, device, 4001, NULL));
+	NEED(drv.cuCtxSynchronize());
+	tap_ok(!memcmp(back + 17, own + 1000, 4001), "and so are parts of it");
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemFreeHost(own + 4096));
+	OK(drv.cuMemFreeHost(own));
+	OK(drv.cuMemFreeHost(back));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void many_pieces(void)
+{
+	enum { PIECES = 4200 };
+	CUcontext context = begin_context();
+	CUdeviceptr device = device_new(PIECES * 4);
+	static uint32_t *piece[PIECES];
+	bool is = true;
+
+	for (uint32_t i = 0; i < PIECES; i++) {
+		piece[i] = locked(4096);
+		piece[i][0] = i;
+		NEED(drv.cuMemcpyHtoDAsync_v2(device + i * 4, piece[i], 4, NULL));
+		NEED(drv.cuMemcpyDtoHAsync_v2(piece[i] + 1, device + i * 4, 4, NULL));
+	}
+	NEED(drv.cuCtxSynchronize());
+	for (uint32_t i = 0; i < PIECES; i++)
+		is = is && piece[i][1] == i;
+	tap_ok(is, "as many pieces of page-locked memory as a program likes");
+	for (uint32_t i = 0; i < PIECES; i++)
+		is = !drv.cuMemFreeHost(piece[i]) && is;
+	tap_ok(is, "and all are given back");
+	/* Their names are free again. */
+	piece[0] = locked(N);
+	memset(piece[0], 0, N);
+	NEED(drv.cuMemFree_v2(device));
+	device = device_new(N);
+	NEED(drv.cuMemsetD32Async(device, 3, N / 4, NULL));
+	NEED(drv.cuMemcpyDtoHAsync_v2(piece[0], device, N, NULL));
+	/* Given back while a copy is under way: that one is over first. */
+	OK(drv.cuMemFreeHost(piece[0]));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void taken_address(void)
 {
 	CUcontext context = begin_context();
@@ -198,6 +311,9 @@ static const struct {
 	{"there and back", there_and_back},
 	{"filled by the host", filled_by_host},
 	{"captured copies", captured},
+	{"memory of the program's that is locked", registered},
+	{"shapes", shapes},
+	{"many pieces", many_pieces},
 	{"a taken address", taken_address},
 	{"late errors", late_error},
 	{"what is not the worker's", hostile},
