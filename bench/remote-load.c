@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What bench/remote.c measures, local or remote as it is started: prints "name value" lines.
+ * remote-load STEPS [steps]   what bench/remote.c measures, local or remote as it is started
+ * remote-load N idle          N processes with a context, which do nothing
+ * Prints "name value" lines; `steps`: no copies.
  *   launch_ns   an asynchronous launch, until it returns: median
  *   sync_us     a synchronisation of an idle stream: median
  *   echo_us     between those, a question of which the driver knows the answer: there and back,
@@ -8,11 +10,19 @@
  *   loop_ms     a step of a training-like loop: 200 launches of 20 us to 1 ms, 2 synchronisations,
  *               1 MiB in and out
  *   in, out     copies of 64 MiB, page-locked memory, bytes a nanosecond; memcpy: the same between
- *               two buffers; paged_in, paged_out: memory that the driver does not know
+ *               two buffers; paged_in, paged_out: memory that the driver does not know; tcp: what a
+ *               connection over the loopback device carries
+ *   pid         of an idle process, once all have come so far
  */
+#include <arpa/inet.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -148,8 +158,98 @@ static void copies(void)
 		exit(1);
 }
 
+/* ---- what a connection carries ---- */
+
+#define TCP_PIECE ((size_t)128 << 10)
+
+static void receive_all(int listener)
+{
+	char *piece = malloc(TCP_PIECE);
+	int sock = accept(listener, NULL, NULL);
+	size_t left = 0;
+	ssize_t n;
+
+	while ((n = recv(sock, piece, TCP_PIECE, 0)) > 0) {
+		left += (size_t)n;
+		if (left >= LARGE) {
+			left -= LARGE;
+			send(sock, "", 1, 0);
+		}
+	}
+	_exit(0);
+}
+
+static void connection(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM, 0), sock = socket(AF_INET, SOCK_STREAM, 0);
+	char *piece = calloc(1, TCP_PIECE), byte;
+	socklen_t n = sizeof(to);
+	double took[COPIES];
+	pid_t other;
+
+	if (bind(listener, (struct sockaddr *)&to, n) < 0 || listen(listener, 1) < 0 ||
+		getsockname(listener, (struct sockaddr *)&to, &n) < 0)
+		exit(1);
+	other = fork();
+	if (other == 0) {
+		close(sock);
+		receive_all(listener);
+	}
+	if (connect(sock, (struct sockaddr *)&to, n) < 0)
+		exit(1);
+	for (int i = 0; i < COPIES; i++) {
+		const uint64_t begin = clock_now_ns();
+
+		for (size_t at = 0; at < LARGE; at += TCP_PIECE)
+			if (send(sock, piece, TCP_PIECE, 0) != (ssize_t)TCP_PIECE)
+				exit(1);
+		if (recv(sock, &byte, 1, 0) != 1)
+			exit(1);
+		took[i] = (double)LARGE / (double)(clock_now_ns() - begin);
+	}
+	close(sock);
+	waitpid(other, NULL, 0);
+	say_median("tcp", took, COPIES, 1);
+}
+
+/* ---- many processes ---- */
+
+static void idle(uint64_t n)
+{
+	CUcontext context;
+	pid_t *pid = calloc(n, sizeof(*pid));
+	char byte;
+	int there[2];
+
+	if (pipe(there) < 0)
+		exit(1);
+	for (uint64_t i = 0; i < n; i++) {
+		pid[i] = fork();
+		if (pid[i] != 0)
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		DRIVER_CHECK(DRIVER(cuInit)(0));
+		DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&context, 0, 0));
+		if (write(there[1], "", 1) != 1)
+			exit(1);
+		for (;;)
+			pause();
+	}
+	for (uint64_t i = 0; i < n; i++)
+		if (read(there[0], &byte, 1) != 1)
+			exit(1);
+	for (uint64_t i = 0; i < n; i++)
+		printf("pid %d\n", (int)pid[i]);
+	printf("idle %d\n", (int)n);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
+	const bool has_copies = argc < 3;
 	uint64_t n = 25;
 	CUcontext context;
 	CUstream stream;
@@ -157,13 +257,18 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && parse_uint(str_from(argv[1]), 1, 10000, &n, NULL) < 0)
 		return 2;
+	if (argc > 2 && !strcmp(argv[2], "idle"))
+		idle(n);
 	DRIVER_CHECK(DRIVER(cuInit)(0));
 	DRIVER_CHECK(DRIVER(cuCtxCreate_v2)(&context, 0, 0));
 	DRIVER_CHECK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
 	DRIVER_CHECK(DRIVER(cuModuleGetFunction)(&spin, driver_module(), "spin_ns"));
 	launches(spin, stream);
 	steps(spin, stream, (unsigned)n);
-	copies();
+	if (has_copies)
+		copies();
 	DRIVER_CHECK(DRIVER(cuCtxDestroy_v2)(context));
+	if (has_copies)
+		connection();
 	return 0;
 }

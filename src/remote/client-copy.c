@@ -10,7 +10,7 @@
 #include "remote/client.h"
 
 /* Requests under way before their answers are taken: they and those fit into the rings. */
-#define AHEAD 3u
+#define AHEAD 12u
 
 #define PER_THREAD CU_STREAM_PER_THREAD
 

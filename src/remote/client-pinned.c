@@ -150,8 +150,8 @@ REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int F
 	if (r)
 		return r;
 	if (!p)
-		p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			0);
+		p = mmap(
+			NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (ranges_add(&pinned, (uintptr_t)p, bytesize,
@@ -319,4 +319,3 @@ REMOTE_EXPORT CUresult cuPointerGetAttributes(
 	}
 	return r;
 }
-

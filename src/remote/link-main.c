@@ -37,7 +37,13 @@
 #define CHILDREN_MAX 1024u
 #define LOOK_MS 100
 #define IDENTITY "divvy"
-#define PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:+DHE-PSK"
+/*
+ * A pre-shared key goes with SHA-256, which leaves AES-128 and ChaCha20; by itself GnuTLS takes the
+ * latter, at a fifth of the speed of the former where the processor has instructions for it.
+ */
+#define PRIORITY \
+	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
+	"-KX-ALL:+ECDHE-PSK:+DHE-PSK"
 
 static uint8_t key[KEY_BYTES]; /* that counts now */
 static char host[256], port[16];

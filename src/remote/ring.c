@@ -16,7 +16,7 @@
 
 #define WAIT_MS 100u
 #define SPINS 1000u
-/* An empty ring begins anew beyond this, so that small traffic stays in the same few pages. */
+/* Beyond this an empty ring begins anew. */
 #define REWIND (128u << 10)
 
 /* What is waited for may need this very processor. */
@@ -92,6 +92,8 @@ static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
 	r->data = hub_reads ? &s->hub_bell : &shared->data;
 	r->room = hub_writes ? &s->hub_bell : &shared->room;
+	/* A link carries all bytes, also those that say nothing up to the end. */
+	r->rewinds = s->hub == REMOTE_HUB_NONE;
 }
 
 void ring_attach_producer(
@@ -166,9 +168,9 @@ void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch)
 	bytes = (bytes + 15) & ~(size_t)15;
 	if (bytes > REMOTE_FRAME_MAX)
 		return NULL;
-	if (left < bytes || REMOTE_RING - left > REWIND) {
+	if (left < bytes || (r->rewinds && REMOTE_RING - left > REWIND)) {
 		look_at_head(r);
-		if (left < bytes || (r->seen == r->at && REMOTE_RING - left >= bytes))
+		if (left < bytes || (r->rewinds && r->seen == r->at && REMOTE_RING - left >= bytes))
 			if (!pad(r, left, watch))
 				return NULL;
 	}

@@ -26,9 +26,13 @@
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (64u << 10)
 #define REMOTE_BYTES (REMOTE_HEAD + 2ull * REMOTE_LANES * REMOTE_RING)
-/* A frame is at most this long; longer data goes in pieces. */
+/* A frame is at most this long. */
 #define REMOTE_FRAME_MAX ((1u << 20) + 4096u)
-#define REMOTE_PIECE (1u << 20)
+/*
+ * Longer data goes in pieces: while one is copied by the worker the next is under way, and the one
+ * after it is being written; each is still in the cache when the next one looks at it.
+ */
+#define REMOTE_PIECE (256u << 10)
 /* Windows of a session, named by 1 .. REMOTE_WINDOWS - 1. */
 #define REMOTE_WINDOWS 4096u
 
