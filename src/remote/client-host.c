@@ -176,6 +176,16 @@ static bool is_within(const struct box *box, const struct remote_reverse *asked)
 		asked->bytes <= REMOTE_PIECE;
 }
 
+static void take_done(const struct remote_frame *head, const void *frame)
+{
+	struct remote_done done;
+
+	if (head->size < sizeof(*head) + sizeof(done))
+		return;
+	memcpy(&done, (const uint8_t *)frame + sizeof(*head), sizeof(done));
+	query_done(&done);
+}
+
 static void serve(const struct remote_frame *head, const void *frame)
 {
 	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) +
@@ -183,6 +193,12 @@ static void serve(const struct remote_frame *head, const void *frame)
 	struct remote_reverse asked;
 	struct work work;
 
+	if (head->op == REMOTE_DONE) {
+		take_done(head, frame);
+		return;
+	}
+	/* Before the program can see what it brings. */
+	query_heard();
 	if (head->size < sizeof(*head) + sizeof(asked))
 		return;
 	memcpy(&asked, (const uint8_t *)frame + sizeof(*head), sizeof(asked));
@@ -248,6 +264,17 @@ static CUresult start_reverse(void)
 	pthread_detach(thread);
 	host.is_started = true;
 	return CUDA_SUCCESS;
+}
+
+CUresult reverse_begin(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&host.lock);
+	if (session_check() == CUDA_SUCCESS)
+		r = start_reverse();
+	pthread_mutex_unlock(&host.lock);
+	return r;
 }
 
 static CUresult find_name(uint64_t *ret_name)

@@ -69,6 +69,11 @@ bool session_ask(struct remote_note *note, int fd)
 		note->type == type;
 }
 
+uint64_t session_posted(void)
+{
+	return atomic_load(&session.posted);
+}
+
 static void gone(void)
 {
 	int expected = STATE_READY;
@@ -286,6 +291,14 @@ CUresult call_send(struct call *c, unsigned flags)
 }
 
 CUresult call_receive(struct call *c)
+{
+	const CUresult r = call_receive_quietly(c);
+
+	query_heard();
+	return r;
+}
+
+CUresult call_receive_quietly(struct call *c)
 {
 	struct remote_frame head;
 	const void *frame;

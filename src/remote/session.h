@@ -142,6 +142,7 @@ enum remote_op {
 	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */
 	REMOTE_PUSH, /* struct remote_reverse, bytes; not answered */
 	REMOTE_CALL, /* struct remote_reverse; answered when it has returned */
+	REMOTE_DONE, /* struct remote_done; not answered */
 };
 
 /* One end of a copy on the device; the other end is `bytes` packed bytes. */
@@ -167,6 +168,13 @@ struct remote_host_call {
 	uint64_t stream, work;
 	uint32_t is_callback; /* cuStreamAddCallback: it is told a status */
 	uint32_t is_free;     /* the client forgets `work` when it has run */
+};
+
+/* What was not ready when it was queried is, or nobody looks any more whether it is. */
+struct remote_done {
+	uint64_t handle;
+	uint64_t stamp; /* of the query */
+	uint64_t is_over;
 };
 
 struct remote_reverse {

@@ -81,8 +81,26 @@ static bool has_bulk(unsigned op)
 	return op == REMOTE_COPY_IN || op == REMOTE_BLOB;
 }
 
+/* What other threads of ours may not look at while, or after, it is done. */
+static bool ends_watches(unsigned op)
+{
+	switch (op) {
+	case REMOTE_OP_cuEventDestroy_v2:
+	case REMOTE_OP_cuStreamDestroy_v2:
+	case REMOTE_OP_cuCtxDestroy_v2:
+	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
+	case REMOTE_OP_cuDevicePrimaryCtxReset_v2:
+	case REMOTE_OP_cuStreamBeginCapture:
+	case REMOTE_OP_cuStreamBeginCapture_v2:
+	case REMOTE_OP_cuStreamBeginCaptureToGraph: return true;
+	default: return false;
+	}
+}
+
 static CUresult serve_one(struct serve *s, unsigned op)
 {
+	if (ends_watches(op))
+		watches_end();
 	if (op < REMOTE_OPS)
 		return serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
 	switch (op) {

@@ -122,6 +122,17 @@ uint32_t reverse_asked(void);
 /* The client is told that nothing comes of this work. */
 void reverse_cancel(uint64_t work);
 
+/* What was watched is over, or no longer watched. */
+void reverse_say_done(const struct remote_done *done);
+
+/* ---- queries (worker-query.c) ---- */
+
+/*
+ * Nothing is watched any more, and the program told so: before something is destroyed, or captured,
+ * when nobody else may look at it.
+ */
+void watches_end(void);
+
 CUresult serve_copy(struct serve *s, unsigned op);
 CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);

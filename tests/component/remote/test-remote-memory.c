@@ -4,6 +4,9 @@
  * that earlier work still writes to, captured copies, addresses that are taken, errors that come
  * later. All of it holds on a local driver as well.
  */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -242,6 +245,113 @@ static void many_pieces(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* ---- queries ---- */
+
+/* The process that serves this one; 0 behind a link, or where there is none. */
+static pid_t find_worker(void)
+{
+	DIR *all = opendir("/proc");
+	pid_t found = 0;
+
+	for (struct dirent *e; all && (e = readdir(all));) {
+		char path[64], text[256] = "";
+		int pid = atoi(e->d_name), parent = 0, grandparent = 0;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		f = pid > 0 ? fopen(path, "re") : NULL;
+		if (!f)
+			continue;
+		if (!fgets(text, sizeof(text), f) || !strstr(text, "(divvy-remote-wo") ||
+			sscanf(strrchr(text, ')'), ") %*c %d", &parent) != 1)
+			parent = 0;
+		fclose(f);
+		snprintf(path, sizeof(path), "/proc/%d/stat", parent);
+		f = parent > 0 ? fopen(path, "re") : NULL;
+		if (f && fgets(text, sizeof(text), f))
+			sscanf(strrchr(text, ')'), ") %*c %d", &grandparent);
+		if (f)
+			fclose(f);
+		/* The latest one: those of the parts before end now. */
+		if (grandparent == getppid() && pid > found)
+			found = pid;
+	}
+	if (all)
+		closedir(all);
+	return found;
+}
+
+static CUresult poll_event(CUevent event)
+{
+	CUresult r;
+
+	while ((r = drv.cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
+		usleep(100);
+	return r;
+}
+
+static void queries(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr flag = device_new(4096);
+	CUstream stream = stream_new(), other = stream_new();
+	CUevent event, later;
+	const pid_t worker = find_worker();
+	bool is = true;
+
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuEventCreate(&later, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
+	OK(drv.cuStreamQuery(stream));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	NEED(drv.cuEventRecord(event, stream));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
+	if (worker) {
+		/* Nobody is there to answer, and nobody is asked. */
+		kill(worker, SIGSTOP);
+		for (int i = 0; i < 100; i++)
+			is = is && drv.cuEventQuery(event) == CUDA_ERROR_NOT_READY &&
+				drv.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+		kill(worker, SIGCONT);
+		tap_ok(is, "what is known is not asked again");
+	}
+	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
+	OK(poll_event(event));
+	OK(drv.cuEventQuery(event));
+	while (drv.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+		usleep(100);
+	OK(drv.cuStreamQuery(stream));
+	NEED(drv.cuMemsetD32Async(flag, 0, 1, other));
+	NEED(drv.cuStreamSynchronize(other));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
+	OK(drv.cuEventQuery(event));
+	NEED(drv.cuEventRecord(event, stream));
+	NEED(drv.cuEventRecord(later, stream));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
+	OK(poll_event(later));
+	OK(drv.cuEventQuery(event));
+	for (int i = 0; i < 100; i++) {
+		NEED(drv.cuMemsetD32Async(flag, 1, 1024, stream));
+		NEED(drv.cuEventRecord(event, stream));
+		drv.cuEventQuery(event);
+		NEED(drv.cuStreamSynchronize(stream));
+		is = is && drv.cuEventQuery(event) == CUDA_SUCCESS &&
+			drv.cuStreamQuery(stream) == CUDA_SUCCESS;
+	}
+	tap_ok(is, "after a synchronisation everything before it is over");
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 2, CU_STREAM_WAIT_VALUE_GEQ));
+	NEED(drv.cuEventRecord(event, stream));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	OK(drv.cuEventDestroy_v2(later));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	NEED(drv.cuMemsetD32Async(flag, 2, 1, other));
+	OK(poll_event(event));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void taken_address(void)
 {
 	CUcontext context = begin_context();
@@ -314,6 +424,7 @@ static const struct {
 	{"memory of the program's that is locked", registered},
 	{"shapes", shapes},
 	{"many pieces", many_pieces},
+	{"queries", queries},
 	{"a taken address", taken_address},
 	{"late errors", late_error},
 	{"what is not the worker's", hostile},

@@ -130,7 +130,8 @@ def a_cut_link_is_an_error():
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = wait_for(lambda: workers(rig, "far"), "its worker registers")[0]
         server.kill()
-        assert child.wait(60) == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in child.stderr.read()
+        error = child.communicate(timeout=60)[1]
+        assert child.returncode == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in error, (child.returncode, error)
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
