@@ -302,6 +302,8 @@ int main(int argc, char **argv)
 	}
 	r = read_invitation();
 	fd_set_cloexec((int)listener, true);
+	if (is_server)
+		workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
 		r = is_server ? await_join((int)listener, &tls) : join(&tls);

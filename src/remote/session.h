@@ -136,6 +136,8 @@ enum remote_op {
 	REMOTE_WINDOW_OUT,   /* the same, device to window */
 	REMOTE_COPY_DEVICE,  /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
 	REMOTE_BLOB,         /* bytes that the next frames of this lane speak of */
+	REMOTE_BLOB_KNOWN,   /* SHA-256: the same, if the server has them */
+	REMOTE_BLOB_NAMED,   /* SHA-256 of the bytes so far: the server may keep them */
 	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
 	REMOTE_HOST_CALL,    /* struct remote_host_call: a function of the program */
 	/* reverse */

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "remote/link.h"
+#include "remote/store.h"
 #include "remote/worker.h"
 
 void *worker_lane(void *argument);
@@ -79,6 +80,18 @@ static void take_window(int sock, struct remote_note *note, const struct fd_list
 	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
 }
 
+static void find_store(void)
+{
+	const char *text = getenv(STORE_ENV);
+	uint64_t fd;
+
+	if (!text || parse_uint(str_from(text), 0, INT32_MAX, &fd, NULL) < 0)
+		return;
+	store_open((int)fd);
+	close((int)fd);
+	unsetenv(STORE_ENV);
+}
+
 static int serve(int sock)
 {
 	struct remote_note note = {0};
@@ -126,6 +139,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	fd_set_cloexec((int)fd, true);
+	find_store();
 	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
 	_exit(serve((int)fd));
 }

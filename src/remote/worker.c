@@ -116,6 +116,8 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_HOST_CALL: return serve_host_call(s);
 	case REMOTE_LAYOUT: return serve_layout(s);
 	case REMOTE_BLOB: return serve_blob(s);
+	case REMOTE_BLOB_KNOWN: return serve_blob_known(s);
+	case REMOTE_BLOB_NAMED: return serve_blob_named(s);
 	case REMOTE_CLOSE: return CUDA_SUCCESS;
 	default: return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -138,6 +138,8 @@ CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);
 CUresult serve_blob(struct serve *s);
+CUresult serve_blob_known(struct serve *s);
+CUresult serve_blob_named(struct serve *s);
 
 /* ---- windows (worker-window.c) ---- */
 

@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #include "../sim/driver.h"
+#include "remote/session.h"
 
-enum { N = 3 << 20 }; /* several pieces */
+enum { N = 3 << 20, IMAGE = 1 << 20 }; /* several pieces */
 
 /* The driver's own memory travels in another way than what it was told of. */
 static bool is_registered;
@@ -378,6 +379,75 @@ static void taken_address(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* ---- images ---- */
+
+/* What this process has sent to its worker so far; 0 where there is none. */
+static uint64_t sent(void)
+{
+	const struct remote_session *s = NULL;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t bytes = 0;
+	char line[512];
+	unsigned long at;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:divvy-remote (") && sscanf(line, "%lx", &at) == 1)
+			s = (const struct remote_session *)at;
+	if (maps)
+		fclose(maps);
+	for (unsigned i = 0; s && i < REMOTE_LANES; i++)
+		bytes += atomic_load(&s->lane[i].up.tail);
+	return bytes;
+}
+
+/* One that is large: what follows its end in a comment is no part of it. */
+static char *large_image(void)
+{
+	const char *text = kernels_text();
+	const size_t n = strlen(text);
+	char *image = malloc(IMAGE + 1);
+
+	memcpy(image, text, n);
+	memset(image + n, '/', IMAGE - n);
+	image[n] = '\n';
+	image[IMAGE] = '\0';
+	return image;
+}
+
+static bool is_again;
+
+static void load_image(void)
+{
+	CUcontext context = begin_context();
+	char *image = large_image();
+	CUmodule module;
+	uint64_t before;
+
+	for (int i = 0; i < 2; i++) {
+		before = sent();
+		OK(drv.cuModuleLoadData(&module, image));
+		/* Behind a link the part before this one has sent it already. */
+		if (getenv("DIVVY_TEST_LINK") && (i == 1 || is_again))
+			tap_ok(sent() - before < IMAGE / 16, "an image goes over once");
+		OK(drv.cuModuleUnload(module));
+	}
+	NEED(drv.cuModuleLoadData(&module, image));
+	tap_ok(kernel_get(module, "spin_ns") != NULL, "and is what it was");
+	image[IMAGE - 1] = ' ';
+	before = sent();
+	OK(drv.cuModuleLoadData(&module, image));
+	if (getenv("DIVVY_TEST_LINK") && !is_again)
+		tap_ok(sent() - before >= IMAGE, "another one goes over as well");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void load_image_again(void)
+{
+	/* Another process, another worker, the same server. */
+	is_again = true;
+	load_image();
+}
+
 static void late_error(void)
 {
 	CUcontext context = begin_context();
@@ -426,6 +496,8 @@ static const struct {
 	{"many pieces", many_pieces},
 	{"queries", queries},
 	{"a taken address", taken_address},
+	{"an image", load_image},
+	{"an image in another process", load_image_again},
 	{"late errors", late_error},
 	{"what is not the worker's", hostile},
 };
