@@ -29,7 +29,7 @@
 #include "base/parse.h"
 #include "bench/driver.h"
 
-enum { LAUNCHES = 2000, SYNCS = 1000, KERNELS = 200, COPIES = 8 };
+enum { LAUNCHES = 2000, SYNCS = 1000, KERNELS = 200, COPIES = 5 };
 #define LARGE ((size_t)64 << 20)
 #define STEP_BYTES ((size_t)1 << 20)
 

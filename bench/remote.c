@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "bench/bench.h"
 
-#define ROUNDS 7
+#define ROUNDS 3
 #define WISH "--request 0.9 --memory 50%"
 #define PATIENCE_NS (60 * NSEC_PER_SEC)
 
