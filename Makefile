@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. meson builds everything into build/; what runs make goes to out/.
-# Variables given (DESTDIR, TIME, ONLY) reach what is run by themselves.
+# Variables given (DESTDIR, TIME, ONLY, QUICK) reach what is run by themselves.
 PREFIX ?= /usr/local
 
 build: build/build.ninja ## build everything (the default)
@@ -21,6 +21,11 @@ demo: ## three programs share one GPU: see it, and see what each got
 	@$(MAKE) --no-print-directory build
 	@scripts/demo
 
+demo-remote: ## a program uses the GPU of another machine: two network namespaces on this one
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-remote
+
 demo-kubernetes: ## a cluster of one node with simulated GPUs that runs deploy/examples; ONCE=1: ends by itself
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
@@ -39,6 +44,9 @@ kubernetes: ## build the Kubernetes that tests use: once, 10 minutes
 
 bench: build ## print every number, ONLY=launch,shares for some
 	@scripts/bench
+
+reproduce: build ## run the experiments of the systems before divvy; ONLY=K4,G5 for some, QUICK=1 for short ones
+	@reproduce/run.py
 
 fuzz: ## every fuzz target for TIME=60 seconds
 	@scripts/fuzz
@@ -59,4 +67,4 @@ install: build ## into DESTDIR, under PREFIX=/usr/local
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo demo-kubernetes check kubernetes bench fuzz lint format soak install clean
+.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install clean

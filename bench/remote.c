@@ -325,8 +325,8 @@ static double client_kib(bool is_remote, unsigned clients)
 	rig_init(&rig, RIG_SHARED, "1xH200-141Gi", "", NULL);
 	snprintf(command, sizeof(command), "%s %u idle", bench_built("bench/remote-load"), clients);
 	program = rig_start(&rig,
-		is_remote ? "--name idle --request 0.9 --memory 50% --remote local"
-			  : "--name idle --request 0.9 --memory 50%",
+		is_remote ? "--name idle --request 0.9 --memory 95% --remote local"
+			  : "--name idle --request 0.9 --memory 95%",
 		command);
 	first_line(&rig, program);
 	text = rig_output(&rig, program);

@@ -219,7 +219,7 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err)
 /* ---- whose is it ---- */
 
 /* v2's line is "0::/path". */
-void conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP])
+int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct error *err)
 {
 	struct str line, field, best = STR("");
 
@@ -232,18 +232,23 @@ void conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP])
 			best = line;
 	}
 	if (str_copy(ret, CONF_CGROUP, best) < 0)
-		*ret = '\0';
+		return fail(err, ENAMETOOLONG,
+			"its cgroup %.60s... has %zu characters, up to %d are possible", best.p,
+			best.n, CONF_CGROUP - 1);
+	return 0;
 }
 
-void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP])
+int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
 	char path[64];
+	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
 	if (file_read(path, &text, NULL) < 0)
 		buf_clear(&text);
-	conf_cgroup_parse(buf_str(&text), ret);
+	r = conf_cgroup_parse(buf_str(&text), ret, err);
+	return r < 0 ? fail_within(err, r, "process %d", (int)pid) : 0;
 }
 
 static bool is_member(uid_t uid, gid_t gid, gid_t wanted)
@@ -276,6 +281,14 @@ static const struct rule *match(const struct conf *conf, uid_t uid, gid_t gid, c
 	return NULL;
 }
 
+static bool asks_for_cgroups(const struct conf *conf)
+{
+	for (uint32_t i = 0; i < conf->n; i++)
+		if (conf->rules[i].kind == RULE_CGROUP)
+			return true;
+	return false;
+}
+
 static void user_name(uid_t uid, char *ret, size_t size)
 {
 	struct passwd *pw = getpwuid(uid);
@@ -287,14 +300,16 @@ static void user_name(uid_t uid, char *ret, size_t size)
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
 	struct error *err)
 {
-	char cgroup[CONF_CGROUP], user[40], origin[256], name[TENANT_NAME];
+	char cgroup[CONF_CGROUP] = "", user[40], origin[TENANT_ORIGIN], name[TENANT_NAME];
 	const struct conf *conf = agent->conf;
 	struct tenant_wish wish = {.uid = uid, .origin = origin, .name = name};
 	const struct rule *rule;
 	struct cgroup_pod pod;
 	struct error why;
+	int r = asks_for_cgroups(conf) ? conf_cgroup(pid, cgroup, err) : 0;
 
-	conf_cgroup(pid, cgroup);
+	if (r < 0)
+		return r;
 	rule = match(conf, uid, gid, cgroup);
 	user_name(uid, user, sizeof(user));
 	if (!rule && agent->has_pods && cgroup_read_pod(pid, agent->pod_cgroups, &pod, &why) >= 0)

@@ -22,15 +22,17 @@ void conf_free(struct conf *conf);
 /* path: NULL for the usual one, which is empty when it is not there. */
 int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
-#define CONF_CGROUP 200
+/* A pod's under systemd has some 260 characters; a node that is a container, or a pod, adds its own. */
+#define CONF_CGROUP 1024
 
 /*
  * The path of a process's cgroup, the longest of all hierarchies': v2's where that is the only one,
- * v1's where v2 only stands beside it; "" when it cannot be read or is longer than CONF_CGROUP.
+ * v1's where v2 only stands beside it; "" when it cannot be read. -ENAMETOOLONG with a sentence:
+ * it has CONF_CGROUP bytes or more.
  */
-void conf_cgroup(pid_t pid, char ret[static CONF_CGROUP]);
+int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
 /* The same of the text of a /proc/PID/cgroup. Pure. */
-void conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP]);
+int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct error *err);
 
 /*
  * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are

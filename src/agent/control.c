@@ -267,7 +267,7 @@ static json_t *tenant_device_json(
 
 static json_t *tenant_json(struct agent *a, struct tenant *t)
 {
-	json_t *devices = json_array(), *processes = json_array(), *json;
+	json_t *devices = json_array(), *processes = json_array(), *json, *remote;
 	struct arbiter_usage usage;
 	const struct process *p;
 	struct passwd *pw = getpwuid(t->uid);
@@ -295,6 +295,9 @@ static json_t *tenant_json(struct agent *a, struct tenant *t)
 			json_pack("{s:s, s:s, s:s, s:s, s:s}", "uid", t->pod->uid, "namespace",
 				t->pod->space, "name", t->pod->name, "container", t->pod->container,
 				"slot", t->pod->slot));
+	remote = remote_reach_json(&t->remote, clock_now_ns());
+	if (remote)
+		json_object_set_new(json, "remote", remote);
 	return json;
 }
 
@@ -507,7 +510,9 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	if (is_container) {
 		/* The engine's command, which may have to fetch an image first. */
 		wish.owner = wish.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
-		conf_cgroup((pid_t)pid, cgroup);
+		r = conf_cgroup((pid_t)pid, cgroup, err);
+		if (r < 0)
+			return r;
 		wish.container = TENANT_CONTAINER_AWAITED;
 		wish.cgroup = cgroup;
 	}
@@ -745,6 +750,22 @@ static int do_replace(struct call *call, struct error *err)
 	return -EINPROGRESS;
 }
 
+/* Whoever has the secret is of the tenant: its link, which knows neither id nor name. */
+static int do_remote(struct call *call, struct error *err)
+{
+	const char *hex = json_string_value(json_object_get(call->json, "secret"));
+	uint8_t secret[TENANT_SECRET];
+	struct tenant *t = NULL;
+
+	if (hex && strlen(hex) == 2 * sizeof(secret) &&
+		parse_hex(str_from(hex), secret, sizeof(secret), NULL) == 0)
+		t = tenant_by_secret(call->agent, secret);
+	explicit_bzero(secret, sizeof(secret));
+	if (!t || !tenant_may_see(call->agent, t, call->conn->uid))
+		return fail(err, ENOENT, "secret: there is no tenant of it");
+	return remote_reach_read(&t->remote, call->json, clock_now_ns(), err);
+}
+
 static const struct command commands[] = {
 	{"ping", "", do_ping},
 	{"devices", "", do_devices},
@@ -759,6 +780,7 @@ static const struct command commands[] = {
 	{"doctor", "", do_doctor},
 	{"audit", "", do_audit},
 	{"replace", "hand_over", do_replace},
+	{"remote", "secret peer processes rtt_us received_per_s sent_per_s", do_remote},
 };
 
 /* ---- requests and replies ---- */

@@ -351,11 +351,14 @@ static bool is_within(const char *cgroup, const char *top)
 static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
 {
 	char cgroup[CONF_CGROUP];
+	int r;
 
 	*ret_is_it = false;
 	if (t->container == TENANT_NO_CONTAINER)
 		return 0;
-	conf_cgroup(c->pid, cgroup);
+	r = conf_cgroup(c->pid, cgroup, err);
+	if (r < 0)
+		return r;
 	if (t->container == TENANT_CONTAINER_BOUND) {
 		*ret_is_it = cgroup[0] && is_within(cgroup, t->cgroup);
 		return *ret_is_it

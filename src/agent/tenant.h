@@ -14,12 +14,14 @@
 
 #include "agent/agent.h"
 #include "agent/conf.h"
+#include "agent/remote.h"
 #include "base/error.h"
 #include "core/arbiter.h"
 #include "core/spec.h"
 #include "wire/page.h"
 
 #define TENANT_NAME SPEC_NAME
+#define TENANT_ORIGIN (CONF_CGROUP + 32) /* "cgroup UID PATH" is the longest */
 #define TENANT_SECRET 16
 #define TENANTS_MAX 4096u /* on one daemon */
 
@@ -93,8 +95,8 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[256];       /* conf: its key; apply: its id */
-	struct tenant_pod *pod; /* NULL: of no pod */
+	char origin[TENANT_ORIGIN]; /* conf: its key; apply: its id */
+	struct tenant_pod *pod;     /* NULL: of no pod */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
 	bool is_sought;     /* carrier.c looks for its container */
@@ -109,6 +111,8 @@ struct tenant {
 	uint64_t owner_end; /* in clock ticks, as the start; 0: not known */
 	int owner_fd;       /* pidfd; -1: gone or none */
 	struct loop_io owner_io;
+
+	struct remote_reach remote; /* of a program on another machine */
 
 	LIST_HEAD(, process) processes;
 	uint32_t n_processes;

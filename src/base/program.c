@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -281,6 +282,15 @@ int program_watch(
 void program_unwatch(struct program_signals *signals)
 {
 	loop_remove_io(&signals->io);
+}
+
+/* Nothing of a sanitizer or of libc is ready yet. */
+__attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) void
+program_hold_signals(void)
+{
+	const uint64_t set = UINT64_C(1) << (SIGTERM - 1) | UINT64_C(1) << (SIGINT - 1);
+
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NULL, sizeof(set));
 }
 
 static int run_with_signals(

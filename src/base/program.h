@@ -69,6 +69,15 @@ int program_watch(
 	struct program_signals *signals, struct loop *loop, program_signal_fn *fn, void *data);
 void program_unwatch(struct program_signals *signals);
 
+/*
+ * In a main.c: SIGTERM and SIGINT are blocked before the libraries get ready, which takes a daemon's
+ * tens of milliseconds. Who is told to end meanwhile ends as soon as it runs, and not by the signal.
+ */
+#define PROGRAM_HOLDS_SIGNALS \
+	__attribute__((section(".preinit_array"), used)) static void (*const program_first)( \
+		void) = program_hold_signals
+void program_hold_signals(void);
+
 typedef int program_run_fn(void *options, struct program_signals *signals, struct error *err);
 
 /*

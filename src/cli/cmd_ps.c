@@ -30,7 +30,26 @@ static const struct table_column columns[] = {
 	{"PROCS", true},
 	{"WAITED", true},
 	{"STATE", false},
+	/* where a tenant's program is on another machine */
+	{"FROM", false},
+	{"RTT", true},
+	{"IN", true},
+	{"OUT", true},
 };
+#define COLUMNS_REMOTE 4
+
+static void add_remote(struct table *t, const json_t *remote)
+{
+	if (!remote) {
+		for (int i = 0; i < COLUMNS_REMOTE; i++)
+			table_add(t, "");
+		return;
+	}
+	table_add(t, jtext(remote, "peer"));
+	table_addf(t, "%s", format_duration(juint(remote, "rtt_us") * NSEC_PER_USEC).s);
+	table_addf(t, "%s/s", format_bytes(juint(remote, "received_per_s")).s);
+	table_addf(t, "%s/s", format_bytes(juint(remote, "sent_per_s")).s);
+}
 
 static void add_tenant(struct table *t, const json_t *tenant, const json_t *device)
 {
@@ -59,14 +78,20 @@ static void add_tenant(struct table *t, const json_t *tenant, const json_t *devi
 static int print_tenants(const json_t *tenants, struct error *err)
 {
 	_cleanup_table_ struct table t;
+	bool is_any_remote = false;
 
-	table_init(&t, columns, ARRAY_SIZE(columns));
+	for (size_t i = 0; i < json_array_size(tenants); i++)
+		is_any_remote |= json_object_get(json_array_get(tenants, i), "remote") != NULL;
+	table_init(&t, columns, ARRAY_SIZE(columns) - (is_any_remote ? 0 : COLUMNS_REMOTE));
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *tenant = json_array_get(tenants, i);
 		const json_t *devices = json_object_get(tenant, "devices");
 
-		for (size_t j = 0; j < json_array_size(devices); j++)
+		for (size_t j = 0; j < json_array_size(devices); j++) {
 			add_tenant(&t, tenant, json_array_get(devices, j));
+			if (is_any_remote)
+				add_remote(&t, json_object_get(tenant, "remote"));
+		}
 	}
 	return output_table(&t, err);
 }
@@ -137,7 +162,11 @@ const struct cli_command cmd_ps = {
 		"(at its limit), "
 		"class (a latency tenant is active), drain (the last holder's work is ending), "
 		"reserved (waits for "
-		"all devices of a grant), idle (has no work).",
+		"all devices of a grant), idle (has no work).\n\n"
+		"Where the program of a tenant is on another machine (divvy serve), FROM is its "
+		"address, RTT the round trip to it as TCP measures it, IN and OUT what has come "
+		"from "
+		"it and gone to it in the last second.",
 	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
 	.options = options,
 	.check = check,

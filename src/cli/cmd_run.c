@@ -41,8 +41,11 @@ static const struct cli_option options[] = {
 		"the command is this container engine's: mounts, environment and devices are put "
 		"in"},
 	{"remote", 0, CLI_VALUE, "PLACE", NULL,
-		"the device is held by a process of divvy's own: 'local', on this machine; or what "
-		"divvy serve has printed on the machine that has it, without a wish of one's own"},
+		"the device is held by a process of divvy's own: 'local', on this machine; or "
+		"HOST[:DEVICE], a machine on which divvy serve runs, without a wish of one's own"},
+	{"invitation", 0, CLI_VALUE, "FILE", NULL,
+		"what divvy serve has printed on the machine of --remote; '-': on stdin (default: "
+		"$DIVVY_INVITATION)"},
 	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
 	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
 	CLI_SOCKET_OPTION,
@@ -318,11 +321,12 @@ static int check_invited(const struct cli_args *args, struct error *err)
 	const char *const others[] = {"container", "simulate", "wait", "name", "dry-run"};
 
 	if (json_object_size(wish))
-		return fail(err, EINVAL, "--%s: the invitation of --remote says what there is",
+		return fail(err, EINVAL,
+			"--%s: the machine of --remote has said what there is, in divvy serve",
 			json_object_iter_key(json_object_iter(wish)));
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (cli_has(args, others[i]))
-			return fail(err, EINVAL, "--%s: not with the invitation of --remote",
+			return fail(err, EINVAL, "--%s: not with a --remote on another machine",
 				others[i]);
 	return 0;
 }
@@ -332,9 +336,9 @@ static int check(const struct cli_args *args, struct error *err)
 	const char *simulate = cli_get(args, "simulate"), *engine = cli_get(args, "container");
 	const char *place = cli_get(args, "remote");
 	struct sim_config config;
-	int r = place ? remote_check(place, err) : 0;
+	int r = remote_check(place, cli_get(args, "invitation"), err);
 
-	if (r >= 0 && place && remote_is_invitation(place))
+	if (r >= 0 && place && !remote_is_local(place))
 		return check_invited(args, err);
 	r = r < 0 ? r : wish_check(args, err);
 	r = r < 0 ? r : check_wait(args, err);
@@ -349,7 +353,7 @@ static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
-	const char *engine = cli_get(args, "container");
+	const char *engine = cli_get(args, "container"), *place = cli_get(args, "remote");
 	struct hooks hooks;
 	bool outlives;
 	int r;
@@ -361,8 +365,8 @@ static int run(const struct cli_args *args, struct error *err)
 			return r == -ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 		}
 	}
-	if (cli_has(args, "remote") && remote_is_invitation(cli_get(args, "remote"))) {
-		r = remote_join(cli_get(args, "remote"), err);
+	if (place && !remote_is_local(place)) {
+		r = remote_join(place, cli_get(args, "invitation"), err);
 		return r < 0 ? r : become(args->operand, err);
 	}
 	r = places_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
@@ -417,14 +421,21 @@ const struct cli_command cmd_run = {
 		"create. An LD_PRELOAD of --env is put behind the libraries.\n\n"
 		"With --remote local the program gets a libcuda.so.1 that asks a worker process of "
 		"its tenant's for everything: share, limit, memory and class hold there, whatever "
-		"the program does. It has no managed and no mapped memory, and no NVML of the "
-		"device; docs/remote.md says what works.",
+		"the program does. It has no managed and no mapped memory; docs/remote.md says "
+		"what works.\n\n"
+		"With --remote HOST it is the same with the worker on another machine, where divvy "
+		"serve has made the tenant and printed an invitation. That is read from the file "
+		"of --invitation, which nobody else may be able to read, or from "
+		"$DIVVY_INVITATION; HOST:PORT/KEY on the command line works too, where others of "
+		"this machine may see it for a moment. HOST:1 shows the program only the second "
+		"device of the tenant.",
 	.examples =
 		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
 		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"
 		"divvy run --request 2 -- python3 whole_devices.py\n"
 		"divvy run --request 0.5 --container docker -- run --rm my/image python3 train.py\n"
-		"divvy run --request 0.5 --simulate 2xH200-141Gi -- ./program",
+		"divvy run --request 0.5 --simulate 2xH200-141Gi -- ./program\n"
+		"divvy run --remote gpu7 --invitation ~/gpu7.invitation -- ./program",
 	.exit_status = "The program's own. 125: divvy itself has failed or refused (the sentence "
 		       "is on stderr); "
 		       "126: the program could not be executed; 127: there is no such program.",

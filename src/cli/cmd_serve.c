@@ -4,6 +4,7 @@
  * that the tenant is made as any other and lives as long as the link.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,15 @@
 
 #define KEY_BYTES 32u
 #define WAITING 64
+#define PORT "7007"
 
 static const struct cli_option options[] = {
 	{"listen", 0, CLI_VALUE, "HOST:PORT", NULL,
-		"where the other machine reaches this one; port 0: any that is free"},
+		"where the other machine reaches this one; port 0: any that is free (default: all "
+		"addresses, port " PORT ")"},
+	{"invite", 0, CLI_MAYBE, "FILE", NULL,
+		"write the invitation to a new file that nobody else may read (default: to "
+		"stdout)"},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
 	{"name", 0, CLI_VALUE, "NAME", NULL, "name shown and used by the other commands"},
@@ -76,7 +82,22 @@ static int listen_on(const char *host, const char *port, uint16_t *ret_port, str
 	return TAKE_FD(sock);
 }
 
-static int invite(const char *host, uint16_t port, struct error *err)
+/* A file of that name that is there already may be open elsewhere: it has to be new. */
+static int write_invitation(const char *path, const char *text, struct error *err)
+{
+	_cleanup_close_ int fd = -1;
+
+	if (!path || !path[0]) {
+		printf("%s\n", text);
+		return fflush(stdout) < 0 ? fail_errno(err, errno, "say the invitation") : 0;
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || dprintf(fd, "%s\n", text) < 0)
+		return fail_errno(err, errno, "--invite '%s'", path);
+	return 0;
+}
+
+static int invite(const char *host, uint16_t port, const char *path, struct error *err)
 {
 	char text[REMOTE_INVITATION];
 	uint8_t key[KEY_BYTES];
@@ -87,10 +108,9 @@ static int invite(const char *host, uint16_t port, struct error *err)
 	n = snprintf(text, sizeof(text) - 2 * KEY_BYTES, "%s:%u/", host, port);
 	for (size_t i = 0; i < sizeof(key); i++)
 		n += snprintf(text + n, 3, "%02x", key[i]);
-	if (setenv("DIVVY_INVITATION", text, 1) < 0)
+	if (setenv(REMOTE_ENV, text, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
-	printf("%s\n", text);
-	return fflush(stdout) < 0 ? fail_errno(err, errno, "say the invitation") : 0;
+	return write_invitation(path, text, err);
 }
 
 #define GIVEN_MAX 64
@@ -102,23 +122,28 @@ static int run(const struct cli_args *args, struct error *err)
 	const char *argv[GIVEN_MAX + 8], *port = NULL;
 	size_t at[GIVEN_MAX], n = 0, n_given = 0;
 	uint16_t bound = 0;
-	int r = split(cli_get(args, "listen"), host, sizeof(host), &port, err);
+	const char *listen_at = cli_get(args, "listen");
+	int r = places_helper("divvy-remote-link", link, sizeof(link), err);
 
-	r = r < 0 ? r : places_helper("divvy-remote-link", link, sizeof(link), err);
-	r = r < 0 ? r : listen_on(host, port, &bound, err);
+	if (r >= 0 && listen_at)
+		r = split(listen_at, host, sizeof(host), &port, err);
+	else if (r >= 0 && gethostname(host, sizeof(host)) < 0)
+		r = fail_errno(err, errno, "this machine's name");
+	r = r < 0 ? r
+		  : listen_on(listen_at ? host : "0.0.0.0", listen_at ? port : PORT, &bound, err);
 	if (r < 0)
 		return r;
 	snprintf(number, sizeof(number), "%d", r);
 	for (const struct cli_option *o = options; o->name; o++)
 		if (cli_has(args, o->name) && strcmp(o->name, "listen") != 0 &&
-			n_given < GIVEN_MAX) {
+			strcmp(o->name, "invite") != 0 && n_given < GIVEN_MAX) {
 			at[n_given++] = given.n;
 			buf_addf(&given, "--%s=%s", o->name, cli_get(args, o->name));
 			buf_add_byte(&given, '\0');
 		}
 	if (buf_error(&given) < 0)
 		return fail(err, E2BIG, "the options are too long");
-	r = invite(host, bound, err);
+	r = invite(host, bound, cli_get(args, "invite"), err);
 	if (r < 0)
 		return r;
 	argv[n++] = "divvy";
@@ -137,10 +162,11 @@ static int run(const struct cli_args *args, struct error *err)
 
 static int check(const struct cli_args *args, struct error *err)
 {
-	if (!cli_has(args, "listen"))
-		return fail(err, EINVAL,
-			"--listen is needed: HOST:PORT where the other machine reaches this one");
-	return wish_check(args, err);
+	const char *listen_at = cli_get(args, "listen"), *port;
+	char host[256];
+	int r = listen_at ? split(listen_at, host, sizeof(host), &port, err) : 0;
+
+	return r < 0 ? r : wish_check(args, err);
 }
 
 const struct cli_command cmd_serve = {
@@ -148,20 +174,18 @@ const struct cli_command cmd_serve = {
 	.operands = "",
 	.summary = "Let a program on another machine use a share of a GPU of this one",
 	.text = "Makes a tenant with the wished share and memory, prints an invitation "
-		"(HOST:PORT/KEY) "
-		"and waits for whoever has it: `divvy run --remote INVITATION -- PROGRAM` on the "
-		"other "
-		"machine. The invitation is good once. What the program gets is what was wished "
-		"here, "
-		"and is held here, whatever the program does. Both prove to each other by TLS 1.3 "
-		"with "
-		"a pre-shared key that they know the invitation; the first to do so is given "
-		"another "
-		"key, which alone counts from then on. Give the invitation to nobody else, and by "
-		"a "
-		"way that others do not see.\n\n"
+		"(HOST:PORT/KEY) and waits for whoever has it: `divvy run --remote HOST "
+		"--invitation FILE -- PROGRAM` on the other machine. The invitation is good once. "
+		"What the program gets is what was wished here, and is held here, whatever the "
+		"program does; `divvy ps` and the other commands show and change it as any "
+		"tenant.\n\n"
+		"Both prove to each other by TLS 1.3 with a pre-shared key that they know the "
+		"invitation; the first to do so is given another key, which alone counts from then "
+		"on. Give the invitation to nobody else, and by a way that others do not see: "
+		"--invite=FILE writes it to a file that is yours alone, for scp.\n\n"
 		"It ends when the program has ended, or when it is itself ended.",
-	.examples = "divvy serve --listen 192.0.2.7:7007 --request 0.3 --memory 4Gi",
+	.examples = "divvy serve --listen 192.0.2.7:7007 --request 0.3 --memory 4Gi\n"
+		    "divvy serve --invite=guest --request 0.3 --memory 4Gi",
 	.options = options,
 	.operands_max = 0,
 	.failed = CLI_EXIT_RUN_FAILED,

@@ -89,6 +89,13 @@ static const struct cli_option options[] = {
 		"labels likewise: tasks with the same never share a device"},
 	{"exclusion", 0, CLI_VALUE, "LIST", NULL,
 		"labels likewise: only tasks with the same, or all without, share a device"},
+	{"kinds", 0, CLI_VALUE, "LIST", NULL,
+		"kinds of tasks by weight, such as 0:1,1:1: those of one slow one another; 0 is "
+		"of none"},
+	{"slowdown", 0, CLI_VALUE, "FACTOR", NULL,
+		"so many times as long a task takes while another of its kind is on its devices "
+		"(default 1)"},
+	{"apart", 0, CLI_FLAG, NULL, NULL, "tasks of a kind never share a device"},
 	{0},
 };
 
@@ -189,7 +196,8 @@ const struct cli_command cmd_sim = {
 	.operands = "",
 	.summary = "Replay a trace or a workload against placement policies, in virtual time",
 	.text = "Everything it prints and draws is simulated: tasks are placed by the real engine, "
-		"and make progress by their share of the devices and nothing else. With times, "
+		"and make progress by their share of the devices and nothing else, --slowdown "
+		"apart. With times, "
 		"rates, "
 		"means over time and curves end when 99 % of the tasks have; of tasks that never "
 		"have room only PLACED tells, and policies that placed different ones are not "
@@ -220,7 +228,8 @@ const struct cli_command cmd_sim = {
 		"other options change the shape.\n\n"
 		"Beside the engine's policies: whole gives each task whole devices, as Kubernetes "
 		"does; replicas counts a device a hundred times and gives those in turn, without "
-		"limits; memory-only packs by device memory, without limits on time. Comparisons "
+		"limits; memory-only packs by device memory, without limits on time; random takes "
+		"any device with room. Comparisons "
 		"with the first policy are paired by seed. fgd knows the whole workload's mix, as "
 		"published, the others what has come so far.",
 	.examples =

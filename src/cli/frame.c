@@ -255,6 +255,27 @@ static void draw_tenant(const struct frame *f, const struct row *row, struct buf
 	buf_add_byte(out, '\n');
 }
 
+static const json_t *remote_of(const struct row *row)
+{
+	return json_object_get(row->tenant, "remote");
+}
+
+/* Where its program is, below the tenant. */
+static void draw_remote(const struct frame *f, const json_t *remote, struct buf *out)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "from %s  round trip %s  in %s/s  out %s/s",
+		jtext(remote, "peer"), format_duration(juint(remote, "rtt_us") * NSEC_PER_USEC).s,
+		format_bytes(juint(remote, "received_per_s")).s,
+		format_bytes(juint(remote, "sent_per_s")).s);
+	style(out, FRAME_DIM);
+	buf_add_text(out, "     ");
+	add_cell(out, text, f->width - 5, false);
+	style(out, FRAME_NORMAL);
+	buf_add_byte(out, '\n');
+}
+
 void frame_draw(const struct frame *frame, struct buf *out)
 {
 	static struct row rows[TENANTS_MAX];
@@ -273,11 +294,16 @@ void frame_draw(const struct frame *frame, struct buf *out)
 		f.width > 102 ? "LAST MINUTE" : "");
 	style(out, FRAME_NORMAL);
 	lines = 2 + json_array_size(devices) + (f.keys ? 1 : 0);
-	shown = f.height && (size_t)f.height < lines + n
-		? (size_t)f.height > lines ? (size_t)f.height - lines : 0
-		: n;
-	for (size_t i = 0; i < shown; i++)
-		draw_tenant(&f, &rows[i], out);
+	for (shown = 0; shown < n; shown++) {
+		const json_t *remote = remote_of(&rows[shown]);
+
+		lines += remote ? 2 : 1;
+		if (f.height && (size_t)f.height < lines)
+			break;
+		draw_tenant(&f, &rows[shown], out);
+		if (remote)
+			draw_remote(&f, remote, out);
+	}
 	if (!f.keys)
 		return;
 	style(out, FRAME_DIM);

@@ -12,29 +12,136 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "cli/places.h"
 
 #define WAITING 64 /* processes of the program that connect at once */
 #define KEY_DIGITS 64u
+#define DEVICE_MAX 15u
+#define HEX "0123456789abcdef"
 
-bool remote_is_invitation(const char *place)
+/* ---- where, and by which right ---- */
+
+bool remote_is_local(const char *place)
 {
-	const char *key = strrchr(place, '/');
-
-	return key && strlen(key + 1) == KEY_DIGITS &&
-		strspn(key + 1, "0123456789abcdef") == KEY_DIGITS && strchr(place, ':') < key &&
-		strlen(place) < REMOTE_INVITATION;
+	return strcmp(place, "local") == 0;
 }
 
-int remote_check(const char *place, struct error *err)
+static bool is_invitation(const char *text)
 {
-	if (strcmp(place, "local") == 0 || remote_is_invitation(place))
+	const char *key = strrchr(text, '/'),
+		   *colon = key ? memrchr(text, ':', (size_t)(key - text)) : NULL;
+
+	return colon && colon > text && colon + 1 < key &&
+		strspn(colon + 1, "0123456789") == (size_t)(key - colon - 1) &&
+		strlen(key + 1) == KEY_DIGITS && strspn(key + 1, HEX) == KEY_DIGITS &&
+		strlen(text) < REMOTE_INVITATION;
+}
+
+/* HOST[:DEVICE] */
+static int split_place(
+	const char *place, struct str *ret_host, struct str *ret_device, struct error *err)
+{
+	struct str rest = str_from(place), host, device = STR("");
+	uint64_t number;
+
+	str_split(&rest, ':', &host);
+	if (!host.n || strchr(place, '/'))
+		return fail(err, EINVAL,
+			"--remote '%s': expected 'local', HOST[:DEVICE] with --invitation, or the "
+			"invitation that divvy serve prints, HOST:PORT/KEY",
+			place);
+	if (host.n < strlen(place)) {
+		device = rest;
+		if (parse_uint(device, 0, DEVICE_MAX, &number, NULL) < 0)
+			return fail(err, EINVAL,
+				"--remote '%s': '%.*s' is no device, expected 0 to %u; the port "
+				"stands in the invitation",
+				place, STR_ARG(device), DEVICE_MAX);
+	}
+	*ret_host = host;
+	*ret_device = device;
+	return 0;
+}
+
+int remote_check(const char *place, const char *file, struct error *err)
+{
+	struct str host, device;
+
+	if (!place)
+		return file ? fail(err, EINVAL, "--invitation: is for --remote HOST") : 0;
+	if (remote_is_local(place) || is_invitation(place))
+		return file ? fail(err, EINVAL, "--invitation: not with --remote %s",
+				      remote_is_local(place) ? place : "HOST:PORT/KEY")
+			    : 0;
+	return split_place(place, &host, &device, err);
+}
+
+/* The first line of a file that nobody else may read. */
+static int read_file(const char *path, char *ret_text, size_t size, struct error *err)
+{
+	_cleanup_fclose_ FILE *f = strcmp(path, "-") ? fopen(path, "re")
+						     : fdopen(dup(STDIN_FILENO), "r");
+	struct stat st;
+
+	if (!f || fstat(fileno(f), &st) < 0)
+		return fail_errno(err, errno, "--invitation '%s'", path);
+	if (S_ISREG(st.st_mode) && st.st_mode & 077)
+		return fail(err, EPERM,
+			"--invitation '%s': others may read it (mode %04o); chmod 600 it, or ask "
+			"for "
+			"another invitation",
+			path, st.st_mode & 07777u);
+	if (!fgets(ret_text, (int)size, f))
+		return fail(err, EINVAL, "--invitation '%s': is empty", path);
+	ret_text[strcspn(ret_text, "\n")] = '\0';
+	return 0;
+}
+
+/* The invitation's own, or that of --remote with the right of the file or of the environment. */
+static int find_invitation(const char *place, const char *file,
+	char ret_text[static REMOTE_INVITATION], struct error *err)
+{
+	const char *given = getenv(REMOTE_ENV), *behind;
+	char text[REMOTE_INVITATION] = "";
+	struct str host, device;
+	int r;
+
+	if (is_invitation(place)) {
+		snprintf(ret_text, REMOTE_INVITATION, "%s", place);
+		/* Our command line is for everybody to see. */
+		explicit_bzero((char *)(uintptr_t)strrchr(place, '/') + 1, KEY_DIGITS);
 		return 0;
-	return fail(err, EINVAL,
-		"--remote '%s': expected 'local', or HOST:PORT/KEY as divvy serve prints it",
-		place);
+	}
+	r = split_place(place, &host, &device, err);
+	if (r >= 0 && file)
+		r = read_file(file, text, sizeof(text), err);
+	else if (r >= 0 && given)
+		snprintf(text, sizeof(text), "%s", given);
+	if (r < 0)
+		return r;
+	if (!text[0])
+		return fail(err, EINVAL,
+			"--remote %s: needs what 'divvy serve --invite' has printed there, in a "
+			"file "
+			"(--invitation FILE) or in " REMOTE_ENV,
+			place);
+	if (!is_invitation(text))
+		return fail(err, EINVAL, "%s: expected HOST:PORT/KEY, as divvy serve prints it",
+			file ? file : REMOTE_ENV);
+	behind = memrchr(text, ':', strlen(text));
+	if (snprintf(ret_text, REMOTE_INVITATION, "%.*s%s", STR_ARG(host), behind) >=
+		(int)REMOTE_INVITATION)
+		return fail(err, ENAMETOOLONG, "--remote '%s': too long a name", place);
+	explicit_bzero(text, sizeof(text));
+	if (device.n && setenv("CUDA_VISIBLE_DEVICES", device.p, 1) < 0)
+		return fail(err, E2BIG, "the environment is too large");
+	return 0;
 }
+
+/* ---- helpers ---- */
 
 static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 {
@@ -121,16 +228,17 @@ static int start_helper(const char *name, const char *verb, struct sockaddr_un *
 static int set_program(const struct sockaddr_un *address, struct error *err)
 {
 	static const char *const kept[] = {"DIVVY_TENANT", "DIVVY_SOCKET", "DIVVY_SIM",
-		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", "DIVVY_INVITATION"};
-	char library[PLACES_PATH];
-	int r = places_hook("libdivvy-remote.so", library, sizeof(library), err);
+		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", REMOTE_ENV};
+	char cuda[PLACES_PATH], nvml[PLACES_PATH], both[2 * PLACES_PATH];
+	int r = places_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
+	r = r < 0 ? r : places_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
 	if (r < 0)
 		return r;
+	snprintf(both, sizeof(both), "%s:%s", cuda, nvml);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		unsetenv(kept[i]);
-	if (setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 ||
-		setenv("LD_PRELOAD", library, 1) < 0)
+	if (setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 || setenv("LD_PRELOAD", both, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
 	return 0;
 }
@@ -147,17 +255,21 @@ int remote_begin(const char *hooks, struct error *err)
 	return r < 0 ? r : set_program(&address, err);
 }
 
-int remote_join(const char *invitation, struct error *err)
+int remote_join(const char *place, const char *file, struct error *err)
 {
+	char invitation[REMOTE_INVITATION], said[128] = "";
 	_cleanup_close_ int out = -1;
 	struct sockaddr_un address;
-	char said[128] = "";
 	size_t n = 0;
-	int r;
+	int r = find_invitation(place, file, invitation, err);
 
-	if (setenv("DIVVY_INVITATION", invitation, 1) < 0)
-		return fail(err, E2BIG, "the environment is too large");
-	r = start_helper("divvy-remote-link", "join", &address, &out, err);
+	if (r < 0)
+		return r;
+	r = setenv(REMOTE_ENV, invitation, 1) < 0 ? fail(err, E2BIG, "the environment is too large")
+						  : 0;
+	/* Beginning here without the key, which is nobody else's business. */
+	*strrchr(invitation, '/') = '\0';
+	r = r < 0 ? r : start_helper("divvy-remote-link", "join", &address, &out, err);
 	if (r < 0)
 		return r;
 	for (ssize_t got; n < sizeof(said) - 1; n += (size_t)got) {
@@ -169,9 +281,6 @@ int remote_join(const char *invitation, struct error *err)
 	if (strcmp(said, "ok") == 0)
 		return set_program(&address, err);
 	unlink(address.sun_path);
-	/* Without the key, which is nobody else's business. */
-	return fail(err, EACCES, "--remote %.*s: %s%s", (int)strcspn(invitation, "/"), invitation,
-		said[0] ? said : "no answer",
-		strcmp(said, strerror(EACCES)) ? ""
-					       : ": an invitation is good once, for who has it");
+	return fail(
+		err, EACCES, "--remote %s: %s", invitation, said[0] ? said : "the link has ended");
 }

@@ -6,11 +6,16 @@
 
 #include "base/error.h"
 
-/* HOST:PORT/KEY, as `divvy serve` prints it. */
+/* An invitation is HOST:PORT/KEY, as `divvy serve` prints it; here it may be found, too. */
 #define REMOTE_INVITATION 512u
-bool remote_is_invitation(const char *place);
-/* -EINVAL, in words, unless it is one, or "local". */
-int remote_check(const char *place, struct error *err);
+#define REMOTE_ENV "DIVVY_INVITATION"
+
+bool remote_is_local(const char *place);
+/*
+ * -EINVAL, in words, unless the place is "local", an invitation, or HOST[:DEVICE], for which the
+ * invitation stands in the file (NULL: in the environment). NULL for no place is fine, too.
+ */
+int remote_check(const char *place, const char *file, struct error *err);
 
 /*
  * With the tenant and the interception libraries in the environment: starts the server that holds
@@ -20,5 +25,8 @@ int remote_check(const char *place, struct error *err);
  */
 int remote_begin(const char *hooks, struct error *err);
 
-/* The same with a server somewhere else, which has to have accepted the invitation. */
-int remote_join(const char *invitation, struct error *err);
+/*
+ * The same with a server somewhere else, which has to have accepted the invitation. The file is
+ * one that nobody else may read, "-" stdin.
+ */
+int remote_join(const char *place, const char *file, struct error *err);

@@ -178,7 +178,9 @@ static int read_labels(const struct cli_args *args, struct workload_shape *shape
 	const uint32_t max = WORKLOAD_LABELS_MAX;
 	int r = read_choices(args, "affinity", max, &shape->affinity, err);
 
+	shape->is_apart = cli_has(args, "apart");
 	r = r < 0 ? r : read_choices(args, "anti-affinity", max, &shape->anti_affinity, err);
+	r = r < 0 ? r : read_choices(args, "kinds", max, &shape->kinds, err);
 	return r < 0 ? r : read_choices(args, "exclusion", max, &shape->exclusion, err);
 }
 
@@ -281,6 +283,19 @@ static int read_grace(const struct cli_args *args, uint64_t *ret_grace_ns, struc
 	return 0;
 }
 
+/* "1.5": permille more. */
+static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, struct error *err)
+{
+	uint32_t factor = SPEC_SHARE_ONE;
+	int r = read_share(args, "slowdown", SPEC_SHARE_ONE + REPLAY_SLOWDOWN_MAX, &factor, err);
+
+	if (r == 0 && factor < SPEC_SHARE_ONE)
+		r = fail(err, EINVAL, "--slowdown '%s': 1 and more is possible",
+			cli_get(args, "slowdown"));
+	*ret_permille = r < 0 ? 0 : factor - SPEC_SHARE_ONE;
+	return r;
+}
+
 /* What a trace's tasks are when they are drawn from. */
 static int read_draw(const struct cli_args *args, struct sim *sim, struct error *err)
 {
@@ -301,7 +316,7 @@ static int check_together(const struct cli_args *args, struct error *err)
 {
 	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
 		"memory", "limit", "whole", "gangs", "threshold", "priorities", "affinity",
-		"anti-affinity", "exclusion"};
+		"anti-affinity", "exclusion", "kinds"};
 	static const char *const timed[] = {"defrag", "preempt"};
 	const char *mode = cli_get(args, "mode");
 	const bool pods = cli_has(args, "pods"), spec = cli_has(args, "spec"),
@@ -331,6 +346,11 @@ static int check_together(const struct cli_args *args, struct error *err)
 	if (cli_has(args, "grace") && !cli_has(args, "preempt"))
 		return fail(err, EINVAL,
 			"--grace is for --preempt: without it nobody has to go for another");
+	if ((cli_has(args, "slowdown") || cli_has(args, "apart")) && !cli_has(args, "kinds"))
+		return fail(err, EINVAL, "--slowdown and --apart are for --kinds");
+	if (cli_has(args, "apart") && cli_has(args, "anti-affinity"))
+		return fail(
+			err, EINVAL, "--apart and --anti-affinity: only one of them is possible");
 	if (cli_has(args, "faster") && (shape || (pods && !is_queue)))
 		return fail(
 			err, EINVAL, "--faster is for --spec, and for --pods with --mode queue");
@@ -356,6 +376,7 @@ static int read_options(const struct cli_args *args, struct sim *sim, struct err
 	r = r < 0 ? r : read_draw(args, sim, err);
 	r = r < 0 ? r : read_defrag(args, &sim->defrag, err);
 	r = r < 0 ? r : read_grace(args, &sim->grace_ns, err);
+	r = r < 0 ? r : read_slowdown(args, &sim->slowdown_permille, err);
 	sim->mode = mode_of(args);
 	if (preempt)
 		sim->preempt = !strcmp(preempt, "resume") ? REPLAY_RESUME : REPLAY_RESTART;
@@ -610,7 +631,8 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 		.queue = sim->queue,
 		.defrag = sim->defrag,
 		.preempt = sim->preempt,
-		.grace_ns = sim->grace_ns};
+		.grace_ns = sim->grace_ns,
+		.slowdown_permille = sim->slowdown_permille};
 	struct rand rand = rand_seeded(seed);
 	char path[PATH_MAX_BYTES];
 	int r = make_tasks(sim, seed, &made, err);

@@ -80,8 +80,8 @@ static uint32_t point_of(const struct metrics *m, double x)
 static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series series, double scale)
 {
 	/*
-	 * A run that is over works on nothing, but what is idle then has no reason any more; of one
-	 * without times nothing is known beyond what has arrived.
+	 * A run that is over works on nothing, but what is idle then has no reason any more: the
+	 * curve ends. Of one without times nothing is known beyond what has arrived.
 	 */
 	const bool is_reason = series >= METRICS_NO_CPU && series <= METRICS_OPEN;
 	const bool is_over = !is_drop(p) && !is_reason;
@@ -102,6 +102,10 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 				x[n++] = scale * metrics_at(m, series, at);
 			else if (is_over)
 				x[n++] = 0;
+		}
+		if (!n && is_reason && i) {
+			c->n = i;
+			return;
 		}
 		c->y[i] = stats_mean(x, n);
 		c->spread[i] = stats_interval(x, n);
@@ -277,12 +281,16 @@ static int draw_distribution(
 			c->x[i] = fmax(stats_mean(x, sim->n_seeds), LEAST_S);
 			c->y[i] = i * part;
 		}
-		c->n = HUNDREDTHS;
+		c->n = HUNDREDTHS + 1;
+		c->y[HUNDREDTHS] = c->y[HUNDREDTHS - 1];
 		least = fmin(least, c->x[0]);
 		most = fmax(most, c->x[HUNDREDTHS - 1]);
 		p->series[s] = (struct plot_series){
-			.name = sim->schemes[s].name, .x = c->x, .y = c->y, .n = HUNDREDTHS};
+			.name = sim->schemes[s].name, .x = c->x, .y = c->y, .n = c->n};
 	}
+	/* Nobody takes longer: all curves go on to the right edge, also of who never waits. */
+	for (uint32_t s = 0; s < sim->n_schemes; s++)
+		p->curve[s].x[HUNDREDTHS] = most * 1.1;
 	set_subtitle(p, "quantiles, mean over runs");
 	r = plot_svg(&(struct plot){.title = title,
 			     .subtitle = p->subtitle,

@@ -420,6 +420,17 @@ static json_t *json_quantiles(const double *sorted, size_t n)
 	return all;
 }
 
+/* The most that was asked of each device at once, as parts of it. */
+static json_t *json_asked(const struct replay_result *result)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < result->n_devices; i++)
+		json_array_append_new(
+			all, json_real(result->asked_most[i] / (double)SPEC_SHARE_ONE));
+	return all;
+}
+
 static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 {
 	const struct replay_result *result = sim_result(sim, scheme, i);
@@ -427,9 +438,12 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"tasks", (json_int_t)result->n_tasks, "placed", (json_int_t)result->n_placed,
 		"curves", json_curves(&result->curves));
 
+	json_object_set_new(run, "asked_most_of_devices", json_asked(result));
 	FOR_EACH_FIGURE(f, sim)
 		json_object_set_new(run, f->name, json_figure(f->get(sim, result, f->at)));
 	if (sim->mode == REPLAY_QUEUE) {
+		json_object_set_new(
+			run, "queued_urgent_mean_s", json_figure(queued_urgent(sim, result, 0)));
 		json_object_set_new(run, "queued_s_hundredths",
 			json_quantiles(result->queued_s, result->n_placed));
 		json_object_set_new(run, "completion_s_hundredths",

@@ -29,6 +29,7 @@ struct sim {
 	struct replay_defrag defrag;
 	enum replay_preempt preempt;
 	uint64_t grace_ns;
+	uint32_t slowdown_permille;
 	struct replay_scheme schemes[SIM_SCHEMES_MAX];
 	uint32_t n_schemes;
 	uint64_t first_seed;

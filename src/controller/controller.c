@@ -146,6 +146,13 @@ static void touch_pool(struct controller *c)
 	arm(c);
 }
 
+bool job_may_send(void *data)
+{
+	const struct job *job = data;
+
+	return controller_may_write(job->c);
+}
+
 void job_end(struct job *job, int r, const char *sentence)
 {
 	struct controller *c = job->c;

@@ -137,6 +137,12 @@ typedef void job_fn(struct job *job);
 /* r < 0: it comes again later. */
 void job_end(struct job *job, int r, const char *sentence);
 
+/*
+ * .may_send of what a job writes: a process that was stopped between deciding and sending goes on
+ * where it was, when another one leads and has decided otherwise. data: the job.
+ */
+bool job_may_send(void *data);
+
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool;
 
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */

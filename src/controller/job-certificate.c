@@ -128,8 +128,11 @@ static void on_written(void *data, const struct kube_answer *answer)
 static int patch(struct job *job, const struct kube_target *target, enum kube_patch_kind kind,
 	json_t *change, struct error *err)
 {
-	const struct kube_write write = {
-		.target = *target, .field_manager = MANAGER, .done = on_written, .data = job};
+	const struct kube_write write = {.target = *target,
+		.field_manager = MANAGER,
+		.may_send = job_may_send,
+		.done = on_written,
+		.data = job};
 	int r = change ? kube_patch(job->c->client, &write, kind, change, err)
 		       : fail(err, ENOMEM, "out of memory");
 

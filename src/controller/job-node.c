@@ -60,6 +60,7 @@ void job_namespace(struct job *job)
 	const struct kube_write write = {
 		.target = {.group_version = "v1", .resource = "namespaces", .name = job->name},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
 	_cleanup_json_ json_t *change = NULL;
@@ -162,6 +163,7 @@ static int write_capacity(
 						 .name = job->name,
 						 .subresource = "status"},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
 	_cleanup_json_ json_t *change = NULL;
@@ -185,6 +187,7 @@ static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 	const struct kube_write write = {
 		.target = {.group_version = "divvy.gpu/v1", .resource = "gpunodes"},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
 	const char *owner = kube_json_text_at(node, "metadata", "labels", OWNER, NULL);

@@ -45,6 +45,7 @@ static int make(struct job *job, const char *node, struct error *err)
 						 .resource = "pods",
 						 .namespace_name = job->c->options.ns},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
 	const char *image = image_of(job->c);
@@ -77,6 +78,7 @@ static int delete_pod(struct job *job, const char *ns, const char *name, struct 
 						 .namespace_name = ns,
 						 .name = name},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
 	const json_t *pod = controller_find(job->c, CACHE_PODS, ns, name);

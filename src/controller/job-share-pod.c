@@ -63,6 +63,7 @@ static void write_status(struct job *job, json_t *change)
 			.name = job->name,
 			.subresource = is_ours || !job->c->has_no_status ? "status" : NULL},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_status,
 		.data = job};
 	struct error err;
@@ -133,6 +134,7 @@ static int create(struct job *job, json_t *pod, struct error *err)
 	const struct kube_write write = {
 		.target = {.group_version = "v1", .resource = "pods", .namespace_name = job->ns},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_created,
 		.data = job};
 
@@ -249,6 +251,7 @@ static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
 			.namespace_name = job->ns,
 			.name = kube_json_text_at(pod, "metadata", "name", NULL)},
 		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
 		.done = on_carried,
 		.data = job};
 	_cleanup_json_ json_t *change = NULL;

@@ -57,6 +57,8 @@ static int run(void *data, struct program_signals *signals, struct error *err)
 	return r;
 }
 
+PROGRAM_HOLDS_SIGNALS;
+
 int main(int argc, char **argv)
 {
 	struct controller_options options = {0};

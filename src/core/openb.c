@@ -196,7 +196,9 @@ static int read_pod(const struct row *row, const struct titles *t, void *item, s
 	if (r < 0)
 		return r;
 	if (!count != !share)
-		return fail(err, EINVAL, "line %u: num_gpu %" PRIu64 " with gpu_milli %" PRIu64,
+		return fail(err, EINVAL,
+			"line %u: num_gpu %" PRIu64 " with gpu_milli %" PRIu64
+			": both are 0, or neither is",
 			row->line, count, share);
 	if (cell(row, t, POD_DELETED).n && deleted < created)
 		return fail(err, EINVAL,

@@ -263,29 +263,37 @@ struct picked {
 	int32_t value[COLUMNS_MAX];
 };
 
+/* One that the node has room for, or had. */
+static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_t row, uint32_t c,
+	uint32_t levels, struct picked *picked)
+{
+	const struct place_class *class = &g->columns.column[c].class;
+
+	/* A line of each is more than the caches hold: all are asked for at once. */
+	__builtin_prefetch(columns_at(&g->columns, row, c), 1);
+	if (class->models && !place_has_devices(b->place, class, g->node[row])) {
+		columns_set(&g->columns, row, c, PLACE_NEVER, levels);
+		return;
+	}
+	picked->column[picked->n] = (uint16_t)c;
+	picked->class[picked->n++] = class;
+}
+
 /* Those that the node has room for; where it has none any more there is no bound. */
 static void pick(const struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels, struct picked *ret)
 {
-	const uint32_t node = g->node[row];
-	const uint16_t *above = b->open[node].above;
+	const uint16_t *above = b->open[g->node[row]].above;
 
 	ret->n = 0;
-	for (uint32_t c = COLUMN_CLASSES; c < g->columns.n; c++) {
-		const struct column_need need = g->columns.need[c];
-		const struct place_class *class = &g->columns.column[c].class;
+	for (uint32_t shape = 0; shape < COLUMN_UNBUILT; shape++) {
+		const struct column_order *o = &g->columns.order[g->columns.ordered[shape]],
+					  *end = &g->columns.order[g->columns.ordered[shape + 1]];
 
-		if (need.share >= ever->above[need.shape])
-			continue;
-		if (need.share >= above[need.shape] ||
-			(class->models && !place_has_devices(b->place, class, node))) {
-			columns_set(&g->columns, row, c, PLACE_NEVER, levels);
-			continue;
-		}
-		/* A line of each is more than the caches hold: all are asked for at once. */
-		__builtin_prefetch(columns_at(&g->columns, row, c), 1);
-		ret->column[ret->n] = (uint16_t)c;
-		ret->class[ret->n++] = class;
+		for (; o < end && o->share < above[shape]; o++)
+			pick_one(b, g, row, o->column, levels, ret);
+		for (; o < end && o->share < ever->above[shape]; o++)
+			columns_set(&g->columns, row, o->column, PLACE_NEVER, levels);
 	}
 }
 
@@ -357,6 +365,7 @@ static void look_at_changed(struct place_bounds *b, struct pool *g)
 	g->n_changes += g->is_forgotten ? g->n : g->n_changed;
 	if (g->n_changes - g->given_up > g->n)
 		give_up_idle(g);
+	columns_put_in_order(&g->columns);
 	while (g->n_changed) {
 		const uint32_t row = g->changed[--g->n_changed], node = g->node[row];
 		struct open ever = b->open[node];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-internal.h"
 
 #define COLUMNS_MIN 16u
 #define SLOTS (2 * COLUMNS_MAX) /* a power of two */
@@ -85,8 +86,9 @@ static int start(struct columns *c)
 {
 	c->column = calloc(COLUMNS_MIN, sizeof(*c->column));
 	c->need = calloc(COLUMNS_MAX, sizeof(*c->need));
+	c->order = calloc(COLUMNS_MAX, sizeof(*c->order));
 	c->slot = calloc(SLOTS, sizeof(*c->slot));
-	if (!c->column || !c->need || !c->slot) {
+	if (!c->column || !c->need || !c->order || !c->slot) {
 		columns_done(c);
 		return -ENOMEM;
 	}
@@ -120,6 +122,7 @@ void columns_done(struct columns *c)
 	free(c->guessed);
 	free(c->column);
 	free(c->need);
+	free(c->order);
 	free(c->slot);
 	*c = (struct columns){0};
 }
@@ -210,6 +213,7 @@ void columns_drop(struct columns *c, uint64_t since)
 		n++;
 	}
 	c->n = n;
+	c->is_ordered = false;
 	forget_guesses(c);
 }
 
@@ -220,6 +224,38 @@ void columns_set_built(struct columns *c, uint32_t column, bool is_built)
 	c->need[column] = (struct column_need){.share = (uint16_t) class->share,
 		.shape = (uint16_t)(is_built ? COLUMN_SHAPE(class->is_idle, class->count)
 					     : COLUMN_UNBUILT)};
+	c->is_ordered = false;
+}
+
+static int compare_order(const void *pa, const void *pb)
+{
+	const struct column_order *a = pa, *b = pb;
+
+	return a->share != b->share ? (a->share > b->share) - (a->share < b->share)
+				    : (a->column > b->column) - (a->column < b->column);
+}
+
+void columns_put_in_order(struct columns *c)
+{
+	uint16_t n[COLUMN_UNBUILT] = {0};
+
+	if (c->is_ordered)
+		return;
+	for (uint32_t i = COLUMN_CLASSES; i < c->n; i++)
+		if (columns_is_built(c, i))
+			n[c->need[i].shape]++;
+	for (uint32_t shape = 0; shape < COLUMN_UNBUILT; shape++) {
+		c->ordered[shape + 1] = (uint16_t)(c->ordered[shape] + n[shape]);
+		n[shape] = c->ordered[shape];
+	}
+	for (uint32_t i = COLUMN_CLASSES; i < c->n; i++)
+		if (columns_is_built(c, i))
+			c->order[n[c->need[i].shape]++] = (struct column_order){
+				.share = c->need[i].share, .column = (uint16_t)i};
+	for (uint32_t shape = 0; shape < COLUMN_UNBUILT; shape++)
+		qsort(&c->order[c->ordered[shape]], c->ordered[shape + 1] - c->ordered[shape],
+			sizeof(*c->order), compare_order);
+	c->is_ordered = true;
 }
 
 /* Room for one more. */
@@ -255,7 +291,7 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
 /* ---- bounds ---- */
 
 /* In fours: the compiler makes vectors of them. */
-static int32_t most(const int32_t *p)
+static inline int32_t most(const int32_t *p)
 {
 	int32_t four[4] = {p[0], p[1], p[2], p[3]};
 
@@ -265,7 +301,7 @@ static int32_t most(const int32_t *p)
 	return MAX(MAX(four[0], four[1]), MAX(four[2], four[3]));
 }
 
-void columns_change(
+PLACE_VECTORS void columns_change(
 	const struct columns *c, uint32_t row, uint32_t column, int32_t value, uint32_t levels)
 {
 	int32_t *p = columns_at(c, row, column), was = *p;
@@ -289,7 +325,7 @@ void columns_change(
 	}
 }
 
-void columns_set_levels(const struct columns *c, uint32_t column)
+PLACE_VECTORS void columns_set_levels(const struct columns *c, uint32_t column)
 {
 	for (uint32_t l = 1; l < c->n_levels; l++)
 		for (uint32_t at = 0; at < c->n_at[l - 1] / FAN; at++)

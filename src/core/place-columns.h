@@ -41,6 +41,11 @@ struct column_need {
 	uint16_t shape; /* COLUMN_SHAPE of the class; COLUMN_UNBUILT: it is not kept up to date */
 };
 
+/* The built ones by shape, each shape's by share: those that a node has room for come first. */
+struct column_order {
+	uint16_t share, column;
+};
+
 #define COLUMN_SHAPE(is_idle, count) ((is_idle) ? SPEC_DEVICES_MAX + 1 + (count) : (count))
 #define COLUMN_UNBUILT (2 * (SPEC_DEVICES_MAX + 1))
 
@@ -50,7 +55,10 @@ struct columns {
 	int32_t *level[LEVELS]; /* for each FAN of its n_at[], a line of FAN for each column */
 	uint64_t *guessed;      /* for each of n_at[0], a bit for each column: it may be a guess */
 	struct column *column;
-	struct column_need *need; /* COLUMNS_MAX of them */
+	struct column_need *need;   /* COLUMNS_MAX of them */
+	struct column_order *order; /* COLUMNS_MAX of them; of shape i from ordered[i] on */
+	uint16_t ordered[COLUMN_UNBUILT + 1];
+	bool is_ordered; /* or columns_put_in_order() has to be called */
 	uint32_t n, size;
 	uint16_t *slot; /* of a hash table: column, or 0 */
 };
@@ -94,6 +102,9 @@ static inline bool columns_is_built(const struct columns *columns, uint32_t colu
 /* From now on it is kept up to date, or no longer. */
 void columns_set_built(struct columns *columns, uint32_t column, bool is_built);
 
+/* `order` is right then, until a column is built, given up or dropped. */
+void columns_put_in_order(struct columns *columns);
+
 /* And what is above it, up to that level. */
 void columns_change(const struct columns *columns, uint32_t row, uint32_t column, int32_t value,
 	uint32_t levels);
@@ -108,7 +119,7 @@ static inline void columns_set(const struct columns *columns, uint32_t row, uint
 /* What is above the rows, all of it. */
 void columns_set_levels(const struct columns *columns, uint32_t column);
 
-/* n of them, rising. */
+/* n of them; neighbours that follow each other are noted at once. */
 void columns_note_guesses(const struct columns *columns, uint32_t row, const uint16_t *column,
 	uint32_t n, bool is_guess);
 bool columns_is_guess(const struct columns *columns, uint32_t row, uint32_t column);

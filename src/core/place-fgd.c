@@ -50,14 +50,17 @@ struct seen {
 struct fgd {
 	uint32_t n_cpus, cpus[MIX_MAX]; /* thresholds, ascending */
 	uint32_t n_shares;
-	uint16_t rank[WHOLE + 1]; /* by free share: how many of the typical shares are <= it */
+	uint32_t rank[WHOLE + 1]; /* by free share: how many of the typical shares are <= it */
 	uint32_t row;             /* of one model and number of CPU thresholds passed */
 	int32_t *above;           /* [model][cpu][rank]: weight of those with a larger share */
 	int32_t *able;            /* [model][cpu]: weight of those with model and CPU */
 	int32_t *more; /* [model][cpu][k]: of those, who need more than k whole devices */
 	int32_t weights;
 	int32_t steps[101]; /* the least difference for a grade */
-	/* Of the differences from steps[1] on, (1 << near_bits) each: the grade of the first. */
+	/*
+	 * Of the differences from steps[1] on, (1 << near_bits) each: the grade of the first. A
+	 * grade is wider than that, so that the others have the same or the next.
+	 */
 	uint8_t near[NEAR];
 	uint32_t near_bits;
 };
@@ -93,20 +96,16 @@ static uint32_t sort_unique(uint32_t *values, uint32_t n)
 	return kept;
 }
 
-/* How many thresholds are not above it. */
+/* How many thresholds are not above it. Without branches: which way it goes is not foreseen. */
 static uint32_t cpu_rank(const struct fgd *f, uint32_t cpu)
 {
-	uint32_t low = 0, high = f->n_cpus;
+	const uint32_t *low = f->cpus;
 
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (f->cpus[middle] <= cpu)
-			low = middle + 1;
-		else
-			high = middle;
+	for (uint32_t n = f->n_cpus, half; n; n -= half) {
+		half = (n + 1) / 2;
+		low += low[half - 1] <= cpu ? half : 0;
 	}
-	return low;
+	return (uint32_t)(low - f->cpus);
 }
 
 /*
@@ -202,7 +201,7 @@ static int fgd_learn(struct place *place)
 	for (uint32_t r = 0; r <= WHOLE; r++) {
 		while (n < f->n_shares && shares[n] <= r)
 			n++;
-		f->rank[r] = (uint16_t)n;
+		f->rank[r] = n;
 	}
 	rows = (size_t)MAX(place->n_models, 1u) * (f->n_cpus + 1);
 	free(f->above);
@@ -335,6 +334,19 @@ static void look_at(
 			(s->whole - WHOLE) * s->more[s->n_whole - 1];
 }
 
+/* floor(100 sigmoid): by steps, from the nearest that is known on. */
+static int32_t grade(const struct fgd *f, int32_t score)
+{
+	int32_t g;
+
+	if (score < f->steps[1])
+		return 0;
+	if (score >= f->steps[99])
+		return score < f->steps[100] ? 99 : 100;
+	g = f->near[(uint32_t)(score - f->steps[1]) >> f->near_bits];
+	return g + (f->steps[g + 1] <= score);
+}
+
 /* What giving one of the class's shares away gains, but for whole devices being less. */
 static int64_t gain_of(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t i)
@@ -343,21 +355,6 @@ static int64_t gain_of(
 
 	return seen->open[i].split - (int64_t)least * seen->sums.above[f->rank[MIN(most, WHOLE)]] +
 		(int64_t)(r - least) * seen->sums.unable;
-}
-
-/* The two greatest, what is asked most where it is several: without listing each device. */
-static int64_t gain_of_two(
-	const struct fgd *f, const struct place_class *class, const struct seen *seen)
-{
-	int64_t first = INT64_MIN / 2, second = INT64_MIN / 2;
-
-	for (uint32_t i = 0; i < seen->n && seen->open[i].r >= class->share; i++) {
-		const int64_t gain = gain_of(f, class, seen, i);
-
-		second = MAX(second, seen->open[i].n > 1 ? gain : MIN(first, gain));
-		first = MAX(first, gain);
-	}
-	return first + second;
 }
 
 static int64_t gain_of_many(
@@ -377,17 +374,13 @@ static int64_t gain_of_many(
 
 /*
  * Of several devices each may be the best one, and each number of whole ones may be left: more than
- * any choice of them can reach.
+ * any choice of them can reach. gain: of the best devices, by themselves.
  */
-static int64_t bound_of_several(
-	const struct fgd *f, const struct place_class *class, const struct seen *seen)
+static int64_t bound_of_several(const struct sums *s, uint32_t count, int64_t gain)
 {
-	const struct sums *s = &seen->sums;
-	const int64_t gain = class->count == 2 ? gain_of_two(f, class, seen)
-					       : gain_of_many(f, class, seen);
 	int64_t least = INT64_MAX;
 
-	for (uint32_t k = 0; k <= class->count && (int32_t)k <= s->n_whole; k++)
+	for (uint32_t k = 0; k <= count && (int32_t)k <= s->n_whole; k++)
 		least = MIN(least,
 			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
 				s->more[s->n_whole - (int32_t)k]);
@@ -424,29 +417,82 @@ static int64_t bound_of_alike(
 	return best;
 }
 
-/* floor(100 sigmoid): by steps, from the nearest that is known on. */
-static int32_t grade(const struct fgd *f, int32_t score)
-{
-	int32_t g;
-
-	if (score < f->steps[1])
-		return 0;
-	if (score >= f->steps[99])
-		return score < f->steps[100] ? 99 : 100;
-	g = f->near[(uint32_t)(score - f->steps[1]) >> f->near_bits];
-	while (f->steps[g + 1] <= score)
-		g++;
-	return g;
-}
-
-static int32_t bound(const struct fgd *f, const struct place_class *class, const struct seen *seen)
+static int64_t bound(const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
 	if (!class->count)
-		return grade(f, 0);
-	return grade(f,
-		place_score_of(class->count > 1 && class->share < WHOLE
-				? bound_of_several(f, class, seen)
-				: bound_of_alike(f, class, seen)));
+		return 0;
+	if (class->count == 1 || class->share == WHOLE)
+		return bound_of_alike(f, class, seen);
+	return bound_of_several(&seen->sums, class->count, gain_of_many(f, class, seen));
+}
+
+/* ---- many classes at once ---- */
+
+#define LANES 128u
+#define NO_GAIN (INT32_MIN / 2) /* a sum of two is a number */
+
+/* Of classes: the shares, and what the best devices that have them open gain, as gain_of() says. */
+struct lanes {
+	int32_t share[LANES], share_most[LANES];
+	int32_t first[LANES], second[LANES]; /* the greatest two, each device by itself */
+	int32_t alone[LANES];                /* the greatest, with whole devices being less */
+};
+
+/* One device after the other, all classes at once; 32 bits hold all gains of r up to WHOLE. */
+PLACE_VECTORS static void see_gains(
+	const struct fgd *f, const struct seen *seen, uint32_t n, struct lanes *restrict lanes)
+{
+	const int32_t *above = seen->sums.above, unable = seen->sums.unable;
+
+	for (uint32_t i = 0; i < n; i++) {
+		lanes->first[i] = lanes->second[i] = NO_GAIN;
+		lanes->alone[i] = -INT32_MAX;
+	}
+	for (uint32_t k = 0; k < seen->n; k++) {
+		const int32_t r = (int32_t)seen->open[k].r, split = (int32_t)seen->open[k].split;
+		const int32_t less = r == (int32_t)WHOLE ? (int32_t)seen->one_less : 0;
+		const bool has_more = seen->open[k].n > 1;
+
+		for (uint32_t i = 0; i < n; i++) {
+			const int32_t most = r - lanes->share[i];
+			int32_t least = r - lanes->share_most[i], gain, other;
+
+			least = least > 0 ? least : 0;
+			gain = split - least * above[f->rank[most > 0 ? most : 0]] +
+				(r - least) * unable;
+			gain = most >= 0 ? gain : NO_GAIN;
+			other = gain < lanes->first[i] || has_more ? gain : lanes->first[i];
+			lanes->second[i] = lanes->second[i] > other ? lanes->second[i] : other;
+			lanes->first[i] = lanes->first[i] > gain ? lanes->first[i] : gain;
+			gain = most >= 0 ? gain + less : -INT32_MAX;
+			lanes->alone[i] = lanes->alone[i] > gain ? lanes->alone[i] : gain;
+		}
+	}
+}
+
+/* Up to LANES of them. */
+static void see_bounds(const struct fgd *f, const struct seen *seen,
+	const struct place_class *const *class, uint32_t n, int32_t *ret)
+{
+	const int64_t several = bound_of_several(&seen->sums, 2, 0);
+	struct lanes lanes;
+
+	for (uint32_t i = 0; i < n; i++) {
+		lanes.share[i] = (int32_t) class[i]->share;
+		lanes.share_most[i] = (int32_t) class[i]->share_most;
+	}
+	see_gains(f, seen, n, &lanes);
+	for (uint32_t i = 0; i < n; i++) {
+		int64_t gain;
+
+		if (class[i] -> share == WHOLE || class[i] -> count - 1 > 1)
+			gain = bound(f, class[i], seen);
+		else if (class[i] -> count == 1)
+			gain = lanes.alone[i];
+		else
+			gain = several + lanes.first[i] + lanes.second[i];
+		ret[i] = grade(f, place_score_of(gain));
+	}
 }
 
 static void fgd_bounds(struct place *place, uint32_t node, const struct place_class *const *class,
@@ -456,8 +502,12 @@ static void fgd_bounds(struct place *place, uint32_t node, const struct place_cl
 	struct seen seen;
 
 	look_at(place, f, node, &seen);
-	for (uint32_t i = 0; i < n; i++)
-		ret[i] = bound(f, class[i], &seen);
+	if (n == 1 || (seen.n && seen.open[0].r > WHOLE))
+		for (uint32_t i = 0; i < n; i++)
+			ret[i] = grade(f, place_score_of(bound(f, class[i], &seen)));
+	else
+		for (uint32_t i = 0; i < n; i += LANES)
+			see_bounds(f, &seen, &class[i], MIN(n - i, LANES), &ret[i]);
 }
 
 static int32_t fgd_bound(struct place *place, const struct place_class *class, uint32_t node)

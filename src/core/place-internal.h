@@ -21,6 +21,14 @@ struct place_networks;
 struct place_queues;
 struct place_search;
 
+/* For loops that the compiler is to make vectors of, of the widest that the machine has. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+#define PLACE_VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#else
+#define PLACE_VECTORS
+#endif
+
 #define N_CLASSES (SPEC_OPPORTUNISTIC + 1)
 
 /* A label's devices, by what it is to the tenants on them. */

@@ -92,6 +92,9 @@ extern const struct place_policy place_first_fit, place_best_fit, place_worst_fi
 	place_kubeshare2, place_kubeshare2_guarantee, place_kubeshare2_opportunistic,
 	place_gpushare, place_gaiagpu, place_wang;
 
+/* Not among those that are offered: what they are compared with. */
+extern const struct place_policy place_random;
+
 /* All there are, in the order in which they are shown; NULL at the end. */
 extern const struct place_policy *const place_policies[];
 const struct place_policy *place_policy_find(const char *name); /* or NULL */

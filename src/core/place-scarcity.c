@@ -61,13 +61,6 @@
 #define LANES 8u
 #define TYPICAL_MAX 128u
 
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-	!defined(__SANITIZE_THREAD__) && defined(__x86_64__)
-#define VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
-#else
-#define VECTORS
-#endif
-
 /* One number for each typical tenant. */
 typedef int32_t row[TYPICAL_MAX];
 
@@ -144,7 +137,7 @@ static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t sl
  * So many devices go from r to left each: what the node is worth then, but for what is wasted.
  * Those with a share above r are in what is summed up already.
  */
-VECTORS static int64_t value_with(
+PLACE_VECTORS static int64_t value_with(
 	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
 {
 	const int32_t *cpu = n->cpu;
@@ -178,7 +171,7 @@ VECTORS static int64_t value_with(
 }
 
 /* As it is: what the node is worth to each m, summed up from the last on. */
-VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
+PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 {
 	const uint32_t n_typical = s->n;
 	int64_t v[TYPICAL_MAX];
@@ -205,7 +198,7 @@ VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 	}
 }
 
-VECTORS static void add_device(
+PLACE_VECTORS static void add_device(
 	const struct scarcity *s, uint32_t r, int32_t sign, int32_t *slots, int32_t *usable)
 {
 	const int16_t *fits = &s->fits[MIN(r, WHOLE) * s->n];
@@ -219,8 +212,8 @@ VECTORS static void add_device(
 }
 
 /* How many copies the CPU is enough for; 0 where the model is another. */
-VECTORS static void cpu_slots(const struct place *place, const struct scarcity *s, uint32_t node,
-	uint32_t cpu, int32_t *restrict ret)
+PLACE_VECTORS static void cpu_slots(const struct place *place, const struct scarcity *s,
+	uint32_t node, uint32_t cpu, int32_t *restrict ret)
 {
 	const struct node *n = &place->nodes[node];
 	/* Of a node with several models all count as the first one's. */

@@ -24,6 +24,7 @@
 
 #define FACTOR_MIN 1000u
 #define FACTOR_MAX 60000u /* a share is 16 bits wide */
+_Static_assert(PLACE_DEVICE_BYTES_MAX <= UINT64_MAX / FACTOR_MAX, "a product has 64 bits");
 
 int place_new(const struct place_config *config, struct place **ret_place, struct error *err)
 {
@@ -330,15 +331,23 @@ static int node_check(
 	if (info->n_devices > PLACE_NODE_DEVICES_MAX)
 		return fail(err, EINVAL, "node %s: %u devices, up to %u are possible", info->name,
 			info->n_devices, PLACE_NODE_DEVICES_MAX);
+	if (info->cpu_milli > INT32_MAX)
+		return fail(err, EINVAL, "node %s: cpu %u: more than any machine has", info->name,
+			info->cpu_milli);
+	if (info->memory_bytes > UINT64_MAX / 2)
+		return fail(err, EINVAL, "node %s: memory %" PRIu64 ": more than any machine has",
+			info->name, info->memory_bytes);
 	for (uint32_t i = 0; i < info->n_devices; i++) {
 		const struct place_device_info *d = &info->devices[i];
 
 		if (d->model >= place->n_models)
 			return fail(err, EINVAL, "node %s, device %u: model %u, %u are known",
 				info->name, i, d->model, place->n_models);
-		if (d->memory_bytes > UINT64_MAX / FACTOR_MAX)
-			return fail(err, EINVAL, "node %s, device %u: %" PRIu64 " bytes of memory",
-				info->name, i, d->memory_bytes);
+		if (d->memory_bytes > PLACE_DEVICE_BYTES_MAX)
+			return fail(err, EINVAL,
+				"node %s, device %u: %" PRIu64 " bytes of memory, up to %" PRIu64
+				" are possible",
+				info->name, i, d->memory_bytes, PLACE_DEVICE_BYTES_MAX);
 	}
 	for (uint32_t i = 0; i < info->n_labels; i++)
 		if (!place_label_at(place, info->labels[i]))

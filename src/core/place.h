@@ -69,14 +69,16 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 /* ---- nodes and devices ---- */
 
+#define PLACE_DEVICE_BYTES_MAX (UINT64_MAX / 60000) /* 273 TiB: times the greatest factor it fits */
+
 struct place_device_info {
 	/*
 	 * No two of a node have the same. "": that of the device that is there, if it has this
 	 * model; else one is made from the node's name and the index.
 	 */
 	char uuid[SPEC_LABEL];
-	uint32_t model; /* index of its bit */
-	uint64_t memory_bytes;
+	uint32_t model;        /* index of its bit */
+	uint64_t memory_bytes; /* up to PLACE_DEVICE_BYTES_MAX */
 	uint8_t numa, link; /* devices with the same are near each other; link: NVLink or switch */
 	bool is_closed;     /* cordoned or unhealthy: who is there stays, nobody comes */
 };

@@ -31,7 +31,7 @@ struct kube_call {
 	struct transfer transfer;
 	struct pool_lane *lane; /* of a try under way */
 	struct buf answer;
-	int body_result;
+	int own_result; /* why this side has ended it */
 	char curl_error[CURL_ERROR_SIZE];
 	uint64_t generation; /* of the credential used */
 	uint64_t deadline_ns, resume_ns, heard_ns;
@@ -189,7 +189,7 @@ static bool try_again(struct kube_call *call, CURLcode result, const struct kube
 	const struct retry_outcome outcome = outcome_of(call, result, status);
 	uint64_t resume_ns;
 
-	if (call->body_result < 0 || code_of(result) == EKEYREJECTED)
+	if (call->own_result < 0 || code_of(result) == EKEYREJECTED)
 		return false;
 	if (outcome.http == 401 && !call->was_refused &&
 		credential_refused(client->credential, call->generation)) {
@@ -218,10 +218,11 @@ static int describe(const struct kube_call *call, CURLcode result, struct kube_a
 	const char *method = kube_method_names[call->request.method];
 	const char *what = call->curl_error[0] ? call->curl_error : curl_easy_strerror(result);
 
-	if (call->body_result < 0)
-		return fail(&answer->error, -call->body_result, "%s %s: %s", method, call->path,
-			call->body_result == -EMSGSIZE ? "the answer is too large"
-						       : "the answer was refused");
+	if (call->own_result < 0)
+		return fail(&answer->error, -call->own_result, "%s %s: %s", method, call->path,
+			call->own_result == -ECANCELED          ? "not sent"
+				: call->own_result == -EMSGSIZE ? "the answer is too large"
+								: "the answer was refused");
 	if (result != CURLE_OK)
 		return fail(&answer->error, code_of(result), "%s %s: %s", method, call->path, what);
 	if (kube_status_errno(status) < 0)
@@ -258,7 +259,7 @@ static void on_done(void *data, CURL *easy, CURLcode result)
 	kick_soon(call->client);
 	if (try_again(call, result, &answer.status))
 		return;
-	if (result != CURLE_OK && call->body_result == 0)
+	if (result != CURLE_OK && call->own_result == 0)
 		answer.status.http = 0;
 	answer.result = describe(call, result, &answer);
 	call_done(call, &answer);
@@ -282,8 +283,24 @@ static size_t on_bytes(char *p, size_t size, size_t n, void *data)
 		r = buf_add(&call->answer, bytes);
 	}
 	if (r < 0 && !call->is_dead)
-		call->body_result = r;
+		call->own_result = r;
 	return r < 0 || call->is_dead ? bytes.n + 1 : bytes.n;
+}
+
+static bool may_send(const struct kube_call *call)
+{
+	return !call->request.may_send || call->request.may_send(call->request.data);
+}
+
+/* There is a connection, which may have taken long, or this process has been stopped meanwhile. */
+static int on_connected(void *data, char *peer_ip, char *local_ip, int peer_port, int local_port)
+{
+	struct kube_call *call = data;
+
+	if (!call->is_dead && may_send(call))
+		return CURL_PREREQFUNC_OK;
+	call->own_result = -ECANCELED;
+	return CURL_PREREQFUNC_ABORT;
 }
 
 /* An easy handle ready to go; NULL when out of memory. */
@@ -302,7 +319,7 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	CURL *easy;
 	int r;
 
-	if (call->request.may_send && !call->request.may_send(call->request.data))
+	if (!may_send(call))
 		return -ECANCELED;
 	easy = easy_take(client);
 	if (!easy)
@@ -318,6 +335,10 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+	if (call->request.may_send) {
+		curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_connected);
+		curl_easy_setopt(easy, CURLOPT_PREREQDATA, call);
+	}
 	if (r == 0)
 		r = pool_add(pool_of(call), easy, &call->lane);
 	if (r < 0) {

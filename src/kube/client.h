@@ -69,8 +69,8 @@ struct kube_request {
 	bool is_watch; /* no timeout, and does not count as in flight */
 	kube_body_fn *on_body;
 	/*
-	 * Asked at each try, right before it goes out, which may be long after kube_call_start();
-	 * false: -ECANCELED. NULL: it may.
+	 * Asked at each try, and again once that has a connection, right before the first byte goes
+	 * out, which may be long after kube_call_start(). False: -ECANCELED. NULL: it may.
 	 */
 	kube_may_send_fn *may_send;
 	kube_done_fn *done;

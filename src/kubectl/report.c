@@ -81,15 +81,12 @@ static struct measured measured_of(
 
 	for (size_t i = 0; i < json_array_size(f->leases); i++) {
 		const json_t *lease = json_array_get(f->leases, i);
-		struct str rest = str_from(
-			kube_json_text_at(lease, "metadata", "annotations", MEASURED_KEY, NULL));
-		int r;
+		const char *all = kube_json_text_at(
+			lease, "metadata", "annotations", MEASURED_KEY, NULL);
 
-		if (strcmp(name_of(lease), node))
-			continue;
-		while ((r = measured_next(&rest, &m, NULL)) != 0)
-			if (r > 0 && str_is(m.uid, uid) && str_is(m.container, container))
-				return m;
+		if (!strcmp(name_of(lease), node) &&
+			measured_find(str_from(all), str_from(uid), str_from(container), &m) == 0)
+			return m;
 	}
 	return (struct measured){.n = 0};
 }

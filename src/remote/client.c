@@ -496,15 +496,6 @@ REMOTE_EXPORT CUresult cuGetProcAddress(
 	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
 }
 
-/* Tables without documentation: what they hold cannot be carried. */
-REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
-{
-	if (!ppExportTable || !pExportTableId)
-		return CUDA_ERROR_INVALID_VALUE;
-	*ppExportTable = NULL;
-	return CUDA_ERROR_NOT_FOUND;
-}
-
 REMOTE_EXPORT CUresult cuGetErrorName(CUresult error, const char **pStr)
 {
 	if (!pStr)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside libdivvy-remote.so: one session for the process, one lane for each thread, calls. Links
- * libc only; prints nothing, ends nothing; no thread before the first need. After a fork the child
+ * libc only; prints nothing but one sentence for each table that a program asks for in vain
+ * (client-export.c), ends nothing; no thread before the first need. After a fork the child
  * has no session: CUDA_ERROR_NOT_INITIALIZED, as from a driver.
  */
 #pragma once

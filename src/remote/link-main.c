@@ -6,9 +6,11 @@
  * Both prove to each other by TLS 1.3 with a pre-shared key that they know the invitation in
  * $DIVVY_INVITATION, "HOST:PORT/KEY". It is good once: who joins first is given another key over
  * that connection, which then is the only one that counts, and ends with it. Each process of the
- * program has a connection of its own, served by a child. Nothing is listened to, or said, without
- * that proof.
+ * program has a connection of its own. Nothing is listened to, or said, without that proof. Each
+ * connection has a child from the beginning, so that who says nothing holds up nobody: of those
+ * that have proved nothing yet only so many are kept.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <limits.h>
@@ -16,27 +18,33 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "remote/link.h"
+#include "remote/report.h"
 
 #define KEY_BYTES 32u
 #define HANDSHAKE_MS 10000
 #define PEER_MS 10000 /* a peer that does not answer for so long is gone */
 #define CHILDREN_MAX 1024u
+#define STRANGERS_MAX 64u /* the oldest of more is sent away */
 #define LOOK_MS 100
-#define IDENTITY "divvy"
+#define COUNT_MS 500
 /*
  * A pre-shared key goes with SHA-256, which leaves AES-128 and ChaCha20; by itself GnuTLS takes the
  * latter, at a fifth of the speed of the former where the processor has instructions for it.
@@ -45,7 +53,32 @@
 	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
 	"-KX-ALL:+ECDHE-PSK:+DHE-PSK"
 
-static uint8_t key[KEY_BYTES]; /* that counts now */
+/* What a key is for is its identity in TLS. */
+enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
+static const char *const key_names[KEY_USES] = {"join", "process"};
+
+/*
+ * Of the side of the device, shared with its children: each has a slot. The parent writes pid, turn
+ * and what it has counted, the child what it knows of its connection. The invitation is taken by
+ * one of them.
+ */
+static struct shared {
+	_Atomic bool is_taken;
+	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
+	uint8_t key[KEY_USES][KEY_BYTES];
+	struct in_addr peer; /* of the one that joined */
+	struct slot {
+		pid_t pid; /* 0: free */
+		uint64_t turn;
+		uint64_t counted[2];       /* of bytes, when it was last reported */
+		_Atomic bool is_known;     /* has proved that it knows a key */
+		_Atomic uint32_t rtt_us;   /* 0: no process yet */
+		_Atomic uint64_t bytes[2]; /* by enum ring_way, since the beginning */
+	} slot[CHILDREN_MAX];
+} * shared;
+
+static uint8_t key[KEY_BYTES]; /* of the side of the program, for use_now */
+static enum key_use use_now = KEY_JOIN;
 static char host[256], port[16];
 
 static int read_invitation(void)
@@ -69,11 +102,17 @@ static int read_invitation(void)
 
 static int server_key(gnutls_session_t session, const char *name, gnutls_datum_t *ret_key)
 {
-	ret_key->data = gnutls_malloc(sizeof(key));
+	enum key_use use = KEY_JOIN;
+
+	while (use < KEY_USES && strcmp(name, key_names[use]))
+		use++;
+	if (use == KEY_USES || (use == KEY_JOIN && atomic_load(&shared->is_taken)))
+		return -1;
+	ret_key->data = gnutls_malloc(KEY_BYTES);
 	if (!ret_key->data)
 		return -1;
-	memcpy(ret_key->data, key, sizeof(key));
-	ret_key->size = sizeof(key);
+	memcpy(ret_key->data, shared->key[use], KEY_BYTES);
+	ret_key->size = KEY_BYTES;
 	return 0;
 }
 
@@ -108,7 +147,8 @@ static int set_credentials(gnutls_session_t tls, bool is_server)
 	if (!client)
 		r = gnutls_psk_allocate_client_credentials(&client);
 	if (r >= 0)
-		r = gnutls_psk_set_client_credentials(client, IDENTITY, &own, GNUTLS_PSK_KEY_RAW);
+		r = gnutls_psk_set_client_credentials(
+			client, key_names[use_now], &own, GNUTLS_PSK_KEY_RAW);
 	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, client);
 }
 
@@ -140,38 +180,75 @@ static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 	return 0;
 }
 
+/* Connected within the time that a peer has to answer; -errno of the last address otherwise. */
 static int dial(void)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	const struct timeval most = {.tv_sec = PEER_MS / 1000}, none = {0};
 	struct addrinfo *all = NULL;
-	int fd = -1;
+	int fd = -1, failed = EHOSTUNREACH;
 
 	if (getaddrinfo(host, port, &hints, &all) != 0)
-		return -EHOSTUNREACH;
+		return -ENOENT;
 	for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
 		fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
-		if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
-			const int failed = errno;
-
+		if (fd < 0)
+			continue;
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+		if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
+			failed = errno == EINPROGRESS ? ETIMEDOUT : errno;
 			fd = fd_close(fd);
-			errno = failed;
+			continue;
 		}
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none));
 	}
 	freeaddrinfo(all);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? -failed : fd;
 }
 
 /* ---- one process of the program ---- */
 
-static void serve_one(int fd)
+struct counting {
+	struct slot *slot;
+	const struct remote_session *session;
+	int fd;
+};
+
+/* What ps and top show: the round trip as TCP knows it, and how far the rings have come. */
+static void *count_main(void *argument)
 {
+	const struct counting *c = argument;
+
+	for (;;) {
+		uint64_t up = 0, down = 0;
+		struct tcp_info info;
+		socklen_t n = sizeof(info);
+
+		if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0)
+			atomic_store(&c->slot->rtt_us, info.tcpi_rtt ? info.tcpi_rtt : 1);
+		for (unsigned i = 0; i < REMOTE_LANES; i++) {
+			up += atomic_load_explicit(
+				&c->session->lane[i].up.tail, memory_order_relaxed);
+			down += atomic_load_explicit(
+				&c->session->lane[i].down.tail, memory_order_relaxed);
+		}
+		atomic_store(&c->slot->bytes[0], up);
+		atomic_store(&c->slot->bytes[1], down);
+		poll(NULL, 0, COUNT_MS);
+	}
+	return NULL;
+}
+
+static void serve_process(gnutls_session_t tls, int fd, struct slot *own)
+{
+	static struct counting counting;
+	pthread_t thread;
 	struct remote_note note;
 	struct fd_list fds = {.n = 0};
 	struct map map = MAP_NONE;
-	gnutls_session_t tls;
 	int pair[2];
 
-	if (handshake(fd, true, &tls) < 0 || link_receive_note(tls, &note) < 0 ||
+	if (link_receive_note(tls, &note) < 0 ||
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return;
 	if (fork() == 0) {
@@ -186,6 +263,9 @@ static void serve_one(int fd)
 		link_send_note(tls, &note) < 0 || note.type != REMOTE_WELCOME || fds.n != 1 ||
 		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0)
 		return;
+	counting = (struct counting){own, map.p, fd};
+	/* Without it nothing is shown. */
+	pthread_create(&thread, NULL, count_main, &counting);
 	link_run(tls, map.p, REMOTE_HUB_CLIENT, pair[0]);
 }
 
@@ -211,40 +291,169 @@ static void join_one(int sock)
 
 /* ---- the invitation ---- */
 
-/* The first who knows it; whoever does not is sent away, and the next one may try. */
-static int await_join(int listener, gnutls_session_t *ret_tls)
+/* Who comes first is given the other key, and holds the connection as long as the program lasts. */
+static void serve_join(gnutls_session_t tls, int fd)
 {
-	for (;;) {
-		uint8_t next[KEY_BYTES];
-		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+	struct sockaddr_in peer = {0};
+	socklen_t n = sizeof(peer);
+	bool before = false;
 
-		if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
-			return -errno;
-		if (fd < 0 || handshake(fd, true, ret_tls) < 0) {
-			fd_close(fd);
-			continue;
-		}
-		if (getrandom(next, sizeof(next), 0) != sizeof(next) ||
-			gnutls_record_send(*ret_tls, next, sizeof(next)) != sizeof(next))
-			return -EPIPE;
-		memcpy(key, next, sizeof(key));
-		return fd;
+	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
+		return;
+	if (gnutls_record_send(tls, shared->key[KEY_PROCESS], KEY_BYTES) != KEY_BYTES) {
+		atomic_store(&shared->is_taken, false);
+		return;
 	}
+	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
+	getpeername(fd, (struct sockaddr *)&peer, &n);
+	shared->peer = peer.sin_addr;
+	atomic_store(&shared->joined, getpid());
+	while (poll(&end, 1, -1) < 0)
+		;
 }
 
-static int join(gnutls_session_t *ret_tls)
+static int join(void)
 {
+	gnutls_session_t tls;
 	int fd = dial(), r;
 
-	r = fd < 0 ? fd : handshake(fd, false, ret_tls);
+	r = fd < 0 ? fd : handshake(fd, false, &tls);
 	if (r < 0)
 		return r;
-	if (gnutls_record_recv(*ret_tls, key, sizeof(key)) != sizeof(key))
+	if (gnutls_record_recv(tls, key, sizeof(key)) != sizeof(key))
 		return -EACCES;
-	return fd;
+	use_now = KEY_PROCESS;
+	return 0;
 }
 
-/* ---- accepting ---- */
+/* ---- accepting: the side of the device ---- */
+
+static void serve_one(int fd, struct slot *own)
+{
+	gnutls_session_t tls;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (handshake(fd, true, &tls) < 0)
+		return;
+	atomic_store(&own->is_known, true);
+	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
+		serve_join(tls, fd);
+	else
+		serve_process(tls, fd, own);
+}
+
+/* A slot for one more, NULL when all are taken; too many strangers lose the oldest of them. */
+static struct slot *slot_get(void)
+{
+	struct slot *found = NULL, *oldest = NULL;
+	unsigned strangers = 0;
+
+	for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++) {
+		if (!s->pid) {
+			found = s;
+			continue;
+		}
+		if (atomic_load(&s->is_known))
+			continue;
+		strangers++;
+		if (!oldest || s->turn < oldest->turn)
+			oldest = s;
+	}
+	if (strangers >= STRANGERS_MAX)
+		kill(oldest->pid, SIGKILL);
+	return found;
+}
+
+static void serve_next(int listener)
+{
+	static uint64_t turn;
+	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct slot *slot = fd < 0 ? NULL : slot_get();
+	pid_t pid;
+
+	if (!slot)
+		return;
+	*slot = (struct slot){.turn = turn++};
+	pid = fork();
+	if (pid == 0) {
+		serve_one(fd, slot);
+		_exit(1);
+	}
+	slot->pid = pid > 0 ? pid : 0;
+}
+
+/* False: the one that has joined is gone, and with it the program. */
+static bool reap(void)
+{
+	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
+		if (pid == atomic_load(&shared->joined))
+			return false;
+		for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++)
+			if (s->pid == pid)
+				s->pid = 0;
+	}
+	return true;
+}
+
+/* Every second, once somebody has joined. */
+static void report(void)
+{
+	static struct report to = REPORT_NONE;
+	static uint64_t last_ns;
+	struct report_numbers numbers = {0};
+	const uint64_t now = clock_now_ns(), span = now - last_ns;
+	uint64_t bytes[2] = {0}, rtt = 0;
+
+	if (!atomic_load(&shared->joined) || span < NSEC_PER_SEC)
+		return;
+	for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++) {
+		const uint32_t of_one = s->pid ? atomic_load(&s->rtt_us) : 0;
+
+		if (!of_one)
+			continue;
+		numbers.processes++;
+		rtt += of_one;
+		for (unsigned i = 0; i < 2; i++) {
+			const uint64_t all = atomic_load(&s->bytes[i]);
+
+			bytes[i] += all - s->counted[i];
+			s->counted[i] = all;
+		}
+	}
+	inet_ntop(AF_INET, &shared->peer, numbers.peer, sizeof(numbers.peer));
+	numbers.rtt_us = numbers.processes ? rtt / numbers.processes : 0;
+	/* The first one has counted since the beginning. */
+	if (last_ns) {
+		numbers.received_per_s = (uint64_t)((double)bytes[0] * 1e9 / (double)span);
+		numbers.sent_per_s = (uint64_t)((double)bytes[1] * 1e9 / (double)span);
+	}
+	last_ns = now;
+	report_send(&to, &numbers);
+}
+
+/* Whoever is still served then goes with us. */
+static int serve_all(int listener)
+{
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return -ENOMEM;
+	memcpy(shared->key[KEY_JOIN], key, KEY_BYTES);
+	explicit_bzero(key, sizeof(key));
+	if (getrandom(shared->key[KEY_PROCESS], KEY_BYTES, 0) != KEY_BYTES)
+		return -EIO;
+	do {
+		struct pollfd p = {.fd = listener, .events = POLLIN};
+
+		if (poll(&p, 1, LOOK_MS) > 0)
+			serve_next(listener);
+		report();
+	} while (reap());
+	return 0;
+}
+
+/* ---- accepting: the side of the program ---- */
 
 static bool is_own(int sock)
 {
@@ -255,34 +464,47 @@ static bool is_own(int sock)
 		(peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Until `over` says so (a pidfd that is readable, a connection that has ended) and all is done. */
-static void accept_all(int listener, int over, bool is_server)
+/* Until the program has ended, and all of its processes. */
+static void join_all(int listener, pid_t follow)
 {
+	int program = pidfd_new(follow);
 	unsigned children = 0;
-	bool is_over = false;
 
-	while (!is_over || (children && !is_server)) {
-		struct pollfd fds[] = {{.fd = listener, .events = POLLIN},
-			{.fd = is_over ? -1 : over, .events = POLLIN | POLLRDHUP}};
+	while (program >= 0 || children) {
+		struct pollfd fds[] = {
+			{.fd = listener, .events = POLLIN}, {.fd = program, .events = POLLIN}};
 
 		poll(fds, 2, LOOK_MS);
-		is_over |= fds[1].revents != 0;
+		if (fds[1].revents)
+			program = fd_close(program);
 		if (fds[0].revents & POLLIN) {
-			_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+			_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+			pid_t pid = -1;
 
-			if (fd >= 0 && children < CHILDREN_MAX && (is_server || is_own(fd))) {
-				const pid_t pid = fork();
-
-				if (pid == 0) {
-					prctl(PR_SET_PDEATHSIG, SIGKILL);
-					is_server ? serve_one(fd) : join_one(fd);
-					_exit(1);
-				}
-				children += pid > 0;
+			if (sock >= 0 && children < CHILDREN_MAX && is_own(sock))
+				pid = fork();
+			if (pid == 0) {
+				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				join_one(sock);
+				_exit(1);
 			}
+			children += pid > 0;
 		}
 		while (children && waitpid(-1, NULL, WNOHANG) > 0)
 			children--;
+	}
+	socket_unlink(listener);
+}
+
+/* For whoever reads what divvy run says. */
+static const char *why(int failed)
+{
+	switch (failed) {
+	case ENOENT: return "no machine of that name is known";
+	case ECONNREFUSED: return "nobody listens there; divvy serve has ended, or has not begun";
+	case EACCES: return "refused: an invitation is good once, for who has it";
+	case ETIMEDOUT: return "no answer within 10 s";
+	default: return strerror(failed);
 	}
 }
 
@@ -291,8 +513,7 @@ int main(int argc, char **argv)
 	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
 	const bool is_client = argc == 4 && strcmp(argv[1], "join") == 0;
 	uint64_t listener = 0, follow = 0;
-	gnutls_session_t tls;
-	int r, pidfd;
+	int r;
 
 	if ((!is_server && !is_client) ||
 		parse_uint(str_from(argv[2]), 0, INT_MAX, &listener, NULL) < 0 ||
@@ -306,18 +527,14 @@ int main(int argc, char **argv)
 		workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
-		r = is_server ? await_join((int)listener, &tls) : join(&tls);
+		r = is_server ? serve_all((int)listener) : join();
 	if (is_client) {
 		/* Who has started us waits for this word before the program begins. */
-		dprintf(STDOUT_FILENO, "%s\n", r >= 0 ? "ok" : strerror(-r));
+		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
 		close(STDOUT_FILENO);
+		if (r == 0)
+			join_all((int)listener, (pid_t)follow);
 	}
-	if (r < 0)
-		return 1;
-	pidfd = is_server ? r : pidfd_new((pid_t)follow);
-	accept_all((int)listener, pidfd, is_server);
-	if (is_client)
-		socket_unlink((int)listener);
 	/* Not through destructors: what TLS holds goes with the process. */
-	_exit(0);
+	_exit(r < 0);
 }

@@ -76,6 +76,9 @@ enum remote_note_type {
 	REMOTE_REFUSED,
 	REMOTE_OPEN,
 	REMOTE_WINDOW, /* with a memfd of the program's page-locked memory; answered by one of these */
+	REMOTE_HELLO_NVML, /* a session of REMOTE_ASK and REMOTE_TELL alone: remote/nvml.h */
+	REMOTE_ASK,
+	REMOTE_TELL,
 };
 
 /* One packet; WELCOME brings the memfd. */

@@ -46,10 +46,12 @@ static CUresult begin(const struct remote_note *hello)
 {
 	CUresult r;
 
-	if (hello->type != REMOTE_HELLO || hello->abi != REMOTE_ABI ||
-		hello->machine != REMOTE_MACHINE ||
+	if ((hello->type != REMOTE_HELLO && hello->type != REMOTE_HELLO_NVML) ||
+		hello->abi != REMOTE_ABI || hello->machine != REMOTE_MACHINE ||
 		strnlen(hello->text, sizeof(hello->text)) == sizeof(hello->text))
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	if (hello->type == REMOTE_HELLO_NVML)
+		return CUDA_SUCCESS;
 	if (!set_visible(hello->text) || driver_load(&driver) < 0)
 		return CUDA_ERROR_NO_DEVICE;
 	r = driver.cuInit(0);
@@ -96,15 +98,17 @@ static int serve(int sock)
 {
 	struct remote_note note = {0};
 	struct map map = MAP_NONE;
+	bool is_nvml;
 	int fd = -1;
 	CUresult r;
 
 	if (fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return 1;
 	r = begin(&note);
+	is_nvml = note.type == REMOTE_HELLO_NVML;
 	if (!r && session_new((enum remote_hub)note.hub, &map, &fd) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!r && reverse_start(map.p) < 0)
+	if (!r && !is_nvml && reverse_start(map.p) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r) {
 		refuse(sock, r, "the server's driver has no device for this program");
@@ -114,6 +118,8 @@ static int serve(int sock)
 	if (fd_send(sock, &note, sizeof(note), &fd, 1, MSG_NOSIGNAL) != sizeof(note))
 		return 1;
 	close(fd);
+	if (is_nvml)
+		return serve_nvml(sock);
 	/* The end of the socket is the program's: whatever a lane waits for, we are gone. */
 	for (;;) {
 		_cleanup_fd_list_ struct fd_list fds = {.n = 0};

@@ -169,3 +169,8 @@ int serve_init(struct serve *s);
 void serve_done(struct serve *s);
 
 int driver_load(struct driver *ret_driver);
+
+/* ---- NVML (worker-nvml.c) ---- */
+
+/* Answers on the socket until the program is gone; the process's exit code. */
+int serve_nvml(int sock);

@@ -10,6 +10,7 @@
 struct run_device {
 	uint32_t load; /* permille that is worked on; above 1000 where too much was given away */
 	uint32_t n_tasks;
+	uint32_t asked; /* permille, by all of them */
 	uint32_t row;
 };
 

@@ -53,11 +53,50 @@ const struct event *tasks_next(struct tasks *t)
 
 /* ---- shares ---- */
 
+/* What it has done since then, in permille x ns. */
+static uint64_t done_by_now(const struct tasks *t, const struct running *r)
+{
+	const uint64_t got = (t->now_ns - r->since_ns) * r->got;
+
+	return (uint64_t)((unsigned __int128)got * 1000 / (1000 + r->longer));
+}
+
+static uint64_t time_left(const struct running *r)
+{
+	const unsigned __int128 left = (unsigned __int128)r->left * (1000 + r->longer);
+	const uint64_t pace = r->got * UINT64_C(1000);
+
+	return (uint64_t)MIN((left + pace - 1) / pace, (unsigned __int128)CLOCK_NEVER);
+}
+
+static bool has_like(const struct tasks *t, const struct running *r, uint32_t kind)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		const struct crowd *crowd = &t->crowds[r->device[i]];
+
+		for (uint32_t k = 0; k < crowd->n; k++) {
+			const struct running *other = &t->slots[crowd->slot[k]];
+
+			if (other != r && t->run->in->workload->tasks[other->task].kind == kind)
+				return true;
+		}
+	}
+	return false;
+}
+
+static uint32_t longer_of(const struct tasks *t, const struct running *r)
+{
+	const uint32_t kind = t->run->in->workload->tasks[r->task].kind;
+
+	return kind && has_like(t, r, kind) ? t->run->in->slowdown_permille : 0;
+}
+
 /* What it has done until now counts at its old pace; from now on it has the least it is due. */
 static int set_pace(struct tasks *t, uint32_t slot)
 {
 	struct running *r = &t->slots[slot];
-	const uint64_t done = (t->now_ns - r->since_ns) * r->got;
+	const uint64_t done = done_by_now(t, r);
+	const uint32_t longer = longer_of(t, r);
 	uint32_t got = t->run->in->workload->tasks[r->task].limit;
 
 	r->left -= MIN(done, r->left);
@@ -66,15 +105,14 @@ static int set_pace(struct tasks *t, uint32_t slot)
 		got = MIN(got, r->due[i]);
 	/* A task without a device has all it wants. */
 	got = r->n ? got : SPEC_SHARE_ONE;
-	if (got == r->got)
+	if (got == r->got && longer == r->longer)
 		return 0;
 	for (uint32_t i = 0; i < r->n; i++)
 		run_load(t->run, r->device[i], (int32_t)got - (int32_t)r->got);
 	r->got = got;
+	r->longer = longer;
 	r->version++;
-	return push(t,
-		(struct event){
-			clock_add_ns(t->now_ns, (r->left + got - 1) / got), slot, r->version});
+	return push(t, (struct event){clock_add_ns(t->now_ns, time_left(r)), slot, r->version});
 }
 
 static int divide(struct tasks *t, uint32_t device)
@@ -200,7 +238,7 @@ static void leave(struct crowd *crowd, uint32_t slot)
 int tasks_stop(struct tasks *t, uint32_t slot, struct running *ret)
 {
 	struct running *running = &t->slots[slot];
-	const uint64_t done = (t->now_ns - running->since_ns) * running->got;
+	const uint64_t done = done_by_now(t, running);
 	int r = 0;
 
 	running->left -= MIN(done, running->left);

@@ -14,6 +14,7 @@ struct running {
 	uint64_t since_ns;
 	uint32_t task, tenant, node, n;
 	uint32_t got;     /* permille of each of its devices */
+	uint32_t longer;  /* permille: so much longer all takes while another of its kind is near */
 	uint32_t version; /* of its entry in the heap */
 	uint32_t device[SPEC_DEVICES_MAX];
 	uint32_t due[SPEC_DEVICES_MAX]; /* what each device would give */

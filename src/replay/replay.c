@@ -16,6 +16,7 @@ void replay_free(struct replay_result *result)
 		return;
 	free(result->queued_s);
 	free(result->completion_s);
+	free(result->asked_most);
 	free(result);
 }
 
@@ -37,16 +38,28 @@ void run_load(struct run *run, uint32_t device, int32_t more)
 
 void run_enter(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n)
 {
-	run->allocated += asked(&run->in->workload->tasks[task]);
-	for (uint32_t i = 0; i < n; i++)
-		run->in_use += run->devices[devices[i]].n_tasks++ == 0;
+	const struct task *of = &run->in->workload->tasks[task];
+
+	run->allocated += asked(of);
+	for (uint32_t i = 0; i < n; i++) {
+		struct run_device *d = &run->devices[devices[i]];
+		uint32_t *most = &run->result->asked_most[devices[i]];
+
+		run->in_use += d->n_tasks++ == 0;
+		d->asked += of->spec.share;
+		*most = MAX(*most, d->asked);
+	}
 }
 
 void run_leave(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n)
 {
-	run->allocated -= asked(&run->in->workload->tasks[task]);
-	for (uint32_t i = 0; i < n; i++)
+	const struct task *of = &run->in->workload->tasks[task];
+
+	run->allocated -= asked(of);
+	for (uint32_t i = 0; i < n; i++) {
 		run->in_use -= --run->devices[devices[i]].n_tasks == 0;
+		run->devices[devices[i]].asked -= of->spec.share;
+	}
 }
 
 void run_update(struct run *run)
@@ -198,8 +211,10 @@ static int start(struct run *run, struct error *err)
 	r = cluster_place(in->cluster, in->ranks, in->scheme->policy, &run->place, index, err);
 	if (r < 0)
 		return r;
-	run->devices = calloc(place_n_devices(run->place), sizeof(*run->devices));
-	if (!run->devices)
+	run->result->n_devices = place_n_devices(run->place);
+	run->devices = calloc(run->result->n_devices, sizeof(*run->devices));
+	run->result->asked_most = calloc(run->result->n_devices, sizeof(*run->result->asked_most));
+	if (!run->devices || !run->result->asked_most)
 		return fail(err, ENOMEM, "out of memory for a run");
 	r = name_labels(run, labels, err);
 	if (r < 0)
@@ -341,6 +356,9 @@ int replay_run(
 		return fail(err, EINVAL, "a replay needs at least one device and one task");
 	if (input->mode == REPLAY_QUEUE && !input->workload->has_times)
 		return fail(err, EINVAL, "the tasks do not say when they come and end");
+	if (input->slowdown_permille > REPLAY_SLOWDOWN_MAX)
+		return fail(err, EINVAL, "%u permille longer: up to %u are possible",
+			input->slowdown_permille, REPLAY_SLOWDOWN_MAX);
 	if (input->grace_ns > REPLAY_GRACE_MAX_NS)
 		return fail(err, EINVAL, "grace %" PRIu64 "s: up to %" PRIu64 "s are possible",
 			input->grace_ns / NSEC_PER_SEC, REPLAY_GRACE_MAX_NS / NSEC_PER_SEC);

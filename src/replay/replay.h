@@ -2,7 +2,8 @@
 /*
  * A workload against a cluster, in virtual time: one call, one run, on a placement engine of its
  * own. Pure; the same input gives the same result. What it shows is a simulation: a task makes
- * progress by its share of the devices, and nothing else slows it down.
+ * progress by its share of the devices, and nothing else slows it down but, where that is asked for,
+ * another of its kind on one of its devices.
  *
  * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
  * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage
@@ -56,6 +57,7 @@ struct replay_defrag {
 	uint64_t cost_ns;   /* what a task that has its limit does in that is lost by a move */
 };
 
+#define REPLAY_SLOWDOWN_MAX 9000u
 #define REPLAY_GRACE_MAX_NS WORKLOAD_TIME_MAX_NS
 #define REPLAY_COST_MAX_NS (WORKLOAD_TIME_MAX_NS / 64)
 /* No run goes on for longer: 140 years, which what follows the last event leaves a uint64_t. */
@@ -74,7 +76,8 @@ struct replay_input {
 	enum replay_queue queue;
 	struct replay_defrag defrag; /* these two: REPLAY_QUEUE */
 	enum replay_preempt preempt;
-	uint64_t grace_ns; /* so long who has to go may run on; 0: not at all */
+	uint32_t slowdown_permille; /* so much longer beside one of its kind; 0: as long */
+	uint64_t grace_ns;          /* so long who has to go may run on; 0: not at all */
 };
 
 struct replay_result {
@@ -85,6 +88,8 @@ struct replay_result {
 	 * in all, also after it had to go.
 	 */
 	double *queued_s, *completion_s;
+	uint32_t *asked_most; /* of each device at once, permille, in the engine's order; owned */
+	uint32_t n_devices;
 	double queued_urgent_s; /* the mean of those of the highest priority that there is */
 	uint32_t n_evicted;     /* so often a task had to go */
 	uint32_t n_moves;       /* by defragmentation */

@@ -53,6 +53,7 @@ static const struct replay_scheme schemes[] = {
 		&place_worst_fit, as_replica, false, false},
 	{"memory-only", "best fit by device memory, time without limits", &place_best_fit,
 		as_memory, false, false},
+	{"random", "any node with room, and on it any device", &place_random, NULL, true, false},
 };
 
 static size_t n_policies(void)

@@ -25,7 +25,7 @@ struct replay_scheme {
 };
 
 /*
- * A policy's name, or "whole", "replicas", "memory-only". `name` is borrowed. -EINVAL with all the
+ * A policy's name, or "whole", "replicas", "memory-only", "random". `name` is borrowed. -EINVAL with all the
  * names there are.
  */
 int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err);

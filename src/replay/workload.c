@@ -355,13 +355,14 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	r = r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
 	r = r < 0 ? r : check_labels(&s->affinity, "affinity", err);
 	r = r < 0 ? r : check_labels(&s->anti_affinity, "anti-affinity", err);
+	r = r < 0 ? r : check_labels(&s->kinds, "kind", err);
 	return r < 0 ? r : check_labels(&s->exclusion, "exclusion", err);
 }
 
 /* One stream of numbers for each question: to change one leaves the others' answers as they are. */
 struct streams {
 	struct rand gap, gang, whole, demand, memory, work, priority;
-	struct rand affinity, anti_affinity, exclusion;
+	struct rand affinity, anti_affinity, exclusion, kind;
 };
 
 static struct task make_task(const struct workload_shape *s, struct streams *streams)
@@ -383,6 +384,9 @@ static struct task make_task(const struct workload_shape *s, struct streams *str
 	task.spec.affinity = choose(&s->affinity, &streams->affinity);
 	task.spec.anti_affinity = choose(&s->anti_affinity, &streams->anti_affinity);
 	task.spec.exclusion = choose(&s->exclusion, &streams->exclusion);
+	task.kind = choose(&s->kinds, &streams->kind);
+	if (s->is_apart)
+		task.spec.anti_affinity = task.kind;
 	task.work_ns = work(s->work_min_ns, s->work_max_ns, &streams->work);
 	return task;
 }
@@ -395,7 +399,8 @@ int workload_generate(
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
-		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all))};
+		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
+		rand_seeded(rand_u64(&all))};
 	uint64_t now = 0;
 	uint32_t gang = 0;
 	int r = workload_shape_check(shape, err);

@@ -28,7 +28,8 @@ struct task {
 	uint32_t limit;
 	/* Those of the same, one behind the other, start together, and are a group; 0: none. */
 	uint32_t gang;
-	uint32_t threshold;           /* permille of the gang that has to start together; 0: all */
+	uint32_t kind;      /* those of one slow one another, as the replay says; 0: of none */
+	uint32_t threshold; /* permille of the gang that has to start together; 0: all */
 	uint64_t arrives_ns, work_ns; /* work: how long it takes when it has its limit */
 };
 
@@ -100,6 +101,8 @@ struct workload_shape {
 	uint32_t threshold; /* of gangs, permille; 0: all */
 	/* Labels by number; 0, or none of them: without. */
 	struct workload_choices affinity, anti_affinity, exclusion;
+	struct workload_choices kinds; /* of tasks that slow their like; 0, or none: of none */
+	bool is_apart;                 /* those of a kind have it as anti-affinity */
 };
 
 /* The named shapes; NULL behind the last. */

@@ -157,14 +157,14 @@ struct cnode *cnode_find(struct cluster *c, const char *name);
 struct cpod *cnode_pod(const struct cnode *node, const char *uid);
 void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speaks of it any more */
 void cnode_free(struct cluster *c, struct cnode *node);
-/* Devices, tenants and capacities as they are now. */
-int cnode_rebuild(struct cluster *c, struct cnode *node);
+/* Devices, tenants and capacities as they are now. err: why the node cannot be taken in. */
+int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err);
 /* Its tenants leave the place for a moment, and are counted there again. */
 void cnode_uncount(struct cluster *c, struct cnode *node);
 int cnode_count(struct cluster *c, struct cnode *node);
 /* Capacities and its rack alone. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
-int cluster_set_gpus(struct cluster *c, json_t *json);
+int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err);
 int cluster_set_lease(struct cluster *c, json_t *json);
 
 /* ---- cluster-tenant.c ---- */

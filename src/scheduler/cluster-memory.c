@@ -10,17 +10,10 @@
 
 #include <utlist.h>
 
+#include "manifest/policy.h"
 #include "scheduler/cluster-internal.h"
 
-#define ONCE 1000u
-
-static uint32_t factor_of(const json_t *spec)
-{
-	const uint64_t milli = cpolicy_milli(
-		json_object_get(json_object_get(spec, "overcommit"), "memory"));
-
-	return (uint32_t)(milli == UINT64_MAX ? 0 : MIN(MAX(milli, ONCE), 16u * ONCE));
-}
+#define ONCE POLICY_OVERCOMMIT_ONCE
 
 uint32_t cluster_greatest_overcommit(const struct cluster *c)
 {
@@ -29,7 +22,7 @@ uint32_t cluster_greatest_overcommit(const struct cluster *c)
 	uint32_t greatest = ONCE;
 
 	for (p = c->policies; p; p = p->hh.next)
-		greatest = MAX(greatest, factor_of(p->spec));
+		greatest = MAX(greatest, policy_overcommit_memory(p->spec));
 	for (node = c->nodes; node; node = node->hh.next)
 		greatest = MAX(greatest, node->gpus.overcommit_memory);
 	return greatest;
@@ -42,7 +35,7 @@ static uint32_t factor_in(const struct cluster *c, const char *ns)
 	uint32_t least = 0;
 
 	for (p = c->policies; p; p = p->hh.next) {
-		const uint32_t factor = factor_of(p->spec);
+		const uint32_t factor = policy_overcommit_memory(p->spec);
 
 		if (factor && (!least || factor < least) && cpolicy_selects(c, p, ns))
 			least = factor;

@@ -176,7 +176,7 @@ static const char *rack_of(const struct cluster *c, const struct cnode *node)
 	return rack ? rack : "";
 }
 
-static int describe(struct cluster *c, struct cnode *node, struct node_info *ret)
+static int describe(struct cluster *c, struct cnode *node, struct node_info *ret, struct error *err)
 {
 	node->is_stale = is_stale(c, node);
 	capacities(c, node, &node->cpu_all, &node->memory_all);
@@ -189,7 +189,7 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 		const struct gpunode_device *from = &node->gpus.device[i];
 		struct place_device_info *to = &ret->device[ret->info.n_devices++];
 		uint64_t bit;
-		int r = place_model(c->place, from->model, &bit, NULL);
+		int r = place_model(c->place, from->model, &bit, err);
 
 		if (r < 0)
 			return r;
@@ -204,21 +204,24 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 }
 
 /* As it is now, with all that are on it. */
-static int enter_place(struct cluster *c, struct cnode *node)
+static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 {
 	struct node_info new;
-	int r = describe(c, node, &new);
-	r = r < 0 ? r : place_node_add(c->place, &new.info, &node->at, NULL);
-	r = r < 0
-		? r
-		: array_grow(&c->by_place, &c->by_place_room, node->at + 1ul, sizeof(*c->by_place));
+	int r = describe(c, node, &new, err);
+
+	r = r < 0 ? r : place_node_add(c->place, &new.info, &node->at, err);
 	if (r < 0)
 		return r;
+	r = array_grow(&c->by_place, &c->by_place_room, node->at + 1ul, sizeof(*c->by_place));
+	if (r < 0)
+		return fail(err, -r, "out of memory");
 	c->by_place[node->at] = node;
-	return cnode_count(c, node);
+	r = cnode_count(c, node);
+	return r < 0 ? fail(err, -r, "node %s: count who is on it: %s", node->name, strerror(-r))
+		     : 0;
 }
 
-int cnode_rebuild(struct cluster *c, struct cnode *node)
+int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err)
 {
 	const uint64_t models = models_of(c, node);
 	int r = 0;
@@ -226,7 +229,7 @@ int cnode_rebuild(struct cluster *c, struct cnode *node)
 	forget_place(c, node);
 	c->has_news = true;
 	if (node->is_there)
-		r = enter_place(c, node);
+		r = enter_place(c, node, err);
 	forget_models(c, models);
 	return r;
 }
@@ -245,32 +248,33 @@ int cnode_refresh(struct cluster *c, struct cnode *node)
 	if (cpu == node->cpu_all && memory == node->memory_all &&
 		!strcmp(view.rack, rack_of(c, node)))
 		return 0;
-	r = describe(c, node, &new);
+	r = describe(c, node, &new, NULL);
 	return r < 0 ? r : place_node_update(c->place, node->at, &new.info, NULL);
 }
 
 /* ---- GPUNode ---- */
 
-int cluster_set_gpus(struct cluster *c, json_t *json)
+int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 {
 	const char *name = json_string_value(
 		json_object_get(json_object_get(json, "metadata"), "name"));
 	struct cnode *node = cnode_get(c, name);
 	struct gpunode gpus;
-	int r;
+	int left_out, r;
 
 	if (!node)
-		return -ENOMEM;
-	r = gpunode_read(json, &gpus);
-	if (r < 0) {
+		return fail(err, ENOMEM, "out of memory");
+	left_out = gpunode_read(json, &gpus, err);
+	if (left_out == -ENOMEM) {
 		gpunode_done(&gpus);
-		return r;
+		return left_out;
 	}
 	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;
-	return cnode_rebuild(c, node);
+	r = cnode_rebuild(c, node, left_out < 0 ? NULL : err);
+	return left_out < 0 ? left_out : r;
 }
 
 /* ---- Lease ---- */
@@ -303,6 +307,7 @@ int cluster_set_lease(struct cluster *c, json_t *json)
 			: LEASE_DURATION_DEFAULT_NS;
 	node->has_lease = *renewed != '\0';
 	str_copy(node->renewed, sizeof(node->renewed), str_from(renewed));
-	return node->at != PLACE_NONE && is_stale(c, node) != was_stale ? cnode_rebuild(c, node)
-									: 0;
+	return node->at != PLACE_NONE && is_stale(c, node) != was_stale
+		? cnode_rebuild(c, node, NULL)
+		: 0;
 }

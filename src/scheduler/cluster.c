@@ -144,7 +144,7 @@ void cluster_set_time(struct cluster *c, uint64_t now_ns, uint64_t real_ns)
 			now_ns > node->lease_seen_ns + node->lease_duration_ns;
 
 		if (is_stale != node->is_stale && node->is_there && node->has_gpus)
-			cnode_rebuild(c, node);
+			cnode_rebuild(c, node, NULL);
 	}
 }
 
@@ -423,7 +423,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 		r = cpod_restore(c, pod);
 		/* Its tenant may have been an orphan until now, or have become one. */
 		if (r == 0 && node->n_orphans)
-			r = cnode_rebuild(c, node);
+			r = cnode_rebuild(c, node, NULL);
 	}
 	return r < 0 ? r : cnode_refresh(c, node);
 }
@@ -445,7 +445,7 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 		pod->node = NULL;
 		/* Its node may still have it. */
 		if (node->has_gpus && pod->given.n)
-			cnode_rebuild(c, node);
+			cnode_rebuild(c, node, NULL);
 		else
 			cnode_refresh(c, node);
 		cnode_release(c, node);
@@ -568,11 +568,11 @@ static int set_node(struct cluster *c, json_t *json, struct error *err)
 	node = cnode_get(c, name_of(json));
 	if (!node)
 		return fail(err, ENOMEM, "out of memory");
-	r = node->is_there ? cnode_refresh(c, node) : 0;
 	if (!node->is_there) {
 		node->is_there = true;
-		r = cnode_rebuild(c, node);
+		return cnode_rebuild(c, node, err);
 	}
+	r = cnode_refresh(c, node);
 	return r < 0 ? fail(err, -r, "node %s: %s", node->name, strerror(-r)) : r;
 }
 
@@ -592,7 +592,6 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 static int set_own(struct cluster *c, int kind, json_t *json)
 {
 	switch (kind) {
-	case CLUSTER_GPU_NODE: return cluster_set_gpus(c, json);
 	case CLUSTER_LEASE: return cluster_set_lease(c, json);
 	case CLUSTER_POLICY: return cluster_set_policy(c, json);
 	case CLUSTER_BUDGET: return cluster_set_budget(c, json);
@@ -608,6 +607,8 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 		return fail(err, EINVAL, "an object without a name");
 	/* Whatever else changes may help somebody who waits; of a policy it depends on what. */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
+	if (kind == CLUSTER_GPU_NODE)
+		return cluster_set_gpus(c, json, err);
 	if (kind >= OBJECT_KINDS) {
 		r = set_own(c, kind, json);
 		return r < 0 ? fail(err, -r, "%s: %s", name_of(json), strerror(-r)) : r;
@@ -642,7 +643,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 		} else {
 			node->has_lease = false;
 		}
-		cnode_rebuild(c, node);
+		cnode_rebuild(c, node, NULL);
 		cnode_release(c, node);
 		return 0;
 	case CLUSTER_POLICY: return cluster_remove_policy(c, name);

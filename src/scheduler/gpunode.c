@@ -2,13 +2,14 @@
 #include "scheduler/gpunode.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/parse.h"
 #include "base/str.h"
+#include "manifest/policy.h"
 
 static const char *text_at(const json_t *json, const char *key)
 {
@@ -22,6 +23,31 @@ static uint64_t number_at(const json_t *json, const char *key, uint64_t most)
 	const json_int_t n = json_integer_value(json_object_get(json, key));
 
 	return n < 0 ? 0 : MIN((uint64_t)n, most);
+}
+
+/* As it stands there, no longer than a sentence bears. */
+struct shown {
+	char s[72];
+};
+
+static struct shown show(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+	_cleanup_free_ char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT)
+					  : NULL;
+	struct shown shown;
+
+	snprintf(shown.s, sizeof(shown.s), "%s", text ? text : "nothing");
+	return shown;
+}
+
+/* Of what is left out the first is told. */
+static int left_out(
+	int before, int now, const char *list, size_t i, const struct error *why, struct error *err)
+{
+	if (before < 0 || now == 0)
+		return before;
+	return fail(err, -now, "status.%s[%zu].%s", list, i, why->msg);
 }
 
 static bool is_cordoned(const json_t *spec, const char *uuid)
@@ -43,21 +69,28 @@ static bool is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-static bool read_device(const json_t *spec, const json_t *json, struct gpunode_device *ret)
+static int read_device(
+	const json_t *spec, const json_t *json, struct gpunode_device *ret, struct error *err)
 {
 	const char *model = text_at(json, "model");
 
 	if (!*text_at(json, "uuid") ||
 		str_copy(ret->uuid, sizeof(ret->uuid), str_from(text_at(json, "uuid"))) < 0)
-		return false;
+		return fail(err, EINVAL, "uuid %s: 1 to %zu characters are possible",
+			show(json, "uuid").s, sizeof(ret->uuid) - 1);
+	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX);
+	if (!json_is_integer(json_object_get(json, "memoryBytes")) ||
+		json_integer_value(json_object_get(json, "memoryBytes")) < 0 ||
+		ret->memory_bytes > PLACE_DEVICE_BYTES_MAX)
+		return fail(err, EINVAL, "memoryBytes %s: 0 to %" PRIu64 " are possible",
+			show(json, "memoryBytes").s, PLACE_DEVICE_BYTES_MAX);
 	/* One that is longer than any is cut. */
 	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
-	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX / 4);
 	ret->index = (uint32_t)number_at(json, "index", 1023);
 	ret->numa = (uint8_t)number_at(json, "numa", 255);
 	ret->is_open = !strcmp(text_at(json, "health"), "Healthy") && is_shared(json) &&
 		!is_cordoned(spec, ret->uuid);
-	return true;
+	return 0;
 }
 
 /* Devices that are linked, also by way of others, get the same number. */
@@ -86,30 +119,36 @@ static void link_devices(const json_t *devices, struct gpunode *g)
 	}
 }
 
-static int read_devices(const json_t *json, struct gpunode *g)
+static int read_devices(const json_t *json, struct gpunode *g, struct error *err)
 {
 	const json_t *status = json_object_get(json, "status");
 	const json_t *devices = json_object_get(status, "devices");
+	struct error why;
 	json_t *one;
 	size_t i;
+	int result = 0;
 
 	g->device = calloc(PLACE_NODE_DEVICES_MAX, sizeof(*g->device));
 	if (!g->device)
-		return -ENOMEM;
+		return fail(err, ENOMEM, "out of memory");
 	json_array_foreach(devices, i, one) {
-		struct gpunode_device *d = &g->device[g->n_devices];
+		struct gpunode_device d = {.memory_bytes = 0};
+		int r = read_device(json_object_get(json, "spec"), one, &d, &why);
 
-		if (g->n_devices == PLACE_NODE_DEVICES_MAX)
-			break;
-		if (!gpunode_find(g, text_at(one, "uuid")) &&
-			read_device(json_object_get(json, "spec"), one, d))
-			g->n_devices++;
+		if (r == 0 && gpunode_find(g, d.uuid))
+			r = fail(&why, EINVAL, "uuid %s: it is there twice", show(one, "uuid").s);
+		else if (r == 0 && g->n_devices == PLACE_NODE_DEVICES_MAX)
+			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
+				show(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
+		result = left_out(result, r, "devices", i, &why, err);
+		if (r == 0)
+			g->device[g->n_devices++] = d;
 	}
 	/* Another plugin has them. */
 	for (uint32_t d = 0; d < g->n_devices; d++)
 		g->device[d].is_open &= strcmp(text_at(status, "owner"), "none") != 0;
 	link_devices(devices, g);
-	return 0;
+	return result;
 }
 
 static int word_of(const char *text, const char *(*name)(int), int n, int otherwise)
@@ -130,16 +169,19 @@ static const char *mode_name(int i)
 	return spec_mode_name((enum spec_mode)i);
 }
 
-static bool read_tenant(const json_t *json, struct gpunode_tenant *ret)
+static int read_tenant(const json_t *json, struct gpunode_tenant *ret, struct error *err)
 {
 	const json_t *devices = json_object_get(json, "devices");
 	const json_t *memory = json_object_get(json, "memoryBytes");
 	struct given_container *c = &ret->is;
 
 	*ret = (struct gpunode_tenant){0};
-	if (str_copy(ret->uid, sizeof(ret->uid), str_from(text_at(json, "podUID"))) < 0 ||
-		str_copy(c->name, sizeof(c->name), str_from(text_at(json, "container"))) < 0)
-		return false;
+	if (str_copy(ret->uid, sizeof(ret->uid), str_from(text_at(json, "podUID"))) < 0)
+		return fail(err, EINVAL, "podUID %s: up to %zu characters are possible",
+			show(json, "podUID").s, sizeof(ret->uid) - 1);
+	if (str_copy(c->name, sizeof(c->name), str_from(text_at(json, "container"))) < 0)
+		return fail(err, EINVAL, "container %s: up to %zu characters are possible",
+			show(json, "container").s, sizeof(c->name) - 1);
 	for (size_t i = 0; i < json_array_size(devices) && c->n < SPEC_DEVICES_MAX; i++) {
 		const char *uuid = json_string_value(json_array_get(devices, i));
 		const json_int_t bytes = json_integer_value(json_array_get(memory, i));
@@ -148,6 +190,9 @@ static bool read_tenant(const json_t *json, struct gpunode_tenant *ret)
 			continue;
 		c->memory_bytes[c->n++] = bytes < 0 ? 0 : (uint64_t)bytes;
 	}
+	if (!c->n)
+		return fail(err, EINVAL, "devices %s: 1 to %u UUIDs are possible",
+			show(json, "devices").s, SPEC_DEVICES_MAX);
 	c->request = (uint32_t)MAX(number_at(json, "request", SPEC_SHARE_ONE), UINT64_C(1));
 	c->limit = (uint32_t)number_at(json, "limit", SPEC_SHARE_ONE);
 	c->priority = (uint32_t)number_at(json, "priority", 100);
@@ -155,52 +200,55 @@ static bool read_tenant(const json_t *json, struct gpunode_tenant *ret)
 		text_at(json, "class"), class_name, SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
 	c->mode = (enum spec_mode)word_of(
 		text_at(json, "mode"), mode_name, SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
-	return c->n > 0;
-}
-
-static int read_tenants(const json_t *status, struct gpunode *g)
-{
-	const json_t *tenants = json_object_get(status, "tenants");
-	const size_t n = MIN(json_array_size(tenants), (size_t)GPUNODE_TENANTS_MAX);
-	json_t *one;
-	size_t i;
-
-	g->tenant = calloc(n + 1, sizeof(*g->tenant));
-	if (!g->tenant)
-		return -ENOMEM;
-	json_array_foreach(tenants, i, one) {
-		if (g->n_tenants < n && read_tenant(one, &g->tenant[g->n_tenants]))
-			g->n_tenants++;
-	}
+	/* Who has a device alone has all of it, whatever is said. */
+	if (c->mode == SPEC_MODE_EXCLUSIVE)
+		c->request = SPEC_SHARE_ONE;
 	return 0;
 }
 
-/* 1.5 or "1.5": 1500; 0 where nothing is said, or no such value. */
-static uint32_t overcommit_of(const json_t *json)
+static int read_tenants(const json_t *status, struct gpunode *g, struct error *err)
 {
-	const json_t *value = json_object_get(
-		json_object_get(json_object_get(json, "spec"), "overcommit"), "memory");
-	uint32_t milli = 0;
+	const json_t *tenants = json_object_get(status, "tenants");
+	const size_t n = MIN(json_array_size(tenants), (size_t)GPUNODE_TENANTS_MAX);
+	struct error why;
+	json_t *one;
+	size_t i;
+	int result = 0;
 
-	if (json_is_number(value))
-		milli = (uint32_t)(MIN(MAX(json_number_value(value), 0), 16) * 1000 + 0.5);
-	else if (!json_is_string(value) ||
-		parse_share(str_from(json_string_value(value)), &milli, NULL) < 0)
-		return 0;
-	return MIN(MAX(milli, 1000u), 16000u);
+	g->tenant = calloc(n + 1, sizeof(*g->tenant));
+	if (!g->tenant)
+		return fail(err, ENOMEM, "out of memory");
+	json_array_foreach(tenants, i, one) {
+		int r;
+
+		if (i == n)
+			return result < 0 ? result
+					  : fail(err, EINVAL,
+						    "status.tenants: %zu of them, up to %u are "
+						    "possible",
+						    json_array_size(tenants), GPUNODE_TENANTS_MAX);
+		r = read_tenant(one, &g->tenant[g->n_tenants], &why);
+		g->n_tenants += r == 0;
+		result = left_out(result, r, "tenants", i, &why, err);
+	}
+	return result;
 }
 
-int gpunode_read(const json_t *json, struct gpunode *ret)
+int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 {
 	const json_t *status = json_object_get(json, "status");
-	int r;
+	struct error later;
+	int r, then;
 
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
-		.overcommit_memory = overcommit_of(json)};
-	r = read_devices(json, ret);
-	return r < 0 ? r : read_tenants(status, ret);
+		.overcommit_memory = policy_overcommit_memory(json_object_get(json, "spec"))};
+	r = read_devices(json, ret, err);
+	then = r == -ENOMEM ? 0 : read_tenants(status, ret, &later);
+	if (then == 0 || (r < 0 && then != -ENOMEM))
+		return r;
+	return fail(err, -then, "%s", later.msg);
 }
 
 void gpunode_done(struct gpunode *gpunode)

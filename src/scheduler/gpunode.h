@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPUNode as divvyd confirms it, read from JSON. What is not understood is left out. */
+/*
+ * A GPUNode as divvyd confirms it, read from JSON. What is not understood is left out, and said:
+ * a device that is left out gets nobody, a tenant that is left out is not counted.
+ */
 #ifndef SCHEDULER_GPUNODE_H
 #define SCHEDULER_GPUNODE_H
 
@@ -37,8 +40,11 @@ struct gpunode {
 	uint64_t epoch;
 };
 
-/* -ENOMEM. gpunode_done also after a failure. */
-int gpunode_read(const json_t *json, struct gpunode *ret_gpunode);
+/*
+ * -EINVAL: something is left out, and the sentence says what, with its value, of the first; the rest
+ * is read. -ENOMEM. gpunode_done also after a failure.
+ */
+int gpunode_read(const json_t *json, struct gpunode *ret_gpunode, struct error *err);
 void gpunode_done(struct gpunode *gpunode);
 
 /* NULL when there is none. */

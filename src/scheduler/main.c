@@ -28,6 +28,8 @@ static int run(void *options, struct program_signals *signals, struct error *err
 	return r;
 }
 
+PROGRAM_HOLDS_SIGNALS;
+
 int main(int argc, char **argv)
 {
 	struct options options = {0};

@@ -13,11 +13,13 @@
 #include "scheduler/service.h"
 #include "scheduler/source.h"
 
+#define SERVICE_MANAGER "divvy-scheduler"
 #define SERVICE_BINDS_MAX 100u /* under way at a time */
 
 struct watch {
 	struct service *service;
-	int kind; /* as cluster_set() takes it */
+	int kind;             /* as cluster_set() takes it */
+	const char *resource; /* "gpunodes" */
 	struct kube_cache *cache;
 };
 
@@ -32,6 +34,7 @@ struct flight {
 };
 
 struct question; /* service-extender.c */
+struct telling;  /* service-tell.c */
 
 struct service {
 	struct loop *loop;
@@ -46,6 +49,7 @@ struct service {
 	struct loop_timer pump, tick, leave;
 	uint64_t refreshed_ns; /* when it was last asked what the server has */
 	struct flight *flights;
+	struct telling *tellings; /* by uid */
 	uint32_t n_binds;
 	bool is_leading;
 	uint64_t epoch;
@@ -72,17 +76,26 @@ void service_unwatch(struct service *s);
 bool service_may_write(const struct service *s);
 /* asked: who is answered when that has ended; NULL: nobody. */
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
-void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const char *text);
-void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom);
 void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,
 	const char *text);
 /* What policies' status is to say, where it says something else. */
 void service_report(struct service *s);
 void service_land_all(struct service *s); /* forgets what is under way */
+
+/* ---- service-tell.c ---- */
+
+/* Why it cannot be placed, and, nominated, for which node it waits. */
+void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
+void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
+/* Once a second: what had to wait. */
+void service_tell_later(struct service *s);
+void service_tell_end(struct service *s);
+/* For how long nothing is sent after a patch that took so long, or after so many failures in a row. */
+uint64_t service_tell_pause_ns(uint64_t took_ns, uint32_t n_failed);
 
 /* ---- service-extender.c ---- */
 

@@ -40,7 +40,8 @@ static void changed(struct watch *w, const struct kube_entry *entry)
 
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	if (sched_set(s->sched, w->kind, box->json, &err) < 0)
-		log_warn("%s %s: %s", entry->namespace_name, entry->name, err.msg);
+		log_warn("%s %s%s%s: %s", w->resource, entry->namespace_name,
+			entry->namespace_name[0] ? "/" : "", entry->name, err.msg);
 	json_decref(TAKE_PTR(box->json));
 	if (w->kind == OBJECT_POD)
 		service_ask_again(s);
@@ -97,6 +98,7 @@ static int start(struct service *s, size_t i, const struct kube_api_row *row, st
 
 	s->watches[i].service = s;
 	s->watches[i].kind = cluster_sources[i].kind;
+	s->watches[i].resource = row->resource;
 	return r < 0
 		? r
 		: kube_cache_new(s->client, &(struct kube_reflect_options){.path = buf_text(&path)},

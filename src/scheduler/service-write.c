@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written: Bindings, conditions, Events. */
+/* What is written: Bindings, conditions, Events; of pods that cannot be placed, see service-tell.c. */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>
@@ -11,8 +11,6 @@
 #include "base/log.h"
 #include "kube/time.h"
 #include "scheduler/decide.h"
-
-#define MANAGER "divvy-scheduler"
 
 bool service_may_write(const struct service *s)
 {
@@ -158,7 +156,7 @@ void service_bind(struct service *s, const struct cpod *pod, struct http_request
 	struct flight *f = take_off(s, pod);
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
-		.field_manager = MANAGER,
+		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_bound,
 		.data = f,
@@ -205,7 +203,7 @@ static void patch_status(struct service *s, const struct cpod *pod, const json_t
 	struct flight *f = take_off(s, pod);
 	const struct kube_write write = {
 		.target = {"v1", "pods", cpod_ns(pod), cpod_name(pod), "status"},
-		.field_manager = MANAGER,
+		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_patched,
 		.data = f,
@@ -215,32 +213,6 @@ static void patch_status(struct service *s, const struct cpod *pod, const json_t
 		(!service_may_write(s) ||
 			kube_patch(s->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL) < 0))
 		land(f);
-}
-
-/* node: that it waits for; NULL: none is said. */
-static void say_unschedulable(
-	struct service *s, const struct cpod *pod, const char *sentence, const char *node)
-{
-	const struct kube_time now = kube_time_format(clock_real_ns());
-	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss*}}",
-		"metadata", "uid", cpod_uid(pod), "status", "conditions", "type", "PodScheduled",
-		"status", "False", "reason", "Unschedulable", "message", sentence,
-		"lastTransitionTime", now.s, "lastProbeTime", "nominatedNodeName", node);
-
-	if (patch)
-		patch_status(s, pod, patch);
-	service_event(s, pod, "Warning", "FailedScheduling", sentence);
-}
-
-void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
-{
-	if (!cpod_is_told(pod, sentence))
-		say_unschedulable(s, pod, sentence, NULL);
-}
-
-void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
-{
-	say_unschedulable(s, pod, sentence, cpod_node(pod));
 }
 
 /* ---- volumes ---- */
@@ -259,7 +231,7 @@ void service_claim(struct service *s, const struct cpod *pod, const char *text)
 		struct flight *f = claim ? take_off(s, pod) : NULL;
 		const struct kube_write write = {
 			.target = {"v1", "persistentvolumeclaims", cpod_ns(pod), claim, NULL},
-			.field_manager = MANAGER,
+			.field_manager = SERVICE_MANAGER,
 			.may_send = may_send,
 			.done = on_patched,
 			.data = f,
@@ -302,7 +274,7 @@ void service_evict(struct service *s, const struct cpod *pod, const char *reason
 	struct flight *f = take_off(s, pod);
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
-		.field_manager = MANAGER,
+		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_patched,
 		.data = f,
@@ -339,7 +311,7 @@ static void report(struct service *s, const char *name, json_t *status)
 	struct flight *f = begin(s, "", name, "");
 	const struct kube_write write = {
 		.target = {"divvy.gpu/v1", "gpupolicies", NULL, name, "status"},
-		.field_manager = MANAGER,
+		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_reported,
 		.data = f,

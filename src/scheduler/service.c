@@ -78,6 +78,8 @@ static void on_tick(struct loop_timer *timer, uint64_t now_ns)
 		kube_discovery_refresh(s->discovery);
 	}
 	service_ask_again(s);
+	if (s->sched)
+		service_tell_later(s);
 	service_wake(s);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
@@ -251,6 +253,7 @@ void service_free(struct service *s)
 		return;
 	service_answer_all(s);
 	service_land_all(s);
+	service_tell_end(s);
 	page_free(s->page);
 	service_unwatch(s);
 	kube_lease_stop(s->lease);

@@ -230,21 +230,22 @@ class CutProxy(Proxy):
 
 
 class GateProxy(CutProxy):
-    """Passes everything on until it is shut: then who connects is cut off, and so is who asks for something on a
-    connection that there is. What the server says still comes through, as on a watch, and so does what keeps a watch
-    alive: a PING or a WINDOW_UPDATE of HTTP/2 (RFC 9113 6.7, 6.9) is a few bytes long, a write is hundreds."""
+    """Passes everything on until it is shut: then who asks for something on a connection that there is is cut off, and
+    who connects gets no further until it is open again. What the server says still comes through, as on a watch, and so
+    does what keeps a watch alive: a PING or a WINDOW_UPDATE of HTTP/2 (RFC 9113 6.7, 6.9) is a few bytes long, a write
+    is hundreds."""
 
     ASKS_BYTES = 128
 
     def prepare(self):
         super().prepare()
         self.is_shut = False
-        self.refused = 0
+        self.n_held = 0
 
     async def serve(self, reader, writer):
-        if self.is_shut:
-            self.refused += 1
-            return
+        self.n_held += self.is_shut
+        while self.is_shut:
+            await asyncio.sleep(0.05)
         up_reader, up_writer = await asyncio.open_connection(self.upstream.hostname, self.upstream.port)
 
         async def pump(source, sink, is_gated):

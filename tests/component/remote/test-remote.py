@@ -5,17 +5,16 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../cli"))
 
+from far import Far, serve, workers  # noqa: E402
 from rig import BUILD, DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
 from tap import Skip  # noqa: E402
-
-
-def workers(rig, name):
-    return [p["pid"] for p in rig.tenant(name).get("processes", [])]
 
 
 def shares_hold_beside_a_local_tenant():
@@ -47,7 +46,8 @@ def the_program_holds_nothing_of_the_tenant():
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env")
         env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         assert "DIVVY_TENANT" not in env and "DIVVY_SOCKET" not in env, env
-        assert env["LD_PRELOAD"].endswith("/libdivvy-remote.so"), env
+        assert [p.rpartition("/")[2] for p in env["LD_PRELOAD"].split(":")] == ["libdivvy-remote.so",
+                                                                                "libdivvy-remote-nvml.so"], env
         # Its path is gone with the server.
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
 
@@ -74,6 +74,83 @@ def a_killed_program_frees_everything():
         wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
 
 
+def ps_and_top_show_the_way():
+    with Rig() as rig:
+        rig.spin("near", "--request", "0.1", "--remote", "local")
+        _, invitation = serve(rig, "far", "--request", "0.3")
+        assert "RTT" not in rig.divvy("ps").stdout
+        Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120", "--memory=16")
+
+        def way():
+            remote = rig.tenant("far").get("remote", {})
+            return remote if remote.get("received_per_s") and remote.get("rtt_us") else None
+        remote = wait_for(way, "the link says what it carries")
+        assert remote["peer"] == "127.0.0.1" and remote["processes"] == 1 and remote["sent_per_s"] >= 0, remote
+        assert "remote" not in rig.tenant("near")
+        head, *lines = [line for line in rig.divvy("ps").stdout.splitlines() if "simulated" not in line]
+        assert head.split()[-4:] == ["FROM", "RTT", "IN", "OUT"], head
+        far, = [line for line in lines if " far " in line]
+        assert "127.0.0.1" in far and far.count("/s") == 2, far
+        top = rig.divvy("top", "--once").stdout
+        assert top.count("from 127.0.0.1  round trip ") == 1, top
+        assert rig.json("top", "--json")["tenants"][1]["remote"]["peer"] == "127.0.0.1"
+
+
+UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, LOST = 1, 2, 3, 15
+
+
+def is_the_tenants(rig, said, quota):
+    """What NVML says of the device and of the tenant's part of it."""
+    device = rig.json("devices", "-o", "json")[0]
+    one, = said["devices"]
+    assert (said["early"], said["init"], said["child"]) == (UNINITIALIZED, 0, 0), said
+    assert (one["name"], one["uuid"], one["is_found"]) == (device["model"], device["uuid"], True), one
+    assert one["memory"]["total"] == quota and one["memory"]["used"] + one["memory"]["free"] == quota, one
+    assert one["use"]["gpu"] <= 100 and one["wrong"] == INVALID_ARGUMENT, one
+    assert one["processes"] == one["temperature"] == NOT_SUPPORTED, one
+    assert said["driver"] == device["driver"] and said["cuda"] >= 12000, said
+
+
+def nvml_tells_of_the_device_over_there():
+    says = [sys.executable, os.path.join(HERE, "nvml-says.py")]
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--remote", "local", "--", *says)
+        assert done.returncode == 0, done.stderr
+        is_the_tenants(rig, json.loads(done.stdout.splitlines()[0]), 2 << 30)
+        assert json.loads(done.stdout.splitlines()[1]) == {"shutdown": [0, UNINITIALIZED]}, done.stdout
+        server, invitation = serve(rig, "far", "--request", "0.3", "--memory", "3Gi")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *says, stdin=subprocess.PIPE)
+        is_the_tenants(rig, json.loads(child.stdout.readline()), 3 << 30)
+
+        def ask():
+            child.stdin.write("again\n")
+            child.stdin.flush()
+            return json.loads(child.stdout.readline())
+        assert ask() == {"count": 1, "memory": 0}
+        server.kill()
+        server.wait()
+        wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "it is said to be lost")
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and "shutdown" in out, (out, err)
+
+
+TABLE = """
+import ctypes
+cuda, table = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(1)
+for id in (bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9"), bytes(range(16)), bytes(range(16))):
+    print(cuda.cuGetExportTable(ctypes.byref(table), id), table.value)
+"""
+
+
+def tables_of_the_runtime_are_refused_in_words():
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", sys.executable, "-c", TABLE)
+        assert done.stdout == "500 None\n" * 3, done
+        first, second = done.stderr.splitlines()
+        assert "6bd5fb6c-5bf4-e74a-8987-d93912fd9df9 (the CUDA runtime's interface)" in first, first
+        assert "00010203-0405-0607-0809-0a0b0c0d0e0f" in second and "driver API" in second, second
+
+
 def no_network_is_needed():
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         raise Skip("no rights to make a network namespace")
@@ -83,28 +160,12 @@ def no_network_is_needed():
         assert done.returncode == 0 and json.loads(done.stdout)["kernels"] == 10, done
 
 
-class Far:
-    """A program's side: a runtime folder of its own, and no daemon."""
-
-    def __init__(self, rig):
-        self.env = {**rig.env, "DIVVY_RUNTIME_DIR": os.path.join(rig.dir, "far")}
-
-    def run(self, invitation, *argv):
-        return subprocess.Popen([DIVVY, "run", "--remote", invitation, "--", *argv], env=self.env,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def serve(rig, *wish):
-    child = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", *wish)
-    return child, child.stdout.readline().strip()
-
-
 def an_invitation_is_a_share_somewhere_else():
     with Rig() as rig:
-        server, invitation = serve(rig, "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
+        server, invitation = serve(rig, "far", "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
         place, key = invitation.split("/")
         stranger = Far(rig).run(f"{place}/{key[::-1]}", "true")
-        assert stranger.wait(60) == 125 and "Permission denied" in stranger.stderr.read()
+        assert stranger.wait(60) == 125 and "refused" in stranger.stderr.read()
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         wait_for(lambda: workers(rig, "far"), "its worker registers")
         wait_for(lambda: 250 < rig.got("far") < 350, "its share is held")
@@ -119,14 +180,14 @@ def an_invitation_is_a_share_somewhere_else():
 
 def a_quota_holds_over_a_link():
     with Rig() as rig:
-        _, invitation = serve(rig, "--request", "0.3", "--memory", "2Gi")
+        _, invitation = serve(rig, "far", "--request", "0.3", "--memory", "2Gi")
         child = Far(rig).run(invitation, SPIN, "--count=10", "--memory=3072")
         assert child.wait(60) == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in child.stderr.read()
 
 
 def a_cut_link_is_an_error():
     with Rig() as rig:
-        server, invitation = serve(rig, "--request", "0.3")
+        server, invitation = serve(rig, "far", "--request", "0.3")
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = wait_for(lambda: workers(rig, "far"), "its worker registers")[0]
         server.kill()
@@ -152,7 +213,7 @@ class Shim:
 
 def a_late_and_narrow_network_is_only_slower():
     with Rig() as rig:
-        _, invitation = serve(rig, "--request", "0.3")
+        _, invitation = serve(rig, "far", "--request", "0.3")
         shim = Shim(rig, invitation, "delay=2000", "skew=3000", "rate=400")
         child = Far(rig).run(shim.invitation, SPIN, "--count=50", "--memory=64")
         wait_for(lambda: child.poll() is not None or workers(rig, "far"), "its worker registers")
@@ -163,7 +224,7 @@ def a_late_and_narrow_network_is_only_slower():
 
 def a_network_that_ends_is_an_error():
     with Rig() as rig:
-        _, invitation = serve(rig, "--request", "0.3")
+        _, invitation = serve(rig, "far", "--request", "0.3")
         shim = Shim(rig, invitation, "delay=200")
         child = Far(rig).run(shim.invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = wait_for(lambda: workers(rig, "far"), "its worker registers")[0]
@@ -173,18 +234,69 @@ def a_network_that_ends_is_an_error():
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
+def an_invitation_in_a_file_or_in_the_environment():
+    with Rig() as rig:
+        path = os.path.join(rig.dir, "invitation")
+
+        def invited():
+            if os.path.exists(path):
+                os.unlink(path)
+            server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3")
+            wait_for(lambda: os.path.exists(path) and os.stat(path).st_size, "the invitation is written")
+            return server
+        server = invited()
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"), 125,
+                "--invite", "File exists")
+        os.chmod(path, 0o640)
+        refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "0640", "chmod 600")
+        os.chmod(path, 0o600)
+        with open(path, encoding="ascii") as f:
+            invitation = f.read().strip()
+        child = Far(rig).run("localhost", "env", options=("--invitation", path))
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and invitation.split("/")[1] not in out + err, err
+        assert server.wait(60) == 0
+        server = invited()
+        with open(path, encoding="ascii") as f:
+            child = Far(rig, DIVVY_INVITATION=f.read().strip()).run("localhost", "env")
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and "DIVVY_INVITATION" not in out, (out, err)
+        assert server.wait(60) == 0
+        refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "nobody listens")
+
+
+def one_device_of_two():
+    with Rig(simulate="2xH200-141Gi") as rig:
+        for device, code in (("0", 0), ("1", 1)):
+            server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2")
+            child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1:1", SPIN, "--count=3", f"--device={device}")
+            assert child.wait(60) == code, child.communicate()
+            child.communicate()
+            assert server.wait(60) == 0
+
+
 def a_wish_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
-                "--request", "invitation")
-        refused(rig.divvy("serve", "--request", "0.2"), 125, "--listen")
+                "--request", "divvy serve")
         refused(rig.divvy("serve", "--request", "0.2", "--listen", "here"), 125, "--listen 'here'")
 
 
 def another_place_is_refused_in_words():
     with Rig(daemon=False) as rig:
-        refused(rig.divvy("run", "--request", "0.2", "--remote", "far.example", "--", "true"), 125,
-                "--remote 'far.example'", "local")
+        for args, parts in [
+            (("--remote", "far.example/x"), ("--remote 'far.example/x'", "local", "HOST[:DEVICE]")),
+            (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "far.example"), ("--remote far.example", "divvy serve --invite", "DIVVY_INVITATION")),
+            (("--remote", "far", "--invitation", "/nowhere/at/all"), ("/nowhere/at/all", "No such file")),
+            (("--remote", "far", "--invitation", "/dev/null"), ("/dev/null", "empty")),
+            (("--request", "0.2", "--remote", "local", "--invitation", "x"), ("--invitation", "local")),
+            (("--request", "0.2", "--invitation", "x"), ("--invitation", "--remote HOST")),
+        ]:
+            refused(rig.divvy("run", *args, "--", "true"), 125, *parts)
+        refused(rig.divvy("run", "--remote", "far", "--", "true", env={"DIVVY_INVITATION": "x"}), 125,
+                "DIVVY_INVITATION", "HOST:PORT/KEY")
         refused(rig.divvy("run", "--request", "0.2", "--remote", "local", "--container", "docker", "--", "run",
                           "image"), 125, "--remote", "--container")
 
@@ -193,4 +305,6 @@ main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_not
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
      a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
+     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
+     an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which cgroup a process is in, as rules and containers know it, on hosts of each kind. */
+#include <errno.h>
+
 #include "agent/conf.h"
 #include "unit.h"
 
 #define ID "3e5a2b1c0d9f8e7d6c5b4a39281706f5e4d3c2b1a0f9e8d7c6b5a49382716050"
+#define UID "0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9"
+#define PODS "/kubepods.slice/kubepods-burstable.slice"
+#define POD "/kubepods-burstable-pod" UID ".slice"
+#define SCOPE_OF(prefix) "/" prefix ID ".scope"
 #define SCOPE "/system.slice/docker-" ID ".scope"
 
 static const struct {
@@ -35,6 +41,15 @@ static const struct {
 		"\n0::/system.slice/containerd.service\n",
 		SCOPE},
 	{"hybrid: v2 has it alone", "3:cpuset:/\n1:name=systemd:/\n0::" SCOPE "\n", SCOPE},
+	{"v2, a pod of a Kubernetes in Docker in a pod, systemd",
+		"0::" PODS POD SCOPE_OF("cri-containerd-") SCOPE
+		"/kubelet.slice/kubelet-kubepods.slice"
+		"/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" UID
+		".slice" SCOPE_OF("cri-containerd-") "\n",
+		PODS POD SCOPE_OF("cri-containerd-") SCOPE
+		"/kubelet.slice/kubelet-kubepods.slice"
+		"/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" UID
+		".slice" SCOPE_OF("cri-containerd-")},
 	{"nothing", "", ""},
 	{"no such line", "memory\n:\n\n", ""},
 };
@@ -44,22 +59,26 @@ static void the_longest_path_is_its_own(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char path[CONF_CGROUP];
 
-		conf_cgroup_parse(str_from(cases[i].text), path);
+		assert_ok(conf_cgroup_parse(str_from(cases[i].text), path, NULL));
 		if (strcmp(path, cases[i].path))
 			fail_msg("%s: '%s', expected '%s'", cases[i].about, path, cases[i].path);
 	}
 }
 
-static void one_that_is_too_long_is_none(void **state)
+static void one_that_is_too_long_is_refused_in_words(void **state)
 {
 	char text[2 * CONF_CGROUP] = "0::/", path[CONF_CGROUP];
+	struct error err;
 
 	memset(text + 4, 'a', CONF_CGROUP - 2);
-	conf_cgroup_parse(str_from(text), path);
+	assert_ok(conf_cgroup_parse(str_from(text), path, &err));
 	assert_int_equal(strlen(path), CONF_CGROUP - 1);
 	text[4 + CONF_CGROUP - 2] = 'a';
-	conf_cgroup_parse(str_from(text), path);
-	assert_string_equal(path, "");
+	assert_int_equal(conf_cgroup_parse(str_from(text), path, &err), -ENAMETOOLONG);
+	assert_string_equal(err.msg,
+		"its cgroup /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... has "
+		"1024 "
+		"characters, up to 1023 are possible");
 }
 
-UNIT_MAIN(UNIT(the_longest_path_is_its_own), UNIT(one_that_is_too_long_is_none))
+UNIT_MAIN(UNIT(the_longest_path_is_its_own), UNIT(one_that_is_too_long_is_refused_in_words))

@@ -138,6 +138,38 @@ static void on_signal(void *data, bool is_reload)
 		loop_stop(h->loop, -ENODEV);
 }
 
+PROGRAM_HOLDS_SIGNALS;
+
+/* As that of a library, before main. */
+__attribute__((constructor)) static void be_told_to_end_at_once(void)
+{
+	raise(SIGTERM);
+	raise(SIGINT);
+}
+
+static int run_at_once(void *options, struct program_signals *signals, struct error *err)
+{
+	struct heard *h = options;
+
+	assert_ok(loop_new(&h->loop));
+	assert_ok(program_watch(signals, h->loop, on_signal, h));
+	loop_run(h->loop);
+	program_unwatch(signals);
+	loop_free(h->loop);
+	return 0;
+}
+
+/* The first of the tests that watches: it finds those of before main. */
+static void who_is_told_to_end_before_main_ends_well(void **state)
+{
+	static const struct program daemon = {.name = "test"};
+	struct heard heard = {0};
+
+	assert_int_equal(
+		program_main(&daemon, run_at_once, &heard, 1, (char *[]){"test", NULL}), 0);
+	assert_int_equal(heard.n_ends, 2);
+}
+
 /* A signal that came before the loop runs is not lost. */
 static int run(void *options, struct program_signals *signals, struct error *err)
 {
@@ -176,4 +208,5 @@ static void wrong_options_are_usage(void **state)
 }
 
 UNIT_MAIN(UNIT(options_set_what_they_name), UNIT(what_is_wrong_is_named), UNIT(some_only_print),
-	UNIT(signals_come_from_the_loop), UNIT(wrong_options_are_usage))
+	UNIT(who_is_told_to_end_before_main_ends_well), UNIT(signals_come_from_the_loop),
+	UNIT(wrong_options_are_usage))

@@ -125,6 +125,99 @@ static void every_state_comes_back_in_any_order(void **state)
 	assert_true(n_back > 5000);
 }
 
+/* Whoever asks: nothing of the place is another for it. */
+static void refuse_spec(struct place *place, const struct place_spec *spec, const char *says)
+{
+	const struct place_choice choice = {.n = 1};
+	const uint64_t digest = cluster_digest(place);
+	struct place_choice found;
+	struct error err = {0};
+	uint32_t tenant;
+
+	assert_int_equal(place_spec_check(spec, &err), -EINVAL);
+	assert_contains(err.msg, says);
+	err.msg[0] = '\0';
+	assert_int_equal(place_find(place, spec, &found, &err), -EINVAL);
+	assert_contains(err.msg, says);
+	assert_int_equal(place_add(place, spec, &choice, &tenant, &err), -EINVAL);
+	assert_int_equal(place_restore(place, spec, &choice, &tenant, &err), -EINVAL);
+	place_note_arrival(place, spec);
+	assert_int_equal(cluster_digest(place), digest);
+}
+
+static void numbers_out_of_range_change_nothing(void **state)
+{
+	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
+	const struct place_spec one = {.share = 500,
+		.count = 1,
+		.class = SPEC_STANDARD,
+		.device = PLACE_NONE,
+		.node = PLACE_NONE};
+	struct place_spec spec;
+
+	cluster_add_node(place, "n", NULL, NULL, "01");
+	cluster_put(place, one, 0);
+#define REFUSE(field, value, says) \
+	spec = one; \
+	spec.field = (value); \
+	refuse_spec(place, &spec, says)
+	REFUSE(share, UINT32_MAX, "share 4294967295: 1 to 1000 permille are possible");
+	REFUSE(share, 0, "share 0: 1 to 1000 permille are possible");
+	REFUSE(count, UINT32_MAX, "count 4294967295: up to 16 devices are possible");
+	REFUSE(count, 0, "share 500 of no device");
+	REFUSE(is_exclusive, true, "share 500: who has a device alone takes all of it");
+	REFUSE(device_permille, UINT32_MAX, "device memory 4294967295: up to 1000 permille");
+	REFUSE(device_bytes, UINT64_MAX, "memory 18446744073709551615: more than any machine has");
+	REFUSE(memory_bytes, UINT64_MAX, "memory 18446744073709551615: more than any machine has");
+	REFUSE(cpu_milli, UINT32_MAX, "cpu 4294967295: more than any machine has");
+	REFUSE(class, (enum spec_class) - 1, "class 4294967295");
+	REFUSE(priority, UINT32_MAX, "priority 4294967295: 0 to 100 are possible");
+#undef REFUSE
+}
+
+static void devices_with_tenants_stay(void **state)
+{
+	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
+	struct place_device_info device[2] = {
+		{.memory_bytes = 16 * GIB}, {.memory_bytes = 16 * GIB, .link = 1}};
+	struct place_node_info info = {.name = "n", .n_devices = 2, .devices = device};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct error err = {0};
+	uint64_t digest, other;
+
+	cluster_add_node(place, "n", NULL, "00", "01");
+	assert_ok(place_model(place, "other", &other, NULL));
+	spec.share = 500;
+	cluster_put(place, spec, 1);
+	digest = cluster_digest(place);
+	/* It is gone, another model, more than a node can have. */
+	info.n_devices = 1;
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EBUSY);
+	assert_contains(err.msg, "n");
+	info.n_devices = 2;
+	device[1].model = (uint32_t)__builtin_ctzll(other);
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EBUSY);
+	info.n_devices = PLACE_NODE_DEVICES_MAX + 1;
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EINVAL);
+	assert_contains(err.msg, "65 devices");
+	info.n_devices = 2;
+	device[1].model = UINT32_MAX;
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EINVAL);
+	device[1].model = 0;
+	device[1].memory_bytes = UINT64_MAX;
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EINVAL);
+	device[1].memory_bytes = 16 * GIB;
+	info.cpu_milli = UINT32_MAX;
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EINVAL);
+	assert_contains(err.msg, "node n: cpu 4294967295: more than any machine has");
+	info.cpu_milli = 0;
+	info.memory_bytes = UINT64_MAX;
+	assert_int_equal(place_node_update(place, 0, &info, &err), -EINVAL);
+	assert_contains(err.msg, "memory 18446744073709551615: more than any machine has");
+	assert_int_equal(cluster_digest(place), digest);
+	cluster_check(place);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
 	const struct place_config config = {.policy = &place_first_fit};
@@ -173,4 +266,5 @@ static void what_cannot_be_is_refused(void **state)
 	place_free(place);
 }
 
-UNIT_MAIN(UNIT(every_state_comes_back_in_any_order), UNIT(what_cannot_be_is_refused))
+UNIT_MAIN(UNIT(every_state_comes_back_in_any_order), UNIT(numbers_out_of_range_change_nothing),
+	UNIT(devices_with_tenants_stay), UNIT(what_cannot_be_is_refused))

@@ -87,6 +87,63 @@ static void gives_what_is_left_over_up_to_the_limit(void **state)
 	assert_times(s.result->completion_s, 2, (const double[]){13, 100});
 }
 
+/* Beside its like each goes at two thirds of its pace: 10 s of 30 take 15, the other 5 of 10 s are left. */
+static void slows_those_of_a_kind(void **state)
+{
+	_cleanup_scene_ struct scene s = {.input.slowdown_permille = 500};
+
+	add(&s, 500, 500, 0, 30 * S);
+	add(&s, 500, 500, 0, 10 * S);
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 30});
+	s.workload.tasks[0].kind = s.workload.tasks[1].kind = 1;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){15, 35});
+	run(&s, "1x2", "whole", REPLAY_QUEUE);
+	s.workload.tasks[1].kind = 2;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 30});
+	/* On another device it does not matter. */
+	s.workload.tasks[1].kind = 1;
+	cluster_done(&s.cluster);
+	run(&s, "2x1", "worst-fit", REPLAY_QUEUE);
+	assert_times(s.result->completion_s, 2, (const double[]){10, 30});
+}
+
+/* In turn, whatever is there: the third goes where 0.8 is taken. */
+static void says_the_most_that_was_asked_of_each_device(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add(&s, 800, 800, 0, 10 * S);
+	add(&s, 500, 500, 0, 10 * S);
+	add(&s, 400, 400, 0, 10 * S);
+	run(&s, "1x2", "replicas", REPLAY_DROP);
+	assert_int_equal(s.result->n_devices, 2);
+	assert_int_equal(s.result->asked_most[0] + s.result->asked_most[1], 1700);
+	assert_int_equal(MAX(s.result->asked_most[0], s.result->asked_most[1]), 1200);
+	run(&s, "1x2", "best-fit", REPLAY_DROP);
+	assert_int_equal(s.result->asked_most[0], 800);
+	assert_int_equal(s.result->asked_most[1], 900);
+}
+
+/* Of 64 that fit on any of eight devices, all get some; and the same ones again. */
+static void places_at_random(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	uint32_t first[8];
+
+	for (int i = 0; i < 64; i++)
+		add(&s, 10, 10, 0, 10 * S);
+	run(&s, "2x4", "random", REPLAY_DROP);
+	for (int i = 0; i < 8; i++) {
+		first[i] = s.result->asked_most[i];
+		assert_in_range(first[i], 10, 200);
+	}
+	run(&s, "2x4", "random", REPLAY_DROP);
+	assert_memory_equal(first, s.result->asked_most, sizeof(first));
+}
+
 /* Without limits both get the same, whatever they asked for; with them one waits. */
 static void goes_without_limits(void **state)
 {
@@ -742,7 +799,8 @@ static void refuses_to_go_on_for_ever(void **state)
 }
 
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
-	UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
+	UNIT(slows_those_of_a_kind), UNIT(says_the_most_that_was_asked_of_each_device),
+	UNIT(places_at_random), UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
 	UNIT(gives_no_more_memory_than_there_is), UNIT(goes_at_the_pace_of_the_slowest),
 	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
 	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means with intervals, and what they say against the rules of goals.yaml. Pure."""
+
+import math
+import pathlib
+from typing import NamedTuple
+
+import yaml
+
+GOALS = pathlib.Path(__file__).parent / "goals.yaml"
+
+SHORT = "falls short"
+NOT_REPRODUCED = "baseline not reproduced"
+HOLDS = "holds"
+BETTER = "better"
+NOT_COMPARABLE = "not comparable because simulated"
+ORDER = (SHORT, NOT_REPRODUCED, HOLDS, BETTER)  # an experiment is its worst goal
+
+# Student's t, two-sided 95 %, by degrees of freedom; beyond, the normal's.
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+       2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)
+
+
+class Estimate(NamedTuple):
+    """A mean, half the width of its 95 % interval, and of how many values."""
+    mean: float
+    half: float
+    n: int
+
+    def __str__(self):
+        return f"{self.mean:.4g}" + (f" ±{self.half:.2g}" if self.n > 1 else "")
+
+
+def estimate(values):
+    """Of independent values, one for each seed; a single number is exact."""
+    if isinstance(values, (int, float)):
+        return Estimate(float(values), 0.0, 1)
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n < 2:
+        return Estimate(mean, 0.0, n)
+    spread = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    t = T95[n - 2] if n - 2 < len(T95) else 1.960
+    return Estimate(mean, t * spread / math.sqrt(n), n)
+
+
+def ratios(values, to):
+    """Value by value: both are of the same seeds."""
+    if len(values) != len(to):
+        raise ValueError(f"{len(values)} values against {len(to)}: pairs of the same seeds are expected")
+    return [v / t for v, t in zip(values, to)]
+
+
+def keeps(bound, value):
+    """Whether all of the interval is within the bound: ">= 2", "<= 0.05", "in 1 1.2"."""
+    how, *numbers = bound.split()
+    low, high = value.mean - value.half, value.mean + value.half
+    if how == ">=":
+        return low >= float(numbers[0])
+    if how == "<=":
+        return high <= float(numbers[0])
+    if how == "in":
+        return float(numbers[0]) <= low and high <= float(numbers[1])
+    raise ValueError(f"bound '{bound}': '>= N', '<= N' or 'in N M' is expected")
+
+
+def failed_baselines(experiment, measured):
+    """{name: sentence} of those whose headline did not come out."""
+    failed = {}
+    for name, baseline in (experiment.get("baselines") or {}).items():
+        if "headline" not in baseline:
+            continue
+        value = measured[baseline["metric"]]
+        low, high = baseline["within"]
+        if not low <= value.mean <= high:
+            failed[name] = f"{baseline['headline']}: {value}, expected {low:g} to {high:g}"
+    return failed
+
+
+def judge_goal(goal, value, failed):
+    if goal.get("hardware"):
+        return NOT_COMPARABLE
+    if not keeps(goal["holds"], value):
+        return SHORT
+    if goal.get("against") in failed:
+        return NOT_REPRODUCED
+    return BETTER if "better" in goal and keeps(goal["better"], value) else HOLDS
+
+
+def judge(experiment, measured):
+    """({metric: verdict}, the experiment's verdict, {baseline: why it does not count})."""
+    failed = failed_baselines(experiment, measured)
+    verdicts = {name: judge_goal(goal, measured[name], failed) for name, goal in experiment["goals"].items()}
+    told = {name: v for name, v in verdicts.items() if v != NOT_COMPARABLE}
+    if not told:
+        return verdicts, NOT_COMPARABLE, failed
+    # One that has no better cannot hold the others back.
+    counted = [v for name, v in told.items() if v != HOLDS or "better" in experiment["goals"][name]]
+    whole = min(counted or [HOLDS], key=ORDER.index)
+    if experiment.get("model") and whole in (HOLDS, BETTER):
+        whole = "holds under this model"
+    return verdicts, whole, failed
+
+
+def read_goals():
+    with open(GOALS, encoding="utf-8") as file:
+        return yaml.safe_load(file)

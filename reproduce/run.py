@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
+the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones.
+
+Each experiment is a line of reproduction.jsonl in out/ and pictures beside it. A full run of all that
+are built, or --page with their lines, writes docs/reproduction.md and docs/reproduction/; quick ones
+and some of them write out/reproduction.md."""
+
+import argparse
+import importlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+
+import judge
+import page
+from node import Node
+from place import Place
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("DIVVY_BUILD", ROOT / "build"))
+# Virtual time costs little, and rare events make its intervals wide; real programs take their time.
+SEEDS = {"virtual": 20}
+SEEDS_OF_OTHERS = 5
+QUICK_SEEDS = {"virtual": 4}
+QUICK_SEEDS_OF_OTHERS = 2
+
+
+def seeds_of(means, quick):
+    if quick:
+        return QUICK_SEEDS.get(means, QUICK_SEEDS_OF_OTHERS)
+    return SEEDS.get(means, SEEDS_OF_OTHERS)
+
+
+class World:
+    """What an experiment is given: where to run, how much of it, and where its figures go."""
+
+    def __init__(self, name, experiment, folder, quick):
+        self.name = name
+        self.folder = folder
+        self.quick = quick
+        self.seeds = seeds_of(experiment["means"], quick)
+        self.place = Place(BUILD / "src/cli/divvy", self.seeds)
+        self.measured = {}
+        self.pictures = []
+
+    def node(self, **options):
+        return Node(BUILD, **options)
+
+    def few(self, values):
+        """All of a sweep; where it is to be quick its ends and the middle."""
+        return [values[0], values[len(values) // 2], values[-1]] if self.quick else values
+
+    def note(self, words):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{self.name}: {words}", end="", file=sys.stderr, flush=True)
+
+    def measure(self, **metrics):
+        """A value for each seed; or a number, which is exact."""
+        self.measured.update({name: judge.estimate(values) for name, values in metrics.items()})
+
+    def draw(self, svg, part=""):
+        name = f"{self.name}{'-' + part if part else ''}.svg"
+        (self.folder / name).write_text(svg, encoding="utf-8")
+        self.pictures.append(name)
+
+
+def built():
+    return sorted(p.stem.upper() for p in (ROOT / "reproduce/experiments").glob("*.py"))
+
+
+def module_of(name):
+    return importlib.import_module(f"experiments.{name.lower()}")
+
+
+def chosen(goals):
+    """Those that ONLY names, in the order of the goals, or all that are built."""
+    there = built()
+    wanted = [name for name in os.environ.get("ONLY", "").upper().split(",") if name]
+    for name in wanted:
+        if name not in goals:
+            sys.exit(f"ONLY: no experiment '{name}': there are {', '.join(goals)}")
+        if name not in there:
+            sys.exit(f"ONLY: {name} is not built yet: {', '.join(there)} are")
+    return [name for name in goals if name in (wanted or there)]
+
+
+def perform(name, experiment, folder, quick):
+    """The line of the experiment."""
+    world = World(name, experiment, folder, quick)
+    began = time.monotonic()
+    module_of(name).run(world)
+    world.note("")
+    verdicts, verdict, failed = judge.judge(experiment, world.measured)
+    provenance = subprocess.run([ROOT / "scripts/provenance"], capture_output=True, text=True, check=True)
+    return {"experiment": name, "simulated": True, "quick": quick, "seeds": world.seeds, "verdict": verdict,
+            "measured": {k: v._asdict() for k, v in world.measured.items()}, "verdicts": verdicts,
+            "baselines_not_reproduced": failed, "pictures": world.pictures, "why": module_of(name).WHY,
+            "seconds": round(time.monotonic() - began, 1), **json.loads(provenance.stdout)}
+
+
+def read_lines(path):
+    if not path.exists():
+        return {}
+    return {row["experiment"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+
+
+def write_lines(path, rows, goals):
+    path.write_text("".join(json.dumps(rows[name]) + "\n" for name in goals if name in rows), encoding="utf-8")
+
+
+def write_page(goals, rows, out, quick):
+    """In docs where all that are built are there and none is a quick one; else beside the lines."""
+    if quick or set(rows) != set(built()):
+        path = out / "reproduction.md"
+        path.write_text(page.page(goals, rows, "."), encoding="utf-8")
+        return path
+    pictures = ROOT / "docs/reproduction"
+    shutil.rmtree(pictures, ignore_errors=True)
+    pictures.mkdir()
+    for row in rows.values():
+        for name in row["pictures"]:
+            shutil.copy(out / name, pictures)
+    path = ROOT / "docs/reproduction.md"
+    path.write_text(page.page(goals, rows, "reproduction"), encoding="utf-8")
+    return path
+
+
+def say(row):
+    print(f"{row['experiment']}: {row['verdict']} ({row['seconds']:.0f} s)")
+    for metric, verdict in row["verdicts"].items():
+        print(f"    {metric} {judge.Estimate(**row['measured'][metric])}: {verdict}")
+    for name, words in row["baselines_not_reproduced"].items():
+        print(f"    baseline {name} not reproduced: {words}")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--page", action="store_true", help="write the page of what was run before")
+    args = parser.parse_args()
+    quick = os.environ.get("QUICK", "") not in ("", "0")
+    out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
+    out.mkdir(parents=True, exist_ok=True)
+    goals = judge.read_goals()
+    rows = read_lines(out / "reproduction.jsonl")
+    names = [] if args.page else chosen(goals)
+    failed = 0
+    for i, name in enumerate(names, 1):
+        print(f"== {i} of {len(names)}: {name}, {goals[name]['title']} (simulated)", flush=True)
+        try:
+            rows[name] = perform(name, goals[name], out, quick)
+        except Exception:  # whatever it is, the others are to run
+            traceback.print_exc()
+            failed += 1
+            continue
+        say(rows[name])
+        write_lines(out / "reproduction.jsonl", rows, goals)
+    print(f"the page: {os.path.relpath(write_page(goals, rows, out, quick))}")
+    # What falls short is a result; what could not be run is none.
+    print(f"{len(names) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

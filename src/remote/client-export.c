@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables of the driver's without documentation, which the CUDA runtime and its libraries ask for by
+ * UUID: what they hold cannot be carried. Refused, and said on stderr, each once: the program will
+ * hardly say why it does not start.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "remote/client.h"
+
+#define TABLES_MAX 32u /* more are refused without a word */
+
+/* Names that those who have looked at the driver use; what is in the tables we do not say. */
+static const struct {
+	uint8_t id[16];
+	const char *name;
+} known[] = {
+	{{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+		 0xf9},
+		"the CUDA runtime's interface"},
+};
+
+static const char *name_of(const CUuuid *id)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (!memcmp(id, known[i].id, sizeof(known[i].id)))
+			return known[i].name;
+	return "a table without documentation";
+}
+
+/* Whether it is the first time. */
+static bool is_new(const CUuuid *id)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static CUuuid said[TABLES_MAX];
+	static unsigned n;
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	is = n < TABLES_MAX;
+	for (unsigned i = 0; is && i < n; i++)
+		is = memcmp(&said[i], id, sizeof(*id)) != 0;
+	if (is)
+		said[n++] = *id;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+static void complain(const CUuuid *id)
+{
+	const int before = errno;
+	char text[40], line[320];
+	int at = 0;
+
+	for (unsigned i = 0; i < sizeof(*id); i++)
+		at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", ((const uint8_t *)id)[i]);
+	at = snprintf(line, sizeof(line),
+		"divvy: cuGetExportTable %s (%s): not there for a GPU on another machine; programs "
+		"of "
+		"the CUDA runtime do not work with --remote, those of the driver API do\n",
+		text, name_of(id));
+	if (write(STDERR_FILENO, line, (size_t)at) < 0)
+		errno = before; /* nobody listens */
+	errno = before;
+}
+
+REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+	if (!ppExportTable || !pExportTableId)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ppExportTable = NULL;
+	if (is_new(pExportTableId))
+		complain(pExportTableId);
+	return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1: what the devices are and how they are
+ * used is asked of the other side, with a session of its own, so that it needs no context there.
+ * All else answers NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c): processes, too, whose numbers
+ * would be those of another machine. Any thread, one question at a time; a forked child begins a
+ * session of its own.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cuda/nvml_proto.h"
+#include "remote/client-nvml.h"
+
+#define DEVICES_MAX 16u
+#define ANSWER_S 10
+/* Handles are numbers of ours, so that a wrong one is recognised and never followed. */
+#define HANDLE_BASE 0x52454d4c0000ull
+
+static struct {
+	pthread_mutex_t lock;
+	unsigned users;
+	int sock;
+	pid_t pid; /* whose the socket is */
+	struct remote_nvml_system system;
+	struct remote_nvml_device device[DEVICES_MAX];
+} nvml = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
+
+#define TRY(expression) \
+	do { \
+		const nvmlReturn_t try_ = (expression); \
+		if (try_ != NVML_SUCCESS) \
+			return try_; \
+	} while (0)
+
+#define CHECK(condition, code) \
+	do { \
+		if (!(condition)) \
+			return code; \
+	} while (0)
+
+/* ---- the other side ---- */
+
+static int say_hello(int sock)
+{
+	struct remote_note note = {.type = REMOTE_HELLO_NVML,
+		.abi = REMOTE_ABI,
+		.machine = REMOTE_MACHINE,
+		.text = "!"};
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+
+	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
+		fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note) ||
+		note.type != REMOTE_WELCOME)
+		return -ECONNREFUSED;
+	return 0;
+}
+
+static int session_open(void)
+{
+	const struct timeval most = {.tv_sec = ANSWER_S};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *path = getenv("DIVVY_REMOTE");
+	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (sock < 0 || !path || !path[0] ||
+		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
+		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)) < 0 ||
+		connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		say_hello(sock) < 0)
+		return -ECONNREFUSED;
+	return TAKE_FD(sock);
+}
+
+/* With the lock held. A child's copy of our socket is none to speak on. */
+static bool has_session(void)
+{
+	if (nvml.sock >= 0 && nvml.pid != getpid())
+		nvml.sock = fd_close(nvml.sock);
+	if (nvml.sock < 0) {
+		const int sock = session_open();
+
+		nvml.sock = sock < 0 ? -1 : sock;
+		nvml.pid = getpid();
+	}
+	return nvml.sock >= 0;
+}
+
+/* With the lock held: a session that has failed once is over, since a late answer may still come. */
+static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
+{
+	struct remote_note note = {
+		.type = REMOTE_ASK, .abi = REMOTE_ABI, .lane = device, .machine = question};
+
+	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
+	if (fd_send(nvml.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
+		fd_recv(nvml.sock, &note, sizeof(note), NULL, 0) != sizeof(note) ||
+		note.type != REMOTE_TELL) {
+		nvml.sock = fd_close(nvml.sock);
+		return NVML_ERROR_GPU_IS_LOST;
+	}
+	memcpy(to, note.text, n);
+	return (nvmlReturn_t)note.lane;
+}
+
+/* ---- beginning and ending ---- */
+
+bool nvml_is_begun(void)
+{
+	return __atomic_load_n(&nvml.users, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* With the lock held. */
+static nvmlReturn_t begin(void)
+{
+	CHECK(has_session(), NVML_ERROR_DRIVER_NOT_LOADED);
+	TRY(ask(REMOTE_NVML_SYSTEM, 0, &nvml.system, sizeof(nvml.system)));
+	if (nvml.system.devices > DEVICES_MAX)
+		nvml.system.devices = DEVICES_MAX;
+	for (unsigned i = 0; i < nvml.system.devices; i++)
+		TRY(ask(REMOTE_NVML_DEVICE, i, &nvml.device[i], sizeof(nvml.device[i])));
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+	nvmlReturn_t r = NVML_SUCCESS;
+
+	CHECK((flags & ~3u) == 0, NVML_ERROR_INVALID_ARGUMENT);
+	pthread_mutex_lock(&nvml.lock);
+	if (!nvml.users)
+		r = begin();
+	if (r == NVML_SUCCESS)
+		__atomic_add_fetch(&nvml.users, 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&nvml.lock);
+	return r;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlInit_v2(void)
+{
+	return nvmlInitWithFlags(0);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlInit(void)
+{
+	return nvmlInitWithFlags(0);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
+{
+	nvmlReturn_t r = NVML_ERROR_UNINITIALIZED;
+
+	pthread_mutex_lock(&nvml.lock);
+	if (nvml.users) {
+		r = NVML_SUCCESS;
+		if (!__atomic_sub_fetch(&nvml.users, 1, __ATOMIC_RELEASE))
+			nvml.sock = fd_close(nvml.sock);
+	}
+	pthread_mutex_unlock(&nvml.lock);
+	return r;
+}
+
+NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
+{
+	switch (result) {
+	case NVML_SUCCESS: return "Success";
+	case NVML_ERROR_UNINITIALIZED: return "Uninitialized";
+	case NVML_ERROR_INVALID_ARGUMENT: return "Invalid Argument";
+	case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
+	case NVML_ERROR_NOT_FOUND: return "Not Found";
+	case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
+	case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
+	case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
+	case NVML_ERROR_ARGUMENT_VERSION_MISMATCH: return "Argument version mismatch";
+	default: return "Unknown Error";
+	}
+}
+
+/* ---- what is known ---- */
+
+static nvmlReturn_t give_text(char *to, unsigned room, const char *text, size_t most)
+{
+	const size_t n = strnlen(text, most - 1);
+
+	CHECK(to, NVML_ERROR_INVALID_ARGUMENT);
+	CHECK(n < room, NVML_ERROR_INSUFFICIENT_SIZE);
+	memcpy(to, text, n);
+	to[n] = '\0';
+	return NVML_SUCCESS;
+}
+
+static nvmlReturn_t find(nvmlDevice_t handle, unsigned *ret_index)
+{
+	const uintptr_t number = (uintptr_t)handle - HANDLE_BASE - 1;
+
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	CHECK(number < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
+	*ret_index = (unsigned)number;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	return give_text(version, length, nvml.system.driver, sizeof(nvml.system.driver));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	return give_text(version, length, nvml.system.nvml, sizeof(nvml.system.nvml));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
+{
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	CHECK(cudaDriverVersion, NVML_ERROR_INVALID_ARGUMENT);
+	*cudaDriverVersion = nvml.system.cuda;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
+{
+	return nvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
+{
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	CHECK(deviceCount, NVML_ERROR_INVALID_ARGUMENT);
+	*deviceCount = nvml.system.devices;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
+{
+	return nvmlDeviceGetCount_v2(deviceCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	CHECK(device && index < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
+	*device = (nvmlDevice_t)(uintptr_t)(HANDLE_BASE + index + 1);
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+	return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
+	for (unsigned i = 0; i < nvml.system.devices; i++)
+		if (!strncasecmp(nvml.device[i].uuid, uuid, sizeof(nvml.device[i].uuid)))
+			return nvmlDeviceGetHandleByIndex_v2(i, device);
+	return NVML_ERROR_NOT_FOUND;
+}
+
+/* The domain may be left out, or have four digits or eight. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
+	const char *pciBusId, nvmlDevice_t *device)
+{
+	unsigned domain = 0, bus, slot;
+
+	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
+	if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
+		domain = 0;
+		CHECK(sscanf(pciBusId, "%x:%x", &bus, &slot) == 2, NVML_ERROR_INVALID_ARGUMENT);
+	}
+	for (unsigned i = 0; i < nvml.system.devices; i++) {
+		const nvmlPciInfo_t *pci = &nvml.device[i].pci;
+
+		if (pci->domain == domain && pci->bus == bus && pci->device == slot)
+			return nvmlDeviceGetHandleByIndex_v2(i, device);
+	}
+	return NVML_ERROR_NOT_FOUND;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
+{
+	return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+	unsigned i;
+
+	TRY(find(device, &i));
+	CHECK(index, NVML_ERROR_INVALID_ARGUMENT);
+	*index = i;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+	unsigned i;
+
+	TRY(find(device, &i));
+	return give_text(name, length, nvml.device[i].name, sizeof(nvml.device[i].name));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+	unsigned i;
+
+	TRY(find(device, &i));
+	return give_text(uuid, length, nvml.device[i].uuid, sizeof(nvml.device[i].uuid));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
+	nvmlDevice_t device, int *major, int *minor)
+{
+	unsigned i;
+
+	TRY(find(device, &i));
+	CHECK(major && minor, NVML_ERROR_INVALID_ARGUMENT);
+	*major = nvml.device[i].major;
+	*minor = nvml.device[i].minor;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+	unsigned i;
+
+	TRY(find(device, &i));
+	CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
+	*pci = nvml.device[i].pci;
+	return NVML_SUCCESS;
+}
+
+/* ---- what changes ---- */
+
+static nvmlReturn_t use_of(nvmlDevice_t device, struct remote_nvml_use *ret_use)
+{
+	nvmlReturn_t r;
+	unsigned i;
+
+	TRY(find(device, &i));
+	pthread_mutex_lock(&nvml.lock);
+	r = ask(REMOTE_NVML_USE, i, ret_use, sizeof(*ret_use));
+	pthread_mutex_unlock(&nvml.lock);
+	return r;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	struct remote_nvml_use use;
+
+	TRY(use_of(device, &use));
+	CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
+	if (use.memory_result == NVML_SUCCESS)
+		*memory = use.memory;
+	return use.memory_result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	nvmlMemory_t plain;
+
+	CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
+	CHECK(memory->version == NVML_STRUCT_VERSION(Memory, 2),
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	TRY(nvmlDeviceGetMemoryInfo(device, &plain));
+	memory->total = plain.total;
+	memory->reserved = 0;
+	memory->free = plain.free;
+	memory->used = plain.used;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
+	nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+	struct remote_nvml_use use;
+
+	TRY(use_of(device, &use));
+	CHECK(utilization, NVML_ERROR_INVALID_ARGUMENT);
+	if (use.utilisation_result == NVML_SUCCESS)
+		*utilization = use.utilisation;
+	return use.utilisation_result;
+}

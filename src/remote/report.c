@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "wire/msg.h"
+
+#define TEXT_MAX 512
+
+static int dial_daemon(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *path = getenv("DIVVY_SOCKET");
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || !path ||
+		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
+		connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -1;
+	return TAKE_FD(fd);
+}
+
+void report_send(struct report *report, const struct report_numbers *n)
+{
+	_Alignas(8) char packet[sizeof(struct msg_control) + TEXT_MAX] = "";
+	struct msg_control *msg = (struct msg_control *)packet;
+	const char *tenant = getenv("DIVVY_TENANT");
+	int size;
+
+	if (!tenant)
+		return;
+	if (report->fd < 0)
+		report->fd = dial_daemon();
+	if (report->fd < 0)
+		return;
+	/* The answers to those before: nobody waits for them. */
+	while (recv(report->fd, packet, sizeof(packet), MSG_DONTWAIT) > 0)
+		;
+	memset(packet, 0, sizeof(packet));
+	size = snprintf(msg->text, TEXT_MAX,
+		"{\"cmd\":\"remote\",\"secret\":\"%.64s\",\"peer\":\"%s\",\"processes\":%" PRIu32
+		",\"rtt_us\":%" PRIu64 ",\"received_per_s\":%" PRIu64 ",\"sent_per_s\":%" PRIu64
+		"}",
+		tenant, n->peer, n->processes, n->rtt_us, n->received_per_s, n->sent_per_s);
+	msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + (size_t)size),
+		++report->request);
+	/* A daemon that has gone is looked for the next time. */
+	if (send(report->fd, packet, msg->head.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		report->fd = fd_close(report->fd);
+	explicit_bzero(packet, sizeof(packet));
+}

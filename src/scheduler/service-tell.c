@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The condition of pods that cannot be placed, and its Event. An API server takes a patch of a pod
+ * apart with all its managed fields: milliseconds for most, seconds for one with tens of thousands
+ * of keys. So a pod has one patch under way at a time, what it is to be told meanwhile is sent
+ * behind that, the last only, and after one that took long, or failed, there is a pause.
+ */
+#include "scheduler/service-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "base/log.h"
+#include "kube/time.h"
+
+#define SLOW_NS (NSEC_PER_SEC / 10)
+#define SLOW_TIMES 16u /* a pause is so many times as long as what went before it */
+#define FAILED_NS NSEC_PER_SEC
+#define FAILED_TWICE_MAX 6u
+#define PAUSE_MAX_NS (600 * NSEC_PER_SEC)
+
+struct telling {
+	UT_hash_handle hh;
+	struct service *service;
+	char *ns, *name, *uid;
+	struct kube_call *call; /* NULL: none is under way */
+	uint64_t began_ns, not_before_ns;
+	uint32_t n_failed; /* in a row */
+	char *sentence;    /* to be told next; NULL: nothing */
+	bool is_nominated; /* and with the node that it waits for */
+};
+
+static void telling_free(struct telling *t)
+{
+	HASH_DEL(t->service->tellings, t);
+	kube_call_cancel(t->call);
+	free(t->ns);
+	free(t->name);
+	free(t->uid);
+	free(t->sentence);
+	free(t);
+}
+
+static struct telling *telling_of(struct service *s, const struct cpod *pod)
+{
+	const char *uid = cpod_uid(pod);
+	struct telling *t;
+
+	HASH_FIND_STR(s->tellings, uid, t);
+	if (t)
+		return t;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->service = s;
+	t->ns = str_dup(str_from(cpod_ns(pod)));
+	t->name = str_dup(str_from(cpod_name(pod)));
+	t->uid = str_dup(str_from(uid));
+	if (t->ns && t->name && t->uid)
+		HASH_ADD_KEYPTR(hh, s->tellings, t->uid, strlen(t->uid), t);
+	if (t->hh.tbl)
+		return t;
+	free(t->ns);
+	free(t->name);
+	free(t->uid);
+	free(t);
+	return NULL;
+}
+
+uint64_t service_tell_pause_ns(uint64_t took_ns, uint32_t n_failed)
+{
+	uint64_t pause_ns = took_ns < SLOW_NS ? 0 : MIN(took_ns, PAUSE_MAX_NS) * SLOW_TIMES;
+
+	if (n_failed)
+		pause_ns = MAX(pause_ns, FAILED_NS << MIN(n_failed - 1, FAILED_TWICE_MAX));
+	return MIN(pause_ns, PAUSE_MAX_NS);
+}
+
+static void send_next(struct telling *t);
+
+static void on_told(void *data, const struct kube_answer *answer)
+{
+	struct telling *t = data;
+	const uint64_t now_ns = clock_now_ns();
+	const bool is_gone = answer->result == -ENOENT;
+
+	t->call = NULL;
+	if (answer->result < 0 && !is_gone)
+		log_warn("pod %s/%s: %s", t->ns, t->name, answer->error.msg);
+	t->n_failed = answer->result < 0 ? t->n_failed + 1 : 0;
+	t->not_before_ns = now_ns +
+		service_tell_pause_ns(clock_since_ns(now_ns, t->began_ns), t->n_failed);
+	if (is_gone)
+		telling_free(t);
+	else
+		send_next(t);
+}
+
+static bool may_send(void *data)
+{
+	const struct telling *t = data;
+
+	return service_may_write(t->service);
+}
+
+static int send(struct telling *t, const struct cpod *pod)
+{
+	const struct kube_time now = kube_time_format(clock_real_ns());
+	const struct kube_write write = {
+		.target = {"v1", "pods", t->ns, t->name, "status"},
+		.field_manager = SERVICE_MANAGER,
+		.may_send = may_send,
+		.done = on_told,
+		.data = t,
+		.ret_call = &t->call};
+	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss*}}",
+		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
+		"False", "reason", "Unschedulable", "message", t->sentence, "lastTransitionTime",
+		now.s, "lastProbeTime", "nominatedNodeName",
+		t->is_nominated ? cpod_node(pod) : NULL);
+	int r = patch ? kube_patch(t->service->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL)
+		      : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	t->began_ns = clock_now_ns();
+	service_event(t->service, pod, "Warning", "FailedScheduling", t->sentence);
+	return 0;
+}
+
+/* Whether there is something to tell it, still: it may have a node by now, or have been told. */
+static bool is_due(const struct telling *t, const struct cpod *pod)
+{
+	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&
+		(t->is_nominated || !cpod_is_told(pod, t->sentence));
+}
+
+/* Frees it where there is nothing left to remember. */
+static void send_next(struct telling *t)
+{
+	const struct cpod *pod = cluster_pod(sched_cluster(t->service->sched), t->ns, t->name);
+	const uint64_t now_ns = clock_now_ns();
+
+	if (t->call)
+		return;
+	if (pod && strcmp(cpod_uid(pod), t->uid) != 0)
+		pod = NULL; /* another one of the same name */
+	if (is_due(t, pod)) {
+		if (now_ns < t->not_before_ns)
+			return;
+		if (send(t, pod) < 0) {
+			t->not_before_ns = now_ns + service_tell_pause_ns(0, ++t->n_failed);
+			return;
+		}
+	}
+	free(t->sentence);
+	t->sentence = NULL;
+	if (!t->call && (!pod || (!t->n_failed && now_ns >= t->not_before_ns)))
+		telling_free(t);
+}
+
+static void say_unschedulable(
+	struct service *s, const struct cpod *pod, const char *sentence, bool is_nominated)
+{
+	struct telling *t = telling_of(s, pod);
+	char *copy = t ? str_dup(str_from(sentence)) : NULL;
+
+	if (!copy)
+		return; /* it is tried again when something changes */
+	free(t->sentence);
+	t->sentence = copy;
+	t->is_nominated = is_nominated;
+	send_next(t);
+}
+
+void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
+{
+	if (!cpod_is_told(pod, sentence))
+		say_unschedulable(s, pod, sentence, false);
+}
+
+void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
+{
+	say_unschedulable(s, pod, sentence, true);
+}
+
+void service_tell_later(struct service *s)
+{
+	struct telling *t, *next;
+
+	HASH_ITER(hh, s->tellings, t, next)
+		send_next(t);
+}
+
+void service_tell_end(struct service *s)
+{
+	struct telling *t, *next;
+
+	HASH_ITER(hh, s->tellings, t, next)
+		telling_free(t);
+}

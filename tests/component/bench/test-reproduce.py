@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""reproduce/: two experiments from end to end, and that verdicts are what the rules say."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+SOURCE = pathlib.Path(os.environ["DIVVY_SOURCE"])
+sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "reproduce")]
+
+import judge  # noqa: E402
+from tap import PATIENCE_S, main  # noqa: E402
+
+
+def reproduce(only, out):
+    return subprocess.run([SOURCE / "reproduce/run.py", "--out", out], stdin=subprocess.DEVNULL, text=True,
+                          capture_output=True, timeout=PATIENCE_S, check=False,
+                          env={**os.environ, "ONLY": only, "QUICK": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def runs_draws_and_writes_a_page():
+    goals = judge.read_goals()
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        out = pathlib.Path(folder)
+        done = reproduce("k8,W3", folder)
+        assert done.returncode == 0, done.stderr
+        assert "2 passed, 0 failed" in done.stdout, done.stdout
+        rows = {r["experiment"]: r for r in map(json.loads, (out / "reproduction.jsonl").read_text().splitlines())}
+        assert set(rows) == {"K8", "W3"} and all(r["simulated"] and r["quick"] for r in rows.values())
+        assert rows["K8"]["measured"]["most_asked"]["mean"] <= 1 < rows["K8"]["measured"]["replicas_most_asked"]["mean"]
+        assert rows["W3"]["verdict"] == "holds" and rows["W3"]["measured"]["agree"]["mean"] == 1
+        text = (out / "reproduction.md").read_text()
+        for name, goal in goals.items():
+            assert (name in rows) == (f"| {name} | {goal['of']} | {goal['title']} | not run yet |" not in text), name
+        for picture in rows["K8"]["pictures"] + rows["W3"]["pictures"]:
+            svg = xml.etree.ElementTree.parse(out / picture).getroot()
+            assert "simulated" in "".join(svg.itertext()) and f"({'.'}/{picture})" in text
+
+
+def says_what_it_cannot_run():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        for only, words in (("X1", ("X1", "K4")), ("U1", ("U1", "not built", "W3"))):
+            done = reproduce(only, folder)
+            assert done.returncode and all(w in done.stderr for w in words), done.stderr
+
+
+def every_experiment_has_goals_that_can_be_judged():
+    goals = judge.read_goals()
+    value = judge.Estimate(0.0, 0.0, 1)
+    for name, experiment in goals.items():
+        assert {"of", "title", "claim", "condition", "means", "goals"} <= set(experiment), name
+        assert ("inputs" in experiment) == bool(experiment.get("model")), name
+        for goal in experiment["goals"].values():
+            assert goal["says"] and (goal.get("hardware") or judge.keeps(goal["holds"], value) in (True, False))
+            assert "better" not in goal or judge.keeps(goal["better"], value) in (True, False)
+            assert goal.get("against", "") in {"", *experiment.get("baselines", {})}, name
+    for path in (SOURCE / "reproduce/experiments").glob("*.py"):
+        assert path.stem.upper() in goals, path
+
+
+def an_interval_is_students():
+    value = judge.estimate([1, 2, 3, 4, 5])
+    assert value.mean == 3 and abs(value.half - 1.963) < 1e-3 and value.n == 5
+    assert judge.estimate(0.5) == judge.Estimate(0.5, 0.0, 1)
+    assert judge.ratios([2, 9], [1, 3]) == [2, 3]
+
+
+def the_worse_end_of_an_interval_counts():
+    wide = judge.Estimate(2.0, 0.5, 5)
+    assert judge.keeps(">= 1.5", wide) and not judge.keeps(">= 1.6", wide)
+    assert judge.keeps("<= 2.5", wide) and not judge.keeps("<= 2.4", wide)
+    assert judge.keeps("in 1.5 2.5", wide) and not judge.keeps("in 1.6 3", wide)
+    try:
+        judge.keeps("about 2", wide)
+        raise AssertionError("a bound that is none")
+    except ValueError as error:
+        assert "about 2" in str(error)
+
+
+def verdict(gain, headline=2.0, **more):
+    experiment = {
+        "baselines": {"old": {"headline": "twice", "metric": "headline", "within": [1.6, 2.4]}},
+        "goals": {"gain": {"says": "gain", "against": "old", "holds": ">= 1", "better": ">= 1.2"},
+                  "sane": {"says": "sane", "holds": "<= 1"},
+                  "cold": {"says": "cold", "hardware": True}}, **more}
+    measured = {name: judge.estimate(v) for name, v in
+                {"gain": gain, "headline": headline, "sane": more.get("sane", 1), "cold": 9}.items()}
+    return judge.judge(experiment, measured)
+
+
+def verdicts_are_those_of_the_rules():
+    assert verdict(1.3)[1] == "better" and verdict(1.1)[1] == "holds" and verdict(0.9)[1] == "falls short"
+    assert verdict(1.3, sane=2)[1] == "falls short"
+    assert verdict(1.3)[0]["cold"] == "not comparable because simulated"
+    verdicts, whole, failed = verdict(1.3, headline=3)
+    assert verdicts["gain"] == whole == "baseline not reproduced" and "twice" in failed["old"]
+    assert verdict(0.9, headline=3)[1] == "falls short"
+    assert verdict(1.3, model=True)[1] == "holds under this model"
+    assert verdict(0.9, model=True)[1] == "falls short"
+
+
+main(runs_draws_and_writes_a_page, says_what_it_cannot_run, every_experiment_has_goals_that_can_be_judged,
+     an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules)

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Remote use when something ends or breaks: the program gets an error at its next call and ends, and of
+what it had on the device nothing is left. Over shared memory and over a link."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
+
+from far import Far, Proxy, serve, workers  # noqa: E402
+from rig import SPIN, Rig, alive, main, wait_for  # noqa: E402
+
+CALLER = sys.argv[1]
+GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
+CALLS = ("launch", "synchronise", "copy-in", "copy-out", "copy-later", "allocate", "load", "host-function", "record",
+         "graph", "threads", "wait-long", "wait-for-host")
+PLACES = ("local", "link")
+# Each call once and each place half the time; the second fault has the other half.
+MIXED = [[(PLACES[(i + half) % 2], call) for i, call in enumerate(CALLS)] for half in (0, 1)]
+WISH = ("--request", "0.05", "--memory", "1Gi")
+
+
+class Remote:
+    """One program at a remote device, with what is between."""
+
+    def __init__(self, rig, name, place, *argv):
+        self.rig, self.name, self.server = rig, name, None
+        if place == "link":
+            self.server, invitation = serve(rig, name, *WISH)
+            self.child = Far(rig).run(invitation, *argv)
+        else:
+            self.child = rig.run("--name", name, *WISH, "--quiet", "--remote", "local", "--", *argv)
+        said = self.child.stdout.readline()
+        assert said == "going\n", (name, said, self.child.communicate())
+        self.worker = workers(rig, name)[0]
+
+    def fails(self):
+        """Its call says that the device is gone, and so do all that follow."""
+        out, err = self.child.communicate(timeout=60)
+        said = [line.split(": ")[1] for line in out.splitlines()]
+        assert self.child.returncode == 1 and said == [GONE] * 3, (self.name, self.child.returncode, out, err)
+
+    def is_freed(self):
+        wait_for(lambda: not alive(self.worker), f"{self.name}'s worker has ended")
+        wait_for(lambda: not self.rig.tenant(self.name), f"{self.name}'s tenant is gone")
+        assert not self.server or self.server.wait(60) is not None
+
+
+def device_is_empty(rig):
+    wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
+    wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
+
+
+def at_each_call(cases, fault, ends):
+    """Of all calls at once; beside them one that must not notice."""
+    with Rig() as rig:
+        beside = rig.spin("beside", "--request", "0.05", "--memory", "1Gi", "--remote", "local")
+        running = [Remote(rig, f"{place}-{call}", place, CALLER, call) for place, call in cases]
+        for one in running:
+            fault(one)
+        for one in running:
+            ends(one)
+            one.is_freed()
+        assert beside.poll() is None and len(workers(rig, "beside")) == 1
+        rig.end(beside)
+        device_is_empty(rig)
+
+
+def a_killed_worker_is_an_error_of_each_call():
+    at_each_call(MIXED[0], lambda one: os.kill(one.worker, signal.SIGKILL), Remote.fails)
+
+
+def a_program_killed_in_any_call_leaves_nothing():
+    def ends(one):
+        assert one.child.wait(60) == -signal.SIGKILL
+        one.child.communicate()
+    at_each_call(MIXED[1], lambda one: one.child.kill(), ends)
+
+
+def a_restarted_daemon_is_not_noticed():
+    with Rig() as rig:
+        running = [Remote(rig, place, place, CALLER, "synchronise") for place in PLACES]
+        rig.stop(signal.SIGKILL)
+        rig.start()
+        wait_for(lambda: all(workers(rig, one.name) == [one.worker] for one in running), "both are back")
+        for one in running:
+            assert one.child.poll() is None
+            one.child.kill()
+            one.child.communicate()
+            one.is_freed()
+
+
+def a_message_cut_anywhere_is_an_error():
+    """After so many bytes of what the program's side says, or hears, the connection is cut: in the handshake, in
+    a note, in a frame, in the middle of a large copy."""
+    with Rig() as rig:
+        for way, cuts in {"up": (1, 300, 900, 1500, 5000, 700001), "down": (1, 700, 1300, 2500, 500001)}.items():
+            for cut in cuts:
+                name = f"{way}-{cut}"
+                server, invitation = serve(rig, name, *WISH)
+                with Proxy(invitation) as proxy:
+                    # The first connection is that of the invitation; what follows are processes.
+                    proxy.cut_later(way, cut)
+                    call = "copy-in" if way == "up" else "copy-out"
+                    child = Far(rig).run(proxy.invitation, CALLER, call)
+                    out, err = child.communicate(timeout=60)
+                    assert child.returncode == 1 and "CUDA_ERROR" in out, (name, child.returncode, out, err)
+                assert server.wait(60) == 0
+                wait_for(lambda n=name: not rig.tenant(n), f"{name} is gone")
+        device_is_empty(rig)
+
+
+def a_join_that_is_cut_leaves_the_invitation():
+    with Rig() as rig:
+        server, invitation = serve(rig, "far", *WISH)
+        with Proxy(invitation) as proxy:
+            proxy.cut_now("up", 20)
+            child = Far(rig).run(proxy.invitation, "true")
+            assert child.wait(60) == 125, child.communicate()
+            child.communicate()
+        child = Far(rig).run(invitation, SPIN, "--count=3", "--kernel-us=10")
+        assert child.wait(60) == 0, child.communicate()
+        child.communicate()
+        assert server.wait(60) == 0
+
+
+def strangers_hold_up_nobody():
+    """More than are kept, who say nothing: one after the other each would be waited for."""
+    with Rig() as rig:
+        server, invitation = serve(rig, "far", *WISH)
+        host, port = invitation.split("/")[0].split(":")
+        strangers = [socket.create_connection((host, int(port))) for _ in range(40)]
+        child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
+        wait_for(lambda: workers(rig, "far"), "the guest is let in")
+        # Meanwhile too; and of more than 64 the oldest is sent away.
+        strangers += [socket.create_connection((host, int(port))) for _ in range(60)]
+        wait_for(lambda: ended(strangers[0]), "the first stranger is sent away")
+        child.kill()
+        child.communicate()
+        assert server.wait(60) == 0
+        for stranger in strangers:
+            stranger.close()
+
+
+def ended(sock):
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def two_at_once_with_one_invitation():
+    with Rig() as rig:
+        server, invitation = serve(rig, "far", *WISH)
+        children = []
+        start = threading.Barrier(4)
+
+        def go():
+            start.wait()
+            children.append(Far(rig).run(invitation, "sleep", "60"))
+        threads = [threading.Thread(target=go) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        wait_for(lambda: sum(child.poll() is None for child in children) == 1, "all but one are refused")
+        for child in children:
+            assert child.poll() in (None, 125)
+            child.kill()
+            child.communicate()
+        assert server.wait(60) == 0
+
+
+main(a_killed_worker_is_an_error_of_each_call, a_program_killed_in_any_call_leaves_nothing,
+     a_restarted_daemon_is_not_noticed, a_message_cut_anywhere_is_an_error, a_join_that_is_cut_leaves_the_invitation,
+     strangers_hold_up_nobody, two_at_once_with_one_invitation)

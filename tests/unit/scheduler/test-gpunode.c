@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUNodes as a broken or hostile daemon may write them: what is left out, and how that is said. */
+#include <errno.h>
+
+#include "acts.h"
+#include "kube/json.h"
+#include "scheduler/gpunode.h"
+#include "unit.h"
+
+#define DEVICE(uuid, more) "{'uuid':'" uuid "','memoryBytes':1000," more "'health':'Healthy'}"
+#define X64 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+static const struct {
+	const char *status;
+	uint32_t n_devices, n_tenants;
+	const char *said; /* NULL: nothing is left out */
+} cases[] = {
+	{"'devices':[" DEVICE("GPU-a", "") "," DEVICE("GPU-b", "") "]", 2, 0, NULL},
+	{"", 0, 0, NULL},
+	{"'devices':[" DEVICE("GPU-a", "") ",{'memoryBytes':1}," DEVICE("GPU-b", "") "]", 2, 0,
+		"status.devices[1].uuid nothing: 1 to 63 characters are possible"},
+	{"'devices':[" DEVICE(X64, "") "]", 0, 0,
+		"status.devices[0].uuid \"" X64 "\": 1 to 63 characters are possible"},
+	{"'devices':[" DEVICE("GPU-a", "") "," DEVICE("GPU-a", "") "]", 1, 0,
+		"status.devices[1].uuid \"GPU-a\": it is there twice"},
+	{"'devices':[{'uuid':'GPU-a','memoryBytes':4000000000000000000}," DEVICE("GPU-b", "") "]",
+		1, 0,
+		"status.devices[0].memoryBytes 4000000000000000000: 0 to 307445734561825 are "
+		"possible"},
+	{"'devices':[{'uuid':'GPU-a','memoryBytes':-1}]", 0, 0,
+		"status.devices[0].memoryBytes -1: 0 to 307445734561825 are possible"},
+	{"'devices':[{'uuid':'GPU-a','memoryBytes':'80Gi'},{'uuid':7}]", 0, 0,
+		"status.devices[0].memoryBytes \"80Gi\": 0 to 307445734561825 are possible"},
+	{"'devices':[" DEVICE("GPU-a", "") "],'tenants':[{'podUID':'u','container':'c',"
+					   "'devices':['GPU-a'],'memoryBytes':[1]}]",
+		1, 1, NULL},
+	{"'devices':[" DEVICE("GPU-a", "") "],'tenants':[{'podUID':'u','container':'c',"
+					   "'devices':[7]},{'podUID':'u','devices':['GPU-a']}]",
+		1, 1, "status.tenants[0].devices [7]: 1 to 16 UUIDs are possible"},
+	{"'tenants':[{'podUID':'u','container':'" X64 "','devices':['GPU-a']}]", 0, 0,
+		"status.tenants[0].container \"" X64 "\": up to 63 characters are possible"},
+};
+
+__attribute__((format(printf, 1, 2))) static json_t *rules_json(const char *fmt, ...)
+{
+	json_t *json;
+	va_list ap;
+
+	va_start(ap, fmt);
+	json = rules_jsonv(fmt, ap);
+	va_end(ap);
+	return json;
+}
+
+static void what_is_left_out_is_said(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_json_ json_t *json = rules_json("{'status':{%s}}", cases[i].status);
+		struct error err = {0};
+		struct gpunode g;
+		int r = gpunode_read(json, &g, &err);
+
+		if (r != (cases[i].said ? -EINVAL : 0) ||
+			strcmp(err.msg, cases[i].said ? cases[i].said : ""))
+			fail_msg("%s: %d, '%s'", cases[i].status, r, err.msg);
+		if (g.n_devices != cases[i].n_devices || g.n_tenants != cases[i].n_tenants)
+			fail_msg("%s: %u devices, %u tenants", cases[i].status, g.n_devices,
+				g.n_tenants);
+		gpunode_done(&g);
+	}
+}
+
+static void a_list_that_is_too_long_is_cut_in_words(void **state)
+{
+	_cleanup_json_ json_t *json = rules_json("{'status':{'devices':[],'tenants':[]}}");
+	json_t *status = json_object_get(json, "status");
+	struct error err = {0};
+	struct gpunode g;
+
+	for (uint32_t i = 0; i <= PLACE_NODE_DEVICES_MAX; i++)
+		json_array_append_new(json_object_get(status, "devices"),
+			json_pack(
+				"{s:o, s:i}", "uuid", json_sprintf("GPU-%u", i), "memoryBytes", 1));
+	for (uint32_t i = 0; i <= GPUNODE_TENANTS_MAX; i++)
+		json_array_append_new(json_object_get(status, "tenants"),
+			json_pack("{s:s, s:[s]}", "podUID", "u", "devices", "GPU-1"));
+	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
+	assert_string_equal(
+		err.msg, "status.devices[64].uuid \"GPU-64\": a node has up to 64 devices");
+	assert_int_equal(g.n_devices, PLACE_NODE_DEVICES_MAX);
+	assert_int_equal(g.n_tenants, GPUNODE_TENANTS_MAX);
+	gpunode_done(&g);
+	json_object_set_new(status, "devices", json_array());
+	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
+	assert_string_equal(err.msg, "status.tenants: 4097 of them, up to 4096 are possible");
+	gpunode_done(&g);
+}
+
+/* One bad device does not close the others. */
+static void the_rest_of_the_node_is_used(void **state)
+{
+	_cleanup_json_ json_t *json = rules_json(
+		"{'metadata':{'name':'n'},'status':{'owner':'divvy','slots':{'total':64},'devices':"
+		"["
+		"{'uuid':'GPU-a','memoryBytes':4000000000000000000,'health':'Healthy'}," DEVICE(
+			"GPU-b", "") "]}}");
+	const struct cpod *pod;
+	struct error err;
+
+	add_node("n", 0);
+	add_lease("n", "2026-01-02T03:04:05Z");
+	assert_int_equal(sched_set(sched, CLUSTER_GPU_NODE, json, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "status.devices[0].memoryBytes 4000000000000000000"));
+	add_pod("p", SHARE("0.5"), "");
+	pod = next(SCHED_BIND, "p", NULL);
+	assert_string_equal(device_of(pod), "GPU-b");
+}
+
+UNIT_MAIN(UNIT(what_is_left_out_is_said), UNIT(a_list_that_is_too_long_is_cut_in_words),
+	cmocka_unit_test_setup_teardown(the_rest_of_the_node_is_used, acts_begin, acts_end))
