@@ -8,11 +8,12 @@
  *   remote.sync_over_rtt_us, _shm a synchronisation beyond an echo from the same worker
  *   remote.loop_ratio_shm, _tcp   a training-like loop, remote / local
  *   remote.loop_ratio_20us ...    the same where each message takes so long
- *   remote.copy_fraction_shm      copies of 64 MiB of page-locked memory, the slower direction, of a
- *                                 plain memcpy; _shm_paged: of other memory
+ *   remote.copy_fraction_shm      copies of 64 MiB of page-locked memory, the slower direction, of
+ *                                 a plain memcpy; _shm_paged: of other memory
  *   remote.copy_fraction_tcp      the same of what a connection over the loopback device carries
  *   remote.share_error_pp         two remote tenants and a local one at 0.3, 0.3 and 0.4
- *   remote.client_mib             200 idle processes of one server: memory of each beyond a local one's
+ *   remote.client_mib             200 idle processes of one server: memory of each beyond that of
+ *                                 a local one
  */
 #include <jansson.h>
 #include <math.h>

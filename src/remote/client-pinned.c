@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Page-locked memory. What the program is given by cuMemHostAlloc is a window on the machine of the
- * worker: memory that the worker has mapped too, so that the driver copies from and to it by itself
- * and when the stream gets there. Over a link there are no windows; nor is there one for memory that
- * the program had before (cuMemHostRegister).
+ * Page-locked memory. What the program is given by cuMemHostAlloc is a window on the machine of
+ * the worker: memory that the worker has mapped too, so that the driver copies from and to it by
+ * itself and when the stream gets there. Over a link there are no windows; nor is there one for
+ * memory that the program had before (cuMemHostRegister).
  */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -3,9 +3,9 @@
  * Is an event over, is a stream empty: the first time the worker is asked, and watches from then on
  * what is not; until it says otherwise, "not ready" is known here. A program that polls costs no
  * round trips so.
- * What is known is never behind what the program can have learned otherwise: any answer and any word
- * of the reverse lane makes the next query ask again. An event that is over stays so until it is
- * recorded again; a stream stays empty while nothing has been sent to the worker.
+ * What is known is never behind what the program can have learned otherwise: any answer and any
+ * word of the reverse lane makes the next query ask again. An event that is over stays so until it
+ * is recorded again; a stream stays empty while nothing has been sent to the worker.
  */
 #include <stdlib.h>
 

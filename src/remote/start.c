@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parse.h"
 #include "remote/link.h"
 #include "remote/store.h"
 
@@ -49,6 +50,7 @@ void worker_become(int sock)
 {
 	const char *preload = getenv("DIVVY_REMOTE_HOOKS"), *store = getenv(STORE_ENV);
 	char path[PATH_MAX], number[16], *slash;
+	uint64_t fd;
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
 
 	if (n < 0)
@@ -60,8 +62,8 @@ void worker_become(int sock)
 	snprintf(slash, sizeof(path) - (size_t)(slash - path), "/divvy-remote-worker");
 	snprintf(number, sizeof(number), "%d", sock);
 	fd_set_cloexec(sock, false);
-	if (store && store[0])
-		fd_set_cloexec(atoi(store), false);
+	if (store && parse_uint(str_from(store), 0, INT_MAX, &fd, NULL) == 0)
+		fd_set_cloexec((int)fd, false);
 	/* Where the daemon does not answer it is closed: a worker never runs ungated. */
 	setenv("DIVVY_ABSENT", "closed", 1);
 	if (preload)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Images that the workers of one server have received, by their SHA-256: so that a library goes over
- * the network once for all processes of a program. One memfd that the server makes and its workers
- * inherit; it only grows, and is gone with the last of them.
+ * Images that the workers of one server have received, by their SHA-256: so that a library goes
+ * over the network once for all processes of a program. One memfd that the server makes and its
+ * workers inherit; it only grows, and is gone with the last of them.
  */
 #pragma once
 

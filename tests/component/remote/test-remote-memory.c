@@ -256,7 +256,7 @@ static pid_t find_worker(void)
 
 	for (struct dirent *e; all && (e = readdir(all));) {
 		char path[64], text[256] = "";
-		int pid = atoi(e->d_name), parent = 0, grandparent = 0;
+		int pid = (int)strtol(e->d_name, NULL, 10), parent = 0, grandparent = 0;
 		FILE *f;
 
 		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
