@@ -3,13 +3,14 @@
  * Copies with an end in the program's memory. A source is taken along at the call, unless it is
  * page-locked (or captured) and could still be written to before the stream gets there: then the
  * worker asks for it. What comes back is waited for into pageable memory, as the driver does it,
- * and brought by the reverse thread into page-locked memory and from graphs.
+ * and brought by the reverse thread into page-locked memory and from graphs. None of that is needed
+ * where the worker has mapped the memory: there the copy is the driver's own.
  */
 #include "cuda/copy.h"
 #include "remote/client.h"
 
 /* Requests under way before their answers are taken: they and those fit into the rings. */
-#define AHEAD 3u
+#define AHEAD 12u
 
 #define PER_THREAD CU_STREAM_PER_THREAD
 
@@ -188,6 +189,23 @@ static CUresult copy_later(unsigned op, const struct remote_copy *whole, const s
 	return call_post(&c);
 }
 
+static CUresult copy_window(
+	unsigned op, const struct remote_copy *copy, const struct remote_window *window)
+{
+	struct call c;
+	CUresult r = call_begin(&c, op, sizeof(*copy) + sizeof(*window));
+
+	if (r)
+		return r;
+	call_put(&c, copy, sizeof(*copy));
+	call_put(&c, window, sizeof(*window));
+	if (copy->is_async)
+		return call_post(&c);
+	r = call_wait(&c, REMOTE_SYNC);
+	call_end(&c);
+	return r;
+}
+
 static CUresult copy_device(const CUDA_MEMCPY3D *copy, CUstream stream, bool is_async)
 {
 	const uint64_t on = (uintptr_t)stream, how = is_async;
@@ -218,6 +236,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_asyn
 {
 	CUDA_MEMCPY3D copy;
 	struct remote_copy device;
+	struct remote_window window;
 	bool is_from_host, is_to_host;
 	struct box box;
 	CUresult r = session_check();
@@ -242,6 +261,9 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_asyn
 	device.stream = (uintptr_t)stream;
 	device.is_async = is_async;
 	box = box_of(&copy, is_from_host);
+	if (is_in_window(&box, &window))
+		return copy_window(
+			is_from_host ? REMOTE_WINDOW_IN : REMOTE_WINDOW_OUT, &device, &window);
 	if (is_from_host) {
 		const bool may_change = is_async &&
 			(is_capturing() || (is_pinned(box.base) && is_hazardous()));

@@ -63,7 +63,7 @@ void *give_array(struct serve *s, uint64_t n, size_t size)
 {
 	uint8_t *p = s->room;
 
-	if (n > REMOTE_PIECE / size || FIELD(n * size) > (size_t)(s->room_end - s->room)) {
+	if (n > REMOTE_FRAME_MAX / size || FIELD(n * size) > (size_t)(s->room_end - s->room)) {
 		wrong(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
