@@ -100,7 +100,7 @@ static bool has_session(void)
 static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
 {
 	struct remote_note note = {
-		.type = REMOTE_ASK, .abi = REMOTE_ABI, .lane = device, .machine = question};
+		.type = REMOTE_ASK, .abi = REMOTE_ABI, .lane = device, .machine = (uint16_t)question};
 
 	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
 	if (fd_send(nvml.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
