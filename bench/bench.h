@@ -84,8 +84,8 @@ void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const ch
 	const char *const *daemon_args);
 /*
  * Starts a program; `spec` are options of `divvy run` in one string ("--request 0.3 --limit 0.6"),
- * used in shared mode only. command is split at spaces. Its stdout goes to DIR/N.out. Returns its
- * pid, which is the pid in the trace.
+ * used in shared mode only; NULL: it is started as it is, and no tenant. command is split at
+ * spaces. Its stdout goes to DIR/N.out. Returns its pid, which is the pid in the trace.
  */
 pid_t rig_start(struct rig *rig, const char *spec, const char *command);
 /* Waits for it; its exit status as the shell would say it. */

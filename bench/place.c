@@ -317,7 +317,7 @@ static void speeds(void)
 
 static void curve(void)
 {
-	static const uint32_t nodes[] = {100, 1000, 10000, 100000};
+	static const uint32_t nodes[] = {10, 100, 1000, 10000, 100000};
 	const struct place_policy *policy = place_policy_find("default");
 	char name[64], detail[128];
 

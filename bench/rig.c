@@ -250,7 +250,7 @@ pid_t rig_start(struct rig *rig, const char *spec, const char *command)
 {
 	char spec_copy[256], command_copy[512], output[128];
 	char *words[WORDS_MAX], *argv[WORDS_MAX * 2];
-	bool divvy = rig->mode == RIG_SHARED && !bench_foreign();
+	bool divvy = spec && rig->mode == RIG_SHARED && !bench_foreign();
 	size_t n = 0, n_words;
 	pid_t pid;
 
@@ -274,7 +274,7 @@ pid_t rig_start(struct rig *rig, const char *spec, const char *command)
 		bench_die("fork: %s", strerror(errno));
 	if (pid == 0) {
 		become(rig, output);
-		if (rig->mode == RIG_SHARED && bench_foreign())
+		if (spec && rig->mode == RIG_SHARED && bench_foreign())
 			set_hook(spec);
 		execvp(argv[0], argv);
 		_exit(127);

@@ -1,1 +1,200 @@
-class Node: pass
+# SPDX-License-Identifier: Apache-2.0
+"""A node of its own: the real daemon, libraries and programs in front of a simulated device, in a
+folder that goes away with it. What happened is read from the device's trace, and from nothing else."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from typing import NamedTuple
+
+DEVICE = "1xH200-141Gi"
+PATIENCE_S = 60
+SETTLE_S = 1.0  # after somebody comes or goes: windows over which shares are counted
+PAUSE_S = 0.3   # who runs nothing for so long has paused
+PHASE_S = 1.0   # shorter ones are not judged
+
+
+class Program(NamedTuple):
+    name: str
+    request: float
+    limit: float
+
+
+class Phase(NamedTuple):
+    """A time in which the same programs were at work."""
+    begin: float
+    end: float
+    active: tuple  # names
+
+
+class Node:
+    """policy: of the daemon's arbiter; None: no divvy, programs talk to the device's own driver."""
+
+    def __init__(self, build, policy="share"):
+        self.build = build
+        self.policy = policy
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="divvy-reproduce-")
+        self.sim = os.path.join(self.folder, "sim")
+        self.children = {}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("DIVVY_") and k != "LD_PRELOAD"}
+        self.env["DIVVY_RUNTIME_DIR"] = self.folder
+        os.mkdir(self.sim, 0o700)
+        with open(os.path.join(self.sim, "config"), "w", encoding="ascii") as file:
+            file.write("linger = 50ms\n")
+        self.daemon = None
+        if self.policy:
+            self.start_daemon()
+        else:
+            self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=DEVICE, LD_LIBRARY_PATH=str(self.build / "src/sim"),
+                            DIVVY_SIM_ENGINE=str(self.build / "src/sim/divvy-sim-engine"))
+        return self
+
+    def start_daemon(self):
+        ready, write = os.pipe()
+        try:
+            with open(os.path.join(self.folder, "log"), "wb") as log:
+                self.daemon = subprocess.Popen(
+                    [self.build / "src/agent/divvyd", "--simulate", DEVICE, "--policy", self.policy,
+                     "--ready-fd", str(write)],
+                    env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write])
+        finally:
+            os.close(write)
+        with os.fdopen(ready) as pipe:  # ends without a line where the daemon does
+            if not pipe.readline():
+                with open(os.path.join(self.folder, "log"), encoding="utf-8") as log:
+                    raise RuntimeError(f"divvyd does not serve: {log.read()}")
+
+    def __exit__(self, *_):
+        for child in (*self.children.values(), *([self.daemon] if self.daemon else [])):
+            if child.poll() is None:
+                child.terminate()
+            child.wait(PATIENCE_S)
+        path = os.path.join(self.sim, "engine.lock")
+        if os.path.exists(path):
+            with open(path, "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until the device has left
+        shutil.rmtree(self.folder)
+
+    def start(self, name, wish, *options):
+        """A program that keeps the device busy (tests/programs/spin), with that wish where there is divvy."""
+        command = [self.build / "tests/programs/spin", "--quiet", *options]
+        if self.policy:
+            command = [self.build / "src/cli/divvy", "run", "--quiet", "--name", name, *wish, "--", *command]
+        self.children[name] = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
+                                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def finish(self):
+        """Waits for all of them. Returns {name: [(begin, end), ...]}: when each kernel ran, in seconds."""
+        for name, child in self.children.items():
+            words = child.communicate(timeout=10 * PATIENCE_S)[1]
+            if child.returncode:
+                raise RuntimeError(f"{name} ended with {child.returncode}: {words.strip()}")
+        return self.trace()
+
+    def trace(self):
+        names = {child.pid: name for name, child in self.children.items()}
+        ran = {name: [] for name in names.values()}
+        command = [self.build / "src/sim/divvy-simctl", f"--dir={self.sim}", "--json", "trace"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trace:
+            for line in trace.stdout:
+                record = json.loads(line)
+                if record["engine"] == "compute" and record["kind"] == "kernel":
+                    ran[names[record["pid"]]].append((record["start_ns"] / 1e9, record["end_ns"] / 1e9))
+        return {name: union(intervals) for name, intervals in ran.items()}
+
+
+def union(intervals):
+    out = []
+    for begin, end in sorted(intervals):
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((begin, end))
+    return out
+
+
+def busy(intervals, begin, end):
+    """Seconds of [begin, end) in which one of them ran."""
+    return sum(max(0.0, min(e, end) - max(b, begin)) for b, e in intervals)
+
+
+def spells(intervals):
+    """When it was at work: kernels without a pause between them."""
+    out = []
+    for begin, end in intervals:
+        if out and begin - out[-1][1] < PAUSE_S:
+            out[-1][1] = end
+        else:
+            out.append([begin, end])
+    return out
+
+
+def phases(ran):
+    """All times in which the same programs were at work, from SETTLE_S after one came or went on."""
+    at_work = {name: spells(intervals) for name, intervals in ran.items()}
+    edges = sorted({t for all_spells in at_work.values() for spell in all_spells for t in spell})
+    out = []
+    for begin, end in zip(edges, edges[1:]):
+        active = tuple(name for name, all_spells in at_work.items() if any(b <= begin and end <= e for b, e in all_spells))
+        if active and end - begin >= SETTLE_S + PHASE_S:
+            out.append(Phase(begin + SETTLE_S, end, active))
+    return out
+
+
+def rule(programs):
+    """{name: share}: requests are met, what is left over goes to who has least, up to the limits."""
+    share = {p.name: p.request for p in programs}
+    limit = {p.name: p.limit for p in programs}
+    left = 1 - sum(share.values())
+    while left > 1e-9:
+        open_ = [name for name in share if share[name] < limit[name] - 1e-9]
+        if not open_:
+            break
+        least = min(share[name] for name in open_)
+        lowest = [name for name in open_ if share[name] <= least + 1e-9]
+        # Up to the next one's share, or to a limit, or as far as it goes.
+        steps = [share[name] - least for name in open_ if share[name] > least + 1e-9]
+        step = min(steps + [limit[name] - share[name] for name in lowest] + [left / len(lowest)])
+        for name in lowest:
+            share[name] += step
+        left -= step * len(lowest)
+    return share
+
+
+class Distance(NamedTuple):
+    """The worst over all phases and programs, in parts of the device; 0 where nobody was."""
+    from_rule: float
+    below_request: float
+    above_limit: float
+    n_phases: int
+
+
+def distance(ran, programs):
+    """How far shares were from the rule, with all of the programs that were at work in each phase."""
+    worst = [0.0, 0.0, 0.0]
+    all_phases = phases(ran)
+    for phase in all_phases:
+        active = [p for p in programs if p.name in phase.active]
+        expected = rule(active)
+        for p in active:
+            got = busy(ran[p.name], phase.begin, phase.end) / (phase.end - phase.begin)
+            for i, off in enumerate((abs(got - expected[p.name]), p.request - got, got - p.limit)):
+                worst[i] = max(worst[i], off)
+    return Distance(*worst, len(all_phases))
+
+
+def curve(intervals, begin, end, window=1.0, step=0.25):
+    """[(seconds since begin, share of the window around it), ...]"""
+    n = int((end - begin - window) / step) + 1
+    return [(i * step + window / 2, busy(intervals, begin + i * step, begin + i * step + window) / window)
+            for i in range(max(n, 0))]
+
+
+def wait_until(moment):
+    time.sleep(max(0.0, moment - time.monotonic()))

@@ -14,7 +14,8 @@ HEAD = """# The claims of the systems before divvy, run again
 
 Made by `make reproduce` (reproduce/README.md); change that, not this page. **Every figure here is of simulated
 devices.** None may be quoted as a result of hardware. Goals and rules of verdict stand in `reproduce/goals.yaml`
-and were written before the first run.
+and were written before the first run of any experiment; only of K4's workload, which `divvy sim` had before, was a
+figure known (2.65 times the throughput of whole devices, at another rate).
 
 A value is the mean of runs with different seeds and its 95 % interval; a goal is kept where all of the interval
 keeps it. *holds under this model* is the most that can be said where how long jobs take, or how much they disturb

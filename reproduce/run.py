@@ -3,9 +3,9 @@
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
 the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones.
 
-Each experiment is a line of reproduction.jsonl in out/ and pictures beside it. A full run of all that
-are built, or --page with their lines, writes docs/reproduction.md and docs/reproduction/; quick ones
-and some of them write out/reproduction.md."""
+Each experiment is a line of reproduction.jsonl in out/reproduction, and pictures beside it. Once all that
+are built have a line there, or with --page of those that have, docs/reproduction.md and docs/reproduction/
+are written; before, and of quick ones, the page is beside the lines."""
 
 import argparse
 import importlib
@@ -46,12 +46,13 @@ class World:
         self.folder = folder
         self.quick = quick
         self.seeds = seeds_of(experiment["means"], quick)
+        self.build = BUILD
         self.place = Place(BUILD / "src/cli/divvy", self.seeds)
         self.measured = {}
         self.pictures = []
 
     def node(self, **options):
-        return Node(BUILD, **options)
+        return Node(self.build, **options)
 
     def few(self, values):
         """All of a sweep; where it is to be quick its ends and the middle."""
@@ -115,9 +116,9 @@ def write_lines(path, rows, goals):
     path.write_text("".join(json.dumps(rows[name]) + "\n" for name in goals if name in rows), encoding="utf-8")
 
 
-def write_page(goals, rows, out, quick):
-    """In docs where all that are built are there and none is a quick one; else beside the lines."""
-    if quick or set(rows) != set(built()):
+def write_page(goals, rows, out, in_docs):
+    """Into docs, or beside the lines."""
+    if not in_docs:
         path = out / "reproduction.md"
         path.write_text(page.page(goals, rows, "."), encoding="utf-8")
         return path
@@ -151,6 +152,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     goals = judge.read_goals()
     rows = read_lines(out / "reproduction.jsonl")
+    for name, row in rows.items():
+        row["why"] = module_of(name).WHY  # words may be put better after the run, figures may not
     names = [] if args.page else chosen(goals)
     failed = 0
     for i, name in enumerate(names, 1):
@@ -163,9 +166,11 @@ def main():
             continue
         say(rows[name])
         write_lines(out / "reproduction.jsonl", rows, goals)
-    print(f"the page: {os.path.relpath(write_page(goals, rows, out, quick))}")
+    in_docs = not quick and (args.page or set(rows) == set(built()))
+    print(f"the page: {os.path.relpath(write_page(goals, rows, out, in_docs))}")
     # What falls short is a result; what could not be run is none.
-    print(f"{len(names) - failed} passed, {failed} failed, 0 skipped")
+    if names:
+        print(f"{len(names) - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 
 

@@ -22,7 +22,7 @@ void conf_free(struct conf *conf);
 /* path: NULL for the usual one, which is empty when it is not there. */
 int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
-/* A pod's under systemd has some 260 characters; a node that is a container, or a pod, adds its own. */
+/* A pod's under systemd has some 260 characters; where the node is a container its own are more. */
 #define CONF_CGROUP 1024
 
 /*

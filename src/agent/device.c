@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -244,8 +245,50 @@ static int open_driver(struct device_set *set, const struct device_wish *wish, s
 const char *device_ailment(const struct device *device)
 {
 	return device->is_lost          ? "is lost: the driver no longer has it"
+		: device->xid           ? device->xid_note
 		: device_is_ill(device) ? "does not answer"
 					: NULL;
+}
+
+/* A program's exception, its bad pointer, its end, and what follows from these. */
+bool device_is_xid_of_program(uint64_t xid)
+{
+	static const uint64_t list[] = {13, 31, 43, 45, 68, 109};
+
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
+		if (list[i] == xid)
+			return true;
+	return false;
+}
+
+/* Without a name it may be any of them; a parent's are of all its instances, or of the one. */
+static bool is_of(const struct nvml_xid *xid, const struct nvml_info *info)
+{
+	if (!xid->uuid[0] || !strcmp(info->uuid, xid->uuid))
+		return true;
+	return info->is_mig && !strcmp(info->parent, xid->uuid) &&
+		(xid->gpu_instance == NVML_NO_INSTANCE || info->gpu_instance == NVML_NO_INSTANCE ||
+			xid->gpu_instance == info->gpu_instance);
+}
+
+uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid)
+{
+	uint64_t ill = 0;
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		struct device *d = &set->devices[i];
+
+		if (!is_of(xid, &d->info))
+			continue;
+		d->n_xids++;
+		if (d->xid || !xid->xid || device_is_xid_of_program(xid->xid))
+			continue;
+		d->xid = xid->xid;
+		snprintf(d->xid_note, sizeof(d->xid_note),
+			"has had Xid %" PRIu64 ", which is no program's", xid->xid);
+		ill |= 1ull << i;
+	}
+	return ill;
 }
 
 const char *device_note(const struct device *device)

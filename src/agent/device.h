@@ -29,15 +29,21 @@ struct device {
 	uint64_t used_bytes; /* as the device said last, for display */
 	uint32_t n_silent;   /* questions without any answer, since the last one with */
 	bool is_lost;        /* the driver says that it is there no more */
-	bool is_native;      /* another device plugin's: who uses it is that one's business */
-	char note[160];      /* what limits sharing, in words */
+	uint64_t xid;        /* the first that was none of a program's; 0: none since the start */
+	uint64_t n_xids;     /* all that the driver has told */
+	char xid_note[64];
+	bool is_native; /* another device plugin's: who uses it is that one's business */
+	char note[160]; /* what limits sharing, in words */
 };
 
-/* It is there, and says nothing: lost, or its driver is stuck. */
+/*
+ * Nobody new comes to an ill one: the driver has lost it, has told of an error, or, so often in a
+ * row, says nothing.
+ */
 #define DEVICE_SILENT_MAX 2u
 static inline bool device_is_ill(const struct device *device)
 {
-	return device->is_lost || device->n_silent >= DEVICE_SILENT_MAX;
+	return device->is_lost || device->xid || device->n_silent >= DEVICE_SILENT_MAX;
 }
 
 /* What ails it, as words behind its name; NULL: nothing. */
@@ -71,6 +77,14 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
 	struct error *err);
 void device_set_close(struct device_set *set);
+
+/* One that programs cause on a device that is well: NVIDIA's device plugin passes over the same. */
+bool device_is_xid_of_program(uint64_t xid);
+/*
+ * Notes it on the devices that it is of: ill from then on, until the daemon is restarted, unless
+ * it is a program's. A bit for each device that has become ill by it.
+ */
+uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid);
 
 enum nvml_link device_link(const struct device_set *set, uint32_t a, uint32_t b);
 

@@ -9,6 +9,7 @@
 #include "agent/memory.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #define LISTED_MAX 4096u
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)
 #define REFRESH_NS NSEC_PER_SEC
+#define XIDS_MAX 64u     /* at once; the driver keeps the others until then */
 #define WAITS_MAX 65536u /* requests that wait, on all devices */
 #define WAITS_PER_PROCESS 256u
 #define RECOUNT_TRIES 1000
@@ -51,6 +53,8 @@ struct query {
 	nvml_handle handles[ARBITER_DEVICES];
 	uint64_t used_bytes[ARBITER_DEVICES];
 	bool is_answered[ARBITER_DEVICES], is_lost[ARBITER_DEVICES];
+	struct nvml_xid xid[XIDS_MAX];
+	uint32_t n_xids;
 	struct memory_stranger *listed;
 	struct nvml_process *scratch;
 };
@@ -317,7 +321,9 @@ static void run_query(struct worker_job *job)
 {
 	struct query *q = (struct query *)job;
 
-	q->n_listed = 0;
+	q->n_listed = q->n_xids = 0;
+	while (q->n_xids < XIDS_MAX && nvml_next_xid(q->nvml, &q->xid[q->n_xids]) > 0)
+		q->n_xids++;
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		int n = nvml_processes(q->nvml, q->handles[i], q->scratch, LISTED_MAX);
 
@@ -529,8 +535,8 @@ void memory_tenant_gone(struct tenant *t)
 
 /* ---- the job ---- */
 
-/* Their next calls fail: who reads what they print learns why. */
-static void say_lost(struct agent *agent, const struct device *device)
+/* Who reads what they print learns why their calls fail, or may. */
+static void say_ill(struct agent *agent, const struct device *device)
 {
 	struct process *p;
 
@@ -539,6 +545,22 @@ static void say_lost(struct agent *agent, const struct device *device)
 			if (p->tenant->devices[i].device == device)
 				client_say(p->conn, device->index, "device %s %s",
 					device->info.uuid, device_ailment(device));
+}
+
+static void note_xids(struct agent *agent, const struct query *q)
+{
+	struct device_set *set = agent->devices;
+
+	for (uint32_t i = 0; i < q->n_xids; i++) {
+		const struct nvml_xid *x = &q->xid[i];
+		const uint64_t ill = device_note_xid(set, x);
+
+		log_info("device %s: Xid %" PRIu64 "%s", x->uuid[0] ? x->uuid : "?", x->xid,
+			device_is_xid_of_program(x->xid) ? ", a program's" : "");
+		for (uint32_t k = 0; k < set->n; k++)
+			if (ill & 1ull << k)
+				say_ill(agent, &set->devices[k]);
+	}
 }
 
 static void query_done(struct worker_job *job)
@@ -554,6 +576,7 @@ static void query_done(struct worker_job *job)
 	m->is_asking = false;
 	m->generation++;
 	m->answered_ns = clock_now_ns();
+	note_xids(m->agent, q);
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		struct device *d = &m->agent->devices->devices[i];
 		const bool was_ill = device_is_ill(d), was_lost = d->is_lost;
@@ -561,7 +584,7 @@ static void query_done(struct worker_job *job)
 		m->is_known[i] = q->is_answered[i];
 		d->is_lost = q->is_lost[i];
 		if (d->is_lost && !was_lost)
-			say_lost(m->agent, d);
+			say_ill(m->agent, d);
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
 		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)
@@ -664,8 +687,15 @@ int memory_new(struct agent *agent, struct error *err)
 	};
 	if (!m->listed || !m->query.listed || !m->query.scratch)
 		return fail(err, ENOMEM, "no memory");
-	for (uint32_t i = 0; i < agent->devices->n; i++)
-		m->query.handles[i] = agent->devices->devices[i].info.handle;
+	for (uint32_t i = 0; i < agent->devices->n; i++) {
+		const struct nvml_info *info = &agent->devices->devices[i].info;
+
+		m->query.handles[i] = info->handle;
+		/* Instances of one device stand behind one another. */
+		if ((!i || info->nvml_index != agent->devices->devices[i - 1].info.nvml_index) &&
+			nvml_watch_xids(agent->devices->nvml, info->nvml_index) < 0)
+			log_debug("device %s: its driver tells no Xids", info->uuid);
+	}
 	m->timer.data = m;
 	r = loop_add_timer(agent->loop, &m->timer, on_timer);
 	if (r < 0)

@@ -104,14 +104,34 @@ static double device_healthy(const struct device *d)
 	return !device_is_ill(d);
 }
 
+static double device_xids(const struct device *d)
+{
+	return (double)d->n_xids;
+}
+
+static double device_xid(const struct device *d)
+{
+	return (double)d->xid;
+}
+
 static const struct device_metric {
-	const char *name, *help;
+	const char *name, *type, *help;
 	double (*get)(const struct device *d);
 } device_metrics[] = {
-	{"divvy_device_memory_bytes", "Memory of the device.", device_memory},
-	{"divvy_device_memory_used_bytes", "Memory in use on it, as it says.", device_used},
-	{"divvy_device_memory_free_bytes", "Memory that could still be promised.", device_room},
-	{"divvy_device_healthy", "0 where the driver does not answer for it.", device_healthy},
+	{"divvy_device_memory_bytes", "gauge", "Memory of the device.", device_memory},
+	{"divvy_device_memory_used_bytes", "gauge", "Memory in use on it, as it says.",
+		device_used},
+	{"divvy_device_memory_free_bytes", "gauge", "Memory that could still be promised.",
+		device_room},
+	{"divvy_device_healthy", "gauge",
+		"0 where the driver does not answer for it, or has told of an error that is no "
+		"program's.",
+		device_healthy},
+	{"divvy_device_xids_total", "counter",
+		"Errors (Xids) that the driver has told of since the daemon's start.", device_xids},
+	{"divvy_device_xid", "gauge",
+		"The first Xid that is no program's since the daemon's start; 0: none.",
+		device_xid},
 };
 
 static void add_tenants(struct agent *agent, struct buf *out, const struct tenant_metric *metric)
@@ -146,7 +166,7 @@ static void add_tenants(struct agent *agent, struct buf *out, const struct tenan
 
 static void add_devices(struct agent *agent, struct buf *out, const struct device_metric *metric)
 {
-	prom_head(out, metric->name, "gauge", metric->help);
+	prom_head(out, metric->name, metric->type, metric->help);
 	for (uint32_t k = 0; k < agent->devices->n; k++) {
 		const struct device *d = &agent->devices->devices[k];
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The variables that a dialect's own device plugin set and its users' programs read. They inform,
- * they decide nothing. By CDI a container gets exactly its own, since they are known when it
- * starts; in Allocate it is not said for whom a slot is, so there only what holds for whoever it
- * may be.
+ * they decide nothing. By CDI a container gets them when it starts, in Allocate as soon as it is
+ * known whose the slot is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -120,79 +119,4 @@ void node_env_read(
 		kube_json_text_at(pod, "metadata", "name", NULL),
 		err.msg[0] ? err.msg : strerror(-r));
 	ret_env->n = 0;
-}
-
-/* ---- in Allocate ---- */
-
-static bool has_slot(const struct podres_list *list, const json_t *pod, const char *container)
-{
-	const char *space = kube_json_text_at(pod, "metadata", "namespace", NULL),
-		   *name = kube_json_text_at(pod, "metadata", "name", NULL);
-
-	for (size_t i = 0; i < list->n_containers; i++) {
-		const struct podres_container *c = &list->containers[i];
-
-		if (strcmp(c->space, space ? space : "") != 0 ||
-			strcmp(c->pod, name ? name : "") != 0 || strcmp(c->name, container) != 0)
-			continue;
-		for (size_t k = 0; k < c->n_devices; k++)
-			if (!strcmp(c->devices[k].resource, NODE_RESOURCE))
-				return true;
-	}
-	return false;
-}
-
-/* The kubelet goes through a pod's containers in their order: the next that has none yet. */
-static int next_without_slot(
-	const struct podres_list *list, const json_t *pod, char ret_name[static GIVEN_NAME])
-{
-	_cleanup_manifest_json_ struct manifest_json manifest = {0};
-	_cleanup_given_ struct given given = {0};
-	int r = manifest_json_read(json_object_get(pod, "metadata"), json_object_get(pod, "spec"),
-		STR(""), &manifest, NULL);
-
-	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, NULL);
-	for (uint32_t i = 0; r >= 0 && i < given.n; i++)
-		if (!has_slot(list, pod, given.v[i].name))
-			return str_copy(ret_name, GIVEN_NAME, str_from(given.v[i].name));
-	return r < 0 ? r : -ENOENT;
-}
-
-static bool has(const struct node_env *env, const char *text)
-{
-	for (uint32_t i = 0; i < env->n; i++)
-		if (!strcmp(env->text[i], text))
-			return true;
-	return false;
-}
-
-static void keep_common(struct node_env *env, const struct node_env *other)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < env->n; i++)
-		if (has(other, env->text[i]))
-			memmove(env->text[n++], env->text[i], sizeof(env->text[0]));
-	env->n = n;
-}
-
-void node_env_expect(
-	const struct node *node, const struct podres_list *list, struct node_env *ret_env)
-{
-	const struct kube_entry *e = NULL;
-	bool is_first = true;
-
-	ret_env->n = 0;
-	while ((e = kube_cache_next(node->pods, e))) {
-		char name[GIVEN_NAME];
-		struct node_env its;
-
-		if (!node_has_given(e->object) || node_is_over(e->object, "") ||
-			node_is_leaving(e->object) || next_without_slot(list, e->object, name) < 0)
-			continue;
-		node_env_read(node, e->object, name, is_first ? ret_env : &its);
-		if (!is_first)
-			keep_common(ret_env, &its);
-		is_first = false;
-	}
 }

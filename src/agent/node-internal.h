@@ -51,8 +51,9 @@ struct slot {
 	uint64_t since_ns; /* that it has this tenant */
 	/* When the kubelet last asked for it; 0: not since the start. */
 	uint64_t allocated_ns;
-	uint64_t denied;  /* allocations refused to it, as was seen */
-	uint64_t over_ns; /* when that was last told; 0: never */
+	char taker_uid[64], taker[64]; /* the container that it was for then; "": not known */
+	uint64_t denied;               /* allocations refused to it, as was seen */
+	uint64_t over_ns;              /* when that was last told; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
 	/* Who had it last, for what becomes known of the devices a moment later. */
@@ -193,12 +194,20 @@ struct node_env {
 /* Of a container of that pod; none where it speaks no dialect, or not all of it is known here. */
 void node_env_read(const struct node *node, const json_t *pod, const char *container,
 	struct node_env *ret_env);
-/* The same for whichever container the kubelet, which has these, may allocate a slot to next. */
-void node_env_expect(
-	const struct node *node, const struct podres_list *list, struct node_env *ret_env);
 
 /* ---- node-allocate.c: Allocate ---- */
 
+/* A container that the kubelet allocates a slot to. */
+struct node_taker {
+	const json_t *pod; /* the cache's */
+	char uid[64], container[GIVEN_NAME];
+};
+/*
+ * Which one it is, out of what the kubelet lists meanwhile. -EAGAIN with a sentence: that is not
+ * known yet, or not any more.
+ */
+int allocate_find_taker(const struct node *node, const struct podres_list *list,
+	struct node_taker *ret_taker, struct error *err);
 void allocate_slots(struct plugin_request *request);
 void allocate_free_all(struct node *node);
 

@@ -35,7 +35,15 @@ struct nvml_pci_info {
 	char bus_id[32];
 };
 
+struct nvml_event_data {
+	nvml_handle device;
+	unsigned long long type, data;
+	unsigned int gpu_instance, compute_instance;
+};
+
 #define NVML_OK 0
+#define NVML_TIMEOUT 10
+#define NVML_EVENT_XID 8ull
 #define NVML_LOST 15
 #define NVML_P2P_NVLINK 2u /* an index of nvmlDeviceGetP2PStatus, whose OK is 0 */
 /* Levels of nvmlDeviceGetTopologyCommonAncestor. */
@@ -44,6 +52,7 @@ struct nvml_pci_info {
 #define NVML_INSUFFICIENT_SIZE 7
 #define NVML_MEMORY_V2 (unsigned int)(sizeof(struct nvml_memory_v2) | 2u << 24)
 #define PROCESSES_MAX 4096
+#define WATCHED_MAX 64u
 
 /* name in the library, required, our member, parameters */
 #define NVML_FUNCTIONS(X) \
@@ -76,11 +85,27 @@ struct nvml_pci_info {
 	X("nvmlDeviceGetTopologyCommonAncestor", false, ancestor, \
 		(nvml_handle, nvml_handle, unsigned int *)) \
 	X("nvmlDeviceGetP2PStatus", false, p2p, \
-		(nvml_handle, nvml_handle, unsigned int, unsigned int *))
+		(nvml_handle, nvml_handle, unsigned int, unsigned int *)) \
+	X("nvmlDeviceGetGpuInstanceId", false, gpu_instance, (nvml_handle, unsigned int *)) \
+	X("nvmlDeviceGetSupportedEventTypes", false, event_types, \
+		(nvml_handle, unsigned long long *)) \
+	X("nvmlEventSetCreate", false, events_new, (void **)) \
+	X("nvmlEventSetFree", false, events_free, (void *)) \
+	X("nvmlDeviceRegisterEvents", false, events_register, \
+		(nvml_handle, unsigned long long, void *)) \
+	X("nvmlEventSetWait_v2", false, events_wait, \
+		(void *, struct nvml_event_data *, unsigned int))
 
 struct nvml {
 	void *library;
 	char version[80];
+	void *events; /* the driver's set; NULL: nothing is watched */
+	/* Who is lost does not say its name any more. */
+	struct {
+		nvml_handle handle;
+		char uuid[96];
+	} watched[WATCHED_MAX];
+	uint32_t n_watched;
 #define X(symbol, required, member, params) int(*member) params;
 	NVML_FUNCTIONS(X)
 #undef X
@@ -176,6 +201,8 @@ void nvml_close(struct nvml *nvml)
 {
 	if (!nvml)
 		return;
+	if (nvml->events && nvml->events_free)
+		nvml->events_free(nvml->events);
 	nvml->shutdown();
 	dlclose(nvml->library);
 	free(nvml);
@@ -219,6 +246,7 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 
 	*info = (struct nvml_info){.handle = handle,
 		.nvml_index = index,
+		.gpu_instance = NVML_NO_INSTANCE,
 		.compute_mode = "default",
 		.numa = read_numa(nvml, handle),
 		.minor = -1};
@@ -257,6 +285,9 @@ static size_t list_mig(
 			!read_info(nvml, handle, parent->nvml_index, &ret[found]))
 			continue;
 		ret[found].is_mig = true;
+		if (!nvml->gpu_instance ||
+			nvml->gpu_instance(handle, &ret[found].gpu_instance) != NVML_OK)
+			ret[found].gpu_instance = NVML_NO_INSTANCE;
 		str_copy(ret[found].parent, sizeof(ret[found].parent), str_from(parent->uuid));
 		str_copy(ret[found].pci, sizeof(ret[found].pci), str_from(parent->pci));
 		found++;
@@ -353,4 +384,60 @@ int nvml_processes(
 		return n;
 	more = add_processes(nvml->graphics, handle, true, ret_processes + n, max - (size_t)n);
 	return more > 0 ? n + more : n;
+}
+
+int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index)
+{
+	unsigned long long types = 0;
+	nvml_handle handle;
+	uint32_t n;
+
+	if (!nvml || !nvml->events_new || !nvml->events_register || !nvml->events_wait ||
+		nvml->n_watched == WATCHED_MAX || nvml->handle(nvml_index, &handle) != NVML_OK)
+		return -ENOTSUP;
+	if (nvml->event_types &&
+		(nvml->event_types(handle, &types) != NVML_OK || !(types & NVML_EVENT_XID)))
+		return -ENOTSUP;
+	n = nvml->n_watched;
+	if (nvml->uuid(handle, nvml->watched[n].uuid, sizeof(nvml->watched[n].uuid)) != NVML_OK)
+		return -ENOTSUP;
+	if (!nvml->events && nvml->events_new(&nvml->events) != NVML_OK)
+		nvml->events = NULL;
+	if (!nvml->events || nvml->events_register(handle, NVML_EVENT_XID, nvml->events) != NVML_OK)
+		return -ENOTSUP;
+	nvml->watched[n].handle = handle;
+	nvml->n_watched++;
+	return 0;
+}
+
+static const char *watched_uuid(const struct nvml *nvml, nvml_handle handle)
+{
+	for (uint32_t i = 0; i < nvml->n_watched; i++)
+		if (nvml->watched[i].handle == handle)
+			return nvml->watched[i].uuid;
+	return NULL;
+}
+
+int nvml_next_xid(struct nvml *nvml, struct nvml_xid *ret)
+{
+	struct nvml_event_data event;
+	const char *uuid;
+	int r;
+
+	if (!nvml || !nvml->events)
+		return 0;
+	do {
+		event = (struct nvml_event_data){.gpu_instance = NVML_NO_INSTANCE};
+		r = nvml->events_wait(nvml->events, &event, 0);
+	} while (r == NVML_OK && event.type != NVML_EVENT_XID);
+	if (r != NVML_OK)
+		return r == NVML_TIMEOUT ? 0 : -EIO;
+	uuid = watched_uuid(nvml, event.device);
+	if (uuid)
+		memcpy(ret->uuid, uuid, sizeof(ret->uuid));
+	else if (nvml->uuid(event.device, ret->uuid, sizeof(ret->uuid)) != NVML_OK)
+		ret->uuid[0] = '\0';
+	ret->gpu_instance = event.gpu_instance;
+	ret->xid = event.data;
+	return 1;
 }

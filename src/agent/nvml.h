@@ -30,8 +30,10 @@ struct nvml_info {
 	int32_t numa;  /* the node whose memory is nearest; -1: not known */
 	int32_t minor; /* of its device file; -1: not known */
 	uint32_t nvml_index;
+	uint32_t gpu_instance; /* of MIG; NVML_NO_INSTANCE: none, or not known */
 	nvml_handle handle;
 };
+#define NVML_NO_INSTANCE UINT32_MAX
 
 struct nvml_process {
 	uint32_t pid;
@@ -65,5 +67,20 @@ enum nvml_link nvml_link(struct nvml *nvml, nvml_handle a, nvml_handle b);
  */
 int nvml_processes(
 	struct nvml *nvml, nvml_handle handle, struct nvml_process *ret_processes, size_t max);
+
+/* An error that the driver has told of. */
+struct nvml_xid {
+	char uuid[96];         /* of the device, also where it is an instance's; "": not known */
+	uint32_t gpu_instance; /* NVML_NO_INSTANCE: the whole device */
+	uint64_t xid;
+};
+
+/*
+ * From now on Xids of that device are kept for nvml_next_xid(); by nvml_index, once for each.
+ * -ENOTSUP: the driver, or the device, tells none.
+ */
+int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index);
+/* The next, without waiting: 1; 0: there is none, or nothing is watched; -EIO. */
+int nvml_next_xid(struct nvml *nvml, struct nvml_xid *ret_xid);
 
 #endif

@@ -226,6 +226,9 @@ static const char *const faults[][2] = {
 		"the fifth allocation from now on fails, and the one after it"},
 	{"ecc device=0 after=100", "a memory error after so many kernels; at=2s: after that time"},
 	{"lost device=1 at=2s", "the device is lost; after=100: after so many kernels"},
+	{"xid device=0 code=79 at=2s",
+		"the driver tells of that Xid, as of a device that is lost to programs soon; "
+		"after=100: after so many kernels"},
 	{"hang device=0 after=10", "the kernel after so many never ends"},
 	{"slow device=0 factor=3", "kernels take that many times as long; after=100: later ones"},
 };

@@ -70,8 +70,8 @@ int program_watch(
 void program_unwatch(struct program_signals *signals);
 
 /*
- * In a main.c: SIGTERM and SIGINT are blocked before the libraries get ready, which takes a daemon's
- * tens of milliseconds. Who is told to end meanwhile ends as soon as it runs, and not by the signal.
+ * In a main.c: SIGTERM and SIGINT are blocked before the libraries get ready, which takes tens of
+ * milliseconds. Who is told to end meanwhile ends as soon as it runs, and not by the signal.
  */
 #define PROGRAM_HOLDS_SIGNALS \
 	__attribute__((section(".preinit_array"), used)) static void (*const program_first)( \

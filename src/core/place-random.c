@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any node with room, and on it any device: what other policies are compared with, and no policy that
- * one would want, so it is not in the list of those. The draw is a function of the state: how many
- * tenants there are and which slots are used, so that the same run draws the same.
+ * Any node with room, and on it any device: what other policies are compared with, and no policy
+ * that one would want, so it is not in the list of those. The draw is a function of the state: how
+ * many tenants there are and which slots are used, so that the same run draws the same.
  */
 #include "base/rand.h"
 #include "core/place-internal.h"

@@ -3,13 +3,14 @@
  * Copies with an end in the program's memory. A source is taken along at the call, unless it is
  * page-locked (or captured) and could still be written to before the stream gets there: then the
  * worker asks for it. What comes back is waited for into pageable memory, as the driver does it,
- * and brought by the reverse thread into page-locked memory and from graphs.
+ * and brought by the reverse thread into page-locked memory and from graphs. None of that is needed
+ * where the worker has mapped the memory: there the copy is the driver's own.
  */
 #include "cuda/copy.h"
 #include "remote/client.h"
 
 /* Requests under way before their answers are taken: they and those fit into the rings. */
-#define AHEAD 3u
+#define AHEAD 12u
 
 #define PER_THREAD CU_STREAM_PER_THREAD
 
@@ -188,6 +189,23 @@ static CUresult copy_later(unsigned op, const struct remote_copy *whole, const s
 	return call_post(&c);
 }
 
+static CUresult copy_window(
+	unsigned op, const struct remote_copy *copy, const struct remote_window *window)
+{
+	struct call c;
+	CUresult r = call_begin(&c, op, sizeof(*copy) + sizeof(*window));
+
+	if (r)
+		return r;
+	call_put(&c, copy, sizeof(*copy));
+	call_put(&c, window, sizeof(*window));
+	if (copy->is_async)
+		return call_post(&c);
+	r = call_wait(&c, REMOTE_SYNC);
+	call_end(&c);
+	return r;
+}
+
 static CUresult copy_device(const CUDA_MEMCPY3D *copy, CUstream stream, bool is_async)
 {
 	const uint64_t on = (uintptr_t)stream, how = is_async;
@@ -218,6 +236,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_asyn
 {
 	CUDA_MEMCPY3D copy;
 	struct remote_copy device;
+	struct remote_window window;
 	bool is_from_host, is_to_host;
 	struct box box;
 	CUresult r = session_check();
@@ -242,6 +261,9 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_asyn
 	device.stream = (uintptr_t)stream;
 	device.is_async = is_async;
 	box = box_of(&copy, is_from_host);
+	if (is_in_window(&box, &window))
+		return copy_window(
+			is_from_host ? REMOTE_WINDOW_IN : REMOTE_WINDOW_OUT, &device, &window);
 	if (is_from_host) {
 		const bool may_change = is_async &&
 			(is_capturing() || (is_pinned(box.base) && is_hazardous()));
@@ -267,32 +289,49 @@ static CUresult copy2d(const CUDA_MEMCPY2D *c, CUstream stream, bool is_async)
 	return copy3d(&copy, stream, is_async);
 }
 
-static CUDA_MEMCPY3D line(size_t bytes)
+static CUDA_MEMCPY3D line_to_device(const void *host, CUdeviceptr device, size_t bytes)
 {
-	return (CUDA_MEMCPY3D){.WidthInBytes = bytes, .Height = 1, .Depth = 1};
+	return (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = host,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = device,
+		.WidthInBytes = bytes,
+		.Height = 1,
+		.Depth = 1,
+	};
+}
+
+static CUDA_MEMCPY3D line_to_array(const void *host, CUarray array, size_t x, size_t bytes)
+{
+	CUDA_MEMCPY3D c = line_to_device(host, 0, bytes);
+
+	c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+	c.dstArray = array;
+	c.dstXInBytes = x;
+	return c;
+}
+
+static CUresult copy_in_line(CUDA_MEMCPY3D line, CUstream stream, bool is_async)
+{
+	return copy3d(&line, stream, is_async);
+}
+
+static CUresult copy_out_line(CUDA_MEMCPY3D line, CUstream stream, bool is_async)
+{
+	line = memcpy_3d_turned(&line);
+	return copy3d(&line, stream, is_async);
 }
 
 static CUresult to_device(
 	CUdeviceptr dst, const void *src, size_t n, CUstream stream, bool is_async)
 {
-	CUDA_MEMCPY3D c = line(n);
-
-	c.srcMemoryType = CU_MEMORYTYPE_HOST;
-	c.srcHost = src;
-	c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-	c.dstDevice = dst;
-	return copy3d(&c, stream, is_async);
+	return copy_in_line(line_to_device(src, dst, n), stream, is_async);
 }
 
 static CUresult to_host(void *dst, CUdeviceptr src, size_t n, CUstream stream, bool is_async)
 {
-	CUDA_MEMCPY3D c = line(n);
-
-	c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-	c.srcDevice = src;
-	c.dstMemoryType = CU_MEMORYTYPE_HOST;
-	c.dstHost = dst;
-	return copy3d(&c, stream, is_async);
+	return copy_out_line(line_to_device(dst, src, n), stream, is_async);
 }
 
 static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream, bool is_async)
@@ -308,32 +347,6 @@ static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st
 		return session_check();
 	memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
 	return CUDA_SUCCESS;
-}
-
-static CUresult array_to_host(
-	void *dst, CUarray src, size_t at, size_t n, CUstream s, bool is_async)
-{
-	CUDA_MEMCPY3D c = line(n);
-
-	c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-	c.srcArray = src;
-	c.srcXInBytes = at;
-	c.dstMemoryType = CU_MEMORYTYPE_HOST;
-	c.dstHost = dst;
-	return copy3d(&c, s, is_async);
-}
-
-static CUresult host_to_array(
-	CUarray dst, size_t at, const void *src, size_t n, CUstream s, bool is_async)
-{
-	CUDA_MEMCPY3D c = line(n);
-
-	c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-	c.dstArray = dst;
-	c.dstXInBytes = at;
-	c.srcMemoryType = CU_MEMORYTYPE_HOST;
-	c.srcHost = src;
-	return copy3d(&c, s, is_async);
 }
 
 /*
@@ -383,13 +396,13 @@ COPY(cuMemcpyDtoH_v2, (void *dst, CUdeviceptr src, size_t n),
 COPY_ASYNC(cuMemcpyDtoHAsync_v2, ARG(void *dst, CUdeviceptr src, size_t n),
 	to_host(dst, src, n, stream, is_async))
 COPY(cuMemcpyAtoH_v2, (void *dst, CUarray src, size_t at, size_t n),
-	array_to_host(dst, src, at, n, stream, is_async))
+	copy_out_line(line_to_array(dst, src, at, n), stream, is_async))
 COPY_ASYNC(cuMemcpyAtoHAsync_v2, ARG(void *dst, CUarray src, size_t at, size_t n),
-	array_to_host(dst, src, at, n, stream, is_async))
+	copy_out_line(line_to_array(dst, src, at, n), stream, is_async))
 COPY(cuMemcpyHtoA_v2, (CUarray dst, size_t at, const void *src, size_t n),
-	host_to_array(dst, at, src, n, stream, is_async))
+	copy_in_line(line_to_array(src, dst, at, n), stream, is_async))
 COPY_ASYNC(cuMemcpyHtoAAsync_v2, ARG(CUarray dst, size_t at, const void *src, size_t n),
-	host_to_array(dst, at, src, n, stream, is_async))
+	copy_in_line(line_to_array(src, dst, at, n), stream, is_async))
 COPY(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
 COPY(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
 COPY_ASYNC(cuMemcpy2DAsync_v2, ARG(const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))

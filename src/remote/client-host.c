@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's own memory and functions: page-locked memory, the reserved image of device memory,
- * and the reverse thread, which does what the worker asks for when a stream gets there.
+ * The program's own memory and functions: the reserved image of device memory, and the reverse
+ * thread, which does what the worker asks for when a stream gets there.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #define GRANULE (2ull << 20)
 
-static struct ranges device = RANGES_INIT, reserved = RANGES_INIT, pinned = RANGES_INIT;
+static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 
 /* ---- device memory ---- */
 
@@ -61,190 +61,6 @@ size_t device_taken(CUdeviceptr address)
 bool is_device(CUdeviceptr address)
 {
 	return ranges_find(&device, address, NULL);
-}
-
-/* ---- page-locked memory ---- */
-
-enum { PINNED_OURS = 1u << 31 }; /* beside the flags */
-
-bool is_pinned(const void *p)
-{
-	return ranges_find(&pinned, (uintptr_t)p, NULL);
-}
-
-REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
-{
-	CUresult r = session_check();
-	void *p;
-
-	if (r)
-		return r;
-	if (!pp || !bytesize || Flags & ~7u)
-		return CUDA_ERROR_INVALID_VALUE;
-	p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (ranges_add(&pinned, (uintptr_t)p, bytesize, Flags | PINNED_OURS) < 0) {
-		munmap(p, bytesize);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*pp = p;
-	return CUDA_SUCCESS;
-}
-
-REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
-{
-	return cuMemHostAlloc(pp, bytesize, 0);
-}
-
-static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
-{
-	struct range range;
-
-	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
-		is_ours != !!(range.note & PINNED_OURS))
-		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	/* What is under way may still write there. */
-	if (is_hazardous())
-		cuCtxSynchronize();
-	ranges_remove(&pinned, range.base, NULL);
-	*ret_range = range;
-	return CUDA_SUCCESS;
-}
-
-REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
-{
-	struct range range;
-	CUresult r = session_check();
-
-	if (!r)
-		r = forget_pinned(p, true, &range);
-	if (!r)
-		munmap(p, range.size);
-	return r;
-}
-
-REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
-{
-	CUresult r = session_check();
-
-	if (r)
-		return r;
-	if (!p || !bytesize || Flags & ~15u)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
-		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	return ranges_add(&pinned, (uintptr_t)p, bytesize, Flags) < 0 ? CUDA_ERROR_OUT_OF_MEMORY
-								      : CUDA_SUCCESS;
-}
-
-REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
-{
-	struct range range;
-	CUresult r = session_check();
-
-	return r ? r : forget_pinned(p, false, &range);
-}
-
-REMOTE_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
-{
-	struct range range;
-	CUresult r = session_check();
-
-	if (r)
-		return r;
-	if (!pFlags || !ranges_find(&pinned, (uintptr_t)p, &range))
-		return CUDA_ERROR_INVALID_VALUE;
-	*pFlags = (unsigned int)(range.note & ~(uint64_t)PINNED_OURS);
-	return CUDA_SUCCESS;
-}
-
-static CUresult pointer_attribute(
-	void *data, CUpointer_attribute attribute, const struct range *range, CUdeviceptr ptr)
-{
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)data = CU_MEMORYTYPE_HOST; break;
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *(void **)data = (void *)(uintptr_t)ptr; break;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = 0; break;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*(void **)data = (void *)(uintptr_t)range->base;
-		break;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = range->size; break;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
-	default: return CUDA_ERROR_INVALID_VALUE;
-	}
-	return CUDA_SUCCESS;
-}
-
-static size_t pointer_attribute_bytes(CUpointer_attribute attribute)
-{
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return 8;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return 4;
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return 1;
-	default: return 0;
-	}
-}
-
-REMOTE_EXPORT CUresult cuPointerGetAttribute(
-	void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-	const size_t n = pointer_attribute_bytes(attribute);
-	const uint32_t which = attribute;
-	struct range range;
-	uint64_t value;
-	struct call c;
-	CUresult r;
-
-	if (!data && !session_check())
-		return CUDA_ERROR_INVALID_VALUE;
-	if (ranges_find(&pinned, ptr, &range))
-		return pointer_attribute(data, attribute, &range, ptr);
-	/* Tokens and the like are of the server's machine. */
-	if (!n)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = call_begin(&c, REMOTE_OP_cuPointerGetAttribute, 16);
-	if (r)
-		return r;
-	call_put(&c, &which, sizeof(which));
-	call_put(&c, &ptr, sizeof(ptr));
-	r = call_wait(&c, 0);
-	if (!r && call_take(&c, &value, sizeof(value)))
-		memcpy(data, &value, n);
-	call_end(&c);
-	return r;
-}
-
-REMOTE_EXPORT CUresult cuPointerGetAttributes(
-	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
-{
-	CUresult r = session_check();
-
-	if (!r && numAttributes && (!attributes || !data))
-		return CUDA_ERROR_INVALID_VALUE;
-	for (unsigned int i = 0; !r && i < numAttributes; i++) {
-		r = cuPointerGetAttribute(data[i], attributes[i], ptr);
-		/* What does not apply to a pointer is 0 here, and no error. */
-		if (r == CUDA_ERROR_INVALID_VALUE) {
-			memset(data[i], 0, pointer_attribute_bytes(attributes[i]));
-			r = CUDA_SUCCESS;
-		}
-	}
-	return r;
 }
 
 /* ---- boxes ---- */
@@ -360,6 +176,16 @@ static bool is_within(const struct box *box, const struct remote_reverse *asked)
 		asked->bytes <= REMOTE_PIECE;
 }
 
+static void take_done(const struct remote_frame *head, const void *frame)
+{
+	struct remote_done done;
+
+	if (head->size < sizeof(*head) + sizeof(done))
+		return;
+	memcpy(&done, (const uint8_t *)frame + sizeof(*head), sizeof(done));
+	query_done(&done);
+}
+
 static void serve(const struct remote_frame *head, const void *frame)
 {
 	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) +
@@ -367,6 +193,12 @@ static void serve(const struct remote_frame *head, const void *frame)
 	struct remote_reverse asked;
 	struct work work;
 
+	if (head->op == REMOTE_DONE) {
+		take_done(head, frame);
+		return;
+	}
+	/* Before the program can see what it brings. */
+	query_heard();
 	if (head->size < sizeof(*head) + sizeof(asked))
 		return;
 	memcpy(&asked, (const uint8_t *)frame + sizeof(*head), sizeof(asked));
@@ -432,6 +264,17 @@ static CUresult start_reverse(void)
 	pthread_detach(thread);
 	host.is_started = true;
 	return CUDA_SUCCESS;
+}
+
+CUresult reverse_begin(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&host.lock);
+	if (session_check() == CUDA_SUCCESS)
+		r = start_reverse();
+	pthread_mutex_unlock(&host.lock);
+	return r;
 }
 
 static CUresult find_name(uint64_t *ret_name)

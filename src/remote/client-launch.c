@@ -114,6 +114,20 @@ static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_by
 		: CUDA_SUCCESS;
 }
 
+/* The end of a request about a node, and its answer: ret_node, unless NULL, is a new one. */
+static CUresult ask_node(struct call *c, const struct remote_node *node, uint64_t *ret_node)
+{
+	CUresult r;
+
+	call_put(c, node, sizeof(*node));
+	call_put(c, node->dependencies, node->n * 8);
+	r = call_wait(c, 0);
+	if (!r && ret_node && !call_take(c, ret_node, sizeof(*ret_node)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(c);
+	return r;
+}
+
 /* Everything about a launch but its parameters, which are added here. */
 static CUresult send_launch(unsigned op, struct remote_launch *launch,
 	const CUlaunchAttribute *attrs, void **params, void **extra, const struct remote_node *node,
@@ -155,15 +169,7 @@ static CUresult send_launch(unsigned op, struct remote_launch *launch,
 	pthread_mutex_unlock(&layouts.lock);
 	if (r)
 		return r;
-	if (!node)
-		return call_post(&c);
-	call_put(&c, node, sizeof(*node));
-	call_put(&c, node->dependencies, node->n * 8);
-	r = call_wait(&c, 0);
-	if (!r && ret_node && !call_take(&c, ret_node, sizeof(*ret_node)))
-		r = CUDA_ERROR_UNKNOWN;
-	call_end(&c);
-	return r;
+	return node ? ask_node(&c, node, ret_node) : call_post(&c);
 }
 
 REMOTE_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -231,6 +237,40 @@ REMOTE_EXPORT CUresult cuLaunchKernelEx_ptsz(
 	return cuLaunchKernelEx(&own, f, kernelParams, extra);
 }
 
+/*
+ * The three entry points of a kind of nodes: another one, other parameters, and those in a graph
+ * that is executable already. `send` does it.
+ */
+#define NODES(add, set, set_exec, send, params) \
+	REMOTE_EXPORT CUresult add(CUgraphNode *phGraphNode, CUgraph hGraph, \
+		const CUgraphNode *dependencies, size_t numDependencies, const params *nodeParams) \
+	{ \
+		const struct remote_node node = {.of = (uintptr_t)hGraph, \
+			.n = numDependencies, \
+			.dependencies = dependencies}; \
+		uint64_t handle = 0; \
+		CUresult r = phGraphNode ? send(REMOTE_OP_##add, nodeParams, &node, &handle) \
+					 : CUDA_ERROR_INVALID_VALUE; \
+\
+		if (!r) \
+			*phGraphNode = (CUgraphNode)(uintptr_t)handle; \
+		return r; \
+	} \
+	REMOTE_EXPORT CUresult set(CUgraphNode hNode, const params *nodeParams) \
+	{ \
+		const struct remote_node node = {.node = (uintptr_t)hNode}; \
+\
+		return send(REMOTE_OP_##set, nodeParams, &node, NULL); \
+	} \
+	REMOTE_EXPORT CUresult set_exec( \
+		CUgraphExec hGraphExec, CUgraphNode hNode, const params *nodeParams) \
+	{ \
+		const struct remote_node node = { \
+			.of = (uintptr_t)hGraphExec, .node = (uintptr_t)hNode}; \
+\
+		return send(REMOTE_OP_##set_exec, nodeParams, &node, NULL); \
+	}
+
 /* ---- kernel nodes ---- */
 
 static CUresult kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
@@ -251,37 +291,8 @@ static CUresult kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
 	return send_launch(op, &launch, NULL, p->kernelParams, p->extra, node, ret_node);
 }
 
-REMOTE_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-	const CUgraphNode *dependencies, size_t numDependencies,
-	const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	const struct remote_node node = {
-		.of = (uintptr_t)hGraph, .n = numDependencies, .dependencies = dependencies};
-	uint64_t handle = 0;
-	CUresult r = phGraphNode
-		? kernel_node(REMOTE_OP_cuGraphAddKernelNode_v2, nodeParams, &node, &handle)
-		: CUDA_ERROR_INVALID_VALUE;
-
-	if (!r)
-		*phGraphNode = (CUgraphNode)(uintptr_t)handle;
-	return r;
-}
-
-REMOTE_EXPORT CUresult cuGraphKernelNodeSetParams_v2(
-	CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	const struct remote_node node = {.node = (uintptr_t)hNode};
-
-	return kernel_node(REMOTE_OP_cuGraphKernelNodeSetParams_v2, nodeParams, &node, NULL);
-}
-
-REMOTE_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(
-	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	const struct remote_node node = {.of = (uintptr_t)hGraphExec, .node = (uintptr_t)hNode};
-
-	return kernel_node(REMOTE_OP_cuGraphExecKernelNodeSetParams_v2, nodeParams, &node, NULL);
-}
+NODES(cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams_v2,
+	kernel_node, CUDA_KERNEL_NODE_PARAMS)
 
 /* What a node's parameters are read into lives as long as the session: the last ones of each. */
 static struct node_params {
@@ -416,46 +427,11 @@ static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
 	if (r)
 		return r;
 	call_put(&c, &name, sizeof(name));
-	call_put(&c, node, sizeof(*node));
-	call_put(&c, node->dependencies, node->n * 8);
-	r = call_wait(&c, 0);
-	if (!r && ret_node && !call_take(&c, ret_node, sizeof(*ret_node)))
-		r = CUDA_ERROR_UNKNOWN;
-	call_end(&c);
-	return r;
+	return ask_node(&c, node, ret_node);
 }
 
-REMOTE_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-	const CUgraphNode *dependencies, size_t numDependencies,
-	const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-	const struct remote_node node = {
-		.of = (uintptr_t)hGraph, .n = numDependencies, .dependencies = dependencies};
-	uint64_t handle = 0;
-	CUresult r = phGraphNode
-		? host_node(REMOTE_OP_cuGraphAddHostNode, nodeParams, &node, &handle)
-		: CUDA_ERROR_INVALID_VALUE;
-
-	if (!r)
-		*phGraphNode = (CUgraphNode)(uintptr_t)handle;
-	return r;
-}
-
-REMOTE_EXPORT CUresult cuGraphHostNodeSetParams(
-	CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-	const struct remote_node node = {.node = (uintptr_t)hNode};
-
-	return host_node(REMOTE_OP_cuGraphHostNodeSetParams, nodeParams, &node, NULL);
-}
-
-REMOTE_EXPORT CUresult cuGraphExecHostNodeSetParams(
-	CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-	const struct remote_node node = {.of = (uintptr_t)hGraphExec, .node = (uintptr_t)hNode};
-
-	return host_node(REMOTE_OP_cuGraphExecHostNodeSetParams, nodeParams, &node, NULL);
-}
+NODES(cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams, host_node,
+	CUDA_HOST_NODE_PARAMS)
 
 /* ---- nodes by their general form ---- */
 

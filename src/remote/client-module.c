@@ -12,8 +12,9 @@
 #include "cuda/image.h"
 #include "remote/client.h"
 #include "remote/launch.h"
+#include "remote/store.h"
 
-static CUresult send_blob(const void *p, size_t n)
+static CUresult send_pieces(const void *p, size_t n)
 {
 	struct call c;
 
@@ -32,6 +33,38 @@ static CUresult send_blob(const void *p, size_t n)
 		at += piece;
 	}
 	return CUDA_SUCCESS;
+}
+
+/* CUDA_ERROR_NOT_FOUND: the server does not know it. */
+static CUresult send_name(unsigned op, const uint8_t hash[SHA256_BYTES])
+{
+	struct call c;
+	CUresult r = call_begin(&c, op, SHA256_BYTES);
+
+	if (r)
+		return r;
+	call_put(&c, hash, SHA256_BYTES);
+	if (op == REMOTE_BLOB_NAMED)
+		return call_post(&c);
+	r = call_wait(&c, 0);
+	call_end(&c);
+	return r;
+}
+
+/* On one machine naming it takes longer than sending it. */
+static CUresult send_blob(const void *p, size_t n)
+{
+	uint8_t hash[SHA256_BYTES];
+	CUresult r;
+
+	if (n < STORE_LEAST || session_shared()->hub == REMOTE_HUB_NONE)
+		return send_pieces(p, n);
+	sha256(p, n, hash);
+	r = send_name(REMOTE_BLOB_KNOWN, hash);
+	if (r != CUDA_ERROR_NOT_FOUND)
+		return r;
+	r = send_pieces(p, n);
+	return r ? r : send_name(REMOTE_BLOB_NAMED, hash);
 }
 
 /* ---- options ---- */
@@ -184,35 +217,26 @@ static CUresult check_library(
 	return CUDA_SUCCESS;
 }
 
-REMOTE_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
-	CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
-	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
-{
-	struct options o;
-	CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o);
+/* From memory, or from a file. */
+#define LOAD_LIBRARY(name, type, source, load) \
+	REMOTE_EXPORT CUresult name(CUlibrary *library, type source, CUjit_option *jitOptions, \
+		void **jitOptionsValues, unsigned int numJitOptions, \
+		CUlibraryOption *libraryOptions, void **libraryOptionValues, \
+		unsigned int numLibraryOptions) \
+	{ \
+		struct options o; \
+		CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o); \
+\
+		if (!r) \
+			r = check_library(libraryOptions, \
+				(const void *const *)libraryOptionValues, numLibraryOptions); \
+		return r ? r \
+			 : LOAD(CUlibrary, library, \
+				   load(REMOTE_OP_cuLibraryLoadData, source, &o, &handle_)); \
+	}
 
-	if (!r)
-		r = check_library(libraryOptions, (const void *const *)libraryOptionValues,
-			numLibraryOptions);
-	return r ? r
-		 : LOAD(CUlibrary, library,
-			   load_image(REMOTE_OP_cuLibraryLoadData, code, &o, &handle_));
-}
-
-REMOTE_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
-	CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
-	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
-{
-	struct options o;
-	CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o);
-
-	if (!r)
-		r = check_library(libraryOptions, (const void *const *)libraryOptionValues,
-			numLibraryOptions);
-	return r ? r
-		 : LOAD(CUlibrary, library,
-			   load_file(REMOTE_OP_cuLibraryLoadData, fileName, &o, &handle_));
-}
+LOAD_LIBRARY(cuLibraryLoadData, const void *, code, load_image)
+LOAD_LIBRARY(cuLibraryLoadFromFile, const char *, fileName, load_file)
 
 /* ---- the linker ---- */
 

@@ -96,11 +96,11 @@ static bool has_session(void)
 	return nvml.sock >= 0;
 }
 
-/* With the lock held: a session that has failed once is over, since a late answer may still come. */
+/* With the lock held. A session that has failed once is over: a late answer may still come. */
 static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
 {
 	struct remote_note note = {
-		.type = REMOTE_ASK, .abi = REMOTE_ABI, .lane = device, .machine = question};
+		.type = REMOTE_ASK, .abi = REMOTE_ABI, .lane = device, .machine = (uint16_t)question};
 
 	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
 	if (fd_send(nvml.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||

@@ -60,6 +60,20 @@ static bool is_alive(void *unused)
 	return atomic_load(&session.state) < STATE_FAILED;
 }
 
+bool session_ask(struct remote_note *note, int fd)
+{
+	const uint32_t type = note->type;
+
+	return fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) == sizeof(*note) &&
+		fd_recv(session.sock, note, sizeof(*note), NULL, 0) == sizeof(*note) &&
+		note->type == type;
+}
+
+uint64_t session_posted(void)
+{
+	return atomic_load(&session.posted);
+}
+
 static void gone(void)
 {
 	int expected = STATE_READY;
@@ -277,6 +291,14 @@ CUresult call_send(struct call *c, unsigned flags)
 }
 
 CUresult call_receive(struct call *c)
+{
+	const CUresult r = call_receive_quietly(c);
+
+	query_heard();
+	return r;
+}
+
+CUresult call_receive_quietly(struct call *c)
 {
 	struct remote_frame head;
 	const void *frame;

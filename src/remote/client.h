@@ -69,6 +69,8 @@ static inline void call_cancel(struct call *c)
 {
 }
 
+/* As the second half of call_wait, of an answer from which the program learns nothing of others. */
+CUresult call_receive_quietly(struct call *c);
 /* A request sent without waiting: its answers are taken later, in order, on the same lane. */
 CUresult call_send(struct call *c, unsigned flags);
 CUresult call_receive(struct call *c);
@@ -83,6 +85,10 @@ uint64_t handle_new(enum kind kind);
 bool is_synchronous(void);
 const struct ring_watch *session_watch(void);
 struct remote_session *session_shared(void);
+/* How many calls have been posted so far. */
+uint64_t session_posted(void);
+/* One note with a descriptor to the worker itself, and its answer. False when there is none. */
+bool session_ask(struct remote_note *note, int fd);
 /* 0, or why there can be no call now. */
 CUresult session_check(void);
 CUresult session_connect(void);
@@ -90,7 +96,7 @@ void session_set_ready(void);
 /* This thread runs a host function: it may not call the driver. */
 extern __thread bool is_host_function;
 
-/* ---- memory (client-host.c) ---- */
+/* ---- memory (client-host.c, client-pinned.c) ---- */
 
 /*
  * Device memory that the program was given: its addresses are reserved here, so that no memory of
@@ -110,6 +116,8 @@ struct box {
 	size_t width, height, depth; /* bytes, rows, slices */
 };
 
+/* Whether the worker has mapped all of the box, and where it has. */
+bool is_in_window(const struct box *box, struct remote_window *ret_window);
 /* `bytes` of the box as packed from `offset` on. */
 void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
 void box_write(const struct box *box, size_t offset, const void *from, size_t bytes);
@@ -133,7 +141,20 @@ void work_await(uint32_t asked);
 bool is_hazardous(void);
 bool is_capturing(void);
 
+/* The reverse thread is there afterwards. */
+CUresult reverse_begin(void);
+
+/* ---- queries (client-query.c) ---- */
+
+/* The program may learn from this answer what has come to its end. */
+void query_heard(void);
+/* The worker's word of something that it has watched. */
+void query_done(const struct remote_done *done);
+
 /* What generated stubs note. */
+void event_recorded(CUevent event);
+void query_forget(uint64_t handle);
+void graph_launched(CUstream stream);
 void capture_began(void);
 void capture_ended(void);
 void stream_waits(CUstream stream);

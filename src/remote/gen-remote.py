@@ -37,7 +37,7 @@ FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMS
          'CUstreamBatchMemOpParams'}
 UNFIXED = {'CUDA_MEMCPY3D', 'CUDA_RESOURCE_DESC', 'CUDA_GRAPH_INSTANTIATE_PARAMS',
            'CUgraphExecUpdateResultInfo', 'CUmemAllocationProp'}
-WORDS = ('in', 'inout', 'gone', 'free', 'address', 'number', 'text')
+WORDS = ('in', 'inout', 'gone', 'again', 'free', 'address', 'number', 'text')
 
 
 class Param:
@@ -271,6 +271,9 @@ def write_client(out, entries, functions, same, sources):
     for path in sources:
         text = open(path).read()
         defined |= set(re.findall(r'^REMOTE_EXPORT CUresult (\w+)\(', text, re.M))
+        for names in re.findall(r'^NODES\((\w+),\s+(\w+),\s+(\w+),', text, re.M):
+            defined |= set(names)
+        defined |= set(re.findall(r'^LOAD_LIBRARY\((\w+),', text, re.M))
         for name in re.findall(r'^COPY\((\w+),', text, re.M):
             defined |= {name, name + '_ptds'}
         for name in re.findall(r'^COPY_ASYNC\((\w+),', text, re.M):
@@ -403,7 +406,10 @@ def worker_function(f, w):
                 w('\t\thandles_named(s, KIND_%s, %s, n);\n' % (p.kind, p.name))
             w('\t\tgive(s, %s, n * sizeof(*%s));\n\t}\n' % (p.name, p.name))
             continue
-        if p.kind:
+        if p.word == 'again':
+            w('\tif (%s)\n\t\t*%s = (%s)handle_again(s, KIND_%s, (uint64_t)*%s);\n'
+              % (p.name, p.name, p.base, p.kind, p.name))
+        elif p.kind:
             w('\tif (%s)\n\t\thandles_named(s, KIND_%s, %s, %s);\n' % (p.name, p.kind, p.name, many))
         elif p.base in UNFIXED:
             w('\tif (%s)\n\t\tunfix_%s(s, %s);\n' % (p.name, p.base, p.name))

@@ -45,7 +45,13 @@
 #define STRANGERS_MAX 64u /* the oldest of more is sent away */
 #define LOOK_MS 100
 #define COUNT_MS 500
-#define PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:+DHE-PSK"
+/*
+ * A pre-shared key goes with SHA-256, which leaves AES-128 and ChaCha20; by itself GnuTLS takes the
+ * latter, at a fifth of the speed of the former where the processor has instructions for it.
+ */
+#define PRIORITY \
+	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
+	"-KX-ALL:+ECDHE-PSK:+DHE-PSK"
 
 /* What a key is for is its identity in TLS. */
 enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
@@ -368,7 +374,8 @@ static void serve_next(int listener)
 
 	if (!slot)
 		return;
-	*slot = (struct slot){.turn = turn++};
+	*slot = (struct slot){.turn = turn};
+	turn++;
 	pid = fork();
 	if (pid == 0) {
 		serve_one(fd, slot);
@@ -517,6 +524,8 @@ int main(int argc, char **argv)
 	}
 	r = read_invitation();
 	fd_set_cloexec((int)listener, true);
+	if (is_server)
+		workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
 		r = is_server ? serve_all((int)listener) : join();

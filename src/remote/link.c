@@ -17,7 +17,9 @@
 
 #include "remote/ring.h"
 
-#define PIECE (64u << 10)
+#define PIECE (256u << 10)
+/* Up to here head and bytes go as one record; beyond, putting them together costs a copy. */
+#define TOGETHER 4096u
 /* How much may be read before the producer is told: less than what it always keeps free. */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
@@ -72,17 +74,23 @@ static int receive_all(gnutls_session_t tls, void *p, size_t n)
 	return 0;
 }
 
-/* Head and bytes in one record where they fit. */
 static void send_message(struct link *l, const struct link_head *head, const void *p)
 {
+	uint8_t both[sizeof(*head) + TOGETHER];
 	int r;
 
 	pthread_mutex_lock(&l->sending);
-	gnutls_record_cork(l->tls);
-	r = send_all(l->tls, head, sizeof(*head));
-	if (r == 0)
-		r = send_all(l->tls, p, head->bytes);
-	if (gnutls_record_uncork(l->tls, GNUTLS_RECORD_WAIT) < 0 || r < 0)
+	if (head->bytes <= TOGETHER) {
+		memcpy(both, head, sizeof(*head));
+		if (head->bytes)
+			memcpy(both + sizeof(*head), p, head->bytes);
+		r = send_all(l->tls, both, sizeof(*head) + head->bytes);
+	} else {
+		r = send_all(l->tls, head, sizeof(*head));
+		if (r == 0)
+			r = send_all(l->tls, p, head->bytes);
+	}
+	if (r < 0)
 		_exit(0);
 	pthread_mutex_unlock(&l->sending);
 }

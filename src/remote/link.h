@@ -14,6 +14,9 @@ struct gnutls_session_int;
 /* A sealed session, mapped, and its descriptor. 0 or -errno. */
 int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd);
 
+/* Before the first worker is started: what they have in common, in our environment. */
+void workers_begin(void);
+
 /*
  * Becomes divvy-remote-worker for the program at the other end of the socket, with the libraries
  * of $DIVVY_REMOTE_HOOKS before the driver. Returns only on failure.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the daemon how a tenant is reached over a network, for ps and top: docs/control-protocol.md,
- * `remote`. Never blocks: what cannot be said now is said with the next one. One thread.
+ * Tells the daemon how a tenant is reached over a network, for ps and top: `remote` in
+ * docs/control-protocol.md. Never blocks: what cannot be said now is said with the next one. One
+ * thread.
  */
 #pragma once
 
@@ -20,5 +21,5 @@ struct report_numbers {
 	uint64_t received_per_s, sent_per_s; /* bytes, of the last second */
 };
 
-/* To the daemon of $DIVVY_SOCKET, of the tenant of $DIVVY_TENANT; nothing where either is not set. */
+/* To the daemon of $DIVVY_SOCKET, of the tenant of $DIVVY_TENANT; nothing where one is not set. */
 void report_send(struct report *report, const struct report_numbers *numbers);

@@ -16,11 +16,18 @@
 
 #define WAIT_MS 100u
 #define SPINS 1000u
-/* An empty ring begins anew beyond this, so that small traffic stays in the same few pages. */
+/* Beyond this an empty ring begins anew. */
 #define REWIND (128u << 10)
 
-static inline void relax(void)
+/* What is waited for may need this very processor. */
+#define YIELD_EVERY 64u
+
+static inline void relax(unsigned spin)
 {
+	if (spin % YIELD_EVERY == 0) {
+		sched_yield();
+		return;
+	}
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #else
@@ -85,6 +92,8 @@ static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
 	r->data = hub_reads ? &s->hub_bell : &shared->data;
 	r->room = hub_writes ? &s->hub_bell : &shared->room;
+	/* A link carries all bytes, also those that say nothing up to the end. */
+	r->rewinds = s->hub == REMOTE_HUB_NONE;
 }
 
 void ring_attach_producer(
@@ -125,7 +134,7 @@ static bool await_room(struct ring *r, size_t bytes, const struct ring_watch *wa
 			return true;
 		if (i == 0)
 			break;
-		relax();
+		relax(i);
 	}
 	for (;;) {
 		const uint32_t heard = bell_listen(r->room);
@@ -159,9 +168,9 @@ void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch)
 	bytes = (bytes + 15) & ~(size_t)15;
 	if (bytes > REMOTE_FRAME_MAX)
 		return NULL;
-	if (left < bytes || REMOTE_RING - left > REWIND) {
+	if (left < bytes || (r->rewinds && REMOTE_RING - left > REWIND)) {
 		look_at_head(r);
-		if (left < bytes || (r->seen == r->at && REMOTE_RING - left >= bytes))
+		if (left < bytes || (r->rewinds && r->seen == r->at && REMOTE_RING - left >= bytes))
 			if (!pad(r, left, watch))
 				return NULL;
 	}
@@ -191,7 +200,7 @@ static bool await_data(struct ring *r, size_t bytes, const struct ring_watch *wa
 			return true;
 		if (i == 0 || !watch)
 			break;
-		relax();
+		relax(i);
 	}
 	while (watch) {
 		const uint32_t heard = bell_listen(r->data);

@@ -20,6 +20,7 @@ struct ring {
 	struct remote_bell *data, *room;
 	uint64_t at;   /* our own position, which the other side only reads */
 	uint64_t seen; /* the other's, as last read */
+	bool rewinds;  /* an empty ring begins anew: the same few pages serve small traffic */
 };
 
 /*

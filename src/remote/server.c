@@ -65,6 +65,7 @@ int main(int argc, char **argv)
 	}
 	pidfd = pidfd_new((pid_t)follow);
 	fd_set_cloexec((int)listener, true);
+	workers_begin();
 	while (pidfd >= 0 || workers) {
 		struct pollfd fds[] = {
 			{.fd = (int)listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};

@@ -9,7 +9,8 @@
  * up: from the program to the worker. Lane 0 is the reverse lane: there the worker asks and the
  * program answers. Each other lane belongs to one thread of the program.
  * Over a network a link (link.c) on each side holds one end of a session and copies ring to ring:
- * neither the program nor the worker knows.
+ * neither the program nor the worker knows. Without a link the program's page-locked memory is
+ * shared as well: each piece of it, a window, is a memfd of its own that goes with a note.
  * Both ends are of the same architecture: numbers and structures of the driver API are as they are
  * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
  */
@@ -20,14 +21,20 @@
 #include <stdint.h>
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 1u
+#define REMOTE_ABI 2u
 #define REMOTE_LANES 64u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (64u << 10)
 #define REMOTE_BYTES (REMOTE_HEAD + 2ull * REMOTE_LANES * REMOTE_RING)
-/* A frame is at most this long; longer data goes in pieces. */
+/* A frame is at most this long. */
 #define REMOTE_FRAME_MAX ((1u << 20) + 4096u)
-#define REMOTE_PIECE (1u << 20)
+/*
+ * Longer data goes in pieces: while one is copied by the worker the next is under way, and the one
+ * after it is being written; each is still in the cache when the next one looks at it.
+ */
+#define REMOTE_PIECE (256u << 10)
+/* Windows of a session, named by 1 .. REMOTE_WINDOWS - 1. */
+#define REMOTE_WINDOWS 4096u
 
 /* Somebody sleeps on seq while sleepers is not 0. */
 struct remote_bell {
@@ -68,6 +75,7 @@ enum remote_note_type {
 	REMOTE_WELCOME,
 	REMOTE_REFUSED,
 	REMOTE_OPEN,
+	REMOTE_WINDOW,     /* with a memfd of the program's page-locked memory; answered in kind */
 	REMOTE_HELLO_NVML, /* a session of REMOTE_ASK and REMOTE_TELL alone: remote/nvml.h */
 	REMOTE_ASK,
 	REMOTE_TELL,
@@ -77,9 +85,11 @@ enum remote_note_type {
 struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
-	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult */
+	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult;
+				    * WINDOW: its name, in the answer 0 when it was not taken */
 	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
 	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
+	uint64_t bytes;            /* WINDOW: of the memory */
 	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
 };
 
@@ -123,14 +133,21 @@ enum remote_op {
 	REMOTE_COPY_FETCH,   /* struct remote_copy: the same, the data is PULLed by the stream */
 	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, in the answer */
 	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
+	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
+	REMOTE_WINDOW_CLOSE, /* u64 window: whatever uses it is over afterwards */
+	REMOTE_WINDOW_IN,    /* struct remote_copy, struct remote_window: window to device */
+	REMOTE_WINDOW_OUT,   /* the same, device to window */
 	REMOTE_COPY_DEVICE,  /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
 	REMOTE_BLOB,         /* bytes that the next frames of this lane speak of */
+	REMOTE_BLOB_KNOWN,   /* SHA-256: the same, if the server has them */
+	REMOTE_BLOB_NAMED,   /* SHA-256 of the bytes so far: the server may keep them */
 	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
 	REMOTE_HOST_CALL,    /* struct remote_host_call: a function of the program */
 	/* reverse */
 	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */
 	REMOTE_PUSH, /* struct remote_reverse, bytes; not answered */
 	REMOTE_CALL, /* struct remote_reverse; answered when it has returned */
+	REMOTE_DONE, /* struct remote_done; not answered */
 };
 
 /* One end of a copy on the device; the other end is `bytes` packed bytes. */
@@ -146,10 +163,23 @@ struct remote_copy {
 	uint32_t is_free;              /* the client forgets `work` when it is done */
 };
 
+/* The other end of a copy where that is in a window. */
+struct remote_window {
+	uint64_t window, offset;
+	uint64_t pitch, slice; /* bytes from row to row, from slice to slice */
+};
+
 struct remote_host_call {
 	uint64_t stream, work;
 	uint32_t is_callback; /* cuStreamAddCallback: it is told a status */
 	uint32_t is_free;     /* the client forgets `work` when it has run */
+};
+
+/* What was not ready when it was queried is, or nobody looks any more whether it is. */
+struct remote_done {
+	uint64_t handle;
+	uint64_t stamp; /* of the query */
+	uint64_t is_over;
 };
 
 struct remote_reverse {

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parse.h"
 #include "remote/link.h"
+#include "remote/store.h"
 
 int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd)
 {
@@ -31,10 +33,24 @@ int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd)
 	return 0;
 }
 
+void workers_begin(void)
+{
+	const int fd = store_new();
+	char number[16];
+
+	snprintf(number, sizeof(number), "%d", fd);
+	/* Without one every worker is sent everything, which is only slower. */
+	if (fd >= 0)
+		setenv(STORE_ENV, number, 1);
+	else
+		unsetenv(STORE_ENV);
+}
+
 void worker_become(int sock)
 {
-	const char *preload = getenv("DIVVY_REMOTE_HOOKS");
+	const char *preload = getenv("DIVVY_REMOTE_HOOKS"), *store = getenv(STORE_ENV);
 	char path[PATH_MAX], number[16], *slash;
+	uint64_t fd;
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
 
 	if (n < 0)
@@ -46,6 +62,8 @@ void worker_become(int sock)
 	snprintf(slash, sizeof(path) - (size_t)(slash - path), "/divvy-remote-worker");
 	snprintf(number, sizeof(number), "%d", sock);
 	fd_set_cloexec(sock, false);
+	if (store && parse_uint(str_from(store), 0, INT_MAX, &fd, NULL) == 0)
+		fd_set_cloexec((int)fd, false);
 	/* Where the daemon does not answer it is closed: a worker never runs ungated. */
 	setenv("DIVVY_ABSENT", "closed", 1);
 	if (preload)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cuda/image.h"
+#include "remote/store.h"
 #include "remote/worker.h"
 
 static void give_u64(struct serve *s, uint64_t value)
@@ -17,12 +18,8 @@ static void give_handle(struct serve *s, enum kind kind, const void *real)
 
 /* ---- images ---- */
 
-CUresult serve_blob(struct serve *s)
+static CUresult blob_add(struct serve *s, const uint8_t *p, size_t n)
 {
-	const uint64_t n = take_u64(s);
-
-	if (s->error || !n || n > (size_t)(s->in_end - s->in))
-		return CUDA_ERROR_INVALID_VALUE;
 	if (s->blob_bytes + n > BLOB_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (s->blob_bytes + n > s->blob_room) {
@@ -34,9 +31,18 @@ CUresult serve_blob(struct serve *s)
 		s->blob = more;
 		s->blob_room = room;
 	}
-	memcpy(s->blob + s->blob_bytes, s->data, n);
+	memcpy(s->blob + s->blob_bytes, p, n);
 	s->blob_bytes += n;
 	return CUDA_SUCCESS;
+}
+
+CUresult serve_blob(struct serve *s)
+{
+	const uint64_t n = take_u64(s);
+
+	if (s->error || !n || n > (size_t)(s->in_end - s->in))
+		return CUDA_ERROR_INVALID_VALUE;
+	return blob_add(s, s->data, n);
 }
 
 static void blob_done(struct serve *s)
@@ -44,6 +50,35 @@ static void blob_done(struct serve *s)
 	free(s->blob);
 	s->blob = NULL;
 	s->blob_bytes = s->blob_room = 0;
+}
+
+CUresult serve_blob_known(struct serve *s)
+{
+	const uint8_t *hash = take(s, SHA256_BYTES), *p;
+	size_t n;
+
+	if (s->error)
+		return s->error;
+	p = store_find(hash, &n);
+	blob_done(s);
+	return p ? blob_add(s, p, n) : CUDA_ERROR_NOT_FOUND;
+}
+
+/* Who says the wrong name would have others load what they have not asked for. */
+CUresult serve_blob_named(struct serve *s)
+{
+	const uint8_t *hash = take(s, SHA256_BYTES);
+	uint8_t real[SHA256_BYTES];
+
+	if (s->error)
+		return s->error;
+	sha256(s->blob, s->blob_bytes, real);
+	if (memcmp(hash, real, sizeof(real)) != 0) {
+		blob_done(s);
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	store_add(real, s->blob, s->blob_bytes);
+	return CUDA_SUCCESS;
 }
 
 struct options {

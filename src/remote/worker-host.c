@@ -33,19 +33,20 @@ uint32_t reverse_asked(void)
 	return atomic_load_explicit(&reverse.n, memory_order_acquire);
 }
 
-/* With the lock held. */
-static void send_locked(unsigned op, const struct remote_reverse *head, const void *data, size_t n)
+/* With the lock held. The head is a struct remote_reverse or remote_done. */
+static void send_locked(
+	unsigned op, const void *head, size_t head_bytes, const void *data, size_t n)
 {
-	const size_t bytes = sizeof(struct remote_frame) + sizeof(*head) + n;
+	const size_t bytes = sizeof(struct remote_frame) + head_bytes + n;
 	struct remote_frame *frame = ring_reserve(&reverse.down, bytes, &worker_watch);
 
 	if (!frame)
 		return;
 	*frame = (struct remote_frame){
 		.size = (uint32_t)((bytes + 15) & ~(size_t)15), .op = (uint16_t)op};
-	memcpy(frame + 1, head, sizeof(*head));
+	memcpy(frame + 1, head, head_bytes);
 	if (n)
-		memcpy((uint8_t *)(frame + 1) + sizeof(*head), data, n);
+		memcpy((uint8_t *)(frame + 1) + head_bytes, data, n);
 	ring_publish(&reverse.down, bytes);
 	atomic_fetch_add_explicit(&reverse.n, 1, memory_order_release);
 }
@@ -53,7 +54,14 @@ static void send_locked(unsigned op, const struct remote_reverse *head, const vo
 static void push(const struct remote_reverse *head, const void *data, size_t n)
 {
 	pthread_mutex_lock(&reverse.lock);
-	send_locked(REMOTE_PUSH, head, data, n);
+	send_locked(REMOTE_PUSH, head, sizeof(*head), data, n);
+	pthread_mutex_unlock(&reverse.lock);
+}
+
+void reverse_say_done(const struct remote_done *done)
+{
+	pthread_mutex_lock(&reverse.lock);
+	send_locked(REMOTE_DONE, done, sizeof(*done), NULL, 0);
 	pthread_mutex_unlock(&reverse.lock);
 }
 
@@ -72,7 +80,7 @@ static void ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n)
 	mine.token = head->token = ++reverse.token;
 	mine.next = reverse.asked;
 	reverse.asked = &mine;
-	send_locked(op, head, NULL, 0);
+	send_locked(op, head, sizeof(*head), NULL, 0);
 	pthread_mutex_unlock(&reverse.lock);
 	while (sem_wait(&mine.is_there) < 0)
 		;
@@ -253,16 +261,27 @@ static bool is_linear(const struct remote_copy *c)
 	return !c->array && c->height == 1 && c->depth == 1;
 }
 
-/* `packed` are the bytes of the other end, one row after the other. */
-static CUDA_MEMCPY3D describe(const struct remote_copy *c, void *packed, bool is_in)
+/* The end in memory of this process. */
+struct near {
+	uint8_t *p;
+	size_t pitch, rows; /* bytes from row to row, rows from slice to slice */
+};
+
+/* One row after the other. */
+static struct near packed(const struct remote_copy *c, const uint8_t *p)
+{
+	return (struct near){(uint8_t *)(uintptr_t)p, c->width, c->height};
+}
+
+static CUDA_MEMCPY3D describe(const struct remote_copy *c, const struct near *n, bool is_in)
 {
 	CUDA_MEMCPY3D d = {.WidthInBytes = c->width, .Height = c->height, .Depth = c->depth};
 
 	if (is_in) {
 		d.srcMemoryType = CU_MEMORYTYPE_HOST;
-		d.srcHost = packed;
-		d.srcPitch = c->width;
-		d.srcHeight = c->height;
+		d.srcHost = n->p;
+		d.srcPitch = n->pitch;
+		d.srcHeight = n->rows;
 		d.dstMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
 		d.dstArray = (CUarray)(uintptr_t)c->array;
 		d.dstDevice = c->address;
@@ -273,9 +292,9 @@ static CUDA_MEMCPY3D describe(const struct remote_copy *c, void *packed, bool is
 		d.dstZ = c->z;
 	} else {
 		d.dstMemoryType = CU_MEMORYTYPE_HOST;
-		d.dstHost = packed;
-		d.dstPitch = c->width;
-		d.dstHeight = c->height;
+		d.dstHost = n->p;
+		d.dstPitch = n->pitch;
+		d.dstHeight = n->rows;
 		d.srcMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
 		d.srcArray = (CUarray)(uintptr_t)c->array;
 		d.srcDevice = c->address;
@@ -288,20 +307,27 @@ static CUDA_MEMCPY3D describe(const struct remote_copy *c, void *packed, bool is
 	return d;
 }
 
-static CUresult run(const struct remote_copy *c, CUstream stream, void *packed, bool is_in)
+static CUresult run_near(
+	const struct remote_copy *c, CUstream stream, const struct near *n, bool is_in)
 {
-	const CUDA_MEMCPY3D d = describe(c, packed, is_in);
+	const CUDA_MEMCPY3D d = describe(c, n, is_in);
 
 	if (!is_linear(c))
 		return c->is_async ? driver.cuMemcpy3DAsync_v2(&d, stream)
 				   : driver.cuMemcpy3D_v2(&d);
 	if (is_in)
 		return c->is_async
-			? driver.cuMemcpyHtoDAsync_v2(c->address + c->x, packed, c->width, stream)
-			: driver.cuMemcpyHtoD_v2(c->address + c->x, packed, c->width);
-	return c->is_async
-		? driver.cuMemcpyDtoHAsync_v2(packed, c->address + c->x, c->width, stream)
-		: driver.cuMemcpyDtoH_v2(packed, c->address + c->x, c->width);
+			? driver.cuMemcpyHtoDAsync_v2(c->address + c->x, n->p, c->width, stream)
+			: driver.cuMemcpyHtoD_v2(c->address + c->x, n->p, c->width);
+	return c->is_async ? driver.cuMemcpyDtoHAsync_v2(n->p, c->address + c->x, c->width, stream)
+			   : driver.cuMemcpyDtoH_v2(n->p, c->address + c->x, c->width);
+}
+
+static CUresult run(const struct remote_copy *c, CUstream stream, const void *p, bool is_in)
+{
+	const struct near n = packed(c, p);
+
+	return run_near(c, stream, &n, is_in);
 }
 
 /* The largest that is kept between: a box of a graph or of page-locked memory goes as a whole. */
@@ -333,7 +359,7 @@ static CUresult copy_in(struct serve *s, const struct remote_copy *c, size_t byt
 	if (bytes > (size_t)(s->in_end - s->in))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!c->is_async || (bytes <= STAGE_LEAST && is_linear(c)))
-		return run(c, stream, (void *)(uintptr_t)s->data, true);
+		return run(c, stream, s->data, true);
 	stage = stage_get(bytes);
 	if (!stage)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -495,6 +521,35 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	r = is_later ? copy_later(op, &c, bytes) : copy_in(s, &c, bytes);
 	relax(mode);
 	return r;
+}
+
+/* From its first byte to its last one; UINT64_MAX when there is no such number. */
+static uint64_t reach(const struct remote_copy *c, const struct remote_window *w)
+{
+	uint64_t rows, slices, all;
+
+	return __builtin_mul_overflow(c->height - 1, w->pitch, &rows) ||
+			__builtin_mul_overflow(c->depth - 1, w->slice, &slices) ||
+			__builtin_add_overflow(rows, slices, &all) ||
+			__builtin_add_overflow(all, c->width, &all)
+		? UINT64_MAX
+		: all;
+}
+
+CUresult serve_window_copy(struct serve *s, unsigned op)
+{
+	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
+	const struct remote_window w = TAKE_VALUE(s, struct remote_window);
+	struct near n = {.pitch = w.pitch, .rows = w.pitch ? w.slice / w.pitch : 0};
+	size_t bytes;
+
+	if (s->error || !check(s, &c, LATER_MAX, &bytes))
+		return s->error;
+	n.p = window_find(w.window, w.offset, reach(&c, &w));
+	/* Rows that overlap are no copy, and slices that do not begin with a row cannot be said. */
+	if (!n.p || w.pitch < c.width || w.slice != n.rows * w.pitch)
+		return CUDA_ERROR_INVALID_VALUE;
+	return run_near(&c, (CUstream)(uintptr_t)c.stream, &n, op == REMOTE_WINDOW_IN);
 }
 
 CUresult serve_copy_device(struct serve *s)

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "remote/link.h"
+#include "remote/store.h"
 #include "remote/worker.h"
 
 void *worker_lane(void *argument);
@@ -74,6 +75,25 @@ static void open_lane(struct remote_session *session, unsigned index)
 	pthread_attr_destroy(&attr);
 }
 
+static void take_window(int sock, struct remote_note *note, const struct fd_list *fds)
+{
+	if (fds->n != 1 || window_arrived(note->lane, note->bytes, fds->fd[0]) < 0)
+		note->lane = 0;
+	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
+}
+
+static void find_store(void)
+{
+	const char *text = getenv(STORE_ENV);
+	uint64_t fd;
+
+	if (!text || parse_uint(str_from(text), 0, INT32_MAX, &fd, NULL) < 0)
+		return;
+	store_open((int)fd);
+	close((int)fd);
+	unsetenv(STORE_ENV);
+}
+
 static int serve(int sock)
 {
 	struct remote_note note = {0};
@@ -101,10 +121,16 @@ static int serve(int sock)
 	if (is_nvml)
 		return serve_nvml(sock);
 	/* The end of the socket is the program's: whatever a lane waits for, we are gone. */
-	while (fd_recv(sock, &note, sizeof(note), NULL, 0) == sizeof(note))
+	for (;;) {
+		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+
+		if (fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
+			return 0;
 		if (note.type == REMOTE_OPEN && note.lane > 0 && note.lane < REMOTE_LANES)
 			open_lane(map.p, note.lane);
-	return 0;
+		else if (note.type == REMOTE_WINDOW)
+			take_window(sock, &note, &fds);
+	}
 }
 
 int main(int argc, char **argv)
@@ -119,6 +145,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	fd_set_cloexec((int)fd, true);
+	find_store();
 	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
 	_exit(serve((int)fd));
 }

@@ -63,7 +63,7 @@ void *give_array(struct serve *s, uint64_t n, size_t size)
 {
 	uint8_t *p = s->room;
 
-	if (n > REMOTE_PIECE / size || FIELD(n * size) > (size_t)(s->room_end - s->room)) {
+	if (n > REMOTE_FRAME_MAX / size || FIELD(n * size) > (size_t)(s->room_end - s->room)) {
 		wrong(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
@@ -182,6 +182,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct words real;        /* by handle */
 	struct words name[KINDS]; /* by the driver's object */
+	struct words more;        /* references beside the first, by handle */
 	uint32_t next;
 } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -216,9 +217,22 @@ uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 	return real;
 }
 
+/* With the lock held. */
+static uint64_t name_locked(enum kind kind, uint64_t real)
+{
+	const struct slot *there = find(&handles.name[kind], real);
+	uint64_t handle;
+
+	if (there)
+		return there->value;
+	handle = handle_make(kind, handles.next++ & (HANDLE_CLIENT - 1));
+	if (put(&handles.real, handle, real) < 0 || put(&handles.name[kind], real, handle) < 0)
+		return 0;
+	return handle;
+}
+
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real)
 {
-	const struct slot *there;
 	uint64_t handle;
 
 	if (!real)
@@ -227,14 +241,23 @@ uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real)
 		(real == (uintptr_t)CU_STREAM_LEGACY || real == (uintptr_t)CU_STREAM_PER_THREAD))
 		return real;
 	pthread_mutex_lock(&handles.lock);
-	there = find(&handles.name[kind], real);
-	if (there) {
-		handle = there->value;
+	handle = name_locked(kind, real);
+	pthread_mutex_unlock(&handles.lock);
+	return handle;
+}
+
+uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real)
+{
+	const struct slot *more;
+	uint64_t handle;
+
+	pthread_mutex_lock(&handles.lock);
+	if (find(&handles.name[kind], real)) {
+		handle = name_locked(kind, real);
+		more = find(&handles.more, handle);
+		put(&handles.more, handle, more ? more->value + 1 : 1);
 	} else {
-		handle = handle_make(kind, handles.next++ & (HANDLE_CLIENT - 1));
-		if (put(&handles.real, handle, real) < 0 ||
-			put(&handles.name[kind], real, handle) < 0)
-			handle = 0;
+		handle = name_locked(kind, real);
 	}
 	pthread_mutex_unlock(&handles.lock);
 	return handle;
@@ -271,10 +294,15 @@ void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 {
 	const struct slot *there;
+	struct slot *more;
 
 	pthread_mutex_lock(&handles.lock);
 	there = find(&handles.real, handle);
-	if (there) {
+	more = find(&handles.more, handle);
+	if (more) {
+		if (--more->value == 0)
+			take_out(&handles.more, handle);
+	} else if (there) {
 		const struct slot *name = find(&handles.name[kind], there->value);
 
 		if (name && name->value == handle)

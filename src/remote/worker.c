@@ -81,8 +81,26 @@ static bool has_bulk(unsigned op)
 	return op == REMOTE_COPY_IN || op == REMOTE_BLOB;
 }
 
+/* What other threads of ours may not look at while, or after, it is done. */
+static bool ends_watches(unsigned op)
+{
+	switch (op) {
+	case REMOTE_OP_cuEventDestroy_v2:
+	case REMOTE_OP_cuStreamDestroy_v2:
+	case REMOTE_OP_cuCtxDestroy_v2:
+	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
+	case REMOTE_OP_cuDevicePrimaryCtxReset_v2:
+	case REMOTE_OP_cuStreamBeginCapture:
+	case REMOTE_OP_cuStreamBeginCapture_v2:
+	case REMOTE_OP_cuStreamBeginCaptureToGraph: return true;
+	default: return false;
+	}
+}
+
 static CUresult serve_one(struct serve *s, unsigned op)
 {
+	if (ends_watches(op))
+		watches_end();
 	if (op < REMOTE_OPS)
 		return serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
 	switch (op) {
@@ -90,10 +108,16 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_COPY_OUT:
 	case REMOTE_COPY_FETCH:
 	case REMOTE_COPY_PUSH: return serve_copy(s, op);
+	case REMOTE_WINDOW_IN:
+	case REMOTE_WINDOW_OUT: return serve_window_copy(s, op);
+	case REMOTE_WINDOW_OPEN: return serve_window_open(s);
+	case REMOTE_WINDOW_CLOSE: return serve_window_close(s);
 	case REMOTE_COPY_DEVICE: return serve_copy_device(s);
 	case REMOTE_HOST_CALL: return serve_host_call(s);
 	case REMOTE_LAYOUT: return serve_layout(s);
 	case REMOTE_BLOB: return serve_blob(s);
+	case REMOTE_BLOB_KNOWN: return serve_blob_known(s);
+	case REMOTE_BLOB_NAMED: return serve_blob_named(s);
 	case REMOTE_CLOSE: return CUDA_SUCCESS;
 	default: return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -92,6 +92,9 @@ bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
 #define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
 void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
+/* The name of an object of which the program was given another reference. */
+uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
+/* One reference fewer; the last one takes the name along. */
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 
 void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
@@ -122,11 +125,37 @@ uint32_t reverse_asked(void);
 /* The client is told that nothing comes of this work. */
 void reverse_cancel(uint64_t work);
 
+/* What was watched is over, or no longer watched. */
+void reverse_say_done(const struct remote_done *done);
+
+/* ---- queries (worker-query.c) ---- */
+
+/*
+ * Nothing is watched any more, and the program told so: before something is destroyed, or captured,
+ * when nobody else may look at it.
+ */
+void watches_end(void);
+
 CUresult serve_copy(struct serve *s, unsigned op);
 CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);
 CUresult serve_blob(struct serve *s);
+CUresult serve_blob_known(struct serve *s);
+CUresult serve_blob_named(struct serve *s);
+
+/* ---- windows (worker-window.c) ---- */
+
+/*
+ * The program's memory arrives, as a memfd that stays the caller's. Taken are only sealed ones of
+ * the size that is said. Main thread. 0 or -errno.
+ */
+int window_arrived(uint32_t window, uint64_t bytes, int fd);
+/* Where it is mapped from `offset` on, when there are so many bytes; NULL. */
+uint8_t *window_find(uint64_t window, uint64_t offset, uint64_t bytes);
+CUresult serve_window_open(struct serve *s);
+CUresult serve_window_close(struct serve *s);
+CUresult serve_window_copy(struct serve *s, unsigned op);
 
 /* Whether to go on waiting: the process ends by itself. */
 extern const struct ring_watch worker_watch;

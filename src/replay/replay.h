@@ -2,8 +2,8 @@
 /*
  * A workload against a cluster, in virtual time: one call, one run, on a placement engine of its
  * own. Pure; the same input gives the same result. What it shows is a simulation: a task makes
- * progress by its share of the devices, and nothing else slows it down but, where that is asked for,
- * another of its kind on one of its devices.
+ * progress by its share of the devices, and nothing else slows it down but, where that is asked
+ * for, another of its kind on one of its devices.
  *
  * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
  * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage

@@ -25,8 +25,8 @@ struct replay_scheme {
 };
 
 /*
- * A policy's name, or "whole", "replicas", "memory-only", "random". `name` is borrowed. -EINVAL with all the
- * names there are.
+ * A policy's name, or "whole", "replicas", "memory-only", "random". `name` is borrowed. -EINVAL
+ * with all the names there are.
  */
 int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err);
 /* The i-th name, NULL behind the last, and what it does. */

@@ -52,8 +52,8 @@ struct gpunode {
 };
 
 /*
- * -EINVAL: something is left out, and the sentence says what, with its value, of the first; the rest
- * is read. -ENOMEM. gpunode_done also after a failure.
+ * -EINVAL: something is left out, and the sentence says what, with its value, of the first; the
+ * rest is read. -ENOMEM. gpunode_done also after a failure.
  */
 int gpunode_read(const json_t *json, struct gpunode *ret_gpunode, struct error *err);
 void gpunode_done(struct gpunode *gpunode);

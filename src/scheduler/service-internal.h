@@ -94,7 +94,7 @@ void service_nominate(struct service *s, const struct cpod *pod, const char *sen
 /* Once a second: what had to wait. */
 void service_tell_later(struct service *s);
 void service_tell_end(struct service *s);
-/* For how long nothing is sent after a patch that took so long, or after so many failures in a row. */
+/* For how long nothing is sent after a patch that took so long, or so many failures in a row. */
 uint64_t service_tell_pause_ns(uint64_t took_ns, uint32_t n_failed);
 
 /* ---- service-extender.c ---- */

@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "base/log.h"
+#include "kube/hash.h"
 #include "kube/time.h"
 
 #define SLOW_NS (NSEC_PER_SEC / 10)
@@ -109,8 +108,7 @@ static bool may_send(void *data)
 static int send(struct telling *t, const struct cpod *pod)
 {
 	const struct kube_time now = kube_time_format(clock_real_ns());
-	const struct kube_write write = {
-		.target = {"v1", "pods", t->ns, t->name, "status"},
+	const struct kube_write write = {.target = {"v1", "pods", t->ns, t->name, "status"},
 		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_told,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written: Bindings, conditions, Events; of pods that cannot be placed, see service-tell.c. */
+/* What is written: Bindings, conditions, Events; why pods wait is written by service-tell.c. */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>

@@ -232,10 +232,12 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 	return 0;
 }
 
-static const char *const fault_names[SIM_FAULT_KINDS] = {"oom", "ecc", "lost", "hang", "slow"};
+static const char *const fault_names[SIM_FAULT_KINDS] = {
+	"oom", "ecc", "lost", "hang", "slow", "xid"};
 /* What each may have besides device=. */
 static const char *const fault_fields[SIM_FAULT_KINDS] = {"nth= and count=, from 1 on",
-	"at= or after=", "at= or after=", "after=", "factor=, 1 to 1000, and after="};
+	"at= or after=", "at= or after=", "after=", "factor=, 1 to 1000, and after=",
+	"code=, 1 to 999, and at= or after="};
 
 static int parse_fault_field(
 	struct sim_fault *f, struct str key, struct str value, struct error *err)
@@ -244,7 +246,8 @@ static int parse_fault_field(
 	int r;
 
 	if (str_is(key, "at")) {
-		if (f->kind != SIM_FAULT_ECC && f->kind != SIM_FAULT_LOST)
+		if (f->kind != SIM_FAULT_ECC && f->kind != SIM_FAULT_LOST &&
+			f->kind != SIM_FAULT_XID)
 			return fail(err, EINVAL, "fault %s cannot have at=", fault_names[f->kind]);
 		r = parse_duration(value, &f->at_ns, err);
 		if (r >= 0 && !f->at_ns)
@@ -264,6 +267,8 @@ static int parse_fault_field(
 		f->count = v;
 	else if (str_is(key, "factor") && f->kind == SIM_FAULT_SLOW && v && v <= 1000)
 		f->count = v;
+	else if (str_is(key, "code") && f->kind == SIM_FAULT_XID && v && v <= 999)
+		f->count = v;
 	else
 		return fail(err, EINVAL,
 			"fault %s: '%" STR_FMT "=%" STR_FMT "' does not fit it; it takes device= "
@@ -273,7 +278,7 @@ static int parse_fault_field(
 	return 0;
 }
 
-enum fault_key { KEY_AT, KEY_DEVICE, KEY_AFTER, KEY_NTH, KEY_COUNT, KEY_FACTOR, KEYS };
+enum fault_key { KEY_AT, KEY_DEVICE, KEY_AFTER, KEY_NTH, KEY_COUNT, KEY_FACTOR, KEY_CODE, KEYS };
 
 static const char *const fault_keys[KEYS] = {
 	[KEY_AT] = "at",
@@ -282,6 +287,7 @@ static const char *const fault_keys[KEYS] = {
 	[KEY_NTH] = "nth",
 	[KEY_COUNT] = "count",
 	[KEY_FACTOR] = "factor",
+	[KEY_CODE] = "code",
 };
 
 /* Each key once. One that is unknown is parse_fault_field's to refuse. */
@@ -306,6 +312,8 @@ static int check_fault_keys(const struct sim_fault *f, uint32_t seen, struct err
 			"fault oom: nth= is missing: which allocation from now on fails first");
 	if (f->kind == SIM_FAULT_SLOW && !(seen & 1u << KEY_FACTOR))
 		return fail(err, EINVAL, "fault slow: factor= is missing: how many times as long");
+	if (f->kind == SIM_FAULT_XID && !(seen & 1u << KEY_CODE))
+		return fail(err, EINVAL, "fault xid: code= is missing: the Xid that is told");
 	if (seen & 1u << KEY_AT && seen & 1u << KEY_AFTER)
 		return fail(
 			err, EINVAL, "fault %s: at= and after=: one of them", fault_names[f->kind]);
@@ -334,7 +342,7 @@ static int parse_fault(struct sim_faults *faults, struct str line, struct error 
 		if (str_is(word, fault_names[i]))
 			f.kind = (enum sim_fault_kind)i;
 	if (f.kind == SIM_FAULT_KINDS)
-		return fail(err, EINVAL, "fault '%" STR_FMT "': oom, ecc, lost, hang or slow",
+		return fail(err, EINVAL, "fault '%" STR_FMT "': oom, ecc, lost, hang, slow or xid",
 			STR_ARG(word));
 	while (str_word(&line, &word)) {
 		if (!str_split(&word, '=', &key) || !word.p)

@@ -16,6 +16,7 @@
  *   oom device=0 nth=5 [count=1]          the nth allocation from now on (and count-1 after it)
  *   ecc device=0 after=100 | at=2s        after so many kernels, or that long after the start
  *   lost device=0 after=100 | at=2s
+ *   xid device=0 code=79 after=100 | at=2s   the driver tells of that Xid; what runs goes on
  *   hang device=0 after=100               the kernel after so many never ends
  *   slow device=0 factor=3 [after=100]    kernels take that many times as long (1 to 1000)
  * Functions return 0 or -errno with a sentence.
@@ -52,6 +53,7 @@ enum sim_fault_kind {
 	SIM_FAULT_LOST,
 	SIM_FAULT_HANG,
 	SIM_FAULT_SLOW,
+	SIM_FAULT_XID,
 	SIM_FAULT_KINDS,
 };
 
@@ -62,7 +64,7 @@ struct sim_fault {
 	uint32_t device;
 	uint64_t after; /* kernels or (oom: nth - 1) allocations still to come before it */
 	uint64_t at_ns; /* after the engine's start; 0: not by time */
-	uint64_t count; /* oom: allocations that fail; slow: factor */
+	uint64_t count; /* oom: allocations that fail; slow: factor; xid: its number */
 	bool done;
 };
 

@@ -375,7 +375,7 @@ static const struct command commands[] = {
 	{"trace", "", "what was executed, when; --summary: busy time per process", 0, cmd_trace},
 	{"account", "", "device memory held, at every change", 0, cmd_account},
 	{"status", "", "the engine and its clients", 0, cmd_status},
-	{"faults", " FILE", "sets faults (oom, ecc, lost, hang, slow); an empty file: none", 1,
+	{"faults", " FILE", "sets faults (oom, ecc, lost, hang, slow, xid); an empty file: none", 1,
 		cmd_faults},
 	{"stop", "", "ends the engine; its clients see a lost device", 0, cmd_stop},
 };

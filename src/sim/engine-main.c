@@ -90,6 +90,11 @@ static void device_fault(struct engine *e, struct sim_fault *f)
 	f->done = true;
 	if (f->device >= e->config.n)
 		return;
+	if (f->kind == SIM_FAULT_XID) {
+		__atomic_store_n((uint64_t *)&d->xids, ((d->xids >> 16) + 1) << 16 | f->count,
+			__ATOMIC_RELEASE);
+		return;
+	}
 	if (f->kind == SIM_FAULT_LOST)
 		d->lost = 1;
 	else

@@ -635,6 +635,7 @@ struct event_set {
 	bool used;
 	unsigned long long types[SIM_MAX_DEVICES];
 	uint64_t ecc[SIM_MAX_DEVICES]; /* as last reported */
+	uint64_t xids[SIM_MAX_DEVICES];
 	bool lost[SIM_MAX_DEVICES];
 };
 
@@ -695,6 +696,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(
 	if (s) {
 		s->types[index] |= eventTypes;
 		s->ecc[index] = atomic_load(&d->ecc_uncorrected);
+		s->xids[index] = atomic_load(&d->xids);
 		s->lost[index] = d->lost;
 	}
 	pthread_mutex_unlock(&sets_lock);
@@ -708,7 +710,7 @@ static bool next_event(struct event_set *s, nvmlEventData_t *data)
 
 	for (unsigned i = 0; state && i < state->device_count; i++) {
 		const struct sim_state_device *d = &state->devices[i];
-		uint64_t ecc = atomic_load(&d->ecc_uncorrected);
+		uint64_t ecc = atomic_load(&d->ecc_uncorrected), xids = atomic_load(&d->xids);
 
 		*data = (nvmlEventData_t){.device = nvml_handle(i),
 			.gpuInstanceId = 0xffffffff,
@@ -717,6 +719,12 @@ static bool next_event(struct event_set *s, nvmlEventData_t *data)
 			s->lost[i] = true;
 			data->eventType = nvmlEventTypeXidCriticalError;
 			data->eventData = XID_OFF_THE_BUS;
+			return true;
+		}
+		if (xids != s->xids[i] && (s->types[i] & nvmlEventTypeXidCriticalError)) {
+			s->xids[i] = xids;
+			data->eventType = nvmlEventTypeXidCriticalError;
+			data->eventData = xids & UINT16_MAX;
 			return true;
 		}
 		if (ecc > s->ecc[i] && s->types[i] != 0) {

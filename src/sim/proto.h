@@ -534,6 +534,7 @@ struct sim_state_device {
 	_Atomic uint32_t sm_permille; /* over the last 100 to 200 ms; 0 if sample_ns is old */
 	_Atomic uint32_t mem_permille;
 	_Atomic uint64_t ecc_uncorrected;
+	_Atomic uint64_t xids; /* how many were told << 16 | the last one */
 };
 
 /* One process on one device. A slot is in use when pid is not 0. */

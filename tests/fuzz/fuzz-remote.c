@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/fd.h"
 #include "fuzz.h"
 #include "remote/worker.h"
 
@@ -26,6 +27,8 @@ static CUresult no(void)
 
 static void begin(struct serve *s)
 {
+	int window;
+
 #define CU(abi, since, variant, action, stream, params, args) \
 	driver.abi = (PFN_##abi *)(uintptr_t)yes;
 #include "cuda/cuda.def"
@@ -41,6 +44,11 @@ static void begin(struct serve *s)
 	FUZZ_CHECK(session != MAP_FAILED && serve_init(s) == 0 && reverse_start(session) == 0);
 	munmap(s->request, REMOTE_FRAME_MAX);
 	ring_attach_producer(&s->down, session, 1, RING_DOWN);
+	window = memfd_new("window", 1u << 16);
+	FUZZ_CHECK(memfd_seal(window, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+	FUZZ_CHECK(window_arrived(1, 1u << 16, window) == 0);
+	FUZZ_CHECK(window_arrived(1, 1u << 16, window) < 0);
+	FUZZ_CHECK(window_arrived(2, 1u << 17, window) < 0);
 	/* Something that there is, of each kind: handle_make(kind, kind - 1). */
 	for (int kind = 1; kind < KINDS; kind++)
 		handle_name(s, (enum kind)kind, 0x1000 + (uint64_t)kind);

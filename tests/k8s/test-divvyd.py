@@ -243,21 +243,28 @@ def environment_of(name):
 
 
 def a_dialects_variables_are_there():
-    """Those that its own device plugin set."""
+    """Those that its own device plugin set, and no neighbour's, though the kubelet names nobody in Allocate."""
     pods = {
         "hami": ("hami", "main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=20", "3000Mi",
                  {"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "20"}),
         "gpushare": ("gpushare", "main/aliyun.com/gpu-mem=2", "2Gi",
                      {"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "2", "ALIYUN_COM_GPU_MEM_CONTAINER": "2",
                       "ALIYUN_COM_GPU_MEM_DEV": str(daemon.status()["devices"][0]["memoryBytes"] // GIB)})}
-    for name, (dialect, foreign, memory, want) in pods.items():
+    told = os.path.getsize(daemon.log)
+    named = {k for _, _, _, want in pods.values() for k in want}
+    pods["silent"] = ("", "", "2Gi", {})
+    for name, (dialect, foreign, memory, _) in pods.items():
         run_pod(cluster, name, ("--kernel-us=500",), {
             **given(device(), request="0.2", memory=memory, epoch="7"), "divvy.gpu/dialects": dialect,
             "divvy.gpu/translated-from": foreign})
+    for name, (*_, want) in pods.items():
         wait_for_pod(cluster, name, "Running")
         found = environment_of(name)
-        assert {k: found.get(k) for k in want} == want, found
+        assert {k: v for k, v in found.items() if k in named} == want, (name, found)
     stop_pod(*pods)
+    with open(daemon.log, "rb") as f:
+        f.seek(told)
+        assert b"allocated without the variables" not in f.read()
 
 
 def shared(name, memory="100Gi"):
@@ -492,14 +499,48 @@ def a_stranger_is_told():
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
 
 
+def fail_device(line):
+    with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
+        f.write(line + "\n")
+    os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
+
+
+def an_error_of_the_device_closes_it():
+    """An Xid that programs cause does not; whoever is on the device goes on with either."""
+    uuid = device(1)
+    reader = cluster.service_account(cluster.namespace, "xid-reader", cluster_rules=[
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    run_pod(cluster, "stays", ("--kernel-us=500",), given(uuid, epoch="7"))
+    wait_for_pod(cluster, "stays", "Running")
+
+    def told(n, xid):
+        lines = [line for line in daemon.http("/metrics", reader.token)[1].splitlines() if uuid[0] in line]
+        return all(any(line.startswith(name + "{") and line.endswith(f" {value}") for line in lines)
+                   for name, value in (("divvy_device_xids_total", n), ("divvy_device_xid", xid)))
+    fail_device("xid device=1 code=31 at=1ms")
+    wait_for(lambda: told(1, 0), "a program's is counted", 60)
+    assert daemon.status()["devices"][1]["health"] == "Healthy", daemon.status()["devices"][1]
+    fail_device("xid device=1 code=62 at=1ms")
+    wait_for(lambda: daemon.status()["devices"][1]["health"] == "Unhealthy", "the device is unhealthy", 60)
+    assert daemon.status()["devices"][1]["reason"] == "has had Xid 62, which is no program's", daemon.status()["devices"][1]
+    assert told(2, 62), daemon.http("/metrics", reader.token)[1]
+    wait_for(lambda: daemon.slots_offered() == SLOTS - 64, "its slots are not offered")
+    for name in (cluster.node_name, "stays"):
+        wait_for(lambda n=name: any(f"device {uuid[0]} has had Xid 62" in m
+                                    for m in events_of(cluster, n).get("DeviceUnhealthy", [])), f"{name} is told", 30)
+    assert cluster.pod("stays")["status"]["phase"] == "Running"
+    run_pod(cluster, "nobody", (), given(uuid, epoch="7"))
+    refused("nobody", "has had Xid 62")
+    stop_pod("stays", "nobody")
+
+
 def a_lost_device_is_told():
     run_pod(cluster, "hurt", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for_pod(cluster, "hurt", "Running")
-    with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
-        f.write("lost device=0 after=1\n")
-    os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
+    fail_device("lost device=0 after=1")
     wait_for(lambda: daemon.status()["devices"][0]["health"] == "Gone", "the device is gone", 60)
-    wait_for(lambda: daemon.slots_offered() <= SLOTS - 63, "its slots are not offered")
+    wait_for(lambda: daemon.slots_offered() <= SLOTS - 127, "its slots are not offered")
+    assert [d["health"] for d in daemon.status()["devices"]][2:] == ["Healthy"] * (DEVICES - 2), daemon.status()
     for name in (cluster.node_name, "hurt"):
         wait_for(lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceGone", [])),
                  f"{name} is told", 30)
@@ -530,6 +571,6 @@ try:
               an_init_container_hands_its_slot_on, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,
-             another_plugin_has_the_nodes_gpus, a_lost_device_is_told)
+             another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)

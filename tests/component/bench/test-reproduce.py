@@ -14,6 +14,7 @@ SOURCE = pathlib.Path(os.environ["DIVVY_SOURCE"])
 sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "reproduce")]
 
 import judge  # noqa: E402
+import node  # noqa: E402
 from tap import PATIENCE_S, main  # noqa: E402
 
 
@@ -104,5 +105,46 @@ def verdicts_are_those_of_the_rules():
     assert verdict(0.9, model=True)[1] == "falls short"
 
 
+A, B, C = node.Program("A", 0.3, 0.6), node.Program("B", 0.4, 0.6), node.Program("C", 0.3, 0.5)
+
+
+def rounded(shares):
+    return {name: round(share, 6) for name, share in shares.items()}
+
+
+def the_rule_fills_up_from_the_lowest():
+    assert rounded(node.rule([A])) == {"A": 0.6}
+    assert rounded(node.rule([A, B])) == {"A": 0.5, "B": 0.5}
+    assert rounded(node.rule([A, B, C])) == {"A": 0.3, "B": 0.4, "C": 0.3}
+    assert rounded(node.rule([node.Program("A", 0.1, 0.2), B])) == {"A": 0.2, "B": 0.6}
+    assert rounded(node.rule([node.Program("A", 0.2, 1), node.Program("B", 0.6, 0.8)])) == {"A": 0.4, "B": 0.6}
+
+
+def kernels(begin, end, share):
+    """Of 10 ms each, that fill so much of the time."""
+    period = 0.01 / share
+    return [(begin + i * period, begin + i * period + 0.01) for i in range(round((end - begin) / period))]
+
+
+def phases_are_told_by_who_is_at_work():
+    ran = {"A": kernels(0, 10, 0.6) + kernels(10, 20, 0.5), "B": kernels(10, 20, 0.5)}
+    (first, second) = node.phases(ran)
+    assert first.active == ("A",) and second.active == ("A", "B")
+    assert abs(first.begin - 1) < 0.1 and abs(first.end - 10) < 0.1 and abs(second.end - 20) < 0.1
+    off = node.distance(ran, [A, B])
+    assert off.n_phases == 2 and off.from_rule < 0.005 and off.below_request <= 0 and off.above_limit < 0.005
+    # Of the first ten seconds A has too much; of the others B has too little.
+    off = node.distance({"A": kernels(0, 20, 0.7), "B": kernels(10, 20, 0.3)}, [A, B])
+    assert abs(off.from_rule - 0.2) < 0.01 and abs(off.above_limit - 0.1) < 0.01 and abs(off.below_request - 0.1) < 0.01
+    paused = node.phases({"A": kernels(0, 5, 0.5) + kernels(8, 20, 0.5)})
+    assert [(round(p.begin), round(p.end)) for p in paused] == [(1, 5), (9, 20)]
+
+
+def busy_time_is_counted_once():
+    assert node.union([(3, 4), (0, 2), (1, 2.5)]) == [(0, 2.5), (3, 4)]
+    assert node.busy([(0, 2.5), (3, 4)], 2, 3.5) == 1
+
+
 main(runs_draws_and_writes_a_page, says_what_it_cannot_run, every_experiment_has_goals_that_can_be_judged,
-     an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules)
+     an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
+     the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once)

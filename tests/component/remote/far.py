@@ -24,8 +24,8 @@ class Far:
         self.env = {**rig.env, "DIVVY_RUNTIME_DIR": os.path.join(rig.dir, "far"), **env}
         self.children = rig.children
 
-    def run(self, place, *argv, options=(), stdin=subprocess.DEVNULL):
-        child = subprocess.Popen([DIVVY, "run", "--remote", place, *options, "--", *argv], env=self.env,
+    def run(self, place, *argv, options=(), before=(), stdin=subprocess.DEVNULL):
+        child = subprocess.Popen([*before, DIVVY, "run", "--remote", place, *options, "--", *argv], env=self.env,
                                  stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children.append(child)
         return child

@@ -4,20 +4,32 @@
  * that earlier work still writes to, captured copies, addresses that are taken, errors that come
  * later. All of it holds on a local driver as well.
  */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "../sim/driver.h"
+#include "remote/session.h"
 
-enum { N = 3 << 20 }; /* several pieces */
+enum { N = 3 << 20, IMAGE = 1 << 20 }; /* several pieces */
+
+/* The driver's own memory travels in another way than what it was told of. */
+static bool is_registered;
 
 static uint32_t *locked(size_t bytes)
 {
 	void *p;
 
-	NEED(drv.cuMemHostAlloc(&p, bytes, 0));
+	if (!is_registered) {
+		NEED(drv.cuMemHostAlloc(&p, bytes, 0));
+		return p;
+	}
+	p = aligned_alloc(4096, bytes);
+	NEED(drv.cuMemHostRegister_v2(p, bytes, 0));
 	return p;
 }
 
@@ -129,6 +141,218 @@ static void captured(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static void registered(void)
+{
+	is_registered = true;
+	part_run("registered: there and back", there_and_back);
+	part_run("registered: filled by the host", filled_by_host);
+	part_run("registered: captured copies", captured);
+}
+
+/* A box of 3 slices of 5 rows of 100 bytes, somewhere inside larger ones on both sides. */
+enum { BOX = 64 << 10, PITCH = 192, ROWS = 7 };
+
+static CUDA_MEMCPY3D box(void *host, CUdeviceptr device, bool is_in)
+{
+	CUDA_MEMCPY3D c = {.WidthInBytes = 100,
+		.Height = 5,
+		.Depth = 3,
+		.srcXInBytes = 3,
+		.srcY = 1,
+		.srcZ = 2,
+		.srcPitch = PITCH,
+		.srcHeight = ROWS,
+		.dstXInBytes = 5,
+		.dstY = 2,
+		.dstZ = 1,
+		.dstPitch = PITCH + 64,
+		.dstHeight = ROWS + 1};
+
+	c.srcMemoryType = is_in ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+	c.dstMemoryType = is_in ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+	c.srcHost = c.dstHost = host;
+	c.srcDevice = c.dstDevice = device;
+	return c;
+}
+
+/* What comes of it there and back, from and into memory of that kind. */
+static void copy_boxes(uint8_t *from, uint8_t *to, CUdeviceptr device, bool is_async)
+{
+	CUDA_MEMCPY3D in = box(from, device, true), out = box(to, device, false);
+	CUstream stream = is_async ? stream_new() : NULL;
+
+	for (size_t i = 0; i < BOX; i++)
+		from[i] = (uint8_t)(i * 7 + i / 251);
+	memset(to, 0, BOX);
+	NEED(drv.cuMemsetD8_v2(device, 9, BOX));
+	NEED(is_async ? drv.cuMemcpy3DAsync_v2(&in, stream) : drv.cuMemcpy3D_v2(&in));
+	NEED(is_async ? drv.cuMemcpy3DAsync_v2(&out, stream) : drv.cuMemcpy3D_v2(&out));
+	NEED(drv.cuStreamSynchronize(stream));
+}
+
+static void shapes(void)
+{
+	CUcontext context = begin_context();
+	uint8_t *from = malloc(BOX), *to = malloc(BOX);
+	uint8_t *own = (uint8_t *)locked(BOX), *back = (uint8_t *)locked(BOX);
+	CUdeviceptr device = device_new(BOX);
+
+	for (int is_async = 0; is_async < 2; is_async++) {
+		copy_boxes(from, to, device, is_async);
+		copy_boxes(own, back, device, is_async);
+		tap_ok(!memcmp(to, back, BOX) && memchr(to, from[1500], BOX),
+			"boxes of page-locked memory are those of any other");
+	}
+	NEED(drv.cuMemcpyHtoDAsync_v2(device, own + 1000, 4001, NULL));
+	NEED(drv.cuMemcpyDtoHAsync_v2(back + 17, device, 4001, NULL));
+	NEED(drv.cuCtxSynchronize());
+	tap_ok(!memcmp(back + 17, own + 1000, 4001), "and so are parts of it");
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemFreeHost(own + 4096));
+	OK(drv.cuMemFreeHost(own));
+	OK(drv.cuMemFreeHost(back));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void many_pieces(void)
+{
+	enum { PIECES = 4200 };
+	CUcontext context = begin_context();
+	CUdeviceptr device = device_new(PIECES * 4);
+	static uint32_t *piece[PIECES];
+	bool is = true;
+
+	for (uint32_t i = 0; i < PIECES; i++) {
+		piece[i] = locked(4096);
+		piece[i][0] = i;
+		NEED(drv.cuMemcpyHtoDAsync_v2(device + i * 4, piece[i], 4, NULL));
+		NEED(drv.cuMemcpyDtoHAsync_v2(piece[i] + 1, device + i * 4, 4, NULL));
+	}
+	NEED(drv.cuCtxSynchronize());
+	for (uint32_t i = 0; i < PIECES; i++)
+		is = is && piece[i][1] == i;
+	tap_ok(is, "as many pieces of page-locked memory as a program likes");
+	for (uint32_t i = 0; i < PIECES; i++)
+		is = !drv.cuMemFreeHost(piece[i]) && is;
+	tap_ok(is, "and all are given back");
+	/* Their names are free again. */
+	piece[0] = locked(N);
+	memset(piece[0], 0, N);
+	NEED(drv.cuMemFree_v2(device));
+	device = device_new(N);
+	NEED(drv.cuMemsetD32Async(device, 3, N / 4, NULL));
+	NEED(drv.cuMemcpyDtoHAsync_v2(piece[0], device, N, NULL));
+	/* Given back while a copy is under way: that one is over first. */
+	OK(drv.cuMemFreeHost(piece[0]));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- queries ---- */
+
+/* The process that serves this one; 0 behind a link, or where there is none. */
+static pid_t find_worker(void)
+{
+	DIR *all = opendir("/proc");
+	pid_t found = 0;
+
+	for (struct dirent *e; all && (e = readdir(all));) {
+		char path[64], text[256] = "";
+		int pid = (int)strtol(e->d_name, NULL, 10), parent = 0, grandparent = 0;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		f = pid > 0 ? fopen(path, "re") : NULL;
+		if (!f)
+			continue;
+		if (!fgets(text, sizeof(text), f) || !strstr(text, "(divvy-remote-wo") ||
+			sscanf(strrchr(text, ')'), ") %*c %d", &parent) != 1)
+			parent = 0;
+		fclose(f);
+		snprintf(path, sizeof(path), "/proc/%d/stat", parent);
+		f = parent > 0 ? fopen(path, "re") : NULL;
+		if (f && fgets(text, sizeof(text), f))
+			sscanf(strrchr(text, ')'), ") %*c %d", &grandparent);
+		if (f)
+			fclose(f);
+		/* The latest one: those of the parts before end now. */
+		if (grandparent == getppid() && pid > found)
+			found = pid;
+	}
+	if (all)
+		closedir(all);
+	return found;
+}
+
+static CUresult poll_event(CUevent event)
+{
+	CUresult r;
+
+	while ((r = drv.cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
+		usleep(100);
+	return r;
+}
+
+static void queries(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr flag = device_new(4096);
+	CUstream stream = stream_new(), other = stream_new();
+	CUevent event, later;
+	const pid_t worker = find_worker();
+	bool is = true;
+
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuEventCreate(&later, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
+	OK(drv.cuStreamQuery(stream));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	NEED(drv.cuEventRecord(event, stream));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
+	if (worker) {
+		/* Nobody is there to answer, and nobody is asked. */
+		kill(worker, SIGSTOP);
+		for (int i = 0; i < 100; i++)
+			is = is && drv.cuEventQuery(event) == CUDA_ERROR_NOT_READY &&
+				drv.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+		kill(worker, SIGCONT);
+		tap_ok(is, "what is known is not asked again");
+	}
+	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
+	OK(poll_event(event));
+	OK(drv.cuEventQuery(event));
+	while (drv.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+		usleep(100);
+	OK(drv.cuStreamQuery(stream));
+	NEED(drv.cuMemsetD32Async(flag, 0, 1, other));
+	NEED(drv.cuStreamSynchronize(other));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
+	OK(drv.cuEventQuery(event));
+	NEED(drv.cuEventRecord(event, stream));
+	NEED(drv.cuEventRecord(later, stream));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
+	OK(poll_event(later));
+	OK(drv.cuEventQuery(event));
+	for (int i = 0; i < 100; i++) {
+		NEED(drv.cuMemsetD32Async(flag, 1, 1024, stream));
+		NEED(drv.cuEventRecord(event, stream));
+		drv.cuEventQuery(event);
+		NEED(drv.cuStreamSynchronize(stream));
+		is = is && drv.cuEventQuery(event) == CUDA_SUCCESS &&
+			drv.cuStreamQuery(stream) == CUDA_SUCCESS;
+	}
+	tap_ok(is, "after a synchronisation everything before it is over");
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 2, CU_STREAM_WAIT_VALUE_GEQ));
+	NEED(drv.cuEventRecord(event, stream));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	OK(drv.cuEventDestroy_v2(later));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	NEED(drv.cuMemsetD32Async(flag, 2, 1, other));
+	OK(poll_event(event));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void taken_address(void)
 {
 	CUcontext context = begin_context();
@@ -153,6 +377,75 @@ static void taken_address(void)
 	NEED(drv.cuCtxSynchronize());
 	tap_ok(mine[0] == 5, "which is as it was");
 	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- images ---- */
+
+/* What this process has sent to its worker so far; 0 where there is none. */
+static uint64_t sent(void)
+{
+	const struct remote_session *s = NULL;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t bytes = 0;
+	char line[512];
+	unsigned long at;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:divvy-remote (") && sscanf(line, "%lx", &at) == 1)
+			s = (const struct remote_session *)at;
+	if (maps)
+		fclose(maps);
+	for (unsigned i = 0; s && i < REMOTE_LANES; i++)
+		bytes += atomic_load(&s->lane[i].up.tail);
+	return bytes;
+}
+
+/* One that is large: what follows its end in a comment is no part of it. */
+static char *large_image(void)
+{
+	const char *text = kernels_text();
+	const size_t n = strlen(text);
+	char *image = malloc(IMAGE + 1);
+
+	memcpy(image, text, n);
+	memset(image + n, '/', IMAGE - n);
+	image[n] = '\n';
+	image[IMAGE] = '\0';
+	return image;
+}
+
+static bool is_again;
+
+static void load_image(void)
+{
+	CUcontext context = begin_context();
+	char *image = large_image();
+	CUmodule module;
+	uint64_t before;
+
+	for (int i = 0; i < 2; i++) {
+		before = sent();
+		OK(drv.cuModuleLoadData(&module, image));
+		/* Behind a link the part before this one has sent it already. */
+		if (getenv("DIVVY_TEST_LINK") && (i == 1 || is_again))
+			tap_ok(sent() - before < IMAGE / 16, "an image goes over once");
+		OK(drv.cuModuleUnload(module));
+	}
+	NEED(drv.cuModuleLoadData(&module, image));
+	tap_ok(kernel_get(module, "spin_ns") != NULL, "and is what it was");
+	image[IMAGE - 1] = ' ';
+	before = sent();
+	OK(drv.cuModuleLoadData(&module, image));
+	if (getenv("DIVVY_TEST_LINK") && !is_again)
+		tap_ok(sent() - before >= IMAGE, "another one goes over as well");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void load_image_again(void)
+{
+	/* Another process, another worker, the same server. */
+	is_again = true;
+	load_image();
 }
 
 static void late_error(void)
@@ -198,7 +491,13 @@ static const struct {
 	{"there and back", there_and_back},
 	{"filled by the host", filled_by_host},
 	{"captured copies", captured},
+	{"memory of the program's that is locked", registered},
+	{"shapes", shapes},
+	{"many pieces", many_pieces},
+	{"queries", queries},
 	{"a taken address", taken_address},
+	{"an image", load_image},
+	{"an image in another process", load_image_again},
 	{"late errors", late_error},
 	{"what is not the worker's", hostile},
 };

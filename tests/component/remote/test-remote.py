@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../cli"))
 
 from far import Far, serve, workers  # noqa: E402
-from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
+from rig import BUILD, DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
 from tap import Skip  # noqa: E402
 
 
@@ -191,7 +191,46 @@ def a_cut_link_is_an_error():
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = wait_for(lambda: workers(rig, "far"), "its worker registers")[0]
         server.kill()
-        assert child.wait(60) == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in child.stderr.read()
+        error = child.communicate(timeout=60)[1]
+        assert child.returncode == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in error, (child.returncode, error)
+        wait_for(lambda: not alive(worker), "the worker has ended")
+
+
+class Shim:
+    """A network between the two that can be made worse: tests/programs/link-shim."""
+
+    def __init__(self, rig, invitation, *words):
+        place, key = invitation.split("/")
+        self.child = subprocess.Popen([os.path.join(BUILD, "tests/programs/link-shim"), place, *words],
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        rig.children.append(self.child)
+        self.invitation = f"127.0.0.1:{self.child.stdout.readline().strip()}/{key}"
+
+    def say(self, word):
+        self.child.stdin.write(word + "\n")
+        self.child.stdin.flush()
+
+
+def a_late_and_narrow_network_is_only_slower():
+    with Rig() as rig:
+        _, invitation = serve(rig, "far", "--request", "0.3")
+        shim = Shim(rig, invitation, "delay=2000", "skew=3000", "rate=400")
+        child = Far(rig).run(shim.invitation, SPIN, "--count=50", "--memory=64")
+        wait_for(lambda: child.poll() is not None or workers(rig, "far"), "its worker registers")
+        shim.say("rate=200")
+        said, error = child.communicate(timeout=60)
+        assert child.returncode == 0 and json.loads(said)["kernels"] == 50, error
+
+
+def a_network_that_ends_is_an_error():
+    with Rig() as rig:
+        _, invitation = serve(rig, "far", "--request", "0.3")
+        shim = Shim(rig, invitation, "delay=200")
+        child = Far(rig).run(shim.invitation, SPIN, "--kernel-us=500", "--duration=120")
+        worker = wait_for(lambda: workers(rig, "far"), "its worker registers")[0]
+        shim.say("cut")
+        error = child.communicate(timeout=60)[1]
+        assert child.returncode == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in error, (child.returncode, error)
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
@@ -265,6 +304,7 @@ def another_place_is_refused_in_words():
 main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
+     a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
      ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
      an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)

@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "sim/trace.h"
 
 enum { N = 4096 };
@@ -374,6 +375,7 @@ static void built_graph(void)
 	OK(drv.cuGraphAddMemcpyNode(&last, outer, &child, 1, &c, context));
 	OK(drv.cuGraphAddEventRecordNode(&record, outer, &last, 1, event));
 	snprintf(path, sizeof(path), "%s/dot", machine_dir());
+	/* A file of the other machine: left_out() has it. */
 	if (!is_remote())
 		OK(drv.cuGraphDebugDotPrint(outer, path, 0));
 	unlink(path);
@@ -500,13 +502,9 @@ static void ordered(void)
 static void host_releases(void)
 {
 	CUcontext context = begin_context();
-	CUmodule module = load_kernels();
-	CUstream stream = new_stream(), other = new_stream();
-	unsigned long long timeout = 60000000000ull;
-	unsigned one = 1;
-	CUdeviceptr flag, mapped;
+	CUstream stream = new_stream();
+	CUdeviceptr mapped;
 	_Atomic uint32_t *host;
-	void *wait[] = {&flag, &one, &timeout}, *set[] = {&flag, &one};
 
 	NEED(drv.cuMemHostAlloc((void **)&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
 	NEED(drv.cuMemHostGetDevicePointer_v2(&mapped, (void *)host, 0));
@@ -518,8 +516,19 @@ static void host_releases(void)
 	atomic_store(host, 5);
 	OK(drv.cuStreamSynchronize(stream));
 	tap_ok(atomic_load(host + 16) == 9, "the host let it go on");
+	OK(drv.cuCtxDestroy_v2(context));
+}
 
-	flag = device_memory(4);
+static void kernel_releases(void)
+{
+	CUcontext context = begin_context();
+	CUmodule module = load_kernels();
+	CUstream stream = new_stream(), other = new_stream();
+	unsigned long long timeout = 60000000000ull;
+	unsigned one = 1;
+	CUdeviceptr flag = device_memory(4);
+	void *wait[] = {&flag, &one, &timeout}, *set[] = {&flag, &one};
+
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
 	NEED(drv.cuCtxSynchronize());
 	NEED(drv.cuLaunchKernel(
@@ -763,6 +772,37 @@ static void ipc(void)
 	close(channel[1]);
 }
 
+static void vmm(void)
+{
+	CUcontext context = begin_context();
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+	CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle handle, again;
+	CUdeviceptr p, q;
+	size_t granule;
+
+	prop.location.type = access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	NEED(drv.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	NEED(drv.cuMemAddressReserve(&p, granule, 0, 0, 0));
+	NEED(drv.cuMemAddressReserve(&q, granule, 0, 0, 0));
+	NEED(drv.cuMemCreate(&handle, granule, &prop, 0));
+	NEED(drv.cuMemMap(p, granule, 0, handle, 0));
+	NEED(drv.cuMemMap(q, granule, 0, handle, 0));
+	NEED(drv.cuMemSetAccess(p, granule, &access, 1));
+	NEED(drv.cuMemSetAccess(q, granule, &access, 1));
+	NEED(drv.cuMemsetD32_v2(p, 43, granule / 4));
+	tap_ok(all_are(q, 43, granule / 4), "one allocation at two addresses");
+	OK(drv.cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)q));
+	tap_ok(again == handle, "a mapping leads to its handle");
+	OK(drv.cuMemRelease(again));
+	OK(drv.cuMemUnmap(p, granule));
+	OK(drv.cuMemUnmap(q, granule));
+	OK(drv.cuMemRelease(handle));
+	OK(drv.cuMemAddressFree(p, granule));
+	OK(drv.cuMemAddressFree(q, granule));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void vmm_exporter(void *unused)
 {
 	CUcontext context = begin_context();
@@ -832,13 +872,13 @@ static void vmm_importer(void *unused)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-static void vmm(void)
+static void vmm_shared(void)
 {
 	pid_t a, b;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) < 0)
 		_exit(1);
-	tap_note("virtual memory");
+	tap_note("virtual memory of two processes");
 	a = part_start(vmm_exporter, NULL);
 	b = part_start(vmm_importer, NULL);
 	both_end_well(a, b);
@@ -948,10 +988,62 @@ static void slices(void)
 		"about half each");
 }
 
+/* ---- what a device of another machine does not have ---- */
+
+static const struct {
+	const char *name, *travel;
+} travels[] = {
+#define REMOTE(name, travel, layout) {#name, #travel},
+#include "cuda/remote.def"
+#undef REMOTE
+};
+
+/* Whether docs/remote-api.md, which is made of the same list, has it among what is refused. */
+static bool is_listed(const char *name)
+{
+	for (size_t i = 0; i < sizeof(travels) / sizeof(travels[0]); i++)
+		if (!strcmp(travels[i].name, name))
+			return !strcmp(travels[i].travel, "REFUSED");
+	return false;
+}
+
+typedef CUresult any_fn(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+	uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+/* All of them are refused at the call, whatever it says. */
+static void all_refused(void)
+{
+	CUcontext context = begin_context();
+	unsigned n = 0, refused = 0;
+
+#define CU(abi, since, variant, action, stream, params, args) \
+	if (is_listed(#abi)) { \
+		any_fn *const fn = (any_fn *)(uintptr_t)drv.abi; \
+		n++; \
+		refused += fn && \
+			fn(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == CUDA_ERROR_NOT_SUPPORTED; \
+	}
+#include "cuda/cuda.def"
+#undef CU
+	tap_ok(n > 100 && refused == n, "%u of %u that are listed as refused are", refused, n);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* A part is left out for functions that the list has, and for nothing else. */
+static void left_out(const char *part, const char *needs)
+{
+	struct str rest = str_from(needs), word;
+	char name[64];
+
+	while (str_word(&rest, &word))
+		if (str_copy(name, sizeof(name), word) == 0)
+			tap_ok(is_listed(name), "%s: left out, for %s is refused", part, name);
+}
+
 static const struct {
 	const char *name;
 	void (*part)(void);
-	bool is_of_one_machine; /* memory that program and device share */
+	const char *needs; /* functions that a device of another machine does not have */
 } parts[] = {
 	{"kernels compute", compute},
 	{"copies and arrays", copies},
@@ -959,13 +1051,28 @@ static const struct {
 	{"capture", capture},
 	{"graphs", built_graph},
 	{"pools", pools},
-	{"managed memory", managed, true},
+	{"managed memory", managed, "cuMemAllocManaged cuMemPrefetchAsync cuMemAdvise"},
 	{"order", ordered},
-	{"the host releases the device", host_releases, true},
+	{"the host releases the device", host_releases, "cuMemHostGetDevicePointer_v2"},
+	{"a kernel releases another one", kernel_releases},
 	{"many streams", many_streams},
 	{"threads", threads},
 	{"default streams of threads", per_thread},
 	{"libraries", libraries},
+	{"virtual memory", vmm},
+};
+
+/* Of several processes, which are begun by this one. */
+static const struct {
+	const char *name;
+	void (*part)(void);
+	const char *needs;
+} together[] = {
+	{"memory and events between processes", ipc,
+		"cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcGetEventHandle cuIpcOpenEventHandle"},
+	{"virtual memory of two processes", vmm_shared,
+		"cuMemExportToShareableHandle cuMemImportFromShareableHandle"},
+	{"a killed process", killed},
 };
 
 int main(void)
@@ -975,12 +1082,20 @@ int main(void)
 	if (!driver_open())
 		return 1;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (!is_remote() || !parts[i].is_of_one_machine)
+		if (is_remote() && parts[i].needs)
+			left_out(parts[i].name, parts[i].needs);
+		else
 			part_run(parts[i].name, parts[i].part);
-	if (!is_remote()) {
-		ipc();
-		vmm();
-		killed();
+	for (size_t i = 0; i < sizeof(together) / sizeof(together[0]); i++)
+		if (is_remote() && together[i].needs)
+			left_out(together[i].name, together[i].needs);
+		else
+			together[i].part();
+	if (is_remote()) {
+		left_out("a graph as a file", "cuGraphDebugDotPrint");
+		part_run("what is refused", all_refused);
+	} else {
+		/* The trace names processes, which over there are others. */
 		slices();
 	}
 	machine_end();

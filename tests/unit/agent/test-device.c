@@ -79,10 +79,67 @@ static void each_has_its_numa_node(void **state)
 		assert_int_equal(set->devices[i].info.numa, i / 4);
 }
 
+static struct device some(const char *uuid, const char *parent, uint32_t gpu_instance)
+{
+	struct device d = {.info.is_mig = parent != NULL, .info.gpu_instance = gpu_instance};
+
+	snprintf(d.info.uuid, sizeof(d.info.uuid), "%s", uuid);
+	snprintf(d.info.parent, sizeof(d.info.parent), "%s", parent ? parent : "");
+	return d;
+}
+
+/* Of two devices, and two instances of a third. */
+static const struct {
+	const char *uuid;
+	uint32_t gpu_instance;
+	uint64_t xid;
+	uint64_t counted, ill; /* a bit for each device */
+} xids[] = {
+	{"GPU-a", NVML_NO_INSTANCE, 79, 0x1, 0x1}, {"GPU-b", NVML_NO_INSTANCE, 48, 0x2, 0x2},
+	{"GPU-b", NVML_NO_INSTANCE, 13, 0x2, 0}, {"GPU-b", NVML_NO_INSTANCE, 31, 0x2, 0},
+	{"GPU-b", NVML_NO_INSTANCE, 43, 0x2, 0}, {"GPU-b", NVML_NO_INSTANCE, 45, 0x2, 0},
+	{"GPU-b", NVML_NO_INSTANCE, 68, 0x2, 0}, {"GPU-b", NVML_NO_INSTANCE, 109, 0x2, 0},
+	{"GPU-b", NVML_NO_INSTANCE, 14, 0x2, 0x2}, {"GPU-c", NVML_NO_INSTANCE, 79, 0xc, 0xc},
+	{"GPU-c", 2, 79, 0x8, 0x8}, {"GPU-c", 7, 79, 0, 0}, {"GPU-d", NVML_NO_INSTANCE, 79, 0, 0},
+	{"", NVML_NO_INSTANCE, 79, 0xf, 0xf}, /* which one is not known */
+};
+
+static void errors_of_the_device_make_it_ill(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(xids); i++) {
+		struct device devices[] = {some("GPU-a", NULL, NVML_NO_INSTANCE),
+			some("GPU-b", NULL, NVML_NO_INSTANCE), some("MIG-1", "GPU-c", 1),
+			some("MIG-2", "GPU-c", 2)};
+		struct device_set some_set = {.devices = devices, .n = ARRAY_SIZE(devices)};
+		struct nvml_xid xid = {.gpu_instance = xids[i].gpu_instance, .xid = xids[i].xid};
+
+		snprintf(xid.uuid, sizeof(xid.uuid), "%s", xids[i].uuid);
+		assert_int_equal(device_note_xid(&some_set, &xid), xids[i].ill);
+		for (uint32_t k = 0; k < some_set.n; k++) {
+			assert_int_equal(devices[k].n_xids, xids[i].counted >> k & 1);
+			assert_int_equal(device_is_ill(&devices[k]), xids[i].ill >> k & 1);
+		}
+	}
+}
+
+static void the_first_error_is_the_one_that_is_told(void **state)
+{
+	struct device device = some("GPU-a", NULL, NVML_NO_INSTANCE);
+	struct device_set some_set = {.devices = &device, .n = 1};
+	struct nvml_xid xid = {.uuid = "GPU-a", .gpu_instance = NVML_NO_INSTANCE, .xid = 62};
+
+	assert_int_equal(device_note_xid(&some_set, &xid), 1);
+	xid.xid = 79;
+	assert_int_equal(device_note_xid(&some_set, &xid), 0);
+	assert_string_equal(device_ailment(&device), "has had Xid 62, which is no program's");
+	assert_int_equal(device.n_xids, 2);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		UNIT(links_are_as_the_driver_says), UNIT(each_has_its_numa_node)};
+	const struct CMUnitTest tests[] = {UNIT(links_are_as_the_driver_says),
+		UNIT(each_has_its_numa_node), UNIT(errors_of_the_device_make_it_ill),
+		UNIT(the_first_error_is_the_one_that_is_told)};
 
 	return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables that a dialect's users read: of a container, and of whichever may be meant. */
+/* The variables that a dialect's users read: of a container, and whose container is meant. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@ struct world {
 	struct agent agent;
 	struct device_set set;
 	struct device device[2];
+	struct slot slots[8];
 	struct kube_reflect_handler feed;
 };
 
@@ -41,6 +43,8 @@ static void begin(struct world *w)
 	}
 	w->agent.devices = &w->set;
 	w->node.agent = &w->agent;
+	w->node.slots = w->slots;
+	w->node.n_slots = ARRAY_SIZE(w->slots);
 	assert_ok(kube_cache_new_unfed(&handler, &w->node.pods));
 	w->feed = kube_cache_feed(w->node.pods);
 	w->feed.begin(w->feed.data, false);
@@ -152,49 +156,124 @@ static void a_container_gets_what_its_plugin_set(void **state)
 
 static const struct podres_device slot[] = {{.resource = NODE_RESOURCE, .id = "3"}};
 
-static void expect_next(
-	struct world *w, const struct podres_container *has, size_t n, const char *const *want)
+static void expect_taker(struct world *w, const struct podres_container *has, size_t n,
+	const char *pod, const char *container)
 {
 	const struct podres_list list = {has, n};
-	struct node_env env;
+	struct node_taker taker;
+	struct error err;
 
-	node_env_expect(&w->node, &list, &env);
-	expect(&env, want);
+	if (allocate_find_taker(&w->node, &list, &taker, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_string_equal(taker.uid, pod);
+	assert_string_equal(taker.container, container);
 }
 
-static void a_slot_is_prepared_for_whoever_it_may_be(void **state)
+static void expect_unknown(
+	struct world *w, const struct podres_container *has, size_t n, const char *why)
 {
-	static const char *const main_[] = {"ALIYUN_COM_GPU_MEM_IDX=1", "ALIYUN_COM_GPU_MEM_POD=5",
-		"ALIYUN_COM_GPU_MEM_CONTAINER=2", "ALIYUN_COM_GPU_MEM_DEV=80", NULL};
-	static const char *const side[] = {"ALIYUN_COM_GPU_MEM_IDX=0", "ALIYUN_COM_GPU_MEM_POD=5",
-		"ALIYUN_COM_GPU_MEM_CONTAINER=3", "ALIYUN_COM_GPU_MEM_DEV=80", NULL};
-	static const char *const both[] = {
-		"ALIYUN_COM_GPU_MEM_CONTAINER=2", "ALIYUN_COM_GPU_MEM_DEV=80", NULL};
-	static const char *const none[] = {NULL};
-	const struct podres_container has[] = {
-		{"a", "first", "main", slot, 1}, {"a", "first", "side", slot, 1}};
+	const struct podres_list list = {has, n};
+	struct node_taker taker = {.container = "untouched"};
+	struct error err;
+
+	assert_int_equal(allocate_find_taker(&w->node, &list, &taker, &err), -EAGAIN);
+	assert_string_equal(err.msg, why);
+	assert_string_equal(taker.container, "untouched");
+}
+
+/* The kubelet has allocated that slot, and it was prepared for that container. */
+static void prepare(struct world *w, uint32_t number, const char *uid, const char *container)
+{
+	snprintf(w->slots[number].taker_uid, sizeof(w->slots[0].taker_uid), "%s", uid);
+	snprintf(w->slots[number].taker, sizeof(w->slots[0].taker), "%s", container);
+}
+
+static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
+{
+	const struct podres_container none[] = {{"a", "first", "main"}, {"a", "first", "side"},
+		{"a", "second", "main"}, {"a", "second", "side"}};
+	const struct podres_container half[] = {
+		{"a", "first", "main", slot, 1}, {"a", "first", "side"}};
+	const struct podres_container all[] = {{"a", "first", "main", slot, 1},
+		{"a", "first", "side", slot, 1}, {"a", "second", "main"}, {"a", "second", "side"}};
 	struct world w;
 
 	begin(&w);
-	expect_next(&w, NULL, 0, none);
 	add(&w,
 		make_pod("first", "gpushare", "main/aliyun.com/gpu-mem=2,side/aliyun.com/gpu-mem=3",
 			"main=GPU-1 side=GPU-0", "main=2Gi side=3Gi"));
-	expect_next(&w, NULL, 0, main_); /* the kubelet takes containers in their order */
-	expect_next(&w, has, 1, side);
-	expect_next(&w, has, 2, none);
-	/* Not bound yet. */
-	add(&w, make_pod("later", "gpushare", "main/aliyun.com/gpu-mem=7", NULL, NULL));
-	expect_next(&w, NULL, 0, main_);
+	expect_taker(
+		&w, none, 2, "first", "main"); /* the kubelet takes containers in their order */
+	expect_taker(&w, half, 2, "first", "side");
+	/* Whoever else is known here, but not to the kubelet, it cannot be for. */
+	add(&w, make_pod("other", "hami", "main/nvidia.com/gpumem=3000", "main=GPU-0", "main=2Gi"));
+	expect_taker(&w, none, 2, "first", "main");
+	/* One that the kubelet has, and that is not known here yet: not the other's variables. */
+	expect_unknown(&w, all, 4, "the kubelet has a pod a/second, which is not known here");
+	expect_unknown(&w, none, 4, "the kubelet has a pod a/second, which is not known here");
 	add(&w,
 		make_pod("second", "gpushare", "main/aliyun.com/gpu-mem=2", "main=GPU-0",
 			"main=2Gi"));
-	expect_next(&w, NULL, 0, both);
-	/* One that speaks no dialect expects nothing. */
-	add(&w, make_pod("third", "", "", "main=GPU-0", "main=2Gi"));
-	expect_next(&w, NULL, 0, none);
+	expect_taker(&w, all, 4, "second", "main");
+	/* It is refusing one of them, and has not said so yet. */
+	expect_unknown(&w, none, 4, "it may be for container main or, of a/second, for main");
 	end(&w);
 }
 
-UNIT_MAIN(
-	UNIT(a_container_gets_what_its_plugin_set), UNIT(a_slot_is_prepared_for_whoever_it_may_be))
+static void a_pod_that_was_admitted_takes_no_slot(void **state)
+{
+	static const struct {
+		const char *part, *key, *value;
+	} table_of[] = {{"status", "startTime", "2026-01-01T00:00:00Z"},
+		{"status", "phase", "Failed"},
+		{"metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"}};
+	const struct podres_container has[] = {{"a", "first", "main"}, {"a", "second", "main"}};
+	struct world w;
+
+	for (size_t i = 0; i < ARRAY_SIZE(table_of); i++) {
+		json_t *first = make_pod("first", "", "", "main=GPU-1", "main=2Gi");
+
+		begin(&w);
+		json_object_set_new(first, "status", json_object());
+		json_object_set_new(json_object_get(first, table_of[i].part), table_of[i].key,
+			json_string(table_of[i].value));
+		add(&w, first);
+		/* Its successor of the same name may be meant, which is not known yet. */
+		expect_unknown(&w, has, 1, "no pod is known that the kubelet may have it for");
+		add(&w, make_pod("second", "", "", "main=GPU-1", "main=2Gi"));
+		expect_taker(&w, has, 2, "second", "main");
+		end(&w);
+	}
+}
+
+static void init_containers_have_theirs_though_the_kubelet_lists_none(void **state)
+{
+	const struct podres_container listed[] = {{"a", "p", "main"}, {"a", "p", "side"}};
+	json_t *pod = make_pod(
+		"p", "", "", "side=GPU-0 first=GPU-1 main=GPU-1", "side=2Gi first=2Gi main=2Gi");
+	struct world w;
+
+	begin(&w);
+	json_object_set_new(json_object_get(pod, "spec"), "initContainers",
+		json_pack("[{s:s}, {s:s}]", "name", "plain", "name", "first"));
+	for (size_t i = 0; i < 2; i++) {
+		const char *const keys[] = {"divvy.gpu/granted-request", "divvy.gpu/granted-limit"};
+
+		json_object_set_new(kube_json_at(pod, "metadata", "annotations", NULL), keys[i],
+			json_string("side=0.3 first=0.3 main=0.3"));
+	}
+	add(&w, pod);
+	expect_taker(&w, listed, 2, "p", "first");
+	prepare(&w, 3, "p", "first");
+	expect_taker(&w, listed, 2, "p", "main");
+	prepare(&w, 3, "p", "main"); /* handed on */
+	expect_taker(&w, listed, 2, "p", "side");
+	prepare(&w, 4, "p", "side");
+	expect_unknown(&w, listed, 2, "no pod is known that the kubelet may have it for");
+	end(&w);
+}
+
+UNIT_MAIN(UNIT(a_container_gets_what_its_plugin_set),
+	UNIT(a_slot_is_for_the_pod_that_the_kubelet_admits),
+	UNIT(a_pod_that_was_admitted_takes_no_slot),
+	UNIT(init_containers_have_theirs_though_the_kubelet_lists_none))

@@ -40,6 +40,9 @@ static void what_a_link_says_is_shown_while_it_is_fresh(void **state)
 
 static void nonsense_is_refused_and_changes_nothing(void **state)
 {
+	static const char long_name[] =
+		"{'peer':'1111111111111111111111111111111111111111111111111111111111111111',"
+		"'processes':2,'rtt_us':2,'received_per_s':5,'sent_per_s':7}";
 	static const char *const bad[] = {
 		"{}",
 		"{'peer':'','processes':2,'rtt_us':2,'received_per_s':5,'sent_per_s':7}",
@@ -49,8 +52,7 @@ static void nonsense_is_refused_and_changes_nothing(void **state)
 		"{'peer':'1.2.3.4','processes':2,'rtt_us':'2','received_per_s':5,'sent_per_s':7}",
 		"{'peer':'1.2.3.4','processes':2,'rtt_us':2,'received_per_s':5.5,'sent_per_s':7}",
 		"{'peer':'1.2.3.4','processes':2,'rtt_us':2,'received_per_s':5}",
-		"{'peer':'1111111111111111111111111111111111111111111111111111111111111111',"
-		"'processes':2,'rtt_us':2,'received_per_s':5,'sent_per_s':7}",
+		long_name,
 	};
 	struct remote_reach reach = {0};
 	struct error err;

@@ -87,7 +87,7 @@ static void gives_what_is_left_over_up_to_the_limit(void **state)
 	assert_times(s.result->completion_s, 2, (const double[]){13, 100});
 }
 
-/* Beside its like each goes at two thirds of its pace: 10 s of 30 take 15, the other 5 of 10 s are left. */
+/* Beside its like each goes at two thirds of its pace: 10 s take 15, of the 30 s 20 are left. */
 static void slows_those_of_a_kind(void **state)
 {
 	_cleanup_scene_ struct scene s = {.input.slowdown_permille = 500};

@@ -102,22 +102,25 @@ static void test_faults(void **state)
 	static const char *const bad[] = {"oom nth=0", "oom after=3", "ecc factor=2",
 		"slow factor=0", "hang at=2s", "burn device=0", "oom device=99", "oom device",
 		"slow factor=2000", "oom", "oom count=2", "slow", "slow device=0",
-		"slow factor=3 factor=4", "oom nth=1 nth=1", "ecc device=0 at=1s device=0",
+		"slow factor=3 factor=4", "oom nth=1 nth=1", "ecc device=0 at=1s device=0", "xid",
+		"xid code=0", "xid code=1000", "lost code=79", "xid code=79 factor=2",
 		"lost at=1s after=2"};
 	struct sim_faults f;
 	struct error err = {0};
 
 	assert_ok(sim_config_parse_faults(&f,
-		STR("oom device=0 nth=5 count=2\n# no\necc device=1 at=2s\nlost after=3\nhang\n"),
+		STR("oom device=0 nth=5 count=2\n# no\necc device=1 at=2s\nlost after=3\nhang\n"
+		    "xid device=1 code=79 at=1s\n"),
 		&err));
-	assert_int_equal(f.n, 4);
+	assert_int_equal(f.n, 5);
+	assert_int_equal(f.v[4].count, 79);
 	assert_int_equal(f.v[0].after, 4);
 	assert_int_equal(f.v[0].count, 2);
 	assert_int_equal(f.v[1].at_ns, 2000000000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_true(sim_config_parse_faults(&f, str_from(bad[i]), &err) < 0);
 		assert_non_null(strstr(err.msg, "line 1"));
-		assert_int_equal(f.n, 4);
+		assert_int_equal(f.n, 5);
 	}
 	assert_non_null(strstr(err.msg, "at= and after="));
 	assert_true(sim_config_parse_faults(&f, STR("oom"), &err) < 0);

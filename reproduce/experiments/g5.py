@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gemini's published pair: A alone, B joins, B pauses, B goes on, A ends."""
+
+import timeline
+from node import Program
+from timeline import Act
+
+WHY = ("Whoever is furthest behind what it is entitled to has the token next, and what nobody uses is divided anew as soon as one "
+       "pauses. Shares are kernel time in the device's trace, by phases from one second after somebody came, paused or went.")
+
+
+def run(world):
+    pace = 0.5 if world.quick else 1
+    acts = [Act(Program("A", 0.4, 0.7), 0, 20 * pace),
+            # The first pause is of some random length, so that phases are not the same in each run.
+            Act(Program("B", 0.6, 0.8), 4 * pace, 24 * pace,
+                (f"--burst-on={round(8000 * pace)}", f"--burst-off={round(4000 * pace)}"))]
+    all_off, ran = timeline.run(world, acts, least_phases=3)
+    world.measure(from_rule=[off.from_rule for off in all_off])
+    gemini = timeline.perform(world, acts, "gemini")
+    world.draw(timeline.picture("G5: Gemini's pair", "A 0.4 to 0.7, B 0.6 to 0.8, kernels of 1 ms, windows of 1 s", ran))
+    world.draw(timeline.picture("G5: the same under Gemini's accounting", "its rule in divvy's arbiter (--policy gemini); one run",
+                                gemini), "gemini")

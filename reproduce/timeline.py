@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that come and go on one device, against the rule of requests and limits: what K2 and G5 are."""
+
+import time
+from typing import NamedTuple
+
+from draw import Axis, Line, lines
+from node import Program, curve, distance, wait_until
+
+
+class Act(NamedTuple):
+    """What a program does: begins so many seconds after the first one, for so long."""
+    program: Program
+    begins_s: float
+    lasts_s: float
+    options: tuple = ()
+
+
+def perform(world, acts, policy="share"):
+    """When each ran."""
+    with world.node(policy=policy) as node:
+        began = time.monotonic()
+        for act in acts:
+            wait_until(began + act.begins_s)
+            wish = ("--request", str(act.program.request), "--limit", str(act.program.limit), "--memory", "10%")
+            node.start(act.program.name, wish, f"--duration={act.lasts_s:g}", *act.options)
+        return node.finish()
+
+
+def run(world, acts, least_phases, policy="share"):
+    """([how far from the rule, of each run], when each ran in the last one)."""
+    least_phases = 1 if world.quick else least_phases
+    programs = [act.program for act in acts]
+    all_off = []
+    for i in range(world.seeds):
+        world.note(f"run {i + 1} of {world.seeds}" + (f", {policy}" if policy != "share" else ""))
+        ran = perform(world, acts, policy)
+        off = distance(ran, programs)
+        if off.n_phases < least_phases:
+            raise RuntimeError(f"only {off.n_phases} steady phases in {world.name}, {least_phases} are expected: "
+                               "the machine is too busy to tell")
+        all_off.append(off)
+    return all_off, ran
+
+
+def picture(title, subtitle, ran):
+    begin = min(intervals[0][0] for intervals in ran.values())
+    end = max(intervals[-1][1] for intervals in ran.values())
+    return lines(title, subtitle, Axis("seconds", 0, end - begin), Axis("share of the device", 0, 1, percent=True),
+                 [Line(name, curve(intervals, begin, end), marks=False) for name, intervals in ran.items()])

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Page-locked memory. What the program is given by cuMemHostAlloc is a window on the machine of
+ * the worker: memory that the worker has mapped too, so that the driver copies from and to it by
+ * itself and when the stream gets there. Over a link there are no windows; nor is there one for
+ * memory that the program had before (cuMemHostRegister).
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "remote/client.h"
+
+/* What is noted of a range: the flags, whether it is of ours, and above them its window. */
+enum { PINNED_OURS = 1u << 31 };
+#define WINDOW_SHIFT 32
+
+static struct ranges pinned = RANGES_INIT;
+
+/* ---- windows ---- */
+
+static struct {
+	pthread_mutex_t lock; /* also of the question and its answer on the socket */
+	uint64_t used[REMOTE_WINDOWS / 64];
+} windows = {.lock = PTHREAD_MUTEX_INITIALIZER, .used = {1}};
+
+/* With the lock held; 0: there is none left. */
+static uint32_t window_name(void)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(windows.used); i++)
+		if (~windows.used[i])
+			return i * 64 + (uint32_t)__builtin_ctzll(~windows.used[i]);
+	return 0;
+}
+
+static void window_forget(uint32_t window)
+{
+	pthread_mutex_lock(&windows.lock);
+	windows.used[window / 64] &= ~(1ull << window % 64);
+	pthread_mutex_unlock(&windows.lock);
+}
+
+/* The worker maps it. 0: it does not. */
+static uint32_t window_send(int fd, size_t bytes)
+{
+	struct remote_note note = {.type = REMOTE_WINDOW, .abi = REMOTE_ABI, .bytes = bytes};
+	uint32_t window;
+
+	pthread_mutex_lock(&windows.lock);
+	window = note.lane = window_name();
+	if (window && (!session_ask(&note, fd) || note.lane != window))
+		window = 0;
+	if (window)
+		windows.used[window / 64] |= 1ull << window % 64;
+	pthread_mutex_unlock(&windows.lock);
+	return window;
+}
+
+static CUresult window_call(unsigned op, uint64_t window, uint64_t bytes)
+{
+	struct call c;
+	CUresult r = call_begin(&c, op, 16);
+
+	if (r)
+		return r;
+	call_put(&c, &window, sizeof(window));
+	call_put(&c, &bytes, sizeof(bytes));
+	r = call_wait(&c, 0);
+	call_end(&c);
+	return r;
+}
+
+static void window_close(uint32_t window)
+{
+	if (!window)
+		return;
+	window_call(REMOTE_WINDOW_CLOSE, window, 0);
+	window_forget(window);
+}
+
+/*
+ * Memory in a window, which the driver has locked. *ret_p is NULL where there are no windows:
+ * memory of the program's alone will do.
+ */
+static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
+{
+	const size_t whole = (bytes + 4095) & ~(size_t)4095;
+	_cleanup_map_ struct map map = MAP_NONE;
+	_cleanup_close_ int fd = -1;
+	uint32_t window;
+	CUresult r;
+
+	*ret_p = NULL;
+	*ret_window = 0;
+	if (session_shared()->hub != REMOTE_HUB_NONE || whole < bytes)
+		return CUDA_SUCCESS;
+	fd = memfd_new("divvy-remote-window", whole);
+	if (fd < 0 || map_fd(fd, whole, PROT_READ | PROT_WRITE, &map) < 0 ||
+		memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return CUDA_SUCCESS;
+	window = window_send(fd, whole);
+	if (!window)
+		return CUDA_SUCCESS;
+	r = window_call(REMOTE_WINDOW_OPEN, window, bytes);
+	if (r) {
+		window_close(window);
+		return r;
+	}
+	*ret_p = map.p;
+	*ret_window = window;
+	map = MAP_NONE;
+	return CUDA_SUCCESS;
+}
+
+bool is_in_window(const struct box *box, struct remote_window *ret_window)
+{
+	const uint64_t bytes = (box->depth - 1) * box->slice + (box->height - 1) * box->pitch +
+		box->width;
+	struct range range;
+
+	if (!ranges_find(&pinned, (uintptr_t)box->base, &range) || !(range.note >> WINDOW_SHIFT) ||
+		bytes > range.base + range.size - (uintptr_t)box->base)
+		return false;
+	*ret_window = (struct remote_window){.window = range.note >> WINDOW_SHIFT,
+		.offset = (uintptr_t)box->base - range.base,
+		.pitch = box->pitch,
+		.slice = box->slice};
+	return true;
+}
+
+/* ---- page-locked memory ---- */
+
+bool is_pinned(const void *p)
+{
+	return ranges_find(&pinned, (uintptr_t)p, NULL);
+}
+
+REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+	CUresult r = session_check();
+	uint32_t window;
+	void *p;
+
+	if (r)
+		return r;
+	if (!pp || !bytesize || Flags & ~7u)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = window_new(bytesize, &p, &window);
+	if (r)
+		return r;
+	if (!p)
+		p = mmap(
+			NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (ranges_add(&pinned, (uintptr_t)p, bytesize,
+		    Flags | PINNED_OURS | (uint64_t)window << WINDOW_SHIFT) < 0) {
+		window_close(window);
+		munmap(p, bytesize);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*pp = p;
+	return CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+	return cuMemHostAlloc(pp, bytesize, 0);
+}
+
+static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
+{
+	struct range range;
+
+	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
+		is_ours != !!(range.note & PINNED_OURS))
+		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	/* What is under way may still write there. */
+	if (is_hazardous())
+		cuCtxSynchronize();
+	ranges_remove(&pinned, range.base, NULL);
+	window_close((uint32_t)(range.note >> WINDOW_SHIFT));
+	*ret_range = range;
+	return CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
+{
+	struct range range;
+	CUresult r = session_check();
+
+	if (!r)
+		r = forget_pinned(p, true, &range);
+	if (!r)
+		munmap(p, range.size);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!p || !bytesize || Flags & ~15u)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	return ranges_add(&pinned, (uintptr_t)p, bytesize, Flags) < 0 ? CUDA_ERROR_OUT_OF_MEMORY
+								      : CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
+{
+	struct range range;
+	CUresult r = session_check();
+
+	return r ? r : forget_pinned(p, false, &range);
+}
+
+REMOTE_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+	struct range range;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!pFlags || !ranges_find(&pinned, (uintptr_t)p, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	*pFlags = (uint32_t)range.note & ~(uint32_t)PINNED_OURS;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pointer_attribute(
+	void *data, CUpointer_attribute attribute, const struct range *range, CUdeviceptr ptr)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)data = CU_MEMORYTYPE_HOST; break;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *(void **)data = (void *)(uintptr_t)ptr; break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = 0; break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(void **)data = (void *)(uintptr_t)range->base;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = range->size; break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+static size_t pointer_attribute_bytes(CUpointer_attribute attribute)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return 8;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return 4;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return 1;
+	default: return 0;
+	}
+}
+
+REMOTE_EXPORT CUresult cuPointerGetAttribute(
+	void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	const size_t n = pointer_attribute_bytes(attribute);
+	const uint32_t which = attribute;
+	struct range range;
+	uint64_t value;
+	struct call c;
+	CUresult r;
+
+	if (!data && !session_check())
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ranges_find(&pinned, ptr, &range))
+		return pointer_attribute(data, attribute, &range, ptr);
+	/* Tokens and the like are of the server's machine. */
+	if (!n)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = call_begin(&c, REMOTE_OP_cuPointerGetAttribute, 16);
+	if (r)
+		return r;
+	call_put(&c, &which, sizeof(which));
+	call_put(&c, &ptr, sizeof(ptr));
+	r = call_wait(&c, 0);
+	if (!r && call_take(&c, &value, sizeof(value)))
+		memcpy(data, &value, n);
+	call_end(&c);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuPointerGetAttributes(
+	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+	CUresult r = session_check();
+
+	if (!r && numAttributes && (!attributes || !data))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; !r && i < numAttributes; i++) {
+		r = cuPointerGetAttribute(data[i], attributes[i], ptr);
+		/* What does not apply to a pointer is 0 here, and no error. */
+		if (r == CUDA_ERROR_INVALID_VALUE) {
+			memset(data[i], 0, pointer_attribute_bytes(attributes[i]));
+			r = CUDA_SUCCESS;
+		}
+	}
+	return r;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is an event over, is a stream empty: the first time the worker is asked, and watches from then on
+ * what is not; until it says otherwise, "not ready" is known here. A program that polls costs no
+ * round trips so.
+ * What is known is never behind what the program can have learned otherwise: any answer and any
+ * word of the reverse lane makes the next query ask again. An event that is over stays so until it
+ * is recorded again; a stream stays empty while nothing has been sent to the worker.
+ */
+#include <stdlib.h>
+
+#include "remote/client.h"
+
+#define QUERIES 1024u
+
+enum query_state { QUERY_UNKNOWN, QUERY_PENDING, QUERY_DONE };
+
+struct query {
+	struct query *next;
+	uint64_t handle;
+	uint64_t stamp;    /* of the state: an event's records, a stream's posts */
+	uint64_t heard;    /* when the state was learned */
+	uint64_t recorded; /* how often the event was, launches of graphs with it */
+	enum query_state state;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct query *bucket[QUERIES];
+	uint64_t launched; /* graphs, which may record any event */
+} queries = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic uint64_t heard;
+
+void query_heard(void)
+{
+	atomic_fetch_add(&heard, 1);
+}
+
+/* ---- with the lock held ---- */
+
+static struct query **place_of(uint64_t handle)
+{
+	struct query **at = &queries.bucket[(handle ^ handle >> 40) % QUERIES];
+
+	while (*at && (*at)->handle != handle)
+		at = &(*at)->next;
+	return at;
+}
+
+static struct query *query_of(uint64_t handle)
+{
+	struct query **at = place_of(handle);
+
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (*at)
+			(*at)->handle = handle;
+	}
+	return *at;
+}
+
+static uint64_t stamp_of(const struct query *q, bool is_stream)
+{
+	return is_stream ? session_posted() : q->recorded + queries.launched;
+}
+
+/* ---- what happens ---- */
+
+void event_recorded(CUevent event)
+{
+	struct query *q;
+
+	pthread_mutex_lock(&queries.lock);
+	q = query_of((uintptr_t)event);
+	if (q)
+		q->recorded++;
+	pthread_mutex_unlock(&queries.lock);
+}
+
+void query_forget(uint64_t handle)
+{
+	struct query **at, *q;
+
+	pthread_mutex_lock(&queries.lock);
+	at = place_of(handle);
+	q = *at;
+	if (q)
+		*at = q->next;
+	pthread_mutex_unlock(&queries.lock);
+	free(q);
+}
+
+void graph_launched(CUstream stream)
+{
+	pthread_mutex_lock(&queries.lock);
+	queries.launched++;
+	pthread_mutex_unlock(&queries.lock);
+	stream_waits(stream);
+}
+
+void query_done(const struct remote_done *done)
+{
+	struct query *q;
+
+	pthread_mutex_lock(&queries.lock);
+	query_heard();
+	q = *place_of(done->handle);
+	if (q && q->state == QUERY_PENDING && q->stamp == done->stamp) {
+		q->state = done->is_over ? QUERY_DONE : QUERY_UNKNOWN;
+		q->heard = atomic_load(&heard);
+	}
+	pthread_mutex_unlock(&queries.lock);
+}
+
+/* ---- queries ---- */
+
+static bool is_known(uint64_t handle, bool is_stream, uint64_t *ret_stamp, CUresult *ret_result)
+{
+	bool is = false;
+	struct query *q;
+
+	pthread_mutex_lock(&queries.lock);
+	q = query_of(handle);
+	*ret_stamp = q ? stamp_of(q, is_stream) : 0;
+	if (q && q->state != QUERY_UNKNOWN && q->stamp == *ret_stamp) {
+		*ret_result = q->state == QUERY_DONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+		is = q->heard == atomic_load(&heard) || (q->state == QUERY_DONE && !is_stream);
+	}
+	pthread_mutex_unlock(&queries.lock);
+	return is;
+}
+
+/* Before it is asked: its answer may come before that of the question is here. */
+static void expect(uint64_t handle, uint64_t stamp, uint64_t now)
+{
+	struct query *q;
+
+	pthread_mutex_lock(&queries.lock);
+	q = *place_of(handle);
+	if (q) {
+		q->state = QUERY_PENDING;
+		q->stamp = stamp;
+		q->heard = now;
+	}
+	pthread_mutex_unlock(&queries.lock);
+}
+
+static void learn(uint64_t handle, uint64_t stamp, enum query_state state)
+{
+	struct query *q;
+
+	pthread_mutex_lock(&queries.lock);
+	q = *place_of(handle);
+	if (q && q->state == QUERY_PENDING && q->stamp == stamp) {
+		q->state = state;
+		q->heard = atomic_load(&heard);
+	}
+	pthread_mutex_unlock(&queries.lock);
+}
+
+static CUresult query(unsigned op, uint64_t handle, bool is_stream)
+{
+	/* While something is captured, nobody but the program may look at streams and events. */
+	const uint64_t watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS,
+		       now = atomic_load(&heard);
+	uint64_t stamp, watched = 0;
+	CUresult r = session_check();
+	struct call c;
+
+	if (r)
+		return r;
+	/* The streams that have numbers are different ones in each context. */
+	if (handle >> 48 && is_known(handle, is_stream, &stamp, &r))
+		return r;
+	r = call_begin(&c, op, 24);
+	if (r)
+		return r;
+	if (!(handle >> 48))
+		stamp = 0;
+	call_put(&c, &handle, sizeof(handle));
+	call_put(&c, &stamp, sizeof(stamp));
+	call_put(&c, &watch, sizeof(watch));
+	expect(handle, stamp, now);
+	call_send(&c, REMOTE_SYNC);
+	r = call_receive_quietly(&c);
+	if (!call_take(&c, &watched, sizeof(watched)))
+		watched = 0;
+	call_end(&c);
+	if (r != CUDA_ERROR_NOT_READY)
+		query_heard();
+	if (r != CUDA_ERROR_NOT_READY || !watched)
+		learn(handle, stamp, r == CUDA_SUCCESS ? QUERY_DONE : QUERY_UNKNOWN);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuEventQuery(CUevent hEvent)
+{
+	return query(REMOTE_OP_cuEventQuery, (uintptr_t)hEvent, false);
+}
+
+REMOTE_EXPORT CUresult cuStreamQuery(CUstream hStream)
+{
+	return query(REMOTE_OP_cuStreamQuery, (uintptr_t)hStream, true);
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256 (FIPS 180-4), for the names of images. Links libc only. Any thread. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHA256_BYTES 32u
+
+void sha256(const void *p, size_t n, uint8_t ret_hash[SHA256_BYTES]);

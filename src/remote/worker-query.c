@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queries: what is not over when the program asks is watched by a thread, which says on the reverse
+ * lane when it is. It looks the less often the longer that takes (each 50 us to 1 ms), and only
+ * while the program waits for something.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "remote/worker.h"
+
+#define WATCHES_MAX 1024u
+#define LOOK_MIN_NS (50 * NSEC_PER_USEC)
+#define LOOK_MAX_NS NSEC_PER_MSEC
+
+struct watch {
+	struct remote_done said; /* to the program, in the end */
+	CUevent event;           /* NULL: a stream */
+	CUstream stream;
+	CUcontext context;
+	uint64_t since_ns;
+};
+
+static struct {
+	pthread_mutex_t lock; /* held while the driver is asked: nothing is destroyed meanwhile */
+	pthread_cond_t some;
+	struct watch watch[WATCHES_MAX];
+	size_t n;
+	bool is_started;
+} watches = {.lock = PTHREAD_MUTEX_INITIALIZER, .some = PTHREAD_COND_INITIALIZER};
+
+static CUresult look(const struct watch *w)
+{
+	return w->event ? driver.cuEventQuery(w->event) : driver.cuStreamQuery(w->stream);
+}
+
+/* With the lock held. */
+static void say(size_t i, bool is_over)
+{
+	struct remote_done done = watches.watch[i].said;
+
+	done.is_over = is_over;
+	watches.watch[i] = watches.watch[--watches.n];
+	reverse_say_done(&done);
+}
+
+/* With the lock held. Returns how long nothing has to be looked at. */
+static uint64_t look_at_all(uint64_t now_ns)
+{
+	uint64_t wait_ns = LOOK_MAX_NS;
+
+	for (size_t i = watches.n; i-- > 0;) {
+		const struct watch *w = &watches.watch[i];
+		const uint64_t sixteenth = (now_ns - w->since_ns) / 16;
+		CUresult r;
+
+		driver.cuCtxSetCurrent(w->context);
+		r = look(w);
+		if (r != CUDA_ERROR_NOT_READY)
+			say(i, r == CUDA_SUCCESS);
+		else if (sixteenth < wait_ns)
+			wait_ns = sixteenth < LOOK_MIN_NS ? LOOK_MIN_NS : sixteenth;
+	}
+	return wait_ns;
+}
+
+static void *watch_main(void *unused)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	for (;;) {
+		uint64_t wait_ns;
+
+		pthread_mutex_lock(&watches.lock);
+		while (watches.n == 0)
+			pthread_cond_wait(&watches.some, &watches.lock);
+		wait_ns = look_at_all(clock_now_ns());
+		pthread_mutex_unlock(&watches.lock);
+		clock_sleep_until_ns(clock_now_ns() + wait_ns);
+	}
+	return NULL;
+}
+
+/* With the lock held. */
+static bool start(void)
+{
+	pthread_t thread;
+
+	if (!watches.is_started && pthread_create(&thread, NULL, watch_main, NULL) == 0) {
+		pthread_detach(thread);
+		watches.is_started = true;
+	}
+	return watches.is_started;
+}
+
+/* Whether it is watched. */
+static bool add(const struct watch *w)
+{
+	bool is_there = false;
+	size_t i = 0;
+
+	pthread_mutex_lock(&watches.lock);
+	/* Of two queries the later one counts. */
+	while (i < watches.n && watches.watch[i].said.handle != w->said.handle)
+		i++;
+	if (i < WATCHES_MAX && start()) {
+		watches.watch[i] = *w;
+		watches.n += i == watches.n;
+		pthread_cond_signal(&watches.some);
+		is_there = true;
+	}
+	pthread_mutex_unlock(&watches.lock);
+	return is_there;
+}
+
+void watches_end(void)
+{
+	pthread_mutex_lock(&watches.lock);
+	while (watches.n)
+		say(watches.n - 1, false);
+	pthread_mutex_unlock(&watches.lock);
+}
+
+static CUresult query(struct serve *s, enum kind kind)
+{
+	struct watch w = {.said.handle = take_u64(s)};
+	const uint64_t real = handle_real(s, kind, w.said.handle);
+	uint64_t is_wished, is_watched;
+	CUresult r;
+
+	w.said.stamp = take_u64(s);
+	is_wished = take_u64(s);
+	if (s->error)
+		return s->error;
+	if (kind == KIND_CUevent)
+		w.event = (CUevent)(uintptr_t)real;
+	else
+		w.stream = (CUstream)(uintptr_t)real;
+	if (kind == KIND_CUevent && !w.event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	r = look(&w);
+	w.since_ns = clock_now_ns();
+	is_watched = r == CUDA_ERROR_NOT_READY && is_wished && w.said.handle >> 48 &&
+		driver.cuCtxGetCurrent(&w.context) == CUDA_SUCCESS && add(&w);
+	give(s, &is_watched, sizeof(is_watched));
+	return r;
+}
+
+CUresult serve_cuEventQuery(struct serve *s)
+{
+	return query(s, KIND_CUevent);
+}
+
+CUresult serve_cuStreamQuery(struct serve *s)
+{
+	return query(s, KIND_CUstream);
+}

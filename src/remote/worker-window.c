@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows: page-locked memory of a program on this machine, mapped here as well. The driver locks
+ * it, and copies from and to it without us. An address where a window was is never used again: what
+ * a graph still says of it leads nowhere.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "base/fd.h"
+#include "remote/worker.h"
+
+/* What all windows together, closed ones included, may take of the addresses of a process. */
+#define WINDOWS_BYTES (32ull << 40)
+
+struct window {
+	uint8_t *p; /* NULL: there is none of this name */
+	size_t n;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct window window[REMOTE_WINDOWS];
+	uint64_t bytes;
+} windows = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+int window_arrived(uint32_t window, uint64_t bytes, int fd)
+{
+	_cleanup_map_ struct map map = MAP_NONE;
+	int r = 0;
+
+	if (window == 0 || window >= REMOTE_WINDOWS || !bytes ||
+		!memfd_has_seals(fd, F_SEAL_SHRINK | F_SEAL_GROW) || fd_size(fd) != (int64_t)bytes)
+		return -EINVAL;
+	pthread_mutex_lock(&windows.lock);
+	if (windows.window[window].p)
+		r = -EEXIST;
+	else if (bytes > WINDOWS_BYTES - windows.bytes)
+		r = -ENOMEM;
+	else
+		r = map_fd(fd, bytes, PROT_READ | PROT_WRITE, &map);
+	if (r == 0) {
+		windows.window[window] = (struct window){map.p, map.n};
+		windows.bytes += bytes;
+		map = MAP_NONE;
+	}
+	pthread_mutex_unlock(&windows.lock);
+	return r;
+}
+
+uint8_t *window_find(uint64_t window, uint64_t offset, uint64_t bytes)
+{
+	struct window w;
+
+	if (window >= REMOTE_WINDOWS)
+		return NULL;
+	pthread_mutex_lock(&windows.lock);
+	w = windows.window[window];
+	pthread_mutex_unlock(&windows.lock);
+	return w.p && offset <= w.n && bytes <= w.n - offset ? w.p + offset : NULL;
+}
+
+CUresult serve_window_open(struct serve *s)
+{
+	const uint64_t window = take_u64(s), bytes = take_u64(s);
+	uint8_t *p = s->error || !bytes ? NULL : window_find(window, 0, bytes);
+
+	/* All of it is there from now on, as locked memory is. */
+	return p ? driver.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE)
+		 : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult serve_window_close(struct serve *s)
+{
+	const uint64_t window = take_u64(s);
+	uint8_t *p = s->error ? NULL : window_find(window, 0, 1);
+	size_t n;
+
+	if (!p)
+		return CUDA_ERROR_INVALID_VALUE;
+	driver.cuCtxSynchronize();
+	driver.cuMemHostUnregister(p);
+	pthread_mutex_lock(&windows.lock);
+	n = windows.window[window].p == p ? windows.window[window].n : 0;
+	windows.window[window] = (struct window){NULL, 0};
+	pthread_mutex_unlock(&windows.lock);
+	if (n)
+		mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+			0);
+	return CUDA_SUCCESS;
+}
