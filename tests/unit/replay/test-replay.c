@@ -798,6 +798,55 @@ static void refuses_to_go_on_for_ever(void **state)
 	assert_int_equal(replay_run(&s.input, &s.result, &err), -ERANGE);
 }
 
+/* The second has its device on the first node, whose only core is taken: 5 of 9 Gbit/s; the third
+ * finds too few of them. With other ranks the same. */
+static void goes_over_the_network(void **state)
+{
+	const uint32_t ranks[] = {1, 0};
+
+	for (int other = 0; other < 2; other++) {
+		_cleanup_scene_ struct scene s = {.input.ranks = other ? ranks : NULL};
+		const struct replay_decision *d;
+
+		for (uint32_t i = 0; i < 2; i++) {
+			const struct cluster_network network = {.node = i,
+				.kind = PLACE_NETWORK_HOST,
+				.mbit = 9000,
+				.latency_us = 5};
+
+			add_node(&s, i ? "b" : "a", 0);
+			assert_ok(cluster_network_add(&s.cluster, &network, NULL));
+		}
+		s.cluster.nodes[0].cpu_milli = 1000;
+		s.cluster.nodes[1].cpu_milli = 8000;
+		s.cluster.nodes[1].n_devices = 0;
+		s.cluster.n_devices = 1;
+		for (int i = 0; i < 3; i++) {
+			add(&s, 200, 1000, 0, S);
+			s.workload.tasks[i].spec.cpu_milli = 1000;
+			s.workload.tasks[i].least_mbit = i ? 5000 : 0;
+		}
+		run(&s, NULL, "best-fit", REPLAY_DROP);
+		d = s.result->decisions;
+		assert_int_equal(s.result->n_placed, 2);
+		assert_int_equal(s.result->asked_most[0], 400);
+		assert_int_equal(d[0].outcome, PLACE_LOCAL);
+		assert_int_equal(d[0].network[0], 0);
+		assert_int_equal(d[1].outcome, PLACE_REMOTE);
+		assert_int_equal(d[1].network[0], 1);
+		assert_int_equal(d[1].network[1], 2);
+		assert_int_equal(d[2].outcome, PLACE_QUEUED);
+		assert_contains(d[2].why, "queued");
+		s.input.mode = REPLAY_QUEUE;
+		replay_free(s.result);
+		s.result = NULL;
+		assert_int_equal(replay_run(&s.input, &s.result, NULL), -EINVAL);
+		s.input.mode = REPLAY_DROP;
+		s.workload.tasks[2].gang = 1;
+		assert_int_equal(replay_run(&s.input, &s.result, NULL), -EINVAL);
+	}
+}
+
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(slows_those_of_a_kind), UNIT(says_the_most_that_was_asked_of_each_device),
 	UNIT(places_at_random), UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
@@ -814,4 +863,5 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(labels_keep_apart_and_together), UNIT(waits_for_the_fellow_to_leave),
 	UNIT(what_is_borrowed_is_given_back), UNIT(who_has_borrowed_has_time_as_well),
 	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
-	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))
+	UNIT(the_same_again), UNIT(goes_over_the_network), UNIT(refuses_what_cannot_be_run),
+	UNIT(refuses_to_go_on_for_ever))
