@@ -85,7 +85,7 @@ struct replay_input {
 struct replay_decision {
 	enum place_outcome outcome;
 	uint32_t network[2]; /* at the devices' end and at the task's, from 1 on; 0: none between */
-	char why[256];
+	char why[PLACE_MODE_WHY];
 };
 
 struct replay_result {

@@ -343,6 +343,10 @@ def chooses_modes_and_networks():
         # Of the host's network 4 Gbps are left.
         assert (over["outcome"], over["network"], over["latency_us"]) == ("remote", "overlay", 2), over
         refused(f.sim("--spec", "c.yaml"), 1, "c.yaml", "networks", "--mode drop")
+        f.write("c.yaml", WAYS.replace("5Gbps,100us", "5Gbps,1us"))
+        run = sim_json("--spec", "c.yaml", "--policy", "default", "--mode", "drop",
+                       folder=f.folder.name)["policies"][0]["runs"][0]
+        assert "(no network of one kind at both ends, 5000 Mbit/s, 1 us)" in run["decisions"][1]["why"], run
         for was, now, words in (
                 ("node: b, kind: host", "node: c, kind: host", ("line 8", "'c'", "no node")),
                 ("kind: host, bandwidth: 9", "kind: fast, bandwidth: 9", ("line 7", "'fast'", "direct, host or overlay")),
