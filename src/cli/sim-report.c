@@ -119,7 +119,7 @@ static double evicted(const struct sim *sim, const struct replay_result *result,
 
 static double queued_urgent(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return result->queued_urgent_s;
+	return result->priorities[result->n_priorities - 1].queued_s;
 }
 
 static bool has_preemption(const struct sim *sim)
@@ -461,6 +461,22 @@ static json_t *json_decisions(const struct sim *sim, const struct replay_result 
 	return all;
 }
 
+static json_t *json_priorities(const struct replay_result *result)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < result->n_priorities; i++) {
+		const struct replay_priority *p = &result->priorities[i];
+
+		json_array_append_new(all,
+			json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "priority",
+				(json_int_t)p->priority, "tasks", (json_int_t)p->n_tasks, "placed",
+				(json_int_t)p->n_placed, "queued_mean_s", p->queued_s,
+				"completion_mean_s", p->completion_s, "busy_s", p->busy_s));
+	}
+	return all;
+}
+
 static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 {
 	const struct replay_result *result = sim_result(sim, scheme, i);
@@ -476,6 +492,7 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 	if (sim->mode == REPLAY_QUEUE) {
 		json_object_set_new(
 			run, "queued_urgent_mean_s", json_figure(queued_urgent(sim, result, 0)));
+		json_object_set_new(run, "priorities", json_priorities(result));
 		json_object_set_new(run, "queued_s_hundredths",
 			json_quantiles(result->queued_s, result->n_placed));
 		json_object_set_new(run, "completion_s_hundredths",

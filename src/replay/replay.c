@@ -19,6 +19,7 @@ void replay_free(struct replay_result *result)
 	free(result->completion_s);
 	free(result->asked_most);
 	free(result->decisions);
+	free(result->priorities);
 	free(result);
 }
 

@@ -88,6 +88,13 @@ struct replay_decision {
 	char why[PLACE_MODE_WHY];
 };
 
+/* Tasks of one priority; means are of those that had a place, and of those that ended. */
+struct replay_priority {
+	uint32_t priority, n_tasks, n_placed;
+	double queued_s, completion_s;
+	double busy_s; /* when 99 % of them had ended, or the last that did */
+};
+
 struct replay_result {
 	struct metrics curves;
 	uint32_t n_tasks, n_placed; /* the others were dropped, or never had room */
@@ -98,13 +105,14 @@ struct replay_result {
 	double *queued_s, *completion_s;
 	uint32_t *asked_most; /* of each device at once, permille, in the engine's order; owned */
 	uint32_t n_devices;
-	struct replay_decision *decisions; /* with networks: of each task; else NULL; owned */
-	double queued_urgent_s; /* the mean of those of the highest priority that there is */
-	uint32_t n_evicted;     /* so often a task had to go */
-	uint32_t n_moves;       /* by defragmentation */
-	double arrivals_s;      /* the last arrival, since the first */
-	double end_s;           /* the last departure, since the first arrival */
-	double busy_s; /* when 99 % of the tasks had ended: curves and means are up to there */
+	struct replay_decision *decisions;  /* with networks: of each task; else NULL; owned */
+	struct replay_priority *priorities; /* REPLAY_QUEUE: the lowest first; owned */
+	uint32_t n_priorities;
+	uint32_t n_evicted; /* so often a task had to go */
+	uint32_t n_moves;   /* by defragmentation */
+	double arrivals_s;  /* the last arrival, since the first */
+	double end_s;       /* the last departure, since the first arrival */
+	double busy_s;      /* when 99 % of the tasks had ended: curves and means are up to there */
 	double throughput_per_h;        /* tasks that ended by busy_s */
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };

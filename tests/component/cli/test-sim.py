@@ -393,6 +393,9 @@ def makes_room_for_who_matters_more():
         answer = json.loads(f.sim("--spec", "spec.yaml", "--policy", "default", "--seeds", "1", "--json", "-",
                                   "--preempt", "resume", "--grace", "3s").stdout)
     told = {name: figure["mean"] for name, figure in answer["policies"][0]["figures"].items()}
+    low, high = answer["policies"][0]["runs"][0]["priorities"]
+    assert low == {"priority": 10, "tasks": 1, "placed": 1, "queued_mean_s": 5, "completion_mean_s": 15, "busy_s": 15}, low
+    assert (high["priority"], high["queued_mean_s"], high["completion_mean_s"], high["busy_s"]) == (90, 3, 8, 12), high
     assert (told["end_s"], told["queued_urgent_mean_s"], told["queued_mean_s"], told["evicted"]) == (15, 3, 4, 1), told
 
 

@@ -429,20 +429,50 @@ static void who_has_to_go_waits_again(void **state)
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 0);
 	assert_times(s.result->completion_s, 2, (const double[]){10, 11});
-	assert_times(&s.result->queued_urgent_s, 1, (const double[]){6});
+	assert_times(&s.result->priorities[1].queued_s, 1, (const double[]){6});
 	s.input.preempt = REPLAY_RESTART;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 1);
 	assert_int_equal(s.result->n_placed, 2);
 	assert_times(s.result->completion_s, 2, (const double[]){5, 19});
 	assert_times(s.result->queued_s, 2, (const double[]){0, 5});
-	assert_times(&s.result->queued_urgent_s, 1, (const double[]){0});
+	assert_times(&s.result->priorities[1].queued_s, 1, (const double[]){0});
 	s.input.preempt = REPLAY_RESUME;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_times(s.result->completion_s, 2, (const double[]){5, 15});
 	s.workload.tasks[0].spec.priority = 90;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 0);
+}
+
+/* The first has to go for the second, and the third for nobody: it has no room at all. */
+static void tells_of_each_priority(void **state)
+{
+	_cleanup_scene_ struct scene s = {
+		.input = {.queue = REPLAY_PRIORITY, .preempt = REPLAY_RESUME}};
+	const struct replay_priority *p;
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 4 * S, 5 * S);
+	add(&s, 1000, 1000, 5 * S, 3 * S);
+	add(&s, 1000, 1000, 6 * S, S);
+	for (int i = 0; i < 4; i++)
+		s.workload.tasks[i].spec.priority = i % 2 ? 90 : 10;
+	s.workload.tasks[2].spec.models = 1ull << 7;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	p = s.result->priorities;
+	assert_int_equal(s.result->n_priorities, 2);
+	assert_int_equal(p[0].priority, 10);
+	assert_int_equal(p[0].n_tasks, 2);
+	assert_int_equal(p[0].n_placed, 1);
+	assert_times(&p[0].queued_s, 1, (const double[]){6});
+	assert_times(&p[0].completion_s, 1, (const double[]){16});
+	assert_times(&p[0].busy_s, 1, (const double[]){16});
+	assert_int_equal(p[1].priority, 90);
+	assert_int_equal(p[1].n_placed, 2);
+	assert_times(&p[1].queued_s, 1, (const double[]){1.5});
+	assert_times(&p[1].completion_s, 1, (const double[]){4.5});
+	assert_times(&p[1].busy_s, 1, (const double[]){10});
 }
 
 /*
@@ -465,7 +495,7 @@ static void who_has_to_go_has_time_for_it(void **state)
 	assert_int_equal(s.result->n_evicted, 1);
 	assert_times(s.result->completion_s, 2, (const double[]){8, 15});
 	assert_times(s.result->queued_s, 2, (const double[]){3, 5});
-	assert_times(&s.result->queued_urgent_s, 1, (const double[]){3});
+	assert_times(&s.result->priorities[1].queued_s, 1, (const double[]){3});
 	assert_times(&s.result->used, 1, (const double[]){1});
 	s.input.preempt = REPLAY_RESTART;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
@@ -857,7 +887,7 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
 	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
 	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
-	UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
+	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
 	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(waits_for_the_fellow_to_leave),
