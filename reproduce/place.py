@@ -16,7 +16,7 @@ class Place:
 
     def run(self, policies, *options, seeds=None):
         """{policy: [the figures of a run, ...]}, a run for each seed."""
-        command = [self.divvy, "sim", *options, "--policy", ",".join(policies), "--json", "-",
+        command = [str(self.divvy), "sim", *options, "--policy", ",".join(policies), "--json", "-",
                    "--seeds", str(seeds or self.seeds)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:

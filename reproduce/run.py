@@ -4,8 +4,9 @@
 the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones.
 
 Each experiment is a line of reproduction.jsonl in out/reproduction, and pictures beside it. Once all that
-are built have a line there, or with --page of those that have, docs/reproduction.md and docs/reproduction/
-are written; before, and of quick ones, the page is beside the lines."""
+are built have a line there, or with --page of those that have, they go to docs/reproduction/, where those
+of the others stay, and docs/reproduction.md is written of all; before, and of quick ones, the page is
+beside the lines."""
 
 import argparse
 import importlib
@@ -24,6 +25,7 @@ from node import Node
 from place import Place
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 BUILD = pathlib.Path(os.environ.get("DIVVY_BUILD", ROOT / "build"))
 # Virtual time costs little, and rare events make its intervals wide; real programs take their time.
 SEEDS = {"virtual": 20}
@@ -107,9 +109,11 @@ def perform(name, experiment, folder, quick):
 
 
 def read_lines(path):
+    """{experiment: its line}; its words may have been put better since the run, figures may not."""
     if not path.exists():
         return {}
-    return {row["experiment"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {row["experiment"]: {**row, "why": module_of(row["experiment"]).WHY} for row in rows}
 
 
 def write_lines(path, rows, goals):
@@ -122,14 +126,20 @@ def write_page(goals, rows, out, in_docs):
         path = out / "reproduction.md"
         path.write_text(page.page(goals, rows, "."), encoding="utf-8")
         return path
-    pictures = ROOT / "docs/reproduction"
-    shutil.rmtree(pictures, ignore_errors=True)
-    pictures.mkdir()
+    kept = DOCS / "reproduction"
+    kept.mkdir(exist_ok=True)
+    lines = kept / "reproduction.jsonl"
+    all_rows = {**read_lines(lines), **rows}
     for row in rows.values():
         for name in row["pictures"]:
-            shutil.copy(out / name, pictures)
-    path = ROOT / "docs/reproduction.md"
-    path.write_text(page.page(goals, rows, "reproduction"), encoding="utf-8")
+            shutil.copy(out / name, kept)
+    shown = {name for row in all_rows.values() for name in row["pictures"]}
+    for picture in kept.glob("*.svg"):
+        if picture.name not in shown:
+            picture.unlink()
+    write_lines(lines, all_rows, goals)
+    path = DOCS / "reproduction.md"
+    path.write_text(page.page(goals, all_rows, "reproduction"), encoding="utf-8")
     return path
 
 
@@ -152,8 +162,6 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     goals = judge.read_goals()
     rows = read_lines(out / "reproduction.jsonl")
-    for name, row in rows.items():
-        row["why"] = module_of(name).WHY  # words may be put better after the run, figures may not
     names = [] if args.page else chosen(goals)
     failed = 0
     for i, name in enumerate(names, 1):

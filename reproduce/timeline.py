@@ -27,6 +27,15 @@ def perform(world, acts, policy="share"):
         return node.finish()
 
 
+def judged(ran, programs, least_phases, name):
+    """How far that run was from the rule, if it has so many steady phases."""
+    off = distance(ran, programs)
+    if off.n_phases < least_phases:
+        raise RuntimeError(f"only {off.n_phases} steady phases in {name}, {least_phases} are expected: "
+                           "the machine is too busy to tell")
+    return off
+
+
 def run(world, acts, least_phases, policy="share"):
     """([how far from the rule, of each run], when each ran in the last one)."""
     least_phases = 1 if world.quick else least_phases
@@ -35,11 +44,7 @@ def run(world, acts, least_phases, policy="share"):
     for i in range(world.seeds):
         world.note(f"run {i + 1} of {world.seeds}" + (f", {policy}" if policy != "share" else ""))
         ran = perform(world, acts, policy)
-        off = distance(ran, programs)
-        if off.n_phases < least_phases:
-            raise RuntimeError(f"only {off.n_phases} steady phases in {world.name}, {least_phases} are expected: "
-                               "the machine is too busy to tell")
-        all_off.append(off)
+        all_off.append(judged(ran, programs, least_phases, world.name))
     return all_off, ran
 
 

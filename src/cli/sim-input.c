@@ -430,7 +430,13 @@ static int take_pods(struct sim *sim, struct str text, struct error *err)
 
 static int take_spec(struct sim *sim, struct str text, struct error *err)
 {
-	return sim_yaml(text, &sim->cluster, &sim->workload, err);
+	int r = sim_yaml(text, &sim->cluster, &sim->workload, err);
+
+	if (r == 0 && sim->mode == REPLAY_QUEUE && sim->cluster.n_networks)
+		r = fail(err, EINVAL,
+			"networks: with times tasks are on the node of their devices: --mode drop "
+			"is needed");
+	return r;
 }
 
 static int take_cells(struct sim *sim, struct str text, struct error *err)

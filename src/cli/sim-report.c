@@ -119,7 +119,7 @@ static double evicted(const struct sim *sim, const struct replay_result *result,
 
 static double queued_urgent(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return result->queued_urgent_s;
+	return result->priorities[result->n_priorities - 1].queued_s;
 }
 
 static bool has_preemption(const struct sim *sim)
@@ -431,6 +431,52 @@ static json_t *json_asked(const struct replay_result *result)
 	return all;
 }
 
+/* How each task got its devices, and why; over a network as slow as both ends together. */
+static json_t *json_decisions(const struct sim *sim, const struct replay_result *result)
+{
+	static const char *const outcomes[] = {[PLACE_EXCLUSIVE] = "exclusive",
+		[PLACE_LOCAL] = "local",
+		[PLACE_REMOTE] = "remote",
+		[PLACE_QUEUED] = "queued"};
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < result->n_tasks; i++) {
+		const struct replay_decision *d = &result->decisions[i];
+		json_t *one = json_pack(
+			"{s:s, s:s}", "outcome", outcomes[d->outcome], "why", d->why);
+
+		if (d->network[0]) {
+			const struct cluster_network *a = &sim->cluster.networks[d->network[0] - 1];
+			const struct cluster_network *b = &sim->cluster.networks[d->network[1] - 1];
+
+			json_object_set_new(
+				one, "network", json_string(sim_network_kinds[a->kind]));
+			json_object_set_new(
+				one, "mbit", json_integer((json_int_t)MIN(a->mbit, b->mbit)));
+			json_object_set_new(one, "latency_us",
+				json_integer((json_int_t)a->latency_us + b->latency_us));
+		}
+		json_array_append_new(all, one);
+	}
+	return all;
+}
+
+static json_t *json_priorities(const struct replay_result *result)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < result->n_priorities; i++) {
+		const struct replay_priority *p = &result->priorities[i];
+
+		json_array_append_new(all,
+			json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "priority",
+				(json_int_t)p->priority, "tasks", (json_int_t)p->n_tasks, "placed",
+				(json_int_t)p->n_placed, "queued_mean_s", p->queued_s,
+				"completion_mean_s", p->completion_s, "busy_s", p->busy_s));
+	}
+	return all;
+}
+
 static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 {
 	const struct replay_result *result = sim_result(sim, scheme, i);
@@ -439,11 +485,14 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"curves", json_curves(&result->curves));
 
 	json_object_set_new(run, "asked_most_of_devices", json_asked(result));
+	if (result->decisions)
+		json_object_set_new(run, "decisions", json_decisions(sim, result));
 	FOR_EACH_FIGURE(f, sim)
 		json_object_set_new(run, f->name, json_figure(f->get(sim, result, f->at)));
 	if (sim->mode == REPLAY_QUEUE) {
 		json_object_set_new(
 			run, "queued_urgent_mean_s", json_figure(queued_urgent(sim, result, 0)));
+		json_object_set_new(run, "priorities", json_priorities(result));
 		json_object_set_new(run, "queued_s_hundredths",
 			json_quantiles(result->queued_s, result->n_placed));
 		json_object_set_new(run, "completion_s_hundredths",

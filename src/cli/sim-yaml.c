@@ -6,6 +6,8 @@
  *   - {request: 0.4, limit: 0.5, memory: 4Gi, copies: 10, every: 30s, duration: 10m}
  * queues:
  *   - {name: team, quota: 4, limit: 8, weight: 2}
+ * networks:
+ *   - {node: a-0, kind: host, bandwidth: 9Gbps, latency: 50us}
  *
  * A task's fields are those of a spec (core/spec.h), and when it comes, how long it takes when it
  * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
@@ -37,7 +39,13 @@ struct reader {
 	uint32_t n_labels, labels_room;
 };
 
-enum list { NODES, QUEUES, TASKS, LISTS };
+const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {
+	[PLACE_NETWORK_DIRECT] = "direct",
+	[PLACE_NETWORK_HOST] = "host",
+	[PLACE_NETWORK_OVERLAY] = "overlay",
+};
+
+enum list { NODES, QUEUES, NETWORKS, TASKS, LISTS };
 
 /* One entry of a list while its fields are read. */
 struct node_entry {
@@ -107,6 +115,14 @@ static int parse_cores(const char *value, uint32_t *ret_milli, struct error *err
 		     : 0;
 }
 
+static int parse_name(const char *value, char ret[static SPEC_LABEL], struct error *err)
+{
+	if (!value[0] || str_copy(ret, SPEC_LABEL, str_from(value)) < 0)
+		return fail(err, EINVAL, "'%s': 1 to %u characters are expected", value,
+			SPEC_LABEL - 1);
+	return 0;
+}
+
 static int set_node(
 	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
 {
@@ -121,6 +137,8 @@ static int set_node(
 				SPEC_LABEL / 2 - 1);
 		return 0;
 	}
+	if (!strcmp(field, "rack"))
+		return parse_name(value, e->node.rack, err);
 	if (!strcmp(field, "model")) {
 		e->has_model = true;
 		return cluster_model(reader->cluster, text, &e->node.model, err);
@@ -135,7 +153,8 @@ static int set_node(
 		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
 	if (strcmp(field, "devices"))
 		return fail(err, ENOENT,
-			"there are name, copies, devices, model, memory, cpu and host-memory");
+			"there are name, rack, copies, devices, model, memory, cpu and "
+			"host-memory");
 	r = parse_uint(text, 0, PLACE_NODE_DEVICES_MAX, &n, err);
 	e->node.n_devices = r < 0 ? 0 : (uint32_t)n;
 	return r;
@@ -156,14 +175,6 @@ static int parse_devices(struct str text, uint64_t *ret_permille, struct error *
 	if (r == 0)
 		*ret_permille = permille;
 	return r;
-}
-
-static int parse_name(const char *value, char ret[static SPEC_LABEL], struct error *err)
-{
-	if (!value[0] || str_copy(ret, SPEC_LABEL, str_from(value)) < 0)
-		return fail(err, EINVAL, "'%s': 1 to %u characters are expected", value,
-			SPEC_LABEL - 1);
-	return 0;
 }
 
 /* "V100:1.5:4|T4:2": of that model, quota and limit; without a limit there is none. */
@@ -220,6 +231,65 @@ static int set_queue(
 	r = parse_uint(text, 1, PLACE_QUEUE_WEIGHT_MAX, &weight, err);
 	q->weight = r < 0 ? 0 : (uint32_t)weight;
 	return r;
+}
+
+static int set_network_node(
+	struct reader *reader, const char *value, uint32_t *ret_node, struct error *err)
+{
+	for (uint32_t i = 0; i < reader->cluster->n; i++)
+		if (!strcmp(reader->cluster->nodes[i].name, value)) {
+			*ret_node = i;
+			return 0;
+		}
+	return fail(err, EINVAL, "'%s': there is no node of that name under 'nodes:'", value);
+}
+
+static int set_network_kind(const char *value, enum place_network_kind *ret_kind, struct error *err)
+{
+	for (size_t i = 0; i < PLACE_NETWORK_KINDS; i++)
+		if (!strcmp(sim_network_kinds[i], value)) {
+			*ret_kind = (enum place_network_kind)i;
+			return 0;
+		}
+	return fail(err, EINVAL, "'%s': direct, host or overlay is expected", value);
+}
+
+static int set_network(
+	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+{
+	struct cluster_network *network = entry;
+	struct spec spec;
+	int r;
+
+	if (!strcmp(field, "node"))
+		return set_network_node(reader, value, &network->node, err);
+	if (!strcmp(field, "kind"))
+		return set_network_kind(value, &network->kind, err);
+	if (strcmp(field, "bandwidth") != 0 && strcmp(field, "latency") != 0)
+		return fail(err, ENOENT, "there are node, kind, bandwidth and latency");
+	/* Each alone, in the words of a task's `network`. */
+	spec_init(&spec);
+	r = spec_set_cluster(&spec, "network", value, err);
+	if (r < 0)
+		return r;
+	if (!strcmp(field, "bandwidth") ? !spec.network_mbit || spec.network_latency_us
+					: spec.network_mbit || !spec.network_latency_us)
+		return fail(err, EINVAL, "'%s': a %s such as %s is expected", value, field,
+			field[0] == 'b' ? "9Gbps" : "50us");
+	if (spec.network_mbit)
+		network->mbit = spec.network_mbit;
+	else
+		network->latency_us = spec.network_latency_us;
+	return 0;
+}
+
+static int read_network(
+	struct reader *reader, const struct cluster_network *network, struct error *err)
+{
+	if (network->node == PLACE_NONE || network->kind == PLACE_NETWORK_KINDS || !network->mbit ||
+		!network->latency_us)
+		return fail(err, EINVAL, "a network needs node, kind, bandwidth and latency");
+	return cluster_network_add(reader->cluster, network, err);
 }
 
 /* The label's number; the same text has the same. */
@@ -311,12 +381,13 @@ static int set_task(
 	r = set_relation(reader, e, field, value, err);
 	if (r != -ENOENT)
 		return r;
-	r = spec_set(&e->spec, field, value, &inner);
+	r = !strcmp(field, "network") ? spec_set_cluster(&e->spec, field, value, &inner)
+				      : spec_set(&e->spec, field, value, &inner);
 	if (r == -ENOENT)
 		return fail(err, ENOENT,
 			"there are copies, at, every, duration, cpu, host-memory, gang, "
-			"threshold, affinity, anti-affinity, exclusion, queue, and the fields of "
-			"a spec such as request and limit");
+			"threshold, affinity, anti-affinity, exclusion, queue, network, and the "
+			"fields of a spec such as request and limit");
 	return r < 0 ? fail(err, -r, "%s", inner.msg) : 0;
 }
 
@@ -354,12 +425,15 @@ static int read_queue(struct reader *reader, const struct cluster_queue *queue, 
 }
 
 /* What a spec may say, and a simulation of whole nodes has not. */
-static int check_simulated(const struct spec *spec, struct error *err)
+static int check_simulated(
+	const struct spec *spec, const struct cluster *cluster, struct error *err)
 {
-	if (spec->mode == SPEC_MODE_REMOTE)
+	if (spec->mode == SPEC_MODE_REMOTE && !cluster->n_networks)
 		return fail(err, EINVAL,
-			"mode remote: tasks are on the node of their devices here: auto, local or "
-			"exclusive is possible");
+			"mode remote: without 'networks:' tasks are on the node of their devices: "
+			"auto, local or exclusive is possible");
+	if ((spec->network_mbit || spec->network_latency_us) && !cluster->n_networks)
+		return fail(err, EINVAL, "network: it is for where there are 'networks:'");
 	if (spec->memory_policy == SPEC_MEMORY_SWAP)
 		return fail(err, EINVAL,
 			"memory-policy swap: no device has more memory than it has here: fail or "
@@ -373,7 +447,7 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	struct task task = {.spec = PLACE_SPEC_INIT};
 	int r = spec_finish(&e->spec, err);
 
-	r = r < 0 ? r : check_simulated(&e->spec, err);
+	r = r < 0 ? r : check_simulated(&e->spec, reader->cluster, err);
 	if (r < 0)
 		return r;
 	if (!e->duration_ns || e->duration_ns > WORKLOAD_TIME_MAX_NS)
@@ -382,6 +456,8 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 		return fail(err, EINVAL, "the last of them comes after more than 200d");
 	if (e->spec.device[0])
 		return fail(err, EINVAL, "device '%s': devices have no names here", e->spec.device);
+	if (e->is_gang && reader->cluster->n_networks)
+		return fail(err, EINVAL, "gang: with 'networks:' each has its place by itself");
 	if (e->threshold && !e->is_gang)
 		return fail(err, EINVAL, "threshold: it is for a gang, with 'gang: yes'");
 	task.spec.share = e->spec.request;
@@ -393,6 +469,9 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	task.spec.priority = e->spec.priority;
 	task.spec.cpu_milli = e->cpu_milli;
 	task.spec.memory_bytes = e->memory_bytes;
+	task.mode = e->spec.mode;
+	task.least_mbit = e->spec.network_mbit;
+	task.most_latency_us = e->spec.network_latency_us;
 	task.limit = e->spec.limit;
 	task.work_ns = e->duration_ns;
 	task.gang = e->is_gang ? ++reader->gangs : 0;
@@ -456,9 +535,13 @@ static int read_entry(
 	struct node_entry node = {.copies = 1};
 	struct task_entry task = {.copies = 1};
 	struct cluster_queue queue = {.limit = PLACE_UNLIMITED, .weight = 1};
-	void *const entries[LISTS] = {[NODES] = &node, [QUEUES] = &queue, [TASKS] = &task};
-	static const set_fn setters[LISTS] = {
-		[NODES] = set_node, [QUEUES] = set_queue, [TASKS] = set_task};
+	struct cluster_network network = {.node = PLACE_NONE, .kind = PLACE_NETWORK_KINDS};
+	void *const entries[LISTS] = {
+		[NODES] = &node, [QUEUES] = &queue, [NETWORKS] = &network, [TASKS] = &task};
+	static const set_fn setters[LISTS] = {[NODES] = set_node,
+		[QUEUES] = set_queue,
+		[NETWORKS] = set_network,
+		[TASKS] = set_task};
 	int r;
 
 	spec_init(&task.spec);
@@ -466,15 +549,18 @@ static int read_entry(
 	r = read_fields(reader, item, entries[list], setters[list], err);
 	if (r < 0)
 		return r;
-	r = list == NODES        ? read_node(reader, &node, err)
-		: list == QUEUES ? read_queue(reader, &queue, err)
-				 : read_task(reader, &task, err);
+	switch (list) {
+	case NODES: r = read_node(reader, &node, err); break;
+	case QUEUES: r = read_queue(reader, &queue, err); break;
+	case NETWORKS: r = read_network(reader, &network, err); break;
+	default: r = read_task(reader, &task, err);
+	}
 	return r < 0 ? fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d", first_line_of(item))
 		     : 0;
 }
 
 static const char *const list_names[LISTS] = {
-	[NODES] = "nodes", [QUEUES] = "queues", [TASKS] = "tasks"};
+	[NODES] = "nodes", [QUEUES] = "queues", [NETWORKS] = "networks", [TASKS] = "tasks"};
 
 static int read_list(struct reader *reader, struct fy_node *node, enum list list, struct error *err)
 {
@@ -482,7 +568,7 @@ static int read_list(struct reader *reader, struct fy_node *node, enum list list
 	void *at = NULL;
 	int r = 0;
 
-	if (!node && list == QUEUES)
+	if (!node && (list == QUEUES || list == NETWORKS))
 		return 0;
 	if (!node || !fy_node_is_sequence(node))
 		return fail(err, EINVAL, "a list of %s is expected: '%s:' and entries with '-'",
@@ -509,7 +595,8 @@ static int find_lists(
 		while (list < LISTS && strcmp(key, list_names[list]) != 0)
 			list++;
 		if (list == LISTS)
-			return fail(err, EINVAL, "line %d: '%s': there are nodes, queues and tasks",
+			return fail(err, EINVAL,
+				"line %d: '%s': there are nodes, queues, networks and tasks",
 				line_of(fy_node_pair_key(pair)), key);
 		if (ret_lists[list])
 			return fail(err, EINVAL, "line %d: %s: it is there twice",
@@ -519,7 +606,7 @@ static int find_lists(
 	return 0;
 }
 
-/* Tasks name queues, which are read before them wherever they stand. */
+/* Tasks name queues, and networks nodes, which are read before them wherever they stand. */
 static int read_root(struct reader *reader, struct fy_node *root, struct error *err)
 {
 	struct fy_node *lists[LISTS] = {NULL};

@@ -70,6 +70,8 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 int sim_yaml(
 	struct str text, struct cluster *cluster, struct workload *workload, struct error *err);
 
+extern const char *const sim_network_kinds[PLACE_NETWORK_KINDS]; /* as YAML and JSON have them */
+
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);

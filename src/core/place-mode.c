@@ -325,6 +325,34 @@ static void say_here(
 		SAY(d, "local: no device is asked, on %s", node);
 }
 
+static bool fits_somewhere(const struct place *place, const struct place_spec *part)
+{
+	for (uint32_t node = 0; node < place_n_nodes(place); node++)
+		if (place_reason_of(place, part, node) == PLACE_FITS)
+			return true;
+	return false;
+}
+
+/* Both halves have room, and it is the network that they lack; "" where it is not. */
+static void say_way(
+	const struct place *place, const struct place_wish *wish, char *ret, size_t size)
+{
+	char mbit[32] = "", latency[32] = "";
+	struct place_decision parts;
+
+	*ret = '\0';
+	if (!wish->spec.count || (wish->mode != SPEC_MODE_AUTO && wish->mode != SPEC_MODE_REMOTE))
+		return;
+	split(&wish->spec, &parts);
+	if (!fits_somewhere(place, &parts.spec) || !fits_somewhere(place, &parts.client_spec))
+		return;
+	if (wish->least_mbit)
+		snprintf(mbit, sizeof(mbit), ", %u Mbit/s", wish->least_mbit);
+	if (wish->most_latency_us)
+		snprintf(latency, sizeof(latency), ", %u us", wish->most_latency_us);
+	snprintf(ret, size, " (no network of one kind at both ends%s%s)", mbit, latency);
+}
+
 static void say_queued(
 	const struct place *place, const struct place_wish *wish, struct place_decision *d)
 {
@@ -334,11 +362,12 @@ static void say_queued(
 		[SPEC_MODE_LOCAL] = "local was asked",
 		[SPEC_MODE_REMOTE] = "remote was asked",
 	};
-	char why[PLACE_WHY];
+	char why[PLACE_WHY], way[112];
 	struct place_why reasons;
 
 	place_explain(place, &wish->spec, &reasons);
-	SAY(d, "queued, %s: %.200s", tried[wish->mode],
+	say_way(place, wish, way, sizeof(way));
+	SAY(d, "queued, %s%s: %.200s", tried[wish->mode], way,
 		place_why_format(&reasons, &wish->spec, why));
 }
 

@@ -63,6 +63,8 @@ struct place_wish {
 	uint32_t least_mbit, most_latency_us; /* of the network; 0: any */
 };
 
+#define PLACE_MODE_WHY 384u
+
 enum place_outcome { PLACE_EXCLUSIVE, PLACE_LOCAL, PLACE_REMOTE, PLACE_QUEUED };
 
 struct place_decision {
@@ -76,7 +78,7 @@ struct place_decision {
 	struct place_choice client;
 	enum place_network_kind kind; /* with has_client */
 	uint32_t hops;
-	char why[256];
+	char why[PLACE_MODE_WHY];
 };
 
 /*

@@ -21,6 +21,7 @@ void cluster_done(struct cluster *c)
 {
 	free(c->nodes);
 	free(c->queues);
+	free(c->networks);
 	place_cells_free(c->cells);
 	*c = (struct cluster){0};
 }
@@ -177,6 +178,20 @@ uint32_t cluster_queue_find(const struct cluster *c, struct str name)
 	return 0;
 }
 
+int cluster_network_add(struct cluster *c, const struct cluster_network *network, struct error *err)
+{
+	if (network->node >= c->n)
+		return fail(
+			err, EINVAL, "network of node %u: there are %u nodes", network->node, c->n);
+	if (c->n_networks == PLACE_NETWORKS_MAX)
+		return fail(err, ENOSPC, "more than %u networks", PLACE_NETWORKS_MAX);
+	if (array_grow(&c->networks, &c->networks_room, c->n_networks + 1ull,
+		    sizeof(*c->networks)) < 0)
+		return fail(err, ENOMEM, "out of memory for %u networks", c->n_networks + 1);
+	c->networks[c->n_networks++] = *network;
+	return 0;
+}
+
 static bool has_node_of(const struct cluster *c, const struct place_cells *cells)
 {
 	for (uint32_t at = 0; at < place_cells_n(cells); at++) {
@@ -257,6 +272,7 @@ static int add_node(struct place *place, const struct cluster_node *node, struct
 {
 	struct place_device_info devices[PLACE_NODE_DEVICES_MAX] = {0};
 	struct place_node_info info = {.name = node->name,
+		.rack = node->rack,
 		.cpu_milli = node->cpu_milli,
 		.memory_bytes = node->memory_bytes,
 		.n_devices = node->n_devices,
@@ -268,6 +284,24 @@ static int add_node(struct place *place, const struct cluster_node *node, struct
 		devices[i].memory_bytes = node->device_bytes;
 	}
 	return place_node_add(place, &info, &id, err);
+}
+
+static int add_networks(
+	const struct cluster *c, const uint32_t *ranks, struct place *place, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < c->n_networks; i++) {
+		const struct cluster_network *n = &c->networks[i];
+		const struct place_network_info info = {.node = ranks ? ranks[n->node] : n->node,
+			.kind = n->kind,
+			.mbit = n->mbit,
+			.latency_us = n->latency_us};
+		uint32_t number;
+
+		r = place_network_add(place, &info, &number, err);
+	}
+	return r;
 }
 
 int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct place_policy *policy,
@@ -286,6 +320,7 @@ int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct p
 		r = place_model(place, c->models[i], &bit, err);
 	for (uint32_t i = 0; r == 0 && i < c->n; i++)
 		r = add_node(place, &c->nodes[ret_index[i]], err);
+	r = r < 0 ? r : add_networks(c, ranks, place, err);
 	if (r == 0 && c->n_queues)
 		r = set_queues(c, place, err);
 	if (r < 0) {

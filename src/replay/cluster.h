@@ -10,10 +10,11 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "core/place-mode.h"
 #include "core/place.h"
 
 struct cluster_node {
-	char name[SPEC_LABEL];
+	char name[SPEC_LABEL], rack[SPEC_LABEL];
 	uint32_t model, n_devices, cpu_milli;
 	uint64_t memory_bytes, device_bytes; /* of the node; of each device, 0: not counted */
 	uint32_t line;                       /* where a file has it; 0: no file does */
@@ -32,6 +33,12 @@ struct cluster_queue { /* place-queue.h */
 	} models[CLUSTER_QUEUE_MODELS];
 };
 
+struct cluster_network { /* place-mode.h; its number there is that in the list, from 1 on */
+	uint32_t node;   /* in `nodes` */
+	enum place_network_kind kind;
+	uint32_t mbit, latency_us;
+};
+
 struct cluster {
 	struct cluster_node *nodes; /* owned */
 	uint32_t n, room;
@@ -41,6 +48,8 @@ struct cluster {
 	uint32_t n_models;
 	struct cluster_queue *queues; /* owned; from 1 on */
 	uint32_t n_queues, queues_room;
+	struct cluster_network *networks; /* owned */
+	uint32_t n_networks, networks_room;
 	struct place_cells *cells; /* owned; NULL: what is near is found */
 };
 
@@ -60,6 +69,9 @@ int cluster_models(struct cluster *c, struct str names, uint64_t *ret_bits, stru
 /* A copy. -EEXIST for a name that there is, -ENOSPC above PLACE_QUEUES_MAX, -ENOMEM. */
 int cluster_queue_add(struct cluster *c, const struct cluster_queue *queue, struct error *err);
 uint32_t cluster_queue_find(const struct cluster *c, struct str name); /* its number, or 0 */
+/* A copy. -EINVAL for a node that is not there, -ENOSPC above PLACE_NETWORKS_MAX, -ENOMEM. */
+int cluster_network_add(
+	struct cluster *c, const struct cluster_network *network, struct error *err);
 /* Parents, quotas and limits together, as place_queue_set() has it: -EINVAL, -ENOMEM. */
 int cluster_queues_check(const struct cluster *c, struct error *err);
 

@@ -96,6 +96,7 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 	r = r < 0 ? r : place_remove(q->run->place, was.tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a run");
+	q->progress[was.task].ended_ns = now_ns;
 	q->run->result->completion_s[q->n_ended++] = seconds(now_ns - tasks[was.task].arrives_ns);
 	if (!is_busy(q) && q->busy_ns == CLOCK_NEVER)
 		q->busy_ns = now_ns;
@@ -222,6 +223,7 @@ static int prepare(struct queue *q, struct error *err)
 
 		q->progress[task] = (struct progress){.left = tasks_work(&q->tasks, task),
 			.since_ns = w->tasks[task].arrives_ns,
+			.ended_ns = CLOCK_NEVER,
 			.at = i,
 			.queued = PLACE_NONE};
 	}
@@ -280,24 +282,70 @@ static int step(struct queue *q, struct error *err)
 	return r < 0 ? r : retry(q, err);
 }
 
-/* The mean of those of the highest priority; the result is not sorted yet. */
-static double urgent_queued(const struct queue *q)
+static int by_priority(const void *a, const void *b, void *context)
 {
-	const struct workload *w = q->run->in->workload;
-	uint32_t highest = 0, n = 0;
-	double sum = 0;
+	const struct task *tasks = context;
+	const uint32_t x = tasks[*(const uint32_t *)a].spec.priority;
+	const uint32_t y = tasks[*(const uint32_t *)b].spec.priority;
 
-	for (uint32_t i = 0; i < w->n; i++)
-		highest = MAX(highest, w->tasks[i].spec.priority);
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->tasks[i].spec.priority == highest && q->progress[i].queued != PLACE_NONE) {
-			sum += q->run->result->queued_s[q->progress[i].queued];
-			n++;
-		}
-	return n ? sum / n : 0;
+	return x < y ? -1 : x > y;
 }
 
-static void summarise(const struct queue *q)
+/* Of n tasks of one priority; ends: room for as many. */
+static struct replay_priority of_priority(
+	const struct queue *q, const uint32_t *tasks, uint32_t n, double *ends)
+{
+	const struct workload *w = q->run->in->workload;
+	struct replay_priority p = {.priority = w->tasks[tasks[0]].spec.priority, .n_tasks = n};
+	uint32_t n_ended = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct progress *of = &q->progress[tasks[i]];
+
+		if (of->queued != PLACE_NONE) {
+			p.queued_s += q->run->result->queued_s[of->queued];
+			p.n_placed++;
+		}
+		if (of->ended_ns == CLOCK_NEVER)
+			continue;
+		p.completion_s += seconds(of->ended_ns - w->tasks[tasks[i]].arrives_ns);
+		ends[n_ended++] = seconds(of->ended_ns - q->first_ns);
+	}
+	stats_sort(ends, n_ended);
+	p.queued_s /= MAX(p.n_placed, 1u);
+	p.completion_s /= MAX(n_ended, 1u);
+	if (n_ended)
+		p.busy_s = ends[MIN(n_ended, (n * BUSY_PERCENT + 99) / 100) - 1];
+	return p;
+}
+
+/* The result is not sorted yet. -ENOMEM. */
+static int summarise_priorities(const struct queue *q)
+{
+	const struct workload *w = q->run->in->workload;
+	struct replay_result *result = q->run->result;
+	_cleanup_free_ uint32_t *order = calloc(w->n, sizeof(*order));
+	_cleanup_free_ double *ends = calloc(w->n, sizeof(*ends));
+	uint32_t room = 0, n;
+
+	if (!order || !ends)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->n; i++)
+		order[i] = i;
+	qsort_r(order, w->n, sizeof(*order), by_priority, w->tasks);
+	for (uint32_t at = 0; at < w->n; at += n) {
+		n = 1;
+		while (at + n < w->n && by_priority(&order[at], &order[at + n], w->tasks) == 0)
+			n++;
+		if (array_grow(&result->priorities, &room, result->n_priorities + 1ull,
+			    sizeof(*result->priorities)) < 0)
+			return -ENOMEM;
+		result->priorities[result->n_priorities++] = of_priority(q, &order[at], n, ends);
+	}
+	return 0;
+}
+
+static int summarise(const struct queue *q)
 {
 	const struct workload *w = q->run->in->workload;
 	struct replay_result *result = q->run->result;
@@ -305,7 +353,8 @@ static void summarise(const struct queue *q)
 	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, now_ns), q->first_ns);
 	const uint64_t last_ns = w->tasks[q->arrivals[w->n - 1]].arrives_ns;
 
-	result->queued_urgent_s = urgent_queued(q);
+	if (summarise_priorities(q) < 0)
+		return -ENOMEM;
 	stats_sort(result->queued_s, result->n_placed);
 	stats_sort(result->completion_s, q->n_ended);
 	result->arrivals_s = seconds(clock_since_ns(last_ns, q->first_ns));
@@ -313,6 +362,7 @@ static void summarise(const struct queue *q)
 	result->busy_s = seconds(busy_ns);
 	if (busy_ns)
 		result->throughput_per_h = 3600.0 * q->n_busy / result->busy_s;
+	return 0;
 }
 
 int run_queue(struct run *run, struct error *err)
@@ -324,6 +374,5 @@ int run_queue(struct run *run, struct error *err)
 		r = step(&q, err);
 	if (r < 0)
 		return r;
-	summarise(&q);
-	return 0;
+	return summarise(&q) < 0 ? fail(err, ENOMEM, "out of memory for figures") : 0;
 }

@@ -33,6 +33,7 @@ struct line {
 struct progress {
 	uint64_t left;     /* permille x ns */
 	uint64_t since_ns; /* it waits */
+	uint64_t ended_ns; /* CLOCK_NEVER: it has not */
 	uint32_t at;       /* in `arrivals` */
 	uint32_t queued;   /* its place in the result's queued_s; PLACE_NONE: never had one */
 };

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "core/place-gang.h"
@@ -17,6 +18,8 @@ void replay_free(struct replay_result *result)
 	free(result->queued_s);
 	free(result->completion_s);
 	free(result->asked_most);
+	free(result->decisions);
+	free(result->priorities);
 	free(result);
 }
 
@@ -216,6 +219,11 @@ static int start(struct run *run, struct error *err)
 	run->result->asked_most = calloc(run->result->n_devices, sizeof(*run->result->asked_most));
 	if (!run->devices || !run->result->asked_most)
 		return fail(err, ENOMEM, "out of memory for a run");
+	if (in->cluster->n_networks) {
+		run->result->decisions = calloc(in->workload->n, sizeof(*run->result->decisions));
+		if (!run->result->decisions)
+			return fail(err, ENOMEM, "out of memory for decisions");
+	}
 	r = name_labels(run, labels, err);
 	if (r < 0)
 		return r;
@@ -299,6 +307,39 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 	return 0;
 }
 
+/* Together, over a network or not at all, as the engine chooses. */
+static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
+{
+	const struct task *task = &run->in->workload->tasks[at];
+	const struct place_wish wish = {.spec = run->specs[at],
+		.mode = task->mode,
+		.least_mbit = task->least_mbit,
+		.most_latency_us = task->most_latency_us};
+	struct replay_decision *told = &run->result->decisions[at];
+	struct place_decision d;
+	uint32_t tenants[2];
+	int r;
+
+	place_note_arrival(run->place, &wish.spec);
+	r = place_mode_choose(run->place, &wish, &d, err);
+	if (r == 0 && d.outcome != PLACE_QUEUED)
+		r = place_mode_add(run->place, &d, tenants, err);
+	if (r < 0)
+		return r;
+	*told = (struct replay_decision){
+		.outcome = d.outcome, .network = {d.spec.network[0], d.spec.network[1]}};
+	memcpy(told->why, d.why, sizeof(told->why));
+	if (d.outcome == PLACE_QUEUED) {
+		run->waiting++;
+		return 0;
+	}
+	run->result->n_placed++;
+	run_enter(run, at, d.choice.device, d.choice.n);
+	for (uint32_t k = 0; k < d.choice.n; k++)
+		run_load(run, d.choice.device[k], (int32_t)task->spec.share);
+	return 0;
+}
+
 static int run_drop(struct run *run, struct error *err)
 {
 	const struct replay_input *in = run->in;
@@ -315,7 +356,8 @@ static int run_drop(struct run *run, struct error *err)
 		int r;
 
 		size = in->order ? 1 : unit_size(in->workload, task);
-		r = arrive(run, task, size, err);
+		r = run->result->decisions ? arrive_by_mode(run, task, err)
+					   : arrive(run, task, size, err);
 		if (r < 0)
 			return r;
 		for (uint32_t k = 0; k < size; k++)
@@ -329,6 +371,18 @@ static int run_drop(struct run *run, struct error *err)
 		run_update(run);
 		metrics_add(&run->result->curves, &run->now, last, 1);
 	}
+	return 0;
+}
+
+static int check_networks(const struct replay_input *in, struct error *err)
+{
+	if (in->mode == REPLAY_QUEUE || in->order)
+		return fail(err, EINVAL,
+			"networks: with times or an order tasks are on the node of their devices");
+	for (uint32_t i = 0; i < in->workload->n; i++)
+		if (in->workload->tasks[i].gang)
+			return fail(err, EINVAL,
+				"task %u of a gang: with networks each has its place by itself", i);
 	return 0;
 }
 
@@ -363,6 +417,8 @@ int replay_run(
 		return fail(err, EINVAL, "grace %" PRIu64 "s: up to %" PRIu64 "s are possible",
 			input->grace_ns / NSEC_PER_SEC, REPLAY_GRACE_MAX_NS / NSEC_PER_SEC);
 	r = replay_defrag_check(&input->defrag, err);
+	if (r == 0 && input->cluster->n_networks)
+		r = check_networks(input, err);
 	r = r < 0 ? r : start(&run, err);
 	if (r == 0)
 		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);

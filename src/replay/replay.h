@@ -8,7 +8,9 @@
  * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
  * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage
  * of the cluster that arrived tasks asked for, rounded to the nearest whole one. A gang arrives at
- * once: if less of it fits than its threshold says, all of it is gone.
+ * once: if less of it fits than its threshold says, all of it is gone. Where the cluster has
+ * networks each task gets its devices in the way that core/place-mode.h chooses, over a network
+ * too, and the result says which and why.
  *
  * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
  * each departure those that wait are tried in order, and one that does not fit does not hold up
@@ -80,6 +82,19 @@ struct replay_input {
 	uint64_t grace_ns;          /* so long who has to go may run on; 0: not at all */
 };
 
+struct replay_decision {
+	enum place_outcome outcome;
+	uint32_t network[2]; /* at the devices' end and at the task's, from 1 on; 0: none between */
+	char why[PLACE_MODE_WHY];
+};
+
+/* Tasks of one priority; means are of those that had a place, and of those that ended. */
+struct replay_priority {
+	uint32_t priority, n_tasks, n_placed;
+	double queued_s, completion_s;
+	double busy_s; /* when 99 % of them had ended, or the last that did */
+};
+
 struct replay_result {
 	struct metrics curves;
 	uint32_t n_tasks, n_placed; /* the others were dropped, or never had room */
@@ -90,18 +105,21 @@ struct replay_result {
 	double *queued_s, *completion_s;
 	uint32_t *asked_most; /* of each device at once, permille, in the engine's order; owned */
 	uint32_t n_devices;
-	double queued_urgent_s; /* the mean of those of the highest priority that there is */
-	uint32_t n_evicted;     /* so often a task had to go */
-	uint32_t n_moves;       /* by defragmentation */
-	double arrivals_s;      /* the last arrival, since the first */
-	double end_s;           /* the last departure, since the first arrival */
-	double busy_s; /* when 99 % of the tasks had ended: curves and means are up to there */
+	struct replay_decision *decisions;  /* with networks: of each task; else NULL; owned */
+	struct replay_priority *priorities; /* REPLAY_QUEUE: the lowest first; owned */
+	uint32_t n_priorities;
+	uint32_t n_evicted; /* so often a task had to go */
+	uint32_t n_moves;   /* by defragmentation */
+	double arrivals_s;  /* the last arrival, since the first */
+	double end_s;       /* the last departure, since the first arrival */
+	double busy_s;      /* when 99 % of the tasks had ended: curves and means are up to there */
 	double throughput_per_h;        /* tasks that ended by busy_s */
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };
 
 /*
- * -EINVAL: no device, or no time where it is needed; -ERANGE: it would not end within
+ * -EINVAL: no device, no time where it is needed, or networks with REPLAY_QUEUE, an order or a
+ * gang; -ERANGE: it would not end within
  * REPLAY_TIME_MAX_NS; -ENOMEM. free with replay_free().
  */
 int replay_run(

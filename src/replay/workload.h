@@ -30,6 +30,9 @@ struct task {
 	uint32_t gang;
 	uint32_t kind;      /* those of one slow one another, as the replay says; 0: of none */
 	uint32_t threshold; /* permille of the gang that has to start together; 0: all */
+	/* Where the cluster has networks (place-mode.h); bandwidth and latency 0: any. */
+	enum spec_mode mode;
+	uint32_t least_mbit, most_latency_us;
 	uint64_t arrives_ns, work_ns; /* work: how long it takes when it has its limit */
 };
 

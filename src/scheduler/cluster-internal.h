@@ -3,6 +3,7 @@
 #ifndef SCHEDULER_CLUSTER_INTERNAL_H
 #define SCHEDULER_CLUSTER_INTERNAL_H
 
+#include "core/place-mode.h"
 #include "core/place.h"
 #include "scheduler/cluster.h"
 #include "scheduler/fit.h"
@@ -71,7 +72,7 @@ struct cpod {
 	/* Of each tenant: its number among the given; PLACE_NONE: it has no devices. */
 	uint32_t containers[GIVEN_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
-	char why[256]; /* why there, as decided last; "" */
+	char why[PLACE_MODE_WHY]; /* why there, as decided last; "" */
 };
 
 struct cgroup {

@@ -22,7 +22,7 @@ static void run(
 	r = replay_run(&(struct replay_input){.cluster = cluster,
 			       .workload = workload,
 			       .scheme = &scheme,
-			       .mode = REPLAY_QUEUE,
+			       .mode = cluster->n_networks ? REPLAY_DROP : REPLAY_QUEUE,
 			       .preempt = preempt,
 			       .defrag = {.period_ns = preempt == REPLAY_KEEP ? 0 : 1000000000,
 				       .n_moves = 3}},

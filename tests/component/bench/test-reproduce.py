@@ -15,6 +15,8 @@ sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "reproduce")]
 
 import judge  # noqa: E402
 import node  # noqa: E402
+import run  # noqa: E402
+from experiments import u4, u5  # noqa: E402
 from tap import PATIENCE_S, main  # noqa: E402
 
 
@@ -28,13 +30,14 @@ def runs_draws_and_writes_a_page():
     goals = judge.read_goals()
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         out = pathlib.Path(folder)
-        done = reproduce("k8,W3", folder)
+        done = reproduce("k8,W3,U2,u6", folder)
         assert done.returncode == 0, done.stderr
-        assert "2 passed, 0 failed" in done.stdout, done.stdout
+        assert "4 passed, 0 failed" in done.stdout, done.stdout
         rows = {r["experiment"]: r for r in map(json.loads, (out / "reproduction.jsonl").read_text().splitlines())}
-        assert set(rows) == {"K8", "W3"} and all(r["simulated"] and r["quick"] for r in rows.values())
+        assert set(rows) == {"K8", "W3", "U2", "U6"} and all(r["simulated"] and r["quick"] for r in rows.values())
         assert rows["K8"]["measured"]["most_asked"]["mean"] <= 1 < rows["K8"]["measured"]["replicas_most_asked"]["mean"]
         assert rows["W3"]["verdict"] == "holds" and rows["W3"]["measured"]["agree"]["mean"] == 1
+        assert rows["U2"]["verdict"] == "holds" and rows["U6"]["verdict"] == "holds", rows
         text = (out / "reproduction.md").read_text()
         for name, goal in goals.items():
             assert (name in rows) == (f"| {name} | {goal['of']} | {goal['title']} | not run yet |" not in text), name
@@ -43,9 +46,48 @@ def runs_draws_and_writes_a_page():
             assert "simulated" in "".join(svg.itertext()) and f"({'.'}/{picture})" in text
 
 
+def the_page_keeps_what_is_not_run_again():
+    goals = judge.read_goals()
+    row = {"simulated": True, "quick": False, "seeds": 1, "verdict": "holds", "baselines_not_reproduced": {}, "why": "old",
+           "seconds": 1, "date": "", "machine": "", "kernel": "", "commit": ""}
+
+    def rows(name, pictures, value):
+        metrics = goals[name]["goals"]
+        return {name: {**row, "experiment": name, "pictures": pictures, "verdicts": dict.fromkeys(metrics, "holds"),
+                       "measured": dict.fromkeys(metrics, {"mean": value, "half": 0.0, "n": 1})}}
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        out, docs, run.DOCS = pathlib.Path(folder), pathlib.Path(folder) / "docs", pathlib.Path(folder) / "docs"
+        docs.mkdir()
+        for picture in ("U2.svg", "W3.svg", "W3-more.svg"):
+            (out / picture).write_text(picture, encoding="utf-8")
+        run.write_page(goals, rows("W3", ["W3.svg", "W3-more.svg"], 0.125), out, True)
+        run.write_page(goals, rows("U2", ["U2.svg"], 0.25), out, True)
+        text = run.write_page(goals, rows("W3", ["W3.svg"], 0.5), out, True).read_text(encoding="utf-8")
+        assert "| 0.25 |" in text and "| 0.5 |" in text and "| 0.125 |" not in text, text
+        assert {path.name for path in (docs / "reproduction").iterdir()} == {"U2.svg", "W3.svg", "reproduction.jsonl"}
+
+
+def a_share_is_back_when_a_whole_second_of_it_is():
+    b = u5.Program("B", 0.3, 1.0)
+    steady = [(i * 0.01, i * 0.01 + 0.003) for i in range(300)]
+    # From 5 s on a tenth for half a second, then its share.
+    late = [(5 + i * 0.01, 5 + i * 0.01 + (0.001 if i < 50 else 0.003)) for i in range(400)]
+    other = [(0.0, 9.0)]
+    back = u5.returns({"A": other, "B": steady + late, "C": other}, b)
+    # Two points below, a tenth for 0.1 s of the second is enough.
+    assert len(back) == 1 and abs(back[0] - 0.4) < 0.06, back
+    assert u5.returns({"A": other, "B": steady + late, "C": [(0.0, 4.0)]}, b) == []
+
+
+def an_index_is_jains():
+    assert u4.jain([1, 1, 1, 1]) == 1 and u4.jain([1, 0]) == 0.5 and abs(u4.jain([1, 2]) - 0.9) < 1e-9
+
+
 def says_what_it_cannot_run():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
-        for only, words in (("X1", ("X1", "K4")), ("U1", ("U1", "not built", "W3"))):
+        there = {path.stem.upper() for path in (SOURCE / "reproduce/experiments").glob("*.py")}
+        missing = [name for name in judge.read_goals() if name not in there]
+        for only, words in (("X1", ("X1", "K4")), *((name, (name, "not built", "W3")) for name in missing[:1])):
             done = reproduce(only, folder)
             assert done.returncode and all(w in done.stderr for w in words), done.stderr
 
@@ -145,6 +187,7 @@ def busy_time_is_counted_once():
     assert node.busy([(0, 2.5), (3, 4)], 2, 3.5) == 1
 
 
-main(runs_draws_and_writes_a_page, says_what_it_cannot_run, every_experiment_has_goals_that_can_be_judged,
+main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
+     an_index_is_jains, says_what_it_cannot_run, every_experiment_has_goals_that_can_be_judged,
      an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
      the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once)

@@ -162,6 +162,7 @@ def reads_yaml():
             "nodes:\n- {devices: 1, cpu: x}\n": ("line 2", "cpu", "'x'", "cores such as 36 or 0.5"),
             "nodes:\n- {devices: 1, model: ''}\n": ("line 2", "model ''", "1 to 63"),
             SPEC + "  - {request: 1, duration: 5s, mode: remote}\n": ("line 6", "mode remote", "local"),
+            SPEC + "  - {request: 1, duration: 5s, network: 1Gbps}\n": ("line 6", "network", "'networks:'"),
             SPEC + "  - {request: 1, duration: 5s, memory-policy: swap}\n": ("line 6", "memory-policy swap", "wait"),
             SPEC + "---\n" + SPEC: ("line 6", "second document"),
             SPEC + "...\n---\n": ("line 7", "second document",),
@@ -313,6 +314,53 @@ def reads_cells():
         refused(f.sim(*args, "--cells", "cells.yaml"), 1, "cells.yaml", "line", "two")
 
 
+WAYS = """nodes:
+  - {name: a, devices: 1, cpu: 2, rack: r}
+  - {name: b, cpu: 8, rack: r}
+networks:
+  - {node: a, kind: overlay, bandwidth: 40Gbps, latency: 1us}
+  - {node: b, kind: overlay, bandwidth: 40Gbps, latency: 1us}
+  - {node: a, kind: host, bandwidth: 9Gbps, latency: 40us}
+  - {node: b, kind: host, bandwidth: 10Gbps, latency: 50us}
+tasks:
+  - {request: 0.5, cpu: 2, duration: 1s}
+  - {request: 0.2, cpu: 2, duration: 1s, network: "5Gbps,100us"}
+  - {request: 0.2, cpu: 2, duration: 1s, mode: local}
+  - {request: 0.2, cpu: 2, duration: 1s, mode: remote, network: 5Gbps}
+"""
+
+
+def chooses_modes_and_networks():
+    with Files(c_yaml=WAYS) as f:
+        run = sim_json("--spec", "c.yaml", "--policy", "default", "--mode", "drop",
+                       folder=f.folder.name)["policies"][0]["runs"][0]
+        assert run["placed"] == 3 and run["asked_most_of_devices"] == [0.9], run
+        here, there, queued, over = run["decisions"]
+        assert here == {"outcome": "local", "why": "local: 0.5 of 1 device on a"}, here
+        assert "runs on b, device on a over the host's network, 1 hop, 90 us" in there.pop("why"), there
+        assert there == {"outcome": "remote", "network": "host", "mbit": 9000, "latency_us": 90}, there
+        assert queued["outcome"] == "queued" and queued["why"].startswith("queued, local was asked: "), queued
+        # Of the host's network 4 Gbps are left.
+        assert (over["outcome"], over["network"], over["latency_us"]) == ("remote", "overlay", 2), over
+        refused(f.sim("--spec", "c.yaml"), 1, "c.yaml", "networks", "--mode drop")
+        f.write("c.yaml", WAYS.replace("5Gbps,100us", "5Gbps,1us"))
+        run = sim_json("--spec", "c.yaml", "--policy", "default", "--mode", "drop",
+                       folder=f.folder.name)["policies"][0]["runs"][0]
+        assert "(no network of one kind at both ends, 5000 Mbit/s, 1 us)" in run["decisions"][1]["why"], run
+        for was, now, words in (
+                ("node: b, kind: host", "node: c, kind: host", ("line 8", "'c'", "no node")),
+                ("kind: host, bandwidth: 9", "kind: fast, bandwidth: 9", ("line 7", "'fast'", "direct, host or overlay")),
+                ("9Gbps", "9", ("line 7", "bandwidth", "network 9:")),
+                ("9Gbps", "9us", ("line 7", "'9us'", "a bandwidth such as 9Gbps")),
+                ("latency: 40us", "latency: 4Gbps", ("line 7", "'4Gbps'", "a latency such as 50us")),
+                (", latency: 40us", "", ("line 7", "node, kind, bandwidth and latency")),
+                ("latency: 40us", "colour: red", ("line 7", "colour", "there are node, kind")),
+                ("rack: r}\n  - {name: b", "rack: ''}\n  - {name: b", ("line 2", "rack", "1 to 63")),
+                ("mode: local", "gang: yes", ("line 12", "gang", "networks"))):
+            f.write("c.yaml", WAYS.replace(was, now))
+            refused(f.sim("--spec", "c.yaml", "--mode", "drop"), 1, *words)
+
+
 GRACE = """nodes:
   - {name: a, devices: 1}
 tasks:
@@ -345,6 +393,9 @@ def makes_room_for_who_matters_more():
         answer = json.loads(f.sim("--spec", "spec.yaml", "--policy", "default", "--seeds", "1", "--json", "-",
                                   "--preempt", "resume", "--grace", "3s").stdout)
     told = {name: figure["mean"] for name, figure in answer["policies"][0]["figures"].items()}
+    low, high = answer["policies"][0]["runs"][0]["priorities"]
+    assert low == {"priority": 10, "tasks": 1, "placed": 1, "queued_mean_s": 5, "completion_mean_s": 15, "busy_s": 15}, low
+    assert (high["priority"], high["queued_mean_s"], high["completion_mean_s"], high["busy_s"]) == (90, 3, 8, 12), high
     assert (told["end_s"], told["queued_urgent_mean_s"], told["queued_mean_s"], told["evicted"]) == (15, 3, 4, 1), told
 
 
@@ -537,7 +588,7 @@ def bad_files_are_said_and_nothing_is_written():
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      draws_tasks_that_come_and_go, reads_yaml, ends_in_time_or_says_that_it_does_not,
      shares_by_queues_labels_and_thresholds,
-     says_what_never_had_room, reads_cells,
+     says_what_never_had_room, reads_cells, chooses_modes_and_networks,
      makes_room_for_who_matters_more, generates_the_named_shapes,
      slows_tasks_of_a_kind_and_keeps_them_apart,
      tells_nothing_of_what_has_not_arrived, draws_pictures, curves_end_where_they_should, names_of_files_are_text,

@@ -103,6 +103,25 @@ static void check_networks(const struct place *place)
 	}
 }
 
+/* What is queued would have room in two halves. */
+static bool lacks_network_alone(const struct place *place, const struct place_wish *wish)
+{
+	struct place_spec devices = wish->spec, own = wish->spec;
+	bool has_server = false, has_client = false;
+
+	if (!wish->spec.count || wish->mode == SPEC_MODE_LOCAL || wish->mode == SPEC_MODE_EXCLUSIVE)
+		return false;
+	devices.cpu_milli = 0;
+	devices.memory_bytes = 0;
+	devices.node = PLACE_NONE;
+	own.count = own.share = 0;
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		has_server |= place_reason_of(place, &devices, node) == PLACE_FITS;
+		has_client |= place_reason_of(place, &own, node) == PLACE_FITS;
+	}
+	return has_server && has_client;
+}
+
 static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
 {
 	struct place_wish wish = {.spec = cluster_spec(rand, place),
@@ -146,6 +165,8 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
 	} else {
 		assert_int_equal(d.outcome, PLACE_QUEUED);
 		assert_contains(d.why, "queued");
+		assert_int_equal(strstr(d.why, "no network of one kind") != NULL,
+			lacks_network_alone(place, &wish));
 		assert_int_equal(place_mode_add(place, &d, tenants, NULL), -EINVAL);
 		return;
 	}

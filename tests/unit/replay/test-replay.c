@@ -429,20 +429,50 @@ static void who_has_to_go_waits_again(void **state)
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 0);
 	assert_times(s.result->completion_s, 2, (const double[]){10, 11});
-	assert_times(&s.result->queued_urgent_s, 1, (const double[]){6});
+	assert_times(&s.result->priorities[1].queued_s, 1, (const double[]){6});
 	s.input.preempt = REPLAY_RESTART;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 1);
 	assert_int_equal(s.result->n_placed, 2);
 	assert_times(s.result->completion_s, 2, (const double[]){5, 19});
 	assert_times(s.result->queued_s, 2, (const double[]){0, 5});
-	assert_times(&s.result->queued_urgent_s, 1, (const double[]){0});
+	assert_times(&s.result->priorities[1].queued_s, 1, (const double[]){0});
 	s.input.preempt = REPLAY_RESUME;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_times(s.result->completion_s, 2, (const double[]){5, 15});
 	s.workload.tasks[0].spec.priority = 90;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_evicted, 0);
+}
+
+/* The first has to go for the second, and the third for nobody: it has no room at all. */
+static void tells_of_each_priority(void **state)
+{
+	_cleanup_scene_ struct scene s = {
+		.input = {.queue = REPLAY_PRIORITY, .preempt = REPLAY_RESUME}};
+	const struct replay_priority *p;
+
+	add(&s, 1000, 1000, 0, 10 * S);
+	add(&s, 1000, 1000, 4 * S, 5 * S);
+	add(&s, 1000, 1000, 5 * S, 3 * S);
+	add(&s, 1000, 1000, 6 * S, S);
+	for (int i = 0; i < 4; i++)
+		s.workload.tasks[i].spec.priority = i % 2 ? 90 : 10;
+	s.workload.tasks[2].spec.models = 1ull << 7;
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	p = s.result->priorities;
+	assert_int_equal(s.result->n_priorities, 2);
+	assert_int_equal(p[0].priority, 10);
+	assert_int_equal(p[0].n_tasks, 2);
+	assert_int_equal(p[0].n_placed, 1);
+	assert_times(&p[0].queued_s, 1, (const double[]){6});
+	assert_times(&p[0].completion_s, 1, (const double[]){16});
+	assert_times(&p[0].busy_s, 1, (const double[]){16});
+	assert_int_equal(p[1].priority, 90);
+	assert_int_equal(p[1].n_placed, 2);
+	assert_times(&p[1].queued_s, 1, (const double[]){1.5});
+	assert_times(&p[1].completion_s, 1, (const double[]){4.5});
+	assert_times(&p[1].busy_s, 1, (const double[]){10});
 }
 
 /*
@@ -465,7 +495,7 @@ static void who_has_to_go_has_time_for_it(void **state)
 	assert_int_equal(s.result->n_evicted, 1);
 	assert_times(s.result->completion_s, 2, (const double[]){8, 15});
 	assert_times(s.result->queued_s, 2, (const double[]){3, 5});
-	assert_times(&s.result->queued_urgent_s, 1, (const double[]){3});
+	assert_times(&s.result->priorities[1].queued_s, 1, (const double[]){3});
 	assert_times(&s.result->used, 1, (const double[]){1});
 	s.input.preempt = REPLAY_RESTART;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
@@ -798,6 +828,55 @@ static void refuses_to_go_on_for_ever(void **state)
 	assert_int_equal(replay_run(&s.input, &s.result, &err), -ERANGE);
 }
 
+/* The second has its device on the first node, whose only core is taken: 5 of 9 Gbit/s; the third
+ * finds too few of them. With other ranks the same. */
+static void goes_over_the_network(void **state)
+{
+	const uint32_t ranks[] = {1, 0};
+
+	for (int other = 0; other < 2; other++) {
+		_cleanup_scene_ struct scene s = {.input.ranks = other ? ranks : NULL};
+		const struct replay_decision *d;
+
+		for (uint32_t i = 0; i < 2; i++) {
+			const struct cluster_network network = {.node = i,
+				.kind = PLACE_NETWORK_HOST,
+				.mbit = 9000,
+				.latency_us = 5};
+
+			add_node(&s, i ? "b" : "a", 0);
+			assert_ok(cluster_network_add(&s.cluster, &network, NULL));
+		}
+		s.cluster.nodes[0].cpu_milli = 1000;
+		s.cluster.nodes[1].cpu_milli = 8000;
+		s.cluster.nodes[1].n_devices = 0;
+		s.cluster.n_devices = 1;
+		for (int i = 0; i < 3; i++) {
+			add(&s, 200, 1000, 0, S);
+			s.workload.tasks[i].spec.cpu_milli = 1000;
+			s.workload.tasks[i].least_mbit = i ? 5000 : 0;
+		}
+		run(&s, NULL, "best-fit", REPLAY_DROP);
+		d = s.result->decisions;
+		assert_int_equal(s.result->n_placed, 2);
+		assert_int_equal(s.result->asked_most[0], 400);
+		assert_int_equal(d[0].outcome, PLACE_LOCAL);
+		assert_int_equal(d[0].network[0], 0);
+		assert_int_equal(d[1].outcome, PLACE_REMOTE);
+		assert_int_equal(d[1].network[0], 1);
+		assert_int_equal(d[1].network[1], 2);
+		assert_int_equal(d[2].outcome, PLACE_QUEUED);
+		assert_contains(d[2].why, "queued");
+		s.input.mode = REPLAY_QUEUE;
+		replay_free(s.result);
+		s.result = NULL;
+		assert_int_equal(replay_run(&s.input, &s.result, NULL), -EINVAL);
+		s.input.mode = REPLAY_DROP;
+		s.workload.tasks[2].gang = 1;
+		assert_int_equal(replay_run(&s.input, &s.result, NULL), -EINVAL);
+	}
+}
+
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(slows_those_of_a_kind), UNIT(says_the_most_that_was_asked_of_each_device),
 	UNIT(places_at_random), UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
@@ -808,10 +887,11 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
 	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
 	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
-	UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
+	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
 	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(waits_for_the_fellow_to_leave),
 	UNIT(what_is_borrowed_is_given_back), UNIT(who_has_borrowed_has_time_as_well),
 	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
-	UNIT(the_same_again), UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))
+	UNIT(the_same_again), UNIT(goes_over_the_network), UNIT(refuses_what_cannot_be_run),
+	UNIT(refuses_to_go_on_for_ever))

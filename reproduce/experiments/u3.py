@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KubeGPU's choice of the network: placement chooses among three, and programs run over each of them."""
+
+from draw import Axis, bars
+from far import NETWORKS, Far, decided, seconds
+from judge import estimate
+
+# Waiting for the device is what a link makes slow: often, now and then, hardly ever.
+PROGRAMS = {"inference": ("--kernel-us=200", "--sync-every=2", "--count=600"),
+            "stencil": ("--kernel-us=500", "--sync-every=5", "--count=500"),
+            "training": ("--kernel-us=1000", "--sync-every=50", "--count=300")}
+FACTORS = (0.5, 1, 2)  # of the latency
+
+WHY = ("Placement takes RDMA before the host's network before an overlay, whatever their speed; here that is the fastest one. Launches "
+       "are not waited for over a link, a synchronisation is: programs that wait for their device often gain, a training hardly. Speed is "
+       "the mean of three programs' speeds alone, random the mean time over the three networks. 5 us cannot be had of two TLS ends and "
+       "a relay on one machine: the best network is slower here than it is called, and the gain less than it could be.")
+
+
+def times(world, factor):
+    """{program: {network: seconds}}, of one run."""
+    out = {program: {} for program in PROGRAMS}
+    for network in NETWORKS:
+        late = network._replace(latency_us=network.latency_us * factor)
+        for program, options in PROGRAMS.items():
+            with world.node() as node, Far(node, late) as far:
+                out[program][network.name] = seconds(node, far.wish, *options)
+    return out
+
+
+def gain(taken, by_program):
+    """Speed over that network against one at random, the mean of the programs."""
+    gains = [sum(of.values()) / len(of) / of[taken] for of in by_program.values()]
+    return sum(gains) / len(gains)
+
+
+def run(world):
+    kind = decided(world.place, NETWORKS)["network"]
+    taken = next(network.name for network in NETWORKS if network.kind == kind)
+    by_factor = {}
+    for factor in world.few(FACTORS):
+        by_factor[factor] = []
+        for seed in range(world.seeds):
+            world.note(f"latency x{factor}, run {seed + 1} of {world.seeds}")
+            by_factor[factor].append(times(world, factor))
+    world.measure(gain=[gain(taken, run_) for run_ in by_factor[1]])
+    names = [network.name for network in NETWORKS]
+    world.draw(bars("U3: programs over each network", "200 us and 3 Gbit/s, 50 us and 9, 5 us and 40, each way; shaped on one machine",
+                    Axis("seconds", 0, 0.6), list(PROGRAMS), names,
+                    [[estimate([run_[program][name] for run_ in by_factor[1]])[:2] for name in names] for program in PROGRAMS]))
+    world.draw(bars("U3: gain of the chosen network against a random one", "with half and twice the latency",
+                    Axis("speed against random", 0, 2), [f"latency x{factor}" for factor in by_factor], ["gain"],
+                    [[estimate([gain(taken, run_) for run_ in runs])[:2]] for runs in by_factor.values()], bands=[(1, "random")]), "gain")

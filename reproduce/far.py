@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose device is over a network: a real server and worker behind a link that is made as late and
+as narrow as asked (tests/programs/link-shim); and which network placement takes."""
+
+import json
+import subprocess
+from typing import NamedTuple
+
+
+class Network(NamedTuple):
+    name: str
+    kind: str  # as `divvy sim` names it
+    latency_us: float  # one way
+    gbit: float
+
+
+NETWORKS = (Network("overlay", "overlay", 200, 3), Network("host", "host", 50, 9), Network("RDMA", "direct", 5, 40))
+
+WISH = ("--request", "0.5", "--limit", "1", "--memory", "10%")
+
+# A device on one node, and cores on another one; {networks}: of both.
+SPEC = """nodes:
+  - {{name: a, devices: 1, cpu: {cpu}}}
+  - {{name: b, cpu: 8}}
+networks:
+{networks}tasks:
+  - {{request: {request}, cpu: 4, duration: 100s}}
+"""
+
+
+def decided(place, networks, cpu=1, request="0.5"):
+    """What placement decides for a program of four cores where the device's node has so many."""
+    both = "".join(f"  - {{node: {node}, kind: {n.kind}, bandwidth: {n.gbit:g}Gbps, latency: {n.latency_us:g}us}}\n"
+                   for n in networks for node in ("a", "b"))
+    return place.one("default", SPEC.format(networks=both, cpu=cpu, request=request), "--mode", "drop")["decisions"][0]
+
+
+class Far:
+    """A server for one program, and the way to it; `wish` is what `divvy run` is told to use it."""
+
+    def __init__(self, node, network, wish=WISH):
+        self.children = []
+        invitation = self.start(node, node.build / "src/cli/divvy", "serve", "--listen", "127.0.0.1:0", *wish)
+        place, key = invitation.split("/")
+        port = self.start(node, node.build / "tests/programs/link-shim", place, f"delay={int(network.latency_us)}",
+                          f"rate={int(network.gbit * 1000)}")
+        self.wish = ("--remote", f"127.0.0.1:{port}/{key}")
+
+    def start(self, node, *command):
+        """Its first line."""
+        child = subprocess.Popen(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.children.append(child)
+        line = child.stdout.readline().strip()
+        if not line:
+            raise RuntimeError(f"{command[0].name} has said nothing and ended with {child.wait()}")
+        return line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for child in reversed(self.children):
+            child.terminate()
+            child.communicate()
+
+
+def started(node, wish, *options):
+    """A program (tests/programs/spin) with that wish."""
+    return subprocess.Popen([node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", node.build / "tests/programs/spin", *options],
+                            env=node.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def told(child):
+    """What it says at its end."""
+    said, error = child.communicate()
+    if child.returncode:
+        raise RuntimeError(f"{' '.join(map(str, child.args))} ended with {child.returncode}: {error.strip()}")
+    return json.loads(said)
+
+
+def use(child):
+    """The part of its time in which its kernels ran."""
+    answer = told(child)
+    return answer["kernel_ns"] / answer["elapsed_ns"]
+
+
+def seconds(node, wish, *options):
+    """How long the program takes for its kernels."""
+    return told(started(node, wish, *options))["elapsed_ns"] / 1e9
