@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 DEVICE = "1xH200-141Gi"
 TRACE_RECORDS = 2 << 20  # that the device keeps; older ones are overwritten
+ACCOUNT_RECORDS = 1 << 20
 PATIENCE_S = 60
 SETTLE_S = 1.0  # after somebody comes or goes: windows over which shares are counted
 PAUSE_S = 0.3   # who runs nothing for so long has paused
@@ -48,7 +49,7 @@ class Node:
         self.env["DIVVY_RUNTIME_DIR"] = self.folder
         os.mkdir(self.sim, 0o700)
         with open(os.path.join(self.sim, "config"), "w", encoding="ascii") as file:
-            file.write(f"linger = 50ms\ntrace.records = {TRACE_RECORDS}\n")
+            file.write(f"linger = 50ms\ntrace.records = {TRACE_RECORDS}\naccount.records = {ACCOUNT_RECORDS}\n")
         self.daemon = None
         if self.policy:
             self.start_daemon()
@@ -100,6 +101,14 @@ class Node:
         with open(os.path.join(self.folder, name + ".out"), encoding="utf-8") as out:
             return out.read().splitlines()
 
+    def end(self, name, last_words):
+        """Tells a program that stays when it is done that it may go, once it has printed that."""
+        while not any(line.startswith(last_words) for line in self.said(name)):
+            if self.children[name].poll() is not None:
+                break  # wait() has its words
+            time.sleep(0.05)
+        self.children[name].terminate()
+
     def wait(self):
         """Until all programs have ended, as they should."""
         for name, child in self.children.items():
@@ -115,20 +124,25 @@ class Node:
     def trace(self):
         names = {child.pid: name for name, child in self.children.items()}
         ran = {name: [] for name in names.values()}
-        n = 0
-        for record in self.records("trace"):
-            n += 1
+        for record in self.records("trace", TRACE_RECORDS):
             if record["engine"] == "compute" and record["kind"] == "kernel":
                 ran[names[record["pid"]]].append((record["start_ns"] / 1e9, record["end_ns"] / 1e9))
-        if n >= TRACE_RECORDS:
-            raise RuntimeError(f"the device's trace has lost records: {TRACE_RECORDS} are kept")
         return {name: union(intervals) for name, intervals in ran.items()}
 
-    def records(self, what):
-        """What the device wrote down: trace or account."""
+    def account(self):
+        """[(seconds, process, bytes that it holds from then on), ...]"""
+        return [(record["t_ns"] / 1e9, record["pid"], record["bytes"])
+                for record in self.records("account", ACCOUNT_RECORDS)]
+
+    def records(self, what, most):
+        """What the device wrote down, all of it; it keeps `most`."""
         command = [self.build / "src/sim/divvy-simctl", f"--dir={self.sim}", "--json", what]
+        n = 0
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lines:
-            yield from map(json.loads, lines.stdout)
+            for n, line in enumerate(lines.stdout, 1):
+                yield json.loads(line)
+        if n >= most:
+            raise RuntimeError(f"the device's {what} has lost records: {most} are kept")
 
 
 def union(intervals):

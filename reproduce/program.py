@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that experiments start as tenants, beside tests/programs/spin and those of bench/. They know
+nothing of divvy: they open libcuda.so.1 by name and call the driver. Times are CLOCK_MONOTONIC seconds.
+
+usage: program.py edge
+         takes what is free, to the byte; a line for each wish: WISH BYTES CODE
+       program.py halves MIB SECONDS
+         takes that much memory in two pieces, works, and leaves; a line for each: WHAT WHEN"""
+
+import ctypes
+import sys
+import time
+
+OUT_OF_MEMORY = 2
+
+
+class Driver:
+    """The device's only context, and the few calls of these programs."""
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.context = ctypes.c_void_p()
+        self.check(self.cuda.cuInit(0), "cuInit")
+        self.check(self.cuda.cuCtxCreate_v2(ctypes.byref(self.context), 0, 0), "context")
+
+    @staticmethod
+    def check(code, what):
+        if code:
+            sys.exit(f"program.py: {what}: error {code}")
+
+    def free_bytes(self):
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.check(self.cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)), "memory info")
+        return free.value
+
+    def take(self, n_bytes):
+        """(code, address)"""
+        address = ctypes.c_uint64()
+        return self.cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(n_bytes)), address
+
+    def give(self, address):
+        self.check(self.cuda.cuMemFree_v2(address), "free")
+
+
+def edge():
+    """Wishes above what is free by one byte, below it by one, and exactly so; each but the last is given back."""
+    driver = Driver()
+
+    def wish(kind, n_bytes):
+        code, address = driver.take(n_bytes)
+        print(kind, n_bytes, code)
+        return None if code else address
+
+    free = driver.free_bytes()
+    for kind, n_bytes in (("above", free + 1), ("within", free - 1), ("within", free)):
+        address = wish(kind, n_bytes)
+        if address and n_bytes != free:
+            driver.give(address)
+    wish("above", driver.free_bytes() + 1)
+
+
+def halves(mib, seconds):
+    """As a container that needs all of its memory before it can go on, and has taken some already."""
+    print("began", time.monotonic(), flush=True)
+    driver = Driver()
+    for piece in ("first", "second"):
+        code, _ = driver.take(int(float(mib) * (1 << 19)))
+        if code == OUT_OF_MEMORY:
+            print("failed", time.monotonic())
+            return
+        driver.check(code, "allocation")
+        print(piece, time.monotonic(), flush=True)
+        time.sleep(float(seconds) / 2)
+    print("finished", time.monotonic())
+
+
+PROGRAMS = {"edge": edge, "halves": halves}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in PROGRAMS:
+        sys.exit(__doc__)
+    PROGRAMS[sys.argv[1]](*sys.argv[2:])
