@@ -26,6 +26,8 @@ class Driver:
 
     @staticmethod
     def check(code, what):
+        if code == OUT_OF_MEMORY:
+            raise MemoryError(what)
         if code:
             sys.exit(f"program.py: {what}: error {code}")
 
@@ -63,16 +65,16 @@ def edge():
 def halves(mib, seconds):
     """As a container that needs all of its memory before it can go on, and has taken some already."""
     print("began", time.monotonic(), flush=True)
-    driver = Driver()
-    for piece in ("first", "second"):
-        code, _ = driver.take(int(float(mib) * (1 << 19)))
-        if code == OUT_OF_MEMORY:
-            print("failed", time.monotonic())
-            return
-        driver.check(code, "allocation")
-        print(piece, time.monotonic(), flush=True)
-        time.sleep(float(seconds) / 2)
-    print("finished", time.monotonic())
+    try:
+        driver = Driver()
+        for piece in ("first", "second"):
+            driver.check(driver.take(int(mib) << 19)[0], piece)
+            print(piece, time.monotonic(), flush=True)
+            time.sleep(float(seconds) / 2)
+    except MemoryError:
+        print("failed", time.monotonic())
+    else:
+        print("finished", time.monotonic())
 
 
 PROGRAMS = {"edge": edge, "halves": halves}
