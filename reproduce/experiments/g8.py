@@ -7,7 +7,7 @@ from node import SETTLE_S, busy
 
 WORKS_MS = (10, 30, 100, 300)  # before each pause: the turn that it would like
 PAUSE_MS = 60
-POLICIES = {"share": "divvy", "gemini": "Gemini's order of turns"}
+POLICIES = {"share": "divvy", "gemini": "Gemini's order"}
 
 WHY = ("A holder that runs nothing for half a millisecond loses the token to whoever waits; Gemini's keeps it to the end of its quota, up to "
        "300 ms. The length of divvy's turns is no setting (about 29 ms while somebody waits), so that what is swept here is how long the "
