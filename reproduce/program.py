@@ -6,13 +6,18 @@ nothing of divvy: they open libcuda.so.1 by name and call the driver. Times are 
 usage: program.py edge
          takes what is free, to the byte; a line for each wish: WISH BYTES CODE
        program.py halves MIB SECONDS
-         takes that much memory in two pieces, works, and leaves; a line for each: WHAT WHEN"""
+         takes that much memory in two pieces, works, and leaves; a line for each: WHAT WHEN
+       program.py serve LOAD REQUEST_MS SECONDS SEED
+         requests by Poisson, one after the other, that come for so long; when each came"""
 
 import ctypes
+import pathlib
+import random
 import sys
 import time
 
 OUT_OF_MEMORY = 2
+KERNELS = pathlib.Path(__file__).parent.parent / "src/sim/kernels.ptx"
 
 
 class Driver:
@@ -40,6 +45,22 @@ class Driver:
         """(code, address)"""
         address = ctypes.c_uint64()
         return self.cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(n_bytes)), address
+
+    def spin(self):
+        """A function that keeps the device busy for so many seconds."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), KERNELS.read_bytes() + b"\0"), "kernels")
+        self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, b"spin_ns"), "spin_ns")
+
+        def run(seconds):
+            ns = ctypes.c_uint64(round(seconds * 1e9))
+            params = (ctypes.c_void_p * 1)(ctypes.addressof(ns))
+            self.check(self.cuda.cuLaunchKernel(function, 132, 1, 1, 32, 1, 1, 0, None, params, None), "launch")
+
+        return run
+
+    def synchronise(self):
+        self.check(self.cuda.cuCtxSynchronize(), "synchronise")
 
     def give(self, address):
         self.check(self.cuda.cuMemFree_v2(address), "free")
@@ -77,7 +98,20 @@ def halves(mib, seconds):
         print("finished", time.monotonic())
 
 
-PROGRAMS = {"edge": edge, "halves": halves}
+def serve(load, request_ms, lasts_s, seed):
+    driver = Driver()
+    spin = driver.spin()
+    request_s, draw = float(request_ms) / 1000, random.Random(int(seed))
+    came = time.monotonic()
+    end = came + float(lasts_s)
+    while (came := came + draw.expovariate(float(load) / request_s)) < end:
+        time.sleep(max(0.0, came - time.monotonic()))
+        spin(request_s)
+        driver.synchronise()
+        print(came)
+
+
+PROGRAMS = {"edge": edge, "halves": halves, "serve": serve}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in PROGRAMS:
