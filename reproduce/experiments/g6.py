@@ -32,7 +32,7 @@ def perform(world, service, training, n, seed):
 
 
 def run(world):
-    n = 150 if world.quick else 500
+    n = 150 if world.quick else 400
     alone, beside, kept = [], [], []
     for seed in range(world.seeds):
         world.note(f"run {seed + 1} of {world.seeds}")

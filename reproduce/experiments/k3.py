@@ -6,7 +6,7 @@ from judge import estimate, ratios
 
 BURSTS_MS = (5, 20, 50, 100, 200)
 PAUSE_MS = 10
-WORK_MS = 1200  # of kernels, the same in each run
+WORK_MS = 1000  # of kernels, the same in each run
 TURNS = {"turns of 29 ms": ("--memory-policy", "fail"), "turns of 2 s": ("--memory-policy", "swap")}
 
 WHY = ("KubeShare's token runs out after a quota and has to be asked for anew, 2 ms each time, whether anybody waits or not. divvy's is kept "
