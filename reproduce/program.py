@@ -8,7 +8,9 @@ usage: program.py edge
        program.py halves MIB SECONDS
          takes that much memory in two pieces, works, and leaves; a line for each: WHAT WHEN
        program.py serve LOAD REQUEST_MS SECONDS SEED
-         requests by Poisson, one after the other, that come for so long; when each came"""
+         requests by Poisson, one after the other, that come for so long; when each came
+       program.py bursts KIND SECONDS SEED
+         four kernels alike, a wait, a pause as long as one: periodic, bimodal or drifting"""
 
 import ctypes
 import pathlib
@@ -111,7 +113,22 @@ def serve(load, request_ms, lasts_s, seed):
         print(came)
 
 
-PROGRAMS = {"edge": edge, "halves": halves, "serve": serve}
+def bursts(kind, lasts_s, seed):
+    """All by one function and one grid, so that nothing but the past tells how long a kernel is: 5 ms; 1 or 12 ms, of
+    random order; or from 1 to 15 ms, a little longer each time, and again."""
+    driver, draw = Driver(), random.Random(int(seed))
+    spin = driver.spin()
+    end, n = time.monotonic() + float(lasts_s), draw.randrange(100)
+    while time.monotonic() < end:
+        long_s = {"periodic": 0.005, "bimodal": draw.choice((0.001, 0.012)), "drifting": 0.001 + 0.00014 * (n % 100)}[kind]
+        for _ in range(4):
+            spin(long_s)
+        driver.synchronise()
+        time.sleep(long_s)
+        n += 1
+
+
+PROGRAMS = {"edge": edge, "halves": halves, "serve": serve, "bursts": bursts}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in PROGRAMS:
