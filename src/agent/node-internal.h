@@ -8,6 +8,7 @@
 
 #include "agent/account.h"
 #include "agent/door.h"
+#include "agent/network.h"
 #include "agent/node-library.h"
 #include "agent/node-slot.h"
 #include "agent/node.h"
@@ -112,6 +113,10 @@ struct node {
 		struct pool_device device[ARBITER_DEVICES];
 	} pool;
 
+	/* node-network.c */
+	struct network_set networks;
+	uint64_t next_network_ns;
+
 	/* node-status.c */
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
@@ -143,6 +148,8 @@ int node_given(
 	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
 /* Its group alone, "" for none; -EINVAL, -ENOMEM. */
 int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err);
+/* All that it was given. As given_parse(). */
+int node_given_all(const json_t *pod, struct given *ret_given, struct error *err);
 bool node_has_given(const json_t *pod); /* any of its containers */
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
@@ -252,6 +259,11 @@ const char *node_pool_placeholder(const struct node *node, const struct device *
 
 /* Something in it may have changed: looked at soon, written if so. */
 void node_status_touch(struct node *node);
+
+/* ---- node-network.c ---- */
+
+void node_network_look(struct node *node, uint64_t now);
+json_t *node_network_json(const struct node *node); /* the caller's */
 int node_status_new(struct node *node);
 void node_status_free(struct node *node);
 /* GPUNode is new to us: what it says is compared with what is. */

@@ -11,12 +11,10 @@
 int node_given(
 	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err)
 {
-	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_given_ struct given given = {0};
 	const struct given_container *is;
-	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
+	int r = node_given_all(pod, &given, err);
 
-	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, err);
 	if (r < 0)
 		return r;
 	is = given_find(&given, container);
@@ -30,6 +28,14 @@ int node_given(
 	ret_given->group = given.group;
 	ret_given->epoch = given.epoch;
 	return 0;
+}
+
+int node_given_all(const json_t *pod, struct given *ret_given, struct error *err)
+{
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
+
+	return r < 0 ? r : given_parse(manifest.pod.annotations, ret_given, err);
 }
 
 int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err)

@@ -231,6 +231,8 @@ static json_t *status_json(struct node *node)
 		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
 		(int)node->n_slots, "used", (int)used, "tenants", tenants, "versions", "divvyd",
 		DIVVY_VERSION, "wire", (int)msg_newest(), "conditions", conditions_json(node));
+	if (status)
+		json_object_set_new(status, "network", node_network_json(node));
 	if (status && node->accounts_told)
 		json_object_set(status, "accounts", node->accounts_told);
 	if (status && driver)

@@ -586,6 +586,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 	}
 	watch_tick(node);
 	node_pool_look(node, now);
+	node_network_look(node, now);
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);

@@ -24,6 +24,7 @@ struct node_options {
 	const char *state_dir;
 	const char *cdi_dir;
 	const char *dev_dir;     /* where the host's /dev is seen */
+	const char *sys_dir;     /* ... and its /sys */
 	bool is_by_environment;  /* real devices come by NVIDIA's variables: no runtime knows CDI */
 	const char *cgroup_root; /* NULL: as of our own pod */
 	const char *grant_log;   /* a file to write down what is granted; NULL: none */

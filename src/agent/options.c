@@ -157,6 +157,8 @@ static const struct program_option table[] = {
 		AT(node.cdi_dir), .needs = "cluster"},
 	{"dev-dir", "FOLDER", "where the host's device files are seen; default /dev",
 		AT(node.dev_dir), .needs = "cluster"},
+	{"sys-dir", "FOLDER", "where the host's sysfs, with its network, is seen; default /sys",
+		AT(node.sys_dir), .needs = "cluster"},
 	{"devices-by", "WAY",
 		"how containers get real devices: cdi (default), exactly those "
 		"granted; environment, for runtimes without CDI: NVIDIA_VISIBLE_DEVICES, which "
@@ -274,6 +276,7 @@ static int finish(void *data, struct error *err)
 	set_default(&o->state_dir, "/var/lib/divvy");
 	set_default(&o->cdi_dir, CDI_FOLDER);
 	set_default(&o->dev_dir, "/dev");
+	set_default(&o->sys_dir, "/sys");
 	set_default(&s->agent.usage_dir, o->state_dir);
 	/* What a former one has promised is kept; then policies say it (node-overcommit.c). */
 	s->agent.oversubscribe_permille = POLICY_OVERCOMMIT_MAX;

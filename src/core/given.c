@@ -171,6 +171,38 @@ static int read_remote_node(struct given_container *c, struct str value, struct 
 	return 0;
 }
 
+bool given_is_network(struct str name)
+{
+	static const char allowed[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:@";
+
+	return name.n < GIVEN_NETWORK && is_made_of(name, allowed);
+}
+
+static int read_network(struct given_container *c, struct str value, struct error *err)
+{
+	char rate[SPEC_NETWORK];
+	struct str name;
+	struct spec spec;
+
+	for (int i = 0; i < 2; i++) {
+		if (!str_split(&value, ',', &name))
+			return fail(err, EINVAL, "both ends' network devices are needed");
+		if (!given_is_network(name))
+			return fail(err, EINVAL, SHOW " is no network device", SHOWN(name));
+		str_copy(c->network[i], GIVEN_NETWORK, name);
+	}
+	if (!value.p)
+		return 0;
+	spec_init(&spec);
+	if (str_copy(rate, sizeof(rate), value) < 0 ||
+		spec_set_cluster(&spec, "network", rate, NULL) < 0 || !spec.network_mbit ||
+		spec.network_latency_us)
+		return fail(err, EINVAL, SHOW " is no bandwidth", SHOWN(value));
+	c->network_mbit = spec.network_mbit;
+	return 0;
+}
+
 static void write_devices(const struct given_container *c, struct buf *out)
 {
 	for (uint32_t i = 0; i < c->n; i++)
@@ -216,6 +248,16 @@ static void write_mode(const struct given_container *c, struct buf *out)
 static void write_remote_node(const struct given_container *c, struct buf *out)
 {
 	buf_add_text(out, c->remote_node);
+}
+
+static void write_network(const struct given_container *c, struct buf *out)
+{
+	const struct spec spec = {.network_mbit = c->network_mbit};
+	char rate[SPEC_NETWORK];
+
+	if (c->network[0][0])
+		buf_addf(out, "%s,%s%s%s", c->network[0], c->network[1], c->network_mbit ? "," : "",
+			spec_network_format(&spec, rate));
 }
 
 /* ---- the keys ---- */

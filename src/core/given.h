@@ -24,6 +24,7 @@
 #define GIVEN_CONTAINERS_MAX 64u
 #define GIVEN_NAME 64u             /* of a container, and the byte behind it */
 #define GIVEN_NODE 254u            /* of a node, likewise */
+#define GIVEN_NETWORK 64u          /* of a network device, likewise */
 #define GIVEN_TEXT_MAX (64u << 10) /* bytes of one key's value */
 
 /* Made zeroed: whole structs are compared. */
@@ -38,6 +39,9 @@ struct given_container {
 	uint32_t priority;
 	enum spec_mode mode;          /* not AUTO */
 	char remote_node[GIVEN_NODE]; /* "": not remote */
+	/* Of devices elsewhere: the network devices of its own node and of theirs; "": none. */
+	char network[2][GIVEN_NETWORK];
+	uint32_t network_mbit; /* of both; 0: no bandwidth is kept */
 };
 
 /* That the pod is a member of, and how many of it have to be bound before one starts. */
@@ -72,6 +76,9 @@ int given_format(const struct given *given, given_put_fn put, void *data);
 
 /* NULL when there is none. */
 const struct given_container *given_find(const struct given *given, const char *container);
+
+/* The name of a network device, as the keys have it. */
+bool given_is_network(struct str name);
 
 /* The same as a finished spec, the memory that of the first device. -EINVAL: it cannot be. */
 int given_spec(const struct given_container *container, struct spec *ret_spec, struct error *err);

@@ -130,8 +130,43 @@ static void try_racks(struct end *servers, uint32_t n_servers, struct end *clien
 	}
 }
 
+/* That of the whole where it is a part: what is taken is no more of one than of the other. */
+static uint32_t load_of(
+	const struct place_networks *networks, const struct network *net, uint32_t mbit)
+{
+	const struct network *whole = net->within ? &networks->list[net->within - 1] : net;
+
+	return (uint32_t)(((uint64_t)whole->mbit_taken + mbit) * 1000 / whole->mbit);
+}
+
+/* Its devices on that end's node: by the filter, too. */
+static int choose_at(struct place *place, const struct place_spec *part, uint32_t network,
+	uint32_t mbit, struct place_choice *ret, struct error *err)
+{
+	struct place_spec pinned = *part;
+
+	pinned.node = place_network_node(place, network);
+	pinned.network[0] = network;
+	pinned.network_mbit = mbit;
+	return place_find(place, &pinned, ret, err);
+}
+
+static bool fits_at(struct place *place, const struct place_wish *wish,
+	const struct place_spec *part, uint32_t network)
+{
+	const uint32_t node = place_network_node(place, network);
+	struct place_choice unused;
+
+	if (place_reason_of(place, part, node) != PLACE_FITS)
+		return false;
+	if (!place->filter)
+		return true;
+	return part->count ? choose_at(place, part, network, wish->least_mbit, &unused, NULL) == 0
+			   : place_filtered(place, part, node, place->gone, place->n_gone) != 0;
+}
+
 /* Those of the kind with the bandwidth, on nodes where that part of the tenant fits. */
-static uint32_t list_ends(const struct place *place, const struct place_wish *wish,
+static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 	const struct place_spec *part, enum place_network_kind kind, struct end *ret)
 {
 	uint32_t n = 0;
@@ -140,25 +175,24 @@ static uint32_t list_ends(const struct place *place, const struct place_wish *wi
 		const struct network *net = &place->networks->list[i];
 
 		if (!net->is_used || net->kind != kind ||
-			net->mbit - net->mbit_taken < wish->least_mbit)
+			network_free(place->networks, net) < wish->least_mbit)
 			continue;
 		if (wish->most_latency_us && net->latency_us > wish->most_latency_us)
 			continue;
-		if (place_reason_of(place, part, net->node) != PLACE_FITS)
+		if (!fits_at(place, wish, part, i + 1))
 			continue;
 		ret[n++] = (struct end){
 			.rack = place->nodes[net->node].rack,
 			.network = i + 1,
 			.node = net->node,
 			.latency_us = net->latency_us,
-			.load = (uint32_t)(((uint64_t)net->mbit_taken + wish->least_mbit) * 1000 /
-				net->mbit),
+			.load = load_of(place->networks, net, wish->least_mbit),
 		};
 	}
 	return n;
 }
 
-static int find_way(const struct place *place, const struct place_wish *wish,
+static int find_way(struct place *place, const struct place_wish *wish,
 	const struct place_decision *parts, struct way *ret, enum place_network_kind *ret_kind)
 {
 	const uint32_t n = place_network_n(place);
@@ -210,17 +244,15 @@ static int over_network(struct place *place, const struct place_wish *wish,
 	struct place_decision *ret, struct error *err)
 {
 	struct place_decision d = {.outcome = PLACE_REMOTE, .has_client = true};
-	struct place_spec pinned;
 	struct way way;
+	char latency[24] = "";
 	int r;
 
 	split(&wish->spec, &d);
 	r = find_way(place, wish, &d, &way, &d.kind);
 	if (r < 0)
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory for a decision") : r;
-	pinned = d.spec;
-	pinned.node = way.server.node;
-	r = place_find(place, &pinned, &d.choice, err);
+	r = choose_at(place, &d.spec, way.server.network, wish->least_mbit, &d.choice, err);
 	if (r < 0)
 		return r;
 	d.spec.network[0] = way.server.network;
@@ -228,10 +260,12 @@ static int over_network(struct place *place, const struct place_wish *wish,
 	d.spec.network_mbit = wish->least_mbit;
 	d.client = (struct place_choice){.node = way.client.node};
 	d.hops = way.hops;
-	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s, %u us, load %u permille",
+	if (MAX(way.server.latency_us, way.client.latency_us) <= PLACE_LATENCY_MAX)
+		snprintf(latency, sizeof(latency), ", %u us",
+			way.server.latency_us + way.client.latency_us);
+	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %u permille",
 		node_name(place, way.client.node), node_name(place, way.server.node),
-		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s",
-		way.server.latency_us + way.client.latency_us, way.load);
+		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", latency, way.load);
 	*ret = d;
 	return 0;
 }

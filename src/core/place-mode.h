@@ -14,7 +14,9 @@
  * Network devices are given away and taken back with the tenant, through its spec (`network`,
  * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up. Who
  * is in two halves is not moved (place-defrag.h), and leaves with both where it has to leave.
- * Remote costs O(network devices), and nodes are tried for those that qualify. Threads: as place.h.
+ * Remote costs O(network devices), and nodes are tried for those that qualify. A filter
+ * (place_set_filter) is asked of both ends: of the devices' with that end's network device in
+ * `network[0]`, of the tenant's own with no device. Threads: as place.h.
  */
 #ifndef CORE_PLACE_MODE_H
 #define CORE_PLACE_MODE_H
@@ -27,6 +29,7 @@
 #define PLACE_NETWORKS_MAX (1u << 20)
 #define PLACE_MBIT_MAX 1000000000u
 #define PLACE_LATENCY_MAX 1000000000u
+#define PLACE_LATENCY_UNKNOWN UINT32_MAX /* will do only where none is asked for */
 
 enum place_network_kind {
 	PLACE_NETWORK_DIRECT, /* RDMA, or an SR-IOV function */
@@ -39,12 +42,17 @@ struct place_network_info {
 	uint32_t node;
 	enum place_network_kind kind;
 	uint32_t mbit, latency_us;
+	/*
+	 * Of the same node, the one whose bandwidth it is a part of, as the functions of a card and
+	 * what is laid over it are; not one that is itself a part. 0: it has its own.
+	 */
+	uint32_t within;
 };
 
 /* Numbers from 1. They go with their node. -EINVAL, -ENOSPC, -ENOMEM. */
 int place_network_add(struct place *place, const struct place_network_info *info,
 	uint32_t *ret_network, struct error *err);
-/* -EBUSY while tenants use it, -EINVAL. */
+/* -EBUSY while tenants use it or others are within it, -EINVAL. */
 int place_network_remove(struct place *place, uint32_t network, struct error *err);
 /* Mbit/s; 0 where there is none. */
 uint32_t place_network_free_mbit(const struct place *place, uint32_t network);

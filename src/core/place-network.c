@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-network.h"
@@ -24,6 +25,14 @@ static struct network *network_at(const struct place *place, uint32_t network)
 	if (!network || network > place_network_n(place))
 		return NULL;
 	return &place->networks->list[network - 1];
+}
+
+uint32_t network_free(const struct place_networks *networks, const struct network *n)
+{
+	const struct network *of = n->within ? &networks->list[n->within - 1] : NULL;
+	const uint32_t left = n->mbit - n->mbit_taken;
+
+	return of ? MIN(left, of->mbit - of->mbit_taken) : left;
 }
 
 /* A number that is free again, or a new one. */
@@ -52,6 +61,7 @@ static int slot(struct place *place, uint32_t *ret)
 int place_network_add(struct place *place, const struct place_network_info *info,
 	uint32_t *ret_network, struct error *err)
 {
+	const struct network *within;
 	uint32_t at = 0;
 	int r;
 
@@ -63,9 +73,14 @@ int place_network_add(struct place *place, const struct place_network_info *info
 	if (info->mbit == 0 || info->mbit > PLACE_MBIT_MAX)
 		return fail(err, EINVAL, "bandwidth %u: 1 to %u Mbit/s are possible", info->mbit,
 			PLACE_MBIT_MAX);
-	if (info->latency_us > PLACE_LATENCY_MAX)
+	if (info->latency_us > PLACE_LATENCY_MAX && info->latency_us != PLACE_LATENCY_UNKNOWN)
 		return fail(err, EINVAL, "latency %u: up to %u us are possible", info->latency_us,
 			PLACE_LATENCY_MAX);
+	within = network_at(place, info->within);
+	if (info->within &&
+		(!within || !within->is_used || within->node != info->node || within->within))
+		return fail(err, EINVAL, "network device %u: no whole one of node %u", info->within,
+			info->node);
 	if (place_network_n(place) == PLACE_NETWORKS_MAX)
 		return fail(
 			err, ENOSPC, "%u network devices are there already", PLACE_NETWORKS_MAX);
@@ -76,6 +91,7 @@ int place_network_add(struct place *place, const struct place_network_info *info
 		.kind = info->kind,
 		.mbit = info->mbit,
 		.latency_us = info->latency_us,
+		.within = info->within,
 		.is_used = true};
 	place->networks->n_used++;
 	*ret_network = at + 1;
@@ -91,6 +107,10 @@ int place_network_remove(struct place *place, uint32_t network, struct error *er
 	if (n->n_tenants)
 		return fail(
 			err, EBUSY, "network device %u: %u tenants use it", network, n->n_tenants);
+	for (uint32_t i = 0; i < place_network_n(place); i++)
+		if (place->networks->list[i].is_used && place->networks->list[i].within == network)
+			return fail(err, EBUSY, "network device %u: device %u is within it",
+				network, i + 1);
 	if (place->n_marks)
 		return fail(err, EBUSY, "network device %u: a decision is under way", network);
 	n->is_used = false;
@@ -102,7 +122,7 @@ uint32_t place_network_free_mbit(const struct place *place, uint32_t network)
 {
 	const struct network *n = network_at(place, network);
 
-	return n && n->is_used ? n->mbit - n->mbit_taken : 0;
+	return n && n->is_used ? network_free(place->networks, n) : 0;
 }
 
 uint32_t place_network_node(const struct place *place, uint32_t network)
@@ -128,10 +148,11 @@ int place_network_fits(
 		if (i && spec->network[0] == spec->network[1])
 			return fail(
 				err, EINVAL, "network device %u at both ends", spec->network[i]);
-		if (n->mbit - n->mbit_taken < spec->network_mbit)
+		if (network_free(place->networks, n) < spec->network_mbit)
 			return fail(err, ENOSPC,
 				"network device %u: %u Mbit/s are free, %u are asked",
-				spec->network[i], n->mbit - n->mbit_taken, spec->network_mbit);
+				spec->network[i], network_free(place->networks, n),
+				spec->network_mbit);
 	}
 	return 0;
 }
@@ -140,11 +161,14 @@ void place_network_count(struct place *place, const struct place_tenant *t, int 
 {
 	for (int i = 0; i < 2; i++) {
 		struct network *n = network_at(place, t->spec.network[i]);
+		struct network *of = n ? network_at(place, n->within) : NULL;
 
 		if (!n)
 			continue;
 		if (!t->is_leaving)
 			n->mbit_taken += (uint32_t)sign * t->spec.network_mbit;
+		if (!t->is_leaving && of)
+			of->mbit_taken += (uint32_t)sign * t->spec.network_mbit;
 		n->n_tenants += (uint32_t)sign;
 	}
 }

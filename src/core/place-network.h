@@ -10,7 +10,9 @@
 
 struct network {
 	uint32_t node;
-	uint32_t mbit, mbit_taken; /* taken is never more */
+	uint32_t mbit;
+	uint32_t mbit_taken; /* of it and of those within it; never more than mbit */
+	uint32_t within;     /* number; 0: none */
 	uint32_t latency_us, n_tenants;
 	enum place_network_kind kind;
 	bool is_used;
@@ -20,5 +22,8 @@ struct place_networks {
 	struct network *list;
 	uint32_t n, n_used, size;
 };
+
+/* Mbit/s that are left of it. */
+uint32_t network_free(const struct place_networks *networks, const struct network *network);
 
 #endif

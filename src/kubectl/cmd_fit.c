@@ -218,7 +218,7 @@ static void note(json_t *rows, const struct sched_action *action)
 	switch (action->act) {
 	case SCHED_BIND:
 		set(row, "answer", "yes");
-		set(row, "why", "");
+		set(row, "why", cpod_why(action->pod));
 		note_place(row, action->pod);
 		break;
 	case SCHED_NOMINATE:

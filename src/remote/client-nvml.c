@@ -99,8 +99,10 @@ static bool has_session(void)
 /* With the lock held. A session that has failed once is over: a late answer may still come. */
 static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
 {
-	struct remote_note note = {
-		.type = REMOTE_ASK, .abi = REMOTE_ABI, .lane = device, .machine = (uint16_t)question};
+	struct remote_note note = {.type = REMOTE_ASK,
+		.abi = REMOTE_ABI,
+		.lane = device,
+		.machine = (uint16_t)question};
 
 	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
 	if (fd_send(nvml.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||

@@ -24,7 +24,10 @@ struct cnode {
 	bool has_lease, is_stale;
 	char renewed[40];
 	uint64_t lease_seen_ns, lease_duration_ns;
-	struct cpod *pods; /* with that node, bound or assumed */
+	struct cpod *pods;   /* with that node, bound or assumed */
+	struct cpod *served; /* on others, with devices of this one */
+	uint32_t
+		network[GPUNODE_NETWORKS_MAX]; /* numbers of the place, as gpus has them; 0: none */
 	uint32_t *orphans, n_orphans,
 		orphans_room; /* tenants that no pod that is there accounts for */
 	uint32_t cpu_all;     /* as the place was told */
@@ -37,8 +40,10 @@ struct cpod {
 	char *key;                /* namespace/name; ns and name point to copies */
 	char *ns, *name, *uid;
 	enum cpod_state state;
-	struct cnode *node; /* NULL: none */
-	json_t *json;       /* while it waits */
+	struct cnode *node;   /* NULL: none */
+	struct cnode *server; /* whose devices it has over the network; NULL: its own node's */
+	struct cpod *sprev, *snext; /* of that */
+	json_t *json;               /* while it waits */
 	struct given given;
 	struct tenancy asked;
 	struct error refusal; /* of what it asks; code 0: none */
@@ -61,9 +66,12 @@ struct cpod {
 	bool is_reclaimed; /* told to leave for another queue */
 	struct cgroup *in; /* its group, or NULL */
 	struct cpod *gprev, *gnext;
-	uint32_t tenants[GIVEN_CONTAINERS_MAX];
-	uint32_t containers[GIVEN_CONTAINERS_MAX]; /* of each tenant: its number among the given */
+	/* One of each container at most, and of who has devices elsewhere what it is here. */
+	uint32_t tenants[GIVEN_CONTAINERS_MAX + 1];
+	/* Of each tenant: its number among the given; PLACE_NONE: it has no devices. */
+	uint32_t containers[GIVEN_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
+	char why[256]; /* why there, as decided last; "" */
 };
 
 struct cgroup {
@@ -141,6 +149,7 @@ struct cluster {
 	bool has_spaces;     /* and labels with it */
 	struct ctext *dialects;
 	uint32_t n_holding, n_offered;
+	uint32_t n_serving;      /* nodes that serve their devices to others */
 	struct cnode **by_place; /* by the place's node */
 	uint32_t by_place_room;
 	struct cpod **by_tenant; /* NULL: an orphan's */
@@ -153,7 +162,7 @@ struct cluster {
 
 struct cnode *cnode_get(struct cluster *c, const char *name); /* made when missing; NULL: -ENOMEM */
 struct cnode *cnode_find(struct cluster *c, const char *name);
-/* The one with that uid which is on it; NULL. */
+/* The one with that uid which is on it, or served by it; NULL. */
 struct cpod *cnode_pod(const struct cnode *node, const char *uid);
 void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speaks of it any more */
 void cnode_free(struct cluster *c, struct cnode *node);
@@ -190,6 +199,11 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 /* Whether all that is kept for them has its tenant. */
 bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
+/* A tenant of a container, or (g NULL) of what has no devices; also where there is none of them. */
+int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
+	struct place_spec *spec, uint32_t *ret_tenant);
+/* It is that container's from now on. */
+int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32_t container);
 void orphans_drop(struct cluster *c, struct cnode *node);
 
 /*
@@ -209,6 +223,20 @@ void cluster_free_groups(struct cluster *c);
 /* What the object that it names says of its group's size. */
 void cpod_size_group(const struct cluster *c, struct cpod *pod);
 
+/* ---- cluster-remote.c ---- */
+
+/* Where its devices are. */
+struct cnode *cpod_devices_node(const struct cpod *pod);
+/* Its server is what its given keys say. -ENOMEM. */
+int cpod_find_server(struct cluster *c, struct cpod *pod);
+/* It has none any more. */
+void cpod_leave_server(struct cluster *c, struct cpod *pod);
+/* The node's network devices, into the place. */
+int cnode_add_networks(struct cluster *c, struct cnode *node);
+/* What its devices' end takes of the network, as it was granted. */
+void cpod_network(const struct cluster *c, const struct cpod *pod, const struct given_container *g,
+	struct place_spec *spec);
+
 /* ---- cluster-budget.c ---- */
 
 int cluster_set_budget(struct cluster *c, json_t *json);
@@ -226,6 +254,7 @@ void cluster_free_policies(struct cluster *c);
 /* Whether its namespace's policies let it be placed, with all that is granted by now. */
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
+bool cluster_allows_remote(const struct cluster *c, const char *ns); /* devices of other nodes */
 /* The same for what a pod that runs would be given instead of what it has. */
 bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);

@@ -135,6 +135,9 @@ bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 	DL_FOREACH(node->pods, pod)
 		if (!pod->is_told && !pod->n_gone && !wish->is_gone(wish->arg, pod))
 			promise_given(&p, pod, &pod->given);
+	DL_FOREACH2(node->served, pod, snext)
+	if (!pod->is_told && !pod->n_gone && !wish->is_gone(wish->arg, pod))
+		promise_given(&p, pod, &pod->given);
 	promise_orphans(&p, node);
 	for (uint32_t i = 0; i < wish->n; i++) {
 		const struct spec *spec = &wish->container[i]->spec;
@@ -149,7 +152,7 @@ bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 bool cluster_has_memory_for(
 	const struct cluster *c, const struct cpod *pod, const struct given *then)
 {
-	const struct cnode *node = pod->node;
+	const struct cnode *node = cpod_devices_node(pod);
 	const struct cpod *other;
 
 	for (uint32_t i = 0; c->overcommit > ONCE && i < node->gpus.n_devices; i++) {
@@ -162,6 +165,9 @@ bool cluster_has_memory_for(
 		DL_FOREACH(node->pods, other)
 			if (other != pod)
 				promise_given(&p, other, &other->given);
+		DL_FOREACH2(node->served, other, snext)
+		if (other != pod)
+			promise_given(&p, other, &other->given);
 		promise_orphans(&p, node);
 		if (!is_possible(&p, node, device))
 			return false;

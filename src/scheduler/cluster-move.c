@@ -14,8 +14,9 @@ static bool may_move(struct cluster *c, const struct cpod *pod)
 {
 	const struct pod *seen = cpod_view(c, pod);
 
-	return pod->state == CPOD_BOUND && pod->n_tenants == 1 && pod->given.n == 1 &&
-		!pod->is_deleting && seen && seen->object.owner_uid[0] && cluster_may_go(c, pod);
+	return pod->state == CPOD_BOUND && !pod->server && pod->n_tenants == 1 &&
+		pod->given.n == 1 && !pod->is_deleting && seen && seen->object.owner_uid[0] &&
+		cluster_may_go(c, pod);
 }
 
 static void mark(struct cluster *c, bool is_wanted)

@@ -30,6 +30,9 @@ struct cpod *cnode_pod(const struct cnode *node, const char *uid)
 	DL_FOREACH(node->pods, pod)
 		if (!strcmp(pod->uid, uid))
 			return pod;
+	DL_FOREACH2(node->served, pod, snext)
+	if (!strcmp(pod->uid, uid))
+		return pod;
 	return NULL;
 }
 
@@ -84,6 +87,8 @@ void cnode_uncount(struct cluster *c, struct cnode *node)
 
 	DL_FOREACH(node->pods, pod)
 		cpod_drop(c, pod);
+	DL_FOREACH2(node->served, pod, snext)
+	cpod_drop(c, pod);
 	orphans_drop(c, node);
 }
 
@@ -92,13 +97,16 @@ int cnode_count(struct cluster *c, struct cnode *node)
 	struct cpod *pod;
 	int r = 0;
 
-	if (node->at == PLACE_NONE)
-		return 0;
 	/* Who is leaving first: others have their places already. */
-	for (int is_told = 1; is_told >= 0; is_told--)
+	for (int is_told = 1; is_told >= 0; is_told--) {
 		DL_FOREACH(node->pods, pod)
 			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
-	r = r < 0 ? r : orphans_restore(c, node);
+		DL_FOREACH2(node->served, pod, snext)
+		r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
+	}
+	if (r < 0 || node->at == PLACE_NONE)
+		return r;
+	r = orphans_restore(c, node);
 	return r < 0 ? r : cnode_refresh(c, node);
 }
 
@@ -119,6 +127,7 @@ void cnode_free(struct cluster *c, struct cnode *node)
 	forget_place(c, node);
 	forget_models(c, models);
 	HASH_DEL(c->nodes, node);
+	c->n_serving -= node->gpus.is_serving;
 	gpunode_done(&node->gpus);
 	free(node->orphans);
 	free(node->name);
@@ -127,7 +136,7 @@ void cnode_free(struct cluster *c, struct cnode *node)
 
 void cnode_release(struct cluster *c, struct cnode *node)
 {
-	if (!node->is_there && !node->has_gpus && !node->has_lease && !node->pods)
+	if (!node->is_there && !node->has_gpus && !node->has_lease && !node->pods && !node->served)
 		cnode_free(c, node);
 }
 
@@ -216,7 +225,8 @@ static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 	if (r < 0)
 		return fail(err, -r, "out of memory");
 	c->by_place[node->at] = node;
-	r = cnode_count(c, node);
+	r = node->has_gpus ? cnode_add_networks(c, node) : 0;
+	r = r < 0 ? r : cnode_count(c, node);
 	return r < 0 ? fail(err, -r, "node %s: count who is on it: %s", node->name, strerror(-r))
 		     : 0;
 }
@@ -224,12 +234,12 @@ static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err)
 {
 	const uint64_t models = models_of(c, node);
-	int r = 0;
+	int r;
 
 	forget_place(c, node);
 	c->has_news = true;
-	if (node->is_there)
-		r = enter_place(c, node, err);
+	/* Without a place some of its pods have devices elsewhere all the same. */
+	r = node->is_there ? enter_place(c, node, err) : cnode_count(c, node);
 	forget_models(c, models);
 	return r;
 }
@@ -270,6 +280,7 @@ int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 		return left_out;
 	}
 	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
+	c->n_serving = c->n_serving - node->gpus.is_serving + gpus.is_serving;
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;

@@ -242,6 +242,19 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 	return true;
 }
 
+bool cluster_allows_remote(const struct cluster *c, const char *ns)
+{
+	const struct cpolicy *p;
+
+	for (p = c->policies; p; p = p->hh.next) {
+		const char *remote = json_string_value(json_object_get(p->spec, "remote"));
+
+		if (remote && !strcmp(remote, "denied") && cpolicy_selects(c, p, ns))
+			return false;
+	}
+	return true;
+}
+
 /* ---- how much ---- */
 
 struct usage cpod_usage(const struct cpod *pod, const struct given *given)

@@ -285,7 +285,7 @@ bool cpod_is_whole(const struct cluster *c, const struct cpod *pod)
 	for (uint32_t i = 0; stage && i < pod->given.n; i++)
 		n += !stage[i].has_room;
 	free(stage);
-	return stage && pod->n_tenants >= MAX(n, 1u);
+	return stage && pod->n_tenants >= MAX(n, 1u) + (pod->server != NULL);
 }
 
 /* Those of the node that it has. */
@@ -326,7 +326,7 @@ static bool is_among_others(
  * That share and those bytes of each of its devices; g NULL: none of any. 0 also where none of its
  * devices is there.
  */
-static int restore(struct cluster *c, struct cnode *node, const struct given_container *g,
+int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
 	struct place_spec *spec, uint32_t *ret_tenant)
 {
 	struct place_choice choice = {.node = node->at};
@@ -357,11 +357,19 @@ static int restore(struct cluster *c, struct cnode *node, const struct given_con
 	return r == -ENOSPC ? 0 : r;
 }
 
-/* g, stage: NULL of a pod without devices. */
+int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32_t container)
+{
+	pod->containers[pod->n_tenants] = container;
+	pod->tenants[pod->n_tenants++] = tenant;
+	return cluster_note_tenant(c, tenant, pod);
+}
+
+/* g, stage: NULL of a pod without devices on the node that it runs on. */
 static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	const struct given_container *g, const struct stage *stage)
 {
 	const struct tenancy_container *asked = g ? asked_by(pod, g->name) : NULL;
+	struct cnode *node = g ? cpod_devices_node(pod) : pod->node;
 	struct place_spec spec;
 	uint32_t tenant;
 	int r = common(c, pod, asked ? &asked->spec : NULL, &spec);
@@ -371,16 +379,16 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 		spec.share = stage->kept_share;
 		spec.device_bytes = stage->kept_bytes;
 	}
-	if (!pod->n_tenants) {
+	if (pod->server ? !g : !pod->n_tenants) {
 		spec.cpu_milli = pod->cpu_milli;
 		spec.memory_bytes = pod->memory_bytes;
 	}
-	r = r < 0 ? r : restore(c, pod->node, g, &spec, &tenant);
-	if (r < 0 || tenant == PLACE_NONE)
-		return r;
-	pod->containers[pod->n_tenants] = i;
-	pod->tenants[pod->n_tenants++] = tenant;
-	return cluster_note_tenant(c, tenant, pod);
+	if (pod->server && g && !pod->n_tenants)
+		cpod_network(c, pod, g, &spec);
+	if (node->at == PLACE_NONE)
+		return 0;
+	r = r < 0 ? r : tenant_restore(c, node, g, &spec, &tenant);
+	return r < 0 || tenant == PLACE_NONE ? r : cpod_add_tenant(c, pod, tenant, i);
 }
 
 /* What it was given, and what its node says. */
@@ -391,7 +399,8 @@ static int restore_given(struct cluster *c, struct cpod *pod)
 	int r = given_copy(&pod->given, &all);
 
 	for (uint32_t i = 0; r == 0 && i < all.n; i++) {
-		const struct given_container *b = in_force(pod->node, pod->uid, all.v[i].name);
+		const struct given_container *b = in_force(
+			cpod_devices_node(pod), pod->uid, all.v[i].name);
 
 		if (b)
 			merge(&all.v[i], b);
@@ -406,13 +415,26 @@ static int restore_given(struct cluster *c, struct cpod *pod)
 	return r;
 }
 
+/* Of one with devices elsewhere: what it is on its own node, and that both are one. */
+static int restore_here(struct cluster *c, struct cpod *pod)
+{
+	const uint32_t n = pod->n_tenants;
+	int r = restore_one(c, pod, PLACE_NONE, NULL, NULL);
+
+	return r == 0 && n && pod->n_tenants > n
+		? place_mode_tie(c->place, pod->tenants[0], pod->tenants[n], NULL)
+		: r;
+}
+
 int cpod_restore(struct cluster *c, struct cpod *pod)
 {
 	int r;
 
-	if (!pod->node || pod->node->at == PLACE_NONE || pod->n_tenants)
+	if (!pod->node || pod->n_tenants || (!pod->server && pod->node->at == PLACE_NONE))
 		return 0;
 	r = pod->given.n ? restore_given(c, pod) : 0;
+	if (r == 0 && pod->server)
+		r = restore_here(c, pod);
 	/* Of ours without a share its CPU and memory count, and it may be asked to leave. */
 	if (r == 0 && !pod->n_tenants && pod->is_ours)
 		r = restore_one(c, pod, 0, NULL, NULL);
@@ -428,11 +450,13 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 	int r = stage ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; r == 0 && i < pod->n_tenants; i++) {
-		const struct stage *s = &stage[pod->containers[i]];
-		const struct given_container *g = &given->v[pod->containers[i]];
+		const uint32_t container = pod->containers[i];
+		const bool has_devices = container != PLACE_NONE;
+		const struct stage *s = has_devices ? &stage[container] : NULL;
+		const struct given_container *g = has_devices ? &given->v[container] : NULL;
 		struct error err = {0};
 
-		if (s->has_room || g->mode == SPEC_MODE_EXCLUSIVE)
+		if (!has_devices || s->has_room || g->mode == SPEC_MODE_EXCLUSIVE)
 			continue;
 		r = place_resize(c->place, pod->tenants[i], s->kept_share, s->kept_bytes, &err);
 		if (r < 0)
@@ -468,7 +492,7 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 		spec.share = t->is.request;
 		spec.device_bytes = cluster_counted_bytes(
 			c, t->is.memory_policy, most_bytes(&t->is));
-		r = restore(c, node, &t->is, &spec, &tenant);
+		r = tenant_restore(c, node, &t->is, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)
 			continue;
 		node->orphans[node->n_orphans++] = tenant;

@@ -21,6 +21,7 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	leave_group(c, pod);
 	cpod_set_state(c, pod, CPOD_OTHER);
 	cpod_drop(c, pod);
+	cpod_leave_server(c, pod);
 	cpod_move(c, pod, NULL);
 	cluster_forget_labels(c, pod);
 	json_decref(pod->json);
@@ -420,10 +421,11 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 		cpod_drop(c, pod);
 		cpod_move(c, pod, node);
 		cpod_set_state(c, pod, CPOD_BOUND);
-		r = cpod_restore(c, pod);
+		r = cpod_find_server(c, pod);
+		r = r < 0 ? r : cpod_restore(c, pod);
 		/* Its tenant may have been an orphan until now, or have become one. */
-		if (r == 0 && node->n_orphans)
-			r = cnode_rebuild(c, node, NULL);
+		if (r == 0 && cpod_devices_node(pod)->n_orphans)
+			r = cnode_rebuild(c, cpod_devices_node(pod), NULL);
 	}
 	return r < 0 ? r : cnode_refresh(c, node);
 }
@@ -431,7 +433,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 /* It waits, or is no pod of ours, or holds nothing any more. */
 static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 {
-	struct cnode *node = pod->node;
+	struct cnode *node = pod->node, *server = pod->server;
 
 	if (is_waiting)
 		cpod_find_queue(c, pod);
@@ -440,6 +442,13 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	if (node)
 		c->has_news = true;
 	cpod_drop(c, pod);
+	if (server) {
+		DL_DELETE2(server->served, pod, sprev, snext);
+		pod->server = NULL;
+		/* It may still have it. */
+		cnode_rebuild(c, server, NULL);
+		cnode_release(c, server);
+	}
 	if (node) {
 		DL_DELETE(node->pods, pod);
 		pod->node = NULL;
@@ -543,6 +552,7 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 		return;
 	view_assume(c->view, pod->ns, pod->name, "");
 	cpod_drop(c, pod);
+	cpod_leave_server(c, pod);
 	given_done(&pod->given);
 	set_waiting(c, pod);
 	if (node)
@@ -639,6 +649,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 			node->is_there = false;
 		} else if (kind == CLUSTER_GPU_NODE) {
 			node->has_gpus = false;
+			c->n_serving -= node->gpus.is_serving;
 			gpunode_done(&node->gpus);
 		} else {
 			node->has_lease = false;
@@ -692,6 +703,11 @@ const char *cpod_uid(const struct cpod *pod)
 const char *cpod_node(const struct cpod *pod)
 {
 	return pod->node ? pod->node->name : "";
+}
+
+const char *cpod_why(const struct cpod *pod)
+{
+	return pod->why;
 }
 
 json_t *cpod_json(const struct cpod *pod)

@@ -96,6 +96,7 @@ const char *cpod_ns(const struct cpod *pod);
 const char *cpod_name(const struct cpod *pod);
 const char *cpod_uid(const struct cpod *pod);
 const char *cpod_node(const struct cpod *pod); /* "": none */
+const char *cpod_why(const struct cpod *pod);  /* it was decided so last; "": nothing to say */
 json_t *cpod_json(const struct cpod *pod);     /* borrowed; NULL when it does not wait */
 const struct given *cpod_given(const struct cpod *pod);
 const struct tenancy *cpod_asked(const struct cpod *pod);

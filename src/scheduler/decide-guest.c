@@ -15,8 +15,8 @@
 /* What keeps it from everywhere. */
 static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 {
-	if (decide_refusal(pod)) {
-		buf_add_text(why, decide_refusal(pod));
+	if (decide_refusal(c, pod)) {
+		buf_add_text(why, decide_refusal(c, pod));
 		return true;
 	}
 	if (pod->group[0] && pod->asked.n) {

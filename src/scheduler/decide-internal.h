@@ -3,6 +3,7 @@
 #ifndef SCHEDULER_DECIDE_INTERNAL_H
 #define SCHEDULER_DECIDE_INTERNAL_H
 
+#include "core/place-mode.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide.h"
 
@@ -19,6 +20,10 @@ struct attempt {
 	struct decide_victims *victims; /* NULL: nobody has to leave */
 	uint32_t n_victims;             /* of them, those who were there before */
 	struct buf *asked_back;         /* of whom */
+	bool may_be_remote;             /* devices of other nodes will do */
+	/* What the engine chose then; with has_client the tenant that it is on its own node. */
+	struct place_decision way;
+	uint32_t client;
 	/* Another scheduler's: it has looked at CPU and all else that is no device. */
 	bool is_trial;
 	struct cpod *const *left; /* who would have left by then */
@@ -47,16 +52,36 @@ int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_
 	uint32_t *ret_tenant, struct error *err);
 
 /* What of a node neither the view nor the place knows. */
-enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_WHYS };
+enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_NOT_SERVING, NODE_WHYS };
 enum node_why attempt_node(struct attempt *a, const struct cnode *node);
 /* Of the devices that it names enough have as much memory as may be promised of them. */
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
+/* The bits of the node's devices that it may have, as things are. */
+uint64_t attempt_devices(const struct attempt *a, const struct cnode *node);
+/* The node that it runs on, by what is taken. */
+struct cnode *attempt_site(const struct attempt *a);
+
 /* From container i on the first that has devices to itself; asked.n: there is none. */
 uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
 
-/* What keeps it from everywhere, whatever the cluster is like; NULL: nothing. */
-const char *decide_refusal(const struct cpod *pod);
+/* What keeps it from everywhere, whatever nodes there are; NULL: nothing. */
+const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
+
+/* ---- decide-remote.c ---- */
+
+/* It asks for devices of other nodes, or over the network. */
+bool remote_is_asked(const struct cpod *pod);
+/* Why it cannot have devices of other nodes, whichever there are; NULL: it can. */
+const char *remote_refusal(const struct cluster *c, const struct cpod *pod);
+/* For attempt_filter(), of an attempt that may be remote. */
+uint64_t remote_filter(struct attempt *a, const struct place_spec *spec, uint32_t at);
+/* Its one container, wherever the engine says. -ENOSPC, -ENOMEM. */
+int remote_take(
+	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err);
+void remote_give(const struct attempt *a, struct given_container *g);
+/* Resources of it that a node need not know where its devices are elsewhere: until NULL. */
+extern const char *const remote_spared[];
 
 /* ---- decide-vgpu.c ---- */
 

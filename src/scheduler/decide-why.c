@@ -39,6 +39,7 @@ static const char *const node_texts[NODE_WHYS] = {
 	[NODE_NO_GPUS] = "no GPU",
 	[NODE_STALE] = "divvyd does not answer",
 	[NODE_NO_SLOTS] = "no slots",
+	[NODE_NOT_SERVING] = "serves no devices to others",
 };
 
 static const char *plural(uint32_t n, char buf[static 32])
@@ -186,11 +187,89 @@ static void node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_R
 		attempt_gpu_reason(a, node, ret);
 }
 
+/* ": 8 no GPU, 1 cordoned"; of n nodes. They are used up. */
+static void print(struct reasons *reasons, uint32_t n, struct buf *why)
+{
+	uint32_t left = n;
+
+	for (uint32_t shown = 0; shown < SHOWN_MAX; shown++) {
+		uint32_t most = 0;
+
+		for (uint32_t i = 1; i < reasons->n; i++)
+			if (reasons->n_of[i] > reasons->n_of[most])
+				most = i;
+		if (!reasons->n || !reasons->n_of[most])
+			break;
+		buf_addf(why, "%s %u %s", shown ? "," : ":", reasons->n_of[most],
+			reasons->text[most]);
+		left -= reasons->n_of[most];
+		reasons->n_of[most] = 0;
+	}
+	if (left)
+		buf_addf(why, ", %u for other reasons", left);
+}
+
+static bool has_network(const struct cluster *c, const struct cnode *node, uint32_t mbit)
+{
+	for (uint32_t i = 0; i < node->gpus.n_networks; i++)
+		if (node->network[i] && place_network_free_mbit(c->place, node->network[i]) >= mbit)
+			return true;
+	return false;
+}
+
+/* Why that node's devices will not do from elsewhere. */
+static void server_reason(
+	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
+{
+	const uint32_t host = attempt_next_host(a->pod, 0);
+	const struct spec *asked = &a->pod->asked.v[host].spec;
+	char network[SPEC_NETWORK];
+	struct place_spec spec;
+
+	a->asked = asked;
+	if (node->at == PLACE_NONE)
+		snprintf(ret, DECIDE_REASON_MAX, "not known yet");
+	else if (attempt_node(a, node) != NODE_FITS ||
+		cluster_spec(a->cluster, a->pod, host, &spec) < 0 ||
+		place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
+		!attempt_has_memory(a, node))
+		attempt_gpu_reason(a, node, ret);
+	else if (asked->network_latency_us)
+		snprintf(ret, DECIDE_REASON_MAX, "no latency that is measured for %s",
+			spec_network_format(asked, network));
+	else if (!has_network(a->cluster, node, asked->network_mbit))
+		snprintf(ret, DECIDE_REASON_MAX, "no network device%s%s%s",
+			asked->network_mbit ? " with " : "", spec_network_format(asked, network),
+			asked->network_mbit ? " free" : "");
+	else
+		snprintf(ret, DECIDE_REASON_MAX, "no node for the pod that such a network joins");
+}
+
+/* Nothing where nobody serves, or it may have no devices of others. */
+static void explain_remote(struct attempt *a, struct buf *why)
+{
+	struct reasons reasons = {.n = 0};
+	const struct cnode *node;
+
+	if (remote_refusal(a->cluster, a->pod))
+		return;
+	for (node = a->cluster->nodes; node; node = node->hh.next) {
+		char text[DECIDE_REASON_MAX];
+
+		if (!node->gpus.is_serving)
+			continue;
+		server_reason(a, node, text);
+		count(&reasons, text);
+	}
+	buf_addf(why, "over the network 0/%u nodes that serve", a->cluster->n_serving);
+	print(&reasons, a->cluster->n_serving, why);
+}
+
 void decide_explain(struct attempt *a, struct buf *why)
 {
 	const uint32_t n = view_n_nodes(a->cluster->view);
+	_cleanup_buf_ struct buf remote = BUF_INIT(DECIDE_WHY_MAX);
 	struct reasons reasons = {.n = 0};
-	uint32_t shown = 0, left;
 
 	for (uint32_t i = 0; i < n; i++) {
 		char text[DECIDE_REASON_MAX];
@@ -199,21 +278,10 @@ void decide_explain(struct attempt *a, struct buf *why)
 		count(&reasons, text);
 	}
 	buf_addf(why, "0/%u nodes", n);
-	for (left = n; shown < SHOWN_MAX; shown++) {
-		uint32_t most = 0;
-
-		for (uint32_t i = 1; i < reasons.n; i++)
-			if (reasons.n_of[i] > reasons.n_of[most])
-				most = i;
-		if (!reasons.n || !reasons.n_of[most])
-			break;
-		buf_addf(
-			why, "%s %u %s", shown ? "," : ":", reasons.n_of[most], reasons.text[most]);
-		left -= reasons.n_of[most];
-		reasons.n_of[most] = 0;
-	}
-	if (left)
-		buf_addf(why, ", %u for other reasons", left);
+	print(&reasons, n, why);
+	explain_remote(a, &remote);
+	if (remote.n)
+		buf_addf(why, "; %s", buf_text(&remote));
 }
 
 /* ---- node by node, device by device ---- */
@@ -350,12 +418,13 @@ int decide_reasons(
 	struct cluster *c, struct cpod *pod, decide_reason_fn *tell, void *data, struct error *err)
 {
 	_cleanup_buf_ struct buf why = BUF_INIT(DECIDE_WHY_MAX);
+	_cleanup_buf_ struct buf remote = BUF_INIT(DECIDE_WHY_MAX);
 	struct attempt a = {.cluster = c, .pod = pod};
 	struct error unfit = {0};
 	int r = 0;
 
-	if (decide_refusal(pod))
-		buf_add_text(&why, decide_refusal(pod));
+	if (decide_refusal(c, pod))
+		buf_add_text(&why, decide_refusal(c, pod));
 	else if (cluster_allows(c, pod, &why))
 		r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
 	if (r == -ENOMEM)
@@ -363,6 +432,12 @@ int decide_reasons(
 	if (r < 0)
 		buf_add_text(&why, unfit.msg);
 	tell_all_nodes(&a, tell, data, buf_text(&why));
+	if (a.fit)
+		explain_remote(&a, &remote);
+	if (remote.n)
+		tell(data,
+			&(struct decide_reason){
+				.node = "", .device = "", .model = "", .text = buf_text(&remote)});
 	fit_free(a.fit);
 	return 0;
 }

@@ -31,7 +31,7 @@ static int wished(const struct cluster *c, const struct cpod *pod, struct given 
 			g->priority = spec->priority;
 			for (uint32_t d = 0; d < g->n; d++) {
 				const struct gpunode_device *device = gpunode_find(
-					&pod->node->gpus, g->device[d]);
+					&cpod_devices_node(pod)->gpus, g->device[d]);
 
 				if (device)
 					g->memory_bytes[d] = spec_memory_on(
@@ -47,7 +47,8 @@ bool decide_has_wish(const struct cluster *c, const struct cpod *pod)
 	struct given wish = {0};
 	bool is_other;
 
-	if (pod->state != CPOD_BOUND || !pod->given.n || !pod->node->has_gpus || pod->is_deleting)
+	if (pod->state != CPOD_BOUND || !pod->given.n || !cpod_devices_node(pod)->has_gpus ||
+		pod->is_deleting)
 		return false;
 	/* A wish that cannot be read is one that cannot be granted. */
 	if (pod->refusal.code)

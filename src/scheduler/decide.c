@@ -81,11 +81,16 @@ static uint64_t allowed_devices(
 	return vgpu[0] ? mask & vgpu_devices(a->cluster, node, vgpu) : mask;
 }
 
-bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
+uint64_t attempt_devices(const struct attempt *a, const struct cnode *node)
 {
 	const struct gone nobody = {.attempt = a};
 
-	return (uint32_t)__builtin_popcountll(allowed_devices(a, node, &nobody)) >= a->asked->count;
+	return allowed_devices(a, node, &nobody);
+}
+
+bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
+{
+	return (uint32_t)__builtin_popcountll(attempt_devices(a, node)) >= a->asked->count;
 }
 
 enum node_why attempt_node(struct attempt *a, const struct cnode *node)
@@ -98,6 +103,8 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 		return NODE_STALE;
 	if (!node->gpus.slots_total)
 		return NODE_NO_SLOTS;
+	if (a->asked->mode == SPEC_MODE_REMOTE && !node->gpus.is_serving)
+		return NODE_NOT_SERVING;
 	return NODE_FITS;
 }
 
@@ -135,6 +142,8 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 
 	if (!node || (at < a->n_avoided && a->avoided[at]))
 		return 0;
+	if (a->may_be_remote && (spec->network[0] || !spec->count))
+		return remote_filter(a, spec, at);
 	if (attempt_node(a, node) != NODE_FITS)
 		return 0;
 	if (!a->fit)
@@ -172,6 +181,8 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 		spec.memory_bytes = a->pod->memory_bytes;
 	}
 	spec.node = node;
+	if (a->may_be_remote)
+		return remote_take(a, i, &spec, err);
 	r = place_find(c->place, &spec, &choice, err);
 	r = r < 0 ? r : place_add(c->place, &spec, &choice, &tenant, err);
 	if (r == -ENOSPC && a->victims)
@@ -253,6 +264,11 @@ int attempt_take_all(struct attempt *a, struct error *err)
 	}
 }
 
+struct cnode *attempt_site(const struct attempt *a)
+{
+	return a->cluster->by_place[a->way.has_client ? a->way.client.node : a->choice[0].node];
+}
+
 /* ---- what it is given ---- */
 
 static const struct place_choice *choice_of(const struct attempt *a, uint32_t container)
@@ -286,13 +302,15 @@ static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 	g->class = spec->class;
 	g->priority = spec->priority;
 	g->mode = is_exclusive ? SPEC_MODE_EXCLUSIVE : SPEC_MODE_LOCAL;
+	if (a->way.outcome == PLACE_REMOTE)
+		remote_give(a, g);
 }
 
 int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 {
 	struct cluster *c = a->cluster;
 	struct cpod *pod = a->pod;
-	struct cnode *node = c->by_place[a->choice[0].node];
+	struct cnode *node = attempt_site(a);
 	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
 	int r = 0;
 
@@ -303,16 +321,17 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	pod->given.n = pod->asked.n;
 	for (uint32_t i = 0; i < pod->asked.n; i++)
 		give(a, i, &pod->given.v[i]);
-	for (uint32_t i = 0; r == 0 && i < a->n_taken; i++) {
-		pod->containers[pod->n_tenants] = a->of[i];
-		pod->tenants[pod->n_tenants++] = a->taken[i];
-		r = cluster_note_tenant(c, a->taken[i], pod);
-	}
+	for (uint32_t i = 0; r == 0 && i < a->n_taken; i++)
+		r = cpod_add_tenant(c, pod, a->taken[i], a->of[i]);
+	if (r == 0 && a->way.has_client)
+		r = cpod_add_tenant(c, pod, a->client, PLACE_NONE);
+	snprintf(pod->why, sizeof(pod->why), "%s", a->way.why);
 	/* Where they are is known now, and so how much of it the one or the other needs. */
 	if (r == 0 && a->n_taken < pod->asked.n)
 		cpod_resize(c, pod, &pod->given, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
+	r = r < 0 ? r : cpod_find_server(c, pod);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
 	r = r < 0 ? r : cnode_refresh(c, node);
 	if (r < 0) {
@@ -329,14 +348,11 @@ static int wait_for(struct buf *why, enum decision *ret, const char *sentence)
 	return 0;
 }
 
-const char *decide_refusal(const struct cpod *pod)
+const char *decide_refusal(const struct cluster *c, const struct cpod *pod)
 {
 	if (pod->refusal.code)
 		return pod->refusal.msg;
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		if (pod->asked.v[i].spec.mode == SPEC_MODE_REMOTE)
-			return "mode remote: no network to devices of other nodes is known here";
-	return NULL;
+	return remote_is_asked(pod) ? remote_refusal(c, pod) : NULL;
 }
 
 /* The first who has to leave is told; the grace of the slowest, and a minute. */
@@ -384,7 +400,9 @@ static int settle_victims(struct attempt *a, int r, struct error *err)
 /* Without victims, then, where it may, with them: all or nothing. */
 static int try_both(struct attempt *a, struct decide_victims *victims, struct error *err)
 {
-	const bool may_preempt = victims && !cpod_view(a->cluster, a->pod)->is_never_preempting;
+	/* Who asks for another node's devices has nobody leave for them. */
+	const bool may_preempt = victims && !remote_is_asked(a->pod) &&
+		!cpod_view(a->cluster, a->pod)->is_never_preempting;
 	uint32_t mark;
 	int r = attempt_take_all(a, err);
 
@@ -392,6 +410,8 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 		return r;
 	a->victims = victims;
 	a->n_victims = victims->n;
+	a->may_be_remote = false;
+	a->way = (struct place_decision){.has_client = false};
 	free(TAKE_PTR(a->avoided));
 	a->n_avoided = a->n_taken = 0;
 	mark = place_mark(a->cluster->place);
@@ -419,11 +439,13 @@ static bool are_made(const struct fit *fit)
 /* 1, and its place is free again: "NODE CLAIM ...". */
 static int name_claims(struct attempt *a, struct buf *why)
 {
-	buf_add_text(why, a->cluster->by_place[a->choice[0].node]->name);
+	buf_add_text(why, attempt_site(a)->name);
 	for (uint32_t i = 0; i < a->fit->n_claims; i++)
 		buf_addf(why, " %s", a->fit->claims[i].claim->object.name);
 	while (a->n_taken)
 		place_remove(a->cluster->place, a->taken[--a->n_taken]);
+	if (a->way.has_client)
+		place_remove(a->cluster->place, a->client);
 	return buf_error(why) ? buf_error(why) : 1;
 }
 
@@ -435,8 +457,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	int r;
 
 	buf_clear(why);
-	if (decide_refusal(pod))
-		return wait_for(why, ret, decide_refusal(pod));
+	if (decide_refusal(c, pod))
+		return wait_for(why, ret, decide_refusal(c, pod));
 	*ret = DECIDE_WAIT;
 	pod->reclaim_at_ns = 0;
 	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
@@ -455,6 +477,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	/* Nobody has to leave before there is a volume. */
 	if (a.fit->n_claims)
 		victims = NULL;
+	a.may_be_remote = !remote_refusal(c, pod);
 	place_set_filter(c->place, attempt_filter, &a);
 	r = try_both(&a, victims, err);
 	place_set_filter(c->place, NULL, NULL);
@@ -501,8 +524,10 @@ int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct 
 	*ret = DECIDE_WAIT;
 	view_assume(c->view, pod->ns, pod->name, "");
 	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
-	if (r == 0 && seen >= 0 && fit_node(fit, (uint32_t)seen).why == FIT_OK &&
-		cpod_is_whole(c, pod))
+	if (r == 0 && seen >= 0 && cpod_is_whole(c, pod) &&
+		(pod->server ? fit_node_without(fit, (uint32_t)seen, remote_spared)
+			     : fit_node(fit, (uint32_t)seen))
+				.why == FIT_OK)
 		*ret = DECIDE_BIND;
 	fit_free(fit);
 	view_assume(c->view, pod->ns, pod->name, pod->node->name);
@@ -559,7 +584,7 @@ static const char *name_vgpu(const struct cpod *pod, char name[static SPEC_LABEL
 		if (pod->given.v[i].n != 1 ||
 			strcmp(pod->given.v[i].device[0], pod->given.v[0].device[0]))
 			return NULL;
-	vgpu_name(pod->node, pod->given.v[0].device[0], name);
+	vgpu_name(cpod_devices_node(pod), pod->given.v[0].device[0], name);
 	return name;
 }
 
@@ -580,7 +605,7 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 
 		for (uint32_t k = 0; k < g->n; k++) {
 			const struct gpunode_device *d = gpunode_find(
-				&pod->node->gpus, g->device[k]);
+				&cpod_devices_node(pod)->gpus, g->device[k]);
 
 			device[i][k] = (struct dialect_device){.index = d ? d->index : 0,
 				.uuid = g->device[k],

@@ -83,6 +83,7 @@ struct fit {
 	struct arena arena;
 	const struct labels *ns_labels; /* of the pod's namespace */
 	struct pod_list extra;
+	const char *const *spared; /* resources, until NULL; NULL: none */
 
 	/* fit-affinity.c */
 	struct fit_counts_list near, away, repelling;

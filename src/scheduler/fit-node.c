@@ -87,6 +87,20 @@ static const struct {
 	{"ephemeral-storage", get_ephemeral},
 };
 
+static bool is_spared(const struct fit *fit, const struct resources *have, const char *name)
+{
+	const char *const *one = fit->spared;
+
+	while (one && *one && strcmp(*one, name) != 0)
+		one++;
+	if (!one || !*one)
+		return false;
+	for (uint32_t i = 0; i < have->n_others; i++)
+		if (!strcmp(have->others[i].name, name))
+			return false;
+	return true;
+}
+
 struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *site)
 {
 	const struct resources *want = &fit->pod->request, *used = &site->node->used;
@@ -110,7 +124,7 @@ struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *si
 		const char *name = want->others[i].name;
 		int64_t n = want->others[i].n;
 
-		if (!n && is_only_wanted)
+		if ((!n && is_only_wanted) || is_spared(fit, have, name))
 			continue;
 		if (resources_other(have, name) <
 			resource_add(

@@ -123,6 +123,16 @@ struct fit_answer fit_node(struct fit *fit, uint32_t node)
 	return check_site(fit, &site);
 }
 
+struct fit_answer fit_node_without(struct fit *fit, uint32_t node, const char *const *names)
+{
+	struct fit_answer answer;
+
+	fit->spared = names;
+	answer = fit_node(fit, node);
+	fit->spared = NULL;
+	return answer;
+}
+
 uint32_t fit_nodes(struct fit *fit, struct fit_answer *answers)
 {
 	uint32_t n = 0;

@@ -43,6 +43,12 @@ DEFINE_CLEANUP(struct fit *, fit_free)
 
 struct fit_answer fit_node(struct fit *fit, uint32_t node);
 
+/*
+ * The same, but of these resources a node that does not know one at all is not asked for it, as the
+ * kubelet does not ask it. names: a list that ends with NULL.
+ */
+struct fit_answer fit_node_without(struct fit *fit, uint32_t node, const char *const *names);
+
 /* All nodes: answers is of view_n_nodes(). The number of nodes that fit. */
 uint32_t fit_nodes(struct fit *fit, struct fit_answer *answers);
 

@@ -206,9 +206,72 @@ static int read_tenant(const json_t *json, struct gpunode_tenant *ret, struct er
 	return 0;
 }
 
-static int read_tenants(const json_t *status, struct gpunode *g, struct error *err)
+static int read_network(const json_t *json, struct gpunode_network *ret, struct error *err)
 {
-	const json_t *tenants = json_object_get(status, "tenants");
+	static const struct {
+		const char *name;
+		enum place_network_kind kind;
+	} kinds[] = {
+		{"rdma", PLACE_NETWORK_DIRECT},
+		{"sriov", PLACE_NETWORK_DIRECT},
+		{"host", PLACE_NETWORK_HOST},
+		{"overlay", PLACE_NETWORK_OVERLAY},
+	};
+	const struct str name = str_from(text_at(json, "name")),
+			 link = str_from(text_at(json, "link"));
+
+	*ret = (struct gpunode_network){
+		.mbit = (uint32_t)number_at(json, "capacityMbps", UINT32_MAX)};
+	if (!given_is_network(name))
+		return fail(
+			err, EINVAL, "name %s: no name of a network device", show(json, "name").s);
+	if (!ret->mbit || ret->mbit > PLACE_MBIT_MAX)
+		return fail(err, EINVAL, "capacityMbps %s: 1 to %u are possible",
+			show(json, "capacityMbps").s, PLACE_MBIT_MAX);
+	if (json_object_get(json, "link") && !given_is_network(link))
+		return fail(
+			err, EINVAL, "link %s: no name of a network device", show(json, "link").s);
+	str_copy(ret->name, sizeof(ret->name), name);
+	str_copy(ret->link, sizeof(ret->link), link);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ret->kind = kinds[i].kind;
+		if (!strcmp(text_at(json, "kind"), kinds[i].name))
+			return 0;
+	}
+	return fail(err, EINVAL, "kind %s: rdma, sriov, host and overlay are possible",
+		show(json, "kind").s);
+}
+
+static int read_networks(const json_t *json, struct gpunode *g, struct error *err)
+{
+	const json_t *status = json_object_get(json, "status");
+	const json_t *all = json_object_get(json_object_get(status, "network"), "devices");
+	const size_t n = MIN(json_array_size(all), (size_t)GPUNODE_NETWORKS_MAX);
+	int result = 0;
+
+	g->network = calloc(n + 1, sizeof(*g->network));
+	if (!g->network)
+		return fail(err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		struct gpunode_network *one = &g->network[g->n_networks];
+		struct error why;
+		int r = read_network(json_array_get(all, i), one, &why);
+
+		if (r == 0 && gpunode_find_network(g, one->name) < g->n_networks)
+			r = fail(&why, EINVAL, "name \"%s\": it is there twice", one->name);
+		g->n_networks += r == 0;
+		result = left_out(result, r, "network.devices", i, &why, err);
+	}
+	if (result == 0 && json_array_size(all) > n)
+		return fail(err, EINVAL,
+			"status.network.devices: %zu of them, up to %u are possible",
+			json_array_size(all), GPUNODE_NETWORKS_MAX);
+	return result;
+}
+
+static int read_tenants(const json_t *json, struct gpunode *g, struct error *err)
+{
+	const json_t *tenants = json_object_get(json_object_get(json, "status"), "tenants");
 	const size_t n = MIN(json_array_size(tenants), (size_t)GPUNODE_TENANTS_MAX);
 	struct error why;
 	json_t *one;
@@ -236,25 +299,31 @@ static int read_tenants(const json_t *status, struct gpunode *g, struct error *e
 
 int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 {
+	static int (*const lists[])(const json_t *, struct gpunode *, struct error *) = {
+		read_devices, read_networks, read_tenants};
 	const json_t *status = json_object_get(json, "status");
 	struct error later;
-	int r, then;
+	int r = 0;
 
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
+		.is_serving = *text_at(json_object_get(status, "remote"), "address"),
 		.overcommit_memory = policy_overcommit_memory(json_object_get(json, "spec"))};
-	r = read_devices(json, ret, err);
-	then = r == -ENOMEM ? 0 : read_tenants(status, ret, &later);
-	if (then == 0 || (r < 0 && then != -ENOMEM))
-		return r;
-	return fail(err, -then, "%s", later.msg);
+	for (size_t i = 0; i < ARRAY_SIZE(lists) && r != -ENOMEM; i++) {
+		const int then = lists[i](json, ret, &later);
+
+		if (then < 0 && (r == 0 || then == -ENOMEM))
+			r = fail(err, -then, "%s", later.msg);
+	}
+	return r;
 }
 
 void gpunode_done(struct gpunode *gpunode)
 {
 	free(gpunode->device);
 	free(gpunode->tenant);
+	free(gpunode->network);
 	*gpunode = (struct gpunode){0};
 }
 
@@ -264,4 +333,13 @@ const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const c
 		if (!strcmp(gpunode->device[i].uuid, uuid))
 			return &gpunode->device[i];
 	return NULL;
+}
+
+uint32_t gpunode_find_network(const struct gpunode *gpunode, const char *name)
+{
+	uint32_t i = 0;
+
+	while (i < gpunode->n_networks && strcmp(gpunode->network[i].name, name))
+		i++;
+	return i;
 }

@@ -12,10 +12,11 @@
 
 #include "base/error.h"
 #include "core/given.h"
-#include "core/place.h"
+#include "core/place-mode.h"
 
 #define GPUNODE_TENANTS_MAX 4096u
 #define GPUNODE_UID 129u
+#define GPUNODE_NETWORKS_MAX 64u
 
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];
@@ -30,11 +31,21 @@ struct gpunode_tenant {
 	struct given_container is;
 };
 
+struct gpunode_network {
+	char name[GIVEN_NETWORK];
+	char link[GIVEN_NETWORK]; /* of the port that carries it, with others; "": its own */
+	enum place_network_kind kind;
+	uint32_t mbit;
+};
+
 struct gpunode {
 	struct gpunode_device *device; /* up to PLACE_NODE_DEVICES_MAX */
 	uint32_t n_devices;
 	struct gpunode_tenant *tenant;
 	uint32_t n_tenants;
+	struct gpunode_network *network; /* names are unique */
+	uint32_t n_networks;
+	bool is_serving; /* its devices, to other nodes */
 	uint32_t slots_total;
 	uint32_t overcommit_memory; /* 1/1000; 0: as policies say */
 	uint64_t epoch;
@@ -49,5 +60,7 @@ void gpunode_done(struct gpunode *gpunode);
 
 /* NULL when there is none. */
 const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);
+/* Its number; n_networks when there is none. */
+uint32_t gpunode_find_network(const struct gpunode *gpunode, const char *name);
 
 #endif

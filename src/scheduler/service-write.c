@@ -89,6 +89,8 @@ static void say_scheduled(struct service *s, const struct cpod *pod)
 		for (uint32_t k = 0; k < given->v[i].n; k++)
 			buf_addf(&text, "%s%s", k ? ", " : "", given->v[i].device[k]);
 	}
+	if (*cpod_why(pod))
+		buf_addf(&text, "; %s", cpod_why(pod));
 	service_event(s, pod, "Normal", "Scheduled", buf_text(&text));
 }
 

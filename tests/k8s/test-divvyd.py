@@ -31,6 +31,39 @@ def a_node_says_what_it_has():
     assert lease["spec"]["leaseDurationSeconds"] == 40, lease
 
 
+def make_card(speed):
+    """What sysfs says of a network card, and of its RDMA device."""
+    files = {"class/net/eth0/type": "1", "class/net/eth0/operstate": "up", "class/net/eth0/speed": speed,
+             "class/net/eth0/device/vendor": "0x15b3", "class/infiniband/mlx5_0/device/vendor": "0x15b3",
+             "class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+             "class/infiniband/mlx5_0/ports/1/rate": "25 Gb/sec (1X EDR)",
+             "class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0": "eth0"}
+    for name, text in files.items():
+        path = os.path.join(SYS, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="ascii") as f:
+            f.write(text + "\n")
+
+
+def networks():
+    """{name: (kind, capacity, free, link)}"""
+    return {n["name"]: (n["kind"], n["capacityMbps"], n["freeMbps"], n.get("link"))
+            for n in daemon.status()["network"]["devices"]}
+
+
+def a_node_says_over_what_it_is_reached():
+    wait_for(lambda: networks() == {"eth0": ("host", 10000, 10000, None), "mlx5_0": ("rdma", 25000, 25000, "eth0")},
+             "GPUNode has both")
+    make_card("25000")
+    keys = {**given(device(), request="0.1", memory="1Gi", epoch="7"), "divvy.gpu/granted-mode": "main=remote",
+            "divvy.gpu/remote-node": "main=elsewhere", "divvy.gpu/granted-network": "main=mlx5_0,ib0,4Gbps"}
+    run_pod(cluster, "afar", (), keys)
+    wait_for(lambda: networks() == {"eth0": ("host", 25000, 21000, None), "mlx5_0": ("rdma", 25000, 21000, "eth0")},
+             "it is granted", 90)
+    refused("afar", "granted-mode: remote is not served here")
+    wait_for(lambda: networks()["eth0"][2] == 25000, "it is free again", 60)
+
+
 def two_pods_have_their_shares():
     uuid = device()
     args = ("--kernel-us=500", "--duration=15")
@@ -525,8 +558,10 @@ try:
         make_image(cluster)
         daemon = Daemon(cluster, simulate=f"{DEVICES}xH200-141Gi")
         daemon.make_gpu_node()
-        daemon.start()
-        main(a_node_says_what_it_has, two_pods_have_their_shares, memory_is_a_quota,
+        SYS = os.path.join(cluster.dir, "sys")
+        make_card("10000")
+        daemon.start("--sys-dir", SYS)
+        main(a_node_says_what_it_has, a_node_says_over_what_it_is_reached, two_pods_have_their_shares, memory_is_a_quota,
              the_kubelet_gives_no_slot_to_namespaces_left_alone, a_change_takes_effect_while_it_runs,
              (what_cannot_be_granted_is_refused_in_words, a_container_that_starts_again_keeps_its_tenant,
               no_member_starts_before_enough_are_bound, a_stranger_is_told),

@@ -175,7 +175,7 @@ def a_pod_cannot_be_made_with_what_divvy_gives():
     request = {"divvy.gpu/request": "0.1"}
     for key, value in (("devices", f"main={uuid}"), ("granted-request", "main=1"), ("granted-memory", "main=100Gi"),
                        ("granted-class", "main=latency"), ("granted-group", "g=1"), ("granted-anything", "x"),
-                       ("epoch", "99"), ("remote-node", "main=n")):
+                       ("epoch", "99"), ("remote-node", "main=n"), ("granted-network", "main=a,b")):
         refused(alice.create, alice.pod("thief", {**request, f"divvy.gpu/{key}": value}), says="only divvy's scheduler")
         refused(alice.create, alice.pod("thief", {f"divvy.gpu/{key}": value}), says="only divvy's scheduler")
     refused(alice.create, alice.pod("thief", {**request, "divvy.gpu/translated-from": "main/nvidia.com/gpu=8"}),

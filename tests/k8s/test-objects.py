@@ -144,6 +144,7 @@ BAD = [
     ("GPUPolicy", {"dialects": ["klingon"]}, "spec.dialects"),
 ]
 DEVICE = {"uuid": UUID, "index": 0, "model": "NVIDIA H200", "memoryBytes": 141 << 30, "health": "Healthy"}
+NETWORK = {"name": "ens1f0", "kind": "host", "capacityMbps": 25000}
 # (kind, status, the field that the message has to name; "" is a good one). That a status has an entry
 # twice is for its writer to avoid: Kubernetes 1.20 does not look.
 STATUS = [
@@ -163,6 +164,14 @@ STATUS = [
     ("GPUNode", {"slots": {"total": 8193, "used": 0}}, "status.slots.total"),
     ("GPUNode", {"conditions": [{"type": "Ready", "status": "yes"}]}, "status.conditions.status"),
     ("GPUNode", {"owner": "me"}, "status.owner"),
+    ("GPUNode", {"network": {"devices": [NETWORK, {"name": "mlx5_0:2", "kind": "rdma", "link": "ens1f0",
+                                                   "capacityMbps": 25000, "freeMbps": 0}]},
+                 "remote": {"address": "[fd00::7]:7007"}}, ""),
+    *(("GPUNode", {"network": {"devices": [{**NETWORK, f: v}]}}, f"status.network.devices.{f}") for f, v in
+      (("name", ""), ("name", "a b"), ("name", "a,b"), ("name", "x" * 64), ("kind", "token ring"), ("capacityMbps", 0),
+       ("capacityMbps", "fast"), ("capacityMbps", 1000000001), ("freeMbps", -1), ("link", "a/b"))),
+    ("GPUNode", {"network": {"devices": [{"name": "a", "kind": "host"}]}}, "status.network.devices.capacityMbps"),
+    ("GPUNode", {"remote": {}}, "status.remote.address"),
     ("SharePod", {"phase": "Running", "device": UUID, "asked": "0.3-0.6", "got": "0.29", "podName": "p",
                   "devices": [UUID], "granted": {"share": "0.3-0.6", "memory": "4Gi", "request": 300, "limit": 600,
                                                  "memoryBytes": 4 << 30}}, ""),

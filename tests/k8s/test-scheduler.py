@@ -457,11 +457,81 @@ def two_namespaces_share_60_to_40():
         cluster.delete(f"/apis/divvy.gpu/v1/gpupolicies/team-{name}")
 
 
+ETHERNET = {"name": "eth0", "kind": "host", "capacityMbps": 10000}
+INFINIBAND = {"name": "mlx5_0", "kind": "rdma", "capacityMbps": 40000}
+
+
+def client(name, *networks):
+    """A node whose daemon lives, with slots and no GPU."""
+    rig.node(name, labels={"room": "y"}, **{"divvy.gpu/slot": "64"})
+    rig.lease(name)
+    cluster.create("/apis/divvy.gpu/v1/gpunodes", {
+        "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
+    rig.status(name, owner="divvy", deviceCount=0, slots={"total": 64, "used": 0},
+               network={"devices": list(networks)})
+
+
+def serves(name, *networks):
+    rig.status(name, remote={"address": "10.0.0.1:7007"}, network={"devices": list(networks)})
+
+
+def elsewhere(name, request, **asked):
+    rig.pod(name, {"request": request, **asked}, nodeSelector={"room": "y"},
+            resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": "100"}})
+
+
+def a_device_of_another_node_is_given():
+    client("c1", ETHERNET, INFINIBAND)
+    rig.node("g1", "A100", "A100")
+    elsewhere("r1", "0.6", mode="remote", network="4Gbps")
+    rig.waits("r1", "mode remote: no node serves its devices over the network")
+    elsewhere("r2", "0.6")
+    waits = rig.waits("r2", "not selected by the pod's node selector")
+    assert "over the network" not in waits["message"], waits
+    # What fits on one node stays there.
+    serves("g1", ETHERNET)
+    rig.gone("r2")
+    rig.pod("here", {"request": "0.3"})
+    assert rig.given("here", "granted-mode") == "main=local" and rig.given("here", "remote-node") is None
+    pod = rig.bound("r1")
+    given = {k[len("divvy.gpu/"):]: v for k, v in pod["metadata"]["annotations"].items()}
+    assert pod["spec"]["nodeName"] == "c1" and given["devices"].startswith("main=GPU-g1-"), pod
+    assert (given["granted-mode"], given["remote-node"], given["granted-network"]) == (
+        "main=remote", "main=g1", "main=eth0,eth0,4Gbps"), given
+    wait_for(lambda: rig.events("r1", "Scheduled"), "an Event")
+    assert "remote: runs on c1, device on g1 over the host's network" in rig.events("r1", "Scheduled")[0]["message"]
+
+
+def the_best_network_goes_first_and_runs_out():
+    rig.node("g2", "A100")
+    serves("g2", INFINIBAND)
+    elsewhere("r3", "0.5", network="25Gbps")
+    assert rig.given("r3", "granted-network") == "main=mlx5_0,mlx5_0,25Gbps"
+    # Neither network has that left; both nodes have the share.
+    elsewhere("r4", "0.3", network="20Gbps")
+    rig.waits("r4", "; over the network 0/2 nodes that serve: 2 no network device with 20Gbps free")
+    # As a new scheduler counts it, too.
+    rig.kill(rig.processes[0])
+    rig.start()
+    elsewhere("r5", "0.3", network="7Gbps")
+    assert rig.given("r5", "granted-network") == "main=mlx5_0,mlx5_0,7Gbps"
+    elsewhere("r6", "0.3", network="9Gbps")
+    rig.waits("r6", "no network device with 9Gbps free")
+    elsewhere("r7", "0.3", network="10Gbps,50us")
+    rig.waits("r7", "no latency that is measured for 10Gbps,50us")
+    rig.gone("r3")
+    assert rig.given("r4", "granted-network") == "main=mlx5_0,mlx5_0,20Gbps"
+    rig.gone("here", *(f"r{i}" for i in (1, 4, 5, 6, 7)))
+    for name in ("c1", "g1", "g2"):
+        rig.remove_node(name)
+
+
 TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
          a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
          who_runs_before_uses_the_same_room, who_is_less_important_is_evicted,
          a_running_pod_is_changed, policies_limit_a_namespace,
+         a_device_of_another_node_is_given, the_best_network_goes_first_and_runs_out,
          volumes_are_made_for_who_waits, one_of_two_decides,
          who_wakes_up_late_writes_nothing, what_was_decided_and_not_sent_stays_unsent,
          metrics_are_for_those_who_may, two_namespaces_share_60_to_40]

@@ -151,7 +151,10 @@ def only_the_nodes_daemon_needs_more_than_restricted():
     found = {name: set(restricted(spec)) for name, spec in pods(base().values())}
     assert found.pop("divvyd") == {
         "hostPID", "divvyd: may be root", "divvyd: is root", "volume device-plugins", "volume pod-resources",
-        "volume run", "volume state", "volume cdi", "volume lock"}
+        "volume run", "volume state", "volume cdi", "volume lock", "volume sys"}
+    mounts = {m["name"]: m for name, spec in pods(base().values()) if name == "divvyd"
+              for m in spec["containers"][0]["volumeMounts"]}
+    assert mounts["sys"] == {"name": "sys", "mountPath": "/host/sys", "readOnly": True}, mounts["sys"]
     assert found == {"divvy-scheduler": set(), "divvy-controller": set()}, found
     for _, spec in pods(base().values()):
         assert spec["enableServiceLinks"] is False

@@ -8,21 +8,21 @@
 #include "core/given.h"
 
 #define D "divvy.gpu/"
-#define KEYS 11
+#define KEYS 12
 
 struct keys {
 	const char *devices, *request, *limit, *memory, *policy, *class, *priority, *mode, *remote,
-		*group, *epoch;
+		*network, *group, *epoch;
 };
 
 static const char *const names[KEYS] = {D "devices", D "granted-request", D "granted-limit",
 	D "granted-memory", D "granted-memory-policy", D "granted-class", D "granted-priority",
-	D "granted-mode", D "remote-node", D "granted-group", D "epoch"};
+	D "granted-mode", D "remote-node", D "granted-network", D "granted-group", D "epoch"};
 
 static int parse(const struct keys *k, struct given *given, struct error *err)
 {
 	const char *const value[KEYS] = {k->devices, k->request, k->limit, k->memory, k->policy,
-		k->class, k->priority, k->mode, k->remote, k->group, k->epoch};
+		k->class, k->priority, k->mode, k->remote, k->network, k->group, k->epoch};
 	struct manifest_entry entry[KEYS];
 	struct manifest_list list = {entry, 0};
 
@@ -37,7 +37,7 @@ static int parse(const struct keys *k, struct given *given, struct error *err)
 static const struct keys two = {"train=GPU-5a,GPU-77 side=GPU-5a", "train=0.3 side=0.125",
 	"train=0.6 side=1", "train=4Gi,5Gi side=1073741825", "train=fail side=swap",
 	"train=standard side=latency", "train=50 side=80", "train=local side=remote", "side=gpu-7",
-	"mpi=3", "7"};
+	"side=eth0,mlx5_1,2500Mbps", "mpi=3", "7"};
 
 static void each_container_has_its_own(void **state)
 {
@@ -61,6 +61,9 @@ static void each_container_has_its_own(void **state)
 	c = given_find(&given, "side");
 	assert_int_equal(c->n, 1);
 	assert_string_equal(c->remote_node, "gpu-7");
+	assert_string_equal(c->network[0], "eth0");
+	assert_string_equal(c->network[1], "mlx5_1");
+	assert_int_equal(c->network_mbit, 2500);
 	assert_ok(given_spec(c, &spec, NULL));
 	assert_int_equal(spec.count, 1);
 	assert_int_equal(spec.memory_bytes, 1073741825);
@@ -81,7 +84,7 @@ static int put(void *data, const char *key, const char *value)
 	struct written *w = data;
 	const char **const at[KEYS] = {&w->keys.devices, &w->keys.request, &w->keys.limit,
 		&w->keys.memory, &w->keys.policy, &w->keys.class, &w->keys.priority, &w->keys.mode,
-		&w->keys.remote, &w->keys.group, &w->keys.epoch};
+		&w->keys.remote, &w->keys.network, &w->keys.group, &w->keys.epoch};
 
 	assert_string_equal(key, names[w->n]);
 	snprintf(w->text[w->n], sizeof(w->text[0]), "%s", value);
@@ -105,6 +108,7 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(w.n, KEYS);
 	assert_string_equal(w.keys.memory, two.memory);
 	assert_string_equal(w.keys.remote, two.remote);
+	assert_string_equal(w.keys.network, two.network);
 	assert_string_equal(w.keys.group, two.group);
 	assert_ok(parse(&w.keys, &again, NULL));
 	assert_true(given_is_same(&given, &again));
@@ -115,6 +119,11 @@ static void what_is_written_is_read(void **state)
 	w = (struct written){0};
 	assert_ok(given_format(&given, put, &w));
 	assert_string_equal(w.keys.remote, "train=gpu-1");
+	/* No bandwidth is kept. */
+	given.v[1].network_mbit = 0;
+	w = (struct written){0};
+	assert_ok(given_format(&given, put, &w));
+	assert_string_equal(w.keys.network, "side=eth0,mlx5_1");
 	for (int left = 0; left < KEYS; left++) {
 		int n = left;
 
@@ -208,6 +217,22 @@ static const struct {
 	{{"c=A", "c=0.5", "c=1", "c=1", .priority = "c=101", .epoch = "1"}, "granted-priority"},
 	{{"c=A", "c=0.5", "c=1", "c=1", .mode = "c=exclusive", .epoch = "1"}, "mode exclusive"},
 	{{"c=A", "c=0.5", "c=1", "c=1", .remote = "c=", .epoch = "1"}, "'' is no node"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=eth0", .epoch = "1"},
+		"granted-network: both ends"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=eth0,", .epoch = "1"},
+		"granted-network: '' is no network device"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=eth0,a/b", .epoch = "1"},
+		"granted-network: 'a/b' is no network device"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=" LONG ",b", .epoch = "1"},
+		"granted-network: '" LONG "' is no network device"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=a,b,fast", .epoch = "1"},
+		"granted-network: 'fast' is no bandwidth"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=a,b,", .epoch = "1"},
+		"granted-network: '' is no bandwidth"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=a,b,5us", .epoch = "1"},
+		"granted-network: '5us' is no bandwidth"},
+	{{"c=A", "c=0.5", "c=1", "c=1", .network = "c=a,b,1Gbps,5us", .epoch = "1"},
+		"granted-network: '1Gbps,5us' is no bandwidth"},
 	{{"c=A", "c=0.5", "c=1", "c=1", .group = "g", .epoch = "1"},
 		"granted-group: 'g' is not GROUP=NUMBER"},
 	{{"c=A", "c=0.5", "c=1", "c=1"}, "epoch: is missing"},

@@ -429,5 +429,124 @@ static void halves_are_tied_again(void **state)
 	assert_int_equal(place_network_free_mbit(fresh, 2), 400);
 }
 
+/* Devices on two nodes, all over networks of one kind, and a third node that has none. */
+static struct place *three_new(uint32_t latency_us)
+{
+	const struct place_config config = {.policy = &place_first_fit};
+	const struct place_device_info device = {.memory_bytes = GIB};
+	struct place_node_info info = {.cpu_milli = 0, .devices = &device, .n_devices = 1};
+	static const char *const names[] = {"first", "second", "client", "idle"};
+	struct place *place = NULL;
+	uint32_t node, network;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	for (uint32_t i = 0; i < 4; i++) {
+		info.name = names[i];
+		info.cpu_milli = i >= 2 ? 1000 : 0;
+		info.n_devices = i < 2;
+		assert_ok(place_node_add(place, &info, &node, NULL));
+		assert_ok(place_network_add(place,
+			&(struct place_network_info){
+				.node = node, .mbit = 1000, .latency_us = latency_us},
+			&network, NULL));
+	}
+	return place;
+}
+
+struct barred {
+	uint32_t server, client; /* nodes; PLACE_NONE: none */
+};
+
+static uint64_t bar(void *arg, const struct place_spec *spec, uint32_t node, const uint32_t *gone,
+	uint32_t n_gone)
+{
+	const struct barred *barred = arg;
+
+	if (spec->network[0])
+		return node == barred->server ? 0 : UINT64_MAX;
+	if (!spec->count)
+		return node == barred->client ? 0 : UINT64_MAX;
+	return UINT64_MAX;
+}
+
+static void both_ends_pass_the_filter(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(10);
+	struct place_wish wish = {.spec = PLACE_SPEC_INIT, .least_mbit = 100};
+	struct barred barred = {PLACE_NONE, PLACE_NONE};
+	struct place_decision d;
+
+	wish.spec.share = 500;
+	wish.spec.cpu_milli = 100;
+	place_set_filter(place, bar, &barred);
+	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_int_equal(d.outcome, PLACE_REMOTE);
+	assert_int_equal(d.choice.node, 0);
+	assert_int_equal(d.client.node, 2);
+	barred = (struct barred){.server = 0, .client = 2};
+	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_int_equal(d.outcome, PLACE_REMOTE);
+	assert_int_equal(d.choice.node, 1);
+	assert_int_equal(d.client.node, 3);
+	place_set_filter(place, NULL, NULL);
+}
+
+static void a_latency_that_nobody_knows_is_none(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
+	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
+	struct place_decision d;
+
+	wish.spec.share = 500;
+	wish.spec.cpu_milli = 100;
+	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_string_equal(d.why,
+		"remote: runs on client, device on first over RDMA or SR-IOV, 2 hops, load 0 "
+		"permille");
+	wish.most_latency_us = PLACE_LATENCY_MAX;
+	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_int_equal(d.outcome, PLACE_QUEUED);
+}
+
+/* The second is a function of the first, and has no more than is left of that. */
+static void what_is_within_another_shares_its_bandwidth(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(0);
+	struct place_network_info info = {
+		.node = 0, .kind = PLACE_NETWORK_HOST, .mbit = 800, .within = 1};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice choice = {.n = 1};
+	struct error err = {0};
+	uint32_t part, other, tenant;
+
+	assert_ok(place_network_add(place, &info, &part, &err));
+	info.within = part;
+	assert_int_equal(place_network_add(place, &info, &other, &err), -EINVAL);
+	assert_contains(err.msg, "no whole one of node 0");
+	info.within = 2;
+	assert_int_equal(place_network_add(place, &info, &other, &err), -EINVAL);
+	spec.share = 100;
+	spec.network[0] = part;
+	spec.network_mbit = 700;
+	assert_ok(place_add(place, &spec, &choice, &tenant, &err));
+	assert_int_equal(place_network_free_mbit(place, 1), 300);
+	assert_int_equal(place_network_free_mbit(place, part), 100);
+	spec.network[0] = 1;
+	spec.network_mbit = 250;
+	assert_ok(place_add(place, &spec, &choice, &other, &err));
+	assert_int_equal(place_network_free_mbit(place, part), 50);
+	spec.network[0] = part;
+	spec.network_mbit = 51;
+	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
+	assert_contains(err.msg, "50 Mbit/s are free, 51 are asked");
+	assert_ok(place_remove(place, tenant));
+	assert_int_equal(place_network_free_mbit(place, part), 750);
+	assert_int_equal(place_network_remove(place, 1, &err), -EBUSY);
+}
+
 UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals), UNIT(networks_bind_to_their_node),
-	UNIT(halves_leave_together), UNIT(halves_count_once), UNIT(halves_are_tied_again))
+	UNIT(halves_leave_together), UNIT(halves_count_once), UNIT(halves_are_tied_again),
+	UNIT(both_ends_pass_the_filter), UNIT(a_latency_that_nobody_knows_is_none),
+	UNIT(what_is_within_another_shares_its_bandwidth))

@@ -8,12 +8,14 @@
 #include "unit.h"
 
 #define DEVICE(uuid, more) "{'uuid':'" uuid "','memoryBytes':1000," more "'health':'Healthy'}"
+#define NETWORK(name, kind, mbps) "{'name':'" name "','kind':" kind ",'capacityMbps':" mbps "}"
 #define X64 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 
 static const struct {
 	const char *status;
 	uint32_t n_devices, n_tenants;
 	const char *said; /* NULL: nothing is left out */
+	uint32_t n_networks;
 } cases[] = {
 	{"'devices':[" DEVICE("GPU-a", "") "," DEVICE("GPU-b", "") "]", 2, 0, NULL},
 	{"", 0, 0, NULL},
@@ -39,6 +41,36 @@ static const struct {
 		1, 1, "status.tenants[0].devices [7]: 1 to 16 UUIDs are possible"},
 	{"'tenants':[{'podUID':'u','container':'" X64 "','devices':['GPU-a']}]", 0, 0,
 		"status.tenants[0].container \"" X64 "\": up to 63 characters are possible"},
+	{"'network':{'devices':[" NETWORK("a", "'host'", "1") "," NETWORK(
+		 "b", "'rdma'", "40000") "]}",
+		0, 0, NULL, 2},
+	{"'network':{'devices':[{'name':'a','kind':'host'}," NETWORK("b", "'sriov'", "1") "]}", 0,
+		0, "status.network.devices[0].capacityMbps nothing: 1 to 1000000000 are possible",
+		1},
+	{"'network':{'devices':[" NETWORK("a", "'host'", "0") "]}", 0, 0,
+		"status.network.devices[0].capacityMbps 0: 1 to 1000000000 are possible"},
+	{"'network':{'devices':[" NETWORK("a", "'host'", "-5") "]}", 0, 0,
+		"status.network.devices[0].capacityMbps -5: 1 to 1000000000 are possible"},
+	{"'network':{'devices':[" NETWORK("a", "'host'", "1000000001") "]}", 0, 0,
+		"status.network.devices[0].capacityMbps 1000000001: 1 to 1000000000 are possible"},
+	{"'network':{'devices':[" NETWORK("a", "'host'", "'fast'") "]}", 0, 0,
+		"status.network.devices[0].capacityMbps \"fast\": 1 to 1000000000 are possible"},
+	{"'network':{'devices':[" NETWORK("a", "'token ring'", "4") "]}", 0, 0,
+		"status.network.devices[0].kind \"token ring\": rdma, sriov, host and overlay are "
+		"possible"},
+	{"'network':{'devices':[" NETWORK("a b", "'host'", "4") "]}", 0, 0,
+		"status.network.devices[0].name \"a b\": no name of a network device"},
+	{"'network':{'devices':[" NETWORK(X64, "'host'", "4") "]}", 0, 0,
+		"status.network.devices[0].name \"" X64 "\": no name of a network device"},
+	{"'network':{'devices':[" NETWORK("a", "'host','link':'b/c'", "4") "]}", 0, 0,
+		"status.network.devices[0].link \"b/c\": no name of a network device"},
+	{"'network':{'devices':[7,null,[]]}", 0, 0,
+		"status.network.devices[0].name nothing: no name of a network device"},
+	{"'network':7", 0, 0, NULL},
+	{"'network':{'devices':[" NETWORK("a", "'host'", "4") "," NETWORK("a", "'rdma'", "4") "]}",
+		0, 0, "status.network.devices[1].name \"a\": it is there twice", 1},
+	{"'network':{'devices':[7]},'tenants':[{'podUID':'u','container':'c','devices':['GPU-a']}]",
+		0, 1, "status.network.devices[0].name nothing: no name of a network device"},
 };
 
 __attribute__((format(printf, 1, 2))) static json_t *rules_json(const char *fmt, ...)
@@ -63,9 +95,10 @@ static void what_is_left_out_is_said(void **state)
 		if (r != (cases[i].said ? -EINVAL : 0) ||
 			strcmp(err.msg, cases[i].said ? cases[i].said : ""))
 			fail_msg("%s: %d, '%s'", cases[i].status, r, err.msg);
-		if (g.n_devices != cases[i].n_devices || g.n_tenants != cases[i].n_tenants)
-			fail_msg("%s: %u devices, %u tenants", cases[i].status, g.n_devices,
-				g.n_tenants);
+		if (g.n_devices != cases[i].n_devices || g.n_tenants != cases[i].n_tenants ||
+			g.n_networks != cases[i].n_networks)
+			fail_msg("%s: %u devices, %u tenants, %u networks", cases[i].status,
+				g.n_devices, g.n_tenants, g.n_networks);
 		gpunode_done(&g);
 	}
 }
@@ -93,6 +126,16 @@ static void a_list_that_is_too_long_is_cut_in_words(void **state)
 	json_object_set_new(status, "devices", json_array());
 	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
 	assert_string_equal(err.msg, "status.tenants: 4097 of them, up to 4096 are possible");
+	gpunode_done(&g);
+	json_object_set_new(status, "network", json_pack("{s:[]}", "devices"));
+	for (uint32_t i = 0; i <= GPUNODE_NETWORKS_MAX; i++)
+		json_array_append_new(
+			json_object_get(json_object_get(status, "network"), "devices"),
+			json_pack("{s:o, s:s, s:i}", "name", json_sprintf("eth%u", i), "kind",
+				"host", "capacityMbps", 1));
+	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
+	assert_string_equal(err.msg, "status.network.devices: 65 of them, up to 64 are possible");
+	assert_int_equal(g.n_networks, GPUNODE_NETWORKS_MAX);
 	gpunode_done(&g);
 }
 

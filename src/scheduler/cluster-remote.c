@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices of other nodes: the network devices that nodes have, and pods whose devices are not on
+ * the node that they run on. Such a pod is in two lists, its node's and its server's, and has two
+ * tenants in the place, which come and go together: whichever of the nodes is made anew.
+ */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/cleanup.h"
+#include "core/place-mode.h"
+
+/* ---- network devices ---- */
+
+static const char *port_of(const struct gpunode_network *n)
+{
+	return n->link[0] ? n->link : n->name;
+}
+
+/* Of those of one port the one that is named like it, or else the first. */
+static uint32_t whole_of(const struct gpunode *g, uint32_t network)
+{
+	const char *port = port_of(&g->network[network]);
+	uint32_t i = gpunode_find_network(g, port);
+
+	if (i < g->n_networks && !strcmp(port_of(&g->network[i]), port))
+		return i;
+	for (i = 0; strcmp(port_of(&g->network[i]), port); i++)
+		;
+	return i;
+}
+
+int cnode_add_networks(struct cluster *c, struct cnode *node)
+{
+	const struct gpunode *g = &node->gpus;
+	int r = 0;
+
+	memset(node->network, 0, sizeof(node->network));
+	/* What others are parts of is there before them. */
+	for (int are_parts = 0; are_parts < 2; are_parts++)
+		for (uint32_t i = 0; r == 0 && i < g->n_networks; i++) {
+			const uint32_t whole = whole_of(g, i);
+			const struct place_network_info info = {.node = node->at,
+				.kind = g->network[i].kind,
+				.mbit = g->network[i].mbit,
+				.latency_us = PLACE_LATENCY_UNKNOWN,
+				.within = whole == i ? 0 : node->network[whole]};
+
+			if ((whole != i) == are_parts)
+				r = place_network_add(c->place, &info, &node->network[i], NULL);
+		}
+	/* More than the place takes: these are not used. */
+	return r == -ENOSPC ? 0 : r;
+}
+
+/* The place's number; 0: it is not there. */
+static uint32_t network_of(const struct cnode *node, const char *name)
+{
+	const uint32_t i = gpunode_find_network(&node->gpus, name);
+
+	return node->at != PLACE_NONE && i < node->gpus.n_networks ? node->network[i] : 0;
+}
+
+void cpod_network(const struct cluster *c, const struct cpod *pod, const struct given_container *g,
+	struct place_spec *spec)
+{
+	spec->network_mbit = g->network_mbit;
+	spec->network[0] = network_of(pod->server, g->network[1]);
+	spec->network[1] = network_of(pod->node, g->network[0]);
+	/* It runs: what there is by now may be less. */
+	for (int i = 0; i < 2; i++)
+		if (spec->network[i])
+			spec->network_mbit = MIN(spec->network_mbit,
+				place_network_free_mbit(c->place, spec->network[i]));
+}
+
+/* ---- servers ---- */
+
+struct cnode *cpod_devices_node(const struct cpod *pod)
+{
+	return pod->server ? pod->server : pod->node;
+}
+
+/* NULL: its own. */
+static const char *server_name(const struct cpod *pod)
+{
+	const struct given_container *g = pod->given.n ? &pod->given.v[0] : NULL;
+
+	return g && pod->node && g->mode == SPEC_MODE_REMOTE && g->remote_node[0] &&
+			strcmp(g->remote_node, pod->node->name)
+		? g->remote_node
+		: NULL;
+}
+
+void cpod_leave_server(struct cluster *c, struct cpod *pod)
+{
+	struct cnode *old = TAKE_PTR(pod->server);
+
+	if (!old)
+		return;
+	DL_DELETE2(old->served, pod, sprev, snext);
+	cnode_release(c, old);
+}
+
+int cpod_find_server(struct cluster *c, struct cpod *pod)
+{
+	const char *name = server_name(pod);
+	struct cnode *node = name ? cnode_get(c, name) : NULL;
+
+	if (name && !node)
+		return -ENOMEM;
+	if (node == pod->server)
+		return 0;
+	cpod_leave_server(c, pod);
+	pod->server = node;
+	if (node)
+		DL_APPEND2(node->served, pod, sprev, snext);
+	return 0;
+}

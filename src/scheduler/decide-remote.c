@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices of other nodes. The engine chooses (core/place-mode.h): together where they fit, else in
+ * two halves. Here is what it does not know: which nodes serve, which node is one for the pod
+ * itself, and whose pods are not divided at all.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "scheduler/decide-internal.h"
+#include "scheduler/fit-internal.h"
+
+/* Of the devices: where the pod runs it does not use them. */
+const char *const remote_spared[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};
+
+bool remote_is_asked(const struct cpod *pod)
+{
+	for (uint32_t i = 0; i < pod->asked.n; i++)
+		if (pod->asked.v[i].spec.mode == SPEC_MODE_REMOTE)
+			return true;
+	return false;
+}
+
+const char *remote_refusal(const struct cluster *c, const struct cpod *pod)
+{
+	const uint32_t host = attempt_next_host(pod, 0);
+	const enum spec_mode mode = host < pod->asked.n ? pod->asked.v[host].spec.mode
+							: SPEC_MODE_LOCAL;
+
+	if (mode != SPEC_MODE_AUTO && mode != SPEC_MODE_REMOTE)
+		return "mode remote: another container of the pod asks for other devices";
+	if (attempt_next_host(pod, host + 1) < pod->asked.n)
+		return "mode remote: several containers of the pod ask for devices of their own";
+	if (!c->n_serving)
+		return "mode remote: no node serves its devices over the network";
+	if (!pod->is_ours)
+		return "mode remote: only pods of divvy's own scheduler get devices of other nodes";
+	if (pod->asked.vgpu[0])
+		return "mode remote: the vGPU that the pod names is on its own node";
+	if (!cluster_allows_remote(c, pod->ns))
+		return "mode remote: a policy of the namespace denies devices of other nodes";
+	return NULL;
+}
+
+/* The pod itself: with a daemon that brings it its libraries, and by all rules for pods. */
+static bool fits_client(struct attempt *a, const struct cnode *node)
+{
+	const int seen = view_find_node(a->cluster->view, node->name);
+
+	return seen >= 0 && node->has_gpus && !node->is_stale && node->gpus.slots_total &&
+		fit_node_without(a->fit, (uint32_t)seen, remote_spared).why == FIT_OK;
+}
+
+uint64_t remote_filter(struct attempt *a, const struct place_spec *spec, uint32_t at)
+{
+	const struct cnode *node = a->cluster->by_place[at];
+
+	if (!spec->count)
+		return fits_client(a, node) ? UINT64_MAX : 0;
+	if (!node->gpus.is_serving || attempt_node(a, node) != NODE_FITS)
+		return 0;
+	return attempt_devices(a, node);
+}
+
+int remote_take(
+	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err)
+{
+	struct place *place = a->cluster->place;
+	const struct place_wish wish = {.spec = *spec,
+		.mode = a->asked->mode,
+		.least_mbit = a->asked->network_mbit,
+		.most_latency_us = a->asked->network_latency_us};
+	uint32_t tenants[2];
+	int r = place_mode_choose(place, &wish, &a->way, err);
+
+	if (r == 0 && a->way.outcome == PLACE_QUEUED)
+		return -ENOSPC;
+	r = r < 0 ? r : place_mode_add(place, &a->way, tenants, err);
+	if (r < 0)
+		return r;
+	a->of[a->n_taken] = container;
+	a->taken[a->n_taken] = tenants[0];
+	a->choice[a->n_taken++] = a->way.choice;
+	a->client = tenants[1];
+	return 0;
+}
+
+static const char *name_of(const struct cnode *node, uint32_t network)
+{
+	for (uint32_t i = 0; i < node->gpus.n_networks; i++)
+		if (node->network[i] == network)
+			return node->gpus.network[i].name;
+	return "";
+}
+
+void remote_give(const struct attempt *a, struct given_container *g)
+{
+	const struct place_decision *way = &a->way;
+	const struct cnode *server = a->cluster->by_place[way->choice.node];
+
+	g->mode = SPEC_MODE_REMOTE;
+	str_copy(g->remote_node, sizeof(g->remote_node), str_from(server->name));
+	if (!way->has_client)
+		return;
+	str_copy(g->network[0], GIVEN_NETWORK,
+		str_from(name_of(attempt_site(a), way->spec.network[1])));
+	str_copy(g->network[1], GIVEN_NETWORK, str_from(name_of(server, way->spec.network[0])));
+	g->network_mbit = way->spec.network_mbit;
+}

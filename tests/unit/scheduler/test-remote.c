@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices of other nodes: who serves, over which network, what is left of it, and the sentences. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "acts.h"
+#include "base/cleanup.h"
+#include "core/place-policy.h"
+#include "scheduler/cluster-internal.h"
+#include "unit.h"
+
+#define REMOTE(more) SHARE("0.5") ",'divvy.gpu/mode':'remote'" more
+#define ETH(mbps) "{'name':'eth0','kind':'host','capacityMbps':" #mbps "}"
+#define SERVES "'remote':{'address':'10.0.0.1:7007'},"
+
+/* A node's daemon; n devices, of which others take what it serves. */
+static void set_gpus(
+	const char *name, int n, const char *more, const char *networks, const char *tenants)
+{
+	_cleanup_buf_ struct buf devices = BUF_INIT(4096);
+
+	for (int i = 0; i < n; i++)
+		buf_addf(&devices,
+			"%s{'uuid':'GPU-%s-%d','index':%d,'model':'A','memoryBytes':1000000,"
+			"'health':'Healthy'}",
+			i ? "," : "", name, i, i);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'%s'},'status':{'owner':'divvy','slots':{'total':64},%s"
+		"'devices':[%s],'network':{'devices':[%s]},'tenants':[%s]}}",
+		name, more, buf_text(&devices), networks, tenants);
+}
+
+static void add(const char *name, int n, const char *more, const char *networks)
+{
+	add_node(name, 0);
+	add_lease(name, "2026-01-02T03:04:05Z");
+	set_gpus(name, n, more, networks, "");
+}
+
+static uint32_t free_mbit(const char *node, uint32_t network)
+{
+	struct cluster *c = sched_cluster(sched);
+
+	return place_network_free_mbit(c->place, cnode_find(c, node)->network[network]);
+}
+
+static uint32_t share_free(const char *node)
+{
+	struct cluster *c = sched_cluster(sched);
+	struct place_node_view view;
+	struct place_device_view device;
+
+	assert_true(place_node_get(c->place, cnode_find(c, node)->at, &view));
+	place_device_get(c->place, view.first_device, &device);
+	return device.share_free;
+}
+
+static void without_a_server_it_waits(void **state)
+{
+	add("n1", 1, "", ETH(10000));
+	add("n2", 0, "", ETH(10000));
+	add_pod("a", REMOTE(""), "");
+	told("a", "mode remote: no node serves its devices over the network");
+	add_pod("full", SHARE("1"), "");
+	next(SCHED_BIND, "full", NULL);
+	add_pod("b", SHARE("0.5"), "");
+	told("b", "0/2 nodes: 1 no GPU with 0.5 free, 1 less than 1 GPUs");
+	/* Now there is one. */
+	add("n3", 1, SERVES, ETH(10000));
+	pass(20);
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n3");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "b", NULL)), "n3");
+}
+
+static void here_goes_before_elsewhere(void **state)
+{
+	const struct cpod *pod;
+
+	add("n1", 1, "", ETH(10000));
+	add("n2", 1, SERVES, ETH(10000));
+	add_pod("a", SHARE("0.7"), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].mode, SPEC_MODE_LOCAL);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "");
+}
+
+/* A node for pods, which has no device. */
+static void add_client(const char *name, const char *networks)
+{
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'%s','labels':{'room':'y'}},'status':{'allocatable':{'cpu':'8'"
+		",'memory':'16Gi','pods':'110','divvy.gpu/slot':'64'}}}",
+		name);
+	add_lease(name, "2026-01-02T03:04:05Z");
+	set_gpus(name, 0, "", networks, "");
+}
+
+#define HERE ",'nodeSelector':{'room':'y'}"
+
+static void both_ends_are_given(void **state)
+{
+	const struct cpod *pod;
+	const struct given_container *g;
+
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, "{'name':'ens1','kind':'host','capacityMbps':25000}");
+	add_pod("a", SHARE("0.4") ",'divvy.gpu/network':'4Gbps'", HERE);
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_node(pod), "c1");
+	assert_string_equal(cpod_why(pod),
+		"remote: runs on c1, device on g1 over the host's network, 2 hops, load 560 "
+		"permille");
+	g = &cpod_given(pod)->v[0];
+	assert_int_equal(g->mode, SPEC_MODE_REMOTE);
+	assert_string_equal(g->remote_node, "g1");
+	assert_string_equal(g->device[0], "GPU-g1-0");
+	assert_int_equal(g->memory_bytes[0], 400000);
+	assert_string_equal(g->network[0], "eth0");
+	assert_string_equal(g->network[1], "ens1");
+	assert_int_equal(g->network_mbit, 4000);
+	assert_int_equal(share_free("g1"), 600);
+	assert_int_equal(free_mbit("c1", 0), 6000);
+	assert_int_equal(free_mbit("g1", 0), 21000);
+	confirm(pod, SHARE("0.4") ",'divvy.gpu/network':'4Gbps'");
+	assert_int_equal(share_free("g1"), 600);
+	assert_int_equal(free_mbit("g1", 0), 21000);
+}
+
+/* What it takes there is counted whichever node is seen again, and is given back once. */
+static void both_halves_live_as_one(void **state)
+{
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	add_pod("a", SHARE("0.4") ",'divvy.gpu/network':'4Gbps'", HERE);
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.4") ",'divvy.gpu/network':'4Gbps'");
+	set_gpus("g1", 1, SERVES, ETH(10000), "");
+	assert_int_equal(share_free("g1"), 600);
+	assert_int_equal(free_mbit("c1", 0), 6000);
+	set_gpus("c1", 0, "", ETH(10000), "");
+	assert_int_equal(share_free("g1"), 600);
+	assert_int_equal(free_mbit("g1", 0), 6000);
+	/* The server says so as well: it is no other. */
+	set_gpus("g1", 1, SERVES, ETH(10000),
+		"{'podUID':'u-a','container':'c','devices':['GPU-g1-0'],'request':400,'limit':1000,"
+		"'memoryBytes':[400000],'mode':'remote'}");
+	assert_int_equal(share_free("g1"), 600);
+	/* Its own node goes, and comes again. */
+	assert_ok(sched_remove(sched, OBJECT_NODE, "", "c1"));
+	assert_int_equal(share_free("g1"), 600);
+	add_client("c1", ETH(10000));
+	assert_int_equal(free_mbit("c1", 0), 6000);
+	/* The server goes, and comes again. */
+	assert_ok(sched_remove(sched, OBJECT_NODE, "", "g1"));
+	assert_int_equal(free_mbit("c1", 0), 10000);
+	add_node("g1", 0);
+	assert_int_equal(share_free("g1"), 600);
+	assert_int_equal(free_mbit("c1", 0), 6000);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+	/* Its node says that it runs there still. */
+	assert_int_equal(share_free("g1"), 600);
+	assert_int_equal(free_mbit("c1", 0), 10000);
+	set_gpus("g1", 1, SERVES, ETH(10000), "");
+	assert_int_equal(share_free("g1"), 1000);
+	assert_int_equal(free_mbit("g1", 0), 10000);
+}
+
+/* From the other end, too: the server's node has the room that is wanted. */
+static void who_is_more_important_has_both_halves_leave(void **state)
+{
+	static const char asked[] = SHARE("0.8") ",'divvy.gpu/priority':'10'";
+
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	add_pod("low", asked, HERE);
+	confirm(next(SCHED_BIND, "low", NULL), asked);
+	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
+	next(SCHED_EVICT, "low", "s/high");
+	next(SCHED_NOMINATE, "high", "waits for 1 pods to leave g1");
+	nothing();
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low"));
+	assert_string_equal(cpod_node(next(SCHED_BIND, "high", NULL)), "g1");
+	assert_int_equal(share_free("g1"), 200);
+	assert_string_equal(cpod_why(cluster_pod(sched_cluster(sched), "s", "high")), "");
+}
+
+static void a_group_has_devices_elsewhere(void **state)
+{
+	static const char member[] = SHARE(
+		"0.5") ",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'"
+		       ",'divvy.gpu/network':'4Gbps'";
+
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	add_pod("m1", member, HERE);
+	nothing();
+	assert_int_equal(share_free("g1"), 1000);
+	add_pod("m2", member, HERE);
+	next(SCHED_BIND, "m1", NULL);
+	next(SCHED_BIND, "m2", NULL);
+	assert_int_equal(share_free("g1"), 0);
+	assert_int_equal(free_mbit("c1", 0), 2000);
+	/* What was not bound is given back, with the network. */
+	sched_bound(sched, "s", "m2", "u-m2", false);
+	assert_int_equal(free_mbit("c1", 0), 6000);
+	assert_int_equal(share_free("g1"), 500);
+}
+
+static void a_wish_is_granted_elsewhere(void **state)
+{
+	struct cluster *c;
+	const struct cpod *pod;
+
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	c = sched_cluster(sched);
+	add_pod("a", REMOTE(""), HERE);
+	confirm(next(SCHED_BIND, "a", NULL), REMOTE(""));
+	nothing();
+	confirm(cluster_pod(c, "s", "a"), SHARE("0.7") ",'divvy.gpu/mode':'remote'");
+	pod = next(SCHED_GRANT, "a", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].request, 700);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 700000);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
+	assert_int_equal(share_free("g1"), 300);
+}
+
+static void the_best_network_goes_first(void **state)
+{
+	const struct cpod *pod;
+
+	add_client("c1",
+		ETH(100000) ",{'name':'mlx5_0','kind':'rdma','capacityMbps':40000},"
+			    "{'name':'flannel.1','kind':'overlay','link':'eth0',"
+			    "'capacityMbps':100000}");
+	add("g1", 1, SERVES, ETH(100000));
+	add("g2", 1, SERVES,
+		"{'name':'ib0','kind':'sriov','capacityMbps':40000},"
+		"{'name':'flannel.1','kind':'overlay','capacityMbps':100000}");
+	add_pod("a", SHARE("0.6") ",'divvy.gpu/network':'30Gbps'", HERE);
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g2");
+	assert_string_equal(cpod_given(pod)->v[0].network[0], "mlx5_0");
+	/* What is left of that is too little, and the other goes over the host's. */
+	add_pod("b", SHARE("0.3") ",'divvy.gpu/network':'30Gbps'", HERE);
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
+	assert_string_equal(cpod_given(pod)->v[0].network[0], "eth0");
+	/* The overlay is laid over the same port. */
+	assert_int_equal(free_mbit("c1", 0), 70000);
+	assert_int_equal(free_mbit("c1", 2), 70000);
+}
+
+static void too_little_bandwidth_is_a_reason(void **state)
+{
+	add_client("c1", ETH(10000));
+	add("g1", 2, SERVES, ETH(10000));
+	add_pod("a", SHARE("0.4") ",'divvy.gpu/network':'7Gbps'", HERE);
+	next(SCHED_BIND, "a", NULL);
+	add_pod("b", SHARE("0.4") ",'divvy.gpu/network':'7Gbps'", HERE);
+	told("b",
+		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"affinity; over the "
+		"network 0/1 nodes that serve: 1 no network device with 7Gbps free");
+	add_pod("c", SHARE("0.4") ",'divvy.gpu/network':'50us'", HERE);
+	told("c",
+		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"affinity; over the "
+		"network 0/1 nodes that serve: 1 no latency that is measured for 50us");
+	add_pod("d", REMOTE(",'divvy.gpu/model':'B'"), HERE);
+	told("d",
+		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
+		"selector or "
+		"affinity; over the network 0/1 nodes that serve: 1 model B wanted");
+	/* Somebody else's end: the network of the client is not that of the server. */
+	set_gpus("c1", 0, "", "{'name':'x','kind':'overlay','capacityMbps':10000}", "");
+	add_pod("e", REMOTE(""), HERE);
+	told("e",
+		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
+		"selector or "
+		"affinity; over the network 0/1 nodes that serve: 1 no node for the pod that such "
+		"a "
+		"network joins");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+}
+
+/* As the kubelet: what a node does not know is not asked of it, what is used up is. */
+static void a_client_needs_a_slot_and_no_share(void **state)
+{
+	const char *const pod = "{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT
+				"'annotations':{" REMOTE(
+					"") "}},'spec':{'schedulerName':'divvy-scheduler',"
+					    "'containers':[{'name':'c','resources':{'requests':{'"
+					    "divvy.gpu/slot':'1',"
+					    "'divvy.gpu/milli':'500'}}}]}}";
+
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	set(OBJECT_POD, pod, "a", "a");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "c1");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'c1'},'status':{'allocatable':{'cpu':'8','memory':'16Gi',"
+		"'pods':'110','divvy.gpu/slot':'64','divvy.gpu/milli':'0'}}}");
+	set(OBJECT_POD, pod, "b", "b");
+	told("b",
+		"0/2 nodes: 1 too little divvy.gpu/milli, 1 too little divvy.gpu/slot; over the "
+		"network 0/1 nodes that serve: 1 no node for the pod that such a network joins");
+}
+
+static void who_serves_uses_no_network_on_its_own_node(void **state)
+{
+	const struct cpod *pod;
+
+	add("n1", 1, "", ETH(10000));
+	add("n2", 1, SERVES, ETH(10000));
+	add_pod("a", REMOTE(""), "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_node(pod), "n2");
+	assert_string_equal(cpod_why(pod),
+		"remote, as asked: devices and tenant are on n2, through shared memory");
+	assert_int_equal(cpod_given(pod)->v[0].mode, SPEC_MODE_REMOTE);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "n2");
+	assert_string_equal(cpod_given(pod)->v[0].network[0], "");
+	assert_int_equal(free_mbit("n2", 0), 10000);
+}
+
+static void not_everybody_may(void **state)
+{
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'remote':'denied'}}");
+	add_pod("a", SHARE("0.5"), HERE);
+	told("a",
+		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"affinity");
+	add_pod("b", REMOTE(""), HERE);
+	told("b", "mode remote: a policy of the namespace denies devices of other nodes");
+	add_pod("c", SHARE("0.1") ",'divvy.gpu/mode':'local'", HERE);
+	told("c",
+		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"affinity");
+}
+
+/* divvyd of either end does not answer. */
+static void a_silent_daemon_takes_no_part(void **state)
+{
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	pass(60);
+	add_lease("c1", "2026-01-02T03:05:05Z");
+	add_pod("a", REMOTE(""), HERE);
+	told("a",
+		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
+		"selector or "
+		"affinity; over the network 0/1 nodes that serve: 1 divvyd does not answer");
+	add_lease("g1", "2026-01-02T03:05:05Z");
+	pass(20);
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "c1");
+}
+
+/* They name one another, or themselves, or nobody. */
+static void ports_may_say_anything(void **state)
+{
+	add("n2", 1, SERVES,
+		"{'name':'a','link':'b','kind':'host','capacityMbps':4},{'name':'b','link':'a',"
+		"'kind':'host','capacityMbps':4},{'name':'c','link':'c','kind':'host',"
+		"'capacityMbps':4},{'name':'d','link':'x','kind':'host','capacityMbps':4},"
+		"{'name':'e','link':'x','kind':'host','capacityMbps':2}");
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(free_mbit("n2", i), 4);
+	assert_int_equal(free_mbit("n2", 4), 2);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
+	const struct CMUnitTest tests[] = {
+		TEST(without_a_server_it_waits),
+		TEST(here_goes_before_elsewhere),
+		TEST(both_ends_are_given),
+		TEST(both_halves_live_as_one),
+		TEST(who_is_more_important_has_both_halves_leave),
+		TEST(a_group_has_devices_elsewhere),
+		TEST(a_wish_is_granted_elsewhere),
+		TEST(the_best_network_goes_first),
+		TEST(too_little_bandwidth_is_a_reason),
+		TEST(a_client_needs_a_slot_and_no_share),
+		TEST(who_serves_uses_no_network_on_its_own_node),
+		TEST(not_everybody_may),
+		TEST(a_silent_daemon_takes_no_part),
+		TEST(ports_may_say_anything),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
