@@ -12,6 +12,8 @@ import time
 from typing import NamedTuple
 
 DEVICE = "1xH200-141Gi"
+TRACE_RECORDS = 2 << 20  # that the device keeps; older ones are overwritten
+ACCOUNT_RECORDS = 1 << 20
 PATIENCE_S = 60
 SETTLE_S = 1.0  # after somebody comes or goes: windows over which shares are counted
 PAUSE_S = 0.3   # who runs nothing for so long has paused
@@ -34,9 +36,10 @@ class Phase(NamedTuple):
 class Node:
     """policy: of the daemon's arbiter; None: no divvy, programs talk to the device's own driver."""
 
-    def __init__(self, build, policy="share"):
+    def __init__(self, build, policy="share", devices=DEVICE):
         self.build = build
         self.policy = policy
+        self.devices = devices
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="divvy-reproduce-")
@@ -46,12 +49,12 @@ class Node:
         self.env["DIVVY_RUNTIME_DIR"] = self.folder
         os.mkdir(self.sim, 0o700)
         with open(os.path.join(self.sim, "config"), "w", encoding="ascii") as file:
-            file.write("linger = 50ms\n")
+            file.write(f"linger = 50ms\ntrace.records = {TRACE_RECORDS}\naccount.records = {ACCOUNT_RECORDS}\n")
         self.daemon = None
         if self.policy:
             self.start_daemon()
         else:
-            self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=DEVICE, LD_LIBRARY_PATH=str(self.build / "src/sim"),
+            self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=self.devices, LD_LIBRARY_PATH=str(self.build / "src/sim"),
                             DIVVY_SIM_ENGINE=str(self.build / "src/sim/divvy-sim-engine"))
         return self
 
@@ -60,7 +63,7 @@ class Node:
         try:
             with open(os.path.join(self.folder, "log"), "wb") as log:
                 self.daemon = subprocess.Popen(
-                    [self.build / "src/agent/divvyd", "--simulate", DEVICE, "--policy", self.policy,
+                    [self.build / "src/agent/divvyd", "--simulate", self.devices, "--policy", self.policy,
                      "--ready-fd", str(write)],
                     env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write])
         finally:
@@ -83,30 +86,63 @@ class Node:
 
     def start(self, name, wish, *options):
         """A program that keeps the device busy (tests/programs/spin), with that wish where there is divvy."""
-        command = [self.build / "tests/programs/spin", "--quiet", *options]
+        self.launch(name, wish, self.build / "tests/programs/spin", "--quiet", *options)
+
+    def launch(self, name, wish, *command):
+        """Any program, with that wish where there is divvy; what it prints is for said()."""
         if self.policy:
             command = [self.build / "src/cli/divvy", "run", "--quiet", "--name", name, *wish, "--", *command]
-        self.children[name] = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
-                                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with open(os.path.join(self.folder, name + ".out"), "wb") as out:
+            self.children[name] = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
+                                                   stderr=subprocess.PIPE, text=True)
 
-    def finish(self):
-        """Waits for all of them. Returns {name: [(begin, end), ...]}: when each kernel ran, in seconds."""
+    def said(self, name):
+        """The lines that the program printed."""
+        with open(os.path.join(self.folder, name + ".out"), encoding="utf-8") as out:
+            return out.read().splitlines()
+
+    def end(self, name, last_words):
+        """Tells a program that stays when it is done that it may go, once it has printed that."""
+        while not any(line.startswith(last_words) for line in self.said(name)):
+            if self.children[name].poll() is not None:
+                break  # wait() has its words
+            time.sleep(0.05)
+        self.children[name].terminate()
+
+    def wait(self):
+        """Until all programs have ended, as they should."""
         for name, child in self.children.items():
             words = child.communicate(timeout=10 * PATIENCE_S)[1]
             if child.returncode:
                 raise RuntimeError(f"{name} ended with {child.returncode}: {words.strip()}")
+
+    def finish(self):
+        """Waits for all of them. Returns {name: [(begin, end), ...]}: when each kernel ran, in seconds."""
+        self.wait()
         return self.trace()
 
     def trace(self):
         names = {child.pid: name for name, child in self.children.items()}
         ran = {name: [] for name in names.values()}
-        command = [self.build / "src/sim/divvy-simctl", f"--dir={self.sim}", "--json", "trace"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trace:
-            for line in trace.stdout:
-                record = json.loads(line)
-                if record["engine"] == "compute" and record["kind"] == "kernel":
-                    ran[names[record["pid"]]].append((record["start_ns"] / 1e9, record["end_ns"] / 1e9))
+        for record in self.records("trace", TRACE_RECORDS):
+            if record["engine"] == "compute" and record["kind"] == "kernel":
+                ran[names[record["pid"]]].append((record["start_ns"] / 1e9, record["end_ns"] / 1e9))
         return {name: union(intervals) for name, intervals in ran.items()}
+
+    def account(self):
+        """[(seconds, process, bytes that it holds from then on), ...]"""
+        return [(record["t_ns"] / 1e9, record["pid"], record["bytes"])
+                for record in self.records("account", ACCOUNT_RECORDS)]
+
+    def records(self, what, most):
+        """What the device wrote down, all of it; it keeps `most`."""
+        command = [self.build / "src/sim/divvy-simctl", f"--dir={self.sim}", "--json", what]
+        n = 0
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lines:
+            for n, line in enumerate(lines.stdout, 1):
+                yield json.loads(line)
+        if n >= most:
+            raise RuntimeError(f"the device's {what} has lost records: {most} are kept")
 
 
 def union(intervals):

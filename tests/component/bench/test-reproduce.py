@@ -16,7 +16,7 @@ sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "reproduce")]
 import judge  # noqa: E402
 import node  # noqa: E402
 import run  # noqa: E402
-from experiments import u4, u5  # noqa: E402
+from experiments import c, u4, u5  # noqa: E402
 from tap import PATIENCE_S, main  # noqa: E402
 
 
@@ -187,7 +187,21 @@ def busy_time_is_counted_once():
     assert node.busy([(0, 2.5), (3, 4)], 2, 3.5) == 1
 
 
+def orders_of_waiting_are_reckoned():
+    gib = 1 << 10
+    came = [(0, 32 * gib, 2), (0.1, 16 * gib, 1), (0.2, 4 * gib, 1)]
+    # Of 40 GiB 8 are free: the last one fits, unless the one before it has collected them.
+    for order in c.ORDERS:
+        assert [round(s, 6) for s in c.suspended(order, False, came, 1)] == [0, 1.9, 0], order
+    assert [round(s, 6) for s in c.suspended("first come", True, came, 1)] == [0, 1.9, 1.8]
+    # Room for one of two: the largest that fits, the oldest, the newest.
+    came = [(0, 40 * gib, 2), (0.1, 16 * gib, 1), (0.2, 32 * gib, 1), (0.3, 24 * gib, 1)]
+    first = {order: c.suspended(order, False, came, 1).index(2 - i / 10) for order, i in
+             (("first come", 1), ("best fit", 2), ("recent use", 3))}
+    assert first == {"first come": 1, "best fit": 2, "recent use": 3}
+
+
 main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
      an_index_is_jains, says_what_it_cannot_run, every_experiment_has_goals_that_can_be_judged,
      an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
-     the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once)
+     the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)

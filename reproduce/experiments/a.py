@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GaiaGPU's experiments: overhead alone, 0.3 beside 0.7 with small and large grids, and the soft limit."""
+
+from draw import Axis, Line, bars, lines
+from judge import estimate, ratios
+from node import SETTLE_S, busy, curve
+
+# As long as the steps of such trainings are on a device of today, 2 s each.
+KINDS = {
+    "MNIST": ("--kernel-us=50", "--sync-every=20", "--count=40000"),
+    "CIFAR-10": ("--kernel-us=500", "--sync-every=20", "--count=4000"),
+    "AlexNet": ("--kernel-us=4000", "--sync-every=10", "--count=500"),
+}
+SHARES = {"small": 0.3, "large": 0.7}
+GRIDS = {"4 blocks": 4, "4,096 blocks": 4096}
+USED = 0.95   # of the device: what is idle is used
+LOOK_S = 0.1
+
+WHY = ("The token closes the gate by time on the device, which it measures; GaiaGPU counts blocks of grids and corrects by a utilisation that "
+       "it samples, so that grids of few blocks escape. A soft limit here is the limit: what another leaves idle is there with the next "
+       "turn, and no ramp is needed, since it is taken back as fast. The overhead is a program's alone, first kernel to last; it is of the "
+       "size of what differs between two runs of the same program on this machine.")
+
+
+def seconds(world, policy, options):
+    with world.node(policy=policy) as node:
+        node.start("it", ("--request", "1", "--memory", "50%"), *options)
+        ran = node.finish()["it"]
+    return ran[-1][1] - ran[0][0]
+
+
+def overheads(world):
+    """{kind: [time against that without divvy, less one]}"""
+    out = {}
+    for kind, options in KINDS.items():
+        bare, shared = [], []
+        for i in range(world.seeds):
+            world.note(f"{kind}, pair {i + 1} of {world.seeds}")
+            bare.append(seconds(world, None, options))
+            shared.append(seconds(world, "share", options))
+        out[kind] = [r - 1 for r in ratios(shared, bare)]
+    return out
+
+
+def partition(world, grid, lasts_s):
+    """({name: share got}, when each ran)"""
+    with world.node() as node:
+        for name, share in SHARES.items():
+            node.start(name, ("--request", str(share), "--limit", str(share), "--memory", "10%"),
+                       f"--blocks={grid}", f"--duration={lasts_s}")
+        ran = node.finish()
+    begin = max(intervals[0][0] for intervals in ran.values()) + SETTLE_S
+    end = min(intervals[-1][1] for intervals in ran.values())
+    return {name: busy(intervals, begin, end) / (end - begin) for name, intervals in ran.items()}, ran
+
+
+def soft_limit(world):
+    """(seconds until one that may use all does so, from when the other ended; when each ran)"""
+    with world.node() as node:
+        node.start("stays", ("--request", "0.3", "--limit", "1", "--memory", "10%"), "--duration=4")
+        node.start("leaves", ("--request", "0.7", "--memory", "10%"), "--duration=2")
+        ran = node.finish()
+    left, end, at = ran["leaves"][-1][1], ran["stays"][-1][1], 0.0
+    while busy(ran["stays"], left + at, left + at + LOOK_S) < USED * LOOK_S:
+        at += 0.001
+        if left + at + LOOK_S > end:
+            raise RuntimeError("what was left idle was never used: the machine is too busy to tell")
+    return at, ran
+
+
+def run(world):
+    overhead = overheads(world)
+    off, rises, got = [], [], {grid: [] for grid in GRIDS}
+    for i in range(world.seeds):
+        for grid, blocks in GRIDS.items():
+            world.note(f"0.3 beside 0.7, {grid}, run {i + 1} of {world.seeds}")
+            got[grid].append(partition(world, blocks, 3 if world.quick else 5)[0])
+        off.append(max(abs(got[grid][i][name] - share) for grid in GRIDS for name, share in SHARES.items()))
+        world.note(f"soft limit, run {i + 1} of {world.seeds}")
+        rise, ran = soft_limit(world)
+        rises.append(rise)
+    world.measure(overhead=[sum(values) / len(values) for values in zip(*overhead.values())], partition=off, soft_limit_s=rises)
+    world.draw(bars("A: time with divvy against without, alone", "request = limit = 1", Axis("time against no library", 0, 1.4),
+                    list(overhead), ["divvy"], [[(1 + estimate(v).mean, estimate(v).half)] for v in overhead.values()],
+                    bands=[(1.01015, "GaiaGPU's mean")]))
+    world.draw(bars("A: 0.3 beside 0.7", "request = limit, kernels of 1 ms", Axis("share of the device", 0, 1, percent=True), list(GRIDS),
+                    [f"set to {share}" for share in SHARES.values()],
+                    [[estimate([g[name] for g in values])[:2] for name in SHARES] for values in got.values()],
+                    bands=[(share, f"{share}") for share in SHARES.values()]), "partition")
+    begin, end = min(v[0][0] for v in ran.values()), ran["stays"][-1][1]
+    world.draw(lines("A: what is left idle", "0.3 to 1 beside 0.7, which leaves; windows of 0.2 s; the last run",
+                     Axis("seconds", 0, end - begin), Axis("share of the device", 0, 1, percent=True),
+                     [Line(name, curve(v, begin, end, 0.2, 0.02), marks=False) for name, v in ran.items()]), "soft")

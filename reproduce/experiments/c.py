@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ConVGPU's experiment: containers of several sizes that together need more memory than there is."""
+
+import heapq
+import pathlib
+import random
+import sys
+import time
+
+from draw import Axis, bars
+from judge import estimate, ratios
+from node import wait_until
+
+# ConVGPU's 5 GiB and 128 MiB to 4 GiB, eight times as large: a context of today's takes 400 MiB of it.
+DEVICE_MIB = 40 << 10
+SIZES_MIB = (1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10)
+CONTEXT_MIB = 404  # and what the device rounds up
+GAP_S = 0.3
+LASTS_S = (0.3, 0.6, 0.9, 1.5, 2.1, 2.7)  # by size
+ORDERS = ("first come", "best fit", "recent use", "random")
+PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
+
+WHY = ("A container takes half of its memory, works, and takes the other half, so that several can hold what the others need. `divvy run "
+       "--wait` starts one only when all of its memory is promised: none fails or blocks another. Whoever fits is not held back by a "
+       "larger one that came before. ConVGPU's four orders are not run but reckoned, from the containers' own arrivals and run times of "
+       "the same run, and each in the better of two ways, since what is published leaves it open: whoever is chosen collects what is free "
+       "until it has enough, or only those are chosen that fit. Large ones wait for long here, as they do under best fit.")
+
+
+def arrivals(seed, n):
+    """[kind, ...]: which size comes, one every GAP_S."""
+    return random.Random(seed).choices(range(len(SIZES_MIB)), k=n)
+
+
+def perform(world, kinds, policy):
+    """[{what: seconds since it came}, ...]; policy None: without divvy."""
+    with world.node(policy=policy, devices=f"1xTest-{DEVICE_MIB // 1024}Gi") as node:
+        began, came = time.monotonic(), []
+        for i, kind in enumerate(kinds):
+            wait_until(began + i * GAP_S)
+            came.append(time.monotonic())
+            node.launch(f"c{i}", ("--wait", "--request", "0.01", "--memory", f"{SIZES_MIB[kind]}Mi"),
+                        sys.executable, PROGRAM, "halves", str(SIZES_MIB[kind] - CONTEXT_MIB), str(LASTS_S[kind]))
+        node.wait()
+        return [{what: float(when) - came[i] for what, when in map(str.split, node.said(f"c{i}"))} for i in range(len(kinds))]
+
+
+def chosen(order, lacks, free, draw):
+    """lacks: {container: MiB that it still lacks}, in the order in which they came."""
+    if order == "first come":
+        return next(iter(lacks))
+    if order == "recent use":
+        return next(reversed(lacks))
+    if order == "random":
+        return draw.choice(list(lacks))
+    fit = [c for c in lacks if lacks[c] <= free]
+    return max(fit, key=lacks.get) if fit else min(lacks, key=lacks.get)
+
+
+def suspended(order, collects, containers, seed):
+    """Seconds that each waits under an order of ConVGPU's; containers: [(came, MiB, seconds that it holds them), ...].
+    collects: whoever is chosen has what is free until it has enough; else only those that fit are chosen."""
+    free, lacks, waited, draw = DEVICE_MIB, {}, [0.0] * len(containers), random.Random(seed)
+    events = [(came, 1, i) for i, (came, _, _) in enumerate(containers)]  # at one time, who leaves is before who comes
+    heapq.heapify(events)
+    while events:
+        now, is_arrival, i = heapq.heappop(events)
+        if is_arrival:
+            lacks[i] = containers[i][1]
+        else:
+            free += containers[i][1]
+        while free:
+            open_ = lacks if collects else {c: lack for c, lack in lacks.items() if lack <= free}
+            if not open_:
+                break
+            c = chosen(order, open_, free, draw)
+            given = min(free, lacks[c])
+            free -= given
+            lacks[c] -= given
+            if not lacks[c]:
+                del lacks[c]
+                waited[c] = now - containers[c][0]
+                heapq.heappush(events, (now + containers[c][2], 0, c))
+    return waited
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def run(world):
+    n = 8 if world.quick else 16
+    finished, unshared = [], []
+    waits = {name: [] for name in ("divvy", *ORDERS)}
+    for seed in range(world.seeds):
+        world.note(f"run {seed + 1} of {world.seeds}")
+        kinds = arrivals(seed, n)
+        unshared.append(mean("finished" in d for d in perform(world, kinds, None)))
+        did = perform(world, kinds, "share")
+        finished.append(mean("finished" in d for d in did))
+        start = min(d["began"] for d in did)  # what the quickest took to start is no waiting
+        waits["divvy"].append(mean(d["began"] - start for d in did))
+        # One that fails leaves at once.
+        held = [(i * GAP_S, SIZES_MIB[kind], d.get("finished", d["began"]) - d["began"] + start)
+                for i, (kind, d) in enumerate(zip(kinds, did))]
+        for order in ORDERS:
+            waits[order].append(min(mean(suspended(order, collects, held, seed)) for collects in (True, False)))
+    world.measure(finished=finished,
+                  waited=ratios(waits["divvy"], [min(values) for values in zip(*(waits[order] for order in ORDERS))]))
+    world.draw(bars("C: containers that finish", f"{n} containers of 1 to 32 GiB, one every {GAP_S} s, on a device of 40 GiB",
+                    Axis("part of the containers", 0, 1, percent=True), ["without divvy", "divvy run --wait"], ["finish"],
+                    [[estimate(unshared)[:2]], [estimate(finished)[:2]]]))
+    world.draw(bars("C: time suspended", "divvy run --wait, measured; ConVGPU's orders, reckoned for the same containers",
+                    Axis("mean seconds", 0, 6), list(waits), ["suspended"], [[estimate(values)[:2]] for values in waits.values()]), "waited")

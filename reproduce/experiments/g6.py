@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gemini's trade: a service with requests by Poisson beside a training, over requests and limits."""
+
+from draw import Axis, bars, matrix
+from judge import estimate, ratios
+from node import SETTLE_S, busy
+
+LOAD = 0.3           # of the device, in requests of 5 ms
+REQUEST_S = 0.005
+REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has the rest as its request
+LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
+LATENCY = ("--request", "0.4", "--class", "latency", "--memory", "10%")
+
+WHY = ("The service's class, latency, gives it the device at the next kernel's end, and the training has what is left over. Beside it in "
+       "the standard class (second picture, one run each) a service waits for turns: the more the training may take, the longer, as Gemini "
+       "trades it. Latency is what the service measures, from when a request came to its answer, one at a time: requests that come "
+       "together wait for one another, alone too.")
+
+
+def perform(world, service, training, n, seed):
+    """(99th percentile in ms, part of the time of the service's requests, of the training's kernels)"""
+    with world.node() as node:
+        if training:
+            node.start("training", training, f"--duration={n * REQUEST_S / LOAD + 1.5:g}")
+        node.launch("service", service, world.build / "bench/requests", "poisson", str(n), str(LOAD), str(seed + 1))
+        ran = node.finish()
+        took = sorted(int(line.split()[1]) / 1e6 for line in node.said("service"))
+    begin = max(intervals[0][0] for intervals in ran.values()) + SETTLE_S
+    end = min(intervals[-1][1] for intervals in ran.values())
+    part = {name: busy(intervals, begin, end) / (end - begin) for name, intervals in ran.items()}
+    return took[int(0.99 * len(took))], part["service"], part.get("training", 0.0)
+
+
+def run(world):
+    n = 150 if world.quick else 400
+    alone, beside, kept = [], [], []
+    for seed in range(world.seeds):
+        world.note(f"run {seed + 1} of {world.seeds}")
+        alone.append(perform(world, LATENCY, None, n, seed)[0])
+        p99, service, training = perform(world, LATENCY, ("--request", "0.6", "--memory", "10%"), n, seed)
+        beside.append(p99)
+        kept.append(training / (1 - service))
+    world.measure(p99=ratios(beside, alone), kept=kept)
+    cells = []
+    for request in REQUESTS:
+        cells.append([])
+        for limit in LIMITS:
+            world.note(f"service {request}, training at most {limit}")
+            rest = round(1 - request, 3)
+            training = ("--request", str(rest), "--limit", str(max(limit, rest)), "--memory", "10%")
+            p99, _, got = perform(world, ("--request", str(request), "--memory", "10%"), training, n, 0)
+            cells[-1].append((f"{p99:.0f} ms, training {100 * got:.0f} %", min(1, p99 / 200), True))
+    world.draw(bars("G6: a service of class latency beside a training", f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
+                    Axis("99th percentile in ms", 0, 60), ["alone", "beside a training"], ["latency"],
+                    [[estimate(alone)[:2]], [estimate(beside)[:2]]]))
+    world.draw(matrix("G6: the same in the standard class", "99th percentile of the service, share that the training got; one run each",
+                      [f"limit {limit:g}" for limit in LIMITS], [f"service's request {request:g}" for request in REQUESTS], cells,
+                      "the training's limit, or what the service's request leaves where that is more"), "grid")
