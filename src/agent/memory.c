@@ -45,6 +45,15 @@ struct wait { /* MEM_RESERVE */
 	bool is_held; /* not in the device's book yet: see is_held_up */
 };
 
+/* Of a process whose tenant is gone, too: room on the device that others wait for. */
+struct remains {
+	TAILQ_ENTRY(remains) link;
+	struct device *device;
+	uint32_t tenant, process; /* as the device's book knows them */
+	pid_t pid;
+	uint64_t died_after, until_ns;
+};
+
 struct query {
 	struct worker_job job;
 	struct agent *agent;
@@ -64,6 +73,7 @@ struct memory {
 	TAILQ_HEAD(, question) questions;
 	TAILQ_HEAD(, wait) waits;
 	TAILQ_HEAD(grave_list, process) graves;
+	TAILQ_HEAD(, remains) remains;
 	struct loop_timer timer;
 	struct query query; /* one at a time */
 	bool is_asking, must_ask_again;
@@ -171,7 +181,7 @@ static void forget_wait(struct memory *m, struct wait *w)
 	free(w);
 }
 
-static void deliver_verdicts(struct agent *agent, struct device *device)
+void memory_settled(struct agent *agent, struct device *device)
 {
 	struct memory *m = agent->memory;
 	struct ledger_verdict verdicts[32];
@@ -252,7 +262,7 @@ void memory_look_at_held(struct agent *agent)
 		forget_wait(m, w);
 	}
 	for (uint32_t i = 0; i < agent->devices->n; i++)
-		deliver_verdicts(agent, &agent->devices->devices[i]);
+		memory_settled(agent, &agent->devices->devices[i]);
 }
 
 void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t bytes)
@@ -283,7 +293,7 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 		answer_memory(p, at, MSG_MEM_REPLY, request, -r, bytes);
 		free(w);
 	}
-	deliver_verdicts(p->agent, td->device); /* a cycle may have been broken elsewhere */
+	memory_settled(p->agent, td->device); /* a cycle may have been broken elsewhere */
 }
 
 void memory_release(struct process *p, uint32_t at, uint64_t bytes)
@@ -293,7 +303,7 @@ void memory_release(struct process *p, uint32_t at, uint64_t bytes)
 	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
 		return;
 	ledger_release(td->device->ledger, p->tenant->id, p->index, bytes);
-	deliver_verdicts(p->agent, td->device);
+	memory_settled(p->agent, td->device);
 }
 
 void memory_process_back(struct process *p)
@@ -444,6 +454,53 @@ void memory_recount(struct tenant *t)
 		recount_device(t->agent->memory, &t->devices[i]);
 }
 
+/* What it holds of a device is not seen to here any more: its tenant ends. */
+static void leave_remains(struct memory *m, struct process *p, uint32_t at)
+{
+	const struct tenant *t = p->tenant;
+	struct device *device = t->devices[at].device;
+	struct remains *r = t->spec.memory_policy == SPEC_MEMORY_WAIT && !holds_nothing(p, at)
+		? calloc(1, sizeof(*r))
+		: NULL;
+
+	p->grave_devices &= ~(1u << at);
+	if (!r) {
+		ledger_process_gone(device->ledger, t->id, p->index);
+		memory_settled(m->agent, device);
+		return;
+	}
+	*r = (struct remains){.device = device,
+		.tenant = t->id,
+		.process = p->index,
+		.pid = p->pid,
+		.died_after = m->begun,
+		.until_ns = clock_now_ns() + MEMORY_GRACE_NS};
+	TAILQ_INSERT_TAIL(&m->remains, r, link);
+	ask(m);
+}
+
+static void forget_remains(struct memory *m, struct remains *r)
+{
+	TAILQ_REMOVE(&m->remains, r, link);
+	free(r);
+}
+
+static void visit_remains(struct memory *m, bool has_answer, uint64_t now)
+{
+	struct remains *r, *next;
+
+	for (r = TAILQ_FIRST(&m->remains); r; r = next) {
+		next = TAILQ_NEXT(r, link);
+		if (now < r->until_ns &&
+			!(has_answer && r->died_after < m->begun &&
+				!is_listed(m, r->pid, r->device->index)))
+			continue;
+		ledger_process_gone(r->device->ledger, r->tenant, r->process);
+		memory_settled(m->agent, r->device);
+		forget_remains(m, r);
+	}
+}
+
 static void bury(struct memory *m, struct process *p)
 {
 	if (p->is_in_grave)
@@ -461,7 +518,13 @@ static void release_device(struct memory *m, struct process *p, uint32_t at)
 	p->grave_devices &= ~(1u << at);
 	recount_device(m, td);
 	ledger_process_gone(td->device->ledger, p->tenant->id, p->index);
-	deliver_verdicts(m->agent, td->device);
+	memory_settled(m->agent, td->device);
+}
+
+/* Is there somebody whom the device has not let go? */
+static bool is_expecting(const struct memory *m)
+{
+	return !TAILQ_EMPTY(&m->graves) || !TAILQ_EMPTY(&m->remains);
 }
 
 static void visit_graves(struct memory *m, bool has_answer)
@@ -482,7 +545,8 @@ static void visit_graves(struct memory *m, bool has_answer)
 		if (!p->grave_devices)
 			bury(m, p);
 	}
-	if (!TAILQ_EMPTY(&m->graves))
+	visit_remains(m, has_answer, now);
+	if (is_expecting(m))
 		loop_set_timer(&m->timer, now + ASK_AGAIN_NS);
 }
 
@@ -511,7 +575,9 @@ void memory_process_gone(struct process *p)
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		p->tenant->devices[i].denied += denied_to(p, i);
 		p->grave_devices |= 1u << i;
-		if (p->tenant->is_ending || holds_nothing(p, i))
+		if (p->tenant->is_ending)
+			leave_remains(m, p, i);
+		else if (holds_nothing(p, i))
 			release_device(m, p, i);
 	}
 	if (!p->grave_devices)
@@ -528,8 +594,12 @@ void memory_tenant_gone(struct tenant *t)
 
 	for (p = TAILQ_FIRST(&m->graves); p; p = next) {
 		next = TAILQ_NEXT(p, grave);
-		if (p->tenant == t)
-			bury(m, p);
+		if (p->tenant != t)
+			continue;
+		for (uint32_t i = 0; i < t->n; i++)
+			if (p->grave_devices & 1u << i)
+				leave_remains(m, p, i);
+		bury(m, p);
 	}
 }
 
@@ -624,7 +694,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	struct memory *m = timer->data;
 
 	visit_graves(m, false);
-	if (!TAILQ_EMPTY(&m->graves))
+	if (is_expecting(m))
 		ask(m);
 }
 
@@ -677,6 +747,7 @@ int memory_new(struct agent *agent, struct error *err)
 	TAILQ_INIT(&m->questions);
 	TAILQ_INIT(&m->waits);
 	TAILQ_INIT(&m->graves);
+	TAILQ_INIT(&m->remains);
 	m->listed = calloc(LISTED_MAX, sizeof(*m->listed));
 	m->query = (struct query){
 		.agent = agent,
@@ -718,6 +789,8 @@ void memory_free(struct agent *agent)
 	}
 	while ((w = TAILQ_FIRST(&m->waits)))
 		forget_wait(m, w);
+	while (!TAILQ_EMPTY(&m->remains))
+		forget_remains(m, TAILQ_FIRST(&m->remains));
 	loop_remove_timer(&m->timer);
 	free(m->listed);
 	free(m->query.listed);

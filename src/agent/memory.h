@@ -23,6 +23,8 @@ void memory_set_quota(struct tenant_device *td);
 /* Messages of a hook, device already checked. */
 void memory_reserve(struct process *process, uint32_t at, uint32_t request, uint64_t bytes);
 void memory_release(struct process *process, uint32_t at, uint64_t bytes);
+/* The device's book has changed otherwise: who has waited for room, and need no longer, is told. */
+void memory_settled(struct agent *agent, struct device *device);
 void memory_measure(struct process *process, uint32_t at, uint32_t request);
 
 /* Registered again: what it holds stands in the device's book. */

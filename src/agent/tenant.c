@@ -264,8 +264,10 @@ static int watch_owner(struct tenant *t, pid_t owner, uint64_t start, struct err
 
 static void leave_ledger(struct tenant *t, uint32_t n)
 {
-	for (uint32_t i = 0; i < n && is_promised(t); i++)
+	for (uint32_t i = 0; i < n && is_promised(t); i++) {
 		ledger_remove(t->devices[i].device->ledger, t->id);
+		memory_settled(t->agent, t->devices[i].device);
+	}
 }
 
 /* With devices and quotas set: books, arbiter, list. On failure nothing is left. */
@@ -521,6 +523,7 @@ int tenant_change_to(
 	for (uint32_t i = 0; i < t->n && is_promised(t); i++) {
 		t->devices[i].quota_bytes = quota[i];
 		memory_set_quota(&t->devices[i]);
+		memory_settled(t->agent, t->devices[i].device);
 	}
 	usage_tenant_changed(t);
 	token_tenant_changed(t);

@@ -7,7 +7,8 @@
  *
  * A queue of requests in order of arrival; the first that fits is granted (a small one may overtake
  * a large one only of the same tenant's making: otherwise large ones would starve). When all that
- * holds room waits, nobody will ever give back: a deadlock, and the youngest waiter gets -ENOMEM.
+ * holds room waits, nobody will ever give back: then the oldest that fits goes on, whoever is before
+ * it; where none does it is a deadlock, and the youngest waiter gets -ENOMEM.
  */
 #include "core/ledger.h"
 
@@ -33,6 +34,7 @@ struct book {
 	uint64_t quota;
 	uint64_t used;
 	struct holding *holdings;
+	bool is_leaving; /* removed; what its processes hold is on the device yet */
 };
 
 struct waiter {
@@ -293,9 +295,31 @@ static void break_deadlock(struct ledger *ledger)
 	}
 }
 
+/* The waiter at *at gets what it waits for. */
+static void grant(struct ledger *ledger, struct waiter **at)
+{
+	struct waiter *waiter = *at;
+	int r = hold(ledger, waiter->book, waiter->process, waiter->bytes);
+
+	*at = waiter->next;
+	verdict_add(ledger, waiter, r);
+}
+
+/* All wait for an older one, who waits for them: the oldest that there is room for goes on. */
+static bool let_one_pass(struct ledger *ledger)
+{
+	for (struct waiter **at = &ledger->waiters; *at; at = &(*at)->next)
+		if (fits(ledger, (*at)->book, (*at)->bytes)) {
+			grant(ledger, at);
+			return true;
+		}
+	return false;
+}
+
 /*
  * Grants what fits, oldest first. Room that an older waiter needs is not given to younger ones of
- * other tenants; the same tenant's may pass, since its own memory is all that it holds up.
+ * other tenants as long as somebody runs on who may give it that room; the same tenant's may pass,
+ * since its own memory is all that it holds up.
  */
 static void settle(struct ledger *ledger)
 {
@@ -312,10 +336,7 @@ static void settle(struct ledger *ledger)
 				*at = waiter->next; /* its quota has shrunk meanwhile */
 				verdict_add(ledger, waiter, -ENOMEM);
 			} else if (may_pass && fits(ledger, book, waiter->bytes)) {
-				int r = hold(ledger, book, waiter->process, waiter->bytes);
-
-				*at = waiter->next;
-				verdict_add(ledger, waiter, r);
+				grant(ledger, at);
 			} else {
 				first = first ? first : book;
 				at = &waiter->next;
@@ -323,7 +344,8 @@ static void settle(struct ledger *ledger)
 		}
 		if (!ledger->waiters || !is_deadlock(ledger))
 			return;
-		break_deadlock(ledger);
+		if (!let_one_pass(ledger))
+			break_deadlock(ledger);
 	} while (ledger->waiters);
 }
 
@@ -359,22 +381,28 @@ static void cancel(struct ledger *ledger, const struct book *book, bool all, uin
 	}
 }
 
-void ledger_remove(struct ledger *ledger, uint32_t tenant)
+static void close_book(struct ledger *ledger, struct book *book)
 {
 	struct book **at = &ledger->books;
-	struct book *book;
 
-	while (*at && (*at)->tenant != tenant)
+	while (*at != book)
 		at = &(*at)->next;
-	book = *at;
-	if (!book)
-		return;
-	cancel(ledger, book, true, 0);
-	if (book->policy == SPEC_MEMORY_WAIT)
-		ledger->wait_used -= book->used;
 	*at = book->next;
 	holdings_free(book);
 	free(book);
+}
+
+void ledger_remove(struct ledger *ledger, uint32_t tenant)
+{
+	struct book *book = book_find(ledger, tenant);
+
+	if (!book)
+		return;
+	cancel(ledger, book, true, 0);
+	book->quota = 0;
+	book->is_leaving = book->policy == SPEC_MEMORY_WAIT && book->holdings;
+	if (!book->is_leaving)
+		close_book(ledger, book);
 	settle(ledger);
 }
 
@@ -451,6 +479,8 @@ void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t proces
 		return;
 	cancel(ledger, book, false, process);
 	give_back(ledger, book, process, UINT64_MAX);
+	if (book->is_leaving && !book->holdings)
+		close_book(ledger, book);
 	settle(ledger);
 }
 

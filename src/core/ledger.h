@@ -41,6 +41,10 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 	enum spec_memory_policy policy, struct error *err);
 /* A quota below what is in use is accepted: new allocations fail until it fits. */
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
+/*
+ * Its promise ends at once. What processes of a wait tenant hold takes room until each of them is
+ * ledger_process_gone(), with the same number of the tenant.
+ */
 void ledger_remove(struct ledger *ledger, uint32_t tenant);
 
 /* Largest quota that could be added now under that policy. */

@@ -115,6 +115,24 @@ def who_waits_for_memory():
             m.books_are_right()
 
 
+def a_tenant_that_is_removed_makes_room():
+    """Its processes end with it; who waits for what they had is told, though the tenant's book is gone by then."""
+    with Machine() as m:
+        for _ in range(3):
+            first, next_one = [m.create(name, request="0.3", memory="9Gi", memory_policy="wait") for name in "ab"]
+            has = first.spin("--memory=8400", kernel_us=300)
+            m.goes_on(has.pid, more=3)
+            waits = next_one.spin("--memory=8400", kernel_us=300)
+            wait_for(lambda t=next_one: t.pids(), "it has registered")
+            time.sleep(rng.random() * 0.1)
+            has.kill()
+            first.remove()  # before the daemon has asked the device what the dead one holds
+            has.wait()
+            m.goes_on(waits.pid, more=3)
+            kill(waits)
+            next_one.remove()
+
+
 def many_are_killed_at_random():
     with Machine() as m:
         tenants = [m.create(f"t{i}", request="0.25", memory="2Gi") for i in range(3)]
@@ -146,5 +164,6 @@ if not os.access(STEPPER, os.X_OK):
     skip_all("stepper is not built")
 if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
     skip_all("tracing is not allowed here")
-tests = [killed_in(p) for p in PHASES] + [waiters_are_killed, holders_are_killed, who_waits_for_memory, many_are_killed_at_random]
+tests = [killed_in(p) for p in PHASES] + [waiters_are_killed, holders_are_killed, who_waits_for_memory,
+                                             a_tenant_that_is_removed_makes_room, many_are_killed_at_random]
 run(*tests)

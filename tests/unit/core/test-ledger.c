@@ -116,6 +116,38 @@ static void deadlock_costs_the_youngest(void **state)
 	ledger_free(ledger);
 }
 
+/* Each has a half and wants the other: there is room for those of the two small ones. */
+static void who_fits_goes_on_before_anybody_is_refused(void **state)
+{
+	struct ledger *ledger;
+	ledger_request request = 0;
+
+	assert_ok(ledger_new(40 * GI, 1500, &ledger));
+	assert_ok(ledger_add(ledger, 1, 32 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 8 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 3, 16 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 16 * GI, 1, 0));
+	assert_ok(ledger_reserve(ledger, 2, 1, 4 * GI, 2, 1));
+	assert_ok(ledger_reserve(ledger, 3, 1, 8 * GI, 3, 2));
+	/* The others run on and may give it room: nobody overtakes it. */
+	assert_int_equal(ledger_reserve(ledger, 1, 1, 16 * GI, 4, 3), -EINPROGRESS);
+	assert_int_equal(ledger_reserve(ledger, 2, 1, 4 * GI, 5, 4), -EINPROGRESS);
+	assert_int_equal(verdict(ledger, &request), 1);
+	/* Now all wait: the older of the two goes on, and the other waits for what it will leave. */
+	assert_int_equal(ledger_reserve(ledger, 3, 1, 8 * GI, 6, 5), -EINPROGRESS);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 5);
+	assert_int_equal(verdict(ledger, &request), 1);
+	ledger_process_gone(ledger, 2, 1);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 4);
+	assert_int_equal(verdict(ledger, &request), 1);
+	ledger_process_gone(ledger, 1, 1);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 6);
+	ledger_free(ledger);
+}
+
 static void who_is_gone_waits_no_more(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
@@ -235,8 +267,13 @@ static void random_events(void **state)
 			}
 			assert_true(sum <= 80);
 		}
-		for (uint32_t t = 2; t < 5; t++)
+		for (uint32_t t = 2; t < 5; t++) {
+			for (uint32_t p = 0; p < 2; p++)
+				ledger_process_gone(ledger, t, p);
 			ledger_remove(ledger, t);
+			ledger_process_gone(ledger, t, 2);
+			assert_int_equal(ledger_used(ledger, t), 0);
+		}
 		while ((n = ledger_verdicts(ledger, got, ARRAY_SIZE(got))))
 			open -= n;
 		assert_int_equal(open, 0);
@@ -247,5 +284,6 @@ static void random_events(void **state)
 
 UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(wait_and_swap_share_what_is_left),
 	UNIT(waits_until_it_fits), UNIT(deadlock_costs_the_youngest),
-	UNIT(who_is_gone_waits_no_more), UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room),
-	UNIT(quota_below_use), UNIT(requests_are_bounded), UNIT(random_events))
+	UNIT(who_fits_goes_on_before_anybody_is_refused), UNIT(who_is_gone_waits_no_more),
+	UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room), UNIT(quota_below_use),
+	UNIT(requests_are_bounded), UNIT(random_events))
