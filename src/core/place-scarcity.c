@@ -15,7 +15,9 @@
  *
  * That is for when devices run out first. If typical tenants ask for more CPU with a device than
  * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
- * any more: weighed by that, CPU goes so that what others could use gets stranded. Then
+ * any more: weighed by that, CPU goes so that what others could use gets stranded. If those with
+ * several devices ask for most, nearly all weight is theirs, and nodes too small for them get
+ * stranded likewise. Then
  *
  *   G_n(m) = sum of the r that are not smaller than m's if n has devices, CPU and memory for one
  *            copy, or 0: what is left but fragments, nearly as FGD has them (place-fgd.c);
@@ -43,11 +45,12 @@
 #include "core/place-policy.h"
 
 #define WHOLE SPEC_SHARE_ONE
-#define LAMBDAS (1 << 30)       /* the sum of all */
-#define SHORT_WEIGHTS (1 << 28) /* of those for when CPU is short, before their parts */
-#define SHORT_PART 3
-#define SHORT_PERCENT 110 /* CPU asked for with a device, of what there is with one */
-#define COPY_BITS 13      /* what one copy is worth fits 32 bits then, of whatever size */
+#define LAMBDAS (1 << 30)          /* the sum of all */
+#define FRAGMENT_WEIGHTS (1 << 28) /* of those by fragments, before their parts */
+#define FRAGMENT_PART 3
+#define SHORT_PERCENT 110  /* CPU asked for with a device, of what there is with one */
+#define SEVERAL_PERCENT 60 /* asked for by those with several devices */
+#define COPY_BITS 13       /* what one copy is worth fits 32 bits then, of whatever size */
 #define SPARE_MILLI 20000.0
 #define SCORE_BITS 15 /* of a V_n that a score leaves out */
 #define USABLE_PART 3
@@ -94,7 +97,7 @@ struct scarcity {
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
 	row most;                      /* that one copy keeps from being a fragment */
-	bool is_cpu_short;             /* then mu and worth count, lambda and most do not */
+	bool by_fragments;             /* then mu and worth count, lambda and most do not */
 	row mu;                        /* with its part in V_n */
 	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
 	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
@@ -148,7 +151,7 @@ PLACE_VECTORS static int64_t value_with(
 	const uint32_t n_typical = s->n_up_to[MIN(r, WHOLE)];
 	int64_t v = n->rest[n_typical / LANES], copies = 0;
 
-	if (s->is_cpu_short) {
+	if (s->by_fragments) {
 		for (uint32_t m = 0; m < n_typical; m++) {
 			int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
 			int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
@@ -177,13 +180,13 @@ PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 	const uint32_t n_typical = s->n;
 	int64_t v[TYPICAL_MAX];
 
-	for (uint32_t m = 0; m < n_typical && s->is_cpu_short; m++) {
+	for (uint32_t m = 0; m < n_typical && s->by_fragments; m++) {
 		const int32_t k = copies_of(s, m, n->slots[m], n->host[m]);
 
 		v[m] = (int64_t)s->mu[m] * (k ? n->usable[m] : 0) +
 			(int64_t)s->worth[m] * k * (1 << COPY_BITS);
 	}
-	for (uint32_t m = 0; m < n_typical && !s->is_cpu_short; m++) {
+	for (uint32_t m = 0; m < n_typical && !s->by_fragments; m++) {
 		const int32_t host = n->host[m], k = copies_of(s, m, n->slots[m], host);
 		int32_t usable = n->usable[m] < host * s->most[m] ? n->usable[m]
 								  : host * s->most[m];
@@ -273,7 +276,7 @@ static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 /* W(r), by r: one share and the best of the rest. */
 static void set_waste(struct scarcity *s, const struct place_mix *mix)
 {
-	const int32_t weights = s->is_cpu_short ? SHORT_WEIGHTS : LAMBDAS;
+	const int32_t weights = s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS;
 	uint64_t n[WHOLE + 1] = {0}, all = 0;
 	int64_t price[WHOLE + 1];
 
@@ -402,31 +405,37 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 					       : 0;
 
 		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
-		s->mu[m] = (int32_t)(mu * SHORT_WEIGHTS * SHORT_PART);
-		s->worth[m] = (int32_t)(lambda * s->take[m] * (SHORT_WEIGHTS >> COPY_BITS) *
-			SHORT_PART);
+		s->mu[m] = (int32_t)(mu * FRAGMENT_WEIGHTS * FRAGMENT_PART);
+		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
+			FRAGMENT_PART);
 	}
 }
 
-/* Whether typical tenants use up the nodes' CPU well before their devices. */
-static bool is_cpu_short(const struct place *place)
+/*
+ * Whether typical tenants use up the nodes' CPU well before their devices, or those with several
+ * devices ask for most of them.
+ */
+static bool weighs_fragments(const struct place *place)
 {
 	const struct place_mix *mix = place->mix;
 	uint64_t cpu = 0, open = 0;
-	double asked_cpu = 0, asked = 0;
+	double asked_cpu = 0, asked = 0, several = 0;
 
 	for (uint32_t i = 0; i < mix->n; i++) {
 		const struct typical *t = &mix->typical[i];
+		const double devices = (double)t->n * t->share * t->count;
 
 		asked_cpu += (double)t->n * t->cpu_milli;
-		asked += (double)t->n * t->share * t->count;
+		asked += devices;
+		several += t->count > 1 ? devices : 0;
 	}
 	for (uint32_t node = 0; node < place->n_nodes; node++)
 		if (place->nodes[node].is_used) {
 			cpu += place->nodes[node].cpu_all;
 			open += (uint64_t)place->nodes[node].n_devices * WHOLE;
 		}
-	return asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
+	return several * 100 > asked * SEVERAL_PERCENT ||
+		asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
 }
 
 static int scarcity_learn(struct place *place)
@@ -436,7 +445,7 @@ static int scarcity_learn(struct place *place)
 	int r;
 
 	set_typical(s, place->mix);
-	s->is_cpu_short = is_cpu_short(place);
+	s->by_fragments = weighs_fragments(place);
 	set_waste(s, place->mix);
 	r = set_tables(place, s);
 	if (r < 0)
@@ -644,10 +653,10 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
 
 static const struct place_draws *scarcity_draws(const struct place *place)
 {
-	static const struct place_draws usual = DRAWS(LAMBDAS), when_short = DRAWS(SHORT_WEIGHTS);
+	static const struct place_draws usual = DRAWS(LAMBDAS), fragments = DRAWS(FRAGMENT_WEIGHTS);
 	const struct scarcity *s = place->policy_state;
 
-	return s->is_cpu_short ? &when_short : &usual;
+	return s->by_fragments ? &fragments : &usual;
 }
 
 /* In units of V_n. */
