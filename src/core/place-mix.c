@@ -81,6 +81,7 @@ static void halve(struct place_mix *mix)
 	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
 	mix->n_seen = n;
 	for (uint32_t i = 0; i < n; i++) {
+		kept[i].mib = kept[i].mib / kept[i].n * (kept[i].n / 2);
 		kept[i].n /= 2;
 		*seen_slot(mix, &kept[i]) = kept[i];
 	}
@@ -104,6 +105,7 @@ static void count(struct place_mix *mix, const struct place_spec *spec)
 		mix->n_seen++;
 	}
 	slot->n++;
+	slot->mib += (spec->memory_bytes >> 20) + (spec->memory_bytes % (1u << 20) != 0);
 	mix->arrivals++;
 }
 
@@ -171,11 +173,12 @@ void place_mix_forget(struct place_mix *mix, uint64_t models)
 	mix->n_seen = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct typical *slot = seen_slot(mix, &kept[i]);
-		const uint64_t before = slot->n;
+		const uint64_t before = slot->n, mib = slot->mib;
 
 		mix->n_seen += before == 0;
 		*slot = kept[i];
 		slot->n += before;
+		slot->mib += mib;
 	}
 	learn(mix);
 	mix->is_learnt = false; /* the policy has yet to hear of it */

@@ -19,6 +19,7 @@ struct typical {
 	uint32_t cpu_milli, share, count;
 	uint64_t models; /* 0: any */
 	uint64_t n;      /* how many came */
+	uint64_t mib;    /* of the node's memory that they asked for, all together */
 	int32_t weight;
 };
 

@@ -4,9 +4,9 @@
  *
  * For typical tenant m and node n with free shares r of its devices:
  *
- *   U_n(m) = what copies of m would use of n at once, within its devices and CPU;
- *   G_n(m) = sum of the r that are not smaller than m's, of no more devices than its CPU has copies
- *            for: what is left of the node but its fragments;
+ *   U_n(m) = what copies of m would use of n at once, within its devices, CPU and memory;
+ *   G_n(m) = sum of the r that are not smaller than m's, of no more devices than its CPU and memory
+ *            have copies for: what is left of the node but its fragments;
  *   W(r)   = what is likely to be left over of r in the end: the least, over all ways to fill it
  *            with typical shares, of what stays free and a price for each share that is waited for,
  *            which is higher the more seldom it comes;
@@ -15,10 +15,12 @@
  *
  * That is for when devices run out first. If typical tenants ask for more CPU with a device than
  * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
- * any more: weighed by that, CPU goes so that what others could use gets stranded. Then
+ * any more: weighed by that, CPU goes so that what others could use gets stranded. If those with
+ * several devices ask for most, nearly all weight is theirs, and nodes too small for them get
+ * stranded likewise. Then
  *
- *   G_n(m) = sum of the r that are not smaller than m's if n has devices and CPU for one copy, or
- *            0: what is left of the node but its fragments, as FGD has them (place-fgd.c);
+ *   G_n(m) = sum of the r that are not smaller than m's if n has devices, CPU and memory for one
+ *            copy, or 0: what is left but fragments, nearly as FGD has them (place-fgd.c);
  *   V_n    = sum over m of (3 mu_m G_n(m) + 3 lambda_m U_n(m)) - 25 sum over r of W(r),
  *   mu_m   = half of p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and half
  *            of p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may have.
@@ -43,11 +45,12 @@
 #include "core/place-policy.h"
 
 #define WHOLE SPEC_SHARE_ONE
-#define LAMBDAS (1 << 30)       /* the sum of all */
-#define SHORT_WEIGHTS (1 << 28) /* of those for when CPU is short, before their parts */
-#define SHORT_PART 3
-#define SHORT_PERCENT 110 /* CPU asked for with a device, of what there is with one */
-#define COPY_BITS 13      /* what one copy is worth fits 32 bits then, of whatever size */
+#define LAMBDAS (1 << 30)          /* the sum of all */
+#define FRAGMENT_WEIGHTS (1 << 28) /* of those by fragments, before their parts */
+#define FRAGMENT_PART 3
+#define SHORT_PERCENT 110  /* CPU asked for with a device, of what there is with one */
+#define SEVERAL_PERCENT 60 /* asked for by those with several devices */
+#define COPY_BITS 13       /* what one copy is worth fits 32 bits then, of whatever size */
 #define SPARE_MILLI 20000.0
 #define SCORE_BITS 15 /* of a V_n that a score leaves out */
 #define USABLE_PART 3
@@ -67,7 +70,7 @@ typedef int32_t row[TYPICAL_MAX];
 struct sums {
 	uint64_t version;                      /* of the node, +1; 0: not summed up */
 	int64_t rest[TYPICAL_MAX / LANES + 1]; /* what it is worth to m from LANES i on */
-	int32_t *slots, *usable, *cpu;         /* n each */
+	int32_t *slots, *usable, *host;        /* n each; host: copies by CPU and memory */
 };
 
 /*
@@ -89,11 +92,12 @@ struct seen {
 struct scarcity {
 	uint32_t n; /* typical tenants with devices, filled up to LANES with those of no weight */
 	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: none is asked for */
+	uint32_t per_mib[TYPICAL_MAX]; /* likewise of the node's memory */
 	row able[PLACE_MODELS_MAX];    /* by model: all bits, or 0 */
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
 	row most;                      /* that one copy keeps from being a fragment */
-	bool is_cpu_short;             /* then mu and worth count, lambda and most do not */
+	bool by_fragments;             /* then mu and worth count, lambda and most do not */
 	row mu;                        /* with its part in V_n */
 	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
 	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
@@ -126,11 +130,11 @@ static void scarcity_stop(struct place *place)
 
 /* ---- one pass over the typical tenants ---- */
 
-static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t slots, int32_t cpu)
+static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t slots, int32_t host)
 {
 	const int32_t k = (int32_t)((uint32_t)(slots * s->per_count[m]) >> 16);
 
-	return k < cpu ? k : cpu;
+	return k < host ? k : host;
 }
 
 /*
@@ -140,18 +144,18 @@ static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t sl
 PLACE_VECTORS static int64_t value_with(
 	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
 {
-	const int32_t *cpu = n->cpu;
+	const int32_t *host = n->host;
 	const int16_t *old = &s->fits[MIN(r, WHOLE) * s->n],
 		      *new = &s->fits[MIN(left, WHOLE) * s->n];
 	const int32_t lost = devices * (int32_t)r, kept = devices * (int32_t)left;
 	const uint32_t n_typical = s->n_up_to[MIN(r, WHOLE)];
 	int64_t v = n->rest[n_typical / LANES], copies = 0;
 
-	if (s->is_cpu_short) {
+	if (s->by_fragments) {
 		for (uint32_t m = 0; m < n_typical; m++) {
 			int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
 			int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
-			int32_t k = copies_of(s, m, slots, cpu[m]);
+			int32_t k = copies_of(s, m, slots, host[m]);
 
 			v += (int64_t)s->mu[m] * (k ? usable : 0);
 			copies += (int64_t)s->worth[m] * k;
@@ -161,9 +165,9 @@ PLACE_VECTORS static int64_t value_with(
 	for (uint32_t m = 0; m < n_typical; m++) {
 		int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
 		int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
-		int32_t k = copies_of(s, m, slots, cpu[m]);
+		int32_t k = copies_of(s, m, slots, host[m]);
 
-		usable = usable < cpu[m] * s->most[m] ? usable : cpu[m] * s->most[m];
+		usable = usable < host[m] * s->most[m] ? usable : host[m] * s->most[m];
 		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
 		v += (int64_t)s->lambda[m] * (k ? usable : 0);
 	}
@@ -176,15 +180,16 @@ PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 	const uint32_t n_typical = s->n;
 	int64_t v[TYPICAL_MAX];
 
-	for (uint32_t m = 0; m < n_typical && s->is_cpu_short; m++) {
-		const int32_t k = copies_of(s, m, n->slots[m], n->cpu[m]);
+	for (uint32_t m = 0; m < n_typical && s->by_fragments; m++) {
+		const int32_t k = copies_of(s, m, n->slots[m], n->host[m]);
 
 		v[m] = (int64_t)s->mu[m] * (k ? n->usable[m] : 0) +
 			(int64_t)s->worth[m] * k * (1 << COPY_BITS);
 	}
-	for (uint32_t m = 0; m < n_typical && !s->is_cpu_short; m++) {
-		const int32_t cpu = n->cpu[m], k = copies_of(s, m, n->slots[m], cpu);
-		int32_t usable = n->usable[m] < cpu * s->most[m] ? n->usable[m] : cpu * s->most[m];
+	for (uint32_t m = 0; m < n_typical && !s->by_fragments; m++) {
+		const int32_t host = n->host[m], k = copies_of(s, m, n->slots[m], host);
+		int32_t usable = n->usable[m] < host * s->most[m] ? n->usable[m]
+								  : host * s->most[m];
 
 		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
 		v[m] = (int64_t)s->lambda[m] * (k ? usable : 0);
@@ -211,19 +216,21 @@ PLACE_VECTORS static void add_device(
 	}
 }
 
-/* How many copies the CPU is enough for; 0 where the model is another. */
-PLACE_VECTORS static void cpu_slots(const struct place *place, const struct scarcity *s,
-	uint32_t node, uint32_t cpu, int32_t *restrict ret)
+/* How many copies that CPU and memory are enough for; 0 where the model is another. */
+PLACE_VECTORS static void host_slots(const struct place *place, const struct scarcity *s,
+	uint32_t node, uint32_t cpu, uint64_t memory, int32_t *restrict ret)
 {
 	const struct node *n = &place->nodes[node];
 	/* Of a node with several models all count as the first one's. */
 	const int32_t *able = s->able[n->n_devices ? place->devices[n->first_device].model : 0];
-	const uint32_t n_typical = s->n;
+	const uint32_t n_typical = s->n, mib = (uint32_t)MIN(memory >> 20, UINT32_MAX);
 
 	for (uint32_t m = 0; m < n_typical; m++) {
-		uint64_t k = (uint64_t)cpu * s->per_cpu[m] >> 32;
+		uint64_t k = (uint64_t)cpu * s->per_cpu[m] >> 32,
+			 l = (uint64_t)mib * s->per_mib[m] >> 32;
 
 		k = k < INT16_MAX && s->per_cpu[m] ? k : INT16_MAX;
+		k = l < k && s->per_mib[m] ? l : k;
 		ret[m] = (int32_t)k & able[m];
 	}
 }
@@ -240,7 +247,7 @@ static const struct sums *node_sums(const struct place *place, uint32_t node)
 	memset(sums->usable, 0, s->n * sizeof(*sums->usable));
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
 		add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
-	cpu_slots(place, s, node, place->cpu_free[node], sums->cpu);
+	host_slots(place, s, node, place->cpu_free[node], place->memory_free[node], sums->host);
 	sum_rest(s, sums);
 	sums->version = place->versions[node] + 1ull;
 	return sums;
@@ -248,13 +255,17 @@ static const struct sums *node_sums(const struct place *place, uint32_t node)
 
 /* ---- learning ---- */
 
+static uint32_t reciprocal(uint32_t asked)
+{
+	return asked < 2 ? asked * UINT32_MAX : (uint32_t)(((1ull << 32) + asked - 1) / asked);
+}
+
 static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 {
 	for (uint32_t model = 0; model < PLACE_MODELS_MAX; model++)
 		s->able[model][m] = !t->models || (t->models >> model & 1) ? -1 : 0;
-	s->per_cpu[m] = t->cpu_milli < 2
-		? t->cpu_milli * UINT32_MAX
-		: (uint32_t)(((1ull << 32) + t->cpu_milli - 1) / t->cpu_milli);
+	s->per_cpu[m] = reciprocal(t->cpu_milli);
+	s->per_mib[m] = reciprocal((uint32_t)MIN(t->mib / MAX(t->n, 1u), UINT32_MAX));
 	s->share[m] = (int32_t)t->share;
 	s->take[m] = (int32_t)(t->share * t->count);
 	s->per_count[m] = (int32_t)((65536 + t->count - 1) / t->count);
@@ -265,7 +276,7 @@ static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 /* W(r), by r: one share and the best of the rest. */
 static void set_waste(struct scarcity *s, const struct place_mix *mix)
 {
-	const int32_t weights = s->is_cpu_short ? SHORT_WEIGHTS : LAMBDAS;
+	const int32_t weights = s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS;
 	uint64_t n[WHOLE + 1] = {0}, all = 0;
 	int64_t price[WHOLE + 1];
 
@@ -331,7 +342,7 @@ static int set_tables(struct place *place, struct scarcity *s)
 	room = s->room;
 	for (uint32_t node = 0; node < s->n_nodes; node++, room += 3 * (size_t)s->n)
 		s->node[node] = (struct sums){
-			.slots = room, .usable = room + s->n, .cpu = room + 2 * (size_t)s->n};
+			.slots = room, .usable = room + s->n, .host = room + 2 * (size_t)s->n};
 	return 0;
 }
 
@@ -359,7 +370,7 @@ static void add_supply(const struct place *place, const struct scarcity *s, stru
 		for (uint32_t m = 0; m < s->n; m++) {
 			int32_t k = (int32_t)((uint32_t)(sums->slots[m] * s->per_count[m]) >> 16);
 
-			supply->used[m] += MIN(k, sums->cpu[m]) * s->take[m];
+			supply->used[m] += MIN(k, sums->host[m]) * s->take[m];
 			supply->slots[m] += (k & able[m]) * s->take[m];
 			supply->open[m] += able[m] ? open : 0;
 		}
@@ -394,31 +405,37 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 					       : 0;
 
 		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
-		s->mu[m] = (int32_t)(mu * SHORT_WEIGHTS * SHORT_PART);
-		s->worth[m] = (int32_t)(lambda * s->take[m] * (SHORT_WEIGHTS >> COPY_BITS) *
-			SHORT_PART);
+		s->mu[m] = (int32_t)(mu * FRAGMENT_WEIGHTS * FRAGMENT_PART);
+		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
+			FRAGMENT_PART);
 	}
 }
 
-/* Whether typical tenants use up the nodes' CPU well before their devices. */
-static bool is_cpu_short(const struct place *place)
+/*
+ * Whether typical tenants use up the nodes' CPU well before their devices, or those with several
+ * devices ask for most of them.
+ */
+static bool weighs_fragments(const struct place *place)
 {
 	const struct place_mix *mix = place->mix;
 	uint64_t cpu = 0, open = 0;
-	double asked_cpu = 0, asked = 0;
+	double asked_cpu = 0, asked = 0, several = 0;
 
 	for (uint32_t i = 0; i < mix->n; i++) {
 		const struct typical *t = &mix->typical[i];
+		const double devices = (double)t->n * t->share * t->count;
 
 		asked_cpu += (double)t->n * t->cpu_milli;
-		asked += (double)t->n * t->share * t->count;
+		asked += devices;
+		several += t->count > 1 ? devices : 0;
 	}
 	for (uint32_t node = 0; node < place->n_nodes; node++)
 		if (place->nodes[node].is_used) {
 			cpu += place->nodes[node].cpu_all;
 			open += (uint64_t)place->nodes[node].n_devices * WHOLE;
 		}
-	return asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
+	return several * 100 > asked * SEVERAL_PERCENT ||
+		asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
 }
 
 static int scarcity_learn(struct place *place)
@@ -428,7 +445,7 @@ static int scarcity_learn(struct place *place)
 	int r;
 
 	set_typical(s, place->mix);
-	s->is_cpu_short = is_cpu_short(place);
+	s->by_fragments = weighs_fragments(place);
 	set_waste(s, place->mix);
 	r = set_tables(place, s);
 	if (r < 0)
@@ -462,7 +479,7 @@ static int64_t value_without(const struct place *place, const struct sums *n, ui
 	const struct scarcity *s = place->policy_state;
 	const uint32_t r0 = choice->n ? place->share_open[choice->device[0]] : 0;
 	row slots, usable;
-	struct sums after = {.slots = slots, .usable = usable, .cpu = n->cpu};
+	struct sums after = {.slots = slots, .usable = usable, .host = n->host};
 	int64_t saved = 0;
 	bool is_same = true;
 
@@ -636,10 +653,10 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
 
 static const struct place_draws *scarcity_draws(const struct place *place)
 {
-	static const struct place_draws usual = DRAWS(LAMBDAS), when_short = DRAWS(SHORT_WEIGHTS);
+	static const struct place_draws usual = DRAWS(LAMBDAS), fragments = DRAWS(FRAGMENT_WEIGHTS);
 	const struct scarcity *s = place->policy_state;
 
-	return s->is_cpu_short ? &when_short : &usual;
+	return s->by_fragments ? &fragments : &usual;
 }
 
 /* In units of V_n. */
@@ -712,11 +729,12 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 {
 	const struct scarcity *s = place->policy_state;
 	const struct sums *now = node_sums(place, node);
-	row cpu;
-	struct sums n = {.slots = now->slots, .usable = now->usable, .cpu = cpu};
+	row host;
+	struct sums n = {.slots = now->slots, .usable = now->usable, .host = host};
 	int64_t value;
 
-	cpu_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli, cpu);
+	host_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli,
+		place->memory_free[node] - spec->memory_bytes, host);
 	sum_rest(s, &n);
 	if (spec->count != 1 || spec->share == WHOLE)
 		value = best_of_several(place, spec, &n, mask, choice);

@@ -697,6 +697,29 @@ static void a_device_may_become_too_small(void **state)
 	assert_int_equal(cluster_device_for(place, spec), PLACE_NONE);
 }
 
+/* A device without memory of the node beside it is of no use: alike to who asks for none. */
+static void the_default_leaves_memory(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+	struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	struct place_node_info info = {.n_devices = 2, .devices = devices};
+	struct place_spec typical = spec_of(1000), spec = spec_of(1000);
+	uint32_t a, b;
+
+	info.name = "a";
+	info.memory_bytes = 16 * GIB;
+	assert_ok(place_node_add(place, &info, &a, NULL));
+	info.name = "b";
+	info.memory_bytes = 20 * GIB;
+	assert_ok(place_node_add(place, &info, &b, NULL));
+	spec.memory_bytes = 10 * GIB;
+	place_set_typical(place, &typical, 1);
+	assert_int_equal(node_for(place, spec), a);
+	typical.memory_bytes = 8 * GIB;
+	place_set_typical(place, &typical, 1);
+	assert_int_equal(node_for(place, spec), b);
+}
+
 static void policies_have_names(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -713,4 +736,5 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_leaves_groups_whole),
 	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
 	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
-	UNIT(a_device_may_become_too_small), UNIT(policies_have_names))
+	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),
+	UNIT(policies_have_names))
