@@ -7,8 +7,8 @@
  *
  * A queue of requests in order of arrival; the first that fits is granted (a small one may overtake
  * a large one only of the same tenant's making: otherwise large ones would starve). When all that
- * holds room waits, nobody will ever give back: then the oldest that fits goes on, whoever is before
- * it; where none does it is a deadlock, and the youngest waiter gets -ENOMEM.
+ * holds room waits, nobody will ever give back: then the oldest that fits goes on, whoever is
+ * before it; where none does it is a deadlock, and the youngest waiter gets -ENOMEM.
  */
 #include "core/ledger.h"
 

@@ -133,7 +133,7 @@ static void who_fits_goes_on_before_anybody_is_refused(void **state)
 	assert_int_equal(ledger_reserve(ledger, 1, 1, 16 * GI, 4, 3), -EINPROGRESS);
 	assert_int_equal(ledger_reserve(ledger, 2, 1, 4 * GI, 5, 4), -EINPROGRESS);
 	assert_int_equal(verdict(ledger, &request), 1);
-	/* Now all wait: the older of the two goes on, and the other waits for what it will leave. */
+	/* Now all wait: the older of the two goes on, the other waits for what that will leave. */
 	assert_int_equal(ledger_reserve(ledger, 3, 1, 8 * GI, 6, 5), -EINPROGRESS);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 5);
