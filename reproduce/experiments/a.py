@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GaiaGPU's experiments: overhead alone, 0.3 beside 0.7 with small and large grids, and the soft limit."""
 
+from alone import overheads
 from draw import Axis, Line, bars, lines
-from judge import estimate, ratios
+from judge import estimate
 from node import SETTLE_S, busy, curve
 
 # As long as the steps of such trainings are on a device of today, 2 s each.
@@ -20,26 +21,6 @@ WHY = ("The token closes the gate by time on the device, which it measures; Gaia
        "it samples, so that grids of few blocks escape. A soft limit here is the limit: what another leaves idle is there with the next "
        "turn, and no ramp is needed, since it is taken back as fast. The overhead is a program's alone, first kernel to last; it is of the "
        "size of what differs between two runs of the same program on this machine.")
-
-
-def seconds(world, policy, options):
-    with world.node(policy=policy) as node:
-        node.start("it", ("--request", "1", "--memory", "50%"), *options)
-        ran = node.finish()["it"]
-    return ran[-1][1] - ran[0][0]
-
-
-def overheads(world):
-    """{kind: [time against that without divvy, less one]}"""
-    out = {}
-    for kind, options in KINDS.items():
-        bare, shared = [], []
-        for i in range(world.seeds):
-            world.note(f"{kind}, pair {i + 1} of {world.seeds}")
-            bare.append(seconds(world, None, options))
-            shared.append(seconds(world, "share", options))
-        out[kind] = [r - 1 for r in ratios(shared, bare)]
-    return out
 
 
 def partition(world, grid, lasts_s):
@@ -69,7 +50,7 @@ def soft_limit(world):
 
 
 def run(world):
-    overhead = overheads(world)
+    overhead = overheads(world, KINDS)
     off, rises, got = [], [], {grid: [] for grid in GRIDS}
     for i in range(world.seeds):
         for grid, blocks in GRIDS.items():

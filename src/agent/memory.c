@@ -454,6 +454,20 @@ void memory_recount(struct tenant *t)
 		recount_device(t->agent->memory, &t->devices[i]);
 }
 
+/* The device's book no longer has what a dead process held. */
+static void give_room(struct memory *m, struct device *device, uint32_t tenant, uint32_t process)
+{
+	ledger_process_gone(device->ledger, tenant, process);
+	memory_settled(m->agent, device);
+}
+
+/* Does the answer that has just come, to a question asked after its death, leave it out? */
+static bool is_let_go(
+	const struct memory *m, pid_t pid, uint64_t died_after, const struct device *device)
+{
+	return died_after < m->begun && !is_listed(m, pid, device->index);
+}
+
 /* What it holds of a device is not seen to here any more: its tenant ends. */
 static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 {
@@ -465,8 +479,7 @@ static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 
 	p->grave_devices &= ~(1u << at);
 	if (!r) {
-		ledger_process_gone(device->ledger, t->id, p->index);
-		memory_settled(m->agent, device);
+		give_room(m, device, t->id, p->index);
 		return;
 	}
 	*r = (struct remains){.device = device,
@@ -492,11 +505,9 @@ static void visit_remains(struct memory *m, bool has_answer, uint64_t now)
 	for (r = TAILQ_FIRST(&m->remains); r; r = next) {
 		next = TAILQ_NEXT(r, link);
 		if (now < r->until_ns &&
-			!(has_answer && r->died_after < m->begun &&
-				!is_listed(m, r->pid, r->device->index)))
+			!(has_answer && is_let_go(m, r->pid, r->died_after, r->device)))
 			continue;
-		ledger_process_gone(r->device->ledger, r->tenant, r->process);
-		memory_settled(m->agent, r->device);
+		give_room(m, r->device, r->tenant, r->process);
 		forget_remains(m, r);
 	}
 }
@@ -517,8 +528,7 @@ static void release_device(struct memory *m, struct process *p, uint32_t at)
 
 	p->grave_devices &= ~(1u << at);
 	recount_device(m, td);
-	ledger_process_gone(td->device->ledger, p->tenant->id, p->index);
-	memory_settled(m->agent, td->device);
+	give_room(m, td->device, p->tenant->id, p->index);
 }
 
 /* Is there somebody whom the device has not let go? */
@@ -538,8 +548,9 @@ static void visit_graves(struct memory *m, bool has_answer)
 			if (!(p->grave_devices & 1u << i))
 				continue;
 			if (now >= p->grave_until_ns ||
-				(has_answer && p->died_after < m->begun &&
-					!is_listed(m, p->pid, p->tenant->devices[i].device->index)))
+				(has_answer &&
+					is_let_go(m, p->pid, p->died_after,
+						p->tenant->devices[i].device)))
 				release_device(m, p, i);
 		}
 		if (!p->grave_devices)
