@@ -165,6 +165,14 @@ void str_blank_controls(char *p, size_t n)
 			p[i] = '?';
 }
 
+void str_wipe(char **text)
+{
+	if (*text)
+		explicit_bzero(*text, strlen(*text));
+	free(*text);
+	*text = NULL;
+}
+
 uint64_t str_hash(struct str s)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);

@@ -88,6 +88,9 @@ int str_copy(char *dst, size_t size, struct str s);
 /* A '?' for each control character, so that a peer or a file's name cannot play with a terminal. */
 void str_blank_controls(char *p, size_t n);
 
+/* Overwrites what is there, frees it and leaves NULL: for secrets. Of NULL, nothing. */
+void str_wipe(char **text);
+
 /* FNV-1a, for tables whose keys no stranger chooses. */
 uint64_t str_hash(struct str s);
 

@@ -26,8 +26,10 @@ static int set_times(gnutls_x509_crt_t crt, const struct http_issue *issue)
 		: gnutls_x509_crt_set_expiration_time(crt, (time_t)(issue->to_ns / NSEC_PER_SEC));
 }
 
-static int set_identity(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const char *name)
+static int set_identity(
+	gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct http_issue *issue)
 {
+	const char *name = issue->name;
 	unsigned char serial[SERIAL_BYTES], id[64];
 	size_t n_id = sizeof(id);
 	int r = random_bytes(serial, sizeof(serial)) < 0 ? GNUTLS_E_RANDOM_FAILED : 0;
@@ -35,7 +37,9 @@ static int set_identity(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const 
 	serial[0] &= 0x7f; /* above 0 */
 	r = r < 0 ? r : gnutls_x509_crt_set_version(crt, 3);
 	r = r < 0 ? r : gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
-	r = r < 0 ? r : gnutls_x509_crt_set_key(crt, key);
+	r = r < 0           ? r
+		: issue->of ? gnutls_x509_crt_set_pubkey(crt, issue->of)
+			    : gnutls_x509_crt_set_key(crt, key);
 	r = r < 0 ? r
 		  : gnutls_x509_crt_set_dn_by_oid(
 			    crt, GNUTLS_OID_X520_COMMON_NAME, 0, name, (unsigned int)strlen(name));
@@ -43,19 +47,24 @@ static int set_identity(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const 
 	return r < 0 ? r : gnutls_x509_crt_set_subject_key_id(crt, id, n_id);
 }
 
-static int set_purpose(gnutls_x509_crt_t crt, const char *host)
+static int set_purpose(gnutls_x509_crt_t crt, const struct http_issue *issue)
 {
-	int r = gnutls_x509_crt_set_basic_constraints(crt, !host, host ? -1 : 0);
+	const char *name = issue->host ? issue->host : issue->uri;
+	int r = gnutls_x509_crt_set_basic_constraints(crt, !name, name ? -1 : 0);
 
-	if (r < 0 || !host)
+	if (r < 0 || !name)
 		return r < 0 ? r
 			     : gnutls_x509_crt_set_key_usage(
 				       crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
 	r = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
-	r = r < 0 ? r : gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+	if (r >= 0 && (issue->host || issue->is_server))
+		r = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+	if (r >= 0 && !issue->host)
+		r = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
 	return r < 0 ? r
-		     : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, host,
-			       (unsigned int)strlen(host), GNUTLS_FSAN_SET);
+		     : gnutls_x509_crt_set_subject_alt_name(crt,
+			       issue->host ? GNUTLS_SAN_DNSNAME : GNUTLS_SAN_URI, name,
+			       (unsigned int)strlen(name), GNUTLS_FSAN_SET);
 }
 
 static int sign(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer, gnutls_x509_privkey_t issuer_key)
@@ -84,6 +93,8 @@ static int export(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, char **ret_c
 	if (r < 0)
 		return r;
 	*ret_crt = take(&text);
+	if (!key)
+		return *ret_crt ? 0 : GNUTLS_E_MEMORY_ERROR;
 	r = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &text);
 	if (r >= 0)
 		*ret_key = take(&text);
@@ -95,15 +106,15 @@ int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, s
 	_cleanup_free_ char *pem = NULL, *pem_key = NULL;
 	gnutls_x509_privkey_t key = NULL;
 	gnutls_x509_crt_t crt = NULL;
-	int r = gnutls_x509_privkey_init(&key);
+	int r = issue->of ? 0 : gnutls_x509_privkey_init(&key);
 
-	r = r < 0 ? r
-		  : gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA,
-			    GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
+	if (key)
+		r = gnutls_x509_privkey_generate(
+			key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
 	r = r < 0 ? r : gnutls_x509_crt_init(&crt);
 	r = r < 0 ? r : set_times(crt, issue);
-	r = r < 0 ? r : set_identity(crt, key, issue->name);
-	r = r < 0 ? r : set_purpose(crt, issue->host);
+	r = r < 0 ? r : set_identity(crt, key, issue);
+	r = r < 0 ? r : set_purpose(crt, issue);
 	r = r < 0 ? r
 		  : sign(crt, issue->issuer ? issue->issuer : crt,
 			    issue->issuer ? issue->issuer_key : key);
@@ -116,7 +127,8 @@ int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, s
 		return fail(err, EIO, "making the certificate of '%s': %s", issue->name,
 			gnutls_strerror(r));
 	*ret_crt = TAKE_PTR(pem);
-	*ret_key = TAKE_PTR(pem_key);
+	if (ret_key)
+		*ret_key = TAKE_PTR(pem_key);
 	return 0;
 }
 

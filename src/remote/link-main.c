@@ -37,10 +37,9 @@
 #include "base/process.h"
 #include "remote/link.h"
 #include "remote/report.h"
+#include "remote/secure.h"
 
 #define KEY_BYTES 32u
-#define HANDSHAKE_MS 10000
-#define PEER_MS 10000 /* a peer that does not answer for so long is gone */
 #define CHILDREN_MAX 1024u
 #define STRANGERS_MAX 64u /* the oldest of more is sent away */
 #define LOOK_MS 100
@@ -116,18 +115,6 @@ static int server_key(gnutls_session_t session, const char *name, gnutls_datum_t
 	return 0;
 }
 
-static void set_socket(int fd)
-{
-	const int one = 1, idle = 5, every = 2, tries = 3, most = PEER_MS;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries));
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof(most));
-}
-
 /* What both sides prove with. Of the process, as its one session is. */
 static int set_credentials(gnutls_session_t tls, bool is_server)
 {
@@ -158,19 +145,14 @@ static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 	gnutls_session_t tls;
 	int r;
 
-	set_socket(fd);
+	secure_socket(fd);
 	if (gnutls_init(&tls, is_server ? GNUTLS_SERVER : GNUTLS_CLIENT) < 0)
 		return -ENOMEM;
 	r = gnutls_priority_set_direct(tls, PRIORITY, NULL);
 	if (r >= 0)
 		r = set_credentials(tls, is_server);
-	if (r >= 0) {
-		gnutls_transport_set_int(tls, fd);
-		gnutls_handshake_set_timeout(tls, HANDSHAKE_MS);
-		do {
-			r = gnutls_handshake(tls);
-		} while (r < 0 && !gnutls_error_is_fatal(r));
-	}
+	if (r >= 0)
+		r = secure_handshake(tls, fd);
 	/* A server that would let somebody in without the key is none. */
 	if (r < 0 || gnutls_auth_get_type(tls) != GNUTLS_CRD_PSK) {
 		gnutls_deinit(tls);
@@ -184,7 +166,7 @@ static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 static int dial(void)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	const struct timeval most = {.tv_sec = PEER_MS / 1000}, none = {0};
+	const struct timeval most = {.tv_sec = SECURE_PEER_MS / 1000}, none = {0};
 	struct addrinfo *all = NULL;
 	int fd = -1, failed = EHOSTUNREACH;
 

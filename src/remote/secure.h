@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection of the network before a link runs over it: how long a peer may be silent, and the
+ * handshake, with whichever proof the session was given. Blocks; one thread for each connection.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct gnutls_session_int;
+struct identity_session;
+struct identity_tls;
+
+#define SECURE_HANDSHAKE_MS 10000
+#define SECURE_PEER_MS 10000 /* a peer that does not answer for so long is gone */
+
+/* What is written goes at once, and a peer that is gone is noticed. */
+void secure_socket(int fd);
+
+/* At most SECURE_HANDSHAKE_MS. What gnutls_handshake() has said: 0, or what is fatal. */
+int secure_handshake(struct gnutls_session_int *tls, int fd);
+
+/*
+ * Both show a certificate: identity/tls.h says who is let in, and node of a client which node it
+ * wants (NULL: it is the server). 0: ret_session->tls is ready for a link, ret_session->peer is who
+ * is there; the caller's, with identity_session_done(), and it stays where it is. -EACCES, with a
+ * sentence for the log alone: the peer is told nothing. -ENOMEM.
+ */
+int secure_meet(struct identity_tls *own, int fd, const char *node,
+	struct identity_session *ret_session, struct error *err);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <gnutls/x509.h>
+
+#include "base/cleanup.h"
+#include "identity/crt.h"
+#include "identity/request.h"
+#include "made.h"
+
+#define TENANT "divvy://tenant/" MADE_UID "/main"
+
+/* A request of somebody who writes what he likes. */
+struct wish {
+	const char *uri, *second_uri, *dns, *subject, *password;
+	gnutls_pk_algorithm_t algorithm;
+	unsigned int bits; /* 0: P-256 */
+	bool is_authority;
+};
+
+static char *write_request(const struct wish *wish)
+{
+	gnutls_x509_privkey_t key;
+	gnutls_x509_crq_t crq;
+	gnutls_datum_t text;
+	char *pem;
+
+	assert_ok(gnutls_x509_privkey_init(&key));
+	assert_ok(gnutls_x509_privkey_generate(key,
+		wish->algorithm ? wish->algorithm : GNUTLS_PK_ECDSA,
+		wish->bits ? wish->bits : GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0));
+	assert_ok(gnutls_x509_crq_init(&crq));
+	assert_ok(gnutls_x509_crq_set_version(crq, 1));
+	assert_ok(gnutls_x509_crq_set_key(crq, key));
+	if (wish->subject)
+		assert_ok(gnutls_x509_crq_set_dn_by_oid(crq, GNUTLS_OID_X520_COMMON_NAME, 0,
+			wish->subject, (unsigned)strlen(wish->subject)));
+	if (wish->uri)
+		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_URI, wish->uri,
+			(unsigned)strlen(wish->uri), GNUTLS_FSAN_SET));
+	if (wish->second_uri)
+		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_URI,
+			wish->second_uri, (unsigned)strlen(wish->second_uri), GNUTLS_FSAN_APPEND));
+	if (wish->dns)
+		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_DNSNAME, wish->dns,
+			(unsigned)strlen(wish->dns), GNUTLS_FSAN_APPEND));
+	if (wish->is_authority)
+		assert_ok(gnutls_x509_crq_set_basic_constraints(crq, 1, -1));
+	if (wish->password)
+		assert_ok(gnutls_x509_crq_set_challenge_password(crq, wish->password));
+	assert_ok(gnutls_x509_crq_sign2(crq, key, GNUTLS_DIG_UNKNOWN, 0));
+	assert_ok(gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_PEM, &text));
+	pem = str_dup((struct str){(const char *)text.data, text.size});
+	gnutls_free(text.data);
+	gnutls_x509_crq_deinit(crq);
+	gnutls_x509_privkey_deinit(key);
+	return pem;
+}
+
+static void one_is_read_as_it_was_made(void **state)
+{
+	const struct identity_name name = {
+		.kind = IDENTITY_OF_TENANT, .uid = MADE_UID, .container = "main"};
+	_cleanup_free_ char *pem = NULL, *pem_key = NULL;
+	_cleanup_request_ struct request request = {0};
+	gnutls_x509_privkey_t key;
+	struct error err = {0};
+
+	if (request_make(&name, &pem, &pem_key, &err) < 0)
+		fail_msg("%s", err.msg);
+	/* What an API server looks for. */
+	assert_int_equal(strncmp(pem, "-----BEGIN CERTIFICATE REQUEST-----\n", 36), 0);
+	if (request_read(str_from(pem), &request, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_true(identity_name_is_same(&request.name, &name));
+	assert_non_null(request.key);
+	key = crt_key_read(pem_key);
+	assert_non_null(key);
+	gnutls_x509_privkey_deinit(key);
+}
+
+static void no_name_no_request(void **state)
+{
+	const struct identity_name name = {.kind = IDENTITY_OF_NODE, .node = "No Name"};
+	struct error err;
+	char *pem, *key;
+
+	assert_int_equal(request_make(&name, &pem, &key, &err), -EINVAL);
+	assert_contains(err.msg, "No Name");
+}
+
+static void another_good_key_will_do(void **state)
+{
+	_cleanup_free_ char *pem = write_request(&(struct wish){.uri = TENANT,
+		.algorithm = GNUTLS_PK_EDDSA_ED25519,
+		.bits = GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_ED25519)});
+	_cleanup_request_ struct request request = {0};
+	struct error err = {0};
+
+	if (request_read(str_from(pem), &request, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static void what_is_more_or_less_than_a_name_is_refused(void **state)
+{
+	static const struct {
+		struct wish wish;
+		const char *says;
+	} cases[] = {
+		{{.uri = TENANT, .algorithm = GNUTLS_PK_RSA, .bits = 1024}, "RSA of 1024 bits"},
+		{{.uri = TENANT, .algorithm = GNUTLS_PK_RSA, .bits = 2048}, "RSA of 2048 bits"},
+		{{.uri = TENANT, .bits = GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP384R1)},
+			"384 bits"},
+		{{.uri = TENANT, .subject = "system:admin"}, "it has a subject"},
+		{{.uri = TENANT, .second_uri = "divvy://node/n1"}, "second alternative name"},
+		{{.uri = TENANT, .dns = "divvy-controller.divvy-system.svc"},
+			"second alternative name"},
+		{{.dns = "divvy-controller.divvy-system.svc"}, "no URI"},
+		{{.uri = TENANT, .is_authority = true}, "extension"},
+		{{.is_authority = true}, "extension"},
+		{{.uri = TENANT, .password = "let me in"}, "attribute"},
+		{{.uri = "spiffe://tenant/x"}, "neither divvy://node"},
+		{{.uri = NULL}, "it has no attribute"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *pem = write_request(&cases[i].wish);
+		_cleanup_request_ struct request request = {0};
+		struct error err = {0};
+
+		assert_int_equal(request_read(str_from(pem), &request, &err), -EINVAL);
+		assert_contains(err.msg, cases[i].says);
+		assert_null(request.key);
+	}
+}
+
+/* Somebody has seen the request of another one. */
+static void one_that_its_key_has_not_signed_is_refused(void **state)
+{
+	const struct identity_name name = {.kind = IDENTITY_OF_NODE, .node = "n1"};
+	_cleanup_free_ char *pem = NULL, *key = NULL;
+	_cleanup_request_ struct request request = {0};
+	gnutls_datum_t text, der;
+	gnutls_x509_crq_t crq;
+	struct error err;
+	uint8_t *at;
+
+	assert_ok(request_make(&name, &pem, &key, NULL));
+	text = (gnutls_datum_t){(unsigned char *)pem, (unsigned)strlen(pem)};
+	assert_ok(gnutls_pem_base64_decode2(NULL, &text, &der));
+	at = memmem(der.data, der.size, "divvy://node/n1", 15);
+	assert_non_null(at);
+	at[14] = '2';
+	assert_ok(gnutls_x509_crq_init(&crq));
+	assert_ok(gnutls_x509_crq_import(crq, &der, GNUTLS_X509_FMT_DER));
+	gnutls_free(der.data);
+	assert_ok(gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_PEM, &text));
+	assert_int_equal(request_read((struct str){(const char *)text.data, text.size}, &request,
+				 &err),
+		-EINVAL);
+	assert_contains(err.msg, "not signed by its own key");
+	gnutls_free(text.data);
+	gnutls_x509_crq_deinit(crq);
+}
+
+static void rubbish_is_refused(void **state)
+{
+	static const char *const bad[] = {"", "rubbish",
+		"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"};
+	_cleanup_free_ char *large = calloc(1, REQUEST_PEM_MAX + 2);
+	_cleanup_request_ struct request request = {0};
+	struct error err;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(request_read(str_from(bad[i]), &request, &err), -EINVAL);
+	memset(large, 'a', REQUEST_PEM_MAX + 1);
+	assert_int_equal(request_read(str_from(large), &request, &err), -EINVAL);
+	assert_contains(err.msg, "8193 bytes");
+}
+
+UNIT_MAIN(UNIT(one_is_read_as_it_was_made), UNIT(no_name_no_request),
+	UNIT(another_good_key_will_do), UNIT(what_is_more_or_less_than_a_name_is_refused),
+	UNIT(one_that_its_key_has_not_signed_is_refused), UNIT(rubbish_is_refused))
