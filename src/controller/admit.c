@@ -28,15 +28,6 @@ static const char *text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-static bool is_account(const struct admit_rules *rules, const char *user, const char *name)
-{
-	struct str rest = str_from(user);
-
-	return str_skip_prefix(&rest, STR("system:serviceaccount:")) &&
-		str_skip_prefix(&rest, str_from(rules->ns)) && str_skip_prefix(&rest, STR(":")) &&
-		str_is(rest, name);
-}
-
 static bool is_update(const struct admit_request *request)
 {
 	return !strcmp(request->operation, "UPDATE");
@@ -232,7 +223,7 @@ static int check_edit(
 static int validate_pod(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
-	const bool is_scheduler = is_account(rules, request->user, "divvy-scheduler");
+	const bool is_scheduler = own_is_account(rules->ns, request->user, "divvy-scheduler");
 	const json_t *old = annotations_of(request->old), *new = annotations_of(request->object);
 	int r;
 
@@ -332,29 +323,22 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 static int validate_own(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
-	const char *name = kube_json_text_at(request->object, "metadata", "name", NULL);
+	const struct own_token token = {
+		request->user, request->pod_name, request->pod_uid, request->node_name};
+	const char *name = kube_json_text_at(request->object, "metadata", "name", NULL), *node;
+	int r;
 
-	if (!is_account(rules, request->user, "divvyd"))
+	if (!own_is_account(rules->ns, request->user, "divvyd"))
 		return 0; /* its rights are RBAC's */
 	if (!name)
 		name = request->name;
-	if (!request->pod_name[0] || !request->pod_uid[0])
-		return fail(&v->err, EPERM,
-			"the token of %.100s names no pod: it has to be one that is bound to "
-			"divvyd's "
-			"pod",
-			request->user);
-	if (!facts->pod_uid || !facts->pod_node)
-		return fail(
-			&v->err, EPERM, "the token's pod '%.100s' is not there", request->pod_name);
-	if (strcmp(facts->pod_uid, request->pod_uid))
-		return fail(&v->err, EPERM, "the token is of another pod than '%.100s' is now",
-			request->pod_name);
-	if (strcmp(facts->pod_node, name) ||
-		(request->node_name[0] && strcmp(request->node_name, name)))
+	r = own_node(&token, &facts->author, &node, &v->err);
+	if (r < 0)
+		return r;
+	if (strcmp(node, name))
 		return fail(&v->err, EPERM,
 			"'%.80s': pod '%.80s' runs on node '%.60s' and writes of that one alone",
-			name, request->pod_name, facts->pod_node);
+			name, request->pod_name, node);
 	return 0;
 }
 
@@ -381,18 +365,10 @@ const struct admit_path *admit_path_find(const char *path)
 	return NULL;
 }
 
-static const char *extra(const json_t *request, const char *key)
-{
-	const json_t *values = json_object_get(
-		kube_json_at(request, "userInfo", "extra", NULL), key);
-	const char *text = json_string_value(json_array_get(values, 0));
-
-	return text ? text : "";
-}
-
 int admit_parse(const json_t *review, struct admit_request *ret_request, struct error *err)
 {
 	const json_t *r = json_object_get(review, "request"), *object, *old;
+	const json_t *extra = kube_json_at(r, "userInfo", "extra", NULL);
 	const char *version = text_at(review, "apiVersion");
 
 	if (strcmp(text_at(review, "kind"), "AdmissionReview") || !json_is_object(r))
@@ -413,9 +389,9 @@ int admit_parse(const json_t *review, struct admit_request *ret_request, struct 
 		.subresource = text_at(r, "subResource"),
 		.ns = text_at(r, "namespace"),
 		.name = text_at(r, "name"),
-		.pod_name = extra(r, "authentication.kubernetes.io/pod-name"),
-		.pod_uid = extra(r, "authentication.kubernetes.io/pod-uid"),
-		.node_name = extra(r, "authentication.kubernetes.io/node-name"),
+		.pod_name = own_extra(extra, OWN_POD_NAME),
+		.pod_uid = own_extra(extra, OWN_POD_UID),
+		.node_name = own_extra(extra, OWN_NODE_NAME),
 		.object = json_is_object(object) ? object : NULL,
 		.old = json_is_object(old) ? old : NULL};
 	return 0;
@@ -425,7 +401,7 @@ enum admit_need admit_needs(const struct admit_path *path, const struct admit_ru
 	const struct admit_request *request)
 {
 	if (path->need == ADMIT_NEEDS_POD)
-		return is_account(rules, request->user, "divvyd") && request->pod_name[0]
+		return own_is_account(rules->ns, request->user, "divvyd") && request->pod_name[0]
 			? ADMIT_NEEDS_POD
 			: ADMIT_NEEDS_NOTHING;
 	/* Objects without a namespace need none. */
@@ -445,24 +421,6 @@ static int add_patch(json_t *response, const json_t *patch)
 	if (json_object_set_new(response, "patchType", json_string("JSONPatch")) < 0)
 		return -1;
 	return json_object_set_new(response, "patch", json_string(buf_text(&encoded)));
-}
-
-/* Sentences may quote what is no UTF-8 once it is cut. */
-static json_t *sentence(const char *text)
-{
-	json_t *json = json_string(text);
-	char plain[sizeof(((struct error *)0)->msg)];
-	size_t n = 0;
-
-	if (json)
-		return json;
-	for (; text[n] && n + 1 < sizeof(plain); n++)
-		plain[n] = text[n];
-	plain[n] = '\0';
-	for (size_t i = 0; i < n; i++)
-		if (plain[i] & 0x80)
-			plain[i] = '?';
-	return json_string(plain);
 }
 
 json_t *admit_answer(const struct admit_path *path, const struct admit_rules *rules,
@@ -485,7 +443,7 @@ json_t *admit_answer(const struct admit_path *path, const struct admit_rules *ru
 			json_pack("{s:s, s:i, s:s, s:o}", "status", "Failure", "code",
 				r == -EPERM ? 403 : 400, "reason",
 				r == -EPERM ? "Forbidden" : "BadRequest", "message",
-				sentence(v.err.msg)));
+				kube_json_sentence(v.err.msg)));
 	else if (response)
 		r = add_patch(response, v.patch);
 	if (response && r == 0 && json_array_size(v.warnings))

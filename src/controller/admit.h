@@ -6,6 +6,7 @@
 #ifndef CONTROLLER_ADMIT_H
 #define CONTROLLER_ADMIT_H
 
+#include "controller/own.h"
 #include "controller/wish.h"
 
 #define ADMIT_UID_MAX 128u
@@ -35,7 +36,7 @@ struct admit_request {
 
 struct admit_facts {
 	struct wish_facts ns;
-	const char *pod_uid, *pod_node; /* of the author's pod as it is; NULL: there is none */
+	struct own_pod author; /* the pod of the author's token, as it is */
 };
 
 struct admit_path;

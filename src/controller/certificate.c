@@ -4,15 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#include <gnutls/gnutls.h>
-#include <gnutls/x509.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "http/issue.h"
+#include "identity/crt.h"
 
 /* What a store's texts say, as far as they can be read. */
 struct read {
@@ -22,56 +19,11 @@ struct read {
 	gnutls_x509_crt_t server;            /* NULL: none, or not the key's */
 };
 
-static gnutls_datum_t datum(const char *text)
-{
-	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
-}
-
 /* ---- reading ---- */
-
-static unsigned int read_list(const char *pem, gnutls_x509_crt_t *list)
-{
-	unsigned int n = CERTIFICATE_AUTHORITIES_MAX;
-	gnutls_datum_t text;
-
-	if (!pem || strlen(pem) > CERTIFICATE_PEM_MAX)
-		return 0;
-	text = datum(pem);
-	if (gnutls_x509_crt_list_import(list, &n, &text, GNUTLS_X509_FMT_PEM,
-		    GNUTLS_X509_CRT_LIST_IMPORT_FAIL_IF_EXCEED) < 0)
-		return 0;
-	return n;
-}
-
-static gnutls_x509_privkey_t read_key(const char *pem)
-{
-	gnutls_x509_privkey_t key = NULL;
-	gnutls_datum_t text;
-
-	if (!pem || strlen(pem) > CERTIFICATE_PEM_MAX || gnutls_x509_privkey_init(&key) < 0)
-		return NULL;
-	text = datum(pem);
-	if (gnutls_x509_privkey_import2(key, &text, GNUTLS_X509_FMT_PEM, NULL, 0) < 0) {
-		gnutls_x509_privkey_deinit(key);
-		return NULL;
-	}
-	return key;
-}
-
-static bool is_pair(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
-{
-	unsigned char a[64], b[64];
-	size_t n_a = sizeof(a), n_b = sizeof(b);
-
-	return gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, a, &n_a) >= 0 &&
-		gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, b, &n_b) >= 0 &&
-		n_a == n_b && !memcmp(a, b, n_a);
-}
 
 static void read_done(struct read *read)
 {
-	for (unsigned int i = 0; i < read->n_authorities; i++)
-		gnutls_x509_crt_deinit(read->authority[i]);
+	crt_list_done(read->authority, read->n_authorities);
 	if (read->authority_key)
 		gnutls_x509_privkey_deinit(read->authority_key);
 	if (read->server)
@@ -81,18 +33,18 @@ static void read_done(struct read *read)
 static void read_store(const struct certificate_store *store, struct read *ret)
 {
 	gnutls_x509_crt_t chain[CERTIFICATE_AUTHORITIES_MAX];
-	gnutls_x509_privkey_t key = read_key(store->tls_key);
-	unsigned int n = read_list(store->tls_crt, chain);
+	gnutls_x509_privkey_t key = crt_key_read(store->tls_key);
+	unsigned int n = crt_list_read(store->tls_crt, chain);
 
 	memset(ret, 0, sizeof(*ret));
-	ret->n_authorities = read_list(store->ca_crt, ret->authority);
-	ret->authority_key = read_key(store->ca_key);
+	ret->n_authorities = crt_list_read(store->ca_crt, ret->authority);
+	ret->authority_key = crt_key_read(store->ca_key);
 	if (ret->authority_key &&
-		(!ret->n_authorities || !is_pair(ret->authority[0], ret->authority_key))) {
+		(!ret->n_authorities || !crt_is_pair(ret->authority[0], ret->authority_key))) {
 		gnutls_x509_privkey_deinit(ret->authority_key);
 		ret->authority_key = NULL;
 	}
-	if (n && key && is_pair(chain[0], key))
+	if (n && key && crt_is_pair(chain[0], key))
 		ret->server = chain[0];
 	for (unsigned int i = ret->server ? 1 : 0; i < n; i++)
 		gnutls_x509_crt_deinit(chain[i]);
@@ -100,49 +52,12 @@ static void read_store(const struct certificate_store *store, struct read *ret)
 		gnutls_x509_privkey_deinit(key);
 }
 
-static uint64_t ends(gnutls_x509_crt_t crt)
-{
-	const time_t t = gnutls_x509_crt_get_expiration_time(crt);
-
-	return t < 0 ? 0 : (uint64_t)t * NSEC_PER_SEC;
-}
-
-static uint64_t begins(gnutls_x509_crt_t crt)
-{
-	const time_t t = gnutls_x509_crt_get_activation_time(crt);
-
-	return t < 0 ? CLOCK_NEVER : (uint64_t)t * NSEC_PER_SEC;
-}
-
-static bool holds(gnutls_x509_crt_t crt, uint64_t now)
-{
-	return begins(crt) <= now && now < ends(crt);
-}
-
-/* Since it was made. */
-static uint64_t age(gnutls_x509_crt_t crt, uint64_t now)
-{
-	return clock_since_ns(now, clock_add_ns(begins(crt), CERTIFICATE_EARLY_NS));
-}
-
-static bool is_signed_by(gnutls_x509_crt_t crt, gnutls_x509_crt_t authority)
-{
-	unsigned int status = 0;
-
-	return gnutls_x509_crt_check_issuer(crt, authority) &&
-		gnutls_x509_crt_verify(crt, &authority, 1,
-			GNUTLS_VERIFY_DISABLE_TIME_CHECKS |
-				GNUTLS_VERIFY_DISABLE_TRUSTED_TIME_CHECKS,
-			&status) >= 0 &&
-		status == 0;
-}
-
 static bool is_good(
 	const struct read *read, gnutls_x509_crt_t authority, const char *host, uint64_t now)
 {
-	return read->server && holds(read->server, now) && holds(authority, now) &&
+	return read->server && crt_holds(read->server, now) && crt_holds(authority, now) &&
 		gnutls_x509_crt_check_hostname(read->server, host) &&
-		is_signed_by(read->server, authority);
+		crt_is_signed_by(read->server, authority);
 }
 
 static bool is_good_by_any(const struct read *read, const char *host, uint64_t now)
@@ -173,7 +88,7 @@ uint64_t certificate_ends_ns(const struct certificate_store *store)
 	uint64_t t;
 
 	read_store(store, &read);
-	t = read.server ? ends(read.server) : 0;
+	t = read.server ? crt_ends_ns(read.server) : 0;
 	read_done(&read);
 	return t;
 }
@@ -217,16 +132,9 @@ static int make_server(struct certificate_store *store, const struct read *read,
 static void add_authorities(const struct read *read, unsigned int first, unsigned int end,
 	uint64_t now, struct buf *out)
 {
-	for (unsigned int i = first; i < MIN(end, read->n_authorities); i++) {
-		gnutls_datum_t text = {NULL, 0};
-
-		if (now >= ends(read->authority[i]))
-			continue;
-		if (gnutls_x509_crt_export2(read->authority[i], GNUTLS_X509_FMT_PEM, &text) < 0)
-			out->error = -EIO;
-		buf_add(out, (struct str){(const char *)text.data, text.size});
-		gnutls_free(text.data);
-	}
+	for (unsigned int i = first; i < MIN(end, read->n_authorities); i++)
+		if (now < crt_ends_ns(read->authority[i]))
+			crt_format(read->authority[i], out);
 }
 
 static int set_bundle(struct certificate_store *store, struct buf *bundle, struct error *err)
@@ -268,28 +176,23 @@ static int drop_old_authorities(
 	return set_bundle(store, &bundle, err);
 }
 
-static bool is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t now)
-{
-	return clock_add_ns(now, length_ns / 3) >= ends(crt);
-}
-
 static int step(struct certificate_store *store, const struct read *read, const char *host,
 	uint64_t now, struct error *err)
 {
 	const bool is_good_now = is_good_by_any(read, host, now);
 
-	if (!read->authority_key || !holds(read->authority[0], now) ||
-		is_running_out(read->authority[0], CERTIFICATE_AUTHORITY_NS, now))
+	if (!read->authority_key || !crt_holds(read->authority[0], now) ||
+		crt_is_running_out(read->authority[0], CERTIFICATE_AUTHORITY_NS, now))
 		return add_new_authority(store, read, now, err);
 	/* Nobody is to be shown what he cannot know yet, unless there is nothing to lose. */
 	if (!is_good_now)
 		return make_server(store, read, host, now, err);
-	if (age(read->authority[0], now) >= CERTIFICATE_OVERLAP_NS &&
-		(!is_signed_by(read->server, read->authority[0]) ||
-			is_running_out(read->server, CERTIFICATE_SERVER_NS, now)))
+	if (crt_age_ns(read->authority[0], now) >= CERTIFICATE_OVERLAP_NS &&
+		(!crt_is_signed_by(read->server, read->authority[0]) ||
+			crt_is_running_out(read->server, CERTIFICATE_SERVER_NS, now)))
 		return make_server(store, read, host, now, err);
-	if (read->n_authorities > 1 && is_signed_by(read->server, read->authority[0]) &&
-		age(read->server, now) >= CERTIFICATE_OVERLAP_NS)
+	if (read->n_authorities > 1 && crt_is_signed_by(read->server, read->authority[0]) &&
+		crt_age_ns(read->server, now) >= CERTIFICATE_OVERLAP_NS)
 		return drop_old_authorities(store, read, now, err);
 	return 0;
 }

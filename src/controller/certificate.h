@@ -15,14 +15,15 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "identity/crt.h"
 
 #define CERTIFICATE_DAY_NS (UINT64_C(86400) * 1000000000)
 #define CERTIFICATE_AUTHORITY_NS (365 * CERTIFICATE_DAY_NS)
 #define CERTIFICATE_SERVER_NS (90 * CERTIFICATE_DAY_NS)
 #define CERTIFICATE_OVERLAP_NS (UINT64_C(3600) * 1000000000)
-#define CERTIFICATE_EARLY_NS (UINT64_C(300) * 1000000000) /* for clocks that differ */
-#define CERTIFICATE_AUTHORITIES_MAX 4u
-#define CERTIFICATE_PEM_MAX (64u << 10)
+#define CERTIFICATE_EARLY_NS CRT_EARLY_NS
+#define CERTIFICATE_AUTHORITIES_MAX CRT_LIST_MAX
+#define CERTIFICATE_PEM_MAX CRT_PEM_MAX
 
 /* PEM, as the Secret has it; NULL where there is nothing. */
 struct certificate_store {

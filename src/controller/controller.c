@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "controller/pool-view.h"
 #include "controller/share-pod.h"
+#include "identity/identity.h"
 #include "kube/config.h"
 #include "manifest/placeholder.h"
 #include "manifest/policy.h"
@@ -25,6 +26,16 @@ const json_t *controller_find(
 {
 	const struct kube_entry *entry = kube_cache_find(
 		c->watched[which].cache, ns ? ns : "", name ? name : "");
+
+	return entry ? entry->object : NULL;
+}
+
+const json_t *controller_find_uid(
+	const struct controller *c, enum controller_cache which, const char *uid)
+{
+	const struct kube_entry *entry = uid && uid[0]
+		? kube_cache_find_uid(c->watched[which].cache, uid)
+		: NULL;
 
 	return entry ? entry->object : NULL;
 }
@@ -109,6 +120,8 @@ static const struct {
 	{"namespace", job_namespace},
 	{"certificate", job_certificate},
 	{"pool", job_pool},
+	{"authority", job_authority},
+	{"sign", job_sign},
 };
 
 /* Leads, but its lease has run out: it is renewed or lost in a moment. */
@@ -214,9 +227,11 @@ void controller_enqueue_all(struct controller *c)
 		{CACHE_KUBESHARE_PODS, "kubeshare-pod"},
 		{CACHE_NODES, "node"},
 		{CACHE_NAMESPACES, "namespace"},
+		{CACHE_REQUESTS, "sign"},
 	};
 
 	controller_enqueue(c, "certificate", "", "");
+	controller_enqueue(c, "authority", "", "");
 	touch_pool(c);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		const struct kube_entry *e = NULL;
@@ -443,6 +458,9 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		controller_look_at_certificate(c);
 		controller_enqueue(c, "certificate", "", "");
 		break;
+	case CACHE_AUTHORITY:
+	case CACHE_AUTHORITY_MAP: controller_enqueue(c, "authority", "", ""); break;
+	case CACHE_REQUESTS: controller_enqueue(c, "sign", "", entry->name); break;
 	default: break;
 	}
 	if (w->which == CACHE_GPU_NODES)
@@ -529,13 +547,16 @@ static int watch(struct controller *c, enum controller_cache which, const char *
 		snprintf(field, sizeof(field), "metadata.name=%s", name);
 		options.field_selector = field;
 	}
+	if (which == CACHE_REQUESTS)
+		options.field_selector = "spec.signerName=" IDENTITY_SIGNER;
 	return kube_cache_new(c->client, &options, &handler, &w->cache, err);
 }
 
 static int watch_all(struct controller *c, struct error *err)
 {
 	static const char hooks[] = "/apis/admissionregistration.k8s.io/v1/";
-	char secret[PATH_MAX_BYTES], leases[PATH_MAX_BYTES], mutating[128], validating[128];
+	char secret[PATH_MAX_BYTES], maps[PATH_MAX_BYTES], leases[PATH_MAX_BYTES];
+	char mutating[128], validating[128];
 	const struct {
 		enum controller_cache which;
 		const char *path, *name;
@@ -552,10 +573,14 @@ static int watch_all(struct controller *c, struct error *err)
 		{CACHE_LEASES, leases, NULL},
 		{CACHE_SHARE_PODS, "/apis/divvy.gpu/v1/sharepods", NULL},
 		{CACHE_KUBESHARE_PODS, "/apis/kubeshare.nthu/v1/sharepods", NULL},
+		{CACHE_AUTHORITY, secret, IDENTITY_AUTHORITY},
+		{CACHE_AUTHORITY_MAP, maps, IDENTITY_AUTHORITY},
+		{CACHE_REQUESTS, "/apis/certificates.k8s.io/v1/certificatesigningrequests", NULL},
 	};
 	int r = 0;
 
 	snprintf(secret, sizeof(secret), "/api/v1/namespaces/%.253s/secrets", c->options.ns);
+	snprintf(maps, sizeof(maps), "/api/v1/namespaces/%.253s/configmaps", c->options.ns);
 	snprintf(leases, sizeof(leases), "/apis/coordination.k8s.io/v1/namespaces/%.253s/leases",
 		c->options.lease_ns);
 	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);

@@ -47,6 +47,9 @@ enum controller_cache {
 	CACHE_SECRET,
 	CACHE_MUTATING,
 	CACHE_VALIDATING,
+	CACHE_AUTHORITY,     /* the Secret of the authority between nodes */
+	CACHE_AUTHORITY_MAP, /* the ConfigMap with what they believe */
+	CACHE_REQUESTS,      /* for certificates by it */
 	CONTROLLER_N_CACHES
 };
 
@@ -97,6 +100,9 @@ void controller_free(struct controller *c);
 /* The object's JSON, borrowed until the loop goes on; NULL: it is not there. */
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name);
+/* The same by its UID; "" and NULL: none. */
+const json_t *controller_find_uid(
+	const struct controller *c, enum controller_cache which, const char *uid);
 bool controller_is_synced(const struct controller *c, enum controller_cache which);
 /* The others of a cache in turn: NULL gives the first. */
 const struct kube_entry *controller_next(
@@ -143,10 +149,16 @@ void job_end(struct job *job, int r, const char *sentence);
  */
 bool job_may_send(void *data);
 
-job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool;
+job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool,
+	job_authority, job_sign;
 
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
 bool controller_has_labelled(const struct controller *c);
+
+/* A value of a Secret's data as PEM, the caller's; NULL: none, or it is no base64. */
+char *secret_decode(const char *text);
+/* ... and back; null, which takes it out, for NULL. NULL: no memory. */
+json_t *secret_encode(const char *pem);
 
 /* The certificate and whether API servers trust it, anew. */
 void controller_look_at_certificate(struct controller *c);

@@ -31,7 +31,7 @@ static char **field(struct certificate_store *store, size_t i)
 	return (char **)(void *)((char *)store + fields[i].at);
 }
 
-static char *decode(const char *text)
+char *secret_decode(const char *text)
 {
 	struct buf out = BUF_INIT(CERTIFICATE_PEM_MAX);
 	char *pem = NULL;
@@ -42,15 +42,13 @@ static char *decode(const char *text)
 	return pem;
 }
 
-static char *encode(const char *text)
+json_t *secret_encode(const char *pem)
 {
-	struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
-	char *encoded = NULL;
+	_cleanup_buf_ struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
 
-	if (base64_encode(str_from(text), &out) == 0)
-		encoded = buf_take(&out);
-	buf_done(&out);
-	return encoded;
+	if (!pem)
+		return json_null();
+	return base64_encode(str_from(pem), &out) == 0 ? json_string(buf_text(&out)) : NULL;
 }
 
 static const json_t *secret_of(const struct controller *c)
@@ -61,7 +59,7 @@ static const json_t *secret_of(const struct controller *c)
 static void read_secret(const json_t *secret, struct certificate_store *ret)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		*field(ret, i) = decode(json_string_value(
+		*field(ret, i) = secret_decode(json_string_value(
 			json_object_get(json_object_get(secret, "data"), fields[i].key)));
 }
 
@@ -77,7 +75,7 @@ static bool is_trusted_by(
 	const json_t *hooks = json_object_get(object, "webhooks");
 
 	for (size_t i = 0; i < json_array_size(hooks); i++) {
-		_cleanup_free_ char *bundle = decode(kube_json_text_at(
+		_cleanup_free_ char *bundle = secret_decode(kube_json_text_at(
 			json_array_get(hooks, i), "clientConfig", "caBundle", NULL));
 
 		if (!bundle || !certificate_is_trusted(store, bundle, c->host, clock_real_ns()))
@@ -149,12 +147,8 @@ static int write_secret(
 		.name = job->c->options.tls_secret};
 	json_t *data = json_object();
 
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const char *pem = *field(store, i);
-		_cleanup_free_ char *text = pem ? encode(pem) : NULL;
-
-		json_object_set_new(data, fields[i].key, text ? json_string(text) : json_null());
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		json_object_set_new(data, fields[i].key, secret_encode(*field(store, i)));
 	return patch(job, &target, KUBE_PATCH_MERGE,
 		json_pack("{s:{s:s*}, s:o}", "metadata", "resourceVersion",
 			kube_json_text_at(secret, "metadata", "resourceVersion", NULL), "data",
@@ -171,7 +165,8 @@ static int write_bundle(
 				  : "mutatingwebhookconfigurations",
 		.name = job->c->options.webhook_configuration};
 	const json_t *hooks = json_object_get(configuration(job->c, which), "webhooks");
-	_cleanup_free_ char *bundle = encode(store->ca_crt);
+	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt);
+	const char *bundle = json_string_value(encoded);
 	json_t *list = json_array();
 
 	for (size_t i = 0; bundle && i < json_array_size(hooks); i++) {

@@ -99,9 +99,7 @@ static void conclude_for_namespace(struct asking *a, const json_t *ns)
 
 static void conclude_for_pod(struct asking *a, const json_t *pod)
 {
-	const struct admit_facts facts = {
-		.pod_uid = kube_json_text_at(pod, "metadata", "uid", NULL),
-		.pod_node = kube_json_text_at(pod, "spec", "nodeName", NULL)};
+	const struct admit_facts facts = {.author = own_pod_of(pod)};
 
 	conclude(a, &facts);
 }
@@ -145,10 +143,9 @@ static void ask(struct asking *a, const char *resource, const char *ns, const ch
 static void review_own(struct asking *a)
 {
 	const json_t *pod = controller_find(a->c, CACHE_PODS, a->c->options.ns, a->what.pod_name);
-	const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL),
-		   *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
+	const struct own_pod own = own_pod_of(pod);
 
-	if (uid && node && !strcmp(uid, a->what.pod_uid))
+	if (own.uid && own.node && !strcmp(own.uid, a->what.pod_uid))
 		conclude_for_pod(a, pod);
 	else
 		ask(a, "pods", a->c->options.ns, a->what.pod_name);

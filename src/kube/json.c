@@ -141,3 +141,34 @@ char *kube_json_format(const json_t *json)
 {
 	return json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
 }
+
+json_t *kube_json_sentence(const char *text)
+{
+	json_t *json = json_string(text);
+	char plain[sizeof(((struct error *)0)->msg)];
+	size_t n = 0;
+
+	if (json)
+		return json;
+	for (; text[n] && n + 1 < sizeof(plain); n++)
+		plain[n] = text[n];
+	plain[n] = '\0';
+	for (size_t i = 0; i < n; i++)
+		if (plain[i] & 0x80)
+			plain[i] = '?';
+	return json_string(plain);
+}
+
+const json_t *kube_json_condition(const json_t *object, const char *type)
+{
+	const json_t *all = kube_json_at(object, "status", "conditions", NULL);
+
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *one = json_array_get(all, i);
+		const char *its = kube_json_text_at(one, "type", NULL);
+
+		if (its && !strcmp(its, type))
+			return one;
+	}
+	return NULL;
+}

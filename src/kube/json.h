@@ -34,6 +34,15 @@ const char *kube_json_text_at(const json_t *root, ...) __attribute__((sentinel))
 /* Compact text on the heap, the caller's; NULL when out of memory. */
 char *kube_json_format(const json_t *json);
 
+/* The member of status.conditions of that type, borrowed; NULL: none. */
+const json_t *kube_json_condition(const json_t *object, const char *type);
+
+/*
+ * A sentence as a string, also one that quotes what is no UTF-8 (once it is cut): then with '?' in
+ * its place, and at most what a struct error holds. NULL when out of memory.
+ */
+json_t *kube_json_sentence(const char *text);
+
 static inline void kube_json_free(json_t *json)
 {
 	json_decref(json);

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	_cleanup_json_ json_t *review = NULL, *out = NULL;
 	_cleanup_free_ char *list = NULL;
 	struct admit_request request;
-	struct admit_facts facts = {.pod_uid = "u", .pod_node = "n"};
+	struct admit_facts facts = {.author = {"u", "n"}};
 	const char *name;
 	bool is_allowed;
 

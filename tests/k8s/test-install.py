@@ -16,7 +16,7 @@ from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_f
 from manifests import DEPLOY, base, differences, index, key, load, overlay, pod_spec  # noqa: E402
 
 SYSTEM, LEASES = "divvy-system", "divvy-node-lease"
-GROUPS = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1", "Service": "/api/v1", "Secret": "/api/v1",
+GROUPS = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1", "Service": "/api/v1", "Secret": "/api/v1", "ConfigMap": "/api/v1",
           "ResourceQuota": "/api/v1", "PriorityClass": "/apis/scheduling.k8s.io/v1",
           "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1", "Deployment": "/apis/apps/v1",
           "DaemonSet": "/apis/apps/v1", "PodDisruptionBudget": "/apis/policy/v1beta1"}
@@ -92,7 +92,7 @@ def overlay_for_the_extender_differs_in_nothing_else():
 
 def versions():
     return {k: cluster.get(path_of(k))["metadata"]["resourceVersion"] for k in base()
-            if k[0] not in ("Deployment", "DaemonSet", "ResourceQuota", "Secret")}
+            if k[0] not in ("Deployment", "DaemonSet", "ResourceQuota", "Secret", "ConfigMap")}
 
 
 def specs():
@@ -146,10 +146,14 @@ def applied_twice_is_no_change():
 
 def what_the_controller_fills_in_stays():
     secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
+    authority = [path_of((kind, SYSTEM, "divvy-remote-authority")) for kind in ("Secret", "ConfigMap")]
     with bundle():
         cluster.patch(secret, {"stringData": {"tls.crt": "mine"}})
+        cluster.patch(authority[0], {"stringData": {"ca.crt": "mine"}})
+        cluster.patch(authority[1], {"data": {"ca.crt": "mine"}})
         apply("--server-side")
-    assert cluster.get(secret)["data"], "the Secret has lost its certificate"
+    for path in (secret, *authority):
+        assert cluster.get(path)["data"], f"{path} has lost its certificate"
 
 
 def client_side_apply_does_the_same():
@@ -161,6 +165,8 @@ def client_side_apply_does_the_same():
         again = [line for line in apply().splitlines() if line.strip()]
     assert again and all(line.endswith(" unchanged") for line in again), [a for a in again if not a.endswith(" unchanged")]
     assert cluster.get(secret)["data"]
+    for kind in ("Secret", "ConfigMap"):
+        assert cluster.get(path_of((kind, SYSTEM, "divvy-remote-authority")))["data"]
     assert specs() == before, list(differences(*({str(k): v for k, v in s.items()} for s in (before, specs()))))
 
 
@@ -177,7 +183,7 @@ def review(who, verb, resource, *, group="", namespace="", name="", subresource=
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
 GANGS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
-READ = "get list watch"
+READ, CSR = "get list watch", {"group": "certificates.k8s.io"}
 EVERYBODY = [
     ("create patch", "events", N), ("create patch", "events", {"group": "events.k8s.io", **N}),
     ("create", "tokenreviews", {"group": "authentication.k8s.io"}),
@@ -213,6 +219,10 @@ MUST = {
         (READ + " patch", "mutatingwebhookconfigurations", ADMISSION),
         (READ + " patch", "validatingwebhookconfigurations", ADMISSION),
         (READ + " patch", "secrets", {"namespace": SYSTEM, "name": "divvy-controller-tls"}),
+        *((READ + " patch", r, {"namespace": SYSTEM, "name": "divvy-remote-authority"}) for r in ("secrets", "configmaps")),
+        (READ + " delete", "certificatesigningrequests", CSR),
+        *(("patch", f"certificatesigningrequests/{s}", CSR) for s in ("approval", "status")),
+        ("approve sign", "signers", {**CSR, "name": "divvy.gpu/remote"}),
         ("create", "leases", {"group": C, "namespace": SYSTEM}),
         ("get patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-controller"}),
         (READ, "leases", {"group": C, "namespace": LEASES}),
@@ -221,6 +231,8 @@ MUST = {
         *EVERYBODY, (READ, "pods", {}), ("get", "namespaces", {"name": "a"}), (READ, "gpunodes", {"group": G}),
         (READ, "gpupolicies", {"group": G}), ("patch", "gpunodes/status", {"group": G, "name": "node1"}),
         ("create get patch update", "leases", {"group": C, "namespace": LEASES, "name": "node1"}),
+        ("create get", "certificatesigningrequests", {**CSR, "name": "a"}),
+        (READ, "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
     ],
 }
 ALL = "get list watch create update patch delete deletecollection"
@@ -233,7 +245,8 @@ NOBODY = [  # none of divvy's accounts
     ("impersonate", "users", {}), (WRITE, "nodes", {}), ("create get", "nodes/proxy", {}),
     (WRITE, "customresourcedefinitions", {"group": "apiextensions.k8s.io"}),
     (WRITE, "gpupolicies", {"group": G}), ("create update patch delete", "deployments", {"group": "apps", **N}),
-    ("create patch", "certificatesigningrequests", {"group": "certificates.k8s.io"}),
+    ("update patch deletecollection", "certificatesigningrequests", CSR), ("update", "certificatesigningrequests/approval", CSR),
+    *(("approve sign", "signers", {**CSR, "name": s}) for s in ("kubernetes.io/kube-apiserver-client", "divvy.gpu/another")),
     ("update patch", "mutatingwebhookconfigurations", {"group": "admissionregistration.k8s.io", "name": "another"}),
     (WRITE, "leases", {"group": C, "namespace": "kube-node-lease"}),
     ("delete update", "persistentvolumeclaims", N),
@@ -243,6 +256,7 @@ MUST_NOT = {
         ("create update patch delete", "pods", N), (WRITE, "gpunodes", {"group": G}), ("patch update", "gpunodes/status", {"group": G}),
         (ALL, "sharepods", {"group": G}), (ALL, "secrets", {"namespace": SYSTEM}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
         ("patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-controller"}), ("patch", "nodes/status", {}),
+        (ALL, "certificatesigningrequests", CSR), ("get", "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
     ],
     "divvy-controller": [
         ("create", "pods/binding", N), ("update patch", "pods/status", N), ("update", "pods", N),
@@ -250,6 +264,7 @@ MUST_NOT = {
         ("update patch", "gpupolicies/status", {"group": G}),
         ("create delete update patch", "sharepods", {"group": G, **N}), ("patch update", "namespaces", {"name": "default"}),
         ("get", "secrets", {"namespace": SYSTEM, "name": "another"}), ("create delete", "secrets", {"namespace": SYSTEM}),
+        ("create", "certificatesigningrequests", CSR), ("get", "configmaps", {"namespace": SYSTEM, "name": "another"}),
         ("patch", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
     ],
     "divvyd": [
@@ -258,6 +273,10 @@ MUST_NOT = {
         (ALL, "secrets", {"namespace": SYSTEM}), (ALL, "leases", {"group": C, "namespace": SYSTEM}), ("list watch", "namespaces", {}),
         ("get list patch", "nodes", {"name": "node1"}), ("delete", "leases", {"group": C, "namespace": LEASES}),
         ("list", "leases", {"group": C, "namespace": LEASES}),
+        ("list watch delete", "certificatesigningrequests", CSR), ("patch update", "certificatesigningrequests/approval", CSR),
+        ("patch update", "certificatesigningrequests/status", CSR), ("approve sign", "signers", {**CSR, "name": "divvy.gpu/remote"}),
+        ("patch update create delete", "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
+        ("get", "configmaps", {"namespace": SYSTEM, "name": "another"}),
     ],
 }
 

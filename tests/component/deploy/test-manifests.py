@@ -183,18 +183,22 @@ def tokens_are_bound_to_their_pods():
 
 
 def rights_are_named_one_by_one():
-    secrets = []
+    secrets = []  # and what else is there to be filled
     for name, obj in base().items():
         for rule in obj.get("rules", []):
             if obj["kind"] not in ("Role", "ClusterRole"):
                 continue
             assert "*" not in str(rule), (name, rule)
-            if "secrets" in rule.get("resources", []):
-                secrets.append((name, rule["resourceNames"], rule["verbs"]))
+            if {"secrets", "configmaps"} & {*rule.get("resources", [])}:
+                secrets.append((name, rule["resources"], rule["resourceNames"], rule["verbs"]))
             for verb in ("escalate", "bind", "impersonate"):
                 assert verb not in rule["verbs"], (name, rule)
-    assert secrets == [(("Role", "divvy-system", "divvy-controller"), ["divvy-controller-tls"],
-                        ["get", "list", "watch", "patch"])], secrets
+    controller, read = ("Role", "divvy-system", "divvy-controller"), ["get", "list", "watch"]
+    assert secrets == [
+        (controller, ["secrets"], ["divvy-controller-tls"], read + ["patch"]),
+        (controller, ["secrets"], ["divvy-remote-authority"], read + ["patch"]),
+        (controller, ["configmaps"], ["divvy-remote-authority"], read + ["patch"]),
+        (("Role", "divvy-system", "divvyd"), ["configmaps"], ["divvy-remote-authority"], read)], secrets
     # A word on each, in front of it or of what it continues.
     for path in ("scheduler", "controller", "divvyd"):
         text = (DEPLOY / f"base/{path}.yaml").read_text()

@@ -42,8 +42,7 @@ static json_t *answer(const struct ask *ask)
 		ask->object, "oldObject", ask->old);
 	const json_t *policies[] = {policy};
 	const struct admit_facts facts = {.ns = {ask->dialects, policies, policy ? 1 : 0},
-		.pod_uid = ask->pod_uid,
-		.pod_node = ask->pod_node};
+		.author = {ask->pod_uid, ask->pod_node}};
 	struct admit_request request;
 	struct error err;
 	json_t *out;
@@ -422,7 +421,7 @@ static void a_daemon_writes_of_its_own_node(void **state)
 		{DAEMON, TOKEN ",'authentication.kubernetes.io/node-name':['n1']}", "uid-1", "n1",
 			NULL},
 		{DAEMON, TOKEN ",'authentication.kubernetes.io/node-name':['n2']}", "uid-1", "n1",
-			"of that one alone"},
+			"the token is of node 'n2'"},
 		{DAEMON, TOKEN "}", "uid-1", "n2", "runs on node 'n2'"},
 		{DAEMON, TOKEN "}", "uid-2", "n1", "another pod"},
 		{DAEMON, TOKEN "}", NULL, NULL, "is not there"},

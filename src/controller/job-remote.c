@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What nodes show one another: the leader keeps the authority in its Secret, what is to be believed
+ * in a ConfigMap, and answers requests for certificates. In that order: nothing is signed by an
+ * authority that is not written down, or that the nodes cannot have read of.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/authority.h"
+#include "controller/controller.h"
+#include "controller/sign.h"
+#include "identity/identity.h"
+#include "kube/base64.h"
+
+#define STEPS_MAX 3
+#define LOOK_NS (AUTHORITY_OVERLAP_NS / 4)
+#define AGAIN_NS NSEC_PER_SEC
+#define MANAGER "divvy-controller"
+#define BUNDLE_KEY "ca.crt" /* of the ConfigMap, as is */
+#define GROUP "certificates.k8s.io/v1"
+
+static const struct {
+	const char *key;
+	size_t at;
+} fields[] = {
+	{"ca.crt", offsetof(struct authority_store, ca_crt)},
+	{"ca.key", offsetof(struct authority_store, ca_key)},
+	{"old.crt", offsetof(struct authority_store, old_crt)},
+	{"old.key", offsetof(struct authority_store, old_key)},
+};
+
+static char **field(struct authority_store *store, size_t i)
+{
+	return (char **)(void *)((char *)store + fields[i].at);
+}
+
+static const json_t *find(const struct controller *c, enum controller_cache which)
+{
+	return controller_find(c, which, c->options.ns, IDENTITY_AUTHORITY);
+}
+
+static void read_store(const struct controller *c, struct authority_store *ret)
+{
+	const json_t *data = json_object_get(find(c, CACHE_AUTHORITY), "data");
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		*field(ret, i) = secret_decode(
+			json_string_value(json_object_get(data, fields[i].key)));
+}
+
+static void on_written(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+
+	/* Whoever was first, or has deleted it: the watch tells what it has become. */
+	job_end(job,
+		answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
+		answer->error.msg);
+}
+
+/* Takes the change. 1: it is under way. */
+static int patch(
+	struct job *job, const struct kube_target *target, json_t *change, struct error *err)
+{
+	const struct kube_write write = {.target = *target,
+		.field_manager = MANAGER,
+		.may_send = job_may_send,
+		.done = on_written,
+		.data = job};
+	int r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, err)
+		       : fail(err, ENOMEM, "out of memory");
+
+	json_decref(change);
+	return r < 0 ? r : 1;
+}
+
+static void finish(struct job *job, int r, const struct error *err)
+{
+	if (r <= 0)
+		job_end(job, r, err->msg);
+}
+
+/* ---- the authority ---- */
+
+static json_t *with_version(const json_t *object, json_t *data)
+{
+	return json_pack("{s:{s:s*}, s:o}", "metadata", "resourceVersion",
+		kube_json_text_at(object, "metadata", "resourceVersion", NULL), "data", data);
+}
+
+static int write_secret(struct job *job, struct authority_store *store, struct error *err)
+{
+	const struct kube_target target = {.group_version = "v1",
+		.resource = "secrets",
+		.namespace_name = job->c->options.ns,
+		.name = IDENTITY_AUTHORITY};
+	json_t *data = json_object();
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		json_object_set_new(data, fields[i].key, secret_encode(*field(store, i)));
+	log_info("the authority between nodes changes");
+	return patch(job, &target, with_version(find(job->c, CACHE_AUTHORITY), data), err);
+}
+
+static bool is_published(const struct controller *c, const char *bundle)
+{
+	const char *now = kube_json_text_at(
+		find(c, CACHE_AUTHORITY_MAP), "data", BUNDLE_KEY, NULL);
+
+	return now && bundle && !strcmp(now, bundle);
+}
+
+static int write_map(struct job *job, const char *bundle, struct error *err)
+{
+	const struct kube_target target = {.group_version = "v1",
+		.resource = "configmaps",
+		.namespace_name = job->c->options.ns,
+		.name = IDENTITY_AUTHORITY};
+
+	return patch(job, &target,
+		with_version(find(job->c, CACHE_AUTHORITY_MAP),
+			json_pack("{s:s}", BUNDLE_KEY, bundle)),
+		err);
+}
+
+static int look(struct job *job, struct error *err)
+{
+	struct controller *c = job->c;
+	_cleanup_authority_store_ struct authority_store store = {0};
+	_cleanup_free_ char *bundle = NULL;
+	bool is_changed = false;
+	int r = 1;
+
+	if (!controller_is_synced(c, CACHE_AUTHORITY) ||
+		!controller_is_synced(c, CACHE_AUTHORITY_MAP))
+		return 0;
+	if (!find(c, CACHE_AUTHORITY) || !find(c, CACHE_AUTHORITY_MAP))
+		return fail(err, ENOENT, "%s %s/%s is missing: it comes with the manifests",
+			find(c, CACHE_AUTHORITY) ? "ConfigMap" : "Secret", c->options.ns,
+			IDENTITY_AUTHORITY);
+	read_store(c, &store);
+	for (int i = 0; i < STEPS_MAX && r > 0; i++) {
+		r = authority_step(&store, clock_real_ns(), err);
+		is_changed |= r > 0;
+	}
+	if (r < 0)
+		return r;
+	if (is_changed)
+		return write_secret(job, &store, err);
+	bundle = authority_bundle(&store, clock_real_ns());
+	if (!bundle)
+		return fail(err, ENOMEM, "out of memory");
+	return is_published(c, bundle) ? 0 : write_map(job, bundle, err);
+}
+
+void job_authority(struct job *job)
+{
+	struct error err = {0};
+
+	queue_add_at(job->c->queue, job->key, clock_now_ns() + LOOK_NS);
+	finish(job, look(job, &err), &err);
+}
+
+/* ---- requests ---- */
+
+static int change_request(
+	struct job *job, const char *subresource, json_t *change, struct error *err)
+{
+	const struct kube_target target = {.group_version = GROUP,
+		.resource = "certificatesigningrequests",
+		.name = job->name,
+		.subresource = subresource};
+
+	return patch(job, &target, change, err);
+}
+
+static int delete_request(struct job *job, const json_t *object, struct error *err)
+{
+	const struct kube_write write = {.target = {.group_version = GROUP,
+						 .resource = "certificatesigningrequests",
+						 .name = job->name},
+		.may_send = job_may_send,
+		.done = on_written,
+		.data = job};
+	const struct kube_delete what = {
+		.uid = kube_json_text_at(object, "metadata", "uid", NULL), .grace_s = -1};
+	int r = kube_delete(job->c->client, &write, &what, err);
+
+	return r < 0 ? r : 1;
+}
+
+static int issue(
+	struct job *job, const json_t *object, const struct sign_ask *ask, struct error *err)
+{
+	_cleanup_authority_store_ struct authority_store store = {0};
+	_cleanup_free_ char *bundle = NULL, *crt = NULL;
+	char uri[IDENTITY_URI];
+	int r;
+
+	read_store(job->c, &store);
+	bundle = authority_bundle(&store, clock_real_ns());
+	if (!is_published(job->c, bundle)) {
+		queue_add_at(job->c->queue, job->key, clock_now_ns() + AGAIN_NS);
+		return 0;
+	}
+	r = authority_sign(&store, &ask->request, clock_real_ns(), &crt, err);
+	if (r < 0)
+		return r;
+	if (identity_name_format(&ask->request.name, uri) == 0)
+		log_info("request %s: a certificate of %s for %s", job->name, uri,
+			ask->by.pod_name);
+	return change_request(job, "status",
+		json_pack("{s:{s:s*}, s:{s:o}}", "metadata", "resourceVersion",
+			kube_json_text_at(object, "metadata", "resourceVersion", NULL), "status",
+			"certificate", secret_encode(crt)),
+		err);
+}
+
+static int answer(struct job *job, const json_t *object, struct error *err)
+{
+	struct controller *c = job->c;
+	_cleanup_sign_ask_ struct sign_ask ask = {0};
+	struct sign_facts facts = {.ns = c->options.ns, .real_ns = clock_real_ns()};
+	uint64_t again;
+	struct error why = {0};
+	enum sign_act act;
+
+	sign_ask_read(object, &ask);
+	facts.asker = own_pod_of(controller_find(c, CACHE_PODS, c->options.ns, ask.by.pod_name));
+	facts.tenant = controller_find_uid(c, CACHE_PODS, ask.request.name.uid);
+	act = sign_decide(&ask, &facts, &again, &why);
+	if (act == SIGN_DENY || act == SIGN_FAIL)
+		log_warn("request %s: refused: %s", job->name, why.msg);
+	switch (act) {
+	case SIGN_APPROVE:
+		return change_request(job, "approval",
+			sign_condition(object, "Approved",
+				"asked for by divvyd of the node, of which that is so"),
+			err);
+	case SIGN_DENY:
+		return change_request(
+			job, "approval", sign_condition(object, "Denied", why.msg), err);
+	case SIGN_FAIL:
+		return change_request(
+			job, "status", sign_condition(object, "Failed", why.msg), err);
+	case SIGN_ISSUE: return issue(job, object, &ask, err);
+	case SIGN_DELETE: return delete_request(job, object, err);
+	default: break;
+	}
+	if (again)
+		queue_add_at(c->queue, job->key,
+			clock_now_ns() + clock_since_ns(again, facts.real_ns));
+	return 0;
+}
+
+void job_sign(struct job *job)
+{
+	const json_t *object = controller_find(job->c, CACHE_REQUESTS, "", job->name);
+	struct error err = {0};
+	int r = 0;
+
+	/* Before all pods are known, one that is not might be there. */
+	if (object && controller_is_synced(job->c, CACHE_PODS))
+		r = answer(job, object, &err);
+	finish(job, r, &err);
+}
