@@ -234,10 +234,10 @@ def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
                                  "resources": {"limits": slot, "requests": slot}}], **spec}})
 
 
-def bind(cluster, name, annotations, namespace=None):
+def bind(cluster, name, annotations, namespace=None, node=None):
     cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}/binding", {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node or cluster.node_name}})
 
 
 def run_pod(cluster, name, args, annotations, namespace=None, **spec):
