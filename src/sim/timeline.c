@@ -1063,7 +1063,7 @@ void tl_set_visible(struct timeline *tl, struct tl_op *op)
 	if (op->visible || op->state == TL_DONE)
 		return;
 	op->visible = true;
-	/* Those of a stream stand in its order, though somebody may ask for an earlier one later. */
+	/* Those of a stream stand in its order, though an earlier one may be asked for later. */
 	while (op->stream && later && !later->visible)
 		later = later->next;
 	list_add_before(op->stream && later ? &later->vis : &tl->visible, &op->vis);
