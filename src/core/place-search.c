@@ -180,8 +180,11 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		if (q->is_drawn && (q->spec->priority || opportunistic[i]))
 			drawn = level ? elsewhere : drawn_to(q, node);
 		key = key_of(grade_of_bound(q, bound[i], drawn), node, level);
-		if (key > q->best && (level || place_bounds_is_open(bounds, node, &q->class)))
-			r = push(q->place->search, key);
+		if (key <= q->best || (!level && !place_bounds_is_open(bounds, node, &q->class)))
+			continue;
+		if (!level)
+			__builtin_prefetch(&q->place->nodes[node]);
+		r = push(q->place->search, key);
 	}
 	return r;
 }
@@ -195,11 +198,25 @@ static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 	return key > q->best ? push(q->place->search, key) : 0;
 }
 
+static uint32_t node_of(uint64_t key)
+{
+	return 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
+}
+
+/* It is likely to be the next: its lines come while another one is looked at. */
+static void expect(const struct quest *q, uint64_t key)
+{
+	const struct node *n = &q->place->nodes[node_of(key)];
+
+	for (uint32_t i = 0; i < n->n_devices; i++)
+		__builtin_prefetch(&q->place->devices[n->first_device + i]);
+}
+
 static int step(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
 	const uint64_t key = pop(q->place->search);
-	const uint32_t node = 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu), level = key & 15;
+	const uint32_t node = node_of(key), level = key & 15;
 	const uint32_t pool = place_bounds_pool_of(bounds, node);
 
 	if (level)
@@ -207,6 +224,8 @@ static int step(struct quest *q)
 			place_bounds_row_of(bounds, node) >> (FAN_BITS * level));
 	if (place_bounds_is_guess(bounds, node, q->column[pool]))
 		return look_closer(q, pool, node);
+	if (q->place->search->heap_n && !(q->place->search->heap[0] & 15))
+		expect(q, q->place->search->heap[0]);
 	visit(q, node);
 	return 0;
 }
