@@ -156,14 +156,15 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 {
 	const struct place_bounds *bounds = q->place->bounds;
 	const struct pool *g = place_bounds_pool(bounds, pool);
-	const int32_t *bound = columns_line(&g->columns, level, up, q->column[pool]),
-		      *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
+	const int32_t *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
 		      *memory = columns_line(&g->columns, level, up, COLUMN_MEMORY),
 		      *device_memory = columns_line(&g->columns, level, up, COLUMN_DEVICE_MEMORY);
 	const int32_t *opportunistic = columns_line(&g->columns, level, up, COLUMN_OPPORTUNISTIC);
 	const int32_t elsewhere = q->is_drawn ? place_draw_elsewhere(q->place, q->spec) : 0;
-	int32_t has_room[FAN];
+	int32_t has_room[FAN], bound[FAN];
 	int r = 0;
+
+	columns_read(&g->columns, level, up, q->column[pool], bound);
 
 	/* Without branches: the compiler makes vectors of it. */
 	for (uint32_t i = 0; i < FAN; i++)
@@ -244,7 +245,7 @@ static int expand_drawn(struct quest *q)
 
 		if (!q->column[pool])
 			continue;
-		bound = *columns_at(
+		bound = columns_get(
 			columns, place_bounds_row_of(bounds, nodes[i]), q->column[pool]);
 		if (bound != PLACE_NEVER && place_bounds_is_open(bounds, nodes[i], &q->class))
 			r = push(q->place->search,
