@@ -341,8 +341,9 @@ static void build(struct place *place, struct pool *g, uint32_t c)
 		if (node->is_used && !node->is_closed &&
 			place_has_devices(place, class, g->node[row]))
 			value = place->config.policy->bound(place, class, g->node[row]);
-		columns_note_guesses(&g->columns, row, &column, 1, false);
-		columns_set(&g->columns, row, c, value, 1);
+		if (place->config.policy->has_guesses)
+			columns_note_guesses(&g->columns, row, &column, 1, false);
+		columns_put(&g->columns, row, c, value);
 	}
 	columns_set_levels(&g->columns, c);
 	columns_set_built(&g->columns, c, true);

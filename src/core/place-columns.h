@@ -119,6 +119,18 @@ static inline int32_t columns_get(const struct columns *columns, uint32_t row, u
 		: ((const int32_t *)line)[row % FAN];
 }
 
+/* A bound, and nothing of what is above it. */
+static inline void columns_put(
+	const struct columns *columns, uint32_t row, uint32_t column, int32_t value)
+{
+	void *line = columns_line(columns, 0, row / FAN, column);
+
+	if (columns->has_grades)
+		((uint8_t *)line)[row % FAN] = (uint8_t)(value == PLACE_NEVER ? 0 : value + 1);
+	else
+		((int32_t *)line)[row % FAN] = value;
+}
+
 /* The bounds of a line. */
 void columns_read(const struct columns *columns, uint32_t level, uint32_t up, uint32_t column,
 	int32_t ret[static FAN]);
