@@ -3,8 +3,8 @@
  * A table of bounds: a row for each node of a pool, a column for each class, and above the rows the
  * greatest of each 16, and of each 16 of those, up to one line. Each 16 rows have their lines of
  * all columns next to each other. What all classes share is in the first columns: the most that is
- * free. A bound may be a guess, which is noted beside it. Bounds that are grades take a byte each, a
- * quarter of the caches' room.
+ * free. A bound may be a guess, which is noted beside it. Bounds that are grades take a byte each:
+ * a quarter of the caches' room.
  *
  * Knows no node and no policy: who fills it in is place-bounds.c. Threads: as place.h.
  */
