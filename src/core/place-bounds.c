@@ -41,6 +41,8 @@ int place_bounds_new(struct place *place, struct place_bounds **ret)
 	if (!b)
 		return -ENOMEM;
 	b->place = place;
+	for (uint32_t g = 0; g < N_POOLS; g++)
+		columns_init(&b->pool[g].columns, place->config.policy->bounds_grades);
 	*ret = b;
 	return 0;
 }
@@ -270,7 +272,7 @@ static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_
 	const struct place_class *class = &g->columns.column[c].class;
 
 	/* A line of each is more than the caches hold: all are asked for at once. */
-	__builtin_prefetch(columns_at(&g->columns, row, c), 1);
+	__builtin_prefetch(columns_line(&g->columns, 0, row / FAN, c), 1);
 	if (class->models && !place_has_devices(b->place, class, g->node[row])) {
 		columns_set(&g->columns, row, c, PLACE_NEVER, levels);
 		return;
@@ -322,8 +324,7 @@ static void set_bounds(struct place_bounds *b, const struct pool *g, uint32_t ro
 	pick(b, g, row, ever, levels, &picked);
 	is_guess = has_guesses && picked.n > GUESSES_MIN;
 	ask(b, g->node[row], &picked, is_guess);
-	for (uint32_t i = 0; i < picked.n; i++)
-		columns_set(&g->columns, row, picked.column[i], picked.value[i], levels);
+	columns_set_many(&g->columns, row, picked.column, picked.value, picked.n, levels);
 	if (has_guesses)
 		columns_note_guesses(&g->columns, row, picked.column, picked.n, is_guess);
 }
@@ -340,8 +341,9 @@ static void build(struct place *place, struct pool *g, uint32_t c)
 		if (node->is_used && !node->is_closed &&
 			place_has_devices(place, class, g->node[row]))
 			value = place->config.policy->bound(place, class, g->node[row]);
-		columns_note_guesses(&g->columns, row, &column, 1, false);
-		*columns_at(&g->columns, row, c) = value;
+		if (place->config.policy->has_guesses)
+			columns_note_guesses(&g->columns, row, &column, 1, false);
+		columns_put(&g->columns, row, c, value);
 	}
 	columns_set_levels(&g->columns, c);
 	columns_set_built(&g->columns, c, true);

@@ -57,29 +57,68 @@ static void set_shape(struct columns *c, uint32_t n_rows)
 	}
 }
 
+static size_t line_bytes(const struct columns *c)
+{
+	return FAN * (c->has_grades ? 1 : sizeof(int32_t));
+}
+
+static size_t bound_bytes(const struct columns *c, uint32_t level)
+{
+	return c->n_at[level] / FAN * c->size * line_bytes(c);
+}
+
+static size_t free_items(const struct columns *c, uint32_t level)
+{
+	return (size_t)c->n_at[level] * COLUMN_CLASSES;
+}
+
+static void fill(int32_t *items, size_t n, int32_t value)
+{
+	for (size_t i = 0; i < n; i++)
+		items[i] = value;
+}
+
+/* Nobody has anything, and no bound is known. */
+static void make_empty(const struct columns *c)
+{
+	for (uint32_t l = 0; l < c->n_levels; l++) {
+		fill(c->free[l], free_items(c, l), PLACE_NEVER);
+		if (c->has_grades)
+			memset(c->bound[l], 0, bound_bytes(c, l));
+		else
+			fill(c->bound[l], bound_bytes(c, l) / sizeof(int32_t), PLACE_NEVER);
+	}
+}
+
 /* Of its shape and size: all empty. */
 static int lay_out(struct columns *c)
 {
 	size_t n = 0;
-	int32_t *items;
+	char *at;
 
 	for (uint32_t l = 0; l < c->n_levels; l++)
-		n += (size_t)c->n_at[l] * c->size;
+		n += free_items(c, l) * sizeof(int32_t) + bound_bytes(c, l);
 	c->guessed = calloc(c->n_at[0], sizeof(*c->guessed) * guess_words(c));
-	items = malloc(n * sizeof(*items));
-	if (!items || !c->guessed) {
-		free(items);
+	at = malloc(n);
+	if (!at || !c->guessed) {
+		free(at);
 		free(c->guessed);
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < n; i++)
-		items[i] = PLACE_NEVER;
-	forget_guesses(c);
 	for (uint32_t l = 0; l < c->n_levels; l++) {
-		c->level[l] = items;
-		items += (size_t)c->n_at[l] * c->size;
+		c->free[l] = (int32_t *)(void *)at;
+		at += free_items(c, l) * sizeof(int32_t);
+		c->bound[l] = at;
+		at += bound_bytes(c, l);
 	}
+	make_empty(c);
+	forget_guesses(c);
 	return 0;
+}
+
+void columns_init(struct columns *c, bool has_grades)
+{
+	*c = (struct columns){.has_grades = has_grades};
 }
 
 static int start(struct columns *c)
@@ -109,7 +148,7 @@ int columns_resize(struct columns *c, uint32_t n_rows)
 	r = lay_out(&next);
 	if (r < 0)
 		return r;
-	free(c->level[0]);
+	free(c->free[0]);
 	free(c->guessed);
 	*c = next;
 	columns_clear(c);
@@ -118,22 +157,31 @@ int columns_resize(struct columns *c, uint32_t n_rows)
 
 void columns_done(struct columns *c)
 {
-	free(c->level[0]);
+	free(c->free[0]);
 	free(c->guessed);
 	free(c->column);
 	free(c->need);
 	free(c->order);
 	free(c->slot);
-	*c = (struct columns){0};
+	columns_init(c, c->has_grades);
 }
 
 void columns_clear(struct columns *c)
 {
-	for (uint32_t l = 0; l < c->n_levels; l++)
-		for (size_t i = 0; i < (size_t)c->n_at[l] * c->size; i++)
-			c->level[l][i] = PLACE_NEVER;
+	make_empty(c);
 	for (uint32_t i = COLUMN_CLASSES; i < c->n; i++)
 		columns_set_built(c, i, false);
+}
+
+static void copy_lines(
+	const struct columns *c, uint32_t level, uint32_t up, const struct columns *from)
+{
+	const uint32_t first = COLUMN_CLASSES;
+
+	memcpy(columns_line(c, level, up, 0), columns_line(from, level, up, 0),
+		first * FAN * sizeof(int32_t));
+	memcpy(columns_line(c, level, up, first), columns_line(from, level, up, first),
+		(c->n - first) * line_bytes(c));
 }
 
 /* Those that there are keep what they hold. */
@@ -154,9 +202,8 @@ static int widen(struct columns *c, uint32_t size)
 	}
 	for (uint32_t l = 0; l < c->n_levels; l++)
 		for (uint32_t up = 0; up < c->n_at[l] / FAN; up++)
-			memcpy(columns_line(c, l, up, 0), columns_line(&was, l, up, 0),
-				c->n * FAN * sizeof(int32_t));
-	free(was.level[0]);
+			copy_lines(c, l, up, &was);
+	free(was.free[0]);
 	free(was.guessed);
 	return 0;
 }
@@ -206,7 +253,7 @@ void columns_drop(struct columns *c, uint64_t since)
 		for (uint32_t l = 0; l < c->n_levels && i != n; l++)
 			for (uint32_t up = 0; up < c->n_at[l] / FAN; up++)
 				memcpy(columns_line(c, l, up, n), columns_line(c, l, up, i),
-					FAN * sizeof(int32_t));
+					line_bytes(c));
 		c->column[n] = c->column[i];
 		c->need[n] = c->need[i];
 		*slot_of(c, &c->column[n].class) = (uint16_t)n;
@@ -290,45 +337,110 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
 
 /* ---- bounds ---- */
 
-/* In fours: the compiler makes vectors of them. */
-static inline int32_t most(const int32_t *p)
-{
-	int32_t four[4] = {p[0], p[1], p[2], p[3]};
+/* For bytes and numbers alike: which they are is known where it is called. */
+#define INLINE static inline __attribute__((always_inline))
 
+/* Of a line of items as they are kept, whose order is that of bounds. Vectors are made of it. */
+INLINE int32_t most(const void *line, bool are_bytes)
+{
+	const int32_t *p = line;
+	const uint8_t *bytes = line;
+	uint8_t most_byte = 0;
+	int32_t four[4];
+
+	for (uint32_t i = 0; i < FAN && are_bytes; i++)
+		most_byte = most_byte > bytes[i] ? most_byte : bytes[i];
+	if (are_bytes)
+		return most_byte;
+	memcpy(four, p, sizeof(four));
 	for (uint32_t at = 4; at < FAN; at += 4)
 		for (uint32_t i = 0; i < 4; i++)
 			four[i] = four[i] > p[at + i] ? four[i] : p[at + i];
 	return MAX(MAX(four[0], four[1]), MAX(four[2], four[3]));
 }
 
-PLACE_VECTORS void columns_change(
-	const struct columns *c, uint32_t row, uint32_t column, int32_t value, uint32_t levels)
+INLINE int32_t item(const void *line, uint32_t i, bool are_bytes)
 {
-	int32_t *p = columns_at(c, row, column), was = *p;
+	return are_bytes ? ((const uint8_t *)line)[i] : ((const int32_t *)line)[i];
+}
+
+INLINE void set_item(void *line, uint32_t i, int32_t value, bool are_bytes)
+{
+	if (are_bytes)
+		((uint8_t *)line)[i] = (uint8_t)value;
+	else
+		((int32_t *)line)[i] = value;
+}
+
+INLINE void change(const struct columns *c, uint32_t row, uint32_t column, int32_t value,
+	uint32_t levels, bool are_bytes)
+{
+	void *line = columns_line(c, 0, row / FAN, column);
 	uint32_t at = row;
+	int32_t was = item(line, row % FAN, are_bytes);
 
+	if (are_bytes)
+		value = value == PLACE_NEVER ? 0 : value + 1;
 	for (uint32_t l = 1; was != value; l++) {
-		int32_t *up;
+		const void *below = line;
+		int32_t up;
 
-		*p = value;
+		set_item(line, at % FAN, value, are_bytes);
 		if (l == levels)
 			return;
 		at /= FAN;
-		up = &columns_line(c, l, at / FAN, column)[at % FAN];
-		if (value < *up) {
-			if (was < *up)
+		line = columns_line(c, l, at / FAN, column);
+		up = item(line, at % FAN, are_bytes);
+		if (value < up) {
+			if (was < up)
 				return;
-			value = most(columns_line(c, l - 1, at, column));
+			value = most(below, are_bytes);
 		}
-		was = *up;
-		p = up;
+		was = up;
 	}
+}
+
+PLACE_VECTORS void columns_set_many(const struct columns *c, uint32_t row, const uint16_t *column,
+	const int32_t *value, uint32_t n, uint32_t levels)
+{
+	if (n && columns_are_bytes(c, column[0]))
+		for (uint32_t i = 0; i < n; i++)
+			change(c, row, column[i], value[i], levels, true);
+	else
+		for (uint32_t i = 0; i < n; i++)
+			change(c, row, column[i], value[i], levels, false);
+}
+
+PLACE_VECTORS void columns_change(
+	const struct columns *c, uint32_t row, uint32_t column, int32_t value, uint32_t levels)
+{
+	if (columns_are_bytes(c, column))
+		change(c, row, column, value, levels, true);
+	else
+		change(c, row, column, value, levels, false);
+}
+
+PLACE_VECTORS void columns_read(const struct columns *c, uint32_t level, uint32_t up,
+	uint32_t column, int32_t ret[static FAN])
+{
+	const void *line = columns_line(c, level, up, column);
+	const uint8_t *bytes = line;
+
+	if (!c->has_grades)
+		memcpy(ret, line, FAN * sizeof(*ret));
+	for (uint32_t i = 0; i < FAN && c->has_grades; i++)
+		ret[i] = bytes[i] ? bytes[i] - 1 : PLACE_NEVER;
 }
 
 PLACE_VECTORS void columns_set_levels(const struct columns *c, uint32_t column)
 {
+	const bool are_bytes = columns_are_bytes(c, column);
+
 	for (uint32_t l = 1; l < c->n_levels; l++)
-		for (uint32_t at = 0; at < c->n_at[l - 1] / FAN; at++)
-			columns_line(c, l, at / FAN, column)[at % FAN] = most(
-				columns_line(c, l - 1, at, column));
+		for (uint32_t at = 0; at < c->n_at[l - 1] / FAN; at++) {
+			const void *below = columns_line(c, l - 1, at, column);
+
+			set_item(columns_line(c, l, at / FAN, column), at % FAN,
+				are_bytes ? most(below, true) : most(below, false), are_bytes);
+		}
 }

@@ -61,7 +61,7 @@ struct fgd {
 	 * Of the differences from steps[1] on, (1 << near_bits) each: the grade of the first. A
 	 * grade is wider than that, so that the others have the same or the next.
 	 */
-	uint8_t near[NEAR];
+	int32_t near[NEAR];
 	uint32_t near_bits;
 };
 
@@ -136,7 +136,7 @@ static void set_steps(struct fgd *f)
 	for (uint32_t i = 0, g = 1; i < NEAR; i++) {
 		while (g < 99 && f->steps[g + 1] <= f->steps[1] + (int64_t)(i << f->near_bits))
 			g++;
-		f->near[i] = (uint8_t)g;
+		f->near[i] = (int32_t)g;
 	}
 }
 
@@ -224,9 +224,11 @@ static int fgd_learn(struct place *place)
 static uint32_t row_of(const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu)
 {
 	const struct node *n = &place->nodes[node];
-	/* Of a node with several models all count as the first one's. */
-	uint32_t model = n->n_devices ? place->devices[n->first_device].model : 0;
+	uint32_t model = n->models ? (uint32_t)__builtin_ctzll(n->models) : 0;
 
+	/* Of a node with several models all count as the first device's. */
+	if (n->models & (n->models - 1))
+		model = place->devices[n->first_device].model;
 	return model * (f->n_cpus + 1) + cpu_rank(f, cpu);
 }
 
@@ -436,6 +438,9 @@ struct lanes {
 	int32_t share[LANES], share_most[LANES];
 	int32_t first[LANES], second[LANES]; /* the greatest two, each device by itself */
 	int32_t alone[LANES];                /* the greatest, with whole devices being less */
+	int32_t is_one[LANES];               /* that is what its bound is; or that of two devices */
+	int32_t grade[LANES];
+	uint8_t others[LANES]; /* whose bound is another */
 };
 
 /* One device after the other, all classes at once; 32 bits hold all gains of r up to WHOLE. */
@@ -470,29 +475,47 @@ PLACE_VECTORS static void see_gains(
 	}
 }
 
+/* As grade(), without branches. several: what two devices gain beside their own. */
+PLACE_VECTORS static void see_grades(
+	const struct fgd *f, int32_t several, uint32_t n, struct lanes *restrict lanes)
+{
+	const int32_t least = f->steps[1];
+
+	for (uint32_t i = 0; i < n; i++) {
+		const int32_t two = several + lanes->first[i] + lanes->second[i];
+		const int32_t score = lanes->is_one[i] ? lanes->alone[i] : two;
+		const uint32_t above = (uint32_t)(score > least ? score : least) - (uint32_t)least;
+		const uint32_t at = above >> f->near_bits;
+		int32_t g = f->near[at < NEAR ? at : NEAR - 1];
+
+		g += f->steps[g + 1] <= score;
+		lanes->grade[i] = score >= least ? g : 0;
+	}
+}
+
 /* Up to LANES of them. */
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
 	const int64_t several = bound_of_several(&seen->sums, 2, 0);
 	struct lanes lanes;
+	uint32_t n_others = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		lanes.share[i] = (int32_t) class[i]->share;
-		lanes.share_most[i] = (int32_t) class[i]->share_most;
+		const struct place_class *one = class[i];
+
+		lanes.share[i] = (int32_t)one->share;
+		lanes.share_most[i] = (int32_t)one->share_most;
+		lanes.is_one[i] = one->count == 1;
+		lanes.others[n_others] = (uint8_t)i;
+		n_others += one->share == WHOLE || one->count - 1 > 1;
 	}
 	see_gains(f, seen, n, &lanes);
-	for (uint32_t i = 0; i < n; i++) {
-		int64_t gain;
-
-		if (class[i] -> share == WHOLE || class[i] -> count - 1 > 1)
-			gain = bound(f, class[i], seen);
-		else if (class[i] -> count == 1)
-			gain = lanes.alone[i];
-		else
-			gain = several + lanes.first[i] + lanes.second[i];
-		ret[i] = grade(f, place_score_of(gain));
-	}
+	see_grades(f, (int32_t)several, n, &lanes);
+	memcpy(ret, lanes.grade, n * sizeof(*ret));
+	for (uint32_t i = 0; i < n_others; i++)
+		ret[lanes.others[i]] = grade(
+			f, place_score_of(bound(f, class[lanes.others[i]], seen)));
 }
 
 static void fgd_bounds(struct place *place, uint32_t node, const struct place_class *const *class,

@@ -59,21 +59,22 @@ struct tag {
 	enum role role;
 };
 
+/* What a decision looks at comes first: a line of the caches. */
 struct device {
 	uint32_t node, n_tenants;
-	uint32_t share_all;
-	uint32_t exclusion; /* valid with tenants */
-	uint32_t n_of[N_CLASSES];
-	uint32_t n_opportunistic; /* of n_tenants: without a priority */
-	uint32_t cell;            /* of the configuration's; PLACE_NONE: it names none */
-	uint64_t memory_free, memory_all, memory_taken;
-	uint64_t memory_size; /* memory_all without the factor */
+	uint64_t memory_free, memory_size; /* memory_size: memory_all without the factor */
 	uint32_t model;
+	uint32_t exclusion; /* valid with tenants */
 	uint8_t numa, link;
 	bool is_closed, is_used; /* is_used: the slot holds a device */
 	uint32_t n_leaving;      /* beside n_tenants, who counts all others */
-	struct tag *tags;
 	uint32_t n_tags, tags_size;
+	struct tag *tags;
+	uint32_t share_all;
+	uint32_t n_of[N_CLASSES];
+	uint32_t n_opportunistic; /* of n_tenants: without a priority */
+	uint32_t cell;            /* of the configuration's; PLACE_NONE: it names none */
+	uint64_t memory_all, memory_taken;
 	char uuid[SPEC_LABEL];
 };
 
@@ -83,20 +84,21 @@ struct node_name {
 	char text[];
 };
 
+/* Likewise. */
 struct node {
+	uint32_t first_device, n_devices;
+	uint64_t models; /* bits of its devices */
+	uint64_t taints;
+	uint32_t n_tenants, n_tenants_max;
+	bool is_closed, is_used;
+	uint32_t n_labels;
+	uint32_t *labels;
 	struct node_name *name;
 	char *rack;
-	uint32_t first_device, n_devices;
-	uint32_t n_tenants, n_tenants_max;
 	uint32_t n_leaving;       /* of n_tenants */
 	uint32_t n_opportunistic; /* on all its devices */
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
-	uint64_t models; /* bits of its devices */
-	uint64_t taints;
-	uint32_t *labels;
-	uint32_t n_labels;
-	bool is_closed, is_used;
 };
 
 struct undo {

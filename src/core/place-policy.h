@@ -21,6 +21,7 @@
 #include "core/place.h"
 
 #define PLACE_NEVER INT32_MIN /* it does not go there */
+#define PLACE_GRADE_MAX 254   /* of a policy whose bounds are grades */
 
 /* A class is of one share, or of up to that many that follow each other. */
 #define PLACE_CLASS_SHARES 50u
@@ -74,7 +75,10 @@ struct place_policy {
 	void (*bounds)(struct place *place, uint32_t node, const struct place_class *const *class,
 		uint32_t n, bool is_guess, int32_t *ret_bounds);
 	bool has_guesses;
-	/* Its bounds are grades of scores, which are the same for all tenants; it has no draws. */
+	/*
+	 * Its bounds are grades of scores, which are the same for all tenants, from 0 to
+	 * PLACE_GRADE_MAX: a byte holds one. It has no draws.
+	 */
 	bool bounds_grades;
 	/*
 	 * mask: bit i is the node's i-th device; at least spec->count of them are set. Fills in

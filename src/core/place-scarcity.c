@@ -15,15 +15,21 @@
  *
  * That is for when devices run out first. If typical tenants ask for more CPU with a device than
  * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
- * any more: weighed by that, CPU goes so that what others could use gets stranded. If those with
- * several devices ask for most, nearly all weight is theirs, and nodes too small for them get
- * stranded likewise. Then
+ * any more: weighed by that, CPU goes so that what others could use gets stranded. Then
  *
  *   G_n(m) = sum of the r that are not smaller than m's if n has devices, CPU and memory for one
  *            copy, or 0: what is left but fragments, nearly as FGD has them (place-fgd.c);
  *   V_n    = sum over m of (3 mu_m G_n(m) + 3 lambda_m U_n(m)) - 25 sum over r of W(r),
  *   mu_m   = half of p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and half
  *            of p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may have.
+ *
+ * If those with several devices ask for most, the power of S_m gives nearly all weight to a seldom
+ * model that few ask for, though there is more of it than they will ever use, and big nodes go to
+ * whom small ones would do. What is scarce is then what will be asked for against what is there:
+ * until all is given away m asks for E_m ~ p_m times its devices, and room for it is worth the more
+ * the more of S_m that is:
+ *
+ *   lambda_m ~ p_m E_m / (S_m + 20 devices),  mu_m ~ p_m E_m / (D_m + 20 devices).
  *
  * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
  * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
@@ -98,6 +104,7 @@ struct scarcity {
 	row per_count;                 /* 65536 / count, rounded up */
 	row most;                      /* that one copy keeps from being a fragment */
 	bool by_fragments;             /* then mu and worth count, lambda and most do not */
+	bool by_demand;                /* then that as well: what is scarce goes by demand */
 	row mu;                        /* with its part in V_n */
 	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
 	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
@@ -346,7 +353,7 @@ static int set_tables(struct place *place, struct scarcity *s)
 	return 0;
 }
 
-/* What all nodes have for each m. */
+/* What all nodes have for each m; or the weights that follow from it. */
 struct supply {
 	double used[TYPICAL_MAX];  /* S_m */
 	double slots[TYPICAL_MAX]; /* D_m */
@@ -382,27 +389,41 @@ static double square(double x)
 	return x * x;
 }
 
+/* See above; more: p_m^1.5. */
+static void weigh(
+	const struct scarcity *s, const struct supply *supply, uint32_t m, struct supply *ret)
+{
+	const double p = s->lambda[m], more = p * sqrt(p), asked = p * p * s->take[m];
+
+	if (s->by_demand) {
+		ret->used[m] = asked / (supply->used[m] + SPARE_MILLI);
+		ret->slots[m] = ret->open[m] = asked / (supply->slots[m] + SPARE_MILLI);
+	} else {
+		ret->used[m] = more / square(square(supply->used[m] + SPARE_MILLI));
+		ret->slots[m] = more / square(square(supply->slots[m] + SPARE_MILLI));
+		ret->open[m] = p / square(supply->open[m] + SPARE_MILLI);
+	}
+}
+
 static void set_weights(struct scarcity *s, const struct supply *supply)
 {
-	double used[TYPICAL_MAX], slots[TYPICAL_MAX], open[TYPICAL_MAX];
+	struct supply weight;
 	double all_used = 0, all_slots = 0, all_open = 0;
 
 	/* In the mix's order: what is rounded is the same whatever the order of share. */
 	for (uint32_t i = 0; i < s->n; i++) {
 		const uint32_t m = s->at[i];
-		const double p = s->lambda[m], more = p * sqrt(p);
 
-		used[m] = more / square(square(supply->used[m] + SPARE_MILLI));
-		slots[m] = more / square(square(supply->slots[m] + SPARE_MILLI));
-		open[m] = p / square(supply->open[m] + SPARE_MILLI);
-		all_used += used[m];
-		all_slots += slots[m];
-		all_open += open[m];
+		weigh(s, supply, m, &weight);
+		all_used += weight.used[m];
+		all_slots += weight.slots[m];
+		all_open += weight.open[m];
 	}
 	for (uint32_t m = 0; m < s->n; m++) {
-		const double lambda = all_used > 0 ? used[m] / all_used : 0;
-		const double mu = all_used > 0 ? (slots[m] / all_slots + open[m] / all_open) / 2
-					       : 0;
+		const double lambda = all_used > 0 ? weight.used[m] / all_used : 0;
+		const double mu = all_used > 0
+			? (weight.slots[m] / all_slots + weight.open[m] / all_open) / 2
+			: 0;
 
 		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
 		s->mu[m] = (int32_t)(mu * FRAGMENT_WEIGHTS * FRAGMENT_PART);
@@ -411,31 +432,40 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 	}
 }
 
-/*
- * Whether typical tenants use up the nodes' CPU well before their devices, or those with several
- * devices ask for most of them.
- */
-static bool weighs_fragments(const struct place *place)
+/* Whether typical tenants use up the nodes' CPU well before their devices. */
+static bool is_cpu_short(const struct place *place)
 {
 	const struct place_mix *mix = place->mix;
 	uint64_t cpu = 0, open = 0;
-	double asked_cpu = 0, asked = 0, several = 0;
+	double asked_cpu = 0, asked = 0;
 
 	for (uint32_t i = 0; i < mix->n; i++) {
 		const struct typical *t = &mix->typical[i];
-		const double devices = (double)t->n * t->share * t->count;
 
 		asked_cpu += (double)t->n * t->cpu_milli;
-		asked += devices;
-		several += t->count > 1 ? devices : 0;
+		asked += (double)t->n * t->share * t->count;
 	}
 	for (uint32_t node = 0; node < place->n_nodes; node++)
 		if (place->nodes[node].is_used) {
 			cpu += place->nodes[node].cpu_all;
 			open += (uint64_t)place->nodes[node].n_devices * WHOLE;
 		}
-	return several * 100 > asked * SEVERAL_PERCENT ||
-		asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
+	return asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
+}
+
+/* Whether those with several devices ask for most of them. */
+static bool ask_several(const struct place_mix *mix)
+{
+	double asked = 0, several = 0;
+
+	for (uint32_t i = 0; i < mix->n; i++) {
+		const struct typical *t = &mix->typical[i];
+		const double devices = (double)t->n * t->share * t->count;
+
+		asked += devices;
+		several += t->count > 1 ? devices : 0;
+	}
+	return several * 100 > asked * SEVERAL_PERCENT;
 }
 
 static int scarcity_learn(struct place *place)
@@ -445,7 +475,8 @@ static int scarcity_learn(struct place *place)
 	int r;
 
 	set_typical(s, place->mix);
-	s->by_fragments = weighs_fragments(place);
+	s->by_demand = ask_several(place->mix);
+	s->by_fragments = s->by_demand || is_cpu_short(place);
 	set_waste(s, place->mix);
 	r = set_tables(place, s);
 	if (r < 0)

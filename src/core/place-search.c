@@ -205,14 +205,15 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 {
 	const struct place_bounds *bounds = q->place->bounds;
 	const struct pool *g = place_bounds_pool(bounds, pool);
-	const int32_t *bound = columns_line(&g->columns, level, up, q->column[pool]),
-		      *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
+	const int32_t *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
 		      *memory = columns_line(&g->columns, level, up, COLUMN_MEMORY),
 		      *device_memory = columns_line(&g->columns, level, up, COLUMN_DEVICE_MEMORY);
 	const int32_t *opportunistic = columns_line(&g->columns, level, up, COLUMN_OPPORTUNISTIC);
 	const int32_t elsewhere = q->is_drawn ? place_draw_elsewhere(q->place, q->spec) : 0;
-	int32_t has_room[FAN];
+	int32_t has_room[FAN], bound[FAN];
 	int r = 0;
+
+	columns_read(&g->columns, level, up, q->column[pool], bound);
 
 	/* Without branches: the compiler makes vectors of it. */
 	for (uint32_t i = 0; i < FAN; i++)
@@ -229,8 +230,11 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		if (q->is_drawn && (q->spec->priority || opportunistic[i]))
 			drawn = level ? elsewhere : drawn_to(q, node);
 		key = key_of(grade_of_bound(q, bound[i], drawn), node, level);
-		if (key > q->best && (level || place_bounds_is_open(bounds, node, &q->class)))
-			r = push(q->place->search, key);
+		if (key <= q->best || (!level && !place_bounds_is_open(bounds, node, &q->class)))
+			continue;
+		if (!level)
+			__builtin_prefetch(&q->place->nodes[node]);
+		r = push(q->place->search, key);
 	}
 	return r;
 }
@@ -244,11 +248,25 @@ static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 	return key > q->best ? push(q->place->search, key) : 0;
 }
 
+static uint32_t node_of(uint64_t key)
+{
+	return 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
+}
+
+/* It is likely to be the next: its lines come while another one is looked at. */
+static void expect(const struct quest *q, uint64_t key)
+{
+	const struct node *n = &q->place->nodes[node_of(key)];
+
+	for (uint32_t i = 0; i < n->n_devices; i++)
+		__builtin_prefetch(&q->place->devices[n->first_device + i]);
+}
+
 static int step(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
 	const uint64_t key = pop(q->place->search);
-	const uint32_t node = 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu), level = key & 15;
+	const uint32_t node = node_of(key), level = key & 15;
 	const uint32_t pool = place_bounds_pool_of(bounds, node);
 
 	if (level)
@@ -256,6 +274,8 @@ static int step(struct quest *q)
 			place_bounds_row_of(bounds, node) >> (FAN_BITS * level));
 	if (place_bounds_is_guess(bounds, node, q->column[pool]))
 		return look_closer(q, pool, node);
+	if (q->place->search->heap_n && !(q->place->search->heap[0] & 15))
+		expect(q, q->place->search->heap[0]);
 	visit(q, node);
 	return 0;
 }
@@ -274,7 +294,7 @@ static int expand_drawn(struct quest *q)
 
 		if (!q->column[pool])
 			continue;
-		bound = *columns_at(
+		bound = columns_get(
 			columns, place_bounds_row_of(bounds, nodes[i]), q->column[pool]);
 		if (bound != PLACE_NEVER && place_bounds_is_open(bounds, nodes[i], &q->class))
 			r = push(q->place->search,
