@@ -50,6 +50,8 @@ static int read_hook(struct library *library, struct error *err)
 
 	if (set && *set) {
 		snprintf(path, sizeof(path), "%s/%s", set, library->name);
+		if (library->is_elsewhere && access(path, R_OK) < 0)
+			snprintf(path, sizeof(path), "%s/../remote/%s", set, library->name);
 		if (!library->is_elsewhere || access(path, R_OK) == 0)
 			return file_read(path, &library->text, err);
 	}
