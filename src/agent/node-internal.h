@@ -244,8 +244,8 @@ void allocate_free_all(struct node *node);
 
 void start_pre_start(struct plugin_request *request);
 /*
- * The same for a container of another node, whose link has asked for it: who waits for the answer is
- * told by serve_answer_all(), later.
+ * The same for a container of another node, whose link has asked for it: who waits for the answer
+ * is told by serve_answer_all(), later.
  */
 int start_serve(
 	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Over which the node reaches others: GPUNode.status.network. What is free of it is what no pod of
- * this node, and none that has its devices, was granted by the given keys: the scheduler, which gives it away, counts by itself.
+ * this node, and none that has its devices, was granted by the given keys: the scheduler, which
+ * gives it away, counts by itself.
  */
 #include <string.h>
 

@@ -2,8 +2,8 @@
 /*
  * A container with devices elsewhere has a socket in its slot's folder, where a link listens
  * (src/remote/far-reach.c): it shows the certificate of this container to the node of the devices,
- * and none of it is ever in the container. That node decides; here it is only known which one it is,
- * and where (its GPUNode says it, and is watched as long as the slot is in use).
+ * and none of it is ever in the container. That node decides; here it is only known which one it
+ * is, and where (its GPUNode says it, and is watched as long as the slot is in use).
  */
 #include "agent/node-remote.h"
 

@@ -54,8 +54,8 @@ struct slot_edits {
 void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
 
 /*
- * The loader's list beside the slot's folder: the libraries that stand before the driver, or those that
- * take its place where the devices are elsewhere. As the container starts, and not later.
+ * The loader's list beside the slot's folder: the libraries that stand before the driver, or those
+ * that take its place where the devices are elsewhere. As the container starts, and not later.
  */
 int slot_preload_write(const char *folder, bool is_remote, struct error *err);
 

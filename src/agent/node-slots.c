@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: whose they are, and which of them the kubelet is offered. Behind those are as many for pods
- * of other nodes, of which it knows nothing. Slots of devices that take nobody new are not offered;
- * those in use stay as they are.
+ * Slots: whose they are, and which of them the kubelet is offered. Behind those are as many for
+ * pods of other nodes, of which it knows nothing. Slots of devices that take nobody new are not
+ * offered; those in use stay as they are.
  */
 #include <errno.h>
 #include <stdio.h>
