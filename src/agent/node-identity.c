@@ -357,7 +357,7 @@ static void on_bundle(struct identities *all, const char *bundle)
 
 	free(all->bundle);
 	all->bundle = bundle ? str_dup(str_from(bundle)) : NULL;
-	LIST_FOREACH (h, &all->held, link) {
+	LIST_FOREACH(h, &all->held, link) {
 		struct error err;
 		struct identity had = h->now;
 

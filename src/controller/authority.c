@@ -82,8 +82,7 @@ int authority_step(struct authority_store *store, uint64_t real_ns, struct error
 	if (!store->old_crt && !store->old_key)
 		return 0;
 	/* The last that it has signed was signed just before the other one's turn came. */
-	if (before.crt &&
-		crt_age_ns(now.crt, real_ns) < AUTHORITY_OVERLAP_NS + AUTHORITY_SIGNED_NS)
+	if (before.crt && crt_age_ns(now.crt, real_ns) < AUTHORITY_OVERLAP_NS + AUTHORITY_SIGNED_NS)
 		return 0;
 	str_wipe(&store->old_crt);
 	str_wipe(&store->old_key);

@@ -57,8 +57,7 @@ static void on_written(void *data, const struct kube_answer *answer)
 	struct job *job = data;
 
 	/* Whoever was first, or has deleted it: the watch tells what it has become. */
-	job_end(job,
-		answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
+	job_end(job, answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
 		answer->error.msg);
 }
 
@@ -108,8 +107,7 @@ static int write_secret(struct job *job, struct authority_store *store, struct e
 
 static bool is_published(const struct controller *c, const char *bundle)
 {
-	const char *now = kube_json_text_at(
-		find(c, CACHE_AUTHORITY_MAP), "data", BUNDLE_KEY, NULL);
+	const char *now = kube_json_text_at(find(c, CACHE_AUTHORITY_MAP), "data", BUNDLE_KEY, NULL);
 
 	return now && bundle && !strcmp(now, bundle);
 }
@@ -122,8 +120,8 @@ static int write_map(struct job *job, const char *bundle, struct error *err)
 		.name = IDENTITY_AUTHORITY};
 
 	return patch(job, &target,
-		with_version(find(job->c, CACHE_AUTHORITY_MAP),
-			json_pack("{s:s}", BUNDLE_KEY, bundle)),
+		with_version(
+			find(job->c, CACHE_AUTHORITY_MAP), json_pack("{s:s}", BUNDLE_KEY, bundle)),
 		err);
 }
 
@@ -211,8 +209,8 @@ static int issue(
 	if (r < 0)
 		return r;
 	if (identity_name_format(&ask->request.name, uri) == 0)
-		log_info("request %s: a certificate of %s for %s", job->name, uri,
-			ask->by.pod_name);
+		log_info(
+			"request %s: a certificate of %s for %s", job->name, uri, ask->by.pod_name);
 	return change_request(job, "status",
 		json_pack("{s:{s:s*}, s:{s:o}}", "metadata", "resourceVersion",
 			kube_json_text_at(object, "metadata", "resourceVersion", NULL), "status",
@@ -252,8 +250,8 @@ static int answer(struct job *job, const json_t *object, struct error *err)
 	default: break;
 	}
 	if (again)
-		queue_add_at(c->queue, job->key,
-			clock_now_ns() + clock_since_ns(again, facts.real_ns));
+		queue_add_at(
+			c->queue, job->key, clock_now_ns() + clock_since_ns(again, facts.real_ns));
 	return 0;
 }
 

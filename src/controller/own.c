@@ -38,8 +38,7 @@ int own_node(const struct own_token *token, const struct own_pod *pod, const cha
 			"divvyd's pod",
 			token->user);
 	if (!pod->uid || !pod->node)
-		return fail(
-			err, EPERM, "the token's pod '%.100s' is not there", token->pod_name);
+		return fail(err, EPERM, "the token's pod '%.100s' is not there", token->pod_name);
 	if (strcmp(pod->uid, token->pod_uid))
 		return fail(err, EPERM, "the token is of another pod than '%.100s' is now",
 			token->pod_name);

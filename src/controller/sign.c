@@ -92,8 +92,8 @@ void sign_ask_done(struct sign_ask *ask)
 
 /* ---- deciding ---- */
 
-static int check_tenant(const struct identity_name *name, const json_t *pod, const char *node,
-	struct error *err)
+static int check_tenant(
+	const struct identity_name *name, const json_t *pod, const char *node, struct error *err)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_given_ struct given given = {0};
@@ -102,7 +102,8 @@ static int check_tenant(const struct identity_name *name, const json_t *pod, con
 	int r;
 
 	if (!pod)
-		return fail(err, ENOENT, "no pod with UID %.60s asks for a share of a GPU", name->uid);
+		return fail(
+			err, ENOENT, "no pod with UID %.60s asks for a share of a GPU", name->uid);
 	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 	its_node = kube_json_text_at(pod, "spec", "nodeName", NULL);
 	phase = kube_json_text_at(pod, "status", "phase", NULL);
@@ -132,8 +133,7 @@ static int check_tenant(const struct identity_name *name, const json_t *pod, con
 }
 
 /* -ENOENT: a pod is not known; that may change. */
-static int check(
-	const struct sign_ask *ask, const struct sign_facts *facts, struct error *err)
+static int check(const struct sign_ask *ask, const struct sign_facts *facts, struct error *err)
 {
 	const struct identity_name *name = &ask->request.name;
 	const char *node;
@@ -141,7 +141,8 @@ static int check(
 
 	if (!own_is_account(facts->ns, ask->by.user, "divvyd"))
 		return fail(err, EPERM,
-			"'%.100s' has asked: certificates are for divvyd's service account in %.60s",
+			"'%.100s' has asked: certificates are for divvyd's service account in "
+			"%.60s",
 			ask->by.user, facts->ns);
 	if (ask->wrong.code)
 		return fail(err, ask->wrong.code, "%s", ask->wrong.msg);

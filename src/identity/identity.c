@@ -24,8 +24,8 @@ void identity_done(struct identity *identity)
 
 int identity_copy(const struct identity *identity, struct identity *ret_identity)
 {
-	struct identity copy = {str_dup(str_from(identity->crt)),
-		str_dup(str_from(identity->key)), str_dup(str_from(identity->authority))};
+	struct identity copy = {str_dup(str_from(identity->crt)), str_dup(str_from(identity->key)),
+		str_dup(str_from(identity->authority))};
 
 	if (!copy.crt || !copy.key || !copy.authority) {
 		identity_done(&copy);
@@ -42,9 +42,8 @@ int identity_to_fd(const struct identity *identity)
 	int r = fd;
 
 	for (unsigned int i = 0; r >= 0 && i < TEXTS; i++)
-		r = strlen(text[i]) > CRT_PEM_MAX
-			? -EMSGSIZE
-			: fd_write_all(fd, text[i], strlen(text[i]) + 1);
+		r = strlen(text[i]) > CRT_PEM_MAX ? -EMSGSIZE
+						  : fd_write_all(fd, text[i], strlen(text[i]) + 1);
 	if (r >= 0)
 		r = memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	return r < 0 ? r : TAKE_FD(fd);
@@ -91,7 +90,8 @@ int identity_from_fd(int fd, struct identity *ret_identity, struct error *err)
 	}
 	if (r == 0 && (n != TEXTS || rest.p || all[size - 1]))
 		r = fail(err, EINVAL,
-			"an identity: expected certificate, key and authorities, a NUL behind each");
+			"an identity: expected certificate, key and authorities, a NUL behind "
+			"each");
 	explicit_bzero(all, (size_t)size);
 	free(all);
 	if (r < 0)

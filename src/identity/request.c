@@ -25,8 +25,8 @@ static char *take(gnutls_datum_t *text)
 	return copy;
 }
 
-static int export(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, char **ret_request,
-	char **ret_key)
+static int export(
+	gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, char **ret_request, char **ret_key)
 {
 	gnutls_datum_t text = {NULL, 0}, der = {NULL, 0};
 	int r = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
@@ -64,8 +64,8 @@ int request_make(
 	r = r < 0 ? r : gnutls_x509_crq_set_version(crq, 1);
 	r = r < 0 ? r : gnutls_x509_crq_set_key(crq, key);
 	r = r < 0 ? r
-		  : gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_URI, uri,
-			    (unsigned int)strlen(uri), GNUTLS_FSAN_SET);
+		  : gnutls_x509_crq_set_subject_alt_name(
+			    crq, GNUTLS_SAN_URI, uri, (unsigned int)strlen(uri), GNUTLS_FSAN_SET);
 	r = r < 0 ? r : gnutls_x509_crq_sign2(crq, key, GNUTLS_DIG_SHA256, 0);
 	r = r < 0 ? r : export(crq, key, &request, &pem_key);
 	if (crq)
@@ -99,16 +99,16 @@ static int extension_oid(gnutls_x509_crq_t crq, unsigned int i, char *oid, size_
 	return gnutls_x509_crq_get_extension_info(crq, i, oid, size, &is_critical);
 }
 
-static int check_only(gnutls_x509_crq_t crq, oid_fn *get, const char *only, const char *what,
-	struct error *err)
+static int check_only(
+	gnutls_x509_crq_t crq, oid_fn *get, const char *only, const char *what, struct error *err)
 {
 	char oid[OID_MAX] = "";
 	size_t size = sizeof(oid);
 	int r = get(crq, 0, oid, &size);
 
 	if (r < 0)
-		return fail(err, EINVAL,
-			"it has no %s %s: it has to name whose it is by a URI", what, only);
+		return fail(err, EINVAL, "it has no %s %s: it has to name whose it is by a URI",
+			what, only);
 	if (strcmp(oid, only))
 		return fail(err, EINVAL, "%s %s: none but %s may be there", what, oid, only);
 	size = sizeof(oid);

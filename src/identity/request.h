@@ -15,8 +15,8 @@
 #define REQUEST_PEM_MAX (8u << 10)
 
 /* A new key on P-256 and its request, both PEM and the caller's. -EINVAL: the name; -EIO. */
-int request_make(const struct identity_name *name, char **ret_request, char **ret_key,
-	struct error *err);
+int request_make(
+	const struct identity_name *name, char **ret_request, char **ret_key, struct error *err);
 
 struct request {
 	struct identity_name name;

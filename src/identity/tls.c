@@ -69,8 +69,7 @@ static int check_vouched_for(const struct identity_session *session, struct erro
 		return fail(err, EACCES, "its certificate: %s", gnutls_strerror(r));
 	if (!wrong)
 		return 0;
-	if (gnutls_certificate_verification_status_print(
-		    wrong, GNUTLS_CRT_X509, &text, 0) < 0)
+	if (gnutls_certificate_verification_status_print(wrong, GNUTLS_CRT_X509, &text, 0) < 0)
 		return fail(err, EACCES, "its certificate is not to be trusted");
 	r = fail(err, EACCES, "as %s: %.180s", session->node ? "a server" : "a client",
 		(const char *)text.data);
@@ -169,8 +168,7 @@ int identity_session_init(
 	r = gnutls_init(&session->tls, flags);
 	r = r < 0 ? r : gnutls_priority_set_direct(session->tls, IDENTITY_PRIORITY, NULL);
 	r = r < 0 ? r
-		  : gnutls_credentials_set(
-			    session->tls, GNUTLS_CRD_CERTIFICATE, tls->credentials);
+		  : gnutls_credentials_set(session->tls, GNUTLS_CRD_CERTIFICATE, tls->credentials);
 	if (r < 0) {
 		identity_session_done(session);
 		return -ENOMEM;

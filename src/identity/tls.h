@@ -53,7 +53,6 @@ void identity_session_done(struct identity_session *session);
 int identity_session_check(const struct identity_session *session, int r, struct error *err);
 
 /* The one URI that is its alternative name. -EINVAL with a sentence: also for more than that. */
-int identity_crt_name(
-	gnutls_x509_crt_t crt, struct identity_name *ret_name, struct error *err);
+int identity_crt_name(gnutls_x509_crt_t crt, struct identity_name *ret_name, struct error *err);
 
 #endif

@@ -23,9 +23,9 @@ static void on_change(void *data, struct held_identity *held)
 	_cleanup_free_ char *text = NULL;
 
 	identity_name_format(held_identity_name(held), uri);
-	line = json_pack("{s:s, s:s?, s:s?, s:s}", "uri", uri, "crt", identity ? identity->crt : NULL,
-		"authority", identity ? identity->authority : NULL, "why",
-		held_identity_why(held));
+	line = json_pack("{s:s, s:s?, s:s?, s:s}", "uri", uri, "crt",
+		identity ? identity->crt : NULL, "authority", identity ? identity->authority : NULL,
+		"why", held_identity_why(held));
 	text = kube_json_format(line);
 	puts(text ? text : "{}");
 	fflush(stdout);

@@ -34,8 +34,8 @@ static json_t *make(const struct made *made)
 	const bool is_node = identity_name_parse(str_from(made->uri), &name, NULL) == 0 &&
 		name.kind == IDENTITY_OF_NODE;
 	const char *usages = made->usages ? made->usages
-		: is_node ? "['digital signature','server auth','client auth']"
-			  : "['digital signature','client auth']";
+		: is_node                 ? "['digital signature','server auth','client auth']"
+					  : "['digital signature','client auth']";
 	json_t *object, *spec;
 
 	assert_ok(request_make(&name, &pem, &key, NULL));
@@ -45,8 +45,8 @@ static json_t *make(const struct made *made)
 		made->user ? made->user : DIVVYD, "extra",
 		unit_json(made->extra ? made->extra : TOKEN("")), "usages", unit_json(usages));
 	object = json_pack("{s:{s:s, s:s, s:s}, s:o, s:{s:o*, s:s*}}", "metadata", "name", "r",
-		"resourceVersion", "7", "creationTimestamp",
-		kube_time_format(NOW - made->age_ns).s, "spec", spec, "status", "conditions",
+		"resourceVersion", "7", "creationTimestamp", kube_time_format(NOW - made->age_ns).s,
+		"spec", spec, "status", "conditions",
 		made->conditions ? unit_json(made->conditions) : NULL, "certificate",
 		made->certificate);
 	assert_non_null(object);
@@ -70,17 +70,21 @@ static json_t *pod(const char *node, const char *mode)
 
 static const struct own_pod asker = {"uid-x", "n1"};
 
+/* Takes the tenant's pod. */
 static enum sign_act decide(const struct made *made, const struct own_pod *by, json_t *its,
 	uint64_t *ret_again, struct error *err)
 {
-	_cleanup_json_ json_t *object = make(made), *owned = its;
+	_cleanup_json_ json_t *object = make(made);
 	_cleanup_sign_ask_ struct sign_ask ask = {0};
 	const struct sign_facts facts = {
 		.ns = "divvy-system", .asker = *by, .tenant = its, .real_ns = NOW};
+	enum sign_act act;
 
 	sign_ask_read(object, &ask);
 	err->msg[0] = '\0';
-	return sign_decide(&ask, &facts, ret_again, err);
+	act = sign_decide(&ask, &facts, ret_again, err);
+	json_decref(its);
+	return act;
 }
 
 #define APPROVED "[{'type':'Approved','status':'True'}]"
@@ -126,11 +130,10 @@ static void others_do_not(void **state)
 		{{.uri = node, .user = "admin"}, &asker, NULL, NULL, "'admin' has asked"},
 		{{.uri = node, .user = "system:serviceaccount:default:divvyd"}, &asker, NULL, NULL,
 			"service account"},
-		{{.uri = node, .user = "system:serviceaccount:divvy-system:divvy-scheduler"}, &asker,
-			NULL, NULL, "service account"},
+		{{.uri = node, .user = "system:serviceaccount:divvy-system:divvy-scheduler"},
+			&asker, NULL, NULL, "service account"},
 		{{.uri = node, .extra = "{}"}, &asker, NULL, NULL, "names no pod"},
-		{{.uri = node,
-			 .extra = TOKEN(",'authentication.kubernetes.io/node-name':['n2']")},
+		{{.uri = node, .extra = TOKEN(",'authentication.kubernetes.io/node-name':['n2']")},
 			&asker, NULL, NULL, "of node 'n2'"},
 		{{.uri = node, .usages = "['digital signature','client auth']"}, &asker, NULL, NULL,
 			"each once"},

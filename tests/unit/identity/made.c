@@ -60,8 +60,7 @@ struct identity made_node(const struct made_authority *authority, const char *no
 	char uri[IDENTITY_URI];
 
 	snprintf(uri, sizeof(uri), "divvy://node/%s", node);
-	return made_identity(
-		&(struct made_wish){.uri = uri, .by = authority, .trusts = authority});
+	return made_identity(&(struct made_wish){.uri = uri, .by = authority, .trusts = authority});
 }
 
 struct identity made_tenant(const struct made_authority *authority)

@@ -24,8 +24,8 @@ void made_authority_done(struct made_authority *authority);
 /* What a certificate says, where it is not the usual. */
 struct made_wish {
 	const char *uri;
-	const char *host;                  /* a DNS name instead, as a web server's */
-	const struct made_authority *by;   /* NULL: it signs itself */
+	const char *host;                /* a DNS name instead, as a web server's */
+	const struct made_authority *by; /* NULL: it signs itself */
 	const struct made_authority *trusts;
 	bool is_client_only;
 	int64_t from_h, to_h; /* hours from now; both 0: -1 to 1 */

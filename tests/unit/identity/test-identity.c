@@ -61,16 +61,16 @@ static void it_says_whose_it_is_and_how_long(void **state)
 static void what_others_would_not_believe_is_told(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
-						      other = made_authority();
+						       other = made_authority();
 	_cleanup_identity_ struct identity a = made_node(&ca, "n1"), b = made_node(&ca, "n1"),
-					  strange = made_identity(&(struct made_wish){
-						  .uri = "divvy://node/n1",
-						  .by = &other,
-						  .trusts = &ca}),
-					  web = made_identity(&(struct made_wish){
-						  .host = "n1.test", .by = &ca, .trusts = &ca}),
-					  own = made_identity(&(struct made_wish){
-						  .uri = "divvy://node/n1", .trusts = &ca});
+					   strange = made_identity(
+						   &(struct made_wish){.uri = "divvy://node/n1",
+							   .by = &other,
+							   .trusts = &ca}),
+					   web = made_identity(&(struct made_wish){
+						   .host = "n1.test", .by = &ca, .trusts = &ca}),
+					   own = made_identity(&(struct made_wish){
+						   .uri = "divvy://node/n1", .trusts = &ca});
 	const uint64_t now = clock_real_ns();
 	struct identity mixed = {a.crt, b.key, a.authority};
 	struct identity_facts facts;

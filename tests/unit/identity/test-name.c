@@ -59,8 +59,8 @@ static void nothing_else_is_a_name(void **state)
 	assert_int_equal(
 		identity_name_parse((struct str){"divvy://node/a\0b", 16}, &name, NULL), -EINVAL);
 	/* One less of each is the longest. */
-	assert_ok(identity_name_parse(
-		STR("divvy://tenant/" SIXTY "abc/" SIXTY "abc"), &name, NULL));
+	assert_ok(
+		identity_name_parse(STR("divvy://tenant/" SIXTY "abc/" SIXTY "abc"), &name, NULL));
 	assert_ok(identity_name_parse(
 		STR("divvy://node/" SIXTY SIXTY SIXTY SIXTY "abcdefghijklm"), &name, NULL));
 }
@@ -70,9 +70,9 @@ static void what_cannot_be_read_is_not_written(void **state)
 	char uri[IDENTITY_URI] = "as it was";
 
 	assert_int_equal(identity_name_format(&(struct identity_name){.kind = 0}, uri), -EINVAL);
-	assert_int_equal(identity_name_format(&(struct identity_name){.kind = IDENTITY_OF_NODE,
-						      .node = "a/b"},
-				 uri),
+	assert_int_equal(
+		identity_name_format(
+			&(struct identity_name){.kind = IDENTITY_OF_NODE, .node = "a/b"}, uri),
 		-EINVAL);
 	/* That would be read as another one's. */
 	assert_int_equal(identity_name_format(&(struct identity_name){.kind = IDENTITY_OF_TENANT,

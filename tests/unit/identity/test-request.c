@@ -158,8 +158,8 @@ static void one_that_its_key_has_not_signed_is_refused(void **state)
 	assert_ok(gnutls_x509_crq_import(crq, &der, GNUTLS_X509_FMT_DER));
 	gnutls_free(der.data);
 	assert_ok(gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_PEM, &text));
-	assert_int_equal(request_read((struct str){(const char *)text.data, text.size}, &request,
-				 &err),
+	assert_int_equal(
+		request_read((struct str){(const char *)text.data, text.size}, &request, &err),
 		-EINVAL);
 	assert_contains(err.msg, "not signed by its own key");
 	gnutls_free(text.data);

@@ -106,25 +106,22 @@ static void a_node_may_ask_another(void **state)
 static void a_client_shows_nothing_to_another_than_it_wants(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
-						      other = made_authority();
-	_cleanup_identity_ struct identity tenant = made_tenant(&ca), n2 = made_node(&ca, "n2"),
-					  strange = made_node(&other, "n1"),
-					  as_server = made_tenant(&ca),
-					  old = made_identity(&(struct made_wish){
-						  .uri = "divvy://node/n1",
-						  .by = &ca,
-						  .trusts = &ca,
-						  .from_h = -3,
-						  .to_h = -1}),
-					  client_only = made_identity(&(struct made_wish){
-						  .uri = "divvy://node/n1",
-						  .by = &ca,
-						  .trusts = &ca,
-						  .is_client_only = true}),
-					  own = made_identity(&(struct made_wish){
-						  .uri = "divvy://node/n1", .trusts = &ca}),
-					  web = made_identity(&(struct made_wish){
-						  .host = "n1", .by = &ca, .trusts = &ca});
+						       other = made_authority();
+	_cleanup_identity_ struct identity
+		tenant = made_tenant(&ca),
+		n2 = made_node(&ca, "n2"), strange = made_node(&other, "n1"),
+		as_server = made_tenant(&ca),
+		old = made_identity(&(struct made_wish){.uri = "divvy://node/n1",
+			.by = &ca,
+			.trusts = &ca,
+			.from_h = -3,
+			.to_h = -1}),
+		client_only = made_identity(&(struct made_wish){.uri = "divvy://node/n1",
+			.by = &ca,
+			.trusts = &ca,
+			.is_client_only = true}),
+		own = made_identity(&(struct made_wish){.uri = "divvy://node/n1", .trusts = &ca}),
+		web = made_identity(&(struct made_wish){.host = "n1", .by = &ca, .trusts = &ca});
 	const struct {
 		const struct identity *server;
 		const char *says;
@@ -153,34 +150,29 @@ static void a_client_shows_nothing_to_another_than_it_wants(void **state)
 static void a_server_lets_in_whom_its_authorities_vouch_for(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
-						      other = made_authority();
-	_cleanup_identity_ struct identity node = made_node(&ca, "n1"),
-					  strange = made_identity(&(struct made_wish){
-						  .uri = "divvy://tenant/" MADE_UID "/main",
-						  .by = &other,
-						  .trusts = &ca,
-						  .is_client_only = true}),
-					  own = made_identity(&(struct made_wish){
-						  .uri = "divvy://tenant/" MADE_UID "/main",
-						  .trusts = &ca}),
-					  old = made_identity(&(struct made_wish){
-						  .uri = "divvy://tenant/" MADE_UID "/main",
-						  .by = &ca,
-						  .trusts = &ca,
-						  .from_h = -3,
-						  .to_h = -1}),
-					  early = made_identity(&(struct made_wish){
-						  .uri = "divvy://tenant/" MADE_UID "/main",
-						  .by = &ca,
-						  .trusts = &ca,
-						  .from_h = 1,
-						  .to_h = 2}),
-					  web = made_identity(&(struct made_wish){
-						  .host = "n1", .by = &ca, .trusts = &ca}),
-					  nameless = made_identity(&(struct made_wish){
-						  .uri = "divvy://tenant/" MADE_UID,
-						  .by = &ca,
-						  .trusts = &ca});
+						       other = made_authority();
+	_cleanup_identity_ struct identity
+		node = made_node(&ca, "n1"),
+		strange = made_identity(
+			&(struct made_wish){.uri = "divvy://tenant/" MADE_UID "/main",
+				.by = &other,
+				.trusts = &ca,
+				.is_client_only = true}),
+		own = made_identity(&(struct made_wish){
+			.uri = "divvy://tenant/" MADE_UID "/main", .trusts = &ca}),
+		old = made_identity(&(struct made_wish){.uri = "divvy://tenant/" MADE_UID "/main",
+			.by = &ca,
+			.trusts = &ca,
+			.from_h = -3,
+			.to_h = -1}),
+		early = made_identity(&(struct made_wish){.uri = "divvy://tenant/" MADE_UID "/main",
+			.by = &ca,
+			.trusts = &ca,
+			.from_h = 1,
+			.to_h = 2}),
+		web = made_identity(&(struct made_wish){.host = "n1", .by = &ca, .trusts = &ca}),
+		nameless = made_identity(&(struct made_wish){
+			.uri = "divvy://tenant/" MADE_UID, .by = &ca, .trusts = &ca});
 	const struct {
 		const struct identity *client;
 		const char *says;
@@ -228,7 +220,8 @@ static int come_with_nothing(int fd, const char *priority, char *heard, size_t s
 static void who_shows_nothing_is_told_nothing(void **state)
 {
 	static const char *const ways[] = {"NORMAL:-VERS-ALL:+VERS-TLS1.3",
-		"NORMAL:-VERS-ALL:+VERS-TLS1.2", "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-256-GCM"};
+		"NORMAL:-VERS-ALL:+VERS-TLS1.2",
+		"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-256-GCM"};
 	_cleanup_made_authority_ struct made_authority ca = made_authority();
 	_cleanup_identity_ struct identity node = made_node(&ca, "n1");
 
@@ -274,9 +267,10 @@ static void what_is_no_tls_is_told_nothing(void **state)
 
 static void while_authorities_change_both_are_believed(void **state)
 {
-	_cleanup_made_authority_ struct made_authority ca = made_authority(), new = made_authority();
+	_cleanup_made_authority_ struct made_authority ca = made_authority(),
+						       new = made_authority();
 	_cleanup_identity_ struct identity n1 = made_node(&ca, "n1"), n2 = made_node(&new, "n2"),
-					  late = made_node(&ca, "n2");
+					   late = made_node(&ca, "n2");
 	char *both = calloc(1, strlen(ca.crt) + strlen(new.crt) + 1);
 
 	strcat(strcat(both, new.crt), ca.crt);
