@@ -161,6 +161,8 @@ static int prepare(struct node *node, const struct plugin_ids *ids, struct slot_
 			ids->n);
 	r = node_slot_folder(node, slot, folder, PATH_MAX);
 	r = r < 0 ? fail(err, -r, "the slot's path is too long") : folder_make(folder, 0755, err);
+	/* Something to mount; which it is to be is known when the container starts. */
+	r = r < 0 ? r : slot_preload_write(folder, slot->remote != NULL, err);
 	if (r < 0)
 		return r;
 	slot->allocated_ns = clock_now_ns();

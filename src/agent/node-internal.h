@@ -28,7 +28,14 @@
 	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
 	"/etc/nvidia-container-runtime/config.toml"
 
+/* Of pods of other nodes: no slot of the kubelet's has such a name. */
+#define NODE_SERVED_SLOT "remote-"
+
 struct start;      /* node-start.c */
+struct serve;      /* node-serve.c */
+struct remote;     /* node-remote.c */
+struct identities; /* node-identity.c */
+struct held_identity;
 struct gang;       /* node-gang.c */
 struct allocation; /* node-allocate.c */
 
@@ -46,9 +53,10 @@ struct slot {
 	char id[16];
 	uint32_t tenant; /* id; 0: free */
 	struct door *door;
-	bool is_over;      /* its container has ended: the tenant goes with the last process */
-	bool is_written;   /* the slot's CDI file is there */
-	uint64_t since_ns; /* that it has this tenant */
+	struct remote *remote; /* its devices are elsewhere, and so is its tenant; NULL: not */
+	bool is_over;          /* its container has ended: the tenant goes with the last process */
+	bool is_written;       /* the slot's CDI file is there */
+	uint64_t since_ns;     /* that it has this tenant */
 	/* When the kubelet last asked for it; 0: not since the start. */
 	uint64_t allocated_ns;
 	char taker_uid[64], taker[64]; /* the container that it was for then; "": not known */
@@ -88,8 +96,13 @@ struct node {
 
 	bool has_old_libraries; /* as far as is known */
 
+	/* First those that the kubelet is offered, behind them those of pods of other nodes. */
 	struct slot *slots;
-	uint32_t n_slots;
+	uint32_t n_slots, n_offered;
+	struct serve *serve;           /* NULL: this node's devices are for its own pods alone */
+	struct identities *identities; /* NULL: not needed so far */
+	struct held_identity *identity;
+	bool has_resumed;
 	LIST_HEAD(, allocation) allocations;
 	LIST_HEAD(, start) starts;
 	LIST_HEAD(, gang) gangs;
@@ -168,10 +181,16 @@ void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_war
 void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* ---- node.c ---- */
+/* ---- node-slots.c ---- */
 
+/* As many as the devices have; those of tenants that were there before have them again. */
+int node_slots_new(struct node *node, struct error *err);
 struct slot *node_slot(struct node *node, const char *id);
 struct tenant *node_tenant(struct node *node, const struct slot *slot);
+/* Is it of a pod of another node? (Or of one of this that reaches its devices like those.) */
+bool node_slot_is_served(const struct node *node, const struct slot *slot);
+/* Whose it is, with devices here or elsewhere; NULL: nobody's. */
+const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
 /* "GPU-..." cordoned by an administrator? */
 bool node_is_cordoned(const struct node *node, const char *uuid);
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size);
@@ -179,8 +198,18 @@ int node_slot_folder(const struct node *node, const struct slot *slot, char *ret
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
 /* Tenant and door go at once. */
 void node_slot_clear(struct node *node, struct slot *slot);
+/* Nobody new comes in; who is in still counts. */
+void node_slot_end(struct node *node, struct slot *slot);
 /* What the kubelet is offered may have changed. */
 void node_offer(struct node *node);
+
+/* ---- node.c ---- */
+
+/* A served pod has changed, or is gone. */
+void node_served_changed(struct node *node, const struct kube_entry *entry);
+void node_served_gone(struct node *node, const char *uid);
+/* node->identities is there. */
+int node_need_identities(struct node *node, struct error *err);
 void node_saw_epoch(struct node *node, uint64_t epoch);
 
 /* ---- node-dialect.c ---- */
@@ -214,6 +243,16 @@ void allocate_free_all(struct node *node);
 /* ---- node-start.c: PreStartContainer ---- */
 
 void start_pre_start(struct plugin_request *request);
+/*
+ * The same for a container of another node, whose link has asked for it: who waits for the answer
+ * is told by serve_answer_all(), later.
+ */
+int start_serve(
+	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err);
+/* Is a link's question for that container under way? */
+bool start_is_asked(const struct node *node, const char *uid, const char *container);
+/* Is one under way for that slot? */
+bool start_has_slot(const struct node *node, const struct slot *slot);
 void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
@@ -263,7 +302,7 @@ void node_status_touch(struct node *node);
 /* ---- node-network.c ---- */
 
 void node_network_look(struct node *node, uint64_t now);
-json_t *node_network_json(const struct node *node); /* the caller's */
+json_t *node_network_json(struct node *node); /* the caller's */
 int node_status_new(struct node *node);
 void node_status_free(struct node *node);
 /* GPUNode is new to us: what it says is compared with what is. */

@@ -10,21 +10,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/node-slot.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 
 #define LIBRARY_MAX (64u << 20)
-#define HOOK_CUDA "libdivvy-cuda.so"
-#define HOOK_NVML "libdivvy-nvml.so"
+#define HOOKS 4u /* ours: before the driver, and in its place */
 
 /* ---- put there ---- */
 
 struct library {
 	const char *name; /* below the folder */
 	struct buf text;
+	bool is_elsewhere; /* where it was built, from the others */
 };
 
 static int folder_of_self(char ret[static PATH_MAX])
@@ -44,14 +43,17 @@ static int folder_of_self(char ret[static PATH_MAX])
 /* Where divvy is built or installed, or where DIVVY_HOOKS says. */
 static int read_hook(struct library *library, struct error *err)
 {
-	static const char *const beside[] = {
-		"../hook", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy", "../../lib/divvy"};
+	static const char *const beside[] = {"../hook", "../remote", "../lib/divvy",
+		"../" DIVVY_LIBDIR "/divvy", "../../lib/divvy"};
 	const char *set = getenv("DIVVY_HOOKS");
 	char self[PATH_MAX], path[PATH_MAX + 256];
 
 	if (set && *set) {
 		snprintf(path, sizeof(path), "%s/%s", set, library->name);
-		return file_read(path, &library->text, err);
+		if (library->is_elsewhere && access(path, R_OK) < 0)
+			snprintf(path, sizeof(path), "%s/../remote/%s", set, library->name);
+		if (!library->is_elsewhere || access(path, R_OK) == 0)
+			return file_read(path, &library->text, err);
 	}
 	if (folder_of_self(self) < 0)
 		return fail(err, ENOENT, "cannot find out where divvyd itself is");
@@ -94,12 +96,6 @@ static int write_all(const char *folder, const struct library *library, size_t n
 		snprintf(path, sizeof(path), "%s/%s", making, library[i].name);
 		r = file_replace(path, buf_str(&library[i].text), 0755, err);
 	}
-	if (r >= 0) {
-		snprintf(path, sizeof(path), "%s/" SLOT_PRELOAD, making);
-		r = file_replace(path,
-			STR(SLOT_LIBRARY "/" HOOK_CUDA "\n" SLOT_LIBRARY "/" HOOK_NVML "\n"), 0644,
-			err);
-	}
 	if (r >= 0 && rename(making, folder) < 0 && errno != ENOTEMPTY && errno != EEXIST)
 		r = fail_errno(err, errno, "rename '%s'", making);
 	return r;
@@ -109,10 +105,12 @@ int library_install(const char *state_dir, const char *driver, char ret_folder[s
 	struct error *err)
 {
 	struct library library[] = {
-		{HOOK_CUDA, BUF_INIT(LIBRARY_MAX)},
-		{HOOK_NVML, BUF_INIT(LIBRARY_MAX)},
-		{"driver/libcuda.so.1", BUF_INIT(LIBRARY_MAX)},
-		{"driver/libnvidia-ml.so.1", BUF_INIT(LIBRARY_MAX)},
+		{"libdivvy-cuda.so", BUF_INIT(LIBRARY_MAX), false},
+		{"libdivvy-nvml.so", BUF_INIT(LIBRARY_MAX), false},
+		{"libdivvy-remote.so", BUF_INIT(LIBRARY_MAX), true},
+		{"libdivvy-remote-nvml.so", BUF_INIT(LIBRARY_MAX), true},
+		{"driver/libcuda.so.1", BUF_INIT(LIBRARY_MAX), false},
+		{"driver/libnvidia-ml.so.1", BUF_INIT(LIBRARY_MAX), false},
 	};
 	char parent[PATH_MAX], folder[PATH_MAX];
 	uint64_t hash = 0;
@@ -120,9 +118,9 @@ int library_install(const char *state_dir, const char *driver, char ret_folder[s
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(library); i++) {
-		if (i >= 2 && !driver)
+		if (i >= HOOKS && !driver)
 			continue;
-		r = i < 2 ? read_hook(&library[i], err) : read_driver(driver, &library[i], err);
+		r = i < HOOKS ? read_hook(&library[i], err) : read_driver(driver, &library[i], err);
 		hash = hash * 31 + str_hash(buf_str(&library[i].text));
 	}
 	if (r >= 0 &&

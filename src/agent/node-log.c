@@ -50,6 +50,9 @@ void node_log(const struct node *node, const char *what, const struct tenant *t)
 		t->pod->uid, "namespace", t->pod->space, "pod", t->pod->name, "container",
 		t->pod->container, "slot", t->pod->slot, "devices", devices, "request",
 		(int)t->spec.request, "limit", (int)t->spec.limit, "memoryBytes", memory, "mode",
-		t->spec.exclusive ? "exclusive" : "local", "epoch", (json_int_t)t->pod->epoch);
+		t->spec.mode == SPEC_MODE_REMOTE ? "remote"
+			: t->spec.exclusive      ? "exclusive"
+						 : "local",
+		"epoch", (json_int_t)t->pod->epoch);
 	append(node->options.grant_log, line);
 }

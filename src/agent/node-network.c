@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Over which the node reaches others: GPUNode.status.network. What is free of it is what no pod of
- * this node was granted, by the given keys: the scheduler, which gives it away, counts by itself.
+ * this node, and none that has its devices, was granted by the given keys: the scheduler, which
+ * gives it away, counts by itself.
  */
 #include <string.h>
 
 #include "agent/node-internal.h"
+#include "agent/node-serve.h"
 #include "base/cleanup.h"
 #include "kube/json.h"
 
@@ -46,9 +48,11 @@ static bool has_ended(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-/* Of this one's port, by the pod's containers. */
-static uint64_t granted_to(
-	const struct node *node, const json_t *pod, const struct network_device *device)
+enum network_end { END_OF_POD, END_OF_DEVICES }; /* as given.h has them */
+
+/* Of this one's port, by the pod's containers, which have that end here. */
+static uint64_t granted_to(const struct node *node, const json_t *pod, enum network_end end,
+	const struct network_device *device)
 {
 	_cleanup_given_ struct given given = {0};
 	uint64_t mbit = 0;
@@ -56,7 +60,7 @@ static uint64_t granted_to(
 	if (has_ended(pod) || node_given_all(pod, &given, NULL) < 0)
 		return 0;
 	for (uint32_t i = 0; i < given.n; i++) {
-		const struct network_device *its = find(node, given.v[i].network[0]);
+		const struct network_device *its = find(node, given.v[i].network[end]);
 
 		if (its && !strcmp(port_of(its), port_of(device)))
 			mbit += given.v[i].network_mbit;
@@ -64,18 +68,45 @@ static uint64_t granted_to(
 	return mbit;
 }
 
-json_t *node_network_json(const struct node *node)
+/* A pod of another node may have several containers here. */
+static bool is_first_of_pod(struct node *node, uint32_t at, const struct tenant *t)
+{
+	for (uint32_t i = node->n_offered; i < at; i++) {
+		const struct tenant *other = node_tenant(node, &node->slots[i]);
+
+		if (other && !strcmp(other->pod->uid, t->pod->uid))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t granted_of(struct node *node, const struct network_device *device)
+{
+	const struct kube_entry *e = NULL;
+	uint64_t mbit = 0;
+
+	while ((e = kube_cache_next(node->pods, e)))
+		mbit += granted_to(node, e->object, END_OF_POD, device);
+	for (uint32_t i = node->n_offered; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+		const json_t *pod = t && is_first_of_pod(node, i, t) ? serve_pod(node, t->pod->uid)
+								     : NULL;
+
+		if (pod)
+			mbit += granted_to(node, pod, END_OF_DEVICES, device);
+	}
+	return mbit;
+}
+
+json_t *node_network_json(struct node *node)
 {
 	json_t *all = json_array();
 
 	for (uint32_t i = 0; i < node->networks.n; i++) {
 		const struct network_device *n = &node->networks.v[i];
-		const struct kube_entry *e = NULL;
-		uint64_t granted = 0;
+		const uint64_t granted = granted_of(node, n);
 		json_t *one;
 
-		while ((e = kube_cache_next(node->pods, e)))
-			granted += granted_to(node, e->object, n);
 		one = json_pack("{s:s, s:s, s:I, s:I}", "name", n->name, "kind",
 			network_kind_name(n->kind), "capacityMbps", (json_int_t)n->mbit, "freeMbps",
 			(json_int_t)(n->mbit - MIN(granted, (uint64_t)n->mbit)));

@@ -6,13 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/str.h"
 
 void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 {
 	size_t n = 0, n_env = 0;
 
-	snprintf(ret->preload, sizeof(ret->preload), "%s/" SLOT_PRELOAD, plan->library);
+	snprintf(ret->preload, sizeof(ret->preload), "%s" SLOT_PRELOAD, plan->folder);
 	ret->mounts[n++] = (struct plugin_mount){SLOT_RUNTIME, plan->folder, true};
 	ret->mounts[n++] = (struct plugin_mount){SLOT_LIBRARY, plan->library, true};
 	ret->mounts[n++] = (struct plugin_mount){"/etc/ld.so.preload", ret->preload, true};
@@ -37,6 +39,23 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 		.n_mounts = n,
 		.cdi = ret->cdi,
 		.n_cdi = !plan->sim && !plan->is_by_environment};
+}
+
+int slot_preload_write(const char *folder, bool is_remote, struct error *err)
+{
+	static const char *const list[] = {
+		SLOT_LIBRARY "/libdivvy-cuda.so\n" SLOT_LIBRARY "/libdivvy-nvml.so\n",
+		SLOT_LIBRARY "/libdivvy-remote.so\n" SLOT_LIBRARY "/libdivvy-remote-nvml.so\n",
+	};
+	_cleanup_buf_ struct buf before = BUF_INIT(PATH_MAX);
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s" SLOT_PRELOAD, folder) >= sizeof(path))
+		return fail(err, ENAMETOOLONG, "'%s' is too long", folder);
+	if (file_read(path, &before, NULL) >= 0 && str_is(buf_str(&before), list[is_remote]))
+		return 0;
+	/* Another file, not another text in it: who runs has this one mounted. */
+	return file_replace(path, str_from(list[is_remote]), 0644, err);
 }
 
 static bool is_there(const char *dev, const char *name)

@@ -18,8 +18,9 @@
 /* In the container; as for engines of one machine (cli/container.h). */
 #define SLOT_RUNTIME "/run/divvy"
 #define SLOT_LIBRARY "/opt/divvy"
+#define SLOT_REMOTE "remote.sock" /* there, where its devices are elsewhere */
 #define SLOT_SIM "/run/divvy-sim"
-#define SLOT_PRELOAD "ld.so.preload"
+#define SLOT_PRELOAD ".preload" /* behind the folder's name: it is none of what is in it */
 
 /* Paths on the host. */
 struct slot_plan {
@@ -51,6 +52,12 @@ struct slot_edits {
 
 /* Pure; borrows from the plan, and edits from ret itself. */
 void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
+
+/*
+ * The loader's list beside the slot's folder: the libraries that stand before the driver, or those
+ * that take its place where the devices are elsewhere. As the container starts, and not later.
+ */
+int slot_preload_write(const char *folder, bool is_remote, struct error *err);
 
 /* Device files for real devices, in the container at the host's own places. */
 #define SLOT_NODES_MAX (SPEC_DEVICES_MAX + 3u)

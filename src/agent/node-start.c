@@ -3,7 +3,8 @@
  * PreStartContainer: whose the slot is (the kubelet's own word), what the scheduler has given to
  * that container (the API server's), and whether the devices have room for it (ours): only then it
  * starts. Each such question is a `start`, looked at again until it can be answered or its time is
- * over; the kubelet then tries again by itself.
+ * over; the kubelet then tries again by itself. A link that asks for a container of another node
+ * has the same question, but for whose the slot is: that its certificate says.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 
 #include "agent/device.h"
 #include "agent/node-internal.h"
+#include "agent/node-remote.h"
+#include "agent/node-serve.h"
 #include "agent/state.h"
 #include "base/fd.h"
 #include "base/format.h"
@@ -27,7 +30,7 @@
 struct start {
 	LIST_ENTRY(start) link;
 	struct node *node;
-	struct plugin_request *request;
+	struct plugin_request *request; /* NULL: a link asks */
 	struct slot *slot;
 	struct podres_question *question;
 	struct kube_call *space_call;
@@ -57,19 +60,46 @@ void start_free_all(struct node *node)
 	struct start *s;
 
 	while ((s = LIST_FIRST(&node->starts))) {
-		plugin_refuse(s->request, GRPC_UNAVAILABLE, "divvyd is ending");
+		if (s->request)
+			plugin_refuse(s->request, GRPC_UNAVAILABLE, "divvyd is ending");
 		start_free(s);
 	}
+}
+
+bool start_is_asked(const struct node *node, const char *uid, const char *container)
+{
+	const struct start *s;
+
+	LIST_FOREACH(s, &node->starts, link)
+		if (!s->request && !strcmp(s->pod.uid, uid) && !strcmp(s->pod.container, container))
+			return true;
+	return false;
+}
+
+bool start_has_slot(const struct node *node, const struct slot *slot)
+{
+	const struct start *s;
+
+	LIST_FOREACH(s, &node->starts, link)
+		if (s->slot == slot)
+			return true;
+	return false;
 }
 
 static void refuse(struct start *s, enum grpc_status status, const struct error *err)
 {
 	log_info("slot %s: %s%s%s refused: %s", s->slot->id, s->pod.space,
 		s->pod.space[0] ? "/" : "", s->pod.name, err->msg);
+	s->node->agent->n_refused_grants++;
+	if (!s->request) {
+		/* Its own node says it. */
+		serve_answer_all(s->node, &s->pod, NULL, err);
+		start_free(s);
+		return;
+	}
 	if (s->pod.uid[0])
 		node_pod_event(s->node, &s->pod, true, "GrantRefused", "container %s: %s",
 			s->pod.container, err->msg);
-	s->node->agent->n_refused_grants++;
 	plugin_refuse(s->request, status, "%s", err->msg);
 	start_free(s);
 }
@@ -87,11 +117,30 @@ static void wait_or_refuse(struct start *s, const struct error *why)
 
 /* ---- granting ---- */
 
-static int find_places(struct node *node, const struct node_given *g,
+/* Whether it is for this node to give, to a container here or to one elsewhere. */
+static int check_mode(const struct node *node, const struct slot *slot, const struct node_given *g,
+	struct error *err)
+{
+	const bool is_served = node_slot_is_served(node, slot);
+
+	if (is_served != (g->spec.mode == SPEC_MODE_REMOTE))
+		return fail(err, EPERM, "divvy.gpu/granted-mode: container %s has devices of %s",
+			g->is.name, is_served ? "its own node" : "another node");
+	if (is_served && strcmp(g->is.remote_node, node->options.name) != 0)
+		return fail(err, EPERM,
+			"divvy.gpu/remote-node: container %s has devices of node '%.100s', this is "
+			"'%.100s'",
+			g->is.name, g->is.remote_node, node->options.name);
+	return 0;
+}
+
+static int find_places(struct node *node, const struct slot *slot, const struct node_given *g,
 	struct tenant_place *ret_places, bool is_new, struct error *err)
 {
-	if (g->spec.mode == SPEC_MODE_REMOTE)
-		return fail(err, ENOTSUP, "divvy.gpu/granted-mode: remote is not served here");
+	int r = check_mode(node, slot, g, err);
+
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < g->spec.count; i++) {
 		const struct device *d = device_find(node->agent->devices, g->is.device[i]);
 
@@ -116,9 +165,11 @@ static int find_places(struct node *node, const struct node_given *g,
 static bool has_started(struct node *node, const struct tenant_pod *pod)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant(node, &node->slots[i]);
+		const struct slot *slot = &node->slots[i];
+		const struct tenant_pod *its = node_slot_pod(node, slot);
 
-		if (t && !strcmp(t->pod->uid, pod->uid))
+		if (its && !strcmp(its->uid, pod->uid) &&
+			!(slot->remote && !remote_is_ready(slot->remote)))
 			return true;
 	}
 	return false;
@@ -162,11 +213,13 @@ static int make_tenant(
 	s->pod.overcommit = 0;
 	if (r >= 0 && g->spec.memory_policy != SPEC_MEMORY_FAIL)
 		r = overcommit_of(node, s->space, &s->pod.overcommit, err);
-	r = r < 0 ? r : find_places(node, g, places, true, err);
+	r = r < 0 ? r : find_places(node, s->slot, g, places, true, err);
 	if (r < 0)
 		return r;
 	set_overcommit(node, places, g->spec.count, s->pod.overcommit);
 	s->pod.epoch = g->epoch;
+	if (node_slot_is_served(node, s->slot))
+		wish.uid = serve_user(node, s->slot->number);
 	snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, s->pod.name);
 	snprintf(origin, sizeof(origin), "%s/%s", s->pod.uid, s->pod.container);
 	r = tenant_new(node->agent, &wish, ret, err);
@@ -177,11 +230,13 @@ static int make_tenant(
 
 /*
  * What the runtime adds where Allocate names it: the granted devices' files and no others, and what
- * its dialect says.
+ * its dialect says. t: NULL where the devices are elsewhere.
  */
 static int write_cdi(struct node *node, struct slot *slot, const struct tenant *t,
 	const json_t *pod, struct error *err)
 {
+	const struct tenant_pod *of = node_slot_pod(node, slot);
+	const uint32_t n = t ? t->n : 0;
 	struct node_env more;
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 	int32_t minor[SPEC_DEVICES_MAX];
@@ -193,15 +248,15 @@ static int write_cdi(struct node *node, struct slot *slot, const struct tenant *
 	if (node->agent->devices->is_simulated || node->options.is_by_environment)
 		return 0;
 	buf_add_text(&list, "DIVVY_DEVICES=");
-	for (uint32_t i = 0; i < t->n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
 	env[0] = buf_text(&list);
-	node_env_read(node, pod, t->pod->container, &more);
+	node_env_read(node, pod, of->container, &more);
 	for (uint32_t i = 0; i < more.n; i++)
 		env[cdi.n_env++] = more.text[i];
-	for (uint32_t i = 0; i < t->n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		minor[i] = t->devices[i].device->info.minor;
-	r = slot_nodes_find(node->options.dev_dir, minor, t->n, &files, err);
+	r = n ? slot_nodes_find(node->options.dev_dir, minor, n, &files, err) : 0;
 	cdi.nodes = files.nodes;
 	cdi.n_nodes = files.n;
 	r = r < 0 ? r : cdi_write(node->options.cdi_dir, &cdi, err);
@@ -236,6 +291,62 @@ static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct er
 	return s->slot->door ? 0 : node_slot_open(s->node, s->slot, t, err);
 }
 
+/* Its devices are another node's, which is asked; here it has the way there. */
+static int open_remote(
+	struct start *s, const json_t *pod, const struct node_given *g, struct error *err)
+{
+	struct node *node = s->node;
+	int r = check_epoch(node, &s->pod, g->epoch, err);
+
+	if (r >= 0 && !has_started(node, &s->pod))
+		r = gang_may_start(node, s->pod.space, &g->group, err);
+	s->pod.epoch = g->epoch;
+	r = r < 0 ? r : remote_open(node, s->slot, &s->pod, g->is.remote_node, err);
+	r = r < 0 ? r : write_cdi(node, s->slot, NULL, pod, err);
+	if (r < 0)
+		return r;
+	node_saw_epoch(node, g->epoch);
+	s->slot->is_over = false;
+	s->slot->since_ns = clock_now_ns();
+	log_info("slot %s: %s/%s %s has %s of node %s", s->slot->id, s->pod.space, s->pod.name,
+		s->pod.container, format_share(g->spec.request).s, g->is.remote_node);
+	return 0;
+}
+
+static int open_local(struct start *s, const json_t *pod, const struct node_given *g,
+	struct tenant **ret, struct error *err)
+{
+	struct node *node = s->node;
+	struct tenant *t;
+	int r = 0;
+
+	/* Of a container elsewhere its own node looks after that. */
+	if (s->request && !has_started(node, &s->pod))
+		r = gang_may_start(node, s->pod.space, &g->group, err);
+	r = r < 0 ? r : make_tenant(s, g, &t, err);
+	if (r < 0)
+		return r;
+	r = node_slot_open(node, s->slot, t, err);
+	if (r >= 0 && s->request)
+		r = write_cdi(node, s->slot, t, pod, err);
+	if (r < 0 && !s->slot->tenant)
+		tenant_kill(t);
+	else if (r < 0)
+		node_slot_clear(node, s->slot);
+	if (r < 0)
+		return r;
+	say_granted(node, t);
+	*ret = t;
+	return 0;
+}
+
+static bool is_its_remote(const struct start *s)
+{
+	const struct tenant_pod *its = s->slot->remote ? remote_pod(s->slot->remote) : NULL;
+
+	return its && !strcmp(its->uid, s->pod.uid) && !strcmp(its->container, s->pod.container);
+}
+
 static void grant(struct start *s, const json_t *pod)
 {
 	struct node *node = s->node;
@@ -248,25 +359,17 @@ static void grant(struct start *s, const json_t *pod)
 		r = go_on(s, t, pod, &err);
 	} else {
 		/* The kubelet's word: whoever had the slot has ended. */
-		node_slot_clear(node, s->slot);
+		if (!is_its_remote(s))
+			node_slot_clear(node, s->slot);
 		r = node_given(pod, s->pod.container, &g, &err);
-		if (r >= 0 && !has_started(node, &s->pod))
-			r = gang_may_start(node, s->pod.space, &g.group, &err);
-		r = r < 0 ? r : make_tenant(s, &g, &t, &err);
+		if (r >= 0 && s->request && g.spec.mode == SPEC_MODE_REMOTE)
+			r = open_remote(s, pod, &g, &err);
+		else if (r >= 0)
+			r = open_local(s, pod, &g, &t, &err);
 		/* Who ends now may give it back; who is missing may be bound. */
 		if (r == -ENOSPC || r == -EAGAIN) {
 			wait_or_refuse(s, &err);
 			return;
-		}
-		if (r >= 0) {
-			r = node_slot_open(node, s->slot, t, &err);
-			r = r < 0 ? r : write_cdi(node, s->slot, t, pod, &err);
-			if (r < 0 && !s->slot->tenant)
-				tenant_kill(t);
-			else if (r < 0)
-				node_slot_clear(node, s->slot);
-			else
-				say_granted(node, t);
 		}
 	}
 	node_status_touch(node);
@@ -274,7 +377,10 @@ static void grant(struct start *s, const json_t *pod)
 		refuse(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
-	plugin_started(s->request);
+	if (s->request)
+		plugin_started(s->request);
+	else
+		serve_answer_all(node, &s->pod, t, NULL);
 	start_free(s);
 }
 
@@ -283,11 +389,12 @@ static void grant(struct start *s, const json_t *pod)
 /* The container runs in another slot still: then this pod is one of before, of the same name. */
 static bool is_elsewhere(struct start *s)
 {
-	for (uint32_t i = 0; i < s->node->n_slots; i++) {
+	for (uint32_t i = 0; i < s->node->n_offered; i++) {
 		const struct slot *slot = &s->node->slots[i];
-		const struct tenant *t = node_tenant(s->node, slot);
+		const struct tenant_pod *its = node_slot_pod(s->node, slot);
 
-		if (t && slot != s->slot && !slot->is_over && is_of(t, &s->pod))
+		if (its && slot != s->slot && !slot->is_over && !strcmp(its->uid, s->pod.uid) &&
+			!strcmp(its->container, s->pod.container))
 			return true;
 	}
 	return false;
@@ -314,7 +421,7 @@ static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
 /* Kubelets name an init container's slot by the container that it is handed on to. */
 static bool choose_name(struct start *s, const struct kube_entry *entry)
 {
-	const struct tenant *t = node_tenant(s->node, s->slot);
+	const struct tenant_pod *has = node_slot_pod(s->node, s->slot);
 	const char *names[2 * START_NAMES_MAX], *name;
 	size_t n = init_names(entry->object, names, START_NAMES_MAX), n_init = n;
 
@@ -327,11 +434,12 @@ static bool choose_name(struct start *s, const struct kube_entry *entry)
 			names[n++] = s->name[i];
 	}
 	name = node_who_starts(entry->object, names, n,
-		t && !strcmp(t->pod->uid, entry->uid) ? t->pod->container : NULL);
+		has && !strcmp(has->uid, entry->uid) ? has->container : NULL);
 	return name && str_copy(s->pod.container, sizeof(s->pod.container), str_from(name)) >= 0;
 }
 
-static const json_t *find_pod(struct start *s, struct error *err)
+/* The pod of the slot's container, by the kubelet's word. */
+static const struct kube_entry *find_own(struct start *s, struct error *err)
 {
 	const struct kube_entry *entry = kube_cache_find(s->node->pods, s->pod.space, s->pod.name);
 
@@ -345,6 +453,19 @@ static const json_t *find_pod(struct start *s, struct error *err)
 		fail(err, EAGAIN, "which of the pod's containers starts is not known yet");
 		return NULL;
 	}
+	return entry;
+}
+
+static const json_t *find_pod(struct start *s, struct error *err)
+{
+	const struct kube_entry *entry = NULL;
+
+	if (s->request)
+		entry = find_own(s, err);
+	else
+		serve_find_pod(s->node, &s->pod, &entry, err);
+	if (!entry)
+		return NULL;
 	if (node_is_over(entry->object, s->pod.container) || node_is_leaving(entry->object)) {
 		fail(err, ESTALE, "pod %s/%s is ending", s->pod.space, s->pod.name);
 		return NULL;
@@ -353,7 +474,7 @@ static const json_t *find_pod(struct start *s, struct error *err)
 		fail(err, EINVAL, "pod %s/%s: its uid is too long", s->pod.space, s->pod.name);
 		return NULL;
 	}
-	if (is_elsewhere(s)) {
+	if (s->request && is_elsewhere(s)) {
 		fail(err, EBUSY, "container %s has another slot", s->pod.container);
 		return NULL;
 	}
@@ -425,9 +546,11 @@ static void look(struct start *s)
 		return;
 	}
 	pod = find_pod(s, &err);
-	if (!pod) {
+	if (!pod && err.code == EACCES) {
+		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+	} else if (!pod) {
 		wait_or_refuse(s, &err);
-	} else if (s->space || (t && is_of(t, &s->pod))) {
+	} else if (s->space || (t && is_of(t, &s->pod)) || is_its_remote(s)) {
 		grant(s, pod);
 	} else if (ask_space(s, &err) < 0) {
 		refuse(s, GRPC_INTERNAL, &err);
@@ -524,14 +647,38 @@ void start_pre_start(struct plugin_request *request)
 	}
 }
 
+int start_serve(
+	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err)
+{
+	struct start *s = count(node) < START_MAX ? calloc(1, sizeof(*s)) : NULL;
+
+	if (!s)
+		return fail(err, EAGAIN, "too many containers start at once");
+	s->node = node;
+	s->slot = slot;
+	s->pod = *pod;
+	s->until_ns = clock_now_ns() + START_WAIT_NS;
+	s->timer.data = s;
+	snprintf(s->pod.slot, sizeof(s->pod.slot), "%s", slot->id);
+	LIST_INSERT_HEAD(&node->starts, s, link);
+	if (loop_add_timer(node->agent->loop, &s->timer, on_timer) < 0) {
+		start_free(s);
+		return fail(err, ENOMEM, "no memory");
+	}
+	/* Later: who asks is to be known by then. */
+	loop_set_timer(&s->timer, 0);
+	return 0;
+}
+
 /* ---- live change ---- */
 
-static int apply(struct node *node, struct tenant *t, const struct node_given *g, struct error *err)
+static int apply(struct node *node, const struct slot *slot, struct tenant *t,
+	const struct node_given *g, struct error *err)
 {
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	uint64_t quota[SPEC_DEVICES_MAX];
 	bool is_same = true;
-	int r = find_places(node, g, places, false, err);
+	int r = find_places(node, slot, g, places, false, err);
 
 	if (r < 0)
 		return r;
@@ -567,7 +714,7 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *t, const j
 	int r;
 
 	r = node_given(pod, t->pod->container, &g, &err);
-	r = r < 0 ? r : apply(node, t, &g, &err);
+	r = r < 0 ? r : apply(node, slot, t, &g, &err);
 	memcpy(before, slot->note, sizeof(before));
 	snprintf(slot->note, sizeof(slot->note), "%.*s", (int)sizeof(slot->note) - 1,
 		r < 0 ? err.msg : "");

@@ -8,6 +8,7 @@
 #include "agent/audit.h"
 #include "agent/device.h"
 #include "agent/node-internal.h"
+#include "agent/node-serve.h"
 #include "base/log.h"
 #include "kube/time.h"
 #include "wire/msg.h"
@@ -72,7 +73,7 @@ static json_t *devices_json(const struct node *node)
 	return all;
 }
 
-static json_t *tenant_json(const struct slot *slot, const struct tenant *t)
+static json_t *tenant_json(const struct node *node, const struct slot *slot, const struct tenant *t)
 {
 	json_t *devices = json_array(), *memory = json_array(), *one;
 
@@ -86,7 +87,10 @@ static json_t *tenant_json(const struct slot *slot, const struct tenant *t)
 		(int)t->spec.request, "limit", (int)t->spec.limit, "memoryBytes", memory,
 		"memoryPolicy", spec_memory_policy_name(t->spec.memory_policy), "class",
 		spec_class_name(t->spec.class), "priority", (int)t->spec.priority, "mode",
-		t->spec.exclusive ? "exclusive" : "local", "epoch", (json_int_t)t->pod->epoch);
+		node_slot_is_served(node, slot) ? "remote"
+			: t->spec.exclusive     ? "exclusive"
+						: "local",
+		"epoch", (json_int_t)t->pod->epoch);
 	if (slot->note[0])
 		json_object_set_new(one, "note", json_string(slot->note));
 	node_usage_describe(slot, one);
@@ -101,10 +105,10 @@ static json_t *tenants_json(struct node *node, uint32_t *ret_used)
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
-		if (!t)
-			continue;
-		json_array_append_new(all, tenant_json(&node->slots[i], t));
-		++*ret_used;
+		/* Of slots that the kubelet has; who has devices elsewhere is said there. */
+		*ret_used += i < node->n_offered && (t || node->slots[i].remote);
+		if (t)
+			json_array_append_new(all, tenant_json(node, &node->slots[i], t));
 	}
 	return all;
 }
@@ -154,15 +158,16 @@ static struct condition ready_condition(const struct node *node)
 	if (node->conflict[0])
 		return (struct condition){"Ready", false, "OwnerConflict",
 			"another device plugin has registered the node's GPUs"};
-	if (!node->agent->devices->n)
-		return (struct condition){"Ready", false, "NoDevices", "no device is there"};
 	if (!plugin_is_known(node->plugin))
 		return (struct condition){
 			"Ready", false, "KubeletUnreachable", node->plugin_reason};
 	if (!kube_cache_is_synced(node->pods))
 		return (struct condition){
 			"Ready", false, "Starting", "the node's pods are not known yet"};
-	return (struct condition){"Ready", true, "Serving", ""};
+	return (struct condition){"Ready", true, "Serving",
+		node->agent->devices->n
+			? ""
+			: "no device is here: pods get those of other nodes, over the network"};
 }
 
 static struct condition audited_condition(const struct node *node, char *message, size_t size)
@@ -212,6 +217,13 @@ static json_t *conditions_json(const struct node *node)
 	return all;
 }
 
+static json_t *serve_json(const struct node *node)
+{
+	const char *address = serve_address(node);
+
+	return address ? json_pack("{s:s}", "address", address) : json_null();
+}
+
 static json_t *status_json(struct node *node)
 {
 	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
@@ -229,10 +241,13 @@ static json_t *status_json(struct node *node)
 			: node->pool.is_on ? "pool"
 					   : "divvy",
 		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
-		(int)node->n_slots, "used", (int)used, "tenants", tenants, "versions", "divvyd",
+		(int)node->n_offered, "used", (int)used, "tenants", tenants, "versions", "divvyd",
 		DIVVY_VERSION, "wire", (int)msg_newest(), "conditions", conditions_json(node));
 	if (status)
 		json_object_set_new(status, "network", node_network_json(node));
+	/* null takes it out again. */
+	if (status)
+		json_object_set_new(status, "remote", serve_json(node));
 	if (status && node->accounts_told)
 		json_object_set(status, "accounts", node->accounts_told);
 	if (status && driver)
@@ -250,7 +265,8 @@ static bool is_as(const json_t *theirs, const json_t *ours)
 	json_t *value;
 
 	json_object_foreach((json_t *)ours, key, value)
-		if (!json_equal(value, json_object_get(theirs, key)))
+		if (!json_equal(value, json_object_get(theirs, key)) &&
+			!(json_is_null(value) && !json_object_get(theirs, key)))
 			return false;
 	return true;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "agent/node-internal.h"
+#include "agent/node-serve.h"
 #include "agent/usage.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -36,9 +37,8 @@ static uint64_t used_by(const struct tenant *t)
 static uint64_t waited_ns(const struct node *node, const struct tenant *t)
 {
 	const struct kube_entry *pod = kube_cache_find_uid(node->pods, t->pod->uid);
-	const char *created = pod
-		? kube_json_text_at(pod->object, "metadata", "creationTimestamp", NULL)
-		: NULL;
+	const json_t *object = pod ? pod->object : serve_pod(node, t->pod->uid);
+	const char *created = kube_json_text_at(object, "metadata", "creationTimestamp", NULL);
 	const uint64_t began_ns = t->created_s * NSEC_PER_SEC;
 	uint64_t created_ns;
 

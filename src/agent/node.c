@@ -17,7 +17,10 @@
 
 #include "agent/device.h"
 #include "agent/metrics.h"
+#include "agent/node-identity.h"
 #include "agent/node-internal.h"
+#include "agent/node-remote.h"
+#include "agent/node-serve.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/parse.h"
@@ -31,161 +34,6 @@
 #define LOOK_NS (5 * NSEC_PER_SEC)
 #define CHECKPOINT "kubelet_internal_checkpoint"
 #define CHECKPOINT_MAX (16u << 20)
-
-/* ---- slots ---- */
-
-struct slot *node_slot(struct node *node, const char *id)
-{
-	uint64_t n;
-
-	if (parse_uint(str_from(id), 0, UINT32_MAX, &n, NULL) < 0 || n >= node->n_slots)
-		return NULL;
-	return &node->slots[n];
-}
-
-struct tenant *node_tenant(struct node *node, const struct slot *slot)
-{
-	struct tenant *t = slot->tenant ? tenant_by_id(node->agent, slot->tenant) : NULL;
-
-	return t && !t->is_ending && t->pod ? t : NULL;
-}
-
-int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size)
-{
-	int n = snprintf(ret, size, "%s/slots/%s", node->agent->runtime_dir, slot->id);
-
-	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
-}
-
-int node_slot_open(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
-{
-	char folder[PATH_MAX], path[PATH_MAX + 16];
-	int r = node_slot_folder(node, slot, folder, sizeof(folder));
-
-	if (r < 0)
-		return fail(err, -r, "the slot's path is too long");
-	r = folder_make(folder, 0755, err);
-	if (r < 0)
-		return r;
-	snprintf(path, sizeof(path), "%s/divvyd.sock", folder);
-	r = door_open(t, path, &slot->door, err);
-	if (r < 0)
-		return r;
-	slot->tenant = t->id;
-	slot->is_over = false;
-	slot->since_ns = clock_now_ns();
-	slot->denied = slot->over_ns = 0;
-	slot->note[0] = '\0';
-	return 0;
-}
-
-void node_slot_clear(struct node *node, struct slot *slot)
-{
-	struct tenant *t = node_tenant(node, slot);
-	struct error err;
-
-	if (t) {
-		watch_slot_ends(node, slot);
-		log_info("slot %s: %s/%s %s has ended", slot->id, t->pod->space, t->pod->name,
-			t->pod->container);
-		node_log(node, "ended", t);
-		tenant_kill(t);
-	}
-	door_close(TAKE_PTR(slot->door));
-	if (slot->is_written && cdi_remove(node->options.cdi_dir, slot->number, &err) < 0)
-		log_warn("%s", err.msg);
-	slot->is_written = slot->is_over = false;
-	slot->note[0] = '\0';
-	slot->tenant = 0;
-	node_status_touch(node);
-}
-
-/* Nobody new comes in; who is in still counts. */
-static void end_slot(struct node *node, struct slot *slot)
-{
-	const struct tenant *t = node_tenant(node, slot);
-
-	slot->is_over = true;
-	door_close(TAKE_PTR(slot->door));
-	if (!t || !t->n_processes)
-		node_slot_clear(node, slot);
-}
-
-bool node_is_cordoned(const struct node *node, const char *uuid)
-{
-	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
-	json_t *all = wish ? kube_json_at(wish->object, "spec", "cordoned", NULL) : NULL, *one;
-	size_t i;
-
-	json_array_foreach(all, i, one) {
-		const char *named = kube_json_text_at(one, "uuid", NULL);
-
-		if (named && !strcmp(named, uuid))
-			return true;
-	}
-	return false;
-}
-
-/* Slots of devices that take nobody new are not offered; those in use stay as they are. */
-void node_offer(struct node *node)
-{
-	_cleanup_free_ struct plugin_device *offer = calloc(node->n_slots + 1, sizeof(*offer));
-	const struct device_set *set = node->agent->devices;
-	uint32_t closed = 0;
-	struct error err;
-
-	if (!offer)
-		return;
-	for (uint32_t i = 0; i < set->n; i++) {
-		set->devices[i].is_native = node_pool_is_native(node, &set->devices[i]);
-		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
-			node_is_cordoned(node, set->devices[i].info.uuid) ||
-			!node_pool_is_open(node, &set->devices[i]))
-			closed += NODE_SLOTS_EACH;
-	}
-	for (uint32_t i = node->n_slots; i-- > 0;) {
-		const struct slot *slot = &node->slots[i];
-		const bool is_closed = !slot->tenant && closed;
-
-		closed -= is_closed;
-		offer[i] = (struct plugin_device){slot->id, !is_closed, -1};
-	}
-	if (plugin_set_devices(node->plugin, offer, node->n_slots, &err) < 0)
-		log_warn("device plugin: %s", err.msg);
-	node_status_touch(node);
-}
-
-static int make_slots(struct node *node, struct error *err)
-{
-	struct tenant *t;
-
-	node->n_slots = node->agent->devices->n * NODE_SLOTS_EACH;
-	node->slots = calloc(node->n_slots + 1, sizeof(*node->slots));
-	if (!node->slots)
-		return fail(err, ENOMEM, "no memory");
-	for (uint32_t i = 0; i < node->n_slots; i++) {
-		node->slots[i].number = i;
-		snprintf(node->slots[i].id, sizeof(node->slots[i].id), "%u", i);
-	}
-	LIST_FOREACH(t, &node->agent->tenants, link) {
-		struct slot *slot = t->pod ? node_slot(node, t->pod->slot) : NULL;
-		struct error why;
-
-		if (!t->pod || t->is_ending)
-			continue;
-		node->epoch = MAX(node->epoch, t->pod->epoch);
-		if (!slot || slot->tenant)
-			log_warn("%s/%s: its slot %s is no more", t->pod->space, t->pod->name,
-				t->pod->slot);
-		else if (node_slot_open(node, slot, t, &why) < 0)
-			log_warn("%s/%s: %s", t->pod->space, t->pod->name, why.msg);
-		else {
-			slot->is_written = true;
-			node_log(node, "kept", t);
-		}
-	}
-	return 0;
-}
 
 /* ---- the newest epoch ---- */
 
@@ -234,19 +82,53 @@ static void release(void *own)
 	json_decref(own);
 }
 
-static void on_pod(struct node *node, const struct kube_entry *entry)
+/* Of a pod here, where its CPUs are, or of one that has devices of this node: not of both. */
+static bool is_watched_as(const struct node *node, const struct slot *slot, bool is_served)
+{
+	return node_slot_is_served(node, slot) == is_served;
+}
+
+static void pod_changed(struct node *node, const struct kube_entry *entry, bool is_served)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		struct slot *slot = &node->slots[i];
 		struct tenant *t = node_tenant(node, slot);
+		const struct tenant_pod *pod = node_slot_pod(node, slot);
 
-		if (!t || strcmp(t->pod->uid, entry->uid) != 0)
+		if (!pod || strcmp(pod->uid, entry->uid) != 0 ||
+			!is_watched_as(node, slot, is_served))
 			continue;
-		if (node_is_over(entry->object, t->pod->container))
-			end_slot(node, slot);
-		else
+		if (node_is_over(entry->object, pod->container))
+			node_slot_end(node, slot);
+		else if (t)
 			start_apply(node, slot, t, entry->object);
 	}
+}
+
+static void pod_gone(struct node *node, const char *uid, bool is_served)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant_pod *pod = node_slot_pod(node, &node->slots[i]);
+
+		if (pod && !strcmp(pod->uid, uid) &&
+			is_watched_as(node, &node->slots[i], is_served))
+			node_slot_end(node, &node->slots[i]);
+	}
+}
+
+void node_served_changed(struct node *node, const struct kube_entry *entry)
+{
+	pod_changed(node, entry, true);
+}
+
+void node_served_gone(struct node *node, const char *uid)
+{
+	pod_gone(node, uid, true);
+}
+
+static void on_pod(struct node *node, const struct kube_entry *entry)
+{
+	pod_changed(node, entry, false);
 	node_pool_pod_changed(node);
 }
 
@@ -264,12 +146,7 @@ static void on_pod_deleted(void *data, const struct kube_entry *entry)
 {
 	struct node *node = data;
 
-	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant(node, &node->slots[i]);
-
-		if (t && !strcmp(t->pod->uid, entry->uid))
-			end_slot(node, &node->slots[i]);
-	}
+	pod_gone(node, entry->uid, false);
 	node_pool_pod_changed(node);
 }
 
@@ -278,12 +155,13 @@ static void on_pods_synced(void *data)
 {
 	struct node *node = data;
 
-	for (uint32_t i = 0; i < node->n_slots; i++) {
-		const struct tenant *t = node_tenant(node, &node->slots[i]);
+	for (uint32_t i = 0; i < node->n_offered; i++) {
+		const struct tenant_pod *pod = node_slot_pod(node, &node->slots[i]);
 
-		if (t && !kube_cache_find_uid(node->pods, t->pod->uid))
-			end_slot(node, &node->slots[i]);
+		if (pod && !kube_cache_find_uid(node->pods, pod->uid))
+			node_slot_end(node, &node->slots[i]);
 	}
+	node->next_sweep_ns = 0;
 	node_pool_pod_changed(node);
 	node_status_touch(node);
 }
@@ -503,7 +381,7 @@ static bool is_slot_held(void *data, const char *id)
 /* Slots that were allocated before such notes were taken may have any library. */
 static bool is_each_noted(const struct node *node, const struct podres_list *list)
 {
-	for (uint32_t i = 0; i < node->n_slots; i++) {
+	for (uint32_t i = 0; i < node->n_offered; i++) {
 		const char *id = node->slots[i].id;
 		const struct podres_container *c;
 
@@ -536,29 +414,32 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 	node->sweep = NULL;
 	if (!list)
 		return;
-	for (uint32_t i = 0; i < node->n_slots; i++) {
+	for (uint32_t i = 0; i < node->n_offered; i++) {
 		struct slot *slot = &node->slots[i];
-		const struct tenant *t = node_tenant(node, slot);
+		const struct tenant_pod *pod = node_slot_pod(node, slot);
 		const struct podres_container *c = NULL;
 
-		if (!t || slot->since_ns >= node->sweep_asked_ns)
+		if (!pod || slot->since_ns >= node->sweep_asked_ns || start_has_slot(node, slot))
 			continue;
 		if (podres_find(list, STR(NODE_RESOURCE), str_from(slot->id), &c) == -EEXIST)
 			continue;
-		if (!c || strcmp(c->space, t->pod->space) != 0 ||
-			strcmp(c->pod, t->pod->name) != 0 ||
-			strcmp(c->name, t->pod->container) != 0)
-			end_slot(node, slot);
+		if (!c || strcmp(c->space, pod->space) != 0 || strcmp(c->pod, pod->name) != 0 ||
+			strcmp(c->name, pod->container) != 0)
+			node_slot_end(node, slot);
+	}
+	if (!node->has_resumed && kube_cache_is_synced(node->pods)) {
+		node->has_resumed = true;
+		remote_resume(node, list);
 	}
 	sweep_libraries(node, list);
 }
 
 static void sweep(struct node *node, uint64_t now)
 {
-	bool is_used = node->has_old_libraries;
+	bool is_used = node->has_old_libraries || !node->has_resumed;
 
-	for (uint32_t i = 0; i < node->n_slots; i++)
-		is_used |= node->slots[i].tenant != 0;
+	for (uint32_t i = 0; i < node->n_offered; i++)
+		is_used |= node->slots[i].tenant != 0 || node->slots[i].remote;
 	if (!is_used || node->sweep || now < node->next_sweep_ns)
 		return;
 	node->next_sweep_ns = now + SWEEP_NS;
@@ -583,7 +464,10 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		/* Removed by hand, or its last process has ended. */
 		if (slot->tenant && (!t || (slot->is_over && !t->n_processes)))
 			node_slot_clear(node, slot);
+		if (slot->remote)
+			remote_tick(slot->remote, now);
 	}
+	serve_tick(node, now);
 	watch_tick(node);
 	node_pool_look(node, now);
 	node_network_look(node, now);
@@ -638,6 +522,41 @@ static int open_simulation(const struct device_set *set, struct error *err)
 	return chmod(path, 0666) < 0 ? fail_errno(err, errno, "chmod '%s'", path) : 0;
 }
 
+/* What this node shows others. */
+static void on_own_identity(void *data, struct held_identity *held)
+{
+	struct node *node = data;
+	const struct identity *identity = held_identity_get(held);
+	int fd = identity ? identity_to_fd(identity) : -1;
+
+	if (fd >= 0)
+		serve_identity(node, fd);
+	else if (held_identity_why(held)[0])
+		log_warn("no certificate for other nodes: %s", held_identity_why(held));
+}
+
+int node_need_identities(struct node *node, struct error *err)
+{
+	return node->identities
+		? 0
+		: identities_new(node->client, node->options.space, &node->identities, err);
+}
+
+static int start_serving(struct node *node, struct error *err)
+{
+	struct identity_name name = {.kind = IDENTITY_OF_NODE};
+	int r = serve_new(node, err);
+
+	if (r < 0 || !node->serve)
+		return r;
+	r = node_need_identities(node, err);
+	if (r >= 0 && str_copy(name.node, sizeof(name.node), str_from(node->options.name)) < 0)
+		r = fail(err, EINVAL, "node name '%s' is too long", node->options.name);
+	return r < 0 ? r
+		     : identity_hold(node->identities, &name, on_own_identity, node,
+			       &node->identity, err);
+}
+
 static int start(struct node *node, struct error *err)
 {
 	const struct device_set *set = node->agent->devices;
@@ -658,7 +577,7 @@ static int start(struct node *node, struct error *err)
 	node->has_old_libraries = true; /* until that was looked at */
 	watch_start(node);
 	load_epoch(node);
-	r = r < 0 ? r : make_slots(node, err);
+	r = r < 0 ? r : node_slots_new(node, err);
 	node->tick.data = node;
 	if (r >= 0 &&
 		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
@@ -667,6 +586,7 @@ static int start(struct node *node, struct error *err)
 	if (r >= 0)
 		node_usage_load(node);
 	r = r < 0 ? r : watch_all(node, err);
+	r = r < 0 ? r : start_serving(node, err);
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
@@ -712,6 +632,11 @@ void node_free(struct node *node)
 	allocate_free_all(node);
 	start_free_all(node);
 	gang_free_all(node);
+	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
+		remote_leave(TAKE_PTR(node->slots[i].remote));
+	serve_free(node);
+	identity_release(node->identity);
+	identities_free(node->identities);
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_usage_free(node);

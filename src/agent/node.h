@@ -28,8 +28,9 @@ struct node_options {
 	bool is_by_environment;  /* real devices come by NVIDIA's variables: no runtime knows CDI */
 	const char *cgroup_root; /* NULL: as of our own pod */
 	const char *grant_log;   /* a file to write down what is granted; NULL: none */
-	const char *listen;      /* of /healthz and /metrics; NULL: nowhere */
-	bool is_simulate_fixed;  /* by the command line, whatever GPUNode says */
+	const char *remote_listen; /* where other nodes get this one's devices; NULL: nowhere */
+	const char *listen;        /* of /healthz and /metrics; NULL: nowhere */
+	bool is_simulate_fixed;    /* by the command line, whatever GPUNode says */
 };
 
 struct node;

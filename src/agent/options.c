@@ -8,6 +8,7 @@
 
 #include "agent/man.h"
 #include "agent/metrics.h"
+#include "agent/node-serve.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "core/arbiter.h"
@@ -44,6 +45,13 @@ static int check_policy(const char *name, struct error *err)
 	r = arbiter_new(&config, 1, &trial, err);
 	arbiter_free(trial);
 	return r;
+}
+
+static int check_remote_listen(const char *text, struct error *err)
+{
+	char host[64], port[8];
+
+	return serve_address_parse(text, host, port, err);
 }
 
 static int set_oversubscribe(void *data, const char *value, struct error *err)
@@ -172,6 +180,10 @@ static const struct program_option table[] = {
 		"write down what is granted and given back, a JSON object a line, "
 		"for audits; it only grows; default nowhere",
 		AT(node.grant_log), .needs = "cluster"},
+	{"remote-listen", "ADDRESS",
+		"serve this node's devices to pods of other nodes on ADDRESS:PORT, by which those "
+		"reach it; default nowhere",
+		AT(node.remote_listen), .needs = "cluster", .check = check_remote_listen},
 	{"listen", "ADDRESS",
 		"serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere",

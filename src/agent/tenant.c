@@ -597,7 +597,8 @@ struct tenant *tenant_by_id(struct agent *agent, uint32_t id)
 
 bool tenant_may_see(const struct agent *agent, const struct tenant *t, uid_t uid)
 {
-	return uid == 0 || uid == getuid() || uid == t->uid;
+	/* The user of a pod's workers is nobody: the pod's tenant is the cluster's. */
+	return uid == 0 || uid == getuid() || (uid == t->uid && t->source != TENANT_POD);
 }
 
 struct tenant *tenant_by_text(struct agent *agent, const char *text, uid_t uid)

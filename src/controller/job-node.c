@@ -154,10 +154,25 @@ static bool is_written(const json_t *node, const char *list, const struct capaci
 		is_value(now, "divvy.gpu/memory-mib", want->bytes / MIB);
 }
 
+/* Pods there have devices of other nodes: a sum of 0 would keep the kubelet from taking them. */
+static bool has_devices(const json_t *gpu_node)
+{
+	return json_array_size(kube_json_at(gpu_node, "status", "devices", NULL)) > 0;
+}
+
+static bool is_unknown(const json_t *node, const char *list)
+{
+	const json_t *now = kube_json_at(node, "status", list, NULL);
+
+	return !json_object_get(now, "divvy.gpu/milli") &&
+		!json_object_get(now, "divvy.gpu/memory-mib");
+}
+
 static int write_capacity(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
 	const struct capacity want = capacity_of(gpu_node);
+	const bool has_any = want.milli || has_devices(gpu_node);
 	const struct kube_write write = {.target = {.group_version = "v1",
 						 .resource = "nodes",
 						 .name = job->name,
@@ -170,13 +185,15 @@ static int write_capacity(
 	char milli[24], mib[24];
 	int r;
 
-	if (is_written(node, "capacity", &want) && is_written(node, "allocatable", &want))
+	if (has_any ? is_written(node, "capacity", &want) && is_written(node, "allocatable", &want)
+		    : is_unknown(node, "capacity") && is_unknown(node, "allocatable"))
 		return 0;
 	snprintf(milli, sizeof(milli), "%llu", (unsigned long long)want.milli);
 	snprintf(mib, sizeof(mib), "%llu", (unsigned long long)(want.bytes / MIB));
-	change = json_pack("{s:{s:{s:s, s:s}, s:{s:s, s:s}}}", "status", "capacity",
-		"divvy.gpu/milli", milli, "divvy.gpu/memory-mib", mib, "allocatable",
-		"divvy.gpu/milli", milli, "divvy.gpu/memory-mib", mib);
+	change = json_pack("{s:{s:{s:s?, s:s?}, s:{s:s?, s:s?}}}", "status", "capacity",
+		"divvy.gpu/milli", has_any ? milli : NULL, "divvy.gpu/memory-mib",
+		has_any ? mib : NULL, "allocatable", "divvy.gpu/milli", has_any ? milli : NULL,
+		"divvy.gpu/memory-mib", has_any ? mib : NULL);
 	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_STRATEGIC, change, err)
 		   : fail(err, ENOMEM, "out of memory");
 	return r < 0 ? r : 1;

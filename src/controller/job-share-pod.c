@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "controller/controller.h"
 #include "controller/share-pod.h"
+#include "core/given.h"
+#include "manifest/manifest-json.h"
 
 static enum controller_cache cache_of(const struct job *job)
 {
@@ -89,11 +91,29 @@ static void on_status(void *data, const struct kube_answer *answer)
 	job_end(job, answer->result == -ENOENT ? 0 : answer->result, answer->error.msg);
 }
 
+/* Where the pod's devices are, and so what is in force of it; NULL: nowhere yet. */
+static const char *devices_node(const json_t *pod, char remote[static GIVEN_NODE])
+{
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	_cleanup_given_ struct given given = {0};
+	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
+
+	if (!node ||
+		manifest_json_read(
+			json_object_get(pod, "metadata"), NULL, STR(""), &manifest, NULL) < 0 ||
+		given_parse(manifest.pod.annotations, &given, NULL) < 0 || !given.n ||
+		given.v[0].mode != SPEC_MODE_REMOTE)
+		return node;
+	snprintf(remote, GIVEN_NODE, "%s", given.v[0].remote_node);
+	return remote;
+}
+
 /* The last thing of each round; r < 0: it has to come again for another reason. */
 static void finish(struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
 {
 	const json_t *share_pod = share_pod_of(job);
-	const char *node = kube_json_text_at(facts->pod, "spec", "nodeName", NULL);
+	char remote[GIVEN_NODE];
+	const char *node = devices_node(facts->pod, remote);
 	_cleanup_json_ json_t *status = NULL;
 	json_t *change;
 	struct ns_facts ns;

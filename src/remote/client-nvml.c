@@ -73,8 +73,9 @@ static int session_open(void)
 	const char *path = getenv("DIVVY_REMOTE");
 	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	if (sock < 0 || !path || !path[0] ||
-		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
+	if (!path || !path[0])
+		path = REMOTE_SOCKET;
+	if (sock < 0 || str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
 		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)) < 0 ||
 		connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		say_hello(sock) < 0)

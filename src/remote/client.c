@@ -123,8 +123,9 @@ static CUresult connect_once(void)
 	_cleanup_close_ int sock = -1;
 	CUresult r;
 
-	if (!path || !path[0] ||
-		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
+	if (!path || !path[0])
+		path = REMOTE_SOCKET;
+	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
 		return CUDA_ERROR_NO_DEVICE;
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)

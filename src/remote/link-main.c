@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <limits.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -35,13 +34,13 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "remote/children.h"
 #include "remote/link.h"
+#include "remote/net.h"
 #include "remote/report.h"
 #include "remote/secure.h"
 
 #define KEY_BYTES 32u
-#define CHILDREN_MAX 1024u
-#define STRANGERS_MAX 64u /* the oldest of more is sent away */
 #define LOOK_MS 100
 #define COUNT_MS 500
 /*
@@ -57,8 +56,8 @@ enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
 static const char *const key_names[KEY_USES] = {"join", "process"};
 
 /*
- * Of the side of the device, shared with its children: each has a slot. The parent writes pid, turn
- * and what it has counted, the child what it knows of its connection. The invitation is taken by
+ * Of the side of the device, shared with its children: each has a slot at its place. The parent
+ * writes what it has counted, the child what it knows of its connection. The invitation is taken by
  * one of them.
  */
 static struct shared {
@@ -66,11 +65,9 @@ static struct shared {
 	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
 	uint8_t key[KEY_USES][KEY_BYTES];
 	struct in_addr peer; /* of the one that joined */
+	struct children children;
 	struct slot {
-		pid_t pid; /* 0: free */
-		uint64_t turn;
 		uint64_t counted[2];       /* of bytes, when it was last reported */
-		_Atomic bool is_known;     /* has proved that it knows a key */
 		_Atomic uint32_t rtt_us;   /* 0: no process yet */
 		_Atomic uint64_t bytes[2]; /* by enum ring_way, since the beginning */
 	} slot[CHILDREN_MAX];
@@ -162,32 +159,6 @@ static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
 	return 0;
 }
 
-/* Connected within the time that a peer has to answer; -errno of the last address otherwise. */
-static int dial(void)
-{
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	const struct timeval most = {.tv_sec = SECURE_PEER_MS / 1000}, none = {0};
-	struct addrinfo *all = NULL;
-	int fd = -1, failed = EHOSTUNREACH;
-
-	if (getaddrinfo(host, port, &hints, &all) != 0)
-		return -ENOENT;
-	for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
-		fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
-		if (fd < 0)
-			continue;
-		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
-		if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
-			failed = errno == EINPROGRESS ? ETIMEDOUT : errno;
-			fd = fd_close(fd);
-			continue;
-		}
-		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none));
-	}
-	freeaddrinfo(all);
-	return fd < 0 ? -failed : fd;
-}
-
 /* ---- one process of the program ---- */
 
 struct counting {
@@ -196,26 +167,17 @@ struct counting {
 	int fd;
 };
 
-/* What ps and top show: the round trip as TCP knows it, and how far the rings have come. */
 static void *count_main(void *argument)
 {
 	const struct counting *c = argument;
 
 	for (;;) {
-		uint64_t up = 0, down = 0;
-		struct tcp_info info;
-		socklen_t n = sizeof(info);
+		struct link_counts counts;
 
-		if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0)
-			atomic_store(&c->slot->rtt_us, info.tcpi_rtt ? info.tcpi_rtt : 1);
-		for (unsigned i = 0; i < REMOTE_LANES; i++) {
-			up += atomic_load_explicit(
-				&c->session->lane[i].up.tail, memory_order_relaxed);
-			down += atomic_load_explicit(
-				&c->session->lane[i].down.tail, memory_order_relaxed);
-		}
-		atomic_store(&c->slot->bytes[0], up);
-		atomic_store(&c->slot->bytes[1], down);
+		link_count(c->session, c->fd, &counts);
+		atomic_store(&c->slot->rtt_us, counts.rtt_us);
+		atomic_store(&c->slot->bytes[0], counts.up);
+		atomic_store(&c->slot->bytes[1], counts.down);
 		poll(NULL, 0, COUNT_MS);
 	}
 	return NULL;
@@ -224,51 +186,26 @@ static void *count_main(void *argument)
 static void serve_process(gnutls_session_t tls, int fd, struct slot *own)
 {
 	static struct counting counting;
-	pthread_t thread;
-	struct remote_note note;
-	struct fd_list fds = {.n = 0};
 	struct map map = MAP_NONE;
-	int pair[2];
+	pthread_t thread;
+	int sock;
 
-	if (link_receive_note(tls, &note) < 0 ||
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return;
-	if (fork() == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		worker_become(pair[1]);
-		_exit(1);
-	}
-	close(pair[1]);
-	note.hub = REMOTE_HUB_CLIENT;
-	if (fd_send(pair[0], &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0 ||
-		fd_recv(pair[0], &note, sizeof(note), &fds, 0) != sizeof(note) ||
-		link_send_note(tls, &note) < 0 || note.type != REMOTE_WELCOME || fds.n != 1 ||
-		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0)
+	if (link_open_worker(tls, &map, &sock) < 0)
 		return;
 	counting = (struct counting){own, map.p, fd};
 	/* Without it nothing is shown. */
 	pthread_create(&thread, NULL, count_main, &counting);
-	link_run(tls, map.p, REMOTE_HUB_CLIENT, pair[0]);
+	link_run(tls, map.p, REMOTE_HUB_CLIENT, sock);
 }
 
 static void join_one(int sock)
 {
-	struct remote_note note;
 	struct map map = MAP_NONE;
 	gnutls_session_t tls;
-	int fd = dial(), memory = -1;
+	int fd = net_dial(host, port);
 
-	if (fd < 0 || handshake(fd, false, &tls) < 0 ||
-		fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note) ||
-		link_send_note(tls, &note) < 0 || link_receive_note(tls, &note) < 0)
-		return;
-	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &map, &memory) < 0)
-		return;
-	if (fd_send(sock, &note, sizeof(note), &memory, memory >= 0, MSG_NOSIGNAL) < 0 ||
-		memory < 0)
-		return;
-	close(memory);
-	link_run(tls, map.p, REMOTE_HUB_SERVER, sock);
+	if (fd >= 0 && handshake(fd, false, &tls) >= 0 && link_open_program(tls, sock, &map) >= 0)
+		link_run(tls, map.p, REMOTE_HUB_SERVER, sock);
 }
 
 /* ---- the invitation ---- */
@@ -298,7 +235,7 @@ static void serve_join(gnutls_session_t tls, int fd)
 static int join(void)
 {
 	gnutls_session_t tls;
-	int fd = dial(), r;
+	int fd = net_dial(host, port), r;
 
 	r = fd < 0 ? fd : handshake(fd, false, &tls);
 	if (r < 0)
@@ -311,59 +248,35 @@ static int join(void)
 
 /* ---- accepting: the side of the device ---- */
 
-static void serve_one(int fd, struct slot *own)
+static void serve_one(int fd, unsigned at)
 {
 	gnutls_session_t tls;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (handshake(fd, true, &tls) < 0)
 		return;
-	atomic_store(&own->is_known, true);
+	children_known(&shared->children, (int)at);
 	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
 		serve_join(tls, fd);
 	else
-		serve_process(tls, fd, own);
-}
-
-/* A slot for one more, NULL when all are taken; too many strangers lose the oldest of them. */
-static struct slot *slot_get(void)
-{
-	struct slot *found = NULL, *oldest = NULL;
-	unsigned strangers = 0;
-
-	for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++) {
-		if (!s->pid) {
-			found = s;
-			continue;
-		}
-		if (atomic_load(&s->is_known))
-			continue;
-		strangers++;
-		if (!oldest || s->turn < oldest->turn)
-			oldest = s;
-	}
-	if (strangers >= STRANGERS_MAX)
-		kill(oldest->pid, SIGKILL);
-	return found;
+		serve_process(tls, fd, &shared->slot[at]);
 }
 
 static void serve_next(int listener)
 {
-	static uint64_t turn;
 	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	struct slot *slot = fd < 0 ? NULL : slot_get();
+	const int at = fd < 0 ? -1 : children_take(&shared->children);
 	pid_t pid;
 
-	if (!slot)
+	if (at < 0)
 		return;
-	*slot = (struct slot){.turn = turn};
-	turn++;
+	shared->slot[at] = (struct slot){0};
 	pid = fork();
 	if (pid == 0) {
-		serve_one(fd, slot);
+		serve_one(fd, (unsigned)at);
 		_exit(1);
 	}
-	slot->pid = pid > 0 ? pid : 0;
+	children_set(&shared->children, at, pid);
 }
 
 /* False: the one that has joined is gone, and with it the program. */
@@ -372,9 +285,7 @@ static bool reap(void)
 	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
 		if (pid == atomic_load(&shared->joined))
 			return false;
-		for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++)
-			if (s->pid == pid)
-				s->pid = 0;
+		children_gone(&shared->children, pid);
 	}
 	return true;
 }
@@ -390,8 +301,9 @@ static void report(void)
 
 	if (!atomic_load(&shared->joined) || span < NSEC_PER_SEC)
 		return;
-	for (struct slot *s = shared->slot; s < shared->slot + CHILDREN_MAX; s++) {
-		const uint32_t of_one = s->pid ? atomic_load(&s->rtt_us) : 0;
+	for (unsigned at = 0; at < CHILDREN_MAX; at++) {
+		struct slot *s = &shared->slot[at];
+		const uint32_t of_one = shared->children.v[at].pid ? atomic_load(&s->rtt_us) : 0;
 
 		if (!of_one)
 			continue;

@@ -59,7 +59,7 @@ static int send_all(gnutls_session_t tls, const void *p, size_t n)
 	return 0;
 }
 
-static int receive_all(gnutls_session_t tls, void *p, size_t n)
+int link_receive(gnutls_session_t tls, void *p, size_t n)
 {
 	while (n) {
 		const ssize_t done = gnutls_record_recv(tls, p, n);
@@ -210,7 +210,7 @@ static int take_data(struct link *l, const struct link_head *head)
 	if (head->position != tail || used > REMOTE_RING || head->bytes > REMOTE_RING - used ||
 		head->bytes > REMOTE_RING - tail % REMOTE_RING)
 		return -EBADMSG;
-	r = receive_all(l->tls, bytes + tail % REMOTE_RING, head->bytes);
+	r = link_receive(l->tls, bytes + tail % REMOTE_RING, head->bytes);
 	if (r < 0)
 		return r;
 	atomic_store_explicit(&ring->tail, tail + head->bytes, memory_order_release);
@@ -240,7 +240,7 @@ static int take_note(struct link *l, const struct link_head *head)
 
 	if (head->bytes != sizeof(note))
 		return -EBADMSG;
-	r = receive_all(l->tls, &note, sizeof(note));
+	r = link_receive(l->tls, &note, sizeof(note));
 	if (r == 0 && fd_send(l->sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0)
 		r = -EPIPE;
 	return r;
@@ -261,7 +261,7 @@ _Noreturn void link_run(
 	if (pthread_create(&thread, NULL, send_main, &l) ||
 		pthread_create(&thread, NULL, note_main, &l))
 		_exit(1);
-	while (r == 0 && receive_all(tls, &head, sizeof(head)) == 0) {
+	while (r == 0 && link_receive(tls, &head, sizeof(head)) == 0) {
 		if (head.lane >= REMOTE_LANES)
 			break;
 		switch (head.type) {
@@ -281,5 +281,5 @@ int link_send_note(gnutls_session_t tls, const struct remote_note *note)
 
 int link_receive_note(gnutls_session_t tls, struct remote_note *ret_note)
 {
-	return receive_all(tls, ret_note, sizeof(*ret_note));
+	return link_receive(tls, ret_note, sizeof(*ret_note));
 }

@@ -20,6 +20,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+/* Where a program finds its server when $DIVVY_REMOTE does not say: in a pod. */
+#define REMOTE_SOCKET "/run/divvy/remote.sock"
+
 #define REMOTE_MAGIC 0x65746f6d65726464ull
 #define REMOTE_ABI 2u
 #define REMOTE_LANES 64u

@@ -74,15 +74,19 @@ def bound_account(cluster, name="divvyd-beside", node=None):
 
 
 class Daemon:
-    def __init__(self, cluster, simulate="1xH200-141Gi", account=None):
+    kubelet_dir = "/var/lib/kubelet"
+
+    def __init__(self, cluster, simulate="1xH200-141Gi", account=None, name="divvyd", node=None):
+        """simulate: "" for a node without devices; name: of the process, where there are several."""
         self.cluster = cluster
         self.account = account or cluster.service_account("divvy-system", "divvyd")
-        self.dir = os.path.join(cluster.dir, "divvy")
+        self.name = name
+        self.dir = os.path.join(cluster.dir, "divvy" if name == "divvyd" else name)
         self.runtime = os.path.join(self.dir, "run")
         self.grants = os.path.join(self.dir, "grants")
         self.simulate = simulate
-        self.node = cluster.node_name
-        self.port = cluster.slot.first + 9
+        self.node = node or cluster.node_name
+        self.port = cluster.slot.first + (9 if name == "divvyd" else 10)
         self.hooks = os.path.join(BUILD, "src/hook")
         os.makedirs(self.dir, exist_ok=True)
 
@@ -103,25 +107,25 @@ class Daemon:
     def make_gpu_node(self, **spec):
         self.cluster.create("/apis/divvy.gpu/v1/gpunodes", {
             "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": self.node},
-            "spec": {"simulate": self.simulate, **spec}})
+            "spec": {**({"simulate": self.simulate} if self.simulate else {}), **spec}})
 
     def start(self, *options, **environment):
         self.cluster.keeper.ask(
-            "start", name="divvyd", log=self.log, env={
+            "start", name=self.name, log=self.log, env={
                 "PATH": os.environ["PATH"], "DIVVY_HOOKS": self.hooks,
                 "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim"), **environment}, argv=[
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
-                "--node-name", self.node, "--kubelet-dir", "/var/lib/kubelet", "--runtime-dir", self.runtime,
+                "--node-name", self.node, "--kubelet-dir", self.kubelet_dir, "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
                 "--cgroup-root", "/" + GROUP, "--log", "debug", "--grant-log", self.grants,
                 "--listen", f"{self.cluster.slot.address}:{self.port}", *options])
 
     @property
     def log(self):
-        return os.path.join(self.cluster.dir, "log", "divvyd.log")
+        return os.path.join(self.cluster.dir, "log", self.name + ".log")
 
     def is_ready(self):
-        if not self.cluster.pid("divvyd"):
+        if not self.cluster.pid(self.name):
             raise AssertionError("divvyd has ended: " + "".join(open(self.log, encoding="utf-8").readlines()[-20:]))
         return self.condition("Ready").get("status") == "True"
 

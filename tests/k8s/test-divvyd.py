@@ -60,7 +60,7 @@ def a_node_says_over_what_it_is_reached():
     run_pod(cluster, "afar", (), keys)
     wait_for(lambda: networks() == {"eth0": ("host", 25000, 21000, None), "mlx5_0": ("rdma", 25000, 21000, "eth0")},
              "it is granted", 90)
-    refused("afar", "granted-mode: remote is not served here")
+    refused("afar", "node elsewhere does not serve its devices to other nodes")
     wait_for(lambda: networks()["eth0"][2] == 25000, "it is free again", 60)
 
 

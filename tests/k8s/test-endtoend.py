@@ -207,10 +207,25 @@ def each_container_has_its_own_spec():
     remove("pipeline")
 
 
+def a_program_may_be_kept_from_the_driver():
+    """As shipped the node serves its devices, to pods of its own as well: the program speaks to a worker alone."""
+    wait_for(lambda: daemon.status().get("remote"), "the node serves its devices", 120)
+    apply("remote")
+    registered("remote")
+    assert daemon.tenants()["remote/main"]["mode"] == "remote", daemon.tenants()
+    worker, = daemon.listed()["remote"]["processes"]
+    assert worker["command"] == "divvy-remote-worker", worker
+    with open(f"/proc/{worker['pid']}/status", encoding="ascii") as f:
+        status = dict(line.split(":", 1) for line in f.read().splitlines())
+    assert int(status["Uid"].split()[0]) >= 0x7ff00000 and int(status["CapPrm"].strip(), 16) == 0, status
+    remove("remote")
+
+
 TESTS = [the_shipped_pods_run, who_is_over_his_memory_is_refused_and_his_neighbour_goes_on,
          a_job_starts_when_a_fifth_has_a_place, a_job_waits_while_too_few_have_a_place,
          a_share_pod_is_pinned_to_its_gpu,
-         labels_bring_together_and_keep_apart, a_latency_pod_is_served_first, each_container_has_its_own_spec]
+         labels_bring_together_and_keep_apart, a_latency_pod_is_served_first,
+         a_program_may_be_kept_from_the_driver, each_container_has_its_own_spec]
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:

@@ -150,7 +150,7 @@ def uninstalling_ends_all_of_it_and_begins_with_the_webhooks():
 def only_the_nodes_daemon_needs_more_than_restricted():
     found = {name: set(restricted(spec)) for name, spec in pods(base().values())}
     assert found.pop("divvyd") == {
-        "hostPID", "divvyd: may be root", "divvyd: is root", "volume device-plugins", "volume pod-resources",
+        "hostPID", "divvyd: may be root", "divvyd: is root", "divvyd: capability SETGID", "divvyd: capability SETUID", "volume device-plugins", "volume pod-resources",
         "volume run", "volume state", "volume cdi", "volume lock", "volume sys"}
     mounts = {m["name"]: m for name, spec in pods(base().values()) if name == "divvyd"
               for m in spec["containers"][0]["volumeMounts"]}

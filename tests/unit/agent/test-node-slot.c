@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/node-slot.h"
 #include "base/fd.h"
@@ -25,7 +27,7 @@ static const struct plugin_mount *find(const struct slot_edits *e, const char *p
 
 static void all_is_read_only_and_its_own(void **state)
 {
-	static const char *const below[] = {SLOT, LIBRARY, LIBRARY "/ld.so.preload", SIM};
+	static const char *const below[] = {SLOT, LIBRARY, SLOT ".preload", SIM};
 	const struct slot_plan plan[] = {
 		{.folder = SLOT, .library = LIBRARY},
 		{.folder = SLOT, .library = LIBRARY, .sim = SIM},
@@ -45,10 +47,39 @@ static void all_is_read_only_and_its_own(void **state)
 		assert_int_equal(e.edits.n_nodes, 0);
 		assert_int_equal(e.edits.n_annotations, 0);
 		assert_string_equal(find(&e, "/run/divvy")->host_path, SLOT);
-		assert_string_equal(
-			find(&e, "/etc/ld.so.preload")->host_path, LIBRARY "/ld.so.preload");
+		assert_string_equal(find(&e, "/etc/ld.so.preload")->host_path, SLOT ".preload");
 		assert_string_equal(find(&e, "/opt/divvy")->host_path, LIBRARY);
 	}
+}
+
+static void the_loader_is_told_as_the_container_starts(void **state)
+{
+	char top[] = "/tmp/divvy-slot-XXXXXX", slot[64], list[80];
+	_cleanup_buf_ struct buf text = BUF_INIT(4096);
+	struct stat first, again, other;
+	struct error err;
+
+	assert_non_null(mkdtemp(top));
+	snprintf(slot, sizeof(slot), "%s/7", top);
+	snprintf(list, sizeof(list), "%s.preload", slot);
+	assert_int_equal(slot_preload_write(slot, false, &err), 0);
+	assert_int_equal(stat(list, &first), 0);
+	assert_int_equal(file_read(list, &text, &err), 0);
+	assert_string_equal(
+		buf_text(&text), "/opt/divvy/libdivvy-cuda.so\n/opt/divvy/libdivvy-nvml.so\n");
+	/* Who runs has the file mounted: it is not touched. */
+	assert_int_equal(slot_preload_write(slot, false, &err), 0);
+	assert_int_equal(stat(list, &again), 0);
+	assert_int_equal(again.st_ino, first.st_ino);
+	assert_int_equal(slot_preload_write(slot, true, &err), 0);
+	assert_int_equal(stat(list, &other), 0);
+	assert_int_not_equal(other.st_ino, first.st_ino);
+	buf_clear(&text);
+	assert_int_equal(file_read(list, &text, &err), 0);
+	assert_string_equal(buf_text(&text),
+		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n");
+	unlink(list);
+	rmdir(top);
 }
 
 static void the_environment_has_no_secret(void **state)
@@ -169,7 +200,8 @@ static void a_runtime_that_obeys_a_variable_is_seen(void **state)
 
 #define DEV(fn) cmocka_unit_test_setup_teardown(fn, make_dev, remove_dev)
 
-UNIT_MAIN(UNIT(all_is_read_only_and_its_own), UNIT(the_environment_has_no_secret),
-	UNIT(real_devices_come_by_the_slots_name), UNIT(without_cdi_they_come_by_the_environment),
+UNIT_MAIN(UNIT(all_is_read_only_and_its_own), UNIT(the_loader_is_told_as_the_container_starts),
+	UNIT(the_environment_has_no_secret), UNIT(real_devices_come_by_the_slots_name),
+	UNIT(without_cdi_they_come_by_the_environment),
 	DEV(a_container_gets_the_files_of_its_devices),
 	DEV(a_runtime_that_obeys_a_variable_is_seen))

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "remote/children.h"
+
+int children_take(struct children *c)
+{
+	struct child *oldest = NULL;
+	unsigned strangers = 0;
+	int found = -EUSERS;
+
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		struct child *one = &c->v[i];
+
+		if (!one->pid) {
+			found = (int)i;
+			continue;
+		}
+		if (atomic_load(&one->is_known))
+			continue;
+		strangers++;
+		if (!oldest || one->turn < oldest->turn)
+			oldest = one;
+	}
+	if (strangers >= STRANGERS_MAX)
+		kill(oldest->pid, SIGKILL);
+	if (found < 0)
+		return found;
+	c->v[found].turn = c->turn++;
+	atomic_store(&c->v[found].is_known, false);
+	return found;
+}
+
+void children_set(struct children *c, int at, pid_t pid)
+{
+	c->v[at].pid = pid > 0 ? pid : 0;
+}
+
+void children_known(struct children *c, int at)
+{
+	atomic_store(&c->v[at].is_known, true);
+}
+
+void children_gone(struct children *c, pid_t pid)
+{
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (c->v[i].pid == pid)
+			c->v[i].pid = 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processes of a listener, one for each connection, in memory that it shares with them. Each
+ * begins as a stranger, until it says that its peer has proved who it is: of strangers only so many
+ * are kept, so that who says nothing holds up nobody. The listener's one thread; children_known()
+ * is the child's.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CHILDREN_MAX 4096u
+#define STRANGERS_MAX 64u /* the oldest of more is sent away */
+
+struct child {
+	pid_t pid; /* 0: free */
+	uint64_t turn;
+	_Atomic bool is_known;
+};
+
+struct children {
+	uint64_t turn;
+	struct child v[CHILDREN_MAX];
+};
+
+/* A place for one more, or -EUSERS; too many strangers lose the oldest of them. */
+int children_take(struct children *children);
+/* The place's process; pid <= 0: there is none, it is free again. */
+void children_set(struct children *children, int at, pid_t pid);
+void children_known(struct children *children, int at);
+/* That process has ended: its place is free. */
+void children_gone(struct children *children, pid_t pid);

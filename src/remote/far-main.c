@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvy-remote-far serve
+ * divvy-remote-far reach HOST PORT NODE UID CONTAINER SPACE POD CGROUP-ROOT
+ *
+ * Links of a cluster's nodes: far.h. Started by divvyd with the descriptors that stand there. One
+ * thread; its children have their own.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "remote/far.h"
+
+/* ---- what both sides do ---- */
+
+void far_reply_init(struct serve_reply *reply, int status, const char *text)
+{
+	*reply = (struct serve_reply){.magic = SERVE_MAGIC, .status = status};
+	snprintf(reply->text, sizeof(reply->text), "%s", text);
+}
+
+int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const char *path = getenv(SERVE_ENV);
+	struct serve_answer answer;
+
+	if (fd < 0 || !path ||
+		str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
+		connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		send(fd, ask, sizeof(*ask), MSG_NOSIGNAL) != sizeof(*ask) ||
+		fd_recv(fd, &answer, sizeof(answer), NULL, 0) != sizeof(answer) ||
+		answer.magic != SERVE_MAGIC)
+		return fail(err, EAGAIN, "divvyd is away there");
+	answer.reason[sizeof(answer.reason) - 1] = '\0';
+	if (answer.status < 0)
+		return fail(err, -answer.status, "%s", answer.reason);
+	*ret_answer = answer;
+	return TAKE_FD(fd);
+}
+
+int far_become(const struct serve_answer *answer, struct error *err)
+{
+	FILE *f = fopen("/proc/self/oom_score_adj", "we");
+	int r = 0;
+
+	/* Of all that is in divvyd's cgroup the workers go first. */
+	if (f) {
+		fputs("1000", f);
+		fclose(f);
+	}
+	if (setgroups(0, NULL) < 0 || setresgid(answer->user, answer->user, answer->user) < 0 ||
+		setresuid(answer->user, answer->user, answer->user) < 0)
+		return fail_errno(err, errno,
+			"a worker becomes user %u, for which divvyd needs the capabilities "
+			"SETUID and SETGID",
+			answer->user);
+	r = setenv("DIVVY_TENANT", answer->secret, 1);
+	return r < 0 ? fail(err, E2BIG, "the environment is too large") : 0;
+}
+
+/* ---- the program ---- */
+
+static int usage(void)
+{
+	fprintf(stderr,
+		"usage: divvy-remote-far serve | reach HOST PORT NODE UID CONTAINER SPACE "
+		"POD CGROUP-ROOT (started by divvyd)\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	const bool is_serve = argc == 2 && strcmp(argv[1], "serve") == 0;
+	_cleanup_identity_ struct identity identity = {0};
+	struct identity_tls *tls = NULL;
+	struct error err = {0};
+	int r;
+
+	if (!is_serve && !(argc == 10 && strcmp(argv[1], "reach") == 0))
+		return usage();
+	for (int fd = SERVE_FD_LISTEN; fd <= SERVE_FD_IDENTITY; fd++)
+		fd_set_cloexec(fd, true);
+	/* A key is in our memory. */
+	prctl(PR_SET_DUMPABLE, 0);
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+	r = identity_from_fd(SERVE_FD_IDENTITY, &identity, &err);
+	r = r < 0 ? r : identity_tls_new(&identity, &tls, &err);
+	close(SERVE_FD_IDENTITY);
+	identity_done(&identity);
+	if (r < 0)
+		fprintf(stderr, "divvy-remote-far: %s\n", err.msg);
+	else if (is_serve)
+		r = far_serve(tls);
+	else
+		r = far_reach(tls,
+			&(struct far_target){.host = argv[2],
+				.port = argv[3],
+				.node = argv[4],
+				.uid = argv[5],
+				.container = argv[6],
+				.space = argv[7],
+				.pod = argv[8],
+				.cgroup_root = argv[9]});
+	_exit(r < 0);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The side of the program: far.h. First asks the other side whether there is something for this
+ * container; then each process of it that connects has a child here, which joins it with a worker
+ * there, or on this node itself becomes one.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cuda/types.h"
+#include "kubelet/cgroup.h"
+#include "remote/children.h"
+#include "remote/far.h"
+#include "remote/link.h"
+#include "remote/net.h"
+#include "remote/secure.h"
+
+#define LOOK_MS 1000
+
+static bool is_local(const struct far_target *t)
+{
+	return !t->host[0];
+}
+
+static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
+{
+	*ret_hello = (struct far_hello){.magic = FAR_MAGIC, .abi = FAR_ABI, .what = (uint16_t)what};
+	snprintf(ret_hello->space, sizeof(ret_hello->space), "%s", t->space);
+	snprintf(ret_hello->pod, sizeof(ret_hello->pod), "%s", t->pod);
+}
+
+static int receive_reply(gnutls_session_t tls, const char *node, struct error *err)
+{
+	struct serve_reply reply;
+
+	/* A server that does not like a certificate says so only now. */
+	if (link_receive(tls, &reply, sizeof(reply)) < 0)
+		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
+			node);
+	reply.text[sizeof(reply.text) - 1] = '\0';
+	str_blank_controls(reply.text, strlen(reply.text));
+	if (reply.magic != SERVE_MAGIC)
+		return fail(err, EPROTO, "node %.100s speaks another language", node);
+	return reply.status < 0 ? fail(err, -reply.status, "node %.80s: %.160s", node, reply.text)
+				: 0;
+}
+
+static const char *why(int failed)
+{
+	switch (failed) {
+	case ECONNREFUSED: return "nobody listens there";
+	case ETIMEDOUT: return "no answer within 10 s";
+	default: return strerror(failed);
+	}
+}
+
+/* Connected, known to each other, and let in. */
+static int get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
+	struct identity_session *session, struct error *err)
+{
+	int fd = net_dial(t->host, t->port), r;
+	struct far_hello hello;
+	struct error refused;
+
+	if (fd < 0)
+		return fail(err, EAGAIN, "node %.80s at %.64s:%.8s: %s", t->node, t->host, t->port,
+			why(-fd));
+	r = secure_meet(tls, fd, t->node, session, &refused);
+	if (r < 0)
+		return fail(err, EAGAIN, "node %.80s at %.64s:%.8s: %.100s", t->node, t->host,
+			t->port, refused.msg);
+	fill_hello(t, what, &hello);
+	if (gnutls_record_send(session->tls, &hello, sizeof(hello)) != sizeof(hello))
+		return fail(err, EAGAIN, "node %.100s has gone", t->node);
+	return receive_reply(session->tls, t->node, err);
+}
+
+/* ---- this node's own devices ---- */
+
+static int ask_here(const struct far_target *t, struct serve_answer *ret_answer, struct error *err)
+{
+	struct serve_ask ask = {.magic = SERVE_MAGIC};
+
+	if (str_copy(ask.uid, sizeof(ask.uid), str_from(t->uid)) < 0 ||
+		str_copy(ask.container, sizeof(ask.container), str_from(t->container)) < 0 ||
+		str_copy(ask.space, sizeof(ask.space), str_from(t->space)) < 0 ||
+		str_copy(ask.pod, sizeof(ask.pod), str_from(t->pod)) < 0)
+		return fail(err, ENAMETOOLONG, "a name is too long");
+	return far_ask(&ask, ret_answer, err);
+}
+
+/* A child holds the connection to divvyd, whose end is the worker's. */
+static int serve_here(const struct far_target *t, int sock, struct error *err)
+{
+	struct serve_answer answer;
+	const int daemon = ask_here(t, &answer, err);
+	struct pollfd end = {.fd = daemon, .events = POLLIN};
+	pid_t worker;
+	int r;
+
+	if (daemon < 0)
+		return daemon;
+	r = far_become(&answer, err);
+	explicit_bzero(&answer, sizeof(answer));
+	if (r < 0)
+		return r;
+	worker = fork();
+	if (worker == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		worker_become(sock);
+		_exit(1);
+	}
+	close(sock);
+	/* It is nobody else's to end. */
+	while (worker > 0 && waitpid(worker, NULL, WNOHANG) == 0)
+		if (poll(&end, 1, LOOK_MS / 10) > 0)
+			kill(worker, SIGKILL);
+	return 0;
+}
+
+/* ---- the program's processes ---- */
+
+/* The socket's folder says whose it is; that the kernel says the same is asked all the same. */
+static bool is_ours(const struct far_target *t, int sock)
+{
+	const char *root = strcmp(t->cgroup_root, "*") ? t->cgroup_root : NULL;
+	struct cgroup_pod found;
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+
+	if (root && !strcmp(root, "-"))
+		return true;
+	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
+		cgroup_read_pod(peer.pid, root, &found, NULL) >= 0 && !strcmp(found.uid, t->uid);
+}
+
+static void refuse(int sock, const char *text)
+{
+	struct remote_note note = {
+		.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = CUDA_ERROR_NO_DEVICE};
+
+	snprintf(note.text, sizeof(note.text), "%s", text);
+	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
+}
+
+static void join_one(const struct far_target *t, struct identity_tls *tls, int sock)
+{
+	static struct identity_session session;
+	struct map map = MAP_NONE;
+	struct error err = {0};
+	int r;
+
+	if (is_local(t)) {
+		r = serve_here(t, sock, &err);
+	} else {
+		r = get_in(t, tls, FAR_PROCESS, &session, &err);
+		if (r >= 0 && link_open_program(session.tls, sock, &map) >= 0)
+			link_run(session.tls, map.p, REMOTE_HUB_SERVER, sock);
+	}
+	if (r < 0) {
+		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);
+		refuse(sock, err.msg);
+	}
+}
+
+static void join_next(const struct far_target *t, struct identity_tls *tls, unsigned *children)
+{
+	_cleanup_close_ int sock = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+	pid_t pid;
+
+	if (sock < 0 || *children >= CHILDREN_MAX || !is_ours(t, sock))
+		return;
+	pid = fork();
+	if (pid == 0) {
+		close(SERVE_FD_LISTEN);
+		close(SERVE_FD_CONTROL);
+		join_one(t, tls, sock);
+		_exit(1);
+	}
+	*children += pid > 0;
+}
+
+/* ---- from the beginning to the end ---- */
+
+static int check(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	static struct identity_session session;
+	struct serve_answer answer;
+	int r;
+
+	if (is_local(t)) {
+		r = ask_here(t, &answer, err);
+		if (r >= 0)
+			close(r);
+		return r;
+	}
+	r = get_in(t, tls, FAR_CHECK, &session, err);
+	if (r >= 0)
+		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+	return r;
+}
+
+/* In a child, since what GnuTLS holds goes with it. */
+static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
+{
+	struct error err = {0};
+	struct serve_reply reply;
+	const int r = check(t, tls, &err);
+
+	far_reply_init(&reply, r < 0 ? r : 0, r < 0 ? err.msg : "");
+	send(SERVE_FD_CONTROL, &reply, sizeof(reply), MSG_NOSIGNAL);
+}
+
+int far_reach(struct identity_tls *tls, const struct far_target *t)
+{
+	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN},
+		{.fd = SERVE_FD_LISTEN, .events = POLLIN}};
+	unsigned children = 0;
+	pid_t pid;
+
+	/* All workers of this node for it are the one container's. */
+	workers_begin();
+	pid = fork();
+	if (pid == 0) {
+		check_and_tell(t, tls);
+		_exit(0);
+	}
+	children += pid > 0;
+	while (!fds[0].revents) {
+		poll(fds, 2, LOOK_MS);
+		if (fds[1].revents & POLLIN)
+			join_next(t, tls, &children);
+		while (children && waitpid(-1, NULL, WNOHANG) > 0)
+			children--;
+	}
+	return 0;
+}

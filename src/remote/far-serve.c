@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The side of the device: far.h. Who connects has a process and SECURE_HANDSHAKE_MS of its own to
+ * prove who it is, and then asks divvyd for what it has; its worker is a user of that container's
+ * alone. Both end with the connection to divvyd.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "remote/children.h"
+#include "remote/far.h"
+#include "remote/link.h"
+#include "remote/secure.h"
+
+#define LOOK_MS 1000
+
+static struct children *children; /* shared with them */
+
+/* ---- a process of a program ---- */
+
+struct watch {
+	int daemon, network;
+	const struct remote_session *session;
+};
+
+/* What was granted ends: so do we, and our worker. */
+static void *watch_main(void *argument)
+{
+	const struct watch *w = argument;
+
+	for (;;) {
+		struct pollfd p = {.fd = w->daemon, .events = POLLIN};
+		struct serve_numbers numbers = {.magic = SERVE_MAGIC};
+		struct link_counts counts;
+
+		if (poll(&p, 1, LOOK_MS) > 0)
+			_exit(0);
+		link_count(w->session, w->network, &counts);
+		numbers.rtt_us = counts.rtt_us;
+		numbers.received = counts.up;
+		numbers.sent = counts.down;
+		send(w->daemon, &numbers, sizeof(numbers), MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	return NULL;
+}
+
+static void serve_process(gnutls_session_t tls, int network, int daemon)
+{
+	static struct watch watch;
+	struct map map = MAP_NONE;
+	pthread_t thread;
+	int sock;
+
+	/* Images of its own: what one tenant's worker keeps is no other's to have, or to change. */
+	workers_begin();
+	if (link_open_worker(tls, &map, &sock) < 0)
+		return;
+	watch = (struct watch){daemon, network, map.p};
+	if (pthread_create(&thread, NULL, watch_main, &watch))
+		return;
+	link_run(tls, map.p, REMOTE_HUB_CLIENT, sock);
+}
+
+static void name_peer(int fd, char *ret, size_t size)
+{
+	struct sockaddr_storage a;
+	socklen_t n = sizeof(a);
+
+	ret[0] = '\0';
+	if (getpeername(fd, (struct sockaddr *)&a, &n) < 0)
+		return;
+	if (a.ss_family == AF_INET)
+		inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, ret, (socklen_t)size);
+	else if (a.ss_family == AF_INET6)
+		inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, ret, (socklen_t)size);
+}
+
+/* The connection to divvyd, of a process that is the tenant's from now on. */
+static int get_in(const struct identity_name *peer, const struct far_hello *hello, int network,
+	struct error *err)
+{
+	struct serve_ask ask = {.magic = SERVE_MAGIC};
+	struct serve_answer answer;
+	int fd, r;
+
+	if (hello->magic != FAR_MAGIC || hello->abi != FAR_ABI)
+		return fail(err, EPROTO,
+			"the node of the program speaks version %u of links, this one %u: "
+			"divvyd is of another version there",
+			hello->abi, FAR_ABI);
+	if (peer->kind != IDENTITY_OF_TENANT)
+		return fail(err, EACCES, "the certificate is a node's, and no container's");
+	if (strnlen(hello->space, sizeof(hello->space)) == sizeof(hello->space) ||
+		strnlen(hello->pod, sizeof(hello->pod)) == sizeof(hello->pod))
+		return fail(err, EPROTO, "a name without an end");
+	memcpy(ask.uid, peer->uid, sizeof(ask.uid));
+	memcpy(ask.container, peer->container, sizeof(ask.container));
+	memcpy(ask.space, hello->space, sizeof(ask.space));
+	memcpy(ask.pod, hello->pod, sizeof(ask.pod));
+	name_peer(network, ask.peer, sizeof(ask.peer));
+	fd = far_ask(&ask, &answer, err);
+	if (fd < 0)
+		return fd;
+	r = far_become(&answer, err);
+	explicit_bzero(&answer, sizeof(answer));
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+static void serve_one(int fd, struct identity_tls *tls, int at)
+{
+	static struct identity_session session;
+	struct far_hello hello;
+	struct serve_reply reply;
+	struct error err = {0};
+	int daemon;
+
+	if (secure_meet(tls, fd, NULL, &session, &err) < 0) {
+		/* Whoever knocks and has no certificate is no news. */
+		if (session.why.code)
+			fprintf(stderr, "divvy-remote-far: refused: %s\n", err.msg);
+		return;
+	}
+	children_known(children, at);
+	if (link_receive(session.tls, &hello, sizeof(hello)) < 0)
+		return;
+	daemon = get_in(&session.peer, &hello, fd, &err);
+	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
+	if (gnutls_record_send(session.tls, &reply, sizeof(reply)) == sizeof(reply) &&
+		daemon >= 0 && hello.what == FAR_PROCESS)
+		serve_process(session.tls, fd, daemon);
+	gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+}
+
+/* ---- accepting ---- */
+
+static void serve_next(struct identity_tls *tls)
+{
+	_cleanup_close_ int fd = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+	const int at = fd < 0 ? -1 : children_take(children);
+	pid_t pid;
+
+	if (at < 0)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		close(SERVE_FD_LISTEN);
+		close(SERVE_FD_CONTROL);
+		serve_one(fd, tls, at);
+		_exit(1);
+	}
+	children_set(children, at, pid);
+}
+
+int far_serve(struct identity_tls *tls)
+{
+	struct pollfd fds[] = {{.fd = SERVE_FD_LISTEN, .events = POLLIN},
+		{.fd = SERVE_FD_CONTROL, .events = POLLIN}};
+
+	children = mmap(
+		NULL, sizeof(*children), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (children == MAP_FAILED)
+		return -ENOMEM;
+	while (!fds[1].revents) {
+		poll(fds, 2, LOOK_MS);
+		if (fds[0].revents & POLLIN)
+			serve_next(tls);
+		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+			children_gone(children, pid);
+	}
+	return 0;
+}

@@ -1,0 +1,559 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Devices of another node: a pod on a real kubelet without a GPU uses a device that another node's daemon serves.
+
+All of divvy runs as it is installed, with its own accounts. The node of the devices has a daemon and no kubelet.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+from cluster import Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
+from controller import SYSTEM, installed  # noqa: E402
+from divvyd import BUILD, GIB, IMAGE, Daemon, bound_account, events_of, make_image  # noqa: E402
+from scheduled import PROGRAM as SCHEDULER  # noqa: E402
+
+FAR = "gpu-node"
+MAGIC, ABI, CHECK = 0x64766661, 1, 1  # src/remote/far.h
+SIGNER = "divvy.gpu/remote"
+
+
+class Server(Daemon):
+    """The daemon of the node with the devices."""
+
+    def __init__(self, simulate):
+        super().__init__(cluster, simulate, account=bound_account(cluster, "divvyd-far", FAR), name="divvyd-far", node=FAR)
+        self.address = (cluster.slot.address, cluster.slot.first + 11)
+        self.kubelet_dir = os.path.join(self.dir, "kubelet")
+        os.makedirs(os.path.join(self.kubelet_dir, "device-plugins"))
+
+    def start(self, *options, **environment):
+        super().start("--remote-listen", "%s:%d" % self.address, "--sys-dir", network(FAR), *options, **environment)
+
+    def await_serving(self):
+        wait_for(lambda: self.answers() and (self.status().get("remote") or {}).get("address") == "%s:%d" % self.address,
+                 "it serves its devices to other nodes", 120)
+
+
+def network(node):
+    """A folder that says of the node's network what sysfs would."""
+    folder = os.path.join(cluster.dir, "sys-" + node)
+    for name, text in {"class/net/eth0/type": "1", "class/net/eth0/operstate": "up", "class/net/eth0/speed": "10000",
+                       "class/net/eth0/device/vendor": "0x15b3"}.items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        with open(os.path.join(folder, name), "w", encoding="ascii") as f:
+            f.write(text + "\n")
+    return folder
+
+
+def pods(name=""):
+    return f"/api/v1/namespaces/{cluster.namespace}/pods" + (f"/{name}" if name else "")
+
+
+def make(name, *args, account=None, **asked):
+    """A pod that runs spin with these arguments and asks for that, as a user makes it."""
+    keys = {"divvy.gpu/" + k.replace("_", "-"): v for k, v in asked.items()}
+    return (account or cluster).create(pods(), {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": keys},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
+                 "securityContext": {"runAsNonRoot": True, "runAsUser": 1000},
+                 "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
+                                 "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}})
+
+
+def running(*names):
+    """Their programs use the device."""
+    for name in names:
+        cluster.wait_for_pod(name, "Running")
+    wait_for(lambda: all(server.listed().get(n, {}).get("processes") for n in names), f"{names} use their device", 60)
+
+
+def given(name, key):
+    return cluster.pod(name)["metadata"]["annotations"].get("divvy.gpu/" + key)
+
+
+def remove(*names):
+    for name in names:
+        cluster.delete(pods(name), grace_s=0)
+    gone(*names)
+
+
+def gone(*names):
+    """Nothing of them is left on the node of the devices, and GPUNode says so."""
+    wait_for(lambda: not any(f"{n}/main" in server.tenants() for n in names) and not set(names) & set(server.listed()),
+             f"what {names} had is given back", 60)
+
+
+def pids_of(name):
+    return [p["pid"] for p in server.listed()[name]["processes"]]
+
+
+def said(name, words, reason="GrantRefused"):
+    wait_for(lambda: any(words in m for m in events_of(cluster, name).get(reason, [])), f"{name}: {words}", 120)
+
+
+# ---- what they say
+
+def each_node_says_what_it_is():
+    client.await_ready()
+    server.await_serving()
+    ready = client.condition("Ready")
+    assert (ready["reason"], ready["message"]) == (
+        "Serving", "no device is here: pods get those of other nodes, over the network"), ready
+    status = client.status()
+    assert status["deviceCount"] == 0 and status["slots"] == {"total": 64, "used": 0} and "remote" not in status, status
+    wait_for(lambda: client.slots_offered() == 64, "the kubelet offers slots")
+    # Its kubelet would not take a pod whose sums it has none of.
+    node = cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]
+    assert not {"divvy.gpu/milli", "divvy.gpu/memory-mib"} & set(node["capacity"]), node["capacity"]
+    assert len(server.devices()) == 2, server.status()
+
+
+# ---- what is granted holds
+
+def two_pods_have_their_shares():
+    uuid = server.devices()[0]
+    for name, share in (("low", "0.3"), ("high", "0.7")):
+        # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
+        make(name, "--kernel-us=2000", "--duration=25", mode="remote", request=share, memory="8Gi", device=uuid)
+    running("low", "high")
+    assert given("low", "granted-mode") == "main=remote" and given("low", "remote-node") == f"main={FAR}"
+    tenants = server.tenants()
+    assert tenants["low/main"]["request"] == 300 and tenants["low/main"]["mode"] == "remote", tenants
+    assert tenants["high/main"]["memoryBytes"] == [8 * GIB] and tenants["high/main"]["devices"] == [uuid], tenants
+    assert not client.tenants() and client.status()["slots"]["used"] == 2, client.status()
+    time.sleep(11)
+    shares, ran = server.shares(low=0.3, high=0.7)
+    print(f"# of {ran:.2f}: {shares}")
+    assert ran > 0.5 and abs(shares["low"] - 0.3) < 0.02, (shares, ran)
+    for name in ("low", "high"):
+        cluster.wait_for_pod(name, "Succeeded")
+    gone("low", "high")
+    wait_for(lambda: client.status()["slots"]["used"] == 0, "their slots are free")
+
+
+def what_a_container_sees():
+    """A socket and two libraries; no key, no certificate, no driver, and nothing to write to."""
+    make("seen", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi")
+    running("seen")
+    worker, = pids_of("seen")
+    pid = next(p for p in spinning() if p != worker)
+    root = f"/proc/{pid}/root"
+    assert os.listdir(root + "/run/divvy") == ["remote.sock"], os.listdir(root + "/run/divvy")
+    with open(root + "/etc/ld.so.preload", encoding="ascii") as f:
+        assert f.read().split() == ["/opt/divvy/libdivvy-remote.so", "/opt/divvy/libdivvy-remote-nvml.so"]
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as f:
+        maps = f.read()
+    assert "libdivvy-remote.so" in maps and "libdivvy-cuda.so" not in maps and "/driver/" not in maps, maps
+    with open(f"/proc/{pid}/environ", encoding="utf-8") as f:
+        assert "DIVVY_TENANT" not in f.read()
+    # Who stands in for it is a user of its own, of no group, whom nobody else is.
+    with open(f"/proc/{worker}/status", encoding="ascii") as f:
+        status = dict(line.split(":", 1) for line in f.read().splitlines())
+    assert len(set(status["Uid"].split())) == 1 and int(status["Uid"].split()[0]) >= 0x7ff00000, status["Uid"]
+    assert status["Groups"].strip() == "" and status["NoNewPrivs"].strip() == "1", status
+    assert int(status["CapEff"].strip(), 16) == 0, status["CapEff"]
+    remove("seen")
+
+
+def spinning():
+    """Processes of spin in pods, as this machine sees them."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as f:
+            if f.read() == "spin\n" and os.path.exists(f"/proc/{pid}/root/run/divvy/remote.sock"):
+                found.append(int(pid))
+    return found
+
+
+def memory_is_a_quota():
+    make("good", "--kernel-us=500", "--memory=4096", mode="remote", request="0.3", memory="6Gi")
+    running("good")
+    make("greedy", "--kernel-us=500", "--memory=4096", mode="remote", request="0.3", memory="2Gi",
+         device=server.tenants()["good/main"]["devices"][0])
+    cluster.wait_for_pod("greedy", "Failed")
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy"), cluster.log_of("greedy")
+    said("greedy", "an allocation was refused: it may use 2", reason="OverMemory")
+    before = server.used("good")
+    wait_for(lambda: server.used("good") > before, "the other goes on")
+    gone("greedy")
+    remove("good", "greedy")
+
+
+def auto_goes_where_there_is_room():
+    make("auto", "--kernel-us=500", request="0.4", memory="1Gi")
+    running("auto")
+    assert given("auto", "granted-mode") == "main=remote", given("auto", "granted-mode")
+    remove("auto")
+
+
+def who_does_not_fit_is_told_why():
+    make("most", "--kernel-us=500", mode="remote", request="0.8", memory="1Gi", device=server.devices()[0])
+    running("most")
+    make("more", mode="remote", request="0.5", device=server.devices()[0])
+
+    def why():
+        done = subprocess.run([cluster.kubectl_path, "divvy", "why", "more", "-n", cluster.namespace], text=True,
+                              capture_output=True, check=False, env={
+                                  **os.environ, "KUBECONFIG": cluster.kubeconfig, "HOME": cluster.dir,
+                                  "PATH": f"{os.path.join(BUILD, 'src/kubectl')}:{os.environ['PATH']}"})
+        return done.stdout + done.stderr
+    wait_for(lambda: "over the network 0/1 nodes that serve" in why(), "kubectl divvy why says it", 60)
+    remove("more", "most")
+
+
+def a_change_takes_effect_there():
+    make("changes", "--kernel-us=500", mode="remote", request="0.2", memory="1Gi", limit="1")
+    running("changes")
+    wait_for(lambda: server.got("changes") > 900, "alone it gets all of the device", 30)
+    began = time.monotonic()
+    cluster.patch(pods("changes"), {"metadata": {"annotations": {"divvy.gpu/limit": "0.4"}}})
+    wait_for(lambda: server.listed()["changes"]["spec"]["limit_permille"] == 400, "the limit is in force", 30)
+    took = time.monotonic() - began
+    print(f"# in force after {took:.2f} s")
+    assert took < 5, took  # 1 s on a machine that is not busy
+    wait_for(lambda: abs(server.got("changes") - 400) < 60, "it gets what its limit says", 60)
+    wait_for(lambda: server.tenants()["changes/main"]["limit"] == 400, "GPUNode says so")
+    remove("changes")
+
+
+def several_processes_have_one_share():
+    """Each has a worker of its own; they are one tenant's."""
+    make("many", "--kernel-us=500", mode="remote", request="0.5", memory="8Gi", limit="0.5")
+    running("many")
+    cluster.kubectl("-n", cluster.namespace, "exec", "many", "--", "/bin/spin", "--kernel-us=500", "--duration=4")
+    assert len(pids_of("many")) == 1, server.listed()["many"]
+    remove("many")
+
+
+# ---- who gets nothing
+
+def hello(space, pod):
+    return struct.pack("<IHH64s254s2s", MAGIC, ABI, CHECK, space.encode(), pod.encode(), b"")
+
+
+def ask(space, pod, cert=None, key=None):
+    """(status, text) of the node of the devices; None: it has sent us away."""
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    if cert:
+        tls.load_cert_chain(cert, key)
+    with socket.create_connection(server.address, timeout=30) as plain:
+        try:
+            with tls.wrap_socket(plain) as s:
+                s.sendall(hello(space, pod))
+                answer = b""
+                while len(answer) < 264:
+                    piece = s.recv(264 - len(answer))
+                    if not piece:
+                        return None
+                    answer += piece
+        except (ssl.SSLError, ConnectionError):
+            return None
+    _, status, text = struct.unpack("<Ii256s", answer)
+    return status, text.split(b"\0")[0].decode()
+
+
+def openssl(*args):
+    subprocess.run(["openssl", *args], check=True, capture_output=True, stdin=subprocess.DEVNULL)
+
+
+def new_key(folder, name, uri):
+    """A key and a request for a certificate of that name: paths."""
+    os.makedirs(folder, exist_ok=True)
+    key, request = (os.path.join(folder, f"{name}.{end}") for end in ("key", "csr"))
+    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
+            request, "-subj", "/", "-addext", "subjectAltName=URI:" + uri)
+    return key, request
+
+
+def self_made(folder, name, uri):
+    key = os.path.join(folder, name + ".key")
+    cert = os.path.join(folder, name + ".crt")
+    os.makedirs(folder, exist_ok=True)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
+            cert, "-subj", "/CN=" + name, "-addext", "subjectAltName=URI:" + uri, "-days", "1")
+    return cert, key
+
+
+def signed(name, uri, account):
+    """As the daemon of the pod's node asks for it; the controller signs it."""
+    import base64
+    key, request = new_key(os.path.join(cluster.dir, "intruder"), name, uri)
+    with open(request, "rb") as f:
+        text = base64.b64encode(f.read()).decode()
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    its_name = unique(name)
+    account.create(path, {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+                          "metadata": {"name": its_name}, "spec": {
+                              "request": text, "signerName": SIGNER,
+                              "usages": ["digital signature", "client auth",
+                                         *(["server auth"] if "//node/" in uri else [])]}})
+    found = {}
+
+    def there():
+        found["status"] = cluster.get(f"{path}/{its_name}").get("status") or {}
+        return found["status"].get("certificate")
+    wait_for(there, f"the request {its_name} is signed: {found}", 60)
+    cert = key.replace(".key", ".crt")
+    with open(cert, "wb") as f:
+        f.write(base64.b64decode(found["status"]["certificate"]))
+    return cert, key
+
+
+def strangers_get_nothing():
+    make("owner", "--kernel-us=500", mode="remote", request="0.2", memory="1Gi")
+    running("owner")
+    uid = cluster.pod("owner")["metadata"]["uid"]
+    folder = os.path.join(cluster.dir, "intruder")
+    # Nothing shown, nothing said but noise, a certificate of one's own for that very container.
+    assert ask(cluster.namespace, "owner") is None
+    with socket.create_connection(server.address, timeout=30) as s:
+        s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while s.recv(4096):
+                pass
+    assert ask(cluster.namespace, "owner", *self_made(folder, "forged", f"divvy://tenant/{uid}/main")) is None
+    # Those of the pod's own may know that it is there; they are the pod's.
+    cert = signed("own", f"divvy://tenant/{uid}/main", client.account)
+    assert ask(cluster.namespace, "owner", *cert) == (0, "")
+    before = server.tenants()["owner/main"]
+    assert server.tenants()["owner/main"] == before
+    # With that of one pod there is nothing of another one's, whatever is said of where it is.
+    make("other", "--kernel-us=500", mode="remote", request="0.2", memory="1Gi")
+    running("other")
+    other = cluster.pod("other")["metadata"]["uid"]
+    cert = signed("other", f"divvy://tenant/{other}/main", client.account)
+    assert ask(cluster.namespace, "owner", *cert) == (0, ""), "its own is its own, whatever it is called"
+    remove("other")
+    for space, pod in ((cluster.namespace, "owner"), ("../../x", "owner"), ("x" * 63, "y" * 253)):
+        status, text = ask(space, pod, *cert)
+        assert status < 0 and f"of UID {other}" in text, (status, text)
+    # A node's own certificate is no container's.
+    cert = signed("node", f"divvy://node/{cluster.node_name}", client.account)
+    status, text = ask(cluster.namespace, "owner", *cert)
+    assert status < 0 and "no container's" in text, (status, text)
+    assert set(server.tenants()) == {"owner/main"}, server.tenants()
+    wait_for(lambda: len(pids_of("owner")) == 1, "the owner goes on")
+    remove("owner")
+
+
+def those_who_say_nothing_hold_up_nobody():
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(server.address, timeout=30))
+        make("through", "--kernel-us=500", "--duration=1", mode="remote", request="0.2", memory="1Gi")
+        cluster.wait_for_pod("through", "Succeeded")
+    remove("through")
+
+
+def bind_by_hand(name, keys):
+    """What the scheduler's own account writes, right or not."""
+    scheduler.create(pods(name) + "/binding", {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": keys},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
+
+
+def what_is_not_so_there_is_refused_there():
+    """Keys that speak of devices that node has not, of another node, or that a former scheduler has written."""
+    running_epoch = server.status()["epoch"]
+    right = {"devices": server.devices()[0], "granted-request": "0.1", "granted-limit": "1", "granted-memory": "1Gi",
+             "granted-mode": "remote", "remote-node": FAR}
+    cluster.kill("divvy-scheduler")
+    try:
+        for name, wrong, words in (
+                ("device", {"devices": "GPU-0"}, f"node {FAR}: divvy.gpu/devices: this node has no device GPU-0"),
+                ("nowhere", {"remote-node": "nobody"}, "node nobody does not serve its devices to other nodes"),
+                ("large", {"granted-memory": "150Gi"}, f"node {FAR}: ")):
+            make(name, "--count=1", request="0.1", mode="remote")
+            keys = {f"divvy.gpu/{k}": f"main={v}" for k, v in {**right, **wrong}.items()}
+            bind_by_hand(name, {**keys, "divvy.gpu/epoch": str(running_epoch)})
+        for name, words in (("device", f"node {FAR}: divvy.gpu/devices: this node has no device GPU-0"),
+                            ("nowhere", "node nobody does not serve its devices to other nodes"), ("large", f"node {FAR}: ")):
+            said(name, words)
+            assert f"{name}/main" not in server.tenants()
+        remove("device", "nowhere", "large")
+    finally:
+        start_scheduler()
+
+
+# ---- faults
+
+def ends_with_an_error(name):
+    """Its program is told by its next call, and nothing is left of it."""
+    began = time.monotonic()
+    cluster.wait_for_pod(name, "Failed")
+    print(f"# {name} has ended after {time.monotonic() - began:.1f} s")
+    assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in cluster.log_of(name), cluster.log_of(name)
+    gone(name)
+    remove(name)
+
+
+def start_one(name):
+    make(name, "--kernel-us=500", "--memory=1024", mode="remote", request="0.3", memory="2Gi")
+    running(name)
+
+
+def a_worker_that_is_killed_is_an_error():
+    start_one("worker")
+    os.kill(pids_of("worker")[0], signal.SIGKILL)
+    ends_with_an_error("worker")
+
+
+def links_of(what, name):
+    """The processes that carry that pod's sessions on one side."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().decode().split("\0")
+            if words[0] == "divvy-remote-far" and words[1] == what and (what == "serve" or name in words):
+                found.append(int(pid))
+    return found
+
+
+def a_link_that_is_cut_is_an_error():
+    start_one("link")
+    worker = pids_of("link")[0]
+    with open(f"/proc/{worker}/stat", encoding="ascii") as f:
+        parent = int(f.read().rpartition(")")[2].split()[1])
+    assert parent in links_of("serve", ""), parent
+    os.kill(parent, signal.SIGKILL)
+    ends_with_an_error("link")
+
+
+def a_program_that_is_killed_leaves_nothing():
+    start_one("victim")
+    used = json.loads(server.divvy("ps", "-o", "json"))
+    assert used
+    for pid in spinning():
+        os.kill(pid, signal.SIGKILL)
+    cluster.wait_for_pod("victim", "Failed")
+    gone("victim")
+    wait_for(lambda: not links_of("reach", "victim"), "its link has ended", 30)
+    remove("victim")
+
+
+def a_daemon_that_is_killed_comes_again():
+    """That of the devices: its programs are told; what was granted is granted still, to who starts anew."""
+    start_one("killed")
+    cluster.kill("divvyd-far")
+    cluster.wait_for_pod("killed", "Failed")
+    assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in cluster.log_of("killed"), cluster.log_of("killed")
+    server.start()
+    server.await_serving()
+    gone("killed")
+    remove("killed")
+    start_one("again")
+    remove("again")
+
+
+def a_restarted_container_finds_its_device_again():
+    make("restarts", "--kernel-us=500", mode="remote", request="0.3", memory="2Gi")
+    remove("restarts")
+    cluster.create(pods(), {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "restarts", "annotations": {
+            "divvy.gpu/mode": "remote", "divvy.gpu/request": "0.3", "divvy.gpu/memory": "2Gi"}},
+        "spec": {"restartPolicy": "Always", "terminationGracePeriodSeconds": 1, "containers": [
+            {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--kernel-us=500"]}]}})
+    running("restarts")
+    tenant = server.listed()["restarts"]["id"]
+    cluster.kill("divvyd-far")
+    server.start()
+    server.await_serving()
+    wait_for(lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1, "it starts again", 120)
+    running("restarts")
+    assert server.listed()["restarts"]["id"] == tenant, server.listed()
+    # That of the pod: who runs goes on, and who starts finds the way again.
+    cluster.kill("divvyd")
+    before = server.used("restarts")
+    wait_for(lambda: server.used("restarts") > before, "its program goes on")
+    client.start("--sys-dir", network(cluster.node_name))
+    client.await_ready()
+    wait_for(lambda: client.status()["slots"]["used"] == 1, "the slot is known again", 60)
+    wait_for(lambda: cluster.kubectl("-n", cluster.namespace, "exec", "restarts", "--", "/bin/spin", "--count=10",
+                                     check=False)[0] == 0, "another program of it finds the device", 60)
+    remove("restarts")
+    wait_for(lambda: client.status()["slots"]["used"] == 0, "its slot is free")
+
+
+def a_deleted_pod_gives_back_what_it_had():
+    start_one("deleted")
+    cluster.delete(pods("deleted"))
+    gone("deleted")
+    wait_for(lambda: not cluster.exists(pods("deleted")), "it is gone")
+    device = next(d for d in json.loads(server.divvy("ps", "-o", "json"))) if server.listed() else None
+    assert device is None, device
+
+
+def both_on_one_node():
+    """With a device of its own the node serves itself, over shared memory: the program is kept away from the driver."""
+    cluster.kill("divvyd-far")
+    for path in ("/apis/divvy.gpu/v1/gpunodes/" + FAR, "/api/v1/nodes/" + FAR):
+        cluster.delete(path)
+    cluster.kill("divvyd")
+    cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{client.node}", {"spec": {"simulate": "1xH200-141Gi"}})
+    address = "%s:%d" % (cluster.slot.address, cluster.slot.first + 12)
+    client.start("--sys-dir", network(client.node), "--remote-listen", address)
+    wait_for(lambda: (client.status().get("remote") or {}).get("address") == address, "it serves, too", 60)
+    make("near", "--kernel-us=500", "--memory=1024", mode="remote", request="0.3", memory="2Gi", limit="0.5")
+    cluster.wait_for_pod("near", "Running")
+    wait_for(lambda: client.listed().get("near", {}).get("processes"), "its worker has registered", 60)
+    assert given("near", "remote-node") == f"main={client.node}" and given("near", "granted-network") is None
+    assert client.tenants()["near/main"]["mode"] == "remote", client.tenants()
+    assert client.status()["slots"] == {"total": 64, "used": 1}, client.status()["slots"]
+    worker = client.listed()["near"]["processes"][0]["pid"]
+    pid, = [p for p in spinning() if p != worker]
+    assert len(os.listdir(f"/proc/{pid}/root/run/divvy")) == 1, os.listdir(f"/proc/{pid}/root/run/divvy")
+    wait_for(lambda: abs(client.got("near") - 500) < 60, "it gets what its limit says", 60)
+    os.kill(pid, signal.SIGKILL)
+    cluster.wait_for_pod("near", "Failed")
+    wait_for(lambda: not client.tenants() and not os.path.exists(f"/proc/{worker}"), "nothing is left of it", 60)
+    cluster.delete(pods("near"), grace_s=0)
+
+
+def start_scheduler():
+    cluster.keeper.ask("start", name="divvy-scheduler", env={"PATH": os.environ["PATH"]},
+                       argv=[SCHEDULER, "--kubeconfig", scheduler.kubeconfig, "--log", "debug"],
+                       log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"))
+
+
+def own_node(name):
+    cluster.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"divvy.gpu/owner": "divvy"}}})
+
+
+TESTS = [each_node_says_what_it_is, two_pods_have_their_shares, what_a_container_sees, memory_is_a_quota,
+         auto_goes_where_there_is_room, who_does_not_fit_is_told_why, a_change_takes_effect_there,
+         several_processes_have_one_share, strangers_get_nothing, those_who_say_nothing_hold_up_nobody,
+         what_is_not_so_there_is_refused_there, a_worker_that_is_killed_is_an_error, a_link_that_is_cut_is_an_error,
+         a_program_that_is_killed_leaves_nothing, a_daemon_that_is_killed_comes_again,
+         a_restarted_container_finds_its_device_again, a_deleted_pod_gives_back_what_it_had,
+         both_on_one_node]
+
+try:
+    with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:
+        os.chmod(cluster.dir, 0o711)  # workers are users of their own
+        make_image(cluster)
+        cluster.fake_node(FAR)
+        client = Daemon(cluster, simulate="", account=bound_account(cluster))
+        server = Server("2xH200-141Gi")
+        for daemon in (client, server):
+            daemon.make_gpu_node()
+            own_node(daemon.node)
+        client.start("--sys-dir", network(cluster.node_name))
+        server.start()
+        scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
+        start_scheduler()
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)

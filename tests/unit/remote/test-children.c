@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places for connections' processes: few for strangers, and none is taken twice. */
+#include "unit.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "remote/children.h"
+
+static pid_t sleeper(void)
+{
+	const pid_t pid = fork();
+
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void the_oldest_stranger_goes(void **state)
+{
+	struct children *c = calloc(1, sizeof(*c));
+	pid_t pid[STRANGERS_MAX], known = sleeper();
+	int status, at = children_take(c);
+
+	assert_non_null(c);
+	children_set(c, at, known);
+	children_known(c, at);
+	for (unsigned i = 0; i < STRANGERS_MAX; i++) {
+		at = children_take(c);
+		assert_true(at >= 0);
+		pid[i] = sleeper();
+		children_set(c, at, pid[i]);
+		assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	}
+	assert_true(children_take(c) >= 0);
+	assert_int_equal(waitpid(-1, &status, 0), pid[0]);
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	children_gone(c, pid[0]);
+	for (unsigned i = 1; i < STRANGERS_MAX; i++)
+		kill(pid[i], SIGKILL);
+	kill(known, SIGKILL);
+	while (wait(NULL) > 0)
+		;
+	free(c);
+}
+
+static void there_is_a_place_for_so_many(void **state)
+{
+	struct children *c = calloc(1, sizeof(*c));
+
+	assert_non_null(c);
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		const int at = children_take(c);
+
+		assert_true(at >= 0);
+		children_set(c, at, (pid_t)(1 << 22) + (pid_t)i); /* no process has such a number */
+		children_known(c, at);
+	}
+	assert_int_equal(children_take(c), -EUSERS);
+	children_gone(c, (1 << 22) + 7);
+	assert_true(children_take(c) >= 0);
+	/* One that could not be started takes none. */
+	children_set(c, children_take(c), -1);
+	assert_true(children_take(c) >= 0);
+	free(c);
+}
+
+UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(there_is_a_place_for_so_many))
