@@ -141,3 +141,14 @@ char *kube_json_format(const json_t *json)
 {
 	return json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
 }
+
+bool kube_json_list_has(const json_t *list, const char *text)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *item = json_string_value(json_array_get(list, i));
+
+		if (item && !strcmp(item, text))
+			return true;
+	}
+	return false;
+}
