@@ -82,7 +82,7 @@ class Node:
         if os.path.exists(path):
             with open(path, "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # until the device has left
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, onerror=unless_gone)
 
     def start(self, name, wish, *options):
         """A program that keeps the device busy (tests/programs/spin), with that wish where there is divvy."""
@@ -143,6 +143,12 @@ class Node:
                 yield json.loads(line)
         if n >= most:
             raise RuntimeError(f"the device's {what} has lost records: {most} are kept")
+
+
+def unless_gone(_, __, info):
+    """For rmtree: who serves a program removes its socket by itself, a little after the program's end."""
+    if not issubclass(info[0], FileNotFoundError):
+        raise info[1]
 
 
 def union(intervals):

@@ -369,6 +369,17 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 	}
 }
 
+/* What it would rather have been otherwise. */
+static void add_note(struct call *call, const struct tenant *t)
+{
+	const uint32_t n_met = tenant_n_met(t);
+	char met[SPEC_MET];
+
+	if (n_met)
+		add(call, "note",
+			json_string(spec_met_format(t->spec.preferred_anti_affinity, n_met, met)));
+}
+
 static int do_why(struct call *call, struct error *err)
 {
 	json_t *list;
@@ -390,6 +401,7 @@ static int do_why(struct call *call, struct error *err)
 	add(call, "tenant", json_integer(t->id));
 	add(call, "name", json_string(t->name));
 	add(call, "why", list);
+	add_note(call, t);
 	return 0;
 }
 
@@ -429,6 +441,7 @@ static void describe_new(struct call *call, struct tenant *t)
 	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
 	add(call, "devices", devices);
 	add(call, "spec", spec_to_json(&t->spec));
+	add_note(call, t);
 	add(call, "env", env);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Best fit: see place.h. Among devices that fit, the one with the least share left after, then the
+ * Best fit: see place.h. Among devices that fit, the one with the fewest tenants of the wish's
+ * label of preferred anti-affinity, then the one with the least share left after, then the
  * least memory left, then the lowest index. The sentence of a refusal speaks of the device that
  * came nearest, since that is what the asker can act on.
  */
@@ -118,6 +119,8 @@ int place_name_devices(
 
 static bool is_better(const struct place_device *a, const struct place_device *b)
 {
+	if (a->n_met != b->n_met)
+		return a->n_met < b->n_met;
 	if (left(a) != left(b))
 		return left(a) < left(b);
 	return a->room_bytes < b->room_bytes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which devices of this machine a new tenant gets: best fit, so that whole devices stay free. A
+ * Which devices of this machine a new tenant gets: those where it meets the fewest that it would
+ * rather not, of these by best fit, so that whole devices stay free. A
  * function of what it is given; the one-machine version of the placement engine.
  */
 #ifndef AGENT_PLACE_H
@@ -21,6 +22,7 @@ struct place_device {
 	uint32_t tenants;      /* that asked for it */
 	bool is_exclusive;     /* one of them has it for itself */
 	const char *ailment;   /* why nobody new gets it, as words behind its name; NULL: nothing */
+	uint32_t n_met; /* of those tenants, with the wish's label of preferred anti-affinity */
 };
 
 /*

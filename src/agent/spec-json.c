@@ -14,18 +14,20 @@
 
 json_t *spec_to_json(const struct spec *s)
 {
-	return json_pack("{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
+	return json_pack("{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:s*}",
 		"request_permille", (int)s->request, "limit_permille", (int)s->limit, "count",
 		(int)s->count, "exclusive", (int)s->exclusive, "memory_bytes",
 		(json_int_t)s->memory_bytes, "memory_permille", (int)s->memory_permille,
 		"memory_policy", spec_memory_policy_name(s->memory_policy), "class",
 		spec_class_name(s->class), "priority", (int)s->priority, "mode",
-		spec_mode_name(s->mode), "model", s->model, "device", s->device);
+		spec_mode_name(s->mode), "model", s->model, "device", s->device,
+		"preferred_anti_affinity",
+		s->preferred_anti_affinity[0] ? s->preferred_anti_affinity : NULL);
 }
 
 int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 {
-	const char *policy, *class, *mode, *model, *device;
+	const char *policy, *class, *mode, *model, *device, *apart = "";
 	int request, limit, count, exclusive, permille, priority;
 	json_int_t bytes;
 	struct spec s;
@@ -33,11 +35,11 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 	int r;
 
 	if (json_unpack_ex((json_t *)json, &why, 0,
-		    "{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s}",
+		    "{s:i, s:i, s:i, s:b, s:I, s:i, s:s, s:s, s:i, s:s, s:s, s:s, s?s}",
 		    "request_permille", &request, "limit_permille", &limit, "count", &count,
 		    "exclusive", &exclusive, "memory_bytes", &bytes, "memory_permille", &permille,
 		    "memory_policy", &policy, "class", &class, "priority", &priority, "mode", &mode,
-		    "model", &model, "device", &device) < 0)
+		    "model", &model, "device", &device, "preferred_anti_affinity", &apart) < 0)
 		return fail(err, EINVAL, "spec: %s", why.text);
 	spec_init(&s);
 	r = spec_set(&s, "memory-policy", policy, err);
@@ -45,6 +47,8 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 		r = spec_set(&s, "class", class, err);
 	if (r >= 0)
 		r = spec_set(&s, "mode", mode, err);
+	if (r >= 0 && apart[0])
+		r = spec_set(&s, "preferred-anti-affinity", apart, err);
 	if (r >= 0)
 		r = str_copy(s.model, sizeof(s.model), str_from(model));
 	if (r >= 0)

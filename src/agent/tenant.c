@@ -169,6 +169,7 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 	const struct tenant *without, struct place_device *ret)
 {
 	const struct device_set *set = agent->devices;
+	const bool is_label = spec->preferred_anti_affinity[0];
 	struct tenant *t;
 
 	for (uint32_t i = 0; i < set->n; i++) {
@@ -188,6 +189,9 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 		for (uint32_t i = 0; i < t->n; i++) {
 			struct place_device *p = &ret[t->devices[i].device->index];
 
+			p->n_met += is_label &&
+				!strcmp(spec->preferred_anti_affinity,
+					t->spec.preferred_anti_affinity);
 			if (is_promised(t)) {
 				p->asked += t->spec.request;
 				p->tenants++;
@@ -197,6 +201,17 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 			}
 		}
 	}
+}
+
+uint32_t tenant_n_met(const struct tenant *t)
+{
+	struct place_device places[ARBITER_DEVICES];
+	uint32_t n = 0;
+
+	describe_devices(t->agent, &t->spec, t, places);
+	for (uint32_t i = 0; i < t->n; i++)
+		n += places[t->devices[i].device->index].n_met;
+	return n;
 }
 
 static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wish, uint32_t n)

@@ -163,6 +163,9 @@ struct tenant_saved {
 int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
 
+/* Others of its label of preferred anti-affinity, as often as they are on a device of its. */
+uint32_t tenant_n_met(const struct tenant *tenant);
+
 /* -EBUSY where the spec differs in what must stay while the tenant runs. */
 int tenant_check_change(const struct tenant *tenant, const struct spec *spec, struct error *err);
 /* A new spec for a running tenant: request, limit, memory, class, priority, memory policy. */

@@ -47,7 +47,8 @@ static const struct cli_option options[] = {
 		"what divvy serve has printed on the machine of --remote; '-': on stdin (default: "
 		"$DIVVY_INVITATION)"},
 	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
-	{"quiet", 'q', CLI_FLAG, NULL, NULL, "no line about simulated devices or about waiting"},
+	{"quiet", 'q', CLI_FLAG, NULL, NULL,
+		"no line about simulated devices, waiting or preferences"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -290,6 +291,8 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
 		fprintf(stderr, "divvy run: simulated device: %s\n",
 			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
+	if (jtext(answer, "note")[0] && !cli_has(args, "quiet"))
+		fprintf(stderr, "divvy run: %s\n", jtext(answer, "note"));
 	if (cli_has(args, "remote")) {
 		_cleanup_buf_ struct buf own = BUF_INIT(PRELOAD_MAX);
 
@@ -401,8 +404,8 @@ const struct cli_command cmd_run = {
 		"A wish that cannot be granted is refused before anything starts, with a sentence "
 		"that says "
 		"which value and what is possible now; with --wait what does not fit now is waited "
-		"for, in "
-		"order.\n\n"
+		"for: who came first is tried first, and who fits goes before a larger one that "
+		"does not.\n\n"
 		"Without a GPU the daemon offers a simulated one, and says so.\n\n"
 		"When the daemon is killed, its programs keep what they hold and wait for another: "
 		"the next "

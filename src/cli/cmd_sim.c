@@ -87,6 +87,8 @@ static const struct cli_option options[] = {
 		"none"},
 	{"anti-affinity", 0, CLI_VALUE, "LIST", NULL,
 		"labels likewise: tasks with the same never share a device"},
+	{"preferred-anti-affinity", 0, CLI_VALUE, "LIST", NULL,
+		"labels likewise: tasks with the same share a device where nothing else has room"},
 	{"exclusion", 0, CLI_VALUE, "LIST", NULL,
 		"labels likewise: only tasks with the same, or all without, share a device"},
 	{"kinds", 0, CLI_VALUE, "LIST", NULL,
@@ -96,6 +98,8 @@ static const struct cli_option options[] = {
 		"so many times as long a task takes while another of its kind is on its devices "
 		"(default 1)"},
 	{"apart", 0, CLI_FLAG, NULL, NULL, "tasks of a kind never share a device"},
+	{"prefer-apart", 0, CLI_FLAG, NULL, NULL,
+		"tasks of a kind share a device where nothing else has room"},
 	{0},
 };
 
@@ -215,7 +219,8 @@ const struct cli_command cmd_sim = {
 		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
 		"priority, model), copies, at, every, duration, cpu, host-memory, gang, threshold "
 		"(how much of the gang has to start together), labels (affinity, anti-affinity, "
-		"exclusion) and queue. A duration is that of a task that has its limit. A list "
+		"preferred-anti-affinity, exclusion) and queue. A duration is that of a task that "
+		"has its limit. A list "
 		"`queues` has name, parent, quota and limit (in devices), models (both of one "
 		"model, such as V100:1.5:4|T4:2) and weight: up to their quotas tasks are "
 		"guaranteed their place, up to the limit they borrow what is "

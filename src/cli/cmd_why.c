@@ -51,6 +51,9 @@ static int run(const struct cli_args *args, struct error *err)
 	tenant = json_array_get(json_object_get(list, "tenants"), 0);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		print_device(tenant, json_array_get(devices, i));
+	if (jtext(why, "note")[0])
+		printf("%s (%d) is %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
+			jtext(why, "note"));
 	return 0;
 }
 
@@ -61,7 +64,7 @@ const struct cli_command cmd_why = {
 	.text = "One sentence for each device, then the numbers behind it: what it asked for, what "
 		"it is entitled to "
 		"beside those who have work now, what it got, and how far it is behind (or ahead: "
-		"in debt).",
+		"in debt); and beside whom it is that it would rather not be.",
 	.examples = "divvy why train",
 	.options = options,
 	.operand = CLI_TENANT,

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define CLI_OPTIONS_MAX 36
+#define CLI_OPTIONS_MAX 40
 #define CLI_EXIT_FAILED 1
 #define CLI_EXIT_USAGE 2
 /* What env(1), nohup(1) and docker(1) use, so that the program's own codes stay its own. */

@@ -179,7 +179,11 @@ static int read_labels(const struct cli_args *args, struct workload_shape *shape
 	int r = read_choices(args, "affinity", max, &shape->affinity, err);
 
 	shape->is_apart = cli_has(args, "apart");
+	shape->prefers_apart = cli_has(args, "prefer-apart");
 	r = r < 0 ? r : read_choices(args, "anti-affinity", max, &shape->anti_affinity, err);
+	r = r < 0 ? r
+		  : read_choices(args, "preferred-anti-affinity", max,
+			    &shape->preferred_anti_affinity, err);
 	r = r < 0 ? r : read_choices(args, "kinds", max, &shape->kinds, err);
 	return r < 0 ? r : read_choices(args, "exclusion", max, &shape->exclusion, err);
 }
@@ -316,7 +320,7 @@ static int check_together(const struct cli_args *args, struct error *err)
 {
 	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
 		"memory", "limit", "whole", "gangs", "threshold", "priorities", "affinity",
-		"anti-affinity", "exclusion", "kinds"};
+		"anti-affinity", "preferred-anti-affinity", "exclusion", "kinds"};
 	static const char *const timed[] = {"defrag", "preempt"};
 	const char *mode = cli_get(args, "mode");
 	const bool pods = cli_has(args, "pods"), spec = cli_has(args, "spec"),
@@ -346,8 +350,17 @@ static int check_together(const struct cli_args *args, struct error *err)
 	if (cli_has(args, "grace") && !cli_has(args, "preempt"))
 		return fail(err, EINVAL,
 			"--grace is for --preempt: without it nobody has to go for another");
-	if ((cli_has(args, "slowdown") || cli_has(args, "apart")) && !cli_has(args, "kinds"))
-		return fail(err, EINVAL, "--slowdown and --apart are for --kinds");
+	if ((cli_has(args, "slowdown") || cli_has(args, "apart") ||
+		    cli_has(args, "prefer-apart")) &&
+		!cli_has(args, "kinds"))
+		return fail(err, EINVAL, "--slowdown, --apart and --prefer-apart are for --kinds");
+	if (cli_has(args, "prefer-apart") && cli_has(args, "preferred-anti-affinity"))
+		return fail(err, EINVAL,
+			"--prefer-apart and --preferred-anti-affinity: only one of them is "
+			"possible");
+	if (cli_has(args, "apart") && cli_has(args, "prefer-apart"))
+		return fail(
+			err, EINVAL, "--apart and --prefer-apart: only one of them is possible");
 	if (cli_has(args, "apart") && cli_has(args, "anti-affinity"))
 		return fail(
 			err, EINVAL, "--apart and --anti-affinity: only one of them is possible");

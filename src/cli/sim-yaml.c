@@ -60,7 +60,7 @@ struct task_entry {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_gang;
-	uint32_t threshold, queue, affinity, anti_affinity, exclusion;
+	uint32_t threshold, queue, affinity, anti_affinity, preferred_anti_affinity, exclusion;
 };
 
 static int line_of(struct fy_node *node)
@@ -347,6 +347,8 @@ static int set_relation(struct reader *reader, struct task_entry *e, const char 
 		return label_of(reader, value, &e->affinity, err);
 	if (!strcmp(field, "anti-affinity"))
 		return label_of(reader, value, &e->anti_affinity, err);
+	if (!strcmp(field, "preferred-anti-affinity"))
+		return label_of(reader, value, &e->preferred_anti_affinity, err);
 	if (!strcmp(field, "exclusion"))
 		return label_of(reader, value, &e->exclusion, err);
 	if (!strcmp(field, "queue"))
@@ -386,8 +388,8 @@ static int set_task(
 	if (r == -ENOENT)
 		return fail(err, ENOENT,
 			"there are copies, at, every, duration, cpu, host-memory, gang, "
-			"threshold, affinity, anti-affinity, exclusion, queue, network, and the "
-			"fields of a spec such as request and limit");
+			"threshold, affinity, anti-affinity, preferred-anti-affinity, exclusion, "
+			"queue, network, and the fields of a spec such as request and limit");
 	return r < 0 ? fail(err, -r, "%s", inner.msg) : 0;
 }
 
@@ -478,6 +480,7 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	task.threshold = e->threshold;
 	task.spec.affinity = e->affinity;
 	task.spec.anti_affinity = e->anti_affinity;
+	task.spec.preferred_anti_affinity = e->preferred_anti_affinity;
 	task.spec.exclusion = e->exclusion;
 	task.spec.queue = e->queue;
 	r = cluster_models(reader->cluster, str_from(e->spec.model), &task.spec.models, err);

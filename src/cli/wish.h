@@ -35,6 +35,9 @@
 		{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
 		{"device", 'd', CLI_VALUE, "DEVICE", NULL, \
 			"devices: UUIDs or indexes, as `divvy devices` shows them"}, \
+		{"preferred-anti-affinity", 0, CLI_VALUE, "LABEL", NULL, \
+			"where it has a choice, on the device with the fewest others of the " \
+			"label"}, \
 	{ \
 		"mode", 0, CLI_VALUE, "MODE", "auto exclusive local remote", \
 			"auto, exclusive (a whole device, passed through), local (shared) or " \

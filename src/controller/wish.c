@@ -304,6 +304,9 @@ int wish_check_policies(const struct wish *wish, const struct wish_facts *facts,
 			r = check_policy(spec, facts->policy[i], err);
 		r = r < 0 ? r : check_space("affinity", spec->affinity, facts, err);
 		r = r < 0 ? r : check_space("anti-affinity", spec->anti_affinity, facts, err);
+		r = r < 0 ? r
+			  : check_space("preferred-anti-affinity", spec->preferred_anti_affinity,
+				    facts, err);
 		r = r < 0 ? r : check_space("exclusion", spec->exclusion, facts, err);
 		r = r < 0 ? r : check_space("group", spec->group, facts, err);
 		if (r < 0)
@@ -350,6 +353,7 @@ static int check_same(const struct spec *a, const struct spec *b, struct error *
 		{"device", a->device, b->device},
 		{"affinity", a->affinity, b->affinity},
 		{"anti-affinity", a->anti_affinity, b->anti_affinity},
+		{"preferred-anti-affinity", a->preferred_anti_affinity, b->preferred_anti_affinity},
 		{"exclusion", a->exclusion, b->exclusion},
 		{"group", a->group, b->group},
 	};

@@ -83,8 +83,9 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 			SHOWN(key), best);
 	return fail(err, EINVAL,
 		"'" SHOW "': there is no such field; there are request, limit, count, memory, "
-		"memory-policy, class, priority, mode, model, device, affinity, anti-affinity, "
-		"exclusion, group, group-size, group-threshold and network",
+		"memory-policy, class, priority, mode, model, device, preferred-anti-affinity, "
+		"affinity, anti-affinity, exclusion, group, group-size, group-threshold and "
+		"network",
 		SHOWN(key));
 }
 

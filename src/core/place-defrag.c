@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-apart.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
 
@@ -189,9 +190,13 @@ static bool has_room(const struct place *place, const struct place_spec *spec, u
 		(place_eligible(place, spec, node) >> (at - place->nodes[node].first_device) & 1);
 }
 
-/* The device of the same model with the least left over for it; PLACE_NONE: none was found. */
+/*
+ * The device of the same model with the least left over for it, on which it meets no more that it
+ * would rather not than where it was; PLACE_NONE: none was found.
+ */
 static uint32_t find_target(const struct defrag *d, const struct place_spec *spec)
 {
+	const uint32_t n_met = place_meets(d->place, spec, d->source);
 	const uint32_t lists = d->place->devices[d->source].model * LISTS;
 	uint32_t tries = 0;
 
@@ -201,7 +206,8 @@ static uint32_t find_target(const struct defrag *d, const struct place_spec *spe
 				continue;
 			if (tries++ == PLACE_MOVE_TRIES)
 				return PLACE_NONE;
-			if (has_room(d->place, spec, at))
+			if (has_room(d->place, spec, at) &&
+				place_meets(d->place, spec, at) <= n_met)
 				return at;
 		}
 	return PLACE_NONE;
@@ -367,6 +373,17 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 	return 0;
 }
 
+/* On all its devices. */
+static uint32_t meets(
+	const struct place *place, const struct place_spec *spec, const struct place_choice *choice)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < choice->n && choice->device[i] < place->n_devices; i++)
+		n += place_meets(place, spec, choice->device[i]);
+	return n;
+}
+
 int place_defrag_move(
 	struct place *place, const struct place_move *move, uint32_t *ret_tenant, struct error *err)
 {
@@ -388,8 +405,14 @@ int place_defrag_move(
 	spec = t->spec;
 	mark = place_mark(place);
 	r = place_remove(place, move->tenant);
-	r = r < 0 ? fail(err, -r, "out of memory for a move")
-		  : place_add(place, &spec, &move->to, ret_tenant, err);
+	if (r < 0)
+		fail(err, -r, "out of memory for a move");
+	else if (move->to.n == spec.count &&
+		meets(place, &spec, &move->to) > meets(place, &spec, &move->from))
+		r = fail(err, ENOSPC, "tenant %u would meet more that it would rather not",
+			move->tenant);
+	else
+		r = place_add(place, &spec, &move->to, ret_tenant, err);
 	if (r < 0)
 		place_rollback(place, mark);
 	place_release(place);

@@ -3,7 +3,8 @@
  * Defragmentation: moves that leave whole devices to nobody. Only tenants of one device that say
  * they may be moved (`is_movable`) and use no network device move, each once, to devices of the
  * same model that are in use already; a device is emptied altogether or its tenants stay, and one
- * that somebody is leaving is neither emptied nor moved to. Those
+ * that somebody is leaving is neither emptied nor moved to. Nobody moves to where more are that it
+ * would rather not meet (place-apart.h). Those
  * that hold least are emptied first, and tenants go where least is left over. Who is moved is
  * disturbed: it counts into its disruption budget, which is never exceeded.
  *

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-apart.h"
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-policy.h"
@@ -302,7 +303,7 @@ char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY])
 {
 	struct place_why why;
-	char free[8], left[8];
+	char free[8], left[8], met[SPEC_MET];
 	size_t n;
 
 	place_explain(place, spec, &why);
@@ -320,7 +321,12 @@ char *place_choice_format(struct place *place, const struct place_spec *spec,
 		n += (size_t)snprintf(ret + n, PLACE_WHY - n,
 			": best of %" PRIu32 " nodes with room by %s", why.nodes[PLACE_FITS],
 			place->config.policy->name);
-	if (n < PLACE_WHY)
+	if (n < PLACE_WHY) {
 		place_draw_format(place, spec, choice, ret + n, PLACE_WHY - n);
+		n = strlen(ret);
+	}
+	if (choice->n_met)
+		snprintf(
+			ret + n, PLACE_WHY - n, ", %s", place_choice_met(place, spec, choice, met));
 	return ret;
 }

@@ -272,6 +272,7 @@ static void prefer_fellows(struct gathering *g, uint32_t i, struct place_choice 
 
 		pinned.node = g->recent[k];
 		if (place_find(g->place, &pinned, &other, NULL) == 0 &&
+			other.n_met <= choice->n_met &&
 			grade(g->place, &pinned, other.score) >= best) {
 			*choice = other;
 			return;

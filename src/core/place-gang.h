@@ -5,10 +5,11 @@
  * is under a mark and taken back before anybody sees it.
  *
  * Members near each other: where nothing is asked, a member goes to a node of its last fellows
- * when the policy grades it like the best one. PLACE_NEAR_RACK takes as few racks as possible and
- * in each as few nodes, PLACE_NEAR_NODE as few nodes as possible: the largest first, and the
- * smallest one that is enough for the rest. How many fit is told by the first member; should that
- * be wrong, the others go where the policy puts them.
+ * when the policy grades it like the best one, and it meets no more there that it would rather not
+ * (place-apart.h); with `near` that counts on each node alone. PLACE_NEAR_RACK takes as few racks
+ * as possible and in each as few nodes, PLACE_NEAR_NODE as few nodes as possible: the largest
+ * first, and the smallest one that is enough for the rest. How many fit is told by the first
+ * member; should that be wrong, the others go where the policy puts them.
  *
  * Cost: one decision a member, and with `near` one pass over the nodes and a sort; with preemption
  * one search (place-preempt.h) for each member that does not fit. Threads: as place.h.

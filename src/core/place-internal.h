@@ -32,7 +32,7 @@ struct place_search;
 #define N_CLASSES (SPEC_OPPORTUNISTIC + 1)
 
 /* A label's devices, by what it is to the tenants on them. */
-enum role { ROLE_AFFINITY, ROLE_ANTI_AFFINITY, ROLE_EXCLUSION, N_ROLES };
+enum role { ROLE_AFFINITY, ROLE_ANTI_AFFINITY, ROLE_EXCLUSION, ROLE_PREFERRED, N_ROLES };
 
 struct label {
 	UT_hash_handle hh;

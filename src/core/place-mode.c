@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-apart.h"
 #include "core/place-internal.h"
 #include "core/place-network.h"
 
@@ -29,7 +30,8 @@ static const char *node_name(const struct place *place, uint32_t node)
 struct end {
 	const char *rack;
 	uint32_t network, node, latency_us;
-	uint32_t load; /* permille of the bandwidth, with the tenant */
+	uint32_t load;  /* permille of the bandwidth, with the tenant */
+	uint32_t n_met; /* of the devices' end: place_choice's */
 };
 
 struct way {
@@ -57,7 +59,7 @@ static int compare_by_rack(const void *pa, const void *pb)
 	return order ? order : compare_ends(pa, pb);
 }
 
-/* By hops, load, then the numbers of the nodes and of the devices. */
+/* By who is met, hops, load, then the numbers of the nodes and of the devices. */
 static bool is_better(const struct way *a, const struct way *b)
 {
 	if (!b->is_found)
@@ -65,6 +67,7 @@ static bool is_better(const struct way *a, const struct way *b)
 #define BY(field) \
 	if (a->field != b->field) \
 	return a->field < b->field
+	BY(server.n_met);
 	BY(hops);
 	BY(load);
 	BY(server.node);
@@ -151,18 +154,20 @@ static int choose_at(struct place *place, const struct place_spec *part, uint32_
 	return place_find(place, &pinned, ret, err);
 }
 
+/* ret_met: of the devices' end, whom it meets there. */
 static bool fits_at(struct place *place, const struct place_wish *wish,
-	const struct place_spec *part, uint32_t network)
+	const struct place_spec *part, uint32_t network, uint32_t *ret_met)
 {
 	const uint32_t node = place_network_node(place, network);
-	struct place_choice unused;
+	struct place_choice choice = {.n_met = 0};
+	bool fits = place_reason_of(place, part, node) == PLACE_FITS;
 
-	if (place_reason_of(place, part, node) != PLACE_FITS)
-		return false;
-	if (!place->filter)
-		return true;
-	return part->count ? choose_at(place, part, network, wish->least_mbit, &unused, NULL) == 0
-			   : place_filtered(place, part, node, place->gone, place->n_gone) != 0;
+	if (fits && part->count && (place->filter || place_is_apart(place, part)))
+		fits = choose_at(place, part, network, wish->least_mbit, &choice, NULL) == 0;
+	else if (fits && place->filter)
+		fits = place_filtered(place, part, node, place->gone, place->n_gone) != 0;
+	*ret_met = choice.n_met;
+	return fits;
 }
 
 /* Those of the kind with the bandwidth, on nodes where that part of the tenant fits. */
@@ -173,13 +178,14 @@ static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 
 	for (uint32_t i = 0; i < place_network_n(place); i++) {
 		const struct network *net = &place->networks->list[i];
+		uint32_t n_met;
 
 		if (!net->is_used || net->kind != kind ||
 			network_free(place->networks, net) < wish->least_mbit)
 			continue;
 		if (wish->most_latency_us && net->latency_us > wish->most_latency_us)
 			continue;
-		if (!fits_at(place, wish, part, i + 1))
+		if (!fits_at(place, wish, part, i + 1, &n_met))
 			continue;
 		ret[n++] = (struct end){
 			.rack = place->nodes[net->node].rack,
@@ -187,9 +193,16 @@ static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 			.node = net->node,
 			.latency_us = net->latency_us,
 			.load = load_of(place->networks, net, wish->least_mbit),
+			.n_met = n_met,
 		};
 	}
 	return n;
+}
+
+/* By a worse network it may still meet fewer. */
+static bool is_improvable(const struct way *way)
+{
+	return !way->is_found || way->server.n_met;
 }
 
 static int find_way(struct place *place, const struct place_wish *wish,
@@ -202,17 +215,21 @@ static int find_way(struct place *place, const struct place_wish *wish,
 
 	if (!servers || !clients)
 		return -ENOMEM;
-	for (int kind = 0; kind < PLACE_NETWORK_KINDS && !best.is_found; kind++) {
+	for (int kind = 0; kind < PLACE_NETWORK_KINDS && is_improvable(&best); kind++) {
+		struct way way = {.is_found = false};
 		uint32_t n_servers = list_ends(
 			place, wish, &parts->spec, (enum place_network_kind)kind, servers);
 		uint32_t n_clients = list_ends(
 			place, wish, &parts->client_spec, (enum place_network_kind)kind, clients);
 
-		try_racks(servers, n_servers, clients, n_clients, wish, &best);
+		try_racks(servers, n_servers, clients, n_clients, wish, &way);
 		qsort(servers, n_servers, sizeof(*servers), compare_ends);
 		qsort(clients, n_clients, sizeof(*clients), compare_ends);
-		if (!best.is_found)
-			try_pairs(servers, n_servers, clients, n_clients, wish, 2, &best);
+		if (is_improvable(&way))
+			try_pairs(servers, n_servers, clients, n_clients, wish, 2, &way);
+		if (!way.is_found || (best.is_found && way.server.n_met >= best.server.n_met))
+			continue;
+		best = way;
 		*ret_kind = (enum place_network_kind)kind;
 	}
 	*ret = best;
@@ -220,6 +237,16 @@ static int find_way(struct place *place, const struct place_wish *wish,
 }
 
 /* ---- remote ---- */
+
+static void say_met(const struct place *place, struct place_decision *d)
+{
+	const size_t n = strlen(d->why);
+	char met[SPEC_MET];
+
+	if (d->choice.n_met)
+		snprintf(d->why + n, sizeof(d->why) - n, ", %s",
+			place_choice_met(place, &d->spec, &d->choice, met));
+}
 
 /* What stays with the tenant, and what is with the devices. */
 static void split(const struct place_spec *spec, struct place_decision *ret)
@@ -237,7 +264,8 @@ static void split(const struct place_spec *spec, struct place_decision *ret)
 	ret->client_spec.device_permille = 0;
 	ret->client_spec.models = 0;
 	ret->client_spec.device = PLACE_NONE;
-	ret->client_spec.affinity = ret->client_spec.anti_affinity = ret->client_spec.exclusion = 0;
+	ret->client_spec.affinity = ret->client_spec.anti_affinity = 0;
+	ret->client_spec.preferred_anti_affinity = ret->client_spec.exclusion = 0;
 }
 
 static int over_network(struct place *place, const struct place_wish *wish,
@@ -266,6 +294,7 @@ static int over_network(struct place *place, const struct place_wish *wish,
 	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %u permille",
 		node_name(place, way.client.node), node_name(place, way.server.node),
 		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", latency, way.load);
+	say_met(place, &d);
 	*ret = d;
 	return 0;
 }
@@ -323,6 +352,7 @@ static void say_here(
 			wish->mode == SPEC_MODE_LOCAL ? ", as asked" : "");
 	else
 		SAY(d, "local: no device is asked, on %s", node);
+	say_met(place, d);
 }
 
 static bool fits_somewhere(const struct place *place, const struct place_spec *part)

@@ -6,7 +6,8 @@
  * tenant on one node and its devices on another; and what does not fit so either waits. (KubeGPU,
  * J. Supercomputing 79, 2023, as far as it is known.)
  *
- * Over the network, by the first difference: the better kind at both ends (RDMA or SR-IOV, the
+ * Over the network, by the first difference: fewer that it would rather not meet (place-apart.h);
+ * the better kind at both ends (RDMA or SR-IOV, the
  * host's network, an overlay); fewer hops (0 one node, 1 one rack, 2); less load, of both ends
  * together; the lower numbers. Who asks for it and fits on one node gets shared memory and no
  * network device.

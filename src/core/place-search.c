@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "core/place-apart.h"
 #include "core/place-bounds.h"
 #include "core/place-internal.h"
 #include "core/place-mix.h"
@@ -86,6 +87,8 @@ struct quest {
 	struct place_class class;
 	int32_t cpu, memory, device_memory; /* MiB, rounded down */
 	bool is_drawn;                      /* then scores may be above bounds, by a draw */
+	bool is_apart;              /* then only those nodes are looked for where it meets */
+	uint32_t n_met, n_met_next; /* so many, and the next more that were seen */
 	uint32_t column[N_POOLS];
 	uint64_t best; /* its key, or 0 */
 	struct place_choice choice;
@@ -127,6 +130,51 @@ static bool may_be_there(
 	return choice->score != PLACE_NEVER;
 }
 
+/* Its key, where it is the best by now; else 0. */
+static uint64_t key_if_best(const struct quest *q, const struct place_choice *choice)
+{
+	uint64_t key;
+
+	if (choice->score == PLACE_NEVER)
+		return 0;
+	key = key_of(grade(q, choice->score), choice->node, EXACT);
+	return key > q->best ? key : 0;
+}
+
+/*
+ * Who meets more than is looked for now is left for later, with no more than counting. The filter
+ * may leave devices where it meets more.
+ */
+static void visit_apart(struct quest *q, uint32_t node, uint64_t mask)
+{
+	struct place *place = q->place;
+	struct place_choice choice = {.node = node, .n = q->spec->count};
+	struct place_fewest fewest = place_fewest_of(place, q->spec, node, mask);
+	uint64_t key;
+
+	if (fewest.n_met == q->n_met) {
+		choice.score = place_fewest_score(place, q->spec, &fewest, &choice);
+		if (!key_if_best(q, &choice))
+			return;
+	}
+	if (fewest.n_met <= q->n_met) {
+		mask &= place_filtered(place, q->spec, node, place->gone, place->n_gone);
+		if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
+			return;
+		fewest = place_fewest_of(place, q->spec, node, mask);
+	}
+	if (fewest.n_met > q->n_met) {
+		q->n_met_next = MIN(q->n_met_next, fewest.n_met);
+		return;
+	}
+	choice.score = place_fewest_score(place, q->spec, &fewest, &choice);
+	key = key_if_best(q, &choice);
+	if (!key)
+		return;
+	q->best = key;
+	q->choice = choice;
+}
+
 /* The node itself: with its devices' labels and memory, and all that a class does not know. */
 static void visit(struct quest *q, uint32_t node)
 {
@@ -138,14 +186,15 @@ static void visit(struct quest *q, uint32_t node)
 	mask = place_eligible(q->place, q->spec, node);
 	if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
 		return;
+	if (q->is_apart) {
+		visit_apart(q, node, mask);
+		return;
+	}
 	choice.score = q->place->config.policy->score(q->place, q->spec, node, mask, &choice);
-	if (choice.score == PLACE_NEVER)
+	if (!key_if_best(q, &choice) || !may_be_there(q, node, mask, &choice))
 		return;
-	key = key_of(grade(q, choice.score), node, EXACT);
-	if (key <= q->best || !may_be_there(q, node, mask, &choice))
-		return;
-	key = key_of(grade(q, choice.score), node, EXACT);
-	if (key <= q->best)
+	key = key_if_best(q, &choice);
+	if (!key)
 		return;
 	q->best = key;
 	q->choice = choice;
@@ -331,6 +380,21 @@ static int search(struct quest *q)
 	return search_class(q);
 }
 
+/* Who is met decides before all scores: one search for nobody, then for the fewest there are. */
+static int search_apart(struct quest *q)
+{
+	int r;
+
+	q->is_apart = place_is_apart(q->place, q->spec);
+	q->n_met_next = 0;
+	do {
+		q->n_met = q->n_met_next;
+		q->n_met_next = UINT32_MAX;
+		r = search(q);
+	} while (r == 0 && !q->best && q->n_met_next != UINT32_MAX);
+	return r;
+}
+
 static int check(const struct place *place, const struct place_spec *spec, struct error *err)
 {
 	int r = place_spec_check(spec, err);
@@ -363,7 +427,7 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 		return r;
 	r = place_mix_update(place);
 	if (r == 0 && place->n_nodes)
-		r = search(&q);
+		r = search_apart(&q);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a decision");
 	if (!q.best)

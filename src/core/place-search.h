@@ -2,7 +2,9 @@
 /*
  * Finds the best node without looking at each: best first, by bounds (place-bounds.h). A decision
  * takes the most promising part of the class's columns apart until a node's own score is no less
- * than what anything else promises.
+ * than what anything else promises. Bounds know nothing of whom a tenant would rather not meet
+ * (place-apart.h): where each of the nodes with room has somebody, all of them are counted before
+ * the fewest are searched for.
  */
 #ifndef CORE_PLACE_SEARCH_H
 #define CORE_PLACE_SEARCH_H

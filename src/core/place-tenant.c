@@ -50,11 +50,11 @@ int place_spec_check(const struct place_spec *spec, struct error *err)
 }
 
 /* All that a spec names. */
-#define N_LABELS 5
+#define N_LABELS 6
 static void labels_of(const struct place_spec *spec, uint32_t ret[static N_LABELS])
 {
-	const uint32_t labels[N_LABELS] = {
-		spec->affinity, spec->anti_affinity, spec->exclusion, spec->near, spec->budget};
+	const uint32_t labels[N_LABELS] = {spec->affinity, spec->anti_affinity,
+		spec->preferred_anti_affinity, spec->exclusion, spec->near, spec->budget};
 
 	memcpy(ret, labels, sizeof(labels));
 }
@@ -94,6 +94,10 @@ static uint32_t label_in(const struct place_spec *spec, enum role role)
 	switch (role) {
 	case ROLE_AFFINITY: return spec->affinity;
 	case ROLE_ANTI_AFFINITY: return spec->anti_affinity;
+	case ROLE_PREFERRED: /* who insists on it counts as that alone */
+		return spec->preferred_anti_affinity == spec->anti_affinity
+			? 0
+			: spec->preferred_anti_affinity;
 	default: return spec->exclusion;
 	}
 }

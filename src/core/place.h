@@ -123,12 +123,12 @@ struct place_spec {
 	uint32_t device;       /* this one; PLACE_NONE: any */
 	uint32_t node;         /* this one; PLACE_NONE: any */
 	/* Labels, 0: none. For devices, an exclusion that is not given is a label too. */
-	uint32_t affinity, anti_affinity, exclusion;
-	uint32_t near;        /* a node label that the node must have; 0: any */
+	uint32_t affinity, anti_affinity, preferred_anti_affinity, exclusion;
 	uint64_t tolerations; /* taints it may live with */
 	enum spec_class class;
 	uint32_t priority; /* 0..100; 0 is opportunistic */
 	uint32_t group;    /* tenants that belong together; 0: none */
+	uint32_t near;     /* a node label that the node must have; 0: any */
 	uint64_t started;  /* any number that grows: who came later has more */
 	uint32_t budget;   /* the label whose disruption budget counts it; 0: none */
 	uint32_t queue;    /* place-queue.h; 0: none */
@@ -157,11 +157,13 @@ struct place_choice {
 	uint32_t node;
 	uint32_t n; /* devices */
 	uint32_t device[SPEC_DEVICES_MAX];
-	int32_t score; /* of the policy: more is better */
+	int32_t score;  /* of the policy: more is better */
+	uint32_t n_met; /* on its devices, that it would rather not meet (place-apart.h) */
 };
 
 /*
- * The best place by the policy, or -ENOSPC; nothing is given away. -EINVAL, -ENOMEM: `err` says.
+ * The best place by the policy, of those that meet preferred_anti_affinity best; or -ENOSPC;
+ * nothing is given away. -EINVAL, -ENOMEM: `err` says.
  */
 int place_find(struct place *place, const struct place_spec *spec, struct place_choice *ret_choice,
 	struct error *err);

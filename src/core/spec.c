@@ -236,6 +236,12 @@ static int set_device(struct spec *spec, const char *value, struct error *err)
 	return set_pattern(spec->device, "device", value, err);
 }
 
+static int set_preferred_anti_affinity(struct spec *spec, const char *value, struct error *err)
+{
+	return set_label(
+		spec->preferred_anti_affinity, SPEC_LABEL, "preferred-anti-affinity", value, err);
+}
+
 static int set_affinity(struct spec *spec, const char *value, struct error *err)
 {
 	return set_label(spec->affinity, SPEC_LABEL, "affinity", value, err);
@@ -380,7 +386,7 @@ static int set_field(
 	}
 	return fail(err, ENOENT,
 		"unknown field '" SHOW "': there are request, limit, count, memory, memory-policy, "
-		"class, priority, mode, model and device%s",
+		"class, priority, mode, model, device and preferred-anti-affinity%s",
 		field,
 		is_cluster ? ", affinity, anti-affinity, exclusion, group, group-size, "
 			     "group-threshold and network"
@@ -526,6 +532,7 @@ bool spec_is_same(const struct spec *a, const struct spec *b)
 		a->memory_permille == b->memory_permille && a->memory_policy == b->memory_policy &&
 		a->class == b->class && a->priority == b->priority && a->mode == b->mode &&
 		!strcmp(a->model, b->model) && !strcmp(a->device, b->device) &&
+		!strcmp(a->preferred_anti_affinity, b->preferred_anti_affinity) &&
 		!strcmp(a->affinity, b->affinity) && !strcmp(a->anti_affinity, b->anti_affinity) &&
 		!strcmp(a->exclusion, b->exclusion) && a->has_exclusion == b->has_exclusion &&
 		!strcmp(a->group, b->group) && a->group_size == b->group_size &&
@@ -657,6 +664,16 @@ const char *spec_memory_policy_name(enum spec_memory_policy policy)
 const char *spec_mode_name(enum spec_mode mode)
 {
 	return (size_t)mode < ARRAY_SIZE(mode_names) ? mode_names[mode] : "unknown";
+}
+
+char *spec_met_format(const char *label, uint32_t n_met, char ret[static SPEC_MET])
+{
+	ret[0] = '\0';
+	if (n_met)
+		snprintf(ret, SPEC_MET,
+			"beside %u tenant%s that preferred-anti-affinity '%.63s' would keep apart",
+			n_met, n_met == 1 ? "" : "s", label);
+	return ret;
 }
 
 char *spec_share_format(uint32_t permille, char ret[static 8])

@@ -50,7 +50,9 @@ struct spec {
 	char model[SPEC_PATTERN];  /* "": any; see spec_model_fits */
 	char device[SPEC_PATTERN]; /* UUIDs; "": any; see spec_device_fits */
 
-	/* In a cluster only. Labels are those of one namespace; "": none. */
+	char preferred_anti_affinity[SPEC_LABEL]; /* a label: apart from its others, if it can be */
+
+	/* In a cluster only. Labels, also the one above, are those of one namespace; "": none. */
 	char affinity[SPEC_LABEL];      /* on the device of the label's others */
 	char anti_affinity[SPEC_LABEL]; /* on none with another of the same */
 	char exclusion[SPEC_LABEL];     /* on none with anybody who has not the same */
@@ -75,7 +77,9 @@ struct spec {
 	X(priority, "0 to 100, 0 is opportunistic") \
 	X(mode, "auto, exclusive, local or remote") \
 	X(model, "device model: a part of its name; several with commas, !MODEL for not that one") \
-	X(device, "device UUID; several with commas, !UUID for not that one")
+	X(device, "device UUID; several with commas, !UUID for not that one") \
+	X(preferred_anti_affinity, \
+		"label: where it has a choice, on the device with the fewest others of the label")
 
 /*
  * Those that speak of others, or of a way to a device elsewhere: in a cluster, as annotations
@@ -139,6 +143,13 @@ char *spec_network_format(const struct spec *spec, char ret[static SPEC_NETWORK]
 
 /* Bytes on a device of that size: memory_bytes, or the percentage, or request x device. */
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes);
+
+/*
+ * "beside 2 tenants that preferred-anti-affinity 'a' would keep apart": that the wish could not be
+ * had; "" with nobody there. Returns ret.
+ */
+#define SPEC_MET 160u
+char *spec_met_format(const char *label, uint32_t n_met, char ret[static SPEC_MET]);
 
 const char *spec_class_name(enum spec_class class);
 const char *spec_memory_policy_name(enum spec_memory_policy policy);

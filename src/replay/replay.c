@@ -176,6 +176,7 @@ static int name_labels(
 		const struct place_spec *spec = &run->in->workload->tasks[i].spec;
 
 		most = MAX(most, MAX(spec->affinity, MAX(spec->anti_affinity, spec->exclusion)));
+		most = MAX(most, spec->preferred_anti_affinity);
 	}
 	for (uint32_t i = 1; r == 0 && i <= most; i++) {
 		char name[16];
@@ -197,6 +198,7 @@ static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
 	spec->is_movable = in->defrag.period_ns > 0;
 	spec->affinity = labels[spec->affinity];
 	spec->anti_affinity = labels[spec->anti_affinity];
+	spec->preferred_anti_affinity = labels[spec->preferred_anti_affinity];
 	spec->exclusion = labels[spec->exclusion];
 }
 

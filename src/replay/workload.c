@@ -25,6 +25,7 @@ int workload_add(struct workload *w, const struct task *task, struct error *err)
 		return r;
 	if (task->spec.affinity > WORKLOAD_LABELS_MAX ||
 		task->spec.anti_affinity > WORKLOAD_LABELS_MAX ||
+		task->spec.preferred_anti_affinity > WORKLOAD_LABELS_MAX ||
 		task->spec.exclusion > WORKLOAD_LABELS_MAX)
 		return fail(err, EINVAL, "more than %u labels", WORKLOAD_LABELS_MAX);
 	if (task->threshold > 1000)
@@ -355,6 +356,7 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	r = r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
 	r = r < 0 ? r : check_labels(&s->affinity, "affinity", err);
 	r = r < 0 ? r : check_labels(&s->anti_affinity, "anti-affinity", err);
+	r = r < 0 ? r : check_labels(&s->preferred_anti_affinity, "preferred-anti-affinity", err);
 	r = r < 0 ? r : check_labels(&s->kinds, "kind", err);
 	return r < 0 ? r : check_labels(&s->exclusion, "exclusion", err);
 }
@@ -362,7 +364,7 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 /* One stream of numbers for each question: to change one leaves the others' answers as they are. */
 struct streams {
 	struct rand gap, gang, whole, demand, memory, work, priority;
-	struct rand affinity, anti_affinity, exclusion, kind;
+	struct rand affinity, anti_affinity, exclusion, kind, preferred;
 };
 
 static struct task make_task(const struct workload_shape *s, struct streams *streams)
@@ -387,6 +389,9 @@ static struct task make_task(const struct workload_shape *s, struct streams *str
 	task.kind = choose(&s->kinds, &streams->kind);
 	if (s->is_apart)
 		task.spec.anti_affinity = task.kind;
+	task.spec.preferred_anti_affinity = s->prefers_apart
+		? task.kind
+		: choose(&s->preferred_anti_affinity, &streams->preferred);
 	task.work_ns = work(s->work_min_ns, s->work_max_ns, &streams->work);
 	return task;
 }
@@ -400,7 +405,7 @@ int workload_generate(
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all)),
-		rand_seeded(rand_u64(&all))};
+		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all))};
 	uint64_t now = 0;
 	uint32_t gang = 0;
 	int r = workload_shape_check(shape, err);

@@ -103,9 +103,10 @@ struct workload_shape {
 	struct workload_choices gangs, priorities;
 	uint32_t threshold; /* of gangs, permille; 0: all */
 	/* Labels by number; 0, or none of them: without. */
-	struct workload_choices affinity, anti_affinity, exclusion;
+	struct workload_choices affinity, anti_affinity, preferred_anti_affinity, exclusion;
 	struct workload_choices kinds; /* of tasks that slow their like; 0, or none: of none */
 	bool is_apart;                 /* those of a kind have it as anti-affinity */
+	bool prefers_apart;            /* or as preferred anti-affinity */
 };
 
 /* The named shapes; NULL behind the last. */

@@ -63,14 +63,16 @@ static const char *space_of(const struct cluster *c, const char *ns, const char 
 	return cluster_is_in_space(c, ns, space) ? COMMON : ns;
 }
 
+#define N_NAMED 4
+
 struct named {
-	const char *v[3];
+	const char *v[N_NAMED];
 };
 
 static struct named labels_of(const struct spec *spec)
 {
 	/* The empty exclusion label is one too: a name that no user can write. */
-	return (struct named){{spec->affinity, spec->anti_affinity,
+	return (struct named){{spec->affinity, spec->anti_affinity, spec->preferred_anti_affinity,
 		spec->exclusion[0]            ? spec->exclusion
 			: spec->has_exclusion ? " "
 					      : ""}};
@@ -80,10 +82,11 @@ static int set_labels(
 	struct cluster *c, const struct cpod *pod, const struct spec *spec, struct place_spec *ret)
 {
 	const struct named names = labels_of(spec);
-	uint32_t *const labels[] = {&ret->affinity, &ret->anti_affinity, &ret->exclusion};
+	uint32_t *const labels[N_NAMED] = {&ret->affinity, &ret->anti_affinity,
+		&ret->preferred_anti_affinity, &ret->exclusion};
 	int r = 0;
 
-	for (int i = 0; r == 0 && i < 3; i++)
+	for (int i = 0; r == 0 && i < N_NAMED; i++)
 		r = label_of(c, space_of(c, pod->ns, names.v[i]), names.v[i], labels[i]);
 	return r;
 }
@@ -94,7 +97,7 @@ void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
 		const struct named names = labels_of(&pod->asked.v[i].spec);
 
-		for (int k = 0; k < 6; k++) {
+		for (int k = 0; k < 2 * N_NAMED; k++) {
 			const char *name = names.v[k / 2];
 			uint32_t label;
 

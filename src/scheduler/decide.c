@@ -306,6 +306,28 @@ static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 		remote_give(a, g);
 }
 
+/* How it gets its devices, where there was a choice, and whom it meets on them all the same. */
+static void say_why(const struct attempt *a, char *ret, size_t size)
+{
+	size_t n;
+
+	snprintf(ret, size, "%s", a->way.why);
+	for (uint32_t i = 0; i < a->n_taken && !a->way.why[0]; i++) {
+		const struct tenancy_container *asked = NULL;
+		const char *label;
+		char met[SPEC_MET];
+
+		if (!a->choice[i].n_met)
+			continue;
+		asked = &a->pod->asked.v[a->of[i]];
+		label = asked->spec.preferred_anti_affinity;
+		n = strlen(ret);
+		snprintf(ret + n, size - n, "%s%s %s", n ? "; " : "", asked->name,
+			spec_met_format(label[0] ? label : asked->spec.anti_affinity,
+				a->choice[i].n_met, met));
+	}
+}
+
 int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 {
 	struct cluster *c = a->cluster;
@@ -325,7 +347,7 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 		r = cpod_add_tenant(c, pod, a->taken[i], a->of[i]);
 	if (r == 0 && a->way.has_client)
 		r = cpod_add_tenant(c, pod, a->client, PLACE_NONE);
-	snprintf(pod->why, sizeof(pod->why), "%s", a->way.why);
+	say_why(a, pod->why, sizeof(pod->why));
 	/* Where they are is known now, and so how much of it the one or the other needs. */
 	if (r == 0 && a->n_taken < pod->asked.n)
 		cpod_resize(c, pod, &pod->given, &unused);

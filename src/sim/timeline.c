@@ -1058,10 +1058,15 @@ void tl_add_node(struct timeline *tl, struct tl_op *graph, struct tl_op *node)
 
 void tl_set_visible(struct timeline *tl, struct tl_op *op)
 {
+	struct tl_op *later = op->next;
+
 	if (op->visible || op->state == TL_DONE)
 		return;
 	op->visible = true;
-	list_add_before(&tl->visible, &op->vis);
+	/* Those of a stream stand in its order, though an earlier one may be asked for later. */
+	while (op->stream && later && !later->visible)
+		later = later->next;
+	list_add_before(op->stream && later ? &later->vis : &tl->visible, &op->vis);
 }
 
 struct tl_op *tl_visible(const struct timeline *tl, const struct tl_op *after)

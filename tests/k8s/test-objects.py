@@ -54,6 +54,7 @@ GOOD = [
     *(("SharePod", share_pod(model=v)) for v in ("H200", "A100,V100", "!T4", "=NVIDIA H200", "x" * 255)),
     ("SharePod", share_pod(device=UUID)),
     ("SharePod", share_pod(affinity="a", antiAffinity="space/b", exclusion="x" * 63)),
+    ("SharePod", share_pod(preferredAntiAffinity="space/b")),
     ("SharePod", share_pod(exclusion="")),
     ("SharePod", share_pod(group="g" * 253, groupSize=65536, groupThreshold=0.2)),
     *(("SharePod", share_pod(groupThreshold=v)) for v in ("0.2", 1, "1.0", 0.001)),
@@ -94,8 +95,10 @@ BAD = [
     *(("SharePod", share_pod(priority=v), "spec.priority") for v in (-1, 101, "50", 0.5)),
     *(("SharePod", share_pod(model=v), "spec.model") for v in ("", "x" * 256, "a\nb", "日本", "a\u0000b")),
     *(("SharePod", share_pod(device=v), "spec.device") for v in ("", "x" * 256, "\x1b[2J", 7)),
-    *(("SharePod", share_pod(**{f: "x" * 64}), f"spec.{f}") for f in ("affinity", "antiAffinity", "exclusion")),
-    *(("SharePod", share_pod(**{f: ""}), f"spec.{f}") for f in ("affinity", "antiAffinity", "group")),
+    *(("SharePod", share_pod(**{f: "x" * 64}), f"spec.{f}") for f in
+      ("affinity", "antiAffinity", "preferredAntiAffinity", "exclusion")),
+    *(("SharePod", share_pod(**{f: ""}), f"spec.{f}") for f in
+      ("affinity", "antiAffinity", "preferredAntiAffinity", "group")),
     ("SharePod", share_pod(affinity=["a"]), "spec.affinity"),
     ("SharePod", share_pod(group="g" * 254), "spec.group"),
     *(("SharePod", share_pod(groupSize=v), "spec.groupSize") for v in (0, 65537, "5")),

@@ -98,6 +98,23 @@ def a_cordoned_device_gets_nobody():
     rig.gone("large", "another")
 
 
+def who_prefers_to_be_apart_is_while_it_can():
+    wish = {"request": "0.3", "preferred-anti-affinity": "x"}
+    for name in ("one", "two", "three"):
+        rig.pod(name, wish)
+        rig.bound(name)
+    assert {rig.devices("one"), rig.devices("two")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
+    wait_for(lambda: any("main beside 1 tenant that preferred-anti-affinity 'x' would keep apart" in e["message"]
+                         for e in rig.events("three", "Scheduled")), "the Event says whom it is beside")
+    assert not any("beside" in e["message"] for e in rig.events("two", "Scheduled"))
+    # A new scheduler counts them, too.
+    rig.kill(rig.processes[0])
+    rig.start()
+    rig.pod("four", wish)
+    assert rig.devices("four") != rig.devices("three")
+    rig.gone("one", "two", "three", "four")
+
+
 def member(name, request, size, threshold="1"):
     rig.pod(name, {"request": request, "group": "g", "group-size": str(size), "group-threshold": threshold})
 
@@ -528,6 +545,7 @@ def the_best_network_goes_first_and_runs_out():
 
 TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
+         who_prefers_to_be_apart_is_while_it_can,
          a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
          who_runs_before_uses_the_same_room, who_is_less_important_is_evicted,
          a_running_pod_is_changed, policies_limit_a_namespace,

@@ -88,6 +88,26 @@ def daemon_comes_on_demand_and_says_simulated():
         assert done.returncode == 0
 
 
+def who_prefers_to_be_apart_is_while_it_can():
+    wish = ("--request", "0.2", "--memory", "5%", "--preferred-anti-affinity", "x")
+    with Rig(simulate="2xH200-141Gi") as rig:
+        for name in ("a", "b"):
+            rig.spin(name, *wish, "--quiet")
+        # Best fit alone would have put them together.
+        assert {rig.tenant(name)["devices"][0]["index"] for name in ("a", "b")} == {0, 1}
+        assert "apart" not in rig.divvy("why", "b").stdout
+        done = rig.divvy("run", "--name", "c", *wish, "--", "true")
+        said = "beside 1 tenant that preferred-anti-affinity 'x' would keep apart"
+        assert done.returncode == 0 and f"divvy run: {said}\n" in done.stderr, done.stderr
+        rig.spin("d", *wish, "--quiet")
+        assert said in rig.divvy("why", "d").stdout
+        rig.stop()
+        rig.start()
+        assert rig.tenant("a")["spec"]["preferred_anti_affinity"] == "x"
+        refused(rig.divvy("run", "--request", "0.2", "--preferred-anti-affinity", "y" * 64, "--", "true"), 125,
+                "preferred-anti-affinity 'yyy", "1 to 63")
+
+
 def a_daemon_on_demand_keeps_nothing_of_the_callers():
     with Rig(daemon=False) as rig:
         path = os.path.join(rig.dir, "callers")
@@ -353,6 +373,7 @@ def a_full_file_system_ends_the_trace_and_not_the_device():
 
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
      environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
+     who_prefers_to_be_apart_is_while_it_can,
      a_daemon_on_demand_keeps_nothing_of_the_callers, many_start_one_daemon,
      who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,

@@ -236,7 +236,8 @@ def shares_by_queues_labels_and_thresholds():
                 ("queue: a", "queue: all", ("queue all has queues below it",)),
                 ("queue: a", "threshold: 0.5", ("line 9", "threshold", "gang")),
                 ("queue: a", "gang: yes, threshold: 2", ("line 9", "threshold", "'2'")),
-                ("queue: a", "affinity: ''", ("line 9", "affinity", "1 to 63"))):
+                ("queue: a", "affinity: ''", ("line 9", "affinity", "1 to 63")),
+                ("queue: a", "preferred-anti-affinity: ''", ("line 9", "preferred-anti-affinity", "1 to 63"))):
             f.write("c.yaml", SHARED.replace(was, now))
             refused(f.sim("--spec", "c.yaml"), 1, *words)
         f.write("c.yaml", "nodes:\n- {devices: 1}\ntasks:\n" + "".join(
@@ -385,6 +386,7 @@ def makes_room_for_who_matters_more():
                         "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "resume")
     assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
     labelled = sim_json(*args, "--affinity", "0:8,1:1,2:1", "--anti-affinity", "0:1,7:1", "--exclusion", "0:9,3:1",
+                        "--preferred-anti-affinity", "0:1,7:2,8:1",
                         "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "restart", "--grace", "30s",
                         "--defrag", "1m")
     assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
@@ -425,6 +427,8 @@ def slows_tasks_of_a_kind_and_keeps_them_apart():
     alone, slow = run(), run("--kinds", "1", "--slowdown", "1.5")
     assert alone["completion_s_hundredths"][-1] == 100 and max(alone["asked_most_of_devices"]) == 1
     assert round(slow["completion_s_hundredths"][0], 1) == 150
+    preferred = run("--kinds", "1", "--slowdown", "1.5", "--prefer-apart")
+    assert preferred["completion_s_hundredths"][-1] == 100 and preferred["asked_most_of_devices"] == [0.5] * 4
     apart = run("--kinds", "1", "--slowdown", "1.5", "--apart")
     assert apart["completion_s_hundredths"][-1] == 100 and apart["asked_most_of_devices"] == [0.5] * 4
 
@@ -543,6 +547,11 @@ def bad_usage_is_said():
         ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "0.5"): ("--slowdown", "0.5", "1 and more"),
         ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "11"): ("--slowdown", "11", "up to 10"),
         ("--generate", "wang", "--kinds", "1", "--apart", "--anti-affinity", "1"): ("--apart", "--anti-affinity"),
+        ("--generate", "wang", "--prefer-apart"): ("--prefer-apart", "--kinds"),
+        ("--generate", "wang", "--kinds", "1", "--apart", "--prefer-apart"): ("--apart", "--prefer-apart"),
+        ("--generate", "wang", "--kinds", "1", "--prefer-apart", "--preferred-anti-affinity", "1"):
+            ("--prefer-apart", "--preferred-anti-affinity"),
+        ("--spec", "s", "--preferred-anti-affinity", "1"): ("--preferred-anti-affinity", "--generate"),
         ("--spec", "s", "--exclusion", "1"): ("--exclusion", "--generate"),
         ("--generate", "wang", "--defrag", "0"): ("--defrag", "above 0"),
         ("--generate", "wang", "--defrag", "ten"): ("--defrag", "ten"),

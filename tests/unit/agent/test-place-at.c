@@ -91,5 +91,30 @@ static void indexes_are_names(void **state)
 	assert_string_equal(spec.device, "0,2");
 }
 
+static void others_of_its_label_come_last(void **state)
+{
+	const struct place_device three[] = {
+		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 500, 2, false, NULL, 2},
+		{"GPU-b", "A100", 80 * GIB, 80 * GIB, 400, 1, false, NULL, 1},
+		{"GPU-c", "A100", 80 * GIB, 80 * GIB, 0, 0, false, NULL, 0},
+	};
+	struct spec spec = make("0.5"), most = make("0.6");
+	uint32_t chosen[SPEC_DEVICES_MAX];
+
+	spec.device[0] = spec.model[0] = most.device[0] = most.model[0] = '\0';
+	assert_int_equal(place(&spec, three, 3, chosen, NULL), 0);
+	assert_int_equal(chosen[0], 2);
+	/* Where that has no room: with the fewest, and beside all of them before it is refused. */
+	assert_int_equal(place(&spec, three, 2, chosen, NULL), 0);
+	assert_int_equal(chosen[0], 1);
+	assert_int_equal(place(&spec, three, 1, chosen, NULL), 0);
+	assert_int_equal(chosen[0], 0);
+	assert_int_equal(place(&most, three, 1, chosen, NULL), -ENOSPC);
+	spec.count = 2;
+	assert_int_equal(place(&spec, three, 3, chosen, NULL), 0);
+	assert_int_equal(chosen[0], 2);
+	assert_int_equal(chosen[1], 1);
+}
+
 UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(what_is_ill_gets_nobody),
-	UNIT(who_has_it_alone_has_it_alone))
+	UNIT(who_has_it_alone_has_it_alone), UNIT(others_of_its_label_come_last))

@@ -219,6 +219,11 @@ static const struct {
 	{NULL, "{'labelSpaces':['b']}",
 		POD("'divvy.gpu/request':'0.5','divvy.gpu/affinity':'a/x'", MAIN),
 		"label space 'a'"},
+	{NULL, "{'labelSpaces':['b']}",
+		POD("'divvy.gpu/request':'0.5','divvy.gpu/preferred-anti-affinity':'a/x'", MAIN),
+		"preferred-anti-affinity 'a/x'"},
+	{NULL, NULL, POD("'divvy.gpu/request':'0.5','divvy.gpu/preferred-anti-affinity':''", MAIN),
+		"preferred-anti-affinity '': allowed is 1 to 63"},
 };
 
 static void what_cannot_be_is_said_in_words(void **state)
@@ -300,6 +305,8 @@ static const struct {
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/count':'2'", ""), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/model':'T4'", BOUND), "model: cannot"},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/affinity':'x'", BOUND), "affinity: cannot"},
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/preferred-anti-affinity':'x'", BOUND),
+		"preferred-anti-affinity: cannot"},
 	{NULL, NULL, MADE("", BOUND),
 		MADE(",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'", BOUND), "group"},
 	{NULL, NULL, MADE("", BOUND),
@@ -384,6 +391,8 @@ static void a_share_pod_is_looked_at_as_its_pod(void **state)
 	} objects[] = {
 		{SHARE("'request':0.3", ""), NULL},
 		{SHARE("'request':'0.3','memoryPolicy':'swap','antiAffinity':'x'", ""), NULL},
+		{SHARE("'request':0.3,'preferredAntiAffinity':'x'", ""), NULL},
+		{SHARE("'request':0.3,'preferredAntiAffinity':''", ""), "preferred-anti-affinity"},
 		{SHARE("'request':0.3", "'divvy.gpu/request':'0.3'"), NULL},
 		{SHARE("'request':0.3", "'divvy.gpu/request':'0.4'"), "the spec says '0.3'"},
 		{SHARE("'request':0.3", "'divvy.gpu/limit':'0.4'"),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -90,6 +91,57 @@ uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t devic
 	return tenant;
 }
 
+/* The one's label against both of the other's, of whom one wish is enough. */
+static uint32_t is_apart(const struct place_spec *a, const struct place_spec *b)
+{
+	const uint32_t wish = b->preferred_anti_affinity == b->anti_affinity
+		? 0
+		: b->preferred_anti_affinity;
+	uint32_t n = 0;
+
+	n += wish && (wish == a->preferred_anti_affinity || wish == a->anti_affinity);
+	n += b->anti_affinity && b->anti_affinity == a->preferred_anti_affinity;
+	return n;
+}
+
+uint32_t *cluster_met(const struct place *place, const struct place_spec *spec)
+{
+	uint32_t *met = calloc(place->n_devices + 1ul, sizeof(*met));
+
+	assert_non_null(met);
+	for (uint32_t i = 0; i < place->n_tenants; i++) {
+		const struct place_tenant *t = place_tenant(place, i);
+
+		for (uint32_t k = 0; t && !t->is_leaving && k < t->n; k++)
+			met[t->device[k]] += is_apart(spec, &t->spec);
+	}
+	return met;
+}
+
+uint32_t cluster_fewest(const struct place *place, const struct place_spec *spec, uint32_t node,
+	const uint32_t *met)
+{
+	uint64_t mask = place_eligible(place, spec, node);
+	uint32_t sum = 0;
+
+	for (uint32_t k = 0; k < spec->count; k++) {
+		uint32_t least = UINT32_MAX;
+		int at = 0;
+
+		assert_true(mask != 0);
+		for (uint64_t left = mask; left; left &= left - 1) {
+			const int i = __builtin_ctzll(left);
+			const uint32_t n = met[place->nodes[node].first_device + (uint32_t)i];
+
+			at = n < least ? i : at;
+			least = n < least ? n : least;
+		}
+		sum += least;
+		mask &= ~(1ull << at);
+	}
+	return sum;
+}
+
 uint32_t cluster_device_for(struct place *place, struct place_spec spec)
 {
 	struct place_choice choice;
@@ -124,6 +176,9 @@ struct place_spec cluster_spec(struct rand *rand, struct place *place)
 	}
 	spec.priority = 10 * below(rand, 6);
 	spec.started = below(rand, 1000);
+	/* By what is drawn already: some have a wish, and some of those the same as a rule. */
+	if (spec.count && spec.started % 10 < 2)
+		spec.preferred_anti_affinity = label[1 + spec.started % 10];
 	spec.is_movable = below(rand, 4) != 0;
 	return spec;
 }
@@ -196,6 +251,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(t->spec.memory_bytes);
 		MIX(t->spec.priority);
 		MIX(t->spec.budget);
+		MIX(t->spec.preferred_anti_affinity);
 		MIX(t->spec.queue);
 		MIX(t->spec.network);
 		peer = place_peer(place, i);

@@ -45,6 +45,12 @@ uint32_t cluster_add_node(struct place *place, const char *name, const char *rac
 /* A tenant of that spec is on that device. Returns it. */
 uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t device);
 
+/* By device, how many are on it that it would rather not meet: out of all tenants. The caller's. */
+uint32_t *cluster_met(const struct place *place, const struct place_spec *spec);
+/* The fewest on as many devices as it asks for, of those of the node that it may have now. */
+uint32_t cluster_fewest(const struct place *place, const struct place_spec *spec, uint32_t node,
+	const uint32_t *met);
+
 /* The first device that the spec is given, or PLACE_NONE where it has no room. */
 uint32_t cluster_device_for(struct place *place, struct place_spec spec);
 

@@ -105,6 +105,7 @@ static void show_spec(struct buf *out, const struct spec *s)
 	show_text(out, "device", s->device);
 	show_text(out, "affinity", s->affinity);
 	show_text(out, "anti-affinity", s->anti_affinity);
+	show_text(out, "preferred-anti-affinity", s->preferred_anti_affinity);
 	if (s->has_exclusion)
 		buf_addf(out, " exclusion=%s", s->exclusion);
 	show_text(out, "network", spec_network_format(s, network));

@@ -61,10 +61,12 @@ static const struct row own[] = {
 	 "a divvy.gpu/priority=7\na divvy.gpu/mode=remote\na divvy.gpu/model=A100,!T4\n"
 	 "a divvy.gpu/device=GPU-1,GPU-2\na divvy.gpu/affinity=red\na divvy.gpu/anti-affinity=x\n"
 	 "a divvy.gpu/exclusion=\na divvy.gpu/group=g\na divvy.gpu/group-size=5\n"
-	 "a divvy.gpu/group-threshold=0.2\na divvy.gpu/network=10Gbps,50us",
+	 "a divvy.gpu/group-threshold=0.2\na divvy.gpu/network=10Gbps,50us\n"
+	 "a divvy.gpu/preferred-anti-affinity=y",
 		"main request=0.25 limit=0.5 count=2 memory=4Gi memory-policy=wait class=latency "
 		"priority=7 mode=remote model=A100,!T4 device=GPU-1,GPU-2 affinity=red "
-		"anti-affinity=x exclusion= network=10Gbps,50us; group=g 5 0.2"},
+		"anti-affinity=x preferred-anti-affinity=y exclusion= network=10Gbps,50us; "
+		"group=g 5 0.2"},
 	/* the first main container, or those that are named */
 	{"c prepare init\nc log sidecar\nc a\nc b\na divvy.gpu/request=0.3",
 		"a request=0.3 limit=1"},

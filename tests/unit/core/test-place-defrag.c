@@ -27,6 +27,7 @@ static void replay(struct place *place, const struct place_defrag *plan)
 		const struct place_move *move = &plan->moves[i];
 		const struct place_tenant was = *place_tenant(place, move->tenant);
 		const struct place_tenant *is;
+		_cleanup_free_ uint32_t *before = cluster_met(place, &was.spec), *after = NULL;
 		uint32_t tenant;
 
 		assert_true(was.spec.is_movable);
@@ -39,6 +40,9 @@ static void replay(struct place *place, const struct place_defrag *plan)
 		assert_ok(place_defrag_move(place, move, &tenant, NULL));
 		is = place_tenant(place, tenant);
 		assert_int_equal(is->device[0], move->to.device[0]);
+		/* Both with itself, or neither. */
+		after = cluster_met(place, &is->spec);
+		assert_true(after[is->device[0]] <= before[was.device[0]]);
 		assert_int_equal(is->spec.share, was.spec.share);
 		assert_int_equal(is->spec.device_bytes, was.spec.device_bytes);
 	}

@@ -30,7 +30,7 @@ static void add_networks(struct rand *rand, struct place *place)
 }
 
 struct rank {
-	uint64_t value[7]; /* kind, hops, load, nodes, devices */
+	uint64_t value[8]; /* who is met, kind, hops, load, nodes, devices */
 };
 
 static bool is_less(const struct rank *a, const struct rank *b)
@@ -41,8 +41,9 @@ static bool is_less(const struct rank *a, const struct rank *b)
 	return false;
 }
 
-static struct rank rank_of(
-	const struct place *place, uint32_t server, uint32_t client, uint32_t mbit)
+/* devices: what is asked of the server's node. */
+static struct rank rank_of(const struct place *place, const struct place_spec *devices,
+	uint32_t server, uint32_t client, uint32_t mbit)
 {
 	const struct network *s = &place->networks->list[server - 1],
 			     *c = &place->networks->list[client - 1];
@@ -50,8 +51,10 @@ static struct rank rank_of(
 	uint64_t hops = *racks[0] && !strcmp(racks[0], racks[1]) ? 1 : 2;
 	uint64_t load = (s->mbit_taken + mbit) * 1000ull / s->mbit +
 		(c->mbit_taken + mbit) * 1000ull / c->mbit;
+	_cleanup_free_ uint32_t *met = cluster_met(place, devices);
 
-	return (struct rank){{s->kind, hops, load, s->node, c->node, server, client}};
+	return (struct rank){{cluster_fewest(place, devices, s->node, met), s->kind, hops, load,
+		s->node, c->node, server, client}};
 }
 
 /* Every pair. false: none. */
@@ -78,7 +81,7 @@ static bool best_pair(const struct place *place, const struct place_wish *wish, 
 				place_reason_of(place, &devices, a->node) != PLACE_FITS ||
 				place_reason_of(place, &own, b->node) != PLACE_FITS)
 				continue;
-			rank = rank_of(place, s, c, wish->least_mbit);
+			rank = rank_of(place, &devices, s, c, wish->least_mbit);
 			if (is_found && !is_less(&rank, ret))
 				continue;
 			*ret = rank;
@@ -158,9 +161,12 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
 	} else if ((wish.mode == SPEC_MODE_AUTO || wish.mode == SPEC_MODE_REMOTE) &&
 		wish.spec.count && best_pair(place, &wish, &best)) {
 		assert_int_equal(d.outcome, PLACE_REMOTE);
-		rank = rank_of(place, d.spec.network[0], d.spec.network[1], wish.least_mbit);
+		rank = rank_of(
+			place, &d.spec, d.spec.network[0], d.spec.network[1], wish.least_mbit);
 		assert_memory_equal(&rank, &best, sizeof(rank));
-		assert_int_equal(d.hops, best.value[1]);
+		assert_int_equal(d.hops, best.value[2]);
+		assert_int_equal(d.choice.n_met, best.value[0]);
+		assert_int_equal(strstr(d.why, "would keep apart") != NULL, best.value[0] != 0);
 		(*n_remote)++;
 	} else {
 		assert_int_equal(d.outcome, PLACE_QUEUED);

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "cluster.h"
+#include "core/place-apart.h"
 #include "core/place-cell.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
@@ -452,6 +453,8 @@ static struct place_spec random_spec(struct world *w)
 		spec.anti_affinity = w->labels[dice(w, 4)];
 	if (dice(w, 8) == 0)
 		spec.exclusion = w->labels[dice(w, 4)];
+	if (dice(w, 3) == 0)
+		spec.preferred_anti_affinity = w->labels[dice(w, 4)];
 	if (dice(w, 16) == 0)
 		spec.near = w->labels[dice(w, 4)];
 	if (dice(w, 16) == 0)
@@ -461,11 +464,28 @@ static struct place_spec random_spec(struct world *w)
 	return spec;
 }
 
-/* The greatest grade, then the lowest node. */
+/* The fewest that it meets anywhere. */
+static uint32_t fewest_of_all(
+	const struct place *place, const struct place_spec *spec, const uint32_t *met)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (uint32_t node = 0; spec->count && node < place->n_nodes; node++)
+		if (place_reason_of(place, spec, node) == PLACE_FITS) {
+			const uint32_t n = cluster_fewest(place, spec, node, met);
+
+			least = n < least ? n : least;
+		}
+	return least;
+}
+
+/* The fewest that it meets, then the greatest grade, then the lowest node. */
 static bool look_at_all(
 	struct place *place, const struct place_spec *spec, struct place_choice *ret)
 {
 	const struct place_policy *policy = place->config.policy;
+	_cleanup_free_ uint32_t *met = cluster_met(place, spec);
+	const uint32_t n_met = fewest_of_all(place, spec, met);
 	bool is_found = false;
 	int32_t best = 0;
 
@@ -479,7 +499,20 @@ static bool look_at_all(
 		mask = place_eligible(place, spec, node);
 		if ((uint32_t)__builtin_popcountll(mask) < spec->count)
 			continue;
-		choice.score = policy->score(place, spec, node, mask, &choice);
+		if (spec->count && cluster_fewest(place, spec, node, met) != n_met)
+			continue;
+		for (uint64_t left = mask; left && spec->count == 1; left &= left - 1)
+			if (met[place->nodes[node].first_device +
+				    (uint32_t)__builtin_ctzll(left)] != n_met)
+				mask &= ~(left & -left);
+		if (spec->count > 1 && place_is_apart(place, spec)) {
+			struct place_fewest fewest = place_fewest_of(place, spec, node, mask);
+
+			choice.score = place_fewest_score(place, spec, &fewest, &choice);
+		} else {
+			choice.score = policy->score(place, spec, node, mask, &choice);
+			choice.n_met = spec->count ? n_met : 0;
+		}
 		if (choice.score == PLACE_NEVER)
 			continue;
 		grade = policy->grade ? policy->grade(place, spec, choice.score) : choice.score;
@@ -513,6 +546,7 @@ static void decide(struct world *w)
 			w->place->config.policy->name, choice.node, choice.score, other.node,
 			other.score, spec.share, spec.count);
 	assert_memory_equal(choice.device, other.device, choice.n * sizeof(*choice.device));
+	assert_int_equal(choice.n_met, other.n_met);
 	if (w->n < TENANTS)
 		assert_ok(place_add(w->place, &spec, &choice, &w->tenants[w->n++], NULL));
 }

@@ -20,6 +20,7 @@
 #include "base/parse.h"
 #include "base/str.h"
 #include "cluster.h"
+#include "core/place-apart.h"
 #include "core/place-defrag.h"
 #include "core/place-gang.h"
 #include "core/place-internal.h"
@@ -208,6 +209,37 @@ static void check_node(const struct walk *w, uint32_t at)
 		check_device(w, view.first_device + d);
 }
 
+/* What is counted by label is what all tenants come to. */
+static void check_met(const struct walk *w)
+{
+	for (uint32_t i = 0; i < 4; i++) {
+		struct place_spec spec = PLACE_SPEC_INIT;
+		uint32_t *met;
+
+		spec.preferred_anti_affinity = i & 1 ? w->label[4] : w->label[5];
+		spec.anti_affinity = i & 2 ? w->label[4] : 0;
+		met = cluster_met(w->place, &spec);
+		for (uint32_t at = 0; at < w->place->n_devices; at++)
+			assert_int_equal(place_meets(w->place, &spec, at), met[at]);
+		free(met);
+	}
+}
+
+/* Nobody could be met less. */
+static void check_choice(
+	const struct walk *w, const struct place_spec *spec, const struct place_choice *choice)
+{
+	_cleanup_free_ uint32_t *met = cluster_met(w->place, spec);
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < choice->n; k++)
+		n += met[choice->device[k]];
+	assert_int_equal(n, choice->n_met);
+	for (uint32_t at = 0; spec->count && at < place_n_nodes(w->place); at++)
+		assert_true(place_reason_of(w->place, spec, at) != PLACE_FITS ||
+			cluster_fewest(w->place, spec, at, met) >= n);
+}
+
 static void check_queue(const struct walk *w, uint32_t queue)
 {
 	uint64_t used = 0, of[PLACE_MODELS_MAX] = {0};
@@ -291,7 +323,7 @@ static void check_tenants(const struct walk *w)
 		assert_memory_equal(t->device, is->device, t->n * sizeof(t->device[0]));
 		uses += (t->spec.affinity ? 1u : 0) + (t->spec.anti_affinity ? 1u : 0) +
 			(t->spec.exclusion ? 1u : 0) + (t->spec.near ? 1u : 0) +
-			(t->spec.budget ? 1u : 0);
+			(t->spec.budget ? 1u : 0) + (t->spec.preferred_anti_affinity ? 1u : 0);
 		if (t->spec.network[0])
 			assert_int_equal(place_network_node(w->place, t->spec.network[0]), t->node);
 		/* Both halves are there, or none; or one that was told alone is still leaving. */
@@ -314,6 +346,7 @@ static void check(const struct walk *w)
 	for (uint32_t queue = 1; queue <= ARRAY_SIZE(queues); queue++)
 		check_queue(w, queue);
 	check_networks(w);
+	check_met(w);
 }
 
 /* ---- steps; true: it was done ---- */
@@ -357,6 +390,7 @@ static struct place_spec draw(struct walk *w)
 	s.affinity = s.count && !below(w, 8) ? w->label[2 + below(w, 2)] : 0;
 	s.anti_affinity = s.count && !below(w, 8) ? w->label[4 + below(w, 2)] : 0;
 	s.exclusion = s.count && !below(w, 8) ? w->label[6 + below(w, 2)] : 0;
+	s.preferred_anti_affinity = s.count && s.started % 5 < 2 ? w->label[4 + s.started % 5] : 0;
 	s.share = s.share && !s.is_exclusive && below(w, 2) ? 1 + below(w, 999) : s.share;
 	s.models = below(w, 3) ? 0 : 1 + below(w, 15);
 	s.priority = below(w, 101);
@@ -423,6 +457,7 @@ static bool step_add(struct walk *w)
 	for (uint32_t k = 0; k < choice.n; k++)
 		assert_int_equal(
 			place_device_reason(w->place, &spec, choice.device[k]), PLACE_FITS);
+	check_choice(w, &spec, &choice);
 	assert_ok(place_add(w->place, &spec, &choice, &tenant, NULL));
 	has_come(w, tenant);
 	return true;
@@ -595,6 +630,15 @@ static bool step_gang(struct walk *w)
 	return true;
 }
 
+/* On its first device, with itself. */
+static uint32_t meets_now(const struct walk *w, uint32_t tenant)
+{
+	const struct place_tenant *t = &w->is[tenant];
+	_cleanup_free_ uint32_t *met = cluster_met(w->place, &t->spec);
+
+	return met[t->device[0]];
+}
+
 static bool step_defrag(struct walk *w)
 {
 	_cleanup_(place_defrag_done) struct place_defrag plan = {0};
@@ -608,6 +652,8 @@ static bool step_defrag(struct walk *w)
 	assert_int_equal(cluster_digest(w->place), digest);
 	for (uint32_t i = 0; i < plan.n_moves; i++) {
 		const uint32_t tenant = plan.moves[i].tenant;
+		const struct place_spec spec = w->is[tenant].spec;
+		const uint32_t n_met = meets_now(w, tenant);
 		uint32_t moved;
 
 		check_budgets(w, &rules, &tenant, 1);
@@ -617,6 +663,9 @@ static bool step_defrag(struct walk *w)
 		assert_ok(place_defrag_move(w->place, &plan.moves[i], &moved, NULL));
 		has_left(w, tenant);
 		has_come(w, moved);
+		assert_int_equal(
+			spec.preferred_anti_affinity, w->is[moved].spec.preferred_anti_affinity);
+		assert_true(meets_now(w, moved) <= n_met);
 	}
 	return plan.n_moves != 0;
 }

@@ -153,6 +153,7 @@ static const struct {
 	{"request=0.5 model=A100,", "model", "'A100,'", "names with commas"},
 	{"request=0.5 model=!", "model", "'!'", "!NAME"},
 	{"request=0.5 affinity=", "affinity", "''", "1 to 63"},
+	{"request=0.5 preferred-anti-affinity=", "preferred-anti-affinity", "''", "1 to 63"},
 	{"request=0.5 anti-affinity=\x7f", "anti-affinity", "character 1", "printable"},
 	{"request=0.5 exclusion="
 	 "0123456789012345678901234567890123456789012345678901234567890123",
@@ -250,11 +251,12 @@ static void fields_of_a_cluster(void **state)
 	assert_false(spec.has_exclusion);
 	assert_string_equal(spec_network_format(&spec, text), "");
 	assert_int_equal(spec.group_threshold, 0);
-	assert_ok(build("request=0.5 affinity=red anti_affinity=green exclusion= group=g "
-			"group_size=5 network=10Gbps,50us",
+	assert_ok(build("request=0.5 affinity=red anti_affinity=green preferred-anti-affinity=b "
+			"exclusion= group=g group_size=5 network=10Gbps,50us",
 		&spec, NULL));
 	assert_string_equal(spec.affinity, "red");
 	assert_string_equal(spec.anti_affinity, "green");
+	assert_string_equal(spec.preferred_anti_affinity, "b");
 	assert_string_equal(spec.exclusion, "");
 	assert_true(spec.has_exclusion);
 	assert_int_equal(spec.group_size, 5);
@@ -262,6 +264,7 @@ static void fields_of_a_cluster(void **state)
 	assert_int_equal(spec.network_mbit, 10000);
 	assert_int_equal(spec.network_latency_us, 50);
 	/* One machine does not take what it would not do. */
+	assert_ok(spec_set(&spec, "preferred-anti-affinity", "x", NULL));
 	assert_int_equal(spec_set(&spec, "anti-affinity", "x", &err), -EINVAL);
 	assert_string_equal(err.msg,
 		"anti-affinity 'x': is for pods in a cluster; for one machine there are model and "
@@ -350,8 +353,9 @@ static void sameness_sees_every_field(void **state)
 	static const char *const others[] = {"limit=1", "request=0.6", "limit=0.9", "count=2",
 		"memory=1", "memory=1%", "memory-policy=swap", "class=latency", "priority=1",
 		"mode=remote", "model=x", "device=x", "affinity=x", "anti-affinity=x",
-		"exclusion=", "exclusion=x", "group=x", "group=x group-size=2",
-		"group=x group-size=2 group-threshold=0.5", "network=1Gbps", "network=1us"};
+		"preferred-anti-affinity=x", "exclusion=", "exclusion=x", "group=x",
+		"group=x group-size=2", "group=x group-size=2 group-threshold=0.5", "network=1Gbps",
+		"network=1us"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(others); k++) {
@@ -380,8 +384,18 @@ static void fields_have_names(void **state)
 		assert_null(strchr(name, '_'));
 		assert_int_not_equal(spec_set_cluster(&spec, name, "\x01", &err), -ENOENT);
 	}
-	assert_int_equal(n, 17);
+	assert_int_equal(n, 18);
 	assert_null(spec_field_help(n));
+}
+
+static void a_wish_that_was_not_met_is_said(void **state)
+{
+	char text[SPEC_MET];
+
+	assert_string_equal(spec_met_format("a", 0, text), "");
+	assert_string_equal(spec_met_format("a", 1, text),
+		"beside 1 tenant that preferred-anti-affinity 'a' would keep apart");
+	assert_contains(spec_met_format("a", 2, text), "beside 2 tenants");
 }
 
 static void names(void **state)
@@ -413,4 +427,4 @@ UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_comes_back),
 	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(fields_of_a_cluster),
 	UNIT(networks_come_back), UNIT(groups_round_half_up), UNIT(patterns),
 	UNIT(sameness_sees_every_field), UNIT(fields_have_names), UNIT(names),
-	UNIT(names_of_tenants))
+	UNIT(a_wish_that_was_not_met_is_said), UNIT(names_of_tenants))

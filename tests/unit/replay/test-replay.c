@@ -643,6 +643,19 @@ static void labels_keep_apart_and_together(void **state)
 	assert_times(&s.result->in_use, 1, (const double[]){1});
 }
 
+static void a_wish_to_be_apart_keeps_nobody_waiting(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	for (int i = 0; i < 3; i++) {
+		add(&s, 300, 300, 0, 10 * S);
+		s.workload.tasks[i].spec.preferred_anti_affinity = 3;
+	}
+	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
+	assert_times(&s.result->in_use, 1, (const double[]){1});
+	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 0});
+}
+
 /* It has to go to the device of its fellow, which has no room; another device is idle. */
 static void waits_for_the_fellow_to_leave(void **state)
 {
@@ -890,8 +903,8 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
 	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
-	UNIT(labels_keep_apart_and_together), UNIT(waits_for_the_fellow_to_leave),
-	UNIT(what_is_borrowed_is_given_back), UNIT(who_has_borrowed_has_time_as_well),
-	UNIT(queues_keep_to_their_limits_and_turns), UNIT(means_between_two_times),
-	UNIT(the_same_again), UNIT(goes_over_the_network), UNIT(refuses_what_cannot_be_run),
-	UNIT(refuses_to_go_on_for_ever))
+	UNIT(labels_keep_apart_and_together), UNIT(a_wish_to_be_apart_keeps_nobody_waiting),
+	UNIT(waits_for_the_fellow_to_leave), UNIT(what_is_borrowed_is_given_back),
+	UNIT(who_has_borrowed_has_time_as_well), UNIT(queues_keep_to_their_limits_and_turns),
+	UNIT(means_between_two_times), UNIT(the_same_again), UNIT(goes_over_the_network),
+	UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))

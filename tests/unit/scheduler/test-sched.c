@@ -36,6 +36,38 @@ static void a_model_with_a_long_name_is_one_too(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
+/* It is put beside its like where nothing else has room, and that is said. */
+static void who_prefers_to_be_apart(void **state)
+{
+#define PREFERS SHARE("0.3") ",'divvy.gpu/preferred-anti-affinity':'x'"
+	const struct cpod *pod;
+
+	add_node("n1", 2);
+	add_pod("a", PREFERS, "");
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-0");
+	confirm(pod, PREFERS);
+	/* Best fit alone would put it beside the first, as it does with who has no wish. */
+	add_pod("b", PREFERS, "");
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-1");
+	assert_string_equal(cpod_why(pod), "");
+	confirm(pod, PREFERS);
+	add_pod("c", PREFERS, "");
+	pod = next(SCHED_BIND, "c", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-0");
+	assert_string_equal(cpod_why(pod),
+		"c beside 1 tenant that preferred-anti-affinity 'x' would keep apart");
+	confirm(pod, PREFERS);
+	/* Of another namespace: it knows nobody here. */
+	space = "other";
+	add_pod("d", PREFERS, "");
+	pod = next(SCHED_BIND, "d", NULL);
+	assert_string_equal(device_of(pod), "GPU-n1-0");
+	assert_string_equal(cpod_why(pod), "");
+	nothing();
+}
+
 /* Without the label nobody looks at what its user writes into it, also when it has a node. */
 static void who_came_past_the_webhook_has_nothing(void **state)
 {
@@ -888,6 +920,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_pod_gets_a_share),
 		TEST(a_model_with_a_long_name_is_one_too),
+		TEST(who_prefers_to_be_apart),
 		TEST(who_came_past_the_webhook_has_nothing),
 		TEST(a_full_device_takes_nobody),
 		TEST(reasons_are_counted_by_node),
