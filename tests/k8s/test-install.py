@@ -536,12 +536,6 @@ def shipped_pods_are_restricted_where_they_say_so():
 
 # ---- the end
 
-def another_service():
-    return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.another.test"},
-            "spec": {"group": "another.test", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
-                     "service": {"namespace": cluster.namespace, "name": "nobody"}}}
-
-
 def uninstalling_leaves_what_runs():
     """Pods and SharePods stay, and nothing asks for a webhook any more."""
     cluster.only_own("uninstalling")
@@ -554,15 +548,13 @@ def uninstalling_leaves_what_runs():
     with_webhooks()
     eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     cluster.apply((DEPLOY / "external-metrics.yaml").read_text())
-    services = "/apis/apiregistration.k8s.io/v1/apiservices"
-    cluster.create(services, another_service())
     subprocess.run([DEPLOY / "uninstall"], check=True, timeout=300, stdout=subprocess.DEVNULL,
                    env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
     for obj_key in base():
         stays = obj_key[0] == "CustomResourceDefinition"
         assert cluster.exists(path_of(obj_key)) is stays, obj_key
-    assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(f"{services}/v1.another.test")
-    cluster.delete(f"{services}/v1.another.test")
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+    assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(f"{services}/v1.divvy.gpu")
     wait_for(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")), "no webhook is asked")
     assert cluster.exists(path + "/stays") and cluster.exists(pods + "/stays")
     apply("--server-side")  # ... and it comes back
