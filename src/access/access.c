@@ -18,7 +18,7 @@
 
 enum verdict { UNKNOWN, ALLOWED, NO_TOKEN, NOBODY, FORBIDDEN };
 
-/* Of a token, a method and a path. */
+/* Of a token or a user, a method and a path. */
 struct answer {
 	uint8_t key[HASH_BYTES];
 	enum verdict verdict;
@@ -36,7 +36,8 @@ struct visit {
 
 struct access {
 	struct kube_client *client;
-	const char *cookie; /* NULL: none */
+	const char *cookie;        /* NULL: none */
+	const struct front *front; /* NULL: none */
 	LIST_HEAD(visits, visit) visits;
 	struct answer answers[ACCESS_ANSWERS_MAX];
 };
@@ -60,7 +61,9 @@ static const char *path_of(const struct http_request *request)
 	return http_right(request) ? http_right(request) : http_path(request);
 }
 
-static int make_key(const struct http_request *request, struct str token, uint8_t *ret)
+/* kind: what `who` is, so that no token passes for a user. */
+static int make_key(
+	const struct http_request *request, const char *kind, struct str who, uint8_t *ret)
 {
 	const char *verb = verb_of(request), *path = path_of(request);
 	gnutls_hash_hd_t hash;
@@ -68,9 +71,10 @@ static int make_key(const struct http_request *request, struct str token, uint8_
 	if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0)
 		return -ENOMEM;
 	/* Their ends belong to them: none can be told from another by shifting a letter. */
+	gnutls_hash(hash, kind, strlen(kind) + 1);
 	gnutls_hash(hash, verb, strlen(verb) + 1);
 	gnutls_hash(hash, path, strlen(path) + 1);
-	gnutls_hash(hash, token.p, token.n);
+	gnutls_hash(hash, who.p, who.n);
 	gnutls_hash_deinit(hash, ret);
 	return 0;
 }
@@ -181,6 +185,44 @@ static void on_access(void *data, const struct kube_answer *a)
 									      : FORBIDDEN);
 }
 
+/* /apis/GROUP/VERSION[/namespaces/NAMESPACE]/RESOURCE[/NAME]; NULL: not of such a path. */
+static json_t *resource_attributes(const char *verb, struct str path)
+{
+	struct str group, version, resource, ns = STR_NONE, name = STR_NONE;
+
+	if (!str_skip_prefix(&path, STR("/apis/")) || !str_split(&path, '/', &group) ||
+		!str_split(&path, '/', &version) || !str_split(&path, '/', &resource))
+		return NULL;
+	if (str_is(resource, "namespaces") &&
+		(!str_split(&path, '/', &ns) || !str_split(&path, '/', &resource)))
+		return NULL;
+	str_split(&path, '/', &name);
+	if (!group.n || !version.n || !resource.n)
+		return NULL;
+	if (!strcmp(verb, "get") && !name.n)
+		verb = "list";
+	return json_pack("{s:s%, s:s%, s:s%, s:s%, s:s%, s:s}", "group", group.p, group.n,
+		"version", version.p, version.n, "namespace", ns.p ? ns.p : "", ns.n, "resource",
+		resource.p, resource.n, "name", name.p ? name.p : "", name.n, "verb", verb);
+}
+
+/* user: as front_user() has it; taken. */
+static void ask_whether_he_may(struct visit *v, json_t *user)
+{
+	const char *verb = verb_of(v->request), *path = path_of(v->request);
+	json_t *resource = resource_attributes(verb, str_from(path));
+
+	if (resource)
+		json_object_set_new(user, "resourceAttributes", resource);
+	else
+		json_object_set_new(user, "nonResourceAttributes",
+			json_pack("{s:s, s:s}", "path", path, "verb", verb));
+	ask(v, "authorization.k8s.io/v1", "subjectaccessreviews",
+		json_pack("{s:s, s:s, s:o}", "apiVersion", "authorization.k8s.io/v1", "kind",
+			"SubjectAccessReview", "spec", user),
+		on_access);
+}
+
 static void on_token(void *data, const struct kube_answer *a)
 {
 	_cleanup_json_ json_t *review = review_of(data, a);
@@ -194,14 +236,10 @@ static void on_token(void *data, const struct kube_answer *a)
 		conclude(v, NOBODY);
 		return;
 	}
-	ask(v, "authorization.k8s.io/v1", "subjectaccessreviews",
-		json_pack("{s:s, s:s, s:{s:s, s:O*, s:O*, s:O*, s:{s:s, s:s}}}", "apiVersion",
-			"authorization.k8s.io/v1", "kind", "SubjectAccessReview", "spec", "user",
-			name, "uid", json_object_get(user, "uid"), "groups",
-			json_object_get(user, "groups"), "extra", json_object_get(user, "extra"),
-			"nonResourceAttributes", "path", path_of(v->request), "verb",
-			verb_of(v->request)),
-		on_access);
+	ask_whether_he_may(v,
+		json_pack("{s:s, s:O*, s:O*, s:O*}", "user", name, "uid",
+			json_object_get(user, "uid"), "groups", json_object_get(user, "groups"),
+			"extra", json_object_get(user, "extra")));
 }
 
 static struct str token_of(const struct access *access, const struct http_request *request)
@@ -214,36 +252,71 @@ static struct str token_of(const struct access *access, const struct http_reques
 	return str_from(access->cookie ? http_cookie(request, access->cookie) : NULL);
 }
 
-void access_guard(void *data, struct http_request *request)
+/* A visit, of which the API server is to be asked. NULL: the answer was known, and is given. */
+static struct visit *visit(
+	struct access *access, struct http_request *request, const char *kind, struct str who)
 {
-	struct access *access = data;
-	struct str token = token_of(access, request);
 	struct visit *v;
 	uint8_t key[HASH_BYTES];
 	enum verdict known;
 
-	if (!token.n || token.n > ACCESS_TOKEN_MAX) {
-		answer(request, NO_TOKEN);
-		return;
-	}
-	if (make_key(request, token, key) < 0) {
+	if (make_key(request, kind, who, key) < 0) {
 		answer(request, UNKNOWN);
-		return;
+		return NULL;
 	}
 	known = recall(access, key);
 	v = known ? NULL : calloc(1, sizeof(*v));
 	if (!v) {
 		answer(request, known);
-		return;
+		return NULL;
 	}
 	v->access = access;
 	v->request = request;
 	memcpy(v->key, key, HASH_BYTES);
 	LIST_INSERT_HEAD(&access->visits, v, link);
-	ask(v, "authentication.k8s.io/v1", "tokenreviews",
-		json_pack("{s:s, s:s, s:{s:s%}}", "apiVersion", "authentication.k8s.io/v1", "kind",
-			"TokenReview", "spec", "token", token.p, token.n),
-		on_token);
+	return v;
+}
+
+static void guard_user(struct access *access, struct http_request *request, json_t *user)
+{
+	_cleanup_free_ char *who = kube_json_format(user);
+	struct visit *v;
+
+	if (!who) {
+		answer(request, UNKNOWN);
+		return;
+	}
+	v = visit(access, request, "user", str_from(who));
+	if (v)
+		ask_whether_he_may(v, json_incref(user));
+}
+
+static void guard_token(struct access *access, struct http_request *request)
+{
+	const struct str token = token_of(access, request);
+	struct visit *v;
+
+	if (!token.n || token.n > ACCESS_TOKEN_MAX) {
+		answer(request, NO_TOKEN);
+		return;
+	}
+	v = visit(access, request, "token", token);
+	if (v)
+		ask(v, "authentication.k8s.io/v1", "tokenreviews",
+			json_pack("{s:s, s:s, s:{s:s%}}", "apiVersion", "authentication.k8s.io/v1",
+				"kind", "TokenReview", "spec", "token", token.p, token.n),
+			on_token);
+}
+
+void access_guard(void *data, struct http_request *request)
+{
+	struct access *access = data;
+	_cleanup_json_ json_t *user = access->front ? front_user(access->front, request) : NULL;
+
+	if (user)
+		guard_user(access, request, user);
+	else
+		guard_token(access, request);
 }
 
 int access_new(struct kube_client *client, struct access **ret_access, struct error *err)
@@ -261,6 +334,11 @@ int access_new(struct kube_client *client, struct access **ret_access, struct er
 void access_accept_cookie(struct access *access, const char *name)
 {
 	access->cookie = name;
+}
+
+void access_set_front(struct access *access, const struct front *front)
+{
+	access->front = front;
 }
 
 void access_free(struct access *access)

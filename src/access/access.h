@@ -2,9 +2,11 @@
 /*
  * The guard of an HTTP server's routes (http/server.h): a request shows a bearer token, and the API
  * server is asked who that is (TokenReview) and whether he may use the method on the path
- * (SubjectAccessReview of a non-resource URL, HEAD being get; a route may name another, see
- * http_right()). 401: no token, or one of nobody;
- * 403: he may not; 503: the API server does not say. The loop's thread; nothing blocks.
+ * (SubjectAccessReview; HEAD being get; a route may name another path, see http_right()). A path
+ * below /apis/GROUP/VERSION is of a resource there, as API servers read it, others are non-resource
+ * URLs. Where an API server in front is known, it may say who asks instead (front.h). 401: no
+ * token, or one of nobody; 403: he may not; 503: the API server does not say. The loop's thread;
+ * nothing blocks.
  *
  * An answer, of either kind, counts for ACCESS_AGE_NS: rights that are given or taken away show
  * after that. Of a token only its SHA-256 is kept.
@@ -12,6 +14,7 @@
 #ifndef ACCESS_ACCESS_H
 #define ACCESS_ACCESS_H
 
+#include "access/front.h"
 #include "http/server.h"
 #include "kube/client.h"
 
@@ -28,6 +31,9 @@ void access_free(struct access *access);
 
 /* Where there is no Authorization, the token may be in this cookie. The name is borrowed. */
 void access_accept_cookie(struct access *access, const char *name);
+
+/* Whom else to believe; borrowed until another is set. NULL: nobody. */
+void access_set_front(struct access *access, const struct front *front);
 
 /* For http_options.guard; its data is the access. */
 void access_guard(void *access, struct http_request *request);

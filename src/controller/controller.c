@@ -461,6 +461,8 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 	case CACHE_AUTHORITY:
 	case CACHE_AUTHORITY_MAP: controller_enqueue(c, "authority", "", ""); break;
 	case CACHE_REQUESTS: controller_enqueue(c, "sign", "", entry->name); break;
+	case CACHE_API_SERVICE: controller_enqueue(c, "certificate", "", ""); break;
+	case CACHE_FRONT: external_look_at_front(c); break;
 	default: break;
 	}
 	if (w->which == CACHE_GPU_NODES)
@@ -576,6 +578,10 @@ static int watch_all(struct controller *c, struct error *err)
 		{CACHE_AUTHORITY, secret, IDENTITY_AUTHORITY},
 		{CACHE_AUTHORITY_MAP, maps, IDENTITY_AUTHORITY},
 		{CACHE_REQUESTS, "/apis/certificates.k8s.io/v1/certificatesigningrequests", NULL},
+		{CACHE_API_SERVICE, "/apis/apiregistration.k8s.io/v1/apiservices",
+			CONTROLLER_API_SERVICE},
+		{CACHE_FRONT, "/api/v1/namespaces/kube-system/configmaps",
+			"extension-apiserver-authentication"},
 	};
 	int r = 0;
 
@@ -622,6 +628,9 @@ static int serve(struct controller *c, struct error *err)
 {
 	const struct http_options webhook = {.address = c->options.webhook_listen,
 		.is_tls = true,
+		.asks_certificate = true,
+		.guard = access_guard,
+		.guard_data = c->access,
 		.routes = controller_webhook_routes,
 		.n_routes = CONTROLLER_WEBHOOK_ROUTES,
 		.data = c};
@@ -659,6 +668,7 @@ static int start(struct controller *c, struct error *err)
 	r = r < 0 ? r
 		  : kube_recorder_new(
 			    c->client, "divvy-controller", c->options.pod_name, &c->recorder, err);
+	r = r < 0 ? r : access_new(c->client, &c->access, err);
 	r = r < 0 ? r : serve(c, err);
 	r = r < 0 ? r : watch_all(c, err);
 	return r < 0 ? r : elect(c, err);
@@ -714,6 +724,7 @@ void controller_free(struct controller *c)
 		kube_cache_free(c->watched[i].cache);
 	kube_recorder_free(c->recorder);
 	page_free(c->page);
+	access_free(c->access);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {
@@ -722,6 +733,7 @@ void controller_free(struct controller *c)
 		free(job);
 	}
 	http_server_free(c->webhook);
+	front_free(c->front);
 	web_free(c->web);
 	kube_config_free(c->config);
 	loop_remove_timer(&c->timer);

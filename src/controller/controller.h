@@ -50,6 +50,8 @@ enum controller_cache {
 	CACHE_AUTHORITY,     /* the Secret of the authority between nodes */
 	CACHE_AUTHORITY_MAP, /* the ConfigMap with what they believe */
 	CACHE_REQUESTS,      /* for certificates by it */
+	CACHE_API_SERVICE, /* external metrics, where somebody has asked for them */
+	CACHE_FRONT,       /* whom to believe who passes requests on: access/front.h */
 	CONTROLLER_N_CACHES
 };
 
@@ -75,6 +77,8 @@ struct controller {
 	struct vgpu_pool *pool;
 	struct loop_timer timer;
 	struct http_server *webhook;
+	struct access *access; /* the guard of external metrics */
+	struct front *front;   /* NULL: none is known */
 	struct page *page;
 	struct web *web; /* what the page shows */
 	char host[256];  /* what the certificate is for */
@@ -163,8 +167,15 @@ json_t *secret_encode(const char *pem);
 /* The certificate and whether API servers trust it, anew. */
 void controller_look_at_certificate(struct controller *c);
 
+/* ---- external.c ---- */
+
+#define CONTROLLER_API_SERVICE "v1beta1.external.metrics.k8s.io"
+http_handler_fn external_on_resources, external_on_metric, external_on_nothing;
+/* Whom to believe, anew. */
+void external_look_at_front(struct controller *c);
+
 /* Of http/server.h; data is the controller. */
-#define CONTROLLER_WEBHOOK_ROUTES 2u
+#define CONTROLLER_WEBHOOK_ROUTES 5u
 #define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
 extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];

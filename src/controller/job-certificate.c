@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The webhook's certificate: the leader keeps the Secret and what API servers trust; all show what
- * the Secret has, and say that they are ready once it is trusted.
+ * The webhook's certificate: the leader keeps the Secret and what API servers trust (webhooks, and
+ * the APIService of external metrics); all show what the Secret has, and say that they are ready
+ * once the webhooks trust it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -186,6 +187,31 @@ static int write_bundle(
 	return patch(job, &target, KUBE_PATCH_STRATEGIC, json_pack("{s:o}", "webhooks", list), err);
 }
 
+/* The same for external metrics: 0, too, where nobody has asked us for them. */
+static int write_service_bundle(
+	struct job *job, const struct certificate_store *store, struct error *err)
+{
+	const struct controller *c = job->c;
+	const struct kube_target target = {.group_version = "apiregistration.k8s.io/v1",
+		.resource = "apiservices",
+		.name = CONTROLLER_API_SERVICE};
+	const json_t *spec = json_object_get(
+		controller_find(c, CACHE_API_SERVICE, "", CONTROLLER_API_SERVICE), "spec");
+	const char *ns = kube_json_text_at(spec, "service", "namespace", NULL),
+		   *name = kube_json_text_at(spec, "service", "name", NULL),
+		   *now = kube_json_text_at(spec, "caBundle", NULL);
+	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt);
+	const char *bundle = json_string_value(encoded);
+
+	/* Another system's, which serves its own metrics, is none of ours. */
+	if (!ns || !name || strcmp(ns, c->options.ns) || strcmp(name, c->options.webhook_service))
+		return 0;
+	if (!bundle || (now && !strcmp(now, bundle)))
+		return 0;
+	return patch(job, &target, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), err);
+}
+
 static int look(struct job *job, struct error *err)
 {
 	struct controller *c = job->c;
@@ -216,7 +242,8 @@ static int look(struct job *job, struct error *err)
 	if (!controller_has_labelled(c))
 		return 0;
 	r = write_bundle(job, 0, &store, err);
-	return r ? r : write_bundle(job, 1, &store, err);
+	r = r ? r : write_bundle(job, 1, &store, err);
+	return r ? r : write_service_bundle(job, &store, err);
 }
 
 void job_certificate(struct job *job)

@@ -17,7 +17,9 @@ static const struct program_option table[] = {
 		AT(scheduler_name), .preset = "divvy-scheduler"},
 	ACCESS_OPTION_NAMESPACE(AT(ns)),
 	ACCESS_OPTION_LEASE_NAMESPACE(AT(lease_ns)),
-	{"webhook-listen", "ADDRESS", "where API servers ask, HTTPS; default :9443",
+	{"webhook-listen", "ADDRESS",
+		"where API servers ask, for the webhook and for external metrics, HTTPS; default "
+		":9443",
 		AT(webhook_listen), .preset = ":9443", .check = http_address_check},
 	{"webhook-configuration", "NAME",
 		"the configurations that are told whom to trust; default divvy",
@@ -61,7 +63,8 @@ const struct program options_program = {
 		"what they ask of GPUs, in divvy's words or another system's, has to be possible, "
 		"and what the scheduler and the kubelet count is put in. It makes the pods of "
 		"SharePods and keeps their status, makes a GPUNode for each node that is labelled "
-		"divvy.gpu/owner, and keeps those nodes' capacity.\n\n"
+		"divvy.gpu/owner, and keeps those nodes' capacity. Autoscalers read of it how much "
+		"of the GPUs pods use.\n\n"
 		"It comes with the manifests in deploy/, which give it the rights it needs; "
 		"docs/cluster-objects.md is the contract. Its certificate is its own: made, stored "
 		"in a Secret and replaced in time, with the old and the new authority trusted "

@@ -122,6 +122,14 @@ static struct str measured_of(const struct web_node *node)
 		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
 }
 
+struct str web_measured(const struct web *web, const char *name)
+{
+	struct web_node *node;
+
+	HASH_FIND_STR(web->nodes, name, node);
+	return node && is_alive(node, clock_now_ns()) ? measured_of(node) : STR_NONE;
+}
+
 static void show_use(struct web *web, struct web_node *node)
 {
 	_cleanup_free_ char *use = node->gpu_node ? web_view_use(node->gpu_node, measured_of(node))

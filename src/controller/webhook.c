@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
+#include "controller/external-metric.h"
 #include "controller/metrics.h"
 
 #define ASK_NS (UINT64_C(1500) * 1000000) /* API servers wait 2 s for the least of our webhooks */
@@ -202,6 +203,9 @@ static void on_ready(void *data, struct http_request *request)
 
 const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
 	{"GET", "/healthz", on_ready},
+	{"GET", "/apis/" EXTERNAL_METRIC_GROUP, external_on_resources, .is_guarded = true},
+	{"GET", "/apis/" EXTERNAL_METRIC_GROUP "/*", external_on_metric, .is_guarded = true},
+	{"GET", "/openapi/*", external_on_nothing},
 	{"POST", "*", on_review},
 };
 

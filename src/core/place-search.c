@@ -403,7 +403,7 @@ static int search(struct quest *q)
 /* Who is met decides before all scores: one search for nobody, then for the fewest there are. */
 static int search_apart(struct quest *q)
 {
-	int r;
+	int r = 0;
 
 	q->is_apart = place_is_apart(q->place, q->spec);
 	q->n_met_next = 0;

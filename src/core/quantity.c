@@ -8,7 +8,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/cleanup.h"
 
@@ -221,4 +223,34 @@ int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, st
 	if (r == 0)
 		*ret_value = (int64_t)value;
 	return r;
+}
+
+/* Units from the one that `value` counts on, each `step` times the one before. */
+static const char *format(
+	uint64_t value, uint64_t step, const char *const *names, size_t n_names, char *ret)
+{
+	size_t i = 0;
+
+	while (value && value % step == 0 && i + 1 < n_names) {
+		value /= step;
+		i++;
+	}
+	snprintf(ret, QUANTITY_SIZE, "%" PRIu64 "%s", value, value ? names[i] : "");
+	return ret;
+}
+
+static const char *const decimal_names[] = {"m", "", "k", "M", "G", "T", "P", "E"};
+static const char *const binary_names[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+
+const char *quantity_format_milli(uint64_t milli, char ret[QUANTITY_SIZE])
+{
+	return format(milli, 1000, decimal_names, ARRAY_SIZE(decimal_names), ret);
+}
+
+/* What is less than 1024 Kubernetes writes as a decimal one. */
+const char *quantity_format_bytes(uint64_t bytes, char ret[QUANTITY_SIZE])
+{
+	if (bytes < 1024)
+		return format(bytes, 1000, decimal_names + 1, ARRAY_SIZE(decimal_names) - 1, ret);
+	return format(bytes, 1024, binary_names, ARRAY_SIZE(binary_names), ret);
 }

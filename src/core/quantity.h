@@ -25,4 +25,12 @@ int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, stru
 /* The same, rounded up as Kubernetes' scheduler does: never -ERANGE for being fine. */
 int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, struct error *err);
 
+/*
+ * As Kubernetes writes them: the largest unit that leaves a whole number. Thousandths are "350m",
+ * "2", "3k"; bytes are "96Mi", "1000001". Returns ret.
+ */
+#define QUANTITY_SIZE 24u
+const char *quantity_format_milli(uint64_t milli, char ret[QUANTITY_SIZE]);
+const char *quantity_format_bytes(uint64_t bytes, char ret[QUANTITY_SIZE]);
+
 #endif

@@ -10,6 +10,7 @@
 
 #define METHOD_MAX 16u
 #define PATH_MAX_BYTES 2048u
+#define PEER_MAX 128u
 
 struct connection {
 	LIST_ENTRY(connection) link;
@@ -20,6 +21,7 @@ struct connection {
 	uint64_t since_ns;             /* it waits for a request since then */
 	bool is_fresh;                 /* no request has come yet */
 	bool is_certified, is_checked; /* its certificate, and whether that is known */
+	char peer[PEER_MAX];           /* whose that is */
 };
 
 struct http_request {
@@ -44,9 +46,9 @@ struct http_server {
 	struct http_tls *tls;
 	struct http_counts counts;
 	uint16_t port;
-	char *unix_path; /* to be removed; NULL: none */
-	char *client_ca;
-	bool is_woken; /* something has gone on since libmicrohttpd was run */
+	char *unix_path;                    /* to be removed; NULL: none */
+	gnutls_x509_trust_list_t client_ca; /* NULL: nobody's will do */
+	bool is_woken;                      /* something has gone on since libmicrohttpd was run */
 	LIST_HEAD(connections, connection) connections;
 };
 

@@ -121,12 +121,13 @@ static bool is_certified(struct connection *c, struct MHD_Connection *mhd)
 {
 	const union MHD_ConnectionInfo *info;
 
-	if (c->is_checked)
+	if (c->is_checked || !c->server->client_ca)
 		return c->is_certified;
 	info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
 	c->is_checked = true;
-	c->is_certified = c->server->client_ca && info &&
-		http_tls_is_vouched_for(info->tls_session);
+	c->is_certified = info &&
+		http_tls_is_vouched_for(
+			info->tls_session, c->server->client_ca, c->peer, sizeof(c->peer));
 	return c->is_certified;
 }
 
@@ -341,6 +342,39 @@ const char *http_cookie(const struct http_request *request, const char *name)
 	return MHD_lookup_connection_value(request->mhd, MHD_COOKIE_KIND, name);
 }
 
+const char *http_query(const struct http_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct each_header {
+	http_header_fn *fn;
+	void *data;
+};
+
+static enum MHD_Result on_header(
+	void *data, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	const struct each_header *each = data;
+
+	each->fn(each->data, name, value ? value : "");
+	return MHD_YES;
+}
+
+void http_each_header(const struct http_request *request, http_header_fn *fn, void *data)
+{
+	struct each_header each = {fn, data};
+
+	MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, on_header, &each);
+}
+
+const char *http_peer(struct http_request *request)
+{
+	struct connection *c = request->connection;
+
+	return is_certified(c, request->mhd) ? c->peer : NULL;
+}
+
 int http_add_header(struct http_request *request, const char *name, const char *value)
 {
 	struct buf *headers = &request->headers;
@@ -424,6 +458,9 @@ static int on_handshake(gnutls_session_t session, const gnutls_datum_t *authorit
 		return -1;
 	if (!c->tls)
 		c->tls = http_tls_ref(c->server->tls);
+	/* Whom we would believe is not named: the list may be another by the time it is needed. */
+	if (c->server->client_ca || c->server->options.asks_certificate)
+		gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUEST);
 	*ret_chain = c->tls->chain;
 	*ret_n = c->tls->n_chain;
 	*ret_key = c->tls->key;
@@ -443,13 +480,25 @@ int http_server_set_certificate(
 	return 0;
 }
 
+int http_server_set_client_ca(struct http_server *server, const char *client_ca, struct error *err)
+{
+	gnutls_x509_trust_list_t list;
+	int r = http_tls_read_authorities(client_ca, &list, err);
+
+	if (r < 0)
+		return r;
+	if (server->client_ca)
+		gnutls_x509_trust_list_deinit(server->client_ca, 1);
+	server->client_ca = list;
+	return 0;
+}
+
 static int start(struct http_server *s, struct error *err)
 {
 	const unsigned int flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
 		(s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
 	const struct MHD_OptionItem tls[] = {
 		{MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_handshake},
-		{s->client_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, s->client_ca},
 		{MHD_OPTION_END, 0, NULL},
 	};
 	const union MHD_DaemonInfo *info;
@@ -465,7 +514,7 @@ static int start(struct http_server *s, struct error *err)
 		MHD_OPTION_CONNECTION_TIMEOUT, LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		(size_t)MEMORY_MAX, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
 		MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_ARRAY,
-		s->options.is_tls ? tls : &tls[2], MHD_OPTION_END);
+		s->options.is_tls ? tls : &tls[1], MHD_OPTION_END);
 	if (!s->http) {
 		fd_close(fd);
 		return fail(err, EIO, "'%s': the HTTP server did not start", s->options.address);
@@ -497,12 +546,8 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 		s->options.idle_ns = HTTP_IDLE_DEFAULT_NS;
 	s->io.data = s->timer.data = s->sweep.data = s;
 	LIST_INIT(&s->connections);
-	s->client_ca = options->client_ca ? str_dup(str_from(options->client_ca)) : NULL;
-	if (options->client_ca && !s->client_ca) {
-		http_server_free(s);
-		return fail(err, ENOMEM, "out of memory");
-	}
-	r = start(s, err);
+	r = options->client_ca ? http_server_set_client_ca(s, options->client_ca, err) : 0;
+	r = r < 0 ? r : start(s, err);
 	if (r < 0) {
 		http_server_free(s);
 		return r;
@@ -528,7 +573,8 @@ void http_server_free(struct http_server *server)
 	if (server->unix_path)
 		unlink(server->unix_path);
 	free(server->unix_path);
-	free(server->client_ca);
+	if (server->client_ca)
+		gnutls_x509_trust_list_deinit(server->client_ca, 1);
 	loop_remove_timer(&server->timer);
 	http_tls_unref(server->tls);
 	free(server);

@@ -48,6 +48,7 @@ struct http_options {
 	 * need none but where a route says so. NULL: nobody's will do.
 	 */
 	const char *client_ca;
+	bool asks_certificate; /* client_ca comes later: http_server_set_client_ca() */
 	uint32_t max_connections;
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */
@@ -69,6 +70,9 @@ void http_server_free(struct http_server *server);
 int http_server_set_certificate(
 	struct http_server *server, const char *cert_pem, const char *key_pem, struct error *err);
 
+/* In the place of the options' client_ca; who was looked at by then stays as he was. -EINVAL. */
+int http_server_set_client_ca(struct http_server *server, const char *client_ca, struct error *err);
+
 uint16_t http_server_port(const struct http_server *server);
 
 const char *http_method(const struct http_request *request);
@@ -76,6 +80,13 @@ const char *http_path(const struct http_request *request);
 /* NULL: it is not there. */
 const char *http_header(const struct http_request *request, const char *name);
 const char *http_cookie(const struct http_request *request, const char *name);
+/* Of what stands behind the path's ?, decoded. NULL: it is not there. */
+const char *http_query(const struct http_request *request, const char *name);
+/* Each, also those that are there several times. */
+typedef void http_header_fn(void *data, const char *name, const char *value);
+void http_each_header(const struct http_request *request, http_header_fn *fn, void *data);
+/* Common name of the certificate that client_ca vouches for, "": it has none. NULL: no such one. */
+const char *http_peer(struct http_request *request);
 struct str http_body(const struct http_request *request);
 /* Its route's right; NULL: none but its own. */
 const char *http_right(const struct http_request *request);

@@ -12,28 +12,83 @@ static gnutls_datum_t datum(const char *text)
 	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
 }
 
-int http_tls_check_authorities(const char *pem, struct error *err)
+int http_tls_read_authorities(
+	const char *pem, gnutls_x509_trust_list_t *ret_list, struct error *err)
 {
 	const gnutls_datum_t text = datum(pem);
+	gnutls_x509_trust_list_t list;
 	gnutls_x509_crt_t *crt = NULL;
 	unsigned int n = 0;
 	int r = gnutls_x509_crt_list_import2(&crt, &n, &text, GNUTLS_X509_FMT_PEM, 0);
 
 	if (r < 0)
 		return fail(err, EINVAL, "certificates of authorities: %s", gnutls_strerror(r));
+	r = gnutls_x509_trust_list_init(&list, 0);
+	if (r >= 0 && gnutls_x509_trust_list_add_cas(list, crt, n, 0) == (int)n) {
+		gnutls_free(crt); /* the list has what was in it */
+		*ret_list = list;
+		return 0;
+	}
+	if (r >= 0)
+		gnutls_x509_trust_list_deinit(list, 0);
 	for (unsigned int i = 0; i < n; i++)
 		gnutls_x509_crt_deinit(crt[i]);
 	gnutls_free(crt);
+	return fail(err, ENOMEM, "out of memory");
+}
+
+int http_tls_check_authorities(const char *pem, struct error *err)
+{
+	gnutls_x509_trust_list_t list;
+	int r = http_tls_read_authorities(pem, &list, err);
+
+	if (r >= 0)
+		gnutls_x509_trust_list_deinit(list, 1);
+	return r;
+}
+
+/* What the peer has shown, the leaf first; how many, 0: nothing, or what cannot be read. */
+static unsigned int read_chain(gnutls_session_t session, gnutls_x509_crt_t *ret_chain)
+{
+	unsigned int n_shown = 0, n = 0;
+	const gnutls_datum_t *shown = gnutls_certificate_get_peers(session, &n_shown);
+	int r = 0;
+
+	if (!shown || n_shown > HTTP_TLS_CHAIN_MAX)
+		return 0;
+	while (r >= 0 && n < n_shown && gnutls_x509_crt_init(&ret_chain[n]) >= 0) {
+		r = gnutls_x509_crt_import(ret_chain[n], &shown[n], GNUTLS_X509_FMT_DER);
+		n++;
+	}
+	if (r >= 0 && n == n_shown)
+		return n;
+	while (n > 0)
+		gnutls_x509_crt_deinit(ret_chain[--n]);
 	return 0;
 }
 
-bool http_tls_is_vouched_for(gnutls_session_t session)
+bool http_tls_is_vouched_for(
+	gnutls_session_t session, gnutls_x509_trust_list_t authorities, char *ret_name, size_t size)
 {
 	gnutls_typed_vdata_st purpose = {
 		GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, 0};
-	unsigned int wrong = 0;
+	gnutls_x509_crt_t chain[HTTP_TLS_CHAIN_MAX];
+	unsigned int n = read_chain(session, chain), wrong = 0;
+	const bool is_right = n &&
+		gnutls_x509_trust_list_verify_crt2(
+			authorities, chain, n, &purpose, 1, 0, &wrong, NULL) >= 0 &&
+		!wrong;
+	size_t n_name = size;
 
-	return gnutls_certificate_verify_peers(session, &purpose, 1, &wrong) >= 0 && !wrong;
+	ret_name[0] = '\0';
+	if (is_right &&
+		(gnutls_x509_crt_get_dn_by_oid(
+			 chain[0], GNUTLS_OID_X520_COMMON_NAME, 0, 0, ret_name, &n_name) < 0 ||
+			strlen(ret_name) != n_name))
+		ret_name[0] = '\0';
+	while (n > 0)
+		gnutls_x509_crt_deinit(chain[--n]);
+	return is_right;
 }
 
 struct http_tls *http_tls_ref(struct http_tls *tls)

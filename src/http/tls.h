@@ -5,6 +5,7 @@
 
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -20,8 +21,15 @@ struct http_tls {
 
 /* PEM: at least one certificate, and nothing that is none. -EINVAL. */
 int http_tls_check_authorities(const char *pem, struct error *err);
-/* The peer has shown a certificate for clients that the session's authorities vouch for. */
-bool http_tls_is_vouched_for(gnutls_session_t session);
+/* The same, kept; the caller's: gnutls_x509_trust_list_deinit(list, 1). */
+int http_tls_read_authorities(
+	const char *pem, gnutls_x509_trust_list_t *ret_list, struct error *err);
+/*
+ * The peer has shown a certificate for clients that they vouch for; and its common name, "" where
+ * it has none that fits.
+ */
+bool http_tls_is_vouched_for(gnutls_session_t session, gnutls_x509_trust_list_t authorities,
+	char *ret_name, size_t size);
 
 /* -EINVAL: no certificate, no key, or they are not of one another. */
 int http_tls_new(

@@ -172,3 +172,14 @@ const json_t *kube_json_condition(const json_t *object, const char *type)
 	}
 	return NULL;
 }
+
+bool kube_json_list_has(const json_t *list, const char *text)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *item = json_string_value(json_array_get(list, i));
+
+		if (item && !strcmp(item, text))
+			return true;
+	}
+	return false;
+}

@@ -7,6 +7,7 @@
 #define KUBE_JSON_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -30,6 +31,9 @@ json_t *kube_json_at(const json_t *root, ...) __attribute__((sentinel));
 
 /* NULL when it is missing, no string, or has a NUL within. */
 const char *kube_json_text_at(const json_t *root, ...) __attribute__((sentinel));
+
+/* Is that text in the list? What is no list has none. */
+bool kube_json_list_has(const json_t *list, const char *text);
 
 /* Compact text on the heap, the caller's; NULL when out of memory. */
 char *kube_json_format(const json_t *json);

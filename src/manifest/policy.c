@@ -6,57 +6,13 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "manifest/label-selector.h"
 
 static const char *text_at(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : "";
-}
-
-static bool list_has(const json_t *list, const char *text)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *item = json_string_value(json_array_get(list, i));
-
-		if (item && !strcmp(item, text))
-			return true;
-	}
-	return false;
-}
-
-/* As Kubernetes has it: what is not there is not in any list. */
-static bool fits(const json_t *expression, const json_t *labels)
-{
-	const char *operator= text_at(expression, "operator");
-	const json_t *values = json_object_get(expression, "values");
-	const char *label = json_string_value(json_object_get(labels, text_at(expression, "key")));
-
-	if (!strcmp(operator, "In"))
-		return label && list_has(values, label);
-	if (!strcmp(operator, "NotIn"))
-		return !label || !list_has(values, label);
-	if (!strcmp(operator, "Exists"))
-		return label != NULL;
-	return !strcmp(operator, "DoesNotExist") && !label;
-}
-
-static bool selector_fits(const json_t *selector, const json_t *labels)
-{
-	const json_t *expressions = json_object_get(selector, "matchExpressions");
-	const char *key;
-	json_t *value;
-
-	json_object_foreach(json_object_get(selector, "matchLabels"), key, value) {
-		const char *label = json_string_value(json_object_get(labels, key));
-
-		if (!label || !json_is_string(value) || strcmp(label, json_string_value(value)))
-			return false;
-	}
-	for (size_t i = 0; i < json_array_size(expressions); i++)
-		if (!fits(json_array_get(expressions, i), labels))
-			return false;
-	return true;
 }
 
 bool policy_selects(const json_t *spec, const char *ns, const json_t *ns_labels)
@@ -66,10 +22,10 @@ bool policy_selects(const json_t *spec, const char *ns, const json_t *ns_labels)
 
 	if (!names && !selector)
 		return true;
-	if (list_has(names, ns))
+	if (kube_json_list_has(names, ns))
 		return true;
 	return selector && policy_check_selector(spec, NULL) == 0 &&
-		selector_fits(selector, ns_labels);
+		label_selector_fits(selector, ns_labels);
 }
 
 int policy_check_selector(const json_t *spec, struct error *err)

@@ -359,6 +359,8 @@ class Cluster(Tools):
         names += ["DNS:" + ".".join(["kubernetes", "default", "svc"][:n]) for n in (1, 2, 3)]
         cert, key = self.pki.sign("apiserver", "kube-apiserver", alternatives=",".join(names))
         client_cert, client_key = self.pki.sign("kubelet-client", "apiserver-kubelet-client", ["system:masters"])
+        front = Pki(os.path.join(self.dir, "front"))  # of its own: who has it speaks for anybody
+        front_cert, front_key = front.sign("front", "front-proxy-client")
         private, public = self.pki.key_pair("sa")
         self.run("kube-apiserver", f"--etcd-servers={etcd}", f"--bind-address={self.slot.address}",
                  f"--secure-port={self.slot.port('kube-apiserver')}", "--advertise-address=192.0.2.1",
@@ -372,6 +374,10 @@ class Cluster(Tools):
                  f"--service-cluster-ip-range={SERVICES}", "--allow-privileged=true",
                  # Without a kube-proxy: webhooks are reached at their endpoints.
                  "--enable-aggregator-routing=true",
+                 f"--requestheader-client-ca-file={front.ca}", "--requestheader-allowed-names=front-proxy-client",
+                 "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+                 "--requestheader-extra-headers-prefix=X-Remote-Extra-", f"--proxy-client-cert-file={front_cert}",
+                 f"--proxy-client-key-file={front_key}",
                  "--kubelet-preferred-address-types=InternalIP", f"--kubelet-client-certificate={client_cert}",
                  f"--kubelet-client-key={client_key}")
         self.await_api()

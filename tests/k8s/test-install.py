@@ -218,6 +218,8 @@ MUST = {
         (READ, "gpupolicies", {"group": G}),
         (READ + " patch", "mutatingwebhookconfigurations", ADMISSION),
         (READ + " patch", "validatingwebhookconfigurations", ADMISSION),
+        (READ + " patch", "apiservices", {"group": "apiregistration.k8s.io", "name": "v1beta1.external.metrics.k8s.io"}),
+        (READ, "configmaps", {"namespace": "kube-system", "name": "extension-apiserver-authentication"}),
         (READ + " patch", "secrets", {"namespace": SYSTEM, "name": "divvy-controller-tls"}),
         *((READ + " patch", r, {"namespace": SYSTEM, "name": "divvy-remote-authority"}) for r in ("secrets", "configmaps")),
         (READ + " delete", "certificatesigningrequests", CSR),
@@ -265,6 +267,9 @@ MUST_NOT = {
         ("create delete update patch", "sharepods", {"group": G, **N}), ("patch update", "namespaces", {"name": "default"}),
         ("get", "secrets", {"namespace": SYSTEM, "name": "another"}), ("create delete", "secrets", {"namespace": SYSTEM}),
         ("create", "certificatesigningrequests", CSR), ("get", "configmaps", {"namespace": SYSTEM, "name": "another"}),
+        ("get patch", "apiservices", {"group": "apiregistration.k8s.io", "name": "v1beta1.metrics.k8s.io"}),
+        ("create delete update", "apiservices", {"group": "apiregistration.k8s.io"}),
+        ("get", "configmaps", {"namespace": "kube-system", "name": "another"}),
         ("patch", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
     ],
     "divvyd": [
@@ -561,11 +566,14 @@ def uninstalling_leaves_what_runs():
         "apiVersion": "divvy.gpu/v1", "kind": "SharePod", "name": "stays", "uid": owner["metadata"]["uid"], "controller": True}]))
     with_webhooks()
     eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
+    cluster.apply((DEPLOY / "external-metrics.yaml").read_text())
     subprocess.run([DEPLOY / "uninstall"], check=True, timeout=300, stdout=subprocess.DEVNULL,
                    env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
     for obj_key in base():
         stays = obj_key[0] == "CustomResourceDefinition"
         assert cluster.exists(path_of(obj_key)) is stays, obj_key
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+    assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(f"{services}/v1.divvy.gpu")
     wait_for(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")), "no webhook is asked")
     assert cluster.exists(path + "/stays") and cluster.exists(pods + "/stays")
     apply("--server-side")  # ... and it comes back

@@ -271,7 +271,7 @@ def examples_ask_for_what_there_is():
         index(objects)
         for obj in objects:
             kinds.add(obj["kind"])
-            template = obj["spec"].get("template", obj) if obj["kind"] != "Namespace" else {}
+            template = obj["spec"].get("template", obj) if "spec" in obj else {}
             asked = {k for k in template.get("metadata", {}).get("annotations", {}) if "divvy.gpu/" in k}
             for name in asked:
                 container, _, field = name.partition("divvy.gpu/")

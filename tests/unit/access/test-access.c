@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rig.h"
+#include "unit-json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct world {
 	struct access *access;
 	unsigned int n_tokens, n_accesses;
 	struct http_request *held;
+	char *what; /* resource that was asked about last; whoever looks at it frees it */
 	bool is_holding;
 };
 
@@ -59,6 +61,12 @@ static void on_access(void *data, struct http_request *request)
 	w->n_accesses++;
 	assert_ok(kube_json_parse(http_body(request), &review, NULL));
 	spec = json_object_get(review, "spec");
+	what = json_object_get(spec, "resourceAttributes");
+	if (what) {
+		w->what = kube_json_format(what);
+		answer_json(request, json_pack("{s:{s:b}}", "status", "allowed", 1));
+		return;
+	}
 	what = json_object_get(spec, "nonResourceAttributes");
 	assert_string_equal(
 		json_string_value(json_array_get(json_object_get(spec, "groups"), 0)), "staff");
@@ -257,6 +265,46 @@ static void without_the_api_server_nobody_may(void **state)
 	stop(&w);
 }
 
-UNIT_MAIN(UNIT(the_api_server_decides), UNIT(an_answer_is_remembered),
-	UNIT(a_route_may_count_as_another), UNIT(a_token_may_be_in_the_cookie),
-	UNIT(memory_has_a_limit), UNIT(without_the_api_server_nobody_may))
+/* As API servers read a path. */
+static void a_path_may_be_of_a_resource(void **state)
+{
+	static const struct {
+		const char *path, *what;
+	} rows[] = {
+		{"/apis/g.io/v1/namespaces/n/things",
+			"{'group':'g.io','version':'v1','namespace':'n','resource':'things',"
+			"'name':'','verb':'list'}"},
+		{"/apis/g.io/v1/namespaces/n/things/one",
+			"{'group':'g.io','version':'v1','namespace':'n','resource':'things',"
+			"'name':'one','verb':'get'}"},
+		{"/apis/g.io/v1/things/one",
+			"{'group':'g.io','version':'v1','namespace':'','resource':'things',"
+			"'name':'one','verb':'get'}"},
+		{"/apis/g.io/v1", NULL},
+		{"/apis/g.io/v1/namespaces/n", NULL},
+		{"/apis//v1/things", NULL},
+		{"/api/v1/things", NULL},
+	};
+	struct world w = {0};
+
+	start(&w);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		ask(&w, "GET", rows[i].path, "Bearer somebody",
+			rows[i].what ? "HTTP/1.1 200" : "HTTP/1.1 403");
+		assert_int_equal(!w.what, !rows[i].what);
+		if (w.what) {
+			_cleanup_json_ json_t *want = unit_json(rows[i].what),
+					      *got = unit_json(w.what);
+
+			assert_true(json_equal(want, got));
+		}
+		free(w.what);
+		w.what = NULL;
+	}
+	stop(&w);
+}
+
+UNIT_MAIN(UNIT(a_path_may_be_of_a_resource), UNIT(the_api_server_decides),
+	UNIT(an_answer_is_remembered), UNIT(a_route_may_count_as_another),
+	UNIT(a_token_may_be_in_the_cookie), UNIT(memory_has_a_limit),
+	UNIT(without_the_api_server_nobody_may))

@@ -152,4 +152,35 @@ static void rounded_up(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(every_form), UNIT(refusals), UNIT(rounded_up))
+static void written_as_kubernetes_does(void **state)
+{
+	static const struct {
+		uint64_t value;
+		const char *milli, *bytes;
+	} cases[] = {
+		{0, "0", "0"},
+		{1, "1m", "1"},
+		{350, "350m", "350"},
+		{1000, "1", "1k"},
+		{1024, "1024m", "1Ki"},
+		{1500, "1500m", "1500"},
+		{3000000, "3k", "3000000"},
+		{UINT64_C(3) << 30, "3221225472m", "3Gi"},
+		{UINT64_C(96) << 20, "100663296m", "96Mi"},
+		{INT64_MAX, "9223372036854775807m", "9223372036854775807"},
+	};
+	char text[QUANTITY_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t back = 7;
+
+		assert_string_equal(quantity_format_milli(cases[i].value, text), cases[i].milli);
+		assert_ok(quantity_parse(str_from(text), 1000, &back, NULL));
+		assert_true(back == cases[i].value);
+		assert_string_equal(quantity_format_bytes(cases[i].value, text), cases[i].bytes);
+		assert_ok(quantity_parse(str_from(text), 1, &back, NULL));
+		assert_true(back == cases[i].value);
+	}
+}
+
+UNIT_MAIN(UNIT(every_form), UNIT(refusals), UNIT(rounded_up), UNIT(written_as_kubernetes_does))

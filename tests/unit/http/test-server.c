@@ -234,6 +234,40 @@ static void headers_go_with_the_answer(void **state)
 	rig_stop(&rig);
 }
 
-UNIT_MAIN(UNIT(answers_at_once), UNIT(answers_later), UNIT(what_is_too_large_is_refused),
-	UNIT(the_slow_are_cut_off), UNIT(connections_have_a_limit), UNIT(routes_are_followed),
-	UNIT(addresses_are_checked), UNIT(headers_go_with_the_answer))
+static void add_header(void *data, const char *name, const char *value)
+{
+	if (!strcmp(name, "X-A"))
+		buf_addf(data, "%s;", value);
+}
+
+static void what_is_asked_can_be_read(void **state)
+{
+	struct rig rig = {.is_holding = true};
+	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16), values = BUF_INIT(64);
+	int fd;
+
+	rig_start(&rig, NULL);
+	fd = rig_dial(&rig);
+	rig_say(fd,
+		"GET /a?b=c%3Dd%20in+(e)&f&g= HTTP/1.1\r\nHost: x\r\nX-A: 1\r\nX-B: "
+		"no\r\nX-A: 2\r\n\r\n");
+	while (!rig.n_held)
+		rig_turn(&rig);
+	assert_string_equal(http_path(rig.held[0]), "/a");
+	assert_string_equal(http_query(rig.held[0], "b"), "c=d in (e)");
+	assert_string_equal(http_query(rig.held[0], "g"), "");
+	assert_null(http_query(rig.held[0], "f"));
+	assert_null(http_query(rig.held[0], "h"));
+	http_each_header(rig.held[0], add_header, &values);
+	assert_string_equal(buf_text(&values), "1;2;");
+	assert_null(http_peer(rig.held[0]));
+	http_answer(rig.held[0], 200, NULL, STR("end"));
+	assert_true(rig_hear(&rig, fd, &heard, "end"));
+	close(fd);
+	rig_stop(&rig);
+}
+
+UNIT_MAIN(UNIT(what_is_asked_can_be_read), UNIT(answers_at_once), UNIT(answers_later),
+	UNIT(what_is_too_large_is_refused), UNIT(the_slow_are_cut_off),
+	UNIT(connections_have_a_limit), UNIT(routes_are_followed), UNIT(addresses_are_checked),
+	UNIT(headers_go_with_the_answer))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of 100 ms, as serverless platforms run them: warm in a program that stays, cold in a new one."""
+
+import statistics
+import time
+
+from draw import Axis, bars
+from judge import estimate, ratios
+
+CALL_MS = 100
+PAUSE_MS = 50
+WISH = ("--request", "0.5", "--memory", "10%")
+PATIENCE_S = 60
+
+WHY = ("The function has a share of a half and may use what another one, which is there and idle, leaves. A warm call asks for the device "
+       "once and has it: the other does not want it. A cold call is a program from its start to its end: what divvy adds is the library that is "
+       "loaded with it, its word with the daemon, and the command that makes it a tenant, which in a cluster the kubelet's call does. "
+       "Against it stands the same program with the device's own driver, beside the same idle neighbour.")
+
+
+class Platform:
+    """A node with one function that is there and idle; policy None: no divvy."""
+
+    def __init__(self, world, policy):
+        self.world, self.node = world, world.node(policy=policy)
+
+    def __enter__(self):
+        self.node.__enter__()
+        self.node.launch("neighbour", WISH, self.world.build / "tests/programs/spin", "--burst-on=1", "--burst-off=600000",
+                         "--kernel-us=10", "--quiet")
+        time.sleep(1)  # it has its context
+        return self
+
+    def __exit__(self, *args):
+        self.node.__exit__(*args)
+
+    def call(self, name, *command):
+        """(seconds until it has ended, what it said)"""
+        began = time.monotonic()
+        self.node.launch(name, WISH, *command)
+        child = self.node.children[name]
+        words = child.communicate(timeout=PATIENCE_S)[1]
+        seconds = time.monotonic() - began
+        if child.returncode:
+            raise RuntimeError(f"{name} ended with {child.returncode}: {words.strip()}")
+        return seconds, self.node.said(name)
+
+    def warm_ms(self, n):
+        said = self.call("warm", self.world.build / "bench/requests", "burst", str(n), str(CALL_MS), str(PAUSE_MS))[1]
+        return int(said[-1].split()[1]) / n / 1e6 - PAUSE_MS
+
+    def cold_ms(self, n):
+        spin = (self.world.build / "tests/programs/spin", f"--kernel-us={1000 * CALL_MS}", "--count=1", "--quiet")
+        return 1000 * statistics.median(self.call(f"cold-{i}", *spin)[0] for i in range(n))
+
+
+def run(world):
+    n = 10 if world.quick else 30
+    took = {(what, policy): [] for what in ("warm", "cold") for policy in (None, "share")}
+    for i in range(world.seeds):
+        for policy in (None, "share") if i % 2 else ("share", None):
+            world.note(f"{'on a share' if policy else 'no library'}, run {i + 1} of {world.seeds}")
+            with Platform(world, policy) as platform:
+                took["warm", policy].append(platform.warm_ms(n))
+                took["cold", policy].append(platform.cold_ms(n))
+    world.measure(**{what: ratios(took[what, "share"], took[what, None]) for what in ("warm", "cold")})
+    values = [[estimate(took[what, policy])[:2] for policy in (None, "share")] for what in ("warm", "cold")]
+    top = max(mean + half for group in values for mean, half in group)
+    world.draw(bars("S: a function of 100 ms", "beside another that is idle; cold: from the program's start to its end",
+                    Axis("milliseconds", 0, 1.2 * top), ["warm", "cold"], ["no library", "on a share"], values))

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/external-metric.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/web-view.h"
+#include "core/dialect.h"
+#include "core/measured.h"
+#include "core/quantity.h"
+#include "kube/time.h"
+
+#define WINDOW_S 10 /* over which daemons measure: as often as they renew their Leases */
+
+/* ---- what is summed ---- */
+
+static uint64_t request_milli(const json_t *tenant)
+{
+	const json_int_t request = json_integer_value(json_object_get(tenant, "request"));
+
+	return (uint64_t)MAX(request, 0) * json_array_size(json_object_get(tenant, "devices"));
+}
+
+static void add_tenant(
+	struct external_sum *sum, const json_t *tenant, struct str uid, struct str measured)
+{
+	const char *container = kube_json_text_at(tenant, "container", NULL);
+	const uint64_t granted = request_milli(tenant);
+	struct measured m;
+
+	sum->granted += granted;
+	if (measured_find(measured, uid, str_from(container), &m) < 0)
+		return;
+	sum->n_measured++;
+	sum->measured_granted += granted;
+	for (uint32_t i = 0; i < m.n; i++) {
+		sum->used += m.device[i].share_permille;
+		sum->bytes += m.device[i].memory_bytes;
+	}
+}
+
+static bool is_counted(const json_t *pod)
+{
+	const char *tenant = json_string_value(json_object_get(
+		kube_json_at(pod, "metadata", "labels", NULL), DIALECT_TENANT_LABEL));
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return tenant && !strcmp(tenant, "true") &&
+		!(phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")));
+}
+
+void external_metric_add(
+	struct external_sum *sum, const json_t *pod, const json_t *gpu_node, struct str measured)
+{
+	const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL);
+	const json_t *tenants = kube_json_at(gpu_node, "status", "tenants", NULL), *t;
+	size_t i;
+
+	if (!uid || !is_counted(pod))
+		return;
+	sum->n_pods++;
+	sum->n_waiting += web_view_is_waiting(pod);
+	json_array_foreach(tenants, i, t) {
+		const char *its = kube_json_text_at(t, "podUID", NULL);
+
+		if (its && !strcmp(its, uid))
+			add_tenant(sum, t, str_from(uid), measured);
+	}
+}
+
+/* ---- the metrics ---- */
+
+/* false: not known. */
+struct external_metric {
+	const char *name;
+	bool (*get)(const struct external_sum *sum, char *ret_quantity);
+	bool is_measured; /* over WINDOW_S */
+};
+
+static bool used(const struct external_sum *sum, char *ret_quantity)
+{
+	quantity_format_milli(sum->used, ret_quantity);
+	return sum->n_measured > 0;
+}
+
+static bool utilization(const struct external_sum *sum, char *ret_quantity)
+{
+	if (!sum->measured_granted)
+		return false;
+	quantity_format_milli(sum->used * 1000 / sum->measured_granted, ret_quantity);
+	return true;
+}
+
+static bool memory(const struct external_sum *sum, char *ret_quantity)
+{
+	quantity_format_bytes(sum->bytes, ret_quantity);
+	return sum->n_measured > 0;
+}
+
+static bool granted(const struct external_sum *sum, char *ret_quantity)
+{
+	quantity_format_milli(sum->granted, ret_quantity);
+	return sum->n_pods > 0;
+}
+
+static bool waiting(const struct external_sum *sum, char *ret_quantity)
+{
+	quantity_format_milli(sum->n_waiting * 1000, ret_quantity);
+	return sum->n_pods > 0;
+}
+
+static const struct external_metric metrics[] = {
+	{"divvy_gpu_used", used, true},
+	{"divvy_gpu_utilization", utilization, true},
+	{"divvy_gpu_memory_bytes", memory, true},
+	{"divvy_gpu_granted", granted, false},
+	{"divvy_pods_waiting", waiting, false},
+};
+
+const struct external_metric *external_metric_find(struct str name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
+		if (str_is(name, metrics[i].name))
+			return &metrics[i];
+	return NULL;
+}
+
+void external_metric_name_them(struct str name, struct buf *out)
+{
+	buf_addf(out, "no metric '%.*s': there are ", (int)MIN(name.n, (size_t)80), name.p);
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
+		buf_addf(out, "%s%s",
+			!i                                    ? ""
+				: i + 1 < ARRAY_SIZE(metrics) ? ", "
+							      : " and ",
+			metrics[i].name);
+}
+
+/* ---- what is answered ---- */
+
+json_t *external_metric_list(
+	const struct external_metric *metric, const struct external_sum *sum, uint64_t real_ns)
+{
+	char quantity[QUANTITY_SIZE];
+	json_t *items = json_array();
+
+	if (metric->get(sum, quantity)) {
+		json_t *value = json_pack("{s:s, s:{}, s:s, s:s}", "metricName", metric->name,
+			"metricLabels", "timestamp", kube_time_format(real_ns).s, "value",
+			quantity);
+
+		if (metric->is_measured)
+			json_object_set_new(value, "windowSeconds", json_integer(WINDOW_S));
+		json_array_append_new(items, value);
+	}
+	return json_pack("{s:s, s:s, s:{}, s:o}", "kind", "ExternalMetricValueList", "apiVersion",
+		EXTERNAL_METRIC_GROUP, "metadata", "items", items);
+}
+
+json_t *external_metric_resources(void)
+{
+	json_t *resources = json_array();
+
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
+		json_array_append_new(resources,
+			json_pack("{s:s, s:s, s:b, s:s, s:[s]}", "name", metrics[i].name,
+				"singularName", "", "namespaced", 1, "kind",
+				"ExternalMetricValueList", "verbs", "get"));
+	return json_pack("{s:s, s:s, s:s, s:o}", "kind", "APIResourceList", "apiVersion", "v1",
+		"groupVersion", EXTERNAL_METRIC_GROUP, "resources", resources);
+}
+
+json_t *external_metric_refusal(int code, const char *reason, const char *message)
+{
+	return json_pack("{s:s, s:s, s:{}, s:s, s:s, s:s, s:i}", "kind", "Status", "apiVersion",
+		"v1", "metadata", "status", "Failure", "message", message, "reason", reason, "code",
+		code);
+}

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The example of a queue of files: as many Jobs as there are files, each once, and nothing is left of them."""
+
+import collections
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+
+import shipped
+from cluster import Skip, main, open_cluster, skip_all, wait_for
+from shipped import example
+
+QUEUE = os.path.join(shipped.EXAMPLES, "file-queue/file-queue")
+ODD = ["with space", "ümlaut", "quote's \"two\"", "$(HOME) $$x", "-begins", "a=b,c", "new\nline"]
+AT_ONCE = 5  # shares of a fifth on one device
+PROGRAM = 'sleep 1; printf "%s\\\\0" "$FILE" >>/files/log/handled'
+
+
+def jobs():
+    return cluster.get(f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs")["items"]
+
+
+def pods():
+    return cluster.get(f"/api/v1/namespaces/{cluster.namespace}/pods")["items"]
+
+
+def names_in(folder):
+    path = os.path.join(files, folder)
+    return {name for name in os.listdir(path) if os.path.isfile(os.path.join(path, name))} if os.path.isdir(path) else set()
+
+
+def handled():
+    """{file: how often}"""
+    path = os.path.join(files, "log/handled")
+    if not os.path.exists(path):
+        return collections.Counter()
+    with open(path, encoding="utf-8") as f:
+        return collections.Counter(f.read().split("\0")[:-1])
+
+
+def write_job(script):
+    """The example, with a program that says what it was given, and the folder of this machine."""
+    text = example("file-queue/job", image=("image: divvy-programs:0.1.0", "image: local/busybox:1\n        imagePullPolicy: Never"),
+                   program=("command: [spin, --duration=5]", f"command: [sh, -c, '{script}']"),
+                   volume=("persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {files}}}"))
+    with open(job, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+@contextlib.contextmanager
+def watcher(*options):
+    env = {**os.environ, "KUBECONFIG": account.kubeconfig, "HOME": cluster.dir,
+           "PATH": os.path.dirname(cluster.kubectl_path) + ":" + os.environ["PATH"]}
+    log = open(os.path.join(cluster.dir, "log/file-queue.log"), "ab")
+    with log, subprocess.Popen([sys.executable, QUEUE, files, job, "--every=0.2", "--namespace", cluster.namespace, *options],
+                               env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def put(*names):
+    for name in names:
+        hidden = os.path.join(files, "." + name[:20])
+        with open(hidden, "w", encoding="utf-8") as f:
+            f.write(name)
+        os.rename(hidden, os.path.join(files, name))
+
+
+def nothing_is_left():
+    wait_for(lambda: not jobs() and not pods(), "no Job and no pod is left", 120)
+    wait_for(lambda: not daemon.status().get("tenants"), "no share is held", 120)
+    assert not names_in("."), names_in(".")
+
+
+# ---- the tests
+
+def nothing_runs_without_a_file():
+    with watcher():
+        time.sleep(3)
+        assert not jobs() and not pods() and not daemon.status().get("tenants")
+
+
+def one_file_is_one_job():
+    with watcher():
+        put("one")
+        wait_for(lambda: names_in("done") == {"one"}, "it is done", 120)
+        nothing_is_left()
+    assert handled() == {"one": 1}, handled()
+
+
+def each_is_handled_once_whoever_is_killed():
+    """The watcher, again and again, at random; shares bound how many run at once."""
+    wanted = [f"file-{n}" for n in range(20)] + ODD
+    most, draw = 0, random.Random(5)
+    put(*wanted)
+    kills = 0
+    while not set(wanted) <= names_in("done"):
+        with watcher():
+            # Longer and longer: on a busy machine it would else never get as far as to do something.
+            time.sleep(draw.uniform(0.2, 2.5) * 1.05 ** kills)
+            kills += 1
+        most = max(most, len(daemon.status().get("tenants") or []))
+        assert kills < 100, f"{names_in('.')} are left: {jobs()}"
+    with watcher("--once") as process:
+        assert process.wait(120) == 0
+    nothing_is_left()
+    assert handled() == {name: 1 for name in [*wanted, "one"]}, handled()
+    assert kills > 5 and 1 < most <= AT_ONCE, (kills, most)
+
+
+def one_that_fails_is_put_apart():
+    write_job("exit 1")
+    put("bad")
+    with watcher("--once") as process:
+        assert process.wait(300) == 0
+    assert names_in("failed") == {"bad"} and "bad" not in names_in("done")
+    nothing_is_left()
+
+
+def the_same_name_may_come_again():
+    write_job(PROGRAM)
+    for _ in range(2):
+        put("again")
+        with watcher("--once") as process:
+            assert process.wait(120) == 0
+    assert handled()["again"] == 2 and "again" in names_in("done")
+    nothing_is_left()
+
+
+def no_more_jobs_than_are_wished_for():
+    put(*(f"many-{n}" for n in range(6)))
+    with watcher("--at-most=2", "--once") as process:
+        most = 0
+        while process.poll() is None:
+            most = max(most, len(jobs()))
+            time.sleep(0.1)
+        assert process.wait() == 0 and 0 < most <= 4, most  # two that have ended are being deleted
+    nothing_is_left()
+
+
+try:
+    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+        daemon = shipped.install(cluster, "1xH200-141Gi")
+        files, job = os.path.join(cluster.dir, "files"), os.path.join(cluster.dir, "job.yaml")
+        os.makedirs(os.path.join(files, "log"))
+        write_job(PROGRAM)
+        cluster.apply(example("file-queue/rights"), namespace=cluster.namespace)
+        account = cluster.service_account(cluster.namespace, "file-queue")
+        main(nothing_runs_without_a_file, one_file_is_one_job, each_is_handled_once_whoever_is_killed,
+             one_that_fails_is_put_apart, the_same_name_may_come_again, no_more_jobs_than_are_wished_for)
+except Skip as reason:
+    skip_all(reason)

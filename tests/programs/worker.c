@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A service that others share the load of: asks ADDRESS:PORT for work, which is a byte, runs a
+ * kernel of that length for each, and sends the byte back. Ends when nobody has work any more.
+ * usage: worker ADDRESS PORT KERNEL_US
+ */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cuda_min.h"
+#include "kernels.h"
+
+static cu_handle function, stream;
+static int sms;
+
+static void prepare(void)
+{
+	cu_handle context, module;
+	cu_device device;
+	char *text = kernels_read();
+
+	cuda_open("worker");
+	cuda_check(cuda.init(0), "cuInit");
+	cuda_check(cuda.device_get(&device, 0), "device");
+	cuda_check(cuda.device_attribute(&sms, CU_ATTRIBUTE_SM_COUNT, device), "attribute");
+	cuda_check(cuda.ctx_create(&context, 0, device), "context");
+	cuda_check(cuda.module_load(&module, text), "kernels");
+	cuda_check(cuda.module_function(&function, module, "spin_ns"), "spin_ns");
+	cuda_check(cuda.stream_create(&stream, CU_STREAM_NON_BLOCKING), "stream");
+	free(text);
+}
+
+static void work(uint64_t ns)
+{
+	void *params[] = {&ns};
+
+	cuda_check(
+		cuda.launch(function, (unsigned int)sms, 1, 1, 32, 1, 1, 0, stream, params, NULL),
+		"launch");
+	cuda_check(cuda.stream_synchronize(stream), "synchronise");
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	uint64_t kernel_us;
+	char byte;
+	int sock;
+
+	if (argc != 4 || inet_pton(AF_INET, argv[1], &to.sin_addr) != 1) {
+		fprintf(stderr, "usage: worker ADDRESS PORT KERNEL_US\n");
+		return 2;
+	}
+	to.sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10));
+	kernel_us = strtoull(argv[3], NULL, 10);
+	prepare();
+	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (sock < 0 || connect(sock, (const struct sockaddr *)&to, sizeof(to)) < 0) {
+		perror("worker");
+		return 1;
+	}
+	while (read(sock, &byte, 1) == 1) {
+		work(kernel_us * 1000);
+		if (send(sock, &byte, 1, MSG_NOSIGNAL) != 1)
+			break;
+	}
+	return 0;
+}
