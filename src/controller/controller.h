@@ -50,8 +50,8 @@ enum controller_cache {
 	CACHE_AUTHORITY,     /* the Secret of the authority between nodes */
 	CACHE_AUTHORITY_MAP, /* the ConfigMap with what they believe */
 	CACHE_REQUESTS,      /* for certificates by it */
-	CACHE_API_SERVICE, /* external metrics, where somebody has asked for them */
-	CACHE_FRONT,       /* whom to believe who passes requests on: access/front.h */
+	CACHE_API_SERVICE,   /* external metrics, where somebody has asked for them */
+	CACHE_FRONT,         /* whom to believe who passes requests on: access/front.h */
 	CONTROLLER_N_CACHES
 };
 

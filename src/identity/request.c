@@ -31,7 +31,7 @@ static int export(
 	gnutls_datum_t text = {NULL, 0}, der = {NULL, 0};
 	int r = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
 
-	/* As RFC 7468 has it: GnuTLS itself writes an older header, which API servers do not take. */
+	/* As RFC 7468 has it: GnuTLS writes an older header, which API servers do not take. */
 	if (r >= 0)
 		r = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &text);
 	gnutls_free(der.data);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What others write of certificates, by the first byte: a name, a request in PEM, an object of the
- * API with the pod that it is about, the bytes of a request in an object that is right otherwise, an
- * identity's texts. What is read is what would be written; nothing is signed that names nobody, or
- * somebody else than who asks.
+ * API with the pod that it is about, the bytes of a request in an object that is right otherwise,
+ * an identity's texts. What is read is what would be written; nothing is signed that names nobody,
+ * or somebody else than who asks.
  */
 #include <stdlib.h>
 #include <string.h>

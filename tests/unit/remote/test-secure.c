@@ -271,9 +271,9 @@ static void while_authorities_change_both_are_believed(void **state)
 						       new = made_authority();
 	_cleanup_identity_ struct identity n1 = made_node(&ca, "n1"), n2 = made_node(&new, "n2"),
 					   late = made_node(&ca, "n2");
-	char *both = calloc(1, strlen(ca.crt) + strlen(new.crt) + 1);
+	char *both = NULL;
 
-	strcat(strcat(both, new.crt), ca.crt);
+	assert_true(asprintf(&both, "%s%s", new.crt, ca.crt) > 0);
 	for (int i = 0; i < 2; i++) {
 		struct identity a = {n1.crt, n1.key, both}, b = {n2.crt, n2.key, both};
 		struct end server = {.own = i ? &a : &b},
