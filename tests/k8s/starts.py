@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long pods take from the first byte of their POST to the first instruction of their program, which says over a
+socket when that was (tests/programs/say-start)."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+
+import shipped
+from cluster import wait_for
+from divvyd import BUILD
+from node import ADDRESS
+
+POSTS = 8  # connections, when many are created at once
+IMAGE = "say-start"
+SAY = os.path.join(BUILD, "tests/programs/say-start")
+
+
+class Starts:
+    """What the programs say: {pod's name: CLOCK_MONOTONIC in ns}."""
+
+    def __init__(self, cluster, daemon):
+        self.cluster, self.daemon = cluster, daemon
+        shipped.import_image(cluster, IMAGE, {"/bin/say-start": SAY}, ["/bin/say-start"])
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((ADDRESS, 0))
+        self.port = self.socket.getsockname()[1]
+        self.at = {}
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        while True:
+            name, at = self.socket.recv(512).decode().split()
+            self.at[name] = int(at)
+
+
+class Bound:
+    """When a watch saw that a pod has a node: where the time goes."""
+
+    def __init__(self, cluster, space):
+        self.cluster, self.space, self.at = cluster, space, {}
+        self.ready = threading.Event()
+        threading.Thread(target=self.watch, daemon=True).start()
+        assert self.ready.wait(60)
+
+    def watch(self):
+        with contextlib.suppress(OSError):  # the cluster has ended
+            while True:  # a server ends each watch after some time
+                with self.cluster.watch(f"/api/v1/namespaces/{self.space}/pods", timeout=1800) as events:
+                    self.ready.set()
+                    for event in events:
+                        o = event["object"]
+                        if o.get("spec", {}).get("nodeName"):
+                            self.at.setdefault(o["metadata"]["name"], time.monotonic_ns())
+
+
+class Kind:
+    """Pods that are made alike."""
+
+    def __init__(self, starts, label, space, annotations=None, limits=None):
+        self.starts, self.cluster, self.daemon = starts, starts.cluster, starts.daemon
+        self.label, self.space, self.annotations, self.limits = label, space, annotations or {}, limits or {}
+        self.bound = Bound(self.cluster, space)
+        self.made = 0
+        self.times = []  # (ms to the start, ms to the node)
+
+    def path(self, name=""):
+        return f"/api/v1/namespaces/{self.space}/pods" + (f"/{name}" if name else "")
+
+    def pod(self):
+        self.made += 1
+        name = f"{self.label}-{self.made}"
+        return name, json.dumps({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": self.annotations},
+            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
+                {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}", "args": [name, ADDRESS, str(self.starts.port)],
+                 "resources": {"limits": self.limits}}]}})
+
+    def post(self, connection, pod):
+        """When the first byte went."""
+        began = time.monotonic_ns()
+        response = self.cluster.send(connection, "POST", self.path(), pod)
+        text = response.read()
+        assert response.status == 201, text
+        return began
+
+    def clear(self):
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        self.cluster.request("DELETE", self.path() + "?labelSelector=keep!=yes", body)
+        wait_for(lambda: not [p for p in self.cluster.get(self.path())["items"] if not p["metadata"].get("labels", {}).get("keep")],
+                 "they are gone", 300)
+        wait_for(lambda: len(self.daemon.status().get("tenants") or []) <= 1, "what they had is given back", 300)
+
+    def create(self, n):
+        """[(ms to the start, ms to the node)] of n pods created at once."""
+        pods = [self.pod() for _ in range(n)]
+        connections = [self.cluster.connect() for _ in range(min(n, POSTS))]
+        for connection in connections:
+            connection.connect()
+
+        def share(which):
+            return [(name, self.post(connections[which], pod)) for name, pod in pods[which::len(connections)]]
+
+        with concurrent.futures.ThreadPoolExecutor(len(connections)) as pool:
+            began = dict(sum(pool.map(share, range(len(connections))), []))
+        wait_for(lambda: all(name in self.starts.at and name in self.bound.at for name in began), "all have started", 600)
+        for connection in connections:
+            connection.close()
+        return [((self.starts.at[name] - at) / 1e6, (self.bound.at[name] - at) / 1e6) for name, at in began.items()]
+
+
+def keep_one_there(cluster, device):
+    """The device is shared already."""
+    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "there", "labels": {"keep": "yes"}, "annotations": {
+            "divvy.gpu/request": "0.1", "divvy.gpu/device": device}},
+        "spec": {"containers": [{"name": "main", "image": shipped.PROGRAMS, "command": ["sleep", "infinity"]}]}})
+    cluster.wait_for_pod("there", "Running")
