@@ -33,6 +33,12 @@ SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4}
 QUICK_SEEDS_OF_OTHERS = 2
 
+SKIP = 77  # on_cluster.py's status
+
+
+class Skipped(Exception):
+    """It cannot be run on this machine, as has been said."""
+
 
 def seeds_of(means, quick):
     if quick:
@@ -55,6 +61,25 @@ class World:
 
     def node(self, **options):
         return Node(self.build, **options)
+
+    def on_cluster(self, what, sizes):
+        """What on_cluster.py measures there, row by row, in as many rounds as there are seeds."""
+        command = [sys.executable, ROOT / "reproduce/on_cluster.py", what, ",".join(map(str, sizes)), str(self.seeds)]
+        env = {**os.environ, "DIVVY_BUILD": str(self.build), "DIVVY_SOURCE": str(ROOT)}
+        with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as rows:
+            try:
+                for line in rows.stdout:
+                    if line.startswith("{"):  # the rest is for people: that it waits, or its logs where it fails
+                        yield json.loads(line)
+                    else:
+                        print(line, end="", file=sys.stderr)
+                rows.wait()
+            finally:
+                rows.terminate()
+        if rows.returncode == SKIP:
+            raise Skipped
+        if rows.returncode:
+            raise RuntimeError(f"on_cluster.py {what} has ended with {rows.returncode}")
 
     def few(self, values):
         """All of a sweep; where it is to be quick its ends and the middle."""
@@ -163,11 +188,15 @@ def main():
     goals = judge.read_goals()
     rows = read_lines(out / "reproduction.jsonl")
     names = [] if args.page else chosen(goals)
-    failed = 0
+    failed, skipped = 0, 0
     for i, name in enumerate(names, 1):
         print(f"== {i} of {len(names)}: {name}, {goals[name]['title']} (simulated)", flush=True)
         try:
             rows[name] = perform(name, goals[name], out, quick)
+        except Skipped:
+            print(f"{name}: skipped")
+            skipped += 1
+            continue
         except Exception:  # whatever it is, the others are to run
             traceback.print_exc()
             failed += 1
@@ -178,7 +207,7 @@ def main():
     print(f"the page: {os.path.relpath(write_page(goals, rows, out, in_docs))}")
     # What falls short is a result; what could not be run is none.
     if names:
-        print(f"{len(names) - failed} passed, {failed} failed, 0 skipped")
+        print(f"{len(names) - failed - skipped} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

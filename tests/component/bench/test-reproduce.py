@@ -20,10 +20,10 @@ from experiments import c, u4, u5  # noqa: E402
 from tap import PATIENCE_S, main  # noqa: E402
 
 
-def reproduce(only, out):
+def reproduce(only, out, **env):
     return subprocess.run([SOURCE / "reproduce/run.py", "--out", out], stdin=subprocess.DEVNULL, text=True,
                           capture_output=True, timeout=PATIENCE_S, check=False,
-                          env={**os.environ, "ONLY": only, "QUICK": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+                          env={**os.environ, "ONLY": only, "QUICK": "1", "PYTHONDONTWRITEBYTECODE": "1", **env})
 
 
 def runs_draws_and_writes_a_page():
@@ -90,6 +90,14 @@ def says_what_it_cannot_run():
         for only, words in (("X1", ("X1", "K4")), *((name, (name, "not built", "W3")) for name in missing[:1])):
             done = reproduce(only, folder)
             assert done.returncode and all(w in done.stderr for w in words), done.stderr
+
+
+def what_needs_a_cluster_is_skipped_in_words():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        done = reproduce("O,W3", folder, KUBECONFIG="/nowhere")
+        assert done.returncode == 0 and "1 passed, 0 failed, 1 skipped" in done.stdout, done.stdout
+        assert "O: skipped" in done.stdout and "needs a cluster of its own, and KUBECONFIG is set" in done.stderr, done.stderr
+        assert '"O"' not in pathlib.Path(folder, "reproduction.jsonl").read_text(encoding="utf-8")
 
 
 def every_experiment_has_goals_that_can_be_judged():
@@ -202,6 +210,6 @@ def orders_of_waiting_are_reckoned():
 
 
 main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
-     an_index_is_jains, says_what_it_cannot_run, every_experiment_has_goals_that_can_be_judged,
-     an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
+     an_index_is_jains, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
+     every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
      the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)
