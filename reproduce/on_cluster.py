@@ -4,13 +4,16 @@
 (tests/k8s); one JSON object a line, as soon as it is known. A process of its own: the modules of tests/k8s have
 names of their own.
 
-usage: on_cluster.py queue BURSTS ROUNDS
+usage: on_cluster.py starts NUMBERS ROUNDS
+         pods created at once: {"owner", "kind", "n", "round", "ms"}, ms from their POST to their program
+       on_cluster.py queue BURSTS ROUNDS
          files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "left"}
 Exit status: 77 no cluster can be had here, and a sentence on stderr says why."""
 
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import threading
@@ -23,7 +26,10 @@ sys.path[:0] = [str(ROOT / "tests/k8s"), str(ROOT / "tests")]
 
 import shipped  # noqa: E402
 from cluster import SKIP, Skip, open_cluster, wait_for  # noqa: E402
+from starts import Kind, Starts, keep_one_there  # noqa: E402
 
+SINGLES = 3  # of pods one at a time
+PLUGIN = "tests/k8s/fake-plugin"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
 # A fifth of the device for five seconds: a second of its time, as much for each file.
 WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count=200, --quiet]"
@@ -34,6 +40,60 @@ LEFT_S = 60  # in which what has ended may still be taken away
 def say(**row):
     print(json.dumps(row), flush=True)
 
+
+# ---- pods that start
+
+class Pool:
+    """The node's devices as another plugin's, of which divvy has none while nobody asks."""
+
+    def __init__(self, cluster, daemon):
+        self.cluster, self.daemon = cluster, daemon
+        devices = daemon.devices()
+        cluster.kubectl("label", "--overwrite", "node", cluster.node_name, "divvy.gpu/owner=pool")
+        cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}", {"spec": {"pool": {"policy": "onDemand"}}})
+        wait_for(lambda: daemon.status().get("owner") == "pool" and not daemon.slots_offered(), "divvy offers nothing", 300)
+        cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
+            *cluster.node.inside(), os.path.join(os.environ["DIVVY_BUILD"], PLUGIN), "/var/lib/kubelet/device-plugins",
+            "nvidia.com/gpu", ",".join(devices)])
+        self.await_none()
+
+    def await_none(self):
+        pods = f"/api/v1/namespaces/{shipped.SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder"
+        wait_for(lambda: not self.cluster.get(pods)["items"] and {
+            d["owner"] for d in self.daemon.status().get("devices") or []} == {"native"}, "divvy has no device", 300)
+
+
+def compare(owner, kinds, numbers, rounds, settle):
+    """settle: what is waited for after each."""
+    for i in range(rounds):
+        for n in numbers:
+            for kind in kinds if i % 2 else reversed(kinds):
+                times = []
+                for _ in range(SINGLES if n == 1 else 1):
+                    times += [ms for ms, _ in kind.create(n)]
+                    kind.clear()
+                    settle()
+                say(owner=owner, kind=kind.label, n=n, round=i, ms=statistics.median(times))
+
+
+def starts(numbers, rounds):
+    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+        daemon = shipped.install(cluster, "1xH200-141Gi")
+        pods = Starts(cluster, daemon)
+        kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
+                 Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"})]
+        keep_one_there(cluster, daemon.devices()[0])
+        for kind in kinds:  # the first of an image takes longer
+            kind.create(1)
+            kind.clear()
+        compare("divvy", kinds, numbers, rounds, lambda: None)
+        cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/there", grace_s=0)
+        wait_for(lambda: not daemon.status().get("tenants"), "nobody has a share", 300)
+        pool = Pool(cluster, daemon)
+        compare("pool", kinds, numbers, rounds, pool.await_none)
+
+
+# ---- files that come
 
 class Folder:
     """Where files come, and the Jobs that are made of them."""
@@ -102,7 +162,7 @@ def files(bursts, rounds):
                     say(burst=n, request=request, round=i, **folder.burst(n, request))
 
 
-COMMANDS = {"queue": files}
+COMMANDS = {"starts": starts, "queue": files}
 
 if __name__ == "__main__":
     if len(sys.argv) != 4 or sys.argv[1] not in COMMANDS:

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KubeShare's starting times: how much later pods with a share start than ordinary ones."""
+
+from draw import Axis, Line, lines
+from judge import estimate, ratios
+
+NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 10)
+
+WHY = ("Time is from the request that creates a pod to its program's first instruction, the median of those created at once; the ordinary ones "
+       "are of the same image on the same node, and never meet divvy. The worst of the numbers at once is what is judged. On a device that "
+       "divvy has already a share costs a look by the webhook, and the kubelet's two calls to the node's daemon before the container starts. "
+       "Where the device is another plugin's, divvy has none before each measurement, and the pods wait until a placeholder has started and "
+       "holds one: a pod's start of its own, in front of theirs, whatever their number is. Kubernetes is real, and control plane, kubelet and "
+       "containers share the machine's processors, so that many at once wait for these most of all.")
+
+
+def run(world):
+    numbers = QUICK_NUMBERS if world.quick else NUMBERS
+    ms = {}
+    for row in world.on_cluster("starts", numbers):
+        world.note(f"{row['owner']}, {row['n']} at once, run {row['round'] + 1} of {world.seeds}: {row['kind']}")
+        ms.setdefault((row["owner"], row["kind"], row["n"]), []).append(row["ms"])
+    slower = {owner: {n: ratios(ms[owner, "shared", n], ms[owner, "ordinary", n]) for n in numbers} for owner in ("divvy", "pool")}
+    worst = {owner: max(of.values(), key=lambda v: estimate(v).mean) for owner, of in slower.items()}
+    world.measure(added=worst["divvy"], added_acquire=worst["pool"])
+    names = {("divvy", "ordinary"): "ordinary", ("divvy", "shared"): "in the pool", ("pool", "shared"): "with acquiring"}
+    seconds = {key: [(n, *[v / 1000 for v in estimate(ms[(*key, n)])[:2]]) for n in numbers] for key in names}
+    top = max(p[1] + p[2] for points in seconds.values() for p in points)
+    world.draw(lines("K5: time until a pod has started", "median of those created at once, on one node; Kubernetes and its processors are real",
+                     Axis("pods at once", 0.9, 1.1 * numbers[-1], log=True), Axis("seconds", 0, 1.1 * top),
+                     [Line(names[key], points) for key, points in seconds.items()]))
+    world.draw(lines("K5: against ordinary pods", "median of those created at once, on one node",
+                     Axis("pods at once", 0.9, 1.1 * numbers[-1], log=True),
+                     Axis("time against ordinary ones", 0, 1.1 * max(2.2, *(estimate(v).mean for of in slower.values() for v in of.values()))),
+                     [Line(names[owner, "shared"], [(n, *estimate(v)[:2]) for n, v in of.items()]) for owner, of in slower.items()],
+                     bands=[(1.1, "KubeShare's claim"), (2, "KubeShare's, with acquiring")]), "ratio")
