@@ -198,6 +198,7 @@ def rights_are_named_one_by_one():
         (controller, ["secrets"], ["divvy-controller-tls"], read + ["patch"]),
         (controller, ["secrets"], ["divvy-remote-authority"], read + ["patch"]),
         (controller, ["configmaps"], ["divvy-remote-authority"], read + ["patch"]),
+        (("Role", "kube-system", "divvy-controller"), ["configmaps"], ["extension-apiserver-authentication"], read),
         (("Role", "divvy-system", "divvyd"), ["configmaps"], ["divvy-remote-authority"], read)], secrets
     # A word on each, in front of it or of what it continues.
     for path in ("scheduler", "controller", "divvyd"):
