@@ -4,7 +4,7 @@
 from draw import Axis, Line, lines
 from judge import estimate, ratios
 
-NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 10)
+NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 5)
 
 WHY = ("Time is from the request that creates a pod to its program's first instruction, the median of those created at once; the ordinary ones "
        "are of the same image on the same node, and never meet divvy. The worst of the numbers at once is what is judged. On a device that "
