@@ -229,8 +229,7 @@ static void serving_end(struct serving *link)
 
 static bool is_for(const struct serving *link, const struct tenant_pod *pod)
 {
-	return !link->is_dead && !strcmp(link->ask.uid, pod->uid) &&
-		!strcmp(link->ask.container, pod->container);
+	return !link->is_dead && tenant_pod_is(pod, link->ask.uid, link->ask.container);
 }
 
 static void answer(struct serving *link, const struct tenant *t, const struct error *why)
@@ -279,8 +278,7 @@ static struct slot *find_slot(struct node *node, const struct serve_ask *ask)
 	for (uint32_t i = node->n_offered; i < node->n_slots; i++) {
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
-		if (t && !strcmp(t->pod->uid, ask->uid) &&
-			!strcmp(t->pod->container, ask->container))
+		if (t && tenant_pod_is(t->pod, ask->uid, ask->container))
 			return &node->slots[i];
 	}
 	return NULL;

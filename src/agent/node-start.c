@@ -71,7 +71,7 @@ bool start_is_asked(const struct node *node, const char *uid, const char *contai
 	const struct start *s;
 
 	LIST_FOREACH(s, &node->starts, link)
-		if (!s->request && !strcmp(s->pod.uid, uid) && !strcmp(s->pod.container, container))
+		if (!s->request && tenant_pod_is(&s->pod, uid, container))
 			return true;
 	return false;
 }
@@ -278,11 +278,6 @@ static void say_granted(struct node *node, const struct tenant *t)
 		format_share(t->spec.request).s, buf_text(&list));
 }
 
-static bool is_of(const struct tenant *t, const struct tenant_pod *pod)
-{
-	return !strcmp(t->pod->uid, pod->uid) && !strcmp(t->pod->container, pod->container);
-}
-
 /* The container starts again: its tenant is there, with what it owes. */
 static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct error *err)
 {
@@ -344,7 +339,7 @@ static bool is_its_remote(const struct start *s)
 {
 	const struct tenant_pod *its = s->slot->remote ? remote_pod(s->slot->remote) : NULL;
 
-	return its && !strcmp(its->uid, s->pod.uid) && !strcmp(its->container, s->pod.container);
+	return its && tenant_pod_is(its, s->pod.uid, s->pod.container);
 }
 
 static void grant(struct start *s, const json_t *pod)
@@ -355,7 +350,7 @@ static void grant(struct start *s, const json_t *pod)
 	struct node_given g;
 	int r = 0;
 
-	if (t && is_of(t, &s->pod)) {
+	if (t && tenant_pod_is(t->pod, s->pod.uid, s->pod.container)) {
 		r = go_on(s, t, pod, &err);
 	} else {
 		/* The kubelet's word: whoever had the slot has ended. */
@@ -393,8 +388,8 @@ static bool is_elsewhere(struct start *s)
 		const struct slot *slot = &s->node->slots[i];
 		const struct tenant_pod *its = node_slot_pod(s->node, slot);
 
-		if (its && slot != s->slot && !slot->is_over && !strcmp(its->uid, s->pod.uid) &&
-			!strcmp(its->container, s->pod.container))
+		if (its && slot != s->slot && !slot->is_over &&
+			tenant_pod_is(its, s->pod.uid, s->pod.container))
 			return true;
 	}
 	return false;
@@ -550,7 +545,8 @@ static void look(struct start *s)
 		refuse(s, GRPC_FAILED_PRECONDITION, &err);
 	} else if (!pod) {
 		wait_or_refuse(s, &err);
-	} else if (s->space || (t && is_of(t, &s->pod)) || is_its_remote(s)) {
+	} else if (s->space || (t && tenant_pod_is(t->pod, s->pod.uid, s->pod.container)) ||
+		is_its_remote(s)) {
 		grant(s, pod);
 	} else if (ask_space(s, &err) < 0) {
 		refuse(s, GRPC_INTERNAL, &err);

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/queue.h>
 #include <sys/types.h>
 
@@ -83,6 +84,13 @@ struct tenant_pod {
 	/* How far its namespace's policies let it share memory, 1/1000; 0: not known, or none */
 	uint32_t overcommit;
 };
+
+/* Whether that is the container of the pod with the UID. */
+static inline bool tenant_pod_is(
+	const struct tenant_pod *pod, const char *uid, const char *container)
+{
+	return !strcmp(pod->uid, uid) && !strcmp(pod->container, container);
+}
 
 struct tenant {
 	LIST_ENTRY(tenant) link;

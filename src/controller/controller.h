@@ -159,11 +159,6 @@ job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificat
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
 bool controller_has_labelled(const struct controller *c);
 
-/* A value of a Secret's data as PEM, the caller's; NULL: none, or it is no base64. */
-char *secret_decode(const char *text);
-/* ... and back; null, which takes it out, for NULL. NULL: no memory. */
-json_t *secret_encode(const char *pem);
-
 /* The certificate and whether API servers trust it, anew. */
 void controller_look_at_certificate(struct controller *c);
 

@@ -11,57 +11,23 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
-#include "kube/base64.h"
+#include "controller/secret.h"
 
 #define STEPS_MAX 4
 #define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
 #define MANAGER "divvy-controller"
 
-static const struct {
-	const char *key;
-	size_t at;
-} fields[] = {
+static const struct secret_field fields[] = {
 	{"ca.crt", offsetof(struct certificate_store, ca_crt)},
 	{"ca.key", offsetof(struct certificate_store, ca_key)},
 	{"tls.crt", offsetof(struct certificate_store, tls_crt)},
 	{"tls.key", offsetof(struct certificate_store, tls_key)},
+	{NULL, 0},
 };
-
-static char **field(struct certificate_store *store, size_t i)
-{
-	return (char **)(void *)((char *)store + fields[i].at);
-}
-
-char *secret_decode(const char *text)
-{
-	struct buf out = BUF_INIT(CERTIFICATE_PEM_MAX);
-	char *pem = NULL;
-
-	if (text && base64_decode(str_from(text), &out) == 0)
-		pem = buf_take(&out);
-	buf_done(&out);
-	return pem;
-}
-
-json_t *secret_encode(const char *pem)
-{
-	_cleanup_buf_ struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
-
-	if (!pem)
-		return json_null();
-	return base64_encode(str_from(pem), &out) == 0 ? json_string(buf_text(&out)) : NULL;
-}
 
 static const json_t *secret_of(const struct controller *c)
 {
 	return controller_find(c, CACHE_SECRET, c->options.ns, c->options.tls_secret);
-}
-
-static void read_secret(const json_t *secret, struct certificate_store *ret)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		*field(ret, i) = secret_decode(json_string_value(
-			json_object_get(json_object_get(secret, "data"), fields[i].key)));
 }
 
 static const json_t *configuration(const struct controller *c, size_t i)
@@ -92,7 +58,7 @@ void controller_look_at_certificate(struct controller *c)
 	bool is_ready;
 	struct error err;
 
-	read_secret(secret_of(c), &store);
+	secret_read(secret_of(c), fields, &store);
 	if (store.tls_crt && store.tls_key) {
 		if (http_server_set_certificate(c->webhook, store.tls_crt, store.tls_key, &err) <
 				0 ||
@@ -146,15 +112,8 @@ static int write_secret(
 		.resource = "secrets",
 		.namespace_name = job->c->options.ns,
 		.name = job->c->options.tls_secret};
-	json_t *data = json_object();
 
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		json_object_set_new(data, fields[i].key, secret_encode(*field(store, i)));
-	return patch(job, &target, KUBE_PATCH_MERGE,
-		json_pack("{s:{s:s*}, s:o}", "metadata", "resourceVersion",
-			kube_json_text_at(secret, "metadata", "resourceVersion", NULL), "data",
-			data),
-		err);
+	return patch(job, &target, KUBE_PATCH_MERGE, secret_patch(secret, fields, store), err);
 }
 
 /* 1: it is under way; 0: all trust that already. */
@@ -227,7 +186,7 @@ static int look(struct job *job, struct error *err)
 	if (!secret)
 		return fail(err, ENOENT, "Secret %s/%s is missing: it comes with the manifests",
 			c->options.ns, c->options.tls_secret);
-	read_secret(secret, &store);
+	secret_read(secret, fields, &store);
 	for (int i = 0; i < STEPS_MAX && r > 0; i++) {
 		r = certificate_step(&store, c->host, clock_real_ns(), err);
 		is_changed |= r > 0;

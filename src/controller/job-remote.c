@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "controller/authority.h"
 #include "controller/controller.h"
+#include "controller/secret.h"
 #include "controller/sign.h"
 #include "identity/identity.h"
 #include "kube/base64.h"
@@ -23,33 +24,17 @@
 #define BUNDLE_KEY "ca.crt" /* of the ConfigMap, as is */
 #define GROUP "certificates.k8s.io/v1"
 
-static const struct {
-	const char *key;
-	size_t at;
-} fields[] = {
+static const struct secret_field fields[] = {
 	{"ca.crt", offsetof(struct authority_store, ca_crt)},
 	{"ca.key", offsetof(struct authority_store, ca_key)},
 	{"old.crt", offsetof(struct authority_store, old_crt)},
 	{"old.key", offsetof(struct authority_store, old_key)},
+	{NULL, 0},
 };
-
-static char **field(struct authority_store *store, size_t i)
-{
-	return (char **)(void *)((char *)store + fields[i].at);
-}
 
 static const json_t *find(const struct controller *c, enum controller_cache which)
 {
 	return controller_find(c, which, c->options.ns, IDENTITY_AUTHORITY);
-}
-
-static void read_store(const struct controller *c, struct authority_store *ret)
-{
-	const json_t *data = json_object_get(find(c, CACHE_AUTHORITY), "data");
-
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		*field(ret, i) = secret_decode(
-			json_string_value(json_object_get(data, fields[i].key)));
 }
 
 static void on_written(void *data, const struct kube_answer *answer)
@@ -85,24 +70,15 @@ static void finish(struct job *job, int r, const struct error *err)
 
 /* ---- the authority ---- */
 
-static json_t *with_version(const json_t *object, json_t *data)
-{
-	return json_pack("{s:{s:s*}, s:o}", "metadata", "resourceVersion",
-		kube_json_text_at(object, "metadata", "resourceVersion", NULL), "data", data);
-}
-
 static int write_secret(struct job *job, struct authority_store *store, struct error *err)
 {
 	const struct kube_target target = {.group_version = "v1",
 		.resource = "secrets",
 		.namespace_name = job->c->options.ns,
 		.name = IDENTITY_AUTHORITY};
-	json_t *data = json_object();
 
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		json_object_set_new(data, fields[i].key, secret_encode(*field(store, i)));
 	log_info("the authority between nodes changes");
-	return patch(job, &target, with_version(find(job->c, CACHE_AUTHORITY), data), err);
+	return patch(job, &target, secret_patch(find(job->c, CACHE_AUTHORITY), fields, store), err);
 }
 
 static bool is_published(const struct controller *c, const char *bundle)
@@ -120,7 +96,7 @@ static int write_map(struct job *job, const char *bundle, struct error *err)
 		.name = IDENTITY_AUTHORITY};
 
 	return patch(job, &target,
-		with_version(
+		secret_patch_data(
 			find(job->c, CACHE_AUTHORITY_MAP), json_pack("{s:s}", BUNDLE_KEY, bundle)),
 		err);
 }
@@ -140,7 +116,7 @@ static int look(struct job *job, struct error *err)
 		return fail(err, ENOENT, "%s %s/%s is missing: it comes with the manifests",
 			find(c, CACHE_AUTHORITY) ? "ConfigMap" : "Secret", c->options.ns,
 			IDENTITY_AUTHORITY);
-	read_store(c, &store);
+	secret_read(find(c, CACHE_AUTHORITY), fields, &store);
 	for (int i = 0; i < STEPS_MAX && r > 0; i++) {
 		r = authority_step(&store, clock_real_ns(), err);
 		is_changed |= r > 0;
@@ -199,7 +175,7 @@ static int issue(
 	char uri[IDENTITY_URI];
 	int r;
 
-	read_store(job->c, &store);
+	secret_read(find(job->c, CACHE_AUTHORITY), fields, &store);
 	bundle = authority_bundle(&store, clock_real_ns());
 	if (!is_published(job->c, bundle)) {
 		queue_add_at(job->c->queue, job->key, clock_now_ns() + AGAIN_NS);

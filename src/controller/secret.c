@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/secret.h"
+
+#include "base/cleanup.h"
+#include "controller/certificate.h"
+#include "kube/base64.h"
+#include "kube/json.h"
+
+char *secret_decode(const char *text)
+{
+	struct buf out = BUF_INIT(CERTIFICATE_PEM_MAX);
+	char *pem = NULL;
+
+	if (text && base64_decode(str_from(text), &out) == 0)
+		pem = buf_take(&out);
+	buf_done(&out);
+	return pem;
+}
+
+json_t *secret_encode(const char *pem)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
+
+	if (!pem)
+		return json_null();
+	return base64_encode(str_from(pem), &out) == 0 ? json_string(buf_text(&out)) : NULL;
+}
+
+void secret_read(const json_t *secret, const struct secret_field *fields, void *ret_store)
+{
+	const json_t *data = json_object_get(secret, "data");
+
+	for (; fields->key; fields++)
+		*(char **)(void *)((char *)ret_store + fields->at) = secret_decode(
+			json_string_value(json_object_get(data, fields->key)));
+}
+
+json_t *secret_patch_data(const json_t *object, json_t *data)
+{
+	return json_pack("{s:{s:s*}, s:o}", "metadata", "resourceVersion",
+		kube_json_text_at(object, "metadata", "resourceVersion", NULL), "data", data);
+}
+
+json_t *secret_patch(const json_t *secret, const struct secret_field *fields, const void *store)
+{
+	json_t *data = json_object();
+
+	for (; fields->key; fields++)
+		json_object_set_new(data, fields->key,
+			secret_encode(
+				*(char *const *)(const void *)((const char *)store + fields->at)));
+	return secret_patch_data(secret, data);
+}
