@@ -199,6 +199,21 @@ static void kubeshare2_is_near_its_group(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 0);
 }
 
+/* The mean over all of the group, not the last of them. */
+static void kubeshare2_is_near_most_of_its_group(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare2_guarantee);
+	struct place_spec spec = spec_of(100);
+
+	add_node(place, "a", "00", "00");
+	add_node(place, "b", "00", "00");
+	spec.group = 7;
+	cluster_put(place, spec, 0);
+	cluster_put(place, spec, 1);
+	cluster_put(place, spec, 2);
+	assert_int_equal(node_for(place, spec), 0);
+}
+
 static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2);
@@ -234,6 +249,27 @@ static void gpushare_fills_memory(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 4);
 }
 
+/* Nodes are judged by what they will have left, not by what they have. */
+static void gpushare_counts_what_is_asked(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gpushare);
+	const struct place_device_info device = {.memory_bytes = GIB};
+	struct place_node_info info = {.n_devices = 1, .devices = &device};
+	struct place_spec spec = spec_of(100);
+	uint32_t node;
+
+	info.name = "small";
+	info.cpu_milli = 10000;
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	info.name = "large";
+	info.cpu_milli = 100000;
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	spec.cpu_milli = 5000;
+	cluster_put(place, spec, 1);
+	/* 50 % of the small one, 90 % of the large one; without what is asked 100 % and 95 % */
+	assert_int_equal(node_for(place, spec), 1);
+}
+
 /* ---- GaiaGPU ---- */
 
 static void gaiagpu_takes_the_fullest_node(void **state)
@@ -248,6 +284,20 @@ static void gaiagpu_takes_the_fullest_node(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 2);
 	cluster_put(place, spec_of(1000), 2);
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
+}
+
+static void gaiagpu_counts_cores_before_memory(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gaiagpu);
+	struct place_spec much = spec_of(300), little = spec_of(500);
+
+	much.device_bytes = 12 * GIB;
+	little.device_bytes = GIB;
+	add_node(place, "a", "0", "0");
+	add_node(place, "b", "0", "0");
+	cluster_put(place, much, 0);
+	cluster_put(place, little, 1);
+	assert_int_equal(cluster_device_for(place, spec_of(100)), 1);
 }
 
 static void gaiagpu_leaves_groups_whole(void **state)
@@ -766,8 +816,10 @@ static void policies_have_names(void **state)
 UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(kubeshare_code_looks_at_what_is_free), UNIT(kubeshare2_packs_and_spreads),
 	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
+	UNIT(kubeshare2_is_near_most_of_its_group),
 	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(gpushare_fills_memory),
-	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_leaves_groups_whole),
+	UNIT(gpushare_counts_what_is_asked), UNIT(gaiagpu_takes_the_fullest_node),
+	UNIT(gaiagpu_counts_cores_before_memory), UNIT(gaiagpu_leaves_groups_whole),
 	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
 	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
 	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),
