@@ -225,6 +225,28 @@ static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
 	assert_int_equal(node_for(place, none), 1);
 }
 
+/* ---- dot product ---- */
+
+/* In 1/800000: CPU as parts of 128 cores, devices as parts of eight. The smaller product wins. */
+static void dot_product_weighs_both(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_dot_product);
+	struct place_spec spec = spec_of(500);
+	struct place_choice choice;
+
+	spec.count = 2;
+	spec.cpu_milli = 16000;
+	add_node(place, "a", "00", "00");
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	/* 16/128 of 32/128, and 1/8 of 2/8 */
+	assert_int_equal(choice.score, -25000 - 25000);
+	add_node(place, "b", "00", "00");
+	cluster_put(place, spec_of(500), 2);
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.node, 1);
+	assert_int_equal(choice.score, -25000 - 18750);
+}
+
 /* ---- FGD ---- */
 
 /* The grade of the place that it finds for devices of that share, where only `typical` is. */
@@ -866,10 +888,11 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(kubeshare_code_looks_at_what_is_free), UNIT(kubeshare2_packs_and_spreads),
 	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
 	UNIT(kubeshare2_is_near_most_of_its_group),
-	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(fgd_grades_as_published),
-	UNIT(gpushare_fills_memory), UNIT(gpushare_counts_what_is_asked),
-	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_counts_cores_before_memory),
-	UNIT(gaiagpu_leaves_groups_whole), UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room),
-	UNIT(wang_scores), UNIT(search_finds_what_looking_at_all_finds),
-	UNIT(a_label_has_room_for_all_devices), UNIT(a_device_may_become_too_small),
-	UNIT(the_default_leaves_memory), UNIT(policies_have_names))
+	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(dot_product_weighs_both),
+	UNIT(fgd_grades_as_published), UNIT(gpushare_fills_memory),
+	UNIT(gpushare_counts_what_is_asked), UNIT(gaiagpu_takes_the_fullest_node),
+	UNIT(gaiagpu_counts_cores_before_memory), UNIT(gaiagpu_leaves_groups_whole),
+	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
+	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
+	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),
+	UNIT(policies_have_names))
