@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/cleanup.h"
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -123,7 +124,7 @@ static int run(const struct cli_args *args, struct error *err)
 	size_t at[GIVEN_MAX], n = 0, n_given = 0;
 	uint16_t bound = 0;
 	const char *listen_at = cli_get(args, "listen");
-	int r = places_helper("divvy-remote-link", link, sizeof(link), err);
+	int r = beside_find_program("divvy-remote-link", link, sizeof(link), err);
 
 	if (r >= 0 && listen_at)
 		r = split(listen_at, host, sizeof(host), &port, err);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
@@ -204,7 +205,7 @@ static int start_helper(const char *name, const char *verb, struct sockaddr_un *
 	int out[2], r;
 	pid_t pid;
 
-	r = places_helper(name, path, sizeof(path), err);
+	r = beside_find_program(name, path, sizeof(path), err);
 	r = r < 0 ? r : listen_at(ret_address, err);
 	if (r < 0)
 		return r;
