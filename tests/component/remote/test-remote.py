@@ -4,7 +4,10 @@
 
 import json
 import os
+import re
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -276,11 +279,92 @@ def one_device_of_two():
             assert server.wait(60) == 0
 
 
+def needs_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        raise Skip(f"no IPv6 on this machine: {error.strerror}") from error
+
+
+def comes_from(rig, far, place, peer):
+    """A program that uses the device, seen to be there."""
+    child = far.run(place, SPIN, "--kernel-us=500", "--duration=120")
+
+    def seen():
+        assert child.poll() is None, child.communicate()
+        return (rig.tenant("far") or {}).get("remote", {}).get("peer")
+    assert wait_for(seen, "the link says where it is") == peer
+    wait_for(lambda: workers(rig, "far"), "its worker registers")
+    assert peer in rig.divvy("ps").stdout
+    child.kill()
+    child.communicate()
+
+
+def an_address_of_ipv6():
+    needs_ipv6()
+    with Rig(simulate="2xH200-141Gi") as rig:
+        server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
+        assert re.fullmatch(r"\[::1\]:[0-9]+/[0-9a-f]{64}", invitation), invitation
+        comes_from(rig, Far(rig), invitation, "::1")
+        assert server.wait(60) == 0
+        for device, code in (("0", 0), ("1", 1)):
+            server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
+            child = Far(rig, DIVVY_INVITATION=invitation).run("[::1]:1", SPIN, "--count=3", f"--device={device}")
+            assert child.wait(60) == code, child.communicate()
+            child.communicate()
+            assert server.wait(60) == 0
+        stranger = Far(rig).run(f"[::1]:1/{'0' * 64}", "true")
+        error = stranger.communicate(timeout=60)[1]
+        assert stranger.returncode == 125 and "--remote [::1]:1: nobody listens there" in error, error
+
+
+def all_addresses_are_those_of_both_kinds():
+    needs_ipv6()
+    with Rig() as rig:
+        for place, peer in (("[::1]", "::1"), ("127.0.0.1", "127.0.0.1")):
+            server, invitation = serve(rig, "far", "--request", "0.2", listen="[::]:0")
+            assert invitation.startswith(socket.gethostname() + ":"), invitation
+            comes_from(rig, Far(rig, DIVVY_INVITATION=invitation), place, peer)
+            assert server.wait(60) == 0
+
+
+NETWORK = """ip link set lo up
+ip link add near type veth peer name other
+ip link set near up
+ip link set other up
+ip -6 address add fe80::7/64 dev near nodad
+echo up
+exec sleep infinity
+"""
+
+
+def an_address_with_a_scope():
+    needs_ipv6()
+    if not shutil.which("ip") or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        raise Skip("no ip, or no rights to make a network namespace")
+    with Rig() as rig:
+        network = rig.spawn("unshare", "--net", "sh", "-ec", NETWORK)
+        if network.stdout.readline() != "up\n":
+            raise Skip("no veth with an address of IPv6 can be made here: " + network.communicate(timeout=60)[1].strip())
+        there = ("nsenter", f"--net=/proc/{network.pid}/ns/net")
+        _, invitation = serve(rig, "far", "--request", "0.2", listen="[fe80::7%near]:0", before=there)
+        assert invitation.startswith("[fe80::7%near]:"), invitation
+        far = Far(rig, DIVVY_INVITATION=invitation)
+        child = far.run("[fe80::7%near]", SPIN, "--count=10", before=there)
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and json.loads(out)["kernels"] == 10, (out, err)
+        network.kill()
+        network.wait(60)
+
+
 def a_wish_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
                 "--request", "divvy serve")
-        refused(rig.divvy("serve", "--request", "0.2", "--listen", "here"), 125, "--listen 'here'")
+        for where, why in (("here", "no port"), ("2001:db8::7:7007", "stands in brackets"), ("[::1:7007", "] is missing"),
+                           ("[gpu7]:7007", "no address of IPv6"), ("[fe80::7%]:7007", "no address of IPv6")):
+            refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 125, f"--listen: '{where}'", why,
+                    "HOST:PORT")
 
 
 def another_place_is_refused_in_words():
@@ -288,6 +372,9 @@ def another_place_is_refused_in_words():
         for args, parts in [
             (("--remote", "far.example/x"), ("--remote 'far.example/x'", "local", "HOST[:DEVICE]")),
             (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "2001:db8::7"), ("--remote '2001:db8::7'", "stands in brackets", "[2001:db8::7]")),
+            (("--remote", "[2001:db8::7]:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "[far.example]"), ("'far.example' is no address of IPv6", "HOST[:DEVICE]")),
             (("--remote", "far.example"), ("--remote far.example", "divvy serve --invite", "DIVVY_INVITATION")),
             (("--remote", "far", "--invitation", "/nowhere/at/all"), ("/nowhere/at/all", "No such file")),
             (("--remote", "far", "--invitation", "/dev/null"), ("/dev/null", "empty")),
@@ -306,5 +393,6 @@ main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_not
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
      a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
      ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
-     an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
+     an_invitation_in_a_file_or_in_the_environment, one_device_of_two, an_address_of_ipv6,
+     all_addresses_are_those_of_both_kinds, an_address_with_a_scope,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)
