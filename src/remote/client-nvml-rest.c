@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every entry of nvml.def that is not carried: NVML_ERROR_UNINITIALIZED first, then NOT_SUPPORTED.
- * The definitions here are weak; one of client-nvml.c takes their place at link time.
+ * The definitions here are weak; one of client-nvml.c or client-nvml-list.c takes their place at link time.
  */
 #include "cuda/nvml_proto.h"
 #include "remote/client-nvml.h"

@@ -65,5 +65,5 @@ void worker_become(int sock)
 	if (preload)
 		setenv("LD_PRELOAD", preload, 1);
 	unsetenv("DIVVY_REMOTE");
-	execl(path, path, number, NULL);
+	execl(path, path, number, WORKER_WHOSE, NULL);
 }

@@ -110,7 +110,7 @@ def is_the_tenants(rig, said, quota):
     assert (one["name"], one["uuid"], one["is_found"]) == (device["model"], device["uuid"], True), one
     assert one["memory"]["total"] == quota and one["memory"]["used"] + one["memory"]["free"] == quota, one
     assert one["use"]["gpu"] <= 100 and one["wrong"] == INVALID_ARGUMENT, one
-    assert one["processes"] == one["temperature"] == NOT_SUPPORTED, one
+    assert one["processes"] == 0 and one["temperature"] == NOT_SUPPORTED, one
     assert said["driver"] == device["driver"] and said["cuda"] >= 12000, said
 
 
@@ -135,6 +135,69 @@ def nvml_tells_of_the_device_over_there():
         wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "it is said to be lost")
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0 and "shutdown" in out, (out, err)
+
+
+LISTS = (sys.executable, os.path.join(HERE, "nvml-lists.py"))
+CONTEXT = 64 << 20  # at the least: what the script itself takes
+
+
+def ask_lists(child):
+    child.stdin.write("again\n")
+    child.stdin.flush()
+    line = child.stdout.readline()
+    assert line, child.communicate()
+    return json.loads(line)
+
+
+def are_own(child):
+    """What is listed is the program's own processes and no other. The lists, without the numbers of processes."""
+    said = wait_for(lambda: len((s := ask_lists(child))["samples"]) == len(s["compute"][0]) == len(s["own"]) and s,
+                    "all of them are listed")
+    for of_form in said["compute"]:
+        assert [pid for pid, _ in of_form] == said["own"], said
+        assert all(memory >= CONTEXT for _, memory in of_form), said
+    assert said["samples"] == said["used"] == said["own"], said
+    assert said["graphics"] == said["mps"] == [], said
+    return [[memory for _, memory in of_form] for of_form in said["compute"]]
+
+
+def nvml_lists_the_programs_own_processes():
+    with Rig() as rig:
+        def start(name, *options, before=()):
+            child = subprocess.Popen([DIVVY, "run", "--name", name, "--request", "0.1", "--memory", "2Gi", "--quiet", *options, "--",
+                                      *before, *LISTS], env=rig.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True)
+            rig.children.append(child)
+            return child
+        rig.spin("stranger", "--request", "0.1", "--remote", "local")
+        rig.spin("neighbour", "--request", "0.1")
+        _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "2Gi")
+        children = {"here": start("here"), "apart": start("apart", "--remote", "local"),
+                    "served": Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, stdin=subprocess.PIPE)}
+        here, *others = [are_own(child) for child in children.values()]
+        assert others == [here, here], (here, others)
+        for child in children.values():
+            child.communicate(timeout=60)
+
+
+def nvml_lists_more_than_a_message_takes():
+    with Rig() as rig:
+        _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "16Gi")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, "11", stdin=subprocess.PIPE)
+        assert len(are_own(child)[0]) == 12
+        child.communicate(timeout=60)
+
+
+def nvml_lists_them_as_their_namespace_has_them():
+    if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False).returncode:
+        raise Skip("no rights to make a namespace of processes")
+    with Rig() as rig:
+        _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "2Gi")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", "unshare", "--pid", "--fork", *LISTS,
+                                                          stdin=subprocess.PIPE)
+        are_own(child)
+        assert ask_lists(child)["own"][0] == 1
+        child.communicate(timeout=60)
 
 
 TABLE = """
@@ -392,7 +455,8 @@ main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_not
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
      a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
-     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
+     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, nvml_lists_the_programs_own_processes,
+     nvml_lists_more_than_a_message_takes, nvml_lists_them_as_their_namespace_has_them, tables_of_the_runtime_are_refused_in_words,
      an_invitation_in_a_file_or_in_the_environment, one_device_of_two, an_address_of_ipv6,
      all_addresses_are_those_of_both_kinds, an_address_with_a_scope,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)
