@@ -158,6 +158,14 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(
 		      : NVML_ERROR_NOT_FOUND;
 }
 
+/* Of what says its size and version itself. NULL: the program has given none. */
+static nvmlReturn_t check_version(const unsigned int *version, unsigned int right)
+{
+	if (!version)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	return *version == right ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+}
+
 static nvmlReturn_t fetch_details(const struct query *query, unsigned int *count, void *entries)
 {
 	nvmlProcessDetailList_t list = {.version = NVML_STRUCT_VERSION(ProcessDetailList, 1),
@@ -176,10 +184,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(
 	static const struct list list = {fetch_details, sizeof(nvmlProcessDetail_v1_t),
 		offsetof(nvmlProcessDetail_v1_t, pid)};
 
-	if (!plist || plist->version != NVML_STRUCT_VERSION(ProcessDetailList, 1))
-		return plist ? NVML_ERROR_ARGUMENT_VERSION_MISMATCH : NVML_ERROR_INVALID_ARGUMENT;
-	return list_own(&list, &(struct query){.device = device, .mode = plist->mode},
-		&plist->numProcArrayEntries, plist->procArray);
+	const nvmlReturn_t r = check_version(
+		plist ? &plist->version : NULL, NVML_STRUCT_VERSION(ProcessDetailList, 1));
+
+	return r ? r
+		 : list_own(&list, &(struct query){.device = device, .mode = plist->mode},
+			   &plist->numProcArrayEntries, plist->procArray);
 }
 
 /* ---- utilisation ---- */

@@ -58,7 +58,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	return nvml_list(device, &ask, &to, processSamplesCount);
 }
 
-/* The driver there may know it of JPEG and optical flow; the older call, which is asked, does not. */
+/* Without JPEG and optical flow: of those the older call, which is asked there, does not tell. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 	nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-worker FD WHOSE: serves the program at the other end of that socket, and is gone when
- * the program is; whose it is (the pid over there) then stands in its command line. Started by divvy-remote-server with the tenant in its environment and the
- * interception library before the driver. Main thread.
+ * divvy-remote-worker FD WHOSE: serves the program at the other end of that socket, and is gone
+ * when the program is; whose it is (the pid over there) then stands in its command line. Started by
+ * divvy-remote-server with the tenant in its environment and the interception library before the
+ * driver. Main thread.
  */
 #include <errno.h>
 #include <poll.h>

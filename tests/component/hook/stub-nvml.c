@@ -2,7 +2,8 @@
 /*
  * An NVML without a device: the stub driver's four devices, numbered the other way round than CUDA
  * numbers them, as NVML may. On each are the processes of $STUB_PIDS ("1,2"), with as many bytes
- * and percent as their place in it. Every other entry (stub-nvml-entries.c) says yes and does nothing.
+ * and percent as their place in it. Every other entry (stub-nvml-entries.c) says yes and does
+ * nothing.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -42,8 +42,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	static const char *const names[] = {"first/both", "second/both", "first/one",
-		"second/one", "second/link", "first", "second", "."};
+	static const char *const names[] = {"first/both", "second/both", "first/one", "second/one",
+		"second/link", "first", "second", "."};
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
