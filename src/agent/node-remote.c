@@ -122,7 +122,7 @@ static void on_ended(void *data)
 
 static const char *cgroup_root(const struct agent *agent)
 {
-	return agent->is_cgroup_hidden ? "-" : agent->pod_cgroups ? agent->pod_cgroups : "*";
+	return agent->pod_cgroups ? agent->pod_cgroups : "*";
 }
 
 static int start_link(struct remote *remote, struct error *err)
