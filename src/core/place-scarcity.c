@@ -11,14 +11,14 @@
  *            with typical shares, of what stays free and a price for each share that is waited for,
  *            which is higher the more seldom it comes;
  *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
- *   lambda_m ~ E_m p_m^1.5 / (S_m + 20 devices)^4,  S_m = sum over n of U_n(m), sum of lambda_m = 1,
+ *   lambda_m ~ E_m p_m^1.5 / (S_m + 20 devices)^4, sum of lambda_m = 1, S_m = sum over n of U_n(m),
  *   E_m = of all that is asked for, what those ask for who can have no other models than m: else
  *            nearly all weight would be that of models that are few, however few ask for them.
  *
  * Where E_m is more than 1.15 times what there is of those models, of all that is free, each
- * permille of such a device that goes to others is one that somebody will lack: it costs 6.25 of
- * lambda's units, a quarter of what a wasted one costs. Who can have nothing else pays that wherever
- * he goes, so it counts for the others only.
+ * permille of such a device that goes to others is one that somebody will lack: it costs 6.25, a
+ * quarter of what a wasted one costs. Who can have nothing else pays that wherever he goes, so it
+ * counts for the others only.
  *
  * That is for when devices run out first. If typical tenants ask for more CPU with a device than
  * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
