@@ -11,7 +11,14 @@
  *            with typical shares, of what stays free and a price for each share that is waited for,
  *            which is higher the more seldom it comes;
  *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
- *   lambda_m ~ p_m^1.5 / (S_m + 20 devices)^4,  S_m = sum over n of U_n(m), sum of lambda_m = 1.
+ *   lambda_m ~ E_m p_m^1.5 / (S_m + 20 devices)^4, sum of lambda_m = 1, S_m = sum over n of U_n(m),
+ *   E_m = of all that is asked for, what those ask for who can have no other models than m: else
+ *            nearly all weight would be that of models that are few, however few ask for them.
+ *
+ * Where E_m is more than 1.15 times what there is of those models, of all that is free, each
+ * permille of such a device that goes to others is one that somebody will lack: it costs 6.25, a
+ * quarter of what a wasted one costs. Who can have nothing else pays that wherever he goes, so it
+ * counts for the others only.
  *
  * That is for when devices run out first. If typical tenants ask for more CPU with a device than
  * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
@@ -20,16 +27,15 @@
  *   G_n(m) = sum of the r that are not smaller than m's if n has devices, CPU and memory for one
  *            copy, or 0: what is left but fragments, nearly as FGD has them (place-fgd.c);
  *   V_n    = sum over m of (3 mu_m G_n(m) + 3 lambda_m U_n(m)) - 25 sum over r of W(r),
- *   mu_m   = half of p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and half
- *            of p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may have.
+ *   mu_m   = half of E_m p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and
+ *            half of E_m p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may
+ *            have.
  *
  * If those with several devices ask for most, the power of S_m gives nearly all weight to a seldom
  * model that few ask for, though there is more of it than they will ever use, and big nodes go to
  * whom small ones would do. What is scarce is then what will be asked for against what is there:
- * until all is given away m asks for E_m ~ p_m times its devices, and room for it is worth the more
- * the more of S_m that is:
  *
- *   lambda_m ~ p_m E_m / (S_m + 20 devices),  mu_m ~ p_m E_m / (D_m + 20 devices).
+ *   lambda_m ~ E_m p_m / (S_m + 20 devices),  mu_m ~ E_m p_m / (D_m + 20 devices).
  *
  * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
  * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
@@ -62,6 +68,8 @@
 #define USABLE_PART 3
 #define USED_PART 2
 #define WASTE_PART 25
+#define LACK_PARTS 4     /* of WASTE_PART: one is what somebody will lack */
+#define LACK_PERCENT 115 /* asked for by who can have nothing else, of what there is */
 #define WASTE_ONE 64     /* units of a permille of a device */
 #define PRICE_PERCENT 60 /* of a permille of a device: of a share that always comes */
 #define STEP 200u
@@ -103,6 +111,8 @@ struct scarcity {
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
 	row most;                      /* that one copy keeps from being a fragment */
+	uint64_t models[TYPICAL_MAX];  /* that m may have, as bits; 0: any */
+	uint64_t lacked;               /* models that will not do for those who have to have them */
 	bool by_fragments;             /* then mu and worth count, lambda and most do not */
 	bool by_demand;                /* then that as well: what is scarce goes by demand */
 	row mu;                        /* with its part in V_n */
@@ -271,6 +281,7 @@ static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 {
 	for (uint32_t model = 0; model < PLACE_MODELS_MAX; model++)
 		s->able[model][m] = !t->models || (t->models >> model & 1) ? -1 : 0;
+	s->models[m] = t->models;
 	s->per_cpu[m] = reciprocal(t->cpu_milli);
 	s->per_mib[m] = reciprocal((uint32_t)MIN(t->mib / MAX(t->n, 1u), UINT32_MAX));
 	s->share[m] = (int32_t)t->share;
@@ -358,6 +369,7 @@ struct supply {
 	double used[TYPICAL_MAX];  /* S_m */
 	double slots[TYPICAL_MAX]; /* D_m */
 	double open[TYPICAL_MAX];  /* R_m */
+	double all_open;
 };
 
 static void add_supply(const struct place *place, const struct scarcity *s, struct supply *supply)
@@ -374,6 +386,7 @@ static void add_supply(const struct place *place, const struct scarcity *s, stru
 		able = s->able[place->devices[n->first_device].model];
 		for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
 			open += place->share_open[i];
+		supply->all_open += open;
 		for (uint32_t m = 0; m < s->n; m++) {
 			int32_t k = (int32_t)((uint32_t)(sums->slots[m] * s->per_count[m]) >> 16);
 
@@ -389,11 +402,38 @@ static double square(double x)
 	return x * x;
 }
 
-/* See above; more: p_m^1.5. */
+/* E_m; sums of whole numbers, the same in any order. */
+static double asked_within(const struct scarcity *s, uint32_t m)
+{
+	double within = 0, all = 0;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		const double asked = (double)s->lambda[i] * s->take[i];
+		const bool is_within = s->models[i] && !(s->models[i] & ~s->models[m]);
+
+		all += asked;
+		within += is_within || !s->models[m] ? asked : 0;
+	}
+	return all > 0 ? within / all : 0;
+}
+
+/* Before weights are set: how often each comes is in their place. */
+static void set_lacked(struct scarcity *s, const struct supply *supply)
+{
+	s->lacked = 0;
+	for (uint32_t m = 0; m < s->n; m++)
+		if (s->models[m] &&
+			asked_within(s, m) * supply->all_open * 100 >
+				supply->open[m] * LACK_PERCENT)
+			s->lacked |= s->models[m];
+}
+
+/* See above; more: E_m p_m^1.5. */
 static void weigh(
 	const struct scarcity *s, const struct supply *supply, uint32_t m, struct supply *ret)
 {
-	const double p = s->lambda[m], more = p * sqrt(p), asked = p * p * s->take[m];
+	const double p = s->lambda[m], within = asked_within(s, m), asked = within * p,
+		     more = asked * sqrt(p);
 
 	if (s->by_demand) {
 		ret->used[m] = asked / (supply->used[m] + SPARE_MILLI);
@@ -401,7 +441,7 @@ static void weigh(
 	} else {
 		ret->used[m] = more / square(square(supply->used[m] + SPARE_MILLI));
 		ret->slots[m] = more / square(square(supply->slots[m] + SPARE_MILLI));
-		ret->open[m] = p / square(supply->open[m] + SPARE_MILLI);
+		ret->open[m] = asked / square(supply->open[m] + SPARE_MILLI);
 	}
 }
 
@@ -482,6 +522,7 @@ static int scarcity_learn(struct place *place)
 	if (r < 0)
 		return r;
 	add_supply(place, s, &supply);
+	set_lacked(s, &supply);
 	set_weights(s, &supply);
 	/* What they are worth is by other weights now; what they have is as it was. */
 	for (uint32_t node = 0; node < s->n_nodes; node++)
@@ -501,6 +542,19 @@ static int64_t waste_of(const struct scarcity *s, uint32_t r, uint32_t left)
 static int32_t score_of(int64_t lost)
 {
 	return place_score_of(lost >> SCORE_BITS);
+}
+
+/* What giving away that much of a node's devices costs who can have no other model. */
+static int64_t lack_of(const struct place *place, uint32_t node, uint32_t share, uint32_t count)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct node *n = &place->nodes[node];
+	const int64_t one = (int64_t)WASTE_PART * (s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS) /
+		LACK_PARTS;
+
+	if (!n->n_devices || !(s->lacked >> place->devices[n->first_device].model & 1))
+		return 0;
+	return one * share * count;
 }
 
 /* With devices of it given away, each in the same part. */
@@ -630,8 +684,10 @@ static int64_t bound_of_several(
 	return best + place_sum_of_greatest(saved, n_saved, class->count);
 }
 
-static int32_t bound(const struct scarcity *s, struct seen *seen, const struct place_class *class)
+static int32_t bound(const struct place *place, uint32_t node, struct seen *seen,
+	const struct place_class *class)
 {
+	const struct scarcity *s = place->policy_state;
 	uint32_t n = 0;
 	int64_t v;
 
@@ -641,18 +697,18 @@ static int32_t bound(const struct scarcity *s, struct seen *seen, const struct p
 		n++;
 	v = class->count == 1 ? bound_of_one(s, seen, class, n)
 			      : bound_of_several(s, seen, class, n);
+	v -= lack_of(place, node, class->share, class->count);
 	return score_of(v - seen->sums->rest[0]);
 }
 
 static void scarcity_bounds(struct place *place, uint32_t node,
 	const struct place_class *const *class, uint32_t n, bool is_guess, int32_t *ret)
 {
-	const struct scarcity *s = place->policy_state;
 	struct seen *seen = look_at(place, node);
 
 	seen->is_guess = is_guess;
 	for (uint32_t i = 0; i < n; i++)
-		ret[i] = bound(s, seen, class[i]);
+		ret[i] = bound(place, node, seen, class[i]);
 }
 
 static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
@@ -771,6 +827,7 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 		value = best_of_several(place, spec, &n, mask, choice);
 	else
 		value = best_of_one(place, spec, &n, mask, choice);
+	value -= lack_of(place, node, spec->share, spec->count);
 	return score_of(value - now->rest[0]);
 }
 

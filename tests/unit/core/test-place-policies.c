@@ -875,6 +875,36 @@ static void the_default_leaves_memory(void **state)
 	assert_int_equal(node_for(place, spec), b);
 }
 
+/* A third of what is asked for can only be of a model that is a fifth of what is free. */
+static void the_default_leaves_models(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+	struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	struct place_node_info info = {.n_devices = 1, .devices = devices};
+	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};
+	struct place_choice choice;
+	uint32_t a, b, tenant;
+	uint64_t other;
+
+	assert_ok(place_model(place, "A", &typical[0].models, NULL));
+	assert_ok(place_model(place, "B", &other, NULL));
+	typical[1].models = typical[0].models;
+	info.name = "a";
+	devices[0].model = (uint32_t)__builtin_ctzll(typical[0].models);
+	assert_ok(place_node_add(place, &info, &a, NULL));
+	info.name = "b";
+	info.n_devices = 2;
+	devices[0].model = devices[1].model = (uint32_t)__builtin_ctzll(other);
+	assert_ok(place_node_add(place, &info, &b, NULL));
+	place_set_typical(place, typical, ARRAY_SIZE(typical));
+	assert_ok(place_find(place, &typical[0], &choice, NULL));
+	assert_ok(place_add(place, &typical[0], &choice, &tenant, NULL));
+	/* The rest of that device is the best fit, which somebody else will lack. */
+	assert_int_equal(node_for(place, typical[2]), b);
+	place_set_typical(place, &typical[2], 2);
+	assert_int_equal(node_for(place, typical[2]), a);
+}
+
 static void policies_have_names(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -895,4 +925,4 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
 	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
 	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),
-	UNIT(policies_have_names))
+	UNIT(the_default_leaves_models), UNIT(policies_have_names))
