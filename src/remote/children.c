@@ -44,9 +44,15 @@ void children_known(struct children *c, int at)
 	atomic_store(&c->v[at].is_known, true);
 }
 
-void children_gone(struct children *c, pid_t pid)
+int children_gone(struct children *c, pid_t pid)
 {
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)
-		if (c->v[i].pid == pid)
-			c->v[i].pid = 0;
+	int at = -1;
+
+	for (int i = 0; i < (int)CHILDREN_MAX; i++) {
+		if (c->v[i].pid != pid)
+			continue;
+		c->v[i].pid = 0;
+		at = i;
+	}
+	return at;
 }

@@ -19,6 +19,8 @@ struct child {
 	pid_t pid; /* 0: free */
 	uint64_t turn;
 	_Atomic bool is_known;
+	_Atomic bool is_named; /* its session has a name: door.h */
+	uint8_t name[16];
 };
 
 struct children {
@@ -31,5 +33,5 @@ int children_take(struct children *children);
 /* The place's process; pid <= 0: there is none, it is free again. */
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
-/* That process has ended: its place is free. */
-void children_gone(struct children *children, pid_t pid);
+/* That process has ended: its place is free, which is returned; -1: it had none. */
+int children_gone(struct children *children, pid_t pid);

@@ -24,6 +24,7 @@
 #include "remote/link.h"
 #include "remote/net.h"
 #include "remote/secure.h"
+#include "remote/wire.h"
 
 #define LOOK_MS 1000
 
@@ -44,7 +45,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 	struct serve_reply reply;
 
 	/* A server that does not like a certificate says so only now. */
-	if (link_receive(tls, &reply, sizeof(reply)) < 0)
+	if (wire_receive(tls, &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
 			node);
 	reply.text[sizeof(reply.text) - 1] = '\0';
@@ -156,16 +157,17 @@ static void refuse(int sock, const char *text)
 static void join_one(const struct far_target *t, struct identity_tls *tls, int sock)
 {
 	static struct identity_session session;
-	struct map map = MAP_NONE;
+	const struct link_program program = {sock, t->host, t->port};
 	struct error err = {0};
+	struct link_end end;
 	int r;
 
 	if (is_local(t)) {
 		r = serve_here(t, sock, &err);
 	} else {
 		r = get_in(t, tls, FAR_PROCESS, &session, &err);
-		if (r >= 0 && link_open_program(session.tls, sock, &map) >= 0)
-			link_run(session.tls, map.p, REMOTE_HUB_SERVER, sock);
+		if (r >= 0 && link_open_program(session.tls, &program, &end) >= 0)
+			link_run(&end, REMOTE_HUB_SERVER);
 	}
 	if (r < 0) {
 		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);

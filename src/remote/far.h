@@ -12,7 +12,7 @@
 #include "identity/tls.h"
 #include "wire/serve.h"
 
-#define FAR_ABI 1u
+#define FAR_ABI 2u
 #define FAR_MAGIC 0x64766661u
 
 enum far_what {
