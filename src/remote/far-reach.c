@@ -24,14 +24,9 @@
 #include "remote/link.h"
 #include "remote/net.h"
 #include "remote/secure.h"
-#include "remote/wire.h"
+#include "remote/stream.h"
 
 #define LOOK_MS 1000
-
-static bool is_local(const struct far_target *t)
-{
-	return !t->host[0];
-}
 
 static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
 {
@@ -45,7 +40,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 	struct serve_reply reply;
 
 	/* A server that does not like a certificate says so only now. */
-	if (wire_receive(tls, &reply, sizeof(reply)) < 0)
+	if (stream_receive(stream_tls(tls), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
 			node);
 	reply.text[sizeof(reply.text) - 1] = '\0';
@@ -86,6 +81,29 @@ static int get_in(const struct far_target *t, struct identity_tls *tls, enum far
 	return receive_reply(session->tls, t->node, err);
 }
 
+static int check_there(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	static struct identity_session session;
+	const int r = get_in(t, tls, FAR_CHECK, &session, err);
+
+	if (r >= 0)
+		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+	return r;
+}
+
+static int join_there(
+	const struct far_target *t, struct identity_tls *tls, int sock, struct error *err)
+{
+	static struct identity_session session;
+	const struct link_program program = {sock, t->host, t->port};
+	struct link_end end;
+	const int r = get_in(t, tls, FAR_PROCESS, &session, err);
+
+	if (r >= 0 && link_open_program(session.tls, &program, &end) >= 0)
+		link_run(&end, REMOTE_HUB_SERVER);
+	return r;
+}
+
 /* ---- this node's own devices ---- */
 
 static int ask_here(const struct far_target *t, struct serve_answer *ret_answer, struct error *err)
@@ -100,8 +118,18 @@ static int ask_here(const struct far_target *t, struct serve_answer *ret_answer,
 	return far_ask(&ask, ret_answer, err);
 }
 
+static int check_here(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	struct serve_answer answer;
+	const int daemon = ask_here(t, &answer, err);
+
+	fd_close(daemon);
+	return daemon;
+}
+
 /* A child holds the connection to divvyd, whose end is the worker's. */
-static int serve_here(const struct far_target *t, int sock, struct error *err)
+static int join_here(
+	const struct far_target *t, struct identity_tls *tls, int sock, struct error *err)
 {
 	struct serve_answer answer;
 	const int daemon = ask_here(t, &answer, err);
@@ -127,6 +155,24 @@ static int serve_here(const struct far_target *t, int sock, struct error *err)
 		if (poll(&end, 1, LOOK_MS / 10) > 0)
 			kill(worker, SIGKILL);
 	return 0;
+}
+
+/* ---- what there is between a program and its worker ---- */
+
+struct transport {
+	/* Is there something for the container? */
+	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
+	/* Joins the program at the socket with a worker, as long as both live; else -errno. */
+	int (*join)(
+		const struct far_target *t, struct identity_tls *tls, int sock, struct error *err);
+};
+
+static const struct transport over_memory = {check_here, join_here},
+			      over_network = {check_there, join_there};
+
+static const struct transport *transport_to(const struct far_target *t)
+{
+	return t->host[0] ? &over_network : &over_memory;
 }
 
 /* ---- the program's processes ---- */
@@ -156,19 +202,9 @@ static void refuse(int sock, const char *text)
 
 static void join_one(const struct far_target *t, struct identity_tls *tls, int sock)
 {
-	static struct identity_session session;
-	const struct link_program program = {sock, t->host, t->port};
 	struct error err = {0};
-	struct link_end end;
-	int r;
+	const int r = transport_to(t)->join(t, tls, sock, &err);
 
-	if (is_local(t)) {
-		r = serve_here(t, sock, &err);
-	} else {
-		r = get_in(t, tls, FAR_PROCESS, &session, &err);
-		if (r >= 0 && link_open_program(session.tls, &program, &end) >= 0)
-			link_run(&end, REMOTE_HUB_SERVER);
-	}
 	if (r < 0) {
 		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);
 		refuse(sock, err.msg);
@@ -194,30 +230,12 @@ static void join_next(const struct far_target *t, struct identity_tls *tls, unsi
 
 /* ---- from the beginning to the end ---- */
 
-static int check(const struct far_target *t, struct identity_tls *tls, struct error *err)
-{
-	static struct identity_session session;
-	struct serve_answer answer;
-	int r;
-
-	if (is_local(t)) {
-		r = ask_here(t, &answer, err);
-		if (r >= 0)
-			close(r);
-		return r;
-	}
-	r = get_in(t, tls, FAR_CHECK, &session, err);
-	if (r >= 0)
-		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
-	return r;
-}
-
 /* In a child, since what GnuTLS holds goes with it. */
 static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
 {
 	struct error err = {0};
 	struct serve_reply reply;
-	const int r = check(t, tls, &err);
+	const int r = transport_to(t)->check(t, tls, &err);
 
 	far_reply_init(&reply, r < 0 ? r : 0, r < 0 ? err.msg : "");
 	send(SERVE_FD_CONTROL, &reply, sizeof(reply), MSG_NOSIGNAL);

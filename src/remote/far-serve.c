@@ -25,7 +25,7 @@
 #include "remote/far.h"
 #include "remote/link.h"
 #include "remote/secure.h"
-#include "remote/wire.h"
+#include "remote/stream.h"
 
 #define LOOK_MS 1000
 
@@ -147,7 +147,7 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 		return;
 	}
 	children_known(children, at->place);
-	if (wire_receive(session.tls, &hello, sizeof(hello)) < 0)
+	if (stream_receive(stream_tls(session.tls), &hello, sizeof(hello)) < 0)
 		return;
 	daemon = get_in(&session.peer, &hello, fd, &err);
 	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");

@@ -6,6 +6,7 @@
  * The session begins when all of them are there. One thread.
  */
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -16,7 +17,7 @@
 
 #include "cuda/types.h"
 #include "remote/link.h"
-#include "remote/wire.h"
+#include "remote/stream.h"
 
 #define COUNT_BITS 8
 
@@ -71,33 +72,35 @@ static int start_worker(struct remote_note *note, struct link_end *end)
 	return 0;
 }
 
-static int accept_further(const struct link_place *at, unsigned wanted, struct link_end *end)
+static int accept_further(
+	gnutls_session_t first, const struct link_place *at, unsigned wanted, struct link_end *end)
 {
-	while (end->n < 1 + wanted) {
-		const int r = bulk_accept(end->tls[0], at->own, &end->tls[end->n]);
+	gnutls_session_t tls;
+	int r = 0;
 
-		if (r < 0)
-			return r;
-		end->n++;
+	while (r == 0 && end->n < 1 + wanted) {
+		r = bulk_accept(first, at->own, &tls);
+		if (r == 0)
+			end->stream[end->n++] = stream_tls(tls);
 	}
-	return 0;
+	return r;
 }
 
 int link_open_worker(
 	struct gnutls_session_int *tls, const struct link_place *at, struct link_end *ret_end)
 {
-	struct link_end end = {.tls = {tls}, .n = 1, .map = MAP_NONE};
+	struct link_end end = {.stream = {stream_tls(tls)}, .n = 1, .map = MAP_NONE};
 	struct remote_note note;
 	struct bulk_name name;
 	int further, r;
 
-	if (wire_receive(tls, &note, sizeof(note)) < 0)
+	if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
 	/* Of the device's state alone there is nothing to carry. */
 	further = hear(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
 	if (further < 0) {
 		refuse(&note, other_version);
-		wire_send(tls, &note, sizeof(note));
+		stream_send(end.stream[0], &note, sizeof(note));
 		return further;
 	}
 	r = start_worker(&note, &end);
@@ -107,9 +110,9 @@ int link_open_worker(
 		return -EIO;
 	door_name(at->door, at->place, &name);
 	say(&note, (unsigned)further);
-	if (wire_send(tls, &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
+	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
 		return -EPIPE;
-	r = accept_further(at, (unsigned)further, &end);
+	r = accept_further(tls, at, (unsigned)further, &end);
 	door_shut(at->door, at->place, at->own);
 	if (r == 0)
 		*ret_end = end;
@@ -118,36 +121,39 @@ int link_open_worker(
 
 /* ---- the side of the program ---- */
 
-static void reach_further(
-	const struct link_program *program, struct remote_note *note, struct link_end *end)
+static void reach_further(gnutls_session_t first, const struct link_program *program,
+	struct remote_note *note, struct link_end *end)
 {
+	gnutls_session_t tls;
 	const int wanted = hear(note, BULK_MAX);
 
 	if (wanted < 0)
 		refuse(note, other_version);
 	while ((int)end->n <= wanted) {
-		if (bulk_reach(end->tls[0], program->host, program->port, &end->tls[end->n]) < 0) {
+		if (bulk_reach(first, program->host, program->port, &tls) < 0) {
 			refuse(note, "the other machine takes no further connections");
 			return;
 		}
-		end->n++;
+		end->stream[end->n++] = stream_tls(tls);
 	}
 }
 
 int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
 	struct link_end *ret_end)
 {
-	struct link_end end = {.tls = {tls}, .n = 1, .map = MAP_NONE, .sock = program->sock};
+	struct link_end end = {
+		.stream = {stream_tls(tls)}, .n = 1, .map = MAP_NONE, .sock = program->sock};
 	struct remote_note note;
 	int memory = -1;
 
 	if (fd_recv(end.sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return -EPIPE;
 	say(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
-	if (wire_send(tls, &note, sizeof(note)) < 0 || wire_receive(tls, &note, sizeof(note)) < 0)
+	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 ||
+		stream_receive(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
 	if (note.type == REMOTE_WELCOME)
-		reach_further(program, &note, &end);
+		reach_further(tls, program, &note, &end);
 	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)
 		return -ENOMEM;
 	note.bytes = 0;

@@ -12,7 +12,6 @@
 #include "remote/link.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@
 
 #include "remote/pieces.h"
 #include "remote/ring.h"
-#include "remote/wire.h"
+#include "remote/stream.h"
 
 #define PIECE (256u << 10)
 /* All rings full of the shortest ones: more than an honest peer lets us have. */
@@ -62,11 +61,11 @@ struct link {
 	unsigned n;
 	struct connection {
 		struct link *link;
-		gnutls_session_t tls;
+		struct stream stream;
 	} connection[1 + BULK_MAX];
 };
 
-static int send_parts(gnutls_session_t tls, const struct link_head *head, const void *p)
+static int send_parts(struct stream to, const struct link_head *head, const void *p)
 {
 	uint8_t both[sizeof(*head) + TOGETHER];
 	int r;
@@ -75,17 +74,17 @@ static int send_parts(gnutls_session_t tls, const struct link_head *head, const 
 		memcpy(both, head, sizeof(*head));
 		if (head->bytes)
 			memcpy(both + sizeof(*head), p, head->bytes);
-		return wire_send(tls, both, sizeof(*head) + head->bytes);
+		return stream_send(to, both, sizeof(*head) + head->bytes);
 	}
-	r = wire_send(tls, head, sizeof(*head));
-	return r < 0 ? r : wire_send(tls, p, head->bytes);
+	r = stream_send(to, head, sizeof(*head));
+	return r < 0 ? r : stream_send(to, p, head->bytes);
 }
 
 /* Over the first connection. */
 static void send_message(struct link *l, const struct link_head *head, const void *p)
 {
 	pthread_mutex_lock(&l->sending);
-	if (send_parts(l->connection[0].tls, head, p) < 0)
+	if (send_parts(l->connection[0].stream, head, p) < 0)
 		_exit(0);
 	pthread_mutex_unlock(&l->sending);
 }
@@ -141,7 +140,7 @@ static void *bulk_main(void *argument)
 		const struct link_head head = queue_take(&l->queue);
 
 		/* The far side reads it when it is there, so it stays in its place so long. */
-		if (send_parts(c->tls, &head,
+		if (send_parts(c->stream, &head,
 			    bytes_of(l->session, head.lane, l->out) + head.position % REMOTE_RING) <
 			0)
 			_exit(0);
@@ -254,7 +253,7 @@ static int take_data(struct connection *c, const struct link_head *head)
 		head->position, head->bytes);
 	pthread_mutex_unlock(&l->placing);
 	if (r == 0)
-		r = wire_receive(c->tls, bytes + head->position % REMOTE_RING, head->bytes);
+		r = stream_receive(c->stream, bytes + head->position % REMOTE_RING, head->bytes);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&l->placing);
@@ -289,28 +288,27 @@ static int take_note(struct link *l, const struct link_head *head)
 
 	if (head->bytes != sizeof(note))
 		return -EBADMSG;
-	r = wire_receive(l->connection[0].tls, &note, sizeof(note));
+	r = stream_receive(l->connection[0].stream, &note, sizeof(note));
 	if (r == 0 && fd_send(l->sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0)
 		r = -EPIPE;
 	return r;
 }
 
-/* Until its end, or what the other side must not say. */
-static void receive(struct connection *c)
+void link_hear(struct link *l, unsigned stream)
 {
-	const bool is_first = c == c->link->connection;
+	struct connection *c = &l->connection[stream];
 	struct link_head head;
 	int r = 0;
 
-	while (r == 0 && wire_receive(c->tls, &head, sizeof(head)) == 0) {
+	while (r == 0 && stream_receive(c->stream, &head, sizeof(head)) == 0) {
 		if (head.lane >= REMOTE_LANES)
 			return;
 		if (head.type == LINK_DATA)
 			r = take_data(c, &head);
-		else if (is_first && head.type == LINK_HEAD)
-			r = take_head(c->link, &head);
-		else if (is_first && head.type == LINK_NOTE)
-			r = take_note(c->link, &head);
+		else if (stream == 0 && head.type == LINK_HEAD)
+			r = take_head(l, &head);
+		else if (stream == 0 && head.type == LINK_NOTE)
+			r = take_note(l, &head);
 		else
 			r = -EBADMSG;
 	}
@@ -318,7 +316,9 @@ static void receive(struct connection *c)
 
 static void *receive_main(void *argument)
 {
-	receive(argument);
+	const struct connection *c = argument;
+
+	link_hear(c->link, (unsigned)(c - c->link->connection));
 	_exit(0);
 }
 
@@ -330,26 +330,37 @@ static void start(void *(*run)(void *), void *argument)
 		_exit(1);
 }
 
+struct link *link_new(const struct link_end *end, enum remote_hub hub)
+{
+	struct link *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	pthread_mutex_init(&l->sending, NULL);
+	pthread_mutex_init(&l->placing, NULL);
+	pthread_mutex_init(&l->queue.lock, NULL);
+	pthread_cond_init(&l->queue.is_filled, NULL);
+	l->session = end->map.p;
+	l->out = hub == REMOTE_HUB_SERVER ? RING_UP : RING_DOWN;
+	l->sock = end->sock;
+	l->n = end->n;
+	for (unsigned i = 0; i < l->n; i++)
+		l->connection[i] = (struct connection){l, end->stream[i]};
+	return l;
+}
+
 _Noreturn void link_run(const struct link_end *end, enum remote_hub hub)
 {
-	static struct link l = {
-		.sending = PTHREAD_MUTEX_INITIALIZER,
-		.placing = PTHREAD_MUTEX_INITIALIZER,
-		.queue = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, {{0}}},
-	};
+	struct link *l = link_new(end, hub);
 
-	l.session = end->map.p;
-	l.out = hub == REMOTE_HUB_SERVER ? RING_UP : RING_DOWN;
-	l.sock = end->sock;
-	l.n = end->n;
-	for (unsigned i = 0; i < l.n; i++)
-		l.connection[i] = (struct connection){&l, end->tls[i]};
-	for (unsigned i = 1; i < l.n; i++) {
-		start(bulk_main, &l.connection[i]);
-		start(receive_main, &l.connection[i]);
+	if (!l)
+		_exit(1);
+	for (unsigned i = 1; i < l->n; i++) {
+		start(bulk_main, &l->connection[i]);
+		start(receive_main, &l->connection[i]);
 	}
-	start(send_main, &l);
-	start(note_main, &l);
-	receive(l.connection);
+	start(send_main, l);
+	start(note_main, l);
+	receive_main(l->connection);
 	_exit(0);
 }

@@ -10,6 +10,7 @@
 #include "remote/bulk.h"
 #include "remote/door.h"
 #include "remote/session.h"
+#include "remote/stream.h"
 
 struct gnutls_session_int;
 
@@ -21,7 +22,7 @@ struct gnutls_session_int;
  * rings, and the socket of the program, or of the worker.
  */
 struct link_end {
-	struct gnutls_session_int *tls[1 + BULK_MAX]; /* each authenticated */
+	struct stream stream[1 + BULK_MAX];
 	unsigned n;
 	struct map map;
 	int sock;
@@ -41,6 +42,13 @@ void worker_become(int sock);
 
 /* Copies until one of the sides is gone, and ends the process. */
 _Noreturn void link_run(const struct link_end *end, enum remote_hub hub);
+
+/*
+ * What link_run() does with what the other side says over one of the streams, until the end of that
+ * or nonsense: for tests. free() is enough.
+ */
+struct link *link_new(const struct link_end *end, enum remote_hub hub);
+void link_hear(struct link *l, unsigned stream);
 
 /*
  * A session's beginning, up to link_run(), which the peer does as well: on the side of the device a

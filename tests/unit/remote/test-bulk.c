@@ -15,7 +15,7 @@
 #include "remote/bulk.h"
 #include "remote/door.h"
 #include "remote/secure.h"
-#include "remote/wire.h"
+#include "remote/stream.h"
 
 static const uint8_t right[SECURE_KEY_BYTES] = {1, 2, 3}, wrong[SECURE_KEY_BYTES] = {1, 2, 4};
 
@@ -59,9 +59,9 @@ static void meet(const struct secure_key *key, struct end *server, struct end *c
 		uint8_t byte;
 
 		pthread_join(thread, NULL);
-		if (server->r == 0 && wire_send(server->tls, "", 1) < 0)
+		if (server->r == 0 && stream_send(stream_tls(server->tls), "", 1) < 0)
 			server->r = -EPIPE;
-		client->r = wire_receive(client->tls, &byte, 1);
+		client->r = stream_receive(stream_tls(client->tls), &byte, 1);
 	} else {
 		client->fd = fd_close(client->fd);
 		pthread_join(thread, NULL);
