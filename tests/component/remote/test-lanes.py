@@ -26,7 +26,7 @@ def copies(rig, network, rounds=2, threads=3, seed=1):
     server, invitation = serve(rig, name, *WISH)
     shim = Shim(rig, invitation, *network)
     child = Far(rig).run(shim.invitation, COPIER, str(rounds), str(threads), str(seed))
-    out, err = child.communicate(timeout=240)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0 and out == "right\n", (network, seed, child.returncode, out, err)
     assert server.wait(60) == 0
     wait_for(lambda: not rig.tenant(name), f"{name} is gone")
@@ -51,6 +51,12 @@ def threads_that_come_and_go():
         out, err = child.communicate(timeout=120)
         assert child.returncode == 0 and out == "right\n", (out, err)
         copies(rig, ("sway=300",), rounds=8, threads=6)
+
+
+def more_is_under_way_than_a_worker_keeps():
+    """What copies wait in is bounded, and whoever waits for some of it holds up none that is on its way."""
+    with Rig() as rig:
+        copies(rig, (), rounds=3, threads=16, seed=5)
 
 
 def the_end_of_any_connection_is_the_sessions():
@@ -101,5 +107,6 @@ def nobody_joins_without_the_key():
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
-main(connections_that_overtake_each_other, threads_that_come_and_go, the_end_of_any_connection_is_the_sessions,
+main(connections_that_overtake_each_other, threads_that_come_and_go,
+     more_is_under_way_than_a_worker_keeps, the_end_of_any_connection_is_the_sessions,
      nobody_joins_without_the_key)
