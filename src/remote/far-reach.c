@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "cuda/types.h"
@@ -28,6 +29,12 @@
 
 #define LOOK_MS 1000
 
+/* One of its processes, and where the child that it has here says that it is alive. */
+struct program {
+	int sock;
+	_Atomic uint64_t *alive_ns;
+};
+
 static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
 {
 	*ret_hello = (struct far_hello){.magic = FAR_MAGIC, .abi = FAR_ABI, .what = (uint16_t)what};
@@ -40,7 +47,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 	struct serve_reply reply;
 
 	/* A server that does not like a certificate says so only now. */
-	if (stream_receive(stream_tls(tls), &reply, sizeof(reply)) < 0)
+	if (stream_receive(stream_tls(tls, FAR_ANSWER_MS), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
 			node);
 	reply.text[sizeof(reply.text) - 1] = '\0';
@@ -91,15 +98,15 @@ static int check_there(const struct far_target *t, struct identity_tls *tls, str
 	return r;
 }
 
-static int join_there(
-	const struct far_target *t, struct identity_tls *tls, int sock, struct error *err)
+static int join_there(const struct far_target *t, struct identity_tls *tls,
+	const struct program *program, struct error *err)
 {
 	static struct identity_session session;
-	const struct link_program program = {sock, t->host, t->port};
+	const struct link_program from = {program->sock, t->host, t->port, program->alive_ns};
 	struct link_end end;
 	const int r = get_in(t, tls, FAR_PROCESS, &session, err);
 
-	if (r >= 0 && link_open_program(session.tls, &program, &end) >= 0)
+	if (r >= 0 && link_open_program(session.tls, &from, &end) >= 0)
 		link_run(&end, REMOTE_HUB_SERVER);
 	return r;
 }
@@ -128,8 +135,8 @@ static int check_here(const struct far_target *t, struct identity_tls *tls, stru
 }
 
 /* A child holds the connection to divvyd, whose end is the worker's. */
-static int join_here(
-	const struct far_target *t, struct identity_tls *tls, int sock, struct error *err)
+static int join_here(const struct far_target *t, struct identity_tls *tls,
+	const struct program *program, struct error *err)
 {
 	struct serve_answer answer;
 	const int daemon = ask_here(t, &answer, err);
@@ -146,10 +153,10 @@ static int join_here(
 	worker = fork();
 	if (worker == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		worker_become(sock);
+		worker_become(program->sock);
 		_exit(1);
 	}
-	close(sock);
+	close(program->sock);
 	/* It is nobody else's to end. */
 	while (worker > 0 && waitpid(worker, NULL, WNOHANG) == 0)
 		if (poll(&end, 1, LOOK_MS / 10) > 0)
@@ -162,9 +169,9 @@ static int join_here(
 struct transport {
 	/* Is there something for the container? */
 	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
-	/* Joins the program at the socket with a worker, as long as both live; else -errno. */
-	int (*join)(
-		const struct far_target *t, struct identity_tls *tls, int sock, struct error *err);
+	/* Joins the program with a worker, as long as both live; else -errno. */
+	int (*join)(const struct far_target *t, struct identity_tls *tls,
+		const struct program *program, struct error *err);
 };
 
 static const struct transport over_memory = {check_here, join_here},
@@ -200,32 +207,36 @@ static void refuse(int sock, const char *text)
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
-static void join_one(const struct far_target *t, struct identity_tls *tls, int sock)
+static void join_one(
+	const struct far_target *t, struct identity_tls *tls, const struct program *program)
 {
 	struct error err = {0};
-	const int r = transport_to(t)->join(t, tls, sock, &err);
+	const int r = transport_to(t)->join(t, tls, program, &err);
 
 	if (r < 0) {
 		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);
-		refuse(sock, err.msg);
+		refuse(program->sock, err.msg);
 	}
 }
 
-static void join_next(const struct far_target *t, struct identity_tls *tls, unsigned *children)
+static void join_next(
+	const struct far_target *t, struct identity_tls *tls, struct children *children)
 {
 	_cleanup_close_ int sock = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+	const int at = sock >= 0 && is_ours(t, sock) ? children_take(children) : -1;
 	pid_t pid;
 
-	if (sock < 0 || *children >= CHILDREN_MAX || !is_ours(t, sock))
+	if (at < 0)
 		return;
+	children_known(children, at);
 	pid = fork();
 	if (pid == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
-		join_one(t, tls, sock);
+		join_one(t, tls, &(struct program){sock, &children->v[at].alive_ns});
 		_exit(1);
 	}
-	*children += pid > 0;
+	children_set(children, at, pid);
 }
 
 /* ---- from the beginning to the end ---- */
@@ -245,9 +256,11 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 {
 	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN},
 		{.fd = SERVE_FD_LISTEN, .events = POLLIN}};
-	unsigned children = 0;
+	struct children *children = children_new();
 	pid_t pid;
 
+	if (!children)
+		return -ENOMEM;
 	/* All workers of this node for it are the one container's. */
 	workers_begin();
 	pid = fork();
@@ -255,13 +268,13 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 		check_and_tell(t, tls);
 		_exit(0);
 	}
-	children += pid > 0;
 	while (!fds[0].revents) {
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents & POLLIN)
-			join_next(t, tls, &children);
-		while (children && waitpid(-1, NULL, WNOHANG) > 0)
-			children--;
+			join_next(t, tls, children);
+		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			children_gone(children, pid);
 	}
 	return 0;
 }

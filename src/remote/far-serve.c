@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "remote/children.h"
@@ -147,7 +147,7 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 		return;
 	}
 	children_known(children, at->place);
-	if (stream_receive(stream_tls(session.tls), &hello, sizeof(hello)) < 0)
+	if (stream_receive(stream_tls(session.tls, SECURE_SILENT_MS), &hello, sizeof(hello)) < 0)
 		return;
 	daemon = get_in(&session.peer, &hello, fd, &err);
 	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
@@ -183,9 +183,8 @@ int far_serve(struct identity_tls *tls)
 {
 	int r;
 
-	children = mmap(
-		NULL, sizeof(*children), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (children == MAP_FAILED)
+	children = children_new();
+	if (!children)
 		return -ENOMEM;
 	r = door_init(&door, children);
 	if (r < 0)
@@ -202,6 +201,7 @@ int far_serve(struct identity_tls *tls)
 			door_pass(&door);
 		if (fds[0].revents & POLLIN)
 			serve_next(tls);
+		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
 			door_close(&door, children_gone(children, pid));
 	}

@@ -39,6 +39,7 @@
 #include "remote/net.h"
 #include "remote/report.h"
 #include "remote/secure.h"
+#include "remote/stream.h"
 
 #define KEY_BYTES SECURE_KEY_BYTES
 #define LOOK_MS 100
@@ -148,9 +149,9 @@ static void serve_process(gnutls_session_t tls, int fd, const struct link_place 
 	link_run(&end, REMOTE_HUB_CLIENT);
 }
 
-static void join_one(int sock)
+static void join_one(int sock, _Atomic uint64_t *alive_ns)
 {
-	const struct link_program program = {sock, host, port};
+	const struct link_program program = {sock, host, port, alive_ns};
 	struct link_end end;
 	gnutls_session_t tls;
 
@@ -163,10 +164,11 @@ static void join_one(int sock)
 /* Who comes first is given the other key, and holds the connection as long as the program lasts. */
 static void serve_join(gnutls_session_t tls, int fd)
 {
-	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+	const struct stream stream = stream_tls(tls, SECURE_SILENT_MS);
 	struct sockaddr_in peer = {0};
 	socklen_t n = sizeof(peer);
 	bool before = false;
+	uint8_t beat;
 
 	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
 		return;
@@ -178,18 +180,19 @@ static void serve_join(gnutls_session_t tls, int fd)
 	getpeername(fd, (struct sockaddr *)&peer, &n);
 	shared->peer = peer.sin_addr;
 	atomic_store(&shared->joined, getpid());
-	while (poll(&end, 1, -1) < 0)
+	while (stream_receive(stream, &beat, sizeof(beat)) == 0)
 		;
 }
 
-static int join(void)
+static int join(struct stream *ret_joined)
 {
 	gnutls_session_t tls;
 	const int r = get_in(&tls);
 
 	if (r < 0)
 		return r;
-	if (gnutls_record_recv(tls, key, sizeof(key)) != sizeof(key))
+	*ret_joined = stream_tls(tls, SECURE_SILENT_MS);
+	if (stream_receive(*ret_joined, key, sizeof(key)) < 0)
 		return -EACCES;
 	use_now = KEY_PROCESS;
 	return 0;
@@ -310,6 +313,7 @@ static int serve_all(int listener)
 		if (p[0].revents)
 			serve_next(listener);
 		report();
+		children_watch(&shared->children, clock_now_ns(), SECURE_PEER_MS);
 	} while (reap());
 	return 0;
 }
@@ -325,34 +329,55 @@ static bool is_own(int sock)
 		(peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Until the program has ended, and all of its processes. */
-static void join_all(int listener, pid_t follow)
+static void join_next(struct children *children, int listener)
 {
-	int program = pidfd_new(follow);
-	unsigned children = 0;
+	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	const int at = sock >= 0 && is_own(sock) ? children_take(children) : -1;
+	pid_t pid;
 
-	while (program >= 0 || children) {
+	if (at < 0)
+		return;
+	children_known(children, at);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		join_one(sock, &children->v[at].alive_ns);
+		_exit(1);
+	}
+	children_set(children, at, pid);
+}
+
+/* That there still is a program; who has invited it waits for nothing else. */
+static void beat(struct stream joined)
+{
+	static uint64_t last_ns;
+	const uint64_t now = clock_now_ns();
+
+	if (now - last_ns < SECURE_BEAT_MS * NSEC_PER_MSEC)
+		return;
+	last_ns = now;
+	stream_send(joined, "", 1);
+}
+
+/* Until the program has ended, and all of its processes. */
+static void join_all(int listener, pid_t follow, struct stream joined)
+{
+	struct children *children = children_new();
+	int program = pidfd_new(follow);
+
+	while (children && (program >= 0 || children_any(children))) {
 		struct pollfd fds[] = {
 			{.fd = listener, .events = POLLIN}, {.fd = program, .events = POLLIN}};
 
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents)
 			program = fd_close(program);
-		if (fds[0].revents & POLLIN) {
-			_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-			pid_t pid = -1;
-
-			if (sock >= 0 && children < CHILDREN_MAX && is_own(sock))
-				pid = fork();
-			if (pid == 0) {
-				prctl(PR_SET_PDEATHSIG, SIGKILL);
-				join_one(sock);
-				_exit(1);
-			}
-			children += pid > 0;
-		}
-		while (children && waitpid(-1, NULL, WNOHANG) > 0)
-			children--;
+		if (fds[0].revents & POLLIN)
+			join_next(children, listener);
+		beat(joined);
+		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+			children_gone(children, pid);
 	}
 	socket_unlink(listener);
 }
@@ -374,6 +399,7 @@ int main(int argc, char **argv)
 	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
 	const bool is_client = argc == 4 && strcmp(argv[1], "join") == 0;
 	uint64_t listener = 0, follow = 0;
+	struct stream joined;
 	int r;
 
 	if ((!is_server && !is_client) ||
@@ -388,13 +414,13 @@ int main(int argc, char **argv)
 		workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
-		r = is_server ? serve_all((int)listener) : join();
+		r = is_server ? serve_all((int)listener) : join(&joined);
 	if (is_client) {
 		/* Who has started us waits for this word before the program begins. */
 		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
 		close(STDOUT_FILENO);
 		if (r == 0)
-			join_all((int)listener, (pid_t)follow);
+			join_all((int)listener, (pid_t)follow, joined);
 	}
 	/* Not through destructors: what TLS holds goes with the process. */
 	_exit(r < 0);

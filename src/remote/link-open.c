@@ -9,6 +9,7 @@
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -17,6 +18,7 @@
 
 #include "cuda/types.h"
 #include "remote/link.h"
+#include "remote/secure.h"
 #include "remote/stream.h"
 
 #define COUNT_BITS 8
@@ -47,6 +49,18 @@ static const char other_version[] = "divvy is of another version on the other ma
 
 /* ---- the side of the device ---- */
 
+/* What a driver takes to begin is no silence of ours. */
+static int await_worker(const struct link_end *end)
+{
+	static const struct remote_note beat = {.type = REMOTE_BEAT, .abi = REMOTE_ABI};
+	struct pollfd p = {.fd = end->sock, .events = POLLIN};
+
+	while (poll(&p, 1, SECURE_BEAT_MS) <= 0)
+		if (stream_send(end->stream[0], &beat, sizeof(beat)) < 0)
+			return -EPIPE;
+	return 0;
+}
+
 static int start_worker(struct remote_note *note, struct link_end *end)
 {
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
@@ -63,6 +77,7 @@ static int start_worker(struct remote_note *note, struct link_end *end)
 	end->sock = pair[0];
 	note->hub = REMOTE_HUB_CLIENT;
 	if (fd_send(pair[0], note, sizeof(*note), NULL, 0, MSG_NOSIGNAL) < 0 ||
+		await_worker(end) < 0 ||
 		fd_recv(pair[0], note, sizeof(*note), &fds, 0) != sizeof(*note))
 		return -EPIPE;
 	if (note->type == REMOTE_WELCOME &&
@@ -81,7 +96,7 @@ static int accept_further(
 	while (r == 0 && end->n < 1 + wanted) {
 		r = bulk_accept(first, at->own, &tls);
 		if (r == 0)
-			end->stream[end->n++] = stream_tls(tls);
+			end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);
 	}
 	return r;
 }
@@ -89,7 +104,8 @@ static int accept_further(
 int link_open_worker(
 	struct gnutls_session_int *tls, const struct link_place *at, struct link_end *ret_end)
 {
-	struct link_end end = {.stream = {stream_tls(tls)}, .n = 1, .map = MAP_NONE};
+	struct link_end end = {
+		.stream = {stream_tls(tls, SECURE_SILENT_MS)}, .n = 1, .map = MAP_NONE};
 	struct remote_note note;
 	struct bulk_name name;
 	int further, r;
@@ -112,6 +128,7 @@ int link_open_worker(
 	say(&note, (unsigned)further);
 	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
 		return -EPIPE;
+	end.alive_ns = &at->door->children->v[at->place].alive_ns;
 	r = accept_further(tls, at, (unsigned)further, &end);
 	door_shut(at->door, at->place, at->own);
 	if (r == 0)
@@ -134,24 +151,30 @@ static void reach_further(gnutls_session_t first, const struct link_program *pro
 			refuse(note, "the other machine takes no further connections");
 			return;
 		}
-		end->stream[end->n++] = stream_tls(tls);
+		end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);
 	}
 }
 
 int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
 	struct link_end *ret_end)
 {
-	struct link_end end = {
-		.stream = {stream_tls(tls)}, .n = 1, .map = MAP_NONE, .sock = program->sock};
+	struct link_end end = {.stream = {stream_tls(tls, SECURE_SILENT_MS)},
+		.n = 1,
+		.map = MAP_NONE,
+		.sock = program->sock,
+		.alive_ns = program->alive_ns};
 	struct remote_note note;
 	int memory = -1;
 
 	if (fd_recv(end.sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return -EPIPE;
 	say(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
-	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 ||
-		stream_receive(end.stream[0], &note, sizeof(note)) < 0)
+	if (stream_send(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
+	do {
+		if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
+			return -EPIPE;
+	} while (note.type == REMOTE_BEAT);
 	if (note.type == REMOTE_WELCOME)
 		reach_further(tls, program, &note, &end);
 	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)

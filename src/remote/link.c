@@ -6,19 +6,24 @@
  * and nothing is parsed here. What is long is left to the further connections, whichever of them has
  * nothing to do; the far side writes each piece to its place and tells the consumer of what is there
  * without a gap (pieces.h). All else goes over the first. A thread sends what is new, one passes on
- * what the socket says; each connection has one (the caller's is the first's) that receives, each
- * further one another one that sends. The end of any of them is the session's.
+ * what the socket says, one says that there is nothing to say; each connection has one (the caller's
+ * is the first's) that receives, each further one another one that sends. The end of any of them, or
+ * its silence, is the session's.
  */
 #include "remote/link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "remote/pieces.h"
 #include "remote/ring.h"
+#include "remote/secure.h"
 #include "remote/stream.h"
 
 #define PIECE (256u << 10)
@@ -30,7 +35,7 @@
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
 
-enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE };
+enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE, LINK_BEAT };
 
 struct link_head {
 	uint32_t bytes;
@@ -53,6 +58,7 @@ struct link {
 	struct remote_session *session;
 	enum ring_way out; /* rings that are read here */
 	int sock;
+	_Atomic uint64_t *alive_ns;
 	uint64_t sent[REMOTE_LANES], told[REMOTE_LANES];
 	pthread_mutex_t sending; /* over the first connection */
 	struct queue queue;
@@ -117,16 +123,25 @@ static void queue_put(struct queue *q, const struct link_head *head)
 	pthread_mutex_unlock(&q->lock);
 }
 
+static const struct link_head beat = {.type = LINK_BEAT};
+
+/* The next piece, or when there has been none for so long a beat. */
 static struct link_head queue_take(struct queue *q)
 {
-	struct link_head head;
+	const uint64_t until_ns = clock_now_ns() + SECURE_BEAT_MS * NSEC_PER_MSEC;
+	const struct timespec until = {
+		(time_t)(until_ns / NSEC_PER_SEC), (long)(until_ns % NSEC_PER_SEC)};
+	struct link_head head = beat;
+	int r = 0;
 
 	pthread_mutex_lock(&q->lock);
-	while (!q->n)
-		pthread_cond_wait(&q->is_filled, &q->lock);
-	head = q->v[q->first];
-	q->first = (q->first + 1) % QUEUED_MAX;
-	q->n--;
+	while (!q->n && r == 0)
+		r = pthread_cond_timedwait(&q->is_filled, &q->lock, &until);
+	if (q->n) {
+		head = q->v[q->first];
+		q->first = (q->first + 1) % QUEUED_MAX;
+		q->n--;
+	}
 	pthread_mutex_unlock(&q->lock);
 	return head;
 }
@@ -235,6 +250,24 @@ static void *note_main(void *argument)
 	_exit(0);
 }
 
+/* Who sends something else is no less alive. */
+static void *beat_main(void *argument)
+{
+	struct link *l = argument;
+
+	for (;;) {
+		if (l->alive_ns)
+			atomic_store(l->alive_ns, clock_now_ns());
+		poll(NULL, 0, SECURE_BEAT_MS);
+		if (pthread_mutex_trylock(&l->sending))
+			continue;
+		if (send_parts(l->connection[0].stream, &beat, NULL) < 0)
+			_exit(0);
+		pthread_mutex_unlock(&l->sending);
+	}
+	return NULL;
+}
+
 /* ---- what comes from there ---- */
 
 static int take_data(struct connection *c, const struct link_head *head)
@@ -305,6 +338,8 @@ void link_hear(struct link *l, unsigned stream)
 			return;
 		if (head.type == LINK_DATA)
 			r = take_data(c, &head);
+		else if (head.type == LINK_BEAT && head.bytes == 0)
+			continue;
 		else if (stream == 0 && head.type == LINK_HEAD)
 			r = take_head(l, &head);
 		else if (stream == 0 && head.type == LINK_NOTE)
@@ -333,16 +368,21 @@ static void start(void *(*run)(void *), void *argument)
 struct link *link_new(const struct link_end *end, enum remote_hub hub)
 {
 	struct link *l = calloc(1, sizeof(*l));
+	pthread_condattr_t clock;
 
 	if (!l)
 		return NULL;
 	pthread_mutex_init(&l->sending, NULL);
 	pthread_mutex_init(&l->placing, NULL);
 	pthread_mutex_init(&l->queue.lock, NULL);
-	pthread_cond_init(&l->queue.is_filled, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->queue.is_filled, &clock);
+	pthread_condattr_destroy(&clock);
 	l->session = end->map.p;
 	l->out = hub == REMOTE_HUB_SERVER ? RING_UP : RING_DOWN;
 	l->sock = end->sock;
+	l->alive_ns = end->alive_ns;
 	l->n = end->n;
 	for (unsigned i = 0; i < l->n; i++)
 		l->connection[i] = (struct connection){l, end->stream[i]};
@@ -361,6 +401,7 @@ _Noreturn void link_run(const struct link_end *end, enum remote_hub hub)
 	}
 	start(send_main, l);
 	start(note_main, l);
+	start(beat_main, l);
 	receive_main(l->connection);
 	_exit(0);
 }

@@ -26,6 +26,7 @@ struct link_end {
 	unsigned n;
 	struct map map;
 	int sock;
+	_Atomic uint64_t *alive_ns; /* children.h: where it says that it is; may be NULL */
 };
 
 /* A sealed session, mapped, and its descriptor. 0 or -errno. */
@@ -66,6 +67,7 @@ int link_open_worker(
 struct link_program {
 	int sock;
 	const char *host, *port;
+	_Atomic uint64_t *alive_ns;
 };
 int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
 	struct link_end *ret_end);

@@ -82,6 +82,7 @@ enum remote_note_type {
 	REMOTE_HELLO_NVML, /* a session of REMOTE_ASK and REMOTE_TELL alone: remote/nvml.h */
 	REMOTE_ASK,
 	REMOTE_TELL,
+	REMOTE_BEAT, /* of links, until the WELCOME: it is on its way */
 };
 
 /* One packet; WELCOME brings the memfd. */

@@ -14,12 +14,13 @@ struct gnutls_session_int;
 struct stream {
 	const struct stream_kind *kind;
 	void *own;
+	unsigned silent_ms; /* how long nothing may come; 0: for ever */
 };
 
 struct stream_kind {
 	/* All n bytes. 0, or -EPIPE when the other side is gone. */
 	int (*send)(struct stream s, const void *p, size_t n);
-	/* Exactly n bytes, likewise. */
+	/* Exactly n bytes, likewise; -ETIMEDOUT when nothing has come for longer than may be. */
 	int (*receive)(struct stream s, void *p, size_t n);
 };
 
@@ -33,5 +34,8 @@ static inline int stream_receive(struct stream s, void *p, size_t n)
 	return s.kind->receive(s, p, n);
 }
 
-/* TLS over TCP: a session that has been authenticated, and stays the caller's. */
-struct stream stream_tls(struct gnutls_session_int *tls);
+/*
+ * TLS over TCP: a session that has been authenticated, and stays the caller's. At least a second
+ * of silence, or 0.
+ */
+struct stream stream_tls(struct gnutls_session_int *tls, unsigned silent_ms);

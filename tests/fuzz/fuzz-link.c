@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	FUZZ_CHECK(session != MAP_FAILED);
 	for (unsigned i = 0; i < STREAMS; i++)
-		end.stream[i] = (struct stream){&kind, &said[i]};
+		end.stream[i] = (struct stream){&kind, &said[i], 0};
 	/* The program has written something, so that the other side may say it has read it. */
 	atomic_store(&session->lane[1].up.tail, 4096);
 	link = link_new(&end, REMOTE_HUB_SERVER);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of a GPU on another machine share: both sides on this one, and a proxy between them."""
 
+import contextlib
 import os
 import select
 import socket
@@ -15,6 +16,19 @@ PIECE = 65536
 
 def workers(rig, name):
     return [p["pid"] for p in rig.tenant(name).get("processes", [])]
+
+
+def descendants(pid):
+    """All processes below that one."""
+    parent = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as f:
+            parent[int(entry)] = int(f.read().rpartition(")")[2].split()[1])
+    found, new = [], {pid}
+    while new:
+        new = {child for child, above in parent.items() if above in new}
+        found += new
+    return found
 
 
 class Far:

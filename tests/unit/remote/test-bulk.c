@@ -59,9 +59,9 @@ static void meet(const struct secure_key *key, struct end *server, struct end *c
 		uint8_t byte;
 
 		pthread_join(thread, NULL);
-		if (server->r == 0 && stream_send(stream_tls(server->tls), "", 1) < 0)
+		if (server->r == 0 && stream_send(stream_tls(server->tls, 0), "", 1) < 0)
 			server->r = -EPIPE;
-		client->r = stream_receive(stream_tls(client->tls), &byte, 1);
+		client->r = stream_receive(stream_tls(client->tls, 0), &byte, 1);
 	} else {
 		client->fd = fd_close(client->fd);
 		pthread_join(thread, NULL);
