@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <gnutls/gnutls.h>
+#include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -60,17 +61,31 @@ static int find_own_key(gnutls_session_t first)
 
 /* ---- the side of the program ---- */
 
-int bulk_reach(
-	gnutls_session_t first, const char *host, const char *port, gnutls_session_t *ret_tls)
+/* A name may have several addresses, and lead to another machine the next time. */
+static int dial_again(gnutls_session_t first)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct sockaddr_storage peer;
+	socklen_t n = sizeof(peer);
+
+	if (getpeername(gnutls_transport_get_int(first), (struct sockaddr *)&peer, &n) < 0)
+		return -errno;
+	if (getnameinfo((struct sockaddr *)&peer, n, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return -EADDRNOTAVAIL;
+	return net_dial(host, port);
+}
+
+int bulk_reach(gnutls_session_t first, gnutls_session_t *ret_tls)
 {
 	const struct secure_key own = {.name = KEY_NAME, .bytes = key};
 	struct bulk_hello hello;
-	_cleanup_close_ int fd = net_dial(host, port);
+	_cleanup_close_ int fd = dial_again(first);
 	int r;
 
-	memcpy(hello.opening, opening, sizeof(opening));
 	if (fd < 0)
 		return fd;
+	memcpy(hello.opening, opening, sizeof(opening));
 	if (bulk_name(first, &hello.name) < 0 || find_own_key(first) < 0)
 		return -EIO;
 	r = fd_write_all(fd, &hello, sizeof(hello));

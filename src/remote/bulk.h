@@ -24,9 +24,11 @@ unsigned bulk_wish(void);
 /* Of the session with that first connection. 0 or -EIO. */
 int bulk_name(struct gnutls_session_int *first, struct bulk_name *ret_name);
 
-/* The side of the program: one more, in and authenticated; the caller's. 0 or -errno. */
-int bulk_reach(struct gnutls_session_int *first, const char *host, const char *port,
-	struct gnutls_session_int **ret_tls);
+/*
+ * The side of the program: one more to where the first one leads, in and authenticated; the
+ * caller's. 0 or -errno.
+ */
+int bulk_reach(struct gnutls_session_int *first, struct gnutls_session_int **ret_tls);
 
 /*
  * The side of the device: one more, that has come through the door (door.h) of this process; who

@@ -29,12 +29,6 @@
 
 #define LOOK_MS 1000
 
-/* One of its processes, and where the child that it has here says that it is alive. */
-struct program {
-	int sock;
-	_Atomic uint64_t *alive_ns;
-};
-
 static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
 {
 	*ret_hello = (struct far_hello){.magic = FAR_MAGIC, .abi = FAR_ABI, .what = (uint16_t)what};
@@ -99,14 +93,13 @@ static int check_there(const struct far_target *t, struct identity_tls *tls, str
 }
 
 static int join_there(const struct far_target *t, struct identity_tls *tls,
-	const struct program *program, struct error *err)
+	const struct link_program *program, struct error *err)
 {
 	static struct identity_session session;
-	const struct link_program from = {program->sock, t->host, t->port, program->alive_ns};
 	struct link_end end;
 	const int r = get_in(t, tls, FAR_PROCESS, &session, err);
 
-	if (r >= 0 && link_open_program(session.tls, &from, &end) >= 0)
+	if (r >= 0 && link_open_program(session.tls, program, &end) >= 0)
 		link_run(&end, REMOTE_HUB_SERVER);
 	return r;
 }
@@ -136,7 +129,7 @@ static int check_here(const struct far_target *t, struct identity_tls *tls, stru
 
 /* A child holds the connection to divvyd, whose end is the worker's. */
 static int join_here(const struct far_target *t, struct identity_tls *tls,
-	const struct program *program, struct error *err)
+	const struct link_program *program, struct error *err)
 {
 	struct serve_answer answer;
 	const int daemon = ask_here(t, &answer, err);
@@ -171,7 +164,7 @@ struct transport {
 	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
 	/* Joins the program with a worker, as long as both live; else -errno. */
 	int (*join)(const struct far_target *t, struct identity_tls *tls,
-		const struct program *program, struct error *err);
+		const struct link_program *program, struct error *err);
 };
 
 static const struct transport over_memory = {check_here, join_here},
@@ -208,7 +201,7 @@ static void refuse(int sock, const char *text)
 }
 
 static void join_one(
-	const struct far_target *t, struct identity_tls *tls, const struct program *program)
+	const struct far_target *t, struct identity_tls *tls, const struct link_program *program)
 {
 	struct error err = {0};
 	const int r = transport_to(t)->join(t, tls, program, &err);
@@ -233,7 +226,7 @@ static void join_next(
 	if (pid == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
-		join_one(t, tls, &(struct program){sock, &children->v[at].alive_ns});
+		join_one(t, tls, &(struct link_program){sock, &children->v[at].alive_ns});
 		_exit(1);
 	}
 	children_set(children, at, pid);

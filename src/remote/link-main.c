@@ -151,7 +151,7 @@ static void serve_process(gnutls_session_t tls, int fd, const struct link_place 
 
 static void join_one(int sock, _Atomic uint64_t *alive_ns)
 {
-	const struct link_program program = {sock, host, port, alive_ns};
+	const struct link_program program = {sock, alive_ns};
 	struct link_end end;
 	gnutls_session_t tls;
 

@@ -138,8 +138,7 @@ int link_open_worker(
 
 /* ---- the side of the program ---- */
 
-static void reach_further(gnutls_session_t first, const struct link_program *program,
-	struct remote_note *note, struct link_end *end)
+static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
 {
 	gnutls_session_t tls;
 	const int wanted = hear(note, BULK_MAX);
@@ -147,7 +146,7 @@ static void reach_further(gnutls_session_t first, const struct link_program *pro
 	if (wanted < 0)
 		refuse(note, other_version);
 	while ((int)end->n <= wanted) {
-		if (bulk_reach(first, program->host, program->port, &tls) < 0) {
+		if (bulk_reach(first, &tls) < 0) {
 			refuse(note, "the other machine takes no further connections");
 			return;
 		}
@@ -176,7 +175,7 @@ int link_open_program(struct gnutls_session_int *tls, const struct link_program 
 			return -EPIPE;
 	} while (note.type == REMOTE_BEAT);
 	if (note.type == REMOTE_WELCOME)
-		reach_further(tls, program, &note, &end);
+		reach_further(tls, &note, &end);
 	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)
 		return -ENOMEM;
 	note.bytes = 0;

@@ -3,8 +3,8 @@
  * Contract: link.h. Both sessions of a pair have rings of the same size, and positions in them are
  * the same: what the local producer has written goes over as bytes at a position, what the far
  * consumer has read comes back as one. So the far ring's room is the window, each lane has its own,
- * and nothing is parsed here. What is long is left to the further connections, whichever of them has
- * nothing to do; the far side writes each piece to its place and tells the consumer of what is there
+ * and nothing is parsed here. What has piled up is left to the further connections, whichever of
+ * them has nothing to do; the far side writes each piece to its place and tells the consumer of what is there
  * without a gap (pieces.h). All else goes over the first. A thread sends what is new, one passes on
  * what the socket says, one says that there is nothing to say; each connection has one (the caller's
  * is the first's) that receives, each further one another one that sends. The end of any of them, or
@@ -27,6 +27,11 @@
 #include "remote/stream.h"
 
 #define PIECE (256u << 10)
+/*
+ * So much waiting in one ring is more than the first connection keeps up with, and worth the
+ * wake-up of another thread: copies of 1 MiB between kernels took longer with it.
+ */
+#define SPREAD (2 * PIECE)
 /* All rings full of the shortest ones: more than an honest peer lets us have. */
 #define QUEUED_MAX (REMOTE_LANES * (REMOTE_RING / PIECES_BULK_MIN))
 /* Up to here head and bytes go as one record; beyond, putting them together costs a copy. */
@@ -183,7 +188,7 @@ static bool send_data(struct link *l, unsigned lane)
 		n = n < REMOTE_RING - at % REMOTE_RING ? n : REMOTE_RING - at % REMOTE_RING;
 		n = n < PIECE ? n : PIECE;
 		head.bytes = (uint32_t)n;
-		if (l->n > 1 && n >= PIECES_BULK_MIN)
+		if (l->n > 1 && tail - at >= SPREAD && n >= PIECES_BULK_MIN)
 			queue_put(&l->queue, &head);
 		else
 			send_message(l, &head, bytes + at % REMOTE_RING);

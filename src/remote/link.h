@@ -66,7 +66,6 @@ int link_open_worker(
 	struct gnutls_session_int *tls, const struct link_place *place, struct link_end *ret_end);
 struct link_program {
 	int sock;
-	const char *host, *port;
 	_Atomic uint64_t *alive_ns;
 };
 int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,

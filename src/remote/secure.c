@@ -73,45 +73,61 @@ static int find_key(gnutls_session_t tls, const char *name, gnutls_datum_t *ret_
 	return ret_key->data ? 0 : -1;
 }
 
-/* What both sides prove with: of the process, and looked at in a handshake alone. */
-static int set_key(gnutls_session_t tls, const struct secure_key *key)
+/* Of the process: whom it finds is the session's. */
+static int set_server(gnutls_session_t tls)
 {
-	static gnutls_psk_server_credentials_t server;
-	static gnutls_psk_client_credentials_t client;
-	const gnutls_datum_t own = {(uint8_t *)(uintptr_t)key->bytes, SECURE_KEY_BYTES};
+	static gnutls_psk_server_credentials_t credentials;
 	int r = 0;
 
-	if (key->find) {
-		if (!server)
-			r = gnutls_psk_allocate_server_credentials(&server);
-		if (r < 0)
-			return r;
-		gnutls_psk_set_server_credentials_function(server, find_key);
-		return gnutls_credentials_set(tls, GNUTLS_CRD_PSK, server);
-	}
-	if (!client)
-		r = gnutls_psk_allocate_client_credentials(&client);
+	if (!credentials)
+		r = gnutls_psk_allocate_server_credentials(&credentials);
+	if (r < 0)
+		return r;
+	gnutls_psk_set_server_credentials_function(credentials, find_key);
+	return gnutls_credentials_set(tls, GNUTLS_CRD_PSK, credentials);
+}
+
+static int set_client(gnutls_session_t tls, const struct secure_key *key,
+	gnutls_psk_client_credentials_t *ret_credentials)
+{
+	const gnutls_datum_t own = {(uint8_t *)(uintptr_t)key->bytes, SECURE_KEY_BYTES};
+	int r = gnutls_psk_allocate_client_credentials(ret_credentials);
+
 	if (r >= 0)
-		r = gnutls_psk_set_client_credentials(client, key->name, &own, GNUTLS_PSK_KEY_RAW);
-	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, client);
+		r = gnutls_psk_set_client_credentials(
+			*ret_credentials, key->name, &own, GNUTLS_PSK_KEY_RAW);
+	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, *ret_credentials);
+}
+
+static int prove(gnutls_session_t tls, int fd, const struct secure_key *key)
+{
+	gnutls_psk_client_credentials_t client = NULL;
+	int r = gnutls_priority_set_direct(tls, PRIORITY, NULL);
+
+	if (r >= 0)
+		r = key->find ? set_server(tls) : set_client(tls, key, &client);
+	if (r >= 0)
+		r = secure_handshake(tls, fd);
+	/* A server that would let somebody in without the key is none. */
+	if (r >= 0 && gnutls_auth_get_type(tls) != GNUTLS_CRD_PSK)
+		r = GNUTLS_E_INSUFFICIENT_CREDENTIALS;
+	if (client) {
+		/* The session has no more use for the key. */
+		gnutls_credentials_clear(tls);
+		gnutls_psk_free_client_credentials(client);
+	}
+	return r;
 }
 
 int secure_meet_key(int fd, const struct secure_key *key, gnutls_session_t *ret_tls)
 {
 	gnutls_session_t tls;
-	int r;
 
 	secure_socket(fd);
 	if (gnutls_init(&tls, key->find ? GNUTLS_SERVER : GNUTLS_CLIENT) < 0)
 		return -ENOMEM;
 	gnutls_session_set_ptr(tls, (void *)(uintptr_t)key);
-	r = gnutls_priority_set_direct(tls, PRIORITY, NULL);
-	if (r >= 0)
-		r = set_key(tls, key);
-	if (r >= 0)
-		r = secure_handshake(tls, fd);
-	/* A server that would let somebody in without the key is none. */
-	if (r < 0 || gnutls_auth_get_type(tls) != GNUTLS_CRD_PSK) {
+	if (prove(tls, fd, key) < 0) {
 		gnutls_deinit(tls);
 		return -EACCES;
 	}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further connections: who is let in, by what, and how a listener tells them from others. */
+/*
+ * Further connections: who is let in, by what, and how a listener tells them from others. And what
+ * links of two versions say to each other.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -14,6 +17,7 @@
 #include "base/fd.h"
 #include "remote/bulk.h"
 #include "remote/door.h"
+#include "remote/link.h"
 #include "remote/secure.h"
 #include "remote/stream.h"
 
@@ -208,5 +212,57 @@ static void a_door_leads_to_the_session_of_that_name(void **state)
 	free(children);
 }
 
+/* ---- links of two versions ---- */
+
+static const struct secure_key key_right = {.name = "right", .bytes = right};
+
+static void assert_refused(const struct remote_note *note)
+{
+	assert_int_equal(note->type, REMOTE_REFUSED);
+	assert_int_not_equal(note->lane, 0);
+	assert_contains(note->text, "of another version");
+}
+
+/* The first versions left `bytes` at 0. */
+static void a_program_of_an_older_link_is_refused_in_words(void **state)
+{
+	struct remote_note note = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
+	struct end server, client;
+	struct link_end end;
+
+	meet(&key_right, &server, &client);
+	assert_ok(stream_send(stream_tls(client.tls, 0), &note, sizeof(note)));
+	assert_int_equal(link_open_worker(server.tls, NULL, &end), -EPROTO);
+	assert_ok(stream_receive(stream_tls(client.tls, 0), &note, sizeof(note)));
+	assert_refused(&note);
+	end_done(&server);
+	end_done(&client);
+}
+
+static void a_worker_of_an_older_link_is_refused_in_words(void **state)
+{
+	struct remote_note note = {.type = REMOTE_WELCOME, .abi = REMOTE_ABI},
+			   hello = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
+	struct end server, client;
+	struct link_program program = {0};
+	struct link_end end;
+	int pair[2];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	program.sock = pair[1];
+	meet(&key_right, &server, &client);
+	assert_int_equal(send(pair[0], &hello, sizeof(hello), 0), sizeof(hello));
+	assert_ok(stream_send(stream_tls(server.tls, 0), &note, sizeof(note)));
+	assert_int_equal(link_open_program(client.tls, &program, &end), -EPIPE);
+	assert_int_equal(recv(pair[0], &note, sizeof(note), 0), sizeof(note));
+	assert_refused(&note);
+	fd_close(pair[0]);
+	fd_close(pair[1]);
+	end_done(&server);
+	end_done(&client);
+}
+
 UNIT_MAIN(UNIT(a_key_lets_in_who_knows_it), UNIT(both_ends_know_the_sessions_name),
-	UNIT(a_listener_tells_them_from_others), UNIT(a_door_leads_to_the_session_of_that_name))
+	UNIT(a_listener_tells_them_from_others), UNIT(a_door_leads_to_the_session_of_that_name),
+	UNIT(a_program_of_an_older_link_is_refused_in_words),
+	UNIT(a_worker_of_an_older_link_is_refused_in_words))
