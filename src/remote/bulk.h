@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Further connections of a session, for its bulk data. Each begins with the session's name, by which
- * the listener finds whose it is, and nothing is believed by that: then both sides prove that they
- * know the session's key. Name and key are what the session's first connection, which has been
+ * Further connections of a session, for its bulk data. Each begins with the session's name, by
+ * which the listener finds whose it is, and nothing is believed by that: then both sides prove that
+ * they know the session's key. Name and key are what the session's first connection, which has been
  * authenticated, gives both its ends by themselves (RFC 5705); neither goes over the network for it
  * but the name in the clear, which says nothing to anybody else. Blocks; one thread.
  */

@@ -39,8 +39,8 @@ int children_take(struct children *children);
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
 /*
- * Ends whoever has not said for longer than silent_ms that it is alive: somebody has stopped it, its
- * peer has given it up, and what it holds would be held for as long.
+ * Ends whoever has not said for longer than silent_ms that it is alive: somebody has stopped it,
+ * its peer has given it up, and what it holds would be held for as long.
  */
 void children_watch(struct children *children, uint64_t now_ns, unsigned silent_ms);
 /* That process has ended: its place is free, which is returned; -1: it had none. */

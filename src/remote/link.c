@@ -4,11 +4,11 @@
  * the same: what the local producer has written goes over as bytes at a position, what the far
  * consumer has read comes back as one. So the far ring's room is the window, each lane has its own,
  * and nothing is parsed here. What has piled up is left to the further connections, whichever of
- * them has nothing to do; the far side writes each piece to its place and tells the consumer of what is there
- * without a gap (pieces.h). All else goes over the first. A thread sends what is new, one passes on
- * what the socket says, one says that there is nothing to say; each connection has one (the caller's
- * is the first's) that receives, each further one another one that sends. The end of any of them, or
- * its silence, is the session's.
+ * them has nothing to do; the far side writes each piece to its place and tells the consumer of
+ * what is there without a gap (pieces.h). All else goes over the first. A thread sends what is new,
+ * one passes on what the socket says, one says that there is nothing to say; each connection has
+ * one (the caller's is the first's) that receives, each further one another one that sends. The end
+ * of any of them, or its silence, is the session's.
  */
 #include "remote/link.h"
 

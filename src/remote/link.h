@@ -54,9 +54,9 @@ void link_hear(struct link *l, unsigned stream);
 /*
  * A session's beginning, up to link_run(), which the peer does as well: on the side of the device a
  * worker is started for it, whose further connections come through the door at that place, by its
- * own end of it; on that of the program `sock` is answered, and they are made to where the first one
- * leads. -errno: it has none, and has been told so as far as anybody listens. What they give out is
- * the caller's.
+ * own end of it; on that of the program `sock` is answered, and they are made to where the first
+ * one leads. -errno: it has none, and has been told so as far as anybody listens. What they give
+ * out is the caller's.
  */
 struct link_place {
 	struct door *door;

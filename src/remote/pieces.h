@@ -3,8 +3,8 @@
  * Pieces of a ring that come over several connections, which overtake each other: where each may be
  * written, and up to where all of them are there. Memory for as many as can be under way at once
  * and no more: a piece that not every connection may carry is at least PIECES_BULK_MIN long, one
- * connection alone brings smaller ones, in order, so that of those that wait for an earlier one each
- * has, or comes after, a long one of its own. Pure; the caller keeps threads apart.
+ * connection alone brings smaller ones, in order, so that of those that wait for an earlier one
+ * each has, or comes after, a long one of its own. Pure; the caller keeps threads apart.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What carries a link's messages: bytes in order, all of them, or the end. A link knows nothing else
- * of how it reaches the other machine, and the streams of one session may be of several kinds. Each
- * function blocks; one thread may send while another one receives.
+ * What carries a link's messages: bytes in order, all of them, or the end. A link knows nothing
+ * else of how it reaches the other machine, and the streams of one session may be of several kinds.
+ * Each function blocks; one thread may send while another one receives.
  */
 #pragma once
 

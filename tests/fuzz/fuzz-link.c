@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Another machine that says anything over the connections of a session, and the rings' owners
- * meanwhile: nothing outside the rings is written, what a consumer is told of is there, and no place
- * is written twice. The input is {u8 what, u8 argument, u16 bytes} and that many bytes: what one of
- * the streams says, or how far a consumer has read. What is written is of a colour of its own.
+ * meanwhile: nothing outside the rings is written, what a consumer is told of is there, and no
+ * place is written twice. The input is {u8 what, u8 argument, u16 bytes} and that many bytes: what
+ * one of the streams says, or how far a consumer has read. What is written is of a colour of its
+ * own.
  */
 #include <stdlib.h>
 #include <string.h>

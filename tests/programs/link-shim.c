@@ -4,11 +4,12 @@
  *
  * A slow or broken network between two ends of this machine: says a port of 127.0.0.1, and passes
  * what connects there on to HOST:PORT. What is read is delivered at the time it was read + delay,
- * to each second connection skew later still, everywhere up to sway later, now more and now less (so
- * that connections overtake each other), and no faster than rate (megabits a second of each
+ * to each second connection skew later still, everywhere up to sway later, now more and now less
+ * (so that connections overtake each other), and no faster than rate (megabits a second of each
  * direction of each connection; 0: as fast as it goes), of each third connection lame. Words on
- * stdin, one a line, change that while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (all connections end at once, and new ones with them),
- * `stall` (nothing is delivered any more), `quit`. One thread.
+ * stdin, one a line, change that while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (all
+ * connections end at once, and new ones with them), `stall` (nothing is delivered any more),
+ * `quit`. One thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>

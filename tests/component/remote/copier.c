@@ -2,7 +2,8 @@
 /*
  * copier ROUNDS THREADS SEED: in each round that many new threads copy data of all lengths to the
  * device and back, from and to memory of both kinds, with kernels and memsets between, and look at
- * each byte that comes back. Prints "right" at the end; else what went wrong where, and ends with 1.
+ * each byte that comes back. Prints "right" at the end; else what went wrong where, and ends with
+ * 1.
  */
 #include <pthread.h>
 #include <stdio.h>
