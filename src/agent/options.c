@@ -49,9 +49,9 @@ static int check_policy(const char *name, struct error *err)
 
 static int check_remote_listen(const char *text, struct error *err)
 {
-	char host[64], port[8];
+	struct address at;
 
-	return serve_address_parse(text, host, port, err);
+	return serve_address_parse(text, &at, err);
 }
 
 static int set_oversubscribe(void *data, const char *value, struct error *err)
@@ -181,8 +181,8 @@ static const struct program_option table[] = {
 		"for audits; it only grows; default nowhere",
 		AT(node.grant_log), .needs = "cluster"},
 	{"remote-listen", "ADDRESS",
-		"serve this node's devices to pods of other nodes on ADDRESS:PORT, by which those "
-		"reach it; default nowhere",
+		"serve this node's devices to pods of other nodes on ADDRESS:PORT or "
+		"[ADDRESS]:PORT, by which those reach it; default nowhere",
 		AT(node.remote_listen), .needs = "cluster", .check = check_remote_listen},
 	{"listen", "ADDRESS",
 		"serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
