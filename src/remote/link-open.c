@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a session over a network begins, on each side: link.h. The program's HELLO and the worker's
- * WELCOME go over the first connection; in `bytes`, which neither of them uses, the links say which
+ * WELCOME go over the first connection; in `lane`, which neither of them uses, the links say which
  * version they speak and how many further connections each would have: the smaller number counts.
  * The session begins when all of them are there. One thread.
  */
@@ -25,15 +25,15 @@
 
 static void say(struct remote_note *note, unsigned connections)
 {
-	note->bytes = (uint64_t)LINK_ABI << COUNT_BITS | connections;
+	note->lane = LINK_ABI << COUNT_BITS | connections;
 }
 
 /* How many further connections there are to be, or -EPROTO. */
 static int hear(const struct remote_note *note, unsigned most)
 {
-	const uint64_t other = note->bytes & ((1u << COUNT_BITS) - 1);
+	const uint32_t other = note->lane & ((1u << COUNT_BITS) - 1);
 
-	if (note->bytes >> COUNT_BITS != LINK_ABI)
+	if (note->lane >> COUNT_BITS != LINK_ABI)
 		return -EPROTO;
 	return (int)(other < most ? other : most);
 }
@@ -125,7 +125,8 @@ int link_open_worker(
 	if (bulk_name(tls, &name) < 0)
 		return -EIO;
 	door_name(at->door, at->place, &name);
-	say(&note, (unsigned)further);
+	if (note.type == REMOTE_WELCOME)
+		say(&note, (unsigned)further);
 	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
 		return -EPIPE;
 	end.alive_ns = &at->door->children->v[at->place].alive_ns;
@@ -178,7 +179,8 @@ int link_open_program(struct gnutls_session_int *tls, const struct link_program 
 		reach_further(tls, &note, &end);
 	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)
 		return -ENOMEM;
-	note.bytes = 0;
+	if (note.type == REMOTE_WELCOME)
+		note.lane = 0;
 	if (fd_send(end.sock, &note, sizeof(note), &memory, memory >= 0, MSG_NOSIGNAL) < 0 ||
 		memory < 0)
 		return -EPIPE;

@@ -223,7 +223,7 @@ static void assert_refused(const struct remote_note *note)
 	assert_contains(note->text, "of another version");
 }
 
-/* The first versions left `bytes` at 0. */
+/* The first versions left `lane` at 0. */
 static void a_program_of_an_older_link_is_refused_in_words(void **state)
 {
 	struct remote_note note = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
