@@ -3,8 +3,27 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
 
 #include "remote/children.h"
+
+struct children *children_new(void)
+{
+	struct children *c = mmap(
+		NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return c == MAP_FAILED ? NULL : c;
+}
+
+bool children_any(const struct children *c)
+{
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (c->v[i].pid)
+			return true;
+	return false;
+}
 
 int children_take(struct children *c)
 {
@@ -31,6 +50,7 @@ int children_take(struct children *c)
 		return found;
 	c->v[found].turn = c->turn++;
 	atomic_store(&c->v[found].is_known, false);
+	atomic_store(&c->v[found].alive_ns, 0);
 	return found;
 }
 
@@ -44,9 +64,26 @@ void children_known(struct children *c, int at)
 	atomic_store(&c->v[at].is_known, true);
 }
 
-void children_gone(struct children *c, pid_t pid)
+void children_watch(struct children *c, uint64_t now_ns, unsigned silent_ms)
 {
-	for (unsigned i = 0; i < CHILDREN_MAX; i++)
-		if (c->v[i].pid == pid)
-			c->v[i].pid = 0;
+	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
+		const uint64_t alive_ns = atomic_load(&c->v[i].alive_ns);
+
+		if (c->v[i].pid && alive_ns &&
+			clock_since_ns(now_ns, alive_ns) > silent_ms * NSEC_PER_MSEC)
+			kill(c->v[i].pid, SIGKILL);
+	}
+}
+
+int children_gone(struct children *c, pid_t pid)
+{
+	int at = -1;
+
+	for (int i = 0; i < (int)CHILDREN_MAX; i++) {
+		if (c->v[i].pid != pid)
+			continue;
+		c->v[i].pid = 0;
+		at = i;
+	}
+	return at;
 }

@@ -18,7 +18,10 @@
 struct child {
 	pid_t pid; /* 0: free */
 	uint64_t turn;
+	_Atomic uint64_t alive_ns; /* when it was said last, from the first time on; 0: not yet */
 	_Atomic bool is_known;
+	_Atomic bool is_named; /* its session has a name: door.h */
+	uint8_t name[16];
 };
 
 struct children {
@@ -26,10 +29,19 @@ struct children {
 	struct child v[CHILDREN_MAX];
 };
 
+/* Shared with those that are made from now on; NULL: there is no memory. Never freed. */
+struct children *children_new(void);
+bool children_any(const struct children *children);
+
 /* A place for one more, or -EUSERS; too many strangers lose the oldest of them. */
 int children_take(struct children *children);
 /* The place's process; pid <= 0: there is none, it is free again. */
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
-/* That process has ended: its place is free. */
-void children_gone(struct children *children, pid_t pid);
+/*
+ * Ends whoever has not said for longer than silent_ms that it is alive: somebody has stopped it,
+ * its peer has given it up, and what it holds would be held for as long.
+ */
+void children_watch(struct children *children, uint64_t now_ns, unsigned silent_ms);
+/* That process has ended: its place is free, which is returned; -1: it had none. */
+int children_gone(struct children *children, pid_t pid);

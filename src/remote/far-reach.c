@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "cuda/types.h"
@@ -24,13 +25,9 @@
 #include "remote/link.h"
 #include "remote/net.h"
 #include "remote/secure.h"
+#include "remote/stream.h"
 
 #define LOOK_MS 1000
-
-static bool is_local(const struct far_target *t)
-{
-	return !t->host[0];
-}
 
 static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
 {
@@ -44,7 +41,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 	struct serve_reply reply;
 
 	/* A server that does not like a certificate says so only now. */
-	if (link_receive(tls, &reply, sizeof(reply)) < 0)
+	if (stream_receive(stream_tls(tls, FAR_ANSWER_MS), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
 			node);
 	reply.text[sizeof(reply.text) - 1] = '\0';
@@ -85,6 +82,28 @@ static int get_in(const struct far_target *t, struct identity_tls *tls, enum far
 	return receive_reply(session->tls, t->node, err);
 }
 
+static int check_there(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	static struct identity_session session;
+	const int r = get_in(t, tls, FAR_CHECK, &session, err);
+
+	if (r >= 0)
+		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+	return r;
+}
+
+static int join_there(const struct far_target *t, struct identity_tls *tls,
+	const struct link_program *program, struct error *err)
+{
+	static struct identity_session session;
+	struct link_end end;
+	const int r = get_in(t, tls, FAR_PROCESS, &session, err);
+
+	if (r >= 0 && link_open_program(session.tls, program, &end) >= 0)
+		link_run(&end, REMOTE_HUB_SERVER);
+	return r;
+}
+
 /* ---- this node's own devices ---- */
 
 static int ask_here(const struct far_target *t, struct serve_answer *ret_answer, struct error *err)
@@ -99,8 +118,18 @@ static int ask_here(const struct far_target *t, struct serve_answer *ret_answer,
 	return far_ask(&ask, ret_answer, err);
 }
 
+static int check_here(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	struct serve_answer answer;
+	const int daemon = ask_here(t, &answer, err);
+
+	fd_close(daemon);
+	return daemon;
+}
+
 /* A child holds the connection to divvyd, whose end is the worker's. */
-static int serve_here(const struct far_target *t, int sock, struct error *err)
+static int join_here(const struct far_target *t, struct identity_tls *tls,
+	const struct link_program *program, struct error *err)
 {
 	struct serve_answer answer;
 	const int daemon = ask_here(t, &answer, err);
@@ -117,15 +146,33 @@ static int serve_here(const struct far_target *t, int sock, struct error *err)
 	worker = fork();
 	if (worker == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		worker_become(sock);
+		worker_become(program->sock);
 		_exit(1);
 	}
-	close(sock);
+	close(program->sock);
 	/* It is nobody else's to end. */
 	while (worker > 0 && waitpid(worker, NULL, WNOHANG) == 0)
 		if (poll(&end, 1, LOOK_MS / 10) > 0)
 			kill(worker, SIGKILL);
 	return 0;
+}
+
+/* ---- what there is between a program and its worker ---- */
+
+struct transport {
+	/* Is there something for the container? */
+	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
+	/* Joins the program with a worker, as long as both live; else -errno. */
+	int (*join)(const struct far_target *t, struct identity_tls *tls,
+		const struct link_program *program, struct error *err);
+};
+
+static const struct transport over_memory = {check_here, join_here},
+			      over_network = {check_there, join_there};
+
+static const struct transport *transport_to(const struct far_target *t)
+{
+	return t->host[0] ? &over_network : &over_memory;
 }
 
 /* ---- the program's processes ---- */
@@ -155,69 +202,46 @@ static void refuse(int sock, const char *text)
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
-static void join_one(const struct far_target *t, struct identity_tls *tls, int sock)
+static void join_one(
+	const struct far_target *t, struct identity_tls *tls, const struct link_program *program)
 {
-	static struct identity_session session;
-	struct map map = MAP_NONE;
 	struct error err = {0};
-	int r;
+	const int r = transport_to(t)->join(t, tls, program, &err);
 
-	if (is_local(t)) {
-		r = serve_here(t, sock, &err);
-	} else {
-		r = get_in(t, tls, FAR_PROCESS, &session, &err);
-		if (r >= 0 && link_open_program(session.tls, sock, &map) >= 0)
-			link_run(session.tls, map.p, REMOTE_HUB_SERVER, sock);
-	}
 	if (r < 0) {
 		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);
-		refuse(sock, err.msg);
+		refuse(program->sock, err.msg);
 	}
 }
 
-static void join_next(const struct far_target *t, struct identity_tls *tls, unsigned *children)
+static void join_next(
+	const struct far_target *t, struct identity_tls *tls, struct children *children)
 {
 	_cleanup_close_ int sock = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+	const int at = sock >= 0 && is_ours(t, sock) ? children_take(children) : -1;
 	pid_t pid;
 
-	if (sock < 0 || *children >= CHILDREN_MAX || !is_ours(t, sock))
+	if (at < 0)
 		return;
+	children_known(children, at);
 	pid = fork();
 	if (pid == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
-		join_one(t, tls, sock);
+		join_one(t, tls, &(struct link_program){sock, &children->v[at].alive_ns});
 		_exit(1);
 	}
-	*children += pid > 0;
+	children_set(children, at, pid);
 }
 
 /* ---- from the beginning to the end ---- */
-
-static int check(const struct far_target *t, struct identity_tls *tls, struct error *err)
-{
-	static struct identity_session session;
-	struct serve_answer answer;
-	int r;
-
-	if (is_local(t)) {
-		r = ask_here(t, &answer, err);
-		if (r >= 0)
-			close(r);
-		return r;
-	}
-	r = get_in(t, tls, FAR_CHECK, &session, err);
-	if (r >= 0)
-		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
-	return r;
-}
 
 /* In a child, since what GnuTLS holds goes with it. */
 static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
 {
 	struct error err = {0};
 	struct serve_reply reply;
-	const int r = check(t, tls, &err);
+	const int r = transport_to(t)->check(t, tls, &err);
 
 	far_reply_init(&reply, r < 0 ? r : 0, r < 0 ? err.msg : "");
 	send(SERVE_FD_CONTROL, &reply, sizeof(reply), MSG_NOSIGNAL);
@@ -227,9 +251,11 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 {
 	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN},
 		{.fd = SERVE_FD_LISTEN, .events = POLLIN}};
-	unsigned children = 0;
+	struct children *children = children_new();
 	pid_t pid;
 
+	if (!children)
+		return -ENOMEM;
 	/* All workers of this node for it are the one container's. */
 	workers_begin();
 	pid = fork();
@@ -237,13 +263,13 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 		check_and_tell(t, tls);
 		_exit(0);
 	}
-	children += pid > 0;
 	while (!fds[0].revents) {
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents & POLLIN)
-			join_next(t, tls, &children);
-		while (children && waitpid(-1, NULL, WNOHANG) > 0)
-			children--;
+			join_next(t, tls, children);
+		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			children_gone(children, pid);
 	}
 	return 0;
 }

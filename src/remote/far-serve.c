@@ -11,23 +11,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/address.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "remote/children.h"
 #include "remote/far.h"
 #include "remote/link.h"
 #include "remote/secure.h"
+#include "remote/stream.h"
 
 #define LOOK_MS 1000
 
 static struct children *children; /* shared with them */
+static struct door door;
 
 /* ---- a process of a program ---- */
 
@@ -57,21 +59,21 @@ static void *watch_main(void *argument)
 	return NULL;
 }
 
-static void serve_process(gnutls_session_t tls, int network, int daemon)
+static void serve_process(
+	gnutls_session_t tls, int network, int daemon, const struct link_place *at)
 {
 	static struct watch watch;
-	struct map map = MAP_NONE;
+	struct link_end end;
 	pthread_t thread;
-	int sock;
 
 	/* Images of its own: what one tenant's worker keeps is no other's to have, or to change. */
 	workers_begin();
-	if (link_open_worker(tls, &map, &sock) < 0)
+	if (link_open_worker(tls, at, &end) < 0)
 		return;
-	watch = (struct watch){daemon, network, map.p};
+	watch = (struct watch){daemon, network, end.map.p};
 	if (pthread_create(&thread, NULL, watch_main, &watch))
 		return;
-	link_run(tls, map.p, REMOTE_HUB_CLIENT, sock);
+	link_run(&end, REMOTE_HUB_CLIENT);
 }
 
 /* The connection to divvyd, of a process that is the tenant's from now on. */
@@ -112,28 +114,34 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	return fd;
 }
 
-static void serve_one(int fd, struct identity_tls *tls, int at)
+static void serve_one(int fd, struct identity_tls *tls, const struct link_place *at)
 {
 	static struct identity_session session;
 	struct far_hello hello;
 	struct serve_reply reply;
+	struct bulk_name name;
 	struct error err = {0};
-	int daemon;
+	int daemon, r;
 
+	r = bulk_look(fd, &name);
+	if (r > 0)
+		door_knock(&door, &name, fd);
+	if (r != 0)
+		return;
 	if (secure_meet(tls, fd, NULL, &session, &err) < 0) {
 		/* Whoever knocks and has no certificate is no news. */
 		if (session.why.code)
 			fprintf(stderr, "divvy-remote-far: refused: %s\n", err.msg);
 		return;
 	}
-	children_known(children, at);
-	if (link_receive(session.tls, &hello, sizeof(hello)) < 0)
+	children_known(children, at->place);
+	if (stream_receive(stream_tls(session.tls, SECURE_SILENT_MS), &hello, sizeof(hello)) < 0)
 		return;
 	daemon = get_in(&session.peer, &hello, fd, &err);
 	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
 	if (gnutls_record_send(session.tls, &reply, sizeof(reply)) == sizeof(reply) &&
 		daemon >= 0 && hello.what == FAR_PROCESS)
-		serve_process(session.tls, fd, daemon);
+		serve_process(session.tls, fd, daemon, at);
 	gnutls_bye(session.tls, GNUTLS_SHUT_WR);
 }
 
@@ -143,15 +151,17 @@ static void serve_next(struct identity_tls *tls)
 {
 	_cleanup_close_ int fd = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
 	const int at = fd < 0 ? -1 : children_take(children);
+	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
 	pid_t pid;
 
-	if (at < 0)
+	if (own < 0)
 		return;
 	pid = fork();
 	if (pid == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
-		serve_one(fd, tls, at);
+		door_in_child(&door);
+		serve_one(fd, tls, &(struct link_place){&door, at, own});
 		_exit(1);
 	}
 	children_set(children, at, pid);
@@ -159,19 +169,28 @@ static void serve_next(struct identity_tls *tls)
 
 int far_serve(struct identity_tls *tls)
 {
-	struct pollfd fds[] = {{.fd = SERVE_FD_LISTEN, .events = POLLIN},
-		{.fd = SERVE_FD_CONTROL, .events = POLLIN}};
+	int r;
 
-	children = mmap(
-		NULL, sizeof(*children), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (children == MAP_FAILED)
+	children = children_new();
+	if (!children)
 		return -ENOMEM;
-	while (!fds[1].revents) {
-		poll(fds, 2, LOOK_MS);
+	r = door_init(&door, children);
+	if (r < 0)
+		return r;
+	for (;;) {
+		struct pollfd fds[] = {{.fd = SERVE_FD_LISTEN, .events = POLLIN},
+			{.fd = SERVE_FD_CONTROL, .events = POLLIN},
+			{.fd = door.in, .events = POLLIN}};
+
+		poll(fds, 3, LOOK_MS);
+		if (fds[1].revents)
+			return 0;
+		if (fds[2].revents)
+			door_pass(&door);
 		if (fds[0].revents & POLLIN)
 			serve_next(tls);
+		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
-			children_gone(children, pid);
+			door_close(&door, children_gone(children, pid));
 	}
-	return 0;
 }

@@ -39,18 +39,11 @@
 #include "remote/net.h"
 #include "remote/report.h"
 #include "remote/secure.h"
+#include "remote/stream.h"
 
-#define KEY_BYTES 32u
+#define KEY_BYTES SECURE_KEY_BYTES
 #define LOOK_MS 100
 #define COUNT_MS 500
-/*
- * A pre-shared key goes with SHA-256, which leaves AES-128 and ChaCha20; by itself GnuTLS takes the
- * latter, at a fifth of the speed of the former where the processor has instructions for it.
- */
-#define PRIORITY \
-	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
-	"-KX-ALL:+ECDHE-PSK:+DHE-PSK"
-
 /* What a key is for is its identity in TLS. */
 enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
 static const char *const key_names[KEY_USES] = {"join", "process"};
@@ -73,6 +66,7 @@ static struct shared {
 	} slot[CHILDREN_MAX];
 } * shared;
 
+static struct door door;       /* of the side of the device */
 static uint8_t key[KEY_BYTES]; /* of the side of the program, for use_now */
 static enum key_use use_now = KEY_JOIN;
 static struct address there; /* of the side of the device, likewise */
@@ -93,67 +87,25 @@ static int read_invitation(void)
 
 /* ---- TLS ---- */
 
-static int server_key(gnutls_session_t session, const char *name, gnutls_datum_t *ret_key)
+static bool find_key(const char *name, uint8_t *ret_key)
 {
 	enum key_use use = KEY_JOIN;
 
 	while (use < KEY_USES && strcmp(name, key_names[use]))
 		use++;
 	if (use == KEY_USES || (use == KEY_JOIN && atomic_load(&shared->is_taken)))
-		return -1;
-	ret_key->data = gnutls_malloc(KEY_BYTES);
-	if (!ret_key->data)
-		return -1;
-	memcpy(ret_key->data, shared->key[use], KEY_BYTES);
-	ret_key->size = KEY_BYTES;
-	return 0;
+		return false;
+	memcpy(ret_key, shared->key[use], KEY_BYTES);
+	return true;
 }
 
-/* What both sides prove with. Of the process, as its one session is. */
-static int set_credentials(gnutls_session_t tls, bool is_server)
+/* Of the side of the program: connected and authenticated, or -errno. */
+static int get_in(gnutls_session_t *ret_tls)
 {
-	static gnutls_psk_server_credentials_t server;
-	static gnutls_psk_client_credentials_t client;
-	const gnutls_datum_t own = {key, sizeof(key)};
-	int r = 0;
+	const struct secure_key own = {.name = key_names[use_now], .bytes = key};
+	const int fd = net_dial(there.host, there.port);
 
-	if (is_server) {
-		if (!server)
-			r = gnutls_psk_allocate_server_credentials(&server);
-		if (r < 0)
-			return r;
-		gnutls_psk_set_server_credentials_function(server, server_key);
-		return gnutls_credentials_set(tls, GNUTLS_CRD_PSK, server);
-	}
-	if (!client)
-		r = gnutls_psk_allocate_client_credentials(&client);
-	if (r >= 0)
-		r = gnutls_psk_set_client_credentials(
-			client, key_names[use_now], &own, GNUTLS_PSK_KEY_RAW);
-	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, client);
-}
-
-/* Authenticated, or -errno. */
-static int handshake(int fd, bool is_server, gnutls_session_t *ret_tls)
-{
-	gnutls_session_t tls;
-	int r;
-
-	secure_socket(fd);
-	if (gnutls_init(&tls, is_server ? GNUTLS_SERVER : GNUTLS_CLIENT) < 0)
-		return -ENOMEM;
-	r = gnutls_priority_set_direct(tls, PRIORITY, NULL);
-	if (r >= 0)
-		r = set_credentials(tls, is_server);
-	if (r >= 0)
-		r = secure_handshake(tls, fd);
-	/* A server that would let somebody in without the key is none. */
-	if (r < 0 || gnutls_auth_get_type(tls) != GNUTLS_CRD_PSK) {
-		gnutls_deinit(tls);
-		return -EACCES;
-	}
-	*ret_tls = tls;
-	return 0;
+	return fd < 0 ? fd : secure_meet_key(fd, &own, ret_tls);
 }
 
 /* ---- one process of the program ---- */
@@ -180,29 +132,28 @@ static void *count_main(void *argument)
 	return NULL;
 }
 
-static void serve_process(gnutls_session_t tls, int fd, struct slot *own)
+static void serve_process(gnutls_session_t tls, int fd, const struct link_place *at)
 {
 	static struct counting counting;
-	struct map map = MAP_NONE;
+	struct link_end end;
 	pthread_t thread;
-	int sock;
 
-	if (link_open_worker(tls, &map, &sock) < 0)
+	if (link_open_worker(tls, at, &end) < 0)
 		return;
-	counting = (struct counting){own, map.p, fd};
+	counting = (struct counting){&shared->slot[at->place], end.map.p, fd};
 	/* Without it nothing is shown. */
 	pthread_create(&thread, NULL, count_main, &counting);
-	link_run(tls, map.p, REMOTE_HUB_CLIENT, sock);
+	link_run(&end, REMOTE_HUB_CLIENT);
 }
 
-static void join_one(int sock)
+static void join_one(int sock, _Atomic uint64_t *alive_ns)
 {
-	struct map map = MAP_NONE;
+	const struct link_program program = {sock, alive_ns};
+	struct link_end end;
 	gnutls_session_t tls;
-	int fd = net_dial(there.host, there.port);
 
-	if (fd >= 0 && handshake(fd, false, &tls) >= 0 && link_open_program(tls, sock, &map) >= 0)
-		link_run(tls, map.p, REMOTE_HUB_SERVER, sock);
+	if (get_in(&tls) >= 0 && link_open_program(tls, &program, &end) >= 0)
+		link_run(&end, REMOTE_HUB_SERVER);
 }
 
 /* ---- the invitation ---- */
@@ -210,8 +161,9 @@ static void join_one(int sock)
 /* Who comes first is given the other key, and holds the connection as long as the program lasts. */
 static void serve_join(gnutls_session_t tls, int fd)
 {
-	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+	const struct stream stream = stream_tls(tls, SECURE_SILENT_MS);
 	bool before = false;
+	uint8_t beat;
 
 	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
 		return;
@@ -222,19 +174,19 @@ static void serve_join(gnutls_session_t tls, int fd)
 	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
 	address_peer(fd, shared->peer, sizeof(shared->peer));
 	atomic_store(&shared->joined, getpid());
-	while (poll(&end, 1, -1) < 0)
+	while (stream_receive(stream, &beat, sizeof(beat)) == 0)
 		;
 }
 
-static int join(void)
+static int join(struct stream *ret_joined)
 {
 	gnutls_session_t tls;
-	int fd = net_dial(there.host, there.port), r;
+	const int r = get_in(&tls);
 
-	r = fd < 0 ? fd : handshake(fd, false, &tls);
 	if (r < 0)
 		return r;
-	if (gnutls_record_recv(tls, key, sizeof(key)) != sizeof(key))
+	*ret_joined = stream_tls(tls, SECURE_SILENT_MS);
+	if (stream_receive(*ret_joined, key, sizeof(key)) < 0)
 		return -EACCES;
 	use_now = KEY_PROCESS;
 	return 0;
@@ -242,32 +194,40 @@ static int join(void)
 
 /* ---- accepting: the side of the device ---- */
 
-static void serve_one(int fd, unsigned at)
+static void serve_one(int fd, const struct link_place *at)
 {
+	static const struct secure_key keys = {.find = find_key};
+	struct bulk_name name;
 	gnutls_session_t tls;
+	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (handshake(fd, true, &tls) < 0)
+	door_in_child(&door);
+	r = bulk_look(fd, &name);
+	if (r > 0)
+		door_knock(&door, &name, fd);
+	if (r != 0 || secure_meet_key(fd, &keys, &tls) < 0)
 		return;
-	children_known(&shared->children, (int)at);
+	children_known(&shared->children, at->place);
 	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
 		serve_join(tls, fd);
 	else
-		serve_process(tls, fd, &shared->slot[at]);
+		serve_process(tls, fd, at);
 }
 
 static void serve_next(int listener)
 {
 	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	const int at = fd < 0 ? -1 : children_take(&shared->children);
+	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
 	pid_t pid;
 
-	if (at < 0)
+	if (own < 0)
 		return;
 	shared->slot[at] = (struct slot){0};
 	pid = fork();
 	if (pid == 0) {
-		serve_one(fd, (unsigned)at);
+		serve_one(fd, &(struct link_place){&door, at, own});
 		_exit(1);
 	}
 	children_set(&shared->children, at, pid);
@@ -279,7 +239,7 @@ static bool reap(void)
 	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
 		if (pid == atomic_load(&shared->joined))
 			return false;
-		children_gone(&shared->children, pid);
+		door_close(&door, children_gone(&shared->children, pid));
 	}
 	return true;
 }
@@ -324,6 +284,8 @@ static void report(void)
 /* Whoever is still served then goes with us. */
 static int serve_all(int listener)
 {
+	int r;
+
 	shared = mmap(
 		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
@@ -332,12 +294,20 @@ static int serve_all(int listener)
 	explicit_bzero(key, sizeof(key));
 	if (getrandom(shared->key[KEY_PROCESS], KEY_BYTES, 0) != KEY_BYTES)
 		return -EIO;
+	r = door_init(&door, &shared->children);
+	if (r < 0)
+		return r;
 	do {
-		struct pollfd p = {.fd = listener, .events = POLLIN};
+		struct pollfd p[] = {
+			{.fd = listener, .events = POLLIN}, {.fd = door.in, .events = POLLIN}};
 
-		if (poll(&p, 1, LOOK_MS) > 0)
+		poll(p, 2, LOOK_MS);
+		if (p[1].revents)
+			door_pass(&door);
+		if (p[0].revents)
 			serve_next(listener);
 		report();
+		children_watch(&shared->children, clock_now_ns(), SECURE_PEER_MS);
 	} while (reap());
 	return 0;
 }
@@ -353,34 +323,55 @@ static bool is_own(int sock)
 		(peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Until the program has ended, and all of its processes. */
-static void join_all(int listener, pid_t follow)
+static void join_next(struct children *children, int listener)
 {
-	int program = pidfd_new(follow);
-	unsigned children = 0;
+	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	const int at = sock >= 0 && is_own(sock) ? children_take(children) : -1;
+	pid_t pid;
 
-	while (program >= 0 || children) {
+	if (at < 0)
+		return;
+	children_known(children, at);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		join_one(sock, &children->v[at].alive_ns);
+		_exit(1);
+	}
+	children_set(children, at, pid);
+}
+
+/* That there still is a program; who has invited it waits for nothing else. */
+static void beat(struct stream joined)
+{
+	static uint64_t last_ns;
+	const uint64_t now = clock_now_ns();
+
+	if (now - last_ns < SECURE_BEAT_MS * NSEC_PER_MSEC)
+		return;
+	last_ns = now;
+	stream_send(joined, "", 1);
+}
+
+/* Until the program has ended, and all of its processes. */
+static void join_all(int listener, pid_t follow, struct stream joined)
+{
+	struct children *children = children_new();
+	int program = pidfd_new(follow);
+
+	while (children && (program >= 0 || children_any(children))) {
 		struct pollfd fds[] = {
 			{.fd = listener, .events = POLLIN}, {.fd = program, .events = POLLIN}};
 
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents)
 			program = fd_close(program);
-		if (fds[0].revents & POLLIN) {
-			_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-			pid_t pid = -1;
-
-			if (sock >= 0 && children < CHILDREN_MAX && is_own(sock))
-				pid = fork();
-			if (pid == 0) {
-				prctl(PR_SET_PDEATHSIG, SIGKILL);
-				join_one(sock);
-				_exit(1);
-			}
-			children += pid > 0;
-		}
-		while (children && waitpid(-1, NULL, WNOHANG) > 0)
-			children--;
+		if (fds[0].revents & POLLIN)
+			join_next(children, listener);
+		beat(joined);
+		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+			children_gone(children, pid);
 	}
 	socket_unlink(listener);
 }
@@ -402,6 +393,7 @@ int main(int argc, char **argv)
 	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
 	const bool is_client = argc == 4 && strcmp(argv[1], "join") == 0;
 	uint64_t listener = 0, follow = 0;
+	struct stream joined;
 	int r;
 
 	if ((!is_server && !is_client) ||
@@ -416,13 +408,13 @@ int main(int argc, char **argv)
 		workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
-		r = is_server ? serve_all((int)listener) : join();
+		r = is_server ? serve_all((int)listener) : join(&joined);
 	if (is_client) {
 		/* Who has started us waits for this word before the program begins. */
 		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
 		close(STDOUT_FILENO);
 		if (r == 0)
-			join_all((int)listener, (pid_t)follow);
+			join_all((int)listener, (pid_t)follow, joined);
 	}
 	/* Not through destructors: what TLS holds goes with the process. */
 	_exit(r < 0);

@@ -1,23 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a session over a network begins, on each side: link.h. One thread. */
+/*
+ * How a session over a network begins, on each side: link.h. The program's HELLO and the worker's
+ * WELCOME go over the first connection; in `lane`, which neither of them uses, the links say which
+ * version they speak and how many further connections each would have: the smaller number counts.
+ * The session begins when all of them are there. One thread.
+ */
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cuda/types.h"
 #include "remote/link.h"
+#include "remote/secure.h"
+#include "remote/stream.h"
 
-int link_open_worker(struct gnutls_session_int *tls, struct map *ret_map, int *ret_sock)
+#define COUNT_BITS 8
+
+static void say(struct remote_note *note, unsigned connections)
 {
-	struct remote_note note;
-	struct fd_list fds = {.n = 0};
+	note->lane = LINK_ABI << COUNT_BITS | connections;
+}
+
+/* How many further connections there are to be, or -EPROTO. */
+static int hear(const struct remote_note *note, unsigned most)
+{
+	const uint32_t other = note->lane & ((1u << COUNT_BITS) - 1);
+
+	if (note->lane >> COUNT_BITS != LINK_ABI)
+		return -EPROTO;
+	return (int)(other < most ? other : most);
+}
+
+static void refuse(struct remote_note *note, const char *why)
+{
+	*note = (struct remote_note){
+		.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = CUDA_ERROR_NO_DEVICE};
+	snprintf(note->text, sizeof(note->text), "%s", why);
+}
+
+static const char other_version[] = "divvy is of another version on the other machine";
+
+/* ---- the side of the device ---- */
+
+/* What a driver takes to begin is no silence of ours. */
+static int await_worker(const struct link_end *end)
+{
+	static const struct remote_note beat = {.type = REMOTE_BEAT, .abi = REMOTE_ABI};
+	struct pollfd p = {.fd = end->sock, .events = POLLIN};
+
+	while (poll(&p, 1, SECURE_BEAT_MS) <= 0)
+		if (stream_send(end->stream[0], &beat, sizeof(beat)) < 0)
+			return -EPIPE;
+	return 0;
+}
+
+static int start_worker(struct remote_note *note, struct link_end *end)
+{
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	int pair[2];
 
-	if (link_receive_note(tls, &note) < 0 ||
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -EPIPE;
 	if (fork() == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -25,32 +74,122 @@ int link_open_worker(struct gnutls_session_int *tls, struct map *ret_map, int *r
 		_exit(1);
 	}
 	close(pair[1]);
-	note.hub = REMOTE_HUB_CLIENT;
-	if (fd_send(pair[0], &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0 ||
-		fd_recv(pair[0], &note, sizeof(note), &fds, 0) != sizeof(note) ||
-		link_send_note(tls, &note) < 0 || note.type != REMOTE_WELCOME || fds.n != 1 ||
-		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, ret_map) < 0)
+	end->sock = pair[0];
+	note->hub = REMOTE_HUB_CLIENT;
+	if (fd_send(pair[0], note, sizeof(*note), NULL, 0, MSG_NOSIGNAL) < 0 ||
+		await_worker(end) < 0 ||
+		fd_recv(pair[0], note, sizeof(*note), &fds, 0) != sizeof(*note))
 		return -EPIPE;
-	*ret_sock = pair[0];
+	if (note->type == REMOTE_WELCOME &&
+		(fds.n != 1 ||
+			map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &end->map) < 0))
+		return -EPIPE;
 	return 0;
 }
 
-int link_open_program(struct gnutls_session_int *tls, int sock, struct map *ret_map)
+static int accept_further(
+	gnutls_session_t first, const struct link_place *at, unsigned wanted, struct link_end *end)
 {
+	gnutls_session_t tls;
+	int r = 0;
+
+	while (r == 0 && end->n < 1 + wanted) {
+		r = bulk_accept(first, at->own, &tls);
+		if (r == 0)
+			end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);
+	}
+	return r;
+}
+
+int link_open_worker(
+	struct gnutls_session_int *tls, const struct link_place *at, struct link_end *ret_end)
+{
+	struct link_end end = {
+		.stream = {stream_tls(tls, SECURE_SILENT_MS)}, .n = 1, .map = MAP_NONE};
+	struct remote_note note;
+	struct bulk_name name;
+	int further, r;
+
+	if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
+		return -EPIPE;
+	/* Of the device's state alone there is nothing to carry. */
+	further = hear(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
+	if (further < 0) {
+		refuse(&note, other_version);
+		stream_send(end.stream[0], &note, sizeof(note));
+		return further;
+	}
+	r = start_worker(&note, &end);
+	if (r < 0)
+		return r;
+	if (bulk_name(tls, &name) < 0)
+		return -EIO;
+	door_name(at->door, at->place, &name);
+	if (note.type == REMOTE_WELCOME)
+		say(&note, (unsigned)further);
+	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
+		return -EPIPE;
+	end.alive_ns = &at->door->children->v[at->place].alive_ns;
+	r = accept_further(tls, at, (unsigned)further, &end);
+	door_shut(at->door, at->place, at->own);
+	if (r == 0)
+		*ret_end = end;
+	return r;
+}
+
+/* ---- the side of the program ---- */
+
+static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
+{
+	gnutls_session_t tls;
+	const int wanted = hear(note, BULK_MAX);
+
+	if (wanted < 0)
+		refuse(note, other_version);
+	while ((int)end->n <= wanted) {
+		if (bulk_reach(first, &tls) < 0) {
+			refuse(note, "the other machine takes no further connections");
+			return;
+		}
+		end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);
+	}
+}
+
+int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
+	struct link_end *ret_end)
+{
+	struct link_end end = {.stream = {stream_tls(tls, SECURE_SILENT_MS)},
+		.n = 1,
+		.map = MAP_NONE,
+		.sock = program->sock,
+		.alive_ns = program->alive_ns};
 	struct remote_note note;
 	int memory = -1;
 
-	if (fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note) ||
-		link_send_note(tls, &note) < 0 || link_receive_note(tls, &note) < 0)
+	if (fd_recv(end.sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return -EPIPE;
-	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, ret_map, &memory) < 0)
+	say(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
+	if (stream_send(end.stream[0], &note, sizeof(note)) < 0)
+		return -EPIPE;
+	do {
+		if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
+			return -EPIPE;
+	} while (note.type == REMOTE_BEAT);
+	if (note.type == REMOTE_WELCOME)
+		reach_further(tls, &note, &end);
+	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)
 		return -ENOMEM;
-	if (fd_send(sock, &note, sizeof(note), &memory, memory >= 0, MSG_NOSIGNAL) < 0 ||
+	if (note.type == REMOTE_WELCOME)
+		note.lane = 0;
+	if (fd_send(end.sock, &note, sizeof(note), &memory, memory >= 0, MSG_NOSIGNAL) < 0 ||
 		memory < 0)
 		return -EPIPE;
 	close(memory);
+	*ret_end = end;
 	return 0;
 }
+
+/* ---- both ---- */
 
 void link_count(const struct remote_session *session, int fd, struct link_counts *ret_counts)
 {

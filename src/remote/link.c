@@ -3,28 +3,44 @@
  * Contract: link.h. Both sessions of a pair have rings of the same size, and positions in them are
  * the same: what the local producer has written goes over as bytes at a position, what the far
  * consumer has read comes back as one. So the far ring's room is the window, each lane has its own,
- * and nothing is parsed here. A thread sends what is new, one passes on what the socket says, one
- * (the caller's) receives.
+ * and nothing is parsed here. What has piled up is left to the further connections, whichever of
+ * them has nothing to do; the far side writes each piece to its place and tells the consumer of
+ * what is there without a gap (pieces.h). All else goes over the first. A thread sends what is new,
+ * one passes on what the socket says, one says that there is nothing to say; each connection has
+ * one (the caller's is the first's) that receives, each further one another one that sends. The end
+ * of any of them, or its silence, is the session's.
  */
 #include "remote/link.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
+#include "base/clock.h"
+#include "remote/pieces.h"
 #include "remote/ring.h"
+#include "remote/secure.h"
+#include "remote/stream.h"
 
 #define PIECE (256u << 10)
+/*
+ * So much waiting in one ring is more than the first connection keeps up with, and worth the
+ * wake-up of another thread: copies of 1 MiB between kernels took longer with it.
+ */
+#define SPREAD (2 * PIECE)
+/* All rings full of the shortest ones: more than an honest peer lets us have. */
+#define QUEUED_MAX (REMOTE_LANES * (REMOTE_RING / PIECES_BULK_MIN))
 /* Up to here head and bytes go as one record; beyond, putting them together costs a copy. */
 #define TOGETHER 4096u
 /* How much may be read before the producer is told: less than what it always keeps free. */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
 
-enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE };
+enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE, LINK_BEAT };
 
 struct link_head {
 	uint32_t bytes;
@@ -35,62 +51,51 @@ struct link_head {
 };
 _Static_assert(sizeof(struct link_head) == 16, "abi");
 
+/* Bulk data on its way from the thread that finds it to those that send it. */
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t is_filled;
+	unsigned first, n;
+	struct link_head v[QUEUED_MAX];
+};
+
 struct link {
-	gnutls_session_t tls;
-	pthread_mutex_t sending;
 	struct remote_session *session;
 	enum ring_way out; /* rings that are read here */
 	int sock;
+	_Atomic uint64_t *alive_ns;
 	uint64_t sent[REMOTE_LANES], told[REMOTE_LANES];
+	pthread_mutex_t sending; /* over the first connection */
+	struct queue queue;
+	pthread_mutex_t placing; /* of pieces */
+	struct pieces pieces[REMOTE_LANES];
+	unsigned n;
+	struct connection {
+		struct link *link;
+		struct stream stream;
+	} connection[1 + BULK_MAX];
 };
 
-static int send_all(gnutls_session_t tls, const void *p, size_t n)
-{
-	while (n) {
-		const ssize_t done = gnutls_record_send(tls, p, n);
-
-		if (done == GNUTLS_E_AGAIN || done == GNUTLS_E_INTERRUPTED)
-			continue;
-		if (done <= 0)
-			return -EPIPE;
-		p = (const uint8_t *)p + done;
-		n -= (size_t)done;
-	}
-	return 0;
-}
-
-int link_receive(gnutls_session_t tls, void *p, size_t n)
-{
-	while (n) {
-		const ssize_t done = gnutls_record_recv(tls, p, n);
-
-		if (done == GNUTLS_E_AGAIN || done == GNUTLS_E_INTERRUPTED)
-			continue;
-		if (done <= 0)
-			return -EPIPE;
-		p = (uint8_t *)p + done;
-		n -= (size_t)done;
-	}
-	return 0;
-}
-
-static void send_message(struct link *l, const struct link_head *head, const void *p)
+static int send_parts(struct stream to, const struct link_head *head, const void *p)
 {
 	uint8_t both[sizeof(*head) + TOGETHER];
 	int r;
 
-	pthread_mutex_lock(&l->sending);
 	if (head->bytes <= TOGETHER) {
 		memcpy(both, head, sizeof(*head));
 		if (head->bytes)
 			memcpy(both + sizeof(*head), p, head->bytes);
-		r = send_all(l->tls, both, sizeof(*head) + head->bytes);
-	} else {
-		r = send_all(l->tls, head, sizeof(*head));
-		if (r == 0)
-			r = send_all(l->tls, p, head->bytes);
+		return stream_send(to, both, sizeof(*head) + head->bytes);
 	}
-	if (r < 0)
+	r = stream_send(to, head, sizeof(*head));
+	return r < 0 ? r : stream_send(to, p, head->bytes);
+}
+
+/* Over the first connection. */
+static void send_message(struct link *l, const struct link_head *head, const void *p)
+{
+	pthread_mutex_lock(&l->sending);
+	if (send_parts(l->connection[0].stream, head, p) < 0)
 		_exit(0);
 	pthread_mutex_unlock(&l->sending);
 }
@@ -110,6 +115,59 @@ static enum ring_way other(enum ring_way way)
 	return way == RING_UP ? RING_DOWN : RING_UP;
 }
 
+/* ---- bulk data ---- */
+
+static void queue_put(struct queue *q, const struct link_head *head)
+{
+	pthread_mutex_lock(&q->lock);
+	/* It reads from a ring what has never been sent to it. */
+	if (q->n == QUEUED_MAX)
+		_exit(0);
+	q->v[(q->first + q->n++) % QUEUED_MAX] = *head;
+	pthread_cond_signal(&q->is_filled);
+	pthread_mutex_unlock(&q->lock);
+}
+
+static const struct link_head beat = {.type = LINK_BEAT};
+
+/* The next piece, or when there has been none for so long a beat. */
+static struct link_head queue_take(struct queue *q)
+{
+	const uint64_t until_ns = clock_now_ns() + SECURE_BEAT_MS * NSEC_PER_MSEC;
+	const struct timespec until = {
+		(time_t)(until_ns / NSEC_PER_SEC), (long)(until_ns % NSEC_PER_SEC)};
+	struct link_head head = beat;
+	int r = 0;
+
+	pthread_mutex_lock(&q->lock);
+	while (!q->n && r == 0)
+		r = pthread_cond_timedwait(&q->is_filled, &q->lock, &until);
+	if (q->n) {
+		head = q->v[q->first];
+		q->first = (q->first + 1) % QUEUED_MAX;
+		q->n--;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return head;
+}
+
+static void *bulk_main(void *argument)
+{
+	const struct connection *c = argument;
+	struct link *l = c->link;
+
+	for (;;) {
+		const struct link_head head = queue_take(&l->queue);
+
+		/* The far side reads it when it is there, so it stays in its place so long. */
+		if (send_parts(c->stream, &head,
+			    bytes_of(l->session, head.lane, l->out) + head.position % REMOTE_RING) <
+			0)
+			_exit(0);
+	}
+	return NULL;
+}
+
 /* ---- what is new here goes there ---- */
 
 static bool send_data(struct link *l, unsigned lane)
@@ -125,15 +183,15 @@ static bool send_data(struct link *l, unsigned lane)
 	while (l->sent[lane] != tail) {
 		const uint64_t at = l->sent[lane];
 		uint64_t n = tail - at;
+		struct link_head head = {.type = LINK_DATA, .lane = (uint8_t)lane, .position = at};
 
 		n = n < REMOTE_RING - at % REMOTE_RING ? n : REMOTE_RING - at % REMOTE_RING;
 		n = n < PIECE ? n : PIECE;
-		send_message(l,
-			&(struct link_head){.bytes = (uint32_t)n,
-				.type = LINK_DATA,
-				.lane = (uint8_t)lane,
-				.position = at},
-			bytes + at % REMOTE_RING);
+		head.bytes = (uint32_t)n;
+		if (l->n > 1 && tail - at >= SPREAD && n >= PIECES_BULK_MIN)
+			queue_put(&l->queue, &head);
+		else
+			send_message(l, &head, bytes + at % REMOTE_RING);
 		l->sent[lane] += n;
 		any = true;
 	}
@@ -197,24 +255,52 @@ static void *note_main(void *argument)
 	_exit(0);
 }
 
+/* Who sends something else is no less alive. */
+static void *beat_main(void *argument)
+{
+	struct link *l = argument;
+
+	for (;;) {
+		if (l->alive_ns)
+			atomic_store(l->alive_ns, clock_now_ns());
+		poll(NULL, 0, SECURE_BEAT_MS);
+		if (pthread_mutex_trylock(&l->sending))
+			continue;
+		if (send_parts(l->connection[0].stream, &beat, NULL) < 0)
+			_exit(0);
+		pthread_mutex_unlock(&l->sending);
+	}
+	return NULL;
+}
+
 /* ---- what comes from there ---- */
 
-static int take_data(struct link *l, const struct link_head *head)
+static int take_data(struct connection *c, const struct link_head *head)
 {
+	struct link *l = c->link;
 	struct remote_ring *ring = ring_of(l->session, head->lane, other(l->out));
-	const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-	const uint64_t used = tail - atomic_load_explicit(&ring->head, memory_order_acquire);
+	struct pieces *pieces = &l->pieces[head->lane];
 	uint8_t *bytes = bytes_of(l->session, head->lane, other(l->out));
+	bool is_more;
 	int r;
 
-	if (head->position != tail || used > REMOTE_RING || head->bytes > REMOTE_RING - used ||
-		head->bytes > REMOTE_RING - tail % REMOTE_RING)
+	if (c != l->connection && head->bytes < PIECES_BULK_MIN)
 		return -EBADMSG;
-	r = link_receive(l->tls, bytes + tail % REMOTE_RING, head->bytes);
+	pthread_mutex_lock(&l->placing);
+	r = pieces_claim(pieces, atomic_load_explicit(&ring->head, memory_order_acquire),
+		head->position, head->bytes);
+	pthread_mutex_unlock(&l->placing);
+	if (r == 0)
+		r = stream_receive(c->stream, bytes + head->position % REMOTE_RING, head->bytes);
 	if (r < 0)
 		return r;
-	atomic_store_explicit(&ring->tail, tail + head->bytes, memory_order_release);
-	bell_ring(&ring->data);
+	pthread_mutex_lock(&l->placing);
+	is_more = pieces_arrived(pieces, head->position);
+	if (is_more)
+		atomic_store_explicit(&ring->tail, pieces->tail, memory_order_release);
+	pthread_mutex_unlock(&l->placing);
+	if (is_more)
+		bell_ring(&ring->data);
 	return 0;
 }
 
@@ -240,46 +326,87 @@ static int take_note(struct link *l, const struct link_head *head)
 
 	if (head->bytes != sizeof(note))
 		return -EBADMSG;
-	r = link_receive(l->tls, &note, sizeof(note));
+	r = stream_receive(l->connection[0].stream, &note, sizeof(note));
 	if (r == 0 && fd_send(l->sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0)
 		r = -EPIPE;
 	return r;
 }
 
-_Noreturn void link_run(
-	gnutls_session_t tls, struct remote_session *session, enum remote_hub hub, int note_sock)
+void link_hear(struct link *l, unsigned stream)
 {
-	static struct link l = {.sending = PTHREAD_MUTEX_INITIALIZER};
+	struct connection *c = &l->connection[stream];
 	struct link_head head;
-	pthread_t thread;
 	int r = 0;
 
-	l.tls = tls;
-	l.session = session;
-	l.out = hub == REMOTE_HUB_SERVER ? RING_UP : RING_DOWN;
-	l.sock = note_sock;
-	if (pthread_create(&thread, NULL, send_main, &l) ||
-		pthread_create(&thread, NULL, note_main, &l))
-		_exit(1);
-	while (r == 0 && link_receive(tls, &head, sizeof(head)) == 0) {
+	while (r == 0 && stream_receive(c->stream, &head, sizeof(head)) == 0) {
 		if (head.lane >= REMOTE_LANES)
-			break;
-		switch (head.type) {
-		case LINK_DATA: r = take_data(&l, &head); break;
-		case LINK_HEAD: r = take_head(&l, &head); break;
-		case LINK_NOTE: r = take_note(&l, &head); break;
-		default: r = -EBADMSG;
-		}
+			return;
+		if (head.type == LINK_DATA)
+			r = take_data(c, &head);
+		else if (head.type == LINK_BEAT && head.bytes == 0)
+			continue;
+		else if (stream == 0 && head.type == LINK_HEAD)
+			r = take_head(l, &head);
+		else if (stream == 0 && head.type == LINK_NOTE)
+			r = take_note(l, &head);
+		else
+			r = -EBADMSG;
 	}
+}
+
+static void *receive_main(void *argument)
+{
+	const struct connection *c = argument;
+
+	link_hear(c->link, (unsigned)(c - c->link->connection));
 	_exit(0);
 }
 
-int link_send_note(gnutls_session_t tls, const struct remote_note *note)
+static void start(void *(*run)(void *), void *argument)
 {
-	return send_all(tls, note, sizeof(*note));
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, run, argument))
+		_exit(1);
 }
 
-int link_receive_note(gnutls_session_t tls, struct remote_note *ret_note)
+struct link *link_new(const struct link_end *end, enum remote_hub hub)
 {
-	return link_receive(tls, ret_note, sizeof(*ret_note));
+	struct link *l = calloc(1, sizeof(*l));
+	pthread_condattr_t clock;
+
+	if (!l)
+		return NULL;
+	pthread_mutex_init(&l->sending, NULL);
+	pthread_mutex_init(&l->placing, NULL);
+	pthread_mutex_init(&l->queue.lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->queue.is_filled, &clock);
+	pthread_condattr_destroy(&clock);
+	l->session = end->map.p;
+	l->out = hub == REMOTE_HUB_SERVER ? RING_UP : RING_DOWN;
+	l->sock = end->sock;
+	l->alive_ns = end->alive_ns;
+	l->n = end->n;
+	for (unsigned i = 0; i < l->n; i++)
+		l->connection[i] = (struct connection){l, end->stream[i]};
+	return l;
+}
+
+_Noreturn void link_run(const struct link_end *end, enum remote_hub hub)
+{
+	struct link *l = link_new(end, hub);
+
+	if (!l)
+		_exit(1);
+	for (unsigned i = 1; i < l->n; i++) {
+		start(bulk_main, &l->connection[i]);
+		start(receive_main, &l->connection[i]);
+	}
+	start(send_main, l);
+	start(note_main, l);
+	start(beat_main, l);
+	receive_main(l->connection);
+	_exit(0);
 }

@@ -7,9 +7,27 @@
 #pragma once
 
 #include "base/fd.h"
+#include "remote/bulk.h"
+#include "remote/door.h"
 #include "remote/session.h"
+#include "remote/stream.h"
 
 struct gnutls_session_int;
+
+/* How both ends speak; they are of the same. */
+#define LINK_ABI 2u
+
+/*
+ * This side's end of a session: the connections, of which the first carries all but bulk data, the
+ * rings, and the socket of the program, or of the worker.
+ */
+struct link_end {
+	struct stream stream[1 + BULK_MAX];
+	unsigned n;
+	struct map map;
+	int sock;
+	_Atomic uint64_t *alive_ns; /* children.h: where it says that it is; may be NULL */
+};
 
 /* A sealed session, mapped, and its descriptor. 0 or -errno. */
 int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd);
@@ -26,20 +44,35 @@ void workers_begin(void);
  */
 void worker_become(int sock);
 
+/* Copies until one of the sides is gone, and ends the process. */
+_Noreturn void link_run(const struct link_end *end, enum remote_hub hub);
+
 /*
- * Copies until one of the sides is gone, and ends the process. tls: connected and authenticated;
- * note_sock: of the program, or of the worker.
+ * What link_run() does with what the other side says over one of the streams, until the end of that
+ * or nonsense: for tests. free() is enough.
  */
-_Noreturn void link_run(struct gnutls_session_int *tls, struct remote_session *session,
-	enum remote_hub hub, int note_sock);
+struct link *link_new(const struct link_end *end, enum remote_hub hub);
+void link_hear(struct link *l, unsigned stream);
 
 /*
  * A session's beginning, up to link_run(), which the peer does as well: on the side of the device a
- * worker is started for it, on that of the program `sock` is answered. -errno: it has none, and has
- * been told so as far as anybody listens. What they give out is the caller's.
+ * worker is started for it, whose further connections come through the door at that place, by its
+ * own end of it; on that of the program `sock` is answered, and they are made to where the first
+ * one leads. -errno: it has none, and has been told so as far as anybody listens. What they give
+ * out is the caller's.
  */
-int link_open_worker(struct gnutls_session_int *tls, struct map *ret_map, int *ret_sock);
-int link_open_program(struct gnutls_session_int *tls, int sock, struct map *ret_map);
+struct link_place {
+	struct door *door;
+	int place, own;
+};
+int link_open_worker(
+	struct gnutls_session_int *tls, const struct link_place *place, struct link_end *ret_end);
+struct link_program {
+	int sock;
+	_Atomic uint64_t *alive_ns;
+};
+int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
+	struct link_end *ret_end);
 
 /* What ps and top show: the round trip as TCP knows it, and how far the rings have come. */
 struct link_counts {
@@ -47,9 +80,3 @@ struct link_counts {
 	uint64_t up, down; /* bytes */
 };
 void link_count(const struct remote_session *session, int fd, struct link_counts *ret_counts);
-
-/* One note over TLS, before link_run. 0 or -errno. */
-int link_send_note(struct gnutls_session_int *tls, const struct remote_note *note);
-/* Exactly n bytes, likewise. */
-int link_receive(struct gnutls_session_int *tls, void *p, size_t n);
-int link_receive_note(struct gnutls_session_int *tls, struct remote_note *ret_note);

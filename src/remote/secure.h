@@ -5,6 +5,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/error.h"
 
 struct gnutls_session_int;
@@ -13,6 +16,10 @@ struct identity_tls;
 
 #define SECURE_HANDSHAKE_MS 10000
 #define SECURE_PEER_MS 10000 /* a peer that does not answer for so long is gone */
+/* Who has nothing to say says so; of whom nothing has come for so long it is known in time. */
+#define SECURE_BEAT_MS 2000
+#define SECURE_SILENT_MS 8000
+#define SECURE_KEY_BYTES 32u
 
 /* What is written goes at once, and a peer that is gone is noticed. */
 void secure_socket(int fd);
@@ -28,3 +35,17 @@ int secure_handshake(struct gnutls_session_int *tls, int fd);
  */
 int secure_meet(struct identity_tls *own, int fd, const char *node,
 	struct identity_session *ret_session, struct error *err);
+
+/* A key that both sides know, and what it is for. */
+struct secure_key {
+	const char *name;     /* of a client */
+	const uint8_t *bytes; /* of a client: SECURE_KEY_BYTES */
+	/* Of a server: the key of that name, or false. */
+	bool (*find)(const char *name, uint8_t *ret_bytes);
+};
+
+/*
+ * Both prove to each other that they know the key, with TLS 1.3 and Diffie-Hellman. 0: ret_tls is
+ * the caller's. -EACCES, -ENOMEM.
+ */
+int secure_meet_key(int fd, const struct secure_key *key, struct gnutls_session_int **ret_tls);

@@ -82,6 +82,7 @@ enum remote_note_type {
 	REMOTE_HELLO_NVML, /* a session of REMOTE_ASK and REMOTE_TELL alone: remote/nvml.h */
 	REMOTE_ASK,
 	REMOTE_TELL,
+	REMOTE_BEAT, /* of links, until the WELCOME: it is on its way */
 };
 
 /* One packet; WELCOME brings the memfd. */
@@ -89,7 +90,8 @@ struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
 	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult;
-				    * WINDOW: its name, in the answer 0 when it was not taken */
+				    * WINDOW: its name, in the answer 0 when it was not taken;
+				    * HELLO, WELCOME: what links say to each other */
 	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
 	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
 	uint64_t bytes;            /* WINDOW: of the memory; HELLO: the program's pid, in its own

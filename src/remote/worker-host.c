@@ -188,6 +188,26 @@ static void stage_give_back(struct stage *s)
 	pthread_mutex_unlock(&stages.lock);
 }
 
+/*
+ * With the lock held, and without it while it waits: a stream may need it to get there. Nobody else
+ * has the oldest one meanwhile.
+ */
+static void await_oldest(void)
+{
+	struct stage **at = &stages.busy, *s;
+
+	while ((*at)->next)
+		at = &(*at)->next;
+	s = *at;
+	*at = NULL;
+	pthread_mutex_unlock(&stages.lock);
+	driver.cuEventSynchronize(s->event);
+	driver.cuEventDestroy_v2(s->event);
+	pthread_mutex_lock(&stages.lock);
+	s->next = stages.free;
+	stages.free = s;
+}
+
 static struct stage *stage_new(size_t room)
 {
 	struct stage *s = calloc(1, sizeof(*s));
@@ -216,8 +236,6 @@ static struct stage *stage_get(size_t bytes)
 		room *= 2;
 	pthread_mutex_lock(&stages.lock);
 	for (;;) {
-		CUevent oldest = NULL;
-
 		reclaim();
 		for (struct stage **at = &stages.free; *at; at = &(*at)->next)
 			if ((*at)->room == room) {
@@ -227,9 +245,7 @@ static struct stage *stage_get(size_t bytes)
 			}
 		if (s || stages.bytes + room <= STAGES_MAX || !stages.busy)
 			break;
-		for (struct stage *b = stages.busy; b; b = b->next)
-			oldest = b->event;
-		driver.cuEventSynchronize(oldest);
+		await_oldest();
 	}
 	if (!s) {
 		s = stage_new(room);

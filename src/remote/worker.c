@@ -222,10 +222,13 @@ void *worker_lane(void *argument)
 		const size_t size = head.size;
 		const bool is_last = head.op == REMOTE_CLOSE;
 
+		/* When that is answered the lane is another thread's, from behind this frame on. */
+		if (is_last)
+			ring_consume(&s->up, size);
 		serve_frame(s, &head, frame);
-		ring_consume(&s->up, size);
 		if (is_last)
 			break;
+		ring_consume(&s->up, size);
 	}
 	serve_done(s);
 	free(s);

@@ -25,7 +25,7 @@ from divvyd import BUILD, GIB, IMAGE, Daemon, bound_account, events_of, make_ima
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
 
 FAR = "gpu-node"
-MAGIC, ABI, CHECK = 0x64766661, 1, 1  # src/remote/far.h
+MAGIC, ABI, CHECK = 0x64766661, 2, 1  # src/remote/far.h
 SIGNER = "divvy.gpu/remote"
 
 
@@ -437,6 +437,18 @@ def a_link_that_is_cut_is_an_error():
     ends_with_an_error("link")
 
 
+def a_link_that_is_stopped_is_an_error():
+    """Its connections stand, and nothing comes: both sides find out, and nothing is held on."""
+    start_one("silent")
+    worker = pids_of("silent")[0]
+    with open(f"/proc/{worker}/stat", encoding="ascii") as f:
+        link = int(f.read().rpartition(")")[2].split()[1])
+    assert link in links_of("serve", ""), link
+    os.kill(link, signal.SIGSTOP)
+    ends_with_an_error("silent")
+    wait_for(lambda: link not in links_of("serve", ""), "the stopped link has been ended", 30)
+
+
 def a_program_that_is_killed_leaves_nothing():
     start_one("victim")
     used = json.loads(server.divvy("ps", "-o", "json"))
@@ -557,6 +569,7 @@ TESTS = [each_node_says_what_it_is, two_pods_have_their_shares, what_a_container
          auto_goes_where_there_is_room, who_does_not_fit_is_told_why, a_change_takes_effect_there,
          several_processes_have_one_share, strangers_get_nothing, those_who_say_nothing_hold_up_nobody,
          what_is_not_so_there_is_refused_there, a_worker_that_is_killed_is_an_error, a_link_that_is_cut_is_an_error,
+         a_link_that_is_stopped_is_an_error,
          a_program_that_is_killed_leaves_nothing, a_daemon_that_is_killed_comes_again,
          a_restarted_container_finds_its_device_again, a_deleted_pod_gives_back_what_it_had,
          over_ipv6, both_on_one_node]

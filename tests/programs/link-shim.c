@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link-shim HOST:PORT [delay=US] [skew=US] [rate=MBPS]
+ * link-shim HOST:PORT [delay=US] [skew=US] [sway=US] [rate=MBPS] [lame=MBPS]
  *
  * A slow or broken network between two ends of this machine: says a port of 127.0.0.1, and passes
  * what connects there on to HOST:PORT. What is read is delivered at the time it was read + delay,
- * to each second connection skew later still, and no faster than rate (megabits a second of each
- * direction of each connection; 0: as fast as it goes). Words on stdin, one a line, change that
- * while it runs: delay=, skew=, rate=, `cut` (all connections end at once, and new ones with them),
- * `stall` (nothing is delivered any more), `quit`. One thread.
+ * to each second connection skew later still, everywhere up to sway later, now more and now less
+ * (so that connections overtake each other), and no faster than rate (megabits a second of each
+ * direction of each connection; 0: as fast as it goes), of each third connection lame. Words on
+ * stdin, one a line, change that while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (all
+ * connections end at once, and new ones with them), `stall` (nothing is delivered any more),
+ * `quit`. One thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,6 +46,7 @@ struct way {
 	int from, to;
 	struct piece *first, **last;
 	size_t under_way;
+	uint64_t last_ns; /* when the piece before is due: this one is not before it */
 	uint64_t free_ns; /* when the piece before has been sent, at that rate */
 	bool has_ended;   /* nothing more is read */
 	bool is_full;     /* nothing more can be written for now */
@@ -52,11 +55,11 @@ struct way {
 
 struct connection {
 	struct way way[2];
-	bool is_second;
+	bool is_second, is_third;
 };
 
 static struct {
-	uint64_t delay_ns, skew_ns, rate_mbps;
+	uint64_t delay_ns, skew_ns, sway_ns, rate_mbps, lame_mbps;
 	bool is_cut, is_stalled;
 } shim;
 
@@ -87,6 +90,10 @@ static bool command(const char *text)
 		shim.delay_ns = n * 1000;
 	else if (sscanf(text, "skew=%llu", &n) == 1)
 		shim.skew_ns = n * 1000;
+	else if (sscanf(text, "sway=%llu", &n) == 1)
+		shim.sway_ns = n * 1000;
+	else if (sscanf(text, "lame=%llu", &n) == 1)
+		shim.lame_mbps = n;
 	else if (sscanf(text, "rate=%llu", &n) == 1)
 		shim.rate_mbps = n;
 	else if (!strcmp(text, "cut"))
@@ -102,8 +109,19 @@ static bool command(const char *text)
 
 /* ---- one direction ---- */
 
-static void take_in(struct way *w, bool is_second)
+/* How late what goes that way now is; a swing lasts a while, so that much is overtaken at once. */
+static uint64_t late_ns(const struct connection *c, uint64_t sent_ns)
 {
+	const uint64_t swing_ns = shim.sway_ns ? sent_ns / (4 * shim.sway_ns) : 0;
+	const uint64_t any = (swing_ns + (uintptr_t)c) * 0x9e3779b97f4a7c15u >> 32;
+
+	return shim.delay_ns + (c->is_second ? shim.skew_ns : 0) +
+		(shim.sway_ns ? any % shim.sway_ns : 0);
+}
+
+static void take_in(const struct connection *c, struct way *w)
+{
+	const uint64_t rate = c->is_third && shim.lame_mbps ? shim.lame_mbps : shim.rate_mbps;
 	struct piece *p = malloc(sizeof(*p) + PIECE);
 	uint64_t sent_ns = now_ns();
 	ssize_t n;
@@ -117,13 +135,16 @@ static void take_in(struct way *w, bool is_second)
 	}
 	*p = (struct piece){.n = n > 0 ? (size_t)n : 0};
 	w->has_ended = n <= 0;
-	if (shim.rate_mbps) {
+	if (rate) {
 		if (sent_ns < w->free_ns)
 			sent_ns = w->free_ns;
-		sent_ns += p->n * 8000 / shim.rate_mbps;
+		sent_ns += p->n * 8000 / rate;
 		w->free_ns = sent_ns;
 	}
-	p->due_ns = sent_ns + shim.delay_ns + (is_second ? shim.skew_ns : 0);
+	p->due_ns = sent_ns + late_ns(c, sent_ns);
+	if (p->due_ns < w->last_ns)
+		p->due_ns = w->last_ns;
+	w->last_ns = p->due_ns;
 	*w->last = p;
 	w->last = &p->next;
 	w->under_way += p->n;
@@ -212,7 +233,8 @@ static void accept_one(int listener)
 	set_socket(far);
 	c->way[0] = (struct way){.from = fd, .to = far, .last = &c->way[0].first};
 	c->way[1] = (struct way){.from = far, .to = fd, .last = &c->way[1].first};
-	c->is_second = n++ % 2;
+	c->is_second = n % 2;
+	c->is_third = n++ % 3 == 2;
 	connections[i] = c;
 }
 
@@ -267,7 +289,7 @@ static void wait_for_any(int listener, bool *is_open, uint64_t due_ns)
 		return;
 	for (size_t i = 2; i < n; i++)
 		if (fds[i].revents & ~POLLOUT && fds[i].events & POLLIN)
-			take_in(&whose[i]->way[i % 2], whose[i]->is_second);
+			take_in(whose[i], &whose[i]->way[i % 2]);
 	if (fds[1].revents)
 		read_commands(is_open);
 	if (fds[0].revents)
@@ -311,7 +333,9 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc; i++)
 		is_right = is_right && command(argv[i]);
 	if (!is_right) {
-		fprintf(stderr, "usage: link-shim HOST:PORT [delay=US] [skew=US] [rate=MBPS]\n");
+		fprintf(stderr,
+			"usage: link-shim HOST:PORT [delay=US] [skew=US] [sway=US] [rate=MBPS] "
+			"[lame=MBPS]\n");
 		return 2;
 	}
 	/* Else a wake-up is 50 us late. */

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of a GPU on another machine share: both sides on this one, and a proxy between them."""
 
+import contextlib
 import os
 import select
 import socket
 import subprocess
 import threading
 
-from rig import DIVVY
+from rig import BUILD, DIVVY
 
 BACKLOG = 64
 PIECE = 65536
@@ -15,6 +16,19 @@ PIECE = 65536
 
 def workers(rig, name):
     return [p["pid"] for p in rig.tenant(name).get("processes", [])]
+
+
+def descendants(pid):
+    """All processes below that one."""
+    parent = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as f:
+            parent[int(entry)] = int(f.read().rpartition(")")[2].split()[1])
+    found, new = [], {pid}
+    while new:
+        new = {child for child, above in parent.items() if above in new}
+        found += new
+    return found
 
 
 class Far:
@@ -37,8 +51,26 @@ def serve(rig, name, *wish, listen="127.0.0.1:0", before=()):
     return child, child.stdout.readline().strip()
 
 
+class Shim:
+    """A network between the two that can be made worse: tests/programs/link-shim."""
+
+    def __init__(self, rig, invitation, *words):
+        place, key = invitation.split("/")
+        self.child = subprocess.Popen([os.path.join(BUILD, "tests/programs/link-shim"), place, *words],
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        rig.children.append(self.child)
+        self.invitation = f"127.0.0.1:{self.child.stdout.readline().strip()}/{key}"
+
+    def say(self, word):
+        self.child.stdin.write(word + "\n")
+        self.child.stdin.flush()
+
+    def end(self):
+        self.child.communicate("quit\n", timeout=60)
+
+
 class Proxy:
-    """Between the two sides; cuts a connection after so many bytes of one way."""
+    """Between the two sides; cuts a connection after so many bytes of one way, and keeps what each says first."""
 
     def __init__(self, invitation):
         place, key = invitation.split("/")
@@ -46,7 +78,8 @@ class Proxy:
         self.to = (host, int(port))
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
         self.invitation = f"127.0.0.1:{self.listener.getsockname()[1]}/{key}"
-        self.first, self.later = None, None
+        self.first, self.later, self.one = None, None, {}
+        self.heads = {}
         self.threads = [threading.Thread(target=self.accept)]
 
     def cut_now(self, way, after):
@@ -55,6 +88,10 @@ class Proxy:
     def cut_later(self, way, after):
         """The connections behind the first."""
         self.later = (way, after)
+
+    def cut_one(self, number, way, after):
+        """Of all from 0 on."""
+        self.one[number] = (way, after)
 
     def __enter__(self):
         self.threads[0].start()
@@ -74,12 +111,12 @@ class Proxy:
                 near, _ = self.listener.accept()
             except OSError:
                 return
-            cut = self.later if number else self.first
-            number += 1
-            self.threads.append(threading.Thread(target=self.carry, args=(near, cut)))
+            cut = self.one.get(number) or (self.later if number else self.first)
+            self.threads.append(threading.Thread(target=self.carry, args=(near, cut, number)))
             self.threads[-1].start()
+            number += 1
 
-    def carry(self, near, cut):
+    def carry(self, near, cut, number):
         with near, socket.create_connection(self.to) as far:
             ways = {near: ("up", far), far: ("down", near)}
             seen = {"up": 0, "down": 0}
@@ -88,6 +125,8 @@ class Proxy:
                     way, to = ways[sock]
                     try:
                         data = sock.recv(PIECE)
+                        if way == "up":
+                            self.heads.setdefault(number, data)
                         if cut and cut[0] == way:
                             data = data[:cut[1] - seen[way]]
                         to.sendall(data)

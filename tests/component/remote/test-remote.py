@@ -15,8 +15,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../cli"))
 
-from far import Far, serve, workers  # noqa: E402
-from rig import BUILD, DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
+from far import Far, Shim, serve, workers  # noqa: E402
+from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
 from tap import Skip  # noqa: E402
 
 
@@ -260,21 +260,6 @@ def a_cut_link_is_an_error():
         error = child.communicate(timeout=60)[1]
         assert child.returncode == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in error, (child.returncode, error)
         wait_for(lambda: not alive(worker), "the worker has ended")
-
-
-class Shim:
-    """A network between the two that can be made worse: tests/programs/link-shim."""
-
-    def __init__(self, rig, invitation, *words):
-        place, key = invitation.split("/")
-        self.child = subprocess.Popen([os.path.join(BUILD, "tests/programs/link-shim"), place, *words],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        rig.children.append(self.child)
-        self.invitation = f"127.0.0.1:{self.child.stdout.readline().strip()}/{key}"
-
-    def say(self, word):
-        self.child.stdin.write(word + "\n")
-        self.child.stdin.flush()
 
 
 def a_late_and_narrow_network_is_only_slower():

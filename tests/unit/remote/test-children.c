@@ -70,4 +70,35 @@ static void there_is_a_place_for_so_many(void **state)
 	free(c);
 }
 
-UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(there_is_a_place_for_so_many))
+static void who_has_stopped_is_ended(void **state)
+{
+	struct children *c = calloc(1, sizeof(*c));
+	pid_t pid[3];
+	int status;
+
+	assert_non_null(c);
+	for (int i = 0; i < 3; i++) {
+		const int at = children_take(c);
+
+		pid[i] = sleeper();
+		children_set(c, at, pid[i]);
+		/* The first has said nothing yet, and may take as long as it likes. */
+		atomic_store(&c->v[at].alive_ns, (uint64_t)i * 1000000000);
+	}
+	children_watch(c, 11000000000, 10000);
+	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	children_watch(c, 11000000001, 10000);
+	assert_int_equal(waitpid(-1, &status, 0), pid[1]);
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	children_gone(c, pid[1]);
+	children_watch(c, 12000000000, 10000);
+	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	for (int i = 0; i < 3; i += 2)
+		kill(pid[i], SIGKILL);
+	while (wait(NULL) > 0)
+		;
+	free(c);
+}
+
+UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(there_is_a_place_for_so_many),
+	UNIT(who_has_stopped_is_ended))

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A side that says nothing any more, though its connections stand: stopped, or with a network that takes what is
+sent and delivers nothing. The other one finds out by itself, the program is told, and nothing is left."""
+
+import contextlib
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
+
+from far import Far, Shim, descendants, serve, workers  # noqa: E402
+from rig import Rig, alive, main, wait_for  # noqa: E402
+
+CALLER = sys.argv[1]
+GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
+WISH = ("--request", "0.05", "--memory", "1Gi")
+
+
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return int(f.read().rpartition(")")[2].split()[1])
+
+
+def joined_by(program):
+    """The links that follow that program; they are nobody's children."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().decode(errors="replace").split("\0")
+            if words[0].endswith("divvy-remote-link") and words[1] == "join" and words[3] == str(program):
+                found.append(int(pid))
+    return found
+
+
+class Running:
+    """A program in a call, over a network of its own."""
+
+    def __init__(self, rig, call):
+        self.rig, self.call = rig, call
+        self.server, invitation = serve(rig, call, *WISH)
+        self.shim = Shim(rig, invitation)
+        self.child = Far(rig).run(self.shim.invitation, CALLER, call)
+        assert self.child.stdout.readline() == "going\n", call
+        self.worker, = workers(rig, call)
+        self.link = parent_of(self.worker)
+
+    def fails(self):
+        assert self.child.wait(60) == 1, self.call
+        out, err = self.child.communicate()
+        assert out.count(GONE) == 3, (self.call, out, err)
+
+    def is_freed(self):
+        assert self.server.wait(60) is not None
+        wait_for(lambda: not alive(self.worker) and not alive(self.link), f"{self.call}: worker and link have ended")
+        wait_for(lambda: not self.rig.tenant(self.call), f"{self.call}'s tenant is gone")
+
+
+def after(calls, fault):
+    with Rig() as rig:
+        running = [Running(rig, call) for call in calls]
+        for one in running:
+            fault(one)
+        for one in running:
+            one.fails()
+        for one in running:
+            one.is_freed()
+        wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
+
+
+def a_stopped_link_of_the_device():
+    def stop(one):
+        assert one.link in descendants(one.server.pid), one.call
+        os.kill(one.link, signal.SIGSTOP)
+    after(("synchronise", "copy-in", "copy-out", "wait-long"), stop)
+
+
+def a_stopped_link_of_the_program():
+    def stop(one):
+        # The listener for all of the program's processes, and its child, the session's.
+        both = joined_by(one.child.pid)
+        child, = (pid for pid in both if parent_of(pid) in both)
+        os.kill(child, signal.SIGSTOP)
+    after(("launch", "copy-out", "wait-long"), stop)
+
+
+def a_stopped_machine():
+    """All of the other side at once, as a machine that hangs: the program is told; who hangs finds out afterwards."""
+    def stop(one):
+        one.there = [one.server.pid, *descendants(one.server.pid)]
+        for pid in one.there:
+            os.kill(pid, signal.SIGSTOP)
+    with Rig() as rig:
+        running = [Running(rig, call) for call in ("synchronise", "copy-in", "wait-long")]
+        for one in running:
+            stop(one)
+        for one in running:
+            one.fails()
+            assert alive(one.worker) and rig.tenant(one.call)
+            for pid in reversed(one.there):
+                os.kill(pid, signal.SIGCONT)
+        for one in running:
+            one.is_freed()
+
+
+def a_network_that_swallows():
+    after(("synchronise", "copy-in", "copy-out", "copy-later", "wait-long", "threads"), lambda one: one.shim.say("stall"))
+
+
+def a_program_that_does_nothing_is_no_silence():
+    """Nor one that has been stopped: it is its link that speaks."""
+    with Rig() as rig:
+        one, idle = Running(rig, "synchronise"), Running(rig, "wait-long")
+        os.kill(one.child.pid, signal.SIGSTOP)
+        swallowed = Running(rig, "copy-in")
+        swallowed.shim.say("stall")
+        # By then the others would have been given up as well.
+        swallowed.fails()
+        swallowed.is_freed()
+        for other in (one, idle):
+            assert other.child.poll() is None and workers(rig, other.call) == [other.worker] and alive(other.link)
+            other.child.kill()
+            other.child.communicate()
+            other.is_freed()
+
+
+main(a_stopped_link_of_the_device, a_stopped_link_of_the_program, a_stopped_machine, a_network_that_swallows,
+     a_program_that_does_nothing_is_no_silence)

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Further connections: who is let in, by what, and how a listener tells them from others. And what
+ * links of two versions say to each other.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "remote/bulk.h"
+#include "remote/door.h"
+#include "remote/link.h"
+#include "remote/secure.h"
+#include "remote/stream.h"
+
+static const uint8_t right[SECURE_KEY_BYTES] = {1, 2, 3}, wrong[SECURE_KEY_BYTES] = {1, 2, 4};
+
+static bool find_right(const char *name, uint8_t *ret_key)
+{
+	if (strcmp(name, "right") != 0)
+		return false;
+	memcpy(ret_key, right, sizeof(right));
+	return true;
+}
+
+struct end {
+	int fd, r;
+	gnutls_session_t tls;
+};
+
+static void *server_main(void *argument)
+{
+	static const struct secure_key key = {.find = find_right};
+	struct end *end = argument;
+
+	end->r = secure_meet_key(end->fd, &key, &end->tls);
+	/* Else the other one waits for more. */
+	if (end->r < 0)
+		end->fd = fd_close(end->fd);
+	return NULL;
+}
+
+static void meet(const struct secure_key *key, struct end *server, struct end *client)
+{
+	pthread_t thread;
+	int pair[2];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+	*server = (struct end){.fd = pair[0]};
+	*client = (struct end){.fd = pair[1]};
+	assert_ok(pthread_create(&thread, NULL, server_main, server));
+	client->r = secure_meet_key(client->fd, key, &client->tls);
+	/* A client believes that it is in; who it did not convince says so, or goes. */
+	if (client->r == 0) {
+		uint8_t byte;
+
+		pthread_join(thread, NULL);
+		if (server->r == 0 && stream_send(stream_tls(server->tls, 0), "", 1) < 0)
+			server->r = -EPIPE;
+		client->r = stream_receive(stream_tls(client->tls, 0), &byte, 1);
+	} else {
+		client->fd = fd_close(client->fd);
+		pthread_join(thread, NULL);
+	}
+}
+
+static void end_done(struct end *end)
+{
+	if (end->tls)
+		gnutls_deinit(end->tls);
+	fd_close(end->fd);
+}
+
+static void a_key_lets_in_who_knows_it(void **state)
+{
+	const struct {
+		struct secure_key key;
+		bool is_in;
+	} cases[] = {
+		{{.name = "right", .bytes = right}, true},
+		{{.name = "right", .bytes = wrong}, false},
+		{{.name = "other", .bytes = right}, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct end server, client;
+
+		meet(&cases[i].key, &server, &client);
+		assert_int_equal(server.r == 0, cases[i].is_in);
+		assert_int_equal(client.r == 0, cases[i].is_in);
+		end_done(&server);
+		end_done(&client);
+	}
+}
+
+static void both_ends_know_the_sessions_name(void **state)
+{
+	const struct secure_key key = {.name = "right", .bytes = right};
+	struct bulk_name here[2], there[2];
+
+	for (size_t i = 0; i < 2; i++) {
+		struct end server, client;
+
+		meet(&key, &server, &client);
+		assert_ok(bulk_name(server.tls, &here[i]));
+		assert_ok(bulk_name(client.tls, &there[i]));
+		assert_memory_equal(&here[i], &there[i], sizeof(here[i]));
+		end_done(&server);
+		end_done(&client);
+	}
+	/* Of another session, with the same key, another one. */
+	assert_memory_not_equal(&here[0], &here[1], sizeof(here[0]));
+}
+
+static void a_listener_tells_them_from_others(void **state)
+{
+	static const struct {
+		const char *says;
+		size_t n;
+		int is;
+	} cases[] = {
+		{"DVBK0123456789abcdef", 20, 1},
+		{"DVBK0123456789abcdef and more", 29, 1},
+		{"DVBK0123456789abcde", 19, -EBADMSG},
+		{"DIVV0123456789abcdef", 20, -EBADMSG},
+		{"D", 1, -EBADMSG},
+		{"", 0, -EBADMSG},
+		{"\x16\x03\x01", 3, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct bulk_name name;
+		char left[32];
+		int pair[2];
+
+		assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+		assert_ok(fd_write_all(pair[1], cases[i].says, cases[i].n));
+		assert_ok(shutdown(pair[1], SHUT_WR));
+		assert_int_equal(bulk_look(pair[0], &name), cases[i].is);
+		if (cases[i].is == 1)
+			assert_memory_equal(name.bytes, "0123456789abcdef", sizeof(name));
+		/* Nothing of what is no name has been read. */
+		if (cases[i].is == 0)
+			assert_int_equal(recv(pair[0], left, sizeof(left), 0), cases[i].n);
+		fd_close(pair[0]);
+		fd_close(pair[1]);
+	}
+}
+
+/* What a child with a connection of that name hands in. */
+static void knock(struct door *d, const struct bulk_name *name)
+{
+	int pair[2];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+	assert_ok(door_knock(d, name, pair[0]));
+	fd_close(pair[0]);
+	fd_close(pair[1]);
+	door_pass(d);
+}
+
+static void a_door_leads_to_the_session_of_that_name(void **state)
+{
+	const struct bulk_name one = {"one"}, two = {"two"}, none = {"none"};
+	struct children *children = calloc(1, sizeof(*children));
+	struct door *d = calloc(1, sizeof(*d));
+	int own[2], fd;
+
+	assert_non_null(children);
+	assert_non_null(d);
+	assert_ok(door_init(d, children));
+	for (int i = 0; i < 2; i++) {
+		own[i] = door_open(d, i);
+		assert_true(own[i] >= 0);
+		children_set(children, i, 1000 + i);
+	}
+	/* Before it is somebody's there is nobody to have it. */
+	knock(d, &one);
+	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
+	door_name(d, 0, &one);
+	door_name(d, 1, &two);
+	knock(d, &none);
+	knock(d, &two);
+	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
+	fd = door_await(own[1], clock_now_ns() + NSEC_PER_SEC);
+	assert_true(fd >= 0);
+	fd_close(fd);
+	/* Who has all of them, or is gone, gets none; and a place has an old name no longer. */
+	door_shut(d, 1, own[1]);
+	knock(d, &two);
+	assert_int_equal(children_gone(children, 1000), 0);
+	door_close(d, 0);
+	knock(d, &one);
+	assert_int_equal(door_await(own[0], clock_now_ns() + NSEC_PER_SEC), -EPIPE);
+	fd_close(own[0]);
+	own[0] = door_open(d, 0);
+	children_set(children, 0, 1002);
+	knock(d, &one);
+	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
+	fd_close(own[0]);
+	door_in_child(d);
+	fd_close(d->knock);
+	free(d);
+	free(children);
+}
+
+/* ---- links of two versions ---- */
+
+static const struct secure_key key_right = {.name = "right", .bytes = right};
+
+static void assert_refused(const struct remote_note *note)
+{
+	assert_int_equal(note->type, REMOTE_REFUSED);
+	assert_int_not_equal(note->lane, 0);
+	assert_contains(note->text, "of another version");
+}
+
+/* The first versions left `lane` at 0. */
+static void a_program_of_an_older_link_is_refused_in_words(void **state)
+{
+	struct remote_note note = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
+	struct end server, client;
+	struct link_end end;
+
+	meet(&key_right, &server, &client);
+	assert_ok(stream_send(stream_tls(client.tls, 0), &note, sizeof(note)));
+	assert_int_equal(link_open_worker(server.tls, NULL, &end), -EPROTO);
+	assert_ok(stream_receive(stream_tls(client.tls, 0), &note, sizeof(note)));
+	assert_refused(&note);
+	end_done(&server);
+	end_done(&client);
+}
+
+static void a_worker_of_an_older_link_is_refused_in_words(void **state)
+{
+	struct remote_note note = {.type = REMOTE_WELCOME, .abi = REMOTE_ABI},
+			   hello = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
+	struct end server, client;
+	struct link_program program = {0};
+	struct link_end end;
+	int pair[2];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	program.sock = pair[1];
+	meet(&key_right, &server, &client);
+	assert_int_equal(send(pair[0], &hello, sizeof(hello), 0), sizeof(hello));
+	assert_ok(stream_send(stream_tls(server.tls, 0), &note, sizeof(note)));
+	assert_int_equal(link_open_program(client.tls, &program, &end), -EPIPE);
+	assert_int_equal(recv(pair[0], &note, sizeof(note), 0), sizeof(note));
+	assert_refused(&note);
+	fd_close(pair[0]);
+	fd_close(pair[1]);
+	end_done(&server);
+	end_done(&client);
+}
+
+UNIT_MAIN(UNIT(a_key_lets_in_who_knows_it), UNIT(both_ends_know_the_sessions_name),
+	UNIT(a_listener_tells_them_from_others), UNIT(a_door_leads_to_the_session_of_that_name),
+	UNIT(a_program_of_an_older_link_is_refused_in_words),
+	UNIT(a_worker_of_an_older_link_is_refused_in_words))
