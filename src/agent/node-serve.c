@@ -33,8 +33,6 @@
 #define SERVED_IDLE_NS (30 * NSEC_PER_SEC)
 #define AGAIN_NS NSEC_PER_SEC
 #define BACKLOG 256
-/* A pod that should be gone by then is: its node does not say so, and may be none any more. */
-#define LEFT_NS (30 * NSEC_PER_SEC)
 /* What no system gives to users: slot 0's worker is this one. */
 #define USER_FIRST 0x7ff00000u
 
@@ -428,14 +426,13 @@ static void reap(struct serve *serve)
 
 /* ---- pods of nodes that are gone ---- */
 
-static bool is_left_behind(const struct node *node, const struct tenant *t)
+bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real_ns)
 {
-	const char *until = kube_json_text_at(
-		serve_pod(node, t->pod->uid), "metadata", "deletionTimestamp", NULL);
+	const char *until = kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL);
 	uint64_t until_ns;
 
-	return until && !t->n_processes && kube_time_parse(str_from(until), &until_ns) == 0 &&
-		clock_real_ns() > until_ns + LEFT_NS;
+	return until && !n_processes && kube_time_parse(str_from(until), &until_ns) == 0 &&
+		clock_since_ns(real_ns, until_ns) > SERVE_LEFT_NS;
 }
 
 /* ---- what is shown ---- */
@@ -594,7 +591,8 @@ void serve_tick(struct node *node, uint64_t now)
 		if (served)
 			served->asked_ns = now;
 		tell_reach(serve, t, now);
-		if (is_left_behind(node, t))
+		if (serve_is_left_behind(
+			    serve_pod(node, t->pod->uid), t->n_processes, clock_real_ns()))
 			node_served_gone(node, served ? served->uid : t->pod->uid);
 	}
 	for (served = LIST_FIRST(&serve->pods); served; served = next) {
