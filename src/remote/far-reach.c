@@ -64,8 +64,7 @@ static const char *why(int failed)
 	}
 }
 
-/* Connected, known to each other, and let in. */
-static int get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
+int far_get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
 	struct identity_session *session, struct error *err)
 {
 	int fd = net_dial(t->host, t->port), r;
@@ -163,7 +162,7 @@ static void join_one(const struct far_target *t, struct identity_tls *tls, int s
 	if (is_local(t)) {
 		r = serve_here(t, sock, &err);
 	} else {
-		r = get_in(t, tls, FAR_PROCESS, &session, &err);
+		r = far_get_in(t, tls, FAR_PROCESS, &session, &err);
 		if (r >= 0 && link_open_program(session.tls, sock, &map) >= 0)
 			link_run(session.tls, map.p, REMOTE_HUB_SERVER, sock);
 	}
@@ -204,7 +203,7 @@ static int check(const struct far_target *t, struct identity_tls *tls, struct er
 			close(r);
 		return r;
 	}
-	r = get_in(t, tls, FAR_CHECK, &session, err);
+	r = far_get_in(t, tls, FAR_CHECK, &session, err);
 	if (r >= 0)
 		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
 	return r;

@@ -89,19 +89,26 @@ static void name_peer(int fd, char *ret, size_t size)
 		inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, ret, (socklen_t)size);
 }
 
+static int check_hello(const struct far_hello *hello, struct error *err)
+{
+	if (hello->magic == FAR_MAGIC && hello->abi == FAR_ABI)
+		return 0;
+	return fail(err, EPROTO,
+		"the node of the program speaks version %u of links, this one %u: "
+		"divvyd is of another version there",
+		hello->abi, FAR_ABI);
+}
+
 /* The connection to divvyd, of a process that is the tenant's from now on. */
 static int get_in(const struct identity_name *peer, const struct far_hello *hello, int network,
 	struct error *err)
 {
 	struct serve_ask ask = {.magic = SERVE_MAGIC};
 	struct serve_answer answer;
-	int fd, r;
+	int fd, r = check_hello(hello, err);
 
-	if (hello->magic != FAR_MAGIC || hello->abi != FAR_ABI)
-		return fail(err, EPROTO,
-			"the node of the program speaks version %u of links, this one %u: "
-			"divvyd is of another version there",
-			hello->abi, FAR_ABI);
+	if (r < 0)
+		return r;
 	if (peer->kind != IDENTITY_OF_TENANT)
 		return fail(err, EACCES, "the certificate is a node's, and no container's");
 	if (strnlen(hello->space, sizeof(hello->space)) == sizeof(hello->space) ||
@@ -124,6 +131,21 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	return fd;
 }
 
+/* Nodes measure one another, and nobody else does. */
+static void serve_probe(
+	gnutls_session_t tls, const struct identity_name *peer, const struct far_hello *hello)
+{
+	struct serve_reply reply;
+	struct error err = {0};
+	int r = check_hello(hello, &err);
+
+	if (r == 0 && peer->kind != IDENTITY_OF_NODE)
+		r = fail(&err, EACCES, "the certificate is a container's, and no node's");
+	far_reply_init(&reply, r, r < 0 ? err.msg : "");
+	if (gnutls_record_send(tls, &reply, sizeof(reply)) == sizeof(reply) && r == 0)
+		far_probe_serve(tls);
+}
+
 static void serve_one(int fd, struct identity_tls *tls, int at)
 {
 	static struct identity_session session;
@@ -141,6 +163,11 @@ static void serve_one(int fd, struct identity_tls *tls, int at)
 	children_known(children, at);
 	if (link_receive(session.tls, &hello, sizeof(hello)) < 0)
 		return;
+	if (hello.what == FAR_PROBE) {
+		serve_probe(session.tls, &session.peer, &hello);
+		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+		return;
+	}
 	daemon = get_in(&session.peer, &hello, fd, &err);
 	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
 	if (gnutls_record_send(session.tls, &reply, sizeof(reply)) == sizeof(reply) &&
