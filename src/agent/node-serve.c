@@ -19,6 +19,7 @@
 #include "agent/device.h"
 #include "agent/helper.h"
 #include "agent/node-internal.h"
+#include "agent/node-peers.h"
 #include "agent/node-serve.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -52,7 +53,8 @@ struct serving {
 	int fd;
 	struct loop_io io;
 	bool is_dead, has_asked;
-	uint32_t tenant; /* id; 0: it waits for the answer */
+	bool is_transfer; /* of nobody: another node fills the network */
+	uint32_t tenant;  /* id; 0: it waits for the answer */
 	struct serve_ask ask;
 	struct serve_numbers numbers, before; /* of now, and a second ago */
 	uint64_t said_ns;
@@ -221,6 +223,8 @@ static void serving_end(struct serving *link)
 	if (link->is_dead)
 		return;
 	link->is_dead = true;
+	if (link->is_transfer)
+		node_peers_transfer_ends(link->node);
 	loop_remove_io(&link->io);
 	link->fd = fd_close(link->fd);
 }
@@ -335,6 +339,20 @@ static int take_ask(struct serving *link, struct error *err)
 	return start_serve(node, slot, &pod, err);
 }
 
+static void take_transfer(struct serving *link)
+{
+	struct serve_answer may = {.magic = SERVE_MAGIC};
+	struct error err = {0};
+
+	if (node_peers_transfer_begins(link->node, &err) < 0) {
+		answer(link, NULL, &err);
+		return;
+	}
+	link->is_transfer = true;
+	if (send(link->fd, &may, sizeof(may), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		serving_end(link);
+}
+
 static bool ends(const char *text, size_t size)
 {
 	return memchr(text, '\0', size) != NULL;
@@ -346,6 +364,12 @@ static void on_asked(struct serving *link, const void *packet, size_t n)
 	struct error err = {0};
 
 	memcpy(ask, packet, MIN(n, sizeof(*ask)));
+	if (n == sizeof(*ask) && ask->magic == SERVE_MAGIC && ask->what == SERVE_TRANSFER) {
+		link->has_asked = true;
+		memset(ask, 0, sizeof(*ask));
+		take_transfer(link);
+		return;
+	}
 	if (n != sizeof(*ask) || ask->magic != SERVE_MAGIC || !ends(ask->uid, sizeof(ask->uid)) ||
 		!ends(ask->container, sizeof(ask->container)) ||
 		!ends(ask->space, sizeof(ask->space)) || !ends(ask->pod, sizeof(ask->pod)) ||
