@@ -46,6 +46,7 @@ struct way {
 struct ends {
 	struct end *v;
 	uint32_t n;
+	uint32_t *at; /* by node, while they are in that order: its first; or PLACE_NONE */
 };
 
 /* The ends of one kind, and the best way so far between two of them. */
@@ -129,25 +130,14 @@ static void try_measured(struct search *s, const struct end *server, const struc
 		.client = *client,
 		.is_found = true};
 
-	if (server->node == client->node ||
-		(s->wish->most_latency_us && path->latency_us > s->wish->most_latency_us) ||
-		(path->mbit && path->mbit < s->wish->least_mbit) || !is_better(&way, &s->best))
-		return;
-	s->best = way;
+	if (is_better(&way, &s->best))
+		s->best = way;
 }
 
-/* The first of that node; ends.n: it has none. In order of nodes. */
-static uint32_t first_of(const struct ends *ends, uint32_t node)
+static bool will_do(const struct place_wish *wish, const struct path *path)
 {
-	const struct end key = {.node = node};
-	const struct end *found;
-
-	if (node == PLACE_NONE || !ends->n)
-		return ends->n;
-	found = bsearch(&key, ends->v, ends->n, sizeof(*ends->v), compare_by_node);
-	while (found && found > ends->v && found[-1].node == node)
-		found--;
-	return found ? (uint32_t)(found - ends->v) : ends->n;
+	return (!wish->most_latency_us || path->latency_us <= wish->most_latency_us) &&
+		(!path->mbit || path->mbit >= wish->least_mbit);
 }
 
 /* What this end's node has measured, to each end over there. */
@@ -160,20 +150,32 @@ static void try_paths(struct search *s, const struct end *end, bool is_client)
 		const struct path *path = &list.v[i];
 		const uint32_t node = path->to->node;
 
+		if (node == PLACE_NONE || node == end->node || others->at[node] == PLACE_NONE ||
+			!will_do(s->wish, path))
+			continue;
 		/* Its own measurement is the client's that counts. */
 		if (!is_client && path_between(s->place, node, end->node) != path)
 			continue;
-		for (uint32_t k = first_of(others, node);
-			k < others->n && others->v[k].node == node; k++)
+		for (uint32_t k = others->at[node]; k < others->n && others->v[k].node == node; k++)
 			try_measured(s, is_client ? &others->v[k] : end,
 				is_client ? end : &others->v[k], path);
 	}
 }
 
+static void order_by_node(const struct place *place, struct ends *ends)
+{
+	qsort(ends->v, ends->n, sizeof(*ends->v), compare_by_node);
+	memset(ends->at, 0xff, place_n_nodes(place) * sizeof(*ends->at)); /* PLACE_NONE */
+	for (uint32_t i = ends->n; i-- > 0;)
+		ends->at[ends->v[i].node] = i;
+}
+
 static void try_all_measured(struct search *s)
 {
-	qsort(s->servers.v, s->servers.n, sizeof(*s->servers.v), compare_by_node);
-	qsort(s->clients.v, s->clients.n, sizeof(*s->clients.v), compare_by_node);
+	if (!s->place->paths)
+		return;
+	order_by_node(s->place, &s->servers);
+	order_by_node(s->place, &s->clients);
 	for (uint32_t i = 0; i < s->clients.n; i++)
 		try_paths(s, &s->clients.v[i], true);
 	for (uint32_t i = 0; i < s->servers.n; i++)
@@ -223,7 +225,7 @@ static void try_pairs(struct search *s, struct ends servers, struct ends clients
 
 static struct ends part_of(const struct ends *ends, uint32_t first, uint32_t end)
 {
-	return (struct ends){&ends->v[first], end - first};
+	return (struct ends){.v = &ends->v[first], .n = end - first};
 }
 
 /* Rack by rack; a node without a rack is near nobody. */
@@ -339,19 +341,20 @@ static int find_way(struct place *place, const struct place_wish *wish,
 	const uint32_t n = place_network_n(place);
 	_cleanup_free_ struct end *servers = calloc(n + 1ull, sizeof(*servers));
 	_cleanup_free_ struct end *clients = calloc(n + 1ull, sizeof(*clients));
+	_cleanup_free_ uint32_t *at = calloc(2ull * place_n_nodes(place) + 1, sizeof(*at));
 	struct way best = {.is_found = false};
 
-	if (!servers || !clients)
+	if (!servers || !clients || !at)
 		return -ENOMEM;
-	paths_resolve(place);
 	for (int i = 0; i < PLACE_NETWORK_KINDS && is_improvable(&best); i++) {
 		const enum place_network_kind kind = (enum place_network_kind)i;
 		struct search s = {.place = place,
 			.wish = wish,
-			.servers = {servers, list_ends(place, wish, &parts->spec, kind, servers)},
-			.clients = {clients,
-				list_ends(place, wish, &parts->client_spec, kind, clients)}};
+			.servers = {.v = servers, .at = at},
+			.clients = {.v = clients, .at = &at[place_n_nodes(place)]}};
 
+		s.servers.n = list_ends(place, wish, &parts->spec, kind, servers);
+		s.clients.n = list_ends(place, wish, &parts->client_spec, kind, clients);
 		find_way_of_kind(&s);
 		if (!s.best.is_found || (best.is_found && s.best.server.n_met >= best.server.n_met))
 			continue;

@@ -78,10 +78,10 @@ int place_paths_set(struct place *place, uint32_t node, const struct place_path 
 	struct error *err);
 /*
  * What holds between a node of tenants and one of devices: what the former has measured, else what
- * the latter has. ret_path->node is NULL. false: nothing. O(all that was measured).
+ * the latter has. ret_path->node is NULL. false: nothing.
  */
 bool place_path_get(
-	struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path);
+	const struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path);
 
 struct place_wish {
 	struct place_spec spec;
@@ -134,7 +134,8 @@ struct place_networks;
 struct place_paths;
 
 void place_paths_free(struct place_paths *paths);
-/* The node goes, or comes. */
+void place_paths_enter(struct place *place, uint32_t node);
+/* Before it goes. */
 void place_paths_drop(struct place *place, uint32_t node);
 void place_network_free(struct place_networks *networks);
 uint32_t place_network_n(const struct place *place);                      /* the highest number */

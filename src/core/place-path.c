@@ -17,9 +17,10 @@ static void release(struct place_paths *paths, struct path_end *end)
 	free(end);
 }
 
-static struct path_end *get(struct place_paths *paths, const char *name)
+static struct path_end *get(const struct place *place, const char *name)
 {
 	const size_t size = strlen(name) + 1;
+	struct place_paths *paths = place->paths;
 	struct path_end *end;
 
 	HASH_FIND_STR(paths->ends, name, end);
@@ -32,7 +33,7 @@ static struct path_end *get(struct place_paths *paths, const char *name)
 		return NULL;
 	memcpy(end->text, name, size);
 	end->n_uses = 1;
-	end->node = PLACE_NONE;
+	end->node = place_node_find(place, name);
 	HASH_ADD_STR(paths->ends, text, end);
 	if (end->hh.tbl)
 		return end;
@@ -57,11 +58,26 @@ void place_paths_free(struct place_paths *paths)
 	free(paths);
 }
 
+static void set_end(const struct place *place, uint32_t node, uint32_t to)
+{
+	struct path_end *end;
+
+	HASH_FIND_STR(place->paths->ends, place->nodes[node].name->text, end);
+	if (end)
+		end->node = to;
+}
+
+void place_paths_enter(struct place *place, uint32_t node)
+{
+	if (place->paths)
+		set_end(place, node, node);
+}
+
 void place_paths_drop(struct place *place, uint32_t node)
 {
 	if (!place->paths)
 		return;
-	place->paths->is_resolved = false;
+	set_end(place, node, PLACE_NONE);
 	if (node < place->paths->n_of)
 		list_done(place->paths, &place->paths->of[node]);
 }
@@ -118,7 +134,7 @@ int place_paths_set(struct place *place, uint32_t node, const struct place_path 
 	while (r == 0 && fresh.n < n) {
 		struct path *path = &fresh.v[fresh.n];
 
-		path->to = get(place->paths, paths[fresh.n].node);
+		path->to = get(place, paths[fresh.n].node);
 		path->latency_us = paths[fresh.n].latency_us;
 		path->mbit = paths[fresh.n].mbit;
 		if (path->to)
@@ -135,22 +151,10 @@ int place_paths_set(struct place *place, uint32_t node, const struct place_path 
 	}
 	list_done(place->paths, &place->paths->of[node]);
 	place->paths->of[node] = fresh;
-	place->paths->is_resolved = false;
 	return 0;
 }
 
 /* ---- looking ---- */
-
-void paths_resolve(struct place *place)
-{
-	struct path_end *end, *next;
-
-	if (!place->paths || place->paths->is_resolved)
-		return;
-	HASH_ITER(hh, place->paths->ends, end, next)
-		end->node = place_node_find(place, end->text);
-	place->paths->is_resolved = true;
-}
 
 struct path_list paths_of(const struct place *place, uint32_t node)
 {
@@ -176,12 +180,10 @@ const struct path *path_between(const struct place *place, uint32_t client, uint
 }
 
 bool place_path_get(
-	struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path)
+	const struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path)
 {
-	const struct path *path;
+	const struct path *path = path_between(place, client, server);
 
-	paths_resolve(place);
-	path = path_between(place, client, server);
 	if (!path)
 		return false;
 	*ret_path = (struct place_path){.latency_us = path->latency_us, .mbit = path->mbit};

@@ -11,7 +11,7 @@
 struct path_end {
 	UT_hash_handle hh;
 	uint32_t n_uses;
-	uint32_t node; /* since paths_resolve(); PLACE_NONE: it is not there */
+	uint32_t node; /* PLACE_NONE: it is not there */
 	char text[];
 };
 
@@ -29,11 +29,8 @@ struct place_paths {
 	struct path_end *ends;
 	struct path_list *of; /* by node */
 	uint32_t n_of;
-	bool is_resolved;
 };
 
-/* Before the following two: O(names) where something has changed since. */
-void paths_resolve(struct place *place);
 /* What that node has measured itself; n 0: nothing. */
 struct path_list paths_of(const struct place *place, uint32_t node);
 /* What the client has measured to the server, else what that has to it; NULL: neither has. */

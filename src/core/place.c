@@ -593,9 +593,9 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 		place->n_nodes++;
 		place->n_devices += info->n_devices;
 	}
-	place_paths_drop(place, at);
 	node = &place->nodes[at];
 	*node = fresh;
+	place_paths_enter(place, at);
 	for (uint32_t i = 0; i < node->n_devices; i++) {
 		uint32_t d = node->first_device + i;
 		struct tag *tags = place->devices[d].tags;

@@ -7,6 +7,8 @@
  * ends by itself, whatever the other one does.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,7 +25,8 @@
 #define PROBE_S 20 /* of a process of either side, connecting included */
 #define ECHOES 15
 #define ECHOES_MAX 64u
-#define BLOCK 16384u /* a record of TLS */
+#define LATE_NS (5 * NSEC_PER_SEC) /* a transfer that is not over by then is none */
+#define BLOCK 16384u               /* a record of TLS */
 
 enum probe_type {
 	PROBE_ECHO = 1,
@@ -83,14 +86,18 @@ static int measure_round_trip(gnutls_session_t tls, uint64_t *ret_ns)
 /* 0 bits: the other side has something against it. */
 static int measure_bandwidth(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 {
-	static uint8_t block[BLOCK];
+	static _Alignas(8) uint8_t block[BLOCK];
 	struct probe_word *word = (struct probe_word *)block, answer;
+	const int waiting = 8 * BLOCK;
 	uint64_t until;
 	int r = ask(tls, PROBE_TRANSFER, ms, &answer);
 
 	*ret_bits = 0;
 	if (r < 0 || answer.status < 0)
 		return r;
+	/* What waits here to be sent would go on filling a slow network when the time is over. */
+	setsockopt(gnutls_transport_get_int(tls), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &waiting,
+		sizeof(waiting));
 	until = clock_now_ns() + ms * NSEC_PER_MSEC;
 	do {
 		word->type = clock_now_ns() < until ? PROBE_DATA : PROBE_LAST;
@@ -133,7 +140,7 @@ int far_probe(struct identity_tls *tls, const struct far_target *t, unsigned tra
 /* Until the last block, or its time is over by far. */
 static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 {
-	static uint8_t block[BLOCK];
+	static _Alignas(8) uint8_t block[BLOCK];
 	const struct probe_word *word = (const struct probe_word *)block;
 	uint64_t n = 0, first = 0, now = 0;
 	const uint64_t began = clock_now_ns(), quick = began + ms * NSEC_PER_MSEC / 4;
@@ -144,6 +151,8 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 		if (r < 0 || (word->type != PROBE_DATA && word->type != PROBE_LAST))
 			return r < 0 ? r : -EPROTO;
 		now = clock_now_ns();
+		if (now > began + LATE_NS)
+			return -ETIMEDOUT;
 		/* What comes from here on counts, from the end of this one. */
 		if (!first && (now >= quick || word->type == PROBE_LAST))
 			first = now;
