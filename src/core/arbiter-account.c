@@ -192,6 +192,7 @@ static void lag_share_out(struct seat *seat, int64_t amount, bool by_entitlement
 static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 {
 	seat->used_ns = (uint64_t)((int64_t)seat->used_ns + ns);
+	seat->turn_ns = (uint64_t)((int64_t)seat->turn_ns + ns);
 	window_add(seat, ns, from, to);
 	seat->budget -= ns * MILLI;
 	seat->owed -= ns * MILLI;
@@ -305,6 +306,8 @@ void seat_refund(struct seat *seat, uint64_t end)
 	uint64_t given = 0;
 	uint32_t n = 0;
 
+	/* Past its bound it is not charged, nor while another's drain was to end. */
+	over = MIN(over, seat->turn_ns);
 	if (over == 0)
 		return;
 	charge(seat, -(int64_t)over, from, to);

@@ -140,6 +140,7 @@ static void seat_open(struct seat *seat, bool corun, uint64_t now)
 	seat->is_waiting = false;
 	seat->state = SEAT_OPEN;
 	seat->opened_at = now;
+	seat->turn_ns = 0;
 	seat->has_used = false;
 	seat->idle_since = 0;
 	seat->gives_way = false;

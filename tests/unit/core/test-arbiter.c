@@ -578,6 +578,31 @@ static void debts_are_exact(void **state)
 	}
 }
 
+/* Past its bound a drain costs nothing, so that a late word of its end gives no more back. */
+static void late_word_takes_back_what_was_charged(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+	uint64_t from = hand.now;
+
+	add(&hand, 1, "0.25", "0.5", NULL, 1);
+	add(&hand, 2, "0.5", NULL, NULL, 1);
+	want(&hand, 1);
+	step(&hand, 0);
+	busy(&hand, 1, MS, 0);
+	while (!did(&hand, ARBITER_CLOSE, 1)) /* at its limit, so that nobody opens it again */
+		step(&hand, MS);
+	want(&hand, 2);
+	while (!did(&hand, ARBITER_OPEN, 2))
+		step(&hand, MS);
+	busy(&hand, 2, MS, 0);
+	step(&hand, 10 * MS);
+	assert_true(usage(&hand, 1, 0).used_ns < hand.now - from);
+	arbiter_drained(hand.arbiter, 1, 0, from, hand.now);
+	assert_int_equal(usage(&hand, 1, 0).used_ns, 0);
+	assert_int_equal(usage(&hand, 2, 0).used_ns, hand.now - from);
+	arbiter_free(hand.arbiter);
+}
+
 static void usage_survives_a_restart(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -855,9 +880,10 @@ UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
 	UNIT(frozen_holder_is_passed), UNIT(who_is_late_at_times_costs_little),
 	UNIT(standstill_makes_no_pair), UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
 	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
-	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
-	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),
-	UNIT(gate_off_enforces_nothing), UNIT(latency_beside_opportunistic),
-	UNIT(latency_back_to_back_loses_nothing), UNIT(standard_is_not_starved),
-	UNIT(bursty_tenants_fill_each_others_gaps), UNIT(gangs_reach_most_of_the_ideal),
-	UNIT(gang_beside_single_tenants), UNIT(ranks_of_two_tenants_co_run))
+	UNIT(late_word_takes_back_what_was_charged), UNIT(usage_survives_a_restart),
+	UNIT(leaving_and_coming_back_gives_no_credit), UNIT(idle_tenants_cost_nothing),
+	UNIT(every_policy_serves_everyone), UNIT(gate_off_enforces_nothing),
+	UNIT(latency_beside_opportunistic), UNIT(latency_back_to_back_loses_nothing),
+	UNIT(standard_is_not_starved), UNIT(bursty_tenants_fill_each_others_gaps),
+	UNIT(gangs_reach_most_of_the_ideal), UNIT(gang_beside_single_tenants),
+	UNIT(ranks_of_two_tenants_co_run))
