@@ -27,6 +27,8 @@
 #define PATIENCE_MS 60000
 #define HIGH 64
 
+static const char *far_path, *shim_path;
+
 /* Whoever asks whether it may fill the network is answered so, by the server's divvyd. */
 struct door {
 	char folder[32];
@@ -110,7 +112,7 @@ static pid_t start_far(
 			high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, HIGH);
 		for (int i = 0; i < 3; i++)
 			dup2(high[i], SERVE_FD_LISTEN + i);
-		execv(getenv("DIVVY_TEST_FAR"), (char *const *)(uintptr_t)argv);
+		execv(far_path, (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
 	assert_true(pid > 0);
@@ -145,7 +147,7 @@ static void start_shim(struct rig *rig, const char *word)
 		dup2(out[1], 1);
 		for (int fd = 3; fd < HIGH; fd++)
 			close(fd);
-		execv(getenv("DIVVY_TEST_SHIM"), (char *const *)(uintptr_t)argv);
+		execv(shim_path, (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
 	assert_true(read(out[0], line, sizeof(line) - 1) > 0);
@@ -284,7 +286,7 @@ static void who_is_away_is_an_error(void **state)
 	assert_contains(said.text, "node n1 ");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
@@ -294,6 +296,12 @@ int main(void)
 		TEST(who_is_away_is_an_error),
 	};
 
+	if (argc != 3) {
+		fprintf(stderr, "usage: test-probe DIVVY-REMOTE-FAR LINK-SHIM\n");
+		return 2;
+	}
+	far_path = argv[1];
+	shim_path = argv[2];
 	signal(SIGPIPE, SIG_IGN);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
