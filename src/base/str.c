@@ -135,6 +135,29 @@ size_t str_distance(struct str a, struct str b)
 	return row[b.n];
 }
 
+size_t str_utf8(struct str s)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	const unsigned char *p = (const unsigned char *)s.p;
+	uint32_t c;
+	size_t n;
+
+	if (s.n == 0)
+		return 0;
+	if (p[0] < 0x80)
+		return 1;
+	n = p[0] >> 5 == 0x06 ? 2 : p[0] >> 4 == 0x0e ? 3 : p[0] >> 3 == 0x1e ? 4 : 0;
+	if (n == 0 || n > s.n)
+		return 0;
+	c = p[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if (p[i] >> 6 != 2)
+			return 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
+}
+
 char *str_dup(struct str s)
 {
 	char *copy = malloc(s.n + 1);

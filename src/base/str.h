@@ -79,6 +79,9 @@ bool str_word(struct str *rest, struct str *ret_word);
 #define STR_DISTANCE_MAX 64u
 size_t str_distance(struct str a, struct str b);
 
+/* Bytes of the character of UTF-8 that s begins with (RFC 3629); 0 if with none, or s is empty. */
+size_t str_utf8(struct str s);
+
 /* A terminated copy on the heap, the caller's; NULL when out of memory. */
 char *str_dup(struct str s);
 

@@ -464,27 +464,17 @@ static const char *file_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* The bytes of the UTF-8 character at the beginning; 0: none that JSON, XML and terminals show. */
-static size_t character(const unsigned char *p, size_t n)
+/* The bytes of the character at the beginning; 0: none that JSON, XML and terminals show. */
+static size_t character(struct str text)
 {
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	const size_t size = p[0] < 0x80 ? 1
-		: p[0] >> 5 == 0x06     ? 2
-		: p[0] >> 4 == 0x0e     ? 3
-		: p[0] >> 3 == 0x1e     ? 4
-					: 0;
-	uint32_t c = size > 1 ? p[0] & (0x7fu >> size) : p[0];
+	const size_t n = str_utf8(text);
+	const unsigned char *p = (const unsigned char *)text.p;
 
-	if (!size || size > n)
+	if (n == 0 || p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0))
 		return 0;
-	for (size_t i = 1; i < size; i++) {
-		if (p[i] >> 6 != 2)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	if (c < least[size] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+	if (str_has_prefix(text, STR("\xef\xbf\xbe")) || str_has_prefix(text, STR("\xef\xbf\xbf")))
 		return 0;
-	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xfffe || c == 0xffff ? 0 : size;
+	return n;
 }
 
 /* Names of files are any bytes: '?' for those that are no text, no half character at the end. */
@@ -494,7 +484,7 @@ static void name_as_text(const char *name, char ret[static NAME_SHOWN + 1])
 	size_t at = 0, size;
 
 	for (; at < n; at += size) {
-		const size_t known = character((const unsigned char *)name + at, n - at);
+		const size_t known = character((struct str){name + at, n - at});
 
 		size = MAX(known, (size_t)1);
 		if (at + size > NAME_SHOWN)

@@ -659,7 +659,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 
 	if (!diag)
 		return fail(err, ENOMEM, "out of memory for YAML");
-	if (kube_yaml_check_directives(text, err) < 0)
+	if (kube_yaml_check_text(text, err) < 0)
 		return -EINVAL;
 	fy_diag_set_collect_errors(diag, true);
 	parser = fy_parser_create(&config);

@@ -557,23 +557,6 @@ static int read_root(struct reader *r, struct fy_node *root)
 	return e < 0 ? e : read_cells(r, part[1], lines[1]);
 }
 
-/* How many bytes the character of UTF-8 takes; 0: it is none. */
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = p[0] < 0x80 ? 1 : p[0] < 0xc0 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-	uint32_t c = length == 1 ? p[0] : length ? p[0] & (0x7fu >> length) : 0;
-
-	if (length == 0 || length > n || p[0] >= 0xf8)
-		return 0;
-	for (size_t i = 1; i < length; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	return c < least[length] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : length;
-}
-
 /*
  * What no file of cells has in it and the parser does not always survive: on a directive in broken
  * UTF-8 version 0.7.12 does not come back.
@@ -584,7 +567,7 @@ static int check_text(struct str text, struct error *err)
 	size_t line = 1, length;
 
 	for (size_t i = 0; i < text.n; i += length) {
-		length = utf8_length(p + i, text.n - i);
+		length = str_utf8((struct str){text.p + i, text.n - i});
 		if (!length || (p[i] < ' ' && !strchr("\t\n\r", p[i])) || p[i] == 0x7f || !p[i])
 			return fail(err, EINVAL, "line %zu: byte 0x%02x: text in UTF-8 is right",
 				line, p[i]);

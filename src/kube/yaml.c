@@ -191,15 +191,19 @@ static bool may_begin_line(struct str before)
 	return !before.n;
 }
 
-int kube_yaml_check_directives(struct str text, struct error *err)
+int kube_yaml_check_text(struct str text, struct error *err)
 {
 	unsigned int line = 1;
 
-	for (size_t i = 0; i < text.n; i++) {
-		line += i && text.p[i - 1] == '\n';
+	for (size_t i = 0, n; i < text.n; i += n) {
+		n = str_utf8((struct str){text.p + i, text.n - i});
+		if (n == 0)
+			return fail(err, EINVAL, "line %u: byte 0x%02x: text in UTF-8 is right",
+				line, (unsigned char)text.p[i]);
 		if (text.p[i] == '%' && may_begin_line((struct str){text.p, i}))
 			return fail(
 				err, EINVAL, "line %u: directives ('%%') are not known here", line);
+		line += text.p[i] == '\n';
 	}
 	return 0;
 }
@@ -236,7 +240,7 @@ int kube_yaml_parse(struct str text, json_t **ret_documents, struct error *err)
 
 	if (text.n > YAML_MAX_BYTES)
 		return fail(err, EMSGSIZE, "more than %u bytes of YAML", YAML_MAX_BYTES);
-	r = kube_yaml_check_directives(text, err);
+	r = kube_yaml_check_text(text, err);
 	if (r < 0)
 		return r;
 	diag = fy_diag_create(&diag_config);

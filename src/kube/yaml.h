@@ -17,11 +17,11 @@
 struct fy_diag;
 
 /*
- * Directives, "%..." at the beginning of a line, are refused: nobody needs them, libfyaml keeps
- * what it has been told by one for all that follow, and 0.7.12 never comes back from some that end
- * where the text ends. -EINVAL.
+ * What libfyaml must not be given: directives ("%..." at the beginning of a line), for nobody needs
+ * them, it keeps what it has been told by one for all that follow, and 0.7.12 never comes back from
+ * some that end where the text ends; and what is no UTF-8, in which it loses memory. -EINVAL.
  */
-int kube_yaml_check_directives(struct str text, struct error *err);
+int kube_yaml_check_text(struct str text, struct error *err);
 
 /* The first of what libfyaml has collected, as a sentence; returns -EINVAL. */
 int kube_yaml_fail(struct fy_diag *diag, struct error *err);

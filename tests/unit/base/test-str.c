@@ -172,6 +172,30 @@ static void hands_its_memory_over(void **state)
 	assert_int_equal(buf_add_text(&b, "again"), 0);
 }
 
+static void measures_characters(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t n;
+	} cases[] = {
+		{"a", 1}, {"\x7f", 1}, {"\xc2\x80", 2}, {"\xdf\xbf-", 2}, {"\xe0\xa0\x80", 3},
+		{"\xed\x9f\xbf", 3}, {"\xee\x80\x80", 3}, {"\xf0\x90\x80\x80", 4},
+		{"\xf4\x8f\xbf\xbf", 4}, {"", 0}, {"\x80", 0}, /* not the first of one */
+		{"\xc1\xbf", 0},                               /* too long a form */
+		{"\xe0\x9f\xbf", 0},                           /* too */
+		{"\xf0\x8f\xbf\xbf", 0},                       /* too */
+		{"\xed\xa0\x80", 0},                           /* half of a pair */
+		{"\xf4\x90\x80\x80", 0},                       /* beyond the last */
+		{"\xf8\x88\x80\x80\x80", 0},                   /* of five */
+		{"\xc2", 0},                                   /* cut off */
+		{"\xe2\x82", 0},                               /* too */
+		{"\xc2-", 0},                                  /* interrupted */
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(str_utf8(str_from(cases[i].text)), cases[i].n);
+}
+
 static void tells_how_far_apart_words_are(void **state)
 {
 	char long_word[STR_DISTANCE_MAX + 1];
@@ -192,7 +216,7 @@ static void tells_how_far_apart_words_are(void **state)
 }
 
 UNIT_MAIN(UNIT(compares_pieces), UNIT(skips_prefix_and_suffix), UNIT(splits_with_empty_pieces),
-	UNIT(does_not_read_behind_the_piece), UNIT(finds_words),
+	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(measures_characters),
 	UNIT(tells_how_far_apart_words_are), UNIT(trims), UNIT(copies_or_says_that_it_does_not_fit),
 	UNIT(hashes_as_published), UNIT(a_buffer_grows_to_its_maximum_and_no_further),
 	UNIT(a_buffer_remembers_its_failure), UNIT(formats_into_a_buffer),
