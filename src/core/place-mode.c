@@ -83,7 +83,7 @@ static int compare_by_node(const void *pa, const void *pb)
 	return a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* By who is met, hops, what was measured, load, then the numbers of the nodes and of the devices. */
+/* By who is met, hops, what was measured, load, the numbers of the nodes and of the devices. */
 static bool is_better(const struct way *a, const struct way *b)
 {
 	if (!b->is_found)

@@ -16,11 +16,11 @@
  * Network devices are given away and taken back with the tenant, through its spec (`network`,
  * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up; where
  * the pair of nodes was measured (place_paths_set), that round trip counts instead, and its
- * bandwidth beside what is left of both ends. Who
- * is in two halves is not moved (place-defrag.h), and leaves with both where it has to leave.
- * Remote costs O(network devices + measurements), and nodes are tried for those that qualify. A filter
- * (place_set_filter) is asked of both ends: of the devices' with that end's network device in
- * `network[0]`, of the tenant's own with no device. Threads: as place.h.
+ * bandwidth beside what is left of both ends. Who is in two halves is not moved (place-defrag.h),
+ * and leaves with both where it has to leave. Remote costs O(network devices + measurements), and
+ * nodes are tried for those that qualify. A filter (place_set_filter) is asked of both ends: of the
+ * devices' with that end's network device in `network[0]`, of the tenant's own with no device.
+ * Threads: as place.h.
  */
 #ifndef CORE_PLACE_MODE_H
 #define CORE_PLACE_MODE_H

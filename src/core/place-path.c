@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes have measured to one another: kept by name, as nodes are made anew. See place-mode.h.
- */
+/* What nodes have measured to one another, kept by name as nodes come and go. See place-mode.h. */
 #include "core/place-path.h"
 
 #include <errno.h>
@@ -165,10 +164,11 @@ struct path_list paths_of(const struct place *place, uint32_t node)
 static const struct path *find(const struct place *place, uint32_t from, uint32_t to)
 {
 	const struct path_list list = paths_of(place, from);
+	const struct path *path = list.v;
 
-	for (uint32_t i = 0; i < list.n; i++)
-		if (list.v[i].to->node == to)
-			return &list.v[i];
+	for (uint32_t i = 0; i < list.n; i++, path++)
+		if (path->to->node == to)
+			return path;
 	return NULL;
 }
 

@@ -20,6 +20,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/parse.h"
+#include "base/str.h"
 #include "identity/identity.h"
 #include "made.h"
 #include "wire/serve.h"
@@ -137,6 +139,7 @@ static void start_shim(struct rig *rig, const char *word)
 	char place[32], line[16] = "";
 	const char *const argv[] = {"link-shim", place, word, NULL};
 	int out[2], in[2];
+	uint64_t port;
 
 	snprintf(place, sizeof(place), "127.0.0.1:%u", rig->port);
 	assert_ok(pipe(out));
@@ -151,8 +154,8 @@ static void start_shim(struct rig *rig, const char *word)
 		_exit(127);
 	}
 	assert_true(read(out[0], line, sizeof(line) - 1) > 0);
-	rig->port = (uint16_t)atoi(line);
-	assert_true(rig->port);
+	assert_ok(parse_uint(str_trim(str_from(line)), 1, UINT16_MAX, &port, NULL));
+	rig->port = (uint16_t)port;
 	close(in[0]);
 	close(in[1]);
 	close(out[0]);
@@ -302,6 +305,6 @@ int main(int argc, char **argv)
 	}
 	far_path = argv[1];
 	shim_path = argv[2];
-	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "agent/peers.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parse.h"
+#include "base/str.h"
 
 #define US UINT64_C(1000)
 
@@ -113,6 +116,14 @@ static bool has(const struct peers *peers, const char *name)
 	return false;
 }
 
+static uint64_t number_of(const struct peer *peer)
+{
+	uint64_t n = 0;
+
+	assert_ok(parse_uint(str_from(peer->name + 1), 0, 299, &n, NULL));
+	return n;
+}
+
 /* 300 nodes, each of which measures 8 of the others. */
 static void of_many_each_is_measured_by_about_as_many(void **state)
 {
@@ -128,7 +139,7 @@ static void of_many_each_is_measured_by_about_as_many(void **state)
 		list(&rig, 300);
 		assert_int_equal(rig.peers.n, 8);
 		for (uint32_t k = 0; k < 8; k++)
-			by[atoi(rig.peers.v[k].name + 1)]++;
+			by[number_of(&rig.peers.v[k])]++;
 		assert_false(has(&rig.peers, own));
 	}
 	for (uint32_t i = 0; i < 300; i++) {

@@ -286,7 +286,7 @@ static void too_little_bandwidth_is_a_reason(void **state)
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 }
 
-/* Behind a node's network devices: what it has measured to another node, in microseconds and bits. */
+/* Behind a node's network devices: what it has measured to another node, in us and bit/s. */
 #define MEASURED(name, us, bits) \
 	"],'peers':[{'name':'" name "','roundTripMicroseconds':" #us ",'bitsPerSecond':" #bits "}"
 #define AND_MEASURED(name, us, bits) \
