@@ -19,21 +19,18 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/programs/cuda_min.h"
-#include "tests/programs/kernels.h"
+#include "tests/programs/spin_kernel.h"
 
 #define KERNEL_NS 1000000u
 #define KERNELS 5
 #define STREAMS 8
 
-static cu_handle function, stream[STREAMS];
-static unsigned int blocks;
+static struct spin_kernel spin;
+static cu_handle stream[STREAMS];
 
 static void kernel(uint64_t ns, cu_handle on)
 {
-	void *params[] = {&ns};
-
-	cuda_check(cuda.launch(function, blocks, 1, 1, 32, 1, 1, 0, on, params, NULL), "launch");
+	spin_kernel_launch(&spin, ns, on);
 }
 
 static void request(void)
@@ -45,22 +42,9 @@ static void request(void)
 
 static void prepare(void)
 {
-	cu_handle context, module;
-	cu_device device;
-	char *text = kernels_read();
-	int sms;
-
-	cuda_open("requests");
-	cuda_check(cuda.init(0), "cuInit");
-	cuda_check(cuda.device_get(&device, 0), "device");
-	cuda_check(cuda.device_attribute(&sms, CU_ATTRIBUTE_SM_COUNT, device), "attribute");
-	cuda_check(cuda.ctx_create(&context, 0, device), "context");
-	cuda_check(cuda.module_load(&module, text), "kernels");
-	cuda_check(cuda.module_function(&function, module, "spin_ns"), "spin_ns");
+	spin_kernel_open("requests", 0, &spin);
 	for (int i = 0; i < STREAMS; i++)
 		cuda_check(cuda.stream_create(&stream[i], CU_STREAM_NON_BLOCKING), "stream");
-	blocks = (unsigned int)sms;
-	free(text);
 	request(); /* what is lazy is done now */
 }
 

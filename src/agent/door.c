@@ -107,9 +107,13 @@ static int check_cgroup(const struct conn *c, const struct tenant *t, struct err
 	struct error why;
 	int r;
 
-	if (!t->pod || c->agent->is_cgroup_hidden)
+	if (!t->pod)
 		return 0;
 	r = cgroup_read_pod(c->pid, c->agent->pod_cgroups, &found, &why);
+	c->agent->has_read_pods |= r >= 0;
+	c->agent->is_cgroup_hidden = r == -EXDEV && !c->agent->has_read_pods;
+	if (c->agent->is_cgroup_hidden)
+		return 0; /* the condition HostNamespaces says so */
 	if (r < 0)
 		return fail(err, EACCES,
 			"this socket is pod %s/%s's, and process %d is in no pod's cgroup: %s",

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/fd.h"
 
 #define FIRST 3
@@ -23,28 +24,6 @@ struct helper {
 	int control;
 	struct loop_io io;
 };
-
-/* Beside divvyd, where it is built or installed. */
-static int find_program(const char *name, char ret[static PATH_MAX], struct error *err)
-{
-	static const char *const folder[] = {"../remote", "../libexec/divvy"};
-	char self[PATH_MAX];
-	const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	if (n > 0) {
-		self[n] = '\0';
-		slash = strrchr(self, '/');
-		if (slash)
-			*slash = '\0';
-		for (size_t i = 0; i < ARRAY_SIZE(folder); i++)
-			if ((size_t)snprintf(ret, PATH_MAX, "%s/%s/%s", self, folder[i], name) <
-					PATH_MAX &&
-				access(ret, X_OK) == 0)
-				return 0;
-	}
-	return fail(err, ENOENT, "%s is not where divvy is installed", name);
-}
 
 /* Between fork and exec: no memory, no locks. */
 static void become(const char *path, char *const *argv, char *const *env,
@@ -107,7 +86,7 @@ int helper_start(struct loop *loop, const struct helper_options *o, struct helpe
 
 	if (!h)
 		return fail(err, ENOMEM, "no memory");
-	r = find_program(o->name, path, err);
+	r = beside_find_program(o->name, path, sizeof(path), err);
 	if (r >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		r = fail_errno(err, errno, "start %s", o->name);
 	h->options = *o;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -26,27 +27,13 @@ struct library {
 	bool is_elsewhere; /* where it was built, from the others */
 };
 
-static int folder_of_self(char ret[static PATH_MAX])
-{
-	const ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
-	char *slash;
-
-	if (n <= 0)
-		return -ENOENT;
-	ret[n] = '\0';
-	slash = strrchr(ret, '/');
-	if (slash)
-		*slash = '\0';
-	return 0;
-}
-
 /* Where divvy is built or installed, or where DIVVY_HOOKS says. */
 static int read_hook(struct library *library, struct error *err)
 {
-	static const char *const beside[] = {"../hook", "../remote", "../lib/divvy",
-		"../" DIVVY_LIBDIR "/divvy", "../../lib/divvy"};
+	static const char *const folders[] = {"../hook", "../remote", "../lib/divvy",
+		"../" DIVVY_LIBDIR "/divvy", "../../lib/divvy", NULL};
 	const char *set = getenv("DIVVY_HOOKS");
-	char self[PATH_MAX], path[PATH_MAX + 256];
+	char path[PATH_MAX + 256];
 
 	if (set && *set) {
 		snprintf(path, sizeof(path), "%s/%s", set, library->name);
@@ -55,13 +42,8 @@ static int read_hook(struct library *library, struct error *err)
 		if (!library->is_elsewhere || access(path, R_OK) == 0)
 			return file_read(path, &library->text, err);
 	}
-	if (folder_of_self(self) < 0)
-		return fail(err, ENOENT, "cannot find out where divvyd itself is");
-	for (size_t i = 0; i < ARRAY_SIZE(beside); i++) {
-		snprintf(path, sizeof(path), "%s/%s/%s", self, beside[i], library->name);
-		if (access(path, R_OK) == 0)
-			return file_read(path, &library->text, err);
-	}
+	if (beside_find(folders, library->name, R_OK, path, sizeof(path)) >= 0)
+		return file_read(path, &library->text, err);
 	return fail(err, ENOENT,
 		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder",
 		library->name);

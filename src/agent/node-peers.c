@@ -73,11 +73,11 @@ static void read_table(struct node_peers *p, const json_t *table)
 	size_t i;
 
 	json_array_foreach(rows, i, row) {
-		char host[64], port[8];
+		struct address at;
 
 		if (cell(row, address)[0] &&
-			serve_address_parse(cell(row, address), host, port, NULL) == 0)
-			peers_offer(&p->peers, cell(row, name), host, port);
+			serve_address_parse(cell(row, address), &at, NULL) == 0)
+			peers_offer(&p->peers, cell(row, name), &at);
 	}
 }
 
@@ -164,7 +164,7 @@ static int start_probe(struct node_peers *p, struct peer *peer, int identity_fd,
 {
 	const struct node *node = p->node;
 	char ms[16];
-	const char *const argv[] = {"probe", peer->host, peer->port, peer->name, ms, NULL};
+	const char *const argv[] = {"probe", peer->at.host, peer->at.port, peer->name, ms, NULL};
 	const struct helper_options options = {
 		.name = "divvy-remote-far",
 		.argv = argv,

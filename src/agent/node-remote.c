@@ -46,7 +46,7 @@ struct remote {
 	uint64_t again_ns;
 
 	struct kube_cache *gpunode; /* the server's; NULL: this node's own devices */
-	char host[64], port[8];     /* by that; "": it does not serve */
+	struct address at;          /* by that; host "": it does not serve */
 	struct held_identity *held;
 
 	int listen_fd;
@@ -122,14 +122,14 @@ static void on_ended(void *data)
 
 static const char *cgroup_root(const struct agent *agent)
 {
-	return agent->is_cgroup_hidden ? "-" : agent->pod_cgroups ? agent->pod_cgroups : "*";
+	return agent->pod_cgroups ? agent->pod_cgroups : "*";
 }
 
 static int start_link(struct remote *remote, struct error *err)
 {
-	const char *const argv[] = {"reach", is_local(remote) ? "" : remote->host, remote->port,
-		remote->server, remote->pod.uid, remote->pod.container, remote->pod.space,
-		remote->pod.name, cgroup_root(remote->node->agent), NULL};
+	const char *const argv[] = {"reach", is_local(remote) ? "" : remote->at.host,
+		remote->at.port, remote->server, remote->pod.uid, remote->pod.container,
+		remote->pod.space, remote->pod.name, cgroup_root(remote->node->agent), NULL};
 	_cleanup_close_ int identity_fd = identity_to_fd(held_identity_get(remote->held));
 	struct serve_env env;
 	const struct helper_options options = {
@@ -165,7 +165,7 @@ static void try(struct remote *remote)
 
 	if (!is_local(remote) && !kube_cache_is_synced(remote->gpunode)) {
 		fail(&remote->why, EAGAIN, "where node %s serves is not known yet", remote->server);
-	} else if (!is_local(remote) && !remote->host[0]) {
+	} else if (!is_local(remote) && !remote->at.host[0]) {
 		fail(&remote->why, EAGAIN, "node %s does not serve its devices to other nodes",
 			remote->server);
 	} else if (!held_identity_get(remote->held)) {
@@ -213,19 +213,16 @@ static void release(void *own)
 
 static void set_address(struct remote *remote, const char *address)
 {
-	char host[64] = "", port[8] = "";
+	struct address at = {0};
 	struct error err;
 
-	if (address[0] && serve_address_parse(address, host, port, &err) < 0) {
+	if (address[0] && serve_address_parse(address, &at, &err) < 0)
 		log_warn("GPUNode %s: status.remote.address %s", remote->server, err.msg);
-		host[0] = '\0';
-	}
-	if (!strcmp(host, remote->host) && !strcmp(port, remote->port))
+	if (!strcmp(at.host, remote->at.host) && at.number == remote->at.number)
 		return;
-	memcpy(remote->host, host, sizeof(host));
-	memcpy(remote->port, port, sizeof(port));
+	remote->at = at;
 	/* One that does not serve for a moment, as while it is updated, is still the one. */
-	if (host[0])
+	if (at.host[0])
 		renew(remote);
 }
 

@@ -6,8 +6,6 @@
  * served: what that costs grows with the tenants of the node, not with the pods of the cluster.
  */
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +60,9 @@ struct serving {
 
 struct serve {
 	struct node *node;
-	char host[64], port[8], address[80];
-	int network_fd, daemon_fd; /* -1: not listening */
+	struct address at;
+	char address[ADDRESS_TEXT]; /* as others read it */
+	int network_fd, daemon_fd;  /* -1: not listening */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct loop_io io;
 	struct helper *helper; /* who answers the network; NULL: nobody */
@@ -515,29 +514,6 @@ const char *serve_address(const struct node *node)
 	return node->serve && node->serve->helper ? node->serve->address : NULL;
 }
 
-static int listen_network(struct serve *serve, struct error *err)
-{
-	const struct addrinfo hints = {
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
-	struct addrinfo *found = NULL;
-	const int one = 1;
-	int r = 0;
-
-	if (getaddrinfo(serve->host, serve->port, &hints, &found) != 0)
-		return fail(err, EINVAL, "--remote-listen: '%s' is no address", serve->host);
-	serve->network_fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (serve->network_fd >= 0)
-		setsockopt(serve->network_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (serve->network_fd < 0 ||
-		bind(serve->network_fd, found->ai_addr, found->ai_addrlen) < 0 ||
-		listen(serve->network_fd, BACKLOG) < 0) {
-		r = fail_errno(err, errno, "--remote-listen %s", serve->address);
-		serve->network_fd = fd_close(serve->network_fd);
-	}
-	freeaddrinfo(found);
-	return r;
-}
-
 static void on_ended(void *data)
 {
 	struct serve *serve = data;
@@ -563,10 +539,12 @@ static int start_helper(struct serve *serve, struct error *err)
 		.data = serve,
 	};
 	struct helper *helper;
-	int r = serve->network_fd < 0 ? listen_network(serve, err) : 0;
+	int r = 0;
 
+	if (serve->network_fd < 0)
+		r = serve->network_fd = address_listen(&serve->at, SOCK_CLOEXEC, BACKLOG, err);
 	if (r < 0)
-		return r;
+		return fail_within(err, r, "--remote-listen");
 	options.fds[0] = serve->network_fd;
 	serve_env_fill(serve->node, &env);
 	r = helper_start(serve->node->agent->loop, &options, &helper, err);
@@ -633,27 +611,20 @@ void serve_tick(struct node *node, uint64_t now)
 
 /* ---- start and end ---- */
 
-int serve_address_parse(
-	const char *text, char host[static 64], char port[static 8], struct error *err)
+int serve_address_parse(const char *text, struct address *ret_address, struct error *err)
 {
-	const char *colon = strrchr(text, ':');
-	struct str at = {text, colon ? (size_t)(colon - text) : 0};
-	const struct addrinfo hints = {
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
-	struct addrinfo *found = NULL;
-	uint64_t number;
+	struct address at;
+	int r = address_parse(str_from(text), ADDRESS_BARE | ADDRESS_IS_NUMERIC, &at, err);
 
-	if (at.n > 2 && at.p[0] == '[' && at.p[at.n - 1] == ']')
-		at = (struct str){at.p + 1, at.n - 2};
-	if (!at.n || str_copy(host, 64, at) < 0 || str_copy(port, 8, str_from(colon + 1)) < 0 ||
-		parse_uint(str_from(port), 1, UINT16_MAX, &number, NULL) < 0 ||
-		getaddrinfo(host, port, &hints, &found) != 0)
+	if (r < 0)
+		return r;
+	if (address_is_all(&at) || strchr(at.host, '%'))
 		return fail(err, EINVAL,
-			"'%.100s': expected ADDRESS:PORT, by which other nodes reach this one, "
-			"such "
-			"as 192.0.2.7:7007",
+			"'%.100s': expected ADDRESS:PORT with an address by which other nodes "
+			"reach "
+			"this one, such as 192.0.2.7:7007 or [2001:db8::7]:7007",
 			text);
-	freeaddrinfo(found);
+	*ret_address = at;
 	return 0;
 }
 
@@ -714,9 +685,8 @@ int serve_new(struct node *node, struct error *err)
 	LIST_INIT(&serve->pods);
 	LIST_INIT(&serve->links);
 	node->serve = serve;
-	r = serve_address_parse(node->options.remote_listen, serve->host, serve->port, err);
-	snprintf(serve->address, sizeof(serve->address),
-		strchr(serve->host, ':') ? "[%s]:%s" : "%s:%s", serve->host, serve->port);
+	r = serve_address_parse(node->options.remote_listen, &serve->at, err);
+	address_format(serve->at.host, serve->at.port, serve->address, sizeof(serve->address));
 	r = r < 0 ? r : listen_daemon(serve, err);
 	if (r >= 0)
 		watch_again(node);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "kube/cache.h"
 
@@ -23,9 +24,11 @@ int serve_new(struct node *node, struct error *err);
 void serve_free(struct node *node);
 void serve_tick(struct node *node, uint64_t now);
 
-/* "ADDRESS:PORT", an address of IPv6 with or without brackets. -EINVAL with a sentence. */
-int serve_address_parse(
-	const char *text, char host[static 64], char port[static 8], struct error *err);
+/*
+ * "ADDRESS:PORT", an address of IPv6 with or without brackets, which other nodes can reach: no
+ * scope, and not all of this node's. -EINVAL with a sentence.
+ */
+int serve_address_parse(const char *text, struct address *ret_address, struct error *err);
 
 #define SERVE_LEFT_NS (UINT64_C(30) * 1000000000)
 
@@ -39,7 +42,7 @@ bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real
 /* The node's certificate and key, as identity_to_fd() gives them: taken over. */
 void serve_identity(struct node *node, int fd);
 
-/* Where it is served now, "ADDRESS:PORT"; NULL: nowhere. */
+/* Where it is served now, "ADDRESS:PORT", with brackets of IPv6; NULL: nowhere. */
 const char *serve_address(const struct node *node);
 
 /* What helpers have in their environment to ask us, and workers of theirs the driver. */

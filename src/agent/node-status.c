@@ -207,7 +207,8 @@ static json_t *conditions_json(const struct node *node)
 					      "nothing is granted"}
 			: node->agent->is_cgroup_hidden
 			? &(struct condition){"HostNamespaces", false, "CgroupNamespacePrivate",
-				  "processes are not checked against their pod's cgroup"}
+				  "pods' cgroups cannot be read from divvyd's own: processes are "
+				  "not checked against them"}
 			: &(struct condition){"HostNamespaces", true, "Shared", ""});
 	add_condition(node, all, &audited);
 	add_condition(node, all,

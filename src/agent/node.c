@@ -319,16 +319,9 @@ static pid_t kubelet_pid(const struct node *node)
 static void look_at_namespaces(struct node *node)
 {
 	const pid_t pid = kubelet_pid(node);
-	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);
-	char path[64];
 
-	if (pid < 0)
-		return; /* as it was: the kubelet is away */
-	node->is_pid_hidden = pid == 0;
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (!pid || file_read(path, &text, NULL) < 0)
-		return;
-	node->agent->is_cgroup_hidden = memmem(text.p, text.n, ":/../", 5) != NULL;
+	if (pid >= 0) /* else as it was: the kubelet is away */
+		node->is_pid_hidden = pid == 0;
 }
 
 /* GPUs of another plugin: what the kubelet has noted of registered devices. */

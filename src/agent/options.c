@@ -52,9 +52,9 @@ static int check_policy(const char *name, struct error *err)
 
 static int check_remote_listen(const char *text, struct error *err)
 {
-	char host[64], port[8];
+	struct address at;
 
-	return serve_address_parse(text, host, port, err);
+	return serve_address_parse(text, &at, err);
 }
 
 static int set_number(const char *value, uint64_t most, uint32_t *ret, struct error *err)
@@ -205,8 +205,8 @@ static const struct program_option table[] = {
 		"for audits; it only grows; default nowhere",
 		AT(node.grant_log), .needs = "cluster"},
 	{"remote-listen", "ADDRESS",
-		"serve this node's devices to pods of other nodes on ADDRESS:PORT, by which those "
-		"reach it; default nowhere",
+		"serve this node's devices to pods of other nodes on ADDRESS:PORT or "
+		"[ADDRESS]:PORT, by which those reach it; default nowhere",
 		AT(node.remote_listen), .needs = "cluster", .check = check_remote_listen},
 	{"probe-peers", "N",
 		"measure round trip and bandwidth to up to N other nodes that serve devices (0 to "

@@ -56,14 +56,12 @@ static struct peer *heaviest(struct peers *peers)
 	return most;
 }
 
-void peers_offer(struct peers *peers, const char *name, const char *host, const char *port)
+void peers_offer(struct peers *peers, const char *name, const struct address *at)
 {
-	struct peer one = {.weight = weight_of(peers->own, name)};
+	struct peer one = {.weight = weight_of(peers->own, name), .at = *at};
 
 	if (!name[0] || !strcmp(name, peers->own) || !peers->max ||
-		str_copy(one.name, sizeof(one.name), str_from(name)) < 0 ||
-		str_copy(one.host, sizeof(one.host), str_from(host)) < 0 ||
-		str_copy(one.port, sizeof(one.port), str_from(port)) < 0)
+		str_copy(one.name, sizeof(one.name), str_from(name)) < 0)
 		return;
 	for (uint32_t i = 0; i < peers->n_fresh; i++)
 		if (!strcmp(peers->fresh[i].name, name))

@@ -8,7 +8,7 @@
  * Time and chance are the caller's; nothing is done here. One thread.
  *
  *   if (peers_is_due(&peers, now)) {
- *   	for each that serves: peers_offer(&peers, name, host, port);
+ *   	for each that serves: peers_offer(&peers, name, &address);
  *   	peers_begin(&peers);
  *   }
  *   while ((peer = peers_next(&peers)))
@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/rand.h"
 #include "core/given.h"
 
@@ -38,7 +39,8 @@ struct peer_found {
 };
 
 struct peer {
-	char name[GIVEN_NODE], host[64], port[8];
+	char name[GIVEN_NODE];
+	struct address at;
 	uint64_t weight;
 	uint32_t failures;
 	uint64_t transfer_ns; /* before that its bandwidth is not measured again */
@@ -63,7 +65,7 @@ void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand 
 /* A round is to begin. */
 bool peers_is_due(const struct peers *peers, uint64_t now_ns);
 /* One that serves; itself is left out, and what is no name. */
-void peers_offer(struct peers *peers, const char *name, const char *host, const char *port);
+void peers_offer(struct peers *peers, const char *name, const struct address *at);
 /* The list is over: who is taken from it keeps what was measured. */
 void peers_begin(struct peers *peers);
 /* There was no list: again after a while. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/str.h"
 
 static int read_number(
@@ -28,7 +29,7 @@ int remote_reach_read(
 	int r = 0;
 
 	/* An address: it is shown on terminals. */
-	if (!peer || !peer[0] || strspn(peer, "0123456789abcdef.:") != strlen(peer) ||
+	if (!peer || address_family(str_from(peer)) == AF_UNSPEC ||
 		str_copy(new.peer, sizeof(new.peer), str_from(peer)) < 0)
 		return fail(err, EINVAL, "peer: expected an address, such as 192.0.2.7");
 	r = read_number(json, "processes", UINT16_MAX, &processes, err);

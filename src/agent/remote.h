@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/error.h"
 
 /* A link says it every second; what is older than this is no longer so. */
@@ -16,7 +17,7 @@
 
 struct remote_reach {
 	uint64_t said_ns; /* 0: never */
-	char peer[64];
+	char peer[ADDRESS_NUMERIC];
 	uint32_t processes;
 	uint64_t rtt_us, received_per_s, sent_per_s;
 };

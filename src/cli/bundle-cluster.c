@@ -9,19 +9,22 @@
 #include "kube/ask.h"
 
 #define EACH_NS (10 * NSEC_PER_SEC)
+#define LOGS_MAX \
+	40u /* of a part of which there are more, on each node one, those that come first */
+#define LOG_QUERY "tailLines=20000&limitBytes=4194304"
 
 static const struct wanted {
 	const char *name; /* of the file */
 	struct kube_target target;
 	const char *query;
-	bool is_pods;
+	bool is_pods, has_logs;
 } wanted[] = {
 	{"nodes", {"v1", "nodes"}},
 	{"gpunodes", {"divvy.gpu/v1", "gpunodes"}},
 	{"gpupolicies", {"divvy.gpu/v1", "gpupolicies"}},
 	{"sharepods", {"divvy.gpu/v1", "sharepods"}, NULL, true},
 	{"leases", {"coordination.k8s.io/v1", "leases", "divvy-node-lease"}},
-	{"parts", {"v1", "pods", "divvy-system"}, NULL, true},
+	{"parts", {"v1", "pods", "divvy-system"}, NULL, true, true},
 	{"part-events", {"v1", "events", "divvy-system"}},
 	{"tenants", {"v1", "pods"}, "labelSelector=divvy.gpu%2Ftenant%3Dtrue", true},
 	{"events", {"v1", "events"}, "fieldSelector=involvedObject.kind%3DGPUNode"},
@@ -42,6 +45,90 @@ static void redact(json_t *item, bool is_pods)
 	bundle_redact(item);
 }
 
+/* ---- what the parts have logged ---- */
+
+struct log_ask {
+	struct bundle *b;
+	const char *name; /* of the file */
+	bool is_done;
+	int result;
+};
+
+static void on_log(void *data, const struct kube_answer *answer)
+{
+	struct log_ask *ask = data;
+
+	ask->is_done = true;
+	ask->result = answer->result;
+	if (answer->result < 0)
+		bundle_miss(ask->b, ask->name, answer->error.msg);
+	else
+		bundle_add(ask->b, ask->name, answer->body);
+}
+
+/* is_previous: of the container that ran before this one. */
+static int add_log(
+	struct bundle *b, struct kube_client *client, const json_t *pod, bool is_previous)
+{
+	const struct kube_target target = {.group_version = "v1",
+		.resource = "pods",
+		.namespace_name = kube_json_text_at(pod, "metadata", "namespace", NULL),
+		.name = kube_json_text_at(pod, "metadata", "name", NULL),
+		.subresource = "log"};
+	_cleanup_buf_ struct buf path = BUF_INIT(KUBE_URL_MAX), name = BUF_INIT(KUBE_URL_MAX);
+	struct log_ask ask = {.b = b};
+	struct kube_request request = {
+		.query = is_previous ? LOG_QUERY "&previous=true" : LOG_QUERY,
+		.timeout_ns = EACH_NS,
+		.retry = RETRY_IDEMPOTENT,
+		.done = on_log,
+		.data = &ask};
+	struct error err;
+	int r;
+
+	if (!target.name || !target.namespace_name)
+		return 0;
+	buf_addf(&name, "cluster/logs/%s%s.log", target.name, is_previous ? "-before" : "");
+	ask.name = buf_text(&name);
+	r = kube_path(&path, &target, &err);
+	request.path = buf_text(&path);
+	r = r < 0 ? r : kube_call_start(client, &request, NULL, &err);
+	if (r < 0) {
+		bundle_miss(b, ask.name, err.msg);
+		return r;
+	}
+	while (!ask.is_done)
+		loop_run_once(kube_client_loop(client), CLOCK_NEVER);
+	return ask.result;
+}
+
+static bool has_restarted(const json_t *pod)
+{
+	const json_t *list = kube_json_at(pod, "status", "containerStatuses", NULL);
+
+	return json_integer_value(json_object_get(json_array_get(list, 0), "restartCount")) > 0;
+}
+
+/* Those that are not running have no log, or an old one: a failure is no reason to stop, but one
+ * that all would have is. */
+static void add_logs(struct bundle *b, struct kube_client *client, const json_t *pods)
+{
+	uint32_t n = 0;
+	size_t i;
+	json_t *pod;
+
+	json_array_foreach(pods, i, pod) {
+		if (n++ == LOGS_MAX) {
+			bundle_miss(b, "cluster/logs", "there are more pods than those");
+			return;
+		}
+		if (add_log(b, client, pod, false) == -EPERM)
+			return;
+		if (has_restarted(pod))
+			add_log(b, client, pod, true);
+	}
+}
+
 static int add(struct bundle *b, struct kube_client *client, const struct wanted *w)
 {
 	const struct kube_question question = {.query = w->query, .timeout_ns = EACH_NS};
@@ -60,6 +147,8 @@ static int add(struct bundle *b, struct kube_client *client, const struct wanted
 	json_array_foreach(ask.json, i, item)
 		redact(item, w->is_pods);
 	bundle_add_json(b, name, ask.json);
+	if (w->has_logs)
+		add_logs(b, client, ask.json);
 	json_decref(ask.json);
 	return 0;
 }

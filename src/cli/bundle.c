@@ -243,6 +243,16 @@ static void add_readme(struct bundle *b)
 	bundle_add(b, "README.txt", buf_str(&text));
 }
 
+static int write_tar(const char *path, struct str tar, struct error *err)
+{
+	int r;
+
+	if (strcmp(path, "-"))
+		return file_replace(path, tar, 0600, err);
+	r = fd_write_all(STDOUT_FILENO, tar.p, tar.n);
+	return r < 0 ? fail_errno(err, -r, "write the archive") : 0;
+}
+
 int bundle_write(const struct bundle_options *options, size_t *ret_n, struct error *err)
 {
 	struct bundle b = {.tar = BUF_INIT(BUNDLE_MAX),
@@ -258,7 +268,7 @@ int bundle_write(const struct bundle_options *options, size_t *ret_n, struct err
 	add_readme(&b);
 	r = tar_end(&b.tar);
 	r = r < 0 ? fail(err, -r, "the archive is too large")
-		  : file_replace(options->path, buf_str(&b.tar), 0600, err);
+		  : write_tar(options->path, buf_str(&b.tar), err);
 	if (r >= 0)
 		*ret_n = b.n_files;
 	buf_done(&b.tar);

@@ -22,7 +22,10 @@ struct bundle {
 	size_t n_files;
 };
 
-/* Writes the file, of mode 0600; socket and kubeconfig may be NULL. ret_n: files in it. */
+/*
+ * Writes the file, of mode 0600, or for "-" to stdout; socket and kubeconfig may be NULL. ret_n:
+ * files in it.
+ */
 struct bundle_options {
 	const char *path, *socket, *kubeconfig;
 	const json_t *findings;

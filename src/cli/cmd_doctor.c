@@ -31,7 +31,8 @@
 static const struct cli_option options[] = {
 	{"fix", 0, CLI_FLAG, NULL, NULL, "print only what to do"},
 	{"bundle", 0, CLI_VALUE, "FILE", NULL,
-		"write what somebody who helps wants to see into a tar"},
+		"write what somebody who helps wants to see into a tar; -: to standard output, and "
+		"print nothing else"},
 	{"kubeconfig", 0, CLI_VALUE, "FILE", NULL,
 		"with --bundle: the cluster to ask (default $KUBECONFIG, or ~/.kube/config)"},
 	CLI_OUTPUT_OPTION,
@@ -208,7 +209,10 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 {
 	_cleanup_buf_ struct buf said = BUF_INIT(64u << 10);
 	char preload[2 * PLACES_PATH + 16];
-	const char *argv[] = {"/bin/true", NULL}, *env[] = {preload, NULL};
+	/* An image may have no program but divvy's own. */
+	const bool has_true = access("/bin/true", X_OK) == 0;
+	const char *argv[] = {has_true ? "/bin/true" : "/proc/self/exe", "help", NULL};
+	const char *env[] = {preload, NULL};
 	int out[2], status = -1;
 	pid_t pid = 0;
 
@@ -216,8 +220,7 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 		return;
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s:%s", cuda, nvml);
 	if (spawn_run(
-		    &(struct spawn){
-			    .argv = argv, .env = env, .stdio_fds = (int[]){-1, out[1], out[1]}},
+		    &(struct spawn){.argv = argv, .env = env, .stdio_fds = (int[]){-1, -1, out[1]}},
 		    &pid, NULL) == 0) {
 		out[1] = fd_close(out[1]);
 		fd_read_all(out[0], &said);
@@ -394,8 +397,13 @@ static int write_bundle(const struct cli_args *args, const json_t *findings, str
 
 	if (r >= 0)
 		fprintf(stderr, "%s: %zu files; its README.txt says what was left out\n",
-			bundle.path, n);
+			strcmp(bundle.path, "-") ? bundle.path : "the archive", n);
 	return r;
+}
+
+static bool is_bundle_printed(const struct cli_args *args)
+{
+	return cli_has(args, "bundle") && !strcmp(cli_get(args, "bundle"), "-");
 }
 
 static int check(const struct cli_args *args, struct error *err)
@@ -419,6 +427,8 @@ static int run(const struct cli_args *args, struct error *err)
 		if (!strcmp(jtext(json_array_get(findings, i), "level"), "problem"))
 			works = false;
 	r = cli_has(args, "bundle") ? write_bundle(args, findings, err) : 0;
+	if (is_bundle_printed(args))
+		return r < 0 ? r : works ? 0 : CLI_EXIT_FAILED;
 	r = r < 0 ? r : output_as_table(args, findings, err);
 	if (r < 0)
 		return r;
@@ -445,11 +455,15 @@ const struct cli_command cmd_doctor = {
 		"found, the daemon's state (devices, tenants, reports, processes of no tenant), "
 		"its "
 		"logs and the journal, what nvidia-smi says, and with a kubeconfig at hand the "
-		"cluster's nodes, divvy's objects, parts and Events, and tenants' pods. Secrets, "
+		"cluster's nodes, divvy's objects, parts with their logs, Events, and tenants' "
+		"pods. "
+		"Secrets, "
 		"environments, command lines of containers and state files are left out; "
 		"README.txt "
 		"in it says so, and what could not be had.",
-	.examples = "divvy doctor\ndivvy doctor -o json\ndivvy doctor --bundle divvy.tar",
+	.examples = "divvy doctor\ndivvy doctor -o json\ndivvy doctor --bundle divvy.tar\n"
+		    "kubectl -n divvy-system exec divvyd-x7k2p -- divvy doctor --bundle - > "
+		    "node.tar",
 	.exit_status = "0 when sharing works, 1 when there is a problem that keeps it from "
 		       "working, 2 on bad usage.",
 	.options = options,

@@ -431,7 +431,7 @@ const struct cli_command cmd_run = {
 		"of --invitation, which nobody else may be able to read, or from "
 		"$DIVVY_INVITATION; HOST:PORT/KEY on the command line works too, where others of "
 		"this machine may see it for a moment. HOST:1 shows the program only the second "
-		"device of the tenant.",
+		"device of the tenant. An address of IPv6 stands in brackets: '[2001:db8::7]:1'.",
 	.examples =
 		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
 		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/address.h"
+#include "base/beside.h"
 #include "base/cleanup.h"
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -26,8 +27,9 @@
 
 static const struct cli_option options[] = {
 	{"listen", 0, CLI_VALUE, "HOST:PORT", NULL,
-		"where the other machine reaches this one; port 0: any that is free (default: all "
-		"addresses, port " PORT ")"},
+		"where the other machine reaches this one, an address of IPv6 as [ADDRESS]:PORT; "
+		"port 0: any that is free (default: all addresses, port " PORT "); of all, as with "
+		"[::]:PORT, the invitation names this machine"},
 	{"invite", 0, CLI_MAYBE, "FILE", NULL,
 		"write the invitation to a new file that nobody else may read (default: to "
 		"stdout)"},
@@ -38,47 +40,24 @@ static const struct cli_option options[] = {
 	{0},
 };
 
-static int split(const char *listen_at, char *ret_host, size_t size, const char **ret_port,
-	struct error *err)
+static int parse(const char *listen_at, struct address *ret_address, struct error *err)
 {
-	const char *colon = strrchr(listen_at, ':');
+	int r = address_parse(str_from(listen_at), ADDRESS_ANY_PORT, ret_address, err);
 
-	if (!colon || colon == listen_at || !colon[1] || (size_t)(colon - listen_at) >= size ||
-		strspn(colon + 1, "0123456789") != strlen(colon + 1))
-		return fail(err, EINVAL, "--listen '%s': expected HOST:PORT", listen_at);
-	memcpy(ret_host, listen_at, (size_t)(colon - listen_at));
-	ret_host[colon - listen_at] = '\0';
-	*ret_port = colon + 1;
-	return 0;
+	return r < 0 ? fail_within(err, r, "--listen") : 0;
 }
 
-/* Listens; the port is the one that it became. */
-static int listen_on(const char *host, const char *port, uint16_t *ret_port, struct error *err)
+/* Listens there; the address is then the one that an invitation names. */
+static int listen_on(struct address *at, struct error *err)
 {
-	const struct addrinfo hints = {
-		.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-	_cleanup_close_ int sock = -1;
-	struct sockaddr_in address;
-	socklen_t n = sizeof(address);
-	struct addrinfo *found = NULL;
-	const int one = 1;
-	int r = getaddrinfo(host, port, &hints, &found);
-
-	if (r != 0)
-		return fail(err, EINVAL, "--listen '%s:%s': %s", host, port, gai_strerror(r));
 	/* It stays open in the link. */
-	sock = socket(AF_INET, SOCK_STREAM, 0);
-	if (sock >= 0)
-		setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	r = sock < 0 || bind(sock, found->ai_addr, found->ai_addrlen) < 0 ||
-			listen(sock, WAITING) < 0 ||
-			getsockname(sock, (struct sockaddr *)&address, &n) < 0
-		? -errno
-		: 0;
-	freeaddrinfo(found);
-	if (r < 0)
-		return fail_errno(err, -r, "listen on %s:%s", host, port);
-	*ret_port = ntohs(address.sin_port);
+	_cleanup_close_ int sock = address_listen(at, 0, WAITING, err);
+
+	if (sock < 0)
+		return fail_within(err, sock, "--listen");
+	snprintf(at->port, sizeof(at->port), "%u", address_port_of(sock));
+	if (address_is_all(at) && gethostname(at->host, sizeof(at->host)) < 0)
+		return fail_errno(err, errno, "this machine's name");
 	return TAKE_FD(sock);
 }
 
@@ -97,17 +76,20 @@ static int write_invitation(const char *path, const char *text, struct error *er
 	return 0;
 }
 
-static int invite(const char *host, uint16_t port, const char *path, struct error *err)
+static int invite(const struct address *at, const char *path, struct error *err)
 {
 	char text[REMOTE_INVITATION];
 	uint8_t key[KEY_BYTES];
-	int n;
+	size_t n;
 
 	if (getrandom(key, sizeof(key), 0) != sizeof(key))
 		return fail_errno(err, errno, "make a key");
-	n = snprintf(text, sizeof(text) - 2 * KEY_BYTES, "%s:%u/", host, port);
+	if (address_format(at->host, at->port, text, ADDRESS_TEXT) < 0)
+		return fail(err, ENAMETOOLONG, "'%s': too long a name", at->host);
+	n = strlen(text);
+	text[n++] = '/';
 	for (size_t i = 0; i < sizeof(key); i++)
-		n += snprintf(text + n, 3, "%02x", key[i]);
+		n += (size_t)snprintf(text + n, 3, "%02x", key[i]);
 	if (setenv(REMOTE_ENV, text, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
 	return write_invitation(path, text, err);
@@ -118,19 +100,16 @@ static int invite(const char *host, uint16_t port, const char *path, struct erro
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf given = BUF_INIT(64u << 10);
-	char host[256], link[PLACES_PATH], number[16];
-	const char *argv[GIVEN_MAX + 8], *port = NULL;
+	char link[PLACES_PATH], number[16];
+	const char *argv[GIVEN_MAX + 8];
 	size_t at[GIVEN_MAX], n = 0, n_given = 0;
-	uint16_t bound = 0;
 	const char *listen_at = cli_get(args, "listen");
-	int r = places_helper("divvy-remote-link", link, sizeof(link), err);
+	struct address address = {.port = PORT};
+	int r = beside_find_program("divvy-remote-link", link, sizeof(link), err);
 
 	if (r >= 0 && listen_at)
-		r = split(listen_at, host, sizeof(host), &port, err);
-	else if (r >= 0 && gethostname(host, sizeof(host)) < 0)
-		r = fail_errno(err, errno, "this machine's name");
-	r = r < 0 ? r
-		  : listen_on(listen_at ? host : "0.0.0.0", listen_at ? port : PORT, &bound, err);
+		r = parse(listen_at, &address, err);
+	r = r < 0 ? r : listen_on(&address, err);
 	if (r < 0)
 		return r;
 	snprintf(number, sizeof(number), "%d", r);
@@ -143,7 +122,7 @@ static int run(const struct cli_args *args, struct error *err)
 		}
 	if (buf_error(&given) < 0)
 		return fail(err, E2BIG, "the options are too long");
-	r = invite(host, bound, cli_get(args, "invite"), err);
+	r = invite(&address, cli_get(args, "invite"), err);
 	if (r < 0)
 		return r;
 	argv[n++] = "divvy";
@@ -162,9 +141,9 @@ static int run(const struct cli_args *args, struct error *err)
 
 static int check(const struct cli_args *args, struct error *err)
 {
-	const char *listen_at = cli_get(args, "listen"), *port;
-	char host[256];
-	int r = listen_at ? split(listen_at, host, sizeof(host), &port, err) : 0;
+	const char *listen_at = cli_get(args, "listen");
+	struct address at;
+	int r = listen_at ? parse(listen_at, &at, err) : 0;
 
 	return r < 0 ? r : wish_check(args, err);
 }
@@ -185,6 +164,7 @@ const struct cli_command cmd_serve = {
 		"--invite=FILE writes it to a file that is yours alone, for scp.\n\n"
 		"It ends when the program has ended, or when it is itself ended.",
 	.examples = "divvy serve --listen 192.0.2.7:7007 --request 0.3 --memory 4Gi\n"
+		    "divvy serve --listen '[2001:db8::7]:7007' --request 0.3 --memory 4Gi\n"
 		    "divvy serve --invite=guest --request 0.3 --memory 4Gi",
 	.options = options,
 	.operands_max = 0,

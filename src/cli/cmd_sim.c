@@ -146,21 +146,35 @@ static int write_json(const struct sim *sim, const char *path, struct error *err
 	return file_replace(path, str_from(text), 0644, err);
 }
 
+static bool is_writable(const char *folder, int n)
+{
+	char path[PATH_MAX] = "./.";
+
+	if (n)
+		snprintf(path, sizeof(path), "%.*s/.", n, folder);
+	return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
 /* What file_replace() needs; what it cannot tell without writing comes later. */
 static int check_json(const char *path, struct error *err)
 {
 	const char *slash = strrchr(path, '/');
 	const int n = slash == path ? 1 : slash ? (int)(slash - path) : 0;
-	char folder[PATH_MAX] = "./.";
 	struct stat st;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return fail(err, EISDIR, "--json '%s': it is a folder, a file is expected", path);
-	if (n)
-		snprintf(folder, sizeof(folder), "%.*s/.", n, path);
-	if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) < 0)
-		return fail_errno(err, errno, "--json '%s'", path);
-	return 0;
+	return is_writable(path, n) ? 0 : fail_errno(err, errno, "--json '%s'", path);
+}
+
+static int make_folder(const char *path, struct error *err)
+{
+	int r = folder_make(path, 0755, err);
+
+	if (r < 0)
+		return r;
+	return is_writable(path, (int)strlen(path)) ? 0
+						    : fail_errno(err, errno, "--svg '%s'", path);
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -173,7 +187,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r == 0 && json && strcmp(json, "-") != 0)
 		r = check_json(json, err);
 	if (r == 0 && svg)
-		r = folder_make(svg, 0755, err);
+		r = make_folder(svg, err);
 	if (r == 0) {
 		sim_warn_of_models(&sim);
 		r = run_all(args, &sim, err);

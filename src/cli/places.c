@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/beside.h"
 #include "base/str.h"
 
 /* Runtime folders in the order in which clients look; NULL where the environment has none. */
@@ -64,35 +64,9 @@ int places_runtime(char *ret_path, size_t size, struct error *err)
 	return 0;
 }
 
-/* Joins the folder of this program with `relative`; "" when that file is not there. */
-static bool beside(const char *relative, char *ret_path, size_t size)
-{
-	char self[PLACES_PATH], joined[PLACES_PATH + 256];
-	const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash, *real;
-
-	if (n <= 0)
-		return false;
-	self[n] = '\0';
-	slash = strrchr(self, '/');
-	if (!slash)
-		return false;
-	*slash = '\0';
-	snprintf(joined, sizeof(joined), "%s/%s", self, relative);
-	if (access(joined, R_OK) < 0)
-		return false;
-	real = realpath(joined, NULL);
-	if (!real)
-		return false;
-	n < (ssize_t)size ? snprintf(ret_path, size, "%s", real) : 0;
-	free(real);
-	return n < (ssize_t)size;
-}
-
 int places_daemon(char *ret_path, size_t size, struct error *err)
 {
-	static const char *const relative[] = {
-		"../agent/divvyd", "divvyd", "../sbin/divvyd", "../libexec/divvy/divvyd"};
+	static const char *const folders[] = {"../agent", ".", "../sbin", "../libexec/divvy", NULL};
 	const char *set = getenv("DIVVYD");
 
 	if (set && set[0]) {
@@ -100,18 +74,16 @@ int places_daemon(char *ret_path, size_t size, struct error *err)
 			return fail_errno(err, errno, "DIVVYD '%s'", set);
 		return str_copy(ret_path, size, str_from(set));
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(relative); i++)
-		if (beside(relative[i], ret_path, size))
-			return 0;
+	if (beside_find(folders, "divvyd", R_OK, ret_path, size) >= 0)
+		return 0;
 	return fail(err, ENOENT, "divvyd is not beside divvy; DIVVYD may name it");
 }
 
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err)
 {
-	static const char *const folder[] = {
-		"../hook", "../remote", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy"};
+	static const char *const folders[] = {
+		"../hook", "../remote", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy", NULL};
 	const char *set = getenv("DIVVY_HOOKS");
-	char path[PLACES_PATH];
 
 	if (set && set[0]) {
 		snprintf(ret_path, size, "%s/%s", set, library);
@@ -119,24 +91,8 @@ int places_hook(const char *library, char *ret_path, size_t size, struct error *
 			return fail_errno(err, errno, "'%s' (DIVVY_HOOKS)", ret_path);
 		return 0;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(folder); i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder[i], library);
-		if (beside(path, ret_path, size))
-			return 0;
-	}
+	if (beside_find(folders, library, R_OK, ret_path, size) >= 0)
+		return 0;
 	return fail(err, ENOENT,
 		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder", library);
-}
-
-int places_helper(const char *program, char *ret_path, size_t size, struct error *err)
-{
-	static const char *const folder[] = {"../remote", "../libexec/divvy"};
-	char path[PLACES_PATH];
-
-	for (size_t i = 0; i < ARRAY_SIZE(folder); i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder[i], program);
-		if (beside(path, ret_path, size))
-			return 0;
-	}
-	return fail(err, ENOENT, "%s is not where divvy is installed", program);
 }

@@ -27,6 +27,3 @@ int places_daemon(char *ret_path, size_t size, struct error *err);
 
 /* A hook library ("libdivvy-cuda.so") by absolute path: in $DIVVY_HOOKS, the build's, installed. */
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err);
-
-/* A program that divvy starts ("divvy-remote-server"): the build's, the installed one. */
-int places_helper(const char *program, char *ret_path, size_t size, struct error *err);

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/address.h"
+#include "base/beside.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
@@ -21,6 +23,7 @@
 #define KEY_DIGITS 64u
 #define DEVICE_MAX 15u
 #define HEX "0123456789abcdef"
+_Static_assert(ADDRESS_TEXT + KEY_DIGITS + 2 <= REMOTE_INVITATION, "HOST:PORT/KEY");
 
 /* ---- where, and by which right ---- */
 
@@ -29,40 +32,44 @@ bool remote_is_local(const char *place)
 	return strcmp(place, "local") == 0;
 }
 
-static bool is_invitation(const char *text)
+/* HOST:PORT/KEY; ret_place (NULL: not wanted) is what is before the key. */
+static bool is_invitation(const char *text, struct address *ret_place)
 {
-	const char *key = strrchr(text, '/'),
-		   *colon = key ? memrchr(text, ':', (size_t)(key - text)) : NULL;
+	const char *key = strrchr(text, '/');
+	struct address place;
 
-	return colon && colon > text && colon + 1 < key &&
-		strspn(colon + 1, "0123456789") == (size_t)(key - colon - 1) &&
-		strlen(key + 1) == KEY_DIGITS && strspn(key + 1, HEX) == KEY_DIGITS &&
-		strlen(text) < REMOTE_INVITATION;
+	if (!key || strlen(text) >= REMOTE_INVITATION ||
+		address_parse((struct str){text, (size_t)(key - text)}, 0, &place, NULL) < 0 ||
+		strlen(key + 1) != KEY_DIGITS || strspn(key + 1, HEX) != KEY_DIGITS)
+		return false;
+	if (ret_place)
+		*ret_place = place;
+	return true;
 }
 
 /* HOST[:DEVICE] */
 static int split_place(
 	const char *place, struct str *ret_host, struct str *ret_device, struct error *err)
 {
-	struct str rest = str_from(place), host, device = STR("");
+	struct str rest, host;
+	struct error why;
 	uint64_t number;
+	int r;
 
-	str_split(&rest, ':', &host);
-	if (!host.n || strchr(place, '/'))
+	r = strchr(place, '/') ? fail(&why, EINVAL, "'%s': is no place", place)
+			       : address_parse_host(str_from(place), &host, &rest, &why);
+	if (r < 0)
 		return fail(err, EINVAL,
-			"--remote '%s': expected 'local', HOST[:DEVICE] with --invitation, or the "
+			"--remote %s; expected 'local', HOST[:DEVICE] with --invitation, or the "
 			"invitation that divvy serve prints, HOST:PORT/KEY",
-			place);
-	if (host.n < strlen(place)) {
-		device = rest;
-		if (parse_uint(device, 0, DEVICE_MAX, &number, NULL) < 0)
-			return fail(err, EINVAL,
-				"--remote '%s': '%.*s' is no device, expected 0 to %u; the port "
-				"stands in the invitation",
-				place, STR_ARG(device), DEVICE_MAX);
-	}
+			why.msg);
+	if (str_skip_prefix(&rest, STR(":")) && parse_uint(rest, 0, DEVICE_MAX, &number, NULL) < 0)
+		return fail(err, EINVAL,
+			"--remote '%s': '%.*s' is no device, expected 0 to %u; the port stands in "
+			"the invitation",
+			place, STR_ARG(rest), DEVICE_MAX);
 	*ret_host = host;
-	*ret_device = device;
+	*ret_device = rest;
 	return 0;
 }
 
@@ -72,7 +79,7 @@ int remote_check(const char *place, const char *file, struct error *err)
 
 	if (!place)
 		return file ? fail(err, EINVAL, "--invitation: is for --remote HOST") : 0;
-	if (remote_is_local(place) || is_invitation(place))
+	if (remote_is_local(place) || is_invitation(place, NULL))
 		return file ? fail(err, EINVAL, "--invitation: not with --remote %s",
 				      remote_is_local(place) ? place : "HOST:PORT/KEY")
 			    : 0;
@@ -104,18 +111,19 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 static int find_invitation(const char *place, const char *file,
 	char ret_text[static REMOTE_INVITATION], struct error *err)
 {
-	const char *given = getenv(REMOTE_ENV), *behind;
-	char text[REMOTE_INVITATION] = "";
-	struct str host, device;
+	const char *given = getenv(REMOTE_ENV);
+	char text[REMOTE_INVITATION] = "", host[ADDRESS_HOST];
+	struct str name, device;
+	struct address there;
 	int r;
 
-	if (is_invitation(place)) {
+	if (is_invitation(place, NULL)) {
 		snprintf(ret_text, REMOTE_INVITATION, "%s", place);
 		/* Our command line is for everybody to see. */
 		explicit_bzero((char *)(uintptr_t)strrchr(place, '/') + 1, KEY_DIGITS);
 		return 0;
 	}
-	r = split_place(place, &host, &device, err);
+	r = split_place(place, &name, &device, err);
 	if (r >= 0 && file)
 		r = read_file(file, text, sizeof(text), err);
 	else if (r >= 0 && given)
@@ -128,13 +136,13 @@ static int find_invitation(const char *place, const char *file,
 			"file "
 			"(--invitation FILE) or in " REMOTE_ENV,
 			place);
-	if (!is_invitation(text))
+	if (!is_invitation(text, &there))
 		return fail(err, EINVAL, "%s: expected HOST:PORT/KEY, as divvy serve prints it",
 			file ? file : REMOTE_ENV);
-	behind = memrchr(text, ':', strlen(text));
-	if (snprintf(ret_text, REMOTE_INVITATION, "%.*s%s", STR_ARG(host), behind) >=
-		(int)REMOTE_INVITATION)
+	if (str_copy(host, sizeof(host), name) < 0 ||
+		address_format(host, there.port, ret_text, ADDRESS_TEXT) < 0)
 		return fail(err, ENAMETOOLONG, "--remote '%s': too long a name", place);
+	memcpy(ret_text + strlen(ret_text), strrchr(text, '/'), KEY_DIGITS + 2);
 	explicit_bzero(text, sizeof(text));
 	if (device.n && setenv("CUDA_VISIBLE_DEVICES", device.p, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
@@ -204,7 +212,7 @@ static int start_helper(const char *name, const char *verb, struct sockaddr_un *
 	int out[2], r;
 	pid_t pid;
 
-	r = places_helper(name, path, sizeof(path), err);
+	r = beside_find_program(name, path, sizeof(path), err);
 	r = r < 0 ? r : listen_at(ret_address, err);
 	if (r < 0)
 		return r;

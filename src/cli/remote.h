@@ -6,7 +6,10 @@
 
 #include "base/error.h"
 
-/* An invitation is HOST:PORT/KEY, as `divvy serve` prints it; here it may be found, too. */
+/*
+ * An invitation is HOST:PORT/KEY (an address of IPv6 in brackets), as `divvy serve` prints it; here
+ * it may be found, too.
+ */
 #define REMOTE_INVITATION 512u
 #define REMOTE_ENV "DIVVY_INVITATION"
 

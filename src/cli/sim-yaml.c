@@ -14,6 +14,7 @@
  * refused, so that a short text cannot stand for a huge one.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <libfyaml.h>
 #include <stdlib.h>
 
@@ -21,6 +22,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/sim.h"
+#include "core/place-gang.h"
 #include "core/place-queue.h"
 #include "kube/yaml.h"
 
@@ -143,8 +145,13 @@ static int set_node(
 		e->has_model = true;
 		return cluster_model(reader->cluster, text, &e->node.model, err);
 	}
-	if (!strcmp(field, "memory"))
-		return parse_bytes(text, &e->node.device_bytes, err);
+	if (!strcmp(field, "memory")) {
+		r = parse_bytes(text, &n, err);
+		if (r == 0 && n > PLACE_DEVICE_BYTES_MAX)
+			return fail(err, ERANGE, "'%s': up to 273Ti is possible", value);
+		e->node.device_bytes = r < 0 ? 0 : n;
+		return r;
+	}
 	if (!strcmp(field, "host-memory"))
 		return parse_bytes(text, &e->node.memory_bytes, err);
 	if (!strcmp(field, "cpu"))
@@ -460,6 +467,9 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 		return fail(err, EINVAL, "device '%s': devices have no names here", e->spec.device);
 	if (e->is_gang && reader->cluster->n_networks)
 		return fail(err, EINVAL, "gang: with 'networks:' each has its place by itself");
+	if (e->is_gang && e->copies > PLACE_GANG_MAX)
+		return fail(err, EINVAL, "copies %" PRIu64 ": up to %u start together", e->copies,
+			PLACE_GANG_MAX);
 	if (e->threshold && !e->is_gang)
 		return fail(err, EINVAL, "threshold: it is for a gang, with 'gang: yes'");
 	task.spec.share = e->spec.request;

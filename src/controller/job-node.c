@@ -168,6 +168,7 @@ static bool is_unknown(const json_t *node, const char *list)
 		!json_object_get(now, "divvy.gpu/memory-mib");
 }
 
+/* gpu_node: NULL is one without devices. */
 static int write_capacity(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
@@ -233,12 +234,11 @@ void job_node(struct job *job)
 	struct error err = {0};
 	int r = 0;
 
-	if (node && owner && controller_is_synced(c, CACHE_GPU_NODES)) {
-		if (!gpu_node)
-			r = make_gpu_node(job, node, &err);
-		else
-			r = write_capacity(job, node, gpu_node, &err);
-	}
+	if (node && !owner) /* not divvy's, or no more */
+		r = write_capacity(job, node, NULL, &err);
+	else if (node && controller_is_synced(c, CACHE_GPU_NODES))
+		r = gpu_node ? write_capacity(job, node, gpu_node, &err)
+			     : make_gpu_node(job, node, &err);
 	if (r <= 0)
 		job_end(job, r, err.msg);
 }

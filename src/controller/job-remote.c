@@ -37,10 +37,22 @@ static const json_t *find(const struct controller *c, enum controller_cache whic
 	return controller_find(c, which, c->options.ns, IDENTITY_AUTHORITY);
 }
 
+static void count(struct job *job)
+{
+	switch ((enum sign_act)job->kind) {
+	case SIGN_ISSUE: job->c->n_certificates[1]++; break;
+	case SIGN_DENY:
+	case SIGN_FAIL: job->c->n_certificates[0]++; break;
+	default: break;
+	}
+}
+
 static void on_written(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 
+	if (answer->result == 0)
+		count(job);
 	/* Whoever was first, or has deleted it: the watch tells what it has become. */
 	job_end(job, answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
 		answer->error.msg);
@@ -207,6 +219,7 @@ static int answer(struct job *job, const json_t *object, struct error *err)
 	facts.asker = own_pod_of(controller_find(c, CACHE_PODS, c->options.ns, ask.by.pod_name));
 	facts.tenant = controller_find_uid(c, CACHE_PODS, ask.request.name.uid);
 	act = sign_decide(&ask, &facts, &again, &why);
+	job->kind = (int)act;
 	if (act == SIGN_DENY || act == SIGN_FAIL)
 		log_warn("request %s: refused: %s", job->name, why.msg);
 	switch (act) {

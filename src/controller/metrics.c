@@ -53,6 +53,14 @@ static double viewers(const struct controller *c)
 {
 	return web_counts(c->web).n_viewers;
 }
+static double certificates_issued(const struct controller *c)
+{
+	return (double)c->n_certificates[1];
+}
+static double certificates_refused(const struct controller *c)
+{
+	return (double)c->n_certificates[0];
+}
 static double calls(const struct controller *c)
 {
 	return (double)kube_client_counts(c->client).n_tries;
@@ -91,6 +99,10 @@ static const struct {
 	{"divvy_controller_pods_waiting", "gauge", "Pods that wait for a place or their start.",
 		pods_waiting},
 	{"divvy_controller_page_viewers", "gauge", "Who looks at the page.", viewers},
+	{"divvy_controller_certificates_issued_total", "counter",
+		"Certificates given to nodes' daemons.", certificates_issued},
+	{"divvy_controller_certificates_refused_total", "counter",
+		"Requests for certificates that were refused.", certificates_refused},
 	{"divvy_controller_api_calls_total", "counter", "Requests to the API server.", calls},
 	{"divvy_controller_api_call_errors_total", "counter", "Those that failed.", calls_failed},
 	{"divvy_controller_events_total", "counter", "Events written.", events},

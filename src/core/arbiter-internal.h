@@ -75,7 +75,7 @@ struct seat {
 	bool is_starved;   /* by so much that it goes before them */
 
 	uint64_t used_ns, waited_ns;
-	uint64_t turn_ns; /* of used_ns, since it was opened: the most a late word takes back */
+	uint64_t turn_ns; /* of used_ns, since it was opened: what a late word may take back */
 	int32_t bucket[ARBITER_BUCKETS];
 	uint64_t bucket_now; /* number of the newest bucket */
 	int64_t window_ns;   /* their sum */

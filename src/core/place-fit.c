@@ -215,10 +215,25 @@ static const char *const reason_texts[PLACE_N_REASONS] = {
 	[PLACE_CLEARING] = "have devices that are being cleared",
 };
 
+/* Behind that reason: what is asked and what there is. As snprintf(). */
+static size_t share_format(
+	const struct place_why *why, const struct place_spec *spec, char *ret, size_t size)
+{
+	char asked[8], most[8];
+
+	if (spec->is_exclusive)
+		return (size_t)snprintf(
+			ret, size, " (%" PRIu32 " that nobody is on asked)", spec->count);
+	if (why->most_share > 9999)
+		return 0;
+	return (size_t)snprintf(ret, size, " (%s of %" PRIu32 " asked, %s free at most)",
+		spec_share_format(spec->share, asked), spec->count,
+		spec_share_format(why->most_share, most));
+}
+
 char *place_why_format(
 	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY])
 {
-	char asked[8], most[8];
 	uint32_t all = 0;
 	size_t n;
 
@@ -226,17 +241,14 @@ char *place_why_format(
 		all += why->nodes[r];
 	n = (size_t)snprintf(ret, PLACE_WHY, "%" PRIu32 " of %" PRIu32 " nodes have room",
 		why->nodes[PLACE_FITS], all);
-	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS && n < PLACE_WHY; r++)
-		if (why->nodes[r])
-			n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
-				strchr(ret, ':') ? "," : ":", why->nodes[r], reason_texts[r]);
-	if (why->nodes[PLACE_NO_SHARE] && n < PLACE_WHY && spec->is_exclusive)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " that nobody is on asked)",
-			spec->count);
-	else if (why->nodes[PLACE_NO_SHARE] && n < PLACE_WHY && why->most_share <= 9999)
-		snprintf(ret + n, PLACE_WHY - n, " (%s of %" PRIu32 " asked, %s free at most)",
-			spec_share_format(spec->share, asked), spec->count,
-			spec_share_format(why->most_share, most));
+	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS && n < PLACE_WHY; r++) {
+		if (!why->nodes[r])
+			continue;
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
+			strchr(ret, ':') ? "," : ":", why->nodes[r], reason_texts[r]);
+		if (r == PLACE_NO_SHARE && n < PLACE_WHY)
+			n += share_format(why, spec, ret + n, PLACE_WHY - n);
+	}
 	return ret;
 }
 

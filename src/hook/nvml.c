@@ -2,8 +2,8 @@
 /*
  * libdivvy-nvml.so: the exports of NVML, of which those that count, find and measure devices show
  * the tenant's: as 0..n-1 in its own order, with its own memory. Who the tenant is,
- * libdivvy-cuda.so knows (link.h); this library registers nothing itself. Process lists and
- * utilisation are the device's. Any thread.
+ * libdivvy-cuda.so knows (link.h); this library registers nothing itself. Lists of processes are in
+ * nvml-list.c; utilisation is the device's. Any thread.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,25 +12,13 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cuda/nvml_proto.h"
 #include "cuda/types.h"
 #include "hook/elf.h"
 #include "hook/link.h"
+#include "hook/nvml.h"
 #include "hook/system.h"
 
-#define EXPORT __attribute__((visibility("default")))
-#define DEVICES_MAX 16u
 #define UUID_TEXT 96u
-
-#define NVML_OTHER(type, name, action, device, params, args) \
-	NVML(name, action, device, params, args)
-#define NVML(name, action, device, params, args) \
-	extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
-#include "cuda/nvml.def"
-#undef NVML
-#undef NVML_OTHER
-
-#define REAL(name) (hook_slot_##name)
 
 typedef CUresult export_table_fn(const void **table, const CUuuid *id);
 
@@ -70,15 +58,14 @@ static const struct link_table *link_find(void)
 	return table;
 }
 
-/* The number of the tenant's devices; -1: everything shows. */
-static int tenant_devices(struct link_device devices[static DEVICES_MAX])
+int nvml_tenant_devices(struct link_device devices[static NVML_DEVICES_MAX])
 {
 	const struct link_table *table;
 	int saved = errno, n = -1;
 
 	table = link_find();
 	if (table)
-		n = table->devices(devices, DEVICES_MAX);
+		n = table->devices(devices, NVML_DEVICES_MAX);
 	errno = saved;
 	return n;
 }
@@ -123,15 +110,15 @@ static int index_of(nvmlDevice_t device, const struct link_device *devices, int 
 /* ---- counting and finding ---- */
 
 #define COUNTS(name) \
-	EXPORT nvmlReturn_t name(unsigned int *deviceCount) \
+	NVML_EXPORT nvmlReturn_t name(unsigned int *deviceCount) \
 	{ \
-		struct link_device devices[DEVICES_MAX]; \
+		struct link_device devices[NVML_DEVICES_MAX]; \
 		nvmlReturn_t r = REAL(name)(deviceCount); \
 		int n; \
 \
 		if (r != NVML_SUCCESS) \
 			return r; \
-		n = tenant_devices(devices); \
+		n = nvml_tenant_devices(devices); \
 		if (n >= 0) \
 			*deviceCount = (unsigned int)n; \
 		return r; \
@@ -141,10 +128,10 @@ COUNTS(nvmlDeviceGetCount)
 COUNTS(nvmlDeviceGetCount_v2)
 
 #define BY_INDEX(name) \
-	EXPORT nvmlReturn_t name(unsigned int index, nvmlDevice_t *device) \
+	NVML_EXPORT nvmlReturn_t name(unsigned int index, nvmlDevice_t *device) \
 	{ \
-		struct link_device devices[DEVICES_MAX]; \
-		int n = tenant_devices(devices); \
+		struct link_device devices[NVML_DEVICES_MAX]; \
+		int n = nvml_tenant_devices(devices); \
 \
 		if (n < 0) \
 			return REAL(name)(index, device); \
@@ -158,12 +145,12 @@ BY_INDEX(nvmlDeviceGetHandleByIndex_v2)
 
 static nvmlReturn_t only_own(nvmlReturn_t r, nvmlDevice_t *device)
 {
-	struct link_device devices[DEVICES_MAX];
+	struct link_device devices[NVML_DEVICES_MAX];
 	int n;
 
 	if (r != NVML_SUCCESS)
 		return r;
-	n = tenant_devices(devices);
+	n = nvml_tenant_devices(devices);
 	if (n < 0 || index_of(*device, devices, n) >= 0)
 		return r;
 	*device = NULL;
@@ -171,7 +158,7 @@ static nvmlReturn_t only_own(nvmlReturn_t r, nvmlDevice_t *device)
 }
 
 #define BY(name, params, args) \
-	EXPORT nvmlReturn_t name params \
+	NVML_EXPORT nvmlReturn_t name params \
 	{ \
 		return only_own(REAL(name) args, device); \
 	}
@@ -183,15 +170,15 @@ BY(nvmlDeviceGetHandleByPciBusId, (const char *pciBusId, nvmlDevice_t *device), 
 BY(nvmlDeviceGetHandleByPciBusId_v2, (const char *pciBusId, nvmlDevice_t *device),
 	(pciBusId, device))
 
-EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
-	struct link_device devices[DEVICES_MAX];
+	struct link_device devices[NVML_DEVICES_MAX];
 	nvmlReturn_t r = REAL(nvmlDeviceGetIndex)(device, index);
 	int n, i;
 
 	if (r != NVML_SUCCESS)
 		return r;
-	n = tenant_devices(devices);
+	n = nvml_tenant_devices(devices);
 	i = n < 0 ? -1 : index_of(device, devices, n);
 	if (i >= 0)
 		*index = (unsigned int)i;
@@ -203,8 +190,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 /* What the tenant has of this device; false: not one of its. */
 static bool own_memory(nvmlDevice_t device, uint64_t *ret_quota, uint64_t *ret_used)
 {
-	struct link_device devices[DEVICES_MAX];
-	int n = tenant_devices(devices), i = n > 0 ? index_of(device, devices, n) : -1;
+	struct link_device devices[NVML_DEVICES_MAX];
+	int n = nvml_tenant_devices(devices), i = n > 0 ? index_of(device, devices, n) : -1;
 
 	if (i < 0)
 		return false;
@@ -223,7 +210,7 @@ static void show_own(uint64_t quota, uint64_t used, unsigned long long *total,
 	*bytes_free = *total - *bytes_used;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
 	nvmlReturn_t r = REAL(nvmlDeviceGetMemoryInfo)(device, memory);
 	uint64_t quota, used;
@@ -233,7 +220,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *m
 	return r;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
 	nvmlReturn_t r = REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
 	uint64_t quota, used;

@@ -6,8 +6,6 @@
 #ifndef HTTP_LISTEN_H
 #define HTTP_LISTEN_H
 
-#include <stdint.h>
-
 #include "base/error.h"
 
 /* Is it an address? -EINVAL says what would be one. */
@@ -18,8 +16,5 @@ int http_listen(const char *address, struct error *err);
 
 /* The path of a unix socket's address; NULL: it is none. */
 const char *http_address_path(const char *address);
-
-/* 0 for a unix socket. */
-uint16_t http_port_of(int fd);
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
@@ -506,7 +507,7 @@ static int start(struct http_server *s, struct error *err)
 
 	if (fd < 0)
 		return fd;
-	s->port = http_port_of(fd);
+	s->port = address_port_of(fd);
 	if (http_address_path(s->options.address))
 		s->unix_path = str_dup(str_from(http_address_path(s->options.address)));
 	s->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,

@@ -66,7 +66,7 @@ static int run(const struct cli_args *args, struct error *err)
 	r = r < 0 ? r : access_leases(&a, &leases, err);
 	if (r < 0)
 		return r;
-	rows = report_idle(&(struct report_facts){nodes, leases}, idle_ns, now_ns);
+	rows = report_idle(&(struct report_facts){nodes, leases, now_ns}, idle_ns, now_ns);
 	r = output_as_table(args, rows, err);
 	if (r != 1)
 		return r;

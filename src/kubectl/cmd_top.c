@@ -41,7 +41,7 @@ static int look(struct access *a, const struct cli_args *args, json_t **ret, str
 			"--node %.80s: there is no such GPUNode; `kubectl get "
 			"gpunodes` lists them",
 			node);
-	*ret = report_devices(&(struct report_facts){one ? one : nodes, leases});
+	*ret = report_devices(&(struct report_facts){one ? one : nodes, leases, clock_real_ns()});
 	return *ret ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
@@ -117,7 +117,7 @@ const struct cli_command cmd_top = {
 		"granted, dots where it is free. Below it are its tenants: what they asked for, "
 		"what "
 		"they got in the last 10 s, and their memory. A '?' is what the node's daemon has "
-		"not said.",
+		"not said, or not lately: of a node whose daemon is silent it says since when.",
 	.examples = "kubectl divvy top\nkubectl divvy top --once --node gpu-7\n"
 		    "kubectl divvy top -o json | jq '.[] | select(.cordoned)'",
 	.options = options,

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/format.h"
 #include "cli/json.h"
 #include "core/spec.h"
@@ -93,9 +94,16 @@ void draw_devices(const json_t *devices, bool is_ascii, struct buf *out)
 
 		if (!node || strcmp(node, jtext(d, "node"))) {
 			node = jtext(d, "node");
-			buf_addf(out, "%s%s%s\n", i ? "\n" : "", node,
+			buf_addf(out, "%s%s%s", i ? "\n" : "", node,
 				jbool(d, "simulated") ? "  (simulated: these devices are not real)"
 						      : "");
+			if (jint(d, "silent_seconds"))
+				buf_addf(out,
+					"  (its divvyd was last heard %s ago: what it said then)",
+					format_duration(
+						(uint64_t)jint(d, "silent_seconds") * NSEC_PER_SEC)
+						.s);
+			buf_add_byte(out, '\n');
 		}
 		draw_device(d, is_ascii, out);
 	}

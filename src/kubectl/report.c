@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/parse.h"
 #include "cli/json.h"
 #include "core/measured.h"
@@ -73,7 +74,29 @@ int report_given(const json_t *pod, struct given *ret)
 	return r < 0 ? r : given_parse(manifest.pod.annotations, ret, NULL);
 }
 
-/* What was measured of a container: n is 0 where nothing was. */
+/* Since its daemon should have been heard again; 0: it was heard, or nobody knows. */
+static uint64_t silent_ns(const struct report_facts *f, const json_t *lease)
+{
+	const json_t *spec = json_object_get(lease, "spec");
+	const char *renewed = jtext(spec, "renewTime");
+	const uint64_t most_ns = (uint64_t)juint(spec, "leaseDurationSeconds") * NSEC_PER_SEC;
+	uint64_t at_ns, age_ns;
+
+	if (!f->real_ns || !most_ns || kube_time_parse(str_from(renewed), &at_ns) < 0)
+		return 0;
+	age_ns = clock_since_ns(f->real_ns, at_ns);
+	return age_ns > most_ns ? age_ns : 0;
+}
+
+static uint64_t silent_at(const struct report_facts *f, const char *node)
+{
+	for (size_t i = 0; i < json_array_size(f->leases); i++)
+		if (!strcmp(name_of(json_array_get(f->leases, i)), node))
+			return silent_ns(f, json_array_get(f->leases, i));
+	return 0;
+}
+
+/* What was measured of a container: n is 0 where nothing was, or not lately. */
 static struct measured measured_of(
 	const struct report_facts *f, const char *node, const char *uid, const char *container)
 {
@@ -84,7 +107,7 @@ static struct measured measured_of(
 		const char *all = kube_json_text_at(
 			lease, "metadata", "annotations", MEASURED_KEY, NULL);
 
-		if (!strcmp(name_of(lease), node) &&
+		if (!strcmp(name_of(lease), node) && !silent_ns(f, lease) &&
 			measured_find(str_from(all), str_from(uid), str_from(container), &m) == 0)
 			return m;
 	}
@@ -169,6 +192,7 @@ static json_t *device_of(const struct report_facts *f, const json_t *gpunode, co
 	const json_t *cordon = find(
 		kube_json_at(gpunode, "spec", "cordoned", NULL), "uuid", jtext(device, "uuid"));
 	json_t *made = json_object(), *tenants = json_array();
+	const uint64_t silent = silent_at(f, name_of(gpunode));
 
 	set_text(made, "node", name_of(gpunode));
 	copy(made, "index", device, "index");
@@ -193,6 +217,9 @@ static json_t *device_of(const struct report_facts *f, const json_t *gpunode, co
 	add_sum(made, "got_permille", tenants, "got_permille");
 	add_sum(made, "used_bytes", tenants, "used_bytes");
 	json_object_set_new(made, "tenants", tenants);
+	if (silent)
+		json_object_set_new(
+			made, "silent_seconds", json_integer((json_int_t)(silent / NSEC_PER_SEC)));
 	return made;
 }
 

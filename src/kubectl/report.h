@@ -17,14 +17,16 @@
 struct report_facts {
 	const json_t *gpunodes; /* lists of objects */
 	const json_t *leases;   /* of nodes, with what was measured; NULL: none */
+	uint64_t real_ns;       /* now; 0: how old a Lease is, is not asked */
 };
 
 /*
  * Devices in the order of nodes and indexes: {node, index, uuid, model, health, reason, owner,
  * cordoned, cordon_reason, memory_bytes, granted_permille, granted_bytes, got_permille, used_bytes,
  * tenants: [{namespace, pod, container, class, asked, request_permille, limit_permille,
- * memory_bytes, got_permille, used_bytes, idle_since, note}]}. got_permille is of this device, in
- * the last 10 s.
+ * memory_bytes, got_permille, used_bytes, idle_since, note}], silent_seconds}. got_permille is of
+ * this device, in the last 10 s; silent_seconds: so long the node's daemon has not been heard, and
+ * the rest is what it said last, but for what was measured.
  */
 json_t *report_devices(const struct report_facts *facts);
 

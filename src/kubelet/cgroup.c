@@ -134,14 +134,13 @@ static bool parse_slice(struct str name, int *ret_class, struct cgroup_pod *pod)
 	return str_skip_prefix(&name, STR("pod")) && parse_uid(name, '_', pod->uid);
 }
 
-/* /kubepods.slice[/kubepods-CLASS.slice]/kubepods[-CLASS]-podUID.slice[/CONTAINER] */
-static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *pod)
+/* [/kubepods-CLASS.slice]/kubepods[-CLASS]-podUID.slice[/CONTAINER] */
+static bool parse_slices(struct str path, struct str root, bool has_top, struct cgroup_pod *pod)
 {
 	struct str name, rest;
 	int class = -1, named;
 
-	if (!next(&path, &name) || !skip_above(root, &name) || !str_is(name, "kubepods.slice") ||
-		!next(&path, &name) || !skip_above(root, &name))
+	if (!next(&path, &name) || !skip_above(root, &name))
 		return false;
 	rest = name;
 	if (str_skip_prefix(&rest, STR("kubepods-")) && str_skip_suffix(&rest, STR(".slice"))) {
@@ -151,10 +150,20 @@ static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *p
 		if (class >= 0 && (!next(&path, &name) || !skip_above(root, &name)))
 			return false;
 	}
-	if (!parse_slice(name, &named, pod) || named != class)
+	/* Without what is above it its class is seen in its own name alone. */
+	if (!parse_slice(name, &named, pod) || (named != class && (has_top || class >= 0)))
 		return false;
 	parse_container(next(&path, &name) ? name : STR(""), pod);
 	return true;
+}
+
+/* /kubepods.slice, and below it as above */
+static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *pod)
+{
+	struct str name;
+
+	return next(&path, &name) && skip_above(root, &name) && str_is(name, "kubepods.slice") &&
+		parse_slices(path, root, true, pod);
 }
 
 /* /kubepods[-CLASS]-podUID.slice:cri-containerd:ID: a kubelet and a runtime of different drivers */
@@ -181,12 +190,46 @@ static bool parse_below(struct str path, struct str root, struct cgroup_pod *pod
 	return str_skip_prefix(&path, STR(RUNTIME_SERVICE)) && parse_colons(path, root, pod);
 }
 
+/*
+ * As a cgroup namespace of our own shows others: "/.." for each of our cgroup's ancestors up to the
+ * one that is theirs, too; what follows is below that one, at any of the levels above a pod's own.
+ * The first part that has a name is a neighbour of us or of what we are in, which no tenant makes.
+ * (What is deeper than a pod's cgroup is seen from nowhere but within it.)
+ */
+static bool parse_beside(struct str path, struct str root, struct cgroup_pod *pod)
+{
+	struct str name, rest;
+
+	while (str_skip_prefix(&path, STR("/..")))
+		;
+	if (parse_below(path, root, pod) || parse_below(path, STR(""), pod))
+		return true;
+	rest = path;
+	if (!next(&rest, &name))
+		return false;
+	/* CLASS/podUID/CONTAINER, podUID/CONTAINER */
+	if ((str_is(name, classes[0]) || str_is(name, classes[1])) && !next(&rest, &name))
+		return false;
+	if (str_skip_prefix(&name, STR("pod")) && parse_uid(name, '-', pod->uid)) {
+		parse_container(next(&rest, &name) ? name : STR(""), pod);
+		return true;
+	}
+	return parse_slices(path, root, false, pod) || parse_colons(path, root, pod);
+}
+
+static bool is_beside(struct str path)
+{
+	return str_is(path, "/..") || str_has_prefix(path, STR("/../"));
+}
+
 static bool parse_path(struct str path, const char *root, struct cgroup_pod *pod)
 {
 	if (root)
-		return parse_below(path, str_from(root), pod);
+		return parse_below(path, str_from(root), pod) ||
+			(is_beside(path) && parse_beside(path, str_from(root), pod));
 	for (size_t i = 0; i < ARRAY_SIZE(usual_roots); i++)
-		if (parse_below(path, str_from(usual_roots[i]), pod))
+		if (parse_below(path, str_from(usual_roots[i]), pod) ||
+			(is_beside(path) && parse_beside(path, str_from(usual_roots[i]), pod)))
 			return true;
 	return false;
 }
@@ -214,7 +257,7 @@ int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_p
 
 	while (next_path(&text, &path)) {
 		pod = (struct cgroup_pod){0};
-		is_outside |= str_is(path, "/..") || str_has_prefix(path, STR("/../"));
+		is_outside |= is_beside(path);
 		if (!parse_path(path, root, &pod))
 			continue;
 		if (found.uid[0] && strcmp(found.uid, pod.uid))
@@ -251,7 +294,8 @@ int cgroup_read_pod(pid_t pid, const char *root, struct cgroup_pod *ret_pod, str
 		return fail(err, EBADMSG, "process %d is in cgroups of different pods", (int)pid);
 	if (r == -EXDEV)
 		return fail(err, EXDEV,
-			"process %d is outside of our cgroup namespace: the host's is needed",
+			"process %d is outside of our cgroup namespace, in nothing that looks "
+			"like a pod's cgroup",
 			(int)pid);
 	return 0;
 }

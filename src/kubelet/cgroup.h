@@ -27,8 +27,10 @@ struct cgroup_pod {
 /*
  * The text of a /proc/PID/cgroup. `root` is the cgroup below which the kubelet keeps its pods: ""
  * on most nodes, "/kubelet" or "/kubelet.slice" where the node is itself a container; NULL: any of
- * these. -ENOENT when it is in no pod; -EBADMSG when its lines name different ones; -EXDEV when it
- * is outside of what our own cgroup namespace shows (divvyd needs the host's).
+ * these. Of a process outside of our own cgroup namespace, which containers have wherever cgroups
+ * are of version 2, the path begins with "/..": it is read alike, from the ancestor on that is ours
+ * as well. -ENOENT when it is in no pod; -EBADMSG when its lines name different ones; -EXDEV when
+ * it is outside of our namespace, and in no pod as far as can be seen from there.
  */
 int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_pod);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every entry of nvml.def that is not carried: NVML_ERROR_UNINITIALIZED first, then NOT_SUPPORTED.
- * The definitions here are weak; one of client-nvml.c takes their place at link time.
+ * The definitions here are weak; those of client-nvml.c and client-nvml-list.c take their places at
+ * link time.
  */
 #include "cuda/nvml_proto.h"
 #include "remote/client-nvml.h"

@@ -2,8 +2,8 @@
 /*
  * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1: what the devices are and how they are
  * used is asked of the other side, with a session of its own, so that it needs no context there.
- * All else answers NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c): processes, too, whose numbers
- * would be those of another machine. Any thread, one question at a time; a forked child begins a
+ * Lists of processes are in client-nvml-list.c; all else answers NVML_ERROR_NOT_SUPPORTED
+ * (client-nvml-rest.c). Any thread, one question at a time; a forked child begins a
  * session of its own.
  */
 #include <pthread.h>
@@ -56,6 +56,7 @@ static int say_hello(int sock)
 	struct remote_note note = {.type = REMOTE_HELLO_NVML,
 		.abi = REMOTE_ABI,
 		.machine = REMOTE_MACHINE,
+		.bytes = (uint64_t)getpid(),
 		.text = "!"};
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 
@@ -98,7 +99,8 @@ static bool has_session(void)
 }
 
 /* With the lock held. A session that has failed once is over: a late answer may still come. */
-static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
+static nvmlReturn_t ask_with(enum remote_question question, unsigned device,
+	const struct remote_nvml_ask *with, void *to, size_t n)
 {
 	struct remote_note note = {.type = REMOTE_ASK,
 		.abi = REMOTE_ABI,
@@ -106,6 +108,7 @@ static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to
 		.machine = (uint16_t)question};
 
 	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
+	memcpy(note.text, with, sizeof(*with));
 	if (fd_send(nvml.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
 		fd_recv(nvml.sock, &note, sizeof(note), NULL, 0) != sizeof(note) ||
 		note.type != REMOTE_TELL) {
@@ -114,6 +117,12 @@ static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to
 	}
 	memcpy(to, note.text, n);
 	return (nvmlReturn_t)note.lane;
+}
+
+/* Likewise. */
+static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
+{
+	return ask_with(question, device, &(struct remote_nvml_ask){0}, to, n);
 }
 
 /* ---- beginning and ending ---- */
@@ -397,4 +406,41 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
 	if (use.utilisation_result == NVML_SUCCESS)
 		*utilization = use.utilisation;
 	return use.utilisation_result;
+}
+
+/* ---- lists ---- */
+
+/* Page by page, with the lock held. */
+static nvmlReturn_t take_pages(
+	unsigned device, struct remote_nvml_ask *with, struct nvml_array *to, unsigned *ret_n)
+{
+	const size_t size = remote_nvml_entry_size(with->kind);
+	struct remote_nvml_list page;
+
+	do {
+		TRY(ask_with(REMOTE_NVML_LIST, device, with, &page, sizeof(page)));
+		CHECK(page.here <= sizeof(page.entries) / size, NVML_ERROR_UNKNOWN);
+		*ret_n = page.n;
+		if (page.n > to->room)
+			return NVML_ERROR_INSUFFICIENT_SIZE;
+		CHECK(with->from + page.here <= page.n, NVML_ERROR_UNKNOWN);
+		for (unsigned i = 0; i < page.here; i++)
+			memcpy((char *)to->entries + (with->from + i) * to->size,
+				page.entries + i * size, to->size);
+		with->from += page.here;
+	} while (page.here && with->from < page.n);
+	return with->from == page.n ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
+}
+
+nvmlReturn_t nvml_list(nvmlDevice_t device, struct remote_nvml_ask *with, struct nvml_array *to,
+	unsigned int *ret_n)
+{
+	nvmlReturn_t r;
+	unsigned i;
+
+	TRY(find(device, &i));
+	pthread_mutex_lock(&nvml.lock);
+	r = take_pages(i, with, to, ret_n);
+	pthread_mutex_unlock(&nvml.lock);
+	return r;
 }

@@ -92,8 +92,11 @@ static void in_child(void)
 
 static CUresult say_hello(int sock)
 {
-	struct remote_note note = {
-		.type = REMOTE_HELLO, .abi = REMOTE_ABI, .machine = REMOTE_MACHINE, .text = "!"};
+	struct remote_note note = {.type = REMOTE_HELLO,
+		.abi = REMOTE_ABI,
+		.machine = REMOTE_MACHINE,
+		.bytes = (uint64_t)getpid(),
+		.text = "!"};
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	_cleanup_map_ struct map map = MAP_NONE;

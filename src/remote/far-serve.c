@@ -4,9 +4,7 @@
  * prove who it is, and then asks divvyd for what it has; its worker is a user of that container's
  * alone. Both end with the connection to divvyd.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "remote/children.h"
@@ -75,20 +74,6 @@ static void serve_process(gnutls_session_t tls, int network, int daemon)
 	link_run(tls, map.p, REMOTE_HUB_CLIENT, sock);
 }
 
-static void name_peer(int fd, char *ret, size_t size)
-{
-	struct sockaddr_storage a;
-	socklen_t n = sizeof(a);
-
-	ret[0] = '\0';
-	if (getpeername(fd, (struct sockaddr *)&a, &n) < 0)
-		return;
-	if (a.ss_family == AF_INET)
-		inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, ret, (socklen_t)size);
-	else if (a.ss_family == AF_INET6)
-		inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, ret, (socklen_t)size);
-}
-
 static int check_hello(const struct far_hello *hello, struct error *err)
 {
 	if (hello->magic == FAR_MAGIC && hello->abi == FAR_ABI)
@@ -105,6 +90,7 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 {
 	struct serve_ask ask = {.magic = SERVE_MAGIC};
 	struct serve_answer answer;
+	char address[ADDRESS_NUMERIC];
 	int fd, r = check_hello(hello, err);
 
 	if (r < 0)
@@ -118,7 +104,9 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	memcpy(ask.container, peer->container, sizeof(ask.container));
 	memcpy(ask.space, hello->space, sizeof(ask.space));
 	memcpy(ask.pod, hello->pod, sizeof(ask.pod));
-	name_peer(network, ask.peer, sizeof(ask.peer));
+	address_peer(network, address, sizeof(address));
+	address[strcspn(address, "%")] = '\0'; /* a scope is this node's own */
+	str_copy(ask.peer, sizeof(ask.peer), str_from(address));
 	fd = far_ask(&ask, &answer, err);
 	if (fd < 0)
 		return fd;

@@ -10,7 +10,6 @@
  * connection has a child from the beginning, so that who says nothing holds up nobody: of those
  * that have proved nothing yet only so many are kept.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <limits.h>
@@ -30,6 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/parse.h"
@@ -64,7 +64,7 @@ static struct shared {
 	_Atomic bool is_taken;
 	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
 	uint8_t key[KEY_USES][KEY_BYTES];
-	struct in_addr peer; /* of the one that joined */
+	char peer[ADDRESS_NUMERIC]; /* of the one that joined */
 	struct children children;
 	struct slot {
 		uint64_t counted[2];       /* of bytes, when it was last reported */
@@ -75,18 +75,15 @@ static struct shared {
 
 static uint8_t key[KEY_BYTES]; /* of the side of the program, for use_now */
 static enum key_use use_now = KEY_JOIN;
-static char host[256], port[16];
+static struct address there; /* of the side of the device, likewise */
 
 static int read_invitation(void)
 {
-	char *text = getenv("DIVVY_INVITATION");
-	char hex[2 * KEY_BYTES + 1];
-	int r = !text || sscanf(text, "%255[^:/]:%15[0-9]/%64[0-9a-f]", host, port, hex) != 3 ||
-			strlen(hex) != 2 * KEY_BYTES ||
-			parse_hex(str_from(hex), key, sizeof(key), NULL) < 0
-		? -EINVAL
-		: 0;
+	char *text = getenv("DIVVY_INVITATION"), *slash = text ? strrchr(text, '/') : NULL;
+	const struct str place = {text, slash ? (size_t)(slash - text) : 0};
+	int r = !slash ? -EINVAL : address_parse(place, 0, &there, NULL);
 
+	r = r < 0 ? r : parse_hex(str_from(slash + 1), key, sizeof(key), NULL);
 	/* It shall not be found in our environment, by /proc neither. */
 	if (text)
 		explicit_bzero(text, strlen(text));
@@ -202,7 +199,7 @@ static void join_one(int sock)
 {
 	struct map map = MAP_NONE;
 	gnutls_session_t tls;
-	int fd = net_dial(host, port);
+	int fd = net_dial(there.host, there.port);
 
 	if (fd >= 0 && handshake(fd, false, &tls) >= 0 && link_open_program(tls, sock, &map) >= 0)
 		link_run(tls, map.p, REMOTE_HUB_SERVER, sock);
@@ -214,8 +211,6 @@ static void join_one(int sock)
 static void serve_join(gnutls_session_t tls, int fd)
 {
 	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
-	struct sockaddr_in peer = {0};
-	socklen_t n = sizeof(peer);
 	bool before = false;
 
 	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
@@ -225,8 +220,7 @@ static void serve_join(gnutls_session_t tls, int fd)
 		return;
 	}
 	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
-	getpeername(fd, (struct sockaddr *)&peer, &n);
-	shared->peer = peer.sin_addr;
+	address_peer(fd, shared->peer, sizeof(shared->peer));
 	atomic_store(&shared->joined, getpid());
 	while (poll(&end, 1, -1) < 0)
 		;
@@ -235,7 +229,7 @@ static void serve_join(gnutls_session_t tls, int fd)
 static int join(void)
 {
 	gnutls_session_t tls;
-	int fd = net_dial(host, port), r;
+	int fd = net_dial(there.host, there.port), r;
 
 	r = fd < 0 ? fd : handshake(fd, false, &tls);
 	if (r < 0)
@@ -316,7 +310,7 @@ static void report(void)
 			s->counted[i] = all;
 		}
 	}
-	inet_ntop(AF_INET, &shared->peer, numbers.peer, sizeof(numbers.peer));
+	memcpy(numbers.peer, shared->peer, sizeof(numbers.peer));
 	numbers.rtt_us = numbers.processes ? rtt / numbers.processes : 0;
 	/* The first one has counted since the beginning. */
 	if (last_ns) {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cuda/nvml_types.h"
@@ -14,6 +15,7 @@ enum remote_question {
 	REMOTE_NVML_SYSTEM, /* struct remote_nvml_system */
 	REMOTE_NVML_DEVICE, /* struct remote_nvml_device: what never changes */
 	REMOTE_NVML_USE,    /* struct remote_nvml_use: what does */
+	REMOTE_NVML_LIST,   /* struct remote_nvml_ask; struct remote_nvml_list: a page of it */
 };
 
 /* In REMOTE_ASK, machine is the question and lane the device; in REMOTE_TELL, lane the result. */
@@ -38,6 +40,37 @@ struct remote_nvml_use {
 	nvmlUtilization_t utilisation;
 };
 
+/* Lists of the program's own processes, with the pids that they have over there. */
+enum remote_nvml_kind {
+	REMOTE_NVML_COMPUTE, /* of nvmlProcessInfo_t, whose older forms begin as it does */
+	REMOTE_NVML_GRAPHICS,
+	REMOTE_NVML_MPS,
+	REMOTE_NVML_USED, /* of nvmlProcessUtilizationSample_t */
+};
+
+/* As many as a tenant has processes: PAGE_PROCESSES of wire/page.h. */
+#define REMOTE_NVML_ENTRIES 1024u
+
+/* In the text of REMOTE_ASK. */
+struct remote_nvml_ask {
+	uint32_t kind; /* enum remote_nvml_kind */
+	uint32_t from; /* 0: a new list; else one goes on with that entry of the last one */
+	uint64_t since;
+};
+
+struct remote_nvml_list {
+	uint32_t n;    /* entries in all */
+	uint32_t here; /* of those, on this page */
+	_Alignas(8) char entries[REMOTE_VISIBLE - 8];
+};
+
+static inline size_t remote_nvml_entry_size(uint32_t kind)
+{
+	return kind == REMOTE_NVML_USED ? sizeof(nvmlProcessUtilizationSample_t)
+					: sizeof(nvmlProcessInfo_t);
+}
+
+_Static_assert(sizeof(struct remote_nvml_list) <= REMOTE_VISIBLE, "abi");
 _Static_assert(sizeof(struct remote_nvml_system) <= REMOTE_VISIBLE, "abi");
 _Static_assert(sizeof(struct remote_nvml_device) <= REMOTE_VISIBLE, "abi");
 _Static_assert(sizeof(struct remote_nvml_use) <= REMOTE_VISIBLE, "abi");

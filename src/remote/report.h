@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "base/address.h"
+
 struct report {
 	int fd; /* -1: not connected */
 	uint32_t request;
@@ -15,7 +17,7 @@ struct report {
 #define REPORT_NONE ((struct report){.fd = -1})
 
 struct report_numbers {
-	char peer[64]; /* the address that the program comes from */
+	char peer[ADDRESS_NUMERIC]; /* the address that the program comes from */
 	uint32_t processes;
 	uint64_t rtt_us;                     /* mean of their connections */
 	uint64_t received_per_s, sent_per_s; /* bytes, of the last second */

@@ -92,7 +92,8 @@ struct remote_note {
 				    * WINDOW: its name, in the answer 0 when it was not taken */
 	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
 	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
-	uint64_t bytes;            /* WINDOW: of the memory */
+	uint64_t bytes;            /* WINDOW: of the memory; HELLO: the program's pid, in its own
+				    * namespace; 0: it does not say */
 	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/parse.h"
 #include "remote/link.h"
 #include "remote/store.h"
@@ -48,18 +49,13 @@ void workers_begin(void)
 
 void worker_become(int sock)
 {
+	static const char *const here[] = {".", NULL};
 	const char *preload = getenv("DIVVY_REMOTE_HOOKS"), *store = getenv(STORE_ENV);
-	char path[PATH_MAX], number[16], *slash;
+	char path[PATH_MAX], number[16];
 	uint64_t fd;
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
 
-	if (n < 0)
+	if (beside_find(here, "divvy-remote-worker", X_OK, path, sizeof(path)) < 0)
 		return;
-	path[n] = '\0';
-	slash = strrchr(path, '/');
-	if (!slash)
-		return;
-	snprintf(slash, sizeof(path) - (size_t)(slash - path), "/divvy-remote-worker");
 	snprintf(number, sizeof(number), "%d", sock);
 	fd_set_cloexec(sock, false);
 	if (store && parse_uint(str_from(store), 0, INT_MAX, &fd, NULL) == 0)
@@ -69,5 +65,5 @@ void worker_become(int sock)
 	if (preload)
 		setenv("LD_PRELOAD", preload, 1);
 	unsetenv("DIVVY_REMOTE");
-	execl(path, path, number, NULL);
+	execl(path, path, number, WORKER_WHOSE, NULL);
 }

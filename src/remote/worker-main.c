@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-worker FD: serves the program at the other end of that socket, and is gone when the
- * program is. Started by divvy-remote-server with the tenant in its environment and the
- * interception library before the driver. Main thread.
+ * divvy-remote-worker FD WHOSE: serves the program at the other end of that socket, and is gone
+ * when the program is; whose it is (the pid over there) then stands in its command line. Started by
+ * divvy-remote-server with the tenant in its environment and the interception library before the
+ * driver. Main thread.
  */
 #include <errno.h>
 #include <poll.h>
@@ -82,6 +83,19 @@ static void take_window(int sock, struct remote_note *note, const struct fd_list
 	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
 }
 
+/* For people, and for worker-nvml.c. */
+static void show_whose(const struct remote_note *hello, char *whose)
+{
+	const size_t room = strlen(whose);
+	char text[sizeof(WORKER_WHOSE)];
+
+	if (room == sizeof(text) - 1 && hello->bytes > 0 && hello->bytes <= INT32_MAX) {
+		memset(whose, '\0', room);
+		snprintf(text, sizeof(text), "%d", (int)hello->bytes);
+		memcpy(whose, text, strlen(text));
+	}
+}
+
 static void find_store(void)
 {
 	const char *text = getenv(STORE_ENV);
@@ -94,7 +108,7 @@ static void find_store(void)
 	unsetenv(STORE_ENV);
 }
 
-static int serve(int sock)
+static int serve(int sock, char *whose)
 {
 	struct remote_note note = {0};
 	struct map map = MAP_NONE;
@@ -104,6 +118,7 @@ static int serve(int sock)
 
 	if (fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return 1;
+	show_whose(&note, whose);
 	r = begin(&note);
 	is_nvml = note.type == REMOTE_HELLO_NVML;
 	if (!r && session_new((enum remote_hub)note.hub, &map, &fd) < 0)
@@ -137,8 +152,9 @@ int main(int argc, char **argv)
 {
 	uint64_t fd;
 
-	if (argc != 2 || parse_uint(str_from(argv[1]), 0, INT32_MAX, &fd, NULL) < 0) {
-		fprintf(stderr, "usage: divvy-remote-worker FD (started by divvy-remote-server)\n");
+	if (argc != 3 || parse_uint(str_from(argv[1]), 0, INT32_MAX, &fd, NULL) < 0) {
+		fprintf(stderr,
+			"usage: divvy-remote-worker FD WHOSE (started by divvy-remote-server)\n");
 		return 2;
 	}
 	/* It shall start nothing, gain nothing and leave no memory of the program's behind. */
@@ -147,5 +163,5 @@ int main(int argc, char **argv)
 	fd_set_cloexec((int)fd, true);
 	find_store();
 	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
-	_exit(serve((int)fd));
+	_exit(serve((int)fd, argv[2]));
 }

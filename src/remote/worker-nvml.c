@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers what NVML of the program asks, out of the NVML of this machine: remote/nvml.h. */
 #include <dlfcn.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/fd.h"
+#include "base/parse.h"
+#include "base/str.h"
 #include "cuda/nvml_proto.h"
 #include "remote/nvml.h"
 #include "remote/worker.h"
@@ -19,6 +24,10 @@
 	X(nvmlDeviceGetPciInfo_v3) \
 	X(nvmlDeviceGetMemoryInfo) \
 	X(nvmlDeviceGetUtilizationRates) \
+	X(nvmlDeviceGetComputeRunningProcesses_v3) \
+	X(nvmlDeviceGetGraphicsRunningProcesses_v3) \
+	X(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
+	X(nvmlDeviceGetProcessUtilization) \
 	X(nvmlSystemGetDriverVersion) \
 	X(nvmlSystemGetNVMLVersion) \
 	X(nvmlSystemGetCudaDriverVersion_v2)
@@ -70,12 +79,109 @@ static nvmlReturn_t tell_use(nvmlDevice_t device, struct remote_nvml_use *u)
 	return NVML_SUCCESS;
 }
 
+/* ---- lists ---- */
+
+/* The last one that was asked for, until its last page is told. */
+static struct {
+	uint32_t kind;
+	unsigned int n;
+	_Alignas(8) char entries[REMOTE_NVML_ENTRIES * sizeof(nvmlProcessUtilizationSample_t)];
+} list;
+
+/* Whose worker a process is: worker-main.c. 0: none's. */
+static unsigned int program_of(unsigned int worker)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(PATH_MAX + 64);
+	struct str rest, name, fd, whose;
+	char path[32];
+	uint64_t pid;
+
+	snprintf(path, sizeof(path), "/proc/%u/cmdline", worker);
+	if (file_read(path, &text, NULL) < 0)
+		return 0;
+	rest = buf_str(&text);
+	if (!str_split(&rest, '\0', &name) || !str_split(&rest, '\0', &fd) ||
+		!str_split(&rest, '\0', &whose) ||
+		!str_has_suffix(name, STR("/divvy-remote-worker")) ||
+		parse_uint(whose, 1, INT32_MAX, &pid, NULL) < 0)
+		return 0;
+	return (unsigned int)pid;
+}
+
+static nvmlReturn_t fetch_list(nvmlDevice_t device, const struct remote_nvml_ask *ask)
+{
+	void *to = list.entries;
+
+	list.n = REMOTE_NVML_ENTRIES;
+	switch (ask->kind) {
+	case REMOTE_NVML_COMPUTE:
+		return nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &list.n, to);
+	case REMOTE_NVML_GRAPHICS:
+		return nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(device, &list.n, to);
+	case REMOTE_NVML_MPS:
+		return nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(device, &list.n, to);
+	case REMOTE_NVML_USED:
+		return nvml.nvmlDeviceGetProcessUtilization(device, to, &list.n, ask->since);
+	default: return NVML_ERROR_NOT_SUPPORTED;
+	}
+}
+
+/*
+ * The interception library has left the tenant's own; what is not a worker of a program that said
+ * who it is has no number there.
+ */
+static nvmlReturn_t make_list(nvmlDevice_t device, const struct remote_nvml_ask *ask)
+{
+	const size_t size = remote_nvml_entry_size(ask->kind);
+	const nvmlReturn_t r = fetch_list(device, ask);
+	const unsigned int all = r ? 0 : list.n;
+
+	list.n = 0;
+	list.kind = ask->kind;
+	for (unsigned int i = 0; i < all; i++) {
+		char *entry = list.entries + i * size;
+		unsigned int pid;
+
+		memcpy(&pid, entry, sizeof(pid));
+		pid = program_of(pid);
+		if (!pid)
+			continue;
+		memcpy(entry, &pid, sizeof(pid));
+		memmove(list.entries + list.n++ * size, entry, size);
+	}
+	return r == NVML_SUCCESS && !list.n && ask->kind == REMOTE_NVML_USED ? NVML_ERROR_NOT_FOUND
+									     : r;
+}
+_Static_assert(!offsetof(nvmlProcessInfo_t, pid) && !offsetof(nvmlProcessUtilizationSample_t, pid),
+	"make_list");
+
+static nvmlReturn_t tell_list(
+	nvmlDevice_t device, const struct remote_note *asked, struct remote_nvml_list *ret_page)
+{
+	struct remote_nvml_ask ask;
+	nvmlReturn_t r;
+	size_t size;
+
+	memcpy(&ask, asked->text, sizeof(ask));
+	r = ask.from ? NVML_SUCCESS : make_list(device, &ask);
+	if (r)
+		return r;
+	if (ask.kind != list.kind || ask.from > list.n)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	size = remote_nvml_entry_size(ask.kind);
+	ret_page->n = list.n;
+	ret_page->here = (uint32_t)MIN(sizeof(ret_page->entries) / size, list.n - ask.from);
+	memcpy(ret_page->entries, list.entries + ask.from * size, ret_page->here * size);
+	return NVML_SUCCESS;
+}
+
 static nvmlReturn_t answer(const struct remote_note *asked, struct remote_note *ret_told)
 {
 	union {
 		struct remote_nvml_system system;
 		struct remote_nvml_device device;
 		struct remote_nvml_use use;
+		struct remote_nvml_list list;
 	} told = {0};
 	nvmlDevice_t device = NULL;
 	nvmlReturn_t r = NVML_SUCCESS;
@@ -88,6 +194,7 @@ static nvmlReturn_t answer(const struct remote_note *asked, struct remote_note *
 	case REMOTE_NVML_SYSTEM: r = tell_system(&told.system); break;
 	case REMOTE_NVML_DEVICE: r = tell_device(device, &told.device); break;
 	case REMOTE_NVML_USE: r = tell_use(device, &told.use); break;
+	case REMOTE_NVML_LIST: r = tell_list(device, asked, &told.list); break;
 	default: r = NVML_ERROR_NOT_SUPPORTED;
 	}
 	memcpy(ret_told->text, &told, sizeof(told));

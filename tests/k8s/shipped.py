@@ -5,6 +5,7 @@ What differs from another cluster is deploy/overlays/test alone. The daemon's fo
 seen from outside below Node.dir.
 """
 
+import contextlib
 import glob
 import os
 import shutil
@@ -34,11 +35,11 @@ def add_files(folder, files):
             shutil.copy(library, folder + library)
 
 
-def import_image(cluster, name, files, entrypoint=()):
+def import_image(cluster, name, files, entrypoint=(), version=VERSION):
     folder = os.path.join(cluster.dir, "image-" + name)
     os.makedirs(os.path.join(folder, "tmp"))
     add_files(folder, files)
-    cluster.import_image(f"library/{name}:{VERSION}", folder, entrypoint, [PATH])
+    cluster.import_image(f"library/{name}:{version}", folder, entrypoint, [PATH])
     shutil.rmtree(folder)
 
 
@@ -52,17 +53,39 @@ def installed_files(stage, *patterns):
     return found
 
 
-def make_images(cluster):
-    """What deploy/images/Dockerfile says, out of this build and this machine's libraries."""
+@contextlib.contextmanager
+def staged(cluster):
+    """A folder with what this build installs."""
     stage = os.path.join(cluster.dir, "stage")
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", stage], check=True,
                    stdin=subprocess.DEVNULL, capture_output=True)
-    wanted = {"divvy-scheduler": ["sbin/divvy-scheduler"], "divvy-controller": ["sbin/divvy-controller"],
-              "divvyd": ["sbin/divvyd", "bin/*", "lib/**/divvy/**", "libexec/divvy/*"]}
-    for name, patterns in wanted.items():
-        files = installed_files(stage, *patterns)
-        import_image(cluster, name, files, [next(p for p in files if p.endswith("/" + name))])
+    yield stage
     shutil.rmtree(stage)
+
+
+WANTED = {"divvy-scheduler": ["sbin/divvy-scheduler"], "divvy-controller": ["sbin/divvy-controller"],
+          "divvyd": ["sbin/divvyd", "bin/*", "lib/**/divvy/**", "libexec/divvy/*"]}
+
+
+def make_image(cluster, stage, name, version=VERSION):
+    files = installed_files(stage, *WANTED[name])
+    import_image(cluster, name, files, [next(p for p in files if p.endswith("/" + name))], version)
+
+
+def make_newer_divvyd(cluster, version):
+    """An image whose libraries for tenants do the same, but are other files."""
+    with staged(cluster) as stage:
+        for path in installed_files(stage, "lib/**/divvy/libdivvy-*.so").values():
+            with open(path, "ab") as f:
+                f.write(b"a newer version")
+        make_image(cluster, stage, "divvyd", version)
+
+
+def make_images(cluster):
+    """What deploy/images/Dockerfile says, out of this build and this machine's libraries."""
+    with staged(cluster) as stage:
+        for name in WANTED:
+            make_image(cluster, stage, name)
     ptx = os.path.join(SOURCE, "src/sim/kernels.ptx")
     driver = libraries_of(os.path.join(BUILD, "src/sim/libcuda.so.1"))
     import_image(cluster, "divvy-programs", {"/bin/spin": SPIN, "/bin/sleep": "/bin/sleep", ptx: ptx,
@@ -97,6 +120,17 @@ def example(name, /, **replaced):
 def await_workloads(cluster):
     for name in ("deployment/divvy-controller", "deployment/divvy-scheduler", "daemonset/divvyd"):
         cluster.kubectl("-n", SYSTEM, "rollout", "status", name, f"--timeout={START_S}s", timeout=START_S + 10)
+
+
+def plug_in(cluster, simulate):
+    """Devices that are there without divvyd, as real ones are: its own end with its container."""
+    folder = os.path.join(cluster.node.dir, "run-divvy/sim")
+    os.makedirs(folder, exist_ok=True)
+    cluster.keeper.ask("start", name="devices", env={"PATH": os.environ["PATH"]},
+                       log=os.path.join(cluster.dir, "log", "devices.log"),
+                       argv=[os.path.join(BUILD, "src/sim/divvy-sim-engine"), "--stay", "--dir", folder, "--devices", simulate])
+    wait_for(lambda: os.path.exists(os.path.join(folder, "engine.sock")), "the devices are there", 60)
+    return folder
 
 
 def install(cluster, simulate="2xH200-141Gi"):

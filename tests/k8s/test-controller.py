@@ -300,6 +300,21 @@ def what_the_node_grants_is_shown():
     assert all(word in table for word in ("GPU-1", "0.3-0.6", "4Gi", "Running")), table
 
 
+def what_is_divvys_no_more_has_no_capacity():
+    node = unique("node")
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
+    cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"devices": [
+        {"uuid": "GPU-3", "index": 0, "model": "T4", "memoryBytes": 16 << 30, "health": "Healthy"}]}})
+
+    def milli():
+        status = cluster.get(f"/api/v1/nodes/{node}")["status"]
+        return [status[key].get("divvy.gpu/milli") for key in ("capacity", "allocatable")]
+    wait_for(lambda: milli() == ["1k", "1k"], "the node has its capacity", 30)
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": None}}})
+    wait_for(lambda: milli() == [None, None], "and has none any more", 30)
+
+
 def what_the_node_has_measured_is_shown():
     """As the Lease of its daemon says it; a little more or less is not written."""
     status = status_of("s1")
@@ -478,7 +493,7 @@ def metrics_are_for_who_may_get_them():
 
 TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
-         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_the_node_has_measured_is_shown,
+         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_the_node_has_measured_is_shown,
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
          deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,

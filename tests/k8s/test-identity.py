@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -244,6 +245,19 @@ def what_somebody_else_has_approved_is_not_signed():
     assert "has asked" in condition(request, "Failed")["message"] and not certificate(request)
 
 
+def what_was_issued_and_refused_is_counted():
+    def counts():
+        text = controller.get("/metrics", token=operator.token)[1]
+        return [int(re.search(rf"^divvy_controller_certificates_{what}_total (\d+)$", text, re.M)[1])
+                for what in ("issued", "refused")]
+    wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may")
+    were = counts()
+    node, who = daemon()
+    issued(ask(who, csr("URI:" + node_uri(node)), BOTH))
+    denied(ask(who, csr("URI:divvy://node/another"), BOTH), "has asked")
+    wait_for(lambda: counts() == [n + 1 for n in were], f"one more of each than {were}")
+
+
 # ---- held by a daemon
 
 @contextlib.contextmanager
@@ -389,12 +403,15 @@ def a_lost_authority_is_made_again_and_all_ask_anew():
 TESTS = [an_authority_is_made_and_published, a_nodes_daemon_gets_one_for_its_node, one_for_a_remote_pod_of_its_node,
          of_another_node_is_refused, what_is_not_remote_or_not_there_is_refused, what_asks_for_more_is_refused,
          others_who_may_ask_are_refused, users_may_not_ask_nor_answer, what_somebody_else_has_approved_is_not_signed,
+         what_was_issued_and_refused_is_counted,
          a_daemon_holds_its_own_and_its_tenants, a_daemon_waits_for_a_controller_that_is_away, another_leader_answers,
          the_authority_changes_and_both_are_believed, a_lost_authority_is_made_again_and_all_ask_anew]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
         scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
+        operator = cluster.service_account(cluster.namespace, "operator", cluster_rules=[
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
         main(*TESTS)
 except Skip as reason:
     skip_all(reason)

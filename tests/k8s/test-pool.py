@@ -49,13 +49,13 @@ def natives():
     return found
 
 
-def native(name):
-    limits = {"nvidia.com/gpu": "1"}
+def native(name, devices=1, **spec):
+    limits = {"nvidia.com/gpu": str(devices)}
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
             "terminationGracePeriodSeconds": 1, "containers": [{
                 "name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["/bin/spin"],
-                "args": ["--help"], "resources": {"limits": limits}}]}})
+                "args": ["--help"], "resources": {"limits": limits}}], **spec}})
 
 
 def shared(name, request, seconds=600):
@@ -183,6 +183,53 @@ def a_reservation_is_ready():
     wait_for(lambda: not placeholders() and not held(), "on demand again, it is given back", 90)
 
 
+def is_leaving(placeholder):
+    return cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods/{placeholder}")["metadata"].get("deletionTimestamp")
+
+
+def hybrid_keeps_one_that_is_idle():
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "hybrid", "reserve": 1}}})
+    for name in ("left", "right"):
+        shared(name, "0.8")
+        wait_for_pod(cluster, name, "Running")
+    assert len(held()) == 2, held()
+    for name in ("left", "right"):
+        delete_pod(cluster, name)
+    wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "what is idle beyond the reserve is given back", 90)
+
+
+def one_that_is_evicted_waits_for_its_tenants():
+    kept, = held().values()
+    shared("evicted", "0.5")
+    wait_for_pod(cluster, "evicted", "Running")
+    assert held()[device_of("evicted")] == kept, (held(), kept)
+    cluster.create(f"/api/v1/namespaces/{SYSTEM}/pods/{kept}/eviction", {
+        "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": kept}})
+    assert is_leaving(kept)
+    before = daemon.used("evicted")
+    wait_for(lambda: daemon.used("evicted") > before, "its tenant runs on")
+    delete_pod(cluster, "evicted")
+    wait_for(lambda: not placeholders() and not held(), "it has ended", 90)
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
+
+
+def one_that_is_preempted_waits_for_its_tenants():
+    """By the system's own pods alone; they wait as well."""
+    shared("last", "0.5")
+    wait_for_pod(cluster, "last", "Running")
+    name = held()[device_of("last")]
+    native("critical", 2, priorityClassName="system-node-critical")
+    wait_for(lambda: is_leaving(name), "it is told to end", 90)
+    before = daemon.used("last")
+    wait_for(lambda: daemon.used("last") > before, "its tenant runs on")
+    assert not cluster.pod("critical")["spec"].get("nodeName") and not cluster.pod("last")["metadata"].get("deletionTimestamp")
+    delete_pod(cluster, "last")
+    wait_for(lambda: cluster.pod("critical")["spec"].get("nodeName"), "who has preempted it has its place", 90)
+    wait_for(lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2, "and both devices", 60)
+    assert not held(), held()
+    delete_pod(cluster, "critical")
+
+
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
         with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
@@ -200,6 +247,8 @@ try:
             main(there_is_nothing_to_share_at_first, a_device_is_taken_when_a_pod_waits,
                  who_runs_on_a_native_device_is_no_stranger,
                  a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
-                 one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready)
+                 one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready,
+                 hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
+                 one_that_is_preempted_waits_for_its_tenants)
 except Skip as reason:
     skip_all(reason)

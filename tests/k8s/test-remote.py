@@ -38,11 +38,14 @@ class Server(Daemon):
         self.kubelet_dir = os.path.join(self.dir, "kubelet")
         os.makedirs(os.path.join(self.kubelet_dir, "device-plugins"))
 
+    def place(self):
+        return ("[%s]:%d" if ":" in self.address[0] else "%s:%d") % self.address
+
     def start(self, *options, **environment):
-        super().start("--remote-listen", "%s:%d" % self.address, "--sys-dir", network(FAR), *options, **environment)
+        super().start("--remote-listen", self.place(), "--sys-dir", network(FAR), *options, **environment)
 
     def await_serving(self):
-        wait_for(lambda: self.answers() and (self.status().get("remote") or {}).get("address") == "%s:%d" % self.address,
+        wait_for(lambda: self.answers() and (self.status().get("remote") or {}).get("address") == self.place(),
                  "it serves its devices to other nodes", 120)
 
 
@@ -548,6 +551,21 @@ def a_node_that_vanishes_gives_back_what_its_pods_had():
     wait_for(lambda: not cluster.exists(pods("vanished")), "its kubelet has heard of it", 60)
 
 
+def over_ipv6():
+    """The other node finds its new address in GPUNode, with brackets."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        raise Skip(f"no IPv6 on this machine: {error.strerror}") from error
+    cluster.kill("divvyd-far")
+    server.address = ("::1", server.address[1])
+    server.start()
+    server.await_serving()
+    start_one("ipv6")
+    wait_for(lambda: server.listed()["ipv6"].get("remote", {}).get("peer") == "::1", "where it comes from is said", 60)
+    remove("ipv6")
+
+
 def both_on_one_node():
     """With a device of its own the node serves itself, over shared memory: the program is kept away from the driver."""
     cluster.kill("divvyd-far")
@@ -591,7 +609,7 @@ TESTS = [each_node_says_what_it_is, the_network_between_them_is_measured, two_po
          what_is_not_so_there_is_refused_there, a_worker_that_is_killed_is_an_error, a_link_that_is_cut_is_an_error,
          a_program_that_is_killed_leaves_nothing, a_daemon_that_is_killed_comes_again,
          a_restarted_container_finds_its_device_again, a_deleted_pod_gives_back_what_it_had,
-         a_node_that_vanishes_gives_back_what_its_pods_had, both_on_one_node]
+         a_node_that_vanishes_gives_back_what_its_pods_had, over_ipv6, both_on_one_node]
 
 try:
     with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:

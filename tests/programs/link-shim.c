@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/address.h"
+
 #define CONNECTIONS_MAX 256
 #define PIECE (64u << 10)
 /* Of each direction: more than 10 Gb/s have under way in 20 ms. */
@@ -286,16 +288,14 @@ static int listen_here(void)
 	return fd;
 }
 
-static bool find_target(char *text)
+static bool find_target(const char *text)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	char *colon = strrchr(text, ':');
+	struct address at;
 	struct addrinfo *all;
 
-	if (!colon)
-		return false;
-	*colon = '\0';
-	if (getaddrinfo(text, colon + 1, &hints, &all) != 0)
+	if (address_parse(str_from(text), 0, &at, NULL) < 0 ||
+		getaddrinfo(at.host, at.port, &hints, &all) != 0)
 		return false;
 	memcpy(&target, all->ai_addr, all->ai_addrlen);
 	target_n = all->ai_addrlen;

@@ -18,8 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cuda_min.h"
-#include "kernels.h"
+#include "spin_kernel.h"
 
 #define STREAMS_MAX 1024u
 #define NSEC_PER_SEC UINT64_C(1000000000)
@@ -264,24 +263,15 @@ static void submit(struct work *w)
 
 static void prepare(struct work *w, const struct settings *set)
 {
-	cu_handle context = NULL, module = NULL;
-	cu_device device = 0;
+	struct spin_kernel kernel;
 	cu_pointer held = 0;
-	int sms = 1;
-	char *text = kernels_read();
 
-	cuda_open("spin");
-	cuda_check(cuda.init(0), "cuInit");
-	cuda_check(cuda.device_get(&device, (int)set->device), "device");
-	cuda_check(cuda.device_attribute(&sms, CU_ATTRIBUTE_SM_COUNT, device), "attribute");
-	cuda_check(cuda.ctx_create(&context, 0, device), "context");
-	cuda_check(cuda.module_load(&module, text), "kernels");
-	free(text);
-	cuda_check(cuda.module_function(&w->function, module, "spin_ns"), "spin_ns");
+	spin_kernel_open("spin", (int)set->device, &kernel);
 	if (set->memory)
 		cuda_check(cuda.mem_alloc(&held, (size_t)set->memory << 20), "memory");
 	w->set = set;
-	w->blocks = set->blocks ? (unsigned int)set->blocks : (unsigned int)sms;
+	w->function = kernel.function;
+	w->blocks = set->blocks ? (unsigned int)set->blocks : kernel.blocks;
 	w->random = set->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	for (uint64_t i = 0; i < set->streams; i++)
 		cuda_check(cuda.stream_create(&w->stream[i], CU_STREAM_NON_BLOCKING), "stream");

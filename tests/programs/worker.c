@@ -11,36 +11,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cuda_min.h"
-#include "kernels.h"
+#include "spin_kernel.h"
 
-static cu_handle function, stream;
-static int sms;
+static struct spin_kernel kernel;
+static cu_handle stream;
 
 static void prepare(void)
 {
-	cu_handle context, module;
-	cu_device device;
-	char *text = kernels_read();
-
-	cuda_open("worker");
-	cuda_check(cuda.init(0), "cuInit");
-	cuda_check(cuda.device_get(&device, 0), "device");
-	cuda_check(cuda.device_attribute(&sms, CU_ATTRIBUTE_SM_COUNT, device), "attribute");
-	cuda_check(cuda.ctx_create(&context, 0, device), "context");
-	cuda_check(cuda.module_load(&module, text), "kernels");
-	cuda_check(cuda.module_function(&function, module, "spin_ns"), "spin_ns");
+	spin_kernel_open("worker", 0, &kernel);
 	cuda_check(cuda.stream_create(&stream, CU_STREAM_NON_BLOCKING), "stream");
-	free(text);
 }
 
 static void work(uint64_t ns)
 {
-	void *params[] = {&ns};
-
-	cuda_check(
-		cuda.launch(function, (unsigned int)sms, 1, 1, 32, 1, 1, 0, stream, params, NULL),
-		"launch");
+	spin_kernel_launch(&kernel, ns, stream);
 	cuda_check(cuda.stream_synchronize(stream), "synchronise");
 }
 

@@ -3,6 +3,7 @@
 """What lists: ps, devices, why, report, top, plot, as tables, JSON and YAML; report over a restart."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -229,6 +230,11 @@ def a_bundle_has_what_helps_and_no_secret():
         with open(f"/proc/{rig.tenant('train')['pid']}/environ", encoding="utf-8") as environ:
             secrets = [v.partition("=")[2] for v in environ.read().split("\0") if v.startswith("DIVVY_T")]
         assert secrets and not any(s in text for s in secrets for text in files.values()), "it has the tenant's secret"
+        done = subprocess.run([DIVVY, "doctor", "--bundle", "-"], env=rig.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60, check=False)
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+            assert set(tar.getnames()) == set(files), tar.getnames()
+        assert done.returncode == 0 and len(done.stdout) % 512 == 0 and b"left out" in done.stderr, done.stderr
         done = rig.divvy("doctor", "--kubeconfig", "x")
         assert done.returncode == 2 and "with --bundle only" in done.stderr
         done = rig.divvy("doctor", "--bundle", "/proc/no/bundle.tar")

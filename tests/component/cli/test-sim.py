@@ -236,6 +236,8 @@ def shares_by_queues_labels_and_thresholds():
                 ("queue: a", "queue: all", ("queue all has queues below it",)),
                 ("queue: a", "threshold: 0.5", ("line 9", "threshold", "gang")),
                 ("queue: a", "gang: yes, threshold: 2", ("line 9", "threshold", "'2'")),
+                ("queue: a", "gang: yes, copies: 65537", ("line 9", "65537", "up to 65536")),
+                ("memory: 16Gi", "memory: 274Ti", ("line 6", "memory", "'274Ti'", "273Ti")),
                 ("queue: a", "affinity: ''", ("line 9", "affinity", "1 to 63")),
                 ("queue: a", "preferred-anti-affinity: ''", ("line 9", "preferred-anti-affinity", "1 to 63"))):
             f.write("c.yaml", SHARED.replace(was, now))
@@ -591,7 +593,8 @@ def bad_files_are_said_and_nothing_is_written():
             refused(late, 1, "--json", f"'{path}'", words)
             assert "~" not in late.stderr, late.stderr
         assert f.sim(*TRACE, "--json", "./made/out.json", "--seeds", "1").returncode == 0
-        refused(f.sim(*TRACE, "--svg", "nodes.csv"), 1, "nodes.csv")
+        late = f.sim(*TRACE, "--orders", "none.SEED.txt", "--svg", "nodes.csv")
+        refused(late, 1, "--svg 'nodes.csv'", "Not a directory")
 
 
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,

@@ -45,6 +45,16 @@ def the_chart_makes_the_same_objects():
         assert not list(differences(wanted[name], obj)), (name, list(differences(wanted[name], obj)))
 
 
+def a_kubelets_other_folder_is_for_pod_resources_alone():
+    """Its socket for device plugins is always at the same place."""
+    given = {**values(), "kubeletDir": "/elsewhere"}
+    volumes = {v["name"]: v["hostPath"]["path"] for name, spec in pods(chart(given).values()) if name == "divvyd"
+               for v in spec["volumes"] if "hostPath" in v}
+    plain = {v["name"]: v["hostPath"]["path"] for name, spec in pods(base().values()) if name == "divvyd"
+             for v in spec["volumes"] if "hostPath" in v}
+    assert volumes == {**plain, "pod-resources": "/elsewhere/pod-resources"}, volumes
+
+
 def every_value_of_the_chart_has_an_effect():
     plain = chart(values())
     for path in leaves(values()):
@@ -307,7 +317,7 @@ def all_versions_are_one():
 
 
 main(what_is_made_is_current, both_kustomizations_list_all_files, the_chart_makes_the_same_objects,
-     every_value_of_the_chart_has_an_effect, the_specs_fields_are_those_of_the_code,
+     every_value_of_the_chart_has_an_effect, a_kubelets_other_folder_is_for_pod_resources_alone, the_specs_fields_are_those_of_the_code,
      the_contracts_names_are_those_of_the_code,
      the_contract_names_every_field_that_is_written, schemas_have_limits_and_no_defaults,
      uninstalling_ends_all_of_it_and_begins_with_the_webhooks, only_the_nodes_daemon_needs_more_than_restricted,

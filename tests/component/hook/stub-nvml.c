@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An NVML without a device: the stub driver's four devices, numbered the other way round than CUDA
- * numbers them, as NVML may. Every other entry (stub-nvml-entries.c) says yes and does nothing.
+ * numbers them, as NVML may. On each are the processes of $STUB_PIDS ("1,2"), with as many bytes
+ * and percent as their place in it. Every other entry (stub-nvml-entries.c) says yes and does
+ * nothing.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -82,4 +86,73 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
 	memory->free = 49ull << 30;
 	memory->used = 14ull << 30;
 	return NVML_SUCCESS;
+}
+
+/* How many; ret_pid: of that many at the most. */
+static unsigned int pids(unsigned int *ret_pid, unsigned int room)
+{
+	const char *text = getenv("STUB_PIDS");
+	unsigned int n = 0;
+	char *end;
+
+	for (; text && *text; text = *end ? end + 1 : end) {
+		const unsigned int pid = (unsigned int)strtoul(text, &end, 10);
+
+		if (n < room)
+			ret_pid[n] = pid;
+		n++;
+	}
+	return n;
+}
+
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
+{
+	unsigned int pid[64];
+	const unsigned int n = pids(pid, 64);
+	const nvmlReturn_t r = n > *infoCount ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+
+	for (unsigned int i = 0; i < n && r == NVML_SUCCESS; i++)
+		infos[i] = (nvmlProcessInfo_t){.pid = pid[i], .usedGpuMemory = i};
+	*infoCount = n;
+	return r;
+}
+
+API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+	nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
+	unsigned long long lastSeenTimeStamp)
+{
+	unsigned int pid[64];
+	const unsigned int n = lastSeenTimeStamp < 1000 ? pids(pid, 64) : 0;
+	const bool fits = utilization && n <= *processSamplesCount;
+
+	for (unsigned int i = 0; i < n && fits; i++)
+		utilization[i] = (nvmlProcessUtilizationSample_t){.pid = pid[i], .smUtil = i};
+	*processSamplesCount = n;
+	if (!n)
+		return NVML_ERROR_NOT_FOUND;
+	return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
+	nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)
+{
+	unsigned int pid[64];
+	const unsigned int n = pids(pid, 64);
+	const bool fits = n <= info->processSamplesCount;
+
+	for (unsigned int i = 0; i < n && fits; i++)
+		info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){.pid = pid[i]};
+	info->processSamplesCount = n;
+	return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+API nvmlReturn_t nvmlDeviceGetAccountingPids(
+	nvmlDevice_t device, unsigned int *count, unsigned int *ret_pids)
+{
+	const unsigned int n = pids(ret_pids, *count);
+	const bool fits = n <= *count;
+
+	*count = n;
+	return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }

@@ -6,9 +6,13 @@
 #include "rig.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "cuda/nvml_proto.h"
 
@@ -87,10 +91,141 @@ static int memory(void *arg)
 	return 0;
 }
 
+/* A process that waits, started with that secret in its environment; NULL: with none. */
+static pid_t start_other(const char *secret)
+{
+	char entry[64] = "NOTHING=";
+	char *const argv[] = {"cat", NULL}, *const env[] = {"DIVVY_TENANTS=x", entry, NULL};
+	int in[2], out[2];
+	char byte = 'x';
+	pid_t pid;
+
+	if (secret)
+		snprintf(entry, sizeof entry, "DIVVY_TENANT=%s", secret);
+	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], STDIN_FILENO);
+		dup2(out[1], STDOUT_FILENO);
+		execve("/bin/cat", argv, env);
+		_exit(1);
+	}
+	close(out[1]);
+	/* What it gives back says that it has begun, and has that environment. */
+	return write(in[1], &byte, 1) == 1 && read(out[0], &byte, 1) == 1 ? pid : -1;
+}
+
+#define OWN "00112233445566778899aabbccddeeff"
+#define OTHER "10112233445566778899aabbccddeeff"
+
+/* The pids that are shown, in order; -1: the call has not said what it should. */
+static int listed(nvmlDevice_t device, unsigned int ret_pids[static 16])
+{
+	nvmlProcessInfo_t infos[16];
+	unsigned int n = 0, again;
+
+	if (NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &n, NULL) !=
+		NVML_ERROR_INSUFFICIENT_SIZE)
+		return -1;
+	again = n - 1;
+	if (NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &again, infos) !=
+			NVML_ERROR_INSUFFICIENT_SIZE ||
+		again != n)
+		return -1;
+	again = 16;
+	if (NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &again, infos) != NVML_SUCCESS ||
+		again != n)
+		return -1;
+	for (unsigned int i = 0; i < n; i++)
+		ret_pids[i] = infos[i].pid;
+	return (int)n;
+}
+
+/* Of the device's 1, another tenant's, one without a secret, one of ours and ourselves. */
+static int processes(void *arg)
+{
+	nvmlProcessesUtilizationInfo_t used = {
+		.version = NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1)};
+	nvmlProcessUtilizationSample_t samples[2];
+	const unsigned int self = (unsigned int)getpid();
+	nvmlProcessUtilizationInfo_v1_t infos[2];
+	nvmlAccountingStats_t stats;
+	struct fake_daemon *d;
+	unsigned int pids[16], n = 0;
+	nvmlDevice_t device;
+	pid_t own, other, none;
+	char text[96];
+
+	setenv("DIVVY_TENANT", OWN, 1);
+	own = start_other(OWN);
+	other = start_other(OTHER);
+	none = start_other(NULL);
+	check(own > 0 && other > 0 && none > 0);
+	snprintf(text, sizeof text, "1,%d,%d,%d,%u", other, none, own, self);
+	setenv("STUB_PIDS", text, 1);
+	d = start();
+	check(d && NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device) == NVML_SUCCESS);
+	check(listed(device, pids) == 2 && pids[0] == (unsigned int)own && pids[1] == self);
+
+	check(NVML(nvmlDeviceGetProcessUtilization)(device, NULL, &n, 0) ==
+			NVML_ERROR_INSUFFICIENT_SIZE &&
+		n == 2);
+	check(NVML(nvmlDeviceGetProcessUtilization)(device, samples, &n, 0) == NVML_SUCCESS);
+	check(n == 2 && samples[0].pid == (unsigned int)own && samples[0].smUtil == 3);
+	check(NVML(nvmlDeviceGetProcessUtilization)(device, samples, &n, 1000) ==
+		NVML_ERROR_NOT_FOUND);
+	used.procUtilArray = infos;
+	used.processSamplesCount = 1;
+	check(NVML(nvmlDeviceGetProcessesUtilizationInfo)(device, &used) ==
+			NVML_ERROR_INSUFFICIENT_SIZE &&
+		used.processSamplesCount == 2);
+	check(NVML(nvmlDeviceGetProcessesUtilizationInfo)(device, &used) == NVML_SUCCESS);
+	check(infos[0].pid == (unsigned int)own && infos[1].pid == self);
+
+	n = 16;
+	check(NVML(nvmlDeviceGetAccountingPids)(device, &n, pids) == NVML_SUCCESS && n == 2);
+	check(NVML(nvmlDeviceGetAccountingStats)(device, (unsigned int)other, &stats) ==
+		NVML_ERROR_NOT_FOUND);
+	check(NVML(nvmlDeviceGetAccountingStats)(device, self, &stats) == NVML_SUCCESS);
+
+	/* Nobody of ours is on it, or there is nobody any more. */
+	snprintf(text, sizeof text, "1,%d", other);
+	setenv("STUB_PIDS", text, 1);
+	n = 0;
+	check(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &n, NULL) == NVML_SUCCESS &&
+		n == 0);
+	check(NVML(nvmlDeviceGetProcessUtilization)(device, NULL, &n, 0) == NVML_ERROR_NOT_FOUND);
+	rig_stop(d);
+	return 0;
+}
+
+/* Without a secret: who has none, and is the same user in the same cgroup. */
+static int processes_without(void *arg)
+{
+	const unsigned int self = (unsigned int)getpid();
+	const pid_t none = start_other(NULL), other = start_other(OTHER), empty = start_other("");
+	struct fake_daemon *d;
+	unsigned int pids[16];
+	nvmlDevice_t device;
+	char text[96];
+
+	check(none > 0 && other > 0 && empty > 0);
+	snprintf(text, sizeof text, "%d,%d,%u,%d", other, none, self, empty);
+	setenv("STUB_PIDS", text, 1);
+	d = start();
+	check(d && NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device) == NVML_SUCCESS);
+	check(listed(device, pids) == 3 && pids[0] == (unsigned int)none && pids[1] == self &&
+		pids[2] == (unsigned int)empty);
+	rig_stop(d);
+	return 0;
+}
+
 /* Without a daemon, and open: the machine as it is. */
 static int nobody(void *arg)
 {
-	unsigned int count = 0;
+	unsigned int count = 0, pids[16];
 	nvmlDevice_t device;
 
 	setenv("DIVVY_SOCKET", "/nowhere/at/all", 1);
@@ -98,6 +233,8 @@ static int nobody(void *arg)
 	check(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device) == NVML_SUCCESS);
 	check(last_of(device) == 3);
 	check(!strcmp(NVML(nvmlErrorString)(NVML_SUCCESS), "a sentence"));
+	setenv("STUB_PIDS", "1,2,3", 1);
+	check(listed(device, pids) == 3 && pids[0] == 1 && pids[2] == 3);
 	return 0;
 }
 
@@ -109,6 +246,8 @@ static int nobody(void *arg)
 
 SCENARIO(devices)
 SCENARIO(memory)
+SCENARIO(processes)
+SCENARIO(processes_without)
 SCENARIO(nobody)
 
 int main(void)
@@ -116,6 +255,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_processes_without),
 		cmocka_unit_test(test_nobody),
 	};
 

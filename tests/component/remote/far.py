@@ -31,9 +31,9 @@ class Far:
         return child
 
 
-def serve(rig, name, *wish):
+def serve(rig, name, *wish, listen="127.0.0.1:0", before=()):
     """The child, and the invitation that it has printed."""
-    child = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", name, *wish)
+    child = rig.spawn(*before, DIVVY, "serve", "--listen", listen, "--name", name, *wish)
     return child, child.stdout.readline().strip()
 
 

@@ -39,12 +39,12 @@ def device(index):
     handle = value(ctypes.c_void_p, "nvmlDeviceGetHandleByIndex_v2", index)
     uuid = text("nvmlDeviceGetUUID", handle)
     again = value(ctypes.c_void_p, "nvmlDeviceGetHandleByUUID", uuid.encode())
-    number = ctypes.c_uint(16)
+    number, none = ctypes.c_uint(16), ctypes.c_uint(0)
     return {
         "name": text("nvmlDeviceGetName", handle), "uuid": uuid, "is_found": again.value == handle.value,
         "memory": fields(value(Memory, "nvmlDeviceGetMemoryInfo", handle)),
         "use": fields(value(Use, "nvmlDeviceGetUtilizationRates", handle)),
-        "processes": ml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(number), None),
+        "processes": ml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(none), None),
         "temperature": ml.nvmlDeviceGetTemperature(handle, 0, ctypes.byref(number)),
         "wrong": ml.nvmlDeviceGetName(ctypes.c_void_p(1), ctypes.create_string_buffer(96), 96),
     }

@@ -4,7 +4,10 @@
 
 import json
 import os
+import re
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -107,7 +110,7 @@ def is_the_tenants(rig, said, quota):
     assert (one["name"], one["uuid"], one["is_found"]) == (device["model"], device["uuid"], True), one
     assert one["memory"]["total"] == quota and one["memory"]["used"] + one["memory"]["free"] == quota, one
     assert one["use"]["gpu"] <= 100 and one["wrong"] == INVALID_ARGUMENT, one
-    assert one["processes"] == one["temperature"] == NOT_SUPPORTED, one
+    assert one["processes"] == 0 and one["temperature"] == NOT_SUPPORTED, one
     assert said["driver"] == device["driver"] and said["cuda"] >= 12000, said
 
 
@@ -132,6 +135,69 @@ def nvml_tells_of_the_device_over_there():
         wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "it is said to be lost")
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0 and "shutdown" in out, (out, err)
+
+
+LISTS = (sys.executable, os.path.join(HERE, "nvml-lists.py"))
+CONTEXT = 64 << 20  # at the least: what the script itself takes
+
+
+def ask_lists(child):
+    child.stdin.write("again\n")
+    child.stdin.flush()
+    line = child.stdout.readline()
+    assert line, child.communicate()
+    return json.loads(line)
+
+
+def are_own(child):
+    """What is listed is the program's own processes and no other. The lists, without the numbers of processes."""
+    said = wait_for(lambda: len((s := ask_lists(child))["samples"]) == len(s["compute"][0]) == len(s["own"]) and s,
+                    "all of them are listed")
+    for of_form in said["compute"]:
+        assert [pid for pid, _ in of_form] == said["own"], said
+        assert all(memory >= CONTEXT for _, memory in of_form), said
+    assert said["samples"] == said["used"] == said["own"], said
+    assert said["graphics"] == said["mps"] == [], said
+    return [[memory for _, memory in of_form] for of_form in said["compute"]]
+
+
+def nvml_lists_the_programs_own_processes():
+    with Rig() as rig:
+        def start(name, *options, before=()):
+            child = subprocess.Popen([DIVVY, "run", "--name", name, "--request", "0.1", "--memory", "2Gi", "--quiet", *options, "--",
+                                      *before, *LISTS], env=rig.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True)
+            rig.children.append(child)
+            return child
+        rig.spin("stranger", "--request", "0.1", "--remote", "local")
+        rig.spin("neighbour", "--request", "0.1")
+        _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "2Gi")
+        children = {"here": start("here"), "apart": start("apart", "--remote", "local"),
+                    "served": Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, stdin=subprocess.PIPE)}
+        here, *others = [are_own(child) for child in children.values()]
+        assert others == [here, here], (here, others)
+        for child in children.values():
+            child.communicate(timeout=60)
+
+
+def nvml_lists_more_than_a_message_takes():
+    with Rig() as rig:
+        _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "16Gi")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, "11", stdin=subprocess.PIPE)
+        assert len(are_own(child)[0]) == 12
+        child.communicate(timeout=60)
+
+
+def nvml_lists_them_as_their_namespace_has_them():
+    if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False).returncode:
+        raise Skip("no rights to make a namespace of processes")
+    with Rig() as rig:
+        _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "2Gi")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", "unshare", "--pid", "--fork", *LISTS,
+                                                          stdin=subprocess.PIPE)
+        are_own(child)
+        assert ask_lists(child)["own"][0] == 1
+        child.communicate(timeout=60)
 
 
 TABLE = """
@@ -276,11 +342,92 @@ def one_device_of_two():
             assert server.wait(60) == 0
 
 
+def needs_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        raise Skip(f"no IPv6 on this machine: {error.strerror}") from error
+
+
+def comes_from(rig, far, place, peer):
+    """A program that uses the device, seen to be there."""
+    child = far.run(place, SPIN, "--kernel-us=500", "--duration=120")
+
+    def seen():
+        assert child.poll() is None, child.communicate()
+        return (rig.tenant("far") or {}).get("remote", {}).get("peer")
+    assert wait_for(seen, "the link says where it is") == peer
+    wait_for(lambda: workers(rig, "far"), "its worker registers")
+    assert peer in rig.divvy("ps").stdout
+    child.kill()
+    child.communicate()
+
+
+def an_address_of_ipv6():
+    needs_ipv6()
+    with Rig(simulate="2xH200-141Gi") as rig:
+        server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
+        assert re.fullmatch(r"\[::1\]:[0-9]+/[0-9a-f]{64}", invitation), invitation
+        comes_from(rig, Far(rig), invitation, "::1")
+        assert server.wait(60) == 0
+        for device, code in (("0", 0), ("1", 1)):
+            server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
+            child = Far(rig, DIVVY_INVITATION=invitation).run("[::1]:1", SPIN, "--count=3", f"--device={device}")
+            assert child.wait(60) == code, child.communicate()
+            child.communicate()
+            assert server.wait(60) == 0
+        stranger = Far(rig).run(f"[::1]:1/{'0' * 64}", "true")
+        error = stranger.communicate(timeout=60)[1]
+        assert stranger.returncode == 125 and "--remote [::1]:1: nobody listens there" in error, error
+
+
+def all_addresses_are_those_of_both_kinds():
+    needs_ipv6()
+    with Rig() as rig:
+        for place, peer in (("[::1]", "::1"), ("127.0.0.1", "127.0.0.1")):
+            server, invitation = serve(rig, "far", "--request", "0.2", listen="[::]:0")
+            assert invitation.startswith(socket.gethostname() + ":"), invitation
+            comes_from(rig, Far(rig, DIVVY_INVITATION=invitation), place, peer)
+            assert server.wait(60) == 0
+
+
+NETWORK = """ip link set lo up
+ip link add near type veth peer name other
+ip link set near up
+ip link set other up
+ip -6 address add fe80::7/64 dev near nodad
+echo up
+exec sleep infinity
+"""
+
+
+def an_address_with_a_scope():
+    needs_ipv6()
+    if not shutil.which("ip") or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        raise Skip("no ip, or no rights to make a network namespace")
+    with Rig() as rig:
+        network = rig.spawn("unshare", "--net", "sh", "-ec", NETWORK)
+        if network.stdout.readline() != "up\n":
+            raise Skip("no veth with an address of IPv6 can be made here: " + network.communicate(timeout=60)[1].strip())
+        there = ("nsenter", f"--net=/proc/{network.pid}/ns/net")
+        _, invitation = serve(rig, "far", "--request", "0.2", listen="[fe80::7%near]:0", before=there)
+        assert invitation.startswith("[fe80::7%near]:"), invitation
+        far = Far(rig, DIVVY_INVITATION=invitation)
+        child = far.run("[fe80::7%near]", SPIN, "--count=10", before=there)
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and json.loads(out)["kernels"] == 10, (out, err)
+        network.kill()
+        network.wait(60)
+
+
 def a_wish_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
                 "--request", "divvy serve")
-        refused(rig.divvy("serve", "--request", "0.2", "--listen", "here"), 125, "--listen 'here'")
+        for where, why in (("here", "no port"), ("2001:db8::7:7007", "stands in brackets"), ("[::1:7007", "] is missing"),
+                           ("[gpu7]:7007", "no address of IPv6"), ("[fe80::7%]:7007", "no address of IPv6")):
+            refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 125, f"--listen: '{where}'", why,
+                    "HOST:PORT")
 
 
 def another_place_is_refused_in_words():
@@ -288,6 +435,9 @@ def another_place_is_refused_in_words():
         for args, parts in [
             (("--remote", "far.example/x"), ("--remote 'far.example/x'", "local", "HOST[:DEVICE]")),
             (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "2001:db8::7"), ("--remote '2001:db8::7'", "stands in brackets", "[2001:db8::7]")),
+            (("--remote", "[2001:db8::7]:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "[far.example]"), ("'far.example' is no address of IPv6", "HOST[:DEVICE]")),
             (("--remote", "far.example"), ("--remote far.example", "divvy serve --invite", "DIVVY_INVITATION")),
             (("--remote", "far", "--invitation", "/nowhere/at/all"), ("/nowhere/at/all", "No such file")),
             (("--remote", "far", "--invitation", "/dev/null"), ("/dev/null", "empty")),
@@ -305,6 +455,8 @@ main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_not
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
      a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
-     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, tables_of_the_runtime_are_refused_in_words,
-     an_invitation_in_a_file_or_in_the_environment, one_device_of_two,
+     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, nvml_lists_the_programs_own_processes,
+     nvml_lists_more_than_a_message_takes, nvml_lists_them_as_their_namespace_has_them, tables_of_the_runtime_are_refused_in_words,
+     an_invitation_in_a_file_or_in_the_environment, one_device_of_two, an_address_of_ipv6,
+     all_addresses_are_those_of_both_kinds, an_address_with_a_scope,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)

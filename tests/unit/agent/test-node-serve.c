@@ -20,17 +20,19 @@ static void an_address_and_a_port(void **state)
 	};
 	static const char *const wrong[] = {"", ":7007", "192.0.2.7", "192.0.2.7:", "gpu7:7007",
 		"192.0.2.7:https", "192.0.2.7:70070", "192.0.2.256:7007", "[]:7007", "::1",
-		"$(POD_IP):7007"};
-	char host[64], port[8];
+		"$(POD_IP):7007",
+		/* Nobody reaches these from elsewhere. */
+		"0.0.0.0:7007", "[::]:7007", "[fe80::7%eth0]:7007"};
+	struct address at;
 	struct error err;
 
 	for (size_t i = 0; i < ARRAY_SIZE(right); i++) {
-		assert_int_equal(serve_address_parse(right[i].text, host, port, &err), 0);
-		assert_string_equal(host, right[i].host);
-		assert_string_equal(port, right[i].port);
+		assert_int_equal(serve_address_parse(right[i].text, &at, &err), 0);
+		assert_string_equal(at.host, right[i].host);
+		assert_string_equal(at.port, right[i].port);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-		assert_int_equal(serve_address_parse(wrong[i], host, port, &err), -EINVAL);
+		assert_int_equal(serve_address_parse(wrong[i], &at, &err), -EINVAL);
 		assert_non_null(strstr(err.msg, "expected ADDRESS:PORT"));
 	}
 }

@@ -14,6 +14,9 @@
 
 #define US UINT64_C(1000)
 
+static const struct address somewhere = {.host = "192.0.2.7", .port = "7007"},
+			    elsewhere = {.host = "192.0.2.8", .port = "7007"};
+
 struct rig {
 	struct rand rand;
 	struct peers peers;
@@ -35,7 +38,7 @@ static void list(struct rig *rig, uint32_t n)
 		char name[16];
 
 		snprintf(name, sizeof(name), "n%u", i);
-		peers_offer(&rig->peers, name, "192.0.2.7", "7007");
+		peers_offer(&rig->peers, name, &somewhere);
 	}
 	peers_begin(&rig->peers);
 	assert_false(peers_is_due(&rig->peers, rig->now));
@@ -82,7 +85,7 @@ static void rounds_come_about_every_five_minutes(void **state)
 	whole_round(&rig, 0, 100, 0);
 	assert_in_range(rig.peers.due_ns - rig.now, PEERS_EMPTY_NS * 3 / 4, PEERS_EMPTY_NS * 5 / 4);
 	wait_for_round(&rig);
-	peers_offer(&rig.peers, "n1", "192.0.2.7", "7007");
+	peers_offer(&rig.peers, "n1", &somewhere);
 	peers_give_up(&rig.peers, rig.now);
 	assert_in_range(rig.peers.due_ns - rig.now, PEERS_EMPTY_NS * 3 / 4, PEERS_EMPTY_NS * 5 / 4);
 	assert_null(peers_next(&rig.peers));
@@ -98,14 +101,14 @@ static void itself_and_what_is_no_name_are_left_out(void **state)
 	begin(&rig, "n1", 32);
 	memset(name, 'x', sizeof(name));
 	name[GIVEN_NODE] = '\0';
-	peers_offer(&rig.peers, name, "192.0.2.7", "7007");
-	peers_offer(&rig.peers, "", "192.0.2.7", "7007");
-	peers_offer(&rig.peers, "n2", "192.0.2.8", "7007");
+	peers_offer(&rig.peers, name, &somewhere);
+	peers_offer(&rig.peers, "", &somewhere);
+	peers_offer(&rig.peers, "n2", &elsewhere);
 	list(&rig, 3);
 	assert_int_equal(rig.peers.n, 2);
 	assert_string_equal(rig.peers.v[0].name, "n0");
 	assert_string_equal(rig.peers.v[1].name, "n2");
-	assert_string_equal(rig.peers.v[1].host, "192.0.2.8");
+	assert_string_equal(rig.peers.v[1].at.host, "192.0.2.8");
 }
 
 static bool has(const struct peers *peers, const char *name)

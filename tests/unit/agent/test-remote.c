@@ -46,6 +46,8 @@ static void nonsense_is_refused_and_changes_nothing(void **state)
 	static const char *const bad[] = {
 		"{}",
 		"{'peer':'','processes':2,'rtt_us':2,'received_per_s':5,'sent_per_s':7}",
+		"{'peer':'fe80::7%\\u001b','processes':2,'rtt_us':2,'received_per_s':5,'sent_per_s'"
+		":7}",
 		"{'peer':'\\u001b[2J','processes':2,'rtt_us':2,'received_per_s':5,'sent_per_s':7}",
 		"{'peer':'1.2.3.4','processes':-1,'rtt_us':2,'received_per_s':5,'sent_per_s':7}",
 		"{'peer':'1.2.3.4','processes':65536,'rtt_us':2,'received_per_s':5,'sent_per_s':7}",

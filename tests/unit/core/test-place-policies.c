@@ -199,6 +199,21 @@ static void kubeshare2_is_near_its_group(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 0);
 }
 
+/* The mean over all of the group, not the last of them. */
+static void kubeshare2_is_near_most_of_its_group(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_kubeshare2_guarantee);
+	struct place_spec spec = spec_of(100);
+
+	add_node(place, "a", "00", "00");
+	add_node(place, "b", "00", "00");
+	spec.group = 7;
+	cluster_put(place, spec, 0);
+	cluster_put(place, spec, 1);
+	cluster_put(place, spec, 2);
+	assert_int_equal(node_for(place, spec), 0);
+}
+
 static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2);
@@ -208,6 +223,77 @@ static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
 	add_node(place, "a", "0", "0");
 	add_node(place, "b", "", "");
 	assert_int_equal(node_for(place, none), 1);
+}
+
+/* ---- dot product ---- */
+
+/* In 1/800000: CPU as parts of 128 cores, devices as parts of eight. The smaller product wins. */
+static void dot_product_weighs_both(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_dot_product);
+	struct place_spec spec = spec_of(500);
+	struct place_choice choice;
+
+	spec.count = 2;
+	spec.cpu_milli = 16000;
+	add_node(place, "a", "00", "00");
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	/* 16/128 of 32/128, and 1/8 of 2/8 */
+	assert_int_equal(choice.score, -25000 - 25000);
+	add_node(place, "b", "00", "00");
+	cluster_put(place, spec_of(500), 2);
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_int_equal(choice.node, 1);
+	assert_int_equal(choice.score, -25000 - 18750);
+}
+
+/* ---- FGD ---- */
+
+/* The grade of the place that it finds for devices of that share, where only `typical` is. */
+static int32_t fgd_grade_of(uint32_t share, uint32_t count, const struct place_spec *typical)
+{
+	_cleanup_place_ struct place *place = place_of(&place_fgd);
+	struct place_spec spec = spec_of(share);
+	struct place_choice choice;
+
+	add_node(place, "a", "00000000", "00000000");
+	place_set_typical(place, typical, 1);
+	spec.count = count;
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	return place_fgd.grade(place, &spec, choice.score);
+}
+
+/* floor(100 sigmoid(what F falls by, in devices)) */
+static void fgd_grades_as_published(void **state)
+{
+	/* Of no use to who asks for no device: F is all that is free and falls by what is asked. */
+	static const struct {
+		uint32_t share, count;
+		int32_t grade;
+	} cases[] = {
+		{40, 1, 50},   /* 50.9998 */
+		{41, 1, 51},   /* 51.02 */
+		{80, 1, 51},   /* 51.9989 */
+		{81, 1, 52},   /* 52.02 */
+		{405, 1, 59},  /* 59.989 */
+		{406, 1, 60},  /* 60.01 */
+		{1000, 1, 73}, /* 73.1 */
+		{1000, 2, 88}, /* 88.08 */
+		{1000, 4, 98}, /* 98.2 */
+		{1000, 8, 99}, /* 99.97 */
+	};
+	struct place_spec none = PLACE_SPEC_INIT, all = spec_of(1000);
+
+	none.count = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(
+			fgd_grade_of(cases[i].share, cases[i].count, &none), cases[i].grade);
+	/* What is left of the device is no more to who needs all eight, nor are the others. */
+	all.count = 8;
+	assert_int_equal(fgd_grade_of(1000, 1, &all), 0); /* F rises by 7: 0.09 */
+	all.count = 1;
+	assert_int_equal(fgd_grade_of(300, 1, &all), 33); /* by 0.7: 33.2 */
+	assert_int_equal(fgd_grade_of(1000, 1, &all), 50);
 }
 
 /* ---- gpushare ---- */
@@ -234,6 +320,27 @@ static void gpushare_fills_memory(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 4);
 }
 
+/* Nodes are judged by what they will have left, not by what they have. */
+static void gpushare_counts_what_is_asked(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gpushare);
+	const struct place_device_info device = {.memory_bytes = GIB};
+	struct place_node_info info = {.n_devices = 1, .devices = &device};
+	struct place_spec spec = spec_of(100);
+	uint32_t node;
+
+	info.name = "small";
+	info.cpu_milli = 10000;
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	info.name = "large";
+	info.cpu_milli = 100000;
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	spec.cpu_milli = 5000;
+	cluster_put(place, spec, 1);
+	/* 50 % of the small one, 90 % of the large one; without what is asked 100 % and 95 % */
+	assert_int_equal(node_for(place, spec), 1);
+}
+
 /* ---- GaiaGPU ---- */
 
 static void gaiagpu_takes_the_fullest_node(void **state)
@@ -248,6 +355,20 @@ static void gaiagpu_takes_the_fullest_node(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 2);
 	cluster_put(place, spec_of(1000), 2);
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
+}
+
+static void gaiagpu_counts_cores_before_memory(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(&place_gaiagpu);
+	struct place_spec much = spec_of(300), little = spec_of(500);
+
+	much.device_bytes = 12 * GIB;
+	little.device_bytes = GIB;
+	add_node(place, "a", "0", "0");
+	add_node(place, "b", "0", "0");
+	cluster_put(place, much, 0);
+	cluster_put(place, little, 1);
+	assert_int_equal(cluster_device_for(place, spec_of(100)), 1);
 }
 
 static void gaiagpu_leaves_groups_whole(void **state)
@@ -766,8 +887,11 @@ static void policies_have_names(void **state)
 UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(kubeshare_code_looks_at_what_is_free), UNIT(kubeshare2_packs_and_spreads),
 	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
-	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(gpushare_fills_memory),
-	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_leaves_groups_whole),
+	UNIT(kubeshare2_is_near_most_of_its_group),
+	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(dot_product_weighs_both),
+	UNIT(fgd_grades_as_published), UNIT(gpushare_fills_memory),
+	UNIT(gpushare_counts_what_is_asked), UNIT(gaiagpu_takes_the_fullest_node),
+	UNIT(gaiagpu_counts_cores_before_memory), UNIT(gaiagpu_leaves_groups_whole),
 	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
 	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
 	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),

@@ -290,4 +290,56 @@ static void many_on_a_node(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(cheapest_of_all_sets), UNIT(refusals), UNIT(many_on_a_node))
+static void put(struct place *place, uint32_t device, uint32_t share, uint32_t cpu_milli)
+{
+	struct place_spec spec = PLACE_SPEC_INIT;
+
+	spec.share = share;
+	spec.cpu_milli = cpu_milli;
+	spec.priority = 10;
+	cluster_put(place, spec, device);
+}
+
+/* What those of the plan had of their devices, all together. */
+static uint32_t lost_for(struct place *place, const struct place_spec *spec)
+{
+	const struct place_preempt rules = {0};
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+
+	assert_ok(place_preempt_find(place, spec, &rules, &plan, NULL));
+	assert_int_equal(plan.n_victims, 2);
+	return (uint32_t)plan.share_lost;
+}
+
+/* On the second node two are just enough: what is known before looking there may not say three. */
+static void just_enough(void **state)
+{
+	_cleanup_place_ struct place *by_share = cluster_by_hand(&place_first_fit, NULL),
+				     *by_cpu = cluster_by_hand(&place_first_fit, NULL);
+	struct place_spec spec = PLACE_SPEC_INIT, stays = PLACE_SPEC_INIT;
+	const uint32_t shares[2][3] = {{350, 350, 300}, {300, 300, 200}};
+	uint32_t first[2][2];
+
+	for (uint32_t i = 0; i < 2; i++) {
+		first[0][i] = cluster_add_node(by_share, i ? "b" : "a", NULL, "0", "0");
+		first[1][i] = cluster_add_node(by_cpu, i ? "b" : "a", NULL, "0", "0");
+		for (uint32_t k = 0; k < 3; k++) {
+			put(by_share, first[0][i], shares[i][k], 0);
+			put(by_cpu, first[1][i], i ? 100 : 200, i ? 6000 : 8000);
+		}
+	}
+	stays.priority = 90;
+	stays.share = 200;
+	cluster_put(by_share, stays, first[0][1]);
+	stays.cpu_milli = 8000;
+	cluster_put(by_cpu, stays, first[1][0]);
+	stays.cpu_milli = 14000;
+	cluster_put(by_cpu, stays, first[1][1]);
+	spec.share = 600;
+	assert_int_equal(lost_for(by_share, &spec), 600);
+	spec.share = 100;
+	spec.cpu_milli = 12000;
+	assert_int_equal(lost_for(by_cpu, &spec), 200);
+}
+
+UNIT_MAIN(UNIT(cheapest_of_all_sets), UNIT(refusals), UNIT(many_on_a_node), UNIT(just_enough))

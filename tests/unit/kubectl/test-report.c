@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/json.h"
 #include "kube/json.h"
+#include "kube/time.h"
 #include "kube/yaml.h"
 #include "kubectl/draw.h"
 #include "kubectl/report.h"
@@ -220,7 +221,35 @@ static void says_what_bounds_a_tenant(void **state)
 	assert_int_equal(json_array_size(why), 3);
 }
 
-UNIT_MAIN(UNIT(lists_devices_with_tenants), UNIT(says_nothing_of_what_is_not_known),
-	UNIT(lists_tenants), UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts),
-	UNIT(knows_who_is_idle), UNIT(an_init_container_that_is_over_waits_for_nobody),
-	UNIT(draws_bars), UNIT(says_what_bounds_a_tenant))
+static void a_silent_daemon_is_said_to_be(void **state)
+{
+	static const char lease[] = "metadata:\n  name: n1\n  annotations:\n"
+				    "    divvy.gpu/measured: u1/c=100:50,590:60\n"
+				    "spec:\n  leaseDurationSeconds: 40\n"
+				    "  renewTime: '2026-11-22T10:00:00.000000Z'\n";
+	_cleanup_json_ json_t *nodes = of(nodes_text), *leases = of(lease);
+	_cleanup_buf_ struct buf out = BUF_INIT(64u << 10);
+	uint64_t at_ns;
+
+	assert_ok(kube_time_parse(STR("2026-11-22T10:00:00Z"), &at_ns));
+	for (uint64_t age_s = 40; age_s <= 41; age_s++) {
+		_cleanup_json_ json_t *devices = report_devices(
+			&(struct report_facts){nodes, leases, at_ns + age_s * NSEC_PER_SEC});
+		const json_t *of_n1 = json_array_get(devices, 1);
+		const bool is_silent = age_s > 40;
+
+		assert_string_equal(jtext(of_n1, "node"), "n1");
+		assert_int_equal(jint(of_n1, "silent_seconds"), is_silent ? 41 : 0);
+		assert_int_equal(json_object_get(of_n1, "got_permille") != NULL, !is_silent);
+		buf_clear(&out);
+		draw_devices(devices, true, &out);
+		assert_int_equal(
+			strstr(buf_text(&out), "was last heard 41s ago") != NULL, is_silent);
+	}
+}
+
+UNIT_MAIN(UNIT(a_silent_daemon_is_said_to_be), UNIT(lists_devices_with_tenants),
+	UNIT(says_nothing_of_what_is_not_known), UNIT(lists_tenants),
+	UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts), UNIT(knows_who_is_idle),
+	UNIT(an_init_container_that_is_over_waits_for_nobody), UNIT(draws_bars),
+	UNIT(says_what_bounds_a_tenant))

@@ -153,8 +153,78 @@ static const struct {
 	{"two containers",
 		"2:cpu:/kubepods/pod" UID "/" ID "\n1:memory:/kubepods/pod" UID "/" ID2 "\n", "",
 		-EBADMSG},
-	{"outside of our namespace", "0::/../../kubepods/pod" UID "/" ID "\n", "", -EXDEV},
-	{"just outside", "0::/..\n", "", -EXDEV},
+	{"just outside of our namespace", "0::/..\n", "", -EXDEV},
+	{"... a neighbour of our own container", "0::/../" ID "\n", "", -EXDEV},
+	{"... a login", "0::/../../../../user.slice/user-1000.slice/session-3.scope\n", "", -EXDEV},
+	{"... a login's own cgroups, called like a pod",
+		"0::/../../../../user.slice/user-1000.slice" INNER "\n", "", -EXDEV},
+	{"... a container of a plain engine", "0::/../../../../docker/" ID INNER "\n", "", -EXDEV},
+	{"... ups in between", "0::/../kubepods/../pod" UID "/" ID "\n", "", -EXDEV},
+	{"... classes that differ",
+		"0::/../../../kubepods-burstable.slice/kubepods-besteffort-pod" UID_
+		".slice/cri-containerd-" ID ".scope\n",
+		"", -EXDEV},
+	{"... two pods", "1:name=systemd:/../../pod" UID "/" ID "\n0::/../../pod" UID2 "/" ID "\n",
+		"", -EBADMSG},
+};
+
+/*
+ * Hosts with cgroups of version 2 alone, where a container has a cgroup namespace of its own: what
+ * divvyd, which is Burstable, reads there of pods. The root is not known then.
+ */
+#define UP2 "0::/../../"
+#define UP3 "0::/../../../"
+#define UP4 "0::/../../../../"
+static const struct {
+	const char *about, *text, *id;
+} beside[] = {
+	{"containerd, systemd: burstable, too",
+		UP2 "kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope\n", ID},
+	{"... guaranteed", UP3 "kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope\n", ID},
+	{"... best effort",
+		UP3 "kubepods-besteffort.slice/kubepods-besteffort-pod" UID_
+		    ".slice/cri-containerd-" ID ".scope\n",
+		ID},
+	{"... its init process in a cgroup below",
+		UP3 "kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope/init.scope\n", ID},
+	{"CRI-O with crun",
+		UP3 "kubepods-besteffort.slice/kubepods-besteffort-pod" UID_ ".slice/crio-" ID
+		    ".scope/container\n",
+		ID},
+	{"... burstable", UP3 "kubepods-burstable-pod" UID_ ".slice/crio-" ID ".scope/container\n",
+		ID},
+	{"cgroupfs: burstable, too", UP2 "pod" UID "/" ID "\n", ID},
+	{"... guaranteed", UP3 "pod" UID "/" ID "\n", ID},
+	{"... best effort", UP3 "besteffort/pod" UID "/" ID "\n", ID},
+	{"... a static pod", UP3 "pod" UID "\n", ""},
+	{"all of the path, of a divvyd in no pod", UP2 "kubepods/burstable/pod" UID "/" ID "\n",
+		ID},
+	{"... systemd",
+		UP4 "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
+		    ".slice/cri-containerd-" ID ".scope\n",
+		ID},
+	{"drivers that differ",
+		UP2 "system.slice/containerd.service/kubepods-burstable-pod" UID_
+		    ".slice:cri-containerd:" ID "\n",
+		ID},
+	{"... divvyd among them",
+		"0::/../kubepods-besteffort-pod" UID_ ".slice:cri-containerd:" ID "\n", ID},
+	{"a node that is a container",
+		UP2 "kubelet-kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope\n",
+		ID},
+	{"... guaranteed", UP3 "kubelet-kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope\n",
+		ID},
+	{"... best effort",
+		UP3 "kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" UID_
+		    ".slice/cri-containerd-" ID ".scope\n",
+		ID},
+	{"a tenant's own cgroup called like another pod", UP2 "pod" UID "/" ID INNER "\n", ID},
+	{"... as slices",
+		UP3 "kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope/kubepods-pod" UID2_
+		    ".slice/cri-containerd-" ID2 ".scope\n",
+		ID},
+	{"... right below the pod", UP3 "pod" UID INNER "\n", ""},
+	{"removed meanwhile", UP2 "pod" UID "/" ID " (deleted)\n", ID},
 };
 
 static void pods_are_read(void **state)
@@ -165,6 +235,18 @@ static void pods_are_read(void **state)
 
 		if (r < 0 || strcmp(pod.uid, pods[i].uid) || strcmp(pod.container, pods[i].id))
 			fail_msg("%s: %d, pod '%s', container '%s'", pods[i].about, r, pod.uid,
+				pod.container);
+	}
+}
+
+static void pods_are_read_from_another_namespace(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(beside); i++) {
+		struct cgroup_pod pod = {0};
+		int r = cgroup_parse_pod(str_from(beside[i].text), NULL, &pod);
+
+		if (r < 0 || strcmp(pod.uid, UID) || strcmp(pod.container, beside[i].id))
+			fail_msg("%s: %d, pod '%s', container '%s'", beside[i].about, r, pod.uid,
 				pod.container);
 	}
 }
@@ -235,6 +317,6 @@ static void a_process_is_asked(void **state)
 		assert_contains(err.msg, "process");
 }
 
-UNIT_MAIN(UNIT(pods_are_read), UNIT(others_are_in_no_pod),
-	UNIT(any_usual_root_will_do_when_none_is_known), UNIT(the_root_is_found),
-	UNIT(long_paths_are_no_harm), UNIT(a_process_is_asked))
+UNIT_MAIN(UNIT(pods_are_read), UNIT(pods_are_read_from_another_namespace),
+	UNIT(others_are_in_no_pod), UNIT(any_usual_root_will_do_when_none_is_known),
+	UNIT(the_root_is_found), UNIT(long_paths_are_no_harm), UNIT(a_process_is_asked))

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/beside.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+
+/* The folder of the running program, with its last '/'. */
+static int own_folder(char ret[static PATH_MAX])
+{
+	const ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+	char *slash;
+
+	if (n <= 0)
+		return -ENOENT;
+	ret[n] = '\0';
+	slash = strrchr(ret, '/');
+	if (!slash)
+		return -ENOENT;
+	slash[1] = '\0';
+	return 0;
+}
+
+int beside_find(const char *const *folders, const char *name, int mode, char *ret_path, size_t size)
+{
+	char own[PATH_MAX], path[2 * PATH_MAX];
+
+	if (own_folder(own) < 0)
+		return -ENOENT;
+	for (; *folders; folders++) {
+		_cleanup_free_ char *real = NULL;
+
+		if ((size_t)snprintf(path, sizeof(path), "%s%s/%s", own, *folders, name) >=
+				sizeof(path) ||
+			access(path, mode) < 0)
+			continue;
+		real = realpath(path, NULL);
+		if (real)
+			return str_copy(ret_path, size, str_from(real));
+	}
+	return -ENOENT;
+}
+
+int beside_find_program(const char *name, char *ret_path, size_t size, struct error *err)
+{
+	/* Where it is built, and where it is installed. */
+	static const char *const folders[] = {"../remote", "../libexec/divvy", NULL};
+	const int r = beside_find(folders, name, X_OK, ret_path, size);
+
+	if (r == -ENOENT)
+		return fail(err, ENOENT, "%s is not where divvy is installed", name);
+	return r < 0 ? fail_errno(err, -r, "%s", name) : r;
+}

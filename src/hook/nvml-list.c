@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVML's lists of processes: of what the driver lists, the tenant's own, in its order and with its
+ * numbers. An array that is too small for those is NVML_ERROR_INSUFFICIENT_SIZE with how many there
+ * are, whatever else is on the device. Any thread.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "hook/nvml.h"
+#include "hook/own.h"
+
+#define TRIES 4
+#define MORE 16u /* that may have come since they were counted */
+#define ENTRIES_MAX 65536u
+
+/* What is asked of the driver, by one of the functions below. */
+struct query {
+	nvmlDevice_t device;
+	unsigned long long since;
+	unsigned int mode;
+};
+
+typedef nvmlReturn_t fetch_fn(const struct query *query, unsigned int *count, void *entries);
+
+struct list {
+	fetch_fn *fetch;
+	size_t size, pid_at; /* of an entry */
+};
+
+static unsigned int pid_of(const struct list *list, const char *entry)
+{
+	unsigned int pid;
+
+	memcpy(&pid, entry + list->pid_at, sizeof(pid));
+	return pid;
+}
+
+/* All of the device's, on the heap. */
+static nvmlReturn_t fetch_all(
+	const struct list *list, const struct query *query, char **ret_all, unsigned int *ret_n)
+{
+	nvmlReturn_t r = NVML_ERROR_INSUFFICIENT_SIZE;
+	unsigned int room = 0, n;
+	char *all = NULL;
+
+	for (int i = 0; i < TRIES && r == NVML_ERROR_INSUFFICIENT_SIZE; i++) {
+		n = room;
+		r = list->fetch(query, &n, all);
+		/* One that had none to put them into may call that a success. */
+		if (r == NVML_SUCCESS && n <= room) {
+			*ret_all = all;
+			*ret_n = n;
+			return r;
+		}
+		if (r != NVML_SUCCESS && r != NVML_ERROR_INSUFFICIENT_SIZE)
+			break;
+		free(all);
+		room = (n < ENTRIES_MAX ? n : ENTRIES_MAX) + MORE;
+		all = calloc(room, list->size);
+		if (!all)
+			return NVML_ERROR_MEMORY;
+		r = NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	free(all);
+	return r == NVML_ERROR_INSUFFICIENT_SIZE ? NVML_ERROR_UNKNOWN : r;
+}
+
+/* Puts the tenant's own first. */
+static unsigned int keep_own(const struct list *list, char *all, unsigned int n)
+{
+	unsigned int kept = 0;
+	struct own own;
+
+	own_init(&own);
+	for (unsigned int i = 0; i < n; i++) {
+		const char *entry = all + i * list->size;
+
+		if (!own_has(&own, pid_of(list, entry)))
+			continue;
+		memmove(all + kept * list->size, entry, list->size);
+		kept++;
+	}
+	return kept;
+}
+
+static nvmlReturn_t list_own(
+	const struct list *list, const struct query *query, unsigned int *count, void *entries)
+{
+	struct link_device devices[NVML_DEVICES_MAX];
+	_cleanup_free_ char *all = NULL;
+	const int saved = errno;
+	unsigned int room, n;
+	nvmlReturn_t r;
+
+	if (!count || nvml_tenant_devices(devices) < 0)
+		return list->fetch(query, count, entries);
+	room = entries ? *count : 0;
+	r = fetch_all(list, query, &all, &n);
+	if (r == NVML_SUCCESS) {
+		n = keep_own(list, all, n);
+		*count = n;
+		if (n > room)
+			r = NVML_ERROR_INSUFFICIENT_SIZE;
+		else if (n)
+			memcpy(entries, all, n * list->size);
+	}
+	errno = saved;
+	return r;
+}
+
+#define LISTS(name, type) \
+	static nvmlReturn_t fetch_##name( \
+		const struct query *query, unsigned int *count, void *entries) \
+	{ \
+		return REAL(name)(query->device, count, entries); \
+	} \
+	NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned int *count, type *entries) \
+	{ \
+		static const struct list list = {fetch_##name, sizeof(type), 0}; \
+\
+		return list_own(&list, &(struct query){.device = device}, count, entries); \
+	}
+
+LISTS(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
+LISTS(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+LISTS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+LISTS(nvmlDeviceGetAccountingPids, unsigned int)
+_Static_assert(!offsetof(nvmlProcessInfo_v1_t, pid) && !offsetof(nvmlProcessInfo_v2_t, pid) &&
+		!offsetof(nvmlProcessInfo_t, pid),
+	"LISTS takes it from there");
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(
+	nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)
+{
+	struct link_device devices[NVML_DEVICES_MAX];
+	const int saved = errno;
+	bool is_own = true;
+	struct own own;
+
+	if (nvml_tenant_devices(devices) >= 0) {
+		own_init(&own);
+		is_own = own_has(&own, pid);
+	}
+	errno = saved;
+	return is_own ? REAL(nvmlDeviceGetAccountingStats)(device, pid, stats)
+		      : NVML_ERROR_NOT_FOUND;
+}
+
+/* Of what says its size and version itself. NULL: the program has given none. */
+static nvmlReturn_t check_version(const unsigned int *version, unsigned int right)
+{
+	if (!version)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	return *version == right ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+}
+
+static nvmlReturn_t fetch_details(const struct query *query, unsigned int *count, void *entries)
+{
+	nvmlProcessDetailList_t list = {.version = NVML_STRUCT_VERSION(ProcessDetailList, 1),
+		.mode = query->mode,
+		.numProcArrayEntries = *count,
+		.procArray = entries};
+	const nvmlReturn_t r = REAL(nvmlDeviceGetRunningProcessDetailList)(query->device, &list);
+
+	*count = list.numProcArrayEntries;
+	return r;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(
+	nvmlDevice_t device, nvmlProcessDetailList_t *plist)
+{
+	static const struct list list = {fetch_details, sizeof(nvmlProcessDetail_v1_t),
+		offsetof(nvmlProcessDetail_v1_t, pid)};
+
+	const nvmlReturn_t r = check_version(
+		plist ? &plist->version : NULL, NVML_STRUCT_VERSION(ProcessDetailList, 1));
+
+	return r ? r
+		 : list_own(&list, &(struct query){.device = device, .mode = plist->mode},
+			   &plist->numProcArrayEntries, plist->procArray);
+}
+
+/* ---- utilisation ---- */
+
+/* Nobody of the tenant's has used it since: as if nobody had. */
+static nvmlReturn_t or_nobody(nvmlReturn_t r, unsigned int count)
+{
+	return r == NVML_SUCCESS && !count ? NVML_ERROR_NOT_FOUND : r;
+}
+
+static nvmlReturn_t fetch_samples(const struct query *query, unsigned int *count, void *entries)
+{
+	return REAL(nvmlDeviceGetProcessUtilization)(query->device, entries, count, query->since);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+	nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
+	unsigned long long lastSeenTimeStamp)
+{
+	static const struct list list = {
+		fetch_samples, sizeof(*utilization), offsetof(nvmlProcessUtilizationSample_t, pid)};
+	const nvmlReturn_t r = list_own(&list,
+		&(struct query){.device = device, .since = lastSeenTimeStamp}, processSamplesCount,
+		utilization);
+
+	return processSamplesCount ? or_nobody(r, *processSamplesCount) : r;
+}
+
+static nvmlReturn_t fetch_used(const struct query *query, unsigned int *count, void *entries)
+{
+	nvmlProcessesUtilizationInfo_t info = {
+		.version = NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1),
+		.processSamplesCount = *count,
+		.lastSeenTimeStamp = query->since,
+		.procUtilArray = entries};
+	const nvmlReturn_t r = REAL(nvmlDeviceGetProcessesUtilizationInfo)(query->device, &info);
+
+	*count = info.processSamplesCount;
+	return r;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
+	nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
+{
+	static const struct list list = {fetch_used, sizeof(nvmlProcessUtilizationInfo_v1_t),
+		offsetof(nvmlProcessUtilizationInfo_v1_t, pid)};
+	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
+
+	if (!info || info->version != NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1))
+		return info ? NVML_ERROR_ARGUMENT_VERSION_MISMATCH : NVML_ERROR_INVALID_ARGUMENT;
+	return or_nobody(
+		list_own(&list, &(struct query){.device = device, .since = info->lastSeenTimeStamp},
+			&info->processSamplesCount, info->procUtilArray),
+		info->processSamplesCount);
+}
