@@ -36,6 +36,7 @@ struct serve;      /* node-serve.c */
 struct remote;     /* node-remote.c */
 struct identities; /* node-identity.c */
 struct held_identity;
+struct node_peers; /* node-peers.c */
 struct gang;       /* node-gang.c */
 struct allocation; /* node-allocate.c */
 
@@ -99,9 +100,10 @@ struct node {
 	/* First those that the kubelet is offered, behind them those of pods of other nodes. */
 	struct slot *slots;
 	uint32_t n_slots, n_offered;
-	struct serve *serve;           /* NULL: this node's devices are for its own pods alone */
-	struct identities *identities; /* NULL: not needed so far */
-	struct held_identity *identity;
+	struct serve *serve;            /* NULL: this node's devices are for its own pods alone */
+	struct identities *identities;  /* NULL: not needed so far */
+	struct held_identity *identity; /* of the node itself; NULL: not needed so far */
+	struct node_peers *peers;       /* NULL: nothing is measured */
 	bool has_resumed;
 	LIST_HEAD(, allocation) allocations;
 	LIST_HEAD(, start) starts;
@@ -210,6 +212,8 @@ void node_served_changed(struct node *node, const struct kube_entry *entry);
 void node_served_gone(struct node *node, const char *uid);
 /* node->identities is there. */
 int node_need_identities(struct node *node, struct error *err);
+/* node->identity is there, or asked for; it is there once. */
+int node_need_own_identity(struct node *node, struct error *err);
 void node_saw_epoch(struct node *node, uint64_t epoch);
 
 /* ---- node-dialect.c ---- */

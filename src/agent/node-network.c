@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/node-internal.h"
+#include "agent/node-peers.h"
 #include "agent/node-serve.h"
 #include "base/cleanup.h"
 #include "kube/json.h"
@@ -114,5 +115,5 @@ json_t *node_network_json(struct node *node)
 			json_object_set_new(one, "link", json_string(n->link));
 		json_array_append_new(all, one);
 	}
-	return json_pack("{s:o}", "devices", all);
+	return json_pack("{s:o, s:o}", "devices", all, "peers", node_peers_json(node));
 }

@@ -17,6 +17,7 @@
 #include "agent/device.h"
 #include "agent/helper.h"
 #include "agent/node-internal.h"
+#include "agent/node-peers.h"
 #include "agent/node-serve.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -31,8 +32,6 @@
 #define SERVED_IDLE_NS (30 * NSEC_PER_SEC)
 #define AGAIN_NS NSEC_PER_SEC
 #define BACKLOG 256
-/* A pod that should be gone by then is: its node does not say so, and may be none any more. */
-#define LEFT_NS (30 * NSEC_PER_SEC)
 /* What no system gives to users: slot 0's worker is this one. */
 #define USER_FIRST 0x7ff00000u
 
@@ -52,7 +51,8 @@ struct serving {
 	int fd;
 	struct loop_io io;
 	bool is_dead, has_asked;
-	uint32_t tenant; /* id; 0: it waits for the answer */
+	bool is_transfer; /* of nobody: another node fills the network */
+	uint32_t tenant;  /* id; 0: it waits for the answer */
 	struct serve_ask ask;
 	struct serve_numbers numbers, before; /* of now, and a second ago */
 	uint64_t said_ns;
@@ -222,6 +222,8 @@ static void serving_end(struct serving *link)
 	if (link->is_dead)
 		return;
 	link->is_dead = true;
+	if (link->is_transfer)
+		node_peers_transfer_ends(link->node);
 	loop_remove_io(&link->io);
 	link->fd = fd_close(link->fd);
 }
@@ -336,6 +338,20 @@ static int take_ask(struct serving *link, struct error *err)
 	return start_serve(node, slot, &pod, err);
 }
 
+static void take_transfer(struct serving *link)
+{
+	struct serve_answer may = {.magic = SERVE_MAGIC};
+	struct error err = {0};
+
+	if (node_peers_transfer_begins(link->node, &err) < 0) {
+		answer(link, NULL, &err);
+		return;
+	}
+	link->is_transfer = true;
+	if (send(link->fd, &may, sizeof(may), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		serving_end(link);
+}
+
 static bool ends(const char *text, size_t size)
 {
 	return memchr(text, '\0', size) != NULL;
@@ -347,6 +363,12 @@ static void on_asked(struct serving *link, const void *packet, size_t n)
 	struct error err = {0};
 
 	memcpy(ask, packet, MIN(n, sizeof(*ask)));
+	if (n == sizeof(*ask) && ask->magic == SERVE_MAGIC && ask->what == SERVE_TRANSFER) {
+		link->has_asked = true;
+		memset(ask, 0, sizeof(*ask));
+		take_transfer(link);
+		return;
+	}
 	if (n != sizeof(*ask) || ask->magic != SERVE_MAGIC || !ends(ask->uid, sizeof(ask->uid)) ||
 		!ends(ask->container, sizeof(ask->container)) ||
 		!ends(ask->space, sizeof(ask->space)) || !ends(ask->pod, sizeof(ask->pod)) ||
@@ -427,14 +449,13 @@ static void reap(struct serve *serve)
 
 /* ---- pods of nodes that are gone ---- */
 
-static bool is_left_behind(const struct node *node, const struct tenant *t)
+bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real_ns)
 {
-	const char *until = kube_json_text_at(
-		serve_pod(node, t->pod->uid), "metadata", "deletionTimestamp", NULL);
+	const char *until = kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL);
 	uint64_t until_ns;
 
-	return until && !t->n_processes && kube_time_parse(str_from(until), &until_ns) == 0 &&
-		clock_real_ns() > until_ns + LEFT_NS;
+	return until && !n_processes && kube_time_parse(str_from(until), &until_ns) == 0 &&
+		clock_since_ns(real_ns, until_ns) > SERVE_LEFT_NS;
 }
 
 /* ---- what is shown ---- */
@@ -572,7 +593,8 @@ void serve_tick(struct node *node, uint64_t now)
 		if (served)
 			served->asked_ns = now;
 		tell_reach(serve, t, now);
-		if (is_left_behind(node, t))
+		if (serve_is_left_behind(
+			    serve_pod(node, t->pod->uid), t->n_processes, clock_real_ns()))
 			node_served_gone(node, served ? served->uid : t->pod->uid);
 	}
 	for (served = LIST_FIRST(&serve->pods); served; served = next) {

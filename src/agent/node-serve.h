@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "base/address.h"
 #include "base/error.h"
@@ -27,6 +29,15 @@ void serve_tick(struct node *node, uint64_t now);
  * scope, and not all of this node's. -EINVAL with a sentence.
  */
 int serve_address_parse(const char *text, struct address *ret_address, struct error *err);
+
+#define SERVE_LEFT_NS (UINT64_C(30) * 1000000000)
+
+/*
+ * A pod of another node that should have been gone for SERVE_LEFT_NS, and of which nothing is
+ * connected: its node does not say so, and may be none any more. pod: as the API server has it, or
+ * NULL; real_ns: now, since 1970.
+ */
+bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real_ns);
 
 /* The node's certificate and key, as identity_to_fd() gives them: taken over. */
 void serve_identity(struct node *node, int fd);

@@ -19,6 +19,7 @@
 #include "agent/metrics.h"
 #include "agent/node-identity.h"
 #include "agent/node-internal.h"
+#include "agent/node-peers.h"
 #include "agent/node-remote.h"
 #include "agent/node-serve.h"
 #include "base/fd.h"
@@ -464,6 +465,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 	watch_tick(node);
 	node_pool_look(node, now);
 	node_network_look(node, now);
+	node_peers_tick(node, now);
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);
@@ -535,19 +537,23 @@ int node_need_identities(struct node *node, struct error *err)
 		: identities_new(node->client, node->options.space, &node->identities, err);
 }
 
-static int start_serving(struct node *node, struct error *err)
+int node_need_own_identity(struct node *node, struct error *err)
 {
 	struct identity_name name = {.kind = IDENTITY_OF_NODE};
-	int r = serve_new(node, err);
+	int r = node_need_identities(node, err);
 
-	if (r < 0 || !node->serve)
-		return r;
-	r = node_need_identities(node, err);
 	if (r >= 0 && str_copy(name.node, sizeof(name.node), str_from(node->options.name)) < 0)
 		r = fail(err, EINVAL, "node name '%s' is too long", node->options.name);
 	return r < 0 ? r
 		     : identity_hold(node->identities, &name, on_own_identity, node,
 			       &node->identity, err);
+}
+
+static int start_serving(struct node *node, struct error *err)
+{
+	int r = serve_new(node, err);
+
+	return r < 0 || !node->serve ? r : node_need_own_identity(node, err);
 }
 
 static int start(struct node *node, struct error *err)
@@ -580,6 +586,7 @@ static int start(struct node *node, struct error *err)
 		node_usage_load(node);
 	r = r < 0 ? r : watch_all(node, err);
 	r = r < 0 ? r : start_serving(node, err);
+	r = r < 0 ? r : node_peers_new(node, err);
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
@@ -627,6 +634,7 @@ void node_free(struct node *node)
 	gang_free_all(node);
 	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
 		remote_leave(TAKE_PTR(node->slots[i].remote));
+	node_peers_free(node);
 	serve_free(node);
 	identity_release(node->identity);
 	identities_free(node->identities);

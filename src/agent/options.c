@@ -9,6 +9,7 @@
 #include "agent/man.h"
 #include "agent/metrics.h"
 #include "agent/node-serve.h"
+#include "agent/peers.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "core/arbiter.h"
@@ -16,9 +17,11 @@
 #include "kubelet/cdi.h"
 #include "manifest/policy.h"
 #include "sim/config.h"
+#include "wire/serve.h"
 
 #define EXIT_IDLE_DEFAULT_NS (30 * NSEC_PER_SEC)
 #define OVERSUBSCRIBE_DEFAULT 1500u
+#define TRANSFER_MS 100u
 #define AT(field) offsetof(struct options, field)
 
 /*
@@ -52,6 +55,27 @@ static int check_remote_listen(const char *text, struct error *err)
 	struct address at;
 
 	return serve_address_parse(text, &at, err);
+}
+
+static int set_number(const char *value, uint64_t most, uint32_t *ret, struct error *err)
+{
+	uint64_t n;
+	int r = parse_uint(str_from(value), 0, most, &n, err);
+
+	if (r == 0)
+		*ret = (uint32_t)n;
+	return r;
+}
+
+static int set_probe_peers(void *data, const char *value, struct error *err)
+{
+	return set_number(value, PEERS_MAX, &((struct options *)data)->node.probe_peers, err);
+}
+
+static int set_probe_transfer(void *data, const char *value, struct error *err)
+{
+	return set_number(value, SERVE_TRANSFER_MS_MAX,
+		&((struct options *)data)->node.probe_transfer_ms, err);
 }
 
 static int set_oversubscribe(void *data, const char *value, struct error *err)
@@ -184,6 +208,15 @@ static const struct program_option table[] = {
 		"serve this node's devices to pods of other nodes on ADDRESS:PORT or "
 		"[ADDRESS]:PORT, by which those reach it; default nowhere",
 		AT(node.remote_listen), .needs = "cluster", .check = check_remote_listen},
+	{"probe-peers", "N",
+		"measure round trip and bandwidth to up to N other nodes that serve devices (0 to "
+		"64), for the scheduler; default 32",
+		.set = set_probe_peers, .needs = "cluster"},
+	{"probe-transfer", "MS",
+		"how long a measurement of bandwidth, about once an hour for each of these, may "
+		"fill the network (0 to 500 milliseconds; 0: it is never done, here or from "
+		"there); default 100",
+		.set = set_probe_transfer, .needs = "cluster"},
 	{"listen", "ADDRESS",
 		"serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere",
@@ -301,8 +334,9 @@ static int finish(void *data, struct error *err)
 
 void options_init(struct options *options)
 {
-	*options = (struct options){
-		.ready_fd = -1, .agent = {.oversubscribe_permille = OVERSUBSCRIBE_DEFAULT}};
+	*options = (struct options){.ready_fd = -1,
+		.node = {.probe_peers = PEERS_DEFAULT, .probe_transfer_ms = TRANSFER_MS},
+		.agent = {.oversubscribe_permille = OVERSUBSCRIBE_DEFAULT}};
 }
 
 const struct program options_program = {

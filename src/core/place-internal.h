@@ -18,6 +18,7 @@
 struct place_bounds;
 struct place_mix;
 struct place_networks;
+struct place_paths;
 struct place_queues;
 struct place_search;
 
@@ -153,6 +154,7 @@ struct place {
 	uint64_t capacity[PLACE_MODELS_MAX]; /* permille of devices that are open */
 	struct place_queues *queues;         /* NULL: none */
 	struct place_networks *networks;     /* NULL: none */
+	struct place_paths *paths;           /* NULL: none */
 	void *policy_state;                  /* the policy's own */
 
 	place_filter_fn *filter; /* NULL: none */

@@ -10,6 +10,7 @@
 #include "core/place-apart.h"
 #include "core/place-internal.h"
 #include "core/place-network.h"
+#include "core/place-path.h"
 
 static const char *const kind_names[PLACE_NETWORK_KINDS] = {
 	[PLACE_NETWORK_DIRECT] = "RDMA or SR-IOV",
@@ -36,8 +37,24 @@ struct end {
 
 struct way {
 	uint32_t hops, load;
+	uint32_t slow, thin;       /* classes of what was measured, the least the best */
+	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: not known */
 	struct end server, client;
 	bool is_found;
+};
+
+struct ends {
+	struct end *v;
+	uint32_t n;
+	uint32_t *at; /* by node, while they are in that order: its first; or PLACE_NONE */
+};
+
+/* The ends of one kind, and the best way so far between two of them. */
+struct search {
+	const struct place *place;
+	const struct place_wish *wish;
+	struct ends servers, clients;
+	struct way best;
 };
 
 static int compare_ends(const void *pa, const void *pb)
@@ -59,7 +76,14 @@ static int compare_by_rack(const void *pa, const void *pb)
 	return order ? order : compare_ends(pa, pb);
 }
 
-/* By who is met, hops, load, then the numbers of the nodes and of the devices. */
+static int compare_by_node(const void *pa, const void *pb)
+{
+	const struct end *a = pa, *b = pb;
+
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+/* By who is met, hops, what was measured, load, the numbers of the nodes and of the devices. */
 static bool is_better(const struct way *a, const struct way *b)
 {
 	if (!b->is_found)
@@ -69,6 +93,8 @@ static bool is_better(const struct way *a, const struct way *b)
 	return a->field < b->field
 	BY(server.n_met);
 	BY(hops);
+	BY(slow);
+	BY(thin);
 	BY(load);
 	BY(server.node);
 	BY(client.node);
@@ -78,54 +104,150 @@ static bool is_better(const struct way *a, const struct way *b)
 	return false;
 }
 
-static bool is_way(
-	const struct end *server, const struct end *client, const struct place_wish *wish)
+static uint32_t hops_between(const struct end *a, const struct end *b)
 {
-	if (server->node == client->node)
+	return a->rack[0] && !strcmp(a->rack, b->rack) ? 1 : 2;
+}
+
+/* ---- pairs that were measured ---- */
+
+/* Between so much and twice as much nothing is better than another: load decides. */
+static uint32_t class_of(uint32_t n)
+{
+	return n ? 32 - (uint32_t)__builtin_clz(n) : 0;
+}
+
+static void try_measured(struct search *s, const struct end *server, const struct end *client,
+	const struct path *path)
+{
+	const struct way way = {.hops = hops_between(server, client),
+		.slow = class_of(path->latency_us),
+		.thin = 32 - class_of(path->mbit),
+		.load = server->load + client->load,
+		.latency_us = path->latency_us,
+		.mbit = path->mbit,
+		.server = *server,
+		.client = *client,
+		.is_found = true};
+
+	if (is_better(&way, &s->best))
+		s->best = way;
+}
+
+static bool will_do(const struct place_wish *wish, const struct path *path)
+{
+	return (!wish->most_latency_us || path->latency_us <= wish->most_latency_us) &&
+		(!path->mbit || path->mbit >= wish->least_mbit);
+}
+
+/* What this end's node has measured, to each end over there. */
+static void try_paths(struct search *s, const struct end *end, bool is_client)
+{
+	const struct path_list list = paths_of(s->place, end->node);
+	const struct ends *others = is_client ? &s->servers : &s->clients;
+
+	for (uint32_t i = 0; i < list.n; i++) {
+		const struct path *path = &list.v[i];
+		const uint32_t node = path->to->node;
+
+		if (node == PLACE_NONE || node == end->node || others->at[node] == PLACE_NONE ||
+			!will_do(s->wish, path))
+			continue;
+		/* Its own measurement is the client's that counts. */
+		if (!is_client && path_between(s->place, node, end->node) != path)
+			continue;
+		for (uint32_t k = others->at[node]; k < others->n && others->v[k].node == node; k++)
+			try_measured(s, is_client ? &others->v[k] : end,
+				is_client ? end : &others->v[k], path);
+	}
+}
+
+static void order_by_node(const struct place *place, struct ends *ends)
+{
+	qsort(ends->v, ends->n, sizeof(*ends->v), compare_by_node);
+	memset(ends->at, 0xff, place_n_nodes(place) * sizeof(*ends->at)); /* PLACE_NONE */
+	for (uint32_t i = ends->n; i-- > 0;)
+		ends->at[ends->v[i].node] = i;
+}
+
+static void try_all_measured(struct search *s)
+{
+	if (!s->place->paths)
+		return;
+	order_by_node(s->place, &s->servers);
+	order_by_node(s->place, &s->clients);
+	for (uint32_t i = 0; i < s->clients.n; i++)
+		try_paths(s, &s->clients.v[i], true);
+	for (uint32_t i = 0; i < s->servers.n; i++)
+		try_paths(s, &s->servers.v[i], false);
+}
+
+/* ---- all others ---- */
+
+static bool is_way(const struct search *s, const struct end *server, const struct end *client)
+{
+	if (server->node == client->node || path_between(s->place, client->node, server->node))
 		return false;
-	return !wish->most_latency_us ||
-		server->latency_us + client->latency_us <= wish->most_latency_us;
+	return !s->wish->most_latency_us ||
+		(uint64_t)server->latency_us + client->latency_us <= s->wish->most_latency_us;
 }
 
 /* Both lists are in order: the first client of a server is its best. */
-static void try_pairs(const struct end *servers, uint32_t n_servers, const struct end *clients,
-	uint32_t n_clients, const struct place_wish *wish, uint32_t hops, struct way *best)
+static void try_pairs(struct search *s, struct ends servers, struct ends clients, uint32_t hops)
 {
-	for (uint32_t s = 0; s < n_servers; s++)
-		for (uint32_t c = 0; c < n_clients; c++) {
+	const uint32_t most_us = s->wish->most_latency_us;
+
+	for (uint32_t i = 0; i < servers.n; i++) {
+		const struct end *server = &servers.v[i];
+
+		if (most_us && server->latency_us > most_us)
+			continue;
+		for (uint32_t c = 0; c < clients.n; c++) {
+			const struct end *client = &clients.v[c];
 			const struct way way = {.hops = hops,
-				.load = servers[s].load + clients[c].load,
-				.server = servers[s],
-				.client = clients[c],
+				.slow = PLACE_NONE,
+				.thin = PLACE_NONE,
+				.load = server->load + client->load,
+				.latency_us = PLACE_LATENCY_UNKNOWN,
+				.server = *server,
+				.client = *client,
 				.is_found = true};
 
-			if (best->is_found && !is_better(&way, best))
+			if (!is_better(&way, &s->best))
 				break;
-			if (is_way(&servers[s], &clients[c], wish)) {
-				*best = way;
+			if (is_way(s, server, client)) {
+				s->best = way;
 				break;
 			}
 		}
+	}
+}
+
+static struct ends part_of(const struct ends *ends, uint32_t first, uint32_t end)
+{
+	return (struct ends){.v = &ends->v[first], .n = end - first};
 }
 
 /* Rack by rack; a node without a rack is near nobody. */
-static void try_racks(struct end *servers, uint32_t n_servers, struct end *clients,
-	uint32_t n_clients, const struct place_wish *wish, struct way *best)
+static void try_racks(struct search *search)
 {
+	const struct ends *servers = &search->servers, *clients = &search->clients;
 	uint32_t s = 0, c = 0;
 
-	qsort(servers, n_servers, sizeof(*servers), compare_by_rack);
-	qsort(clients, n_clients, sizeof(*clients), compare_by_rack);
-	while (s < n_servers && c < n_clients) {
+	qsort(servers->v, servers->n, sizeof(*servers->v), compare_by_rack);
+	qsort(clients->v, clients->n, sizeof(*clients->v), compare_by_rack);
+	while (s < servers->n && c < clients->n) {
+		const char *rack = servers->v[s].rack, *other = clients->v[c].rack;
+		const int order = strcmp(rack, other);
 		uint32_t s_end = s, c_end = c;
-		int order = strcmp(servers[s].rack, clients[c].rack);
 
-		while (s_end < n_servers && !strcmp(servers[s_end].rack, servers[s].rack))
+		while (s_end < servers->n && !strcmp(servers->v[s_end].rack, rack))
 			s_end++;
-		while (c_end < n_clients && !strcmp(clients[c_end].rack, clients[c].rack))
+		while (c_end < clients->n && !strcmp(clients->v[c_end].rack, other))
 			c_end++;
-		if (order == 0 && servers[s].rack[0])
-			try_pairs(&servers[s], s_end - s, &clients[c], c_end - c, wish, 1, best);
+		if (order == 0 && rack[0])
+			try_pairs(
+				search, part_of(servers, s, s_end), part_of(clients, c, c_end), 1);
 		if (order <= 0)
 			s = s_end;
 		if (order >= 0)
@@ -183,8 +305,6 @@ static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 		if (!net->is_used || net->kind != kind ||
 			network_free(place->networks, net) < wish->least_mbit)
 			continue;
-		if (wish->most_latency_us && net->latency_us > wish->most_latency_us)
-			continue;
 		if (!fits_at(place, wish, part, i + 1, &n_met))
 			continue;
 		ret[n++] = (struct end){
@@ -205,32 +325,41 @@ static bool is_improvable(const struct way *way)
 	return !way->is_found || way->server.n_met;
 }
 
+static void find_way_of_kind(struct search *s)
+{
+	try_all_measured(s);
+	try_racks(s);
+	qsort(s->servers.v, s->servers.n, sizeof(*s->servers.v), compare_ends);
+	qsort(s->clients.v, s->clients.n, sizeof(*s->clients.v), compare_ends);
+	if (is_improvable(&s->best))
+		try_pairs(s, s->servers, s->clients, 2);
+}
+
 static int find_way(struct place *place, const struct place_wish *wish,
 	const struct place_decision *parts, struct way *ret, enum place_network_kind *ret_kind)
 {
 	const uint32_t n = place_network_n(place);
 	_cleanup_free_ struct end *servers = calloc(n + 1ull, sizeof(*servers));
 	_cleanup_free_ struct end *clients = calloc(n + 1ull, sizeof(*clients));
+	_cleanup_free_ uint32_t *at = calloc(2ull * place_n_nodes(place) + 1, sizeof(*at));
 	struct way best = {.is_found = false};
 
-	if (!servers || !clients)
+	if (!servers || !clients || !at)
 		return -ENOMEM;
-	for (int kind = 0; kind < PLACE_NETWORK_KINDS && is_improvable(&best); kind++) {
-		struct way way = {.is_found = false};
-		uint32_t n_servers = list_ends(
-			place, wish, &parts->spec, (enum place_network_kind)kind, servers);
-		uint32_t n_clients = list_ends(
-			place, wish, &parts->client_spec, (enum place_network_kind)kind, clients);
+	for (int i = 0; i < PLACE_NETWORK_KINDS && is_improvable(&best); i++) {
+		const enum place_network_kind kind = (enum place_network_kind)i;
+		struct search s = {.place = place,
+			.wish = wish,
+			.servers = {.v = servers, .at = at},
+			.clients = {.v = clients, .at = &at[place_n_nodes(place)]}};
 
-		try_racks(servers, n_servers, clients, n_clients, wish, &way);
-		qsort(servers, n_servers, sizeof(*servers), compare_ends);
-		qsort(clients, n_clients, sizeof(*clients), compare_ends);
-		if (is_improvable(&way))
-			try_pairs(servers, n_servers, clients, n_clients, wish, 2, &way);
-		if (!way.is_found || (best.is_found && way.server.n_met >= best.server.n_met))
+		s.servers.n = list_ends(place, wish, &parts->spec, kind, servers);
+		s.clients.n = list_ends(place, wish, &parts->client_spec, kind, clients);
+		find_way_of_kind(&s);
+		if (!s.best.is_found || (best.is_found && s.best.server.n_met >= best.server.n_met))
 			continue;
-		best = way;
-		*ret_kind = (enum place_network_kind)kind;
+		best = s.best;
+		*ret_kind = kind;
 	}
 	*ret = best;
 	return best.is_found ? 0 : -ENOSPC;
@@ -268,12 +397,32 @@ static void split(const struct place_spec *spec, struct place_decision *ret)
 	ret->client_spec.preferred_anti_affinity = ret->client_spec.exclusion = 0;
 }
 
+static uint32_t latency_of(const struct way *way)
+{
+	if (way->slow != PLACE_NONE)
+		return way->latency_us;
+	return MAX(way->server.latency_us, way->client.latency_us) <= PLACE_LATENCY_MAX
+		? way->server.latency_us + way->client.latency_us
+		: PLACE_LATENCY_UNKNOWN;
+}
+
+static void say_measured(const struct way *way, char *ret, size_t size)
+{
+	const uint32_t us = latency_of(way);
+
+	*ret = '\0';
+	if (us != PLACE_LATENCY_UNKNOWN && way->mbit)
+		snprintf(ret, size, ", %u us and %u Mbit/s measured", us, way->mbit);
+	else if (us != PLACE_LATENCY_UNKNOWN)
+		snprintf(ret, size, ", %u us", us);
+}
+
 static int over_network(struct place *place, const struct place_wish *wish,
 	struct place_decision *ret, struct error *err)
 {
 	struct place_decision d = {.outcome = PLACE_REMOTE, .has_client = true};
 	struct way way;
-	char latency[24] = "";
+	char measured[64];
 	int r;
 
 	split(&wish->spec, &d);
@@ -288,12 +437,11 @@ static int over_network(struct place *place, const struct place_wish *wish,
 	d.spec.network_mbit = wish->least_mbit;
 	d.client = (struct place_choice){.node = way.client.node};
 	d.hops = way.hops;
-	if (MAX(way.server.latency_us, way.client.latency_us) <= PLACE_LATENCY_MAX)
-		snprintf(latency, sizeof(latency), ", %u us",
-			way.server.latency_us + way.client.latency_us);
+	d.latency_us = latency_of(&way);
+	say_measured(&way, measured, sizeof(measured));
 	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %u permille",
 		node_name(place, way.client.node), node_name(place, way.server.node),
-		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", latency, way.load);
+		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", measured, way.load);
 	say_met(place, &d);
 	*ret = d;
 	return 0;

@@ -8,16 +8,19 @@
  *
  * Over the network, by the first difference: fewer that it would rather not meet (place-apart.h);
  * the better kind at both ends (RDMA or SR-IOV, the
- * host's network, an overlay); fewer hops (0 one node, 1 one rack, 2); less load, of both ends
- * together; the lower numbers. Who asks for it and fits on one node gets shared memory and no
- * network device.
+ * host's network, an overlay); fewer hops (0 one node, 1 one rack, 2); what was measured between
+ * the two nodes, in powers of two: the lower round trip, then the greater bandwidth, and what was
+ * not measured last; less load, of both ends together; the lower numbers. Who asks for it and fits
+ * on one node gets shared memory and no network device.
  *
  * Network devices are given away and taken back with the tenant, through its spec (`network`,
- * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up. Who
- * is in two halves is not moved (place-defrag.h), and leaves with both where it has to leave.
- * Remote costs O(network devices), and nodes are tried for those that qualify. A filter
- * (place_set_filter) is asked of both ends: of the devices' with that end's network device in
- * `network[0]`, of the tenant's own with no device. Threads: as place.h.
+ * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up; where
+ * the pair of nodes was measured (place_paths_set), that round trip counts instead, and its
+ * bandwidth beside what is left of both ends. Who is in two halves is not moved (place-defrag.h),
+ * and leaves with both where it has to leave. Remote costs O(network devices + measurements), and
+ * nodes are tried for those that qualify. A filter (place_set_filter) is asked of both ends: of the
+ * devices' with that end's network device in `network[0]`, of the tenant's own with no device.
+ * Threads: as place.h.
  */
 #ifndef CORE_PLACE_MODE_H
 #define CORE_PLACE_MODE_H
@@ -58,6 +61,28 @@ int place_network_remove(struct place *place, uint32_t network, struct error *er
 /* Mbit/s; 0 where there is none. */
 uint32_t place_network_free_mbit(const struct place *place, uint32_t network);
 
+#define PLACE_PATHS_MAX 64u
+
+/* What a node has measured to another one, which need not be there (yet). */
+struct place_path {
+	const char *node;    /* its name; copied */
+	uint32_t latency_us; /* round trip, up to PLACE_LATENCY_MAX */
+	uint32_t mbit;       /* up to PLACE_MBIT_MAX; 0: not measured */
+};
+
+/*
+ * Instead of what it has measured before, and gone with the node; no name twice. -EINVAL, -ENOMEM:
+ * as it was.
+ */
+int place_paths_set(struct place *place, uint32_t node, const struct place_path *paths, uint32_t n,
+	struct error *err);
+/*
+ * What holds between a node of tenants and one of devices: what the former has measured, else what
+ * the latter has. ret_path->node is NULL. false: nothing.
+ */
+bool place_path_get(
+	const struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path);
+
 struct place_wish {
 	struct place_spec spec;
 	enum spec_mode mode;
@@ -79,6 +104,7 @@ struct place_decision {
 	struct place_choice client;
 	enum place_network_kind kind; /* with has_client */
 	uint32_t hops;
+	uint32_t latency_us; /* with has_client: PLACE_LATENCY_UNKNOWN where nobody knows it */
 	char why[PLACE_MODE_WHY];
 };
 
@@ -105,7 +131,12 @@ int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct
 /* ---- for place-tenant.c and place.c ---- */
 
 struct place_networks;
+struct place_paths;
 
+void place_paths_free(struct place_paths *paths);
+void place_paths_enter(struct place *place, uint32_t node);
+/* Before it goes. */
+void place_paths_drop(struct place *place, uint32_t node);
 void place_network_free(struct place_networks *networks);
 uint32_t place_network_n(const struct place *place);                      /* the highest number */
 uint32_t place_network_node(const struct place *place, uint32_t network); /* or PLACE_NONE */

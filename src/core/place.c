@@ -104,6 +104,7 @@ void place_free(struct place *place)
 	place_mix_free(place->mix);
 	place_queue_free(place->queues);
 	place_network_free(place->networks);
+	place_paths_free(place->paths);
 	HASH_CLEAR(hh, place->by_name);
 	for (uint32_t i = 0; i < place->n_nodes; i++) {
 		node_done(place, &place->nodes[i]);
@@ -594,6 +595,7 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	}
 	node = &place->nodes[at];
 	*node = fresh;
+	place_paths_enter(place, at);
 	for (uint32_t i = 0; i < node->n_devices; i++) {
 		uint32_t d = node->first_device + i;
 		struct tag *tags = place->devices[d].tags;
@@ -690,6 +692,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 		return fail(
 			err, EBUSY, "node %s: tenants elsewhere use its network", node->name->text);
 	place_network_drop(place, at);
+	place_paths_drop(place, at);
 	count_capacity(place, at, -1);
 	HASH_DEL(place->by_name, node->name);
 	first = node->first_device;

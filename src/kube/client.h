@@ -66,6 +66,7 @@ struct kube_request {
 	uint64_t timeout_ns;      /* of all tries together; 0: KUBE_TIMEOUT_DEFAULT_NS */
 	uint64_t idle_ns;         /* a try ends when no byte comes for that long; 0: no matter */
 	enum retry_policy retry;
+	bool is_table; /* a list's columns, as people see them, instead of its objects */
 	bool is_watch; /* no timeout, and does not count as in flight */
 	kube_body_fn *on_body;
 	/*

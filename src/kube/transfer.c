@@ -70,7 +70,8 @@ static int set_headers(
 	struct transfer *t, const struct kube_request *request, const struct credential_view *view)
 {
 	const char *type = request->content_type ? request->content_type : "application/json";
-	int r = append(&t->headers, "Accept: application/json", STR(""));
+	int r = append(&t->headers, "Accept: application/json",
+		request->is_table ? STR(";as=Table;v=v1;g=meta.k8s.io") : STR(""));
 
 	if (r == 0)
 		r = append(&t->headers, "Expect:", STR(""));

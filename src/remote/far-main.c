@@ -2,6 +2,7 @@
 /*
  * divvy-remote-far serve
  * divvy-remote-far reach HOST PORT NODE UID CONTAINER SPACE POD CGROUP-ROOT
+ * divvy-remote-far probe HOST PORT NODE TRANSFER-MS
  *
  * Links of a cluster's nodes: far.h. Started by divvyd with the descriptors that stand there. One
  * thread; its children have their own.
@@ -17,7 +18,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "remote/far.h"
 
 /* ---- what both sides do ---- */
@@ -75,19 +78,63 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"usage: divvy-remote-far serve | reach HOST PORT NODE UID CONTAINER SPACE "
-		"POD CGROUP-ROOT (started by divvyd)\n");
+		"POD CGROUP-ROOT | probe HOST PORT NODE TRANSFER-MS (started by divvyd)\n");
 	return 2;
+}
+
+static int do_serve(struct identity_tls *tls, char *const *argv)
+{
+	return far_serve(tls);
+}
+
+static int do_reach(struct identity_tls *tls, char *const *argv)
+{
+	return far_reach(tls,
+		&(struct far_target){.host = argv[0],
+			.port = argv[1],
+			.node = argv[2],
+			.uid = argv[3],
+			.container = argv[4],
+			.space = argv[5],
+			.pod = argv[6],
+			.cgroup_root = argv[7]});
+}
+
+static int do_probe(struct identity_tls *tls, char *const *argv)
+{
+	uint64_t ms;
+
+	if (parse_uint(str_from(argv[3]), 0, SERVE_TRANSFER_MS_MAX, &ms, NULL) < 0)
+		return -EINVAL;
+	return far_probe(tls,
+		&(struct far_target){
+			.host = argv[0], .port = argv[1], .node = argv[2], .space = "", .pod = ""},
+		(unsigned)ms);
+}
+
+static const struct part {
+	const char *name;
+	int n_words;
+	int (*run)(struct identity_tls *tls, char *const *argv);
+} parts[] = {{"serve", 0, do_serve}, {"reach", 8, do_reach}, {"probe", 4, do_probe}};
+
+static const struct part *find_part(int argc, char **argv)
+{
+	for (size_t i = 0; argc >= 2 && i < ARRAY_SIZE(parts); i++)
+		if (!strcmp(argv[1], parts[i].name) && argc == 2 + parts[i].n_words)
+			return &parts[i];
+	return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	const bool is_serve = argc == 2 && strcmp(argv[1], "serve") == 0;
+	const struct part *part = find_part(argc, argv);
 	_cleanup_identity_ struct identity identity = {0};
 	struct identity_tls *tls = NULL;
 	struct error err = {0};
 	int r;
 
-	if (!is_serve && !(argc == 10 && strcmp(argv[1], "reach") == 0))
+	if (!part)
 		return usage();
 	for (int fd = SERVE_FD_LISTEN; fd <= SERVE_FD_IDENTITY; fd++)
 		fd_set_cloexec(fd, true);
@@ -100,17 +147,7 @@ int main(int argc, char **argv)
 	identity_done(&identity);
 	if (r < 0)
 		fprintf(stderr, "divvy-remote-far: %s\n", err.msg);
-	else if (is_serve)
-		r = far_serve(tls);
 	else
-		r = far_reach(tls,
-			&(struct far_target){.host = argv[2],
-				.port = argv[3],
-				.node = argv[4],
-				.uid = argv[5],
-				.container = argv[6],
-				.space = argv[7],
-				.pod = argv[8],
-				.cgroup_root = argv[9]});
+		r = part->run(tls, argv + 2);
 	_exit(r < 0);
 }

@@ -61,8 +61,7 @@ static const char *why(int failed)
 	}
 }
 
-/* Connected, known to each other, and let in. */
-static int get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
+int far_get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
 	struct identity_session *session, struct error *err)
 {
 	int fd = net_dial(t->host, t->port), r;
@@ -85,7 +84,7 @@ static int get_in(const struct far_target *t, struct identity_tls *tls, enum far
 static int check_there(const struct far_target *t, struct identity_tls *tls, struct error *err)
 {
 	static struct identity_session session;
-	const int r = get_in(t, tls, FAR_CHECK, &session, err);
+	const int r = far_get_in(t, tls, FAR_CHECK, &session, err);
 
 	if (r >= 0)
 		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
@@ -97,7 +96,7 @@ static int join_there(const struct far_target *t, struct identity_tls *tls,
 {
 	static struct identity_session session;
 	struct link_end end;
-	const int r = get_in(t, tls, FAR_PROCESS, &session, err);
+	const int r = far_get_in(t, tls, FAR_PROCESS, &session, err);
 
 	if (r >= 0 && link_open_program(session.tls, program, &end) >= 0)
 		link_run(&end, REMOTE_HUB_SERVER);

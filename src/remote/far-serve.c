@@ -76,6 +76,16 @@ static void serve_process(
 	link_run(&end, REMOTE_HUB_CLIENT);
 }
 
+static int check_hello(const struct far_hello *hello, struct error *err)
+{
+	if (hello->magic == FAR_MAGIC && hello->abi == FAR_ABI)
+		return 0;
+	return fail(err, EPROTO,
+		"the node of the program speaks version %u of links, this one %u: "
+		"divvyd is of another version there",
+		hello->abi, FAR_ABI);
+}
+
 /* The connection to divvyd, of a process that is the tenant's from now on. */
 static int get_in(const struct identity_name *peer, const struct far_hello *hello, int network,
 	struct error *err)
@@ -83,13 +93,10 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	struct serve_ask ask = {.magic = SERVE_MAGIC};
 	struct serve_answer answer;
 	char address[ADDRESS_NUMERIC];
-	int fd, r;
+	int fd, r = check_hello(hello, err);
 
-	if (hello->magic != FAR_MAGIC || hello->abi != FAR_ABI)
-		return fail(err, EPROTO,
-			"the node of the program speaks version %u of links, this one %u: "
-			"divvyd is of another version there",
-			hello->abi, FAR_ABI);
+	if (r < 0)
+		return r;
 	if (peer->kind != IDENTITY_OF_TENANT)
 		return fail(err, EACCES, "the certificate is a node's, and no container's");
 	if (strnlen(hello->space, sizeof(hello->space)) == sizeof(hello->space) ||
@@ -112,6 +119,21 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 		return r;
 	}
 	return fd;
+}
+
+/* Nodes measure one another, and nobody else does. */
+static void serve_probe(
+	gnutls_session_t tls, const struct identity_name *peer, const struct far_hello *hello)
+{
+	struct serve_reply reply;
+	struct error err = {0};
+	int r = check_hello(hello, &err);
+
+	if (r == 0 && peer->kind != IDENTITY_OF_NODE)
+		r = fail(&err, EACCES, "the certificate is a container's, and no node's");
+	far_reply_init(&reply, r, r < 0 ? err.msg : "");
+	if (gnutls_record_send(tls, &reply, sizeof(reply)) == sizeof(reply) && r == 0)
+		far_probe_serve(tls);
 }
 
 static void serve_one(int fd, struct identity_tls *tls, const struct link_place *at)
@@ -137,6 +159,11 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 	children_known(children, at->place);
 	if (stream_receive(stream_tls(session.tls, SECURE_SILENT_MS), &hello, sizeof(hello)) < 0)
 		return;
+	if (hello.what == FAR_PROBE) {
+		serve_probe(session.tls, &session.peer, &hello);
+		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+		return;
+	}
 	daemon = get_in(&session.peer, &hello, fd, &err);
 	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
 	if (gnutls_record_send(session.tls, &reply, sizeof(reply)) == sizeof(reply) &&

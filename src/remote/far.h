@@ -20,6 +20,7 @@
 enum far_what {
 	FAR_CHECK = 1, /* is there something for this container? What is not there yet is granted */
 	FAR_PROCESS,   /* a process of its program: a session follows */
+	FAR_PROBE,     /* of a node: it measures the network between the two */
 };
 
 /* The first that the side of the program says; who it is says its certificate. */
@@ -55,3 +56,17 @@ struct far_target {
 };
 /* The side of the program, likewise. */
 int far_reach(struct identity_tls *tls, const struct far_target *target);
+/* Connected to the target, known to each other, and let in for that. -errno with a sentence. */
+int far_get_in(const struct far_target *target, struct identity_tls *tls, enum far_what what,
+	struct identity_session *session, struct error *err);
+
+/* ---- far-probe.c ---- */
+
+/*
+ * Measures the round trip to the target's node, and with transfer_ms the bandwidth too, for so
+ * long, if neither divvyd has anything against it. Tells the result on SERVE_FD_CONTROL. Blocks,
+ * for some seconds at most, and then ends the process.
+ */
+int far_probe(struct identity_tls *tls, const struct far_target *target, unsigned transfer_ms);
+/* The other side: answers until its peer ends it, some seconds at most, as above. */
+void far_probe_serve(struct gnutls_session_int *tls);

@@ -232,7 +232,7 @@ struct cnode *cpod_devices_node(const struct cpod *pod);
 int cpod_find_server(struct cluster *c, struct cpod *pod);
 /* It has none any more. */
 void cpod_leave_server(struct cluster *c, struct cpod *pod);
-/* The node's network devices, into the place. */
+/* The node's network devices and what it has measured, into the place. */
 int cnode_add_networks(struct cluster *c, struct cnode *node);
 /* What its devices' end takes of the network, as it was granted. */
 void cpod_network(const struct cluster *c, const struct cpod *pod, const struct given_container *g,

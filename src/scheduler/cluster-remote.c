@@ -34,6 +34,18 @@ static uint32_t whole_of(const struct gpunode *g, uint32_t network)
 	return i;
 }
 
+/* What it has measured to other nodes, whether these are there or not. */
+static int add_paths(struct cluster *c, const struct cnode *node)
+{
+	struct place_path paths[GPUNODE_PEERS_MAX];
+	const struct gpunode *g = &node->gpus;
+
+	for (uint32_t i = 0; i < g->n_peers; i++)
+		paths[i] = (struct place_path){
+			g->peer[i].name, g->peer[i].latency_us, g->peer[i].mbit};
+	return g->n_peers ? place_paths_set(c->place, node->at, paths, g->n_peers, NULL) : 0;
+}
+
 int cnode_add_networks(struct cluster *c, struct cnode *node)
 {
 	const struct gpunode *g = &node->gpus;
@@ -54,7 +66,8 @@ int cnode_add_networks(struct cluster *c, struct cnode *node)
 				r = place_network_add(c->place, &info, &node->network[i], NULL);
 		}
 	/* More than the place takes: these are not used. */
-	return r == -ENOSPC ? 0 : r;
+	r = r == -ENOSPC ? 0 : r;
+	return r < 0 ? r : add_paths(c, node);
 }
 
 /* The place's number; 0: it is not there. */

@@ -76,12 +76,26 @@ bool remote_is_asked(const struct cpod *pod);
 const char *remote_refusal(const struct cluster *c, const struct cpod *pod);
 /* For attempt_filter(), of an attempt that may be remote. */
 uint64_t remote_filter(struct attempt *a, const struct place_spec *spec, uint32_t at);
+/* The pod itself: with a daemon that brings it its libraries, and by all rules for pods. */
+bool remote_fits_client(struct attempt *a, const struct cnode *node);
 /* Its one container, wherever the engine says. -ENOSPC, -ENOMEM. */
 int remote_take(
 	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err);
 void remote_give(const struct attempt *a, struct given_container *g);
 /* Resources of it that a node need not know where its devices are elsewhere: until NULL. */
 extern const char *const remote_spared[];
+
+/* ---- decide-path.c ---- */
+
+/* Of a node that serves, the best that was measured from a node where the pod itself fits. */
+struct nearest {
+	const struct cnode *client;
+	const struct gpunode_peer *peer; /* NULL: nothing */
+};
+/* By the place's node; the caller's. The least latency, if one is asked for; else bandwidth. */
+int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **ret);
+/* "round trip 180 us to node n1, 50 us wanted". false: that is not the matter. */
+bool nearest_text(const struct spec *asked, const struct nearest *nearest, char *ret, size_t size);
 
 /* ---- decide-vgpu.c ---- */
 

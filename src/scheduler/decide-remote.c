@@ -43,8 +43,7 @@ const char *remote_refusal(const struct cluster *c, const struct cpod *pod)
 	return NULL;
 }
 
-/* The pod itself: with a daemon that brings it its libraries, and by all rules for pods. */
-static bool fits_client(struct attempt *a, const struct cnode *node)
+bool remote_fits_client(struct attempt *a, const struct cnode *node)
 {
 	const int seen = view_find_node(a->cluster->view, node->name);
 
@@ -57,7 +56,7 @@ uint64_t remote_filter(struct attempt *a, const struct place_spec *spec, uint32_
 	const struct cnode *node = a->cluster->by_place[at];
 
 	if (!spec->count)
-		return fits_client(a, node) ? UINT64_MAX : 0;
+		return remote_fits_client(a, node) ? UINT64_MAX : 0;
 	if (!node->gpus.is_serving || attempt_node(a, node) != NODE_FITS)
 		return 0;
 	return attempt_devices(a, node);

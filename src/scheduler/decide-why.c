@@ -217,12 +217,21 @@ static bool has_network(const struct cluster *c, const struct cnode *node, uint3
 	return false;
 }
 
-/* Why that node's devices will not do from elsewhere. */
-static void server_reason(
-	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
+/* ---- over the network ---- */
+
+struct telling {
+	struct attempt *attempt;
+	decide_reason_fn *tell;
+	void *data;
+};
+
+/* Why that node's devices will not do from elsewhere; whether it is what was measured. */
+static bool server_reason(struct attempt *a, const struct cnode *node,
+	const struct nearest *nearest, char ret[static DECIDE_REASON_MAX])
 {
 	const uint32_t host = attempt_next_host(a->pod, 0);
 	const struct spec *asked = &a->pod->asked.v[host].spec;
+	struct spec bandwidth = {.network_mbit = asked->network_mbit};
 	char network[SPEC_NETWORK];
 	struct place_spec spec;
 
@@ -234,31 +243,44 @@ static void server_reason(
 		place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
 		!attempt_has_memory(a, node))
 		attempt_gpu_reason(a, node, ret);
-	else if (asked->network_latency_us)
-		snprintf(ret, DECIDE_REASON_MAX, "no latency that is measured for %s",
-			spec_network_format(asked, network));
 	else if (!has_network(a->cluster, node, asked->network_mbit))
 		snprintf(ret, DECIDE_REASON_MAX, "no network device%s%s%s",
-			asked->network_mbit ? " with " : "", spec_network_format(asked, network),
+			asked->network_mbit ? " with " : "",
+			spec_network_format(&bandwidth, network),
 			asked->network_mbit ? " free" : "");
+	else if (nearest && nearest_text(asked, &nearest[node->at], ret, DECIDE_REASON_MAX))
+		return true;
 	else
 		snprintf(ret, DECIDE_REASON_MAX, "no node for the pod that such a network joins");
+	return false;
 }
 
-/* Nothing where nobody serves, or it may have no devices of others. */
-static void explain_remote(struct attempt *a, struct buf *why)
+/*
+ * Nothing where nobody serves, or it may have no devices of others. With `tell`, what was measured
+ * is said of each node, too.
+ */
+static void explain_remote(struct attempt *a, const struct telling *t, struct buf *why)
 {
+	const uint32_t host = attempt_next_host(a->pod, 0);
+	_cleanup_free_ struct nearest *nearest = NULL;
 	struct reasons reasons = {.n = 0};
 	const struct cnode *node;
 
 	if (remote_refusal(a->cluster, a->pod))
 		return;
+	/* Without memory for it the rest is said all the same. */
+	nearest_find(a, &a->pod->asked.v[host].spec, &nearest);
 	for (node = a->cluster->nodes; node; node = node->hh.next) {
 		char text[DECIDE_REASON_MAX];
 
 		if (!node->gpus.is_serving)
 			continue;
-		server_reason(a, node, text);
+		if (server_reason(a, node, nearest, text) && t)
+			t->tell(t->data,
+				&(struct decide_reason){.node = node->name,
+					.device = "",
+					.model = "",
+					.text = text});
 		count(&reasons, text);
 	}
 	buf_addf(why, "over the network 0/%u nodes that serve", a->cluster->n_serving);
@@ -279,18 +301,12 @@ void decide_explain(struct attempt *a, struct buf *why)
 	}
 	buf_addf(why, "0/%u nodes", n);
 	print(&reasons, n, why);
-	explain_remote(a, &remote);
+	explain_remote(a, NULL, &remote);
 	if (remote.n)
 		buf_addf(why, "; %s", buf_text(&remote));
 }
 
 /* ---- node by node, device by device ---- */
-
-struct telling {
-	struct attempt *attempt;
-	decide_reason_fn *tell;
-	void *data;
-};
 
 /* The container that the node's devices are the matter of; PLACE_NONE: something else is. */
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
@@ -433,7 +449,7 @@ int decide_reasons(
 		buf_add_text(&why, unfit.msg);
 	tell_all_nodes(&a, tell, data, buf_text(&why));
 	if (a.fit)
-		explain_remote(&a, &remote);
+		explain_remote(&a, &(struct telling){&a, tell, data}, &remote);
 	if (remote.n)
 		tell(data,
 			&(struct decide_reason){

@@ -269,6 +269,53 @@ static int read_networks(const json_t *json, struct gpunode *g, struct error *er
 	return result;
 }
 
+static int read_peer(const json_t *json, struct gpunode_peer *ret, struct error *err)
+{
+	const uint64_t us = number_at(json, "roundTripMicroseconds", UINT64_MAX),
+		       bits = number_at(json, "bitsPerSecond", UINT64_MAX);
+
+	*ret = (struct gpunode_peer){.latency_us = (uint32_t)us};
+	if (!*text_at(json, "name") ||
+		str_copy(ret->name, sizeof(ret->name), str_from(text_at(json, "name"))) < 0)
+		return fail(err, EINVAL, "name %s: 1 to %zu characters are possible",
+			show(json, "name").s, sizeof(ret->name) - 1);
+	if (!us || us > PLACE_LATENCY_MAX)
+		return fail(err, EINVAL, "roundTripMicroseconds %s: 1 to %u are possible",
+			show(json, "roundTripMicroseconds").s, PLACE_LATENCY_MAX);
+	if (bits / 1000000 > PLACE_MBIT_MAX)
+		return fail(err, EINVAL, "bitsPerSecond %s: up to %u000000 are possible",
+			show(json, "bitsPerSecond").s, PLACE_MBIT_MAX);
+	/* A slow one is not one that nobody has measured. */
+	ret->mbit = bits ? (uint32_t)MAX(bits / 1000000, UINT64_C(1)) : 0;
+	return 0;
+}
+
+static int read_peers(const json_t *json, struct gpunode *g, struct error *err)
+{
+	const json_t *status = json_object_get(json, "status");
+	const json_t *all = json_object_get(json_object_get(status, "network"), "peers");
+	const size_t n = MIN(json_array_size(all), (size_t)GPUNODE_PEERS_MAX);
+	int result = 0;
+
+	g->peer = calloc(n + 1, sizeof(*g->peer));
+	if (!g->peer)
+		return fail(err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		struct gpunode_peer *one = &g->peer[g->n_peers];
+		struct error why;
+		int r = read_peer(json_array_get(all, i), one, &why);
+
+		if (r == 0 && gpunode_find_peer(g, one->name))
+			r = fail(&why, EINVAL, "name \"%.100s\": it is there twice", one->name);
+		g->n_peers += r == 0;
+		result = left_out(result, r, "network.peers", i, &why, err);
+	}
+	if (result == 0 && json_array_size(all) > n)
+		return fail(err, EINVAL, "status.network.peers: %zu of them, up to %u are possible",
+			json_array_size(all), GPUNODE_PEERS_MAX);
+	return result;
+}
+
 static int read_tenants(const json_t *json, struct gpunode *g, struct error *err)
 {
 	const json_t *tenants = json_object_get(json_object_get(json, "status"), "tenants");
@@ -300,7 +347,7 @@ static int read_tenants(const json_t *json, struct gpunode *g, struct error *err
 int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 {
 	static int (*const lists[])(const json_t *, struct gpunode *, struct error *) = {
-		read_devices, read_networks, read_tenants};
+		read_devices, read_networks, read_peers, read_tenants};
 	const json_t *status = json_object_get(json, "status");
 	struct error later;
 	int r = 0;
@@ -324,6 +371,7 @@ void gpunode_done(struct gpunode *gpunode)
 	free(gpunode->device);
 	free(gpunode->tenant);
 	free(gpunode->network);
+	free(gpunode->peer);
 	*gpunode = (struct gpunode){0};
 }
 
@@ -342,4 +390,12 @@ uint32_t gpunode_find_network(const struct gpunode *gpunode, const char *name)
 	while (i < gpunode->n_networks && strcmp(gpunode->network[i].name, name))
 		i++;
 	return i;
+}
+
+const struct gpunode_peer *gpunode_find_peer(const struct gpunode *gpunode, const char *name)
+{
+	for (uint32_t i = 0; i < gpunode->n_peers; i++)
+		if (!strcmp(gpunode->peer[i].name, name))
+			return &gpunode->peer[i];
+	return NULL;
 }

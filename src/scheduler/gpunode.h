@@ -17,6 +17,7 @@
 #define GPUNODE_TENANTS_MAX 4096u
 #define GPUNODE_UID 129u
 #define GPUNODE_NETWORKS_MAX 64u
+#define GPUNODE_PEERS_MAX PLACE_PATHS_MAX
 
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];
@@ -38,6 +39,13 @@ struct gpunode_network {
 	uint32_t mbit;
 };
 
+/* What the node has measured to another one. */
+struct gpunode_peer {
+	char name[GIVEN_NODE];
+	uint32_t latency_us; /* round trip, rounded up */
+	uint32_t mbit;       /* rounded down, at least 1; 0: not measured */
+};
+
 struct gpunode {
 	struct gpunode_device *device; /* up to PLACE_NODE_DEVICES_MAX */
 	uint32_t n_devices;
@@ -45,6 +53,8 @@ struct gpunode {
 	uint32_t n_tenants;
 	struct gpunode_network *network; /* names are unique */
 	uint32_t n_networks;
+	struct gpunode_peer *peer; /* names are unique */
+	uint32_t n_peers;
 	bool is_serving; /* its devices, to other nodes */
 	uint32_t slots_total;
 	uint32_t overcommit_memory; /* 1/1000; 0: as policies say */
@@ -62,5 +72,7 @@ void gpunode_done(struct gpunode *gpunode);
 const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);
 /* Its number; n_networks when there is none. */
 uint32_t gpunode_find_network(const struct gpunode *gpunode, const char *name);
+/* NULL: nothing was measured to it. */
+const struct gpunode_peer *gpunode_find_peer(const struct gpunode *gpunode, const char *name);
 
 #endif

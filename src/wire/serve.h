@@ -23,10 +23,15 @@ enum serve_fd {
 	SERVE_FD_IDENTITY,   /* identity_to_fd() */
 };
 
+enum serve_what {
+	SERVE_TENANT,   /* what a container has */
+	SERVE_TRANSFER, /* may the network be filled for a moment, to measure it? No names */
+};
+
 /* Texts end with a 0. */
 struct serve_ask {
 	uint32_t magic;
-	uint32_t reserved;
+	uint32_t what;               /* enum serve_what */
 	char uid[64], container[64]; /* as the certificate says */
 	char space[64], pod[254];    /* where to look for that pod: believed if its uid is that */
 	char peer[46];               /* the address that it comes from; "": of this node */
@@ -53,6 +58,18 @@ struct serve_reply {
 	char text[256];
 };
 _Static_assert(sizeof(struct serve_reply) == 264, "abi");
+
+#define SERVE_TRANSFER_MS_MAX 500u /* for so long a network is filled at most, to measure it */
+
+/* What was measured to another node. */
+struct serve_probe {
+	uint32_t magic;
+	int32_t status;           /* 0, or -errno and why; what follows is then nothing */
+	uint64_t round_trip_ns;   /* the median of some */
+	uint64_t bits_per_second; /* 0: not measured */
+	char text[256];
+};
+_Static_assert(sizeof(struct serve_probe) == 280, "abi");
 
 /* What the link has counted, each second; of its one process of the program. */
 struct serve_numbers {

@@ -147,6 +147,7 @@ BAD = [
     ("GPUPolicy", {"dialects": ["klingon"]}, "spec.dialects"),
 ]
 DEVICE = {"uuid": UUID, "index": 0, "model": "NVIDIA H200", "memoryBytes": 141 << 30, "health": "Healthy"}
+PEER = {"name": "gpu-7", "roundTripMicroseconds": 180, "bitsPerSecond": 9400000000, "measuredAt": "2026-01-02T03:04:05Z"}
 NETWORK = {"name": "ens1f0", "kind": "host", "capacityMbps": 25000}
 # (kind, status, the field that the message has to name; "" is a good one). That a status has an entry
 # twice is for its writer to avoid: Kubernetes 1.20 does not look.
@@ -174,6 +175,11 @@ STATUS = [
       (("name", ""), ("name", "a b"), ("name", "a,b"), ("name", "x" * 64), ("kind", "token ring"), ("capacityMbps", 0),
        ("capacityMbps", "fast"), ("capacityMbps", 1000000001), ("freeMbps", -1), ("link", "a/b"))),
     ("GPUNode", {"network": {"devices": [{"name": "a", "kind": "host"}]}}, "status.network.devices.capacityMbps"),
+    ("GPUNode", {"network": {"peers": [PEER, {**PEER, "name": "gpu-8", "bitsPerSecond": 1}]}}, ""),
+    *(("GPUNode", {"network": {"peers": [{**PEER, f: v}]}}, f"status.network.peers.{f}") for f, v in
+      (("name", ""), ("name", "x" * 254), ("roundTripMicroseconds", 0), ("roundTripMicroseconds", 1000000001),
+       ("roundTripMicroseconds", "fast"), ("bitsPerSecond", 0), ("bitsPerSecond", 10**15 + 1), ("measuredAt", "noon"))),
+    ("GPUNode", {"network": {"peers": [{"name": "a", "roundTripMicroseconds": 1}]}}, "status.network.peers.measuredAt"),
     ("GPUNode", {"remote": {}}, "status.remote.address"),
     ("SharePod", {"phase": "Running", "device": UUID, "asked": "0.3-0.6", "got": "0.29", "podName": "p",
                   "devices": [UUID], "granted": {"share": "0.3-0.6", "memory": "4Gi", "request": 300, "limit": 600,
@@ -274,7 +280,7 @@ def what_is_unknown_is_kept_in_templates_alone():
 
 COLUMNS = {
     "SharePod": (["Name", "Device", "Asked", "Granted", "Got", "Memory", "Phase", "Age"], ["Node", "Pod"]),
-    "GPUNode": (["Name", "Owner", "Devices", "Model", "Slots", "Used", "Ready", "Age"], ["Version", "Driver"]),
+    "GPUNode": (["Name", "Owner", "Devices", "Model", "Slots", "Used", "Ready", "Age"], ["Version", "Driver", "Remote"]),
     "GPUPolicy": (["Name", "Share", "Memory", "Priority", "Namespaces", "Valid", "Age"], []),
 }
 

@@ -123,6 +123,15 @@ def each_node_says_what_it_is():
     assert len(server.devices()) == 2, server.status()
 
 
+def the_network_between_them_is_measured():
+    """Only to who serves, and said by who has measured it."""
+    wait_for(lambda: [p["name"] for p in client.status()["network"].get("peers", [])] == [FAR], "it has measured", 180)
+    peer, = client.status()["network"]["peers"]
+    print(f"# {peer}")
+    assert peer["roundTripMicroseconds"] >= 1 and peer["bitsPerSecond"] >= 1 and peer["measuredAt"], peer
+    assert server.status()["network"]["peers"] == [], server.status()["network"]
+
+
 # ---- what is granted holds
 
 def two_pods_have_their_shares():
@@ -201,19 +210,35 @@ def auto_goes_where_there_is_room():
     remove("auto")
 
 
+def why(name):
+    """kubectl divvy why, as a user calls it."""
+    done = subprocess.run([cluster.kubectl_path, "divvy", "why", name, "-n", cluster.namespace], text=True,
+                          capture_output=True, check=False, env={
+                              **os.environ, "KUBECONFIG": cluster.kubeconfig, "HOME": cluster.dir,
+                              "PATH": f"{os.path.join(BUILD, 'src/kubectl')}:{os.environ['PATH']}"})
+    return done.stdout + done.stderr
+
+
 def who_does_not_fit_is_told_why():
     make("most", "--kernel-us=500", mode="remote", request="0.8", memory="1Gi", device=server.devices()[0])
     running("most")
     make("more", mode="remote", request="0.5", device=server.devices()[0])
-
-    def why():
-        done = subprocess.run([cluster.kubectl_path, "divvy", "why", "more", "-n", cluster.namespace], text=True,
-                              capture_output=True, check=False, env={
-                                  **os.environ, "KUBECONFIG": cluster.kubeconfig, "HOME": cluster.dir,
-                                  "PATH": f"{os.path.join(BUILD, 'src/kubectl')}:{os.environ['PATH']}"})
-        return done.stdout + done.stderr
-    wait_for(lambda: "over the network 0/1 nodes that serve" in why(), "kubectl divvy why says it", 60)
+    wait_for(lambda: "over the network 0/1 nodes that serve" in why("more"), "kubectl divvy why says it", 60)
     remove("more", "most")
+
+
+def a_latency_that_is_too_much_to_ask_waits():
+    make("nearer", mode="remote", request="0.1", network="1us")
+    said("nearer", f"us to node {cluster.node_name}, 1 us wanted", reason="FailedScheduling")
+    rows = [line for line in why("nearer").splitlines() if line.startswith(FAR)]
+    assert any(f"us to node {cluster.node_name}, 1 us wanted" in row for row in rows), why("nearer")
+    # It is what was asked, and nothing else.
+    make("near-enough", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi", network="1Mbps,900000us")
+    running("near-enough")
+    assert given("near-enough", "granted-network") == "main=eth0,eth0,1Mbps", given("near-enough", "granted-network")
+    scheduled, = events_of(cluster, "near-enough")["Scheduled"]
+    assert " us" in scheduled, scheduled
+    remove("nearer", "near-enough")
 
 
 def a_change_takes_effect_there():
@@ -514,6 +539,30 @@ def a_deleted_pod_gives_back_what_it_had():
     assert device is None, device
 
 
+def a_node_that_vanishes_gives_back_what_its_pods_had():
+    """Its kubelet and its daemon say nothing any more, and its program is cut off: 30 s after the pod should have ended."""
+    start_one("vanished")
+    worker, = pids_of("vanished")
+    cluster.freeze("kubelet")
+    try:
+        cluster.kill("divvyd")
+        for pid in spinning():
+            if pid != worker:
+                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not server.listed()["vanished"].get("processes"), "nothing of it is connected", 60)
+        assert "vanished/main" in server.tenants(), server.tenants()
+        cluster.delete(pods("vanished"))
+        gone("vanished")
+        # It is not that somebody has said so.
+        pod = cluster.pod("vanished")
+        assert pod["metadata"]["deletionTimestamp"] and pod["status"]["phase"] == "Running", pod["status"]
+    finally:
+        cluster.thaw("kubelet")
+        client.start("--sys-dir", network(cluster.node_name))
+        client.await_ready()
+    wait_for(lambda: not cluster.exists(pods("vanished")), "its kubelet has heard of it", 60)
+
+
 def over_ipv6():
     """The other node finds its new address in GPUNode, with brackets."""
     try:
@@ -565,14 +614,15 @@ def own_node(name):
     cluster.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"divvy.gpu/owner": "divvy"}}})
 
 
-TESTS = [each_node_says_what_it_is, two_pods_have_their_shares, what_a_container_sees, memory_is_a_quota,
-         auto_goes_where_there_is_room, who_does_not_fit_is_told_why, a_change_takes_effect_there,
+TESTS = [each_node_says_what_it_is, the_network_between_them_is_measured, two_pods_have_their_shares,
+         what_a_container_sees, memory_is_a_quota, auto_goes_where_there_is_room, who_does_not_fit_is_told_why,
+         a_latency_that_is_too_much_to_ask_waits, a_change_takes_effect_there,
          several_processes_have_one_share, strangers_get_nothing, those_who_say_nothing_hold_up_nobody,
          what_is_not_so_there_is_refused_there, a_worker_that_is_killed_is_an_error, a_link_that_is_cut_is_an_error,
          a_link_that_is_stopped_is_an_error,
          a_program_that_is_killed_leaves_nothing, a_daemon_that_is_killed_comes_again,
          a_restarted_container_finds_its_device_again, a_deleted_pod_gives_back_what_it_had,
-         over_ipv6, both_on_one_node]
+         a_node_that_vanishes_gives_back_what_its_pods_had, over_ipv6, both_on_one_node]
 
 try:
     with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:

@@ -492,6 +492,12 @@ def serves(name, *networks):
     rig.status(name, remote={"address": "10.0.0.1:7007"}, network={"devices": list(networks)})
 
 
+def measured(name, **peers):
+    """In microseconds, by the node's daemon."""
+    rig.status(name, network={"peers": [{"name": n, "roundTripMicroseconds": us, "measuredAt": "2026-01-02T03:04:05Z"}
+                                        for n, us in peers.items()]})
+
+
 def elsewhere(name, request, **asked):
     rig.pod(name, {"request": request, **asked}, nodeSelector={"room": "y"},
             resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": "100"}})
@@ -534,8 +540,12 @@ def the_best_network_goes_first_and_runs_out():
     assert rig.given("r5", "granted-network") == "main=mlx5_0,mlx5_0,7Gbps"
     elsewhere("r6", "0.3", network="9Gbps")
     rig.waits("r6", "no network device with 9Gbps free")
-    elsewhere("r7", "0.3", network="10Gbps,50us")
-    rig.waits("r7", "no latency that is measured for 10Gbps,50us")
+    elsewhere("r7", "0.1", network="50us")
+    rig.waits("r7", "no round trip measured to a node for the pod, 50us wanted")
+    measured("c1", g1=180, g2=250)
+    rig.waits("r7", "round trip 180 us to node c1, 50 us wanted")
+    measured("c1", g1=40, g2=250)
+    assert rig.given("r7", "remote-node") == "main=g1"
     rig.gone("r3")
     assert rig.given("r4", "granted-network") == "main=mlx5_0,mlx5_0,20Gbps"
     rig.gone("here", *(f"r{i}" for i in (1, 4, 5, 6, 7)))

@@ -5,6 +5,8 @@
 #include <errno.h>
 
 #include "agent/node-serve.h"
+#include "base/clock.h"
+#include "kube/json.h"
 
 static void an_address_and_a_port(void **state)
 {
@@ -35,4 +37,34 @@ static void an_address_and_a_port(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(an_address_and_a_port))
+/* 2026-01-02T03:04:05Z */
+#define UNTIL_S UINT64_C(1767323045)
+
+static bool is_left(const char *until, uint32_t n_processes, uint64_t s, uint64_t ns)
+{
+	_cleanup_json_ json_t *pod = json_pack(
+		"{s:{s:s, s:s*}}", "metadata", "name", "p", "deletionTimestamp", until);
+
+	return serve_is_left_behind(pod, n_processes, s * NSEC_PER_SEC + ns);
+}
+
+/* Nobody says that a node has vanished: its pods are deleted, and stay where they are. */
+static void a_pod_of_a_node_that_vanished_is_over_30_s_after_its_time(void **state)
+{
+	static const char until[] = "2026-01-02T03:04:05Z";
+
+	assert_false(is_left(until, 0, UNTIL_S - 3600, 0)); /* in its grace period */
+	assert_false(is_left(until, 0, UNTIL_S, 0));
+	assert_false(is_left(until, 0, UNTIL_S + 30, 0));
+	assert_true(is_left(until, 0, UNTIL_S + 30, 1));
+	assert_true(is_left(until, 0, UNTIL_S + 86400, 0));
+	/* Who is connected lives, whatever was said; so does who was not deleted. */
+	assert_false(is_left(until, 1, UNTIL_S + 86400, 0));
+	assert_false(is_left(NULL, 0, UNTIL_S + 86400, 0));
+	/* What is no time, or no pod that is known, ends nobody. */
+	assert_false(is_left("soon", 0, UNTIL_S + 86400, 0));
+	assert_false(serve_is_left_behind(NULL, 0, UINT64_MAX));
+}
+
+UNIT_MAIN(UNIT(an_address_and_a_port),
+	UNIT(a_pod_of_a_node_that_vanished_is_over_30_s_after_its_time))

@@ -12,6 +12,7 @@
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-network.h"
+#include "core/place-path.h"
 
 static void add_networks(struct rand *rand, struct place *place)
 {
@@ -29,8 +30,61 @@ static void add_networks(struct rand *rand, struct place *place)
 	}
 }
 
+/* Some pairs of nodes, by one end or by both; also with one that is not there. */
+static void add_paths(struct rand *rand, struct place *place)
+{
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		struct place_path paths[4];
+		uint32_t n = (uint32_t)rand_below(rand, ARRAY_SIZE(paths) + 1), to[4];
+
+		for (uint32_t i = 0; i < n; i++) {
+			to[i] = (uint32_t)rand_below(rand, place->n_nodes + 1);
+			for (uint32_t k = 0; k < i; k++)
+				if (to[k] == to[i])
+					to[i] = place->n_nodes;
+			paths[i] = (struct place_path){.node = to[i] < place->n_nodes
+					? place->nodes[to[i]].name->text
+					: "nobody",
+				.latency_us = (uint32_t)rand_below(rand, 60),
+				.mbit = 200 * (uint32_t)rand_below(rand, 8)};
+		}
+		assert_ok(place_paths_set(place, node, paths, n, NULL));
+	}
+}
+
+/* NULL: that node has not measured the other. */
+static const struct path *measured_by(const struct place *place, uint32_t from, uint32_t to)
+{
+	const char *name = place->nodes[to].name->text;
+
+	if (!place->paths || from >= place->paths->n_of)
+		return NULL;
+	for (uint32_t i = 0; i < place->paths->of[from].n; i++)
+		if (!strcmp(place->paths->of[from].v[i].to->text, name))
+			return &place->paths->of[from].v[i];
+	return NULL;
+}
+
+static const struct path *measured(const struct place *place, uint32_t server, uint32_t client)
+{
+	const struct path *path = measured_by(place, client, server);
+
+	return path ? path : measured_by(place, server, client);
+}
+
+/* How many powers of two are not above it. */
+static uint64_t powers(uint64_t n)
+{
+	uint64_t i = 0;
+
+	while (1ull << i <= n)
+		i++;
+	return i;
+}
+
 struct rank {
-	uint64_t value[8]; /* who is met, kind, hops, load, nodes, devices */
+	/* who is met, kind, hops, measured latency and bandwidth, load, nodes, devices */
+	uint64_t value[10];
 };
 
 static bool is_less(const struct rank *a, const struct rank *b)
@@ -51,10 +105,24 @@ static struct rank rank_of(const struct place *place, const struct place_spec *d
 	uint64_t hops = *racks[0] && !strcmp(racks[0], racks[1]) ? 1 : 2;
 	uint64_t load = (s->mbit_taken + mbit) * 1000ull / s->mbit +
 		(c->mbit_taken + mbit) * 1000ull / c->mbit;
+	const struct path *path = measured(place, s->node, c->node);
 	_cleanup_free_ uint32_t *met = cluster_met(place, devices);
 
-	return (struct rank){{cluster_fewest(place, devices, s->node, met), s->kind, hops, load,
-		s->node, c->node, server, client}};
+	return (struct rank){{cluster_fewest(place, devices, s->node, met), s->kind, hops,
+		path ? powers(path->latency_us) : UINT64_MAX,
+		path ? 64 - powers(path->mbit) : UINT64_MAX, load, s->node, c->node, server,
+		client}};
+}
+
+static bool will_do(const struct place *place, const struct place_wish *wish,
+	const struct network *server, const struct network *client)
+{
+	const struct path *path = measured(place, server->node, client->node);
+	const uint32_t latency_us = path ? path->latency_us
+					 : server->latency_us + client->latency_us;
+
+	return (!wish->most_latency_us || latency_us <= wish->most_latency_us) &&
+		(!path || !path->mbit || path->mbit >= wish->least_mbit);
 }
 
 /* Every pair. false: none. */
@@ -76,8 +144,7 @@ static bool best_pair(const struct place *place, const struct place_wish *wish, 
 			if (a->kind != b->kind || a->node == b->node ||
 				a->mbit - a->mbit_taken < wish->least_mbit ||
 				b->mbit - b->mbit_taken < wish->least_mbit ||
-				(wish->most_latency_us &&
-					a->latency_us + b->latency_us > wish->most_latency_us) ||
+				!will_do(place, wish, a, b) ||
 				place_reason_of(place, &devices, a->node) != PLACE_FITS ||
 				place_reason_of(place, &own, b->node) != PLACE_FITS)
 				continue;
@@ -205,6 +272,8 @@ static void against_all_pairs(void **state)
 				place_bounds_changed(place->bounds, at);
 			}
 		add_networks(&rand, place);
+		if (seed % 4)
+			add_paths(&rand, place);
 		for (int step = 0; step < 40; step++) {
 			uint32_t tenant = (uint32_t)rand_below(&rand, place->n_tenants + 1);
 
@@ -212,6 +281,8 @@ static void against_all_pairs(void **state)
 			if (rand_below(&rand, 3) == 0 && place_tenant(place, tenant))
 				assert_ok(place_remove(place, tenant));
 			check_networks(place);
+			if (seed % 4 && rand_below(&rand, 8) == 0)
+				add_paths(&rand, place);
 		}
 	}
 	assert_true(n_remote > 300);
@@ -537,6 +608,105 @@ static void a_latency_that_nobody_knows_is_none(void **state)
 	assert_int_equal(d.outcome, PLACE_QUEUED);
 }
 
+#define SAID "remote: runs on client, device on %s over RDMA or SR-IOV, 2 hops"
+
+static void assert_device_on(
+	struct place *place, const struct place_wish *wish, const char *server, const char *says)
+{
+	struct place_decision d;
+	char why[PLACE_MODE_WHY];
+
+	assert_ok(place_mode_choose(place, wish, &d, NULL));
+	snprintf(why, sizeof(why), SAID "%s, load %u permille", server, says, 2 * wish->least_mbit);
+	assert_string_equal(d.why, why);
+}
+
+static void what_was_measured_between_two_nodes_decides(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
+	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
+	struct place_path paths[] = {{"first", 180, 9000}, {"second", 90, 0}};
+	struct place_path found;
+	struct place_decision d;
+
+	wish.spec.share = 500;
+	wish.spec.cpu_milli = 100;
+	/* What was measured goes before what was not, the nearer before the farther. */
+	assert_ok(place_paths_set(place, 1, &(struct place_path){"client", 400, 500}, 1, NULL));
+	assert_device_on(place, &wish, "second", ", 400 us and 500 Mbit/s measured");
+	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
+	assert_device_on(place, &wish, "second", ", 90 us");
+	assert_true(place_path_get(place, 2, 1, &found));
+	assert_int_equal(found.latency_us, 90);
+	/* From there to here as from here to there. */
+	assert_true(place_path_get(place, 0, 2, &found));
+	assert_int_equal(found.mbit, 9000);
+	assert_false(place_path_get(place, 3, 0, &found));
+	wish.least_mbit = 500;
+	/* Not within twice as much: then load decides, and the order. */
+	paths[1].latency_us = 130;
+	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
+	assert_device_on(place, &wish, "first", ", 180 us and 9000 Mbit/s measured");
+	/* Too thin, and too far. */
+	paths[0].mbit = 499;
+	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
+	assert_device_on(place, &wish, "second", ", 130 us");
+	wish.most_latency_us = 130;
+	assert_device_on(place, &wish, "second", ", 130 us");
+	wish.most_latency_us = 129;
+	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_int_equal(d.outcome, PLACE_QUEUED);
+}
+
+/* By name: the other end may go, and come again by another number. */
+static void what_was_measured_follows_its_node(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
+	struct place_node_info info = {.name = "other"};
+	struct place_path found;
+	uint32_t other, second;
+
+	assert_ok(place_paths_set(place, 2, &(struct place_path){"second", 90, 0}, 1, NULL));
+	assert_true(place_path_get(place, 2, 1, &found));
+	assert_ok(place_node_remove(place, 1, NULL));
+	assert_false(place_path_get(place, 2, 1, &found));
+	assert_ok(place_node_add(place, &info, &other, NULL));
+	assert_false(place_path_get(place, 2, other, &found));
+	info.name = "second";
+	assert_ok(place_node_add(place, &info, &second, NULL));
+	assert_true(place_path_get(place, 2, second, &found));
+	/* Its own goes with it. */
+	assert_ok(place_node_remove(place, 2, NULL));
+	assert_false(place_path_get(place, second, 2, &found));
+	info.name = "client";
+	assert_ok(place_node_add(place, &info, &other, NULL));
+	assert_false(place_path_get(place, other, second, &found));
+}
+
+static void measurements_that_cannot_be(void **state)
+{
+	_cleanup_place_ struct place *place = three_new(0);
+	struct place_path paths[PLACE_PATHS_MAX + 1], found;
+	struct error err = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		paths[i] = (struct place_path){"first", 1, 1};
+	assert_ok(place_paths_set(place, 3, paths, PLACE_PATHS_MAX, &err));
+	assert_int_equal(place_paths_set(place, 3, paths, PLACE_PATHS_MAX + 1, &err), -EINVAL);
+	assert_contains(err.msg, "65 measurements of a node: up to 64");
+	paths[0].latency_us = PLACE_LATENCY_MAX + 1;
+	assert_int_equal(place_paths_set(place, 3, paths, 1, &err), -EINVAL);
+	assert_contains(err.msg, "latency 1000000001");
+	paths[0] = (struct place_path){"first", 1, PLACE_MBIT_MAX + 1};
+	assert_int_equal(place_paths_set(place, 3, paths, 1, &err), -EINVAL);
+	assert_contains(err.msg, "bandwidth 1000000001");
+	assert_int_equal(place_paths_set(place, 9, paths, 0, &err), -EINVAL);
+	assert_contains(err.msg, "no node 9");
+	/* As it was. */
+	assert_true(place_path_get(place, 3, 0, &found));
+	assert_int_equal(found.latency_us, 1);
+}
+
 /* The second is a function of the first, and has no more than is left of that. */
 static void what_is_within_another_shares_its_bandwidth(void **state)
 {
@@ -576,4 +746,5 @@ static void what_is_within_another_shares_its_bandwidth(void **state)
 UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals), UNIT(networks_bind_to_their_node),
 	UNIT(halves_leave_together), UNIT(halves_count_once), UNIT(halves_are_tied_again),
 	UNIT(both_ends_pass_the_filter), UNIT(a_latency_that_nobody_knows_is_none),
-	UNIT(what_is_within_another_shares_its_bandwidth))
+	UNIT(what_was_measured_between_two_nodes_decides), UNIT(what_was_measured_follows_its_node),
+	UNIT(measurements_that_cannot_be), UNIT(what_is_within_another_shares_its_bandwidth))

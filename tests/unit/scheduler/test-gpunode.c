@@ -9,13 +9,14 @@
 
 #define DEVICE(uuid, more) "{'uuid':'" uuid "','memoryBytes':1000," more "'health':'Healthy'}"
 #define NETWORK(name, kind, mbps) "{'name':'" name "','kind':" kind ",'capacityMbps':" mbps "}"
+#define PEER(name, us) "{'name':'" name "','roundTripMicroseconds':" us "}"
 #define X64 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 
 static const struct {
 	const char *status;
 	uint32_t n_devices, n_tenants;
 	const char *said; /* NULL: nothing is left out */
-	uint32_t n_networks;
+	uint32_t n_networks, n_peers;
 } cases[] = {
 	{"'devices':[" DEVICE("GPU-a", "") "," DEVICE("GPU-b", "") "]", 2, 0, NULL},
 	{"", 0, 0, NULL},
@@ -47,6 +48,24 @@ static const struct {
 	{"'network':{'devices':[{'name':'a','kind':'host'}," NETWORK("b", "'sriov'", "1") "]}", 0,
 		0, "status.network.devices[0].capacityMbps nothing: 1 to 1000000000 are possible",
 		1},
+	{"'network':{'peers':[" PEER("n1", "180") "," PEER("n2", "1,'bitsPerSecond':9") "]}", 0, 0,
+		NULL, 0, 2},
+	{"'network':{'peers':[" PEER("n1", "0") "," PEER("n2", "5") "]}", 0, 0,
+		"status.network.peers[0].roundTripMicroseconds 0: 1 to 1000000000 are possible", 0,
+		1},
+	{"'network':{'peers':[" PEER("n1", "1000000001") "]}", 0, 0,
+		"status.network.peers[0].roundTripMicroseconds 1000000001: 1 to 1000000000 are "
+		"possible"},
+	{"'network':{'peers':[{'name':'n1'}]}", 0, 0,
+		"status.network.peers[0].roundTripMicroseconds nothing: 1 to 1000000000 are "
+		"possible"},
+	{"'network':{'peers':[" PEER("n1", "5,'bitsPerSecond':2000000000000000") "]}", 0, 0,
+		"status.network.peers[0].bitsPerSecond 2000000000000000: up to 1000000000000000 "
+		"are possible"},
+	{"'network':{'peers':[" PEER("", "5") "]}", 0, 0,
+		"status.network.peers[0].name \"\": 1 to 253 characters are possible"},
+	{"'network':{'peers':[" PEER("n1", "5") "," PEER("n1", "6") "]}", 0, 0,
+		"status.network.peers[1].name \"n1\": it is there twice", 0, 1},
 	{"'network':{'devices':[" NETWORK("a", "'host'", "0") "]}", 0, 0,
 		"status.network.devices[0].capacityMbps 0: 1 to 1000000000 are possible"},
 	{"'network':{'devices':[" NETWORK("a", "'host'", "-5") "]}", 0, 0,
@@ -96,9 +115,9 @@ static void what_is_left_out_is_said(void **state)
 			strcmp(err.msg, cases[i].said ? cases[i].said : ""))
 			fail_msg("%s: %d, '%s'", cases[i].status, r, err.msg);
 		if (g.n_devices != cases[i].n_devices || g.n_tenants != cases[i].n_tenants ||
-			g.n_networks != cases[i].n_networks)
-			fail_msg("%s: %u devices, %u tenants, %u networks", cases[i].status,
-				g.n_devices, g.n_tenants, g.n_networks);
+			g.n_networks != cases[i].n_networks || g.n_peers != cases[i].n_peers)
+			fail_msg("%s: %u devices, %u tenants, %u networks, %u peers",
+				cases[i].status, g.n_devices, g.n_tenants, g.n_networks, g.n_peers);
 		gpunode_done(&g);
 	}
 }
@@ -136,6 +155,15 @@ static void a_list_that_is_too_long_is_cut_in_words(void **state)
 	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
 	assert_string_equal(err.msg, "status.network.devices: 65 of them, up to 64 are possible");
 	assert_int_equal(g.n_networks, GPUNODE_NETWORKS_MAX);
+	gpunode_done(&g);
+	json_object_set_new(status, "network", json_pack("{s:[]}", "peers"));
+	for (uint32_t i = 0; i <= GPUNODE_PEERS_MAX; i++)
+		json_array_append_new(json_object_get(json_object_get(status, "network"), "peers"),
+			json_pack("{s:o, s:i}", "name", json_sprintf("n%u", i),
+				"roundTripMicroseconds", 1));
+	assert_int_equal(gpunode_read(json, &g, &err), -EINVAL);
+	assert_string_equal(err.msg, "status.network.peers: 65 of them, up to 64 are possible");
+	assert_int_equal(g.n_peers, GPUNODE_PEERS_MAX);
 	gpunode_done(&g);
 }
 

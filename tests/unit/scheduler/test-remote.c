@@ -266,7 +266,9 @@ static void too_little_bandwidth_is_a_reason(void **state)
 	told("c",
 		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
 		"affinity; over the "
-		"network 0/1 nodes that serve: 1 no latency that is measured for 50us");
+		"network 0/1 nodes that serve: 1 no round trip measured to a node for the pod, "
+		"50us "
+		"wanted");
 	add_pod("d", REMOTE(",'divvy.gpu/model':'B'"), HERE);
 	told("d",
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
@@ -282,6 +284,63 @@ static void too_little_bandwidth_is_a_reason(void **state)
 		"a "
 		"network joins");
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+}
+
+/* Behind a node's network devices: what it has measured to another node, in us and bit/s. */
+#define MEASURED(name, us, bits) \
+	"],'peers':[{'name':'" name "','roundTripMicroseconds':" #us ",'bitsPerSecond':" #bits "}"
+#define AND_MEASURED(name, us, bits) \
+	",{'name':'" name "','roundTripMicroseconds':" #us ",'bitsPerSecond':" #bits "}"
+
+static void the_nearest_goes_first(void **state)
+{
+	const struct cpod *pod;
+
+	add("g1", 1, SERVES, ETH(10000));
+	add("g2", 1, SERVES, ETH(10000));
+	add_client("c1", ETH(10000) MEASURED("g1", 400, 9000000000) AND_MEASURED("g2", 90, 0));
+	add_pod("a", SHARE("0.4"), HERE);
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g2");
+	assert_string_equal(cpod_why(pod),
+		"remote: runs on c1, device on g2 over the host's network, 2 hops, 90 us, load 0 "
+		"permille");
+	/* It is farther now; and the node is known by its name, whichever was seen last. */
+	set_gpus("c1", 0, "", ETH(10000) MEASURED("g1", 400, 9000000000) AND_MEASURED("g2", 900, 0),
+		"");
+	set_gpus("g1", 1, SERVES, ETH(10000), "");
+	add_pod("b", SHARE("0.4"), HERE);
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
+	assert_string_equal(cpod_why(pod),
+		"remote: runs on c1, device on g1 over the host's network, 2 hops, 400 us and "
+		"9000 Mbit/s measured, load 0 permille");
+}
+
+#define NOT_ELSEWHERE \
+	"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or affinity; " \
+	"over the network 0/1 nodes that serve: 1 "
+
+static void what_was_measured_is_a_reason(void **state)
+{
+	static const char near[] = SHARE("0.4") ",'divvy.gpu/network':'50us'",
+			  wide[] = SHARE("0.4") ",'divvy.gpu/network':'4Gbps'";
+
+	add_client("c1", ETH(10000) MEASURED("g1", 180, 2000000000));
+	add("g1", 2, SERVES, ETH(10000));
+	add_pod("near", near, HERE);
+	told("near", NOT_ELSEWHERE "round trip 180 us to node c1, 50 us wanted");
+	add_pod("wide", wide, HERE);
+	told("wide", NOT_ELSEWHERE "bandwidth 2Gbps to node c1, 4Gbps wanted");
+	/* That from the pod's node counts, and without it that from the other end. */
+	set_gpus("g1", 2, SERVES, ETH(10000) MEASURED("c1", 40, 5000000000), "");
+	pass(20);
+	nothing();
+	set_gpus("c1", 0, "", ETH(10000), "");
+	pass(20);
+	assert_string_equal(cpod_node(next(SCHED_BIND, "near", NULL)), "c1");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "wide", NULL)), "c1");
+	assert_int_equal(free_mbit("c1", 0), 6000);
 }
 
 /* As the kubelet: what a node does not know is not asked of it, what is used up is. */
@@ -385,6 +444,8 @@ int main(void)
 		TEST(a_wish_is_granted_elsewhere),
 		TEST(the_best_network_goes_first),
 		TEST(too_little_bandwidth_is_a_reason),
+		TEST(the_nearest_goes_first),
+		TEST(what_was_measured_is_a_reason),
 		TEST(a_client_needs_a_slot_and_no_share),
 		TEST(who_serves_uses_no_network_on_its_own_node),
 		TEST(not_everybody_may),

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What was measured to the nodes that serve, from those that the pod itself may run on: why a
+ * network does not do what is wished of it, by the best of them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "scheduler/decide-internal.h"
+
+static bool is_better(
+	const struct spec *asked, const struct gpunode_peer *a, const struct gpunode_peer *b)
+{
+	if (!b)
+		return true;
+	return asked->network_latency_us ? a->latency_us < b->latency_us : a->mbit > b->mbit;
+}
+
+static void offer(const struct spec *asked, struct nearest *to, const struct cnode *client,
+	const struct gpunode_peer *peer)
+{
+	if (!is_better(asked, peer, to->peer))
+		return;
+	to->client = client;
+	to->peer = peer;
+}
+
+static bool is_serving(const struct cnode *node)
+{
+	return node && node->at != PLACE_NONE && node->gpus.is_serving;
+}
+
+int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **ret)
+{
+	const struct cluster *c = a->cluster;
+	const uint32_t n = place_n_nodes(c->place);
+	_cleanup_free_ struct nearest *all = calloc(n + 1ull, sizeof(*all));
+	_cleanup_free_ bool *is_client = calloc(n + 1ull, sizeof(*is_client));
+	struct cnode *node;
+
+	if (!all || !is_client)
+		return -ENOMEM;
+	for (node = c->nodes; node; node = node->hh.next) {
+		if (node->at == PLACE_NONE || !remote_fits_client(a, node))
+			continue;
+		is_client[node->at] = true;
+		for (uint32_t i = 0; i < node->gpus.n_peers; i++) {
+			const struct gpunode_peer *peer = &node->gpus.peer[i];
+			const struct cnode *server = cnode_find(a->cluster, peer->name);
+
+			if (server != node && is_serving(server))
+				offer(asked, &all[server->at], node, peer);
+		}
+	}
+	/* What the other end has not measured, this one may have. */
+	for (node = c->nodes; node; node = node->hh.next)
+		for (uint32_t i = 0; is_serving(node) && i < node->gpus.n_peers; i++) {
+			const struct gpunode_peer *peer = &node->gpus.peer[i];
+			const struct cnode *client = cnode_find(a->cluster, peer->name);
+
+			if (client && client != node && client->at != PLACE_NONE &&
+				is_client[client->at] &&
+				!gpunode_find_peer(&client->gpus, node->name))
+				offer(asked, &all[node->at], client, peer);
+		}
+	*ret = TAKE_PTR(all);
+	return 0;
+}
+
+bool nearest_text(const struct spec *asked, const struct nearest *nearest, char *ret, size_t size)
+{
+	const struct gpunode_peer *peer = nearest->peer;
+	struct spec latency = {.network_latency_us = asked->network_latency_us},
+		    bandwidth = {.network_mbit = asked->network_mbit},
+		    found = {.network_mbit = peer ? peer->mbit : 0};
+	char wanted[SPEC_NETWORK], measured[SPEC_NETWORK];
+
+	if (asked->network_latency_us && !peer)
+		snprintf(ret, size, "no round trip measured to a node for the pod, %s wanted",
+			spec_network_format(&latency, wanted));
+	else if (asked->network_latency_us && peer->latency_us > asked->network_latency_us)
+		snprintf(ret, size, "round trip %u us to node %.100s, %u us wanted",
+			peer->latency_us, nearest->client->name, asked->network_latency_us);
+	else if (peer && peer->mbit && peer->mbit < asked->network_mbit)
+		snprintf(ret, size, "bandwidth %s to node %.100s, %s wanted",
+			spec_network_format(&found, measured), nearest->client->name,
+			spec_network_format(&bandwidth, wanted));
+	else
+		return false;
+	return true;
+}
