@@ -148,7 +148,7 @@ static int set_node(
 	if (!strcmp(field, "memory")) {
 		r = parse_bytes(text, &n, err);
 		if (r == 0 && n > PLACE_DEVICE_BYTES_MAX)
-			return fail(err, ERANGE, "'%s': up to 273Ti is possible", value);
+			return fail(err, ERANGE, "'%s': up to 279Ti is possible", value);
 		e->node.device_bytes = r < 0 ? 0 : n;
 		return r;
 	}

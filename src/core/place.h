@@ -69,7 +69,7 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 /* ---- nodes and devices ---- */
 
-#define PLACE_DEVICE_BYTES_MAX (UINT64_MAX / 60000) /* 273 TiB: times the greatest factor it fits */
+#define PLACE_DEVICE_BYTES_MAX (UINT64_MAX / 60000) /* 279 TiB: times the greatest factor it fits */
 
 struct place_device_info {
 	/*

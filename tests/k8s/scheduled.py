@@ -93,11 +93,13 @@ class Scheduled:
 
     def node(self, name, *models, bytes_each=16 * GIB, labels=None, **resources):
         """A node with a GPU of each of the models: GPU-name-0, ..."""
-        self.cluster.fake_node(name, labels=labels, **{"divvy.gpu/slot": str(64 * len(models)), **resources})
+        owner = {"divvy.gpu/owner": "divvy"} if models else {}
+        self.cluster.fake_node(name, labels={**owner, **(labels or {})},
+                               **{"divvy.gpu/slot": str(64 * len(models)), **resources})
         if not models:
             return
         self.lease(name)
-        self.cluster.create(f"{GPU}/gpunodes", {
+        self.cluster.create_once(f"{GPU}/gpunodes", {  # a controller makes it, too
             "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
         self.status(name, owner="divvy", deviceCount=len(models), slots={"total": 64 * len(models), "used": 0},
                     devices=[{"uuid": f"GPU-{name}-{i}", "index": i, "model": model, "memoryBytes": bytes_each,

@@ -237,7 +237,7 @@ def shares_by_queues_labels_and_thresholds():
                 ("queue: a", "threshold: 0.5", ("line 9", "threshold", "gang")),
                 ("queue: a", "gang: yes, threshold: 2", ("line 9", "threshold", "'2'")),
                 ("queue: a", "gang: yes, copies: 65537", ("line 9", "65537", "up to 65536")),
-                ("memory: 16Gi", "memory: 274Ti", ("line 6", "memory", "'274Ti'", "273Ti")),
+                ("memory: 16Gi", "memory: 280Ti", ("line 6", "memory", "'280Ti'", "279Ti")),
                 ("queue: a", "affinity: ''", ("line 9", "affinity", "1 to 63")),
                 ("queue: a", "preferred-anti-affinity: ''", ("line 9", "preferred-anti-affinity", "1 to 63"))):
             f.write("c.yaml", SHARED.replace(was, now))
