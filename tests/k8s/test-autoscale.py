@@ -9,6 +9,7 @@ import threading
 import time
 
 import shipped
+from api import ApiError
 from cluster import Skip, main, open_cluster, skip_all, wait_for
 from divvyd import BUILD, libraries_of
 from manifests import DEPLOY
@@ -83,6 +84,15 @@ def milli(name):
     return -1 if text is None else int(text[:-1]) if text.endswith("m") else 1000 * int(text)
 
 
+def is_served():
+    """The API server takes a moment to know where the metrics are."""
+    try:
+        metric("divvy_gpu_used")
+    except ApiError:
+        return False
+    return True
+
+
 def await_replicas(fits, words):
     try:
         wait_for(lambda: fits(ready()), words, WAIT_S)
@@ -98,6 +108,7 @@ def the_example_is_one_idle_pod_at_first():
             "command: [spin, --burst-on=20, --burst-off=80, --quiet]",
             f'command: [worker, "{ADDRESS}", "{load.port}", "{KERNEL_MS * 1000}"]'), at_once=(
                 "stabilizationWindowSeconds: 60", "stabilizationWindowSeconds: 15")), namespace=cluster.namespace)
+    wait_for(is_served, "the metrics are served", WAIT_S)
     await_replicas(lambda n: n == 1, "one is ready")
     wait_for(lambda: milli("divvy_gpu_used") == 0, "it is measured, and uses nothing", WAIT_S)
     assert metric("divvy_gpu_granted") == "200m", metric("divvy_gpu_granted")
