@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -62,6 +63,21 @@ void children_set(struct children *c, int at, pid_t pid)
 void children_known(struct children *c, int at)
 {
 	atomic_store(&c->v[at].is_known, true);
+}
+
+pid_t children_fork(struct children *c, int *ret_at)
+{
+	const int at = children_take(c);
+	pid_t pid;
+
+	if (at < 0)
+		return -1;
+	children_known(c, at);
+	pid = fork();
+	*ret_at = at;
+	if (pid != 0)
+		children_set(c, at, pid);
+	return pid;
 }
 
 void children_watch(struct children *c, uint64_t now_ns, unsigned silent_ms)

@@ -38,6 +38,8 @@ int children_take(struct children *children);
 /* The place's process; pid <= 0: there is none, it is free again. */
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
+/* One more of who is known, of this program: as fork(), with its place; -1 too if there is none. */
+pid_t children_fork(struct children *children, int *ret_at);
 /*
  * Ends whoever has not said for longer than silent_ms that it is alive: somebody has stopped it,
  * its peer has given it up, and what it holds would be held for as long.

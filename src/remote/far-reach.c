@@ -217,20 +217,14 @@ static void join_next(
 	const struct far_target *t, struct identity_tls *tls, struct children *children)
 {
 	_cleanup_close_ int sock = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
-	const int at = sock >= 0 && is_ours(t, sock) ? children_take(children) : -1;
-	pid_t pid;
+	int at;
 
-	if (at < 0)
-		return;
-	children_known(children, at);
-	pid = fork();
-	if (pid == 0) {
+	if (sock >= 0 && is_ours(t, sock) && children_fork(children, &at) == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
 		join_one(t, tls, &(struct link_program){sock, &children->v[at].alive_ns});
 		_exit(1);
 	}
-	children_set(children, at, pid);
 }
 
 /* ---- from the beginning to the end ---- */

@@ -326,19 +326,13 @@ static bool is_own(int sock)
 static void join_next(struct children *children, int listener)
 {
 	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	const int at = sock >= 0 && is_own(sock) ? children_take(children) : -1;
-	pid_t pid;
+	int at;
 
-	if (at < 0)
-		return;
-	children_known(children, at);
-	pid = fork();
-	if (pid == 0) {
+	if (sock >= 0 && is_own(sock) && children_fork(children, &at) == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		join_one(sock, &children->v[at].alive_ns);
 		_exit(1);
 	}
-	children_set(children, at, pid);
 }
 
 /* That there still is a program; who has invited it waits for nothing else. */
