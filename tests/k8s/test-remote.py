@@ -452,23 +452,24 @@ def links_of(what, name):
     return found
 
 
+def link_of(name):
+    """The process that joins the tenant's worker with its program."""
+    with open(f"/proc/{pids_of(name)[0]}/stat", encoding="ascii") as f:
+        link = int(f.read().rpartition(")")[2].split()[1])
+    assert link in links_of("serve", ""), link
+    return link
+
+
 def a_link_that_is_cut_is_an_error():
     start_one("link")
-    worker = pids_of("link")[0]
-    with open(f"/proc/{worker}/stat", encoding="ascii") as f:
-        parent = int(f.read().rpartition(")")[2].split()[1])
-    assert parent in links_of("serve", ""), parent
-    os.kill(parent, signal.SIGKILL)
+    os.kill(link_of("link"), signal.SIGKILL)
     ends_with_an_error("link")
 
 
 def a_link_that_is_stopped_is_an_error():
     """Its connections stand, and nothing comes: both sides find out, and nothing is held on."""
     start_one("silent")
-    worker = pids_of("silent")[0]
-    with open(f"/proc/{worker}/stat", encoding="ascii") as f:
-        link = int(f.read().rpartition(")")[2].split()[1])
-    assert link in links_of("serve", ""), link
+    link = link_of("silent")
     os.kill(link, signal.SIGSTOP)
     ends_with_an_error("silent")
     wait_for(lambda: link not in links_of("serve", ""), "the stopped link has been ended", 30)
