@@ -325,9 +325,13 @@ void sim_warn_of_models(const struct sim *sim)
 {
 	uint64_t have = 0;
 
-	for (uint32_t i = 0; i < sim->cluster.n; i++)
-		if (sim->cluster.nodes[i].n_devices)
-			have |= 1ull << sim->cluster.nodes[i].model;
+	for (uint32_t i = 0; i < sim->cluster.n; i++) {
+		const struct cluster_node *node = &sim->cluster.nodes[i];
+
+		for (uint32_t k = 0; k < node->n_kinds; k++)
+			if (node->kinds[k].n_devices)
+				have |= 1ull << node->kinds[k].model;
+	}
 	for (uint32_t model = 0; model < sim->cluster.n_models; model++) {
 		uint32_t n = 0;
 

@@ -2,6 +2,7 @@
 /*
  * nodes:
  *   - {name: a, copies: 8, devices: 4, model: V100, memory: 16Gi, cpu: 36, host-memory: 244Gi}
+ *   - {name: b, devices: A100:3:40Gi|A100-1g.5gb:7:4864Mi, cpu: 64}
  * tasks:
  *   - {request: 0.4, limit: 0.5, memory: 4Gi, copies: 10, every: 30s, duration: 10m}
  * queues:
@@ -53,7 +54,7 @@ enum list { NODES, QUEUES, NETWORKS, TASKS, LISTS };
 struct node_entry {
 	struct cluster_node node;
 	uint64_t copies;
-	bool has_model;
+	bool has_kinds, has_model, has_memory;
 };
 
 struct task_entry {
@@ -125,6 +126,47 @@ static int parse_name(const char *value, char ret[static SPEC_LABEL], struct err
 	return 0;
 }
 
+static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
+{
+	int r = parse_bytes(text, ret_bytes, err);
+
+	if (r == 0 && *ret_bytes > PLACE_DEVICE_BYTES_MAX)
+		return fail(err, ERANGE, "'%" STR_FMT "': up to 279Ti is possible", STR_ARG(text));
+	return r;
+}
+
+/* "V100:2:16Gi|T4:4": so many of that model, each with that memory; without one it is not counted. */
+static int set_kinds(
+	struct reader *reader, struct cluster_node *node, struct str text, struct error *err)
+{
+	struct str one;
+
+	for (node->n_kinds = 0; text.p && str_split(&text, '|', &one); node->n_kinds++) {
+		struct cluster_kind *kind = &node->kinds[node->n_kinds];
+		struct str name, count;
+		uint64_t n;
+		int r;
+
+		if (node->n_kinds == CLUSTER_KINDS)
+			return fail(err, ENOSPC, "up to %u kinds are possible", CLUSTER_KINDS);
+		str_split(&one, ':', &name);
+		if (!name.n || !one.p)
+			return fail(err, EINVAL,
+				"MODEL:COUNT:MEMORY is expected, such as V100:2:16Gi, with '|' "
+				"between several");
+		str_split(&one, ':', &count);
+		r = cluster_model(reader->cluster, name, &kind->model, err);
+		r = r < 0 ? r : parse_uint(count, 0, PLACE_NODE_DEVICES_MAX, &n, err);
+		if (r < 0)
+			return r;
+		kind->n_devices = (uint32_t)n;
+		r = one.p ? parse_device_bytes(one, &kind->device_bytes, err) : 0;
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 static int set_node(
 	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
 {
@@ -143,14 +185,11 @@ static int set_node(
 		return parse_name(value, e->node.rack, err);
 	if (!strcmp(field, "model")) {
 		e->has_model = true;
-		return cluster_model(reader->cluster, text, &e->node.model, err);
+		return cluster_model(reader->cluster, text, &e->node.kinds[0].model, err);
 	}
 	if (!strcmp(field, "memory")) {
-		r = parse_bytes(text, &n, err);
-		if (r == 0 && n > PLACE_DEVICE_BYTES_MAX)
-			return fail(err, ERANGE, "'%s': up to 279Ti is possible", value);
-		e->node.device_bytes = r < 0 ? 0 : n;
-		return r;
+		e->has_memory = true;
+		return parse_device_bytes(text, &e->node.kinds[0].device_bytes, err);
 	}
 	if (!strcmp(field, "host-memory"))
 		return parse_bytes(text, &e->node.memory_bytes, err);
@@ -162,8 +201,12 @@ static int set_node(
 		return fail(err, ENOENT,
 			"there are name, rack, copies, devices, model, memory, cpu and "
 			"host-memory");
+	if (str_find(text, ':') < text.n) {
+		e->has_kinds = true;
+		return set_kinds(reader, &e->node, text, err);
+	}
 	r = parse_uint(text, 0, PLACE_NODE_DEVICES_MAX, &n, err);
-	e->node.n_devices = r < 0 ? 0 : (uint32_t)n;
+	e->node.kinds[0].n_devices = r < 0 ? 0 : (uint32_t)n;
 	return r;
 }
 
@@ -421,7 +464,12 @@ static int read_node(struct reader *reader, void *entry, struct error *err)
 
 	if (!e->node.name[0])
 		snprintf(e->node.name, sizeof(e->node.name), "node%u", reader->cluster->n);
-	if (!e->has_model && cluster_model(reader->cluster, STR("any"), &e->node.model, err) < 0)
+	if (e->has_kinds && (e->has_model || e->has_memory))
+		return fail(err, EINVAL,
+			"%s: 'devices' names models and their memory, such as V100:2:16Gi",
+			e->has_model ? "model" : "memory");
+	if (!e->has_kinds && !e->has_model &&
+		cluster_model(reader->cluster, STR("any"), &e->node.kinds[0].model, err) < 0)
 		return -ENOSPC;
 	return add_nodes(reader, e, err);
 }
@@ -545,7 +593,7 @@ static int read_fields(
 static int read_entry(
 	struct reader *reader, struct fy_node *item, enum list list, struct error *err)
 {
-	struct node_entry node = {.copies = 1};
+	struct node_entry node = {.copies = 1, .node.n_kinds = 1};
 	struct task_entry task = {.copies = 1};
 	struct cluster_queue queue = {.limit = PLACE_UNLIMITED, .weight = 1};
 	struct cluster_network network = {.node = PLACE_NONE, .kind = PLACE_NETWORK_KINDS};

@@ -2,6 +2,7 @@
 #include "replay/cluster.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,17 +29,24 @@ void cluster_done(struct cluster *c)
 
 int cluster_add(struct cluster *c, const struct cluster_node *node, struct error *err)
 {
-	if (node->n_devices > PLACE_NODE_DEVICES_MAX)
-		return fail(err, EINVAL, "node '%s' with %u devices: up to %u are possible",
-			node->name, node->n_devices, PLACE_NODE_DEVICES_MAX);
+	uint64_t n_devices = 0;
+
+	for (uint32_t i = 0; i < node->n_kinds; i++)
+		n_devices += node->kinds[i].n_devices;
+	if (n_devices > PLACE_NODE_DEVICES_MAX)
+		return fail(err, EINVAL, "node '%s' with %" PRIu64 " devices: up to %u are possible",
+			node->name, n_devices, PLACE_NODE_DEVICES_MAX);
 	if (c->n == PLACE_NODES_MAX)
 		return fail(err, ENOSPC, "more than %u nodes", PLACE_NODES_MAX);
 	if (array_grow(&c->nodes, &c->room, c->n + 1, sizeof(*c->nodes)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u nodes", c->n + 1);
-	c->nodes[c->n++] = *node;
-	c->n_devices += node->n_devices;
-	if (node->n_devices)
-		c->device_bytes_max = MAX(c->device_bytes_max, node->device_bytes);
+	c->nodes[c->n] = *node;
+	c->nodes[c->n++].n_devices = (uint32_t)n_devices;
+	c->n_devices += (uint32_t)n_devices;
+	for (uint32_t i = 0; i < node->n_kinds; i++)
+		if (node->kinds[i].n_devices)
+			c->device_bytes_max =
+				MAX(c->device_bytes_max, node->kinds[i].device_bytes);
 	return 0;
 }
 
@@ -115,15 +123,16 @@ int cluster_read_openb(struct cluster *c, struct str text, struct error *err)
 	int n = openb_nodes(text, &rows, err), r = 0;
 
 	for (int i = 0; i < n; i++) {
-		struct cluster_node node = {.n_devices = rows[i].n_devices,
+		struct cluster_node node = {.n_kinds = 1,
+			.kinds = {{.n_devices = rows[i].n_devices}},
 			.cpu_milli = rows[i].cpu_milli,
 			.memory_bytes = rows[i].memory_bytes,
 			.line = rows[i].line};
 		const struct str model = rows[i].model.n ? rows[i].model : STR("any");
 
 		r = str_copy(node.name, sizeof(node.name), rows[i].name);
-		if (node.n_devices)
-			r = r < 0 ? r : cluster_model(c, model, &node.model, err);
+		if (rows[i].n_devices)
+			r = r < 0 ? r : cluster_model(c, model, &node.kinds[0].model, err);
 		r = r < 0 ? r : cluster_add(c, &node, err);
 		if (r < 0)
 			return fail_within(err, r, "line %u", node.line);
@@ -135,7 +144,8 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 {
 	const size_t at = str_find(text, 'x');
 	const struct str behind = {text.p + at + 1, at < text.n ? text.n - at - 1 : 0};
-	struct cluster_node node = {0};
+	struct cluster_node node = {.n_kinds = 1};
+	struct cluster_kind *kind = &node.kinds[0];
 	uint64_t nodes, devices;
 	int r;
 
@@ -144,11 +154,11 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 		return fail(err, EINVAL,
 			"'%" STR_FMT "': NODESxDEVICES such as 8x4 is expected, up to %ux%u",
 			STR_ARG(text), PLACE_NODES_MAX, PLACE_NODE_DEVICES_MAX);
-	r = cluster_model(c, STR("any"), &node.model, err);
-	node.n_devices = (uint32_t)devices;
-	node.cpu_milli = LIKE_CPU_MILLI * node.n_devices;
+	r = cluster_model(c, STR("any"), &kind->model, err);
+	kind->n_devices = (uint32_t)devices;
+	kind->device_bytes = LIKE_DEVICE_BYTES;
+	node.cpu_milli = LIKE_CPU_MILLI * kind->n_devices;
 	node.memory_bytes = LIKE_MEMORY_BYTES * devices;
-	node.device_bytes = LIKE_DEVICE_BYTES;
 	for (uint64_t i = 0; r == 0 && i < nodes; i++) {
 		snprintf(node.name, sizeof(node.name), "node-%04u", (unsigned int)i);
 		r = cluster_add(c, &node, err);
@@ -277,12 +287,13 @@ static int add_node(struct place *place, const struct cluster_node *node, struct
 		.memory_bytes = node->memory_bytes,
 		.n_devices = node->n_devices,
 		.devices = devices};
-	uint32_t id;
+	uint32_t id, at = 0;
 
-	for (uint32_t i = 0; i < node->n_devices; i++) {
-		devices[i].model = node->model;
-		devices[i].memory_bytes = node->device_bytes;
-	}
+	for (uint32_t kind = 0; kind < node->n_kinds; kind++)
+		for (uint32_t i = 0; i < node->kinds[kind].n_devices; i++) {
+			devices[at].model = node->kinds[kind].model;
+			devices[at++].memory_bytes = node->kinds[kind].device_bytes;
+		}
 	return place_node_add(place, &info, &id, err);
 }
 

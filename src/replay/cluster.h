@@ -13,11 +13,21 @@
 #include "core/place-mode.h"
 #include "core/place.h"
 
+#define CLUSTER_KINDS 8u
+
+struct cluster_kind { /* devices of a node that are alike */
+	uint32_t model, n_devices;
+	uint64_t device_bytes; /* of each; 0: not counted */
+};
+
 struct cluster_node {
 	char name[SPEC_LABEL], rack[SPEC_LABEL];
-	uint32_t model, n_devices, cpu_milli;
-	uint64_t memory_bytes, device_bytes; /* of the node; of each device, 0: not counted */
-	uint32_t line;                       /* where a file has it; 0: no file does */
+	struct cluster_kind kinds[CLUSTER_KINDS]; /* one after the other, n_kinds of them */
+	uint32_t n_kinds;
+	uint32_t n_devices; /* of all kinds: cluster_add() counts them */
+	uint32_t cpu_milli;
+	uint64_t memory_bytes;
+	uint32_t line; /* where a file has it; 0: no file does */
 };
 
 #define CLUSTER_QUEUE_MODELS 8u
@@ -56,7 +66,10 @@ struct cluster {
 void cluster_done(struct cluster *c);
 #define _cleanup_cluster_ _cleanup_(cluster_done)
 
-/* A copy. -ENOSPC above PLACE_NODES_MAX, -EINVAL for too many devices, -ENOMEM. */
+/*
+ * A copy. -ENOSPC above PLACE_NODES_MAX, -EINVAL for more than PLACE_NODE_DEVICES_MAX devices,
+ * -ENOMEM.
+ */
 int cluster_add(struct cluster *c, const struct cluster_node *node, struct error *err);
 
 /* No two nodes have one name: -EINVAL with it and the second's line, -ENOMEM. */

@@ -154,6 +154,15 @@ def reads_yaml():
             "nodes:\n- &a {devices: 1}\n- *a\ntasks:\n- {request: 1, duration: 1s}\n": (),
             "nodes:\n- {name: x, devices: 1}\n- {name: x}\ntasks: []\n": ("line 3", "two nodes 'x'"),
             "nodes:\n- {name: x, devices: 0}\ntasks:\n- {request: 1, duration: 1s}\n": ("no node",),
+            "nodes:\n- {devices: T4:1:16Gi:2}\ntasks: []\n": ("line 2", "devices", "16Gi:2"),
+            "nodes:\n- {devices: 'T4:'}\ntasks: []\n": ("line 2", "devices", "''"),
+            "nodes:\n- {devices: ':4'}\ntasks: []\n": ("line 2", "devices", "MODEL:COUNT:MEMORY"),
+            "nodes:\n- {devices: T4:65}\ntasks: []\n": ("line 2", "devices", "65", "64"),
+            "nodes:\n- {name: x, devices: T4:60|V100:5}\ntasks: []\n": ("line 2", "'x' with 65 devices", "64"),
+            "nodes:\n- {devices: T4:1:280Ti}\ntasks: []\n": ("line 2", "devices", "'280Ti'", "279Ti"),
+            "nodes:\n- {devices: T4:1, memory: 4Gi}\ntasks: []\n": ("line 2", "memory", "V100:2:16Gi"),
+            "nodes:\n- {model: T4, devices: T4:1}\ntasks: []\n": ("line 2", "model", "V100:2:16Gi"),
+            "nodes:\n- {devices: '" + "|".join(f"m{i}:1" for i in range(9)) + "'}\n": ("line 2", "devices", "8 kinds"),
             "other: 1\n": ("line 1", "other"),
             "nodes:\n- devices: 1\n  cpu: 1\n  devices: 2\ntasks: []\n": ("line 4", "devices", "twice"),
             "nodes: []\ntasks: []\nnodes: []\n": ("line 3", "nodes", "twice"),
@@ -171,6 +180,24 @@ def reads_yaml():
         }.items():
             f.write("c.yaml", text)
             refused(f.sim("--spec", "c.yaml"), 1, "device" if "no node" in words else "c.yaml", *words)
+
+
+MIXED = """nodes:
+  - {name: n, devices: A100:1:40Gi|A100-1g.5gb:2:4864Mi}
+tasks:
+  - {mode: exclusive, request: 1, model: A100-1g.5gb, duration: 10s, copies: 4}
+  - {request: 0.5, memory: 20Gi, duration: 10s, copies: 2}
+  - {request: 0.5, memory: 41Gi, duration: 10s}
+"""
+
+
+def has_devices_of_several_kinds_in_a_node():
+    """Whole instances are taken two at a time; what needs 20Gi shares the one device that has them, at half speed."""
+    with Files(c_yaml=MIXED) as f:
+        done = f.sim("--spec", "c.yaml", "--policy", "best-fit")
+        assert "1 of 7 tasks never had room" in done.stderr and "no node has it" not in done.stderr, done.stderr
+        run = sim_json("--spec", "c.yaml", "--policy", "best-fit", folder=f.folder.name)["policies"][0]["runs"][0]
+        assert run["end_s"] == 20 and run["devices_in_use"] == 3 and run["queued_p99_s"] == 10, run
 
 
 def ends_in_time_or_says_that_it_does_not():
@@ -598,7 +625,7 @@ def bad_files_are_said_and_nothing_is_written():
 
 
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
-     draws_tasks_that_come_and_go, reads_yaml, ends_in_time_or_says_that_it_does_not,
+     draws_tasks_that_come_and_go, reads_yaml, has_devices_of_several_kinds_in_a_node, ends_in_time_or_says_that_it_does_not,
      shares_by_queues_labels_and_thresholds,
      says_what_never_had_room, reads_cells, chooses_modes_and_networks,
      makes_room_for_who_matters_more, generates_the_named_shapes,

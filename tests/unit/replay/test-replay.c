@@ -176,10 +176,11 @@ static void packs_by_memory_alone(void **state)
 
 static void add_node(struct scene *s, const char *name, uint64_t device_bytes)
 {
-	struct cluster_node node = {.n_devices = 1, .device_bytes = device_bytes};
+	struct cluster_node node = {
+		.n_kinds = 1, .kinds = {{.n_devices = 1, .device_bytes = device_bytes}}};
 
 	if (!s->cluster.n_models)
-		assert_ok(cluster_model(&s->cluster, STR("any"), &node.model, NULL));
+		assert_ok(cluster_model(&s->cluster, STR("any"), &node.kinds[0].model, NULL));
 	assert_ok(str_copy(node.name, sizeof(node.name), str_from(name)));
 	assert_ok(cluster_add(&s->cluster, &node, NULL));
 }
@@ -561,10 +562,11 @@ static void a_gang_starts_when_all_have_gone(void **state)
  */
 static void a_claim_is_given_up(void **state)
 {
-	struct cluster_node node = {.name = "a", .n_devices = 2, .cpu_milli = 4000};
+	struct cluster_node node = {
+		.name = "a", .n_kinds = 1, .kinds = {{.n_devices = 2}}, .cpu_milli = 4000};
 	_cleanup_scene_ struct scene s = {0};
 
-	assert_ok(cluster_model(&s.cluster, STR("any"), &node.model, NULL));
+	assert_ok(cluster_model(&s.cluster, STR("any"), &node.kinds[0].model, NULL));
 	assert_ok(cluster_add(&s.cluster, &node, NULL));
 	for (uint32_t i = 0; i < 4; i++) {
 		const uint64_t at_ns = i < 2 ? i * S / 2 : (i - 1) * S;

@@ -30,7 +30,7 @@ static void reads_a_trace(void **state)
 	assert_ok(cluster_read_openb(&c, STR(NODES), NULL));
 	assert_int_equal(c.n, 2);
 	assert_int_equal(c.n_devices, 3);
-	assert_int_equal(c.nodes[1].model, 1);
+	assert_int_equal(c.nodes[1].kinds[0].model, 1);
 	assert_ok(workload_read_openb(&w, &c, STR(PODS), NULL));
 	assert_int_equal(w.n, 3);
 	assert_true(w.has_times);
