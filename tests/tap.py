@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 
+LONG_S = 10  # what a test takes beyond this it says
 PATIENCE_S = 60  # a bound for what must come, not a measure of how fast
 SKIP = 77
 
@@ -41,15 +42,20 @@ def wait_for(condition, what, patience_s=PATIENCE_S):
 
 
 def outcome(test):
-    """(whether it went well, what there is to say) of one test."""
+    """(whether it went well, its name, what there is to say before it) of one test."""
     name = test.__name__.replace("_", " ")
+    begin = time.monotonic()
+
+    def took():
+        s = time.monotonic() - begin
+        return f"# {s:.0f} s:\n" if s > LONG_S else ""
     try:
         test()
-        return True, name, ""
+        return True, name, took()
     except Skip as why:
         return True, f"{name} # SKIP {why}", ""
     except Exception:  # whatever it is, the next test is to run
-        return False, name, "# " + traceback.format_exc().strip().replace("\n", "\n# ") + "\n"
+        return False, name, took() + "# " + traceback.format_exc().strip().replace("\n", "\n# ") + "\n"
 
 
 def outcomes(tests):

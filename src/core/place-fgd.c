@@ -378,14 +378,15 @@ static int64_t gain_of_many(
  * Of several devices each may be the best one, and each number of whole ones may be left: more than
  * any choice of them can reach. gain: of the best devices, by themselves.
  */
-static int64_t bound_of_several(const struct sums *s, uint32_t count, int64_t gain)
+static int64_t bound_of_several(const struct seen *seen, uint32_t count, int64_t gain)
 {
+	const struct sums *s = &seen->sums;
+	const int64_t greatest = seen->n ? seen->open[0].r : 0;
 	int64_t least = INT64_MAX;
 
 	for (uint32_t k = 0; k <= count && (int32_t)k <= s->n_whole; k++)
-		least = MIN(least,
-			MAX(s->whole - (int64_t)k * UINT16_MAX, 0) *
-				s->more[s->n_whole - (int32_t)k]);
+		least = MIN(
+			least, MAX(s->whole - k * greatest, 0) * s->more[s->n_whole - (int32_t)k]);
 	return gain + s->whole * s->more[s->n_whole] - least;
 }
 
@@ -425,7 +426,7 @@ static int64_t bound(const struct fgd *f, const struct place_class *class, const
 		return 0;
 	if (class->count == 1 || class->share == WHOLE)
 		return bound_of_alike(f, class, seen);
-	return bound_of_several(&seen->sums, class->count, gain_of_many(f, class, seen));
+	return bound_of_several(seen, class->count, gain_of_many(f, class, seen));
 }
 
 /* ---- many classes at once ---- */
@@ -447,7 +448,9 @@ struct lanes {
 PLACE_VECTORS static void see_gains(
 	const struct fgd *f, const struct seen *seen, uint32_t n, struct lanes *restrict lanes)
 {
-	const int32_t *above = seen->sums.above, unable = seen->sums.unable;
+	const int32_t *restrict above = seen->sums.above, unable = seen->sums.unable;
+	const uint32_t *restrict rank = f->rank;
+	int32_t gains[LANES]; /* nothing else can be there: a look-up for each lane at once */
 
 	for (uint32_t i = 0; i < n; i++) {
 		lanes->first[i] = lanes->second[i] = NO_GAIN;
@@ -456,21 +459,25 @@ PLACE_VECTORS static void see_gains(
 	for (uint32_t k = 0; k < seen->n; k++) {
 		const int32_t r = (int32_t)seen->open[k].r, split = (int32_t)seen->open[k].split;
 		const int32_t less = r == (int32_t)WHOLE ? (int32_t)seen->one_less : 0;
-		const bool has_more = seen->open[k].n > 1;
+		const int32_t again = seen->open[k].n > 1 ? -1 : 0; /* bits: there is another */
 
 		for (uint32_t i = 0; i < n; i++) {
 			const int32_t most = r - lanes->share[i];
-			int32_t least = r - lanes->share_most[i], gain, other;
+			const int32_t least = r - lanes->share_most[i];
 
-			least = least > 0 ? least : 0;
-			gain = split - least * above[f->rank[most > 0 ? most : 0]] +
-				(r - least) * unable;
-			gain = most >= 0 ? gain : NO_GAIN;
-			other = gain < lanes->first[i] || has_more ? gain : lanes->first[i];
-			lanes->second[i] = lanes->second[i] > other ? lanes->second[i] : other;
-			lanes->first[i] = lanes->first[i] > gain ? lanes->first[i] : gain;
-			gain = most >= 0 ? gain + less : -INT32_MAX;
-			lanes->alone[i] = lanes->alone[i] > gain ? lanes->alone[i] : gain;
+			gains[i] = split - MAX(least, 0) * above[rank[MAX(most, 0)]] +
+				(r - MAX(least, 0)) * unable;
+		}
+		for (uint32_t i = 0; i < n; i++) {
+			const int32_t fits = lanes->share[i] <= r ? -1 : 0;
+			const int32_t gain = (gains[i] & fits) | (NO_GAIN & ~fits);
+			const int32_t all = ((gains[i] + less) & fits) | (-INT32_MAX & ~fits);
+			const int32_t other = (gain & again) |
+				(MIN(gain, lanes->first[i]) & ~again);
+
+			lanes->second[i] = MAX(lanes->second[i], other);
+			lanes->first[i] = MAX(lanes->first[i], gain);
+			lanes->alone[i] = MAX(lanes->alone[i], all);
 		}
 	}
 }
@@ -497,7 +504,7 @@ PLACE_VECTORS static void see_grades(
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
-	const int64_t several = bound_of_several(&seen->sums, 2, 0);
+	const int64_t several = bound_of_several(seen, 2, 0);
 	struct lanes lanes;
 	uint32_t n_others = 0;
 
