@@ -13,7 +13,9 @@ WHY = ("The queue is the example deploy/examples/file-queue: a Job for each file
        "until the last one is put away as done, and all bursts together are compared: where there are no more files than devices nothing is "
        "gained. Seconds until the first has its device are from the first file until the daemon sees a process of a container with a quarter. "
        "What is left is pods and shares, looked for until there are none, for a minute at most. Kubernetes is real, and its parts share the "
-       "machine's processors with the containers that they start: what a burst takes beyond the five seconds grows with its files.")
+       "machine's processors with the containers that they start: what a burst takes beyond the five seconds grows with its files. A Job's "
+       "pod from its creation to its removal takes most of a second of two processors, whatever it asks for, and that is what a hundred "
+       "files with a share wait for: twenty seconds of their time are the work. Whole devices hide it behind theirs.")
 
 
 def run(world):

@@ -124,6 +124,8 @@ struct node {
 	struct {
 		bool is_on, has_changed;
 		uint64_t next_ns;
+		struct loop_timer soon;
+		uint64_t awaited_ns; /* since when a placeholder has no device yet; 0: none */
 		struct podres_question *question;
 		struct pool_device device[ARBITER_DEVICES];
 	} pool;
@@ -287,6 +289,8 @@ void overcommit_set(struct node *node, const struct device *device, uint32_t ove
 
 /* Of a resource that stands for GPUs, whoever serves it. */
 bool node_is_gpu(const char *resource);
+int node_pool_new(struct node *node); /* -ENOMEM */
+void node_pool_free(struct node *node);
 /* The kubelet is asked, now and then, who has the devices. */
 void node_pool_look(struct node *node, uint64_t now);
 /* A pod of this node has changed or is gone. */

@@ -14,6 +14,8 @@
 #include "manifest/placeholder.h"
 
 #define POOL_LOOK_NS NSEC_PER_SEC
+#define POOL_SOON_NS (50 * NSEC_PER_MSEC)
+#define POOL_SOON_FOR_NS (30 * NSEC_PER_SEC) /* then it waits for more than the kubelet */
 /* A kubelet that has just started may list nothing yet. */
 #define POOL_MISSED_NS (10 * NSEC_PER_SEC)
 
@@ -118,6 +120,50 @@ static void offer_if_changed(struct node *node)
 	node_offer(node);
 }
 
+static bool has_device(const struct node *node, const char *placeholder)
+{
+	for (uint32_t i = 0; i < node->agent->devices->n; i++)
+		if (!strcmp(node->pool.device[i].placeholder, placeholder))
+			return true;
+	return false;
+}
+
+static bool awaits_device(const struct node *node)
+{
+	const struct kube_entry *e = NULL;
+
+	while (node->pool.is_on && (e = kube_cache_next(node->pods, e)))
+		if (placeholder_is_one(e->object, node->options.space) &&
+			!node_is_leaving(e->object) && !node_is_over(e->object, "") &&
+			!has_device(node, e->name))
+			return true;
+	return false;
+}
+
+/* The kubelet tells nobody what it gives: while a pod waits for that, it is asked often. */
+static void look_soon(struct node *node)
+{
+	const uint64_t now = clock_now_ns();
+
+	if (!awaits_device(node)) {
+		node->pool.awaited_ns = 0;
+		return;
+	}
+	if (!node->pool.awaited_ns)
+		node->pool.awaited_ns = now;
+	if (now - node->pool.awaited_ns < POOL_SOON_FOR_NS &&
+		!loop_timer_is_armed(&node->pool.soon))
+		loop_set_timer(&node->pool.soon, now + POOL_SOON_NS);
+}
+
+static void on_soon(struct loop_timer *timer, uint64_t now)
+{
+	struct node *node = timer->data;
+
+	node->pool.next_ns = 0;
+	node_pool_look(node, now);
+}
+
 void node_pool_pod_changed(struct node *node)
 {
 	const struct device_set *set = node->agent->devices;
@@ -127,6 +173,7 @@ void node_pool_pod_changed(struct node *node)
 			lose(node, &set->devices[i]);
 	node->pool.next_ns = 0;
 	offer_if_changed(node);
+	look_soon(node);
 }
 
 /* ---- the kubelet's word ---- */
@@ -177,11 +224,12 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 
 	node->pool.question = NULL;
 	/* Without an answer, or without the pods that it speaks of, all stays as it was. */
-	if (!list || !kube_cache_is_synced(node->pods))
-		return;
-	for (uint32_t i = 0; i < set->n; i++)
-		note(node, &set->devices[i], holder_of(list, &set->devices[i]));
-	offer_if_changed(node);
+	if (list && kube_cache_is_synced(node->pods)) {
+		for (uint32_t i = 0; i < set->n; i++)
+			note(node, &set->devices[i], holder_of(list, &set->devices[i]));
+		offer_if_changed(node);
+	}
+	look_soon(node);
 }
 
 void node_pool_look(struct node *node, uint64_t now)
@@ -196,4 +244,15 @@ void node_pool_look(struct node *node, uint64_t now)
 	node->pool.next_ns = now + POOL_LOOK_NS;
 	if (podres_ask(node->podres, on_list, node, &node->pool.question) < 0)
 		node->pool.question = NULL;
+}
+
+int node_pool_new(struct node *node)
+{
+	node->pool.soon.data = node;
+	return loop_add_timer(node->agent->loop, &node->pool.soon, on_soon);
+}
+
+void node_pool_free(struct node *node)
+{
+	loop_remove_timer(&node->pool.soon);
 }

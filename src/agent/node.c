@@ -580,7 +580,8 @@ static int start(struct node *node, struct error *err)
 	node->tick.data = node;
 	if (r >= 0 &&
 		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
-			node_status_new(node) < 0 || node_lease_new(node) < 0))
+			node_status_new(node) < 0 || node_pool_new(node) < 0 ||
+			node_lease_new(node) < 0))
 		r = fail(err, ENOMEM, "no memory");
 	if (r >= 0)
 		node_usage_load(node);
@@ -641,6 +642,7 @@ void node_free(struct node *node)
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_usage_free(node);
+	node_pool_free(node);
 	node_status_free(node);
 	node_lease_free(node);
 	loop_remove_timer(&node->tick);
