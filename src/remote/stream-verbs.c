@@ -405,7 +405,6 @@ int verbs_stream_new(
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&v->is_changed, &clock);
 	pthread_condattr_destroy(&clock);
-	v->verbs = verbs;
 	v->credits = VERBS_CREDITS;
 	v->opened = malloc(VERBS_SLOT_BYTES);
 	if (!v->opened || seal_init(&v->data_out, secrets->out, "divvy verbs data") < 0 ||
@@ -415,6 +414,7 @@ int verbs_stream_new(
 		verbs_stream_free(v);
 		return -ENOMEM;
 	}
+	v->verbs = verbs;
 	*ret_stream = v;
 	return 0;
 }
@@ -431,6 +431,7 @@ void verbs_stream_free(struct verbs_stream *v)
 	pthread_mutex_destroy(&v->sending);
 	pthread_mutex_destroy(&v->lock);
 	free(v->opened);
+	verbs_close(v->verbs);
 	free(v);
 }
 

@@ -25,10 +25,10 @@ struct verbs_secrets {
 
 struct verbs_stream;
 
-/* Over a pair that is connected, which stays the caller's. 0 or -ENOMEM. */
+/* Over a pair that is connected, which is its own from then on. 0 or -ENOMEM. */
 int verbs_stream_new(
 	struct verbs *verbs, const struct verbs_secrets *secrets, struct verbs_stream **ret_stream);
-/* Accepts NULL; nobody uses it any more. */
+/* And its pair; accepts NULL. Nobody uses it any more. */
 void verbs_stream_free(struct verbs_stream *v);
 
 /*

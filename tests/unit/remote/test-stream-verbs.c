@@ -43,15 +43,16 @@ static void seal_end(struct end *end, const struct verbs_secrets *secrets, unsig
 
 static void close_end(struct end *end)
 {
+	if (!end->sealed)
+		verbs_close(end->verbs);
 	verbs_stream_free(end->sealed);
-	verbs_close(end->verbs);
 	*end = (struct end){0};
 }
 
-static void begin(const struct fake_verbs *how, unsigned silent_ms)
+static void begin_with(
+	const struct fake_verbs *how, unsigned silent_ms, const struct verbs_secrets *of_there)
 {
-	const struct verbs_secrets one = {.out = "here", .in = "there"},
-				   other = {.out = "there", .in = "here"};
+	const struct verbs_secrets of_here = {.out = "here", .in = "there"};
 	struct error err = {0};
 
 	fake_begin(how);
@@ -60,8 +61,13 @@ static void begin(const struct fake_verbs *how, unsigned silent_ms)
 	if (verbs_connect(here.verbs, verbs_address(there.verbs), &err) < 0 ||
 		verbs_connect(there.verbs, verbs_address(here.verbs), &err) < 0)
 		fail_msg("%s", err.msg);
-	seal_end(&here, &one, silent_ms);
-	seal_end(&there, &other, silent_ms);
+	seal_end(&here, &of_here, silent_ms);
+	seal_end(&there, of_there, silent_ms);
+}
+
+static void begin(const struct fake_verbs *how, unsigned silent_ms)
+{
+	begin_with(how, silent_ms, &(struct verbs_secrets){.out = "there", .in = "here"});
 }
 
 static void done(void)
@@ -262,9 +268,7 @@ static void other_secrets_open_nothing(void **state)
 	const struct verbs_secrets other = {.out = "there", .in = "elsewhere"};
 	uint32_t word = 0;
 
-	begin(&(struct fake_verbs){0}, SILENT_MS);
-	verbs_stream_free(there.sealed);
-	seal_end(&there, &other, SILENT_MS);
+	begin_with(&(struct fake_verbs){0}, SILENT_MS, &other);
 	assert_ok(stream_send(here.stream, &word, sizeof(word)));
 	assert_int_equal(stream_receive(there.stream, &word, sizeof(word)), -EBADMSG);
 	done();
