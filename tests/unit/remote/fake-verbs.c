@@ -12,10 +12,11 @@
 #include "base/cleanup.h"
 
 #define QUEUE 64u
-#define PAIRS 8u
+#define PAIRS 4u
 #define MESSAGE_MAX (1u << 20)
 
 struct fake_verbs fake;
+const struct fake_far *fake_far;
 
 struct fake_domain {
 	struct ibv_pd pd;
@@ -55,7 +56,7 @@ static pthread_cond_t is_changed = PTHREAD_COND_INITIALIZER;
 static struct fake_pair *pairs[PAIRS];
 static pthread_t network;
 static bool is_over;
-static uint8_t before[MESSAGE_MAX]; /* the last message, which may come once more */
+static uint8_t before[MESSAGE_MAX]; /* the last message; of the network's thread */
 static uint32_t before_bytes;
 
 /* ---- objects ---- */
@@ -89,6 +90,8 @@ struct ibv_device **ibv_get_device_list(int *n)
 {
 	static struct ibv_device *list[2];
 
+	if (fake_far)
+		fake_far->open();
 	device.transport_type = fake.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	list[0] = fake.is_absent ? NULL : &device;
 	*n = fake.is_absent ? 0 : 1;
@@ -370,6 +373,18 @@ int ibv_close_device(struct ibv_context *c)
 	return unmake(c);
 }
 
+static uint32_t first_number(void)
+{
+	return fake_far ? fake_far->first : 1;
+}
+
+static struct fake_pair *find_pair(uint32_t number)
+{
+	const uint32_t at = number - first_number();
+
+	return at < PAIRS ? pairs[at] : NULL;
+}
+
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *wanted)
 {
 	struct fake_pair *p = make(sizeof(*p));
@@ -388,16 +403,18 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *wanted)
 	for (unsigned i = 0; i < PAIRS && !p->qp.qp_num; i++)
 		if (!pairs[i]) {
 			pairs[i] = p;
-			p->qp.qp_num = i + 1;
+			p->qp.qp_num = first_number() + i;
 		}
 	pthread_mutex_unlock(&lock);
+	if (fake_far)
+		fake_far->made(p->qp.qp_num);
 	return &p->qp;
 }
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	pthread_mutex_lock(&lock);
-	pairs[qp->qp_num - 1] = NULL;
+	pairs[qp->qp_num - first_number()] = NULL;
 	pthread_mutex_unlock(&lock);
 	return unmake(CONTAINER_OF(qp, struct fake_pair, qp));
 }
@@ -447,55 +464,70 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 /* ---- the network ---- */
 
-static struct fake_pair *find_dest(const struct fake_pair *p)
+/* As it arrives there; with the lock. */
+static int arrive(uint32_t number, uint32_t from, const void *p, uint32_t n)
 {
-	struct fake_pair *to = p->dest && p->dest <= PAIRS ? pairs[p->dest - 1] : NULL;
-	const bool is_ready = to && (to->qp.state == IBV_QPS_RTR || to->qp.state == IBV_QPS_RTS);
+	struct fake_pair *to = find_pair(number);
+	struct fake_work there;
 
-	return is_ready && to->dest == p->qp.qp_num && !fake.is_deaf ? to : NULL;
+	if (!to || (to->qp.state != IBV_QPS_RTR && to->qp.state != IBV_QPS_RTS) ||
+		to->dest != from || fake.is_deaf)
+		return FAKE_NOBODY;
+	if (!to->in.n) {
+		fake.not_ready++;
+		return FAKE_NOT_READY;
+	}
+	there = take(&to->in);
+	if (n > there.sge.length) {
+		fake.misused++;
+		return FAKE_NOBODY;
+	}
+	memcpy((void *)(uintptr_t)there.sge.addr, p, n);
+	say(to->qp.recv_cq, &there, IBV_WC_SUCCESS, n);
+	return FAKE_TAKEN;
 }
 
-/* The message's bytes, as they arrive there. */
-static uint32_t carry(const struct fake_work *work, uint8_t *to, enum fake_fate fate)
+int fake_arrive(uint32_t to, uint32_t from, const void *p, uint32_t n)
 {
-	uint32_t n = work->sge.length;
+	int r;
 
-	if (fate == FAKE_REPEATED) {
-		n = before_bytes;
-		memcpy(to, before, n);
-	} else {
-		memcpy(to, (const void *)(uintptr_t)work->sge.addr, n);
+	pthread_mutex_lock(&lock);
+	r = arrive(to, from, p, n);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* What is to arrive of it, in `before`. */
+static void carry(const struct fake_work *work, enum fake_fate fate)
+{
+	if (fate != FAKE_REPEATED) {
+		before_bytes = MIN(work->sge.length, MESSAGE_MAX);
+		memcpy(before, (const void *)(uintptr_t)work->sge.addr, before_bytes);
 	}
 	if (fate == FAKE_CHANGED)
-		to[n / 2] ^= 1;
-	memcpy(before, to, n);
-	before_bytes = n;
-	return n;
+		before[before_bytes / 2] ^= 1;
 }
 
 static void deliver(struct fake_pair *from)
 {
-	struct fake_pair *to = find_dest(from);
 	const struct fake_work work = take(&from->out);
-	enum fake_fate fate = ++fake.messages == fake.at ? fake.fate : FAKE_ARRIVES;
-	struct fake_work there;
+	const enum fake_fate fate = ++fake.messages == fake.at ? fake.fate : FAKE_ARRIVES;
+	int r = FAKE_TAKEN;
 
-	if (!to || (fate != FAKE_LOST && !to->in.n)) {
-		fake.not_ready += to != NULL;
-		say(from->qp.send_cq, &work, IBV_WC_RETRY_EXC_ERR, 0);
-		break_pair(from);
-		return;
-	}
 	if (fate != FAKE_LOST) {
-		there = take(&to->in);
-		if (there.sge.length < work.sge.length || work.sge.length > MESSAGE_MAX) {
-			fake.misused++;
-			return;
+		carry(&work, fate);
+		if (fake_far) {
+			/* That takes as long as the other process does. */
+			pthread_mutex_unlock(&lock);
+			r = fake_far->send(from->dest, from->qp.qp_num, before, before_bytes);
+			pthread_mutex_lock(&lock);
+		} else {
+			r = arrive(from->dest, from->qp.qp_num, before, before_bytes);
 		}
-		say(to->qp.recv_cq, &there, IBV_WC_SUCCESS,
-			carry(&work, (uint8_t *)(uintptr_t)there.sge.addr, fate));
 	}
-	say(from->qp.send_cq, &work, IBV_WC_SUCCESS, 0);
+	say(from->qp.send_cq, &work, r == FAKE_TAKEN ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR, 0);
+	if (r != FAKE_TAKEN)
+		break_pair(from);
 }
 
 static struct fake_pair *find_work(unsigned *at)

@@ -32,6 +32,20 @@ struct fake_verbs {
 };
 extern struct fake_verbs fake;
 
+/*
+ * Where the other end is in another process, by number of the pair: fake-verbs-far.c. All block;
+ * send says what fake_arrive() has said there, or FAKE_NOBODY.
+ */
+struct fake_far {
+	uint32_t first; /* this process has numbers from there on */
+	void (*open)(void);
+	void (*made)(uint32_t number);
+	int (*send)(uint32_t to, uint32_t from, const void *p, uint32_t n);
+};
+extern const struct fake_far *fake_far; /* NULL: both are in this one */
+enum { FAKE_TAKEN, FAKE_NOBODY, FAKE_NOT_READY };
+int fake_arrive(uint32_t to, uint32_t from, const void *p, uint32_t n);
+
 /* All as in the beginning, with those before `not_ready` as in `how`. */
 void fake_begin(const struct fake_verbs *how);
 void fake_end(void);
