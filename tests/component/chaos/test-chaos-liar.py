@@ -3,7 +3,10 @@
 """A client that lies, in its pages and on the socket: the daemon neither ends nor stands still, and the
 others keep their shares, quotas and accounts."""
 
+import contextlib
 import os
+import subprocess
+import sys
 import time
 
 from machine import CHAOS, Machine, run, seed_of, soaking, survived, wait_for
@@ -12,7 +15,7 @@ LIAR = os.path.join(CHAOS, "liar")
 # Of the arbiter: three drains of 250 ms in 10 s may be waited for, before all go past who is never done.
 SECONDS = 60 if soaking() else 11
 # 1/1000 of the device that each liar may change somebody else's share by. It takes processor time as well, on
-# a machine that may have two processors.
+# a machine that may have two processors: so do those whose place it takes.
 OFF = 50
 
 rng = seed_of("liar")
@@ -35,10 +38,23 @@ def untouched(m, tenants, spins, before):
     m.books_are_right(but=("liar",))
 
 
+@contextlib.contextmanager
+def busy(n):
+    """So many programs that take a processor, and touch nothing."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
 def beside_once(*ways, seconds):
     with Machine() as m:
         tenants, spins = honest(m)
-        alone = m.shares([[s.pid] for s in spins], 3)
+        with busy(len(ways)):
+            alone = m.shares([[s.pid] for s in spins], 3)
         before = [t.now() for t in tenants]
         pid = m.daemon.pid
         lying = m.create("liar", request="0.2", limit="0.2", memory="1Gi")
@@ -56,7 +72,7 @@ def beside_once(*ways, seconds):
         comer = m.create("comer", request="0.2").spin(kernel_us=300)
         m.goes_on(comer.pid, *[s.pid for s in spins])
         # More than its limit it has when it co-runs with who holds the device and does nothing; less than it
-        # before the liar came where the machine has no time for them.
+        # beside programs that are only busy where the machine has no time for them.
         wants = [min(want, share) for want, share in zip((500, 300), alone)]
         return [f"{share:.0f}/1000 instead of {want:.0f}" for share, want in zip(got, wants) if share < want - OFF * len(ways)]
 
