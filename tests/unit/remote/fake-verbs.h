@@ -20,7 +20,7 @@ struct fake_verbs {
 	int refuses;      /* registering memory, with that errno */
 	unsigned fails;   /* which of the objects that are made, from 1, cannot be */
 	uint64_t slow_us; /* each message */
-	/* Of the message with that number in the session, from 1; a repeated one takes its place. */
+	/* Of the message with that number from 1 on; a repeated one takes its place. */
 	unsigned at;
 	enum fake_fate fate;
 
