@@ -86,19 +86,17 @@ static int unmake(void *p)
 static struct ibv_device device = {
 	.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, .name = "fake0"};
 
+static struct ibv_device *list[2];
+
 struct ibv_device **ibv_get_device_list(int *n)
 {
-	static struct ibv_device *list[2];
-
 	if (fake_far)
 		fake_far->open();
-	device.transport_type = fake.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
-	list[0] = fake.is_absent ? NULL : &device;
 	*n = fake.is_absent ? 0 : 1;
 	return list;
 }
 
-void ibv_free_device_list(struct ibv_device **list)
+void ibv_free_device_list(struct ibv_device **of)
 {
 }
 
@@ -164,7 +162,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *p, size_t n, int access)
 	/* Nobody at the other side may read or write it. */
 	fake.misused += access != IBV_ACCESS_LOCAL_WRITE;
 	d->mr = (struct ibv_mr){.pd = pd, .addr = p, .length = n, .lkey = 42};
+	pthread_mutex_lock(&lock);
 	fake.registered += n;
+	pthread_mutex_unlock(&lock);
 	return &d->mr;
 }
 
@@ -177,7 +177,9 @@ struct ibv_mr *ibv_reg_mr_iova2(
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	pthread_mutex_lock(&lock);
 	fake.registered -= mr->length;
+	pthread_mutex_unlock(&lock);
 	mr->lkey = 0;
 	return 0;
 }
@@ -568,6 +570,8 @@ void fake_begin(const struct fake_verbs *how)
 {
 	fake = *how;
 	is_over = false;
+	device.transport_type = fake.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	list[0] = fake.is_absent ? NULL : &device;
 	if (pthread_create(&network, NULL, network_main, NULL))
 		abort();
 }
