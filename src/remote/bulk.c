@@ -39,7 +39,7 @@ unsigned bulk_wish(void)
 	return processors < 2 ? 2 : (unsigned)processors;
 }
 
-static int export(gnutls_session_t tls, const char *label, void *ret, size_t n)
+int bulk_secret(gnutls_session_t tls, const char *label, void *ret, size_t n)
 {
 	return gnutls_prf_rfc5705(tls, strlen(label), label, 0, NULL, n, ret) < 0 ? -EIO : 0;
 }
@@ -47,7 +47,7 @@ static int export(gnutls_session_t tls, const char *label, void *ret, size_t n)
 int bulk_name(gnutls_session_t first, struct bulk_name *ret_name)
 {
 	struct bulk_name name;
-	const int r = export(first, "EXPORTER-divvy-bulk-name", &name, sizeof(name));
+	const int r = bulk_secret(first, "EXPORTER-divvy-bulk-name", &name, sizeof(name));
 
 	if (r == 0)
 		*ret_name = name;
@@ -56,7 +56,7 @@ int bulk_name(gnutls_session_t first, struct bulk_name *ret_name)
 
 static int find_own_key(gnutls_session_t first)
 {
-	return export(first, "EXPORTER-divvy-bulk-key", key, sizeof(key));
+	return bulk_secret(first, "EXPORTER-divvy-bulk-key", key, sizeof(key));
 }
 
 /* ---- the side of the program ---- */

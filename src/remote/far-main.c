@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "remote/far.h"
 
@@ -136,6 +137,7 @@ int main(int argc, char **argv)
 
 	if (!part)
 		return usage();
+	log_init("divvy-remote-far");
 	for (int fd = SERVE_FD_LISTEN; fd <= SERVE_FD_IDENTITY; fd++)
 		fd_set_cloexec(fd, true);
 	/* A key is in our memory. */

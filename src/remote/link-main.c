@@ -32,6 +32,7 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "remote/children.h"
@@ -396,6 +397,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: divvy-remote-link serve LISTEN-FD | join LISTEN-FD PID\n");
 		return 2;
 	}
+	log_init("divvy-remote-link");
 	r = read_invitation();
 	fd_set_cloexec((int)listener, true);
 	if (is_server)

@@ -15,7 +15,7 @@
 struct gnutls_session_int;
 
 /* How both ends speak; they are of the same. */
-#define LINK_ABI 2u
+#define LINK_ABI 3u
 
 /*
  * This side's end of a session: the connections, of which the first carries all but bulk data, the
