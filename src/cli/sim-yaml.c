@@ -135,7 +135,7 @@ static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error
 	return r;
 }
 
-/* "V100:2:16Gi|T4:4": so many of that model, each with that memory; without one it is not counted. */
+/* "V100:2:16Gi|T4:4": so many of a model, each with that memory; none: it is not counted. */
 static int set_kinds(
 	struct reader *reader, struct cluster_node *node, struct str text, struct error *err)
 {

@@ -34,8 +34,9 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 	for (uint32_t i = 0; i < node->n_kinds; i++)
 		n_devices += node->kinds[i].n_devices;
 	if (n_devices > PLACE_NODE_DEVICES_MAX)
-		return fail(err, EINVAL, "node '%s' with %" PRIu64 " devices: up to %u are possible",
-			node->name, n_devices, PLACE_NODE_DEVICES_MAX);
+		return fail(err, EINVAL,
+			"node '%s' with %" PRIu64 " devices: up to %u are possible", node->name,
+			n_devices, PLACE_NODE_DEVICES_MAX);
 	if (c->n == PLACE_NODES_MAX)
 		return fail(err, ENOSPC, "more than %u nodes", PLACE_NODES_MAX);
 	if (array_grow(&c->nodes, &c->room, c->n + 1, sizeof(*c->nodes)) < 0)
@@ -45,8 +46,7 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 	c->n_devices += (uint32_t)n_devices;
 	for (uint32_t i = 0; i < node->n_kinds; i++)
 		if (node->kinds[i].n_devices)
-			c->device_bytes_max =
-				MAX(c->device_bytes_max, node->kinds[i].device_bytes);
+			c->device_bytes_max = MAX(c->device_bytes_max, node->kinds[i].device_bytes);
 	return 0;
 }
 
