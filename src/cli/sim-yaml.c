@@ -135,6 +135,20 @@ static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error
 	return r;
 }
 
+/* Of "MODEL:FIRST:REST": all that stands behind FIRST, and no p where nothing does. */
+static int split_model(struct reader *reader, struct str text, const char *form,
+	uint32_t *ret_model, struct str *ret_first, struct str *ret_rest, struct error *err)
+{
+	struct str name;
+
+	str_split(&text, ':', &name);
+	if (!name.n || !text.p)
+		return fail(err, EINVAL, "%s, with '|' between several", form);
+	str_split(&text, ':', ret_first);
+	*ret_rest = text;
+	return cluster_model(reader->cluster, name, ret_model, err);
+}
+
 /* "V100:2:16Gi|T4:4": so many of a model, each with that memory; none: it is not counted. */
 static int set_kinds(
 	struct reader *reader, struct cluster_node *node, struct str text, struct error *err)
@@ -143,24 +157,19 @@ static int set_kinds(
 
 	for (node->n_kinds = 0; text.p && str_split(&text, '|', &one); node->n_kinds++) {
 		struct cluster_kind *kind = &node->kinds[node->n_kinds];
-		struct str name, count;
+		struct str count, memory;
 		uint64_t n;
 		int r;
 
 		if (node->n_kinds == CLUSTER_KINDS)
 			return fail(err, ENOSPC, "up to %u kinds are possible", CLUSTER_KINDS);
-		str_split(&one, ':', &name);
-		if (!name.n || !one.p)
-			return fail(err, EINVAL,
-				"MODEL:COUNT:MEMORY is expected, such as V100:2:16Gi, with '|' "
-				"between several");
-		str_split(&one, ':', &count);
-		r = cluster_model(reader->cluster, name, &kind->model, err);
+		r = split_model(reader, one, "MODEL:COUNT:MEMORY is expected, such as V100:2:16Gi",
+			&kind->model, &count, &memory, err);
 		r = r < 0 ? r : parse_uint(count, 0, PLACE_NODE_DEVICES_MAX, &n, err);
 		if (r < 0)
 			return r;
 		kind->n_devices = (uint32_t)n;
-		r = one.p ? parse_device_bytes(one, &kind->device_bytes, err) : 0;
+		r = memory.p ? parse_device_bytes(memory, &kind->device_bytes, err) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -234,24 +243,19 @@ static int set_queue_models(
 	struct str one;
 
 	for (q->n_models = 0; text.p && str_split(&text, '|', &one); q->n_models++) {
-		struct str name, quota;
+		struct str quota, limit;
 		uint32_t at = q->n_models;
 		int r;
 
 		if (at == CLUSTER_QUEUE_MODELS)
 			return fail(
 				err, ENOSPC, "up to %u models are possible", CLUSTER_QUEUE_MODELS);
-		str_split(&one, ':', &name);
-		if (!name.n || !one.p)
-			return fail(err, EINVAL,
-				"MODEL:QUOTA:LIMIT is expected, such as V100:1.5:4, with '|' "
-				"between several");
-		str_split(&one, ':', &quota);
 		q->models[at].limit = PLACE_UNLIMITED;
-		r = cluster_model(reader->cluster, name, &q->models[at].model, err);
+		r = split_model(reader, one, "MODEL:QUOTA:LIMIT is expected, such as V100:1.5:4",
+			&q->models[at].model, &quota, &limit, err);
 		r = r < 0 ? r : parse_devices(quota, &q->models[at].quota, err);
-		if (r == 0 && one.p)
-			r = parse_devices(one, &q->models[at].limit, err);
+		if (r == 0 && limit.p)
+			r = parse_devices(limit, &q->models[at].limit, err);
 		if (r < 0)
 			return r;
 	}
