@@ -217,10 +217,8 @@ void place_note_arrival(struct place *place, const struct place_spec *spec)
 		count(place->mix, spec);
 }
 
-void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n)
+void place_mix_give(struct place_mix *mix, const struct place_spec *specs, uint32_t n)
 {
-	struct place_mix *mix = place->mix;
-
 	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
 	mix->n_seen = 0;
 	mix->arrivals = 0;
@@ -230,6 +228,11 @@ void place_set_typical(struct place *place, const struct place_spec *specs, uint
 	learn(mix);
 	mix->is_given = true;
 	mix->is_learnt = false; /* the policy has yet to hear of it */
+}
+
+void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n)
+{
+	place_mix_give(place->mix, specs, n);
 }
 
 /* ---- what typical tenants cannot use ---- */
@@ -253,17 +256,23 @@ static uint64_t unusable(const struct place *place, uint32_t at, const struct ty
 	return !t->count || n < t->count || place->cpu_free[at] < t->cpu_milli ? rest : small;
 }
 
-uint64_t place_fragmentation(struct place *place)
+uint64_t place_mix_fragmentation(const struct place_mix *mix, const struct place *place)
 {
-	struct place_mix *mix = place->mix;
 	uint64_t sum = 0;
 
-	/* As of now; a policy hears of it when it is time. */
-	if (!mix->is_given && mix->arrivals)
-		learn(mix);
 	for (uint32_t m = 0; m < mix->n_common; m++)
 		for (uint32_t at = 0; at < place->n_nodes; at++)
 			sum += unusable(place, at, &mix->typical[m]) *
 				(uint64_t)mix->typical[m].weight;
 	return mix->weights ? sum / (uint64_t)mix->weights : 0;
+}
+
+uint64_t place_fragmentation(struct place *place)
+{
+	struct place_mix *mix = place->mix;
+
+	/* As of now; a policy hears of it when it is time. */
+	if (!mix->is_given && mix->arrivals)
+		learn(mix);
+	return place_mix_fragmentation(mix, place);
 }

@@ -23,6 +23,7 @@ struct typical {
 	int32_t weight;
 };
 
+/* What a policy looks ahead by; one of their own judges those of different policies alike. */
 struct place_mix {
 	struct typical typical[MIX_MAX]; /* most first, up to 98 % of all that came */
 	uint32_t n;
@@ -40,6 +41,12 @@ struct place_mix {
 
 int place_mix_new(struct place_mix **ret_mix);
 void place_mix_free(struct place_mix *mix);
+
+/* These are typical, in the place of what was; what place_spec_check refuses does not count. */
+void place_mix_give(struct place_mix *mix, const struct place_spec *specs, uint32_t n);
+
+/* place_fragmentation() by a mix that need not be the engine's own. */
+uint64_t place_mix_fragmentation(const struct place_mix *mix, const struct place *place);
 
 /* No tenant asks for those models any more. */
 void place_mix_forget(struct place_mix *mix, uint64_t models);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "core/place-gang.h"
+#include "core/place-mix.h"
 #include "replay/replay-internal.h"
 
 void replay_free(struct replay_result *result)
@@ -110,7 +111,8 @@ void run_sample(struct run *run)
 	}
 	for (int i = METRICS_NO_CPU; i <= METRICS_OPEN; i++)
 		value[i] = run->n_kinds ? (double)sum[i] / run->n_kinds / run->all : 0;
-	value[METRICS_FRAGMENTED] = (double)place_fragmentation(run->place) / run->all;
+	value[METRICS_FRAGMENTED] = (double)place_mix_fragmentation(run->mix, run->place) /
+		run->all;
 
 	for (uint32_t i = 0; i < METRICS_ROWS_MAX; i++)
 		run->now.row[i] = 0;
@@ -211,7 +213,7 @@ static int start(struct run *run, struct error *err)
 
 	run->result = calloc(1, sizeof(*run->result));
 	run->specs = calloc(in->workload->n, sizeof(*run->specs));
-	if (!index || !run->result || !run->specs)
+	if (!index || !run->result || !run->specs || place_mix_new(&run->mix) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	r = cluster_place(in->cluster, in->ranks, in->scheme->policy, &run->place, index, err);
 	if (r < 0)
@@ -229,6 +231,9 @@ static int start(struct run *run, struct error *err)
 	r = name_labels(run, labels, err);
 	if (r < 0)
 		return r;
+	for (uint32_t i = 0; i < in->workload->n; i++)
+		run->specs[i] = in->workload->tasks[i].spec;
+	place_mix_give(run->mix, run->specs, in->workload->n);
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		set_spec(run, i, labels);
 	if (in->scheme->knows_mix)
@@ -425,6 +430,7 @@ int replay_run(
 	if (r == 0)
 		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
 	place_free(run.place);
+	place_mix_free(run.mix);
 	free(run.specs);
 	free(run.devices);
 	if (r < 0) {

@@ -298,6 +298,26 @@ static void drops_what_does_not_fit(void **state)
 	assert_times(&m->sum[METRICS_OPEN][40], 1, (const double[]){0.3});
 }
 
+/* Of the first task what is left is of no use to the two that come later, whoever placed it. */
+static void fragments_are_those_of_all_that_come(void **state)
+{
+	static const char *const schemes[] = {"fgd", "best-fit", "first-fit", "default", "whole"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		_cleanup_scene_ struct scene s = {0};
+		const struct metrics *m;
+
+		add(&s, 400, 400, 0, 1);
+		add(&s, 1000, 1000, 0, 1);
+		add(&s, 1000, 1000, 0, 1);
+		run(&s, "1x2", schemes[i], REPLAY_DROP);
+		m = &s.result->curves;
+		/* A whole device is of use to all, 0.6 to one of three; whole takes all of it. */
+		assert_times(&m->sum[METRICS_FRAGMENTED][20], 1,
+			(const double[]){strcmp(schemes[i], "whole") ? 0.6 / 2 * 2 / 3 : 0});
+	}
+}
+
 static void drops_gangs_as_a_whole(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -898,11 +918,12 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(gives_no_more_memory_than_there_is), UNIT(goes_at_the_pace_of_the_slowest),
 	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
 	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
-	UNIT(drops_gangs_as_a_whole), UNIT(knows_why_devices_are_idle),
-	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
-	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
-	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
-	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
+	UNIT(fragments_are_those_of_all_that_come), UNIT(drops_gangs_as_a_whole),
+	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
+	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
+	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
+	UNIT(who_has_to_go_waits_again), UNIT(tells_of_each_priority),
+	UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
 	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(a_wish_to_be_apart_keeps_nobody_waiting),
