@@ -77,7 +77,7 @@ def compare(owner, kinds, numbers, rounds, settle):
 
 
 def starts(numbers, rounds):
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
         daemon = shipped.install(cluster, "1xH200-141Gi")
         pods = Starts(cluster, daemon)
         kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
@@ -153,7 +153,7 @@ class Folder:
 
 
 def files(bursts, rounds):
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
         daemon = shipped.install(cluster, "8xH200-141Gi")
         folder = Folder(cluster, daemon)
         for i in range(rounds):

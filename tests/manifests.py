@@ -150,10 +150,20 @@ def restricted(pod):
 
 # ---- on a cluster
 
+PORTS_OF_HOST = re.compile(r"\b(944[3-6]|7007)\b")
+PORTS_APART = 10
+
+
 def overlay(cluster, folder):
-    """A copy of deploy/ in `folder`, whose overlay for tests names that cluster's API server; the overlay."""
+    """A copy of deploy/ in `folder`, whose overlay for tests names that cluster's API server; the overlay. What is in it
+    has the host's network: on a machine's second node its ports are others than the shipped ones."""
     copy = pathlib.Path(folder) / "deploy"
     shutil.copytree(DEPLOY, copy)
+    if cluster.node and cluster.node.seat.number:
+        further = PORTS_APART * cluster.node.seat.number
+        for name in ("controller", "divvyd", "scheduler"):
+            path = copy / f"base/{name}.yaml"
+            path.write_text(PORTS_OF_HOST.sub(lambda match: str(int(match.group()) + further), path.read_text()))
     patch = copy / "overlays/test/host-network.yaml"
     url = urllib.parse.urlsplit(cluster.server)
     text = patch.read_text().replace("127.0.0.1", url.hostname).replace('"6443"', f'"{url.port}"')

@@ -61,7 +61,7 @@ if not RESULTS.wants("kube.start_ratio_p50", "kube.start_ratio_50", "kube.start_
     sys.exit()
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
         daemon = shipped.install(cluster, "1xH200-141Gi")
         starts = Starts(cluster, daemon)
         device = daemon.devices()[0]

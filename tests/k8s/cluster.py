@@ -11,7 +11,7 @@
 The object is the cluster's administrator (an Account: see api.py); divvy's own parts are given a service
 account's kubeconfig instead. Everything that is started belongs to a keeper (keeper.py), which ends it all
 when the block is left or the test dies. Each cluster has a loopback address of its own and ports on it, held by
-an abstract socket, so any number of them run side by side; a node there is one at a time on a machine.
+an abstract socket, so any number of them run side by side; of nodes there are two at a time on a machine.
 
 With KUBECONFIG set no cluster is started: the tests run against that one, in a namespace of their own, and
 what needs a cluster of one's own (its parts killed or given other arguments, made-up nodes, users with
@@ -49,7 +49,6 @@ PORTS = {"kube-apiserver": 0, "etcd": 1, "etcd-peer": 2, "kube-controller-manage
          "kubelet": 5, "kubelet-healthz": 6}
 PORTS_EACH = 16
 START_S = 300       # bounds for what must come, also on a machine that others keep busy
-SERVICES = "198.19.245.0/24"
 PARTS = {"api": ["etcd", "kube-apiserver"], "kcm": ["kube-controller-manager"], "sched": ["kube-scheduler"],
          "node": ["containerd", "kubelet"]}
 NAME = re.compile(r"[^a-z0-9]+")
@@ -110,13 +109,16 @@ class Keeper:
 
 
 class Slot:
-    """A loopback address with ports, ours while `lock` is open in some process."""
+    """A loopback address with ports, and a range for services, ours while `lock` is open in some process."""
 
     def __init__(self):
         for n in range(SLOTS):
             self.lock = socket.socket(socket.AF_UNIX)
             self.address = f"127.64.{n // 250}.{n % 250 + 1}"
             self.first = FIRST_PORT + n * PORTS_EACH
+            net = f"198.{18 + n // 256}.{n % 256}"  # of a range for tests of networks, before node.py's
+            self.services = net + ".0/24"
+            self.service = net + ".1"  # the API server's, as pods see it
             try:
                 self.lock.bind(f"\0divvy-k8s-{n}")
                 self.probe()
@@ -249,13 +251,15 @@ class Tools(Account):
 
 
 class Cluster(Tools):
-    """A cluster of one's own. `args`: {program: more arguments}; `parts`: keys of PARTS, "api" is always there."""
+    """A cluster of one's own. `args`: {program: more arguments}; `parts`: keys of PARTS, "api" is always there;
+    `alone`: there is no other node on the machine."""
 
-    def __init__(self, *parts, args=None):
+    def __init__(self, *parts, args=None, alone=False):
         unknown = set(parts) - set(PARTS)
         assert not unknown, f"parts {unknown}: of {', '.join(PARTS)}"
         self.parts = ("api", *(p for p in PARTS if p in parts and p != "api"))
         self.args = args or {}
+        self.alone = alone
         self.cache = cache()
         self.bin = os.path.join(self.cache, "bin")
         self.commands = {}  # how a part was started
@@ -362,7 +366,7 @@ class Cluster(Tools):
                  "--initial-cluster", "default=" + peer, "--unsafe-no-fsync",
                  # Alone, it need not wait for others to speak up.
                  "--heartbeat-interval=20", "--election-timeout=200")
-        names = [f"IP:{self.slot.address}", f"IP:{real_node.SERVICE}", "DNS:localhost"]
+        names = [f"IP:{self.slot.address}", f"IP:{self.slot.service}", "DNS:localhost"]
         names += ["DNS:" + ".".join(["kubernetes", "default", "svc"][:n]) for n in (1, 2, 3)]
         cert, key = self.pki.sign("apiserver", "kube-apiserver", alternatives=",".join(names))
         client_cert, client_key = self.pki.sign("kubelet-client", "apiserver-kubelet-client", ["system:masters"])
@@ -378,7 +382,7 @@ class Cluster(Tools):
                  *([] if "kcm" in self.parts else ["--disable-admission-plugins=ServiceAccount"]),
                  "--service-account-issuer=https://kubernetes.default.svc",
                  f"--service-account-key-file={public}", f"--service-account-signing-key-file={private}",
-                 f"--service-cluster-ip-range={SERVICES}", "--allow-privileged=true",
+                 f"--service-cluster-ip-range={self.slot.services}", "--allow-privileged=true",
                  # Without a kube-proxy: webhooks are reached at their endpoints.
                  "--enable-aggregator-routing=true",
                  f"--requestheader-client-ca-file={front.ca}", "--requestheader-allowed-names=front-proxy-client",
@@ -426,7 +430,7 @@ class Cluster(Tools):
             return response.read() == b"ok"
 
     def start_node(self):
-        self.node = real_node.Node(self)
+        self.node = real_node.Node(self, self.alone)
         self.node.start()
 
     # ---- faults
@@ -581,10 +585,11 @@ class External(Tools):
         self.only_own("images made here")
 
 
-def open_cluster(*parts, args=None, own=False):
-    """For a with statement. own: the test breaks it, or needs it as we make it."""
+def open_cluster(*parts, args=None, own=False, alone=False):
+    """For a with statement. own: the test breaks it, or needs it as we make it; alone: its node measures, and has no
+    other beside it on the machine."""
     if not os.environ.get("KUBECONFIG"):
-        return Cluster(*parts, args=args)
+        return Cluster(*parts, args=args, alone=alone)
     if own or args:
         raise Skip("needs a cluster of its own, and KUBECONFIG is set")
     return External(*parts)

@@ -14,7 +14,6 @@ import ssl
 import subprocess
 
 from cluster import wait_for
-from node import GROUP
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
@@ -117,7 +116,7 @@ class Daemon:
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", self.kubelet_dir, "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
-                "--cgroup-root", "/" + GROUP, "--log", "debug", "--grant-log", self.grants,
+                "--cgroup-root", "/" + self.cluster.node.seat.group, "--log", "debug", "--grant-log", self.grants,
                 "--listen", f"{self.cluster.slot.address}:{self.port}", *options])
 
     @property

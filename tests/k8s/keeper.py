@@ -26,6 +26,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PACKET_MAX = 1 << 16
 PATIENCE_S = 30
+FOLDERS_LOCK = "\0divvy-k8s-folders"
+MARK = ".divvy-k8s-"  # begins the names of the marks of those who use a mount point that was not there
 LIBC = ctypes.CDLL(None)
 
 
@@ -42,19 +44,30 @@ def undo_tree(path):
     return not os.path.lexists(path)
 
 
-def undo_folder(path):
-    """A mount point that was not there: gone if nobody else has put anything into it."""
-    with contextlib.suppress(OSError):
-        os.rmdir(path)
-    return True
+@contextlib.contextmanager
+def folders_to_itself():
+    """No other keeper on this machine makes or removes mount points meanwhile."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                lock.bind(FOLDERS_LOCK)
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+        yield
 
 
-def undo_setting(path, value):
-    """Of the kernel; of a file that has gone since there is nothing to undo."""
-    with contextlib.suppress(FileNotFoundError):
-        with open(path, "w", encoding="ascii") as f:
-            f.write(value)
-    return True
+def undo_folder(path, mark):
+    """A mount point that was not there: gone with the last one that uses it, if nobody has put anything into it.
+    (What others have mounted there would go with the folder.)"""
+    with folders_to_itself():
+        for undo, what in (os.unlink, mark), (os.rmdir, path):
+            with contextlib.suppress(OSError):
+                undo(what)
+    return not os.path.lexists(mark)
 
 
 def undo_controllers(path, value):
@@ -85,8 +98,8 @@ def undo_cgroup(path):
     return not os.path.isdir(path)
 
 
-UNDO = {"tree": undo_tree, "folder": undo_folder, "setting": undo_setting,
-        "controllers": undo_controllers, "link": undo_link, "cgroup": undo_cgroup}
+UNDO = {"tree": undo_tree, "folder": undo_folder, "controllers": undo_controllers, "link": undo_link,
+        "cgroup": undo_cgroup}
 
 
 class Keeper:
@@ -95,7 +108,7 @@ class Keeper:
         self.pids = {}    # of parts that live, by name
         self.exits = {}   # how parts that do not have ended: a code, or minus a signal
         self.undo = []
-        self.held = []
+        self.held = {}    # sockets with nothing but a name, which they are locks by
         self.ended = False
 
     def start(self, name, argv, log, env):
@@ -141,8 +154,25 @@ class Keeper:
         except OSError:
             lock.close()
             return {"held": False}
-        self.held.append(lock)
+        self.held[address] = lock
         return {"held": True}
+
+    def release(self, address):
+        self.held.pop(address).close()
+        return {}
+
+    def make_folder(self, path, number):
+        """A mount point; whether it is ours, and not one that was there before. number: ours among those who may use it
+        at the same time: it names our mark in the folder."""
+        mark = os.path.join(path, f"{MARK}{number}")
+        with folders_to_itself():
+            if os.path.isdir(path) and not any(name.startswith(MARK) for name in os.listdir(path)):
+                return {"made": False}
+            self.add_undo("folder", [path, mark])
+            os.makedirs(path, exist_ok=True)
+            with open(mark, "w", encoding="ascii"):
+                pass
+        return {"made": True}
 
     def end(self):
         """Everything away; says what could not be."""
@@ -180,7 +210,8 @@ class Keeper:
     def answer(self, packet):
         request = json.loads(packet)
         todo = {"start": self.start, "signal": self.signal, "status": self.status, "undo": self.add_undo,
-                "tidy": self.tidy, "hold": self.hold, "end": self.end}[request.pop("do")]
+                "tidy": self.tidy, "hold": self.hold, "release": self.release, "folder": self.make_folder,
+                "end": self.end}[request.pop("do")]
         try:
             return todo(**request)
         except (OSError, ValueError, subprocess.SubprocessError) as error:

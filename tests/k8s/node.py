@@ -2,9 +2,10 @@
 """The node of a test cluster: the real kubelet, containerd and runc, in a mount namespace of their own.
 
 The folders that the kubelet and containerd insist on (/var/lib/kubelet and others) are folders of the
-cluster's own there. Outside, the same files are under Node.kubelet_dir, sockets included; Node.enter runs a
-program inside. What is the machine's (cgroups, a bridge, settings of the kernel) the keeper puts back.
-One node at a time on a machine: the next one waits.
+cluster's own there, and so are the settings of the kernel that they write. Outside, the same files are under
+Node.kubelet_dir, sockets included; Node.enter runs a program inside. What is the machine's (cgroups, a bridge,
+mount points) the keeper puts back. A machine has two seats for nodes: the third one waits, as does who measures
+and wants to be alone.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -19,15 +21,12 @@ import time
 from image import make_image
 from tap import Skip, wait_for
 
-LOCK = "\0divvy-k8s-node"
-LOCK_S = 1200  # another's tests may take long
+TURN = "\0divvy-k8s-node-turn"  # is held by who waits for a seat, so that who wants all of them is not passed by
+LOCK_S = 1200  # others' tests may take long
 START_S = 300
-GROUP = "divvy-k8s"  # our part of every cgroup tree
-BRIDGE = "divvyk8s0"
-ADDRESS = "198.19.244.1"  # of a range for tests of networks
-PODS = "198.19.244.0/24"
-SERVICE = "198.19.245.1"  # the API server's, as pods see it
+GROUP = "divvy-k8s"  # our part of every cgroup tree; each seat's begins so
 HERE = os.path.dirname(os.path.abspath(__file__))
+# What a kubelet and its network's plugins would set: inside, each is a file of the node's own.
 SYSCTLS = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
            "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward"]
 NEEDED = {"cpu", "cpuacct", "cpuset", "memory"}
@@ -45,9 +44,49 @@ exec sleep infinity
 """
 
 
+@contextlib.contextmanager
+def held(name):
+    """An abstract socket's, by this process, as keepers hold it."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        def ours():
+            try:
+                lock.bind(name)
+                return True
+            except OSError:
+                return False
+        wait_for(ours, f"nobody else has {name[1:]}", LOCK_S)
+        yield
+
+
+class Seat:
+    """What there is once on a machine of a node: each seat has its own."""
+
+    def __init__(self, number):
+        suffix = f"-{number}" if number else ""
+        self.number = number
+        self.lock = "\0divvy-k8s-node" + suffix
+        self.group = GROUP + suffix
+        self.bridge = f"divvyk8s{number}"
+        self.pods = f"198.19.{244 + 2 * number}.0/24"  # of a range for tests of networks, behind the clusters' services
+        self.address = f"198.19.{244 + 2 * number}.1"
+
+
+SEATS = [Seat(0), Seat(1)]
+
+
 def words_of(path):
     with open(path, encoding="ascii") as f:
         return set(f.read().split())
+
+
+def settings():
+    """{path: value} of those of the kernel that a node would change."""
+    found = {}
+    for name in SYSCTLS:
+        path = os.path.join("/proc/sys", name)
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as f:
+            found[path] = f.read()
+    return found
 
 
 def cgroup_trees():
@@ -113,13 +152,15 @@ def cgroups_can_be_had():
 
 
 class Node:
-    def __init__(self, cluster):
+    def __init__(self, cluster, alone):
+        """alone: on the machine, for what is measured."""
         self.cluster = cluster
+        self.alone = alone
+        self.seat = None
         self.name = cluster.node_name
         self.dir = os.path.join(cluster.dir, "node")
         self.kubelet_dir = os.path.join(self.dir, "kubelet")  # /var/lib/kubelet inside
         self.socket = os.path.join(self.dir, "c.sock")
-        self.saved = {}      # settings of the kernel as they were
         self.made = []       # mount points that were not there
         self.runtime = None  # containerd's cgroup, of any tree
 
@@ -127,9 +168,8 @@ class Node:
 
     def start(self):
         os.mkdir(self.dir)
-        self.take_lock()
+        self.take_seat()
         self.make_groups()
-        self.save_settings()
         self.make_bridge()
         self.serve_api()
         self.make_namespace()
@@ -138,29 +178,40 @@ class Node:
             self.import_archive(os.path.join(self.cluster.cache, "images", image + ".tar"))
         self.start_kubelet()
 
-    def take_lock(self):
-        """The keeper listens on nothing: it holds the name, which goes with it."""
+    def take_seat(self):
         end = time.monotonic() + LOCK_S
+        self.hold_one([TURN], end)
+        if self.alone:
+            for seat in SEATS:
+                self.hold_one([seat.lock], end)
+            self.seat = SEATS[0]
+        else:
+            lock = self.hold_one([seat.lock for seat in SEATS], end)
+            self.seat = next(seat for seat in SEATS if seat.lock == lock)
+        self.cluster.keeper.ask("release", address=TURN)
+
+    def hold_one(self, locks, end):
+        """The keeper listens on nothing: it holds the name, which goes with it."""
         said = False
         while True:
-            answer = self.cluster.keeper.ask("hold", address=LOCK)
-            if answer["held"]:
-                return
+            for lock in locks:
+                if self.cluster.keeper.ask("hold", address=lock)["held"]:
+                    return lock
             if not said:
-                print("# another test has the node; waiting", flush=True)
+                print("# other tests have the machine's nodes; waiting", flush=True)
                 said = True
             if time.monotonic() > end:
-                raise Skip(f"another test has had the node for {LOCK_S} s")
+                raise Skip(f"other tests have had the machine's nodes for {LOCK_S} s")
             time.sleep(0.2)
 
     def make_groups(self):
         trees, unified = cgroup_trees()
         for point in [*trees, *unified]:  # runc makes one in each
-            path = os.path.join(point, GROUP)
+            path = os.path.join(point, self.seat.group)
             self.cluster.keeper.undo("cgroup", path)
             self.cluster.keeper.ask("tidy", kind="cgroup", args=[path])  # of one whose keeper was killed
         for point, controllers in cgroups_used().items():
-            path = os.path.join(point, GROUP)
+            path = os.path.join(point, self.seat.group)
             if point in unified:
                 control = os.path.join(point, "cgroup.subtree_control")
                 before = words_of(control)
@@ -188,22 +239,15 @@ class Node:
                 with open(control, "w", encoding="ascii") as f:
                     f.write("+" + name)
 
-    def save_settings(self):
-        for name in SYSCTLS:
-            path = os.path.join("/proc/sys", name)
-            with contextlib.suppress(OSError):
-                with open(path, encoding="ascii") as f:
-                    self.saved[path] = f.read()
-                self.cluster.keeper.undo("setting", path, self.saved[path])
-
     def make_bridge(self):
         """Pods' network, and the node's address, so that no other of the machine's is needed."""
-        self.cluster.keeper.undo("link", BRIDGE)
-        self.cluster.keeper.ask("tidy", kind="link", args=[BRIDGE])
-        for args in (["link", "add", BRIDGE, "type", "bridge"],
-                     ["addr", "add", f"{ADDRESS}/{PODS.partition('/')[2]}", "dev", BRIDGE],
-                     ["addr", "add", f"{SERVICE}/32", "dev", BRIDGE],
-                     ["link", "set", BRIDGE, "up"]):
+        bridge = self.seat.bridge
+        self.cluster.keeper.undo("link", bridge)
+        self.cluster.keeper.ask("tidy", kind="link", args=[bridge])
+        for args in (["link", "add", bridge, "type", "bridge"],
+                     ["addr", "add", f"{self.seat.address}/{self.seat.pods.partition('/')[2]}", "dev", bridge],
+                     ["addr", "add", f"{self.cluster.slot.service}/32", "dev", bridge],
+                     ["link", "set", bridge, "up"]):
             done = subprocess.run(["ip", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise Skip(f"a node needs a bridge: ip {' '.join(args)}: {done.stderr.strip()}")
@@ -211,18 +255,21 @@ class Node:
     def serve_api(self):
         """At the address that pods are told: there is no kube-proxy."""
         self.cluster.keeper.ask("start", name="forward", env={}, log=self.log("forward"), argv=[
-            sys.executable, os.path.join(HERE, "forward.py"), SERVICE, "443", self.cluster.slot.address,
-            str(self.cluster.slot.port("kube-apiserver"))])
+            sys.executable, os.path.join(HERE, "forward.py"), self.cluster.slot.service, "443",
+            self.cluster.slot.address, str(self.cluster.slot.port("kube-apiserver"))])
 
     def make_namespace(self):
         argv = []
         for name, place in PLACES.items():
             path = os.path.join(self.dir, name)
             os.mkdir(path)
-            if not os.path.isdir(place):
+            if self.cluster.keeper.ask("folder", path=place, number=self.seat.number)["made"]:
                 self.made.append(place)
-                self.cluster.keeper.undo("folder", place)
-                os.makedirs(place)
+            argv += [path, place]
+        for place, value in settings().items():
+            path = os.path.join(self.dir, place.replace("/", "-"))
+            with open(path, "w", encoding="ascii") as f:
+                f.write(value)
             argv += [path, place]
         ready = os.path.join(self.dir, "mounted")
         self.cluster.keeper.ask("start", name="mounts", env={"PATH": os.environ["PATH"]}, log=self.log("mounts"),
@@ -261,9 +308,9 @@ class Node:
         os.mkdir(networks)
         with open(os.path.join(networks, "10-test.conflist"), "w", encoding="ascii") as f:
             json.dump({"cniVersion": "0.4.0", "name": "test", "plugins": [
-                {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipam": {
+                {"type": "bridge", "bridge": self.seat.bridge, "isGateway": True, "ipam": {
                     "type": "host-local", "dataDir": self.dir + "/leases",
-                    "ranges": [[{"subnet": PODS}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}, f)
+                    "ranges": [[{"subnet": self.seat.pods}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}, f)
         with open(config, "w", encoding="ascii") as f:
             f.write(f"""\
 version = 2
@@ -315,9 +362,9 @@ state = "/run/containerd"
         with open(config, "w", encoding="ascii") as f:
             json.dump({
                 "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-                "address": ADDRESS, "port": slot.port("kubelet"), "readOnlyPort": 0,
+                "address": self.seat.address, "port": slot.port("kubelet"), "readOnlyPort": 0,
                 "healthzBindAddress": slot.address, "healthzPort": slot.port("kubelet-healthz"),
-                "cgroupDriver": "cgroupfs", "cgroupRoot": "/" + GROUP, "failSwapOn": False,
+                "cgroupDriver": "cgroupfs", "cgroupRoot": "/" + self.seat.group, "failSwapOn": False,
                 "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True},
                                    "x509": {"clientCAFile": self.cluster.pki.ca}},
                 "authorization": {"mode": "Webhook"}, "makeIPTablesUtilChains": False, "resolvConf": resolv,
@@ -328,7 +375,7 @@ state = "/run/containerd"
         self.cluster.commands["kubelet"] = [
             os.path.join(self.cluster.bin, "kubelet"), "--config=" + config,
             "--kubeconfig=" + self.cluster.kubeconfigs["kubelet"], "--root-dir=/var/lib/kubelet",
-            "--hostname-override=" + self.name, "--node-ip=" + ADDRESS, "--container-runtime=remote",
+            "--hostname-override=" + self.name, "--node-ip=" + self.seat.address, "--container-runtime=remote",
             "--container-runtime-endpoint=unix://" + self.socket,
             "--pod-infra-container-image=docker.io/local/pause:1", *self.cluster.args.get("kubelet", [])]
         self.run_again("kubelet")

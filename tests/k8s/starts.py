@@ -13,7 +13,6 @@ import time
 import shipped
 from cluster import wait_for
 from divvyd import BUILD
-from node import ADDRESS
 
 POSTS = 8  # connections, when many are created at once
 IMAGE = "say-start"
@@ -27,8 +26,8 @@ class Starts:
         self.cluster, self.daemon = cluster, daemon
         shipped.import_image(cluster, IMAGE, {"/bin/say-start": SAY}, ["/bin/say-start"])
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind((ADDRESS, 0))
-        self.port = self.socket.getsockname()[1]
+        self.socket.bind((cluster.node.seat.address, 0))
+        self.address, self.port = self.socket.getsockname()
         self.at = {}
         threading.Thread(target=self.listen, daemon=True).start()
 
@@ -77,7 +76,8 @@ class Kind:
         return name, json.dumps({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": self.annotations},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
-                {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}", "args": [name, ADDRESS, str(self.starts.port)],
+                {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}",
+                 "args": [name, self.starts.address, str(self.starts.port)],
                  "resources": {"limits": self.limits}}]}})
 
     def post(self, connection, pod):

@@ -13,7 +13,6 @@ from api import ApiError
 from cluster import Skip, main, open_cluster, skip_all, wait_for
 from divvyd import BUILD, libraries_of
 from manifests import DEPLOY
-from node import ADDRESS
 from shipped import SYSTEM, example
 
 WORKER = os.path.join(BUILD, "tests/programs/worker")
@@ -28,8 +27,8 @@ class Load:
     """Requests that all of a service's pods take from; who asks for more than they do waits for none of them."""
 
     def __init__(self):
-        self.socket = socket.create_server((ADDRESS, 0))
-        self.port = self.socket.getsockname()[1]
+        self.socket = socket.create_server((cluster.node.seat.address, 0))
+        self.address, self.port = self.socket.getsockname()
         self.per_s = 0
         self.waiting = queue.Queue(maxsize=4)
         for work in (self.make, self.accept):
@@ -106,7 +105,7 @@ def the_example_is_one_idle_pod_at_first():
     cluster.apply(example("autoscaling/service", version=("autoscaling/v2", "autoscaling/v2beta2"), image=(
         "image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"), program=(
             "command: [spin, --burst-on=20, --burst-off=80, --quiet]",
-            f'command: [worker, "{ADDRESS}", "{load.port}", "{KERNEL_MS * 1000}"]'), at_once=(
+            f'command: [worker, "{load.address}", "{load.port}", "{KERNEL_MS * 1000}"]'), at_once=(
                 "stabilizationWindowSeconds: 60", "stabilizationWindowSeconds: 15")), namespace=cluster.namespace)
     wait_for(is_served, "the metrics are served", WAIT_S)
     await_replicas(lambda n: n == 1, "one is ready")

@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real kubelet: pods run from the local image, and what the kubelet offers to device plugins is there."""
 
-import contextlib
 import os
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
+import types
+import unittest.mock
 
-from cluster import HERE, Skip, alive, main, open_cluster, skip_all, wait_for
+from cluster import HERE, Keeper, Skip, alive, main, open_cluster, skip_all, unique, wait_for
 import node as node_module
+from keeper import MARK
 
 
 def create(pod):
@@ -71,32 +75,57 @@ def a_pod_reaches_the_api_server():
         assert cluster.log_of(name) == "reached\n"
 
 
-def leftovers():
-    """What of a node is on the machine."""
-    found = [p for p in cluster.node.made if os.path.exists(p)]
-    groups = [os.path.join(point, node_module.GROUP) for trees in node_module.cgroup_trees() for point in trees]
-    found += filter(os.path.exists, groups)
-    if os.path.exists("/sys/class/net/" + node_module.BRIDGE):
-        found.append(node_module.BRIDGE)
+def leftovers(seat, folder):
+    """What is on the machine of a node that had that seat, and that folder: another one may have another seat."""
+    found = []
+    for place in filter(os.path.isdir, cluster.node.made):
+        names = os.listdir(place)
+        if not names or f"{MARK}{seat.number}" in names:
+            found.append(place)
+    groups = [os.path.join(point, seat.group) for trees in node_module.cgroup_trees() for point in trees]
+    found += filter(os.path.exists, [*groups, folder])
+    if os.path.exists("/sys/class/net/" + seat.bridge):
+        found.append(seat.bridge)
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
-        found += [line for line in f if "divvy-k8s" in line]
-    for path, value in cluster.node.saved.items():
-        with open(path, encoding="ascii") as f:
-            now = f.read()
-        if now != value:
-            found.append(f"{path}: {now} instead of {value}")
+        found += [line for line in f if folder in line]
     return found
+
+
+def assert_nothing_left(seat, folder):
+    """When another node has come to that seat at once, after that one."""
+    if leftovers(seat, folder):
+        with node_module.held(node_module.TURN), node_module.held(seat.lock):
+            assert not leftovers(seat, folder), leftovers(seat, folder)
 
 
 def nothing_is_left_of_a_node():
     cluster.only_own("ending the cluster")
     create(cluster.shell_pod("last", "while :; do sleep 0.1; done"))
     cluster.wait_for_pod("last", "Running")
-    assert leftovers(), "while it runs there is something"
+    assert leftovers(cluster.node.seat, cluster.dir), "while it runs there is something"
     cluster.__exit__(None, None, None)
-    with without_other_nodes():
-        assert not leftovers(), leftovers()
-    assert not os.path.exists(cluster.dir)
+    assert_nothing_left(cluster.node.seat, cluster.dir)
+
+
+def the_kernels_settings_are_the_nodes_own():
+    cluster.only_own("looking into the node")
+    inside = {path: cluster.node.enter("cat", path).stdout for path in before}
+    assert inside["/proc/sys/vm/overcommit_memory"].strip() == "1", inside
+    assert node_module.settings() == before, (node_module.settings(), before)
+
+
+def mount_points_go_with_the_last_node():
+    with tempfile.TemporaryDirectory() as folder:
+        place, other = os.path.join(folder, "made/place"), os.path.join(folder, "other")
+        os.mkdir(other)
+        keepers = [Keeper(os.path.join(folder, "log")) for _ in range(2)]
+        for number, keeper in enumerate(keepers):
+            assert keeper.ask("folder", path=place, number=number)["made"]
+            assert not keeper.ask("folder", path=other, number=number)["made"]
+        keepers[0].end()
+        assert os.listdir(place) == [MARK + "1"], os.listdir(place)
+        keepers[1].end()
+        assert not os.path.exists(place) and os.path.exists(other)
 
 
 def nothing_is_left_when_the_test_is_killed():
@@ -108,40 +137,64 @@ from cluster import open_cluster
 with open_cluster("kcm", "node") as c:
     c.create(f"/api/v1/namespaces/{{c.namespace}}/pods", c.shell_pod("last", "sleep 1000", nodeName=c.node_name))
     c.wait_for_pod("last", "Running")
-    print(c.dir, c.keeper.process.pid, file=sys.stderr, flush=True)
+    print(c.dir, c.keeper.process.pid, c.node.seat.number, file=sys.stderr, flush=True)
     sys.stdin.read()
 """
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                              stdout=subprocess.DEVNULL)
-    folder, keeper = child.stderr.readline().split()
-    assert leftovers() and alive(int(keeper))
+    folder, keeper, number = child.stderr.readline().split()
+    seat = node_module.SEATS[int(number)]
+    assert leftovers(seat, folder) and alive(int(keeper))
     child.kill()
     child.wait()
     child.stdin.close()
     child.stderr.close()
     wait_for(lambda: not alive(int(keeper)), "the keeper ends")
-    with without_other_nodes():
-        assert not leftovers(), leftovers()
-    assert not os.path.exists(folder)
+    assert_nothing_left(seat, folder)
 
 
-@contextlib.contextmanager
-def without_other_nodes():
-    with socket.socket(socket.AF_UNIX) as lock:
-        def ours():
-            try:
-                lock.bind(node_module.LOCK)
-                return True
-            except OSError:
-                return False
-        wait_for(ours, "nobody else has a node", node_module.LOCK_S)
-        yield
+def is_held(name):
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.bind(name)
+            return False
+        except OSError:
+            return True
 
 
+def who_measures_is_alone_and_not_passed_by():
+    """With seats that nobody else knows."""
+    name = unique("seats")
+    seats = [types.SimpleNamespace(lock=f"\0{name}-{n}") for n in range(2)]
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
+            node_module, SEATS=seats, TURN=f"\0{name}-turn"):
+        def come(alone):
+            keeper = Keeper(os.path.join(folder, "log"))
+            node = node_module.Node(types.SimpleNamespace(node_name="", dir="", keeper=keeper), alone)
+            thread = threading.Thread(target=node.take_seat)
+            thread.start()
+            return node, keeper, thread
+        first, its_keeper, thread = come(False)
+        thread.join()
+        measures, measures_keeper, measures_thread = come(True)
+        wait_for(lambda: is_held(node_module.TURN), "it waits")
+        last, last_keeper, last_thread = come(False)
+        assert first.seat == seats[0] and not measures.seat and not last.seat
+        its_keeper.end()
+        measures_thread.join()
+        assert measures.seat and not last.seat
+        measures_keeper.end()
+        last_thread.join()
+        assert last.seat
+        last_keeper.end()
+
+
+before = node_module.settings()
 try:
     with open_cluster("kcm", "sched", "node") as cluster:
         main(a_pod_runs_and_says_how_it_ended, a_pod_has_limits_a_network_and_its_account,
-             a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd, nothing_is_left_of_a_node,
-             nothing_is_left_when_the_test_is_killed)
+             a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd,
+             the_kernels_settings_are_the_nodes_own, nothing_is_left_of_a_node, nothing_is_left_when_the_test_is_killed,
+             mount_points_go_with_the_last_node, who_measures_is_alone_and_not_passed_by)
 except Skip as reason:
     skip_all(reason)

@@ -180,11 +180,13 @@ def what_a_container_sees():
 
 
 def spinning():
-    """Processes of spin in pods, as this machine sees them."""
+    """Processes of spin in pods of this node, as this machine sees them."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as f:
-            if f.read() == "spin\n" and os.path.exists(f"/proc/{pid}/root/run/divvy/remote.sock"):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as comm, open(f"/proc/{pid}/cgroup", encoding="utf-8") as cgroup:
+                is_ours = comm.read() == "spin\n" and f"/{cluster.node.seat.group}/" in cgroup.read()
+            if is_ours and os.path.exists(f"/proc/{pid}/root/run/divvy/remote.sock"):
                 found.append(int(pid))
     return found
 
