@@ -20,7 +20,7 @@ IMAGE = "worker"
 KERNEL_MS = 20
 NAME = "answers-many"
 WAIT_S = 300
-SYNC = "--horizontal-pod-autoscaler-sync-period=5s"
+SYNC = "--horizontal-pod-autoscaler-sync-period=3s"
 
 
 class Load:
@@ -106,7 +106,8 @@ def the_example_is_one_idle_pod_at_first():
         "image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"), program=(
             "command: [spin, --burst-on=20, --burst-off=80, --quiet]",
             f'command: [worker, "{load.address}", "{load.port}", "{KERNEL_MS * 1000}"]'), at_once=(
-                "stabilizationWindowSeconds: 60", "stabilizationWindowSeconds: 15")), namespace=cluster.namespace)
+                "stabilizationWindowSeconds: 60", "stabilizationWindowSeconds: 10"), ends_at_once=(
+                    "      containers:", "      terminationGracePeriodSeconds: 1\n      containers:")), namespace=cluster.namespace)
     wait_for(is_served, "the metrics are served", WAIT_S)
     await_replicas(lambda n: n == 1, "one is ready")
     wait_for(lambda: milli("divvy_gpu_used") == 0, "it is measured, and uses nothing", WAIT_S)
@@ -144,7 +145,7 @@ def who_is_silent_is_no_reason_to_shrink():
     wait_for(lambda: metric("divvy_gpu_utilization") is None, "nothing is known any more", WAIT_S)
     assert metric("divvy_gpu_granted") == "200m", metric("divvy_gpu_granted")
     cluster.kubectl("-n", cluster.namespace, "scale", "deployment", NAME, "--replicas=3")
-    time.sleep(30)  # six looks of the autoscaler's, and twice what it waits before it shrinks
+    time.sleep(20)  # six looks of the autoscaler's, and twice what it waits before it shrinks
     assert deployment()["spec"]["replicas"] == 3, autoscaler()["status"]
 
 

@@ -46,6 +46,7 @@ def write_job(script):
     """The example, with a program that says what it was given, and the folder of this machine."""
     text = example("file-queue/job", image=("image: divvy-programs:0.1.0", "image: local/busybox:1\n        imagePullPolicy: Never"),
                    program=("command: [spin, --duration=5]", f"command: [sh, -c, '{script}']"),
+                   again=("backoffLimit: 2", "backoffLimit: 1"),  # Kubernetes waits 10 s before, and 20 s more each time
                    volume=("persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {files}}}"))
     with open(job, "w", encoding="utf-8") as f:
         f.write(text)

@@ -138,7 +138,7 @@ def two_pods_have_their_shares():
     uuid = server.devices()[0]
     for name, share in (("low", "0.3"), ("high", "0.7")):
         # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
-        make(name, "--kernel-us=2000", "--duration=25", mode="remote", request=share, memory="8Gi", device=uuid)
+        make(name, "--kernel-us=2000", "--duration=16", mode="remote", request=share, memory="8Gi", device=uuid)
     running("low", "high")
     assert given("low", "granted-mode") == "main=remote" and given("low", "remote-node") == f"main={FAR}"
     tenants = server.tenants()
