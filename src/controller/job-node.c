@@ -104,12 +104,17 @@ static bool text_is(const json_t *object, const char *key, const char *text)
 	return value && !strcmp(value, text);
 }
 
-/* What new tenants may have, and at least what there is. */
+/*
+ * What new tenants may have, and at least what there is. Of a node of the pool also what can be
+ * taken from the other plugin: a sum that grew with each device that is taken would keep who waits
+ * for it waiting, and a kubelet that has not heard of it yet refuses a pod for good.
+ */
 static struct capacity capacity_of(const json_t *gpu_node)
 {
 	const json_t *status = json_object_get(gpu_node, "status"),
 		     *devices = json_object_get(status, "devices"),
 		     *tenants = json_object_get(status, "tenants");
+	const bool is_pool = text_is(status, "owner", "pool");
 	struct capacity room = {0}, granted = {0};
 
 	for (size_t i = 0; i < json_array_size(devices); i++) {
@@ -118,8 +123,8 @@ static struct capacity capacity_of(const json_t *gpu_node)
 		const json_int_t bytes = json_integer_value(json_object_get(d, "memoryBytes"));
 
 		if (!uuid || bytes < 0 || !text_is(d, "health", "Healthy") ||
-			is_cordoned(gpu_node, uuid) || text_is(d, "owner", "native") ||
-			text_is(d, "owner", "user"))
+			is_cordoned(gpu_node, uuid) ||
+			(text_is(d, "owner", "native") && !is_pool) || text_is(d, "owner", "user"))
 			continue;
 		room.milli += SPEC_SHARE_ONE;
 		room.bytes += (uint64_t)bytes;
