@@ -108,10 +108,6 @@ def slots_are_there_before_a_device_is():
     world["offers"] = Offers()
 
 
-def nothing_else_was_offered_meanwhile():
-    assert world["offers"].seen == {(str(SLOTS), "2k")}, world["offers"].seen
-
-
 def a_device_is_taken_when_a_pod_waits():
     native("native")
     wait_for(lambda: natives(), "a native pod has a device", 60)
@@ -262,6 +258,26 @@ def one_that_is_preempted_waits_for_its_tenants():
     delete_pod(cluster, "critical")
 
 
+def nothing_else_was_offered_meanwhile():
+    assert world["offers"].seen == {(str(SLOTS), "2k")}, world["offers"].seen
+
+
+def one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too():
+    shared("four", "0.5")
+    wait_for_pod(cluster, "four", "Running")
+    uuid = device_of("four")
+    name = held()[uuid]
+    cluster.kill("divvyd")
+    cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
+    native("next", 2)
+    wait_for(lambda: uuid in natives().get(cluster.pod("next")["metadata"]["uid"], []), "a native pod has both devices", 60)
+    daemon.start()
+    wait_for(lambda: any(uuid in m for m in events_of(cluster, "four").get("PlaceholderLost", [])),
+             "the tenant's processes have been ended", 60)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"), "its pod is deleted", 60)
+    delete_pod(cluster, "next")
+
+
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
         with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
@@ -281,6 +297,7 @@ try:
                  a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
                  one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready,
                  hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
-                 one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile)
+                 one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
+                 one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too)
 except Skip as reason:
     skip_all(reason)
