@@ -326,14 +326,15 @@ def what_can_be_taken_from_another_plugin_counts():
             {"uuid": f"GPU-{node}-{i}", "index": i, "model": "T4", "memoryBytes": 16 * gib, "health": "Healthy", "owner": o}
             for i, o in enumerate(owners)]}})
 
-    def milli():
-        return cluster.get(f"/api/v1/nodes/{node}")["status"]["allocatable"].get("divvy.gpu/milli")
+    def have():
+        status = cluster.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]
+        return status.get("divvy.gpu/milli"), status.get("divvy.gpu/held")
     say("pool", "native", "native")
-    wait_for(lambda: milli() == "2k", "both count", 30)
-    say("pool", "native", "pool", "native")
-    wait_for(lambda: milli() == "3k", "all count", 30)
+    wait_for(lambda: have() == ("2k", "0"), "both count", 30)
+    say("pool", "native", "pool")
+    wait_for(lambda: have() == ("2k", "1"), "as they do when one has been taken", 30)
     say("none", "native", "native")
-    wait_for(lambda: milli() == "0", "it is no node of the pool", 30)
+    wait_for(lambda: have() == ("0", None), "it is no node of the pool", 30)
 
 
 def what_the_node_has_measured_is_shown():
