@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests in Python share: TAP, and waiting for what must come."""
 
+import collections
 import concurrent.futures
 import os
 import sys
@@ -22,10 +23,19 @@ def skip_all(why, code=0):
     sys.exit(code)
 
 
+Stat = collections.namedtuple("Stat", "state parent session started")
+
+
+def stat_of(pid):
+    """Of proc(5): the state's letter, the parent's pid, the session, the start in ticks. OSError: there is no such process."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+        words = f.read().rpartition(")")[2].split()  # a name may hold blanks and parentheses
+    return Stat(words[0], int(words[1]), int(words[3]), int(words[19]))
+
+
 def alive(pid):
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+        return stat_of(pid).state not in "ZX"
     except OSError:
         return False
 

@@ -19,6 +19,7 @@ from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_f
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import DIVVY, IMAGE, Daemon, bound_account, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
+from tap import stat_of  # noqa: E402
 
 G, RBAC = "/apis/divvy.gpu/v1", "/apis/rbac.authorization.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
@@ -371,8 +372,7 @@ def processes_are_who_they_are():
     """By their own socket: whatever they claim, whoever holds the connection, whatever cgroup they make."""
     mine, others = registered("env"), registered("victim")
     victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
-    with open(f"/proc/{process_of('victim')}/stat", encoding="utf-8") as f:
-        started = f.read().rpartition(")")[2].split()[19]
+    started = str(stat_of(process_of("victim")).started)
     for options, wrap in ((("--started", started, "--uid", "12345", "--secret", "ab" * 16), ()),
                           (("--below", f"kubepods/besteffort/pod{victim}/{'ab' * 32}"), ()),
                           (("--lend", str(process_of("victim"))), ()), ((), ("unshare", "--pid", "--fork"))):

@@ -23,6 +23,7 @@ from cluster import Skip, is_chroot, main, open_cluster, skip_all, unique, wait_
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import BUILD, GIB, IMAGE, Daemon, bound_account, events_of, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
+from tap import stat_of  # noqa: E402
 
 FAR = "gpu-node"
 MAGIC, ABI, CHECK = 0x64766661, 2, 1  # src/remote/far.h
@@ -454,8 +455,7 @@ def links_of(what, name):
 
 def link_of(name):
     """The process that joins the tenant's worker with its program."""
-    with open(f"/proc/{pids_of(name)[0]}/stat", encoding="ascii") as f:
-        link = int(f.read().rpartition(")")[2].split()[1])
+    link = stat_of(pids_of(name)[0]).parent
     assert link in links_of("serve", ""), link
     return link
 

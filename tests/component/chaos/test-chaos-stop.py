@@ -10,25 +10,21 @@ import signal
 import time
 
 from machine import Machine, run, seed_of, soaking, wait_for
+from tap import stat_of
 
 TIMES = 60 if soaking() else 6
 
 rng = seed_of("stop")
 
 
-def state(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-        return f.read().rpartition(")")[2].split()[0]
-
-
 def freeze(child):
     child.send_signal(signal.SIGSTOP)
-    wait_for(lambda: state(child.pid) == "T", "it is stopped")
+    wait_for(lambda: stat_of(child.pid).state == "T", "it is stopped")
 
 
 def thaw(child):
     child.send_signal(signal.SIGCONT)
-    wait_for(lambda: state(child.pid) != "T", "it goes on")
+    wait_for(lambda: stat_of(child.pid).state != "T", "it goes on")
 
 
 def frozen(name, child, m, *others):

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 from rig import BUILD, SOURCE
-from tap import Skip
+from tap import Skip, stat_of
 
 TRIES = 3
 
@@ -39,8 +39,7 @@ class Demo:
 
 def session(pid):
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            return int(f.read().rpartition(")")[2].split()[3])
+        return stat_of(pid).session
     except OSError:
         return 0
 

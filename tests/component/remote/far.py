@@ -9,6 +9,7 @@ import subprocess
 import threading
 
 from rig import BUILD, DIVVY
+from tap import stat_of
 
 BACKLOG = 64
 PIECE = 65536
@@ -22,8 +23,8 @@ def descendants(pid):
     """All processes below that one."""
     parent = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as f:
-            parent[int(entry)] = int(f.read().rpartition(")")[2].split()[1])
+        with contextlib.suppress(OSError):
+            parent[int(entry)] = stat_of(entry).parent
     found, new = [], {pid}
     while new:
         new = {child for child, above in parent.items() if above in new}

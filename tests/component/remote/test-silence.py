@@ -12,15 +12,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 
 from far import Far, Shim, descendants, serve, workers  # noqa: E402
 from rig import Rig, alive, main, wait_for  # noqa: E402
+from tap import stat_of  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
 WISH = ("--request", "0.05", "--memory", "1Gi")
-
-
-def parent_of(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
-        return int(f.read().rpartition(")")[2].split()[1])
 
 
 def joined_by(program):
@@ -44,7 +40,7 @@ class Running:
         self.child = Far(rig).run(self.shim.invitation, CALLER, call)
         assert self.child.stdout.readline() == "going\n", call
         self.worker, = workers(rig, call)
-        self.link = parent_of(self.worker)
+        self.link = stat_of(self.worker).parent
 
     def fails(self):
         assert self.child.wait(60) == 1, self.call
@@ -80,7 +76,7 @@ def a_stopped_link_of_the_program():
     def stop(one):
         # The listener for all of the program's processes, and its child, the session's.
         both = joined_by(one.child.pid)
-        child, = (pid for pid in both if parent_of(pid) in both)
+        child, = (pid for pid in both if stat_of(pid).parent in both)
         os.kill(child, signal.SIGSTOP)
     after(("launch", "copy-out", "wait-long"), stop)
 
