@@ -9,10 +9,12 @@ NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 5)
 WHY = ("Time is from the request that creates a pod to its program's first instruction, the median of those created at once; the ordinary ones "
        "are of the same image on the same node, and never meet divvy. The worst of the numbers at once is what is judged. On a device that "
        "divvy has already a share costs a look by the webhook, and the kubelet's two calls to the node's daemon before the container starts. "
-       "Where the device is another plugin's, divvy has none before each measurement, and the pods wait until a placeholder has started and "
-       "holds one: a pod's start of its own, in front of theirs, whatever their number is; and then until the kubelet, which "
-       "writes once a second here, has told the API server that there are slots again, which is the greater part of the three seconds. Kubernetes is real, and control plane, kubelet and "
-       "containers share the machine's processors, so that many at once wait for these most of all.")
+       "Where the device is another plugin's, divvy has none before each measurement, and the pods wait until a placeholder holds one: the "
+       "scheduler says that they wait, the controller makes a pod that asks for a whole device, Kubernetes' scheduler finds it the node, the "
+       "kubelet admits it, and the node's daemon, which asks the kubelet every 50 ms, sees which device it got. That is in front of their "
+       "own start, whatever their number is, and its container starts beside theirs. The node offers its slots all the time, so that nobody "
+       "waits for the kubelet to tell of them. Kubernetes is real, and control plane, kubelet and containers share the machine's processors, "
+       "so that many at once wait for these most of all.")
 
 
 def run(world):

@@ -66,19 +66,33 @@ const char *node_pool_placeholder(const struct node *node, const struct device *
 
 /* ---- a device that is no longer ours ---- */
 
+static bool is_on(const struct tenant *t, const struct device *d)
+{
+	for (uint32_t k = 0; t && k < t->n; k++)
+		if (t->devices[k].device == d)
+			return true;
+	return false;
+}
+
+static bool has_tenants(struct node *node, const struct device *d)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++)
+		if (is_on(node_tenant(node, &node->slots[i]), d))
+			return true;
+	return false;
+}
+
 static void lose(struct node *node, const struct device *d)
 {
 	struct pool_device *p = &node->pool.device[d->index];
+	const char *name = p->placeholder[0] ? p->placeholder : "of before our start";
 	bool is_used = false;
 
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
-		bool is_on = false;
 
-		for (uint32_t k = 0; t && k < t->n; k++)
-			is_on |= t->devices[k].device == d;
-		if (!is_on)
+		if (!is_on(t, d))
 			continue;
 		is_used = true;
 		node_pod_event(node, t->pod, true, "PlaceholderLost",
@@ -88,14 +102,13 @@ static void lose(struct node *node, const struct device *d)
 	}
 	if (is_used) {
 		log_warn("device %s: placeholder %s has ended before its tenants", d->info.uuid,
-			p->placeholder);
+			name);
 		node_event(node, true, "PlaceholderLost",
 			"placeholder %s of device %s has ended before the tenants there: their "
 			"processes have been ended",
-			p->placeholder, d->info.uuid);
+			name, d->info.uuid);
 	} else {
-		log_info("device %s: placeholder %s has given it back", d->info.uuid,
-			p->placeholder);
+		log_info("device %s: placeholder %s has given it back", d->info.uuid, name);
 	}
 	*p = (struct pool_device){.missed_ns = 0};
 	node->pool.has_changed = true;
@@ -183,17 +196,18 @@ static void note(struct node *node, const struct device *d, const struct podres_
 	struct pool_device *p = &node->pool.device[d->index];
 	const bool is_ours = holder && find_placeholder(node, holder->space, holder->pod);
 
-	if (is_ours && !strcmp(p->placeholder, holder->pod)) {
+	if (holder)
 		p->missed_ns = 0;
+	if (is_ours && !strcmp(p->placeholder, holder->pod))
 		return;
-	}
-	if (p->placeholder[0] && !holder && !has_ended(node, p)) {
+	if (!holder && !(p->placeholder[0] && has_ended(node, p))) {
 		if (!p->missed_ns)
 			p->missed_ns = clock_now_ns();
 		if (clock_now_ns() - p->missed_ns < POOL_MISSED_NS)
 			return;
 	}
-	if (p->placeholder[0])
+	/* Tenants of before our start may have lost it while we were away. */
+	if (p->placeholder[0] || (!is_ours && has_tenants(node, d)))
 		lose(node, d);
 	if (is_ours &&
 		str_copy(p->placeholder, sizeof(p->placeholder), str_from(holder->pod)) >= 0) {

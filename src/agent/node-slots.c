@@ -2,7 +2,9 @@
 /*
  * Slots: whose they are, and which of them the kubelet is offered. Behind those are as many for
  * pods of other nodes, of which it knows nothing. Slots of devices that take nobody new are not
- * offered; those in use stay as they are.
+ * offered; those in use stay as they are. On a node of the pool they are offered also while divvy
+ * has no device there: the kubelet tells of news only now and then, and a device that has just been
+ * taken would wait for that. A slot is no device: what may start is decided when it starts.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -151,8 +153,7 @@ void node_offer(struct node *node)
 	for (uint32_t i = 0; i < set->n; i++) {
 		set->devices[i].is_native = node_pool_is_native(node, &set->devices[i]);
 		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
-			node_is_cordoned(node, set->devices[i].info.uuid) ||
-			!node_pool_is_open(node, &set->devices[i]))
+			node_is_cordoned(node, set->devices[i].info.uuid))
 			closed += NODE_SLOTS_EACH;
 	}
 	if (!set->n && (node->conflict[0] || node->is_pid_hidden))

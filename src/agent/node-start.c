@@ -150,6 +150,10 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 		if (is_new && node_is_cordoned(node, d->info.uuid))
 			return fail(err, EPERM, "device %s is cordoned: it gets no new tenants",
 				d->info.uuid);
+		if (is_new && !kube_cache_is_synced(node->wishes))
+			return fail(err, EAGAIN,
+				"whether device %s is another device plugin's is not known yet",
+				d->info.uuid);
 		if (is_new && !node_pool_is_open(node, d))
 			return fail(err, EPERM,
 				"device %s is another device plugin's: no placeholder holds it",

@@ -172,6 +172,38 @@ static void on_trouble(void *data, const struct error *err)
 	log_warn("%s", err->msg);
 }
 
+/* ---- whose the devices are ---- */
+
+/* GPUs of another plugin: what the kubelet has noted of registered devices. */
+static void look_for_others(struct node *node)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
+	_cleanup_json_ json_t *json = NULL;
+	char path[PATH_MAX + 64], found[sizeof(node->conflict)] = "";
+	const char *resource;
+	json_t *ids;
+
+	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
+	/* Whether the node is one of the pool's is not known before. */
+	if (!kube_cache_is_synced(node->wishes))
+		return;
+	if (!node->pool.is_on &&
+		(file_read(path, &text, NULL) < 0 ||
+			kube_json_parse(buf_str(&text), &json, NULL) < 0))
+		return;
+	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
+		if (node_is_gpu(resource) && json_array_size(ids))
+			snprintf(found, sizeof(found), "%s", resource);
+	if (!strcmp(found, node->conflict))
+		return;
+	memcpy(node->conflict, found, sizeof(found));
+	if (found[0])
+		node_event(node, true, "OwnerConflict",
+			"another device plugin serves %s: divvy offers nothing on this node",
+			found);
+	node_offer(node);
+}
+
 /* ---- GPUNode ---- */
 
 static void on_wish(struct node *node, const struct kube_entry *entry, bool is_new)
@@ -215,6 +247,12 @@ static void on_wish_deleted(void *data, const struct kube_entry *entry)
 	json_decref(TAKE_PTR(node->status_seen));
 }
 
+/* Before anything is granted: it is known from now on whose the devices are. */
+static void on_wishes_synced(void *data)
+{
+	look_for_others(data);
+}
+
 /* ---- watching ---- */
 
 /* The objects of that path whose field is the node's name. */
@@ -237,6 +275,7 @@ static int watch_all(struct node *node, struct error *err)
 		.added = on_wish_added,
 		.updated = on_wish_updated,
 		.deleted = on_wish_deleted,
+		.synced = on_wishes_synced,
 		.trouble = on_trouble,
 		.data = node,
 	};
@@ -322,36 +361,6 @@ static void look_at_namespaces(struct node *node)
 
 	if (pid >= 0) /* else as it was: the kubelet is away */
 		node->is_pid_hidden = pid == 0;
-}
-
-/* GPUs of another plugin: what the kubelet has noted of registered devices. */
-static void look_for_others(struct node *node)
-{
-	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
-	_cleanup_json_ json_t *json = NULL;
-	char path[PATH_MAX + 64], found[sizeof(node->conflict)] = "";
-	const char *resource;
-	json_t *ids;
-
-	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
-	/* Whether the node is one of the pool's is not known before. */
-	if (!kube_cache_is_synced(node->wishes))
-		return;
-	if (!node->pool.is_on &&
-		(file_read(path, &text, NULL) < 0 ||
-			kube_json_parse(buf_str(&text), &json, NULL) < 0))
-		return;
-	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
-		if (node_is_gpu(resource) && json_array_size(ids))
-			snprintf(found, sizeof(found), "%s", resource);
-	if (!strcmp(found, node->conflict))
-		return;
-	memcpy(node->conflict, found, sizeof(found));
-	if (found[0])
-		node_event(node, true, "OwnerConflict",
-			"another device plugin serves %s: divvy offers nothing on this node",
-			found);
-	node_offer(node);
 }
 
 /* ---- the passing of time ---- */

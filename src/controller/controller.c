@@ -19,7 +19,7 @@
 
 #define OWNER_LABEL "divvy.gpu/owner"
 #define PATH_MAX_BYTES 1024u
-#define POOL_DELAY_NS (200 * NSEC_PER_MSEC)
+#define POOL_DELAY_NS (50 * NSEC_PER_MSEC)
 
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name)

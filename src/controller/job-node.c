@@ -14,6 +14,9 @@
 
 #define OWNER "divvy.gpu/owner"
 #define IGNORE_LABEL "divvy.gpu/admission"
+#define MILLI "divvy.gpu/milli"
+#define MEMORY "divvy.gpu/memory-mib"
+#define HELD "divvy.gpu/held"
 #define MIB (UINT64_C(1) << 20)
 
 static const char *const left_alone[] = {"kube-system", "kube-public", "kube-node-lease"};
@@ -81,6 +84,8 @@ void job_namespace(struct job *job)
 
 struct capacity {
 	uint64_t milli, bytes;
+	bool is_pool;
+	uint64_t held; /* of a node of the pool: devices that take tenants */
 };
 
 static bool is_cordoned(const json_t *gpu_node, const char *uuid)
@@ -104,12 +109,19 @@ static bool text_is(const json_t *object, const char *key, const char *text)
 	return value && !strcmp(value, text);
 }
 
-/* What new tenants may have, and at least what there is. */
+/*
+ * What new tenants may have, and at least what there is. Of a node of the pool also what can be
+ * taken from the other plugin: a sum that grew with each device that is taken would keep who waits
+ * for it waiting, and a kubelet that has not heard of it yet refuses a pod for good. How many are
+ * divvy's stands beside it, in a resource that nobody asks for: kube-scheduler, where it places the
+ * pods, looks at those that wait when a node's resources change.
+ */
 static struct capacity capacity_of(const json_t *gpu_node)
 {
 	const json_t *status = json_object_get(gpu_node, "status"),
 		     *devices = json_object_get(status, "devices"),
 		     *tenants = json_object_get(status, "tenants");
+	const bool is_pool = text_is(status, "owner", "pool");
 	struct capacity room = {0}, granted = {0};
 
 	for (size_t i = 0; i < json_array_size(devices); i++) {
@@ -118,11 +130,12 @@ static struct capacity capacity_of(const json_t *gpu_node)
 		const json_int_t bytes = json_integer_value(json_object_get(d, "memoryBytes"));
 
 		if (!uuid || bytes < 0 || !text_is(d, "health", "Healthy") ||
-			is_cordoned(gpu_node, uuid) || text_is(d, "owner", "native") ||
-			text_is(d, "owner", "user"))
+			is_cordoned(gpu_node, uuid) ||
+			(text_is(d, "owner", "native") && !is_pool) || text_is(d, "owner", "user"))
 			continue;
 		room.milli += SPEC_SHARE_ONE;
 		room.bytes += (uint64_t)bytes;
+		room.held += text_is(d, "owner", "pool");
 	}
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *t = json_array_get(tenants, i),
@@ -135,7 +148,10 @@ static struct capacity capacity_of(const json_t *gpu_node)
 			granted.bytes += (uint64_t)MAX(
 				json_integer_value(json_array_get(bytes, k)), (json_int_t)0);
 	}
-	return (struct capacity){MAX(room.milli, granted.milli), MAX(room.bytes, granted.bytes)};
+	return (struct capacity){.milli = MAX(room.milli, granted.milli),
+		.bytes = MAX(room.bytes, granted.bytes),
+		.is_pool = is_pool,
+		.held = room.held};
 }
 
 static bool is_value(const json_t *list, const char *name, uint64_t value)
@@ -150,8 +166,8 @@ static bool is_written(const json_t *node, const char *list, const struct capaci
 {
 	const json_t *now = kube_json_at(node, "status", list, NULL);
 
-	return is_value(now, "divvy.gpu/milli", want->milli) &&
-		is_value(now, "divvy.gpu/memory-mib", want->bytes / MIB);
+	return is_value(now, MILLI, want->milli) && is_value(now, MEMORY, want->bytes / MIB) &&
+		(want->is_pool ? is_value(now, HELD, want->held) : !json_object_get(now, HELD));
 }
 
 /* Pods there have devices of other nodes: a sum of 0 would keep the kubelet from taking them. */
@@ -164,8 +180,17 @@ static bool is_unknown(const json_t *node, const char *list)
 {
 	const json_t *now = kube_json_at(node, "status", list, NULL);
 
-	return !json_object_get(now, "divvy.gpu/milli") &&
-		!json_object_get(now, "divvy.gpu/memory-mib");
+	return !json_object_get(now, MILLI) && !json_object_get(now, MEMORY) &&
+		!json_object_get(now, HELD);
+}
+
+/* null takes it out. */
+static json_t *amount(bool is_there, uint64_t n)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
+	return is_there ? json_string(text) : json_null();
 }
 
 /* gpu_node: NULL is one without devices. */
@@ -182,19 +207,16 @@ static int write_capacity(
 		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
-	_cleanup_json_ json_t *change = NULL;
-	char milli[24], mib[24];
+	_cleanup_json_ json_t *change = NULL, *list = NULL;
 	int r;
 
 	if (has_any ? is_written(node, "capacity", &want) && is_written(node, "allocatable", &want)
 		    : is_unknown(node, "capacity") && is_unknown(node, "allocatable"))
 		return 0;
-	snprintf(milli, sizeof(milli), "%llu", (unsigned long long)want.milli);
-	snprintf(mib, sizeof(mib), "%llu", (unsigned long long)(want.bytes / MIB));
-	change = json_pack("{s:{s:{s:s?, s:s?}, s:{s:s?, s:s?}}}", "status", "capacity",
-		"divvy.gpu/milli", has_any ? milli : NULL, "divvy.gpu/memory-mib",
-		has_any ? mib : NULL, "allocatable", "divvy.gpu/milli", has_any ? milli : NULL,
-		"divvy.gpu/memory-mib", has_any ? mib : NULL);
+	list = json_pack("{s:o, s:o, s:o}", MILLI, amount(has_any, want.milli), MEMORY,
+		amount(has_any, want.bytes / MIB), HELD,
+		amount(has_any && want.is_pool, want.held));
+	change = json_pack("{s:{s:O, s:O}}", "status", "capacity", list, "allocatable", list);
 	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_STRATEGIC, change, err)
 		   : fail(err, ENOMEM, "out of memory");
 	return r < 0 ? r : 1;

@@ -15,8 +15,9 @@
 /* Of a placeholder or a pod; forgotten when a decision no longer hears of it. */
 struct memory {
 	UT_hash_handle hh;
-	uint64_t since_ns; /* a placeholder is idle; CLOCK_NEVER: it is not */
-	uint64_t next_ns;  /* a pod counts again */
+	uint64_t since_ns;         /* a placeholder is idle; CLOCK_NEVER: it is not */
+	uint64_t next_ns;          /* a pod counts again */
+	uint64_t milli, coming_ns; /* what it counted as; until then that is on its way to it */
 	uint32_t tries;
 	bool is_seen;
 	char key[];
@@ -111,7 +112,7 @@ static uint64_t pause_of(uint32_t tries)
 	return MIN(pause, POOL_RETRY_MAX_NS);
 }
 
-/* Devices that those who count now would fill. */
+/* Devices that those would fill who count now, and those who have counted a moment ago. */
 static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {
@@ -124,10 +125,14 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 			return -ENOMEM;
 		m->is_seen = true;
 		if (f->now_ns >= m->next_ns) {
-			milli += milli_of(&f->source[i], m->tries);
+			m->milli = milli_of(&f->source[i], m->tries);
 			m->tries = MIN(m->tries + 1, TRIES_MAX);
 			m->next_ns = f->now_ns + pause_of(m->tries);
+			m->coming_ns = f->now_ns + POOL_COMING_NS;
 		}
+		/* What comes for one is not there for the next. */
+		if (f->now_ns < m->coming_ns)
+			milli += m->milli;
 		plan->again_ns = MIN(plan->again_ns, m->next_ns);
 	}
 	*ret_devices = (milli + DEVICE_MILLI - 1) / DEVICE_MILLI;

@@ -21,6 +21,7 @@
 #define POOL_IDLE_NS (10 * NSEC_PER_SEC)    /* idle for so long, nobody waits: given back */
 #define POOL_UNUSED_NS (60 * NSEC_PER_SEC)  /* ... while somebody waits whom it does not help */
 #define POOL_NO_ROOM_NS (60 * NSEC_PER_SEC) /* it has found no device for so long: withdrawn */
+#define POOL_COMING_NS (10 * NSEC_PER_SEC)  /* a placeholder may take so long to start */
 #define POOL_RETRY_NS (20 * NSEC_PER_SEC)   /* a pod that still waits counts again; then doubled */
 #define POOL_RETRY_MAX_NS (600 * NSEC_PER_SEC)
 #define POOL_MAKE_MAX 64u      /* made at once */

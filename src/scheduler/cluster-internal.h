@@ -157,6 +157,7 @@ struct cluster {
 	uint32_t by_tenant_room;
 	uint64_t now_ns, real_ns;
 	bool has_news;
+	uint32_t n_opened; /* devices, since that was asked last */
 };
 
 /* ---- cluster-node.c ---- */

@@ -264,6 +264,19 @@ int cnode_refresh(struct cluster *c, struct cnode *node)
 
 /* ---- GPUNode ---- */
 
+/* Those that take tenants now and did not before. */
+static uint32_t count_opened(const struct gpunode *was, const struct gpunode *now)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < now->n_devices; i++) {
+		const struct gpunode_device *before = gpunode_find(was, now->device[i].uuid);
+
+		n += now->device[i].is_open && !(before && before->is_open);
+	}
+	return n;
+}
+
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 {
 	const char *name = json_string_value(
@@ -281,6 +294,7 @@ int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 	}
 	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
 	c->n_serving = c->n_serving - node->gpus.is_serving + gpus.is_serving;
+	c->n_opened += count_opened(&node->gpus, &gpus);
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;

@@ -157,6 +157,14 @@ bool cluster_take_news(struct cluster *c)
 	return has_news;
 }
 
+uint32_t cluster_take_opened(struct cluster *c)
+{
+	const uint32_t n = c->n_opened;
+
+	c->n_opened = 0;
+	return n;
+}
+
 /* ---- texts of namespaces ---- */
 
 const char *cluster_dialects(const struct cluster *c, const char *ns)

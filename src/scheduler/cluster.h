@@ -74,6 +74,8 @@ bool cluster_queue_is_owed(const struct cluster *cluster, uint32_t queue);
 
 /* What may have made room for somebody since it was last asked. */
 bool cluster_take_news(struct cluster *cluster);
+/* How many devices take tenants that took none when it was last asked. */
+uint32_t cluster_take_opened(struct cluster *cluster);
 
 /* ---- pods ---- */
 

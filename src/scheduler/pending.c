@@ -349,6 +349,18 @@ void pending_wake(struct pending *p, uint64_t now_ns)
 		set_state(p, p->resting, p->resting->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
 }
 
+void pending_hurry(struct pending *p, uint32_t n)
+{
+	struct entry *e;
+
+	for (e = p->entries; e && n; e = e->hh.next) {
+		if (e->has_failed || (e->state != RESTING && e->state != BACKING_OFF))
+			continue;
+		n--;
+		set_state(p, e, ACTIVE);
+	}
+}
+
 void pending_wake_one(struct pending *p, const char *name)
 {
 	struct entry *e = find(p, name);

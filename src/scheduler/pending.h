@@ -24,6 +24,8 @@
 #define PENDING_LINES_MAX (1u << 16)
 /* Of a line that is owed something: so many are tried at once whenever something happens. */
 #define PENDING_OWED_MAX 16u
+/* For a device that takes tenants from now on: as many as it has slots. */
+#define PENDING_OPENED_MAX 64u
 
 /* Of one line higher priorities first, then who was there first, then by name. */
 struct pending_rank {
@@ -71,6 +73,8 @@ void pending_put_back_until(struct pending *pending, const char *name, uint64_t 
 void pending_wake(struct pending *pending, uint64_t now_ns);
 /* The same for one, at once. */
 void pending_wake_one(struct pending *pending, const char *name);
+/* Devices have come: n of those who wait are tried at once, unless something went wrong. */
+void pending_hurry(struct pending *pending, uint32_t n);
 
 /* When pending_next() may have one; CLOCK_NEVER. */
 uint64_t pending_deadline(const struct pending *pending);

@@ -620,6 +620,7 @@ int sched_settle(struct sched *s, struct error *err)
 static int think(struct sched *s, struct error *err)
 {
 	const char *unit;
+	uint32_t n_opened;
 	int r;
 
 	s->n_todo = s->todo_at = 0;
@@ -638,6 +639,9 @@ static int think(struct sched *s, struct error *err)
 	}
 	if (cluster_take_news(s->cluster))
 		pending_wake(s->pending, s->now_ns);
+	n_opened = cluster_take_opened(s->cluster);
+	pending_hurry(
+		s->pending, MIN(n_opened, UINT32_MAX / PENDING_OPENED_MAX) * PENDING_OPENED_MAX);
 	unit = pending_next(s->pending, s->now_ns);
 	if (!unit)
 		return 1;

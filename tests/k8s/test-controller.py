@@ -315,6 +315,28 @@ def what_is_divvys_no_more_has_no_capacity():
     wait_for(lambda: milli() == [None, None], "and has none any more", 30)
 
 
+def what_can_be_taken_from_another_plugin_counts():
+    """Of a node of the pool, whether it has been taken or not."""
+    node, gib = unique("node"), 1 << 30
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
+
+    def say(owner, *owners):
+        cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"owner": owner, "devices": [
+            {"uuid": f"GPU-{node}-{i}", "index": i, "model": "T4", "memoryBytes": 16 * gib, "health": "Healthy", "owner": o}
+            for i, o in enumerate(owners)]}})
+
+    def have():
+        status = cluster.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]
+        return status.get("divvy.gpu/milli"), status.get("divvy.gpu/held")
+    say("pool", "native", "native")
+    wait_for(lambda: have() == ("2k", "0"), "both count", 30)
+    say("pool", "native", "pool")
+    wait_for(lambda: have() == ("2k", "1"), "as they do when one has been taken", 30)
+    say("none", "native", "native")
+    wait_for(lambda: have() == ("0", None), "it is no node of the pool", 30)
+
+
 def what_the_node_has_measured_is_shown():
     """As the Lease of its daemon says it; a little more or less is not written."""
     status = status_of("s1")
@@ -493,7 +515,7 @@ def metrics_are_for_who_may_get_them():
 
 TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
-         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_the_node_has_measured_is_shown,
+         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_can_be_taken_from_another_plugin_counts, what_the_node_has_measured_is_shown,
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
          deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,

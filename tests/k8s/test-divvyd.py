@@ -323,6 +323,21 @@ def cordoned_devices_take_nobody_new():
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all are again")
 
 
+def what_no_placeholder_holds_takes_nobody():
+    """On a node of the pool, though slots are offered there all the time."""
+    path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
+    cluster.patch(path, {"spec": {"pool": {"policy": "onDemand"}}})
+    wait_for(lambda: {d["owner"] for d in daemon.status()["devices"]} == {"native"}, "no device is divvy's")
+    run_pod(cluster, "early", ("--kernel-us=500",), given(device(), epoch="7"))
+    wait_for(lambda: any("no placeholder holds it" in m for m in events_of(cluster, "early").get("GrantRefused", [])),
+             "it is refused", 60)
+    assert daemon.slots_offered() == SLOTS and "early/main" not in daemon.tenants(), daemon.tenants()
+    assert cluster.pod("early")["status"]["phase"] == "Pending", cluster.pod("early")
+    cluster.patch(path, {"spec": {"pool": None}})
+    wait_for_pod(cluster, "early", "Running")
+    stop_pod("early")
+
+
 def metrics_are_for_who_may_get_them():
     run_pod(cluster, "counts", ("--kernel-us=500",), given(device(1), epoch="7"))
     wait_for_pod(cluster, "counts", "Running")
@@ -570,7 +585,7 @@ try:
              memory_is_promised_as_policies_say,
              (another_pods_process_is_not_let_in, metrics_are_for_who_may_get_them,
               an_init_container_hands_its_slot_on, a_pod_needs_no_privilege),
-             cordoned_devices_take_nobody_new, what_the_kubelet_no_longer_lists_is_given_back,
+             cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,
              another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
 except Skip as reason:

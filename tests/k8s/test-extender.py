@@ -125,6 +125,20 @@ def placed(names):
     return [pods[n] for n in names if n in pods and pods[n]["spec"].get("nodeName")]
 
 
+def who_waits_is_looked_at_when_a_device_is_taken():
+    """kube-scheduler knows no GPUNodes: it looks again when the node's resources change, as the controller says them."""
+    rig.node("n3", "A100", labels={"taken": "later"}, **{"divvy.gpu/milli": "1k", "divvy.gpu/held": "0"})
+    device = cluster.get("/apis/divvy.gpu/v1/gpunodes/n3")["status"]["devices"][0]
+    rig.status("n3", owner="pool", devices=[{**device, "owner": "native"}])
+    shared("waits", "0.5", nodeSelector={"taken": "later"})
+    is_unplaced("waits", "not divvy's")
+    rig.status("n3", devices=[{**device, "owner": "pool"}])
+    cluster.patch("/api/v1/nodes/n3/status", {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}})
+    wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "it has its place", 30)
+    rig.gone("waits")
+    rig.remove_node("n3")
+
+
 def both_schedulers_share_the_devices():
     shared("theirs", "0.7")
     rig.bound("theirs")
@@ -261,8 +275,8 @@ def refused_by_all():
         return False
 
 
-TESTS = [kube_scheduler_places_a_share, no_device_is_given_twice, both_schedulers_share_the_devices,
-         a_restart_forgets_nothing, what_the_extender_refuses_is_said, victims_make_room, nobody_else_may_ask,
+TESTS = [kube_scheduler_places_a_share, no_device_is_given_twice, who_waits_is_looked_at_when_a_device_is_taken,
+         both_schedulers_share_the_devices, a_restart_forgets_nothing, what_the_extender_refuses_is_said, victims_make_room, nobody_else_may_ask,
          the_large_and_the_slow_do_not_matter, who_does_not_lead_says_so, without_an_authority_nobody_may_ask]
 
 try:

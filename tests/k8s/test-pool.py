@@ -6,10 +6,12 @@ All parts are real but the other plugin's devices, which have the UUIDs of simul
 controller, divvyd. A native pod and a tenant never have the same device.
 """
 
+import contextlib
 import json
 import os
 import signal
 import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
@@ -23,6 +25,8 @@ from scheduled import Scheduled  # noqa: E402
 
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
 PLACEHOLDER_IMAGE = "local/divvy-controller:1"
+SLOTS = 128  # of both devices
+world = {}
 SPEC = "/apis/divvy.gpu/v1/gpunodes/"
 
 
@@ -71,12 +75,37 @@ def device_of(name):
     return daemon.tenants()[f"{name}/main"]["devices"][0]
 
 
+class Offers:
+    """What the node says that it has, for as long as it is looked at: {(slots, milli)}."""
+
+    def __init__(self):
+        self.seen, self.ready = set(), threading.Event()
+        threading.Thread(target=self.watch, daemon=True).start()
+        assert self.ready.wait(60)
+
+    def watch(self):
+        with contextlib.suppress(OSError):  # the cluster has ended
+            while True:  # a server ends each watch after some time
+                with cluster.watch("/api/v1/nodes", timeout=1800, fieldSelector=f"metadata.name={cluster.node_name}") as events:
+                    self.ready.set()
+                    for event in events:
+                        have = event["object"].get("status", {}).get("allocatable")
+                        if have:  # else a bookmark
+                            self.seen.add((have.get("divvy.gpu/slot"), have.get("divvy.gpu/milli")))
+
+
 def there_is_nothing_to_share_at_first():
     wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", 60)
-    wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
     assert daemon.status()["owner"] == "pool"
     assert daemon.condition("OwnerConflict")["status"] == "False"
     assert not placeholders()
+
+
+def slots_are_there_before_a_device_is():
+    """The kubelet tells of new ones only now and then: who waits for a device would wait for that, too."""
+    wait_for(lambda: cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"].get("divvy.gpu/milli") == "2k"
+             and daemon.slots_offered() == SLOTS, "all are offered")
+    world["offers"] = Offers()
 
 
 def a_device_is_taken_when_a_pod_waits():
@@ -174,7 +203,6 @@ def what_is_idle_is_given_back():
 def a_reservation_is_ready():
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
     wait_for(lambda: len(held()) == 1, "a device is there before anybody asks", 90)
-    wait_for(lambda: daemon.slots_offered() == 64, "and its slots")
     shared("ready", "1")
     wait_for_pod(cluster, "ready", "Running")
     delete_pod(cluster, "native")
@@ -230,6 +258,26 @@ def one_that_is_preempted_waits_for_its_tenants():
     delete_pod(cluster, "critical")
 
 
+def nothing_else_was_offered_meanwhile():
+    assert world["offers"].seen == {(str(SLOTS), "2k")}, world["offers"].seen
+
+
+def one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too():
+    shared("four", "0.5")
+    wait_for_pod(cluster, "four", "Running")
+    uuid = device_of("four")
+    name = held()[uuid]
+    cluster.kill("divvyd")
+    cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
+    native("next", 2)
+    wait_for(lambda: uuid in natives().get(cluster.pod("next")["metadata"]["uid"], []), "a native pod has both devices", 60)
+    daemon.start()
+    wait_for(lambda: any(uuid in m for m in events_of(cluster, "four").get("PlaceholderLost", [])),
+             "the tenant's processes have been ended", 60)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"), "its pod is deleted", 60)
+    delete_pod(cluster, "next")
+
+
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
         with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
@@ -244,11 +292,12 @@ try:
             cluster.keeper.ask("start", name="fake-plugin", env={}, log=os.path.join(cluster.dir, "log/fake-plugin.log"), argv=[
                 *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu",
                 ",".join(daemon.devices())])
-            main(there_is_nothing_to_share_at_first, a_device_is_taken_when_a_pod_waits,
+            main(there_is_nothing_to_share_at_first, slots_are_there_before_a_device_is, a_device_is_taken_when_a_pod_waits,
                  who_runs_on_a_native_device_is_no_stranger,
                  a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
                  one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready,
                  hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
-                 one_that_is_preempted_waits_for_its_tenants)
+                 one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
+                 one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too)
 except Skip as reason:
     skip_all(reason)

@@ -81,6 +81,39 @@ static void devices_are_taken_for_who_waits(void **state)
 	free_world(w);
 }
 
+/* However soon one comes after the other. */
+static void what_comes_for_one_is_not_there_for_the_next(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "one", 600);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	hold(w, "p1", false);
+	wait_for(w, "two", 600);
+	assert_int_equal(after(w, 1)->n_make, 1);
+	/* The first has its own by now: what is there and unused is the other's. */
+	w->placeholder[0].is_used = true;
+	hold(w, "p2", false);
+	w->source[0] = w->source[1];
+	w->facts.n_sources = 1;
+	assert_int_equal(after(w, 1)->n_make, 0);
+	free_world(w);
+}
+
+/* It helps nobody of before: a newcomer may have it. */
+static void what_came_long_ago_is_there_for_all(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "picky", 600);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	hold(w, "p1", false);
+	assert_int_equal(after(w, POOL_COMING_NS)->n_make, 0);
+	wait_for(w, "modest", 600);
+	assert_int_equal(after(w, 1)->n_make, 0);
+	free_world(w);
+}
+
 /* Two halves of two devices: what one device did not help counts as two. */
 static void who_is_not_helped_asks_for_more_and_then_less_often(void **state)
 {
@@ -215,7 +248,8 @@ static void policies_have_names(void **state)
 	assert_contains(err.msg, "'ondemand': allowed are onDemand, reservation and hybrid");
 }
 
-UNIT_MAIN(UNIT(devices_are_taken_for_who_waits),
+UNIT_MAIN(UNIT(devices_are_taken_for_who_waits), UNIT(what_comes_for_one_is_not_there_for_the_next),
+	UNIT(what_came_long_ago_is_there_for_all),
 	UNIT(who_is_not_helped_asks_for_more_and_then_less_often),
 	UNIT(what_helps_nobody_is_given_back), UNIT(on_demand_gives_back_what_is_idle),
 	UNIT(a_reservation_is_kept), UNIT(hybrid_keeps_some_idle),

@@ -204,6 +204,29 @@ static void not_all_that_are_owed_come_at_once(void **state)
 	assert_int_equal(pending_counts(pending).n_backing_off, 1);
 }
 
+static void who_waits_for_devices_does_not_pause_when_they_come(void **state)
+{
+	add("rests", 0, 0, 0);
+	add("pauses", 0, 0, 1);
+	add("failed", 0, 0, 2);
+	add("late", 0, 0, 3);
+	for (int i = 0; i < 4; i++)
+		assert_non_null(pending_next(pending, 0));
+	pending_put_back(pending, "pauses", PENDING_NOWHERE, 0);
+	pending_wake(pending, 1);
+	pending_put_back(pending, "rests", PENDING_NOWHERE, 0);
+	pending_put_back(pending, "failed", PENDING_FAILED, 0);
+	pending_put_back(pending, "late", PENDING_NOWHERE, 0);
+	/* What has failed would fail again at once; no more than are asked for. */
+	pending_hurry(pending, 2);
+	next(1, "rests");
+	next(1, "pauses");
+	next(1, NULL);
+	pending_hurry(pending, 2);
+	next(1, "late");
+	next(1, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -215,6 +238,7 @@ int main(void)
 		TEST(lines_take_turns),
 		TEST(who_is_owed_something_does_not_pause),
 		TEST(not_all_that_are_owed_come_at_once),
+		TEST(who_waits_for_devices_does_not_pause_when_they_come),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,6 +226,36 @@ static void cordoned_devices_keep_who_is_there(void **state)
 	told("d", "0/1 nodes: 1 no GPU with 0.5 free");
 }
 
+static void set_owner(const char *owner)
+{
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'status':{'slots':{'total':64},'devices':[{'uuid':'GPU-"
+		"n1-0','index':0,'model':'A','memoryBytes':1000000,'health':'Healthy','owner':"
+		"'%s'}]}}",
+		owner);
+}
+
+static void who_waits_for_a_device_does_not_pause_when_it_comes(void **state)
+{
+	add_node("n1", 1);
+	set_owner("native");
+	for (const char *name = "ab"; *name; name++) {
+		add_pod((char[]){*name, '\0'}, SHARE("0.3"), "");
+		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs cordoned, unhealthy or not divvy's");
+	}
+	/* News of another kind. */
+	set_owner("native");
+	nothing();
+	set_owner("pool");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
+	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
+	/* It has come already. */
+	add_pod("d", SHARE("0.5"), "");
+	told("d", "0/1 nodes: 1 no GPU with 0.5 free");
+	set_owner("pool");
+	nothing();
+}
+
 static void two_containers_go_to_one_node(void **state)
 {
 	const struct cpod *pod;
@@ -930,6 +960,7 @@ int main(void)
 		TEST(a_daemon_that_is_silent_gets_nobody),
 		TEST(a_lease_that_was_old_at_the_start_is_stale),
 		TEST(cordoned_devices_keep_who_is_there),
+		TEST(who_waits_for_a_device_does_not_pause_when_it_comes),
 		TEST(two_containers_go_to_one_node),
 		TEST(cpu_counts_with_devices),
 		TEST(the_more_important_first),
