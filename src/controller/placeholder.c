@@ -10,7 +10,7 @@
 #include "kube/config.h"
 
 #define LOOK_NS NSEC_PER_SEC
-#define LOOK_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define LOOK_TIMEOUT_NS (30 * NSEC_PER_SEC) /* a handshake with the little processor that it has */
 #define TOKEN_S 3607
 
 /* ---- the pod ---- */
@@ -42,7 +42,7 @@ static json_t *api_volume(void)
 static json_t *container(const char *image)
 {
 	json_t *resources = json_pack(
-		"{s:s, s:s, s:s}", "cpu", "10m", "memory", "64Mi", PLACEHOLDER_RESOURCE, "1");
+		"{s:s, s:s, s:s}", "cpu", "50m", "memory", "64Mi", PLACEHOLDER_RESOURCE, "1");
 
 	return json_pack("{s:s, s:s, s:s, s:[s], s:[{s:s, s:{s:{s:s}}}, {s:s, s:{s:{s:s}}}], "
 			 "s:{s:O, s:o}, s:{s:b, s:b, s:{s:[s]}}, s:[{s:s, s:s, s:b}]}",
