@@ -140,14 +140,17 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 	return mask;
 }
 
-/* The reason of the most devices that are lacking; of equal ones the last, which is the nearest. */
+/*
+ * The first reason, in their order, that leaves too few devices: of a model that only one of them is,
+ * and that one full, what is lacking is its share.
+ */
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
 {
 	const struct rules rules = rules_of(place, spec);
 	const struct node *node = &place->nodes[at];
-	uint32_t n[PLACE_N_REASONS] = {0};
-	int most = PLACE_NO_DEVICES;
+	uint32_t n[PLACE_N_REASONS] = {0}, n_left = node->n_devices;
+	int reason = PLACE_FITS;
 
 	if (node->n_devices < spec->count)
 		return PLACE_NO_DEVICES;
@@ -155,10 +158,9 @@ static enum place_reason devices_reason(
 		n[device_reason(place, spec, node->first_device + i, &rules)]++;
 	if (n[PLACE_FITS] >= spec->count)
 		return PLACE_FITS;
-	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS; r++)
-		if (n[r] && n[r] >= n[most])
-			most = r;
-	return (enum place_reason)most;
+	while (n_left >= spec->count)
+		n_left -= n[++reason];
+	return (enum place_reason)reason;
 }
 
 enum place_reason place_reason_of(

@@ -279,6 +279,34 @@ static void refusals_say_why(void **state)
 	place_free(place);
 }
 
+/* The one device of the model, which is full, and not the more of others; so for a pin. */
+static void a_node_of_several_models_says_what_is_lacking(void **state)
+{
+	struct place_device_info devices[3] = {{.model = 0}, {.model = 1}, {.model = 1}};
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec spec = share(1000);
+	struct place_why why;
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_model(place, "T4", &bit, NULL));
+	assert_ok(place_model(place, "A100", &bit, NULL));
+	assert_ok(place_node_add(place,
+		&(struct place_node_info){.name = "a", .n_devices = 3, .devices = devices}, &node,
+		NULL));
+	spec.models = 1;
+	assert_ok(put(place, &spec, &tenant));
+	assert_int_equal(place_reason_of(place, &spec, node), PLACE_NO_SHARE);
+	place_explain(place, &spec, &why);
+	assert_int_equal(why.most_share, 0);
+	spec.count = 2;
+	assert_int_equal(place_reason_of(place, &spec, node), PLACE_OTHER_MODEL);
+	spec = share(1000);
+	spec.device = 0;
+	assert_int_equal(place_reason_of(place, &spec, node), PLACE_NO_SHARE);
+	place_free(place);
+}
+
 /* What is free counts where all else is right; of shares it is nothing to one who is alone. */
 static void refusals_say_the_right_numbers(void **state)
 {
@@ -901,7 +929,8 @@ static void every_figure_is_exact(void **state)
 UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
-	UNIT(instances_are_devices), UNIT(refusals_say_why), UNIT(each_device_says_why_not),
+	UNIT(instances_are_devices), UNIT(refusals_say_why),
+	UNIT(a_node_of_several_models_says_what_is_lacking), UNIT(each_device_says_why_not),
 	UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
 	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
 	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
