@@ -408,13 +408,15 @@ int workload_generate(
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all))};
 	uint64_t now = 0;
 	uint32_t gang = 0;
+	bool is_over = false; /* the time that tasks arrive in */
 	int r = workload_shape_check(shape, err);
 
-	while (r == 0 && w->n < shape->n_tasks) {
+	while (r == 0 && !is_over && w->n < shape->n_tasks) {
 		uint32_t size = choose(&shape->gangs, &streams.gang);
 
 		now += exponential(shape->gap_ns, &streams.gap);
-		if (shape->span_ns && now > shape->span_ns)
+		is_over = shape->span_ns && now > shape->span_ns;
+		if (is_over)
 			break;
 		size = MIN(size, shape->n_tasks - w->n);
 		gang += size > 1;
@@ -428,6 +430,11 @@ int workload_generate(
 		}
 	}
 	w->has_times = true;
+	if (r == 0 && shape->span_ns && !is_over && shape->n_tasks == WORKLOAD_TASKS_MAX)
+		return fail(err, EINVAL,
+			"more than %u tasks arrive in that time: a shorter one, or fewer an hour, "
+			"are possible",
+			WORKLOAD_TASKS_MAX);
 	return r < 0 || w->n ? r : fail(err, EINVAL, "no task arrives in that time");
 }
 

@@ -289,6 +289,22 @@ static void makes_gangs_and_whole_devices(void **state)
 	assert_in_range(whole * 100 / w.n, 47, 53);
 }
 
+static void more_than_there_may_be_is_refused(void **state)
+{
+	_cleanup_workload_ struct workload w = {0}, few = {0};
+	struct workload_shape s = shape();
+	struct error err = {0};
+
+	s.span_ns = 3600 * NSEC_PER_SEC;
+	s.gap_ns = NSEC_PER_MSEC;
+	s.n_tasks = WORKLOAD_TASKS_MAX;
+	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
+	assert_contains(err.msg, "more than 1048576 tasks arrive in that time");
+	s.n_tasks = 1000; /* so many were asked for */
+	assert_ok(workload_generate(&few, &s, 1, NULL));
+	assert_int_equal(few.n, 1000);
+}
+
 /* A trace's tasks, as often as they are drawn, ask for so much of the devices as time goes on. */
 static void draws_tasks_that_come_and_go(void **state)
 {
@@ -374,5 +390,5 @@ UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_
 	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
-	UNIT(draws_tasks_that_come_and_go), UNIT(refuses_shapes_that_cannot_be),
-	UNIT(every_named_shape_is_possible))
+	UNIT(more_than_there_may_be_is_refused), UNIT(draws_tasks_that_come_and_go),
+	UNIT(refuses_shapes_that_cannot_be), UNIT(every_named_shape_is_possible))
