@@ -8,7 +8,7 @@
 #define WIDTH 960.0
 #define HEIGHT 460.0
 #define LEFT 78.0
-#define RIGHT 178.0
+#define RIGHT 216.0
 #define TOP 84.0
 #define BOTTOM 66.0
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "cli/svg.h"
 
-#define PLOT_SERIES_MAX 16
+#define PLOT_SERIES_MAX 24
 #define PLOT_POINTS_MAX 4096
 #define PLOT_MAX_BYTES (16u << 20)
 

@@ -45,7 +45,8 @@ static int read_schemes(const struct cli_args *args, struct sim *sim, struct err
 		int r;
 
 		if (sim->n_schemes == SIM_SCHEMES_MAX)
-			return fail(err, EINVAL, "--policy: more than %d", SIM_SCHEMES_MAX);
+			return fail(err, EINVAL, "--policy: up to %d are possible at once",
+				SIM_SCHEMES_MAX);
 		if (str_copy(word, sizeof(word), name) < 0)
 			return fail(err, EINVAL, "--policy '%.40s...': there is none of that name",
 				name.p);
@@ -223,6 +224,8 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	r = r < 0 ? r : read_labels(args, shape, err);
 	r = r < 0 ? r : read_share(args, "limit", SPEC_SHARE_ONE, &shape->limit, err);
 	r = r < 0 ? r : read_share(args, "threshold", SPEC_SHARE_ONE, &shape->threshold, err);
+	if (r == 0 && cli_has(args, "threshold") && !cli_has(args, "gangs"))
+		r = fail(err, EINVAL, "--threshold is for --gangs: without it each is by itself");
 	if (rate)
 		shape->gap_ns = 3600 * NSEC_PER_SEC / rate;
 	if (hours) {
@@ -329,8 +332,10 @@ static int check_together(const struct cli_args *args, struct error *err)
 
 	if (pods + spec + shape != 1)
 		return fail(err, EINVAL,
-			"one of these is needed: --pods FILE with --nodes FILE, --spec FILE, "
-			"--generate SHAPE");
+			"%s of these is %s: --pods FILE with --nodes FILE, --spec FILE, "
+			"--generate SHAPE",
+			pods + spec + shape ? "only one" : "one",
+			pods + spec + shape ? "possible" : "needed");
 	if (pods && !cli_has(args, "nodes"))
 		return fail(err, EINVAL, "--pods needs --nodes FILE");
 	if (spec && cli_has(args, "nodes"))

@@ -11,7 +11,7 @@
 #include "replay/replay.h"
 #include "replay/workload.h"
 
-#define SIM_SCHEMES_MAX 12
+#define SIM_SCHEMES_MAX 24 /* all that there are, and room */
 #define SIM_SEEDS_MAX 1000
 #define SIM_FILE_MAX (256u << 20)
 /* The OpenB benchmark: seeds 42 to 51, arrivals up to 130 % of the cluster. */

@@ -570,6 +570,8 @@ def bad_usage_is_said():
         ("--generate", "wang", "--preempt", "resume", "--grace", "201d"): ("--grace", "201d", "200d"),
         ("--generate", "wang", "--threshold", "0"): ("--threshold", "above 0"),
         ("--generate", "wang", "--threshold", "1.5"): ("--threshold", "1.5", "up to 1"),
+        ("--generate", "wang", "--threshold", "0.5"): ("--threshold", "--gangs"),
+        ("--generate", "wang", "--spec", "s"): ("only one", "possible", "--spec FILE"),
         ("--generate", "wang", "--affinity", "5000"): ("--affinity", "5000", "4096"),
         ("--generate", "wang", "--affinity", ",".join(map(str, range(200)))): ("--affinity", "up to", "one more"),
         ("--generate", "wang", "--slowdown", "1.5"): ("--slowdown", "--kinds"),
