@@ -141,8 +141,8 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 }
 
 /*
- * The first reason, in their order, that leaves too few devices: of a model that only one of them is,
- * and that one full, what is lacking is its share.
+ * The first reason, in their order, that leaves too few devices: of a model that only one of them
+ * is, and that one full, what is lacking is its share.
  */
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
