@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
 		"so many runs of each, from seed 42 on; or a range such as 1-5 (default 5)"},
 	{"orders", 0, CLI_VALUE, "FILE", NULL,
 		"arrivals of --pods: a row's index a line, SEED in the name is the seed; beside "
-		"it .perm for .txt, the nodes' ranks"},
+		"it .perm for .txt, the nodes' ranks (without: they stand as in --nodes)"},
 	{"mode", 0, CLI_VALUE, "MODE", "drop queue",
 		"drop: none leaves, who does not fit is gone; queue: with times (default drop for "
 		"--pods, else queue)"},
@@ -190,6 +190,7 @@ static int run(const struct cli_args *args, struct error *err)
 		r = make_folder(svg, err);
 	if (r == 0) {
 		sim_warn_of_models(&sim);
+		sim_warn_of_hopeless(&sim);
 		r = run_all(args, &sim, err);
 	}
 	if (r == 0)

@@ -345,6 +345,26 @@ void sim_warn_of_models(const struct sim *sim)
 	}
 }
 
+void sim_warn_of_hopeless(const struct sim *sim)
+{
+	struct replay_hopeless found = {0};
+	struct replay_scheme scheme;
+	const struct replay_input input = {
+		.cluster = &sim->cluster, .workload = &sim->workload, .scheme = &scheme};
+
+	/* Over a network there may be room that this does not look for. */
+	if (!sim->workload.n || !sim->cluster.n_devices || sim->cluster.n_networks ||
+		replay_scheme_find("first-fit", &scheme, NULL) < 0 ||
+		replay_find_hopeless(&input, &found, NULL) < 0 || !found.n)
+		return;
+	fprintf(stderr,
+		"divvy sim: %u of %u tasks %s no room even where nobody else is; the first, task "
+		"%u: "
+		"%s\n",
+		found.n, sim->workload.n, found.n == 1 ? "has" : "have", found.first + 1,
+		found.why);
+}
+
 void sim_warn_of_unplaced(const struct sim *sim)
 {
 	for (uint32_t s = 0; s < sim->n_schemes && sim->mode == REPLAY_QUEUE; s++) {

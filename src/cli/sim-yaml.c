@@ -38,7 +38,7 @@ struct reader {
 	struct cluster *cluster;
 	struct workload *workload;
 	uint32_t gangs;
-	char (*labels)[SPEC_LABEL]; /* by number, from 1; owned */
+	char (*labels)[SPEC_LABEL]; /* by number, from 1 */
 	uint32_t n_labels, labels_room;
 };
 
@@ -732,6 +732,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 		return r;
 	workload->has_times = true;
 	r = read_root(&reader, fy_document_root(document), err);
-	free(reader.labels);
+	workload->labels = reader.labels;
+	workload->n_labels = reader.n_labels;
 	return r;
 }

@@ -75,8 +75,12 @@ extern const char *const sim_network_kinds[PLACE_NETWORK_KINDS]; /* as YAML and 
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);
-/* Lines on stderr: of models that no node has, and, once all has run, of tasks without a place. */
+/*
+ * Lines on stderr: of models that no node has, of tasks that cannot have a place, and, once all has
+ * run, of tasks without one.
+ */
 void sim_warn_of_models(const struct sim *sim);
+void sim_warn_of_hopeless(const struct sim *sim);
 void sim_warn_of_unplaced(const struct sim *sim);
 /* The caller's; NULL when out of memory. */
 json_t *sim_json(const struct sim *sim);

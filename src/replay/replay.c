@@ -167,7 +167,7 @@ static void choose_kinds(struct run *run)
 	}
 }
 
-/* Labels are numbers here, and names to the engine; by number, from 1. */
+/* Names to the engine; by number, from 1. */
 static int name_labels(
 	struct run *run, uint32_t labels[static WORKLOAD_LABELS_MAX + 1], struct error *err)
 {
@@ -181,10 +181,12 @@ static int name_labels(
 		most = MAX(most, spec->preferred_anti_affinity);
 	}
 	for (uint32_t i = 1; r == 0 && i <= most; i++) {
-		char name[16];
+		const struct workload *w = run->in->workload;
+		char number[16];
 
-		snprintf(name, sizeof(name), "%u", i);
-		r = place_label(run->place, "", name, &labels[i], err);
+		snprintf(number, sizeof(number), "%u", i);
+		r = place_label(run->place, "", i <= w->n_labels ? w->labels[i - 1] : number,
+			&labels[i], err);
 	}
 	return r;
 }
@@ -407,6 +409,43 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err)
 	return 0;
 }
 
+static void finish(struct run *run)
+{
+	place_free(run->place);
+	place_mix_free(run->mix);
+	free(run->specs);
+	free(run->devices);
+}
+
+int replay_find_hopeless(
+	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err)
+{
+	struct replay_hopeless found = {0};
+	struct run run = {.in = input};
+	int r = start(&run, err);
+
+	for (uint32_t i = 0; r == 0 && i < input->workload->n; i++) {
+		const struct place_spec *spec = &run.specs[i];
+		struct place_choice choice;
+		struct place_why why;
+
+		r = place_find(run.place, spec, &choice, err);
+		if (r != -ENOSPC)
+			continue;
+		r = 0;
+		if (found.n++)
+			continue;
+		found.first = i;
+		place_explain(run.place, spec, &why);
+		place_why_format(&why, spec, found.why);
+	}
+	finish(&run);
+	replay_free(run.result);
+	if (r == 0)
+		*ret_hopeless = found;
+	return r;
+}
+
 int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err)
 {
@@ -429,10 +468,7 @@ int replay_run(
 	r = r < 0 ? r : start(&run, err);
 	if (r == 0)
 		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
-	place_free(run.place);
-	place_mix_free(run.mix);
-	free(run.specs);
-	free(run.devices);
+	finish(&run);
 	if (r < 0) {
 		replay_free(run.result);
 		return r;

@@ -126,4 +126,14 @@ int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err);
 void replay_free(struct replay_result *result);
 
+/* Tasks that would have no room even if nobody else were there. */
+struct replay_hopeless {
+	uint32_t n, first; /* first: its index */
+	char why[PLACE_WHY];
+};
+
+/* With the input's cluster, workload and scheme; each task by itself. -EINVAL, -ENOMEM. */
+int replay_find_hopeless(
+	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err);
+
 #endif

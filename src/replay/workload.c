@@ -14,6 +14,7 @@
 void workload_done(struct workload *w)
 {
 	free(w->tasks);
+	free(w->labels);
 	*w = (struct workload){0};
 }
 

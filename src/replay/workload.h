@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "core/spec.h"
 #include "replay/cluster.h"
 
 #define WORKLOAD_TASKS_MAX (1u << 20)
@@ -39,6 +40,8 @@ struct task {
 struct workload {
 	struct task *tasks; /* owned */
 	uint32_t n, room;
+	char (*labels)[SPEC_LABEL]; /* names of labels, from that of 1 on; owned */
+	uint32_t n_labels;          /* the others are called by their numbers */
 	bool has_times;
 };
 

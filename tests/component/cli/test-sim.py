@@ -293,6 +293,8 @@ def says_what_never_had_room():
             ("default", "3.85"), ("best-fit", "3.85"), ("whole", "100.00")], done.stdout
         assert table[3][2] == "x1.00" and table[4][2] == "-", done.stdout
         assert done.stderr.splitlines() == [
+            "divvy sim: 100 of 104 tasks have no room even where nobody else is; the first, task 5: "
+            "0 of 1 nodes have room: 1 have too little device memory"] + [
             f"divvy sim: {policy}: 100 of 104 tasks never had room, and figures but PLACED are without them"
             for policy in ("default", "best-fit")], done.stderr
         whole = figures(sim_json(*args, folder=f.folder.name), "whole")
@@ -313,7 +315,7 @@ def says_what_never_had_room():
         nobody = figures(sim_json("--spec", "c.yaml", "--policy", "default", folder=f.folder.name), "default")
         assert nobody["completion_mean_s"]["mean"] is None and nobody["placed_percent"]["mean"] == 0
         f.write("pods.csv", PODS.replace(",T4,", ',"T4",') + "e,1,1,1,500,T4|A10,0,9\n")
-        assert f.sim(*TRACE, "--seeds", "1").stderr == \
+        assert f.sim(*TRACE, "--seeds", "1").stderr.splitlines(True)[0] == \
             "divvy sim: model '\"T4\"': no node has it, and 1 task can be nowhere else; there are V100, T4\n"
 
 
@@ -358,6 +360,30 @@ tasks:
   - {request: 0.2, cpu: 2, duration: 1s, mode: local}
   - {request: 0.2, cpu: 2, duration: 1s, mode: remote, network: 5Gbps}
 """
+
+
+def tells_of_tasks_that_no_node_could_have():
+    """Whoever else is there; they are counted before anything runs."""
+    with Files(nodes_csv=NODES, pods_csv=PODS) as f:
+        assert not f.sim(*TRACE, "--seeds", "1").stderr
+        f.write("pods.csv", PODS + "huge,999999999,1,1,500,,0,9\nmore,999999999,1,1,500,,0,9\n")
+        done = f.sim(*TRACE, "--seeds", "1")
+        assert done.returncode == 0
+        assert "2 of 6 tasks have no room even where nobody else is; the first, task 5: 0 of 4 nodes have room: " \
+            "4 have too little CPU" in done.stderr, done.stderr
+
+
+def calls_labels_by_their_names():
+    with Files(c_yaml="""nodes:
+  - {name: a, devices: 1}
+networks:
+  - {node: a, kind: host, bandwidth: 1Gbps, latency: 1us}
+tasks:
+  - {request: 0.3, preferred-anti-affinity: quiet, mode: local, duration: 1s, copies: 2}
+""") as f:
+        run = sim_json("--spec", "c.yaml", "--policy", "default", "--mode", "drop",
+                       folder=f.folder.name)["policies"][0]["runs"][0]
+        assert "preferred-anti-affinity 'quiet' would keep apart" in run["decisions"][1]["why"], run
 
 
 def chooses_modes_and_networks():
@@ -629,7 +655,8 @@ def bad_files_are_said_and_nothing_is_written():
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      draws_tasks_that_come_and_go, reads_yaml, has_devices_of_several_kinds_in_a_node, ends_in_time_or_says_that_it_does_not,
      shares_by_queues_labels_and_thresholds,
-     says_what_never_had_room, reads_cells, chooses_modes_and_networks,
+     says_what_never_had_room, reads_cells, tells_of_tasks_that_no_node_could_have, calls_labels_by_their_names,
+     chooses_modes_and_networks,
      makes_room_for_who_matters_more, generates_the_named_shapes,
      slows_tasks_of_a_kind_and_keeps_them_apart,
      tells_nothing_of_what_has_not_arrived, draws_pictures, curves_end_where_they_should, names_of_files_are_text,
