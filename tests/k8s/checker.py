@@ -4,14 +4,14 @@ written down of its grants (--grant-log) are replayed, with none of divvy's own 
 
     history: [(seconds, "ADDED" | "MODIFIED" | "DELETED", object)], in the server's order for each kind
     grants:  [line of the grant log as an object], in the file's order
-    problems(history, grants, devices) -> [sentence]
+    problems(history, grants, devices, away=[(from, until)]) -> [sentence]; away: when there was no API server
 
 What must never be:
 - a device promised, by given keys or by its daemon, beyond 1 of its time or beyond its memory, or to others
   beside somebody who has it alone;
 - a grant that a daemon's restart has lost, or that exists twice;
-- of a group some members bound and the threshold not reached for longer than GANG_S, or a container of it started
-  before the threshold was bound;
+- of a group some members bound and the threshold not reached for longer than GANG_S in which there was an API server,
+  or a container of it started before the threshold was bound;
 - a SharePod with two pods, or in the end with none;
 - a pod labelled chaos=steady that restarted, failed or was evicted.
 """
@@ -106,24 +106,30 @@ class Gang:
     def __init__(self):
         self.least = 0
         self.bound = set()  # uids, ever
+        self.here = set()   # of those, who has not gone again
         self.since = None   # when the first was, while there are too few
 
-    def see(self, at, pod):
+    def see(self, at, what, pod):
+        uid = pod["metadata"]["uid"]
         size, threshold = int(key_of(pod, "group-size") or 1), float(key_of(pod, "group-threshold") or 1)
         self.least = max(self.least, -(-round(size * threshold * WHOLE) // WHOLE))
-        if is_bound(pod):
-            self.bound.add(pod["metadata"]["uid"])
+        if what == "DELETED" or is_over(pod):
+            self.here.discard(uid)
+        elif is_bound(pod):
+            self.bound.add(uid)
+            self.here.add(uid)
             self.since = self.since or at
 
     def is_half(self):
-        return 0 < len(self.bound) < self.least
+        return self.here and len(self.bound) < self.least
 
 
 class Pods:
     """Everything that pods' history says."""
 
-    def __init__(self, devices):
+    def __init__(self, devices, away):
         self.books = Books(devices, "given keys")
+        self.away = away
         self.gangs = collections.defaultdict(Gang)
         self.there = {}  # uid: pod
         self.said = set()
@@ -144,25 +150,29 @@ class Pods:
             self.books.take((name_of(pod), uid))
         elif is_bound(pod) and key_of(pod, "devices"):
             yield from self.books.give((name_of(pod), uid), given_parts(pod))
-        yield from self.see_gang(at, pod)
+        yield from self.see_gang(at, what, pod)
         yield from self.see_owner(pod)
         yield from self.see_steady(what, pod)
 
-    def see_gang(self, at, pod):
+    def see_gang(self, at, what, pod):
         group = key_of(pod, "group")
         if not group:
             return
         name = f"{pod['metadata'].get('namespace', '')}/{group}"
         gang = self.gangs[name]
-        gang.see(at, pod)
+        gang.see(at, what, pod)
         if gang.is_half() and has_started(pod):
             yield from self.once(f"group {name}: {name_of(pod)} has started while {len(gang.bound)} of {gang.least} are bound")
+
+    def lasted(self, since, at):
+        """Seconds in which something could be done about it."""
+        return at - since - sum(max(0, min(at, until) - max(since, begin)) for begin, until in self.away)
 
     def see_time(self, at):
         for name, gang in self.gangs.items():
             if not gang.is_half():
                 gang.since = None
-            elif at - gang.since > GANG_S:
+            elif self.lasted(gang.since, at) > GANG_S:
                 yield from self.once(f"group {name}: half placed for more than {GANG_S} s: "
                                      f"{len(gang.bound)} of {gang.least} are bound")
 
@@ -185,9 +195,9 @@ class Pods:
             yield from self.once(f"pod {name_of(pod)} was to run on: {what}, {pod['status'].get('phase')}, {restarts} restarts")
 
 
-def history_problems(history, devices, now=None):
+def history_problems(history, devices, now=None, away=()):
     """now: in the end, the time until when nothing more was seen."""
-    pods, share_pods = Pods(devices), {}
+    pods, share_pods = Pods(devices, away), {}
     for at, what, obj in history:
         yield from pods.see_time(at)
         if obj["kind"] == "Pod":
@@ -239,6 +249,6 @@ def grant_problems(grants, devices):
         yield from lost_grants(books, before, kept)
 
 
-def problems(history, grants, devices, now=None):
+def problems(history, grants, devices, now=None, away=()):
     """devices: {uuid: bytes}"""
-    return [*history_problems(history, devices, now), *grant_problems(grants, devices)]
+    return [*history_problems(history, devices, now, away), *grant_problems(grants, devices)]

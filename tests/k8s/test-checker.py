@@ -77,9 +77,9 @@ def good_is_good():
     assert not found, found
 
 
-def finds(text, history=(), grants=(), now=None, after=None):
+def finds(text, history=(), grants=(), now=None, after=None, away=()):
     """A bug added to what is good, and what is said of it: that alone."""
-    found = problems([*(good_history() if after is None else after), *history], [*good_grants(), *grants], DEVICES, now)
+    found = problems([*(good_history() if after is None else after), *history], [*good_grants(), *grants], DEVICES, now, away)
     assert len(found) == 1 and text in found[0], found
 
 
@@ -111,6 +111,10 @@ def half_a_gang():
     finds("half placed for more than", [*one, (200 + GANG_S + 1, "ADDED", pod("later"))])
     finds("half placed for more than", one, now=200 + GANG_S + 1)
     assert not problems([*good_history(), *one], [], DEVICES, now=201), "it has some time left"
+    end = 200 + GANG_S + 1
+    assert not problems([*good_history(), *one], [], DEVICES, now=end, away=[(190, 203)]), "nobody could do anything"
+    finds("half placed for more than", one, now=end + 3, away=[(190, 203)])
+    assert not problems([*good_history(), *one, (201, "DELETED", one[0][2])], [], DEVICES, now=end), "it is gone"
 
 
 def a_member_that_starts_alone():
