@@ -334,8 +334,8 @@ static int check_together(const struct cli_args *args, struct error *err)
 		return fail(err, EINVAL,
 			"%s of these is %s: --pods FILE with --nodes FILE, --spec FILE, "
 			"--generate SHAPE",
-			pods + spec + shape ? "only one" : "one",
-			pods + spec + shape ? "possible" : "needed");
+			pods || spec || shape ? "only one" : "one",
+			pods || spec || shape ? "possible" : "needed");
 	if (pods && !cli_has(args, "nodes"))
 		return fail(err, EINVAL, "--pods needs --nodes FILE");
 	if (spec && cli_has(args, "nodes"))
