@@ -358,9 +358,8 @@ void sim_warn_of_hopeless(const struct sim *sim)
 		replay_find_hopeless(&input, &found, NULL) < 0 || !found.n)
 		return;
 	fprintf(stderr,
-		"divvy sim: %u of %u tasks %s no room even where nobody else is; the first, task "
-		"%u: "
-		"%s\n",
+		"divvy sim: %u of %u tasks %s no room even where nobody else is; the first, "
+		"task %u: %s\n",
 		found.n, sim->workload.n, found.n == 1 ? "has" : "have", found.first + 1,
 		found.why);
 }

@@ -38,8 +38,7 @@ struct reader {
 	struct cluster *cluster;
 	struct workload *workload;
 	uint32_t gangs;
-	char (*labels)[SPEC_LABEL]; /* by number, from 1 */
-	uint32_t n_labels, labels_room;
+	uint32_t labels_room; /* of the workload's */
 };
 
 const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {
@@ -350,24 +349,25 @@ static int read_network(
 static int label_of(
 	struct reader *reader, const char *value, uint32_t *ret_label, struct error *err)
 {
+	struct workload *w = reader->workload;
 	char name[SPEC_LABEL];
 	int r = parse_name(value, name, err);
 
-	for (uint32_t i = 0; r == 0 && i < reader->n_labels; i++)
-		if (!strcmp(reader->labels[i], name)) {
+	for (uint32_t i = 0; r == 0 && i < w->n_labels; i++)
+		if (!strcmp(w->labels[i], name)) {
 			*ret_label = i + 1;
 			return 0;
 		}
 	if (r < 0)
 		return r;
-	if (reader->n_labels == WORKLOAD_LABELS_MAX)
+	if (w->n_labels == WORKLOAD_LABELS_MAX)
 		return fail(
 			err, ENOSPC, "'%s' is one label more than %u", value, WORKLOAD_LABELS_MAX);
-	if (array_grow(&reader->labels, &reader->labels_room, reader->n_labels + 1ull,
-		    sizeof(*reader->labels)) < 0)
+	if (array_grow(&w->labels, &reader->labels_room, w->n_labels + 1ull, sizeof(*w->labels)) <
+		0)
 		return fail(err, ENOMEM, "out of memory for labels");
-	memcpy(reader->labels[reader->n_labels], name, sizeof(name));
-	*ret_label = ++reader->n_labels;
+	memcpy(w->labels[w->n_labels], name, sizeof(name));
+	*ret_label = ++w->n_labels;
 	return 0;
 }
 
@@ -731,8 +731,5 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 	if (r < 0)
 		return r;
 	workload->has_times = true;
-	r = read_root(&reader, fy_document_root(document), err);
-	workload->labels = reader.labels;
-	workload->n_labels = reader.n_labels;
-	return r;
+	return read_root(&reader, fy_document_root(document), err);
 }

@@ -19,8 +19,7 @@ struct run {
 	struct replay_result *result;
 	struct place *place;
 	struct place_spec *specs; /* by task, as the scheme asks for it */
-	struct place_mix
-		*mix; /* of all tasks, as they are: fragmentation is by it, for each scheme */
+	struct place_mix *mix;    /* of all tasks, as they are: all are judged by it */
 	struct run_device *devices;
 	double all; /* permille of all devices */
 	struct metrics_now now;

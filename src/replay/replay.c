@@ -196,7 +196,6 @@ static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
 	const struct replay_input *in = run->in;
 	struct place_spec *spec = &run->specs[task];
 
-	*spec = in->workload->tasks[task].spec;
 	if (in->scheme->adapt && spec->count)
 		in->scheme->adapt(in->cluster, spec);
 	spec->is_movable = in->defrag.period_ns > 0;

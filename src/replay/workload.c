@@ -412,7 +412,7 @@ int workload_generate(
 	bool is_over = false; /* the time that tasks arrive in */
 	int r = workload_shape_check(shape, err);
 
-	while (r == 0 && !is_over && w->n < shape->n_tasks) {
+	while (r == 0 && w->n < shape->n_tasks) {
 		uint32_t size = choose(&shape->gangs, &streams.gang);
 
 		now += exponential(shape->gap_ns, &streams.gap);

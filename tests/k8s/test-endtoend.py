@@ -134,29 +134,19 @@ def drop_share_pod(name):
     wait_for(lambda: f"{name}/main" not in daemon.tenants(), f"nothing is left of {name}")
 
 
-def row_of(name):
-    """What kubectl shows of a SharePod."""
-    return cluster.kubectl("-n", cluster.namespace, "get", "dsp", name).splitlines()[1].split()
-
-
-def pin_share_pod(uuid):
-    apply("sharepod-pinned", uuid=("GPU-00000000-0000-0000-0000-000000000000", uuid))
-    wait_for(lambda: share_pod("pinned").get("status", {}).get("granted", {}).get("request") == 400, "it is granted")
-    registered("pinned")
-    assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
-    row = row_of("pinned")
-    assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
-
-
 def a_share_pod_is_pinned_to_its_gpu():
-    pin_share_pod(daemon.devices()[4])
-    drop_share_pod("pinned")
-    pin_share_pod(daemon.devices()[2])
-    # Alone on its device it gets all of it, and the column says so.
-    wait_for(lambda: float(share_pod("pinned")["status"].get("got", 0)) > 0.8, "it says what it got", 90)
-    row = row_of("pinned")
-    assert share_pod("pinned")["status"]["got"] in row, row
-    drop_share_pod("pinned")
+    for uuid in (daemon.devices()[4], daemon.devices()[2]):
+        apply("sharepod-pinned", uuid=("GPU-00000000-0000-0000-0000-000000000000", uuid))
+        wait_for(lambda: share_pod("pinned").get("status", {}).get("granted", {}).get("request") == 400, "it is granted")
+        registered("pinned")
+        assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
+        row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
+        assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
+        # Alone on its device it gets all of it, and the column says so.
+        wait_for(lambda: float(share_pod("pinned")["status"].get("got", 0)) > 0.8, "it says what it got", 90)
+        row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
+        assert share_pod("pinned")["status"]["got"] in row, row
+        drop_share_pod("pinned")
 
 
 def labels_bring_together_and_keep_apart():
