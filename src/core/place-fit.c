@@ -196,25 +196,34 @@ void place_explain(
 	}
 }
 
-static const char *const reason_texts[PLACE_N_REASONS] = {
-	[PLACE_FITS] = "have room",
-	[PLACE_CLOSED] = "are closed or have closed devices",
-	[PLACE_OTHER_NODE] = "are not the node asked for",
-	[PLACE_TAINTED] = "have a taint that is not tolerated",
-	[PLACE_NOT_NEAR] = "lack the node label",
-	[PLACE_FULL_OF_TENANTS] = "have as many tenants as they may",
-	[PLACE_NO_CPU] = "have too little CPU",
-	[PLACE_NO_MEMORY] = "have too little memory",
-	[PLACE_NO_NETWORK] = "lack the network device or its bandwidth",
-	[PLACE_NO_DEVICES] = "have too few devices",
-	[PLACE_OTHER_MODEL] = "have other models",
-	[PLACE_OVER_LIMIT] = "have models of which its queue may have no more",
-	[PLACE_OTHER_DEVICE] = "have not the device asked for",
-	[PLACE_LABELS] = "are kept off by labels of affinity or exclusion",
-	[PLACE_POLICY] = "are kept off by the policy's rules",
-	[PLACE_NO_DEVICE_MEMORY] = "have too little device memory",
-	[PLACE_NO_SHARE] = "have too little of their devices left",
-	[PLACE_CLEARING] = "have devices that are being cleared",
+/* Behind how many nodes it holds for: several, or one. */
+static const char *const reason_texts[PLACE_N_REASONS][2] = {
+	[PLACE_CLOSED] = {"are closed or have closed devices", "is closed or has closed devices"},
+	[PLACE_OTHER_NODE] = {"are not the node asked for", "is not the node asked for"},
+	[PLACE_TAINTED] = {"have a taint that is not tolerated",
+		"has a taint that is not tolerated"},
+	[PLACE_NOT_NEAR] = {"lack the node label", "lacks the node label"},
+	[PLACE_FULL_OF_TENANTS] = {"have as many tenants as they may",
+		"has as many tenants as it may"},
+	[PLACE_NO_CPU] = {"have too little CPU", "has too little CPU"},
+	[PLACE_NO_MEMORY] = {"have too little memory", "has too little memory"},
+	[PLACE_NO_NETWORK] = {"lack the network device or its bandwidth",
+		"lacks the network device or its bandwidth"},
+	[PLACE_NO_DEVICES] = {"have too few devices", "has too few devices"},
+	[PLACE_OTHER_MODEL] = {"have other models", "has other models"},
+	[PLACE_OVER_LIMIT] = {"have models of which its queue may have no more",
+		"has models of which its queue may have no more"},
+	[PLACE_OTHER_DEVICE] = {"have not the device asked for", "has not the device asked for"},
+	[PLACE_LABELS] = {"are kept off by labels of affinity or exclusion",
+		"is kept off by labels of affinity or exclusion"},
+	[PLACE_POLICY] = {"are kept off by the policy's rules",
+		"is kept off by the policy's rules"},
+	[PLACE_NO_DEVICE_MEMORY] = {"have too little device memory",
+		"has too little device memory"},
+	[PLACE_NO_SHARE] = {"have too little of their devices left",
+		"has too little of its devices left"},
+	[PLACE_CLEARING] = {"have devices that are being cleared",
+		"has devices that are being cleared"},
 };
 
 /* Behind that reason: what is asked and what there is. As snprintf(). */
@@ -247,7 +256,8 @@ char *place_why_format(
 		if (!why->nodes[r])
 			continue;
 		n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
-			strchr(ret, ':') ? "," : ":", why->nodes[r], reason_texts[r]);
+			strchr(ret, ':') ? "," : ":", why->nodes[r],
+			reason_texts[r][why->nodes[r] == 1]);
 		if (r == PLACE_NO_SHARE && n < PLACE_WHY)
 			n += share_format(why, spec, ret + n, PLACE_WHY - n);
 	}

@@ -294,7 +294,7 @@ def says_what_never_had_room():
         assert table[3][2] == "x1.00" and table[4][2] == "-", done.stdout
         assert done.stderr.splitlines() == [
             "divvy sim: 100 of 104 tasks have no room even where nobody else is; the first, task 5: "
-            "0 of 1 nodes have room: 1 have too little device memory"] + [
+            "0 of 1 nodes have room: 1 has too little device memory"] + [
             f"divvy sim: {policy}: 100 of 104 tasks never had room, and figures but PLACED are without them"
             for policy in ("default", "best-fit")], done.stderr
         whole = figures(sim_json(*args, folder=f.folder.name), "whole")

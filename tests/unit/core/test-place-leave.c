@@ -111,13 +111,13 @@ static void nobody_else_comes_until_it_has_gone(void **state)
 		"on a: it is being cleared (1 tenants are leaving it)");
 	place_explain(place, &small, &why);
 	assert_contains(
-		place_why_format(&why, &small, text), "1 have devices that are being cleared");
+		place_why_format(&why, &small, text), "1 has devices that are being cleared");
 	/* What is free stands behind the reason that it is of. */
 	why.nodes[PLACE_NO_SHARE] = 2;
 	why.most_share = 200;
 	assert_string_equal(place_why_format(&why, &small, text),
 		"0 of 3 nodes have room: 2 have too little of their devices left (0.3 of 1 asked, "
-		"0.2 free at most), 1 have devices that are being cleared");
+		"0.2 free at most), 1 has devices that are being cleared");
 	small.share = 500; /* and would not have room then */
 	assert_int_equal(place_device_reason(place, &small, 0), PLACE_NO_SHARE);
 	assert_ok(place_find(place, &any, &choice, NULL));

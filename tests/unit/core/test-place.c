@@ -273,7 +273,7 @@ static void refusals_say_why(void **state)
 	assert_int_equal(why.most_share, 500);
 	place_why_format(&why, &spec, text);
 	assert_contains(text, "0 of 2 nodes");
-	assert_contains(text, "1 have other models");
+	assert_contains(text, "1 has other models");
 	assert_contains(text, "0.5 free at most");
 	assert_contains(text, "0.6 of 1 asked");
 	place_free(place);
@@ -341,7 +341,7 @@ static void refusals_say_the_right_numbers(void **state)
 	spec.is_exclusive = true;
 	place_explain(place, &spec, &why);
 	assert_contains(place_why_format(&why, &spec, text),
-		"1 have too little of their devices left (1 that nobody is on asked)");
+		"1 has too little of its devices left (1 that nobody is on asked)");
 	place_free(place);
 }
 
