@@ -200,7 +200,8 @@ static const struct dialect_key keys[] = {
 		"group, as the original's README calls it"},
 	{P "group_headcount", DIALECT_LABEL, DIALECT_READS, "group-size"},
 	{P "group_threshold", DIALECT_LABEL, DIALECT_READS,
-		"group-threshold: floor(threshold x headcount + 0.5) start together"},
+		"group-threshold: floor(threshold x headcount + 0.5), but at least one, start "
+		"together"},
 	{P "min_available", DIALECT_LABEL, DIALECT_READS,
 		"group-size with threshold 1, of older versions"},
 	{P "gpu_uuid", DIALECT_ANNOTATION, DIALECT_GIVES, "UUIDs of the devices"},
