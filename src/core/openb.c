@@ -30,6 +30,10 @@ static int split(struct str line, uint32_t number, struct row *ret, struct error
 {
 	struct str cell;
 
+	for (size_t i = 0; i < line.n; i++)
+		if ((unsigned char)line.p[i] < ' ' && line.p[i] != '\t')
+			return fail(err, EINVAL, "line %u: byte 0x%02x: text is expected", number,
+				(unsigned int)line.p[i]);
 	ret->n = 0;
 	ret->line = number;
 	while (str_split(&line, ',', &cell)) {
@@ -204,6 +208,8 @@ static int read_pod(const struct row *row, const struct titles *t, void *item, s
 		return fail(err, EINVAL,
 			"line %u: deletion_time %" PRIu64 " is before creation_time %" PRIu64,
 			row->line, deleted, created);
+	if (!cell(row, t, POD_NAME).n)
+		return fail(err, EINVAL, "line %u: name '': a pod's name is expected", row->line);
 	*pod = (struct openb_pod){.name = cell(row, t, POD_NAME),
 		.models = cell(row, t, POD_MODELS),
 		.line = row->line,

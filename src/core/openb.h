@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The OpenB trace's files (Alibaba cluster-trace-gpu-v2023): nodes and pods as CSV with a line of
- * titles; columns are found by title, others are skipped, and so is a byte order mark. Pure: from
- * text into arrays.
+ * titles; columns are found by title, others are skipped, and so is a byte order mark. A node has
+ * one model, and a pod may name several, any of which it takes: "V100M16|V100M32". Every row has a
+ * name; two pods may have one, as where tasks of a trace are repeated, for nothing refers to them.
+ * Control characters but tabs are refused. Pure: from text into arrays.
  */
 #ifndef CORE_OPENB_H
 #define CORE_OPENB_H

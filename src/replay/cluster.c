@@ -89,6 +89,10 @@ int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struc
 	if (!name.n)
 		return fail(err, EINVAL, "model '': a name of 1 to %u characters is expected",
 			SPEC_LABEL - 1);
+	/* Nobody could ask for it: where one of several is possible that is between them. */
+	if (str_find(name, '|') < name.n)
+		return fail(err, EINVAL, "model '%" STR_FMT "': one model is expected, without '|'",
+			STR_ARG(name));
 	if (c->n_models == PLACE_MODELS_MAX)
 		return fail(err, ENOSPC, "model '%" STR_FMT "' is one more than %u", STR_ARG(name),
 			PLACE_MODELS_MAX);
@@ -105,7 +109,9 @@ int cluster_models(struct cluster *c, struct str names, uint64_t *ret_bits, stru
 	struct str name;
 	uint64_t bits = 0;
 
-	while (names.n && str_split(&names, '|', &name)) {
+	if (!names.n)
+		names = STR_NONE;
+	while (names.p && str_split(&names, '|', &name)) {
 		uint32_t model;
 		int r = cluster_model(c, str_trim(name), &model, err);
 

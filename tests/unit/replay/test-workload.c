@@ -72,6 +72,13 @@ static void says_where_a_file_is_wrong(void **state)
 		{"sn,cpu_milli,memory_mib,gpu,gpu\na,1,1,1,2\n", "", "column 'gpu' twice"},
 		{TITLES "a,1,1,65\n", "", "line 2"},
 		{NODES, POD_TITLES "p,1,1,1,500,|,0,1\n", "line 2: pod 'p': model ''"},
+		{NODES, POD_TITLES "p,1,1,1,500,T4|,0,1\n", "line 2: pod 'p': model ''"},
+		{NODES, POD_TITLES "p,1,1,1,500,|T4,0,1\n", "line 2: pod 'p': model ''"},
+		{NODES, POD_TITLES "p,1,1,1,500,T4,0,1\n ,1,1,1,500,T4,0,1\n",
+			"line 3: name '': a pod's name"},
+		{"sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,T4|A10\n", "",
+			"line 2: model 'T4|A10': one model"},
+		{TITLES "a,1,1,1\nb\x1b,1,1,1\n", "", "line 3: byte 0x1b"},
 		{NODES, POD_TITLES "p,1,1,1,500,T4||A10,0,1\n", "line 2: pod 'p': model ''"},
 		{NODES, POD_TITLES "p,1,1,1,500,,0,1\nq,1,1,1,500,,10,5\n",
 			"line 3: deletion_time 5 is before creation_time 10"},
@@ -92,6 +99,25 @@ static void says_where_a_file_is_wrong(void **state)
 		assert_int_equal(r, -EINVAL);
 		assert_contains(err.msg, bad[i].words);
 	}
+}
+
+/* What a C string would end at is refused too, and pods may have the same name. */
+static void takes_no_zero_byte_but_names_twice(void **state)
+{
+	_cleanup_cluster_ struct cluster c = {0};
+	_cleanup_workload_ struct workload w = {0};
+	struct error err = {0};
+
+	assert_int_equal(cluster_read_openb(&c, STR(TITLES "a,1,1,1\nb\0,1,1,1\n"), &err), -EINVAL);
+	assert_string_equal(err.msg, "line 3: byte 0x00: text is expected");
+	assert_int_equal(
+		workload_read_openb(&w, &c, STR(POD_TITLES "p,1,1,1,500,T4\0,0,1\n"), &err),
+		-EINVAL);
+	assert_string_equal(err.msg, "line 2: byte 0x00: text is expected");
+	assert_ok(workload_read_openb(
+		&w, &c, STR(POD_TITLES "p,1,1,1,500,T4 | A10,0,1\np,1,1,1,500,T4,0,1\n"), NULL));
+	assert_int_equal(w.n, 2);
+	assert_int_equal(w.tasks[0].spec.models, 1 | 2);
 }
 
 static void makes_nodes_by_a_word(void **state)
@@ -386,7 +412,8 @@ static void every_named_shape_is_possible(void **state)
 }
 
 UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_file_is_wrong),
-	UNIT(makes_nodes_by_a_word), UNIT(takes_cells_for_its_nodes),
+	UNIT(takes_no_zero_byte_but_names_twice), UNIT(makes_nodes_by_a_word),
+	UNIT(takes_cells_for_its_nodes),
 	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
