@@ -190,6 +190,7 @@ static int run(const struct cli_args *args, struct error *err)
 		r = make_folder(svg, err);
 	if (r == 0) {
 		sim_warn_of_models(&sim);
+		sim_warn_of_cells(&sim, cli_get(args, "cells"));
 		sim_warn_of_hopeless(&sim);
 		r = run_all(args, &sim, err);
 	}

@@ -306,45 +306,6 @@ int sim_print(const struct sim *sim, struct error *err)
 
 /* ---- what a table of figures does not tell ---- */
 
-static void warn_of_model(const struct sim *sim, uint32_t model, uint32_t n, uint64_t have)
-{
-	_cleanup_buf_ struct buf names = BUF_INIT(PLACE_MODELS_MAX * (SPEC_LABEL + 2));
-	uint32_t there = 0;
-
-	for (uint32_t i = 0; i < sim->cluster.n_models; i++)
-		if (have & 1ull << i)
-			buf_addf(&names, "%s%s", there++ ? ", " : "", sim->cluster.models[i]);
-	fprintf(stderr,
-		"divvy sim: model '%s': no node has it, and %u task%s can be nowhere else; there "
-		"%s %s\n",
-		sim->cluster.models[model], n, n == 1 ? "" : "s", there == 1 ? "is" : "are",
-		buf_text(&names));
-}
-
-void sim_warn_of_models(const struct sim *sim)
-{
-	uint64_t have = 0;
-
-	for (uint32_t i = 0; i < sim->cluster.n; i++) {
-		const struct cluster_node *node = &sim->cluster.nodes[i];
-
-		for (uint32_t k = 0; k < node->n_kinds; k++)
-			if (node->kinds[k].n_devices)
-				have |= 1ull << node->kinds[k].model;
-	}
-	for (uint32_t model = 0; model < sim->cluster.n_models; model++) {
-		uint32_t n = 0;
-
-		for (uint32_t i = 0; i < sim->workload.n; i++) {
-			const uint64_t wanted = sim->workload.tasks[i].spec.models;
-
-			n += wanted & 1ull << model && !(wanted & have);
-		}
-		if (n)
-			warn_of_model(sim, model, n, have);
-	}
-}
-
 void sim_warn_of_hopeless(const struct sim *sim)
 {
 	struct replay_hopeless found = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `divvy sim`: what is replayed (sim-input.c, sim-yaml.c), what came of it as a table and as JSON
- * (sim-report.c), and pictures of it (sim-pictures.c). One thread.
+ * (sim-report.c), what it asks for in vain (sim-warn.c), and pictures (sim-pictures.c). One thread.
  */
 #pragma once
 
@@ -75,15 +75,18 @@ extern const char *const sim_network_kinds[PLACE_NETWORK_KINDS]; /* as YAML and 
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);
-/*
- * Lines on stderr: of models that no node has, of tasks that cannot have a place, and, once all has
- * run, of tasks without one.
- */
-void sim_warn_of_models(const struct sim *sim);
+/* Lines on stderr: of tasks that cannot have a place, and, once all has run, without one. */
 void sim_warn_of_hopeless(const struct sim *sim);
 void sim_warn_of_unplaced(const struct sim *sim);
 /* The caller's; NULL when out of memory. */
 json_t *sim_json(const struct sim *sim);
+
+/* ---- sim-warn.c ---- */
+
+/* Of models that no node has and tasks or queues name. */
+void sim_warn_of_models(const struct sim *sim);
+/* Of nodes that the file of cells has otherwise than the cluster; without one of nothing. */
+void sim_warn_of_cells(const struct sim *sim, const char *path);
 
 /* ---- sim-pictures.c ---- */
 

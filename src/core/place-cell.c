@@ -65,7 +65,7 @@ uint32_t place_cells_leaf(
 	if (!node)
 		return PLACE_NONE;
 	for (uint32_t at = node->first; at != PLACE_NONE; at = cells->cells[at].next)
-		if (is_model(cells->cells[at].type->name, model) && nth-- == 0)
+		if ((!model || is_model(cells->cells[at].type->name, model)) && nth-- == 0)
 			return at;
 	return PLACE_NONE;
 }

@@ -68,8 +68,8 @@ struct place_cell_view {
 void place_cell_get(const struct place_cells *cells, uint32_t at, struct place_cell_view *ret_view);
 
 /*
- * The node's device of that model, `nth` from 0 in the order of the file, or PLACE_NONE. In models
- * a blank and a '-' are the same.
+ * The node's device of that model, or with NULL of any, `nth` from 0 in the order of the file, or
+ * PLACE_NONE. In models a blank and a '-' are the same.
  */
 uint32_t place_cells_leaf(
 	const struct place_cells *cells, const char *node, const char *model, uint32_t nth);

@@ -172,7 +172,7 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 	return r;
 }
 
-/* ---- queues and cells ---- */
+/* ---- queues ---- */
 
 int cluster_queue_add(struct cluster *c, const struct cluster_queue *queue, struct error *err)
 {
@@ -205,39 +205,6 @@ int cluster_network_add(struct cluster *c, const struct cluster_network *network
 		    sizeof(*c->networks)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u networks", c->n_networks + 1);
 	c->networks[c->n_networks++] = *network;
-	return 0;
-}
-
-static bool has_node_of(const struct cluster *c, const struct place_cells *cells)
-{
-	for (uint32_t at = 0; at < place_cells_n(cells); at++) {
-		struct place_cell_view cell;
-
-		place_cell_get(cells, at, &cell);
-		for (uint32_t i = 0; cell.node[0] && !cell.n_children && i < c->n; i++)
-			if (!strcmp(cell.node, c->nodes[i].name))
-				return true;
-	}
-	return false;
-}
-
-int cluster_read_cells(struct cluster *c, struct str text, struct error *err)
-{
-	struct place_cells *cells;
-	int r = place_cells_parse(text, &cells, err);
-
-	if (r < 0)
-		return r;
-	if (!has_node_of(c, cells)) {
-		place_cells_free(cells);
-		return fail(err, EINVAL,
-			"no cell is a node of the cluster: the id of one has to end in a node's "
-			"name, "
-			"such as '%s'",
-			c->n ? c->nodes[0].name : "");
-	}
-	place_cells_free(c->cells);
-	c->cells = cells;
 	return 0;
 }
 

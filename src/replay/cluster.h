@@ -94,6 +94,22 @@ int cluster_queues_check(const struct cluster *c, struct error *err);
  */
 int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
 
+/* What the file of cells says of nodes that is not so: nothing fails of it, and that of it is lost. */
+#define CLUSTER_CELLS_TEXT 160u
+struct cluster_cells_met {
+	uint32_t n_nodes;    /* cells that are nodes */
+	uint32_t n_unknown;  /* of those: no node of the cluster has that name */
+	const char *unknown; /* the first; borrowed from the cells */
+	uint32_t n_other;    /* nodes of the cluster whose devices are others */
+	const char *other;   /* the first; borrowed from the cluster */
+	char has[CLUSTER_CELLS_TEXT],
+		said[CLUSTER_CELLS_TEXT]; /* its: "2 of 'T4' and 1 of 'A10'" */
+};
+
+/* -ENOMEM */
+int cluster_cells_compare(
+	const struct cluster *c, struct cluster_cells_met *ret_met, struct error *err);
+
 /* The text of a file of nodes in the OpenB trace's format (core/openb.h); no model is "any". */
 int cluster_read_openb(struct cluster *c, struct str text, struct error *err);
 /*

@@ -168,6 +168,49 @@ static void takes_cells_for_its_nodes(void **state)
 	assert_null(other.cells);
 }
 
+/* Its cells may be in several places, and '-' in models is a blank. */
+static void compares_cells_with_its_nodes(void **state)
+{
+	static const struct {
+		const char *cells, *has, *said;
+		uint32_t n_nodes, n_unknown;
+	} of[] = {
+		{"- cellType: t4\n  cellId: a\n", "", "", 1, 0},
+		{"- cellType: v\n  cellId: b\n- cellType: t4\n  cellId: b\n", "", "", 2, 0},
+		{"- cellType: t4\n  cellId: hall/b\n- cellType: t4\n  cellId: x\n",
+			"2 of 'T4' and 1 of 'Tesla V100'", "2 of 'T4'", 2, 1},
+		{"- cellType: v\n  cellId: a\n- cellType: v\n  cellId: a\n", "2 of 'T4'",
+			"2 of 'Tesla-V100'", 2, 0},
+	};
+	_cleanup_cluster_ struct cluster c = {0};
+	struct cluster_node a = {.name = "a", .n_kinds = 1}, b = {.name = "b", .n_kinds = 2};
+	struct cluster_cells_met met;
+
+	assert_ok(cluster_model(&c, STR("T4"), &a.kinds[0].model, NULL));
+	assert_ok(cluster_model(&c, STR("Tesla V100"), &b.kinds[1].model, NULL));
+	a.kinds[0].n_devices = b.kinds[0].n_devices = 2;
+	b.kinds[1].n_devices = 1;
+	assert_ok(cluster_add(&c, &a, NULL));
+	assert_ok(cluster_add(&c, &b, NULL));
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			"cellTypes:\n"
+			"  t4: {childCellType: T4, childCellNumber: 2, isNodeLevel: true}\n"
+			"  v: {childCellType: Tesla-V100, childCellNumber: 1, isNodeLevel: true}\n"
+			"cells:\n%s",
+			of[i].cells);
+		assert_ok(cluster_read_cells(&c, str_from(text), NULL));
+		assert_ok(cluster_cells_compare(&c, &met, NULL));
+		assert_int_equal(met.n_nodes, of[i].n_nodes);
+		assert_int_equal(met.n_unknown, of[i].n_unknown);
+		assert_int_equal(met.n_other, of[i].has[0] ? 1 : 0);
+		assert_string_equal(met.has, of[i].has);
+		assert_string_equal(met.said, of[i].said);
+	}
+}
+
 static void takes_queues_up_to_a_limit(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
@@ -413,7 +456,7 @@ static void every_named_shape_is_possible(void **state)
 
 UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_file_is_wrong),
 	UNIT(takes_no_zero_byte_but_names_twice), UNIT(makes_nodes_by_a_word),
-	UNIT(takes_cells_for_its_nodes),
+	UNIT(takes_cells_for_its_nodes), UNIT(compares_cells_with_its_nodes),
 	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
