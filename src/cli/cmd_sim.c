@@ -56,8 +56,7 @@ static const struct cli_option options[] = {
 		"it ends; then those start that it goes for, and nobody else (default 0)"},
 	{"cells", 0, CLI_VALUE, "FILE", NULL,
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
-		"is "
-		"on one node"},
+		"is on one node"},
 	{"json", 0, CLI_VALUE, "FILE", NULL, "every figure and curve; - for stdout, and no table"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
@@ -79,8 +78,8 @@ static const struct cli_option options[] = {
 	{"gangs", 0, CLI_VALUE, "LIST", NULL,
 		"tasks that start together by weight, such as 1:9,4:1"},
 	{"threshold", 0, CLI_VALUE, "SHARE", NULL,
-		"how much of a gang has to start together; each of the others starts when it has "
-		"room (default 1)"},
+		"how much of a gang has to start together, rounded half up to tasks and at least "
+		"one: 0.5 of 5 is 3; each of the others starts when it has room (default 1)"},
 	{"priorities", 0, CLI_VALUE, "LIST", NULL, "priorities by weight, such as 50:9,90:1"},
 	{"affinity", 0, CLI_VALUE, "LIST", NULL,
 		"labels by weight, such as 0:8,1:1,2:1: tasks with the same share a device; 0 is "
@@ -236,8 +235,10 @@ const struct cli_command cmd_sim = {
 		"A100:3:40Gi|A100-1g.5gb:7:4864Mi), and a list "
 		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
 		"priority, model), copies, at, every, duration, cpu, host-memory, gang, threshold "
-		"(how much of the gang has to start together), labels (affinity, anti-affinity, "
-		"preferred-anti-affinity, exclusion) and queue. A duration is that of a task that "
+		"(how much of the gang has to start together, floor(threshold x copies + 0.5) of "
+		"them and at least one: 3 of 5 with 0.5), labels (affinity, anti-affinity, "
+		"preferred-anti-affinity, exclusion, whose empty label is one as well and other "
+		"than none) and queue. A duration is that of a task that "
 		"has its limit. A list "
 		"`queues` has name, parent, quota and limit (in devices), models (both of one "
 		"model, such as V100:1.5:4|T4:2) and weight: up to their quotas tasks are "

@@ -98,21 +98,24 @@ static int read_part(const struct cli_args *args, const char *name, uint32_t *me
 {
 	struct str text = str_from(cli_get(args, name)), first;
 	uint32_t m = 0, s = 0;
-	int r = 0;
+	char least[8];
 
 	if (!text.p)
 		return 0;
 	if (!str_is(text, "uniform")) {
 		str_split(&text, ',', &first);
-		r = parse_share(first, &m, err);
-		if (r == 0 && text.p)
-			r = parse_share(text, &s, err);
-		if (r == 0 && !m)
-			r = fail(err, EINVAL, "a mean of 0: 0.05 to 1, or 'uniform', is possible");
+		if (parse_share(first, &m, NULL) < 0 || m < WORKLOAD_PART_MIN ||
+			m > SPEC_SHARE_ONE ||
+			(text.p && (parse_share(text, &s, NULL) < 0 || s > SPEC_SHARE_ONE)))
+			return fail(err, EINVAL,
+				"--%s '%s': MEAN from %s to 1 and SIGMA up to 1, in steps of "
+				"0.001, or 'uniform' is expected",
+				name, cli_get(args, name),
+				spec_share_format(WORKLOAD_PART_MIN, least));
 	}
 	*mean = m;
 	*sigma = s;
-	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
+	return 0;
 }
 
 /* "1m,5m": uniform; "51m": exponential with that mean. */
@@ -134,6 +137,7 @@ static int read_duration(
 			r = fail(err, EINVAL, "'%s': SHORTEST,LONGEST above 0 is expected",
 				cli_get(args, "duration"));
 	}
+	r = r < 0 ? r : workload_work_check(min, max, err);
 	shape->work_min_ns = min;
 	shape->work_max_ns = max;
 	return r < 0 ? fail_within(err, r, "--duration") : 0;
@@ -157,20 +161,21 @@ static int read_choices(const struct cli_args *args, const char *name, uint32_t 
 	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
 }
 
-/* "0.3": permille, above 0. */
-static int read_share(const struct cli_args *args, const char *name, uint32_t max, uint32_t *share,
-	struct error *err)
+/* "0.3": permille, from min, which is 1 for all above 0, to max. */
+static int read_number(const struct cli_args *args, const char *name, uint32_t min, uint32_t max,
+	uint32_t *permille, struct error *err)
 {
 	const char *text = cli_get(args, name);
 	uint32_t value = 0;
-	int r = text ? parse_share(str_from(text), &value, err) : 0;
 
-	if (r == 0 && text && (!value || value > max))
-		r = fail(err, EINVAL, "'%s': above 0 and up to %u is possible", text,
+	if (!text)
+		return 0;
+	if (parse_share(str_from(text), &value, NULL) < 0 || value < min || value > max)
+		return fail(err, EINVAL,
+			"--%s '%s': a number %s and up to %u, in steps of 0.001, is expected", name,
+			text, min < SPEC_SHARE_ONE ? "above 0" : "of 1 and more",
 			max / SPEC_SHARE_ONE);
-	if (r < 0)
-		return fail_within(err, r, "--%s", name);
-	*share = text ? value : *share;
+	*permille = value;
 	return 0;
 }
 
@@ -222,8 +227,8 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	r = r < 0 ? r : read_choices(args, "gangs", WORKLOAD_GANG_MAX, &shape->gangs, err);
 	r = r < 0 ? r : read_choices(args, "priorities", 100, &shape->priorities, err);
 	r = r < 0 ? r : read_labels(args, shape, err);
-	r = r < 0 ? r : read_share(args, "limit", SPEC_SHARE_ONE, &shape->limit, err);
-	r = r < 0 ? r : read_share(args, "threshold", SPEC_SHARE_ONE, &shape->threshold, err);
+	r = r < 0 ? r : read_number(args, "limit", 1, SPEC_SHARE_ONE, &shape->limit, err);
+	r = r < 0 ? r : read_number(args, "threshold", 1, SPEC_SHARE_ONE, &shape->threshold, err);
 	if (r == 0 && cli_has(args, "threshold") && !cli_has(args, "gangs"))
 		r = fail(err, EINVAL, "--threshold is for --gangs: without it each is by itself");
 	if (rate)
@@ -294,11 +299,9 @@ static int read_grace(const struct cli_args *args, uint64_t *ret_grace_ns, struc
 static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, struct error *err)
 {
 	uint32_t factor = SPEC_SHARE_ONE;
-	int r = read_share(args, "slowdown", SPEC_SHARE_ONE + REPLAY_SLOWDOWN_MAX, &factor, err);
+	int r = read_number(args, "slowdown", SPEC_SHARE_ONE, SPEC_SHARE_ONE + REPLAY_SLOWDOWN_MAX,
+		&factor, err);
 
-	if (r == 0 && factor < SPEC_SHARE_ONE)
-		r = fail(err, EINVAL, "--slowdown '%s': 1 and more is possible",
-			cli_get(args, "slowdown"));
 	*ret_permille = r < 0 ? 0 : factor - SPEC_SHARE_ONE;
 	return r;
 }
@@ -315,7 +318,7 @@ static int read_draw(const struct cli_args *args, struct sim *sim, struct error 
 		return r;
 	sim->shape.work_max_ns = DRAW_WORK_NS;
 	r = read_duration(args, &sim->shape, err);
-	return r < 0 ? r : read_share(args, "load", DRAW_LOAD_MAX, &sim->load, err);
+	return r < 0 ? r : read_number(args, "load", 1, DRAW_LOAD_MAX, &sim->load, err);
 }
 
 /* Which options belong to which of the three. */
@@ -450,6 +453,8 @@ static int take_spec(struct sim *sim, struct str text, struct error *err)
 {
 	int r = sim_yaml(text, &sim->cluster, &sim->workload, err);
 
+	if (r == 0 && !sim->workload.n)
+		r = fail(err, EINVAL, "there is no task under 'tasks:'");
 	if (r == 0 && sim->mode == REPLAY_QUEUE && sim->cluster.n_networks)
 		r = fail(err, EINVAL,
 			"networks: with times tasks are on the node of their devices: --mode drop "

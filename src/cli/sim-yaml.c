@@ -49,6 +49,9 @@ const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {
 
 enum list { NODES, QUEUES, NETWORKS, TASKS, LISTS };
 
+static const char *const list_names[LISTS] = {
+	[NODES] = "nodes", [QUEUES] = "queues", [NETWORKS] = "networks", [TASKS] = "tasks"};
+
 /* One entry of a list while its fields are read. */
 struct node_entry {
 	struct cluster_node node;
@@ -127,10 +130,14 @@ static int parse_name(const char *value, char ret[static SPEC_LABEL], struct err
 
 static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
 {
-	int r = parse_bytes(text, ret_bytes, err);
+	uint64_t bytes = 0;
+	int r = parse_bytes(text, &bytes, err);
 
-	if (r == 0 && *ret_bytes > PLACE_DEVICE_BYTES_MAX)
-		return fail(err, ERANGE, "'%" STR_FMT "': up to 279Ti is possible", STR_ARG(text));
+	if (r == -ERANGE || bytes > PLACE_DEVICE_BYTES_MAX)
+		return fail(err, ERANGE,
+			"'%" STR_FMT "': a whole number of bytes, up to 279Ti, is possible",
+			STR_ARG(text));
+	*ret_bytes = bytes;
 	return r;
 }
 
@@ -206,9 +213,7 @@ static int set_node(
 	if (!strcmp(field, "copies"))
 		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
 	if (strcmp(field, "devices"))
-		return fail(err, ENOENT,
-			"there are name, rack, copies, devices, model, memory, cpu and "
-			"host-memory");
+		return -ENOENT;
 	if (str_find(text, ':') < text.n) {
 		e->has_kinds = true;
 		return set_kinds(reader, &e->node, text, err);
@@ -221,18 +226,20 @@ static int set_node(
 /* "4" or "1.5" devices. */
 static int parse_devices(struct str text, uint64_t *ret_permille, struct error *err)
 {
+	const size_t point = str_find(text, '.');
+	char fraction[VALUE_MAX + 1];
 	uint32_t permille = 0;
 	uint64_t whole;
-	int r;
 
-	if (parse_uint(text, 0, UINT32_MAX, &whole, NULL) == 0) {
-		*ret_permille = whole * SPEC_SHARE_ONE;
-		return 0;
-	}
-	r = parse_share(text, &permille, err);
-	if (r == 0)
-		*ret_permille = permille;
-	return r;
+	snprintf(fraction, sizeof(fraction), "0%.*s", (int)(text.n - point), text.p + point);
+	if (parse_uint((struct str){text.p, point}, 0, UINT32_MAX, &whole, NULL) < 0 ||
+		parse_share(str_from(fraction), &permille, NULL) < 0)
+		return fail(err, EINVAL,
+			"'%" STR_FMT "': devices such as 4 or 1.5 are expected, 0 to %u in steps "
+			"of 0.001",
+			STR_ARG(text), UINT32_MAX);
+	*ret_permille = whole * SPEC_SHARE_ONE + permille;
+	return 0;
 }
 
 /* "V100:1.5:4|T4:2": of that model, quota and limit; without a limit there is none. */
@@ -280,7 +287,7 @@ static int set_queue(
 	if (!strcmp(field, "models"))
 		return set_queue_models(reader, q, text, err);
 	if (strcmp(field, "weight"))
-		return fail(err, ENOENT, "there are name, parent, quota, limit, models and weight");
+		return -ENOENT;
 	r = parse_uint(text, 1, PLACE_QUEUE_WEIGHT_MAX, &weight, err);
 	q->weight = r < 0 ? 0 : (uint32_t)weight;
 	return r;
@@ -319,7 +326,7 @@ static int set_network(
 	if (!strcmp(field, "kind"))
 		return set_network_kind(value, &network->kind, err);
 	if (strcmp(field, "bandwidth") != 0 && strcmp(field, "latency") != 0)
-		return fail(err, ENOENT, "there are node, kind, bandwidth and latency");
+		return -ENOENT;
 	/* Each alone, in the words of a task's `network`. */
 	spec_init(&spec);
 	r = spec_set_cluster(&spec, "network", value, err);
@@ -345,13 +352,13 @@ static int read_network(
 	return cluster_network_add(reader->cluster, network, err);
 }
 
-/* The label's number; the same text has the same. */
-static int label_of(
-	struct reader *reader, const char *value, uint32_t *ret_label, struct error *err)
+/* The label's number; the same text has the same. The empty one is a label of exclusion only. */
+static int label_of(struct reader *reader, const char *value, bool may_be_empty,
+	uint32_t *ret_label, struct error *err)
 {
 	struct workload *w = reader->workload;
-	char name[SPEC_LABEL];
-	int r = parse_name(value, name, err);
+	char name[SPEC_LABEL] = "";
+	int r = may_be_empty && !value[0] ? 0 : parse_name(value, name, err);
 
 	for (uint32_t i = 0; r == 0 && i < w->n_labels; i++)
 		if (!strcmp(w->labels[i], name)) {
@@ -398,13 +405,13 @@ static int set_relation(struct reader *reader, struct task_entry *e, const char 
 	const char *value, struct error *err)
 {
 	if (!strcmp(field, "affinity"))
-		return label_of(reader, value, &e->affinity, err);
+		return label_of(reader, value, false, &e->affinity, err);
 	if (!strcmp(field, "anti-affinity"))
-		return label_of(reader, value, &e->anti_affinity, err);
+		return label_of(reader, value, false, &e->anti_affinity, err);
 	if (!strcmp(field, "preferred-anti-affinity"))
-		return label_of(reader, value, &e->preferred_anti_affinity, err);
+		return label_of(reader, value, false, &e->preferred_anti_affinity, err);
 	if (!strcmp(field, "exclusion"))
-		return label_of(reader, value, &e->exclusion, err);
+		return label_of(reader, value, true, &e->exclusion, err);
 	if (!strcmp(field, "queue"))
 		return set_task_queue(reader, value, &e->queue, err);
 	if (!strcmp(field, "threshold"))
@@ -439,12 +446,7 @@ static int set_task(
 		return r;
 	r = !strcmp(field, "network") ? spec_set_cluster(&e->spec, field, value, &inner)
 				      : spec_set(&e->spec, field, value, &inner);
-	if (r == -ENOENT)
-		return fail(err, ENOENT,
-			"there are copies, at, every, duration, cpu, host-memory, gang, "
-			"threshold, affinity, anti-affinity, preferred-anti-affinity, exclusion, "
-			"queue, network, and the fields of a spec such as request and limit");
-	return r < 0 ? fail(err, -r, "%s", inner.msg) : 0;
+	return r < 0 && r != -ENOENT ? fail(err, -r, "%s", inner.msg) : r;
 }
 
 static int add_nodes(struct reader *reader, const struct node_entry *e, struct error *err)
@@ -555,6 +557,62 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 
 typedef int (*set_fn)(struct reader *, void *, const char *, const char *, struct error *);
 
+/* ---- fields ---- */
+
+#define OWN_FIELDS_MAX 16
+#define PLUS_ONE(name, help) +1
+#define SPEC_FIELDS_N (0 SPEC_FIELDS(PLUS_ONE))
+
+static const char *const own_fields[LISTS][OWN_FIELDS_MAX] = {
+	[NODES] = {"name", "rack", "copies", "devices", "model", "memory", "cpu", "host-memory"},
+	[QUEUES] = {"name", "parent", "quota", "limit", "models", "weight"},
+	[NETWORKS] = {"node", "kind", "bandwidth", "latency"},
+	[TASKS] = {"copies", "at", "every", "duration", "cpu", "host-memory", "gang", "threshold",
+		"affinity", "anti-affinity", "exclusion", "queue", "network"},
+};
+
+/* Of a list's entries; NULL behind the last. */
+struct known_fields {
+	const char *name[OWN_FIELDS_MAX + SPEC_FIELDS_N + 1];
+	char of_spec[SPEC_FIELDS_N][SPEC_FIELD];
+};
+
+static const char *next_field(const void *known, size_t i)
+{
+	return ((const struct known_fields *)known)->name[i];
+}
+
+static int unknown_field(enum list list, const char *field, struct error *err)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT(sizeof(struct known_fields));
+	struct known_fields known = {0};
+	const char *near;
+	size_t n = 0;
+
+	for (; own_fields[list][n]; n++)
+		known.name[n] = own_fields[list][n];
+	for (size_t i = 0; list == TASKS && i < SPEC_FIELDS_N; i++)
+		/* Devices have no names here. */
+		if (strcmp(spec_field_name(i, known.of_spec[i]), "device") != 0)
+			known.name[n++] = known.of_spec[i];
+	near = cli_suggest(field, next_field, &known);
+	if (near)
+		return fail(err, EINVAL, "there is no such field; did you mean '%s'?", near);
+	for (size_t i = 0; i < n; i++)
+		buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", known.name[i]);
+	return fail(err, EINVAL, "there are %s", buf_text(&names));
+}
+
+/* Of a key, with '-' for '_' as the fields of a spec may have it. */
+static int field_name(struct fy_node *key, char ret[static VALUE_MAX], struct error *err)
+{
+	int r = scalar(key, "a field's name", ret, err);
+
+	for (char *p = ret; r == 0 && *p; p++)
+		*p = *p == '_' ? '-' : *p;
+	return r;
+}
+
 /* Before that pair; there are only as many as there are different fields. */
 static bool was_there(struct fy_node *item, const struct fy_node_pair *pair, const char *field)
 {
@@ -563,30 +621,43 @@ static bool was_there(struct fy_node *item, const struct fy_node_pair *pair, con
 	void *at = NULL;
 
 	while ((other = fy_node_mapping_iterate(item, &at)) && other != pair)
-		if (scalar(fy_node_pair_key(other), "", name, NULL) == 0 && !strcmp(name, field))
+		if (field_name(fy_node_pair_key(other), name, NULL) == 0 && !strcmp(name, field))
 			return true;
 	return false;
 }
 
-static int read_fields(
-	struct reader *reader, struct fy_node *item, void *entry, set_fn set, struct error *err)
+/* The entry's line, or its number where nothing in it has one. */
+static int fail_in_entry(
+	struct fy_node *item, enum list list, uint32_t number, int r, struct error *err)
 {
+	const int line = first_line_of(item);
+
+	return line ? fail_within(err, r, "line %d", line)
+		    : fail_within(err, r, "%s: entry %u", list_names[list], number);
+}
+
+static int read_fields(
+	struct reader *reader, struct fy_node *item, void *entry, enum list list, struct error *err)
+{
+	static const set_fn setters[LISTS] = {[NODES] = set_node,
+		[QUEUES] = set_queue,
+		[NETWORKS] = set_network,
+		[TASKS] = set_task};
 	struct fy_node_pair *pair;
 	void *at = NULL;
 
-	if (!fy_node_is_mapping(item))
-		return fail(err, EINVAL, "line %d: fields are expected, such as {copies: 2}",
-			first_line_of(item));
 	while ((pair = fy_node_mapping_iterate(item, &at))) {
 		char field[VALUE_MAX], value[VALUE_MAX];
-		int r = scalar(fy_node_pair_key(pair), "a field's name", field, err);
+		int r = field_name(fy_node_pair_key(pair), field, err);
 
 		if (r == 0)
 			r = scalar(fy_node_pair_value(pair), field, value, err);
 		if (r < 0)
 			return fail_within(err, r, "line %d", first_line_of(item));
 		r = was_there(item, pair, field) ? fail(err, EEXIST, "it is there twice")
-						 : set(reader, entry, field, value, err);
+						 : setters[list](reader, entry, field, value, err);
+		if (r == -ENOENT)
+			r = unknown_field(list, field, err);
 		if (r < 0)
 			return fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d: %s",
 				line_of(fy_node_pair_key(pair)), field);
@@ -594,8 +665,8 @@ static int read_fields(
 	return 0;
 }
 
-static int read_entry(
-	struct reader *reader, struct fy_node *item, enum list list, struct error *err)
+static int read_entry(struct reader *reader, struct fy_node *item, enum list list, uint32_t number,
+	struct error *err)
 {
 	struct node_entry node = {.copies = 1, .node.n_kinds = 1};
 	struct task_entry task = {.copies = 1};
@@ -603,15 +674,14 @@ static int read_entry(
 	struct cluster_network network = {.node = PLACE_NONE, .kind = PLACE_NETWORK_KINDS};
 	void *const entries[LISTS] = {
 		[NODES] = &node, [QUEUES] = &queue, [NETWORKS] = &network, [TASKS] = &task};
-	static const set_fn setters[LISTS] = {[NODES] = set_node,
-		[QUEUES] = set_queue,
-		[NETWORKS] = set_network,
-		[TASKS] = set_task};
 	int r;
 
+	if (!fy_node_is_mapping(item))
+		return fail_in_entry(item, list, number,
+			fail(err, EINVAL, "fields are expected, such as {copies: 2}"), err);
 	spec_init(&task.spec);
 	node.node.line = (uint32_t)first_line_of(item);
-	r = read_fields(reader, item, entries[list], setters[list], err);
+	r = read_fields(reader, item, entries[list], list, err);
 	if (r < 0)
 		return r;
 	switch (list) {
@@ -620,16 +690,13 @@ static int read_entry(
 	case NETWORKS: r = read_network(reader, &network, err); break;
 	default: r = read_task(reader, &task, err);
 	}
-	return r < 0 ? fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d", first_line_of(item))
-		     : 0;
+	return r < 0 ? fail_in_entry(item, list, number, r == -ENOMEM ? r : -EINVAL, err) : 0;
 }
-
-static const char *const list_names[LISTS] = {
-	[NODES] = "nodes", [QUEUES] = "queues", [NETWORKS] = "networks", [TASKS] = "tasks"};
 
 static int read_list(struct reader *reader, struct fy_node *node, enum list list, struct error *err)
 {
 	struct fy_node *item;
+	uint32_t number = 0;
 	void *at = NULL;
 	int r = 0;
 
@@ -639,7 +706,7 @@ static int read_list(struct reader *reader, struct fy_node *node, enum list list
 		return fail(err, EINVAL, "a list of %s is expected: '%s:' and entries with '-'",
 			list_names[list], list_names[list]);
 	while (r == 0 && (item = fy_node_sequence_iterate(node, &at)))
-		r = read_entry(reader, item, list, err);
+		r = read_entry(reader, item, list, ++number, err);
 	return r;
 }
 
@@ -694,6 +761,8 @@ static int load(struct fy_parser *parser, struct str text, struct fy_diag *diag,
 	document = fy_parse_load_document(parser);
 	if (document)
 		next = fy_parse_load_document(parser);
+	if (!document && !fy_parser_get_stream_error(parser))
+		return fail(err, EINVAL, "the file is empty: 'nodes:' and 'tasks:' are expected");
 	if (!document || (!next && fy_parser_get_stream_error(parser)))
 		return kube_yaml_fail(diag, err);
 	if (next) {

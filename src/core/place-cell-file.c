@@ -528,6 +528,9 @@ static int read_cells(struct reader *r, struct fy_node *node, size_t line)
 
 	while (e == 0 && (root = fy_node_sequence_iterate(list, &at)))
 		e = build_root(r, root, ++number, line);
+	if (e == 0 && !number)
+		e = fail(r->err, EINVAL,
+			"line %zu: cells: the list is empty: at least one is needed", line);
 	return e;
 }
 
@@ -586,7 +589,7 @@ static int fail_yaml(struct fy_diag *diag, struct error *err)
 
 	first = fy_diag_errors_iterate(diag, &at);
 	if (!first)
-		return fail(err, EINVAL, "this is no YAML");
+		return fail(err, EINVAL, "the file is empty: cellTypes and cells are right");
 	return fail(err, EINVAL, "line %d, column %d: %s", first->line, first->column, first->msg);
 }
 
@@ -625,9 +628,8 @@ int place_cells_parse(struct str text, struct place_cells **ret_cells, struct er
 	struct reader reader = {.err = err};
 	int r;
 
-	if (text.n == 0 || text.n > CELL_FILE_MAX)
-		return fail(err, text.n ? E2BIG : EINVAL, "%zu bytes: 1 to %u are possible", text.n,
-			CELL_FILE_MAX);
+	if (text.n > CELL_FILE_MAX)
+		return fail(err, E2BIG, "%zu bytes: up to %u are possible", text.n, CELL_FILE_MAX);
 	r = check_text(text, err);
 	if (r < 0)
 		return r;

@@ -119,8 +119,8 @@ static int set_memory(struct spec *spec, const char *value, struct error *err)
 	if (r < 0 || (bytes == 0 && permille == 0))
 		return fail(err, EINVAL,
 			"memory " SHOW
-			": allowed is a number of bytes, a quantity such as 4Gi, or a "
-			"percentage of the device from 0.1%% to 100%%",
+			": allowed is a number of bytes, a quantity such as 4Gi, less than "
+			"8192Pi, or a percentage of the device from 0.1%% to 100%%",
 			value);
 	spec->memory_bytes = bytes;
 	spec->memory_permille = permille;

@@ -136,7 +136,6 @@ void workload_shuffle(uint32_t *items, uint32_t n, struct rand *rand)
 	{ \
 		{{value, 1}}, 1 \
 	}
-#define SHARE_MIN 50u /* of a normal demand */
 
 static const struct workload_shape shapes[] = {
 	{
@@ -280,7 +279,7 @@ static uint32_t normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 		for (int i = 0; i < 12; i++)
 			sum += (int64_t)rand_below(rand, UINT64_C(1) << 32);
 		value = mean + sum * (int64_t)sigma / (INT64_C(1) << 32);
-		if (value >= SHARE_MIN && value <= SPEC_SHARE_ONE)
+		if (value >= WORKLOAD_PART_MIN && value <= SPEC_SHARE_ONE)
 			return (uint32_t)value;
 	}
 }
@@ -309,26 +308,25 @@ static int check_labels(const struct workload_choices *c, const char *name, stru
 
 static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct error *err)
 {
-	if ((mean && mean < SHARE_MIN) || mean > SPEC_SHARE_ONE || sigma > SPEC_SHARE_ONE)
+	if ((mean && mean < WORKLOAD_PART_MIN) || mean > SPEC_SHARE_ONE || sigma > SPEC_SHARE_ONE)
 		return fail(err, EINVAL,
 			"%s with mean %u and deviation %u permille: a mean from %u to %u and a "
 			"deviation up to %u are possible",
-			name, mean, sigma, SHARE_MIN, SPEC_SHARE_ONE, SPEC_SHARE_ONE);
+			name, mean, sigma, WORKLOAD_PART_MIN, SPEC_SHARE_ONE, SPEC_SHARE_ONE);
 	return 0;
 }
 
-static int check_work(uint64_t min_ns, uint64_t max_ns, struct error *err)
+int workload_work_check(uint64_t min_ns, uint64_t max_ns, struct error *err)
 {
 	const struct text most = format_duration(WORKLOAD_TIME_MAX_NS / 64);
 
 	if (max_ns && min_ns <= max_ns && max_ns <= WORKLOAD_TIME_MAX_NS / 64)
 		return 0;
 	if (!min_ns)
-		return fail(err, EINVAL,
-			"duration with a mean of %s: above 0 and up to %s is possible",
+		return fail(err, EINVAL, "a mean of %s: above 0 and up to %s is possible",
 			format_duration(max_ns).s, most.s);
 	return fail(err, EINVAL,
-		"duration from %s to %s: the shortest before the longest, up to %s, is possible",
+		"from %s to %s: the shortest before the longest, up to %s, is possible",
 		format_duration(min_ns).s, format_duration(max_ns).s, most.s);
 }
 
@@ -345,8 +343,10 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	if (s->limit > SPEC_SHARE_ONE)
 		return fail(err, EINVAL, "limit %u permille: up to %u is possible", s->limit,
 			SPEC_SHARE_ONE);
-	r = check_work(s->work_min_ns, s->work_max_ns, err);
-	r = r < 0 ? r : check_part("demand", s->demand, s->demand_sigma, err);
+	r = workload_work_check(s->work_min_ns, s->work_max_ns, err);
+	if (r < 0)
+		return fail_within(err, r, "duration");
+	r = check_part("demand", s->demand, s->demand_sigma, err);
 	r = r < 0 ? r : check_part("memory", s->memory, s->memory_sigma, err);
 	r = r < 0 ? r : check_choices(&s->whole, "whole devices", 0, SPEC_DEVICES_MAX, err);
 	r = r < 0 ? r : check_choices(&s->gangs, "gang", 1, WORKLOAD_GANG_MAX, err);
@@ -457,9 +457,11 @@ int workload_redraw(struct workload *w, const struct workload *from,
 	uint64_t now = 0, gap_ns, sum = 0;
 	int r = asked_by_all(from, &sum, err);
 
-	r = r < 0 ? r : check_work(how->work_min_ns, how->work_max_ns, err);
 	if (r < 0)
 		return r;
+	r = workload_work_check(how->work_min_ns, how->work_max_ns, err);
+	if (r < 0)
+		return fail_within(err, r, "duration");
 	if (!how->n_devices || !how->load)
 		return fail(err, EINVAL, "a load above 0 of at least one device is needed");
 	gap_ns = gap_of(from, how, sum);

@@ -19,6 +19,7 @@
 #define WORKLOAD_CHOICES_MAX 16u
 #define WORKLOAD_GANG_MAX 1024u
 #define WORKLOAD_LABELS_MAX 4096u
+#define WORKLOAD_PART_MIN 50u /* permille: the least of a normal demand, and its least mean */
 /* Of arrivals and of work each: 200 days. Times a share in permille it still is a uint64_t. */
 #define WORKLOAD_TIME_MAX_NS UINT64_C(17280000000000000)
 
@@ -120,6 +121,8 @@ const struct workload_shape *workload_shape_find(const char *name); /* or NULL *
 int workload_choices_parse(
 	struct str text, uint32_t max, struct workload_choices *ret_choices, struct error *err);
 
+/* How long work takes, as a shape has it: -EINVAL with what is possible. */
+int workload_work_check(uint64_t min_ns, uint64_t max_ns, struct error *err);
 /* -EINVAL with the field and what is possible. */
 int workload_shape_check(const struct workload_shape *shape, struct error *err);
 int workload_generate(

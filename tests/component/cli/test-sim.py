@@ -163,6 +163,22 @@ def reads_yaml():
             "nodes:\n- {devices: T4:1, memory: 4Gi}\ntasks: []\n": ("line 2", "memory", "V100:2:16Gi"),
             "nodes:\n- {model: T4, devices: T4:1}\ntasks: []\n": ("line 2", "model", "V100:2:16Gi"),
             "nodes:\n- {devices: '" + "|".join(f"m{i}:1" for i in range(9)) + "'}\n": ("line 2", "devices", "8 kinds"),
+            "nodes:\n- {devices: 1, model: A|B}\n": ("line 2", "model 'A|B'", "one model"),
+            "nodes:\n- {devices: 1, memory: 9999999Ti}\n": ("line 2", "memory", "'9999999Ti'", "up to 279Ti"),
+            "nodes:\n- {device: 1}\n": ("line 2", "device", "did you mean 'devices'?"),
+            "nodes:\n- {devices: 1}\ntasks:\n- {}\n": ("tasks: entry 1", "request is missing"),
+            "nodes:\n- {devices: 1}\ntasks:\n- []\n": ("tasks: entry 1", "fields are expected"),
+            "nodes:\n- {devices: 1}\ntasks: []\n": ("no task under 'tasks:'",),
+            "": ("the file is empty", "'nodes:' and 'tasks:'"),
+            "# nothing\n": ("the file is empty", "'nodes:' and 'tasks:'"),
+            SPEC + "  - {requst: 1}\n": ("line 6", "requst", "did you mean 'request'?"),
+            SPEC + "  - {priorty: 1}\n": ("line 6", "priorty", "did you mean 'priority'?"),
+            SPEC + "  - {colour: red}\n": ("line 6", "colour", "copies, at,", "request, limit, count", "memory-policy",
+                                           " and preferred-anti-affinity"),
+            SPEC + "  - {memory-policy: fail, memory_policy: fail}\n": ("line 6", "memory-policy", "twice"),
+            SPEC + "  - {preferred_anti_affinity: ''}\n": ("line 6", "preferred-anti-affinity", "1 to 63"),
+            SPEC + "  - {request: 1, duration: 1s, model: T4|}\n": ("line 6", "model ''"),
+            SPEC + "  - {request: 1, duration: 1s, memory: 9999999Ti}\n": ("line 6", "9999999Ti", "less than 8192Pi"),
             "other: 1\n": ("line 1", "other"),
             "nodes:\n- devices: 1\n  cpu: 1\n  devices: 2\ntasks: []\n": ("line 4", "devices", "twice"),
             "nodes: []\ntasks: []\nnodes: []\n": ("line 3", "nodes", "twice"),
@@ -241,6 +257,11 @@ def shares_by_queues_labels_and_thresholds():
         assert bounded["evicted"] == 0 and bounded["end_s"] == 200, bounded
         assert run(LABELLED.replace("LABEL", "x"))["devices_in_use"] == 1
         assert run(LABELLED.replace("LABEL", "y"))["devices_in_use"] == 2
+        # The empty label is one of its own, other than none.
+        assert run(LABELLED.replace("LABEL", "''"))["devices_in_use"] == 2
+        assert run(LABELLED.replace("exclusion: x", "exclusion: ''").replace("LABEL", "''"))["devices_in_use"] == 1
+        assert run(LABELLED.replace(", exclusion: x", "").replace("LABEL", "''"))["devices_in_use"] == 2
+        assert run(SHARED.replace("quota: 2}", "quota: 5000.5}"))["end_s"] == 110
         gang = run(GANG)
         assert gang["queued_mean_s"] == 5 / 3 and "evicted" not in gang, gang
         for was, now, words in (
@@ -252,6 +273,9 @@ def shares_by_queues_labels_and_thresholds():
                 ("name: b, ", "", ("line 4", "needs a name")),
                 ("weight: 3", "weight: 0", ("line 4", "weight", "0")),
                 ("quota: 0.5", "quota: much", ("line 4", "quota", "much")),
+                ("quota: 0.5", "quota: -1", ("line 4", "quota", "'-1'", "devices such as 4 or 1.5", "0 to 4294967295")),
+                ("quota: 0.5", "quota: 4294967296", ("line 4", "quota", "'4294967296'", "0 to 4294967295")),
+                ("quota: 0.5", "quota: 0.0005", ("line 4", "quota", "'0.0005'", "steps of 0.001")),
                 ("quota: 0.5", "colour: red", ("line 4", "colour", "name, parent, quota")),
                 ("weight: 3", "models: any", ("line 4", "models", "MODEL:QUOTA:LIMIT")),
                 ("weight: 3", "models: any:x", ("line 4", "models", "x")),
@@ -314,6 +338,9 @@ def says_what_never_had_room():
         f.write("c.yaml", CROWDED.replace("memory: 17Gi", "count: 3").replace("copies: 4}", "count: 3}"))
         nobody = figures(sim_json("--spec", "c.yaml", "--policy", "default", folder=f.folder.name), "default")
         assert nobody["completion_mean_s"]["mean"] is None and nobody["placed_percent"]["mean"] == 0
+        f.write("c.yaml", SHARED.replace("weight: 3", "models: T4:0.5:1|any:0.5:1"))
+        assert f.sim("--spec", "c.yaml").stderr == \
+            "divvy sim: model 'T4': no node has it, and 1 queue has a share of it, the first 'b'; there is any\n"
         f.write("pods.csv", PODS.replace(",T4,", ',"T4",') + "e,1,1,1,500,T4|A10,0,9\n")
         assert f.sim(*TRACE, "--seeds", "1").stderr.splitlines(True)[0] == \
             "divvy sim: model '\"T4\"': no node has it, and 1 task can be nowhere else; there are V100, T4\n"
@@ -339,11 +366,33 @@ cells:
 def reads_cells():
     with Files(cells_yaml=CELLS, nodes_csv=NODES, pods_csv=PODS) as f:
         args = ("--generate", "wang", "--nodes-like", "2x2", "--policy", "kubeshare2", "--seeds", "1")
-        assert f.sim(*args, "--cells", "cells.yaml").returncode == 0
+        done = f.sim(*args, "--cells", "cells.yaml")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        for text, words in (
+                (CELLS.replace("node-0001", "node-9"),
+                 "1 of 2 cells that are nodes has a name that no node has, the first 'node-9'; there are 2 nodes, "
+                 "such as 'node-0000'"),
+                (CELLS.replace("childCellType: any", "childCellType: T4"),
+                 "2 nodes have other devices than the cells say; the first, 'node-0000', has 2 of 'any', and its "
+                 "cells are 2 of 'T4'"),
+                (CELLS.replace("    childCellNumber: 2\n    childCellPriority", "    childCellNumber: 3\n    childCellPriority"),
+                 "2 nodes have other devices than the cells say; the first, 'node-0000', has 2 of 'any', and its "
+                 "cells are 3 of 'any'"),
+                (CELLS + "    cellChildren: [{}]\n",
+                 "1 node has other devices than the cells say; the first, 'node-0001', has 2 of 'any', and its "
+                 "cells are 1 of 'any'")):
+            f.write("cells.yaml", text)
+            done = f.sim(*args, "--cells", "cells.yaml")
+            assert done.returncode == 0 and done.stderr == f"divvy sim: cells.yaml: {words}\n", done.stderr
+        f.write("cells.yaml", CELLS)
         refused(f.sim(*TRACE, "--cells", "cells.yaml"), 1, "cells.yaml", "no cell is a node", "'n0'")
         refused(f.sim(*args, "--cells", "none.yaml"), 1, "none.yaml")
         f.write("cells.yaml", CELLS.replace("childCellNumber: 2\ncells", "childCellNumber: two\ncells"))
         refused(f.sim(*args, "--cells", "cells.yaml"), 1, "cells.yaml", "line", "two")
+        for text, words in (("", "the file is empty"), ("# nothing\n", "the file is empty"),
+                            (CELLS.split("cells:")[0] + "cells: []\n", "line 10: cells: the list is empty")):
+            f.write("cells.yaml", text)
+            refused(f.sim(*args, "--cells", "cells.yaml"), 1, "cells.yaml", words)
 
 
 WAYS = """nodes:
@@ -568,12 +617,15 @@ def bad_usage_is_said():
         ("--generate", "wang", "--seeds", "5-1"): ("5-1",),
         ("--generate", "wang", "--seeds", "0"): ("0", "range"),
         ("--generate", "wang", "--seeds", "9999"): ("9999", "1000"),
-        ("--generate", "wang", "--demand", "0.01"): ("demand", "50"),
+        ("--generate", "wang", "--demand", "0.01"): ("--demand '0.01'", "from 0.05 to 1"),
+        ("--generate", "wang", "--demand", "2,0.1"): ("--demand '2,0.1'", "from 0.05 to 1"),
+        ("--generate", "wang", "--memory", "0.3,2"): ("--memory '0.3,2'", "SIGMA up to 1"),
         ("--generate", "wang", "--demand", "x"): ("demand", "x"),
         ("--generate", "wang", "--duration", "5m,1m"): ("duration", "5m,1m"),
-        ("--generate", "wang", "--duration", "90h"): ("duration", "mean of 3d18h", "up to 3d3h"),
+        ("--generate", "wang", "--duration", "90h"): ("--duration", "mean of 3d18h", "up to 3d3h"),
         ("--generate", "wang", "--duration", "1m,90h"): ("duration", "from 1m to 3d18h", "up to 3d3h"),
         ("--generate", "wang", "--duration", "0"): ("duration", "mean of 0", "above 0"),
+        ("--nodes", "n", "--pods", "p", "--draw", "2", "--duration", "90h"): ("--duration", "up to 3d3h"),
         ("--generate", "wang", "--limit", "0"): ("--limit", "'0'", "above 0"),
         ("--generate", "wang", "--gangs", "1:3,1024", "--tasks", "20"): ("gang of 1024", "20 tasks"),
         ("--generate", "wang", "--gangs", "4:0"): ("gangs", "4:0"),
@@ -586,6 +638,8 @@ def bad_usage_is_said():
         ("--nodes", "n", "--pods", "p", "--draw", "0"): ("--draw", "0"),
         ("--nodes", "n", "--pods", "p", "--draw", "2", "--mode", "drop"): ("--draw", "--mode drop"),
         ("--nodes", "n", "--pods", "p", "--draw", "2", "--load", "0"): ("--load", "above 0"),
+        ("--nodes", "n", "--pods", "p", "--draw", "2", "--load", "1001"): ("--load '1001'", "above 0 and up to 100,"),
+        ("--nodes", "n", "--pods", "p", "--draw", "2", "--load", "101"): ("--load '101'", "above 0 and up to 100,"),
         ("--nodes", "n", "--pods", "p", "--load", "1"): ("--load", "--draw"),
         ("--nodes", "n", "--pods", "p", "--duration", "1h"): ("--duration", "--draw"),
         ("--nodes", "n", "--pods", "p", "--defrag", "1m"): ("--defrag", "--mode drop"),
@@ -602,6 +656,7 @@ def bad_usage_is_said():
         ("--generate", "wang", "--affinity", ",".join(map(str, range(200)))): ("--affinity", "up to", "one more"),
         ("--generate", "wang", "--slowdown", "1.5"): ("--slowdown", "--kinds"),
         ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "0.5"): ("--slowdown", "0.5", "1 and more"),
+        ("--generate", "wang", "--kinds", "1", "--slowdown", "nan"): ("--slowdown 'nan'", "1 and more", "up to 10"),
         ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "11"): ("--slowdown", "11", "up to 10"),
         ("--generate", "wang", "--kinds", "1", "--apart", "--anti-affinity", "1"): ("--apart", "--anti-affinity"),
         ("--generate", "wang", "--prefer-apart"): ("--prefer-apart", "--kinds"),

@@ -89,7 +89,7 @@ static void two_cells_may_be_of_one_node(void **state)
 static const struct {
 	const char *text, *says;
 } wrong[] = {
-	{"", "0 bytes"},
+	{"", "the file is empty"},
 	{"cellTypes: {N: [}", "line 1, column 17: "},
 	{"cellTypes:\n  A: {childCellType: V}\n  A: {childCellType: V}\ncells: []\n",
 		"line 3: type 'A': it is there twice"},
