@@ -94,7 +94,7 @@ int cluster_queues_check(const struct cluster *c, struct error *err);
  */
 int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
 
-/* What the file of cells says of nodes that is not so: nothing fails of it, and that of it is lost. */
+/* What the file of cells says of nodes that is not so: nothing fails, and that of it is lost. */
 #define CLUSTER_CELLS_TEXT 160u
 struct cluster_cells_met {
 	uint32_t n_nodes;    /* cells that are nodes */
