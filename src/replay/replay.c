@@ -74,6 +74,15 @@ void run_update(struct run *run)
 	run->now.value[METRICS_WAITING] = run->waiting;
 }
 
+/* Without limits the engine counts something else than shares: hundredths, or memory. */
+static uint32_t share_free(
+	const struct run *run, uint32_t device, const struct place_device_view *view)
+{
+	if (run->in->scheme->has_limits)
+		return view->share_free;
+	return SPEC_SHARE_ONE - MIN(run->devices[device].asked, SPEC_SHARE_ONE);
+}
+
 /* Why the free devices of a node are of no use to that task; adds permille to *sum. */
 static void ask_node(const struct run *run, const struct place_node_view *node, uint32_t at,
 	const struct place_spec *spec, uint64_t sum[static METRICS_N])
@@ -92,7 +101,7 @@ static void ask_node(const struct run *run, const struct place_node_view *node, 
 			series = METRICS_OPEN;
 		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE)
 			series = METRICS_TOO_SMALL;
-		sum[series] += d.share_free;
+		sum[series] += share_free(run, node->first_device + i, &d);
 	}
 }
 

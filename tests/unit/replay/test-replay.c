@@ -356,6 +356,48 @@ static void knows_why_devices_are_idle(void **state)
 	assert_times(&m->sum[METRICS_OPEN][50], 1, (const double[]){0});
 }
 
+/* Two replicas of a hundred are taken, or two hundredths of the memory; and 0.8 of the device. */
+static void idle_devices_are_devices_also_without_limits(void **state)
+{
+	static const char *const schemes[] = {"replicas", "memory-only", "best-fit", "random"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		_cleanup_scene_ struct scene s = {0};
+		const struct metrics *m;
+
+		for (int k = 0; k < 2; k++) {
+			add(&s, 400, 400, 0, 1);
+			s.workload.tasks[k].spec.device_permille = 10;
+		}
+		run(&s, "1x1", schemes[i], REPLAY_DROP);
+		m = &s.result->curves;
+		for (int at = 40; at <= 80; at += 40) {
+			const double idle = m->sum[METRICS_NO_CPU][at] +
+				m->sum[METRICS_TOO_SMALL][at] + m->sum[METRICS_OTHER][at] +
+				m->sum[METRICS_OPEN][at];
+
+			assert_times(&idle, 1, (const double[]){1 - at / 100.0});
+		}
+	}
+}
+
+/* A device is open again, another one never was. */
+static void knows_what_is_when_all_have_ended(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	const struct metrics_now *after;
+
+	add(&s, 500, 500, 0, 10 * S);
+	add(&s, 500, 500, 0, 10 * S);
+	s.workload.tasks[1].spec.cpu_milli = 17000; /* the node has 16000 */
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	after = &s.result->curves.after;
+	assert_times(&after->value[METRICS_OPEN], 1, (const double[]){0.5});
+	assert_times(&after->value[METRICS_NO_CPU], 1, (const double[]){0.5});
+	assert_times(&after->value[METRICS_ALLOCATED], 3, (const double[]){0, 0, 0});
+	assert_times(&after->value[METRICS_WAITING], 1, (const double[]){1});
+}
+
 static void ranks_decide_among_equals(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -919,11 +961,12 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
 	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
 	UNIT(fragments_are_those_of_all_that_come), UNIT(drops_gangs_as_a_whole),
-	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
-	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
-	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
-	UNIT(who_has_to_go_waits_again), UNIT(tells_of_each_priority),
-	UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
+	UNIT(knows_why_devices_are_idle), UNIT(idle_devices_are_devices_also_without_limits),
+	UNIT(knows_what_is_when_all_have_ended),
+	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
+	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
+	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
+	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
 	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(a_wish_to_be_apart_keeps_nobody_waiting),
