@@ -183,7 +183,7 @@ static void add_band(const struct plot *p, size_t at, struct buf *out)
 	buf_add_text(out, "Z\"/>\n");
 }
 
-/* Dashes tell lines apart where colours do not, and marks where there are more lines than dashes. */
+/* Dashes tell lines apart where colours do not, marks where there are more lines than dashes. */
 static const char *const dashes[] = {"none", "8 4", "3 3", "10 3 2 3", "14 5", "5 2 1 2 1 2"};
 static const char *const marks[] = {"M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z", "M-4,-4H4V4H-4Z",
 	"M0,-5L5,4H-5Z", "M0,-6L5,0L0,6L-5,0Z", "M0,5L5,-4H-5Z"};
