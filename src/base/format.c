@@ -120,6 +120,20 @@ struct text format_duration(uint64_t ns)
 	return tenths(in_tenths(ns, time_scales[i].ns), time_scales[i].unit);
 }
 
+struct text format_duration_nearest(uint64_t ns)
+{
+	static const struct {
+		uint64_t from_s, last_ns; /* last: the least that is shown from there on */
+	} steps[] = {{86400, 3600 * NSEC_PER_SEC}, {3600, 60 * NSEC_PER_SEC}, {60, NSEC_PER_SEC}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
+		if (ns >= steps[i].from_s * NSEC_PER_SEC)
+			return format_duration(clock_add_ns(ns, steps[i].last_ns / 2));
+	/* Tenths of a second are rounded, but those of 59.96 s would not be a minute. */
+	return format_duration(
+		ns >= 60 * NSEC_PER_SEC - NSEC_PER_SEC / 20 ? 60 * NSEC_PER_SEC : ns);
+}
+
 struct text format_hex(const uint8_t *bytes, size_t n)
 {
 	struct text t = {""};

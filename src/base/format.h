@@ -27,6 +27,8 @@ struct text format_percent(uint32_t permille);
 
 /* Three digits at most below a minute: "0", "740ns", "1.5ms", "12.3s"; then "2m10s", "3h5m". */
 struct text format_duration(uint64_t ns);
+/* The same from a second on, but rounded where that cuts off: "4h" for 3h59m40s. */
+struct text format_duration_nearest(uint64_t ns);
 
 /* 2 * n lower-case digits; n <= 15. */
 struct text format_hex(const uint8_t *bytes, size_t n);

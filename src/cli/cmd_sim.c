@@ -130,40 +130,49 @@ static int run_all(const struct cli_args *args, struct sim *sim, struct error *e
 	return r;
 }
 
+#define JSON_FLAGS (JSON_INDENT(1) | JSON_REAL_PRECISION(9)) /* beyond is the noise of sums */
+
 static int write_json(const struct sim *sim, const char *path, struct error *err)
 {
 	_cleanup_json_ json_t *all = sim_json(sim);
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *text = all ? json_dumps(all, JSON_FLAGS) : NULL;
 
-	if (!all)
-		return fail(err, ENOMEM, "--json");
-	if (!strcmp(path, "-"))
-		return output_json(all, err);
-	text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	if (!text)
 		return fail(err, ENOMEM, "--json");
-	return file_replace(path, str_from(text), 0644, err);
+	if (strcmp(path, "-") != 0)
+		return file_replace(path, str_from(text), 0644, err);
+	puts(text);
+	return output_end(err);
 }
 
-static bool is_writable(const char *folder, int n)
+/* Nothing but making a file tells: permissions do not of all file systems, nor of root. */
+static int probe(const char *folder, int n)
 {
-	char path[PATH_MAX] = "./.";
+	char path[PATH_MAX];
+	int fd;
 
-	if (n)
-		snprintf(path, sizeof(path), "%.*s/.", n, folder);
-	return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
+	if (snprintf(path, sizeof(path), "%.*s/.divvy-XXXXXX", n, folder) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return unlink(path) < 0 ? -errno : 0;
 }
 
-/* What file_replace() needs; what it cannot tell without writing comes later. */
+/* What file_replace() needs: room beside a file, behind all links. */
 static int check_json(const char *path, struct error *err)
 {
-	const char *slash = strrchr(path, '/');
-	const int n = slash == path ? 1 : slash ? (int)(slash - path) : 0;
-	struct stat st;
+	_cleanup_free_ char *target = realpath(path, NULL);
+	const char *file = target ? target : path, *slash = strrchr(file, '/');
+	struct stat st = {0};
+	int r = 0;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return fail(err, EISDIR, "--json '%s': it is a folder, a file is expected", path);
-	return is_writable(path, n) ? 0 : fail_errno(err, errno, "--json '%s'", path);
+	if (!target || S_ISREG(st.st_mode))
+		r = probe(slash ? file : ".", slash ? (int)(slash - file) : 1);
+	return r < 0 ? fail_errno(err, -r, "--json '%s'", path) : 0;
 }
 
 static int make_folder(const char *path, struct error *err)
@@ -172,8 +181,8 @@ static int make_folder(const char *path, struct error *err)
 
 	if (r < 0)
 		return r;
-	return is_writable(path, (int)strlen(path)) ? 0
-						    : fail_errno(err, errno, "--svg '%s'", path);
+	r = probe(path, (int)strlen(path));
+	return r < 0 ? fail_errno(err, -r, "--svg '%s'", path) : 0;
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -195,10 +204,11 @@ static int run(const struct cli_args *args, struct error *err)
 	}
 	if (r == 0)
 		sim_warn_of_unplaced(&sim);
-	if (r == 0 && json)
-		r = write_json(&sim, json, err);
+	/* Figures last: where they are all else is as well. */
 	if (r == 0 && svg)
 		r = sim_draw(&sim, svg, err);
+	if (r == 0 && json)
+		r = write_json(&sim, json, err);
 	if (r < 0 || (json && !strcmp(json, "-")))
 		return r;
 	return sim_print(&sim, err);
@@ -218,13 +228,19 @@ const struct cli_command cmd_sim = {
 		"and make progress by their share of the devices and nothing else, --slowdown "
 		"apart. With times, "
 		"rates, "
-		"means over time and curves end when 99 % of the tasks have; of tasks that never "
+		"means over time and curves end when 99 % of the tasks have, and pictures go on "
+		"with the cluster as all leave it; of tasks that never "
 		"have room only PLACED tells, and policies that placed different ones are not "
-		"compared.\n\n"
+		"compared. Allocated, in the table, in --json and in pictures, is what the tasks "
+		"that have a place asked for, in parts of all devices, whatever they were given: "
+		"with whole one that asked for half a device counts half, while in use counts the "
+		"device. Used is what is worked on; idle is what nobody was given, or, without "
+		"limits, asked for.\n\n"
 		"With --pods, by the protocol of the OpenB benchmark: tasks arrive one by one, "
 		"none "
 		"leaves, and one that does not fit is dropped. The table shows how much of the "
-		"devices is allocated where tasks have asked for 90 % to 130 % of them. Without "
+		"devices is allocated where tasks have asked for 90 % to 130 % of them, as means "
+		"of the runs in which they do, and where fewer come at the end. Without "
 		"--orders tasks are drawn with replacement up to 130 %, and the nodes' ranks "
 		"shuffled. With --mode queue tasks come and go at the trace's own times, or "
 		"--faster. With --draw they come and go without end, whatever the trace says of "

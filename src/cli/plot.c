@@ -14,6 +14,7 @@
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)
 #define PLOT_HEIGHT (HEIGHT - TOP - BOTTOM)
 #define LABEL_HEIGHT 19.0
+#define MARKS 8.0 /* on a line from edge to edge */
 #define TICKS 7.0
 #define FINE_RATIO 1000.0 /* of a logarithmic axis: below, more ticks have room */
 
@@ -182,8 +183,44 @@ static void add_band(const struct plot *p, size_t at, struct buf *out)
 	buf_add_text(out, "Z\"/>\n");
 }
 
-/* Dashes tell lines apart where colours do not. */
+/* Dashes tell lines apart where colours do not, marks where there are more lines than dashes. */
 static const char *const dashes[] = {"none", "8 4", "3 3", "10 3 2 3", "14 5", "5 2 1 2 1 2"};
+static const char *const marks[] = {"M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z", "M-4,-4H4V4H-4Z",
+	"M0,-5L5,4H-5Z", "M0,-6L5,0L0,6L-5,0Z", "M0,5L5,-4H-5Z"};
+
+static bool is_marked(const struct plot *p)
+{
+	return !p->is_stacked && p->n_series > ARRAY_SIZE(dashes);
+}
+
+static void add_mark(size_t series, double x, double y, struct buf *out)
+{
+	buf_addf(out,
+		"<path transform=\"translate(%.1f %.1f)\" fill=\"%s\" stroke=\"#ffffff\" "
+		"d=\"%s\"/>\n",
+		x, y, svg_colour(series), marks[series % ARRAY_SIZE(marks)]);
+}
+
+/* No two lines have theirs at one x: where lines are the same, the marks of both are seen. */
+static void add_marks(const struct plot *p, size_t series, struct buf *out)
+{
+	const struct plot_series *s = &p->series[series];
+	const double apart = PLOT_WIDTH / MARKS;
+	double next = LEFT + apart * ((double)series + 0.5) / (double)p->n_series;
+
+	for (size_t i = 1; i < s->n; i++) {
+		const double x[2] = {x_of(&p->x, s->x[i - 1]), x_of(&p->x, s->x[i])};
+		const double y[2] = {y_of(&p->y, s->y[i - 1]), y_of(&p->y, s->y[i])};
+
+		if (!is_shown(p, s->x[i - 1]) || !is_shown(p, s->x[i]))
+			continue;
+		while (next < x[0])
+			next += apart;
+		for (; next < x[1]; next += apart)
+			add_mark(series, next, y[0] + (y[1] - y[0]) * (next - x[0]) / (x[1] - x[0]),
+				out);
+	}
+}
 
 static void add_lines(const struct plot *p, double *ret_y, struct buf *out)
 {
@@ -205,6 +242,8 @@ static void add_lines(const struct plot *p, double *ret_y, struct buf *out)
 			last--;
 		ret_y[i] = y_of(&p->y, line.y[last]);
 	}
+	for (size_t i = 0; i < p->n_series && is_marked(p); i++)
+		add_marks(p, i, out);
 }
 
 static void add_stack(const struct plot *p, double *ret_y, struct buf *out)
@@ -233,7 +272,9 @@ static void add_stack(const struct plot *p, double *ret_y, struct buf *out)
 				buf_addf(out, " %.1f,%.1f", x_of(&p->x, first->x[k]),
 					y_of(&p->y, base[k] + s->y[k]));
 		buf_add_text(out, "Z\"/>\n");
-		ret_y[i] = y_of(&p->y, base[first->n - 1] + s->y[first->n - 1] / 2);
+		/* Names stand as their areas do, also of those that are nothing there. */
+		ret_y[i] = y_of(&p->y, base[first->n - 1] + s->y[first->n - 1] / 2) -
+			(double)i * 1e-6;
 		for (size_t k = 0; k < first->n; k++)
 			base[k] += s->y[k];
 	}
@@ -243,13 +284,16 @@ static void add_names(const struct plot *p, double *y, struct buf *out)
 {
 	const double x = LEFT + PLOT_WIDTH + 12;
 
-	svg_place_labels(y, p->n_series, LABEL_HEIGHT, HEIGHT - BOTTOM);
+	svg_place_labels(y, p->n_series, fmin(LABEL_HEIGHT, PLOT_HEIGHT / (double)p->n_series),
+		HEIGHT - BOTTOM);
 	for (size_t i = 0; i < p->n_series; i++) {
 		buf_addf(out,
 			"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
 			"stroke-width=\"%s\" stroke-dasharray=\"%s\"/>\n",
 			x, y[i], x + 24, y[i], svg_colour(i), p->is_stacked ? "11" : "2.4",
 			p->is_stacked ? "none" : dashes[i % ARRAY_SIZE(dashes)]);
+		if (is_marked(p))
+			add_mark(i, x + 12, y[i], out);
 		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"" SVG_INK "\">", x + 31,
 			y[i] + 4.5);
 		svg_add_text(out, p->series[i].name);

@@ -77,14 +77,9 @@ static uint32_t point_of(const struct metrics *m, double x)
 	return (uint32_t)(m->step == 1 ? x + 0.5 : x / m->step);
 }
 
+/* Once a run is over it is as it was left; of one without times nothing is known beyond its end. */
 static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series series, double scale)
 {
-	/*
-	 * A run that is over works on nothing, but what is idle then has no reason any more: the
-	 * curve ends. Of one without times nothing is known beyond what has arrived.
-	 */
-	const bool is_reason = series >= METRICS_NO_CPU && series <= METRICS_OPEN;
-	const bool is_over = !is_drop(p) && !is_reason;
 	const struct sim *sim = p->sim;
 	struct curve *c = &p->curve[scheme];
 	double x[SIM_SEEDS_MAX];
@@ -100,10 +95,10 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 
 			if (at < m->n)
 				x[n++] = scale * metrics_at(m, series, at);
-			else if (is_over)
-				x[n++] = 0;
+			else if (!is_drop(p))
+				x[n++] = scale * m->after.value[series];
 		}
-		if (!n && is_reason && i) {
+		if (!n && i) {
 			c->n = i;
 			return;
 		}
@@ -348,7 +343,7 @@ int sim_draw(const struct sim *sim, const char *folder, struct error *err)
 	r = draw_series(p, METRICS_ALLOCATED, "allocated",
 		is_drop(p) ? "Allocated against arrived" : "Allocated devices",
 		(struct plot_axis){
-			"allocated devices, % of the cluster's", PLOT_PERCENT, 0, 100, false},
+			"asked for by placed tasks, % of all devices", PLOT_PERCENT, 0, 100, false},
 		err);
 	r = r < 0 ? r
 		  : draw_series(p, METRICS_FRAGMENTED, "fragmentation",

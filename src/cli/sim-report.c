@@ -19,8 +19,14 @@ struct figure {
 	/* NAN: the run has none. */
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
-	bool is_main;                            /* others are compared with the first by it */
+	bool (*is_main)(const struct sim *sim);  /* others are compared with the first by it */
 	bool (*is_shown)(const struct sim *sim); /* NULL: always */
+};
+
+/* Of a figure in all runs of a scheme that have it. */
+struct sample {
+	double x[SIM_SEEDS_MAX];
+	size_t n;
 };
 
 /* NAN where less has arrived. */
@@ -37,6 +43,21 @@ static double allocated_at(const struct sim *sim, const struct replay_result *re
 static double in_use_at(const struct sim *sim, const struct replay_result *result, double at)
 {
 	return at_percent(result, METRICS_IN_USE, at) * sim->cluster.n_devices;
+}
+
+static uint32_t last_point(const struct replay_result *result)
+{
+	return result->curves.n ? result->curves.n - 1 : 0;
+}
+
+static double allocated_at_end(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return allocated_at(sim, result, last_point(result));
+}
+
+static double in_use_at_end(const struct sim *sim, const struct replay_result *result, double at)
+{
+	return in_use_at(sim, result, last_point(result));
 }
 
 static double fragmentation_at(const struct sim *sim, const struct replay_result *result, double at)
@@ -133,6 +154,36 @@ static bool may_evict(const struct sim *sim)
 	return has_preemption(sim) || sim->cluster.n_queues;
 }
 
+/* Whether in all runs tasks have asked for so much. */
+static bool arrives_at(const struct sim *sim, uint32_t percent)
+{
+	for (uint32_t i = 0; i < sim->n_schemes * sim->n_seeds; i++)
+		if (sim->results[i]->curves.n <= percent)
+			return false;
+	return true;
+}
+
+static bool is_full(const struct sim *sim)
+{
+	return arrives_at(sim, 100);
+}
+
+static bool falls_short(const struct sim *sim)
+{
+	return !is_full(sim);
+}
+
+/* What there is at the end is then in no other column. */
+static bool ends_early(const struct sim *sim)
+{
+	return !arrives_at(sim, 130);
+}
+
+static bool always(const struct sim *sim)
+{
+	return true;
+}
+
 static bool is_drawn(const struct sim *sim)
 {
 	return sim->draws > 0;
@@ -144,36 +195,38 @@ static bool is_defragmented(const struct sim *sim)
 }
 
 static const struct figure of_drop[] = {
-	{"allocated_at_90", "AT 90%", PERCENT, allocated_at, 90, false},
-	{"allocated_at_95", "AT 95%", PERCENT, allocated_at, 95, false},
-	{"allocated_at_100", "AT 100%", PERCENT, allocated_at, 100, true},
-	{"allocated_at_110", "AT 110%", PERCENT, allocated_at, 110, false},
-	{"allocated_at_130", "AT 130%", PERCENT, allocated_at, 130, false},
-	{"fragmentation_at_100", NULL, PERCENT, fragmentation_at, 100, false},
-	{"devices_in_use_at_100", NULL, NUMBER, in_use_at, 100, false},
-	{"placed_percent", "PLACED", PERCENT, placed, 0, false},
+	{"allocated_at_90", "AT 90%", PERCENT, allocated_at, 90},
+	{"allocated_at_95", "AT 95%", PERCENT, allocated_at, 95},
+	{"allocated_at_100", "AT 100%", PERCENT, allocated_at, 100, is_full},
+	{"allocated_at_110", "AT 110%", PERCENT, allocated_at, 110},
+	{"allocated_at_130", "AT 130%", PERCENT, allocated_at, 130},
+	{"allocated_at_end", "AT END", PERCENT, allocated_at_end, 0, falls_short, ends_early},
+	{"fragmentation_at_100", NULL, PERCENT, fragmentation_at, 100},
+	{"devices_in_use_at_100", "IN USE AT 100%", NUMBER, in_use_at, 100},
+	{"devices_in_use_at_end", "IN USE AT END", NUMBER, in_use_at_end, 0, NULL, ends_early},
+	{"placed_percent", "PLACED", PERCENT, placed, 0},
 	{0},
 };
 
 static const struct figure of_queue[] = {
-	{"throughput_per_h", "TASKS/H", NUMBER, throughput, 0, true},
-	{"completion_mean_s", "COMPLETION", SECONDS, completion_mean, 0, false},
-	{"completion_p50_s", "P50", SECONDS, completion_at, 0.5, false},
-	{"completion_p99_s", "P99", SECONDS, completion_at, 0.99, false},
-	{"queued_mean_s", "QUEUED", SECONDS, queued_mean, 0, false},
-	{"queued_p50_s", NULL, SECONDS, queued_at, 0.5, false},
-	{"queued_p99_s", "P99", SECONDS, queued_at, 0.99, false},
-	{"devices_in_use", "IN USE", NUMBER, in_use, 0, false},
-	{"used", "USED", PERCENT, used, 0, false},
-	{"allocated", NULL, PERCENT, allocated, 0, false},
-	{"busy_s", NULL, SECONDS, busy, 0, false},
-	{"end_s", "ALL DONE", SECONDS, end, 0, false},
-	{"placed_percent", "PLACED", PERCENT, placed, 0, false},
+	{"throughput_per_h", "TASKS/H", NUMBER, throughput, 0, always},
+	{"completion_mean_s", "COMPLETION", SECONDS, completion_mean, 0},
+	{"completion_p50_s", "COMPLETION P50", SECONDS, completion_at, 0.5},
+	{"completion_p99_s", "COMPLETION P99", SECONDS, completion_at, 0.99},
+	{"queued_mean_s", "QUEUED", SECONDS, queued_mean, 0},
+	{"queued_p50_s", NULL, SECONDS, queued_at, 0.5},
+	{"queued_p99_s", "QUEUED P99", SECONDS, queued_at, 0.99},
+	{"devices_in_use", "IN USE", NUMBER, in_use, 0},
+	{"used", "USED", PERCENT, used, 0},
+	{"allocated", NULL, PERCENT, allocated, 0},
+	{"busy_s", NULL, SECONDS, busy, 0},
+	{"end_s", "ALL DONE", SECONDS, end, 0},
+	{"placed_percent", "PLACED", PERCENT, placed, 0},
 	/* The first third is not of the steady state: the cluster fills. */
-	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, false, is_drawn},
-	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, false, has_preemption},
-	{"evicted", "EVICTED", NUMBER, evicted, 0, false, may_evict},
-	{"moves", "MOVES", NUMBER, moves, 0, false, is_defragmented},
+	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, NULL, is_drawn},
+	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, NULL, has_preemption},
+	{"evicted", "EVICTED", NUMBER, evicted, 0, NULL, may_evict},
+	{"moves", "MOVES", NUMBER, moves, 0, NULL, is_defragmented},
 	{0},
 };
 
@@ -193,12 +246,32 @@ static const struct figure *shown(const struct sim *sim, const struct figure *f)
 #define FOR_EACH_FIGURE(f, sim) \
 	for (const struct figure *f = shown(sim, figures_of(sim)); f; f = shown(sim, f + 1))
 
-/* The figure in each run of a scheme. */
-static void figure_get(
-	const struct sim *sim, const struct figure *f, uint32_t scheme, double ret[SIM_SEEDS_MAX])
+/*
+ * Without times the runs in which less arrives have none, and they are the same ones for every
+ * scheme; with times the mean is lost with it.
+ */
+static void sample_add(const struct sim *sim, struct sample *sample, double x)
 {
+	if (sim->mode == REPLAY_QUEUE || !isnan(x))
+		sample->x[sample->n++] = x;
+}
+
+static double sample_mean(const struct sample *sample)
+{
+	return sample->n ? stats_mean(sample->x, sample->n) : NAN;
+}
+
+static double sample_interval(const struct sample *sample)
+{
+	return stats_interval(sample->x, sample->n);
+}
+
+static void figure_get(
+	const struct sim *sim, const struct figure *f, uint32_t scheme, struct sample *ret)
+{
+	ret->n = 0;
 	for (uint32_t i = 0; i < sim->n_seeds; i++)
-		ret[i] = f->get(sim, sim_result(sim, scheme, i), f->at);
+		sample_add(sim, ret, f->get(sim, sim_result(sim, scheme, i), f->at));
 }
 
 /*
@@ -206,24 +279,33 @@ static void figure_get(
  * other tasks say nothing: where some never had room with one scheme only there is NAN.
  */
 static void figure_compare(
-	const struct sim *sim, const struct figure *f, uint32_t scheme, double ret[SIM_SEEDS_MAX])
+	const struct sim *sim, const struct figure *f, uint32_t scheme, struct sample *ret)
 {
+	ret->n = 0;
 	for (uint32_t i = 0; i < sim->n_seeds; i++) {
 		const struct replay_result *a = sim_result(sim, 0, i);
 		const struct replay_result *b = sim_result(sim, scheme, i);
 		const double first = f->get(sim, a, f->at), here = f->get(sim, b, f->at);
 
 		if (sim->mode == REPLAY_QUEUE && a->n_placed != b->n_placed && f->get != placed)
-			ret[i] = NAN;
+			sample_add(sim, ret, NAN);
+		else if (f->unit == PERCENT)
+			sample_add(sim, ret, here - first);
 		else
-			ret[i] = f->unit == PERCENT ? here - first : first > 0 ? here / first : 0;
+			sample_add(sim, ret, first > 0 ? here / first : isnan(first) ? NAN : 0);
 	}
 }
 
 /* ---- table ---- */
 
-static void add_figure(struct table *t, enum unit unit, double mean, double interval)
+static struct text duration(double s)
 {
+	return format_duration_nearest((uint64_t)llround(s * (double)NSEC_PER_SEC));
+}
+
+static void add_figure(struct table *t, enum unit unit, const struct sample *sample)
+{
+	const double mean = sample_mean(sample), interval = sample_interval(sample);
 	const double big = mean + interval;
 	const int digits = unit == PERCENT ? 2 : big < 10 ? 2 : big < 1000 ? 1 : 0;
 	char text[64];
@@ -233,15 +315,14 @@ static void add_figure(struct table *t, enum unit unit, double mean, double inte
 		return;
 	}
 	if (unit == SECONDS)
-		snprintf(text, sizeof(text), "%s",
-			format_duration((uint64_t)(mean * (double)NSEC_PER_SEC)).s);
+		snprintf(text, sizeof(text), "%s", duration(mean).s);
 	else
 		snprintf(text, sizeof(text), "%.*f", digits, mean);
-	if (interval <= 0)
+	/* Of one run nothing is known of others; of several that are alike it is 0. */
+	if (sample->n < 2)
 		table_add(t, text);
 	else if (unit == SECONDS)
-		table_addf(t, "%s \302\261%s", text,
-			format_duration((uint64_t)(interval * (double)NSEC_PER_SEC)).s);
+		table_addf(t, "%s \302\261%s", text, duration(interval).s);
 	else
 		table_addf(t, "%s \302\261%.*f", text, digits, interval);
 }
@@ -249,34 +330,50 @@ static void add_figure(struct table *t, enum unit unit, double mean, double inte
 static void add_comparison(
 	struct table *t, const struct sim *sim, const struct figure *f, uint32_t scheme)
 {
-	double x[SIM_SEEDS_MAX], mean, interval;
+	struct sample sample;
+	double mean, interval;
 
 	if (!scheme) {
 		table_add(t, "");
 		return;
 	}
-	figure_compare(sim, f, scheme, x);
-	mean = stats_mean(x, sim->n_seeds);
-	interval = stats_interval(x, sim->n_seeds);
+	figure_compare(sim, f, scheme, &sample);
+	mean = sample_mean(&sample);
+	interval = sample_interval(&sample);
 	if (isnan(mean))
 		table_add(t, "-");
 	else if (f->unit == PERCENT)
-		table_addf(t, interval > 0 ? "%+.2f \302\261%.2f" : "%+.2f", mean, interval);
+		table_addf(t, sample.n > 1 ? "%+.2f \302\261%.2f" : "%+.2f", mean, interval);
 	else
-		table_addf(t, interval > 0 ? "x%.2f \302\261%.2f" : "x%.2f", mean, interval);
+		table_addf(t, sample.n > 1 ? "x%.2f \302\261%.2f" : "x%.2f", mean, interval);
+}
+
+static bool is_compared(const struct sim *sim, const struct figure *f)
+{
+	return sim->n_schemes > 1 && f->is_main && f->is_main(sim);
+}
+
+/* What is in the columns that would be misread. */
+static const char *legend(const struct sim *sim)
+{
+	if (sim->mode == REPLAY_DROP)
+		return "AT: what placed tasks asked for, in % of all devices";
+	return is_drawn(sim) ? "times are virtual; ALLOCATED: what running tasks asked for"
+			     : "times are virtual";
 }
 
 int sim_print(const struct sim *sim, struct error *err)
 {
 	struct table_column columns[TABLE_COLUMNS_MAX] = {{"POLICY", false}};
 	_cleanup_table_ struct table t;
+	struct sample sample;
 	char against[48];
 	size_t n = 1;
 
 	FOR_EACH_FIGURE(f, sim) {
 		if (f->title)
 			columns[n++] = (struct table_column){f->title, true};
-		if (f->is_main && sim->n_schemes > 1) {
+		if (is_compared(sim, f)) {
 			snprintf(against, sizeof(against), "AGAINST %s", sim->schemes[0].name);
 			columns[n++] = (struct table_column){against, true};
 		}
@@ -285,22 +382,16 @@ int sim_print(const struct sim *sim, struct error *err)
 	for (uint32_t s = 0; s < sim->n_schemes; s++) {
 		table_add(&t, sim->schemes[s].name);
 		FOR_EACH_FIGURE(f, sim) {
-			double x[SIM_SEEDS_MAX];
-
-			figure_get(sim, f, s, x);
+			figure_get(sim, f, s, &sample);
 			if (f->title)
-				add_figure(&t, f->unit, stats_mean(x, sim->n_seeds),
-					stats_interval(x, sim->n_seeds));
-			if (f->is_main && sim->n_schemes > 1)
+				add_figure(&t, f->unit, &sample);
+			if (is_compared(sim, f))
 				add_comparison(&t, sim, f, s);
 		}
 	}
 	printf("simulated: %s, %u %s%s; %s\n", sim->title, sim->n_seeds,
 		sim->n_seeds == 1 ? "run" : "runs of each",
-		sim->n_seeds == 1 ? "" : ", means with 95% intervals",
-		sim->mode == REPLAY_DROP
-			? "allocated devices in % where tasks have asked for so much"
-			: "times are virtual");
+		sim->n_seeds == 1 ? "" : ", means with 95% intervals", legend(sim));
 	return output_table(&t, err);
 }
 
@@ -308,14 +399,11 @@ int sim_print(const struct sim *sim, struct error *err)
 
 void sim_warn_of_hopeless(const struct sim *sim)
 {
+	const struct replay_input input = {.cluster = &sim->cluster, .workload = &sim->workload};
 	struct replay_hopeless found = {0};
-	struct replay_scheme scheme;
-	const struct replay_input input = {
-		.cluster = &sim->cluster, .workload = &sim->workload, .scheme = &scheme};
 
 	/* Over a network there may be room that this does not look for. */
 	if (!sim->workload.n || !sim->cluster.n_devices || sim->cluster.n_networks ||
-		replay_scheme_find("first-fit", &scheme, NULL) < 0 ||
 		replay_find_hopeless(&input, &found, NULL) < 0 || !found.n)
 		return;
 	fprintf(stderr,
@@ -350,10 +438,10 @@ static json_t *json_figure(double value)
 	return isnan(value) ? json_null() : json_real(value);
 }
 
-static json_t *json_sample(const double *x, size_t n)
+static json_t *json_sample(const struct sample *sample)
 {
-	return json_pack("{s:o, s:o}", "mean", json_figure(stats_mean(x, n)), "interval",
-		json_figure(stats_interval(x, n)));
+	return json_pack("{s:o, s:o}", "mean", json_figure(sample_mean(sample)), "interval",
+		json_figure(sample_interval(sample)));
 }
 
 static json_t *json_figures(const struct sim *sim, uint32_t scheme)
@@ -361,16 +449,16 @@ static json_t *json_figures(const struct sim *sim, uint32_t scheme)
 	json_t *all = json_object();
 
 	FOR_EACH_FIGURE(f, sim) {
-		double x[SIM_SEEDS_MAX];
+		struct sample sample;
 		json_t *one;
 
-		figure_get(sim, f, scheme, x);
-		one = json_sample(x, sim->n_seeds);
+		figure_get(sim, f, scheme, &sample);
+		one = json_sample(&sample);
 		if (scheme) {
-			figure_compare(sim, f, scheme, x);
+			figure_compare(sim, f, scheme, &sample);
 			json_object_set_new(one,
 				f->unit == PERCENT ? "points_against_first" : "ratio_to_first",
-				json_sample(x, sim->n_seeds));
+				json_sample(&sample));
 		}
 		json_object_set_new(all, f->name, one);
 	}

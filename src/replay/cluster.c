@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/format.h"
 #include "base/parse.h"
 #include "core/openb.h"
 #include "core/place-cell.h"
@@ -39,6 +40,9 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 			n_devices, PLACE_NODE_DEVICES_MAX);
 	if (c->n == PLACE_NODES_MAX)
 		return fail(err, ENOSPC, "more than %u nodes", PLACE_NODES_MAX);
+	if (n_devices > CLUSTER_DEVICES_MAX - c->n_devices)
+		return fail(err, ENOSPC, "node '%s': more than %u devices in all", node->name,
+			CLUSTER_DEVICES_MAX);
 	if (array_grow(&c->nodes, &c->room, c->n + 1, sizeof(*c->nodes)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u nodes", c->n + 1);
 	c->nodes[c->n] = *node;
@@ -160,6 +164,12 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 		return fail(err, EINVAL,
 			"'%" STR_FMT "': NODESxDEVICES such as 8x4 is expected, up to %ux%u",
 			STR_ARG(text), PLACE_NODES_MAX, PLACE_NODE_DEVICES_MAX);
+	if (nodes * devices > CLUSTER_DEVICES_MAX)
+		return fail(err, EINVAL,
+			"'%" STR_FMT "': %" PRIu64 " devices would take more than %s of memory; up "
+			"to %u are possible",
+			STR_ARG(text), nodes * devices,
+			format_bytes(nodes * devices * CLUSTER_DEVICE_COST).s, CLUSTER_DEVICES_MAX);
 	r = cluster_model(c, STR("any"), &kind->model, err);
 	kind->n_devices = (uint32_t)devices;
 	kind->device_bytes = LIKE_DEVICE_BYTES;

@@ -14,6 +14,12 @@
 #include "core/place.h"
 
 #define CLUSTER_KINDS 8u
+/*
+ * Of all nodes: a run looks at each device for each point of its curves, 1 s for so many, and takes
+ * 200 bytes for each (one run of 65536x64 on an x86-64, 816 MB).
+ */
+#define CLUSTER_DEVICES_MAX (1u << 22)
+#define CLUSTER_DEVICE_COST 200u
 
 struct cluster_kind { /* devices of a node that are alike */
 	uint32_t model, n_devices;
@@ -67,8 +73,8 @@ void cluster_done(struct cluster *c);
 #define _cleanup_cluster_ _cleanup_(cluster_done)
 
 /*
- * A copy. -ENOSPC above PLACE_NODES_MAX, -EINVAL for more than PLACE_NODE_DEVICES_MAX devices,
- * -ENOMEM.
+ * A copy. -ENOSPC above PLACE_NODES_MAX or CLUSTER_DEVICES_MAX, -EINVAL for more than
+ * PLACE_NODE_DEVICES_MAX devices, -ENOMEM.
  */
 int cluster_add(struct cluster *c, const struct cluster_node *node, struct error *err);
 
@@ -114,7 +120,7 @@ int cluster_cells_compare(
 int cluster_read_openb(struct cluster *c, struct str text, struct error *err);
 /*
  * "8x4": eight nodes of four devices each, with so much CPU and memory that devices are what is
- * short: 16 cores and 64 GiB for each device, which has 16 GiB.
+ * short: 16 cores and 64 GiB for each device, which has 16 GiB. -EINVAL before any is made.
  */
 int cluster_like(struct cluster *c, struct str text, struct error *err);
 

@@ -12,7 +12,10 @@
 #define METRICS_POINTS_MAX 256u
 #define METRICS_ROWS_MAX 64u
 
-/* Name, what it is. All but `waiting` (tasks) are devices, as parts of all devices. */
+/*
+ * Name, what it is. All but `waiting` (tasks) are devices, as parts of all devices. Free is what
+ * nobody has been given, or, where there are no limits, what nobody has asked for.
+ */
 #define METRICS_SERIES(X) \
 	X(ALLOCATED, "allocated", "asked for by those that have a place") \
 	X(USED, "used", "worked on; without time: allocated, at most all of each device") \
@@ -42,6 +45,7 @@ struct metrics {
 	double weight[METRICS_POINTS_MAX]; /* 0: nothing was seen there */
 	double sum[METRICS_N][METRICS_POINTS_MAX];
 	double row[METRICS_ROWS_MAX][METRICS_POINTS_MAX];
+	struct metrics_now after; /* of a run with times: when all have ended */
 };
 
 /* at: below METRICS_POINTS_MAX. */

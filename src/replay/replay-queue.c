@@ -374,5 +374,8 @@ int run_queue(struct run *run, struct error *err)
 		r = step(&q, err);
 	if (r < 0)
 		return r;
+	run_update(run);
+	run_sample(run);
+	run->result->curves.after = run->now;
 	return summarise(&q) < 0 ? fail(err, ENOMEM, "out of memory for figures") : 0;
 }

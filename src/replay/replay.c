@@ -74,6 +74,15 @@ void run_update(struct run *run)
 	run->now.value[METRICS_WAITING] = run->waiting;
 }
 
+/* Without limits the engine counts something else than shares: hundredths, or memory. */
+static uint32_t share_free(
+	const struct run *run, uint32_t device, const struct place_device_view *view)
+{
+	if (run->in->scheme->has_limits)
+		return view->share_free;
+	return SPEC_SHARE_ONE - MIN(run->devices[device].asked, SPEC_SHARE_ONE);
+}
+
 /* Why the free devices of a node are of no use to that task; adds permille to *sum. */
 static void ask_node(const struct run *run, const struct place_node_view *node, uint32_t at,
 	const struct place_spec *spec, uint64_t sum[static METRICS_N])
@@ -92,7 +101,7 @@ static void ask_node(const struct run *run, const struct place_node_view *node, 
 			series = METRICS_OPEN;
 		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE)
 			series = METRICS_TOO_SMALL;
-		sum[series] += d.share_free;
+		sum[series] += share_free(run, node->first_device + i, &d);
 	}
 }
 
@@ -258,13 +267,19 @@ static uint32_t unit_size(const struct workload *w, uint32_t first)
 	return n;
 }
 
-/* As many as have room, if those are enough of them; returns how many. */
-static int place_unit(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
+/* How many of them have to have room. */
+static uint32_t unit_least(const struct workload *w, uint32_t first, uint32_t n)
+{
+	const uint32_t threshold = w->tasks[first].threshold;
+
+	return place_gang_least(n, threshold ? threshold : 1000);
+}
+
+/* As many as have room, until those cannot be enough; returns how many. */
+static int place_members(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
 	struct error *err)
 {
-	const uint32_t threshold = run->in->workload->tasks[first].threshold;
-	const uint32_t least = place_gang_least(n, threshold ? threshold : 1000);
-	const uint32_t mark = place_mark(run->place);
+	const uint32_t least = unit_least(run->in->workload, first, n);
 	uint32_t n_placed = n;
 	int r = 0;
 
@@ -280,12 +295,21 @@ static int place_unit(struct run *run, uint32_t first, uint32_t n, struct place_
 			r = 0;
 		}
 	}
-	if (r < 0 || n_placed < least)
+	return r < 0 ? r : (int)n_placed;
+}
+
+/* As many as have room, if those are enough of them; returns how many. */
+static int place_unit(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
+	struct error *err)
+{
+	const uint32_t least = unit_least(run->in->workload, first, n);
+	const uint32_t mark = place_mark(run->place);
+	const int r = place_members(run, first, n, members, err);
+
+	if (r < (int)least)
 		place_rollback(run->place, mark);
 	place_release(run->place);
-	if (r < 0)
-		return r;
-	return n_placed < least ? 0 : (int)n_placed;
+	return r < 0 || r >= (int)least ? r : 0;
 }
 
 static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err)
@@ -416,33 +440,134 @@ static void finish(struct run *run)
 	free(run->devices);
 }
 
+/* ---- who never has room ---- */
+
+/*
+ * Members of a gang come one by one, and who chooses their places may take the last one's: none of
+ * these has room for what is called hopeless. One task by itself is the same to all.
+ */
+static const char *const judges[] = {"first-fit", "best-fit", "worst-fit"};
+
+struct trial {
+	struct replay_input input;
+	struct replay_scheme scheme;
+	struct run run; /* on a cluster where nobody is; begun when it is needed */
+};
+
+/* The last that had no room is the one too many. */
+static void explain(const struct run *run, uint32_t first, uint32_t n,
+	const struct place_member *members, char ret[static REPLAY_WHY])
+{
+	uint32_t n_placed = 0, refused = 0, at = 0;
+	struct place_why why;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (members[i].tenant == PLACE_NONE)
+			refused = i;
+	for (uint32_t i = 0; i < refused; i++)
+		n_placed += members[i].tenant != PLACE_NONE;
+	if (n > 1)
+		at = (uint32_t)snprintf(ret, REPLAY_WHY - PLACE_WHY,
+			"%u of its gang of %u have to start together, and when %u have room, task "
+			"%u has none: ",
+			unit_least(run->in->workload, first, n), n, n_placed, first + refused + 1);
+	place_explain(run->place, &run->specs[first + refused], &why);
+	place_why_format(&why, &run->specs[first + refused], ret + at);
+}
+
+/* How many have room where nobody else is; why (NULL: is not asked) not enough have. */
+static int judge_unit(
+	struct run *run, uint32_t first, uint32_t n, struct place_member *members, char *why)
+{
+	const uint32_t mark = place_mark(run->place);
+	const int r = place_members(run, first, n, members, NULL);
+
+	if (why && r >= 0 && r < (int)unit_least(run->in->workload, first, n))
+		explain(run, first, n, members, why);
+	place_rollback(run->place, mark);
+	place_release(run->place);
+	return r;
+}
+
+static int begin_trial(struct trial *t, const struct replay_input *input, const char *judge)
+{
+	int r;
+
+	if (t->run.in)
+		return 0;
+	t->input = (struct replay_input){
+		.cluster = input->cluster, .workload = input->workload, .scheme = &t->scheme};
+	t->run.in = &t->input;
+	r = replay_scheme_find(judge, &t->scheme, NULL);
+	return r < 0 ? r : start(&t->run, NULL);
+}
+
+static void note_hopeless(struct replay_hopeless *found, uint32_t first, uint32_t n)
+{
+	if (!found->n)
+		found->first = first;
+	found->n += n;
+}
+
+/* Those that a gang may start without: each comes by itself then. */
+static int judge_others(struct run *run, uint32_t first, uint32_t n,
+	const struct place_member *members, struct replay_hopeless *found)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r >= 0 && i < n; i++) {
+		struct place_member alone;
+
+		if (members[i].tenant != PLACE_NONE)
+			continue;
+		r = judge_unit(run, first + i, 1, &alone, found->n ? NULL : found->why);
+		if (r == 0)
+			note_hopeless(found, first + i, 1);
+	}
+	return r;
+}
+
+static int judge(struct trial trials[static ARRAY_SIZE(judges)], const struct replay_input *input,
+	uint32_t first, uint32_t n, struct replay_hopeless *found)
+{
+	_cleanup_free_ struct place_member *members = calloc(n, sizeof(*members));
+	const int least = (int)unit_least(input->workload, first, n);
+	int r = members ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r >= 0 && r < least && i < (n > 1 ? ARRAY_SIZE(judges) : 1); i++) {
+		r = begin_trial(&trials[i], input, judges[i]);
+		r = r < 0 ? r
+			  : judge_unit(&trials[i].run, first, n, members,
+				    i || found->n ? NULL : found->why);
+	}
+	if (r < 0)
+		return r;
+	if (r >= least)
+		return judge_others(&trials[0].run, first, n, members, found);
+	note_hopeless(found, first, n);
+	return 0;
+}
+
 int replay_find_hopeless(
 	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err)
 {
+	struct trial trials[ARRAY_SIZE(judges)] = {0};
+	const struct workload *w = input->workload;
 	struct replay_hopeless found = {0};
-	struct run run = {.in = input};
-	int r = start(&run, err);
+	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < input->workload->n; i++) {
-		const struct place_spec *spec = &run.specs[i];
-		struct place_choice choice;
-		struct place_why why;
-
-		r = place_find(run.place, spec, &choice, err);
-		if (r != -ENOSPC)
-			continue;
-		r = 0;
-		if (found.n++)
-			continue;
-		found.first = i;
-		place_explain(run.place, spec, &why);
-		place_why_format(&why, spec, found.why);
+	for (uint32_t i = 0, n; r >= 0 && i < w->n; i += n) {
+		n = unit_size(w, i);
+		r = judge(trials, input, i, n, &found);
 	}
-	finish(&run);
-	replay_free(run.result);
-	if (r == 0)
-		*ret_hopeless = found;
-	return r;
+	for (size_t i = 0; i < ARRAY_SIZE(judges); i++) {
+		finish(&trials[i].run);
+		replay_free(trials[i].run.result);
+	}
+	if (r < 0)
+		return fail(err, -r, "%u tasks cannot be judged", w->n);
+	*ret_hopeless = found;
+	return 0;
 }
 
 int replay_run(

@@ -126,13 +126,18 @@ int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err);
 void replay_free(struct replay_result *result);
 
-/* Tasks that would have no room even if nobody else were there. */
+#define REPLAY_WHY (PLACE_WHY + 128)
+
+/*
+ * Tasks that would have no room even if nobody else were there: a gang as a whole, with what the
+ * labels of its members say of one another, where fewer have room than have to start together.
+ */
 struct replay_hopeless {
 	uint32_t n, first; /* first: its index */
-	char why[PLACE_WHY];
+	char why[REPLAY_WHY];
 };
 
-/* With the input's cluster, workload and scheme; each task by itself. -EINVAL, -ENOMEM. */
+/* Of the input's workload on its cluster. -EINVAL, -ENOMEM. */
 int replay_find_hopeless(
 	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err);
 

@@ -15,27 +15,31 @@
 
 enum state { ACTIVE, BACKING_OFF, RESTING, OUT, N_STATES };
 
+/* An entry may be in one heap of each kind. */
+enum heap_kind { OF_STATE, OF_WAITING, N_HEAP_KINDS };
+
 struct entry {
 	UT_hash_handle hh;
 	struct entry *prev, *next; /* while resting, longest first */
 	struct pending_rank rank;
 	enum state state;
-	uint64_t until_ns;  /* of the pause, which may be over; of the rest */
-	uint32_t tries, at; /* at: in its heap */
-	bool has_failed;    /* it pauses, whatever happens */
+	uint64_t until_ns; /* of the pause, which may be over; of the rest */
+	uint32_t tries, at[N_HEAP_KINDS];
+	bool has_failed; /* it pauses, whatever happens */
 	char name[];
 };
 
 struct heap {
 	struct entry **v;
 	uint32_t n, room;
+	enum heap_kind kind;
 	bool (*is_before)(const struct entry *a, const struct entry *b);
 };
 
 struct line {
 	struct heap active;
-	uint32_t n;       /* entries that stand in it, in whatever state */
-	uint32_t n_woken; /* by what happened last */
+	struct heap waiting; /* those that back off or rest and may be tried before their time */
+	uint32_t n;          /* entries that stand in it, in whatever state */
 };
 
 struct pending {
@@ -54,12 +58,12 @@ struct pending {
 static void heap_put(struct heap *h, struct entry *e, uint32_t at)
 {
 	h->v[at] = e;
-	e->at = at;
+	e->at[h->kind] = at;
 }
 
 static void heap_up(struct heap *h, struct entry *e)
 {
-	uint32_t at = e->at;
+	uint32_t at = e->at[h->kind];
 
 	for (; at && h->is_before(e, h->v[(at - 1) / 2]); at = (at - 1) / 2)
 		heap_put(h, h->v[(at - 1) / 2], at);
@@ -68,7 +72,7 @@ static void heap_up(struct heap *h, struct entry *e)
 
 static void heap_down(struct heap *h, struct entry *e)
 {
-	uint32_t at = e->at, down;
+	uint32_t at = e->at[h->kind], down;
 
 	while ((down = 2 * at + 1) < h->n) {
 		down += down + 1 < h->n && h->is_before(h->v[down + 1], h->v[down]);
@@ -82,7 +86,7 @@ static void heap_down(struct heap *h, struct entry *e)
 
 static void heap_add(struct heap *h, struct entry *e)
 {
-	e->at = h->n++;
+	e->at[h->kind] = h->n++;
 	heap_up(h, e);
 }
 
@@ -92,7 +96,7 @@ static void heap_remove(struct heap *h, struct entry *e)
 
 	if (last == e)
 		return;
-	heap_put(h, last, e->at);
+	heap_put(h, last, e->at[h->kind]);
 	heap_up(h, last);
 	heap_down(h, last);
 }
@@ -115,8 +119,15 @@ static bool is_sooner(const struct entry *a, const struct entry *b)
 
 /* ---- states ---- */
 
+static bool may_be_hurried(const struct entry *e)
+{
+	return !e->has_failed && (e->state == BACKING_OFF || e->state == RESTING);
+}
+
 static void leave_state(struct pending *p, struct entry *e)
 {
+	if (may_be_hurried(e))
+		heap_remove(&p->lines[e->rank.line].waiting, e);
 	p->n_of[e->state]--;
 	if (e->state == ACTIVE)
 		heap_remove(&p->lines[e->rank.line].active, e);
@@ -136,6 +147,8 @@ static void enter_state(struct pending *p, struct entry *e, enum state state)
 		heap_add(&p->backing_off, e);
 	else if (state == RESTING)
 		DL_APPEND(p->resting, e);
+	if (may_be_hurried(e))
+		heap_add(&p->lines[e->rank.line].waiting, e);
 }
 
 static void set_state(struct pending *p, struct entry *e, enum state state)
@@ -175,11 +188,18 @@ void pending_free(struct pending *p)
 		HASH_DEL(p->entries, e);
 		free(e);
 	}
-	for (uint32_t i = 0; i < p->n_lines; i++)
+	for (uint32_t i = 0; i < p->n_lines; i++) {
 		free(p->lines[i].active.v);
+		free(p->lines[i].waiting.v);
+	}
 	free(p->lines);
 	free(p->backing_off.v);
 	free(p);
+}
+
+static int grow(struct heap *h, size_t n)
+{
+	return array_grow(&h->v, &h->room, n, sizeof(*h->v));
 }
 
 /* That line has room for one more, so that moving between states cannot fail. */
@@ -193,14 +213,15 @@ static int reserve(struct pending *p, uint32_t at)
 		return -ENOMEM;
 	r = array_grow(&p->lines, &p->lines_room, at + 1ul, sizeof(*p->lines));
 	while (r == 0 && p->n_lines <= at)
-		p->lines[p->n_lines++] = (struct line){.active.is_before = is_first};
+		p->lines[p->n_lines++] = (struct line){
+			.active = {.kind = OF_STATE, .is_before = is_first},
+			.waiting = {.kind = OF_WAITING, .is_before = is_first}};
 	if (r < 0)
 		return r;
 	line = &p->lines[at];
-	r = array_grow(&line->active.v, &line->active.room, line->n + 1ul, sizeof(struct entry *));
-	return r < 0
-		? r
-		: array_grow(&p->backing_off.v, &p->backing_off.room, n, sizeof(*p->backing_off.v));
+	if (grow(&line->active, line->n + 1ul) < 0 || grow(&line->waiting, line->n + 1ul) < 0)
+		return -ENOMEM;
+	return grow(&p->backing_off, n);
 }
 
 /* Also from one line into another. */
@@ -318,27 +339,21 @@ void pending_put_back_until(struct pending *p, const char *name, uint64_t until_
 
 	if (!e)
 		return;
+	leave_state(p, e);
 	e->until_ns = until_ns;
 	e->has_failed = false;
-	set_state(p, e, BACKING_OFF);
+	enter_state(p, e, BACKING_OFF);
 }
 
 static void wake_owed(struct pending *p)
 {
-	struct entry *e;
+	for (uint32_t i = 1; i < p->n_lines; i++) {
+		struct heap *waiting = &p->lines[i].waiting;
 
-	for (uint32_t i = 0; i < p->n_lines; i++)
-		p->lines[i].n_woken = 0;
-	for (e = p->entries; e; e = e->hh.next) {
-		struct line *line = &p->lines[e->rank.line];
-
-		if (!e->rank.line || e->has_failed ||
-			(e->state != RESTING && e->state != BACKING_OFF) ||
-			line->n_woken == PENDING_OWED_MAX ||
-			!p->known.is_owed(p->known.arg, e->rank.line))
+		if (!waiting->n || !p->known.is_owed(p->known.arg, i))
 			continue;
-		line->n_woken++;
-		set_state(p, e, ACTIVE);
+		for (uint32_t n = 0; n < PENDING_OWED_MAX && waiting->n; n++)
+			set_state(p, waiting->v[0], ACTIVE);
 	}
 }
 
@@ -349,16 +364,26 @@ void pending_wake(struct pending *p, uint64_t now_ns)
 		set_state(p, p->resting, p->resting->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
 }
 
+/* Of all lines by rank; NULL: nobody. */
+static struct entry *first_waiting(const struct pending *p)
+{
+	struct entry *first = NULL;
+
+	for (uint32_t i = 0; i < p->n_lines; i++) {
+		const struct heap *waiting = &p->lines[i].waiting;
+
+		if (waiting->n && (!first || is_first(waiting->v[0], first)))
+			first = waiting->v[0];
+	}
+	return first;
+}
+
 void pending_hurry(struct pending *p, uint32_t n)
 {
 	struct entry *e;
 
-	for (e = p->entries; e && n; e = e->hh.next) {
-		if (e->has_failed || (e->state != RESTING && e->state != BACKING_OFF))
-			continue;
-		n--;
+	for (; n && (e = first_waiting(p)); n--)
 		set_state(p, e, ACTIVE);
-	}
 }
 
 void pending_wake_one(struct pending *p, const char *name)

@@ -22,7 +22,7 @@
 #define PENDING_REST_NS (UINT64_C(300) * 1000000000)
 
 #define PENDING_LINES_MAX (1u << 16)
-/* Of a line that is owed something: so many are tried at once whenever something happens. */
+/* Of a line that is owed something: its first so many are tried whenever something happens. */
 #define PENDING_OWED_MAX 16u
 /* For a device that takes tenants from now on: as many as it has slots. */
 #define PENDING_OPENED_MAX 64u
@@ -73,7 +73,10 @@ void pending_put_back_until(struct pending *pending, const char *name, uint64_t 
 void pending_wake(struct pending *pending, uint64_t now_ns);
 /* The same for one, at once. */
 void pending_wake_one(struct pending *pending, const char *name);
-/* Devices have come: n of those who wait are tried at once, unless something went wrong. */
+/*
+ * Devices have come: of those who wait the first n by rank, whatever their lines, are tried at
+ * once. Not those for whom something went wrong.
+ */
 void pending_hurry(struct pending *pending, uint32_t n);
 
 /* When pending_next() may have one; CLOCK_NEVER. */

@@ -45,6 +45,19 @@ static void durations(void **state)
 	assert_string_equal(format_duration(60 * NSEC_PER_SEC).s, "1m");
 	assert_string_equal(format_duration(11100 * NSEC_PER_SEC).s, "3h5m");
 	assert_string_equal(format_duration(UINT64_MAX).s, "213503d23h");
+	assert_string_equal(format_duration_nearest(0).s, "0");
+	assert_string_equal(format_duration_nearest(12345 * NSEC_PER_MSEC).s, "12.3s");
+	assert_string_equal(format_duration_nearest(12350 * NSEC_PER_MSEC).s, "12.4s");
+	assert_string_equal(format_duration_nearest(59949 * NSEC_PER_MSEC).s, "59.9s");
+	assert_string_equal(format_duration_nearest(59950 * NSEC_PER_MSEC).s, "1m");
+	assert_string_equal(format_duration_nearest(130499 * NSEC_PER_MSEC).s, "2m10s");
+	assert_string_equal(format_duration_nearest(130500 * NSEC_PER_MSEC).s, "2m11s");
+	assert_string_equal(format_duration_nearest(3599500 * NSEC_PER_MSEC).s, "1h");
+	assert_string_equal(format_duration_nearest(11129 * NSEC_PER_SEC).s, "3h5m");
+	assert_string_equal(format_duration_nearest(11130 * NSEC_PER_SEC).s, "3h6m");
+	assert_string_equal(format_duration_nearest(86399 * NSEC_PER_SEC).s, "1d");
+	assert_string_equal(format_duration_nearest(88200 * NSEC_PER_SEC).s, "1d1h");
+	assert_string_equal(format_duration_nearest(UINT64_MAX).s, "213503d23h");
 }
 
 static void exact_formats_are_read_back(void **state)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "cli/plot.h"
 
@@ -65,6 +66,98 @@ static void shows_a_part(void **state)
 	assert_true(part.n < whole.n);
 	assert_int_equal(unit_count(buf_text(&whole), ">60%<"), 2);
 	assert_int_equal(unit_count(buf_text(&part), ">60%<"), 1);
+}
+
+static double height_of(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+	double height;
+
+	assert_non_null(at);
+	while (strncmp(at, "y=\"", 3) != 0)
+		at--;
+	assert_int_equal(sscanf(at, "y=\"%lf\"", &height), 1);
+	return height;
+}
+
+/* From the top, also of those that are nothing at the right edge. */
+static void names_areas_in_their_order(void **state)
+{
+	static double nothing[N], all[N];
+	static const double *const heights[][3] = {{nothing, nothing, nothing},
+		{all, nothing, nothing}, {nothing, all, nothing}, {nothing, nothing, all}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(heights); i++) {
+		_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
+		struct plot_series series[3];
+		struct plot p = example(series);
+
+		for (int k = 0; k < N; k++)
+			all[k] = 60;
+		p.is_stacked = true;
+		p.n_series = 3;
+		for (int k = 0; k < 3; k++)
+			series[k] = (struct plot_series){(const char *[]){"low", "mid", "top"}[k],
+				x, heights[i][k], NULL, N};
+		assert_ok(plot_svg(&p, &svg, NULL));
+		assert_true(height_of(buf_text(&svg), ">top<") + 10 <
+			height_of(buf_text(&svg), ">mid<"));
+		assert_true(height_of(buf_text(&svg), ">mid<") + 10 <
+			height_of(buf_text(&svg), ">low<"));
+	}
+}
+
+/* A line and its name: colour, dashes and mark. Lines that are the same show the marks of all. */
+static void tells_many_curves_apart(void **state)
+{
+	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
+	struct plot_series series[PLOT_SERIES_MAX];
+	char looks[PLOT_SERIES_MAX][200], names[PLOT_SERIES_MAX][12];
+	struct plot p = example(series);
+	const char *at;
+
+	for (int i = 0; i < PLOT_SERIES_MAX; i++) {
+		snprintf(names[i], sizeof(names[i]), "n%d", i);
+		series[i] = (struct plot_series){names[i], x, y[0], NULL, N};
+	}
+	p.n_series = PLOT_SERIES_MAX;
+	assert_ok(plot_svg(&p, &svg, NULL));
+	at = strstr(buf_text(&svg), "stroke-width=\"2.4\"");
+	for (int i = 0; i < PLOT_SERIES_MAX; i++) {
+		char colour[8], dashes[32], mark[64];
+
+		assert_non_null(at);
+		assert_int_equal(
+			sscanf(at,
+				"stroke-width=\"2.4\" stroke-dasharray=\"%31[^\"]\"/>\n<path "
+				"transform=\"%*[^\"]\" fill=\"%7[^\"]\" stroke=\"#ffffff\" "
+				"d=\"%63[^\"]\"",
+				dashes, colour, mark),
+			3);
+		snprintf(looks[i], sizeof(looks[i]), "%s %s %s", colour, dashes, mark);
+		for (int k = 0; k < i; k++) {
+			assert_string_not_equal(looks[i], looks[k]);
+			/* What has the same colour differs in both others. */
+			if (!strncmp(looks[i], looks[k], 7)) {
+				assert_null(strstr(looks[k], mark));
+				assert_null(strstr(looks[k] + 7, dashes));
+			}
+		}
+		at = strstr(at + 1, "stroke-width=\"2.4\"");
+	}
+	assert_null(at);
+	/* Eight on each line, and one beside its name; none where dashes are enough. */
+	assert_int_equal(unit_count(buf_text(&svg), "translate("), 9 * PLOT_SERIES_MAX + 1);
+	for (int i = 0; i < PLOT_SERIES_MAX; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), ">n%d<", i);
+		assert_true(height_of(buf_text(&svg), name) > 84); /* below the titles */
+	}
+	buf_clear(&svg);
+	p.n_series = 6;
+	assert_ok(plot_svg(&p, &svg, NULL));
+	assert_int_equal(unit_count(buf_text(&svg), "translate("), 1);
 }
 
 static void names_times_as_people_do(void **state)
@@ -132,5 +225,6 @@ static void refuses_what_it_cannot_draw(void **state)
 	assert_int_equal(svg.n, 0);
 }
 
-UNIT_MAIN(UNIT(draws_curves_with_intervals), UNIT(shows_a_part), UNIT(names_times_as_people_do),
-	UNIT(draws_a_heat_map), UNIT(refuses_what_it_cannot_draw))
+UNIT_MAIN(UNIT(draws_curves_with_intervals), UNIT(shows_a_part), UNIT(names_areas_in_their_order),
+	UNIT(tells_many_curves_apart), UNIT(names_times_as_people_do), UNIT(draws_a_heat_map),
+	UNIT(refuses_what_it_cannot_draw))

@@ -356,6 +356,145 @@ static void knows_why_devices_are_idle(void **state)
 	assert_times(&m->sum[METRICS_OPEN][50], 1, (const double[]){0});
 }
 
+/* Two replicas of a hundred are taken, or two hundredths of the memory; and 0.8 of the device. */
+static void idle_devices_are_devices_also_without_limits(void **state)
+{
+	static const char *const schemes[] = {"replicas", "memory-only", "best-fit", "random"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+		_cleanup_scene_ struct scene s = {0};
+		const struct metrics *m;
+
+		for (int k = 0; k < 2; k++) {
+			add(&s, 400, 400, 0, 1);
+			s.workload.tasks[k].spec.device_permille = 10;
+		}
+		run(&s, "1x1", schemes[i], REPLAY_DROP);
+		m = &s.result->curves;
+		for (int at = 40; at <= 80; at += 40) {
+			const double idle = m->sum[METRICS_NO_CPU][at] +
+				m->sum[METRICS_TOO_SMALL][at] + m->sum[METRICS_OTHER][at] +
+				m->sum[METRICS_OPEN][at];
+
+			assert_times(&idle, 1, (const double[]){1 - at / 100.0});
+		}
+	}
+}
+
+/* A device is open again, another one never was. */
+static void knows_what_is_when_all_have_ended(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	const struct metrics_now *after;
+
+	add(&s, 500, 500, 0, 10 * S);
+	add(&s, 500, 500, 0, 10 * S);
+	s.workload.tasks[1].spec.cpu_milli = 17000; /* the node has 16000 */
+	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
+	after = &s.result->curves.after;
+	assert_times(&after->value[METRICS_OPEN], 1, (const double[]){0.5});
+	assert_times(&after->value[METRICS_NO_CPU], 1, (const double[]){0.5});
+	assert_times(&after->value[METRICS_ALLOCATED], 3, (const double[]){0, 0, 0});
+	assert_times(&after->value[METRICS_WAITING], 1, (const double[]){1});
+}
+
+static struct replay_hopeless hopeless(struct scene *s, const char *nodes)
+{
+	struct replay_hopeless found = {.n = UINT32_MAX};
+
+	if (!s->cluster.n)
+		assert_ok(cluster_like(&s->cluster, str_from(nodes), NULL));
+	s->input.cluster = &s->cluster;
+	s->input.workload = &s->workload;
+	assert_ok(replay_find_hopeless(&s->input, &found, NULL));
+	return found;
+}
+
+static void add_gang(struct scene *s, uint32_t n, uint32_t share, uint32_t threshold)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		add(s, share, share, 0, S);
+		s->workload.tasks[s->workload.n - 1].gang = s->workload.n - i;
+		s->workload.tasks[s->workload.n - 1].threshold = threshold;
+	}
+}
+
+/* Each has room by itself, and all of them with others. */
+static void knows_gangs_that_never_fit(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	struct replay_hopeless found;
+
+	add(&s, 1000, 1000, 0, S);
+	add_gang(&s, 3, 600, 0);
+	found = hopeless(&s, "2x1");
+	assert_int_equal(found.n, 3);
+	assert_int_equal(found.first, 1);
+	assert_string_equal(found.why,
+		"3 of its gang of 3 have to start together, and when 2 have room, task 4 has none: "
+		"0 of 2 nodes have room: 2 have too little of their devices left (0.6 of 1 asked, "
+		"0.4 free at most)");
+	for (int i = 1; i < 4; i++)
+		s.workload.tasks[i].threshold = 667; /* two of three */
+	assert_int_equal(hopeless(&s, NULL).n, 0);
+	/* The two start; the third by itself has no room for another reason. */
+	s.workload.tasks[2].spec.cpu_milli = 17000;
+	found = hopeless(&s, NULL);
+	assert_int_equal(found.n, 1);
+	assert_int_equal(found.first, 2);
+	assert_string_equal(found.why, "0 of 2 nodes have room: 2 have too little CPU");
+}
+
+/* By what its members say of one another. */
+static void knows_labels_that_never_fit(void **state)
+{
+	for (int role = 0; role < 3; role++) {
+		_cleanup_scene_ struct scene s = {0};
+		struct replay_hopeless found;
+
+		add_gang(&s, 3, 400, 0);
+		for (uint32_t i = 0; i < 3; i++) {
+			struct place_spec *spec = &s.workload.tasks[i].spec;
+
+			if (role == 0)
+				spec->affinity = 1;
+			else if (role == 1)
+				spec->anti_affinity = 1;
+			else
+				spec->exclusion = i + 1;
+		}
+		found = hopeless(&s, "2x1");
+		assert_int_equal(found.n, 3);
+		assert_contains(found.why, "when 2 have room, task 3 has none: 0 of 2 nodes");
+		assert_contains(found.why,
+			role ? "2 are kept off by labels of affinity or exclusion"
+			     : "1 are kept off by labels of affinity or exclusion");
+		for (uint32_t i = 0; i < 3; i++)
+			s.workload.tasks[i].gang = 0; /* one after the other they have room */
+		assert_int_equal(hopeless(&s, NULL).n, 0);
+	}
+}
+
+/* First fit puts the small one where alone the large one has room; best fit does not. */
+static void a_gang_that_somebody_places_is_not_hopeless(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	struct cluster_node node = {.n_kinds = 1, .kinds = {{.n_devices = 2}}};
+
+	assert_ok(cluster_model(&s.cluster, STR("any"), &node.kinds[0].model, NULL));
+	for (int i = 0; i < 2; i++) {
+		snprintf(node.name, sizeof(node.name), "n%d", i);
+		node.cpu_milli = i ? 4000 : 16000;
+		assert_ok(cluster_add(&s.cluster, &node, NULL));
+	}
+	add_gang(&s, 2, 500, 0);
+	s.workload.tasks[0].spec.cpu_milli = 4000;
+	s.workload.tasks[1].spec.cpu_milli = 16000;
+	assert_int_equal(hopeless(&s, NULL).n, 0);
+	s.workload.tasks[0].spec.cpu_milli = 4001;
+	assert_int_equal(hopeless(&s, NULL).n, 2);
+}
+
 static void ranks_decide_among_equals(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -919,11 +1058,13 @@ UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
 	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
 	UNIT(fragments_are_those_of_all_that_come), UNIT(drops_gangs_as_a_whole),
-	UNIT(knows_why_devices_are_idle), UNIT(ranks_decide_among_equals),
-	UNIT(long_runs_keep_their_means), UNIT(few_that_go_on_do_not_count),
-	UNIT(moves_tasks_together), UNIT(plans_again_only_when_something_has_changed),
-	UNIT(who_has_to_go_waits_again), UNIT(tells_of_each_priority),
-	UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
+	UNIT(knows_why_devices_are_idle), UNIT(idle_devices_are_devices_also_without_limits),
+	UNIT(knows_what_is_when_all_have_ended), UNIT(knows_gangs_that_never_fit),
+	UNIT(knows_labels_that_never_fit), UNIT(a_gang_that_somebody_places_is_not_hopeless),
+	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
+	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
+	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
+	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
 	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(a_wish_to_be_apart_keeps_nobody_waiting),

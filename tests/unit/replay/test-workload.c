@@ -136,6 +136,25 @@ static void makes_nodes_by_a_word(void **state)
 	assert_int_equal(c.n, 8);
 }
 
+static void has_a_limit_of_devices(void **state)
+{
+	struct cluster_node node = {.name = "last", .n_kinds = 1, .kinds = {{.n_devices = 1}}};
+	_cleanup_cluster_ struct cluster c = {0};
+	struct error err = {0};
+
+	/* Before any of them is made. */
+	assert_int_equal(cluster_like(&c, STR("1048576x64"), &err), -EINVAL);
+	assert_contains(err.msg, "'1048576x64': 67108864 devices would take more than 12.5Gi");
+	assert_contains(err.msg, "up to 4194304 are possible");
+	assert_int_equal(c.n, 0);
+	assert_ok(cluster_like(&c, STR("65536x64"), &err));
+	assert_int_equal(c.n_devices, CLUSTER_DEVICES_MAX);
+	assert_int_equal(cluster_add(&c, &node, &err), -ENOSPC);
+	assert_contains(err.msg, "'last': more than 4194304 devices");
+	node.n_kinds = 0;
+	assert_ok(cluster_add(&c, &node, &err));
+}
+
 #define CELLS \
 	"cellTypes:\n" \
 	"  2-any: {childCellType: any, childCellNumber: 2, isNodeLevel: true}\n" \
@@ -456,7 +475,8 @@ static void every_named_shape_is_possible(void **state)
 
 UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_file_is_wrong),
 	UNIT(takes_no_zero_byte_but_names_twice), UNIT(makes_nodes_by_a_word),
-	UNIT(takes_cells_for_its_nodes), UNIT(compares_cells_with_its_nodes),
+	UNIT(has_a_limit_of_devices), UNIT(takes_cells_for_its_nodes),
+	UNIT(compares_cells_with_its_nodes),
 	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
 	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
 	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),

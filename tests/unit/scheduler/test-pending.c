@@ -199,9 +199,14 @@ static void not_all_that_are_owed_come_at_once(void **state)
 		assert_non_null(pending_next(pending, 0));
 		pending_put_back(pending, name, PENDING_NOWHERE, 0);
 	}
+	/* It came last, but is the first of them. */
+	add_in(2, "high", 9);
+	next(0, "high");
+	pending_put_back(pending, "high", PENDING_NOWHERE, 0);
 	pending_wake(pending, 1);
 	assert_int_equal(pending_counts(pending).n_active, PENDING_OWED_MAX);
-	assert_int_equal(pending_counts(pending).n_backing_off, 1);
+	assert_int_equal(pending_counts(pending).n_backing_off, 2);
+	next(1, "high");
 }
 
 static void who_waits_for_devices_does_not_pause_when_they_come(void **state)
@@ -227,6 +232,30 @@ static void who_waits_for_devices_does_not_pause_when_they_come(void **state)
 	next(1, NULL);
 }
 
+static void devices_that_come_are_for_the_first_of_all_lines(void **state)
+{
+	add_in(0, "low", 0);
+	add_in(1, "middle", 5);
+	add_in(0, "high", 9);
+	add_in(3, "lowest", -1);
+	for (int i = 0; i < 4; i++)
+		assert_non_null(pending_next(pending, 0));
+	pending_put_back(pending, "lowest", PENDING_NOWHERE, 0);
+	pending_put_back(pending, "low", PENDING_NOWHERE, 0);
+	pending_put_back_until(pending, "middle", 300 * SECOND);
+	pending_put_back(pending, "high", PENDING_NOWHERE, 0);
+	pending_hurry(pending, 2);
+	next(1, "high");
+	next(1, "middle");
+	next(1, NULL);
+	/* A higher priority than when it began to wait; who has gone takes nobody's turn. */
+	add_in(3, "lowest", 7);
+	pending_remove(pending, "low");
+	pending_hurry(pending, 2);
+	next(1, "lowest");
+	next(1, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -239,6 +268,7 @@ int main(void)
 		TEST(who_is_owed_something_does_not_pause),
 		TEST(not_all_that_are_owed_come_at_once),
 		TEST(who_waits_for_devices_does_not_pause_when_they_come),
+		TEST(devices_that_come_are_for_the_first_of_all_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
