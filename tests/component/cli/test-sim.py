@@ -432,7 +432,7 @@ tasks:
         with open(os.path.join(f.folder.name, "c.yaml"), encoding="utf-8") as made:
             text = made.read()
         for labels, reason in (
-                ("affinity: x", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 has too little of their devices"),
+                ("affinity: x", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 has too little of its devices"),
                 ("anti-affinity: x", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 is kept off by labels"),
                 ("count: 2, model: any", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 has too little")):
             f.write("c.yaml", text.replace("LABELS", labels))

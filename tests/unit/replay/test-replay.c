@@ -468,7 +468,7 @@ static void knows_labels_that_never_fit(void **state)
 		assert_contains(found.why, "when 2 have room, task 3 has none: 0 of 2 nodes");
 		assert_contains(found.why,
 			role ? "2 are kept off by labels of affinity or exclusion"
-			     : "1 are kept off by labels of affinity or exclusion");
+			     : "1 is kept off by labels of affinity or exclusion");
 		for (uint32_t i = 0; i < 3; i++)
 			s.workload.tasks[i].gang = 0; /* one after the other they have room */
 		assert_int_equal(hopeless(&s, NULL).n, 0);

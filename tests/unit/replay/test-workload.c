@@ -476,9 +476,9 @@ static void every_named_shape_is_possible(void **state)
 UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_file_is_wrong),
 	UNIT(takes_no_zero_byte_but_names_twice), UNIT(makes_nodes_by_a_word),
 	UNIT(has_a_limit_of_devices), UNIT(takes_cells_for_its_nodes),
-	UNIT(compares_cells_with_its_nodes),
-	UNIT(takes_queues_up_to_a_limit), UNIT(draws_until_enough_has_arrived),
-	UNIT(shuffles_all_of_them), UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape),
-	UNIT(changes_nothing_else), UNIT(makes_gangs_and_whole_devices),
-	UNIT(more_than_there_may_be_is_refused), UNIT(draws_tasks_that_come_and_go),
-	UNIT(refuses_shapes_that_cannot_be), UNIT(every_named_shape_is_possible))
+	UNIT(compares_cells_with_its_nodes), UNIT(takes_queues_up_to_a_limit),
+	UNIT(draws_until_enough_has_arrived), UNIT(shuffles_all_of_them),
+	UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape), UNIT(changes_nothing_else),
+	UNIT(makes_gangs_and_whole_devices), UNIT(more_than_there_may_be_is_refused),
+	UNIT(draws_tasks_that_come_and_go), UNIT(refuses_shapes_that_cannot_be),
+	UNIT(every_named_shape_is_possible))
