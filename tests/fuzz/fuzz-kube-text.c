@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fuzz-yaml.h"
 #include "fuzz.h"
 #include "kube/base64.h"
 #include "kube/cache.h"
@@ -14,17 +15,6 @@
 #include "kube/exec.h"
 #include "kube/lease.h"
 #include "kube/time.h"
-
-/*
- * libfyaml 0.7.12 loses what it has put together of a quoted scalar that turns out to be none. Only
- * short-lived programs read YAML, and nothing of ours holds what is lost.
- */
-const char *__lsan_default_suppressions(void);
-
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:libfyaml";
-}
 
 static void read_config(struct str text)
 {

@@ -4,6 +4,7 @@
 
 #include "core/place-cell.h"
 #include "core/place.h"
+#include "fuzz-yaml.h"
 #include "fuzz.h"
 
 static void check(const struct place_cells *cells, uint32_t at)

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "cli/sim.h"
+#include "fuzz-yaml.h"
 #include "fuzz.h"
 
 #define RUN_MAX 64u /* of those that are run as well */
