@@ -472,7 +472,8 @@ static int read_node(struct reader *reader, void *entry, struct error *err)
 		snprintf(e->node.name, sizeof(e->node.name), "node%u", reader->cluster->n);
 	if (e->has_kinds && (e->has_model || e->has_memory))
 		return fail(err, EINVAL,
-			"%s: 'devices' names models and their memory, such as V100:2:16Gi",
+			"%s: 'devices' names it already, as V100:2:16Gi does; the node's own "
+			"memory is host-memory",
 			e->has_model ? "model" : "memory");
 	if (!e->has_kinds && !e->has_model &&
 		cluster_model(reader->cluster, STR("any"), &e->node.kinds[0].model, err) < 0)

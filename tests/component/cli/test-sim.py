@@ -160,7 +160,7 @@ def reads_yaml():
             "nodes:\n- {devices: T4:65}\ntasks: []\n": ("line 2", "devices", "65", "64"),
             "nodes:\n- {name: x, devices: T4:60|V100:5}\ntasks: []\n": ("line 2", "'x' with 65 devices", "64"),
             "nodes:\n- {devices: T4:1:280Ti}\ntasks: []\n": ("line 2", "devices", "'280Ti'", "279Ti"),
-            "nodes:\n- {devices: T4:1, memory: 4Gi}\ntasks: []\n": ("line 2", "memory", "V100:2:16Gi"),
+            "nodes:\n- {devices: T4:1, memory: 4Gi}\ntasks: []\n": ("line 2", "memory", "V100:2:16Gi", "host-memory"),
             "nodes:\n- {model: T4, devices: T4:1}\ntasks: []\n": ("line 2", "model", "V100:2:16Gi"),
             "nodes:\n- {devices: '" + "|".join(f"m{i}:1" for i in range(9)) + "'}\n": ("line 2", "devices", "8 kinds"),
             "nodes:\n- {devices: 1, model: A|B}\n": ("line 2", "model 'A|B'", "one model"),
