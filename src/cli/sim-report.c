@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures of the runs: one list for the table and for JSON. */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -393,41 +392,6 @@ int sim_print(const struct sim *sim, struct error *err)
 		sim->n_seeds == 1 ? "run" : "runs of each",
 		sim->n_seeds == 1 ? "" : ", means with 95% intervals", legend(sim));
 	return output_table(&t, err);
-}
-
-/* ---- what a table of figures does not tell ---- */
-
-void sim_warn_of_hopeless(const struct sim *sim)
-{
-	const struct replay_input input = {.cluster = &sim->cluster, .workload = &sim->workload};
-	struct replay_hopeless found = {0};
-
-	/* Over a network there may be room that this does not look for. */
-	if (!sim->workload.n || !sim->cluster.n_devices || sim->cluster.n_networks ||
-		replay_find_hopeless(&input, &found, NULL) < 0 || !found.n)
-		return;
-	fprintf(stderr,
-		"divvy sim: %u of %u tasks %s no room even where nobody else is; the first, "
-		"task %u: %s\n",
-		found.n, sim->workload.n, found.n == 1 ? "has" : "have", found.first + 1,
-		found.why);
-}
-
-void sim_warn_of_unplaced(const struct sim *sim)
-{
-	for (uint32_t s = 0; s < sim->n_schemes && sim->mode == REPLAY_QUEUE; s++) {
-		uint64_t n = 0, placed_of = 0;
-
-		for (uint32_t i = 0; i < sim->n_seeds; i++) {
-			n += sim_result(sim, s, i)->n_tasks;
-			placed_of += sim_result(sim, s, i)->n_placed;
-		}
-		if (placed_of < n)
-			fprintf(stderr,
-				"divvy sim: %s: %" PRIu64 " of %" PRIu64
-				" tasks never had room, and figures but PLACED are without them\n",
-				sim->schemes[s].name, n - placed_of, n);
-	}
 }
 
 /* ---- JSON ---- */

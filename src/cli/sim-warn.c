@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines on stderr before anything runs: what is asked for, or said of nodes, that the cluster has
- * not. Nothing fails of it.
+ * Lines on stderr: what is asked for, or said of nodes, that the cluster has not, and, once all has
+ * run, who never had a place. Nothing fails of it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,4 +102,37 @@ void sim_warn_of_cells(const struct sim *sim, const char *path)
 			"the first, '%s', has %s, and its cells are %s\n",
 			path, met.n_other, plural(met.n_other), met.n_other == 1 ? "has" : "have",
 			met.other, met.has, met.said);
+}
+
+void sim_warn_of_hopeless(const struct sim *sim)
+{
+	const struct replay_input input = {.cluster = &sim->cluster, .workload = &sim->workload};
+	struct replay_hopeless found = {0};
+
+	/* Over a network there may be room that this does not look for. */
+	if (!sim->workload.n || !sim->cluster.n_devices || sim->cluster.n_networks ||
+		replay_find_hopeless(&input, &found, NULL) < 0 || !found.n)
+		return;
+	fprintf(stderr,
+		"divvy sim: %u of %u tasks %s no room even where nobody else is; the first, "
+		"task %u: %s\n",
+		found.n, sim->workload.n, found.n == 1 ? "has" : "have", found.first + 1,
+		found.why);
+}
+
+void sim_warn_of_unplaced(const struct sim *sim)
+{
+	for (uint32_t s = 0; s < sim->n_schemes && sim->mode == REPLAY_QUEUE; s++) {
+		uint64_t n = 0, placed_of = 0;
+
+		for (uint32_t i = 0; i < sim->n_seeds; i++) {
+			n += sim_result(sim, s, i)->n_tasks;
+			placed_of += sim_result(sim, s, i)->n_placed;
+		}
+		if (placed_of < n)
+			fprintf(stderr,
+				"divvy sim: %s: %" PRIu64 " of %" PRIu64
+				" tasks never had room, and figures but PLACED are without them\n",
+				sim->schemes[s].name, n - placed_of, n);
+	}
 }

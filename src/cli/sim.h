@@ -75,9 +75,6 @@ extern const char *const sim_network_kinds[PLACE_NETWORK_KINDS]; /* as YAML and 
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);
-/* Lines on stderr: of tasks that cannot have a place, and, once all has run, without one. */
-void sim_warn_of_hopeless(const struct sim *sim);
-void sim_warn_of_unplaced(const struct sim *sim);
 /* The caller's; NULL when out of memory. */
 json_t *sim_json(const struct sim *sim);
 
@@ -87,6 +84,10 @@ json_t *sim_json(const struct sim *sim);
 void sim_warn_of_models(const struct sim *sim);
 /* Of nodes that the file of cells has otherwise than the cluster; without one of nothing. */
 void sim_warn_of_cells(const struct sim *sim, const char *path);
+/* Of tasks that cannot have a place. */
+void sim_warn_of_hopeless(const struct sim *sim);
+/* Once all has run, of tasks without one. */
+void sim_warn_of_unplaced(const struct sim *sim);
 
 /* ---- sim-pictures.c ---- */
 
