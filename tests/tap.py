@@ -40,6 +40,20 @@ def alive(pid):
         return False
 
 
+def processor_ticks():
+    """(idle, stolen by other machines of the same host, all) since the machine has started."""
+    with open("/proc/stat", encoding="ascii") as f:
+        ticks = [int(word) for word in f.readline().split()[1:9]]
+    return ticks[3] + ticks[4], ticks[7], sum(ticks)
+
+
+def was_busy(before):
+    """Whether since those processor_ticks() the machine had hardly an idle processor, or had them taken away: then
+    what programs got of a device says little about who shares it out."""
+    idle, stolen, ticks = (now - then for now, then in zip(processor_ticks(), before))
+    return idle < ticks / 5 or stolen > ticks / 50
+
+
 def wait_for(condition, what, patience_s=PATIENCE_S):
     """Until it is so; fails when it never becomes so."""
     end = time.monotonic() + patience_s

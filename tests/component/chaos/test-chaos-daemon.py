@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from machine import CHAOS, DIVVYD, Machine, SKIP, SPIN, kill, run, seed_of, soaking, survived, wait_for
+from machine import CHAOS, DIVVYD, Machine, SKIP, SPIN, fairly, kill, run, seed_of, soaking, survived, wait_for
 
 TIMES = 100 if soaking() else 10
 ALIVE_MAX = 24
@@ -48,13 +48,12 @@ def shares_are_right(m, spins):
     pids = [s.pid for s in spins]
     # The device's switches between the first one's two processes are in its time, but are no kernels.
     wanted = ((390, 550), (250, 350), (150, 250))
-    wrong = None
-    for _ in range(4):  # what the device was used for while nobody governed it is still being made up for
+
+    def look():
         got = m.shares([pids[:2], pids[2:3], pids[3:]], 2)
         wrong = [(round(g), w) for g, w in zip(got, wanted) if not w[0] <= g <= w[1]]
-        if not wrong:
-            return
-    raise AssertionError(f"shares (got, possible): {wrong}")
+        return wrong and f"shares (got, possible): {wrong}"
+    fairly(look, 4)  # what the device was used for while nobody governed it is still being made up for
 
 
 def killed_at_random_under_load():

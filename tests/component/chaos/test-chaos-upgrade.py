@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 
-from machine import DIVVYD_BEFORE, HOOK_BEFORE, HOOKS, Machine, SKIP, kill, run, survived, wait_for  # noqa: F401
+from machine import DIVVYD_BEFORE, HOOK_BEFORE, HOOKS, Machine, SKIP, fairly, kill, run, survived, wait_for  # noqa: F401
 from rig import BUILD, DIVVYD
 
 SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
@@ -42,12 +42,10 @@ def have_their_shares(m, low, high):
     In the device's own trace: nobody is above his limit, and the one has more than the other, as nobody would without
     a daemon. How near they come to their limits is the processors' business too, and the benches'.
     """
-    got = None
-    for _ in range(6):  # what nobody governed is made up for first
+    def look():
         got = m.shares([[low.pid], [high.pid]], 2)
-        if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0:
-            return
-    raise AssertionError(f"shares: {got}, of at most 300 and 600")
+        return "" if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0 else f"shares: {got}, of at most 300 and 600"
+    fairly(look, 6)  # what nobody governed is made up for first
 
 
 def start(m):

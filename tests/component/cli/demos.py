@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 from rig import BUILD, SOURCE
-from tap import Skip, stat_of
+from tap import Skip, processor_ticks, stat_of, was_busy
 
 TRIES = 3
 
@@ -49,13 +49,6 @@ def was_starved(out):
     return sum(float(got) for got in re.findall(r"^[\w-]+ +[\d.]+% +([\d.]+)%", out, re.MULTILINE)) < 98
 
 
-def processor_ticks():
-    """(idle, stolen by other machines of the same host, all) since the machine has started."""
-    with open("/proc/stat", encoding="ascii") as f:
-        ticks = [int(word) for word in f.readline().split()[1:9]]
-    return ticks[3] + ticks[4], ticks[7], sum(ticks)
-
-
 def tried(script, check, **popen):
     """It ends well, and what it has said is as it should be. On a machine without idle processors, or one whose
     processors are taken away for tenths of a second, a share that is missed is no news."""
@@ -63,12 +56,11 @@ def tried(script, check, **popen):
         before = processor_ticks()
         with Demo(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **popen) as demo:
             out, _ = demo.process.communicate()
-            idle, stolen, ticks = (now - then for now, then in zip(processor_ticks(), before))
             if demo.process.returncode == 1 and was_starved(out):
                 print("# the machine was too busy for a fair try:\n#", out.replace("\n", "\n# "))
                 if left:
                     continue
-                if idle < ticks / 5 or stolen > ticks / 50:
+                if was_busy(before):
                     raise Skip(f"the machine was too busy, {TRIES} times")
             assert demo.process.returncode == 0, (demo.process.returncode, out)
             check(out, demo)
