@@ -260,9 +260,10 @@ static double sample_mean(const struct sample *sample)
 	return sample->n ? stats_mean(sample->x, sample->n) : NAN;
 }
 
+/* Of one run nothing is known of others; of several that are alike it is 0. */
 static double sample_interval(const struct sample *sample)
 {
-	return stats_interval(sample->x, sample->n);
+	return sample->n > 1 ? stats_interval(sample->x, sample->n) : NAN;
 }
 
 static void figure_get(
@@ -291,7 +292,7 @@ static void figure_compare(
 		else if (f->unit == PERCENT)
 			sample_add(sim, ret, here - first);
 		else
-			sample_add(sim, ret, first > 0 ? here / first : isnan(first) ? NAN : 0);
+			sample_add(sim, ret, first > 0 ? here / first : NAN);
 	}
 }
 
@@ -305,7 +306,7 @@ static struct text duration(double s)
 static void add_figure(struct table *t, enum unit unit, const struct sample *sample)
 {
 	const double mean = sample_mean(sample), interval = sample_interval(sample);
-	const double big = mean + interval;
+	const double big = isnan(interval) ? mean : mean + interval;
 	const int digits = unit == PERCENT ? 2 : big < 10 ? 2 : big < 1000 ? 1 : 0;
 	char text[64];
 
@@ -317,8 +318,7 @@ static void add_figure(struct table *t, enum unit unit, const struct sample *sam
 		snprintf(text, sizeof(text), "%s", duration(mean).s);
 	else
 		snprintf(text, sizeof(text), "%.*f", digits, mean);
-	/* Of one run nothing is known of others; of several that are alike it is 0. */
-	if (sample->n < 2)
+	if (isnan(interval))
 		table_add(t, text);
 	else if (unit == SECONDS)
 		table_addf(t, "%s \302\261%s", text, duration(interval).s);

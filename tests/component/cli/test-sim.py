@@ -601,6 +601,15 @@ def columns_have_names_of_their_own():
         assert "±" not in sim("--generate", "kubeshare", "--policy", "default", "--seeds", "1", *args).stdout
 
 
+def nothing_is_said_of_what_is_not_known():
+    """What is 0 for the first policy is no measure of others, and one run says nothing of other runs."""
+    with Files(w_yaml="nodes:\n- {devices: 1}\ntasks:\n- {copies: 2, request: 0.5, limit: 0.5, duration: 1m}\n") as f:
+        answer = json.loads(f.sim("--spec", "w.yaml", "--policy", "default,whole", "--json", "-").stdout)
+    shared, whole = (policy["figures"]["queued_mean_s"] for policy in answer["policies"])
+    assert shared == {"mean": 0, "interval": None}, shared
+    assert whole["mean"] > 0 and whole["ratio_to_first"] == {"mean": None, "interval": None}, whole
+
+
 def tables_round_and_json_is_one_text():
     with Files(c_yaml="nodes:\n- {devices: 1}\ntasks:\n- {request: 1, duration: 119.7s}\n"
                       "- {request: 1, duration: 0.1s, at: 119.7s}\n") as f:
@@ -794,7 +803,8 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      chooses_modes_and_networks,
      makes_room_for_who_matters_more, generates_the_named_shapes,
      slows_tasks_of_a_kind_and_keeps_them_apart,
-     tells_nothing_of_what_has_not_arrived, columns_have_names_of_their_own, tables_round_and_json_is_one_text,
+     tells_nothing_of_what_has_not_arrived, columns_have_names_of_their_own, nothing_is_said_of_what_is_not_known,
+     tables_round_and_json_is_one_text,
      draws_pictures, curves_end_where_they_should, names_of_files_are_text,
      bad_usage_is_said, help_lists_every_policy,
      bad_files_are_said_and_nothing_is_written)
