@@ -47,11 +47,17 @@ def processor_ticks():
     return ticks[3] + ticks[4], ticks[7], sum(ticks)
 
 
+def was_stolen_from(before):
+    """Whether since those processor_ticks() other machines of the same host took processors away: then what programs
+    got of a device says little about who shares it out."""
+    _, stolen, ticks = (now - then for now, then in zip(processor_ticks(), before))
+    return stolen > ticks / 50
+
+
 def was_busy(before):
-    """Whether since those processor_ticks() the machine had hardly an idle processor, or had them taken away: then
-    what programs got of a device says little about who shares it out."""
-    idle, stolen, ticks = (now - then for now, then in zip(processor_ticks(), before))
-    return idle < ticks / 5 or stolen > ticks / 50
+    """The same, or that there was hardly an idle processor."""
+    idle, _, ticks = (now - then for now, then in zip(processor_ticks(), before))
+    return idle < ticks / 5 or was_stolen_from(before)
 
 
 def wait_for(condition, what, patience_s=PATIENCE_S):

@@ -30,7 +30,7 @@ static void count(struct counts *counts, const char *model, uint32_t n)
 	counts->of[i].n += n;
 }
 
-/* "2 of T4 and 1 of A10" */
+/* "2 of 'T4' and 1 of 'A10'" */
 static void format_counts(const struct counts *counts, char ret[static CLUSTER_CELLS_TEXT])
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CLUSTER_CELLS_TEXT);
