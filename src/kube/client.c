@@ -28,6 +28,7 @@ struct kube_call {
 	bool is_dead;     /* cancelled: to be freed by kick() */
 	bool was_refused; /* 401 once */
 	bool is_begun;    /* on_body was called */
+	bool has_date;    /* of this try's answer */
 	struct transfer transfer;
 	struct pool_lane *lane; /* of a try under way */
 	struct buf answer;
@@ -52,6 +53,7 @@ struct kube_client {
 	CURL *spare[EASY_KEEP];
 	size_t n_spare;
 	struct kube_client_counts counts;
+	int64_t ahead_ns; /* the server's real time, of this machine's */
 };
 
 static void kick_soon(struct kube_client *client)
@@ -265,6 +267,24 @@ static void on_done(void *data, CURL *easy, CURLcode result)
 	call_done(call, &answer);
 }
 
+/* When the server began to answer; a second is as much as that says. */
+static void read_date(struct kube_call *call)
+{
+	struct curl_header *date;
+	time_t at_s;
+
+	if (curl_easy_header(call->transfer.easy, "Date", 0, CURLH_HEADER, -1, &date) != CURLHE_OK)
+		return;
+	at_s = curl_getdate(date->value, NULL);
+	if (at_s > 0)
+		call->client->ahead_ns = at_s * (int64_t)NSEC_PER_SEC - (int64_t)clock_real_ns();
+}
+
+uint64_t kube_client_real_ns(const struct kube_client *client)
+{
+	return clock_real_ns() + (uint64_t)client->ahead_ns;
+}
+
 static size_t on_bytes(char *p, size_t size, size_t n, void *data)
 {
 	struct kube_call *call = data;
@@ -275,6 +295,9 @@ static size_t on_bytes(char *p, size_t size, size_t n, void *data)
 	if (call->is_dead)
 		return 0;
 	call->heard_ns = clock_now_ns();
+	if (!call->has_date)
+		read_date(call);
+	call->has_date = true;
 	curl_easy_getinfo(call->transfer.easy, CURLINFO_RESPONSE_CODE, &http);
 	if (call->request.on_body && http >= 200 && http < 300) {
 		call->is_begun = true;
@@ -327,6 +350,7 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	call->transfer.easy = easy;
 	r = transfer_prepare(&call->transfer, client->config, view, &call->request, call->url);
 	call->curl_error[0] = '\0';
+	call->has_date = false;
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
 		client->options.is_http1 ? (long)CURL_HTTP_VERSION_1_1
 					 : (long)CURL_HTTP_VERSION_2TLS);

@@ -107,6 +107,12 @@ int kube_call_start(struct kube_client *client, const struct kube_request *reque
 /* NULL is fine. */
 void kube_call_cancel(struct kube_call *call);
 
+/*
+ * Real time by the server's clock, to the second, as its last answer said: this machine's may be
+ * another. This machine's where no answer has said. For the age of what is in the cluster.
+ */
+uint64_t kube_client_real_ns(const struct kube_client *client);
+
 /* Counters since the start, for metrics. */
 struct kube_client_counts {
 	uint64_t n_tries, n_retries, n_failures;

@@ -56,8 +56,7 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_access_ struct access a = {.loop = NULL};
 	_cleanup_json_ json_t *nodes = NULL, *rows = NULL, *leases = NULL;
 	_cleanup_table_ struct table t;
-	const uint64_t now_ns = clock_real_ns();
-	uint64_t idle_ns;
+	uint64_t idle_ns, now_ns;
 	int r = read_idle(args, &idle_ns, err);
 
 	table_init(&t, columns, ARRAY_SIZE(columns));
@@ -66,6 +65,7 @@ static int run(const struct cli_args *args, struct error *err)
 	r = r < 0 ? r : access_leases(&a, &leases, err);
 	if (r < 0)
 		return r;
+	now_ns = kube_client_real_ns(a.client);
 	rows = report_idle(&(struct report_facts){nodes, leases, now_ns}, idle_ns, now_ns);
 	r = output_as_table(args, rows, err);
 	if (r != 1)

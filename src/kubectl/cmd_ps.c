@@ -99,8 +99,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r < 0)
 		return r;
 	dialects = dialects_of(&a);
-	rows = report_tenants(
-		&(struct report_facts){nodes, leases, clock_real_ns()}, pods, dialects);
+	rows = report_tenants(&(struct report_facts){nodes, leases, kube_client_real_ns(a.client)},
+		pods, dialects);
 	r = output_as_table(args, rows, err);
 	return r == 1 ? print(args, rows, err) : r;
 }

@@ -41,7 +41,8 @@ static int look(struct access *a, const struct cli_args *args, json_t **ret, str
 			"--node %.80s: there is no such GPUNode; `kubectl get "
 			"gpunodes` lists them",
 			node);
-	*ret = report_devices(&(struct report_facts){one ? one : nodes, leases, clock_real_ns()});
+	*ret = report_devices(
+		&(struct report_facts){one ? one : nodes, leases, kube_client_real_ns(a->client)});
 	return *ret ? 0 : fail(err, ENOMEM, "out of memory");
 }
 

@@ -98,7 +98,7 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 	r = r < 0 ? r : access_leases(a, &leases, err);
 	if (r < 0)
 		return r;
-	facts = (struct report_facts){nodes, leases, clock_real_ns()};
+	facts = (struct report_facts){nodes, leases, kube_client_real_ns(a->client)};
 	devices = report_devices(&facts);
 	tenants = report_tenants(&facts, pods, NULL);
 	json_object_set_new(answer, "state", json_string("Running"));

@@ -82,7 +82,7 @@ int world_load(struct access *a, const struct cli_args *args, struct sched **ret
 	r = r < 0 ? r : sched_new(&config, &sched, err);
 	if (r < 0)
 		return r;
-	sched_set_time(sched, clock_now_ns(), clock_real_ns());
+	sched_set_time(sched, clock_now_ns(), kube_client_real_ns(a->client));
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cluster_sources); i++)
 		r = load(a, args, sched, &cluster_sources[i], err);
 	if (r == 0)

@@ -18,13 +18,14 @@ from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for  # no
 from scheduled import BUILD, GIB, GPU, NODE_LEASES, RIGHTS, Scheduled, documents  # noqa: E402
 
 PLUGIN = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
+OTHER_CLOCK = os.path.join(BUILD, "tests/programs/other-clock.so")
 ROLES = "rbac.authorization.k8s.io"
 
 
-def divvy(*args, who=None, stdin=None):
+def divvy(*args, who=None, stdin=None, **more):
     """As somebody who may do it: (code, out, err)."""
     account = who or operator
-    env = {**os.environ, "KUBECONFIG": account.kubeconfig, "HOME": os.path.dirname(account.kubeconfig),
+    env = {**os.environ, **more, "KUBECONFIG": account.kubeconfig, "HOME": os.path.dirname(account.kubeconfig),
            "PATH": f"{os.path.dirname(PLUGIN)}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
     done = subprocess.run([account.kubectl_path, "divvy", *args], input=stdin or "", capture_output=True, text=True,
                           env=env, timeout=120, check=False)
@@ -120,6 +121,19 @@ def top_shows_devices_and_tenants():
     assert "no such GPUNode" in refused("top", "--once", "--node", "n9")
 
 
+def another_clock_makes_no_difference():
+    """Where kubectl runs it may be an hour later or earlier: what counts is the server's time."""
+    nothing_is_left()
+    rig.pod("late", {"request": "0.5", "limit": "0.75"})
+    confirm("late", got=250, used=2 * GIB)
+    for ahead_s in (-3600, 3600):
+        other = {"LD_PRELOAD": OTHER_CLOCK, "OTHER_CLOCK_S": str(ahead_s)}
+        for row in as_json("top", "--once", **other):
+            assert not row.get("silent_seconds"), row
+        assert "got 0.25, memory 2Gi of 4Gi" in well("top", "--once", **other)
+        fit([manifest("later", {"request": "0.25"})], 0, **other)
+
+
 def top_is_a_live_screen():
     ours, theirs = pty.openpty()
     env = {**os.environ, "KUBECONFIG": operator.kubeconfig, "LC_ALL": "C.UTF-8"}
@@ -189,9 +203,9 @@ def manifest(name, annotations, kind="Pod", **spec):
         "replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": pod}}
 
 
-def fit(objects, code):
+def fit(objects, code, **more):
     text = "\n---\n".join(json.dumps(o) for o in objects)
-    return as_json("fit", "-f", "-", stdin=text, code=code)
+    return as_json("fit", "-f", "-", stdin=text, code=code, **more)
 
 
 CASES = [
@@ -408,7 +422,7 @@ def who_may_not_is_told_which_role():
 
 
 TESTS = [kubectl_finds_it, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_says_what_each_device_lacks,
-         why_says_what_bounds_who_runs, fit_says_what_the_scheduler_does, fit_takes_templates_and_gangs,
+         why_says_what_bounds_who_runs, another_clock_makes_no_difference, fit_says_what_the_scheduler_does, fit_takes_templates_and_gangs,
          fit_knows_who_would_leave, fit_shows_what_the_server_refuses, a_device_is_cordoned, a_device_is_drained,
          devices_are_made_whole, usage_and_idle_are_told, who_may_not_is_told_which_role]
 
