@@ -60,6 +60,21 @@ def was_busy(before):
     return idle < ticks / 5 or was_stolen_from(before)
 
 
+def fairly(look, tries=1):
+    """look() says what is wrong with what programs got, or nothing, which ends it: after so many looks at which the
+    machine had its processors. That the test itself keeps them busy is no excuse."""
+    wrong = None
+    for _ in range(2 * tries):
+        before = processor_ticks()
+        wrong = look()
+        if not wrong:
+            return
+        tries -= not was_stolen_from(before)
+        if not tries:
+            raise AssertionError(wrong)
+    raise Skip(f"the machine's processors were taken away: {wrong}")
+
+
 def wait_for(condition, what, patience_s=PATIENCE_S):
     """Until it is so; fails when it never becomes so."""
     end = time.monotonic() + patience_s

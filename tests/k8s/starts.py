@@ -71,11 +71,12 @@ class Kind:
         return f"/api/v1/namespaces/{self.space}/pods" + (f"/{name}" if name else "")
 
     def pod(self):
+        """With many at once the runtime may lose a sandbox before its container is in it: the kubelet makes another one."""
         self.made += 1
         name = f"{self.label}-{self.made}"
         return name, json.dumps({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": self.annotations},
-            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
+            "spec": {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 0, "containers": [
                 {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}",
                  "args": [name, self.starts.address, str(self.starts.port)],
                  "resources": {"limits": self.limits}}]}})
@@ -95,6 +96,13 @@ class Kind:
                  "they are gone", 300)
         wait_for(lambda: len(self.daemon.status().get("tenants") or []) <= 1, "what they had is given back", 300)
 
+    def held_up(self, names):
+        """What is known of the first that has not started."""
+        late = [name for name in names if name not in self.starts.at or name not in self.bound.at]
+        events = f"/api/v1/namespaces/{self.space}/events?fieldSelector=involvedObject.name={late[0]}"
+        return f"{len(late)} of {len(names)}, {late[0]}: {json.dumps(self.cluster.get(self.path(late[0]))['status'])}, " + "; ".join(
+            f"{e['reason']}: {e['message']}" for e in self.cluster.get(events)["items"])
+
     def create(self, n):
         """[(ms to the start, ms to the node)] of n pods created at once."""
         pods = [self.pod() for _ in range(n)]
@@ -107,7 +115,10 @@ class Kind:
 
         with concurrent.futures.ThreadPoolExecutor(len(connections)) as pool:
             began = dict(sum(pool.map(share, range(len(connections))), []))
-        wait_for(lambda: all(name in self.starts.at and name in self.bound.at for name in began), "all have started", 600)
+        try:
+            wait_for(lambda: all(name in self.starts.at and name in self.bound.at for name in began), "all have started", 600)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.held_up(began)}") from None
         for connection in connections:
             connection.close()
         return [((self.starts.at[name] - at) / 1e6, (self.bound.at[name] - at) / 1e6) for name, at in began.items()]

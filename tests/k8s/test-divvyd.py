@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvyd on a real kubelet: pods get what was given to them, and nothing else."""
 
+import itertools
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ import time
 from cluster import Skip, main, open_cluster, skip_all, wait_for
 from divvyd import (BUILD, GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install, make_image,
                     run_pod, wait_for_pod)
+from tap import fairly
 
 
 DEVICES = 4  # for those that run beside one another; the others use the first
@@ -68,23 +70,31 @@ def two_pods_have_their_shares():
     uuid = device()
     # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
     args = ("--kernel-us=2000", "--duration=15")
-    for name, share in (("low", "0.3"), ("high", "0.7")):
-        run_pod(cluster, name, args, given(uuid, request=share))
-    for name in ("low", "high"):
-        wait_for_pod(cluster, name, "Running")
-    wait_for(lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
-             "both have registered")
-    wait_for(lambda: {"low/main", "high/main"} <= set(daemon.tenants()), "GPUNode has both")
-    tenants = daemon.tenants()
-    assert tenants["low/main"]["request"] == 300 and tenants["high/main"]["memoryBytes"] == [8 * GIB], tenants
-    time.sleep(11)
-    shares, ran = daemon.shares(low=0.3, high=0.7)
-    print(f"# of {ran:.2f}: {shares}")
-    assert ran > 0.5 and abs(shares["low"] - 0.3) < 0.02, (shares, ran)
-    for name in ("low", "high"):
-        wait_for_pod(cluster, name, "Succeeded")
-    wait_for(lambda: not daemon.tenants(), "what they had is given back")
-    assert "Granted" in events_of(cluster, "low")
+    looks = itertools.count(1)
+
+    def look():
+        nth = next(looks)
+        low, high = f"low-{nth}", f"high-{nth}"
+        for name, share in ((low, "0.3"), (high, "0.7")):
+            run_pod(cluster, name, args, given(uuid, request=share))
+        for name in (low, high):
+            wait_for_pod(cluster, name, "Running")
+        wait_for(lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
+                 "both have registered")
+        wait_for(lambda: {f"{low}/main", f"{high}/main"} <= set(daemon.tenants()), "GPUNode has both")
+        tenants = daemon.tenants()
+        assert tenants[f"{low}/main"]["request"] == 300, tenants
+        assert tenants[f"{high}/main"]["memoryBytes"] == [8 * GIB], tenants
+        time.sleep(11)
+        shares, ran = daemon.shares(**{low: 0.3, high: 0.7})
+        print(f"# of {ran:.2f}: {shares}")
+        for name in (low, high):
+            wait_for_pod(cluster, name, "Succeeded")
+        wait_for(lambda: not daemon.tenants(), "what they had is given back")
+        assert "Granted" in events_of(cluster, low)
+        return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 else (shares, ran)
+
+    fairly(look, 2)  # beside the whole suite: what a busy machine keeps from being asked for goes to the other
 
 
 def memory_is_a_quota():

@@ -6,6 +6,7 @@ All of divvy runs as it is installed, with its own accounts. The node of the dev
 """
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ from cluster import Skip, is_chroot, main, open_cluster, skip_all, unique, wait_
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import BUILD, GIB, IMAGE, Daemon, bound_account, events_of, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
-from tap import stat_of  # noqa: E402
+from tap import fairly, stat_of  # noqa: E402
 
 FAR = "gpu-node"
 MAGIC, ABI, CHECK = 0x64766661, 2, 1  # src/remote/far.h
@@ -137,23 +138,31 @@ def the_network_between_them_is_measured():
 
 def two_pods_have_their_shares():
     uuid = server.devices()[0]
-    for name, share in (("low", "0.3"), ("high", "0.7")):
-        # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
-        make(name, "--kernel-us=2000", "--duration=16", mode="remote", request=share, memory="8Gi", device=uuid)
-    running("low", "high")
-    assert given("low", "granted-mode") == "main=remote" and given("low", "remote-node") == f"main={FAR}"
-    tenants = server.tenants()
-    assert tenants["low/main"]["request"] == 300 and tenants["low/main"]["mode"] == "remote", tenants
-    assert tenants["high/main"]["memoryBytes"] == [8 * GIB] and tenants["high/main"]["devices"] == [uuid], tenants
-    assert not client.tenants() and client.status()["slots"]["used"] == 2, client.status()
-    time.sleep(11)
-    shares, ran = server.shares(low=0.3, high=0.7)
-    print(f"# of {ran:.2f}: {shares}")
-    assert ran > 0.5 and abs(shares["low"] - 0.3) < 0.02, (shares, ran)
-    for name in ("low", "high"):
-        cluster.wait_for_pod(name, "Succeeded")
-    gone("low", "high")
-    wait_for(lambda: client.status()["slots"]["used"] == 0, "their slots are free")
+    looks = itertools.count(1)
+
+    def look():
+        nth = next(looks)
+        low, high = f"low-{nth}", f"high-{nth}"
+        for name, share in ((low, "0.3"), (high, "0.7")):
+            # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
+            make(name, "--kernel-us=2000", "--duration=16", mode="remote", request=share, memory="8Gi", device=uuid)
+        running(low, high)
+        assert given(low, "granted-mode") == "main=remote" and given(low, "remote-node") == f"main={FAR}"
+        tenants = server.tenants()
+        of_low, of_high = (tenants[f"{name}/main"] for name in (low, high))
+        assert of_low["request"] == 300 and of_low["mode"] == "remote", tenants
+        assert of_high["memoryBytes"] == [8 * GIB] and of_high["devices"] == [uuid], tenants
+        assert not client.tenants() and client.status()["slots"]["used"] == 2, client.status()
+        time.sleep(11)
+        shares, ran = server.shares(**{low: 0.3, high: 0.7})
+        print(f"# of {ran:.2f}: {shares}")
+        for name in (low, high):
+            cluster.wait_for_pod(name, "Succeeded")
+        gone(low, high)
+        wait_for(lambda: client.status()["slots"]["used"] == 0, "their slots are free")
+        return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 else (shares, ran)
+
+    fairly(look, 2)  # beside the whole suite: what a busy machine keeps from being asked for goes to the other
 
 
 def what_a_container_sees():

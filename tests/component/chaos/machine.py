@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
 from rig import BUILD, DIVVYD, PATIENCE_S, Rig, SOURCE, SPIN, alive, main, wait_for  # noqa: E402,F401
-from tap import SKIP, Skip, processor_ticks, skip_all, was_stolen_from  # noqa: E402,F401
+from tap import SKIP, Skip, fairly, skip_all  # noqa: E402,F401
 
 DIVVYD_BEFORE = os.path.join(BUILD, "tests/component/chaos/divvyd-before")
 HOOK_BEFORE = os.path.join(BUILD, "tests/component/chaos/libdivvy-cuda-before.so")
@@ -336,21 +336,6 @@ class Tenant:
 
     def remove(self):
         self.machine.ask(cmd="remove", tenant=self.id)
-
-
-def fairly(look, tries):
-    """look() says what is wrong with what programs got, or nothing, which ends it: after so many looks at which the
-    machine had its processors. That the test itself keeps them busy is no excuse."""
-    wrong = None
-    for _ in range(2 * tries):
-        before = processor_ticks()
-        wrong = look()
-        if not wrong:
-            return
-        tries -= not was_stolen_from(before)
-        if not tries:
-            raise AssertionError(wrong)
-    raise Skip(f"the machine's processors were taken away: {wrong}")
 
 
 def reap():
