@@ -123,6 +123,13 @@ class Account:
                 raise
             return False
 
+    def may(self, verb, resource="", *, url="", **attributes):
+        """What the API server says of its own rights; attributes: group, namespace, name, subresource."""
+        spec = {"nonResourceAttributes": {"verb": verb, "path": url}} if url else {
+            "resourceAttributes": {"verb": verb, "resource": resource, **attributes}}
+        return self.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})["status"]["allowed"]
+
     @contextlib.contextmanager
     def watch(self, path, timeout=REQUEST_S, **query):
         """Gives an iterator over the events. The server has begun to watch when this returns."""

@@ -139,6 +139,16 @@ class Slot:
         return self.first + PORTS[name]
 
 
+def has(account, rule, namespace):
+    """Whether the account may do the first of what the rule says."""
+    verb = rule["verbs"][0]
+    if "nonResourceURLs" in rule:
+        return account.may(verb, url=rule["nonResourceURLs"][0])
+    resource, _, subresource = rule["resources"][0].partition("/")
+    return account.may(verb, resource, subresource=subresource, group=rule["apiGroups"][0], namespace=namespace,
+                       name=(rule.get("resourceNames") or [""])[0])
+
+
 class Tools(Account):
     """What tests do to a cluster, whosever it is."""
 
@@ -178,7 +188,8 @@ class Tools(Account):
             return None
 
     def service_account(self, namespace, name, *, rules=None, cluster_rules=None):
-        """An Account with that service account's own token; made, and given these rules, where it is missing."""
+        """An Account with that service account's own token; made, and given these rules, where it is missing: known
+        to the server, which learns of them a moment later, when this returns."""
         base = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self.create_once(base, {"metadata": {"name": name}})
         group, subjects = "rbac.authorization.k8s.io", [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
@@ -195,7 +206,11 @@ class Tools(Account):
                     self.forget_later(f"{path}clusterrolebindings/{its_name}")
         answer = self.create(f"{base}/{name}/token", {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}})
-        return self.account(f"sa-{namespace}-{name}", token=answer["status"]["token"], namespace=namespace)
+        account = self.account(f"sa-{namespace}-{name}", token=answer["status"]["token"], namespace=namespace)
+        for given, where in ((rules, namespace), (cluster_rules, "")):
+            for rule in given or []:
+                wait_for(lambda r=rule, w=where: has(account, r, w), f"{name} has {rule}")
+        return account
 
     def account(self, name, namespace="default", **proof):
         """proof: token, or cert"""

@@ -61,15 +61,9 @@ def editor():
         "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}]})
     who = cluster.service_account(cluster.namespace, name)
-    wait_for(lambda: can(who, "pods"), "the editor may write pods")
-    wait_for(lambda: can(who, "sharepods", "divvy.gpu"), "... and SharePods")
+    wait_for(lambda: who.may("create", "pods", namespace=cluster.namespace), "the editor may write pods")
+    wait_for(lambda: who.may("create", "sharepods", group="divvy.gpu", namespace=cluster.namespace), "... and SharePods")
     return who
-
-
-def can(who, resource, group=""):
-    return who.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {
-            "verb": "create", "group": group, "resource": resource, "namespace": cluster.namespace}}})["status"]["allowed"]
 
 
 # ---- the webhook

@@ -172,14 +172,6 @@ def client_side_apply_does_the_same():
 
 # ---- who may do what
 
-def review(who, verb, resource, *, group="", namespace="", name="", subresource=""):
-    answer = who.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {
-            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "subresource": subresource,
-                                   "namespace": namespace, "name": name}}})
-    return answer["status"]["allowed"]
-
-
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
 GANGS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
@@ -292,7 +284,7 @@ def check_reviews(who, rows, allowed, name):
         for verb in verbs.split():
             if verb == "create" and not subresource:
                 where = {k: v for k, v in where.items() if k != "name"}
-            got = review(who, verb, resource, subresource=subresource, **where)
+            got = who.may(verb, resource, subresource=subresource, **where)
             assert got is allowed, f"{name} {'may not' if allowed else 'may'} {verb} {resource}/{subresource} {where}"
 
 
@@ -395,8 +387,8 @@ def a_namespaces_users_may_use_sharepods():
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     here = {"namespace": cluster.namespace}
     with namespace_user("edit") as editor, namespace_user("view") as viewer:
-        wait_for(lambda: review(editor, "create", "sharepods", group=G, **here), "divvy-edit joins edit")
-        wait_for(lambda: review(viewer, "list", "sharepods", group=G, **here), "divvy-view joins view")
+        wait_for(lambda: editor.may("create", "sharepods", group=G, **here), "divvy-edit joins edit")
+        wait_for(lambda: viewer.may("list", "sharepods", group=G, **here), "divvy-view joins view")
         editor.create(path, {**SHARE_POD, "metadata": {"name": "mine"}})
         assert viewer.get(path + "/mine")["spec"]["request"] == 0.5
         refused(403, viewer.patch, path + "/mine", {"spec": {"limit": 0.7}})
