@@ -50,19 +50,29 @@ static const struct cli_option options[] = {
 		"100 moves of 30s)"},
 	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
 		"with times: tasks have to go for one of higher priority that has no room, wait "
-		"again, and then begin anew or go on where they were (default: nobody has to go)"},
+		"again, and then begin anew or go on where they were (default: nobody has to go "
+		"but for "
+		"a queue's quota, and goes on where it was)"},
 	{"grace", 0, CLI_VALUE, "TIME", NULL,
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
 		"it ends; then those start that it goes for, and nobody else (default 0)"},
 	{"cells", 0, CLI_VALUE, "FILE", NULL,
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
-		"is on one node"},
-	{"json", 0, CLI_VALUE, "FILE", NULL, "every figure and curve; - for stdout, and no table"},
+		"is on one node or in one rack. The distance of KubeShare's own policies tells "
+		"roots apart only by name: give each a cellId that is no number"},
+	{"json", 0, CLI_VALUE, "FILE", NULL,
+		"every figure and curve, null where there is none, runs: how many a mean is of; - "
+		"for stdout, and no table"},
+	{"events", 0, CLI_VALUE, "FILE", NULL,
+		"what becomes of each task, a line of JSON for each time that it is placed, waits "
+		"or is dropped (and why), is evicted, moved or ends"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
 		"N nodes of D devices for --generate (default the shape's)"},
 	{"tasks", 0, CLI_VALUE, "N", NULL, "generate so many tasks"},
-	{"hours", 0, CLI_VALUE, "N", NULL, "generate arrivals of so long, however many those are"},
+	{"hours", 0, CLI_VALUE, "N", NULL,
+		"generate arrivals of so long, however many those are, up to --tasks where that is "
+		"given"},
 	{"rate", 0, CLI_VALUE, "N", NULL, "arrivals per hour, by Poisson"},
 	{"demand", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
 		"share of a device, normal within 0.05 to 1; or uniform"},
@@ -102,31 +112,46 @@ static const struct cli_option options[] = {
 	{0},
 };
 
-static void show_progress(const struct sim *sim, uint32_t done, const char *policy)
+struct progress {
+	const struct sim *sim;
+	uint32_t run; /* of all */
+	FILE *events; /* NULL: nobody wants them */
+};
+
+static void print_event(void *arg, const struct replay_note *note)
 {
-	if (!isatty(STDERR_FILENO))
-		return;
-	if (policy)
-		fprintf(stderr, "\r\033[Ksimulating: run %u of %u, %s", done + 1,
-			sim->n_schemes * sim->n_seeds, policy);
-	else
-		fputs("\r\033[K", stderr);
+	const struct progress *p = arg;
+
+	sim_print_event(p->events, p->sim, p->run / p->sim->n_seeds,
+		p->sim->first_seed + p->run % p->sim->n_seeds, note);
+}
+
+static void show_progress(void *arg, uint32_t percent)
+{
+	const struct progress *p = arg;
+
+	fprintf(stderr, "\r\033[Ksimulating: run %u of %u, %s, %u %%", p->run + 1,
+		p->sim->n_schemes * p->sim->n_seeds, p->sim->schemes[p->run / p->sim->n_seeds].name,
+		percent);
 	fflush(stderr);
 }
 
-static int run_all(const struct cli_args *args, struct sim *sim, struct error *err)
+static int run_all(const struct cli_args *args, struct sim *sim, FILE *events, struct error *err)
 {
 	const uint32_t n = sim->n_schemes * sim->n_seeds;
+	const bool is_seen = isatty(STDERR_FILENO);
+	struct progress p = {.sim = sim, .events = events};
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < n; i++) {
-		const uint32_t scheme = i / sim->n_seeds;
-
-		show_progress(sim, i, sim->schemes[scheme].name);
-		r = sim_run(args, sim, scheme, sim->first_seed + i % sim->n_seeds, &sim->results[i],
-			err);
+	for (; r == 0 && p.run < n; p.run++) {
+		if (is_seen)
+			show_progress(&p, 0);
+		r = sim_run(args, sim, p.run / sim->n_seeds, sim->first_seed + p.run % sim->n_seeds,
+			is_seen ? show_progress : NULL, events ? print_event : NULL, &p,
+			&sim->results[p.run], err);
 	}
-	show_progress(sim, 0, NULL);
+	if (is_seen)
+		fputs("\r\033[K", stderr);
 	return r;
 }
 
@@ -180,7 +205,7 @@ static int make_folder(const char *path, struct error *err)
 	int r = folder_make(path, 0755, err);
 
 	if (r < 0)
-		return r;
+		return fail_within(err, r, "--svg");
 	r = probe(path, (int)strlen(path));
 	return r < 0 ? fail_errno(err, -r, "--svg '%s'", path) : 0;
 }
@@ -189,6 +214,7 @@ static int run(const struct cli_args *args, struct error *err)
 {
 	const char *json = cli_get(args, "json"), *svg = cli_get(args, "svg");
 	_cleanup_sim_ struct sim sim = {0};
+	_cleanup_fclose_ FILE *events = NULL;
 	int r = sim_read(args, &sim, err);
 
 	/* What cannot be written is better known before minutes of work. */
@@ -196,12 +222,20 @@ static int run(const struct cli_args *args, struct error *err)
 		r = check_json(json, err);
 	if (r == 0 && svg)
 		r = make_folder(svg, err);
+	if (r == 0 && cli_has(args, "events")) {
+		events = fopen(cli_get(args, "events"), "we");
+		r = events ? 0 : fail_errno(err, errno, "--events '%s'", cli_get(args, "events"));
+	}
+	sim.is_brief = !json && !svg;
 	if (r == 0) {
 		sim_warn_of_models(&sim);
+		sim_warn_of_quotas(&sim, cli_get(args, "spec"));
 		sim_warn_of_cells(&sim, cli_get(args, "cells"));
 		sim_warn_of_hopeless(&sim);
-		r = run_all(args, &sim, err);
+		r = run_all(args, &sim, events, err);
 	}
+	if (events && (fflush(events) || ferror(events)) && r == 0)
+		r = fail_errno(err, errno, "--events '%s'", cli_get(args, "events"));
 	if (r == 0)
 		sim_warn_of_unplaced(&sim);
 	/* Figures last: where they are all else is as well. */
@@ -246,21 +280,25 @@ const struct cli_command cmd_sim = {
 		"--faster. With --draw they come and go without end, whatever the trace says of "
 		"times.\n\n"
 		"With --spec, nodes and tasks are as a YAML file says: a list `nodes` with name, "
-		"copies, devices, model, memory (of a device), cpu and host-memory (devices that "
-		"are not alike, MIG instances among them: devices: "
+		"copies, devices, model, memory (of a device; where no node has it, it is not "
+		"counted, else who asks for bytes is never on a device without), cpu and "
+		"host-memory (devices that are not alike, MIG instances among them: devices: "
 		"A100:3:40Gi|A100-1g.5gb:7:4864Mi), and a list "
 		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
-		"priority, model), copies, at, every, duration, cpu, host-memory, gang, threshold "
+		"priority, model), copies, at, every, duration, cpu, host-memory, gang (yes or no: "
+		"they start together, and whoever has to go goes alone), threshold "
 		"(how much of the gang has to start together, floor(threshold x copies + 0.5) of "
 		"them and at least one: 3 of 5 with 0.5), labels (affinity, anti-affinity, "
 		"preferred-anti-affinity, exclusion, whose empty label is one as well and other "
 		"than none) and queue. A duration is that of a task that "
-		"has its limit. A list "
+		"has its limit; with --mode drop none is needed, "
+		"and tasks come in the order of `at`. A list "
 		"`queues` has name, parent, quota and limit (in devices), models (both of one "
 		"model, such as V100:1.5:4|T4:2) and weight: up to their quotas tasks are "
 		"guaranteed their place, up to the limit they borrow what is "
 		"idle, the queue that has least beyond its quota by its weight first; what is "
-		"borrowed is reclaimed, from tasks that then wait again. A list `networks` has "
+		"borrowed is reclaimed, from tasks that then wait again, also where the limit of "
+		"a queue above is what is in the way. A list `networks` has "
 		"node, kind (direct, host, overlay), bandwidth such as 9Gbps and latency, and a "
 		"node may have a rack: with --mode drop each task then gets its devices where it "
 		"runs or over the better network, as its mode and network say, and --json tells "
@@ -272,9 +310,15 @@ const struct cli_command cmd_sim = {
 		"other options change the shape.\n\n"
 		"Beside the engine's policies: whole gives each task whole devices, as Kubernetes "
 		"does; replicas counts a device a hundred times and gives those in turn, without "
-		"limits; memory-only packs by device memory, without limits on time; random takes "
+		"limits on time or memory, so that one is a hundredth of a device to queues as "
+		"well; memory-only "
+		"gives the device with the least memory free, without limits on time, where "
+		"who asks for no memory counts by the request; random takes "
 		"any device with room. Comparisons "
-		"with the first policy are paired by seed. fgd knows the whole workload's mix, as "
+		"with the first policy are paired by seed; intervals are Student's, so those of "
+		"two "
+		"or three runs are wide, wider than a share can be, and pictures show what of them "
+		"is possible. fgd knows the whole workload's mix, as "
 		"published, the others what has come so far.",
 	.examples =
 		"divvy sim --nodes nodes.csv --pods pods.csv --policy fgd,best-fit,default "

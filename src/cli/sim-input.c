@@ -239,7 +239,10 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	}
 	if (n)
 		shape->n_tasks = (uint32_t)n;
-	return r < 0 ? r : workload_shape_check(shape, err);
+	if (r < 0)
+		return r;
+	r = workload_shape_check(shape, err);
+	return r < 0 ? fail_within(err, r, "--generate %s", shape->name) : 0;
 }
 
 static enum replay_mode mode_of(const struct cli_args *args)
@@ -327,7 +330,7 @@ static int check_together(const struct cli_args *args, struct error *err)
 	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
 		"memory", "limit", "whole", "gangs", "threshold", "priorities", "affinity",
 		"anti-affinity", "preferred-anti-affinity", "exclusion", "kinds"};
-	static const char *const timed[] = {"defrag", "preempt"};
+	static const char *const timed[] = {"defrag", "preempt", "queue", "faster"};
 	const char *mode = cli_get(args, "mode");
 	const bool pods = cli_has(args, "pods"), spec = cli_has(args, "spec"),
 		   shape = cli_has(args, "generate"), is_drawn = cli_has(args, "draw"),
@@ -423,13 +426,15 @@ int sim_check(const struct cli_args *args, struct error *err)
 /* What is read out of the text of a file. */
 typedef int (*take_fn)(struct sim *sim, struct str text, struct error *err);
 
-static int read_with(struct sim *sim, const char *path, take_fn take, struct error *err)
+static int read_with(struct sim *sim, const struct cli_args *args, const char *option, take_fn take,
+	struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(SIM_FILE_MAX);
+	const char *path = cli_get(args, option);
 	int r = file_read(path, &text, err);
 
 	if (r < 0)
-		return r;
+		return fail_within(err, r, "--%s", option);
 	r = take(sim, buf_str(&text), err);
 	return r < 0 ? fail_within(err, r, "%s", path) : 0;
 }
@@ -441,18 +446,39 @@ static int take_nodes(struct sim *sim, struct str text, struct error *err)
 
 static int take_pods(struct sim *sim, struct str text, struct error *err)
 {
+	const struct workload *w = &sim->workload;
 	int r = workload_read_openb(&sim->workload, &sim->cluster, text, err);
+	uint32_t i = 0;
 
+	while (r == 0 && i < w->n && !w->tasks[i].spec.count)
+		i++;
+	if (r == 0 && i == w->n)
+		r = fail(err, EINVAL, "no pod asks for a device: num_gpu above 0 is expected");
 	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->draws && !sim->workload.has_times)
 		r = fail(err, EINVAL,
 			"--mode queue needs creation_time and deletion_time of each pod");
 	return r;
 }
 
+static int check_durations(const struct workload *w, struct error *err)
+{
+	for (uint32_t i = 0; i < w->n; i++)
+		if (!w->tasks[i].work_ns)
+			return fail(err, EINVAL,
+				"line %u: a duration above 0 and up to 200d is needed, or --mode "
+				"drop, where nobody leaves",
+				w->tasks[i].line);
+	return 0;
+}
+
 static int take_spec(struct sim *sim, struct str text, struct error *err)
 {
 	int r = sim_yaml(text, &sim->cluster, &sim->workload, err);
 
+	if (r == 0 && sim->mode == REPLAY_QUEUE)
+		r = check_durations(&sim->workload, err);
+	else if (r == 0)
+		r = workload_sort(&sim->workload, err);
 	if (r == 0 && !sim->workload.n)
 		r = fail(err, EINVAL, "there is no task under 'tasks:'");
 	if (r == 0 && sim->mode == REPLAY_QUEUE && sim->cluster.n_networks)
@@ -507,44 +533,6 @@ static void name_as_text(const char *name, char ret[static NAME_SHOWN + 1])
 	ret[at] = 0;
 }
 
-int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err)
-{
-	_cleanup_sim_ struct sim sim = {0};
-	const char *what = cli_get(args, "generate");
-	char name[NAME_SHOWN + 1];
-	int r = read_options(args, &sim, err);
-
-	if (r == 0 && cli_has(args, "nodes"))
-		r = read_with(&sim, cli_get(args, "nodes"), take_nodes, err);
-	else if (r == 0 && sim.is_generated)
-		r = cluster_like(&sim.cluster, str_from(sim.shape.nodes), err);
-	if (r == 0 && cli_has(args, "pods"))
-		r = read_with(&sim, what = cli_get(args, "pods"), take_pods, err);
-	if (r == 0 && cli_has(args, "spec")) {
-		r = read_with(&sim, what = cli_get(args, "spec"), take_spec, err);
-		/* Nothing is random but what is asked to be. */
-		sim.n_seeds = sim.has_seeds ? sim.n_seeds : 1;
-	}
-	if (r == 0 && cli_has(args, "cells"))
-		r = read_with(&sim, cli_get(args, "cells"), take_cells, err);
-	if (r < 0)
-		return r;
-	if (!sim.cluster.n_devices)
-		return fail(err, EINVAL, "no node has a device");
-	for (uint32_t i = 0; i < sim.workload.n; i++)
-		sim.workload.tasks[i].arrives_ns /= sim.faster;
-	name_as_text(file_of(what), name);
-	snprintf(sim.title, sizeof(sim.title), "%s: %u node%s, %u device%s", name, sim.cluster.n,
-		sim.cluster.n == 1 ? "" : "s", sim.cluster.n_devices,
-		sim.cluster.n_devices == 1 ? "" : "s");
-	sim.results = calloc((size_t)sim.n_schemes * sim.n_seeds, sizeof(*sim.results));
-	if (!sim.results)
-		return fail(err, ENOMEM, "out of memory for %u runs", sim.n_schemes * sim.n_seeds);
-	*ret_sim = sim;
-	sim = (struct sim){0};
-	return 0;
-}
-
 /* ---- one run ---- */
 
 /* The file of a seed: SEED in the pattern is the seed. */
@@ -569,7 +557,7 @@ static int read_order(const char *path, uint32_t n_rows, uint32_t **ret, struct 
 	int r = file_read(path, &text, err);
 
 	if (r < 0)
-		return r;
+		return fail_within(err, r, "--orders");
 	r = openb_order(buf_str(&text), n_rows, ret, err);
 	if (r == 0)
 		r = fail(err, EINVAL, "there is no row");
@@ -596,7 +584,9 @@ static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, 
 	if (!seen)
 		return fail(err, ENOMEM, "out of memory for ranks");
 	if ((uint32_t)n != n_nodes)
-		return fail(err, EINVAL, "%s: %d ranks, and there are %u nodes", path, n, n_nodes);
+		return fail(err, EINVAL, "%s: %d rank%s, and there %s %u node%s", path, n,
+			n == 1 ? "" : "s", n_nodes == 1 ? "is" : "are", n_nodes,
+			n_nodes == 1 ? "" : "s");
 	for (uint32_t i = 0; i < n_nodes; i++) {
 		if (seen[ranks[i]])
 			return fail(err, EINVAL, "%s: rank %u is there twice", path, ranks[i]);
@@ -604,6 +594,18 @@ static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, 
 	}
 	*ret = TAKE_PTR(ranks);
 	return 0;
+}
+
+/* How many arrive with the seed, and in which order. */
+static int read_orders(const char *pattern, const struct sim *sim, uint64_t seed,
+	uint32_t **ret_order, uint32_t **ret_ranks, struct error *err)
+{
+	char path[PATH_MAX_BYTES];
+	int r = order_path(pattern, seed, path, err), n;
+
+	n = r < 0 ? r : read_order(path, sim->workload.n, ret_order, err);
+	r = n < 0 ? n : read_ranks(sim, path, ret_ranks, err);
+	return r < 0 ? r : n;
 }
 
 static int shuffled(uint32_t n, uint64_t seed, uint32_t **ret, struct error *err)
@@ -639,6 +641,7 @@ static int make_tasks(
 }
 
 int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme, uint64_t seed,
+	replay_progress_fn *progress, replay_note_fn *note, void *arg,
 	struct replay_result **ret_result, struct error *err)
 {
 	_cleanup_workload_ struct workload made = {0};
@@ -651,16 +654,18 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 		.defrag = sim->defrag,
 		.preempt = sim->preempt,
 		.grace_ns = sim->grace_ns,
-		.slowdown_permille = sim->slowdown_permille};
+		.slowdown_permille = sim->slowdown_permille,
+		.is_brief = sim->is_brief,
+		.progress = progress,
+		.progress_arg = arg,
+		.note = note,
+		.note_arg = arg};
 	struct rand rand = rand_seeded(seed);
-	char path[PATH_MAX_BYTES];
 	int r = make_tasks(sim, seed, &made, err);
 
 	if (r == 0 && cli_has(args, "orders")) {
-		r = order_path(cli_get(args, "orders"), seed, path, err);
-		r = r < 0 ? r : read_order(path, sim->workload.n, &order, err);
-		input.n_order = r < 0 ? 0 : (uint32_t)r;
-		r = r < 0 ? r : read_ranks(sim, path, &ranks, err);
+		r = read_orders(cli_get(args, "orders"), sim, seed, &order, &ranks, err);
+		input.n_order = (uint32_t)MAX(r, 0);
 	} else if (r == 0 && cli_has(args, "pods")) {
 		if (sim->mode == REPLAY_DROP)
 			r = workload_draw(&sim->workload, sim->cluster.n_devices,
@@ -673,4 +678,62 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 	input.order = order;
 	input.ranks = ranks;
 	return r < 0 ? r : replay_run(&input, ret_result, err);
+}
+
+/* ---- all there is to read ---- */
+
+/* Of all seeds, before the first of them runs. */
+static int check_orders(const char *pattern, const struct sim *sim, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < sim->n_seeds; i++) {
+		_cleanup_free_ uint32_t *order = NULL, *ranks = NULL;
+
+		r = read_orders(pattern, sim, sim->first_seed + i, &order, &ranks, err);
+		r = MIN(r, 0);
+	}
+	return r;
+}
+
+int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err)
+{
+	_cleanup_sim_ struct sim sim = {0};
+	const char *pods = cli_get(args, "pods"), *spec = cli_get(args, "spec");
+	const char *what = pods ? pods : spec ? spec : cli_get(args, "generate");
+	char name[NAME_SHOWN + 1];
+	int r = read_options(args, &sim, err);
+
+	if (r == 0 && cli_has(args, "nodes"))
+		r = read_with(&sim, args, "nodes", take_nodes, err);
+	else if (r == 0 && sim.is_generated)
+		r = cluster_like(&sim.cluster, str_from(sim.shape.nodes), err);
+	if (r == 0 && cli_has(args, "pods"))
+		r = read_with(&sim, args, "pods", take_pods, err);
+	if (r == 0 && cli_has(args, "spec")) {
+		r = read_with(&sim, args, "spec", take_spec, err);
+		/* Nothing is random but what is asked to be. */
+		sim.n_seeds = sim.has_seeds ? sim.n_seeds : 1;
+	}
+	if (r == 0 && cli_has(args, "cells"))
+		r = read_with(&sim, args, "cells", take_cells, err);
+	if (r == 0 && cli_has(args, "orders"))
+		r = check_orders(cli_get(args, "orders"), &sim, err);
+	if (r < 0)
+		return r;
+	if (!sim.cluster.n_devices)
+		return fail(err, EINVAL, "%s: no node has a device",
+			spec ? spec : cli_get(args, "nodes"));
+	for (uint32_t i = 0; i < sim.workload.n; i++)
+		sim.workload.tasks[i].arrives_ns /= sim.faster;
+	name_as_text(file_of(what), name);
+	snprintf(sim.title, sizeof(sim.title), "%s: %u node%s, %u device%s", name, sim.cluster.n,
+		sim.cluster.n == 1 ? "" : "s", sim.cluster.n_devices,
+		sim.cluster.n_devices == 1 ? "" : "s");
+	sim.results = calloc((size_t)sim.n_schemes * sim.n_seeds, sizeof(*sim.results));
+	if (!sim.results)
+		return fail(err, ENOMEM, "out of memory for %u runs", sim.n_schemes * sim.n_seeds);
+	*ret_sim = sim;
+	sim = (struct sim){0};
+	return 0;
 }

@@ -12,6 +12,7 @@
 
 #define GRID 201 /* points of a curve over time */
 #define HUNDREDTHS 101
+#define BANDS_MAX 6
 #define LAST_PERCENT 130.0
 #define FULL_PERCENT 80.0 /* from here on the cluster gets full: what policies differ in */
 #define LEAST_S 1.0       /* where the axes of waiting begin */
@@ -82,28 +83,43 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 {
 	const struct sim *sim = p->sim;
 	struct curve *c = &p->curve[scheme];
+	const size_t n_points = is_drop(p) ? (size_t)p->end + 1 : GRID;
 	double x[SIM_SEEDS_MAX];
 
-	c->n = is_drop(p) ? (size_t)p->end + 1 : GRID;
-	for (size_t i = 0; i < c->n; i++) {
+	c->n = 0;
+	for (size_t i = 0; i < n_points; i++) {
+		const double x_of = p->end * (double)i / (double)(n_points - 1);
 		size_t n = 0;
 
-		c->x[i] = p->end * (double)i / (double)(c->n - 1);
 		for (uint32_t k = 0; k < sim->n_seeds; k++) {
 			const struct metrics *m = &sim_result(sim, scheme, k)->curves;
-			const uint32_t at = point_of(m, c->x[i]);
+			const uint32_t at = point_of(m, x_of);
 
+			/* Before the first has come nothing is known. */
+			if (is_drop(p) && at < metrics_first(m))
+				continue;
 			if (at < m->n)
 				x[n++] = scale * metrics_at(m, series, at);
 			else if (!is_drop(p))
 				x[n++] = scale * m->after.value[series];
 		}
-		if (!n && i) {
-			c->n = i;
+		if (!n && c->n)
 			return;
-		}
-		c->y[i] = stats_mean(x, n);
-		c->spread[i] = stats_interval(x, n);
+		if (!n)
+			continue;
+		c->x[c->n] = x_of;
+		c->y[c->n] = stats_mean(x, n);
+		c->spread[c->n++] = stats_interval(x, n);
+	}
+}
+
+/* What no band is above, in the picture's unit. */
+static double y_limit(const struct picture *p, enum metrics_series series)
+{
+	switch (series) {
+	case METRICS_IN_USE: return p->sim->cluster.n_devices;
+	case METRICS_WAITING: return p->sim->results[0]->n_tasks;
+	default: return 100;
 	}
 }
 
@@ -116,7 +132,9 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 	const double scale = y.unit == PLOT_PERCENT ? 100
 		: series == METRICS_WAITING         ? 1
 						    : p->sim->cluster.n_devices;
-	double least = INFINITY, most = 0;
+	/* Bands of many lie over one another, and grey is all that is left of them. */
+	const bool has_bands = p->sim->n_seeds > 1 && p->sim->n_schemes <= BANDS_MAX;
+	double least = INFINITY, most = 0, most_of_bands = 0;
 	int r;
 
 	for (uint32_t s = 0; s < p->sim->n_schemes; s++) {
@@ -124,15 +142,18 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 
 		make_curve(p, s, series, scale);
 		for (size_t i = 0; i < c->n; i++) {
+			const double band = has_bands ? c->spread[i] : 0;
+
 			if (c->x[i] < x.min)
 				continue;
-			least = fmin(least, c->y[i]);
+			least = fmin(least, fmax(c->y[i] - band, 0));
 			most = fmax(most, c->y[i]);
+			most_of_bands = fmax(most_of_bands, c->y[i] + band);
 		}
 		p->series[s] = (struct plot_series){.name = p->sim->schemes[s].name,
 			.x = c->x,
 			.y = c->y,
-			.spread = p->sim->n_seeds > 1 ? c->spread : NULL,
+			.spread = has_bands ? c->spread : NULL,
 			.n = c->n};
 	}
 	if (x.min > 0)
@@ -141,8 +162,10 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 	if (most > y.max && y.max > 0)
 		y.max = ceil(most / 10) * 10;
 	if (y.max <= 0)
-		y.max = most > 0 ? most * 1.15 : 1;
-	set_subtitle(p, "mean over runs, band: 95% interval");
+		y.max = most > 0 ? fmax(fmin(most_of_bands * 1.15, y_limit(p, series)), most) : 1;
+	set_subtitle(p,
+		has_bands ? "mean over runs, band: 95% interval"
+			  : "mean over runs, without bands for so many policies");
 	r = plot_svg(&(struct plot){.title = title,
 			     .subtitle = p->subtitle,
 			     .simulated = true,
@@ -256,7 +279,7 @@ static int draw_distribution(
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
 	const struct sim *sim = p->sim;
-	double least = INFINITY, most = LEAST_S * 10;
+	double least = INFINITY, most = LEAST_S * 10, placed = 0;
 	int r;
 
 	for (uint32_t s = 0; s < sim->n_schemes; s++) {
@@ -265,17 +288,21 @@ static int draw_distribution(
 
 		for (int i = 0; i < HUNDREDTHS; i++) {
 			double x[SIM_SEEDS_MAX];
+			size_t n = 0;
 
 			for (uint32_t k = 0; k < sim->n_seeds; k++) {
 				const struct replay_result *result = sim_result(sim, s, k);
 
-				x[k] = stats_quantile(
+				if (!result->n_placed)
+					continue;
+				x[n++] = stats_quantile(
 					is_queued ? result->queued_s : result->completion_s,
 					result->n_placed, i / 100.0);
 			}
-			c->x[i] = fmax(stats_mean(x, sim->n_seeds), LEAST_S);
+			c->x[i] = n ? fmax(stats_mean(x, n), LEAST_S) : LEAST_S;
 			c->y[i] = i * part;
 		}
+		placed += part;
 		c->n = HUNDREDTHS + 1;
 		c->y[HUNDREDTHS] = c->y[HUNDREDTHS - 1];
 		least = fmin(least, c->x[0]);
@@ -287,6 +314,8 @@ static int draw_distribution(
 	for (uint32_t s = 0; s < sim->n_schemes; s++)
 		p->curve[s].x[HUNDREDTHS] = most * 1.1;
 	set_subtitle(p, "quantiles, mean over runs");
+	if (placed <= 0)
+		snprintf(p->subtitle, sizeof(p->subtitle), "%s; no task had a place", sim->title);
 	r = plot_svg(&(struct plot){.title = title,
 			     .subtitle = p->subtitle,
 			     .simulated = true,
@@ -347,7 +376,7 @@ int sim_draw(const struct sim *sim, const char *folder, struct error *err)
 		err);
 	r = r < 0 ? r
 		  : draw_series(p, METRICS_FRAGMENTED, "fragmentation",
-			    "Fragmentation: free, and of no use to the typical task",
+			    "Fragmentation: free, and too little for what the typical task asks",
 			    (struct plot_axis){
 				    "devices, % of the cluster's", PLOT_PERCENT, 0, 0, false},
 			    err);

@@ -19,7 +19,7 @@ struct figure {
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
 	bool (*is_main)(const struct sim *sim);  /* others are compared with the first by it */
-	bool (*is_shown)(const struct sim *sim); /* NULL: always */
+	bool (*is_shown)(const struct sim *sim); /* in the table; NULL: always */
 };
 
 /* Of a figure in all runs of a scheme that have it. */
@@ -44,19 +44,14 @@ static double in_use_at(const struct sim *sim, const struct replay_result *resul
 	return at_percent(result, METRICS_IN_USE, at) * sim->cluster.n_devices;
 }
 
-static uint32_t last_point(const struct replay_result *result)
-{
-	return result->curves.n ? result->curves.n - 1 : 0;
-}
-
 static double allocated_at_end(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return allocated_at(sim, result, last_point(result));
+	return 100 * result->curves.after.value[METRICS_ALLOCATED];
 }
 
 static double in_use_at_end(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return in_use_at(sim, result, last_point(result));
+	return result->curves.after.value[METRICS_IN_USE] * sim->cluster.n_devices;
 }
 
 static double fragmentation_at(const struct sim *sim, const struct replay_result *result, double at)
@@ -111,17 +106,24 @@ static double allocated(const struct sim *sim, const struct replay_result *resul
 
 static double end(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return result->end_s;
+	return result->n_placed ? result->end_s : NAN;
 }
 
 static double busy(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return result->busy_s;
+	return result->n_placed ? result->busy_s : NAN;
+}
+
+static bool is_drawn(const struct sim *sim)
+{
+	return sim->draws > 0;
 }
 
 static double allocated_arriving(
 	const struct sim *sim, const struct replay_result *result, double at)
 {
+	if (!is_drawn(sim))
+		return NAN;
 	return 100 *
 		metrics_mean_between(&result->curves, METRICS_ALLOCATED, at * result->arrivals_s,
 			result->arrivals_s);
@@ -139,7 +141,9 @@ static double evicted(const struct sim *sim, const struct replay_result *result,
 
 static double queued_urgent(const struct sim *sim, const struct replay_result *result, double at)
 {
-	return result->priorities[result->n_priorities - 1].queued_s;
+	const struct replay_priority *most = &result->priorities[result->n_priorities - 1];
+
+	return most->n_placed ? most->queued_s : NAN;
 }
 
 static bool has_preemption(const struct sim *sim)
@@ -181,11 +185,6 @@ static bool ends_early(const struct sim *sim)
 static bool always(const struct sim *sim)
 {
 	return true;
-}
-
-static bool is_drawn(const struct sim *sim)
-{
-	return sim->draws > 0;
 }
 
 static bool is_defragmented(const struct sim *sim)
@@ -234,16 +233,12 @@ static const struct figure *figures_of(const struct sim *sim)
 	return sim->mode == REPLAY_DROP ? of_drop : of_queue;
 }
 
-/* From f on, the first that is shown, or NULL. */
-static const struct figure *shown(const struct sim *sim, const struct figure *f)
-{
-	while (f->name && f->is_shown && !f->is_shown(sim))
-		f++;
-	return f->name ? f : NULL;
-}
+#define FOR_EACH_FIGURE(f, sim) for (const struct figure *f = figures_of(sim); f->name; f++)
 
-#define FOR_EACH_FIGURE(f, sim) \
-	for (const struct figure *f = shown(sim, figures_of(sim)); f; f = shown(sim, f + 1))
+static bool has_column(const struct sim *sim, const struct figure *f)
+{
+	return f->title && (!f->is_shown || f->is_shown(sim));
+}
 
 /*
  * Without times the runs in which less arrives have none, and they are the same ones for every
@@ -370,8 +365,9 @@ int sim_print(const struct sim *sim, struct error *err)
 	size_t n = 1;
 
 	FOR_EACH_FIGURE(f, sim) {
-		if (f->title)
-			columns[n++] = (struct table_column){f->title, true};
+		if (!has_column(sim, f))
+			continue;
+		columns[n++] = (struct table_column){f->title, true};
 		if (is_compared(sim, f)) {
 			snprintf(against, sizeof(against), "AGAINST %s", sim->schemes[0].name);
 			columns[n++] = (struct table_column){against, true};
@@ -381,9 +377,10 @@ int sim_print(const struct sim *sim, struct error *err)
 	for (uint32_t s = 0; s < sim->n_schemes; s++) {
 		table_add(&t, sim->schemes[s].name);
 		FOR_EACH_FIGURE(f, sim) {
+			if (!has_column(sim, f))
+				continue;
 			figure_get(sim, f, s, &sample);
-			if (f->title)
-				add_figure(&t, f->unit, &sample);
+			add_figure(&t, f->unit, &sample);
 			if (is_compared(sim, f))
 				add_comparison(&t, sim, f, s);
 		}
@@ -404,8 +401,9 @@ static json_t *json_figure(double value)
 
 static json_t *json_sample(const struct sample *sample)
 {
-	return json_pack("{s:o, s:o}", "mean", json_figure(sample_mean(sample)), "interval",
-		json_figure(sample_interval(sample)));
+	return json_pack("{s:o, s:o, s:I}", "mean", json_figure(sample_mean(sample)), "interval",
+		json_figure(sample_interval(sample)), "runs",
+		(json_int_t)(isnan(sample_mean(sample)) ? 0 : sample->n));
 }
 
 static json_t *json_figures(const struct sim *sim, uint32_t scheme)
@@ -446,13 +444,14 @@ static json_t *json_curves(const struct metrics *m)
 	return all;
 }
 
-/* In hundredths: the least, ..., the greatest. */
+/* In hundredths: the least, ..., the greatest; of nobody there are none. */
 static json_t *json_quantiles(const double *sorted, size_t n)
 {
 	json_t *all = json_array();
 
 	for (int i = 0; i <= 100; i++)
-		json_array_append_new(all, json_real(stats_quantile(sorted, n, i / 100.0)));
+		json_array_append_new(
+			all, json_figure(n ? stats_quantile(sorted, n, i / 100.0) : NAN));
 	return all;
 }
 
@@ -478,8 +477,8 @@ static json_t *json_decisions(const struct sim *sim, const struct replay_result 
 
 	for (uint32_t i = 0; i < result->n_tasks; i++) {
 		const struct replay_decision *d = &result->decisions[i];
-		json_t *one = json_pack(
-			"{s:s, s:s}", "outcome", outcomes[d->outcome], "why", d->why);
+		json_t *one = json_pack("{s:s, s:s, s:n, s:n, s:n}", "outcome",
+			outcomes[d->outcome], "why", d->why, "network", "mbit", "latency_us");
 
 		if (d->network[0]) {
 			const struct cluster_network *a = &sim->cluster.networks[d->network[0] - 1];
@@ -497,6 +496,35 @@ static json_t *json_decisions(const struct sim *sim, const struct replay_result 
 	return all;
 }
 
+void sim_print_event(FILE *f, const struct sim *sim, uint32_t scheme, uint64_t seed,
+	const struct replay_note *note)
+{
+	static const char *const events[] = {[REPLAY_PLACED] = "placed",
+		[REPLAY_WAITS] = "waits",
+		[REPLAY_DROPPED] = "dropped",
+		[REPLAY_EVICTED] = "evicted",
+		[REPLAY_MOVED] = "moved",
+		[REPLAY_ENDED] = "ended"};
+	json_t *one = json_pack("{s:s, s:I, s:I, s:s}", "policy", sim->schemes[scheme].name, "seed",
+		(json_int_t)seed, "task", (json_int_t)note->task + 1, "event", events[note->event]);
+	json_t *devices = json_array();
+
+	for (uint32_t i = 0; i < note->n_devices; i++)
+		json_array_append_new(devices, json_integer(note->devices[i]));
+	if (sim->mode == REPLAY_QUEUE)
+		json_object_set_new(one, "at_s", json_real((double)note->at_ns / 1e9));
+	if (note->node)
+		json_object_set_new(one, "node", json_string(note->node));
+	if (note->node)
+		json_object_set(one, "devices", devices);
+	if (note->why)
+		json_object_set_new(one, "why", json_string(note->why));
+	json_dumpf(one, f, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	fputc('\n', f);
+	json_decref(devices);
+	json_decref(one);
+}
+
 static json_t *json_priorities(const struct replay_result *result)
 {
 	json_t *all = json_array();
@@ -505,10 +533,12 @@ static json_t *json_priorities(const struct replay_result *result)
 		const struct replay_priority *p = &result->priorities[i];
 
 		json_array_append_new(all,
-			json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "priority",
+			json_pack("{s:I, s:I, s:I, s:o, s:o, s:o}", "priority",
 				(json_int_t)p->priority, "tasks", (json_int_t)p->n_tasks, "placed",
-				(json_int_t)p->n_placed, "queued_mean_s", p->queued_s,
-				"completion_mean_s", p->completion_s, "busy_s", p->busy_s));
+				(json_int_t)p->n_placed, "queued_mean_s",
+				json_figure(p->n_placed ? p->queued_s : NAN), "completion_mean_s",
+				json_figure(p->n_placed ? p->completion_s : NAN), "busy_s",
+				json_figure(p->n_placed ? p->busy_s : NAN)));
 	}
 	return all;
 }
@@ -521,13 +551,11 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"curves", json_curves(&result->curves));
 
 	json_object_set_new(run, "asked_most_of_devices", json_asked(result));
-	if (result->decisions)
-		json_object_set_new(run, "decisions", json_decisions(sim, result));
+	json_object_set_new(
+		run, "decisions", result->decisions ? json_decisions(sim, result) : json_null());
 	FOR_EACH_FIGURE(f, sim)
 		json_object_set_new(run, f->name, json_figure(f->get(sim, result, f->at)));
 	if (sim->mode == REPLAY_QUEUE) {
-		json_object_set_new(
-			run, "queued_urgent_mean_s", json_figure(queued_urgent(sim, result, 0)));
 		json_object_set_new(run, "priorities", json_priorities(result));
 		json_object_set_new(run, "queued_s_hundredths",
 			json_quantiles(result->queued_s, result->n_placed));

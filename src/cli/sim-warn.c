@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/sim.h"
 
@@ -13,19 +14,37 @@ static const char *plural(uint32_t n)
 	return n == 1 ? "" : "s";
 }
 
+/* Devices of the model; ALL_MODELS: of any. */
+#define ALL_MODELS PLACE_MODELS_MAX
+
+static uint64_t devices_of(const struct cluster *c, uint32_t model)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		for (uint32_t k = 0; k < c->nodes[i].n_kinds; k++)
+			if (model == ALL_MODELS || c->nodes[i].kinds[k].model == model)
+				n += c->nodes[i].kinds[k].n_devices;
+	return n;
+}
+
 /* Bits of the models that nodes have. */
 static uint64_t models_there(const struct cluster *c)
 {
 	uint64_t have = 0;
 
-	for (uint32_t i = 0; i < c->n; i++)
-		for (uint32_t k = 0; k < c->nodes[i].n_kinds; k++)
-			if (c->nodes[i].kinds[k].n_devices)
-				have |= 1ull << c->nodes[i].kinds[k].model;
+	for (uint32_t model = 0; model < c->n_models; model++)
+		have |= devices_of(c, model) ? 1ull << model : 0;
 	return have;
 }
 
-/* "divvy sim: model 'v100': no node has it, and WHO; there is V100" */
+/* As nodes have it: "any" where they do not say. */
+static const char *model_text(const struct cluster *c, uint32_t model)
+{
+	return strcmp(c->models[model], "any") != 0 ? c->models[model] : "devices without a model";
+}
+
+/* "divvy sim: model 'v100': no node has it, and WHO; nodes have V100" */
 static void warn_of_model(const struct cluster *c, uint32_t model, uint64_t have, const char *who)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT(PLACE_MODELS_MAX * (SPEC_LABEL + 2));
@@ -33,22 +52,25 @@ static void warn_of_model(const struct cluster *c, uint32_t model, uint64_t have
 
 	for (uint32_t i = 0; i < c->n_models; i++)
 		if (have & 1ull << i)
-			buf_addf(&names, "%s%s", there++ ? ", " : "", c->models[i]);
-	fprintf(stderr, "divvy sim: model '%s': no node has it, and %s; there %s %s\n",
-		c->models[model], who, there == 1 ? "is" : "are", buf_text(&names));
+			buf_addf(&names, "%s%s", there++ ? ", " : "", model_text(c, i));
+	fprintf(stderr, "divvy sim: model '%s': no node has it, and %s; nodes have %s\n",
+		c->models[model], who, buf_text(&names));
 }
 
 static void warn_of_tasks(const struct sim *sim, uint32_t model, uint64_t have)
 {
-	char who[64];
-	uint32_t n = 0;
+	uint32_t n = 0, line = 0;
+	char who[80];
 
 	for (uint32_t i = 0; i < sim->workload.n; i++) {
-		const uint64_t wanted = sim->workload.tasks[i].spec.models;
+		const struct task *task = &sim->workload.tasks[i];
 
-		n += wanted & 1ull << model && !(wanted & have);
+		if (task->spec.models & 1ull << model && !(task->spec.models & have) && !n++)
+			line = task->line;
 	}
-	snprintf(who, sizeof(who), "%" PRIu32 " task%s can be nowhere else", n, plural(n));
+	snprintf(who, sizeof(who),
+		"%" PRIu32 " task%s can be nowhere else, the first in line %" PRIu32, n, plural(n),
+		line);
 	if (n)
 		warn_of_model(&sim->cluster, model, have, who);
 }
@@ -81,6 +103,43 @@ void sim_warn_of_models(const struct sim *sim)
 	}
 }
 
+/* Permille, of all queues together: those below others have theirs out of those. */
+static uint64_t quota_of(const struct cluster *c, uint32_t model)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < c->n_queues; i++) {
+		const struct cluster_queue *q = &c->queues[i];
+
+		if (q->parent[0])
+			continue;
+		sum += model == ALL_MODELS ? q->quota : 0;
+		for (uint32_t m = 0; m < q->n_models; m++)
+			sum += q->models[m].model == model ? q->models[m].quota : 0;
+	}
+	return sum;
+}
+
+void sim_warn_of_quotas(const struct sim *sim, const char *path)
+{
+	const struct cluster *c = &sim->cluster;
+
+	for (uint32_t model = 0; model <= ALL_MODELS; model++) {
+		const uint64_t quota = quota_of(c, model);
+		const uint64_t there = quota ? devices_of(c, model) : 0;
+		const char *name = model == ALL_MODELS ? "devices" : model_text(c, model);
+		const bool is_named = model != ALL_MODELS && name == c->models[model];
+
+		/* Of models that no node has all is said already. */
+		if (!there || quota <= there * SPEC_SHARE_ONE)
+			continue;
+		fprintf(stderr,
+			"divvy sim: %s: queues are guaranteed %g %s%s, and there %s %" PRIu64 "\n",
+			path, (double)quota / SPEC_SHARE_ONE, is_named ? "devices of " : "", name,
+			there == 1 ? "is" : "are", there);
+	}
+}
+
 void sim_warn_of_cells(const struct sim *sim, const char *path)
 {
 	const struct cluster *c = &sim->cluster;
@@ -104,20 +163,66 @@ void sim_warn_of_cells(const struct sim *sim, const char *path)
 			met.other, met.has, met.said);
 }
 
+static bool is_same(const struct replay_hopeless *a, const struct replay_hopeless *b)
+{
+	return a->n == b->n && (!a->n || (a->first == b->first && !strcmp(a->why, b->why)));
+}
+
+/* What is found with the scheme, and who else is told the same; all of them need no names. */
+static void tell_hopeless(const struct sim *sim, const struct workload *w,
+	const struct replay_hopeless *found, uint32_t scheme)
+{
+	const struct replay_hopeless *here = &found[scheme];
+	_cleanup_buf_ struct buf names = BUF_INIT(SIM_SCHEMES_MAX * SPEC_LABEL);
+	uint32_t n = 0;
+
+	for (uint32_t s = 0; s < sim->n_schemes; s++)
+		if (is_same(&found[s], here)) {
+			if (s < scheme)
+				return;
+			buf_addf(&names, "%s%s", n++ ? ", " : "", sim->schemes[s].name);
+		}
+	if (!here->n)
+		return;
+	fputs("divvy sim: ", stderr);
+	if (n < sim->n_schemes)
+		fprintf(stderr, "%s: ", buf_text(&names));
+	fprintf(stderr, "%u of %u tasks ", here->n, w->n);
+	if (sim->is_generated)
+		fprintf(stderr, "of seed %" PRIu64 " ", sim->first_seed);
+	fprintf(stderr, "%s no room even where nobody else is; the first, task %u",
+		here->n == 1 ? "has" : "have", here->first + 1);
+	if (!sim->is_generated)
+		fprintf(stderr, " (line %" PRIu32 ")", w->tasks[here->first].line);
+	fprintf(stderr, ": %s\n", here->why);
+}
+
 void sim_warn_of_hopeless(const struct sim *sim)
 {
-	const struct replay_input input = {.cluster = &sim->cluster, .workload = &sim->workload};
-	struct replay_hopeless found = {0};
+	struct replay_hopeless found[SIM_SCHEMES_MAX] = {0};
+	_cleanup_workload_ struct workload made = {0};
+	const struct workload *w = sim->is_generated ? &made : &sim->workload;
 
 	/* Over a network there may be room that this does not look for. */
-	if (!sim->workload.n || !sim->cluster.n_devices || sim->cluster.n_networks ||
-		replay_find_hopeless(&input, &found, NULL) < 0 || !found.n)
+	if (!sim->cluster.n_devices || sim->cluster.n_networks)
 		return;
-	fprintf(stderr,
-		"divvy sim: %u of %u tasks %s no room even where nobody else is; the first, "
-		"task %u: %s\n",
-		found.n, sim->workload.n, found.n == 1 ? "has" : "have", found.first + 1,
-		found.why);
+	if (sim->is_generated && workload_generate(&made, &sim->shape, sim->first_seed, NULL) < 0)
+		return;
+	for (uint32_t s = 0; s < sim->n_schemes; s++) {
+		const struct replay_input input = {
+			.cluster = &sim->cluster, .workload = w, .scheme = &sim->schemes[s]};
+		uint32_t alike = 0;
+
+		/* Those that count alike find the same. */
+		while (sim->schemes[alike].adapt != sim->schemes[s].adapt)
+			alike++;
+		if (alike < s)
+			found[s] = found[alike];
+		else if (replay_find_hopeless(&input, &found[s], NULL) < 0)
+			return;
+	}
+	for (uint32_t s = 0; s < sim->n_schemes; s++)
+		tell_hopeless(sim, w, found, s);
 }
 
 void sim_warn_of_unplaced(const struct sim *sim)

@@ -62,7 +62,7 @@ struct node_entry {
 struct task_entry {
 	struct spec spec;
 	uint64_t copies, at_ns, every_ns, duration_ns;
-	uint32_t cpu_milli;
+	uint32_t line, cpu_milli;
 	uint64_t memory_bytes;
 	bool is_gang;
 	uint32_t threshold, queue, affinity, anti_affinity, preferred_anti_affinity, exclusion;
@@ -155,7 +155,7 @@ static int split_model(struct reader *reader, struct str text, const char *form,
 	return cluster_model(reader->cluster, name, ret_model, err);
 }
 
-/* "V100:2:16Gi|T4:4": so many of a model, each with that memory; none: it is not counted. */
+/* "V100:2:16Gi|T4:4": so many of a model, each with that memory. */
 static int set_kinds(
 	struct reader *reader, struct cluster_node *node, struct str text, struct error *err)
 {
@@ -385,6 +385,11 @@ static int set_task_queue(
 	if (!*ret_queue)
 		return fail(
 			err, EINVAL, "'%s': there is no queue of that name under 'queues:'", value);
+	for (uint32_t i = 0; i < reader->cluster->n_queues; i++)
+		if (!strcmp(reader->cluster->queues[i].parent, value))
+			return fail(err, EINVAL,
+				"'%s': it has queues below it, such as '%s': tasks belong to those",
+				value, reader->cluster->queues[i].name);
 	return 0;
 }
 
@@ -425,6 +430,7 @@ static int set_task(
 	struct task_entry *e = entry;
 	struct str text = str_from(value);
 	struct error inner = {0};
+	const char *why = inner.msg;
 	int r;
 
 	if (!strcmp(field, "copies"))
@@ -446,7 +452,12 @@ static int set_task(
 		return r;
 	r = !strcmp(field, "network") ? spec_set_cluster(&e->spec, field, value, &inner)
 				      : spec_set(&e->spec, field, value, &inner);
-	return r < 0 && r != -ENOENT ? fail(err, -r, "%s", inner.msg) : r;
+	if (r == 0 || r == -ENOENT)
+		return r;
+	/* It names the field, as is done of all of them here. */
+	if (!strncmp(why, field, strlen(field)) && why[strlen(field)] == ' ')
+		why += strlen(field) + 1;
+	return fail(err, -r, "%s", why);
 }
 
 static int add_nodes(struct reader *reader, const struct node_entry *e, struct error *err)
@@ -514,8 +525,8 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	r = r < 0 ? r : check_simulated(&e->spec, reader->cluster, err);
 	if (r < 0)
 		return r;
-	if (!e->duration_ns || e->duration_ns > WORKLOAD_TIME_MAX_NS)
-		return fail(err, EINVAL, "a duration is needed, above 0 and up to 200d");
+	if (e->duration_ns > WORKLOAD_TIME_MAX_NS)
+		return fail(err, EINVAL, "duration: above 0 and up to 200d is possible");
 	if (e->every_ns > WORKLOAD_TIME_MAX_NS / e->copies || e->at_ns > WORKLOAD_TIME_MAX_NS)
 		return fail(err, EINVAL, "the last of them comes after more than 200d");
 	if (e->spec.device[0])
@@ -527,6 +538,7 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 			PLACE_GANG_MAX);
 	if (e->threshold && !e->is_gang)
 		return fail(err, EINVAL, "threshold: it is for a gang, with 'gang: yes'");
+	task.line = e->line;
 	task.spec.share = e->spec.request;
 	task.spec.count = e->spec.count;
 	task.spec.is_exclusive = e->spec.exclusive;
@@ -541,6 +553,7 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	task.most_latency_us = e->spec.network_latency_us;
 	task.limit = e->spec.limit;
 	task.work_ns = e->duration_ns;
+	reader->workload->has_times &= e->duration_ns > 0;
 	task.gang = e->is_gang ? ++reader->gangs : 0;
 	task.threshold = e->threshold;
 	task.spec.affinity = e->affinity;
@@ -569,7 +582,8 @@ static const char *const own_fields[LISTS][OWN_FIELDS_MAX] = {
 	[QUEUES] = {"name", "parent", "quota", "limit", "models", "weight"},
 	[NETWORKS] = {"node", "kind", "bandwidth", "latency"},
 	[TASKS] = {"copies", "at", "every", "duration", "cpu", "host-memory", "gang", "threshold",
-		"affinity", "anti-affinity", "exclusion", "queue", "network"},
+		"affinity", "anti-affinity", "preferred-anti-affinity", "exclusion", "queue",
+		"network"},
 };
 
 /* Of a list's entries; NULL behind the last. */
@@ -583,6 +597,15 @@ static const char *next_field(const void *known, size_t i)
 	return ((const struct known_fields *)known)->name[i];
 }
 
+static bool is_own(enum list list, const char *field)
+{
+	size_t n = 0;
+
+	while (own_fields[list][n] && strcmp(own_fields[list][n], field) != 0)
+		n++;
+	return own_fields[list][n];
+}
+
 static int unknown_field(enum list list, const char *field, struct error *err)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT(sizeof(struct known_fields));
@@ -592,10 +615,13 @@ static int unknown_field(enum list list, const char *field, struct error *err)
 
 	for (; own_fields[list][n]; n++)
 		known.name[n] = own_fields[list][n];
-	for (size_t i = 0; list == TASKS && i < SPEC_FIELDS_N; i++)
+	for (size_t i = 0; list == TASKS && i < SPEC_FIELDS_N; i++) {
+		const char *name = spec_field_name(i, known.of_spec[i]);
+
 		/* Devices have no names here. */
-		if (strcmp(spec_field_name(i, known.of_spec[i]), "device") != 0)
-			known.name[n++] = known.of_spec[i];
+		if (strcmp(name, "device") != 0 && !is_own(list, name))
+			known.name[n++] = name;
+	}
 	near = cli_suggest(field, next_field, &known);
 	if (near)
 		return fail(err, EINVAL, "there is no such field; did you mean '%s'?", near);
@@ -670,8 +696,8 @@ static int read_entry(struct reader *reader, struct fy_node *item, enum list lis
 	struct error *err)
 {
 	struct node_entry node = {.copies = 1, .node.n_kinds = 1};
-	struct task_entry task = {.copies = 1};
-	struct cluster_queue queue = {.limit = PLACE_UNLIMITED, .weight = 1};
+	struct task_entry task = {.copies = 1, .line = (uint32_t)first_line_of(item)};
+	struct cluster_queue queue = {.limit = PLACE_UNLIMITED, .weight = 1, .line = task.line};
 	struct cluster_network network = {.node = PLACE_NONE, .kind = PLACE_NETWORK_KINDS};
 	void *const entries[LISTS] = {
 		[NODES] = &node, [QUEUES] = &queue, [NETWORKS] = &network, [TASKS] = &task};
@@ -681,7 +707,7 @@ static int read_entry(struct reader *reader, struct fy_node *item, enum list lis
 		return fail_in_entry(item, list, number,
 			fail(err, EINVAL, "fields are expected, such as {copies: 2}"), err);
 	spec_init(&task.spec);
-	node.node.line = (uint32_t)first_line_of(item);
+	node.node.line = task.line;
 	r = read_fields(reader, item, entries[list], list, err);
 	if (r < 0)
 		return r;
@@ -745,10 +771,12 @@ static int read_root(struct reader *reader, struct fy_node *root, struct error *
 	struct fy_node *lists[LISTS] = {NULL};
 	int r = find_lists(root, lists, err);
 
-	for (int list = 0; r == 0 && list < LISTS; list++)
+	for (int list = 0; r == 0 && list < LISTS; list++) {
 		r = read_list(reader, lists[list], (enum list)list, err);
-	r = r < 0 ? r : cluster_check_names(reader->cluster, err);
-	return r < 0 ? r : cluster_queues_check(reader->cluster, err);
+		if (r == 0 && list == QUEUES)
+			r = cluster_queues_check(reader->cluster, err);
+	}
+	return r < 0 ? r : cluster_check_names(reader->cluster, err);
 }
 
 /* The one document of the text. */

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "cli/option.h"
 #include "replay/replay.h"
@@ -37,6 +38,7 @@ struct sim {
 	bool has_seeds; /* they were asked for */
 	enum replay_mode mode;
 	enum replay_queue queue;
+	bool is_brief;                  /* there will be a table, and nothing else */
 	uint64_t faster;                /* tasks of files arrive so many times as fast */
 	char title[128];                /* what it is, in a few words */
 	struct replay_result **results; /* by scheme, then by seed; owned */
@@ -57,15 +59,16 @@ static inline struct replay_result *sim_result(
 int sim_check(const struct cli_args *args, struct error *err);
 /* Reads all that there is to read. */
 int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err);
-/* Runs the scheme with the seed. */
+/* Runs the scheme with the seed; progress, note: as replay_input has it. */
 int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme, uint64_t seed,
+	replay_progress_fn *progress, replay_note_fn *note, void *arg,
 	struct replay_result **ret_result, struct error *err);
 
 /* ---- sim-yaml.c ---- */
 
 /*
- * Nodes and tasks out of YAML, added to both; docs: the man page. Pure. -EINVAL with line, field
- * and value, -ENOMEM.
+ * Nodes and tasks out of YAML, added to both; docs: the man page. Whether all tasks have a duration
+ * is has_times of the workload. Pure. -EINVAL with line, field and value, -ENOMEM.
  */
 int sim_yaml(
 	struct str text, struct cluster *cluster, struct workload *workload, struct error *err);
@@ -75,6 +78,9 @@ extern const char *const sim_network_kinds[PLACE_NETWORK_KINDS]; /* as YAML and 
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);
+/* What has happened to a task, as a line of JSON: with a time where there is one. */
+void sim_print_event(FILE *f, const struct sim *sim, uint32_t scheme, uint64_t seed,
+	const struct replay_note *note);
 /* The caller's; NULL when out of memory. */
 json_t *sim_json(const struct sim *sim);
 
@@ -82,6 +88,8 @@ json_t *sim_json(const struct sim *sim);
 
 /* Of models that no node has and tasks or queues name. */
 void sim_warn_of_models(const struct sim *sim);
+/* Of more devices guaranteed to queues than there are. */
+void sim_warn_of_quotas(const struct sim *sim, const char *path);
 /* Of nodes that the file of cells has otherwise than the cluster; without one of nothing. */
 void sim_warn_of_cells(const struct sim *sim, const char *path);
 /* Of tasks that cannot have a place. */

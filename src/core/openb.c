@@ -161,9 +161,13 @@ static int read_node(const struct row *row, const struct titles *t, void *item, 
 		.cpu_milli = (uint32_t)cpu,
 		.n_devices = (uint32_t)n,
 		.memory_bytes = memory * MIB};
-	if (!node->name.n || node->name.n >= SPEC_LABEL || node->model.n >= SPEC_LABEL)
-		return fail(err, EINVAL, "line %u: names of up to %u characters are expected",
-			row->line, SPEC_LABEL - 1);
+	if (!node->name.n || node->name.n >= SPEC_LABEL)
+		return fail(err, EINVAL, "line %u: sn '%.*s': 1 to %u characters are expected",
+			row->line, (int)MIN(node->name.n, SPEC_LABEL), node->name.p,
+			SPEC_LABEL - 1);
+	if (node->model.n >= SPEC_LABEL)
+		return fail(err, EINVAL, "line %u: model '%.*s': up to %u characters are expected",
+			row->line, (int)SPEC_LABEL, node->model.p, SPEC_LABEL - 1);
 	return 0;
 }
 

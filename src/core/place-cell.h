@@ -111,6 +111,10 @@ uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b);
  * KubeShare 2.0's distance of two ids: aligned at the device, the difference of two numbers and 100
  * for two parts that differ otherwise; what only one of them has counts as the number it is, or
  * 100. At most CELL_ID_FAR.
+ *
+ * So KubeShare has it, and a root without id is a number: 1/a/1 is 101 from 2/c/1, in another root,
+ * and 102 from 1/b/3, on the next node of two devices in its own. Only ids that are names keep
+ * roots apart, as far as 100 goes.
  */
 #define CELL_ID_FAR 1000000u
 uint32_t place_cell_id_distance(const struct place_cell_path *a, const struct place_cell_path *b);

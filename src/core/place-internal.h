@@ -136,6 +136,7 @@ struct place {
 	uint32_t *label_gaps;    /* those numbers, n_gaps of them */
 	uint32_t n_labels, labels_size, n_gaps;
 	char models[PLACE_MODELS_MAX][SPEC_LABEL];
+	uint64_t model_memory[PLACE_MODELS_MAX]; /* the most that any of its devices has had */
 	uint32_t n_models;
 	char taints[PLACE_TAINTS_MAX][SPEC_LABEL];
 	uint32_t n_taints;

@@ -41,22 +41,12 @@ static uint64_t judge_paper(const struct place *place, const struct place_class 
 	return mask;
 }
 
-static int32_t paper_bound(struct place *place, const struct place_class *class, uint32_t node)
-{
-	return place_bound_by(place, class, node, judge_paper);
-}
-
-static int32_t paper_score(struct place *place, const struct place_spec *spec, uint32_t node,
-	uint64_t mask, struct place_choice *choice)
-{
-	return place_score_by(place, spec, mask, judge_paper, choice);
-}
-
 const struct place_policy place_kubeshare = {
 	.name = "kubeshare",
 	.about = "KubeShare 1.0 as published: best fit, worst fit among labels, then a new device",
-	.bound = paper_bound,
-	.score = paper_score,
+	.bound = place_judged_bound,
+	.score = place_judged_score,
+	.judge = judge_paper,
 };
 
 static uint64_t judge_code(const struct place *place, const struct place_class *class,
@@ -72,20 +62,10 @@ static uint64_t judge_code(const struct place *place, const struct place_class *
 	return mask;
 }
 
-static int32_t code_bound(struct place *place, const struct place_class *class, uint32_t node)
-{
-	return place_bound_by(place, class, node, judge_code);
-}
-
-static int32_t code_score(struct place *place, const struct place_spec *spec, uint32_t node,
-	uint64_t mask, struct place_choice *choice)
-{
-	return place_score_by(place, spec, mask, judge_code, choice);
-}
-
 const struct place_policy place_kubeshare_code = {
 	.name = "kubeshare-code",
 	.about = "KubeShare 1.0 as shipped: the device with the least left over",
-	.bound = code_bound,
-	.score = code_score,
+	.bound = place_judged_bound,
+	.score = place_judged_score,
+	.judge = judge_code,
 };

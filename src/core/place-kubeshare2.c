@@ -10,6 +10,10 @@
  * the model's priority in the file of cells, distance that of place_cell_id_distance(). Here they
  * are in thousandths. On the node the devices are taken whose own part of the sum is greatest.
  *
+ * Which root of the file a device is in says little where roots have no cellId: their numbers
+ * differ by less than those of the devices (place-cell.h), there as here, and the group may be
+ * joined from the next root rather than its own.
+ *
  * Where KubeShare's code is not what its comments say it is the comments that hold: `free / n` is
  * no integer, and who asks for no device goes where there is none.
  */
@@ -92,19 +96,19 @@ static int32_t without_device(const struct place *place, uint32_t node)
 	return place->nodes[node].n_devices ? 0 : 100000;
 }
 
-static int32_t bound_of(
-	const struct place *place, const struct place_class *class, uint32_t node, uint32_t kind)
+static int32_t kubeshare2_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	if (!class->count)
 		return without_device(place, node);
-	return node_score(place, node, devices_of(place, class->models, node), kind, NULL);
+	return node_score(place, node, devices_of(place, class->models, node), class->kind, NULL);
 }
 
-static int32_t score_of(const struct place *place, const struct place_spec *spec, uint64_t mask,
-	uint32_t kind, struct place_choice *choice)
+static int32_t kubeshare2_score(struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice)
 {
+	const uint32_t kind = place->config.policy->kind(place, spec);
 	const struct group *group = kind == GUARANTEE ? place_group(place, spec->group) : NULL;
-	const uint32_t node = choice->node, first = place->nodes[node].first_device;
+	const uint32_t first = place->nodes[node].first_device;
 	const uint64_t devices = devices_of(place, spec->models, node);
 	int64_t far[PLACE_NODE_DEVICES_MAX] = {0}, value[PLACE_NODE_DEVICES_MAX], sum;
 
@@ -124,63 +128,41 @@ static int32_t score_of(const struct place *place, const struct place_spec *spec
 
 /* ---- by what it is ---- */
 
-static int32_t guarantee_bound(struct place *place, const struct place_class *class, uint32_t node)
+static uint32_t kind_guarantee(const struct place *place, const struct place_spec *spec)
 {
-	return bound_of(place, class, node, GUARANTEE);
-}
-
-static int32_t guarantee_score(struct place *place, const struct place_spec *spec, uint32_t node,
-	uint64_t mask, struct place_choice *choice)
-{
-	return score_of(place, spec, mask, GUARANTEE, choice);
+	return GUARANTEE;
 }
 
 const struct place_policy place_kubeshare2_guarantee = {
 	.name = "kubeshare2-guarantee",
 	.about = "KubeShare 2.0 for guarantee pods: spread, near the group",
-	.bound = guarantee_bound,
-	.score = guarantee_score,
+	.kind = kind_guarantee,
+	.bound = kubeshare2_bound,
+	.score = kubeshare2_score,
 };
 
-static int32_t opportunistic_bound(
-	struct place *place, const struct place_class *class, uint32_t node)
+static uint32_t kind_opportunistic(const struct place *place, const struct place_spec *spec)
 {
-	return bound_of(place, class, node, OPPORTUNISTIC);
-}
-
-static int32_t opportunistic_score(struct place *place, const struct place_spec *spec,
-	uint32_t node, uint64_t mask, struct place_choice *choice)
-{
-	return score_of(place, spec, mask, OPPORTUNISTIC, choice);
+	return OPPORTUNISTIC;
 }
 
 const struct place_policy place_kubeshare2_opportunistic = {
 	.name = "kubeshare2-opportunistic",
 	.about = "KubeShare 2.0 for opportunistic pods: pack",
-	.bound = opportunistic_bound,
-	.score = opportunistic_score,
+	.kind = kind_opportunistic,
+	.bound = kubeshare2_bound,
+	.score = kubeshare2_score,
 };
 
-static uint32_t kind_of(const struct place_spec *spec)
+static uint32_t kind_by_priority(const struct place *place, const struct place_spec *spec)
 {
 	return spec->priority ? GUARANTEE : OPPORTUNISTIC;
-}
-
-static int32_t any_bound(struct place *place, const struct place_class *class, uint32_t node)
-{
-	return bound_of(place, class, node, class->kind);
-}
-
-static int32_t any_score(struct place *place, const struct place_spec *spec, uint32_t node,
-	uint64_t mask, struct place_choice *choice)
-{
-	return score_of(place, spec, mask, kind_of(spec), choice);
 }
 
 const struct place_policy place_kubeshare2 = {
 	.name = "kubeshare2",
 	.about = "KubeShare 2.0: packs those of priority 0, spreads the others",
-	.kind = kind_of,
-	.bound = any_bound,
-	.score = any_score,
+	.kind = kind_by_priority,
+	.bound = kubeshare2_bound,
+	.score = kubeshare2_score,
 };

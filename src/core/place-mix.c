@@ -87,12 +87,28 @@ static void halve(struct place_mix *mix)
 	}
 }
 
-static void count(struct place_mix *mix, const struct place_spec *spec)
+/* Those that have the device memory for it; what none of them has restricts nobody. */
+static uint64_t models_with_memory(const struct place *place, const struct place_spec *spec)
+{
+	const uint64_t asked = spec->models ? spec->models : UINT64_MAX;
+	uint64_t with = 0, without = 0;
+
+	for (uint32_t m = 0; m < place->n_models && spec->device_bytes; m++)
+		if (place->model_memory[m] && (asked >> m & 1)) {
+			if (place->model_memory[m] >= spec->device_bytes)
+				with |= 1ull << m;
+			else
+				without |= 1ull << m;
+		}
+	return with && without ? with : spec->models;
+}
+
+static void count(struct place_mix *mix, const struct place *place, const struct place_spec *spec)
 {
 	struct typical t = {.cpu_milli = spec->cpu_milli,
 			       .share = spec->share,
 			       .count = spec->count,
-			       .models = spec->count ? spec->models : 0},
+			       .models = spec->count ? models_with_memory(place, spec) : 0},
 		       *slot;
 
 	slot = seen_slot(mix, &t);
@@ -197,7 +213,8 @@ int place_mix_update(struct place *place)
 
 	if (!is_due || !place->config.policy->learn)
 		return 0;
-	if (!mix->is_given)
+	/* A few say nothing of what comes: until then it is as if all came alike. */
+	if (!mix->is_given && mix->arrivals >= FIRST_ARRIVALS)
 		learn(mix);
 	mix->is_learnt = false;
 	place_bounds_forget(place->bounds);
@@ -214,17 +231,18 @@ int place_mix_update(struct place *place)
 void place_note_arrival(struct place *place, const struct place_spec *spec)
 {
 	if (!place->mix->is_given && place_spec_check(spec, NULL) == 0)
-		count(place->mix, spec);
+		count(place->mix, place, spec);
 }
 
-void place_mix_give(struct place_mix *mix, const struct place_spec *specs, uint32_t n)
+void place_mix_give(struct place_mix *mix, const struct place *place,
+	const struct place_spec *specs, uint32_t n)
 {
 	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
 	mix->n_seen = 0;
 	mix->arrivals = 0;
 	for (uint32_t i = 0; i < n; i++)
 		if (place_spec_check(&specs[i], NULL) == 0)
-			count(mix, &specs[i]);
+			count(mix, place, &specs[i]);
 	learn(mix);
 	mix->is_given = true;
 	mix->is_learnt = false; /* the policy has yet to hear of it */
@@ -232,20 +250,21 @@ void place_mix_give(struct place_mix *mix, const struct place_spec *specs, uint3
 
 void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n)
 {
-	place_mix_give(place->mix, specs, n);
+	place_mix_give(place->mix, place, specs, n);
 }
 
 /* ---- what typical tenants cannot use ---- */
 
-static uint64_t unusable(const struct place *place, uint32_t at, const struct typical *t)
+static uint64_t unusable(
+	const struct place *place, uint32_t at, const struct typical *t, const uint16_t *open)
 {
 	const struct node *node = &place->nodes[at];
 	uint64_t rest = 0, small = 0;
 	uint32_t n = 0;
 
-	for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
-		uint32_t r = place->share_open[i];
-		bool is_other = t->models && !(t->models >> place->devices[i].model & 1);
+	for (uint32_t i = 0; i < node->n_devices; i++) {
+		const uint32_t r = open[i], model = place->devices[node->first_device + i].model;
+		const bool is_other = t->models && !(t->models >> model & 1);
 
 		rest += r;
 		if (is_other || r < t->share)
@@ -256,23 +275,27 @@ static uint64_t unusable(const struct place *place, uint32_t at, const struct ty
 	return !t->count || n < t->count || place->cpu_free[at] < t->cpu_milli ? rest : small;
 }
 
-uint64_t place_mix_fragmentation(const struct place_mix *mix, const struct place *place)
+uint64_t place_mix_unusable(
+	const struct place_mix *mix, const struct place *place, uint32_t node, const uint16_t *open)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t m = 0; m < mix->n_common; m++)
-		for (uint32_t at = 0; at < place->n_nodes; at++)
-			sum += unusable(place, at, &mix->typical[m]) *
-				(uint64_t)mix->typical[m].weight;
-	return mix->weights ? sum / (uint64_t)mix->weights : 0;
+		sum += unusable(place, node, &mix->typical[m], open) *
+			(uint64_t)mix->typical[m].weight;
+	return sum;
 }
 
 uint64_t place_fragmentation(struct place *place)
 {
 	struct place_mix *mix = place->mix;
+	uint64_t sum = 0;
 
 	/* As of now; a policy hears of it when it is time. */
 	if (!mix->is_given && mix->arrivals)
 		learn(mix);
-	return place_mix_fragmentation(mix, place);
+	for (uint32_t at = 0; at < place->n_nodes; at++)
+		sum += place_mix_unusable(
+			mix, place, at, &place->share_open[place->nodes[at].first_device]);
+	return mix->weights ? sum / (uint64_t)mix->weights : 0;
 }

@@ -42,11 +42,20 @@ struct place_mix {
 int place_mix_new(struct place_mix **ret_mix);
 void place_mix_free(struct place_mix *mix);
 
-/* These are typical, in the place of what was; what place_spec_check refuses does not count. */
-void place_mix_give(struct place_mix *mix, const struct place_spec *specs, uint32_t n);
+/*
+ * These are typical, in the place of what was; what place_spec_check refuses does not count. The
+ * place's models tell who may have which by its device memory.
+ */
+void place_mix_give(struct place_mix *mix, const struct place *place,
+	const struct place_spec *specs, uint32_t n);
 
-/* place_fragmentation() by a mix that need not be the engine's own. */
-uint64_t place_mix_fragmentation(const struct place_mix *mix, const struct place *place);
+/*
+ * What typical tenants cannot use of a node, times the weights of all of them (mix->weights): the
+ * sum over nodes, by those, is place_fragmentation() by a mix that need not be the engine's own.
+ * open: what is free of its devices, permille.
+ */
+uint64_t place_mix_unusable(const struct place_mix *mix, const struct place *place, uint32_t node,
+	const uint16_t *open);
 
 /* No tenant asks for those models any more. */
 void place_mix_forget(struct place_mix *mix, uint64_t models);

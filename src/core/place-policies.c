@@ -195,28 +195,27 @@ bool place_take_best(const struct place *place, const int64_t *value, uint64_t m
 }
 
 static int32_t judged(const struct place *place, const struct place_class *class, uint64_t mask,
-	place_judge_fn *judge, struct place_choice *choice)
+	struct place_choice *choice)
 {
 	int64_t value[PLACE_NODE_DEVICES_MAX], sum;
 
-	mask = judge(place, class, choice->node, mask, value);
+	mask = place->config.policy->judge(place, class, choice->node, mask, value);
 	return place_take_best(place, value, mask, choice, &sum) ? (int32_t)sum : PLACE_NEVER;
 }
 
-int32_t place_bound_by(const struct place *place, const struct place_class *class, uint32_t node,
-	place_judge_fn *judge)
+int32_t place_judged_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	struct place_choice choice = {.node = node, .n = class->count};
 
-	return judged(place, class, place_open_devices(place, class, node), judge, &choice);
+	return judged(place, class, place_open_devices(place, class, node), &choice);
 }
 
-int32_t place_score_by(const struct place *place, const struct place_spec *spec, uint64_t mask,
-	place_judge_fn *judge, struct place_choice *choice)
+int32_t place_judged_score(struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice)
 {
 	const struct place_class class = place_class_of(place, spec);
 
-	return judged(place, &class, mask, judge, choice);
+	return judged(place, &class, mask, choice);
 }
 
 void place_take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,

@@ -41,6 +41,14 @@ struct place_company {
 	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
 };
 
+/*
+ * Which devices of the mask one of the class would take, and what each is worth, up to
+ * PLACE_VALUE_MAX either way.
+ */
+#define PLACE_VALUE_MAX (INT32_MAX / (int32_t)SPEC_DEVICES_MAX)
+typedef uint64_t place_judge_fn(const struct place *place, const struct place_class *class,
+	uint32_t node, uint64_t mask, int64_t *ret_value);
+
 struct place_policy {
 	const char *name;                  /* as --policy takes it */
 	const char *about;                 /* one line */
@@ -50,7 +58,7 @@ struct place_policy {
 	 * What else of a spec decides its bounds: one of a few numbers, each has bounds of its own.
 	 * NULL: nothing.
 	 */
-	uint32_t (*kind)(const struct place_spec *spec);
+	uint32_t (*kind)(const struct place *place, const struct place_spec *spec);
 	/* Its bounds hold for classes of several shares; else each share is a class. */
 	bool spans_shares;
 	/* They are the node's, the same for all classes; those span many more shares then. */
@@ -89,6 +97,8 @@ struct place_policy {
 	/* What draws tenants to others: a part of scores, not of bounds. NULL: nothing. */
 	const struct place_draws *(*draws)(const struct place *place);
 	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
+	/* For place_judged_bound and place_judged_score, which call it; else NULL. */
+	place_judge_fn *judge;
 };
 
 extern const struct place_policy place_first_fit, place_best_fit, place_worst_fit,
@@ -97,7 +107,7 @@ extern const struct place_policy place_first_fit, place_best_fit, place_worst_fi
 	place_gpushare, place_gaiagpu, place_wang;
 
 /* Not among those that are offered: what they are compared with. */
-extern const struct place_policy place_random;
+extern const struct place_policy place_random, place_in_turn, place_by_memory;
 
 /* All there are, in the order in which they are shown; NULL at the end. */
 extern const struct place_policy *const place_policies[];
@@ -143,16 +153,11 @@ int32_t place_score_of(int64_t value);
 int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count);
 
 /*
- * For policies that judge each device by itself: which of the mask one of the class would take, and
- * what they are worth, up to PLACE_VALUE_MAX either way. The node's score is the sum of the best.
+ * The bound and the score of a policy that judges each device by itself: its `judge` says what they
+ * are worth, the best are taken, and the node's score is their sum.
  */
-#define PLACE_VALUE_MAX (INT32_MAX / (int32_t)SPEC_DEVICES_MAX)
-typedef uint64_t place_judge_fn(const struct place *place, const struct place_class *class,
-	uint32_t node, uint64_t mask, int64_t *ret_value);
-
-int32_t place_bound_by(const struct place *place, const struct place_class *class, uint32_t node,
-	place_judge_fn *judge);
-int32_t place_score_by(const struct place *place, const struct place_spec *spec, uint64_t mask,
-	place_judge_fn *judge, struct place_choice *choice);
+int32_t place_judged_bound(struct place *place, const struct place_class *class, uint32_t node);
+int32_t place_judged_score(struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice);
 
 #endif

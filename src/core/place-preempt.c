@@ -35,7 +35,7 @@ struct candidate {
 
 struct search {
 	struct place *place;
-	const struct place_spec *spec;
+	const struct place_spec *spec; /* of no queue where the rules tell the models */
 	const struct place_preempt *rules;
 	uint32_t violations_min; /* of any set that is looked for */
 
@@ -126,7 +126,9 @@ static int list_candidates(struct search *s, uint32_t node)
 	const struct held *held = &s->place->held[node];
 	int r = array_grow(&s->list, &s->size, held->n, sizeof(*s->list));
 
-	r = r < 0 ? r : array_grow(&s->gone, &s->gone_size, held->n + 1ull, sizeof(*s->gone));
+	r = r < 0 ? r
+		  : array_grow(&s->gone, &s->gone_size, held->n + s->place->n_gone + 1ull,
+			    sizeof(*s->gone));
 	if (r < 0)
 		return r;
 	s->n = 0;
@@ -415,6 +417,8 @@ static uint64_t filtered(struct search *s, uint32_t i)
 
 	if (!s->place->filter)
 		return UINT64_MAX;
+	for (; n < s->place->n_gone; n++)
+		s->gone[n] = s->place->gone[n];
 	for (uint32_t k = 0; k < s->n; k++)
 		if (k >= i || s->list[k].is_gone)
 			s->gone[n++] = s->list[k].h->tenant;
@@ -422,10 +426,18 @@ static uint64_t filtered(struct search *s, uint32_t i)
 	return place_filtered(s->place, s->spec, s->room.node, s->gone, n);
 }
 
-/* With those gone that have left. */
-static bool fits_now(struct search *s)
+/* With those gone that have left, as far as limits go but for one (or NULL). */
+static bool fits_now(struct search *s, const struct holder *but)
 {
-	return room_fits(&s->room) && filtered(s, s->n);
+	const struct place_preempt_order *order = s->rules->order;
+	const uint64_t usable = s->room.usable;
+	bool fits;
+
+	if (order && order->models)
+		room_narrow(&s->room, order->models(order->arg, but));
+	fits = room_fits(&s->room) && filtered(s, s->n);
+	s->room.usable = usable;
+	return fits;
 }
 
 /* Whether leaving can help at all; what else is asked of the node no leaving changes. */
@@ -539,7 +551,7 @@ static void stay_who_can(struct search *s)
 				continue;
 			room_with(&s->room, c->h);
 			c->is_gone = false;
-			fits = fits_now(s);
+			fits = fits_now(s, c->h);
 			c->is_gone = true;
 			room_without(&s->room, c->h);
 			if (!fits)
@@ -573,7 +585,7 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 	struct cost least = s->now;
 	int r = 0;
 
-	if (s->now.n && fits_now(s))
+	if (s->now.n && fits_now(s, NULL))
 		return keep_if_best(s);
 	least.n++;
 	least.highest = highest;
@@ -615,9 +627,10 @@ static int search_node(struct search *s, const struct cost *least)
 	s->room.usable &= allowed;
 	for (uint32_t i = 0; i < s->n && !fits; i++)
 		fits = leave(s, &s->list[i]) &&
-			(i + 1 == s->n || s->list[i + 1].rank != s->list[i].rank) && fits_now(s);
+			(i + 1 == s->n || s->list[i + 1].rank != s->list[i].rank) &&
+			fits_now(s, NULL);
 	if (!fits)
-		fits = s->now.n && fits_now(s);
+		fits = s->now.n && fits_now(s, NULL);
 	if (fits) {
 		stay_who_can(s);
 		r = keep_if_best(s);
@@ -752,23 +765,38 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 	return seen;
 }
 
-/* With those on other nodes that leave with them, and are not leaving yet. */
-static int list_victims(struct search *s, struct place_plan *ret)
+/* That of the node, and those of the victims elsewhere. */
+static uint64_t fingerprint_of(const struct place *place, const struct place_plan *plan)
 {
-	uint32_t *victims = calloc(2ull * s->best.n + 1, sizeof(*victims)), n = 0, kept = 0;
-	const struct place *place = s->place;
+	uint64_t seen = fingerprint(place, plan->choice.node);
+
+	for (uint32_t i = 0; i < plan->n_victims; i++) {
+		const struct place_tenant *t = place_tenant(place, plan->victims[i]);
+		const uint32_t node = t ? t->node : PLACE_NONE;
+
+		if (node != plan->choice.node)
+			seen = mixed(seen, t ? fingerprint(place, node) : 0);
+	}
+	return seen;
+}
+
+/* With those on other nodes that leave with them, and are not leaving yet. */
+static int list_victims(
+	const struct place *place, const uint32_t *tenants, uint32_t n, struct place_plan *ret)
+{
+	uint32_t *victims = calloc(2ull * n + 1, sizeof(*victims)), all = 0, kept = 0;
 
 	if (!victims)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->best.n; i++) {
-		const uint32_t peer = place_peer(place, s->victims[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t peer = place_peer(place, tenants[i]);
 
-		victims[n++] = s->victims[i];
+		victims[all++] = tenants[i];
 		if (peer != PLACE_NONE && !place->tenants[peer].is_leaving)
-			victims[n++] = peer;
+			victims[all++] = peer;
 	}
-	qsort(victims, n, sizeof(*victims), place_compare_numbers);
-	for (uint32_t i = 0; i < n; i++)
+	qsort(victims, all, sizeof(*victims), place_compare_numbers);
+	for (uint32_t i = 0; i < all; i++)
 		if (i == 0 || victims[i] != victims[i - 1])
 			victims[kept++] = victims[i];
 	ret->victims = victims;
@@ -776,27 +804,77 @@ static int list_victims(struct search *s, struct place_plan *ret)
 	return 0;
 }
 
-/* Where on the node the policy puts it once they have left. */
-static int choose(struct search *s, struct place_choice *ret, struct error *err)
+/*
+ * Where on the node the policy puts it once they have left, besides those of place->gone; rising,
+ * as the filter is told them.
+ */
+static int choose(struct place *place, const struct place_spec *asked, uint32_t node,
+	uint32_t *tenants, uint32_t n, struct place_choice *ret, struct error *err)
 {
-	struct place_spec spec = *s->spec;
-	uint32_t mark = place_mark(s->place);
+	const uint32_t *was_gone = place->gone, n_was = place->n_gone;
+	_cleanup_free_ uint32_t *gone = calloc(n + n_was + 1ull, sizeof(*gone));
+	struct place_spec spec = *asked;
+	uint32_t mark;
 	int r = 0;
 
-	spec.node = s->best.node;
-	/* Rising, as the filter is told them. */
-	qsort(s->victims, s->best.n, sizeof(*s->victims), place_compare_numbers);
-	s->place->gone = s->victims;
-	s->place->n_gone = s->best.n;
-	for (uint32_t i = 0; i < s->best.n && r == 0; i++)
-		r = place_remove(s->place, s->victims[i]);
-	r = r < 0 ? fail(err, -r, "out of memory for a plan")
-		  : place_find(s->place, &spec, ret, err);
-	s->place->gone = NULL;
-	s->place->n_gone = 0;
-	place_rollback(s->place, mark);
-	place_release(s->place);
+	if (!gone)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	memcpy(gone, tenants, n * sizeof(*gone));
+	for (uint32_t i = 0; i < n_was; i++)
+		gone[n + i] = was_gone[i];
+	qsort(gone, n + n_was, sizeof(*gone), place_compare_numbers);
+	spec.node = node;
+	mark = place_mark(place);
+	place->gone = gone;
+	place->n_gone = n + n_was;
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = place_remove(place, tenants[i]);
+	r = r < 0 ? fail(err, -r, "out of memory for a plan") : place_find(place, &spec, ret, err);
+	place->gone = was_gone;
+	place->n_gone = n_was;
+	place_rollback(place, mark);
+	place_release(place);
 	return r;
+}
+
+int place_preempt_plan(struct place *place, const struct place_spec *spec, uint32_t node,
+	const uint32_t *tenants, uint32_t n, bool is_graceful, struct place_plan *ret,
+	struct error *err)
+{
+	_cleanup_free_ uint32_t *kept = calloc(n + 1ull, sizeof(*kept));
+	_cleanup_(place_plan_done) struct place_plan plan = {.is_graceful = is_graceful};
+	int r;
+
+	if (!kept)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	memcpy(kept, tenants, n * sizeof(*kept));
+	r = choose(place, spec, node, kept, n, &plan.choice, err);
+	for (uint32_t i = n; r == 0 && i-- > 0;) {
+		const uint32_t out = kept[i];
+
+		kept[i] = kept[n - 1];
+		r = choose(place, spec, node, kept, n - 1, &plan.choice, err);
+		if (r == 0)
+			n--;
+		if (r != -ENOSPC)
+			continue;
+		kept[i] = out;
+		r = 0;
+	}
+	/* As it is with all that are left. */
+	r = r < 0 ? r : choose(place, spec, node, kept, n, &plan.choice, err);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct place_tenant *t = place_tenant(place, kept[i]);
+
+		plan.share_lost += (uint64_t)t->spec.share * t->n;
+	}
+	if (list_victims(place, kept, n, &plan) < 0)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	plan.seen = fingerprint_of(place, &plan);
+	*ret = TAKE(plan, (struct place_plan){0});
+	return 0;
 }
 
 static int find_victims(struct search *s, struct error *err)
@@ -831,8 +909,10 @@ static int find_victims(struct search *s, struct error *err)
 int place_preempt_find(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
 {
+	const bool may_limits_give = rules->order && rules->order->models;
+	struct place_spec searched = *spec;
 	_cleanup_(search_done) struct search s = {
-		.place = place, .spec = spec, .rules = rules, .best = {.node = PLACE_NONE}};
+		.place = place, .spec = &searched, .rules = rules, .best = {.node = PLACE_NONE}};
 	struct place_plan plan = {0};
 	int r;
 
@@ -843,17 +923,19 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 	if (r < 0 && r != -ENOSPC)
 		return r;
 	if (r == -ENOSPC) {
-		if (spec->count && !place_queue_models(place, spec))
+		if (spec->count && !may_limits_give && !place_queue_models(place, spec))
 			return r; /* whoever leaves */
 		if (!rules->order && !spec->priority)
 			return fail(
 				err, ENOSPC, "priority 0 is opportunistic: it makes nobody leave");
+		searched.queue = may_limits_give ? 0 : spec->queue;
 		r = find_victims(&s, err);
 		if (r == 0)
-			r = choose(&s, &plan.choice, err);
+			r = choose(
+				place, spec, s.best.node, s.victims, s.best.n, &plan.choice, err);
 		if (r < 0)
 			return r;
-		r = list_victims(&s, &plan);
+		r = list_victims(place, s.victims, s.best.n, &plan);
 		if (r < 0)
 			return fail(err, -r, "out of memory for a plan");
 		plan.violations = s.best.violations;
@@ -861,7 +943,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 		plan.share_lost = s.best.share;
 	}
 	plan.is_graceful = rules->is_graceful;
-	plan.seen = fingerprint(place, plan.choice.node);
+	plan.seen = fingerprint_of(place, &plan);
 	*ret = plan;
 	return 0;
 }
@@ -872,8 +954,7 @@ int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	uint32_t mark, tenant = PLACE_NONE;
 	int r = 0;
 
-	if (plan->choice.node >= place->n_nodes ||
-		fingerprint(place, plan->choice.node) != plan->seen)
+	if (plan->choice.node >= place->n_nodes || fingerprint_of(place, plan) != plan->seen)
 		return fail(err, ESTALE, "the node has changed since the plan was made");
 	mark = place_mark(place);
 	for (uint32_t i = 0; i < plan->n_victims && r == 0; i++)

@@ -53,12 +53,15 @@ struct place_budget {
 /*
  * Other rules than priorities, for place-queue.h. rank: who has less goes first; negative:
  * it stays. While sets are tried, leave says whether it may go after those that have left so far,
- * and counts it if so; stay takes that back, in any order.
+ * and counts it if so; stay takes that back, in any order. models: of which it may have devices by
+ * its queue's limits once those that have left are gone, but for one (or NULL); without it, and by
+ * priority, nobody leaves for a limit.
  */
 struct place_preempt_order {
 	int (*rank)(void *arg, const struct holder *h);
 	bool (*leave)(void *arg, const struct holder *h);
 	void (*stay)(void *arg, const struct holder *h);
+	uint64_t (*models)(void *arg, const struct holder *but); /* or NULL */
 	void *arg;
 };
 
@@ -78,7 +81,7 @@ struct place_plan {
 	uint32_t highest;             /* priority (or rank) of a victim */
 	uint64_t share_lost;
 	bool is_graceful;
-	uint64_t seen; /* of the node and of other halves: where that changes the plan is void */
+	uint64_t seen; /* of the nodes and of other halves: where that changes the plan is void */
 };
 
 /*
@@ -94,6 +97,16 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
  */
 int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err);
+
+/*
+ * The plan in which those n tenants leave, wherever they are, and it goes to that node; without
+ * those without whom it fits there all the same, the last first. Nothing is changed. -ENOSPC: it
+ * does not fit there; -ENOMEM. *ret_plan: as place_preempt_find, but for `violations` and
+ * `highest`, which are 0.
+ */
+int place_preempt_plan(struct place *place, const struct place_spec *spec, uint32_t node,
+	const uint32_t *tenants, uint32_t n, bool is_graceful, struct place_plan *ret_plan,
+	struct error *err);
 
 /* The budgets' labels rise and are known; 0 or -EINVAL. */
 int place_preempt_check(

@@ -9,28 +9,12 @@
 
 #include "base/cleanup.h"
 #include "core/place-gang.h"
-#include "core/place-held.h"
-#include "core/place-internal.h"
+#include "core/place-queue-internal.h"
 
 #define AMOUNT_MAX (1ull << 40) /* more permille than a cluster has */
 #define TEXT 24u
 
-/* [PLACE_MODELS_MAX]: of all models together. */
-#define ALL PLACE_MODELS_MAX
-
-struct queue {
-	char name[SPEC_LABEL];
-	uint32_t parent; /* index, or PLACE_NONE */
-	uint32_t weight, n_children;
-	uint64_t quota[ALL + 1], limit[ALL + 1], used[ALL + 1];
-};
-
-struct place_queues {
-	uint32_t n;
-	uint64_t models;        /* bits: those that one has a quota or a limit of */
-	uint64_t used[ALL + 1]; /* by all tenants, with or without a queue */
-	struct queue queue[];
-};
+const uint64_t queue_nothing[ALL + 1];
 
 void place_queue_free(struct place_queues *queues)
 {
@@ -54,21 +38,10 @@ static const char *devices(uint64_t permille, char ret[static TEXT])
 
 /* ---- counting ---- */
 
-/* What it has, or would have, of each of its devices; and of all together. */
-static uint32_t share_by(const struct place *place, const struct place_spec *spec)
-{
-	return spec->is_exclusive ? place->config.share_factor : spec->share;
-}
-
-static uint64_t asked_by(const struct place *place, const struct place_spec *spec)
-{
-	return (uint64_t)share_by(place, spec) * spec->count;
-}
-
 static void count(struct place_queues *queues, const struct place *place,
 	const struct place_tenant *t, int sign)
 {
-	const uint64_t share = (uint64_t)(int64_t)(sign * (int)share_by(place, &t->spec));
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)queue_share(place, &t->spec));
 	uint32_t at = t->spec.queue ? t->spec.queue - 1 : PLACE_NONE;
 
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -151,6 +124,7 @@ static int queue_set(struct place *place, struct place_queues *queues, uint32_t 
 	size_t n = strlen(info->name);
 	int r;
 
+	queues->looked_at = i;
 	if (n == 0 || n >= SPEC_LABEL)
 		return fail(err, EINVAL, "queue '%.70s': 1 to %u characters are possible",
 			info->name, SPEC_LABEL - 1);
@@ -171,6 +145,7 @@ static int parents_set(
 	for (uint32_t i = 0; i < queues->n; i++) {
 		struct queue *q = &queues->queue[i];
 
+		queues->looked_at = i;
 		q->parent = PLACE_NONE;
 		if (!infos[i].parent || !infos[i].parent[0])
 			continue;
@@ -183,6 +158,7 @@ static int parents_set(
 	for (uint32_t i = 0; i < queues->n; i++) {
 		uint32_t depth = 0, up = i;
 
+		queues->looked_at = i;
 		while ((up = queues->queue[up].parent) != PLACE_NONE) {
 			if (up == i)
 				return fail(err, EINVAL, "queue %s: its parents lead back to it",
@@ -199,8 +175,7 @@ static int parents_set(
 }
 
 /* What is guaranteed below is guaranteed above. */
-static int sums_check(
-	const struct place *place, const struct place_queues *queues, struct error *err)
+static int sums_check(const struct place *place, struct place_queues *queues, struct error *err)
 {
 	_cleanup_free_ uint64_t(*sum)[ALL + 1] = calloc(queues->n + 1ull, sizeof(*sum));
 	char a[TEXT], b[TEXT];
@@ -211,7 +186,8 @@ static int sums_check(
 		for (uint32_t m = 0; m <= ALL && queues->queue[i].parent != PLACE_NONE; m++)
 			if (queues->queue[i].quota[m] != PLACE_UNLIMITED)
 				sum[queues->queue[i].parent][m] += queues->queue[i].quota[m];
-	for (uint32_t i = 0; i < queues->n; i++)
+	for (uint32_t i = 0; i < queues->n; i++) {
+		queues->looked_at = i;
 		for (uint32_t m = 0; m <= ALL; m++)
 			if (sum[i][m] > queues->queue[i].quota[m])
 				return fail(err, EINVAL,
@@ -221,6 +197,7 @@ static int sums_check(
 					m == ALL ? "" : " of model ",
 					m == ALL ? "" : place->models[m],
 					devices(queues->queue[i].quota[m], b));
+	}
 	return 0;
 }
 
@@ -228,6 +205,7 @@ static int tenants_set(const struct place *place, struct place_queues *queues, s
 {
 	const struct place_queues *old = place->queues;
 
+	queues->looked_at = queues->n;
 	for (uint32_t i = 0; i < place->n_tenants; i++) {
 		const struct place_tenant *t = &place->tenants[i];
 		uint32_t at = t->spec.queue - 1;
@@ -250,14 +228,16 @@ static int tenants_set(const struct place *place, struct place_queues *queues, s
 	return 0;
 }
 
-int place_queue_set(
-	struct place *place, const struct place_queue_info *infos, uint32_t n, struct error *err)
+int place_queue_set(struct place *place, const struct place_queue_info *infos, uint32_t n,
+	uint32_t *ret_at, struct error *err)
 {
 	_cleanup_(place_queue_free_p) struct place_queues *queues = NULL;
 	char models[PLACE_MODELS_MAX][SPEC_LABEL];
 	const uint32_t n_models = place->n_models;
 	int r = 0;
 
+	if (ret_at)
+		*ret_at = n;
 	if (n > PLACE_QUEUES_MAX)
 		return fail(err, EINVAL, "%u queues: up to %u are possible", n, PLACE_QUEUES_MAX);
 	if (place->n_marks)
@@ -279,6 +259,8 @@ int place_queue_set(
 		/* Those that only they name are unknown again. */
 		memcpy(place->models, models, sizeof(models));
 		place->n_models = n_models;
+		if (ret_at)
+			*ret_at = queues->looked_at;
 		return r;
 	}
 	place_queue_free(place->queues);
@@ -335,7 +317,7 @@ static bool is_within_limits(const struct place *place, const struct place_spec 
 	uint32_t model, struct place_verdict *ret)
 {
 	const struct place_queues *queues = place->queues;
-	const uint64_t asked = asked_by(place, spec);
+	const uint64_t asked = queue_asked(place, spec);
 	const uint32_t bounds[] = {ALL, model};
 	char a[TEXT], b[TEXT], c[TEXT];
 	bool is_within = true;
@@ -352,7 +334,7 @@ static bool is_within_limits(const struct place *place, const struct place_spec 
 					devices(asked, b));
 				return false;
 			}
-			if (is_within && q->limit[m] - asked < q->used[m]) {
+			if (is_within && queue_is_full(q, queue_nothing, m, asked)) {
 				SAY(ret, PLACE_ADMIT_WAIT,
 					"queue %s has %s of the %s devices%s that it may have, %s "
 					"asked",
@@ -448,27 +430,81 @@ static bool is_within_quota(const struct queue *q, uint32_t m, uint64_t asked)
 	return q->quota[m] == PLACE_UNLIMITED || q->used[m] + asked <= q->quota[m];
 }
 
+/* The tenant's queue, or one above. */
+static bool is_on_way(const struct place_queues *queues, const struct place_spec *spec, uint32_t at)
+{
+	uint32_t up = spec->queue - 1;
+
+	while (up != PLACE_NONE && up != at)
+		up = queues->queue[up].parent;
+	return up == at;
+}
+
+/*
+ * Below `above` there are devices of that model, or of any for ALL, of a queue from which the
+ * tenant's may have them back.
+ */
+static bool is_lent_below(
+	const struct place *place, const struct place_spec *spec, uint32_t above, uint32_t bound)
+{
+	const struct place_queues *queues = place->queues;
+	const struct queue *queue = queues->queue;
+	const uint32_t first = bound == ALL ? 0 : bound;
+	const uint32_t end = bound == ALL ? place->n_models : bound + 1;
+
+	for (uint32_t i = 0; i < queues->n; i++)
+		for (uint32_t m = first; m < end && !queue[i].n_children; m++) {
+			uint32_t at = i;
+
+			if (!queue[i].used[m] || is_on_way(queues, spec, i))
+				continue;
+			while (at != PLACE_NONE && !is_on_way(queues, spec, at) &&
+				queue_beyond(&queue[at], queue_nothing, m) > 0)
+				at = queue[at].parent;
+			if (at == PLACE_NONE || !is_on_way(queues, spec, at))
+				continue;
+			while (at != PLACE_NONE && at != above)
+				at = queue[at].parent;
+			if (at == above)
+				return true;
+		}
+	return false;
+}
+
+/* All limits that stand against it do so for what others have borrowed. */
+static bool is_lent(const struct place *place, const struct place_spec *spec, uint32_t model)
+{
+	const struct queue *queue = place->queues->queue;
+	const uint64_t asked = queue_asked(place, spec);
+	const uint32_t bounds[] = {ALL, model};
+
+	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queue[at].parent)
+		for (int i = 0; i < 2; i++)
+			if (queue_is_full(&queue[at], queue_nothing, bounds[i], asked) &&
+				!is_lent_below(place, spec, at, bounds[i]))
+				return false;
+	return true;
+}
+
 static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
-	const uint64_t asked = asked_by(place, spec);
+	const uint64_t asked = queue_asked(place, spec);
 	const uint64_t all = place->capacity[model], used = place->queues->used[model];
 	const uint64_t idle = all > used ? all - used : 0;
+	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
+	const bool has_right = m == model && is_within_quota(q, model, asked);
 	char a[TEXT], b[TEXT], c[TEXT];
-	uint32_t m = ALL;
 
-	if (!is_within_limits(place, spec, model, ret))
+	if (!is_within_limits(place, spec, model, ret) &&
+		(!has_right || ret->admission == PLACE_ADMIT_NEVER || !is_lent(place, spec, model)))
 		return;
-	if (is_within_quota(q, ALL, asked))
-		m = model;
-	if (m == model && is_within_quota(q, model, asked)) {
+	if (has_right)
 		SAY(ret, PLACE_ADMIT_NOW, "queue %s has %s of its guaranteed %s devices, %s asked",
 			q->name, devices(q->used[ALL], a), devices(q->quota[ALL], b),
 			devices(asked, c));
-		return;
-	}
-	if (idle >= asked)
+	else if (idle >= asked)
 		SAY(ret, PLACE_ADMIT_BORROW,
 			"queue %s has %s of its guaranteed %s devices%s and borrows: %s are idle",
 			q->name, devices(q->used[m], a), devices(q->quota[m], b),
@@ -513,7 +549,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 /* As if it were there, with devices of that model. */
 static void pretend(struct place *place, const struct place_spec *spec, uint32_t model, int sign)
 {
-	const uint64_t asked = (uint64_t)sign * asked_by(place, spec);
+	const uint64_t asked = (uint64_t)sign * queue_asked(place, spec);
 	struct place_queues *queues = place->queues;
 
 	queues->used[ALL] += asked;
@@ -533,7 +569,7 @@ static void set_never(const struct place *place, const struct place_spec *member
 	uint64_t asked = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		asked += asked_by(place, &members[i]);
+		asked += queue_asked(place, &members[i]);
 	for (uint32_t at = members[0].queue - 1; at != PLACE_NONE; at = queue[at].parent)
 		if (asked > queue[at].limit[ALL]) {
 			SAY(ret, PLACE_ADMIT_NEVER,
@@ -596,183 +632,14 @@ int place_queue_admit_all(struct place *place, const struct place_spec *members,
 	return admit_each(place, members, n, models, ret, err);
 }
 
-/* ---- reclaim ---- */
-
-/* Beyond its quota, of all or of the model, if what has left is not counted. */
-static int64_t beyond(const struct queue *q, const uint64_t *gone, uint32_t model)
-{
-	int64_t most = (int64_t)(q->used[ALL] - gone[ALL]) - (int64_t)q->quota[ALL];
-
-	if (model != ALL && q->quota[model] != PLACE_UNLIMITED)
-		most = MAX(
-			most, (int64_t)(q->used[model] - gone[model]) - (int64_t)q->quota[model]);
-	return most;
-}
-
-struct reclaim {
-	const struct place *place;
-	const struct place_preempt_order *also; /* the caller's, who has a say as well; or NULL */
-	bool *is_above;                         /* the asker, or above it; by queue */
-	uint32_t *rank;                         /* by queue */
-	uint64_t (*gone)[ALL + 1];
-};
-
-static void reclaim_done(struct reclaim *r)
-{
-	free(r->is_above);
-	free(r->rank);
-	free(r->gone);
-}
-
-static uint32_t model_of(const struct reclaim *r, const struct holder *h)
-{
-	const struct place_tenant *t = &r->place->tenants[h->tenant];
-
-	return t->n ? r->place->devices[t->device[0]].model : ALL;
-}
-
-/* All on its way up have too much, and there is one that is not the asker's. */
-static bool may_leave(const struct reclaim *r, const struct holder *h)
-{
-	const struct queue *queue = r->place->queues->queue;
-	const uint32_t model = model_of(r, h);
-	uint32_t at = h->queue - 1;
-
-	if (!h->queue || !h->devices || r->is_above[at])
-		return false;
-	for (; at != PLACE_NONE && !r->is_above[at]; at = queue[at].parent)
-		if (beyond(&queue[at], r->gone[at], model) <= 0)
-			return false;
-	return true;
-}
-
-static int reclaim_rank(void *arg, const struct holder *h)
-{
-	const struct reclaim *r = arg;
-
-	if (r->also && r->also->rank(r->also->arg, h) < 0)
-		return -1;
-	return may_leave(r, h) ? (int)(r->rank[h->queue - 1] * 101 + h->priority) : -1;
-}
-
-static void reclaim_count(struct reclaim *r, const struct holder *h, int sign)
-{
-	const struct queue *queue = r->place->queues->queue;
-	const struct place_tenant *t = &r->place->tenants[h->tenant];
-	const uint64_t share = (uint64_t)(int64_t)(sign * (int)share_by(r->place, &t->spec));
-
-	for (uint32_t at = h->queue - 1; at != PLACE_NONE; at = queue[at].parent)
-		for (uint32_t i = 0; i < t->n; i++) {
-			r->gone[at][ALL] += share;
-			r->gone[at][r->place->devices[t->device[i]].model] += share;
-		}
-}
-
-static bool reclaim_leave(void *arg, const struct holder *h)
-{
-	struct reclaim *r = arg;
-
-	if (!may_leave(r, h) || (r->also && !r->also->leave(r->also->arg, h)))
-		return false;
-	reclaim_count(r, h, 1);
-	return true;
-}
-
-static void reclaim_stay(void *arg, const struct holder *h)
-{
-	struct reclaim *r = arg;
-
-	if (r->also)
-		r->also->stay(r->also->arg, h);
-	reclaim_count(r, h, -1);
-}
-
-static const uint64_t nothing[ALL + 1];
-
-/* The most that any model, or all, have beyond. */
-static int64_t most_beyond(const struct place *place, const struct queue *q)
-{
-	int64_t most = beyond(q, nothing, ALL);
-
-	for (uint32_t m = 0; m < place->n_models; m++)
-		most = MAX(most, beyond(q, nothing, m));
-	return most;
-}
-
-struct ranked {
-	int64_t beyond;
-	uint32_t weight, queue;
-};
-
-/* By weight; most first. */
-static int compare_ranked(const void *pa, const void *pb)
-{
-	const struct ranked *a = pa, *b = pb;
-	int64_t left = a->beyond * (int64_t)b->weight, right = b->beyond * (int64_t)a->weight;
-
-	if (left != right)
-		return left > right ? -1 : 1;
-	return a->queue < b->queue ? -1 : a->queue > b->queue;
-}
-
-static int reclaim_init(struct reclaim *r, uint32_t queue)
-{
-	const struct place_queues *queues = r->place->queues;
-	_cleanup_free_ struct ranked *ranked = calloc(queues->n, sizeof(*ranked));
-
-	r->is_above = calloc(queues->n, sizeof(*r->is_above));
-	r->rank = calloc(queues->n, sizeof(*r->rank));
-	r->gone = calloc(queues->n, sizeof(*r->gone));
-	if (!ranked || !r->is_above || !r->rank || !r->gone)
-		return -ENOMEM;
-	for (uint32_t at = queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
-		r->is_above[at] = true;
-	for (uint32_t i = 0; i < queues->n; i++)
-		ranked[i] = (struct ranked){
-			most_beyond(r->place, &queues->queue[i]), queues->queue[i].weight, i};
-	qsort(ranked, queues->n, sizeof(*ranked), compare_ranked);
-	for (uint32_t i = 0; i < queues->n; i++)
-		r->rank[ranked[i].queue] = i;
-	return 0;
-}
-
-int place_queue_reclaim(struct place *place, const struct place_spec *spec,
-	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err)
-{
-	_cleanup_(reclaim_done) struct reclaim reclaim = {.place = place, .also = rules->order};
-	const struct place_preempt_order order = {
-		.rank = reclaim_rank,
-		.leave = reclaim_leave,
-		.stay = reclaim_stay,
-		.arg = &reclaim,
-	};
-	struct place_preempt by_queue = *rules;
-	struct place_spec guaranteed = *spec;
-	struct place_verdict verdict;
-	int r;
-
-	r = place_queue_admit(place, spec, &verdict, err);
-	if (r < 0)
-		return r;
-	if (verdict.admission != PLACE_ADMIT_NOW)
-		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
-	r = reclaim_init(&reclaim, spec->queue);
-	if (r < 0)
-		return fail(err, -r, "out of memory for a plan");
-	by_queue.order = &order;
-	/* Devices of other models it may borrow, but has no right to. */
-	if (verdict.models)
-		guaranteed.models = verdict.models;
-	return place_preempt_find(place, &guaranteed, &by_queue, ret_plan, err);
-}
+/* ---- whose turn it is ---- */
 
 bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b)
 {
-	const struct queue *queue = place->queues->queue;
-	const struct ranked one = {beyond(&queue[a - 1], nothing, ALL), queue[a - 1].weight, a},
-			    other = {beyond(&queue[b - 1], nothing, ALL), queue[b - 1].weight, b};
-	int64_t left = one.beyond * (int64_t)other.weight,
-		right = other.beyond * (int64_t)one.weight;
+	const struct queue *one = &place->queues->queue[a - 1];
+	const struct queue *other = &place->queues->queue[b - 1];
+	const int64_t left = queue_beyond(one, queue_nothing, ALL) * (int64_t)other->weight;
+	const int64_t right = queue_beyond(other, queue_nothing, ALL) * (int64_t)one->weight;
 
 	return left != right ? left < right : a < b;
 }

@@ -4,7 +4,8 @@
  * tree; tenants belong to its leaves, and what they have counts for all queues above. Used by
  * place_add and place_remove through the spec's `queue`, so taking back is right by itself. Limits
  * hold for every tenant that is placed or resized: devices of models of which a queue may have no
- * more are none for it, and nobody leaves for that. Quotas are asked for by place_queue_admit.
+ * more are none for it. Quotas are asked for by place_queue_admit; what others have borrowed of
+ * them place-reclaim.h has back.
  *
  * Amounts are permille of devices, summed over all devices of a tenant; who has a device alone has
  * all that may be given away of it (place_config's share_factor). Queues have numbers from 1
@@ -16,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/place-preempt.h"
+#include "core/place.h"
 
 #define PLACE_QUEUES_MAX 4096u
 #define PLACE_QUEUE_DEPTH 16u
@@ -41,17 +42,19 @@ struct place_queue_info {
  * These are the queues from now on; tenants that are there are counted. Refused in words, nothing
  * changed: parents that are unknown or lead back, quotas of children that together are above their
  * parent's, quotas above limits, names given twice (-EINVAL); a queue with tenants that would get
- * another number or children (-EBUSY). O(queues + tenants).
+ * another number or children (-EBUSY). *ret_at, unless it is NULL: the one that is refused, n where
+ * it is none of them. O(queues + tenants).
  */
-int place_queue_set(
-	struct place *place, const struct place_queue_info *queues, uint32_t n, struct error *err);
+int place_queue_set(struct place *place, const struct place_queue_info *queues, uint32_t n,
+	uint32_t *ret_at, struct error *err);
 uint32_t place_queue_n(const struct place *place);
 uint32_t place_queue_find(const struct place *place, const char *name); /* or 0 */
 /* What the tenants of the queue and below have; model PLACE_NONE: of all. */
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model);
 
 enum place_admission {
-	PLACE_ADMIT_NOW,    /* it is guaranteed: what others have borrowed may be reclaimed */
+	/* It is guaranteed: what others have borrowed may be reclaimed, of the limits above too. */
+	PLACE_ADMIT_NOW,
 	PLACE_ADMIT_BORROW, /* it is idle */
 	PLACE_ADMIT_WAIT,
 	PLACE_ADMIT_NEVER, /* more than the queue may ever have */
@@ -65,7 +68,8 @@ struct place_verdict {
 
 /*
  * Whether a tenant of spec->queue may be placed. Of several models the one that is most willing
- * decides. -EINVAL: no such queue, one that is no leaf, a bad spec. O(models x depth).
+ * decides. -EINVAL: no such queue, one that is no leaf, a bad spec. O(models x depth), and for a
+ * model against which a limit stands O(queues x models x depth^2).
  */
 int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	struct place_verdict *ret_verdict, struct error *err);
@@ -76,18 +80,6 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
  */
 int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret_verdict, struct error *err);
-
-/*
- * Who is to go so that a tenant that is guaranteed its place gets it, on devices of the verdict's
- * models: tenants of other queues that have more than their quota, as have all above them up to the
- * queue that both are below. Those of the queue that has most beyond its quota, by its weight, go
- * first, then those of low priority, then of little share; in this order each goes only while its
- * queues still have too much. Priorities between queues do not matter; whom the rules' own order
- * ranks below 0 or does not let go stays as well; otherwise as place_preempt_find. -EDQUOT where
- * the tenant is not guaranteed its place.
- */
-int place_queue_reclaim(struct place *place, const struct place_spec *spec,
-	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
 
 /*
  * Whose turn it is: a's before b's where a has less beyond its quota by its weight (below the quota

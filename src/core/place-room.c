@@ -48,6 +48,15 @@ void room_init(
 	}
 }
 
+void room_narrow(struct room *room, uint64_t models)
+{
+	const struct device *d = &room->place->devices[room->place->nodes[room->node].first_device];
+
+	for (uint32_t i = 0; i < room->n_devices; i++)
+		if (!(models >> d[i].model & 1))
+			room->usable &= ~(1ull << i);
+}
+
 /* A node may have less by now than is taken of it. */
 static bool is_left(uint64_t all, uint64_t taken, uint64_t asked)
 {

@@ -39,6 +39,7 @@ void room_init(
 /* The tenant is gone, or there again. */
 void room_without(struct room *room, const struct holder *h);
 void room_with(struct room *room, const struct holder *h);
+void room_narrow(struct room *room, uint64_t models); /* to devices of these */
 bool room_fits(const struct room *room);
 
 #endif

@@ -15,6 +15,12 @@
  *   E_m = of all that is asked for, what those ask for who can have no other models than m: else
  *            nearly all weight would be that of models that are few, however few ask for them.
  *
+ * Models that m may have are those that it asks for, of those whose devices have the memory that it
+ * asks for: so the big ones are left to who needs them. That says nothing of one model in several
+ * sizes: there each GiB that a device has beyond the smallest of its model costs who asks for bytes
+ * 2.5, as much as wasting a tenth of a permille, which decides between places that are nearly
+ * alike.
+ *
  * Where E_m is more than 1.15 times what there is of those models, of all that is free, each
  * permille of such a device that goes to others is one that somebody will lack: it costs 6.25, a
  * quarter of what a wasted one costs. Who can have nothing else pays that wherever he goes, so it
@@ -55,6 +61,7 @@
 #include "core/place-internal.h"
 #include "core/place-mix.h"
 #include "core/place-policy.h"
+#include "core/place-size.h"
 
 #define WHOLE SPEC_SHARE_ONE
 #define LAMBDAS (1 << 30)          /* the sum of all */
@@ -70,6 +77,7 @@
 #define WASTE_PART 25
 #define LACK_PARTS 4     /* of WASTE_PART: one is what somebody will lack */
 #define LACK_PERCENT 115 /* asked for by who can have nothing else, of what there is */
+#define GIB_PARTS 10     /* of WASTE_PART: one is a GiB beyond the smallest of the model */
 #define WASTE_ONE 64     /* units of a permille of a device */
 #define PRICE_PERCENT 60 /* of a permille of a device: of a share that always comes */
 #define STEP 200u
@@ -115,12 +123,13 @@ struct scarcity {
 	uint64_t lacked;               /* models that will not do for those who have to have them */
 	bool by_fragments;             /* then mu and worth count, lambda and most do not */
 	bool by_demand;                /* then that as well: what is scarce goes by demand */
-	row mu;                        /* with its part in V_n */
-	row worth;                     /* lambda likewise, of one copy; less COPY_BITS */
-	uint32_t at[TYPICAL_MAX];      /* where the mix's i-th is: they are in the order of share */
-	uint32_t n_up_to[WHOLE + 1];   /* that have at most that share, filled up to LANES */
-	int64_t waste[WHOLE + 1];      /* what W(r) takes from V_n */
-	int16_t *fits;                 /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
+	struct place_sizes sizes;
+	row mu;                      /* with its part in V_n */
+	row worth;                   /* lambda likewise, of one copy; less COPY_BITS */
+	uint32_t at[TYPICAL_MAX];    /* where the mix's i-th is: they are in the order of share */
+	uint32_t n_up_to[WHOLE + 1]; /* that have at most that share, filled up to LANES */
+	int64_t waste[WHOLE + 1];    /* what W(r) takes from V_n */
+	int16_t *fits;               /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
 	int32_t *room; /* of the nodes' rows */
@@ -517,6 +526,7 @@ static int scarcity_learn(struct place *place)
 	set_typical(s, place->mix);
 	s->by_demand = ask_several(place->mix);
 	s->by_fragments = s->by_demand || is_cpu_short(place);
+	place_sizes_of(place, &s->sizes);
 	set_waste(s, place->mix);
 	r = set_tables(place, s);
 	if (r < 0)
@@ -534,6 +544,12 @@ static int scarcity_learn(struct place *place)
 
 /* ---- decisions ---- */
 
+/* What a permille that is wasted takes from V_n. */
+static int64_t waste_of_one(const struct scarcity *s)
+{
+	return (int64_t)WASTE_PART * (s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS);
+}
+
 static int64_t waste_of(const struct scarcity *s, uint32_t r, uint32_t left)
 {
 	return s->waste[MIN(r, WHOLE)] - s->waste[MIN(left, WHOLE)];
@@ -549,12 +565,27 @@ static int64_t lack_of(const struct place *place, uint32_t node, uint32_t share,
 {
 	const struct scarcity *s = place->policy_state;
 	const struct node *n = &place->nodes[node];
-	const int64_t one = (int64_t)WASTE_PART * (s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS) /
-		LACK_PARTS;
+	const int64_t one = waste_of_one(s) / LACK_PARTS;
 
 	if (!n->n_devices || !(s->lacked >> place->devices[n->first_device].model & 1))
 		return 0;
 	return one * share * count;
+}
+
+/* Those who ask for bytes have bounds of their own where cost_of_size() makes a difference. */
+static uint32_t scarcity_kind(const struct place *place, const struct place_spec *spec)
+{
+	const struct scarcity *s = place->policy_state;
+
+	return s->sizes.are_several && spec->device_bytes;
+}
+
+/* Of so many bytes beyond the smallest devices of their models. */
+static int64_t cost_of_size(const struct scarcity *s, uint64_t beyond)
+{
+	const int64_t one = waste_of_one(s) / GIB_PARTS;
+
+	return one * (int64_t)(beyond >> 30);
 }
 
 /* With devices of it given away, each in the same part. */
@@ -698,6 +729,9 @@ static int32_t bound(const struct place *place, uint32_t node, struct seen *seen
 	v = class->count == 1 ? bound_of_one(s, seen, class, n)
 			      : bound_of_several(s, seen, class, n);
 	v -= lack_of(place, node, class->share, class->count);
+	if (class->kind)
+		v -= cost_of_size(
+			s, place_size_least_beyond(place, &s->sizes, node) * class->count);
 	return score_of(v - seen->sums->rest[0]);
 }
 
@@ -754,7 +788,10 @@ static int64_t draw_of(struct place *place, const struct place_spec *spec, uint3
 
 /* ---- scores ---- */
 
-/* Several devices, or a whole one. Which, is not weighed: but where something draws it, those. */
+/*
+ * Several devices, or a whole one. Which, is not weighed: but where something draws it, those; and
+ * small ones, whole, or of those as free as each other.
+ */
 static int64_t best_of_several(struct place *place, const struct place_spec *spec,
 	const struct sums *n, uint64_t mask, struct place_choice *choice)
 {
@@ -774,20 +811,31 @@ static int64_t best_of_several(struct place *place, const struct place_spec *spe
 	}
 	if (near && (uint32_t)__builtin_popcountll(near) >= spec->count)
 		mask = near;
-	place_take_fitting(place, spec, choice->node, mask, choice);
+	if (spec->device_bytes)
+		place_size_take(place, spec, choice->node, mask, choice);
+	else
+		place_take_fitting(place, spec, choice->node, mask, choice);
 	most = 0;
 	for (uint32_t k = 0; k < choice->n && is_drawn; k++)
 		most = MAX(most, draw_of(place, spec, choice->device[k]));
 	return most + value_without(place, n, spec->share, choice);
 }
 
-/* A part of one: each of the mask is weighed, alike ones once. */
+static bool has_less(const struct place *place, uint32_t at, uint32_t other)
+{
+	return place->devices[at].memory_free < place->devices[other].memory_free;
+}
+
+/*
+ * A part of one: each of the mask is weighed, alike ones once. Among those, who asks for bytes
+ * takes the one with the least memory free.
+ */
 static int64_t best_of_one(struct place *place, const struct place_spec *spec, const struct sums *n,
 	uint64_t mask, struct place_choice *choice)
 {
 	const struct scarcity *s = place->policy_state;
 	const uint32_t first = place->nodes[choice->node].first_device;
-	const bool is_drawn = place_is_drawn(place, spec);
+	const bool is_drawn = place_is_drawn(place, spec), is_by_bytes = spec->device_bytes;
 	uint32_t tried = UINT32_MAX;
 	int64_t best = INT64_MIN, value = 0;
 
@@ -799,11 +847,12 @@ static int64_t best_of_one(struct place *place, const struct place_spec *spec, c
 
 		if (r != tried)
 			value = value_with(s, n, r, left, 1) + waste_of(s, r, left);
-		else if (!is_drawn)
+		else if (!is_drawn && !is_by_bytes)
 			continue;
 		tried = r;
 		v = value + (is_drawn ? draw_of(place, spec, at) : 0);
-		if (v <= best)
+		if (v < best ||
+			(v == best && (!is_by_bytes || !has_less(place, at, choice->device[0]))))
 			continue;
 		best = v;
 		choice->device[0] = at;
@@ -818,6 +867,7 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 	const struct sums *now = node_sums(place, node);
 	row host;
 	struct sums n = {.slots = now->slots, .usable = now->usable, .host = host};
+	uint64_t beyond = 0;
 	int64_t value;
 
 	host_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli,
@@ -828,6 +878,9 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 	else
 		value = best_of_one(place, spec, &n, mask, choice);
 	value -= lack_of(place, node, spec->share, spec->count);
+	for (uint32_t k = 0; k < choice->n && spec->device_bytes; k++)
+		beyond += place_size_beyond(place, &s->sizes, choice->device[k]);
+	value -= cost_of_size(s, beyond);
 	return score_of(value - now->rest[0]);
 }
 
@@ -837,6 +890,7 @@ const struct place_policy place_scarcity = {
 	.start = scarcity_start,
 	.stop = scarcity_stop,
 	.learn = scarcity_learn,
+	.kind = scarcity_kind,
 	.spans_shares = true,
 	.bound = scarcity_bound,
 	.bounds = scarcity_bounds,

@@ -342,7 +342,7 @@ struct place_class place_class_of(const struct place *place, const struct place_
 		.share_most = spec->share,
 		.count = spec->count,
 		.is_idle = spec->is_exclusive,
-		.kind = policy->kind ? policy->kind(spec) : 0};
+		.kind = policy->kind ? policy->kind(place, spec) : 0};
 }
 
 /* Each node once, however many of its devices have the label. */

@@ -68,20 +68,9 @@ static bool wang_allows(const struct place_spec *spec, const struct place_compan
 	return cost(company, spec->share, spec->class) >= 0;
 }
 
-static uint32_t wang_kind(const struct place_spec *spec)
+static uint32_t wang_kind(const struct place *place, const struct place_spec *spec)
 {
 	return spec->class;
-}
-
-static int32_t wang_bound(struct place *place, const struct place_class *class, uint32_t node)
-{
-	return place_bound_by(place, class, node, judge);
-}
-
-static int32_t wang_score(struct place *place, const struct place_spec *spec, uint32_t node,
-	uint64_t mask, struct place_choice *choice)
-{
-	return place_score_by(place, spec, mask, judge, choice);
 }
 
 const struct place_policy place_wang = {
@@ -89,6 +78,7 @@ const struct place_policy place_wang = {
 	.about = "Wang et al. 2023: by which classes are on a device",
 	.kind = wang_kind,
 	.allows = wang_allows,
-	.bound = wang_bound,
-	.score = wang_score,
+	.bound = place_judged_bound,
+	.score = place_judged_score,
+	.judge = judge,
 };

@@ -309,6 +309,7 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err)
 	if (place->n_marks)
 		return fail(err, EBUSY, "model %s: a decision is under way", place->models[at]);
 	place->models[at][0] = '\0';
+	place->model_memory[at] = 0;
 	place_mix_forget(place->mix, bit);
 	return 0;
 }
@@ -463,6 +464,7 @@ static void set_device(
 	d->memory_all = memory;
 	d->memory_size = info->memory_bytes;
 	d->memory_free = memory > d->memory_taken ? memory - d->memory_taken : 0;
+	place->model_memory[d->model] = MAX(place->model_memory[d->model], memory);
 }
 
 void place_node_count(struct place *place, uint32_t at)
@@ -734,6 +736,11 @@ uint32_t place_n_devices(const struct place *place)
 uint32_t place_n_tenants(const struct place *place)
 {
 	return place->n_placed;
+}
+
+uint64_t place_node_version(const struct place *place, uint32_t node)
+{
+	return place->versions[node];
 }
 
 bool place_node_get(const struct place *place, uint32_t at, struct place_node_view *ret)

@@ -341,6 +341,8 @@ uint32_t place_n_tenants(const struct place *place); /* placed now */
 bool place_node_get(const struct place *place, uint32_t node, struct place_node_view *ret_view);
 bool place_device_get(
 	const struct place *place, uint32_t device, struct place_device_view *ret_view);
+/* Of a slot: another one after each change of the node or of who is on it. */
+uint64_t place_node_version(const struct place *place, uint32_t node);
 
 /*
  * Permille of devices that are free and that the typical tenant cannot use, over all nodes; the sum

@@ -226,6 +226,8 @@ static int set_queues(const struct cluster *c, struct place *place, struct error
 {
 	_cleanup_free_ struct place_queue_info *infos = calloc(c->n_queues + 1ull, sizeof(*infos));
 	_cleanup_free_ struct queue_models *models = calloc(c->n_queues + 1ull, sizeof(*models));
+	uint32_t at;
+	int r;
 
 	if (!infos || !models)
 		return fail(err, ENOMEM, "out of memory for queues");
@@ -243,7 +245,10 @@ static int set_queues(const struct cluster *c, struct place *place, struct error
 			models[i].of[m] = (struct place_queue_model){c->models[q->models[m].model],
 				q->models[m].quota, q->models[m].limit};
 	}
-	return place_queue_set(place, infos, c->n_queues, err);
+	r = place_queue_set(place, infos, c->n_queues, &at, err);
+	return r < 0 && at < c->n_queues && c->queues[at].line
+		? fail_within(err, r, "line %u", c->queues[at].line)
+		: r;
 }
 
 int cluster_queues_check(const struct cluster *c, struct error *err)

@@ -42,6 +42,7 @@ struct cluster_queue { /* place-queue.h */
 	char name[SPEC_LABEL], parent[SPEC_LABEL];
 	uint64_t quota, limit;
 	uint32_t weight;
+	uint32_t line; /* of its file, or 0 */
 	uint32_t n_models;
 	struct {
 		uint32_t model;
@@ -91,7 +92,7 @@ uint32_t cluster_queue_find(const struct cluster *c, struct str name); /* its nu
 /* A copy. -EINVAL for a node that is not there, -ENOSPC above PLACE_NETWORKS_MAX, -ENOMEM. */
 int cluster_network_add(
 	struct cluster *c, const struct cluster_network *network, struct error *err);
-/* Parents, quotas and limits together, as place_queue_set() has it: -EINVAL, -ENOMEM. */
+/* Parents, quotas and limits together, as place_queue_set() has it: -EINVAL with line, -ENOMEM. */
 int cluster_queues_check(const struct cluster *c, struct error *err);
 
 /*

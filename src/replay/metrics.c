@@ -44,6 +44,15 @@ static double at_point(const struct metrics *m, const double *sum, uint32_t at)
 	return m->weight[at] > 0 ? sum[at] / m->weight[at] : 0;
 }
 
+uint32_t metrics_first(const struct metrics *m)
+{
+	uint32_t at = 0;
+
+	while (at < m->n && m->weight[at] <= 0)
+		at++;
+	return at;
+}
+
 double metrics_at(const struct metrics *m, enum metrics_series series, uint32_t at)
 {
 	return at_point(m, m->sum[series], at);

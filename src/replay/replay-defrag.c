@@ -26,6 +26,7 @@ static int move(struct queue *q, const struct place_move *move, struct error *er
 		claim->choice = move->to;
 		return 0;
 	}
+	run_note(q->run, REPLAY_MOVED, t->now_ns, was.task, &move->to, NULL);
 	cost = in->defrag.cost_ns * in->workload->tasks[was.task].limit;
 	return tasks_start(t, was.task, MIN(was.left, WORK_MAX - cost) + cost, &move->to, tenant);
 }

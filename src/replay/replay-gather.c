@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "core/place-queue.h"
+#include "core/place-reclaim.h"
 #include "replay/replay-queue.h"
 
 /* Of those that could go, who has come last. */

@@ -125,7 +125,7 @@ int leave_due(struct queue *q)
 		r = place_remove(q->run->place, tenant);
 		r = r < 0 ? r : evict(q, tenant);
 		r = r < 0 ? r : remove_notice(q, 0);
-		q->has_changed = q->may_defrag = true;
+		q->may_defrag = true;
 	}
 	return r;
 }

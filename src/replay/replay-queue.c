@@ -37,7 +37,8 @@ int start_task(struct queue *q, uint32_t task, const struct place_choice *choice
 	} else {
 		result->queued_s[p->queued] += queued_s;
 	}
-	q->has_changed = q->may_defrag = true;
+	q->may_defrag = true;
+	run_note(q->run, REPLAY_PLACED, q->tasks.now_ns, task, choice, NULL);
 	return tasks_start(&q->tasks, task, p->left, choice, tenant);
 }
 
@@ -49,6 +50,7 @@ int evict(struct queue *q, uint32_t tenant)
 
 	if (r < 0)
 		return r;
+	run_note(q->run, REPLAY_EVICTED, q->tasks.now_ns, was.task, NULL, NULL);
 	p = &q->progress[was.task];
 	p->since_ns = q->tasks.now_ns;
 	if (q->run->in->preempt != REPLAY_RESTART)
@@ -75,12 +77,15 @@ int try_unit(struct queue *q, struct unit unit, struct error *err)
 	for (uint32_t i = 0; r == 0 && i < unit.n; i++) {
 		const struct place_member *m = &group.members[i];
 
-		if (m->tenant == PLACE_NONE)
+		if (m->tenant == PLACE_NONE) {
+			run_note_refused(q->run, REPLAY_WAITS, q->tasks.now_ns,
+				q->arrivals[unit.first + i], 1, 1);
 			r = wait_again(q, unit.first + i);
-		else if (is_awaiting)
+		} else if (is_awaiting) {
 			r = leave_claim(q, unit.first + i, m);
-		else
+		} else {
 			r = start_task(q, q->arrivals[unit.first + i], &m->choice, m->tenant);
+		}
 	}
 	place_group_done(&group);
 	return r < 0 ? fail(err, -r, "out of memory for a run") : 1;
@@ -96,13 +101,14 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 	r = r < 0 ? r : place_remove(q->run->place, was.tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a run");
+	run_note(q->run, REPLAY_ENDED, now_ns, was.task, NULL, NULL);
 	q->progress[was.task].ended_ns = now_ns;
 	q->run->result->completion_s[q->n_ended++] = seconds(now_ns - tasks[was.task].arrives_ns);
 	if (!is_busy(q) && q->busy_ns == CLOCK_NEVER)
 		q->busy_ns = now_ns;
 	if (q->busy_ns >= now_ns)
 		q->n_busy = q->n_ended;
-	q->has_changed = q->may_defrag = true;
+	q->may_defrag = true;
 	note_freed(q, was.node);
 	r = leave_ended(q, was.tenant);
 	return r < 0 ? fail(err, -r, "out of memory for a run") : 0;
@@ -121,9 +127,11 @@ static int arrive_unit(struct queue *q, struct error *err)
 	unit = unit_of(q, first, q->next - first);
 	q->may_preempt = true;
 	r = try_unit(q, unit, err);
+	for (uint32_t i = 0; i < unit.n && r == 0; i++)
+		run_note_refused(q->run, REPLAY_WAITS, q->tasks.now_ns, q->arrivals[first + i],
+			unit.n, place_gang_least(unit.n, unit.threshold));
 	if (r == 0 && wait_in_line(q, unit) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
-	q->has_changed = true;
 	/* Some may wait again because of it, or have room beside it. */
 	return r == 1 && (q->n_back || unit.is_drawn) ? retry(q, err) : MIN(r, 0);
 }
@@ -140,7 +148,6 @@ static int defragment(struct queue *q, struct error *err)
 		return r;
 	for (uint32_t i = 0; i < done.n_moves; i++)
 		note_freed(q, done.moves[i].from.node);
-	q->has_changed |= done.n_moves > 0;
 	r = done.n_moves ? retry(q, err) : 0;
 	place_defrag_done(&done);
 	return r;
@@ -179,11 +186,7 @@ static void advance(struct queue *q, uint64_t to_ns)
 			q->step_ns *= 2;
 			at = (q->tasks.now_ns - q->first_ns) / q->step_ns;
 		}
-		if (q->has_changed && q->sampled != at + 1) {
-			run_sample(run);
-			q->sampled = at + 1;
-			q->has_changed = false;
-		}
+		idle_look(run, (uint32_t)at);
 		end = MIN(to_ns, q->first_ns + (at + 1) * q->step_ns);
 		metrics_add(&run->result->curves, &run->now, (uint32_t)at,
 			(double)(end - q->tasks.now_ns) / (double)NSEC_PER_SEC);
@@ -234,7 +237,6 @@ static int prepare(struct queue *q, struct error *err)
 	result->n_tasks = w->n;
 	q->busy_ns = CLOCK_NEVER;
 	q->defrag_ns = q->first_ns + q->run->in->defrag.period_ns;
-	q->has_changed = true;
 	return 0;
 }
 
@@ -273,6 +275,7 @@ static int step(struct queue *q, struct error *err)
 		return defragment(q, err);
 	}
 	advance(q, MIN(end_ns, arrival_ns));
+	run_tell(q->run, q->next + (uint64_t)q->n_ended, 2 * (uint64_t)w->n);
 	if (arrival_ns < end_ns)
 		return arrive_unit(q, err);
 	while (r == 0 && (end = tasks_next(&q->tasks)) && end->at_ns == q->tasks.now_ns)
@@ -375,7 +378,7 @@ int run_queue(struct run *run, struct error *err)
 	if (r < 0)
 		return r;
 	run_update(run);
-	run_sample(run);
+	idle_look(run, UINT32_MAX - 1);
 	run->result->curves.after = run->now;
 	return summarise(&q) < 0 ? fail(err, ENOMEM, "out of memory for figures") : 0;
 }

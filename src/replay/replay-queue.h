@@ -62,10 +62,9 @@ struct queue {
 	uint32_t n_lines;
 	struct unit *back; /* those that wait again, or still, once all have been tried */
 	uint32_t n_back, back_room;
-	uint64_t first_ns;         /* the first arrival: where curves begin */
-	uint64_t busy_ns;          /* when it was no longer busy */
-	uint64_t step_ns, sampled; /* sampled: the point of the last sample, +1 */
-	bool has_changed;
+	uint64_t first_ns; /* the first arrival: where curves begin */
+	uint64_t busy_ns;  /* when it was no longer busy */
+	uint64_t step_ns;
 	/*
 	 * Who waits had no room before: it has some now only where somebody has left. Nodes since
 	 * the last retry; more than FREED_MAX: anywhere.

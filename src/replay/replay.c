@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "core/place-gang.h"
 #include "core/place-mix.h"
+#include "core/place-queue.h"
 #include "replay/replay-internal.h"
 
 void replay_free(struct replay_result *result)
@@ -36,8 +37,16 @@ void run_load(struct run *run, uint32_t device, int32_t more)
 	struct run_device *d = &run->devices[device];
 
 	run->used -= MIN(d->load, SPEC_SHARE_ONE);
+	run->row_used[d->row] -= MIN(d->load, SPEC_SHARE_ONE);
 	d->load += (uint32_t)more;
 	run->used += MIN(d->load, SPEC_SHARE_ONE);
+	run->row_used[d->row] += MIN(d->load, SPEC_SHARE_ONE);
+}
+
+static uint32_t given(const struct run *run, uint32_t task)
+{
+	return run->in->scheme->has_limits ? run->specs[task].share
+					   : run->in->workload->tasks[task].spec.share;
 }
 
 void run_enter(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n)
@@ -51,7 +60,9 @@ void run_enter(struct run *run, uint32_t task, const uint32_t *devices, uint32_t
 
 		run->in_use += d->n_tasks++ == 0;
 		d->asked += of->spec.share;
+		d->given += given(run, task);
 		*most = MAX(*most, d->asked);
+		idle_forget(run, devices[i]);
 	}
 }
 
@@ -61,8 +72,12 @@ void run_leave(struct run *run, uint32_t task, const uint32_t *devices, uint32_t
 
 	run->allocated -= asked(of);
 	for (uint32_t i = 0; i < n; i++) {
-		run->in_use -= --run->devices[devices[i]].n_tasks == 0;
-		run->devices[devices[i]].asked -= of->spec.share;
+		struct run_device *d = &run->devices[devices[i]];
+
+		run->in_use -= --d->n_tasks == 0;
+		d->asked -= of->spec.share;
+		d->given -= given(run, task);
+		idle_forget(run, devices[i]);
 	}
 }
 
@@ -72,68 +87,24 @@ void run_update(struct run *run)
 	run->now.value[METRICS_USED] = (double)run->used / run->all;
 	run->now.value[METRICS_IN_USE] = run->in_use * (double)SPEC_SHARE_ONE / run->all;
 	run->now.value[METRICS_WAITING] = run->waiting;
+	for (uint32_t i = 0; i < run->result->curves.n_rows; i++)
+		run->now.row[i] = (double)run->row_used[i] / (double)run->row_size[i];
 }
 
-/* Without limits the engine counts something else than shares: hundredths, or memory. */
-static uint32_t share_free(
-	const struct run *run, uint32_t device, const struct place_device_view *view)
+void run_tell(struct run *run, uint64_t done, uint64_t all)
 {
-	if (run->in->scheme->has_limits)
-		return view->share_free;
-	return SPEC_SHARE_ONE - MIN(run->devices[device].asked, SPEC_SHARE_ONE);
-}
+	const uint32_t percent = (uint32_t)(100 * done / all);
 
-/* Why the free devices of a node are of no use to that task; adds permille to *sum. */
-static void ask_node(const struct run *run, const struct place_node_view *node, uint32_t at,
-	const struct place_spec *spec, uint64_t sum[static METRICS_N])
-{
-	const enum place_reason reason = place_reason_of(run->place, spec, at);
-
-	for (uint32_t i = 0; i < node->n_devices; i++) {
-		struct place_device_view d;
-		enum metrics_series series = METRICS_OTHER;
-
-		if (!place_device_get(run->place, node->first_device + i, &d))
-			continue;
-		if (reason == PLACE_NO_CPU || reason == PLACE_NO_MEMORY)
-			series = METRICS_NO_CPU;
-		else if (reason == PLACE_FITS && d.share_free >= spec->share)
-			series = METRICS_OPEN;
-		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE)
-			series = METRICS_TOO_SMALL;
-		sum[series] += share_free(run, node->first_device + i, &d);
-	}
-}
-
-void run_sample(struct run *run)
-{
-	uint64_t sum[METRICS_N] = {0};
-	double *value = run->now.value;
-
-	for (uint32_t at = 0; at < place_n_nodes(run->place); at++) {
-		struct place_node_view node;
-
-		if (!place_node_get(run->place, at, &node))
-			continue;
-		for (uint32_t k = 0; k < run->n_kinds; k++)
-			ask_node(run, &node, at, &run->specs[run->kinds[k]], sum);
-	}
-	for (int i = METRICS_NO_CPU; i <= METRICS_OPEN; i++)
-		value[i] = run->n_kinds ? (double)sum[i] / run->n_kinds / run->all : 0;
-	value[METRICS_FRAGMENTED] = (double)place_mix_fragmentation(run->mix, run->place) /
-		run->all;
-
-	for (uint32_t i = 0; i < METRICS_ROWS_MAX; i++)
-		run->now.row[i] = 0;
-	for (uint32_t i = 0; i < place_n_devices(run->place); i++)
-		run->now.row[run->devices[i].row] += MIN(run->devices[i].load, SPEC_SHARE_ONE) /
-			(double)SPEC_SHARE_ONE / run->row_size[run->devices[i].row];
+	if (!run->in->progress || percent == run->percent)
+		return;
+	run->percent = percent;
+	run->in->progress(run->in->progress_arg, percent);
 }
 
 /* ---- begin ---- */
 
 /* Rows of the picture are as many devices each, in the cluster's order, not in that of ranks. */
-static void lay_out(struct run *run, const uint32_t *index)
+static int lay_out(struct run *run, const uint32_t *index)
 {
 	const struct cluster *c = run->in->cluster;
 	uint32_t before = 0;
@@ -141,7 +112,7 @@ static void lay_out(struct run *run, const uint32_t *index)
 
 	run->result->curves.n_rows = MIN(c->n_devices, METRICS_ROWS_MAX);
 	if (!first)
-		return; /* one row then */
+		return -ENOMEM;
 	for (uint32_t i = 0; i < c->n; i++) {
 		first[i] = before;
 		before += c->nodes[i].n_devices;
@@ -151,29 +122,16 @@ static void lay_out(struct run *run, const uint32_t *index)
 
 		if (!place_node_get(run->place, at, &node))
 			continue;
-		for (uint32_t i = 0; i < node.n_devices; i++)
-			run->devices[node.first_device + i].row =
-				(uint32_t)((uint64_t)(first[index[at]] + i) *
-					run->result->curves.n_rows / c->n_devices);
-	}
-	for (uint32_t i = 0; i < place_n_devices(run->place); i++)
-		run->row_size[run->devices[i].row]++;
-}
+		for (uint32_t i = 0; i < node.n_devices; i++) {
+			struct run_device *d = &run->devices[node.first_device + i];
 
-/* Some of the tasks that want devices, at even distances. */
-static void choose_kinds(struct run *run)
-{
-	const struct workload *w = run->in->workload;
-	uint32_t n = 0, seen = 0;
-
-	for (uint32_t i = 0; i < w->n; i++)
-		n += w->tasks[i].spec.count > 0;
-	for (uint32_t i = 0; i < w->n && n; i++) {
-		if (!w->tasks[i].spec.count)
-			continue;
-		if (seen++ * (uint64_t)MIN(n, RUN_KINDS) / n >= run->n_kinds)
-			run->kinds[run->n_kinds++] = i;
+			d->node = at;
+			d->row = (uint32_t)((uint64_t)(first[index[at]] + i) *
+				run->result->curves.n_rows / c->n_devices);
+			run->row_size[d->row] += SPEC_SHARE_ONE;
+		}
 	}
+	return 0;
 }
 
 /* Names to the engine; by number, from 1. */
@@ -207,6 +165,9 @@ static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
 
 	if (in->scheme->adapt && spec->count)
 		in->scheme->adapt(in->cluster, spec);
+	/* No node says how much it has: it is not counted. */
+	if (!in->cluster->device_bytes_max)
+		spec->device_bytes = 0;
 	spec->is_movable = in->defrag.period_ns > 0;
 	spec->affinity = labels[spec->affinity];
 	spec->anti_affinity = labels[spec->anti_affinity];
@@ -243,14 +204,14 @@ static int start(struct run *run, struct error *err)
 		return r;
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		run->specs[i] = in->workload->tasks[i].spec;
-	place_mix_give(run->mix, run->specs, in->workload->n);
+	place_mix_give(run->mix, run->place, run->specs, in->workload->n);
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		set_spec(run, i, labels);
 	if (in->scheme->knows_mix)
 		place_set_typical(run->place, run->specs, in->workload->n);
 	run->all = in->cluster->n_devices * (double)SPEC_SHARE_ONE;
-	lay_out(run, index);
-	choose_kinds(run);
+	if (lay_out(run, index) < 0 || (!in->is_brief && idle_start(run) < 0))
+		return fail(err, ENOMEM, "out of memory for a run");
 	return 0;
 }
 
@@ -326,12 +287,17 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 		return r;
 	run->waiting += n - (uint32_t)r;
 	run->result->n_placed += (uint32_t)r;
-	for (uint32_t i = 0; i < n && r > 0; i++) {
+	for (uint32_t i = 0; i < n; i++) {
+		const struct task *task = &run->in->workload->tasks[first + i];
 		const struct place_choice *c = &members[i].choice;
-		const uint32_t share = run->in->workload->tasks[first + i].spec.share;
+		const uint32_t share = task->spec.share;
 
-		if (members[i].tenant == PLACE_NONE)
+		if (r == 0 || members[i].tenant == PLACE_NONE) {
+			run_note_refused(run, REPLAY_DROPPED, task->arrives_ns, first + i, n,
+				unit_least(run->in->workload, first, n));
 			continue;
+		}
+		run_note(run, REPLAY_PLACED, task->arrives_ns, first + i, c, NULL);
 		run_enter(run, first + i, c->device, c->n);
 		for (uint32_t k = 0; k < c->n; k++)
 			run_load(run, c->device[k], (int32_t)share);
@@ -343,8 +309,12 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
 {
 	const struct task *task = &run->in->workload->tasks[at];
-	const struct place_wish wish = {.spec = run->specs[at],
-		.mode = task->mode,
+	const struct place_spec *spec = &run->specs[at];
+	/* As the scheme has it, which may give nobody a device alone. */
+	const bool is_shared = task->mode == SPEC_MODE_EXCLUSIVE && task->spec.is_exclusive &&
+		!spec->is_exclusive;
+	const struct place_wish wish = {.spec = *spec,
+		.mode = is_shared ? SPEC_MODE_LOCAL : task->mode,
 		.least_mbit = task->least_mbit,
 		.most_latency_us = task->most_latency_us};
 	struct replay_decision *told = &run->result->decisions[at];
@@ -361,6 +331,8 @@ static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
 	*told = (struct replay_decision){
 		.outcome = d.outcome, .network = {d.spec.network[0], d.spec.network[1]}};
 	memcpy(told->why, d.why, sizeof(told->why));
+	run_note(run, d.outcome == PLACE_QUEUED ? REPLAY_DROPPED : REPLAY_PLACED, task->arrives_ns,
+		at, d.outcome == PLACE_QUEUED ? NULL : &d.choice, d.why);
 	if (d.outcome == PLACE_QUEUED) {
 		run->waiting++;
 		return 0;
@@ -377,7 +349,7 @@ static int run_drop(struct run *run, struct error *err)
 	const struct replay_input *in = run->in;
 	const uint64_t all = (uint64_t)in->cluster->n_devices * SPEC_SHARE_ONE;
 	const uint32_t n = in->order ? in->n_order : in->workload->n;
-	uint32_t last = METRICS_POINTS_MAX, size;
+	uint32_t size;
 	uint64_t arrived = 0;
 
 	run->result->curves.step = 1;
@@ -392,17 +364,16 @@ static int run_drop(struct run *run, struct error *err)
 					   : arrive(run, task, size, err);
 		if (r < 0)
 			return r;
+		run_tell(run, i, n);
 		for (uint32_t k = 0; k < size; k++)
 			arrived += asked(&in->workload->tasks[task + k]);
 		at = (200 * arrived + all) / (2 * all);
-		if (at >= METRICS_POINTS_MAX)
-			continue;
-		if (at != last)
-			run_sample(run);
-		last = (uint32_t)at;
+		at = MIN(at, METRICS_POINTS_MAX - 1);
 		run_update(run);
-		metrics_add(&run->result->curves, &run->now, last, 1);
+		idle_look(run, (uint32_t)at);
+		metrics_add(&run->result->curves, &run->now, (uint32_t)at, 1);
 	}
+	run->result->curves.after = run->now;
 	return 0;
 }
 
@@ -434,6 +405,7 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err)
 
 static void finish(struct run *run)
 {
+	idle_stop(run);
 	place_free(run->place);
 	place_mix_free(run->mix);
 	free(run->specs);
@@ -454,25 +426,29 @@ struct trial {
 	struct run run; /* on a cluster where nobody is; begun when it is needed */
 };
 
-/* The last that had no room is the one too many. */
-static void explain(const struct run *run, uint32_t first, uint32_t n,
-	const struct place_member *members, char ret[static REPLAY_WHY])
+/* Of the first that has none, with those there that came before it; nobody is there yet. */
+static void explain(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
+	char ret[static REPLAY_WHY])
 {
-	uint32_t n_placed = 0, refused = 0, at = 0;
+	const struct place_spec *spec;
+	uint32_t refused = 0;
 	struct place_why why;
+	size_t at = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (members[i].tenant == PLACE_NONE)
-			refused = i;
-	for (uint32_t i = 0; i < refused; i++)
-		n_placed += members[i].tenant != PLACE_NONE;
+	while (members[refused].tenant != PLACE_NONE)
+		refused++;
+	place_members(run, first, refused, members, NULL);
 	if (n > 1)
-		at = (uint32_t)snprintf(ret, REPLAY_WHY - PLACE_WHY,
+		at = (size_t)snprintf(ret, REPLAY_WHY - PLACE_WHY,
 			"%u of its gang of %u have to start together, and when %u have room, task "
 			"%u has none: ",
-			unit_least(run->in->workload, first, n), n, n_placed, first + refused + 1);
-	place_explain(run->place, &run->specs[first + refused], &why);
-	place_why_format(&why, &run->specs[first + refused], ret + at);
+			unit_least(run->in->workload, first, n), n, refused, first + refused + 1);
+	spec = &run->specs[first + refused];
+	place_explain(run->place, spec, &why);
+	place_why_format(&why, spec, ret + at);
+	at += strlen(ret + at);
+	if (why.nodes[PLACE_OVER_LIMIT])
+		explain_limit(run, spec, ret + at, REPLAY_WHY - at);
 }
 
 /* How many have room where nobody else is; why (NULL: is not asked) not enough have. */
@@ -482,6 +458,7 @@ static int judge_unit(
 	const uint32_t mark = place_mark(run->place);
 	const int r = place_members(run, first, n, members, NULL);
 
+	place_rollback(run->place, mark);
 	if (why && r >= 0 && r < (int)unit_least(run->in->workload, first, n))
 		explain(run, first, n, members, why);
 	place_rollback(run->place, mark);
@@ -491,15 +468,16 @@ static int judge_unit(
 
 static int begin_trial(struct trial *t, const struct replay_input *input, const char *judge)
 {
-	int r;
-
 	if (t->run.in)
 		return 0;
-	t->input = (struct replay_input){
-		.cluster = input->cluster, .workload = input->workload, .scheme = &t->scheme};
+	t->input = (struct replay_input){.cluster = input->cluster,
+		.workload = input->workload,
+		.scheme = &t->scheme,
+		.is_brief = true};
 	t->run.in = &t->input;
-	r = replay_scheme_find(judge, &t->scheme, NULL);
-	return r < 0 ? r : start(&t->run, NULL);
+	t->scheme = *input->scheme;
+	t->scheme.policy = place_policy_find(judge);
+	return start(&t->run, NULL);
 }
 
 static void note_hopeless(struct replay_hopeless *found, uint32_t first, uint32_t n)

@@ -7,7 +7,8 @@
  *
  * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
  * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage
- * of the cluster that arrived tasks asked for, rounded to the nearest whole one. A gang arrives at
+ * of the cluster that arrived tasks asked for, rounded to the nearest whole one; the last point is
+ * of all that is beyond. A gang arrives at
  * once: if less of it fits than its threshold says, all of it is gone. Where the cluster has
  * networks each task gets its devices in the way that core/place-mode.h chooses, over a network
  * too, and the result says which and why.
@@ -67,6 +68,31 @@ struct replay_defrag {
 
 int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 
+/* So many percent of the tasks have come and gone: called when that has grown. */
+typedef void replay_progress_fn(void *arg, uint32_t percent);
+
+/* A task gets devices, has no room yet or is dropped, goes for others, is moved, ends. */
+enum replay_event {
+	REPLAY_PLACED,
+	REPLAY_WAITS,
+	REPLAY_DROPPED,
+	REPLAY_EVICTED,
+	REPLAY_MOVED,
+	REPLAY_ENDED
+};
+
+struct replay_note {
+	enum replay_event event;
+	uint32_t task;    /* its index */
+	uint64_t at_ns;   /* virtual; REPLAY_DROP: when the task comes */
+	const char *node; /* that it has come to; else NULL; borrowed, as `why` is */
+	uint32_t n_devices, devices[PLACE_NODE_DEVICES_MAX]; /* of the node's, from 0 on */
+	const char *why; /* why it has no place, with networks also why it has; or NULL */
+};
+
+/* In the order in which things happen. Costs a look at every node for each that has no place. */
+typedef void replay_note_fn(void *arg, const struct replay_note *note);
+
 struct replay_input {
 	const struct cluster *cluster;
 	const struct workload *workload;
@@ -80,6 +106,11 @@ struct replay_input {
 	enum replay_preempt preempt;
 	uint32_t slowdown_permille; /* so much longer beside one of its kind; 0: as long */
 	uint64_t grace_ns;          /* so long who has to go may run on; 0: not at all */
+	bool is_brief; /* of the curves nothing about free devices: it takes long on many nodes */
+	replay_progress_fn *progress; /* NULL: nobody wants to know */
+	void *progress_arg;
+	replay_note_fn *note; /* likewise */
+	void *note_arg;
 };
 
 struct replay_decision {
@@ -126,7 +157,7 @@ int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err);
 void replay_free(struct replay_result *result);
 
-#define REPLAY_WHY (PLACE_WHY + 128)
+#define REPLAY_WHY (PLACE_WHY + 384)
 
 /*
  * Tasks that would have no room even if nobody else were there: a gang as a whole, with what the
@@ -137,7 +168,7 @@ struct replay_hopeless {
 	char why[REPLAY_WHY];
 };
 
-/* Of the input's workload on its cluster. -EINVAL, -ENOMEM. */
+/* Of the input's workload on its cluster, by what its scheme counts. -EINVAL, -ENOMEM. */
 int replay_find_hopeless(
 	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err);
 

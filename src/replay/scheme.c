@@ -10,11 +10,11 @@
 /* DP_NUMBER_CONTAINERS_PER_GPU, as Deepomatic's plugin has it. */
 #define REPLICAS 100u
 
+/* All of its memory is the task's: enough of it, as who asks for such devices sees to. */
 static void as_whole(const struct cluster *cluster, struct place_spec *spec)
 {
 	spec->share = SPEC_SHARE_ONE;
 	spec->is_exclusive = true;
-	spec->device_bytes = 0;
 	spec->device_permille = 0;
 }
 
@@ -28,8 +28,9 @@ static void as_replica(const struct cluster *cluster, struct place_spec *spec)
 }
 
 /*
- * Best fit by memory: so memory is put in the place of the share. Bytes are bytes on every device:
- * of the largest one they are the least part, which no device runs out of before it does of bytes.
+ * Best fit by memory: so memory is put in the place of the share, of who asks for any. Bytes are
+ * bytes on every device: of the largest one they are the least part, which no device runs out of
+ * before it does of bytes.
  */
 static void as_memory(const struct cluster *cluster, struct place_spec *spec)
 {
@@ -41,17 +42,14 @@ static void as_memory(const struct cluster *cluster, struct place_spec *spec)
 	spec->share = (uint32_t)MIN(part, (uint64_t)SPEC_SHARE_ONE);
 	spec->is_exclusive = false;
 	spec->device_permille = 0;
-	/* Where no node says how much it has, the share stands for it. */
-	if (!size)
-		spec->device_bytes = 0;
 }
 
 static const struct replay_scheme schemes[] = {
 	{"whole", "whole devices, shared with nobody, as Kubernetes gives them", &place_best_fit,
 		as_whole, true, false},
-	{"replicas", "a device counted a hundred times, in turn and without limits",
-		&place_worst_fit, as_replica, false, false},
-	{"memory-only", "best fit by device memory, time without limits", &place_best_fit,
+	{"replicas", "a device counted a hundred times, in turn and without limits", &place_in_turn,
+		as_replica, false, false},
+	{"memory-only", "best fit by device memory, time without limits", &place_by_memory,
 		as_memory, false, false},
 	{"random", "any node with room, and on it any device", &place_random, NULL, true, false},
 };

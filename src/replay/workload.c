@@ -56,6 +56,7 @@ int workload_read_openb(
 		const struct openb_pod *pod = &rows[i];
 		struct task task = {.spec = PLACE_SPEC_INIT, .limit = pod->share};
 
+		task.line = pod->line;
 		task.spec.share = pod->share;
 		task.spec.count = pod->count;
 		task.spec.cpu_milli = pod->cpu_milli;
@@ -72,6 +73,36 @@ int workload_read_openb(
 				STR_ARG(pod->name));
 	}
 	return n < 0 ? n : r;
+}
+
+static int by_arrival(const void *pa, const void *pb, void *tasks)
+{
+	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+	const uint64_t x = ((const struct task *)tasks)[a].arrives_ns,
+		       y = ((const struct task *)tasks)[b].arrives_ns;
+
+	return x != y ? (x < y ? -1 : 1) : a < b ? -1 : a > b;
+}
+
+int workload_sort(struct workload *w, struct error *err)
+{
+	_cleanup_free_ uint32_t *order = calloc(w->n + 1ull, sizeof(*order));
+	struct task *sorted = calloc(w->n + 1ull, sizeof(*sorted));
+
+	if (!order || !sorted) {
+		free(sorted);
+		return fail(err, ENOMEM, "out of memory for %u tasks", w->n);
+	}
+	for (uint32_t i = 0; i < w->n; i++)
+		order[i] = i;
+	if (w->n)
+		qsort_r(order, w->n, sizeof(*order), by_arrival, w->tasks);
+	for (uint32_t i = 0; i < w->n; i++)
+		sorted[i] = w->tasks[order[i]];
+	free(w->tasks);
+	w->tasks = sorted;
+	w->room = w->n + 1;
+	return 0;
 }
 
 static uint64_t asked_by(const struct task *task)
@@ -348,17 +379,17 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 		return fail_within(err, r, "duration");
 	r = check_part("demand", s->demand, s->demand_sigma, err);
 	r = r < 0 ? r : check_part("memory", s->memory, s->memory_sigma, err);
-	r = r < 0 ? r : check_choices(&s->whole, "whole devices", 0, SPEC_DEVICES_MAX, err);
-	r = r < 0 ? r : check_choices(&s->gangs, "gang", 1, WORKLOAD_GANG_MAX, err);
+	r = r < 0 ? r : check_choices(&s->whole, "whole", 0, SPEC_DEVICES_MAX, err);
+	r = r < 0 ? r : check_choices(&s->gangs, "gangs", 1, WORKLOAD_GANG_MAX, err);
 	for (uint32_t i = 0; r == 0 && i < s->gangs.n; i++)
 		if (s->gangs.of[i].value > s->n_tasks)
-			r = fail(err, EINVAL, "a gang of %u: of %u tasks one has up to %u",
+			r = fail(err, EINVAL, "gangs %u: of %u tasks one has up to %u",
 				s->gangs.of[i].value, s->n_tasks, s->n_tasks);
-	r = r < 0 ? r : check_choices(&s->priorities, "priority", 0, 100, err);
+	r = r < 0 ? r : check_choices(&s->priorities, "priorities", 0, 100, err);
 	r = r < 0 ? r : check_labels(&s->affinity, "affinity", err);
 	r = r < 0 ? r : check_labels(&s->anti_affinity, "anti-affinity", err);
 	r = r < 0 ? r : check_labels(&s->preferred_anti_affinity, "preferred-anti-affinity", err);
-	r = r < 0 ? r : check_labels(&s->kinds, "kind", err);
+	r = r < 0 ? r : check_labels(&s->kinds, "kinds", err);
 	return r < 0 ? r : check_labels(&s->exclusion, "exclusion", err);
 }
 

@@ -28,6 +28,7 @@ struct task {
 	struct place_spec spec;
 	/* Permille of each device that it can make use of and may have; at least the request. */
 	uint32_t limit;
+	uint32_t line; /* of the file that it is from, from 1; 0: it is made */
 	/* Those of the same, one behind the other, start together, and are a group; 0: none. */
 	uint32_t gang;
 	uint32_t kind;      /* those of one slow one another, as the replay says; 0: of none */
@@ -52,6 +53,8 @@ void workload_done(struct workload *w);
 /* A copy; -EINVAL for what place_spec_check() refuses or a time above the most, -ENOMEM. */
 int workload_add(struct workload *w, const struct task *task, struct error *err);
 
+/* Into the order of arrival; who come at once stay in that of the file. -ENOMEM. */
+int workload_sort(struct workload *w, struct error *err);
 /* The text of a file of pods in the OpenB trace's format; has_times: when each comes and ends. */
 int workload_read_openb(
 	struct workload *w, struct cluster *cluster, struct str text, struct error *err);

@@ -224,7 +224,7 @@ static int set_queues(
 			of[m] = (struct place_queue_model){
 				t->model[m].name, t->model[m].quota, t->model[m].limit};
 	}
-	return place_queue_set(c->place, infos, n, err);
+	return place_queue_set(c->place, infos, n, NULL, err);
 }
 
 struct choice {

@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "core/place-held.h"
 #include "core/place-preempt.h"
-#include "core/place-queue.h"
+#include "core/place-reclaim.h"
 #include "scheduler/decide-internal.h"
 
 /* What a rank can tell apart of spec.priority; beyond that they are the same. */
@@ -129,20 +129,25 @@ static uint64_t due_ns(const struct attempt *a, const struct place_plan *plan)
 
 static void ask_back(struct attempt *a, const struct place_plan *plan, uint64_t at_ns)
 {
+	const struct place *place = a->cluster->place;
 	const struct cqueue *queue = a->pod->queue;
+	bool is_elsewhere = false;
 
+	for (uint32_t i = 0; i < plan->n_victims; i++)
+		is_elsewhere |= place_tenant(place, plan->victims[i])->node != plan->choice.node;
 	a->pod->reclaim_at_ns = at_ns;
 	buf_addf(a->asked_back,
 		"queue %s asks back what it is guaranteed, with %u s of grace: from %u tenants on "
-		"%s",
+		"%s%s",
 		queue->name, (uint32_t)(queue->terms.grace_ns / 1000000000), plan->n_victims,
-		a->cluster->by_place[plan->choice.node]->name);
+		a->cluster->by_place[plan->choice.node]->name, is_elsewhere ? " and others" : "");
 }
 
 static int reclaim(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err)
 {
-	const struct place_preempt_order order = {rank_any, leave, stay, a};
+	const struct place_preempt_order order = {
+		.rank = rank_any, .leave = leave, .stay = stay, .arg = a};
 	const struct place_preempt rules = {.order = &order};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct cpod *pod = a->pod;
@@ -172,7 +177,8 @@ static int reclaim(struct attempt *a, const struct place_spec *spec, struct plac
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err)
 {
-	const struct place_preempt_order order = {rank, leave, stay, a};
+	const struct place_preempt_order order = {
+		.rank = rank, .leave = leave, .stay = stay, .arg = a};
 	const struct place_preempt rules = {.order = &order};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	int r = spec->queue && spec->count ? reclaim(a, spec, ret, ret_tenant, err) : -ENOSPC;

@@ -126,7 +126,7 @@ static struct fit_answer answer_without(
 	answer.what = NULL;
 	fit_free(fit);
 	for (uint32_t i = 0; i < n_gone; i++)
-		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->n_gone)
+		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->is_told)
 			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
 				false);
 	return answer;
@@ -377,20 +377,34 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod)
 	return remote_is_asked(pod) ? remote_refusal(c, pod) : NULL;
 }
 
+/* None of its tenants is where the first of the attempt is to be. */
+static bool is_elsewhere(const struct attempt *a, const struct cpod *pod)
+{
+	for (uint32_t i = 0; i < pod->n_tenants; i++) {
+		const struct place_tenant *t = place_tenant(a->cluster->place, pod->tenants[i]);
+
+		if (t && t->node == a->choice[0].node)
+			return false;
+	}
+	return true;
+}
+
 /* The first who has to leave is told; the grace of the slowest, and a minute. */
 static void hold(struct attempt *a, struct buf *why)
 {
 	struct cluster *c = a->cluster;
+	bool are_elsewhere = false;
 	int64_t grace_s = 0;
 
 	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
 		const struct pod *victim = cpod_view(c, a->victims->v[i]);
 
+		are_elsewhere |= is_elsewhere(a, a->victims->v[i]);
 		grace_s = MAX(grace_s, victim ? victim->grace_s : 0);
 	}
 	a->pod->give_up_ns = c->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
-	buf_addf(why, "waits for %u pods to leave %s", a->victims->n - a->n_victims,
-		a->pod->node->name);
+	buf_addf(why, "waits for %u pods to leave %s%s", a->victims->n - a->n_victims,
+		a->pod->node->name, are_elsewhere ? " and others" : "");
 }
 
 /* Who was sent away runs on until it has gone; or nothing has happened. */

@@ -47,10 +47,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	for (uint32_t i = 0; i < workload.n; i++) {
 		FUZZ_CHECK(place_spec_check(&workload.tasks[i].spec, NULL) == 0);
 		FUZZ_CHECK(workload.tasks[i].limit >= workload.tasks[i].spec.share);
-		FUZZ_CHECK(workload.tasks[i].work_ns > 0);
+		FUZZ_CHECK(!workload.has_times || workload.tasks[i].work_ns > 0);
 	}
 	for (int i = REPLAY_KEEP; i <= REPLAY_RESUME; i++)
-		if (cluster.n <= RUN_MAX && workload.n <= RUN_MAX)
+		if (cluster.n <= RUN_MAX && workload.n <= RUN_MAX && workload.has_times)
 			run(&cluster, &workload, (enum replay_preempt)i);
 	return 0;
 }

@@ -254,7 +254,7 @@ static void all_else_is_given_back_and_can_be_taken_back(void **state)
 	assert_ok(place_network_add(place,
 		&(struct place_network_info){.kind = PLACE_NETWORK_HOST, .mbit = 100}, &network,
 		NULL));
-	assert_ok(place_queue_set(place, &queue, 1, NULL));
+	assert_ok(place_queue_set(place, &queue, 1, NULL, NULL));
 	assert_ok(place_label(place, "", "x", &label, NULL));
 	spec.queue = 1;
 	spec.group = 7;
@@ -300,8 +300,8 @@ static void all_else_is_given_back_and_can_be_taken_back(void **state)
 	assert_null(place->idle_groups);
 	assert_int_equal(place_label_forget(place, label, &err), -EBUSY);
 	assert_int_equal(place_network_remove(place, network, &err), -EBUSY);
-	assert_int_equal(place_queue_set(place, NULL, 0, &err), -EBUSY);
-	assert_ok(place_queue_set(place, &queue, 1, NULL));
+	assert_int_equal(place_queue_set(place, NULL, 0, NULL, &err), -EBUSY);
+	assert_ok(place_queue_set(place, &queue, 1, NULL, NULL));
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
 	assert_int_equal(place_node_remove(place, 0, &err), -EBUSY);
 	assert_ok(place_remove(place, tenant));

@@ -220,7 +220,7 @@ static int set_queues(struct world *w, struct error *err)
 		.models = &of,
 		.n_models = 1};
 
-	return place_queue_set(w->place, &queue, 1, err);
+	return place_queue_set(w->place, &queue, 1, NULL, err);
 }
 
 static int defragment(struct world *w, struct error *err)

@@ -214,6 +214,54 @@ static void kubeshare2_is_near_most_of_its_group(void **state)
 	assert_int_equal(node_for(place, spec), 0);
 }
 
+/* Two racks of two nodes, with ids or such as KubeShare gives them: 1 and 2. */
+#define RACKS(id_1, id_2) \
+	"cellTypes:\n" \
+	"  NODE: {childCellType: V100, childCellNumber: 2, isNodeLevel: true}\n" \
+	"  RACK: {childCellType: NODE, childCellNumber: 2}\n" \
+	"cells:\n" \
+	"- {cellType: RACK, " id_1 "cellChildren: [{cellId: a}, {cellId: b}]}\n" \
+	"- {cellType: RACK, " id_2 "cellChildren: [{cellId: c}, {cellId: d}]}\n"
+
+/* Where the next of a group goes whose first has the whole of node a. */
+static struct place_choice beside_a(const char *racks)
+{
+	_cleanup_cells_ struct place_cells *cells = NULL;
+	_cleanup_place_ struct place *place = NULL;
+	struct place_spec spec = spec_of(1000);
+	struct place_choice choice;
+
+	assert_ok(place_cells_parse(str_from(racks), &cells, NULL));
+	place = cluster_by_hand(&place_kubeshare2_guarantee, cells);
+	for (uint32_t i = 0; i < 4; i++)
+		add_node(place, (const char[]){(char)('a' + i), '\0'}, "00", "00");
+	spec.group = 7;
+	cluster_put(place, spec, 0);
+	cluster_put(place, spec, 1);
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	return choice;
+}
+
+/*
+ * The group has the leaves 1 and 2 of the first rack, b 3 and 4, c and d 1 to 4 of the second. A
+ * number for a rack differs by less than the leaves of neighbours in one, a name by 100. The means:
+ *
+ *            to b, by leaf     to c             to d
+ *   numbers  101.5, 102.5      101.5, 101.5     102.5, 103.5
+ *   names    101.5, 102.5      200.5, 200.5     201.5, 202.5
+ */
+static void kubeshare2_tells_racks_apart_by_name(void **state)
+{
+	struct place_choice choice = beside_a(RACKS("", ""));
+
+	assert_int_equal(choice.node, 2);
+	assert_int_equal(choice.score, -10150000);
+	choice = beside_a(RACKS("cellId: r1, ", "cellId: r2, "));
+	assert_int_equal(choice.node, 1);
+	assert_int_equal(choice.device[0], 2);
+	assert_int_equal(choice.score, -10200000);
+}
+
 static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2);
@@ -800,6 +848,10 @@ static void search_finds_what_looking_at_all_finds(void **state)
 	for (size_t i = 0; place_policies[i]; i++)
 		for (uint64_t seed = 1; seed <= 12; seed++)
 			live(place_policies[i], seed, seed % 2 ? NULL : cells);
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		live(&place_in_turn, seed, NULL);
+		live(&place_by_memory, seed, NULL);
+	}
 }
 
 /* ---- labels of tenants with several devices ---- */
@@ -874,34 +926,156 @@ static void the_default_leaves_memory(void **state)
 	assert_int_equal(node_for(place, spec), b);
 }
 
-/* A third of what is asked for can only be of a model that is a fifth of what is free. */
-static void the_default_leaves_models(void **state)
+/* a: one device of model A with 80 GiB, b: two of B with 24 GiB. */
+static struct place *place_of_models(uint64_t *ret_a, uint32_t *ret_node_a, uint32_t *ret_node_b)
 {
-	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
-	struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
-	struct place_node_info info = {.n_devices = 1, .devices = devices};
-	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};
-	struct place_choice choice;
-	uint32_t a, b, tenant;
-	uint64_t other;
+	struct place *place = place_of(place_policy_find("default"));
+	struct place_device_info devices[2] = {{.memory_bytes = 80 * GIB}};
+	struct place_node_info info = {.name = "a", .n_devices = 1, .devices = devices};
+	uint64_t b;
 
-	assert_ok(place_model(place, "A", &typical[0].models, NULL));
-	assert_ok(place_model(place, "B", &other, NULL));
-	typical[1].models = typical[0].models;
-	info.name = "a";
-	devices[0].model = (uint32_t)__builtin_ctzll(typical[0].models);
-	assert_ok(place_node_add(place, &info, &a, NULL));
+	assert_ok(place_model(place, "A", ret_a, NULL));
+	assert_ok(place_model(place, "B", &b, NULL));
+	devices[0].model = (uint32_t)__builtin_ctzll(*ret_a);
+	assert_ok(place_node_add(place, &info, ret_node_a, NULL));
 	info.name = "b";
 	info.n_devices = 2;
-	devices[0].model = devices[1].model = (uint32_t)__builtin_ctzll(other);
-	assert_ok(place_node_add(place, &info, &b, NULL));
-	place_set_typical(place, typical, ARRAY_SIZE(typical));
+	devices[0].model = devices[1].model = (uint32_t)__builtin_ctzll(b);
+	devices[0].memory_bytes = devices[1].memory_bytes = 24 * GIB;
+	assert_ok(place_node_add(place, &info, ret_node_b, NULL));
+	return place;
+}
+
+/* A third of what is asked for can only be of a model that is a fifth of what is free. */
+static void check_models_left(
+	struct place *place, struct place_spec typical[static 4], uint32_t a, uint32_t b)
+{
+	struct place_choice choice;
+	uint32_t tenant;
+
+	place_set_typical(place, typical, 4);
 	assert_ok(place_find(place, &typical[0], &choice, NULL));
 	assert_ok(place_add(place, &typical[0], &choice, &tenant, NULL));
 	/* The rest of that device is the best fit, which somebody else will lack. */
 	assert_int_equal(node_for(place, typical[2]), b);
 	place_set_typical(place, &typical[2], 2);
 	assert_int_equal(node_for(place, typical[2]), a);
+}
+
+static void the_default_leaves_models(void **state)
+{
+	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};
+	uint32_t a, b;
+	uint64_t model;
+	_cleanup_place_ struct place *place = place_of_models(&model, &a, &b);
+
+	typical[0].models = typical[1].models = model;
+	check_models_left(place, typical, a, b);
+}
+
+/* Who asks for more memory than B has can only have A, as if he had asked for that. */
+static void the_default_leaves_models_with_memory(void **state)
+{
+	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};
+	uint32_t a, b;
+	uint64_t model;
+	_cleanup_place_ struct place *place = place_of_models(&model, &a, &b);
+
+	typical[0].device_bytes = typical[1].device_bytes = 30 * GIB;
+	typical[2].device_bytes = typical[3].device_bytes = 1 * GIB;
+	check_models_left(place, typical, a, b);
+}
+
+/* Of devices that are alike but for their memory: what is enough for who says how much. */
+static void the_default_takes_the_smaller_memory(void **state)
+{
+	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+	struct place_device_info devices[] = {{.memory_bytes = 40 * GIB}, {.memory_bytes = 5 * GIB},
+		{.memory_bytes = 40 * GIB}, {.memory_bytes = 5 * GIB}};
+	struct place_node_info info = {
+		.name = "a", .n_devices = ARRAY_SIZE(devices), .devices = devices};
+	struct place_spec part = spec_of(200), whole = spec_of(1000);
+	struct place_choice choice;
+	uint32_t node;
+
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	place_set_typical(place, &part, 1);
+	assert_int_equal(cluster_device_for(place, part), 0);
+	assert_int_equal(cluster_device_for(place, whole), 0);
+	part.device_bytes = whole.device_bytes = 4 * GIB;
+	assert_int_equal(cluster_device_for(place, part), 1);
+	assert_int_equal(cluster_device_for(place, whole), 1);
+	whole.count = 2;
+	assert_ok(place_find(place, &whole, &choice, NULL));
+	assert_int_equal(choice.device[0] + choice.device[1], 1 + 3);
+	whole.count = 3;
+	assert_ok(place_find(place, &whole, &choice, NULL));
+	whole.count = part.count = 2;
+	assert_ok(place_find(place, &part, &choice, NULL));
+	assert_int_equal(choice.device[0] + choice.device[1], 1 + 3);
+	part.count = 1;
+	part.device_bytes = whole.device_bytes = 6 * GIB;
+	assert_int_equal(cluster_device_for(place, part), 0);
+	/* What others have left of it counts, not its size. */
+	cluster_put(place, part, 0);
+	part.device_bytes = 30 * GIB;
+	cluster_put(place, part, 2);
+	part.device_bytes = 6 * GIB;
+	assert_int_equal(cluster_device_for(place, part), 2);
+}
+
+/* The same between nodes, of one model and before anything is learnt; whatever their order. */
+static void the_default_takes_the_node_of_smaller_memory(void **state)
+{
+	for (uint32_t small = 0; small < 2; small++) {
+		_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+		struct place_spec spec = spec_of(1000);
+
+		for (uint32_t i = 0; i < 2; i++) {
+			struct place_device_info devices[2] = {
+				{.memory_bytes = (i == small ? 40 : 80) * GIB},
+				{.memory_bytes = (i == small ? 40 : 80) * GIB}};
+			struct place_node_info info = {
+				.name = i ? "b" : "a", .n_devices = 2, .devices = devices};
+			uint32_t node;
+
+			assert_ok(place_node_add(place, &info, &node, NULL));
+		}
+		assert_int_equal(cluster_device_for(place, spec), 0);
+		for (uint32_t share = 500; share <= 1000; share += 500)
+			for (spec.count = 1; spec.count <= 2; spec.count++) {
+				spec.share = share;
+				spec.device_bytes = 4 * GIB;
+				assert_int_equal(cluster_device_for(place, spec) / 2, small);
+				spec.device_bytes = 50 * GIB;
+				assert_int_equal(cluster_device_for(place, spec) / 2, 1 - small);
+			}
+		/* Before one is wasted, a part of it that is left is used. */
+		spec = spec_of(900);
+		cluster_put(place, spec, 2 * (1 - small));
+		spec = spec_of(100);
+		spec.device_bytes = GIB;
+		place_set_typical(place, (struct place_spec[]){spec_of(1000), spec_of(100)}, 2);
+		assert_int_equal(cluster_device_for(place, spec), 2 * (1 - small));
+	}
+}
+
+/* What has come is not what comes yet: it goes beside what is there, not on devices of its own. */
+static void the_default_packs_the_first(void **state)
+{
+	static const uint32_t shares[] = {500, 300, 300, 250, 1000, 1000};
+	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+	struct place_choice choice;
+	uint32_t tenant;
+
+	add_node(place, "a", "0000", "0000");
+	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
+		const struct place_spec spec = spec_of(shares[i]);
+
+		place_note_arrival(place, &spec);
+		assert_ok(place_find(place, &spec, &choice, NULL));
+		assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	}
 }
 
 static void policies_have_names(void **state)
@@ -916,7 +1090,7 @@ static void policies_have_names(void **state)
 UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(kubeshare_code_looks_at_what_is_free), UNIT(kubeshare2_packs_and_spreads),
 	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
-	UNIT(kubeshare2_is_near_most_of_its_group),
+	UNIT(kubeshare2_is_near_most_of_its_group), UNIT(kubeshare2_tells_racks_apart_by_name),
 	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(dot_product_weighs_both),
 	UNIT(fgd_grades_as_published), UNIT(gpushare_fills_memory),
 	UNIT(gpushare_counts_what_is_asked), UNIT(gaiagpu_takes_the_fullest_node),
@@ -924,4 +1098,7 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
 	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
 	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),
-	UNIT(the_default_leaves_models), UNIT(policies_have_names))
+	UNIT(the_default_leaves_models), UNIT(the_default_leaves_models_with_memory),
+	UNIT(the_default_takes_the_smaller_memory),
+	UNIT(the_default_takes_the_node_of_smaller_memory), UNIT(the_default_packs_the_first),
+	UNIT(policies_have_names))

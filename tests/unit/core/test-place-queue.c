@@ -8,15 +8,15 @@
 #include "base/cleanup.h"
 #include "cluster.h"
 #include "core/place-internal.h"
-#include "core/place-queue.h"
+#include "core/place-reclaim.h"
 
 /*
  *       a (6000)          b (3000)     c (0), no more than 2000
  *    a1 (2000)  a2 (3000, 1000 of A)
  */
 static const struct place_queue_model a2_models[] = {{"A", 1000, 3000}};
-static const struct place_queue_info tree[] = {
-	{"a", "", 6000, 9000, 1, NULL, 0},
+static struct place_queue_info tree[] = {
+	{"a", "", 6000, 9000, 1, NULL, 0}, /* or no more than its quota */
 	{"a1", "a", 2000, PLACE_UNLIMITED, 1, NULL, 0},
 	{"a2", "a", 3000, 7000, 2, a2_models, 1},
 	{"b", "", 3000, PLACE_UNLIMITED, 1, NULL, 0},
@@ -61,6 +61,39 @@ static void check_used(const struct place *place)
 	}
 }
 
+static int64_t beyond(const struct place *place, uint32_t queue, uint32_t model)
+{
+	int64_t most = (int64_t)used_by(place, queue, PLACE_NONE) - (int64_t)tree[queue - 1].quota;
+
+	if (queue == A2 && model == 0)
+		most = MAX(most, (int64_t)used_by(place, A2, 0) - 1000);
+	return most;
+}
+
+static bool may_go(const struct place *place, const struct place_spec *spec, uint32_t tenant)
+{
+	const struct place_tenant *t = place_tenant(place, tenant);
+
+	assert_true(t->spec.queue && t->spec.queue != spec->queue);
+	for (uint32_t q = t->spec.queue; q && !is_below(spec->queue, q); q = parent[q])
+		if (beyond(place, q, place->devices[t->device[0]].model) <= 0)
+			return false;
+	return true;
+}
+
+/* Some tenant below a, of which only two queues are, that has borrowed what the other may have. */
+static bool is_lent(const struct place *place, const struct place_spec *spec)
+{
+	for (uint32_t i = 0; i < place->n_tenants; i++) {
+		const struct place_tenant *t = place_tenant(place, i);
+
+		if (t && t->n && t->spec.queue != spec->queue && is_below(t->spec.queue, A) &&
+			may_go(place, spec, i))
+			return true;
+	}
+	return false;
+}
+
 static enum place_admission admission_on(
 	const struct place *place, const struct place_spec *spec, uint32_t model)
 {
@@ -77,11 +110,11 @@ static enum place_admission admission_on(
 				used_by(place, q, PLACE_NONE) + asked > tree[q - 1].limit) ||
 			(q == A2 && model == 0 && used_by(place, q, 0) + asked > 3000);
 	}
-	if (must_wait)
-		return PLACE_ADMIT_WAIT;
 	if (used + asked <= tree[spec->queue - 1].quota &&
 		!(spec->queue == A2 && model == 0 && used_by(place, A2, 0) + asked > 1000))
-		return PLACE_ADMIT_NOW;
+		return must_wait && !is_lent(place, spec) ? PLACE_ADMIT_WAIT : PLACE_ADMIT_NOW;
+	if (must_wait)
+		return PLACE_ADMIT_WAIT;
 	for (uint32_t at = 0; at < place->n_devices; at++)
 		idle += place->devices[at].model == model ? 1000 : 0;
 	return idle >= used_by(place, 0, model) + asked ? PLACE_ADMIT_BORROW : PLACE_ADMIT_WAIT;
@@ -105,26 +138,6 @@ static enum place_admission admission(const struct place *place, const struct pl
 		best = MIN(best, admission_on(place, spec, m));
 	}
 	return has_any ? best : PLACE_ADMIT_WAIT;
-}
-
-static int64_t beyond(const struct place *place, uint32_t queue, uint32_t model)
-{
-	int64_t most = (int64_t)used_by(place, queue, PLACE_NONE) - (int64_t)tree[queue - 1].quota;
-
-	if (queue == A2 && model == 0)
-		most = MAX(most, (int64_t)used_by(place, A2, 0) - 1000);
-	return most;
-}
-
-static bool may_go(const struct place *place, const struct place_spec *spec, uint32_t tenant)
-{
-	const struct place_tenant *t = place_tenant(place, tenant);
-
-	assert_true(t->spec.queue && t->spec.queue != spec->queue);
-	for (uint32_t q = t->spec.queue; q && !is_below(spec->queue, q); q = parent[q])
-		if (beyond(place, q, place->devices[t->device[0]].model) <= 0)
-			return false;
-	return true;
 }
 
 /* The queue that has most beyond its quota by its weight first, low priority, little share. */
@@ -226,7 +239,26 @@ static bool has_victims(struct place *place, const struct place_spec *spec)
 	return false;
 }
 
-static void one_step(struct rand *rand, struct place *place, uint32_t *n_reclaimed)
+struct reclaimed {
+	uint32_t n, for_a_limit, from_several_nodes;
+};
+
+static void count_reclaimed(const struct place *place, const struct place_spec *spec,
+	const struct place_plan *plan, struct reclaimed *counted)
+{
+	const uint64_t asked = (uint64_t)spec->share * spec->count;
+	bool is_elsewhere = false;
+
+	for (uint32_t i = 0; i < plan->n_victims; i++)
+		is_elsewhere = is_elsewhere ||
+			place_tenant(place, plan->victims[i])->node != plan->choice.node;
+	counted->n++;
+	counted->from_several_nodes += is_elsewhere;
+	counted->for_a_limit += is_below(spec->queue, A) &&
+		used_by(place, A, PLACE_NONE) + asked > tree[A - 1].limit;
+}
+
+static void one_step(struct rand *rand, struct place *place, struct reclaimed *reclaimed)
 {
 	struct place_spec spec = cluster_spec(rand, place);
 	const struct place_preempt rules = {0};
@@ -272,34 +304,37 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_reclaim
 	}
 	assert_true(plan.n_victims > 0);
 	check_victims(place, &spec, &plan);
+	count_reclaimed(place, &spec, &plan, reclaimed);
 	assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, NULL));
 	check_used(place);
-	(*n_reclaimed)++;
 }
 
 static void rules_once_more(void **state)
 {
-	uint32_t n_reclaimed = 0;
+	struct reclaimed reclaimed = {0};
 
-	for (uint64_t seed = 0; seed < 600; seed++) {
+	for (uint64_t seed = 0; seed < 900; seed++) {
 		struct rand rand = rand_seeded(seed);
 		_cleanup_place_ struct place *place = cluster_new(
 			&rand, &place_best_fit, 3 + (uint32_t)rand_below(&rand, 3), 4);
 
-		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL));
+		tree[A - 1].limit = seed % 3 ? tree[A - 1].quota : 9000;
+		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL, NULL));
 		for (int step = 0; step < 80; step++) {
 			uint32_t gone = (uint32_t)rand_below(&rand, place->n_tenants + 1);
 
-			one_step(&rand, place, &n_reclaimed);
+			one_step(&rand, place, &reclaimed);
 			if (rand_below(&rand, 6) == 0 && place_tenant(place, gone))
 				assert_ok(place_remove(place, gone));
 			check_used(place);
 		}
 		/* Counted anew it is the same. */
-		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL));
+		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL, NULL));
 		check_used(place);
 	}
-	assert_true(n_reclaimed > 50);
+	assert_true(reclaimed.n > 50);
+	assert_true(reclaimed.for_a_limit > 50);
+	assert_true(reclaimed.from_several_nodes > 0);
 }
 
 static struct place *four_devices(void)
@@ -347,7 +382,7 @@ static void most_beyond_first(void **state)
 	struct error err = {0};
 	uint32_t x;
 
-	assert_ok(place_queue_set(place, queues, 3, NULL));
+	assert_ok(place_queue_set(place, queues, 3, NULL, NULL));
 	add(place, 1, 1000);
 	add(place, 2, 1000);
 	add(place, 2, 600);
@@ -404,7 +439,7 @@ static void refusals(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		_cleanup_place_ struct place *place = four_devices();
 		struct error err = {0};
-		int r = place_queue_set(place, wrong[i].queues, 2, &err);
+		int r = place_queue_set(place, wrong[i].queues, 2, NULL, &err);
 
 		if (!wrong[i].says) {
 			assert_ok(r);
@@ -427,7 +462,7 @@ static void refused_queues_leave_no_model(void **state)
 	for (uint32_t i = 0; i < 2 * PLACE_MODELS_MAX; i++) {
 		snprintf(name, sizeof(name), "m%u", i);
 		model.model = name;
-		assert_int_equal(place_queue_set(place, &queue, 1, NULL), -EINVAL);
+		assert_int_equal(place_queue_set(place, &queue, 1, NULL, NULL), -EINVAL);
 	}
 	assert_ok(place_model(place, "B", &bit, NULL));
 	assert_int_equal(bit, 2);
@@ -450,7 +485,7 @@ static void who_is_alone_counts_all_of_it(void **state)
 	assert_ok(place_new(&config, &place, NULL));
 	assert_ok(place_model(place, "A", &bit, NULL));
 	assert_ok(place_node_add(place, &info, &node, NULL));
-	assert_ok(place_queue_set(place, &queue, 1, NULL));
+	assert_ok(place_queue_set(place, &queue, 1, NULL, NULL));
 	spec.queue = 1;
 	spec.share = 1000;
 	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
@@ -461,7 +496,7 @@ static void who_is_alone_counts_all_of_it(void **state)
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 2000);
-	assert_ok(place_queue_set(place, &queue, 1, NULL));
+	assert_ok(place_queue_set(place, &queue, 1, NULL, NULL));
 	assert_int_equal(place_queue_used(place, 1, 0), 2000);
 	assert_ok(place_remove(place, tenant));
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
@@ -478,16 +513,16 @@ static void tenants_keep_their_queue(void **state)
 	char names[17][4];
 
 	queues[1].limit = PLACE_UNLIMITED;
-	assert_int_equal(place_queue_set(place, queues, PLACE_QUEUES_MAX + 1, &err), -EINVAL);
+	assert_int_equal(place_queue_set(place, queues, PLACE_QUEUES_MAX + 1, NULL, &err), -EINVAL);
 	assert_contains(err.msg, "4097 queues");
-	assert_ok(place_queue_set(place, queues, 2, NULL));
+	assert_ok(place_queue_set(place, queues, 2, NULL, NULL));
 	assert_int_equal(place_queue_find(place, "b"), 2);
 	assert_int_equal(place_queue_find(place, "x"), 0);
 	add(place, 2, 300);
-	assert_int_equal(place_queue_set(place, queues, 1, &err), -EBUSY);
+	assert_int_equal(place_queue_set(place, queues, 1, NULL, &err), -EBUSY);
 	assert_contains(err.msg, "queue b has tenants");
 	queues[0].parent = "b";
-	assert_int_equal(place_queue_set(place, queues, 2, &err), -EBUSY);
+	assert_int_equal(place_queue_set(place, queues, 2, NULL, &err), -EBUSY);
 	assert_contains(err.msg, "queues below it");
 	assert_int_equal(place_queue_used(place, 2, PLACE_NONE), 300);
 	spec.share = 1;
@@ -497,7 +532,7 @@ static void tenants_keep_their_queue(void **state)
 	assert_int_equal(place_queue_admit(place, &spec, &verdict, &err), -EINVAL);
 	assert_contains(err.msg, "queue 3: 2 are known");
 	assert_ok(place_remove(place, 0));
-	assert_ok(place_queue_set(place, queues, 2, NULL));
+	assert_ok(place_queue_set(place, queues, 2, NULL, NULL));
 	spec.queue = 2;
 	assert_int_equal(place_queue_admit(place, &spec, &verdict, &err), -EINVAL);
 	assert_contains(err.msg, "belong to those");
@@ -506,9 +541,9 @@ static void tenants_keep_their_queue(void **state)
 		queues[i] = (struct place_queue_info){
 			names[i], i ? names[i - 1] : "", 0, 0, 1, NULL, 0};
 	}
-	assert_int_equal(place_queue_set(place, queues, 17, &err), -EINVAL);
+	assert_int_equal(place_queue_set(place, queues, 17, NULL, &err), -EINVAL);
 	assert_contains(err.msg, "up to 15 are possible");
-	assert_ok(place_queue_set(place, queues, 16, &err));
+	assert_ok(place_queue_set(place, queues, 16, NULL, &err));
 }
 
 /* One T4 and two A100: the queue may have no A100, and two devices in all. */
@@ -536,7 +571,7 @@ static struct place *two_models(void)
 	info.n_devices = 1;
 	info.devices = &devices[2];
 	assert_ok(place_node_add(place, &info, &node, NULL));
-	assert_ok(place_queue_set(place, queues, 3, NULL));
+	assert_ok(place_queue_set(place, queues, 3, NULL, NULL));
 	return place;
 }
 
@@ -620,7 +655,7 @@ static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 	struct place_spec spec = PLACE_SPEC_INIT;
 	struct error err = {0};
 
-	assert_ok(place_queue_set(place, infos, 2, NULL));
+	assert_ok(place_queue_set(place, infos, 2, NULL, NULL));
 	for (int i = 0; i < 3; i++)
 		add(place, 2, 1000);
 	spec.queue = 1;
@@ -628,6 +663,86 @@ static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, &err));
 	assert_int_equal(plan.n_victims, 1);
 	assert_int_equal(plan.choice.device[0], 1);
+}
+
+/* What its sibling has borrowed it has back, also where both together may have no more. */
+static void what_is_guaranteed_below_a_limit(void **state)
+{
+	const struct place_queue_info queues[] = {
+		{"p", "", 2000, 2000, 1, NULL, 0},
+		{"a", "p", 1000, PLACE_UNLIMITED, 1, NULL, 0},
+		{"b", "p", 1000, PLACE_UNLIMITED, 1, NULL, 0},
+		{"other", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_place_ struct place *place = two_models();
+	_cleanup_(place_plan_done) struct place_plan plan = {0}, none = {0};
+	const struct place_preempt rules = {0};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_verdict verdict;
+	struct error err = {0};
+	uint32_t first, second, tenant;
+
+	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL, &err));
+	first = add(place, 2, 1000);
+	second = add(place, 2, 1000);
+	spec.queue = 3;
+	spec.share = 1000;
+	assert_ok(place_queue_admit(place, &spec, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
+	assert_string_equal(verdict.why, "queue b has 0 of its guaranteed 1 devices, 1 asked");
+	/* A device is idle, and who has borrowed of another queue is not in the way. */
+	assert_int_equal(place_find(place, &spec, &plan.choice, &err), -ENOSPC);
+	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.victims[0], first);
+	assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, &err));
+	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 2000);
+	/* Now each has what it is guaranteed, and nobody more. */
+	assert_ok(place_queue_admit(place, &spec, &verdict, &err));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
+	assert_int_equal(place_queue_reclaim(place, &spec, &rules, &none, &err), -EDQUOT);
+	assert_ok(place_remove(place, second));
+}
+
+/* Halves on two nodes are in the way of one whole device. */
+static void limits_are_kept_across_nodes(void **state)
+{
+	const struct place_queue_info queues[] = {
+		{"p", "", 1000, 1000, 1, NULL, 0},
+		{"a", "p", 0, PLACE_UNLIMITED, 1, NULL, 0},
+		{"b", "p", 1000, PLACE_UNLIMITED, 1, NULL, 0},
+		{"other", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_place_ struct place *place = two_models();
+	_cleanup_(place_plan_done) struct place_plan plan = {0}, late = {0};
+	const struct place_preempt rules = {0};
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice at = {.n = 1, .device = {0}};
+	struct error err = {0};
+	uint32_t half[2], tenant;
+
+	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL, &err));
+	spec.queue = 2;
+	spec.share = 500;
+	assert_ok(place_add(place, &spec, &at, &half[0], &err));
+	at = (struct place_choice){.node = 1, .n = 1, .device = {2}};
+	assert_ok(place_add(place, &spec, &at, &half[1], &err));
+	add(place, 4, 500);
+	add(place, 4, 1000);
+	add(place, 4, 500);
+	spec.queue = 3;
+	spec.share = 1000;
+	/* Both halves for the limit, and one of others for the room beside one of them. */
+	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 3);
+	assert_int_equal(plan.victims[0], half[0]);
+	assert_int_equal(plan.victims[1], half[1]);
+	assert_int_equal(plan.share_lost, 1500);
+	assert_ok(place_queue_reclaim(place, &spec, &rules, &late, &err));
+	assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, &err));
+	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 1000);
+	assert_int_equal(place_queue_used(place, 4, PLACE_NONE), 1500);
+	assert_int_equal(place_preempt_apply(place, &spec, &late, &tenant, &err), -ESTALE);
 }
 
 static void groups_are_admitted_as_a_whole(void **state)
@@ -665,6 +780,7 @@ static void groups_are_admitted_as_a_whole(void **state)
 }
 
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(who_is_reclaimed_for_has_a_right_to_it),
+	UNIT(what_is_guaranteed_below_a_limit), UNIT(limits_are_kept_across_nodes),
 	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
 	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))

@@ -26,7 +26,7 @@
 #include "core/place-internal.h"
 #include "core/place-mode.h"
 #include "core/place-network.h"
-#include "core/place-queue.h"
+#include "core/place-reclaim.h"
 
 #define STEPS 120000u
 #define STEPS_OF_ONE 4000u /* with one policy and one set of nodes */
@@ -122,7 +122,7 @@ static struct place *place_empty(struct walk *w)
 			NULL));
 	}
 	assert_ok(place_taint(place, "t", &w->taint, NULL));
-	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL));
+	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL, NULL));
 	return place;
 }
 

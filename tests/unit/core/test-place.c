@@ -565,14 +565,15 @@ static void models_can_be_forgotten(void **state)
 	assert_ok(place_model_forget(place, other, &err));
 	assert_string_equal(place_model_name(place, (uint32_t)__builtin_ctzll(other)), "");
 	/* What queues name: for good when they are set, not at all when they are refused. */
-	assert_ok(place_queue_set(place, &queue, 1, &err));
+	assert_ok(place_queue_set(place, &queue, 1, NULL, &err));
 	assert_ok(place_model(place, "queued", &bit, NULL));
 	assert_int_equal(bit, other);
 	assert_int_equal(place_model_forget(place, bit, &err), -EBUSY);
 	assert_contains(err.msg, "model queued: a queue has a quota or limit of it");
-	assert_ok(place_queue_set(place, NULL, 0, &err));
+	assert_ok(place_queue_set(place, NULL, 0, NULL, &err));
 	assert_ok(place_model_forget(place, bit, &err));
-	assert_int_equal(place_queue_set(place, (struct place_queue_info[]){queue, queue}, 2, &err),
+	assert_int_equal(
+		place_queue_set(place, (struct place_queue_info[]){queue, queue}, 2, NULL, &err),
 		-EINVAL);
 	assert_string_equal(place_model_name(place, (uint32_t)__builtin_ctzll(other)), "");
 	place_free(place);

@@ -3,6 +3,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <math.h>
 
 #include "base/clock.h"
 #include "replay/replay.h"
@@ -206,6 +207,25 @@ static void gives_no_more_memory_than_there_is(void **state)
 	}
 }
 
+/* 40Gi of 80 are free there and 16Gi of 16 here, though of the share half there and all here. */
+static void packs_where_least_memory_is_free(void **state)
+{
+	for (int first = 0; first < 2; first++) {
+		_cleanup_scene_ struct scene s = {0};
+		static const uint32_t gib[] = {40, 10, 40, 6};
+
+		add_node(&s, "a", first ? 80ull << 30 : 16ull << 30);
+		add_node(&s, "b", first ? 16ull << 30 : 80ull << 30);
+		for (uint32_t i = 0; i < ARRAY_SIZE(gib); i++) {
+			add(&s, 10, 10, 0, 10 * S);
+			s.workload.tasks[i].spec.device_bytes = (uint64_t)gib[i] << 30;
+		}
+		/* Only if 10 and 6 share the small one is there room for both of 40. */
+		run(&s, NULL, "memory-only", REPLAY_QUEUE);
+		assert_times(s.result->queued_s, 4, (const double[]){0, 0, 0, 0});
+	}
+}
+
 /* A task on two devices is as fast as on the one that it shares. */
 static void goes_at_the_pace_of_the_slowest(void **state)
 {
@@ -298,10 +318,53 @@ static void drops_what_does_not_fit(void **state)
 	assert_times(&m->sum[METRICS_OPEN][40], 1, (const double[]){0.3});
 }
 
+/* Each device once before one is given twice, whatever nodes they are on. */
+static void replicas_are_given_in_turn(void **state)
+{
+	static const char *const clusters[] = {"8x1", "4x2", "1x8"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(clusters); i++) {
+		_cleanup_scene_ struct scene s = {0};
+
+		for (int k = 0; k < 12; k++)
+			add(&s, 1000, 1000, 0, 1);
+		s.workload.tasks[9].spec.count = i ? 2 : 1;
+		run(&s, clusters[i], "replicas", REPLAY_DROP);
+		for (uint32_t d = 0, twice = i ? 5 : 4; d < 8; d++) {
+			const uint32_t most = s.result->asked_most[d];
+
+			assert_true(most == 1000 || (most == 2000 && twice--));
+		}
+	}
+}
+
+/* Those beyond the points are in the last one, and the end is the end. */
+static void what_is_beyond_all_points_is_seen(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+	const struct metrics *m;
+
+	add(&s, 500, 500, 0, 1);
+	for (int i = 0; i < 4; i++) {
+		add(&s, 1000, 1000, 0, 1);
+		s.workload.tasks[i + 1].spec.cpu_milli = 17000; /* the node has 16000 */
+	}
+	add(&s, 500, 500, 0, 1);
+	run(&s, "1x1", "first-fit", REPLAY_DROP);
+	m = &s.result->curves;
+	assert_int_equal(s.result->n_placed, 2);
+	assert_int_equal(m->n, METRICS_POINTS_MAX);
+	assert_times(&m->weight[METRICS_POINTS_MAX - 1], 1, (const double[]){3});
+	assert_times(&m->after.value[METRICS_ALLOCATED], 1, (const double[]){1});
+	assert_times(&m->after.value[METRICS_IN_USE], 1, (const double[]){1});
+	assert_times(&m->after.value[METRICS_WAITING], 1, (const double[]){4});
+}
+
 /* Of the first task what is left is of no use to the two that come later, whoever placed it. */
 static void fragments_are_those_of_all_that_come(void **state)
 {
-	static const char *const schemes[] = {"fgd", "best-fit", "first-fit", "default", "whole"};
+	static const char *const schemes[] = {
+		"fgd", "best-fit", "first-fit", "default", "whole", "replicas", "memory-only"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
 		_cleanup_scene_ struct scene s = {0};
@@ -356,6 +419,12 @@ static void knows_why_devices_are_idle(void **state)
 	assert_times(&m->sum[METRICS_OPEN][50], 1, (const double[]){0});
 }
 
+static double idle_at(const struct metrics *m, uint32_t at)
+{
+	return m->sum[METRICS_NO_CPU][at] + m->sum[METRICS_TOO_SMALL][at] +
+		m->sum[METRICS_OTHER][at] + m->sum[METRICS_OPEN][at];
+}
+
 /* Two replicas of a hundred are taken, or two hundredths of the memory; and 0.8 of the device. */
 static void idle_devices_are_devices_also_without_limits(void **state)
 {
@@ -372,12 +441,79 @@ static void idle_devices_are_devices_also_without_limits(void **state)
 		run(&s, "1x1", schemes[i], REPLAY_DROP);
 		m = &s.result->curves;
 		for (int at = 40; at <= 80; at += 40) {
-			const double idle = m->sum[METRICS_NO_CPU][at] +
-				m->sum[METRICS_TOO_SMALL][at] + m->sum[METRICS_OTHER][at] +
-				m->sum[METRICS_OPEN][at];
+			const double idle = idle_at(m, (uint32_t)at);
 
 			assert_times(&idle, 1, (const double[]){1 - at / 100.0});
 		}
+	}
+}
+
+/* At each point, whoever comes and goes within it, also by force, at once or later, and by plan. */
+static void what_is_free_and_what_is_not_is_all(void **state)
+{
+	static const char *const schemes[] = {"default", "first-fit", "random"};
+	struct workload_shape shape = *workload_shape_find("trace-like");
+
+	shape.n_tasks = 600;
+	shape.gap_ns /= 4;
+	assert_ok(workload_choices_parse(STR("0:3,1,2"), 2, &shape.affinity, NULL));
+	assert_ok(workload_choices_parse(STR("0:3,1,2"), 2, &shape.exclusion, NULL));
+	assert_ok(workload_choices_parse(STR("10,90"), 100, &shape.priorities, NULL));
+	for (uint32_t i = 0; i < 3 * ARRAY_SIZE(schemes); i++) {
+		_cleanup_scene_ struct scene s = {.input.preempt = REPLAY_RESUME,
+			.input.grace_ns = i % 3 == 2 ? 600 * S : 0,
+			.input.defrag = {.period_ns = 600 * S, .n_moves = 10}};
+		const struct metrics *m;
+
+		assert_ok(workload_generate(&s.workload, &shape, 42 + i, NULL));
+		run(&s, "6x8", schemes[i / 3], i % 3 ? REPLAY_QUEUE : REPLAY_DROP);
+		m = &s.result->curves;
+		assert_true(i % 3 == 0 || (s.result->n_evicted && s.result->n_moves));
+		assert_true(metrics_mean(m, METRICS_OPEN) > 0 && m->n > 50);
+		for (uint32_t at = 0; at < m->n; at++) {
+			const double all = m->sum[METRICS_ALLOCATED][at] + idle_at(m, at);
+
+			assert_true(fabs(all - m->weight[at]) <= 1e-6 * (1 + m->weight[at]));
+		}
+	}
+}
+
+/* The same run without what nobody wants to know; progress grows to the end. */
+static void count_progress(void *arg, uint32_t percent)
+{
+	uint32_t *told = arg;
+
+	assert_true(percent > *told && percent <= 100);
+	*told = percent;
+}
+
+static void a_brief_run_is_the_same_without_what_is_free(void **state)
+{
+	struct workload_shape shape = *workload_shape_find("trace-like");
+
+	shape.n_tasks = 300;
+	for (int mode = REPLAY_DROP; mode <= REPLAY_QUEUE; mode++) {
+		uint32_t told = 0;
+		_cleanup_scene_ struct scene brief = {.input = {.is_brief = true,
+							      .progress = count_progress,
+							      .progress_arg = &told}};
+		_cleanup_scene_ struct scene full = {0};
+		const struct metrics *a, *b;
+
+		assert_ok(workload_generate(&brief.workload, &shape, 42, NULL));
+		assert_ok(workload_generate(&full.workload, &shape, 42, NULL));
+		run(&brief, "6x8", "default", (enum replay_mode)mode);
+		run(&full, "6x8", "default", (enum replay_mode)mode);
+		assert_true(told >= 99);
+		a = &brief.result->curves;
+		b = &full.result->curves;
+		assert_int_equal(a->n, b->n);
+		assert_memory_equal(a->sum[METRICS_ALLOCATED], b->sum[METRICS_ALLOCATED],
+			sizeof(a->sum[METRICS_ALLOCATED]));
+		assert_memory_equal(
+			a->sum[METRICS_USED], b->sum[METRICS_USED], sizeof(a->sum[METRICS_USED]));
+		assert_times(&(double){metrics_mean(a, METRICS_OPEN)}, 1, (const double[]){0});
+		assert_true(metrics_mean(b, METRICS_OPEN) > 0);
 	}
 }
 
@@ -398,9 +534,13 @@ static void knows_what_is_when_all_have_ended(void **state)
 	assert_times(&after->value[METRICS_WAITING], 1, (const double[]){1});
 }
 
-static struct replay_hopeless hopeless(struct scene *s, const char *nodes)
+static struct replay_hopeless hopeless_of(struct scene *s, const char *nodes, const char *name)
 {
 	struct replay_hopeless found = {.n = UINT32_MAX};
+	struct replay_scheme scheme;
+
+	assert_ok(replay_scheme_find(name, &scheme, NULL));
+	s->input.scheme = &scheme;
 
 	if (!s->cluster.n)
 		assert_ok(cluster_like(&s->cluster, str_from(nodes), NULL));
@@ -408,6 +548,11 @@ static struct replay_hopeless hopeless(struct scene *s, const char *nodes)
 	s->input.workload = &s->workload;
 	assert_ok(replay_find_hopeless(&s->input, &found, NULL));
 	return found;
+}
+
+static struct replay_hopeless hopeless(struct scene *s, const char *nodes)
+{
+	return hopeless_of(s, nodes, "default");
 }
 
 static void add_gang(struct scene *s, uint32_t n, uint32_t share, uint32_t threshold)
@@ -443,6 +588,64 @@ static void knows_gangs_that_never_fit(void **state)
 	assert_int_equal(found.n, 1);
 	assert_int_equal(found.first, 2);
 	assert_string_equal(found.why, "0 of 2 nodes have room: 2 have too little CPU");
+}
+
+/* Three of five have to start; it is the first without room that is told of. */
+static void tells_of_the_first_without_room(void **state)
+{
+	_cleanup_scene_ struct scene s = {0};
+
+	add_gang(&s, 5, 600, 600);
+	s.workload.tasks[4].spec.cpu_milli = 17000;
+	assert_contains(hopeless(&s, "2x1").why,
+		"when 2 have room, task 3 has none: 0 of 2 nodes have room: 2 have too little of");
+}
+
+/* Whole devices are not shared; replicas know no shares; who has too much CPU has it with all. */
+static void judges_by_what_the_scheme_counts(void **state)
+{
+	static const struct {
+		const char *scheme;
+		uint32_t halves, larger;
+	} expected[] = {{"default", 0, 2}, {"first-fit", 0, 2}, {"random", 0, 2}, {"whole", 2, 2},
+		{"replicas", 0, 0}};
+	_cleanup_scene_ struct scene halves = {0}, larger = {0}, cpu = {0};
+
+	add_gang(&halves, 2, 500, 0);
+	add_gang(&larger, 2, 600, 0);
+	add(&cpu, 100, 100, 0, S);
+	cpu.workload.tasks[0].spec.cpu_milli = 17000;
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		const char *scheme = expected[i].scheme;
+
+		assert_int_equal(hopeless_of(&halves, "1x1", scheme).n, expected[i].halves);
+		assert_int_equal(hopeless_of(&larger, "1x1", scheme).n, expected[i].larger);
+		assert_int_equal(hopeless_of(&cpu, "1x1", scheme).n, 1);
+	}
+}
+
+/* Where no node says what its devices have; one that does makes the others have none. */
+static void memory_that_nobody_has_is_not_counted(void **state)
+{
+	struct cluster_node node = {.name = "n", .cpu_milli = 16000, .n_kinds = 1};
+
+	for (int i = 0; i < 2; i++) {
+		_cleanup_scene_ struct scene s = {0};
+
+		node.kinds[0] = (struct cluster_kind){.n_devices = 1};
+		assert_ok(cluster_model(&s.cluster, STR("any"), &node.kinds[0].model, NULL));
+		assert_ok(cluster_add(&s.cluster, &node, NULL));
+		if (i) {
+			struct cluster_node other = node;
+
+			snprintf(other.name, sizeof(other.name), "other");
+			other.kinds[0].device_bytes = 1 << 30;
+			assert_ok(cluster_add(&s.cluster, &other, NULL));
+		}
+		add(&s, 500, 500, 0, S);
+		s.workload.tasks[0].spec.device_bytes = 4ull << 30;
+		assert_int_equal(hopeless(&s, NULL).n, i);
+	}
 }
 
 /* By what its members say of one another. */
@@ -1054,12 +1257,17 @@ static void goes_over_the_network(void **state)
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
 	UNIT(slows_those_of_a_kind), UNIT(says_the_most_that_was_asked_of_each_device),
 	UNIT(places_at_random), UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
-	UNIT(gives_no_more_memory_than_there_is), UNIT(goes_at_the_pace_of_the_slowest),
-	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
-	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
+	UNIT(packs_where_least_memory_is_free), UNIT(gives_no_more_memory_than_there_is),
+	UNIT(goes_at_the_pace_of_the_slowest), UNIT(queues_by_priority_or_as_they_came),
+	UNIT(passes_over_what_does_not_fit), UNIT(starts_gangs_together),
+	UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
+	UNIT(replicas_are_given_in_turn), UNIT(what_is_beyond_all_points_is_seen),
 	UNIT(fragments_are_those_of_all_that_come), UNIT(drops_gangs_as_a_whole),
 	UNIT(knows_why_devices_are_idle), UNIT(idle_devices_are_devices_also_without_limits),
-	UNIT(knows_what_is_when_all_have_ended), UNIT(knows_gangs_that_never_fit),
+	UNIT(what_is_free_and_what_is_not_is_all),
+	UNIT(a_brief_run_is_the_same_without_what_is_free), UNIT(knows_what_is_when_all_have_ended),
+	UNIT(knows_gangs_that_never_fit), UNIT(memory_that_nobody_has_is_not_counted),
+	UNIT(tells_of_the_first_without_room), UNIT(judges_by_what_the_scheme_counts),
 	UNIT(knows_labels_that_never_fit), UNIT(a_gang_that_somebody_places_is_not_hopeless),
 	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
 	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),

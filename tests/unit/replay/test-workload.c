@@ -451,7 +451,7 @@ static void refuses_shapes_that_cannot_be(void **state)
 	s.n_tasks = 7;
 	assert_ok(workload_choices_parse(STR("1:9,8"), 9, &s.gangs, NULL));
 	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
-	assert_contains(err.msg, "gang of 8");
+	assert_contains(err.msg, "gangs 8");
 	assert_int_equal(workload_choices_parse(STR("1:0"), 9, &choices, &err), -EINVAL);
 	assert_contains(err.msg, "1:0");
 	assert_int_equal(workload_choices_parse(STR("10"), 9, &choices, &err), -EINVAL);

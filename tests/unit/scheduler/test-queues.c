@@ -263,6 +263,34 @@ static void queues_stand_below_others(void **state)
 		"it, or is too far below the top");
 }
 
+/* Two halves on two nodes, neither of which is enough for the limit above. */
+static void what_is_guaranteed_comes_before_a_limit_above(void **state)
+{
+	add_node("n1", 1);
+	policy("a", NS("a") "," QUEUE("'parent':'org','guaranteedShare':1,'graceSeconds':0"));
+	policy("b", NS("b") "," QUEUE("'parent':'org','guaranteedShare':0"));
+	policy("org",
+		"'namespaces':['o']," QUEUE("'name':'org','guaranteedShare':1,'limitShare':1"));
+	run("b", "b1", SHARE("0.5"));
+	run("c", "c1", SHARE("0.5"));
+	add_node("n2", 1);
+	run("b", "b2", SHARE("0.5"));
+	add_node("n3", 1);
+	/* There is room, and the limit in its way is used up by what others have borrowed. */
+	ask("b", "b3", SHARE("0.1"));
+	told("b3",
+		"0/3 nodes: 3 above the queue's limit; queue org has 1 of the 1 devices that it "
+		"may "
+		"have, 0.1 asked");
+	ask("a", "a1", SHARE("1"));
+	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
+	next(SCHED_EVICT, "b2", "a/a1, of what queue a is guaranteed");
+	next(SCHED_NOMINATE, "a1", "waits for 2 pods to leave n2 and others");
+	gone("b", "b1");
+	gone("b", "b2");
+	next(SCHED_BIND, "a1", NULL);
+}
+
 static void a_policy_changes_while_pods_run(void **state)
 {
 	add_node("n1", 2);
@@ -798,6 +826,7 @@ int main(void)
 		TEST(labels_choose_a_queue),
 		TEST(models_have_quotas_of_their_own),
 		TEST(queues_stand_below_others),
+		TEST(what_is_guaranteed_comes_before_a_limit_above),
 		TEST(a_policy_changes_while_pods_run),
 		TEST(a_namespace_gets_into_a_queue),
 		TEST(opportunistic_ones_may_go_beyond_the_total),

@@ -570,6 +570,40 @@ static void who_is_less_important_leaves(void **state)
 	next(SCHED_BIND, "next", NULL);
 }
 
+static void fill_cpu(const char *node, int but)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'other-%s','namespace':'s','uid':'u-o-%s'},'spec':{"
+		"'schedulerName':'default-scheduler','nodeName':'%s','containers':[{'name':'c',"
+		"'resources':{'requests':{'cpu':'%d'}}}]}}",
+		node, node, node, 8 - but);
+}
+
+/* Who was thought to leave, and need not, has its CPU as before. */
+static void who_need_not_leave_is_there(void **state)
+{
+	static const char *const names[] = {"one", "two", "three"};
+
+	add_node("n1", 1);
+	fill_cpu("n1", 3);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		add_pod(names[i], SHARE("0.3") ",'divvy.gpu/priority':'10'", "");
+		confirm(next(SCHED_BIND, names[i], NULL),
+			SHARE("0.3") ",'divvy.gpu/priority':'10'");
+	}
+	add_node("n2", 1);
+	fill_cpu("n2", 1);
+	add_pod("least", SHARE("0.9") ",'divvy.gpu/priority':'5'", "");
+	confirm(next(SCHED_BIND, "least", NULL), SHARE("0.9") ",'divvy.gpu/priority':'5'");
+	add_pod("high", SHARE("0.6") ",'divvy.gpu/priority':'60'", "");
+	next(SCHED_EVICT, "least", "s/high");
+	next(SCHED_NOMINATE, "high", NULL);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "least"));
+	next(SCHED_BIND, "high", NULL);
+	add_pod("next", SHARE("0.1") ",'divvy.gpu/priority':'5'", "");
+	told("next", "0/2 nodes: 2 too little cpu");
+}
+
 static void equals_do_not_leave(void **state)
 {
 	add_node("n1", 1);
@@ -973,6 +1007,7 @@ int main(void)
 		TEST(a_vgpu_has_a_name_that_others_may_use),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
+		TEST(who_need_not_leave_is_there),
 		TEST(equals_do_not_leave),
 		TEST(budgets_are_kept),
 		TEST(what_was_held_is_given_back),

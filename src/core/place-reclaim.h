@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is guaranteed is had back from who has borrowed it. Threads: as place.h.
+ */
+#ifndef CORE_PLACE_RECLAIM_H
+#define CORE_PLACE_RECLAIM_H
+
+#include "core/place-preempt.h"
+#include "core/place-queue.h"
+
+/*
+ * Who is to go so that a tenant that is guaranteed its place gets it, on devices of the verdict's
+ * models: tenants of other queues that have more than their quota, as have all above them up to the
+ * queue that both are below. Those of the queue that has most beyond its quota, by its weight, go
+ * first, then those of low priority, then of little share; in this order each goes only while its
+ * queues still have too much. Priorities between queues do not matter; whom the rules' own order
+ * ranks below 0 or does not let go stays as well; otherwise as place_preempt_find.
+ *
+ * Where the limit of a queue above stands against it, it is those below that queue. If no one
+ * node's tenants are enough for both the room and the limit, they go from several nodes: first, in
+ * the order above, as many as the limits need, then as many as the room does; in the plan are those
+ * without whom it does not fit. O(tenants log tenants) more.
+ *
+ * -EDQUOT where the tenant is not guaranteed its place.
+ */
+int place_queue_reclaim(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/place-queue.h"
+#include "replay/replay-internal.h"
+
+void run_note(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
+	const struct place_choice *choice, const char *why)
+{
+	struct replay_note note = {.event = event, .at_ns = at_ns, .task = task, .why = why};
+	struct place_node_view node;
+
+	if (!run->in->note)
+		return;
+	if (choice && place_node_get(run->place, choice->node, &node)) {
+		note.node = node.name;
+		note.n_devices = choice->n;
+		for (uint32_t i = 0; i < choice->n; i++)
+			note.devices[i] = choice->device[i] - node.first_device;
+	}
+	run->in->note(run->in->note_arg, &note);
+}
+
+void explain_limit(const struct run *run, const struct place_spec *spec, char *ret, size_t size)
+{
+	struct place_spec one = *spec;
+	struct place_device_view device;
+	struct place_verdict verdict;
+
+	for (uint32_t i = 0; place_device_get(run->place, i, &device); i++) {
+		if (place_device_reason(run->place, spec, i) != PLACE_OVER_LIMIT)
+			continue;
+		one.models = UINT64_C(1) << device.model;
+		if (place_queue_admit(run->place, &one, &verdict, NULL) == 0)
+			snprintf(ret, size, "; %s", verdict.why);
+		return;
+	}
+}
+
+/* Its queue has no turn for it, or no node has room. */
+static void explain(
+	const struct run *run, const struct place_spec *spec, char ret[static REPLAY_WHY])
+{
+	struct place_verdict verdict = {.admission = PLACE_ADMIT_NOW};
+	struct place_why why;
+
+	if (spec->queue)
+		place_queue_admit(run->place, spec, &verdict, NULL);
+	if (verdict.admission > PLACE_ADMIT_BORROW) {
+		snprintf(ret, REPLAY_WHY, "%s", verdict.why);
+		return;
+	}
+	place_explain(run->place, spec, &why);
+	place_why_format(&why, spec, ret);
+	if (why.nodes[PLACE_OVER_LIMIT])
+		explain_limit(run, spec, ret + strlen(ret), REPLAY_WHY - strlen(ret));
+}
+
+void run_note_refused(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
+	uint32_t n, uint32_t least)
+{
+	char why[REPLAY_WHY];
+
+	if (!run->in->note)
+		return;
+	if (n > 1)
+		snprintf(why, sizeof(why),
+			"%u of its gang of %u have to start together, and fewer have room", least,
+			n);
+	else
+		explain(run, &run->specs[task], why);
+	run_note(run, event, at_ns, task, NULL, why);
+}
