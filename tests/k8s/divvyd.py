@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 
@@ -118,6 +119,11 @@ class Daemon:
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
                 "--cgroup-root", "/" + self.cluster.node.seat.group, "--log", "debug", "--grant-log", self.grants,
                 "--listen", f"{self.cluster.slot.address}:{self.port}", *options])
+
+    def cut_power(self):
+        """Once it is killed: its engine, and what is in memory alone."""
+        os.kill(self.engine(), signal.SIGKILL)
+        shutil.rmtree(self.runtime)
 
     @property
     def log(self):

@@ -35,6 +35,7 @@ NEEDED_V2 = {"cpu", "cpuset", "memory", "pids"}
 PLACES = {"kubelet": "/var/lib/kubelet", "cni-state": "/var/lib/cni", "run-containerd": "/run/containerd",
           "netns": "/run/netns", "log-pods": "/var/log", "run-divvy": "/run/divvy", "state-divvy": "/var/lib/divvy",
           "cdi": "/var/run/cdi", "lock": "/run/lock"}
+IN_MEMORY = ("run-containerd", "netns", "run-divvy", "cdi", "lock")
 NAMESPACE_SCRIPT = """\
 set -e
 while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done
@@ -162,6 +163,7 @@ class Node:
         self.kubelet_dir = os.path.join(self.dir, "kubelet")  # /var/lib/kubelet inside
         self.socket = os.path.join(self.dir, "c.sock")
         self.made = []       # mount points that were not there
+        self.mounts = []     # what is where, inside
         self.runtime = None  # containerd's cgroup, of any tree
 
     # ---- the start
@@ -271,10 +273,16 @@ class Node:
             with open(path, "w", encoding="ascii") as f:
                 f.write(value)
             argv += [path, place]
+        self.mounts = argv
+        self.mount()
+
+    def mount(self):
         ready = os.path.join(self.dir, "mounted")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(ready)
         self.cluster.keeper.ask("start", name="mounts", env={"PATH": os.environ["PATH"]}, log=self.log("mounts"),
                                 argv=["unshare", "--mount", "--propagation", "private", "sh", "-c",
-                                      NAMESPACE_SCRIPT, "sh", *argv, "--", ready])
+                                      NAMESPACE_SCRIPT, "sh", *self.mounts, "--", ready])
         wait_for(lambda: os.path.exists(ready) or not self.cluster.pid("mounts"), "the node's mounts", START_S)
         if not self.cluster.pid("mounts"):
             raise Skip(f"a node needs mounts of its own: {''.join(self.cluster.end_of_log('mounts', 1)).strip()}")
@@ -382,6 +390,25 @@ state = "/run/containerd"
         self.await_ready("kubelet")
 
     # ---- for the cluster
+
+    def cut_power(self):
+        """All that runs on the node ends at once; its mounts are gone, and what is in memory alone. What others have
+        started there is theirs to end."""
+        for name in ("kubelet", "containerd"):
+            self.cluster.kill(name)
+        for point in [point for trees in cgroup_trees() for point in trees]:
+            self.cluster.keeper.ask("tidy", kind="cgroup", args=[os.path.join(point, self.seat.group)])
+        self.cluster.kill("mounts")
+        for name in IN_MEMORY:
+            shutil.rmtree(os.path.join(self.dir, name))
+            os.mkdir(os.path.join(self.dir, name))
+
+    def boot(self):
+        self.make_groups()
+        self.mount()
+        for name in ("containerd", "kubelet"):
+            self.run_again(name)
+            self.await_ready(name)
 
     def run_again(self, name):
         wrap = self.inside()

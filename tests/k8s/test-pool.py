@@ -62,11 +62,11 @@ def native(name, devices=1, **spec):
                 "args": ["--help"], "resources": {"limits": limits}}], **spec}})
 
 
-def shared(name, request, seconds=600):
+def shared(name, request, seconds=600, restart="Never"):
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}}, "spec": {
-            "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [{
+            "restartPolicy": restart, "terminationGracePeriodSeconds": 1, "containers": [{
                 "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
                 "args": ["--kernel-us=500", f"--duration={seconds}"]}]}})
 
@@ -189,7 +189,7 @@ def one_that_is_torn_away_takes_its_tenants_along():
     name, uuid = placeholders()[0]["metadata"]["name"], device_of("three")
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     wait_for(lambda: "three/main" not in daemon.tenants(), "its tenant's processes have been ended", 30)
-    wait_for(lambda: "PlaceholderLost" in events_of(cluster, cluster.node_name), "an Event says so", 30)
+    wait_for(lost, "an Event says so", 30)
     wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"), "its pod is deleted", 60)
     assert name not in held().values(), (held(), uuid)
 
@@ -278,6 +278,48 @@ def one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too():
     delete_pod(cluster, "next")
 
 
+def start_other_plugin(uuids):
+    cluster.keeper.ask("start", name="fake-plugin", env={}, log=os.path.join(cluster.dir, "log/fake-plugin.log"), argv=[
+        *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu", ",".join(uuids)])
+
+
+def lost():
+    return sorted(events_of(cluster, cluster.node_name).get("PlaceholderLost", []))
+
+
+def the_node_starts_again_while_tenants_run():
+    shared("stays", "0.5", restart="Always")
+    shared("ends", "0.4")
+    native("beside")
+    for name in ("stays", "ends"):
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: cluster.pod("beside")["metadata"]["uid"] in natives(), "a native pod has the other device", 60)
+    ours, uuids, theirs, lost_before = held(), daemon.devices(), natives(), lost()
+    assert device_of("stays") == device_of("ends") and list(ours) == [device_of("stays")], ours
+    before = daemon.used("stays")
+    wait_for(lambda: daemon.used("stays") > before, "it computes")
+    for part in ("divvyd", "fake-plugin"):
+        cluster.kill(part)
+    daemon.cut_power()
+    cluster.node.cut_power()
+    cluster.node.boot()
+    daemon.start()
+    start_other_plugin(uuids)
+    wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "who must not start again has failed", 120)
+    wait_for(lambda: daemon.got("stays") > 0, "who may start again computes", 180)
+    assert device_of("stays") in ours, (device_of("stays"), ours)
+    wait_for(lambda: held() == ours, "the placeholder has its device still", 60)
+    assert natives() == theirs, (natives(), theirs)
+    assert lost() == lost_before, lost()
+    wait_for(lambda: list(daemon.tenants()) == ["stays/main"], "what the other one had is given back", 60)
+    shared("after", "0.4")
+    wait_for_pod(cluster, "after", "Running")
+    assert device_of("after") in ours, (device_of("after"), ours)
+    for name in ("stays", "ends", "after", "beside"):
+        delete_pod(cluster, name)
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
+
+
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
         with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
@@ -289,15 +331,14 @@ try:
             rig.start()
             daemon.start()
             daemon.await_ready()
-            cluster.keeper.ask("start", name="fake-plugin", env={}, log=os.path.join(cluster.dir, "log/fake-plugin.log"), argv=[
-                *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu",
-                ",".join(daemon.devices())])
+            start_other_plugin(daemon.devices())
             main(there_is_nothing_to_share_at_first, slots_are_there_before_a_device_is, a_device_is_taken_when_a_pod_waits,
                  who_runs_on_a_native_device_is_no_stranger,
                  a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
                  one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready,
                  hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
                  one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
-                 one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too)
+                 one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too,
+                 the_node_starts_again_while_tenants_run)
 except Skip as reason:
     skip_all(reason)
