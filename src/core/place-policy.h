@@ -97,6 +97,8 @@ struct place_policy {
 	/* What draws tenants to others: a part of scores, not of bounds. NULL: nothing. */
 	const struct place_draws *(*draws)(const struct place *place);
 	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
+	/* A node likely to be asked about soon: its lines may be fetched. NULL: nothing. */
+	void (*expect)(const struct place *place, uint32_t node);
 	/* For place_judged_bound and place_judged_score, which call it; else NULL. */
 	place_judge_fn *judge;
 };

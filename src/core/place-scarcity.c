@@ -85,15 +85,20 @@
 #define UNKNOWN INT64_MAX
 #define LANES 8u
 #define TYPICAL_MAX 128u
+#define CACHE_LINE 64u
 
 /* One number for each typical tenant. */
 typedef int32_t row[TYPICAL_MAX];
 
+/* A decision looks at some nodes of many, which no cache has any more: so it is small. */
 struct sums {
 	uint64_t version;                      /* of the node, +1; 0: not summed up */
+	uint64_t model;                        /* of its first device, as a bit; 0: it has none */
+	uint16_t *slots, *host;                /* n each; host: copies by CPU and memory */
+	int32_t *usable;                       /* likewise */
 	int64_t rest[TYPICAL_MAX / LANES + 1]; /* what it is worth to m from LANES i on */
-	int32_t *slots, *usable, *host;        /* n each; host: copies by CPU and memory */
 };
+_Static_assert(PLACE_NODE_DEVICES_MAX *WHOLE <= UINT16_MAX, "slots");
 
 /*
  * A node as the bounds of all classes have it: those follow each other. For guesses, what it is
@@ -132,7 +137,8 @@ struct scarcity {
 	int16_t *fits;               /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
-	int32_t *room; /* of the nodes' rows */
+	void *room;       /* of the nodes' rows */
+	size_t room_size; /* of a node's */
 	struct seen seen;
 };
 
@@ -170,7 +176,7 @@ static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t sl
 PLACE_VECTORS static int64_t value_with(
 	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
 {
-	const int32_t *host = n->host;
+	const uint16_t *host = n->host;
 	const int16_t *old = &s->fits[MIN(r, WHOLE) * s->n],
 		      *new = &s->fits[MIN(left, WHOLE) * s->n];
 	const int32_t lost = devices * (int32_t)r, kept = devices * (int32_t)left;
@@ -230,21 +236,21 @@ PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 }
 
 PLACE_VECTORS static void add_device(
-	const struct scarcity *s, uint32_t r, int32_t sign, int32_t *slots, int32_t *usable)
+	const struct scarcity *s, uint32_t r, int32_t sign, uint16_t *slots, int32_t *usable)
 {
 	const int16_t *fits = &s->fits[MIN(r, WHOLE) * s->n];
 	const int32_t ri = sign * (int32_t)r;
 	const uint32_t n_typical = s->n;
 
 	for (uint32_t m = 0; m < n_typical; m++) {
-		slots[m] += sign * fits[m];
+		slots[m] = (uint16_t)(slots[m] + sign * fits[m]);
 		usable[m] += fits[m] ? ri : 0;
 	}
 }
 
 /* How many copies that CPU and memory are enough for; 0 where the model is another. */
 PLACE_VECTORS static void host_slots(const struct place *place, const struct scarcity *s,
-	uint32_t node, uint32_t cpu, uint64_t memory, int32_t *restrict ret)
+	uint32_t node, uint32_t cpu, uint64_t memory, uint16_t *restrict ret)
 {
 	const struct node *n = &place->nodes[node];
 	/* Of a node with several models all count as the first one's. */
@@ -257,8 +263,20 @@ PLACE_VECTORS static void host_slots(const struct place *place, const struct sca
 
 		k = k < INT16_MAX && s->per_cpu[m] ? k : INT16_MAX;
 		k = l < k && s->per_mib[m] ? l : k;
-		ret[m] = (int32_t)k & able[m];
+		ret[m] = (uint16_t)((int32_t)k & able[m]);
 	}
+}
+
+static void scarcity_expect(const struct place *place, uint32_t node)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct sums *sums = &s->node[node];
+	const char *room = (const char *)s->room + node * s->room_size;
+
+	__builtin_prefetch(sums);
+	__builtin_prefetch((const char *)sums + CACHE_LINE);
+	for (size_t at = 0; at < s->room_size; at += CACHE_LINE)
+		__builtin_prefetch(room + at);
 }
 
 static const struct sums *node_sums(const struct place *place, uint32_t node)
@@ -275,6 +293,7 @@ static const struct sums *node_sums(const struct place *place, uint32_t node)
 		add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
 	host_slots(place, s, node, place->cpu_free[node], place->memory_free[node], sums->host);
 	sum_rest(s, sums);
+	sums->model = n->n_devices ? 1ull << place->devices[n->first_device].model : 0;
 	sums->version = place->versions[node] + 1ull;
 	return sums;
 }
@@ -352,24 +371,29 @@ static void set_typical(struct scarcity *s, const struct place_mix *mix)
 
 static int set_tables(struct place *place, struct scarcity *s)
 {
-	int32_t *room;
+	/* Each row has cache lines of its own. */
+	const size_t unit = CACHE_LINE / sizeof(uint16_t), n = (s->n + unit - 1) / unit * unit,
+		     size = n * (2 * sizeof(uint16_t) + sizeof(int32_t));
+	char *room;
 
 	free(s->fits);
 	free(s->node);
 	free(s->room);
 	s->fits = calloc((size_t)(WHOLE + 1) * MAX(s->n, 1u), sizeof(*s->fits));
 	s->node = calloc(place->nodes_size, sizeof(*s->node));
-	s->room = calloc((size_t)place->nodes_size * MAX(s->n, 1u) * 3, sizeof(*s->room));
+	s->room = aligned_alloc(CACHE_LINE, MAX(place->nodes_size * size, CACHE_LINE));
 	s->n_nodes = place->nodes_size;
+	s->room_size = size;
 	if (!s->fits || !s->node || !s->room)
 		return -ENOMEM;
 	for (uint32_t r = 0; r <= WHOLE; r++)
 		for (uint32_t m = 0; m < s->n; m++)
 			s->fits[r * s->n + m] = (int16_t)(r / (uint32_t)s->share[m]);
 	room = s->room;
-	for (uint32_t node = 0; node < s->n_nodes; node++, room += 3 * (size_t)s->n)
-		s->node[node] = (struct sums){
-			.slots = room, .usable = room + s->n, .host = room + 2 * (size_t)s->n};
+	for (uint32_t node = 0; node < s->n_nodes; node++, room += size)
+		s->node[node] = (struct sums){.slots = (uint16_t *)room,
+			.host = (uint16_t *)room + n,
+			.usable = (int32_t *)((uint16_t *)room + 2 * n)};
 	return 0;
 }
 
@@ -561,15 +585,12 @@ static int32_t score_of(int64_t lost)
 }
 
 /* What giving away that much of a node's devices costs who can have no other model. */
-static int64_t lack_of(const struct place *place, uint32_t node, uint32_t share, uint32_t count)
+static int64_t lack_of(
+	const struct scarcity *s, const struct sums *n, uint32_t share, uint32_t count)
 {
-	const struct scarcity *s = place->policy_state;
-	const struct node *n = &place->nodes[node];
 	const int64_t one = waste_of_one(s) / LACK_PARTS;
 
-	if (!n->n_devices || !(s->lacked >> place->devices[n->first_device].model & 1))
-		return 0;
-	return one * share * count;
+	return s->lacked & n->model ? one * share * count : 0;
 }
 
 /* Those who ask for bytes have bounds of their own where cost_of_size() makes a difference. */
@@ -594,7 +615,8 @@ static int64_t value_without(const struct place *place, const struct sums *n, ui
 {
 	const struct scarcity *s = place->policy_state;
 	const uint32_t r0 = choice->n ? place->share_open[choice->device[0]] : 0;
-	row slots, usable;
+	uint16_t slots[TYPICAL_MAX];
+	row usable;
 	struct sums after = {.slots = slots, .usable = usable, .host = n->host};
 	int64_t saved = 0;
 	bool is_same = true;
@@ -728,7 +750,7 @@ static int32_t bound(const struct place *place, uint32_t node, struct seen *seen
 		n++;
 	v = class->count == 1 ? bound_of_one(s, seen, class, n)
 			      : bound_of_several(s, seen, class, n);
-	v -= lack_of(place, node, class->share, class->count);
+	v -= lack_of(s, seen->sums, class->share, class->count);
 	if (class->kind)
 		v -= cost_of_size(
 			s, place_size_least_beyond(place, &s->sizes, node) * class->count);
@@ -865,7 +887,7 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 {
 	const struct scarcity *s = place->policy_state;
 	const struct sums *now = node_sums(place, node);
-	row host;
+	uint16_t host[TYPICAL_MAX];
 	struct sums n = {.slots = now->slots, .usable = now->usable, .host = host};
 	uint64_t beyond = 0;
 	int64_t value;
@@ -877,7 +899,7 @@ static int32_t scarcity_score(struct place *place, const struct place_spec *spec
 		value = best_of_several(place, spec, &n, mask, choice);
 	else
 		value = best_of_one(place, spec, &n, mask, choice);
-	value -= lack_of(place, node, spec->share, spec->count);
+	value -= lack_of(s, now, spec->share, spec->count);
 	for (uint32_t k = 0; k < choice->n && spec->device_bytes; k++)
 		beyond += place_size_beyond(place, &s->sizes, choice->device[k]);
 	value -= cost_of_size(s, beyond);
@@ -896,5 +918,6 @@ const struct place_policy place_scarcity = {
 	.bounds = scarcity_bounds,
 	.has_guesses = true,
 	.score = scarcity_score,
+	.expect = scarcity_expect,
 	.draws = scarcity_draws,
 };

@@ -232,8 +232,11 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		key = key_of(grade_of_bound(q, bound[i], drawn), node, level);
 		if (key <= q->best || (!level && !place_bounds_is_open(bounds, node, &q->class)))
 			continue;
-		if (!level)
+		if (!level) {
 			__builtin_prefetch(&q->place->nodes[node]);
+			if (q->place->config.policy->expect)
+				q->place->config.policy->expect(q->place, node);
+		}
 		r = push(q->place->search, key);
 	}
 	return r;
@@ -272,10 +275,10 @@ static int step(struct quest *q)
 	if (level)
 		return expand(q, pool, level - 1,
 			place_bounds_row_of(bounds, node) >> (FAN_BITS * level));
-	if (place_bounds_is_guess(bounds, node, q->column[pool]))
-		return look_closer(q, pool, node);
 	if (q->place->search->heap_n && !(q->place->search->heap[0] & 15))
 		expect(q, q->place->search->heap[0]);
+	if (place_bounds_is_guess(bounds, node, q->column[pool]))
+		return look_closer(q, pool, node);
 	visit(q, node);
 	return 0;
 }
