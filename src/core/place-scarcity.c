@@ -378,10 +378,13 @@ static int set_tables(struct place *place, struct scarcity *s)
 
 	free(s->fits);
 	free(s->node);
-	free(s->room);
 	s->fits = calloc((size_t)(WHOLE + 1) * MAX(s->n, 1u), sizeof(*s->fits));
 	s->node = calloc(place->nodes_size, sizeof(*s->node));
-	s->room = aligned_alloc(CACHE_LINE, MAX(place->nodes_size * size, CACHE_LINE));
+	/* The C library's heap has holes after each of these. */
+	if (!s->room || s->n_nodes * s->room_size < place->nodes_size * size) {
+		free(s->room);
+		s->room = aligned_alloc(CACHE_LINE, MAX(place->nodes_size * size, CACHE_LINE));
+	}
 	s->n_nodes = place->nodes_size;
 	s->room_size = size;
 	if (!s->fits || !s->node || !s->room)
