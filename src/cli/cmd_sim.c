@@ -51,8 +51,7 @@ static const struct cli_option options[] = {
 	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
 		"with times: tasks have to go for one of higher priority that has no room, wait "
 		"again, and then begin anew or go on where they were (default: nobody has to go "
-		"but for "
-		"a queue's quota, and goes on where it was)"},
+		"but for a queue's quota, and goes on where it was)"},
 	{"grace", 0, CLI_VALUE, "TIME", NULL,
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
 		"it ends; then those start that it goes for, and nobody else (default 0)"},
@@ -316,8 +315,8 @@ const struct cli_command cmd_sim = {
 		"who asks for no memory counts by the request; random takes "
 		"any device with room. Comparisons "
 		"with the first policy are paired by seed; intervals are Student's, so those of "
-		"two "
-		"or three runs are wide, wider than a share can be, and pictures show what of them "
+		"two or three runs are wide, wider than a share can be, and pictures show what of "
+		"them "
 		"is possible. fgd knows the whole workload's mix, as "
 		"published, the others what has come so far.",
 	.examples =

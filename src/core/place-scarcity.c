@@ -98,7 +98,7 @@ struct sums {
 	int32_t *usable;                       /* likewise */
 	int64_t rest[TYPICAL_MAX / LANES + 1]; /* what it is worth to m from LANES i on */
 };
-_Static_assert(PLACE_NODE_DEVICES_MAX *WHOLE <= UINT16_MAX, "slots");
+_Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
 
 /*
  * A node as the bounds of all classes have it: those follow each other. For guesses, what it is
