@@ -54,6 +54,9 @@ int slot_preload_write(const char *folder, bool is_remote, struct error *err)
 		return fail(err, ENAMETOOLONG, "'%s' is too long", folder);
 	if (file_read(path, &before, NULL) >= 0 && str_is(buf_str(&before), list[is_remote]))
 		return 0;
+	/* A runtime that had to mount it when it was gone has made a folder of it. */
+	if (rmdir(path) < 0 && errno != ENOENT && errno != ENOTDIR)
+		return fail_errno(err, errno, "remove the folder '%s'", path);
 	/* Another file, not another text in it: who runs has this one mounted. */
 	return file_replace(path, str_from(list[is_remote]), 0644, err);
 }

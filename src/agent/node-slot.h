@@ -3,6 +3,9 @@
  * What a container with a slot finds in itself: its tenant's socket, the libraries, and the
  * loader's list that names them; all of it read-only, none of it of the host's own. A slot's folder
  * is made once and stays, since containers have it mounted; only the socket in it comes and goes.
+ * It is with what survives the machine's restart: the kubelet starts containers again before
+ * divvyd, and what is not there to be mounted a runtime makes an empty folder of. A program that
+ * finds the libraries and no daemon has no device; one that finds no libraries had it to itself.
  */
 #ifndef AGENT_NODE_SLOT_H
 #define AGENT_NODE_SLOT_H

@@ -56,7 +56,7 @@ struct tenant *node_tenant(struct node *node, const struct slot *slot)
 
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size)
 {
-	int n = snprintf(ret, size, "%s/slots/%s", node->agent->runtime_dir, slot->id);
+	int n = snprintf(ret, size, "%s/slots/%s", node->options.state_dir, slot->id);
 
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }

@@ -182,8 +182,8 @@ static const struct program_option table[] = {
 	{"kubelet-dir", "FOLDER", "the kubelet's; default /var/lib/kubelet", AT(node.kubelet_dir),
 		.needs = "cluster"},
 	{"state-dir", "FOLDER",
-		"libraries for tenants, by version, and usage; default "
-		"/var/lib/divvy",
+		"libraries and sockets for tenants, and usage: survives the machine's restart; "
+		"default /var/lib/divvy",
 		AT(node.state_dir), .needs = "cluster"},
 	{"cdi-dir", "FOLDER", "where runtimes look for devices' names; default /var/run/cdi",
 		AT(node.cdi_dir), .needs = "cluster"},

@@ -175,12 +175,15 @@ class Daemon:
     def got(self, pod):
         return self.listed().get(pod, {"devices": [{"got_permille": -1}]})["devices"][0]["got_permille"]
 
+    def door(self, slot):
+        return os.path.join(self.dir, "state/slots", slot, "divvyd.sock")
+
     def spin_by(self, slot):
         """What a program of the host is told at the socket of a slot."""
         hooks = os.path.join(BUILD, "src/hook")
         done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=60, check=False, env={
             "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
-            "DIVVY_SOCKET": os.path.join(self.runtime, "slots", slot, "divvyd.sock"),
+            "DIVVY_SOCKET": self.door(slot),
             "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
         return done.stdout + done.stderr
 

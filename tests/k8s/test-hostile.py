@@ -300,7 +300,7 @@ def registered(pod):
 
 
 def socket_of(pod):
-    return os.path.join(daemon.runtime, "slots", daemon.tenants()[f"{pod}/main"]["slot"], "divvyd.sock")
+    return daemon.door(daemon.tenants()[f"{pod}/main"]["slot"])
 
 
 @contextlib.contextmanager

@@ -303,7 +303,10 @@ def the_node_starts_again_while_tenants_run():
     daemon.cut_power()
     cluster.node.cut_power()
     cluster.node.boot()
+    wait_for(lambda: "no GPU for this program: the daemon divvyd does not answer" in cluster.log_of("stays"),
+             "the kubelet starts it before there is a divvyd, and it has no device", 60)
     daemon.start()
+    wait_for(daemon.answers, "divvyd answers again", 60)
     start_other_plugin(uuids)
     wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "who must not start again has failed", 120)
     wait_for(lambda: daemon.got("stays") > 0, "who may start again computes", 180)

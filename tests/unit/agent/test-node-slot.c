@@ -78,6 +78,12 @@ static void the_loader_is_told_as_the_container_starts(void **state)
 	assert_int_equal(file_read(list, &text, &err), 0);
 	assert_string_equal(buf_text(&text),
 		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n");
+	/* A runtime has mounted what was not there. */
+	unlink(list);
+	assert_int_equal(mkdir(list, 0755), 0);
+	assert_int_equal(slot_preload_write(slot, false, &err), 0);
+	assert_int_equal(stat(list, &other), 0);
+	assert_true(S_ISREG(other.st_mode));
 	unlink(list);
 	rmdir(top);
 }
