@@ -49,12 +49,13 @@ static const struct cli_option options[] = {
 		"tasks together so that devices become free; each loses COST of its work (default "
 		"100 moves of 30s)"},
 	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
-		"with times: tasks have to go for one of higher priority that has no room, wait "
-		"again, and then begin anew or go on where they were (default: nobody has to go "
-		"but for a queue's quota, and goes on where it was)"},
+		"with times: tasks have to go for one of higher priority that has no room, in its "
+		"own queue or none, wait again, and then begin anew or go on where they were "
+		"(default: nobody has to go but for a queue's quota, and goes on where it was)"},
 	{"grace", 0, CLI_VALUE, "TIME", NULL,
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
-		"it ends; then those start that it goes for, and nobody else (default 0)"},
+		"it ends; then those start that it goes for, and nobody else; they keep to that "
+		"place, whatever becomes free elsewhere (default 0)"},
 	{"cells", 0, CLI_VALUE, "FILE", NULL,
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
 		"is on one node or in one rack. The distance of KubeShare's own policies tells "
@@ -63,8 +64,8 @@ static const struct cli_option options[] = {
 		"every figure and curve, null where there is none, runs: how many a mean is of; - "
 		"for stdout, and no table"},
 	{"events", 0, CLI_VALUE, "FILE", NULL,
-		"what becomes of each task, a line of JSON for each time that it is placed, waits "
-		"or is dropped (and why), is evicted, moved or ends"},
+		"what becomes of each task, a line of JSON for each time that it is placed, waits, "
+		"is dropped, is told to go (leaving) or evicted, and why; is moved, or ends"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
 		"N nodes of D devices for --generate (default the shape's)"},

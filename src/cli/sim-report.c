@@ -502,6 +502,7 @@ void sim_print_event(FILE *f, const struct sim *sim, uint32_t scheme, uint64_t s
 	static const char *const events[] = {[REPLAY_PLACED] = "placed",
 		[REPLAY_WAITS] = "waits",
 		[REPLAY_DROPPED] = "dropped",
+		[REPLAY_LEAVING] = "leaving",
 		[REPLAY_EVICTED] = "evicted",
 		[REPLAY_MOVED] = "moved",
 		[REPLAY_ENDED] = "ended"};

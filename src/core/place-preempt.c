@@ -948,6 +948,58 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 	return 0;
 }
 
+void place_preempt_room(
+	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1])
+{
+	const struct node *n = &place->nodes[node];
+	const struct held *held = &place->held[node];
+	uint32_t free[PLACE_NODE_DEVICES_MAX], most = 0, i = 0;
+
+	for (uint32_t d = 0; d < n->n_devices; d++) {
+		free[d] = place->share_free[n->first_device + d];
+		most = MAX(most, free[d]);
+	}
+	for (uint32_t priority = 0; priority <= SPEC_PRIORITY_MAX; priority++) {
+		for (; i < held->n && held->list[i].priority < priority; i++)
+			for (uint64_t m = held->list[i].devices; m; m &= m - 1) {
+				const int d = __builtin_ctzll(m);
+
+				free[d] += held->list[i].share;
+				most = MAX(most, free[d]);
+			}
+		ret[priority] = most;
+	}
+}
+
+int place_preempt_could(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, uint32_t node)
+{
+	_cleanup_(search_done) struct search s = {.place = place,
+		.spec = spec,
+		.rules = rules,
+		.violations_min = 1,
+		.best = {.violations = UINT32_MAX, .highest = UINT32_MAX}};
+	bool fits;
+	int r;
+
+	if (place_reason_of(place, spec, node) == PLACE_FITS)
+		return 1;
+	if (!place->held[node].n || !is_worth_it(&s, &place->held[node]) ||
+		!is_reachable(place, spec, node))
+		return 0;
+	s.gone_of_budget = calloc(rules->n_budgets + 1ull, sizeof(*s.gone_of_budget));
+	r = s.gone_of_budget ? list_candidates(&s, node) : -ENOMEM;
+	if (r < 0)
+		return r;
+	room_init(&s.room, place, spec, node);
+	s.room.usable &= filtered(&s, 0);
+	for (uint32_t i = 0; i < s.n; i++)
+		leave(&s, &s.list[i]);
+	fits = fits_now(&s, NULL);
+	all_stay(&s);
+	return fits;
+}
+
 int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err)
 {

@@ -92,6 +92,20 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
 
 /*
+ * The most, permille, that one device of the node has free, and would have if all of lower priority
+ * left it; by priority. Who asks for more has no room there. O(tenants of the node x devices).
+ */
+void place_preempt_room(
+	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1]);
+
+/*
+ * Whether it would fit on that node if all left that may, whatever budgets say: of a node of which
+ * this is false no plan is to be had. O(tenants of the node). -ENOMEM.
+ */
+int place_preempt_could(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, uint32_t node);
+
+/*
  * Victims go, or are leaving, and it comes; or nothing changes: -ESTALE where the node is not as it
  * was planned.
  */

@@ -44,7 +44,7 @@ int place_spec_check(const struct place_spec *spec, struct error *err)
 	if ((unsigned int)spec->class >= N_CLASSES)
 		return fail(err, EINVAL, "class %u: there are %d", (unsigned int)spec->class,
 			N_CLASSES);
-	if (spec->priority > 100)
+	if (spec->priority > SPEC_PRIORITY_MAX)
 		return fail(err, EINVAL, "priority %u: 0 to 100 are possible", spec->priority);
 	return 0;
 }

@@ -22,7 +22,6 @@
 #define UNSET 0u /* of request, limit, count: 0 is no value of theirs */
 #define PRIORITY_UNSET UINT32_MAX
 #define PRIORITY_DEFAULT 50u
-#define PRIORITY_MAX 100u
 
 /* A value in a sentence is cut here, so that the sentence has room for what would be right. */
 #define SHOW "%.48s"
@@ -156,9 +155,9 @@ static int set_priority(struct spec *spec, const char *value, struct error *err)
 {
 	uint64_t priority;
 
-	if (parse_uint(str_from(value), 0, PRIORITY_MAX, &priority, NULL) < 0)
+	if (parse_uint(str_from(value), 0, SPEC_PRIORITY_MAX, &priority, NULL) < 0)
 		return fail(err, EINVAL, "priority " SHOW ": allowed is 0 (opportunistic) to %u",
-			value, PRIORITY_MAX);
+			value, SPEC_PRIORITY_MAX);
 	spec->priority = (uint32_t)priority;
 	return 0;
 }
@@ -510,7 +509,7 @@ int spec_finish(struct spec *spec, struct error *err)
 		return fail(err, EINVAL,
 			"priority 0: means opportunistic, which class latency is not; allowed is 1 "
 			"to %u",
-			PRIORITY_MAX);
+			SPEC_PRIORITY_MAX);
 	if (done.priority == 0)
 		done.class = SPEC_OPPORTUNISTIC;
 	if (done.mode == SPEC_MODE_EXCLUSIVE && !done.exclusive)

@@ -14,6 +14,7 @@
 
 #define SPEC_SHARE_ONE 1000u /* one device */
 #define SPEC_DEVICES_MAX 16u
+#define SPEC_PRIORITY_MAX 100u
 #define SPEC_LABEL 64u
 #define SPEC_PATTERN 256u /* of models or devices */
 #define SPEC_GROUP 254u   /* a name of Kubernetes', and the byte behind it */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "core/place-held.h"
 #include "core/place-reclaim.h"
 #include "replay/replay-queue.h"
 
@@ -24,14 +25,12 @@ static int gather_gang(
 	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
 {
 	_cleanup_free_ struct place_spec *members = calloc(unit->n, sizeof(*members));
-	const bool may_preempt = q->run->in->preempt != REPLAY_KEEP && q->may_preempt;
 	struct place_gang gang = {.members = members,
 		.n = unit->n,
 		.threshold = unit->threshold,
-		.preempt = !may_preempt        ? NULL
-			: q->run->in->grace_ns ? &graceful
-					       : &rules};
-	int r;
+		.preempt = q->run->in->preempt == REPLAY_KEEP ? NULL
+			: q->run->in->grace_ns                ? &graceful
+							      : &rules};
 
 	if (!members)
 		return fail(err, ENOMEM, "out of memory for a run");
@@ -39,22 +38,53 @@ static int gather_gang(
 		members[i] = spec_now(q, unit->first + i);
 		members[i].priority = members[0].priority;
 	}
-	r = place_gang_add(q->run->place, &gang, ret, err);
-	if (r == -ENOSPC && may_preempt)
-		q->may_preempt = false;
-	return r;
+	return place_gang_add(q->run->place, &gang, ret, err);
 }
 
-/* ---- one by one, as the queues say ---- */
+/* ---- one by one, as the queues say, and by priority within them ---- */
 
-/* Who has borrowed gives it back. */
-static int reclaim(struct queue *q, const struct place_spec *spec, struct place_member *member,
-	struct place_group *group, struct error *err)
+/* By priority, but nobody of another queue: as in a cluster. */
+static int rank(void *arg, const struct holder *h)
+{
+	const struct place_spec *spec = arg;
+
+	if ((h->queue && h->queue != spec->queue) || h->priority >= spec->priority)
+		return -1;
+	return h->priority;
+}
+
+static bool leave(void *arg, const struct holder *h)
+{
+	return true;
+}
+
+static void stay(void *arg, const struct holder *h)
+{
+}
+
+static int preempt(
+	const struct queue *q, struct place_spec *spec, struct place_plan *ret, struct error *err)
+{
+	const struct place_preempt_order order = {
+		.rank = rank, .leave = leave, .stay = stay, .arg = spec};
+	const struct place_preempt own = {.is_latest_first = true, .order = &order};
+
+	if (q->run->in->preempt == REPLAY_KEEP)
+		return -ENOSPC;
+	return place_preempt_find(q->run->place, spec, &own, ret, err);
+}
+
+/* Who has borrowed gives it back; or else somebody of lower priority goes. */
+static int make_room(struct queue *q, struct place_spec *spec, bool is_guaranteed,
+	struct place_member *member, struct place_group *group, struct error *err)
 {
 	struct place_plan plan;
 	_cleanup_free_ uint32_t *victims = NULL;
-	int r = place_queue_reclaim(q->run->place, spec, &rules, &plan, err);
+	int r = is_guaranteed ? place_queue_reclaim(q->run->place, spec, &rules, &plan, err)
+			      : -ENOSPC;
 
+	if (r == -ENOSPC)
+		r = preempt(q, spec, &plan, err);
 	if (r < 0)
 		return r;
 	victims = realloc(
@@ -71,20 +101,22 @@ static int reclaim(struct queue *q, const struct place_spec *spec, struct place_
 	return r;
 }
 
-static int gather_member(struct queue *q, const struct place_spec *spec,
-	struct place_member *member, struct place_group *group, struct error *err)
+static int gather_member(struct queue *q, struct place_spec *spec, struct place_member *member,
+	struct place_group *group, struct error *err)
 {
 	struct place_verdict verdict = {.admission = PLACE_ADMIT_BORROW};
 	int r = spec->queue ? place_queue_admit(q->run->place, spec, &verdict, err) : 0;
 
 	if (r < 0)
 		return r;
-	if (verdict.admission > PLACE_ADMIT_BORROW)
+	if (verdict.admission == PLACE_ADMIT_NEVER)
 		return -ENOSPC;
-	r = place_find(q->run->place, spec, &member->choice, err);
+	if (verdict.admission == PLACE_ADMIT_WAIT)
+		r = -ENOSPC;
+	r = r < 0 ? r : place_find(q->run->place, spec, &member->choice, err);
 	r = r < 0 ? r : place_add(q->run->place, spec, &member->choice, &member->tenant, err);
-	if (r == -ENOSPC && verdict.admission == PLACE_ADMIT_NOW)
-		r = reclaim(q, spec, member, group, err);
+	if (r == -ENOSPC && spec->queue)
+		r = make_room(q, spec, verdict.admission == PLACE_ADMIT_NOW, member, group, err);
 	if (r < 0)
 		member->tenant = PLACE_NONE;
 	return r;
@@ -103,8 +135,9 @@ static int gather_each(
 		return fail(err, ENOMEM, "out of memory for a run");
 	mark = place_mark(q->run->place);
 	for (uint32_t i = 0; r == 0 && i < unit->n; i++) {
-		const struct place_spec spec = spec_now(q, unit->first + i);
+		struct place_spec spec = spec_now(q, unit->first + i);
 
+		spec.priority = spec_at(q, unit->first)->priority;
 		r = gather_member(q, &spec, &group.members[i], &group, err);
 		if (r == -ENOSPC && unit->n - ++refused >= least)
 			r = 0;

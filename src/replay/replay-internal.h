@@ -49,6 +49,9 @@ void run_tell(struct run *run, uint64_t done, uint64_t all);
 /* Where somebody wants to know; choice, why: or NULL. */
 void run_note(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
 	const struct place_choice *choice, const char *why);
+/* The tenant has come: the task is there, with why. */
+void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
+	const struct place_choice *choice, uint32_t tenant);
 /* The task has no place as things are, with why; one of a gang of n, `least` of which need one. */
 void run_note_refused(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
 	uint32_t n, uint32_t least);

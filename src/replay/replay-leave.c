@@ -60,7 +60,7 @@ static int give_up(struct queue *q, struct claim *claim)
 	return r < 0 ? r : wait_again(q, was.at);
 }
 
-int leave_tell(struct queue *q, uint32_t tenant)
+int leave_tell(struct queue *q, uint32_t tenant, uint32_t comer)
 {
 	struct claim *claim = claim_of(q, tenant);
 
@@ -71,16 +71,19 @@ int leave_tell(struct queue *q, uint32_t tenant)
 	q->notices[q->n_notices++] = (struct notice){
 		.at_ns = clock_add_ns(q->tasks.now_ns, q->run->in->grace_ns),
 		.tenant = tenant,
-		.round = q->round};
+		.round = q->round,
+		.comer = comer};
+	note_for(q, REPLAY_LEAVING, q->tasks.slots[q->tasks.slot_of[tenant]].task, comer);
 	return 0;
 }
 
-bool leave_is_awaited(const struct queue *q, uint32_t round)
+uint32_t leave_awaited(const struct queue *q, uint32_t round)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < q->n_notices; i++)
-		if (q->notices[i].round == round)
-			return true;
-	return false;
+		n += q->notices[i].round == round;
+	return n;
 }
 
 /* Those start that waited for it alone. */
@@ -92,7 +95,7 @@ static int remove_notice(struct queue *q, uint32_t i)
 
 	q->n_notices--;
 	memmove(&q->notices[i], &q->notices[i + 1], (q->n_notices - i) * sizeof(*q->notices));
-	if (leave_is_awaited(q, round))
+	if (leave_awaited(q, round))
 		return 0;
 	while (r == 0 && k < q->n_claims) {
 		const struct claim claim = q->claims[k];
@@ -120,10 +123,10 @@ int leave_due(struct queue *q)
 	int r = 0;
 
 	while (r == 0 && leave_next_ns(q) <= q->tasks.now_ns) {
-		const uint32_t tenant = q->notices[0].tenant;
+		const struct notice notice = q->notices[0];
 
-		r = place_remove(q->run->place, tenant);
-		r = r < 0 ? r : evict(q, tenant);
+		r = place_remove(q->run->place, notice.tenant);
+		r = r < 0 ? r : evict(q, notice.tenant, notice.comer);
 		r = r < 0 ? r : remove_notice(q, 0);
 		q->may_defrag = true;
 	}

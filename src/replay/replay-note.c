@@ -22,6 +22,25 @@ void run_note(const struct run *run, enum replay_event event, uint64_t at_ns, ui
 	run->in->note(run->in->note_arg, &note);
 }
 
+void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
+	const struct place_choice *choice, uint32_t tenant)
+{
+	char why[PLACE_WHY];
+	uint32_t mark;
+
+	if (!run->in->note)
+		return;
+	/* As it was before, but for the others of its gang. */
+	mark = place_mark(run->place);
+	if (place_remove(run->place, tenant) < 0)
+		why[0] = '\0';
+	else
+		place_choice_format(run->place, &run->specs[task], choice, why);
+	place_rollback(run->place, mark);
+	place_release(run->place);
+	run_note(run, REPLAY_PLACED, at_ns, task, choice, why);
+}
+
 void explain_limit(const struct run *run, const struct place_spec *spec, char *ret, size_t size)
 {
 	struct place_spec one = *spec;

@@ -38,11 +38,29 @@ int start_task(struct queue *q, uint32_t task, const struct place_choice *choice
 		result->queued_s[p->queued] += queued_s;
 	}
 	q->may_defrag = true;
-	run_note(q->run, REPLAY_PLACED, q->tasks.now_ns, task, choice, NULL);
+	run_note_placed(q->run, q->tasks.now_ns, task, choice, tenant);
 	return tasks_start(&q->tasks, task, p->left, choice, tenant);
 }
 
-int evict(struct queue *q, uint32_t tenant)
+void note_for(const struct queue *q, enum replay_event event, uint32_t task, uint32_t comer)
+{
+	const struct place_spec *goes = &q->run->specs[task], *comes = &q->run->specs[comer];
+	char why[REPLAY_WHY], within[64] = "";
+
+	if (!q->run->in->note)
+		return;
+	if (event == REPLAY_LEAVING)
+		snprintf(within, sizeof(within), "within %.6g s ", seconds(q->run->in->grace_ns));
+	if (goes->queue && comes->queue && goes->queue != comes->queue)
+		snprintf(why, sizeof(why), "%sfor task %u, whose queue is guaranteed it", within,
+			comer + 1);
+	else
+		snprintf(why, sizeof(why), "%sfor task %u of priority %u", within, comer + 1,
+			comes->priority);
+	run_note(q->run, event, q->tasks.now_ns, task, NULL, why);
+}
+
+int evict(struct queue *q, uint32_t tenant, uint32_t comer)
 {
 	struct running was;
 	struct progress *p;
@@ -50,7 +68,7 @@ int evict(struct queue *q, uint32_t tenant)
 
 	if (r < 0)
 		return r;
-	run_note(q->run, REPLAY_EVICTED, q->tasks.now_ns, was.task, NULL, NULL);
+	note_for(q, REPLAY_EVICTED, was.task, comer);
 	p = &q->progress[was.task];
 	p->since_ns = q->tasks.now_ns;
 	if (q->run->in->preempt != REPLAY_RESTART)
@@ -60,10 +78,25 @@ int evict(struct queue *q, uint32_t tenant)
 	return wait_again(q, p->at);
 }
 
+/* It has its place, from which others are going. */
+static int claim(struct queue *q, uint32_t at, const struct place_member *member, uint32_t n_going)
+{
+	struct place_node_view node;
+	char why[REPLAY_WHY];
+
+	if (q->run->in->note && place_node_get(q->run->place, member->choice.node, &node)) {
+		snprintf(why, sizeof(why), "its place on %s is kept until %u %s gone", node.name,
+			n_going, n_going == 1 ? "task has" : "tasks have");
+		run_note(q->run, REPLAY_WAITS, q->tasks.now_ns, q->arrivals[at], NULL, why);
+	}
+	return leave_claim(q, at, member);
+}
+
 int try_unit(struct queue *q, struct unit unit, struct error *err)
 {
+	const uint32_t comer = q->arrivals[unit.first];
 	struct place_group group;
-	bool is_awaiting;
+	uint32_t n_going;
 	int r = gather(q, &unit, &group, err);
 
 	if (r < 0)
@@ -71,21 +104,18 @@ int try_unit(struct queue *q, struct unit unit, struct error *err)
 	q->round++;
 	/* Those who come may have the numbers of those who go at once. */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
-		r = q->run->in->grace_ns ? leave_tell(q, group.victims[i])
-					 : evict(q, group.victims[i]);
-	is_awaiting = leave_is_awaited(q, q->round);
+		r = q->run->in->grace_ns ? leave_tell(q, group.victims[i], comer)
+					 : evict(q, group.victims[i], comer);
+	n_going = leave_awaited(q, q->round);
 	for (uint32_t i = 0; r == 0 && i < unit.n; i++) {
 		const struct place_member *m = &group.members[i];
 
-		if (m->tenant == PLACE_NONE) {
-			run_note_refused(q->run, REPLAY_WAITS, q->tasks.now_ns,
-				q->arrivals[unit.first + i], 1, 1);
+		if (m->tenant == PLACE_NONE)
 			r = wait_again(q, unit.first + i);
-		} else if (is_awaiting) {
-			r = leave_claim(q, unit.first + i, m);
-		} else {
+		else if (n_going)
+			r = claim(q, unit.first + i, m, n_going);
+		else
 			r = start_task(q, q->arrivals[unit.first + i], &m->choice, m->tenant);
-		}
 	}
 	place_group_done(&group);
 	return r < 0 ? fail(err, -r, "out of memory for a run") : 1;
@@ -125,11 +155,9 @@ static int arrive_unit(struct queue *q, struct error *err)
 	while (q->next < q->run->in->workload->n && task_at(q, first)->gang &&
 		task_at(q, q->next)->gang == task_at(q, first)->gang);
 	unit = unit_of(q, first, q->next - first);
-	q->may_preempt = true;
 	r = try_unit(q, unit, err);
-	for (uint32_t i = 0; i < unit.n && r == 0; i++)
-		run_note_refused(q->run, REPLAY_WAITS, q->tasks.now_ns, q->arrivals[first + i],
-			unit.n, place_gang_least(unit.n, unit.threshold));
+	if (r == 0)
+		note_waits(q, &unit);
 	if (r == 0 && wait_in_line(q, unit) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	/* Some may wait again because of it, or have room beside it. */

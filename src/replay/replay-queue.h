@@ -16,10 +16,10 @@
 struct unit {
 	uint32_t first, n;
 	uint32_t share;     /* the least that one of them asks of a device */
-	uint64_t models;    /* on which any of them can be */
 	uint32_t threshold; /* permille of them that have to start */
 	uint32_t queue;     /* place-queue.h */
 	bool is_drawn;      /* by affinity: others that start may make room for it */
+	bool is_new;        /* it has not been tried since it waits */
 };
 
 /* Who waits, in order; with queues (place-queue.h) one for each, behind that of all others. */
@@ -42,6 +42,7 @@ struct progress {
 struct notice {
 	uint64_t at_ns;
 	uint32_t tenant, round;
+	uint32_t comer; /* the task, or the first of the gang, that it goes for */
 };
 
 /* It has its place, and starts when those that were told in its round have gone. */
@@ -66,17 +67,16 @@ struct queue {
 	uint64_t busy_ns;  /* when it was no longer busy */
 	uint64_t step_ns;
 	/*
-	 * Who waits had no room before: it has some now only where somebody has left. Nodes since
-	 * the last retry; more than FREED_MAX: anywhere.
+	 * Who waits had no room before, nor had it had any if others had gone for it: it has some
+	 * now only where somebody has left. Nodes since all have been tried; more than FREED_MAX:
+	 * anywhere.
 	 */
 	uint32_t freed[FREED_MAX];
 	uint32_t n_freed;
-	uint32_t room;          /* the most that is free of one of their devices */
-	uint64_t room_models;   /* of those with something free */
-	bool may_preempt;       /* until a search has found nobody */
-	uint64_t defrag_ns;     /* when the next plan is due */
-	bool may_defrag;        /* something has changed since the last plan */
-	struct notice *notices; /* by time */
+	uint32_t room[SPEC_PRIORITY_MAX + 1]; /* there, as place_preempt_room() has it */
+	uint64_t defrag_ns;                   /* when the next plan is due */
+	bool may_defrag;                      /* something has changed since the last plan */
+	struct notice *notices;               /* by time */
 	uint32_t n_notices, notices_room;
 	struct claim *claims;
 	uint32_t n_claims, claims_room;
@@ -97,6 +97,8 @@ static inline const struct place_spec *spec_at(const struct queue *q, uint32_t a
 
 struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n);
 int wait_in_line(struct queue *q, struct unit unit);
+/* The unit has no room: its tasks are told of, with why. */
+void note_waits(const struct queue *q, const struct unit *unit);
 /* It waits from when all have been tried. */
 int wait_again(struct queue *q, uint32_t at);
 void note_freed(struct queue *q, uint32_t node);
@@ -118,9 +120,9 @@ int gather(struct queue *q, const struct unit *unit, struct place_group *ret, st
 /* When the next one that has been told to go goes; CLOCK_NEVER: there is none. */
 uint64_t leave_next_ns(const struct queue *q);
 /* A victim that the engine has as leaving: it is told to go, or gives up its claim. */
-int leave_tell(struct queue *q, uint32_t tenant);
-/* Somebody of the round has still to go. */
-bool leave_is_awaited(const struct queue *q, uint32_t round);
+int leave_tell(struct queue *q, uint32_t tenant, uint32_t comer);
+/* How many of the round have still to go. */
+uint32_t leave_awaited(const struct queue *q, uint32_t round);
 /* It starts when all of this round have gone; until then it counts as waiting. */
 int leave_claim(struct queue *q, uint32_t at, const struct place_member *member);
 /* NULL: the tenant has none. */
@@ -140,8 +142,10 @@ int run_defrag(struct queue *q, struct place_defrag *ret_done, struct error *err
 
 /* It runs on the devices that the engine has given it. -ENOMEM. */
 int start_task(struct queue *q, uint32_t task, const struct place_choice *choice, uint32_t tenant);
-/* It runs no more and waits again; the engine has let it go already. -ENOMEM. */
-int evict(struct queue *q, uint32_t tenant);
+/* It runs no more and waits again; the engine has let it go already, for that task. -ENOMEM. */
+int evict(struct queue *q, uint32_t tenant, uint32_t comer);
+/* The task is told of, with whom it goes for. */
+void note_for(const struct queue *q, enum replay_event event, uint32_t task, uint32_t comer);
 
 /* 1: it runs, or will when who has to go has gone, which then waits again; 0: there is no room. */
 int try_unit(struct queue *q, struct unit unit, struct error *err);

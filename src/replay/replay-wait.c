@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "core/place-preempt.h"
 #include "core/place-queue.h"
 #include "replay/replay-queue.h"
 
@@ -20,7 +21,6 @@ struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n)
 		const struct place_spec *spec = spec_at(q, i);
 
 		unit.share = MIN(unit.share, spec->share);
-		unit.models |= spec->models ? spec->models : UINT64_MAX;
 		unit.is_drawn |= spec->affinity > 0;
 	}
 	return unit;
@@ -54,11 +54,20 @@ int wait_in_line(struct queue *q, struct unit unit)
 	return 0;
 }
 
+void note_waits(const struct queue *q, const struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->n; i++)
+		run_note_refused(q->run, REPLAY_WAITS, q->tasks.now_ns,
+			q->arrivals[unit->first + i], unit->n,
+			place_gang_least(unit->n, unit->threshold));
+}
+
 int wait_again(struct queue *q, uint32_t at)
 {
 	if (array_grow(&q->back, &q->back_room, q->n_back + 1ull, sizeof(*q->back)) < 0)
 		return -ENOMEM;
-	q->back[q->n_back++] = unit_of(q, at, 1);
+	q->back[q->n_back] = unit_of(q, at, 1);
+	q->back[q->n_back++].is_new = true;
 	return 0;
 }
 
@@ -84,39 +93,55 @@ void note_freed(struct queue *q, uint32_t node)
 	q->n_freed++;
 }
 
+/* All have been tried since the first n of them. */
+static void forget_freed(struct queue *q, uint32_t n)
+{
+	if (q->n_freed <= FREED_MAX)
+		memmove(q->freed, q->freed + n, (q->n_freed - n) * sizeof(*q->freed));
+	if (q->n_freed <= FREED_MAX || q->n_freed == n)
+		q->n_freed -= n;
+}
+
 static void measure_room(struct queue *q)
 {
-	q->room = q->n_freed > FREED_MAX ? SPEC_SHARE_ONE : 0;
-	q->room_models = q->n_freed > FREED_MAX ? UINT64_MAX : 0;
-	for (uint32_t i = 0; i < q->n_freed && q->n_freed <= FREED_MAX; i++) {
-		struct place_device_view d;
-		struct place_node_view node;
+	const bool is_anywhere = q->n_freed > FREED_MAX;
+	uint32_t room[SPEC_PRIORITY_MAX + 1];
 
-		if (!place_node_get(q->run->place, q->freed[i], &node))
-			continue;
-		for (uint32_t k = 0; k < node.n_devices; k++)
-			if (place_device_get(q->run->place, node.first_device + k, &d) &&
-				d.share_free) {
-				q->room = MAX(q->room, d.share_free);
-				q->room_models |= 1ull << d.model;
-			}
+	for (uint32_t p = 0; p <= SPEC_PRIORITY_MAX; p++)
+		q->room[p] = is_anywhere ? SPEC_SHARE_ONE : 0;
+	for (uint32_t i = 0; i < q->n_freed && !is_anywhere; i++) {
+		place_preempt_room(q->run->place, q->freed[i], room);
+		for (uint32_t p = 0; p <= SPEC_PRIORITY_MAX; p++)
+			q->room[p] = MAX(q->room[p], room[p]);
 	}
 }
 
+/* The task of the unit, on that node, where others may go for it. */
+static bool could_fit(struct queue *q, const struct unit *unit, uint32_t at, uint32_t node)
+{
+	static const struct place_preempt by_priority = {0};
+	struct place_spec spec = *spec_at(q, at);
+
+	if (q->run->in->preempt == REPLAY_KEEP)
+		return place_reason_of(q->run->place, &spec, node) == PLACE_FITS;
+	spec.priority = spec_at(q, unit->first)->priority;
+	return place_preempt_could(q->run->place, &spec, &by_priority, node) != 0;
+}
+
 /* Whether any of it may have room now. */
-static bool may_fit(const struct queue *q, const struct unit *unit)
+static bool may_fit(struct queue *q, const struct unit *unit)
 {
 	/* Quotas and labels may have stood against it elsewhere. */
-	if (unit->queue || unit->is_drawn)
+	if (unit->is_new || unit->queue || unit->is_drawn)
 		return true;
-	if (unit->share > q->room || (unit->share && !(unit->models & q->room_models)))
+	if (unit->share >
+		q->room[q->run->in->preempt == REPLAY_KEEP ? 0 : spec_at(q, unit->first)->priority])
 		return false;
 	if (q->n_freed > FREED_MAX)
 		return true;
 	for (uint32_t i = unit->first; i < unit->first + unit->n; i++)
 		for (uint32_t k = 0; k < q->n_freed; k++)
-			if (place_reason_of(q->run->place, spec_at(q, i), q->freed[k]) ==
-				PLACE_FITS)
+			if (could_fit(q, unit, i, q->freed[k]))
 				return true;
 	return false;
 }
@@ -145,30 +170,33 @@ static struct line *next_line(struct queue *q)
 /* 1: others may have room because of what has started. */
 static int try_all(struct queue *q, struct error *err)
 {
+	const uint32_t n_freed = q->n_freed;
 	struct line *line;
 	bool is_more = false;
 	int r = 0;
 
 	measure_room(q);
-	q->may_preempt = q->run->in->preempt != REPLAY_KEEP;
 	for (uint32_t l = 0; l < q->n_lines; l++)
 		q->lines[l].at = q->lines[l].kept = 0;
 	while ((line = next_line(q))) {
-		const struct unit unit = line->units[line->at++];
+		struct unit unit = line->units[line->at++];
 
 		if (r >= 0)
-			r = q->may_preempt || may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
+			r = may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
 		if (r == 1) {
 			q->run->waiting -= unit.n;
 			is_more |= unit.is_drawn;
 			measure_room(q);
-		} else {
-			line->units[line->kept++] = unit;
+			continue;
 		}
+		if (r == 0 && unit.is_new)
+			note_waits(q, &unit);
+		unit.is_new = false;
+		line->units[line->kept++] = unit;
 	}
 	for (uint32_t l = 0; l < q->n_lines; l++)
 		q->lines[l].n = q->lines[l].kept;
-	q->n_freed = 0;
+	forget_freed(q, n_freed);
 	return r < 0 ? r : is_more;
 }
 
@@ -182,6 +210,6 @@ int retry(struct queue *q, struct error *err)
 				return fail(err, ENOMEM, "out of memory for a run");
 		q->n_back = 0;
 		r = try_all(q, err);
-	} while (r == 1 || (r == 0 && q->n_back));
+	} while (r == 1 || (r == 0 && (q->n_back || q->n_freed)));
 	return r;
 }

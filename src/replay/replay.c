@@ -293,11 +293,11 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 		const uint32_t share = task->spec.share;
 
 		if (r == 0 || members[i].tenant == PLACE_NONE) {
-			run_note_refused(run, REPLAY_DROPPED, task->arrives_ns, first + i, n,
-				unit_least(run->in->workload, first, n));
+			run_note_refused(run, REPLAY_DROPPED, task->arrives_ns, first + i,
+				r ? 1 : n, unit_least(run->in->workload, first, n));
 			continue;
 		}
-		run_note(run, REPLAY_PLACED, task->arrives_ns, first + i, c, NULL);
+		run_note_placed(run, task->arrives_ns, first + i, c, members[i].tenant);
 		run_enter(run, first + i, c->device, c->n);
 		for (uint32_t k = 0; k < c->n; k++)
 			run_load(run, c->device[k], (int32_t)share);

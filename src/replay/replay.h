@@ -24,13 +24,16 @@
  * whole device, tasks of one device are moved together so that devices become free. A move is done
  * at once and costs the task some of its work.
  *
- * With preemption (core/place-preempt.h), for who comes, and for the first in line that has no room
- * whenever somebody leaves, tasks of lower priority have to go and wait again. With queues
+ * With preemption (core/place-preempt.h) tasks of lower priority have to go and wait again, for who
+ * comes and for who waits where somebody has left. With queues
  * (core/place-queue.h) a task of a queue starts as that admits it, the queue that has least beyond
  * its quota first; what others have borrowed is reclaimed from tasks, which wait again and go on
- * where they were, unless preemption says otherwise. With a time of grace a task that has to go
- * runs on until that is over or it ends; who has come for it has its place, which nobody else gets,
- * and waits until all that have to go for it have gone.
+ * where they were, unless preemption says otherwise. Priorities matter within a queue: for a task
+ * of a queue none of another has to go by priority, but those of no queue may.
+ *
+ * With a time of grace a task that has to go runs on until that is over or it ends; who has come
+ * for it has its place, which nobody else gets, and waits until all that have to go for it have
+ * gone. It keeps to that place: what becomes free elsewhere meanwhile is for others.
  */
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
@@ -71,11 +74,15 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 /* So many percent of the tasks have come and gone: called when that has grown. */
 typedef void replay_progress_fn(void *arg, uint32_t percent);
 
-/* A task gets devices, has no room yet or is dropped, goes for others, is moved, ends. */
+/*
+ * A task gets devices, has no room yet or is dropped, has been told to go for another and runs on,
+ * goes for another, is moved, ends.
+ */
 enum replay_event {
 	REPLAY_PLACED,
 	REPLAY_WAITS,
 	REPLAY_DROPPED,
+	REPLAY_LEAVING,
 	REPLAY_EVICTED,
 	REPLAY_MOVED,
 	REPLAY_ENDED
@@ -87,10 +94,10 @@ struct replay_note {
 	uint64_t at_ns;   /* virtual; REPLAY_DROP: when the task comes */
 	const char *node; /* that it has come to; else NULL; borrowed, as `why` is */
 	uint32_t n_devices, devices[PLACE_NODE_DEVICES_MAX]; /* of the node's, from 0 on */
-	const char *why; /* why it has no place, with networks also why it has; or NULL */
+	const char *why; /* why it has no place, or that one, or has to go; NULL: moved, ended */
 };
 
-/* In the order in which things happen. Costs a look at every node for each that has no place. */
+/* In the order in which things happen. Costs a look at every node each time. */
 typedef void replay_note_fn(void *arg, const struct replay_note *note);
 
 struct replay_input {

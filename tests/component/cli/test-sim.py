@@ -747,7 +747,8 @@ def tells_what_becomes_of_each_task():
                     if e["policy"] == "best-fit"]
         events = told("--preempt", "resume")
         first = [e for e in events if e["task"] == 1]
-        assert first[0] == {"task": 1, "event": "placed", "at_s": 0.0, "node": "a-0", "devices": [0]}, first
+        assert first[0] == {"task": 1, "event": "placed", "at_s": 0.0, "node": "a-0", "devices": [0],
+                            "why": "node a-0, a-0-gpu0 (1 of it free, 0.5 when it has come): best of 2 nodes with room by best-fit"}, first
         assert first[-1]["event"] == "ended", first
         urgent = [e for e in events if e["task"] == 5]
         assert [e["event"] for e in urgent] == ["placed", "ended"] and urgent[0]["at_s"] == 1, urgent
@@ -760,6 +761,130 @@ def tells_what_becomes_of_each_task():
         files.write("spec.yaml", SPEC)
         refused(files.sim("--spec", "spec.yaml", "--events", "/dev/full"), 1, "--events '/dev/full'", "No space")
         refused(files.sim("--spec", "spec.yaml", "--events", "none/such"), 1, "--events 'none/such'")
+
+
+# {what of it: (nodes, tasks, options, what becomes of them: what is said of each time but the ends)}
+TURNS = {
+    "a victim has room elsewhere at once, though another one in line has not": ("""
+  - {name: a, devices: 2}
+  - {name: b, devices: 1}
+""", """
+  - {request: 1, duration: 100s, priority: 10}
+  - {request: 1, at: 1s, duration: 49s, priority: 90}
+  - {request: 2, at: 10s, copies: 2, duration: 1000s, priority: 50}
+""", (), """
+0 1 placed a best of 2 nodes
+1 2 placed a best of 2 nodes
+10 3 waits 2 that nobody is on asked
+10 4 waits 2 that nobody is on asked
+50 1 evicted for task 3 of priority 50
+50 3 placed a best of 1 nodes
+50 1 placed b best of 1 nodes
+1050 4 placed a best of 1 nodes
+"""),
+    "those behind one for whom nobody can go make others go": ("""
+  - {name: a, devices: 3}
+  - {name: b, devices: 1}
+""", """
+  - {request: 1, copies: 3, at: 4s, duration: 100s, priority: 50}
+  - {request: 0.5, limit: 0.5, copies: 2, at: 25s, duration: 100s, priority: 0}
+  - {request: 2, copies: 2, at: 34s, duration: 20s, priority: 90, gang: yes, threshold: 0.5}
+""", (), """
+4 1 placed a best of 2 nodes
+4 2 placed a best of 2 nodes
+4 3 placed a best of 2 nodes
+25 4 placed b best of 1 nodes
+25 5 placed b best of 1 nodes
+34 1 evicted for task 6 of priority 90
+34 2 evicted for task 6 of priority 90
+34 6 placed a best of 1 nodes
+34 7 waits 2 that nobody is on asked
+34 4 evicted for task 1 of priority 50
+34 5 evicted for task 1 of priority 50
+34 1 placed b best of 1 nodes
+34 2 waits 1 that nobody is on asked
+34 4 waits too little of their devices left
+34 5 waits too little of their devices left
+54 7 placed a best of 1 nodes
+74 2 placed a best of 1 nodes
+74 4 placed a best of 1 nodes
+74 5 placed a best of 1 nodes
+"""),
+    "who is told to go and who waits for it are told of": ("""
+  - {name: a, devices: 2}
+""", """
+  - {request: 1, duration: 1000s, priority: 10}
+  - {request: 1, duration: 70s, priority: 95}
+  - {request: 1, at: 50s, duration: 500s, priority: 10}
+  - {request: 1, at: 60s, duration: 100s, priority: 90}
+""", ("--grace", "60s"), """
+0 1 placed a best of 1 nodes
+0 2 placed a best of 1 nodes
+50 3 waits 1 that nobody is on asked
+60 1 leaving within 60 s for task 4 of priority 90
+60 4 waits its place on a is kept until 1 task has gone
+70 3 placed a best of 1 nodes
+120 1 evicted for task 4 of priority 90
+120 4 placed a best of 1 nodes
+120 1 waits 1 that nobody is on asked
+220 1 placed a best of 1 nodes
+"""),
+    "priorities matter in a queue, and between queues what is guaranteed": ("""
+  - {name: n, devices: 2}
+queues:
+  - {name: a, quota: 1}
+  - {name: b, quota: 1}
+""", """
+  - {request: 1, queue: a, duration: 1000s, priority: 10}
+  - {request: 1, queue: a, duration: 500s, priority: 20}
+  - {request: 1, queue: a, at: 50s, duration: 100s, priority: 90}
+  - {request: 1, queue: b, at: 60s, duration: 100s, priority: 5}
+  - {request: 1, queue: b, at: 70s, duration: 100s, priority: 1}
+""", (), """
+0 1 placed n best of 1 nodes
+0 2 placed n best of 1 nodes
+50 1 evicted for task 3 of priority 90
+50 3 placed n best of 1 nodes
+50 1 waits queue a has 2 of its guaranteed 1 devices
+60 2 evicted for task 4, whose queue is guaranteed it
+60 4 placed n best of 1 nodes
+60 2 waits queue a has 1 of its guaranteed 1 devices
+70 5 waits queue b has 1 of its guaranteed 1 devices
+150 2 placed n best of 1 nodes
+160 5 placed n best of 1 nodes
+260 1 placed n best of 1 nodes
+"""),
+}
+
+
+def who_has_to_go_waits_its_turn():
+    with Files() as files:
+        for name, (nodes, tasks, options, expected) in TURNS.items():
+            files.write("c.yaml", f"nodes:{nodes}tasks:{tasks}")
+            done = files.sim("--spec", "c.yaml", "--policy", "first-fit", "--preempt", "resume", "--events", "events", *options)
+            assert done.returncode == 0, (name, done.stderr)
+            with open(os.path.join(files.folder.name, "events"), encoding="utf-8") as f:
+                events = [e for e in map(json.loads, f) if e["event"] != "ended"]
+            lines = expected.strip().splitlines()
+            assert len(events) == len(lines), (name, events)
+            for event, line in zip(events, lines, strict=True):
+                at, task, what, why = line.split(" ", 3)
+                if what == "placed":
+                    node, why = why.split(" ", 1)
+                    assert event["node"] == node, (name, line, event)
+                assert (event["at_s"], event["task"], event["event"]) == (float(at), int(task), what), (name, line, event)
+                assert why in event["why"], (name, line, event)
+
+
+def the_rest_of_a_gang_has_its_own_reason():
+    with Files() as files:
+        files.write("c.yaml", "nodes:\n- {devices: 1}\ntasks:\n- {request: 1, copies: 2, duration: 1s, gang: yes, threshold: 0.5}\n")
+        done = files.sim("--spec", "c.yaml", "--policy", "first-fit", "--mode", "drop", "--events", "events")
+        assert done.returncode == 0, done.stderr
+        with open(os.path.join(files.folder.name, "events"), encoding="utf-8") as f:
+            placed, dropped = map(json.loads, f)
+        assert placed["event"] == "placed" and dropped["event"] == "dropped", (placed, dropped)
+        assert "1 that nobody is on asked" in dropped["why"] and "gang" not in dropped["why"], dropped
 
 
 def draws_pictures():
@@ -970,6 +1095,7 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      tells_nothing_of_what_has_not_arrived, columns_have_names_of_their_own, nothing_is_said_of_what_is_not_known,
      who_never_leaves_needs_no_duration, who_comes_first_is_placed_first, whole_devices_need_the_memory,
      files_are_named_with_what_is_wrong, tables_round_and_json_is_one_text,
-     tells_what_becomes_of_each_task, draws_pictures, curves_end_where_they_should, json_has_the_same_keys_whatever_the_data, names_of_files_are_text,
+     tells_what_becomes_of_each_task, who_has_to_go_waits_its_turn, the_rest_of_a_gang_has_its_own_reason,
+     draws_pictures, curves_end_where_they_should, json_has_the_same_keys_whatever_the_data, names_of_files_are_text,
      bad_usage_is_said, help_lists_every_policy,
      bad_files_are_said_and_nothing_is_written)
