@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
-the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones.
+the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones. With more than two
+processors several run at once, two for each.
 
 Each experiment is a line of reproduction.jsonl in out/reproduction, and pictures beside it. Once all that
 are built have a line there, or with --page of those that have, they go to docs/reproduction/, where those
@@ -9,6 +10,7 @@ of the others stay, and docs/reproduction.md is written of all; before, and of q
 beside the lines."""
 
 import argparse
+import concurrent.futures
 import importlib
 import json
 import os
@@ -16,6 +18,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -32,6 +35,8 @@ SEEDS = {"virtual": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4}
 QUICK_SEEDS_OF_OTHERS = 2
+# A device, its daemon and the programs before it keep two processors busy.
+LANES = max(1, len(os.sched_getaffinity(0)) // 2)
 
 SKIP = 77  # on_cluster.py's status
 
@@ -177,6 +182,45 @@ def say(row):
     sys.stdout.flush()
 
 
+class Runs:
+    """All that were chosen, several beside one another where the machine has the processors for that."""
+
+    def __init__(self, names, goals, out, quick):
+        self.names, self.goals, self.out, self.quick = names, goals, out, quick
+        self.rows = read_lines(out / "reproduction.jsonl")
+        self.failed = self.skipped = 0
+        self.lock = threading.Lock()  # of all above, and of what is printed
+
+    def perform_all(self):
+        """A cluster takes the whole machine: those that need one come last, one after the other."""
+        on_node = [name for name in self.names if self.goals[name]["means"] != "cluster"]
+        with concurrent.futures.ThreadPoolExecutor(LANES) as lanes:
+            list(lanes.map(self.perform_one, on_node))
+        for name in self.names:
+            if name not in on_node:
+                self.perform_one(name)
+
+    def perform_one(self, name):
+        with self.lock:
+            print(f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)", flush=True)
+        try:
+            row = perform(name, self.goals[name], self.out, self.quick)
+        except Skipped:
+            with self.lock:
+                print(f"{name}: skipped")
+                self.skipped += 1
+            return
+        except Exception:  # whatever it is, the others are to run
+            with self.lock:
+                traceback.print_exc()
+                self.failed += 1
+            return
+        with self.lock:
+            self.rows[name] = row
+            say(row)
+            write_lines(self.out / "reproduction.jsonl", self.rows, self.goals)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path)
@@ -186,29 +230,15 @@ def main():
     out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
     out.mkdir(parents=True, exist_ok=True)
     goals = judge.read_goals()
-    rows = read_lines(out / "reproduction.jsonl")
     names = [] if args.page else chosen(goals)
-    failed, skipped = 0, 0
-    for i, name in enumerate(names, 1):
-        print(f"== {i} of {len(names)}: {name}, {goals[name]['title']} (simulated)", flush=True)
-        try:
-            rows[name] = perform(name, goals[name], out, quick)
-        except Skipped:
-            print(f"{name}: skipped")
-            skipped += 1
-            continue
-        except Exception:  # whatever it is, the others are to run
-            traceback.print_exc()
-            failed += 1
-            continue
-        say(rows[name])
-        write_lines(out / "reproduction.jsonl", rows, goals)
-    in_docs = not quick and (args.page or set(rows) == set(built()))
-    print(f"the page: {os.path.relpath(write_page(goals, rows, out, in_docs))}")
+    runs = Runs(names, goals, out, quick)
+    runs.perform_all()
+    in_docs = not quick and (args.page or set(runs.rows) == set(built()))
+    print(f"the page: {os.path.relpath(write_page(goals, runs.rows, out, in_docs))}")
     # What falls short is a result; what could not be run is none.
     if names:
-        print(f"{len(names) - failed - skipped} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+        print(f"{len(names) - runs.failed - runs.skipped} passed, {runs.failed} failed, {runs.skipped} skipped")
+    return 1 if runs.failed else 0
 
 
 if __name__ == "__main__":
