@@ -51,11 +51,11 @@ struct place_budget {
 };
 
 /*
- * Other rules than priorities, for place-queue.h. rank: who has less goes first; negative:
+ * Other rules than priorities, for place-reclaim.h. rank: who has less goes first; negative:
  * it stays. While sets are tried, leave says whether it may go after those that have left so far,
  * and counts it if so; stay takes that back, in any order. models: of which it may have devices by
- * its queue's limits once those that have left are gone, but for one (or NULL); without it, and by
- * priority, nobody leaves for a limit.
+ * its queue's limits once those that have left are gone, but for one (or NULL); without it nobody
+ * leaves for a limit.
  */
 struct place_preempt_order {
 	int (*rank)(void *arg, const struct holder *h);

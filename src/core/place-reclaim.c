@@ -13,7 +13,8 @@ struct reclaim {
 	struct place *place;
 	const struct place_spec *spec;
 	const struct place_preempt_order *also; /* the caller's, who has a say as well; or NULL */
-	uint64_t models;                        /* that it is guaranteed */
+	bool is_own;                            /* by that order alone, of whatever queue */
+	uint64_t models;                        /* that it is guaranteed, or asks for */
 	bool *is_above;                         /* the asker, or above it; by queue */
 	uint32_t *rank;                         /* by queue */
 	uint64_t (*gone)[ALL + 1];              /* by queue: what has left while sets are tried */
@@ -42,6 +43,8 @@ static bool may_leave(const struct reclaim *r, const struct holder *h)
 	const uint32_t model = model_of(r, h);
 	uint32_t at = h->queue - 1;
 
+	if (r->is_own)
+		return true;
 	if (!h->queue || !h->devices || r->is_above[at])
 		return false;
 	for (; at != PLACE_NONE && !r->is_above[at]; at = queue[at].parent)
@@ -53,9 +56,10 @@ static bool may_leave(const struct reclaim *r, const struct holder *h)
 static int rank(void *arg, const struct holder *h)
 {
 	const struct reclaim *r = arg;
+	const int also = r->also ? r->also->rank(r->also->arg, h) : 0;
 
-	if (r->also && r->also->rank(r->also->arg, h) < 0)
-		return -1;
+	if (r->is_own || also < 0)
+		return also;
 	return may_leave(r, h) ? (int)(r->rank[h->queue - 1] * 101 + h->priority) : -1;
 }
 
@@ -322,15 +326,32 @@ static int reclaim_across(struct reclaim *r, const struct place_spec *spec,
 	return done;
 }
 
+/* By who may leave in the reclaim's order, for room and for limits. */
+static int find(struct reclaim *r, const struct place_preempt *rules, struct place_plan *ret,
+	struct error *err)
+{
+	struct place_preempt_order order = {.rank = rank, .leave = leave, .stay = stay, .arg = r};
+	struct place_preempt by_queue = *rules;
+	int done = reclaim_init(r);
+
+	if (done < 0)
+		return fail(err, -done, "out of memory for a plan");
+	by_queue.order = &order;
+	r->models = r->spec->models ? r->spec->models : UINT64_MAX;
+	if (r->spec->count && models(r, NULL) != r->models)
+		order.models = models;
+	done = place_preempt_find(r->place, r->spec, &by_queue, ret, err);
+	if (done == -ENOSPC && order.models)
+		done = reclaim_across(r, r->spec, &by_queue, ret, err);
+	return done;
+}
+
 int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
 {
 	struct place_spec guaranteed = *spec;
 	_cleanup_(reclaim_done) struct reclaim reclaim = {
 		.place = place, .spec = &guaranteed, .also = rules->order};
-	struct place_preempt_order order = {
-		.rank = rank, .leave = leave, .stay = stay, .arg = &reclaim};
-	struct place_preempt by_queue = *rules;
 	struct place_verdict verdict;
 	int r = place_queue_admit(place, spec, &verdict, err);
 
@@ -338,18 +359,23 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 		return r;
 	if (verdict.admission != PLACE_ADMIT_NOW)
 		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
-	r = reclaim_init(&reclaim);
-	if (r < 0)
-		return fail(err, -r, "out of memory for a plan");
-	by_queue.order = &order;
 	/* Devices of other models it may borrow, but has no right to. */
 	if (verdict.models)
 		guaranteed.models = verdict.models;
-	reclaim.models = guaranteed.models ? guaranteed.models : UINT64_MAX;
-	if (spec->count && models(&reclaim, NULL) != reclaim.models)
-		order.models = models;
-	r = place_preempt_find(place, &guaranteed, &by_queue, ret, err);
-	if (r == -ENOSPC && order.models)
-		r = reclaim_across(&reclaim, &guaranteed, &by_queue, ret, err);
-	return r;
+	return find(&reclaim, rules, ret, err);
+}
+
+int place_queue_preempt(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
+{
+	_cleanup_(reclaim_done) struct reclaim reclaim = {
+		.place = place, .spec = spec, .also = rules->order, .is_own = true};
+	struct place_verdict verdict;
+	int r = place_queue_admit(place, spec, &verdict, err);
+
+	if (r < 0)
+		return r;
+	if (verdict.admission == PLACE_ADMIT_NEVER)
+		return fail(err, ENOSPC, "%s", verdict.why);
+	return find(&reclaim, rules, ret, err);
 }

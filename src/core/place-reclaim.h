@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is guaranteed is had back from who has borrowed it. Threads: as place.h.
+ * Who goes for a tenant of a queue, where limits of queues may stand against it too: what is
+ * guaranteed is had back from who has borrowed it, and within a queue priorities matter. Threads:
+ * as place.h.
  */
 #ifndef CORE_PLACE_RECLAIM_H
 #define CORE_PLACE_RECLAIM_H
@@ -24,6 +26,14 @@
  * -EDQUOT where the tenant is not guaranteed its place.
  */
 int place_queue_reclaim(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
+
+/*
+ * As place_preempt_find with the rules' own order, which there has to be; but where a limit of the
+ * tenant's queue or of one above stands against it, those go that count for it, as many as that
+ * needs, from several nodes where one is not enough.
+ */
+int place_queue_preempt(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
 
 #endif

@@ -71,7 +71,7 @@ static int preempt(
 
 	if (q->run->in->preempt == REPLAY_KEEP)
 		return -ENOSPC;
-	return place_preempt_find(q->run->place, spec, &own, ret, err);
+	return place_queue_preempt(q->run->place, spec, &own, ret, err);
 }
 
 /* Who has borrowed gives it back; or else somebody of lower priority goes. */

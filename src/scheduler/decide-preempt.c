@@ -185,7 +185,8 @@ int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_
 
 	if (r != -ENOSPC)
 		return r;
-	r = place_preempt_find(a->cluster->place, spec, &rules, &plan, err);
+	r = (spec->queue ? place_queue_preempt : place_preempt_find)(
+		a->cluster->place, spec, &rules, &plan, err);
 	r = r < 0 ? r : apply(a, spec, &plan, false, ret_tenant, err);
 	if (r == 0)
 		*ret = plan.choice;

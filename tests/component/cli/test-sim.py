@@ -854,6 +854,24 @@ queues:
 160 5 placed n best of 1 nodes
 260 1 placed n best of 1 nodes
 """),
+    "also where a limit stands against who comes": ("""
+  - {name: n, devices: 2}
+queues:
+  - {name: a, quota: 1, limit: 1}
+  - {name: b}
+""", """
+  - {request: 1, queue: a, duration: 100s, priority: 10}
+  - {request: 1, queue: a, at: 10s, duration: 100s, priority: 10}
+  - {request: 1, queue: a, at: 20s, duration: 100s, priority: 90}
+""", (), """
+0 1 placed n best of 1 nodes
+10 2 waits queue a has 1 of the 1 devices that it may have, 1 asked
+20 1 evicted for task 3 of priority 90
+20 3 placed n best of 1 nodes
+20 1 waits queue a has 1 of the 1 devices that it may have, 1 asked
+120 1 placed n best of 1 nodes
+200 2 placed n best of 1 nodes
+"""),
 }
 
 

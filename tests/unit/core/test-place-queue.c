@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "cluster.h"
 #include "core/place-internal.h"
+#include "core/place-held.h"
 #include "core/place-reclaim.h"
 
 /*
@@ -745,6 +746,72 @@ static void limits_are_kept_across_nodes(void **state)
 	assert_int_equal(place_preempt_apply(place, &spec, &late, &tenant, &err), -ESTALE);
 }
 
+/* Of its own queue, by priority. */
+static int rank_own(void *arg, const struct holder *h)
+{
+	const struct place_spec *spec = arg;
+
+	return h->queue == spec->queue && h->priority < spec->priority ? h->priority : -1;
+}
+
+static bool leave_any(void *arg, const struct holder *h)
+{
+	return true;
+}
+
+static void stay_any(void *arg, const struct holder *h)
+{
+}
+
+/* A queue that may have no more has it of its own that matter less; idle devices do not count. */
+static void priorities_matter_below_a_limit(void **state)
+{
+	const struct place_queue_info queues[] = {
+		{"q", "", 1000, 1000, 1, NULL, 0},
+		{"other", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_place_ struct place *place = two_models();
+	_cleanup_(place_plan_done) struct place_plan plan = {0}, none = {0}, both = {0};
+	struct place_spec spec = PLACE_SPEC_INIT, half = PLACE_SPEC_INIT;
+	const struct place_preempt_order order = {
+		.rank = rank_own, .leave = leave_any, .stay = stay_any, .arg = &spec};
+	const struct place_preempt rules = {.order = &order};
+	struct place_choice at = {.n = 1, .device = {0}};
+	struct error err = {0};
+	uint32_t low[2], tenant;
+
+	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL, &err));
+	half.queue = 1;
+	half.share = 500;
+	half.priority = 10;
+	assert_ok(place_add(place, &half, &at, &low[0], &err));
+	at = (struct place_choice){.node = 1, .n = 1, .device = {2}};
+	half.priority = 20;
+	assert_ok(place_add(place, &half, &at, &low[1], &err));
+	add(place, 2, 500);
+	spec.queue = 1;
+	spec.share = 500;
+	spec.priority = 10;
+	assert_int_equal(place_queue_preempt(place, &spec, &rules, &none, &err), -ENOSPC);
+	spec.priority = 50;
+	assert_int_equal(place_preempt_find(place, &spec, &rules, &none, &err), -ENOSPC);
+	assert_ok(place_queue_preempt(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.victims[0], low[0]);
+	/* A whole device is idle on the first node: both halves go for the limit alone. */
+	spec.share = 1000;
+	assert_ok(place_queue_preempt(place, &spec, &rules, &both, &err));
+	assert_int_equal(both.n_victims, 2);
+	assert_int_equal(both.choice.device[0], 1);
+	assert_ok(place_preempt_apply(place, &spec, &both, &tenant, &err));
+	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 1000);
+	/* Who matters most has the limit for itself; more than that nobody ever has. */
+	assert_int_equal(place_queue_preempt(place, &spec, &rules, &none, &err), -ENOSPC);
+	spec.count = 2;
+	assert_int_equal(place_queue_preempt(place, &spec, &rules, &none, &err), -ENOSPC);
+	assert_contains(err.msg, "queue q may have 1 devices at most, 2 asked");
+}
+
 static void groups_are_admitted_as_a_whole(void **state)
 {
 	_cleanup_place_ struct place *place = two_models();
@@ -781,6 +848,7 @@ static void groups_are_admitted_as_a_whole(void **state)
 
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(who_is_reclaimed_for_has_a_right_to_it),
 	UNIT(what_is_guaranteed_below_a_limit), UNIT(limits_are_kept_across_nodes),
-	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
-	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
+	UNIT(priorities_matter_below_a_limit), UNIT(groups_are_admitted_as_a_whole),
+	UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
+	UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))

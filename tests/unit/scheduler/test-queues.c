@@ -291,6 +291,25 @@ static void what_is_guaranteed_comes_before_a_limit_above(void **state)
 	next(SCHED_BIND, "a1", NULL);
 }
 
+/* A device is idle, and the queue may have no more: its own that matter less go. */
+static void priorities_matter_below_a_limit(void **state)
+{
+	add_node("n1", 2);
+	policy("b", NS("b") "," QUEUE("'limitShare':1"));
+	run("c", "c1", SHARE("0.5") ",'divvy.gpu/priority':'1'");
+	run("b", "b1", SHARE("0.5") ",'divvy.gpu/priority':'20'");
+	run("b", "b2", SHARE("0.5") ",'divvy.gpu/priority':'10'");
+	ask("b", "b3", SHARE("0.5") ",'divvy.gpu/priority':'10'");
+	told("b3",
+		"0/1 nodes: 1 above the queue's limit; queue b has 1 of the 1 devices that it may "
+		"have, 0.5 asked");
+	ask("b", "b4", SHARE("0.5") HIGH);
+	next(SCHED_EVICT, "b2", "b/b4");
+	next(SCHED_NOMINATE, "b4", "waits for 1 pods to leave n1");
+	gone("b", "b2");
+	next(SCHED_BIND, "b4", NULL);
+}
+
 static void a_policy_changes_while_pods_run(void **state)
 {
 	add_node("n1", 2);
@@ -827,6 +846,7 @@ int main(void)
 		TEST(models_have_quotas_of_their_own),
 		TEST(queues_stand_below_others),
 		TEST(what_is_guaranteed_comes_before_a_limit_above),
+		TEST(priorities_matter_below_a_limit),
 		TEST(a_policy_changes_while_pods_run),
 		TEST(a_namespace_gets_into_a_queue),
 		TEST(opportunistic_ones_may_go_beyond_the_total),
