@@ -173,26 +173,69 @@ enum place_reason place_reason_of(
 	return devices_reason(place, spec, node);
 }
 
+/* The most that each of so many devices of the node has free; mask: those that count. */
+static uint32_t most_on_each(
+	const struct place *place, const struct node *node, uint64_t mask, uint32_t count)
+{
+	uint32_t most = 0;
+
+	for (; count && mask; count--) {
+		uint32_t best = (uint32_t)__builtin_ctzll(mask);
+
+		for (uint64_t left = mask; left; left &= left - 1) {
+			const uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+			if (place->share_free[node->first_device + i] >
+				place->share_free[node->first_device + best])
+				best = i;
+		}
+		most = place->share_free[node->first_device + best];
+		mask &= ~(1ull << best);
+	}
+	return count ? 0 : most;
+}
+
+/* Of a node that lacks share: what there is of it. */
+static void count_share(const struct place *place, const struct place_spec *spec,
+	const struct node *node, struct place_why *why)
+{
+	const struct rules rules = rules_of(place, spec);
+	uint64_t possible = 0, is_short = 0, barred = 0;
+	uint32_t most;
+
+	for (uint32_t i = 0; i < node->n_devices; i++) {
+		enum place_reason reason = device_reason(
+			place, spec, node->first_device + i, &rules);
+
+		if (reason == PLACE_NO_DEVICE_MEMORY)
+			is_short |= 1ull << i;
+		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE ||
+			reason == PLACE_CLEARING)
+			possible |= 1ull << i;
+		else if (reason != PLACE_OTHER_MODEL && reason != PLACE_OTHER_DEVICE)
+			barred |= 1ull << i;
+	}
+	most = most_on_each(place, node, possible, spec->count);
+	why->most_share = MAX(why->most_share, most);
+	most = most_on_each(place, node, possible | is_short, spec->count);
+	why->most_share_short = MAX(why->most_share_short, most);
+	most = most_on_each(place, node, possible | is_short | barred, spec->count);
+	why->most_share_all = MAX(why->most_share_all, most);
+}
+
 void place_explain(
 	const struct place *place, const struct place_spec *spec, struct place_why *ret_why)
 {
-	const struct rules rules = rules_of(place, spec);
-
 	*ret_why = (struct place_why){0};
 	for (uint32_t at = 0; at < place->n_nodes; at++) {
-		const struct node *node = &place->nodes[at];
 		enum place_reason reason;
 
-		if (!node->is_used)
+		if (!place->nodes[at].is_used)
 			continue;
 		reason = place_reason_of(place, spec, at);
 		ret_why->nodes[reason]++;
-		if (reason != PLACE_NO_SHARE)
-			continue;
-		for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++)
-			if (device_reason(place, spec, i, &rules) == PLACE_NO_SHARE)
-				ret_why->most_share = MAX(
-					ret_why->most_share, (uint32_t)place->share_free[i]);
+		if (reason == PLACE_NO_SHARE)
+			count_share(place, spec, &place->nodes[at], ret_why);
 	}
 }
 
@@ -226,20 +269,30 @@ static const char *const reason_texts[PLACE_N_REASONS][2] = {
 		"has devices that are being cleared"},
 };
 
-/* Behind that reason: what is asked and what there is. As snprintf(). */
+/*
+ * Behind that reason: what is asked and what there is. Where devices have more that it is refused
+ * for another reason, that is said, for who looks at them sees what is free. As snprintf().
+ */
 static size_t share_format(
 	const struct place_why *why, const struct place_spec *spec, char *ret, size_t size)
 {
-	char asked[8], most[8];
+	char asked[8], most[8], each[32] = "";
+	const char *more = "";
 
 	if (spec->is_exclusive)
 		return (size_t)snprintf(
 			ret, size, " (%" PRIu32 " that nobody is on asked)", spec->count);
 	if (why->most_share > 9999)
 		return 0;
-	return (size_t)snprintf(ret, size, " (%s of %" PRIu32 " asked, %s free at most)",
+	if (spec->count > 1)
+		snprintf(each, sizeof(each), " on each of %" PRIu32, spec->count);
+	if (why->most_share_all > MAX(why->most_share, why->most_share_short))
+		more = ", more only with devices that it may not have";
+	else if (why->most_share_short > why->most_share)
+		more = ", more only with devices that have too little memory";
+	return (size_t)snprintf(ret, size, " (%s of %" PRIu32 " asked, %s free%s at most%s)",
 		spec_share_format(spec->share, asked), spec->count,
-		spec_share_format(why->most_share, most));
+		spec_share_format(why->most_share, most), each, more);
 }
 
 char *place_why_format(

@@ -213,13 +213,22 @@ enum place_reason {
 
 struct place_why {
 	uint32_t nodes[PLACE_N_REASONS];
-	uint32_t most_share; /* free on one device that has all else */
+	/*
+	 * Of nodes where share is what is lacking: free at most on each of as many devices of one
+	 * node as are asked, which is less than what is asked. Of devices that have all else; of
+	 * those and such as have too little memory; of all that are of a model, or the ones, that
+	 * are asked for.
+	 */
+	uint32_t most_share, most_share_short, most_share_all;
 };
 
 /* Looks at every node. */
 void place_explain(
 	const struct place *place, const struct place_spec *spec, struct place_why *ret_why);
-/* "0 of 3 nodes: 2 have another model, 1 too little share (0.3 free, 0.5 asked)". Returns ret. */
+/*
+ * "0 of 3 nodes have room: 2 have other models, 1 has too little of its devices left (0.5 of 1
+ * asked, 0.3 free at most)". Returns ret.
+ */
 #define PLACE_WHY 1024
 char *place_why_format(
 	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY]);

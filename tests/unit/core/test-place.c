@@ -345,6 +345,58 @@ static void refusals_say_the_right_numbers(void **state)
 	place_free(place);
 }
 
+static void text_is(struct place *place, const struct place_spec *spec, const char *words)
+{
+	char text[PLACE_WHY];
+	struct place_why why;
+
+	place_explain(place, spec, &why);
+	assert_contains(place_why_format(&why, spec, text), words);
+}
+
+/* Who looks at the devices sees more free than is said: then it is said why that is none for it. */
+static void what_is_free_is_true_of_all_devices(void **state)
+{
+	struct place_device_info devices[3] = {{.memory_bytes = 16 * GIB},
+		{.memory_bytes = 16 * GIB}, {.model = 1, .memory_bytes = 16 * GIB}};
+	struct place_node_info info = {.name = "a", .n_devices = 3, .devices = devices};
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec most = share(900), large = share(100), half = share(500);
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_model(place, "T4", &bit, NULL));
+	assert_ok(place_model(place, "A100", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	most.device_bytes = half.device_bytes = GIB;
+	half.models = 1; /* the idle one is of another model, and not asked for */
+	assert_ok(put(place, &most, &tenant));
+	/* One has room: of two it is the lesser one that counts. */
+	half.count = 2;
+	text_is(place, &half, "(0.5 of 2 asked, 0.1 free on each of 2 at most)");
+	/* 0.9 is free of the other, and no memory. */
+	large.device = 1;
+	large.device_bytes = 16 * GIB;
+	assert_ok(put(place, &large, &tenant));
+	half.count = 1;
+	text_is(place, &half,
+		"(0.5 of 1 asked, 0.1 free at most, more only with devices that have too little "
+		"memory)");
+	/* Of three each two that have it have one without memory, or the one that is closed. */
+	devices[2].model = 0;
+	assert_ok(place_node_update(place, node, &info, NULL));
+	half.count = 2;
+	text_is(place, &half,
+		"(0.5 of 2 asked, 0.1 free on each of 2 at most, more only with devices that have "
+		"too little memory)");
+	devices[2].is_closed = true;
+	assert_ok(place_node_update(place, node, &info, NULL));
+	half.count = 1;
+	text_is(place, &half,
+		"(0.5 of 1 asked, 0.1 free at most, more only with devices that it may not have)");
+	place_free(place);
+}
+
 static void each_device_says_why_not(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -932,9 +984,10 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
 	UNIT(instances_are_devices), UNIT(refusals_say_why),
 	UNIT(a_node_of_several_models_says_what_is_lacking), UNIT(each_device_says_why_not),
-	UNIT(refusals_say_the_right_numbers), UNIT(choices_say_why),
-	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
-	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
+	UNIT(refusals_say_the_right_numbers), UNIT(what_is_free_is_true_of_all_devices),
+	UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
+	UNIT(a_node_with_less_keeps_its_tenants), UNIT(a_device_keeps_its_uuid),
+	UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
 	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),
 	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
 	UNIT(every_figure_is_exact))
