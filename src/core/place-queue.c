@@ -486,6 +486,15 @@ static bool is_lent(const struct place *place, const struct place_spec *spec, ui
 	return true;
 }
 
+/* Nodes have devices of another model as well. */
+static bool is_one_of_several(const struct place *place, uint32_t model)
+{
+	for (uint32_t m = 0; m < place->n_models; m++)
+		if (m != model && place->capacity[m])
+			return true;
+	return false;
+}
+
 static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct place_verdict *ret)
 {
@@ -495,6 +504,8 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 	const uint64_t idle = all > used ? all - used : 0;
 	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
 	const bool has_right = m == model && is_within_quota(q, model, asked);
+	/* What is idle is counted of that model alone: it is named, unless that is said before. */
+	const uint32_t named = m == ALL && is_one_of_several(place, model) ? model : ALL;
 	char a[TEXT], b[TEXT], c[TEXT];
 
 	if (!is_within_limits(place, spec, model, ret) &&
@@ -506,14 +517,15 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 			devices(asked, c));
 	else if (idle >= asked)
 		SAY(ret, PLACE_ADMIT_BORROW,
-			"queue %s has %s of its guaranteed %s devices%s and borrows: %s are idle",
+			"queue %s has %s of its guaranteed %s devices%s and borrows: %s%s are idle",
 			q->name, devices(q->used[m], a), devices(q->quota[m], b),
-			text_of(place, m).text, devices(idle, c));
+			text_of(place, m).text, devices(idle, c), text_of(place, named).text);
 	else
 		SAY(ret, PLACE_ADMIT_WAIT,
-			"queue %s has %s of its guaranteed %s devices%s, and %s are idle to borrow",
+			"queue %s has %s of its guaranteed %s devices%s, and %s%s are idle to "
+			"borrow",
 			q->name, devices(q->used[m], a), devices(q->quota[m], b),
-			text_of(place, m).text, devices(idle, c));
+			text_of(place, m).text, devices(idle, c), text_of(place, named).text);
 }
 
 int place_queue_admit(const struct place *place, const struct place_spec *spec,

@@ -642,6 +642,32 @@ static void limits_hold_where_it_is_placed(void **state)
 	place_plan_done(&plan);
 }
 
+/* Where the queue is beyond what all its devices are: what is idle is still that of a model. */
+static void what_is_idle_is_of_a_model(void **state)
+{
+	const struct place_queue_info infos[] = {
+		{"q", "", 1000, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_place_ struct place *place = two_models();
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_verdict verdict;
+
+	assert_ok(place_queue_set(place, infos, 1, NULL, NULL));
+	add(place, 1, 1000); /* A100 */
+	spec.queue = 1;
+	spec.share = 400;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_string_equal(verdict.why,
+		"queue q has 1 of its guaranteed 1 devices and borrows: 1 of model T4 are idle");
+	add(place, 1, 700); /* T4 */
+	spec.models = 1;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
+	assert_string_equal(verdict.why,
+		"queue q has 1.7 of its guaranteed 1 devices, and 0.3 of model T4 are idle to "
+		"borrow");
+}
+
 /* Of the models that it is guaranteed, not of all that it may borrow. */
 static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 {
@@ -846,9 +872,10 @@ static void groups_are_admitted_as_a_whole(void **state)
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
 }
 
-UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(who_is_reclaimed_for_has_a_right_to_it),
-	UNIT(what_is_guaranteed_below_a_limit), UNIT(limits_are_kept_across_nodes),
-	UNIT(priorities_matter_below_a_limit), UNIT(groups_are_admitted_as_a_whole),
+UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(what_is_idle_is_of_a_model),
+	UNIT(who_is_reclaimed_for_has_a_right_to_it), UNIT(what_is_guaranteed_below_a_limit),
+	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
+	UNIT(groups_are_admitted_as_a_whole),
 	UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
 	UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))
