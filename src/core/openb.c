@@ -26,6 +26,12 @@ struct titles {
 	uint32_t n;
 };
 
+/* Quotes are part of a cell, and a comma between them parts it: nobody means what is cut so. */
+static bool is_cut(struct str cell)
+{
+	return str_has_prefix(cell, STR("\"")) && (cell.n == 1 || !str_has_suffix(cell, STR("\"")));
+}
+
 static int split(struct str line, uint32_t number, struct row *ret, struct error *err)
 {
 	struct str cell;
@@ -40,7 +46,14 @@ static int split(struct str line, uint32_t number, struct row *ret, struct error
 		if (ret->n == COLUMNS_MAX)
 			return fail(
 				err, EINVAL, "line %u: more than %u columns", number, COLUMNS_MAX);
-		ret->cell[ret->n++] = str_trim(cell);
+		cell = str_trim(cell);
+		if (is_cut(cell))
+			return fail(err, EINVAL,
+				"line %u: column %u: '%.*s' begins with a quote that is not closed "
+				"before the next comma: cells without quotes and commas are "
+				"expected",
+				number, ret->n + 1, (int)MIN(cell.n, 32u), cell.p);
+		ret->cell[ret->n++] = cell;
 	}
 	return 0;
 }

@@ -4,7 +4,8 @@
  * titles; columns are found by title, others are skipped, and so is a byte order mark. A node has
  * one model, and a pod may name several, any of which it takes: "V100M16|V100M32". Every row has a
  * name; two pods may have one, as where tasks of a trace are repeated, for nothing refers to them.
- * Control characters but tabs are refused. Pure: from text into arrays.
+ * Quotes mean nothing, and a cell that begins with one and does not end with one is refused, as are
+ * control characters but tabs. Pure: from text into arrays.
  */
 #ifndef CORE_OPENB_H
 #define CORE_OPENB_H

@@ -712,6 +712,10 @@ def files_are_named_with_what_is_wrong():
         refused(f.sim("--spec", "bare.yaml"), 1, "bare.yaml", "no node has a device")
         f.write("idle.csv", PODS.splitlines()[0] + "\na,1,1,0,0,,0,1\n")
         refused(f.sim("--nodes", "nodes.csv", "--pods", "idle.csv"), 1, "idle.csv", "no pod asks for a device", "num_gpu")
+        f.write("odd.csv", PODS + '"e,1000,1024,1,500,,0,1\n')
+        refused(f.sim("--nodes", "nodes.csv", "--pods", "odd.csv"), 1, "odd.csv: line 6", "quote", "not closed")
+        f.write("odd.csv", NODES + '"e,1000,1024,1,T4\n')
+        refused(f.sim("--nodes", "odd.csv", "--pods", "pods.csv"), 1, f"odd.csv: line {NODES.count(chr(10)) + 1}", "quote", "not closed")
         for row, words in ((",1,1,1,T4", ("sn ''", "1 to 63")), ("x" * 64 + ",1,1,1,T4", ("sn 'xxx", "1 to 63")),
                            ("a,1,1,1," + "y" * 64, ("model 'yyy", "up to 63"))):
             f.write("odd.csv", "sn,cpu_milli,memory_mib,gpu,model\n" + row + "\n")

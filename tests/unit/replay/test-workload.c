@@ -84,6 +84,13 @@ static void says_where_a_file_is_wrong(void **state)
 			"line 3: deletion_time 5 is before creation_time 10"},
 		{NODES, "name,name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,q,1,1,1,500\n",
 			"column 'name' twice"},
+		{TITLES "a,1,1,1\n\"b,1,1,1\n", "",
+			"line 3: column 1: '\"b' begins with a quote that is not closed"},
+		{TITLES "\"a, b\",1,1,1\n", "", "line 2: column 1: '\"a' begins with a quote"},
+		{TITLES "a,1,1,\"\n", "", "line 2: column 4: '\"' begins with a quote"},
+		{"\"sn,cpu_milli,memory_mib,gpu\na,1,1,1\n", "", "line 1: column 1: '\"sn' begins"},
+		{NODES, POD_TITLES "p,1,1,1,500,T4,0,1\n\"q,1,1,1,500,T4,0,1\n",
+			"line 3: column 1: '\"q' begins with a quote"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
