@@ -75,7 +75,8 @@ static const struct cli_option options[] = {
 		"given"},
 	{"rate", 0, CLI_VALUE, "N", NULL, "arrivals per hour, by Poisson"},
 	{"demand", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
-		"share of a device, normal within 0.05 to 1; or uniform"},
+		"share of a device, normal within 0.05 to 1; or MEAN alone, the same for all "
+		"(SIGMA 0); or uniform"},
 	{"limit", 0, CLI_VALUE, "SHARE", NULL,
 		"what a task can make use of, where that is above its demand"},
 	{"memory", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
@@ -284,8 +285,11 @@ const struct cli_command cmd_sim = {
 		"counted, else who asks for bytes is never on a device without), cpu and "
 		"host-memory (devices that are not alike, MIG instances among them: devices: "
 		"A100:3:40Gi|A100-1g.5gb:7:4864Mi), and a list "
-		"`tasks` with the fields of a spec (request, limit, count, memory, class, "
-		"priority, model), copies, at, every, duration, cpu, host-memory, gang (yes or no: "
+		"`tasks` with the fields of a spec (request, limit, count, memory, where a "
+		"percentage, or the request's part, of several devices of different sizes is that "
+		"of the smallest on each, class, "
+		"priority, model), copies, at, every (from one copy to the next), duration, cpu, "
+		"host-memory, gang (yes or no: "
 		"they start together, and whoever has to go goes alone), threshold "
 		"(how much of the gang has to start together, floor(threshold x copies + 0.5) of "
 		"them and at least one: 3 of 5 with 0.5), labels (affinity, anti-affinity, "

@@ -92,7 +92,7 @@ bad:
 		text, SIM_FIRST_SEED, SIM_FIRST_SEED + 9, SIM_SEEDS_MAX);
 }
 
-/* "0.3", "0.3,0.1", or "uniform": permille; 0 is uniform. */
+/* "0.3", which is "0.3,0", "0.3,0.1", or "uniform": permille; 0 is uniform. */
 static int read_part(const struct cli_args *args, const char *name, uint32_t *mean, uint32_t *sigma,
 	struct error *err)
 {
@@ -108,8 +108,8 @@ static int read_part(const struct cli_args *args, const char *name, uint32_t *me
 			m > SPEC_SHARE_ONE ||
 			(text.p && (parse_share(text, &s, NULL) < 0 || s > SPEC_SHARE_ONE)))
 			return fail(err, EINVAL,
-				"--%s '%s': MEAN from %s to 1 and SIGMA up to 1, in steps of "
-				"0.001, or 'uniform' is expected",
+				"--%s '%s': MEAN,SIGMA with MEAN from %s to 1 and SIGMA up to 1, "
+				"in steps of 0.001, MEAN alone, or 'uniform' is expected",
 				name, cli_get(args, name),
 				spec_share_format(WORKLOAD_PART_MIN, least));
 	}

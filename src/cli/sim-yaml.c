@@ -11,8 +11,9 @@
  *   - {node: a-0, kind: host, bandwidth: 9Gbps, latency: 50us}
  *
  * A task's fields are those of a spec (core/spec.h), and when it comes, how long it takes when it
- * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
- * refused, so that a short text cannot stand for a huge one.
+ * has its limit, and what it takes of its node. A percentage of memory on several devices of
+ * different sizes is that of the smallest on each (core/place.h). Aliases and tags have no meaning
+ * here and are refused, so that a short text cannot stand for a huge one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +65,7 @@ struct task_entry {
 	uint64_t copies, at_ns, every_ns, duration_ns;
 	uint32_t line, cpu_milli;
 	uint64_t memory_bytes;
-	bool is_gang;
+	bool is_gang, has_every;
 	uint32_t threshold, queue, affinity, anti_affinity, preferred_anti_affinity, exclusion;
 };
 
@@ -437,8 +438,10 @@ static int set_task(
 		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
 	if (!strcmp(field, "at"))
 		return parse_duration(text, &e->at_ns, err);
-	if (!strcmp(field, "every"))
+	if (!strcmp(field, "every")) {
+		e->has_every = true;
 		return parse_duration(text, &e->every_ns, err);
+	}
 	if (!strcmp(field, "duration"))
 		return parse_duration(text, &e->duration_ns, err);
 	if (!strcmp(field, "cpu"))
@@ -536,6 +539,12 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	if (e->is_gang && e->copies > PLACE_GANG_MAX)
 		return fail(err, EINVAL, "copies %" PRIu64 ": up to %u start together", e->copies,
 			PLACE_GANG_MAX);
+	if (e->has_every && e->copies == 1)
+		return fail(err, EINVAL,
+			"every: it is the time from one copy to the next, and there is one: "
+			"'copies' of 2 or more is expected, or 'at' for when it comes");
+	if (e->has_every && e->is_gang)
+		return fail(err, EINVAL, "every: those of a gang come together, by 'at'");
 	if (e->threshold && !e->is_gang)
 		return fail(err, EINVAL, "threshold: it is for a gang, with 'gang: yes'");
 	task.line = e->line;

@@ -190,6 +190,9 @@ def reads_yaml():
             SPEC + "  - {request: 1, duration: 5s, mode: remote}\n": ("line 6", "mode remote", "local"),
             SPEC + "  - {request: 1, duration: 5s, network: 1Gbps}\n": ("line 6", "network", "'networks:'"),
             SPEC + "  - {request: 1, duration: 5s, memory-policy: swap}\n": ("line 6", "memory-policy swap", "wait"),
+            SPEC + "  - {request: 1, duration: 5s, every: 5s}\n": ("line 6", "every", "'copies' of 2 or more", "'at'"),
+            SPEC + "  - {request: 1, duration: 5s, copies: 1, every: 0}\n": ("line 6", "every", "'copies' of 2 or more"),
+            SPEC + "  - {request: 1, duration: 5s, copies: 2, gang: yes, every: 5s}\n": ("line 6", "every", "gang", "together"),
             SPEC + "---\n" + SPEC: ("line 6", "second document"),
             SPEC + "...\n---\n": ("line 7", "second document",),
             SPEC + "---\n- [\n": ("line",),
@@ -599,6 +602,15 @@ def generates_the_named_shapes():
     hours = sim_json("--generate", "kubeshare", "--hours", "1", "--rate", "200", "--policy", "default",
                      "--seeds", "1")
     assert 120 < hours["policies"][0]["runs"][0]["tasks"] < 280
+
+
+def a_mean_alone_is_without_deviation():
+    for option in ("--demand", "--memory"):
+        one, zero, other = (sim_json("--generate", "wang", "--policy", "default", "--seeds", "1", option, part)
+                            for part in ("0.4", "0.4,0", "0.4,0.2"))
+        assert one == zero, option
+        assert one != other, option
+    assert "MEAN alone, the same for all (SIGMA 0)" in " ".join(sim("--help").stdout.split())
 
 
 def slows_tasks_of_a_kind_and_keeps_them_apart():
@@ -1112,7 +1124,7 @@ main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      tells_of_generated_tasks_that_never_fit, tells_of_quotas_that_nothing_can_meet,
      tells_which_limit_nobody_gets_past, tells_of_gangs_that_never_fit, calls_labels_by_their_names,
      chooses_modes_and_networks,
-     makes_room_for_who_matters_more, generates_the_named_shapes,
+     makes_room_for_who_matters_more, generates_the_named_shapes, a_mean_alone_is_without_deviation,
      slows_tasks_of_a_kind_and_keeps_them_apart,
      tells_nothing_of_what_has_not_arrived, columns_have_names_of_their_own, nothing_is_said_of_what_is_not_known,
      who_never_leaves_needs_no_duration, who_comes_first_is_placed_first, whole_devices_need_the_memory,
