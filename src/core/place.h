@@ -112,10 +112,14 @@ uint32_t place_node_find(const struct place *place, const char *name); /* or PLA
 /* ---- what is to be placed ---- */
 
 struct place_spec {
-	uint32_t share;        /* permille of each device; 0: none is asked for */
-	uint32_t count;        /* devices; 0: none */
-	bool is_exclusive;     /* whole devices, shared with nobody */
-	uint64_t device_bytes; /* on each device; 0: device_permille of it, or share of it */
+	uint32_t share;    /* permille of each device; 0: none is asked for */
+	uint32_t count;    /* devices; 0: none */
+	bool is_exclusive; /* whole devices, shared with nobody */
+	/*
+	 * On each device; 0: device_permille of it, or, without that either, share of it. Each has
+	 * to have its own part free, and on each what is taken is the part of the smallest.
+	 */
+	uint64_t device_bytes;
 	uint32_t device_permille;
 	uint32_t cpu_milli;
 	uint64_t memory_bytes; /* of the node */

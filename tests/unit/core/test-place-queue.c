@@ -875,7 +875,6 @@ static void groups_are_admitted_as_a_whole(void **state)
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(what_is_idle_is_of_a_model),
 	UNIT(who_is_reclaimed_for_has_a_right_to_it), UNIT(what_is_guaranteed_below_a_limit),
 	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
-	UNIT(groups_are_admitted_as_a_whole),
-	UNIT(rules_once_more), UNIT(most_beyond_first), UNIT(refusals),
-	UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
+	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
+	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))

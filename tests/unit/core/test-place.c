@@ -345,6 +345,34 @@ static void refusals_say_the_right_numbers(void **state)
 	place_free(place);
 }
 
+/* Looked for on each by its own size, taken on each by the smallest one's. */
+static void a_percentage_is_of_the_smallest_device(void **state)
+{
+	struct place_device_info devices[2] = {
+		{.memory_bytes = 40 * GIB}, {.memory_bytes = 16 * GIB}};
+	struct place_node_info info = {.name = "a", .n_devices = 2, .devices = devices};
+	struct place *place = new_place(&place_first_fit);
+	struct place_spec both = share(100), one = share(100);
+	struct place_device_view view;
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_model(place, "any", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	both.count = 2;
+	both.device_permille = 500;
+	assert_ok(put(place, &both, &tenant));
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_true(place_device_get(place, i, &view));
+		assert_int_equal(view.memory_all - view.memory_free, 8 * GIB);
+	}
+	one.device = 0;
+	one.device_bytes = 20 * GIB;
+	assert_ok(put(place, &one, &tenant));
+	assert_int_equal(put(place, &both, &tenant), -ENOSPC); /* 12 GiB, and not its 20 */
+	place_free(place);
+}
+
 static void text_is(struct place *place, const struct place_spec *spec, const char *words)
 {
 	char text[PLACE_WHY];
@@ -985,9 +1013,9 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(instances_are_devices), UNIT(refusals_say_why),
 	UNIT(a_node_of_several_models_says_what_is_lacking), UNIT(each_device_says_why_not),
 	UNIT(refusals_say_the_right_numbers), UNIT(what_is_free_is_true_of_all_devices),
-	UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
-	UNIT(a_node_with_less_keeps_its_tenants), UNIT(a_device_keeps_its_uuid),
-	UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
+	UNIT(a_percentage_is_of_the_smallest_device), UNIT(choices_say_why),
+	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
+	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
 	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),
 	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
 	UNIT(every_figure_is_exact))
