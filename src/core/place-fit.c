@@ -394,7 +394,9 @@ char *place_choice_format(struct place *place, const struct place_spec *spec,
 			spec_share_format(MIN(share, 9999u), free),
 			spec_share_format(MIN(share - MIN(took, share), 9999u), left));
 	}
-	if (n < PLACE_WHY)
+	if (n < PLACE_WHY && why.nodes[PLACE_FITS] == 1)
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n, ": the only node with room");
+	else if (n < PLACE_WHY)
 		n += (size_t)snprintf(ret + n, PLACE_WHY - n,
 			": best of %" PRIu32 " nodes with room by %s", why.nodes[PLACE_FITS],
 			place->config.policy->name);

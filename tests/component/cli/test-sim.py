@@ -794,9 +794,9 @@ TURNS = {
 10 3 waits 2 that nobody is on asked
 10 4 waits 2 that nobody is on asked
 50 1 evicted for task 3 of priority 50
-50 3 placed a best of 1 nodes
-50 1 placed b best of 1 nodes
-1050 4 placed a best of 1 nodes
+50 3 placed a the only node
+50 1 placed b the only node
+1050 4 placed a the only node
 """),
     "those behind one for whom nobody can go make others go": ("""
   - {name: a, devices: 3}
@@ -809,22 +809,22 @@ TURNS = {
 4 1 placed a best of 2 nodes
 4 2 placed a best of 2 nodes
 4 3 placed a best of 2 nodes
-25 4 placed b best of 1 nodes
-25 5 placed b best of 1 nodes
+25 4 placed b the only node
+25 5 placed b the only node
 34 1 evicted for task 6 of priority 90
 34 2 evicted for task 6 of priority 90
-34 6 placed a best of 1 nodes
+34 6 placed a the only node
 34 7 waits 2 that nobody is on asked
 34 4 evicted for task 1 of priority 50
 34 5 evicted for task 1 of priority 50
-34 1 placed b best of 1 nodes
+34 1 placed b the only node
 34 2 waits 1 that nobody is on asked
 34 4 waits too little of their devices left
 34 5 waits too little of their devices left
-54 7 placed a best of 1 nodes
-74 2 placed a best of 1 nodes
-74 4 placed a best of 1 nodes
-74 5 placed a best of 1 nodes
+54 7 placed a the only node
+74 2 placed a the only node
+74 4 placed a the only node
+74 5 placed a the only node
 """),
     "who is told to go and who waits for it are told of": ("""
   - {name: a, devices: 2}
@@ -834,16 +834,16 @@ TURNS = {
   - {request: 1, at: 50s, duration: 500s, priority: 10}
   - {request: 1, at: 60s, duration: 100s, priority: 90}
 """, ("--grace", "60s"), """
-0 1 placed a best of 1 nodes
-0 2 placed a best of 1 nodes
+0 1 placed a the only node
+0 2 placed a the only node
 50 3 waits 1 that nobody is on asked
 60 1 leaving within 60 s for task 4 of priority 90
 60 4 waits its place on a is kept until 1 task has gone
-70 3 placed a best of 1 nodes
+70 3 placed a the only node
 120 1 evicted for task 4 of priority 90
-120 4 placed a best of 1 nodes
+120 4 placed a the only node
 120 1 waits 1 that nobody is on asked
-220 1 placed a best of 1 nodes
+220 1 placed a the only node
 """),
     "priorities matter in a queue, and between queues what is guaranteed": ("""
   - {name: n, devices: 2}
@@ -857,18 +857,18 @@ queues:
   - {request: 1, queue: b, at: 60s, duration: 100s, priority: 5}
   - {request: 1, queue: b, at: 70s, duration: 100s, priority: 1}
 """, (), """
-0 1 placed n best of 1 nodes
-0 2 placed n best of 1 nodes
+0 1 placed n the only node
+0 2 placed n the only node
 50 1 evicted for task 3 of priority 90
-50 3 placed n best of 1 nodes
+50 3 placed n the only node
 50 1 waits queue a has 2 of its guaranteed 1 devices
 60 2 evicted for task 4, whose queue is guaranteed it
-60 4 placed n best of 1 nodes
+60 4 placed n the only node
 60 2 waits queue a has 1 of its guaranteed 1 devices
 70 5 waits queue b has 1 of its guaranteed 1 devices
-150 2 placed n best of 1 nodes
-160 5 placed n best of 1 nodes
-260 1 placed n best of 1 nodes
+150 2 placed n the only node
+160 5 placed n the only node
+260 1 placed n the only node
 """),
     "also where a limit stands against who comes": ("""
   - {name: n, devices: 2}
@@ -880,13 +880,13 @@ queues:
   - {request: 1, queue: a, at: 10s, duration: 100s, priority: 10}
   - {request: 1, queue: a, at: 20s, duration: 100s, priority: 90}
 """, (), """
-0 1 placed n best of 1 nodes
+0 1 placed n the only node
 10 2 waits queue a has 1 of the 1 devices that it may have, 1 asked
 20 1 evicted for task 3 of priority 90
-20 3 placed n best of 1 nodes
+20 3 placed n the only node
 20 1 waits queue a has 1 of the 1 devices that it may have, 1 asked
-120 1 placed n best of 1 nodes
-200 2 placed n best of 1 nodes
+120 1 placed n the only node
+200 2 placed n the only node
 """),
 }
 
