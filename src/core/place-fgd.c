@@ -376,17 +376,22 @@ static int64_t gain_of_many(
 
 /*
  * Of several devices each may be the best one, and each number of whole ones may be left: more than
- * any choice of them can reach. gain: of the best devices, by themselves.
+ * any choice of them can reach. share: the most that one gives away, which of more than a whole
+ * device may leave a whole one; gain: of the best devices, by themselves.
  */
-static int64_t bound_of_several(const struct seen *seen, uint32_t count, int64_t gain)
+static int64_t bound_of_several(
+	const struct seen *seen, uint32_t count, uint32_t share, int64_t gain)
 {
 	const struct sums *s = &seen->sums;
 	const int64_t greatest = seen->n ? seen->open[0].r : 0;
+	const int64_t less = greatest > WHOLE ? share : 0;
 	int64_t least = INT64_MAX;
 
-	for (uint32_t k = 0; k <= count && (int32_t)k <= s->n_whole; k++)
-		least = MIN(
-			least, MAX(s->whole - k * greatest, 0) * s->more[s->n_whole - (int32_t)k]);
+	for (uint32_t k = 0; k <= count && (int32_t)k <= s->n_whole; k++) {
+		const int64_t whole = s->whole - k * greatest - (count - k) * less;
+
+		least = MIN(least, MAX(whole, 0) * s->more[s->n_whole - (int32_t)k]);
+	}
 	return gain + s->whole * s->more[s->n_whole] - least;
 }
 
@@ -424,9 +429,11 @@ static int64_t bound(const struct fgd *f, const struct place_class *class, const
 {
 	if (!class->count)
 		return 0;
-	if (class->count == 1 || class->share == WHOLE)
+	/* Of whole devices all lose as much, unless there is more than a whole one of some. */
+	if (class->count == 1 || (class->share == WHOLE && seen->n && seen->open[0].r <= WHOLE))
 		return bound_of_alike(f, class, seen);
-	return bound_of_several(seen, class->count, gain_of_many(f, class, seen));
+	return bound_of_several(
+		seen, class->count, class->share_most, gain_of_many(f, class, seen));
 }
 
 /* ---- many classes at once ---- */
@@ -504,7 +511,7 @@ PLACE_VECTORS static void see_grades(
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
-	const int64_t several = bound_of_several(seen, 2, 0);
+	const int64_t several = bound_of_several(seen, 2, 0, 0); /* of r up to WHOLE */
 	struct lanes lanes;
 	uint32_t n_others = 0;
 

@@ -846,9 +846,9 @@ static void search_finds_what_looking_at_all_finds(void **state)
 
 	assert_ok(place_cells_parse(str_from(halves), &cells, NULL));
 	for (size_t i = 0; place_policies[i]; i++)
-		for (uint64_t seed = 1; seed <= 12; seed++)
+		for (uint64_t seed = 1; seed <= 48; seed++)
 			live(place_policies[i], seed, seed % 2 ? NULL : cells);
-	for (uint64_t seed = 1; seed <= 12; seed++) {
+	for (uint64_t seed = 1; seed <= 48; seed++) {
 		live(&place_in_turn, seed, NULL);
 		live(&place_by_memory, seed, NULL);
 	}
