@@ -375,7 +375,7 @@ static void rebuild(void)
 		spec.tolerations = c.taint;
 		spec.anti_affinity = i % 20 ? 0 : c.label[1][i / 20 % 61];
 		choice.device[0] = choice.node * DEVICES + i / NODES % DEVICES;
-		check(place_restore(c.place, &spec, &choice, &tenant, &err), &err);
+		check(place_restore(c.place, &spec, &choice, NULL, &tenant, &err), &err);
 	}
 	/* With the first decision, and with it its tables. */
 	place_one(&c, &spec);

@@ -11,9 +11,8 @@
  *   - {node: a-0, kind: host, bandwidth: 9Gbps, latency: 50us}
  *
  * A task's fields are those of a spec (core/spec.h), and when it comes, how long it takes when it
- * has its limit, and what it takes of its node. A percentage of memory on several devices of
- * different sizes is that of the smallest on each (core/place.h). Aliases and tags have no meaning
- * here and are refused, so that a short text cannot stand for a huge one.
+ * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
+ * refused, so that a short text cannot stand for a huge one.
  */
 #include <errno.h>
 #include <inttypes.h>

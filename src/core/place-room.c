@@ -113,20 +113,22 @@ bool room_fits(const struct room *room)
 /* sign 1: the tenant's part is free; -1: it is taken again. */
 static void change(struct room *room, const struct holder *h, int sign)
 {
-	const struct place_spec *t = &room->place->tenants[h->tenant].spec;
+	const struct place_tenant *tenant = &room->place->tenants[h->tenant];
+	const struct place_spec *t = &tenant->spec;
 	const uint32_t n = (uint32_t)sign;
 
 	room->n_tenants -= n;
 	room->cpu_taken -= (uint64_t)(int64_t)sign * t->cpu_milli;
 	room->memory_taken -= (uint64_t)(int64_t)sign * t->memory_bytes;
-	for (uint64_t m = h->devices; m; m &= m - 1) {
-		struct room_device *d = &room->device[__builtin_ctzll(m)];
-		bool was_together = d->n_together;
+	for (uint32_t i = 0; i < tenant->n; i++) {
+		const uint32_t first = room->place->nodes[room->node].first_device;
+		struct room_device *d = &room->device[tenant->device[i] - first];
+		const bool was_together = d->n_together;
 
 		d->share += n * h->share;
 		d->n_tenants -= n;
 		d->n_of[t->class] -= n;
-		d->memory_taken -= (uint64_t)(int64_t)sign * t->device_bytes;
+		d->memory_taken -= (uint64_t)(int64_t)sign * tenant->bytes[i];
 		if (room->spec->anti_affinity && t->anti_affinity == room->spec->anti_affinity)
 			d->n_apart -= n;
 		if (room->together && t->affinity == room->spec->affinity)

@@ -258,13 +258,16 @@ static void count_opportunistic(
 	place->n_opportunistic += (uint32_t)sign;
 }
 
-static void device_take(struct place *place, const struct place_spec *spec, uint32_t at)
+/* Its k-th device. */
+static void device_take(struct place *place, const struct place_tenant *t, uint32_t k)
 {
+	const struct place_spec *spec = &t->spec;
+	const uint32_t at = t->device[k];
 	struct device *d = &place->devices[at];
 	uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
 
 	place->share_free[at] = (uint16_t)(place->share_free[at] - share);
-	d->memory_taken += spec->device_bytes;
+	d->memory_taken += t->bytes[k];
 	count_memory(d);
 	d->exclusion = spec->exclusion;
 	d->n_tenants++;
@@ -278,13 +281,15 @@ static void device_take(struct place *place, const struct place_spec *spec, uint
 	place_device_changed(place, at);
 }
 
-static void device_give(struct place *place, const struct place_spec *spec, uint32_t at)
+static void device_give(struct place *place, const struct place_tenant *t, uint32_t k)
 {
+	const struct place_spec *spec = &t->spec;
+	const uint32_t at = t->device[k];
 	struct device *d = &place->devices[at];
 	uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
 
 	place->share_free[at] = (uint16_t)(place->share_free[at] + share);
-	d->memory_taken -= spec->device_bytes;
+	d->memory_taken -= t->bytes[k];
 	count_memory(d);
 	d->n_tenants--;
 	d->n_of[spec->class]--;
@@ -331,7 +336,7 @@ static void take(struct place *place, const struct place_tenant *t)
 		count_leaving(place, t, 1);
 	} else {
 		for (uint32_t i = 0; i < t->n; i++)
-			device_take(place, &t->spec, t->device[i]);
+			device_take(place, t, i);
 		place_held_add(place, (uint32_t)(t - place->tenants));
 		place_queue_count(place, t, 1);
 	}
@@ -353,7 +358,7 @@ static void give(struct place *place, const struct place_tenant *t)
 		count_leaving(place, t, -1);
 	} else {
 		for (uint32_t i = 0; i < t->n; i++)
-			device_give(place, &t->spec, t->device[i]);
+			device_give(place, t, i);
 		place_held_remove(place, (uint32_t)(t - place->tenants));
 		place_queue_count(place, t, -1);
 	}
@@ -504,7 +509,7 @@ static int node_counts(
 
 /* It can be counted where it is, whatever keeps newcomers off: see place.h. */
 static int was_there(const struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, struct error *err)
+	const struct place_choice *choice, const uint64_t *bytes, struct error *err)
 {
 	int r = node_counts(place, spec, choice->node, err);
 
@@ -514,6 +519,7 @@ static int was_there(const struct place *place, const struct place_spec *spec,
 		const uint32_t at = choice->device[i];
 		const struct device *d = &place->devices[at];
 		const uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
+		const uint64_t its = bytes ? bytes[i] : place_device_bytes(place, spec, at);
 
 		if (place->share_free[at] < share)
 			return fail(err, ENOSPC, "device %s: %u permille are free, it was given %u",
@@ -521,7 +527,7 @@ static int was_there(const struct place *place, const struct place_spec *spec,
 		if (d->n_tenants && d->exclusion != spec->exclusion)
 			return fail(err, ENOSPC, "device %s: who is there has another exclusion",
 				d->uuid);
-		if (place_device_bytes(place, spec, at) > UINT64_MAX - d->memory_taken)
+		if (its > UINT64_MAX - d->memory_taken)
 			return fail(err, ENOSPC,
 				"device %s: with it more is taken than any device has", d->uuid);
 	}
@@ -538,20 +544,10 @@ static int check_tenant(const struct place *place, const struct place_spec *spec
 	return r < 0 ? r : choice_check(place, spec, choice, err);
 }
 
-/* Of different devices on one node it has the smallest one's part on each. */
-static uint64_t bytes_on_each(const struct place *place, const struct place_spec *spec,
-	const uint32_t *devices, uint32_t n)
-{
-	uint64_t least = n ? UINT64_MAX : spec->device_bytes;
-
-	for (uint32_t i = 0; i < n; i++)
-		least = MIN(least, place_device_bytes(place, spec, devices[i]));
-	return least;
-}
-
 /* It may be there: all that can fail is room for what is remembered of it. */
 static int add(struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err)
+	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
+	struct error *err)
 {
 	struct place_tenant t = {
 		.spec = *spec, .node = choice->node, .n = choice->n, .peer = PLACE_NONE};
@@ -559,7 +555,8 @@ static int add(struct place *place, const struct place_spec *spec,
 	int r;
 
 	memcpy(t.device, choice->device, t.n * sizeof(t.device[0]));
-	t.spec.device_bytes = bytes_on_each(place, spec, t.device, t.n);
+	for (uint32_t i = 0; i < t.n; i++)
+		t.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t.device[i]);
 	r = reserve(place, &t);
 	if (r == 0)
 		r = reserve_slot(place);
@@ -584,19 +581,20 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 		r = fits(place, spec, choice, false, err);
 	if (r < 0)
 		return r;
-	return add(place, spec, choice, ret_tenant, err);
+	return add(place, spec, choice, NULL, ret_tenant, err);
 }
 
 int place_restore(struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err)
+	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
+	struct error *err)
 {
 	int r = check_tenant(place, spec, choice, err);
 
 	if (r == 0)
-		r = was_there(place, spec, choice, err);
+		r = was_there(place, spec, choice, bytes, err);
 	if (r < 0)
 		return r;
-	return add(place, spec, choice, ret_tenant, err);
+	return add(place, spec, choice, bytes, ret_tenant, err);
 }
 
 int place_remove(struct place *place, uint32_t tenant)
@@ -725,52 +723,78 @@ int place_tie(struct place *place, uint32_t a, uint32_t b)
 	return 0;
 }
 
-int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
-	struct error *err)
+/* bytes: of each; NULL: as the spec says with that share. */
+static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
+	const uint64_t *bytes, struct error *err)
 {
-	struct place_tenant *t;
-	struct place_spec spec;
-	int r;
+	struct place_tenant *t = &place->tenants[tenant], now = *t;
+	int r = place_spec_check(spec, err);
 
-	if (!is_placed(place, tenant))
-		return fail(err, EINVAL, "there is no tenant %u", tenant);
-	t = &place->tenants[tenant];
-	if (t->is_leaving)
-		return fail(err, EBUSY, "tenant %u is leaving: it stays as it is", tenant);
-	spec = t->spec;
-	spec.share = share;
-	spec.device_bytes = device_bytes;
-	r = place_spec_check(&spec, err);
+	if (r == 0)
+		r = place_queue_allows_share(place, t, spec->share, err);
 	if (r < 0)
 		return r;
-	r = place_queue_allows_share(place, t, share, err);
-	if (r < 0)
-		return r;
-	spec.device_bytes = bytes_on_each(place, &spec, t->device, t->n);
+	now.spec = *spec;
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct device *d = &place->devices[t->device[i]];
-		uint32_t free = place->share_free[t->device[i]] + t->spec.share;
+		const uint32_t free = place->share_free[t->device[i]] + t->spec.share;
 
-		if (d->n_leaving &&
-			(share > t->spec.share || spec.device_bytes > t->spec.device_bytes))
+		now.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t->device[i]);
+		if (d->n_leaving && (spec->share > t->spec.share || now.bytes[i] > t->bytes[i]))
 			return fail(err, EBUSY,
 				"device %s is being cleared: there is no more of it yet", d->uuid);
-		if (!spec.is_exclusive && share > free)
-			return fail(err, ENOSPC, "share %u: %u permille are free on %s", share,
-				free, d->uuid);
-		if (spec.device_bytes > t->spec.device_bytes &&
-			spec.device_bytes - t->spec.device_bytes > d->memory_free)
+		if (!spec->is_exclusive && spec->share > free)
+			return fail(err, ENOSPC, "share %u: %u permille are free on %s",
+				spec->share, free, d->uuid);
+		if (now.bytes[i] > t->bytes[i] && now.bytes[i] - t->bytes[i] > d->memory_free)
 			return fail(err, ENOSPC,
 				"device memory %" PRIu64 ": %" PRIu64 " bytes are free on %s",
-				spec.device_bytes, d->memory_free + t->spec.device_bytes, d->uuid);
+				now.bytes[i], d->memory_free + t->bytes[i], d->uuid);
 	}
 	r = remember(place, UNDO_CHANGE, tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a tenant");
 	give(place, t);
-	t->spec = spec;
+	*t = now;
 	take(place, t);
 	return 0;
+}
+
+/* It is there, and may be another size. */
+static int may_resize(const struct place *place, uint32_t tenant, struct error *err)
+{
+	if (!is_placed(place, tenant))
+		return fail(err, EINVAL, "there is no tenant %u", tenant);
+	if (place->tenants[tenant].is_leaving)
+		return fail(err, EBUSY, "tenant %u is leaving: it stays as it is", tenant);
+	return 0;
+}
+
+int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
+	struct error *err)
+{
+	struct place_spec spec;
+	int r = may_resize(place, tenant, err);
+
+	if (r < 0)
+		return r;
+	spec = place->tenants[tenant].spec;
+	spec.share = share;
+	spec.device_bytes = device_bytes;
+	return resize(place, tenant, &spec, NULL, err);
+}
+
+int place_resize_each(struct place *place, uint32_t tenant, uint32_t share, const uint64_t *bytes,
+	struct error *err)
+{
+	struct place_spec spec;
+	int r = may_resize(place, tenant, err);
+
+	if (r < 0)
+		return r;
+	spec = place->tenants[tenant].spec;
+	spec.share = share;
+	return resize(place, tenant, &spec, bytes, err);
 }
 
 /* ---- taking back ---- */

@@ -112,14 +112,10 @@ uint32_t place_node_find(const struct place *place, const char *name); /* or PLA
 /* ---- what is to be placed ---- */
 
 struct place_spec {
-	uint32_t share;    /* permille of each device; 0: none is asked for */
-	uint32_t count;    /* devices; 0: none */
-	bool is_exclusive; /* whole devices, shared with nobody */
-	/*
-	 * On each device; 0: device_permille of it, or, without that either, share of it. Each has
-	 * to have its own part free, and on each what is taken is the part of the smallest.
-	 */
-	uint64_t device_bytes;
+	uint32_t share;        /* permille of each device; 0: none is asked for */
+	uint32_t count;        /* devices; 0: none */
+	bool is_exclusive;     /* whole devices, shared with nobody */
+	uint64_t device_bytes; /* on each device; 0: device_permille of it, or share of it */
 	uint32_t device_permille;
 	uint32_t cpu_milli;
 	uint64_t memory_bytes; /* of the node */
@@ -266,10 +262,12 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
  * affinity and anti-affinity, nor whether node and devices still have the CPU and the memory (what
  * is beyond counts as nothing free, as by place_node_update). -EINVAL as place_add, -ENOSPC where
  * shares, exclusion labels or the network's bandwidth cannot be so: unchanged. Who is leaving comes
- * before all others, and is told so again by place_leave at once.
+ * before all others, and is told so again by place_leave at once. bytes: what it has of each
+ * device's memory, as the choice names them; NULL: what its spec asks for.
  */
 int place_restore(struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, uint32_t *ret_tenant, struct error *err);
+	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
+	struct error *err);
 /* -ENOENT, or -ENOMEM, which is only possible with a mark. */
 int place_remove(struct place *place, uint32_t tenant);
 /*
@@ -279,12 +277,16 @@ int place_remove(struct place *place, uint32_t tenant);
  */
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err);
+/* The same with what it then has of each of its devices' memory. */
+int place_resize_each(struct place *place, uint32_t tenant, uint32_t share, const uint64_t *bytes,
+	struct error *err);
 
 struct place_tenant {
-	struct place_spec spec; /* device_bytes: as fixed when it came */
+	struct place_spec spec; /* as it was asked for */
 	uint32_t node;
 	uint32_t n;
 	uint32_t device[SPEC_DEVICES_MAX];
+	uint64_t bytes[SPEC_DEVICES_MAX]; /* of each, as fixed when it came or was resized */
 	uint32_t peer;   /* the other half of one over the network, as it was tied; or PLACE_NONE */
 	bool is_leaving; /* place_leave */
 };

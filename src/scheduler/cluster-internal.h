@@ -201,9 +201,6 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 /* Whether all that is kept for them has its tenant. */
 bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
-/* A tenant of a container, or (g NULL) of what has no devices; also where there is none of them. */
-int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
-	struct place_spec *spec, uint32_t *ret_tenant);
 /* It is that container's from now on. */
 int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32_t container);
 void orphans_drop(struct cluster *c, struct cnode *node);

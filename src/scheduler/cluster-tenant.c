@@ -216,34 +216,23 @@ static const struct given_container *in_force(
 	return NULL;
 }
 
-static uint64_t most_bytes(const struct given_container *g)
-{
-	uint64_t most = 0;
-
-	for (uint32_t i = 0; i < g->n; i++)
-		most = MAX(most, g->memory_bytes[i]);
-	return most;
-}
-
-static bool has_device(const struct given_container *g, const char *uuid)
-{
-	for (uint32_t i = 0; i < MIN(g->n, SPEC_DEVICES_MAX); i++)
-		if (!strcmp(g->device[i], uuid))
-			return true;
-	return false;
-}
-
 /* What its node has in force counts where that is more, and on the devices that it names. */
 static void merge(struct given_container *g, const struct given_container *b)
 {
-	const uint64_t bytes = MAX(most_bytes(g), most_bytes(b));
-
 	g->request = MAX(g->request, b->request);
-	for (uint32_t i = 0; i < MIN(b->n, SPEC_DEVICES_MAX); i++)
-		if (!has_device(g, b->device[i]) && g->n < SPEC_DEVICES_MAX)
+	for (uint32_t i = 0; i < MIN(b->n, SPEC_DEVICES_MAX); i++) {
+		uint32_t at = 0;
+
+		while (at < g->n && strcmp(g->device[at], b->device[i]) != 0)
+			at++;
+		if (at == SPEC_DEVICES_MAX)
+			continue;
+		if (at == g->n) {
 			memcpy(g->device[g->n++], b->device[i], SPEC_LABEL);
-	for (uint32_t i = 0; i < g->n; i++)
-		g->memory_bytes[i] = bytes;
+			g->memory_bytes[at] = 0;
+		}
+		g->memory_bytes[at] = MAX(g->memory_bytes[at], b->memory_bytes[i]);
+	}
 }
 
 static const struct tenancy_container *asked_by(const struct cpod *pod, const char *container)
@@ -261,20 +250,27 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
 	return asked ? asked->kind : MANIFEST_MAIN;
 }
 
+/* What is given of each device, as it counts; to be settled with the others of its pod. */
+static struct stage stage_of(
+	const struct cluster *c, const struct given_container *g, enum manifest_kind kind)
+{
+	struct stage stage = {.kind = kind,
+		.share = g->mode == SPEC_MODE_EXCLUSIVE ? SPEC_SHARE_ONE : g->request,
+		.device = g->device,
+		.n = MIN(g->n, SPEC_DEVICES_MAX)};
+
+	for (uint32_t i = 0; i < stage.n; i++)
+		stage.bytes[i] = cluster_counted_bytes(c, g->memory_policy, g->memory_bytes[i]);
+	return stage;
+}
+
 struct stage *cpod_stages(
 	const struct cluster *c, const struct cpod *pod, const struct given *given)
 {
 	struct stage *stage = calloc(given->n + 1ul, sizeof(*stage));
 
-	for (uint32_t i = 0; stage && i < given->n; i++) {
-		const struct given_container *g = &given->v[i];
-
-		stage[i] = (struct stage){.kind = cpod_kind(pod, g->name),
-			.share = g->mode == SPEC_MODE_EXCLUSIVE ? SPEC_SHARE_ONE : g->request,
-			.bytes = cluster_counted_bytes(c, g->memory_policy, most_bytes(g)),
-			.device = g->device,
-			.n = g->n};
-	}
+	for (uint32_t i = 0; stage && i < given->n; i++)
+		stage[i] = stage_of(c, &given->v[i], cpod_kind(pod, given->v[i].name));
 	if (stage)
 		stages_settle(stage, given->n);
 	return stage;
@@ -325,14 +321,31 @@ static bool is_among_others(
 	return false;
 }
 
+/* What is kept for it of the memory of those devices; false: nothing of any. */
+static bool bytes_on(const struct cluster *c, const struct stage *stage, const uint32_t *device,
+	uint32_t n, uint64_t *ret)
+{
+	bool is_any = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct place_device_view view;
+
+		place_device_get(c->place, device[i], &view);
+		ret[i] = stage_kept_on(stage, view.uuid);
+		is_any |= ret[i] != 0;
+	}
+	return is_any;
+}
+
 /*
- * That share and those bytes of each of its devices; g NULL: none of any. 0 also where none of its
- * devices is there.
+ * What is kept for it of each of its devices; g NULL: none of any. 0 also where none of its devices
+ * is there.
  */
-int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
-	struct place_spec *spec, uint32_t *ret_tenant)
+static int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
+	const struct stage *stage, struct place_spec *spec, uint32_t *ret_tenant)
 {
 	struct place_choice choice = {.node = node->at};
+	uint64_t room[SPEC_DEVICES_MAX], *bytes = NULL;
 	int r;
 
 	*ret_tenant = PLACE_NONE;
@@ -342,21 +355,26 @@ int tenant_restore(struct cluster *c, struct cnode *node, const struct given_con
 		return 0;
 	spec->count = choice.n;
 	if (g) {
+		spec->share = stage->kept_share;
+		if (bytes_on(c, stage, choice.device, choice.n, room))
+			bytes = room;
+		for (uint32_t i = 0; bytes && i < choice.n; i++)
+			spec->device_bytes = MAX(spec->device_bytes, bytes[i]);
 		spec->is_exclusive = g->mode == SPEC_MODE_EXCLUSIVE;
 		spec->class = g->class;
 		spec->priority = g->priority;
 	}
-	r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
+	r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && is_among_others(c, &choice, &spec->exclusion))
 		/* Labels have got another meaning since it came. */
-		r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
+		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {
 		/* Somebody is on it all the same: it has at least what nobody else may have. */
 		spec->is_exclusive = false;
-		r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
+		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	}
 	for (; r == -ENOSPC && spec->share > 1; spec->share = spec->share / 2)
-		r = place_restore(c->place, spec, &choice, ret_tenant, NULL);
+		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	return r == -ENOSPC ? 0 : r;
 }
 
@@ -378,10 +396,6 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	int r = common(c, pod, asked ? &asked->spec : NULL, &spec);
 
 	spec.count = 0;
-	if (stage) {
-		spec.share = stage->kept_share;
-		spec.device_bytes = stage->kept_bytes;
-	}
 	if (pod->server ? !g : !pod->n_tenants) {
 		spec.cpu_milli = pod->cpu_milli;
 		spec.memory_bytes = pod->memory_bytes;
@@ -390,7 +404,7 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 		cpod_network(c, pod, g, &spec);
 	if (node->at == PLACE_NONE)
 		return 0;
-	r = r < 0 ? r : tenant_restore(c, node, g, &spec, &tenant);
+	r = r < 0 ? r : tenant_restore(c, node, g, stage, &spec, &tenant);
 	return r < 0 || tenant == PLACE_NONE ? r : cpod_add_tenant(c, pod, tenant, i);
 }
 
@@ -457,11 +471,15 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 		const bool has_devices = container != PLACE_NONE;
 		const struct stage *s = has_devices ? &stage[container] : NULL;
 		const struct given_container *g = has_devices ? &given->v[container] : NULL;
+		const struct place_tenant *t = place_tenant(c->place, pod->tenants[i]);
+		uint64_t bytes[SPEC_DEVICES_MAX];
 		struct error err = {0};
 
 		if (!has_devices || s->has_room || g->mode == SPEC_MODE_EXCLUSIVE)
 			continue;
-		r = place_resize(c->place, pod->tenants[i], s->kept_share, s->kept_bytes, &err);
+		r = t && bytes_on(c, s, t->device, t->n, bytes)
+			? place_resize_each(c->place, pod->tenants[i], s->kept_share, bytes, &err)
+			: place_resize(c->place, pod->tenants[i], s->kept_share, 0, &err);
 		if (r < 0)
 			buf_addf(why, "%s: %s; what was granted stays", g->name, err.msg);
 	}
@@ -486,16 +504,15 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 
 	for (uint32_t i = 0; r == 0 && node->has_gpus && i < node->gpus.n_tenants; i++) {
 		const struct gpunode_tenant *t = &node->gpus.tenant[i];
+		struct stage alone = stage_of(c, &t->is, MANIFEST_MAIN);
 		struct place_spec spec = PLACE_SPEC_INIT;
 		uint32_t tenant;
 
 		if (is_known(node, t))
 			continue;
 		/* Nobody makes it leave. */
-		spec.share = t->is.request;
-		spec.device_bytes = cluster_counted_bytes(
-			c, t->is.memory_policy, most_bytes(&t->is));
-		r = tenant_restore(c, node, &t->is, &spec, &tenant);
+		stages_settle(&alone, 1);
+		r = tenant_restore(c, node, &t->is, &alone, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)
 			continue;
 		node->orphans[node->n_orphans++] = tenant;

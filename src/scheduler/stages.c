@@ -5,12 +5,21 @@
 
 #include "base/cleanup.h"
 
-static bool is_on(const struct stage *s, const char *uuid)
+/* Which of its devices it is; s->n: none. */
+static uint32_t index_of(const struct stage *s, const char *uuid)
 {
-	for (uint32_t i = 0; i < s->n; i++)
-		if (!strcmp(s->device[i], uuid))
-			return true;
-	return false;
+	uint32_t i = 0;
+
+	while (i < s->n && strcmp(s->device[i], uuid) != 0)
+		i++;
+	return i;
+}
+
+uint64_t stage_kept_on(const struct stage *stage, const char *uuid)
+{
+	const uint32_t i = index_of(stage, uuid);
+
+	return i < stage->n ? stage->kept_bytes[i] : 0;
 }
 
 /* The first that stays on the device, or the first of those that do not. */
@@ -21,7 +30,7 @@ static struct stage *host_of(struct stage *stage, uint32_t n, const char *uuid)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stage *s = &stage[i];
 
-		if (!is_on(s, uuid))
+		if (index_of(s, uuid) == s->n)
 			continue;
 		if (s->kind != MANIFEST_INIT)
 			return s;
@@ -40,13 +49,14 @@ static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, u
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct stage *s = &stage[i];
+		const uint32_t k = index_of(s, uuid);
 
-		if (!is_on(s, uuid))
+		if (k == s->n)
 			continue;
 		manifest_sum_add(&share, s->kind, s->share);
-		manifest_sum_add(&bytes, s->kind, s->bytes);
+		manifest_sum_add(&bytes, s->kind, s->bytes[k]);
 		manifest_sum_add(&kept_share, MANIFEST_MAIN, s->kept_share);
-		manifest_sum_add(&kept_bytes, MANIFEST_MAIN, s->kept_bytes);
+		manifest_sum_add(&kept_bytes, MANIFEST_MAIN, s->kept_bytes[k]);
 	}
 	most = manifest_sum_value(&share);
 	*ret_share = (uint32_t)MIN(
@@ -70,7 +80,7 @@ static void settle_devices(struct stage *stage, uint32_t n, bool is_of_init)
 			find_lack(stage, n, uuid, &share, &bytes);
 			host->has_room = false;
 			host->kept_share = MIN(host->kept_share + share, SPEC_SHARE_ONE);
-			host->kept_bytes += bytes;
+			host->kept_bytes[index_of(host, uuid)] += bytes;
 		}
 }
 
@@ -81,7 +91,8 @@ void stages_settle(struct stage *stage, uint32_t n)
 
 		s->has_room = s->kind == MANIFEST_INIT;
 		s->kept_share = s->has_room ? 0 : s->share;
-		s->kept_bytes = s->has_room ? 0 : s->bytes;
+		for (uint32_t k = 0; k < s->n; k++)
+			s->kept_bytes[k] = s->has_room ? 0 : s->bytes[k];
 	}
 	/* Who has devices to itself anyhow has as much of the others. */
 	settle_devices(stage, n, true);

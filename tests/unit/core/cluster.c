@@ -246,7 +246,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(t->device);
 		MIX(t->is_leaving);
 		MIX(t->spec.share);
-		MIX(t->spec.device_bytes);
+		MIX(t->bytes);
 		MIX(t->spec.cpu_milli);
 		MIX(t->spec.memory_bytes);
 		MIX(t->spec.priority);
@@ -284,7 +284,7 @@ void cluster_check(const struct place *place)
 				continue;
 			for (uint32_t k = 0; k < t->n && !t->is_leaving; k++) {
 				share[t->device[k] - node->first_device] += t->spec.share;
-				memory[t->device[k] - node->first_device] += t->spec.device_bytes;
+				memory[t->device[k] - node->first_device] += t->bytes[k];
 			}
 			n++;
 			n_leaving += t->is_leaving;

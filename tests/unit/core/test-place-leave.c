@@ -212,7 +212,7 @@ static void a_plan_is_void_when_somebody_has_gone(void **state)
 	assert_ok(place_remove(place, first));
 	assert_int_equal(place_preempt_apply(place, &high, &plan, &tenant, &err), -ESTALE);
 	/* As many as before, but one of them is leaving the device that it was to have. */
-	assert_ok(place_restore(place, &small, &second, &first, NULL));
+	assert_ok(place_restore(place, &small, &second, NULL, &first, NULL));
 	assert_ok(place_leave(place, first, NULL));
 	assert_int_equal(place_preempt_apply(place, &high, &plan, &tenant, &err), -ESTALE);
 }
@@ -438,11 +438,11 @@ static void comes_back_as_leaving(void **state)
 	const struct place_spec low = spec_of(1000, 10, 8000), high = spec_of(1000, 90, 8000);
 	uint32_t a, b, c;
 
-	assert_ok(place_restore(place, &low, &here, &a, NULL));
+	assert_ok(place_restore(place, &low, &here, NULL, &a, NULL));
 	assert_ok(place_leave(place, a, NULL));
-	assert_ok(place_restore(place, &low, &here, &b, NULL));
+	assert_ok(place_restore(place, &low, &here, NULL, &b, NULL));
 	assert_ok(place_leave(place, b, NULL));
-	assert_ok(place_restore(place, &high, &here, &c, NULL));
+	assert_ok(place_restore(place, &high, &here, NULL, &c, NULL));
 	assert_int_equal(place->nodes[0].cpu_taken, 24000);
 	assert_true(place_is_awaiting(place, c));
 	assert_ok(place_remove(place, a));

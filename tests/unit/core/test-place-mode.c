@@ -515,7 +515,7 @@ static void halves_are_tied_again(void **state)
 		struct place_choice choice = {.node = t->node, .n = t->n};
 
 		memcpy(choice.device, t->device, sizeof(choice.device));
-		assert_ok(place_restore(fresh, &t->spec, &choice, &again[i], &err));
+		assert_ok(place_restore(fresh, &t->spec, &choice, NULL, &again[i], &err));
 	}
 	assert_int_equal(place_mode_tie(fresh, again[0], 9, &err), -EINVAL);
 	assert_contains(err.msg, "no tenant 9");

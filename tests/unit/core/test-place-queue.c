@@ -638,7 +638,7 @@ static void limits_hold_where_it_is_placed(void **state)
 	/* Who runs already stays, whatever the limit is by now. */
 	spec.queue = 3;
 	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
-	assert_ok(place_restore(place, &spec, &choice, &other, &err));
+	assert_ok(place_restore(place, &spec, &choice, NULL, &other, &err));
 	place_plan_done(&plan);
 }
 

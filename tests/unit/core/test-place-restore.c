@@ -114,9 +114,8 @@ static void every_state_comes_back_in_any_order(void **state)
 			const struct place_tenant *t = place_tenant(place, order[k]);
 			const struct place_choice choice = choice_of(t);
 
-			assert_ok(place_restore(fresh, &t->spec, &choice, &tenant, NULL));
-			assert_int_equal(place_tenant(fresh, tenant)->spec.device_bytes,
-				t->spec.device_bytes);
+			assert_ok(place_restore(fresh, &t->spec, &choice, t->bytes, &tenant, NULL));
+			assert_int_equal(place_tenant(fresh, tenant)->bytes[0], t->bytes[0]);
 			order[k] = order[--left];
 			n_back++;
 		}
@@ -140,7 +139,7 @@ static void refuse_spec(struct place *place, const struct place_spec *spec, cons
 	assert_int_equal(place_find(place, spec, &found, &err), -EINVAL);
 	assert_contains(err.msg, says);
 	assert_int_equal(place_add(place, spec, &choice, &tenant, &err), -EINVAL);
-	assert_int_equal(place_restore(place, spec, &choice, &tenant, &err), -EINVAL);
+	assert_int_equal(place_restore(place, spec, &choice, NULL, &tenant, &err), -EINVAL);
 	place_note_arrival(place, spec);
 	assert_int_equal(cluster_digest(place), digest);
 }
@@ -236,28 +235,28 @@ static void what_cannot_be_is_refused(void **state)
 	assert_ok(place_node_add(place, &info, &node, NULL));
 	spec.share = 600;
 	assert_int_equal(place_add(place, &spec, &choice, &tenant, &err), -ENOSPC);
-	assert_ok(place_restore(place, &spec, &choice, &tenant, &err));
+	assert_ok(place_restore(place, &spec, &choice, NULL, &tenant, &err));
 	digest = cluster_digest(place);
-	assert_int_equal(place_restore(place, &spec, &choice, &tenant, &err), -ENOSPC);
+	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);
 	assert_contains(err.msg, "400 permille are free, it was given 600");
 	spec.share = 100;
 	spec.exclusion = label;
-	assert_int_equal(place_restore(place, &spec, &choice, &tenant, &err), -ENOSPC);
+	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);
 	assert_contains(err.msg, "exclusion");
 	spec.exclusion = label + 1;
-	assert_int_equal(place_restore(place, &spec, &choice, &tenant, &err), -EINVAL);
+	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -EINVAL);
 	spec = PLACE_SPEC_INIT;
-	assert_int_equal(place_restore(place, &spec, &choice, &tenant, &err), -EINVAL);
+	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -EINVAL);
 	spec.share = SPEC_SHARE_ONE;
 	spec.is_exclusive = true;
-	assert_int_equal(place_restore(place, &spec, &choice, &tenant, &err), -ENOSPC);
+	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);
 	/* Counters do not wrap. */
 	spec = PLACE_SPEC_INIT;
 	spec.share = 1;
 	spec.cpu_milli = INT32_MAX;
 	spec.device_bytes = spec.memory_bytes = UINT64_MAX / 2;
 	for (int r = 0; r == 0;)
-		r = place_restore(place, &spec, &choice, &tenant, &err);
+		r = place_restore(place, &spec, &choice, NULL, &tenant, &err);
 	assert_contains(err.msg, "than any");
 	assert_true(place_n_tenants(place) <= 3);
 	for (uint32_t i = place->n_tenants; i-- > 1;)

@@ -156,6 +156,14 @@ static uint32_t n_leaving(const struct walk *w, uint32_t device)
 	return n;
 }
 
+static uint64_t bytes_on(const struct place_tenant *t, uint32_t device)
+{
+	for (uint32_t k = 0; k < t->n; k++)
+		if (t->device[k] == device)
+			return t->bytes[k];
+	return 0;
+}
+
 static void check_device(const struct walk *w, uint32_t at)
 {
 	const struct place_tenant *first = NULL;
@@ -170,7 +178,7 @@ static void check_device(const struct walk *w, uint32_t at)
 		if (!is_with(t, at))
 			continue;
 		share += share_of(w, &t->spec);
-		memory += t->spec.device_bytes;
+		memory += bytes_on(t, at);
 		n_exclusive += t->spec.is_exclusive;
 		first = first ? first : t;
 		assert_int_equal(t->spec.exclusion, first->spec.exclusion);
@@ -491,8 +499,7 @@ static bool step_resize(struct walk *w)
 	assert_false(was->is_leaving);
 	for (uint32_t k = 0; k < is->n; k++)
 		assert_true(!n_leaving(w, is->device[k]) ||
-			(is->spec.share <= was->spec.share &&
-				is->spec.device_bytes <= was->spec.device_bytes));
+			(is->spec.share <= was->spec.share && is->bytes[k] <= was->bytes[k]));
 	w->is[tenant] = *is;
 	return true;
 }
@@ -783,7 +790,7 @@ static void read_back_tenant(struct walk *w, struct place *fresh, const struct p
 		choice.device[d] = fresh->nodes[choice.node].first_device + t->device[d] -
 			was->first_device;
 	spec.network[0] = spec.network[1] = 0; /* those have other numbers */
-	assert_ok(place_restore(fresh, &spec, &choice, &tenant, NULL));
+	assert_ok(place_restore(fresh, &spec, &choice, t->bytes, &tenant, NULL));
 	if (t->is_leaving)
 		assert_ok(place_leave(fresh, tenant, NULL));
 }

@@ -167,7 +167,7 @@ static void memory_counts_on_each_device(void **state)
 	spec.device_bytes = 0;
 	spec.device_permille = 375; /* 6 GiB: what is left */
 	assert_ok(put(place, &spec, &b));
-	assert_int_equal(place_tenant(place, b)->spec.device_bytes, 6 * GIB);
+	assert_int_equal(place_tenant(place, b)->bytes[0], 6 * GIB);
 	place_free(place);
 }
 
@@ -221,7 +221,7 @@ static void instances_are_devices(void **state)
 		assert_ok(put(place, &small, &t[i]));
 		assert_true(place_device_get(place, device_of(place, t[i]), &view));
 		assert_int_equal(view.model, 0);
-		assert_int_equal(place_tenant(place, t[i])->spec.device_bytes, 10 * GIB);
+		assert_int_equal(place_tenant(place, t[i])->bytes[0], 10 * GIB);
 	}
 	assert_int_equal(put(place, &small, &t[32]), -ENOSPC);
 	place_explain(place, &small, &why);
@@ -232,7 +232,7 @@ static void instances_are_devices(void **state)
 	assert_ok(put(place, &any, &t[33]));
 	assert_ok(put(place, &any, &t[34]));
 	assert_int_equal(device_of(place, t[33]), device_of(place, t[34]));
-	assert_int_equal(place_tenant(place, t[34])->spec.device_bytes, 20 * GIB);
+	assert_int_equal(place_tenant(place, t[34])->bytes[0], 20 * GIB);
 	assert_int_equal(put(place, &any, &t[35]), -ENOSPC);
 	/* Cut up otherwise once nobody is on it: those that tenants are on stay as they are. */
 	assert_ok(place_remove(place, t[33]));
@@ -345,16 +345,28 @@ static void refusals_say_the_right_numbers(void **state)
 	place_free(place);
 }
 
-/* Looked for on each by its own size, taken on each by the smallest one's. */
-static void a_percentage_is_of_the_smallest_device(void **state)
+static void memory_is_free(const struct place *place, uint64_t first, uint64_t second)
+{
+	struct place_device_view view;
+
+	assert_true(place_device_get(place, 0, &view));
+	assert_int_equal(view.memory_free, first);
+	assert_true(place_device_get(place, 1, &view));
+	assert_int_equal(view.memory_free, second);
+}
+
+/* Of 40 GiB and of 16 half is 20 and 8. */
+static void a_percentage_is_of_each_device(void **state)
 {
 	struct place_device_info devices[2] = {
 		{.memory_bytes = 40 * GIB}, {.memory_bytes = 16 * GIB}};
+	const uint64_t less[] = {19 * GIB, 7 * GIB}, more[] = {33 * GIB, 7 * GIB};
+	const struct place_choice choice = {.n = 2, .device = {0, 1}};
 	struct place_node_info info = {.name = "a", .n_devices = 2, .devices = devices};
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec both = share(100), one = share(100);
-	struct place_device_view view;
-	uint32_t node, tenant;
+	struct error err = {0};
+	uint32_t node, tenant, again;
 	uint64_t bit;
 
 	assert_ok(place_model(place, "any", &bit, NULL));
@@ -362,14 +374,26 @@ static void a_percentage_is_of_the_smallest_device(void **state)
 	both.count = 2;
 	both.device_permille = 500;
 	assert_ok(put(place, &both, &tenant));
-	for (uint32_t i = 0; i < 2; i++) {
-		assert_true(place_device_get(place, i, &view));
-		assert_int_equal(view.memory_all - view.memory_free, 8 * GIB);
-	}
-	one.device = 0;
-	one.device_bytes = 20 * GIB;
-	assert_ok(put(place, &one, &tenant));
-	assert_int_equal(put(place, &both, &tenant), -ENOSPC); /* 12 GiB, and not its 20 */
+	memory_is_free(place, 20 * GIB, 8 * GIB);
+	one.device = 1;
+	one.device_bytes = 8 * GIB + 1;
+	assert_int_equal(put(place, &one, &again), -ENOSPC);
+	one.device_bytes = 8 * GIB;
+	assert_ok(put(place, &one, &again));
+	assert_int_equal(put(place, &both, &again), -ENOSPC);
+	assert_ok(place_resize_each(place, tenant, 200, less, &err));
+	memory_is_free(place, 21 * GIB, 1 * GIB);
+	assert_ok(place_resize_each(place, tenant, 200, more, &err));
+	devices[0].memory_bytes = 32 * GIB; /* less than is taken of it: nothing is free */
+	assert_ok(place_node_update(place, node, &info, &err));
+	memory_is_free(place, 0, 1 * GIB);
+	assert_int_equal(
+		place_resize_each(place, tenant, 200, (uint64_t[]){34 * GIB, 0}, &err), -ENOSPC);
+	assert_ok(place_remove(place, tenant));
+	memory_is_free(place, 32 * GIB, 8 * GIB);
+	/* What it was given is counted, whatever that would be now. */
+	assert_ok(place_restore(place, &both, &choice, less, &tenant, &err));
+	memory_is_free(place, 13 * GIB, 1 * GIB);
 	place_free(place);
 }
 
@@ -728,12 +752,12 @@ static void a_resize_asks_as_a_spec_does(void **state)
 
 	add_node(place, "a", "T4", 1);
 	assert_ok(put(place, &spec, &tenant));
-	assert_int_equal(place_tenant(place, tenant)->spec.device_bytes, 8 * GIB);
+	assert_int_equal(place_tenant(place, tenant)->bytes[0], 8 * GIB);
 	assert_ok(place_resize(place, tenant, 250, 0, NULL));
-	assert_int_equal(place_tenant(place, tenant)->spec.device_bytes, 4 * GIB);
+	assert_int_equal(place_tenant(place, tenant)->bytes[0], 4 * GIB);
 	assert_ok(place_resize(place, tenant, 250, 15 * GIB, NULL));
 	assert_ok(place_resize(place, tenant, 1000, 0, NULL));
-	assert_int_equal(place_tenant(place, tenant)->spec.device_bytes, 16 * GIB);
+	assert_int_equal(place_tenant(place, tenant)->bytes[0], 16 * GIB);
 	place_free(place);
 }
 
@@ -823,6 +847,14 @@ static bool is_with(const struct place_tenant *t, uint32_t device)
 	return false;
 }
 
+static uint64_t bytes_on(const struct place_tenant *t, uint32_t device)
+{
+	for (uint32_t k = 0; k < t->n; k++)
+		if (t->device[k] == device)
+			return t->bytes[k];
+	return 0;
+}
+
 /* Every figure of a device, counted anew; and no rule of labels is broken. */
 static void compare_device(const struct walk *w, uint32_t at)
 {
@@ -837,7 +869,7 @@ static void compare_device(const struct walk *w, uint32_t at)
 		if (!is_with(t, at))
 			continue;
 		taken += t->spec.share;
-		memory += t->spec.device_bytes;
+		memory += bytes_on(t, at);
 		n++;
 		if (first == WALK_TENANTS)
 			first = i;
@@ -942,7 +974,8 @@ static void walk_remove(struct walk *w)
 static void walk_resize(struct walk *w)
 {
 	uint32_t at = (uint32_t)rand_below(&w->rand, w->n), to;
-	struct place_spec *s = &w->model[at].spec;
+	struct place_tenant *t = &w->model[at];
+	struct place_spec *s = &t->spec;
 	uint64_t bytes;
 
 	if (!w->n || !s->count || s->is_exclusive)
@@ -952,7 +985,8 @@ static void walk_resize(struct walk *w)
 	if (place_resize(w->place, w->tenant[at], to, bytes, NULL) < 0)
 		return;
 	s->share = to;
-	s->device_bytes = bytes ? bytes : 16 * GIB / 1000 * to + 16 * GIB % 1000 * to / 1000;
+	for (uint32_t k = 0; k < t->n; k++)
+		t->bytes[k] = bytes ? bytes : 16 * GIB / 1000 * to + 16 * GIB % 1000 * to / 1000;
 }
 
 static void walk_step(struct walk *w)
@@ -1013,7 +1047,7 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(instances_are_devices), UNIT(refusals_say_why),
 	UNIT(a_node_of_several_models_says_what_is_lacking), UNIT(each_device_says_why_not),
 	UNIT(refusals_say_the_right_numbers), UNIT(what_is_free_is_true_of_all_devices),
-	UNIT(a_percentage_is_of_the_smallest_device), UNIT(choices_say_why),
+	UNIT(a_percentage_is_of_each_device), UNIT(choices_say_why),
 	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
 	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
 	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),

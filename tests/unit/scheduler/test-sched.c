@@ -883,6 +883,34 @@ static void free_is(const char *text)
 	assert_contains(buf_text(&out), text);
 }
 
+/* Of 1,000,000 bytes and of 400,000 half is 500,000 and 200,000: before it is bound, and then. */
+static void a_percentage_is_of_each_device(void **state)
+{
+	const char *const half = SHARE("0.1") ",'divvy.gpu/count':'2','divvy.gpu/memory':'50%'";
+	const struct cpod *pod;
+
+	add_node("n", 1);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n'},'status':{'owner':'divvy','slots':{'total':64},'devices':"
+		"[{'uuid':'GPU-l','index':0,'model':'A','memoryBytes':1000000,'health':'Healthy'},"
+		"{'uuid':'GPU-s','index':1,'model':'A','memoryBytes':400000,'health':'Healthy'}]}"
+		"}");
+	add_pod("half", half, "");
+	pod = next(SCHED_BIND, "half", NULL);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 500000);
+	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[1], 200000);
+	add_pod("much", SHARE("0.1") ",'divvy.gpu/memory':'500001'", "");
+	nothing();
+	add_pod("rest", SHARE("0.1") ",'divvy.gpu/memory':'500000'", "");
+	confirm(next(SCHED_BIND, "rest", NULL), SHARE("0.1") ",'divvy.gpu/memory':'500000'");
+	confirm(pod, half);
+	nothing();
+	add_pod("small", SHARE("0.1") ",'divvy.gpu/memory':'200001'", "");
+	nothing();
+	add_pod("last", SHARE("0.1") ",'divvy.gpu/memory':'200000'", "");
+	assert_string_equal(device_of(next(SCHED_BIND, "last", NULL)), "GPU-s");
+}
+
 static void who_runs_before_uses_the_same_room(void **state)
 {
 	const char *asked = ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.4");
@@ -1019,6 +1047,7 @@ int main(void)
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
+		TEST(a_percentage_is_of_each_device),
 		TEST(who_runs_before_uses_the_same_room),
 		TEST(who_stays_beside_adds_up),
 		TEST(before_a_whole_device),
