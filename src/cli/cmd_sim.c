@@ -49,8 +49,9 @@ static const struct cli_option options[] = {
 		"tasks together so that devices become free; each loses COST of its work (default "
 		"100 moves of 30s)"},
 	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
-		"with times: tasks have to go for one of higher priority that has no room, in its "
-		"own queue or none, wait again, and then begin anew or go on where they were "
+		"with times: tasks have to go for one of higher priority that has no room, of "
+		"its own queue, or of none as it is, wait again, and then begin anew or go on "
+		"where they were "
 		"(default: nobody has to go but for a queue's quota, and goes on where it was)"},
 	{"grace", 0, CLI_VALUE, "TIME", NULL,
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "

@@ -9,7 +9,6 @@
 
 /* Of those that could go, who has come last. */
 static const struct place_preempt rules = {.is_latest_first = true};
-static const struct place_preempt graceful = {.is_latest_first = true, .is_graceful = true};
 
 static struct place_spec spec_now(const struct queue *q, uint32_t at)
 {
@@ -19,18 +18,44 @@ static struct place_spec spec_now(const struct queue *q, uint32_t at)
 	return spec;
 }
 
+/* ---- who goes for whom ---- */
+
+/*
+ * By priority, but nobody of another queue, as in a cluster; who is in none is among themselves.
+ * With what is guaranteed to a queue it could go round otherwise: one goes for the second, that one
+ * for the third, and the third for the first.
+ */
+static int rank(void *arg, const struct holder *h)
+{
+	const struct place_spec *spec = arg;
+
+	return h->queue == spec->queue && h->priority < spec->priority ? h->priority : -1;
+}
+
+static bool leave(void *arg, const struct holder *h)
+{
+	return true;
+}
+
+static void stay(void *arg, const struct holder *h)
+{
+}
+
 /* ---- with the engine's gangs: thresholds, and preemption by priority ---- */
 
 static int gather_gang(
 	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
 {
 	_cleanup_free_ struct place_spec *members = calloc(unit->n, sizeof(*members));
-	struct place_gang gang = {.members = members,
+	const struct place_preempt_order order = {
+		.rank = rank, .leave = leave, .stay = stay, .arg = members};
+	const struct place_preempt by_priority = {.is_latest_first = true,
+		.is_graceful = q->run->in->grace_ns > 0,
+		.order = place_queue_n(q->run->place) ? &order : NULL};
+	const struct place_gang gang = {.members = members,
 		.n = unit->n,
 		.threshold = unit->threshold,
-		.preempt = q->run->in->preempt == REPLAY_KEEP ? NULL
-			: q->run->in->grace_ns                ? &graceful
-							      : &rules};
+		.preempt = q->run->in->preempt == REPLAY_KEEP ? NULL : &by_priority};
 
 	if (!members)
 		return fail(err, ENOMEM, "out of memory for a run");
@@ -42,25 +67,6 @@ static int gather_gang(
 }
 
 /* ---- one by one, as the queues say, and by priority within them ---- */
-
-/* By priority, but nobody of another queue: as in a cluster. */
-static int rank(void *arg, const struct holder *h)
-{
-	const struct place_spec *spec = arg;
-
-	if ((h->queue && h->queue != spec->queue) || h->priority >= spec->priority)
-		return -1;
-	return h->priority;
-}
-
-static bool leave(void *arg, const struct holder *h)
-{
-	return true;
-}
-
-static void stay(void *arg, const struct holder *h)
-{
-}
 
 static int preempt(
 	const struct queue *q, struct place_spec *spec, struct place_plan *ret, struct error *err)

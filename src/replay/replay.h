@@ -28,8 +28,8 @@
  * comes and for who waits where somebody has left. With queues
  * (core/place-queue.h) a task of a queue starts as that admits it, the queue that has least beyond
  * its quota first; what others have borrowed is reclaimed from tasks, which wait again and go on
- * where they were, unless preemption says otherwise. Priorities matter within a queue: for a task
- * of a queue none of another has to go by priority, but those of no queue may.
+ * where they were, unless preemption says otherwise. Priorities matter within a queue, and among
+ * those of none.
  *
  * With a time of grace a task that has to go runs on until that is over or it ends; who has come
  * for it has its place, which nobody else gets, and waits until all that have to go for it have

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who leaves for a pod: pods of ours that have a place, of lower spec.priority, or of the same and
- * lower divvy priority, but none of another queue than its own; and for one that its queue is
- * guaranteed those of queues that have borrowed, whatever their priorities. A pod leaves with all
+ * lower divvy priority, of its own queue alone, or of none where it is in none; and for one that its
+ * queue is guaranteed those of queues that have borrowed, whatever their priorities. Across queues
+ * priorities and guarantees could make three pods leave for one another without end. A pod leaves with all
  * its containers. Disruption budgets are kept here as well as by the API server, so that nobody is
  * chosen who will not be let go.
  */
@@ -44,7 +45,7 @@ static int rank(void *arg, const struct holder *h)
 
 	if (!may_be_told(pod) || pod->priority > a->pod->priority)
 		return -1;
-	if (pod->queue && a->pod->queue && pod->queue != a->pod->queue)
+	if (pod->queue != a->pod->queue)
 		return -1;
 	if (pod->priority == a->pod->priority && cpod_gpu_priority(pod) >= ours)
 		return -1;

@@ -888,6 +888,24 @@ queues:
 120 1 placed n the only node
 200 2 placed n the only node
 """),
+    "who is in no queue is among themselves, so that it ends": ("""
+  - {name: n, devices: 1}
+queues:
+  - {name: a, quota: 1}
+  - {name: b}
+""", """
+  - {request: 1, queue: b, duration: 100s, priority: 90}
+  - {request: 1, at: 10s, duration: 100s, priority: 50}
+  - {request: 1, queue: a, at: 20s, duration: 100s, priority: 10}
+""", (), """
+0 1 placed n the only node
+10 2 waits 1 that nobody is on asked
+20 1 evicted for task 3, whose queue is guaranteed it
+20 3 placed n the only node
+20 1 waits queue b has 0 of its guaranteed 0 devices
+120 2 placed n the only node
+220 1 placed n the only node
+"""),
 }
 
 
