@@ -56,7 +56,8 @@ static const struct cli_option options[] = {
 	{"grace", 0, CLI_VALUE, "TIME", NULL,
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
 		"it ends; then those start that it goes for, and nobody else; they keep to that "
-		"place, whatever becomes free elsewhere (default 0)"},
+		"place, whatever becomes free elsewhere. For its queue's limit it counts no more "
+		"from when it is told (default 0)"},
 	{"cells", 0, CLI_VALUE, "FILE", NULL,
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
 		"is on one node or in one rack. The distance of KubeShare's own policies tells "
