@@ -73,6 +73,7 @@ struct slot {
 struct pool_device {
 	char placeholder[254]; /* the pod that holds it for us; "": none */
 	uint64_t missed_ns;    /* since then the kubelet does not list it; 0: it does */
+	bool is_known;         /* the kubelet has said since our start who has it, or nobody */
 };
 
 struct node {

@@ -110,7 +110,7 @@ static void lose(struct node *node, const struct device *d)
 	} else {
 		log_info("device %s: placeholder %s has given it back", d->info.uuid, name);
 	}
-	*p = (struct pool_device){.missed_ns = 0};
+	*p = (struct pool_device){.is_known = true};
 	node->pool.has_changed = true;
 }
 
@@ -206,6 +206,7 @@ static void note(struct node *node, const struct device *d, const struct podres_
 		if (clock_now_ns() - p->missed_ns < POOL_MISSED_NS)
 			return;
 	}
+	p->is_known = true;
 	/* Tenants of before our start may have lost it while we were away. */
 	if (p->placeholder[0] || (!is_ours && has_tenants(node, d)))
 		lose(node, d);

@@ -40,6 +40,28 @@ static const char *health(const struct device *d)
 	return d->is_lost ? "Gone" : device_is_ill(d) ? "Unhealthy" : "Healthy";
 }
 
+/*
+ * The pod that holds it for us. Until the kubelet has said so to us, the one that was told of before
+ * our start: without any the device is the other plugin's, and the controller deletes who is on it.
+ */
+static const char *placeholder_of(const struct node *node, const struct device *d)
+{
+	const char *name = node_pool_placeholder(node, d);
+	const json_t *told = json_object_get(node->status_seen, "devices");
+	json_t *one;
+	size_t i;
+
+	if (name || !node->pool.is_on || node->pool.device[d->index].is_known)
+		return name;
+	json_array_foreach(told, i, one) {
+		const char *uuid = kube_json_text_at(one, "uuid", NULL);
+
+		if (uuid && !strcmp(uuid, d->info.uuid))
+			return kube_json_text_at(one, "placeholder", NULL);
+	}
+	return NULL;
+}
+
 static json_t *devices_json(const struct node *node)
 {
 	const struct device_set *set = node->agent->devices;
@@ -54,7 +76,7 @@ static json_t *devices_json(const struct node *node)
 			node->conflict[0] || !node_pool_is_open(node, d) ? "native"
 				: node->pool.is_on                       ? "pool"
 									 : "divvy");
-		const char *placeholder = node_pool_placeholder(node, d);
+		const char *placeholder = placeholder_of(node, d);
 		json_t *links = links_json(set, i);
 
 		if (placeholder)

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
@@ -287,6 +288,30 @@ def lost():
     return sorted(events_of(cluster, cluster.node_name).get("PlaceholderLost", []))
 
 
+def a_kubelet_that_is_slow_takes_nobody_away():
+    """While it does not say to a new divvyd who has the devices, they are whose they were."""
+    shared("stays", "0.5")
+    wait_for_pod(cluster, "stays", "Running")
+    ours = held()
+    kubelet = cluster.pid("kubelet")
+    os.kill(kubelet, signal.SIGSTOP)
+    try:
+        cluster.kill("divvyd")
+        daemon.start()
+        wait_for(daemon.answers, "divvyd answers", 60)
+        wait_for(lambda: daemon.condition("Ready")["status"] == "False", "it has said how it is", 60)
+        time.sleep(3)  # in which the controller would have looked
+        assert {d.get("placeholder") for d in daemon.status()["devices"]} >= set(ours.values()), daemon.status()["devices"]
+        assert not cluster.pod("stays")["metadata"].get("deletionTimestamp"), events_of(cluster, "stays")
+    finally:
+        os.kill(kubelet, signal.SIGCONT)
+    wait_for(lambda: held() == ours, "the device is divvy's", 60)
+    before = daemon.used("stays")
+    wait_for(lambda: daemon.used("stays") > before, "it computes", 60)
+    delete_pod(cluster, "stays")
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
+
+
 def the_node_starts_again_while_tenants_run():
     shared("stays", "0.5", restart="Always")
     shared("ends", "0.4")
@@ -342,6 +367,6 @@ try:
                  hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
                  one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
                  one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too,
-                 the_node_starts_again_while_tenants_run)
+                 a_kubelet_that_is_slow_takes_nobody_away, the_node_starts_again_while_tenants_run)
 except Skip as reason:
     skip_all(reason)
