@@ -50,10 +50,25 @@ static const char *plural(uint32_t n, char buf[static 32])
 	return buf;
 }
 
-/* What of a container's wish the node's devices do not have. */
-static void device_text(const struct spec *spec, enum place_reason reason, char *ret, size_t size)
+static const char *memory_text(const struct spec *spec, char buf[static 64])
 {
-	char gpus[32];
+	const uint32_t permille = spec->memory_permille ? spec->memory_permille : spec->request;
+
+	if (spec->memory_bytes)
+		snprintf(buf, 64, "%s", format_bytes(spec->memory_bytes).s);
+	else
+		snprintf(buf, 64, "%s of its memory", format_percent(permille).s);
+	return buf;
+}
+
+/*
+ * What of a container's wish the node's devices do not have. is_short: one that has the share is
+ * short of memory.
+ */
+static void device_text(
+	const struct spec *spec, enum place_reason reason, bool is_short, char *ret, size_t size)
+{
+	char gpus[32], memory[64];
 
 	switch (reason) {
 	case PLACE_NO_DEVICES: snprintf(ret, size, "less than %u GPUs", spec->count); break;
@@ -71,19 +86,13 @@ static void device_text(const struct spec *spec, enum place_reason reason, char 
 	case PLACE_NO_CPU: snprintf(ret, size, "too little cpu"); break;
 	case PLACE_NO_MEMORY: snprintf(ret, size, "too little memory"); break;
 	case PLACE_NO_DEVICE_MEMORY:
-		if (spec->memory_bytes)
-			snprintf(ret, size, "%s with %s free", plural(spec->count, gpus),
-				format_bytes(spec->memory_bytes).s);
-		else
-			snprintf(ret, size, "%s with %s of its memory free",
-				plural(spec->count, gpus),
-				format_percent(spec->memory_permille ? spec->memory_permille
-								     : spec->request)
-					.s);
+		snprintf(ret, size, "%s with %s free", plural(spec->count, gpus),
+			memory_text(spec, memory));
 		break;
 	case PLACE_NO_SHARE:
-		snprintf(ret, size, "%s with %s free", plural(spec->count, gpus),
-			format_share(spec->exclusive ? SPEC_SHARE_ONE : spec->request).s);
+		snprintf(ret, size, "%s with %s%s%s free", plural(spec->count, gpus),
+			format_share(spec->exclusive ? SPEC_SHARE_ONE : spec->request).s,
+			is_short ? " and " : "", is_short ? memory_text(spec, memory) : "");
 		break;
 	default: snprintf(ret, size, "no room for its containers together"); break;
 	}
@@ -104,6 +113,19 @@ static bool is_of_others(enum place_reason reason)
 {
 	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
 		reason == PLACE_NO_SHARE || reason == PLACE_CLEARING;
+}
+
+static bool is_short_of_memory(
+	const struct place *place, const struct place_spec *spec, const struct cnode *node)
+{
+	struct place_node_view view;
+
+	if (!place_node_get(place, node->at, &view))
+		return false;
+	for (uint32_t i = view.first_device; i < view.first_device + view.n_devices; i++)
+		if (place_device_reason(place, spec, i) == PLACE_NO_DEVICE_MEMORY)
+			return true;
+	return false;
 }
 
 /* What a container asks for, and those that run before it in its place: the most of each. */
@@ -159,7 +181,10 @@ bool attempt_gpu_reason(
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
 		if (reason != PLACE_FITS || next == pod->asked.n) {
-			device_text(&most, reason, ret, DECIDE_REASON_MAX);
+			device_text(&most, reason,
+				reason == PLACE_NO_SHARE &&
+					is_short_of_memory(a->cluster->place, &place, node),
+				ret, DECIDE_REASON_MAX);
 			return is_of_others(reason);
 		}
 	}
@@ -349,7 +374,7 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 	else if (reason == PLACE_CLOSED)
 		snprintf(ret, DECIDE_REASON_MAX, "cordoned, unhealthy or not divvy's");
 	else if (reason != PLACE_FITS)
-		device_text(&one, reason, ret, DECIDE_REASON_MAX);
+		device_text(&one, reason, false, ret, DECIDE_REASON_MAX);
 }
 
 static void tell_devices(const struct telling *t, const struct cnode *node, uint32_t container)

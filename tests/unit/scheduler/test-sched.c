@@ -883,6 +883,23 @@ static void free_is(const char *text)
 	assert_contains(buf_text(&out), text);
 }
 
+/* One has the share, the other one the memory. */
+static void a_refusal_says_what_no_device_has(void **state)
+{
+	const char *const memory = SHARE("0.1") ",'divvy.gpu/memory':'900000'";
+	const char *const share = SHARE("0.8") ",'divvy.gpu/memory':'200000'";
+
+	add_node("n1", 2);
+	add_pod("a", memory, "");
+	confirm(next(SCHED_BIND, "a", NULL), memory);
+	add_pod("b", share, "");
+	confirm(next(SCHED_BIND, "b", NULL), share);
+	add_pod("c", SHARE("0.5") ",'divvy.gpu/memory':'300000'", "");
+	told("c", "0/1 nodes: 1 no GPU with 0.5 and 293Ki free");
+	add_pod("d", SHARE("0.5"), "");
+	told("d", "0/1 nodes: 1 no GPU with 0.5 and 50% of its memory free");
+}
+
 /* Of 1,000,000 bytes and of 400,000 half is 500,000 and 200,000: before it is bound, and then. */
 static void a_percentage_is_of_each_device(void **state)
 {
@@ -1047,6 +1064,7 @@ int main(void)
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
+		TEST(a_refusal_says_what_no_device_has),
 		TEST(a_percentage_is_of_each_device),
 		TEST(who_runs_before_uses_the_same_room),
 		TEST(who_stays_beside_adds_up),
