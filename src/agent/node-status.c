@@ -41,8 +41,8 @@ static const char *health(const struct device *d)
 }
 
 /*
- * The pod that holds it for us. Until the kubelet has said so to us, the one that was told of before
- * our start: without any the device is the other plugin's, and the controller deletes who is on it.
+ * The pod that holds it for us. Until the kubelet has said so, the one that was told of before our
+ * start: without any the device is the other plugin's, and the controller deletes who is on it.
  */
 static const char *placeholder_of(const struct node *node, const struct device *d)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who leaves for a pod: pods of ours that have a place, of lower spec.priority, or of the same and
- * lower divvy priority, of its own queue alone, or of none where it is in none; and for one that its
+ * lower divvy priority, of its own queue alone, or of none where it is in none; and for what its
  * queue is guaranteed those of queues that have borrowed, whatever their priorities. Across queues
- * priorities and guarantees could make three pods leave for one another without end. A pod leaves with all
- * its containers. Disruption budgets are kept here as well as by the API server, so that nobody is
- * chosen who will not be let go.
+ * priorities and guarantees could make three pods leave for one another without end. A pod leaves
+ * with all its containers. Disruption budgets are kept here as well as by the API server, so that
+ * nobody is chosen who will not be let go.
  */
 #include <errno.h>
 
