@@ -67,7 +67,9 @@ static const struct cli_option options[] = {
 		"for stdout, and no table"},
 	{"events", 0, CLI_VALUE, "FILE", NULL,
 		"what becomes of each task, a line of JSON for each time that it is placed, waits, "
-		"is dropped, is told to go (leaving) or evicted, and why; is moved, or ends"},
+		"is dropped, is told to go (leaving) or evicted, and why; is moved, or ends; task: "
+		"its "
+		"number in the file, with --mode drop in the order in which they come"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
 		"N nodes of D devices for --generate (default the shape's)"},
@@ -225,6 +227,9 @@ static int run(const struct cli_args *args, struct error *err)
 		r = check_json(json, err);
 	if (r == 0 && svg)
 		r = make_folder(svg, err);
+	if (r == 0 && cli_has(args, "events") && !strcmp(cli_get(args, "events"), "-"))
+		r = fail(err, EINVAL,
+			"--events -: a file is expected, since the table goes to stdout");
 	if (r == 0 && cli_has(args, "events")) {
 		events = fopen(cli_get(args, "events"), "we");
 		r = events ? 0 : fail_errno(err, errno, "--events '%s'", cli_get(args, "events"));

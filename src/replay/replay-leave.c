@@ -105,7 +105,9 @@ static int remove_notice(struct queue *q, uint32_t i)
 			continue;
 		}
 		remove_claim(q, &q->claims[k]);
-		r = start_task(q, q->arrivals[claim.at], &claim.choice, claim.tenant);
+		r = claim.tenant == PLACE_NONE
+			? wait_again(q, claim.at)
+			: start_task(q, q->arrivals[claim.at], &claim.choice, claim.tenant);
 	}
 	return r;
 }

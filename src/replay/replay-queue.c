@@ -78,15 +78,20 @@ int evict(struct queue *q, uint32_t tenant, uint32_t comer)
 	return wait_again(q, p->at);
 }
 
-/* It has its place, from which others are going. */
+/* It has its place, from which others are going, or none beside those of its gang that have. */
 static int claim(struct queue *q, uint32_t at, const struct place_member *member, uint32_t n_going)
 {
 	struct place_node_view node;
 	char why[REPLAY_WHY];
 
-	if (q->run->in->note && place_node_get(q->run->place, member->choice.node, &node)) {
-		snprintf(why, sizeof(why), "its place on %s is kept until %u %s gone", node.name,
-			n_going, n_going == 1 ? "task has" : "tasks have");
+	if (q->run->in->note) {
+		const bool has_place = member->tenant != PLACE_NONE &&
+			place_node_get(q->run->place, member->choice.node, &node);
+
+		snprintf(why, sizeof(why), "%s%s %s until %u %s gone",
+			has_place ? "its place on " : "its gang's places",
+			has_place ? node.name : "", has_place ? "is kept" : "are kept", n_going,
+			n_going == 1 ? "task has" : "tasks have");
 		run_note(q->run, REPLAY_WAITS, q->tasks.now_ns, q->arrivals[at], NULL, why);
 	}
 	return leave_claim(q, at, member);
@@ -110,10 +115,10 @@ int try_unit(struct queue *q, struct unit unit, struct error *err)
 	for (uint32_t i = 0; r == 0 && i < unit.n; i++) {
 		const struct place_member *m = &group.members[i];
 
-		if (m->tenant == PLACE_NONE)
-			r = wait_again(q, unit.first + i);
-		else if (n_going)
+		if (n_going)
 			r = claim(q, unit.first + i, m, n_going);
+		else if (m->tenant == PLACE_NONE)
+			r = wait_again(q, unit.first + i);
 		else
 			r = start_task(q, q->arrivals[unit.first + i], &m->choice, m->tenant);
 	}

@@ -45,7 +45,10 @@ struct notice {
 	uint32_t comer; /* the task, or the first of the gang, that it goes for */
 };
 
-/* It has its place, and starts when those that were told in its round have gone. */
+/*
+ * It has its place, and starts when those that were told in its round have gone; or (tenant
+ * PLACE_NONE) others of its gang have, and it waits again when they start.
+ */
 struct claim {
 	uint32_t at; /* in `arrivals` */
 	uint32_t tenant, round;

@@ -167,22 +167,24 @@ static struct line *next_line(struct queue *q)
 	return best;
 }
 
-/* 1: others may have room because of what has started. */
+/*
+ * 1: others may have room because of what has started. Once somebody waits again, who may come
+ * before those that have not been tried yet, all have their turn anew.
+ */
 static int try_all(struct queue *q, struct error *err)
 {
 	const uint32_t n_freed = q->n_freed;
-	struct line *line;
+	struct line *line = NULL;
 	bool is_more = false;
 	int r = 0;
 
 	measure_room(q);
 	for (uint32_t l = 0; l < q->n_lines; l++)
 		q->lines[l].at = q->lines[l].kept = 0;
-	while ((line = next_line(q))) {
+	while (r >= 0 && !q->n_back && (line = next_line(q))) {
 		struct unit unit = line->units[line->at++];
 
-		if (r >= 0)
-			r = may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
+		r = may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
 		if (r == 1) {
 			q->run->waiting -= unit.n;
 			is_more |= unit.is_drawn;
@@ -194,9 +196,15 @@ static int try_all(struct queue *q, struct error *err)
 		unit.is_new = false;
 		line->units[line->kept++] = unit;
 	}
-	for (uint32_t l = 0; l < q->n_lines; l++)
-		q->lines[l].n = q->lines[l].kept;
-	forget_freed(q, n_freed);
+	for (uint32_t l = 0; l < q->n_lines; l++) {
+		struct line *of = &q->lines[l];
+
+		memmove(&of->units[of->kept], &of->units[of->at],
+			(of->n - of->at) * sizeof(*of->units));
+		of->n -= of->at - of->kept;
+	}
+	if (!q->n_back)
+		forget_freed(q, n_freed);
 	return r < 0 ? r : is_more;
 }
 

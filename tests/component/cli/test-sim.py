@@ -777,6 +777,7 @@ def tells_what_becomes_of_each_task():
         files.write("spec.yaml", SPEC)
         refused(files.sim("--spec", "spec.yaml", "--events", "/dev/full"), 1, "--events '/dev/full'", "No space")
         refused(files.sim("--spec", "spec.yaml", "--events", "none/such"), 1, "--events 'none/such'")
+        refused(files.sim("--spec", "spec.yaml", "--events", "-"), 1, "--events -", "a file is expected")
 
 
 # {what of it: (nodes, tasks, options, what becomes of them: what is said of each time but the ends)}
@@ -905,6 +906,55 @@ queues:
 20 1 waits queue b has 0 of its guaranteed 0 devices
 120 2 placed n the only node
 220 1 placed n the only node
+"""),
+    "who has to go is back in its line before others of that have their turn": ("""
+  - {name: n, devices: 2}
+  - {name: m, devices: 1}
+queues:
+  - {name: a, quota: 2}
+  - {name: b, limit: 1}
+""", """
+  - {request: 0.6, limit: 0.6, duration: 1000s, priority: 90, queue: b}
+  - {request: 1, duration: 100s}
+  - {request: 0.6, limit: 0.6, at: 10s, duration: 1000s, priority: 10, queue: b}
+  - {request: 2, at: 20s, duration: 5000s, queue: a}
+""", (), """
+0 1 placed n best of 2 nodes
+0 2 placed n best of 2 nodes
+10 3 waits queue b has 0.6 of the 1 devices that it may have
+20 4 waits 2 that nobody is on asked
+100 1 evicted for task 4, whose queue is guaranteed it
+100 4 placed n the only node
+100 1 placed m the only node
+1000 3 placed m the only node
+"""),
+    "the rest of a gang waits with those whose places are kept": ("""
+  - {name: n, devices: 3}
+""", """
+  - {request: 1, copies: 2, duration: 1000s, priority: 10}
+  - {request: 1, duration: 25s, priority: 99}
+  - {request: 1, at: 20s, duration: 100s, priority: 50, gang: yes, copies: 4, threshold: 0.5}
+""", ("--grace", "30s"), """
+0 1 placed n the only node
+0 2 placed n the only node
+0 3 placed n the only node
+20 1 leaving within 30 s for task 4 of priority 50
+20 2 leaving within 30 s for task 4 of priority 50
+20 4 waits its place on n is kept until 2 tasks have gone
+20 5 waits its place on n is kept until 2 tasks have gone
+20 6 waits its gang's places are kept until 2 tasks have gone
+20 7 waits its gang's places are kept until 2 tasks have gone
+50 1 evicted for task 4 of priority 50
+50 2 evicted for task 4 of priority 50
+50 4 placed n the only node
+50 5 placed n the only node
+50 6 placed n the only node
+50 7 waits 1 that nobody is on asked
+50 1 waits 1 that nobody is on asked
+50 2 waits 1 that nobody is on asked
+150 7 placed n the only node
+150 1 placed n the only node
+150 2 placed n the only node
 """),
 }
 
