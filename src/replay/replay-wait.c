@@ -199,6 +199,8 @@ static int try_all(struct queue *q, struct error *err)
 	for (uint32_t l = 0; l < q->n_lines; l++) {
 		struct line *of = &q->lines[l];
 
+		if (of->kept == of->at)
+			continue;
 		memmove(&of->units[of->kept], &of->units[of->at],
 			(of->n - of->at) * sizeof(*of->units));
 		of->n -= of->at - of->kept;
