@@ -124,8 +124,8 @@ static uint64_t models(void *arg, const struct holder *but)
 	return may;
 }
 
-/* It counts for a limit that stands against the asker. */
-static bool is_in_the_way(const struct reclaim *r, const struct holder *h)
+/* It counts for a limit that stands against the asker on devices of one of those models. */
+static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint64_t goal)
 {
 	const uint32_t model = model_of(r, h);
 	uint32_t at = h->queue - 1;
@@ -134,7 +134,17 @@ static bool is_in_the_way(const struct reclaim *r, const struct holder *h)
 		at = r->place->queues->queue[at].parent;
 	for (; at != PLACE_NONE; at = r->place->queues->queue[at].parent)
 		if (is_full(r, at, ALL) ||
-			(model != ALL && (r->models >> model & 1) && is_full(r, at, model)))
+			(model != ALL && (goal >> model & 1) && is_full(r, at, model)))
+			return true;
+	return false;
+}
+
+/* A limit of that model's own. */
+static bool is_model_full(const struct reclaim *r, uint32_t model)
+{
+	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
+		at = r->place->queues->queue[at].parent)
+		if (is_full(r, at, model))
 			return true;
 	return false;
 }
@@ -207,7 +217,8 @@ static int compare_borrowers(const void *pa, const void *pb)
 	return a->h.tenant < b->h.tenant ? -1 : a->h.tenant > b->h.tenant;
 }
 
-static int list_borrowers(struct reclaim *r, struct borrower **ret, uint32_t *ret_n)
+static int list_borrowers(
+	struct reclaim *r, uint64_t goal, struct borrower **ret, uint32_t *ret_n)
 {
 	const struct place *place = r->place;
 	struct borrower *list = NULL;
@@ -216,7 +227,7 @@ static int list_borrowers(struct reclaim *r, struct borrower **ret, uint32_t *re
 	for (uint32_t node = 0; node < place->n_nodes; node++)
 		for (uint32_t i = 0; i < place->held[node].n; i++) {
 			const struct holder *h = &place->held[node].list[i];
-			const int is = is_in_the_way(r, h) ? rank(r, h) : -1;
+			const int is = is_in_the_way(r, h, goal) ? rank(r, h) : -1;
 
 			if (is < 0)
 				continue;
@@ -233,11 +244,14 @@ static int list_borrowers(struct reclaim *r, struct borrower **ret, uint32_t *re
 	return 0;
 }
 
-/* So many leave, in their order, that limits stand against it no more; -ENOSPC: all cannot. */
-static int leave_for_limits(struct reclaim *r, struct borrower *list, uint32_t n,
+/*
+ * So many leave, in their order, that limits stand against it no more on devices of one of those
+ * models; -ENOSPC: all cannot.
+ */
+static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *list, uint32_t n,
 	const struct place_preempt *rules, struct place_budget *budgets)
 {
-	for (uint32_t i = 0; i < n && !models(r, NULL); i++) {
+	for (uint32_t i = 0; i < n && !(models(r, NULL) & goal); i++) {
 		const uint32_t budget = place_budget_of(rules, list[i].h.budget);
 
 		if ((budget != PLACE_NONE && !budgets[budget].may_go) || !leave(r, &list[i].h))
@@ -246,13 +260,12 @@ static int leave_for_limits(struct reclaim *r, struct borrower *list, uint32_t n
 		if (budget != PLACE_NONE)
 			budgets[budget].may_go--;
 	}
-	return models(r, NULL) ? 0 : -ENOSPC;
+	return models(r, NULL) & goal ? 0 : -ENOSPC;
 }
 
 /* With those gone for real: the node, and who else has to leave there. */
-static int find_without(struct reclaim *r, const struct place_spec *spec,
-	const struct place_preempt *rules, const uint32_t *gone, uint32_t n,
-	struct place_plan *ret_plan, struct error *err)
+static int find_without(struct reclaim *r, const struct place_preempt *rules, const uint32_t *gone,
+	uint32_t n, struct place_plan *ret_plan, struct error *err)
 {
 	struct place *place = r->place;
 	const uint32_t mark = place_mark(place);
@@ -263,7 +276,7 @@ static int find_without(struct reclaim *r, const struct place_spec *spec,
 	for (uint32_t i = 0; i < n && done == 0; i++)
 		done = place_remove(place, gone[i]);
 	done = done < 0 ? fail(err, -done, "out of memory for a plan")
-			: place_preempt_find(place, spec, rules, ret_plan, err);
+			: place_preempt_find(place, r->spec, rules, ret_plan, err);
 	place->gone = NULL;
 	place->n_gone = 0;
 	place_rollback(place, mark);
@@ -272,9 +285,8 @@ static int find_without(struct reclaim *r, const struct place_spec *spec,
 }
 
 /* Those in list that have left, and who has to leave besides. */
-static int plan_across(struct reclaim *r, const struct place_spec *spec,
-	const struct place_preempt *rules, const struct borrower *list, uint32_t n,
-	struct place_plan *ret, struct error *err)
+static int plan_across(struct reclaim *r, const struct place_preempt *rules,
+	const struct borrower *list, uint32_t n, struct place_plan *ret, struct error *err)
 {
 	_cleanup_(place_plan_done) struct place_plan besides = {0};
 	_cleanup_free_ uint32_t *all = calloc(n + 1ull, sizeof(*all));
@@ -289,7 +301,7 @@ static int plan_across(struct reclaim *r, const struct place_spec *spec,
 			all[n_all++] = list[i].h.tenant;
 		}
 	qsort(all, n_all, sizeof(*all), place_compare_numbers);
-	done = find_without(r, spec, rules, all, n_all, &besides, err);
+	done = find_without(r, rules, all, n_all, &besides, err);
 	if (done < 0)
 		return done;
 	more = realloc(all, (n_all + besides.n_victims + 1ull) * sizeof(*all));
@@ -298,31 +310,107 @@ static int plan_across(struct reclaim *r, const struct place_spec *spec,
 	all = more;
 	for (uint32_t i = 0; i < besides.n_victims; i++)
 		all[n_all++] = besides.victims[i];
-	return place_preempt_plan(
-		r->place, spec, besides.choice.node, all, n_all, rules->is_graceful, ret, err);
+	done = place_preempt_plan(r->place, r->spec, besides.choice.node, all, n_all,
+		rules->is_graceful, ret, err);
+	if (done == 0)
+		ret->violations = besides.violations;
+	return done;
 }
 
-static int reclaim_across(struct reclaim *r, const struct place_spec *spec,
-	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
+static int reclaim_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
+	struct place_plan *ret, struct error *err)
 {
 	_cleanup_free_ struct place_budget *budgets = calloc(
 		rules->n_budgets + 1ull, sizeof(*budgets));
 	_cleanup_free_ struct borrower *list = NULL;
 	struct place_preempt by_queue = *rules;
 	uint32_t n = 0;
-	int done = budgets ? list_borrowers(r, &list, &n) : -ENOMEM;
+	int done = budgets ? list_borrowers(r, goal, &list, &n) : -ENOMEM;
 
 	if (done < 0)
 		return fail(err, -done, "out of memory for a plan");
 	if (rules->n_budgets)
 		memcpy(budgets, rules->budgets, rules->n_budgets * sizeof(*budgets));
 	by_queue.budgets = budgets;
-	done = leave_for_limits(r, list, n, rules, budgets);
+	done = leave_for_limits(r, goal, list, n, rules, budgets);
 	done = done < 0 ? fail(err, ENOSPC, "no tenants that may leave make room below the limits")
-			: plan_across(r, spec, &by_queue, list, n, ret, err);
+			: plan_across(r, &by_queue, list, n, ret, err);
 	for (uint32_t i = 0; i < n && r->also; i++)
 		if (list[i].has_left)
 			r->also->stay(r->also->arg, &list[i].h);
+	return done;
+}
+
+/* ---- the cheapest ---- */
+
+/* Ranks are those of now, nobody of them gone. */
+static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
+{
+	const struct place *place = r->place;
+	uint32_t highest = 0;
+
+	for (uint32_t v = 0; v < plan->n_victims; v++) {
+		const struct held *held = &place->held[place->tenants[plan->victims[v]].node];
+
+		for (uint32_t i = 0; i < held->n; i++)
+			if (held->list[i].tenant == plan->victims[v])
+				highest = MAX(highest, (uint32_t)MAX(rank(r, &held->list[i]), 0));
+	}
+	return highest;
+}
+
+/* As place-preempt.h has it. */
+static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
+{
+	if (a->violations != b->violations)
+		return a->violations < b->violations;
+	if (a->highest != b->highest)
+		return a->highest < b->highest;
+	if (a->n_victims != b->n_victims)
+		return a->n_victims < b->n_victims;
+	return a->share_lost < b->share_lost;
+}
+
+/* Into *best where it is cheaper than that, or there is none yet. */
+static int try_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
+	struct place_plan *best, bool *has_best, struct error *err)
+{
+	struct place_plan plan;
+	int done = reclaim_across(r, goal, rules, &plan, err);
+
+	if (done < 0)
+		return done == -ENOSPC ? 0 : done;
+	plan.highest = highest_of(r, &plan);
+	if (*has_best && !is_cheaper(&plan, best)) {
+		place_plan_done(&plan);
+		return 0;
+	}
+	if (*has_best)
+		place_plan_done(best);
+	*best = plan;
+	*has_best = true;
+	return 0;
+}
+
+/*
+ * Limits stand against it: who goes for them may be on other nodes than who goes for room. Where a
+ * limit is one of a model's own, each model that it may have then is a way of its own.
+ */
+static int compare_across(struct reclaim *r, const struct place_preempt *rules,
+	struct place_plan *best, bool *has_best, struct error *err)
+{
+	uint64_t closed = r->models & ~models(r, NULL), own = 0;
+	int done = 0;
+
+	for (uint32_t m = 0; m < r->place->n_models; m++)
+		if ((closed >> m & 1) && is_model_full(r, m))
+			own |= UINT64_C(1) << m;
+	if (r->place->n_models < PLACE_MODELS_MAX)
+		closed &= (UINT64_C(1) << r->place->n_models) - 1;
+	if (closed & ~own)
+		done = try_across(r, closed & ~own, rules, best, has_best, err);
+	for (; own && done == 0; own &= own - 1)
+		done = try_across(r, own & -own, rules, best, has_best, err);
 	return done;
 }
 
@@ -332,6 +420,8 @@ static int find(struct reclaim *r, const struct place_preempt *rules, struct pla
 {
 	struct place_preempt_order order = {.rank = rank, .leave = leave, .stay = stay, .arg = r};
 	struct place_preempt by_queue = *rules;
+	_cleanup_(place_plan_done) struct place_plan best = {0};
+	bool has_best;
 	int done = reclaim_init(r);
 
 	if (done < 0)
@@ -340,10 +430,14 @@ static int find(struct reclaim *r, const struct place_preempt *rules, struct pla
 	r->models = r->spec->models ? r->spec->models : UINT64_MAX;
 	if (r->spec->count && models(r, NULL) != r->models)
 		order.models = models;
-	done = place_preempt_find(r->place, r->spec, &by_queue, ret, err);
-	if (done == -ENOSPC && order.models)
-		done = reclaim_across(r, r->spec, &by_queue, ret, err);
-	return done;
+	done = place_preempt_find(r->place, r->spec, &by_queue, &best, err);
+	has_best = done == 0;
+	if (order.models && (done == -ENOSPC || best.n_victims))
+		done = compare_across(r, &by_queue, &best, &has_best, err);
+	if (done < 0 || !has_best)
+		return done < 0 ? done : -ENOSPC;
+	*ret = TAKE(best, (struct place_plan){0});
+	return 0;
 }
 
 int place_queue_reclaim(struct place *place, const struct place_spec *spec,

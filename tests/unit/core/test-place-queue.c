@@ -838,6 +838,57 @@ static void priorities_matter_below_a_limit(void **state)
 	assert_contains(err.msg, "queue q may have 1 devices at most, 2 asked");
 }
 
+/* Both on the first node would have to go for the room there; for the limit alone, one. */
+static void who_goes_for_a_limit_may_be_elsewhere(void **state)
+{
+	const struct place_queue_info queues[] = {
+		{"q", "", 0, 1500, 1, NULL, 0},
+		{"other", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	static const struct place_queue_model a100[] = {{"A100", 0, 1000}};
+	const struct place_queue_info of_models[] = {
+		{"q", "", 0, PLACE_UNLIMITED, 1, a100, 1},
+		{"other", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_place_ struct place *place = two_models();
+	_cleanup_(place_plan_done) struct place_plan plan = {0}, of_model = {0};
+	struct place_spec spec = PLACE_SPEC_INIT, low = PLACE_SPEC_INIT, other = PLACE_SPEC_INIT;
+	const struct place_preempt_order order = {
+		.rank = rank_own, .leave = leave_any, .stay = stay_any, .arg = &spec};
+	const struct place_preempt rules = {.order = &order};
+	struct place_choice at = {.n = 1, .device = {0}};
+	struct error err = {0};
+	uint32_t tenant, low_tenant;
+
+	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL, &err));
+	low.queue = 1;
+	low.share = 500;
+	low.priority = 10;
+	assert_ok(place_add(place, &low, &at, &tenant, &err));
+	assert_ok(place_add(place, &low, &at, &low_tenant, &err));
+	other.queue = 2;
+	other.share = 1000;
+	at.device[0] = 1;
+	assert_ok(place_add(place, &other, &at, &tenant, &err));
+	spec.queue = 1;
+	spec.share = 700;
+	spec.priority = 90;
+	assert_ok(place_queue_preempt(place, &spec, &rules, &plan, &err));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.highest, 10);
+	assert_int_equal(plan.share_lost, 500);
+	assert_int_equal(plan.choice.node, 1);
+	assert_ok(place_remove(place, low_tenant));
+	at = (struct place_choice){.n = 1, .device = {0}};
+	other.share = 500;
+	assert_ok(place_add(place, &other, &at, &tenant, &err));
+	/* The T4 it may have, but others are there; on A100 its own are in the way. */
+	assert_ok(place_queue_set(place, of_models, ARRAY_SIZE(of_models), NULL, &err));
+	assert_ok(place_queue_preempt(place, &spec, &rules, &of_model, &err));
+	assert_int_equal(of_model.n_victims, 1);
+	assert_int_equal(of_model.choice.node, 1);
+}
+
 static void groups_are_admitted_as_a_whole(void **state)
 {
 	_cleanup_place_ struct place *place = two_models();
@@ -875,6 +926,7 @@ static void groups_are_admitted_as_a_whole(void **state)
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(what_is_idle_is_of_a_model),
 	UNIT(who_is_reclaimed_for_has_a_right_to_it), UNIT(what_is_guaranteed_below_a_limit),
 	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
+		cmocka_unit_test(who_goes_for_a_limit_may_be_elsewhere),
 	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
 	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))
