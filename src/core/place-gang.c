@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "core/place-internal.h"
 #include "core/place-policy.h"
+#include "core/place-victims.h"
 
 #define RECENT 4u /* nodes of fellows that are tried where the policy is indifferent */
 
@@ -27,20 +28,13 @@ struct rack {
 	uint32_t index;
 };
 
-struct victim {
-	uint32_t tenant;
-	struct place_tenant was;
-	bool is_back; /* it need not leave */
-};
-
 struct gathering {
 	struct place *place;
 	const struct place_gang *gang;
 	struct place_member *members;
 	uint32_t n_placed;
 
-	struct victim *victims;
-	uint32_t n_victims, victims_size;
+	struct place_victims victims;
 
 	uint32_t recent[RECENT], n_recent;
 	struct space *nodes, *racks; /* with `near` */
@@ -51,7 +45,7 @@ struct gathering {
 static void gathering_done(struct gathering *g)
 {
 	free(g->members);
-	free(g->victims);
+	place_victims_done(&g->victims);
 	free(g->nodes);
 	free(g->racks);
 }
@@ -295,23 +289,6 @@ static int put(
 	return 0;
 }
 
-static struct victim *other_half(const struct gathering *g, uint32_t v)
-{
-	for (uint32_t i = 0; i < g->n_victims && g->victims[v].was.peer != PLACE_NONE; i++)
-		if (g->victims[i].tenant == g->victims[v].was.peer &&
-			g->victims[i].was.peer == g->victims[v].tenant)
-			return &g->victims[i];
-	return NULL;
-}
-
-/* Of two halves one counts into their budget. */
-static bool is_counted(const struct gathering *g, uint32_t v)
-{
-	const struct victim *other = other_half(g, v);
-
-	return !other || g->victims[v].tenant < other->tenant;
-}
-
 /* Somebody leaves for it. */
 static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, struct error *err)
 {
@@ -326,24 +303,14 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, 
 		return fail(err, ENOMEM, "out of memory for a group");
 	for (uint32_t k = 0; k < rules.n_budgets; k++) {
 		budgets[k] = rules.budgets[k];
-		for (uint32_t v = 0; v < g->n_victims; v++)
-			if (g->victims[v].was.spec.budget == budgets[k].label && is_counted(g, v) &&
-				budgets[k].may_go)
-				budgets[k].may_go--;
+		budgets[k].may_go -= MIN(
+			budgets[k].may_go, place_victims_of_budget(&g->victims, budgets[k].label));
 	}
 	rules.budgets = budgets;
 	r = place_preempt_find(g->place, &g->gang->members[i], &rules, &plan, err);
 	if (r < 0)
 		return r;
-	r = array_grow(
-		&g->victims, &g->victims_size, g->n_victims + plan.n_victims, sizeof(*g->victims));
-	for (uint32_t v = 0; v < plan.n_victims && r == 0; v++) {
-		g->victims[g->n_victims].tenant = plan.victims[v];
-		g->victims[g->n_victims].is_back = false;
-		g->victims[g->n_victims].was = *place_tenant(g->place, plan.victims[v]);
-		r = place_remove(g->place, plan.victims[v]);
-		g->n_victims += r == 0;
-	}
+	r = place_victims_leave(&g->victims, g->place, plan.victims, plan.n_victims);
 	*ret = plan.choice;
 	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
 }
@@ -417,52 +384,6 @@ static int fill_spaces(struct gathering *g, struct error *err)
 	return r;
 }
 
-/* Victims that may stay after all; those of the highest priority first. */
-static int compare_victims(const void *pa, const void *pb)
-{
-	const struct victim *a = pa, *b = pb;
-
-	if (a->was.spec.priority != b->was.spec.priority)
-		return a->was.spec.priority > b->was.spec.priority ? -1 : 1;
-	return a->tenant < b->tenant ? -1 : a->tenant > b->tenant;
-}
-
-/* Both halves, or none. */
-static int spare(struct gathering *g, uint32_t v)
-{
-	struct victim *other = other_half(g, v);
-	const uint32_t mark = place_mark(g->place);
-	int r = place_return(g->place, g->victims[v].tenant, &g->victims[v].was);
-
-	if (r == 0 && other)
-		r = place_return(g->place, other->tenant, &other->was);
-	if (r < 0)
-		place_rollback(g->place, mark);
-	place_release(g->place);
-	if (r < 0)
-		return r;
-	g->victims[v].is_back = true;
-	if (other)
-		other->is_back = true;
-	return 0;
-}
-
-static int spare_victims(struct gathering *g, struct error *err)
-{
-	uint32_t n = 0;
-
-	if (g->n_victims)
-		qsort(g->victims, g->n_victims, sizeof(*g->victims), compare_victims);
-	for (uint32_t v = 0; v < g->n_victims; v++)
-		if (!g->victims[v].is_back && spare(g, v) == -ENOMEM)
-			return fail(err, ENOMEM, "out of memory for a group");
-	for (uint32_t v = 0; v < g->n_victims; v++)
-		if (!g->victims[v].is_back)
-			g->victims[n++] = g->victims[v];
-	g->n_victims = n;
-	return 0;
-}
-
 /* ---- the whole ---- */
 
 static int gather(struct gathering *g, struct error *err)
@@ -479,45 +400,33 @@ static int gather(struct gathering *g, struct error *err)
 		if (r < 0)
 			return fail(err, -r, "member %u: %s", i, why.msg);
 	}
-	return spare_victims(g, err);
-}
-
-/* Only now: while members come, what victims leave is for all of them. */
-static int linger(struct gathering *g, struct error *err)
-{
-	int r = 0;
-
-	for (uint32_t v = 0; v < g->n_victims && g->gang->preempt->is_graceful && r == 0; v++)
-		r = place_return_leaving(g->place, g->victims[v].tenant, &g->victims[v].was);
-	if (r == -ENOSPC)
-		return fail(err, ENOSPC, "with victims more is taken than any machine has");
+	r = place_victims_spare(&g->victims, g->place);
 	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
 }
 
 static int finish(struct gathering *g, struct place_group *ret, struct error *err)
 {
 	const uint32_t least = place_gang_least(g->gang->n, g->gang->threshold);
+	const struct place_preempt *preempt = g->gang->preempt;
 	_cleanup_free_ uint32_t *victims = NULL;
 	int r;
 
 	if (g->n_placed < least)
 		return fail(err, ENOSPC, "%u of %u fit, %u of them are needed", g->n_placed,
 			g->gang->n, least);
-	victims = calloc(g->n_victims + 1ull, sizeof(*victims));
+	victims = place_victims_numbers(&g->victims);
 	if (!victims)
 		return fail(err, ENOMEM, "out of memory for a group");
-	r = linger(g, err);
+	/* Only now: while members come, what victims leave is for all of them. */
+	r = preempt && preempt->is_graceful ? place_victims_linger(&g->victims, g->place, err) : 0;
 	if (r < 0)
 		return r;
-	for (uint32_t v = 0; v < g->n_victims; v++)
-		victims[v] = g->victims[v].tenant;
-	qsort(victims, g->n_victims, sizeof(*victims), place_compare_numbers);
 	*ret = (struct place_group){
 		.members = TAKE_PTR(g->members),
 		.n = g->gang->n,
 		.n_placed = g->n_placed,
 		.victims = TAKE_PTR(victims),
-		.n_victims = g->n_victims,
+		.n_victims = g->victims.n,
 	};
 	return 0;
 }
