@@ -8,6 +8,8 @@
 
 #include <errno.h>
 
+#include "base/format.h"
+
 #define FRACTION_MAX 19 /* 10^19 fits into 64 bits */
 
 /* value = digits / 10^fraction; no zero at the end of the fraction. */
@@ -209,6 +211,8 @@ int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
 	return 0;
 }
 
+#define DURATION_MAX_NS (UINT64_C(106751) * 86400 * 1000000000) /* whole days in an int64_t */
+
 static const struct unit time_units[] = {
 	{"ns", UINT64_C(1)},
 	{"us", UINT64_C(1000)},
@@ -222,6 +226,11 @@ static const struct unit time_units[] = {
 
 int parse_duration(struct str text, uint64_t *ret_ns, struct error *err)
 {
+	return parse_duration_up_to(text, DURATION_MAX_NS, ret_ns, err);
+}
+
+int parse_duration_up_to(struct str text, uint64_t most_ns, uint64_t *ret_ns, struct error *err)
+{
 	struct str rest = text;
 	const struct unit *unit;
 	struct decimal d;
@@ -230,7 +239,7 @@ int parse_duration(struct str text, uint64_t *ret_ns, struct error *err)
 
 	if (r == 0 && (rest.n || d.digits)) {
 		unit = find_unit(time_units, rest);
-		r = unit ? scale(d, unit->factor, INT64_MAX, &ns) : -EINVAL;
+		r = unit ? scale(d, unit->factor, most_ns, &ns) : -EINVAL;
 	}
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
@@ -240,8 +249,8 @@ int parse_duration(struct str text, uint64_t *ret_ns, struct error *err)
 		return fail(
 			err, ERANGE, SHOW_FMT " is no whole number of nanoseconds", SHOW_ARG(text));
 	if (r < 0)
-		return fail(
-			err, ERANGE, SHOW_FMT " is out of range: at most 106751d", SHOW_ARG(text));
+		return fail(err, ERANGE, SHOW_FMT " is out of range: at most %s", SHOW_ARG(text),
+			format_duration(most_ns).s);
 	*ret_ns = ns;
 	return 0;
 }

@@ -42,6 +42,8 @@ int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err);
  * must come to whole nanoseconds.
  */
 int parse_duration(struct str text, uint64_t *ret_ns, struct error *err);
+/* One that is longer is refused with what is possible. */
+int parse_duration_up_to(struct str text, uint64_t most_ns, uint64_t *ret_ns, struct error *err);
 
 /* yes, true, on, 1; no, false, off, 0. */
 int parse_bool(struct str text, bool *ret_value, struct error *err);

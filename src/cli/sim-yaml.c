@@ -436,13 +436,13 @@ static int set_task(
 	if (!strcmp(field, "copies"))
 		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
 	if (!strcmp(field, "at"))
-		return parse_duration(text, &e->at_ns, err);
+		return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, &e->at_ns, err);
 	if (!strcmp(field, "every")) {
 		e->has_every = true;
-		return parse_duration(text, &e->every_ns, err);
+		return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, &e->every_ns, err);
 	}
 	if (!strcmp(field, "duration"))
-		return parse_duration(text, &e->duration_ns, err);
+		return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, &e->duration_ns, err);
 	if (!strcmp(field, "cpu"))
 		return parse_cores(value, &e->cpu_milli, err);
 	if (!strcmp(field, "host-memory"))
@@ -527,9 +527,7 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	r = r < 0 ? r : check_simulated(&e->spec, reader->cluster, err);
 	if (r < 0)
 		return r;
-	if (e->duration_ns > WORKLOAD_TIME_MAX_NS)
-		return fail(err, EINVAL, "duration: above 0 and up to 200d is possible");
-	if (e->every_ns > WORKLOAD_TIME_MAX_NS / e->copies || e->at_ns > WORKLOAD_TIME_MAX_NS)
+	if (e->every_ns > WORKLOAD_TIME_MAX_NS / e->copies)
 		return fail(err, EINVAL, "the last of them comes after more than 200d");
 	if (e->spec.device[0])
 		return fail(err, EINVAL, "device '%s': devices have no names here", e->spec.device);

@@ -349,9 +349,9 @@ static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct er
 
 int workload_work_check(uint64_t min_ns, uint64_t max_ns, struct error *err)
 {
-	const struct text most = format_duration(WORKLOAD_TIME_MAX_NS / 64);
+	const struct text most = format_duration(WORKLOAD_WORK_MAX_NS);
 
-	if (max_ns && min_ns <= max_ns && max_ns <= WORKLOAD_TIME_MAX_NS / 64)
+	if (max_ns && min_ns <= max_ns && max_ns <= WORKLOAD_WORK_MAX_NS)
 		return 0;
 	if (!min_ns)
 		return fail(err, EINVAL, "a mean of %s: above 0 and up to %s is possible",

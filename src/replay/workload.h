@@ -22,6 +22,7 @@
 #define WORKLOAD_PART_MIN 50u /* permille: the least of a normal demand, and its least mean */
 /* Of arrivals and of work each: 200 days. Times a share in permille it still is a uint64_t. */
 #define WORKLOAD_TIME_MAX_NS UINT64_C(17280000000000000)
+#define WORKLOAD_WORK_MAX_NS (WORKLOAD_TIME_MAX_NS / 64) /* of a generated task, mean or longest */
 
 struct task {
 	/* Models and queues as the cluster numbers them; labels: any to WORKLOAD_LABELS_MAX. */
