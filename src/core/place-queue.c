@@ -99,7 +99,7 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 	}
 	for (uint32_t i = 0; i < info->n_models; i++) {
 		const struct place_queue_model *m = &info->models[i];
-		char of[SPEC_LABEL + 16];
+		char of[SPEC_LABEL + 16], a[TEXT], b[TEXT];
 
 		r = place_model(place, m->model, &bit, err);
 		if (r < 0)
@@ -111,6 +111,10 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 		*named |= bit;
 		snprintf(of, sizeof(of), ", model %s", m->model);
 		r = bounds_set(q, (uint32_t)__builtin_ctzll(bit), of, m->quota, m->limit, err);
+		if (r == 0 && m->quota > info->quota)
+			r = fail(err, EINVAL,
+				"queue %s%s: quota %s is above that of all models, %s", q->name, of,
+				devices(m->quota, a), devices(info->quota, b));
 		if (r < 0)
 			return r;
 	}

@@ -429,9 +429,12 @@ static const struct {
 	{{{"", "", 1, 1, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}}, "queue ''"},
 	{{{"a", "", 1ull << 41, PLACE_UNLIMITED, 1, NULL, 0}, {"b", "", 1, 1, 1, NULL, 0}},
 		"more than any cluster"},
-	{{{"a", "", 1, 1, 1, NULL, 0}, {"b", "a", 1, 5000, 1, a2_models, 1}}, NULL},
-	{{{"a", "", 1, 1, 1, a2_models, 1},
-		 {"b", "a", 1, 1, 1, (const struct place_queue_model[]){{"A", 1001, 1001}}, 1}},
+	{{{"a", "", 1000, 1000, 1, NULL, 0}, {"b", "a", 1000, 5000, 1, a2_models, 1}}, NULL},
+	{{{"a", "", 1000, 1000, 1, NULL, 0}, {"b", "a", 999, 5000, 1, a2_models, 1}},
+		"queue b, model A: quota 1 is above that of all models, 0.999"},
+	{{{"a", "", 1500, 1500, 1, a2_models, 1},
+		 {"b", "a", 1200, 1200, 1, (const struct place_queue_model[]){{"A", 1001, 1001}},
+			 1}},
 		"1.001 together of model A, its own is 1"},
 };
 
@@ -926,7 +929,7 @@ static void groups_are_admitted_as_a_whole(void **state)
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(what_is_idle_is_of_a_model),
 	UNIT(who_is_reclaimed_for_has_a_right_to_it), UNIT(what_is_guaranteed_below_a_limit),
 	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
-		cmocka_unit_test(who_goes_for_a_limit_may_be_elsewhere),
+	cmocka_unit_test(who_goes_for_a_limit_may_be_elsewhere),
 	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
 	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
 	UNIT(tenants_keep_their_queue))
