@@ -36,7 +36,8 @@ static const struct cli_option options[] = {
 		"drop: none leaves, who does not fit is gone; queue: with times (default drop for "
 		"--pods, else queue)"},
 	{"queue", 0, CLI_VALUE, "ORDER", "priority fifo",
-		"who is tried first when there is room (default priority, then as they came)"},
+		"who is tried first when there is room, and of those who come at the same time "
+		"(default priority, then as they came)"},
 	{"faster", 0, CLI_VALUE, "N", NULL,
 		"let the tasks of a file arrive N times as fast as it says, each as long as it is"},
 	{"draw", 0, CLI_VALUE, "N", NULL,
@@ -270,7 +271,8 @@ const struct cli_command cmd_sim = {
 		"and make progress by their share of the devices and nothing else, --slowdown "
 		"apart. With times, "
 		"rates, "
-		"means over time and curves end when 99 % of the tasks have, and pictures go on "
+		"means over time and curves end when 99 % of those that ever have room have, and "
+		"pictures go on "
 		"with the cluster as all leave it; of tasks that never "
 		"have room only PLACED tells, and policies that placed different ones are not "
 		"compared. Allocated, in the table, in --json and in pictures, is what the tasks "

@@ -139,11 +139,14 @@ static double evicted(const struct sim *sim, const struct replay_result *result,
 	return result->n_evicted;
 }
 
+/* Of the highest priority that had places. */
 static double queued_urgent(const struct sim *sim, const struct replay_result *result, double at)
 {
-	const struct replay_priority *most = &result->priorities[result->n_priorities - 1];
+	uint32_t n = result->n_priorities;
 
-	return most->n_placed ? most->queued_s : NAN;
+	while (n && !result->priorities[n - 1].n_placed)
+		n--;
+	return n ? result->priorities[n - 1].queued_s : NAN;
 }
 
 static bool has_preemption(const struct sim *sim)

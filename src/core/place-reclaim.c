@@ -217,8 +217,7 @@ static int compare_borrowers(const void *pa, const void *pb)
 	return a->h.tenant < b->h.tenant ? -1 : a->h.tenant > b->h.tenant;
 }
 
-static int list_borrowers(
-	struct reclaim *r, uint64_t goal, struct borrower **ret, uint32_t *ret_n)
+static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **ret, uint32_t *ret_n)
 {
 	const struct place *place = r->place;
 	struct borrower *list = NULL;
@@ -310,8 +309,8 @@ static int plan_across(struct reclaim *r, const struct place_preempt *rules,
 	all = more;
 	for (uint32_t i = 0; i < besides.n_victims; i++)
 		all[n_all++] = besides.victims[i];
-	done = place_preempt_plan(r->place, r->spec, besides.choice.node, all, n_all,
-		rules->is_graceful, ret, err);
+	done = place_preempt_plan(
+		r->place, r->spec, besides.choice.node, all, n_all, rules->is_graceful, ret, err);
 	if (done == 0)
 		ret->violations = besides.violations;
 	return done;

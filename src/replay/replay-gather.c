@@ -2,9 +2,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
+#include "base/cleanup.h"
 #include "core/place-held.h"
 #include "core/place-reclaim.h"
+#include "core/place-victims.h"
 #include "replay/replay-queue.h"
 
 /* Of those that could go, who has come last. */
@@ -80,12 +81,23 @@ static int preempt(
 	return place_queue_preempt(q->run->place, spec, &own, ret, err);
 }
 
+struct gathered {
+	struct place_group group;
+	struct place_victims victims;
+	bool has_borrowed; /* one of them, for its queue */
+};
+
+static void gathered_done(struct gathered *g)
+{
+	place_group_done(&g->group);
+	place_victims_done(&g->victims);
+}
+
 /* Who has borrowed gives it back; or else somebody of lower priority goes. */
 static int make_room(struct queue *q, struct place_spec *spec, bool is_guaranteed,
-	struct place_member *member, struct place_group *group, struct error *err)
+	struct place_choice *ret, struct place_victims *victims, struct error *err)
 {
-	struct place_plan plan;
-	_cleanup_free_ uint32_t *victims = NULL;
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	int r = is_guaranteed ? place_queue_reclaim(q->run->place, spec, &rules, &plan, err)
 			      : -ENOSPC;
 
@@ -93,22 +105,13 @@ static int make_room(struct queue *q, struct place_spec *spec, bool is_guarantee
 		r = preempt(q, spec, &plan, err);
 	if (r < 0)
 		return r;
-	victims = realloc(
-		group->victims, (group->n_victims + plan.n_victims + 1ull) * sizeof(*victims));
-	r = victims ? 0 : fail(err, ENOMEM, "out of memory for a run");
-	if (r == 0) {
-		group->victims = TAKE_PTR(victims);
-		r = place_preempt_apply(q->run->place, spec, &plan, &member->tenant, err);
-	}
-	for (uint32_t i = 0; r == 0 && i < plan.n_victims; i++)
-		group->victims[group->n_victims++] = plan.victims[i];
-	member->choice = plan.choice;
-	place_plan_done(&plan);
-	return r;
+	*ret = plan.choice;
+	r = place_victims_leave(victims, q->run->place, plan.victims, plan.n_victims);
+	return r < 0 ? fail(err, -r, "out of memory for a run") : 0;
 }
 
 static int gather_member(struct queue *q, struct place_spec *spec, struct place_member *member,
-	struct place_group *group, struct error *err)
+	struct gathered *g, struct error *err)
 {
 	struct place_verdict verdict = {.admission = PLACE_ADMIT_BORROW};
 	int r = spec->queue ? place_queue_admit(q->run->place, spec, &verdict, err) : 0;
@@ -120,46 +123,59 @@ static int gather_member(struct queue *q, struct place_spec *spec, struct place_
 	if (verdict.admission == PLACE_ADMIT_WAIT)
 		r = -ENOSPC;
 	r = r < 0 ? r : place_find(q->run->place, spec, &member->choice, err);
-	r = r < 0 ? r : place_add(q->run->place, spec, &member->choice, &member->tenant, err);
 	if (r == -ENOSPC && spec->queue)
-		r = make_room(q, spec, verdict.admission == PLACE_ADMIT_NOW, member, group, err);
+		r = make_room(q, spec, verdict.admission == PLACE_ADMIT_NOW, &member->choice,
+			&g->victims, err);
+	r = r < 0 ? r : place_add(q->run->place, spec, &member->choice, &member->tenant, err);
 	if (r < 0)
 		member->tenant = PLACE_NONE;
+	else
+		g->has_borrowed |= spec->queue && verdict.admission != PLACE_ADMIT_NOW;
 	return r;
+}
+
+/* All that have to have come; what those leave who go was for all of them. */
+static int settle(struct queue *q, struct gathered *g, struct error *err)
+{
+	int r = place_victims_spare(&g->victims, q->run->place);
+
+	if (r == 0)
+		g->group.victims = place_victims_numbers(&g->victims);
+	if (!g->group.victims)
+		return fail(err, ENOMEM, "out of memory for a run");
+	g->group.n_victims = g->victims.n;
+	return q->run->in->grace_ns ? place_victims_linger(&g->victims, q->run->place, err) : 0;
 }
 
 static int gather_each(
 	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
 {
-	struct place_group group = {
-		.members = calloc(unit->n, sizeof(*group.members)), .n = unit->n};
+	_cleanup_(gathered_done) struct gathered g = {
+		.group = {.members = calloc(unit->n, sizeof(*g.group.members)), .n = unit->n}};
 	const uint32_t least = place_gang_least(unit->n, unit->threshold);
 	uint32_t mark, refused = 0;
 	int r = 0;
 
-	if (!group.members)
+	if (!g.group.members)
 		return fail(err, ENOMEM, "out of memory for a run");
 	mark = place_mark(q->run->place);
 	for (uint32_t i = 0; r == 0 && i < unit->n; i++) {
 		struct place_spec spec = spec_now(q, unit->first + i);
 
 		spec.priority = spec_at(q, unit->first)->priority;
-		r = gather_member(q, &spec, &group.members[i], &group, err);
+		r = gather_member(q, &spec, &g.group.members[i], &g, err);
 		if (r == -ENOSPC && unit->n - ++refused >= least)
 			r = 0;
 	}
-	/* Not before: what they leave is for all of the unit. */
-	for (uint32_t i = 0; r == 0 && i < group.n_victims && q->run->in->grace_ns; i++)
-		r = place_linger(q->run->place, group.victims[i], err);
+	r = r < 0 ? r : settle(q, &g, err);
 	if (r < 0)
 		place_rollback(q->run->place, mark);
 	place_release(q->run->place);
-	if (r < 0) {
-		place_group_done(&group);
+	if (r < 0)
 		return r;
-	}
-	group.n_placed = unit->n - refused;
-	*ret = group;
+	g.group.n_placed = unit->n - refused;
+	q->helps |= g.has_borrowed;
+	*ret = TAKE(g.group, (struct place_group){0});
 	return 0;
 }
 

@@ -39,9 +39,9 @@ static void choose_kinds(struct idle *idle, const struct run *run)
 	uint32_t n = 0, seen = 0;
 
 	for (uint32_t i = 0; i < w->n; i++)
-		n += w->tasks[i].spec.count > 0;
+		n += w->tasks[i].spec.count > 0 && run_counts(run, i);
 	for (uint32_t i = 0; i < w->n && n; i++) {
-		if (!w->tasks[i].spec.count)
+		if (!w->tasks[i].spec.count || !run_counts(run, i))
 			continue;
 		if (seen++ * (uint64_t)MIN(n, KINDS) / n >= idle->n_kinds) {
 			idle->looks_around |= run->specs[i].affinity || run->specs[i].queue;

@@ -17,6 +17,12 @@ struct idle;
 
 struct run {
 	const struct replay_input *in;
+	/*
+	 * By task: it has had a place. With times; kept also of a first run, after which a second
+	 * one has as `counts` whom the figures are of.
+	 */
+	bool *has_place;
+	const bool *counts; /* NULL: all of them */
 	struct replay_result *result;
 	struct place *place;
 	struct place_spec *specs; /* by task, as the scheme asks for it */
@@ -31,6 +37,11 @@ struct run {
 	uint32_t percent;  /* as the last progress has told */
 	struct idle *idle; /* NULL: nobody wants to know */
 };
+
+static inline bool run_counts(const struct run *run, uint32_t task)
+{
+	return !run->counts || run->counts[task];
+}
 
 /* A permille that the device is more or less loaded with. */
 void run_load(struct run *run, uint32_t device, int32_t more);

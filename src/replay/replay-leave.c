@@ -33,10 +33,10 @@ struct claim *claim_of(struct queue *q, uint32_t tenant)
 
 static void remove_claim(struct queue *q, struct claim *claim)
 {
-	const struct claim *end = &q->claims[q->n_claims--];
+	const struct claim *end = &q->claims[q->n_claims--], was = *claim;
 
 	memmove(claim, claim + 1, (size_t)(end - claim - 1) * sizeof(*claim));
-	q->run->waiting--;
+	q->run->waiting -= n_counted_of(q, was.at, 1);
 }
 
 int leave_claim(struct queue *q, uint32_t at, const struct place_member *member)
@@ -45,7 +45,7 @@ int leave_claim(struct queue *q, uint32_t at, const struct place_member *member)
 		return -ENOMEM;
 	q->claims[q->n_claims++] = (struct claim){
 		.at = at, .tenant = member->tenant, .round = q->round, .choice = member->choice};
-	q->run->waiting++;
+	q->run->waiting += n_counted_of(q, at, 1);
 	return 0;
 }
 

@@ -17,7 +17,7 @@
 
 static bool is_busy(const struct queue *q)
 {
-	return q->n_ended * 100ull < q->run->result->n_tasks * (uint64_t)BUSY_PERCENT;
+	return q->n_ended * 100ull < q->n_counted * (uint64_t)BUSY_PERCENT;
 }
 
 static double seconds(uint64_t ns)
@@ -37,7 +37,7 @@ int start_task(struct queue *q, uint32_t task, const struct place_choice *choice
 	} else {
 		result->queued_s[p->queued] += queued_s;
 	}
-	q->may_defrag = true;
+	q->may_defrag = q->run->has_place[task] = true;
 	run_note_placed(q->run, q->tasks.now_ns, task, choice, tenant);
 	return tasks_start(&q->tasks, task, p->left, choice, tenant);
 }
@@ -107,6 +107,7 @@ int try_unit(struct queue *q, struct unit unit, struct error *err)
 	if (r < 0)
 		return r == -ENOSPC ? 0 : r;
 	q->round++;
+	q->helps |= unit.is_drawn;
 	/* Those who come may have the numbers of those who go at once. */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
 		r = q->run->in->grace_ns ? leave_tell(q, group.victims[i], comer)
@@ -126,7 +127,7 @@ int try_unit(struct queue *q, struct unit unit, struct error *err)
 	return r < 0 ? fail(err, -r, "out of memory for a run") : 1;
 }
 
-static int end_task(struct queue *q, uint32_t slot, struct error *err)
+static int end_task(struct queue *q, uint32_t slot)
 {
 	const struct task *tasks = q->run->in->workload->tasks;
 	const uint64_t now_ns = q->tasks.now_ns;
@@ -135,9 +136,9 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 
 	r = r < 0 ? r : place_remove(q->run->place, was.tenant);
 	if (r < 0)
-		return fail(err, -r, "out of memory for a run");
+		return r;
 	run_note(q->run, REPLAY_ENDED, now_ns, was.task, NULL, NULL);
-	q->progress[was.task].ended_ns = now_ns;
+	q->progress[was.task].ended_ns = q->ended_ns = now_ns;
 	q->run->result->completion_s[q->n_ended++] = seconds(now_ns - tasks[was.task].arrives_ns);
 	if (!is_busy(q) && q->busy_ns == CLOCK_NEVER)
 		q->busy_ns = now_ns;
@@ -145,28 +146,39 @@ static int end_task(struct queue *q, uint32_t slot, struct error *err)
 		q->n_busy = q->n_ended;
 	q->may_defrag = true;
 	note_freed(q, was.node);
-	r = leave_ended(q, was.tenant);
-	return r < 0 ? fail(err, -r, "out of memory for a run") : 0;
+	return leave_ended(q, was.tenant);
 }
 
-static int arrive_unit(struct queue *q, struct error *err)
+static uint64_t next_arrival_ns(const struct queue *q)
+{
+	return q->next < q->run->in->workload->n ? task_at(q, q->next)->arrives_ns : CLOCK_NEVER;
+}
+
+static struct unit next_unit(struct queue *q)
 {
 	const uint32_t first = q->next;
 	struct unit unit;
-	int r;
 
 	do
 		place_note_arrival(q->run->place, spec_at(q, q->next++));
 	while (q->next < q->run->in->workload->n && task_at(q, first)->gang &&
 		task_at(q, q->next)->gang == task_at(q, first)->gang);
 	unit = unit_of(q, first, q->next - first);
-	r = try_unit(q, unit, err);
+	unit.is_new = true;
+	return unit;
+}
+
+static int arrive_alone(struct queue *q, struct unit unit, struct error *err)
+{
+	int r = try_unit(q, unit, err);
+
 	if (r == 0)
 		note_waits(q, &unit);
+	unit.is_new = false;
 	if (r == 0 && wait_in_line(q, unit) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	/* Some may wait again because of it, or have room beside it. */
-	return r == 1 && (q->n_back || unit.is_drawn) ? retry(q, err) : MIN(r, 0);
+	return r == 1 && (q->n_back || q->helps) ? retry(q, err) : MIN(r, 0);
 }
 
 /* ---- defragmentation ---- */
@@ -210,6 +222,8 @@ static void advance(struct queue *q, uint64_t to_ns)
 		q->tasks.now_ns = to_ns;
 		return;
 	}
+	/* Who has come before waits for ever. */
+	q->tasks.now_ns = MAX(q->tasks.now_ns, MIN(q->first_ns, to_ns));
 	run_update(run);
 	while (q->tasks.now_ns < to_ns) {
 		uint64_t at = (q->tasks.now_ns - q->first_ns) / q->step_ns, end;
@@ -244,12 +258,13 @@ static int prepare(struct queue *q, struct error *err)
 
 	q->arrivals = calloc(w->n, sizeof(*q->arrivals));
 	q->progress = calloc(w->n, sizeof(*q->progress));
+	q->run->has_place = calloc(w->n, sizeof(*q->run->has_place));
 	q->n_lines = place_queue_n(q->run->place) + 1;
 	q->lines = calloc(q->n_lines, sizeof(*q->lines));
 	result->queued_s = calloc(w->n, sizeof(double));
 	result->completion_s = calloc(w->n, sizeof(double));
-	if (tasks_init(&q->tasks, q->run) < 0 || !q->arrivals || !q->progress || !q->lines ||
-		!result->queued_s || !result->completion_s)
+	if (tasks_init(&q->tasks, q->run) < 0 || !q->arrivals || !q->progress ||
+		!q->run->has_place || !q->lines || !result->queued_s || !result->completion_s)
 		return fail(err, ENOMEM, "out of memory for a run");
 	for (uint32_t i = 0; i < w->n; i++)
 		q->arrivals[i] = i;
@@ -262,14 +277,19 @@ static int prepare(struct queue *q, struct error *err)
 			.ended_ns = CLOCK_NEVER,
 			.at = i,
 			.queued = PLACE_NONE};
+		if (!run_counts(q->run, task))
+			continue;
+		if (!q->n_counted++)
+			q->first_ns = w->tasks[task].arrives_ns;
+		q->last_ns = w->tasks[task].arrives_ns;
 	}
-	q->first_ns = q->tasks.now_ns = w->tasks[q->arrivals[0]].arrives_ns;
-	q->step_ns = MAX((w->tasks[q->arrivals[w->n - 1]].arrives_ns - q->first_ns) / POINTS_WISHED,
-		NSEC_PER_SEC);
+	q->ended_ns = q->first_ns;
+	q->tasks.now_ns = w->tasks[q->arrivals[0]].arrives_ns;
+	q->step_ns = MAX((q->last_ns - q->first_ns) / POINTS_WISHED, NSEC_PER_SEC);
 	result->curves.step = (double)q->step_ns / (double)NSEC_PER_SEC;
 	result->n_tasks = w->n;
 	q->busy_ns = CLOCK_NEVER;
-	q->defrag_ns = q->first_ns + q->run->in->defrag.period_ns;
+	q->defrag_ns = q->tasks.now_ns + q->run->in->defrag.period_ns;
 	return 0;
 }
 
@@ -291,8 +311,8 @@ static int step(struct queue *q, struct error *err)
 	const struct workload *w = q->run->in->workload;
 	const struct event *end = tasks_next(&q->tasks);
 	const uint64_t end_ns = MIN(end ? end->at_ns : CLOCK_NEVER, leave_next_ns(q));
-	const uint64_t arrival_ns = q->next < w->n ? w->tasks[q->arrivals[q->next]].arrives_ns
-						   : CLOCK_NEVER;
+	const uint64_t arrival_ns = next_arrival_ns(q);
+	struct unit unit;
 	int r = 0;
 
 	if (!end && arrival_ns == CLOCK_NEVER)
@@ -309,13 +329,19 @@ static int step(struct queue *q, struct error *err)
 	}
 	advance(q, MIN(end_ns, arrival_ns));
 	run_tell(q->run, q->next + (uint64_t)q->n_ended, 2 * (uint64_t)w->n);
-	if (arrival_ns < end_ns)
-		return arrive_unit(q, err);
+	if (arrival_ns < end_ns) {
+		unit = next_unit(q);
+		if (next_arrival_ns(q) > arrival_ns)
+			return arrive_alone(q, unit, err);
+		r = wait_in_line(q, unit);
+	}
 	while (r == 0 && (end = tasks_next(&q->tasks)) && end->at_ns == q->tasks.now_ns)
-		r = end_task(q, end->slot, err);
-	if (r == 0 && leave_due(q) < 0)
-		r = fail(err, ENOMEM, "out of memory for a run");
-	return r < 0 ? r : retry(q, err);
+		r = end_task(q, end->slot);
+	r = r < 0 ? r : leave_due(q);
+	/* Those who come now have their turn among those who wait. */
+	while (r == 0 && next_arrival_ns(q) == q->tasks.now_ns)
+		r = wait_in_line(q, next_unit(q));
+	return r < 0 ? fail(err, ENOMEM, "out of memory for a run") : retry(q, err);
 }
 
 static int by_priority(const void *a, const void *b, void *context)
@@ -351,7 +377,7 @@ static struct replay_priority of_priority(
 	p.queued_s /= MAX(p.n_placed, 1u);
 	p.completion_s /= MAX(n_ended, 1u);
 	if (n_ended)
-		p.busy_s = ends[MIN(n_ended, (n * BUSY_PERCENT + 99) / 100) - 1];
+		p.busy_s = ends[MIN(n_ended, (p.n_placed * BUSY_PERCENT + 99) / 100) - 1];
 	return p;
 }
 
@@ -383,18 +409,15 @@ static int summarise_priorities(const struct queue *q)
 
 static int summarise(const struct queue *q)
 {
-	const struct workload *w = q->run->in->workload;
 	struct replay_result *result = q->run->result;
-	const uint64_t now_ns = q->tasks.now_ns;
-	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, now_ns), q->first_ns);
-	const uint64_t last_ns = w->tasks[q->arrivals[w->n - 1]].arrives_ns;
+	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, q->tasks.now_ns), q->first_ns);
 
 	if (summarise_priorities(q) < 0)
 		return -ENOMEM;
 	stats_sort(result->queued_s, result->n_placed);
 	stats_sort(result->completion_s, q->n_ended);
-	result->arrivals_s = seconds(clock_since_ns(last_ns, q->first_ns));
-	result->end_s = seconds(clock_since_ns(now_ns, q->first_ns));
+	result->arrivals_s = seconds(clock_since_ns(q->last_ns, q->first_ns));
+	result->end_s = seconds(clock_since_ns(q->ended_ns, q->first_ns));
 	result->busy_s = seconds(busy_ns);
 	if (busy_ns)
 		result->throughput_per_h = 3600.0 * q->n_busy / result->busy_s;

@@ -61,12 +61,15 @@ struct queue {
 	uint32_t *arrivals; /* tasks by time of arrival */
 	struct progress *progress;
 	uint32_t next;            /* of the arrivals */
+	uint32_t n_counted;       /* tasks that figures are of */
 	uint32_t n_ended, n_busy; /* n_busy: by busy_ns */
 	struct line *lines;
 	uint32_t n_lines;
 	struct unit *back; /* those that wait again, or still, once all have been tried */
 	uint32_t n_back, back_room;
-	uint64_t first_ns; /* the first arrival: where curves begin */
+	/* Of those that figures are of: the first arrival, where curves begin, and the last. */
+	uint64_t first_ns, last_ns;
+	uint64_t ended_ns; /* the last that has */
 	uint64_t busy_ns;  /* when it was no longer busy */
 	uint64_t step_ns;
 	/*
@@ -76,6 +79,12 @@ struct queue {
 	 */
 	uint32_t freed[FREED_MAX];
 	uint32_t n_freed;
+	/*
+	 * Others may have room because of one that has begun since: beside it by their labels, or
+	 * in its place if it has borrowed what is guaranteed to them. is_helped: while all are
+	 * tried because of that.
+	 */
+	bool helps, is_helped;
 	uint32_t room[SPEC_PRIORITY_MAX + 1]; /* there, as place_preempt_room() has it */
 	uint64_t defrag_ns;                   /* when the next plan is due */
 	bool may_defrag;                      /* something has changed since the last plan */
@@ -100,6 +109,8 @@ static inline const struct place_spec *spec_at(const struct queue *q, uint32_t a
 
 struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n);
 int wait_in_line(struct queue *q, struct unit unit);
+/* Of those n arrivals, whom the figures are of. */
+uint32_t n_counted_of(const struct queue *q, uint32_t first, uint32_t n);
 /* The unit has no room: its tasks are told of, with why. */
 void note_waits(const struct queue *q, const struct unit *unit);
 /* It waits from when all have been tried. */

@@ -50,8 +50,17 @@ int wait_in_line(struct queue *q, struct unit unit)
 	memmove(&line->units[at + 1], &line->units[at], (line->n - at) * sizeof(*line->units));
 	line->units[at] = unit;
 	line->n++;
-	q->run->waiting += unit.n;
+	q->run->waiting += n_counted_of(q, unit.first, unit.n);
 	return 0;
+}
+
+uint32_t n_counted_of(const struct queue *q, uint32_t first, uint32_t n)
+{
+	uint32_t counted = 0;
+
+	for (uint32_t i = first; i < first + n; i++)
+		counted += run_counts(q->run, q->arrivals[i]);
+	return counted;
 }
 
 void note_waits(const struct queue *q, const struct unit *unit)
@@ -131,9 +140,11 @@ static bool could_fit(struct queue *q, const struct unit *unit, uint32_t at, uin
 /* Whether any of it may have room now. */
 static bool may_fit(struct queue *q, const struct unit *unit)
 {
-	/* Quotas and labels may have stood against it elsewhere. */
-	if (unit->is_new || unit->queue || unit->is_drawn)
+	if (unit->is_new)
 		return true;
+	/* Quotas and labels may have stood against it elsewhere. */
+	if (unit->queue || unit->is_drawn)
+		return q->n_freed || q->is_helped;
 	if (unit->share >
 		q->room[q->run->in->preempt == REPLAY_KEEP ? 0 : spec_at(q, unit->first)->priority])
 		return false;
@@ -168,14 +179,13 @@ static struct line *next_line(struct queue *q)
 }
 
 /*
- * 1: others may have room because of what has started. Once somebody waits again, who may come
- * before those that have not been tried yet, all have their turn anew.
+ * Once somebody waits again, who may come before those that have not been tried yet, all have their
+ * turn anew.
  */
 static int try_all(struct queue *q, struct error *err)
 {
 	const uint32_t n_freed = q->n_freed;
 	struct line *line = NULL;
-	bool is_more = false;
 	int r = 0;
 
 	measure_room(q);
@@ -186,8 +196,7 @@ static int try_all(struct queue *q, struct error *err)
 
 		r = may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
 		if (r == 1) {
-			q->run->waiting -= unit.n;
-			is_more |= unit.is_drawn;
+			q->run->waiting -= n_counted_of(q, unit.first, unit.n);
 			measure_room(q);
 			continue;
 		}
@@ -207,7 +216,7 @@ static int try_all(struct queue *q, struct error *err)
 	}
 	if (!q->n_back)
 		forget_freed(q, n_freed);
-	return r < 0 ? r : is_more;
+	return MIN(r, 0);
 }
 
 int retry(struct queue *q, struct error *err)
@@ -219,7 +228,9 @@ int retry(struct queue *q, struct error *err)
 			if (wait_in_line(q, q->back[i]) < 0)
 				return fail(err, ENOMEM, "out of memory for a run");
 		q->n_back = 0;
+		q->is_helped = q->helps;
+		q->helps = false;
 		r = try_all(q, err);
-	} while (r == 1 || (r == 0 && (q->n_back || q->n_freed)));
+	} while (r == 0 && (q->n_back || q->n_freed || q->helps));
 	return r;
 }

@@ -180,6 +180,7 @@ static int start(struct run *run, struct error *err)
 	uint32_t labels[WORKLOAD_LABELS_MAX + 1] = {0};
 	const struct replay_input *in = run->in;
 	_cleanup_free_ uint32_t *index = calloc(in->cluster->n, sizeof(*index));
+	uint32_t n_counted = 0;
 	int r;
 
 	run->result = calloc(1, sizeof(*run->result));
@@ -203,8 +204,11 @@ static int start(struct run *run, struct error *err)
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < in->workload->n; i++)
+		if (run_counts(run, i))
+			run->specs[n_counted++] = in->workload->tasks[i].spec;
+	place_mix_give(run->mix, run->place, run->specs, n_counted);
+	for (uint32_t i = 0; i < in->workload->n; i++)
 		run->specs[i] = in->workload->tasks[i].spec;
-	place_mix_give(run->mix, run->place, run->specs, in->workload->n);
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		set_spec(run, i, labels);
 	if (in->scheme->knows_mix)
@@ -410,6 +414,7 @@ static void finish(struct run *run)
 	place_mix_free(run->mix);
 	free(run->specs);
 	free(run->devices);
+	free(run->has_place);
 }
 
 /* ---- who never has room ---- */
@@ -548,10 +553,37 @@ int replay_find_hopeless(
 	return 0;
 }
 
+/*
+ * counts: whom the figures are of, or NULL; ret_has_place: who has had a place, NULL is not asked.
+ */
+static int run_once(const struct replay_input *input, const bool *counts,
+	struct replay_result **ret_result, bool **ret_has_place, struct error *err)
+{
+	struct run run = {.in = input, .counts = counts};
+	int r = start(&run, err);
+
+	if (r == 0)
+		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
+	if (r == 0 && ret_has_place)
+		*ret_has_place = TAKE_PTR(run.has_place);
+	finish(&run);
+	if (r < 0) {
+		replay_free(run.result);
+		return r;
+	}
+	run.result->allocated = metrics_mean(&run.result->curves, METRICS_ALLOCATED);
+	run.result->used = metrics_mean(&run.result->curves, METRICS_USED);
+	run.result->in_use = metrics_mean(&run.result->curves, METRICS_IN_USE);
+	*ret_result = run.result;
+	return 0;
+}
+
 int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err)
 {
-	struct run run = {.in = input};
+	_cleanup_free_ bool *has_place = NULL;
+	struct replay_input again = *input;
+	struct replay_result *result;
 	int r;
 
 	if (!input->cluster->n_devices || !input->workload->n)
@@ -567,17 +599,16 @@ int replay_run(
 	r = replay_defrag_check(&input->defrag, err);
 	if (r == 0 && input->cluster->n_networks)
 		r = check_networks(input, err);
-	r = r < 0 ? r : start(&run, err);
-	if (r == 0)
-		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
-	finish(&run);
-	if (r < 0) {
-		replay_free(run.result);
+	r = r < 0 ? r : run_once(input, NULL, &result, &has_place, err);
+	if (r < 0)
 		return r;
+	/* Who never has one is known only now. All is decided again as it was, and told already. */
+	again.note = NULL;
+	if (input->mode == REPLAY_QUEUE && result->n_placed && result->n_placed < result->n_tasks) {
+		replay_free(result);
+		r = run_once(&again, has_place, &result, NULL, err);
 	}
-	run.result->allocated = metrics_mean(&run.result->curves, METRICS_ALLOCATED);
-	run.result->used = metrics_mean(&run.result->curves, METRICS_USED);
-	run.result->in_use = metrics_mean(&run.result->curves, METRICS_IN_USE);
-	*ret_result = run.result;
-	return 0;
+	if (r == 0)
+		*ret_result = result;
+	return r;
 }

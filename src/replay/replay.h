@@ -14,8 +14,10 @@
  * too, and the result says which and why.
  *
  * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
- * each departure those that wait are tried in order, and one that does not fit does not hold up
- * those behind it. A gang starts together or waits together; with a threshold, enough of it start
+ * each departure those that wait are tried in order, with those who come at that moment, and one
+ * that does not fit does not hold up those behind it. Figures are of those that have room at some
+ * time: where others never do, all is run once more to the same end, now that they are known. A
+ * gang starts together or waits together; with a threshold, enough of it start
  * together, and each of the others when there is room. A device's time is divided as its
  * scheme says: requests are met, what is left over goes to whoever has least, up to the limits; or
  * without limits to all alike. A task on several devices goes at the pace of the slowest.
@@ -148,10 +150,11 @@ struct replay_result {
 	uint32_t n_priorities;
 	uint32_t n_evicted; /* so often a task had to go */
 	uint32_t n_moves;   /* by defragmentation */
-	double arrivals_s;  /* the last arrival, since the first */
-	double end_s;       /* the last departure, since the first arrival */
-	double busy_s;      /* when 99 % of the tasks had ended: curves and means are up to there */
-	double throughput_per_h;        /* tasks that ended by busy_s */
+	/* Of those that have been placed, as are curves and means. */
+	double arrivals_s;       /* the last arrival, since the first */
+	double end_s;            /* the last departure, since the first arrival */
+	double busy_s;           /* when 99 % of them had ended: curves and means are up to there */
+	double throughput_per_h; /* tasks that ended by busy_s */
 	double allocated, used, in_use; /* means over time, as parts of all devices */
 };
 

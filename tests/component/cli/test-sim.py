@@ -235,6 +235,16 @@ tasks:
   - {request: 1, copies: 2, duration: 100s, queue: b}
   - {request: 1, duration: 10s, at: 1s, queue: a}
 """
+HOPELESS = """nodes:
+  - {name: n, devices: "A:2|B:1"}
+tasks:
+  - {request: 0.6, limit: 0.9, model: A, copies: 30, every: 20s, duration: 70s, at: 3s}
+  - {request: 1, model: A, duration: 50s, at: 100s, priority: 5}
+"""
+NEVER = """  - {request: 3, model: A, duration: 100s}
+  - {request: 2, model: B, duration: 100s, at: 300s, priority: 90}
+  - {request: 2, model: B, duration: 100s, at: 3000s}
+"""
 LABELLED = """nodes:
   - {name: n, devices: 2}
 tasks:
@@ -369,6 +379,23 @@ cells:
   - cellId: node-0000
   - cellId: node-0001
 """
+
+
+def figures_are_without_who_never_had_room():
+    """But for placed they are those of a file without such tasks."""
+    def run(text):
+        f.write("c.yaml", text)
+        return sim_json("--spec", "c.yaml", "--policy", "first-fit,whole", "--preempt", "restart", folder=f.folder.name)["policies"]
+
+    def without(run):
+        return {key: value for key, value in run.items() if key not in ("tasks", "placed", "placed_percent", "priorities")}
+    with Files() as f:
+        for plain, crowded in zip(run(HOPELESS), run(HOPELESS + NEVER), strict=True):
+            for a, b in zip(plain["runs"], crowded["runs"], strict=True):
+                assert without(a) == without(b), {k: (a[k], b[k]) for k in without(a) if a[k] != b[k]}
+                assert (b["tasks"] - a["tasks"], b["placed"] - a["placed"]) == (3, 0), b
+                lower = [p for p in b["priorities"] if p["priority"] < 90]
+                assert [p["busy_s"] for p in lower] == [p["busy_s"] for p in a["priorities"]], b["priorities"]
 
 
 def reads_cells():
@@ -835,8 +862,8 @@ TURNS = {
   - {request: 1, at: 50s, duration: 500s, priority: 10}
   - {request: 1, at: 60s, duration: 100s, priority: 90}
 """, ("--grace", "60s"), """
-0 1 placed a the only node
 0 2 placed a the only node
+0 1 placed a the only node
 50 3 waits 1 that nobody is on asked
 60 1 leaving within 60 s for task 4 of priority 90
 60 4 waits its place on a is kept until 1 task has gone
@@ -858,8 +885,8 @@ queues:
   - {request: 1, queue: b, at: 60s, duration: 100s, priority: 5}
   - {request: 1, queue: b, at: 70s, duration: 100s, priority: 1}
 """, (), """
-0 1 placed n the only node
 0 2 placed n the only node
+0 1 placed n the only node
 50 1 evicted for task 3 of priority 90
 50 3 placed n the only node
 50 1 waits queue a has 2 of its guaranteed 1 devices
@@ -919,8 +946,8 @@ queues:
   - {request: 0.6, limit: 0.6, at: 10s, duration: 1000s, priority: 10, queue: b}
   - {request: 2, at: 20s, duration: 5000s, queue: a}
 """, (), """
-0 1 placed n best of 2 nodes
 0 2 placed n best of 2 nodes
+0 1 placed n best of 2 nodes
 10 3 waits queue b has 0.6 of the 1 devices that it may have
 20 4 waits 2 that nobody is on asked
 100 1 evicted for task 4, whose queue is guaranteed it
@@ -935,9 +962,9 @@ queues:
   - {request: 1, duration: 25s, priority: 99}
   - {request: 1, at: 20s, duration: 100s, priority: 50, gang: yes, copies: 4, threshold: 0.5}
 """, ("--grace", "30s"), """
+0 3 placed n the only node
 0 1 placed n the only node
 0 2 placed n the only node
-0 3 placed n the only node
 20 1 leaving within 30 s for task 4 of priority 50
 20 2 leaving within 30 s for task 4 of priority 50
 20 4 waits its place on n is kept until 2 tasks have gone
@@ -955,6 +982,74 @@ queues:
 150 7 placed n the only node
 150 1 placed n the only node
 150 2 placed n the only node
+"""),
+    "who goes for a limit need not be where the room is": ("""
+  - {name: a, devices: 1}
+  - {name: b, devices: 1}
+queues:
+  - {name: q, quota: 1, limit: 1.5}
+""", """
+  - {request: 0.5, queue: q, priority: 10, duration: 1000s, copies: 2}
+  - {request: 0.7, queue: q, priority: 90, duration: 100s, at: 90s}
+""", (), """
+0 1 placed a best of 2 nodes
+0 2 placed a best of 2 nodes
+90 1 evicted for task 3 of priority 90
+90 3 placed b the only node
+90 1 waits queue q has 1.2 of the 1.5 devices that it may have
+190 1 placed a best of 2 nodes
+"""),
+    "nobody goes for a gang in vain": ("""
+  - {name: a, devices: 1}
+queues:
+  - {name: q, quota: 1}
+""", """
+  - {request: 0.7, queue: q, priority: 10, duration: 1000s}
+  - {request: 0.25, queue: q, priority: 10, duration: 1000s}
+  - {request: 0.3, queue: q, priority: 90, duration: 100s, at: 90s, copies: 2, gang: yes}
+""", (), """
+0 1 placed a the only node
+0 2 placed a the only node
+90 1 evicted for task 3 of priority 90
+90 3 placed a the only node
+90 4 placed a the only node
+90 1 waits queue q has 0.85 of its guaranteed 1 devices
+390.300300301 1 placed a the only node
+"""),
+    "what is guaranteed is had back as soon as another queue borrows": ("""
+  - {name: n, devices: "A:2"}
+  - {name: m, devices: "B:1"}
+  - {name: o, devices: "C:1"}
+queues:
+  - {name: a, quota: 2}
+  - {name: b, quota: 1}
+""", """
+  - {request: 1, queue: b, model: A, duration: 1000s}
+  - {request: 2, queue: a, model: A, duration: 100s, at: 10s}
+  - {request: 1, queue: b, model: B, duration: 1000s, at: 20s}
+""", (), """
+0 1 placed n the only node
+10 2 waits (2 that nobody is on asked)
+20 3 placed m the only node
+20 1 evicted for task 2, whose queue is guaranteed it
+20 2 placed n the only node
+20 1 waits 0 of model A are idle to borrow
+120 1 placed n the only node
+"""),
+    "of those who come at once the first is who has the highest priority": ("""
+  - {name: n, devices: 1}
+""", """
+  - {request: 1, duration: 10s, priority: 10}
+  - {request: 1, duration: 10s, priority: 90}
+  - {request: 1, duration: 10s, priority: 10, at: 15s}
+  - {request: 1, duration: 10s, priority: 90, at: 20s}
+""", (), """
+0 2 placed n the only node
+0 1 waits 1 that nobody is on asked
+10 1 placed n the only node
+15 3 waits 1 that nobody is on asked
+20 4 placed n the only node
+30 3 placed n the only node
 """),
 }
 
@@ -1188,7 +1283,7 @@ def bad_files_are_said_and_nothing_is_written():
 main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
      draws_tasks_that_come_and_go, reads_yaml, has_devices_of_several_kinds_in_a_node, ends_in_time_or_says_that_it_does_not,
      shares_by_queues_labels_and_thresholds,
-     says_what_never_had_room, reads_cells, tells_of_tasks_that_no_node_could_have,
+     says_what_never_had_room, figures_are_without_who_never_had_room, reads_cells, tells_of_tasks_that_no_node_could_have,
      tells_of_generated_tasks_that_never_fit, tells_of_quotas_that_nothing_can_meet,
      tells_which_limit_nobody_gets_past, tells_of_gangs_that_never_fit, calls_labels_by_their_names,
      chooses_modes_and_networks,

@@ -517,7 +517,7 @@ static void a_brief_run_is_the_same_without_what_is_free(void **state)
 	}
 }
 
-/* A device is open again, another one never was. */
+/* The device is open again; who never had room says nothing of it. */
 static void knows_what_is_when_all_have_ended(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -528,10 +528,11 @@ static void knows_what_is_when_all_have_ended(void **state)
 	s.workload.tasks[1].spec.cpu_milli = 17000; /* the node has 16000 */
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	after = &s.result->curves.after;
-	assert_times(&after->value[METRICS_OPEN], 1, (const double[]){0.5});
-	assert_times(&after->value[METRICS_NO_CPU], 1, (const double[]){0.5});
+	assert_times(&after->value[METRICS_OPEN], 1, (const double[]){1});
+	assert_times(&after->value[METRICS_NO_CPU], 1, (const double[]){0});
 	assert_times(&after->value[METRICS_ALLOCATED], 3, (const double[]){0, 0, 0});
-	assert_times(&after->value[METRICS_WAITING], 1, (const double[]){1});
+	assert_times(&after->value[METRICS_WAITING], 1, (const double[]){0});
+	assert_int_equal(s.result->n_placed, 1);
 }
 
 static struct replay_hopeless hopeless_of(struct scene *s, const char *nodes, const char *name)
