@@ -654,17 +654,38 @@ int place_return_leaving(struct place *place, uint32_t tenant, const struct plac
 	return 0;
 }
 
-int place_linger(struct place *place, uint32_t tenant, struct error *err)
+/* As it was when it was removed since a mark that is open. -ENOENT. */
+static int removed(
+	const struct place *place, uint32_t tenant, struct place_tenant *ret, struct error *err)
 {
 	uint32_t i = place->n_undo;
-	struct place_tenant was;
-	int r;
 
 	while (i && place->undo[i - 1].tenant != tenant)
 		i--;
 	if (!i || place->undo[i - 1].type != UNDO_REMOVE)
 		return fail(err, ENOENT, "tenant %u was not removed just now", tenant);
-	was = place->undo[i - 1].was;
+	*ret = place->undo[i - 1].was;
+	return 0;
+}
+
+int place_spare(struct place *place, uint32_t tenant, struct error *err)
+{
+	struct place_tenant was;
+	int r = removed(place, tenant, &was, err);
+
+	if (r < 0)
+		return r;
+	r = place_return(place, tenant, &was);
+	return r < 0 ? fail(err, -r, "tenant %u cannot come back", tenant) : 0;
+}
+
+int place_linger(struct place *place, uint32_t tenant, struct error *err)
+{
+	struct place_tenant was;
+	int r = removed(place, tenant, &was, err);
+
+	if (r < 0)
+		return r;
 	r = place_return_leaving(place, tenant, &was);
 	if (r == -ENOSPC)
 		return node_counts(place, &was.spec, was.node, err);

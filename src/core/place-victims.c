@@ -26,8 +26,8 @@ static bool is_out(const struct place *place, const struct place_victim *v)
 int place_victims_leave(
 	struct place_victims *victims, struct place *place, const uint32_t *tenants, uint32_t n)
 {
-	int r = array_grow(&victims->list, &victims->size, victims->n + (uint64_t)n,
-		sizeof(*victims->list));
+	int r = array_grow(
+		&victims->list, &victims->size, victims->n + (uint64_t)n, sizeof(*victims->list));
 
 	for (uint32_t i = 0; i < n && r == 0; i++) {
 		struct place_victim *v = &victims->list[victims->n];

@@ -19,8 +19,9 @@ struct attempt {
 	uint32_t n_taken;
 	struct decide_victims *victims; /* NULL: nobody has to leave */
 	uint32_t n_victims;             /* of them, those who were there before */
-	struct buf *asked_back;         /* of whom */
-	bool may_be_remote;             /* devices of other nodes will do */
+	bool is_together; /* others are decided with it: who leaves does so when all have been */
+	struct buf *asked_back; /* of whom */
+	bool may_be_remote;     /* devices of other nodes will do */
 	/* What the engine chose then; with has_client the tenant that it is on its own node. */
 	struct place_decision way;
 	uint32_t client;

@@ -195,19 +195,23 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 	return 0;
 }
 
-/* Who was sent away from there on is as before. */
-static void call_back(struct attempt *a, uint32_t from)
+/* It was sent away, and is there again. */
+static void show(struct cluster *c, struct cpod *pod)
 {
-	for (uint32_t i = from; a->victims && i < a->victims->n; i++) {
-		struct cpod *pod = a->victims->v[i];
+	pod->n_gone = 0;
+	cluster_count_gone(c, pod, -1);
+	view_hide(c->view, pod->ns, pod->name, false);
+}
 
-		pod->n_gone = 0;
-		pod->is_told = pod->is_reclaimed = false;
-		cluster_count_gone(a->cluster, pod, -1);
-		view_hide(a->cluster->view, pod->ns, pod->name, false);
+/* Who was sent away from there on is as before. */
+static void call_back(struct cluster *c, struct decide_victims *victims, uint32_t from)
+{
+	for (uint32_t i = from; victims && i < victims->n; i++) {
+		show(c, victims->v[i]);
+		victims->v[i]->is_told = victims->v[i]->is_reclaimed = false;
 	}
-	if (a->victims)
-		a->victims->n = from;
+	if (victims)
+		victims->n = from;
 }
 
 uint32_t attempt_next_host(const struct cpod *pod, uint32_t i)
@@ -254,7 +258,7 @@ int attempt_take_all(struct attempt *a, struct error *err)
 		r = attempt_take_hosts(a, PLACE_NONE, err);
 		if (r < 0) {
 			place_rollback(c->place, mark);
-			call_back(a, n_victims);
+			call_back(c, a->victims, n_victims);
 		}
 		place_release(c->place);
 		if (r != -ENOSPC || !a->n_taken)
@@ -355,7 +359,8 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : cpod_find_server(c, pod);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
-	r = r < 0 ? r : cnode_refresh(c, node);
+	/* With who is out of sight it would be another size. */
+	r = r < 0 || a->is_together ? r : cnode_refresh(c, node);
 	if (r < 0) {
 		cluster_forget(c, pod);
 		return fail(err, -r, "out of memory");
@@ -407,30 +412,21 @@ static void hold(struct attempt *a, struct buf *why)
 		a->pod->node->name, are_elsewhere ? " and others" : "");
 }
 
-/* Who was sent away runs on until it has gone; or nothing has happened. */
-static int settle_victims(struct attempt *a, int r, struct error *err)
+/* Who was sent away runs on until it has gone. Else what was done is for the caller to undo. */
+static int linger(
+	struct cluster *c, const struct decide_victims *victims, uint32_t from, struct error *err)
 {
-	struct cluster *c = a->cluster;
+	int r = 0;
 
-	for (uint32_t i = a->n_victims; r == 0 && i < a->victims->n; i++) {
-		struct cpod *pod = a->victims->v[i];
+	for (uint32_t i = from; r == 0 && i < victims->n; i++) {
+		const struct cpod *pod = victims->v[i];
 
 		for (uint32_t k = 0; r == 0 && k < pod->n_tenants; k++)
 			r = place_linger(c->place, pod->tenants[k], err);
 	}
-	if (r < 0) {
-		call_back(a, a->n_victims);
-		a->victims = NULL;
-		return r;
-	}
-	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
-		struct cpod *pod = a->victims->v[i];
-
-		pod->n_gone = 0;
-		cluster_count_gone(c, pod, -1);
-		view_hide(c->view, pod->ns, pod->name, false);
-	}
-	return 0;
+	for (uint32_t i = from; r == 0 && i < victims->n; i++)
+		show(c, victims->v[i]);
+	return r;
 }
 
 /* Without victims, then, where it may, with them: all or nothing. */
@@ -452,9 +448,13 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	a->n_avoided = a->n_taken = 0;
 	mark = place_mark(a->cluster->place);
 	r = attempt_take_all(a, err);
-	r = settle_victims(a, r, err);
-	if (r < 0)
+	if (r == 0 && !a->is_together)
+		r = linger(a->cluster, victims, a->n_victims, err);
+	if (r < 0) {
+		call_back(a->cluster, victims, a->n_victims);
+		a->victims = NULL;
 		place_rollback(a->cluster->place, mark);
+	}
 	place_release(a->cluster->place);
 	return r;
 }
@@ -488,7 +488,10 @@ static int name_claims(struct attempt *a, struct buf *why)
 int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
 	enum decision *ret, struct buf *why, struct error *err)
 {
-	struct attempt a = {.cluster = c, .pod = pod, .asked_back = why};
+	struct attempt a = {.cluster = c,
+		.pod = pod,
+		.asked_back = why,
+		.is_together = victims && victims->is_open};
 	struct error unfit;
 	int r;
 
@@ -540,34 +543,132 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	return r;
 }
 
-void decide_spare(struct cluster *c, struct decide_victims *victims, uint32_t from)
+/* 1: by the rules for nodes it may be where it is; -ENOMEM. */
+static int fits_where_it_is(struct cluster *c, const struct cpod *pod)
 {
-	for (uint32_t i = from; i < victims->n; i++)
-		if (!victims->v[i]->is_deleting)
-			cpod_tell(c, victims->v[i], false);
-	victims->n = from;
+	struct fit *fit = NULL;
+	const int seen = view_find_node(c->view, pod->node->name);
+	bool does_fit = false;
+	int r;
+
+	view_assume(c->view, pod->ns, pod->name, "");
+	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
+	if (r == 0 && seen >= 0)
+		does_fit = (pod->server ? fit_node_without(fit, (uint32_t)seen, remote_spared)
+					: fit_node(fit, (uint32_t)seen))
+				   .why == FIT_OK;
+	fit_free(fit);
+	view_assume(c->view, pod->ns, pod->name, pod->node->name);
+	return r == -ENOMEM ? r : does_fit;
 }
 
 int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
 {
-	struct fit *fit = NULL;
-	int r, seen = view_find_node(c->view, pod->node->name);
+	int r;
 
 	*ret = DECIDE_HOLD;
 	for (uint32_t i = 0; i < pod->n_tenants; i++)
 		if (place_is_awaiting(c->place, pod->tenants[i]))
 			return 0;
 	*ret = DECIDE_WAIT;
-	view_assume(c->view, pod->ns, pod->name, "");
-	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
-	if (r == 0 && seen >= 0 && cpod_is_whole(c, pod) &&
-		(pod->server ? fit_node_without(fit, (uint32_t)seen, remote_spared)
-			     : fit_node(fit, (uint32_t)seen))
-				.why == FIT_OK)
+	r = fits_where_it_is(c, pod);
+	if (r > 0 && cpod_is_whole(c, pod))
 		*ret = DECIDE_BIND;
-	fit_free(fit);
-	view_assume(c->view, pod->ns, pod->name, pod->node->name);
-	return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
+	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
+}
+
+/* ---- several together ---- */
+
+void decide_begin(struct cluster *c, struct decide_victims *victims)
+{
+	victims->n = 0;
+	victims->mark = place_mark(c->place);
+	victims->is_open = true;
+}
+
+/* 1: nothing is asked of it, as all of them have room beside it; -ENOMEM. */
+static int try_without(
+	struct cluster *c, struct cpod *victim, struct cpod *const *members, uint32_t n)
+{
+	const uint32_t mark = place_mark(c->place);
+	int r = 0;
+
+	for (uint32_t k = 0; r == 0 && k < victim->n_tenants; k++)
+		r = place_spare(c->place, victim->tenants[k], NULL);
+	view_hide(c->view, victim->ns, victim->name, false);
+	for (uint32_t i = 0; r >= 0 && i < n; i++) {
+		r = members[i]->node ? fits_where_it_is(c, members[i]) : 1;
+		r = r == 0 ? -ENOSPC : r;
+	}
+	if (r < 0) {
+		view_hide(c->view, victim->ns, victim->name, true);
+		place_rollback(c->place, mark);
+	}
+	place_release(c->place);
+	return r == -ENOMEM ? r : r >= 0;
+}
+
+/* Those that matter most first. */
+static int compare_victims(const void *pa, const void *pb)
+{
+	const struct cpod *a = *(struct cpod *const *)pa, *b = *(struct cpod *const *)pb;
+
+	if (a->priority != b->priority)
+		return a->priority > b->priority ? -1 : 1;
+	if (cpod_gpu_priority(a) != cpod_gpu_priority(b))
+		return cpod_gpu_priority(a) > cpod_gpu_priority(b) ? -1 : 1;
+	return strcmp(a->ns, b->ns) ? strcmp(a->ns, b->ns) : strcmp(a->name, b->name);
+}
+
+static int spare(
+	struct cluster *c, struct decide_victims *victims, struct cpod *const *members, uint32_t n)
+{
+	uint32_t kept = 0;
+	int r = 0;
+
+	if (victims->n)
+		qsort(victims->v, victims->n, sizeof(*victims->v), compare_victims);
+	for (uint32_t i = 0; i < victims->n; i++) {
+		struct cpod *pod = victims->v[i];
+
+		r = r < 0 ? r : try_without(c, pod, members, n);
+		if (r > 0) {
+			show(c, pod);
+			pod->is_told = pod->is_reclaimed = false;
+		} else {
+			victims->v[kept++] = pod;
+		}
+	}
+	victims->n = kept;
+	return MIN(r, 0);
+}
+
+int decide_end(struct cluster *c, struct decide_victims *victims, struct cpod *const *members,
+	uint32_t n, struct error *err)
+{
+	int r = spare(c, victims, members, n);
+
+	r = r < 0 ? fail(err, -r, "out of memory") : linger(c, victims, 0, err);
+	if (r < 0) {
+		decide_cancel(c, victims, members, n);
+		return r;
+	}
+	place_release(c->place);
+	victims->is_open = false;
+	for (uint32_t i = 0; r == 0 && i < n; i++)
+		r = members[i]->node ? cnode_refresh(c, members[i]->node) : 0;
+	return r < 0 ? fail(err, -r, "out of memory") : 0;
+}
+
+void decide_cancel(
+	struct cluster *c, struct decide_victims *victims, struct cpod *const *members, uint32_t n)
+{
+	call_back(c, victims, 0);
+	for (uint32_t i = 0; i < n; i++)
+		cluster_forget(c, members[i]);
+	place_rollback(c->place, victims->mark);
+	place_release(c->place);
+	victims->is_open = false;
 }
 
 void decide_release(struct cluster *c, struct cpod *pod)

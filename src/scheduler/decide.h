@@ -29,10 +29,20 @@ enum decision {
 struct decide_victims {
 	struct cpod **v;
 	uint32_t n, room;
+	bool is_open; /* between decide_begin() and the end */
+	uint32_t mark;
 };
 
-/* Nobody has to leave any more: those of the list stay. */
-void decide_spare(struct cluster *cluster, struct decide_victims *victims, uint32_t from);
+/*
+ * For pods that are decided together: what those of the list leave is for all of them. They are
+ * told in the end, all of them but those beside whom everybody has room all the same; or they stay,
+ * and the pods wait again. members: those that were tried. -ENOMEM: they stay.
+ */
+void decide_begin(struct cluster *cluster, struct decide_victims *victims);
+int decide_end(struct cluster *cluster, struct decide_victims *victims, struct cpod *const *members,
+	uint32_t n, struct error *err);
+void decide_cancel(struct cluster *cluster, struct decide_victims *victims,
+	struct cpod *const *members, uint32_t n);
 
 /* A negative errno: -ENOMEM, or a mistake of ours, in err. why is cleared first. */
 int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims *victims,

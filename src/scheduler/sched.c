@@ -383,9 +383,10 @@ static int gather(
 	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
 	uint32_t n_placed = 0;
 	uint64_t give_up_ns = 0, reclaim_at_ns = 0;
+	bool is_enough;
 	int r = 0;
 
-	s->victims.n = 0;
+	decide_begin(s->cluster, &s->victims);
 	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
 		enum decision decision;
 
@@ -404,10 +405,12 @@ static int gather(
 		if (r == 0 && decision == DECIDE_WAIT && !first.n)
 			buf_add(&first, buf_str(&s->why));
 	}
-	if (r < 0 || g->n_running + n_placed < g->least) {
-		for (uint32_t i = 0; i < g->n_waiting; i++)
-			cluster_forget(s->cluster, g->member[i]);
-		decide_spare(s->cluster, &s->victims, 0);
+	is_enough = r == 0 && g->n_running + n_placed >= g->least;
+	if (is_enough)
+		r = decide_end(s->cluster, &s->victims, g->member, g->n_waiting, err);
+	else
+		decide_cancel(s->cluster, &s->victims, g->member, g->n_waiting);
+	if (r < 0 || !is_enough) {
 		/* That is as it was before: nothing that could help anybody. */
 		cluster_take_news(s->cluster);
 		s->counts.n_nowhere++;
@@ -432,6 +435,8 @@ static int gather(
 		/* While one has to wait for somebody to leave, all do. */
 		if (s->victims.n)
 			decide_hold(s->cluster, pod, give_up_ns);
+		else
+			decide_release(s->cluster, pod);
 		r = push(s, s->victims.n ? SCHED_NOMINATE : SCHED_BIND, pod, NULL,
 			STR("waits for others to leave its group's places"));
 	}

@@ -688,6 +688,67 @@ static void a_group_makes_room_together(void **state)
 	next(SCHED_BIND, "m2", NULL);
 }
 
+/* What one leaves is for all of the group; and nobody leaves for it in vain. */
+static void a_group_shares_what_is_left_to_it(void **state)
+{
+	add_node("n1", 1);
+	add_pod("small", SHARE("0.25") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "small", NULL), SHARE("0.25") ",'divvy.gpu/priority':'10'");
+	add_pod("large", SHARE("0.7") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "large", NULL), SHARE("0.7") ",'divvy.gpu/priority':'10'");
+	add_pod("m1", MEMBER("0.3", "2", "1"), "");
+	add_pod("m2", MEMBER("0.3", "2", "1"), "");
+	next(SCHED_NOMINATE, "m1", NULL);
+	next(SCHED_NOMINATE, "m2", NULL);
+	next(SCHED_EVICT, "large", "s/m1");
+	nothing();
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "large"));
+	next(SCHED_BIND, "m1", NULL);
+	next(SCHED_BIND, "m2", NULL);
+}
+
+/* A device would have room for it beside them, its node has none. */
+static void a_group_has_those_leave_who_are_apart(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1','labels':{'kubernetes.io/hostname':'n1'}},'status':{"
+		"'allocatable':{'cpu':'8','memory':'16Gi','pods':'110'}}}");
+	spec_of_all = ",'affinity':{'podAntiAffinity':{'requiredDuringSchedulingIgnoredDuring"
+		      "Execution':[{'topologyKey':'kubernetes.io/hostname','labelSelector':{}}]}}";
+	add_pod("small", SHARE("0.25") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "small", NULL), SHARE("0.25") ",'divvy.gpu/priority':'10'");
+	spec_of_all = "";
+	space = "other";
+	add_pod("large", SHARE("0.7") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "large", NULL), SHARE("0.7") ",'divvy.gpu/priority':'10'");
+	space = "s";
+	add_pod("m1", MEMBER("0.3", "2", "1"), "");
+	add_pod("m2", MEMBER("0.3", "2", "1"), "");
+	next(SCHED_NOMINATE, "m1", NULL);
+	next(SCHED_NOMINATE, "m2", NULL);
+	next(SCHED_EVICT, "large", "s/m1");
+	next(SCHED_EVICT, "small", "s/m1");
+	nothing();
+}
+
+/* Where there is not enough for it nobody leaves, and it is as before. */
+static void a_group_without_room_leaves_all_as_it_was(void **state)
+{
+	add_node("n1", 1);
+	add_pod("low", SHARE("0.7") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.7") ",'divvy.gpu/priority':'10'");
+	add_pod("m1", MEMBER("0.6", "2", "1"), "");
+	add_pod("m2", MEMBER("0.6", "2", "1"), "");
+	told("m1",
+		"group s/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 0.6 "
+		"free");
+	add_pod("small", SHARE("0.3"), "");
+	next(SCHED_BIND, "small", NULL);
+	add_pod("next", SHARE("0.1") ",'divvy.gpu/priority':'5'", "");
+	told("next", "0/1 nodes: 1 no GPU with 0.1 free");
+}
+
 static void a_group_times_out(void **state)
 {
 	struct sched_action a;
@@ -1058,6 +1119,9 @@ int main(void)
 		TEST(what_was_held_is_given_back),
 		TEST(who_decides_no_longer_holds_nothing),
 		TEST(a_group_makes_room_together),
+		TEST(a_group_shares_what_is_left_to_it),
+		TEST(a_group_has_those_leave_who_are_apart),
+		TEST(a_group_without_room_leaves_all_as_it_was),
 		TEST(a_group_times_out),
 		TEST(policies_hold),
 		TEST(volumes_are_made_first),
