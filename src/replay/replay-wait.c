@@ -178,6 +178,14 @@ static struct line *next_line(struct queue *q)
 	return best;
 }
 
+/* As one that has had no room since anybody has had some. */
+static bool is_like(const struct queue *q, const struct unit *unit, const struct unit *refused)
+{
+	return unit->n == 1 && refused->n == 1 &&
+		!memcmp(spec_at(q, unit->first), spec_at(q, refused->first),
+			sizeof(struct place_spec));
+}
+
 /*
  * Once somebody waits again, who may come before those that have not been tried yet, all have their
  * turn anew.
@@ -185,6 +193,7 @@ static struct line *next_line(struct queue *q)
 static int try_all(struct queue *q, struct error *err)
 {
 	const uint32_t n_freed = q->n_freed;
+	struct unit refused = {0};
 	struct line *line = NULL;
 	int r = 0;
 
@@ -194,8 +203,13 @@ static int try_all(struct queue *q, struct error *err)
 	while (r >= 0 && !q->n_back && (line = next_line(q))) {
 		struct unit unit = line->units[line->at++];
 
-		r = may_fit(q, &unit) ? try_unit(q, unit, err) : 0;
+		r = 0;
+		if (!is_like(q, &unit, &refused) && may_fit(q, &unit)) {
+			r = try_unit(q, unit, err);
+			refused = unit;
+		}
 		if (r == 1) {
+			refused.n = 0;
 			q->run->waiting -= n_counted_of(q, unit.first, unit.n);
 			measure_room(q);
 			continue;
