@@ -271,8 +271,10 @@ static int read_defrag(
 		str_split(&text, ',', &part);
 		r = parse_uint(part, 1, PLACE_MOVES_MAX, &n_moves, err);
 	}
-	if (r == 0 && text.p)
+	if (r == 0 && text.p) {
 		r = parse_duration_up_to(text, REPLAY_COST_MAX_NS, &defrag.cost_ns, err);
+		r = r < 0 ? fail_within(err, r, "cost") : 0;
+	}
 	defrag.n_moves = (uint32_t)n_moves;
 	if (r == 0 && !defrag.period_ns)
 		r = fail(err, EINVAL, "every 0: a time above 0 such as 10m is expected");

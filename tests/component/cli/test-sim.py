@@ -295,7 +295,8 @@ def shares_by_queues_labels_and_thresholds():
                 ("weight: 3", "models: any:x", ("line 4", "models", "x")),
                 ("weight: 3", "models: any:1:2:3", ("line 4", "models", "2:3")),
                 ("weight: 3", "models: any:0.5:0.2", ("c.yaml", "line 4", "queue b, model any", "above the limit")),
-                ("weight: 3", "models: any:1|any:1", ("c.yaml", "model any is named twice")),
+                ("weight: 3", "models: any:1:1", ("line 4", "queue b, model any: quota 1 is above that of all models, 0.5")),
+                ("weight: 3", "models: any:0.2|any:0.2", ("c.yaml", "model any is named twice")),
                 ("weight: 3", "models: " + "|".join(f"m{i}:1" for i in range(9)), ("line 4", "models", "8 models")),
                 ("queue: a", "queue: c", ("line 9", "'c'", "no queue")),
                 ("queue: a", "queue: all", ("line 9", "queue: 'all'", "queues below it", "'a'")),
@@ -483,9 +484,10 @@ tasks:
         assert f.sim("--spec", "c.yaml").stderr.splitlines() == [
             "divvy sim: c.yaml: queues are guaranteed 2.5 devices of V100, and there are 2",
             "divvy sim: c.yaml: queues are guaranteed 3.5 devices, and there are 3"]
-        f.write("c.yaml", text.replace("V100:2|T4:1", "3").replace("V100:2", "any:4").replace("T4:0.5", "any:0.5"))
+        f.write("c.yaml", text.replace("V100:2|T4:1", "3").replace("V100:2", "any:4").replace("a, quota: 2", "a, quota: 4").replace("T4:0.5", "any:0.5"))
         assert f.sim("--spec", "c.yaml").stderr == \
-            "divvy sim: c.yaml: queues are guaranteed 4.5 devices without a model, and there are 3\n"
+            "divvy sim: c.yaml: queues are guaranteed 4.5 devices without a model, and there are 3\n" \
+            "divvy sim: c.yaml: queues are guaranteed 5 devices, and there are 3\n"
 
 
 def tells_which_limit_nobody_gets_past():
@@ -1185,10 +1187,10 @@ def bad_usage_is_said():
         ("--generate", "wang", "--memory", "0.3,2"): ("--memory '0.3,2'", "SIGMA up to 1"),
         ("--generate", "wang", "--demand", "x"): ("demand", "x"),
         ("--generate", "wang", "--duration", "5m,1m"): ("duration", "5m,1m"),
-        ("--generate", "wang", "--duration", "90h"): ("--duration", "mean of 3d18h", "up to 3d3h"),
-        ("--generate", "wang", "--duration", "1m,90h"): ("duration", "from 1m to 3d18h", "up to 3d3h"),
+        ("--generate", "wang", "--duration", "90h"): ("--duration", "'90h'", "at most 3d3h"),
+        ("--generate", "wang", "--duration", "1m,90h"): ("duration", "'90h'", "at most 3d3h"),
         ("--generate", "wang", "--duration", "0"): ("duration", "mean of 0", "above 0"),
-        ("--nodes", "n", "--pods", "p", "--draw", "2", "--duration", "90h"): ("--duration", "up to 3d3h"),
+        ("--nodes", "n", "--pods", "p", "--draw", "2", "--duration", "90h"): ("--duration", "at most 3d3h"),
         ("--generate", "wang", "--limit", "0"): ("--limit", "'0'", "above 0"),
         ("--generate", "wang", "--gangs", "1:3,1024", "--tasks", "20"): ("--generate wang: gangs 1024", "20 tasks"),
         ("--generate", "wang", "--gangs", "4:0"): ("gangs", "4:0"),
