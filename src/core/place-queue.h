@@ -41,9 +41,9 @@ struct place_queue_info {
 /*
  * These are the queues from now on; tenants that are there are counted. Refused in words, nothing
  * changed: parents that are unknown or lead back, quotas of children that together are above their
- * parent's, quotas above limits, those of a model above that of all, names given twice (-EINVAL); a queue with tenants that would get
- * another number or children (-EBUSY). *ret_at, unless it is NULL: the one that is refused, n where
- * it is none of them. O(queues + tenants).
+ * parent's, quotas above limits, those of a model above that of all, names given twice (-EINVAL); a
+ * queue with tenants that would get another number or children (-EBUSY). *ret_at, unless it is
+ * NULL: the one that is refused, n where it is none of them. O(queues + tenants).
  */
 int place_queue_set(struct place *place, const struct place_queue_info *queues, uint32_t n,
 	uint32_t *ret_at, struct error *err);

@@ -18,11 +18,11 @@
  * queues still have too much. Priorities between queues do not matter; whom the rules' own order
  * ranks below 0 or does not let go stays as well; otherwise as place_preempt_find.
  *
- * Where the limit of a queue above stands against it, it is those below that queue. Who goes for the
- * limit may be on other nodes than who goes for the room: first, in the order above, as many as the
- * limits need, then as many as the room does; in the plan are those without whom it does not fit.
- * Where one node's tenants are enough for both, the cheaper of the two is taken, as place-preempt.h
- * has it. O(tenants log tenants) more.
+ * Where the limit of a queue above stands against it, it is those below that queue. Who goes for
+ * the limit may be on other nodes than who goes for the room: first, in the order above, as many as
+ * the limits need, then as many as the room does; in the plan are those without whom it does not
+ * fit. Where one node's tenants are enough for both, the cheaper of the two is taken, as
+ * place-preempt.h has it. O(tenants log tenants) more.
  *
  * -EDQUOT where the tenant is not guaranteed its place.
  */
