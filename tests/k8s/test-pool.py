@@ -17,6 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
+from api import ApiError  # noqa: E402
 from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
 from controller import PROGRAM as CONTROLLER  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
@@ -312,6 +313,16 @@ def a_kubelet_that_is_slow_takes_nobody_away():
     wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
 
 
+def told(name):
+    """What pod `name` has printed; nothing while a kubelet that has just started does not know the pod yet."""
+    try:
+        return cluster.log_of(name)
+    except ApiError as e:
+        if e.code != 404:
+            raise
+        return ""
+
+
 def the_node_starts_again_while_tenants_run():
     shared("stays", "0.5", restart="Always")
     shared("ends", "0.4")
@@ -328,7 +339,7 @@ def the_node_starts_again_while_tenants_run():
     daemon.cut_power()
     cluster.node.cut_power()
     cluster.node.boot()
-    wait_for(lambda: "no GPU for this program: the daemon divvyd does not answer" in cluster.log_of("stays"),
+    wait_for(lambda: "no GPU for this program: the daemon divvyd does not answer" in told("stays"),
              "the kubelet starts it before there is a divvyd, and it has no device", 60)
     daemon.start()
     wait_for(daemon.answers, "divvyd answers again", 60)
