@@ -196,8 +196,16 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
  */
 int place_return(struct place *place, uint32_t tenant, const struct place_tenant *was);
 
+/*
+ * The same where those who have come since could all have come beside it, in the same order: the
+ * rules are not alike for who comes and who is there (the first of a label of affinity takes an
+ * idle device, and a policy may tell its classes apart). Else -ENOSPC.
+ */
+int place_return_beside(struct place *place, uint32_t tenant, const struct place_tenant *was);
+
 /* As place_linger, and was as it was when it was removed. -ENOSPC, -ENOMEM. */
-int place_return_leaving(struct place *place, uint32_t tenant, const struct place_tenant *was);
+int place_return_leaving(
+	struct place *place, uint32_t tenant, const struct place_tenant *was, struct error *err);
 
 /* Each is the other's peer from now on, also in what is taken back. -ENOMEM. */
 int place_tie(struct place *place, uint32_t a, uint32_t b);

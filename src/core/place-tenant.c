@@ -637,59 +637,23 @@ int place_return(struct place *place, uint32_t tenant, const struct place_tenant
 	return 0;
 }
 
-int place_return_leaving(struct place *place, uint32_t tenant, const struct place_tenant *was)
+int place_return_leaving(
+	struct place *place, uint32_t tenant, const struct place_tenant *was, struct error *err)
 {
 	struct place_tenant t = *was;
 	int r;
 
 	assert(place->n_marks && !is_placed(place, tenant));
-	r = node_counts(place, &t.spec, t.node, NULL);
-	if (r == 0)
-		r = remember(place, UNDO_RETURN, tenant);
+	r = node_counts(place, &t.spec, t.node, err);
 	if (r < 0)
 		return r;
+	r = remember(place, UNDO_RETURN, tenant);
+	if (r < 0)
+		return fail(err, -r, "out of memory for a tenant");
 	t.is_leaving = true;
 	place->tenants[tenant] = t;
 	take(place, &place->tenants[tenant]);
 	return 0;
-}
-
-/* As it was when it was removed since a mark that is open. -ENOENT. */
-static int removed(
-	const struct place *place, uint32_t tenant, struct place_tenant *ret, struct error *err)
-{
-	uint32_t i = place->n_undo;
-
-	while (i && place->undo[i - 1].tenant != tenant)
-		i--;
-	if (!i || place->undo[i - 1].type != UNDO_REMOVE)
-		return fail(err, ENOENT, "tenant %u was not removed just now", tenant);
-	*ret = place->undo[i - 1].was;
-	return 0;
-}
-
-int place_spare(struct place *place, uint32_t tenant, struct error *err)
-{
-	struct place_tenant was;
-	int r = removed(place, tenant, &was, err);
-
-	if (r < 0)
-		return r;
-	r = place_return(place, tenant, &was);
-	return r < 0 ? fail(err, -r, "tenant %u cannot come back", tenant) : 0;
-}
-
-int place_linger(struct place *place, uint32_t tenant, struct error *err)
-{
-	struct place_tenant was;
-	int r = removed(place, tenant, &was, err);
-
-	if (r < 0)
-		return r;
-	r = place_return_leaving(place, tenant, &was);
-	if (r == -ENOSPC)
-		return node_counts(place, &was.spec, was.node, err);
-	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
 }
 
 int place_leave(struct place *place, uint32_t tenant, struct error *err)

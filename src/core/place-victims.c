@@ -66,10 +66,10 @@ static int spare(const struct place_victims *victims, struct place *place, uint3
 {
 	const struct place_victim *v = &victims->list[i], *other = other_half(victims, v);
 	const uint32_t mark = place_mark(place);
-	int r = place_return(place, v->tenant, &v->was);
+	int r = place_return_beside(place, v->tenant, &v->was);
 
 	if (r == 0 && other)
-		r = place_return(place, other->tenant, &other->was);
+		r = place_return_beside(place, other->tenant, &other->was);
 	if (r < 0)
 		place_rollback(place, mark);
 	place_release(place);
@@ -98,10 +98,9 @@ int place_victims_linger(
 	int r = 0;
 
 	for (uint32_t i = 0; i < victims->n && r == 0; i++)
-		r = place_return_leaving(place, victims->list[i].tenant, &victims->list[i].was);
-	if (r == -ENOSPC)
-		return fail(err, ENOSPC, "with victims more is taken than any machine has");
-	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
+		r = place_return_leaving(
+			place, victims->list[i].tenant, &victims->list[i].was, err);
+	return r;
 }
 
 uint32_t *place_victims_numbers(const struct place_victims *victims)

@@ -27,8 +27,9 @@ int place_victims_leave(
 uint32_t place_victims_of_budget(const struct place_victims *victims, uint32_t label);
 
 /*
- * Those that fit all the same are back, as they were and under their numbers, and no victims any
- * more: those of the highest priority first, two halves together or not at all. -ENOMEM.
+ * Those beside whom all who have come fit all the same are back, as they were and under their
+ * numbers, and no victims any more: those of the highest priority first, two halves together or not
+ * at all. -ENOMEM.
  */
 int place_victims_spare(struct place_victims *victims, struct place *place);
 

@@ -312,7 +312,10 @@ int place_leave(struct place *place, uint32_t tenant, struct error *err);
  * counts as nothing free. -ENOENT: it was not removed; -ENOSPC: more than any machine has; -ENOMEM.
  */
 int place_linger(struct place *place, uint32_t tenant, struct error *err);
-/* Likewise, but as it was: it need not leave. -ENOENT; -ENOSPC: it has no room there; -ENOMEM. */
+/*
+ * Likewise, but as it was: it need not leave. -ENOENT; -ENOSPC: it has no room there, or those who
+ * have come since could not have come beside it; -ENOMEM.
+ */
 int place_spare(struct place *place, uint32_t tenant, struct error *err);
 /*
  * Of a tenant that has not begun to run: it has to wait for somebody who is leaving one of its
