@@ -153,6 +153,7 @@ struct place {
 	struct drawn drawn;
 	uint32_t n_opportunistic;            /* on all devices */
 	uint64_t capacity[PLACE_MODELS_MAX]; /* permille of devices that are open */
+	int64_t idle[PLACE_MODELS_MAX];      /* of that, what nobody has */
 	struct place_queues *queues;         /* NULL: none */
 	struct place_networks *networks;     /* NULL: none */
 	struct place_paths *paths;           /* NULL: none */
@@ -215,6 +216,14 @@ void place_device_changed(struct place *place, uint32_t device);
 
 /* What is free of a node, after what it has or what is taken of it has changed. */
 void place_node_count(struct place *place, uint32_t node);
+
+/* Its share counts in capacity, and what is free of it in idle. */
+static inline bool device_counts(const struct place *place, uint32_t device)
+{
+	const struct device *d = &place->devices[device];
+
+	return !d->is_closed && !place->nodes[d->node].is_closed;
+}
 
 /* Somebody may come, as far as the device itself goes. */
 static inline bool device_is_open(const struct device *d)

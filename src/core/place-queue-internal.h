@@ -17,9 +17,8 @@ struct queue {
 
 struct place_queues {
 	uint32_t n;
-	uint32_t looked_at;     /* while they are set: the one that is, n between them */
-	uint64_t models;        /* bits: those that one has a quota or a limit of */
-	uint64_t used[ALL + 1]; /* by all tenants, with or without a queue */
+	uint32_t looked_at; /* while they are set: the one that is, n between them */
+	uint64_t models;    /* bits: those that one has a quota or a limit of */
 	struct queue queue[];
 };
 

@@ -44,10 +44,6 @@ static void count(struct place_queues *queues, const struct place *place,
 	const uint64_t share = (uint64_t)(int64_t)(sign * (int)queue_share(place, &t->spec));
 	uint32_t at = t->spec.queue ? t->spec.queue - 1 : PLACE_NONE;
 
-	for (uint32_t i = 0; i < t->n; i++) {
-		queues->used[ALL] += share;
-		queues->used[place->devices[t->device[i]].model] += share;
-	}
 	for (; at != PLACE_NONE; at = queues->queue[at].parent)
 		for (uint32_t i = 0; i < t->n; i++) {
 			queues->queue[at].used[ALL] += share;
@@ -499,13 +495,18 @@ static bool is_one_of_several(const struct place *place, uint32_t model)
 	return false;
 }
 
+/* Less than nothing where a group is only looked at (pretend). */
+static uint64_t idle_of(const struct place *place, uint32_t model)
+{
+	return (uint64_t)MAX(place->idle[model], 0);
+}
+
 static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
 	const uint64_t asked = queue_asked(place, spec);
-	const uint64_t all = place->capacity[model], used = place->queues->used[model];
-	const uint64_t idle = all > used ? all - used : 0;
+	const uint64_t idle = idle_of(place, model);
 	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
 	const bool has_right = m == model && is_within_quota(q, model, asked);
 	/* What is idle is counted of that model alone: it is named, unless that is said before. */
@@ -532,6 +533,44 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 			text_of(place, m).text, devices(idle, c), text_of(place, named).text);
 }
 
+static bool is_asked(const struct place *place, const struct place_spec *spec, uint32_t model)
+{
+	return (!spec->models || (spec->models >> model & 1)) && place->capacity[model];
+}
+
+/*
+ * It asks for several devices, and no model alone has so much idle: those of a node may be of
+ * several. Models that a limit keeps it off do not count.
+ */
+static void admit_mixed(
+	const struct place *place, const struct place_spec *spec, struct place_verdict *ret)
+{
+	const struct queue *q = &place->queues->queue[spec->queue - 1];
+	struct place_verdict ignored;
+	uint64_t models = 0, idle = 0;
+	char a[TEXT], b[TEXT], c[TEXT];
+
+	for (uint32_t m = 0; m < place->n_models; m++)
+		if (is_asked(place, spec, m) && is_within_limits(place, spec, m, &ignored)) {
+			models |= 1ull << m;
+			idle += idle_of(place, m);
+		}
+	if (!(models & (models - 1)))
+		return;
+	devices(q->used[ALL], a);
+	devices(q->quota[ALL], b);
+	devices(idle, c);
+	if (idle >= queue_asked(place, spec))
+		SAY(ret, PLACE_ADMIT_BORROW,
+			"queue %s has %s of its guaranteed %s devices and borrows: %s are idle",
+			q->name, a, b, c);
+	else
+		SAY(ret, PLACE_ADMIT_WAIT,
+			"queue %s has %s of its guaranteed %s devices, and %s are idle to borrow",
+			q->name, a, b, c);
+	ret->models = models;
+}
+
 int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	struct place_verdict *ret, struct error *err)
 {
@@ -549,7 +588,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	if (!spec->count)
 		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
 	for (uint32_t m = 0, n = 0; m < place->n_models && spec->count; m++) {
-		if ((spec->models && !(spec->models >> m & 1)) || !place->capacity[m])
+		if (!is_asked(place, spec, m))
 			continue;
 		admit_model(place, spec, m, &one);
 		one.models = 1ull << m;
@@ -558,6 +597,8 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 		else if (one.admission == best.admission)
 			best.models |= one.models;
 	}
+	if (best.admission == PLACE_ADMIT_WAIT && spec->count > 1)
+		admit_mixed(place, spec, &best);
 	*ret = best;
 	return 0;
 }
@@ -568,8 +609,7 @@ static void pretend(struct place *place, const struct place_spec *spec, uint32_t
 	const uint64_t asked = (uint64_t)sign * queue_asked(place, spec);
 	struct place_queues *queues = place->queues;
 
-	queues->used[ALL] += asked;
-	queues->used[model] += asked;
+	place->idle[model] -= (int64_t)asked;
 	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
 		queues->queue[at].used[ALL] += asked;
 		queues->queue[at].used[model] += asked;

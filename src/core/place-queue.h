@@ -68,8 +68,9 @@ struct place_verdict {
 
 /*
  * Whether a tenant of spec->queue may be placed. Of several models the one that is most willing
- * decides. -EINVAL: no such queue, one that is no leaf, a bad spec. O(models x depth), and for a
- * model against which a limit stands O(queues x models x depth^2).
+ * decides; who asks for several devices may borrow what all of them together have idle. -EINVAL: no
+ * such queue, one that is no leaf, a bad spec. O(models x depth), and for a model against which a
+ * limit stands O(queues x models x depth^2).
  */
 int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	struct place_verdict *ret_verdict, struct error *err);

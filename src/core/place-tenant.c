@@ -267,6 +267,7 @@ static void device_take(struct place *place, const struct place_tenant *t, uint3
 	uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
 
 	place->share_free[at] = (uint16_t)(place->share_free[at] - share);
+	place->idle[d->model] -= device_counts(place, at) ? share : 0;
 	d->memory_taken += t->bytes[k];
 	count_memory(d);
 	d->exclusion = spec->exclusion;
@@ -289,6 +290,7 @@ static void device_give(struct place *place, const struct place_tenant *t, uint3
 	uint32_t share = spec->is_exclusive ? d->share_all : spec->share;
 
 	place->share_free[at] = (uint16_t)(place->share_free[at] + share);
+	place->idle[d->model] += device_counts(place, at) ? share : 0;
 	d->memory_taken -= t->bytes[k];
 	count_memory(d);
 	d->n_tenants--;

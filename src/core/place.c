@@ -505,10 +505,14 @@ static void count_capacity(struct place *place, uint32_t at, int sign)
 {
 	const struct node *node = &place->nodes[at];
 
-	for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++)
-		if (!node->is_closed && !place->devices[i].is_closed)
-			place->capacity[place->devices[i].model] += (uint64_t)(int64_t)(sign *
-				(int)place->devices[i].share_all);
+	for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
+		const struct device *d = &place->devices[i];
+
+		if (!device_counts(place, i))
+			continue;
+		place->capacity[d->model] += (uint64_t)(int64_t)(sign * (int)d->share_all);
+		place->idle[d->model] += sign * (int)place->share_free[i];
+	}
 }
 
 static void set_node(struct place *place, uint32_t at, const struct place_node_info *info)

@@ -272,6 +272,8 @@ uint64_t cluster_digest(const struct place *place)
 
 void cluster_check(const struct place *place)
 {
+	int64_t idle[PLACE_MODELS_MAX] = {0};
+
 	for (uint32_t at = 0; at < place->n_nodes; at++) {
 		const struct node *node = &place->nodes[at];
 		uint32_t share[PLACE_NODE_DEVICES_MAX] = {0}, n = 0, n_leaving = 0, cpu = 0;
@@ -303,6 +305,12 @@ void cluster_check(const struct place *place)
 			assert_int_equal(
 				place->devices[node->first_device + d].memory_all - memory[d],
 				place->devices[node->first_device + d].memory_free);
+			if (node->is_used && !node->is_closed &&
+				!place->devices[node->first_device + d].is_closed)
+				idle[place->devices[node->first_device + d].model] += 1000 -
+					share[d];
 		}
 	}
+	for (uint32_t m = 0; m < PLACE_MODELS_MAX; m++)
+		assert_int_equal(idle[m], place->idle[m]);
 }

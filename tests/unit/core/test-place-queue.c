@@ -95,22 +95,30 @@ static bool is_lent(const struct place *place, const struct place_spec *spec)
 	return false;
 }
 
+/* A limit stands against it on devices of that model. */
+static bool is_limited(const struct place *place, const struct place_spec *spec, uint32_t model)
+{
+	const uint64_t asked = (uint64_t)spec->share * spec->count;
+
+	for (uint32_t q = spec->queue; q; q = parent[q])
+		if ((tree[q - 1].limit != PLACE_UNLIMITED &&
+			    used_by(place, q, PLACE_NONE) + asked > tree[q - 1].limit) ||
+			(q == A2 && model == 0 && used_by(place, q, 0) + asked > 3000))
+			return true;
+	return false;
+}
+
 static enum place_admission admission_on(
 	const struct place *place, const struct place_spec *spec, uint32_t model)
 {
 	const uint64_t asked = (uint64_t)spec->share * spec->count;
 	const uint64_t used = used_by(place, spec->queue, PLACE_NONE);
+	const bool must_wait = is_limited(place, spec, model);
 	uint64_t idle = 0;
-	bool must_wait = false;
 
-	for (uint32_t q = spec->queue; q; q = parent[q]) {
+	for (uint32_t q = spec->queue; q; q = parent[q])
 		if (asked > tree[q - 1].limit || (q == A2 && model == 0 && asked > 3000))
 			return PLACE_ADMIT_NEVER;
-		must_wait = must_wait ||
-			(tree[q - 1].limit != PLACE_UNLIMITED &&
-				used_by(place, q, PLACE_NONE) + asked > tree[q - 1].limit) ||
-			(q == A2 && model == 0 && used_by(place, q, 0) + asked > 3000);
-	}
 	if (used + asked <= tree[spec->queue - 1].quota &&
 		!(spec->queue == A2 && model == 0 && used_by(place, A2, 0) + asked > 1000))
 		return must_wait && !is_lent(place, spec) ? PLACE_ADMIT_WAIT : PLACE_ADMIT_NOW;
@@ -125,6 +133,7 @@ static enum place_admission admission(const struct place *place, const struct pl
 {
 	enum place_admission best = PLACE_ADMIT_NEVER;
 	bool has_any = false;
+	uint64_t idle = 0;
 
 	if (!spec->count)
 		return PLACE_ADMIT_NOW;
@@ -137,7 +146,13 @@ static enum place_admission admission(const struct place *place, const struct pl
 			continue;
 		has_any = true;
 		best = MIN(best, admission_on(place, spec, m));
+		for (uint32_t at = 0; at < place->n_devices && !is_limited(place, spec, m); at++)
+			idle += place->devices[at].model == m ? place->share_free[at] : 0;
 	}
+	/* Of several models together. */
+	if (best == PLACE_ADMIT_WAIT && spec->count > 1 &&
+		idle >= (uint64_t)spec->share * spec->count)
+		best = PLACE_ADMIT_BORROW;
 	return has_any ? best : PLACE_ADMIT_WAIT;
 }
 
@@ -671,6 +686,70 @@ static void what_is_idle_is_of_a_model(void **state)
 		"borrow");
 }
 
+/* A node's devices are of two models, neither of which has three. */
+static void several_models_are_borrowed_together(void **state)
+{
+	const struct place_queue_info infos[] = {{"q", "", 0, PLACE_UNLIMITED, 1, NULL, 0}};
+	const struct place_config config = {.policy = &place_best_fit};
+	struct place_device_info devices[4] = {{.memory_bytes = GIB}, {.memory_bytes = GIB},
+		{.model = 1, .memory_bytes = GIB}, {.model = 1, .memory_bytes = GIB}};
+	const struct place_node_info info = {.name = "a", .n_devices = 4, .devices = devices};
+	_cleanup_place_ struct place *place = NULL;
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_choice choice;
+	struct place_verdict verdict;
+	uint32_t node, tenant;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_model(place, "B", &bit, NULL));
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	assert_ok(place_queue_set(place, infos, 1, NULL, NULL));
+	spec.queue = 1;
+	spec.share = 1000;
+	spec.count = 3;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_BORROW);
+	assert_int_equal(verdict.models, 3);
+	assert_string_equal(
+		verdict.why, "queue q has 0 of its guaranteed 0 devices and borrows: 4 are idle");
+	assert_ok(place_find(place, &spec, &choice, NULL));
+	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
+	spec.count = 2;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
+	assert_string_equal(
+		verdict.why, "queue q has 3 of its guaranteed 0 devices, and 1 are idle to borrow");
+}
+
+/* Who stays on a device that is closed has nothing of those that are open. */
+static void closed_devices_are_not_lent(void **state)
+{
+	const struct place_queue_info infos[] = {{"q", "", 0, PLACE_UNLIMITED, 1, NULL, 0}};
+	_cleanup_place_ struct place *place = cluster_by_hand(&place_first_fit, NULL);
+	struct place_spec spec = PLACE_SPEC_INIT;
+	struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
+	struct place_node_info info = {.name = "a", .n_devices = 2, .devices = devices};
+	struct place_verdict verdict;
+	uint32_t node;
+
+	assert_ok(place_node_add(place, &info, &node, NULL));
+	assert_ok(place_queue_set(place, infos, 1, NULL, NULL));
+	spec.share = 1000;
+	cluster_put(place, spec, 0);
+	devices[0].is_closed = true;
+	assert_ok(place_node_update(place, node, &info, NULL));
+	spec.queue = 1;
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_BORROW);
+	devices[0].is_closed = false;
+	devices[1].is_closed = true;
+	assert_ok(place_node_update(place, node, &info, NULL));
+	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
+	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
+}
+
 /* Of the models that it is guaranteed, not of all that it may borrow. */
 static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 {
@@ -927,6 +1006,7 @@ static void groups_are_admitted_as_a_whole(void **state)
 }
 
 UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(what_is_idle_is_of_a_model),
+	UNIT(several_models_are_borrowed_together), UNIT(closed_devices_are_not_lent),
 	UNIT(who_is_reclaimed_for_has_a_right_to_it), UNIT(what_is_guaranteed_below_a_limit),
 	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
 	cmocka_unit_test(who_goes_for_a_limit_may_be_elsewhere),
