@@ -57,8 +57,9 @@ static const struct cli_option options[] = {
 	{"grace", 0, CLI_VALUE, "TIME", NULL,
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
 		"it ends; then those start that it goes for, and nobody else; they keep to that "
-		"place, whatever becomes free elsewhere. For its queue's limit it counts no more "
-		"from when it is told (default 0)"},
+		"place, whatever becomes free elsewhere. From when it is told it counts no more "
+		"for its queue's limit, nor does its label of affinity keep others to its device "
+		"(default 0)"},
 	{"cells", 0, CLI_VALUE, "FILE", NULL,
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
 		"is on one node or in one rack. The distance of KubeShare's own policies tells "
@@ -69,8 +70,8 @@ static const struct cli_option options[] = {
 	{"events", 0, CLI_VALUE, "FILE", NULL,
 		"what becomes of each task, a line of JSON for each time that it is placed, waits, "
 		"is dropped, is told to go (leaving) or evicted, and why; is moved, or ends; task: "
-		"its "
-		"number in the file, with --mode drop in the order in which they come"},
+		"its number in the file, of the pods' rows the same each time that one is drawn, "
+		"of --spec with --mode drop in the order in which they come"},
 	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
 	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
 		"N nodes of D devices for --generate (default the shape's)"},
@@ -292,7 +293,8 @@ const struct cli_command cmd_sim = {
 		"With --spec, nodes and tasks are as a YAML file says: a list `nodes` with name, "
 		"copies, devices, model, memory (of a device; where no node has it, it is not "
 		"counted, else who asks for bytes is never on a device without), cpu and "
-		"host-memory (devices that are not alike, MIG instances among them: devices: "
+		"host-memory (none where nothing is said; devices that are not alike, MIG "
+		"instances among them: devices: "
 		"A100:3:40Gi|A100-1g.5gb:7:4864Mi), and a list "
 		"`tasks` with the fields of a spec (request, limit, count, memory (on each device, "
 		"or a percentage of each), class, priority, model), copies, at, every (from one "
