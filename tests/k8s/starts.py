@@ -95,6 +95,14 @@ class Kind:
         wait_for(lambda: not [p for p in self.cluster.get(self.path())["items"] if not p["metadata"].get("labels", {}).get("keep")],
                  "they are gone", 300)
         wait_for(lambda: len(self.daemon.status().get("tenants") or []) <= 1, "what they had is given back", 300)
+        wait_for(self.is_torn_down, "the kubelet has taken them away", 300)
+
+    def is_torn_down(self):
+        """An object that is deleted without grace is gone at once, and the kubelet at work on the rest for seconds."""
+        node = self.cluster.node
+        pods = self.cluster.get("/api/v1/pods?fieldSelector=spec.nodeName=" + node.name)["items"]
+        there = {p["metadata"]["uid"] for p in pods}
+        return set(os.listdir(os.path.join(node.kubelet_dir, "pods"))) <= there
 
     def held_up(self, names):
         """What is known of the first that has not started."""
