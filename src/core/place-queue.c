@@ -501,16 +501,46 @@ static uint64_t idle_of(const struct place *place, uint32_t model)
 	return (uint64_t)MAX(place->idle[model], 0);
 }
 
+/* What is to be borrowed: beyond that quota, so much that is idle, of that model. ALL: of all. */
+struct loan {
+	uint32_t quota, model;
+	uint64_t idle;
+};
+
+static void admit_loan(const struct place *place, const struct place_spec *spec,
+	const struct loan *loan, struct place_verdict *ret)
+{
+	const struct queue *q = &place->queues->queue[spec->queue - 1];
+	const struct bound_text quota = text_of(place, loan->quota);
+	const struct bound_text model = text_of(place, loan->model);
+	char a[TEXT], b[TEXT], c[TEXT];
+
+	if (loan->idle >= queue_asked(place, spec))
+		SAY(ret, PLACE_ADMIT_BORROW,
+			"queue %s has %s of its guaranteed %s devices%s and borrows: %s%s are idle",
+			q->name, devices(q->used[loan->quota], a),
+			devices(q->quota[loan->quota], b), quota.text, devices(loan->idle, c),
+			model.text);
+	else
+		SAY(ret, PLACE_ADMIT_WAIT,
+			"queue %s has %s of its guaranteed %s devices%s, and %s%s are idle to "
+			"borrow",
+			q->name, devices(q->used[loan->quota], a),
+			devices(q->quota[loan->quota], b), quota.text, devices(loan->idle, c),
+			model.text);
+}
+
 static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
 	const uint64_t asked = queue_asked(place, spec);
-	const uint64_t idle = idle_of(place, model);
 	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
 	const bool has_right = m == model && is_within_quota(q, model, asked);
 	/* What is idle is counted of that model alone: it is named, unless that is said before. */
-	const uint32_t named = m == ALL && is_one_of_several(place, model) ? model : ALL;
+	const struct loan loan = {.quota = m,
+		.model = m == ALL && is_one_of_several(place, model) ? model : ALL,
+		.idle = idle_of(place, model)};
 	char a[TEXT], b[TEXT], c[TEXT];
 
 	if (!is_within_limits(place, spec, model, ret) &&
@@ -520,17 +550,8 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 		SAY(ret, PLACE_ADMIT_NOW, "queue %s has %s of its guaranteed %s devices, %s asked",
 			q->name, devices(q->used[ALL], a), devices(q->quota[ALL], b),
 			devices(asked, c));
-	else if (idle >= asked)
-		SAY(ret, PLACE_ADMIT_BORROW,
-			"queue %s has %s of its guaranteed %s devices%s and borrows: %s%s are idle",
-			q->name, devices(q->used[m], a), devices(q->quota[m], b),
-			text_of(place, m).text, devices(idle, c), text_of(place, named).text);
 	else
-		SAY(ret, PLACE_ADMIT_WAIT,
-			"queue %s has %s of its guaranteed %s devices%s, and %s%s are idle to "
-			"borrow",
-			q->name, devices(q->used[m], a), devices(q->quota[m], b),
-			text_of(place, m).text, devices(idle, c), text_of(place, named).text);
+		admit_loan(place, spec, &loan, ret);
 }
 
 static bool is_asked(const struct place *place, const struct place_spec *spec, uint32_t model)
@@ -545,29 +566,18 @@ static bool is_asked(const struct place *place, const struct place_spec *spec, u
 static void admit_mixed(
 	const struct place *place, const struct place_spec *spec, struct place_verdict *ret)
 {
-	const struct queue *q = &place->queues->queue[spec->queue - 1];
+	struct loan loan = {.quota = ALL, .model = ALL};
 	struct place_verdict ignored;
-	uint64_t models = 0, idle = 0;
-	char a[TEXT], b[TEXT], c[TEXT];
+	uint64_t models = 0;
 
 	for (uint32_t m = 0; m < place->n_models; m++)
 		if (is_asked(place, spec, m) && is_within_limits(place, spec, m, &ignored)) {
 			models |= 1ull << m;
-			idle += idle_of(place, m);
+			loan.idle += idle_of(place, m);
 		}
 	if (!(models & (models - 1)))
 		return;
-	devices(q->used[ALL], a);
-	devices(q->quota[ALL], b);
-	devices(idle, c);
-	if (idle >= queue_asked(place, spec))
-		SAY(ret, PLACE_ADMIT_BORROW,
-			"queue %s has %s of its guaranteed %s devices and borrows: %s are idle",
-			q->name, a, b, c);
-	else
-		SAY(ret, PLACE_ADMIT_WAIT,
-			"queue %s has %s of its guaranteed %s devices, and %s are idle to borrow",
-			q->name, a, b, c);
+	admit_loan(place, spec, &loan, ret);
 	ret->models = models;
 }
 

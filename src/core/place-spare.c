@@ -4,7 +4,6 @@
  * place-internal.h. Who has come since is read from what is remembered for the mark.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "core/place-internal.h"
 #include "core/place-policy.h"

@@ -233,23 +233,32 @@ static void add_tenant(struct place *place, uint32_t share, uint32_t priority, u
 	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
 }
 
+/* A node of one device, and a label that nobody has yet. */
+static struct place *one_device(const struct place_policy *policy, uint32_t *ret_label)
+{
+	const struct place_config config = {.policy = policy};
+	struct place *place = NULL;
+	uint64_t bit;
+
+	assert_ok(place_new(&config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_label(place, "", "x", ret_label, NULL));
+	add_node(place, "n", "", 1);
+	return place;
+}
+
 /* The first comes to its label's device, which keeps the label when its first tenant leaves. */
 static void one_makes_room_for_the_next(void **state)
 {
-	const struct place_config config = {.policy = &place_first_fit};
 	const struct place_preempt rules = {0};
-	struct place *place = NULL;
+	uint32_t label;
+	struct place *place = one_device(&place_first_fit, &label);
 	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
 	struct place_gang gang = {.members = members, .n = 2, .threshold = 1000, .preempt = &rules};
 	_cleanup_(place_group_done) struct place_group group = {0};
 	struct error err = {0};
-	uint32_t label;
-	uint64_t bit, digest;
+	uint64_t digest;
 
-	assert_ok(place_new(&config, &place, NULL));
-	assert_ok(place_model(place, "A", &bit, NULL));
-	assert_ok(place_label(place, "", "x", &label, NULL));
-	add_node(place, "n", "", 1);
 	add_tenant(place, 300, 10, label);
 	add_tenant(place, 300, 90, 0);
 	members[0].share = members[1].share = 300;
@@ -270,20 +279,14 @@ static void one_makes_room_for_the_next(void **state)
 /* The first of a label takes an idle device: who was on it does not come back beside it. */
 static void who_goes_for_a_label_does_not_come_back(void **state)
 {
-	const struct place_config config = {.policy = &place_best_fit};
 	const struct place_preempt rules = {0};
-	struct place *place = NULL;
+	uint32_t label;
+	struct place *place = one_device(&place_best_fit, &label);
 	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
 	struct place_gang gang = {.members = members, .n = 2, .threshold = 1000, .preempt = &rules};
 	_cleanup_(place_group_done) struct place_group group = {0};
 	struct error err = {0};
-	uint32_t label;
-	uint64_t bit;
 
-	assert_ok(place_new(&config, &place, NULL));
-	assert_ok(place_model(place, "A", &bit, NULL));
-	assert_ok(place_label(place, "", "x", &label, NULL));
-	add_node(place, "n", "", 1);
 	add_tenant(place, 300, 10, 0);
 	members[0].share = members[1].share = 300;
 	members[0].affinity = members[1].affinity = label;

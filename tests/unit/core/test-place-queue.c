@@ -487,6 +487,20 @@ static void refused_queues_leave_no_model(void **state)
 	assert_int_equal(bit, 2);
 }
 
+/* Of models A and B. */
+static struct place *one_node(const struct place_config *config, const struct place_node_info *info)
+{
+	struct place *place = NULL;
+	uint32_t node;
+	uint64_t bit;
+
+	assert_ok(place_new(config, &place, NULL));
+	assert_ok(place_model(place, "A", &bit, NULL));
+	assert_ok(place_model(place, "B", &bit, NULL));
+	assert_ok(place_node_add(place, info, &node, NULL));
+	return place;
+}
+
 /* Of a device that two may share by its factor, who is alone has two. */
 static void who_is_alone_counts_all_of_it(void **state)
 {
@@ -494,16 +508,12 @@ static void who_is_alone_counts_all_of_it(void **state)
 	const struct place_device_info device = {.memory_bytes = GIB};
 	const struct place_node_info info = {.name = "n", .n_devices = 1, .devices = &device};
 	const struct place_queue_info queue = {"q", "", 1000, 2000, 1, NULL, 0};
-	_cleanup_place_ struct place *place = NULL;
+	_cleanup_place_ struct place *place = one_node(&config, &info);
 	struct place_spec spec = PLACE_SPEC_INIT;
 	struct place_choice choice;
 	struct place_verdict verdict;
-	uint32_t node, tenant;
-	uint64_t bit;
+	uint32_t tenant;
 
-	assert_ok(place_new(&config, &place, NULL));
-	assert_ok(place_model(place, "A", &bit, NULL));
-	assert_ok(place_node_add(place, &info, &node, NULL));
 	assert_ok(place_queue_set(place, &queue, 1, NULL, NULL));
 	spec.queue = 1;
 	spec.share = 1000;
@@ -694,17 +704,12 @@ static void several_models_are_borrowed_together(void **state)
 	struct place_device_info devices[4] = {{.memory_bytes = GIB}, {.memory_bytes = GIB},
 		{.model = 1, .memory_bytes = GIB}, {.model = 1, .memory_bytes = GIB}};
 	const struct place_node_info info = {.name = "a", .n_devices = 4, .devices = devices};
-	_cleanup_place_ struct place *place = NULL;
+	_cleanup_place_ struct place *place = one_node(&config, &info);
 	struct place_spec spec = PLACE_SPEC_INIT;
 	struct place_choice choice;
 	struct place_verdict verdict;
-	uint32_t node, tenant;
-	uint64_t bit;
+	uint32_t tenant;
 
-	assert_ok(place_new(&config, &place, NULL));
-	assert_ok(place_model(place, "A", &bit, NULL));
-	assert_ok(place_model(place, "B", &bit, NULL));
-	assert_ok(place_node_add(place, &info, &node, NULL));
 	assert_ok(place_queue_set(place, infos, 1, NULL, NULL));
 	spec.queue = 1;
 	spec.share = 1000;
