@@ -133,6 +133,9 @@ int address_parse(
 	if (host.n && forms & ADDRESS_IS_NUMERIC && a.family == AF_UNSPEC)
 		return fail(err, EINVAL, "'%.*s': '%.*s' is a name; expected %s", STR_ARG(text),
 			STR_ARG(host), expected(forms));
+	if (!rest.n)
+		return fail(err, EINVAL, "'%.*s': the port is missing; expected %s", STR_ARG(text),
+			expected(forms));
 	if (!str_skip_prefix(&rest, STR(":")) ||
 		parse_uint(rest, least, UINT16_MAX, &number, NULL) < 0 ||
 		str_copy(a.port, sizeof(a.port), rest) < 0)

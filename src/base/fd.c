@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,6 +23,20 @@ int fd_close(int fd)
 {
 	cleanup_close(&fd);
 	return -1;
+}
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+void fd_close_from(int first)
+{
+	const long open_max = sysconf(_SC_OPEN_MAX), most = open_max < 65536 ? open_max : 65536;
+
+	/* By number: glibc 2.31 has no function for it, Linux before 5.9 no call. */
+	if (syscall(SYS_close_range, first, ~0U, 0) < 0)
+		for (int fd = first; fd < most; fd++)
+			close(fd);
 }
 
 static int set_flag(int fd, int get, int set, int flag, bool on)

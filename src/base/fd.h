@@ -19,6 +19,8 @@
 
 /* Closes it unless negative and returns -1: `fd = fd_close(fd);`. Preserves errno. */
 int fd_close(int fd);
+/* All from that number on, in a child that is about to become another program. */
+void fd_close_from(int first);
 
 int fd_set_cloexec(int fd, bool on);
 int fd_set_nonblock(int fd, bool on);

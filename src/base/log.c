@@ -93,3 +93,18 @@ void log_line(enum log_level level, const char *fmt, ...)
 		;
 	errno = saved;
 }
+
+bool log_may(struct log_limit *limit, uint64_t now_ns, uint32_t *ret_unsaid)
+{
+	*ret_unsaid = 0;
+	if (!limit->n || now_ns - limit->since_ns >= LOG_LIMIT_NS) {
+		*ret_unsaid = limit->unsaid;
+		*limit = (struct log_limit){.since_ns = now_ns};
+	}
+	if (limit->n == LOG_LIMIT_LINES) {
+		limit->unsaid++;
+		return false;
+	}
+	limit->n++;
+	return true;
+}

@@ -8,6 +8,7 @@
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -32,5 +33,18 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_info(...) log_at(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_at(LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define log_at(level, ...) (log_is_on(level) ? log_line(level, __VA_ARGS__) : (void)0)
+
+/*
+ * For lines that somebody else can cause as often as he likes: LOG_LIMIT_LINES of them in
+ * LOG_LIMIT_NS. True: it may be written; *ret_unsaid are those before it that were not, to be
+ * mentioned. Zeroed at the start; one thread.
+ */
+#define LOG_LIMIT_LINES 10u
+#define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)
+struct log_limit {
+	uint64_t since_ns;
+	uint32_t n, unsaid;
+};
+bool log_may(struct log_limit *limit, uint64_t now_ns, uint32_t *ret_unsaid);
 
 #endif

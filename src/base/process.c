@@ -98,6 +98,11 @@ bool process_is_alive(pid_t pid, uint64_t start_ticks)
 		stat.state != 'Z' && stat.state != 'X';
 }
 
+void process_await_children(void)
+{
+	sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+}
+
 int pidfd_new(pid_t pid)
 {
 	long fd = syscall(SYS_pidfd_open, pid, 0);

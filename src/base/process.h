@@ -42,6 +42,9 @@ bool process_is_alive(pid_t pid, uint64_t start_ticks);
  */
 int process_open(pid_t pid, uint64_t start_ticks);
 
+/* Children can be waited for, also where who has started us ignores the ends of its own. */
+void process_await_children(void);
+
 /* A pidfd without the check. */
 int pidfd_new(pid_t pid);
 int pidfd_kill(int pidfd, int sig);

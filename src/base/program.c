@@ -323,6 +323,7 @@ int program_main(
 	int r;
 
 	log_init(program->name);
+	process_await_children();
 	if (argc == 3 && !strcmp(argv[1], "--dump-man")) {
 		r = dump_man(program, argv[2], &err);
 		is_usage = false;

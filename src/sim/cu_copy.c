@@ -175,12 +175,13 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 	op->entry.context = stream->context->slot;
 	/* Device to device does not wait even when the call is a synchronous one. */
 	op->waits = (!is_async && (to_host || from_host)) || pageable;
-	if (pageable && from_host && !to_host && !stream->capture && c->height == 1 &&
+	/* Read at the call; a synchronous one comes after what the stream has before it. */
+	if (is_async && pageable && from_host && !to_host && !stream->capture && c->height == 1 &&
 		c->depth == 1 && c->width <= CU_INLINE_COPY_MAX) {
 		op->entry.flags |= SIM_ENTRY_INLINE;
 		op->bytes = (const uint8_t *)(uintptr_t)c->src;
 		op->trailing = (uint32_t)c->width;
-		op->waits = !is_async;
+		op->waits = false;
 	}
 	return cu_stream_do(stream, op);
 }

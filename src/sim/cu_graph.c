@@ -128,6 +128,26 @@ bool cu_node_reaches(struct cu_node *node, struct cu_node *const *to, size_t n)
 	return false;
 }
 
+CUresult cu_graph_share_objects(struct cu_graph *to, const struct cu_graph *from)
+{
+	struct cu_user_ref *objects = NULL;
+
+	if (from->n_objects) {
+		objects = calloc(from->n_objects, sizeof(*objects));
+		CU_CHECK(objects, CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	for (size_t i = 0; i < from->n_objects; i++) {
+		objects[i] = from->objects[i];
+		objects[i].object->refs += objects[i].count;
+	}
+	for (size_t i = 0; i < to->n_objects; i++)
+		cu_user_object_unref(to->objects[i].object, to->objects[i].count);
+	free(to->objects);
+	to->objects = objects;
+	to->n_objects = from->n_objects;
+	return CUDA_SUCCESS;
+}
+
 CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret)
 {
 	struct cu_graph *clone = cu_graph_new();
@@ -152,6 +172,8 @@ CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret)
 		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
 	for (size_t i = 0; i < node->n_deps && r == CUDA_SUCCESS; i++)
 		r = add_dep(copies[node->index], copies[node->deps[i]->index]);
+	if (r == CUDA_SUCCESS)
+		r = cu_graph_share_objects(clone, graph);
 	if (r != CUDA_SUCCESS) {
 		cu_graph_free(clone);
 		return r;

@@ -75,11 +75,16 @@ struct cu_exec {
 	bool dirty;   /* changed since */
 	bool visible; /* the host may notice what it does */
 	bool launched;
+	struct cu_stream *last; /* of the last launch, and where in it; NULL: over, or gone */
+	uint64_t last_seq;
+	bool is_lost; /* gone before that was over */
 };
 
 struct cu_graph *cu_graph_new(void);
 void cu_graph_free(struct cu_graph *graph);
 CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret);
+/* User objects: references to those of the other one in place of its own. */
+CUresult cu_graph_share_objects(struct cu_graph *to, const struct cu_graph *from);
 struct cu_graph *cu_graph_get(CUgraph handle);
 /* Handles to nodes of that graph: INVALID_VALUE for anything else or for doubles. */
 CUresult cu_graph_nodes_from(
@@ -107,6 +112,11 @@ bool cu_node_reaches(struct cu_node *node, struct cu_node *const *to, size_t n);
 CUresult cu_graph_memory_reserve(struct cu_context *context, uint64_t bytes, uint64_t *ret);
 CUresult cu_graph_memory_back(struct cu_range *range);
 void cu_graph_memory_freed(struct cu_range *range);
+
+/* What was an executable's while it was under way, and is over, is freed; with the lock. */
+void cu_exec_land(void);
+/* That stream is about to be freed. */
+void cu_exec_stream_gone(const struct cu_stream *stream);
 
 void cu_user_object_unref(struct cu_user_object *object, unsigned count);
 /* Runs the destructors that are due; without the lock. */

@@ -495,18 +495,6 @@ static CUresult new_exec(struct cu_graph *graph, struct cu_context *context, uin
 		free(exec);
 		return r;
 	}
-	/* The graph's user objects live as long as what was made from it. */
-	for (size_t i = 0; i < graph->n_objects; i++) {
-		struct cu_user_ref *bigger = realloc(
-			exec->graph->objects, (i + 1) * sizeof(*bigger));
-
-		if (!bigger)
-			break;
-		exec->graph->objects = bigger;
-		bigger[i] = graph->objects[i];
-		bigger[i].object->refs += bigger[i].count;
-		exec->graph->n_objects = i + 1;
-	}
 	exec->slot = slot;
 	exec->context = context;
 	exec->context_handle = context->handle;
@@ -520,6 +508,84 @@ static CUresult new_exec(struct cu_graph *graph, struct cu_context *context, uin
 	return CUDA_SUCCESS;
 }
 
+/* ---- what is under way ---- */
+
+/* Graphs whose user objects may be needed yet. */
+struct flight {
+	struct flight *next;
+	struct cu_graph *graph;
+	struct cu_stream *stream;
+	uint64_t seq;
+};
+static struct flight *flights;
+
+static bool is_under_way(struct cu_exec *exec)
+{
+	if (exec->last && cu_stream_done(exec->last, exec->last_seq))
+		exec->last = NULL;
+	return exec->last || exec->is_lost;
+}
+
+/* Frees a graph that was the executable's, once its last launch is over: launches come in order. */
+static void retire(struct cu_exec *exec, struct cu_graph *graph)
+{
+	struct flight *f;
+
+	if (!is_under_way(exec)) {
+		cu_graph_free(graph);
+		return;
+	}
+	f = exec->is_lost ? NULL : calloc(1, sizeof(*f));
+	if (!f)
+		return; /* nobody can say when: it stays */
+	*f = (struct flight){flights, graph, exec->last, exec->last_seq};
+	flights = f;
+}
+
+void cu_exec_land(void)
+{
+	for (struct flight **at = &flights, *f; (f = *at);) {
+		if (!cu_stream_done(f->stream, f->seq)) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		cu_graph_free(f->graph);
+		free(f);
+	}
+}
+
+void cu_exec_stream_gone(const struct cu_stream *stream)
+{
+	cu_exec_land();
+	for (struct flight **at = &flights, *f; (f = *at);) {
+		if (f->stream == stream) {
+			*at = f->next;
+			free(f);
+		} else {
+			at = &f->next;
+		}
+	}
+	for (unsigned i = 0; i < SIM_MAX_GRAPHS; i++) {
+		if (!execs[i] || execs[i]->last != stream)
+			continue;
+		execs[i]->is_lost = is_under_way(execs[i]);
+		execs[i]->last = NULL;
+	}
+}
+
+/* Before it is changed: as it was it may be under way. */
+static CUresult keep_as_it_was(struct cu_exec *exec)
+{
+	struct cu_graph *before;
+
+	if (!is_under_way(exec))
+		return CUDA_SUCCESS;
+	CU_TRY(cu_graph_clone(exec->graph, &before));
+	retire(exec, before);
+	return CUDA_SUCCESS;
+}
+
 static void free_exec(struct cu_exec *exec)
 {
 	if (cu_context_get(exec->context_handle))
@@ -527,7 +593,7 @@ static void free_exec(struct cu_exec *exec)
 	if (exec->source && cu_graph_get(exec->source_handle) == exec->source)
 		exec->source->instances--;
 	execs[exec->slot] = NULL;
-	cu_graph_free(exec->graph);
+	retire(exec, exec->graph);
 	cu_handle_free(exec->handle);
 	free(exec);
 }
@@ -704,6 +770,9 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 		CU_TRY(cu_capture_check_legacy(stream->context));
 	CU_TRY(cu_submit(stream, &op));
 	exec->launched = true;
+	exec->last = stream;
+	exec->last_seq = stream->seq;
+	exec->is_lost = false;
 	after_launch(exec->graph, stream);
 	return CUDA_SUCCESS;
 }
@@ -789,6 +858,8 @@ static CUresult change(CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodePa
 			node->type != CU_GRAPH_NODE_TYPE_MEM_FREE,
 		CUDA_ERROR_NOT_SUPPORTED);
 	before = node->context;
+	if (node->child)
+		CU_TRY(keep_as_it_was(exec));
 	CU_TRY(cu_node_set(node, p));
 	exec->dirty = true;
 	/* A node stays in its context. */
@@ -983,6 +1054,7 @@ static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error
 	CU_CHECK(exec && graph, CUDA_ERROR_INVALID_VALUE);
 	*ret_result = compare(exec->graph, graph, ret_error);
 	CU_CHECK(*ret_result == CU_GRAPH_EXEC_UPDATE_SUCCESS, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	CU_TRY(keep_as_it_was(exec));
 	at = exec->graph->nodes.next;
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
 	{
@@ -992,7 +1064,7 @@ static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error
 		CU_TRY(cu_node_set(mine, &node->params));
 	}
 	exec->dirty = true;
-	return CUDA_SUCCESS;
+	return cu_graph_share_objects(exec->graph, graph);
 }
 
 CU_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,

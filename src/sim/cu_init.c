@@ -24,6 +24,7 @@ void cu_unlock(const int *locked)
 {
 	if (!*locked)
 		return;
+	cu_exec_land();
 	pthread_mutex_unlock(&cu.lock);
 	cu_user_objects_reap();
 }

@@ -8,6 +8,7 @@
  * sleep on the engine's futex, and look once a second whether the engine is still there.
  */
 #include "sim/cu.h"
+#include "sim/cu_graph.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -173,14 +174,13 @@ static void raise_await(uint32_t slot, uint64_t seq)
 	}
 }
 
-static CUresult wait_stream(struct cu_stream *stream, uint64_t seq, bool heed_error)
+static CUresult wait_slot(uint32_t slot, uint64_t seq, _Atomic uint32_t *error)
 {
 	struct sim_shm *shm = cu.link.shm;
-	uint32_t slot = stream->slot;
 	struct wait w = {
 		.counter = &shm->streams[slot].completed,
 		.target = seq,
-		.error = heed_error ? &shm->contexts[stream->context->slot].error : NULL,
+		.error = error,
 	};
 	CUresult r;
 
@@ -195,12 +195,49 @@ static CUresult wait_stream(struct cu_stream *stream, uint64_t seq, bool heed_er
 	return r;
 }
 
+static CUresult wait_stream(struct cu_stream *stream, uint64_t seq, bool heed_error)
+{
+	return wait_slot(stream->slot, seq,
+		heed_error ? &cu.link.shm->contexts[stream->context->slot].error : NULL);
+}
+
 CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq)
 {
 	_Atomic uint32_t *error = &cu.link.shm->contexts[stream->context->slot].error;
 
 	CU_TRY(wait_stream(stream, seq, true));
 	return (CUresult)atomic_load(error);
+}
+
+/* Streams that were destroyed, by slot: what they had is done all the same. */
+static uint32_t freed_slots[SIM_MAX_STREAMS];
+static uint32_t freed_head, freed_count;
+static struct {
+	uint32_t context;
+	uint64_t seq;
+} freed[SIM_MAX_STREAMS];
+
+static bool find_left(uint32_t context, uint32_t *ret_slot)
+{
+	for (uint32_t i = 0; i < freed_count; i++) {
+		const uint32_t slot = freed_slots[(freed_head + i) % SIM_MAX_STREAMS];
+
+		*ret_slot = slot;
+		if (freed[slot].context == context &&
+			atomic_load(&cu.link.shm->streams[slot].completed) < freed[slot].seq)
+			return true;
+	}
+	return false;
+}
+
+static CUresult wait_destroyed(uint32_t context)
+{
+	_Atomic uint32_t *error = &cu.link.shm->contexts[context].error;
+	uint32_t slot;
+
+	while (atomic_load(error) == 0 && find_left(context, &slot))
+		CU_TRY(wait_slot(slot, freed[slot].seq, error));
+	return CUDA_SUCCESS;
 }
 
 CUresult cu_wait_context(struct cu_context *context)
@@ -227,6 +264,9 @@ CUresult cu_wait_context(struct cu_context *context)
 			break;
 		}
 	}
+	CU_TRY(wait_destroyed(slot));
+	if (cu_context_get(handle) != context)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return (CUresult)atomic_load(&cu.link.shm->contexts[slot].error);
 }
 
@@ -356,8 +396,6 @@ void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *contex
 /* ---- stream slots ---- */
 
 static uint32_t slots_used;
-static uint32_t freed_slots[SIM_MAX_STREAMS];
-static uint32_t freed_head, freed_count;
 
 static bool take_slot(uint32_t *ret_slot)
 {
@@ -413,6 +451,8 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	entry->stream_new.flags = (flags & CU_STREAM_NON_BLOCKING ? SIM_STREAM_NON_BLOCKING : 0u) |
 		(legacy ? SIM_STREAM_LEGACY : 0u);
 	entry->stream_new.priority = priority;
+	/* Also while the engine has not got there: it may be destroyed, with work, before that. */
+	atomic_store(&cu.link.shm->streams[stream->slot].live, 1);
 	cu_ring_commit(entry, 0, NULL);
 	cu_list_add(&context->streams, &stream->link);
 	*ret = stream;
@@ -433,11 +473,14 @@ void cu_stream_free(struct cu_stream *stream)
 		entry->seq = 0;
 		cu_ring_commit(entry, 0, NULL);
 	}
+	freed[stream->slot].context = stream->context->slot;
+	freed[stream->slot].seq = stream->seq;
 	freed_slots[(freed_head + freed_count++) % SIM_MAX_STREAMS] = stream->slot;
 	CU_LIST_EACH(struct cu_event, link, &stream->context->events, event)
 	if (event->stream == stream)
 		event->stream = NULL;
 	cu_capture_forget_stream(stream);
+	cu_exec_stream_gone(stream);
 	cu_handle_free(stream->handle);
 	cu_list_remove(&stream->link);
 	free(stream->deps);

@@ -306,7 +306,7 @@ static void on_release(void *user, struct tl_op *tl_op)
 
 	submit_event_unref(op->proc->engine, op->event);
 	submit_graph_unref(op->graph);
-	if (s && s->leaving && !s->tl.head)
+	if (s && --s->ops == 0 && s->leaving)
 		free_stream(s);
 	free(op);
 }
@@ -515,6 +515,7 @@ static bool take_work(struct proc *p, const struct sim_entry *entry, uint32_t tr
 		return true;
 	}
 	p->pending++;
+	s->ops++;
 	if (entry->kind == SIM_OP_EVENT_RECORD)
 		op->event->last = op;
 	if (entry->seq <= load(&p->shm->streams[s->slot].await_seq))
@@ -565,7 +566,7 @@ static void take_other(struct proc *p, const struct sim_entry *entry)
 		if (!s)
 			break;
 		s->leaving = true;
-		if (!s->tl.head)
+		if (!s->ops)
 			free_stream(s);
 		break;
 	case SIM_OP_EVENT_DESTROY:

@@ -67,6 +67,7 @@ struct estream {
 	struct ectx *ctx;
 	uint32_t slot;
 	uint32_t id;
+	uint32_t ops; /* submitted and not yet released */
 	bool leaving;
 	uint64_t submitted;
 	uint64_t turn;        /* the last turn that published its bound */

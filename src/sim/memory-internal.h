@@ -21,6 +21,7 @@ enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
 struct mem_block {
 	uint64_t addr, bytes;
 	uint64_t asked; /* bytes that the caller asked for */
+	uint64_t reach; /* the most since it was free: work on that may be under way */
 	enum block_state state;
 	uint64_t order, ticket; /* LEAVING: freed in this stream */
 	struct mem_region *region;

@@ -147,7 +147,7 @@ static int heap_take(struct mem_heap *h, uint64_t bytes, struct mem_block **ret_
 	}
 	block_list_del(&h->free, b);
 	b->state = BLOCK_USED;
-	b->asked = bytes;
+	b->asked = b->reach = bytes;
 	b->region->used_blocks++;
 	*ret_b = b;
 	return 0;
@@ -396,6 +396,7 @@ static struct mem_block *take_leaving(struct mem_heap *h, uint64_t order, uint64
 		block_list_del(&h->leaving, b);
 		b->state = BLOCK_USED;
 		b->asked = bytes;
+		b->reach = MAX(b->reach, bytes);
 		b->ticket = 0;
 		return b;
 	}

@@ -531,14 +531,15 @@ int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device
 	/* Mappings may lie side by side: go through them. */
 	while (addr < end) {
 		const struct mem_region *r = mem_region_at(m, addr);
+		const struct mem_block *b = r && r->heap ? mem_block_at(r, addr) : NULL;
 		struct mem_info info;
 
-		if (mem_query(m, addr, &info) < 0) {
-			/* Freed in its stream, but the stream has not come to it. */
-			if (!r || !r->heap || mem_block_at(r, addr)->state != BLOCK_LEAVING)
-				return -EFAULT;
-			info.base = mem_block_at(r, addr)->addr;
-			info.bytes = mem_block_at(r, addr)->bytes;
+		/* Freed in its stream, which has not come to that: who had it may use it. */
+		if (b && b->state != BLOCK_FREE) {
+			info.base = b->addr;
+			info.bytes = b->state == BLOCK_LEAVING ? b->bytes : b->reach;
+		} else if (mem_query(m, addr, &info) < 0) {
+			return -EFAULT;
 		}
 		if (r->owner != o && !is_imported(r, o))
 			return -EFAULT;

@@ -343,3 +343,19 @@ CUfunction kernel_get(CUmodule module, const char *name)
 	NEED(drv.cuModuleGetFunction(&function, module, name));
 	return function;
 }
+
+CUdeviceptr device_memory(size_t bytes)
+{
+	CUdeviceptr p;
+
+	NEED(drv.cuMemAlloc_v2(&p, bytes));
+	return p;
+}
+
+CUstream new_stream(void)
+{
+	CUstream stream;
+
+	NEED(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	return stream;
+}

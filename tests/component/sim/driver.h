@@ -58,5 +58,7 @@ extern bool driver_is_real;
 /* What most parts begin with: cuInit, a context on device 0, the test kernels. */
 CUcontext begin_context(void);
 CUmodule load_kernels(void);
+CUdeviceptr device_memory(size_t bytes);
+CUstream new_stream(void); /* non-blocking */
 const char *kernels_text(void);
 CUfunction kernel_get(CUmodule module, const char *name);

@@ -24,22 +24,6 @@
 
 enum { N = 4096 };
 
-static CUdeviceptr device_memory(size_t bytes)
-{
-	CUdeviceptr p;
-
-	NEED(drv.cuMemAlloc_v2(&p, bytes));
-	return p;
-}
-
-static CUstream new_stream(void)
-{
-	CUstream stream;
-
-	NEED(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	return stream;
-}
-
 static void launch(CUfunction f, unsigned blocks, CUstream stream, void **params)
 {
 	NEED(drv.cuLaunchKernel(f, blocks, 1, 1, 256, 1, 1, 0, stream, params, NULL));
@@ -548,6 +532,7 @@ static void many_streams(void)
 	CUstream streams[64];
 	CUevent event;
 	bool right = true;
+	int called = 0;
 
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	/* Slots are used again and again; a stream goes while its work is under way. */
@@ -564,6 +549,14 @@ static void many_streams(void)
 		right = right && drv.cuEventSynchronize(event) == CUDA_SUCCESS;
 	}
 	tap_ok(right, "events of streams that are gone complete");
+	ns = 20000000;
+	streams[0] = new_stream();
+	NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+	NEED(drv.cuLaunchHostFunc(streams[0], count_up, &called));
+	NEED(drv.cuStreamDestroy_v2(streams[0]));
+	OK(drv.cuCtxSynchronize());
+	tap_ok(called == 1, "what they had is done when the context has come to its end");
+	ns = 2000;
 	/* More than a stream holds: launches block, nothing is lost. */
 	for (int i = 0; i < 64; i++)
 		streams[i] = new_stream();

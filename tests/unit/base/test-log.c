@@ -101,7 +101,23 @@ static void a_long_line_is_cut(void **state)
 	assert_string_equal(logged(), "prog: next\n");
 }
 
+static void what_anybody_can_cause_is_limited(void **state)
+{
+	struct log_limit limit = {0};
+	uint32_t unsaid;
+
+	for (unsigned i = 0; i < LOG_LIMIT_LINES; i++)
+		assert_true(log_may(&limit, 5 + i, &unsaid));
+	for (unsigned i = 0; i < 3; i++)
+		assert_false(log_may(&limit, 5 + LOG_LIMIT_NS - 1, &unsaid));
+	assert_true(log_may(&limit, 5 + LOG_LIMIT_NS, &unsaid));
+	assert_int_equal(unsaid, 3);
+	assert_true(log_may(&limit, 5 + LOG_LIMIT_NS, &unsaid));
+	assert_int_equal(unsaid, 0);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, redirect, restore)
 
 UNIT_MAIN(CASE(writes_name_level_and_sentence), CASE(the_environment_sets_the_level),
-	CASE(tells_the_journal_the_level), CASE(one_call_is_one_line), CASE(a_long_line_is_cut))
+	CASE(tells_the_journal_the_level), CASE(one_call_is_one_line), CASE(a_long_line_is_cut),
+	UNIT(what_anybody_can_cause_is_limited))

@@ -180,6 +180,27 @@ static void test_context_ends(void **state)
 	mem_uncharge(w->m, &w->a, 1, 3 * MIB, SIM_ACCOUNT_CONTEXT);
 }
 
+/* Given on in the same stream to who asks for less, while work of who had it is under way. */
+static void test_pool_gives_on_what_is_in_use(void **state)
+{
+	struct world *w = *state;
+	struct mem_pool *pool;
+	uint64_t p, q, ticket;
+
+	assert_ok(mem_pool_get(w->m, &w->a, SIM_POOL_DEFAULT(0), 32 * MIB, &pool));
+	assert_ok(mem_pool_alloc(w->m, pool, 1, 900, &p));
+	assert_ok(mem_free_later(w->m, &w->a, p, 1, &ticket));
+	assert_ok(mem_pool_alloc(w->m, pool, 1, 600, &q));
+	assert_true(q == p);
+	assert_ok(mem_check(w->m, &w->a, 0, p, 900, true));
+	assert_int_equal(mem_check(w->m, &w->a, 0, p, 901, true), -EFAULT);
+	mem_free_ticket(w->m, p, ticket);
+	assert_ok(mem_free(w->m, &w->a, q));
+	assert_int_equal(mem_check(w->m, &w->a, 0, p, 1, true), -EFAULT);
+	assert_ok(mem_pool_alloc(w->m, pool, 2, 600, &q));
+	assert_int_equal(mem_check(w->m, &w->a, 0, q, 601, true), -EFAULT);
+}
+
 static void test_pool(void **state)
 {
 	struct world *w = *state;
@@ -352,6 +373,7 @@ int main(void)
 		TEST(test_blocks),
 		TEST(test_random),
 		TEST(test_context_ends),
+		TEST(test_pool_gives_on_what_is_in_use),
 		TEST(test_pool),
 		TEST(test_vmm),
 		TEST(test_shared_handles),
