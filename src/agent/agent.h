@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "core/arbiter.h"
 
@@ -88,6 +89,7 @@ struct agent {
 	struct conn_list conns;
 	uint32_t n_tenants, n_processes, n_conns;
 	uint64_t n_refused_grants; /* containers of pods that were not let start */
+	struct log_limit refusals; /* of processes */
 	uint32_t next_tenant;      /* id */
 	bool has_dead;             /* agent_reap() has something to do */
 

@@ -112,11 +112,12 @@ struct node {
 	struct loop_timer tick;
 	uint64_t next_sweep_ns, next_look_ns;
 
-	uint64_t epoch;    /* the newest seen */
-	uint64_t ill;      /* a bit for each device, as was told */
-	uint64_t lost;     /* ... of these the ones that are gone */
-	char conflict[64]; /* resource of another plugin for GPUs; "": none */
-	bool is_insecure;  /* the runtime gives devices to who sets a variable */
+	uint64_t epoch;     /* the newest seen */
+	uint64_t ill;       /* a bit for each device, as was told */
+	uint64_t lost;      /* ... of these the ones that are gone */
+	char conflict[64];  /* resource of another plugin for GPUs; "": none */
+	char no_cordon[96]; /* a cordon of no device of ours, as was told; "": none */
+	bool is_insecure;   /* the runtime gives devices to who sets a variable */
 	bool is_insecure_told;
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
@@ -124,6 +125,7 @@ struct node {
 	/* node-pool.c */
 	struct {
 		bool is_on, has_changed;
+		bool is_wanted; /* GPUNode.spec.pool; is_on also while placeholders are left */
 		uint64_t next_ns;
 		struct loop_timer soon;
 		uint64_t awaited_ns; /* since when a placeholder has no device yet; 0: none */
@@ -138,7 +140,12 @@ struct node {
 	/* node-status.c */
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
-	json_t *status_sent, *status_seen; /* under way; as the server has it */
+	json_t *status_sent, *status_seen;        /* under way; as the server has it */
+	uint64_t status_began_ns, status_rest_ns; /* the last one's begin; when the next may */
+
+	/* node-start.c */
+	json_t *space_seen; /* the namespace that was read last, and when */
+	uint64_t space_seen_ns;
 
 	/* node-usage.c */
 	struct accounts accounts;

@@ -48,7 +48,7 @@ bool node_pool_is_open(const struct node *node, const struct device *d)
 		return true;
 	pod = p->placeholder[0] ? find_placeholder(node, node->options.space, p->placeholder)
 				: NULL;
-	return pod && !node_is_leaving(pod) && !node_is_over(pod, "");
+	return pod && node->pool.is_wanted && !node_is_leaving(pod) && !node_is_over(pod, "");
 }
 
 bool node_pool_is_native(const struct node *node, const struct device *d)
@@ -141,14 +141,23 @@ static bool has_device(const struct node *node, const char *placeholder)
 	return false;
 }
 
+/* That has not ended; NULL: there is none after e. */
+static const struct kube_entry *next_placeholder(
+	const struct node *node, const struct kube_entry *e)
+{
+	while ((e = kube_cache_next(node->pods, e)))
+		if (placeholder_is_one(e->object, node->options.space) &&
+			!node_is_over(e->object, ""))
+			break;
+	return e;
+}
+
 static bool awaits_device(const struct node *node)
 {
 	const struct kube_entry *e = NULL;
 
-	while (node->pool.is_on && (e = kube_cache_next(node->pods, e)))
-		if (placeholder_is_one(e->object, node->options.space) &&
-			!node_is_leaving(e->object) && !node_is_over(e->object, "") &&
-			!has_device(node, e->name))
+	while (node->pool.is_on && (e = next_placeholder(node, e)))
+		if (!node_is_leaving(e->object) && !has_device(node, e->name))
 			return true;
 	return false;
 }
@@ -247,13 +256,25 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	look_soon(node);
 }
 
+/* Whoever takes spec.pool away takes no device from those who are on it. */
+static bool has_placeholders(const struct node *node)
+{
+	const char *told = kube_json_text_at(node->status_seen, "owner", NULL);
+
+	if (!kube_cache_is_synced(node->pods))
+		return told && !strcmp(told, "pool");
+	return next_placeholder(node, NULL);
+}
+
 void node_pool_look(struct node *node, uint64_t now)
 {
 	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
 
 	/* Known once, it stays so while the API server is away. */
-	if (wish)
-		node->pool.is_on = kube_json_at(wish->object, "spec", "pool", NULL);
+	if (wish) {
+		node->pool.is_wanted = kube_json_at(wish->object, "spec", "pool", NULL);
+		node->pool.is_on = node->pool.is_wanted || has_placeholders(node);
+	}
 	if (!node->pool.is_on || node->pool.question || now < node->pool.next_ns)
 		return;
 	node->pool.next_ns = now + POOL_LOOK_NS;

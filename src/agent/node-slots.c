@@ -20,6 +20,7 @@
 #include "base/parse.h"
 #include "kube/json.h"
 #include "kubelet/cdi.h"
+#include "manifest/cordon.h"
 
 struct slot *node_slot(struct node *node, const char *id)
 {
@@ -129,16 +130,8 @@ void node_slot_end(struct node *node, struct slot *slot)
 bool node_is_cordoned(const struct node *node, const char *uuid)
 {
 	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
-	json_t *all = wish ? kube_json_at(wish->object, "spec", "cordoned", NULL) : NULL, *one;
-	size_t i;
 
-	json_array_foreach(all, i, one) {
-		const char *named = kube_json_text_at(one, "uuid", NULL);
-
-		if (named && !strcmp(named, uuid))
-			return true;
-	}
-	return false;
+	return wish && cordon_has(wish->object, uuid);
 }
 
 void node_offer(struct node *node)

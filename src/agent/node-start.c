@@ -24,6 +24,7 @@
 #define START_LOOK_NS (50 * NSEC_PER_MSEC)
 #define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
+#define START_SPACE_AGE_NS (1 * NSEC_PER_SEC) /* for the next container of that namespace */
 #define START_NAMES_MAX 8u
 #define START_MAX 1024u /* at once: more slots do not start in one moment */
 
@@ -486,21 +487,12 @@ static const json_t *find_pod(struct start *s, struct error *err)
 	return entry->object;
 }
 
-static void on_space(void *data, const struct kube_answer *answer)
+static void take_space(struct start *s, json_t *space)
 {
-	struct start *s = data;
-	_cleanup_json_ json_t *space = NULL;
-	struct error err = {0};
-	const char *label;
+	const char *label = kube_json_text_at(
+		space, "metadata", "labels", "divvy.gpu/admission", NULL);
+	struct error err;
 
-	s->space_call = NULL;
-	if (answer->result < 0 || kube_json_parse(answer->body, &space, &err) < 0) {
-		if (answer->result < 0)
-			err = answer->error;
-		wait_or_refuse(s, &err);
-		return;
-	}
-	label = kube_json_text_at(space, "metadata", "labels", "divvy.gpu/admission", NULL);
 	if (label && !strcmp(label, "ignore")) {
 		fail(&err, EPERM,
 			"namespace %s has the label divvy.gpu/admission=ignore: its pods get no "
@@ -510,12 +502,34 @@ static void on_space(void *data, const struct kube_answer *answer)
 		return;
 	}
 	json_decref(s->space);
-	s->space = TAKE_PTR(space);
+	s->space = json_incref(space);
 	loop_set_timer(&s->timer, 0);
+}
+
+static void on_space(void *data, const struct kube_answer *answer)
+{
+	struct start *s = data;
+	struct node *node = s->node;
+	_cleanup_json_ json_t *space = NULL;
+	struct error err = {0};
+
+	s->space_call = NULL;
+	if (answer->result < 0 || kube_json_parse(answer->body, &space, &err) < 0) {
+		if (answer->result < 0)
+			err = answer->error;
+		wait_or_refuse(s, &err);
+		return;
+	}
+	json_decref(node->space_seen);
+	node->space_seen = json_incref(space);
+	node->space_seen_ns = clock_now_ns();
+	take_space(s, space);
 }
 
 static int ask_space(struct start *s, struct error *err)
 {
+	json_t *seen = s->node->space_seen;
+	const char *name = kube_json_text_at(seen, "metadata", "name", NULL);
 	struct kube_write write = {
 		.target = {"v1", "namespaces", NULL, s->pod.space, NULL},
 		.timeout_ns = START_SPACE_NS,
@@ -524,6 +538,11 @@ static int ask_space(struct start *s, struct error *err)
 		.ret_call = &s->space_call,
 	};
 
+	if (name && !strcmp(name, s->pod.space) &&
+		clock_now_ns() < s->node->space_seen_ns + START_SPACE_AGE_NS) {
+		take_space(s, seen);
+		return 0;
+	}
 	return kube_read(s->node->client, &write, err);
 }
 

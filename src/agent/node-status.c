@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GPUNode.status: what is in force on this node, written when it has changed and only then. One
- * patch at a time; what changes meanwhile is in the next one.
+ * patch at a time; what changes meanwhile is in the next one. While many containers start the API
+ * server has better things to do: the longer it took for one, the longer it is left alone.
  */
 #include <errno.h>
 
@@ -15,6 +16,7 @@
 
 #define STATUS_DELAY_NS (20 * NSEC_PER_MSEC)
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
+#define STATUS_REST 4u /* times as long as it took, up to STATUS_AGAIN_NS */
 
 /* What is nearer than the same node. */
 static json_t *links_json(const struct device_set *set, uint32_t of)
@@ -213,12 +215,14 @@ static struct condition audited_condition(const struct node *node, char *message
 static json_t *conditions_json(const struct node *node)
 {
 	const struct condition ready = ready_condition(node);
-	char message[128] = "", findings[128];
+	char message[256] = "", findings[128];
 	const struct condition audited = audited_condition(node, findings, sizeof(findings));
 	json_t *all = json_array();
 
 	if (node->conflict[0])
-		snprintf(message, sizeof(message), "another device plugin serves %s",
+		snprintf(message, sizeof(message),
+			"another device plugin serves %s; divvy takes whole GPUs from it where the "
+			"node has the label divvy.gpu/owner=pool and its GPUNode spec.pool",
 			node->conflict);
 	add_condition(node, all, &ready);
 	add_condition(node, all,
@@ -310,6 +314,9 @@ static void on_done(void *data, const struct kube_answer *answer)
 	}
 	json_decref(node->status_seen);
 	node->status_seen = TAKE_PTR(node->status_sent);
+	node->status_rest_ns = clock_now_ns() +
+		MIN(STATUS_REST * clock_since_ns(clock_now_ns(), node->status_began_ns),
+			STATUS_AGAIN_NS);
 	node_status_touch(node);
 }
 
@@ -335,6 +342,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 		return;
 	}
 	node->status_sent = status;
+	node->status_began_ns = now;
 	patch = json_pack("{s:O}", "status", status);
 	if (!patch || kube_patch(node->client, &write, KUBE_PATCH_MERGE, patch, &err) < 0) {
 		json_decref(TAKE_PTR(node->status_sent));
@@ -345,7 +353,8 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 void node_status_touch(struct node *node)
 {
 	if (!loop_timer_is_armed(&node->status_timer))
-		loop_set_timer(&node->status_timer, clock_now_ns() + STATUS_DELAY_NS);
+		loop_set_timer(&node->status_timer,
+			MAX(clock_now_ns() + STATUS_DELAY_NS, node->status_rest_ns));
 }
 
 void node_status_seen(struct node *node, const json_t *object)

@@ -206,6 +206,31 @@ static void look_for_others(struct node *node)
 
 /* ---- GPUNode ---- */
 
+/* A cordon with a wrong UUID keeps nobody away: who wrote it should hear of that. */
+static void look_at_cordons(struct node *node, const json_t *gpu_node)
+{
+	const char *unknown = "";
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(kube_json_at(gpu_node, "spec", "cordoned", NULL), i, one) {
+		const char *uuid = kube_json_text_at(one, "uuid", NULL);
+
+		if (uuid && !device_find(node->agent->devices, uuid)) {
+			unknown = uuid;
+			break;
+		}
+	}
+	if (!strncmp(unknown, node->no_cordon, sizeof(node->no_cordon) - 1))
+		return;
+	snprintf(node->no_cordon, sizeof(node->no_cordon), "%s", unknown);
+	if (unknown[0])
+		node_event(node, true, "CordonUnknown",
+			"spec.cordoned: this node has no device %s: that keeps nobody away; "
+			"status.devices has those that there are",
+			unknown);
+}
+
 static void on_wish(struct node *node, const struct kube_entry *entry, bool is_new)
 {
 	const json_t *epoch = kube_json_at(entry->object, "status", "epoch", NULL);
@@ -216,6 +241,7 @@ static void on_wish(struct node *node, const struct kube_entry *entry, bool is_n
 		node_status_seen(node, entry->object);
 	if (json_integer_value(epoch) > 0)
 		node_saw_epoch(node, (uint64_t)json_integer_value(epoch));
+	look_at_cordons(node, entry->object);
 	node_pool_look(node, clock_now_ns());
 	node_offer(node);
 	/* The devices are chosen at the start; the kubelet starts us again. */
@@ -659,6 +685,7 @@ void node_free(struct node *node)
 	kube_cache_free(node->wishes);
 	kube_cache_free(node->policies);
 	kube_recorder_free(node->recorder);
+	json_decref(node->space_seen);
 	kube_client_free(node->client);
 	kube_config_free(node->config);
 	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)

@@ -588,6 +588,18 @@ static bool must_wait(const struct tenant *t)
 	return false;
 }
 
+/* A program that is refused may try again at once, and for ever. */
+static void log_refusal(struct conn *c, const char *why)
+{
+	uint32_t unsaid;
+
+	if (!log_may(&c->agent->refusals, clock_now_ns(), &unsaid))
+		return;
+	if (unsaid)
+		log_info("%u more processes were refused than is said here", unsaid);
+	log_info("pid %d refused: %s", (int)c->pid, why);
+}
+
 void register_hello(struct conn *c, const struct msg_hello *hello, const int *fds, size_t n_fds)
 {
 	struct tenant *t = NULL;
@@ -623,7 +635,7 @@ void register_hello(struct conn *c, const struct msg_hello *hello, const int *fd
 		r = register_new(c, hello, t, &err);
 	}
 	if (r < 0) {
-		log_info("pid %d refused: %s", (int)c->pid, err.msg);
+		log_refusal(c, err.msg);
 		client_refuse(c, hello->head.request, -r, err.msg);
 	}
 }

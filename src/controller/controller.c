@@ -624,6 +624,13 @@ static int elect(struct controller *c, struct error *err)
 	return 0;
 }
 
+static uint64_t api_silence_ns(void *data)
+{
+	const struct controller *c = data;
+
+	return kube_client_silence_ns(c->client);
+}
+
 static int serve(struct controller *c, struct error *err)
 {
 	const struct http_options webhook = {.address = c->options.webhook_listen,
@@ -642,7 +649,10 @@ static int serve(struct controller *c, struct error *err)
 	int r = http_server_new(c->loop, &webhook, &c->webhook, err);
 
 	r = r < 0 ? r : web_new(c->loop, &c->web, err);
-	return r < 0 ? r : page_new(c->client, &page, &c->page, err);
+	if (r < 0)
+		return r;
+	web_set_silence(c->web, api_silence_ns, c);
+	return page_new(c->client, &page, &c->page, err);
 }
 
 static int start(struct controller *c, struct error *err)

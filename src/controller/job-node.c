@@ -246,6 +246,23 @@ static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 	return r < 0 ? r : 1;
 }
 
+/* The label makes placeholders, the GPUNode makes divvyd wait for them: one without the other. */
+static void look_at_pool(struct controller *c, const char *owner, const json_t *gpu_node)
+{
+	const bool is_pool = owner && !strcmp(owner, "pool"),
+		   has_pool = kube_json_at(gpu_node, "spec", "pool", NULL);
+	char text[256];
+
+	if (!gpu_node || is_pool == has_pool)
+		return;
+	snprintf(text, sizeof(text), "The node's label is " OWNER "=%.63s, and spec.pool is %s: %s",
+		owner ? owner : "", has_pool ? "set" : "not",
+		has_pool ? "no placeholder is made. Set the label to pool, or take spec.pool away."
+			 : "no device is taken from another device plugin. Set spec.pool.policy, "
+			   "or the label to divvy.");
+	controller_event(c, gpu_node, "divvy.gpu/v1", "GPUNode", true, "PoolMismatch", text);
+}
+
 void job_node(struct job *job)
 {
 	struct controller *c = job->c;
@@ -256,6 +273,8 @@ void job_node(struct job *job)
 	struct error err = {0};
 	int r = 0;
 
+	if (owner)
+		look_at_pool(c, json_string_value(owner), gpu_node);
 	if (node && !owner) /* not divvy's, or no more */
 		r = write_capacity(job, node, NULL, &err);
 	else if (node && controller_is_synced(c, CACHE_GPU_NODES))

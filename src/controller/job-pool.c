@@ -28,6 +28,33 @@ static void on_written(void *data, const struct kube_answer *answer)
 		job_end(job, job->trouble, "placeholders");
 }
 
+static bool is_refusal(const struct kube_answer *answer)
+{
+	const int http = answer->status.http;
+
+	return http >= 400 && http < 500 && http != 409 && http != 429;
+}
+
+/* By a quota, a limit range, an admission controller: told to who waits for the device. */
+static void on_made(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+	const struct kube_entry *e = NULL;
+	char text[EVENT_MESSAGE_MAX];
+
+	if (is_refusal(answer)) {
+		snprintf(text, sizeof(text),
+			"No whole device can be taken for it from a node's own device plugin, "
+			"for the placeholder in namespace %s is refused: %s",
+			job->c->options.ns, answer->error.msg);
+		while ((e = controller_next(job->c, CACHE_PODS, e)))
+			if (pool_view_waits(e->object))
+				controller_event(job->c, e->object, "v1", "Pod", true,
+					"PlaceholderRefused", text);
+	}
+	on_written(data, answer);
+}
+
 /* The image that this controller itself runs from. */
 static const char *image_of(const struct controller *c)
 {
@@ -39,15 +66,22 @@ static const char *image_of(const struct controller *c)
 		json_array_get(kube_json_at(own, "spec", "containers", NULL), 0), "image", NULL);
 }
 
-static int make(struct job *job, const char *node, struct error *err)
+/* name: NULL for one that is made. */
+static struct kube_write write_pod(struct job *job, const char *ns, const char *name)
 {
-	const struct kube_write write = {.target = {.group_version = "v1",
-						 .resource = "pods",
-						 .namespace_name = job->c->options.ns},
+	return (struct kube_write){.target = {.group_version = "v1",
+					   .resource = "pods",
+					   .namespace_name = ns,
+					   .name = name},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
 		.done = on_written,
 		.data = job};
+}
+
+static int make(struct job *job, const char *node, struct error *err)
+{
+	struct kube_write write = write_pod(job, job->c->options.ns, NULL);
 	const char *image = image_of(job->c);
 	_cleanup_json_ json_t *pod = NULL;
 	uint64_t random;
@@ -64,6 +98,7 @@ static int make(struct job *job, const char *node, struct error *err)
 		return fail_errno(err, -r, "no random numbers for a name");
 	snprintf(name, sizeof(name), PLACEHOLDER_NAME "-%010llx",
 		(unsigned long long)(random & 0xffffffffffu));
+	write.done = on_made;
 	pod = placeholder_pod(name, image, node[0] ? node : NULL);
 	r = pod ? kube_create(job->c->client, &write, pod, err)
 		: fail(err, ENOMEM, "out of memory");
@@ -71,16 +106,21 @@ static int make(struct job *job, const char *node, struct error *err)
 	return r;
 }
 
+static int release(struct job *job, const char *name, struct error *err)
+{
+	const struct kube_write write = write_pod(job, job->c->options.ns, name);
+	_cleanup_json_ json_t *patch = json_pack(
+		"{s:{s:{s:s}}}", "metadata", "annotations", PLACEHOLDER_RELEASED, "true");
+	int r = patch ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, patch, err)
+		      : fail(err, ENOMEM, "out of memory");
+
+	job->kind += r == 0;
+	return r;
+}
+
 static int delete_pod(struct job *job, const char *ns, const char *name, struct error *err)
 {
-	const struct kube_write write = {.target = {.group_version = "v1",
-						 .resource = "pods",
-						 .namespace_name = ns,
-						 .name = name},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = on_written,
-		.data = job};
+	const struct kube_write write = write_pod(job, ns, name);
 	const json_t *pod = controller_find(job->c, CACHE_PODS, ns, name);
 	const struct kube_delete what = {
 		.uid = kube_json_text_at(pod, "metadata", "uid", NULL), .grace_s = -1};
@@ -101,7 +141,10 @@ static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
 			controller_find(job->c, CACHE_NODES, "", e->name), "metadata", "labels",
 			NULL);
 		int r = pool_view_has(labels, e->object)
-			? pool_view_add_node(view, e->name, labels, e->object, err)
+			? pool_view_add_node(view, e->name, labels, e->object,
+				  controller_find(
+					  job->c, CACHE_LEASES, job->c->options.lease_ns, e->name),
+				  err)
 			: 0;
 
 		if (r == -ENOMEM)
@@ -155,6 +198,10 @@ static int carry_out(struct job *job, struct pool_view *view, struct error *err)
 		log_info("placeholder %s is given back", plan.give_back[i]);
 		r = delete_pod(job, c->options.ns, plan.give_back[i], err);
 	}
+	for (size_t i = 0; r == 0 && i < plan.n_release; i++) {
+		log_info("placeholder %s is released", plan.release[i]);
+		r = release(job, plan.release[i], err);
+	}
 	if (plan.again_ns != CLOCK_NEVER)
 		queue_add_at(c->queue, job->key, plan.again_ns);
 	return r;
@@ -170,7 +217,7 @@ void job_pool(struct job *job)
 	job->kind =
 		1; /* our own, so that none of the writes is the last one before all have begun */
 	if (controller_is_synced(c, CACHE_PODS) && controller_is_synced(c, CACHE_NODES) &&
-		controller_is_synced(c, CACHE_GPU_NODES)) {
+		controller_is_synced(c, CACHE_GPU_NODES) && controller_is_synced(c, CACHE_LEASES)) {
 		r = pool_view_new(c->options.ns, clock_real_ns(), &view);
 		r = r < 0 ? fail(&err, ENOMEM, "out of memory") : add_nodes(job, view, &err);
 		r = r < 0 ? r : add_pods(job, view, &err);

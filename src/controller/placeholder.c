@@ -82,7 +82,7 @@ struct holder {
 	struct kube_config *config;
 	struct kube_client *client;
 	struct kube_call *call;
-	const char *name, *node;
+	const char *name, *node, *space;
 	bool is_told; /* to end */
 };
 
@@ -97,10 +97,11 @@ static bool has(const json_t *list, const char *text)
 	return false;
 }
 
-bool placeholder_is_needed(const json_t *gpu_node, const char *name)
+bool placeholder_is_unused(const json_t *gpu_node, const char *name)
 {
 	const json_t *devices = kube_json_at(gpu_node, "status", "devices", NULL),
 		     *tenants = kube_json_at(gpu_node, "status", "tenants", NULL);
+	bool is_known = false;
 
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *d = json_array_get(devices, i);
@@ -109,50 +110,90 @@ bool placeholder_is_needed(const json_t *gpu_node, const char *name)
 
 		if (!uuid || !its || strcmp(its, name) != 0)
 			continue;
+		is_known = true;
 		for (size_t k = 0; k < json_array_size(tenants); k++)
 			if (has(json_object_get(json_array_get(tenants, k), "devices"), uuid))
-				return true;
+				return false;
 	}
-	return false;
+	return is_known;
 }
 
-/* While the API server is away nobody knows: it stays. */
-static void on_read(void *data, const struct kube_answer *answer)
+static void again(struct holder *p)
 {
-	struct holder *p = data;
-	_cleanup_json_ json_t *json = NULL;
-	struct error err = answer->error;
-	int r = answer->result;
-
-	p->call = NULL;
-	if (r >= 0)
-		r = kube_json_parse(answer->body, &json, &err);
-	if (r >= 0 ? !placeholder_is_needed(json, p->name) : r == -ENOENT) {
-		log_info("no tenant is left: ending");
-		loop_stop(p->loop, 0);
-		return;
-	}
-	if (r < 0)
-		log_warn("GPUNode %s: %s", p->node, err.msg);
 	loop_set_timer(&p->timer, clock_now_ns() + LOOK_NS);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void look(struct holder *p, const struct kube_target *target, kube_done_fn *done)
 {
-	struct holder *p = timer->data;
-	const struct kube_write read = {.target = {.group_version = "divvy.gpu/v1",
-						.resource = "gpunodes",
-						.name = p->node},
+	const struct kube_write read = {.target = *target,
 		.timeout_ns = LOOK_TIMEOUT_NS,
-		.done = on_read,
+		.done = done,
 		.data = p,
 		.ret_call = &p->call};
 	struct error err;
 
 	if (kube_read(p->client, &read, &err) < 0) {
 		log_warn("%s", err.msg);
-		loop_set_timer(timer, now + LOOK_NS);
+		again(p);
 	}
+}
+
+/* Of an answer; NULL: there is none, as was said. */
+static json_t *read_answer(struct holder *p, const struct kube_answer *answer, const char *what)
+{
+	struct error err = answer->error;
+	json_t *json = NULL;
+	int r = answer->result;
+
+	p->call = NULL;
+	if (r >= 0)
+		r = kube_json_parse(answer->body, &json, &err);
+	if (r < 0 && r != -ENOENT)
+		log_warn("%s: %s", what, err.msg);
+	return r < 0 ? NULL : json;
+}
+
+static void on_own_pod(void *data, const struct kube_answer *answer)
+{
+	struct holder *p = data;
+	_cleanup_json_ json_t *pod = read_answer(p, answer, p->name);
+
+	if (kube_json_text_at(pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL) ||
+		answer->result == -ENOENT) {
+		log_info("released: ending");
+		loop_stop(p->loop, 0);
+		return;
+	}
+	again(p);
+}
+
+/* While the API server is away nobody knows: it stays. */
+static void on_gpu_node(void *data, const struct kube_answer *answer)
+{
+	struct holder *p = data;
+	_cleanup_json_ json_t *gpu_node = read_answer(p, answer, p->node);
+
+	if (placeholder_is_unused(gpu_node, p->name)) {
+		log_info("no tenant is left: ending");
+		loop_stop(p->loop, 0);
+		return;
+	}
+	look(p,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "pods",
+			.namespace_name = p->space,
+			.name = p->name},
+		on_own_pod);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct holder *p = timer->data;
+
+	look(p,
+		&(struct kube_target){
+			.group_version = "divvy.gpu/v1", .resource = "gpunodes", .name = p->node},
+		on_gpu_node);
 }
 
 static void on_signal(void *data, bool is_reload)
@@ -184,7 +225,8 @@ static int start(struct holder *p, const char *kubeconfig, struct program_signal
 int placeholder_run(const struct controller_options *options, struct program_signals *signals,
 	struct error *err)
 {
-	struct holder p = {.name = options->pod_name, .node = getenv("NODE_NAME")};
+	struct holder p = {
+		.name = options->pod_name, .node = getenv("NODE_NAME"), .space = options->ns};
 	int r;
 
 	if (!p.node || !p.node[0])

@@ -5,28 +5,37 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
 #include "controller/placeholder.h"
 #include "core/given.h"
 #include "core/quantity.h"
 #include "kube/hash.h"
 #include "kube/time.h"
+#include "manifest/cordon.h"
 
 #define OWNER_LABEL "divvy.gpu/owner"
 #define MILLI "divvy.gpu/milli"
+#define COUNT "divvy.gpu/count"
+#define SILENT_NS (120 * NSEC_PER_SEC)
 #define DEVICES_MAX 64u /* of a node; bits of `used` */
 
 /* A node of which a GPUNode speaks. */
 struct seen_node {
 	const char *name;
-	const json_t *devices; /* of GPUNode.status */
-	bool is_pool;          /* its devices are another plugin's, as divvyd confirms */
-	uint64_t used;         /* by index in devices: given to a pod that is or will be there */
+	const json_t *devices;  /* of GPUNode.status */
+	const json_t *gpu_node; /* NULL: it has none */
+	bool is_pool;           /* its devices are another plugin's, as divvyd confirms */
+	bool is_silent;         /* its daemon says nothing any more */
+	bool has_tenants;       /* any pod that was given devices there, and has not ended */
+	uint64_t used;          /* by index in devices: given to a pod that is or will be there */
 	UT_hash_handle hh;
 };
 
 struct pool_view {
 	const char *ns;
 	uint64_t real_ns;
+	bool is_short; /* there was no memory to note who is where */
 	struct seen_node *nodes;
 	struct pool_node node[POOL_NODES_MAX];
 	struct pool_placeholder placeholder[POOL_PLACEHOLDERS_MAX];
@@ -80,30 +89,46 @@ bool pool_view_has(const json_t *labels, const json_t *gpu_node)
 		text_is(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool");
 }
 
-static int see(struct pool_view *v, const char *name, const json_t *gpu_node)
+static struct seen_node *see(struct pool_view *v, const char *name, const json_t *gpu_node)
 {
 	struct seen_node *n = calloc(1, sizeof(*n));
 
-	if (!n)
-		return -ENOMEM;
+	if (!n) {
+		v->is_short = true;
+		return NULL;
+	}
 	*n = (struct seen_node){.name = name,
+		.gpu_node = gpu_node,
+		.is_silent = true,
 		.devices = kube_json_at(gpu_node, "status", "devices", NULL),
 		.is_pool = text_is(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool")};
 	HASH_ADD_KEYPTR(hh, v->nodes, n->name, strlen(n->name), n);
-	return 0;
+	return n;
+}
+
+/* Long after its Lease has run out, as the clocks of two machines may differ. */
+static bool is_silent(const struct pool_view *v, const json_t *lease)
+{
+	const char *renewed = kube_json_text_at(lease, "spec", "renewTime", NULL);
+	uint64_t at_ns;
+
+	return !renewed || kube_time_parse(str_from(renewed), &at_ns) < 0 ||
+		clock_since_ns(v->real_ns, at_ns) > SILENT_NS;
 }
 
 int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labels,
-	const json_t *gpu_node, struct error *err)
+	const json_t *gpu_node, const json_t *lease, struct error *err)
 {
 	const json_t *pool = kube_json_at(gpu_node, "spec", "pool", NULL);
 	const char *policy = kube_json_text_at(pool, "policy", NULL);
 	const json_int_t reserve = json_integer_value(json_object_get(pool, "reserve"));
 	struct pool_node node = {.name = name, .reserve = (uint32_t)MAX(reserve, (json_int_t)0)};
-	int r = see(v, name, gpu_node);
+	struct seen_node *n = see(v, name, gpu_node);
+	int r;
 
-	if (r < 0)
+	if (!n)
 		return fail(err, ENOMEM, "out of memory");
+	n->is_silent = is_silent(v, lease);
 	if (!is_pool_node(labels, gpu_node) || v->facts.n_nodes == POOL_NODES_MAX)
 		return 0;
 	r = pool_policy_parse(str_from(policy ? policy : ""), &node.policy, err);
@@ -157,7 +182,9 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 				: "",
 		.age_ns = v->real_ns > made_ns ? v->real_ns - made_ns : 0,
 		.is_bound = node,
-		.is_leaving = is_leaving(pod)};
+		.is_leaving = is_leaving(pod),
+		.is_released = kube_json_text_at(
+			pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL)};
 	return POOL_POD_STAYS;
 }
 
@@ -168,14 +195,19 @@ static bool is_gone(const struct seen_node *n, const json_t *device)
 		!kube_json_text_at(device, "placeholder", NULL);
 }
 
-static enum pool_pod add_tenant(struct pool_view *v, struct seen_node *n, const json_t *pod)
+static enum pool_pod add_tenant(struct pool_view *v, const char *node, const json_t *pod)
 {
 	const char *given = kube_json_text_at(
 		pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL);
+	struct seen_node *n = node_of(v, node);
 	bool is_lost = false;
 
 	if (!given || is_over(pod))
 		return POOL_POD_STAYS;
+	n = n ? n : see(v, node, NULL);
+	if (!n)
+		return POOL_POD_STAYS;
+	n->has_tenants = true;
 	for (size_t i = 0; i < json_array_size(n->devices) && i < DEVICES_MAX; i++) {
 		const json_t *d = json_array_get(n->devices, i);
 		const char *uuid = kube_json_text_at(d, "uuid", NULL);
@@ -204,6 +236,35 @@ static uint64_t milli_of(const json_t *pod)
 	return sum;
 }
 
+/* As it fills devices: several are several, and of more than half of one no two are on one. */
+static uint64_t whole_milli_of(const json_t *pod)
+{
+	const char *text = kube_json_text_at(pod, "metadata", "annotations", COUNT, NULL);
+	const uint64_t milli = milli_of(pod);
+	uint64_t count = 1;
+
+	if (text && parse_uint(str_from(text), 1, DEVICES_MAX, &count, NULL) < 0)
+		count = 1;
+	if (count > 1 || milli > DEVICE_MILLI / 2)
+		return MAX(milli, count * DEVICE_MILLI);
+	return milli;
+}
+
+/*
+ * One more device is no help where a policy or a queue's quota is why, or no node's devices are.
+ * What is said of a node's devices has the word; of others, "no GPU".
+ */
+static bool is_helped(const char *why)
+{
+	if (!why)
+		return true;
+	if (!strncmp(why, "policy ", strlen("policy ")) || strstr(why, "; queue "))
+		return false;
+	return strncmp(why, "0/", 2) != 0 || strstr(why, "GPU") || strstr(why, "model ") ||
+		strstr(why, "device") || strstr(why, "other reasons") || strstr(why, "memory") ||
+		strstr(why, "no room");
+}
+
 static bool is_unschedulable(const json_t *pod)
 {
 	const json_t *all = kube_json_at(pod, "status", "conditions", NULL);
@@ -212,17 +273,23 @@ static bool is_unschedulable(const json_t *pod)
 		const json_t *one = json_array_get(all, i);
 
 		if (text_is(kube_json_text_at(one, "type", NULL), "PodScheduled"))
-			return text_is(kube_json_text_at(one, "reason", NULL), "Unschedulable");
+			return text_is(kube_json_text_at(one, "reason", NULL), "Unschedulable") &&
+				is_helped(kube_json_text_at(one, "message", NULL));
 	}
 	return false;
 }
 
+bool pool_view_waits(const json_t *pod)
+{
+	return !kube_json_text_at(pod, "spec", "nodeName", NULL) && milli_of(pod) > 0 &&
+		!is_over(pod) && !is_leaving(pod) && is_unschedulable(pod);
+}
+
 static void add_waiting(struct pool_view *v, const json_t *pod)
 {
-	const uint64_t milli = milli_of(pod);
+	const uint64_t milli = whole_milli_of(pod);
 
-	if (milli && v->facts.n_nodes && v->facts.n_sources < POOL_SOURCES_MAX && !is_over(pod) &&
-		!is_leaving(pod) && is_unschedulable(pod))
+	if (v->facts.n_nodes && v->facts.n_sources < POOL_SOURCES_MAX && pool_view_waits(pod))
 		v->source[v->facts.n_sources++] = (struct pool_source){
 			kube_json_text_at(pod, "metadata", "uid", NULL), milli};
 }
@@ -230,33 +297,44 @@ static void add_waiting(struct pool_view *v, const json_t *pod)
 enum pool_pod pool_view_add_pod(struct pool_view *v, const json_t *pod)
 {
 	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
-	struct seen_node *n = node_of(v, node);
 
 	if (placeholder_is_one(pod, v->ns))
 		return add_placeholder(v, pod);
-	if (!node)
-		add_waiting(v, pod);
-	return n ? add_tenant(v, n, pod) : POOL_POD_STAYS;
+	if (node)
+		return add_tenant(v, node, pod);
+	add_waiting(v, pod);
+	return POOL_POD_STAYS;
 }
 
 /* ---- the facts ---- */
 
-/* The device that divvyd has found behind it is given to somebody. */
-static bool is_used(const struct pool_view *v, const struct pool_placeholder *p)
+/* What is known of the device behind it, which divvyd finds. */
+static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 {
 	const struct seen_node *n = p->is_bound ? node_of(v, p->node) : NULL;
+	const bool has_tenants = v->is_short || (n && n->has_tenants);
 
-	for (size_t i = 0; n && i < json_array_size(n->devices) && i < DEVICES_MAX; i++)
-		if (text_is(kube_json_text_at(json_array_get(n->devices, i), "placeholder", NULL),
-			    p->name))
-			return n->used & 1ull << i;
-	return false;
+	for (size_t i = 0; n && i < json_array_size(n->devices) && i < DEVICES_MAX; i++) {
+		const json_t *d = json_array_get(n->devices, i);
+		const char *uuid = kube_json_text_at(d, "uuid", NULL);
+
+		if (!uuid || !text_is(kube_json_text_at(d, "placeholder", NULL), p->name))
+			continue;
+		p->is_used = n->used & 1ull << i;
+		p->is_useless = cordon_has(n->gpu_node, uuid) ||
+			!text_is(kube_json_text_at(d, "health", NULL), "Healthy");
+		p->may_go = n->is_silent && !p->is_used && !v->is_short;
+		return;
+	}
+	/* Unknown is not unused: any of the node's tenants may be on it. */
+	p->is_unknown = p->is_bound && has_tenants;
+	p->may_go = p->is_bound && !has_tenants;
 }
 
 const struct pool_facts *pool_view_facts(struct pool_view *v, uint64_t now_ns)
 {
 	for (size_t i = 0; i < v->facts.n_placeholders; i++)
-		v->placeholder[i].is_used = is_used(v, &v->placeholder[i]);
+		look_behind(v, &v->placeholder[i]);
 	v->facts.now_ns = now_ns;
 	return &v->facts;
 }

@@ -26,11 +26,12 @@ void pool_view_free(struct pool_view *view); /* NULL is fine */
 bool pool_view_has(const json_t *labels, const json_t *gpu_node);
 
 /*
- * All nodes first; those that pool_view_has() does not know need not be given. -EINVAL: the
- * GPUNode's policy is none, the node is left out; -ENOMEM.
+ * All nodes first; those that pool_view_has() does not know need not be given. lease: of its
+ * daemon, NULL where there is none. -EINVAL: the GPUNode's policy is none, the node is left out;
+ * -ENOMEM.
  */
 int pool_view_add_node(struct pool_view *view, const char *name, const json_t *labels,
-	const json_t *gpu_node, struct error *err);
+	const json_t *gpu_node, const json_t *lease, struct error *err);
 
 /* Then all pods. What is to be done with that one: */
 enum pool_pod {
@@ -39,6 +40,9 @@ enum pool_pod {
 	POOL_POD_LOST, /* a tenant's, whose device has gone back to the other plugin: likewise */
 };
 enum pool_pod pool_view_add_pod(struct pool_view *view, const json_t *pod);
+
+/* Does it wait for a device that a placeholder could take? */
+bool pool_view_waits(const json_t *pod);
 
 /* now_ns: monotonic. The view's, until it is freed. */
 const struct pool_facts *pool_view_facts(struct pool_view *view, uint64_t now_ns);

@@ -9,7 +9,6 @@
 #include "base/str.h"
 #include "kube/hash.h"
 
-#define DEVICE_MILLI 1000u
 #define TRIES_MAX 16u
 
 /* Of a placeholder or a pod; forgotten when a decision no longer hears of it. */
@@ -150,7 +149,8 @@ static void make_for_demand(const struct pool_facts *f, uint64_t devices, struct
 	uint64_t spare = 0;
 
 	for (size_t i = 0; i < f->n_placeholders; i++)
-		spare += !f->placeholder[i].is_used && !f->placeholder[i].is_leaving;
+		spare += !f->placeholder[i].is_used && !f->placeholder[i].is_leaving &&
+			!f->placeholder[i].is_useless;
 	if (devices > spare)
 		make(plan, "", devices - spare);
 }
@@ -242,7 +242,7 @@ static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 		if (!m)
 			return -ENOMEM;
 		m->is_seen = true;
-		if (p->is_used || p->is_leaving || !p->is_bound)
+		if (p->is_used || p->is_leaving || p->is_unknown || !p->is_bound)
 			m->since_ns = CLOCK_NEVER;
 		else if (m->since_ns == CLOCK_NEVER)
 			m->since_ns = f->now_ns;
@@ -257,7 +257,10 @@ static void give_back(struct vgpu_pool *pool, const struct pool_facts *f, struct
 		struct memory *m = NULL;
 		uint64_t end;
 
-		if (p->is_used || p->is_leaving)
+		if (p->is_leaving && p->may_go && !p->is_released &&
+			plan->n_release < POOL_MAKE_MAX)
+			plan->release[plan->n_release++] = p->name;
+		if (p->is_used || p->is_leaving || p->is_unknown)
 			continue;
 		HASH_FIND_STR(pool->placeholders, p->name, m);
 		end = end_of(pool, f, i, m ? m->since_ns : f->now_ns);

@@ -49,13 +49,19 @@ struct pool_placeholder {
 	bool is_bound;    /* it has a node: its device is its own */
 	bool is_used;     /* tenants are on its device, or on their way there */
 	bool is_leaving;  /* it is being deleted */
+	bool is_useless;  /* its device takes no new tenants: cordoned, unhealthy */
+	bool is_unknown;  /* nobody says which device it has, and its node has tenants */
+	bool may_go;      /* nobody is on its device, whatever its node's daemon said last */
+	bool is_released; /* ... and it has been told */
 };
 
 /* A pod that no device has room for. */
 struct pool_source {
 	const char *uid;
-	uint64_t milli; /* request x count of all its containers */
+	uint64_t milli; /* request x count of all its containers; whole devices where it needs so */
 };
+
+#define DEVICE_MILLI 1000u
 
 struct vgpu_pool;
 
@@ -79,6 +85,8 @@ struct pool_plan {
 	size_t n_make;
 	const char *give_back[POOL_MAKE_MAX]; /* placeholders */
 	size_t n_give_back;
+	const char *release[POOL_MAKE_MAX]; /* placeholders that wait for a word of their node's */
+	size_t n_release;
 	uint64_t again_ns; /* when time alone may change the answer; CLOCK_NEVER: it does not */
 };
 

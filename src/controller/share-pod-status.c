@@ -132,7 +132,7 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 	granted = json_pack("{s:s, s:I, s:I}", "share", share, "request", request, "limit", limit);
 	if (granted && json_is_integer(memory) && bytes >= 0) {
 		json_object_set_new(granted, "memoryBytes", json_integer(bytes));
-		set(granted, "memory", format_bytes_exact((uint64_t)bytes).s);
+		set(granted, "memory", format_bytes((uint64_t)bytes).s);
 	}
 	return json_object_set_new(status, "granted", granted);
 }

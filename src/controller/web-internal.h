@@ -33,11 +33,16 @@ struct web {
 	uint64_t n_waiting;
 	json_t *waiting; /* "NAMESPACE/NAME" of the pods that wait and are not shown: {} */
 	bool is_ready;
+	web_silence_fn *silence;
+	void *silence_data;
 	uint32_t n_viewers;
 	LIST_HEAD(viewers, viewer) viewers;
 };
 
 /* ---- web-serve.c ---- */
+
+/* For how long the cluster has said nothing; 0 where that is not long. */
+uint64_t web_silence_ns(const struct web *web);
 
 /* To all viewers what has changed since the last time. */
 void web_tell(struct web *web);

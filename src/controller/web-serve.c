@@ -155,18 +155,19 @@ void web_tell(struct web *web)
 		push(web, viewer, &text);
 }
 
-/* That it lives, and what time it is here. */
-static void format_beat(struct buf *out)
+/* That it lives, what time it is here, and for how many seconds the cluster has said nothing. */
+static void format_beat(const struct web *web, struct buf *out)
 {
-	buf_addf(out, "event: beat\ndata: %" PRIu64 "\n\n", clock_real_ns() / NSEC_PER_SEC);
+	buf_addf(out, "event: beat\ndata: %" PRIu64 " %" PRIu64 "\n\n",
+		clock_real_ns() / NSEC_PER_SEC, web_silence_ns(web) / NSEC_PER_SEC);
 }
 
 void web_beat(struct web *web, uint64_t now)
 {
 	struct viewer *viewer, *next;
-	_cleanup_buf_ struct buf beat = BUF_INIT(64);
+	_cleanup_buf_ struct buf beat = BUF_INIT(80);
 
-	format_beat(&beat);
+	format_beat(web, &beat);
 	for (viewer = LIST_FIRST(&web->viewers); viewer; viewer = next) {
 		next = LIST_NEXT(viewer, link);
 		if (clock_since_ns(now, viewer->since_ns) < VISIT_NS) {
@@ -228,7 +229,7 @@ static void serve_events(struct web *web, struct http_request *request)
 		web->told = web_state_number(web->state);
 	LIST_INSERT_HEAD(&web->viewers, viewer, link);
 	web->n_viewers++;
-	format_beat(&text);
+	format_beat(web, &text);
 	push(web, viewer, &text);
 }
 

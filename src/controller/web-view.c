@@ -159,13 +159,15 @@ static bool is_simulated(const json_t *gpu_node)
 	return json_is_true(json_object_get(json_array_get(all, 0), "simulated"));
 }
 
-char *web_view_node(const json_t *gpu_node, bool is_alive)
+char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s)
 {
-	return take_text(json_pack("{s:b, s:b, s:s*, s:o, s:o, s:o}", "alive", (int)is_alive,
-		"simulated", (int)is_simulated(gpu_node), "version",
-		kube_json_text_at(gpu_node, "status", "versions", "divvyd", NULL), "devices",
-		devices_json(gpu_node), "tenants", tenants_json(gpu_node), "trouble",
-		trouble_json(gpu_node)));
+	return take_text(
+		json_pack("{s:b, s:o*, s:b, s:s*, s:o, s:o, s:o}", "alive", !silent_since_s,
+			"since", silent_since_s ? json_integer((json_int_t)silent_since_s) : NULL,
+			"simulated", (int)is_simulated(gpu_node), "version",
+			kube_json_text_at(gpu_node, "status", "versions", "divvyd", NULL),
+			"devices", devices_json(gpu_node), "tenants", tenants_json(gpu_node),
+			"trouble", trouble_json(gpu_node)));
 }
 
 /* ---- what is used ---- */

@@ -17,9 +17,10 @@
  *  "tenants":[{"uid","namespace","pod","container","devices":[indices into devices],"request",
  *   "limit","bytes":[...],"class","priority","mode","note"}],
  *  "trouble":[{"what","reason","message"}]}.
+ * silent_since_s: since 1970, its daemon is silent: "alive" is false, "since" says it. 0: not.
  * The caller's, as all of these; NULL: out of memory.
  */
-char *web_view_node(const json_t *gpu_node, bool is_alive);
+char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s);
 
 /*
  * What its tenants use, in the order of the node's: [[share,bytes,share,bytes],null]: a pair for

@@ -17,6 +17,7 @@
 #define PUSH_NS (250 * NSEC_PER_MSEC)
 #define BEAT_NS (10 * NSEC_PER_SEC)
 #define LEASE_DURATION_DEFAULT_S 40
+#define SILENCE_NS (10 * NSEC_PER_SEC)
 #define KEY_MAX 640u
 
 /* What is known under the name of a node: its GPUNode, its Lease, or both. */
@@ -122,6 +123,16 @@ static struct str measured_of(const struct web_node *node)
 		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
 }
 
+/* 1: it never said anything. */
+static uint64_t silent_since_s(const struct web_node *node)
+{
+	const uint64_t ago_ns = clock_since_ns(clock_now_ns(), node->renewed_ns);
+
+	return node->lease && node->renewed_ns
+		? MAX(clock_since_ns(clock_real_ns(), ago_ns) / NSEC_PER_SEC, UINT64_C(1))
+		: 1;
+}
+
 struct str web_measured(const struct web *web, const char *name)
 {
 	struct web_node *node;
@@ -144,7 +155,7 @@ static void show_node(struct web *web, struct web_node *node)
 
 	node->is_alive = is_alive(node, clock_now_ns());
 	if (node->gpu_node)
-		shown = web_view_node(node->gpu_node, node->is_alive);
+		shown = web_view_node(node->gpu_node, node->is_alive ? 0 : silent_since_s(node));
 	put(web, WEB_NODES, node->name, shown);
 	show_use(web, node);
 }
@@ -273,14 +284,29 @@ static void on_push(struct loop_timer *timer, uint64_t now)
 	web_tell(timer->data);
 }
 
-/* Those that have become silent. */
+void web_set_silence(struct web *web, web_silence_fn *silence, void *data)
+{
+	web->silence = silence;
+	web->silence_data = data;
+}
+
+uint64_t web_silence_ns(const struct web *web)
+{
+	const uint64_t ns = web->silence ? web->silence(web->silence_data) : 0;
+
+	return ns < SILENCE_NS ? 0 : ns;
+}
+
+/* Those that have become silent; of whom nothing could be heard, that is not known. */
 static void on_beat(struct loop_timer *timer, uint64_t now)
 {
 	struct web *web = timer->data;
 	struct web_node *node, *next;
 
 	HASH_ITER(hh, web->nodes, node, next)
-		if (node->gpu_node && node->is_alive && !is_alive(node, now))
+		if (node->is_alive && web_silence_ns(web))
+			node->renewed_ns = now;
+		else if (node->gpu_node && node->is_alive && !is_alive(node, now))
 			show_node(web, node);
 	web_beat(web, now);
 	loop_set_timer(timer, now + BEAT_NS);

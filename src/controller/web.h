@@ -37,6 +37,10 @@ void web_set_gpu_node(struct web *web, const char *name, json_t *object);
 void web_set_lease(struct web *web, const char *name, json_t *object);
 void web_set_pod(struct web *web, const char *ns, const char *name, const json_t *object);
 
+/* For how long the API server has not answered. What is known is old then, no node is blamed. */
+typedef uint64_t web_silence_fn(void *data);
+void web_set_silence(struct web *web, web_silence_fn *silence, void *data);
+
 /* Nobody is told anything before. */
 void web_set_ready(struct web *web);
 

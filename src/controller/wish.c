@@ -330,6 +330,7 @@ static const struct {
 	FROZEN("request (whole devices)", exclusive),
 	FROZEN("count", count),
 	FROZEN("mode", mode),
+	FROZEN("memory-policy", memory_policy),
 	FROZEN("network", network_mbit),
 	FROZEN("network", network_latency_us),
 	FROZEN("exclusion", has_exclusion),

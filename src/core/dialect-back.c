@@ -2,8 +2,10 @@
 /* Writing back: each dialect that has a tenant of the pod. */
 #include "core/dialect-internal.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define VALUE_MAX (64u << 10)
 
@@ -73,6 +75,33 @@ int dialect_write_back(const struct manifest *pod, const struct dialect_result *
 
 		if (w.dialect->write_back && writer_next(&w, 0) < result->n_tenants)
 			r = w.dialect->write_back(&w);
+	}
+	return r < 0 ? r : 0;
+}
+
+static int put_step(
+	const struct dialect_step *step, uint64_t time_ns, dialect_put_fn put, void *data)
+{
+	char number[32];
+
+	snprintf(number, sizeof(number), "%" PRIu64, time_ns);
+	return put(data, DIALECT_ANNOTATION, MANIFEST_NONE, step->key,
+		step->after ? step->after : number);
+}
+
+int dialect_write_running(const char *(*get)(void *data, const char *key), uint64_t time_ns,
+	dialect_put_fn put, void *data)
+{
+	int r = 0;
+
+	for (size_t i = 0; dialect_at(i); i++) {
+		const struct dialect_step *step = dialect_at(i)->running;
+		const char *value = step ? get(data, step->key) : NULL;
+
+		if (!value || strcmp(value, step->before))
+			continue;
+		for (; r >= 0 && step->key; step++)
+			r = put_step(step, time_ns, put, data);
 	}
 	return r < 0 ? r : 0;
 }

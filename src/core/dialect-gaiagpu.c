@@ -100,6 +100,8 @@ static uint32_t main_number(const struct manifest *pod, uint32_t container)
 	return n;
 }
 
+static const struct dialect_step running[] = {{P "gpu-assigned", "false", "true"}, {NULL}};
+
 static int write_back(struct dialect_writer *w)
 {
 	int r = 0;
@@ -121,8 +123,8 @@ static int write_back(struct dialect_writer *w)
 		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "predicate-time", "%llu",
 			    (unsigned long long)w->given->time_ns);
 	return r < 0 ? r
-		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "gpu-assigned", "%s",
-			       w->given->is_running ? "true" : "false");
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, running[0].key, "%s",
+			       running[0].before);
 }
 
 static const struct dialect_key keys[] = {
@@ -160,4 +162,5 @@ const struct dialect dialect_gaiagpu = {
 	.differs = differs,
 	.translate = translate,
 	.write_back = write_back,
+	.running = running,
 };

@@ -75,6 +75,9 @@ static int write_env(const struct dialect_writer *w, uint32_t i, uint64_t pods)
 	return r < 0 ? r : put_number(w, DIALECT_ENV, c, ENV "DEV", d->memory_bytes / one);
 }
 
+static const struct dialect_step running[] = {
+	{ENV "ASSIGNED", "false", "true"}, {ENV "ASSIGN_TIME", NULL, NULL}, {NULL}};
+
 static int write_annotations(
 	const struct dialect_writer *w, const struct dialect_device *d, uint64_t pods)
 {
@@ -87,13 +90,9 @@ static int write_annotations(
 	r = r < 0 ? r
 		  : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSUME_TIME",
 			    w->given->time_ns);
-	r = r < 0 ? r
-		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSIGNED", "%s",
-			    w->given->is_running ? "true" : "false");
-	if (r >= 0 && w->given->is_running)
-		r = put_number(
-			w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSIGN_TIME", w->given->time_ns);
-	return r;
+	return r < 0 ? r
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, running[0].key, "%s",
+			       running[0].before);
 }
 
 static int write_back(struct dialect_writer *w)
@@ -149,4 +148,5 @@ const struct dialect dialect_gpushare = {
 	.differs = differs,
 	.translate = translate,
 	.write_back = write_back,
+	.running = running,
 };

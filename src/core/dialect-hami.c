@@ -236,6 +236,9 @@ static int write_env(const struct dialect_writer *w, uint32_t i)
 	return r;
 }
 
+static const struct dialect_step running[] = {
+	{"hami.io/bind-phase", "allocating", "success"}, {NULL}};
+
 static int write_back(struct dialect_writer *w)
 {
 	_cleanup_buf_ struct buf devices = BUF_INIT(64u << 10);
@@ -259,8 +262,8 @@ static int write_back(struct dialect_writer *w)
 		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/bind-time", "%llu",
 			    seconds);
 	return r < 0 ? r
-		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/bind-phase", "%s",
-			       w->given->is_running ? "success" : "allocating");
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, running[0].key, "%s",
+			       running[0].before);
 }
 
 static const struct dialect_key keys[] = {
@@ -320,4 +323,5 @@ const struct dialect dialect_hami = {
 	.differs = differs,
 	.translate = translate,
 	.write_back = write_back,
+	.running = running,
 };

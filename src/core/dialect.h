@@ -129,7 +129,6 @@ struct dialect_given {
 	const char *node;
 	const char *vgpu;                  /* name of the vGPU (GPUID); NULL: none */
 	uint64_t time_ns;                  /* since 1970 */
-	bool is_running;                   /* the node has confirmed it */
 	const struct dialect_grant *grant; /* one for each tenant of the result */
 };
 
@@ -149,6 +148,14 @@ typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t con
 /* What each dialect's users expect, beside the given keys. The first negative of `put`. */
 int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_given *given, dialect_put_fn put, void *data);
+
+/*
+ * Of a pod whose containers run since time_ns (since 1970): what its dialect's users expect to
+ * change then. Nothing where it has been changed, or nothing of that kind was written. get: the
+ * pod's annotation, or NULL. The first negative of `put`.
+ */
+int dialect_write_running(const char *(*get)(void *data, const char *key), uint64_t time_ns,
+	dialect_put_fn put, void *data);
 
 /* Is that annotation the scheduler's alone to set? */
 bool dialect_is_given(struct str key);
@@ -171,6 +178,13 @@ struct dialect_key {
 	const char *about;
 };
 
+/* An annotation that changes when the pod's containers run. */
+struct dialect_step {
+	const char *key;
+	const char *before; /* as write_back has it; NULL: it is not there */
+	const char *after;  /* NULL: since when, ns since 1970 */
+};
+
 struct dialect {
 	const char *name;   /* in the list of a namespace */
 	const char *title;  /* how its users call it */
@@ -181,6 +195,8 @@ struct dialect {
 	const char *const *differs;
 	int (*translate)(struct dialect_draft *draft, struct error *err);
 	int (*write_back)(struct dialect_writer *writer); /* NULL: nothing is read back */
+	/* The first has a `before`: where the pod has that, all are due; ends with key NULL. */
+	const struct dialect_step *running; /* NULL: nothing changes */
 };
 
 /* NULL behind the last; 0 is divvy's own. */

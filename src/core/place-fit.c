@@ -40,6 +40,7 @@ enum place_reason place_node_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
+	const uint32_t n_tenants = node_taken(node, node->is_lenient).n_tenants;
 
 	if (!node->is_used || node->is_closed)
 		return PLACE_CLOSED;
@@ -49,7 +50,7 @@ enum place_reason place_node_reason(
 		return PLACE_TAINTED;
 	if (spec->near && !is_near(node, spec->near))
 		return PLACE_NOT_NEAR;
-	if (node->n_tenants_max && node->n_tenants >= node->n_tenants_max)
+	if (node->n_tenants_max && n_tenants >= node->n_tenants_max)
 		return PLACE_FULL_OF_TENANTS;
 	if (place->cpu_free[at] < spec->cpu_milli)
 		return PLACE_NO_CPU;

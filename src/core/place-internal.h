@@ -97,10 +97,27 @@ struct node {
 	struct node_name *name;
 	char *rack;
 	uint32_t n_leaving;       /* of n_tenants */
+	uint32_t cpu_leaving;     /* of cpu_taken, what those have */
+	uint64_t memory_leaving;  /* of memory_taken */
+	bool is_lenient;          /* place_be_lenient */
 	uint32_t n_opportunistic; /* on all its devices */
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
 };
+
+/* What is taken of a node; for who can wait, without what those have who are leaving it. */
+struct taken {
+	uint32_t n_tenants, cpu;
+	uint64_t memory;
+};
+
+static inline struct taken node_taken(const struct node *node, bool can_wait)
+{
+	if (!can_wait)
+		return (struct taken){node->n_tenants, node->cpu_taken, node->memory_taken};
+	return (struct taken){node->n_tenants - node->n_leaving,
+		node->cpu_taken - node->cpu_leaving, node->memory_taken - node->memory_leaving};
+}
 
 struct undo {
 	enum { UNDO_ADD, UNDO_REMOVE, UNDO_RETURN, UNDO_CHANGE } type;
@@ -216,6 +233,12 @@ void place_device_changed(struct place *place, uint32_t device);
 
 /* What is free of a node, after what it has or what is taken of it has changed. */
 void place_node_count(struct place *place, uint32_t node);
+
+/*
+ * From now on what those have of it who are leaving the node counts as free, for who can wait; or
+ * no more. PLACE_NONE: every node that somebody is leaving. Of the devices nothing changes.
+ */
+void place_be_lenient(struct place *place, uint32_t node, bool is_lenient);
 
 /* Its share counts in capacity, and what is free of it in idle. */
 static inline bool device_counts(const struct place *place, uint32_t device)

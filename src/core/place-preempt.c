@@ -250,11 +250,12 @@ static uint64_t given_back(const struct holder *h, enum need need)
 static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
 {
 	const struct node *node = &s->place->nodes[at];
-	uint64_t all = node->cpu_all, taken = node->cpu_taken, asked = s->spec->cpu_milli;
+	const struct taken now = node_taken(node, s->spec->can_wait);
+	uint64_t all = node->cpu_all, taken = now.cpu, asked = s->spec->cpu_milli;
 
 	if (need == NEED_MEMORY) {
 		all = node->memory_all;
-		taken = node->memory_taken;
+		taken = now.memory;
 		asked = s->spec->memory_bytes;
 	}
 	if (!asked || taken + asked <= all)
@@ -750,6 +751,8 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 	const struct node *n = &place->nodes[node];
 	const struct held *held = &place->held[node];
 	uint64_t seen = mixed(mixed(n->cpu_taken, n->memory_taken), n->n_tenants);
+
+	seen = mixed(mixed(mixed(seen, n->cpu_leaving), n->memory_leaving), n->n_leaving);
 
 	for (uint32_t i = 0; i < held->n; i++) {
 		seen = mixed(seen, held->list[i].tenant);

@@ -19,9 +19,10 @@
  * But who decides for several under one mark lets victims go at once and calls place_linger for all
  * of them in the end: else what they leave is closed to all but the first.
  *
- * Who is leaving already is no victim again. Its devices are closed, and the CPU and memory of its
- * node are taken, so that nobody is promised what others wait for; from budgets the caller has
- * taken it off.
+ * Who is leaving already is no victim again. Its devices are closed, so that nobody is promised
+ * what others wait for; and so are the CPU and memory that it has of its node, but for who can wait
+ * until it has gone (can_wait of the spec): with many that come at once nobody leaves for what
+ * others leave anyhow. From budgets the caller has taken it off.
  *
  * Nobody leaves in vain: without any one of the victims it does not fit. Of priority 0 nobody
  * preempts. The choice is exact up to PLACE_PREEMPT_STEPS sets tried on a node, and as many as

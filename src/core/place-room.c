@@ -13,15 +13,16 @@ void room_init(
 {
 	const struct node *n = &place->nodes[node];
 	const uint64_t models = place_queue_models(place, spec);
+	const struct taken taken = node_taken(n, spec->can_wait);
 
 	room->place = place;
 	room->spec = spec;
 	room->together = spec->count ? place_label_at(place, spec->affinity) : NULL;
 	room->node = node;
 	room->n_devices = n->n_devices;
-	room->n_tenants = n->n_tenants;
-	room->cpu_taken = n->cpu_taken;
-	room->memory_taken = n->memory_taken;
+	room->n_tenants = taken.n_tenants;
+	room->cpu_taken = taken.cpu;
+	room->memory_taken = taken.memory;
 	room->usable = 0;
 	room->together_devices = room->together ? room->together->n_devices[ROLE_AFFINITY] : 0;
 	for (uint32_t i = 0; i < n->n_devices; i++) {

@@ -449,8 +449,12 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 	if (r < 0)
 		return r;
 	r = place_mix_update(place);
+	if (spec->can_wait)
+		place_be_lenient(place, spec->node, true);
 	if (r == 0 && place->n_nodes)
 		r = search_apart(&q);
+	if (spec->can_wait)
+		place_be_lenient(place, spec->node, false);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a decision");
 	if (!q.best)

@@ -110,7 +110,9 @@ int place_spare(struct place *place, uint32_t tenant, struct error *err)
 
 	if (r < 0)
 		return r;
+	place_be_lenient(place, was.node, true);
 	r = place_return_beside(place, tenant, &was);
+	place_be_lenient(place, was.node, false);
 	return r < 0 ? fail(err, -r, "tenant %u cannot come back", tenant) : 0;
 }
 

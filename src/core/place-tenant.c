@@ -314,10 +314,14 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
 			place->label_of[labels[i]]->n_uses += (uint32_t)sign;
 }
 
-/* It keeps others off its devices, and has nothing of them. */
+/* It keeps others off its devices and has nothing of them; of the node it has what it had. */
 static void count_leaving(struct place *place, const struct place_tenant *t, int sign)
 {
-	place->nodes[t->node].n_leaving += (uint32_t)sign;
+	struct node *node = &place->nodes[t->node];
+
+	node->n_leaving += (uint32_t)sign;
+	node->cpu_leaving += (uint32_t)sign * t->spec.cpu_milli;
+	node->memory_leaving += (uint64_t)(int64_t)sign * t->spec.memory_bytes;
 	for (uint32_t i = 0; i < t->n; i++) {
 		place->devices[t->device[i]].n_leaving += (uint32_t)sign;
 		place_device_changed(place, t->device[i]);
@@ -556,6 +560,7 @@ static int add(struct place *place, const struct place_spec *spec,
 	uint32_t slot;
 	int r;
 
+	t.spec.can_wait = false;
 	memcpy(t.device, choice->device, t.n * sizeof(t.device[0]));
 	for (uint32_t i = 0; i < t.n; i++)
 		t.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t.device[i]);
@@ -579,11 +584,14 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 {
 	int r = check_tenant(place, spec, choice, err);
 
-	if (r == 0)
-		r = fits(place, spec, choice, false, err);
 	if (r < 0)
 		return r;
-	return add(place, spec, choice, NULL, ret_tenant, err);
+	if (spec->can_wait)
+		place_be_lenient(place, choice->node, true);
+	r = fits(place, spec, choice, false, err);
+	if (spec->can_wait)
+		place_be_lenient(place, choice->node, false);
+	return r < 0 ? r : add(place, spec, choice, NULL, ret_tenant, err);
 }
 
 int place_restore(struct place *place, const struct place_spec *spec,

@@ -470,11 +470,24 @@ static void set_device(
 void place_node_count(struct place *place, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
+	const struct taken taken = node_taken(node, node->is_lenient);
 
-	place->cpu_free[at] = node->cpu_all > node->cpu_taken ? node->cpu_all - node->cpu_taken : 0;
-	place->memory_free[at] = node->memory_all > node->memory_taken
-		? node->memory_all - node->memory_taken
-		: 0;
+	place->cpu_free[at] = node->cpu_all > taken.cpu ? node->cpu_all - taken.cpu : 0;
+	place->memory_free[at] = node->memory_all > taken.memory ? node->memory_all - taken.memory
+								 : 0;
+}
+
+void place_be_lenient(struct place *place, uint32_t at, bool is_lenient)
+{
+	const uint32_t end = at == PLACE_NONE ? place->n_nodes : at + 1;
+
+	for (uint32_t i = at == PLACE_NONE ? 0 : at; i < end; i++) {
+		if (!place->nodes[i].n_leaving)
+			continue;
+		place->nodes[i].is_lenient = is_lenient;
+		place_node_count(place, i);
+		place_bounds_changed(place->bounds, i);
+	}
 }
 
 static uint64_t models_of(const struct place_node_info *info)

@@ -134,6 +134,12 @@ struct place_spec {
 	uint32_t queue;    /* place-queue.h; 0: none */
 	bool is_movable;   /* may be moved to other devices of its kind (place-defrag.h) */
 	/*
+	 * It waits until place_is_awaiting says no more: CPU, memory and room for tenants that
+	 * those who are leaving its node have of it count as free. Nobody is promised that twice,
+	 * as who was promised it before is counted. Of a tenant that is there it is false.
+	 */
+	bool can_wait;
+	/*
 	 * What it takes of the network devices at both ends (place-mode.h), by number; 0: none. The
 	 * first is of the node that it goes to.
 	 */
@@ -313,8 +319,9 @@ int place_leave(struct place *place, uint32_t tenant, struct error *err);
  */
 int place_linger(struct place *place, uint32_t tenant, struct error *err);
 /*
- * Likewise, but as it was: it need not leave. -ENOENT; -ENOSPC: it has no room there, or those who
- * have come since could not have come beside it; -ENOMEM.
+ * Likewise, but as it was: it need not leave. Those who have come since can wait for others who are
+ * leaving, as can_wait has it. -ENOENT; -ENOSPC: it has no room there, or those who have come since
+ * could not have come beside it; -ENOMEM.
  */
 int place_spare(struct place *place, uint32_t tenant, struct error *err);
 /*

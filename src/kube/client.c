@@ -53,7 +53,8 @@ struct kube_client {
 	CURL *spare[EASY_KEEP];
 	size_t n_spare;
 	struct kube_client_counts counts;
-	int64_t ahead_ns; /* the server's real time, of this machine's */
+	int64_t ahead_ns;  /* the server's real time, of this machine's */
+	uint64_t asked_ns; /* what was asked then is the first without an answer; 0: nothing is */
 };
 
 static void kick_soon(struct kube_client *client)
@@ -285,6 +286,11 @@ uint64_t kube_client_real_ns(const struct kube_client *client)
 	return clock_real_ns() + (uint64_t)client->ahead_ns;
 }
 
+uint64_t kube_client_silence_ns(const struct kube_client *client)
+{
+	return client->asked_ns ? clock_since_ns(clock_now_ns(), client->asked_ns) : 0;
+}
+
 static size_t on_bytes(char *p, size_t size, size_t n, void *data)
 {
 	struct kube_call *call = data;
@@ -299,6 +305,8 @@ static size_t on_bytes(char *p, size_t size, size_t n, void *data)
 		read_date(call);
 	call->has_date = true;
 	curl_easy_getinfo(call->transfer.easy, CURLINFO_RESPONSE_CODE, &http);
+	if (http < 500)
+		call->client->asked_ns = 0;
 	if (call->request.on_body && http >= 200 && http < 300) {
 		call->is_begun = true;
 		r = call->request.on_body(call->request.data, bytes);
@@ -372,6 +380,9 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 		return r;
 	}
 	client->counts.n_tries++;
+	/* A watch is answered when something happens. */
+	if (!client->asked_ns && !call->request.is_watch)
+		client->asked_ns = clock_now_ns();
 	call->generation = view->generation;
 	call->heard_ns = clock_now_ns();
 	set_state(call, CALL_RUNNING);

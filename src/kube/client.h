@@ -113,6 +113,12 @@ void kube_call_cancel(struct kube_call *call);
  */
 uint64_t kube_client_real_ns(const struct kube_client *client);
 
+/*
+ * For how long the server has not answered what it was asked; 0: it has since, or nothing was. An
+ * answer of 5xx is none.
+ */
+uint64_t kube_client_silence_ns(const struct kube_client *client);
+
 /* Counters since the start, for metrics. */
 struct kube_client_counts {
 	uint64_t n_tries, n_retries, n_failures;

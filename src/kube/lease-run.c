@@ -119,9 +119,8 @@ static json_t *spec_of(const struct kube_lease *l, enum lease_action action)
 	json_object_set_new(spec, "leaseDurationSeconds", json_integer(seconds));
 	if (!is_same || !lease->seen.acquired[0])
 		json_object_set_new(spec, "acquireTime", json_string(now.s));
-	json_object_set_new(spec, "leaseTransitions",
-		json_integer((json_int_t)(lease->transitions +
-			(lease->seen.exists ? !is_same : lease->transitions > 0))));
+	json_object_set_new(
+		spec, "leaseTransitions", json_integer((json_int_t)lease_transitions(lease)));
 	return spec;
 }
 
@@ -240,6 +239,13 @@ uint64_t kube_lease_epoch(const struct kube_lease *l)
 const char *kube_lease_holder(const struct kube_lease *l)
 {
 	return l->lease.seen.holder;
+}
+
+void kube_lease_raise(struct kube_lease *l, uint64_t seen_epoch)
+{
+	lease_raise(&l->lease, seen_epoch);
+	if (l->was_leading && l->lease.state != LEASE_LEADING)
+		step(l, &(struct lease_input){.event = LEASE_TIMER});
 }
 
 void kube_lease_release(struct kube_lease *l)

@@ -40,6 +40,24 @@ static void stop_leading(struct lease *lease)
 	lease->epoch = 0;
 }
 
+uint64_t lease_transitions(const struct lease *lease)
+{
+	const bool is_new = lease->seen.exists ? !is_ours(lease) : lease->transitions > 0;
+
+	return MAX(lease->transitions + is_new, lease->least);
+}
+
+void lease_raise(struct lease *lease, uint64_t seen_epoch)
+{
+	const uint64_t known = MAX(lease->transitions, lease->least);
+
+	if (seen_epoch < lease->least || seen_epoch > known + LEASE_JUMP_MAX)
+		return;
+	lease->least = seen_epoch + 1;
+	if (lease->state == LEASE_LEADING && lease->epoch < lease->least)
+		stop_leading(lease);
+}
+
 /* The record is known: is it to be had? */
 static enum lease_action try_to_take(struct lease *lease, uint64_t boot_ns, uint64_t *ret_wait_ns)
 {

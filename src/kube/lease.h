@@ -8,7 +8,8 @@
  * successful renewal was *sent*, by CLOCK_BOOTTIME, which also passes while the machine is
  * suspended or the process is stopped. Another one begins duration_ns after it has *seen* that
  * renewal: duration_ns - renew_ns is what a write may be under way. The epoch is the number of
- * leaseTransitions: it grows with each new leader. One thread.
+ * leaseTransitions: it grows with each new leader. Where the object was lost and who remembers more
+ * than it says knows that (lease_raise), it goes on from there. One thread.
  */
 #ifndef KUBE_LEASE_H
 #define KUBE_LEASE_H
@@ -20,6 +21,7 @@
 #define LEASE_RENEW_NS (UINT64_C(10) * 1000000000)
 #define LEASE_RETRY_NS (UINT64_C(2) * 1000000000)
 #define LEASE_NAME_SIZE 256u
+#define LEASE_JUMP_MAX (UINT64_C(1) << 20)
 
 struct lease_rules {
 	char identity[LEASE_NAME_SIZE];
@@ -46,6 +48,7 @@ struct lease {
 	uint64_t renewed_boot_ns; /* when the last renewal that succeeded was sent */
 	uint64_t epoch;           /* while leading */
 	uint64_t transitions;     /* the most that were seen: a new object goes on from there */
+	uint64_t least;           /* what the next epoch is at least */
 	bool is_released;         /* given up for good */
 };
 
@@ -61,7 +64,7 @@ enum lease_action {
 	LEASE_DO_NOTHING,
 	LEASE_DO_READ,
 	LEASE_DO_CREATE,
-	LEASE_DO_TAKE, /* write ourselves as holder, transitions + 1 when somebody else was */
+	LEASE_DO_TAKE, /* write ourselves as holder, with lease_transitions() */
 	LEASE_DO_RENEW,
 	LEASE_DO_GIVE_UP, /* write nobody as holder */
 };
@@ -79,6 +82,16 @@ enum lease_action lease_step(struct lease *lease, const struct lease_input *inpu
 	uint64_t *ret_wait_ns);
 
 bool lease_may_write(const struct lease *lease, uint64_t boot_ns);
+
+/* Of a record that we are to hold: one more than what was seen when somebody else did. */
+uint64_t lease_transitions(const struct lease *lease);
+
+/*
+ * Somebody has seen that epoch: ours has to be a later one. Whoever leads with one that is not does
+ * so no more, until it has been written. More than LEASE_JUMP_MAX beyond what we know of is not
+ * listened to: whoever says that would use up what leaseTransitions has room for.
+ */
+void lease_raise(struct lease *lease, uint64_t seen_epoch);
 
 /* A Lease object, read; -EBADMSG when it is none. */
 int lease_record_parse(const json_t *json, struct lease_record *ret_record);
@@ -99,6 +112,9 @@ struct kube_lease_options {
 
 int kube_lease_start(struct kube_client *client, const struct kube_lease_options *options,
 	struct kube_lease **ret_lease, struct error *err);
+
+/* lease_raise(): leading may end, and begin again with a later epoch. Not from within changed. */
+void kube_lease_raise(struct kube_lease *lease, uint64_t seen_epoch);
 
 /* May what a leader does be sent now? */
 bool kube_lease_may_write(const struct kube_lease *lease);

@@ -23,8 +23,21 @@ static const struct cli_option options[] = {
 	{0},
 };
 
-static int look(struct access *a, const struct cli_args *args, json_t **ret, struct error *err)
+struct picture {
+	json_t *devices, *bare;
+};
+
+static void picture_done(struct picture *p)
 {
+	json_decref(p->devices);
+	json_decref(p->bare);
+}
+#define _cleanup_picture_ _cleanup_(picture_done)
+
+static int look(
+	struct access *a, const struct cli_args *args, struct picture *ret, struct error *err)
+{
+	struct report_facts facts;
 	_cleanup_json_ json_t *nodes = NULL, *one = NULL, *leases = NULL;
 	const char *node = cli_get(args, "node");
 	int r = access_gpunodes(a, &nodes, err);
@@ -41,18 +54,23 @@ static int look(struct access *a, const struct cli_args *args, json_t **ret, str
 			"--node %.80s: there is no such GPUNode; `kubectl get "
 			"gpunodes` lists them",
 			node);
-	*ret = report_devices(
-		&(struct report_facts){one ? one : nodes, leases, kube_client_real_ns(a->client)});
-	return *ret ? 0 : fail(err, ENOMEM, "out of memory");
+	facts = (struct report_facts){one ? one : nodes, leases, kube_client_real_ns(a->client)};
+	ret->devices = report_devices(&facts);
+	ret->bare = report_bare_nodes(&facts);
+	return ret->devices && ret->bare ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
-static int draw(const json_t *devices, struct buf *out)
+static int draw(const struct picture *p, struct buf *out)
 {
 	const bool is_ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
 
-	draw_devices(devices, is_ascii, out);
-	if (!json_array_size(devices))
-		buf_add_text(out, "no devices\n");
+	draw_devices(p->devices, is_ascii, out);
+	if (json_array_size(p->devices) && json_array_size(p->bare))
+		buf_add_byte(out, '\n');
+	draw_bare_nodes(p->bare, out);
+	if (!json_array_size(p->devices) && !json_array_size(p->bare))
+		buf_add_text(
+			out, "no node is divvy's: kubectl label node NODE divvy.gpu/owner=divvy\n");
 	return buf_error(out);
 }
 
@@ -73,13 +91,13 @@ static int watch(struct access *a, const struct cli_args *args, struct error *er
 	sigaction(SIGTERM, &action, NULL);
 	while (r == 0 && !is_ended) {
 		_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
-		_cleanup_json_ json_t *devices = NULL;
+		_cleanup_picture_ struct picture picture = {NULL};
 
-		r = look(a, args, &devices, err);
+		r = look(a, args, &picture, err);
 		if (r < 0)
 			return r;
 		buf_add_text(&out, "\033[H\033[2J");
-		draw(devices, &out);
+		draw(&picture, &out);
 		r = output_buf(&out, err);
 		clock_nanosleep(CLOCK_MONOTONIC, 0,
 			&(struct timespec){.tv_sec = EVERY_NS / NSEC_PER_SEC}, NULL);
@@ -91,7 +109,7 @@ static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 	_cleanup_access_ struct access a = {.loop = NULL};
-	_cleanup_json_ json_t *devices = NULL;
+	_cleanup_picture_ struct picture picture = {NULL};
 	int r;
 
 	if (!cli_has(args, "once") && !cli_has(args, "output") && !isatty(STDOUT_FILENO))
@@ -100,13 +118,13 @@ static int run(const struct cli_args *args, struct error *err)
 	r = access_open(args, &a, err);
 	if (r == 0 && !cli_has(args, "once") && !cli_has(args, "output"))
 		return watch(&a, args, err);
-	r = r < 0 ? r : look(&a, args, &devices, err);
+	r = r < 0 ? r : look(&a, args, &picture, err);
 	if (r < 0)
 		return r;
-	r = output_as_table(args, devices, err);
+	r = output_as_table(args, picture.devices, err);
 	if (r != 1)
 		return r;
-	r = draw(devices, &out);
+	r = draw(&picture, &out);
 	return r < 0 ? fail(err, -r, "output") : output_buf(&out, err);
 }
 
@@ -118,7 +136,11 @@ const struct cli_command cmd_top = {
 		"granted, dots where it is free. Below it are its tenants: what they asked for, "
 		"what "
 		"they got in the last 10 s, and their memory. A '?' is what the node's daemon has "
-		"not said, or not lately: of a node whose daemon is silent it says since when.",
+		"not said, or not lately: of a node whose daemon is silent it says since when. "
+		"Nodes "
+		"that are not ready, or of which no device is known, are shown with the reason; "
+		"what "
+		"another device plugin gives out has no bar.",
 	.examples = "kubectl divvy top\nkubectl divvy top --once --node gpu-7\n"
 		    "kubectl divvy top -o json | jq '.[] | select(.cordoned)'",
 	.options = options,

@@ -152,7 +152,9 @@ static int run(const struct cli_args *args, struct error *err)
 		? r
 		: kube_path(&path,
 			  &(struct kube_target){"v1", "pods", asked.space, asked.name, NULL}, err);
-	r = r < 0 ? r : access_get(&a, buf_text(&path), NULL, &pod, err);
+	if (r < 0)
+		return r;
+	r = access_get(&a, buf_text(&path), NULL, &pod, err);
 	if (r == -ENOENT)
 		return fail(err, ENOENT,
 			"there is no pod '%.100s' in namespace '%.63s'; -n names another namespace",

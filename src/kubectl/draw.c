@@ -58,12 +58,16 @@ static void draw_tenant(const json_t *t, struct buf *out)
 	buf_add_byte(out, '\n');
 }
 
-static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
+/* What another device plugin's pods have of it, nobody says. */
+static bool is_anothers(const json_t *device)
 {
-	const char *health = jtext(d, "health");
-	const json_t *tenants = json_object_get(d, "tenants");
+	return !strcmp(jtext(device, "owner"), "native") &&
+		!json_array_size(json_object_get(device, "tenants"));
+}
 
-	buf_addf(out, "  %d %s %s  [", (int)jint(d, "index"), jtext(d, "uuid"), jtext(d, "model"));
+static void draw_shares(const json_t *d, bool is_ascii, struct buf *out)
+{
+	buf_add_byte(out, '[');
 	draw_bar((uint32_t)juint(d, "granted_permille"), (uint32_t)juint(d, "got_permille"),
 		is_ascii, out);
 	buf_add_text(out, "]  granted ");
@@ -74,6 +78,18 @@ static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
 	bytes_at(d, "granted_bytes", out);
 	buf_add_text(out, " of ");
 	bytes_at(d, "memory_bytes", out);
+}
+
+static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
+{
+	const char *health = jtext(d, "health");
+	const json_t *tenants = json_object_get(d, "tenants");
+
+	buf_addf(out, "  %d %s %s  ", (int)jint(d, "index"), jtext(d, "uuid"), jtext(d, "model"));
+	if (is_anothers(d))
+		buf_add_text(out, "another device plugin's");
+	else
+		draw_shares(d, is_ascii, out);
 	if (strcmp(health, "Healthy"))
 		buf_addf(out, "; %s%s%s", health, jtext(d, "reason")[0] ? ": " : "",
 			jtext(d, "reason"));
@@ -103,8 +119,20 @@ void draw_devices(const json_t *devices, bool is_ascii, struct buf *out)
 					format_duration(
 						(uint64_t)jint(d, "silent_seconds") * NSEC_PER_SEC)
 						.s);
+			if (jtext(d, "not_ready")[0])
+				buf_addf(out, "  (not ready: %s)", jtext(d, "not_ready"));
 			buf_add_byte(out, '\n');
 		}
 		draw_device(d, is_ascii, out);
+	}
+}
+
+void draw_bare_nodes(const json_t *nodes, struct buf *out)
+{
+	for (size_t i = 0; i < json_array_size(nodes); i++) {
+		const char *why = jtext(json_array_get(nodes, i), "why");
+
+		buf_addf(out, "%s  (no devices%s%s)\n", jtext(json_array_get(nodes, i), "node"),
+			why[0] ? ": " : "", why);
 	}
 }

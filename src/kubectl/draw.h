@@ -18,4 +18,7 @@ void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out);
 
 void draw_devices(const json_t *devices, bool is_ascii, struct buf *out);
 
+/* report_bare_nodes(), a line each. */
+void draw_bare_nodes(const json_t *nodes, struct buf *out);
+
 #endif

@@ -16,6 +16,8 @@
 #include "manifest/manifest-json.h"
 #include "scheduler/tenancy.h"
 
+#define WHY_MAX 4096u
+
 static const char *name_of(const json_t *object)
 {
 	return jtext(json_object_get(object, "metadata"), "name");
@@ -186,12 +188,26 @@ static void add_sum(json_t *device, const char *key, const json_t *tenants, cons
 		json_object_set_new(device, key, json_integer(sum));
 }
 
+/* false: it is, or nobody has said. */
+static bool is_not_ready(const json_t *gpunode, struct buf *why)
+{
+	const json_t *ready = find(
+		kube_json_at(gpunode, "status", "conditions", NULL), "type", "Ready");
+	const char *message = jtext(ready, "message");
+
+	if (!ready || !strcmp(jtext(ready, "status"), "True"))
+		return false;
+	buf_addf(why, "%s%s%s", jtext(ready, "reason"), message[0] ? ": " : "", message);
+	return true;
+}
+
 static json_t *device_of(const struct report_facts *f, const json_t *gpunode, const json_t *device)
 {
 	const json_t *all = kube_json_at(gpunode, "status", "tenants", NULL);
 	const json_t *cordon = find(
 		kube_json_at(gpunode, "spec", "cordoned", NULL), "uuid", jtext(device, "uuid"));
 	json_t *made = json_object(), *tenants = json_array();
+	_cleanup_buf_ struct buf why = BUF_INIT(WHY_MAX);
 	const uint64_t silent = silent_at(f, name_of(gpunode));
 
 	set_text(made, "node", name_of(gpunode));
@@ -220,6 +236,8 @@ static json_t *device_of(const struct report_facts *f, const json_t *gpunode, co
 	if (silent)
 		json_object_set_new(
 			made, "silent_seconds", json_integer((json_int_t)(silent / NSEC_PER_SEC)));
+	if (is_not_ready(gpunode, &why))
+		set_text(made, "not_ready", buf_text(&why));
 	return made;
 }
 
@@ -234,6 +252,29 @@ json_t *report_devices(const struct report_facts *f)
 
 		for (size_t d = 0; d < json_array_size(devices); d++)
 			json_array_append_new(made, device_of(f, node, json_array_get(devices, d)));
+	}
+	return made;
+}
+
+json_t *report_bare_nodes(const struct report_facts *f)
+{
+	_cleanup_json_ json_t *nodes = sorted(f->gpunodes);
+	json_t *made = json_array();
+
+	for (size_t i = 0; i < json_array_size(nodes); i++) {
+		const json_t *node = json_array_get(nodes, i);
+		const json_t *conditions = kube_json_at(node, "status", "conditions", NULL);
+		_cleanup_buf_ struct buf why = BUF_INIT(WHY_MAX);
+
+		if (json_array_size(kube_json_at(node, "status", "devices", NULL)))
+			continue;
+		if (!is_not_ready(node, &why))
+			buf_add_text(&why,
+				json_array_size(conditions)
+					? jtext(find(conditions, "type", "Ready"), "message")
+					: "its divvyd has said nothing yet");
+		json_array_append_new(made,
+			json_pack("{s:s, s:s}", "node", name_of(node), "why", buf_text(&why)));
 	}
 	return made;
 }

@@ -24,11 +24,15 @@ struct report_facts {
  * Devices in the order of nodes and indexes: {node, index, uuid, model, health, reason, owner,
  * cordoned, cordon_reason, memory_bytes, granted_permille, granted_bytes, got_permille, used_bytes,
  * tenants: [{namespace, pod, container, class, asked, request_permille, limit_permille,
- * memory_bytes, got_permille, used_bytes, idle_since, note}], silent_seconds}. got_permille is of
- * this device, in the last 10 s; silent_seconds: so long the node's daemon has not been heard, and
- * the rest is what it said last, but for what was measured.
+ * memory_bytes, got_permille, used_bytes, idle_since, note}], silent_seconds, not_ready}.
+ * got_permille is of this device, in the last 10 s; silent_seconds: so long the node's daemon has
+ * not been heard, and the rest is what it said last, but for what was measured; not_ready: why it
+ * takes no pods.
  */
 json_t *report_devices(const struct report_facts *facts);
+
+/* Nodes of which no device is known: [{node, why}], by name. */
+json_t *report_bare_nodes(const struct report_facts *facts);
 
 /*
  * Containers of pods that ask for devices or have some, pods in their own order: {namespace, pod,

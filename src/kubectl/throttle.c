@@ -45,6 +45,7 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 	const json_t *all = json_object_get(device, "tenants"), *self = NULL;
 	uint64_t others = 0, latency = 0, n = 0, limit, got;
 	const bool is_latency = !strcmp(jtext(tenant, "class"), "latency");
+	const bool is_opportunistic = !strcmp(jtext(tenant, "class"), "opportunistic");
 
 	for (size_t i = 0; i < json_array_size(all); i++) {
 		const json_t *one = json_array_get(all, i);
@@ -65,6 +66,12 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 	if (limit < SPEC_SHARE_ONE && got + NEAR_PERMILLE >= limit)
 		say(why, "%s: it is at its limit of %s", jtext(device, "uuid"),
 			format_share((uint32_t)limit).s);
+	else if (others + got >= FULL_PERMILLE && n && is_opportunistic)
+		say(why,
+			"%s is full: it got %s and %llu others %s; opportunistic, it has what they "
+			"leave",
+			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,
+			format_share((uint32_t)others).s);
 	else if (others + got >= FULL_PERMILLE && n)
 		say(why, "%s is full: it got %s and %llu others %s; %s is guaranteed to it",
 			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,

@@ -10,6 +10,7 @@
 static void budget_free(struct cbudget *b)
 {
 	arena_done(&b->arena);
+	json_decref(b->going);
 	free(b->key);
 	free(b->ns);
 	free(b);
@@ -63,6 +64,7 @@ int cluster_set_budget(struct cluster *c, json_t *json)
 	b->ns = str_dup(str_from(ns));
 	b->may_go = json_integer_value(
 		json_object_get(json_object_get(json, "status"), "disruptionsAllowed"));
+	b->going = json_incref(json_object_get(json_object_get(json, "status"), "disruptedPods"));
 	/* One that is not understood speaks of every pod of its namespace. */
 	if (selector && selector_read(&b->arena, selector, &b->selector, NULL) < 0)
 		b->selector = (struct selector){.is_given = true};
@@ -91,6 +93,24 @@ bool cluster_may_go(struct cluster *c, const struct cpod *pod)
 		if (b->gone >= b->may_go && speaks_of(c, b, pod))
 			return false;
 	return true;
+}
+
+/* The API server takes off who it lets go, and names who is not seen to go yet. */
+void cluster_recount_gone(struct cluster *c)
+{
+	struct cbudget *b, *next;
+	struct cpod *pod, *other;
+
+	HASH_ITER(hh, c->budgets, b, next)
+		b->gone = 0;
+	if (!c->budgets)
+		return;
+	HASH_ITER(hh, c->pods, pod, other) {
+		if (!pod->is_told || pod->is_deleting)
+			continue;
+		HASH_ITER(hh, c->budgets, b, next)
+			b->gone += speaks_of(c, b, pod) && !json_object_get(b->going, pod->name);
+	}
 }
 
 void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign)

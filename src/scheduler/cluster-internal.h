@@ -55,6 +55,7 @@ struct cpod {
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
 	bool has_wish;       /* to be looked at */
+	json_t *running;     /* annotations that are due as it runs; NULL: none */
 	uint64_t denied;     /* what was last denied it, as a hash; 0: nothing */
 	bool is_told;        /* to leave for somebody */
 	uint64_t told_ns;    /* when it was last asked to */
@@ -88,7 +89,8 @@ struct cbudget {
 	struct arena arena; /* of the selector */
 	struct selector selector;
 	int64_t may_go;
-	int64_t gone; /* while victims are looked for */
+	json_t *going; /* status.disruptedPods: may_go is without these */
+	int64_t gone;  /* of those that may go, while victims are looked for */
 };
 
 #define CQUEUE_MODELS_MAX 16u
@@ -156,6 +158,7 @@ struct cluster {
 	struct cpod **by_tenant; /* NULL: an orphan's */
 	uint32_t by_tenant_room;
 	uint64_t now_ns, real_ns;
+	uint64_t epoch; /* the newest that a node has seen */
 	bool has_news;
 	uint32_t n_opened; /* devices, since that was asked last */
 };
@@ -241,7 +244,9 @@ void cpod_network(const struct cluster *c, const struct cpod *pod, const struct 
 int cluster_set_budget(struct cluster *c, json_t *json);
 int cluster_remove_budget(struct cluster *c, const char *ns, const char *name);
 void cluster_free_budgets(struct cluster *c);
-/* Whether its disruption budgets let it go after those that have gone; if so it is counted. */
+/* Who was told to leave, and of whom the budgets do not know yet, is counted: before a search. */
+void cluster_recount_gone(struct cluster *c);
+/* Whether its disruption budgets let it go after those that have gone. */
 bool cluster_may_go(struct cluster *c, const struct cpod *pod);
 void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
 

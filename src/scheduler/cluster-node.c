@@ -298,6 +298,7 @@ int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;
+	c->epoch = MAX(c->epoch, gpus.epoch);
 	r = cnode_rebuild(c, node, left_out < 0 ? NULL : err);
 	return left_out < 0 ? left_out : r;
 }

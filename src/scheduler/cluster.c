@@ -24,6 +24,7 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	cpod_leave_server(c, pod);
 	cpod_move(c, pod, NULL);
 	cluster_forget_labels(c, pod);
+	json_decref(pod->running);
 	json_decref(pod->json);
 	given_done(&pod->given);
 	tenancy_done(&pod->asked);
@@ -55,6 +56,11 @@ static bool has_place(const struct cpod *pod)
 {
 	return pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED ||
 		pod->state == CPOD_OFFERED;
+}
+
+uint64_t cluster_epoch(const struct cluster *c)
+{
+	return c->epoch;
 }
 
 uint32_t cluster_n_holding(const struct cluster *c)
@@ -530,12 +536,16 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 		!*seen->node && !pod->is_deleting;
 	if (is_new && !seen->is_over)
 		note_arrival(c, pod);
+	json_decref(pod->running);
+	pod->running = NULL;
 	json_decref(pod->json);
 	pod->json = is_waiting ? json_incref(json) : NULL;
 	if (!seen->is_over && *seen->node)
 		r = set_bound(c, pod, seen->node, json);
 	else
 		r = set_unbound(c, pod, is_waiting);
+	if (r == 0 && pod->given.n && !seen->is_over && *seen->node)
+		r = tenancy_running(json, c->real_ns, &pod->running);
 	return r < 0 ? fail(err, -r, "pod %s: %s", name, strerror(-r)) : 0;
 }
 
@@ -775,6 +785,11 @@ uint64_t cpod_told_ns(const struct cpod *pod)
 void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns)
 {
 	pod->told_ns = now_ns;
+}
+
+json_t *cpod_running(const struct cpod *pod)
+{
+	return pod->running;
 }
 
 bool cpod_take_wish(struct cpod *pod)

@@ -118,6 +118,8 @@ uint64_t cpod_give_up_ns(const struct cpod *pod);
 uint64_t cpod_told_ns(const struct cpod *pod); /* 0: it was not told, or is going */
 void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);
 bool cpod_take_wish(struct cpod *pod);
+/* Annotations that its dialect's users expect now that it runs, and that it lacks; or NULL. */
+json_t *cpod_running(const struct cpod *pod);
 void cpod_note_wish(struct cpod *pod);
 /* Whether that is not what it was told last. */
 bool cpod_deny(struct cpod *pod, struct str sentence);
@@ -132,6 +134,8 @@ uint32_t cluster_members(
 
 /* Who holds a place that others are leaving. */
 uint32_t cluster_n_holding(const struct cluster *cluster);
+/* The newest that any node has seen: it lets nothing begin that an older one has decided. */
+uint64_t cluster_epoch(const struct cluster *cluster);
 /* For whom a place is kept that another scheduler has yet to bind them to. */
 uint32_t cluster_n_offered(const struct cluster *cluster);
 /* Each in turn, of all states: NULL gives the first, the last gives NULL. */

@@ -21,6 +21,7 @@ struct attempt {
 	uint32_t n_victims;             /* of them, those who were there before */
 	bool is_together; /* others are decided with it: who leaves does so when all have been */
 	struct buf *asked_back; /* of whom */
+	bool is_budget_kept;    /* somebody might have left for it, but for a disruption budget */
 	bool may_be_remote;     /* devices of other nodes will do */
 	/* What the engine chose then; with has_client the tenant that it is on its own node. */
 	struct place_decision way;
@@ -69,6 +70,16 @@ uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
 /* What keeps it from everywhere, whatever nodes there are; NULL: nothing. */
 const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
 
+/* ---- decide-held.c ---- */
+
+/* It was told before, and runs on until it has gone; not one who is sent away just now. */
+bool decide_is_leaving(const struct cpod *pod);
+bool decide_is_being_left(const struct cnode *node);
+/* Those of the node are out of the view, or in it again: for who waits until they have gone. */
+void decide_hide_leaving(struct cluster *c, const struct cnode *node, bool is_hidden);
+/* 1: by the rules for nodes it may be there, or with can_wait when those have gone; -ENOMEM. */
+int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_wait);
+
 /* ---- decide-remote.c ---- */
 
 /* It asks for devices of other nodes, or over the network. */
@@ -83,7 +94,7 @@ bool remote_fits_client(struct attempt *a, const struct cnode *node);
 int remote_take(
 	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err);
 void remote_give(const struct attempt *a, struct given_container *g);
-/* Resources of it that a node need not know where its devices are elsewhere: until NULL. */
+/* Sums of a node's devices, which it need not know where these are elsewhere: until NULL. */
 extern const char *const remote_spared[];
 
 /* ---- decide-path.c ---- */

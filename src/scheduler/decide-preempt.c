@@ -58,8 +58,10 @@ static bool leave(void *arg, const struct holder *h)
 	struct attempt *a = arg;
 	struct cpod *pod = pod_of_holder(a, h);
 
-	if (!pod->n_gone && !cluster_may_go(a->cluster, pod))
+	if (!pod->n_gone && !cluster_may_go(a->cluster, pod)) {
+		a->is_budget_kept = true;
 		return false;
+	}
 	if (pod->n_gone++ == 0)
 		cluster_count_gone(a->cluster, pod, 1);
 	return true;

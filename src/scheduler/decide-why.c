@@ -180,6 +180,10 @@ bool attempt_gpu_reason(
 		}
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
+		if (reason == PLACE_CLOSED && gpunode_closed(&node->gpus)) {
+			snprintf(ret, DECIDE_REASON_MAX, "%s", gpunode_closed(&node->gpus));
+			return false;
+		}
 		if (reason != PLACE_FITS || next == pod->asked.n) {
 			device_text(&most, reason,
 				reason == PLACE_NO_SHARE &&
@@ -192,10 +196,78 @@ bool attempt_gpu_reason(
 	return true;
 }
 
+/* The container that the node's devices are the matter of; PLACE_NONE: something else is. */
+static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
+{
+	const struct tenancy *asked = &a->pod->asked;
+	uint32_t next;
+
+	for (uint32_t i = attempt_next_host(a->pod, 0); i < asked->n; i = next) {
+		struct place_spec spec;
+
+		next = attempt_next_host(a->pod, i + 1);
+		a->asked = &asked->v[i].spec;
+		if (attempt_node(a, node) != NODE_FITS)
+			return PLACE_NONE;
+		if (next == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
+			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
+			is_named_elsewhere(a->asked, node))
+			return i;
+	}
+	return PLACE_NONE;
+}
+
+/* Nothing on the node is in its way: where it waits all the same, others are the reason. */
+static bool fits_now(struct attempt *a, const struct cnode *node)
+{
+	const struct tenancy *asked = &a->pod->asked;
+	const uint32_t host = attempt_next_host(a->pod, 0);
+	struct place_spec spec;
+
+	return host < asked->n && attempt_next_host(a->pod, host + 1) == asked->n &&
+		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
+		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
+		!is_named_elsewhere(&asked->v[host].spec, node);
+}
+
+static bool is_short_of_gpus(struct attempt *a, const struct cnode *node)
+{
+	if (!node || node->at == PLACE_NONE || !a->pod->asked.n)
+		return false;
+	a->asked = &a->pod->asked.v[attempt_next_host(a->pod, 0)].spec;
+	if (attempt_node(a, node) != NODE_FITS)
+		return true;
+	return container_in_question(a, node) != PLACE_NONE && !fits_now(a, node);
+}
+
+static bool is_sum_of_devices(struct fit_answer answer)
+{
+	bool is = false;
+
+	for (uint32_t i = 0; answer.why == FIT_RESOURCE && remote_spared[i] && !is; i++)
+		is = !strcmp(answer.what, remote_spared[i]);
+	return is;
+}
+
+/*
+ * By the rules for nodes. That the sums of all its devices are used up says less than what each of
+ * them lacks.
+ */
+static struct fit_answer ask_node(struct attempt *a, uint32_t at)
+{
+	const char *name = view_node(a->cluster->view, at)->object.name;
+	const struct fit_answer answer = fit_node(a->fit, at);
+
+	if (is_sum_of_devices(answer) && !remote_is_asked(a->pod) &&
+		is_short_of_gpus(a, cnode_find(a->cluster, name)))
+		return (struct fit_answer){FIT_OK, NULL};
+	return answer;
+}
+
 static void node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
-	const struct fit_answer answer = fit_node(a->fit, at);
+	const struct fit_answer answer = ask_node(a, at);
 	const struct cnode *node;
 
 	if (answer.why != FIT_OK) {
@@ -329,36 +401,18 @@ void decide_explain(struct attempt *a, struct buf *why)
 	explain_remote(a, NULL, &remote);
 	if (remote.n)
 		buf_addf(why, "; %s", buf_text(&remote));
+	if (a->is_budget_kept)
+		buf_add_text(why, "; a disruption budget keeps others from leaving for it");
 }
 
 /* ---- node by node, device by device ---- */
 
-/* The container that the node's devices are the matter of; PLACE_NONE: something else is. */
-static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
-{
-	const struct tenancy *asked = &a->pod->asked;
-	uint32_t next;
-
-	for (uint32_t i = attempt_next_host(a->pod, 0); i < asked->n; i = next) {
-		struct place_spec spec;
-
-		next = attempt_next_host(a->pod, i + 1);
-		a->asked = &asked->v[i].spec;
-		if (attempt_node(a, node) != NODE_FITS)
-			return PLACE_NONE;
-		if (next == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
-			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
-			is_named_elsewhere(a->asked, node))
-			return i;
-	}
-	return PLACE_NONE;
-}
-
 /* "": it fits. */
 static void reason_of_device(const struct spec *asked, const struct place_spec *spec,
-	enum place_reason reason, const struct place_device_view *device,
+	enum place_reason reason, const struct place_device_view *device, const struct cnode *node,
 	char ret[static DECIDE_REASON_MAX])
 {
+	const struct gpunode_device *own = gpunode_find(&node->gpus, device->uuid);
 	struct spec one = *asked;
 
 	ret[0] = '\0';
@@ -372,7 +426,8 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 			format_bytes(device->memory_free).s,
 			format_bytes(spec_memory_on(asked, device->memory_all)).s);
 	else if (reason == PLACE_CLOSED)
-		snprintf(ret, DECIDE_REASON_MAX, "cordoned, unhealthy or not divvy's");
+		snprintf(ret, DECIDE_REASON_MAX, "%s",
+			own && own->closed ? own->closed : "the node's divvyd does not answer");
 	else if (reason != PLACE_FITS)
 		device_text(&one, reason, false, ret, DECIDE_REASON_MAX);
 }
@@ -398,7 +453,7 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 			reason = place_device_reason(place, &spec, d);
 		if (asked->device[0] && !spec_device_fits(asked, device.uuid))
 			reason = PLACE_OTHER_DEVICE;
-		reason_of_device(asked, &spec, reason, &device, text);
+		reason_of_device(asked, &spec, reason, &device, node, text);
 		t->tell(t->data,
 			&(struct decide_reason){.node = node->name,
 				.device = device.uuid,
@@ -407,19 +462,6 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 				.share_free = device.share_free,
 				.memory_free = device.memory_free});
 	}
-}
-
-/* Nothing on the node is in its way: where it waits all the same, others are the reason. */
-static bool fits_now(struct attempt *a, const struct cnode *node)
-{
-	const struct tenancy *asked = &a->pod->asked;
-	const uint32_t host = attempt_next_host(a->pod, 0);
-	struct place_spec spec;
-
-	return host < asked->n && attempt_next_host(a->pod, host + 1) == asked->n &&
-		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
-		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
-		!is_named_elsewhere(&asked->v[host].spec, node);
 }
 
 static void tell_node(const struct telling *t, uint32_t at)
@@ -431,7 +473,7 @@ static void tell_node(const struct telling *t, uint32_t at)
 	char text[DECIDE_REASON_MAX];
 
 	node_reason(a, at, text);
-	if (node && node->at != PLACE_NONE && fit_node(a->fit, at).why == FIT_OK)
+	if (node && node->at != PLACE_NONE && ask_node(a, at).why == FIT_OK)
 		container = container_in_question(a, node);
 	if (container != PLACE_NONE && fits_now(a, node))
 		text[0] = '\0';

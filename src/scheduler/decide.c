@@ -108,14 +108,15 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 	return NODE_FITS;
 }
 
-/* As if these tenants' pods had gone. */
-static struct fit_answer answer_without(
-	struct attempt *a, int seen, const uint32_t *gone, uint32_t n_gone)
+/* As if these tenants' pods had gone, and those who are leaving. */
+static struct fit_answer answer_without(struct attempt *a, const struct cnode *node, int seen,
+	const uint32_t *gone, uint32_t n_gone)
 {
 	struct cluster *c = a->cluster;
 	struct fit_answer answer = {FIT_NODE_UNCLEAR, NULL};
 	struct fit *fit = NULL;
 
+	decide_hide_leaving(c, node, true);
 	for (uint32_t i = 0; i < n_gone; i++)
 		if (c->by_tenant[gone[i]])
 			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
@@ -129,6 +130,7 @@ static struct fit_answer answer_without(
 		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->is_told)
 			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
 				false);
+	decide_hide_leaving(c, node, false);
 	return answer;
 }
 
@@ -151,8 +153,8 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 	seen = view_find_node(a->cluster->view, node->name);
 	if (seen < 0)
 		return 0;
-	if (n_gone || (a->victims && a->victims->n > a->n_victims))
-		return answer_without(a, seen, gone, n_gone).why == FIT_OK
+	if (n_gone || (a->victims && (a->victims->n > a->n_victims || decide_is_being_left(node))))
+		return answer_without(a, node, seen, gone, n_gone).why == FIT_OK
 			? allowed_devices(a, node, &who)
 			: 0;
 	if (fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
@@ -181,6 +183,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 		spec.memory_bytes = a->pod->memory_bytes;
 	}
 	spec.node = node;
+	spec.can_wait = a->victims;
 	if (a->may_be_remote)
 		return remote_take(a, i, &spec, err);
 	r = place_find(c->place, &spec, &choice, err);
@@ -394,22 +397,35 @@ static bool is_elsewhere(const struct attempt *a, const struct cpod *pod)
 	return true;
 }
 
-/* The first who has to leave is told; the grace of the slowest, and a minute. */
+static int64_t grace_of(const struct attempt *a, const struct cpod *pod)
+{
+	const struct pod *seen = cpod_view(a->cluster, pod);
+
+	return seen ? seen->grace_s : 0;
+}
+
+/* The grace of the slowest, of those as well who leave for others, and a minute. */
 static void hold(struct attempt *a, struct buf *why)
 {
-	struct cluster *c = a->cluster;
+	const uint32_t n = a->victims->n - a->n_victims;
+	const struct cnode *node = a->pod->node;
+	const struct cpod *pod = NULL;
 	bool are_elsewhere = false;
 	int64_t grace_s = 0;
 
 	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
-		const struct pod *victim = cpod_view(c, a->victims->v[i]);
-
 		are_elsewhere |= is_elsewhere(a, a->victims->v[i]);
-		grace_s = MAX(grace_s, victim ? victim->grace_s : 0);
+		grace_s = MAX(grace_s, grace_of(a, a->victims->v[i]));
 	}
-	a->pod->give_up_ns = c->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
-	buf_addf(why, "waits for %u pods to leave %s%s", a->victims->n - a->n_victims,
-		a->pod->node->name, are_elsewhere ? " and others" : "");
+	DL_FOREACH(node->pods, pod)
+		if (decide_is_leaving(pod))
+			grace_s = MAX(grace_s, grace_of(a, pod));
+	a->pod->give_up_ns = a->cluster->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
+	if (n)
+		buf_addf(why, "waits for %u pods to leave %s%s", n, node->name,
+			are_elsewhere ? " and others" : "");
+	else
+		buf_addf(why, "waits for pods that leave %s anyhow", node->name);
 }
 
 /* Who was sent away runs on until it has gone. Else what was done is for the caller to undo. */
@@ -446,6 +462,7 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	a->way = (struct place_decision){.has_client = false};
 	free(TAKE_PTR(a->avoided));
 	a->n_avoided = a->n_taken = 0;
+	cluster_recount_gone(a->cluster);
 	mark = place_mark(a->cluster->place);
 	r = attempt_take_all(a, err);
 	if (r == 0 && !a->is_together)
@@ -536,45 +553,11 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		*ret = DECIDE_WAIT;
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
-	*ret = a.victims && victims->n > a.n_victims ? DECIDE_HOLD : DECIDE_BIND;
+	*ret = a.victims ? DECIDE_HOLD : DECIDE_BIND;
 	r = r < 0 ? r : attempt_assume(&a, *ret == DECIDE_HOLD ? CPOD_HOLDING : CPOD_ASSUMED, err);
 	if (r == 0 && *ret == DECIDE_HOLD)
 		hold(&a, why);
 	return r;
-}
-
-/* 1: by the rules for nodes it may be where it is; -ENOMEM. */
-static int fits_where_it_is(struct cluster *c, const struct cpod *pod)
-{
-	struct fit *fit = NULL;
-	const int seen = view_find_node(c->view, pod->node->name);
-	bool does_fit = false;
-	int r;
-
-	view_assume(c->view, pod->ns, pod->name, "");
-	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
-	if (r == 0 && seen >= 0)
-		does_fit = (pod->server ? fit_node_without(fit, (uint32_t)seen, remote_spared)
-					: fit_node(fit, (uint32_t)seen))
-				   .why == FIT_OK;
-	fit_free(fit);
-	view_assume(c->view, pod->ns, pod->name, pod->node->name);
-	return r == -ENOMEM ? r : does_fit;
-}
-
-int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
-{
-	int r;
-
-	*ret = DECIDE_HOLD;
-	for (uint32_t i = 0; i < pod->n_tenants; i++)
-		if (place_is_awaiting(c->place, pod->tenants[i]))
-			return 0;
-	*ret = DECIDE_WAIT;
-	r = fits_where_it_is(c, pod);
-	if (r > 0 && cpod_is_whole(c, pod))
-		*ret = DECIDE_BIND;
-	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
 }
 
 /* ---- several together ---- */
@@ -597,7 +580,7 @@ static int try_without(
 		r = place_spare(c->place, victim->tenants[k], NULL);
 	view_hide(c->view, victim->ns, victim->name, false);
 	for (uint32_t i = 0; r >= 0 && i < n; i++) {
-		r = members[i]->node ? fits_where_it_is(c, members[i]) : 1;
+		r = members[i]->node ? decide_fits_where_it_is(c, members[i], true) : 1;
 		r = r == 0 ? -ENOSPC : r;
 	}
 	if (r < 0) {

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "manifest/cordon.h"
 #include "manifest/policy.h"
 
 static const char *text_at(const json_t *json, const char *key)
@@ -50,18 +51,6 @@ static int left_out(
 	return fail(err, -now, "status.%s[%zu].%s", list, i, why->msg);
 }
 
-static bool is_cordoned(const json_t *spec, const char *uuid)
-{
-	json_t *one;
-	size_t i;
-
-	json_array_foreach(json_object_get(spec, "cordoned"), i, one) {
-		if (!strcmp(text_at(one, "uuid"), uuid))
-			return true;
-	}
-	return false;
-}
-
 static bool is_shared(const json_t *device)
 {
 	const char *owner = text_at(device, "owner");
@@ -69,8 +58,25 @@ static bool is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-static int read_device(
-	const json_t *spec, const json_t *json, struct gpunode_device *ret, struct error *err)
+/* NULL: it may be shared. native: what another plugin's are called. */
+static const char *why_closed(const json_t *gpu_node, const json_t *device, const char *native)
+{
+	if (cordon_has(gpu_node, text_at(device, "uuid")))
+		return "cordoned";
+	if (strcmp(text_at(device, "health"), "Healthy") != 0)
+		return "unhealthy";
+	return is_shared(device) ? NULL : native;
+}
+
+const char *gpunode_closed(const struct gpunode *g)
+{
+	for (uint32_t d = 1; d < g->n_devices; d++)
+		if (g->device[d].closed != g->device[0].closed)
+			return NULL;
+	return g->n_devices ? g->device[0].closed : NULL;
+}
+
+static int read_device(const json_t *json, struct gpunode_device *ret, struct error *err)
 {
 	const char *model = text_at(json, "model");
 
@@ -88,8 +94,6 @@ static int read_device(
 	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
 	ret->index = (uint32_t)number_at(json, "index", 1023);
 	ret->numa = (uint8_t)number_at(json, "numa", 255);
-	ret->is_open = !strcmp(text_at(json, "health"), "Healthy") && is_shared(json) &&
-		!is_cordoned(spec, ret->uuid);
 	return 0;
 }
 
@@ -123,6 +127,8 @@ static int read_devices(const json_t *json, struct gpunode *g, struct error *err
 {
 	const json_t *status = json_object_get(json, "status");
 	const json_t *devices = json_object_get(status, "devices");
+	const char *owner = text_at(status, "owner");
+	const char *const native = !strcmp(owner, "pool") ? GPUNODE_NOT_TAKEN : GPUNODE_NOT_OURS;
 	struct error why;
 	json_t *one;
 	size_t i;
@@ -133,7 +139,7 @@ static int read_devices(const json_t *json, struct gpunode *g, struct error *err
 		return fail(err, ENOMEM, "out of memory");
 	json_array_foreach(devices, i, one) {
 		struct gpunode_device d = {.memory_bytes = 0};
-		int r = read_device(json_object_get(json, "spec"), one, &d, &why);
+		int r = read_device(one, &d, &why);
 
 		if (r == 0 && gpunode_find(g, d.uuid))
 			r = fail(&why, EINVAL, "uuid %s: it is there twice", show(one, "uuid").s);
@@ -141,12 +147,13 @@ static int read_devices(const json_t *json, struct gpunode *g, struct error *err
 			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
 				show(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
 		result = left_out(result, r, "devices", i, &why, err);
+		d.closed = why_closed(json, one, native);
+		if (!d.closed && !strcmp(owner, "none"))
+			d.closed = native;
+		d.is_open = !d.closed;
 		if (r == 0)
 			g->device[g->n_devices++] = d;
 	}
-	/* Another plugin has them. */
-	for (uint32_t d = 0; d < g->n_devices; d++)
-		g->device[d].is_open &= strcmp(text_at(status, "owner"), "none") != 0;
 	link_devices(devices, g);
 	return result;
 }

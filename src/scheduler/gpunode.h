@@ -19,12 +19,17 @@
 #define GPUNODE_NETWORKS_MAX 64u
 #define GPUNODE_PEERS_MAX PLACE_PATHS_MAX
 
+/* Of a node of the pool (another plugin's, until a placeholder holds it), and of others. */
+#define GPUNODE_NOT_TAKEN "GPUs not taken from their own plugin yet"
+#define GPUNODE_NOT_OURS "GPUs not divvy's"
+
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];
 	uint64_t memory_bytes;
 	uint32_t index;
 	uint8_t numa, link; /* as struct place_device_info has them */
 	bool is_open;       /* healthy, not cordoned, divvy's to share */
+	const char *closed; /* why it is not: "cordoned"; NULL: it is */
 };
 
 struct gpunode_tenant {
@@ -68,6 +73,8 @@ struct gpunode {
 int gpunode_read(const json_t *json, struct gpunode *ret_gpunode, struct error *err);
 void gpunode_done(struct gpunode *gpunode);
 
+/* Why none of its devices is open; NULL: they differ, or one is. */
+const char *gpunode_closed(const struct gpunode *gpunode);
 /* NULL when there is none. */
 const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);
 /* Its number; n_networks when there is none. */

@@ -32,8 +32,8 @@ struct sched {
 	struct todo last; /* what was handed out */
 	struct buf why;
 	struct decide_victims victims; /* of the decision under way */
-	bool has_wishes;
-	bool has_news; /* those who hold their place are to be looked at */
+	bool has_wishes;               /* or who has begun to run */
+	bool has_news;                 /* those who hold their place are to be looked at */
 	struct sched_counts counts;
 };
 
@@ -194,7 +194,7 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 	if (!pod)
 		return r;
 	s->has_news = true;
-	if (decide_has_wish(s->cluster, pod)) {
+	if (cpod_running(pod) || decide_has_wish(s->cluster, pod)) {
 		cpod_note_wish(pod);
 		s->has_wishes = true;
 	}
@@ -376,6 +376,44 @@ static int tell_all(struct sched *s, const struct gang *g, struct str text)
 	return r;
 }
 
+/* 1: one of those that have a place has to wait for somebody to leave it, also for others. */
+static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
+{
+	enum decision decision = DECIDE_BIND;
+	int r = 0;
+
+	if (s->victims.n)
+		return 1;
+	for (uint32_t i = 0; r == 0 && decision == DECIDE_BIND && i < g->n_waiting; i++)
+		if (cpod_state(g->member[i]) == CPOD_HOLDING)
+			r = decide_held(s->cluster, g->member[i], &decision, err);
+	return r < 0 ? r : decision != DECIDE_BIND;
+}
+
+/* Who has a place begins, or while one of them has to wait they all do; why: the others do not. */
+static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, const struct buf *why,
+	struct error *err)
+{
+	const int must_wait = has_to_wait(s, g, err);
+	int r = MIN(must_wait, 0);
+
+	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
+		struct cpod *pod = g->member[i];
+
+		if (cpod_state(pod) == CPOD_PENDING) {
+			r = push(s, SCHED_TELL, pod, NULL, buf_str(why));
+			continue;
+		}
+		if (must_wait)
+			decide_hold(s->cluster, pod, give_up_ns);
+		else
+			decide_release(s->cluster, pod);
+		r = push(s, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, NULL,
+			STR("waits for others to leave its group's places"));
+	}
+	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
+}
+
 /* As many as have a place, at least the threshold with those who run; or none. */
 static int gather(
 	struct sched *s, const char *unit, const char *group, struct gang *g, struct error *err)
@@ -425,23 +463,7 @@ static int gather(
 		return tell_all(s, g, buf_str(&s->why));
 	}
 	s->counts.n_placed += n_placed;
-	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
-		struct cpod *pod = g->member[i];
-
-		if (cpod_state(pod) == CPOD_PENDING) {
-			r = push(s, SCHED_TELL, pod, NULL, buf_str(&first));
-			continue;
-		}
-		/* While one has to wait for somebody to leave, all do. */
-		if (s->victims.n)
-			decide_hold(s->cluster, pod, give_up_ns);
-		else
-			decide_release(s->cluster, pod);
-		r = push(s, s->victims.n ? SCHED_NOMINATE : SCHED_BIND, pod, NULL,
-			STR("waits for others to leave its group's places"));
-	}
-	if (r == 0 && s->victims.n)
-		r = push_evictions(s, g->member[0]);
+	r = settle(s, g, give_up_ns, &first, err);
 	pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
 	drop_unit(s, unit);
 	return r;
@@ -564,7 +586,7 @@ static int look_at_all_held(struct sched *s, struct error *err)
 	return r < 0 ? r : spare_all(s);
 }
 
-/* ---- live changes ---- */
+/* ---- live changes, and what begins to run ---- */
 
 static int look_at_wishes(struct sched *s, struct error *err)
 {
@@ -574,7 +596,11 @@ static int look_at_wishes(struct sched *s, struct error *err)
 
 	s->has_wishes = false;
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
-		if (!cpod_take_wish(pod) || !decide_has_wish(s->cluster, pod))
+		if (!cpod_take_wish(pod))
+			continue;
+		if (cpod_running(pod))
+			r = push(s, SCHED_RUNS, pod, NULL, STR(""));
+		if (r < 0 || !decide_has_wish(s->cluster, pod))
 			continue;
 		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
 		if (r == 0 && is_granted) {

@@ -34,6 +34,7 @@ enum sched_act {
 	SCHED_EVENT,    /* an Event of that reason, with the sentence; GroupTimedOut is a warning */
 	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
 	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
+	SCHED_RUNS,     /* it has cpod_running() to be written */
 	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
 	SCHED_EVICT,    /* it has to leave; asked again while it does not */
 };

@@ -53,6 +53,7 @@ struct service {
 	uint32_t n_binds;
 	bool is_leading;
 	uint64_t epoch;
+	uint64_t raised_ns;    /* when it was last to be a later one; 0: never */
 	uint64_t report_at_ns; /* when policies' status is looked at next */
 	char instance[256];
 	struct page *page; /* NULL: nothing is served */
@@ -76,6 +77,8 @@ void service_unwatch(struct service *s);
 bool service_may_write(const struct service *s);
 /* asked: who is answered when that has ended; NULL: nobody. */
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
+/* What is due as it runs. */
+void service_running(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const char *text);

@@ -114,7 +114,8 @@ static int send(struct telling *t, const struct cpod *pod)
 		.done = on_told,
 		.data = t,
 		.ret_call = &t->call};
-	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss*}}",
+	/* One from before that has come to nothing would keep others off the node. */
+	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
 		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
 		"False", "reason", "Unschedulable", "message", t->sentence, "lastTransitionTime",
 		now.s, "lastProbeTime", "nominatedNodeName",

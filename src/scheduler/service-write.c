@@ -267,6 +267,18 @@ void service_grant(struct service *s, const struct cpod *pod, bool is_granted, c
 		is_granted ? "WishGranted" : "WishNotGranted", sentence);
 }
 
+void service_running(struct service *s, const struct cpod *pod)
+{
+	_cleanup_json_ json_t *patch = NULL;
+
+	if (!cpod_running(pod))
+		return;
+	patch = json_pack(
+		"{s:{ss, sO}}", "metadata", "uid", cpod_uid(pod), "annotations", cpod_running(pod));
+	if (patch)
+		patch_status(s, pod, patch);
+}
+
 /* ---- who has to leave ---- */
 
 void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom)

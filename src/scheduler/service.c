@@ -13,6 +13,7 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
+#define RAISE_NS (UINT64_C(60) * 1000000000) /* not more often, whatever a node says */
 #define REPORT_NS (UINT64_C(10) * 1000000000)
 #define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions are missing */
 
@@ -22,6 +23,7 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_BIND: service_bind(s, a->pod, NULL); break;
 	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
 	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
+	case SCHED_RUNS: service_running(s, a->pod); break;
 	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
 	case SCHED_CLAIM: service_claim(s, a->pod, a->text); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
@@ -33,6 +35,23 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	}
 }
 
+/*
+ * The Lease may be a new one, after divvy has been installed again, and nodes have seen later
+ * epochs than it begins with: what is decided by that would be refused.
+ */
+static bool must_raise_epoch(struct service *s)
+{
+	const uint64_t seen = cluster_epoch(sched_cluster(s->sched)), now_ns = clock_now_ns();
+
+	if (!s->lease || seen <= s->epoch || (s->raised_ns && now_ns < s->raised_ns + RAISE_NS))
+		return false;
+	log_info("nodes have seen epoch %" PRIu64 ": ours, %" PRIu64 ", has to be a later one",
+		seen, s->epoch);
+	s->raised_ns = now_ns;
+	kube_lease_raise(s->lease, seen);
+	return !service_may_write(s);
+}
+
 static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct service *s = timer->data;
@@ -40,7 +59,7 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 	struct error err;
 	int r = 1;
 
-	if (!s->sched || !service_may_write(s) || !service_is_synced(s))
+	if (!s->sched || !service_may_write(s) || !service_is_synced(s) || must_raise_epoch(s))
 		return;
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	while (r > 0 && s->n_binds < SERVICE_BINDS_MAX) {

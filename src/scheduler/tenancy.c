@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "kube/json.h"
 #include "manifest/manifest-json.h"
 
 /* The result borrows from the manifest, and that from the JSON. */
@@ -120,4 +121,41 @@ int tenancy_write_back(const json_t *json, const char *dialects, const struct di
 	int r = translate(json, dialects, &manifest, &result, NULL);
 
 	return r < 0 ? r : dialect_write_back(&manifest.pod, &result, given, put, annotations);
+}
+
+struct running {
+	const json_t *had; /* annotations */
+	json_t *get;
+};
+
+static const char *had(void *data, const char *key)
+{
+	return json_string_value(json_object_get(((const struct running *)data)->had, key));
+}
+
+static int put_running(void *data, enum dialect_where where, uint32_t container, const char *key,
+	const char *value)
+{
+	struct running *running = data;
+
+	if (!running->get)
+		running->get = json_object();
+	return put(running->get, where, container, key, value);
+}
+
+int tenancy_running(const json_t *json, uint64_t real_ns, json_t **ret)
+{
+	const char *phase = kube_json_text_at(json, "status", "phase", NULL);
+	struct running running = {
+		.had = json_object_get(json_object_get(json, "metadata"), "annotations")};
+	int r = 0;
+
+	*ret = NULL;
+	if (phase && !strcmp(phase, "Running"))
+		r = dialect_write_running(had, real_ns, put_running, &running);
+	if (r < 0)
+		json_decref(running.get);
+	else
+		*ret = running.get;
+	return r;
 }

@@ -47,4 +47,10 @@ void tenancy_done(struct tenancy *tenancy);
 int tenancy_write_back(const json_t *pod, const char *dialects, const struct dialect_given *given,
 	json_t *annotations);
 
+/*
+ * Of a pod that runs: those annotations of its dialect that change then; NULL: none, or none any
+ * more. -ENOMEM.
+ */
+int tenancy_running(const json_t *pod, uint64_t real_ns, json_t **ret_annotations);
+
 #endif

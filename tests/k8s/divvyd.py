@@ -150,6 +150,11 @@ class Daemon:
         """{pod/container: as GPUNode says}"""
         return {f"{t['pod']}/{t['container']}": t for t in self.status().get("tenants") or []}
 
+    def tenant(self, name, container="main"):
+        """As GPUNode says, which is told a moment after it is so."""
+        wait_for(lambda: f"{name}/{container}" in self.tenants(), f"GPUNode has {name}/{container}")
+        return self.tenants()[f"{name}/{container}"]
+
     def slots_offered(self):
         node = self.cluster.get(f"/api/v1/nodes/{self.node}")["status"]
         return int(node.get("allocatable", {}).get("divvy.gpu/slot", 0))

@@ -331,6 +331,42 @@ def what_can_be_taken_from_another_plugin_counts():
     wait_for(lambda: have() == ("0", None), "it is no node of the pool", 30)
 
 
+def told(name, reason, space="default"):
+    return [e["message"] for e in cluster.get(f"/api/v1/namespaces/{space}/events")["items"]
+            if e["involvedObject"]["name"] == name and e["reason"] == reason]
+
+
+def a_label_that_the_spec_denies_is_told():
+    node = unique("node")
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
+    assert not told(node, "PoolMismatch")
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "divvy"}}})
+    wait_for(lambda: any("label to pool" in text for text in told(node, "PoolMismatch")), "an Event says so", 30)
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
+    cluster.patch(f"{G}/gpunodes/{node}", {"spec": {"pool": None}})
+    wait_for(lambda: any("Set spec.pool.policy" in text for text in told(node, "PoolMismatch")), "... and the other way, too", 30)
+    cluster.delete(f"/api/v1/nodes/{node}")
+
+
+def a_placeholder_that_is_refused_is_told_to_who_waits():
+    node, quotas = unique("node"), f"/api/v1/namespaces/{SYSTEM}/resourcequotas"
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
+    cluster.create(pods(), pod("waits", {"divvy.gpu/request": "0.5"}))
+    cluster.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
+    try:
+        cluster.patch(pods() + "/waits/status", {"status": {"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes: 1 with GPUs not taken from their own plugin yet"}]}})
+        wait_for(lambda: any("quota" in text for text in told("waits", "PlaceholderRefused", cluster.namespace)),
+                 "an Event says what refuses it", 60)
+    finally:
+        cluster.delete(pods() + "/waits", grace_s=0)
+        cluster.delete(f"{quotas}/none")
+        cluster.delete(f"/api/v1/nodes/{node}")
+
+
 def what_the_node_has_measured_is_shown():
     """As the Lease of its daemon says it; a little more or less is not written."""
     status = status_of("s1")
@@ -509,14 +545,16 @@ def metrics_are_for_who_may_get_them():
 
 TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
-         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_can_be_taken_from_another_plugin_counts, what_the_node_has_measured_is_shown,
+         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_can_be_taken_from_another_plugin_counts,
+         a_label_that_the_spec_denies_is_told,
+         a_placeholder_that_is_refused_is_told_to_who_waits, what_the_node_has_measured_is_shown,
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
          deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
          past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them]
 
 try:
-    with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
+    with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:
         main(*TESTS)
 except Skip as reason:
     skip_all(reason)

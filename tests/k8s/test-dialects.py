@@ -223,6 +223,23 @@ BACK = {
 }
 
 
+# What changes when the kubelet says that it runs.
+RUNS = {
+    "gaiagpu": {"tencent.com/gpu-assigned": "true"},
+    "gpushare": {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": r"\d{19}"},
+    "hami": {"hami.io/bind-phase": "success"},
+}
+
+
+def runs(path, values):
+    cluster.patch(path + "/status", {"status": {"phase": "Running"}})
+
+    def said():
+        annotations = cluster.get(path)["metadata"]["annotations"]
+        return all(re.fullmatch(pattern, annotations.get(key, "")) for key, pattern in values.items())
+    wait_for(said, f"{path}: {values}", 30)
+
+
 def examples_run_and_are_read_back():
     cluster.kubectl("apply", "--server-side", "-k", os.path.join(SOURCE, "deploy/kubeshare"))
     wait_for(lambda: cluster.exists("/apis/kubeshare.nthu/v1/sharepods"), "KubeShare's SharePods are served", 60)
@@ -236,6 +253,10 @@ def examples_run_and_are_read_back():
         assert re.fullmatch(r"main=GPU-n1-\d", annotations["divvy.gpu/devices"]), annotations
         for key, pattern in BACK[name].items():
             assert re.fullmatch(pattern, annotations.get(key, "")), f"{name}: {key}: {annotations.get(key)}"
+        before = {key: value for key, value in annotations.items() if key not in RUNS.get(name, {})}
+        runs(pods(f"dialect-{name}") + "/trainer", RUNS.get(name, {}))
+        annotations = cluster.get(pods(f"dialect-{name}") + "/trainer")["metadata"]["annotations"]
+        assert {key: annotations.get(key) for key in before} == before, annotations
 
 
 def a_pinned_vgpu_is_placed_on_its_node():

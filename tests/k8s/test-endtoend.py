@@ -42,7 +42,7 @@ def registered(*names):
 
 def devices_of(name, container="main"):
     """What the daemon has granted, which is what the pod's given keys say."""
-    granted = daemon.tenants()[f"{name}/{container}"]["devices"]
+    granted = daemon.tenant(name, container)["devices"]
     said = cluster.pod(name)["metadata"]["annotations"]["divvy.gpu/devices"]
     assert f"{container}={','.join(granted)}" in said.split(), (said, granted)
     return granted
@@ -212,7 +212,7 @@ def a_program_may_be_kept_from_the_driver():
     wait_for(lambda: daemon.status().get("remote"), "the node serves its devices", 120)
     apply("remote")
     registered("remote")
-    assert daemon.tenants()["remote/main"]["mode"] == "remote", daemon.tenants()
+    assert daemon.tenant("remote")["mode"] == "remote", daemon.tenants()
     worker, = daemon.listed()["remote"]["processes"]
     assert worker["command"] == "divvy-remote-worker", worker
     with open(f"/proc/{worker['pid']}/status", encoding="ascii") as f:

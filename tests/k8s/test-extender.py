@@ -131,7 +131,7 @@ def who_waits_is_looked_at_when_a_device_is_taken():
     device = cluster.get("/apis/divvy.gpu/v1/gpunodes/n3")["status"]["devices"][0]
     rig.status("n3", owner="pool", devices=[{**device, "owner": "native"}])
     shared("waits", "0.5", nodeSelector={"taken": "later"})
-    is_unplaced("waits", "not divvy's")
+    is_unplaced("waits", "GPUs not taken from their own plugin yet")
     rig.status("n3", devices=[{**device, "owner": "pool"}])
     cluster.patch("/api/v1/nodes/n3/status", {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}})
     wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "it has its place", 30)

@@ -223,7 +223,7 @@ def what_is_written_later_is_not_counted():
 def a_running_pod_cannot_be_given_more():
     alice.create(alice.pod("runs", {"divvy.gpu/request": "0.2", "divvy.gpu/limit": "0.4", "divvy.gpu/memory": "2Gi"}))
     alice.running("runs")
-    before = daemon.tenants()["runs/main"]
+    before = daemon.tenant("runs")
     for key, value in (("devices", "main=GPU-1"), ("granted-limit", "main=1"), ("granted-memory", "main=99Gi"),
                        ("granted-group", "g=1"), ("epoch", "99")):
         refused(alice.patch, "runs", {"metadata": {"annotations": {f"divvy.gpu/{key}": value}}}, says="only divvy's scheduler")
@@ -246,7 +246,7 @@ def a_running_pod_cannot_be_given_more():
     refused(alice.account.create, mine + "/binding", {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "runs", "annotations": {"divvy.gpu/granted-limit": "main=1"}},
         "target": {"kind": "Node", "name": cluster.node_name}}, says="403")
-    after = daemon.tenants()["runs/main"]
+    after = daemon.tenant("runs")
     assert after == before, (before, after)
     alice.delete("runs")
 
@@ -300,7 +300,7 @@ def registered(pod):
 
 
 def socket_of(pod):
-    return daemon.door(daemon.tenants()[f"{pod}/main"]["slot"])
+    return daemon.door(daemon.tenant(pod)["slot"])
 
 
 @contextlib.contextmanager
@@ -329,7 +329,7 @@ def attackers_and_their_victim_start():
     bob.running("victim")
     for name in ("env", "plain"):
         alice.running(name)
-    before["victim"] = daemon.tenants()["victim/main"]
+    before["victim"] = daemon.tenant("victim")
     before["used"] = daemon.used("victim")
 
 
@@ -461,7 +461,7 @@ def who_goes_past_the_libraries_is_told():
 
 
 def their_victim_is_as_it_was():
-    assert daemon.tenants()["victim/main"] == before["victim"], (before["victim"], daemon.tenants())
+    assert daemon.tenant("victim") == before["victim"], (before["victim"], daemon.tenants())
     wait_for(lambda: daemon.used("victim") > before["used"], "its kernels run")
     bob.delete("victim")
     alice.delete("env", "plain", *PAST)

@@ -180,6 +180,10 @@ def why_says_what_each_device_lacks():
     assert [r["why"] for d, r in rows.items() if d != device] == [""], rows
     rig.gone("large")
     assert "there is no pod 'large'" in refused("why", "large")
+    # Without a cluster nobody knows what pods there are.
+    err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=60, check=False,
+                         env={**os.environ, "KUBECONFIG": "/nowhere/config"}).stderr
+    assert err == "kubectl divvy why: kubeconfig '/nowhere/config': there is no such file\n", err
 
 
 def why_says_what_bounds_who_runs():
@@ -294,7 +298,7 @@ def a_device_is_cordoned():
     rig.pod("fresh", {"request": "0.4"})
     assert rig.devices("fresh") == f"main={other}"
     rows = {r["device"]: r["why"] for r in fit([manifest("x", {"request": "0.9"})], 3)[0]["nodes"] if "device" in r}
-    assert rows == {device: "cordoned, unhealthy or not divvy's", other: "0.6 free, 0.9 asked"}, rows
+    assert rows == {device: "cordoned", other: "0.6 free, 0.9 asked"}, rows
     well("uncordon-gpu", f"n1/{device[-1]}")
     assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cordoned"] == []
     assert "no such device" in refused("cordon-gpu", "n1/GPU-9")

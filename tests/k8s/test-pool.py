@@ -28,6 +28,8 @@ from scheduled import Scheduled  # noqa: E402
 FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
 PLACEHOLDER_IMAGE = "local/divvy-controller:1"
 SLOTS = 128  # of both devices
+# A pod that is deleted as it starts, or whose containers ended badly, it looks at again after a minute at the soonest.
+KUBELET_S = 200
 world = {}
 SPEC = "/apis/divvy.gpu/v1/gpunodes/"
 
@@ -74,7 +76,7 @@ def shared(name, request, seconds=600, restart="Never"):
 
 
 def device_of(name):
-    return daemon.tenants()[f"{name}/main"]["devices"][0]
+    return daemon.tenant(name)["devices"][0]
 
 
 class Offers:
@@ -97,7 +99,7 @@ class Offers:
 
 
 def there_is_nothing_to_share_at_first():
-    wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", 60)
+    wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", KUBELET_S)
     assert daemon.status()["owner"] == "pool"
     assert daemon.condition("OwnerConflict")["status"] == "False"
     assert not placeholders()
@@ -112,7 +114,7 @@ def slots_are_there_before_a_device_is():
 
 def a_device_is_taken_when_a_pod_waits():
     native("native")
-    wait_for(lambda: natives(), "a native pod has a device", 60)
+    wait_for(lambda: natives(), "a native pod has a device", KUBELET_S)
     shared("one", "0.5")
     wait_for_pod(cluster, "one", "Running")
     assert len(placeholders()) == 1 and list(held()) == [device_of("one")]
@@ -129,11 +131,11 @@ def who_runs_on_a_native_device_is_no_stranger():
     native_device = next(u for u in daemon.devices() if u != ours)
     with daemon.stranger(native_device) as allowed, daemon.stranger(ours) as stranger:
         wait_for(lambda: any(f"process {stranger.pid} (spin) uses device {ours}" in m
-                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "one is told", 90)
+                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "one is told", KUBELET_S)
         told = events_of(cluster, cluster.node_name)["Stranger"]
         assert allowed.poll() is None and not any(native_device in m for m in told), told
         assert "1 process of no tenant" in daemon.condition("Audited").get("message", ""), daemon.condition("Audited")
-    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
+    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", KUBELET_S)
 
 
 def a_placeholder_that_is_killed_comes_back():
@@ -145,7 +147,7 @@ def a_placeholder_that_is_killed_comes_back():
     def restarted():
         status = cluster.get(path)["status"]["containerStatuses"][0]
         return status["restartCount"] == 1 and "running" in status["state"]
-    wait_for(restarted, "the kubelet has started it again", 90)
+    wait_for(restarted, "the kubelet has started it again", KUBELET_S)
     assert list(held().values()) == [name]
     for tenant in ("one", "two"):
         before = daemon.used(tenant)
@@ -179,10 +181,10 @@ def one_that_is_told_to_end_waits_for_its_tenants():
     assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     shared("three", "0.5")
     delete_pod(cluster, "one")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", 60)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", KUBELET_S)
     wait_for_pod(cluster, "three", "Running")
     # Another one may have been asked for while this one's device was not free yet: it is given back.
-    wait_for(lambda: len(placeholders()) == 1, "one is left", 90)
+    wait_for(lambda: len(placeholders()) == 1, "one is left", KUBELET_S)
     assert name not in held().values(), (name, held())
 
 
@@ -192,25 +194,25 @@ def one_that_is_torn_away_takes_its_tenants_along():
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     wait_for(lambda: "three/main" not in daemon.tenants(), "its tenant's processes have been ended", 30)
     wait_for(lost, "an Event says so", 30)
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"), "its pod is deleted", 60)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"), "its pod is deleted", KUBELET_S)
     assert name not in held().values(), (held(), uuid)
 
 
 def what_is_idle_is_given_back():
     shared("brief", "0.5", seconds=1)
     wait_for_pod(cluster, "brief", "Succeeded")
-    wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
 
 
 def a_reservation_is_ready():
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
-    wait_for(lambda: len(held()) == 1, "a device is there before anybody asks", 90)
+    wait_for(lambda: len(held()) == 1, "a device is there before anybody asks", KUBELET_S)
     shared("ready", "1")
     wait_for_pod(cluster, "ready", "Running")
     delete_pod(cluster, "native")
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
     delete_pod(cluster, "ready")
-    wait_for(lambda: not placeholders() and not held(), "on demand again, it is given back", 90)
+    wait_for(lambda: not placeholders() and not held(), "on demand again, it is given back", KUBELET_S)
 
 
 def is_leaving(placeholder):
@@ -225,7 +227,7 @@ def hybrid_keeps_one_that_is_idle():
     assert len(held()) == 2, held()
     for name in ("left", "right"):
         delete_pod(cluster, name)
-    wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "what is idle beyond the reserve is given back", 90)
+    wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "what is idle beyond the reserve is given back", KUBELET_S)
 
 
 def one_that_is_evicted_waits_for_its_tenants():
@@ -239,7 +241,7 @@ def one_that_is_evicted_waits_for_its_tenants():
     before = daemon.used("evicted")
     wait_for(lambda: daemon.used("evicted") > before, "its tenant runs on")
     delete_pod(cluster, "evicted")
-    wait_for(lambda: not placeholders() and not held(), "it has ended", 90)
+    wait_for(lambda: not placeholders() and not held(), "it has ended", KUBELET_S)
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
 
 
@@ -249,13 +251,13 @@ def one_that_is_preempted_waits_for_its_tenants():
     wait_for_pod(cluster, "last", "Running")
     name = held()[device_of("last")]
     native("critical", 2, priorityClassName="system-node-critical")
-    wait_for(lambda: is_leaving(name), "it is told to end", 90)
+    wait_for(lambda: is_leaving(name), "it is told to end", KUBELET_S)
     before = daemon.used("last")
     wait_for(lambda: daemon.used("last") > before, "its tenant runs on")
     assert not cluster.pod("critical")["spec"].get("nodeName") and not cluster.pod("last")["metadata"].get("deletionTimestamp")
     delete_pod(cluster, "last")
-    wait_for(lambda: cluster.pod("critical")["spec"].get("nodeName"), "who has preempted it has its place", 90)
-    wait_for(lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2, "and both devices", 60)
+    wait_for(lambda: cluster.pod("critical")["spec"].get("nodeName"), "who has preempted it has its place", KUBELET_S)
+    wait_for(lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2, "and both devices", KUBELET_S)
     assert not held(), held()
     delete_pod(cluster, "critical")
 
@@ -272,12 +274,49 @@ def one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too():
     cluster.kill("divvyd")
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     native("next", 2)
-    wait_for(lambda: uuid in natives().get(cluster.pod("next")["metadata"]["uid"], []), "a native pod has both devices", 60)
+    wait_for(lambda: uuid in natives().get(cluster.pod("next")["metadata"]["uid"], []), "a native pod has both devices", KUBELET_S)
     daemon.start()
     wait_for(lambda: any(uuid in m for m in events_of(cluster, "four").get("PlaceholderLost", [])),
-             "the tenant's processes have been ended", 60)
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"), "its pod is deleted", 60)
+             "the tenant's processes have been ended", KUBELET_S)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"), "its pod is deleted", KUBELET_S)
     delete_pod(cluster, "next")
+
+
+def stays(name, tenant, seconds=12):
+    """Longer than what is idle stays; and its tenant computes."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert not is_leaving(name), f"{name} is told to end"
+        assert cluster.pod(tenant)["status"]["phase"] == "Running", cluster.pod(tenant)["status"]
+        time.sleep(1)
+
+
+def who_unmakes_the_pool_takes_no_device_from_its_tenants():
+    """By GPUNode.spec, then without a divvyd and its GPUNode: nobody knows then what the placeholder has."""
+    shared("five", "0.5")
+    wait_for_pod(cluster, "five", "Running")
+    name = held()[device_of("five")]
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": None}})
+    wait_for(lambda: not held(), "nobody new comes there", KUBELET_S)
+    before = daemon.used("five")
+    stays(name, "five")
+    assert daemon.status()["owner"] == "pool" and daemon.used("five") > before, daemon.status()
+    cluster.kill("divvyd")
+    cluster.delete(SPEC + cluster.node_name)
+    stays(name, "five")
+    # Told to end by somebody else it waits on: for the controller's word that nobody is left.
+    cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
+    native("wants", 2)
+    time.sleep(5)
+    assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
+    assert not natives().get(cluster.pod("wants")["metadata"]["uid"]), natives()
+    delete_pod(cluster, "five")
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", KUBELET_S)
+    wait_for(lambda: len(natives().get(cluster.pod("wants")["metadata"]["uid"], [])) == 2, "and its device is given", KUBELET_S)
+    delete_pod(cluster, "wants")
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"simulate": daemon.simulate}})  # the controller has made it anew
+    daemon.start()
+    daemon.await_ready()
 
 
 def start_other_plugin(uuids):
@@ -291,26 +330,26 @@ def lost():
 
 def a_kubelet_that_is_slow_takes_nobody_away():
     """While it does not say to a new divvyd who has the devices, they are whose they were."""
-    shared("stays", "0.5")
-    wait_for_pod(cluster, "stays", "Running")
+    shared("six", "0.5")
+    wait_for_pod(cluster, "six", "Running")
     ours = held()
     kubelet = cluster.pid("kubelet")
     os.kill(kubelet, signal.SIGSTOP)
     try:
         cluster.kill("divvyd")
         daemon.start()
-        wait_for(daemon.answers, "divvyd answers", 60)
-        wait_for(lambda: daemon.condition("Ready")["status"] == "False", "it has said how it is", 60)
+        wait_for(daemon.answers, "divvyd answers", KUBELET_S)
+        wait_for(lambda: daemon.condition("Ready")["status"] == "False", "it has said how it is", KUBELET_S)
         time.sleep(3)  # in which the controller would have looked
         assert {d.get("placeholder") for d in daemon.status()["devices"]} >= set(ours.values()), daemon.status()["devices"]
-        assert not cluster.pod("stays")["metadata"].get("deletionTimestamp"), events_of(cluster, "stays")
+        assert not cluster.pod("six")["metadata"].get("deletionTimestamp"), events_of(cluster, "six")
     finally:
         os.kill(kubelet, signal.SIGCONT)
-    wait_for(lambda: held() == ours, "the device is divvy's", 60)
-    before = daemon.used("stays")
-    wait_for(lambda: daemon.used("stays") > before, "it computes", 60)
-    delete_pod(cluster, "stays")
-    wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
+    wait_for(lambda: held() == ours, "the device is divvy's", KUBELET_S)
+    before = daemon.used("six")
+    wait_for(lambda: daemon.used("six") > before, "it computes", KUBELET_S)
+    delete_pod(cluster, "six")
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
 
 
 def told(name):
@@ -329,7 +368,7 @@ def the_node_starts_again_while_tenants_run():
     native("beside")
     for name in ("stays", "ends"):
         wait_for_pod(cluster, name, "Running")
-    wait_for(lambda: cluster.pod("beside")["metadata"]["uid"] in natives(), "a native pod has the other device", 60)
+    wait_for(lambda: cluster.pod("beside")["metadata"]["uid"] in natives(), "a native pod has the other device", KUBELET_S)
     ours, uuids, theirs, lost_before = held(), daemon.devices(), natives(), lost()
     assert device_of("stays") == device_of("ends") and list(ours) == [device_of("stays")], ours
     before = daemon.used("stays")
@@ -340,23 +379,23 @@ def the_node_starts_again_while_tenants_run():
     cluster.node.cut_power()
     cluster.node.boot()
     wait_for(lambda: "no GPU for this program: the daemon divvyd does not answer" in told("stays"),
-             "the kubelet starts it before there is a divvyd, and it has no device", 60)
+             "the kubelet starts it before there is a divvyd, and it has no device", KUBELET_S)
     daemon.start()
-    wait_for(daemon.answers, "divvyd answers again", 60)
+    wait_for(daemon.answers, "divvyd answers again", KUBELET_S)
     start_other_plugin(uuids)
     wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "who must not start again has failed", 120)
     wait_for(lambda: daemon.got("stays") > 0, "who may start again computes", 180)
     assert device_of("stays") in ours, (device_of("stays"), ours)
-    wait_for(lambda: held() == ours, "the placeholder has its device still", 60)
+    wait_for(lambda: held() == ours, "the placeholder has its device still", KUBELET_S)
     assert natives() == theirs, (natives(), theirs)
     assert lost() == lost_before, lost()
-    wait_for(lambda: list(daemon.tenants()) == ["stays/main"], "what the other one had is given back", 60)
+    wait_for(lambda: list(daemon.tenants()) == ["stays/main"], "what the other one had is given back", KUBELET_S)
     shared("after", "0.4")
     wait_for_pod(cluster, "after", "Running")
     assert device_of("after") in ours, (device_of("after"), ours)
     for name in ("stays", "ends", "after", "beside"):
         delete_pod(cluster, name)
-    wait_for(lambda: not placeholders() and not held(), "the device is given back", 90)
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
 
 
 try:
@@ -378,6 +417,7 @@ try:
                  hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
                  one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
                  one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too,
+                 who_unmakes_the_pool_takes_no_device_from_its_tenants,
                  a_kubelet_that_is_slow_takes_nobody_away, the_node_starts_again_while_tenants_run)
 except Skip as reason:
     skip_all(reason)

@@ -197,14 +197,19 @@ def who_is_less_important_is_evicted():
     cluster.create(budgets, {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
                              "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}}})
     rig.pod("high", {"request": "0.5", "priority": "90"})
-    rig.waits("high", "no GPU with 0.5 free")
+    rig.waits("high", "no GPU with 0.5 free; a disruption budget keeps others from leaving for it")
     assert "deletionTimestamp" not in rig.get("low")["metadata"]
     cluster.delete(f"{budgets}/b")
     wait_for(lambda: rig.get("high")["status"].get("nominatedNodeName") == "n1", "a nomination")
     wait_for(lambda: rig.get("low")["metadata"].get("deletionTimestamp"), "an eviction")
     wait_for(lambda: rig.events("low", "Preempted"), "an Event")
     assert not rig.get("high")["spec"].get("nodeName")
+    # It comes to nothing: nobody else shall be kept off the node for it.
+    cluster.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
     rig.gone("low")
+    rig.waits("high", "0/1 nodes: 1 cordoned")
+    assert "nominatedNodeName" not in rig.get("high")["status"]
+    cluster.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": None}})
     assert rig.devices("high")
     rig.gone("high")
 
@@ -272,7 +277,15 @@ def one_of_two_decides():
     rig.stop(first)  # which gives the Lease up
     rig.pod("e2", {"request": "0.1"})
     assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
-    rig.gone("e1", "e2")
+    # Installed again: the Lease is gone with its namespace, what nodes have seen is not.
+    for process in list(rig.processes):
+        rig.stop(process)
+    cluster.delete("/apis/coordination.k8s.io/v1/namespaces/divvy-system/leases/divvy-scheduler")
+    rig.status("n1", epoch=7)
+    rig.start("--leader-elect")
+    rig.pod("e3", {"request": "0.1"})
+    assert rig.given("e3", "epoch") == "8", rig.given("e3", "epoch")
+    rig.gone("e1", "e2", "e3")
 
 
 def who_wakes_up_late_writes_nothing():

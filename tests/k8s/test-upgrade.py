@@ -143,7 +143,8 @@ def uninstalled_pods_run_on():
     assert containers(*names) == before, (containers(*names), before)
     for name in names:
         cluster.delete(pods(name), grace_s=1)
-    wait_for(lambda: not cluster.get(pods())["items"], "they can be deleted")
+    # A container that goes while the kubelet kills it is an error to it, and it looks again within 90 s.
+    wait_for(lambda: not cluster.get(pods())["items"], "they can be deleted", 200)
     cluster.create(pods(), {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}, "spec": {
         "containers": [{"name": "main", "image": PROGRAMS, "command": ["sleep", "inf"]}]}})
     cluster.wait_for_pod("after", "Running")

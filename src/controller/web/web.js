@@ -88,6 +88,9 @@ function whyClosed(node, device) {
   return "";
 }
 
+// Nobody has measured it yet, or its daemon does not say it.
+const usedWords = (list) => list.length && list.every((s) => s.used === null) ? "use unknown" : `${percent(sum(list, "used"))} used`;
+
 // The same in a word, where there is no more room.
 function closedWord(node, device) {
   if (!node.data.alive) return "silent";
@@ -129,7 +132,7 @@ function showUse(shown, list) {
 
 function deviceLabel(node, device, list, closed) {
   return `${node.name} device ${device.index}, ${device.model}, ${many(list.length, "tenant")}, `
-    + `${percent(sum(list, "request"))} granted, ${percent(sum(list, "used"))} used`
+    + `${percent(sum(list, "request"))} granted, ${usedWords(list)}`
     + (closed ? `, no new tenants: ${closed}` : "");
 }
 
@@ -150,7 +153,7 @@ function refreshUse(node) {
   node.devices.forEach((d, place) => {
     const list = all[place], device = node.data.devices[place];
     showUse(d.shown, list);
-    d.right.textContent = list.length ? `${percent(sum(list, "request"))} granted, ${percent(sum(list, "used"))} used` : d.closed ? "" : "free";
+    d.right.textContent = list.length ? `${percent(sum(list, "request"))} granted, ${usedWords(list)}` : d.closed ? "" : "free";
     d.element.setAttribute("aria-label", deviceLabel(node, device, list, d.closed));
   });
 }
@@ -174,9 +177,16 @@ function nodeSummary(node) {
   return `${model && n ? `${n} × ${model}` : many(n, "device")}, ${many(node.data.tenants.length, "tenant")}`;
 }
 
+// By the reader's clock; 1: nothing was ever heard.
+function silentSinceOf(node) {
+  if (!(node.data.since > 1)) return "";
+  const at = new Date(1000 * (node.data.since - clockOffset));
+  return ` since ${Date.now() - at < 86_400_000 ? at.toLocaleTimeString() : at.toLocaleString()}`;
+}
+
 function nodeChips(node) {
   const chips = [];
-  if (!node.data.alive) chips.push(make("span", { className: "chip is-bad", title: "Its Lease has not been renewed for 40 s" }, "silent"));
+  if (!node.data.alive) chips.push(make("span", { className: "chip is-bad", title: "Its Lease has not been renewed for 40 s" }, `silent${silentSinceOf(node)}`));
   for (const t of node.data.trouble)
     chips.push(make("span", { className: "chip is-bad", title: t.message ?? "" }, t.what === "Ready" ? `not ready: ${t.reason ?? "?"}` : t.reason ?? t.what));
   if (node.data.simulated) chips.push(make("span", { className: "chip" }, "simulated"));
@@ -374,6 +384,7 @@ function show() {
 // ---- the connection
 
 let source = null, lastId = "", watchdog = 0, retry = 0, retryTimer = 0, heardAt = null;
+let silentSince = null;         // when the API server was heard last, where that is long ago
 
 function setLink(text, kind) {
   $("link").textContent = text;
@@ -385,7 +396,7 @@ function connect() {
   source?.close();
   source = new EventSource(`events/${lastId}`);
   source.addEventListener("state", (event) => { lastId = event.lastEventId; heard(); takeIn(JSON.parse(event.data)); });
-  source.addEventListener("beat", (event) => { heard(); clockOffset = Number(event.data) - Date.now() / 1000; });
+  source.addEventListener("beat", (event) => beat(...event.data.split(" ").map(Number)));
   source.addEventListener("again", connect);   // whether we may is asked anew; nothing is missed
   source.addEventListener("error", lost);
   watch();
@@ -400,11 +411,23 @@ function heard() {
   heardAt = new Date();
   retry = 0;
   watch();
-  $("lost").hidden = true;
-  document.body.classList.remove("stale");
   $("enter").hidden = true;
   $("cluster").hidden = $("leave").hidden = false;
-  setLink("Live", "live");
+  showLink();
+}
+
+function showLink() {
+  $("lost").hidden = !silentSince;
+  document.body.classList.toggle("stale", Boolean(silentSince));
+  setLink(silentSince ? "No cluster" : "Live", silentSince ? "lost-now" : "live");
+  const text = silentSince ? `The API server has not answered the controller since ${silentSince.toLocaleTimeString()}. What is shown is of then.` : "";
+  if ($("lost").textContent !== text) $("lost").textContent = text;
+}
+
+function beat(time, silence) {
+  clockOffset = time - Date.now() / 1000;
+  silentSince = silence ? silentSince ?? new Date(Date.now() - 1000 * silence) : null;
+  heard();
 }
 
 // Closed, cut or silent: said at once, and tried again by ourselves, which also says why it is.
@@ -443,7 +466,7 @@ function leave(why) {
   source?.close();
   clearTimeout(watchdog);
   clearTimeout(retryTimer);
-  heardAt = null;
+  heardAt = silentSince = null;
   lastId = "";
   for (const node of [...nodes.values()]) forget(node);
   waiting.clear();
@@ -545,7 +568,7 @@ function showDetail() {
     make("div", { "aria-hidden": "true", className: whyClosed(node, device) ? "closed" : "" }, shown.granted, shown.used),
     facts([
       ["Model", device.model + (node.data.simulated ? " (simulated)" : "")], ["Memory", `${gib(sum(list, "bytes"))} of ${gib(device.bytes ?? 0)} granted`],
-      ["Share", `${percent(sum(list, "request"))} granted, ${percent(sum(list, "used"))} used now`],
+      ["Share", `${percent(sum(list, "request"))} granted, ${usedWords(list)} now`],
       ["No new tenants", whyClosed(node, device)], ["UUID", make("code", {}, device.uuid ?? "")], ["divvyd", node.data.version],
       ...node.data.trouble.map((t) => [t.what, `${t.reason ?? ""} ${t.message ?? ""}`])]),
     tenantTable(list), chosen ? tenantDetail(chosen) : "");

@@ -276,6 +276,18 @@ async function changes_are_seen() {
   await end(view);
 }
 
+async function a_silent_cluster_is_not_live() {
+  const view = await inside(), { page } = view;
+  await page.getByText("Live").waitFor();
+  server.tell("silence", "35");
+  await page.getByText(/^The API server has not answered the controller since .*What is shown is of then\.$/).waitFor();
+  check(await page.locator("#link").textContent() === "No cluster", "it says that it is live");
+  server.tell("silence", "0");
+  await page.getByText("Live").waitFor();
+  check(await page.locator("#lost").isHidden(), "still said");
+  await end(view);
+}
+
 async function keys_are_enough() {
   const view = await inside(), { page } = view;
   const at = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.id);
@@ -446,7 +458,7 @@ async function a_thousand_devices() {
 }
 
 const tests = [nothing_is_said_to_who_has_no_token, all_is_told_once, files_come_with_a_strict_policy, the_cookie_is_out_of_reach, signs_in_and_out,
-  devices_and_tenants_are_shown, markup_is_text, changes_are_seen, keys_are_enough, names_are_there_for_who_does_not_see,
+  devices_and_tenants_are_shown, markup_is_text, changes_are_seen, a_silent_cluster_is_not_live, keys_are_enough, names_are_there_for_who_does_not_see,
   text_can_be_read_by_day, text_can_be_read_by_night, finds, an_empty_cluster_says_what_to_do, a_lost_connection_is_said_and_heals, who_may_is_asked_again_and_nothing_is_missed,
   on_a_phone_and_at_night, a_thousand_devices];
 const only = process.argv[2];

@@ -4,12 +4,14 @@
  * its standard input, a line of JSON each:
  *   {"kind":"node"|"lease"|"pod", "namespace":"n", "name":"a", "object":{...}|null}
  *   {"kind":"later", "name":"5m"}     as if viewers had been here for five minutes
+ *   {"kind":"silence", "name":"35"}   the API server has not answered for 35 s
  *   {"kind":"revoke", "name":"good"}  "good" may not see it any more
  * It says "ready" once it listens on 127.0.0.1. The token "good" may see it, "poor" may not, others
  * are none. Ends with its standard input.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,7 +31,13 @@ struct test_server {
 	struct loop_io input;
 	struct buf text;
 	bool is_revoked;
+	uint64_t silence_ns;
 };
+
+static uint64_t silence_ns(void *data)
+{
+	return ((const struct test_server *)data)->silence_ns;
+}
 
 static void guard(void *data, struct http_request *request)
 {
@@ -74,7 +82,10 @@ static void take(struct test_server *s, struct str line)
 		web_set_gpu_node(s->web, name, object);
 	else if (!strcmp(kind, "later"))
 		web_beat(s->web, clock_now_ns() + 300 * NSEC_PER_SEC);
-	else if (!strcmp(kind, "revoke"))
+	else if (!strcmp(kind, "silence")) {
+		s->silence_ns = strtoull(name, NULL, 10) * NSEC_PER_SEC;
+		web_beat(s->web, clock_now_ns());
+	} else if (!strcmp(kind, "revoke"))
 		s->is_revoked = true;
 	else if (!strcmp(kind, "lease"))
 		web_set_lease(s->web, name, object);
@@ -119,6 +130,8 @@ static int serve(struct test_server *s, const char *port, struct error *err)
 	snprintf(address, sizeof(address), "127.0.0.1:%.8s", port);
 	r = loop_new(&s->loop);
 	r = r < 0 ? r : web_new(s->loop, &s->web, err);
+	if (r == 0)
+		web_set_silence(s->web, silence_ns, s);
 	r = r < 0 ? r : http_server_new(s->loop, &options, &s->http, err);
 	s->input.data = s;
 	r = r < 0 ? r : loop_add_io(s->loop, &s->input, STDIN_FILENO, EPOLLIN, on_input);

@@ -303,6 +303,10 @@ static const struct {
 		"count: cannot be changed"},
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/count':'2'", ""), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/model':'T4'", BOUND), "model: cannot"},
+	/* A program that was told that there is no memory left cannot be told to have waited. */
+	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/memory-policy':'wait'", BOUND),
+		"memory-policy: cannot"},
+	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/memory-policy':'wait'", ""), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/affinity':'x'", BOUND), "affinity: cannot"},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/preferred-anti-affinity':'x'", BOUND),
 		"preferred-anti-affinity: cannot"},

@@ -65,7 +65,8 @@ static int add_node(struct world *w, const char *name, const char *owner, const 
 		w, "{'spec':{%s},'status':{'owner':'%s','devices':[%s]}}", spec, owner, devices);
 
 	assert_true(pool_view_has(labels, gpu_node));
-	return pool_view_add_node(w->view, name, labels, gpu_node, err);
+	return pool_view_add_node(w->view, name, labels, gpu_node,
+		object(w, "{'spec':{'renewTime':'2023-11-14T22:15:00.000000Z'}}"), err);
 }
 
 static enum pool_pod add_tenant(
@@ -167,6 +168,102 @@ static enum pool_pod add_waiting(struct world *w, const char *uid, const char *r
 			uid, reason));
 }
 
+static void add_told(
+	struct world *w, const char *milli, const char *annotations, const char *message)
+{
+	pool_view_add_pod(w->view,
+		object(w,
+			"{'metadata':{'name':'w','namespace':'a','uid':'u','annotations':{%s}},"
+			"'spec':{'containers':[{'resources':{'requests':{'divvy.gpu/"
+			"milli':'%s'}}}]}"
+			",'status':{'conditions':[{'type':'PodScheduled','reason':'Unschedulable',"
+			"'message':'%s'}]}}",
+			annotations, milli, message));
+}
+
+static void who_no_device_would_help_is_no_source(void **state)
+{
+	static const char *const hopeless[] = {
+		"policy x: the namespace has 0 of 0.1 GPUs, 1 asked",
+		"0/3 nodes: 2 node selector not met, 1 taint a=b:NoSchedule not tolerated",
+		"0/1 nodes: 1 no GPU with 0.5 free; queue ml has 6 of its guaranteed 6 devices",
+	};
+	static const char *const hopeful[] = {
+		"0/1 nodes: 1 no GPU with 0.5 free",
+		"0/9 nodes: 3 too little cpu, 2 node selector not met, 4 for other reasons",
+		"0/1 nodes: 1 GPUs cordoned, unhealthy or not yet taken from another plugin",
+		"2 of 5 have a place, 3 are needed",
+	};
+	struct world *w = *state;
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", "", NULL));
+	for (size_t i = 0; i < ARRAY_SIZE(hopeless); i++)
+		add_told(w, "300", "", hopeless[i]);
+	assert_int_equal(pool_view_facts(w->view, 0)->n_sources, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(hopeful); i++)
+		add_told(w, "300", "", hopeful[i]);
+	assert_int_equal(pool_view_facts(w->view, 0)->n_sources, ARRAY_SIZE(hopeful));
+}
+
+static void what_needs_devices_of_its_own_counts_as_those(void **state)
+{
+	struct world *w = *state;
+	const struct pool_facts *f;
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", "", NULL));
+	add_told(w, "500", "", "");
+	add_told(w, "501", "", "");
+	add_told(w, "600", "'divvy.gpu/count':'2'", "");
+	f = pool_view_facts(w->view, 0);
+	assert_int_equal(f->source[0].milli, 500);
+	assert_int_equal(f->source[1].milli, 1000);
+	assert_int_equal(f->source[2].milli, 2000);
+}
+
+/* Its GPUNode is gone, or says nothing of it: any of the node's tenants may have its device. */
+static void unknown_is_not_unused(void **state)
+{
+	struct world *w = *state;
+	const struct pool_facts *f;
+
+	add_placeholder(w, "p1", NS, "'nodeName':'n1'", "");
+	add_placeholder(w, "p2", NS, "'nodeName':'n2'", "");
+	add_placeholder(w, "p3", NS, "'nodeName':'n3'", "");
+	add_tenant(w, "a", "n1", "main=GPU-1", "");
+	add_tenant(w, "b", "n2", "main=GPU-1", "");
+	add_tenant(w, "over", "n3", "main=GPU-1", ",'status':{'phase':'Failed'}");
+	f = pool_view_facts(w->view, 0);
+	for (int i = 1; i < 4; i++) {
+		const char name[] = {'p', (char)('0' + i), '\0'};
+
+		assert_int_equal(find(f, name)->is_unknown, i < 3);
+		assert_int_equal(find(f, name)->may_go, i == 3);
+	}
+}
+
+/* As long as a daemon speaks its word counts; one that has gone says nothing new. */
+static void a_daemon_that_is_gone_holds_nothing(void **state)
+{
+	struct world *w = *state;
+	const json_t *gpu_node = object(w,
+		"{'spec':{'pool':{},'cordoned':[{'uuid':'GPU-2'}]},'status':{'owner':'pool',"
+		"'devices':[{'uuid':'GPU-1','health':'Healthy','owner':'pool','placeholder':'p1'},"
+		"{'uuid':'GPU-2','health':'Healthy','owner':'pool','placeholder':'p2'}]}}");
+	const struct pool_facts *f;
+
+	assert_ok(pool_view_add_node(w->view, "n1", object(w, "{'divvy.gpu/owner':'pool'}"),
+		gpu_node, object(w, "{'spec':{'renewTime':'2023-11-14T22:12:00.000000Z'}}"), NULL));
+	assert_ok(add_node(w, "n2", "pool", "'pool':{}", two, NULL));
+	add_placeholder(w, "p1", NS, "'nodeName':'n1'", "");
+	add_placeholder(w, "p2", NS, "'nodeName':'n1'", "");
+	add_tenant(w, "a", "n1", "main=GPU-1", "");
+	f = pool_view_facts(w->view, 0);
+	assert_false(find(f, "p1")->may_go);
+	assert_false(find(f, "p1")->is_useless);
+	assert_true(find(f, "p2")->may_go);
+	assert_true(find(f, "p2")->is_useless);
+}
+
 static void who_waits_for_a_device_is_a_source(void **state)
 {
 	struct world *w = *state;
@@ -213,5 +310,8 @@ static void nodes_without_a_pool_do_not_matter(void **state)
 UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
 	IN_WORLD(what_has_ended_is_to_go), IN_WORLD(a_device_that_went_back_is_lost_to_its_tenants),
 	IN_WORLD(who_waits_for_a_device_is_a_source),
+	IN_WORLD(who_no_device_would_help_is_no_source),
+	IN_WORLD(what_needs_devices_of_its_own_counts_as_those), IN_WORLD(unknown_is_not_unused),
+	IN_WORLD(a_daemon_that_is_gone_holds_nothing),
 	IN_WORLD(a_wrong_policy_is_named_and_left_out),
 	IN_WORLD(nodes_without_a_pool_do_not_matter))

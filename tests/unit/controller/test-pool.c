@@ -171,6 +171,37 @@ static void on_demand_gives_back_what_is_idle(void **state)
 	free_world(w);
 }
 
+static void who_may_be_on_it_keeps_it(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	hold(w, "unknown", false);
+	w->placeholder[0].is_unknown = true;
+	after(w, 0);
+	assert_int_equal(after(w, 2 * POOL_UNUSED_NS)->n_give_back, 0);
+	/* Told to end by somebody else: it waits for a word, which is said once. */
+	w->placeholder[0].is_leaving = true;
+	assert_int_equal(after(w, SEC)->n_release, 0);
+	w->placeholder[0].is_unknown = false;
+	w->placeholder[0].may_go = true;
+	assert_int_equal(after(w, SEC)->n_release, 1);
+	assert_string_equal(w->plan.release[0], "unknown");
+	w->placeholder[0].is_released = true;
+	assert_int_equal(after(w, SEC)->n_release, 0);
+	free_world(w);
+}
+
+static void a_cordoned_device_is_none_that_comes(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	hold(w, "cordoned", false);
+	w->placeholder[0].is_useless = true;
+	wait_for(w, "pod", 500);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	free_world(w);
+}
+
 static void a_reservation_is_kept(void **state)
 {
 	struct world *w = new_world(POOL_RESERVATION, 2);
@@ -252,6 +283,7 @@ UNIT_MAIN(UNIT(devices_are_taken_for_who_waits), UNIT(what_comes_for_one_is_not_
 	UNIT(what_came_long_ago_is_there_for_all),
 	UNIT(who_is_not_helped_asks_for_more_and_then_less_often),
 	UNIT(what_helps_nobody_is_given_back), UNIT(on_demand_gives_back_what_is_idle),
+	UNIT(who_may_be_on_it_keeps_it), UNIT(a_cordoned_device_is_none_that_comes),
 	UNIT(a_reservation_is_kept), UNIT(hybrid_keeps_some_idle),
 	UNIT(a_node_that_leaves_the_pool_gives_all_back), UNIT(there_is_a_most),
 	UNIT(policies_have_names))

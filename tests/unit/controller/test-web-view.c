@@ -28,7 +28,7 @@
 static void a_node_is_shown(void **state)
 {
 	_cleanup_json_ json_t *node = unit_json(NODE);
-	_cleanup_free_ char *text = web_view_node(node, true);
+	_cleanup_free_ char *text = web_view_node(node, 0);
 
 	assert_string_equal(text,
 		"{\"alive\":true,\"simulated\":true,\"version\":\"0.1.0\",\"devices\":["
@@ -55,7 +55,7 @@ static void a_strange_node_is_shown(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
 		_cleanup_json_ json_t *node = unit_json(strange[i]);
-		_cleanup_free_ char *text = web_view_node(node, false);
+		_cleanup_free_ char *text = web_view_node(node, 1767225600);
 		_cleanup_free_ char *use = web_view_use(node, STR("u/c=1:2 ? =")), *waiting = NULL;
 		_cleanup_json_ json_t *back = unit_json(text), *back_use = unit_json(use);
 

@@ -74,7 +74,7 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 }
 
 /* Every tenant gets the first device, or as many as it has asked for; the caller's text. */
-static char *write_back(const char *text, bool is_running, int left, int *ret)
+static char *write_back(const char *text, int left, int *ret)
 {
 	static struct manifest_text t;
 	_cleanup_dialect_ struct dialect_result result;
@@ -82,11 +82,8 @@ static char *write_back(const char *text, bool is_running, int left, int *ret)
 	struct dialect_config config;
 	struct error err;
 	struct written w = {.pod = &t.pod, .text = BUF_INIT(1 << 20), .left = left};
-	struct dialect_given given = {.node = "node7",
-		.vgpu = "abcde",
-		.time_ns = 1705054796123456789,
-		.is_running = is_running,
-		.grant = grant};
+	struct dialect_given given = {
+		.node = "node7", .vgpu = "abcde", .time_ns = 1705054796123456789, .grant = grant};
 	char *shown;
 
 	manifest_text_parse(str_from(text), &t);
@@ -133,13 +130,12 @@ static const struct {
 		"annotation ALIYUN_COM_GPU_MEM_POD=3000\n"
 		"annotation ALIYUN_COM_GPU_MEM_DEV=16384\n"
 		"annotation ALIYUN_COM_GPU_MEM_ASSUME_TIME=1705054796123456789\n"
-		"annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
-		"annotation ALIYUN_COM_GPU_MEM_ASSIGN_TIME=1705054796123456789\n"},
+		"annotation ALIYUN_COM_GPU_MEM_ASSIGNED=false\n"},
 	{"d gaiagpu\nc prepare init\nc log\nc nvidia\nr tencent.com/vcuda-core=200",
 		"annotation tencent.com/predicate-gpu-idx-1=3,1\n"
 		"annotation tencent.com/predicate-node=node7\n"
 		"annotation tencent.com/predicate-time=1705054796123456789\n"
-		"annotation tencent.com/gpu-assigned=true\n"},
+		"annotation tencent.com/gpu-assigned=false\n"},
 	{"d deepomatic\nr deepomatic.com/shared-gpu=1", ""},
 	{"d hami\nc a\nm nvidia.com/gpu=2\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=30\n"
 	 "c log\nc b\nm nvidia.com/gpumem=3000\nm nvidia.com/priority=0",
@@ -155,7 +151,7 @@ static const struct {
 		"annotation hami.io/vgpu-node=node7\n"
 		"annotation hami.io/vgpu-time=1705054796\n"
 		"annotation hami.io/bind-time=1705054796\n"
-		"annotation hami.io/bind-phase=success\n"},
+		"annotation hami.io/bind-phase=allocating\n"},
 	{"d wang\na gpushare/resource_priority=1\n" FRACTION("gpushare", "gpu_memory"),
 		"annotation gpushare/GPUID=abcde\n"
 		"status deviceid=GPU-aaaa\n"
@@ -167,7 +163,7 @@ static void their_tools_read_what_they_know(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int r;
-		_cleanup_free_ char *written = write_back(cases[i].pod, true, -1, &r);
+		_cleanup_free_ char *written = write_back(cases[i].pod, -1, &r);
 
 		assert_ok(r);
 		if (strcmp(written, cases[i].running))
@@ -175,33 +171,82 @@ static void their_tools_read_what_they_know(void **state)
 	}
 }
 
-static void before_it_runs(void **state)
+/* A pod's annotations are the text that write_back made of it, for who runs. */
+struct runs {
+	const char *had;
+	struct buf text;
+	int left;
+};
+
+static const char *get(void *data, const char *key)
+{
+	static char value[256];
+	char line[128];
+	const char *at;
+
+	snprintf(line, sizeof(line), "annotation %s=", key);
+	at = strstr(((struct runs *)data)->had, line);
+	if (!at)
+		return NULL;
+	at += strlen(line);
+	str_copy(value, sizeof(value), (struct str){at, strcspn(at, "\n")});
+	return value;
+}
+
+static int put_running(void *data, enum dialect_where where, uint32_t container, const char *key,
+	const char *value)
+{
+	struct runs *runs = data;
+
+	check_documented(where, key);
+	assert_int_equal(container, MANIFEST_NONE);
+	if (runs->left-- == 0)
+		return -ENOSPC;
+	return buf_addf(&runs->text, "%s=%s\n", key, value);
+}
+
+static void once_it_runs(void **state)
 {
 	static const struct {
-		const char *pod, *has, *has_not;
+		const char *pod, *changes;
 	} placed[] = {
-		{"d gpushare\nm aliyun.com/gpu-mem=3", "ALIYUN_COM_GPU_MEM_ASSIGNED=false",
-			"ASSIGN_TIME"},
-		{"d gaiagpu\nr tencent.com/vcuda-core=100", "tencent.com/gpu-assigned=false",
-			"true"},
-		{"d hami\nm nvidia.com/gpumem=3000", "hami.io/bind-phase=allocating", "success"},
+		{"d gpushare\nm aliyun.com/gpu-mem=3",
+			"ALIYUN_COM_GPU_MEM_ASSIGNED=true\nALIYUN_COM_GPU_MEM_ASSIGN_TIME=17\n"},
+		{"d gaiagpu\nr tencent.com/vcuda-core=100", "tencent.com/gpu-assigned=true\n"},
+		{"d hami\nm nvidia.com/gpumem=3000", "hami.io/bind-phase=success\n"},
+		{"d kubeshare\n" FRACTION("kubeshare", "gpu_mem"), ""},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(placed); i++) {
 		int r;
-		_cleanup_free_ char *written = write_back(placed[i].pod, false, -1, &r);
+		_cleanup_free_ char *written = write_back(placed[i].pod, -1, &r);
+		struct runs runs = {.had = written, .text = BUF_INIT(1024), .left = -1};
 
-		assert_ok(r);
-		assert_contains(written, placed[i].has);
-		assert_null(strstr(written, placed[i].has_not));
+		assert_ok(dialect_write_running(get, 17, put_running, &runs));
+		assert_string_equal(buf_text(&runs.text), placed[i].changes);
+		runs.left = 0;
+		assert_int_equal(dialect_write_running(get, 17, put_running, &runs),
+			placed[i].changes[0] ? -ENOSPC : 0);
+		buf_done(&runs.text);
 	}
+}
+
+/* It is done once. */
+static void what_has_changed_stays(void **state)
+{
+	struct runs runs = {.had = "annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
+				   "annotation hami.io/bind-phase=success\n",
+		.text = BUF_INIT(1024)};
+
+	assert_ok(dialect_write_running(get, 17, put_running, &runs));
+	assert_string_equal(buf_text(&runs.text), "");
 }
 
 /* gpushare's readers: memory over the device's, in one unit, is the part of the device. */
 static void units_agree(void **state)
 {
 	int r;
-	_cleanup_free_ char *gib = write_back("d gpushare\nm aliyun.com/gpu-mem=2", true, -1, &r);
+	_cleanup_free_ char *gib = write_back("d gpushare\nm aliyun.com/gpu-mem=2", -1, &r);
 
 	assert_contains(gib, "env main ALIYUN_COM_GPU_MEM_CONTAINER=2\n"); /* granted: 3000Mi */
 	assert_contains(gib, "env main ALIYUN_COM_GPU_MEM_DEV=16\n");
@@ -214,7 +259,7 @@ static void a_failure_ends_it(void **state)
 
 		for (int left = 0; left < n; left++) {
 			int r;
-			_cleanup_free_ char *written = write_back(cases[i].pod, true, left, &r);
+			_cleanup_free_ char *written = write_back(cases[i].pod, left, &r);
 
 			assert_int_equal(r, -ENOSPC);
 			assert_int_equal(unit_count(written, "\n"), left);
@@ -265,5 +310,5 @@ static void again_is_the_same(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(before_it_runs), UNIT(units_agree),
-	UNIT(a_failure_ends_it), UNIT(again_is_the_same))
+UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(once_it_runs), UNIT(what_has_changed_stays),
+	UNIT(units_agree), UNIT(a_failure_ends_it), UNIT(again_is_the_same))

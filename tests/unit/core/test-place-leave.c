@@ -168,6 +168,45 @@ static void its_part_of_the_node_is_its_own(void **state)
 	assert_false(place_is_awaiting(place, other));
 }
 
+/* As many leave as come, also where CPU, memory or room for tenants is what there is least of. */
+static void who_can_wait_is_promised_what_nobody_else_is(void **state)
+{
+	_cleanup_place_ struct place *place = one_node(4, 4);
+	struct place_spec high = spec_of(1000, 90, 2000), low = spec_of(1000, 10, 2000);
+	uint32_t victim[4], tenant[4];
+	struct place_choice choice;
+	struct error err = {0};
+
+	low.memory_bytes = high.memory_bytes = 8 * GIB;
+	for (int i = 0; i < 4; i++)
+		add(place, low);
+	high.can_wait = true;
+	for (int i = 0; i < 3; i++)
+		tenant[i] = come(place, high, 1, &victim[i]);
+	assert_false(place_tenant(place, tenant[0])->spec.can_wait);
+	/* 3 x 2 of its CPU are left by those who go, and all of it is promised. */
+	high.count = high.share = 0;
+	high.priority = 5;
+	assert_int_equal(place_find(place, &high, &choice, NULL), -ENOSPC);
+	assert_int_equal(
+		place_add(place, &high, &(struct place_choice){.node = 0}, tenant + 3, &err),
+		-ENOSPC);
+	high.count = 1;
+	high.share = 1000;
+	high.priority = 90;
+	assert_ok(place_remove(place, victim[1]));
+	assert_true(place_is_awaiting(place, tenant[1]));
+	tenant[3] = come(place, high, 1, &victim[3]);
+	/* Who goes of itself leaves more than was promised: that is waited for. */
+	assert_ok(place_remove(place, tenant[0]));
+	high.count = high.share = 0;
+	assert_ok(place_find(place, &high, &choice, NULL));
+	assert_ok(place_add(place, &high, &choice, &tenant[0], NULL));
+	assert_true(place_is_awaiting(place, tenant[0]));
+	high.can_wait = false;
+	assert_int_equal(place_find(place, &high, &choice, NULL), -ENOSPC);
+}
+
 static void who_gives_up_leaves_them_leaving(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
@@ -452,7 +491,8 @@ static void comes_back_as_leaving(void **state)
 }
 
 UNIT_MAIN(UNIT(nobody_else_comes_until_it_has_gone), UNIT(its_part_of_the_node_is_its_own),
-	UNIT(who_gives_up_leaves_them_leaving), UNIT(a_plan_is_void_when_somebody_has_gone),
+	UNIT(who_can_wait_is_promised_what_nobody_else_is), UNIT(who_gives_up_leaves_them_leaving),
+	UNIT(a_plan_is_void_when_somebody_has_gone),
 	UNIT(all_else_is_given_back_and_can_be_taken_back),
 	UNIT(nobody_gets_more_of_what_is_being_cleared), UNIT(a_group_comes_in_the_place_of_one),
 	UNIT(both_halves_are_told), UNIT(is_not_moved_and_keeps_others_from_moving),

@@ -60,7 +60,11 @@ static bool fits_without(struct place *place, const struct place_spec *spec, uin
 
 	for (uint32_t i = 0; i < n; i++)
 		assert_ok(place_remove(place, victims[i]));
+	if (spec->can_wait)
+		place_be_lenient(place, node, true);
 	fits = place_reason_of(place, spec, node) == PLACE_FITS;
+	if (spec->can_wait)
+		place_be_lenient(place, node, false);
 	place_rollback(place, mark);
 	place_release(place);
 	return fits;
@@ -158,6 +162,7 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 		uint32_t tenant = 0;
 		int r;
 
+		spec.can_wait = rand_below(rand, 2);
 		if (place_find(place, &spec, &choice, NULL) == 0)
 			continue;
 		r = place_preempt_find(place, &spec, &rules, &plan, NULL);

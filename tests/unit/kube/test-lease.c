@@ -29,13 +29,11 @@ static unsigned int object_version;
 
 static bool write_as(struct lease *lease, enum lease_action action)
 {
-	const bool is_same = !strcmp(object.holder, lease->rules.identity);
-
 	if (action == LEASE_DO_CREATE ? object.exists
 				      : strcmp(object.version, lease->seen.version) != 0)
 		return false;
 	if (action == LEASE_DO_CREATE || action == LEASE_DO_TAKE) {
-		object.transitions += object.exists && !is_same;
+		object.transitions = lease_transitions(lease);
 		str_copy(object.holder, sizeof(object.holder), str_from(lease->rules.identity));
 		object.duration_ns = lease->rules.duration_ns;
 	} else if (action == LEASE_DO_GIVE_UP) {
@@ -96,6 +94,29 @@ static void leads_when_nobody_does(void **state)
 	assert_true(lease_may_write(&a, 110 * S - 1));
 	assert_false(lease_may_write(&a, 110 * S));
 	assert_int_equal(a.epoch, 0);
+}
+
+/* The object was lost with what it knew, and others have seen more. */
+static void goes_on_from_what_others_have_seen(void **state)
+{
+	struct lease a;
+
+	reset_object();
+	begin(&a, "a");
+	settle(&a, LEASE_TIMER, 100 * S);
+	assert_int_equal(a.epoch, 0);
+	lease_raise(&a, 7);
+	assert_false(lease_may_write(&a, 100 * S));
+	settle(&a, LEASE_TIMER, 101 * S);
+	assert_int_equal(a.state, LEASE_LEADING);
+	assert_int_equal(a.epoch, 8);
+	/* Nothing is new about that, and of nonsense nobody takes notice. */
+	lease_raise(&a, 7);
+	lease_raise(&a, 9 + LEASE_JUMP_MAX);
+	lease_raise(&a, UINT64_MAX);
+	assert_true(lease_may_write(&a, 101 * S));
+	settle(&a, LEASE_TIMER, 103 * S);
+	assert_int_equal(a.epoch, 8);
 }
 
 static void waits_until_another_has_been_silent(void **state)
@@ -253,7 +274,8 @@ static void reads_a_lease(void **state)
 	assert_int_equal(lease_record_parse(none, &record), -EBADMSG);
 }
 
-UNIT_MAIN(UNIT(leads_when_nobody_does), UNIT(waits_until_another_has_been_silent),
-	UNIT(stays_while_it_renews), UNIT(counts_from_when_a_renewal_was_sent),
-	UNIT(gives_up_for_the_next), UNIT(takes_its_own_again_in_the_same_epoch),
-	UNIT(never_lets_two_write), UNIT(reads_a_lease))
+UNIT_MAIN(UNIT(goes_on_from_what_others_have_seen), UNIT(leads_when_nobody_does),
+	UNIT(waits_until_another_has_been_silent), UNIT(stays_while_it_renews),
+	UNIT(counts_from_when_a_renewal_was_sent), UNIT(gives_up_for_the_next),
+	UNIT(takes_its_own_again_in_the_same_epoch), UNIT(never_lets_two_write),
+	UNIT(reads_a_lease))

@@ -221,6 +221,44 @@ static void says_what_bounds_a_tenant(void **state)
 	assert_int_equal(json_array_size(why), 3);
 }
 
+/* Its request is no guarantee: that is said of nobody who has none. */
+static void who_is_opportunistic_has_what_is_left(void **state)
+{
+	static const char text[] =
+		"metadata: {name: n1}\nstatus:\n  devices:\n"
+		"  - {uuid: GPU-a, index: 0, model: A100, memoryBytes: 1000, health: Healthy}\n"
+		"  tenants:\n"
+		"  - {podUID: u1, namespace: s, pod: p, container: c, devices: [GPU-a], request: "
+		"300, limit: 1000, memoryBytes: [1], class: %s, mode: local}\n"
+		"  - {podUID: u2, namespace: s, pod: q, container: c, devices: [GPU-a], request: "
+		"700, limit: 1000, memoryBytes: [1], class: standard, mode: local}\n";
+	static const struct {
+		const char *class, *why;
+	} cases[] = {
+		{"standard", "GPU-a is full: it got 0.1 and 1 others 0.9; 0.3 is guaranteed to it"},
+		{"opportunistic",
+			"GPU-a is full: it got 0.1 and 1 others 0.9; opportunistic, it has what "
+			"they leave"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf buf = BUF_INIT(2048);
+		_cleanup_json_ json_t *nodes, *leases, *pods, *devices, *rows, *all;
+
+		buf_addf(&buf, text, cases[i].class);
+		nodes = of(buf_text(&buf));
+		leases = of("metadata:\n  name: n1\n  annotations:\n"
+			    "    divvy.gpu/measured: u1/c=100:1 u2/c=900:1\n");
+		pods = of(pods_text);
+		devices = report_devices(&(struct report_facts){nodes, leases});
+		rows = report_tenants(&(struct report_facts){nodes, leases}, pods, NULL);
+		all = throttle_explain(devices, rows);
+		assert_string_equal(json_string_value(json_array_get(
+					    json_object_get(json_array_get(all, 0), "why"), 0)),
+			cases[i].why);
+	}
+}
+
 static void a_silent_daemon_is_said_to_be(void **state)
 {
 	static const char lease[] = "metadata:\n  name: n1\n  annotations:\n"
@@ -248,8 +286,34 @@ static void a_silent_daemon_is_said_to_be(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(a_silent_daemon_is_said_to_be), UNIT(lists_devices_with_tenants),
-	UNIT(says_nothing_of_what_is_not_known), UNIT(lists_tenants),
-	UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts), UNIT(knows_who_is_idle),
-	UNIT(an_init_container_that_is_over_waits_for_nobody), UNIT(draws_bars),
-	UNIT(says_what_bounds_a_tenant))
+static void nodes_in_trouble_are_shown(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(
+		"metadata: {name: n1}\nstatus:\n  owner: pool\n  devices:\n"
+		"  - {uuid: GPU-a, index: 0, model: A100, memoryBytes: 1000, health: Healthy, "
+		"owner: native}\n"
+		"  conditions:\n  - {type: Ready, status: 'False', reason: KubeletUnreachable, "
+		"message: no socket}\n"
+		"---\nmetadata: {name: n3}\n"
+		"---\nmetadata: {name: n2}\nstatus:\n  devices: []\n"
+		"  conditions:\n  - {type: Ready, status: 'True', reason: Serving, message: none "
+		"here}\n");
+	const struct report_facts facts = {nodes, NULL};
+	_cleanup_json_ json_t *devices = report_devices(&facts), *bare = report_bare_nodes(&facts);
+	_cleanup_buf_ struct buf out = BUF_INIT(4096);
+
+	draw_devices(devices, true, &out);
+	draw_bare_nodes(bare, &out);
+	assert_string_equal(buf_text(&out),
+		"n1  (not ready: KubeletUnreachable: no socket)\n"
+		"  0 GPU-a A100  another device plugin's\n"
+		"n2  (no devices: none here)\n"
+		"n3  (no devices: its divvyd has said nothing yet)\n");
+}
+
+UNIT_MAIN(UNIT(a_silent_daemon_is_said_to_be), UNIT(nodes_in_trouble_are_shown),
+	UNIT(lists_devices_with_tenants), UNIT(says_nothing_of_what_is_not_known),
+	UNIT(lists_tenants), UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts),
+	UNIT(knows_who_is_idle), UNIT(an_init_container_that_is_over_waits_for_nobody),
+	UNIT(draws_bars), UNIT(says_what_bounds_a_tenant),
+	UNIT(who_is_opportunistic_has_what_is_left))

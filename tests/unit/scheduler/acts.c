@@ -11,7 +11,7 @@
 
 struct sched *sched;
 uint64_t acts_now_ns;
-const char *space = "s", *spec_of_all = "";
+const char *space = "s", *spec_of_all = "", *requests_of_all = "";
 
 void pass(uint64_t seconds)
 {
@@ -33,7 +33,7 @@ void acts_use(const struct place_policy *policy)
 int acts_begin(void **state)
 {
 	space = "s";
-	spec_of_all = "";
+	spec_of_all = requests_of_all = "";
 	acts_use(&place_best_fit);
 	return 0;
 }
@@ -103,8 +103,8 @@ void add_pod(const char *name, const char *annotations, const char *more)
 		"01-"
 		"02T03:04:05Z'," TENANT
 		"'annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler',"
-		"'containers':[{'name':'c','resources':{'requests':{'cpu':'1'}}}]%s%s}}",
-		name, space, name, annotations, more, spec_of_all);
+		"'containers':[{'name':'c','resources':{'requests':{'cpu':'1'%s}}}]%s%s}}",
+		name, space, name, annotations, requests_of_all, more, spec_of_all);
 }
 
 void confirm(const struct cpod *pod, const char *annotations)

@@ -18,8 +18,9 @@
 
 extern struct sched *sched;
 extern uint64_t acts_now_ns;
-extern const char *space;       /* "s" */
-extern const char *spec_of_all; /* more of the spec of all pods; "" */
+extern const char *space;           /* "s" */
+extern const char *spec_of_all;     /* more of the spec of all pods; "" */
+extern const char *requests_of_all; /* more that their containers request; "" */
 
 /* Another policy than best fit; before there is anything. */
 void acts_use(const struct place_policy *policy);

@@ -111,7 +111,7 @@ static void each_device_has_its_reason(void **state)
 	assert_string_equal(reasons_of("w"),
 		"n1  0: no GPU with 0.5 free\n"
 		"n1 GPU-n1-0 300: 0.3 free, 0.5 asked\n"
-		"n1 GPU-n1-1 1000: cordoned, unhealthy or not divvy's\n");
+		"n1 GPU-n1-1 1000: cordoned\n");
 }
 
 static void where_it_fits_nothing_is_said(void **state)

@@ -99,6 +99,28 @@ static void without_a_grace_it_is_at_once(void **state)
 	next(SCHED_EVICT, "b1", NULL);
 }
 
+/* Of a node without a CPU to spare, as much as is asked back. */
+static void many_at_once_have_one_leave_each(void **state)
+{
+	char name[8];
+
+	add_node("n1", 4);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':2"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "b%d", i);
+		run("b", name, SHARE("0.5"));
+	}
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "a%d", i);
+		ask("a", name, SHARE("0.5"));
+	}
+	for (struct sched_action a; sched_next(sched, &a, NULL) == 1;)
+		;
+	assert_int_equal(sched_counts(sched).n_evictions, 3);
+	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
+}
+
 static void budgets_are_kept_when_it_is_had_back(void **state)
 {
 	add_node("n1", 1);
@@ -109,7 +131,9 @@ static void budgets_are_kept_when_it_is_had_back(void **state)
 		"'disruptionsAllowed':0}}");
 	run("b", "b1", SHARE("1"));
 	ask("a", "a1", SHARE("1"));
-	told("a1", "0/1 nodes: 1 no GPU with 1 free");
+	told("a1",
+		"0/1 nodes: 1 no GPU with 1 free; a disruption budget keeps others from leaving "
+		"for it");
 	nothing();
 	set(CLUSTER_BUDGET,
 		"{'metadata':{'name':'p','namespace':'b'},'spec':{'selector':{}},'status':{"
@@ -836,6 +860,7 @@ int main(void)
 		TEST(what_is_idle_is_borrowed_and_had_back),
 		TEST(what_ends_within_the_grace_is_enough),
 		TEST(without_a_grace_it_is_at_once),
+		TEST(many_at_once_have_one_leave_each),
 		TEST(budgets_are_kept_when_it_is_had_back),
 		TEST(a_group_has_it_back_together),
 		TEST(half_a_group_has_nothing_back),

@@ -218,7 +218,7 @@ static void cordoned_devices_keep_who_is_there(void **state)
 		"'slots':{'total':64},'devices':[{'uuid':'GPU-n1-0','index':0,'model':'A',"
 		"'memoryBytes':1000000,'health':'Healthy'}]}}");
 	add_pod("b", SHARE("0.3"), "");
-	told("b", "0/1 nodes: 1 GPUs cordoned, unhealthy or not divvy's");
+	told("b", "0/1 nodes: 1 cordoned");
 	add_gpus("n1", 1, "");
 	pass(2);
 	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
@@ -241,7 +241,7 @@ static void who_waits_for_a_device_does_not_pause_when_it_comes(void **state)
 	set_owner("native");
 	for (const char *name = "ab"; *name; name++) {
 		add_pod((char[]){*name, '\0'}, SHARE("0.3"), "");
-		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs cordoned, unhealthy or not divvy's");
+		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs not divvy's");
 	}
 	/* News of another kind. */
 	set_owner("native");
@@ -604,6 +604,204 @@ static void who_need_not_leave_is_there(void **state)
 	told("next", "0/2 nodes: 2 too little cpu");
 }
 
+/*
+ * A node whose last bit is taken, of its devices and of its own: eight of half a device on four,
+ * with a CPU each and the half device as a resource of the node as well, as the webhook has it.
+ */
+#define LOW_HALF SHARE("0.5") ",'divvy.gpu/priority':'10'"
+
+static void fill_with_halves(void)
+{
+	add_node("n1", 4);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1'},'status':{'allocatable':{'cpu':'8','memory':'16Gi',"
+		"'pods':'110','divvy.gpu/milli':'4000'}}}");
+	requests_of_all = ",'divvy.gpu/milli':'500'";
+	for (int i = 0; i < 8; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "low%d", i);
+		add_pod(name, LOW_HALF, "");
+		confirm(next(SCHED_BIND, name, NULL), LOW_HALF);
+	}
+}
+
+/* As many leave as come, although the node is full of those that are leaving still. */
+static void who_come_at_once_have_one_leave_each(void **state)
+{
+	char victim[3][8], name[16];
+
+	fill_with_halves();
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "high%d", i);
+		add_pod(name, SHARE("0.5") ",'divvy.gpu/priority':'90'", "");
+	}
+	for (int i = 0; i < 3; i++) {
+		struct sched_action a;
+
+		snprintf(name, sizeof(name), "high%d", i);
+		do
+			assert_int_equal(sched_next(sched, &a, NULL), 1);
+		while (a.act == SCHED_TELL || a.act == SCHED_EVENT);
+		assert_int_equal(a.act, SCHED_EVICT);
+		str_copy(victim[i], sizeof(victim[i]), str_from(cpod_name(a.pod)));
+		next(SCHED_NOMINATE, name, "waits for 1 pods to leave n1");
+	}
+	nothing();
+	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
+	/* Each begins when its own has gone, whoever else is there still. */
+	for (int i = 2; i >= 0; i--) {
+		snprintf(name, sizeof(name), "high%d", i);
+		assert_ok(sched_remove(sched, OBJECT_POD, "s", victim[i]));
+		next(SCHED_BIND, name, NULL);
+		nothing();
+	}
+	pass(20);
+	nothing();
+}
+
+static uint32_t n_evictions(uint32_t *ret_nominations)
+{
+	struct sched_action a;
+	uint32_t n = 0;
+
+	*ret_nominations = 0;
+	while (sched_next(sched, &a, NULL) == 1) {
+		n += a.act == SCHED_EVICT;
+		*ret_nominations += a.act == SCHED_NOMINATE;
+	}
+	return n;
+}
+
+static void budget(int allowed, const char *disrupted)
+{
+	set(CLUSTER_BUDGET,
+		"{'metadata':{'name':'b','namespace':'s'},'spec':{'selector':{}},'status':{"
+		"'disruptionsAllowed':%d,'disruptedPods':{%s}}}",
+		allowed, disrupted);
+}
+
+/* What a budget has left is for one of them: nobody leaves for half of what the other needs. */
+static void who_come_at_once_keep_to_a_budget(void **state)
+{
+	char victim[2][8], disrupted[64];
+	uint32_t n_nominations;
+
+	fill_with_halves();
+	requests_of_all = "";
+	budget(3, "");
+	for (int i = 0; i < 2; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "high%d", i);
+		add_pod(name, SHARE("1") ",'divvy.gpu/priority':'90'", "");
+	}
+	for (int i = 0; i < 2; i++) {
+		struct sched_action a;
+
+		do
+			assert_int_equal(sched_next(sched, &a, NULL), 1);
+		while (a.act == SCHED_TELL || a.act == SCHED_EVENT);
+		assert_int_equal(a.act, SCHED_EVICT);
+		str_copy(victim[i], sizeof(victim[i]), str_from(cpod_name(a.pod)));
+	}
+	assert_int_equal(n_evictions(&n_nominations), 0);
+	assert_int_equal(n_nominations, 1);
+	/* The API server says so of one after the other. */
+	snprintf(disrupted, sizeof(disrupted), "'%s':'2026-01-02T03:04:05Z'", victim[0]);
+	budget(2, disrupted);
+	pass(12);
+	n_evictions(&n_nominations); /* of who has not been seen to go, again */
+	assert_int_equal(n_nominations, 0);
+	snprintf(disrupted, sizeof(disrupted), "'%s':'2026-01-02T03:04:05Z','%s':''", victim[0],
+		victim[1]);
+	budget(1, disrupted);
+	pass(12);
+	n_evictions(&n_nominations);
+	assert_int_equal(n_nominations, 0);
+	/* Others of them are there again elsewhere. */
+	budget(2, disrupted);
+	pass(12);
+	n_evictions(&n_nominations);
+	assert_int_equal(n_nominations, 1);
+}
+
+/* That the node's sums are used up as well says less. */
+static void what_is_full_is_its_devices(void **state)
+{
+	fill_with_halves();
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1'},'status':{'allocatable':{'cpu':'16','memory':'16Gi',"
+		"'pods':'110','divvy.gpu/milli':'4000'}}}");
+	add_pod("more", LOW_HALF, "");
+	told("more", "0/1 nodes: 1 no GPU with 0.5 free");
+	/* Where they are used up and its devices are not, that is what there is to say. */
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low0"));
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "more"));
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1'},'status':{'allocatable':{'cpu':'16','memory':'16Gi',"
+		"'pods':'110','divvy.gpu/milli':'3900'}}}");
+	add_pod("again", LOW_HALF, "");
+	told("again", "0/1 nodes: 1 too little divvy.gpu/milli");
+}
+
+static void groups_that_come_at_once_have_theirs_leave(void **state)
+{
+	uint32_t n_nominations;
+
+	fill_with_halves();
+	for (int i = 0; i < 4; i++) {
+		char name[16], more[128];
+
+		snprintf(name, sizeof(name), "m%d", i);
+		snprintf(more, sizeof(more),
+			SHARE("0.5") ",'divvy.gpu/priority':'90','divvy.gpu/"
+				     "group':'g%d','divvy.gpu/group-size':"
+				     "'2'",
+			i / 2);
+		add_pod(name, more, "");
+	}
+	assert_int_equal(n_evictions(&n_nominations), 4);
+	assert_int_equal(n_nominations, 4);
+}
+
+/* As the API server has one of HAMi's, in that phase. */
+static void set_hami(const char *bind_phase, const char *phase)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT
+		"'annotations':{" SHARE(
+			"0.3") ",'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/granted-request':"
+			       "'c=0.3','divvy.gpu/granted-limit':'c=1','divvy.gpu/granted-memory':"
+			       "'c=300000','divvy.gpu/granted-memory-policy':'c=fail','divvy.gpu/"
+			       "granted-class':'c=standard','divvy.gpu/granted-priority':'c=50',"
+			       "'divvy.gpu/granted-mode':'c=local','divvy.gpu/epoch':'3',"
+			       "'hami.io/bind-phase':'%s'}},'spec':{'schedulerName':'divvy-"
+			       "scheduler','nodeName':'n1','containers':[{'name':'c'}]},"
+			       "'status':{'phase':'%s'}}",
+		bind_phase, phase);
+}
+
+/* What tools of the dialect that it was asked in look for, until it has been written. */
+static void who_runs_is_said_to(void **state)
+{
+	add_node("n1", 1);
+	set_hami("allocating", "Pending");
+	nothing();
+	for (int i = 0; i < 2; i++) {
+		const json_t *due;
+
+		set_hami("allocating", "Running");
+		due = cpod_running(next(SCHED_RUNS, "a", ""));
+		assert_int_equal(json_object_size(due), 1);
+		assert_string_equal(
+			json_string_value(json_object_get(due, "hami.io/bind-phase")), "success");
+		nothing();
+	}
+	set_hami("success", "Running");
+	nothing();
+}
+
 static void equals_do_not_leave(void **state)
 {
 	add_node("n1", 1);
@@ -627,7 +825,9 @@ static void budgets_are_kept(void **state)
 	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
-	told("high", "0/1 nodes: 1 no GPU with 0.8 free");
+	told("high",
+		"0/1 nodes: 1 no GPU with 0.8 free; a disruption budget keeps others from leaving "
+		"for it");
 	set(CLUSTER_BUDGET,
 		"{'metadata':{'name':'b','namespace':'s'},'spec':{'selector':{}},'status':{"
 		"'disruptionsAllowed':1}}");
@@ -1113,7 +1313,12 @@ int main(void)
 		TEST(a_vgpu_has_a_name_that_others_may_use),
 		TEST(a_group_is_never_placed_in_part),
 		TEST(who_is_less_important_leaves),
+		TEST(who_come_at_once_have_one_leave_each),
+		TEST(who_come_at_once_keep_to_a_budget),
+		TEST(what_is_full_is_its_devices),
+		TEST(groups_that_come_at_once_have_theirs_leave),
 		TEST(who_need_not_leave_is_there),
+		TEST(who_runs_is_said_to),
 		TEST(equals_do_not_leave),
 		TEST(budgets_are_kept),
 		TEST(what_was_held_is_given_back),

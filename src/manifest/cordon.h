@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUNode.spec.cordoned: devices that take no new tenants. Pure; any thread. */
+#ifndef MANIFEST_CORDON_H
+#define MANIFEST_CORDON_H
+
+#include <stdbool.h>
+
+#include "kube/json.h"
+
+/* Is that device ("GPU-...") among them? gpu_node: NULL is fine. */
+bool cordon_has(const json_t *gpu_node, const char *uuid);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who leaves, and who waits for that. A pod that was told runs on and is seen by everybody, but for
+ * who waits until it has gone; one that holds its place is counted by everybody, but for who waits
+ * beside it.
+ */
+#include <errno.h>
+
+#include <utlist.h>
+
+#include "scheduler/decide-internal.h"
+#include "scheduler/fit-internal.h"
+
+bool decide_is_leaving(const struct cpod *pod)
+{
+	return pod->is_told && !pod->n_gone;
+}
+
+bool decide_is_being_left(const struct cnode *node)
+{
+	const struct cpod *pod = NULL;
+
+	DL_FOREACH(node->pods, pod)
+		if (decide_is_leaving(pod))
+			return true;
+	return false;
+}
+
+void decide_hide_leaving(struct cluster *c, const struct cnode *node, bool is_hidden)
+{
+	const struct cpod *pod = NULL;
+
+	DL_FOREACH(node->pods, pod)
+		if (decide_is_leaving(pod))
+			view_hide(c->view, pod->ns, pod->name, is_hidden);
+}
+
+int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_wait)
+{
+	struct fit *fit = NULL;
+	const int seen = view_find_node(c->view, pod->node->name);
+	bool does_fit = false;
+	int r;
+
+	if (can_wait)
+		decide_hide_leaving(c, pod->node, true);
+	view_assume(c->view, pod->ns, pod->name, "");
+	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
+	if (r == 0 && seen >= 0)
+		does_fit = (pod->server ? fit_node_without(fit, (uint32_t)seen, remote_spared)
+					: fit_node(fit, (uint32_t)seen))
+				   .why == FIT_OK;
+	fit_free(fit);
+	view_assume(c->view, pod->ns, pod->name, pod->node->name);
+	if (can_wait)
+		decide_hide_leaving(c, pod->node, false);
+	return r == -ENOMEM ? r : does_fit;
+}
+
+/*
+ * Others that hold their places on its node, out of the view, and (under a mark) of the place: they
+ * are not there yet, and who of them may begin first does. Those of its own group begin with it.
+ */
+static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidden)
+{
+	const struct cpod *other = NULL;
+	int r = 0;
+
+	DL_FOREACH(pod->node->pods, other) {
+		if (other == pod || other->state != CPOD_HOLDING ||
+			(pod->in && other->in == pod->in))
+			continue;
+		view_hide(c->view, other->ns, other->name, is_hidden);
+		for (uint32_t i = 0; r == 0 && is_hidden && i < other->n_tenants; i++)
+			r = place_remove(c->place, other->tenants[i]);
+	}
+	return r;
+}
+
+static int held(struct cluster *c, const struct cpod *pod, enum decision *ret)
+{
+	int r = 0;
+
+	*ret = DECIDE_HOLD;
+	for (uint32_t i = 0; i < pod->n_tenants; i++)
+		if (place_is_awaiting(c->place, pod->tenants[i]))
+			return 0;
+	r = decide_fits_where_it_is(c, pod, false);
+	if (r > 0 && cpod_is_whole(c, pod))
+		*ret = DECIDE_BIND;
+	else if (r == 0 && decide_is_being_left(pod->node))
+		r = decide_fits_where_it_is(c, pod, true);
+	if (r == 0 || !cpod_is_whole(c, pod))
+		*ret = DECIDE_WAIT;
+	return MIN(r, 0);
+}
+
+int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
+{
+	const uint32_t mark = place_mark(c->place);
+	int r = hide_holders(c, pod, true);
+
+	r = r < 0 ? r : held(c, pod, ret);
+	place_rollback(c->place, mark);
+	place_release(c->place);
+	hide_holders(c, pod, false);
+	return r < 0 ? fail(err, -r, "out of memory") : 0;
+}
