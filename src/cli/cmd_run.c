@@ -23,8 +23,6 @@
 #include "cli/start.h"
 #include "cli/wish.h"
 
-#define PRELOAD_MAX (3u * PLACES_PATH)
-
 static const struct cli_option options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
@@ -171,36 +169,9 @@ struct hooks {
 	char cuda[PLACES_PATH], nvml[PLACES_PATH];
 };
 
-static bool is_hook(struct str path)
-{
-	struct str rest = path, name = path;
-
-	while (str_split(&rest, '/', &name))
-		;
-	return str_is(name, "libdivvy-cuda.so") || str_is(name, "libdivvy-nvml.so");
-}
-
-/*
- * Ours, then what was there: without ours, which is from a divvy run around this one. ld.so takes
- * spaces for colons.
- */
-static void make_preload(const struct hooks *hooks, struct buf *out)
-{
-	const char *before = getenv("LD_PRELOAD");
-	struct str rest = str_from(before ? before : ""), part, path;
-
-	buf_addf(out, "%s:%s", hooks->cuda, hooks->nvml);
-	while (str_split(&rest, ':', &part))
-		while (str_split(&part, ' ', &path))
-			if (path.n && !is_hook(path)) {
-				buf_add_byte(out, ':');
-				buf_add(out, path);
-			}
-}
-
 static int set_environment(const json_t *answer, const struct hooks *hooks, bool preload)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(PRELOAD_MAX);
+	_cleanup_buf_ struct buf text = BUF_INIT(PLACES_PRELOAD);
 	const char *name;
 	json_t *value;
 
@@ -209,7 +180,7 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 			return -errno;
 	if (!preload)
 		return 0;
-	make_preload(hooks, &text);
+	places_preload(hooks->cuda, hooks->nvml, &text);
 	if (buf_error(&text) < 0)
 		return -E2BIG;
 	if (setenv("LD_PRELOAD", buf_text(&text), 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
@@ -294,7 +265,7 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	if (jtext(answer, "note")[0] && !cli_has(args, "quiet"))
 		fprintf(stderr, "divvy run: %s\n", jtext(answer, "note"));
 	if (cli_has(args, "remote")) {
-		_cleanup_buf_ struct buf own = BUF_INIT(PRELOAD_MAX);
+		_cleanup_buf_ struct buf own = BUF_INIT(PLACES_PRELOAD);
 
 		buf_addf(&own, "%s:%s", hooks->cuda, hooks->nvml);
 		r = remote_begin(buf_text(&own), err);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy serve: a tenant for a program on another machine. It becomes `divvy run` of the link, so
- * that the tenant is made as any other and lives as long as the link.
+ * divvy serve: a tenant for a program on another machine. It goes on as `divvy run` of the link, so
+ * that the tenant is made as any other and lives as long as the link, which tells the invitation.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +30,8 @@ static const struct cli_option options[] = {
 		"port 0: any that is free (default: all addresses, port " PORT "); of all, as with "
 		"[::]:PORT, the invitation names this machine"},
 	{"invite", 0, CLI_MAYBE, "FILE", NULL,
-		"write the invitation to a new file that nobody else may read (default: to "
-		"stdout)"},
+		"write the invitation to a new file that nobody else may read, and remove it at "
+		"the end (default: to stdout)"},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
 	{"name", 0, CLI_VALUE, "NAME", NULL, "name shown and used by the other commands"},
@@ -61,22 +60,8 @@ static int listen_on(struct address *at, struct error *err)
 	return TAKE_FD(sock);
 }
 
-/* A file of that name that is there already may be open elsewhere: it has to be new. */
-static int write_invitation(const char *path, const char *text, struct error *err)
-{
-	_cleanup_close_ int fd = -1;
-
-	if (!path || !path[0]) {
-		printf("%s\n", text);
-		return fflush(stdout) < 0 ? fail_errno(err, errno, "say the invitation") : 0;
-	}
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 || dprintf(fd, "%s\n", text) < 0)
-		return fail_errno(err, errno, "--invite '%s'", path);
-	return 0;
-}
-
-static int invite(const struct address *at, const char *path, struct error *err)
+/* The link has it from the environment, and tells it once the tenant is there. */
+static int invite(const struct address *at, struct error *err)
 {
 	char text[REMOTE_INVITATION];
 	uint8_t key[KEY_BYTES];
@@ -90,9 +75,9 @@ static int invite(const struct address *at, const char *path, struct error *err)
 	text[n++] = '/';
 	for (size_t i = 0; i < sizeof(key); i++)
 		n += (size_t)snprintf(text + n, 3, "%02x", key[i]);
-	if (setenv(REMOTE_ENV, text, 1) < 0)
-		return fail(err, E2BIG, "the environment is too large");
-	return write_invitation(path, text, err);
+	explicit_bzero(key, sizeof(key));
+	return setenv(REMOTE_ENV, text, 1) < 0 ? fail(err, E2BIG, "the environment is too large")
+					       : 0;
 }
 
 #define GIVEN_MAX 64
@@ -103,8 +88,9 @@ static int run(const struct cli_args *args, struct error *err)
 	char link[PLACES_PATH], number[16];
 	const char *argv[GIVEN_MAX + 8];
 	size_t at[GIVEN_MAX], n = 0, n_given = 0;
-	const char *listen_at = cli_get(args, "listen");
+	const char *listen_at = cli_get(args, "listen"), *invitation = cli_get(args, "invite");
 	struct address address = {.port = PORT};
+	struct cli_args as_run;
 	int r = beside_find_program("divvy-remote-link", link, sizeof(link), err);
 
 	if (r >= 0 && listen_at)
@@ -122,11 +108,9 @@ static int run(const struct cli_args *args, struct error *err)
 		}
 	if (buf_error(&given) < 0)
 		return fail(err, E2BIG, "the options are too long");
-	r = invite(&address, cli_get(args, "invite"), err);
+	r = invite(&address, err);
 	if (r < 0)
 		return r;
-	argv[n++] = "divvy";
-	argv[n++] = "run";
 	for (size_t i = 0; i < n_given; i++)
 		argv[n++] = given.p + at[i];
 	argv[n++] = "--quiet";
@@ -134,17 +118,24 @@ static int run(const struct cli_args *args, struct error *err)
 	argv[n++] = link;
 	argv[n++] = "serve";
 	argv[n++] = number;
+	if (invitation && invitation[0])
+		argv[n++] = invitation;
 	argv[n] = NULL;
-	execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
-	return fail_errno(err, errno, "start divvy run");
+	r = cli_parse(&cmd_run, (int)n, (char **)(uintptr_t)argv, &as_run, err);
+	return r < 0 ? r : cmd_run.run(&as_run, err);
 }
 
 static int check(const struct cli_args *args, struct error *err)
 {
-	const char *listen_at = cli_get(args, "listen");
+	const char *listen_at = cli_get(args, "listen"), *invitation = cli_get(args, "invite");
 	struct address at;
 	int r = listen_at ? parse(listen_at, &at, err) : 0;
 
+	if (r >= 0 && invitation && access(invitation, F_OK) == 0)
+		r = fail(err, EEXIST,
+			"--invite '%s': there is such a file already; an old invitation is of no "
+			"use: remove it, or name another file",
+			invitation);
 	return r < 0 ? r : wish_check(args, err);
 }
 
@@ -168,7 +159,6 @@ const struct cli_command cmd_serve = {
 		    "divvy serve --invite=guest --request 0.3 --memory 4Gi",
 	.options = options,
 	.operands_max = 0,
-	.failed = CLI_EXIT_RUN_FAILED,
 	.check = check,
 	.run = run,
 };

@@ -96,3 +96,32 @@ int places_hook(const char *library, char *ret_path, size_t size, struct error *
 	return fail(err, ENOENT,
 		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder", library);
 }
+
+static bool is_hook(struct str path)
+{
+	static const char *const ours[] = {"libdivvy-cuda.so", "libdivvy-nvml.so",
+		"libdivvy-remote.so", "libdivvy-remote-nvml.so"};
+	struct str rest = path, name = path;
+
+	while (str_split(&rest, '/', &name))
+		;
+	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+		if (str_is(name, ours[i]))
+			return true;
+	return false;
+}
+
+/* ld.so takes spaces for colons. */
+void places_preload(const char *cuda, const char *nvml, struct buf *out)
+{
+	const char *before = getenv("LD_PRELOAD");
+	struct str rest = str_from(before ? before : ""), part, path;
+
+	buf_addf(out, "%s:%s", cuda, nvml);
+	while (str_split(&rest, ':', &part))
+		while (str_split(&part, ' ', &path))
+			if (path.n && !is_hook(path)) {
+				buf_add_byte(out, ':');
+				buf_add(out, path);
+			}
+}

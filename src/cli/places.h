@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/str.h"
 
 #define PLACES_PATH 4096
 
@@ -27,3 +28,11 @@ int places_daemon(char *ret_path, size_t size, struct error *err);
 
 /* A hook library ("libdivvy-cuda.so") by absolute path: in $DIVVY_HOOKS, the build's, installed. */
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err);
+
+#define PLACES_PRELOAD (3u * PLACES_PATH)
+
+/*
+ * What LD_PRELOAD is to be: those two libraries, by their paths, then what stands there, without
+ * libraries of ours that are from a divvy run around this one.
+ */
+void places_preload(const char *cuda, const char *nvml, struct buf *out);

@@ -47,6 +47,22 @@ static bool is_invitation(const char *text, struct address *ret_place)
 	return true;
 }
 
+/* What has a slash and is no invitation; the key is nobody's to see. */
+static int fail_invitation(const char *text, struct error *why)
+{
+	const char *key = strrchr(text, '/') + 1;
+	const struct str at = {text, (size_t)(key - 1 - text)};
+	struct address there;
+	int r = address_parse(at, 0, &there, why);
+
+	if (r < 0)
+		return r;
+	return fail(why, EINVAL,
+		"'%.*s': the key behind it has %zu characters, expected 64 of 0-9a-f, as divvy "
+		"serve prints it",
+		STR_ARG(at), strlen(key));
+}
+
 /* HOST[:DEVICE] */
 static int split_place(
 	const char *place, struct str *ret_host, struct str *ret_device, struct error *err)
@@ -56,12 +72,15 @@ static int split_place(
 	uint64_t number;
 	int r;
 
-	r = strchr(place, '/') ? fail(&why, EINVAL, "'%s': is no place", place)
+	r = strchr(place, '/') ? fail_invitation(place, &why)
 			       : address_parse_host(str_from(place), &host, &rest, &why);
 	if (r < 0)
 		return fail(err, EINVAL,
-			"--remote %s; expected 'local', HOST[:DEVICE] with --invitation, or the "
-			"invitation that divvy serve prints, HOST:PORT/KEY",
+			strchr(place, '/')
+				? "--remote %s; or else 'local', or HOST[:DEVICE] with --invitation"
+				: "--remote %s; expected 'local', HOST[:DEVICE] with --invitation, "
+				  "or "
+				  "the invitation that divvy serve prints, HOST:PORT/KEY",
 			why.msg);
 	if (str_skip_prefix(&rest, STR(":")) && parse_uint(rest, 0, DEVICE_MAX, &number, NULL) < 0)
 		return fail(err, EINVAL,
@@ -101,9 +120,18 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 			"for "
 			"another invitation",
 			path, st.st_mode & 07777u);
+	if (S_ISDIR(st.st_mode))
+		return fail(err, EISDIR, "--invitation '%s': is a folder", path);
+	/* Behind that line, stdin is the program's. */
+	setvbuf(f, NULL, _IONBF, 0);
 	if (!fgets(ret_text, (int)size, f))
 		return fail(err, EINVAL, "--invitation '%s': is empty", path);
-	ret_text[strcspn(ret_text, "\n")] = '\0';
+	/* As editors and mailers of other systems leave it. */
+	ret_text[strcspn(ret_text, "\r\n")] = '\0';
+	for (size_t n = strlen(ret_text); n && ret_text[n - 1] == ' '; n--)
+		ret_text[n - 1] = '\0';
+	if (!ret_text[0])
+		return fail(err, EINVAL, "--invitation '%s': its first line is empty", path);
 	return 0;
 }
 
@@ -159,7 +187,8 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 	mode_t before;
 	int r = places_runtime(folder, sizeof(folder), err);
 
-	r = r < 0 ? r : folder_make(folder, 0700, err);
+	/* As the daemon that finds it makes it. */
+	r = r < 0 ? r : folder_make(folder, geteuid() ? 0700 : 0755, err);
 	if (r < 0)
 		return r;
 	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -183,6 +212,8 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
  * Of nobody's children: the program shall not find one that it has not made. Its stdout is ours to
  * read, the other two are nobody's.
  */
+#define HELPER_SOCK 3
+
 static void become_helper(const char *path, const char *verb, int sock, pid_t program, int out)
 {
 	char listener[16], follow[16];
@@ -193,7 +224,10 @@ static void become_helper(const char *path, const char *verb, int sock, pid_t pr
 	dup2(null, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
-	snprintf(listener, sizeof(listener), "%d", sock);
+	/* What else is open is the program's: a lock of its must not be held by us. */
+	dup2(sock, HELPER_SOCK);
+	fd_close_from(HELPER_SOCK + 1);
+	snprintf(listener, sizeof(listener), "%d", HELPER_SOCK);
 	snprintf(follow, sizeof(follow), "%d", (int)program);
 	unsetenv("LD_PRELOAD");
 	if (verb)
@@ -217,19 +251,45 @@ static int start_helper(const char *name, const char *verb, struct sockaddr_un *
 	if (r < 0)
 		return r;
 	sock = r;
-	if (pipe2(out, O_CLOEXEC) < 0)
-		return fail_errno(err, errno, "start %s", path);
+	if (pipe2(out, O_CLOEXEC) < 0) {
+		r = fail_errno(err, errno, "start %s", path);
+		unlink(ret_address->sun_path);
+		return r;
+	}
 	pid = fork();
 	if (pid == 0)
 		become_helper(path, verb, sock, program, out[1]);
 	close(out[1]);
 	if (pid < 0) {
+		r = fail_errno(err, errno, "start %s", path);
+		unlink(ret_address->sun_path);
 		close(out[0]);
-		return fail_errno(err, errno, "start %s", path);
+		return r;
 	}
 	waitpid(pid, NULL, 0);
 	*ret_out = out[0];
 	return 0;
+}
+
+/*
+ * Whether the helper has begun, which it says. Else the line with which it says why not, which is
+ * empty when it has ended; its socket is gone then.
+ */
+static bool has_begun(int out, const struct sockaddr_un *address, char *ret_said, size_t size)
+{
+	size_t n = 0;
+
+	for (ssize_t got; n < size - 1; n += (size_t)got) {
+		got = read(out, ret_said + n, size - 1 - n);
+		if (got <= 0)
+			break;
+	}
+	ret_said[n] = '\0';
+	ret_said[strcspn(ret_said, "\n")] = '\0';
+	if (strcmp(ret_said, "ok") == 0)
+		return true;
+	unlink(address->sun_path);
+	return false;
 }
 
 /* What the program finds: where to ask, and whom it takes for the driver. */
@@ -237,16 +297,18 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 {
 	static const char *const kept[] = {"DIVVY_TENANT", "DIVVY_SOCKET", "DIVVY_SIM",
 		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", REMOTE_ENV};
-	char cuda[PLACES_PATH], nvml[PLACES_PATH], both[2 * PLACES_PATH];
+	_cleanup_buf_ struct buf preload = BUF_INIT(PLACES_PRELOAD);
+	char cuda[PLACES_PATH], nvml[PLACES_PATH];
 	int r = places_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
 	r = r < 0 ? r : places_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
 	if (r < 0)
 		return r;
-	snprintf(both, sizeof(both), "%s:%s", cuda, nvml);
+	places_preload(cuda, nvml, &preload);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		unsetenv(kept[i]);
-	if (setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 || setenv("LD_PRELOAD", both, 1) < 0)
+	if (buf_error(&preload) < 0 || setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 ||
+		setenv("LD_PRELOAD", buf_text(&preload), 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
 	return 0;
 }
@@ -255,20 +317,26 @@ int remote_begin(const char *hooks, struct error *err)
 {
 	_cleanup_close_ int out = -1;
 	struct sockaddr_un address;
+	char said[16];
 	int r;
 
 	if (setenv("DIVVY_REMOTE_HOOKS", hooks, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
 	r = start_helper("divvy-remote-server", NULL, &address, &out, err);
-	return r < 0 ? r : set_program(&address, err);
+	if (r < 0)
+		return r;
+	if (has_begun(out, &address, said, sizeof(said)))
+		return set_program(&address, err);
+	return fail(err, ECHILD,
+		"--remote local: divvy-remote-server could not begin; a limit of this shell's may "
+		"be too low for it (ulimit -a)");
 }
 
 int remote_join(const char *place, const char *file, struct error *err)
 {
-	char invitation[REMOTE_INVITATION], said[128] = "";
+	char invitation[REMOTE_INVITATION], said[128];
 	_cleanup_close_ int out = -1;
 	struct sockaddr_un address;
-	size_t n = 0;
 	int r = find_invitation(place, file, invitation, err);
 
 	if (r < 0)
@@ -280,15 +348,8 @@ int remote_join(const char *place, const char *file, struct error *err)
 	r = r < 0 ? r : start_helper("divvy-remote-link", "join", &address, &out, err);
 	if (r < 0)
 		return r;
-	for (ssize_t got; n < sizeof(said) - 1; n += (size_t)got) {
-		got = read(out, said + n, sizeof(said) - 1 - n);
-		if (got <= 0)
-			break;
-	}
-	said[strcspn(said, "\n")] = '\0';
-	if (strcmp(said, "ok") == 0)
+	if (has_begun(out, &address, said, sizeof(said)))
 		return set_program(&address, err);
-	unlink(address.sun_path);
 	return fail(
 		err, EACCES, "--remote %s: %s", invitation, said[0] ? said : "the link has ended");
 }

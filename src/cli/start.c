@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,21 +22,6 @@
 /* Another daemon may have won the race for the socket: it gets this long to answer. */
 #define LOSER_GRACE_NS (2 * NSEC_PER_SEC)
 #define LOG_MAX (1u << 20)
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-
-/* Locks and pipes that are open here would live on in the daemon for as long as it does. */
-static void close_inherited(void)
-{
-	const long most = MIN(sysconf(_SC_OPEN_MAX), 65536L);
-
-	/* By number: glibc 2.31 has no function for it, Linux before 5.9 no call. */
-	if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
-		for (int fd = 3; fd < most; fd++)
-			close(fd);
-}
 
 static void exec_daemon(const char *program, const char *simulate, int log)
 {
@@ -57,7 +41,8 @@ static void exec_daemon(const char *program, const char *simulate, int log)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0 || chdir("/") < 0)
 		_exit(127);
-	close_inherited();
+	/* Locks and pipes that are open here would live on in the daemon for as long as it does. */
+	fd_close_from(3);
 	execv(program, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }

@@ -26,7 +26,7 @@ bool children_any(const struct children *c)
 	return false;
 }
 
-int children_take(struct children *c)
+int children_take(struct children *c, uint64_t now_ns)
 {
 	struct child *oldest = NULL;
 	unsigned strangers = 0;
@@ -50,6 +50,7 @@ int children_take(struct children *c)
 	if (found < 0)
 		return found;
 	c->v[found].turn = c->turn++;
+	c->v[found].since_ns = now_ns;
 	atomic_store(&c->v[found].is_known, false);
 	atomic_store(&c->v[found].alive_ns, 0);
 	return found;
@@ -67,7 +68,7 @@ void children_known(struct children *c, int at)
 
 pid_t children_fork(struct children *c, int *ret_at)
 {
-	const int at = children_take(c);
+	const int at = children_take(c, clock_now_ns());
 	pid_t pid;
 
 	if (at < 0)
@@ -83,11 +84,13 @@ pid_t children_fork(struct children *c, int *ret_at)
 void children_watch(struct children *c, uint64_t now_ns, unsigned silent_ms)
 {
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
-		const uint64_t alive_ns = atomic_load(&c->v[i].alive_ns);
+		const struct child *one = &c->v[i];
+		const uint64_t alive_ns = atomic_load(&one->alive_ns),
+			       last_ns = atomic_load(&one->is_known) ? alive_ns : one->since_ns;
 
-		if (c->v[i].pid && alive_ns &&
-			clock_since_ns(now_ns, alive_ns) > silent_ms * NSEC_PER_MSEC)
-			kill(c->v[i].pid, SIGKILL);
+		if (one->pid && last_ns &&
+			clock_since_ns(now_ns, last_ns) > silent_ms * NSEC_PER_MSEC)
+			kill(one->pid, SIGKILL);
 	}
 }
 

@@ -17,7 +17,7 @@
 
 struct child {
 	pid_t pid; /* 0: free */
-	uint64_t turn;
+	uint64_t turn, since_ns;
 	_Atomic uint64_t alive_ns; /* when it was said last, from the first time on; 0: not yet */
 	_Atomic bool is_known;
 	_Atomic bool is_named; /* its session has a name: door.h */
@@ -34,15 +34,16 @@ struct children *children_new(void);
 bool children_any(const struct children *children);
 
 /* A place for one more, or -EUSERS; too many strangers lose the oldest of them. */
-int children_take(struct children *children);
+int children_take(struct children *children, uint64_t now_ns);
 /* The place's process; pid <= 0: there is none, it is free again. */
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
 /* One more of who is known, of this program: as fork(), with its place; -1 too if there is none. */
 pid_t children_fork(struct children *children, int *ret_at);
 /*
- * Ends whoever has not said for longer than silent_ms that it is alive: somebody has stopped it,
- * its peer has given it up, and what it holds would be held for as long.
+ * Ends whoever is a stranger for longer than silent_ms; and whoever has not said for longer than
+ * that that it is alive: somebody has stopped it, its peer has given it up, and what it holds would
+ * be held for as long.
  */
 void children_watch(struct children *children, uint64_t now_ns, unsigned silent_ms);
 /* That process has ended: its place is free, which is returned; -1: it had none. */

@@ -14,6 +14,18 @@
 
 #define PER_THREAD CU_STREAM_PER_THREAD
 
+struct how {
+	CUstream stream;
+	bool is_async;   /* the stream's own call; else one without a stream */
+	bool is_awaited; /* the program has its source back, and its result, when it returns */
+};
+
+/* Of a graph, instead of being done. */
+static bool becomes_a_node(struct how how)
+{
+	return how.is_async && is_captured_on(how.stream);
+}
+
 static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr device)
 {
 	/* One address space: whose an address is, is known. */
@@ -24,38 +36,63 @@ static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr devi
 	return *type == CU_MEMORYTYPE_HOST;
 }
 
-static struct box box_of(const CUDA_MEMCPY3D *c, bool is_source)
+/* One end's place in its memory; what is not given is as the copy needs it. */
+struct place {
+	size_t x, y, z, pitch, rows;
+};
+
+static struct place place_of(const CUDA_MEMCPY3D *c, bool is_source)
 {
-	const size_t given = is_source ? c->srcPitch : c->dstPitch;
-	const size_t height = is_source ? c->srcHeight : c->dstHeight;
-	const size_t pitch = given ? given : c->WidthInBytes;
-	const size_t slice = pitch * (height ? height : c->Height);
+	struct place p = is_source
+		? (struct place){c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch, c->srcHeight}
+		: (struct place){c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch, c->dstHeight};
+
+	p.pitch = p.pitch ? p.pitch : p.x + c->WidthInBytes;
+	p.rows = p.rows ? p.rows : p.y + c->Height;
+	return p;
+}
+
+static bool is_possible(const CUDA_MEMCPY3D *c, const struct place *p)
+{
+	const bool is_line = c->Height == 1 && c->Depth == 1;
+
+	return (is_line || p->pitch >= p->x + c->WidthInBytes) &&
+		(c->Depth == 1 || p->rows >= p->y + c->Height);
+}
+
+static CUresult box_of(const CUDA_MEMCPY3D *c, bool is_source, struct box *ret_box)
+{
+	const struct place p = place_of(c, is_source);
+	const size_t slice = p.pitch * p.rows;
 	const uint8_t *base = is_source ? c->srcHost : c->dstHost;
 
-	base += is_source ? c->srcXInBytes + c->srcY * pitch + c->srcZ * slice
-			  : c->dstXInBytes + c->dstY * pitch + c->dstZ * slice;
-	return (struct box){
-		(uint8_t *)(uintptr_t)base, pitch, slice, c->WidthInBytes, c->Height, c->Depth};
+	if (!base || is_reserved((uintptr_t)base) || !is_possible(c, &p))
+		return CUDA_ERROR_INVALID_VALUE;
+	base += p.x + p.y * p.pitch + p.z * slice;
+	*ret_box = (struct box){
+		(uint8_t *)(uintptr_t)base, p.pitch, slice, c->WidthInBytes, c->Height, c->Depth};
+	return CUDA_SUCCESS;
 }
 
 static struct remote_copy device_end(const CUDA_MEMCPY3D *c, bool is_source)
 {
 	const bool is_array = (is_source ? c->srcMemoryType : c->dstMemoryType) ==
 		CU_MEMORYTYPE_ARRAY;
-	struct remote_copy d = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
+	const struct place p = place_of(c, is_source);
+	struct remote_copy d = {.width = c->WidthInBytes,
+		.height = c->Height,
+		.depth = c->Depth,
+		.x = p.x,
+		.y = p.y,
+		.z = p.z};
 
-	d.x = is_source ? c->srcXInBytes : c->dstXInBytes;
-	d.y = is_source ? c->srcY : c->dstY;
-	d.z = is_source ? c->srcZ : c->dstZ;
 	if (is_array) {
 		d.array = (uintptr_t)(is_source ? c->srcArray : c->dstArray);
 		return d;
 	}
 	d.address = is_source ? c->srcDevice : c->dstDevice;
-	d.pitch = is_source ? c->srcPitch : c->dstPitch;
-	d.pitch = d.pitch ? d.pitch : d.width;
-	d.slice = is_source ? c->srcHeight : c->dstHeight;
-	d.slice = d.pitch * (d.slice ? d.slice : d.height);
+	d.pitch = p.pitch;
+	d.slice = p.pitch * p.rows;
 	return d;
 }
 
@@ -170,17 +207,19 @@ static CUresult copy_out(const struct remote_copy *whole, const struct box *box)
 }
 
 /* The stream gets there later: fetched or brought then. */
-static CUresult copy_later(unsigned op, const struct remote_copy *whole, const struct box *box)
+static CUresult copy_later(
+	unsigned op, const struct remote_copy *whole, const struct box *box, bool is_captured)
 {
-	const struct work work = {.kind = WORK_COPY, .box = *box};
+	const struct work work = {.kind = WORK_COPY, .box = *box, .is_once = !is_captured};
 	struct remote_copy copy = *whole;
 	struct call c;
 	CUresult r = session_check();
 
 	if (r)
 		return r;
-	copy.is_free = !is_capturing();
-	r = work_new(&work, copy.is_free, &copy.work);
+	copy.is_free = work.is_once;
+	copy.is_async = true;
+	r = work_new(&work, &copy.work);
 	if (!r)
 		r = call_begin(&c, op, sizeof(copy));
 	if (r)
@@ -206,9 +245,9 @@ static CUresult copy_window(
 	return r;
 }
 
-static CUresult copy_device(const CUDA_MEMCPY3D *copy, CUstream stream, bool is_async)
+static CUresult copy_device(const CUDA_MEMCPY3D *copy, struct how how)
 {
-	const uint64_t on = (uintptr_t)stream, how = is_async;
+	const uint64_t on = (uintptr_t)how.stream, is_async = how.is_async;
 	struct call c;
 	CUresult r = call_begin(&c, REMOTE_COPY_DEVICE, sizeof(*copy) + 16);
 
@@ -216,23 +255,49 @@ static CUresult copy_device(const CUDA_MEMCPY3D *copy, CUstream stream, bool is_
 		return r;
 	call_put(&c, copy, sizeof(*copy));
 	call_put(&c, &on, sizeof(on));
-	call_put(&c, &how, sizeof(how));
+	call_put(&c, &is_async, sizeof(is_async));
 	return call_post(&c);
 }
 
-static CUresult copy_host(const CUDA_MEMCPY3D *copy, CUstream stream)
+/* When the stream gets there, and waited for, as the driver does it. */
+static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 {
-	const struct box from = box_of(copy, true), to = box_of(copy, false);
-	CUresult r = cuStreamSynchronize(stream);
+	const bool is_captured = becomes_a_node(how);
+	struct work work = {.kind = WORK_MOVE};
+	CUresult r = box_of(copy, false, &work.box);
 
-	for (size_t z = 0; !r && z < copy->Depth; z++)
-		for (size_t y = 0; y < copy->Height; y++)
-			memmove(to.base + z * to.slice + y * to.pitch,
-				from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);
-	return r;
+	r = r ? r : box_of(copy, true, &work.from);
+	r = r ? r : host_call(&work, how.stream, is_captured);
+	return r || is_captured ? r : cuStreamSynchronize(how.stream);
 }
 
-static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_async)
+/*
+ * A source that earlier work may still write is read when the stream gets there. One that is not
+ * page-locked belongs to the program again when an asynchronous call returns.
+ */
+static CUresult copy_from_host(
+	const struct remote_copy *device, const struct box *box, struct how how)
+{
+	const bool is_captured = becomes_a_node(how);
+	CUresult r;
+
+	if (!is_captured && !((how.is_awaited || is_pinned(box->base)) && is_hazardous()))
+		return copy_in(device, box);
+	r = copy_later(REMOTE_COPY_FETCH, device, box, is_captured);
+	return r || !how.is_awaited ? r : cuStreamSynchronize(how.stream);
+}
+
+static CUresult copy_to_host(
+	const struct remote_copy *device, const struct box *box, struct how how)
+{
+	const bool is_captured = becomes_a_node(how);
+
+	return is_captured || (how.is_async && is_pinned(box->base))
+		? copy_later(REMOTE_COPY_PUSH, device, box, is_captured)
+		: copy_out(device, box);
+}
+
+static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 {
 	CUDA_MEMCPY3D copy;
 	struct remote_copy device;
@@ -250,33 +315,24 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, CUstream stream, bool is_asyn
 	is_to_host = is_host_type(
 		&copy.dstMemoryType, (const void **)(uintptr_t)&copy.dstHost, copy.dstDevice);
 	if (!is_from_host && !is_to_host)
-		return copy_device(&copy, stream, is_async);
+		return copy_device(&copy, how);
 	if (!copy.WidthInBytes || !copy.Height || !copy.Depth)
 		return CUDA_SUCCESS;
-	if (!(is_from_host ? (const void *)copy.srcHost : copy.dstHost))
-		return CUDA_ERROR_INVALID_VALUE;
 	if (is_from_host && is_to_host)
-		return copy_host(&copy, stream);
+		return copy_host(&copy, how);
 	device = device_end(&copy, is_to_host);
-	device.stream = (uintptr_t)stream;
-	device.is_async = is_async;
-	box = box_of(&copy, is_from_host);
+	device.stream = (uintptr_t)how.stream;
+	device.is_async = how.is_async;
+	r = box_of(&copy, is_from_host, &box);
+	if (r)
+		return r;
 	if (is_in_window(&box, &window))
 		return copy_window(
 			is_from_host ? REMOTE_WINDOW_IN : REMOTE_WINDOW_OUT, &device, &window);
-	if (is_from_host) {
-		const bool may_change = is_async &&
-			(is_capturing() || (is_pinned(box.base) && is_hazardous()));
-
-		return may_change ? copy_later(REMOTE_COPY_FETCH, &device, &box)
-				  : copy_in(&device, &box);
-	}
-	if (is_async && (is_capturing() || is_pinned(box.base)))
-		return copy_later(REMOTE_COPY_PUSH, &device, &box);
-	return copy_out(&device, &box);
+	return is_from_host ? copy_from_host(&device, &box, how) : copy_to_host(&device, &box, how);
 }
 
-static CUresult copy2d(const CUDA_MEMCPY2D *c, CUstream stream, bool is_async)
+static CUresult copy2d(const CUDA_MEMCPY2D *c, struct how how)
 {
 	CUDA_MEMCPY3D copy;
 	CUresult r = session_check();
@@ -286,7 +342,7 @@ static CUresult copy2d(const CUDA_MEMCPY2D *c, CUstream stream, bool is_async)
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
 	copy = memcpy_3d_of(c);
-	return copy3d(&copy, stream, is_async);
+	return copy3d(&copy, how);
 }
 
 static CUDA_MEMCPY3D line_to_device(const void *host, CUdeviceptr device, size_t bytes)
@@ -312,125 +368,128 @@ static CUDA_MEMCPY3D line_to_array(const void *host, CUarray array, size_t x, si
 	return c;
 }
 
-static CUresult copy_in_line(CUDA_MEMCPY3D line, CUstream stream, bool is_async)
+static CUresult copy_in_line(CUDA_MEMCPY3D line, struct how how)
 {
-	return copy3d(&line, stream, is_async);
+	return copy3d(&line, how);
 }
 
-static CUresult copy_out_line(CUDA_MEMCPY3D line, CUstream stream, bool is_async)
+static CUresult copy_out_line(CUDA_MEMCPY3D line, struct how how)
 {
 	line = memcpy_3d_turned(&line);
-	return copy3d(&line, stream, is_async);
+	return copy3d(&line, how);
 }
 
-static CUresult to_device(
-	CUdeviceptr dst, const void *src, size_t n, CUstream stream, bool is_async)
+static CUresult to_device(CUdeviceptr dst, const void *src, size_t n, struct how how)
 {
-	return copy_in_line(line_to_device(src, dst, n), stream, is_async);
+	return copy_in_line(line_to_device(src, dst, n), how);
 }
 
-static CUresult to_host(void *dst, CUdeviceptr src, size_t n, CUstream stream, bool is_async)
+static CUresult to_host(void *dst, CUdeviceptr src, size_t n, struct how how)
 {
-	return copy_out_line(line_to_device(dst, src, n), stream, is_async);
+	return copy_out_line(line_to_device(dst, src, n), how);
 }
 
-static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream, bool is_async)
+static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how how)
 {
+	CUDA_MEMCPY3D line;
+
 	if (is_device(dst) && is_device(src))
-		return is_async ? cuMemcpyDtoDAsync_v2(dst, src, n, stream)
-				: cuMemcpyDtoD_v2(dst, src, n);
+		return how.is_async ? cuMemcpyDtoDAsync_v2(dst, src, n, how.stream)
+				    : cuMemcpyDtoD_v2(dst, src, n);
 	if (is_device(dst))
-		return to_device(dst, (const void *)(uintptr_t)src, n, stream, is_async);
+		return to_device(dst, (const void *)(uintptr_t)src, n, how);
 	if (is_device(src))
-		return to_host((void *)(uintptr_t)dst, src, n, stream, is_async);
-	if (session_check())
-		return session_check();
-	memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
-	return CUDA_SUCCESS;
+		return to_host((void *)(uintptr_t)dst, src, n, how);
+	line = line_to_device((const void *)(uintptr_t)src, 0, n);
+	line.dstMemoryType = CU_MEMORYTYPE_HOST;
+	line.dstHost = (void *)(uintptr_t)dst;
+	return copy3d(&line, how);
 }
 
 /*
  * A function without a stream, its form of the thread's own stream, and the two forms with a
- * stream: one body with `stream` and `is_async`.
+ * stream: one body with `how`.
  */
 #define COPY(name, params, body) \
 	REMOTE_EXPORT CUresult name params \
 	{ \
-		CUstream const stream = NULL; \
-		const bool is_async = false; \
+		const struct how how = {NULL, false, true}; \
 		return body; \
 	} \
 	REMOTE_EXPORT CUresult name##_ptds params \
 	{ \
-		CUstream const stream = PER_THREAD; \
-		const bool is_async = true; \
+		const struct how how = {PER_THREAD, true, true}; \
 		const CUresult r = body; \
-		return r ? r : cuStreamSynchronize(stream); \
+		return r ? r : cuStreamSynchronize(how.stream); \
 	}
 #define ARG(...) (__VA_ARGS__
 #define COPY_ASYNC(name, params, body) \
 	REMOTE_EXPORT CUresult name params, CUstream hStream) \
 	{ \
-		CUstream const stream = hStream; \
-		const bool is_async = true; \
+		const struct how how = {hStream, true, false}; \
 		return body; \
 	} \
 	REMOTE_EXPORT CUresult name##_ptsz params, CUstream hStream) \
 	{ \
-		CUstream const stream = hStream ? hStream : PER_THREAD; \
-		const bool is_async = true; \
+		const struct how how = {hStream ? hStream : PER_THREAD, true, false}; \
 		return body; \
 	}
 
 /* clang-format off */
 COPY(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t n),
-	anywhere(dst, src, n, stream, is_async))
+	anywhere(dst, src, n, how))
 COPY_ASYNC(cuMemcpyAsync, ARG(CUdeviceptr dst, CUdeviceptr src, size_t n),
-	anywhere(dst, src, n, stream, is_async))
+	anywhere(dst, src, n, how))
 COPY(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void *src, size_t n),
-	to_device(dst, src, n, stream, is_async))
+	to_device(dst, src, n, how))
 COPY_ASYNC(cuMemcpyHtoDAsync_v2, ARG(CUdeviceptr dst, const void *src, size_t n),
-	to_device(dst, src, n, stream, is_async))
+	to_device(dst, src, n, how))
 COPY(cuMemcpyDtoH_v2, (void *dst, CUdeviceptr src, size_t n),
-	to_host(dst, src, n, stream, is_async))
+	to_host(dst, src, n, how))
 COPY_ASYNC(cuMemcpyDtoHAsync_v2, ARG(void *dst, CUdeviceptr src, size_t n),
-	to_host(dst, src, n, stream, is_async))
+	to_host(dst, src, n, how))
 COPY(cuMemcpyAtoH_v2, (void *dst, CUarray src, size_t at, size_t n),
-	copy_out_line(line_to_array(dst, src, at, n), stream, is_async))
+	copy_out_line(line_to_array(dst, src, at, n), how))
 COPY_ASYNC(cuMemcpyAtoHAsync_v2, ARG(void *dst, CUarray src, size_t at, size_t n),
-	copy_out_line(line_to_array(dst, src, at, n), stream, is_async))
+	copy_out_line(line_to_array(dst, src, at, n), how))
 COPY(cuMemcpyHtoA_v2, (CUarray dst, size_t at, const void *src, size_t n),
-	copy_in_line(line_to_array(src, dst, at, n), stream, is_async))
+	copy_in_line(line_to_array(src, dst, at, n), how))
 COPY_ASYNC(cuMemcpyHtoAAsync_v2, ARG(CUarray dst, size_t at, const void *src, size_t n),
-	copy_in_line(line_to_array(src, dst, at, n), stream, is_async))
-COPY(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
-COPY(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
-COPY_ASYNC(cuMemcpy2DAsync_v2, ARG(const CUDA_MEMCPY2D *c), copy2d(c, stream, is_async))
-COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy3d(c, stream, is_async))
-COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, stream, is_async))
+	copy_in_line(line_to_array(src, dst, at, n), how))
+COPY(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *c), copy2d(c, how))
+COPY(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *c), copy2d(c, how))
+COPY_ASYNC(cuMemcpy2DAsync_v2, ARG(const CUDA_MEMCPY2D *c), copy2d(c, how))
+COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy3d(c, how))
+COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, how))
 /* clang-format on */
-
-REMOTE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
-	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
-	CUstream hStream)
-{
-	CUresult r = session_check();
-
-	/* The attributes say what a driver may do, none what it must. */
-	if (!r && (!dsts || !srcs || !sizes || !count || !attrs || !attrsIdxs || !numAttrs))
-		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; !r && i < count; i++)
-		r = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
-	return r;
-}
 
 REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
 	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
 	size_t *failIdx, CUstream hStream)
 {
+	CUresult r = session_check();
+
 	if (failIdx)
 		*failIdx = SIZE_MAX;
-	return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+	/* Attributes say what a driver may do, not what it must. Default streams have none. */
+	if (!r &&
+		(!dsts || !srcs || !sizes || !count || !attrs || !attrsIdxs || !numAttrs ||
+			numAttrs > count || attrsIdxs[0] || (uintptr_t)hStream <= 2))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; !r && i < count; i++) {
+		r = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
+		if (r && failIdx)
+			*failIdx = i;
+	}
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+	CUstream hStream)
+{
+	return cuMemcpyBatchAsync(
+		dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, NULL, hStream);
 }
 
 REMOTE_EXPORT CUresult cuMemcpyWithAttributesAsync(

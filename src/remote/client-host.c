@@ -13,8 +13,12 @@
 #include "remote/client.h"
 
 #define GRANULE (2ull << 20)
+#define KEPT_BYTES \
+	(16ull << 30) /* reserved though nothing is there: the driver will use them again */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
+static uint64_t reserved_bytes;
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- device memory ---- */
 
@@ -25,17 +29,18 @@ static bool reserve(uint64_t base, uint64_t end)
 
 	if (at == MAP_FAILED)
 		return false;
-	if ((uintptr_t)at == base && ranges_add(&reserved, base, end - base, 0) == 0)
+	if ((uintptr_t)at == base && ranges_add(&reserved, base, end - base, 0) == 0) {
+		reserved_bytes += end - base;
 		return true;
+	}
 	munmap(at, end - base); /* a kernel that does not know the flag has put it elsewhere */
 	return false;
 }
 
-bool device_given(CUdeviceptr address, size_t bytes)
+static bool reserve_all(CUdeviceptr address, size_t bytes)
 {
 	const uint64_t end = (address + bytes + GRANULE - 1) & ~(GRANULE - 1);
 
-	/* Never given back: the driver will use them again, the program must not. */
 	for (uint64_t at = address & ~(GRANULE - 1), stop; at < end; at = stop) {
 		struct range there;
 
@@ -48,19 +53,56 @@ bool device_given(CUdeviceptr address, size_t bytes)
 		if (!reserve(at, stop))
 			return false;
 	}
-	return ranges_add(&device, address, bytes ? bytes : 1, 0) == 0;
+	return true;
+}
+
+bool device_given(CUdeviceptr address, size_t bytes)
+{
+	bool is_ours;
+
+	pthread_mutex_lock(&memory_lock);
+	is_ours = reserve_all(address, bytes) &&
+		ranges_add(&device, address, bytes ? bytes : 1, 0) == 0;
+	pthread_mutex_unlock(&memory_lock);
+	return is_ours;
+}
+
+/* Where no other memory is. */
+static void unreserve(const struct range *range)
+{
+	const uint64_t end = range->base + range->size;
+
+	for (uint64_t at = range->base & ~(GRANULE - 1); at < end; at += GRANULE) {
+		struct range there;
+
+		if (!ranges_find(&reserved, at, &there) ||
+			ranges_overlap(&device, there.base, there.size))
+			continue;
+		munmap((void *)(uintptr_t)there.base, there.size);
+		ranges_remove(&reserved, there.base, NULL);
+		reserved_bytes -= there.size;
+	}
 }
 
 size_t device_taken(CUdeviceptr address)
 {
-	struct range range;
+	struct range range = {.size = 0};
 
-	return ranges_remove(&device, address, &range) ? range.size : 0;
+	pthread_mutex_lock(&memory_lock);
+	if (ranges_remove(&device, address, &range) && reserved_bytes > KEPT_BYTES)
+		unreserve(&range);
+	pthread_mutex_unlock(&memory_lock);
+	return range.size;
 }
 
 bool is_device(CUdeviceptr address)
 {
 	return ranges_find(&device, address, NULL);
+}
+
+bool is_reserved(CUdeviceptr address)
+{
+	return ranges_find(&reserved, address, NULL);
 }
 
 /* ---- boxes ---- */
@@ -105,6 +147,14 @@ void box_write(const struct box *box, size_t offset, const void *from, size_t by
 	box_walk(box, offset, (uint8_t *)(uintptr_t)from, bytes, part_write);
 }
 
+static void box_move(const struct box *to, const struct box *from)
+{
+	for (size_t z = 0; z < to->depth; z++)
+		for (size_t y = 0; y < to->height; y++)
+			memmove(to->base + z * to->slice + y * to->pitch,
+				from->base + z * from->slice + y * from->pitch, to->width);
+}
+
 /* ---- what the worker asks for ---- */
 
 #define WORKS_MAX (1u << 20)
@@ -120,11 +170,12 @@ static struct {
 	bool is_gone;      /* no more will come */
 	/* under way: what writes to the program's memory */
 	_Atomic uint64_t writers;
-	_Atomic int captures;
-	/* streams on which something waits for what may come later */
-	CUstream waiting[32];
-	size_t n_waiting;
-	bool is_any_waiting; /* there were more */
+	/* streams on which something waits for what may come later, and where captures began */
+	struct streams {
+		CUstream stream[32];
+		_Atomic size_t n;      /* both are read without the lock */
+		_Atomic bool has_more; /* there were more: nobody knows which */
+	} waiting, capturing;
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static bool work_get(uint64_t name, struct work *ret_work)
@@ -142,14 +193,15 @@ static bool work_get(uint64_t name, struct work *ret_work)
 static void work_forget(uint64_t name)
 {
 	pthread_mutex_lock(&host.lock);
-	if (name < host.n) {
+	if (name < host.n && host.work[name]) {
+		if (host.work[name]->is_once)
+			atomic_fetch_sub(&host.writers, 1);
 		free(host.work[name]);
 		host.work[name] = NULL;
 		if (name < host.free_from)
 			host.free_from = name;
 	}
 	pthread_mutex_unlock(&host.lock);
-	atomic_fetch_sub(&host.writers, 1);
 }
 
 static void answer(const struct remote_reverse *asked, const struct box *box)
@@ -211,6 +263,9 @@ static void serve(const struct remote_frame *head, const void *frame)
 	} else if (head->op == REMOTE_PULL && work.kind == WORK_COPY &&
 		is_within(&work.box, &asked)) {
 		answer(&asked, &work.box);
+	} else if (head->op == REMOTE_CALL && work.kind == WORK_MOVE) {
+		box_move(&work.box, &work.from);
+		answer(&asked, NULL);
 	} else if (head->op == REMOTE_CALL && work.kind == WORK_CALL) {
 		work.fn(work.data);
 		answer(&asked, NULL);
@@ -299,7 +354,7 @@ static CUresult find_name(uint64_t *ret_name)
 	return CUDA_SUCCESS;
 }
 
-CUresult work_new(const struct work *work, bool is_once, uint64_t *ret_name)
+CUresult work_new(const struct work *work, uint64_t *ret_name)
 {
 	struct work *w = malloc(sizeof(*w));
 	uint64_t name = 0;
@@ -314,13 +369,13 @@ CUresult work_new(const struct work *work, bool is_once, uint64_t *ret_name)
 		r = find_name(&name);
 	if (!r)
 		host.work[name] = w;
+	if (!r && work->is_once)
+		atomic_fetch_add(&host.writers, 1);
 	pthread_mutex_unlock(&host.lock);
 	if (r) {
 		free(w);
 		return r;
 	}
-	if (is_once)
-		atomic_fetch_add(&host.writers, 1);
 	*ret_name = name;
 	return CUDA_SUCCESS;
 }
@@ -338,48 +393,77 @@ void work_await(uint32_t asked)
 
 /* ---- what may still change the program's memory ---- */
 
+static void add(struct streams *s, CUstream stream)
+{
+	size_t i = 0;
+
+	pthread_mutex_lock(&host.lock);
+	while (i < s->n && s->stream[i] != stream)
+		i++;
+	if (i == ARRAY_SIZE(s->stream))
+		s->has_more = true;
+	else if (i == s->n)
+		s->stream[s->n++] = stream;
+	pthread_mutex_unlock(&host.lock);
+}
+
+static void leave(struct streams *s, CUstream stream)
+{
+	pthread_mutex_lock(&host.lock);
+	for (size_t i = s->n; i-- > 0;)
+		if (s->stream[i] == stream)
+			s->stream[i] = s->stream[--s->n];
+	pthread_mutex_unlock(&host.lock);
+}
+
+static bool is_any(const struct streams *s)
+{
+	return s->n || s->has_more;
+}
+
 bool is_capturing(void)
 {
-	return atomic_load_explicit(&host.captures, memory_order_relaxed) > 0;
+	return is_any(&host.capturing);
 }
 
-void capture_began(void)
+/* Others join a capture by its events: the driver alone knows who. */
+bool is_captured_on(CUstream stream)
 {
-	atomic_fetch_add(&host.captures, 1);
+	CUstreamCaptureStatus status;
+
+	return is_capturing() && cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+		status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void capture_ended(void)
+void capture_began(CUstream stream)
 {
-	atomic_fetch_sub(&host.captures, 1);
+	add(&host.capturing, stream);
+}
+
+/* Also where that fails, but for a thread that may not end it. */
+void capture_ended(CUstream stream, CUresult r)
+{
+	if (r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+		leave(&host.capturing, stream);
+}
+
+void stream_gone(CUstream stream)
+{
+	query_forget((uintptr_t)stream);
+	leave(&host.capturing, stream);
 }
 
 void stream_waits(CUstream stream)
 {
-	pthread_mutex_lock(&host.lock);
-	if (host.n_waiting == ARRAY_SIZE(host.waiting))
-		host.is_any_waiting = true;
-	else
-		host.waiting[host.n_waiting++] = stream;
-	pthread_mutex_unlock(&host.lock);
+	add(&host.waiting, stream);
 }
 
 void stream_done(CUstream stream)
 {
-	pthread_mutex_lock(&host.lock);
-	for (size_t i = host.n_waiting; i-- > 0;)
-		if (host.waiting[i] == stream)
-			host.waiting[i] = host.waiting[--host.n_waiting];
-	pthread_mutex_unlock(&host.lock);
+	leave(&host.waiting, stream);
 }
 
 bool is_hazardous(void)
 {
-	bool waits;
-
-	if (atomic_load(&host.writers))
-		return true;
-	pthread_mutex_lock(&host.lock);
-	waits = host.n_waiting || host.is_any_waiting;
-	pthread_mutex_unlock(&host.lock);
-	return waits;
+	return atomic_load(&host.writers) || is_any(&host.waiting);
 }

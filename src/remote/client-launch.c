@@ -366,7 +366,7 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 
 /* ---- functions of the program ---- */
 
-static CUresult host_call(const struct work *work, CUstream stream)
+CUresult host_call(struct work *work, CUstream stream, bool is_captured)
 {
 	struct remote_host_call call = {
 		.stream = (uintptr_t)stream, .is_callback = work->kind == WORK_STREAM_CALLBACK};
@@ -375,10 +375,8 @@ static CUresult host_call(const struct work *work, CUstream stream)
 
 	if (r)
 		return r;
-	if (!work->fn && !work->callback)
-		return CUDA_ERROR_INVALID_VALUE;
-	call.is_free = !is_capturing();
-	r = work_new(work, call.is_free, &call.work);
+	call.is_free = work->is_once = !is_captured;
+	r = work_new(work, &call.work);
 	if (!r)
 		r = call_begin(&c, REMOTE_HOST_CALL, sizeof(call));
 	if (r)
@@ -389,7 +387,14 @@ static CUresult host_call(const struct work *work, CUstream stream)
 
 REMOTE_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
-	return host_call(&(struct work){.kind = WORK_CALL, .fn = fn, .data = userData}, hStream);
+	const CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!fn)
+		return CUDA_ERROR_INVALID_VALUE;
+	return host_call(&(struct work){.kind = WORK_CALL, .fn = fn, .data = userData}, hStream,
+		is_captured_on(hStream));
 }
 
 REMOTE_EXPORT CUresult cuLaunchHostFunc_v2(
@@ -401,12 +406,18 @@ REMOTE_EXPORT CUresult cuLaunchHostFunc_v2(
 REMOTE_EXPORT CUresult cuStreamAddCallback(
 	CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
-	const struct work work = {.kind = WORK_STREAM_CALLBACK,
+	struct work work = {.kind = WORK_STREAM_CALLBACK,
 		.callback = callback,
 		.stream = hStream,
 		.data = userData};
 
-	return flags ? CUDA_ERROR_INVALID_VALUE : host_call(&work, hStream);
+	const CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (flags || !callback)
+		return CUDA_ERROR_INVALID_VALUE;
+	return host_call(&work, hStream, is_captured_on(hStream));
 }
 
 static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
@@ -420,8 +431,7 @@ static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
 		return r;
 	if (!p || !p->fn || (node->n && !node->dependencies))
 		return CUDA_ERROR_INVALID_VALUE;
-	r = work_new(
-		&(struct work){.kind = WORK_CALL, .fn = p->fn, .data = p->userData}, false, &name);
+	r = work_new(&(struct work){.kind = WORK_CALL, .fn = p->fn, .data = p->userData}, &name);
 	if (!r)
 		r = call_begin(&c, op, sizeof(name) + sizeof(*node) + FIELD(node->n * 8));
 	if (r)

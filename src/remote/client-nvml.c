@@ -84,6 +84,22 @@ static int session_open(void)
 	return TAKE_FD(sock);
 }
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&nvml.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&nvml.lock);
+}
+
+/* Whoever forks while another thread asks: the child's lock shall not be that thread's for ever. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 /* With the lock held. A child's copy of our socket is none to speak on. */
 static bool has_session(void)
 {
@@ -189,10 +205,15 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 	case NVML_ERROR_UNINITIALIZED: return "Uninitialized";
 	case NVML_ERROR_INVALID_ARGUMENT: return "Invalid Argument";
 	case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
+	case NVML_ERROR_NO_PERMISSION: return "Insufficient Permissions";
 	case NVML_ERROR_NOT_FOUND: return "Not Found";
 	case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
 	case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
+	case NVML_ERROR_TIMEOUT: return "Timeout";
+	case NVML_ERROR_LIBRARY_NOT_FOUND: return "NVML Shared Library Not Found";
+	case NVML_ERROR_FUNCTION_NOT_FOUND: return "Function Not Found";
 	case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
+	case NVML_ERROR_MEMORY: return "Insufficient Memory";
 	case NVML_ERROR_ARGUMENT_VERSION_MISMATCH: return "Argument version mismatch";
 	default: return "Unknown Error";
 	}

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,14 +24,16 @@ static struct {
 	_Atomic int state;
 	CUresult failure;
 	int sock;
+	uint64_t cookie; /* the socket's: a program may close what it does not know */
 	struct remote_session *shared;
 	struct ring_watch watch;
-	uint64_t lanes; /* in use, by bit; 0 is the reverse one */
+	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
+	bool is_full_told;
 	pthread_key_t key;
 	bool is_synchronous;
 	_Atomic uint64_t posted;
 	_Atomic uint32_t handles;
-} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = 1};
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = {1}};
 
 static __thread struct lane *own_lane;
 __thread bool is_host_function;
@@ -51,20 +55,37 @@ struct remote_session *session_shared(void)
 
 /* ---- the session ---- */
 
+/* Of that very socket; 0: it is none. */
+static uint64_t cookie_of(int sock)
+{
+	uint64_t cookie = 0;
+	socklen_t n = sizeof(cookie);
+
+	return getsockopt(sock, SOL_SOCKET, SO_COOKIE, &cookie, &n) < 0 ? 0 : cookie;
+}
+
 static bool is_alive(void *unused)
 {
 	struct pollfd p = {.fd = session.sock, .events = POLLRDHUP};
 
-	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR))
+	if ((poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
+		cookie_of(session.sock) != session.cookie)
 		atomic_store(&session.state, STATE_GONE);
 	return atomic_load(&session.state) < STATE_FAILED;
+}
+
+/* A program may have closed it, and have something else by its number. */
+static bool is_own_socket(void)
+{
+	return cookie_of(session.sock) == session.cookie;
 }
 
 bool session_ask(struct remote_note *note, int fd)
 {
 	const uint32_t type = note->type;
 
-	return fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) == sizeof(*note) &&
+	return is_own_socket() &&
+		fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) == sizeof(*note) &&
 		fd_recv(session.sock, note, sizeof(*note), NULL, 0) == sizeof(*note) &&
 		note->type == type;
 }
@@ -86,8 +107,33 @@ static void in_child(void)
 	if (atomic_load(&session.state) == STATE_NEW)
 		return;
 	/* A copy of the socket would hide our parent's end from the server. */
-	session.sock = fd_close(session.sock);
+	if (is_own_socket())
+		fd_close(session.sock);
+	session.sock = -1;
 	atomic_store(&session.state, STATE_FORKED);
+}
+
+/* What a program shows of CUDA's codes tells nobody what to change. */
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+	char line[REMOTE_VISIBLE + 64] = "divvy: ";
+	size_t n = strlen(line);
+	va_list args;
+
+	va_start(args, fmt);
+	n += (size_t)vsnprintf(line + n, sizeof(line) - n, fmt, args);
+	va_end(args);
+	n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
+	line[n++] = '\n';
+	if (write(STDERR_FILENO, line, n) < 0)
+		errno = 0; /* nobody listens */
+}
+
+static void complain(const struct remote_note *refusal)
+{
+	if (refusal->type == REMOTE_REFUSED && refusal->text[0])
+		say("no GPU on the other machine: %.*s",
+			(int)strnlen(refusal->text, sizeof(refusal->text)), refusal->text);
 }
 
 static CUresult say_hello(int sock)
@@ -106,8 +152,10 @@ static CUresult say_hello(int sock)
 	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
 		fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
 		return CUDA_ERROR_GONE;
-	if (note.type != REMOTE_WELCOME)
+	if (note.type != REMOTE_WELCOME) {
+		complain(&note);
 		return note.lane ? (CUresult)note.lane : CUDA_ERROR_NO_DEVICE;
+	}
 	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
 		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -136,6 +184,7 @@ static CUresult connect_once(void)
 	r = say_hello(sock);
 	if (r)
 		return r;
+	session.cookie = cookie_of(sock);
 	session.sock = TAKE_FD(sock);
 	session.is_synchronous = text && !strcmp(text, "1");
 	session.watch = (struct ring_watch){.goes_on = is_alive};
@@ -153,7 +202,7 @@ static void close_lane(void *p)
 		call_wait(&c, 0);
 		call_end(&c);
 		pthread_mutex_lock(&session.lock);
-		session.lanes &= ~(1ull << lane->index);
+		session.lanes[lane->index / 64] &= ~(1ull << lane->index % 64);
 		pthread_mutex_unlock(&session.lock);
 	}
 	own_lane = NULL;
@@ -196,38 +245,68 @@ CUresult session_check(void)
 
 /* ---- lanes ---- */
 
-static struct lane *lane_new(void)
+/* 0: none is free, which is said once. */
+static unsigned lane_take(void)
 {
-	struct remote_note note = {.type = REMOTE_OPEN, .abi = REMOTE_ABI};
-	struct lane *lane = calloc(1, sizeof(*lane));
+	unsigned lane = 0;
 
-	if (!lane)
-		return NULL;
 	pthread_mutex_lock(&session.lock);
-	if (~session.lanes) {
-		lane->index = (unsigned)__builtin_ctzll(~session.lanes);
-		session.lanes |= 1ull << lane->index;
+	for (unsigned i = 0; i < ARRAY_SIZE(session.lanes) && !lane; i++) {
+		uint64_t *bits = &session.lanes[i];
+
+		if (~*bits) {
+			lane = 64 * i + (unsigned)__builtin_ctzll(~*bits);
+			*bits |= 1ull << lane % 64;
+		}
+	}
+	if (!lane && !session.is_full_told) {
+		session.is_full_told = true;
+		say("more than %u threads at once use the GPU of another machine",
+			REMOTE_LANES - 1);
 	}
 	pthread_mutex_unlock(&session.lock);
-	note.lane = lane->index;
-	if (!lane->index || pthread_setspecific(session.key, lane) ||
-		fd_send(session.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0) {
+	return lane;
+}
+
+static CUresult lane_open(struct lane *lane)
+{
+	struct remote_note note = {.type = REMOTE_OPEN, .abi = REMOTE_ABI};
+
+	note.lane = lane->index = lane_take();
+	if (!lane->index || pthread_setspecific(session.key, lane))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (is_own_socket() &&
+		fd_send(session.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) >= 0)
+		return CUDA_SUCCESS;
+	pthread_setspecific(session.key, NULL);
+	gone();
+	return CUDA_ERROR_GONE;
+}
+
+static CUresult lane_new(void)
+{
+	struct lane *lane = calloc(1, sizeof(*lane));
+	CUresult r = lane ? lane_open(lane) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (r) {
 		free(lane);
-		return NULL;
+		return r;
 	}
 	ring_attach_producer(&lane->up, session.shared, lane->index, RING_UP);
 	ring_attach_consumer(&lane->down, session.shared, lane->index, RING_DOWN);
 	own_lane = lane;
-	return lane;
+	return CUDA_SUCCESS;
 }
 
 /* ---- calls ---- */
 
 static CUresult begin(struct call *c, unsigned op, size_t bytes)
 {
-	c->lane = own_lane ? own_lane : lane_new();
-	if (!c->lane)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	const CUresult r = own_lane ? CUDA_SUCCESS : lane_new();
+
+	if (r)
+		return r;
+	c->lane = own_lane;
 	bytes += sizeof(*c->frame);
 	if (bytes > REMOTE_FRAME_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -474,9 +553,12 @@ REMOTE_EXPORT CUresult cuInit(unsigned int Flags)
 		atomic_load(&session.state) != STATE_FAILED)
 		return session_check();
 	r = session_connect();
-	if (!r)
-		session_set_ready();
-	return r;
+	if (r)
+		return r;
+	session_set_ready();
+	/* Who only posts would else not hear that the other side is gone. */
+	reverse_begin();
+	return CUDA_SUCCESS;
 }
 
 REMOTE_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,

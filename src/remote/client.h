@@ -106,6 +106,8 @@ bool device_given(CUdeviceptr address, size_t bytes);
 /* How many bytes it had; 0: it was none. */
 size_t device_taken(CUdeviceptr address);
 bool is_device(CUdeviceptr address);
+/* Of the addresses where no memory of the program's is: device memory that is there, or was. */
+bool is_reserved(CUdeviceptr address);
 /* Page-locked: the driver may read and write it while the program goes on. */
 bool is_pinned(const void *p);
 
@@ -123,23 +125,30 @@ void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
 void box_write(const struct box *box, size_t offset, const void *from, size_t bytes);
 
 /* What the worker may ask for later: by a name that only we know what it stands for. */
-enum work_kind { WORK_COPY, WORK_CALL, WORK_STREAM_CALLBACK };
+enum work_kind { WORK_COPY, WORK_MOVE, WORK_CALL, WORK_STREAM_CALLBACK };
 struct work {
 	enum work_kind kind;
 	struct box box;
 	CUhostFn fn;
 	CUstreamCallback callback;
 	CUstream stream;
+	struct box from; /* WORK_MOVE: to `box` */
 	void *data;
+	bool is_once; /* no graph's: until it is done it may write to the program's memory */
 };
 
 /* Starts the reverse thread when there is none. */
-CUresult work_new(const struct work *work, bool is_once, uint64_t *ret_name);
+CUresult work_new(const struct work *work, uint64_t *ret_name);
 /* The worker's word that so many reverse frames come before: waits until they are done with. */
 void work_await(uint32_t asked);
 /* Does earlier work write to the program's memory, or does something wait on a stream? */
 bool is_hazardous(void);
+/* Any stream is, as far as is known. */
 bool is_capturing(void);
+/* What is done on that stream becomes a part of a graph; asks, where any is capturing. */
+bool is_captured_on(CUstream stream);
+/* Work of the program's own, in the stream's order. is_captured: is_captured_on(stream). */
+CUresult host_call(struct work *work, CUstream stream, bool is_captured);
 
 /* The reverse thread is there afterwards. */
 CUresult reverse_begin(void);
@@ -155,8 +164,9 @@ void query_done(const struct remote_done *done);
 void event_recorded(CUevent event);
 void query_forget(uint64_t handle);
 void graph_launched(CUstream stream);
-void capture_began(void);
-void capture_ended(void);
+void capture_began(CUstream stream);
+void capture_ended(CUstream stream, CUresult r);
+void stream_gone(CUstream stream);
 void stream_waits(CUstream stream);
 void stream_done(CUstream stream);
 void layouts_forget(void);

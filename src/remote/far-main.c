@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/parse.h"
 #include "remote/far.h"
 
@@ -55,14 +56,8 @@ int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct
 
 int far_become(const struct serve_answer *answer, struct error *err)
 {
-	FILE *f = fopen("/proc/self/oom_score_adj", "we");
 	int r = 0;
 
-	/* Of all that is in divvyd's cgroup the workers go first. */
-	if (f) {
-		fputs("1000", f);
-		fclose(f);
-	}
 	if (setgroups(0, NULL) < 0 || setresgid(answer->user, answer->user, answer->user) < 0 ||
 		setresuid(answer->user, answer->user, answer->user) < 0)
 		return fail_errno(err, errno,
@@ -138,6 +133,7 @@ int main(int argc, char **argv)
 	if (!part)
 		return usage();
 	log_init("divvy-remote-far");
+	process_await_children();
 	for (int fd = SERVE_FD_LISTEN; fd <= SERVE_FD_IDENTITY; fd++)
 		fd_set_cloexec(fd, true);
 	/* A key is in our memory. */

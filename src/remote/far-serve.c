@@ -177,7 +177,7 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 static void serve_next(struct identity_tls *tls)
 {
 	_cleanup_close_ int fd = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
-	const int at = fd < 0 ? -1 : children_take(children);
+	const int at = fd < 0 ? -1 : children_take(children, clock_now_ns());
 	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
 	pid_t pid;
 

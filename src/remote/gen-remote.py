@@ -78,7 +78,7 @@ class Function:
     def __init__(self, entry, travel, layout):
         self.entry, self.name, self.travel, self.layout = entry, entry.name, travel, layout
         self.hand = layout == 'hand' or travel in ('LOCAL', 'DATA', 'CALL')
-        self.params, self.then, self.always = [], None, False
+        self.params, self.then, self.after, self.always = [], None, None, False
         if self.hand or travel == 'REFUSED':
             return
         words = {}
@@ -92,6 +92,8 @@ class Function:
             key, value = item.split('=', 1)
             if key == 'then':
                 self.then = value
+            elif key == 'after':
+                self.after = value
             elif key == 'outs':
                 self.always = True
             elif value in WORDS or value.startswith('alloc('):
@@ -170,11 +172,14 @@ def client_receive(f, p, w):
     if p.way not in ('out', 'inout'):
         return
     if p.count and p.count.startswith('*'):
-        # The driver's own count says how much of the array comes back.
+        # The driver's own count says how much of the array comes back; no handles are behind them.
+        room = 'before_' + p.count[1:]
+        rest = ('\t\tif (is_there)\n\t\t\tmemset(%s + n, 0, (%s - n) * sizeof(%s));\n' % (p.name, room, p.base)
+                if p.kind else '')
         w('\tif (is_there && %s) {\n\t\tuint64_t n = 0;\n\n'
           '\t\tis_there = call_take(&c, &n, sizeof(n)) && n <= (uint64_t)(%s);\n'
-          '\t\tis_there = is_there && call_take(&c, %s, n * sizeof(%s));\n\t}\n'
-          % (p.name, 'before_' + p.count[1:], p.name, p.base))
+          '\t\tis_there = is_there && call_take(&c, %s, n * sizeof(%s));\n%s\t}\n'
+          % (p.name, room, p.name, p.base, rest))
         return
     w('\tif (is_there && %s)\n\t\tis_there = call_take(&c, %s, %s);\n' % (p.name, p.name, p.size()))
 
@@ -235,6 +240,8 @@ def client_function(f, w):
         w('\tcall_end(&c);\n')
         if outs and not f.always:
             w('\tif (!r && !is_there)\n\t\tr = CUDA_ERROR_UNKNOWN;\n')
+    if f.after:
+        w('\t%s;\n' % f.after)
     if f.then:
         w('\tif (!r)\n\t\t%s;\n' % (f.then if '(' in f.then else f.then + '()'))
     for p in frees:

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-link serve LISTEN-FD             the side of the device
+ * divvy-remote-link serve LISTEN-FD [FILE]      the side of the device
  * divvy-remote-link join LISTEN-FD FOLLOW-PID   the side of the program
  *
  * Both prove to each other by TLS 1.3 with a pre-shared key that they know the invitation in
- * $DIVVY_INVITATION, "HOST:PORT/KEY". It is good once: who joins first is given another key over
+ * $DIVVY_INVITATION, "HOST:PORT/KEY". The side of the device tells it, on stdout or in a new FILE,
+ * which it removes at its end. It is good once: who joins first is given another key over
  * that connection, which then is the only one that counts, and ends with it. Each process of the
  * program has a connection of its own. Nothing is listened to, or said, without that proof. Each
  * connection has a child from the beginning, so that who says nothing holds up nobody: of those
@@ -71,6 +72,46 @@ static struct door door;       /* of the side of the device */
 static uint8_t key[KEY_BYTES]; /* of the side of the program, for use_now */
 static enum key_use use_now = KEY_JOIN;
 static struct address there; /* of the side of the device, likewise */
+
+static const char *told_in; /* the file with the invitation; NULL: none */
+
+/* Before anything else that a signal does: it does that as well. */
+static void on_end(int signal)
+{
+	unlink(told_in);
+	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	raise(signal);
+}
+
+static void end_as(void (*handler)(int))
+{
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		struct sigaction now;
+
+		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaction(ends[i], &(struct sigaction){.sa_handler = handler}, NULL);
+	}
+}
+
+/* A file of that name that is there already may be open elsewhere: it has to be new. */
+static int tell_invitation(const char *path)
+{
+	const char *text = getenv("DIVVY_INVITATION");
+	_cleanup_close_ int fd = -1;
+
+	if (!text)
+		return -EINVAL;
+	if (!path)
+		return dprintf(STDOUT_FILENO, "%s\n", text) < 0 ? -errno : 0;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	told_in = path;
+	end_as(on_end);
+	return dprintf(fd, "%s\n", text) < 0 ? -errno : 0;
+}
 
 static int read_invitation(void)
 {
@@ -160,7 +201,7 @@ static void join_one(int sock, _Atomic uint64_t *alive_ns)
 /* ---- the invitation ---- */
 
 /* Who comes first is given the other key, and holds the connection as long as the program lasts. */
-static void serve_join(gnutls_session_t tls, int fd)
+static void serve_join(gnutls_session_t tls, int fd, int place)
 {
 	const struct stream stream = stream_tls(tls, SECURE_SILENT_MS);
 	bool before = false;
@@ -175,8 +216,9 @@ static void serve_join(gnutls_session_t tls, int fd)
 	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
 	address_peer(fd, shared->peer, sizeof(shared->peer));
 	atomic_store(&shared->joined, getpid());
-	while (stream_receive(stream, &beat, sizeof(beat)) == 0)
-		;
+	do
+		atomic_store(&shared->children.v[place].alive_ns, clock_now_ns());
+	while (stream_receive(stream, &beat, sizeof(beat)) == 0);
 }
 
 static int join(struct stream *ret_joined)
@@ -203,6 +245,7 @@ static void serve_one(int fd, const struct link_place *at)
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	end_as(SIG_DFL);
 	door_in_child(&door);
 	r = bulk_look(fd, &name);
 	if (r > 0)
@@ -211,7 +254,7 @@ static void serve_one(int fd, const struct link_place *at)
 		return;
 	children_known(&shared->children, at->place);
 	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
-		serve_join(tls, fd);
+		serve_join(tls, fd, at->place);
 	else
 		serve_process(tls, fd, at);
 }
@@ -219,7 +262,7 @@ static void serve_one(int fd, const struct link_place *at)
 static void serve_next(int listener)
 {
 	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	const int at = fd < 0 ? -1 : children_take(&shared->children);
+	const int at = fd < 0 ? -1 : children_take(&shared->children, clock_now_ns());
 	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
 	pid_t pid;
 
@@ -377,7 +420,8 @@ static const char *why(int failed)
 	switch (failed) {
 	case ENOENT: return "no machine of that name is known";
 	case ECONNREFUSED: return "nobody listens there; divvy serve has ended, or has not begun";
-	case EACCES: return "refused: an invitation is good once, for who has it";
+	case EACCES: return "refused: that key is of no invitation, or of one that has been used";
+	case EPROTO: return "something else answers there, which is no divvy serve";
 	case ETIMEDOUT: return "no answer within 10 s";
 	default: return strerror(failed);
 	}
@@ -385,7 +429,7 @@ static const char *why(int failed)
 
 int main(int argc, char **argv)
 {
-	const bool is_server = argc == 3 && strcmp(argv[1], "serve") == 0;
+	const bool is_server = (argc == 3 || argc == 4) && strcmp(argv[1], "serve") == 0;
 	const bool is_client = argc == 4 && strcmp(argv[1], "join") == 0;
 	uint64_t listener = 0, follow = 0;
 	struct stream joined;
@@ -394,11 +438,18 @@ int main(int argc, char **argv)
 	if ((!is_server && !is_client) ||
 		parse_uint(str_from(argv[2]), 0, INT_MAX, &listener, NULL) < 0 ||
 		(is_client && parse_uint(str_from(argv[3]), 1, INT_MAX, &follow, NULL) < 0)) {
-		fprintf(stderr, "usage: divvy-remote-link serve LISTEN-FD | join LISTEN-FD PID\n");
+		fprintf(stderr,
+			"usage: divvy-remote-link serve LISTEN-FD [FILE] | join LISTEN-FD PID\n");
 		return 2;
 	}
 	log_init("divvy-remote-link");
-	r = read_invitation();
+	process_await_children();
+	r = is_server ? tell_invitation(argv[3]) : 0;
+	if (r < 0)
+		fprintf(stderr, "divvy serve: %s%s: %s\n", argv[3] ? "--invite " : "the invitation",
+			argv[3] ? argv[3] : "", strerror(-r));
+	if (r == 0)
+		r = read_invitation();
 	fd_set_cloexec((int)listener, true);
 	if (is_server)
 		workers_begin();
@@ -412,6 +463,8 @@ int main(int argc, char **argv)
 		if (r == 0)
 			join_all((int)listener, (pid_t)follow, joined);
 	}
+	if (told_in)
+		unlink(told_in);
 	/* Not through destructors: what TLS holds goes with the process. */
 	_exit(r < 0);
 }

@@ -50,6 +50,7 @@ struct link_head {
 	uint64_t position; /* DATA: of its first byte; HEAD: what has been read */
 };
 _Static_assert(sizeof(struct link_head) == 16, "abi");
+_Static_assert(REMOTE_LANES == UINT8_MAX + 1, "a head names any lane, and no other");
 
 /* Bulk data on its way from the thread that finds it to those that send it. */
 struct queue {
@@ -64,6 +65,7 @@ struct link {
 	enum ring_way out; /* rings that are read here */
 	int sock;
 	_Atomic uint64_t *alive_ns;
+	_Atomic unsigned lanes; /* that have been opened so far */
 	uint64_t sent[REMOTE_LANES], told[REMOTE_LANES];
 	pthread_mutex_t sending; /* over the first connection */
 	struct queue queue;
@@ -215,9 +217,10 @@ static bool send_head(struct link *l, unsigned lane)
 
 static bool send_new(struct link *l)
 {
+	const unsigned lanes = atomic_load(&l->lanes);
 	bool any = false;
 
-	for (unsigned lane = 0; lane < REMOTE_LANES; lane++) {
+	for (unsigned lane = 0; lane < lanes; lane++) {
 		any |= send_data(l, lane);
 		any |= send_head(l, lane);
 	}
@@ -243,14 +246,29 @@ static void *send_main(void *argument)
 	return NULL;
 }
 
+/* Before the other side of the note can use the lane, or after our side may have. */
+static void look_at_lane(struct link *l, const struct remote_note *note)
+{
+	unsigned lanes = atomic_load(&l->lanes);
+
+	if (note->type != REMOTE_OPEN || note->lane >= REMOTE_LANES)
+		return;
+	while (note->lane >= lanes &&
+		!atomic_compare_exchange_weak(&l->lanes, &lanes, note->lane + 1))
+		;
+	bell_ring(&l->session->hub_bell);
+}
+
 static void *note_main(void *argument)
 {
 	struct link *l = argument;
 	struct remote_note note;
 
-	while (fd_recv(l->sock, &note, sizeof(note), NULL, 0) == sizeof(note))
+	while (fd_recv(l->sock, &note, sizeof(note), NULL, 0) == sizeof(note)) {
+		look_at_lane(l, &note);
 		send_message(
 			l, &(struct link_head){.bytes = sizeof(note), .type = LINK_NOTE}, &note);
+	}
 	/* The program's end, or the worker's, is ours. */
 	_exit(0);
 }
@@ -327,6 +345,8 @@ static int take_note(struct link *l, const struct link_head *head)
 	if (head->bytes != sizeof(note))
 		return -EBADMSG;
 	r = stream_receive(l->connection[0].stream, &note, sizeof(note));
+	if (r == 0)
+		look_at_lane(l, &note);
 	if (r == 0 && fd_send(l->sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) < 0)
 		r = -EPIPE;
 	return r;
@@ -339,8 +359,6 @@ void link_hear(struct link *l, unsigned stream)
 	int r = 0;
 
 	while (r == 0 && stream_receive(c->stream, &head, sizeof(head)) == 0) {
-		if (head.lane >= REMOTE_LANES)
-			return;
 		if (head.type == LINK_DATA)
 			r = take_data(c, &head);
 		else if (head.type == LINK_BEAT && head.bytes == 0)
@@ -389,6 +407,7 @@ struct link *link_new(const struct link_end *end, enum remote_hub hub)
 	l->sock = end->sock;
 	l->alive_ns = end->alive_ns;
 	l->n = end->n;
+	atomic_init(&l->lanes, 1);
 	for (unsigned i = 0; i < l->n; i++)
 		l->connection[i] = (struct connection){l, end->stream[i]};
 	return l;
@@ -400,6 +419,8 @@ _Noreturn void link_run(const struct link_end *end, enum remote_hub hub)
 
 	if (!l)
 		_exit(1);
+	for (unsigned i = 0; i < l->n; i++)
+		l->connection[i].stream = stream_ahead(l->connection[i].stream);
 	for (unsigned i = 1; i < l->n; i++) {
 		start(bulk_main, &l->connection[i]);
 		start(receive_main, &l->connection[i]);

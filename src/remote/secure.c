@@ -119,17 +119,34 @@ static int prove(gnutls_session_t tls, int fd, const struct secure_key *key)
 	return r;
 }
 
+/* Whoever does not know the key is told nothing: what says something is no server of ours. */
+static int why_not(const struct secure_key *key, int failed)
+{
+	if (key->find)
+		return -EACCES;
+	switch (failed) {
+	case GNUTLS_E_PREMATURE_TERMINATION:
+	case GNUTLS_E_PULL_ERROR:
+	case GNUTLS_E_PUSH_ERROR: return -EACCES;
+	case GNUTLS_E_TIMEDOUT: return -ETIMEDOUT;
+	case GNUTLS_E_MEMORY_ERROR: return -ENOMEM;
+	default: return -EPROTO;
+	}
+}
+
 int secure_meet_key(int fd, const struct secure_key *key, gnutls_session_t *ret_tls)
 {
 	gnutls_session_t tls;
+	int r;
 
 	secure_socket(fd);
 	if (gnutls_init(&tls, key->find ? GNUTLS_SERVER : GNUTLS_CLIENT) < 0)
 		return -ENOMEM;
 	gnutls_session_set_ptr(tls, (void *)(uintptr_t)key);
-	if (prove(tls, fd, key) < 0) {
+	r = prove(tls, fd, key);
+	if (r < 0) {
 		gnutls_deinit(tls);
-		return -EACCES;
+		return why_not(key, r);
 	}
 	*ret_tls = tls;
 	return 0;

@@ -46,6 +46,7 @@ struct secure_key {
 
 /*
  * Both prove to each other that they know the key, with TLS 1.3 and Diffie-Hellman. 0: ret_tls is
- * the caller's. -EACCES, -ENOMEM.
+ * the caller's. -EACCES: one of the two does not know it. -ENOMEM. Of a client -ETIMEDOUT, too,
+ * and -EPROTO: what answers is no server of this kind.
  */
 int secure_meet_key(int fd, const struct secure_key *key, struct gnutls_session_int **ret_tls);

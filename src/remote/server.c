@@ -2,8 +2,8 @@
 /*
  * divvy-remote-server LISTEN-FD FOLLOW-PID: accepts the processes of one tenant on a unix socket
  * and gives each a worker, whose tenant stands in our environment and never reaches the program.
- * Only who has our uid, or root, is let in. Ends when the process that it follows and all workers
- * have ended. One thread.
+ * Only who has our uid, or root, is let in. Says "ok" on stdout when it has begun. Ends when the
+ * process that it follows and all workers have ended. One thread.
  */
 #include <errno.h>
 #include <limits.h>
@@ -63,9 +63,14 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: divvy-remote-server LISTEN-FD FOLLOW-PID\n");
 		return 2;
 	}
+	process_await_children();
 	pidfd = pidfd_new((pid_t)follow);
 	fd_set_cloexec((int)listener, true);
 	workers_begin();
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+	/* Who has started us waits for this word before the program begins. */
+	dprintf(STDOUT_FILENO, "ok\n");
+	dup2(STDERR_FILENO, STDOUT_FILENO);
 	while (pidfd >= 0 || workers) {
 		struct pollfd fds[] = {
 			{.fd = (int)listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};

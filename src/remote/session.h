@@ -24,10 +24,10 @@
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 2u
-#define REMOTE_LANES 64u
+#define REMOTE_ABI 3u
+#define REMOTE_LANES 256u
 #define REMOTE_RING (4u << 20)
-#define REMOTE_HEAD (64u << 10)
+#define REMOTE_HEAD (256u << 10)
 #define REMOTE_BYTES (REMOTE_HEAD + 2ull * REMOTE_LANES * REMOTE_RING)
 /* A frame is at most this long. */
 #define REMOTE_FRAME_MAX ((1u << 20) + 4096u)

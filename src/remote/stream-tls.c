@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS over TCP as a stream: how GnuTLS wants to be called. */
+/*
+ * TLS over TCP as a stream: how GnuTLS wants to be called. It asks the kernel for a record's head,
+ * then for its 16 KiB, and sends each record by itself; ahead, it is asked for many at a time.
+ */
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -61,4 +66,107 @@ struct stream stream_tls(gnutls_session_t tls, unsigned silent_ms)
 
 	setsockopt(gnutls_transport_get_int(tls), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof(look));
 	return (struct stream){&kind, tls, silent_ms};
+}
+
+/* ---- ahead ---- */
+
+/* So much is encrypted, then sent while the next is: the far side begins with it meanwhile. */
+#define SENT_BYTES (64u << 10)
+#define READ_BYTES (128u << 10)
+#define RECORD_OVERHEAD 256u /* what RFC 8446, 5.2 lets a record grow by */
+#define RECORD_BYTES (16u << 10)
+
+struct ahead {
+	gnutls_session_t tls;
+	int fd;
+	size_t from, to; /* read, and not yet asked for */
+	size_t n;        /* to be sent */
+	uint8_t in[READ_BYTES], out[SENT_BYTES + SENT_BYTES / RECORD_BYTES * RECORD_OVERHEAD];
+};
+
+static ssize_t pull(gnutls_transport_ptr_t data, void *p, size_t n)
+{
+	struct ahead *a = data;
+
+	if (a->from == a->to) {
+		const ssize_t got = recv(a->fd, a->in, sizeof(a->in), 0);
+
+		if (got <= 0)
+			return got;
+		a->from = 0;
+		a->to = (size_t)got;
+	}
+	n = n < a->to - a->from ? n : a->to - a->from;
+	memcpy(p, a->in + a->from, n);
+	a->from += n;
+	return (ssize_t)n;
+}
+
+static int send_all(struct ahead *a)
+{
+	size_t at = 0;
+
+	while (at < a->n) {
+		const ssize_t done = send(a->fd, a->out + at, a->n - at, MSG_NOSIGNAL);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0)
+			return -EPIPE;
+		at += (size_t)done;
+	}
+	a->n = 0;
+	return 0;
+}
+
+static ssize_t push(gnutls_transport_ptr_t data, const void *p, size_t n)
+{
+	struct ahead *a = data;
+
+	if (n > sizeof(a->out) || (n > sizeof(a->out) - a->n && send_all(a) < 0)) {
+		gnutls_transport_set_errno(a->tls, EPIPE);
+		return -1;
+	}
+	memcpy(a->out + a->n, p, n);
+	a->n += n;
+	return (ssize_t)n;
+}
+
+static int ahead_send(struct stream s, const void *p, size_t n)
+{
+	struct ahead *a = s.own;
+	int r = 0;
+
+	while (n && r == 0) {
+		const size_t part = n < SENT_BYTES ? n : SENT_BYTES;
+
+		r = tls_send((struct stream){.own = a->tls}, p, part);
+		r = r < 0 ? r : send_all(a);
+		p = (const uint8_t *)p + part;
+		n -= part;
+	}
+	return r;
+}
+
+static int ahead_receive(struct stream s, void *p, size_t n)
+{
+	const struct ahead *a = s.own;
+
+	return tls_receive((struct stream){.own = a->tls, .silent_ms = s.silent_ms}, p, n);
+}
+
+struct stream stream_ahead(struct stream s)
+{
+	static const struct stream_kind kind = {.send = ahead_send, .receive = ahead_receive};
+	struct ahead *a = s.kind->send == tls_send ? malloc(sizeof(*a)) : NULL;
+
+	if (!a)
+		return s;
+	a->tls = s.own;
+	a->fd = gnutls_transport_get_int(a->tls);
+	a->from = a->to = a->n = 0;
+	gnutls_transport_set_ptr(a->tls, a);
+	gnutls_transport_set_pull_function(a->tls, pull);
+	gnutls_transport_set_push_function(a->tls, push);
+	return (struct stream){&kind, a, s.silent_ms};
 }

@@ -39,3 +39,11 @@ static inline int stream_receive(struct stream s, void *p, size_t n)
  * of silence, or 0.
  */
 struct stream stream_tls(struct gnutls_session_int *tls, unsigned silent_ms);
+
+/*
+ * The same, which reads and sends more at a time; where it cannot, the stream itself. From now on
+ * the session is this stream's alone: its descriptor (gnutls_transport_get_int) is to be had no
+ * more.
+ * `own` is free()d after the session.
+ */
+struct stream stream_ahead(struct stream s);

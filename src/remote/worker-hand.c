@@ -18,16 +18,19 @@ static void give_handle(struct serve *s, enum kind kind, const void *real)
 
 /* ---- images ---- */
 
+static _Atomic uint64_t blobs_room; /* of all threads */
+
 static CUresult blob_add(struct serve *s, const uint8_t *p, size_t n)
 {
 	if (s->blob_bytes + n > BLOB_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (s->blob_bytes + n > s->blob_room) {
-		const size_t room = 2 * (s->blob_bytes + n);
-		uint8_t *more = realloc(s->blob, room);
+		const size_t room = 2 * (s->blob_bytes + n), added = room - s->blob_room;
+		uint8_t *more = blobs_room + added <= BLOBS_MAX ? realloc(s->blob, room) : NULL;
 
 		if (!more)
 			return CUDA_ERROR_OUT_OF_MEMORY;
+		blobs_room += added;
 		s->blob = more;
 		s->blob_room = room;
 	}
@@ -45,9 +48,10 @@ CUresult serve_blob(struct serve *s)
 	return blob_add(s, s->data, n);
 }
 
-static void blob_done(struct serve *s)
+void serve_blob_done(struct serve *s)
 {
 	free(s->blob);
+	blobs_room -= s->blob_room;
 	s->blob = NULL;
 	s->blob_bytes = s->blob_room = 0;
 }
@@ -60,7 +64,7 @@ CUresult serve_blob_known(struct serve *s)
 	if (s->error)
 		return s->error;
 	p = store_find(hash, &n);
-	blob_done(s);
+	serve_blob_done(s);
 	return p ? blob_add(s, p, n) : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -74,7 +78,7 @@ CUresult serve_blob_named(struct serve *s)
 		return s->error;
 	sha256(s->blob, s->blob_bytes, real);
 	if (memcmp(hash, real, sizeof(real)) != 0) {
-		blob_done(s);
+		serve_blob_done(s);
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	store_add(real, s->blob, s->blob_bytes);
@@ -133,7 +137,7 @@ CUresult serve_cuModuleLoadDataEx(struct serve *s)
 		r = s->error;
 	else if (is_whole(s))
 		r = driver.cuModuleLoadDataEx(&module, s->blob, (unsigned)o.n, o.option, o.value);
-	blob_done(s);
+	serve_blob_done(s);
 	if (!r)
 		give_handle(s, KIND_CUmodule, module);
 	return r;
@@ -152,7 +156,7 @@ CUresult serve_cuLibraryLoadData(struct serve *s)
 	else if (is_whole(s))
 		r = driver.cuLibraryLoadData(
 			&library, s->blob, o.option, o.value, (unsigned)o.n, &keep, &no, 0);
-	blob_done(s);
+	serve_blob_done(s);
 	if (!r)
 		give_handle(s, KIND_CUlibrary, library);
 	return r;
@@ -184,7 +188,7 @@ CUresult serve_cuLinkAddData_v2(struct serve *s)
 		r = s->blob_bytes ? driver.cuLinkAddData_v2(state, type, s->blob, s->blob_bytes,
 					    name, (unsigned)o.n, o.option, o.value)
 				  : CUDA_ERROR_INVALID_VALUE;
-	blob_done(s);
+	serve_blob_done(s);
 	return r;
 }
 
@@ -542,10 +546,12 @@ CUresult serve_cuStreamGetCaptureInfo_v3(struct serve *s)
 		return s->error;
 	if (n && nodes)
 		memcpy(own, nodes, n * sizeof(*own));
+	/* The nodes are that graph's. */
+	s->given[KIND_CUgraph] = handle_name(s, KIND_CUgraph, (uintptr_t)graph);
 	handles_named(s, KIND_CUgraphNode, own, n);
 	give_u64(s, status);
 	give_u64(s, id);
-	give_handle(s, KIND_CUgraph, graph);
+	give_u64(s, s->given[KIND_CUgraph]);
 	give_u64(s, n);
 	give(s, own, n * sizeof(*own));
 	return CUDA_SUCCESS;

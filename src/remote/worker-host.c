@@ -143,10 +143,11 @@ int reverse_start(struct remote_session *session)
 /* ---- memory between ---- */
 
 #define STAGES_MAX (64ull << 20)
+#define STAGES_BOUND (8ull << 30) /* with those that graphs keep */
 #define STAGE_LEAST (64ull << 10)
 
 struct stage {
-	struct stage *next;
+	struct stage *next; /* of one of the lists below */
 	uint8_t *p;
 	size_t room;
 	CUevent event; /* free once it is over; NULL: somebody frees it */
@@ -156,6 +157,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct stage *free, *busy; /* busy: with an event, the latest first */
 	size_t bytes;
+	struct stage *_Atomic returned; /* by graphs; without the lock */
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Whatever the program captures, what we do of our own is none of it. */
@@ -165,9 +167,22 @@ static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 	return mode;
 }
 
-/* With the lock held: what its stream is done with is free again. */
+/* Of a graph that is gone: the driver says so when it likes, and must not wait for us. */
+static void stage_return(struct stage *s)
+{
+	s->next = atomic_load(&stages.returned);
+	while (!atomic_compare_exchange_weak(&stages.returned, &s->next, s))
+		;
+}
+
+/* With the lock held: what its stream, or its graph, is done with is free again. */
 static void reclaim(void)
 {
+	for (struct stage *s = atomic_exchange(&stages.returned, NULL), *next; s; s = next) {
+		next = s->next;
+		s->next = stages.free;
+		stages.free = s;
+	}
 	for (struct stage **at = &stages.busy, *s; (s = *at);) {
 		if (driver.cuEventQuery(s->event) == CUDA_ERROR_NOT_READY) {
 			at = &s->next;
@@ -227,6 +242,24 @@ static struct stage *stage_new(size_t room)
 	return s;
 }
 
+/* As await_oldest(): room for others, of other sizes; the driver may wait for streams first. */
+static void trim(void)
+{
+	struct stage *unused = stages.free;
+
+	stages.free = NULL;
+	for (struct stage *s = unused; s; s = s->next)
+		stages.bytes -= s->room;
+	pthread_mutex_unlock(&stages.lock);
+	for (struct stage *next; unused; unused = next) {
+		next = unused->next;
+		driver.cuMemHostUnregister(unused->p);
+		munmap(unused->p, unused->room);
+		free(unused);
+	}
+	pthread_mutex_lock(&stages.lock);
+}
+
 static struct stage *stage_get(size_t bytes)
 {
 	size_t room = STAGE_LEAST;
@@ -243,11 +276,16 @@ static struct stage *stage_get(size_t bytes)
 				*at = s->next;
 				break;
 			}
-		if (s || stages.bytes + room <= STAGES_MAX || !stages.busy)
+		if (s || stages.bytes + room <= STAGES_MAX)
 			break;
-		await_oldest();
+		if (stages.busy)
+			await_oldest();
+		else if (stages.free)
+			trim();
+		else
+			break;
 	}
-	if (!s) {
+	if (!s && stages.bytes + room <= STAGES_BOUND) {
 		s = stage_new(room);
 		stages.bytes += s ? room : 0;
 	}
@@ -270,11 +308,37 @@ static void stage_release_after(struct stage *s, CUstream stream)
 	pthread_mutex_unlock(&stages.lock);
 }
 
+/* ---- what graphs need ---- */
+
+/* The graph that the stream is captured into; NULL: it is not. */
+static CUgraph captured_by(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUgraph graph = NULL;
+
+	return !driver.cuStreamGetCaptureInfo_v2(stream, &status, NULL, &graph, NULL, NULL) &&
+			status == CU_STREAM_CAPTURE_STATUS_ACTIVE
+		? graph
+		: NULL;
+}
+
+/*
+ * It goes with the last graph, or executable of it, that has it, once that is not under way. Where
+ * the driver does not know how (before 11.3) it stays as long as we do.
+ */
+static void keep_with(CUgraph graph, CUhostFn forget, void *p)
+{
+	CUuserObject object;
+
+	if (!driver.cuUserObjectCreate(&object, p, forget, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
+		driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+}
+
 /* ---- copies ---- */
 
 static bool is_linear(const struct remote_copy *c)
 {
-	return !c->array && c->height == 1 && c->depth == 1;
+	return !c->array && !c->y && !c->z && c->height == 1 && c->depth == 1;
 }
 
 /* The end in memory of this process. */
@@ -457,61 +521,78 @@ static void bring(void *argument)
 	}
 }
 
-static struct later *later_new(const struct remote_copy *c, size_t bytes)
+/* With its graph, which the driver says; that thread must not call it. */
+static void forget_later(void *argument)
+{
+	struct later *l = argument;
+
+	reverse_cancel(l->work);
+	stage_return(l->stage);
+	free(l);
+}
+
+static struct later *later_new(const struct remote_copy *c, size_t bytes, bool is_once)
 {
 	struct later *l = malloc(sizeof(*l));
 
 	if (!l)
 		return NULL;
-	*l = (struct later){stage_get(bytes), c->work, bytes, c->is_free};
+	*l = (struct later){stage_get(bytes), c->work, bytes, is_once};
 	if (l->stage)
 		return l;
 	free(l);
 	return NULL;
 }
 
-static CUresult copy_fetch(const struct remote_copy *c, struct later *l)
+/* graph: of which it is a part; NULL: of none. */
+static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph graph)
 {
 	CUstream const stream = (CUstream)(uintptr_t)c->stream;
 	struct stage *const stage = l->stage;
-	const bool is_once = l->is_once;
 	CUresult r = driver.cuLaunchHostFunc(stream, fetch, l);
 
 	if (r) {
+		if (graph)
+			reverse_cancel(l->work);
 		stage_give_back(stage);
 		free(l);
 		return r;
 	}
 	r = run(c, stream, stage->p, true);
-	/* A graph's stays as long as we do: it may be launched again. */
-	if (is_once)
+	if (graph)
+		keep_with(graph, forget_later, l);
+	else
 		stage_release_after(stage, stream);
 	return r;
 }
 
-static CUresult copy_push(const struct remote_copy *c, struct later *l)
+static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph graph)
 {
 	CUstream const stream = (CUstream)(uintptr_t)c->stream;
 	CUresult r = run(c, stream, l->stage->p, false);
 
 	if (!r)
 		r = driver.cuLaunchHostFunc(stream, bring, l);
-	if (r) {
+	if (graph) {
+		keep_with(graph, forget_later, l);
+	} else if (r) {
 		stage_release_after(l->stage, stream);
 		free(l);
 	}
 	return r;
 }
 
+/* What the program took for a captured one is none where another stream is captured. */
 static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
 {
-	struct later *l = later_new(c, bytes);
+	CUgraph const graph = c->is_free ? NULL : captured_by((CUstream)(uintptr_t)c->stream);
+	struct later *l = later_new(c, bytes, !graph);
 	CUresult r;
 
 	if (!l)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = op == REMOTE_COPY_FETCH ? copy_fetch(c, l) : copy_push(c, l);
-	if (r && c->is_free)
+	r = op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
+	if (r && !graph)
 		reverse_cancel(c->work);
 	return r;
 }
@@ -601,6 +682,15 @@ static void on_host_function(void *argument)
 	call_back(argument, CUDA_SUCCESS);
 }
 
+/* As forget_later(). */
+static void forget_call(void *argument)
+{
+	struct host_call *h = argument;
+
+	reverse_cancel(h->work);
+	free(h);
+}
+
 static void on_callback(CUstream stream, CUresult status, void *argument)
 {
 	call_back(argument, status);
@@ -610,20 +700,23 @@ CUresult serve_host_call(struct serve *s)
 {
 	struct remote_host_call call = TAKE_VALUE(s, struct remote_host_call);
 	struct host_call *h = malloc(sizeof(*h));
+	CUgraph graph = NULL;
 	CUstream stream;
 	CUresult r;
 
 	stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, call.stream);
 	r = h ? s->error : CUDA_ERROR_OUT_OF_MEMORY;
 	if (!r) {
-		*h = (struct host_call){call.work, call.is_free};
+		graph = call.is_free ? NULL : captured_by(stream);
+		*h = (struct host_call){call.work, !graph};
 		r = call.is_callback ? driver.cuStreamAddCallback(stream, on_callback, h, 0)
 				     : driver.cuLaunchHostFunc(stream, on_host_function, h);
 	}
 	if (r) {
 		free(h);
-		if (call.is_free)
-			reverse_cancel(call.work);
+		reverse_cancel(call.work);
+	} else if (graph) {
+		keep_with(graph, forget_call, h);
 	}
 	return r;
 }
@@ -671,6 +764,7 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 		free(params.userData);
 		return r;
 	}
+	keep_with(graph, forget_call, params.userData);
 	named = handle_name(s, KIND_CUgraphNode, (uintptr_t)made);
 	give(s, &named, sizeof(named));
 	return CUDA_SUCCESS;

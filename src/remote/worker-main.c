@@ -23,11 +23,20 @@
 
 void *worker_lane(void *argument);
 
-static void refuse(int sock, CUresult why, const char *text)
+/* For who reads the program's stderr; "": who asks for no device does not want to hear of it. */
+static void refuse(int sock, CUresult why, const struct remote_note *hello)
 {
 	struct remote_note note = {.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = why};
+	const bool is_ours = hello->type == REMOTE_HELLO && why == CUDA_ERROR_NO_DEVICE;
+	const char *visible = is_ours ? hello->text : "!";
 
-	snprintf(note.text, sizeof(note.text), "%s", text);
+	if (!strcmp(visible, "!"))
+		snprintf(note.text, sizeof(note.text),
+			"the server's driver has no device for this program");
+	else if (visible[0] && strcmp(visible, "-1") != 0)
+		snprintf(note.text, sizeof(note.text),
+			"'%.100s' is none of the devices that were granted, which count from 0",
+			visible);
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
@@ -108,6 +117,17 @@ static void find_store(void)
 	unsetenv(STORE_ENV);
 }
 
+/* Where memory is short the workers go first, not divvyd, whose cgroup they are in. */
+static void go_first(void)
+{
+	FILE *f = fopen("/proc/self/oom_score_adj", "we");
+
+	if (!f)
+		return;
+	fputs("1000", f);
+	fclose(f);
+}
+
 static int serve(int sock, char *whose)
 {
 	struct remote_note note = {0};
@@ -126,7 +146,7 @@ static int serve(int sock, char *whose)
 	if (!r && !is_nvml && reverse_start(map.p) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r) {
-		refuse(sock, r, "the server's driver has no device for this program");
+		refuse(sock, r, &note);
 		return 1;
 	}
 	note = (struct remote_note){.type = REMOTE_WELCOME, .abi = REMOTE_ABI};
@@ -161,6 +181,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	fd_set_cloexec((int)fd, true);
+	go_first();
 	find_store();
 	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
 	_exit(serve((int)fd, argv[2]));

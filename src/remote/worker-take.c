@@ -178,24 +178,159 @@ static void take_out(struct words *w, uint64_t key)
 
 /* ---- handles ---- */
 
+/* What the driver gave of another object ends with that one: the nodes of a graph, for example. */
+struct object {
+	uint64_t handle, real;
+	uint64_t named;              /* the last time, of handles.clock */
+	uint64_t more;               /* references beside the first */
+	struct object *of, *parts;   /* what it was given of; the first that was given of it */
+	struct object *next, **link; /* among the parts of `of` */
+};
+
 static struct {
 	pthread_mutex_t lock;
-	struct words real;        /* by handle */
-	struct words name[KINDS]; /* by the driver's object */
-	struct words more;        /* references beside the first, by handle */
+	struct words object;      /* by handle: struct object */
+	struct words name[KINDS]; /* by the driver's object, likewise */
+	uint64_t clock;           /* of names given */
 	uint32_t next;
 } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const CUresult errors[KINDS] = KIND_ERRORS;
+
+/* What an object of a kind is given of: the first of these that the request names. */
+static const enum kind origins[KINDS][4] = {
+	[KIND_CUmodule] = {KIND_CUlibrary, KIND_CUkernel, KIND_CUfunction},
+	[KIND_CUfunction] = {KIND_CUmodule, KIND_CUkernel},
+	[KIND_CUkernel] = {KIND_CUlibrary},
+	[KIND_CUarray] = {KIND_CUmipmappedArray, KIND_CUarray},
+	[KIND_CUgraph] = {KIND_CUgraphNode},
+	[KIND_CUgraphNode] = {KIND_CUgraph, KIND_CUgraphNode},
+};
 
 static bool is_of_kind(uint64_t handle, enum kind kind)
 {
 	return handle >> 40 == handle_make(kind, 0) >> 40;
 }
 
+static enum kind kind_of(const struct object *o)
+{
+	return (enum kind)(o->handle >> 40 & 0xff);
+}
+
+/* All of these with the lock held. */
+
+static struct object *object_find(const struct words *w, uint64_t key)
+{
+	const struct slot *there = key ? find(w, key) : NULL;
+
+	return there ? (struct object *)(uintptr_t)there->value : NULL;
+}
+
+static struct object *object_new(enum kind kind, uint64_t handle, uint64_t real)
+{
+	struct object *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	*o = (struct object){.handle = handle, .real = real, .named = ++handles.clock};
+	if (put(&handles.object, handle, (uintptr_t)o) < 0 ||
+		put(&handles.name[kind], real, (uintptr_t)o) < 0) {
+		take_out(&handles.object, handle);
+		free(o);
+		return NULL;
+	}
+	return o;
+}
+
+static void object_leave(struct object *o)
+{
+	if (!o->of)
+		return;
+	*o->link = o->next;
+	if (o->next)
+		o->next->link = o->link;
+	o->of = NULL;
+}
+
+static void object_join(struct object *o, struct object *of)
+{
+	/* A node tells which graph it is in: that is no part of the node. */
+	for (const struct object *up = of; up; up = up->of)
+		if (up == o)
+			return;
+	object_leave(o);
+	o->of = of;
+	o->next = of->parts;
+	o->link = &of->parts;
+	if (o->next)
+		o->next->link = &o->next;
+	of->parts = o;
+}
+
+static void object_free(struct object *o)
+{
+	/* Its word may be another object's by now. */
+	if (object_find(&handles.name[kind_of(o)], o->real) == o)
+		take_out(&handles.name[kind_of(o)], o->real);
+	take_out(&handles.object, o->handle);
+	object_leave(o);
+	free(o);
+}
+
+/*
+ * With its parts, from the innermost on. What was named after `since` is another object, to which
+ * the driver has given the word of one that has ended: it stays.
+ */
+static void object_end(struct object *whole, uint64_t since)
+{
+	for (struct object *o = whole, *then; o; o = then) {
+		then = o->parts;
+		if (then && then->named > since) {
+			object_leave(then);
+			then = o;
+		} else if (!then) {
+			then = o == whole ? NULL : o->of;
+			object_free(o);
+		}
+	}
+}
+
+static struct object *origin(const struct serve *s, enum kind kind)
+{
+	for (const enum kind *k = origins[kind]; *k; k++) {
+		struct object *o = object_find(&handles.object, s->given[*k]);
+
+		/* Beside a node stand those of the same graph. */
+		if (o)
+			return kind == KIND_CUgraphNode && *k == kind ? o->of : o;
+	}
+	return NULL;
+}
+
+static struct object *object_name(const struct serve *s, enum kind kind, uint64_t real)
+{
+	struct object *o = object_find(&handles.name[kind], real), *of = origin(s, kind);
+	uint64_t handle;
+
+	if (o) {
+		o->named = ++handles.clock;
+	} else {
+		do
+			handle = handle_make(kind, handles.next++ & (HANDLE_CLIENT - 1));
+		while (object_find(&handles.object, handle));
+		o = object_new(kind, handle, real);
+	}
+	/* One that is there already may have been another's, which ended without our knowing. */
+	if (o && of && o->of != of)
+		object_join(o, of);
+	return o;
+}
+
+/* From here on the lock is taken. */
+
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 {
-	const struct slot *there = NULL;
+	const struct object *o = NULL;
 	uint64_t real = 0;
 
 	if (!handle)
@@ -208,31 +343,22 @@ uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 	/* A kernel stands for its function in the current context. */
 	if (is_of_kind(handle, kind) ||
 		(kind == KIND_CUfunction && is_of_kind(handle, KIND_CUkernel)))
-		there = find(&handles.real, handle);
-	if (there)
-		real = there->value;
+		o = object_find(&handles.object, handle);
+	if (o) {
+		real = o->real;
+		if (!s->given[kind_of(o)])
+			s->given[kind_of(o)] = handle;
+	}
+	s->since = handles.clock;
 	pthread_mutex_unlock(&handles.lock);
 	if (!real)
 		wrong(s, errors[kind]);
 	return real;
 }
 
-/* With the lock held. */
-static uint64_t name_locked(enum kind kind, uint64_t real)
-{
-	const struct slot *there = find(&handles.name[kind], real);
-	uint64_t handle;
-
-	if (there)
-		return there->value;
-	handle = handle_make(kind, handles.next++ & (HANDLE_CLIENT - 1));
-	if (put(&handles.real, handle, real) < 0 || put(&handles.name[kind], real, handle) < 0)
-		return 0;
-	return handle;
-}
-
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real)
 {
+	const struct object *o;
 	uint64_t handle;
 
 	if (!real)
@@ -241,24 +367,23 @@ uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real)
 		(real == (uintptr_t)CU_STREAM_LEGACY || real == (uintptr_t)CU_STREAM_PER_THREAD))
 		return real;
 	pthread_mutex_lock(&handles.lock);
-	handle = name_locked(kind, real);
+	o = object_name(s, kind, real);
+	handle = o ? o->handle : 0;
 	pthread_mutex_unlock(&handles.lock);
 	return handle;
 }
 
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real)
 {
-	const struct slot *more;
+	struct object *o;
 	uint64_t handle;
 
 	pthread_mutex_lock(&handles.lock);
-	if (find(&handles.name[kind], real)) {
-		handle = name_locked(kind, real);
-		more = find(&handles.more, handle);
-		put(&handles.more, handle, more ? more->value + 1 : 1);
-	} else {
-		handle = name_locked(kind, real);
-	}
+	o = object_find(&handles.name[kind], real);
+	if (o)
+		o->more++;
+	o = object_name(s, kind, real);
+	handle = o ? o->handle : 0;
 	pthread_mutex_unlock(&handles.lock);
 	return handle;
 }
@@ -283,32 +408,29 @@ void handles_named(struct serve *s, enum kind kind, void *p, uint64_t n)
 
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 {
+	struct object *before;
+
 	if (!is_of_kind(handle, kind) || !(handle & HANDLE_CLIENT))
 		return;
 	pthread_mutex_lock(&handles.lock);
-	put(&handles.real, handle, real);
-	put(&handles.name[kind], real, handle);
+	before = object_find(&handles.object, handle);
+	if (before)
+		object_end(before, handles.clock);
+	object_new(kind, handle, real);
 	pthread_mutex_unlock(&handles.lock);
 }
 
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 {
-	const struct slot *there;
-	struct slot *more;
+	struct object *o;
 
 	pthread_mutex_lock(&handles.lock);
-	there = find(&handles.real, handle);
-	more = find(&handles.more, handle);
-	if (more) {
-		if (--more->value == 0)
-			take_out(&handles.more, handle);
-	} else if (there) {
-		const struct slot *name = find(&handles.name[kind], there->value);
-
-		if (name && name->value == handle)
-			take_out(&handles.name[kind], there->value);
-		take_out(&handles.real, handle);
-	}
+	o = object_find(&handles.object, handle);
+	if (o && o->more)
+		o->more--;
+	/* If it has been named meanwhile, its word is another object's: see object_end(). */
+	else if (o && o->named <= s->since)
+		object_end(o, s->since);
 	pthread_mutex_unlock(&handles.lock);
 }
 

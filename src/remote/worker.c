@@ -73,7 +73,7 @@ void serve_done(struct serve *s)
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i])
 			munmap(all[i], REMOTE_FRAME_MAX);
-	free(s->blob);
+	serve_blob_done(s);
 }
 
 static bool has_bulk(unsigned op)
@@ -129,6 +129,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 
 	s->data = (const uint8_t *)frame + sizeof(*head);
 	s->error = CUDA_SUCCESS;
+	memset(s->given, 0, sizeof(s->given));
 	s->answers = head->flags & REMOTE_ANSWER;
 	s->has_answered = false;
 	s->n = sizeof(*head);

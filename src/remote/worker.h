@@ -42,6 +42,8 @@ struct serve {
 	bool answers;               /* somebody waits for it */
 	bool has_answered;          /* it was written into the ring already */
 	CUresult error;             /* what is wrong with the request */
+	uint64_t given[KINDS];      /* of each kind the first handle in the request */
+	uint64_t since;             /* when the last of them was looked up */
 	uint8_t *blob;              /* pieces of an image */
 	size_t blob_bytes, blob_room;
 };
@@ -54,7 +56,8 @@ extern const serve_fn serve_table[REMOTE_OPS];
 
 #define FIELD(n) (((size_t)(n) + 7) & ~(size_t)7)
 #define CALL(s, function) driver.function
-#define BLOB_MAX (2ull << 30)
+#define BLOB_MAX (2ull << 30)  /* of one image */
+#define BLOBS_MAX (4ull << 30) /* of all threads' images that are on their way */
 
 /* ---- the request's fields ---- */
 
@@ -86,7 +89,10 @@ void give_string(struct serve *s, const char *text);
 
 /* The driver's object; 0 for 0 and for the streams that have numbers; else s->error. */
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle);
-/* The name of the driver's object, a new one when it has none. */
+/*
+ * The name of the driver's object, a new one when it has none. Where the request names what it was
+ * given of (a node's graph, a kernel's library), it ends with that one.
+ */
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real);
 bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
 #define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
@@ -94,7 +100,7 @@ void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
 /* The name of an object of which the program was given another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
-/* One reference fewer; the last one takes the name along. */
+/* One reference fewer; the last one takes the name along, and those of all that was given of it. */
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 
 void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
@@ -141,6 +147,8 @@ CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);
 CUresult serve_blob(struct serve *s);
+/* What has come of an image is dropped. */
+void serve_blob_done(struct serve *s);
 CUresult serve_blob_known(struct serve *s);
 CUresult serve_blob_named(struct serve *s);
 

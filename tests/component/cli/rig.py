@@ -112,6 +112,13 @@ class Rig:
         self.children.append(child)
         return child
 
+    def talk(self, argv, env=None):
+        """A child whose stdin is ours as well."""
+        child = subprocess.Popen(argv, env={**self.env, **(env or {})}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        self.children.append(child)
+        return child
+
     def spawn(self, *argv):
         child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)

@@ -141,12 +141,191 @@ static void captured(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static void wait_a_little(void *unused)
+{
+	usleep(30 * 1000);
+}
+
+static void set_all(uint32_t *p, uint32_t value)
+{
+	for (size_t i = 0; i < N / 4; i++)
+		p[i] = value;
+}
+
+/* Memory that is not page-locked is the program's again when a call returns, and has its result. */
+static bool is_as_ever(CUdeviceptr a, CUstream stream)
+{
+	uint32_t *from = malloc(N), *to = malloc(N);
+	bool is;
+
+	NEED(drv.cuLaunchHostFunc(stream, wait_a_little, NULL));
+	set_all(from, 5);
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, from, N, stream));
+	set_all(from, 6);
+	NEED(drv.cuMemcpyDtoHAsync_v2(to, a, N, stream));
+	is = all_are(to, 5);
+	NEED(drv.cuStreamSynchronize(stream));
+	free(from);
+	free(to);
+	return is;
+}
+
+static void beside_a_capture(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N);
+	CUstream stream = stream_new(), other = stream_new();
+	uint32_t *host = locked(N);
+	CUgraph graph;
+
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	tap_ok(is_as_ever(a, other), "a stream goes on beside another one's capture");
+	memset(host, 0, N);
+	NEED(drv.cuLaunchHostFunc(other, wait_a_little, NULL));
+	NEED(drv.cuLaunchHostFunc(other, fill, host));
+	NEED(drv.cuStreamEndCapture(stream, &graph));
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, other));
+	NEED(drv.cuStreamSynchronize(other));
+	tap_ok(device_is(a, 11), "... in its own order");
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, drv.cuStreamSynchronize(stream));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, drv.cuStreamEndCapture(stream, &graph));
+	tap_ok(is_as_ever(a, other), "... and after one that failed");
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	NEED(drv.cuStreamDestroy_v2(stream));
+	tap_ok(is_as_ever(a, other), "... and whose stream is no more");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+#define AS_ADDRESS(p) ((CUdeviceptr)(uintptr_t)(p))
+
+/* `host` is 7 when the stream gets there, not before. */
+static void bring(uint32_t *host, CUdeviceptr from, CUstream stream)
+{
+	set_all(host, 0);
+	NEED(drv.cuLaunchHostFunc(stream, wait_a_little, NULL));
+	NEED(drv.cuMemcpyDtoHAsync_v2(host, from, N, stream));
+}
+
+static void without_a_stream(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N), b = device_new(N);
+	uint32_t *host = locked(N), *other = locked(N), *own = malloc(N);
+	CUstream stream;
+
+	NEED(drv.cuStreamCreate(&stream, 0));
+	NEED(drv.cuMemsetD32_v2(a, 7, N / 4));
+	bring(host, a, stream);
+	NEED(drv.cuMemcpyHtoD_v2(b, host, N));
+	tap_ok(device_is(b, 7), "a copy without a stream comes after the work of all");
+	NEED(drv.cuMemsetD32_v2(b, 0, N / 4));
+	bring(host, a, stream);
+	NEED(drv.cuMemcpy(b, AS_ADDRESS(host), N));
+	tap_ok(device_is(b, 7), "... by whichever name");
+	bring(host, a, stream);
+	NEED(drv.cuMemcpy(AS_ADDRESS(other), AS_ADDRESS(host), N));
+	tap_ok(all_are(other, 7), "... and from host to host");
+	set_all(own, 0);
+	NEED(drv.cuLaunchHostFunc(stream, wait_a_little, NULL));
+	NEED(drv.cuLaunchHostFunc(stream, fill, own));
+	NEED(drv.cuMemcpyHtoD_v2(b, own, N));
+	tap_ok(device_is(b, 11), "... and of memory that a host function fills");
+	free(own);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* Memory that is no more is nobody's, and none of the program's; what is not given is as needed. */
+static void what_cannot_be(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N), gone = device_new(N);
+	uint32_t *host = malloc(N);
+	uint8_t back[256];
+	size_t index = 7, first = 0, bytes = 100, room = 10;
+	CUdeviceptr nowhere = 0, somewhere = AS_ADDRESS(host);
+	CUmemcpyAttributes attributes = {0};
+	CUstream stream = stream_new();
+	CUgraphNode nodes[10];
+	CUgraph graph;
+	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = host,
+		.srcXInBytes = 16,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = a,
+		.dstPitch = 64,
+		.WidthInBytes = 16,
+		.Height = 4};
+
+	for (size_t i = 0; i < 256; i++)
+		((uint8_t *)host)[i] = (uint8_t)i;
+	NEED(drv.cuMemFree_v2(gone));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy(gone, AS_ADDRESS(host), 100));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy(AS_ADDRESS(host), gone, 100));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy(0, AS_ADDRESS(host), 100));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyHtoD_v2(a, (void *)(uintptr_t)gone, 100));
+	NEED(drv.cuMemcpy2D_v2(&c));
+	NEED(drv.cuMemcpyDtoH_v2(back, a, sizeof(back)));
+	tap_ok(back[0] == 16 && back[64] == 48 && back[128] == 80,
+		"rows without a pitch follow one another");
+	c.srcPitch = 5;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
+	c.srcPitch = 31;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
+	EXPECT(CUDA_ERROR_INVALID_VALUE,
+		drv.cuMemcpyBatchAsync(
+			&nowhere, &somewhere, &bytes, 1, &attributes, &first, 1, &index, stream));
+	tap_ok(index == 0, "the first of a batch that fails is named");
+	EXPECT(CUDA_ERROR_INVALID_VALUE,
+		drv.cuMemcpyBatchAsync(
+			&a, &somewhere, &bytes, 1, &attributes, &first, 1, &index, NULL));
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddEmptyNode(&nodes[0], graph, NULL, 0));
+	memset(nodes, 0x77, sizeof(nodes));
+	NEED(drv.cuGraphGetNodes(graph, nodes, &room));
+	tap_ok(room == 1 && nodes[0] && !nodes[1] && !nodes[9], "behind the nodes there are none");
+	free(host);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void host_to_host(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N);
+	uint32_t *host = locked(N), *other = locked(N);
+	CUstream stream = stream_new();
+	CUgraphExec exec;
+	CUgraph graph;
+
+	NEED(drv.cuMemsetD32_v2(a, 7, N / 4));
+	bring(host, a, stream);
+	NEED(drv.cuMemcpyAsync(AS_ADDRESS(other), AS_ADDRESS(host), N, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(all_are(other, 7), "a copy from host to host has its place in the stream");
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	NEED(drv.cuMemcpyAsync(AS_ADDRESS(other), AS_ADDRESS(host), N, stream));
+	NEED(drv.cuStreamEndCapture(stream, &graph));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (uint32_t value = 1; value <= 2; value++) {
+		set_all(host, value);
+		tap_ok(!all_are(other, value), "captured, it is not done yet");
+		NEED(drv.cuGraphLaunch(exec, stream));
+		NEED(drv.cuStreamSynchronize(stream));
+		tap_ok(all_are(other, value), "... and is at each launch");
+	}
+	OK(drv.cuGraphExecDestroy(exec));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void registered(void)
 {
 	is_registered = true;
 	part_run("registered: there and back", there_and_back);
 	part_run("registered: filled by the host", filled_by_host);
 	part_run("registered: captured copies", captured);
+	part_run("registered: beside a capture", beside_a_capture);
+	part_run("registered: without a stream", without_a_stream);
+	part_run("registered: host to host", host_to_host);
 }
 
 /* A box of 3 slices of 5 rows of 100 bytes, somewhere inside larger ones on both sides. */
@@ -491,6 +670,10 @@ static const struct {
 	{"there and back", there_and_back},
 	{"filled by the host", filled_by_host},
 	{"captured copies", captured},
+	{"beside a capture", beside_a_capture},
+	{"without a stream", without_a_stream},
+	{"host to host", host_to_host},
+	{"what cannot be", what_cannot_be},
 	{"memory of the program's that is locked", registered},
 	{"shapes", shapes},
 	{"many pieces", many_pieces},

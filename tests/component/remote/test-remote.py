@@ -226,6 +226,16 @@ def no_network_is_needed():
         assert done.returncode == 0 and json.loads(done.stdout)["kernels"] == 10, done
 
 
+def a_server_that_cannot_begin_is_said():
+    with Rig() as rig:
+        done = subprocess.run(["sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", DIVVY, "run", "--request", "0.2", "--memory", "4Gi",
+                               "--quiet", "--remote", "local", "--", "true"], env=rig.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+        refused(done, 125, "divvy-remote-server could not begin", "ulimit")
+        assert not [f for f in os.listdir(rig.dir) if f.startswith("remote-")]
+        wait_for(lambda: not rig.json("ps", "-o", "json"), "its tenant is gone")
+
+
 def an_invitation_is_a_share_somewhere_else():
     with Rig() as rig:
         server, invitation = serve(rig, "far", "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
@@ -237,11 +247,38 @@ def an_invitation_is_a_share_somewhere_else():
         wait_for(lambda: 250 < rig.got("far") < 350, "its share is held")
         again = Far(rig).run(invitation, "true")
         error = again.communicate(timeout=60)[1]
-        assert again.returncode == 125 and "good once" in error and key not in error, error
+        assert again.returncode == 125 and "one that has been used" in error and key not in error, error
         child.kill()
         child.communicate()
         assert server.wait(60) == 0
         wait_for(lambda: not rig.tenant("far"), "the tenant is gone")
+
+
+def what_is_no_divvy_serve_is_said():
+    other = "something else answers there, which is no divvy serve"
+    with Rig(daemon=False) as rig, socket.create_server(("127.0.0.1", 0)) as listener:
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        for says, why in ((b"SSH-2.0-OpenSSH_9.2\r\n", other), (b"HTTP/1.0 400 Bad Request\r\n\r\n", other),
+                          # An alert of a server of TLS 1.2, protocol_version.
+                          (bytes((21, 3, 3, 0, 2, 2, 70)), other),
+                          (b"", "refused: that key is of no invitation")):
+            child = Far(rig).run(f"{place}/{'0' * 64}", "true")
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(4096)
+                sock.sendall(says)
+            error = child.communicate(timeout=60)[1]
+            assert child.returncode == 125 and f"--remote {place}: {why}" in error, (says, error)
+
+
+def a_device_that_was_not_granted_is_said():
+    with Rig() as rig:
+        server, invitation = serve(rig, "far", "--request", "0.3")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1:2", SPIN, "--count=1")
+        error = child.communicate(timeout=60)[1]
+        says = "divvy: no GPU on the other machine: '2' is none of the devices that were granted, which count from 0"
+        assert child.returncode == 1 and says in error, (child.returncode, error)
+        assert server.wait(60) == 0
 
 
 def a_quota_holds_over_a_link():
@@ -291,20 +328,27 @@ def a_network_that_ends_is_an_error():
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
+def write_private(path, text):
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as f:
+        f.write(text + "\n")
+
+
 def an_invitation_in_a_file_or_in_the_environment():
     with Rig() as rig:
         path = os.path.join(rig.dir, "invitation")
 
         def invited():
-            if os.path.exists(path):
-                os.unlink(path)
             server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3")
             wait_for(lambda: os.path.exists(path) and os.stat(path).st_size, "the invitation is written")
             return server
+        # What is refused leaves none behind.
+        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3", "--memory", "200Gi"), 1,
+                "divvy serve: memory 200Gi")
+        assert not os.path.exists(path)
         server = invited()
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"), 125,
-                "--invite", "File exists")
+        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"), 2,
+                "--invite", "there is such a file already")
         os.chmod(path, 0o640)
         refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "0640", "chmod 600")
         os.chmod(path, 0o600)
@@ -313,14 +357,45 @@ def an_invitation_in_a_file_or_in_the_environment():
         child = Far(rig).run("localhost", "env", options=("--invitation", path))
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0 and invitation.split("/")[1] not in out + err, err
-        assert server.wait(60) == 0
+        assert server.wait(60) == 0 and not os.path.exists(path)
         server = invited()
         with open(path, encoding="ascii") as f:
             child = Far(rig, DIVVY_INVITATION=f.read().strip()).run("localhost", "env")
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0 and "DIVVY_INVITATION" not in out, (out, err)
         assert server.wait(60) == 0
-        refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "nobody listens")
+        server = invited()
+        server.terminate()
+        assert server.wait(60) and not os.path.exists(path)
+        for text, why in ((invitation, "nobody listens"), (invitation + " \r", "nobody listens"), ("", "first line is empty"),
+                          (invitation.upper(), "expected HOST:PORT/KEY")):
+            write_private(path, text)
+            refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, why)
+        refused(rig.divvy("run", "--remote", "localhost", "--invitation", rig.dir, "--", "true"), 125, "is a folder")
+
+
+def the_folder_is_the_daemons():
+    """Whoever comes first: a daemon of root's is for all users, any other one for its own."""
+    with Rig() as rig:
+        folder = os.path.join(rig.dir, "fresh")
+        env = {**os.environ, "DIVVY_RUNTIME_DIR": folder, "DIVVY_INVITATION": "localhost:1/" + 64 * "a"}
+        refused(subprocess.run([DIVVY, "run", "--remote", "localhost", "--", "true"], env=env, capture_output=True, text=True,
+                               timeout=60, check=False), 125, "nobody listens")
+        assert stat.S_IMODE(os.stat(folder).st_mode) == (0o700 if os.getuid() else 0o755)
+
+
+def an_invitation_on_stdin_leaves_the_rest_to_the_program():
+    with Rig() as rig:
+        path = os.path.join(rig.dir, "said")
+        for kind in ("pipe", "file"):
+            server, invitation = serve(rig, "far", "--request", "0.3")
+            write_private(path, invitation + "\r\nsome\ndata")
+            with open(path, encoding="ascii") as f:
+                child = Far(rig).run("127.0.0.1", "cat", options=("--invitation", "-"),
+                                     stdin=f if kind == "file" else subprocess.PIPE)
+                out, err = child.communicate(f.read() if kind == "pipe" else None, timeout=60)
+            assert child.returncode == 0 and out == "some\ndata\n", (kind, out, err)
+            assert server.wait(60) == 0
 
 
 def one_device_of_two():
@@ -415,16 +490,17 @@ def a_wish_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
                 "--request", "divvy serve")
-        for where, why in (("here", "no port"), ("2001:db8::7:7007", "stands in brackets"), ("[::1:7007", "] is missing"),
+        for where, why in (("here", "port is missing"), ("2001:db8::7:7007", "stands in brackets"), ("[::1:7007", "] is missing"),
                            ("[gpu7]:7007", "no address of IPv6"), ("[fe80::7%]:7007", "no address of IPv6")):
-            refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 125, f"--listen: '{where}'", why,
+            refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 2, f"--listen: '{where}'", why,
                     "HOST:PORT")
 
 
 def another_place_is_refused_in_words():
     with Rig(daemon=False) as rig:
         for args, parts in [
-            (("--remote", "far.example/x"), ("--remote 'far.example/x'", "local", "HOST[:DEVICE]")),
+            (("--remote", "far.example/x"), ("--remote 'far.example': the port is missing", "local", "HOST[:DEVICE]")),
+            (("--remote", "far.example:7/abc"), ("'far.example:7': the key behind it has 3 characters, expected 64",)),
             (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
             (("--remote", "2001:db8::7"), ("--remote '2001:db8::7'", "stands in brackets", "[2001:db8::7]")),
             (("--remote", "[2001:db8::7]:7007"), ("'7007' is no device", "0 to 15")),
@@ -444,10 +520,12 @@ def another_place_is_refused_in_words():
 
 main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
-     an_invitation_is_a_share_somewhere_else, a_quota_holds_over_a_link, a_cut_link_is_an_error,
+     a_server_that_cannot_begin_is_said, an_invitation_is_a_share_somewhere_else, what_is_no_divvy_serve_is_said,
+     a_device_that_was_not_granted_is_said, a_quota_holds_over_a_link, a_cut_link_is_an_error,
      a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
      ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, nvml_lists_the_programs_own_processes,
      nvml_lists_more_than_a_message_takes, nvml_lists_them_as_their_namespace_has_them, tables_of_the_runtime_are_refused_in_words,
-     an_invitation_in_a_file_or_in_the_environment, one_device_of_two, an_address_of_ipv6,
+     the_folder_is_the_daemons, an_invitation_in_a_file_or_in_the_environment,
+     an_invitation_on_stdin_leaves_the_rest_to_the_program, one_device_of_two, an_address_of_ipv6,
      all_addresses_are_those_of_both_kinds, an_address_with_a_scope,
      a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)

@@ -13,8 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/rand.h"
 #include "remote/bulk.h"
 #include "remote/door.h"
 #include "remote/link.h"
@@ -262,7 +264,87 @@ static void a_worker_of_an_older_link_is_refused_in_words(void **state)
 	end_done(&client);
 }
 
-UNIT_MAIN(UNIT(a_key_lets_in_who_knows_it), UNIT(both_ends_know_the_sessions_name),
-	UNIT(a_listener_tells_them_from_others), UNIT(a_door_leads_to_the_session_of_that_name),
+/* ---- read and sent ahead ---- */
+
+#define MANY (3u << 20)
+
+struct sender {
+	struct stream stream;
+	const uint8_t *bytes;
+	struct rand rand;
+	int r;
+};
+
+/* Parts of a few bytes and of more than a stream keeps. */
+static size_t part_of(struct rand *rand, size_t left)
+{
+	const size_t n = 1 + rand_below(rand, rand_below(rand, 4) ? 64 : 300u << 10);
+
+	return MIN(n, left);
+}
+
+static void *sender_main(void *argument)
+{
+	struct sender *s = argument;
+
+	for (size_t at = 0, n; at < MANY && s->r == 0; at += n) {
+		n = part_of(&s->rand, MANY - at);
+		s->r = stream_send(s->stream, s->bytes + at, n);
+	}
+	return NULL;
+}
+
+static void receive_as_sent(struct stream stream, const uint8_t *bytes, struct rand *rand)
+{
+	static uint8_t got[300u << 10];
+
+	for (size_t at = 0, n; at < MANY; at += n) {
+		n = part_of(rand, MANY - at);
+		assert_ok(stream_receive(stream, got, n));
+		assert_memory_equal(got, bytes + at, n);
+	}
+}
+
+static void what_is_sent_ahead_is_what_comes(void **state)
+{
+	_cleanup_free_ uint8_t *bytes = malloc(MANY);
+	struct rand rand = rand_seeded(7);
+	struct end server, client;
+	struct stream ahead, plain;
+	struct sender sender;
+	uint8_t byte = 0;
+
+	for (size_t i = 0; i < MANY; i++)
+		bytes[i] = (uint8_t)rand_u64(&rand);
+	meet(&key_right, &server, &client);
+	ahead = stream_ahead(stream_tls(client.tls, 1000));
+	plain = stream_tls(server.tls, 0);
+	assert_ptr_not_equal(ahead.own, client.tls);
+	/* The other side need not do so. */
+	for (int way = 0; way < 2; way++) {
+		pthread_t thread;
+
+		sender = (struct sender){way ? ahead : plain, bytes, rand_seeded(8), 0};
+		assert_ok(pthread_create(&thread, NULL, sender_main, &sender));
+		receive_as_sent(way ? plain : ahead, bytes, &rand);
+		pthread_join(thread, NULL);
+		assert_ok(sender.r);
+	}
+	assert_int_equal(stream_receive(ahead, &byte, 1), -ETIMEDOUT);
+	assert_ok(stream_send(plain, "x", 1));
+	server.fd = fd_close(server.fd);
+	/* What has come is there all the same. */
+	assert_ok(stream_receive(ahead, &byte, 1));
+	assert_int_equal(byte, 'x');
+	assert_int_equal(stream_receive(ahead, &byte, 1), -EPIPE);
+	assert_int_equal(stream_send(ahead, bytes, MANY), -EPIPE);
+	end_done(&server);
+	end_done(&client);
+	free(ahead.own);
+}
+
+UNIT_MAIN(UNIT(what_is_sent_ahead_is_what_comes), UNIT(a_key_lets_in_who_knows_it),
+	UNIT(both_ends_know_the_sessions_name), UNIT(a_listener_tells_them_from_others),
+	UNIT(a_door_leads_to_the_session_of_that_name),
 	UNIT(a_program_of_an_older_link_is_refused_in_words),
 	UNIT(a_worker_of_an_older_link_is_refused_in_words))

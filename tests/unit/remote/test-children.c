@@ -25,19 +25,19 @@ static void the_oldest_stranger_goes(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
 	pid_t pid[STRANGERS_MAX], known = sleeper();
-	int status, at = children_take(c);
+	int status, at = children_take(c, 1);
 
 	assert_non_null(c);
 	children_set(c, at, known);
 	children_known(c, at);
 	for (unsigned i = 0; i < STRANGERS_MAX; i++) {
-		at = children_take(c);
+		at = children_take(c, 1);
 		assert_true(at >= 0);
 		pid[i] = sleeper();
 		children_set(c, at, pid[i]);
 		assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
 	}
-	assert_true(children_take(c) >= 0);
+	assert_true(children_take(c, 1) >= 0);
 	assert_int_equal(waitpid(-1, &status, 0), pid[0]);
 	assert_int_equal(WTERMSIG(status), SIGKILL);
 	children_gone(c, pid[0]);
@@ -55,18 +55,18 @@ static void there_is_a_place_for_so_many(void **state)
 
 	assert_non_null(c);
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
-		const int at = children_take(c);
+		const int at = children_take(c, 1);
 
 		assert_true(at >= 0);
 		children_set(c, at, (pid_t)(1 << 22) + (pid_t)i); /* no process has such a number */
 		children_known(c, at);
 	}
-	assert_int_equal(children_take(c), -EUSERS);
+	assert_int_equal(children_take(c, 1), -EUSERS);
 	children_gone(c, (1 << 22) + 7);
-	assert_true(children_take(c) >= 0);
+	assert_true(children_take(c, 1) >= 0);
 	/* One that could not be started takes none. */
-	children_set(c, children_take(c), -1);
-	assert_true(children_take(c) >= 0);
+	children_set(c, children_take(c, 1), -1);
+	assert_true(children_take(c, 1) >= 0);
 	free(c);
 }
 
@@ -78,10 +78,11 @@ static void who_has_stopped_is_ended(void **state)
 
 	assert_non_null(c);
 	for (int i = 0; i < 3; i++) {
-		const int at = children_take(c);
+		const int at = children_take(c, 1);
 
 		pid[i] = sleeper();
 		children_set(c, at, pid[i]);
+		children_known(c, at);
 		/* The first has said nothing yet, and may take as long as it likes. */
 		atomic_store(&c->v[at].alive_ns, (uint64_t)i * 1000000000);
 	}
@@ -100,5 +101,24 @@ static void who_has_stopped_is_ended(void **state)
 	free(c);
 }
 
-UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(there_is_a_place_for_so_many),
-	UNIT(who_has_stopped_is_ended))
+static void a_stranger_has_so_long(void **state)
+{
+	struct children *c = calloc(1, sizeof(*c));
+	const pid_t pid[] = {sleeper(), sleeper()};
+	int status, at = children_take(c, 1);
+
+	assert_non_null(c);
+	children_set(c, at, pid[0]);
+	children_known(c, at);
+	children_set(c, children_take(c, 2000000000), pid[1]);
+	children_watch(c, 12000000000, 10000);
+	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	children_watch(c, 12000000001, 10000);
+	assert_int_equal(waitpid(-1, &status, 0), pid[1]);
+	kill(pid[0], SIGKILL);
+	wait(NULL);
+	free(c);
+}
+
+UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(a_stranger_has_so_long),
+	UNIT(there_is_a_place_for_so_many), UNIT(who_has_stopped_is_ended))
