@@ -179,6 +179,7 @@ bool node_has_given(const json_t *pod); /* any of its containers */
 /* It will not run again; the pod as a whole, or that container of it. */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);
+bool node_is_init(const json_t *pod, const char *container);
 /*
  * A slot goes from an init container to one that follows: which of them, in the order in which they
  * run, starts now? `has_tenant` says who had it last; the name is borrowed from `names`. NULL: the

@@ -106,6 +106,11 @@ static bool is_named(const json_t *pod, const char *list, const char *name)
 	return false;
 }
 
+bool node_is_init(const json_t *pod, const char *container)
+{
+	return is_named(pod, "initContainers", container);
+}
+
 const char *node_who_starts(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant)
 {
@@ -119,7 +124,7 @@ const char *node_who_starts(
 			kube_json_at(status, "lastState", "terminated", NULL);
 
 		last = names[i];
-		if (!is_named(pod, "initContainers", names[i]))
+		if (!node_is_init(pod, names[i]))
 			break;
 		if (!ended && !is_again && has_tenant && !strcmp(has_tenant, names[i]))
 			return NULL;

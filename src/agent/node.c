@@ -435,6 +435,17 @@ static void sweep_libraries(struct node *node, const struct podres_list *list)
 	node->has_old_libraries = r != 0;
 }
 
+/* Kubelets list an init container's slot as that of the container that it is handed on to. */
+static bool is_listed_as(
+	const struct node *node, const struct tenant_pod *pod, const struct podres_container *c)
+{
+	const struct kube_entry *entry = kube_cache_find_uid(node->pods, pod->uid);
+
+	return !strcmp(c->space, pod->space) && !strcmp(c->pod, pod->name) &&
+		(!strcmp(c->name, pod->container) ||
+			(entry && node_is_init(entry->object, pod->container)));
+}
+
 /* What the kubelet no longer lists has ended, whatever we have heard of its pod. */
 static void on_sweep(void *data, const struct podres_list *list, const struct error *err)
 {
@@ -452,8 +463,7 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 			continue;
 		if (podres_find(list, STR(NODE_RESOURCE), str_from(slot->id), &c) == -EEXIST)
 			continue;
-		if (!c || strcmp(c->space, pod->space) != 0 || strcmp(c->pod, pod->name) != 0 ||
-			strcmp(c->name, pod->container) != 0)
+		if (!c || !is_listed_as(node, pod, c))
 			node_slot_end(node, slot);
 	}
 	if (!node->has_resumed && kube_cache_is_synced(node->pods)) {

@@ -397,6 +397,9 @@ def another_plugin_has_the_nodes_gpus():
     wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == SLOTS, "it is divvy's again", 60)
 
 
+STAGE_S = 14  # divvyd compares every 10 s
+
+
 def an_init_container_hands_its_slot_on():
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
     uuid = device(2)[0]
@@ -404,7 +407,15 @@ def an_init_container_hands_its_slot_on():
         ("devices", uuid, uuid), ("granted-request", "0.8", "0.4"), ("granted-limit", "1", "1"),
         ("granted-memory", "2Gi", "3Gi"))}
     run_pod(cluster, "stages", ("--kernel-us=500",), {**keys, "divvy.gpu/epoch": "7"}, initContainers=[
-        {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--count=10"], "resources": slot}])
+        {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": [f"--duration={STAGE_S}"], "resources": slot}])
+    tenant = daemon.tenant("stages", "first")
+    assert tenant["request"] == 800, tenant
+    # Its way to divvyd stays, though the kubelet's list, with which divvyd compares, has the slot as the other's.
+    door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
+    end = time.monotonic() + STAGE_S - 2
+    while time.monotonic() < end:
+        assert os.path.exists(door), door
+        time.sleep(0.2)
     wait_for_pod(cluster, "stages", "Running")
     wait_for(lambda: "stages/main" in daemon.tenants(), "GPUNode says so")
     tenants = daemon.tenants()
