@@ -101,20 +101,29 @@ function closedWord(node, device) {
 
 const isTrouble = (node, device) => !node.data.alive || (device.health && device.health !== "Healthy") || node.data.trouble.length > 0;
 
-// ---- a device's bar
+const memoryWords = (list, device) => `${gib(sum(list, "bytes"))} of ${gib(device.bytes ?? 0)}`;
 
-function bars(list) {
-  const granted = make("span", { className: "bar granted" }), used = make("span", { className: "bar used" });
-  const whole = Math.max(1000, sum(list, "request"));
+// ---- a device's bars
+
+function bar(className, list, widthOf) {
+  const element = make("span", { className: `bar ${className}` });
   for (const share of list) {
     const segment = make("i", { className: colour(share.tenant) });
-    segment.dataset.tenant = share.at;
-    segment.style.width = `calc(${100 * share.request / whole}% - 1px)`;
-    granted.append(segment);
-    used.append(make("i", { className: colour(share.tenant) }));
+    segment.style.width = widthOf(share);
+    element.append(segment);
   }
-  return { granted, used, whole };
+  return element;
 }
+
+// Of its time, granted and used, and of its memory.
+function bars(list, device) {
+  const whole = Math.max(1000, sum(list, "request")), bytes = Math.max(1, device.bytes ?? 0, sum(list, "bytes"));
+  const granted = bar("granted", list, (s) => `calc(${100 * s.request / whole}% - 1px)`);
+  list.forEach((share, i) => { granted.children[i].dataset.tenant = share.at; });
+  return { granted, whole, used: bar("used", list, () => "0"), memory: bar("memory", list, (s) => `calc(${100 * s.bytes / bytes}% - 1px)`) };
+}
+
+const memoryOf = (share) => (share.usedBytes === null ? "" : `${gib(share.usedBytes)} of `) + gib(share.bytes);
 
 function describe(share) {
   const t = share.tenant;
@@ -127,22 +136,24 @@ function showUse(shown, list) {
   list.forEach((share, i) => {
     shown.used.children[i].style.width = `${100 * (share.used ?? 0) / shown.whole}%`;
     shown.granted.children[i].title = describe(share);
+    shown.memory.children[i].style.setProperty("--full", `${share.bytes ? 100 * (share.usedBytes ?? 0) / share.bytes : 0}%`);
+    shown.memory.children[i].title = `${share.tenant.namespace}/${share.tenant.pod} (${share.tenant.container}): ${memoryOf(share)}`;
   });
 }
 
 function deviceLabel(node, device, list, closed) {
   return `${node.name} device ${device.index}, ${device.model}, ${many(list.length, "tenant")}, `
     + `${percent(sum(list, "request"))} granted, ${usedWords(list)}`
-    + (closed ? `, no new tenants: ${closed}` : "");
+    + (closed ? `, no new tenants: ${closed}` : "") + `, memory: ${memoryWords(list, device)} granted`;
 }
 
 function deviceElement(node, place, list) {
-  const device = node.data.devices[place], closed = whyClosed(node, device), shown = bars(list);
+  const device = node.data.devices[place], closed = whyClosed(node, device), shown = bars(list, device);
   const state = closed ? make("span", { className: "bad-text", title: closed }, closedWord(node, device)) : null, right = make("span");
   const element = make("button", { type: "button", className: closed ? "device closed" : "device", tabIndex: -1 },
     make("span", { className: "line", "aria-hidden": "true" },
       make("span", {}, make("b", {}, device.index ?? "?"), ...(oneModel(node) ? [] : [` ${device.model ?? "?"}`])), state, right),
-    shown.granted, shown.used);
+    shown.granted, shown.used, shown.memory);
   element.dataset.node = node.name;
   element.dataset.place = place;
   return { element, right, closed, shown, text: searchText(node, device, list) };
@@ -547,7 +558,7 @@ function tenantRow(share) {
     make("td", {}, make("i", { className: `swatch ${colour(t)}` }), button, ` ${t.container}`),
     cell("Granted", percent(share.request) + (t.limit !== t.request ? ` – ${percent(t.limit)}` : "")),
     cell("Used now", share.used === null ? "–" : percent(share.used)),
-    cell("Memory", (share.usedBytes === null ? "" : `${gib(share.usedBytes)} of `) + gib(share.bytes)));
+    cell("Memory", memoryOf(share)));
 }
 
 function tenantTable(list) {
@@ -561,13 +572,13 @@ function showDetail() {
   const node = nodes.get(detail.name), device = node?.data?.devices[detail.place], body = $("detail-body");
   const focused = body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   if (!device) { body.replaceChildren(make("p", {}, "It is no longer there.")); return; }
-  const list = shares(node)[detail.place], shown = bars(list), chosen = list.find((s) => tenantKey(s.tenant) === detail.key);
+  const list = shares(node)[detail.place], shown = bars(list, device), chosen = list.find((s) => tenantKey(s.tenant) === detail.key);
   showUse(shown, list);
   $("detail-title").textContent = `${node.name}, device ${device.index}`;
   body.replaceChildren(
-    make("div", { "aria-hidden": "true", className: whyClosed(node, device) ? "closed" : "" }, shown.granted, shown.used),
+    make("div", { "aria-hidden": "true", className: whyClosed(node, device) ? "closed" : "" }, shown.granted, shown.used, shown.memory),
     facts([
-      ["Model", device.model + (node.data.simulated ? " (simulated)" : "")], ["Memory", `${gib(sum(list, "bytes"))} of ${gib(device.bytes ?? 0)} granted`],
+      ["Model", device.model + (node.data.simulated ? " (simulated)" : "")], ["Memory", `${memoryWords(list, device)} granted`],
       ["Share", `${percent(sum(list, "request"))} granted, ${usedWords(list)} now`],
       ["No new tenants", whyClosed(node, device)], ["UUID", make("code", {}, device.uuid ?? "")], ["divvyd", node.data.version],
       ...node.data.trouble.map((t) => [t.what, `${t.reason ?? ""} ${t.message ?? ""}`])]),

@@ -241,6 +241,9 @@ async function devices_and_tenants_are_shown() {
   await page.getByText("on gpu-1: has its place, starts").waitFor();
   const width = await page.locator("[aria-label^='gpu-1 device 0'] .bar.granted i").nth(1).evaluate((e) => e.getBoundingClientRect().width / e.parentElement.getBoundingClientRect().width);
   check(Math.abs(width - 0.5) < 0.02, `a tenant of 0.5 is ${width} of the bar`);
+  const memory = await page.locator("[aria-label^='gpu-1 device 0'] .bar.memory").evaluate((e) => [...e.children].map((i) => i.getBoundingClientRect().width / e.getBoundingClientRect().width));
+  check(memory.length === 3 && memory.every((w) => w > 0 && w < 1), `of its memory the tenants have ${memory}`);
+  await device(page, "98% used, memory: ").waitFor();
   await picture(page, "desktop-light");
   await end(view);
 }
