@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The program's own memory and functions: the reserved image of device memory, and the reverse
- * thread, which does what the worker asks for when a stream gets there.
+ * thread, which does what the worker asks for when a stream gets there. The program's functions run
+ * in a thread of their own, so that only what comes after one in its stream waits for it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -159,6 +160,12 @@ static void box_move(const struct box *to, const struct box *from)
 
 #define WORKS_MAX (1u << 20)
 
+struct function {
+	struct function *next;
+	struct work work;
+	struct remote_reverse asked;
+};
+
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t done;
@@ -166,8 +173,13 @@ static struct {
 	struct ring up, down;
 	struct work **work; /* by name; NULL: free */
 	uint64_t n, free_from;
-	uint32_t answered; /* reverse frames that are done with */
+	uint32_t answered; /* reverse frames that are done with, or handed over */
 	bool is_gone;      /* no more will come */
+	pthread_mutex_t up_lock;
+	/* asked for, and not run yet, in their order; the thread is there from the first on */
+	struct function *functions, **functions_end;
+	pthread_cond_t is_function;
+	bool has_thread;
 	/* under way: what writes to the program's memory */
 	_Atomic uint64_t writers;
 	/* streams on which something waits for what may come later, and where captures began */
@@ -176,7 +188,11 @@ static struct {
 		_Atomic size_t n;      /* both are read without the lock */
 		_Atomic bool has_more; /* there were more: nobody knows which */
 	} waiting, capturing;
-} host = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} host = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	.done = PTHREAD_COND_INITIALIZER,
+	.up_lock = PTHREAD_MUTEX_INITIALIZER,
+	.functions_end = &host.functions,
+	.is_function = PTHREAD_COND_INITIALIZER};
 
 static bool work_get(uint64_t name, struct work *ret_work)
 {
@@ -207,18 +223,97 @@ static void work_forget(uint64_t name)
 static void answer(const struct remote_reverse *asked, const struct box *box)
 {
 	const size_t bytes = box ? asked->bytes : 0;
-	struct remote_frame *frame = ring_reserve(
-		&host.up, sizeof(*frame) + sizeof(*asked) + bytes, session_watch());
+	struct remote_frame *frame;
 
-	if (!frame)
-		return;
-	*frame = (struct remote_frame){.op = box ? REMOTE_PULL : REMOTE_CALL};
-	frame->size = (uint32_t)((sizeof(*frame) + sizeof(*asked) + bytes + 15) & ~(size_t)15);
-	memcpy(frame + 1, asked, sizeof(*asked));
-	if (box)
-		box_read(box, asked->offset, (uint8_t *)(frame + 1) + sizeof(*asked), bytes);
-	ring_publish(&host.up, frame->size);
+	pthread_mutex_lock(&host.up_lock);
+	frame = ring_reserve(&host.up, sizeof(*frame) + sizeof(*asked) + bytes, session_watch());
+	if (frame) {
+		*frame = (struct remote_frame){.op = box ? REMOTE_PULL : REMOTE_CALL};
+		frame->size = (uint32_t)((sizeof(*frame) + sizeof(*asked) + bytes + 15) &
+			~(size_t)15);
+		memcpy(frame + 1, asked, sizeof(*asked));
+		if (box)
+			box_read(
+				box, asked->offset, (uint8_t *)(frame + 1) + sizeof(*asked), bytes);
+		ring_publish(&host.up, frame->size);
+	}
+	pthread_mutex_unlock(&host.up_lock);
 }
+
+/* ---- functions of the program ---- */
+
+static void function_run(const struct work *work, const struct remote_reverse *asked)
+{
+	is_host_function = true;
+	if (work->kind == WORK_CALL)
+		work->fn(work->data);
+	else
+		work->callback(work->stream, (CUresult)asked->status, work->data);
+	is_host_function = false;
+	answer(asked, NULL);
+	if (asked->is_last && asked->is_free)
+		work_forget(asked->work);
+}
+
+static void *functions_main(void *unused)
+{
+	for (;;) {
+		struct function *f;
+
+		pthread_mutex_lock(&host.lock);
+		while (!host.functions && !host.is_gone)
+			pthread_cond_wait(&host.is_function, &host.lock);
+		f = host.functions;
+		if (f && !(host.functions = f->next))
+			host.functions_end = &host.functions;
+		pthread_mutex_unlock(&host.lock);
+		if (!f)
+			return NULL;
+		function_run(&f->work, &f->asked);
+		free(f);
+	}
+}
+
+/* With every signal blocked: the program's are its own threads'. */
+static bool thread_begin(void *(*fn)(void *))
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int failed;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&thread, NULL, fn, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!failed)
+		pthread_detach(thread);
+	return !failed;
+}
+
+/* The reverse thread's. Where there is no room for more it runs here, and all else waits for it. */
+static void function_hand_over(const struct work *work, const struct remote_reverse *asked)
+{
+	struct function *f = malloc(sizeof(*f));
+
+	if (f)
+		*f = (struct function){NULL, *work, *asked};
+	pthread_mutex_lock(&host.lock);
+	if (f && !host.has_thread)
+		host.has_thread = thread_begin(functions_main);
+	if (f && host.has_thread) {
+		*host.functions_end = f;
+		host.functions_end = &f->next;
+		pthread_cond_signal(&host.is_function);
+		f = NULL;
+		work = NULL;
+	}
+	pthread_mutex_unlock(&host.lock);
+	if (work)
+		function_run(work, asked);
+	free(f);
+}
+
+/* ---- the reverse thread ---- */
 
 static bool is_within(const struct box *box, const struct remote_reverse *asked)
 {
@@ -256,7 +351,6 @@ static void serve(const struct remote_frame *head, const void *frame)
 	memcpy(&asked, (const uint8_t *)frame + sizeof(*head), sizeof(asked));
 	if (!work_get(asked.work, &work))
 		return;
-	is_host_function = true;
 	if (head->op == REMOTE_PUSH && work.kind == WORK_COPY && is_within(&work.box, &asked) &&
 		asked.bytes <= head->size - sizeof(*head) - sizeof(asked)) {
 		box_write(&work.box, asked.offset, data, asked.bytes);
@@ -266,14 +360,10 @@ static void serve(const struct remote_frame *head, const void *frame)
 	} else if (head->op == REMOTE_CALL && work.kind == WORK_MOVE) {
 		box_move(&work.box, &work.from);
 		answer(&asked, NULL);
-	} else if (head->op == REMOTE_CALL && work.kind == WORK_CALL) {
-		work.fn(work.data);
-		answer(&asked, NULL);
-	} else if (head->op == REMOTE_CALL && work.kind == WORK_STREAM_CALLBACK) {
-		work.callback(work.stream, (CUresult)asked.status, work.data);
-		answer(&asked, NULL);
+	} else if (head->op == REMOTE_CALL && work.kind != WORK_COPY) {
+		function_hand_over(&work, &asked);
+		return; /* it is forgotten when it has run: until then it may write */
 	}
-	is_host_function = false;
 	if (asked.is_last && asked.is_free)
 		work_forget(asked.work);
 }
@@ -295,30 +385,19 @@ static void *reverse_main(void *unused)
 	pthread_mutex_lock(&host.lock);
 	host.is_gone = true;
 	pthread_cond_broadcast(&host.done);
+	pthread_cond_signal(&host.is_function);
 	pthread_mutex_unlock(&host.lock);
 	return NULL;
 }
 
 static CUresult start_reverse(void)
 {
-	sigset_t all, before;
-	pthread_t thread;
-	int failed;
-
 	if (host.is_started)
 		return CUDA_SUCCESS;
 	ring_attach_producer(&host.up, session_shared(), 0, RING_UP);
 	ring_attach_consumer(&host.down, session_shared(), 0, RING_DOWN);
-	/* The program's signals are its own threads'. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&thread, NULL, reverse_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failed)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_detach(thread);
-	host.is_started = true;
-	return CUDA_SUCCESS;
+	host.is_started = thread_begin(reverse_main);
+	return host.is_started ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult reverse_begin(void)

@@ -20,49 +20,48 @@ struct asked {
 	sem_t is_there;
 };
 
+/* Who sends may have to wait for room, and room there is when answers are taken. */
 static struct {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock, down_lock;
 	struct ring up, down;
 	struct asked *asked;
 	uint64_t token;
 	_Atomic uint32_t n;
-} reverse = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} reverse = {.lock = PTHREAD_MUTEX_INITIALIZER, .down_lock = PTHREAD_MUTEX_INITIALIZER};
 
 uint32_t reverse_asked(void)
 {
 	return atomic_load_explicit(&reverse.n, memory_order_acquire);
 }
 
-/* With the lock held. The head is a struct remote_reverse or remote_done. */
-static void send_locked(
-	unsigned op, const void *head, size_t head_bytes, const void *data, size_t n)
+/* The head is a struct remote_reverse or remote_done. */
+static void send(unsigned op, const void *head, size_t head_bytes, const void *data, size_t n)
 {
 	const size_t bytes = sizeof(struct remote_frame) + head_bytes + n;
-	struct remote_frame *frame = ring_reserve(&reverse.down, bytes, &worker_watch);
+	struct remote_frame *frame;
 
-	if (!frame)
-		return;
-	*frame = (struct remote_frame){
-		.size = (uint32_t)((bytes + 15) & ~(size_t)15), .op = (uint16_t)op};
-	memcpy(frame + 1, head, head_bytes);
-	if (n)
-		memcpy((uint8_t *)(frame + 1) + head_bytes, data, n);
-	ring_publish(&reverse.down, bytes);
-	atomic_fetch_add_explicit(&reverse.n, 1, memory_order_release);
+	pthread_mutex_lock(&reverse.down_lock);
+	frame = ring_reserve(&reverse.down, bytes, &worker_watch);
+	if (frame) {
+		*frame = (struct remote_frame){
+			.size = (uint32_t)((bytes + 15) & ~(size_t)15), .op = (uint16_t)op};
+		memcpy(frame + 1, head, head_bytes);
+		if (n)
+			memcpy((uint8_t *)(frame + 1) + head_bytes, data, n);
+		ring_publish(&reverse.down, bytes);
+		atomic_fetch_add_explicit(&reverse.n, 1, memory_order_release);
+	}
+	pthread_mutex_unlock(&reverse.down_lock);
 }
 
 static void push(const struct remote_reverse *head, const void *data, size_t n)
 {
-	pthread_mutex_lock(&reverse.lock);
-	send_locked(REMOTE_PUSH, head, sizeof(*head), data, n);
-	pthread_mutex_unlock(&reverse.lock);
+	send(REMOTE_PUSH, head, sizeof(*head), data, n);
 }
 
 void reverse_say_done(const struct remote_done *done)
 {
-	pthread_mutex_lock(&reverse.lock);
-	send_locked(REMOTE_DONE, done, sizeof(*done), NULL, 0);
-	pthread_mutex_unlock(&reverse.lock);
+	send(REMOTE_DONE, done, sizeof(*done), NULL, 0);
 }
 
 void reverse_cancel(uint64_t work)
@@ -80,8 +79,8 @@ static void ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n)
 	mine.token = head->token = ++reverse.token;
 	mine.next = reverse.asked;
 	reverse.asked = &mine;
-	send_locked(op, head, sizeof(*head), NULL, 0);
 	pthread_mutex_unlock(&reverse.lock);
+	send(op, head, sizeof(*head), NULL, 0);
 	while (sem_wait(&mine.is_there) < 0)
 		;
 	pthread_mutex_lock(&reverse.lock);

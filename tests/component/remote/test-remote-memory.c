@@ -116,6 +116,38 @@ static void filled_by_host(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static _Atomic bool is_released, has_given_up;
+
+static void hold(void *unused)
+{
+	for (int i = 0; i < 20000 && !is_released; i++)
+		usleep(1000);
+	has_given_up = !is_released;
+}
+
+/* Also of a copy without a stream: only non-blocking streams are left out of that. */
+static void held_by_host(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N);
+	CUstream held = stream_new(), other = stream_new();
+	CUevent event;
+
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuLaunchHostFunc(held, hold, NULL));
+	NEED(drv.cuMemsetD32Async(a, 9, N / 4, other));
+	NEED(drv.cuEventRecord(event, other));
+	NEED(drv.cuStreamSynchronize(other));
+	NEED(drv.cuEventSynchronize(event));
+	tap_ok(device_is(a, 9), "work of other streams is done, and waited for");
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(held));
+	tap_ok(!has_given_up, "... while a host function runs");
+	is_released = true;
+	NEED(drv.cuCtxSynchronize());
+	OK(drv.cuStreamQuery(held));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void captured(void)
 {
 	CUcontext context = begin_context();
@@ -669,6 +701,7 @@ static const struct {
 } parts[] = {
 	{"there and back", there_and_back},
 	{"filled by the host", filled_by_host},
+	{"held by the host", held_by_host},
 	{"captured copies", captured},
 	{"beside a capture", beside_a_capture},
 	{"without a stream", without_a_stream},
