@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/parse.h"
@@ -112,14 +115,38 @@ static void what_is_wrong_is_named(void **state)
 	}
 }
 
+/* Stdout is what a test is judged by: what is printed here goes elsewhere. */
+static int stdout_catch(int *ret_own)
+{
+	const int caught = memfd_create("printed", 0);
+
+	fflush(stdout);
+	*ret_own = dup(STDOUT_FILENO);
+	assert_true(*ret_own >= 0 && dup2(caught, STDOUT_FILENO) >= 0);
+	return caught;
+}
+
+static void stdout_let_go(int own, int caught, const char *words)
+{
+	char text[2048] = "";
+
+	fflush(stdout);
+	assert_true(dup2(own, STDOUT_FILENO) >= 0);
+	assert_true(pread(caught, text, sizeof(text) - 1, 0) > 0);
+	assert_contains(text, words);
+	close(caught);
+	close(own);
+}
+
 /* Nothing is to be run then, whatever else is said. */
 static void some_only_print(void **state)
 {
 	struct options o;
 	struct error err;
+	int own, caught = stdout_catch(&own), help = PARSE(&o, &err, "--help", "--loud");
 
-	assert_int_equal(PARSE(&o, &err, "--help", "--loud"), 1);
-	assert_int_equal(PARSE(&o, &err, "--version"), 1);
+	stdout_let_go(own, caught, "--color COLOR which");
+	assert_int_equal(help, 1);
 	assert_int_equal(o.n_finished, 0);
 }
 
@@ -200,11 +227,14 @@ static void signals_come_from_the_loop(void **state)
 static void wrong_options_are_usage(void **state)
 {
 	struct options o = {0};
+	int own, caught, version;
 
 	assert_int_equal(
 		program_main(&program, NULL, &o, 2, (char *[]){"test", "--loud", NULL}), 2);
-	assert_int_equal(
-		program_main(&program, NULL, &o, 2, (char *[]){"test", "--version", NULL}), 0);
+	caught = stdout_catch(&own);
+	version = program_main(&program, NULL, &o, 2, (char *[]){"test", "--version", NULL});
+	stdout_let_go(own, caught, "test ");
+	assert_int_equal(version, 0);
 }
 
 UNIT_MAIN(UNIT(options_set_what_they_name), UNIT(what_is_wrong_is_named), UNIT(some_only_print),
