@@ -83,7 +83,8 @@ struct holder {
 	struct kube_client *client;
 	struct kube_call *call;
 	const char *name, *node, *space;
-	bool is_told; /* to end */
+	bool is_told;    /* to end */
+	bool is_unheard; /* nobody knows yet whether it was told before it could hear */
 };
 
 static bool has(const json_t *list, const char *text)
@@ -153,18 +154,39 @@ static json_t *read_answer(struct holder *p, const struct kube_answer *answer, c
 	return r < 0 ? NULL : json;
 }
 
+static void be_told(struct holder *p)
+{
+	if (!p->is_told)
+		log_info("told to end: when no tenant is left");
+	p->is_told = true;
+}
+
 static void on_own_pod(void *data, const struct kube_answer *answer)
 {
 	struct holder *p = data;
 	_cleanup_json_ json_t *pod = read_answer(p, answer, p->name);
 
-	if (kube_json_text_at(pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL) ||
-		answer->result == -ENOENT) {
+	if (answer->result == -ENOENT ||
+		kube_json_text_at(pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL)) {
 		log_info("released: ending");
 		loop_stop(p->loop, 0);
 		return;
 	}
-	again(p);
+	p->is_unheard = p->is_unheard && !pod;
+	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL))
+		be_told(p);
+	if (p->is_told || p->is_unheard)
+		again(p);
+}
+
+static void look_at_own_pod(struct holder *p)
+{
+	look(p,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "pods",
+			.namespace_name = p->space,
+			.name = p->name},
+		on_own_pod);
 }
 
 /* While the API server is away nobody knows: it stays. */
@@ -178,18 +200,19 @@ static void on_gpu_node(void *data, const struct kube_answer *answer)
 		loop_stop(p->loop, 0);
 		return;
 	}
-	look(p,
-		&(struct kube_target){.group_version = "v1",
-			.resource = "pods",
-			.namespace_name = p->space,
-			.name = p->name},
-		on_own_pod);
+	look_at_own_pod(p);
 }
 
 static void on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct holder *p = timer->data;
 
+	if (p->call)
+		return; /* its answer goes on */
+	if (!p->is_told) {
+		look_at_own_pod(p);
+		return;
+	}
 	look(p,
 		&(struct kube_target){
 			.group_version = "divvy.gpu/v1", .resource = "gpunodes", .name = p->node},
@@ -200,10 +223,7 @@ static void on_signal(void *data, bool is_reload)
 {
 	struct holder *p = data;
 
-	if (p->is_told)
-		return;
-	log_info("told to end: when no tenant is left");
-	p->is_told = true;
+	be_told(p);
 	loop_set_timer(&p->timer, 0);
 }
 
@@ -225,8 +245,10 @@ static int start(struct holder *p, const char *kubeconfig, struct program_signal
 int placeholder_run(const struct controller_options *options, struct program_signals *signals,
 	struct error *err)
 {
-	struct holder p = {
-		.name = options->pod_name, .node = getenv("NODE_NAME"), .space = options->ns};
+	struct holder p = {.name = options->pod_name,
+		.node = getenv("NODE_NAME"),
+		.space = options->ns,
+		.is_unheard = true};
 	int r;
 
 	if (!p.node || !p.node[0])
@@ -234,6 +256,8 @@ int placeholder_run(const struct controller_options *options, struct program_sig
 	r = start(&p, options->kubeconfig, signals, err);
 	if (r >= 0) {
 		log_info("%s holds a device of %s", p.name, p.node);
+		/* A signal from before ours is lost: the first process of a container has none. */
+		loop_set_timer(&p.timer, 0);
 		r = loop_run(p.loop);
 		if (r < 0)
 			fail_errno(err, -r, "event loop");

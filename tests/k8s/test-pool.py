@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -32,6 +33,11 @@ SLOTS = 128  # of both devices
 KUBELET_S = 200
 world = {}
 SPEC = "/apis/divvy.gpu/v1/gpunodes/"
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
 
 
 def placeholders():
@@ -262,6 +268,28 @@ def one_that_is_preempted_waits_for_its_tenants():
     delete_pod(cluster, "critical")
 
 
+def one_that_was_told_before_it_could_hear_knows_it():
+    """A container's first process has only signals that it handles: one from before that would be lost."""
+    name, path = "told-early", f"/api/v1/namespaces/{SYSTEM}/pods"
+    log = os.path.join(cluster.dir, "told-early.log")
+    cluster.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "nodeName": "nowhere", "terminationGracePeriodSeconds": 600,
+        "containers": [{"name": "main", "image": IMAGE}]}})
+    cluster.delete(f"{path}/{name}")
+    kubeconfig = cluster.service_account(SYSTEM, "divvy-placeholder").kubeconfig
+    with open(log, "w", encoding="utf-8") as out, subprocess.Popen(
+            [CONTROLLER, "--placeholder", f"--kubeconfig={kubeconfig}"], stderr=out,
+            env={"POD_NAME": name, "NODE_NAME": cluster.node_name, "PATH": os.environ["PATH"]}) as program:
+        try:
+            wait_for(lambda: "told to end" in read(log), "it knows that it is to end")
+            assert program.poll() is None, read(log)
+            cluster.patch(f"{path}/{name}", {"metadata": {"annotations": {"divvy.gpu/released": "true"}}})
+            assert program.wait(60) == 0, read(log)
+        finally:
+            program.kill()
+            cluster.delete(f"{path}/{name}", grace_s=0)
+
+
 def nothing_else_was_offered_meanwhile():
     assert world["offers"].seen == {(str(SLOTS), "2k")}, world["offers"].seen
 
@@ -416,6 +444,7 @@ try:
                  one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready,
                  hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
                  one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
+                 one_that_was_told_before_it_could_hear_knows_it,
                  one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too,
                  who_unmakes_the_pool_takes_no_device_from_its_tenants,
                  a_kubelet_that_is_slow_takes_nobody_away, the_node_starts_again_while_tenants_run)
