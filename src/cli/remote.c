@@ -208,12 +208,12 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 	return TAKE_FD(sock);
 }
 
+#define HELPER_SOCK 3
+
 /*
  * Of nobody's children: the program shall not find one that it has not made. Its stdout is ours to
  * read, the other two are nobody's.
  */
-#define HELPER_SOCK 3
-
 static void become_helper(const char *path, const char *verb, int sock, pid_t program, int out)
 {
 	char listener[16], follow[16];

@@ -66,17 +66,14 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 	if (limit < SPEC_SHARE_ONE && got + NEAR_PERMILLE >= limit)
 		say(why, "%s: it is at its limit of %s", jtext(device, "uuid"),
 			format_share((uint32_t)limit).s);
-	else if (others + got >= FULL_PERMILLE && n && is_opportunistic)
-		say(why,
-			"%s is full: it got %s and %llu others %s; opportunistic, it has what they "
-			"leave",
-			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,
-			format_share((uint32_t)others).s);
 	else if (others + got >= FULL_PERMILLE && n)
-		say(why, "%s is full: it got %s and %llu others %s; %s is guaranteed to it",
-			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,
+		say(why, "%s is full: it got %s and %llu others %s; %s%s", jtext(device, "uuid"),
+			format_share((uint32_t)got).s, (unsigned long long)n,
 			format_share((uint32_t)others).s,
-			format_share((uint32_t)juint(self, "request_permille")).s);
+			is_opportunistic
+				? "opportunistic, it has what they leave"
+				: format_share((uint32_t)juint(self, "request_permille")).s,
+			is_opportunistic ? "" : " is guaranteed to it");
 	else if (!got)
 		say(why, "%s: it has used nothing in the last 10 s", jtext(device, "uuid"));
 	else

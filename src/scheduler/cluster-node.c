@@ -206,7 +206,7 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 			.memory_bytes = from->memory_bytes,
 			.numa = from->numa,
 			.link = from->link,
-			.is_closed = !from->is_open || node->is_stale || !node->gpus.slots_total};
+			.is_closed = from->closed || node->is_stale || !node->gpus.slots_total};
 		memcpy(to->uuid, from->uuid, sizeof(to->uuid));
 	}
 	return 0;
@@ -272,7 +272,7 @@ static uint32_t count_opened(const struct gpunode *was, const struct gpunode *no
 	for (uint32_t i = 0; i < now->n_devices; i++) {
 		const struct gpunode_device *before = gpunode_find(was, now->device[i].uuid);
 
-		n += now->device[i].is_open && !(before && before->is_open);
+		n += !now->device[i].closed && (!before || before->closed);
 	}
 	return n;
 }

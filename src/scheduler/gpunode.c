@@ -58,14 +58,18 @@ static bool is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-/* NULL: it may be shared. native: what another plugin's are called. */
-static const char *why_closed(const json_t *gpu_node, const json_t *device, const char *native)
+/* NULL: it may be shared. */
+static const char *why_closed(const json_t *gpu_node, const json_t *device)
 {
+	const char *owner = text_at(json_object_get(gpu_node, "status"), "owner");
+
 	if (cordon_has(gpu_node, text_at(device, "uuid")))
 		return "cordoned";
 	if (strcmp(text_at(device, "health"), "Healthy") != 0)
 		return "unhealthy";
-	return is_shared(device) ? NULL : native;
+	if (is_shared(device) && strcmp(owner, "none") != 0)
+		return NULL;
+	return !strcmp(owner, "pool") ? GPUNODE_NOT_TAKEN : GPUNODE_NOT_OURS;
 }
 
 const char *gpunode_closed(const struct gpunode *g)
@@ -127,8 +131,6 @@ static int read_devices(const json_t *json, struct gpunode *g, struct error *err
 {
 	const json_t *status = json_object_get(json, "status");
 	const json_t *devices = json_object_get(status, "devices");
-	const char *owner = text_at(status, "owner");
-	const char *const native = !strcmp(owner, "pool") ? GPUNODE_NOT_TAKEN : GPUNODE_NOT_OURS;
 	struct error why;
 	json_t *one;
 	size_t i;
@@ -147,10 +149,7 @@ static int read_devices(const json_t *json, struct gpunode *g, struct error *err
 			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
 				show(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
 		result = left_out(result, r, "devices", i, &why, err);
-		d.closed = why_closed(json, one, native);
-		if (!d.closed && !strcmp(owner, "none"))
-			d.closed = native;
-		d.is_open = !d.closed;
+		d.closed = why_closed(json, one);
 		if (r == 0)
 			g->device[g->n_devices++] = d;
 	}

@@ -28,8 +28,7 @@ struct gpunode_device {
 	uint64_t memory_bytes;
 	uint32_t index;
 	uint8_t numa, link; /* as struct place_device_info has them */
-	bool is_open;       /* healthy, not cordoned, divvy's to share */
-	const char *closed; /* why it is not: "cordoned"; NULL: it is */
+	const char *closed; /* "cordoned", "unhealthy", whose it is; NULL: it is divvy's to share */
 };
 
 struct gpunode_tenant {

@@ -125,9 +125,11 @@ function bars(list, device) {
 
 const memoryOf = (share) => (share.usedBytes === null ? "" : `${gib(share.usedBytes)} of `) + gib(share.bytes);
 
+const nameOf = (t) => `${t.namespace}/${t.pod} (${t.container})`;
+
 function describe(share) {
   const t = share.tenant;
-  return `${t.namespace}/${t.pod} (${t.container}): ${percent(share.request)}`
+  return `${nameOf(t)}: ${percent(share.request)}`
     + (t.limit !== t.request ? ` up to ${percent(t.limit)}` : "")
     + (share.used === null ? "" : `, uses ${percent(share.used)}`);
 }
@@ -137,7 +139,7 @@ function showUse(shown, list) {
     shown.used.children[i].style.width = `${100 * (share.used ?? 0) / shown.whole}%`;
     shown.granted.children[i].title = describe(share);
     shown.memory.children[i].style.setProperty("--full", `${share.bytes ? 100 * (share.usedBytes ?? 0) / share.bytes : 0}%`);
-    shown.memory.children[i].title = `${share.tenant.namespace}/${share.tenant.pod} (${share.tenant.container}): ${memoryOf(share)}`;
+    shown.memory.children[i].title = `${nameOf(share.tenant)}: ${memoryOf(share)}`;
   });
 }
 
