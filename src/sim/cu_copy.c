@@ -75,12 +75,53 @@ struct place {
 	size_t pitch, height;
 };
 
+/* False where it is no number. */
+static bool offset_of(const struct side *side, const uint64_t at[3], uint64_t *ret)
+{
+	uint64_t row, slice;
+
+	return !__builtin_mul_overflow(at[1], side->pitch, &row) &&
+		!__builtin_mul_overflow(at[2], side->slice, &slice) &&
+		!__builtin_add_overflow(at[0], row, ret) &&
+		!__builtin_add_overflow(*ret, slice, ret);
+}
+
+/* Of memory that is no array. */
+static bool lies(const struct place *p, uint64_t base, const uint64_t extent[3],
+	const uint64_t end[3], struct side *side)
+{
+	const uint64_t rows = p->height ? p->height : end[1];
+	const uint64_t first[3] = {p->x, p->y, p->z},
+		       last[3] = {end[0] - 1, end[1] - 1, end[2] - 1};
+	uint64_t n;
+
+	side->pitch = p->pitch ? p->pitch : end[0];
+	if ((extent[1] > 1 || extent[2] > 1) && side->pitch < end[0])
+		return false;
+	if (extent[2] > 1 && rows < end[1])
+		return false;
+	if (__builtin_mul_overflow(side->pitch, rows, &side->slice)) {
+		if (end[2] > 1)
+			return false;
+		side->slice = 0;
+	}
+	if (!offset_of(side, last, &n) || __builtin_add_overflow(base, n, &n))
+		return false;
+	(void)offset_of(side, first, &n);
+	side->address = base + n;
+	return true;
+}
+
 static CUresult find_side(const struct place *p, const uint64_t extent[3], struct side *side)
 {
 	const struct cu_array *array;
-	uint64_t base, rows;
+	uint64_t base, rows, end[3];
 
 	*side = (struct side){0};
+	CU_CHECK(!__builtin_add_overflow(p->x, extent[0], &end[0]) &&
+			!__builtin_add_overflow(p->y, extent[1], &end[1]) &&
+			!__builtin_add_overflow(p->z, extent[2], &end[2]),
+		CUDA_ERROR_INVALID_VALUE);
 	switch ((int)p->type) {
 	case CU_MEMORYTYPE_HOST:
 		base = (uintptr_t)p->host;
@@ -97,9 +138,8 @@ static CUresult find_side(const struct place *p, const uint64_t extent[3], struc
 		array = cu_handle_get(p->array, CU_KIND_ARRAY);
 		CU_CHECK(array, CUDA_ERROR_INVALID_HANDLE);
 		rows = array->desc.Height ? array->desc.Height : 1;
-		CU_CHECK(p->x + extent[0] <= array->desc.Width * array->element &&
-				p->y + extent[1] <= rows &&
-				p->z + extent[2] <= (array->desc.Depth ? array->desc.Depth : 1),
+		CU_CHECK(end[0] <= array->desc.Width * array->element && end[1] <= rows &&
+				end[2] <= (array->desc.Depth ? array->desc.Depth : 1),
 			CUDA_ERROR_INVALID_VALUE);
 		side->pitch = array->pitch;
 		side->slice = array->slice;
@@ -108,14 +148,7 @@ static CUresult find_side(const struct place *p, const uint64_t extent[3], struc
 		return CUDA_SUCCESS;
 	default: return CUDA_ERROR_INVALID_VALUE;
 	}
-	CU_CHECK(base != 0, CUDA_ERROR_INVALID_VALUE);
-	side->pitch = p->pitch ? p->pitch : p->x + extent[0];
-	rows = p->height ? p->height : p->y + extent[1];
-	CU_CHECK((extent[1] == 1 && extent[2] == 1) || side->pitch >= p->x + extent[0],
-		CUDA_ERROR_INVALID_VALUE);
-	CU_CHECK(extent[2] == 1 || rows >= p->y + extent[1], CUDA_ERROR_INVALID_VALUE);
-	side->slice = side->pitch * rows;
-	side->address = base + p->z * side->slice + p->y * side->pitch + p->x;
+	CU_CHECK(base != 0 && lies(p, base, extent, end, side), CUDA_ERROR_INVALID_VALUE);
 	return check_side(side, extent[0], extent[1], extent[2]);
 }
 

@@ -266,15 +266,21 @@ static CUresult put_kernel(struct writer *w, struct cu_node *node, const struct 
 	return put(w, &op, deps);
 }
 
+/* Launches that are under way have the function that they began with. */
 static CUresult put_host(struct writer *w, struct cu_node *node, const struct numbers *deps)
 {
+	const CUDA_HOST_NODE_PARAMS_v2 *const p = &node->params.host;
 	struct cu_op op;
 
+	if (node->host && (node->host->fn != p->fn || node->host->user_data != p->userData)) {
+		cu_host_drop(node->host);
+		node->host = NULL;
+	}
 	if (!node->host)
 		node->host = calloc(1, sizeof(*node->host));
 	CU_CHECK(node->host, CUDA_ERROR_OUT_OF_MEMORY);
-	node->host->fn = node->params.host.fn;
-	node->host->user_data = node->params.host.userData;
+	node->host->fn = p->fn;
+	node->host->user_data = p->userData;
 	node->host->keep = true;
 	CU_TRY(cu_build_host(node->context, node->host, &op));
 	return put(w, &op, deps);

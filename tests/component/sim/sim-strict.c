@@ -196,6 +196,37 @@ static void memory(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static void clusters(CUfunction function)
+{
+	CUlaunchAttribute attribute = {
+		.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 2, 1}};
+	CUlaunchConfig config = {.gridDimX = 64,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 128,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.attrs = &attribute,
+		.numAttrs = 1};
+	int n = 0, one = 0;
+
+	OK(drv.cuOccupancyMaxPotentialClusterSize(&n, function, &config));
+	tap_ok(n == 8, "a cluster has 8 blocks at most");
+	OK(drv.cuOccupancyMaxActiveClusters(&n, function, &config));
+	attribute.value.clusterDim.x = 4;
+	OK(drv.cuOccupancyMaxActiveClusters(&one, function, &config));
+	tap_ok(n > 100 && n == 2 * one, "clusters of twice the size are half as many (%d, %d)", n,
+		one);
+	attribute.value.clusterDim.x = 0;
+	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+		drv.cuOccupancyMaxActiveClusters(&n, function, &config));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuOccupancyMaxActiveClusters(NULL, function, &config));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuOccupancyMaxActiveClusters(&n, function, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuOccupancyMaxActiveClusters(&n, bad, &config));
+	config.attrs = NULL;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuOccupancyMaxActiveClusters(&n, function, &config));
+}
+
 static void modules(void)
 {
 	static const char no_ptx[] = "this is no module";
@@ -229,6 +260,7 @@ static void modules(void)
 		drv.cuFuncGetAttribute(&value, (CUfunction_attribute)1000, function));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 1));
+	clusters(function);
 	OK(drv.cuModuleUnload(module));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuModuleUnload(module));
 	OK(drv.cuCtxDestroy_v2(context));
