@@ -52,12 +52,23 @@ static struct place place_of(const CUDA_MEMCPY3D *c, bool is_source)
 	return p;
 }
 
+/* Not where its size, or where its last byte lies, is no number. */
 static bool is_possible(const CUDA_MEMCPY3D *c, const struct place *p)
 {
 	const bool is_line = c->Height == 1 && c->Depth == 1;
+	size_t n, x_end, y_end, z_end;
 
-	return (is_line || p->pitch >= p->x + c->WidthInBytes) &&
-		(c->Depth == 1 || p->rows >= p->y + c->Height);
+	if (__builtin_mul_overflow(c->WidthInBytes, c->Height, &n) ||
+		__builtin_mul_overflow(n, c->Depth, &n) ||
+		__builtin_add_overflow(p->x, c->WidthInBytes, &x_end) ||
+		__builtin_add_overflow(p->y, c->Height, &y_end) ||
+		__builtin_add_overflow(p->z, c->Depth, &z_end) ||
+		__builtin_mul_overflow(p->pitch, y_end, &n) ||
+		(z_end > 1 &&
+			(__builtin_mul_overflow(p->pitch, p->rows, &n) ||
+				__builtin_mul_overflow(n, z_end, &n))))
+		return false;
+	return (is_line || p->pitch >= x_end) && (c->Depth == 1 || p->rows >= y_end);
 }
 
 static CUresult box_of(const CUDA_MEMCPY3D *c, bool is_source, struct box *ret_box)
@@ -74,26 +85,26 @@ static CUresult box_of(const CUDA_MEMCPY3D *c, bool is_source, struct box *ret_b
 	return CUDA_SUCCESS;
 }
 
-static struct remote_copy device_end(const CUDA_MEMCPY3D *c, bool is_source)
+static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote_copy *ret)
 {
 	const bool is_array = (is_source ? c->srcMemoryType : c->dstMemoryType) ==
 		CU_MEMORYTYPE_ARRAY;
 	const struct place p = place_of(c, is_source);
-	struct remote_copy d = {.width = c->WidthInBytes,
+
+	*ret = (struct remote_copy){.width = c->WidthInBytes,
 		.height = c->Height,
 		.depth = c->Depth,
 		.x = p.x,
 		.y = p.y,
 		.z = p.z};
-
 	if (is_array) {
-		d.array = (uintptr_t)(is_source ? c->srcArray : c->dstArray);
-		return d;
+		ret->array = (uintptr_t)(is_source ? c->srcArray : c->dstArray);
+		return CUDA_SUCCESS;
 	}
-	d.address = is_source ? c->srcDevice : c->dstDevice;
-	d.pitch = p.pitch;
-	d.slice = p.pitch * p.rows;
-	return d;
+	ret->address = is_source ? c->srcDevice : c->dstDevice;
+	ret->pitch = p.pitch;
+	ret->slice = p.pitch * p.rows;
+	return is_possible(c, &p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /*
@@ -320,12 +331,12 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 		return CUDA_SUCCESS;
 	if (is_from_host && is_to_host)
 		return copy_host(&copy, how);
-	device = device_end(&copy, is_to_host);
-	device.stream = (uintptr_t)how.stream;
-	device.is_async = how.is_async;
-	r = box_of(&copy, is_from_host, &box);
+	r = device_end(&copy, is_to_host, &device);
+	r = r ? r : box_of(&copy, is_from_host, &box);
 	if (r)
 		return r;
+	device.stream = (uintptr_t)how.stream;
+	device.is_async = how.is_async;
 	if (is_in_window(&box, &window))
 		return copy_window(
 			is_from_host ? REMOTE_WINDOW_IN : REMOTE_WINDOW_OUT, &device, &window);

@@ -182,19 +182,13 @@ static struct {
 	bool has_thread;
 	/* under way: what writes to the program's memory */
 	_Atomic uint64_t writers;
-	/* streams on which something waits for what may come later, and where captures began */
-	struct streams {
-		CUstream stream[32];
-		_Atomic size_t n;      /* both are read without the lock */
-		_Atomic bool has_more; /* there were more: nobody knows which */
-	} waiting, capturing;
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	.done = PTHREAD_COND_INITIALIZER,
 	.up_lock = PTHREAD_MUTEX_INITIALIZER,
 	.functions_end = &host.functions,
 	.is_function = PTHREAD_COND_INITIALIZER};
 
-static bool work_get(uint64_t name, struct work *ret_work)
+bool work_get(uint64_t name, struct work *ret_work)
 {
 	bool is_there;
 
@@ -470,79 +464,7 @@ void work_await(uint32_t asked)
 	pthread_mutex_unlock(&host.lock);
 }
 
-/* ---- what may still change the program's memory ---- */
-
-static void add(struct streams *s, CUstream stream)
+bool work_writes(void)
 {
-	size_t i = 0;
-
-	pthread_mutex_lock(&host.lock);
-	while (i < s->n && s->stream[i] != stream)
-		i++;
-	if (i == ARRAY_SIZE(s->stream))
-		s->has_more = true;
-	else if (i == s->n)
-		s->stream[s->n++] = stream;
-	pthread_mutex_unlock(&host.lock);
-}
-
-static void leave(struct streams *s, CUstream stream)
-{
-	pthread_mutex_lock(&host.lock);
-	for (size_t i = s->n; i-- > 0;)
-		if (s->stream[i] == stream)
-			s->stream[i] = s->stream[--s->n];
-	pthread_mutex_unlock(&host.lock);
-}
-
-static bool is_any(const struct streams *s)
-{
-	return s->n || s->has_more;
-}
-
-bool is_capturing(void)
-{
-	return is_any(&host.capturing);
-}
-
-/* Others join a capture by its events: the driver alone knows who. */
-bool is_captured_on(CUstream stream)
-{
-	CUstreamCaptureStatus status;
-
-	return is_capturing() && cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-		status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-void capture_began(CUstream stream)
-{
-	add(&host.capturing, stream);
-}
-
-/* Also where that fails, but for a thread that may not end it. */
-void capture_ended(CUstream stream, CUresult r)
-{
-	if (r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
-		leave(&host.capturing, stream);
-}
-
-void stream_gone(CUstream stream)
-{
-	query_forget((uintptr_t)stream);
-	leave(&host.capturing, stream);
-}
-
-void stream_waits(CUstream stream)
-{
-	add(&host.waiting, stream);
-}
-
-void stream_done(CUstream stream)
-{
-	leave(&host.waiting, stream);
-}
-
-bool is_hazardous(void)
-{
-	return atomic_load(&host.writers) || is_any(&host.waiting);
+	return atomic_load(&host.writers);
 }

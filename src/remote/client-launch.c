@@ -206,23 +206,33 @@ REMOTE_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid
 		REMOTE_OP_cuLaunchCooperativeKernel, &launch, NULL, kernelParams, NULL, NULL, NULL);
 }
 
-REMOTE_EXPORT CUresult cuLaunchKernelEx(
-	const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+static CUresult read_config(
+	const CUlaunchConfig *config, CUfunction f, struct remote_launch *ret_launch)
 {
-	struct remote_launch launch = {.function = (uintptr_t)f};
 	CUresult r = session_check();
 
 	if (r)
 		return r;
 	if (!config || (config->numAttrs && !config->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
-	launch.stream = (uintptr_t)config->hStream;
-	memcpy(launch.grid, &config->gridDimX, sizeof(launch.grid));
-	memcpy(launch.block, &config->blockDimX, sizeof(launch.block));
-	launch.shared = config->sharedMemBytes;
-	launch.n_attrs = config->numAttrs;
-	return send_launch(REMOTE_OP_cuLaunchKernelEx, &launch, config->attrs, kernelParams, extra,
-		NULL, NULL);
+	*ret_launch = (struct remote_launch){.function = (uintptr_t)f,
+		.stream = (uintptr_t)config->hStream,
+		.shared = config->sharedMemBytes,
+		.n_attrs = config->numAttrs};
+	memcpy(ret_launch->grid, &config->gridDimX, sizeof(ret_launch->grid));
+	memcpy(ret_launch->block, &config->blockDimX, sizeof(ret_launch->block));
+	return CUDA_SUCCESS;
+}
+
+REMOTE_EXPORT CUresult cuLaunchKernelEx(
+	const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+	struct remote_launch launch;
+	const CUresult r = read_config(config, f, &launch);
+
+	return r ? r
+		 : send_launch(REMOTE_OP_cuLaunchKernelEx, &launch, config->attrs, kernelParams,
+			   extra, NULL, NULL);
 }
 
 REMOTE_EXPORT CUresult cuLaunchKernelEx_ptsz(
@@ -235,6 +245,43 @@ REMOTE_EXPORT CUresult cuLaunchKernelEx_ptsz(
 	own = *config;
 	own.hStream = own.hStream ? own.hStream : CU_STREAM_PER_THREAD;
 	return cuLaunchKernelEx(&own, f, kernelParams, extra);
+}
+
+static CUresult ask_clusters(unsigned op, int *ret, CUfunction f, const CUlaunchConfig *config)
+{
+	struct remote_launch launch;
+	size_t bytes;
+	struct call c;
+	CUresult r = read_config(config, f, &launch);
+
+	if (r)
+		return r;
+	if (!ret || launch.n_attrs > REMOTE_ATTRS_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	bytes = launch.n_attrs * sizeof(*config->attrs);
+	r = call_begin(&c, op, sizeof(launch) + FIELD(bytes));
+	if (r)
+		return r;
+	call_put(&c, &launch, sizeof(launch));
+	call_put(&c, config->attrs, bytes);
+	r = call_wait(&c, 0);
+	if (!r && !call_take(&c, ret, sizeof(*ret)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	return r;
+}
+
+REMOTE_EXPORT CUresult cuOccupancyMaxActiveClusters(
+	int *numClusters, CUfunction func, const CUlaunchConfig *config)
+{
+	return ask_clusters(REMOTE_OP_cuOccupancyMaxActiveClusters, numClusters, func, config);
+}
+
+REMOTE_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(
+	int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+{
+	return ask_clusters(
+		REMOTE_OP_cuOccupancyMaxPotentialClusterSize, clusterSize, func, config);
 }
 
 /*
@@ -371,10 +418,8 @@ CUresult host_call(struct work *work, CUstream stream, bool is_captured)
 	struct remote_host_call call = {
 		.stream = (uintptr_t)stream, .is_callback = work->kind == WORK_STREAM_CALLBACK};
 	struct call c;
-	CUresult r = session_check();
+	CUresult r;
 
-	if (r)
-		return r;
 	call.is_free = work->is_once = !is_captured;
 	r = work_new(work, &call.work);
 	if (!r)
@@ -385,16 +430,21 @@ CUresult host_call(struct work *work, CUstream stream, bool is_captured)
 	return call_post(&c);
 }
 
-REMOTE_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+static CUresult launch_function(struct work *work, CUstream stream, bool is_valid)
 {
 	const CUresult r = session_check();
 
 	if (r)
 		return r;
-	if (!fn)
-		return CUDA_ERROR_INVALID_VALUE;
-	return host_call(&(struct work){.kind = WORK_CALL, .fn = fn, .data = userData}, hStream,
-		is_captured_on(hStream));
+	return is_valid ? host_call(work, stream, is_captured_on(stream))
+			: CUDA_ERROR_INVALID_VALUE;
+}
+
+REMOTE_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+	struct work work = {.kind = WORK_CALL, .fn = fn, .data = userData};
+
+	return launch_function(&work, hStream, fn);
 }
 
 REMOTE_EXPORT CUresult cuLaunchHostFunc_v2(
@@ -411,13 +461,7 @@ REMOTE_EXPORT CUresult cuStreamAddCallback(
 		.stream = hStream,
 		.data = userData};
 
-	const CUresult r = session_check();
-
-	if (r)
-		return r;
-	if (flags || !callback)
-		return CUDA_ERROR_INVALID_VALUE;
-	return host_call(&work, hStream, is_captured_on(hStream));
+	return launch_function(&work, hStream, callback && !flags);
 }
 
 static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
@@ -443,7 +487,47 @@ static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
 NODES(cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams, host_node,
 	CUDA_HOST_NODE_PARAMS)
 
+REMOTE_EXPORT CUresult cuGraphHostNodeGetParams(
+	CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+	const uint64_t node = (uintptr_t)hNode;
+	struct work work;
+	uint64_t name;
+	struct call c;
+	CUresult r = session_check();
+
+	if (r)
+		return r;
+	if (!nodeParams)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = call_begin(&c, REMOTE_OP_cuGraphHostNodeGetParams, sizeof(node));
+	if (r)
+		return r;
+	call_put(&c, &node, sizeof(node));
+	r = call_wait(&c, 0);
+	if (!r && !call_take(&c, &name, sizeof(name)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	if (r)
+		return r;
+	/* A captured cuStreamAddCallback() has no function of this form. */
+	if (!work_get(name, &work) || work.kind != WORK_CALL)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	*nodeParams = (CUDA_HOST_NODE_PARAMS){work.fn, work.data};
+	return CUDA_SUCCESS;
+}
+
 /* ---- nodes by their general form ---- */
+
+static CUDA_MEMSET_NODE_PARAMS memset_of(const CUgraphNodeParams *p)
+{
+	return (CUDA_MEMSET_NODE_PARAMS){.dst = p->memset.dst,
+		.pitch = p->memset.pitch,
+		.value = p->memset.value,
+		.elementSize = p->memset.elementSize,
+		.width = p->memset.width,
+		.height = p->memset.height};
+}
 
 static CUresult add_node(
 	CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
@@ -460,12 +544,7 @@ static CUresult add_node(
 		return cuGraphAddMemcpyNode(
 			ret, graph, deps, n, &p->memcpy.copyParams, p->memcpy.copyCtx);
 	case CU_GRAPH_NODE_TYPE_MEMSET: {
-		const CUDA_MEMSET_NODE_PARAMS m = {.dst = p->memset.dst,
-			.pitch = p->memset.pitch,
-			.value = p->memset.value,
-			.elementSize = p->memset.elementSize,
-			.width = p->memset.width,
-			.height = p->memset.height};
+		const CUDA_MEMSET_NODE_PARAMS m = memset_of(p);
 
 		return cuGraphAddMemsetNode(ret, graph, deps, n, &m, p->memset.ctx);
 	}
@@ -517,6 +596,66 @@ REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 			dependencyData[i].to_port)
 			return CUDA_ERROR_NOT_SUPPORTED;
 	return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+/* exec: NULL: of the graph itself, where a child graph has no form to be set in. */
+static CUresult set_node(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)
+{
+	switch (p->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL: {
+		CUDA_KERNEL_NODE_PARAMS k;
+
+		memcpy(&k, &p->kernel, sizeof(k));
+		return exec ? cuGraphExecKernelNodeSetParams_v2(exec, node, &k)
+			    : cuGraphKernelNodeSetParams_v2(node, &k);
+	}
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return exec ? cuGraphExecMemcpyNodeSetParams(
+				      exec, node, &p->memcpy.copyParams, p->memcpy.copyCtx)
+			    : cuGraphMemcpyNodeSetParams(node, &p->memcpy.copyParams);
+	case CU_GRAPH_NODE_TYPE_MEMSET: {
+		const CUDA_MEMSET_NODE_PARAMS m = memset_of(p);
+
+		return exec ? cuGraphExecMemsetNodeSetParams(exec, node, &m, p->memset.ctx)
+			    : cuGraphMemsetNodeSetParams(node, &m);
+	}
+	case CU_GRAPH_NODE_TYPE_HOST: {
+		const CUDA_HOST_NODE_PARAMS h = {p->host.fn, p->host.userData};
+
+		return exec ? cuGraphExecHostNodeSetParams(exec, node, &h)
+			    : cuGraphHostNodeSetParams(node, &h);
+	}
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return exec ? cuGraphExecChildGraphNodeSetParams(exec, node, p->graph.graph)
+			    : CUDA_ERROR_NOT_SUPPORTED;
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return exec ? cuGraphExecEventWaitNodeSetEvent(exec, node, p->eventWait.event)
+			    : cuGraphEventWaitNodeSetEvent(node, p->eventWait.event);
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return exec ? cuGraphExecEventRecordNodeSetEvent(exec, node, p->eventRecord.event)
+			    : cuGraphEventRecordNodeSetEvent(node, p->eventRecord.event);
+	default: return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+REMOTE_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+	const CUresult r = session_check();
+
+	if (r)
+		return r;
+	return nodeParams ? set_node(NULL, hNode, nodeParams) : CUDA_ERROR_INVALID_VALUE;
+}
+
+REMOTE_EXPORT CUresult cuGraphExecNodeSetParams(
+	CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+	const CUresult r = session_check();
+
+	if (r)
+		return r;
+	return hGraphExec && nodeParams ? set_node(hGraphExec, hNode, nodeParams)
+					: CUDA_ERROR_INVALID_VALUE;
 }
 
 REMOTE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,

@@ -161,15 +161,15 @@ static void learn(uint64_t handle, uint64_t stamp, enum query_state state)
 
 static CUresult query(unsigned op, uint64_t handle, bool is_stream)
 {
-	/* While something is captured, nobody but the program may look at streams and events. */
-	const uint64_t watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS,
-		       now = atomic_load(&heard);
-	uint64_t stamp, watched = 0;
+	const uint64_t now = atomic_load(&heard);
+	uint64_t stamp, watch, watched = 0;
 	CUresult r = session_check();
 	struct call c;
 
 	if (r)
 		return r;
+	/* While something is captured, nobody but the program may look at streams and events. */
+	watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS;
 	/* The streams that have numbers are different ones in each context. */
 	if (handle >> 48 && is_known(handle, is_stream, &stamp, &r))
 		return r;

@@ -64,20 +64,20 @@ static uint64_t cookie_of(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_COOKIE, &cookie, &n) < 0 ? 0 : cookie;
 }
 
+/* A program may have closed it, and have something else by its number. */
+static bool is_own_socket(void)
+{
+	return cookie_of(session.sock) == session.cookie;
+}
+
 static bool is_alive(void *unused)
 {
 	struct pollfd p = {.fd = session.sock, .events = POLLRDHUP};
 
 	if ((poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
-		cookie_of(session.sock) != session.cookie)
+		!is_own_socket())
 		atomic_store(&session.state, STATE_GONE);
 	return atomic_load(&session.state) < STATE_FAILED;
-}
-
-/* A program may have closed it, and have something else by its number. */
-static bool is_own_socket(void)
-{
-	return cookie_of(session.sock) == session.cookie;
 }
 
 bool session_ask(struct remote_note *note, int fd)

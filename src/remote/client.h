@@ -139,19 +139,38 @@ struct work {
 
 /* Starts the reverse thread when there is none. */
 CUresult work_new(const struct work *work, uint64_t *ret_name);
+/* False: there is none of that name. */
+bool work_get(uint64_t name, struct work *ret_work);
 /* The worker's word that so many reverse frames come before: waits until they are done with. */
 void work_await(uint32_t asked);
+/* Something is under way that writes to the program's memory. */
+bool work_writes(void);
+/*
+ * Work of the program's own, in the stream's order, after session_check(). is_captured:
+ * is_captured_on(stream).
+ */
+CUresult host_call(struct work *work, CUstream stream, bool is_captured);
+
+/* The reverse thread is there afterwards. */
+CUresult reverse_begin(void);
+
+/* ---- streams (client-streams.c) ---- */
+
 /* Does earlier work write to the program's memory, or does something wait on a stream? */
 bool is_hazardous(void);
 /* Any stream is, as far as is known. */
 bool is_capturing(void);
 /* What is done on that stream becomes a part of a graph; asks, where any is capturing. */
 bool is_captured_on(CUstream stream);
-/* Work of the program's own, in the stream's order. is_captured: is_captured_on(stream). */
-CUresult host_call(struct work *work, CUstream stream, bool is_captured);
 
-/* The reverse thread is there afterwards. */
-CUresult reverse_begin(void);
+/* What generated stubs note. context_is: the calling thread's; NULL: it has changed. */
+void context_is(CUcontext context);
+void context_gone(CUcontext context);
+void capture_began(CUstream stream);
+void capture_ended(CUstream stream, CUresult r);
+void stream_gone(CUstream stream);
+void stream_waits(CUstream stream);
+void stream_done(CUstream stream);
 
 /* ---- queries (client-query.c) ---- */
 
@@ -164,9 +183,4 @@ void query_done(const struct remote_done *done);
 void event_recorded(CUevent event);
 void query_forget(uint64_t handle);
 void graph_launched(CUstream stream);
-void capture_began(CUstream stream);
-void capture_ended(CUstream stream, CUresult r);
-void stream_gone(CUstream stream);
-void stream_waits(CUstream stream);
-void stream_done(CUstream stream);
 void layouts_forget(void);

@@ -334,22 +334,54 @@ CUresult serve_cuLaunchCooperativeKernel(struct serve *s)
 			   l.given.shared, stream, param);
 }
 
+static bool take_config(struct serve *s, struct launch *l, CUlaunchConfig *ret)
+{
+	if (!take_launch(s, l))
+		return false;
+	*ret = (CUlaunchConfig){
+		.hStream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, l->given.stream),
+		.sharedMemBytes = l->given.shared,
+		.attrs = l->attrs,
+		.numAttrs = l->given.n_attrs};
+	memcpy(&ret->gridDimX, l->given.grid, sizeof(l->given.grid));
+	memcpy(&ret->blockDimX, l->given.block, sizeof(l->given.block));
+	return !s->error;
+}
+
 CUresult serve_cuLaunchKernelEx(struct serve *s)
 {
-	CUlaunchConfig config = {0};
+	CUlaunchConfig config;
 	struct launch l;
 
-	if (!take_launch(s, &l))
+	return take_config(s, &l, &config)
+		? driver.cuLaunchKernelEx(&config, l.function, NULL, extra_of(&l))
+		: s->error;
+}
+
+static CUresult tell_clusters(
+	struct serve *s, CUresult (*ask)(int *, CUfunction, const CUlaunchConfig *))
+{
+	CUlaunchConfig config;
+	struct launch l;
+	int n = 0;
+	CUresult r;
+
+	if (!take_config(s, &l, &config))
 		return s->error;
-	config.hStream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, l.given.stream);
-	memcpy(&config.gridDimX, l.given.grid, sizeof(l.given.grid));
-	memcpy(&config.blockDimX, l.given.block, sizeof(l.given.block));
-	config.sharedMemBytes = l.given.shared;
-	config.attrs = l.attrs;
-	config.numAttrs = l.given.n_attrs;
-	if (s->error)
-		return s->error;
-	return driver.cuLaunchKernelEx(&config, l.function, NULL, extra_of(&l));
+	r = ask(&n, l.function, &config);
+	if (!r)
+		give(s, &n, sizeof(n));
+	return r;
+}
+
+CUresult serve_cuOccupancyMaxActiveClusters(struct serve *s)
+{
+	return tell_clusters(s, driver.cuOccupancyMaxActiveClusters);
+}
+
+CUresult serve_cuOccupancyMaxPotentialClusterSize(struct serve *s)
+{
+	return tell_clusters(s, driver.cuOccupancyMaxPotentialClusterSize);
 }
 
 /* ---- kernel nodes ---- */

@@ -1,143 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies to and from the program's memory, and the reverse lane. What a stream does later with that
- * memory is a host function of ours in the stream: it asks the program, waits, and the stream goes
- * on. Between it and the copy stand pieces of memory of our own, which the driver has locked.
+ * Copies to and from the program's memory. What a stream does later with that memory is a host
+ * function of ours in the stream: it asks the program, waits, and the stream goes on. Between it
+ * and the copy stand pieces of memory of our own, which the driver has locked.
  */
-#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "remote/worker.h"
-
-/* ---- the reverse lane ---- */
-
-struct asked {
-	struct asked *next;
-	uint64_t token;
-	uint8_t *to; /* where the bytes go */
-	size_t bytes;
-	sem_t is_there;
-};
-
-/* Who sends may have to wait for room, and room there is when answers are taken. */
-static struct {
-	pthread_mutex_t lock, down_lock;
-	struct ring up, down;
-	struct asked *asked;
-	uint64_t token;
-	_Atomic uint32_t n;
-} reverse = {.lock = PTHREAD_MUTEX_INITIALIZER, .down_lock = PTHREAD_MUTEX_INITIALIZER};
-
-uint32_t reverse_asked(void)
-{
-	return atomic_load_explicit(&reverse.n, memory_order_acquire);
-}
-
-/* The head is a struct remote_reverse or remote_done. */
-static void send(unsigned op, const void *head, size_t head_bytes, const void *data, size_t n)
-{
-	const size_t bytes = sizeof(struct remote_frame) + head_bytes + n;
-	struct remote_frame *frame;
-
-	pthread_mutex_lock(&reverse.down_lock);
-	frame = ring_reserve(&reverse.down, bytes, &worker_watch);
-	if (frame) {
-		*frame = (struct remote_frame){
-			.size = (uint32_t)((bytes + 15) & ~(size_t)15), .op = (uint16_t)op};
-		memcpy(frame + 1, head, head_bytes);
-		if (n)
-			memcpy((uint8_t *)(frame + 1) + head_bytes, data, n);
-		ring_publish(&reverse.down, bytes);
-		atomic_fetch_add_explicit(&reverse.n, 1, memory_order_release);
-	}
-	pthread_mutex_unlock(&reverse.down_lock);
-}
-
-static void push(const struct remote_reverse *head, const void *data, size_t n)
-{
-	send(REMOTE_PUSH, head, sizeof(*head), data, n);
-}
-
-void reverse_say_done(const struct remote_done *done)
-{
-	send(REMOTE_DONE, done, sizeof(*done), NULL, 0);
-}
-
-void reverse_cancel(uint64_t work)
-{
-	push(&(struct remote_reverse){.work = work, .is_last = 1, .is_free = 1}, NULL, 0);
-}
-
-/* Asks and waits for the answer, whose bytes go to `to`. */
-static void ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n)
-{
-	struct asked mine = {.to = to, .bytes = n}, **at;
-
-	sem_init(&mine.is_there, 0, 0);
-	pthread_mutex_lock(&reverse.lock);
-	mine.token = head->token = ++reverse.token;
-	mine.next = reverse.asked;
-	reverse.asked = &mine;
-	pthread_mutex_unlock(&reverse.lock);
-	send(op, head, sizeof(*head), NULL, 0);
-	while (sem_wait(&mine.is_there) < 0)
-		;
-	pthread_mutex_lock(&reverse.lock);
-	for (at = &reverse.asked; *at != &mine; at = &(*at)->next)
-		;
-	*at = mine.next;
-	pthread_mutex_unlock(&reverse.lock);
-	sem_destroy(&mine.is_there);
-}
-
-static void take_answer(const struct remote_frame *head, const uint8_t *frame)
-{
-	struct remote_reverse answer;
-	struct asked *a;
-	size_t n;
-
-	if (head->size < sizeof(*head) + sizeof(answer))
-		return;
-	memcpy(&answer, frame + sizeof(*head), sizeof(answer));
-	n = head->size - sizeof(*head) - sizeof(answer);
-	pthread_mutex_lock(&reverse.lock);
-	for (a = reverse.asked; a && a->token != answer.token; a = a->next)
-		;
-	if (a) {
-		if (a->bytes)
-			memcpy(a->to, frame + sizeof(*head) + sizeof(answer),
-				a->bytes < n ? a->bytes : n);
-		a->token = 0; /* a second answer finds nobody */
-		sem_post(&a->is_there);
-	}
-	pthread_mutex_unlock(&reverse.lock);
-}
-
-static void *reverse_main(void *unused)
-{
-	struct remote_frame head;
-	const void *frame;
-
-	while (ring_next(&reverse.up, &worker_watch, &head, &frame) > 0) {
-		take_answer(&head, frame);
-		ring_consume(&reverse.up, head.size);
-	}
-	return NULL;
-}
-
-int reverse_start(struct remote_session *session)
-{
-	pthread_t thread;
-	int failed;
-
-	ring_attach_producer(&reverse.down, session, 0, RING_DOWN);
-	ring_attach_consumer(&reverse.up, session, 0, RING_UP);
-	failed = pthread_create(&thread, NULL, reverse_main, NULL);
-	if (!failed)
-		pthread_detach(thread);
-	return -failed;
-}
 
 /* ---- memory between ---- */
 
@@ -307,32 +177,6 @@ static void stage_release_after(struct stage *s, CUstream stream)
 	pthread_mutex_unlock(&stages.lock);
 }
 
-/* ---- what graphs need ---- */
-
-/* The graph that the stream is captured into; NULL: it is not. */
-static CUgraph captured_by(CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUgraph graph = NULL;
-
-	return !driver.cuStreamGetCaptureInfo_v2(stream, &status, NULL, &graph, NULL, NULL) &&
-			status == CU_STREAM_CAPTURE_STATUS_ACTIVE
-		? graph
-		: NULL;
-}
-
-/*
- * It goes with the last graph, or executable of it, that has it, once that is not under way. Where
- * the driver does not know how (before 11.3) it stays as long as we do.
- */
-static void keep_with(CUgraph graph, CUhostFn forget, void *p)
-{
-	CUuserObject object;
-
-	if (!driver.cuUserObjectCreate(&object, p, forget, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
-		driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-}
-
 /* ---- copies ---- */
 
 static bool is_linear(const struct remote_copy *c)
@@ -492,7 +336,7 @@ static void fetch(void *argument)
 			.is_last = at + n == l->bytes,
 			.is_free = l->is_once};
 
-		ask(REMOTE_PULL, &head, l->stage->p + at, n);
+		reverse_ask(REMOTE_PULL, &head, l->stage->p + at, n);
 		at += n;
 	}
 	if (l->is_once)
@@ -511,7 +355,7 @@ static void bring(void *argument)
 			.is_last = at + n == l->bytes,
 			.is_free = l->is_once};
 
-		push(&head, l->stage->p + at, n);
+		reverse_push(&head, l->stage->p + at, n);
 		at += n;
 	}
 	if (l->is_once) {
@@ -559,7 +403,7 @@ static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph
 	}
 	r = run(c, stream, stage->p, true);
 	if (graph)
-		keep_with(graph, forget_later, l);
+		graph_keep(graph, forget_later, l);
 	else
 		stage_release_after(stage, stream);
 	return r;
@@ -573,7 +417,7 @@ static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph 
 	if (!r)
 		r = driver.cuLaunchHostFunc(stream, bring, l);
 	if (graph) {
-		keep_with(graph, forget_later, l);
+		graph_keep(graph, forget_later, l);
 	} else if (r) {
 		stage_release_after(l->stage, stream);
 		free(l);
@@ -584,7 +428,7 @@ static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph 
 /* What the program took for a captured one is none where another stream is captured. */
 static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
 {
-	CUgraph const graph = c->is_free ? NULL : captured_by((CUstream)(uintptr_t)c->stream);
+	CUgraph const graph = c->is_free ? NULL : graph_captured_by((CUstream)(uintptr_t)c->stream);
 	struct later *l = later_new(c, bytes, !graph);
 	CUresult r;
 
@@ -657,148 +501,4 @@ CUresult serve_copy_device(struct serve *s)
 	if (s->error || !fix_CUDA_MEMCPY3D(s, &copy))
 		return s->error;
 	return is_async ? driver.cuMemcpy3DAsync_v2(&copy, stream) : driver.cuMemcpy3D_v2(&copy);
-}
-
-/* ---- functions of the program ---- */
-
-struct host_call {
-	uint64_t work;
-	bool is_once;
-};
-
-static void call_back(struct host_call *h, CUresult status)
-{
-	struct remote_reverse head = {
-		.work = h->work, .status = (int32_t)status, .is_last = 1, .is_free = h->is_once};
-
-	ask(REMOTE_CALL, &head, NULL, 0);
-	if (h->is_once)
-		free(h);
-}
-
-static void on_host_function(void *argument)
-{
-	call_back(argument, CUDA_SUCCESS);
-}
-
-/* As forget_later(). */
-static void forget_call(void *argument)
-{
-	struct host_call *h = argument;
-
-	reverse_cancel(h->work);
-	free(h);
-}
-
-static void on_callback(CUstream stream, CUresult status, void *argument)
-{
-	call_back(argument, status);
-}
-
-CUresult serve_host_call(struct serve *s)
-{
-	struct remote_host_call call = TAKE_VALUE(s, struct remote_host_call);
-	struct host_call *h = malloc(sizeof(*h));
-	CUgraph graph = NULL;
-	CUstream stream;
-	CUresult r;
-
-	stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, call.stream);
-	r = h ? s->error : CUDA_ERROR_OUT_OF_MEMORY;
-	if (!r) {
-		graph = call.is_free ? NULL : captured_by(stream);
-		*h = (struct host_call){call.work, !graph};
-		r = call.is_callback ? driver.cuStreamAddCallback(stream, on_callback, h, 0)
-				     : driver.cuLaunchHostFunc(stream, on_host_function, h);
-	}
-	if (r) {
-		free(h);
-		reverse_cancel(call.work);
-	} else if (graph) {
-		keep_with(graph, forget_call, h);
-	}
-	return r;
-}
-
-/* ---- host nodes ---- */
-
-static bool read_node(struct serve *s, struct remote_node *ret, CUgraphNode **ret_dependencies)
-{
-	*ret = TAKE_VALUE(s, struct remote_node);
-	*ret_dependencies = TAKE_ARRAY(s, CUgraphNode, ret->n);
-	return !s->error && handles_real(s, KIND_CUgraphNode, *ret_dependencies, ret->n);
-}
-
-static CUresult host_node(struct serve *s, CUDA_HOST_NODE_PARAMS *ret, struct remote_node *ret_node,
-	CUgraphNode **ret_dependencies)
-{
-	const uint64_t work = take_u64(s);
-	struct host_call *h;
-
-	if (!read_node(s, ret_node, ret_dependencies))
-		return s->error;
-	h = malloc(sizeof(*h));
-	if (!h)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*h = (struct host_call){work, false};
-	*ret = (CUDA_HOST_NODE_PARAMS){on_host_function, h};
-	return CUDA_SUCCESS;
-}
-
-CUresult serve_cuGraphAddHostNode(struct serve *s)
-{
-	CUDA_HOST_NODE_PARAMS params;
-	CUgraphNode *dependencies, made;
-	struct remote_node node;
-	uint64_t named;
-	CUgraph graph;
-	CUresult r = host_node(s, &params, &node, &dependencies);
-
-	if (r)
-		return r;
-	graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.of);
-	r = s->error ? s->error
-		     : driver.cuGraphAddHostNode(&made, graph, dependencies, node.n, &params);
-	if (r) {
-		free(params.userData);
-		return r;
-	}
-	keep_with(graph, forget_call, params.userData);
-	named = handle_name(s, KIND_CUgraphNode, (uintptr_t)made);
-	give(s, &named, sizeof(named));
-	return CUDA_SUCCESS;
-}
-
-CUresult serve_cuGraphHostNodeSetParams(struct serve *s)
-{
-	CUDA_HOST_NODE_PARAMS params;
-	CUgraphNode *dependencies, real;
-	struct remote_node node;
-	CUresult r = host_node(s, &params, &node, &dependencies);
-
-	if (r)
-		return r;
-	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
-	r = s->error ? s->error : driver.cuGraphHostNodeSetParams(real, &params);
-	if (r)
-		free(params.userData);
-	return r;
-}
-
-CUresult serve_cuGraphExecHostNodeSetParams(struct serve *s)
-{
-	CUDA_HOST_NODE_PARAMS params;
-	CUgraphNode *dependencies, real;
-	struct remote_node node;
-	CUgraphExec exec;
-	CUresult r = host_node(s, &params, &node, &dependencies);
-
-	if (r)
-		return r;
-	exec = (CUgraphExec)(uintptr_t)handle_real(s, KIND_CUgraphExec, node.of);
-	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.node);
-	r = s->error ? s->error : driver.cuGraphExecHostNodeSetParams(exec, real, &params);
-	if (r)
-		free(params.userData);
-	return r;
 }

@@ -97,10 +97,30 @@ static bool ends_watches(unsigned op)
 	}
 }
 
+/* What a graph's nodes are may be needed from now on. */
+static bool uses_graphs(unsigned op)
+{
+	switch (op) {
+	case REMOTE_OP_cuGraphAddChildGraphNode:
+	case REMOTE_OP_cuGraphClone:
+	case REMOTE_OP_cuGraphExecChildGraphNodeSetParams:
+	case REMOTE_OP_cuGraphExecUpdate:
+	case REMOTE_OP_cuGraphExecUpdate_v2:
+	case REMOTE_OP_cuGraphInstantiate_v2:
+	case REMOTE_OP_cuGraphInstantiateWithFlags:
+	case REMOTE_OP_cuGraphInstantiateWithParams:
+	case REMOTE_OP_cuGraphLaunch:
+	case REMOTE_OP_cuGraphUpload: return true;
+	default: return false;
+	}
+}
+
 static CUresult serve_one(struct serve *s, unsigned op)
 {
 	if (ends_watches(op))
 		watches_end();
+	if (uses_graphs(op))
+		graph_is_used();
 	if (op < REMOTE_OPS)
 		return serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
 	switch (op) {

@@ -123,7 +123,7 @@ void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE
 void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p);
 void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
 
-/* ---- the reverse lane (worker-host.c) ---- */
+/* ---- the reverse lane (worker-reverse.c) ---- */
 
 int reverse_start(struct remote_session *session);
 /* How many frames have been put onto it. */
@@ -131,8 +131,24 @@ uint32_t reverse_asked(void);
 /* The client is told that nothing comes of this work. */
 void reverse_cancel(uint64_t work);
 
+/* Asks and waits for the answer, whose `n` bytes go to `to`. Any thread. */
+void reverse_ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n);
+void reverse_push(const struct remote_reverse *head, const void *data, size_t n);
 /* What was watched is over, or no longer watched. */
 void reverse_say_done(const struct remote_done *done);
+
+/* ---- graphs (worker-call.c) ---- */
+
+/* The graph that the stream is captured into; NULL: it is not. */
+CUgraph graph_captured_by(CUstream stream);
+/*
+ * `forget` comes with the last graph, or executable of it, that has p, once that is not under way.
+ * Where the driver does not know how (before 11.3) it stays as long as we do.
+ */
+void graph_keep(CUgraph graph, CUhostFn forget, void *p);
+/* Before a graph is launched, or another made of it. */
+void graph_is_used(void);
+void graph_exec_gone(CUgraphExec exec);
 
 /* ---- queries (worker-query.c) ---- */
 

@@ -5,11 +5,13 @@
  * later. All of it holds on a local driver as well.
  */
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../sim/driver.h"
@@ -267,6 +269,43 @@ static void without_a_stream(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* Their products and sums go round at 2^64. */
+static void sizes_that_are_none(void *host, CUdeviceptr device)
+{
+	const size_t half = (size_t)1 << 63;
+	const CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = host,
+		.srcPitch = 64,
+		.srcHeight = 4,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = device,
+		.dstPitch = 64,
+		.dstHeight = 4,
+		.WidthInBytes = 16,
+		.Height = 2,
+		.Depth = 2};
+	CUDA_MEMCPY3D c = box;
+
+	OK(drv.cuMemcpy3D_v2(&c));
+	c.srcPitch = c.dstPitch = c.WidthInBytes = half;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	c = box;
+	c.Depth = half;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	c = box;
+	c.srcXInBytes = -(size_t)8;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	c = box;
+	c.dstY = -(size_t)1;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	c = box;
+	c.dstPitch = half;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	c = box;
+	c.srcHeight = half;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+}
+
 /* Memory that is no more is nobody's, and none of the program's; what is not given is as needed. */
 static void what_cannot_be(void)
 {
@@ -304,6 +343,7 @@ static void what_cannot_be(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
 	c.srcPitch = 31;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
+	sizes_that_are_none(host, a);
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyBatchAsync(
 			&nowhere, &somewhere, &bytes, 1, &attributes, &first, 1, &index, stream));
@@ -454,6 +494,194 @@ static void many_pieces(void)
 	NEED(drv.cuMemcpyDtoHAsync_v2(piece[0], device, N, NULL));
 	/* Given back while a copy is under way: that one is over first. */
 	OK(drv.cuMemFreeHost(piece[0]));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- streams that have numbers ---- */
+
+static void fill_later(void *p)
+{
+	wait_a_little(NULL);
+	fill(p);
+}
+
+static CUgraphExec filler(uint32_t *host)
+{
+	const CUDA_HOST_NODE_PARAMS params = {fill_later, host};
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddHostNode(&node, graph, NULL, 0, &params));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	return exec;
+}
+
+static void *synchronize(void *context)
+{
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	return NULL;
+}
+
+static void numbered_streams(void)
+{
+	CUcontext context = begin_context(), other;
+	CUdeviceptr a = device_new(N);
+	uint32_t *host;
+	CUgraphExec exec;
+	pthread_t thread;
+
+	is_registered = true;
+	host = locked(N);
+	exec = filler(host);
+	set_all(host, 0);
+	NEED(drv.cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+	pthread_create(&thread, NULL, synchronize, context);
+	pthread_join(thread, NULL);
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, CU_STREAM_PER_THREAD));
+	NEED(drv.cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	tap_ok(device_is(a, 11), "a thread's own stream is not done with that of another thread");
+	NEED(drv.cuCtxCreate_v2(&other, 0, 0));
+	NEED(drv.cuCtxSetCurrent(context));
+	for (int i = 0; i < 2; i++) {
+		set_all(host, 0);
+		NEED(drv.cuGraphLaunch(exec, NULL));
+		NEED(drv.cuCtxPushCurrent_v2(other));
+		NEED(drv.cuStreamSynchronize(i ? CU_STREAM_LEGACY : NULL));
+		NEED(drv.cuCtxPopCurrent_v2(&other));
+		NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, NULL));
+		NEED(drv.cuStreamSynchronize(NULL));
+		tap_ok(device_is(a, 11), "nor a context's with that of another context");
+	}
+	OK(drv.cuCtxDestroy_v2(other));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- host nodes ---- */
+
+static void add(void *p)
+{
+	++*(uint64_t *)p;
+}
+
+static void node_by_its_general_form(CUgraphExec exec, CUgraphNode node, CUstream stream)
+{
+	uint64_t one = 0, two = 0;
+	CUgraphNodeParams p = {
+		.type = CU_GRAPH_NODE_TYPE_HOST, .host = {.fn = add, .userData = &one}};
+	CUDA_HOST_NODE_PARAMS now;
+
+	OK(drv.cuGraphExecNodeSetParams(exec, node, &p));
+	p.host.userData = &two;
+	OK(drv.cuGraphNodeSetParams(node, &p));
+	NEED(drv.cuGraphLaunch(exec, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	OK(drv.cuGraphHostNodeGetParams(node, &now));
+	tap_ok(one == 1 && two == 0 && now.fn == add && now.userData == &two,
+		"the general form sets the one, or the other");
+	p.type = CU_GRAPH_NODE_TYPE_MEMSET;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecNodeSetParams(exec, node, &p));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecNodeSetParams(exec, node, NULL));
+}
+
+/* As often as a long run does it: what a node was given before takes no room. */
+static void host_nodes_again(void)
+{
+	CUcontext context = begin_context();
+	uint64_t counts[3] = {0}, after = 0;
+	CUDA_HOST_NODE_PARAMS params = {add, &counts[0]}, now;
+	CUstream stream = stream_new();
+	CUgraphExec exec;
+	CUgraphNode node, empty;
+	CUgraph graph;
+	bool is = true;
+
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddHostNode(&node, graph, NULL, 0, &params));
+	NEED(drv.cuGraphAddEmptyNode(&empty, graph, NULL, 0));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	params.userData = &counts[1];
+	/* More often than there is room; over a link each takes its time. */
+	for (int i = 0; i < (getenv("DIVVY_TEST_LINK") ? 4096 : (1 << 20) + 100); i++) {
+		NEED(drv.cuGraphExecHostNodeSetParams(exec, node, &params));
+		if (i % 16 == 0)
+			is = is && drv.cuGraphHostNodeSetParams(node, &params) == CUDA_SUCCESS;
+	}
+	NEED(drv.cuGraphHostNodeGetParams(node, &now));
+	tap_ok(is && now.userData == &counts[1], "a node is given its function again and again");
+	NEED(drv.cuLaunchHostFunc(stream, add, &after));
+	NEED(drv.cuGraphLaunch(exec, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(after == 1 && !counts[0] && counts[1] == 1, "... and has the last one");
+	/* Each launch has what the node had then. */
+	for (uint64_t i = 0; i < 1000; i++) {
+		params.userData = &counts[i % 3];
+		NEED(drv.cuGraphExecHostNodeSetParams(exec, node, &params));
+		NEED(drv.cuGraphLaunch(exec, stream));
+		if (i % 7 == 0)
+			NEED(drv.cuStreamSynchronize(stream));
+	}
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(counts[0] == 334 && counts[1] == 334 && counts[2] == 333,
+		"... and at each launch the one of that moment");
+	OK(drv.cuGraphExecDestroy(exec));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	NEED(drv.cuGraphLaunch(exec, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(counts[1] == 335, "another executable has the graph's own");
+	node_by_its_general_form(exec, node, stream);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphHostNodeSetParams(empty, &params));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphHostNodeGetParams(empty, &now));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecHostNodeSetParams(exec, empty, &params));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- children ---- */
+
+static CUevent polled;
+static CUstream polled_stream;
+static _Atomic bool is_enough;
+
+static void *poll_both(void *context)
+{
+	NEED(drv.cuCtxSetCurrent(context));
+	while (!is_enough) {
+		drv.cuEventQuery(polled);
+		drv.cuStreamQuery(polled_stream);
+	}
+	return NULL;
+}
+
+/* What the other threads have in hand when a process forks is nobody's in the child. */
+static void polled_by_others(void)
+{
+	CUcontext context = begin_context();
+	pthread_t thread[4];
+	int status = 0;
+
+	polled_stream = stream_new();
+	NEED(drv.cuEventCreate(&polled, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuEventRecord(polled, polled_stream));
+	for (int i = 0; i < 4; i++)
+		pthread_create(&thread[i], NULL, poll_both, context);
+	for (int i = 0; i < 200 && !status; i++) {
+		const pid_t child = fork();
+
+		if (!child) {
+			alarm(20);
+			_exit(drv.cuEventQuery(polled) == CUDA_SUCCESS ||
+				drv.cuStreamQuery(polled_stream) == CUDA_SUCCESS);
+		}
+		while (waitpid(child, &status, 0) < 0)
+			;
+	}
+	is_enough = true;
+	for (int i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+	tap_ok(!status, "a child is refused at once, whoever asks in the parent");
+	OK(drv.cuStreamQuery(polled_stream));
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -710,6 +938,9 @@ static const struct {
 	{"memory of the program's that is locked", registered},
 	{"shapes", shapes},
 	{"many pieces", many_pieces},
+	{"streams that have numbers", numbered_streams},
+	{"host nodes", host_nodes_again},
+	{"children", polled_by_others},
 	{"queries", queries},
 	{"a taken address", taken_address},
 	{"an image", load_image},
