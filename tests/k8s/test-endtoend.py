@@ -221,11 +221,28 @@ def a_program_may_be_kept_from_the_driver():
     remove("remote")
 
 
+def as_many_go_as_come():
+    """Every device is full of a lower priority: for each half that is wanted one goes, and nobody else."""
+    spin = ["--kernel-us=500", "--burst-on=5", "--burst-off=500"]
+    low, high = [f"low-{i}" for i in range(2 * DEVICES)], [f"high-{i}" for i in range(3)]
+    for name in low:
+        make(name, *spin, request="0.5", memory="1Gi", priority="10")
+    running(*low)
+    for name in high:
+        make(name, *spin, request="0.5", memory="1Gi", priority="90")
+    running(*high)
+    there = {p["metadata"]["name"]: p for p in cluster.get(pods())["items"]}
+    left = [name for name in low if name in there and not there[name]["metadata"].get("deletionTimestamp")]
+    assert len(left) == len(low) - len(high), left
+    assert all(there[name]["status"]["phase"] == "Running" for name in left), left
+    remove(*left, *high)
+
+
 TESTS = [the_shipped_pods_run, who_is_over_his_memory_is_refused_and_his_neighbour_goes_on,
          a_job_starts_when_a_fifth_has_a_place, a_job_waits_while_too_few_have_a_place,
          a_share_pod_is_pinned_to_its_gpu,
          labels_bring_together_and_keep_apart, a_latency_pod_is_served_first,
-         a_program_may_be_kept_from_the_driver, each_container_has_its_own_spec]
+         a_program_may_be_kept_from_the_driver, each_container_has_its_own_spec, as_many_go_as_come]
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
