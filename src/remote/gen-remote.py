@@ -78,7 +78,7 @@ class Function:
     def __init__(self, entry, travel, layout):
         self.entry, self.name, self.travel, self.layout = entry, entry.name, travel, layout
         self.hand = layout == 'hand' or travel in ('LOCAL', 'DATA', 'CALL')
-        self.params, self.then, self.after, self.always = [], None, None, False
+        self.params, self.then, self.after, self.by, self.always = [], None, None, None, False
         if self.hand or travel == 'REFUSED':
             return
         words = {}
@@ -94,6 +94,8 @@ class Function:
                 self.then = value
             elif key == 'after':
                 self.after = value
+            elif key == 'by':
+                self.by = value
             elif key == 'outs':
                 self.always = True
             elif value in WORDS or value.startswith('alloc('):
@@ -383,7 +385,7 @@ def worker_function(f, w):
     for p in args:
         if p.word == 'free':
             w('\tconst uint64_t had_%s = address_gone(s, %s);\n' % (p.name, p.name))
-    w('\tr = CALL(s, %s)(%s);\n' % (f.name, ', '.join(p.name for p in args)))
+    w('\tr = %s(%s);\n' % (f.by or 'CALL(s, %s)' % f.name, ', '.join(p.name for p in args)))
     for p in args:
         if p.word == 'free':
             w('\tif (r && had_%s)\n\t\taddress_given(s, %s, had_%s);\n'

@@ -32,32 +32,38 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p)
 /* ---- calls ---- */
 
 /*
- * For a stream, or for a host node. What a node is given in place of its first call is of the
- * family of that one, which ends with the last graph, or executable, that has it; each ends before
- * where nothing can come to it any more.
+ * A stream's is called once. A graph's, of which all that is made of it has the same, is of the
+ * family of the node's first one, which ends with the last graph, or executable, that has it. An
+ * executable's own, given in place of the graph's, is counted: nobody else says when the last
+ * launch has come to it.
  */
 struct host_call {
-	struct host_call *next; /* of its family, the latest first */
-	struct family *family;  /* NULL: a stream's, called once */
+	struct host_call *next; /* of the family or the executable, the latest first */
+	struct family *family;  /* NULL: no graph's */
 	uint64_t work;
-	CUgraphNode node; /* NULL: its first one */
-	CUgraphExec exec; /* alone; NULL: of the graph, and of all that is made of it */
+	CUgraphNode node; /* NULL: its first one, or a stream's */
 	uint64_t uses;    /* of graphs, when it was set */
+	bool is_own;      /* an executable's */
+	bool is_past;     /* ... which no launch has any more that begins now */
+	bool is_kept;     /* ... but a graph that captured one, for ever */
+	unsigned due;     /* ... launches that have yet to come to it */
 };
 
-/* Of one that is gone no call is replaced any more: it may still be under way. */
-#define EXEC_GONE ((CUgraphExec)-1)
-
 struct family {
-	LIST_ENTRY(family) link;
 	struct host_call *calls;
 };
 
+struct own_calls {
+	LIST_ENTRY(own_calls) link;
+	CUgraphExec exec;
+	struct host_call *calls; /* of each node one */
+};
+
 static struct {
-	/* set_lock: for who replaces calls, and is held meanwhile; lock: of the lists */
+	/* set_lock: for who changes or launches one with calls of its own; lock: of what is here */
 	pthread_mutex_t set_lock, lock;
-	LIST_HEAD(, family) families;
-	_Atomic uint64_t uses;
+	LIST_HEAD(, own_calls) own;
+	_Atomic uint64_t uses, execs;
 } graphs = {.set_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void graph_is_used(void)
@@ -75,41 +81,36 @@ static void forget_calls(struct host_call *h)
 	}
 }
 
-/* With the lock held: of those after h, which its node had before, in that executable. */
-static struct host_call *take_older(struct host_call *h, bool is_unused)
+static void move(struct host_call **at, struct host_call **to)
 {
-	struct host_call *taken = NULL;
+	struct host_call *h = *at;
 
-	for (struct host_call **at = &h->next, *old; (old = *at);) {
-		if (old->node != h->node || old->exec != h->exec ||
-			(is_unused && old->uses != atomic_load(&graphs.uses))) {
-			at = &old->next;
-			continue;
-		}
-		*at = old->next;
-		old->next = taken;
-		taken = old;
-	}
-	return taken;
+	*at = h->next;
+	h->next = *to;
+	*to = h;
 }
 
 static void call_back(struct host_call *h, CUresult status)
 {
-	struct remote_reverse head = {
-		.work = h->work, .status = (int32_t)status, .is_last = 1, .is_free = !h->family};
-	struct host_call *older = NULL;
+	struct remote_reverse head = {.work = h->work,
+		.status = (int32_t)status,
+		.is_last = 1,
+		.is_free = !h->family && !h->is_own};
+	bool is_over = false;
 
 	reverse_ask(REMOTE_CALL, &head, NULL, 0);
-	if (!h->family) {
+	if (head.is_free) {
 		free(h);
 		return;
 	}
-	/* An executable runs once at a time: what it had before has come to its end. */
 	pthread_mutex_lock(&graphs.lock);
-	if (h->exec && h->exec != EXEC_GONE)
-		older = take_older(h, false);
+	if (h->is_own && h->due) {
+		h->due--;
+		is_over = h->is_past && !h->due && !h->is_kept;
+	}
 	pthread_mutex_unlock(&graphs.lock);
-	forget_calls(older);
+	if (is_over)
+		forget_calls(h);
 }
 
 static void on_host_function(void *argument)
@@ -134,49 +135,196 @@ static struct host_call *call_new(uint64_t work, bool is_graphs)
 	}
 	h->work = work;
 	h->family = f;
-	if (f) {
+	if (f)
 		f->calls = h;
-		pthread_mutex_lock(&graphs.lock);
-		LIST_INSERT_HEAD(&graphs.families, f, link);
-		pthread_mutex_unlock(&graphs.lock);
-	}
 	return h;
 }
 
-/* What an executable that has been updated from another graph may still have stays. */
 static void family_end(void *argument)
 {
 	struct family *f = argument;
-	struct host_call *taken = NULL;
 
-	pthread_mutex_lock(&graphs.lock);
-	for (struct host_call **at = &f->calls, *h; (h = *at);) {
-		if (h->exec && h->exec != EXEC_GONE) {
-			at = &h->next;
-			continue;
-		}
-		*at = h->next;
-		h->next = taken;
-		taken = h;
-	}
-	if (!f->calls) {
-		LIST_REMOVE(f, link);
-		free(f);
-	}
-	pthread_mutex_unlock(&graphs.lock);
-	forget_calls(taken);
+	forget_calls(f->calls);
+	free(f);
 }
 
-void graph_exec_gone(CUgraphExec exec)
+/* Not the first one, which the family is found by. */
+static void family_add(struct family *f, struct host_call *h)
 {
-	struct family *f;
+	struct host_call *unused = NULL;
 
 	pthread_mutex_lock(&graphs.lock);
-	LIST_FOREACH(f, &graphs.families, link)
-		for (struct host_call *h = f->calls; h; h = h->next)
-			if (h->exec == exec)
-				h->exec = EXEC_GONE;
+	h->next = f->calls;
+	f->calls = h;
+	for (struct host_call **at = &h->next; *at;)
+		if ((*at)->node == h->node && (*at)->uses == h->uses)
+			move(at, &unused);
+		else
+			at = &(*at)->next;
 	pthread_mutex_unlock(&graphs.lock);
+	forget_calls(unused);
+}
+
+/* ---- those of executables ---- */
+
+/* With the lock held. */
+static struct own_calls *own_find(CUgraphExec exec)
+{
+	struct own_calls *e;
+
+	LIST_FOREACH(e, &graphs.own, link)
+		if (e->exec == exec)
+			return e;
+	return NULL;
+}
+
+/* With the lock held: nothing new comes to it; where nothing is under way, it is over. */
+static void make_past(struct host_call **at, struct host_call **over)
+{
+	struct host_call *h = *at;
+
+	h->is_past = true;
+	if (h->due || h->is_kept) {
+		*at = h->next;
+		h->next = NULL;
+	} else {
+		move(at, over);
+	}
+}
+
+static bool own_add(CUgraphExec exec, struct host_call *h)
+{
+	struct host_call *over = NULL;
+	struct own_calls *e;
+
+	pthread_mutex_lock(&graphs.lock);
+	e = own_find(exec);
+	if (!e) {
+		e = calloc(1, sizeof(*e));
+		if (e) {
+			e->exec = exec;
+			LIST_INSERT_HEAD(&graphs.own, e, link);
+			atomic_fetch_add(&graphs.execs, 1);
+		}
+	}
+	if (e) {
+		for (struct host_call **at = &e->calls; *at;)
+			if ((*at)->node == h->node)
+				make_past(at, &over);
+			else
+				at = &(*at)->next;
+		h->next = e->calls;
+		e->calls = h;
+	}
+	pthread_mutex_unlock(&graphs.lock);
+	forget_calls(over);
+	return e;
+}
+
+/* Whoever comes to have the same handle begins without. NULL: it has none. */
+static struct own_calls *own_take(CUgraphExec exec)
+{
+	struct own_calls *e;
+
+	if (!atomic_load(&graphs.execs))
+		return NULL;
+	pthread_mutex_lock(&graphs.lock);
+	e = own_find(exec);
+	if (e) {
+		LIST_REMOVE(e, link);
+		atomic_fetch_sub(&graphs.execs, 1);
+	}
+	pthread_mutex_unlock(&graphs.lock);
+	return e;
+}
+
+static void own_end(struct own_calls *e)
+{
+	struct host_call *over = NULL;
+
+	if (!e)
+		return;
+	pthread_mutex_lock(&graphs.lock);
+	while (e->calls)
+		make_past(&e->calls, &over);
+	pthread_mutex_unlock(&graphs.lock);
+	free(e);
+	forget_calls(over);
+}
+
+static void own_put_back(struct own_calls *e)
+{
+	if (!e)
+		return;
+	pthread_mutex_lock(&graphs.lock);
+	LIST_INSERT_HEAD(&graphs.own, e, link);
+	atomic_fetch_add(&graphs.execs, 1);
+	pthread_mutex_unlock(&graphs.lock);
+}
+
+/* One that is captured runs as often as what has captured it. With set_lock held. */
+static void own_launched(CUgraphExec exec, bool is_captured, int n)
+{
+	struct own_calls *e;
+
+	pthread_mutex_lock(&graphs.lock);
+	e = own_find(exec);
+	for (struct host_call *h = e ? e->calls : NULL; h; h = h->next) {
+		unsigned is_enabled = 1;
+
+		if (driver.cuGraphNodeGetEnabled(exec, h->node, &is_enabled) || is_enabled) {
+			h->due += is_captured ? 0u : (unsigned)n;
+			h->is_kept = h->is_kept || is_captured;
+		}
+	}
+	pthread_mutex_unlock(&graphs.lock);
+}
+
+CUresult graph_launch(CUgraphExec exec, CUstream stream)
+{
+	CUresult r;
+
+	if (!atomic_load(&graphs.execs))
+		return driver.cuGraphLaunch(exec, stream);
+	pthread_mutex_lock(&graphs.set_lock);
+	own_launched(exec, graph_captured_by(stream), 1);
+	r = driver.cuGraphLaunch(exec, stream);
+	if (r)
+		own_launched(exec, false, -1);
+	pthread_mutex_unlock(&graphs.set_lock);
+	return r;
+}
+
+static CUresult own_settle(struct own_calls *e, CUresult r)
+{
+	if (r)
+		own_put_back(e);
+	else
+		own_end(e);
+	return r;
+}
+
+CUresult graph_exec_destroy(CUgraphExec exec)
+{
+	struct own_calls *e = own_take(exec);
+
+	return own_settle(e, driver.cuGraphExecDestroy(exec));
+}
+
+/* Afterwards its nodes have what the graph's have. */
+CUresult graph_update(
+	CUgraphExec exec, CUgraph graph, CUgraphNode *ret_node, CUgraphExecUpdateResult *ret)
+{
+	struct own_calls *e = own_take(exec);
+
+	return own_settle(e, driver.cuGraphExecUpdate(exec, graph, ret_node, ret));
+}
+
+CUresult graph_update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret)
+{
+	struct own_calls *e = own_take(exec);
+
+	return own_settle(e, driver.cuGraphExecUpdate_v2(exec, graph, ret));
 }
 
 /* ---- on a stream ---- */
@@ -254,26 +402,24 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 {
 	CUDA_HOST_NODE_PARAMS had, params = {on_host_function, h};
-	struct host_call *older;
 	CUresult r = driver.cuGraphHostNodeGetParams(node, &had);
 
 	if (r || had.fn != on_host_function)
 		return r ? r : CUDA_ERROR_INVALID_VALUE;
-	h->family = ((struct host_call *)had.userData)->family;
 	h->node = node;
-	h->exec = exec;
-	h->uses = atomic_load(&graphs.uses);
-	r = exec ? driver.cuGraphExecHostNodeSetParams(exec, node, &params)
-		 : driver.cuGraphHostNodeSetParams(node, &params);
-	if (r)
+	h->is_own = exec;
+	if (exec) {
+		r = driver.cuGraphExecHostNodeSetParams(exec, node, &params);
+		if (!r && !own_add(exec, h))
+			h->is_kept = true; /* nobody will know when it is over */
 		return r;
-	pthread_mutex_lock(&graphs.lock);
-	h->next = h->family->calls;
-	h->family->calls = h;
-	older = take_older(h, true);
-	pthread_mutex_unlock(&graphs.lock);
-	forget_calls(older);
-	return CUDA_SUCCESS;
+	}
+	h->uses = atomic_load(&graphs.uses);
+	h->family = ((struct host_call *)had.userData)->family;
+	r = driver.cuGraphHostNodeSetParams(node, &params);
+	if (!r)
+		family_add(h->family, h);
+	return r;
 }
 
 CUresult serve_cuGraphHostNodeGetParams(struct serve *s)

@@ -423,20 +423,15 @@ void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 {
 	struct object *o;
-	uint64_t gone = 0;
 
 	pthread_mutex_lock(&handles.lock);
 	o = object_find(&handles.object, handle);
 	if (o && o->more)
 		o->more--;
 	/* If it has been named meanwhile, its word is another object's: see object_end(). */
-	else if (o && o->named <= s->since) {
-		gone = o->real;
+	else if (o && o->named <= s->since)
 		object_end(o, s->since);
-	}
 	pthread_mutex_unlock(&handles.lock);
-	if (gone && kind == KIND_CUgraphExec)
-		graph_exec_gone((CUgraphExec)(uintptr_t)gone);
 }
 
 /* ---- addresses ---- */

@@ -97,7 +97,7 @@ static bool ends_watches(unsigned op)
 	}
 }
 
-/* What a graph's nodes are may be needed from now on. */
+/* What its nodes are is needed from now on. */
 static bool uses_graphs(unsigned op)
 {
 	switch (op) {
@@ -108,9 +108,7 @@ static bool uses_graphs(unsigned op)
 	case REMOTE_OP_cuGraphExecUpdate_v2:
 	case REMOTE_OP_cuGraphInstantiate_v2:
 	case REMOTE_OP_cuGraphInstantiateWithFlags:
-	case REMOTE_OP_cuGraphInstantiateWithParams:
-	case REMOTE_OP_cuGraphLaunch:
-	case REMOTE_OP_cuGraphUpload: return true;
+	case REMOTE_OP_cuGraphInstantiateWithParams: return true;
 	default: return false;
 	}
 }

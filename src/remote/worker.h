@@ -146,9 +146,14 @@ CUgraph graph_captured_by(CUstream stream);
  * Where the driver does not know how (before 11.3) it stays as long as we do.
  */
 void graph_keep(CUgraph graph, CUhostFn forget, void *p);
-/* Before a graph is launched, or another made of it. */
+/* Before something else is made of a graph. */
 void graph_is_used(void);
-void graph_exec_gone(CUgraphExec exec);
+/* In the driver's place. */
+CUresult graph_launch(CUgraphExec exec, CUstream stream);
+CUresult graph_exec_destroy(CUgraphExec exec);
+CUresult graph_update(
+	CUgraphExec exec, CUgraph graph, CUgraphNode *ret_node, CUgraphExecUpdateResult *ret);
+CUresult graph_update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret);
 
 /* ---- queries (worker-query.c) ---- */
 

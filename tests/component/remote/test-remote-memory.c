@@ -638,6 +638,60 @@ static void host_nodes_again(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static CUgraph graph_of(CUhostFn fn, void *data, CUgraphNode *ret_node)
+{
+	const CUDA_HOST_NODE_PARAMS params = {fn, data};
+	CUgraph graph;
+
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddHostNode(ret_node, graph, NULL, 0, &params));
+	return graph;
+}
+
+/* What a launch has stays until it has run, whatever becomes of what was launched. */
+static void host_nodes_under_way(void)
+{
+	CUcontext context = begin_context();
+	uint64_t first = 0, updated = 0, own = 0, others = 0;
+	const CUDA_HOST_NODE_PARAMS params = {add, &own};
+	CUstream stream = stream_new();
+
+	for (int i = 0; i < 30; i++) {
+		CUgraphExecUpdateResultInfo info = {0};
+		CUgraphNode node, other;
+		CUgraph graph = graph_of(add, &first, &node),
+			next = graph_of(add, &updated, &other);
+		CUgraphExec exec;
+
+		NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+		NEED(drv.cuLaunchHostFunc(stream, wait_a_little, NULL));
+		if (i % 3 == 1)
+			NEED(drv.cuGraphExecUpdate_v2(exec, next, &info));
+		NEED(drv.cuGraphExecHostNodeSetParams(exec, node, &params));
+		NEED(drv.cuGraphLaunch(exec, stream));
+		if (i % 3 == 2) {
+			NEED(drv.cuGraphExecUpdate_v2(exec, next, &info));
+			NEED(drv.cuGraphLaunch(exec, stream));
+		}
+		if (i % 2) {
+			NEED(drv.cuGraphDestroy(graph));
+			NEED(drv.cuGraphExecDestroy(exec));
+			NEED(drv.cuGraphDestroy(next));
+		} else {
+			NEED(drv.cuGraphExecDestroy(exec));
+			NEED(drv.cuGraphDestroy(next));
+			NEED(drv.cuGraphDestroy(graph));
+		}
+		for (int j = 0; j < 5; j++)
+			NEED(drv.cuGraphDestroy(graph_of(add, &others, &node)));
+	}
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(first == 0 && updated == 10 && own == 30 && others == 0,
+		"each launch calls what it had, once (%d, %d, %d, %d)", (int)first, (int)updated,
+		(int)own, (int)others);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 /* ---- children ---- */
 
 static CUevent polled;
@@ -940,6 +994,7 @@ static const struct {
 	{"many pieces", many_pieces},
 	{"streams that have numbers", numbered_streams},
 	{"host nodes", host_nodes_again},
+	{"host nodes under way", host_nodes_under_way},
 	{"children", polled_by_others},
 	{"queries", queries},
 	{"a taken address", taken_address},
