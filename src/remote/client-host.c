@@ -343,14 +343,17 @@ static void serve(const struct remote_frame *head, const void *frame)
 	if (head->size < sizeof(*head) + sizeof(asked))
 		return;
 	memcpy(&asked, (const uint8_t *)frame + sizeof(*head), sizeof(asked));
-	if (!work_get(asked.work, &work))
+	if (!work_get(asked.work, &work)) {
+		if (head->op != REMOTE_PUSH)
+			answer(&asked, NULL);
 		return;
+	}
 	if (head->op == REMOTE_PUSH && work.kind == WORK_COPY && is_within(&work.box, &asked) &&
 		asked.bytes <= head->size - sizeof(*head) - sizeof(asked)) {
 		box_write(&work.box, asked.offset, data, asked.bytes);
-	} else if (head->op == REMOTE_PULL && work.kind == WORK_COPY &&
-		is_within(&work.box, &asked)) {
-		answer(&asked, &work.box);
+	} else if (head->op == REMOTE_PULL) {
+		answer(&asked,
+			work.kind == WORK_COPY && is_within(&work.box, &asked) ? &work.box : NULL);
 	} else if (head->op == REMOTE_CALL && work.kind == WORK_MOVE) {
 		box_move(&work.box, &work.from);
 		answer(&asked, NULL);
@@ -436,6 +439,8 @@ CUresult work_new(const struct work *work, uint64_t *ret_name)
 	if (!w)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*w = *work;
+	if (!work->is_once)
+		graphs_have_work();
 	pthread_mutex_lock(&host.lock);
 	r = start_reverse();
 	if (!r)

@@ -67,7 +67,7 @@ static uint64_t stamp_of(const struct query *q, bool is_stream)
 
 /* ---- what happens ---- */
 
-void event_recorded(CUevent event)
+void event_recorded(CUevent event, CUstream stream)
 {
 	struct query *q;
 
@@ -76,6 +76,7 @@ void event_recorded(CUevent event)
 	if (q)
 		q->recorded++;
 	pthread_mutex_unlock(&queries.lock);
+	stream_records(stream, event);
 }
 
 void query_forget(uint64_t handle)
@@ -96,7 +97,7 @@ void graph_launched(CUstream stream)
 	pthread_mutex_lock(&queries.lock);
 	queries.launched++;
 	pthread_mutex_unlock(&queries.lock);
-	stream_waits(stream);
+	stream_launches(stream);
 }
 
 void query_done(const struct remote_done *done)
@@ -159,7 +160,7 @@ static void learn(uint64_t handle, uint64_t stamp, enum query_state state)
 	pthread_mutex_unlock(&queries.lock);
 }
 
-static CUresult query(unsigned op, uint64_t handle, bool is_stream)
+static CUresult ask(unsigned op, uint64_t handle, bool is_stream)
 {
 	const uint64_t now = atomic_load(&heard);
 	uint64_t stamp, watch, watched = 0;
@@ -196,10 +197,22 @@ static CUresult query(unsigned op, uint64_t handle, bool is_stream)
 
 REMOTE_EXPORT CUresult cuEventQuery(CUevent hEvent)
 {
-	return query(REMOTE_OP_cuEventQuery, (uintptr_t)hEvent, false);
+	CUresult r;
+
+	streams_now();
+	r = ask(REMOTE_OP_cuEventQuery, (uintptr_t)hEvent, false);
+	if (!r)
+		event_done(hEvent);
+	return r;
 }
 
 REMOTE_EXPORT CUresult cuStreamQuery(CUstream hStream)
 {
-	return query(REMOTE_OP_cuStreamQuery, (uintptr_t)hStream, true);
+	CUresult r;
+
+	streams_now();
+	r = ask(REMOTE_OP_cuStreamQuery, (uintptr_t)hStream, true);
+	if (!r)
+		stream_done(hStream);
+	return r;
 }

@@ -1,26 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * On which streams something waits for what may come later, and where captures began. A stream that
- * has a number is another one in each context, and CU_STREAM_PER_THREAD in each thread besides.
+ * On which streams something waits for what the program may do later, and where captures began. A
+ * stream that has a number is another one in each context, and CU_STREAM_PER_THREAD in each thread
+ * besides.
+ * A stream waits from the call that says so until a synchronisation that began afterwards: of the
+ * stream, of its context, or of an event that was recorded there since. Both are ordered by
+ * moments. Who waits for an event need not be known: what that comes after is, until it is over.
  */
-#include "base/cleanup.h"
+#include <stdlib.h>
+
 #include "remote/client.h"
 
 struct stream {
-	CUstream handle;
-	CUcontext context; /* of one with a number */
+	CUstream handle;   /* NULL: it is no more, but for what it waited for */
+	CUcontext context; /* NULL: not known */
 	uint64_t thread;   /* of CU_STREAM_PER_THREAD */
+	bool is_capturing;
+	uint64_t waits; /* since; 0: it does not */
+	CUevent event;  /* the last one that was recorded there */
+	uint64_t recorded;
 };
 
-struct streams {
-	struct stream stream[32];
-	_Atomic size_t n;      /* both are read without the lock */
-	_Atomic bool has_more; /* there were more: nobody knows which */
-};
+static struct {
+	pthread_mutex_t lock;
+	struct stream *stream;
+	size_t n, room;
+	/* read without the lock */
+	_Atomic size_t waiting, capturing;
+	_Atomic bool is_lost; /* there was no memory for one: nobody knows which */
+	_Atomic bool has_graphs;
+	_Atomic uint64_t moment;
+} streams = {.lock = PTHREAD_MUTEX_INITIALIZER, .moment = 1};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct streams waiting, capturing;
 static __thread CUcontext current; /* NULL: it has to be asked for */
+static __thread uint64_t began;
 
 /* ---- which one it is ---- */
 
@@ -47,83 +60,235 @@ static uint64_t own_thread(void)
 	return own;
 }
 
+static bool has_number(CUstream handle)
+{
+	return (uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
 static struct stream stream_of(CUstream handle)
 {
-	if ((uintptr_t)handle > (uintptr_t)CU_STREAM_PER_THREAD)
+	if (!has_number(handle))
 		return (struct stream){.handle = handle};
 	return (struct stream){handle ? handle : CU_STREAM_LEGACY, own_context(),
 		handle == CU_STREAM_PER_THREAD ? own_thread() : 0};
 }
 
-static bool is_same(const struct stream *a, const void *p)
-{
-	const struct stream *b = p;
+/* ---- with the lock held ---- */
 
-	return a->handle == b->handle && a->context == b->context && a->thread == b->thread;
+static struct stream *find(const struct stream *like)
+{
+	for (size_t i = 0; i < streams.n; i++) {
+		struct stream *s = &streams.stream[i];
+
+		if (s->handle == like->handle && s->thread == like->thread &&
+			(!has_number(s->handle) || s->context == like->context))
+			return s;
+	}
+	return NULL;
 }
 
-/* ---- the lists ---- */
-
-static void add(struct streams *s, CUstream handle)
+static struct stream *find_or_add(const struct stream *like)
 {
-	const struct stream stream = stream_of(handle);
-	size_t i = 0;
+	struct stream *s = find(like);
+	const size_t room = streams.room ? 2 * streams.room : 32;
 
-	pthread_mutex_lock(&lock);
-	while (i < s->n && !is_same(&s->stream[i], &stream))
-		i++;
-	if (i == ARRAY_SIZE(s->stream))
-		s->has_more = true;
-	else if (i == s->n)
-		s->stream[s->n++] = stream;
-	pthread_mutex_unlock(&lock);
+	if (s)
+		return s;
+	if (streams.n == streams.room) {
+		s = realloc(streams.stream, room * sizeof(*s));
+		if (!s) {
+			streams.is_lost = true;
+			return NULL;
+		}
+		streams.stream = s;
+		streams.room = room;
+	}
+	s = &streams.stream[streams.n++];
+	*s = *like;
+	return s;
 }
 
-static void remove_all(
-	struct streams *s, bool (*is)(const struct stream *, const void *), const void *what)
+static void set_waits(struct stream *s, uint64_t moment)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = s->n; i-- > 0;)
-		if (is(&s->stream[i], what))
-			s->stream[i] = s->stream[--s->n];
-	pthread_mutex_unlock(&lock);
+	streams.waiting += (size_t)(moment != 0) - (size_t)(s->waits != 0);
+	s->waits = moment;
 }
 
-static void leave(struct streams *s, CUstream handle)
+static void set_capturing(struct stream *s, bool is)
 {
-	struct stream stream;
+	streams.capturing += (size_t)is - (size_t)s->is_capturing;
+	s->is_capturing = is;
+}
 
-	if (!s->n)
+/* Of one that may wait again the context stays known. */
+static void tidy(void)
+{
+	for (size_t i = streams.n; i-- > 0;) {
+		const struct stream *s = &streams.stream[i];
+
+		if (!s->waits && !s->is_capturing && (has_number(s->handle) || !s->context))
+			streams.stream[i] = streams.stream[--streams.n];
+	}
+}
+
+/* ---- what ends waiting ---- */
+
+void streams_now(void)
+{
+	began = streams.moment;
+}
+
+void stream_done(CUstream handle)
+{
+	struct stream like, *s;
+
+	if (!streams.waiting)
 		return;
-	stream = stream_of(handle);
-	remove_all(s, is_same, &stream);
+	like = stream_of(handle);
+	pthread_mutex_lock(&streams.lock);
+	s = find(&like);
+	if (s && s->waits <= began) {
+		set_waits(s, 0);
+		tidy();
+	}
+	pthread_mutex_unlock(&streams.lock);
 }
 
-static bool is_any(const struct streams *s)
+void context_done(CUcontext context)
 {
-	return s->n || s->has_more;
+	if (!streams.waiting)
+		return;
+	if (!context)
+		context = own_context();
+	pthread_mutex_lock(&streams.lock);
+	for (size_t i = 0; i < streams.n; i++) {
+		struct stream *s = &streams.stream[i];
+
+		if (context && s->context == context && s->waits <= began)
+			set_waits(s, 0);
+	}
+	tidy();
+	pthread_mutex_unlock(&streams.lock);
 }
 
-static bool is_of(const struct stream *stream, const void *context)
+void event_done(CUevent event)
 {
-	return stream->context == context;
+	if (!streams.waiting)
+		return;
+	pthread_mutex_lock(&streams.lock);
+	for (size_t i = 0; i < streams.n; i++) {
+		struct stream *s = &streams.stream[i];
+
+		if (s->event == event && s->recorded <= began && s->waits <= s->recorded)
+			set_waits(s, 0);
+	}
+	tidy();
+	pthread_mutex_unlock(&streams.lock);
 }
 
 void context_gone(CUcontext context)
 {
 	context_is(NULL);
-	if (context) {
-		remove_all(&waiting, is_of, context);
-		remove_all(&capturing, is_of, context);
-	}
 	layouts_forget();
+	pthread_mutex_lock(&streams.lock);
+	for (size_t i = 0; context && i < streams.n; i++) {
+		struct stream *s = &streams.stream[i];
+
+		if (s->context != context)
+			continue;
+		set_waits(s, 0);
+		set_capturing(s, false);
+		s->handle = NULL;
+	}
+	tidy();
+	pthread_mutex_unlock(&streams.lock);
+}
+
+/* Others may wait for an event of it. */
+void stream_gone(CUstream handle)
+{
+	const struct stream like = stream_of(handle);
+	struct stream *s;
+
+	query_forget((uintptr_t)handle);
+	pthread_mutex_lock(&streams.lock);
+	s = find(&like);
+	if (s) {
+		set_capturing(s, false);
+		s->handle = NULL;
+		tidy();
+	}
+	pthread_mutex_unlock(&streams.lock);
+}
+
+/* ---- what begins it ---- */
+
+static void note_waits(CUstream handle)
+{
+	struct stream like = stream_of(handle), *s;
+
+	pthread_mutex_lock(&streams.lock);
+	s = find(&like);
+	like.context = s ? s->context : like.context;
+	pthread_mutex_unlock(&streams.lock);
+	if (!like.context && cuStreamGetCtx(handle, &like.context) != CUDA_SUCCESS)
+		like.context = NULL;
+	pthread_mutex_lock(&streams.lock);
+	s = find_or_add(&like);
+	if (s) {
+		s->context = like.context;
+		set_waits(s, atomic_fetch_add(&streams.moment, 1) + 1);
+	}
+	pthread_mutex_unlock(&streams.lock);
+}
+
+void stream_waits(CUstream stream)
+{
+	if (is_capturing())
+		graphs_have_work();
+	note_waits(stream);
+}
+
+void stream_records(CUstream handle, CUevent event)
+{
+	struct stream like, *s;
+
+	if (!streams.waiting)
+		return;
+	like = stream_of(handle);
+	pthread_mutex_lock(&streams.lock);
+	for (size_t i = 0; i < streams.n; i++)
+		if (streams.stream[i].event == event)
+			streams.stream[i].event = NULL;
+	s = find(&like);
+	if (s) {
+		s->event = event;
+		s->recorded = began;
+	}
+	pthread_mutex_unlock(&streams.lock);
+}
+
+void graphs_have_work(void)
+{
+	streams.has_graphs = true;
+}
+
+void stream_launches(CUstream stream)
+{
+	if (streams.has_graphs)
+		note_waits(stream);
+}
+
+bool is_hazardous(void)
+{
+	return work_writes() || streams.waiting || streams.is_lost;
 }
 
 /* ---- captures ---- */
 
 bool is_capturing(void)
 {
-	return is_any(&capturing);
+	return streams.capturing || streams.is_lost;
 }
 
 /* Others join a capture by its events: the driver alone knows who. */
@@ -135,37 +300,31 @@ bool is_captured_on(CUstream stream)
 		status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void capture_began(CUstream stream)
+void capture_began(CUstream handle)
 {
-	add(&capturing, stream);
+	const struct stream like = stream_of(handle);
+	struct stream *s;
+
+	pthread_mutex_lock(&streams.lock);
+	s = find_or_add(&like);
+	if (s)
+		set_capturing(s, true);
+	pthread_mutex_unlock(&streams.lock);
 }
 
 /* Also where that fails, but for a thread that may not end it. */
-void capture_ended(CUstream stream, CUresult r)
+void capture_ended(CUstream handle, CUresult r)
 {
-	if (r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
-		leave(&capturing, stream);
-}
+	struct stream like, *s;
 
-void stream_gone(CUstream stream)
-{
-	query_forget((uintptr_t)stream);
-	leave(&capturing, stream);
-}
-
-/* ---- what may still change the program's memory ---- */
-
-void stream_waits(CUstream stream)
-{
-	add(&waiting, stream);
-}
-
-void stream_done(CUstream stream)
-{
-	leave(&waiting, stream);
-}
-
-bool is_hazardous(void)
-{
-	return work_writes() || is_any(&waiting);
+	if (r == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || !streams.capturing)
+		return;
+	like = stream_of(handle);
+	pthread_mutex_lock(&streams.lock);
+	s = find(&like);
+	if (s) {
+		set_capturing(s, false);
+		tidy();
+	}
+	pthread_mutex_unlock(&streams.lock);
 }

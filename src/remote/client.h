@@ -156,12 +156,17 @@ CUresult reverse_begin(void);
 
 /* ---- streams (client-streams.c) ---- */
 
-/* Does earlier work write to the program's memory, or does something wait on a stream? */
+/*
+ * May earlier work still write to the program's memory, or does a stream wait for what the program
+ * has yet to do?
+ */
 bool is_hazardous(void);
 /* Any stream is, as far as is known. */
 bool is_capturing(void);
 /* What is done on that stream becomes a part of a graph; asks, where any is capturing. */
 bool is_captured_on(CUstream stream);
+/* Some graph calls the program, or copies from and to its memory, when it runs. */
+void graphs_have_work(void);
 
 /* What generated stubs note. context_is: the calling thread's; NULL: it has changed. */
 void context_is(CUcontext context);
@@ -169,8 +174,16 @@ void context_gone(CUcontext context);
 void capture_began(CUstream stream);
 void capture_ended(CUstream stream, CUresult r);
 void stream_gone(CUstream stream);
+/* For a value in memory; for what a graph has. */
 void stream_waits(CUstream stream);
+void stream_launches(CUstream stream);
+/* Before an event is recorded, or anything waited for or asked: stream_records(), ..._done() mean
+ * that moment. */
+void streams_now(void);
+void stream_records(CUstream stream, CUevent event);
 void stream_done(CUstream stream);
+void context_done(CUcontext context); /* NULL: the calling thread's */
+void event_done(CUevent event);
 
 /* ---- queries (client-query.c) ---- */
 
@@ -180,7 +193,7 @@ void query_heard(void);
 void query_done(const struct remote_done *done);
 
 /* What generated stubs note. */
-void event_recorded(CUevent event);
+void event_recorded(CUevent event, CUstream stream);
 void query_forget(uint64_t handle);
 void graph_launched(CUstream stream);
 void layouts_forget(void);

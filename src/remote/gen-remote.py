@@ -78,7 +78,8 @@ class Function:
     def __init__(self, entry, travel, layout):
         self.entry, self.name, self.travel, self.layout = entry, entry.name, travel, layout
         self.hand = layout == 'hand' or travel in ('LOCAL', 'DATA', 'CALL')
-        self.params, self.then, self.after, self.by, self.always = [], None, None, None, False
+        self.params, self.always = [], False
+        self.before, self.then, self.after, self.by = None, None, None, None
         if self.hand or travel == 'REFUSED':
             return
         words = {}
@@ -94,6 +95,8 @@ class Function:
                 self.then = value
             elif key == 'after':
                 self.after = value
+            elif key == 'before':
+                self.before = value
             elif key == 'by':
                 self.by = value
             elif key == 'outs':
@@ -214,6 +217,8 @@ def client_function(f, w):
     rooms = ['8'] * bool(pointers) + [r for r in (room_of(p) for p in args) if r]
     if f.travel == 'CREATE':
         rooms.append('8')
+    if f.before:
+        w('\t%s;\n' % f.before)
     begin = 'call_begin_early' if f.name == 'cuDriverGetVersion' else 'call_begin'
     w('\tr = %s(&c, REMOTE_OP_%s, %s);\n\tif (r)\n\t\treturn r;\n'
       % (begin, f.name, ' + '.join(rooms) or '0'))

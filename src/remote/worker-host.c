@@ -387,7 +387,10 @@ static struct later *later_new(const struct remote_copy *c, size_t bytes, bool i
 	return NULL;
 }
 
-/* graph: of which it is a part; NULL: of none. */
+/*
+ * graph: of which it is a part; NULL: of none. What is in the stream comes to the program, also
+ * when there is no copy behind it.
+ */
 static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph graph)
 {
 	CUstream const stream = (CUstream)(uintptr_t)c->stream;
@@ -395,10 +398,7 @@ static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph
 	CUresult r = driver.cuLaunchHostFunc(stream, fetch, l);
 
 	if (r) {
-		if (graph)
-			reverse_cancel(l->work);
-		stage_give_back(stage);
-		free(l);
+		forget_later(l);
 		return r;
 	}
 	r = run(c, stream, stage->p, true);
@@ -419,6 +419,7 @@ static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph 
 	if (graph) {
 		graph_keep(graph, forget_later, l);
 	} else if (r) {
+		reverse_cancel(l->work);
 		stage_release_after(l->stage, stream);
 		free(l);
 	}
@@ -430,14 +431,12 @@ static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t byte
 {
 	CUgraph const graph = c->is_free ? NULL : graph_captured_by((CUstream)(uintptr_t)c->stream);
 	struct later *l = later_new(c, bytes, !graph);
-	CUresult r;
 
-	if (!l)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
-	if (r && !graph)
+	if (!l) {
 		reverse_cancel(c->work);
-	return r;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
 }
 
 CUresult serve_copy(struct serve *s, unsigned op)

@@ -497,6 +497,130 @@ static void many_pieces(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* ---- what is taken along ---- */
+
+/* NULL where there is no worker. */
+static const struct remote_session *find_session(void)
+{
+	const struct remote_session *s = NULL;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned long at;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:divvy-remote (") && sscanf(line, "%lx", &at) == 1)
+			s = (const struct remote_session *)at;
+	if (maps)
+		fclose(maps);
+	return s;
+}
+
+/* Nobody asks for the source of a copy later, which is a round trip for each piece. */
+static bool is_taken_along(CUdeviceptr to, uint32_t *host)
+{
+	const struct remote_session *s = find_session();
+	CUstream stream = stream_new();
+	uint64_t before = atomic_load(&s->lane[0].down.tail);
+
+	NEED(drv.cuMemcpyHtoDAsync_v2(to, host, N, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	before = atomic_load(&s->lane[0].down.tail) - before;
+	NEED(drv.cuStreamDestroy_v2(stream));
+	return before == 0;
+}
+
+enum end { BY_STREAM, BY_CONTEXT, BY_EVENT, BY_QUERY, BY_EVENT_QUERY, BY_END, ENDS };
+
+static void end_waiting(enum end how, CUstream stream, CUevent event)
+{
+	switch (how) {
+	case BY_STREAM: NEED(drv.cuStreamSynchronize(stream)); break;
+	case BY_CONTEXT: NEED(drv.cuCtxSynchronize()); break;
+	case BY_EVENT: NEED(drv.cuEventSynchronize(event)); break;
+	case BY_QUERY:
+		while (drv.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+			usleep(100);
+		break;
+	case BY_EVENT_QUERY:
+		while (drv.cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+			usleep(100);
+		break;
+	default: NEED(drv.cuStreamDestroy_v2(stream)); NEED(drv.cuCtxSynchronize());
+	}
+}
+
+/* A program whose streams have waited once is as fast as before when they are done. */
+static void waits_end(void)
+{
+	static const char *const name[] = {"the stream's synchronisation", "the context's",
+		"an event's", "a query", "an event's query", "the stream's end"};
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N), flag = device_new(4096);
+	CUstream stream = NULL, other = stream_new();
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+	CUevent event;
+	uint32_t *host;
+
+	if (!is_remote())
+		return;
+	is_registered = true;
+	host = locked(N);
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	tap_ok(is_taken_along(a, host), "a source is taken along at the call");
+	for (uint32_t i = 0; i < ENDS; i++) {
+		stream = stream_new();
+		NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
+		NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+		NEED(drv.cuEventRecord(event, stream));
+		tap_ok(!is_taken_along(a, host), "... not while a stream waits");
+		NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
+		end_waiting((enum end)i, stream, event);
+		tap_ok(is_taken_along(a, host), "... but after %s", name[i]);
+	}
+	NEED(drv.cuStreamWaitEvent(other, event, 0));
+	tap_ok(is_taken_along(a, host), "an event that nothing is behind holds nobody up");
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddEmptyNode(&node, graph, NULL, 0));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	NEED(drv.cuGraphLaunch(exec, other));
+	tap_ok(is_taken_along(a, host), "nor does a graph without the program's work");
+	stream = stream_new();
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
+	NEED(drv.cuEventRecord(event, stream));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	NEED(drv.cuEventSynchronize(event));
+	tap_ok(!is_taken_along(a, host), "an event says nothing of what came after it");
+	NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* Its stream, and all else, goes on. */
+static void late_and_wrong(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N), small = device_new(4096), flag = device_new(4096);
+	CUstream stream = stream_new(), other = stream_new();
+	CUresult at_call, at_sync;
+	uint32_t *host;
+
+	is_registered = true;
+	host = locked(N);
+	set_all(host, 11);
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	at_call = drv.cuMemcpyHtoDAsync_v2(small, host, N, stream);
+	NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
+	at_sync = drv.cuStreamSynchronize(stream);
+	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
+		"a copy that cannot be is refused, though its source comes later");
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(device_is(a, 11), "and the next one is as ever");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 /* ---- streams that have numbers ---- */
 
 static void fill_later(void *p)
@@ -877,17 +1001,9 @@ static void taken_address(void)
 /* What this process has sent to its worker so far; 0 where there is none. */
 static uint64_t sent(void)
 {
-	const struct remote_session *s = NULL;
-	FILE *maps = fopen("/proc/self/maps", "re");
+	const struct remote_session *s = find_session();
 	uint64_t bytes = 0;
-	char line[512];
-	unsigned long at;
 
-	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:divvy-remote (") && sscanf(line, "%lx", &at) == 1)
-			s = (const struct remote_session *)at;
-	if (maps)
-		fclose(maps);
 	for (unsigned i = 0; s && i < REMOTE_LANES; i++)
 		bytes += atomic_load(&s->lane[i].up.tail);
 	return bytes;
@@ -992,6 +1108,8 @@ static const struct {
 	{"memory of the program's that is locked", registered},
 	{"shapes", shapes},
 	{"many pieces", many_pieces},
+	{"what is taken along", waits_end},
+	{"late and wrong", late_and_wrong},
 	{"streams that have numbers", numbered_streams},
 	{"host nodes", host_nodes_again},
 	{"host nodes under way", host_nodes_under_way},

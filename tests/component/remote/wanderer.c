@@ -38,8 +38,9 @@ struct op {
 };
 
 static struct buffer buffers[BUFFERS];
-static CUstream streams[STREAMS];
+static CUstream streams[STREAMS], releasing;
 static CUevent event;
+static CUdeviceptr gate;
 static CUfunction fill;
 static struct rand dice;
 static unsigned step;
@@ -112,6 +113,15 @@ static void await(int stream)
 		buffers[i].readers &= ~(1u << stream);
 		if (buffers[i].writer == stream)
 			buffers[i].writer = NOBODY;
+	}
+}
+
+static void await_all(void)
+{
+	MUST(cuCtxSynchronize());
+	for (int i = 0; i < BUFFERS; i++) {
+		buffers[i].readers = 0;
+		buffers[i].writer = NOBODY;
 	}
 }
 
@@ -324,18 +334,49 @@ static void replace(int stream)
 	MUST(cuStreamWaitEvent(streams[stream], event, 0));
 }
 
+/* The source of a copy is written when that has been asked for, before its stream may get there. */
+static void fill_late(int stream)
+{
+	int other = FREE_1 + (int)any(2);
+	struct op op = any_op();
+	struct buffer *from;
+
+	op.what = COPY;
+	op.from = DEVICE + (int)any(3);
+	op.to = (int)any(DEVICE);
+	from = &buffers[op.from];
+	await_buffer(from, true);
+	MUST(cuStreamWaitValue32_v2(streams[stream], gate, step, CU_STREAM_WAIT_VALUE_GEQ));
+	if (other != stream) {
+		MUST(cuEventRecord(event, streams[stream]));
+		MUST(cuStreamWaitEvent(streams[other], event, 0));
+	}
+	use(op.from, other, false);
+	use(op.to, other, true);
+	copy(&op, other, false);
+	for (size_t i = 0; i < WORDS; i++)
+		from->host[i] = from->model[i] = step * 2246822519u + (uint32_t)i;
+	apply(&op);
+	MUST(cuMemsetD32Async(gate, step, 1, releasing));
+}
+
 static void one_step(void)
 {
 	struct buffer *host = &buffers[DEVICE + any(HOST)];
 	struct op op = any_op();
 
-	switch (any(16)) {
+	switch (any(18)) {
 	case 0: look(host); break;
 	case 1:
 	case 2: scribble(host); break;
 	case 3: capture(FREE_1 + (int)any(2)); break;
 	case 4: replace(FREE_1 + (int)any(2)); break;
 	case 5: await((int)any(STREAMS)); break;
+	case 6: fill_late(FREE_1 + (int)any(2)); break;
+	case 7:
+		if (any(4) == 0)
+			await_all();
+		break;
 	default: do_op(&op, (int)any(STREAMS));
 	}
 }
@@ -368,7 +409,10 @@ static void begin(void)
 	MUST(cuStreamCreate(&streams[BLOCKING], CU_STREAM_DEFAULT));
 	MUST(cuStreamCreate(&streams[FREE_1], CU_STREAM_NON_BLOCKING));
 	MUST(cuStreamCreate(&streams[FREE_2], CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamCreate(&releasing, CU_STREAM_NON_BLOCKING));
 	MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	MUST(cuMemAlloc_v2(&gate, 4));
+	MUST(cuMemsetD32_v2(gate, 0, 1));
 }
 
 static void end(void)
