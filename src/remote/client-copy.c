@@ -99,7 +99,7 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 		.z = p.z};
 	if (is_array) {
 		ret->array = (uintptr_t)(is_source ? c->srcArray : c->dstArray);
-		return CUDA_SUCCESS;
+		return ret->array ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 	}
 	ret->address = is_source ? c->srcDevice : c->dstDevice;
 	ret->pitch = p.pitch;
@@ -308,6 +308,11 @@ static CUresult copy_to_host(
 		: copy_out(device, box);
 }
 
+static bool is_type(CUmemorytype type)
+{
+	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
+}
+
 static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 {
 	CUDA_MEMCPY3D copy;
@@ -319,16 +324,17 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 
 	if (r)
 		return r;
-	if (!given)
+	if (!given || given->srcLOD || given->dstLOD || !is_type(given->srcMemoryType) ||
+		!is_type(given->dstMemoryType))
 		return CUDA_ERROR_INVALID_VALUE;
 	copy = *given;
 	is_from_host = is_host_type(&copy.srcMemoryType, &copy.srcHost, copy.srcDevice);
 	is_to_host = is_host_type(
 		&copy.dstMemoryType, (const void **)(uintptr_t)&copy.dstHost, copy.dstDevice);
-	if (!is_from_host && !is_to_host)
-		return copy_device(&copy, how);
 	if (!copy.WidthInBytes || !copy.Height || !copy.Depth)
 		return CUDA_SUCCESS;
+	if (!is_from_host && !is_to_host)
+		return copy_device(&copy, how);
 	if (is_from_host && is_to_host)
 		return copy_host(&copy, how);
 	r = device_end(&copy, is_to_host, &device);

@@ -190,8 +190,9 @@ REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
 	struct range range;
 	CUresult r = session_check();
 
-	if (!r)
-		r = forget_pinned(p, true, &range);
+	if (r || !p)
+		return r;
+	r = forget_pinned(p, true, &range);
 	if (!r)
 		munmap(p, range.size);
 	return r;

@@ -485,8 +485,12 @@ CUresult serve_window_copy(struct serve *s, unsigned op)
 	if (s->error || !check(s, &c, LATER_MAX, &bytes))
 		return s->error;
 	n.p = window_find(w.window, w.offset, reach(&c, &w));
+	if (!n.p)
+		return CUDA_ERROR_INVALID_VALUE;
 	/* Rows that overlap are no copy, and slices that do not begin with a row cannot be said. */
-	if (!n.p || w.pitch < c.width || w.slice != n.rows * w.pitch)
+	if (c.height == 1 && c.depth == 1)
+		n = (struct near){.p = n.p, .pitch = c.width, .rows = 1};
+	else if (w.pitch < c.width || w.slice != n.rows * w.pitch)
 		return CUDA_ERROR_INVALID_VALUE;
 	return run_near(&c, (CUstream)(uintptr_t)c.stream, &n, op == REMOTE_WINDOW_IN);
 }

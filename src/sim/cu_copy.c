@@ -152,6 +152,11 @@ static CUresult find_side(const struct place *p, const uint64_t extent[3], struc
 	return check_side(side, extent[0], extent[1], extent[2]);
 }
 
+static bool is_type(CUmemorytype type)
+{
+	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
+}
+
 CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *c, struct cu_op *op)
 {
 	const uint64_t extent[3] = {c->WidthInBytes, c->Height, c->Depth};
@@ -179,6 +184,7 @@ CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *c, struc
 	};
 	struct side dst, src;
 
+	CU_CHECK(is_type(c->srcMemoryType) && is_type(c->dstMemoryType), CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(extent[0] < 1ull << 46 && extent[1] <= UINT32_MAX && extent[2] <= UINT32_MAX,
 		CUDA_ERROR_INVALID_VALUE);
 	if (extent[0] == 0 || extent[1] == 0 || extent[2] == 0) {

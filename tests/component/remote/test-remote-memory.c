@@ -269,6 +269,38 @@ static void without_a_stream(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static void lines_and_nothing(CUdeviceptr device)
+{
+	uint8_t *line = (uint8_t *)locked(4096), back[20] = {0};
+	CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = line,
+		.srcPitch = 8,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = device,
+		.dstPitch = 64,
+		.WidthInBytes = 20,
+		.Height = 1,
+		.Depth = 1};
+
+	for (uint8_t i = 0; i < 20; i++)
+		line[i] = i;
+	NEED(drv.cuMemcpy3D_v2(&c));
+	NEED(drv.cuMemcpyDtoH_v2(back, device, sizeof(back)));
+	tap_ok(memcmp(back, line, sizeof(back)) == 0, "a line has no next one, whatever its pitch");
+	c.srcLOD = 1;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	c.srcLOD = 0;
+	c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuMemcpy3D_v2(&c));
+	c.Height = 0;
+	c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+	c.dstDevice = 0;
+	OK(drv.cuMemcpy3D_v2(&c));
+	c.dstMemoryType = (CUmemorytype)8;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
+	OK(drv.cuMemFreeHost(NULL));
+}
+
 /* Their products and sums go round at 2^64. */
 static void sizes_that_are_none(void *host, CUdeviceptr device)
 {
@@ -343,6 +375,7 @@ static void what_cannot_be(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
 	c.srcPitch = 31;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
+	lines_and_nothing(a);
 	sizes_that_are_none(host, a);
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyBatchAsync(
