@@ -342,38 +342,76 @@ NODES(cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2, cuGraphExecKernelN
 	kernel_node, CUDA_KERNEL_NODE_PARAMS)
 
 /* What a node's parameters are read into lives as long as the session: the last ones of each. */
-static struct node_params {
+struct node_params {
 	struct node_params *next;
 	uint64_t node;
-	uint8_t bytes[REMOTE_PARAMS_MAX];
-	void *param[REMOTE_PARAMS];
-} * node_params;
+	size_t bytes;
+	void *param[]; /* then what they point to */
+};
 
-static struct node_params *params_of(uint64_t node)
+static struct {
+	pthread_mutex_t lock;
+	struct node_params *bucket[LAYOUTS];
+} nodes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held. */
+static struct node_params **params_of(uint64_t node)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	struct node_params *p;
+	struct node_params **at = &nodes.bucket[node % LAYOUTS];
 
-	pthread_mutex_lock(&lock);
-	for (p = node_params; p && p->node != node; p = p->next)
-		;
-	if (!p) {
-		p = calloc(1, sizeof(*p));
+	while (*at && (*at)->node != node)
+		at = &(*at)->next;
+	return at;
+}
+
+void node_gone(CUgraphNode node)
+{
+	struct node_params **at, *p;
+
+	pthread_mutex_lock(&nodes.lock);
+	at = params_of((uintptr_t)node);
+	p = *at;
+	if (p)
+		*at = p->next;
+	pthread_mutex_unlock(&nodes.lock);
+	free(p);
+}
+
+/* Where they were, when they are as many: the program may still have them. */
+static void **keep_params(uint64_t node, const struct remote_layout *layout, const uint8_t *bytes)
+{
+	struct node_params **at, *p;
+	uint8_t *to;
+
+	pthread_mutex_lock(&nodes.lock);
+	at = params_of(node);
+	p = *at;
+	if (!p || p->bytes < layout->n * sizeof(void *) + layout->bytes) {
+		const size_t n = layout->n * sizeof(void *) + layout->bytes;
+
+		p = realloc(p, sizeof(*p) + n);
 		if (p) {
+			p->next = *at ? p->next : NULL;
 			p->node = node;
-			p->next = node_params;
-			node_params = p;
+			p->bytes = n;
+			*at = p;
 		}
 	}
-	pthread_mutex_unlock(&lock);
-	return p;
+	to = p ? (uint8_t *)&p->param[layout->n] : NULL;
+	if (p)
+		memcpy(to, bytes, layout->bytes);
+	for (uint32_t i = 0; p && i < layout->n; i++)
+		p->param[i] = to + layout->param[i].offset;
+	pthread_mutex_unlock(&nodes.lock);
+	return p ? p->param : NULL;
 }
 
 REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
 	const uint64_t node = (uintptr_t)hNode;
-	struct node_params *kept;
+	uint8_t bytes[REMOTE_PARAMS_MAX];
+	void **params = NULL;
 	struct remote_launch got;
 	struct layout *layout;
 	struct call c;
@@ -383,32 +421,33 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 		return r;
 	if (!nodeParams)
 		return CUDA_ERROR_INVALID_VALUE;
-	kept = params_of(node);
-	if (!kept)
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = call_begin(&c, REMOTE_OP_cuGraphKernelNodeGetParams_v2, sizeof(node));
 	if (r)
 		return r;
 	call_put(&c, &node, sizeof(node));
 	r = call_wait(&c, 0);
 	if (!r &&
-		(!call_take(&c, &got, sizeof(got)) || got.bytes > sizeof(kept->bytes) ||
-			!call_take(&c, kept->bytes, got.bytes)))
+		(!call_take(&c, &got, sizeof(got)) || got.bytes > sizeof(bytes) ||
+			!call_take(&c, bytes, got.bytes)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
 	if (r)
 		return r;
-	*nodeParams = (CUDA_KERNEL_NODE_PARAMS){
-		.func = (CUfunction)(uintptr_t)got.function, .sharedMemBytes = got.shared};
-	memcpy(&nodeParams->gridDimX, got.grid, sizeof(got.grid));
-	memcpy(&nodeParams->blockDimX, got.block, sizeof(got.block));
 	pthread_mutex_lock(&layouts.lock);
 	r = layout_get(got.function, &layout);
-	for (uint32_t i = 0; !r && i < layout->given.n; i++)
-		kept->param[i] = kept->bytes + layout->given.param[i].offset;
+	if (!r && got.bytes < layout->given.bytes)
+		r = CUDA_ERROR_UNKNOWN;
+	if (!r)
+		params = keep_params(node, &layout->given, bytes);
 	pthread_mutex_unlock(&layouts.lock);
-	nodeParams->kernelParams = kept->param;
-	return r;
+	if (r || !params)
+		return r ? r : CUDA_ERROR_OUT_OF_MEMORY;
+	*nodeParams = (CUDA_KERNEL_NODE_PARAMS){.func = (CUfunction)(uintptr_t)got.function,
+		.sharedMemBytes = got.shared,
+		.kernelParams = params};
+	memcpy(&nodeParams->gridDimX, got.grid, sizeof(got.grid));
+	memcpy(&nodeParams->blockDimX, got.block, sizeof(got.block));
+	return CUDA_SUCCESS;
 }
 
 /* ---- functions of the program ---- */

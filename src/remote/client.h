@@ -197,3 +197,4 @@ void event_recorded(CUevent event, CUstream stream);
 void query_forget(uint64_t handle);
 void graph_launched(CUstream stream);
 void layouts_forget(void);
+void node_gone(CUgraphNode node);
