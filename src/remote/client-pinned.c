@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -79,6 +80,14 @@ static void window_close(uint32_t window)
 	window_forget(window);
 }
 
+/* Beyond it there is a signal in place of an error. */
+static bool is_within_limit(size_t bytes)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
 /*
  * Memory in a window, which the driver has locked. *ret_p is NULL where there are no windows:
  * memory of the program's alone will do.
@@ -93,7 +102,7 @@ static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
 
 	*ret_p = NULL;
 	*ret_window = 0;
-	if (session_shared()->hub != REMOTE_HUB_NONE || whole < bytes)
+	if (session_shared()->hub != REMOTE_HUB_NONE || whole < bytes || !is_within_limit(whole))
 		return CUDA_SUCCESS;
 	fd = memfd_new("divvy-remote-window", whole);
 	if (fd < 0 || map_fd(fd, whole, PROT_READ | PROT_WRITE, &map) < 0 ||

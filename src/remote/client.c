@@ -156,9 +156,13 @@ static CUresult say_hello(int sock)
 		complain(&note);
 		return note.lane ? (CUresult)note.lane : CUDA_ERROR_NO_DEVICE;
 	}
-	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
-		map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0)
+	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES)
 		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0) {
+		say("map the %llu MiB that this program shares with its worker: %s (ulimit -v)",
+			REMOTE_BYTES >> 20, strerror(errno));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	madvise(map.p, map.n, MADV_DONTFORK);
 	session.shared = map.p;
 	if (session.shared->magic != REMOTE_MAGIC || session.shared->abi != REMOTE_ABI)

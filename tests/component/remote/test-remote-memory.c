@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -654,6 +655,22 @@ static void late_and_wrong(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* Who goes beyond it is told by a signal. */
+static void limited_files(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N);
+	uint32_t *host;
+
+	setrlimit(RLIMIT_FSIZE, &(struct rlimit){4096, 4096});
+	host = locked(N);
+	set_all(host, 11);
+	NEED(drv.cuMemcpyHtoD_v2(a, host, N));
+	tap_ok(device_is(a, 11), "page-locked memory where files have a limit");
+	OK(drv.cuMemFreeHost(host));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 /* ---- streams that have numbers ---- */
 
 static void fill_later(void *p)
@@ -1143,6 +1160,7 @@ static const struct {
 	{"many pieces", many_pieces},
 	{"what is taken along", waits_end},
 	{"late and wrong", late_and_wrong},
+	{"limited files", limited_files},
 	{"streams that have numbers", numbered_streams},
 	{"host nodes", host_nodes_again},
 	{"host nodes under way", host_nodes_under_way},
