@@ -5,176 +5,17 @@
  * and the copy stand pieces of memory of our own, which the driver has locked.
  */
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "remote/worker.h"
 
-/* ---- memory between ---- */
-
-#define STAGES_MAX (64ull << 20)
-#define STAGES_BOUND (8ull << 30) /* with those that graphs keep */
-#define STAGE_LEAST (64ull << 10)
-
-struct stage {
-	struct stage *next; /* of one of the lists below */
-	uint8_t *p;
-	size_t room;
-	CUevent event; /* free once it is over; NULL: somebody frees it */
-};
-
-static struct {
-	pthread_mutex_t lock;
-	struct stage *free, *busy; /* busy: with an event, the latest first */
-	size_t bytes;
-	struct stage *_Atomic returned; /* by graphs; without the lock */
-} stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* A shorter one is read by the driver at the call. */
+#define STAGED_LEAST (64ull << 10)
 
 /* Whatever the program captures, what we do of our own is none of it. */
 static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 {
 	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	return mode;
-}
-
-/* Of a graph that is gone: the driver says so when it likes, and must not wait for us. */
-static void stage_return(struct stage *s)
-{
-	s->next = atomic_load(&stages.returned);
-	while (!atomic_compare_exchange_weak(&stages.returned, &s->next, s))
-		;
-}
-
-/* With the lock held: what its stream, or its graph, is done with is free again. */
-static void reclaim(void)
-{
-	for (struct stage *s = atomic_exchange(&stages.returned, NULL), *next; s; s = next) {
-		next = s->next;
-		s->next = stages.free;
-		stages.free = s;
-	}
-	for (struct stage **at = &stages.busy, *s; (s = *at);) {
-		if (driver.cuEventQuery(s->event) == CUDA_ERROR_NOT_READY) {
-			at = &s->next;
-			continue;
-		}
-		driver.cuEventDestroy_v2(s->event);
-		*at = s->next;
-		s->next = stages.free;
-		stages.free = s;
-	}
-}
-
-static void stage_give_back(struct stage *s)
-{
-	pthread_mutex_lock(&stages.lock);
-	s->next = stages.free;
-	stages.free = s;
-	pthread_mutex_unlock(&stages.lock);
-}
-
-/*
- * With the lock held, and without it while it waits: a stream may need it to get there. Nobody else
- * has the oldest one meanwhile.
- */
-static void await_oldest(void)
-{
-	struct stage **at = &stages.busy, *s;
-
-	while ((*at)->next)
-		at = &(*at)->next;
-	s = *at;
-	*at = NULL;
-	pthread_mutex_unlock(&stages.lock);
-	driver.cuEventSynchronize(s->event);
-	driver.cuEventDestroy_v2(s->event);
-	pthread_mutex_lock(&stages.lock);
-	s->next = stages.free;
-	stages.free = s;
-}
-
-static struct stage *stage_new(size_t room)
-{
-	struct stage *s = calloc(1, sizeof(*s));
-	void *p;
-
-	if (!s)
-		return NULL;
-	p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED) {
-		free(s);
-		return NULL;
-	}
-	s->p = p;
-	s->room = room;
-	/* Locked where that is possible; without, copies are only slower. */
-	driver.cuMemHostRegister_v2(p, room, CU_MEMHOSTREGISTER_PORTABLE);
-	return s;
-}
-
-/* As await_oldest(): room for others, of other sizes; the driver may wait for streams first. */
-static void trim(void)
-{
-	struct stage *unused = stages.free;
-
-	stages.free = NULL;
-	for (struct stage *s = unused; s; s = s->next)
-		stages.bytes -= s->room;
-	pthread_mutex_unlock(&stages.lock);
-	for (struct stage *next; unused; unused = next) {
-		next = unused->next;
-		driver.cuMemHostUnregister(unused->p);
-		munmap(unused->p, unused->room);
-		free(unused);
-	}
-	pthread_mutex_lock(&stages.lock);
-}
-
-static struct stage *stage_get(size_t bytes)
-{
-	size_t room = STAGE_LEAST;
-	struct stage *s = NULL;
-
-	while (room < bytes)
-		room *= 2;
-	pthread_mutex_lock(&stages.lock);
-	for (;;) {
-		reclaim();
-		for (struct stage **at = &stages.free; *at; at = &(*at)->next)
-			if ((*at)->room == room) {
-				s = *at;
-				*at = s->next;
-				break;
-			}
-		if (s || stages.bytes + room <= STAGES_MAX)
-			break;
-		if (stages.busy)
-			await_oldest();
-		else if (stages.free)
-			trim();
-		else
-			break;
-	}
-	if (!s && stages.bytes + room <= STAGES_BOUND) {
-		s = stage_new(room);
-		stages.bytes += s ? room : 0;
-	}
-	pthread_mutex_unlock(&stages.lock);
-	return s;
-}
-
-/* Free when the stream has come so far. */
-static void stage_release_after(struct stage *s, CUstream stream)
-{
-	if (driver.cuEventCreate(&s->event, CU_EVENT_DISABLE_TIMING) ||
-		driver.cuEventRecord(s->event, stream)) {
-		driver.cuStreamSynchronize(stream);
-		stage_give_back(s);
-		return;
-	}
-	pthread_mutex_lock(&stages.lock);
-	s->next = stages.busy;
-	stages.busy = s;
-	pthread_mutex_unlock(&stages.lock);
 }
 
 /* ---- copies ---- */
@@ -281,13 +122,13 @@ static CUresult copy_in(struct serve *s, const struct remote_copy *c, size_t byt
 
 	if (bytes > (size_t)(s->in_end - s->in))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!c->is_async || (bytes <= STAGE_LEAST && is_linear(c)))
+	if (!c->is_async || (bytes <= STAGED_LEAST && is_linear(c)))
 		return run(c, stream, s->data, true);
 	stage = stage_get(bytes);
 	if (!stage)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(stage->p, s->data, bytes);
-	r = run(c, stream, stage->p, true);
+	memcpy(stage_memory(stage), s->data, bytes);
+	r = run(c, stream, stage_memory(stage), true);
 	stage_release_after(stage, stream);
 	return r;
 }
@@ -336,7 +177,7 @@ static void fetch(void *argument)
 			.is_last = at + n == l->bytes,
 			.is_free = l->is_once};
 
-		reverse_ask(REMOTE_PULL, &head, l->stage->p + at, n);
+		reverse_ask(REMOTE_PULL, &head, stage_memory(l->stage) + at, n);
 		at += n;
 	}
 	if (l->is_once)
@@ -355,13 +196,11 @@ static void bring(void *argument)
 			.is_last = at + n == l->bytes,
 			.is_free = l->is_once};
 
-		reverse_push(&head, l->stage->p + at, n);
+		reverse_push(&head, stage_memory(l->stage) + at, n);
 		at += n;
 	}
-	if (l->is_once) {
-		stage_give_back(l->stage);
+	if (l->is_once)
 		free(l);
-	}
 }
 
 /* With its graph, which the driver says; that thread must not call it. */
@@ -374,13 +213,17 @@ static void forget_later(void *argument)
 	free(l);
 }
 
-static struct later *later_new(const struct remote_copy *c, size_t bytes, bool is_once)
+static struct later *later_new(const struct remote_copy *c, size_t bytes, CUgraph graph)
 {
 	struct later *l = malloc(sizeof(*l));
 
 	if (!l)
 		return NULL;
-	*l = (struct later){stage_get(bytes), c->work, bytes, is_once};
+	*l = (struct later){.stage = graph ? stage_of_graph(bytes)
+					   : stage_of_stream((CUstream)(uintptr_t)c->stream, bytes),
+		.work = c->work,
+		.bytes = bytes,
+		.is_once = !graph};
 	if (l->stage)
 		return l;
 	free(l);
@@ -398,10 +241,12 @@ static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph
 	CUresult r = driver.cuLaunchHostFunc(stream, fetch, l);
 
 	if (r) {
-		forget_later(l);
+		reverse_cancel(l->work);
+		stage_release_after(stage, stream);
+		free(l);
 		return r;
 	}
-	r = run(c, stream, stage->p, true);
+	r = run(c, stream, stage_memory(stage), true);
 	if (graph)
 		graph_keep(graph, forget_later, l);
 	else
@@ -412,17 +257,20 @@ static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph
 static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph graph)
 {
 	CUstream const stream = (CUstream)(uintptr_t)c->stream;
-	CUresult r = run(c, stream, l->stage->p, false);
+	struct stage *const stage = l->stage;
+	CUresult r = run(c, stream, stage_memory(stage), false);
 
 	if (!r)
 		r = driver.cuLaunchHostFunc(stream, bring, l);
 	if (graph) {
 		graph_keep(graph, forget_later, l);
-	} else if (r) {
+		return r;
+	}
+	if (r) {
 		reverse_cancel(l->work);
-		stage_release_after(l->stage, stream);
 		free(l);
 	}
+	stage_release_after(stage, stream);
 	return r;
 }
 
@@ -430,7 +278,7 @@ static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph 
 static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
 {
 	CUgraph const graph = c->is_free ? NULL : graph_captured_by((CUstream)(uintptr_t)c->stream);
-	struct later *l = later_new(c, bytes, !graph);
+	struct later *l = later_new(c, bytes, graph);
 
 	if (!l) {
 		reverse_cancel(c->work);
@@ -454,7 +302,7 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	}
 	if (op == REMOTE_COPY_OUT)
 		return copy_out(s, &c, bytes);
-	if (op == REMOTE_COPY_IN && (!c.is_async || (bytes <= STAGE_LEAST && is_linear(&c))))
+	if (op == REMOTE_COPY_IN && (!c.is_async || (bytes <= STAGED_LEAST && is_linear(&c))))
 		return copy_in(s, &c, bytes);
 	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	r = is_later ? copy_later(op, &c, bytes) : copy_in(s, &c, bytes);

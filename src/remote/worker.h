@@ -137,6 +137,22 @@ void reverse_push(const struct remote_reverse *head, const void *data, size_t n)
 /* What was watched is over, or no longer watched. */
 void reverse_say_done(const struct remote_done *done);
 
+/* ---- memory between (worker-stage.c) ---- */
+
+struct stage;
+uint8_t *stage_memory(struct stage *s);
+/* For what came along; waits for the oldest where there are too many. NULL: no memory. */
+struct stage *stage_get(size_t bytes);
+/* For what the stream does when it gets there: one that other such copies of it use, in turn. */
+struct stage *stage_of_stream(CUstream stream, size_t bytes);
+/* Until it is returned, which waits for nobody. */
+struct stage *stage_of_graph(size_t bytes);
+void stage_return(struct stage *s);
+/* When the stream has come so far. */
+void stage_release_after(struct stage *s, CUstream stream);
+/* In the driver's place. */
+CUresult stream_destroy(CUstream stream);
+
 /* ---- graphs (worker-call.c) ---- */
 
 /* The graph that the stream is captured into; NULL: it is not. */

@@ -655,6 +655,36 @@ static void late_and_wrong(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* More than is kept between here and there: what releases it comes after all of it. */
+static void many_that_wait(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr a = device_new(N), flag = device_new(4096);
+	CUstream stream = stream_new(), other = stream_new();
+	uint32_t *from, *to;
+
+	is_registered = true;
+	from = locked(N);
+	to = locked(N);
+	for (uint32_t i = 0; i < 3; i++) {
+		CUstream const held = i == 0 ? stream : i == 1 ? NULL : CU_STREAM_PER_THREAD;
+
+		NEED(drv.cuMemsetD32Async(flag, 0, 1024, other));
+		NEED(drv.cuStreamSynchronize(other));
+		set_all(from, 0);
+		NEED(drv.cuStreamWaitValue32_v2(held, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+		for (int j = 0; j < 30; j++) {
+			NEED(drv.cuMemcpyHtoDAsync_v2(a, from, N, held));
+			NEED(drv.cuMemcpyDtoHAsync_v2(to, a, N, held));
+		}
+		set_all(from, 7 + i);
+		NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
+		NEED(drv.cuStreamSynchronize(held));
+		tap_ok(all_are(to, 7 + i) && device_is(a, 7 + i), "copies wait for a later call");
+	}
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 /* Who goes beyond it is told by a signal. */
 static void limited_files(void)
 {
@@ -1160,6 +1190,7 @@ static const struct {
 	{"many pieces", many_pieces},
 	{"what is taken along", waits_end},
 	{"late and wrong", late_and_wrong},
+	{"many that wait", many_that_wait},
 	{"limited files", limited_files},
 	{"streams that have numbers", numbered_streams},
 	{"host nodes", host_nodes_again},
