@@ -32,7 +32,7 @@ static struct {
 	pthread_key_t key;
 	bool is_synchronous;
 	_Atomic uint64_t posted;
-	_Atomic uint32_t handles;
+	_Atomic uint64_t handles;
 } session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = {1}};
 
 static __thread struct lane *own_lane;

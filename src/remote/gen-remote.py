@@ -459,8 +459,8 @@ def write_kinds(out, functions):
         for kind, error in KINDS.items():
             w('\t\t[KIND_%s] = CUDA_ERROR_%s, \\\n' % (kind, error))
         w('\t}\n\n/* A handle as the program sees it: no address of anything. */\n'
-          '#define HANDLE_CLIENT 0x80000000u\n'
-          'static inline uint64_t handle_make(enum kind kind, uint32_t index)\n{\n'
+          '#define HANDLE_CLIENT (1ull << 39)\n'
+          'static inline uint64_t handle_make(enum kind kind, uint64_t index)\n{\n'
           '\treturn 0xd1ull << 48 | (uint64_t)kind << 40 | index;\n}\n\n'
           'enum remote_function {\n')
         for f in functions:

@@ -24,7 +24,7 @@
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 3u
+#define REMOTE_ABI 4u
 #define REMOTE_LANES 256u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (256u << 10)

@@ -192,7 +192,7 @@ static struct {
 	struct words object;      /* by handle: struct object */
 	struct words name[KINDS]; /* by the driver's object, likewise */
 	uint64_t clock;           /* of names given */
-	uint32_t next;
+	uint64_t next;
 } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const CUresult errors[KINDS] = KIND_ERRORS;
