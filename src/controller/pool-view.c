@@ -258,6 +258,13 @@ static bool is_helped(const char *why)
 {
 	if (!why)
 		return true;
+	/* Of a group: what its first member lacks stands behind how many have a place. */
+	if (!strncmp(why, "group ", strlen("group "))) {
+		why = strstr(why, "; ");
+		if (!why)
+			return false;
+		why += strlen("; ");
+	}
 	if (!strncmp(why, "policy ", strlen("policy ")) || strstr(why, "; queue "))
 		return false;
 	return strncmp(why, "0/", 2) != 0 || strstr(why, "GPU") || strstr(why, "model ") ||

@@ -511,56 +511,71 @@ static int spare_all(struct sched *s)
 	return r;
 }
 
-static int give_up(struct sched *s, struct cpod *pod, const char *why)
+/* is_late: others did not leave in time; else its group is no longer there. */
+static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 {
-	const bool is_group = cpod_group(pod)[0];
 	char unit[UNIT_MAX];
-	int r = is_group ? push(s, SCHED_EVENT, pod, "GroupTimedOut", str_from(why)) : 0;
+	int r = 0;
 
-	s->counts.n_timeouts += is_group;
+	if (is_late && cpod_group(pod)[0]) {
+		s->counts.n_timeouts++;
+		r = push(s, SCHED_EVENT, pod, "GroupTimedOut",
+			STR("gives back what it held: others did not leave"));
+	}
 	cluster_forget(s->cluster, pod);
 	r = r < 0 ? r : add_unit(s, pod);
 	pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
 	return r;
 }
 
+/* Of those who hold places for the group, with those who run, there are still enough. */
+static bool is_enough(const struct gang *g)
+{
+	uint32_t n = g->n_running;
+
+	for (uint32_t i = 0; i < g->n; i++)
+		n += cpod_state(g->member[i]) == CPOD_HOLDING;
+	return n >= g->least;
+}
+
 /* All of a group, or the pod alone. */
 static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 {
-	struct cpod *alone[1] = {pod}, **member = alone;
+	struct cpod *alone[1] = {pod};
+	struct gang g = {.member = alone, .n = 1};
 	_cleanup_free_ struct cpod **members = NULL;
 	enum decision all = DECIDE_BIND;
-	uint32_t n = 1;
+	bool is_whole = true;
 	int r = 0;
 
 	if (cpod_group(pod)[0]) {
-		n = cluster_members(s->cluster, cpod_group(pod), NULL, 0);
-		member = members = calloc(n + 1ul, sizeof(struct cpod *));
-		if (!members)
-			return -ENOMEM;
-		cluster_members(s->cluster, cpod_group(pod), members, n);
+		r = gang_init(s, cpod_group(pod), &g);
+		members = g.member;
+		is_whole = r == 0 && is_enough(&g);
 	}
-	for (uint32_t i = 0; r == 0 && i < n; i++) {
+	for (uint32_t i = 0; r == 0 && is_whole && i < g.n; i++) {
 		enum decision decision;
 
-		if (cpod_state(member[i]) != CPOD_HOLDING)
+		if (cpod_state(g.member[i]) != CPOD_HOLDING)
 			continue;
-		r = decide_held(s->cluster, member[i], &decision, err);
-		if (r == 0 && decision == DECIDE_HOLD && s->now_ns > cpod_give_up_ns(member[i]))
+		r = decide_held(s->cluster, g.member[i], &decision, err);
+		if (r == 0 && decision == DECIDE_HOLD && s->now_ns > cpod_give_up_ns(g.member[i]))
 			decision = DECIDE_WAIT;
 		if (decision == DECIDE_WAIT || (decision == DECIDE_HOLD && all == DECIDE_BIND))
 			all = decision;
 	}
-	for (uint32_t i = 0; r == 0 && all != DECIDE_HOLD && i < n; i++) {
-		if (cpod_state(member[i]) != CPOD_HOLDING)
+	if (!is_whole)
+		all = DECIDE_WAIT;
+	for (uint32_t i = 0; r == 0 && all != DECIDE_HOLD && i < g.n; i++) {
+		if (cpod_state(g.member[i]) != CPOD_HOLDING)
 			continue;
 		if (all == DECIDE_WAIT) {
-			r = give_up(s, member[i], "gives back what it held: others did not leave");
+			r = give_up(s, g.member[i], is_whole);
 			continue;
 		}
-		decide_release(s->cluster, member[i]);
+		decide_release(s->cluster, g.member[i]);
 		s->counts.n_placed++;
-		r = push(s, SCHED_BIND, member[i], NULL, STR(""));
+		r = push(s, SCHED_BIND, g.member[i], NULL, STR(""));
 	}
 	return r;
 }

@@ -949,6 +949,36 @@ static void a_group_without_room_leaves_all_as_it_was(void **state)
 	told("next", "0/1 nodes: 1 no GPU with 0.1 free");
 }
 
+/* One of them is gone while others leave for all: nobody is bound who cannot begin alone. */
+static void a_group_that_is_incomplete_gives_back_its_places(void **state)
+{
+	add_node("n1", 2);
+	add_pod("low1", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low1", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("low2", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low2", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("m1", MEMBER("0.9", "2", "1"), "");
+	add_pod("m2", MEMBER("0.9", "2", "1"), "");
+	next(SCHED_NOMINATE, "m1", NULL);
+	next(SCHED_NOMINATE, "m2", NULL);
+	next(SCHED_EVICT, "low1", "s/m1");
+	next(SCHED_EVICT, "low2", "s/m1");
+	nothing();
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "m1"));
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low1"));
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low2"));
+	pass(1);
+	nothing();
+	pass(20);
+	told("m2", "group s/g: 1 of 2 members are there, 2 are needed");
+	/* What it held is free for others. */
+	add_pod("other", SHARE("0.9"), "");
+	confirm(next(SCHED_BIND, "other", NULL), SHARE("0.9"));
+	add_pod("m1", MEMBER("0.1", "2", "1"), "");
+	next(SCHED_BIND, "m1", NULL);
+	next(SCHED_BIND, "m2", NULL);
+}
+
 static void a_group_times_out(void **state)
 {
 	struct sched_action a;
@@ -1327,6 +1357,7 @@ int main(void)
 		TEST(a_group_shares_what_is_left_to_it),
 		TEST(a_group_has_those_leave_who_are_apart),
 		TEST(a_group_without_room_leaves_all_as_it_was),
+		TEST(a_group_that_is_incomplete_gives_back_its_places),
 		TEST(a_group_times_out),
 		TEST(policies_hold),
 		TEST(volumes_are_made_first),
