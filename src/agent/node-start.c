@@ -25,8 +25,7 @@
 #define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
 #define START_SPACE_AGE_NS (1 * NSEC_PER_SEC) /* for the next container of that namespace */
-#define START_NAMES_MAX 8u
-#define START_MAX 1024u /* at once: more slots do not start in one moment */
+#define START_MAX 1024u                       /* at once: more slots do not start in one moment */
 
 struct start {
 	LIST_ENTRY(start) link;
@@ -39,7 +38,7 @@ struct start {
 	uint64_t until_ns;
 	struct tenant_pod pod; /* "": not known yet */
 	/* Who has the slot, by the kubelet's word: init containers hand theirs on. */
-	char name[START_NAMES_MAX][sizeof(((struct tenant_pod *)0)->container)];
+	char name[GIVEN_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
 	json_t *space; /* its namespace, at which the webhook looks; NULL: not known yet */
 };
@@ -422,8 +421,8 @@ static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
 static bool choose_name(struct start *s, const struct kube_entry *entry)
 {
 	const struct tenant_pod *has = node_slot_pod(s->node, s->slot);
-	const char *names[2 * START_NAMES_MAX], *name;
-	size_t n = init_names(entry->object, names, START_NAMES_MAX), n_init = n;
+	const char *names[2 * GIVEN_CONTAINERS_MAX], *name;
+	size_t n = init_names(entry->object, names, GIVEN_CONTAINERS_MAX), n_init = n;
 
 	for (size_t i = 0; i < s->n_names; i++) {
 		bool is_known = false;
@@ -596,15 +595,60 @@ static int take_name(struct start *s, const struct podres_container *c, struct e
 		return fail(err, EEXIST,
 			"the kubelet says that two pods have slot %s: %s/%s, %s/%s", s->slot->id,
 			s->pod.space, s->pod.name, c->space, c->pod);
-	if (s->n_names == START_NAMES_MAX)
-		return fail(err, E2BIG, "more than %u containers have slot %s", START_NAMES_MAX,
-			s->slot->id);
+	if (s->n_names == GIVEN_CONTAINERS_MAX)
+		return fail(err, E2BIG, "more than %u containers have slot %s",
+			GIVEN_CONTAINERS_MAX, s->slot->id);
 	if (str_copy(s->pod.space, sizeof(s->pod.space), str_from(c->space)) < 0 ||
 		str_copy(s->pod.name, sizeof(s->pod.name), str_from(c->pod)) < 0 ||
 		str_copy(s->name[s->n_names], sizeof(s->name[0]), str_from(c->name)) < 0)
 		return fail(err, EINVAL, "slot %s: a name that is too long", s->slot->id);
 	s->n_names++;
 	return 0;
+}
+
+/* A list, or by NUMA nodes several. */
+static bool has_id(const json_t *ids, const char *id)
+{
+	const char *key, *one;
+	json_t *some;
+	size_t i;
+
+	json_array_foreach(ids, i, some) {
+		one = json_string_value(some);
+		if (one && !strcmp(one, id))
+			return true;
+	}
+	json_object_foreach((json_t *)ids, key, some)
+		if (json_is_array(some) && has_id(some, id))
+			return true;
+	return false;
+}
+
+/* Of an init container whose slot nobody has after it, which its list leaves out. */
+static int take_written(struct start *s, struct error *err)
+{
+	_cleanup_json_ json_t *json = node_checkpoint(s->node);
+	const json_t *all = kube_json_at(json, "Data", "PodDeviceEntries", NULL), *one;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(all, i, one) {
+		const char *uid = kube_json_text_at(one, "PodUID", NULL),
+			   *name = kube_json_text_at(one, "ContainerName", NULL),
+			   *resource = kube_json_text_at(one, "ResourceName", NULL);
+		const struct kube_entry *pod = uid ? kube_cache_find_uid(s->node->pods, uid) : NULL;
+
+		if (!pod || !name || !resource || strcmp(resource, NODE_RESOURCE) != 0 ||
+			!has_id(json_object_get(one, "DeviceIDs"), s->slot->id) ||
+			!node_is_init(pod->object, name))
+			continue;
+		r = take_name(s,
+			&(struct podres_container){pod->namespace_name, pod->name, name, NULL, 0},
+			err);
+		if (r < 0)
+			break;
+	}
+	return r;
 }
 
 static void on_podres(void *data, const struct podres_list *list, const struct error *why)
@@ -621,6 +665,8 @@ static void on_podres(void *data, const struct podres_list *list, const struct e
 	for (size_t i = 0; r >= 0 && i < list->n_containers; i++)
 		if (has_slot(&list->containers[i], s->slot))
 			r = take_name(s, &list->containers[i], &err);
+	if (r >= 0 && !s->n_names)
+		r = take_written(s, &err);
 	if (r >= 0 && !s->n_names)
 		r = fail(&err, ENOENT, "the kubelet says that nobody has slot %s", s->slot->id);
 	if (r < 0)

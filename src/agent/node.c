@@ -174,22 +174,31 @@ static void on_trouble(void *data, const struct error *err)
 
 /* ---- whose the devices are ---- */
 
+json_t *node_checkpoint(const struct node *node)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
+	char path[PATH_MAX + 64];
+	json_t *json = NULL;
+
+	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
+	return file_read(path, &text, NULL) >= 0 &&
+			kube_json_parse(buf_str(&text), &json, NULL) >= 0
+		? json
+		: NULL;
+}
+
 /* GPUs of another plugin: what the kubelet has noted of registered devices. */
 static void look_for_others(struct node *node)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
 	_cleanup_json_ json_t *json = NULL;
-	char path[PATH_MAX + 64], found[sizeof(node->conflict)] = "";
+	char found[sizeof(node->conflict)] = "";
 	const char *resource;
 	json_t *ids;
 
-	snprintf(path, sizeof(path), "%s/" CHECKPOINT, node->plugin_folder);
 	/* Whether the node is one of the pool's is not known before. */
 	if (!kube_cache_is_synced(node->wishes))
 		return;
-	if (!node->pool.is_on &&
-		(file_read(path, &text, NULL) < 0 ||
-			kube_json_parse(buf_str(&text), &json, NULL) < 0))
+	if (!node->pool.is_on && !(json = node_checkpoint(node)))
 		return;
 	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
 		if (node_is_gpu(resource) && json_array_size(ids))
@@ -403,7 +412,9 @@ static bool is_slot_held(void *data, const char *id)
 	const struct podres_container *c;
 	const struct slot *slot = node_slot((struct node *)l->node, id);
 
-	return (slot && slot->allocated_ns >= l->node->sweep_asked_ns) ||
+	return (slot &&
+		       (slot->allocated_ns >= l->node->sweep_asked_ns ||
+			       node_slot_pod((struct node *)l->node, slot))) ||
 		podres_find(l->list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT;
 }
 
@@ -446,6 +457,15 @@ static bool is_listed_as(
 			(entry && node_is_init(entry->object, pod->container)));
 }
 
+/* What is handed on to nobody is not listed at all: of it the pod tells. */
+static bool is_listed_never(const struct node *node, const struct tenant_pod *pod)
+{
+	const struct kube_entry *entry = kube_cache_find_uid(node->pods, pod->uid);
+
+	return entry && node_is_init(entry->object, pod->container) &&
+		!node_is_over(entry->object, pod->container);
+}
+
 /* What the kubelet no longer lists has ended, whatever we have heard of its pod. */
 static void on_sweep(void *data, const struct podres_list *list, const struct error *err)
 {
@@ -463,7 +483,7 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 			continue;
 		if (podres_find(list, STR(NODE_RESOURCE), str_from(slot->id), &c) == -EEXIST)
 			continue;
-		if (!c || !is_listed_as(node, pod, c))
+		if (c ? !is_listed_as(node, pod, c) : !is_listed_never(node, pod))
 			node_slot_end(node, slot);
 	}
 	if (!node->has_resumed && kube_cache_is_synced(node->pods)) {

@@ -251,12 +251,12 @@ static uint64_t whole_milli_of(const json_t *pod)
 }
 
 /*
- * One more device is no help where a policy or a queue's quota is why, or no node's devices are.
+ * One more device is no help where nodes' devices are not why: a policy, a queue's quota, a volume.
  * What is said of a node's devices has the word; of others, "no GPU".
  */
 static bool is_helped(const char *why)
 {
-	if (!why)
+	if (!why || !*why)
 		return true;
 	/* Of a group: what its first member lacks stands behind how many have a place. */
 	if (!strncmp(why, "group ", strlen("group "))) {
@@ -265,11 +265,10 @@ static bool is_helped(const char *why)
 			return false;
 		why += strlen("; ");
 	}
-	if (!strncmp(why, "policy ", strlen("policy ")) || strstr(why, "; queue "))
-		return false;
-	return strncmp(why, "0/", 2) != 0 || strstr(why, "GPU") || strstr(why, "model ") ||
-		strstr(why, "device") || strstr(why, "other reasons") || strstr(why, "memory") ||
-		strstr(why, "no room");
+	return !strncmp(why, "0/", 2) && !strstr(why, "; queue ") &&
+		(strstr(why, "GPU") || strstr(why, "model ") || strstr(why, "device") ||
+			strstr(why, "other reasons") || strstr(why, "memory") ||
+			strstr(why, "no room"));
 }
 
 static bool is_unschedulable(const json_t *pod)

@@ -54,6 +54,7 @@ struct cpod {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
+	bool is_done;        /* it has Succeeded */
 	bool has_wish;       /* to be looked at */
 	json_t *running;     /* annotations that are due as it runs; NULL: none */
 	uint64_t denied;     /* what was last denied it, as a hash; 0: nothing */

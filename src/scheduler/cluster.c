@@ -530,7 +530,8 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	read_times(pod, json);
 	read_asked(c, pod, json);
 	leave_group(c, pod);
-	if (pod->group[0] && !seen->is_over && join_group(c, pod) < 0)
+	pod->is_done = seen->is_done && *seen->node;
+	if (pod->group[0] && (!seen->is_over || pod->is_done) && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	is_waiting = (pod->is_ours || pod->asked.n || pod->refusal.code) && !seen->is_over &&
 		!*seen->node && !pod->is_deleting;
@@ -760,6 +761,11 @@ uint32_t cpod_gpu_priority(const struct cpod *pod)
 uint64_t cpod_created_ns(const struct cpod *pod)
 {
 	return pod->created_ns;
+}
+
+bool cpod_is_done(const struct cpod *pod)
+{
+	return pod->is_done;
 }
 
 bool cpod_is_reclaimed(const struct cpod *pod)

@@ -356,7 +356,8 @@ int pod_read(struct object *object, json_t *json, struct error *err)
 
 	pod->node = pod->nominated_node = pod->scheduler = "";
 	pod->grace_s = 30;
-	pod->is_over = phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
+	pod->is_done = phase && !strcmp(phase, "Succeeded");
+	pod->is_over = pod->is_done || (phase && !strcmp(phase, "Failed"));
 	r = read_fields(&object->arena, spec, spec_fields, ARRAY_SIZE(spec_fields), pod, err);
 	if (r == 0 || json_is_object(spec)) {
 		second = pod_containers_read(pod, spec, status, r < 0 ? NULL : err);

@@ -92,6 +92,7 @@ struct pod {
 	int64_t grace_s; /* terminationGracePeriodSeconds, for who must wait for its end */
 	bool is_never_preempting;
 	bool is_over;   /* Succeeded or Failed: holds nothing any more */
+	bool is_done;   /* Succeeded */
 	bool is_hidden; /* view_hide() */
 	struct texts gates;
 	struct resources request;

@@ -327,11 +327,14 @@ struct gang {
 	bool is_holding;
 };
 
-/* Whom another scheduler places may wait for ours there: nobody here waits for him. */
+/*
+ * Whom another scheduler places may wait for ours there: nobody here waits for him; nor for who has
+ * done his part.
+ */
 static bool is_running(const struct cpod *pod)
 {
 	return cpod_state(pod) == CPOD_BOUND || cpod_state(pod) == CPOD_ASSUMED ||
-		!cpod_is_ours(pod);
+		!cpod_is_ours(pod) || cpod_is_done(pod);
 }
 
 static int compare_members(const void *pa, const void *pb)
@@ -487,6 +490,9 @@ static int try_group(struct sched *s, const char *unit, struct error *err)
 		return gather(s, unit, group, &g, err);
 	if (!g.least)
 		snprintf(text, sizeof(text), "group %s: nothing says how many belong to it", group);
+	else if (g.is_holding)
+		snprintf(text, sizeof(text),
+			"group %s: waits until those of it that have a place have begun", group);
 	else
 		snprintf(text, sizeof(text), "group %s: %u of %u members are there, %u are needed",
 			group, g.n_waiting + g.n_running, g.size, g.least);

@@ -949,6 +949,36 @@ static void a_group_without_room_leaves_all_as_it_was(void **state)
 	told("next", "0/1 nodes: 1 no GPU with 0.1 free");
 }
 
+/* Who has done his part is there for who comes in place of one that failed. */
+static void a_group_counts_who_has_succeeded(void **state)
+{
+	static const char node[] = ",'nodeName':'n1'},'status':{'phase':'%s'";
+	char over[64];
+
+	add_node("n1", 2);
+	for (int i = 0; i < 3; i++)
+		add_pod(i == 0 ? "m0" : i == 1 ? "m1" : "m2", MEMBER("0.5", "3", "1"), "");
+	for (int i = 0; i < 3; i++)
+		confirm(next(SCHED_BIND,
+				i == 0           ? "m0"
+					: i == 1 ? "m1"
+						 : "m2",
+				NULL),
+			MEMBER("0.5", "3", "1"));
+	snprintf(over, sizeof(over), node, "Succeeded");
+	add_pod("m0", MEMBER("0.5", "3", "1"), over);
+	snprintf(over, sizeof(over), node, "Failed");
+	add_pod("m2", MEMBER("0.5", "3", "1"), over);
+	add_pod("again", MEMBER("0.5", "3", "1"), "");
+	next(SCHED_BIND, "again", NULL);
+	/* Where all have failed their successors begin together. */
+	add_pod("m0", MEMBER("0.5", "3", "1"), over);
+	add_pod("m1", MEMBER("0.5", "3", "1"), over);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "again"));
+	add_pod("n0", MEMBER("0.5", "3", "1"), "");
+	told("n0", "group s/g: 1 of 3 members are there, 3 are needed");
+}
+
 /* One of them is gone while others leave for all: nobody is bound who cannot begin alone. */
 static void a_group_that_is_incomplete_gives_back_its_places(void **state)
 {
@@ -1357,6 +1387,7 @@ int main(void)
 		TEST(a_group_shares_what_is_left_to_it),
 		TEST(a_group_has_those_leave_who_are_apart),
 		TEST(a_group_without_room_leaves_all_as_it_was),
+		TEST(a_group_counts_who_has_succeeded),
 		TEST(a_group_that_is_incomplete_gives_back_its_places),
 		TEST(a_group_times_out),
 		TEST(policies_hold),
