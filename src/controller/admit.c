@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/placeholder.h"
 #include "controller/share-pod.h"
 #include "kube/base64.h"
 
@@ -58,12 +59,25 @@ static int read_wish(const struct admit_request *request, const json_t *object,
 
 /* ---- pods ---- */
 
+/* Before it everybody has to leave; who sees to that here sees no pod of divvy's own namespace. */
+static int check_class(const json_t *spec, struct error *err)
+{
+	const char *class = kube_json_text_at(spec, "priorityClassName", NULL);
+
+	return class && !strcmp(class, PLACEHOLDER_NAME)
+		? fail(err, EPERM,
+			  "spec.priorityClassName " PLACEHOLDER_NAME
+			  ": only divvy's own placeholders may have it")
+		: 0;
+}
+
 static int mutate_pod(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
 	_cleanup_wish_ struct wish wish;
 	int r = read_wish(request, request->object, facts, &wish, &v->err);
 
+	r = r < 0 ? r : check_class(json_object_get(request->object, "spec"), &v->err);
 	r = r < 0 ? r : wish_check_presets(&wish, &v->err);
 	r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
 	if (r < 0)
@@ -79,6 +93,7 @@ static int validate_new_pod(const struct admit_rules *rules, const struct admit_
 	_cleanup_wish_ struct wish wish;
 	int r = read_wish(request, request->object, facts, &wish, &v->err);
 
+	r = r < 0 ? r : check_class(json_object_get(request->object, "spec"), &v->err);
 	r = r < 0 ? r : wish_check_presets(&wish, &v->err);
 	r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
 	return r < 0 ? r : wish_check_complete(&wish, &v->err);
@@ -266,6 +281,7 @@ static int validate_template(const struct admit_rules *rules, const struct admit
 		is_same_text(template, template_of(request->old, request->resource)))
 		return memset(&wish, 0, sizeof(wish)), 0;
 	r = read_wish(request, template, facts, &wish, &v->err);
+	r = r < 0 ? r : check_class(json_object_get(template, "spec"), &v->err);
 	r = r < 0 ? r : wish_check_presets(&wish, &v->err);
 	r = r < 0 ? r : wish_check_policies(&wish, &facts->ns, &v->err);
 	if (r < 0)

@@ -50,8 +50,7 @@ static int refused(const struct kube_ask *ask, struct error *err)
 {
 	if (ask->is_right_missing)
 		return fail(err, EPERM,
-			"%.150s (the cluster roles divvy-viewer and divvy-operator have the rights "
-			"for this)",
+			"%.180s (the roles divvy-viewer and divvy-operator: docs/operating.md)",
 			ask->error.msg);
 	return fail(err, -ask->result, "%s", ask->error.msg);
 }

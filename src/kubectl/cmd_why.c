@@ -50,6 +50,15 @@ static const json_t *condition_of(const json_t *pod, const char *type)
 	return NULL;
 }
 
+/* Who may not see the rest is told what his own pod says, and why it is no more. */
+static int note_rights(json_t *answer, int r, const struct error *err)
+{
+	if (r != -EPERM)
+		return r;
+	json_object_set_new(answer, "missing", json_string(err->msg));
+	return 0;
+}
+
 /* ---- it waits ---- */
 
 static int explain_waiting(struct access *a, const struct cli_args *args, const json_t *pod,
@@ -73,7 +82,7 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 				   "(kubectl -n divvy-system get pods)"));
 	r = world_load(a, args, &sched, err);
 	if (r < 0)
-		return r;
+		return note_rights(answer, r, err);
 	seen = cluster_pod(sched_cluster(sched),
 		kube_json_text_at(pod, "metadata", "namespace", NULL),
 		kube_json_text_at(pod, "metadata", "name", NULL));
@@ -93,19 +102,20 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 			      *pods = json_pack("[O]", pod);
 	const json_t *wish = condition_of(pod, "divvy.gpu/Granted");
 	struct report_facts facts;
-	int r = access_gpunodes(a, &nodes, err);
+	int r;
 
-	r = r < 0 ? r : access_leases(a, &leases, err);
-	if (r < 0)
-		return r;
-	facts = (struct report_facts){nodes, leases, kube_client_real_ns(a->client)};
-	devices = report_devices(&facts);
-	tenants = report_tenants(&facts, pods, NULL);
 	json_object_set_new(answer, "state", json_string("Running"));
 	json_object_set_new(
 		answer, "node", json_string(kube_json_text_at(pod, "spec", "nodeName", NULL)));
 	if (wish && !strcmp(jtext(wish, "status"), "False"))
 		json_object_set_new(answer, "sentence", json_string(jtext(wish, "message")));
+	r = access_gpunodes(a, &nodes, err);
+	r = r < 0 ? r : access_leases(a, &leases, err);
+	if (r < 0)
+		return note_rights(answer, r, err);
+	facts = (struct report_facts){nodes, leases, kube_client_real_ns(a->client)};
+	devices = report_devices(&facts);
+	tenants = report_tenants(&facts, pods, NULL);
 	json_object_set_new(answer, "containers", throttle_explain(devices, tenants));
 	if (!json_array_size(tenants))
 		json_object_set_new(
@@ -123,6 +133,8 @@ static int print(const json_t *answer, struct error *err)
 		jtext(answer, "node"));
 	if (jtext(answer, "sentence")[0])
 		printf("%s\n", jtext(answer, "sentence"));
+	if (jtext(answer, "missing")[0])
+		printf("more is not to be seen: %s\n", jtext(answer, "missing"));
 	for (size_t i = 0; i < json_array_size(containers); i++) {
 		const json_t *c = json_array_get(containers, i);
 		const json_t *why = json_object_get(c, "why");

@@ -13,13 +13,13 @@
 /* How many it has at a time, and where it says so. */
 static const struct shape {
 	const char *kind;
-	const char *count[3]; /* members of spec; the first that is there */
+	const char *count[3]; /* members of spec; the least of those that are there */
 } shapes[] = {
 	{"Deployment", {"replicas"}},
 	{"ReplicaSet", {"replicas"}},
 	{"ReplicationController", {"replicas"}},
 	{"StatefulSet", {"replicas"}},
-	{"Job", {"parallelism"}},
+	{"Job", {"parallelism", "completions"}},
 	{"DaemonSet", {NULL}},
 	{"CronJob", {NULL}},
 	{"SharePod", {NULL}},
@@ -80,18 +80,29 @@ static int ask(const json_t *spec, json_t *pod, struct error *err)
 
 	if (r < 0)
 		return r;
-	if (!json_object_get(metadata, "annotations"))
+	if (!json_is_object(json_object_get(metadata, "annotations")))
 		json_object_set_new(metadata, "annotations", json_object());
 	json_object_update(json_object_get(metadata, "annotations"), keys);
 	return 0;
 }
 
-static int64_t count_of(const struct shape *shape, const json_t *spec)
+static int count_of(
+	const struct shape *shape, const json_t *spec, int64_t *ret_count, struct error *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(shape->count) && shape->count[i]; i++)
-		if (json_object_get(spec, shape->count[i]))
-			return jint(spec, shape->count[i]);
-	return 1;
+	int64_t least = INT64_MAX;
+
+	for (size_t i = 0; i < ARRAY_SIZE(shape->count) && shape->count[i]; i++) {
+		const json_t *given = json_object_get(spec, shape->count[i]);
+
+		if (!given || json_is_null(given))
+			continue;
+		if (!json_is_integer(given))
+			return fail(
+				err, EINVAL, "spec.%s: a whole number is needed", shape->count[i]);
+		least = MIN(least, (int64_t)json_integer_value(given));
+	}
+	*ret_count = least == INT64_MAX ? 1 : least;
+	return 0;
 }
 
 static int read_object(struct reading *r, const json_t *object, struct error *err);
@@ -109,6 +120,7 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 {
 	const char *kind = jtext(object, "kind");
 	const json_t *spec = json_object_get(object, "spec"), *template;
+	int64_t count = 0;
 	json_t *pod;
 	int result = 0;
 
@@ -129,14 +141,15 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 			return fail(err, EINVAL, "%s: %s %.100s has no template with a spec",
 				r->where, kind, jtext(json_object_get(object, "metadata"), "name"));
 		pod = pod_of(object, template);
-		if (!strcmp(kind, "SharePod"))
+		result = count_of(&shapes[i], spec, &count, err);
+		if (result == 0 && !strcmp(kind, "SharePod"))
 			result = ask(spec, pod, err);
 		if (result < 0) {
 			json_decref(pod);
-			return fail_within(err, result, "%s: SharePod %.100s", r->where,
+			return fail_within(err, result, "%s: %s %.100s", r->where, kind,
 				jtext(json_object_get(object, "metadata"), "name"));
 		}
-		return add(r, object, pod, count_of(&shapes[i], spec), err);
+		return add(r, object, pod, count, err);
 	}
 	return 0;
 }
@@ -152,7 +165,8 @@ int pods_read(const json_t *documents, const char *where, json_t **ret, struct e
 	if (!json_array_size(list))
 		return fail(err, EINVAL,
 			"%s: no pod would come of it; a Pod, a SharePod, or something with a "
-			"template (Deployment, Job, StatefulSet, ...) is needed",
+			"template (Deployment, Job, StatefulSet, ...) and more than 0 replicas is "
+			"needed",
 			where);
 	*ret = TAKE_PTR(list);
 	return 0;

@@ -207,6 +207,8 @@ static const struct {
 	{NULL, NULL, POD("", LIMITS("'divvy.gpu/slot':'1'")), "divvy writes it"},
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", "'nodeName':'n1'," MAIN),
 		"spec.nodeName 'n1'"},
+	{NULL, NULL, POD("", "'priorityClassName':'divvy-placeholder'," MAIN),
+		"only divvy's own placeholders"},
 	{"hamy", NULL, POD("'divvy.gpu/request':'0.3'", MAIN),
 		"namespace 'ns1': divvy.gpu/dialects 'hamy'"},
 	{NULL, "{'classes':['standard']}",

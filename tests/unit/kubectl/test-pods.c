@@ -62,6 +62,24 @@ static void a_share_pod_asks_by_its_spec(void **state)
 	assert_int_equal(json_object_size(keys), 5);
 }
 
+/* As YAML has it where a key stands without a value; and the least of what a Job says. */
+static void what_is_empty_is_as_if_it_were_not_there(void **state)
+{
+	_cleanup_json_ json_t *list = NULL;
+	struct error err = {0};
+
+	assert_ok(read_text("kind: SharePod\nmetadata: {name: s}\n"
+			    "spec: {request: 0.3, template: {metadata: {annotations: }, "
+			    "spec: {containers: []}}}\n"
+			    "---\nkind: Job\nmetadata: {name: j}\nspec: {parallelism: 5, "
+			    "completions: 2, template: {spec: {containers: []}}}\n",
+		&list, &err));
+	assert_string_equal(kube_json_text_at(json_array_get(list, 0), "pod", "metadata",
+				    "annotations", "divvy.gpu/request", NULL),
+		"0.3");
+	assert_int_equal(jint(json_array_get(list, 1), "count"), 2);
+}
+
 static void says_what_is_wrong(void **state)
 {
 	static const struct {
@@ -70,6 +88,9 @@ static void says_what_is_wrong(void **state)
 	} table[] = {
 		{"kind: Service\n", "f.yaml: no pod would come of it", -EINVAL},
 		{"a: b\n", "an object without `kind`", -EINVAL},
+		{"kind: Deployment\nmetadata: {name: d}\n"
+		 "spec: {replicas: three, template: {spec: {}}}\n",
+			"Deployment d: spec.replicas: a whole number is needed", -EINVAL},
 		{"kind: Job\nmetadata: {name: j}\nspec: {}\n", "Job j has no template", -EINVAL},
 		{"kind: Deployment\nmetadata: {name: d}\n"
 		 "spec: {replicas: 1001, template: {spec: {}}}\n",
@@ -90,4 +111,4 @@ static void says_what_is_wrong(void **state)
 }
 
 UNIT_MAIN(UNIT(takes_pods_and_templates), UNIT(a_share_pod_asks_by_its_spec),
-	UNIT(says_what_is_wrong))
+	UNIT(what_is_empty_is_as_if_it_were_not_there), UNIT(says_what_is_wrong))
