@@ -116,13 +116,25 @@ static bool is_silent(const struct pool_view *v, const json_t *lease)
 		clock_since_ns(v->real_ns, at_ns) > SILENT_NS;
 }
 
+/* No more than it has: placeholders for others would wait for ever, and nodes be bought for them. */
+static uint32_t reserve_of(const json_t *gpu_node)
+{
+	const json_int_t wanted = json_integer_value(
+				 kube_json_at(gpu_node, "spec", "pool", "reserve", NULL)),
+			 has = json_integer_value(
+				 kube_json_at(gpu_node, "status", "deviceCount", NULL));
+
+	if (wanted <= 0)
+		return 0;
+	return (uint32_t)(has > 0 ? MIN(wanted, has) : wanted);
+}
+
 int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labels,
 	const json_t *gpu_node, const json_t *lease, struct error *err)
 {
 	const json_t *pool = kube_json_at(gpu_node, "spec", "pool", NULL);
 	const char *policy = kube_json_text_at(pool, "policy", NULL);
-	const json_int_t reserve = json_integer_value(json_object_get(pool, "reserve"));
-	struct pool_node node = {.name = name, .reserve = (uint32_t)MAX(reserve, (json_int_t)0)};
+	struct pool_node node = {.name = name, .reserve = reserve_of(gpu_node)};
 	struct seen_node *n = see(v, name, gpu_node);
 	int r;
 

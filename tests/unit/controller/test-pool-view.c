@@ -226,6 +226,18 @@ static void what_needs_devices_of_its_own_counts_as_those(void **state)
 	assert_int_equal(f->source[2].milli, 2000);
 }
 
+static void no_more_is_reserved_than_there_is(void **state)
+{
+	struct world *w = *state;
+
+	pool_view_add_node(w->view, "n1", object(w, "{'divvy.gpu/owner':'pool'}"),
+		object(w,
+			"{'spec':{'pool':{'policy':'reservation','reserve':100}},'status':{'owner':"
+			"'pool','deviceCount':6}}"),
+		NULL, NULL);
+	assert_int_equal(pool_view_facts(w->view, 0)->node[0].reserve, 6);
+}
+
 /* Its GPUNode is gone, or says nothing of it: any of the node's tenants may have its device. */
 static void unknown_is_not_unused(void **state)
 {
@@ -317,7 +329,8 @@ UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
 	IN_WORLD(what_has_ended_is_to_go), IN_WORLD(a_device_that_went_back_is_lost_to_its_tenants),
 	IN_WORLD(who_waits_for_a_device_is_a_source),
 	IN_WORLD(who_no_device_would_help_is_no_source),
-	IN_WORLD(what_needs_devices_of_its_own_counts_as_those), IN_WORLD(unknown_is_not_unused),
+	IN_WORLD(what_needs_devices_of_its_own_counts_as_those),
+	IN_WORLD(no_more_is_reserved_than_there_is), IN_WORLD(unknown_is_not_unused),
 	IN_WORLD(a_daemon_that_is_gone_holds_nothing),
 	IN_WORLD(a_wrong_policy_is_named_and_left_out),
 	IN_WORLD(nodes_without_a_pool_do_not_matter))
