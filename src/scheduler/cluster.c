@@ -820,6 +820,11 @@ bool cpod_deny(struct cpod *pod, struct str sentence)
 	return is_new;
 }
 
+bool cpod_is_denied(const struct cpod *pod)
+{
+	return pod->denied;
+}
+
 int cluster_spare(struct cluster *c, struct cpod *pod)
 {
 	return cpod_tell(c, pod, false);

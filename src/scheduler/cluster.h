@@ -124,6 +124,7 @@ json_t *cpod_running(const struct cpod *pod);
 void cpod_note_wish(struct cpod *pod);
 /* Whether that is not what it was told last. */
 bool cpod_deny(struct cpod *pod, struct str sentence);
+bool cpod_is_denied(const struct cpod *pod);
 /* Nobody makes it leave any more. */
 int cluster_spare(struct cluster *cluster, struct cpod *pod);
 bool cpod_is_ours(const struct cpod *pod);      /* not another scheduler's */

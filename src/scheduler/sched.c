@@ -33,6 +33,8 @@ struct sched {
 	struct buf why;
 	struct decide_victims victims; /* of the decision under way */
 	bool has_wishes;               /* or who has begun to run */
+	bool has_denied;               /* some wish, as far as is known */
+	bool has_room;                 /* somebody has left since those were looked at */
 	bool has_news;                 /* those who hold their place are to be looked at */
 	struct sched_counts counts;
 };
@@ -628,12 +630,31 @@ static int look_at_wishes(struct sched *s, struct error *err)
 			s->counts.n_granted++;
 			r = push(s, SCHED_GRANT, pod, NULL, buf_str(&s->why));
 			cpod_deny(pod, STR(""));
-		} else if (r == 0 && cpod_deny(pod, buf_str(&s->why))) {
+			continue;
+		}
+		s->has_denied = true;
+		if (r == 0 && cpod_deny(pod, buf_str(&s->why))) {
 			s->counts.n_denied++;
 			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
 		}
 	}
 	return r;
+}
+
+/* What was refused for want of room may be granted where somebody has left. */
+static bool renew_wishes(struct sched *s)
+{
+	struct cpod *pod = NULL;
+
+	if (!s->has_denied || !s->has_room)
+		return false;
+	s->has_denied = s->has_room = false;
+	while ((pod = cluster_next_pod(s->cluster, pod)))
+		if (cpod_is_denied(pod)) {
+			cpod_note_wish(pod);
+			s->has_wishes = true;
+		}
+	return s->has_wishes;
 }
 
 /* ---- one after the other ---- */
@@ -673,6 +694,7 @@ static int think(struct sched *s, struct error *err)
 {
 	const char *unit;
 	uint32_t n_opened;
+	bool has_news;
 	int r;
 
 	s->n_todo = s->todo_at = 0;
@@ -689,14 +711,17 @@ static int think(struct sched *s, struct error *err)
 		if (r < 0 || s->n_todo)
 			return r;
 	}
-	if (cluster_take_news(s->cluster))
+	has_news = cluster_take_news(s->cluster);
+	if (has_news)
 		pending_wake(s->pending, s->now_ns);
 	n_opened = cluster_take_opened(s->cluster);
 	pending_hurry(
 		s->pending, MIN(n_opened, UINT32_MAX / PENDING_OPENED_MAX) * PENDING_OPENED_MAX);
+	s->has_room |= has_news || n_opened;
 	unit = pending_next(s->pending, s->now_ns);
+	/* Who waits goes before who wants more. */
 	if (!unit)
-		return 1;
+		return renew_wishes(s) ? 0 : 1;
 	return try_unit(s, unit, err);
 }
 

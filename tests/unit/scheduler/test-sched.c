@@ -1100,6 +1100,28 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
+/* Behind those that wait for a place. */
+static void a_refused_wish_is_looked_at_again_when_somebody_leaves(void **state)
+{
+	add_node("n1", 1);
+	add_pod("a", SHARE("0.6"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.6"));
+	add_pod("b", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
+	wish(cluster_pod(sched_cluster(sched), "s", "b"), SHARE("0.7"));
+	next(SCHED_DENY, "b", NULL);
+	nothing();
+	add_pod("d", SHARE("0.4"), "");
+	told("d", "0/1 nodes: 1 no GPU with 0.4 free");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+	pass(20);
+	confirm(next(SCHED_BIND, "d", NULL), SHARE("0.4"));
+	next(SCHED_DENY, "b", NULL);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "d"));
+	next(SCHED_GRANT, "b", NULL);
+	nothing();
+}
+
 #define CLAIM(spec, status) \
 	"{'metadata':{'name':'v','namespace':'s','uid':'v','annotations':{'pv.kubernetes.io/bind-" \
 	"completed':'yes'}},'spec':{'storageClassName':'late'" spec \
@@ -1395,6 +1417,7 @@ int main(void)
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
+		TEST(a_refused_wish_is_looked_at_again_when_somebody_leaves),
 		TEST(a_refusal_says_what_no_device_has),
 		TEST(a_percentage_is_of_each_device),
 		TEST(who_runs_before_uses_the_same_room),
