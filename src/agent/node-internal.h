@@ -180,6 +180,8 @@ bool node_has_given(const json_t *pod); /* any of its containers */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);
 bool node_is_init(const json_t *pod, const char *container);
+/* An init container of it has ended. */
+bool node_has_prepared(const json_t *pod);
 /* What the kubelet has written down of devices and who has them, the caller's; NULL: nothing. */
 json_t *node_checkpoint(const struct node *node);
 /*

@@ -111,6 +111,18 @@ bool node_is_init(const json_t *pod, const char *container)
 	return is_named(pod, "initContainers", container);
 }
 
+bool node_has_prepared(const json_t *pod)
+{
+	const json_t *all = kube_json_at(pod, "status", "initContainerStatuses", NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		if (kube_json_at(one, "state", "terminated", NULL))
+			return true;
+	}
+	return false;
+}
+
 const char *node_who_starts(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant)
 {

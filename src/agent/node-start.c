@@ -40,7 +40,8 @@ struct start {
 	/* Who has the slot, by the kubelet's word: init containers hand theirs on. */
 	char name[GIVEN_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
-	json_t *space; /* its namespace, at which the webhook looks; NULL: not known yet */
+	bool has_begun; /* something of its pod has run here */
+	json_t *space;  /* its namespace, at which the webhook looks; NULL: not known yet */
 };
 
 /* ---- the end of a start ---- */
@@ -134,9 +135,13 @@ static int check_mode(const struct node *node, const struct slot *slot, const st
 	return 0;
 }
 
+/* Of a container that runs; that starts in a pod of which something has run; of another one. */
+enum place_for { PLACE_CHANGE, PLACE_NEXT, PLACE_NEW };
+
 static int find_places(struct node *node, const struct slot *slot, const struct node_given *g,
-	struct tenant_place *ret_places, bool is_new, struct error *err)
+	struct tenant_place *ret_places, enum place_for what, struct error *err)
 {
+	const bool is_new = what == PLACE_NEW;
 	int r = check_mode(node, slot, g, err);
 
 	if (r < 0)
@@ -158,7 +163,7 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 			return fail(err, EPERM,
 				"device %s is another device plugin's: no placeholder holds it",
 				d->info.uuid);
-		if (is_new && device_is_ill(d))
+		if (what != PLACE_CHANGE && device_is_ill(d))
 			return fail(err, EIO, "device %s %s", d->info.uuid, device_ailment(d));
 		ret_places[i] = (struct tenant_place){d->index, g->is.memory_bytes[i]};
 	}
@@ -179,10 +184,11 @@ static bool has_started(struct node *node, const struct tenant_pod *pod)
 	return false;
 }
 
-static int check_epoch(
-	struct node *node, const struct tenant_pod *pod, uint64_t epoch, struct error *err)
+static int check_epoch(const struct start *s, uint64_t epoch, struct error *err)
 {
-	if (epoch >= node->epoch || has_started(node, pod))
+	const struct node *node = s->node;
+
+	if (epoch >= node->epoch || s->has_begun)
 		return 0;
 	return fail(err, ESTALE,
 		"divvy.gpu/epoch %llu is older than %llu, the newest seen: a scheduler that no "
@@ -197,9 +203,10 @@ static void set_overcommit(
 		overcommit_set(node, &node->agent->devices->devices[places[i].device], overcommit);
 }
 
-static int make_tenant(
-	struct start *s, const struct node_given *g, struct tenant **ret, struct error *err)
+static int make_tenant(struct start *s, const json_t *pod, const struct node_given *g,
+	struct tenant **ret, struct error *err)
 {
+	const bool is_next = s->has_begun || node_has_prepared(pod);
 	struct node *node = s->node;
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	char name[TENANT_NAME], origin[256];
@@ -212,12 +219,13 @@ static int make_tenant(
 		.pod = &s->pod,
 		.places = places,
 	};
-	int r = check_epoch(node, &s->pod, g->epoch, err);
+	int r = check_epoch(s, g->epoch, err);
 
 	s->pod.overcommit = 0;
 	if (r >= 0 && g->spec.memory_policy != SPEC_MEMORY_FAIL)
 		r = overcommit_of(node, s->space, &s->pod.overcommit, err);
-	r = r < 0 ? r : find_places(node, s->slot, g, places, true, err);
+	r = r < 0 ? r
+		  : find_places(node, s->slot, g, places, is_next ? PLACE_NEXT : PLACE_NEW, err);
 	if (r < 0)
 		return r;
 	set_overcommit(node, places, g->spec.count, s->pod.overcommit);
@@ -295,9 +303,9 @@ static int open_remote(
 	struct start *s, const json_t *pod, const struct node_given *g, struct error *err)
 {
 	struct node *node = s->node;
-	int r = check_epoch(node, &s->pod, g->epoch, err);
+	int r = check_epoch(s, g->epoch, err);
 
-	if (r >= 0 && !has_started(node, &s->pod))
+	if (r >= 0 && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
 	s->pod.epoch = g->epoch;
 	r = r < 0 ? r : remote_open(node, s->slot, &s->pod, g->is.remote_node, err);
@@ -320,9 +328,9 @@ static int open_local(struct start *s, const json_t *pod, const struct node_give
 	int r = 0;
 
 	/* Of a container elsewhere its own node looks after that. */
-	if (s->request && !has_started(node, &s->pod))
+	if (s->request && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
-	r = r < 0 ? r : make_tenant(s, g, &t, err);
+	r = r < 0 ? r : make_tenant(s, pod, g, &t, err);
 	if (r < 0)
 		return r;
 	r = node_slot_open(node, s->slot, t, err);
@@ -357,6 +365,7 @@ static void grant(struct start *s, const json_t *pod)
 	if (t && tenant_pod_is(t->pod, s->pod.uid, s->pod.container)) {
 		r = go_on(s, t, pod, &err);
 	} else {
+		s->has_begun |= has_started(node, &s->pod);
 		/* The kubelet's word: whoever had the slot has ended. */
 		if (!is_its_remote(s))
 			node_slot_clear(node, s->slot);
@@ -399,8 +408,20 @@ static bool is_elsewhere(struct start *s)
 	return false;
 }
 
-/* Those of its init containers that were given something, and that end before others start. */
-static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
+static bool is_listed(const struct start *s, const char *name)
+{
+	for (size_t i = 0; i < s->n_names; i++)
+		if (!strcmp(s->name[i], name))
+			return true;
+	return false;
+}
+
+/*
+ * Those of its init containers that were given something, and that end before others start; before
+ * the sidecar whose slot it is, which hands it on to nobody.
+ */
+static size_t init_names(
+	const struct start *s, const json_t *pod, const char *ret_names[GIVEN_CONTAINERS_MAX])
 {
 	const json_t *all = kube_json_at(pod, "spec", "initContainers", NULL), *one;
 	struct node_given g;
@@ -409,8 +430,11 @@ static size_t init_names(const json_t *pod, const char **ret_names, size_t max)
 	json_array_foreach(all, i, one) {
 		const char *name = kube_json_text_at(one, "name", NULL),
 			   *policy = kube_json_text_at(one, "restartPolicy", NULL);
+		const bool is_sidecar = policy && !strcmp(policy, "Always");
 
-		if (name && n < max && !(policy && !strcmp(policy, "Always")) &&
+		if (is_sidecar && name && is_listed(s, name))
+			break;
+		if (name && n < GIVEN_CONTAINERS_MAX && !is_sidecar &&
 			node_given(pod, name, &g, NULL) != -ENOENT)
 			ret_names[n++] = name;
 	}
@@ -422,7 +446,7 @@ static bool choose_name(struct start *s, const struct kube_entry *entry)
 {
 	const struct tenant_pod *has = node_slot_pod(s->node, s->slot);
 	const char *names[2 * GIVEN_CONTAINERS_MAX], *name;
-	size_t n = init_names(entry->object, names, GIVEN_CONTAINERS_MAX), n_init = n;
+	size_t n = init_names(s, entry->object, names), n_init = n;
 
 	for (size_t i = 0; i < s->n_names; i++) {
 		bool is_known = false;
@@ -743,7 +767,7 @@ static int apply(struct node *node, const struct slot *slot, struct tenant *t,
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	uint64_t quota[SPEC_DEVICES_MAX];
 	bool is_same = true;
-	int r = find_places(node, slot, g, places, false, err);
+	int r = find_places(node, slot, g, places, PLACE_CHANGE, err);
 
 	if (r < 0)
 		return r;

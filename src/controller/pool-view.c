@@ -116,7 +116,7 @@ static bool is_silent(const struct pool_view *v, const json_t *lease)
 		clock_since_ns(v->real_ns, at_ns) > SILENT_NS;
 }
 
-/* No more than it has: placeholders for others would wait for ever, and nodes be bought for them. */
+/* No more than it has: placeholders for others would wait for ever, or for nodes to be bought. */
 static uint32_t reserve_of(const json_t *gpu_node)
 {
 	const json_int_t wanted = json_integer_value(

@@ -410,6 +410,9 @@ def an_init_container_hands_its_slot_on():
         {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": [f"--duration={STAGE_S}"], "resources": slot}])
     tenant = daemon.tenant("stages", "first")
     assert tenant["request"] == 800, tenant
+    # Who has begun on a device goes on there.
+    path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
+    cluster.patch(path, {"spec": {"cordoned": [{"uuid": uuid}]}})
     # Its way to divvyd stays, though the kubelet's list, with which divvyd compares, has the slot as the other's.
     door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
     end = time.monotonic() + STAGE_S - 2
@@ -422,7 +425,37 @@ def an_init_container_hands_its_slot_on():
     assert "stages/first" not in tenants and tenants["stages/main"]["request"] == 400, tenants
     granted = [m for m in events_of(cluster, "stages")["Granted"]]
     assert len(granted) == 2, granted
+    cluster.patch(path, {"spec": {"cordoned": None}})
     stop_pod("stages")
+    wait_for(lambda: daemon.slots_offered() == SLOTS, "all are offered again")
+
+
+def ten_init_containers_have_their_own_and_nobody_comes_after():
+    """The kubelet's list has none of them; the last one stays longer than divvyd takes between two comparisons."""
+    slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
+    uuid, names = device(2)[0], [f"i{n}" for n in range(10)]
+    keys = {f"divvy.gpu/{k}": " ".join(f"{name}={v(n)}" for n, name in enumerate(names)) for k, v in (
+        ("devices", lambda n: uuid), ("granted-request", lambda n: f"0.{n + 1:02}"), ("granted-limit", lambda n: "1"),
+        ("granted-memory", lambda n: f"{n + 1}Gi"))}
+    times = [["--count=1"]] * 9 + [[f"--duration={STAGE_S}"]]
+    run_pod(cluster, "prepares", (), {**keys, "divvy.gpu/epoch": "7"}, initContainers=[
+        {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "args": args, "resources": slot}
+        for name, args in zip(names, times)],
+        containers=[{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--help"]}])
+    wait_for(lambda: "prepares/i9" in daemon.tenants(), "the last one has what is its own", 60)
+    tenant = daemon.tenant("prepares", "i9")
+    assert tenant["request"] == 100, tenant
+    door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
+    end = time.monotonic() + STAGE_S - 2
+    while time.monotonic() < end:
+        assert os.path.exists(door), door
+        time.sleep(0.2)
+    wait_for_pod(cluster, "prepares", "Succeeded")
+    granted = events_of(cluster, "prepares")["Granted"]
+    assert [f"container {name}: {(n + 1) / 100:g} of" for n, name in enumerate(names)] == sorted(
+        m[:m.index(" of") + 3] for m in granted), granted
+    wait_for(lambda: not any(t.startswith("prepares/") for t in daemon.tenants()), "nothing is left of them")
+    stop_pod("prepares")
 
 
 def in_group(name, annotations, namespace=None):
@@ -610,7 +643,7 @@ try:
              a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, a_dialects_variables_are_there,
              memory_is_promised_as_policies_say,
              (another_pods_process_is_not_let_in, metrics_are_for_who_may_get_them,
-              an_init_container_hands_its_slot_on, a_pod_needs_no_privilege),
+              an_init_container_hands_its_slot_on, ten_init_containers_have_their_own_and_nobody_comes_after, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,
              another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
