@@ -203,10 +203,9 @@ static void set_overcommit(
 		overcommit_set(node, &node->agent->devices->devices[places[i].device], overcommit);
 }
 
-static int make_tenant(struct start *s, const json_t *pod, const struct node_given *g,
-	struct tenant **ret, struct error *err)
+static int make_tenant(
+	struct start *s, const struct node_given *g, struct tenant **ret, struct error *err)
 {
-	const bool is_next = s->has_begun || node_has_prepared(pod);
 	struct node *node = s->node;
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	char name[TENANT_NAME], origin[256];
@@ -224,8 +223,9 @@ static int make_tenant(struct start *s, const json_t *pod, const struct node_giv
 	s->pod.overcommit = 0;
 	if (r >= 0 && g->spec.memory_policy != SPEC_MEMORY_FAIL)
 		r = overcommit_of(node, s->space, &s->pod.overcommit, err);
-	r = r < 0 ? r
-		  : find_places(node, s->slot, g, places, is_next ? PLACE_NEXT : PLACE_NEW, err);
+	r = r < 0
+		? r
+		: find_places(node, s->slot, g, places, s->has_begun ? PLACE_NEXT : PLACE_NEW, err);
 	if (r < 0)
 		return r;
 	set_overcommit(node, places, g->spec.count, s->pod.overcommit);
@@ -330,7 +330,7 @@ static int open_local(struct start *s, const json_t *pod, const struct node_give
 	/* Of a container elsewhere its own node looks after that. */
 	if (s->request && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
-	r = r < 0 ? r : make_tenant(s, pod, g, &t, err);
+	r = r < 0 ? r : make_tenant(s, g, &t, err);
 	if (r < 0)
 		return r;
 	r = node_slot_open(node, s->slot, t, err);
@@ -365,7 +365,7 @@ static void grant(struct start *s, const json_t *pod)
 	if (t && tenant_pod_is(t->pod, s->pod.uid, s->pod.container)) {
 		r = go_on(s, t, pod, &err);
 	} else {
-		s->has_begun |= has_started(node, &s->pod);
+		s->has_begun |= has_started(node, &s->pod) || node_has_prepared(pod);
 		/* The kubelet's word: whoever had the slot has ended. */
 		if (!is_its_remote(s))
 			node_slot_clear(node, s->slot);

@@ -55,6 +55,8 @@ struct cpod {
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
 	bool is_done;        /* it has Succeeded */
+	bool is_ready;       /* its condition says so */
+	bool is_accepted;    /* bound before who leads now did */
 	bool has_wish;       /* to be looked at */
 	json_t *running;     /* annotations that are due as it runs; NULL: none */
 	uint64_t denied;     /* what was last denied it, as a hash; 0: nothing */

@@ -401,6 +401,21 @@ static int read_given(struct cluster *c, struct cpod *pod, json_t *json, bool *r
 	return 0;
 }
 
+static bool is_ready(const json_t *json)
+{
+	const json_t *all = json_object_get(json_object_get(json, "status"), "conditions"), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *type = json_string_value(json_object_get(one, "type")),
+			   *status = json_string_value(json_object_get(one, "status"));
+
+		if (type && status && !strcmp(type, "Ready"))
+			return !strcmp(status, "True");
+	}
+	return false;
+}
+
 static void read_times(struct cpod *pod, json_t *json)
 {
 	const json_t *metadata = json_object_get(json, "metadata");
@@ -531,6 +546,7 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	read_asked(c, pod, json);
 	leave_group(c, pod);
 	pod->is_done = seen->is_done && *seen->node;
+	pod->is_ready = is_ready(json);
 	if (pod->group[0] && (!seen->is_over || pod->is_done) && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	is_waiting = (pod->is_ours || pod->asked.n || pod->refusal.code) && !seen->is_over &&
@@ -761,6 +777,17 @@ uint32_t cpod_gpu_priority(const struct cpod *pod)
 uint64_t cpod_created_ns(const struct cpod *pod)
 {
 	return pod->created_ns;
+}
+
+void cpod_accept(struct cpod *pod)
+{
+	pod->is_accepted = true;
+}
+
+bool cpod_is_older(const struct cpod *pod, uint64_t epoch)
+{
+	return pod->is_accepted && pod->state == CPOD_BOUND && pod->given.n &&
+		pod->given.epoch < epoch && !pod->is_ready && !pod->is_deleting;
 }
 
 bool cpod_is_done(const struct cpod *pod)

@@ -107,6 +107,10 @@ uint32_t cpod_gpu_priority(const struct cpod *pod); /* the highest of its contai
 uint64_t cpod_created_ns(const struct cpod *pod);
 const char *cpod_queue(const struct cpod *pod);                            /* its name; "": none */
 uint32_t cpod_line(const struct cluster *cluster, const struct cpod *pod); /* 0: of no queue */
+/* Its place stands for who leads from now on. */
+void cpod_accept(struct cpod *pod);
+/* An accepted one that may have containers to start, with an epoch for which nodes refuse that. */
+bool cpod_is_older(const struct cpod *pod, uint64_t epoch);
 bool cpod_is_done(const struct cpod *pod);      /* it has Succeeded on a node */
 bool cpod_is_reclaimed(const struct cpod *pod); /* it was told to leave for another queue */
 /* When it takes back what it has asked back; 0: nothing. */

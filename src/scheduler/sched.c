@@ -33,6 +33,7 @@ struct sched {
 	struct buf why;
 	struct decide_victims victims; /* of the decision under way */
 	bool has_wishes;               /* or who has begun to run */
+	uint64_t epoch;                /* with which it leads */
 	bool has_denied;               /* some wish, as far as is known */
 	bool has_room;                 /* somebody has left since those were looked at */
 	bool has_news;                 /* those who hold their place are to be looked at */
@@ -120,6 +121,22 @@ void sched_set_time(struct sched *s, uint64_t now_ns, uint64_t real_ns)
 	take_back_offers(s);
 }
 
+void sched_lead(struct sched *s, uint64_t epoch)
+{
+	struct cpod *pod = NULL;
+
+	s->epoch = epoch;
+	while ((pod = cluster_next_pod(s->cluster, pod))) {
+		if (cpod_state(pod) != CPOD_BOUND)
+			continue;
+		cpod_accept(pod);
+		if (cpod_is_older(pod, epoch)) {
+			cpod_note_wish(pod);
+			s->has_wishes = true;
+		}
+	}
+}
+
 /* ---- who waits ---- */
 
 /* "namespace/name" of a pod, "namespace/name\n" of a group. */
@@ -196,7 +213,7 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 	if (!pod)
 		return r;
 	s->has_news = true;
-	if (cpod_running(pod) || decide_has_wish(s->cluster, pod)) {
+	if (cpod_running(pod) || decide_has_wish(s->cluster, pod) || cpod_is_older(pod, s->epoch)) {
 		cpod_note_wish(pod);
 		s->has_wishes = true;
 	}
@@ -623,6 +640,8 @@ static int look_at_wishes(struct sched *s, struct error *err)
 			continue;
 		if (cpod_running(pod))
 			r = push(s, SCHED_RUNS, pod, NULL, STR(""));
+		if (r == 0 && cpod_is_older(pod, s->epoch))
+			r = push(s, SCHED_ADOPT, pod, NULL, STR(""));
 		if (r < 0 || !decide_has_wish(s->cluster, pod))
 			continue;
 		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);

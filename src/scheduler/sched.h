@@ -35,6 +35,7 @@ enum sched_act {
 	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
 	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
 	SCHED_RUNS,     /* it has cpod_running() to be written */
+	SCHED_ADOPT,    /* an earlier leader's, which stands: its epoch is to be this one's */
 	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
 	SCHED_EVICT,    /* it has to leave; asked again while it does not */
 };
@@ -60,6 +61,13 @@ uint64_t sched_deadline(const struct sched *sched);
 /* The Binding was made, or not: then its place is free again, and it is tried again later. */
 void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
+
+/*
+ * We decide from now on, with that epoch. Who is bound by then stays where he is; of them, those
+ * that may still have containers to start are told of by SCHED_ADOPT, now or when it comes to that:
+ * for nodes an older epoch is that of a leader who does not know that he no longer is.
+ */
+void sched_lead(struct sched *sched, uint64_t epoch);
 
 /*
  * Somebody else decides from now on: who holds a place holds it no longer, and what is not done yet

@@ -51,7 +51,7 @@ struct service {
 	struct flight *flights;
 	struct telling *tellings; /* by uid */
 	uint32_t n_binds;
-	bool is_leading;
+	bool is_leading, has_led; /* has_led: what was bound before is known, with this epoch */
 	uint64_t epoch;
 	uint64_t raised_ns;    /* when it was last to be a later one; 0: never */
 	uint64_t report_at_ns; /* when policies' status is looked at next */
@@ -79,6 +79,7 @@ bool service_may_write(const struct service *s);
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
 /* What is due as it runs. */
 void service_running(struct service *s, const struct cpod *pod);
+void service_adopt(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const char *text);

@@ -279,6 +279,18 @@ void service_running(struct service *s, const struct cpod *pod)
 		patch_status(s, pod, patch);
 }
 
+void service_adopt(struct service *s, const struct cpod *pod)
+{
+	_cleanup_json_ json_t *patch = NULL;
+	char epoch[24];
+
+	snprintf(epoch, sizeof(epoch), "%llu", (unsigned long long)s->epoch);
+	patch = json_pack("{s:{ss, s:{ss}}}", "metadata", "uid", cpod_uid(pod), "annotations",
+		"divvy.gpu/epoch", epoch);
+	if (patch)
+		patch_status(s, pod, patch);
+}
+
 /* ---- who has to leave ---- */
 
 void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom)

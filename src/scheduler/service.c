@@ -24,6 +24,7 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
 	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
 	case SCHED_RUNS: service_running(s, a->pod); break;
+	case SCHED_ADOPT: service_adopt(s, a->pod); break;
 	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
 	case SCHED_CLAIM: service_claim(s, a->pod, a->text); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
@@ -61,6 +62,10 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 
 	if (!s->sched || !service_may_write(s) || !service_is_synced(s) || must_raise_epoch(s))
 		return;
+	if (!s->has_led) {
+		s->has_led = true;
+		sched_lead(s->sched, s->epoch);
+	}
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	while (r > 0 && s->n_binds < SERVICE_BINDS_MAX) {
 		const uint64_t began_ns = clock_now_ns();
@@ -111,6 +116,7 @@ static void on_lease(void *data, bool is_leading, uint64_t epoch)
 		epoch);
 	s->is_leading = is_leading;
 	s->epoch = epoch;
+	s->has_led = false;
 	if (!is_leading && s->sched)
 		sched_stand_down(s->sched);
 	service_wake(s);

@@ -277,6 +277,7 @@ def one_of_two_decides():
     rig.stop(first)  # which gives the Lease up
     rig.pod("e2", {"request": "0.1"})
     assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
+    wait_for(lambda: rig.given("e1", "epoch") == "1", "what was bound and has yet to start stands")
     # Installed again: the Lease is gone with its namespace, what nodes have seen is not.
     for process in list(rig.processes):
         rig.stop(process)
@@ -285,6 +286,7 @@ def one_of_two_decides():
     rig.start("--leader-elect")
     rig.pod("e3", {"request": "0.1"})
     assert rig.given("e3", "epoch") == "8", rig.given("e3", "epoch")
+    wait_for(lambda: {rig.given(n, "epoch") for n in ("e1", "e2")} == {"8"}, "as there")
     rig.gone("e1", "e2", "e3")
 
 

@@ -1122,6 +1122,33 @@ static void a_refused_wish_is_looked_at_again_when_somebody_leaves(void **state)
 	nothing();
 }
 
+/* Who was bound before somebody else led: nodes take it that he who leads now knows of it. */
+static void what_an_earlier_leader_bound_is_adopted(void **state)
+{
+	static const char bound[] = SHARE("0.3") ",'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/"
+						 "granted-request':'c=0.3','divvy.gpu/"
+						 "granted-limit':'c=1','divvy.gpu/"
+						 "granted-memory':'c=300000','divvy.gpu/epoch':'7'";
+	static const char ready[] = ",'nodeName':'n1'},'status':{'phase':'Running','conditions':[{"
+				    "'type':'Ready','status':'%s'}]";
+	char more[128];
+
+	add_node("n1", 1);
+	add_pod("starts", bound, ",'nodeName':'n1'");
+	snprintf(more, sizeof(more), ready, "True");
+	add_pod("runs", bound, more);
+	sched_lead(sched, 8);
+	next(SCHED_ADOPT, "starts", NULL);
+	nothing();
+	/* Its node was started again. */
+	snprintf(more, sizeof(more), ready, "False");
+	add_pod("runs", bound, more);
+	next(SCHED_ADOPT, "runs", NULL);
+	/* Bound since, by one who does not know that he leads no more. */
+	add_pod("late", bound, ",'nodeName':'n1'");
+	nothing();
+}
+
 #define CLAIM(spec, status) \
 	"{'metadata':{'name':'v','namespace':'s','uid':'v','annotations':{'pv.kubernetes.io/bind-" \
 	"completed':'yes'}},'spec':{'storageClassName':'late'" spec \
@@ -1418,6 +1445,7 @@ int main(void)
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
 		TEST(a_refused_wish_is_looked_at_again_when_somebody_leaves),
+		TEST(what_an_earlier_leader_bound_is_adopted),
 		TEST(a_refusal_says_what_no_device_has),
 		TEST(a_percentage_is_of_each_device),
 		TEST(who_runs_before_uses_the_same_room),
