@@ -401,7 +401,7 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 /* With set_lock held. The program may know nodes that it has not made: those of captured copies. */
 static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 {
-	CUDA_HOST_NODE_PARAMS had, params = {on_host_function, h};
+	CUDA_HOST_NODE_PARAMS had = {0}, params = {on_host_function, h};
 	CUresult r = driver.cuGraphHostNodeGetParams(node, &had);
 
 	if (r || had.fn != on_host_function)
@@ -426,7 +426,7 @@ CUresult serve_cuGraphHostNodeGetParams(struct serve *s)
 {
 	CUgraphNode const node = (CUgraphNode)(uintptr_t)handle_real(
 		s, KIND_CUgraphNode, take_u64(s));
-	CUDA_HOST_NODE_PARAMS had;
+	CUDA_HOST_NODE_PARAMS had = {0};
 	CUresult r = s->error ? s->error : driver.cuGraphHostNodeGetParams(node, &had);
 
 	if (r || had.fn != on_host_function)
