@@ -52,12 +52,8 @@ static struct layout *find_layout(uint64_t function)
 static CUresult ask_layout(uint64_t function, struct remote_layout *ret_layout)
 {
 	struct call c;
-	CUresult r = call_begin(&c, REMOTE_LAYOUT, sizeof(function));
+	CUresult r = call_ask(&c, REMOTE_LAYOUT, function);
 
-	if (r)
-		return r;
-	call_put(&c, &function, sizeof(function));
-	r = call_wait(&c, 0);
 	if (!r && !call_take(&c, ret_layout, sizeof(*ret_layout)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
@@ -409,7 +405,6 @@ static void **keep_params(uint64_t node, const struct remote_layout *layout, con
 REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 	CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	const uint64_t node = (uintptr_t)hNode;
 	uint8_t bytes[REMOTE_PARAMS_MAX];
 	void **params = NULL;
 	struct remote_launch got;
@@ -421,11 +416,7 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 		return r;
 	if (!nodeParams)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = call_begin(&c, REMOTE_OP_cuGraphKernelNodeGetParams_v2, sizeof(node));
-	if (r)
-		return r;
-	call_put(&c, &node, sizeof(node));
-	r = call_wait(&c, 0);
+	r = call_ask(&c, REMOTE_OP_cuGraphKernelNodeGetParams_v2, (uintptr_t)hNode);
 	if (!r &&
 		(!call_take(&c, &got, sizeof(got)) || got.bytes > sizeof(bytes) ||
 			!call_take(&c, bytes, got.bytes)))
@@ -438,7 +429,7 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 	if (!r && got.bytes < layout->given.bytes)
 		r = CUDA_ERROR_UNKNOWN;
 	if (!r)
-		params = keep_params(node, &layout->given, bytes);
+		params = keep_params((uintptr_t)hNode, &layout->given, bytes);
 	pthread_mutex_unlock(&layouts.lock);
 	if (r || !params)
 		return r ? r : CUDA_ERROR_OUT_OF_MEMORY;
@@ -529,7 +520,6 @@ NODES(cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams
 REMOTE_EXPORT CUresult cuGraphHostNodeGetParams(
 	CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	const uint64_t node = (uintptr_t)hNode;
 	struct work work;
 	uint64_t name;
 	struct call c;
@@ -539,11 +529,7 @@ REMOTE_EXPORT CUresult cuGraphHostNodeGetParams(
 		return r;
 	if (!nodeParams)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = call_begin(&c, REMOTE_OP_cuGraphHostNodeGetParams, sizeof(node));
-	if (r)
-		return r;
-	call_put(&c, &node, sizeof(node));
-	r = call_wait(&c, 0);
+	r = call_ask(&c, REMOTE_OP_cuGraphHostNodeGetParams, (uintptr_t)hNode);
 	if (!r && !call_take(&c, &name, sizeof(name)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);

@@ -418,7 +418,6 @@ REMOTE_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
 	const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
 	size_t *numDependencies_out)
 {
-	const uint64_t stream = (uintptr_t)hStream;
 	uint64_t status = 0, id = 0, graph = 0, n = 0;
 	CUgraphNode *nodes = NULL;
 	struct call c;
@@ -428,11 +427,7 @@ REMOTE_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
 		return r;
 	if (!captureStatus_out)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = call_begin(&c, REMOTE_OP_cuStreamGetCaptureInfo_v3, sizeof(stream));
-	if (r)
-		return r;
-	call_put(&c, &stream, sizeof(stream));
-	r = call_wait(&c, 0);
+	r = call_ask(&c, REMOTE_OP_cuStreamGetCaptureInfo_v3, (uintptr_t)hStream);
 	if (!r &&
 		(!call_take(&c, &status, 8) || !call_take(&c, &id, 8) ||
 			!call_take(&c, &graph, 8) || !call_take(&c, &n, 8) ||

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "remote/client.h"
+#include "remote/numbered.h"
 
 struct stream {
 	CUstream handle;   /* NULL: it is no more, but for what it waited for */
@@ -49,28 +50,12 @@ static CUcontext own_context(void)
 	return current;
 }
 
-/* Never again, not even after its end. */
-static uint64_t own_thread(void)
-{
-	static _Atomic uint64_t threads;
-	static __thread uint64_t own;
-
-	if (!own)
-		own = atomic_fetch_add(&threads, 1) + 1;
-	return own;
-}
-
-static bool has_number(CUstream handle)
-{
-	return (uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD;
-}
-
 static struct stream stream_of(CUstream handle)
 {
-	if (!has_number(handle))
+	if (!stream_has_number(handle))
 		return (struct stream){.handle = handle};
-	return (struct stream){handle ? handle : CU_STREAM_LEGACY, own_context(),
-		handle == CU_STREAM_PER_THREAD ? own_thread() : 0};
+	return (struct stream){
+		handle ? handle : CU_STREAM_LEGACY, own_context(), stream_thread(handle)};
 }
 
 /* ---- with the lock held ---- */
@@ -81,7 +66,7 @@ static struct stream *find(const struct stream *like)
 		struct stream *s = &streams.stream[i];
 
 		if (s->handle == like->handle && s->thread == like->thread &&
-			(!has_number(s->handle) || s->context == like->context))
+			(!stream_has_number(s->handle) || s->context == like->context))
 			return s;
 	}
 	return NULL;
@@ -126,7 +111,7 @@ static void tidy(void)
 	for (size_t i = streams.n; i-- > 0;) {
 		const struct stream *s = &streams.stream[i];
 
-		if (!s->waits && !s->is_capturing && (has_number(s->handle) || !s->context))
+		if (!s->waits && !s->is_capturing && (stream_has_number(s->handle) || !s->context))
 			streams.stream[i] = streams.stream[--streams.n];
 	}
 }

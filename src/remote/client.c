@@ -410,6 +410,18 @@ CUresult call_wait(struct call *c, unsigned flags)
 	return call_receive(c);
 }
 
+CUresult call_ask(struct call *c, unsigned op, uint64_t about)
+{
+	CUresult r;
+
+	c->frame_in = 0;
+	r = call_begin(c, op, sizeof(about));
+	if (r)
+		return r;
+	call_put(c, &about, sizeof(about));
+	return call_wait(c, 0);
+}
+
 bool call_take(struct call *c, void *to, size_t n)
 {
 	if ((size_t)(c->in_end - c->in) < FIELD(n))

@@ -59,6 +59,8 @@ static inline void call_put(struct call *c, const void *p, size_t n)
 CUresult call_post(struct call *c);
 /* Sent, and its answer is there to be taken, whatever the result; call_end has to follow. */
 CUresult call_wait(struct call *c, unsigned flags);
+/* From begin to answer, where one handle is all that is asked about; call_end() in any case. */
+CUresult call_ask(struct call *c, unsigned op, uint64_t about);
 /* Before sending: is the answer to exactly this known already? Then it is not sent. */
 CUresult call_wait_cached(struct call *c);
 /* The next field of the answer, at `to` unless that is NULL; false when the answer is too short. */

@@ -213,6 +213,18 @@ static void forget_later(void *argument)
 	free(l);
 }
 
+/* Nothing comes of it. A stream's stage may have earlier copies in it; a graph's is its own. */
+static void drop_later(struct later *l, CUstream stream, CUgraph graph)
+{
+	if (graph) {
+		forget_later(l);
+		return;
+	}
+	reverse_cancel(l->work);
+	stage_release_after(l->stage, stream);
+	free(l);
+}
+
 static struct later *later_new(const struct remote_copy *c, size_t bytes, CUgraph graph)
 {
 	struct later *l = malloc(sizeof(*l));
@@ -241,9 +253,7 @@ static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph
 	CUresult r = driver.cuLaunchHostFunc(stream, fetch, l);
 
 	if (r) {
-		reverse_cancel(l->work);
-		stage_release_after(stage, stream);
-		free(l);
+		drop_later(l, stream, graph);
 		return r;
 	}
 	r = run(c, stream, stage_memory(stage), true);
@@ -266,11 +276,10 @@ static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph 
 		graph_keep(graph, forget_later, l);
 		return r;
 	}
-	if (r) {
-		reverse_cancel(l->work);
-		free(l);
-	}
-	stage_release_after(stage, stream);
+	if (r)
+		drop_later(l, stream, NULL);
+	else
+		stage_release_after(stage, stream);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "remote/numbered.h"
 #include "remote/worker.h"
 
 #define STAGES_MAX (64ull << 20)
@@ -191,23 +192,13 @@ struct stage *stage_get(size_t bytes)
 
 /* ---- those of streams ---- */
 
-static uint64_t own_thread(void)
-{
-	static _Atomic uint64_t threads;
-	static __thread uint64_t own;
-
-	if (!own)
-		own = atomic_fetch_add(&threads, 1) + 1;
-	return own;
-}
-
 static struct line line_of(CUstream stream)
 {
 	struct line line = {.stream = stream ? stream : CU_STREAM_LEGACY};
 
-	if ((uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD)
+	if (!stream_has_number(stream))
 		return line;
-	line.thread = stream == CU_STREAM_PER_THREAD ? own_thread() : 0;
+	line.thread = stream_thread(stream);
 	if (driver.cuCtxGetCurrent(&line.context))
 		line.stream = NULL;
 	return line;
