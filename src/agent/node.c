@@ -401,7 +401,7 @@ static void look_at_namespaces(struct node *node)
 /* ---- the passing of time ---- */
 
 struct listing {
-	const struct node *node;
+	struct node *node;
 	const struct podres_list *list;
 };
 
@@ -410,11 +410,11 @@ static bool is_slot_held(void *data, const char *id)
 {
 	const struct listing *l = data;
 	const struct podres_container *c;
-	const struct slot *slot = node_slot((struct node *)l->node, id);
+	const struct slot *slot = node_slot(l->node, id);
 
 	return (slot &&
 		       (slot->allocated_ns >= l->node->sweep_asked_ns ||
-			       node_slot_pod((struct node *)l->node, slot))) ||
+			       node_slot_pod(l->node, slot))) ||
 		podres_find(l->list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT;
 }
 

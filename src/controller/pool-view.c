@@ -285,16 +285,10 @@ static bool is_helped(const char *why)
 
 static bool is_unschedulable(const json_t *pod)
 {
-	const json_t *all = kube_json_at(pod, "status", "conditions", NULL);
+	const json_t *told = kube_json_condition(pod, "PodScheduled");
 
-	for (size_t i = 0; i < json_array_size(all); i++) {
-		const json_t *one = json_array_get(all, i);
-
-		if (text_is(kube_json_text_at(one, "type", NULL), "PodScheduled"))
-			return text_is(kube_json_text_at(one, "reason", NULL), "Unschedulable") &&
-				is_helped(kube_json_text_at(one, "message", NULL));
-	}
-	return false;
+	return text_is(kube_json_text_at(told, "reason", NULL), "Unschedulable") &&
+		is_helped(kube_json_text_at(told, "message", NULL));
 }
 
 bool pool_view_waits(const json_t *pod)

@@ -40,16 +40,6 @@ static int read_name(
 	return 0;
 }
 
-static const json_t *condition_of(const json_t *pod, const char *type)
-{
-	const json_t *all = kube_json_at(pod, "status", "conditions", NULL);
-
-	for (size_t i = 0; i < json_array_size(all); i++)
-		if (!strcmp(jtext(json_array_get(all, i), "type"), type))
-			return json_array_get(all, i);
-	return NULL;
-}
-
 /* Who may not see the rest is told what his own pod says, and why it is no more. */
 static int note_rights(json_t *answer, int r, const struct error *err)
 {
@@ -65,7 +55,7 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 	json_t *answer, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
-	const json_t *told = condition_of(pod, "PodScheduled");
+	const json_t *told = kube_json_condition(pod, "PodScheduled");
 	const char *scheduler = kube_json_text_at(pod, "spec", "schedulerName", NULL);
 	json_t *reasons = NULL;
 	struct cpod *seen;
@@ -100,7 +90,7 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 {
 	_cleanup_json_ json_t *nodes = NULL, *leases = NULL, *devices = NULL, *tenants = NULL,
 			      *pods = json_pack("[O]", pod);
-	const json_t *wish = condition_of(pod, "divvy.gpu/Granted");
+	const json_t *wish = kube_json_condition(pod, "divvy.gpu/Granted");
 	struct report_facts facts;
 	int r;
 

@@ -403,17 +403,9 @@ static int read_given(struct cluster *c, struct cpod *pod, json_t *json, bool *r
 
 static bool is_ready(const json_t *json)
 {
-	const json_t *all = json_object_get(json_object_get(json, "status"), "conditions"), *one;
-	size_t i;
+	const char *status = kube_json_text_at(kube_json_condition(json, "Ready"), "status", NULL);
 
-	json_array_foreach(all, i, one) {
-		const char *type = json_string_value(json_object_get(one, "type")),
-			   *status = json_string_value(json_object_get(one, "status"));
-
-		if (type && status && !strcmp(type, "Ready"))
-			return !strcmp(status, "True");
-	}
-	return false;
+	return status && !strcmp(status, "True");
 }
 
 static void read_times(struct cpod *pod, json_t *json)
@@ -869,18 +861,10 @@ const char *cpod_group(const struct cpod *pod)
 
 bool cpod_is_told(const struct cpod *pod, const char *sentence)
 {
-	json_t *one;
-	size_t i;
+	const char *message = kube_json_text_at(
+		kube_json_condition(pod->json, "PodScheduled"), "message", NULL);
 
-	json_array_foreach(
-		json_object_get(json_object_get(pod->json, "status"), "conditions"), i, one) {
-		const char *type = json_string_value(json_object_get(one, "type"));
-		const char *message = json_string_value(json_object_get(one, "message"));
-
-		if (type && message && !strcmp(type, "PodScheduled") && !strcmp(message, sentence))
-			return true;
-	}
-	return false;
+	return message && !strcmp(message, sentence);
 }
 
 void cluster_print(const struct cluster *c, struct buf *out)

@@ -267,28 +267,30 @@ void service_grant(struct service *s, const struct cpod *pod, bool is_granted, c
 		is_granted ? "WishGranted" : "WishNotGranted", sentence);
 }
 
-void service_running(struct service *s, const struct cpod *pod)
+static void patch_annotations(struct service *s, const struct cpod *pod, json_t *annotations)
 {
-	_cleanup_json_ json_t *patch = NULL;
+	_cleanup_json_ json_t *patch = json_pack(
+		"{s:{ss, sO}}", "metadata", "uid", cpod_uid(pod), "annotations", annotations);
 
-	if (!cpod_running(pod))
-		return;
-	patch = json_pack(
-		"{s:{ss, sO}}", "metadata", "uid", cpod_uid(pod), "annotations", cpod_running(pod));
 	if (patch)
 		patch_status(s, pod, patch);
 }
 
+void service_running(struct service *s, const struct cpod *pod)
+{
+	if (cpod_running(pod))
+		patch_annotations(s, pod, cpod_running(pod));
+}
+
 void service_adopt(struct service *s, const struct cpod *pod)
 {
-	_cleanup_json_ json_t *patch = NULL;
+	_cleanup_json_ json_t *annotations = NULL;
 	char epoch[24];
 
 	snprintf(epoch, sizeof(epoch), "%llu", (unsigned long long)s->epoch);
-	patch = json_pack("{s:{ss, s:{ss}}}", "metadata", "uid", cpod_uid(pod), "annotations",
-		"divvy.gpu/epoch", epoch);
-	if (patch)
-		patch_status(s, pod, patch);
+	annotations = json_pack("{ss}", "divvy.gpu/epoch", epoch);
+	if (annotations)
+		patch_annotations(s, pod, annotations);
 }
 
 /* ---- who has to leave ---- */

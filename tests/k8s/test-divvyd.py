@@ -400,6 +400,15 @@ def another_plugin_has_the_nodes_gpus():
 STAGE_S = 14  # divvyd compares every 10 s
 
 
+def its_door_stays(tenant):
+    """For nearly as long as a stage runs."""
+    door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
+    end = time.monotonic() + STAGE_S - 2
+    while time.monotonic() < end:
+        assert os.path.exists(door), door
+        time.sleep(0.2)
+
+
 def an_init_container_hands_its_slot_on():
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
     uuid = device(2)[0]
@@ -414,11 +423,7 @@ def an_init_container_hands_its_slot_on():
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": uuid}]}})
     # Its way to divvyd stays, though the kubelet's list, with which divvyd compares, has the slot as the other's.
-    door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
-    end = time.monotonic() + STAGE_S - 2
-    while time.monotonic() < end:
-        assert os.path.exists(door), door
-        time.sleep(0.2)
+    its_door_stays(tenant)
     wait_for_pod(cluster, "stages", "Running")
     wait_for(lambda: "stages/main" in daemon.tenants(), "GPUNode says so")
     tenants = daemon.tenants()
@@ -445,11 +450,7 @@ def ten_init_containers_have_their_own_and_nobody_comes_after():
     wait_for(lambda: "prepares/i9" in daemon.tenants(), "the last one has what is its own", 60)
     tenant = daemon.tenant("prepares", "i9")
     assert tenant["request"] == 100, tenant
-    door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
-    end = time.monotonic() + STAGE_S - 2
-    while time.monotonic() < end:
-        assert os.path.exists(door), door
-        time.sleep(0.2)
+    its_door_stays(tenant)
     wait_for_pod(cluster, "prepares", "Succeeded")
     granted = events_of(cluster, "prepares")["Granted"]
     assert [f"container {name}: {(n + 1) / 100:g} of" for n, name in enumerate(names)] == sorted(
