@@ -190,8 +190,7 @@ static void who_no_device_would_help_is_no_source(void **state)
 		"group a/g: 1 of 3 members are there, 3 are needed",
 		"group a/g: nothing says how many belong to it",
 		"claim nope is not there",
-		"group a/g: 0 of 2 have a place, 2 are needed; policy x: the namespace has 0 of "
-		"0.1 GPUs, 0.6 asked",
+		"group a/g: 0 of 2 have a place, 2 are needed; policy x: 0 of 0.1 GPUs, 0.6 asked",
 		"group a/g: 0 of 2 have a place, 2 are needed; 0/3 nodes: 3 node selector not met",
 	};
 	static const char *const hopeful[] = {
