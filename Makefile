@@ -51,7 +51,7 @@ reproduce: build ## run the experiments of the systems before divvy; ONLY=K4,G5 
 fuzz: ## every fuzz target for TIME=60 seconds
 	@scripts/fuzz
 
-lint: ## format, layers, words, shell, static analysis
+lint: ## format, layers, words, shell, static analysis, clang
 	@scripts/lint
 
 format: ## put the format of all C files right
