@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/format.h"
 #include "core/place-apart.h"
 #include "core/place-internal.h"
 #include "core/place-network.h"
@@ -439,9 +440,10 @@ static int over_network(struct place *place, const struct place_wish *wish,
 	d.hops = way.hops;
 	d.latency_us = latency_of(&way);
 	say_measured(&way, measured, sizeof(measured));
-	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %u permille",
+	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %s",
 		node_name(place, way.client.node), node_name(place, way.server.node),
-		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", measured, way.load);
+		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", measured,
+		format_percent(way.load).s);
 	say_met(place, &d);
 	*ret = d;
 	return 0;
@@ -463,8 +465,8 @@ static int check(const struct place *place, const struct place_wish *wish, struc
 	case SPEC_MODE_EXCLUSIVE:
 		if (wish->spec.count && !wish->spec.is_exclusive)
 			return fail(err, EINVAL,
-				"mode exclusive: share %u permille, whole devices are needed",
-				wish->spec.share);
+				"mode exclusive: share %s, whole devices are needed",
+				format_share(wish->spec.share).s);
 		break;
 	case SPEC_MODE_REMOTE:
 		if (!wish->spec.count)

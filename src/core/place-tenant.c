@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "base/cleanup.h"
+#include "base/format.h"
 #include "core/place-bounds.h"
 #include "core/place-held.h"
 #include "core/place-internal.h"
@@ -528,8 +529,8 @@ static int was_there(const struct place *place, const struct place_spec *spec,
 		const uint64_t its = bytes ? bytes[i] : place_device_bytes(place, spec, at);
 
 		if (place->share_free[at] < share)
-			return fail(err, ENOSPC, "device %s: %u permille are free, it was given %u",
-				d->uuid, place->share_free[at], share);
+			return fail(err, ENOSPC, "device %s: %s free, it was given %s", d->uuid,
+				format_share(place->share_free[at]).s, format_share(share).s);
 		if (d->n_tenants && d->exclusion != spec->exclusion)
 			return fail(err, ENOSPC, "device %s: who is there has another exclusion",
 				d->uuid);
@@ -739,12 +740,12 @@ static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 			return fail(err, EBUSY,
 				"device %s is being cleared: there is no more of it yet", d->uuid);
 		if (!spec->is_exclusive && spec->share > free)
-			return fail(err, ENOSPC, "share %u: %u permille are free on %s",
-				spec->share, free, d->uuid);
+			return fail(err, ENOSPC, "share %s: %s free on %s",
+				format_share(spec->share).s, format_share(free).s, d->uuid);
 		if (now.bytes[i] > t->bytes[i] && now.bytes[i] - t->bytes[i] > d->memory_free)
-			return fail(err, ENOSPC,
-				"device memory %" PRIu64 ": %" PRIu64 " bytes are free on %s",
-				now.bytes[i], d->memory_free + t->bytes[i], d->uuid);
+			return fail(err, ENOSPC, "device memory %s: %s free on %s",
+				format_bytes_exact(now.bytes[i]).s,
+				format_bytes_exact(d->memory_free + t->bytes[i]).s, d->uuid);
 	}
 	r = remember(place, UNDO_CHANGE, tenant);
 	if (r < 0)

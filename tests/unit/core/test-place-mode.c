@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "base/format.h"
 #include "cluster.h"
 #include "core/place-bounds.h"
 #include "core/place-defrag.h"
@@ -320,7 +321,7 @@ static void refusals(void **state)
 	wish.spec.share = 300;
 	wish.mode = SPEC_MODE_EXCLUSIVE;
 	assert_int_equal(place_mode_choose(place, &wish, &d, &err), -EINVAL);
-	assert_contains(err.msg, "share 300");
+	assert_contains(err.msg, "share 0.3");
 	wish.mode = (enum spec_mode)9;
 	assert_int_equal(place_mode_choose(place, &wish, &d, &err), -EINVAL);
 	assert_contains(err.msg, "mode 9");
@@ -601,8 +602,7 @@ static void a_latency_that_nobody_knows_is_none(void **state)
 	wish.spec.cpu_milli = 100;
 	assert_ok(place_mode_choose(place, &wish, &d, NULL));
 	assert_string_equal(d.why,
-		"remote: runs on client, device on first over RDMA or SR-IOV, 2 hops, load 0 "
-		"permille");
+		"remote: runs on client, device on first over RDMA or SR-IOV, 2 hops, load 0%");
 	wish.most_latency_us = PLACE_LATENCY_MAX;
 	assert_ok(place_mode_choose(place, &wish, &d, NULL));
 	assert_int_equal(d.outcome, PLACE_QUEUED);
@@ -617,7 +617,8 @@ static void assert_device_on(
 	char why[PLACE_MODE_WHY];
 
 	assert_ok(place_mode_choose(place, wish, &d, NULL));
-	snprintf(why, sizeof(why), SAID "%s, load %u permille", server, says, 2 * wish->least_mbit);
+	snprintf(why, sizeof(why), SAID "%s, load %s", server, says,
+		format_percent(2 * wish->least_mbit).s);
 	assert_string_equal(d.why, why);
 }
 

@@ -238,7 +238,7 @@ static void what_cannot_be_is_refused(void **state)
 	assert_ok(place_restore(place, &spec, &choice, NULL, &tenant, &err));
 	digest = cluster_digest(place);
 	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);
-	assert_contains(err.msg, "400 permille are free, it was given 600");
+	assert_contains(err.msg, "0.4 free, it was given 0.6");
 	spec.share = 100;
 	spec.exclusion = label;
 	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);

@@ -109,8 +109,7 @@ static void both_ends_are_given(void **state)
 	pod = next(SCHED_BIND, "a", NULL);
 	assert_string_equal(cpod_node(pod), "c1");
 	assert_string_equal(cpod_why(pod),
-		"remote: runs on c1, device on g1 over the host's network, 2 hops, load 560 "
-		"permille");
+		"remote: runs on c1, device on g1 over the host's network, 2 hops, load 56%");
 	g = &cpod_given(pod)->v[0];
 	assert_int_equal(g->mode, SPEC_MODE_REMOTE);
 	assert_string_equal(g->remote_node, "g1");
@@ -303,8 +302,7 @@ static void the_nearest_goes_first(void **state)
 	pod = next(SCHED_BIND, "a", NULL);
 	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g2");
 	assert_string_equal(cpod_why(pod),
-		"remote: runs on c1, device on g2 over the host's network, 2 hops, 90 us, load 0 "
-		"permille");
+		"remote: runs on c1, device on g2 over the host's network, 2 hops, 90 us, load 0%");
 	/* It is farther now; and the node is known by its name, whichever was seen last. */
 	set_gpus("c1", 0, "", ETH(10000) MEASURED("g1", 400, 9000000000) AND_MEASURED("g2", 900, 0),
 		"");
@@ -314,7 +312,7 @@ static void the_nearest_goes_first(void **state)
 	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
 	assert_string_equal(cpod_why(pod),
 		"remote: runs on c1, device on g1 over the host's network, 2 hops, 400 us and "
-		"9000 Mbit/s measured, load 0 permille");
+		"9000 Mbit/s measured, load 0%");
 }
 
 #define NOT_ELSEWHERE \
