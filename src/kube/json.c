@@ -3,6 +3,9 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Behind the closing quote of the string whose opening one is at i; s.n when there is none. */
@@ -137,9 +140,35 @@ const char *kube_json_text_at(const json_t *root, ...)
 	return text && strlen(text) == json_string_length(found) ? text : NULL;
 }
 
+/* Its numbers are what they are with as many digits as each decimal number keeps. */
+static bool are_numbers_short(const json_t *json)
+{
+	char text[64];
+
+	if (json_is_real(json)) {
+		snprintf(text, sizeof(text), "%.*g", DBL_DIG, json_real_value(json));
+		return strtod(text, NULL) == json_real_value(json);
+	}
+	if (json_is_object(json)) {
+		const char *key;
+		json_t *member;
+
+		json_object_foreach((json_t *)json, key, member)
+			if (!are_numbers_short(member))
+				return false;
+	}
+	for (size_t i = 0; i < json_array_size(json); i++)
+		if (!are_numbers_short(json_array_get(json, i)))
+			return false;
+	return true;
+}
+
+/* 0.3 stays 0.3. */
 char *kube_json_format(const json_t *json)
 {
-	return json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
+	const size_t digits = are_numbers_short(json) ? DBL_DIG : DBL_DECIMAL_DIG;
+
+	return json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
 }
 
 json_t *kube_json_sentence(const char *text)

@@ -138,6 +138,9 @@ static int prepare(struct access *a, const char *scheduler, const json_t *item, 
 
 	if (!json_is_object(metadata) || !json_is_object(json_object_get(pod, "spec")))
 		return fail(err, EINVAL, "%s: a pod has metadata and a spec", jtext(item, "from"));
+	if (!jtext(metadata, "name")[0] && !jtext(metadata, "generateName")[0])
+		return fail(err, EINVAL, "%s: a pod has a name: metadata.name, or generateName",
+			jtext(item, "from"));
 	if (!jtext(metadata, "namespace")[0])
 		set(metadata, "namespace", a->space);
 	snprintf(from, sizeof(from), "%s",

@@ -23,8 +23,8 @@ static void reads_as_kubectl_does(void **state)
 		"[{\"a\":1,\"b\":[\"x\",\"yes\",true,false,null,1.5,16,420,\"7\",-3]}]");
 	expect("{\"a\": {\"b\": [true, null, \"\\u00e9\"]}}",
 		"[{\"a\":{\"b\":[true,null,\"é\"]}}]");
-	expect("a: |\n  x\n  y\nb: 1.2.3\nc: 1e3\ne: 1Gi\nf: 0.5\n",
-		"[{\"a\":\"x\\ny\\n\",\"b\":\"1.2.3\",\"c\":1000.0,\"e\":\"1Gi\",\"f\":"
+	expect("a: |\n  x\n  y\nb: 1.2.3\nc: 0.3\ne: 1Gi\nf: 0.5\n",
+		"[{\"a\":\"x\\ny\\n\",\"b\":\"1.2.3\",\"c\":0.3,\"e\":\"1Gi\",\"f\":"
 		"0.5}]");
 	expect("a: 9 %\nb: \xc3\xa9%\n", "[{\"a\":\"9 %\",\"b\":\"é%\"}]");
 	expect("a: 12345678901234567890123\nb: 08\nc:\n",
