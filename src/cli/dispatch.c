@@ -29,6 +29,10 @@ int cli_unknown_command(const char *name, struct error *err)
 {
 	const char *near = cli_suggest(name, next_command, cli_commands);
 
+	if (name[0] == '-')
+		return fail(err, EINVAL,
+			"unknown option '%.40s'; %s COMMAND --help lists those of a command", name,
+			cli_program.name);
 	if (near)
 		return fail(err, EINVAL, "unknown command '%.40s'; did you mean '%s'?", name, near);
 	return fail(err, EINVAL, "unknown command '%.40s'; '%s help' lists the known ones", name,
@@ -95,6 +99,20 @@ static void hold_standard_fds(void)
 			open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
 }
 
+/* "-n team-a ps" as "ps -n team-a". */
+static void put_command_first(int argc, char **argv)
+{
+	for (int at = 2; at < argc && argv[1][0] == '-'; at++) {
+		const struct cli_command *c = cli_command_find(argv[at]);
+		char *name = argv[at];
+
+		if (!c || !cli_are_options(c, at - 1, argv + 1))
+			continue;
+		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+		argv[1] = name;
+	}
+}
+
 int cli_main(int argc, char **argv)
 {
 	const struct cli_command *c;
@@ -118,6 +136,7 @@ int cli_main(int argc, char **argv)
 		complain(NULL, err.msg);
 		return CLI_EXIT_FAILED;
 	}
+	put_command_first(argc, argv);
 	c = cli_command_find(argv[1]);
 	if (!c) {
 		cli_unknown_command(argv[1], &err);

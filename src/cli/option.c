@@ -206,6 +206,21 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
 	return 0;
 }
 
+bool cli_are_options(const struct cli_command *command, int argc, char **argv)
+{
+	struct cli_args args = {.command = command};
+
+	for (int at = 0; at < argc; at++) {
+		const bool is_long = argv[at][0] == '-' && argv[at][1] == '-';
+
+		if (argv[at][0] != '-' || !argv[at][1] || !strcmp(argv[at], "--"))
+			return false;
+		if ((is_long ? parse_long : parse_short)(&args, argv, argc, &at, NULL) < 0)
+			return false;
+	}
+	return true;
+}
+
 const char *cli_get(const struct cli_args *args, const char *name)
 {
 	const int i = option_find(args->command->options, str_from(name));

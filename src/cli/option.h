@@ -86,6 +86,9 @@ struct cli_args {
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *ret_args,
 	struct error *err);
 
+/* All these words are options of the command, and their values. */
+bool cli_are_options(const struct cli_command *command, int argc, char **argv);
+
 /*
  * NULL when not given. Asking for an option that the command's table does not have is our mistake.
  */

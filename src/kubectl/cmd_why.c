@@ -84,7 +84,44 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 	return r;
 }
 
-/* ---- it runs ---- */
+/* ---- it has a node ---- */
+
+/* Of a list of statuses: the last that runs, the first that waits for more than the others. */
+static void find_state(const json_t *statuses, const json_t **ret_running, const json_t **ret_stuck)
+{
+	*ret_running = *ret_stuck = NULL;
+	for (size_t i = 0; i < json_array_size(statuses); i++) {
+		const json_t *one = json_array_get(statuses, i),
+			     *state = json_object_get(one, "state"),
+			     *waiting = json_object_get(state, "waiting");
+
+		if (json_is_object(json_object_get(state, "running")))
+			*ret_running = one;
+		if (!*ret_stuck && json_is_object(waiting) &&
+			strcmp(jtext(waiting, "reason"), "PodInitializing"))
+			*ret_stuck = one;
+	}
+}
+
+/* What keeps it from running, as the kubelet says. */
+static json_t *explain_start(const json_t *pod)
+{
+	const json_t *status = json_object_get(pod, "status"), *init, *init_stuck, *running, *stuck;
+	const json_t *waiting;
+	const char *message;
+
+	find_state(json_object_get(status, "initContainerStatuses"), &init, &init_stuck);
+	find_state(json_object_get(status, "containerStatuses"), &running, &stuck);
+	stuck = init_stuck ? init_stuck : stuck;
+	if (!stuck && init && !running)
+		return json_sprintf("init container %s runs", jtext(init, "name"));
+	if (!stuck)
+		return json_string("the kubelet has not begun to start it");
+	waiting = kube_json_at(stuck, "state", "waiting", NULL);
+	message = jtext(waiting, "message");
+	return json_sprintf("container %s waits: %s%s%.300s", jtext(stuck, "name"),
+		jtext(waiting, "reason"), message[0] ? ": " : "", message);
+}
 
 static int explain_running(struct access *a, const json_t *pod, json_t *answer, struct error *err)
 {
@@ -94,9 +131,13 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 	struct report_facts facts;
 	int r;
 
-	json_object_set_new(answer, "state", json_string("Running"));
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	json_object_set_new(answer, "state", json_string(phase ? phase : "Pending"));
 	json_object_set_new(
 		answer, "node", json_string(kube_json_text_at(pod, "spec", "nodeName", NULL)));
+	if (!phase || !strcmp(phase, "Pending"))
+		json_object_set_new(answer, "sentence", explain_start(pod));
 	if (wish && !strcmp(jtext(wish, "status"), "False"))
 		json_object_set_new(answer, "sentence", json_string(jtext(wish, "message")));
 	r = access_gpunodes(a, &nodes, err);

@@ -24,8 +24,8 @@ const struct cli_program cli_program = {
 		"cluster are given to and what comes of it, says why a pod waits and whether one "
 		"would fit, and takes devices out of service.\n\n"
 		"What it needs to read is in the cluster role divvy-viewer, what it needs to do in "
-		"divvy-operator. Options stand behind the command's name: kubectl divvy ps -n "
-		"team-a.",
+		"divvy-operator. kubectl wants options behind the plugin's name: kubectl divvy ps "
+		"-n team-a, or kubectl divvy -n team-a ps.",
 	.overview = "Looks after the GPUs that a cluster shares.",
 	.examples = "kubectl divvy top --once",
 	.exit_status =

@@ -119,7 +119,9 @@ static json_t *explain(const json_t *devices, const json_t *tenant)
 		say(why, "it has used nothing since %s", jtext(tenant, "idle_since"));
 	if (json_array_size(its) && !json_object_get(tenant, "got_permille") &&
 		!strcmp(jtext(tenant, "state"), "Running"))
-		say(why, "the node's daemon has not said what it uses");
+		say(why,
+			"what it uses is not known: the node's daemon has not said, or you may "
+			"not list leases in divvy-node-lease");
 	return why;
 }
 

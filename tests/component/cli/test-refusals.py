@@ -75,6 +75,10 @@ def slips_of_the_hand():
         refused(rig.divvy("run", "--request", "0.1"), 125, "COMMAND")
         assert rig.divvy().returncode == 2
         assert rig.divvy("--help").returncode == 0
+        # Before the command they are its options as well, and a value is no command's name.
+        refused(rig.divvy("-q", "--output", "json", "ps"), 2, "--quiet and --output")
+        refused(rig.divvy("--every", "top", "top"), 2, "divvy top: ", "--every", "'top'")
+        refused(rig.divvy("--quite", "ps"), 2, "unknown option '--quite'")
         assert rig.divvy("top", "--help").stdout.startswith("usage: divvy top")
 
 
