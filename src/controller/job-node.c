@@ -263,6 +263,21 @@ static void look_at_pool(struct controller *c, const char *owner, const json_t *
 	controller_event(c, gpu_node, "divvy.gpu/v1", "GPUNode", true, "PoolMismatch", text);
 }
 
+/* Says so where it is another word: divvyd runs on no such node. */
+static bool is_owner_known(struct controller *c, const json_t *node, const char *owner)
+{
+	char text[256];
+
+	if (owner && (!strcmp(owner, "divvy") || !strcmp(owner, "pool")))
+		return true;
+	snprintf(text, sizeof(text),
+		"The label " OWNER "=%.63s means nothing: divvy and pool are possible. No divvyd "
+		"runs here.",
+		owner ? owner : "");
+	controller_event(c, node, "v1", "Node", true, "OwnerUnknown", text);
+	return false;
+}
+
 void job_node(struct job *job)
 {
 	struct controller *c = job->c;
@@ -270,12 +285,13 @@ void job_node(struct job *job)
 		     *gpu_node = controller_find(c, CACHE_GPU_NODES, "", job->name);
 	const json_t *owner = json_object_get(
 		kube_json_at(node, "metadata", "labels", NULL), OWNER);
+	const bool is_ours = owner && is_owner_known(c, node, json_string_value(owner));
 	struct error err = {0};
 	int r = 0;
 
-	if (owner)
+	if (is_ours)
 		look_at_pool(c, json_string_value(owner), gpu_node);
-	if (node && !owner) /* not divvy's, or no more */
+	if (node && !is_ours) /* not divvy's, or no more */
 		r = write_capacity(job, node, NULL, &err);
 	else if (node && controller_is_synced(c, CACHE_GPU_NODES))
 		r = gpu_node ? write_capacity(job, node, gpu_node, &err)

@@ -349,6 +349,17 @@ def a_label_that_the_spec_denies_is_told():
     cluster.delete(f"/api/v1/nodes/{node}")
 
 
+def a_label_that_means_nothing_is_told():
+    node = unique("node")
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "pol"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: any("owner=pol means nothing: divvy and pool" in text for text in told(node, "OwnerUnknown")),
+             "an Event says so", 30)
+    assert not cluster.exists(f"{G}/gpunodes/{node}")
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "mended, it has its GPUNode", 30)
+    cluster.delete(f"/api/v1/nodes/{node}")
+
+
 def a_placeholder_that_is_refused_is_told_to_who_waits():
     node, quotas = unique("node"), f"/api/v1/namespaces/{SYSTEM}/resourcequotas"
     cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
@@ -547,6 +558,7 @@ TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sent
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
          a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_can_be_taken_from_another_plugin_counts,
          a_label_that_the_spec_denies_is_told,
+         a_label_that_means_nothing_is_told,
          a_placeholder_that_is_refused_is_told_to_who_waits, what_the_node_has_measured_is_shown,
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
