@@ -714,6 +714,7 @@ REMOTE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph 
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r)
 		return r;
+	device_of_graph(address);
 	nodeParams->dptr = address;
 	*phGraphNode = (CUgraphNode)(uintptr_t)handle;
 	return CUDA_SUCCESS;

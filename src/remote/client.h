@@ -105,7 +105,9 @@ extern __thread bool is_host_function;
  * the program's is ever there. false: they are in use already.
  */
 bool device_given(CUdeviceptr address, size_t bytes);
-/* How many bytes it had; 0: it was none. */
+/* It is a graph's: each launch allocates it again, so that no call takes it away for good. */
+void device_of_graph(CUdeviceptr address);
+/* How many bytes it had; 0: none is taken. */
 size_t device_taken(CUdeviceptr address);
 bool is_device(CUdeviceptr address);
 /* Of the addresses where no memory of the program's is: device memory that is there, or was. */

@@ -258,6 +258,11 @@ def client_function(f, w):
         client_alloc(f, allocs[0], w)
 
 
+def streams_of(f):
+    """By their names; memory that a call allocates in one may be a graph's."""
+    return [p.name for p in f.params if p.base == 'CUstream']
+
+
 def client_alloc(f, p, w):
     """Where the program has memory at the address that it was given, another one is asked for."""
     free = {'cuMemAddressReserve': 'cuMemAddressFree(held[n], size)'}.get(
@@ -276,7 +281,10 @@ def client_alloc(f, p, w):
       '\tfor (;;) {\n\t\tr = %s;\n\t\tif (r || device_given(*%s, %s))\n\t\t\tbreak;\n'
       '\t\theld[n++] = *%s;\n\t\tif (n == sizeof(held) / sizeof(held[0])) {\n'
       '\t\t\tr = CUDA_ERROR_OUT_OF_MEMORY;\n\t\t\tbreak;\n\t\t}\n\t}\n'
-      '\twhile (n-- > 0)\n\t\t%s;\n\treturn r;\n}\n\n' % (call, p.name, p.alloc, p.name, free))
+      '\twhile (n-- > 0)\n\t\t%s;\n' % (call, p.name, p.alloc, p.name, free))
+    if streams_of(f):
+        w('\tif (!r && is_capturing())\n\t\tdevice_of_graph(*%s);\n' % p.name)
+    w('\treturn r;\n}\n\n')
 
 
 def write_client(out, entries, functions, same, sources):
@@ -406,6 +414,8 @@ def worker_function(f, w):
         elif p.alloc:
             size = re.sub(r'^\*(\w+)', r'(\1 ? *\1 : 1)', p.alloc)
             w('\tif (%s)\n\t\taddress_given(s, *%s, %s);\n' % (p.name, p.name, size))
+            for stream in streams_of(f):
+                w('\tif (%s)\n\t\taddress_of_stream(*%s, %s);\n' % (p.name, p.name, stream))
     for p in args:
         if p.way == 'text':
             w('\tif (%s)\n\t\tgive_string(s, text_%s);\n' % (p.name, p.name))

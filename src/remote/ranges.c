@@ -99,6 +99,20 @@ bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range)
 	return is_there;
 }
 
+bool ranges_note(struct ranges *r, uint64_t base, uint64_t note)
+{
+	bool is_there;
+	size_t at;
+
+	pthread_mutex_lock(&r->lock);
+	at = find(r, base);
+	is_there = at < r->n && r->range[at].base == base;
+	if (is_there)
+		r->range[at].note = note;
+	pthread_mutex_unlock(&r->lock);
+	return is_there;
+}
+
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size)
 {
 	bool does;

@@ -31,4 +31,6 @@ int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
 bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range);
 /* The range that begins there is forgotten. */
 bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range);
+/* Another note about the range that begins there; false: none does. */
+bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);

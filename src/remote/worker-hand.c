@@ -524,6 +524,7 @@ CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 	if (r)
 		return r;
 	address_given(s, params.dptr, params.bytesize);
+	address_of_graph(params.dptr);
 	give_handle(s, KIND_CUgraphNode, made);
 	give_u64(s, params.dptr);
 	return CUDA_SUCCESS;

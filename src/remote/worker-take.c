@@ -438,6 +438,9 @@ void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 
 static struct ranges addresses = RANGES_INIT;
 
+/* A note about one. */
+#define OF_GRAPH 1
+
 CUdeviceptr take_address(struct serve *s)
 {
 	const CUdeviceptr address = take_u64(s);
@@ -452,10 +455,26 @@ void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes)
 	ranges_add(&addresses, address, bytes ? bytes : 1, 0);
 }
 
+void address_of_graph(CUdeviceptr address)
+{
+	ranges_note(&addresses, address, OF_GRAPH);
+}
+
+void address_of_stream(CUdeviceptr address, CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+		status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		address_of_graph(address);
+}
+
 uint64_t address_gone(struct serve *s, CUdeviceptr address)
 {
 	struct range range;
 
+	if (!ranges_find(&addresses, address, &range) || range.note == OF_GRAPH)
+		return 0;
 	return ranges_remove(&addresses, address, &range) ? range.size : 0;
 }
 

@@ -104,7 +104,11 @@ uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 
 void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
-/* How many bytes it had; 0: it was none. */
+/* It is a graph's: each launch allocates it again, so that no call takes it away for good. */
+void address_of_graph(CUdeviceptr address);
+/* The same, if the stream, by its real handle, is being captured. */
+void address_of_stream(CUdeviceptr address, CUstream stream);
+/* How many bytes it had; 0: none has gone. */
 uint64_t address_gone(struct serve *s, CUdeviceptr address);
 bool address_is_ours(CUdeviceptr address);
 

@@ -1173,6 +1173,66 @@ static void hostile(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static bool graph_memory_holds(CUdeviceptr p, CUstream stream, uint32_t value)
+{
+	uint32_t host[2] = {0, 0}, mark = value + 1;
+
+	NEED(drv.cuStreamSynchronize(stream));
+	NEED(drv.cuMemcpyDtoH_v2(&host[0], p, 4));
+	NEED(drv.cuMemcpyHtoD_v2(p, &mark, 4));
+	NEED(drv.cuMemcpyDtoHAsync_v2(&host[1], p, 4, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	return host[0] == value && host[1] == mark;
+}
+
+/* Memory that a graph allocates is there again each time that the graph has run. */
+static void allocated_by_graphs(void)
+{
+	CUcontext context = begin_context();
+	CUstream stream = stream_new();
+	CUgraph graph, freeing, built;
+	CUgraphExec exec, freeing_exec, built_exec;
+	CUgraphNode node, fill;
+	CUdeviceptr p;
+	CUDA_MEM_ALLOC_NODE_PARAMS wish = {.bytesize = N,
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}};
+	CUDA_MEMSET_NODE_PARAMS set = {
+		.value = 9, .elementSize = 4, .width = N / 4, .height = 1, .pitch = 0};
+
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	NEED(drv.cuMemAllocAsync(&p, N, stream));
+	NEED(drv.cuMemsetD32Async(p, 7, N / 4, stream));
+	NEED(drv.cuStreamEndCapture(stream, &graph));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (int i = 0; i < 3; i++) {
+		OK(drv.cuGraphLaunch(exec, stream));
+		tap_ok(graph_memory_holds(p, stream, 7), "memory of a captured allocation");
+		OK(i ? drv.cuMemFree_v2(p) : drv.cuMemFreeAsync(p, stream));
+	}
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	NEED(drv.cuMemFreeAsync(p, stream));
+	NEED(drv.cuStreamEndCapture(stream, &freeing));
+	NEED(drv.cuGraphInstantiateWithFlags(&freeing_exec, freeing, 0));
+	for (int i = 0; i < 2; i++) {
+		OK(drv.cuGraphLaunch(exec, stream));
+		tap_ok(graph_memory_holds(p, stream, 7), "... that another graph frees");
+		OK(drv.cuGraphLaunch(freeing_exec, stream));
+	}
+	NEED(drv.cuGraphCreate(&built, 0));
+	NEED(drv.cuGraphAddMemAllocNode(&node, built, NULL, 0, &wish));
+	set.dst = wish.dptr;
+	NEED(drv.cuGraphAddMemsetNode(&fill, built, &node, 1, &set, context));
+	NEED(drv.cuGraphInstantiateWithFlags(&built_exec, built, 0));
+	for (int i = 0; i < 2; i++) {
+		OK(drv.cuGraphLaunch(built_exec, stream));
+		tap_ok(graph_memory_holds(wish.dptr, stream, 9), "memory of a node");
+		OK(drv.cuMemFreeAsync(wish.dptr, stream));
+	}
+	OK(drv.cuStreamSynchronize(stream));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static const struct {
 	const char *name;
 	void (*part)(void);
@@ -1195,6 +1255,7 @@ static const struct {
 	{"streams that have numbers", numbered_streams},
 	{"host nodes", host_nodes_again},
 	{"host nodes under way", host_nodes_under_way},
+	{"memory of graphs", allocated_by_graphs},
 	{"children", polled_by_others},
 	{"queries", queries},
 	{"a taken address", taken_address},
