@@ -486,3 +486,28 @@ bool work_writes(void)
 {
 	return atomic_load(&host.writers);
 }
+
+static bool box_touches(const struct box *box, const uint8_t *p, size_t bytes)
+{
+	const size_t extent = (box->depth - 1) * box->slice + (box->height - 1) * box->pitch +
+		box->width;
+
+	return box->base < p + bytes && p < box->base + extent;
+}
+
+bool work_touches(const void *p, size_t bytes)
+{
+	bool does = false;
+
+	pthread_mutex_lock(&host.lock);
+	for (uint64_t i = 0; i < host.n && !does; i++) {
+		const struct work *work = host.work[i];
+
+		if (work && (work->kind == WORK_COPY || work->kind == WORK_MOVE))
+			does = box_touches(&work->box, p, bytes);
+		if (work && work->kind == WORK_MOVE && !does)
+			does = box_touches(&work->from, p, bytes);
+	}
+	pthread_mutex_unlock(&host.lock);
+	return does;
+}

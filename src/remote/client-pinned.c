@@ -153,6 +153,8 @@ REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int F
 
 	if (r)
 		return r;
+	if (!has_context())
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!pp || !bytesize || Flags & ~7u)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = window_new(bytesize, &p, &window);
@@ -178,6 +180,16 @@ REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 	return cuMemHostAlloc(pp, bytesize, 0);
 }
 
+static void settle(void)
+{
+	struct call c;
+
+	if (call_begin(&c, REMOTE_SETTLE, 0) != CUDA_SUCCESS)
+		return;
+	call_wait(&c, REMOTE_SYNC);
+	call_end(&c);
+}
+
 static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 {
 	struct range range;
@@ -185,9 +197,11 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
 		is_ours != !!(range.note & PINNED_OURS))
 		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	/* What is under way may still write there. */
+	/* What is under way may still write there, of whichever context. */
 	if (is_hazardous())
 		cuCtxSynchronize();
+	if (work_touches(p, range.size))
+		settle();
 	ranges_remove(&pinned, range.base, NULL);
 	window_close((uint32_t)(range.note >> WINDOW_SHIFT));
 	*ret_range = range;
@@ -199,10 +213,12 @@ REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
 	struct range range;
 	CUresult r = session_check();
 
-	if (r || !p)
+	if (r)
 		return r;
-	r = forget_pinned(p, true, &range);
-	if (!r)
+	if (!has_context())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	r = p ? forget_pinned(p, true, &range) : CUDA_SUCCESS;
+	if (!r && p)
 		munmap(p, range.size);
 	return r;
 }
@@ -213,6 +229,8 @@ REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned i
 
 	if (r)
 		return r;
+	if (!has_context())
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!p || !bytesize || Flags & ~15u)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
@@ -226,6 +244,8 @@ REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
 	struct range range;
 	CUresult r = session_check();
 
+	if (!r && !has_context())
+		r = CUDA_ERROR_INVALID_CONTEXT;
 	return r ? r : forget_pinned(p, false, &range);
 }
 

@@ -67,7 +67,7 @@ static uint64_t stamp_of(const struct query *q, bool is_stream)
 
 /* ---- what happens ---- */
 
-void event_recorded(CUevent event, CUstream stream)
+static void note_record(CUevent event)
 {
 	struct query *q;
 
@@ -76,7 +76,18 @@ void event_recorded(CUevent event, CUstream stream)
 	if (q)
 		q->recorded++;
 	pthread_mutex_unlock(&queries.lock);
+}
+
+void event_recorded(CUevent event, CUstream stream)
+{
+	note_record(event);
 	stream_records(stream, event);
+}
+
+void event_recorded_everywhere(CUevent event)
+{
+	note_record(event);
+	stream_records_not(event);
 }
 
 void query_forget(uint64_t handle)

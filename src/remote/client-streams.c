@@ -50,6 +50,11 @@ static CUcontext own_context(void)
 	return current;
 }
 
+bool has_context(void)
+{
+	return own_context();
+}
+
 static struct stream stream_of(CUstream handle)
 {
 	if (!stream_has_number(handle))
@@ -103,6 +108,13 @@ static void set_capturing(struct stream *s, bool is)
 {
 	streams.capturing += (size_t)is - (size_t)s->is_capturing;
 	s->is_capturing = is;
+}
+
+static void forget_event(CUevent event)
+{
+	for (size_t i = 0; i < streams.n; i++)
+		if (streams.stream[i].event == event)
+			streams.stream[i].event = NULL;
 }
 
 /* Of one that may wait again the context stays known. */
@@ -234,6 +246,13 @@ void stream_waits(CUstream stream)
 	note_waits(stream);
 }
 
+void stream_records_not(CUevent event)
+{
+	pthread_mutex_lock(&streams.lock);
+	forget_event(event);
+	pthread_mutex_unlock(&streams.lock);
+}
+
 void stream_records(CUstream handle, CUevent event)
 {
 	struct stream like, *s;
@@ -242,9 +261,7 @@ void stream_records(CUstream handle, CUevent event)
 		return;
 	like = stream_of(handle);
 	pthread_mutex_lock(&streams.lock);
-	for (size_t i = 0; i < streams.n; i++)
-		if (streams.stream[i].event == event)
-			streams.stream[i].event = NULL;
+	forget_event(event);
 	s = find(&like);
 	if (s) {
 		s->event = event;

@@ -149,6 +149,8 @@ bool work_get(uint64_t name, struct work *ret_work);
 void work_await(uint32_t asked);
 /* Something is under way that writes to the program's memory. */
 bool work_writes(void);
+/* Something is under way, or in a graph, that reads or writes there. */
+bool work_touches(const void *p, size_t bytes);
 /*
  * Work of the program's own, in the stream's order, after session_check(). is_captured:
  * is_captured_on(stream).
@@ -169,6 +171,8 @@ bool is_hazardous(void);
 bool is_capturing(void);
 /* What is done on that stream becomes a part of a graph; asks, where any is capturing. */
 bool is_captured_on(CUstream stream);
+/* Of the calling thread. */
+bool has_context(void);
 /* Some graph calls the program, or copies from and to its memory, when it runs. */
 void graphs_have_work(void);
 
@@ -185,6 +189,8 @@ void stream_launches(CUstream stream);
  * that moment. */
 void streams_now(void);
 void stream_records(CUstream stream, CUevent event);
+/* It is recorded where no stream alone is the matter. */
+void stream_records_not(CUevent event);
 void stream_done(CUstream stream);
 void context_done(CUcontext context); /* NULL: the calling thread's */
 void event_done(CUevent event);
@@ -198,6 +204,8 @@ void query_done(const struct remote_done *done);
 
 /* What generated stubs note. */
 void event_recorded(CUevent event, CUstream stream);
+/* In all streams of a context. */
+void event_recorded_everywhere(CUevent event);
 void query_forget(uint64_t handle);
 void graph_launched(CUstream stream);
 void layouts_forget(void);

@@ -24,7 +24,7 @@
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 4u
+#define REMOTE_ABI 5u
 #define REMOTE_LANES 256u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (256u << 10)
@@ -149,6 +149,7 @@ enum remote_op {
 	REMOTE_BLOB_NAMED,   /* SHA-256 of the bytes so far: the server may keep them */
 	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
 	REMOTE_HOST_CALL,    /* struct remote_host_call: a function of the program */
+	REMOTE_SETTLE,       /* answered when nothing is under way in any context */
 	/* reverse */
 	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */
 	REMOTE_PUSH, /* struct remote_reverse, bytes; not answered */

@@ -149,6 +149,7 @@ static CUresult copy_out(struct serve *s, const struct remote_copy *c, size_t by
 	r = run(c, stream, frame + 1, false);
 	if (!r && c->is_async)
 		r = driver.cuStreamSynchronize(stream);
+	r = r ? r : worker_failed(s);
 	if (r)
 		return r; /* it was only reserved */
 	head.asked = reverse_asked();

@@ -434,6 +434,21 @@ void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 	pthread_mutex_unlock(&handles.lock);
 }
 
+uint64_t *handles_all(enum kind kind, size_t *ret_n)
+{
+	const struct words *w = &handles.name[kind];
+	uint64_t *all;
+
+	*ret_n = 0;
+	pthread_mutex_lock(&handles.lock);
+	all = w->n ? malloc(w->n * sizeof(*all)) : NULL;
+	for (size_t i = 0; all && i < w->room; i++)
+		if (w->slot[i].key)
+			all[(*ret_n)++] = w->slot[i].key;
+	pthread_mutex_unlock(&handles.lock);
+	return all;
+}
+
 /* ---- addresses ---- */
 
 static struct ranges addresses = RANGES_INIT;

@@ -5,6 +5,7 @@
  * a graph still says of it leads nowhere.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/fd.h"
@@ -87,5 +88,20 @@ CUresult serve_window_close(struct serve *s)
 	if (n)
 		mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
 			0);
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_settle(struct serve *s)
+{
+	size_t n;
+	uint64_t *contexts = handles_all(KIND_CUcontext, &n);
+	CUcontext before;
+
+	for (size_t i = 0; i < n; i++)
+		if (driver.cuCtxPushCurrent_v2((CUcontext)(uintptr_t)contexts[i]) == CUDA_SUCCESS) {
+			driver.cuCtxSynchronize();
+			driver.cuCtxPopCurrent_v2(&before);
+		}
+	free(contexts);
 	return CUDA_SUCCESS;
 }

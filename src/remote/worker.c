@@ -132,6 +132,7 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_WINDOW_CLOSE: return serve_window_close(s);
 	case REMOTE_COPY_DEVICE: return serve_copy_device(s);
 	case REMOTE_HOST_CALL: return serve_host_call(s);
+	case REMOTE_SETTLE: return serve_settle(s);
 	case REMOTE_LAYOUT: return serve_layout(s);
 	case REMOTE_BLOB: return serve_blob(s);
 	case REMOTE_BLOB_KNOWN: return serve_blob_known(s);
@@ -149,6 +150,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 	s->error = CUDA_SUCCESS;
 	memset(s->given, 0, sizeof(s->given));
 	s->answers = head->flags & REMOTE_ANSWER;
+	s->tells_before = head->flags & REMOTE_SYNC;
 	s->has_answered = false;
 	s->n = sizeof(*head);
 	s->room = s->scratch;
@@ -193,6 +195,12 @@ void worker_fail(CUresult error)
 		atomic_compare_exchange_strong(&worker.failed, &none, (int)error);
 }
 
+CUresult worker_failed(const struct serve *s)
+{
+	return s->tells_before ? (CUresult)atomic_exchange(&worker.failed, CUDA_SUCCESS)
+			       : CUDA_SUCCESS;
+}
+
 /* ---- lanes ---- */
 
 static void answer(struct serve *s, CUresult result)
@@ -216,8 +224,9 @@ static void serve_frame(struct serve *s, const struct remote_frame *head, const 
 
 	await_posted(head->after);
 	r = worker_dispatch(s, head, frame);
-	if (head->flags & REMOTE_SYNC) {
-		const CUresult before = (CUresult)atomic_exchange(&worker.failed, CUDA_SUCCESS);
+	/* To one request there is one answer. */
+	if (!s->has_answered) {
+		const CUresult before = worker_failed(s);
 
 		r = before ? before : r;
 	}
@@ -225,7 +234,7 @@ static void serve_frame(struct serve *s, const struct remote_frame *head, const 
 		has_posted(head->after + 1);
 	if (!s->answers)
 		worker_fail(r);
-	else if (!s->has_answered || r)
+	else if (!s->has_answered)
 		answer(s, r);
 }
 

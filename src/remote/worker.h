@@ -41,6 +41,7 @@ struct serve {
 	size_t n;                   /* of the answer so far, head included */
 	bool answers;               /* somebody waits for it */
 	bool has_answered;          /* it was written into the ring already */
+	bool tells_before;          /* it is to say what went wrong before */
 	CUresult error;             /* what is wrong with the request */
 	uint64_t given[KINDS];      /* of each kind the first handle in the request */
 	uint64_t since;             /* when the last of them was looked up */
@@ -102,6 +103,9 @@ void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 /* One reference fewer; the last one takes the name along, and those of all that was given of it. */
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
+
+/* The driver's objects of a kind, in an array for free(); NULL: none, or no memory. */
+uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
 void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
 /* It is a graph's: each launch allocates it again, so that no call takes it away for good. */
@@ -204,6 +208,7 @@ int window_arrived(uint32_t window, uint64_t bytes, int fd);
 uint8_t *window_find(uint64_t window, uint64_t offset, uint64_t bytes);
 CUresult serve_window_open(struct serve *s);
 CUresult serve_window_close(struct serve *s);
+CUresult serve_settle(struct serve *s);
 CUresult serve_window_copy(struct serve *s, unsigned op);
 
 /* Whether to go on waiting: the process ends by itself. */
@@ -211,6 +216,8 @@ extern const struct ring_watch worker_watch;
 
 /* What a POST has failed with is kept for the next SYNC. */
 void worker_fail(CUresult error);
+/* What went wrong before, if the request is to say it; told once. */
+CUresult worker_failed(const struct serve *s);
 
 /*
  * A frame of a lane, `n` bytes: checks, serves, and leaves the answer in s->answer. For lanes and

@@ -423,6 +423,55 @@ static void host_to_host(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+struct release {
+	CUcontext context;
+	CUdeviceptr flag;
+	void *host;
+	CUresult without_context;
+};
+
+static void *release_later(void *argument)
+{
+	struct release *r = argument;
+
+	r->without_context = is_registered ? drv.cuMemHostUnregister(r->host)
+					   : drv.cuMemFreeHost(r->host);
+	usleep(100 * 1000);
+	NEED(drv.cuCtxSetCurrent(r->context));
+	NEED(drv.cuMemsetD32_v2(r->flag, 1, 1));
+	return NULL;
+}
+
+/* Locked memory goes away when nothing is under way to it, of whichever context. */
+static void freed_beside_others(void)
+{
+	CUcontext context = begin_context(), other;
+	struct release release = {context, device_new(4096), locked(N), CUDA_SUCCESS};
+	CUdeviceptr a = device_new(N);
+	CUstream stream = stream_new();
+	pthread_t thread;
+
+	NEED(drv.cuMemsetD32_v2(a, 7, N / 4));
+	NEED(drv.cuMemsetD32_v2(release.flag, 0, 1));
+	NEED(drv.cuStreamWaitValue32_v2(stream, release.flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+	NEED(drv.cuMemcpyDtoHAsync_v2(release.host, a, N, stream));
+	NEED(drv.cuCtxCreate_v2(&other, 0, 0));
+	pthread_create(&thread, NULL, release_later, &release);
+	if (is_registered) {
+		OK(drv.cuMemHostUnregister(release.host));
+		tap_ok(all_are(release.host, 7), "what was under way has arrived");
+		free(release.host);
+	} else {
+		OK(drv.cuMemFreeHost(release.host));
+	}
+	pthread_join(thread, NULL);
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, release.without_context);
+	OK(drv.cuCtxDestroy_v2(other));
+	NEED(drv.cuCtxSetCurrent(context));
+	OK(drv.cuCtxSynchronize());
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void registered(void)
 {
 	is_registered = true;
@@ -432,6 +481,7 @@ static void registered(void)
 	part_run("registered: beside a capture", beside_a_capture);
 	part_run("registered: without a stream", without_a_stream);
 	part_run("registered: host to host", host_to_host);
+	part_run("registered: freed beside another context", freed_beside_others);
 }
 
 /* A box of 3 slices of 5 rows of 100 bytes, somewhere inside larger ones on both sides. */
@@ -1047,6 +1097,12 @@ static void queries(void)
 	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
 	NEED(drv.cuMemsetD32Async(flag, 2, 1, other));
 	OK(poll_event(event));
+	OK(drv.cuEventQuery(event));
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 3, CU_STREAM_WAIT_VALUE_GEQ));
+	NEED(drv.cuCtxRecordEvent(context, event));
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+	NEED(drv.cuMemsetD32Async(flag, 3, 1, other));
+	OK(poll_event(event));
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1140,8 +1196,10 @@ static void load_image_again(void)
 static void late_error(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr p = device_new(4096);
+	CUdeviceptr p = device_new(4096), live = device_new(4096);
 	CUresult at_call, at_sync;
+	uint32_t word[2] = {0, 0};
+	size_t room = 0, all = 0;
 
 	OK(drv.cuMemFree_v2(p));
 	at_call = drv.cuMemsetD32Async(p, 1, 1024, NULL);
@@ -1149,6 +1207,15 @@ static void late_error(void)
 	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
 		"an error comes with the call or with the next synchronisation");
 	OK(drv.cuCtxSynchronize());
+	NEED(drv.cuMemsetD32_v2(live, 21, 2));
+	at_call = drv.cuMemsetD32Async(p, 1, 1024, NULL);
+	at_sync = drv.cuMemcpyDtoH_v2(word, live, sizeof(word));
+	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
+		"... or with the next copy");
+	OK(drv.cuMemGetInfo_v2(&room, &all));
+	tap_ok(all > 1u << 30 && room <= all, "what is asked then is answered");
+	OK(drv.cuMemcpyDtoH_v2(word, live, sizeof(word)));
+	tap_ok(word[0] == 21 && word[1] == 21, "... and what is copied then is right");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1245,6 +1312,7 @@ static const struct {
 	{"without a stream", without_a_stream},
 	{"host to host", host_to_host},
 	{"what cannot be", what_cannot_be},
+	{"freed beside another context", freed_beside_others},
 	{"memory of the program's that is locked", registered},
 	{"shapes", shapes},
 	{"many pieces", many_pieces},
