@@ -275,8 +275,19 @@ void graphs_have_work(void)
 	streams.has_graphs = true;
 }
 
+/* It may record any event again. */
+static void forget_events(void)
+{
+	pthread_mutex_lock(&streams.lock);
+	for (size_t i = 0; i < streams.n; i++)
+		streams.stream[i].event = NULL;
+	pthread_mutex_unlock(&streams.lock);
+}
+
 void stream_launches(CUstream stream)
 {
+	if (streams.waiting)
+		forget_events();
 	if (streams.has_graphs)
 		note_waits(stream);
 }

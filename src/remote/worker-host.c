@@ -310,12 +310,15 @@ CUresult serve_copy(struct serve *s, unsigned op)
 			reverse_cancel(c.work);
 		return s->error;
 	}
-	if (op == REMOTE_COPY_OUT)
+	if (op == REMOTE_COPY_OUT && !c.is_async)
 		return copy_out(s, &c, bytes);
 	if (op == REMOTE_COPY_IN && (!c.is_async || (bytes <= STAGED_LEAST && is_linear(&c))))
 		return copy_in(s, &c, bytes);
 	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	r = is_later ? copy_later(op, &c, bytes) : copy_in(s, &c, bytes);
+	if (op == REMOTE_COPY_OUT)
+		r = copy_out(s, &c, bytes);
+	else
+		r = is_later ? copy_later(op, &c, bytes) : copy_in(s, &c, bytes);
 	relax(mode);
 	return r;
 }

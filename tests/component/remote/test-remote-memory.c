@@ -205,6 +205,74 @@ static bool is_as_ever(CUdeviceptr a, CUstream stream)
 	return is;
 }
 
+struct copy_out {
+	CUcontext context;
+	CUdeviceptr from;
+	CUstream stream;
+	uint32_t word;
+	CUresult result;
+};
+
+static void *copy_out(void *argument)
+{
+	struct copy_out *c = argument;
+
+	NEED(drv.cuCtxSetCurrent(c->context));
+	c->result = drv.cuMemcpyDtoHAsync_v2(&c->word, c->from, 4, c->stream);
+	return NULL;
+}
+
+/* What another thread copies meanwhile is no matter of the capture. */
+static void captured_beside_a_copy(void)
+{
+	CUcontext context = begin_context();
+	struct copy_out c = {context, device_new(N), stream_new(), 0, CUDA_ERROR_UNKNOWN};
+	CUstream stream = stream_new();
+	pthread_t thread;
+	CUgraph graph;
+
+	NEED(drv.cuMemsetD32_v2(c.from, 7, N / 4));
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	NEED(drv.cuMemsetD32Async(c.from + 4, 8, 1, stream));
+	pthread_create(&thread, NULL, copy_out, &c);
+	pthread_join(thread, NULL);
+	OK(drv.cuStreamEndCapture(stream, &graph));
+	OK(c.result);
+	OK(drv.cuStreamSynchronize(c.stream));
+	tap_ok(c.word == 7, "a copy beside another thread's capture");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* What its first stream waits for is not over with an event that a graph has recorded again. */
+static void recorded_by_a_graph(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr flag = device_new(4096), a = device_new(N);
+	CUstream stream = stream_new(), other = stream_new();
+	uint32_t *host = locked(N);
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUevent event;
+	CUgraph graph;
+
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddEventRecordNode(&node, graph, NULL, 0, event));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	memset(host, 0, N);
+	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+	NEED(drv.cuEventRecord(event, stream));
+	NEED(drv.cuGraphLaunch(exec, other));
+	NEED(drv.cuEventSynchronize(event));
+	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, stream));
+	fill(host);
+	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(device_is(a, 11), "a source is read when the stream gets there");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void beside_a_capture(void)
 {
 	CUcontext context = begin_context();
@@ -1309,6 +1377,8 @@ static const struct {
 	{"held by the host", held_by_host},
 	{"captured copies", captured},
 	{"beside a capture", beside_a_capture},
+	{"a capture beside a copy", captured_beside_a_copy},
+	{"recorded by a graph", recorded_by_a_graph},
 	{"without a stream", without_a_stream},
 	{"host to host", host_to_host},
 	{"what cannot be", what_cannot_be},
