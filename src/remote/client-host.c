@@ -17,9 +17,6 @@
 #define KEPT_BYTES \
 	(16ull << 30) /* reserved though nothing is there: the driver will use them again */
 
-/* A note about device memory. */
-#define OF_GRAPH 1
-
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -90,23 +87,19 @@ static void unreserve(const struct range *range)
 
 void device_of_graph(CUdeviceptr address)
 {
-	ranges_note(&device, address, OF_GRAPH);
+	ranges_note(&device, address, RANGE_OF_GRAPH);
 }
 
 size_t device_taken(CUdeviceptr address)
 {
-	struct range range;
-	size_t bytes = 0;
+	struct range range = {.size = 0};
 
 	pthread_mutex_lock(&memory_lock);
-	if (ranges_find(&device, address, &range) && range.note != OF_GRAPH &&
-		ranges_remove(&device, address, &range)) {
-		bytes = range.size;
-		if (reserved_bytes > KEPT_BYTES)
-			unreserve(&range);
-	}
+	if (ranges_remove_but(&device, address, RANGE_OF_GRAPH, &range) &&
+		reserved_bytes > KEPT_BYTES)
+		unreserve(&range);
 	pthread_mutex_unlock(&memory_lock);
-	return bytes;
+	return range.size;
 }
 
 bool is_device(CUdeviceptr address)

@@ -110,10 +110,11 @@ static void set_capturing(struct stream *s, bool is)
 	s->is_capturing = is;
 }
 
+/* NULL: any. */
 static void forget_event(CUevent event)
 {
 	for (size_t i = 0; i < streams.n; i++)
-		if (streams.stream[i].event == event)
+		if (!event || streams.stream[i].event == event)
 			streams.stream[i].event = NULL;
 }
 
@@ -275,19 +276,11 @@ void graphs_have_work(void)
 	streams.has_graphs = true;
 }
 
-/* It may record any event again. */
-static void forget_events(void)
-{
-	pthread_mutex_lock(&streams.lock);
-	for (size_t i = 0; i < streams.n; i++)
-		streams.stream[i].event = NULL;
-	pthread_mutex_unlock(&streams.lock);
-}
-
 void stream_launches(CUstream stream)
 {
+	/* It may record any event again. */
 	if (streams.waiting)
-		forget_events();
+		stream_records_not(NULL);
 	if (streams.has_graphs)
 		note_waits(stream);
 }

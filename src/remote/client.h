@@ -189,7 +189,7 @@ void stream_launches(CUstream stream);
  * that moment. */
 void streams_now(void);
 void stream_records(CUstream stream, CUevent event);
-/* It is recorded where no stream alone is the matter. */
+/* It, or for NULL any, is recorded where no stream alone is the matter. */
 void stream_records_not(CUevent event);
 void stream_done(CUstream stream);
 void context_done(CUcontext context); /* NULL: the calling thread's */

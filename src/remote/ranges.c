@@ -82,14 +82,14 @@ bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range)
 	return is_in;
 }
 
-bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range)
+static bool take_out(struct ranges *r, uint64_t base, const uint64_t *but, struct range *ret_range)
 {
 	bool is_there;
 	size_t at;
 
 	pthread_mutex_lock(&r->lock);
 	at = find(r, base);
-	is_there = at < r->n && r->range[at].base == base;
+	is_there = at < r->n && r->range[at].base == base && !(but && r->range[at].note == *but);
 	if (is_there) {
 		if (ret_range)
 			*ret_range = r->range[at];
@@ -97,6 +97,16 @@ bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range)
 	}
 	pthread_mutex_unlock(&r->lock);
 	return is_there;
+}
+
+bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range)
+{
+	return take_out(r, base, NULL, ret_range);
+}
+
+bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct range *ret_range)
+{
+	return take_out(r, base, &note, ret_range);
 }
 
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note)

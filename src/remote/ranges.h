@@ -21,6 +21,9 @@ struct ranges {
 	size_t n, room;
 };
 
+/* A note about device memory, of both ends: each launch of a graph allocates it again. */
+#define RANGE_OF_GRAPH 1
+
 #define RANGES_INIT ((struct ranges){.lock = PTHREAD_MUTEX_INITIALIZER})
 /* More than any program has; what a peer makes us remember has an end. */
 #define RANGES_MAX (1u << 20)
@@ -31,6 +34,8 @@ int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
 bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range);
 /* The range that begins there is forgotten. */
 bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range);
+/* The same, but for a range with that note. */
+bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct range *ret_range);
 /* Another note about the range that begins there; false: none does. */
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);

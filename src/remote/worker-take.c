@@ -453,9 +453,6 @@ uint64_t *handles_all(enum kind kind, size_t *ret_n)
 
 static struct ranges addresses = RANGES_INIT;
 
-/* A note about one. */
-#define OF_GRAPH 1
-
 CUdeviceptr take_address(struct serve *s)
 {
 	const CUdeviceptr address = take_u64(s);
@@ -472,7 +469,7 @@ void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes)
 
 void address_of_graph(CUdeviceptr address)
 {
-	ranges_note(&addresses, address, OF_GRAPH);
+	ranges_note(&addresses, address, RANGE_OF_GRAPH);
 }
 
 void address_of_stream(CUdeviceptr address, CUstream stream)
@@ -488,9 +485,7 @@ uint64_t address_gone(struct serve *s, CUdeviceptr address)
 {
 	struct range range;
 
-	if (!ranges_find(&addresses, address, &range) || range.note == OF_GRAPH)
-		return 0;
-	return ranges_remove(&addresses, address, &range) ? range.size : 0;
+	return ranges_remove_but(&addresses, address, RANGE_OF_GRAPH, &range) ? range.size : 0;
 }
 
 bool address_is_ours(CUdeviceptr address)
