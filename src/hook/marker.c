@@ -35,11 +35,13 @@ uint64_t marker_submitted(const struct device *d)
 	return sum;
 }
 
+/* What was never issued is not done, whoever wrote it. */
 static bool reached(const struct device *d, uint32_t slot, uint32_t sequence)
 {
 	uint32_t done = atomic_load_explicit(&d->up->done[slot], memory_order_acquire);
+	uint32_t issued = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed);
 
-	return (int32_t)(done - sequence) >= 0;
+	return (int32_t)(done - sequence) >= 0 && (int32_t)(issued - done) >= 0;
 }
 
 /* ---- what is under way ---- */

@@ -57,13 +57,13 @@ static bool reserve_all(CUdeviceptr address, size_t bytes)
 	return true;
 }
 
-bool device_given(CUdeviceptr address, size_t bytes)
+bool device_given(CUdeviceptr address, size_t bytes, enum range_note note)
 {
 	bool is_ours;
 
 	pthread_mutex_lock(&memory_lock);
 	is_ours = reserve_all(address, bytes) &&
-		ranges_add(&device, address, bytes ? bytes : 1, 0) == 0;
+		ranges_add(&device, address, bytes ? bytes : 1, note) == 0;
 	pthread_mutex_unlock(&memory_lock);
 	return is_ours;
 }
@@ -90,7 +90,7 @@ void device_of_graph(CUdeviceptr address)
 	ranges_note(&device, address, RANGE_OF_GRAPH);
 }
 
-size_t device_taken(CUdeviceptr address)
+struct range device_taken(CUdeviceptr address)
 {
 	struct range range = {.size = 0};
 
@@ -99,7 +99,13 @@ size_t device_taken(CUdeviceptr address)
 		reserved_bytes > KEPT_BYTES)
 		unreserve(&range);
 	pthread_mutex_unlock(&memory_lock);
-	return range.size;
+	return range;
+}
+
+void device_back(const struct range *had)
+{
+	if (had->size)
+		device_given(had->base, had->size, (enum range_note)had->note);
 }
 
 bool is_device(CUdeviceptr address)

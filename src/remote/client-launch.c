@@ -710,11 +710,10 @@ REMOTE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph 
 	if (!r && (!call_take(&c, &handle, 8) || !call_take(&c, &address, 8)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
-	if (!r && !device_given(address, nodeParams->bytesize))
+	if (!r && !device_given(address, nodeParams->bytesize, RANGE_OF_GRAPH))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r)
 		return r;
-	device_of_graph(address);
 	nodeParams->dptr = address;
 	*phGraphNode = (CUgraphNode)(uintptr_t)handle;
 	return CUDA_SUCCESS;

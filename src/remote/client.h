@@ -104,11 +104,12 @@ extern __thread bool is_host_function;
  * Device memory that the program was given: its addresses are reserved here, so that no memory of
  * the program's is ever there. false: they are in use already.
  */
-bool device_given(CUdeviceptr address, size_t bytes);
+bool device_given(CUdeviceptr address, size_t bytes, enum range_note note);
 /* It is a graph's: each launch allocates it again, so that no call takes it away for good. */
 void device_of_graph(CUdeviceptr address);
-/* How many bytes it had; 0: none is taken. */
-size_t device_taken(CUdeviceptr address);
+/* What is taken, of 0 bytes where nothing is; and given back. */
+struct range device_taken(CUdeviceptr address);
+void device_back(const struct range *had);
 bool is_device(CUdeviceptr address);
 /* Of the addresses where no memory of the program's is: device memory that is there, or was. */
 bool is_reserved(CUdeviceptr address);

@@ -38,6 +38,13 @@ FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMS
 UNFIXED = {'CUDA_MEMCPY3D', 'CUDA_RESOURCE_DESC', 'CUDA_GRAPH_INSTANTIATE_PARAMS',
            'CUgraphExecUpdateResultInfo', 'CUmemAllocationProp'}
 WORDS = ('in', 'inout', 'gone', 'again', 'free', 'address', 'number', 'text')
+# Device memory that a call gives, and what is noted about it.
+ALLOCS = {'alloc': 'RANGE_PLAIN', 'reserve': 'RANGE_RESERVED', 'module': 'RANGE_OF_MODULE'}
+
+
+def inside(word, name):
+    """What stands in the brackets of name(...)."""
+    return word[len(name) + 1:-1] if word.startswith(name + '(') else None
 
 
 class Param:
@@ -52,7 +59,11 @@ class Param:
         self.base = {'unsigned': 'unsigned int'}.get(self.base, self.base)
         self.word = layout.get(self.name, '')
         self.count = layout.get(self.name + '[]')
-        self.alloc = self.word[6:-1] if self.word.startswith('alloc(') else None
+        self.reach = inside(self.word, 'reach')
+        self.alloc, self.note = None, None
+        for name, note in ALLOCS.items():
+            if inside(self.word, name):
+                self.alloc, self.note = inside(self.word, name), note
         if self.stars == 0:
             self.way = 'value'
         elif self.word in ('address', 'number'):
@@ -65,6 +76,9 @@ class Param:
             self.way = self.word if self.word in ('in', 'inout') else 'in' if self.const else 'out'
         else:
             raise SystemExit('gen-remote: %s: say how it travels' % text)
+        if self.base == 'CUdeviceptr' and self.way == 'value' and not (
+                self.reach or self.word in ('free', 'number')):
+            raise SystemExit('gen-remote: %s: say how far the driver reaches' % text)
         if self.base == 'void':
             self.base = 'char'
         self.kind = self.base if self.base in KINDS else None
@@ -101,7 +115,7 @@ class Function:
                 self.by = value
             elif key == 'outs':
                 self.always = True
-            elif value in WORDS or value.startswith('alloc('):
+            elif value in WORDS or re.match(r'(%s|reach)\(' % '|'.join(ALLOCS), value):
                 words[key] = value
             else:
                 raise SystemExit('gen-remote: %s: what is %s?' % (self.name, item))
@@ -209,7 +223,7 @@ def client_function(f, w):
     frees = [p for p in args if p.word == 'free']
     for p in frees:
         # Before anybody else may be given it again.
-        w('\tconst size_t had_%s = device_taken(%s);\n' % (p.name, p.name))
+        w('\tconst struct range had_%s = device_taken(%s);\n' % (p.name, p.name))
     w('\tstruct call c;\n\tCUresult r;\n\n')
     if f.travel == 'CREATE':
         w('\tr = session_check();\n\tif (!r && !%s)\n\t\tr = CUDA_ERROR_INVALID_VALUE;\n'
@@ -252,7 +266,7 @@ def client_function(f, w):
     if f.then:
         w('\tif (!r)\n\t\t%s;\n' % (f.then if '(' in f.then else f.then + '()'))
     for p in frees:
-        w('\tif (r && had_%s)\n\t\tdevice_given(%s, had_%s);\n' % (p.name, p.name, p.name))
+        w('\tif (r)\n\t\tdevice_back(&had_%s);\n' % p.name)
     w('\treturn r;\n}\n\n')
     if allocs:
         client_alloc(f, allocs[0], w)
@@ -273,15 +287,15 @@ def client_alloc(f, p, w):
         # The program may not ask for the size; we need it.
         size = p.alloc.lstrip('*')
         w('\tsize_t own = 0, *const size = %s ? %s : &own;\n' % (size, size))
-        w('\tCUresult r = %s;\n\n\tif (!r && %s && !device_given(*%s, *size))\n'
+        w('\tCUresult r = %s;\n\n\tif (!r && %s && !device_given(*%s, *size, %s))\n'
           '\t\tr = CUDA_ERROR_OUT_OF_MEMORY;\n\treturn r;\n}\n\n'
-          % (re.sub(r'\b%s\b' % size, 'size', call), p.name, p.name))
+          % (re.sub(r'\b%s\b' % size, 'size', call), p.name, p.name, p.note))
         return
     w('\tCUdeviceptr held[8];\n\tsize_t n = 0;\n\tCUresult r;\n\n'
-      '\tfor (;;) {\n\t\tr = %s;\n\t\tif (r || device_given(*%s, %s))\n\t\t\tbreak;\n'
+      '\tfor (;;) {\n\t\tr = %s;\n\t\tif (r || device_given(*%s, %s, %s))\n\t\t\tbreak;\n'
       '\t\theld[n++] = *%s;\n\t\tif (n == sizeof(held) / sizeof(held[0])) {\n'
       '\t\t\tr = CUDA_ERROR_OUT_OF_MEMORY;\n\t\t\tbreak;\n\t\t}\n\t}\n'
-      '\twhile (n-- > 0)\n\t\t%s;\n' % (call, p.name, p.alloc, p.name, free))
+      '\twhile (n-- > 0)\n\t\t%s;\n' % (call, p.name, p.alloc, p.note, p.name, free))
     if streams_of(f):
         w('\tif (!r && is_capturing())\n\t\tdevice_of_graph(*%s);\n' % p.name)
     w('\treturn r;\n}\n\n')
@@ -354,7 +368,7 @@ def worker_function(f, w):
             w('\tconst uint64_t named_%s = take_u64(s);\n'
               '\t%s %s = (%s)handle_real(s, KIND_%s, named_%s);\n'
               % (p.name, p.base, p.name, p.base, p.kind, p.name))
-        elif p.way == 'value' and p.base == 'CUdeviceptr' and p.word != 'number':
+        elif p.word == 'free':
             w('\tCUdeviceptr %s = take_address(s);\n' % p.name)
         elif p.way == 'value':
             w('\t%s %s = TAKE_VALUE(s, %s);\n' % (p.base, p.name, p.base))
@@ -387,6 +401,10 @@ def worker_function(f, w):
     w('\tCUresult r;\n\n')
     w('\tif (s->error)\n\t\treturn s->error;\n')
     for p in args:
+        if p.reach:
+            w('\tif (!address_reaches(%s, %s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n'
+              % (p.name, p.reach))
+    for p in args:
         if p.way in ('in', 'inout'):
             many = '(uint64_t)(%s)' % p.count if p.count else '1'
             if p.kind:
@@ -397,12 +415,11 @@ def worker_function(f, w):
                   '\t\t\treturn s->error;\n' % (p.name, many, p.base, p.name))
     for p in args:
         if p.word == 'free':
-            w('\tconst uint64_t had_%s = address_gone(s, %s);\n' % (p.name, p.name))
+            w('\tconst struct range had_%s = address_gone(%s);\n' % (p.name, p.name))
     w('\tr = %s(%s);\n' % (f.by or 'CALL(s, %s)' % f.name, ', '.join(p.name for p in args)))
     for p in args:
         if p.word == 'free':
-            w('\tif (r && had_%s)\n\t\taddress_given(s, %s, had_%s);\n'
-              % (p.name, p.name, p.name))
+            w('\tif (r)\n\t\taddress_back(&had_%s);\n' % p.name)
     if f.travel == 'CREATE':
         w('\tif (!r && %s)\n\t\thandle_put(s, KIND_%s, handle, (uint64_t)*%s);\n\treturn r;\n}\n\n'
           % (args[0].name, args[0].kind, args[0].name))
@@ -413,7 +430,7 @@ def worker_function(f, w):
             w('\thandle_gone(s, KIND_%s, named_%s);\n' % (p.kind, p.name))
         elif p.alloc:
             size = re.sub(r'^\*(\w+)', r'(\1 ? *\1 : 1)', p.alloc)
-            w('\tif (%s)\n\t\taddress_given(s, *%s, %s);\n' % (p.name, p.name, size))
+            w('\tif (%s)\n\t\taddress_given(*%s, %s, %s);\n' % (p.name, p.name, size, p.note))
             for stream in streams_of(f):
                 w('\tif (%s)\n\t\taddress_of_stream(*%s, %s);\n' % (p.name, p.name, stream))
     for p in args:

@@ -123,6 +123,33 @@ bool ranges_note(struct ranges *r, uint64_t base, uint64_t note)
 	return is_there;
 }
 
+bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size)
+{
+	uint64_t at = base;
+
+	if (!size)
+		return true;
+	if (size > UINT64_MAX - base)
+		return false;
+	pthread_mutex_lock(&r->lock);
+	for (size_t i = find(r, base); i < r->n && r->range[i].base <= at && at < base + size; i++)
+		at = r->range[i].base + r->range[i].size;
+	pthread_mutex_unlock(&r->lock);
+	return at >= base + size;
+}
+
+void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&r->lock);
+	for (size_t i = 0; i < r->n; i++)
+		if (stays(&r->range[i], argument))
+			r->range[n++] = r->range[i];
+	r->n = n;
+	pthread_mutex_unlock(&r->lock);
+}
+
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size)
 {
 	bool does;

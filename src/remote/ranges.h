@@ -21,8 +21,13 @@ struct ranges {
 	size_t n, room;
 };
 
-/* A note about device memory, of both ends: each launch of a graph allocates it again. */
-#define RANGE_OF_GRAPH 1
+/* Notes about device memory, of both ends. */
+enum range_note {
+	RANGE_PLAIN,
+	RANGE_OF_GRAPH,  /* each launch allocates it again */
+	RANGE_RESERVED,  /* addresses alone, of no context: memory is mapped there, and unmapped */
+	RANGE_OF_MODULE, /* goes with it */
+};
 
 #define RANGES_INIT ((struct ranges){.lock = PTHREAD_MUTEX_INITIALIZER})
 /* More than any program has; what a peer makes us remember has an end. */
@@ -38,4 +43,8 @@ bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range);
 bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct range *ret_range);
 /* Another note about the range that begins there; false: none does. */
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);
+/* All of it lies in ranges, of which one goes on where another one ends. No bytes always do. */
+bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size);
+/* Forgotten is what `stays` says no to, which may not use the ranges. */
+void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument);
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);

@@ -523,8 +523,7 @@ CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 	r = driver.cuGraphAddMemAllocNode(&made, graph, dependencies, node.n, &params);
 	if (r)
 		return r;
-	address_given(s, params.dptr, params.bytesize);
-	address_of_graph(params.dptr);
+	address_given(params.dptr, params.bytesize, RANGE_OF_GRAPH);
 	give_handle(s, KIND_CUgraphNode, made);
 	give_u64(s, params.dptr);
 	return CUDA_SUCCESS;

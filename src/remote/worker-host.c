@@ -103,7 +103,9 @@ static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *r
 
 	if (c->array)
 		c->array = handle_real(s, KIND_CUarray, c->array);
-	else if (!address_is_ours(c->address))
+	else if (!copy_reaches(&(struct copy_place){c->address, c->x, c->y, c->z, c->pitch,
+				       c->pitch ? c->slice / c->pitch : 0},
+			 c->width, c->height, c->depth))
 		s->error = CUDA_ERROR_INVALID_VALUE;
 	c->stream = handle_real(s, KIND_CUstream, c->stream);
 	if (__builtin_mul_overflow(c->width, c->height, &bytes) ||

@@ -462,9 +462,9 @@ CUdeviceptr take_address(struct serve *s)
 	return address;
 }
 
-void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes)
+void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note)
 {
-	ranges_add(&addresses, address, bytes ? bytes : 1, 0);
+	ranges_add(&addresses, address, bytes ? bytes : 1, note);
 }
 
 void address_of_graph(CUdeviceptr address)
@@ -481,11 +481,18 @@ void address_of_stream(CUdeviceptr address, CUstream stream)
 		address_of_graph(address);
 }
 
-uint64_t address_gone(struct serve *s, CUdeviceptr address)
+struct range address_gone(CUdeviceptr address)
 {
-	struct range range;
+	struct range range = {.size = 0};
 
-	return ranges_remove_but(&addresses, address, RANGE_OF_GRAPH, &range) ? range.size : 0;
+	ranges_remove_but(&addresses, address, RANGE_OF_GRAPH, &range);
+	return range;
+}
+
+void address_back(const struct range *had)
+{
+	if (had->size)
+		ranges_add(&addresses, had->base, had->size, had->note);
 }
 
 bool address_is_ours(CUdeviceptr address)
@@ -493,9 +500,48 @@ bool address_is_ours(CUdeviceptr address)
 	return ranges_find(&addresses, address, NULL);
 }
 
+bool address_reaches(CUdeviceptr address, uint64_t bytes)
+{
+	return ranges_cover(&addresses, address, bytes);
+}
+
+/* Of a kind that may have gone it stays when the driver still knows it. */
+static bool is_still_there(const struct range *range, void *argument)
+{
+	const bool is_all = *(const bool *)argument;
+	CUmemorytype type = CU_MEMORYTYPE_HOST;
+
+	if (range->note == RANGE_RESERVED || (!is_all && range->note != RANGE_OF_MODULE))
+		return true;
+	return driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, range->base) ==
+		CUDA_SUCCESS &&
+		type == CU_MEMORYTYPE_DEVICE;
+}
+
+void addresses_settle(bool is_all)
+{
+	ranges_sift(&addresses, is_still_there, &is_all);
+}
+
 /* ---- structures ---- */
 
-static bool fix_place(struct serve *s, CUmemorytype type, CUdeviceptr device, CUarray *array)
+bool copy_reaches(const struct copy_place *p, size_t width, size_t height, size_t depth)
+{
+	uint64_t x, y, z, slice;
+
+	if (!width || !height || !depth)
+		return true;
+	if (__builtin_add_overflow(p->x, width, &x) || __builtin_add_overflow(p->y, height, &y) ||
+		__builtin_add_overflow(p->z, depth, &z))
+		return false;
+	slice = reach_times(p->pitch ? p->pitch : x, p->rows ? p->rows : y);
+	return address_reaches(
+		p->address, reach_rows(slice, reach_rows(p->pitch ? p->pitch : x, x, y), z));
+}
+
+/* The end of a copy. */
+static bool fix_place(struct serve *s, CUmemorytype type, CUarray *array,
+	const struct copy_place *place, const size_t extent[3])
 {
 	switch (type) {
 	case CU_MEMORYTYPE_ARRAY:
@@ -503,7 +549,7 @@ static bool fix_place(struct serve *s, CUmemorytype type, CUdeviceptr device, CU
 		break;
 	case CU_MEMORYTYPE_DEVICE:
 	case CU_MEMORYTYPE_UNIFIED:
-		if (!address_is_ours(device))
+		if (!copy_reaches(place, extent[0], extent[1], extent[2]))
 			wrong(s, CUDA_ERROR_INVALID_VALUE);
 		break;
 	case CU_MEMORYTYPE_HOST: wrong(s, CUDA_ERROR_NOT_SUPPORTED); break;
@@ -512,11 +558,16 @@ static bool fix_place(struct serve *s, CUmemorytype type, CUdeviceptr device, CU
 	return !s->error;
 }
 
+#define FIX_PLACE(s, p, end) \
+	fix_place(s, (p)->end##MemoryType, &(p)->end##Array, \
+		&(struct copy_place){(p)->end##Device, (p)->end##XInBytes, (p)->end##Y, \
+			(p)->end##Z, (p)->end##Pitch, (p)->end##Height}, \
+		(const size_t[]){(p)->WidthInBytes, (p)->Height, (p)->Depth})
+
 bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p)
 {
 	p->srcHost = p->dstHost = p->reserved0 = p->reserved1 = NULL;
-	return fix_place(s, p->srcMemoryType, p->srcDevice, &p->srcArray) &&
-		fix_place(s, p->dstMemoryType, p->dstDevice, &p->dstArray);
+	return FIX_PLACE(s, p, src) && FIX_PLACE(s, p, dst);
 }
 
 bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p)
@@ -526,8 +577,7 @@ bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p)
 		s, KIND_CUcontext, (uintptr_t)p->srcContext);
 	p->dstContext = (CUcontext)(uintptr_t)handle_real(
 		s, KIND_CUcontext, (uintptr_t)p->dstContext);
-	return fix_place(s, p->srcMemoryType, p->srcDevice, &p->srcArray) &&
-		fix_place(s, p->dstMemoryType, p->dstDevice, &p->dstArray);
+	return FIX_PLACE(s, p, src) && FIX_PLACE(s, p, dst);
 }
 
 bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
@@ -537,9 +587,12 @@ bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
 	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
 		return handles_real(s, KIND_CUmipmappedArray, &p->res.mipmap.hMipmappedArray, 1);
 	case CU_RESOURCE_TYPE_LINEAR:
+		if (!address_reaches(p->res.linear.devPtr, p->res.linear.sizeInBytes))
+			wrong(s, CUDA_ERROR_INVALID_VALUE);
+		break;
 	case CU_RESOURCE_TYPE_PITCH2D:
-		/* devPtr stands first in both */
-		if (!address_is_ours(p->res.linear.devPtr))
+		if (!address_reaches(p->res.pitch2D.devPtr,
+			    reach_times(p->res.pitch2D.pitchInBytes, p->res.pitch2D.height)))
 			wrong(s, CUDA_ERROR_INVALID_VALUE);
 		break;
 	default: wrong(s, CUDA_ERROR_INVALID_VALUE);
@@ -557,7 +610,8 @@ void unfix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
 
 bool fix_CUDA_MEMSET_NODE_PARAMS(struct serve *s, CUDA_MEMSET_NODE_PARAMS *p)
 {
-	if (!address_is_ours(p->dst))
+	if (!address_reaches(
+		    p->dst, reach_rows(p->pitch, reach_times(p->width, p->elementSize), p->height)))
 		wrong(s, CUDA_ERROR_INVALID_VALUE);
 	return !s->error;
 }
@@ -612,10 +666,13 @@ bool fix_CUstreamBatchMemOpParams(struct serve *s, CUstreamBatchMemOpParams *p)
 {
 	switch (p->operation) {
 	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
 	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+		if (!address_reaches(p->waitValue.address, 4))
+			wrong(s, CUDA_ERROR_INVALID_VALUE);
+		break;
+	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
 	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-		if (!address_is_ours(p->waitValue.address))
+		if (!address_reaches(p->waitValue.address, 8))
 			wrong(s, CUDA_ERROR_INVALID_VALUE);
 		break;
 	default: break;

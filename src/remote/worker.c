@@ -113,14 +113,37 @@ static bool uses_graphs(unsigned op)
 	}
 }
 
-static CUresult serve_one(struct serve *s, unsigned op)
+/* Memory that it was given may be no more, though nobody has given it back. */
+static void settle(unsigned op)
 {
+	switch (op) {
+	case REMOTE_OP_cuCtxDestroy_v2:
+	case REMOTE_OP_cuCtxDetach:
+	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
+	case REMOTE_OP_cuDevicePrimaryCtxReset_v2: addresses_settle(true); break;
+	case REMOTE_OP_cuModuleUnload:
+	case REMOTE_OP_cuLibraryUnload: addresses_settle(false); break;
+	default: break;
+	}
+}
+
+static CUresult serve_function(struct serve *s, unsigned op)
+{
+	CUresult r;
+
 	if (ends_watches(op))
 		watches_end();
 	if (uses_graphs(op))
 		graph_is_used();
+	r = serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
+	settle(op);
+	return r;
+}
+
+static CUresult serve_one(struct serve *s, unsigned op)
+{
 	if (op < REMOTE_OPS)
-		return serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
+		return serve_function(s, op);
 	switch (op) {
 	case REMOTE_COPY_IN:
 	case REMOTE_COPY_OUT:

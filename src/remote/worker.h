@@ -107,14 +107,50 @@ void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 /* The driver's objects of a kind, in an array for free(); NULL: none, or no memory. */
 uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
-void address_given(struct serve *s, CUdeviceptr address, uint64_t bytes);
+void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note);
 /* It is a graph's: each launch allocates it again, so that no call takes it away for good. */
 void address_of_graph(CUdeviceptr address);
 /* The same, if the stream, by its real handle, is being captured. */
 void address_of_stream(CUdeviceptr address, CUstream stream);
-/* How many bytes it had; 0: none has gone. */
-uint64_t address_gone(struct serve *s, CUdeviceptr address);
+/* What has gone, of 0 bytes where nothing has; and that it has not. */
+struct range address_gone(CUdeviceptr address);
+void address_back(const struct range *had);
 bool address_is_ours(CUdeviceptr address);
+/*
+ * All of it was given to this worker; no bytes are nowhere. What the driver itself reads or writes
+ * for the program has to: in the same addresses lies memory of this process.
+ */
+bool address_reaches(CUdeviceptr address, uint64_t bytes);
+/* What has gone with a module or a library, or all that may have gone with a context, is no more. */
+void addresses_settle(bool is_all);
+
+/* Bytes, where what is no number is too many. */
+static inline uint64_t reach_times(uint64_t a, uint64_t b)
+{
+	uint64_t n;
+
+	return __builtin_mul_overflow(a, b, &n) ? UINT64_MAX : n;
+}
+
+/* From the first byte to the last one of `n` rows of `width`, which begin `pitch` apart. */
+static inline uint64_t reach_rows(uint64_t pitch, uint64_t width, uint64_t n)
+{
+	uint64_t all;
+
+	if (!n || !width)
+		return 0;
+	return __builtin_add_overflow(reach_times(pitch, n - 1), width, &all) ? UINT64_MAX : all;
+}
+
+/* Where a copy begins in device memory; what is 0 of the last two is as the copy needs it. */
+struct copy_place {
+	CUdeviceptr address;
+	uint64_t x, y, z;
+	uint64_t pitch, rows; /* bytes from row to row, rows from slice to slice */
+};
+
+/* The same of a copy, from the address to its last byte. */
+bool copy_reaches(const struct copy_place *p, size_t width, size_t height, size_t depth);
 
 /* Structures: handles and addresses inside become the driver's, or s->error. */
 bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that sends a worker anything: frames one after the other, on a driver that says yes to
- * everything. Nothing outside a frame is read, nothing unknown reaches the driver, and the answer
- * stays within its bounds.
+ * everything. Nothing outside a frame is read, nothing unknown reaches the driver, which reaches for
+ * nothing that was not given, and the answer stays within its bounds.
  * The input is frames of {u16 op, u16 flags, u16 length, bytes}.
  */
 #include <stdlib.h>
@@ -20,6 +20,50 @@ static CUresult yes(void)
 	return CUDA_SUCCESS;
 }
 
+/* Linear copies and fills, of which the reach is plain to see. */
+
+static CUresult fill(CUdeviceptr to, unsigned char value, size_t n)
+{
+	FUZZ_CHECK(address_reaches(to, n));
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t n)
+{
+	FUZZ_CHECK(address_reaches(to, n) && address_reaches(from, n));
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_in(CUdeviceptr to, const void *from, size_t n)
+{
+	FUZZ_CHECK(address_reaches(to, n));
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_out(void *to, CUdeviceptr from, size_t n)
+{
+	FUZZ_CHECK(address_reaches(from, n));
+	return CUDA_SUCCESS;
+}
+
+static bool is_reached(CUmemorytype type, CUdeviceptr first, uint64_t x, uint64_t y, uint64_t pitch,
+	const CUDA_MEMCPY3D *c)
+{
+	return type != CU_MEMORYTYPE_DEVICE || c->Depth != 1 ||
+		address_reaches(first + x + y * (pitch ? pitch : x + c->WidthInBytes),
+			reach_rows(
+				pitch ? pitch : x + c->WidthInBytes, c->WidthInBytes, c->Height));
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *c)
+{
+	FUZZ_CHECK(is_reached(
+		c->srcMemoryType, c->srcDevice, c->srcXInBytes, c->srcY, c->srcPitch, c));
+	FUZZ_CHECK(is_reached(
+		c->dstMemoryType, c->dstDevice, c->dstXInBytes, c->dstY, c->dstPitch, c));
+	return CUDA_SUCCESS;
+}
+
 static CUresult no(void)
 {
 	return CUDA_ERROR_NOT_SUPPORTED;
@@ -33,6 +77,11 @@ static void begin(struct serve *s)
 	driver.abi = (PFN_##abi *)(uintptr_t)yes;
 #include "cuda/cuda.def"
 #undef CU
+	driver.cuMemsetD8_v2 = fill;
+	driver.cuMemcpyDtoD_v2 = copy;
+	driver.cuMemcpyHtoD_v2 = copy_in;
+	driver.cuMemcpyDtoH_v2 = copy_out;
+	driver.cuMemcpy3D_v2 = copy_3d;
 	/* What would run later never does here. */
 	driver.cuLaunchHostFunc = (PFN_cuLaunchHostFunc *)(uintptr_t)no;
 	driver.cuStreamAddCallback = (PFN_cuStreamAddCallback *)(uintptr_t)no;
@@ -52,7 +101,7 @@ static void begin(struct serve *s)
 	/* Something that there is, of each kind: handle_make(kind, kind - 1). */
 	for (int kind = 1; kind < KINDS; kind++)
 		handle_name(s, (enum kind)kind, 0x1000 + (uint64_t)kind);
-	address_given(s, 0x10000, 0x10000);
+	address_given(0x10000, 0x10000, RANGE_PLAIN);
 }
 
 static void read_all(unsigned lane)
