@@ -21,8 +21,6 @@
 #include "remote/store.h"
 #include "remote/worker.h"
 
-void *worker_lane(void *argument);
-
 /* For who reads the program's stderr; "": who asks for no device does not want to hear of it. */
 static void refuse(int sock, CUresult why, const struct remote_note *hello)
 {
@@ -70,12 +68,13 @@ static CUresult begin(const struct remote_note *hello)
 
 static void open_lane(struct remote_session *session, unsigned index)
 {
-	struct serve *s = calloc(1, sizeof(*s));
+	struct serve *s = worker_lane_opens(index) ? calloc(1, sizeof(*s)) : NULL;
 	pthread_attr_t attr;
 	pthread_t thread;
 
 	if (!s || serve_init(s) < 0)
 		_exit(1);
+	s->lane = index;
 	ring_attach_consumer(&s->up, session, index, RING_UP);
 	ring_attach_producer(&s->down, session, index, RING_DOWN);
 	pthread_attr_init(&attr);

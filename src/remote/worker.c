@@ -226,6 +226,17 @@ CUresult worker_failed(const struct serve *s)
 
 /* ---- lanes ---- */
 
+static struct {
+	_Atomic bool is_open[REMOTE_LANES];
+	_Atomic unsigned threads; /* also of those that are closing */
+} lanes;
+
+bool worker_lane_opens(unsigned lane)
+{
+	return !atomic_exchange(&lanes.is_open[lane], true) &&
+		atomic_fetch_add(&lanes.threads, 1) < 2 * REMOTE_LANES;
+}
+
 static void answer(struct serve *s, CUresult result)
 {
 	const size_t bytes = (s->n + 15) & ~(size_t)15;
@@ -262,7 +273,6 @@ static void serve_frame(struct serve *s, const struct remote_frame *head, const 
 }
 
 /* Serves one lane until its thread in the program ends. */
-void *worker_lane(void *argument);
 void *worker_lane(void *argument)
 {
 	struct serve *s = argument;
@@ -274,8 +284,10 @@ void *worker_lane(void *argument)
 		const bool is_last = head.op == REMOTE_CLOSE;
 
 		/* When that is answered the lane is another thread's, from behind this frame on. */
-		if (is_last)
+		if (is_last) {
 			ring_consume(&s->up, size);
+			atomic_store(&lanes.is_open[s->lane], false);
+		}
 		serve_frame(s, &head, frame);
 		if (is_last)
 			break;
@@ -283,5 +295,6 @@ void *worker_lane(void *argument)
 	}
 	serve_done(s);
 	free(s);
+	atomic_fetch_sub(&lanes.threads, 1);
 	return NULL;
 }

@@ -32,6 +32,7 @@ extern struct driver driver;
 
 /* One request. Memory that it takes lives until its answer is written. */
 struct serve {
+	unsigned lane;
 	struct ring up, down;
 	uint8_t *request, *scratch; /* REMOTE_FRAME_MAX each */
 	const uint8_t *in, *in_end; /* what is left of the request */
@@ -121,7 +122,7 @@ bool address_is_ours(CUdeviceptr address);
  * for the program has to: in the same addresses lies memory of this process.
  */
 bool address_reaches(CUdeviceptr address, uint64_t bytes);
-/* What has gone with a module or a library, or all that may have gone with a context, is no more. */
+/* What has gone with a module or a library is no more, or all that may have with a context. */
 void addresses_settle(bool is_all);
 
 /* Bytes, where what is no number is too many. */
@@ -260,6 +261,10 @@ CUresult worker_failed(const struct serve *s);
  * the fuzzer.
  */
 CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const void *frame);
+/* Whether a thread may begin to serve it: one that is open is not opened again. */
+bool worker_lane_opens(unsigned lane);
+/* Its thread's main function; the argument, a struct serve from malloc(), is its own. */
+void *worker_lane(void *argument);
 int serve_init(struct serve *s);
 void serve_done(struct serve *s);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that sends a worker anything: frames one after the other, on a driver that says yes to
- * everything. Nothing outside a frame is read, nothing unknown reaches the driver, which reaches for
- * nothing that was not given, and the answer stays within its bounds.
+ * everything. Nothing outside a frame is read, nothing unknown reaches the driver, nor does it
+ * reach for what was not given, and the answer stays within its bounds.
  * The input is frames of {u16 op, u16 flags, u16 length, bytes}.
  */
 #include <stdlib.h>
