@@ -9,9 +9,6 @@
 #include "cuda/copy.h"
 #include "remote/client.h"
 
-/* Requests under way before their answers are taken: they and those fit into the rings. */
-#define AHEAD 12u
-
 #define PER_THREAD CU_STREAM_PER_THREAD
 
 struct how {
@@ -107,116 +104,6 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 	return is_possible(c, &p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/*
- * The part of a copy that begins at packed byte `at`: some of a row, rows of a slice, or slices,
- * as many as go in one frame. Returns how many bytes it is.
- */
-static size_t cut_piece(const struct remote_copy *whole, size_t at, struct remote_copy *ret_piece)
-{
-	const size_t row = at / whole->width, y = row % whole->height, z = row / whole->height;
-	const size_t slice = whole->width * whole->height;
-	struct remote_copy *p = ret_piece;
-
-	*p = *whole;
-	p->x += at % whole->width;
-	p->y += y;
-	p->z += z;
-	p->height = p->depth = 1;
-	if (at % whole->width || whole->width > REMOTE_PIECE) {
-		p->width = whole->width - at % whole->width;
-		p->width = p->width > REMOTE_PIECE ? REMOTE_PIECE : p->width;
-	} else if (y || slice > REMOTE_PIECE) {
-		p->height = REMOTE_PIECE / whole->width;
-		p->height = p->height > whole->height - y ? whole->height - y : p->height;
-	} else {
-		p->height = whole->height;
-		p->depth = REMOTE_PIECE / slice;
-		p->depth = p->depth > whole->depth - z ? whole->depth - z : p->depth;
-	}
-	return p->width * p->height * p->depth;
-}
-
-static size_t bytes_of(const struct remote_copy *c)
-{
-	return c->width * c->height * c->depth;
-}
-
-static CUresult copy_in(const struct remote_copy *whole, const struct box *box)
-{
-	const size_t all = bytes_of(whole);
-	struct remote_copy piece;
-	struct call c;
-
-	for (size_t at = 0, n; at < all; at += n) {
-		CUresult r;
-
-		n = cut_piece(whole, at, &piece);
-		r = call_begin(&c, REMOTE_COPY_IN, sizeof(piece) + FIELD(n));
-		if (r)
-			return r;
-		call_put(&c, &piece, sizeof(piece));
-		box_read(box, at, c.at, n);
-		c.at += FIELD(n);
-		r = call_post(&c);
-		if (r)
-			return r;
-	}
-	return CUDA_SUCCESS;
-}
-
-static CUresult send_piece(struct call *c, unsigned op, const struct remote_copy *piece)
-{
-	CUresult r = call_begin(c, op, sizeof(*piece));
-
-	if (r)
-		return r;
-	call_put(c, piece, sizeof(*piece));
-	return call_send(c, REMOTE_SYNC);
-}
-
-static CUresult take_piece(struct call *c, const struct box *box, size_t at, size_t n)
-{
-	CUresult r = call_receive(c);
-
-	if (!r && (size_t)(c->in_end - c->in) < n)
-		r = CUDA_ERROR_UNKNOWN;
-	if (!r)
-		box_write(box, at, c->in, n);
-	call_end(c);
-	return r;
-}
-
-static CUresult copy_out(const struct remote_copy *whole, const struct box *box)
-{
-	const size_t all = bytes_of(whole);
-	size_t sent = 0, taken = 0, length[AHEAD];
-	unsigned first = 0, n = 0;
-	CUresult r = CUDA_SUCCESS, one;
-	struct call c;
-
-	while (n || (sent < all && !r)) {
-		if (n < AHEAD && sent < all && !r) {
-			struct remote_copy piece;
-			const size_t bytes = cut_piece(whole, sent, &piece);
-
-			r = send_piece(&c, REMOTE_COPY_OUT, &piece);
-			if (r)
-				continue;
-			length[(first + n++) % AHEAD] = bytes;
-			sent += bytes;
-			continue;
-		}
-		one = take_piece(&c, box, taken, length[first]);
-		r = r ? r : one;
-		taken += length[first];
-		first = (first + 1) % AHEAD;
-		n--;
-		if (one == CUDA_ERROR_GONE)
-			return one;
-	}
-	return r;
-}
-
 /* The stream gets there later: fetched or brought then. */
 static CUresult copy_later(
 	unsigned op, const struct remote_copy *whole, const struct box *box, bool is_captured)
@@ -284,16 +171,24 @@ static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 
 /*
  * A source that earlier work may still write is read when the stream gets there. One that is not
- * page-locked belongs to the program again when an asynchronous call returns.
+ * page-locked belongs to the program again when an asynchronous call returns; one that is need not
+ * be taken along where there is no room for it.
  */
+static bool is_read_later(const struct remote_copy *device, const struct box *box, struct how how)
+{
+	if (is_hazardous())
+		return how.is_awaited || is_pinned(box->base);
+	return how.is_async && !how.is_awaited && is_pinned(box->base) && !pieces_have_room(device);
+}
+
 static CUresult copy_from_host(
 	const struct remote_copy *device, const struct box *box, struct how how)
 {
 	const bool is_captured = becomes_a_node(how);
 	CUresult r;
 
-	if (!is_captured && !((how.is_awaited || is_pinned(box->base)) && is_hazardous()))
-		return copy_in(device, box);
+	if (!is_captured && !is_read_later(device, box, how))
+		return pieces_in(device, box);
 	r = copy_later(REMOTE_COPY_FETCH, device, box, is_captured);
 	return r || !how.is_awaited ? r : cuStreamSynchronize(how.stream);
 }
@@ -305,7 +200,7 @@ static CUresult copy_to_host(
 
 	return is_captured || (how.is_async && is_pinned(box->base))
 		? copy_later(REMOTE_COPY_PUSH, device, box, is_captured)
-		: copy_out(device, box);
+		: pieces_out(device, box);
 }
 
 static bool is_type(CUmemorytype type)

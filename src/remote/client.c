@@ -28,12 +28,17 @@ static struct {
 	struct remote_session *shared;
 	struct ring_watch watch;
 	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
+	pthread_cond_t others;             /* may come again */
+	bool is_alone;
 	bool is_full_told;
 	pthread_key_t key;
 	bool is_synchronous;
 	_Atomic uint64_t posted;
 	_Atomic uint64_t handles;
-} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = {1}};
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	.others = PTHREAD_COND_INITIALIZER,
+	.sock = -1,
+	.lanes = {1}};
 
 static __thread struct lane *own_lane;
 __thread bool is_host_function;
@@ -255,6 +260,8 @@ static unsigned lane_take(void)
 	unsigned lane = 0;
 
 	pthread_mutex_lock(&session.lock);
+	while (session.is_alone)
+		pthread_cond_wait(&session.others, &session.lock);
 	for (unsigned i = 0; i < ARRAY_SIZE(session.lanes) && !lane; i++) {
 		uint64_t *bits = &session.lanes[i];
 
@@ -300,6 +307,49 @@ static CUresult lane_new(void)
 	ring_attach_consumer(&lane->down, session.shared, lane->index, RING_DOWN);
 	own_lane = lane;
 	return CUDA_SUCCESS;
+}
+
+struct lane *session_lane(void)
+{
+	return own_lane;
+}
+
+/* With the lock held: beside the reverse one there is one lane. */
+static bool is_alone(void)
+{
+	int n = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(session.lanes); i++)
+		n += __builtin_popcountll(session.lanes[i]);
+	return own_lane && n == 2;
+}
+
+bool session_is_alone(void)
+{
+	bool is;
+
+	pthread_mutex_lock(&session.lock);
+	is = is_alone();
+	pthread_mutex_unlock(&session.lock);
+	return is;
+}
+
+bool session_alone_begin(void)
+{
+	bool is;
+
+	pthread_mutex_lock(&session.lock);
+	is = session.is_alone = is_alone();
+	pthread_mutex_unlock(&session.lock);
+	return is;
+}
+
+void session_alone_end(void)
+{
+	pthread_mutex_lock(&session.lock);
+	session.is_alone = false;
+	pthread_cond_broadcast(&session.others);
+	pthread_mutex_unlock(&session.lock);
 }
 
 /* ---- calls ---- */
@@ -377,6 +427,15 @@ CUresult call_send(struct call *c, unsigned flags)
 	return CUDA_SUCCESS;
 }
 
+void call_send_aside(struct call *c)
+{
+	const size_t bytes = ((size_t)(c->at - (uint8_t *)c->frame) + 15) & ~(size_t)15;
+
+	c->frame->size = (uint32_t)bytes;
+	c->frame->after = 0;
+	ring_publish(&c->lane->up, bytes);
+}
+
 CUresult call_receive(struct call *c)
 {
 	const CUresult r = call_receive_quietly(c);
@@ -400,6 +459,7 @@ CUresult call_receive_quietly(struct call *c)
 	c->in = (const uint8_t *)frame + sizeof(head);
 	c->in_end = (const uint8_t *)frame + head.size;
 	c->frame_in = head.size;
+	pieces_heard(head.released);
 	work_await(head.asked);
 	return (CUresult)head.result;
 }

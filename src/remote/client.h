@@ -75,6 +75,8 @@ static inline void call_cancel(struct call *c)
 CUresult call_receive_quietly(struct call *c);
 /* A request sent without waiting: its answers are taken later, in order, on the same lane. */
 CUresult call_send(struct call *c, unsigned flags);
+/* In the order of its own lane alone, and not answered. */
+void call_send_aside(struct call *c);
 CUresult call_receive(struct call *c);
 
 /* A string of the driver's: kept for ever, each once. */
@@ -87,6 +89,13 @@ uint64_t handle_new(enum kind kind);
 bool is_synchronous(void);
 const struct ring_watch *session_watch(void);
 struct remote_session *session_shared(void);
+/* The calling thread's, which there is once it has sent something. */
+struct lane *session_lane(void);
+/* Whether no other thread has one. */
+bool session_is_alone(void);
+/* The same, and no other thread gets one until it is said that this is over. */
+bool session_alone_begin(void);
+void session_alone_end(void);
 /* How many calls have been posted so far. */
 uint64_t session_posted(void);
 /* One note with a descriptor to the worker itself, and its answer. False when there is none. */
@@ -160,6 +169,16 @@ CUresult host_call(struct work *work, CUstream stream, bool is_captured);
 
 /* The reverse thread is there afterwards. */
 CUresult reverse_begin(void);
+
+/* ---- data in pieces (client-pieces.c) ---- */
+
+/* A copy of pageable memory, from and to the box. */
+CUresult pieces_in(const struct remote_copy *copy, const struct box *box);
+CUresult pieces_out(const struct remote_copy *copy, const struct box *box);
+/* Whether it may be taken along without waiting. */
+bool pieces_have_room(const struct remote_copy *copy);
+/* The worker's word of what it has released. */
+void pieces_heard(uint16_t released);
 
 /* ---- streams (client-streams.c) ---- */
 

@@ -18,13 +18,14 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Where a program finds its server when $DIVVY_REMOTE does not say: in a pod. */
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 5u
+#define REMOTE_ABI 6u
 #define REMOTE_LANES 256u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (256u << 10)
@@ -36,6 +37,14 @@
  * after it is being written; each is still in the cache when the next one looks at it.
  */
 #define REMOTE_PIECE (256u << 10)
+/* So much of a copy of pageable memory is one step of its stream; what is larger is several. */
+#define REMOTE_WHOLE (16u << 20)
+/*
+ * What came along waits in memory of the worker's until it is on the device. It is counted in
+ * units, and of REMOTE_STAGES the program knows, without asking, that nobody waits for them.
+ */
+#define REMOTE_STAGE (64u << 10)
+#define REMOTE_STAGES 1024u
 /* Windows of a session, named by 1 .. REMOTE_WINDOWS - 1. */
 #define REMOTE_WINDOWS 4096u
 
@@ -114,7 +123,10 @@ struct remote_note {
 struct remote_frame {
 	uint32_t size;
 	uint16_t op;
-	uint16_t flags; /* enum remote_flag */
+	union {
+		uint16_t flags;    /* up: enum remote_flag */
+		uint16_t released; /* down: units of REMOTE_STAGE so far; it goes round */
+	};
 	union {
 		uint64_t after; /* up: how many POSTs of all lanes come before this */
 		struct {        /* down: the answer */
@@ -136,9 +148,12 @@ enum remote_op {
 	REMOTE_PAD = 0xff00, /* nothing up to the end of the ring */
 	REMOTE_CLOSE,        /* the thread has ended; the lane may be used by another one */
 	REMOTE_COPY_IN,      /* struct remote_copy, data: host to device */
+	REMOTE_COPY_PART,    /* u64 of all, u64 bytes, data: for the next COPY_IN that is_whole */
 	REMOTE_COPY_FETCH,   /* struct remote_copy: the same, the data is PULLed by the stream */
 	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, in the answer */
+	REMOTE_COPY_REST,    /* u64 bytes: the next ones of a COPY_OUT that is_whole */
 	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
+	REMOTE_COPY_ROOM,    /* u64 units: answered when so many are free */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
 	REMOTE_WINDOW_CLOSE, /* u64 window: whatever uses it is over afterwards */
 	REMOTE_WINDOW_IN,    /* struct remote_copy, struct remote_window: window to device */
@@ -168,7 +183,35 @@ struct remote_copy {
 	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth 1 */
 	uint32_t is_async;             /* 0: the driver's call without a stream */
 	uint32_t is_free;              /* the client forgets `work` when it is done */
+	uint32_t is_whole;             /* IN: all but the last data came in PARTs; OUT: read at
+					* once, the REST is asked for */
+	uint32_t reserved;
 };
+
+static inline bool remote_copy_is_linear(const struct remote_copy *c)
+{
+	return !c->array && !c->y && !c->z && c->height == 1 && c->depth == 1;
+}
+
+/* The room that data of a COPY_IN takes until it is on the device. */
+static inline uint64_t remote_stage_room(uint64_t bytes)
+{
+	uint64_t room = REMOTE_STAGE;
+
+	while (room < bytes && room < 1ull << 62)
+		room *= 2;
+	return room;
+}
+
+/* The same in units: 0 for a short line, which the driver itself takes at the call. */
+static inline uint32_t remote_copy_units(const struct remote_copy *c)
+{
+	const uint64_t bytes = c->width * c->height * c->depth;
+
+	return remote_copy_is_linear(c) && bytes <= REMOTE_STAGE
+		? 0
+		: (uint32_t)(remote_stage_room(bytes) / REMOTE_STAGE);
+}
 
 /* The other end of a copy where that is in a window. */
 struct remote_window {

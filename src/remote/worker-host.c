@@ -8,9 +8,6 @@
 
 #include "remote/worker.h"
 
-/* A shorter one is read by the driver at the call. */
-#define STAGED_LEAST (64ull << 10)
-
 /* Whatever the program captures, what we do of our own is none of it. */
 static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 {
@@ -19,11 +16,6 @@ static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 }
 
 /* ---- copies ---- */
-
-static bool is_linear(const struct remote_copy *c)
-{
-	return !c->array && !c->y && !c->z && c->height == 1 && c->depth == 1;
-}
 
 /* The end in memory of this process. */
 struct near {
@@ -76,7 +68,7 @@ static CUresult run_near(
 {
 	const CUDA_MEMCPY3D d = describe(c, n, is_in);
 
-	if (!is_linear(c))
+	if (!remote_copy_is_linear(c))
 		return c->is_async ? driver.cuMemcpy3DAsync_v2(&d, stream)
 				   : driver.cuMemcpy3D_v2(&d);
 	if (is_in)
@@ -115,50 +107,234 @@ static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *r
 	return !s->error;
 }
 
-/* Data that came along. A short one is taken by the driver at the call. */
-static CUresult copy_in(struct serve *s, const struct remote_copy *c, size_t bytes)
+static CUresult copy_from(
+	const struct remote_copy *c, CUstream stream, struct stage *stage, uint32_t units)
 {
-	CUstream const stream = (CUstream)(uintptr_t)c->stream;
-	struct stage *stage;
 	CUresult r;
 
-	if (bytes > (size_t)(s->in_end - s->in))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!c->is_async || (bytes <= STAGED_LEAST && is_linear(c)))
-		return run(c, stream, s->data, true);
-	stage = stage_get(bytes);
-	if (!stage)
+	if (!stage) {
+		stage_released(units);
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(stage_memory(stage), s->data, bytes);
+	}
 	r = run(c, stream, stage_memory(stage), true);
 	stage_release_after(stage, stream);
+	return r;
+}
+
+/*
+ * A call without a stream waits for what the default one has before it, which may wait for another
+ * thread of the program: then it is done when the stream gets there. Where the driver has something
+ * against it, the call itself says what.
+ */
+static bool is_deferred(struct remote_copy *c)
+{
+	const CUresult r = driver.cuStreamQuery(CU_STREAM_LEGACY);
+
+	if (r != CUDA_ERROR_NOT_READY && (r || !c->is_whole))
+		return false;
+	c->stream = (uintptr_t)CU_STREAM_LEGACY;
+	c->is_async = true;
+	return true;
+}
+
+/* What came in parts: with the last of them, it is all that there is. */
+static struct stage *take_parts(struct serve *s, size_t bytes)
+{
+	struct copy_parts *p = &s->in_parts;
+	struct stage *stage = p->stage;
+	const size_t n = bytes - p->at;
+
+	if (!stage)
+		return NULL;
+	if (p->bytes != bytes || n > (size_t)(s->in_end - s->in)) {
+		s->error = CUDA_ERROR_INVALID_VALUE;
+		return NULL;
+	}
+	memcpy(stage_memory(stage) + p->at, s->data, n);
+	*p = (struct copy_parts){NULL};
+	return stage;
+}
+
+static struct stage *stage_along(struct serve *s, size_t bytes)
+{
+	struct stage *stage = stage_get(bytes);
+
+	if (stage)
+		memcpy(stage_memory(stage), s->data, bytes);
+	return stage;
+}
+
+/* Data that came along. A short line is taken by the driver at the call. */
+static CUresult copy_in(struct serve *s, struct remote_copy *c, size_t bytes)
+{
+	const uint32_t units = remote_copy_units(c);
+	const bool is_direct = !c->is_async && !is_deferred(c);
+	struct stage *stage = NULL;
+	CUstreamCaptureMode mode;
+	CUresult r;
+
+	if (c->is_whole)
+		stage = take_parts(s, bytes);
+	else if (bytes > (size_t)(s->in_end - s->in))
+		s->error = CUDA_ERROR_INVALID_VALUE;
+	if (s->error)
+		return s->error;
+	if (c->is_whole && !stage) {
+		stage_released(units);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (is_direct || !units) {
+		r = run(c, (CUstream)(uintptr_t)c->stream, stage ? stage_memory(stage) : s->data,
+			true);
+		if (stage)
+			stage_return(stage);
+		else
+			stage_released(units);
+		return r;
+	}
+	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	stage = c->is_whole ? stage : stage_along(s, bytes);
+	r = copy_from(c, (CUstream)(uintptr_t)c->stream, stage, units);
+	relax(mode);
+	return r;
+}
+
+CUresult serve_copy_part(struct serve *s)
+{
+	const uint64_t bytes = take_u64(s), n = take_u64(s);
+	struct copy_parts *p = &s->in_parts;
+
+	if (s->error || n > (size_t)(s->in_end - s->in) || !bytes || bytes > REMOTE_WHOLE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!p->stage) {
+		const CUstreamCaptureMode mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+
+		*p = (struct copy_parts){stage_get(bytes), bytes, 0};
+		relax(mode);
+	}
+	/* Without memory the copy itself says so. */
+	if (!p->stage)
+		return CUDA_SUCCESS;
+	if (p->bytes != bytes || n >= bytes - p->at)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(stage_memory(p->stage) + p->at, s->data, n);
+	p->at += n;
+	return CUDA_SUCCESS;
+}
+
+void serve_copy_done(struct serve *s)
+{
+	if (s->in_parts.stage)
+		stage_return(s->in_parts.stage);
+	if (s->out_parts.stage)
+		stage_return(s->out_parts.stage);
+	s->in_parts = s->out_parts = (struct copy_parts){NULL};
+}
+
+/* Answered when there is room for so much that comes along. */
+CUresult serve_copy_room(struct serve *s)
+{
+	const uint64_t units = take_u64(s);
+	CUstreamCaptureMode mode;
+
+	if (s->error || s->in_parts.stage)
+		return CUDA_ERROR_INVALID_VALUE; /* it would wait for itself */
+	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	stages_await(units);
+	relax(mode);
+	return CUDA_SUCCESS;
+}
+
+/* The answer's data are written where the answer lies; it is given unless something went wrong. */
+static uint8_t *begin_answer(struct serve *s, size_t bytes)
+{
+	const size_t n = (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
+	struct remote_frame *frame = s->answers ? ring_reserve(&s->down, n, &worker_watch) : NULL;
+
+	return frame ? (uint8_t *)(frame + 1) : NULL;
+}
+
+static CUresult end_answer(struct serve *s, uint8_t *data, size_t bytes)
+{
+	const size_t n = (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
+	const struct remote_frame head = {
+		.size = (uint32_t)n, .released = stages_released(), .asked = reverse_asked()};
+
+	memcpy(data - sizeof(head), &head, sizeof(head));
+	ring_publish(&s->down, n);
+	s->has_answered = true;
+	return CUDA_SUCCESS;
+}
+
+static CUresult read_now(const struct remote_copy *c, uint8_t *to)
+{
+	CUstream const stream = (CUstream)(uintptr_t)c->stream;
+	const CUresult r = run(c, stream, to, false);
+
+	return r || !c->is_async ? r : driver.cuStreamSynchronize(stream);
+}
+
+static CUresult answer_part(struct serve *s, size_t n)
+{
+	struct copy_parts *p = &s->out_parts;
+	uint8_t *data = begin_answer(s, n);
+
+	if (!data)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(data, stage_memory(p->stage) + p->at, n);
+	p->at += n;
+	if (p->at == p->bytes) {
+		stage_return(p->stage);
+		*p = (struct copy_parts){NULL};
+	}
+	return end_answer(s, data, n);
+}
+
+CUresult serve_copy_rest(struct serve *s)
+{
+	const uint64_t n = take_u64(s);
+	const struct copy_parts *p = &s->out_parts;
+	const CUresult r = worker_failed(s);
+
+	if (s->error || !p->stage || !n || n > REMOTE_PIECE || n > p->bytes - p->at)
+		return r ? r : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : answer_part(s, n);
+}
+
+/* Read at once, whatever else the stream is given while it is on its way. */
+static CUresult copy_out_whole(struct serve *s, const struct remote_copy *c, size_t bytes)
+{
+	struct copy_parts *p = &s->out_parts;
+	CUresult r;
+
+	if (p->stage)
+		stage_return(p->stage);
+	*p = (struct copy_parts){stage_of_graph(bytes), bytes, 0};
+	if (!p->stage)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = read_now(c, stage_memory(p->stage));
+	r = r ? r : worker_failed(s);
+	if (!r)
+		return answer_part(s, bytes < REMOTE_PIECE ? bytes : REMOTE_PIECE);
+	stage_return(p->stage);
+	*p = (struct copy_parts){NULL};
 	return r;
 }
 
 /* Into the answer where it lies. */
 static CUresult copy_out(struct serve *s, const struct remote_copy *c, size_t bytes)
 {
-	const size_t n = (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
-	CUstream const stream = (CUstream)(uintptr_t)c->stream;
-	struct remote_frame *frame, head = {.size = (uint32_t)n};
+	uint8_t *data;
 	CUresult r;
 
-	if (!s->answers)
+	if (c->is_whole)
+		return copy_out_whole(s, c, bytes);
+	data = begin_answer(s, bytes);
+	if (!data)
 		return CUDA_ERROR_INVALID_VALUE;
-	frame = ring_reserve(&s->down, n, &worker_watch);
-	if (!frame)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = run(c, stream, frame + 1, false);
-	if (!r && c->is_async)
-		r = driver.cuStreamSynchronize(stream);
+	r = read_now(c, data);
 	r = r ? r : worker_failed(s);
-	if (r)
-		return r; /* it was only reserved */
-	head.asked = reverse_asked();
-	memcpy(frame, &head, sizeof(head));
-	ring_publish(&s->down, n);
-	s->has_answered = true;
-	return CUDA_SUCCESS;
+	return r ? r : end_answer(s, data, bytes);
 }
 
 struct later {
@@ -299,28 +475,38 @@ static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t byte
 	return op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
 }
 
+static CUresult refuse_copy(struct serve *s, const struct remote_copy *c, unsigned op)
+{
+	if (op == REMOTE_COPY_IN && c->is_whole && s->in_parts.stage) {
+		stage_return(s->in_parts.stage);
+		s->in_parts = (struct copy_parts){NULL};
+	} else if (op == REMOTE_COPY_IN) {
+		stage_released(remote_copy_units(c));
+	} else if (op != REMOTE_COPY_OUT && c->is_free) {
+		reverse_cancel(c->work);
+	}
+	return s->error;
+}
+
 CUresult serve_copy(struct serve *s, unsigned op)
 {
 	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
 	const bool is_later = op == REMOTE_COPY_FETCH || op == REMOTE_COPY_PUSH;
+	const size_t most = is_later ? LATER_MAX : c.is_whole ? REMOTE_WHOLE : REMOTE_PIECE;
 	CUstreamCaptureMode mode;
 	size_t bytes;
 	CUresult r;
 
-	if (s->error || !check(s, &c, is_later ? LATER_MAX : REMOTE_PIECE, &bytes)) {
-		if (is_later && c.is_free)
-			reverse_cancel(c.work);
-		return s->error;
+	if (s->error || !check(s, &c, most, &bytes))
+		return refuse_copy(s, &c, op);
+	if (op == REMOTE_COPY_IN) {
+		r = copy_in(s, &c, bytes);
+		return s->error ? refuse_copy(s, &c, op) : r;
 	}
 	if (op == REMOTE_COPY_OUT && !c.is_async)
 		return copy_out(s, &c, bytes);
-	if (op == REMOTE_COPY_IN && (!c.is_async || (bytes <= STAGED_LEAST && is_linear(&c))))
-		return copy_in(s, &c, bytes);
 	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	if (op == REMOTE_COPY_OUT)
-		r = copy_out(s, &c, bytes);
-	else
-		r = is_later ? copy_later(op, &c, bytes) : copy_in(s, &c, bytes);
+	r = is_later ? copy_later(op, &c, bytes) : copy_out(s, &c, bytes);
 	relax(mode);
 	return r;
 }

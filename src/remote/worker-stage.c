@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory between that of the program and the device, which the driver has locked. What came along
- * with a call has a piece of its own until its copy is over; of those there are STAGES_MAX, then
- * the caller waits. What a stream fetches, or brings, when it gets there has a piece that all such
- * copies of the stream use in turn, and nobody waits for: the stream may wait for the caller.
+ * with a call has a piece of its own until its copy is over; of those there are STAGES_MAX, which
+ * the program knows: a caller that is more waits. What a stream fetches, or brings, when it gets
+ * there has a piece that all such copies of the stream use in turn, and nobody waits for: the
+ * stream may wait for the caller.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "remote/numbered.h"
 #include "remote/worker.h"
 
-#define STAGES_MAX (64ull << 20)
-#define STAGES_BOUND (8ull << 30) /* with those of streams and graphs */
-#define STAGE_LEAST (64ull << 10)
+#define STAGES_MAX ((uint64_t)REMOTE_STAGES * REMOTE_STAGE)
+#define STAGES_KEPT (3 * STAGES_MAX) /* with those that are free, but of another size */
+#define STAGES_BOUND (8ull << 30)    /* with those of streams and graphs */
+#define LOOK_NS 100000
 
 /* Streams that have numbers are others in each context, or thread. */
 struct line {
@@ -33,9 +36,10 @@ struct stage {
 
 static struct {
 	pthread_mutex_t lock;
-	struct stage *free, *busy; /* busy: with an event, the latest first */
-	size_t bytes, later;
+	struct stage *free, *busy;      /* busy: with an event, the latest first */
+	size_t bytes, later, along;     /* all; those of streams and graphs; with what came along */
 	struct stage *_Atomic returned; /* by graphs; without the lock */
+	_Atomic uint32_t released;      /* units */
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 uint8_t *stage_memory(struct stage *s)
@@ -52,10 +56,25 @@ void stage_return(struct stage *s)
 		;
 }
 
+void stage_released(uint32_t units)
+{
+	atomic_fetch_add_explicit(&stages.released, units, memory_order_relaxed);
+}
+
+uint16_t stages_released(void)
+{
+	return (uint16_t)atomic_load_explicit(&stages.released, memory_order_relaxed);
+}
+
 /* With the lock held. */
 static void set_free(struct stage *s)
 {
-	stages.later -= s->is_later ? s->room : 0;
+	if (s->is_later) {
+		stages.later -= s->room;
+	} else {
+		stages.along -= s->room;
+		stage_released((uint32_t)(s->room / REMOTE_STAGE));
+	}
 	s->is_later = false;
 	s->line = (struct line){0};
 	s->next = stages.free;
@@ -162,32 +181,44 @@ static struct stage *take_new(size_t room)
 	return s;
 }
 
-static size_t room_for(size_t bytes)
+/* With the lock held: until there is room, or nobody has any that comes back. */
+static void await_room(size_t room)
 {
-	size_t room = STAGE_LEAST;
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
 
-	while (room < bytes)
-		room *= 2;
-	return room;
+	reclaim();
+	while (stages.along && stages.along + room > STAGES_MAX) {
+		if (await_oldest())
+			continue;
+		/* Others wait for theirs, or have yet to fill them. */
+		pthread_mutex_unlock(&stages.lock);
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&stages.lock);
+		reclaim();
+	}
 }
 
 struct stage *stage_get(size_t bytes)
 {
-	const size_t room = room_for(bytes);
+	const size_t room = remote_stage_room(bytes);
 	struct stage *s;
 
 	pthread_mutex_lock(&stages.lock);
-	while (!(s = take_free(room)) && stages.bytes - stages.later + room > STAGES_MAX) {
-		if (await_oldest())
-			continue;
-		if (!stages.free)
-			break;
+	await_room(room);
+	s = take_free(room);
+	if (!s && stages.bytes - stages.later + room > STAGES_KEPT)
 		trim();
-	}
-	if (!s)
-		s = take_new(room);
+	s = s ? s : take_new(room);
+	stages.along += s ? room : 0;
 	pthread_mutex_unlock(&stages.lock);
 	return s;
+}
+
+void stages_await(uint64_t units)
+{
+	pthread_mutex_lock(&stages.lock);
+	await_room(units < REMOTE_STAGES ? units * REMOTE_STAGE : STAGES_MAX);
+	pthread_mutex_unlock(&stages.lock);
 }
 
 /* ---- those of streams ---- */
@@ -212,7 +243,7 @@ static bool is_same(const struct line *a, const struct line *b)
 
 static struct stage *get_later(const struct line *line, size_t bytes)
 {
-	const size_t room = room_for(bytes);
+	const size_t room = remote_stage_room(bytes);
 	struct stage *s;
 
 	pthread_mutex_lock(&stages.lock);
@@ -260,10 +291,29 @@ CUresult stream_destroy(CUstream stream)
 	return driver.cuStreamDestroy_v2(stream);
 }
 
+/* Behind all that the stream has now, whichever context it is of. NULL: it cannot be said. */
+static CUevent event_behind(CUstream stream)
+{
+	CUcontext context = NULL, before;
+	CUevent event = NULL;
+
+	if (!stream_has_number(stream) &&
+		(driver.cuStreamGetCtx(stream, &context) || driver.cuCtxPushCurrent_v2(context)))
+		return NULL;
+	if (!driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) &&
+		driver.cuEventRecord(event, stream)) {
+		driver.cuEventDestroy_v2(event);
+		event = NULL;
+	}
+	if (context)
+		driver.cuCtxPopCurrent_v2(&before);
+	return event;
+}
+
 void stage_release_after(struct stage *s, CUstream stream)
 {
-	if (driver.cuEventCreate(&s->event, CU_EVENT_DISABLE_TIMING) ||
-		driver.cuEventRecord(s->event, stream)) {
+	s->event = event_behind(stream);
+	if (!s->event) {
 		driver.cuStreamSynchronize(stream);
 		stage_return(s);
 		return;

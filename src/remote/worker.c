@@ -74,11 +74,12 @@ void serve_done(struct serve *s)
 		if (all[i])
 			munmap(all[i], REMOTE_FRAME_MAX);
 	serve_blob_done(s);
+	serve_copy_done(s);
 }
 
 static bool has_bulk(unsigned op)
 {
-	return op == REMOTE_COPY_IN || op == REMOTE_BLOB;
+	return op == REMOTE_COPY_IN || op == REMOTE_COPY_PART || op == REMOTE_BLOB;
 }
 
 /* What other threads of ours may not look at while, or after, it is done. */
@@ -149,6 +150,9 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_COPY_OUT:
 	case REMOTE_COPY_FETCH:
 	case REMOTE_COPY_PUSH: return serve_copy(s, op);
+	case REMOTE_COPY_PART: return serve_copy_part(s);
+	case REMOTE_COPY_REST: return serve_copy_rest(s);
+	case REMOTE_COPY_ROOM: return serve_copy_room(s);
 	case REMOTE_WINDOW_IN:
 	case REMOTE_WINDOW_OUT: return serve_window_copy(s, op);
 	case REMOTE_WINDOW_OPEN: return serve_window_open(s);
@@ -247,6 +251,7 @@ static void answer(struct serve *s, CUresult result)
 		return;
 	head.result = (int32_t)result;
 	head.asked = reverse_asked();
+	head.released = stages_released();
 	memcpy(s->answer, &head, sizeof(head));
 	memcpy(frame, s->answer, s->n);
 	ring_publish(&s->down, bytes);

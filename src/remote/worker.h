@@ -48,6 +48,10 @@ struct serve {
 	uint64_t since;             /* when the last of them was looked up */
 	uint8_t *blob;              /* pieces of an image */
 	size_t blob_bytes, blob_room;
+	struct copy_parts { /* of a copy that is one though its data is not */
+		struct stage *stage;
+		size_t bytes, at;
+	} in_parts, out_parts;
 };
 
 typedef CUresult (*serve_fn)(struct serve *s);
@@ -188,6 +192,12 @@ struct stage;
 uint8_t *stage_memory(struct stage *s);
 /* For what came along; waits for the oldest where there are too many. NULL: no memory. */
 struct stage *stage_get(size_t bytes);
+/* Until so many units of REMOTE_STAGE are free for that. */
+void stages_await(uint64_t units);
+/* Some that a program had counted upon are not needed. */
+void stage_released(uint32_t units);
+/* So far, as answers say it. */
+uint16_t stages_released(void);
 /* For what the stream does when it gets there: one that other such copies of it use, in turn. */
 struct stage *stage_of_stream(CUstream stream, size_t bytes);
 /* Until it is returned, which waits for nobody. */
@@ -225,6 +235,11 @@ CUresult graph_update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResul
 void watches_end(void);
 
 CUresult serve_copy(struct serve *s, unsigned op);
+CUresult serve_copy_part(struct serve *s);
+CUresult serve_copy_rest(struct serve *s);
+CUresult serve_copy_room(struct serve *s);
+/* What has come of copies is dropped. */
+void serve_copy_done(struct serve *s);
 CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);

@@ -145,8 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		data += bytes;
 		n -= bytes;
 	}
-	free(s.blob);
-	s.blob = NULL;
-	s.blob_bytes = s.blob_room = 0;
+	serve_blob_done(&s);
+	serve_copy_done(&s);
 	return 0;
 }

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Data of pageable memory, which travel in pieces: while one is copied the next is on its way. A
+ * copy is one step of its stream all the same, up to REMOTE_WHOLE. Where no other thread could put
+ * anything between, each piece is a copy of its own; else the worker gathers what comes, or reads
+ * all at once.
+ * What waits at the worker for its stream has room there that is counted here. Who finds none asks
+ * for it: he waits, as he would in the driver, and nobody else.
+ */
+#include "remote/client.h"
+
+/* Requests under way before their answers are taken: they and those fit into the rings. */
+#define AHEAD 12u
+#define STEPS_AHEAD 1u
+
+/* ---- shapes ---- */
+
+/*
+ * The part of a copy that begins at packed byte `at`: some of a row, rows of a slice, or slices,
+ * as many as are no more than `most` bytes. Returns how many bytes it is.
+ */
+static size_t cut(
+	const struct remote_copy *whole, size_t at, size_t most, struct remote_copy *ret_part)
+{
+	const size_t row = at / whole->width, y = row % whole->height, z = row / whole->height;
+	const size_t slice = whole->width * whole->height;
+	struct remote_copy *p = ret_part;
+
+	*p = *whole;
+	p->x += at % whole->width;
+	p->y += y;
+	p->z += z;
+	p->height = p->depth = 1;
+	if (at % whole->width || whole->width > most) {
+		p->width = whole->width - at % whole->width;
+		p->width = p->width > most ? most : p->width;
+	} else if (y || slice > most) {
+		p->height = most / whole->width;
+		p->height = p->height > whole->height - y ? whole->height - y : p->height;
+	} else {
+		p->height = whole->height;
+		p->depth = most / slice;
+		p->depth = p->depth > whole->depth - z ? whole->depth - z : p->depth;
+	}
+	return p->width * p->height * p->depth;
+}
+
+static size_t bytes_of(const struct remote_copy *c)
+{
+	return c->width * c->height * c->depth;
+}
+
+/* ---- room at the worker ---- */
+
+/* In units, since the beginning: taken, and given back as far as is known. */
+static struct {
+	_Atomic uint64_t taken, released;
+} room;
+
+void pieces_heard(uint16_t released)
+{
+	uint64_t known = atomic_load_explicit(&room.released, memory_order_relaxed), now;
+
+	/* Answers of other lanes may say more already. */
+	do {
+		const int16_t more = (int16_t)(released - (uint16_t)known);
+
+		if (more <= 0)
+			return;
+		now = known + (uint64_t)more;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&room.released, &known, now, memory_order_relaxed, memory_order_relaxed));
+}
+
+static bool has_room(uint64_t taken, uint64_t units)
+{
+	return taken + units <=
+		atomic_load_explicit(&room.released, memory_order_relaxed) + REMOTE_STAGES;
+}
+
+static bool take_room(uint64_t units)
+{
+	uint64_t taken = atomic_load_explicit(&room.taken, memory_order_relaxed);
+
+	do
+		if (!has_room(taken, units))
+			return false;
+	while (!atomic_compare_exchange_weak_explicit(
+		&room.taken, &taken, taken + units, memory_order_relaxed, memory_order_relaxed));
+	return true;
+}
+
+/* More than was needed. */
+static void give_room(uint64_t units)
+{
+	atomic_fetch_sub_explicit(&room.taken, units, memory_order_relaxed);
+}
+
+static CUresult await_room(uint64_t units)
+{
+	while (!take_room(units)) {
+		struct call c;
+		const CUresult r = call_ask(&c, REMOTE_COPY_ROOM, units);
+
+		call_end(&c);
+		if (r)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+static uint64_t units_of_pieces(const struct remote_copy *whole)
+{
+	const size_t all = bytes_of(whole);
+	struct remote_copy piece;
+	uint64_t units = 0;
+
+	for (size_t at = 0; at < all;) {
+		at += cut(whole, at, REMOTE_PIECE, &piece);
+		units += remote_copy_units(&piece);
+	}
+	return units;
+}
+
+bool pieces_have_room(const struct remote_copy *c)
+{
+	const uint64_t units = bytes_of(c) / REMOTE_STAGE;
+
+	return has_room(atomic_load_explicit(&room.taken, memory_order_relaxed), units);
+}
+
+/* ---- to the device ---- */
+
+static CUresult begin_in(
+	struct call *c, const struct remote_copy *copy, const struct box *box, size_t at, size_t n)
+{
+	const CUresult r = call_begin(c, REMOTE_COPY_IN, sizeof(*copy) + FIELD(n));
+
+	if (r)
+		return r;
+	call_put(c, copy, sizeof(*copy));
+	box_read(box, at, c->at, n);
+	c->at += FIELD(n);
+	return CUDA_SUCCESS;
+}
+
+static CUresult send_part(
+	const struct remote_copy *step, const struct box *box, size_t base, size_t at)
+{
+	const uint64_t all = bytes_of(step), n = REMOTE_PIECE;
+	struct call c;
+	const CUresult r = call_begin(&c, REMOTE_COPY_PART, 2 * sizeof(n) + FIELD(n));
+
+	if (r)
+		return r;
+	call_put(&c, &all, sizeof(all));
+	call_put(&c, &n, sizeof(n));
+	box_read(box, base + at, c.at, n);
+	c.at += FIELD(n);
+	call_send_aside(&c);
+	return CUDA_SUCCESS;
+}
+
+/* The last part brings the copy: what others do meanwhile comes before it. */
+static CUresult gather(
+	const struct remote_copy *step, const struct box *box, size_t base, struct call *c)
+{
+	const size_t all = bytes_of(step);
+	struct remote_copy whole = *step;
+	size_t at = 0;
+
+	for (; all - at > REMOTE_PIECE; at += REMOTE_PIECE) {
+		const CUresult r = send_part(step, box, base, at);
+
+		if (r)
+			return r;
+	}
+	whole.is_whole = at > 0;
+	return begin_in(c, &whole, box, base + at, all - at);
+}
+
+/* One copy after the other. */
+static CUresult in_pieces(
+	const struct remote_copy *step, const struct box *box, size_t base, struct call *c)
+{
+	const size_t all = bytes_of(step);
+	struct remote_copy piece;
+	CUresult r = CUDA_SUCCESS;
+
+	for (size_t at = 0, n; at < all && !r; at += n) {
+		n = cut(step, at, REMOTE_PIECE, &piece);
+		r = begin_in(c, &piece, box, base + at, n);
+		if (!r && at + n < all)
+			r = call_post(c);
+	}
+	return r;
+}
+
+/* For which there is room; asks: for an answer, which is not waited for. */
+static CUresult send_step(const struct remote_copy *step, const struct box *box, size_t base,
+	uint64_t units, bool asks)
+{
+	const bool is_small = bytes_of(step) <= REMOTE_PIECE;
+	const bool is_alone = !is_small && session_alone_begin();
+	struct call c;
+	CUresult r;
+
+	give_room(units - (is_alone ? units_of_pieces(step) : remote_copy_units(step)));
+	r = is_alone ? in_pieces(step, box, base, &c) : gather(step, box, base, &c);
+	if (!r)
+		r = asks ? call_send(&c, REMOTE_POSTED) : call_post(&c);
+	if (is_alone)
+		session_alone_end();
+	return r;
+}
+
+static uint64_t units_of_step(const struct remote_copy *step)
+{
+	const uint64_t whole = remote_copy_units(step);
+	const uint64_t pieces = bytes_of(step) <= REMOTE_PIECE ? 0 : units_of_pieces(step);
+
+	return pieces > whole ? pieces : whole;
+}
+
+static CUresult take_answers(unsigned *n, unsigned but)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (; *n > but; --*n) {
+		struct call c = {.lane = session_lane()};
+		const CUresult one = call_receive(&c);
+
+		call_end(&c);
+		r = r ? r : one;
+		if (one == CUDA_ERROR_GONE)
+			return one;
+	}
+	return r;
+}
+
+/* Of several steps some are under way: their answers say what room there is again. */
+CUresult pieces_in(const struct remote_copy *whole, const struct box *box)
+{
+	const size_t all = bytes_of(whole);
+	const bool asks = all > REMOTE_WHOLE && !is_synchronous();
+	unsigned answers = 0;
+	struct remote_copy step;
+	CUresult r = CUDA_SUCCESS, last;
+
+	for (size_t at = 0, n; at < all && !r; at += n) {
+		uint64_t units;
+
+		n = cut(whole, at, REMOTE_WHOLE, &step);
+		units = units_of_step(&step);
+		r = take_answers(&answers, STEPS_AHEAD);
+		if (!r && !take_room(units)) {
+			r = take_answers(&answers, 0);
+			r = r ? r : await_room(units);
+		}
+		if (r)
+			break;
+		r = send_step(&step, box, at, units, asks);
+		answers += asks && !r;
+	}
+	last = take_answers(&answers, 0);
+	return r ? r : last;
+}
+
+/* ---- to the host ---- */
+
+/* The request for the piece at `at`; the step that it is of begins there, or is to go on. */
+static CUresult ask_for(const struct remote_copy *step, bool is_first, uint64_t n)
+{
+	struct call c;
+	const CUresult r = is_first ? call_begin(&c, REMOTE_COPY_OUT, sizeof(*step))
+				    : call_begin(&c, REMOTE_COPY_REST, sizeof(n));
+
+	if (r)
+		return r;
+	if (is_first)
+		call_put(&c, step, sizeof(*step));
+	else
+		call_put(&c, &n, sizeof(n));
+	return call_send(&c, REMOTE_SYNC);
+}
+
+static CUresult take_piece(const struct box *box, size_t at, size_t n)
+{
+	struct call c = {.lane = session_lane()};
+	CUresult r = call_receive(&c);
+
+	if (!r && (size_t)(c.in_end - c.in) < n)
+		r = CUDA_ERROR_UNKNOWN;
+	if (!r)
+		box_write(box, at, c.in, n);
+	call_end(&c);
+	return r;
+}
+
+/* What is under way of a copy to the host. */
+struct reading {
+	const struct remote_copy *whole;
+	size_t most; /* of a step */
+	size_t sent, taken, step_left;
+	size_t length[AHEAD]; /* of those between `taken` and `sent` */
+	unsigned first, n;
+};
+
+static CUresult send_next(struct reading *g)
+{
+	struct remote_copy step;
+	const bool is_first = !g->step_left;
+	size_t bytes;
+	CUresult r;
+
+	if (is_first) {
+		g->step_left = cut(g->whole, g->sent, g->most, &step);
+		step.is_whole = g->step_left > REMOTE_PIECE;
+	}
+	bytes = g->step_left < REMOTE_PIECE ? g->step_left : REMOTE_PIECE;
+	r = ask_for(&step, is_first, bytes);
+	if (r)
+		return r;
+	g->length[(g->first + g->n++) % AHEAD] = bytes;
+	g->sent += bytes;
+	g->step_left -= bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult take_next(struct reading *g, const struct box *box)
+{
+	const size_t n = g->length[g->first];
+	const CUresult r = take_piece(box, g->taken, n);
+
+	g->taken += n;
+	g->first = (g->first + 1) % AHEAD;
+	g->n--;
+	return r;
+}
+
+/*
+ * ret_is_alone: that no other thread could come between, after the first piece, for which the
+ * stream may be waited; else in steps that nobody comes between.
+ */
+static CUresult read_out(
+	const struct remote_copy *whole, const struct box *box, size_t most, bool *ret_is_alone)
+{
+	const size_t all = bytes_of(whole);
+	struct reading g = {.whole = whole, .most = most};
+	bool is_alone = false, ends = false;
+	CUresult r = CUDA_SUCCESS;
+
+	while (g.n || (g.sent < all && !r && !ends)) {
+		CUresult one;
+
+		if (g.n < AHEAD && g.sent < all && !r && !ends) {
+			r = send_next(&g);
+			continue;
+		}
+		one = take_next(&g, box);
+		r = r ? r : one;
+		if (ret_is_alone && !r && !is_alone && !ends) {
+			is_alone = session_alone_begin();
+			ends = !is_alone;
+		}
+		if (one == CUDA_ERROR_GONE)
+			break;
+	}
+	if (is_alone)
+		session_alone_end();
+	if (ret_is_alone)
+		*ret_is_alone = is_alone;
+	return r;
+}
+
+CUresult pieces_out(const struct remote_copy *whole, const struct box *box)
+{
+	bool is_alone = false;
+	CUresult r;
+
+	if (bytes_of(whole) > REMOTE_PIECE && session_is_alone()) {
+		r = read_out(whole, box, REMOTE_PIECE, &is_alone);
+		if (r || is_alone)
+			return r;
+	}
+	return read_out(whole, box, REMOTE_WHOLE, NULL);
+}

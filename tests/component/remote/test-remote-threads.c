@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads of one program beside each other: a copy is one step of its stream, whatever others put
+ * there; and who waits in a call holds up nobody else, least of all who would end his waiting. All
+ * of it holds on a local driver as well.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../sim/driver.h"
+
+enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40, PATIENCE_S = 20 };
+
+static CUcontext context;
+static CUdeviceptr device;
+
+static CUdeviceptr device_new(size_t bytes)
+{
+	CUdeviceptr p;
+
+	NEED(drv.cuMemAlloc_v2(&p, bytes));
+	return p;
+}
+
+static pthread_t thread_new(void *(*main)(void *), void *argument)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, main, argument))
+		exit(1);
+	return thread;
+}
+
+/* ---- one step of its stream ---- */
+
+static _Atomic bool is_over;
+
+static bool is_one_value(const uint32_t *p, size_t bytes)
+{
+	for (size_t i = 1; i < bytes / 4; i++)
+		if (p[i] != p[0])
+			return false;
+	return true;
+}
+
+static void *fill_again_and_again(void *stream)
+{
+	NEED(drv.cuCtxSetCurrent(context));
+	for (uint32_t i = 0; !is_over; i++) {
+		NEED(drv.cuMemsetD32Async(device, i, WHOLE / 4, stream));
+		if (i % 16 == 15)
+			NEED(drv.cuStreamSynchronize(stream));
+	}
+	return NULL;
+}
+
+static void read_beside_fills(CUstream stream, bool is_async)
+{
+	pthread_t filler = thread_new(fill_again_and_again, stream);
+	uint32_t *host = malloc(WHOLE);
+	unsigned torn = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		if (is_async) {
+			NEED(drv.cuMemcpyDtoHAsync_v2(host, device, WHOLE, stream));
+			NEED(drv.cuStreamSynchronize(stream));
+		} else {
+			NEED(drv.cuMemcpyDtoH_v2(host, device, WHOLE));
+		}
+		torn += !is_one_value(host, WHOLE);
+	}
+	is_over = true;
+	pthread_join(filler, NULL);
+	tap_ok(!torn, "%s copy to the host is read between two fills (%u of %d are not)",
+		is_async ? "an asynchronous" : "a", torn, ROUNDS);
+	free(host);
+	is_over = false;
+}
+
+static void *copy_again_and_again(void *stream)
+{
+	uint32_t *host = malloc(WHOLE);
+
+	NEED(drv.cuCtxSetCurrent(context));
+	for (unsigned char i = 0; !is_over; i++) {
+		memset(host, i, WHOLE);
+		if (stream)
+			NEED(drv.cuMemcpyHtoDAsync_v2(device, host, WHOLE, stream));
+		else
+			NEED(drv.cuMemcpyHtoD_v2(device, host, WHOLE));
+	}
+	free(host);
+	return NULL;
+}
+
+static void read_beside_copies(CUstream stream)
+{
+	const CUdeviceptr snapshot = device_new(WHOLE);
+	uint32_t *host = malloc(WHOLE);
+	pthread_t copier;
+	unsigned torn = 0;
+
+	NEED(drv.cuMemsetD32_v2(device, 0, WHOLE / 4));
+	copier = thread_new(copy_again_and_again, stream);
+	for (int i = 0; i < ROUNDS; i++) {
+		NEED(drv.cuMemcpyDtoDAsync_v2(snapshot, device, WHOLE, stream));
+		NEED(drv.cuStreamSynchronize(stream));
+		NEED(drv.cuMemcpyDtoH_v2(host, snapshot, WHOLE));
+		torn += !is_one_value(host, WHOLE);
+	}
+	is_over = true;
+	pthread_join(copier, NULL);
+	tap_ok(!torn, "%s copy from the host is there whole or not at all (%u of %d are not)",
+		stream ? "an asynchronous" : "a", torn, ROUNDS);
+	free(host);
+	is_over = false;
+}
+
+static void one_step(void)
+{
+	CUstream stream;
+
+	context = begin_context();
+	stream = new_stream();
+	device = device_new(WHOLE);
+	alarm(4 * PATIENCE_S);
+	read_beside_fills(stream, true);
+	read_beside_fills(NULL, false);
+	read_beside_copies(stream);
+	read_beside_copies(NULL);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- larger than one step ---- */
+
+enum { LARGE = 40 * MIB + 12, PITCH = 1024, ROW = 1000, ROWS = 40000 };
+
+static void *only_there(void *unused)
+{
+	int version;
+
+	NEED(drv.cuCtxSetCurrent(context));
+	while (!is_over) {
+		NEED(drv.cuDriverGetVersion(&version));
+		usleep(1000);
+	}
+	return NULL;
+}
+
+static void there_and_back(const char *whose, CUstream stream)
+{
+	uint32_t *from = malloc(LARGE), *to = calloc(1, LARGE);
+	CUDA_MEMCPY2D in = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = from,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = device,
+		.dstPitch = PITCH,
+		.WidthInBytes = ROW,
+		.Height = ROWS,
+	};
+	CUDA_MEMCPY2D out = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = device,
+		.srcPitch = PITCH,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = to,
+		.WidthInBytes = ROW,
+		.Height = ROWS,
+	};
+
+	for (uint32_t i = 0; i < LARGE / 4; i++)
+		from[i] = i * 2654435761u;
+	NEED(drv.cuMemcpyHtoDAsync_v2(device, from, LARGE, stream));
+	NEED(drv.cuMemcpyDtoHAsync_v2(to, device, LARGE, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(!memcmp(from, to, LARGE), "%s large copy, there and back", whose);
+	memset(to, 0, LARGE);
+	NEED(drv.cuMemcpyHtoD_v2(device, from, LARGE));
+	NEED(drv.cuMemcpyDtoH_v2(to, device, LARGE));
+	tap_ok(!memcmp(from, to, LARGE), "... without a stream");
+	memset(to, 0, LARGE);
+	NEED(drv.cuMemcpy2D_v2(&in));
+	NEED(drv.cuMemcpy2DAsync_v2(&out, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	tap_ok(!memcmp(from, to, (size_t)ROW * ROWS), "... of rows");
+	free(from);
+	free(to);
+}
+
+static void large(void)
+{
+	CUstream stream;
+	pthread_t thread;
+
+	context = begin_context();
+	stream = new_stream();
+	device = device_new(LARGE + MIB);
+	alarm(4 * PATIENCE_S);
+	there_and_back("a lonely thread's", stream);
+	thread = thread_new(only_there, NULL);
+	usleep(20000);
+	there_and_back("a thread's beside another one", stream);
+	is_over = true;
+	pthread_join(thread, NULL);
+	is_over = false;
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* Who comes while a thread that was alone copies sees all or nothing of it, too. */
+static void newcomers(void)
+{
+	uint32_t *host = malloc(WHOLE);
+	unsigned torn = 0;
+
+	context = begin_context();
+	device = device_new(WHOLE);
+	alarm(4 * PATIENCE_S);
+	for (int i = 0; i < ROUNDS; i++) {
+		pthread_t filler = thread_new(fill_again_and_again, NULL);
+
+		for (int k = 0; k < 4; k++) {
+			NEED(drv.cuMemcpyDtoH_v2(host, device, WHOLE));
+			torn += !is_one_value(host, WHOLE);
+		}
+		is_over = true;
+		pthread_join(filler, NULL);
+		is_over = false;
+	}
+	tap_ok(!torn, "who comes during a copy does not tear it (%u of %d are)", torn, 4 * ROUNDS);
+	free(host);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- who waits ---- */
+
+static CUdeviceptr flag;
+static CUfunction spin, set;
+static CUstream held, other;
+
+/* Of what holds the stream up nobody but the device knows that it waits. */
+static void begin_held(bool is_default_stream)
+{
+	uint64_t patience_ns = PATIENCE_S * 1000000000ull;
+	uint32_t value = 1;
+	void *params[] = {&flag, &value, &patience_ns};
+	CUmodule module;
+
+	context = begin_context();
+	module = load_kernels();
+	spin = kernel_get(module, "spin_flag");
+	set = kernel_get(module, "set_flag");
+	flag = device_new(4);
+	device = device_new(256 * MIB);
+	held = is_default_stream ? NULL : new_stream();
+	other = new_stream();
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
+	NEED(drv.cuCtxSynchronize());
+	alarm(PATIENCE_S);
+	NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
+}
+
+static void write_word(CUdeviceptr to, CUstream stream)
+{
+	uint32_t value = 1;
+	void *params[] = {&to, &value};
+
+	NEED(drv.cuLaunchKernel(set, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+/* Others' work goes on meanwhile, and one of them ends it. */
+static void end_held(const char *what, pthread_t thread)
+{
+	usleep(50000);
+	write_word(device + 255 * MIB, other);
+	NEED(drv.cuStreamSynchronize(other));
+	tap_ok(true, "beside %s another stream goes on", what);
+	write_word(flag, other);
+	if (thread)
+		pthread_join(thread, NULL);
+	OK(drv.cuCtxSynchronize());
+}
+
+static void *copy_word(void *unused)
+{
+	const uint32_t word = 7;
+
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuMemcpyHtoD_v2(device, &word, 4));
+	return NULL;
+}
+
+static void *copy_much(void *unused)
+{
+	void *host = calloc(1, 3 * MIB);
+
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuMemcpyHtoD_v2(device, host, 3 * MIB));
+	free(host);
+	return NULL;
+}
+
+static void *copy_rows(void *unused)
+{
+	void *host = calloc(1, MIB);
+	const CUDA_MEMCPY2D rows = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = host,
+		.srcPitch = 1000,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = device,
+		.dstPitch = 1024,
+		.WidthInBytes = 900,
+		.Height = 1000,
+	};
+
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuMemcpy2D_v2(&rows));
+	free(host);
+	return NULL;
+}
+
+static void *copy_more_and_more(void *unused)
+{
+	void *host = calloc(1, MIB);
+
+	NEED(drv.cuCtxSetCurrent(context));
+	for (size_t i = 0; i < 100; i++)
+		NEED(drv.cuMemcpyHtoDAsync_v2(device + i * MIB, host, MIB, held));
+	free(host);
+	return NULL;
+}
+
+static void *copy_out(void *unused)
+{
+	void *host = calloc(1, 3 * MIB);
+
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuMemcpyDtoH_v2(host, device, 3 * MIB));
+	free(host);
+	return NULL;
+}
+
+static void waits(const char *what, bool is_default_stream, void *(*main)(void *))
+{
+	begin_held(is_default_stream);
+	end_held(what, thread_new(main, NULL));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void waits_for_a_word(void)
+{
+	waits("a copy of a word that waits", true, copy_word);
+}
+
+static void waits_for_much(void)
+{
+	waits("a copy of much that waits", true, copy_much);
+}
+
+static void waits_for_rows(void)
+{
+	waits("a copy of rows that waits", true, copy_rows);
+}
+
+static void waits_to_read(void)
+{
+	waits("a copy to the host that waits", true, copy_out);
+}
+
+static void waits_for_room(void)
+{
+	waits("many copies of a stream that waits", false, copy_more_and_more);
+}
+
+/* Nobody else would go on: the call has to return. */
+static void waits_for_itself(void)
+{
+	uint32_t *host, word = 0;
+
+	begin_held(false);
+	NEED(drv.cuMemHostAlloc((void **)&host, 200 * MIB, 0));
+	host[50 * MIB - 1] = 5;
+	NEED(drv.cuMemcpyHtoDAsync_v2(device, host, 200 * MIB, held));
+	end_held("a large copy from page-locked memory", 0);
+	NEED(drv.cuMemcpyDtoH_v2(&word, device + 200 * MIB - 4, 4));
+	tap_ok(word == 5, "... which is there afterwards to its end");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* Of two contexts the one that is current is not the stream's. */
+static void waits_elsewhere(void)
+{
+	CUcontext second;
+	CUstream released;
+	CUdeviceptr there;
+	uint32_t *host, word;
+
+	begin_held(false);
+	host = aligned_alloc(4096, MIB);
+	memset(host, 0, MIB);
+	host[0] = 3;
+	NEED(drv.cuMemHostRegister_v2(host, MIB, 0));
+	there = device_new(MIB);
+	NEED(drv.cuCtxCreate_v2(&second, 0, 0));
+	released = new_stream();
+	set = kernel_get(load_kernels(), "set_flag");
+	NEED(drv.cuMemcpyHtoDAsync_v2(there, host, MIB, held));
+	NEED(drv.cuMemcpyDtoHAsync_v2(host, there, MIB, held));
+	write_word(flag, released);
+	NEED(drv.cuStreamSynchronize(held));
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuMemcpyDtoH_v2(&word, there, 4));
+	tap_ok(word == 3 && host[0] == 3, "copies of a stream whose context is not current");
+	OK(drv.cuCtxDestroy_v2(second));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static const struct {
+	const char *name;
+	void (*part)(void);
+} parts[] = {
+	{"one step", one_step},
+	{"newcomers", newcomers},
+	{"large", large},
+	{"a word", waits_for_a_word},
+	{"much", waits_for_much},
+	{"rows", waits_for_rows},
+	{"reading", waits_to_read},
+	{"room", waits_for_room},
+	{"alone", waits_for_itself},
+	{"elsewhere", waits_elsewhere},
+};
+
+int main(void)
+{
+	tap_begin();
+	machine_begin("1xH200-8Gi", "context_create_us=0");
+	if (!driver_open())
+		return 1;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		part_run(parts[i].name, parts[i].part);
+	machine_end();
+	tap_end();
+	return tap_failures() != 0;
+}
