@@ -101,14 +101,23 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 	ret->address = is_source ? c->srcDevice : c->dstDevice;
 	ret->pitch = p.pitch;
 	ret->slice = p.pitch * p.rows;
-	return is_possible(c, &p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	/* Nothing of a copy is done that does not fit as a whole, nor is its other end touched. */
+	return is_possible(c, &p) &&
+			device_reaches(
+				&(struct copy_place){ret->address, p.x, p.y, p.z, p.pitch, p.rows},
+				c->WidthInBytes, c->Height, c->Depth)
+		? CUDA_SUCCESS
+		: CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The stream gets there later: fetched or brought then. */
 static CUresult copy_later(
 	unsigned op, const struct remote_copy *whole, const struct box *box, bool is_captured)
 {
-	const struct work work = {.kind = WORK_COPY, .box = *box, .is_once = !is_captured};
+	const struct work work = {.kind = WORK_COPY,
+		.box = *box,
+		.is_source = op == REMOTE_COPY_FETCH,
+		.is_once = !is_captured};
 	struct remote_copy copy = *whole;
 	struct call c;
 	CUresult r = session_check();
@@ -303,8 +312,11 @@ static CUresult to_host(void *dst, CUdeviceptr src, size_t n, struct how how)
 
 static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how how)
 {
+	const CUresult r = session_check();
 	CUDA_MEMCPY3D line;
 
+	if (r)
+		return r;
 	if (is_device(dst) && is_device(src))
 		return how.is_async ? cuMemcpyDtoDAsync_v2(dst, src, n, how.stream)
 				    : cuMemcpyDtoD_v2(dst, src, n);

@@ -113,6 +113,11 @@ bool is_device(CUdeviceptr address)
 	return ranges_find(&device, address, NULL);
 }
 
+bool device_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth)
+{
+	return ranges_cover_copy(&device, p, width, height, depth);
+}
+
 bool is_reserved(CUdeviceptr address)
 {
 	return ranges_find(&reserved, address, NULL);
@@ -360,12 +365,15 @@ static void serve(const struct remote_frame *head, const void *frame)
 			answer(&asked, NULL);
 		return;
 	}
-	if (head->op == REMOTE_PUSH && work.kind == WORK_COPY && is_within(&work.box, &asked) &&
+	if (head->op == REMOTE_PUSH && work.kind == WORK_COPY && !work.is_source &&
+		is_within(&work.box, &asked) &&
 		asked.bytes <= head->size - sizeof(*head) - sizeof(asked)) {
 		box_write(&work.box, asked.offset, data, asked.bytes);
 	} else if (head->op == REMOTE_PULL) {
 		answer(&asked,
-			work.kind == WORK_COPY && is_within(&work.box, &asked) ? &work.box : NULL);
+			work.kind == WORK_COPY && work.is_source && is_within(&work.box, &asked)
+				? &work.box
+				: NULL);
 	} else if (head->op == REMOTE_CALL && work.kind == WORK_MOVE) {
 		box_move(&work.box, &work.from);
 		answer(&asked, NULL);

@@ -17,10 +17,11 @@ struct layout {
 	struct remote_layout given;
 };
 
+/* Read by a thread that waits for room in its lane: others read beside it. */
 static struct {
-	pthread_mutex_t lock;
+	pthread_rwlock_t lock;
 	struct layout *bucket[LAYOUTS];
-} layouts = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} layouts = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
 static struct layout **bucket_of(uint64_t function)
 {
@@ -30,13 +31,13 @@ static struct layout **bucket_of(uint64_t function)
 /* A name of a function may mean another one once its module is gone. */
 void layouts_forget(void)
 {
-	pthread_mutex_lock(&layouts.lock);
+	pthread_rwlock_wrlock(&layouts.lock);
 	for (unsigned i = 0; i < LAYOUTS; i++)
 		for (struct layout *l; (l = layouts.bucket[i]);) {
 			layouts.bucket[i] = l->next;
 			free(l);
 		}
-	pthread_mutex_unlock(&layouts.lock);
+	pthread_rwlock_unlock(&layouts.lock);
 }
 
 static struct layout *find_layout(uint64_t function)
@@ -49,38 +50,56 @@ static struct layout *find_layout(uint64_t function)
 	return l;
 }
 
+static bool is_layout(const struct remote_layout *l)
+{
+	if (l->n > REMOTE_PARAMS || l->bytes > REMOTE_PARAMS_MAX)
+		return false;
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->param[i].offset + l->param[i].size > l->bytes)
+			return false;
+	return true;
+}
+
 static CUresult ask_layout(uint64_t function, struct remote_layout *ret_layout)
 {
 	struct call c;
 	CUresult r = call_ask(&c, REMOTE_LAYOUT, function);
 
-	if (!r && !call_take(&c, ret_layout, sizeof(*ret_layout)))
+	if (!r && (!call_take(&c, ret_layout, sizeof(*ret_layout)) || !is_layout(ret_layout)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
 	return r;
 }
 
-/* With the lock held, which keeps the layout. */
-static CUresult layout_get(uint64_t function, struct layout **ret_layout)
+static CUresult layout_ask(uint64_t function)
 {
-	struct layout *l = find_layout(function), *made;
-	CUresult r;
+	struct layout *l = calloc(1, sizeof(*l));
+	CUresult r = l ? ask_layout(function, &l->given) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (!l) {
-		pthread_mutex_unlock(&layouts.lock);
-		made = calloc(1, sizeof(*made));
-		r = made ? ask_layout(function, &made->given) : CUDA_ERROR_OUT_OF_MEMORY;
-		pthread_mutex_lock(&layouts.lock);
-		if (r) {
-			free(made);
-			return r;
-		}
-		made->function = function;
-		made->next = *bucket_of(function);
-		*bucket_of(function) = made;
-		l = made;
+	if (r) {
+		free(l);
+		return r;
 	}
-	*ret_layout = l;
+	pthread_rwlock_wrlock(&layouts.lock);
+	l->function = function;
+	l->next = *bucket_of(function);
+	*bucket_of(function) = l;
+	pthread_rwlock_unlock(&layouts.lock);
+	return CUDA_SUCCESS;
+}
+
+/* With the lock held, which keeps the layout; also where it fails. */
+static CUresult layout_get(uint64_t function, const struct layout **ret_layout)
+{
+	while (!(*ret_layout = find_layout(function))) {
+		CUresult r;
+
+		pthread_rwlock_unlock(&layouts.lock);
+		r = layout_ask(function);
+		pthread_rwlock_rdlock(&layouts.lock);
+		if (r)
+			return r;
+	}
 	return CUDA_SUCCESS;
 }
 
@@ -131,7 +150,7 @@ static CUresult send_launch(unsigned op, struct remote_launch *launch,
 {
 	const size_t bytes = sizeof(*launch) + FIELD(launch->n_attrs * sizeof(*attrs)) +
 		(node ? sizeof(*node) + FIELD(node->n * 8) : 0);
-	struct layout *layout = NULL;
+	const struct layout *layout = NULL;
 	const void *buffer = NULL;
 	size_t n = 0;
 	struct call c;
@@ -141,7 +160,7 @@ static CUresult send_launch(unsigned op, struct remote_launch *launch,
 		return r;
 	if ((params && extra) || launch->n_attrs > REMOTE_ATTRS_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&layouts.lock);
+	pthread_rwlock_rdlock(&layouts.lock);
 	if (extra)
 		r = read_extra(extra, &buffer, &n);
 	else
@@ -162,7 +181,7 @@ static CUresult send_launch(unsigned op, struct remote_launch *launch,
 			memcpy(c.at, buffer, n);
 		c.at += FIELD(n);
 	}
-	pthread_mutex_unlock(&layouts.lock);
+	pthread_rwlock_unlock(&layouts.lock);
 	if (r)
 		return r;
 	return node ? ask_node(&c, node, ret_node) : call_post(&c);
@@ -408,7 +427,7 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 	uint8_t bytes[REMOTE_PARAMS_MAX];
 	void **params = NULL;
 	struct remote_launch got;
-	struct layout *layout;
+	const struct layout *layout;
 	struct call c;
 	CUresult r = session_check();
 
@@ -424,13 +443,13 @@ REMOTE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(
 	call_end(&c);
 	if (r)
 		return r;
-	pthread_mutex_lock(&layouts.lock);
+	pthread_rwlock_rdlock(&layouts.lock);
 	r = layout_get(got.function, &layout);
 	if (!r && got.bytes < layout->given.bytes)
 		r = CUDA_ERROR_UNKNOWN;
 	if (!r)
 		params = keep_params((uintptr_t)hNode, &layout->given, bytes);
-	pthread_mutex_unlock(&layouts.lock);
+	pthread_rwlock_unlock(&layouts.lock);
 	if (r || !params)
 		return r ? r : CUDA_ERROR_OUT_OF_MEMORY;
 	*nodeParams = (CUDA_KERNEL_NODE_PARAMS){.func = (CUfunction)(uintptr_t)got.function,

@@ -309,38 +309,45 @@ REMOTE_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, 
 	return r ? r : link_add(state, type, text.p, text.n, path, &o);
 }
 
+/* How long it is says the first answer; each brings a part. */
+static CUresult take_cubin(struct call *c, uint64_t at, uint64_t *all, char **image)
+{
+	uint64_t bytes, n;
+
+	if (!call_take(c, &bytes, sizeof(bytes)) || !call_take(c, &n, sizeof(n)) ||
+		(*image && bytes != *all) || !n || bytes > SIZE_MAX / 2 || n > bytes - at)
+		return CUDA_ERROR_UNKNOWN;
+	if (!*image)
+		*image = malloc(bytes);
+	if (!*image)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*all = bytes;
+	return call_take(c, *image + at, n) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
 REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
 	const uint64_t handle = (uintptr_t)state;
-	uint64_t at = 0, all = 0;
+	uint64_t all = 0;
 	char *image = NULL;
 	CUresult r = session_check();
 
-	if (!r && !cubinOut)
+	if (r)
+		return r;
+	if (!cubinOut)
 		return CUDA_ERROR_INVALID_VALUE;
-	do {
-		uint64_t n = 0;
+	for (uint64_t at = 0; !r && (!image || at < all); at += REMOTE_PIECE) {
 		struct call c;
 
-		r = r ? r : call_begin(&c, REMOTE_OP_cuLinkComplete, 16);
+		r = call_begin(&c, REMOTE_OP_cuLinkComplete, 16);
 		if (r)
 			break;
 		call_put(&c, &handle, sizeof(handle));
 		call_put(&c, &at, sizeof(at));
 		r = call_wait(&c, 0);
-		if (!r &&
-			(!call_take(&c, &all, 8) || !call_take(&c, &n, 8) || !n ||
-				all > SIZE_MAX / 2 || at + n > all))
-			r = CUDA_ERROR_UNKNOWN;
-		if (!r && !image)
-			image = malloc(all);
-		if (!r && !image)
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		if (!r && !call_take(&c, image + at, n))
-			r = CUDA_ERROR_UNKNOWN;
+		r = r ? r : take_cubin(&c, at, &all, &image);
 		call_end(&c);
-		at += n;
-	} while (!r && at < all);
+	}
 	if (!r) {
 		/* It lives as long as the state may; the same cubin is kept once. */
 		*cubinOut = (void *)(uintptr_t)text_keep(image, all);

@@ -311,9 +311,11 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 	struct range range;
 	uint64_t value;
 	struct call c;
-	CUresult r;
+	CUresult r = session_check();
 
-	if (!data && !session_check())
+	if (r)
+		return r;
+	if (!data)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_find(&pinned, ptr, &range))
 		return pointer_attribute(data, attribute, &range, ptr);

@@ -109,8 +109,11 @@ static void gone(void)
 
 static void in_child(void)
 {
-	if (atomic_load(&session.state) == STATE_NEW)
+	/* Another thread may have been about to connect; here it is not. */
+	if (atomic_load(&session.state) == STATE_NEW) {
+		pthread_mutex_init(&session.lock, NULL);
 		return;
+	}
 	/* A copy of the socket would hide our parent's end from the server. */
 	if (is_own_socket())
 		fd_close(session.sock);
@@ -152,8 +155,11 @@ static CUresult say_hello(int sock)
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	_cleanup_map_ struct map map = MAP_NONE;
 
-	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0)
+	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0) {
+		say("CUDA_VISIBLE_DEVICES has %zu characters: at most %u", strlen(visible),
+			REMOTE_VISIBLE - 1);
 		return CUDA_ERROR_INVALID_VALUE;
+	}
 	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
 		fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
 		return CUDA_ERROR_GONE;
@@ -161,7 +167,8 @@ static CUresult say_hello(int sock)
 		complain(&note);
 		return note.lane ? (CUresult)note.lane : CUDA_ERROR_NO_DEVICE;
 	}
-	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES)
+	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
+		!memfd_has_seals(fds.fd[0], F_SEAL_SHRINK | F_SEAL_GROW))
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0) {
 		say("map the %llu MiB that this program shares with its worker: %s (ulimit -v)",
@@ -484,7 +491,9 @@ CUresult call_ask(struct call *c, unsigned op, uint64_t about)
 
 bool call_take(struct call *c, void *to, size_t n)
 {
-	if ((size_t)(c->in_end - c->in) < FIELD(n))
+	const size_t left = (size_t)(c->in_end - c->in);
+
+	if (n > left || FIELD(n) > left)
 		return false;
 	if (to)
 		memcpy(to, c->in, n);

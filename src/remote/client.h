@@ -120,6 +120,8 @@ void device_of_graph(CUdeviceptr address);
 struct range device_taken(CUdeviceptr address);
 void device_back(const struct range *had);
 bool is_device(CUdeviceptr address);
+/* All that a copy reaches the program was given. */
+bool device_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth);
 /* Of the addresses where no memory of the program's is: device memory that is there, or was. */
 bool is_reserved(CUdeviceptr address);
 /* Page-locked: the driver may read and write it while the program goes on. */
@@ -147,6 +149,7 @@ struct work {
 	CUstreamCallback callback;
 	CUstream stream;
 	struct box from; /* WORK_MOVE: to `box` */
+	bool is_source;  /* WORK_COPY: the box is read; else written */
 	void *data;
 	bool is_once; /* no graph's: until it is done it may write to the program's memory */
 };

@@ -222,9 +222,14 @@ def client_function(f, w):
         w('\tbool is_there = true;\n')
     frees = [p for p in args if p.word == 'free']
     for p in frees:
-        # Before anybody else may be given it again.
-        w('\tconst struct range had_%s = device_taken(%s);\n' % (p.name, p.name))
+        w('\tstruct range had_%s;\n' % p.name)
     w('\tstruct call c;\n\tCUresult r;\n\n')
+    if frees:
+        # In a forked child a thread that is not there may hold the lock.
+        w('\tr = session_check();\n\tif (r)\n\t\treturn r;\n')
+    for p in frees:
+        # Before anybody else may be given it again.
+        w('\thad_%s = device_taken(%s);\n' % (p.name, p.name))
     if f.travel == 'CREATE':
         w('\tr = session_check();\n\tif (!r && !%s)\n\t\tr = CUDA_ERROR_INVALID_VALUE;\n'
           '\tif (r)\n\t\treturn r;\n' % outs[0].name)

@@ -138,6 +138,21 @@ bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size)
 	return at >= base + size;
 }
 
+bool ranges_cover_copy(struct ranges *r, const struct copy_place *p, uint64_t width,
+	uint64_t height, uint64_t depth)
+{
+	uint64_t x, y, z, pitch;
+
+	if (!width || !height || !depth)
+		return true;
+	if (__builtin_add_overflow(p->x, width, &x) || __builtin_add_overflow(p->y, height, &y) ||
+		__builtin_add_overflow(p->z, depth, &z))
+		return false;
+	pitch = p->pitch ? p->pitch : x;
+	return ranges_cover(r, p->address,
+		reach_rows(reach_times(pitch, p->rows ? p->rows : y), reach_rows(pitch, x, y), z));
+}
+
 void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument)
 {
 	size_t n = 0;

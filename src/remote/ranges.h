@@ -29,6 +29,31 @@ enum range_note {
 	RANGE_OF_MODULE, /* goes with it */
 };
 
+/* Bytes, where what is no number is too many. */
+static inline uint64_t reach_times(uint64_t a, uint64_t b)
+{
+	uint64_t n;
+
+	return __builtin_mul_overflow(a, b, &n) ? UINT64_MAX : n;
+}
+
+/* From the first byte to the last one of `n` rows of `width`, which begin `pitch` apart. */
+static inline uint64_t reach_rows(uint64_t pitch, uint64_t width, uint64_t n)
+{
+	uint64_t all;
+
+	if (!n || !width)
+		return 0;
+	return __builtin_add_overflow(reach_times(pitch, n - 1), width, &all) ? UINT64_MAX : all;
+}
+
+/* Where a copy begins in device memory; what is 0 of the last two is as the copy needs it. */
+struct copy_place {
+	uint64_t address;
+	uint64_t x, y, z;
+	uint64_t pitch, rows; /* bytes from row to row, rows from slice to slice */
+};
+
 #define RANGES_INIT ((struct ranges){.lock = PTHREAD_MUTEX_INITIALIZER})
 /* More than any program has; what a peer makes us remember has an end. */
 #define RANGES_MAX (1u << 20)
@@ -45,6 +70,9 @@ bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct ra
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);
 /* All of it lies in ranges, of which one goes on where another one ends. No bytes always do. */
 bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size);
+/* The same of a copy, from the place's address to its last byte. */
+bool ranges_cover_copy(struct ranges *r, const struct copy_place *p, uint64_t width,
+	uint64_t height, uint64_t depth);
 /* Forgotten is what `stays` says no to, which may not use the ranges. */
 void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument);
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);

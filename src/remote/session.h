@@ -80,7 +80,8 @@ _Static_assert(sizeof(struct remote_session) <= REMOTE_HEAD, "abi");
 
 /* ---- on the socket ---- */
 
-#define REMOTE_VISIBLE 256u
+/* More than the UUIDs of all devices that a tenant can have. */
+#define REMOTE_VISIBLE 1024u
 
 enum remote_note_type {
 	REMOTE_HELLO = 1,

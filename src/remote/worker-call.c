@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <sys/queue.h>
+#include <time.h>
 
 #include "remote/worker.h"
 
@@ -60,15 +61,23 @@ struct own_calls {
 };
 
 static struct {
-	/* set_lock: for who changes or launches one with calls of its own; lock: of what is here */
+	/* graphs_lock(), and of launches of those with calls of their own; lock: of what is here */
 	pthread_mutex_t set_lock, lock;
 	LIST_HEAD(, own_calls) own;
-	_Atomic uint64_t uses, execs;
+	uint64_t uses;            /* with set_lock */
+	_Atomic bool has_own;     /* an executable had one, from then on */
+	_Atomic uint64_t quickly; /* launches under way that had not to look */
 } graphs = {.set_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-void graph_is_used(void)
+void graphs_lock(void)
 {
-	atomic_fetch_add(&graphs.uses, 1);
+	pthread_mutex_lock(&graphs.set_lock);
+	graphs.uses++;
+}
+
+void graphs_unlock(void)
+{
+	pthread_mutex_unlock(&graphs.set_lock);
 }
 
 /* The lock is not held: the program may have to make room first. */
@@ -204,7 +213,6 @@ static bool own_add(CUgraphExec exec, struct host_call *h)
 		if (e) {
 			e->exec = exec;
 			LIST_INSERT_HEAD(&graphs.own, e, link);
-			atomic_fetch_add(&graphs.execs, 1);
 		}
 	}
 	if (e) {
@@ -226,14 +234,10 @@ static struct own_calls *own_take(CUgraphExec exec)
 {
 	struct own_calls *e;
 
-	if (!atomic_load(&graphs.execs))
-		return NULL;
 	pthread_mutex_lock(&graphs.lock);
 	e = own_find(exec);
-	if (e) {
+	if (e)
 		LIST_REMOVE(e, link);
-		atomic_fetch_sub(&graphs.execs, 1);
-	}
 	pthread_mutex_unlock(&graphs.lock);
 	return e;
 }
@@ -258,7 +262,6 @@ static void own_put_back(struct own_calls *e)
 		return;
 	pthread_mutex_lock(&graphs.lock);
 	LIST_INSERT_HEAD(&graphs.own, e, link);
-	atomic_fetch_add(&graphs.execs, 1);
 	pthread_mutex_unlock(&graphs.lock);
 }
 
@@ -280,12 +283,27 @@ static void own_launched(CUgraphExec exec, bool is_captured, int n)
 	pthread_mutex_unlock(&graphs.lock);
 }
 
+/* With set_lock held: from now on each launch looks. */
+static void note_own(void)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	atomic_store(&graphs.has_own, true);
+	while (atomic_load(&graphs.quickly))
+		nanosleep(&nap, NULL);
+}
+
 CUresult graph_launch(CUgraphExec exec, CUstream stream)
 {
 	CUresult r;
 
-	if (!atomic_load(&graphs.execs))
-		return driver.cuGraphLaunch(exec, stream);
+	atomic_fetch_add(&graphs.quickly, 1);
+	if (!atomic_load(&graphs.has_own)) {
+		r = driver.cuGraphLaunch(exec, stream);
+		atomic_fetch_sub(&graphs.quickly, 1);
+		return r;
+	}
+	atomic_fetch_sub(&graphs.quickly, 1);
 	pthread_mutex_lock(&graphs.set_lock);
 	own_launched(exec, graph_captured_by(stream), 1);
 	r = driver.cuGraphLaunch(exec, stream);
@@ -339,17 +357,26 @@ CUresult serve_host_call(struct serve *s)
 {
 	const struct remote_host_call call = TAKE_VALUE(s, struct remote_host_call);
 	CUstream const stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, call.stream);
-	CUgraph const graph = s->error || call.is_free ? NULL : graph_captured_by(stream);
-	struct host_call *h = s->error ? NULL : call_new(call.work, graph);
+	struct host_call *h;
+	CUgraph graph;
 	CUresult r;
 
-	if (!h)
-		return refuse(call.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
+	if (s->error)
+		return refuse(call.work, s->error);
+	graphs_lock();
+	/* The program cannot know what another thread of it does with the stream. */
+	graph = graph_captured_by(stream);
+	h = call_new(call.work, graph);
+	if (!h) {
+		graphs_unlock();
+		return refuse(call.work, CUDA_ERROR_OUT_OF_MEMORY);
+	}
 	r = call.is_callback ? driver.cuStreamAddCallback(stream, on_callback, h, 0)
 			     : driver.cuLaunchHostFunc(stream, on_host_function, h);
 	if (graph)
 		graph_keep(graph, family_end, h->family);
-	else if (r)
+	graphs_unlock();
+	if (!graph && r)
 		forget_calls(h);
 	return r;
 }
@@ -387,12 +414,15 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 	if (!h)
 		return refuse(node.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
 	params.userData = h;
+	graphs_lock();
 	r = driver.cuGraphAddHostNode(&made, graph, node.dependencies, node.given.n, &params);
+	if (!r)
+		graph_keep(graph, family_end, h->family);
+	graphs_unlock();
 	if (r) {
 		family_end(h->family);
 		return r;
 	}
-	graph_keep(graph, family_end, h->family);
 	named = handle_name(s, KIND_CUgraphNode, (uintptr_t)made);
 	give(s, &named, sizeof(named));
 	return CUDA_SUCCESS;
@@ -409,12 +439,13 @@ static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 	h->node = node;
 	h->is_own = exec;
 	if (exec) {
+		note_own();
 		r = driver.cuGraphExecHostNodeSetParams(exec, node, &params);
 		if (!r && !own_add(exec, h))
 			h->is_kept = true; /* nobody will know when it is over */
 		return r;
 	}
-	h->uses = atomic_load(&graphs.uses);
+	h->uses = graphs.uses;
 	h->family = ((struct host_call *)had.userData)->family;
 	r = driver.cuGraphHostNodeSetParams(node, &params);
 	if (!r)

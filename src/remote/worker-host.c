@@ -462,17 +462,24 @@ static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph 
 	return r;
 }
 
-/* What the program took for a captured one is none where another stream is captured. */
+/* Whether it is captured the program cannot know: another thread of it may have begun to. */
 static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
 {
-	CUgraph const graph = c->is_free ? NULL : graph_captured_by((CUstream)(uintptr_t)c->stream);
-	struct later *l = later_new(c, bytes, graph);
+	struct later *l;
+	CUgraph graph;
+	CUresult r;
 
-	if (!l) {
+	graphs_lock();
+	graph = graph_captured_by((CUstream)(uintptr_t)c->stream);
+	l = later_new(c, bytes, graph);
+	if (l)
+		r = op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
+	else
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	graphs_unlock();
+	if (!l)
 		reverse_cancel(c->work);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
+	return r;
 }
 
 static CUresult refuse_copy(struct serve *s, const struct remote_copy *c, unsigned op)

@@ -525,18 +525,9 @@ void addresses_settle(bool is_all)
 
 /* ---- structures ---- */
 
-bool copy_reaches(const struct copy_place *p, size_t width, size_t height, size_t depth)
+bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth)
 {
-	uint64_t x, y, z, slice;
-
-	if (!width || !height || !depth)
-		return true;
-	if (__builtin_add_overflow(p->x, width, &x) || __builtin_add_overflow(p->y, height, &y) ||
-		__builtin_add_overflow(p->z, depth, &z))
-		return false;
-	slice = reach_times(p->pitch ? p->pitch : x, p->rows ? p->rows : y);
-	return address_reaches(
-		p->address, reach_rows(slice, reach_rows(p->pitch ? p->pitch : x, x, y), z));
+	return ranges_cover_copy(&addresses, p, width, height, depth);
 }
 
 /* The end of a copy. */

@@ -98,18 +98,25 @@ static bool ends_watches(unsigned op)
 	}
 }
 
-/* What its nodes are is needed from now on. */
-static bool uses_graphs(unsigned op)
+/* graphs_lock(): of those that have no hand-written part that takes it. */
+static bool changes_graphs(unsigned op)
 {
 	switch (op) {
 	case REMOTE_OP_cuGraphAddChildGraphNode:
 	case REMOTE_OP_cuGraphClone:
+	case REMOTE_OP_cuGraphDestroy:
+	case REMOTE_OP_cuGraphDestroyNode:
 	case REMOTE_OP_cuGraphExecChildGraphNodeSetParams:
+	case REMOTE_OP_cuGraphExecDestroy:
 	case REMOTE_OP_cuGraphExecUpdate:
 	case REMOTE_OP_cuGraphExecUpdate_v2:
 	case REMOTE_OP_cuGraphInstantiate_v2:
 	case REMOTE_OP_cuGraphInstantiateWithFlags:
-	case REMOTE_OP_cuGraphInstantiateWithParams: return true;
+	case REMOTE_OP_cuGraphInstantiateWithParams:
+	case REMOTE_OP_cuStreamBeginCapture:
+	case REMOTE_OP_cuStreamBeginCapture_v2:
+	case REMOTE_OP_cuStreamBeginCaptureToGraph:
+	case REMOTE_OP_cuStreamEndCapture: return true;
 	default: return false;
 	}
 }
@@ -130,13 +137,16 @@ static void settle(unsigned op)
 
 static CUresult serve_function(struct serve *s, unsigned op)
 {
+	const bool is_graphs = changes_graphs(op);
 	CUresult r;
 
 	if (ends_watches(op))
 		watches_end();
-	if (uses_graphs(op))
-		graph_is_used();
+	if (is_graphs)
+		graphs_lock();
 	r = serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
+	if (is_graphs)
+		graphs_unlock();
 	settle(op);
 	return r;
 }

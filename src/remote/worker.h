@@ -129,33 +129,8 @@ bool address_reaches(CUdeviceptr address, uint64_t bytes);
 /* What has gone with a module or a library is no more, or all that may have with a context. */
 void addresses_settle(bool is_all);
 
-/* Bytes, where what is no number is too many. */
-static inline uint64_t reach_times(uint64_t a, uint64_t b)
-{
-	uint64_t n;
-
-	return __builtin_mul_overflow(a, b, &n) ? UINT64_MAX : n;
-}
-
-/* From the first byte to the last one of `n` rows of `width`, which begin `pitch` apart. */
-static inline uint64_t reach_rows(uint64_t pitch, uint64_t width, uint64_t n)
-{
-	uint64_t all;
-
-	if (!n || !width)
-		return 0;
-	return __builtin_add_overflow(reach_times(pitch, n - 1), width, &all) ? UINT64_MAX : all;
-}
-
-/* Where a copy begins in device memory; what is 0 of the last two is as the copy needs it. */
-struct copy_place {
-	CUdeviceptr address;
-	uint64_t x, y, z;
-	uint64_t pitch, rows; /* bytes from row to row, rows from slice to slice */
-};
-
-/* The same of a copy, from the address to its last byte. */
-bool copy_reaches(const struct copy_place *p, size_t width, size_t height, size_t depth);
+/* The same of a copy, from the place's address to its last byte. */
+bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth);
 
 /* Structures: handles and addresses inside become the driver's, or s->error. */
 bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p);
@@ -217,9 +192,14 @@ CUgraph graph_captured_by(CUstream stream);
  * Where the driver does not know how (before 11.3) it stays as long as we do.
  */
 void graph_keep(CUgraph graph, CUhostFn forget, void *p);
-/* Before something else is made of a graph. */
-void graph_is_used(void);
-/* In the driver's place. */
+/*
+ * Around what begins or ends a capture, becomes a part of a graph, makes something else of one, or
+ * ends it: what is kept for it is right as long as no other lane does the like between. Nothing
+ * that waits for a stream.
+ */
+void graphs_lock(void);
+void graphs_unlock(void);
+/* In the driver's place; without that lock the first, with it the others. */
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
 CUresult graph_exec_destroy(CUgraphExec exec);
 CUresult graph_update(
