@@ -15,6 +15,7 @@ struct how {
 	CUstream stream;
 	bool is_async;   /* the stream's own call; else one without a stream */
 	bool is_awaited; /* the program has its source back, and its result, when it returns */
+	bool is_taken;   /* ... its source alone */
 };
 
 /* Of a graph, instead of being done. */
@@ -185,6 +186,8 @@ static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
  */
 static bool is_read_later(const struct remote_copy *device, const struct box *box, struct how how)
 {
+	if (how.is_taken)
+		return false;
 	if (is_hazardous())
 		return how.is_awaited || is_pinned(box->base);
 	return how.is_async && !how.is_awaited && is_pinned(box->base) && !pieces_have_room(device);
@@ -247,7 +250,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 		return r;
 	device.stream = (uintptr_t)how.stream;
 	device.is_async = how.is_async;
-	if (is_in_window(&box, &window))
+	if (!(is_from_host && how.is_taken) && is_in_window(&box, &window))
 		return copy_window(
 			is_from_host ? REMOTE_WINDOW_IN : REMOTE_WINDOW_OUT, &device, &window);
 	return is_from_host ? copy_from_host(&device, &box, how) : copy_to_host(&device, &box, how);
@@ -387,6 +390,15 @@ COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy3d(c, how))
 COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, how))
 /* clang-format on */
 
+/* Of what attributes say only this binds the driver. */
+static struct how how_by(const CUmemcpyAttributes *attr, CUstream stream)
+{
+	return (struct how){.stream = stream,
+		.is_async = true,
+		.is_taken = attr &&
+			attr->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+}
+
 REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
 	size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
 	size_t *failIdx, CUstream hStream)
@@ -395,13 +407,15 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, 
 
 	if (failIdx)
 		*failIdx = SIZE_MAX;
-	/* Attributes say what a driver may do, not what it must. Default streams have none. */
+	/* Default streams have none. */
 	if (!r &&
 		(!dsts || !srcs || !sizes || !count || !attrs || !attrsIdxs || !numAttrs ||
 			numAttrs > count || attrsIdxs[0] || (uintptr_t)hStream <= 2))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; !r && i < count; i++) {
-		r = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
+	for (size_t i = 0, a = 0; !r && i < count; i++) {
+		while (a + 1 < numAttrs && attrsIdxs[a + 1] <= i)
+			a++;
+		r = anywhere(dsts[i], srcs[i], sizes[i], how_by(&attrs[a], hStream));
 		if (r && failIdx)
 			*failIdx = i;
 	}
@@ -419,5 +433,5 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *src
 REMOTE_EXPORT CUresult cuMemcpyWithAttributesAsync(
 	CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 {
-	return cuMemcpyAsync(dst, src, size, hStream);
+	return anywhere(dst, src, size, how_by(attr, hStream));
 }

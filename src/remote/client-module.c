@@ -96,7 +96,11 @@ static CUresult read_options(
 		case CU_JIT_WALL_TIME: break;
 		case CU_JIT_GLOBAL_SYMBOL_NAMES:
 		case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-		case CU_JIT_GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_NOT_SUPPORTED;
+		case CU_JIT_GLOBAL_SYMBOL_COUNT:
+		case CU_JIT_REFERENCED_KERNEL_NAMES:
+		case CU_JIT_REFERENCED_KERNEL_COUNT:
+		case CU_JIT_REFERENCED_VARIABLE_NAMES:
+		case CU_JIT_REFERENCED_VARIABLE_COUNT: return CUDA_ERROR_NOT_SUPPORTED;
 		default:
 			ret->one[ret->n].option = options[i];
 			ret->one[ret->n].unused = 0;

@@ -18,6 +18,8 @@ enum { PINNED_OURS = 1u << 31 };
 #define WINDOW_SHIFT 32
 
 static struct ranges pinned = RANGES_INIT;
+/* The same ranges; noted is the context with which they go. */
+static struct ranges owners = RANGES_INIT;
 
 /* ---- windows ---- */
 
@@ -145,15 +147,70 @@ bool is_pinned(const void *p)
 	return ranges_find(&pinned, (uintptr_t)p, NULL);
 }
 
+static bool pin(const void *p, size_t bytes, CUcontext context, uint64_t note)
+{
+	if (ranges_add(&owners, (uintptr_t)p, bytes, (uintptr_t)context) < 0)
+		return false;
+	if (ranges_add(&pinned, (uintptr_t)p, bytes, note) == 0)
+		return true;
+	ranges_remove(&owners, (uintptr_t)p, NULL);
+	return false;
+}
+
+static void unpin(const struct range *range)
+{
+	ranges_remove(&pinned, range->base, NULL);
+	ranges_remove(&owners, range->base, NULL);
+	window_close((uint32_t)(range->note >> WINDOW_SHIFT));
+}
+
+/* Some at a time: the ranges' lock is held while they are looked for. */
+struct going {
+	uint64_t context;
+	uint64_t base[64];
+	unsigned n;
+};
+
+static bool is_of_another(const struct range *range, void *argument)
+{
+	struct going *g = argument;
+
+	if (range->note != g->context || g->n == ARRAY_SIZE(g->base))
+		return true;
+	g->base[g->n++] = range->base;
+	return false;
+}
+
+void pinned_gone(CUcontext context)
+{
+	struct going g = {.context = (uintptr_t)context};
+
+	do {
+		g.n = 0;
+		ranges_sift(&owners, is_of_another, &g);
+		for (unsigned i = 0; i < g.n; i++) {
+			struct range range;
+
+			if (!ranges_find(&pinned, g.base[i], &range))
+				continue;
+			unpin(&range);
+			if (range.note & PINNED_OURS)
+				munmap((void *)(uintptr_t)range.base, range.size);
+		}
+	} while (g.n == ARRAY_SIZE(g.base));
+}
+
 REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
 	CUresult r = session_check();
+	CUcontext context;
 	uint32_t window;
 	void *p;
 
 	if (r)
 		return r;
-	if (!has_context())
+	context = context_now();
+	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!pp || !bytesize || Flags & ~7u)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -165,8 +222,7 @@ REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int F
 			NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (ranges_add(&pinned, (uintptr_t)p, bytesize,
-		    Flags | PINNED_OURS | (uint64_t)window << WINDOW_SHIFT) < 0) {
+	if (!pin(p, bytesize, context, Flags | PINNED_OURS | (uint64_t)window << WINDOW_SHIFT)) {
 		window_close(window);
 		munmap(p, bytesize);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -202,8 +258,7 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 		cuCtxSynchronize();
 	if (work_touches(p, range.size))
 		settle();
-	ranges_remove(&pinned, range.base, NULL);
-	window_close((uint32_t)(range.note >> WINDOW_SHIFT));
+	unpin(&range);
 	*ret_range = range;
 	return CUDA_SUCCESS;
 }
@@ -215,7 +270,7 @@ REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
 
 	if (r)
 		return r;
-	if (!has_context())
+	if (!context_now())
 		return CUDA_ERROR_INVALID_CONTEXT;
 	r = p ? forget_pinned(p, true, &range) : CUDA_SUCCESS;
 	if (!r && p)
@@ -226,17 +281,20 @@ REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
 REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	CUresult r = session_check();
+	CUcontext context;
 
 	if (r)
 		return r;
-	if (!has_context())
+	context = context_now();
+	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!p || !bytesize || Flags & ~15u)
+	if (!p || !bytesize || bytesize > INTPTR_MAX - (uintptr_t)p || Flags & ~15u)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	return ranges_add(&pinned, (uintptr_t)p, bytesize, Flags) < 0 ? CUDA_ERROR_OUT_OF_MEMORY
-								      : CUDA_SUCCESS;
+	return pin(p, bytesize, context, Flags) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
@@ -244,7 +302,7 @@ REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
 	struct range range;
 	CUresult r = session_check();
 
-	if (!r && !has_context())
+	if (!r && !context_now())
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	return r ? r : forget_pinned(p, false, &range);
 }
@@ -290,7 +348,10 @@ static size_t pointer_attribute_bytes(CUpointer_attribute attribute)
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return 8;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return 8;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -298,7 +359,8 @@ static size_t pointer_attribute_bytes(CUpointer_attribute attribute)
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return 4;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return 1;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return 1;
 	default: return 0;
 	}
 }
@@ -334,6 +396,24 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 	return r;
 }
 
+/* What does not apply to a pointer is 0, or no device, and no error. */
+static CUresult attribute_or_none(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	const size_t n = pointer_attribute_bytes(attribute);
+	const int none = CU_DEVICE_INVALID;
+	CUresult r;
+
+	if (!data || !n)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = cuPointerGetAttribute(data, attribute, ptr);
+	if (r != CUDA_ERROR_INVALID_VALUE)
+		return r;
+	memset(data, 0, n);
+	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		memcpy(data, &none, sizeof(none));
+	return CUDA_SUCCESS;
+}
+
 REMOTE_EXPORT CUresult cuPointerGetAttributes(
 	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
@@ -341,13 +421,7 @@ REMOTE_EXPORT CUresult cuPointerGetAttributes(
 
 	if (!r && numAttributes && (!attributes || !data))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (unsigned int i = 0; !r && i < numAttributes; i++) {
-		r = cuPointerGetAttribute(data[i], attributes[i], ptr);
-		/* What does not apply to a pointer is 0 here, and no error. */
-		if (r == CUDA_ERROR_INVALID_VALUE) {
-			memset(data[i], 0, pointer_attribute_bytes(attributes[i]));
-			r = CUDA_SUCCESS;
-		}
-	}
+	for (unsigned int i = 0; !r && i < numAttributes; i++)
+		r = attribute_or_none(data[i], attributes[i], ptr);
 	return r;
 }

@@ -103,6 +103,15 @@ void query_forget(uint64_t handle)
 	free(q);
 }
 
+void queries_forget(void)
+{
+	pthread_mutex_lock(&queries.lock);
+	for (unsigned i = 0; i < QUERIES; i++)
+		for (struct query *q = queries.bucket[i]; q; q = q->next)
+			q->state = QUERY_UNKNOWN;
+	pthread_mutex_unlock(&queries.lock);
+}
+
 void graph_launched(CUstream stream)
 {
 	pthread_mutex_lock(&queries.lock);

@@ -43,16 +43,11 @@ void context_is(CUcontext context)
 	current = context;
 }
 
-static CUcontext own_context(void)
+CUcontext context_now(void)
 {
 	if (!current && cuCtxGetCurrent(&current) != CUDA_SUCCESS)
 		current = NULL;
 	return current;
-}
-
-bool has_context(void)
-{
-	return own_context();
 }
 
 static struct stream stream_of(CUstream handle)
@@ -60,7 +55,7 @@ static struct stream stream_of(CUstream handle)
 	if (!stream_has_number(handle))
 		return (struct stream){.handle = handle};
 	return (struct stream){
-		handle ? handle : CU_STREAM_LEGACY, own_context(), stream_thread(handle)};
+		handle ? handle : CU_STREAM_LEGACY, context_now(), stream_thread(handle)};
 }
 
 /* ---- with the lock held ---- */
@@ -157,7 +152,7 @@ void context_done(CUcontext context)
 	if (!streams.waiting)
 		return;
 	if (!context)
-		context = own_context();
+		context = context_now();
 	pthread_mutex_lock(&streams.lock);
 	for (size_t i = 0; i < streams.n; i++) {
 		struct stream *s = &streams.stream[i];
@@ -188,6 +183,8 @@ void context_gone(CUcontext context)
 {
 	context_is(NULL);
 	layouts_forget();
+	queries_forget();
+	pinned_gone(context);
 	pthread_mutex_lock(&streams.lock);
 	for (size_t i = 0; context && i < streams.n; i++) {
 		struct stream *s = &streams.stream[i];

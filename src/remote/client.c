@@ -40,6 +40,9 @@ static struct {
 	.sock = -1,
 	.lanes = {1}};
 
+/* In the session's memory: the reverse lane's stand first. */
+#define LANE_BYTES (2 * (size_t)REMOTE_RING)
+
 static __thread struct lane *own_lane;
 __thread bool is_host_function;
 
@@ -170,7 +173,9 @@ static CUresult say_hello(int sock)
 	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
 		!memfd_has_seals(fds.fd[0], F_SEAL_SHRINK | F_SEAL_GROW))
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_READ | PROT_WRITE, &map) < 0) {
+	/* A program that locks its memory makes present what it may use: only what it does use. */
+	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_NONE, &map) < 0 ||
+		mprotect(map.p, REMOTE_HEAD + LANE_BYTES, PROT_READ | PROT_WRITE) < 0) {
 		say("map the %llu MiB that this program shares with its worker: %s (ulimit -v)",
 			REMOTE_BYTES >> 20, strerror(errno));
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -286,12 +291,19 @@ static unsigned lane_take(void)
 	return lane;
 }
 
+static bool lane_map(unsigned lane)
+{
+	uint8_t *rings = (uint8_t *)session.shared + REMOTE_HEAD + lane * LANE_BYTES;
+
+	return mprotect(rings, LANE_BYTES, PROT_READ | PROT_WRITE) == 0;
+}
+
 static CUresult lane_open(struct lane *lane)
 {
 	struct remote_note note = {.type = REMOTE_OPEN, .abi = REMOTE_ABI};
 
 	note.lane = lane->index = lane_take();
-	if (!lane->index || pthread_setspecific(session.key, lane))
+	if (!lane->index || !lane_map(lane->index) || pthread_setspecific(session.key, lane))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (is_own_socket() &&
 		fd_send(session.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) >= 0)

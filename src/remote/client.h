@@ -126,6 +126,8 @@ bool device_reaches(const struct copy_place *p, uint64_t width, uint64_t height,
 bool is_reserved(CUdeviceptr address);
 /* Page-locked: the driver may read and write it while the program goes on. */
 bool is_pinned(const void *p);
+/* With its context it is the program's no more. */
+void pinned_gone(CUcontext context);
 
 /* One end of a copy in the program's memory. */
 struct box {
@@ -194,8 +196,8 @@ bool is_hazardous(void);
 bool is_capturing(void);
 /* What is done on that stream becomes a part of a graph; asks, where any is capturing. */
 bool is_captured_on(CUstream stream);
-/* Of the calling thread. */
-bool has_context(void);
+/* Of the calling thread; NULL: it has none. */
+CUcontext context_now(void);
 /* Some graph calls the program, or copies from and to its memory, when it runs. */
 void graphs_have_work(void);
 
@@ -230,6 +232,8 @@ void event_recorded(CUevent event, CUstream stream);
 /* In all streams of a context. */
 void event_recorded_everywhere(CUevent event);
 void query_forget(uint64_t handle);
+/* Of all, that they are over. */
+void queries_forget(void);
 void graph_launched(CUstream stream);
 void layouts_forget(void);
 void node_gone(CUgraphNode node);

@@ -38,6 +38,8 @@ FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMS
 UNFIXED = {'CUDA_MEMCPY3D', 'CUDA_RESOURCE_DESC', 'CUDA_GRAPH_INSTANTIATE_PARAMS',
            'CUgraphExecUpdateResultInfo', 'CUmemAllocationProp'}
 WORDS = ('in', 'inout', 'gone', 'again', 'free', 'address', 'number', 'text')
+# Arrays that need not be there.
+OPTIONAL = ('edgeData', 'dependencyData')
 # Device memory that a call gives, and what is noted about it.
 ALLOCS = {'alloc': 'RANGE_PLAIN', 'reserve': 'RANGE_RESERVED', 'module': 'RANGE_OF_MODULE'}
 
@@ -93,7 +95,7 @@ class Function:
         self.entry, self.name, self.travel, self.layout = entry, entry.name, travel, layout
         self.hand = layout == 'hand' or travel in ('LOCAL', 'DATA', 'CALL')
         self.params, self.always = [], False
-        self.before, self.then, self.after, self.by = None, None, None, None
+        self.before, self.then, self.after, self.by, self.only = None, None, None, None, None
         if self.hand or travel == 'REFUSED':
             return
         words = {}
@@ -113,6 +115,8 @@ class Function:
                 self.before = value
             elif key == 'by':
                 self.by = value
+            elif key == 'if':
+                self.only = value
             elif key == 'outs':
                 self.always = True
             elif value in WORDS or re.match(r'(%s|reach)\(' % '|'.join(ALLOCS), value):
@@ -405,6 +409,13 @@ def worker_function(f, w):
         w('\tconst uint64_t room_%s = %s ? *%s : 0;\n' % (name, name, name))
     w('\tCUresult r;\n\n')
     w('\tif (s->error)\n\t\treturn s->error;\n')
+    if f.only:
+        w('\tif (!%s)\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n' % f.only)
+    for p in args:
+        # A driver that is told of many and given none need not have looked.
+        is_counted = p.count and not p.count.startswith('*') and not p.count.isdigit()
+        if p.way == 'in' and is_counted and p.name not in OPTIONAL:
+            w('\tif (!%s && (%s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n' % (p.name, p.count))
     for p in args:
         if p.reach:
             w('\tif (!address_reaches(%s, %s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n'

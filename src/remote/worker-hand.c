@@ -91,7 +91,37 @@ struct options {
 	void *value[REMOTE_OPTIONS_MAX];
 };
 
-/* Numbers alone: what the driver would follow as a pointer is refused. */
+/* The driver would follow no pointer of these. */
+static bool is_number(CUjit_option option)
+{
+	switch (option) {
+	case CU_JIT_MAX_REGISTERS:
+	case CU_JIT_THREADS_PER_BLOCK:
+	case CU_JIT_OPTIMIZATION_LEVEL:
+	case CU_JIT_TARGET_FROM_CUCONTEXT:
+	case CU_JIT_TARGET:
+	case CU_JIT_FALLBACK_STRATEGY:
+	case CU_JIT_GENERATE_DEBUG_INFO:
+	case CU_JIT_LOG_VERBOSE:
+	case CU_JIT_GENERATE_LINE_INFO:
+	case CU_JIT_CACHE_MODE:
+	case CU_JIT_NEW_SM3X_OPT:
+	case CU_JIT_FAST_COMPILE:
+	case CU_JIT_LTO:
+	case CU_JIT_FTZ:
+	case CU_JIT_PREC_DIV:
+	case CU_JIT_PREC_SQRT:
+	case CU_JIT_FMA:
+	case CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES:
+	case CU_JIT_POSITION_INDEPENDENT_CODE:
+	case CU_JIT_MIN_CTA_PER_SM:
+	case CU_JIT_MAX_THREADS_PER_BLOCK:
+	case CU_JIT_OVERRIDE_DIRECTIVE_VALUES:
+	case CU_JIT_SPLIT_COMPILE: return true;
+	default: return false;
+	}
+}
+
 static bool take_options(struct serve *s, struct options *ret)
 {
 	ret->n = take_u64(s);
@@ -100,13 +130,8 @@ static bool take_options(struct serve *s, struct options *ret)
 	for (uint64_t i = 0; !s->error && i < ret->n; i++) {
 		ret->option[i] = (CUjit_option)take_u64(s);
 		ret->value[i] = (void *)(uintptr_t)take_u64(s);
-		switch (ret->option[i]) {
-		case CU_JIT_INFO_LOG_BUFFER:
-		case CU_JIT_ERROR_LOG_BUFFER:
-		case CU_JIT_GLOBAL_SYMBOL_NAMES:
-		case CU_JIT_GLOBAL_SYMBOL_ADDRESSES: s->error = CUDA_ERROR_NOT_SUPPORTED; break;
-		default: break;
-		}
+		if (!is_number(ret->option[i]))
+			s->error = CUDA_ERROR_NOT_SUPPORTED;
 	}
 	return !s->error;
 }
@@ -253,7 +278,7 @@ struct launch {
 	void *extra[5];
 };
 
-static bool is_carried(CUlaunchAttributeID id)
+bool is_carried(CUlaunchAttributeID id)
 {
 	switch (id) {
 	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:

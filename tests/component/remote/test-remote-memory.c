@@ -660,7 +660,7 @@ static const struct remote_session *find_session(void)
 	unsigned long at;
 
 	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:divvy-remote (") && sscanf(line, "%lx", &at) == 1)
+		if (!s && strstr(line, "memfd:divvy-remote (") && sscanf(line, "%lx", &at) == 1)
 			s = (const struct remote_session *)at;
 	if (maps)
 		fclose(maps);
