@@ -5,7 +5,6 @@
  */
 #include <stdlib.h>
 #include <sys/queue.h>
-#include <time.h>
 
 #include "remote/worker.h"
 
@@ -61,23 +60,32 @@ struct own_calls {
 };
 
 static struct {
-	/* graphs_lock(), and of launches of those with calls of their own; lock: of what is here */
-	pthread_mutex_t set_lock, lock;
+	pthread_rwlock_t set_lock; /* graphs_lock() */
+	pthread_mutex_t lock;      /* of what is here */
 	LIST_HEAD(, own_calls) own;
-	uint64_t uses;            /* with set_lock */
-	_Atomic bool has_own;     /* an executable had one, from then on */
-	_Atomic uint64_t quickly; /* launches under way that had not to look */
-} graphs = {.set_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
+	uint64_t uses; /* with set_lock */
+	_Atomic uint64_t execs;
+} graphs = {.set_lock = PTHREAD_RWLOCK_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void graphs_lock(void)
 {
-	pthread_mutex_lock(&graphs.set_lock);
+	pthread_rwlock_wrlock(&graphs.set_lock);
+}
+
+void graphs_used(void)
+{
 	graphs.uses++;
+}
+
+/* Who waits in the driver with it holds up nobody but who changes something: readers come first. */
+void graphs_share(void)
+{
+	pthread_rwlock_rdlock(&graphs.set_lock);
 }
 
 void graphs_unlock(void)
 {
-	pthread_mutex_unlock(&graphs.set_lock);
+	pthread_rwlock_unlock(&graphs.set_lock);
 }
 
 /* The lock is not held: the program may have to make room first. */
@@ -213,6 +221,7 @@ static bool own_add(CUgraphExec exec, struct host_call *h)
 		if (e) {
 			e->exec = exec;
 			LIST_INSERT_HEAD(&graphs.own, e, link);
+			atomic_fetch_add(&graphs.execs, 1);
 		}
 	}
 	if (e) {
@@ -236,8 +245,10 @@ static struct own_calls *own_take(CUgraphExec exec)
 
 	pthread_mutex_lock(&graphs.lock);
 	e = own_find(exec);
-	if (e)
+	if (e) {
 		LIST_REMOVE(e, link);
+		atomic_fetch_sub(&graphs.execs, 1);
+	}
 	pthread_mutex_unlock(&graphs.lock);
 	return e;
 }
@@ -262,17 +273,22 @@ static void own_put_back(struct own_calls *e)
 		return;
 	pthread_mutex_lock(&graphs.lock);
 	LIST_INSERT_HEAD(&graphs.own, e, link);
+	atomic_fetch_add(&graphs.execs, 1);
 	pthread_mutex_unlock(&graphs.lock);
 }
 
-/* One that is captured runs as often as what has captured it. With set_lock held. */
-static void own_launched(CUgraphExec exec, bool is_captured, int n)
+/* With set_lock held. n: 1, or -1 when it was not. */
+static void own_launched(CUgraphExec exec, CUstream stream, int n)
 {
 	struct own_calls *e;
 
+	if (!atomic_load(&graphs.execs))
+		return;
 	pthread_mutex_lock(&graphs.lock);
 	e = own_find(exec);
 	for (struct host_call *h = e ? e->calls : NULL; h; h = h->next) {
+		/* One that is captured runs as often as what has captured it. */
+		const bool is_captured = n > 0 && graph_captured_by(stream);
 		unsigned is_enabled = 1;
 
 		if (driver.cuGraphNodeGetEnabled(exec, h->node, &is_enabled) || is_enabled) {
@@ -283,33 +299,16 @@ static void own_launched(CUgraphExec exec, bool is_captured, int n)
 	pthread_mutex_unlock(&graphs.lock);
 }
 
-/* With set_lock held: from now on each launch looks. */
-static void note_own(void)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-
-	atomic_store(&graphs.has_own, true);
-	while (atomic_load(&graphs.quickly))
-		nanosleep(&nap, NULL);
-}
-
 CUresult graph_launch(CUgraphExec exec, CUstream stream)
 {
 	CUresult r;
 
-	atomic_fetch_add(&graphs.quickly, 1);
-	if (!atomic_load(&graphs.has_own)) {
-		r = driver.cuGraphLaunch(exec, stream);
-		atomic_fetch_sub(&graphs.quickly, 1);
-		return r;
-	}
-	atomic_fetch_sub(&graphs.quickly, 1);
-	pthread_mutex_lock(&graphs.set_lock);
-	own_launched(exec, graph_captured_by(stream), 1);
+	graphs_share();
+	own_launched(exec, stream, 1);
 	r = driver.cuGraphLaunch(exec, stream);
 	if (r)
-		own_launched(exec, false, -1);
-	pthread_mutex_unlock(&graphs.set_lock);
+		own_launched(exec, NULL, -1);
+	graphs_unlock();
 	return r;
 }
 
@@ -363,7 +362,7 @@ CUresult serve_host_call(struct serve *s)
 
 	if (s->error)
 		return refuse(call.work, s->error);
-	graphs_lock();
+	graphs_share();
 	/* The program cannot know what another thread of it does with the stream. */
 	graph = graph_captured_by(stream);
 	h = call_new(call.work, graph);
@@ -439,7 +438,6 @@ static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 	h->node = node;
 	h->is_own = exec;
 	if (exec) {
-		note_own();
 		r = driver.cuGraphExecHostNodeSetParams(exec, node, &params);
 		if (!r && !own_add(exec, h))
 			h->is_kept = true; /* nobody will know when it is over */
@@ -481,9 +479,9 @@ static CUresult set_params(struct serve *s, bool is_exec)
 	h = s->error ? NULL : call_new(node.work, false);
 	if (!h)
 		return refuse(node.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
-	pthread_mutex_lock(&graphs.set_lock);
+	graphs_lock();
 	r = is_exec && !exec ? CUDA_ERROR_INVALID_VALUE : replace(real, exec, h);
-	pthread_mutex_unlock(&graphs.set_lock);
+	graphs_unlock();
 	if (r)
 		forget_calls(h);
 	return r;

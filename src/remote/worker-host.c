@@ -469,7 +469,7 @@ static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t byte
 	CUgraph graph;
 	CUresult r;
 
-	graphs_lock();
+	graphs_share();
 	graph = graph_captured_by((CUstream)(uintptr_t)c->stream);
 	l = later_new(c, bytes, graph);
 	if (l)

@@ -142,8 +142,10 @@ static CUresult serve_function(struct serve *s, unsigned op)
 
 	if (ends_watches(op))
 		watches_end();
-	if (is_graphs)
+	if (is_graphs) {
 		graphs_lock();
+		graphs_used();
+	}
 	r = serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
 	if (is_graphs)
 		graphs_unlock();

@@ -196,13 +196,16 @@ CUgraph graph_captured_by(CUstream stream);
  */
 void graph_keep(CUgraph graph, CUhostFn forget, void *p);
 /*
- * Around what begins or ends a capture, becomes a part of a graph, makes something else of one, or
- * ends it: what is kept for it is right as long as no other lane does the like between. Nothing
- * that waits for a stream.
+ * Around what begins or ends a capture, makes something else of a graph, or changes or ends it:
+ * nobody else does the like then, nor launches one, nor puts something into one that is captured.
  */
 void graphs_lock(void);
 void graphs_unlock(void);
-/* In the driver's place; without that lock the first, with it the others. */
+/* With it: what nodes have had so far is needed as long as what is made of them now. */
+void graphs_used(void);
+/* Others may have it as well: around what uses a graph, or becomes a part of one by a capture. */
+void graphs_share(void);
+/* In the driver's place; the others with that lock. */
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
 CUresult graph_exec_destroy(CUgraphExec exec);
 CUresult graph_update(

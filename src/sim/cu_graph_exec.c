@@ -770,6 +770,11 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 	CU_TRY(upload(exec));
 	cu_op_init(&op, SIM_OP_GRAPH_LAUNCH, stream->context);
 	op.entry.graph.graph = exec->slot;
+	/* An executable is launched once at a time. */
+	if (is_under_way(exec) && exec->last && exec->last != stream) {
+		op.entry.graph.after = exec->last->slot;
+		op.entry.graph.after_seq = exec->last_seq;
+	}
 	if (exec->visible)
 		op.entry.flags = SIM_ENTRY_VISIBLE;
 	if (stream->legacy)

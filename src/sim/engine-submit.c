@@ -456,6 +456,21 @@ static uint32_t plan_graph(struct eop *op)
 	return status;
 }
 
+/* Of a launch: that of the same executable in another stream, if it is not over. */
+static uint32_t depend_on_last(struct eop *op)
+{
+	struct proc *p = op->proc;
+	const struct sim_op_graph *g = &op->e.graph;
+	struct estream *s = g->after_seq && g->after < SIM_MAX_STREAMS ? p->streams[g->after]
+								       : NULL;
+
+	for (struct tl_op *on = s ? s->tl.head : NULL; on; on = on->next)
+		if (eop_of(on)->e.seq == g->after_seq)
+			return tl_depend(p->engine->tl, &op->tl, on) < 0 ? SIM_OUT_OF_MEMORY
+									 : SIM_OK;
+	return SIM_OK;
+}
+
 static void mark_awaited(struct estream *s)
 {
 	uint64_t await = load(&s->proc->shm->streams[s->slot].await_seq);
@@ -502,6 +517,8 @@ static bool take_work(struct proc *p, const struct sim_entry *entry, uint32_t tr
 	if (entry->kind == SIM_OP_GRAPH_LAUNCH) {
 		op->tl.submit_ns += p->engine->config.costs.graph_launch_ns;
 		status = plan_graph(op);
+		if (status == SIM_OK)
+			status = depend_on_last(op);
 	} else {
 		status = exec_plan(op);
 		if (status == SIM_OK)

@@ -201,8 +201,9 @@ struct sim_op_mem {
 };
 
 struct sim_op_graph {
-	uint32_t graph; /* slot */
-	uint32_t pad;
+	uint32_t graph;     /* slot */
+	uint32_t after;     /* a stream's slot; ... */
+	uint64_t after_seq; /* its operation that comes first; 0: none */
 };
 
 struct sim_op_stream {

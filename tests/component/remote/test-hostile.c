@@ -525,7 +525,7 @@ static void a_cubin_without_end(void)
 	EXPECT(CUDA_ERROR_UNKNOWN, drv.cuLinkComplete((CUlinkState)0x1000, &cubin, &size));
 }
 
-#define FALSE_ADDRESS 0x2000000000ull
+#define FALSE_ADDRESS 0x300000000000ull
 
 /* What it is to fetch it writes to instead. */
 static size_t pushed_to_a_source(struct liar *l, const struct remote_frame *head, uint8_t *to)

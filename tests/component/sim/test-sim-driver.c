@@ -523,6 +523,38 @@ static void kernel_releases(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* One executable, two streams: the second launch waits for the first one. */
+static void launched_once_at_a_time(void)
+{
+	CUcontext context = begin_context();
+	CUmodule module = load_kernels();
+	CUstream held = new_stream(), other = new_stream(), release = new_stream();
+	unsigned long long timeout = 60000000000ull;
+	unsigned one = 1;
+	CUdeviceptr flag = device_memory(4);
+	void *wait[] = {&flag, &one, &timeout}, *set[] = {&flag, &one};
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+
+	NEED(drv.cuGraphCreate(&graph, 0));
+	NEED(drv.cuGraphAddEmptyNode(&node, graph, NULL, 0));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
+	NEED(drv.cuCtxSynchronize());
+	NEED(drv.cuLaunchKernel(
+		kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, held, wait, NULL));
+	NEED(drv.cuGraphLaunch(exec, held));
+	NEED(drv.cuGraphLaunch(exec, other));
+	usleep(20000);
+	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(other));
+	NEED(drv.cuLaunchKernel(
+		kernel_get(module, "set_flag"), 1, 1, 1, 1, 1, 1, 0, release, set, NULL));
+	OK(drv.cuStreamSynchronize(other));
+	OK(drv.cuStreamQuery(held));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void many_streams(void)
 {
 	CUcontext context = begin_context();
@@ -1048,6 +1080,7 @@ static const struct {
 	{"order", ordered},
 	{"the host releases the device", host_releases, "cuMemHostGetDevicePointer_v2"},
 	{"a kernel releases another one", kernel_releases},
+	{"one launch at a time", launched_once_at_a_time},
 	{"many streams", many_streams},
 	{"threads", threads},
 	{"default streams of threads", per_thread},
