@@ -410,7 +410,7 @@ def worker_function(f, w):
     w('\tCUresult r;\n\n')
     w('\tif (s->error)\n\t\treturn s->error;\n')
     if f.only:
-        w('\tif (!%s)\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n' % f.only)
+        w('\tif (!(%s))\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n' % f.only)
     for p in args:
         # A driver that is told of many and given none need not have looked.
         is_counted = p.count and not p.count.startswith('*') and not p.count.isdigit()

@@ -20,17 +20,32 @@ static void give_handle(struct serve *s, enum kind kind, const void *real)
 
 static _Atomic uint64_t blobs_room; /* of all threads */
 
+static bool blobs_take(size_t bytes)
+{
+	uint64_t taken = atomic_load(&blobs_room);
+
+	do
+		if (taken + bytes > BLOBS_MAX)
+			return false;
+	while (!atomic_compare_exchange_weak(&blobs_room, &taken, taken + bytes));
+	return true;
+}
+
 static CUresult blob_add(struct serve *s, const uint8_t *p, size_t n)
 {
 	if (s->blob_bytes + n > BLOB_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (s->blob_bytes + n > s->blob_room) {
 		const size_t room = 2 * (s->blob_bytes + n), added = room - s->blob_room;
-		uint8_t *more = blobs_room + added <= BLOBS_MAX ? realloc(s->blob, room) : NULL;
+		uint8_t *more;
 
-		if (!more)
+		if (!blobs_take(added))
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		blobs_room += added;
+		more = realloc(s->blob, room);
+		if (!more) {
+			blobs_room -= added;
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
 		s->blob = more;
 		s->blob_room = room;
 	}

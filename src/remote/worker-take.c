@@ -632,10 +632,20 @@ void unfix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p)
 	handles_named(s, KIND_CUarray, &p->dstArray, 1);
 }
 
+/* The server's memory is no part of what was granted. */
+bool is_of_host(const CUmemLocation *location)
+{
+	if (!location)
+		return false;
+	return location->type == CU_MEM_LOCATION_TYPE_HOST ||
+		location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+		location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 bool fix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p)
 {
 	p->win32HandleMetaData = NULL;
-	if (p->requestedHandleTypes)
+	if (p->requestedHandleTypes || is_of_host(&p->location))
 		wrong(s, CUDA_ERROR_NOT_SUPPORTED);
 	return !s->error;
 }
@@ -648,7 +658,7 @@ void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p)
 bool fix_CUmemPoolProps(struct serve *s, CUmemPoolProps *p)
 {
 	p->win32SecurityAttributes = NULL;
-	if (p->handleTypes)
+	if (p->handleTypes || is_of_host(&p->location))
 		wrong(s, CUDA_ERROR_NOT_SUPPORTED);
 	return !s->error;
 }

@@ -147,6 +147,8 @@ void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE
 void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p);
 void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
 
+/* NULL is not. */
+bool is_of_host(const CUmemLocation *location);
 /* An attribute of a launch, a node or a stream that names no event of the program's. */
 bool is_carried(CUlaunchAttributeID id);
 

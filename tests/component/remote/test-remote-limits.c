@@ -212,6 +212,9 @@ static void refused(void)
 		.blockDimY = 1,
 		.blockDimZ = 1};
 	CUlaunchAttributeValue value = {0};
+	const CUmemAllocationProp of_host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_HOST}};
+	CUmemGenericAllocationHandle memory;
 	uint64_t ns = 1;
 	void *arguments[] = {&ns};
 	CUgraphNode node;
@@ -229,6 +232,7 @@ static void refused(void)
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED,
 		drv.cuGraphKernelNodeSetAttribute(
 			node, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, &value));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, drv.cuMemCreate(&memory, 2 << 20, &of_host, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphAddEmptyNode(&node, graph, NULL, 1u << 30));
 	OK(drv.cuCtxDestroy_v2(context));
 }
